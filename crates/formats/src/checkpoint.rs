@@ -141,9 +141,13 @@ impl Checkpoint {
     /// The tensor with this canonical name and shape, in a supported type, marked as read.
     ///
     /// # Errors
-    /// If there is no such tensor, or its shape or type differs.
+    /// If there is no such tensor, or its shape or type differs. Integers are codes without the
+    /// settings of their quantisation: the error says which files may have them.
     pub fn require(&self, name: &str, shape: &[usize]) -> Result<&TensorView> {
         let view = self.tensor(name).ok_or_else(|| self.missing(name, shape))?;
+        if self.gguf().is_none() && view.is_integer() {
+            return Err(native::no_floats(view, self.folder()));
+        }
         if view.shape != shape {
             let problem = format!("expected shape {shape:?}, found {:?}", view.shape);
             return Err(view.error(problem));

@@ -56,6 +56,19 @@ impl<'a> Object<'a> {
         Self { path, parent: "", map }
     }
 
+    /// The object under `key` of a file; all of it where `key` is empty.
+    pub(crate) fn at(path: &'a Path, key: &'a str, map: &'a Map<String, Value>) -> Self {
+        Self { path, parent: key, map }
+    }
+
+    /// The objects among the values, each under its key.
+    pub(crate) fn objects(&self) -> impl Iterator<Item = Object<'a>> + use<'a> {
+        let (path, map) = (self.path, self.map);
+        map.iter().filter_map(move |(key, value)| {
+            Some(Self { path, parent: key, map: value.as_object()? })
+        })
+    }
+
     pub(crate) fn get(&self, key: &str) -> Option<&'a Value> {
         self.map.get(key).filter(|value| !value.is_null())
     }
@@ -67,6 +80,11 @@ impl<'a> Object<'a> {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.map.is_empty()
+    }
+
+    /// The number of keys.
+    pub(crate) fn len(&self) -> usize {
+        self.map.len()
     }
 
     /// The first key that holds an object.

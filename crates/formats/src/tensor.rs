@@ -59,6 +59,11 @@ impl TensorView {
         Self { name, ..self.clone() }
     }
 
+    /// The same tensor under another name in the file.
+    pub(crate) fn renamed(self, name: String) -> Self {
+        Self { name: name.clone(), source_name: name, ..self }
+    }
+
     /// The same tensor, by names and file, with other type, shape and bytes.
     pub(crate) fn with(&self, ty: &'static QuantType, shape: Vec<usize>, bytes: Storage) -> Self {
         debug_assert_eq!(ty.bytes_for(shape.iter().product()), Some(bytes.len()), "bytes");
@@ -168,6 +173,11 @@ impl TensorView {
             values.chunks_exact_mut(order.len()).for_each(|row| in_order(row, order));
         }
         Ok(values)
+    }
+
+    /// Whether the values are integers, or truth values.
+    pub(crate) fn is_integer(&self) -> bool {
+        self.ty.block_len == 1 && (self.ty.name.starts_with(['i', 'u']) || self.ty.name == "bool")
     }
 
     /// Whether the columns of any part are stored in an order other than that of the inputs.

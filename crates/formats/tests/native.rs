@@ -2,29 +2,13 @@
 
 mod common;
 
-use std::path::{Path, PathBuf};
-
-use formats::safetensors::SafetensorsWriter;
-use formats::{Checkpoint, Error, ModelFiles, OpenOptions, TensorView, native};
-use kernels::quant::QuantType;
+use common::altered::{Altered, bytes, data, joined};
+use formats::{Checkpoint, ModelFiles, OpenOptions, TensorView, native};
 
 const STEM: &str = "model.layers.0.mlp.up_proj";
 
-fn data() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/native")
-}
-
-fn joined(folder: &Path) -> Result<Vec<TensorView>, Error> {
-    native::join(&ModelFiles::open(folder)?)
-}
-
 fn bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(|value| value.to_bits()).collect()
-}
-
-fn bytes(view: &TensorView) -> Vec<u8> {
-    let bytes = view.bytes();
-    bytes.read(0..bytes.len()).into_owned()
 }
 
 #[test]
@@ -46,16 +30,18 @@ fn values_are_those_of_the_definitions_bit_for_bit() {
             checked += 1;
         }
     }
-    assert!(checked >= 34, "{checked} tensors");
+    assert!(checked >= 46, "{checked} tensors");
 }
 
 #[test]
 fn rows_read_alone_are_those_of_the_whole() {
-    for folder in ["gptq_4_ordered", "gptq_8", "awq", "compressed_4_zeros", "fp8_blocks"] {
+    let folders =
+        ["gptq_4_ordered", "gptq_8", "awq", "compressed_4_zeros", "fp8_blocks", "nvfp4_compressed"];
+    for folder in folders {
         let tensors = joined(&data().join(folder)).unwrap();
         let view = tensors.iter().find(|t| t.source_name.starts_with(STEM)).unwrap();
         let whole = bytes(view);
-        for rows in [0..1, 3..7, 9..10, 0..view.shape[0]] {
+        for rows in [0..1, 3..6, 5..6, 0..view.shape[0]] {
             let row = whole.len() / view.shape[0];
             assert_eq!(bytes(&view.rows(rows.clone())), whole[rows.start * row..rows.end * row]);
             let values = view.rows(rows.clone()).to_f32().unwrap();
@@ -76,78 +62,6 @@ fn inputs_of_groups_in_another_order_are_told() {
     inputs.sort_unstable();
     assert!(inputs.into_iter().eq(0..128));
     assert!(order("gptq_4").is_none() && order("gptq_2_uneven").is_none());
-}
-
-/// A tensor to be written.
-struct Tensor {
-    name: String,
-    ty: &'static QuantType,
-    shape: Vec<usize>,
-    data: Vec<u8>,
-}
-
-/// A checkpoint of the data with changes.
-struct Altered {
-    tensors: Vec<Tensor>,
-    config: String,
-}
-
-impl Altered {
-    fn new(folder: &str) -> Self {
-        let files = ModelFiles::open(&data().join(folder)).unwrap();
-        let tensor = |view: &TensorView| Tensor {
-            name: view.source_name.clone(),
-            ty: view.ty,
-            shape: view.shape.clone(),
-            data: bytes(view),
-        };
-        let config = std::fs::read_to_string(data().join(folder).join("config.json")).unwrap();
-        Self { tensors: files.tensors().iter().map(tensor).collect(), config }
-    }
-
-    fn tensor(&mut self, end: &str) -> &mut Tensor {
-        self.tensors.iter_mut().find(|tensor| tensor.name.ends_with(end)).unwrap()
-    }
-
-    fn without(mut self, end: &str) -> Self {
-        self.tensors.retain(|tensor| !tensor.name.ends_with(end));
-        self
-    }
-
-    /// The first bytes of a tensor are others.
-    fn with(mut self, end: &str, data: &[u8]) -> Self {
-        self.tensor(end).data[..data.len()].copy_from_slice(data);
-        self
-    }
-
-    /// A tensor has another shape, and as many bytes as it takes.
-    fn shaped(mut self, end: &str, shape: &[usize]) -> Self {
-        let tensor = self.tensor(end);
-        tensor.data.resize(tensor.ty.bytes_for(shape.iter().product()).unwrap(), 0);
-        tensor.shape = shape.to_vec();
-        self
-    }
-
-    fn config(mut self, from: &str, to: &str) -> Self {
-        assert!(self.config.contains(from));
-        self.config = self.config.replace(from, to);
-        self
-    }
-
-    /// Joining fails with an error that says so.
-    fn fails(self, expected: &str) {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("config.json"), self.config).unwrap();
-        let mut writer = SafetensorsWriter::new();
-        for tensor in &self.tensors {
-            writer.plan(&tensor.name, tensor.ty, &tensor.shape).unwrap();
-        }
-        let mut stream = writer.create(&folder.path().join("model.safetensors")).unwrap();
-        self.tensors.iter().for_each(|tensor| stream.write(&tensor.data).unwrap());
-        stream.finish().unwrap();
-        let text = joined(folder.path()).expect_err(expected).to_string();
-        assert!(text.contains(expected), "{text}\nis not: {expected}");
-    }
 }
 
 #[test]
@@ -175,6 +89,11 @@ fn weights_without_their_scales_and_scales_without_weights_are_errors() {
     missing("fp8_powers", "up_proj.weight", "expected weights that it belongs to");
     missing("mxfp4_blocks", "_scales", "expected a tensor");
     missing("mxfp4_blocks", "_blocks", "expected weights that it belongs to");
+    missing("nvfp4_compressed", "_global_scale", "expected a tensor");
+    missing("nvfp4_compressed", "_packed", "scale: expected weights that it belongs to");
+    missing("nvfp4_modelopt", "_scale_2", "up_proj.weight: expected a tensor");
+    missing("nvfp4_modelopt", "up_proj.weight", "scale: expected weights that it belongs to");
+    missing("modelopt_fp8", "weight_scale", "up_proj.weight: expected a tensor");
 }
 
 #[test]
@@ -192,7 +111,7 @@ fn shapes_that_do_not_fit_are_errors() {
         "gptq_4",
         ".qweight",
         &[17, 16],
-        "expected rows of whole blocks of 32 values, found 136",
+        "expected groups of 32 inputs, which has scales of shape [16, 5], found [16, 4]",
     );
     shaped("gptq_4", ".g_idx", &[127], "expected shape [128]");
     shaped("awq", ".qweight", &[127, 2], "expected rows of whole blocks of 32 values, found 127");
@@ -206,15 +125,24 @@ fn shapes_that_do_not_fit_are_errors() {
     shaped("compressed_4", ".weight_scale", &[9, 3], "expected [10, groups]");
     shaped("compressed_4", ".weight_scale", &[10, 0], "expected groups of one size");
     shaped("compressed_4_zeros", ".weight_zero_point", &[3, 3], "expected shape [2, 3]");
-    shaped("fp8_blocks", "_scale_inv", &[2, 2], "expected shape [2, 3] or [12, 1] or [1]");
+    let tiles = "expected tiles of 8 by 32, which has scales of shape [2, 3], found";
+    shaped("fp8_blocks", "_scale_inv", &[2, 2], &format!("{tiles} [2, 2]"));
+    shaped("fp8_blocks", "_scale_inv", &[12, 1], &format!("{tiles} [12, 1]"));
+    shaped("fp8_blocks", "_scale_inv", &[1], &format!("{tiles} [1, 1]"));
     shaped("fp8_blocks", "up_proj.weight", &[12, 81], "of whole runs of 8 values");
     shaped("fp8_blocks", "up_proj.weight", &[0, 80], "expected a matrix");
-    shaped("fp8_blocks", "up_proj.weight", &[2, 12, 80], "expected shape");
+    shaped("fp8_blocks", "up_proj.weight", &[2, 12, 80], tiles);
     shaped("fp8_blocks", "up_proj.weight", &[3, 12, 80], "expected scales of 3 experts");
     shaped("mxfp4_blocks", "_scales", &[2, 4, 3], "expected shape [2, 4, 2]");
     shaped("mxfp4_blocks", "_blocks", &[2, 4, 2, 15], "expected [.., rows, cols / 32, 16]");
     shaped("mxfp4_pairs", "up_proj.weight", &[4, 31], "expected rows of whole blocks of 16 bytes");
     shaped("mxfp4_pairs", ".scale", &[4, 1], "expected shape [4, 2]");
+    let groups = "expected groups of 16 inputs, which has scales of shape [6, 6], found [6, 3]";
+    shaped("nvfp4_compressed", "weight_scale", &[6, 3], groups);
+    shaped("nvfp4_modelopt", "weight_scale", &[6, 3], groups);
+    shaped("nvfp4_modelopt", "weight_scale_2", &[2], "expected shape [1] or [] or [1, 1]");
+    shaped("nvfp4_modelopt", "up_proj.weight", &[6], "expected a matrix");
+    shaped("compressed_mxfp4", "weight_scale", &[4, 4], "expected shape [4, 2]");
 }
 
 #[test]
@@ -230,6 +158,10 @@ fn values_that_no_format_has_are_errors() {
     with("fp8_powers", ".scale", &[255], "expected finite scales, found NaN as value 0");
     with("mxfp4_blocks", "_scales", &[1, 255], "expected scales, found NaN as value 1");
     with("mxfp4_pairs", ".scale", &[255], "expected scales, found NaN as value 0");
+    with("nvfp4_compressed", "weight_scale", &[1, 127], "expected finite scales, found NaN");
+    with("nvfp4_compressed", "_global_scale", &[0; 4], "expected a scale from 1e-30 to 1e30");
+    with("nvfp4_modelopt", "_scale_2", &[0, 0, 0, 0xbf], "expected a scale from 0e0 to 1e30");
+    with("nvfp4_modelopt", "_scale_2", &[0, 0, 0x80, 0x7f], "expected finite scales, found inf");
     with("compressed_4", "_shape", &[11], "expected 10 outputs and their inputs");
     with("compressed_4", "_shape", &[10, 0, 0, 0, 0, 0, 0, 0, 0], "expected 10 outputs");
     with("compressed_4", "_shape", &[10, 0, 0, 0, 0, 0, 0, 128], "expected 10 outputs");

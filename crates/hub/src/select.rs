@@ -7,6 +7,10 @@ use crate::reference::{ModelRef, is_path};
 const SMALL_FILES: &[&str] = &[
     "config.json",
     "generation_config.json",
+    // Settings of quantised weights.
+    "quantize_config.json",
+    "quant_config.json",
+    "hf_quant_config.json",
     "tokenizer.json",
     "tokenizer_config.json",
     "special_tokens_map.json",
@@ -175,6 +179,10 @@ mod tests {
     fn only_needed_files_are_chosen() {
         let files = ["README.md", "config.json", "model.safetensors", "consolidated.safetensors"];
         check("a/b", &files, Ok(&["config.json", "model.safetensors"]));
+        // Settings of quantised weights, which config.json may lack.
+        let files = ["hf_quant_config.json", "quant_config.json", "quantize_config.json"];
+        let all = [&files[..], &["model.safetensors"]].concat();
+        check("a/b", &all, Ok(&all));
         let files = ["pytorch_model.bin", INDEX, "m-1.safetensors", "m-2.safetensors"];
         check("a/b", &files, Ok(&[INDEX]));
         check("a/b", &["README.md"], Err("found none"));

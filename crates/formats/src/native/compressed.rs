@@ -1,5 +1,5 @@
 //! Integers of compressed-tensors: `X.weight_packed` in words along inputs (`pack-quantized`) or
-//! `X.weight` in signed bytes (`int-quantized`), with `X.weight_scale`.
+//! `X.weight` in signed bytes (`int-quantized`, `naive-quantized`), with `X.weight_scale`.
 //!
 //! Scales are `[outputs, groups]`, or one for all. Packed codes and zero points are stored half
 //! their range too large. Zero points are `[outputs * bits / 32, groups]`, packed along outputs, or
@@ -11,8 +11,9 @@
 use super::grouped::{Codes, Grouped, Strides, Zeros, words};
 use super::order::InputGroups;
 use super::scales::Scales;
+use super::scheme::{Stored, ZeroPoints};
 use super::words::Along;
-use super::{Parts, check_shape, check_type, matrix};
+use super::{Parts, check_shape, check_type, matrix, mxfp4, nvfp4};
 use crate::error::Result;
 use crate::tensor::TensorView;
 
@@ -25,7 +26,14 @@ pub(super) fn join_packed<'a>(
     stem: &str,
 ) -> Result<TensorView> {
     parts.check_method(view, METHODS)?;
-    check_type(view, &["i32"])?;
+    check_type(view, &["i32", "u8"])?;
+    if view.ty.name == "u8" {
+        let scales = parts.need(view, stem, ".weight_scale")?;
+        return match scales.ty.name {
+            "f8_e4m3" => nvfp4::join_under_divisor(parts, view, stem),
+            _ => mxfp4::join_packed(parts, view, stem),
+        };
+    }
     let shape = parts.need(view, stem, ".weight_shape")?;
     let (rows, packed) = matrix(view)?;
     let cols = columns(shape, rows)?;
@@ -80,7 +88,24 @@ fn grouped<'a>(
         }
     };
     let zeros = zeros(parts.take(stem, ".weight_zero_point"), (rows, groups), bits)?;
-    let inputs = InputGroups::new(view, (cols, groups), None, index)?;
+    let inputs = InputGroups::new(view, (cols, groups), None, index);
+    let middle = parts.method.is_symmetric() && zeros.are_middle([rows, groups], bits);
+    let stored = Stored {
+        formats: if bits > 0 { &["pack-quantized"] } else { &["int-quantized", "naive-quantized"] },
+        bits: if bits > 0 { bits } else { 8 },
+        floats: false,
+        shape: [rows, cols],
+        scales: [if strides.output > 0 { rows } else { 1 }, groups],
+        zeros: match zeros {
+            Zeros::Fixed(_) => ZeroPoints::None,
+            _ if middle => ZeroPoints::Middle,
+            _ => ZeroPoints::Any,
+        },
+        indexed: index.is_some(),
+        ordered: inputs.as_ref().is_ok_and(InputGroups::is_ordered),
+    };
+    parts.method.check(view, &stored)?;
+    let inputs = inputs?;
     let scales = Scales::new(scales, &["f32", "bf16", "f16"])?;
     let grouped = Grouped { codes, zeros, scales, strides, inputs, groups, cols };
     Ok(grouped.into_view(view, format!("{stem}.weight"), rows))

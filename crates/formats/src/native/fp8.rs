@@ -1,9 +1,10 @@
 //! FP8 weights: E4M3 codes `[rows, cols]`, and scales for tiles of them.
 //!
-//! Scales are called `<weight>_scale_inv` (DeepSeek V3), `<weight>_scale` (compressed-tensors) or
-//! `.scale` in place of `.weight` (DeepSeek V4, as powers of two). All multiply. They are
-//! `[ceil(rows / tile rows), ceil(cols / tile columns)]`, one for each row, or one for all. A stack
-//! of experts has a matrix of scales for each, or one scale.
+//! Scales are called `<weight>_scale_inv` (DeepSeek V3), `<weight>_scale` (compressed-tensors,
+//! ModelOpt) or `.scale` in place of `.weight` (DeepSeek V4, as powers of two). All multiply. They
+//! are `[ceil(rows / tile rows), ceil(cols / tile columns)]`, `[rows, groups]` for runs of a row
+//! (MXFP8, where bytes are powers of two), one for each row, or one for all. A stack of experts has
+//! a matrix of scales for each, or one scale.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,7 +12,9 @@ use std::sync::Arc;
 use base::Storage;
 use kernels::quant::fp8::FP8;
 
+use super::method::Method;
 use super::scales::Scales;
+use super::scheme::Stored;
 use super::{Parts, check_shape, matrix};
 use crate::derived::{Derived, RowSource};
 use crate::error::Result;
@@ -19,7 +22,7 @@ use crate::tensor::TensorView;
 
 /// Default rows and columns of a tile, which share a scale.
 const TILE: usize = 128;
-const METHODS: &[&str] = &["fp8", "fbgemm_fp8", "compressed-tensors"];
+const METHODS: &[&str] = &["fp8", "fbgemm_fp8", "compressed-tensors", "modelopt"];
 const TYPES: &[&str] = &["f32", "bf16", "f16", "f8_e8m0"];
 
 /// Joins `view` with its scales, which must exist.
@@ -31,10 +34,12 @@ pub(super) fn join<'a>(parts: &mut Parts<'a>, view: &'a TensorView) -> Result<Te
         Some(scale) => scale,
         None => parts.need(view, name, "_scale_inv")?,
     };
-    parts.check_method(view, METHODS)?;
-    let tile = parts.method.tile.unwrap_or([TILE, TILE]);
+    // Codes are floating-point numbers, and all scales multiply: settings may be missing.
+    if parts.method.given {
+        parts.check_method(view, METHODS)?;
+    }
     if view.shape.len() != 3 {
-        return scaled(view, scale, tile);
+        return scaled(&parts.method, view, scale);
     }
     let experts = view.shape[0];
     let one = scale.elements() == 1;
@@ -44,34 +49,76 @@ pub(super) fn join<'a>(parts: &mut Parts<'a>, view: &'a TensorView) -> Result<Te
     }
     let part = |expert| {
         let scale = if one { scale.clone() } else { scale.part(expert) };
-        scaled(&view.part(expert), &scale, tile)
+        scaled(&parts.method, &view.part(expert), &scale)
     };
     let parts = (0..experts).map(part).collect::<Result<_>>()?;
     Ok(TensorView::stack(view.name.clone(), parts))
 }
 
 /// A matrix of codes with its scales.
-fn scaled(view: &TensorView, scale: &TensorView, tile: [usize; 2]) -> Result<TensorView> {
+fn scaled(method: &Method, view: &TensorView, scale: &TensorView) -> Result<TensorView> {
     let (rows, cols) = matrix(view)?;
-    let tiles = [rows.div_ceil(tile[0]), cols.div_ceil(tile[1])];
-    let tile = match scale.shape[..] {
-        [] | [1] | [1, 1] => [rows, cols],
-        [count] | [count, 1] if count == rows => [1, cols],
+    let [down, across] = match scale.shape[..] {
+        [] | [1] => [1, 1],
+        [count] => [count, 1],
+        [down, across] | [down, 1, across, 1] => [down, across],
         _ => {
-            check_shape(scale, &[&tiles, &[rows, 1], &[1]])?;
-            tile
+            let problem = "expected a matrix of scales, found shape";
+            return Err(scale.error(format!("{problem} {:?}", scale.shape)));
         }
     };
+    let powers = matches!(scale.ty.name, "u8");
+    let stored = Stored {
+        formats: match powers {
+            true => &["mxfp8-quantized"],
+            false => &["float-quantized", "naive-quantized"],
+        },
+        bits: 8,
+        floats: true,
+        shape: [rows, cols],
+        scales: [down, across],
+        ..Stored::default()
+    };
+    method.check(scale, &stored)?;
+    let tile = tile(method, scale, [rows, cols], [down, across])?;
     let fits = |len: usize| cols % len == 0 && (tile[1] >= cols || tile[1] % len == 0);
     let ty = FP8.into_iter().find(|ty| fits(ty.block_len)).ok_or_else(|| {
         let tile = tile[1];
         let problem = "expected rows, and columns of tiles (weight_block_size), of whole runs of 8";
         view.error(format!("{problem} values, found {cols} values in tiles of {tile} columns"))
     })?;
-    let scales = Scales::new(scale, TYPES)?;
+    let scales = Scales::new(scale, if powers { &["u8"] } else { TYPES })?;
     let codes = Tiled { codes: view.bytes(), scales, cols, tile, run: ty.block_len };
     let row_bytes = cols / ty.block_len * ty.block_bytes;
     Ok(view.with(ty, vec![rows, cols], Arc::new(Derived::by_row(codes, rows, row_bytes))))
+}
+
+/// Rows and columns of a tile under one of `[down, across]` scales.
+fn tile(
+    method: &Method,
+    scale: &TensorView,
+    [rows, cols]: [usize; 2],
+    [down, across]: [usize; 2],
+) -> Result<[usize; 2]> {
+    if down == 1 && across == 1 {
+        return Ok([rows, cols]);
+    }
+    if down == rows && across == 1 {
+        return Ok([1, cols]);
+    }
+    let mut tiles = method.tiles();
+    if tiles.is_empty() {
+        tiles.push([TILE, TILE]);
+    }
+    let counts = |tile: &[usize; 2]| [rows.div_ceil(tile[0]), cols.div_ceil(tile[1])];
+    if let Some(tile) = tiles.iter().find(|tile| counts(tile) == [down, across]) {
+        return Ok(*tile);
+    }
+    if down == rows && across > 0 && cols.is_multiple_of(across) {
+        return Ok([1, cols / across]);
+    }
+    let expected = [&counts(&tiles[0])[..], &[rows, 1], &[1]];
+    Err(check_shape(scale, &expected).expect_err("another shape"))
 }
 
 /// Rows of runs of codes, each with its scale before it.

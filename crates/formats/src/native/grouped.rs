@@ -27,12 +27,29 @@ pub(super) enum Codes {
 pub(super) enum Zeros {
     /// One zero point for all groups.
     Fixed(i16),
-    /// Unsigned, `[groups, outputs]`, with a number to add.
-    ByGroup(Words, i16),
+    /// Unsigned, `[groups, outputs]`.
+    ByGroup(Words),
     /// Unsigned, `[outputs, groups]`.
     ByOutput(Words),
     /// Signed bytes `[outputs, groups]`, with a number to add.
     Bytes(Storage, i16),
+}
+
+impl Zeros {
+    /// Whether all zero points of `[outputs, groups]` are in the middle of codes of `bits` bits; 0
+    /// bits stand for signed bytes.
+    pub fn are_middle(&self, [outputs, groups]: [usize; 2], bits: usize) -> bool {
+        let middle = if bits == 0 { 0 } else { 1 << (bits - 1) };
+        match self {
+            Self::Fixed(zero) => *zero == middle,
+            Self::ByGroup(words) => words.are_all(middle as u32),
+            Self::ByOutput(words) => (0..outputs).all(|output| {
+                (0..groups).all(|group| i16::from(words.at(output, group)) == middle)
+            }),
+            // What is added to signed bytes is the middle.
+            Self::Bytes(bytes, _) => bytes.read(0..bytes.len()).iter().all(|byte| *byte == 0),
+        }
+    }
 }
 
 /// Strides of the scales: the index of a scale is `group * strides.group + output *
@@ -65,9 +82,7 @@ impl Grouped {
             true => Arc::new(Derived::across(self, rows, row_bytes)),
             false => Arc::new(Derived::by_row(self, rows, row_bytes)),
         };
-        let mut joined = view.with(ty, vec![rows, cols], bytes);
-        joined.name.clone_from(&name);
-        joined.source_name = name;
+        let mut joined = view.with(ty, vec![rows, cols], bytes).renamed(name);
         joined.order = order;
         joined
     }
@@ -90,10 +105,7 @@ impl Grouped {
     fn zero(&self, group: usize, output: usize) -> i16 {
         let zero = match &self.zeros {
             Zeros::Fixed(zero) => *zero,
-            // Values above the largest code wrap around to zero.
-            Zeros::ByGroup(words, more) => {
-                (i16::from(words.at(group, output)) + more) & ((1 << words.bits) - 1)
-            }
+            Zeros::ByGroup(words) => i16::from(words.at(group, output)),
             Zeros::ByOutput(words) => i16::from(words.at(output, group)),
             Zeros::Bytes(bytes, more) => {
                 let at = output * self.groups + group;
@@ -160,5 +172,5 @@ impl RowSource for Grouped {
 /// A matrix of packed integers.
 pub(super) fn words(view: &TensorView, bits: usize, along: Along) -> Words {
     let stride = view.shape.last().copied().unwrap_or(1);
-    Words { bytes: view.bytes(), bits, along, stride }
+    Words { bytes: view.bytes(), bits, along, stride, more: 0 }
 }

@@ -3,25 +3,29 @@
 //! (docs/decisions/0009-native-checkpoints-as-row-blocks.md).
 //!
 //! The method of each tensor follows from its name, its type and its companions, so that a
-//! checkpoint may leave some weights unquantised. Where this is ambiguous, `quantization_config` in
-//! config.json decides.
+//! checkpoint may leave some weights unquantised. Where this is ambiguous, the settings
+//! (`settings`) decide; where tensors contradict them, that is an error.
 //!
 //! Invariant: every value is that of the published definition; shapes, scales and groups are
-//! checked before any value is read.
+//! checked before any value is read. Integer codes without settings are an error.
 
 mod compressed;
 mod fp8;
 mod grouped;
 mod method;
 mod mxfp4;
+mod nvfp4;
 mod order;
 mod qweight;
 mod scales;
+mod scheme;
+mod settings;
 mod words;
 
 use std::collections::{HashMap, HashSet};
+use std::path::Path;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::files::ModelFiles;
 use crate::tensor::TensorView;
 use method::Method;
@@ -33,14 +37,23 @@ const COMPANIONS: &[&str] = &[
     ".g_idx",
     "_scale_inv",
     ".weight_scale",
+    ".weight_scale_2",
+    ".weight_global_scale",
     ".weight_zero_point",
     ".weight_shape",
     ".weight_g_idx",
 ];
 /// Suffixes of ignored tensors: static scales of activations or of cached keys and values. Here
 /// each 32 activations have a scale computed from them.
-const UNUSED: &[&str] =
-    &[".input_scale", ".input_zero_point", ".output_scale", ".k_scale", ".v_scale"];
+const UNUSED: &[&str] = &[
+    ".input_scale",
+    ".input_global_scale",
+    ".input_zero_point",
+    ".output_scale",
+    ".q_scale",
+    ".k_scale",
+    ".v_scale",
+];
 
 /// All tensors of the files under their source names, with companions joined.
 pub fn join(files: &ModelFiles) -> Result<Vec<TensorView>> {
@@ -65,6 +78,11 @@ pub fn join(files: &ModelFiles) -> Result<Vec<TensorView>> {
     Ok(tensors)
 }
 
+/// The error for integers where floating-point weights are expected, in a checkpoint in `folder`.
+pub(crate) fn no_floats(view: &TensorView, folder: Option<&Path>) -> Error {
+    Method::of(folder).map_or_else(|error| error, |method| method.no_floats(view))
+}
+
 /// The tensors of the files, and which of them are used.
 struct Parts<'a> {
     method: Method,
@@ -87,12 +105,16 @@ impl<'a> Parts<'a> {
             return mxfp4::join_blocks(self, view, stem).map(Some);
         }
         match (view.ty.name, weight) {
-            ("f8_e4m3", _) => fp8::join(self, view).map(Some),
+            // Scales of NVFP4 are such floats, too.
+            ("f8_e4m3", _) if !is_companion(name) => fp8::join(self, view).map(Some),
             ("i8", Some(stem)) if self.has(stem, ".scale") => {
                 mxfp4::join_pairs(self, view, stem).map(Some)
             }
             ("i8", Some(stem)) if self.has(stem, ".weight_scale") => {
                 compressed::join_bytes(self, view, stem).map(Some)
+            }
+            ("u8", Some(stem)) if self.has(stem, ".weight_scale") => {
+                nvfp4::join_under_factor(self, view, stem).map(Some)
             }
             _ => Ok(None),
         }
@@ -109,7 +131,7 @@ impl<'a> Parts<'a> {
         }
         let of_floats = view.ty.name == "f8_e8m0" && name.ends_with(".scale");
         let of_blocks = view.ty.name == "u8" && name.ends_with("_scales");
-        if of_floats || of_blocks || COMPANIONS.iter().any(|end| name.ends_with(end)) {
+        if of_floats || of_blocks || is_companion(name) {
             return Err(view.error("expected weights that it belongs to, found no such tensor"));
         }
         Ok(false)
@@ -132,13 +154,17 @@ impl<'a> Parts<'a> {
         self.take(stem, end).ok_or_else(missing)
     }
 
-    /// An error unless the configuration names one of `methods`, or none.
+    /// An error unless the settings name one of `methods`.
     fn check_method(&self, view: &TensorView, methods: &[&str]) -> Result<()> {
         match self.method.name.as_deref() {
-            Some(name) if !methods.contains(&name) => Err(self.method.unknown(view)),
-            _ => Ok(()),
+            Some(name) if methods.contains(&name) => Ok(()),
+            _ => Err(self.method.unknown(view)),
         }
     }
+}
+
+fn is_companion(name: &str) -> bool {
+    COMPANIONS.iter().any(|end| name.ends_with(end))
 }
 
 /// The two dimensions of a matrix that is not empty.

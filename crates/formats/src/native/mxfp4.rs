@@ -4,7 +4,8 @@
 //!
 //! gpt-oss has `X_blocks` `[.., rows, cols / 32, 16]` and `X_scales` `[.., rows, cols / 32]`, which
 //! are `X` together; DeepSeek V4 bytes `X.weight` `[rows, cols / 2]` and `X.scale`
-//! `[rows, cols / 32]`.
+//! `[rows, cols / 32]`; compressed-tensors (`mxfp4-pack-quantized`) the same as `X.weight_packed`
+//! and `X.weight_scale`.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,14 +13,15 @@ use std::sync::Arc;
 use base::Storage;
 use kernels::quant::MXFP4;
 
+use super::scheme::Stored;
 use super::{Parts, check_shape, check_type, matrix};
 use crate::derived::{Derived, RowSource};
 use crate::error::Result;
 use crate::tensor::TensorView;
 
 /// Values under one scale, and bytes of their codes.
-const LEN: usize = 32;
-const CODES: usize = LEN / 2;
+pub(super) const LEN: usize = 32;
+pub(super) const CODES: usize = LEN / 2;
 /// A scale that is no number.
 const NAN: u8 = 255;
 /// Scales that are checked at a time.
@@ -45,10 +47,7 @@ pub(super) fn join_blocks<'a>(
     check_type(scales, &["u8"])?;
     check_shape(scales, &[scaled])?;
     let shape = [&scaled[..scaled.len() - 1], &[blocks * LEN]].concat();
-    let mut joined = blocks_of(view, scales, shape)?;
-    stem.clone_into(&mut joined.source_name);
-    stem.clone_into(&mut joined.name);
-    Ok(joined)
+    Ok(blocks_of(view, scales, shape)?.renamed(stem.to_owned()))
 }
 
 /// `X.weight` in bytes of two codes, and `X.scale`.
@@ -59,13 +58,40 @@ pub(super) fn join_pairs<'a>(
 ) -> Result<TensorView> {
     let scales = parts.need(view, stem, ".scale")?;
     parts.check_method(view, &["fp8"])?;
+    check_type(scales, &["f8_e8m0"])?;
+    pairs_of(view, scales)
+}
+
+/// The weights of compressed-tensors whose codes are `view`.
+pub(super) fn join_packed<'a>(
+    parts: &mut Parts<'a>,
+    view: &'a TensorView,
+    stem: &str,
+) -> Result<TensorView> {
+    let scales = parts.need(view, stem, ".weight_scale")?;
+    check_type(scales, &["u8", "f8_e8m0"])?;
+    let (rows, bytes) = matrix(view)?;
+    let (down, across) = matrix(scales)?;
+    let stored = Stored {
+        formats: &["mxfp4-pack-quantized"],
+        bits: 4,
+        floats: true,
+        shape: [rows, bytes.saturating_mul(2)],
+        scales: [down, across],
+        ..Stored::default()
+    };
+    parts.method.check(view, &stored)?;
+    Ok(pairs_of(view, scales)?.renamed(format!("{stem}.weight")))
+}
+
+/// A matrix in bytes of two codes.
+fn pairs_of(view: &TensorView, scales: &TensorView) -> Result<TensorView> {
     let (rows, bytes) = matrix(view)?;
     if bytes % CODES != 0 {
         let problem =
             format!("expected rows of whole blocks of {CODES} bytes, found {bytes} bytes");
         return Err(view.error(problem));
     }
-    check_type(scales, &["f8_e8m0"])?;
     check_shape(scales, &[&[rows, bytes / CODES]])?;
     blocks_of(view, scales, vec![rows, 2 * bytes])
 }
@@ -91,6 +117,15 @@ fn check_scales(scales: &TensorView) -> Result<()> {
     Ok(())
 }
 
+/// Pairs of codes, the even one in the low nibble, as bytes of codes `i` and `i + 16`.
+pub(super) fn by_halves(pairs: &[u8; CODES], out: &mut [u8]) {
+    let (low, high) = pairs.split_at(CODES / 2);
+    for (i, byte) in out.iter_mut().enumerate() {
+        let nibble = |bytes: &[u8]| bytes[i / 2] >> (i % 2 * 4) & 15;
+        *byte = nibble(low) | nibble(high) << 4;
+    }
+}
+
 /// Rows of blocks in GGUF's layout: the scale, then codes `i` and `i + 16` in byte `i`.
 struct Mxfp4Blocks {
     codes: Storage,
@@ -107,11 +142,7 @@ impl RowSource for Mxfp4Blocks {
         let codes = codes.as_chunks::<CODES>().0.iter().zip(scales.iter());
         for ((codes, scale), block) in codes.zip(out.chunks_exact_mut(1 + CODES)) {
             block[0] = *scale;
-            let (low, high) = codes.split_at(CODES / 2);
-            for (i, byte) in block[1..].iter_mut().enumerate() {
-                let nibble = |bytes: &[u8]| bytes[i / 2] >> (i % 2 * 4) & 15;
-                *byte = nibble(low) | nibble(high) << 4;
-            }
+            by_halves(codes, &mut block[1..]);
         }
     }
 

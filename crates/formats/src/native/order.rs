@@ -26,7 +26,7 @@ struct Listed {
 
 impl InputGroups {
     /// `cols` inputs in `groups` groups, where `index` has the group of each input if they are not
-    /// in order. `configured` is the group size in the configuration.
+    /// in order. `configured` is the group size of the settings that has so many groups.
     pub fn new(
         view: &TensorView,
         (cols, groups): (usize, usize),
@@ -53,6 +53,11 @@ impl InputGroups {
             return Err(view.error(problem));
         }
         Ok(Self { every, listed: None })
+    }
+
+    /// Whether inputs of a group are not consecutive.
+    pub fn is_ordered(&self) -> bool {
+        self.listed.is_some()
     }
 
     /// For each stored column its input, where the order differs.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use base::Storage;
-use kernels::quant::QuantType;
+use kernels::quant::{QuantType, fp8};
 
 use super::check_type;
 use crate::error::Result;
@@ -16,13 +16,17 @@ const PIECE: usize = 1 << 14;
 pub(super) struct Scales {
     bytes: Storage,
     ty: &'static QuantType,
+    /// The value of scales of one byte.
+    small: fn(u8) -> f32,
 }
 
 impl Scales {
     /// The scales in `view`, which must be finite numbers of one of `types`.
     pub fn new(view: &TensorView, types: &[&str]) -> Result<Self> {
         check_type(view, types)?;
-        let scales = Self { bytes: view.bytes(), ty: view.ty };
+        let powers: fn(u8) -> f32 = power_of_two;
+        let small = if view.ty.name == "f8_e4m3" { fp8::value } else { powers };
+        let scales = Self { bytes: view.bytes(), ty: view.ty, small };
         let count = view.elements();
         let mut values = Vec::new();
         for start in (0..count).step_by(PIECE) {
@@ -49,7 +53,7 @@ impl Scales {
     }
 
     fn value(&self, bytes: &[u8]) -> f32 {
-        let mut value = [power_of_two(bytes[0])];
+        let mut value = [(self.small)(bytes[0])];
         if let Some(dequantize) = self.ty.dequantize {
             dequantize(bytes, &mut value);
         }

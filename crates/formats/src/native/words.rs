@@ -20,6 +20,9 @@ pub(super) enum Along {
 /// Position of each of eight columns in a word of AutoAWQ.
 const PLACES: [usize; 8] = [0, 4, 1, 5, 2, 6, 3, 7];
 
+/// Words that are checked at a time.
+const PIECE: usize = 1 << 14;
+
 /// A matrix of integers of `bits` bits.
 pub(super) struct Words {
     pub bytes: Storage,
@@ -27,6 +30,8 @@ pub(super) struct Words {
     pub along: Along,
     /// Words of a row of words.
     pub stride: usize,
+    /// Added to each word, with carries from integer to integer.
+    pub more: u32,
 }
 
 impl Words {
@@ -34,7 +39,23 @@ impl Words {
     pub fn at(&self, row: usize, col: usize) -> u8 {
         let (word, shift) = self.place(row, col);
         let bytes = self.bytes.read(4 * word..4 * word + 4);
-        (word_at(&bytes, 0) >> shift) as u8 & self.mask()
+        (word_at(&bytes, 0).wrapping_add(self.more) >> shift) as u8 & self.mask()
+    }
+
+    /// A word of ones: 1 for each integer.
+    pub fn ones(bits: usize) -> u32 {
+        u32::MAX / ((1 << bits) - 1)
+    }
+
+    /// Whether all integers are `value`, with no bits left over in any word.
+    pub fn are_all(&self, value: u32) -> bool {
+        let word = value * Self::ones(self.bits);
+        let words = self.bytes.len() / 4;
+        (0..words).step_by(PIECE).all(|start| {
+            let bytes = self.bytes.read(4 * start..4 * words.min(start + PIECE));
+            let mut read = bytes.as_chunks().0.iter();
+            read.all(|bytes| u32::from_le_bytes(*bytes).wrapping_add(self.more) == word)
+        })
     }
 
     /// The integers of a matrix `[inputs, outputs]` at `inputs` and `outputs`, as `[inputs,

@@ -1,6 +1,8 @@
 //! What the integration tests share.
 #![allow(dead_code)] // Each test uses its part.
 
+pub mod altered;
+
 use formats::{Checkpoint, Result};
 
 /// Asks for every tensor that the configuration has, as loading the model does.

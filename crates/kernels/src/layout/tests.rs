@@ -33,13 +33,19 @@ pub(super) fn weights(ty: &'static QuantType, rows: usize, cols: usize, seed: u6
     bytes
 }
 
-/// A block of FP8 codes or of grouped integers: a scale of f32, then what the type has.
+/// A block of FP8 codes, of grouped integers or of NVFP4: a scale of f32, then what the type has.
 fn native_block(ty: &QuantType, block: &mut [u8], rng: &mut Rng) {
     block.fill_with(|| rng.next_u64() as u8);
     block[..4].copy_from_slice(&(rng.normal() / 7.0).to_le_bytes());
     match ty.name {
         "int4" => block[4] = rng.below(17) as u8,
         "int8" => block[4..6].copy_from_slice(&(rng.below(257) as i16 - 128).to_le_bytes()),
+        "nvfp4" => {
+            // One scale for the whole matrix, which multiplies.
+            block[..4].copy_from_slice(&0.0037f32.to_le_bytes());
+            block[4] = 0;
+            block[5..7].iter_mut().for_each(|code| *code -= u8::from(*code & 0x7f == 0x7f));
+        }
         // No code for NaN.
         _ => block[4..].iter_mut().for_each(|code| *code -= u8::from(*code & 0x7f == 0x7f)),
     }

@@ -15,6 +15,7 @@ mod iq2;
 mod iq3;
 mod iq4;
 mod mxfp4;
+mod nvfp4;
 mod packing;
 mod q2_k;
 mod q3_k;
@@ -144,6 +145,7 @@ pub(crate) use iq4::LEVELS as IQ4_LEVELS;
 pub use iq4::{IQ4_NL, IQ4_XS};
 pub(crate) use mxfp4::DOUBLED as FLOATS_DOUBLED;
 pub use mxfp4::MXFP4;
+pub use nvfp4::NVFP4;
 use packing::packing;
 pub use packing::{BLOCK, BlockScales, CodeLayout, Packing, RowSpan, SPAN};
 pub use q2_k::Q2_K;
@@ -182,7 +184,7 @@ const NATIVE_IDS: u32 = 0x5afe_0100;
 /// Types of native checkpoints, which store a matrix of codes and another of scales: a block joins
 /// both. No file holds them in this form.
 pub static NATIVE: &[&QuantType] =
-    &[&fp8::FP8_128, &fp8::FP8_64, &fp8::FP8_32, &fp8::FP8_16, &fp8::FP8_8, &INT4, &INT8];
+    &[&fp8::FP8_128, &fp8::FP8_64, &fp8::FP8_32, &fp8::FP8_16, &fp8::FP8_8, &INT4, &INT8, &NVFP4];
 
 /// Every type a GGUF file may hold, in the order of their numbers.
 pub static TYPES: &[&QuantType] = &[

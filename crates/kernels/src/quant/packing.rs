@@ -43,6 +43,8 @@ pub enum CodeLayout {
     FourZero,
     /// Signed bytes, f32 scale and zero point per 32.
     BytesZero,
+    /// Four-bit floats, E4M3 scales per 16 under an f32 factor of the row.
+    SuperFloats,
 }
 
 /// Scales of one quant block as the file stores them.
@@ -52,11 +54,12 @@ pub struct BlockScales {
     pub scale: u16,
     /// f16 bits of the block's minimum, which is subtracted, or of the factor of `mins`.
     pub min: u16,
-    /// Scales of 16 or 32 values each, in units of `scale`.
+    /// Scales of 16 or 32 values each, in units of `scale`; E4M3 codes in units of `wide` for
+    /// [`CodeLayout::SuperFloats`].
     pub scales: [i8; 16],
     /// Minima of 16 or 32 values each, in units of `min`.
     pub mins: [i8; 16],
-    /// The block's scale where 16 bits do not hold it.
+    /// The block's scale, or the factor of `scales`, where 16 bits do not hold it.
     pub wide: f32,
     /// The code of zero, from -128 to 128, of blocks with such a scale.
     pub zero: i16,

@@ -29,11 +29,14 @@ def save(path, tensors):
     path.write_bytes(len(text).to_bytes(8, "little") + text + data)
 
 
-def checkpoint(folder, quantisation, tensors, values, name=NAME + ".weight"):
+def checkpoint(folder, quantisation, tensors, values, name=NAME + ".weight", settings=None):
+    """A checkpoint with `quantization_config` in config.json, or with `settings` in a file of their name."""
     folder = HERE / folder
     folder.mkdir(exist_ok=True)
     config = {} if quantisation is None else {"quantization_config": quantisation}
     (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n")
+    if settings is not None:
+        (folder / settings[0]).write_text(json.dumps(settings[1], indent=1) + "\n")
     # One that is stored as it is, as mixed checkpoints have them.
     norm = RNG.standard_normal(8).astype(np.float32)
     save(folder / "model.safetensors", {**tensors, "model.norm.weight": norm})
@@ -55,6 +58,18 @@ def pack(integers, bits, axis, order=None):
     return np.ascontiguousarray(np.moveaxis(words, -1, axis)).view(np.int32)
 
 
+def unpack(words, bits):
+    """The integers of int32 words along the last axis, lowest bits first."""
+    shifts = np.arange(0, 32, bits, dtype=np.uint32)
+    parts = words.view(np.uint32)[..., None] >> shifts & np.uint32((1 << bits) - 1)
+    return parts.reshape(*words.shape[:-1], -1).astype(np.int64)
+
+
+def ones(bits):
+    """A word with 1 in each of its integers."""
+    return np.uint32(0xFFFFFFFF // ((1 << bits) - 1))
+
+
 def integers(bits, shape):
     return RNG.integers(0, 1 << bits, shape)
 
@@ -73,8 +88,10 @@ def gptq(folder, bits, inputs, group, format, shuffled):
     outputs = 16
     groups = -(-inputs // group)
     q, scale = integers(bits, (inputs, outputs)), scales((groups, outputs))
-    less = 0 if format == "gptq_v2" else 1
-    stored = integers(bits, (groups, outputs))
+    # gptqmodel's first format: words less ones, each word as a whole.
+    less = np.uint32(0) if format == "gptq_v2" else ones(bits)
+    stored = pack(integers(bits, (groups, outputs)), bits, 1)
+    zeros = unpack((stored.view(np.uint32) + less).view(np.int32), bits)
     index = np.arange(inputs) // group
     if shuffled:
         index = RNG.permutation(index)
@@ -83,11 +100,11 @@ def gptq(folder, bits, inputs, group, format, shuffled):
         method["checkpoint_format"] = format
     tensors = {
         f"{NAME}.qweight": pack(q, bits, 0),
-        f"{NAME}.qzeros": pack(stored, bits, 1),
+        f"{NAME}.qzeros": stored,
         f"{NAME}.scales": scale,
         f"{NAME}.g_idx": index.astype(np.int32),
     }
-    checkpoint(folder, method, tensors, grouped(q, (stored + less) % 2**bits, scale, index))
+    checkpoint(folder, method, tensors, grouped(q, zeros, scale, index))
 
 
 def along_outputs(folder, method, group, order):
@@ -192,15 +209,95 @@ def mxfp4():
     checkpoint("mxfp4_pairs", {"quant_method": "fp8"}, tensors, values[0])
 
 
-gptq("gptq_4", 4, 128, 32, None, False)
-gptq("gptq_4_ordered", 4, 128, 32, "gptq_v2", True)
-gptq("gptq_8", 8, 96, 96, "gptq", False)
-gptq("gptq_2_uneven", 2, 96, 64, "gptq", False)
-along_outputs("awq", {"quant_method": "awq", "version": "gemm", "bits": 4, "group_size": 32}, 32, [0, 2, 4, 6, 1, 3, 5, 7])
-along_outputs("plain_words", None, 64, None)
-compressed("compressed_4", 4, 32, True)
-compressed("compressed_4_zeros", 4, 32, False)
-compressed("compressed_8_ordered", 8, 32, False, True)
-int8()
-fp8_all()
-mxfp4()
+def nvfp4(folder, producer):
+    """Values as the packages dequantise: the scale of a block is rounded before its codes are multiplied."""
+    rows, cols = 6, 96
+    levels = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], np.float32)
+    levels = np.concatenate([levels, 0 - levels])
+    codes = integers(4, (rows, cols)).astype(np.uint8)
+    scales = RNG.integers(1, 127, (rows, cols // 16)).astype(np.uint8)
+    stored = (codes[:, 0::2] | codes[:, 1::2] << 4).astype(np.uint8)
+    scale = ("F8_E4M3", scales, scales.shape)
+    settings = None
+    if producer == "modelopt":
+        outer = np.array(0.00123, np.float32)
+        each = e4m3(scales) * outer
+        tensors = {"weight": stored, "weight_scale": scale, "weight_scale_2": outer, "input_scale": outer}
+        method, groups = None, {"quant_algo": "NVFP4", "group_size": 16, "kv_cache_quant_algo": None}
+        settings = ("hf_quant_config.json", {"producer": {"name": "modelopt"}, "quantization": groups})
+    else:
+        outer = np.array([2345.6], np.float32)
+        each = e4m3(scales) / outer
+        tensors = {"weight_packed": stored, "weight_scale": scale, "weight_global_scale": outer, "input_global_scale": outer}
+        weights = {"num_bits": 4, "type": "float", "symmetric": True, "group_size": 16, "strategy": "tensor_group"}
+        method = {"quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized"}
+        method["config_groups"] = {"group_0": {"targets": ["Linear"], "weights": weights}}
+    assert each.dtype == np.float32
+    tensors = {f"{NAME}.{name}": value for name, value in tensors.items()}
+    checkpoint(folder, method, tensors, levels[codes] * np.repeat(each, 16, 1), settings=settings)
+
+
+def mx_packed():
+    """MXFP4 and MXFP8 of compressed-tensors: powers of two as bytes."""
+    levels = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], np.float32)
+    levels = np.concatenate([levels, 0 - levels])
+    codes = integers(4, (4, 64)).astype(np.uint8)
+    powers = RNG.integers(100, 140, (4, 2)).astype(np.uint8)
+    each = np.repeat(np.ldexp(np.float32(1), powers.astype(np.int32) - 127), 32, 1).astype(np.float32)
+    tensors = {f"{NAME}.weight_packed": (codes[:, 0::2] | codes[:, 1::2] << 4).astype(np.uint8), f"{NAME}.weight_scale": powers}
+    method = {"quant_method": "compressed-tensors", "format": "mxfp4-pack-quantized"}
+    checkpoint("compressed_mxfp4", method, tensors, levels[codes] * each)
+    codes = RNG.integers(0, 127, (4, 64)).astype(np.uint8)
+    tensors = {f"{NAME}.weight": ("F8_E4M3", codes, codes.shape), f"{NAME}.weight_scale": powers}
+    method = {"quant_method": "compressed-tensors", "format": "mxfp8-quantized"}
+    checkpoint("compressed_mxfp8", method, tensors, e4m3(codes) * each)
+
+
+def awq_by_file():
+    """As AutoAWQ's first releases wrote it: settings under their own names, in a file of their own."""
+    q, scale, zeros = integers(4, (64, 16)), scales((2, 16)), integers(4, (2, 16))
+    order = [0, 2, 4, 6, 1, 3, 5, 7]
+    tensors = {f"{NAME}.qweight": pack(q, 4, 1, order), f"{NAME}.qzeros": pack(zeros, 4, 1, order), f"{NAME}.scales": scale}
+    settings = ("quant_config.json", {"zero_point": True, "q_group_size": 32, "w_bit": 4, "version": "GEMM"})
+    checkpoint("awq_by_file", None, tensors, grouped(q, zeros, scale, np.arange(64) // 32), settings=settings)
+
+
+def gptq_by_file():
+    """As AutoGPTQ's first releases wrote it; zero points of 0, less one as gptqmodel subtracts it."""
+    q, scale = integers(4, (64, 16)), scales((2, 16))
+    zeros = RNG.choice([0, 0, 1, 7, 8, 15], (2, 16))
+    stored = (pack(zeros, 4, 1).view(np.uint32) - ones(4)).view(np.int32)
+    tensors = {f"{NAME}.qweight": pack(q, 4, 0), f"{NAME}.qzeros": stored, f"{NAME}.scales": scale}
+    settings = {"bits": 4, "group_size": 32, "damp_percent": 0.01, "desc_act": False, "sym": False}
+    settings = ("quantize_config.json", settings)
+    checkpoint("gptq_by_file", None, tensors, grouped(q, zeros, scale, np.arange(64) // 32), settings=settings)
+
+
+def fp8_modelopt():
+    """ModelOpt's FP8: one scale for a matrix."""
+    codes = RNG.integers(0, 127, (6, 32)).astype(np.uint8)
+    scale = np.array(0.0321, np.float32)
+    tensors = {f"{NAME}.weight": ("F8_E4M3", codes, codes.shape), f"{NAME}.weight_scale": scale, f"{NAME}.input_scale": scale}
+    weights = {"dynamic": False, "num_bits": 8, "type": "float"}
+    method = {"quant_method": "modelopt", "quant_algo": "FP8", "config_groups": {"group_0": {"weights": weights}}}
+    checkpoint("modelopt_fp8", method, tensors, e4m3(codes) * scale)
+
+
+if __name__ == "__main__":
+    gptq("gptq_4", 4, 128, 32, None, False)
+    gptq("gptq_4_ordered", 4, 128, 32, "gptq_v2", True)
+    gptq("gptq_8", 8, 96, 96, "gptq", False)
+    gptq("gptq_2_uneven", 2, 96, 64, "gptq", False)
+    along_outputs("awq", {"quant_method": "awq", "version": "gemm", "bits": 4, "group_size": 32}, 32, [0, 2, 4, 6, 1, 3, 5, 7])
+    compressed("compressed_4", 4, 32, True)
+    compressed("compressed_4_zeros", 4, 32, False)
+    compressed("compressed_8_ordered", 8, 32, False, True)
+    int8()
+    fp8_all()
+    mxfp4()
+    nvfp4("nvfp4_compressed", "compressed-tensors")
+    nvfp4("nvfp4_modelopt", "modelopt")
+    mx_packed()
+    awq_by_file()
+    gptq_by_file()
+    fp8_modelopt()

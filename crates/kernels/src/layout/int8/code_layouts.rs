@@ -329,11 +329,54 @@ impl<const NARROW: bool> Scales for Zeros<NARROW> {
     }
 }
 
+/// E4M3 scales for each 16 inputs, under an f32 factor for each row: the factors, then the scales.
+pub(super) struct UnderFactor;
+
+impl UnderFactor {
+    const FACTORS: usize = 4 * GROUP;
+
+    /// Offset of the scales of half a block.
+    #[inline(always)]
+    fn step(block: usize, half: usize) -> usize {
+        Self::FACTORS + (2 * block + half) * GROUP
+    }
+}
+
+impl Scales for UnderFactor {
+    const HALVES: bool = true;
+    const MINS: bool = false;
+    const BYTES: usize = Self::FACTORS + 2 * SPAN * GROUP;
+
+    #[inline(always)]
+    fn store(from: &BlockScales, block: usize, row: usize, span: &mut [u8]) {
+        // The last span of a row may have no more than this block.
+        if block == 0 {
+            span[4 * row..][..4].copy_from_slice(&from.wide.to_le_bytes());
+        }
+        for half in 0..2 {
+            span[Self::step(block, half) + row] = from.scales[half] as u8;
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn scale<I: IntLanes>(span: *const u8, block: usize, half: usize) -> I::Float {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let scales = I::e4m3_at(span.add(Self::step(block, half)));
+            I::Float::load_at(span.cast()).mul(scales)
+        }
+    }
+
+    unsafe fn min<I: IntLanes>(_span: *const u8, _block: usize, _half: usize) -> I::Float {
+        unreachable!("there are no minima");
+    }
+}
+
 /// Runs `$body` with the planes and scales of a form named `$p` and `$s`.
 macro_rules! with_code_layout {
     ($layout:expr, $p:ident, $s:ident => $body:expr) => {{
         use $crate::layout::int8::code_layouts::{
-            Each, Nibbles, SignedBytes, Table, TwoBits, Under, Zeros,
+            Each, Nibbles, SignedBytes, Table, TwoBits, Under, UnderFactor, Zeros,
         };
         use $crate::quant::CodeLayout;
         macro_rules! run {
@@ -360,6 +403,7 @@ macro_rules! with_code_layout {
             CodeLayout::Ternary => run!(TwoBits<0, true, 0>, Under<false, false>),
             CodeLayout::FourZero => run!(Nibbles<0, 0>, Zeros<true>),
             CodeLayout::BytesZero => run!(SignedBytes, Zeros<false>),
+            CodeLayout::SuperFloats => run!(Table<true>, UnderFactor),
         }
     }};
 }

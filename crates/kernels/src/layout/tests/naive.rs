@@ -2,7 +2,7 @@
 
 use super::super::{Isa, Layout, Weights};
 use crate::quant::{
-    BLOCK, BlockScales, CodeLayout, FLOATS_DOUBLED, IQ4_LEVELS, QuantType, RowSpan, SPAN,
+    BLOCK, BlockScales, CodeLayout, FLOATS_DOUBLED, IQ4_LEVELS, QuantType, RowSpan, SPAN, fp8,
 };
 use half::{bf16, f16};
 
@@ -124,7 +124,7 @@ fn int_block(layout: CodeLayout, codes: &[u8], from: &BlockScales, block: usize)
     let value = |code: u8| match layout {
         Bytes | BytesZero => i32::from(code as i8),
         Levels | SuperLevels => i32::from(IQ4_LEVELS[usize::from(code)]),
-        Floats => i32::from(FLOATS_DOUBLED[usize::from(code)]),
+        Floats | SuperFloats => i32::from(FLOATS_DOUBLED[usize::from(code)]),
         Four => i32::from(code) - 8,
         Five => i32::from(code) - 16,
         SuperThree => i32::from(code) - 4,
@@ -145,6 +145,10 @@ fn int_block(layout: CodeLayout, codes: &[u8], from: &BlockScales, block: usize)
         SuperThree | SuperSix => (parts(scale, &from.scales, 2), vec![]),
         SuperFourMin | SuperFiveMin => (parts(scale, &from.scales, 1), parts(min, &from.mins, 1)),
         SuperLevels | Ternary => (parts(scale, &from.scales, 1), vec![]),
+        SuperFloats => {
+            let scales = from.scales[..2].iter().map(|code| from.wide * fp8::value(*code as u8));
+            (scales.collect(), vec![])
+        }
     };
     IntBlock { values: std::array::from_fn(|i| value(codes[i])), scales, mins }
 }

@@ -152,7 +152,7 @@ fn tokens(token: &Value, path: &str, service: &Service) -> Result<Vec<u32>, Http
     }
 }
 
-/// `sampling` as it comes out over the server's defaults, and the samplers of llama.cpp's server that
+/// `sampling` as it comes out over the server's defaults, and samplers of llama.cpp's server that
 /// are not built, at the values that switch them off.
 pub(crate) fn settings(service: &Service, sampling: &SamplingOptions) -> Value {
     let merged = sampling.over(&service.defaults);
