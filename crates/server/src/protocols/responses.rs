@@ -26,6 +26,7 @@ mod object;
 mod open_item;
 mod request;
 mod routes;
+mod sealed;
 pub(crate) mod store;
 mod tools;
 mod websocket;

@@ -4,6 +4,7 @@ mod anthropic;
 mod bodies;
 mod chat;
 mod chat_tools;
+mod compact;
 mod completions;
 mod corpus;
 mod document;

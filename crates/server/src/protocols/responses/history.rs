@@ -3,8 +3,8 @@
 //! Invariant: the items of an answer give the messages that the answer was, its reasoning and the
 //! names of its calls included, so that its tokens are found in the cache.
 
-use crate::protocols::responses::input::sealed;
 use crate::protocols::responses::object::{CustomCall, FunctionCall, ItemStatus, OutputItem};
+use crate::protocols::responses::sealed::sealed;
 use crate::protocols::responses::tools::{INPUT, flat};
 use api::{Message, Part, Role, ToolCall};
 use serde_json::{Value, json};

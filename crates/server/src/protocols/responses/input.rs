@@ -5,29 +5,14 @@ use crate::http::fields::{ObjectReader, wrong};
 use crate::http::random;
 use crate::protocols::responses::history::{CallItem, Item};
 use crate::protocols::responses::object::Warnings;
+use crate::protocols::responses::sealed::unsealed;
 use api::Role;
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// Most items of one request.
 const MAX_ITEMS: usize = 100_000;
-/// What tells texts of this server from those of others, which cannot be read.
-const OWN: &[u8] = b"gannet:";
-
-/// Reasoning, or a summary, as `encrypted_content` carries it.
-pub(crate) fn sealed(text: &str) -> String {
-    STANDARD.encode([OWN, text.as_bytes()].concat())
-}
-
-/// The text that [`sealed`] was given.
-fn unsealed(sealed: &str) -> Option<String> {
-    let bytes = STANDARD.decode(sealed).ok()?;
-    String::from_utf8(bytes.strip_prefix(OWN)?.to_vec()).ok()
-}
-
 /// The ids of items that `input` refers to; each may come once.
 pub(crate) fn references(input: &Value) -> Result<HashSet<String>, HttpError> {
     let mut ids = HashSet::new();
@@ -229,6 +214,9 @@ fn text(fields: &ObjectReader<'_>) -> Result<String, HttpError> {
 mod tests {
     use super::*;
     use crate::protocols::responses::history::render;
+    use crate::protocols::responses::sealed::sealed;
+    use base64::Engine;
+    use base64::engine::general_purpose::STANDARD;
     use serde_json::json;
 
     fn items(input: &Value) -> Result<(Vec<Arc<Item>>, String), HttpError> {

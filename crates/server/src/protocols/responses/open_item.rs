@@ -4,10 +4,10 @@ use crate::generate::logprobs;
 use crate::http::sse::Frame;
 use crate::protocols::responses::freeform::Freeform;
 use crate::protocols::responses::history::{CallItem, Item};
-use crate::protocols::responses::input::sealed;
 use crate::protocols::responses::object::{
     Assistant, ItemStatus, MessageItem, MessagePart, OutputItem, Passage, Reasoning,
 };
+use crate::protocols::responses::sealed::sealed;
 use api::{Delta, TokenText};
 use serde_json::{Value, json};
 use std::cell::Cell;
