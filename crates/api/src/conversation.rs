@@ -48,6 +48,8 @@ impl Renderer<'_> {
         let messages = &request.messages;
         let digests = digests(self.space, &setting(&input), messages);
         let before = digests[messages.len()];
+        // After the digests: a remembered turn is found on the next day too.
+        let input = self.template.with_defaults(input, None);
         if let Some((at, turn)) = self.memory.find(messages, |at| digests[at])
             && let Some(rest) = self.behind(&input, at + 1)?
         {

@@ -8,7 +8,9 @@ use api::{
 };
 use serde_json::json;
 use std::time::{Duration, Instant};
-use support::{Act, BOS, CONTEXT, IM_END, ids, scripted, scripted_with_queue};
+use support::{
+    Act, BOS, CONTEXT, IM_END, ids, scripted, scripted_with_queue, scripted_with_template,
+};
 
 fn chat(content: &str) -> ChatRequest {
     ChatRequest { messages: vec![Message::user(content)], ..Default::default() }
@@ -107,6 +109,21 @@ fn template_sees_tools_and_keywords() {
     let expected = "<|endoftext|><|im_start|>tools\n[{\"name\": \"f\"}]<|im_end|>\n\
                     <|im_start|>user\nx<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n";
     assert_eq!(rendered, expected);
+}
+
+#[test]
+fn templates_get_the_day_unless_the_request_names_one() {
+    let source = "{{ 'Today Date: ' + date_string + '\\nToday is ' + datetime + '.' }}";
+    let scripted = scripted_with_template(source);
+    let day = chrono::Local::now();
+    let expected =
+        format!("Today Date: {}\nToday is {}.", day.format("%d %b %Y"), day.format("%b %d %Y"));
+    assert_eq!(scripted.service.render(&chat("x")).unwrap(), expected);
+    let mut request = chat("x");
+    request.template_kwargs.insert("date_string".into(), json!("1 May 2020"));
+    request.template_kwargs.insert("datetime".into(), json!("noon"));
+    let rendered = scripted.service.render(&request).unwrap();
+    assert_eq!(rendered, "Today Date: 1 May 2020\nToday is noon.");
 }
 
 #[test]

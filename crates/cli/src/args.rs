@@ -144,7 +144,7 @@ pub(crate) fn bytes(text: &str) -> Result<usize> {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Sampling")]
 pub(crate) struct SamplingArgs {
-    /// Maximum number of generated tokens; -1 for all that the context has room for
+    /// Maximum number of generated tokens; -1 for as many as the context holds
     #[arg(short = 'n', long, value_name = "N", visible_aliases = ["predict", "n-predict"])]
     #[arg(allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(-1..))]
     max_tokens: Option<i64>,

@@ -21,9 +21,22 @@ static FILES: &[(&str, &[u8])] = files![
     "chat_template.jinja",
 ];
 
+/// The name of the model.
+pub(crate) const NAME: &str = "gannet-tiny";
+
+/// Whether a path is a folder that the model was unpacked in.
+pub(crate) fn is_unpacked(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.ends_with(&folder_name()) && path.is_dir()
+}
+
+fn folder_name() -> String {
+    format!("builtin-{:016x}", hash())
+}
+
 /// The folder of the model, unpacked first where it is missing or broken.
 pub(crate) fn folder() -> Result<PathBuf> {
-    let name = format!("builtin-{:016x}", hash());
+    let name = folder_name();
     let cached = crate::folders::cache().map(|cache| cache.join(&name));
     if let Some(folder) = cached {
         match unpack(&folder) {

@@ -25,13 +25,14 @@ pub(crate) fn locate(model: &str, endpoint: Option<&str>) -> Result<PathBuf> {
     })
 }
 
-/// The name that clients see where the folder's name means nothing: for the built-in model, and for
-/// a download, whose folder is named after a commit.
+/// The name that clients see where the folder's name means nothing: for the built-in model, by its
+/// own folder too, and for a download, whose folder is named after a commit.
 pub(crate) fn public_name(model: &str) -> Option<String> {
-    match Path::new(model).exists() {
-        true => None,
-        false if model == BUILTIN => Some("gannet-tiny".to_owned()),
-        false => Some(model.to_owned()),
+    match Path::new(model) {
+        path if builtin::is_unpacked(path) => Some(builtin::NAME.to_owned()),
+        path if path.exists() => None,
+        _ if model == BUILTIN => Some(builtin::NAME.to_owned()),
+        _ => Some(model.to_owned()),
     }
 }
 

@@ -12,4 +12,4 @@ mod types;
 
 pub use progress::{Interrupted, WorkProgress};
 pub use quantize::{Mixture, Override, QuantizeOptions, Quantized, quantize};
-pub use types::writable_type;
+pub use types::{MatrixTypes, writable_type};

@@ -27,8 +27,8 @@ pub struct Request {
     /// Whether these are of the probabilities that generated tokens were drawn with, after all
     /// samplers, instead of the model's. Tokens that could not be drawn are no alternatives.
     pub sampled_logprobs: bool,
-    /// As `logprobs`, for every token of the prompt but the first. `max_tokens` may be 0 then. Such a
-    /// prompt is computed whole.
+    /// As `logprobs`, for every token of the prompt but the first. `max_tokens` may be 0 then. Such
+    /// a prompt is computed whole.
     pub prompt_logprobs: Option<usize>,
     /// Computes an embedding of the prompt instead of an answer.
     pub embed: Option<Embed>,

@@ -4,6 +4,7 @@ use crate::http::app::App;
 use crate::http::fallback::unknown_route;
 use crate::http::middleware::{self, Exemptions};
 use crate::http::options::ServerOptions;
+use crate::http::origin::{LOCALHOST, is_local};
 use crate::http::protocol;
 use crate::http::rate_limit_headers;
 use crate::http::request::REQUEST_ID;
@@ -93,10 +94,12 @@ struct Document;
 /// Browsers of `origin` may call every route. An origin that no header can carry allows none.
 ///
 /// Keys go in headers and never in cookies, so credentials are not allowed. Browsers ask apart
-/// whether a page may call a private network: one that was named may, any page may not.
+/// whether a page may call a private network: one that was named may, any page may not. The layer
+/// answers OPTIONS itself, ahead of keys and limits: a browser asks without a key.
 fn cors(origin: &str) -> CorsLayer {
     let allowed = match origin {
         "*" => AllowOrigin::any(),
+        LOCALHOST => AllowOrigin::predicate(|origin, _| is_local(origin)),
         one => AllowOrigin::list(HeaderValue::from_str(one).ok()),
     };
     let shown = rate_limit_headers::headers().chain([REQUEST_ID, header::RETRY_AFTER]);

@@ -48,7 +48,7 @@ fn is_unprefixed(path: &str) -> bool {
     PATHS.iter().any(|known| path.strip_prefix(known).is_some_and(below))
 }
 
-/// Adds these routes to the document, as often as it describes those that they are names of.
+/// Adds these routes to the document, for each route of which they are another name.
 pub(crate) fn describe(document: &mut OpenApi) {
     let all = &document.paths.paths;
     let shorter = all.iter().filter_map(|(path, item)| {

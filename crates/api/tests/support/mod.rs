@@ -70,6 +70,20 @@ pub fn scripted_with_queue(script: Vec<Act>, queue: usize) -> Scripted {
     scripted_with_assets(assets(), script, queue)
 }
 
+/// A service that only renders, with a template of this source.
+pub fn scripted_with_template(source: &str) -> Scripted {
+    let name = format!("gannet-api-template-{}", std::process::id());
+    let folder = std::env::temp_dir().join(name);
+    std::fs::create_dir_all(&folder).expect("there is space");
+    for file in ["tokenizer.json", "tokenizer_config.json"] {
+        std::fs::copy(Path::new(DATA).join(file), folder.join(file)).expect("the fixture is there");
+    }
+    std::fs::write(folder.join("chat_template.jinja"), source).expect("there is space");
+    let assets = TextAssets::from_folder(&folder).expect("the fixture is sound");
+    std::fs::remove_dir_all(&folder).expect("the folder is there");
+    scripted_with_assets(assets, Vec::new(), 1)
+}
+
 /// As [`scripted_with_queue`], with another tokenizer or other templates.
 pub fn scripted_with_assets(assets: TextAssets, script: Vec<Act>, queue: usize) -> Scripted {
     let vocab_size = VOCAB.max(assets.tokenizer.vocab_size());

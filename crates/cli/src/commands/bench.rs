@@ -5,11 +5,10 @@ use crate::output;
 use crate::placement::PlacementArgs;
 use crate::progress::{self, Task};
 use anyhow::{Context, Result};
+use convert::MatrixTypes;
 use convert::synth::{self, SynthPlan};
-use convert::writable_type;
 use engine::{KvType, LoadOptions, Mode, Runner};
 use formats::{Checkpoint, OpenOptions};
-use kernels::quant::QuantType;
 use loadtest::{BenchPlan, bench, bench_constrained};
 use std::path::PathBuf;
 
@@ -29,10 +28,10 @@ pub(crate) struct Args {
     /// Random weights of this shape instead of a model, such as qwen3-0.6b
     #[arg(long, value_name = "NAME")]
     shape: Option<String>,
-    /// Storage type of --shape
+    /// Storage type of --shape, or a mixture such as q4_k_m
     #[arg(long = "type", value_name = "TYPE", default_value = "bf16",
-          value_parser = writable_type)]
-    ty: &'static QuantType,
+          value_parser = MatrixTypes::named)]
+    types: MatrixTypes,
     #[command(flatten)]
     plan: BenchPlan,
     /// Compute threads; 0 for all cores
@@ -62,7 +61,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     // The temporary folder lives until the end of the run.
-    let scratch = args.shape.as_ref().map(|shape| synthesise(shape, args.ty)).transpose()?;
+    let scratch = args.shape.as_ref().map(|shape| synthesise(shape, args.types)).transpose()?;
     let model = args.path.as_ref().or(args.model.as_ref()).map_or(BUILTIN, String::as_str);
     let path = match &scratch {
         Some((path, _)) => path.clone(),
@@ -84,15 +83,16 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 }
 
 /// Writes random weights into a temporary folder, which is deleted with the returned guard.
-fn synthesise(shape: &str, ty: &'static QuantType) -> Result<(PathBuf, tempfile::TempDir)> {
+fn synthesise(shape: &str, types: MatrixTypes) -> Result<(PathBuf, tempfile::TempDir)> {
     let config = synth::named_shape(shape)?;
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
     // Only GGUF files hold block-quantised types.
-    let path = match ty.block_len {
-        1 => folder.path().to_owned(),
+    let path = match types {
+        MatrixTypes::One(ty) if ty.block_len == 1 => folder.path().to_owned(),
         _ => folder.path().join("model.gguf"),
     };
-    synth::write(&SynthPlan { config, ty, seed: 0 }, &path, &mut Task::new(progress::bytes(0)))?;
+    let plan = SynthPlan { config, types, seed: 0 };
+    synth::write(&plan, &path, &mut Task::new(progress::bytes(0)))?;
     Ok((path, folder))
 }
 

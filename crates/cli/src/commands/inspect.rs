@@ -6,7 +6,7 @@ mod report;
 mod values;
 
 use crate::args::FileArgs;
-use crate::output;
+use crate::{model, output};
 use anyhow::Result;
 use engine::Mode;
 use formats::{Error, ModelConfig, ModelFiles};
@@ -53,7 +53,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if let (Some(name), Some(out)) = (&args.tensor, &args.npy) {
         return npy::write(&files, name, out);
     }
-    let config = config(&files)?;
+    let mut config = config(&files)?;
+    if let (Ok(config), Some(name)) = (&mut config, model::public_name(&args.model)) {
+        config.name = name;
+    }
     let trained = config.as_ref().map_or(0, |config| config.context_length);
     let report = InspectReport { files: &files, config, context: args.ctx.unwrap_or(trained) };
     output::report(args.json, || report.to_json(), || report.to_text())

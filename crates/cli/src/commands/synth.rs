@@ -3,10 +3,9 @@
 use crate::output;
 use crate::progress::{self, Task};
 use anyhow::{Context, Result, bail};
+use convert::MatrixTypes;
 use convert::synth::{self, SynthPlan};
-use convert::writable_type;
 use formats::ModelConfig;
-use kernels::quant::QuantType;
 use std::path::PathBuf;
 
 /// Write a checkpoint of random weights, to measure speed without a download
@@ -21,9 +20,11 @@ pub(crate) struct Args {
     /// Folder to write, or a file whose name ends in .gguf
     #[arg(short, long, value_name = "PATH", required_unless_present = "list")]
     out: Option<PathBuf>,
-    /// Storage type of the matrices: bf16, f16 or f32; in GGUF files also q8_0, q4_0, q4_k, q6_k
-    #[arg(long = "type", value_name = "TYPE", default_value = "bf16", value_parser = writable_type)]
-    ty: &'static QuantType,
+    /// Storage type of the matrices: bf16, f16 or f32; in GGUF files also types such as q8_0 or
+    /// q4_k, and mixtures as `gannet quantize` has them, such as q4_k_m
+    #[arg(long = "type", value_name = "TYPE", default_value = "bf16")]
+    #[arg(value_parser = MatrixTypes::named)]
+    types: MatrixTypes,
     /// Seed of the weights
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
@@ -46,7 +47,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         return output::lines(synth::describe_shapes());
     }
     let out = args.out.as_deref().context("the output is missing: -o PATH")?;
-    let plan = SynthPlan { config: shape(args)?, ty: args.ty, seed: args.seed };
+    let plan = SynthPlan { config: shape(args)?, types: args.types, seed: args.seed };
     synth::prepare(out, args.force)?;
     let written = synth::write(&plan, out, &mut Task::new(progress::bytes(0)));
     written.with_context(|| format!("cannot write {}", out.display()))?;

@@ -10,7 +10,8 @@ use text::{ChatTemplate, NaiveDateTime, SpecialTokens, TextAssets};
 
 /// Render messages with a chat template
 ///
-/// Nothing is added to the rendering, except a line end where standard output is a terminal.
+/// Nothing is added to the rendering, except a line end where standard output is a terminal, nor to
+/// the variables: servers also give date_string and datetime.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Folder, .gguf file, owner/name on the hub, or `builtin`

@@ -63,6 +63,31 @@ fn template_files_see_the_special_tokens_and_time_that_are_given() {
 }
 
 #[test]
+fn the_built_in_model_is_named_wherever_it_lies() {
+    let shown = |model: &str| -> Value {
+        serde_json::from_str(&succeed(&["inspect", model, "--json"])).unwrap()
+    };
+    let builtin = shown("builtin");
+    assert_eq!(builtin["config"]["name"], "gannet-tiny");
+    let folder = builtin["path"].as_str().unwrap();
+    assert_eq!(shown(folder)["config"]["name"], "gannet-tiny", "{folder}");
+    assert!(succeed(&["inspect", "builtin"]).contains("  name                 gannet-tiny\n"));
+}
+
+#[test]
+fn synthetic_checkpoints_take_mixtures() {
+    let gguf = path("mixed.gguf");
+    succeed(&["synth", "tiny-qwen3", "--type", "q4_k_m", "--force", "-o", &gguf]);
+    let shown: Value = serde_json::from_str(&succeed(&["inspect", &gguf, "--json"])).unwrap();
+    assert_eq!(shown["metadata"]["general.file_type"], 15);
+    assert!(shown["types"].as_object().unwrap().len() > 1, "{}", shown["types"]);
+    check_error(
+        &run(&["synth", "tiny-qwen3", "--type", "q4_k_m", "-o", &path("mixed")]),
+        "only GGUF files",
+    );
+}
+
+#[test]
 fn inspect_counts_parameters_bytes_and_the_cache() {
     let value: Value = serde_json::from_str(&succeed(&["inspect", &tiny(), "--json"])).unwrap();
     assert_eq!(value["types"]["bf16"]["tensors"], 24);

@@ -4,6 +4,7 @@
 //! the output have the most effect on quality and get more bits. The first rule of a mixture that
 //! applies to a tensor decides; without one, the base type does.
 
+use formats::ModelConfig;
 use kernels::quant::{self, QuantType};
 
 use When::{
@@ -17,7 +18,7 @@ pub struct Mixture {
     /// The name, such as `q4_k_m`.
     pub name: &'static str,
     /// `general.file_type` in the metadata of its files.
-    pub(super) file_type: u32,
+    pub(crate) file_type: u32,
     /// Type of tensors that no rule matches.
     base: &'static QuantType,
     rules: &'static [Rule],
@@ -53,13 +54,25 @@ enum When {
 
 /// The properties of a model that rules depend on.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct ModelTraits {
+pub(crate) struct ModelTraits {
     pub layers: usize,
     /// Query heads per head of keys and values.
     pub group: usize,
     pub has_importance: bool,
     /// Whether the embedding is the output matrix too.
     pub tied: bool,
+}
+
+impl ModelTraits {
+    /// The properties of a model of this configuration, without an importance of columns.
+    pub fn of(config: &ModelConfig) -> Self {
+        Self {
+            layers: config.layers,
+            group: config.heads / config.kv_heads,
+            has_importance: false,
+            tied: config.tied_embeddings,
+        }
+    }
 }
 
 /// Values, alone or in one matrix with queries and keys.

@@ -12,7 +12,9 @@ mod summary;
 mod vocabulary;
 
 pub use mixture::Mixture;
+pub(crate) use mixture::ModelTraits;
 pub use overrides::Override;
+pub(crate) use plan::mixed_type;
 pub use summary::Quantized;
 
 use super::WorkProgress;

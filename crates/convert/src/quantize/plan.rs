@@ -2,7 +2,7 @@
 
 use super::QuantizeOptions;
 use super::importance::Importance;
-use super::mixture::ModelTraits;
+use super::mixture::{Mixture, ModelTraits};
 use super::source::Tensor;
 use crate::types::{whole_blocks, writable_names};
 use anyhow::{Result, bail};
@@ -49,7 +49,8 @@ fn wanted(
     model: &ModelTraits,
     options: &QuantizeOptions,
 ) -> Result<Vec<Option<&'static QuantType>>> {
-    let matrices: Vec<usize> = (0..tensors.len()).filter(|&i| is_matrix(&tensors[i])).collect();
+    let matrix = |&at: &usize| is_matrix(&tensors[at].name, &tensors[at].shape);
+    let matrices: Vec<usize> = (0..tensors.len()).filter(matrix).collect();
     let names: Vec<&str> = matrices.iter().map(|&i| tensors[i].name.as_str()).collect();
     let mut wanted = vec![None; tensors.len()];
     for (&index, name) in matrices.iter().zip(&names) {
@@ -65,11 +66,27 @@ fn wanted(
 
 /// Whether a tensor is a matrix of weights that inputs are multiplied with. Norms, routers and
 /// short convolutions are small and sensitive.
-fn is_matrix(tensor: &Tensor) -> bool {
+fn is_matrix(name: &str, shape: &[usize]) -> bool {
     const KEPT: [&str; 5] =
         ["_norm.weight", "ffn_gate_inp", "ssm_conv1d", "position_embd", "token_types"];
-    let kept = KEPT.iter().any(|part| tensor.name.contains(part));
-    tensor.shape.len() >= 2 && tensor.name.ends_with(".weight") && !kept
+    let kept = KEPT.iter().any(|part| name.contains(part));
+    shape.len() >= 2 && name.ends_with(".weight") && !kept
+}
+
+/// The type in which a mixture writes the tensor with this canonical name and shape, of a model
+/// without coarser types and without an importance of columns.
+pub(crate) fn mixed_type(
+    mixture: &Mixture,
+    model: &ModelTraits,
+    name: &str,
+    shape: &[usize],
+) -> &'static QuantType {
+    match shape.last() {
+        Some(columns) if is_matrix(name, shape) => {
+            whole_blocks(mixture.choose(name, model), *columns)
+        }
+        _ => &quant::F32,
+    }
 }
 
 fn kept(tensor: Tensor) -> Target {
@@ -115,7 +132,7 @@ fn quantized(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Mixture, Override};
+    use crate::Override;
 
     fn tensor(name: &str, shape: &[usize], ty: &'static QuantType) -> Tensor {
         let (name, shape) = (name.to_owned(), shape.to_vec());

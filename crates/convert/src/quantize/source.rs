@@ -120,12 +120,7 @@ impl QuantizeSource {
         header.set("general.type", Value::String("model".into()));
         config.to_gguf(&mut header)?;
         let note = write_vocabulary(checkpoint, pre, &mut header)?;
-        let model = ModelTraits {
-            layers: config.layers,
-            group: config.heads / config.kv_heads,
-            has_importance: false,
-            tied: config.tied_embeddings,
-        };
+        let model = ModelTraits::of(config);
         Ok(Self { header, tensors: tensors(checkpoint)?, model, note })
     }
 }

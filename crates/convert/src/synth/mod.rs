@@ -11,9 +11,9 @@ mod write;
 pub use shapes::describe_shapes;
 pub use write::write;
 
+use crate::MatrixTypes;
 use anyhow::{Context, Result, bail};
 use formats::ModelConfig;
-use kernels::quant::QuantType;
 use std::path::Path;
 
 /// A checkpoint to be written.
@@ -22,8 +22,8 @@ pub struct SynthPlan {
     /// The shape of the model; the ids of special tokens are replaced by those of the written
     /// vocabulary.
     pub config: ModelConfig,
-    /// Type of the matrices.
-    pub ty: &'static QuantType,
+    /// Types of the matrices.
+    pub types: MatrixTypes,
     /// Decides all weights.
     pub seed: u64,
 }

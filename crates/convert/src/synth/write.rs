@@ -5,8 +5,9 @@
 use super::SynthPlan;
 use super::vocabulary;
 use super::weights::RandomWeights;
-use crate::WorkProgress;
+use crate::quantize::{ModelTraits, mixed_type};
 use crate::types::whole_blocks;
+use crate::{MatrixTypes, WorkProgress};
 use anyhow::{Context, Result, bail};
 use formats::config::TensorForm;
 use formats::gguf::{GgufWriter, Value};
@@ -55,7 +56,13 @@ pub(super) fn is_gguf(path: &Path) -> bool {
 fn write_folder(plan: &SynthPlan, out: &Path, progress: &mut dyn WorkProgress) -> Result<()> {
     let config = &plan.config;
     let names = families::name_table(&config.architecture).context("no names for its tensors")?;
-    let tensors = typed(config.tensors(TensorForm::Hf), |_, _| plan.ty);
+    let ty = match plan.types {
+        MatrixTypes::One(ty) => ty,
+        MatrixTypes::Mixed(mixture) => {
+            bail!("only GGUF files (-o NAME.gguf) hold the mixture {}", mixture.name)
+        }
+    };
+    let tensors = typed(config.tensors(TensorForm::Hf), |_, _| ty);
     let mut writer = SafetensorsWriter::new();
     for Tensor { name, shape, ty } in &tensors {
         let source = names.source(name).with_context(|| format!("no name for tensor {name}"))?;
@@ -81,8 +88,14 @@ fn write_gguf(plan: &SynthPlan, out: &Path, progress: &mut dyn WorkProgress) -> 
     config.to_gguf(&mut writer)?;
     writer.set("general.quantization_version", Value::U32(2));
     vocabulary::to_gguf(config.vocab_size, &mut writer);
-    let tensors =
-        typed(config.tensors(TensorForm::Gguf), |name, shape| gguf_type(plan.ty, name, shape));
+    let model = ModelTraits::of(config);
+    if let MatrixTypes::Mixed(mixture) = plan.types {
+        writer.set("general.file_type", Value::U32(mixture.file_type));
+    }
+    let tensors = typed(config.tensors(TensorForm::Gguf), |name, shape| match plan.types {
+        MatrixTypes::One(ty) => gguf_type(ty, name, shape),
+        MatrixTypes::Mixed(mixture) => mixed_type(mixture, &model, name, shape),
+    });
     for Tensor { name, shape, ty } in &tensors {
         writer.plan(&config.gguf_tensor_name(name)?, ty, shape)?;
     }
@@ -163,7 +176,8 @@ mod tests {
         let out = folder.join(format!("{shape}-{ty}-{seed}-{name}"));
         std::fs::create_dir_all(if is_gguf(&out) { &folder } else { &out }).unwrap();
         let config = super::super::named_shape(shape).unwrap();
-        write(&SynthPlan { config, ty, seed }, &out, &mut ()).unwrap();
+        let types = MatrixTypes::One(ty);
+        write(&SynthPlan { config, types, seed }, &out, &mut ()).unwrap();
         let file = if is_gguf(&out) { out.clone() } else { out.join("model.safetensors") };
         let bytes = std::fs::read(file).unwrap();
         (out, bytes)
@@ -199,10 +213,43 @@ mod tests {
     }
 
     #[test]
+    fn mixtures_give_each_tensor_the_type_that_quantising_gives_it() {
+        let shapes = names().filter(|name| name.starts_with("tiny"));
+        for (shape, name) in
+            shapes.flat_map(|shape| [(shape, "q4_k_m"), (shape, "q2_k"), (shape, "iq3_xs")])
+        {
+            let mixture = crate::Mixture::named(name).unwrap();
+            let (plain, _) = written(shape, &quant::F32, &format!("{name}-plain.gguf"), 1);
+            let quantized = plain.with_extension("mixed.gguf");
+            let options =
+                crate::QuantizeOptions { force: true, ..crate::QuantizeOptions::new(mixture) };
+            crate::quantize(&plain, &quantized, &options, &mut ()).unwrap();
+            let synthetic = plain.with_extension("synth.gguf");
+            let config = super::super::named_shape(shape).unwrap();
+            let plan = SynthPlan { config, types: MatrixTypes::named(name).unwrap(), seed: 1 };
+            write(&plan, &synthetic, &mut ()).unwrap();
+            let types = |path: &Path| -> Vec<(String, &'static str)> {
+                let files = formats::ModelFiles::open(path).unwrap();
+                let tensor = |it: &formats::TensorView| (it.name.clone(), it.ty.name);
+                let mut types: Vec<_> = files.tensors().iter().map(tensor).collect();
+                types.sort();
+                types
+            };
+            assert_eq!(types(&synthetic), types(&quantized), "{shape} {name}");
+            Checkpoint::open(&synthetic, &OpenOptions::default()).unwrap();
+        }
+        let config = super::super::named_shape("tiny-qwen3").unwrap();
+        let plan = SynthPlan { config, types: MatrixTypes::named("q4_k_m").unwrap(), seed: 0 };
+        let error = write(&plan, Path::new("folder"), &mut ()).unwrap_err().to_string();
+        assert_eq!(error, "only GGUF files (-o NAME.gguf) hold the mixture q4_k_m");
+        assert!(MatrixTypes::named("q4_k_x").unwrap_err().contains("q4_k_m"));
+    }
+
+    #[test]
     fn a_vocabulary_smaller_than_all_bytes_is_refused() {
         let mut config = super::super::named_shape("tiny-qwen3").unwrap();
         config.vocab_size = 200;
-        let plan = SynthPlan { config, ty: &quant::BF16, seed: 0 };
+        let plan = SynthPlan { config, types: MatrixTypes::One(&quant::BF16), seed: 0 };
         let error = write(&plan, Path::new("unused.gguf"), &mut ()).unwrap_err().to_string();
         assert!(error.contains("found 200"), "{error}");
     }

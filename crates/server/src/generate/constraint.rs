@@ -21,14 +21,15 @@ pub(crate) struct ConstraintBody {
     /// One of these texts.
     #[schema(min_items = 1)]
     guided_choice: Option<Vec<String>>,
-    /// Text of this grammar in the Lark dialect of llguidance, from the rule `start`.
+    /// Text of this grammar: in the Lark dialect of llguidance, from the rule `start`, or in GBNF,
+    /// from the rule `root`. Rules of GBNF are `name ::= ...`.
     guided_grammar: Option<String>,
     /// JSON of this schema.
     #[schema(value_type = Option<Object>)]
     json_schema: Option<Value>,
-    /// Not supported: GBNF. `guided_grammar` takes a grammar.
-    #[schema(value_type = Option<String>)]
-    grammar: Option<Value>,
+    /// Text of this grammar in GBNF, the notation of llama.cpp, from the rule `root`; none where it
+    /// is empty. A text that begins with `%llguidance` is in Lark.
+    grammar: Option<String>,
 }
 
 /// The form of the answer's text.
@@ -115,10 +116,6 @@ impl ConstraintField {
 /// What `body` holds its answer to.
 pub(crate) fn read(body: &Value) -> Result<Option<ConstraintField>, HttpError> {
     let asked: ConstraintBody = wire::read(body)?;
-    if asked.grammar.is_some() {
-        let problem = "GBNF is not supported; guided_grammar takes Lark's form";
-        return Err(HttpError::at("grammar", problem));
-    }
     let format = asked.response_format.map(of_format).transpose()?.flatten();
     let outputs = asked.structured_outputs.unwrap_or_default();
     if outputs.structural_tag.is_some() {
@@ -131,13 +128,14 @@ pub(crate) fn read(body: &Value) -> Result<Option<ConstraintField>, HttpError> {
         ("structured_outputs.json", json("structured_outputs.json", outputs.json)?),
         ("structured_outputs.regex", outputs.regex.map(GrammarSource::Regex)),
         ("structured_outputs.choice", choice("structured_outputs.choice", outputs.choice)?),
-        ("structured_outputs.grammar", outputs.grammar.map(GrammarSource::Lark)),
+        ("structured_outputs.grammar", outputs.grammar.map(GrammarSource::of_grammar)),
         ("structured_outputs.json_object", object),
         ("guided_json", json("guided_json", asked.guided_json)?),
         ("guided_regex", asked.guided_regex.map(GrammarSource::Regex)),
         ("guided_choice", choice("guided_choice", asked.guided_choice)?),
-        ("guided_grammar", asked.guided_grammar.map(GrammarSource::Lark)),
+        ("guided_grammar", asked.guided_grammar.map(GrammarSource::of_grammar)),
         ("json_schema", asked.json_schema.map(|it| schema("json_schema", it)).transpose()?),
+        ("grammar", asked.grammar.and_then(llama_grammar)),
     ];
     let given = |(field, source)| Some(ConstraintField { field, source: source? });
     let mut given = all.into_iter().filter_map(given);
@@ -147,6 +145,16 @@ pub(crate) fn read(body: &Value) -> Result<Option<ConstraintField>, HttpError> {
             Err(HttpError::member(second.field, problem))
         }
         (only, _) => Ok(only),
+    }
+}
+
+/// The grammar of llama.cpp's `grammar`: in GBNF, or in Lark where it begins as llama.cpp's builds
+/// with llguidance want it. An empty one is none.
+pub(crate) fn llama_grammar(text: String) -> Option<GrammarSource> {
+    match text.starts_with("%llguidance") {
+        _ if text.is_empty() => None,
+        true => Some(GrammarSource::Lark(text)),
+        false => Some(GrammarSource::Gbnf(text)),
     }
 }
 
@@ -206,7 +214,7 @@ mod tests {
 
     #[test]
     fn every_spelling_becomes_its_grammar() {
-        use GrammarSource::{Choice, JsonObject, JsonSchema, Lark, Regex};
+        use GrammarSource::{Choice, Gbnf, JsonObject, JsonSchema, Lark, Regex};
         let schema = json!({"type": "object"});
         let of = || JsonSchema(schema.clone());
         let format = |format: Value| json!({ "response_format": format });
@@ -229,6 +237,14 @@ mod tests {
         check(outputs("regex", json!("a")), "structured_outputs.regex", Regex("a".into()));
         check(outputs("choice", json!(["a", "b"])), "structured_outputs.choice", texts());
         check(outputs("grammar", json!("start: \"a\"")), "structured_outputs.grammar", lark());
+        let gbnf = || Gbnf("root ::= \"a\"".into());
+        for field in ["grammar", "guided_grammar"] {
+            check(json!({field: "root ::= \"a\""}), field, gbnf());
+        }
+        let field = "structured_outputs.grammar";
+        check(outputs("grammar", json!("root ::= \"a\"")), field, gbnf());
+        let marked = "%llguidance {}\nstart: \"a\"";
+        check(json!({"grammar": marked}), "grammar", Lark(marked.into()));
         check(outputs("json_object", json!(true)), "structured_outputs.json_object", JsonObject);
     }
 
@@ -237,6 +253,7 @@ mod tests {
         for body in [
             json!({}),
             json!({"response_format": {"type": "text"}, "guided_json": null, "grammar": null}),
+            json!({"grammar": ""}),
             json!({"structured_outputs": {"json_object": false}}),
         ] {
             assert_eq!(read(&body).unwrap(), None, "{body}");
@@ -259,7 +276,7 @@ mod tests {
             json!({"response_format": {"type": "json_schema", "json_schema": {"schema": 3}}}),
             "response_format.json_schema.schema",
         );
-        check_error(json!({"grammar": "root ::= \"a\""}), "grammar");
+        check_error(json!({"grammar": {"root": "a"}}), "grammar");
         check_error(json!({"guided_json": "{"}), "guided_json");
         check_error(json!({"guided_json": [1]}), "guided_json");
         check_error(json!({"guided_choice": []}), "guided_choice");
@@ -272,6 +289,7 @@ mod tests {
     fn two_at_once_contradict_each_other() {
         let format = json!({"type": "json_object"});
         check_error(json!({"response_format": format, "guided_regex": "a"}), "guided_regex");
+        check_error(json!({"json_schema": {}, "grammar": "root ::= \"a\""}), "grammar");
         let both = json!({"json": {}, "regex": "a"});
         check_error(json!({"structured_outputs": both}), "structured_outputs.regex");
     }

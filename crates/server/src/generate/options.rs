@@ -39,9 +39,9 @@ pub(crate) struct OptionsBody {
     #[serde(default, deserialize_with = "wire::integer")]
     #[schema(minimum = -2147483648, maximum = 2147483647)]
     priority: Option<i64>,
-    /// Tell the times with every chunk of a stream; an extension.
+    /// Report the times with every chunk of a stream; an extension.
     timings_per_token: Option<bool>,
-    /// Tell how much of the prompt is there, in chunks of a stream before its first text; an
+    /// Report how much of the prompt is computed, in chunks of a stream before its first text; an
     /// extension.
     return_progress: Option<bool>,
     /// How the next tokens are guessed: `off`, `ngram` or `ngram:` and how many; an extension.

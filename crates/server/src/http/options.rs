@@ -10,7 +10,8 @@ use std::time::Duration;
 pub struct ServerOptions {
     /// Keys of which every request must carry one, but those to `/health`, `/ready` and the page.
     pub keys: ApiKeys,
-    /// Origin that browsers may call from: `*`, or one origin. `None` sends no CORS headers.
+    /// Origin that browsers may call from: one origin, `localhost` for those of this machine at any
+    /// port, or `*`. `None` sends no CORS headers, and OPTIONS is a method that no route has.
     pub cors_origin: Option<String>,
     /// Names of the model besides its own.
     pub aliases: Vec<String>,

@@ -192,6 +192,79 @@ async fn other_pages_are_allowed_nothing() {
 }
 
 #[tokio::test]
+async fn pages_of_this_machine_may_call_from_any_port() {
+    let local = [
+        "http://localhost:5173",
+        "http://localhost",
+        "https://localhost:8443",
+        "http://127.0.0.1:3000",
+        "http://[::1]:80",
+    ];
+    for page in local {
+        let headers = preflight(Some("localhost"), page).await;
+        assert_eq!(headers["access-control-allow-origin"], page);
+        assert_eq!(headers["access-control-allow-headers"], "authorization,x-stainless-os");
+        assert_eq!(headers["access-control-allow-private-network"], "true");
+        assert!(headers["access-control-allow-methods"].to_str().unwrap().contains("POST"));
+        assert!(headers["vary"].to_str().unwrap().contains("origin"));
+    }
+    for page in [
+        "http://localhost.example",
+        "http://example:80",
+        "http://localhost:99999",
+        "http://127.0.0.1.example:80",
+        "http://a@localhost:1",
+        "null",
+        "file://localhost",
+    ] {
+        let headers = preflight(Some("localhost"), page).await;
+        assert!(!headers.contains_key("access-control-allow-origin"), "{page} {headers:?}");
+    }
+}
+
+#[tokio::test]
+async fn preflights_need_no_key_on_any_route_and_only_them() {
+    let keys = ApiKeys::new(["secret"]).unwrap();
+    let options = |origin: Option<&str>| ServerOptions {
+        cors_origin: origin.map(str::to_owned),
+        keys: keys.clone(),
+        ..Default::default()
+    };
+    let server = Server::start_with([], 4, options(Some("localhost"))).await;
+    let page = "http://localhost:5173";
+    for path in [
+        CHAT,
+        "/v1/models",
+        "/v1/messages",
+        "/v1/responses",
+        "/api/chat",
+        "/completion",
+        "/health",
+        "/metrics",
+        "/",
+        "/nowhere",
+    ] {
+        let asked = server.client.request(reqwest::Method::OPTIONS, server.url(path));
+        let asked = asked.header("origin", page).header("access-control-request-method", "POST");
+        let answer = asked.send().await.unwrap();
+        assert_eq!(answer.status(), 200, "{path}");
+        assert_eq!(answer.headers()["access-control-allow-origin"], page, "{path}");
+        assert_eq!(answer.text().await.unwrap(), "", "{path}");
+    }
+    let asked = server.client.get(server.url("/v1/models")).header("origin", page);
+    let refused = asked.send().await.unwrap();
+    assert_eq!(refused.headers()["access-control-allow-origin"], page, "the page reads the fault");
+    assert_eq!(error(refused, 401).await["code"], "invalid_api_key");
+    let without = Server::start_with([], 4, ServerOptions::default()).await;
+    let asked = without.client.request(reqwest::Method::OPTIONS, without.url(CHAT));
+    let answer = asked.header("origin", page).send().await.unwrap();
+    assert_eq!(
+        (answer.status().as_u16(), &answer.headers()["allow"]),
+        (405, &"POST".parse().unwrap())
+    );
+}
+
+#[tokio::test]
 async fn browsers_read_faults_and_the_names_of_their_limits() {
     let options = ServerOptions { cors_origin: Some("*".into()), ..Default::default() };
     let server = Server::start_with([], 4, options).await;

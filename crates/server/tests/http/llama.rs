@@ -152,7 +152,9 @@ async fn sampling_reaches_the_engine() {
 async fn what_cannot_be_is_refused() {
     let server = Server::start([]).await;
     for (extra, part) in [
-        (json!({"grammar": "root ::= \"a\""}), "grammar"),
+        (json!({"grammar": "root ::=\n  \"a\" missing"}), "grammar: line 2, column 7"),
+        (json!({"grammar": "root ::= \"a\"", "json_schema": {}}), "grammar"),
+        (json!({"grammar": 3}), "grammar"),
         (json!({"json_schema": 3}), "json_schema"),
         (json!({"mirostat": 2}), "mirostat"),
         (json!({"dry_multiplier": 0.5}), "dry_multiplier"),

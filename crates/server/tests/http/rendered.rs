@@ -88,13 +88,19 @@ impl Stage {
     }
 }
 
-/// Some templates write the date of today.
+/// Some templates write the date of today. The digests were made with the date that Llama's
+/// template has where it is given none.
 fn dateless(text: &str) -> String {
     let now = chrono::Local::now();
-    let spellings = ["%d %b %Y", "%d %B %Y", "%Y-%m-%d", "%B %d, %Y"];
-    spellings
-        .iter()
-        .fold(text.to_owned(), |text, date| text.replace(&now.format(date).to_string(), "DATE"))
+    let spellings = [
+        ("%d %b %Y", "26 Jul 2024"),
+        ("%d %B %Y", "DATE"),
+        ("%Y-%m-%d", "DATE"),
+        ("%B %d, %Y", "DATE"),
+    ];
+    spellings.iter().fold(text.to_owned(), |text, (date, instead)| {
+        text.replace(&now.format(date).to_string(), instead)
+    })
 }
 
 fn digest(text: &str) -> String {

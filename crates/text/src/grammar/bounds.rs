@@ -31,7 +31,7 @@ fn check_size(source: &GrammarSource) -> Result<(), GrammarError> {
         GrammarSource::JsonSchema(schema) => ("schema", schema.to_string().len(), MAX_SCHEMA),
         GrammarSource::JsonObject => return Ok(()),
         GrammarSource::Regex(text) => ("regex", text.len(), MAX_REGEX),
-        GrammarSource::Lark(text) => ("grammar", text.len(), MAX_LARK),
+        GrammarSource::Lark(text) | GrammarSource::Gbnf(text) => ("grammar", text.len(), MAX_LARK),
         GrammarSource::Choice(texts) => ("choice", texts.iter().map(String::len).sum(), MAX_LARK),
         GrammarSource::Calls(calls) => {
             let size = |tool: &ToolSignature| tool.parameters.to_string().len();

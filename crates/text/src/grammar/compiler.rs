@@ -4,7 +4,7 @@ use super::lark::{MarkerTokens, literal};
 use super::locate::located;
 use super::matcher::plain;
 use super::vocabulary::Vocabulary;
-use super::{GrammarError, GrammarSource, Matcher, Thinking, bounds, calls, schema};
+use super::{GrammarError, GrammarSource, Matcher, Thinking, bounds, calls, gbnf, schema};
 use crate::tool_formats::harmony::MESSAGES;
 use crate::{TextAssets, Tokenizer};
 use llguidance::api::{GrammarWithLexer, ParserLimits, TopLevelGrammar};
@@ -27,6 +27,9 @@ struct Ready {
     factory: ParserFactory,
     end: u32,
 }
+
+/// Bytes of the stack on which grammars of rules are compiled, of which the used part takes memory.
+const STACK: usize = 512 << 20;
 
 /// The name of the grammar of the answer itself.
 const ANSWER: &str = "answer";
@@ -61,7 +64,11 @@ impl GrammarCompiler {
         bounds::check(source)?;
         let (kind, grammars) = grammars(source, thinking, &self.assets.tokenizer)?;
         let ready = self.ready()?;
-        ready.compile(grammars).map_err(|what| match source {
+        let compiled = match has_rules(source) {
+            true => on_large_stack(|| ready.compile(grammars)),
+            false => ready.compile(grammars),
+        };
+        compiled.map_err(|what| match source {
             // The message names the part of the schema at fault: the schema may be long.
             GrammarSource::JsonSchema(schema) => match schema::checked(schema) {
                 Ok(schema) => located(&schema, what, |part| ready.error_of(part)),
@@ -145,11 +152,12 @@ fn grammars(
 ) -> Result<(&'static str, Vec<GrammarWithLexer>), GrammarError> {
     let (kind, answer) = match source {
         GrammarSource::Calls(calls) => {
-            let answer = calls.answer.as_deref().filter(|_| !calls.required).map(answer_grammar);
+            let answer = calls.answer.as_deref().filter(|_| !calls.required);
+            let answer = answer.map(|answer| answer_grammar(answer, tokenizer));
             let answer = answer.transpose()?.map(|(_, grammar)| grammar);
             return Ok(("tools", calls::grammars(calls, answer, thinking, tokenizer)?));
         }
-        source => answer_grammar(source)?,
+        source => answer_grammar(source, tokenizer)?,
     };
     let (tags, mut rules) = (MarkerTokens::new(tokenizer), String::new());
     let before = match thinking {
@@ -167,6 +175,7 @@ fn grammars(
 /// Returns the kind of a source and the grammar of a text, which is named [`ANSWER`].
 fn answer_grammar(
     source: &GrammarSource,
+    tokenizer: &Tokenizer,
 ) -> Result<(&'static str, GrammarWithLexer), GrammarError> {
     let (kind, answer) = match source {
         GrammarSource::JsonSchema(schema) => {
@@ -175,6 +184,9 @@ fn answer_grammar(
         GrammarSource::JsonObject => ("schema", schema::json_grammar(json!({"type": "object"}))),
         GrammarSource::Regex(text) => ("regex", GrammarWithLexer::from_regex(text)),
         GrammarSource::Lark(text) => ("grammar", GrammarWithLexer::from_lark(text.clone())),
+        GrammarSource::Gbnf(text) => {
+            ("grammar", GrammarWithLexer::from_lark(gbnf::lark(text, tokenizer)?))
+        }
         GrammarSource::Choice(texts) => ("choice", GrammarWithLexer::from_lark(choice(texts)?)),
         GrammarSource::Calls(_) => {
             let what = "calls are not the answer that stands beside calls".into();
@@ -182,6 +194,25 @@ fn answer_grammar(
         }
     };
     Ok((kind, GrammarWithLexer { name: Some(ANSWER.into()), ..answer }))
+}
+
+/// Whether a source or the answer beside its calls has rules that callers wrote.
+fn has_rules(source: &GrammarSource) -> bool {
+    match source {
+        GrammarSource::Lark(_) | GrammarSource::Gbnf(_) => true,
+        GrammarSource::Calls(calls) => calls.answer.as_deref().is_some_and(has_rules),
+        _ => false,
+    }
+}
+
+/// Runs `work` on a stack that is large enough for the longest chain of rules, through which the
+/// compiler of grammars recurses.
+fn on_large_stack<T: Send>(work: impl FnOnce() -> Result<T, String> + Send) -> Result<T, String> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("grammar".into()).stack_size(STACK);
+        let running = thread.spawn_scoped(scope, work).map_err(|e| format!("no thread: {e}"))?;
+        running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
 }
 
 fn choice(texts: &[String]) -> Result<String, GrammarError> {

@@ -9,6 +9,7 @@ mod bounds;
 mod calls;
 mod compiler;
 mod error;
+mod gbnf;
 mod lark;
 mod locate;
 mod matcher;

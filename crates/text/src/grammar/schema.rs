@@ -1,6 +1,7 @@
 //! Checks of JSON schemas before compilation: a schema with an unknown keyword is an error.
 //!
-//! The keywords are a subset of draft 2020-12. Annotations (titles, defaults) are dropped. A
+//! The keywords are a subset of draft 2020-12. Annotations (titles, defaults) are dropped, and the
+//! tuples of draft 7, `items: [..]` with `additionalItems`, become `prefixItems` with `items`. A
 //! keyword that the compiler would ignore or misread is an error that names its position.
 
 use super::GrammarError;
@@ -17,7 +18,7 @@ const MAX_TEXT: usize = 4096;
 type KeywordCheck = fn(&mut Walk, &Value) -> Result<Option<Value>, GrammarError>;
 
 /// The keywords of each kind.
-const KEYWORDS: [(&[&str], KeywordCheck); 15] = [
+const KEYWORDS: [(&[&str], KeywordCheck); 16] = [
     // Annotations.
     (&["title", "description", "default", "examples", "example", "deprecated"], |_, _| Ok(None)),
     (
@@ -25,7 +26,12 @@ const KEYWORDS: [(&[&str], KeywordCheck); 15] = [
         |_, _| Ok(None),
     ),
     (&["$defs", "definitions", "properties"], |walk, value| walk.schemas_by_name(value).map(Some)),
-    (&["additionalProperties", "items"], |walk, value| walk.schema(value).map(Some)),
+    (&["additionalProperties", "additionalItems"], |walk, value| walk.schema(value).map(Some)),
+    (&["items"], |walk, value| match value {
+        Value::Array(list) if list.is_empty() => Ok(Some(value.clone())),
+        Value::Array(_) => walk.schemas(value).map(Some),
+        _ => walk.schema(value).map(Some),
+    }),
     (&["prefixItems", "anyOf", "oneOf", "allOf"], |walk, value| walk.schemas(value).map(Some)),
     (&["$ref"], |walk, value| {
         let known = value.as_str().is_some_and(|to| to == "#" || to.starts_with("#/"));
@@ -65,18 +71,51 @@ const KEYWORDS: [(&[&str], KeywordCheck); 15] = [
 
 const TYPES: [&str; 7] = ["null", "boolean", "integer", "number", "string", "array", "object"];
 
-/// Returns `schema` without annotations.
+/// Returns `schema` without annotations, in the words of draft 2020-12.
 ///
 /// # Errors
 /// If the schema is malformed, too large, or has a keyword that is not supported.
 pub(super) fn checked(schema: &Value) -> Result<Value, GrammarError> {
-    let mut walk = Walk { place: vec!["#".into()], nodes: 0 };
-    walk.schema(schema)
+    let mut walk = Walk { place: vec!["#".into()], nodes: 0, renamed: Vec::new() };
+    let mut checked = walk.schema(schema)?;
+    if !walk.renamed.is_empty() {
+        // Inner places first: their pointers begin with the old names of outer ones.
+        walk.renamed.reverse();
+        follow(&mut checked, &walk.renamed);
+    }
+    Ok(checked)
+}
+
+/// Lets references follow subschemas to their new places.
+fn follow(schema: &mut Value, renamed: &[(String, String)]) {
+    match schema {
+        Value::Array(list) => list.iter_mut().for_each(|value| follow(value, renamed)),
+        Value::Object(object) => {
+            for (key, value) in object.iter_mut() {
+                match value {
+                    Value::String(pointer) if key == "$ref" => *pointer = moved(pointer, renamed),
+                    _ => follow(value, renamed),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn moved(pointer: &str, renamed: &[(String, String)]) -> String {
+    renamed.iter().fold(pointer.to_owned(), |pointer, (from, to)| {
+        match pointer.strip_prefix(&**from) {
+            Some(rest) if rest.is_empty() || rest.starts_with('/') => format!("{to}{rest}"),
+            _ => pointer,
+        }
+    })
 }
 
 struct Walk {
     place: Vec<String>,
     nodes: usize,
+    /// Old and new pointers to subschemas of tuples, outer ones first; of one tuple, `items` last.
+    renamed: Vec<(String, String)>,
 }
 
 type Checked = Result<Value, GrammarError>;
@@ -99,6 +138,7 @@ impl Walk {
 
     fn object(&mut self, object: &Map<String, Value>) -> Checked {
         let mut kept = Map::new();
+        let is_tuple = self.tuple(object)?;
         for (key, value) in object {
             self.place.push(escaped(key));
             if let Some(value) = self.keyword(key, value)? {
@@ -115,7 +155,30 @@ impl Walk {
             ));
         }
         kept.remove("minProperties");
+        let rest = kept.remove("additionalItems");
+        if is_tuple && let Some(first) = kept.remove("items") {
+            if is_list(&first) {
+                kept.insert("prefixItems".into(), first);
+            }
+            kept.extend(rest.map(|rest| ("items".into(), rest)));
+        }
         Ok(Value::Object(kept))
+    }
+
+    /// Whether a schema has `items` as draft 7 has them: the schemas of the first items in order.
+    /// Only then `additionalItems` says anything, as `items` of draft 2020-12 does.
+    fn tuple(&mut self, object: &Map<String, Value>) -> Result<bool, GrammarError> {
+        if !object.get("items").is_some_and(Value::is_array) {
+            return Ok(false);
+        }
+        if object.contains_key("prefixItems") {
+            return self.wrong("items is an array, which cannot stand beside prefixItems".into());
+        }
+        let place = self.place.join("/");
+        for (from, to) in [("additionalItems", "items"), ("items", "prefixItems")] {
+            self.renamed.push((format!("{place}/{from}"), format!("{place}/{to}")));
+        }
+        Ok(true)
     }
 
     /// Returns the checked value of a keyword, `None` for an annotation.
@@ -231,7 +294,13 @@ mod tests {
         check(json!({"x-guidance": {"lenient": true}}), &no("x-guidance"));
         check(json!({"typo": "string"}), &no("typo"));
         check(json!([]), "schema at #: expected a schema, found []");
-        check(json!({"items": [{}]}), "schema at #/items: expected a schema, found [{}]");
+        check(json!({"items": 3}), "schema at #/items: expected a schema, found 3");
+        check(json!({"items": [true, {"not": {}}]}), &no("items/1/not"));
+        check(json!({"items": [{}], "additionalItems": {"not": {}}}), &no("additionalItems/not"));
+        check(
+            json!({"items": [{}], "prefixItems": [{}]}),
+            "schema at #: items is an array, which cannot stand beside prefixItems",
+        );
         check(
             json!({"$ref": "http://example.com/a"}),
             "schema at #/$ref: expected a reference into this schema, such as #/$defs/name, found \"http://example.com/a\"",
@@ -255,6 +324,31 @@ mod tests {
         });
         let kept = json!({"type": "object", "properties": {"title": {"type": "string"}}});
         assert_eq!(checked(&schema).unwrap(), kept);
+    }
+
+    #[test]
+    fn tuples_of_draft_7_are_those_of_draft_2020() {
+        let translated = |schema: Value, expected: Value| {
+            assert_eq!(checked(&schema).unwrap(), expected, "{schema}");
+        };
+        let text = || json!({"type": "string"});
+        translated(
+            json!({"properties": {"a": {"items": [{"items": [text()]}, true], "minItems": 2,
+                "additionalItems": false}}}),
+            json!({"properties": {"a": {"prefixItems": [{"prefixItems": [text()]}, true],
+                "minItems": 2, "items": false}}}),
+        );
+        translated(json!({"items": text(), "additionalItems": false}), json!({"items": text()}));
+        translated(json!({"items": [], "additionalItems": text()}), json!({"items": text()}));
+        translated(
+            json!({"items": [text(), {"items": [text()]}], "additionalItems": {"$ref": "#/items/0"},
+                "properties": {"b": {"$ref": "#/items/1/items/0"}, "c": {"$ref": "#/additionalItems"},
+                    "items": {"$ref": "#/properties/items/x"}}}),
+            json!({"prefixItems": [text(), {"prefixItems": [text()]}],
+                "items": {"$ref": "#/prefixItems/0"},
+                "properties": {"b": {"$ref": "#/prefixItems/1/prefixItems/0"},
+                    "c": {"$ref": "#/items"}, "items": {"$ref": "#/properties/items/x"}}}),
+        );
     }
 
     #[test]

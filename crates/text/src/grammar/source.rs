@@ -1,5 +1,6 @@
 //! Constraints as callers write them.
 
+use super::gbnf;
 use crate::call_reader::call::ToolSignature;
 use crate::tool_formats::ToolFormat;
 use serde_json::Value;
@@ -15,10 +16,20 @@ pub enum GrammarSource {
     Regex(String),
     /// Text of this grammar, in the Lark dialect of llguidance, from the rule `start`.
     Lark(String),
+    /// Text of this grammar in GBNF, the notation of llama.cpp, from the rule `root`.
+    Gbnf(String),
     /// One of these texts.
     Choice(Vec<String>),
     /// Calls of tools in the syntax of a family of models.
     Calls(CallGrammar),
+}
+
+impl GrammarSource {
+    /// A grammar in either notation: GBNF writes `::=` after the name of a rule, which Lark never
+    /// has.
+    pub fn of_grammar(text: String) -> Self {
+        if gbnf::is_gbnf(&text) { Self::Gbnf(text) } else { Self::Lark(text) }
+    }
 }
 
 /// Calls of tools. Arguments match the schemas of their tools; a schema that is not supported is an

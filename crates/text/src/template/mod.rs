@@ -7,6 +7,7 @@
 
 mod budget;
 mod compare;
+mod defaults;
 mod depth;
 mod environment;
 mod filters;

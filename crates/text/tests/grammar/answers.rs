@@ -24,6 +24,10 @@ fn schemas() -> Vec<Value> {
         json!({"type": "object", "additionalProperties": {"type": "integer", "multipleOf": 5}, "maxProperties": 4}),
         json!({"oneOf": [{"type": "integer"}, {"type": "boolean"}]}),
         json!({"type": "array", "prefixItems": [{"type": "string"}, {"type": "boolean"}], "items": false, "minItems": 2}),
+        json!({"$schema": "http://json-schema.org/draft-07/schema#", "type": "object", "properties": {
+            "pair": {"type": "array", "items": [{"type": "string"}, {"type": "integer"}],
+                "additionalItems": {"type": "boolean"}, "minItems": 2, "maxItems": 4}},
+            "required": ["pair"], "additionalProperties": false}),
         json!({"type": "number", "exclusiveMinimum": -1.5, "maximum": 2}),
         json!({"type": "object"}),
     ]

@@ -2,6 +2,7 @@
 
 mod answers;
 mod calls;
+mod gbnf;
 mod hostile;
 mod player;
 

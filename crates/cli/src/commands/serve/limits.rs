@@ -19,7 +19,7 @@ pub(super) struct ClientArgs {
     /// File of API keys, one per line, as KEY or NAME:KEY
     #[arg(long, value_name = "FILE")]
     api_key_file: Option<PathBuf>,
-    /// Allowed CORS origin, or *
+    /// CORS origin that browsers may call from, `localhost` for pages of this machine, or *
     #[arg(long, value_name = "ORIGIN")]
     cors: Option<String>,
     /// Requests per minute per key, or per address without keys

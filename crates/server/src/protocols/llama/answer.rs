@@ -20,7 +20,7 @@ pub(crate) struct AnswerView {
     pub tokens: bool,
     /// Log probabilities.
     pub probabilities: bool,
-    /// Log probabilities are those that tokens were drawn with.
+    /// Probabilities are reported after all samplers.
     pub sampled: bool,
     /// What the pieces of a stream tell of the computation.
     pub telemetry: Telemetry,

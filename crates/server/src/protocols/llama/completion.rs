@@ -1,5 +1,6 @@
 //! `POST /completion` and `POST /infill`.
 
+use crate::generate::constraint::ConstraintField;
 use crate::generate::flow::{self, Delivery, Generation, Reply};
 use crate::generate::mixed_prompts;
 use crate::generate::options::Telemetry;
@@ -11,10 +12,7 @@ use crate::protocols::llama::answer::{
     AnswerPiece, AnswerView, CompletionAnswer, Completions, ShownPrompt,
 };
 use crate::protocols::llama::sampling::{self, LlamaSampling};
-use api::{
-    GrammarSource, InfillRequest, Prepared, Prompt, RequestOptions, SamplingOptions, Service,
-    TextRequest,
-};
+use api::{InfillRequest, Prepared, Prompt, RequestOptions, SamplingOptions, Service, TextRequest};
 use axum::body::Body;
 use axum::response::Response;
 use serde::Deserialize;
@@ -94,10 +92,9 @@ struct AnswerOptions {
     return_tokens: Option<bool>,
     /// Tell the times with every piece.
     timings_per_token: Option<bool>,
-    /// Tell how much of the prompt is there, in pieces of a stream before its first text.
+    /// Report how much of the prompt is computed, in pieces of a stream before its first text.
     return_progress: Option<bool>,
-    /// The members of the answer that are wanted; `a/b` is member `b` of `a`, and is told under
-    /// the name `a/b`.
+    /// The only members that the answer has; `a/b` is member `b` of `a`, under the name `a/b`.
     #[schema(max_items = 100)]
     response_fields: Option<Vec<String>>,
     /// No slot is chosen.
@@ -164,7 +161,7 @@ fn prepare(
     prompts: Vec<Vec<u32>>,
     how: AnswerOptions,
     sampling: SamplingOptions,
-    grammar: Option<GrammarSource>,
+    constraint: Option<ConstraintField>,
 ) -> Result<Reply<CompletionAnswer>, HttpError> {
     let choices = how.n_cmpl.unwrap_or(1);
     let wanted = prompts.len().saturating_mul(choices);
@@ -204,11 +201,12 @@ fn prepare(
     let sampling = SamplingOptions { max_tokens, logprobs, ..sampling };
     let prepare = |ids| {
         let (prompt, sampling) = (Prompt::Ids(ids), sampling.clone());
-        let grammar = grammar.clone();
+        let grammar = constraint.as_ref().map(|constraint| constraint.source.clone());
         service.prepare_text(&TextRequest { prompt, add_special: false, sampling, grammar })
     };
     let prompts: Result<Vec<Prepared>, _> = prompts.into_iter().map(prepare).collect();
-    let prompts = prompts.map_err(|error| HttpError::of(error, "prompt"))?;
+    let prompts =
+        prompts.map_err(|error| ConstraintField::error(constraint.as_ref(), error, "prompt"))?;
     Ok(Reply::Generate(Box::new(Generation {
         prompts,
         per_prompt: choices,

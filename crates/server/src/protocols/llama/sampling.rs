@@ -1,5 +1,6 @@
 //! Sampling in llama.cpp's words.
 
+use crate::generate::constraint::{ConstraintField, llama_grammar};
 use crate::generate::mixed_prompts::id;
 use crate::generate::sampling::{SamplingRules, sampling_schema};
 use crate::http::error::HttpError;
@@ -51,9 +52,9 @@ struct LlamaMembers {
     #[serde(default, deserialize_with = "wire::count")]
     #[schema(minimum = 0, maximum = 20)]
     n_probs: Option<usize>,
-    /// Tell the probabilities after all samplers instead of the model's log probabilities.
+    /// Report the probabilities after all samplers instead of the model's log probabilities.
     post_sampling_probs: Option<bool>,
-    /// Not supported.
+    /// Text of this grammar in GBNF, from the rule `root`; none where it is empty.
     grammar: Option<String>,
     /// A JSON schema that the answer matches.
     json_schema: Option<Value>,
@@ -83,19 +84,24 @@ pub(crate) fn read(body: &Value, service: &Service) -> Result<SamplingOptions, H
 
 impl LlamaMembers {
     fn check(&self) -> Result<(), HttpError> {
-        if self.grammar.as_ref().is_some_and(|grammar| !grammar.is_empty()) {
-            return Err(HttpError::member("grammar", "is not supported in GBNF; json_schema is"));
-        }
+        let has_grammar = self.grammar.as_ref().is_some_and(|grammar| !grammar.is_empty());
         match &self.json_schema {
+            Some(_) if has_grammar => {
+                Err(HttpError::member("grammar", "cannot be given together with json_schema"))
+            }
             None | Some(Value::Object(_) | Value::Bool(_)) => Ok(()),
             Some(_) => Err(HttpError::member("json_schema", "must be a JSON schema")),
         }
     }
 }
 
-/// What the answer is held to.
-pub(crate) fn grammar(body: &Value) -> Option<GrammarSource> {
-    body.get("json_schema").filter(|it| !it.is_null()).cloned().map(GrammarSource::JsonSchema)
+/// What the answer is held to, once [`read`] has checked the body.
+pub(crate) fn grammar(body: &Value) -> Option<ConstraintField> {
+    let given = |field| body.get(field).filter(|value| !value.is_null()).cloned();
+    let schema = given("json_schema").map(GrammarSource::JsonSchema);
+    let grammar = || llama_grammar(given("grammar")?.as_str()?.to_owned());
+    let field = if schema.is_some() { "json_schema" } else { "grammar" };
+    schema.or_else(grammar).map(|source| ConstraintField { field, source })
 }
 
 fn refuse(fields: &ObjectReader<'_>) -> Result<(), HttpError> {

@@ -182,7 +182,7 @@ mod tests {
     fn below_nothing_is_no_limit() {
         let nothing = json!({"num_predict": -1, "top_k": -1, "repeat_last_n": -1, "seed": -1});
         let top_k = Some(0);
-        let expected = SamplingOptions { top_k, ..SamplingOptions::default() };
+        let expected = SamplingOptions { top_k, random_seed: true, ..SamplingOptions::default() };
         assert_eq!(sampling(Some(&nothing)).unwrap(), expected);
         let seed = sampling(Some(&json!({"seed": i64::MAX}))).unwrap().seed;
         assert_eq!(seed, Some(i64::MAX as u64));
