@@ -229,7 +229,8 @@ def outcomes(report):
     """The outcome of each test: passed, failed or skipped."""
     found = {}
     for case in ElementTree.parse(report).getroot().iter("testcase"):
-        name = f"{case.get('classname').rpartition('.')[2]}::{case.get('name')}"
+        # An interrupted run has a case without a class.
+        name = f"{(case.get('classname') or '').rpartition('.')[2]}::{case.get('name')}"
         kinds = {child.tag for child in case}
         failed = kinds & {"failure", "error"}
         found[name] = "failed" if failed else "skipped" if "skipped" in kinds else "passed"

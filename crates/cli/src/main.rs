@@ -52,7 +52,7 @@ struct Cli {
 enum Command {
     Run(commands::run::Args),
     Chat(commands::chat::Args),
-    Serve(commands::serve::Args),
+    Serve(Box<commands::serve::Args>),
     Batch(commands::batch::Args),
     Inspect(commands::inspect::Args),
     Tokenize(commands::tokenize::Args),

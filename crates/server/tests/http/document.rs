@@ -141,3 +141,31 @@ async fn kinds_that_the_document_does_not_allow_are_refused_and_none_breaks_the_
     }
     assert!(refused > 200, "{refused}");
 }
+
+#[tokio::test]
+async fn routes_without_the_prefix_are_described_and_have_names_of_their_own() {
+    let document = document().await;
+    let paths = document["paths"].as_object().unwrap();
+    for path in [
+        "/chat/completions",
+        "/chat/completions/input_tokens",
+        "/completions",
+        "/embedding",
+        "/embeddings",
+        "/models",
+        "/models/{id}",
+        "/responses",
+        "/responses/{id}/input_items",
+        "/v1/chat/completions/input_tokens",
+    ] {
+        assert!(paths.contains_key(path), "{path}");
+    }
+    let operations = paths.values().flat_map(|item| item.as_object().unwrap().values());
+    let ids = operations.filter_map(|one| one["operationId"].as_str());
+    let short: Vec<&str> = ids.filter(|id| id.ends_with("_unprefixed")).collect();
+    let distinct: BTreeSet<&&str> = short.iter().collect();
+    assert_eq!(distinct.len(), short.len(), "{short:?}");
+    let chat = &document["paths"]["/chat/completions"]["post"];
+    assert!(chat["responses"]["200"]["content"].is_object());
+    assert!(chat["responses"]["400"].get("content").is_none());
+}
