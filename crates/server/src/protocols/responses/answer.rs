@@ -117,7 +117,8 @@ impl ResponseAnswer {
                     _ => (ItemStatus::Completed, Status::Completed),
                 };
                 self.response.end(whole);
-                if !self.has_answered() && !(self.has_reasoned() && whole == Status::Incomplete) {
+                let cut = self.has_reasoned() && whole == Status::Incomplete;
+                if !self.has_answered() && !cut {
                     self.speak(false);
                 }
                 self.end_item(item);

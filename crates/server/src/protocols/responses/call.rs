@@ -65,6 +65,9 @@ pub(crate) struct RecentResponse {
     pub turn: Arc<StoredTurn>,
 }
 
+/// The turn that a request continues.
+type Parent = Option<Arc<StoredTurn>>;
+
 /// Reads requests, with what they may refer to.
 #[derive(Debug)]
 pub(crate) struct RequestReader<'a> {
@@ -128,7 +131,7 @@ impl RequestReader<'_> {
         asked: &CreateResponse,
         space: [u8; 16],
         warnings: &mut Warnings,
-    ) -> Result<(Option<Arc<StoredTurn>>, Vec<Arc<Item>>), HttpError> {
+    ) -> Result<(Parent, Vec<Arc<Item>>), HttpError> {
         let parent = asked.previous_response_id.as_deref();
         let parent = parent.map(|id| self.parent(id, space)).transpose()?;
         let input = match &asked.input {

@@ -109,7 +109,7 @@ pub(crate) struct Tokens {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub(crate) struct InputDetails {
     pub cached_tokens: usize,
-    /// Those that were computed, and are in the cache now.
+    /// Tokens that were computed, and are in the cache now.
     pub cache_write_tokens: usize,
 }
 

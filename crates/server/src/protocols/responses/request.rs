@@ -18,7 +18,7 @@ pub(crate) struct CreateResponse {
     pub input: Option<Value>,
     /// The first system message.
     pub instructions: Option<String>,
-    /// The stored response that this one goes on from. Its instructions are not carried over.
+    /// The stored response that this one continues. Its instructions are not carried over.
     pub previous_response_id: Option<String>,
     /// Not supported.
     #[schema(value_type = Option<Object>)]
@@ -49,14 +49,14 @@ pub(crate) struct CreateResponse {
     pub truncation: Option<Truncation>,
     /// Keep the response; true by default.
     pub store: Option<bool>,
-    /// Go on without the client; the response is polled.
+    /// Compute without the client; the response is polled.
     pub background: Option<bool>,
     pub stream: Option<bool>,
     /// False computes the prompt alone, so that a response that continues this one begins sooner.
     pub generate: Option<bool>,
     #[schema(value_type = Option<Object>)]
     pub metadata: Option<Map<String, Value>>,
-    /// On whose behalf: the users of a key share its part of the machine evenly.
+    /// The user of the request: the users of a key share its part of the machine evenly.
     pub user: Option<String>,
     /// As `user`.
     pub safety_identifier: Option<String>,

@@ -183,7 +183,7 @@ fn check_empty(events: &[TextEvent], items: &[&str], status: &str) {
 #[test]
 fn an_answer_without_text_is_a_message_without_text() {
     let (stop, limit) = (done(Finish::StopId(1)), done(Finish::Length));
-    check_empty(&[stop.clone()], &["message"], "completed");
+    check_empty(std::slice::from_ref(&stop), &["message"], "completed");
     check_empty(&[limit], &["message"], "incomplete");
     check_empty(&[reasoning("hm"), stop], &["reasoning", "message"], "completed");
 }
