@@ -33,6 +33,42 @@ test("a response has its text and its reasoning apart", async () => {
   assert.ok(usage.output_tokens_details.reasoning_tokens > 0);
 });
 
+test("reasoning is summarised where that is asked for, and comes back as it was", async () => {
+  const more = { reasoning: { summary: "auto" }, include: ["reasoning.encrypted_content"] };
+  const whole = await ask("What is 47 + 38?", more);
+  const [thought, message] = whole.output;
+  const text = thought.summary.map((part) => part.text).join("");
+  assert.ok(text.length > 0);
+  const events = await collect(await ask("What is 47 + 38?", { ...more, stream: true }));
+  const of = (type) => events.filter((event) => event.type === `response.reasoning_${type}`);
+  assert.equal(of("summary_text.delta").map((event) => event.delta).join(""), text);
+  for (const part of ["added", "done"]) assert.equal(of(`summary_part.${part}`).length, 1);
+  assert.deepEqual(events.at(-1).response.output[0].summary, thought.summary);
+  const turn = (item) => [
+    { role: "user", content: "What is 47 + 38?" },
+    item,
+    message,
+    { role: "user", content: "What is 1 + 2?" },
+  ];
+  // As the clients of agents send it back, which keep the summary and the sealed text alone.
+  const { id, type, summary, encrypted_content } = thought;
+  const forms = [thought, { id, type, summary, encrypted_content }, { id, type, summary }];
+  const counts = forms.map(async (item) => (await ask(turn(item))).usage.input_tokens);
+  assert.equal(new Set(await Promise.all(counts)).size, 1);
+});
+
+test("a conversation is compacted", async () => {
+  const input = [
+    { role: "user", content: CAPITAL },
+    { role: "assistant", content: "Paris." },
+  ];
+  const compacted = await client.responses.compact({ model: "any", input });
+  assert.equal(compacted.object, "response.compaction");
+  assert.deepEqual(compacted.output.map((item) => item.type), ["message", "compaction"]);
+  const next = await ask([...compacted.output, { role: "user", content: "And of Italy?" }]);
+  assert.equal(next.status, "completed");
+});
+
 test("events come in order, numbered, and end", async () => {
   const events = await collect(await ask("What is 47 + 38?", { stream: true }));
   assert.deepEqual(events.map((event) => event.sequence_number), [...events.keys()]);

@@ -257,6 +257,49 @@ def test_calls_stream_their_arguments(client, model):
     assert done and done[0].arguments == deltas
 
 
+def test_summaries_are_streamed_as_parts(client, model):
+    settings = {"max_output_tokens": 300, "extra_body": {}, "reasoning": {"summary": "detailed"}}
+    events = list(ask(client, model, input="What is 47 + 38?", stream=True, **settings))
+    response = events[-1].response
+    for item in response.output:
+        if item.type == "reasoning":
+            assert item.content[0].text == item.summary[0].text
+            kind = "response.reasoning_summary_"
+            of = lambda name: [event for event in events if event.type == kind + name]
+            deltas = "".join(event.delta for event in of("text.delta"))
+            assert deltas == of("text.done")[0].text == item.summary[0].text
+            assert of("part.added")[0].part.text == "" and of("part.done")[0].part.text == deltas
+    reasoned = [item.type == "reasoning" for item in response.output]
+    assert any(reasoned) or not any("reasoning" in event.type for event in events)
+
+
+def test_responses_over_a_websocket_go_on_though_they_are_not_stored(client, model):
+    ends = ("response.completed", "response.incomplete")
+    settings = {"model": model.id, "store": False, "temperature": 0, "max_output_tokens": 24}
+    with client.responses.connect() as connection:
+        connection.response.create(input=QUESTION, **settings)
+        first = next(event for event in connection if event.type in ends).response
+        assert first.output
+        more = {"input": "And of Italy?", "previous_response_id": first.id}
+        connection.response.create(**more, **settings)
+        second = next(event for event in connection if event.type in ends).response
+        assert second.usage.input_tokens > first.usage.input_tokens
+    with client.responses.connect() as connection:
+        connection.response.create(**more, **settings)
+        error = next(iter(connection))
+        assert error.type == "error" and error.error.code == "previous_response_not_found"
+
+
+def test_a_conversation_is_compacted(client, model):
+    items = [{"role": "user", "content": QUESTION}, {"role": "assistant", "content": "Paris."}]
+    compacted = client.responses.compact(model=model.id, input=items)
+    assert compacted.object == "response.compaction" and compacted.usage.output_tokens > 0
+    assert [item.type for item in compacted.output] == ["message", "compaction"]
+    output = [item.to_dict() for item in compacted.output]
+    answer = ask(client, model, input=[*output, {"role": "user", "content": "And of Italy?"}])
+    assert answer.status in ("completed", "incomplete")
+
+
 def test_custom_tools_are_called_with_text(client, model):
     tools = [{"type": "custom", "name": "note", "description": "Writes a note down"}]
     choice = {"type": "custom", "name": "note"}

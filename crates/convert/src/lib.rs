@@ -12,4 +12,5 @@ mod types;
 
 pub use progress::{Interrupted, WorkProgress};
 pub use quantize::{Mixture, Override, QuantizeOptions, Quantized, quantize};
-pub use types::{MatrixTypes, writable_type};
+pub use synth::MatrixTypes;
+pub use types::writable_type;

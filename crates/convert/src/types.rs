@@ -1,33 +1,6 @@
 //! Storage types that can be written, and what takes their place in rows of other lengths.
 
-use crate::quantize::Mixture;
 use kernels::quant::{self, QuantType};
-
-/// How the matrices of a new checkpoint are stored.
-#[derive(Clone, Copy, Debug)]
-pub enum MatrixTypes {
-    /// All in one type.
-    One(&'static QuantType),
-    /// In the types of a mixture, as quantisation chooses them.
-    Mixed(&'static Mixture),
-}
-
-impl MatrixTypes {
-    /// The type or else the mixture called `name`.
-    ///
-    /// # Errors
-    ///
-    /// The message for an unknown name, which lists the known ones.
-    pub fn named(name: &str) -> Result<Self, String> {
-        if let Ok(ty) = writable_type(name) {
-            return Ok(Self::One(ty));
-        }
-        let mixture = Mixture::named(name).map(Self::Mixed);
-        mixture.map_err(|known| {
-            format!("expected one of {}, or as a mixture {known}", writable_names())
-        })
-    }
-}
 
 /// The storage type called `name`, if values can be written in it.
 ///

@@ -4,6 +4,7 @@ use crate::http::app::App;
 use crate::http::fallback::unknown_route;
 use crate::http::middleware::{self, Exemptions};
 use crate::http::options::ServerOptions;
+use crate::http::origin::{LOCALHOST, is_local};
 use crate::http::protocol;
 use crate::http::rate_limit_headers;
 use crate::http::request::REQUEST_ID;
@@ -109,21 +110,6 @@ fn cors(origin: &str) -> CorsLayer {
         .allow_headers(AllowHeaders::mirror_request())
         .allow_private_network(origin != "*")
         .expose_headers(shown.collect::<Vec<_>>())
-}
-
-/// Stands for every origin of this machine.
-const LOCALHOST: &str = "localhost";
-
-/// Whether an origin is one of this machine, over HTTP or TLS, at any port.
-fn is_local(origin: &HeaderValue) -> bool {
-    let is_local = |origin: &str| {
-        let host = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"))?;
-        let rest =
-            ["localhost", "127.0.0.1", "[::1]"].iter().find_map(|name| host.strip_prefix(name))?;
-        let port = rest.strip_prefix(':').map(str::parse::<u16>);
-        Some(rest.is_empty() || port.is_some_and(|port| port.is_ok()))
-    };
-    origin.to_str().ok().and_then(is_local).unwrap_or(false)
 }
 
 async fn version() -> Json<Value> {

@@ -3,15 +3,16 @@
 //! The same plan gives the same bytes. The tokenizer is byte-level, so that the checkpoint also
 //! runs.
 
+mod matrix_types;
 mod shapes;
 mod vocabulary;
 mod weights;
 mod write;
 
+pub use matrix_types::MatrixTypes;
 pub use shapes::describe_shapes;
 pub use write::write;
 
-use crate::MatrixTypes;
 use anyhow::{Context, Result, bail};
 use formats::ModelConfig;
 use std::path::Path;

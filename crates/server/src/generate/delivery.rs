@@ -37,13 +37,8 @@ pub(crate) async fn whole(
 
 /// Writes the frames of each event when it arrives, and the answer's ping whenever no event arrives
 /// for `keep_alive`.
-pub(crate) fn streamed<A: Answer>(
-    choices: Choices,
-    mut answer: A,
-    keep_alive: Duration,
-) -> Response {
-    let ready = answer.open();
-    let feed = Feed { choices, answer, keep_alive, ready, ended: false };
+pub(crate) fn streamed<A: Answer>(choices: Choices, answer: A, keep_alive: Duration) -> Response {
+    let feed = Feed::new(choices, answer, keep_alive);
     let frames = stream::unfold(feed, |mut feed| async {
         let bytes = feed.next().await?;
         Some((Ok::<Bytes, Infallible>(bytes), feed))
@@ -52,23 +47,37 @@ pub(crate) fn streamed<A: Answer>(
 }
 
 /// The frames of one response.
-struct Feed<A> {
+#[derive(Debug)]
+pub(crate) struct Feed<A> {
     choices: Choices,
-    answer: A,
+    pub answer: A,
     keep_alive: Duration,
     ready: Vec<Frame>,
     ended: bool,
 }
 
 impl<A: Answer> Feed<A> {
-    /// The bytes of all frames that are there.
-    async fn next(&mut self) -> Option<Bytes> {
+    /// The frames of `answer`, with its ping whenever no event arrives for `keep_alive`.
+    pub fn new(choices: Choices, mut answer: A, keep_alive: Duration) -> Self {
+        let ready = answer.open();
+        Self { choices, answer, keep_alive, ready, ended: false }
+    }
+
+    /// All frames that are there; `None` after the last ones. The future can be dropped while it
+    /// waits.
+    pub async fn frames(&mut self) -> Option<Vec<Frame>> {
         while self.ready.is_empty() && !self.ended {
             self.ready = self.fetch().await;
         }
         let frames = std::mem::take(&mut self.ready);
-        let text = || frames.iter().map(|frame| written(frame, A::FRAMING)).collect::<String>();
-        (!frames.is_empty()).then(|| text().into())
+        (!frames.is_empty()).then_some(frames)
+    }
+
+    /// The bytes of all frames that are there.
+    async fn next(&mut self) -> Option<Bytes> {
+        let frames = self.frames().await?;
+        let text: String = frames.iter().map(|frame| written(frame, A::FRAMING)).collect();
+        Some(text.into())
     }
 
     /// The frames of the next event.

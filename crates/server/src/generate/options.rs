@@ -28,7 +28,7 @@ pub(crate) struct OptionsBody {
     /// Answer with server-sent events.
     stream: Option<bool>,
     stream_options: Option<StreamOptions>,
-    /// On whose behalf: the users of a key share its part of the machine evenly.
+    /// The user of the request: the users of a key share its part of the machine evenly.
     user: Option<String>,
     /// As `user`.
     safety_identifier: Option<String>,

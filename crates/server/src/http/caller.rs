@@ -39,7 +39,7 @@ pub(crate) enum Identity {
     Others,
 }
 
-/// The sender of a request.
+/// The sender of a request; an extension of admitted requests.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
     pub identity: Identity,

@@ -84,6 +84,12 @@ impl HttpError {
         Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", message)
     }
 
+    /// 401: the caller is unknown.
+    pub fn unauthorized() -> Self {
+        let message = "the API key is missing or wrong";
+        Self::request(StatusCode::UNAUTHORIZED, message).with_code("invalid_api_key")
+    }
+
     /// 503: no new work is taken.
     pub fn shutting_down() -> Self {
         Self::server(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down")

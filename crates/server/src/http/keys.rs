@@ -164,6 +164,11 @@ impl ApiKeys {
         self.all().iter().map(|key| key.label.to_string()).collect()
     }
 
+    /// Whether the key of this digest is one of the keys now.
+    pub(crate) fn holds(&self, digest: &Digest) -> bool {
+        self.all().iter().any(|key| key.digest.same(digest))
+    }
+
     /// The key that `given` is. All are compared, to the end.
     pub(crate) fn find(&self, given: &[u8]) -> Option<Key> {
         let digest = Digest::of(given);

@@ -8,7 +8,7 @@ use crate::http::rate_limit_headers;
 use crate::http::request::{REQUEST_ID, RequestId};
 use crate::http::shutdown::Phase;
 use axum::extract::{MatchedPath, OriginalUri, Request, State};
-use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use std::any::Any;
@@ -78,6 +78,7 @@ pub(crate) async fn admit(
     if late && app.life.phase() > Phase::Serving {
         return HttpError::shutting_down().into_response();
     }
+    request.extensions_mut().insert(caller.clone());
     // Requests for work are posted; all others ask about it, or end it.
     let mut response = match method {
         Method::POST if !is_in(exemptions.unlimited) => {
@@ -91,8 +92,7 @@ pub(crate) async fn admit(
 
 /// The answer to a request without a key, or with a wrong one.
 fn stranger() -> Response {
-    let error = HttpError::request(StatusCode::UNAUTHORIZED, "the API key is missing or wrong");
-    let mut response = error.with_code("invalid_api_key").into_response();
+    let mut response = HttpError::unauthorized().into_response();
     let scheme = HeaderValue::from_static("Bearer");
     response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
     response

@@ -29,7 +29,7 @@ pub struct ServerOptions {
     pub header_limit: usize,
     /// Longest time a request's head may take to arrive, and a connection may be idle.
     pub header_timeout: Duration,
-    /// Largest request body in bytes.
+    /// Largest request body, or message of a WebSocket, in bytes.
     pub body_limit: usize,
     /// Longest time a body may take to arrive.
     pub body_timeout: Duration,
@@ -39,6 +39,8 @@ pub struct ServerOptions {
     pub keep_alive: Duration,
     /// Longest time a client may leave its answer unread before it is given up.
     pub stall_timeout: Duration,
+    /// Longest time a WebSocket may be open. An answer that has begun is finished.
+    pub websocket_lifetime: Duration,
     /// Longest time the engine may have work and get nowhere while `/ready` still says so.
     pub progress_timeout: Duration,
     /// How long running requests may continue after shutdown was asked.
@@ -89,6 +91,7 @@ impl Default for ServerOptions {
             json_depth: Self::MAX_JSON_DEPTH,
             keep_alive: Duration::from_secs(5),
             stall_timeout: Duration::from_secs(30),
+            websocket_lifetime: Duration::from_secs(3600),
             progress_timeout: Duration::from_secs(60),
             grace: Duration::from_secs(30),
             stored_responses: 1000,

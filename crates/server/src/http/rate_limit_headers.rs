@@ -56,7 +56,8 @@ pub(crate) async fn answer(
     })
 }
 
-fn refusal(rate_limited: RateLimited) -> Response {
+/// The answer to a request beyond a limit.
+pub(crate) fn refusal(rate_limited: RateLimited) -> Response {
     let error = HttpError::rate_limited(rate_limited.message).with_code("rate_limit_exceeded");
     let mut response = error.into_response();
     let headers = response.headers_mut();

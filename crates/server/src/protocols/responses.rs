@@ -1,20 +1,23 @@
-//! OpenAI's Responses API: answers as lists of items, streamed as typed events, kept under their
-//! id for the next turn, and computed in the background if wanted.
+//! OpenAI's Responses API: answers as lists of items, streamed as typed events over HTTP or a
+//! WebSocket, kept under their id for the next turn, and computed in the background if wanted.
 //!
-//! Source: OpenAI API reference, "Responses". Where it leaves a choice:
+//! Source: OpenAI API reference, "Responses", and the specification of Open Responses. Where they
+//! leave a choice:
 //!
 //! - Tools that the server would have to run itself, and items of their history, are left out and
 //!   named in the member `warnings` of the answer.
 //! - A custom tool is a function of one string to the model; a namespace's tools carry its name.
-//! - Reasoning is the text of the model itself: as a summary where one is asked for, else as the
-//!   item's content. `encrypted_content` is that text too, encoded and not secret, so that a
+//! - Reasoning is the text of the model itself: as the item's content, and as a summary too where
+//!   one is asked for. `encrypted_content` is that text too, encoded and not secret, so that a
 //!   conversation that is kept by its client is rendered as it was.
+//! - A compaction is a summary that the model writes, encoded and not secret.
 //! - `truncation` is always `disabled`: nothing is dropped silently.
 //! - Answers are kept in memory, per key, within bounds; the oldest unused one goes first.
 
 mod answer;
 mod background;
 mod call;
+mod compact;
 mod freeform;
 mod held_bytes;
 mod history;
@@ -23,8 +26,10 @@ mod object;
 mod open_item;
 mod request;
 mod routes;
+mod sealed;
 pub(crate) mod store;
 mod tools;
+mod websocket;
 
 use crate::http::app::App;
 use crate::http::error;
@@ -43,7 +48,8 @@ impl Protocol for Responses {
 
     fn routes() -> OpenApiRouter<App> {
         OpenApiRouter::new()
-            .routes(routes!(routes::create))
+            .routes(routes!(routes::create, websocket::connect))
+            .routes(routes!(compact::compact))
             .routes(routes!(routes::input_tokens))
             .routes(routes!(routes::retrieve, routes::remove))
             .routes(routes!(routes::cancel))

@@ -56,6 +56,7 @@ fn id(response: &Value) -> &str {
 async fn a_response_has_its_items_and_counts() {
     let server = Server::start([Act::Say("<think>why</think>hello<|im_end|>")]).await;
     let asked = json!({"instructions": "be", "metadata": {"a": "b"}, "temperature": 0.25,
+        "presence_penalty": 0.5,
         "reasoning": {"effort": "low"}, "user": "u", "truncation": "auto"});
     let response = ask(&server, asked).await;
     assert!(id(&response).starts_with("resp_"));
@@ -69,6 +70,8 @@ async fn a_response_has_its_items_and_counts() {
         ("metadata", json!({"a": "b"})),
         ("temperature", json!(0.25)),
         ("top_p", json!(1.0)),
+        ("presence_penalty", json!(0.5)),
+        ("frequency_penalty", json!(0.0)),
         ("tool_choice", json!("auto")),
         ("tools", json!([])),
         ("parallel_tool_calls", json!(true)),
@@ -93,6 +96,80 @@ async fn a_response_has_its_items_and_counts() {
     let sum = usage["input_tokens"].as_u64().unwrap() + usage["output_tokens"].as_u64().unwrap();
     assert_eq!(usage["total_tokens"], sum);
     assert!(response["warnings"][0].as_str().unwrap().starts_with("truncation"));
+}
+
+#[tokio::test]
+async fn penalties_reach_the_sampler() {
+    let server = Server::start([Act::Say("x")]).await;
+    let asked = json!({"presence_penalty": 0.5, "frequency_penalty": -0.25});
+    let response = ask(&server, asked).await;
+    assert_eq!(response["frequency_penalty"], -0.25);
+    let (report, _server) = server.report().await;
+    let sampling = &report.request.sampling;
+    assert_eq!((sampling.presence_penalty, sampling.frequency_penalty), (0.5, -0.25));
+}
+
+#[tokio::test]
+async fn a_format_is_shown_with_all_its_members() {
+    let server = Server::start([Act::Say("{}")]).await;
+    let format = json!({"type": "json_schema", "name": "n", "schema": {"type": "object"}});
+    let response = ask(&server, json!({"text": {"format": format}})).await;
+    let mut expected = format;
+    (expected["description"], expected["strict"]) = (json!(null), json!(true));
+    assert_eq!(response["text"]["format"], expected);
+}
+
+#[tokio::test]
+async fn an_answer_that_ends_at_once_is_an_empty_message() {
+    let server = Server::start([Act::Say("<|im_end|>")]).await;
+    let whole = ask(&server, json!({})).await;
+    assert_eq!((text(&whole), &whole["status"]), ("", &json!("completed")));
+    let events = stream(&server, json!({})).await;
+    assert_eq!(text(&events.last().unwrap()["response"]), "");
+    let kept = ok(server.get(&format!("{PATH}/{}", id(&whole))).await).await;
+    assert_eq!(kept, whole);
+    let next = json!({"previous_response_id": id(&whole), "input": "on"});
+    ask(&server, next).await;
+    let (_, server) = server.report().await;
+    let (_, server) = server.report().await;
+    let (report, _server) = server.report().await;
+    let prompt = tokenizer().decode(&report.request.prompt, false);
+    assert!(prompt.contains("<|im_start|>assistant\n<|im_end|>\n<|im_start|>user\non"), "{prompt}");
+}
+
+#[tokio::test]
+async fn summaries_come_back_as_the_reasoning_that_they_are() {
+    let server = Server::start([Act::Say("<think>why</think>hello<|im_end|>")]).await;
+    let whole = ask(&server, json!({"reasoning": {"summary": "auto"}})).await;
+    assert_eq!(whole["reasoning"]["summary"], "auto");
+    let summary = json!([{"type": "summary_text", "text": "why"}]);
+    assert_eq!(whole["output"][0]["summary"], summary);
+    let (_, mut server) = server.report().await;
+    // As clients send the item back: whole, with its summary alone, or by its id.
+    let mut prompts = Vec::new();
+    let mut bare = whole["output"][0].clone();
+    bare["content"] = json!(null);
+    let reference = json!({"type": "item_reference", "id": whole["output"][0]["id"]});
+    for item in [whole["output"][0].clone(), bare, reference] {
+        let input = json!([{"role": "user", "content": "hi"}, item, whole["output"][1],
+            {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": "c", "output": "1"}]);
+        ask(&server, json!({"input": input})).await;
+        let (report, same) = server.report().await;
+        prompts.push(tokenizer().decode(&report.request.prompt, false));
+        server = same;
+    }
+    assert!(prompts.iter().all(|prompt| *prompt == prompts[0]), "{prompts:?}");
+}
+
+#[tokio::test]
+async fn outputs_without_their_call_are_refused() {
+    let server = Server::start([Act::Say("x")]).await;
+    let stray = json!([{"role": "user", "content": "q"},
+        {"type": "function_call_output", "call_id": "call_9", "output": "1"}]);
+    let error = error(server.post(PATH, &body(json!({"input": stray}))).await, 400).await;
+    assert_eq!(error["param"], "input");
+    assert!(error["message"].as_str().unwrap().contains("call_9"), "{error}");
 }
 
 #[tokio::test]
@@ -424,7 +501,9 @@ async fn tools_and_effort_reach_the_template() {
     let server = Server::start([Act::Say("x")]).await;
     let tools = json!([{"type": "function", "name": "f"}, {"type": "web_search"}]);
     let response = ask(&server, json!({"tools": tools, "reasoning": {"effort": "none"}})).await;
-    assert_eq!(response["tools"], tools);
+    let shown = json!([{"type": "function", "name": "f", "description": null, "parameters": null,
+        "strict": null}, {"type": "web_search"}]);
+    assert_eq!(response["tools"], shown);
     assert!(response["warnings"][0].as_str().unwrap().starts_with("web_search"));
     let (report, _server) = server.report().await;
     let prompt = tokenizer().decode(&report.request.prompt, false);
@@ -439,6 +518,7 @@ async fn the_document_knows_every_route() {
     let document = ok(server.get("/openapi.json").await).await;
     for (path, method) in [
         ("/v1/responses", "post"),
+        ("/v1/responses/compact", "post"),
         ("/v1/responses/input_tokens", "post"),
         ("/v1/responses/{id}", "get"),
         ("/v1/responses/{id}", "delete"),

@@ -7,6 +7,7 @@ use super::timeouts::WriteTimeout;
 use super::{Listener, Socket};
 use crate::http::caller::Peer;
 use crate::http::error::HttpError;
+use crate::http::hold::ConnectionHold;
 use crate::http::options::ServerOptions;
 use crate::http::shutdown::{Life, Phase};
 use axum::Router;
@@ -110,16 +111,31 @@ impl Connections {
         }
     }
 
+    /// Answers the requests of a connection, and waits for the end of what the connection has
+    /// become.
+    async fn answer<S>(&self, socket: S, peer: Peer)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let (hold, connection) = ConnectionHold::new();
+        self.requests(socket, peer, hold).await;
+        connection.released().await;
+    }
+
     /// Answers the requests of a connection, one after the other; during a shutdown only the one
     /// that has begun.
-    async fn answer<S: AsyncRead + AsyncWrite + Unpin>(&self, socket: S, peer: Peer) {
+    async fn requests<S>(&self, socket: S, peer: Peer, hold: ConnectionHold)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
         let service = hyper::service::service_fn(|request: hyper::Request<Incoming>| {
             let mut request = request.map(Body::new);
             request.extensions_mut().insert(peer);
+            request.extensions_mut().insert(hold.clone());
             self.router.clone().oneshot(request)
         });
         let io = TokioIo::new(WriteTimeout::new(socket, self.stall_timeout));
-        let mut connection = pin!(self.http.serve_connection(io, service));
+        let mut connection = pin!(self.http.serve_connection(io, service).with_upgrades());
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,
             () = self.life.reached(Phase::Draining) => {

@@ -171,6 +171,6 @@ pub(crate) enum OutputFormatKind {
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(as = AnthropicMetadata)]
 pub(crate) struct Metadata {
-    /// On whose behalf: users share the machine evenly.
+    /// The user of the request: the users of a key share its part of the machine evenly.
     pub user_id: Option<String>,
 }

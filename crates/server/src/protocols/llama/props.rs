@@ -45,7 +45,7 @@ struct Modalities {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Slot {
     id: usize,
-    /// Always -1: requests are told of by their names, in the log.
+    /// Always -1: the log names the requests.
     id_task: i64,
     n_ctx: usize,
     speculative: bool,

@@ -48,7 +48,7 @@ struct LlamaMembers {
     ignore_eos: Option<bool>,
     /// Pairs of a token, or the text of several, and its bias; or an object of them. False bans.
     logit_bias: Option<Value>,
-    /// Alternatives that are told of each token.
+    /// Number of alternatives reported with each token.
     #[serde(default, deserialize_with = "wire::count")]
     #[schema(minimum = 0, maximum = 20)]
     n_probs: Option<usize>,

@@ -16,7 +16,7 @@ use serde_json::Value;
 use std::time::Instant;
 use utoipa::ToSchema;
 
-/// Texts that vectors are wanted of.
+/// Texts to compute vectors of.
 #[derive(Debug, Deserialize, ToSchema)]
 #[allow(dead_code, reason = "of some members only the type is checked")]
 struct EmbedBody {
@@ -29,7 +29,7 @@ struct EmbedBody {
     keep_alive: Option<KeepAlive>,
 }
 
-/// A text that a vector is wanted of.
+/// A text to compute a vector of.
 #[derive(Debug, Deserialize, ToSchema)]
 #[allow(dead_code, reason = "of some members only the type is checked")]
 struct EmbeddingsBody {

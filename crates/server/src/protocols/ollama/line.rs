@@ -50,7 +50,7 @@ pub(crate) struct GenerateLine {
     pub logprobs: Option<Vec<Logprob>>,
     /// Whether this is the last line.
     pub done: bool,
-    /// Ids of the prompt and the answer, to go on from.
+    /// Ids of the prompt and the answer, for the next request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context: Option<Vec<u32>>,
     #[serde(flatten)]

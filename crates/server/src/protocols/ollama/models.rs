@@ -115,7 +115,7 @@ pub(crate) async fn ps(State(app): State<App>) -> Json<Running> {
     Json(Running { models: vec![loaded] })
 }
 
-/// Whose description is wanted.
+/// The model to describe.
 #[derive(Debug, Deserialize, ToSchema)]
 #[allow(dead_code, reason = "only the types of its members are checked")]
 struct ShowBody {

@@ -46,7 +46,7 @@ pub(crate) struct CompletionRequest {
     sampling: ChatSampling,
 }
 
-/// The prompts, and what is told of them.
+/// The prompts, and what the answer reports of them.
 #[derive(Debug, Deserialize, ToSchema)]
 struct CompletionBody {
     #[schema(value_type = Prompts)]
@@ -79,7 +79,7 @@ pub(crate) enum Prompts {
     Several(Vec<Vec<u32>>),
 }
 
-/// How many alternatives are told.
+/// Number of alternatives reported with each token.
 #[derive(Debug, ToSchema)]
 #[schema(as = CompletionAlternatives)]
 #[serde(untagged)]

@@ -31,7 +31,7 @@ struct EmbeddingRequest {
     #[serde(default, deserialize_with = "wire::count")]
     #[schema(minimum = 1)]
     dimensions: Option<usize>,
-    /// On whose behalf: the users of a key share its part of the machine evenly.
+    /// The user of the request: the users of a key share its part of the machine evenly.
     user: Option<String>,
     /// How the states of a text's tokens become one; an extension. As the checkpoint says by
     /// default, or that of the last token.

@@ -1,5 +1,7 @@
 //! The answer of `POST /v1/responses`, whole and as events.
 //!
+//! An answer without any text is a message of one empty text, as clients expect a message.
+//!
 //! A call that breaks after it was announced gets no last event and is no item of the response,
 //! so that no client executes it; its text follows as a message.
 
@@ -42,13 +44,26 @@ pub(crate) struct ResponseAnswer {
     /// Items that ended, as they are stored.
     items: Vec<Arc<Item>>,
     slot: Option<StoreSlot>,
+    /// The turn as it was stored last, or would be if the response were to be stored.
+    pub turn: Option<Arc<StoredTurn>>,
+    /// A response that breaks off has one last event, without the event of the error before it.
+    pub one_end: bool,
 }
 
 impl ResponseAnswer {
-    /// An answer that completes `response`, and stores it if there is a `slot`.
+    /// An answer that completes `response`, and stores it in `slot` if it is to be stored.
     pub fn new(response: Response, view: ItemView, tools: Tools, slot: Option<StoreSlot>) -> Self {
-        let events = Events::new(view);
-        Self { response, tools, events, open: None, announced: 0, items: Vec::new(), slot }
+        Self {
+            response,
+            tools,
+            events: Events::new(view),
+            open: None,
+            announced: 0,
+            items: Vec::new(),
+            slot,
+            turn: None,
+            one_end: false,
+        }
     }
 
     /// Ends a response that is no longer wanted. There is no event of that name; clients take
@@ -62,12 +77,17 @@ impl ResponseAnswer {
     }
 
     /// Stores the response as it is now.
-    pub fn store(&self) {
+    pub fn store(&mut self) {
         let Some(StoreSlot { store, owner, space, parent, input, background }) = &self.slot else {
             return;
         };
         let turn =
             StoredTurn::new(parent.clone(), *space, input.clone(), self.items.clone(), &store.held);
+        let turn = Arc::new(turn);
+        self.turn = Some(Arc::clone(&turn));
+        if !self.response.store {
+            return;
+        }
         let status = self.response.status;
         let running = matches!(status, Status::Queued | Status::InProgress);
         let json = json!(self.response).to_string();
@@ -81,6 +101,12 @@ impl ResponseAnswer {
     }
 
     fn tell(&mut self, event: TextEvent) {
+        if self.events.view.nothing {
+            if let TextEvent::Done(_) = event {
+                self.response.end(Status::Completed);
+            }
+            return;
+        }
         match event {
             TextEvent::Reasoning(delta) => self.say(delta, true),
             TextEvent::Content(delta) => self.say(delta, false),
@@ -91,6 +117,10 @@ impl ResponseAnswer {
                     _ => (ItemStatus::Completed, Status::Completed),
                 };
                 self.response.end(whole);
+                let cut = self.has_reasoned() && whole == Status::Incomplete;
+                if !self.has_answered() && !cut {
+                    self.speak(false);
+                }
                 self.end_item(item);
             }
             TextEvent::Admitted { .. }
@@ -100,8 +130,25 @@ impl ResponseAnswer {
         }
     }
 
+    /// Whether a message or a call was begun.
+    fn has_answered(&self) -> bool {
+        let ended = |item: &Arc<Item>| !matches!(**item, Item::Reasoning { .. });
+        self.open.as_ref().is_some_and(|open| !open.is_reasoning()) || self.items.iter().any(ended)
+    }
+
+    /// Whether there is an item.
+    fn has_reasoned(&self) -> bool {
+        self.open.is_some() || !self.items.is_empty()
+    }
+
     /// More reasoning, or more of a message.
     fn say(&mut self, delta: Delta, reasoning: bool) {
+        self.speak(reasoning);
+        self.more(delta);
+    }
+
+    /// Begins with reasoning or with a message, unless that is what is open.
+    fn speak(&mut self, reasoning: bool) {
         let same = |open: &OpenItem| open.call.is_none() && open.is_reasoning() == reasoning;
         if !self.open.as_ref().is_some_and(same) {
             let id = random::id(if reasoning { "rs_" } else { "msg_" });
@@ -111,7 +158,6 @@ impl ResponseAnswer {
             };
             self.begin(item, None);
         }
-        self.more(delta);
     }
 
     fn call(&mut self, event: CallEvent) {
@@ -188,8 +234,11 @@ impl Answer for ResponseAnswer {
         self.end_item(ItemStatus::Incomplete);
         let message = error.message.clone();
         let error = error.body()["error"].take();
-        let members = json!({ "code": error["code"], "message": message, "param": error["param"] });
-        self.events.add("error", members);
+        if !self.one_end {
+            let members =
+                json!({ "code": error["code"], "message": message, "param": error["param"] });
+            self.events.add("error", members);
+        }
         let code = match error["type"].as_str() {
             Some("rate_limit_error") => "rate_limit_exceeded",
             Some("invalid_request_error") => "invalid_prompt",

@@ -11,7 +11,9 @@ use crate::protocols::responses::history::{self, Item};
 use crate::protocols::responses::input;
 use crate::protocols::responses::object::{Response, Status, Warnings};
 use crate::protocols::responses::open_item::ItemView;
-use crate::protocols::responses::request::{CreateResponse, SummaryKind, TextOptions, Truncation};
+use crate::protocols::responses::request::{
+    CreateResponse, Format, SummaryKind, TextOptions, Truncation,
+};
 use crate::protocols::responses::store::{Owner, ResponseStore, StoredTurn, conversation};
 use crate::protocols::responses::tools::{self, Tools};
 use api::{ChatRequest, GrammarSource, Message, RequestOptions, SamplingOptions, Service};
@@ -46,12 +48,33 @@ pub(crate) struct ResponseCall {
     pub parent: Option<Arc<StoredTurn>>,
 }
 
+/// How a request came.
+#[derive(Clone, Debug)]
+pub(crate) enum Transport {
+    /// As the body of a request.
+    Http,
+    /// As a message of a WebSocket, with the last response made on it.
+    Socket(Option<RecentResponse>),
+}
+
+/// The response that was made last on a connection, which the next may continue though it is not
+/// stored.
+#[derive(Clone, Debug)]
+pub(crate) struct RecentResponse {
+    pub id: String,
+    pub turn: Arc<StoredTurn>,
+}
+
+/// The turn that a request continues.
+type Parent = Option<Arc<StoredTurn>>;
+
 /// Reads requests, with what they may refer to.
 #[derive(Debug)]
 pub(crate) struct RequestReader<'a> {
     pub service: &'a Service,
     pub store: &'a ResponseStore,
     pub owner: &'a Owner,
+    pub transport: &'a Transport,
     /// Most bytes of a conversation.
     pub limit: usize,
 }
@@ -61,29 +84,24 @@ impl RequestReader<'_> {
     pub fn read(&self, body: &Value) -> Result<ResponseCall, HttpError> {
         let asked: CreateResponse = wire::read(body)?;
         refuse(&asked)?;
+        if let Transport::Socket(_) = self.transport {
+            check_event(body, &asked)?;
+        }
         let mut warnings = Warnings::default();
         let mut tools = Tools::read(asked.tools.as_deref().unwrap_or_default(), &mut warnings)?;
         let tool_choice = tools::choice(asked.tool_choice.as_ref(), &mut tools)?;
         let view = view(&asked, &mut warnings);
         warn(&asked, &mut warnings);
         let sampling = SamplingOptions {
-            max_tokens: asked.max_output_tokens,
+            max_tokens: if view.nothing { Some(1) } else { asked.max_output_tokens },
             logprobs: view.logprobs.then(|| asked.top_logprobs.unwrap_or(0)),
             ..sampling::read(body)?
         };
         let options = options::read(body)?;
-        let space = self.service.partition.within_key().of_options(&options).space;
-        let parent = asked.previous_response_id.as_deref();
-        let parent = parent.map(|id| self.parent(id, space)).transpose()?;
-        let input = match &asked.input {
-            None if parent.is_some() => Vec::new(),
-            None => return Err(wire::missing("input")),
-            Some(given) => {
-                let known = self.store.items(self.owner, space, &input::references(given)?);
-                input::read(given, &known, &mut warnings)?
-            }
-        };
-        let messages = self.messages(&asked, parent.as_deref(), &input)?;
+        let space = self.space(&options);
+        let (parent, input) = self.conversation(&asked, space, &mut warnings)?;
+        let items = self.items(parent.as_deref(), &input)?;
+        let messages = self.messages(asked.instructions.as_deref(), &items)?;
         let request = ChatRequest {
             messages,
             tools: tools.functions.clone(),
@@ -102,9 +120,40 @@ impl RequestReader<'_> {
         Ok(ResponseCall { request, options, space, stream, response, view, tools, input, parent })
     }
 
+    /// The part of the caches in which requests of these options find what they continue.
+    pub fn space(&self, options: &RequestOptions) -> [u8; 16] {
+        self.service.partition.within_key().of_options(options).space
+    }
+
+    /// The turn before, and what the request adds to it.
+    pub fn conversation(
+        &self,
+        asked: &CreateResponse,
+        space: [u8; 16],
+        warnings: &mut Warnings,
+    ) -> Result<(Parent, Vec<Arc<Item>>), HttpError> {
+        let parent = asked.previous_response_id.as_deref();
+        let parent = parent.map(|id| self.parent(id, space)).transpose()?;
+        let input = match &asked.input {
+            None if parent.is_some() => Vec::new(),
+            None => return Err(wire::missing("input")),
+            Some(given) => {
+                let known = self.store.items(self.owner, space, &input::references(given)?);
+                input::read(given, &known, warnings)?
+            }
+        };
+        Ok((parent, input))
+    }
+
     /// The turn of the response `id`, which requests of other users or salts do not continue.
     fn parent(&self, id: &str, space: [u8; 16]) -> Result<Arc<StoredTurn>, HttpError> {
         let refused = |message: String| HttpError::invalid("previous_response_id", message);
+        if let Transport::Socket(Some(recent)) = self.transport
+            && recent.id == id
+            && recent.turn.space == space
+        {
+            return Ok(Arc::clone(&recent.turn));
+        }
         let stored = self.store.get(self.owner, id);
         match stored.filter(|stored| stored.turn.space == space) {
             Some(stored) if !stored.running => Ok(Arc::clone(&stored.turn)),
@@ -114,20 +163,29 @@ impl RequestReader<'_> {
         }
     }
 
-    /// The messages of the whole conversation, which may be no larger than a body may.
-    fn messages(
+    /// The items of the whole conversation, which may be no larger than a body may.
+    pub fn items(
         &self,
-        asked: &CreateResponse,
         parent: Option<&StoredTurn>,
         input: &[Arc<Item>],
-    ) -> Result<Vec<Message>, HttpError> {
+    ) -> Result<Vec<Arc<Item>>, HttpError> {
         let items = conversation(parent, input);
+        input::check_outputs(&items)?;
         let bytes: usize = items.iter().map(|item| item.size()).sum();
         if bytes > self.limit.saturating_mul(2) {
             let message = format!("the conversation has {bytes} bytes, which is too much");
             return Err(HttpError::invalid("input", message).with_code("body_too_large"));
         }
-        let messages = history::render(asked.instructions.as_deref(), &items);
+        Ok(items)
+    }
+
+    /// The messages that `items` are.
+    pub fn messages(
+        &self,
+        instructions: Option<&str>,
+        items: &[Arc<Item>],
+    ) -> Result<Vec<Message>, HttpError> {
+        let messages = history::render(instructions, items);
         if messages.is_empty() {
             return Err(HttpError::invalid("input", "input holds nothing to answer"));
         }
@@ -148,10 +206,12 @@ impl RequestReader<'_> {
             created_at: unix_now(),
             status: if background { Status::Queued } else { Status::InProgress },
             background,
+            frequency_penalty: used.frequency_penalty,
             max_output_tokens: asked.max_output_tokens,
             max_tool_calls: asked.max_tool_calls,
             model: self.service.info().name.clone(),
             parallel_tool_calls: asked.parallel_tool_calls.unwrap_or(true),
+            presence_penalty: used.presence_penalty,
             reasoning: json!({
                 "effort": asked.reasoning.as_ref().and_then(|options| options.effort.as_ref()),
                 "summary": summary(&asked),
@@ -161,7 +221,7 @@ impl RequestReader<'_> {
             temperature: used.temperature,
             text: text_json(asked.text.as_ref()),
             tool_choice: asked.tool_choice.unwrap_or_else(|| "auto".into()),
-            tools: asked.tools.unwrap_or_default(),
+            tools: tools::shown(asked.tools.unwrap_or_default()),
             top_logprobs: asked.top_logprobs.unwrap_or(0),
             top_p: used.top_p,
             truncation: "disabled".into(),
@@ -178,7 +238,7 @@ impl RequestReader<'_> {
 }
 
 /// Refuses members that would change the answer and are not supported.
-fn refuse(asked: &CreateResponse) -> Result<(), HttpError> {
+pub(crate) fn refuse(asked: &CreateResponse) -> Result<(), HttpError> {
     let unstored = asked.background == Some(true) && asked.store == Some(false);
     let refusals = [
         (
@@ -193,6 +253,20 @@ fn refuse(asked: &CreateResponse) -> Result<(), HttpError> {
     match refusals.into_iter().find(|(refused, ..)| *refused) {
         Some((_, field, why)) => Err(HttpError::member(field, why)),
         None => Ok(()),
+    }
+}
+
+/// Refuses messages that ask for no response, or for one without its client.
+fn check_event(body: &Value, asked: &CreateResponse) -> Result<(), HttpError> {
+    const CREATE: &str = "response.create";
+    let kind = body.get("type").unwrap_or(&Value::Null);
+    if kind != CREATE {
+        let problem = format!("must be {CREATE}, not {kind}");
+        return Err(HttpError::member("type", problem).with_code("unknown_event"));
+    }
+    match asked.background {
+        Some(true) => Err(HttpError::member("background", "is not supported over a WebSocket")),
+        _ => Ok(()),
     }
 }
 
@@ -215,6 +289,7 @@ fn view(asked: &CreateResponse, warnings: &mut Warnings) -> ItemView {
     let mut view = ItemView {
         summaries: summary(asked).is_some(),
         logprobs: asked.top_logprobs.is_some_and(|top| top > 0),
+        nothing: asked.generate == Some(false),
         ..ItemView::default()
     };
     for name in asked.include.iter().flatten() {
@@ -263,6 +338,6 @@ fn template_kwargs(asked: &CreateResponse) -> Map<String, Value> {
 fn text_json(text: Option<&TextOptions>) -> Value {
     let verbosity = text.and_then(|text| text.verbosity.as_deref()).unwrap_or("medium");
     let format = text.and_then(|text| text.format.as_ref());
-    let format = format.map_or_else(|| json!({ "type": "text" }), |format| json!(format));
+    let format = format.map_or_else(|| json!({ "type": "text" }), Format::shown);
     json!({ "format": format, "verbosity": verbosity })
 }

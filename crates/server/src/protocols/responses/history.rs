@@ -4,6 +4,7 @@
 //! names of its calls included, so that its tokens are found in the cache.
 
 use crate::protocols::responses::object::{CustomCall, FunctionCall, ItemStatus, OutputItem};
+use crate::protocols::responses::sealed::sealed;
 use crate::protocols::responses::tools::{INPUT, flat};
 use api::{Message, Part, Role, ToolCall};
 use serde_json::{Value, json};
@@ -13,10 +14,27 @@ use std::sync::Arc;
 /// An item of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Item {
-    Message { id: String, role: Role, texts: Vec<String> },
-    Reasoning { id: String, text: String },
+    Message {
+        id: String,
+        role: Role,
+        texts: Vec<String>,
+    },
+    Reasoning {
+        id: String,
+        text: String,
+    },
     Call(CallItem),
-    Result { id: String, call_id: String, text: String, custom: bool },
+    Result {
+        id: String,
+        call_id: String,
+        text: String,
+        custom: bool,
+    },
+    /// What stands for the conversation before it.
+    Compaction {
+        id: String,
+        summary: String,
+    },
 }
 
 /// A call that the model made.
@@ -35,7 +53,10 @@ impl Item {
     /// The id of the item.
     pub fn id(&self) -> &str {
         match self {
-            Self::Message { id, .. } | Self::Reasoning { id, .. } | Self::Result { id, .. } => id,
+            Self::Message { id, .. }
+            | Self::Reasoning { id, .. }
+            | Self::Result { id, .. }
+            | Self::Compaction { id, .. } => id,
             Self::Call(call) => &call.id,
         }
     }
@@ -44,7 +65,7 @@ impl Item {
     pub fn size(&self) -> usize {
         let texts = match self {
             Self::Message { texts, .. } => texts.iter().map(|text| 32 + text.len()).sum(),
-            Self::Reasoning { text, .. } => text.len(),
+            Self::Reasoning { text, .. } | Self::Compaction { summary: text, .. } => text.len(),
             Self::Result { call_id, text, .. } => call_id.len() + text.len(),
             Self::Call(call) => {
                 let namespace = call.namespace.as_ref().map_or(0, String::len);
@@ -73,6 +94,9 @@ impl Item {
                 json!({ "id": id, "type": "reasoning", "summary": [], "content": content })
             }
             Self::Call(call) => json!(call.shown(ItemStatus::Completed)),
+            Self::Compaction { id, summary } => {
+                json!({ "id": id, "type": "compaction", "encrypted_content": sealed(summary) })
+            }
             Self::Result { id, call_id, text, custom } => {
                 let kind = if *custom { "custom_tool_call_output" } else { "function_call_output" };
                 json!({ "id": id, "type": kind, "call_id": call_id, "output": text,
@@ -119,11 +143,16 @@ pub(crate) fn render(instructions: Option<&str>, items: &[Arc<Item>]) -> Vec<Mes
     messages
 }
 
+/// What the model reads before the summary of a conversation.
+const SUMMARY: &str = "The conversation before this was replaced by a summary of it:\n\n";
+
 #[derive(Default)]
 struct Renderer<'a> {
     messages: Vec<Message>,
     /// The last message is the assistant's, and the next item may continue it.
     open: bool,
+    /// The last message holds a summary, and the user's next message continues it.
+    summed: bool,
     /// Names of the functions that were called.
     called: HashMap<&'a str, String>,
 }
@@ -138,7 +167,7 @@ impl<'a> Renderer<'a> {
                     self.open &= !self.messages.last().is_some_and(said);
                     append(&mut self.assistant().content, &text);
                 }
-                (Role::User, text) => self.push(Message::user(text)),
+                (Role::User, text) => self.user(text),
                 (_, text) => self.system(&text),
             },
             Item::Reasoning { text, .. } => {
@@ -156,7 +185,29 @@ impl<'a> Renderer<'a> {
                 let call_id = Some(call_id.clone());
                 self.push(Message { call_id, name, ..Message::new("tool", text) });
             }
+            Item::Compaction { summary, .. } => self.summary(summary),
         }
+    }
+
+    fn user(&mut self, text: String) {
+        match self.messages.last_mut().filter(|_| self.summed) {
+            Some(last) => append(&mut last.content, &format!("\n\n{text}")),
+            None => self.push(Message::user(text)),
+        }
+    }
+
+    /// Adds a summary. It is one message with the user's messages beside it, since many templates
+    /// want the user and the assistant to take turns.
+    fn summary(&mut self, summary: &str) {
+        let users = self.messages.iter().rev().take_while(|last| last.role == Role::User).count();
+        let mut content = Vec::new();
+        for message in self.messages.drain(self.messages.len() - users..) {
+            let parts = message.content.iter().map(|Part::Text(text)| text.as_str());
+            append(&mut content, &parts.chain(["\n\n"]).collect::<String>());
+        }
+        append(&mut content, &format!("{SUMMARY}{summary}"));
+        self.push(Message { role: Role::User, content, ..Message::default() });
+        self.summed = true;
     }
 
     /// The assistant's message that the next item may continue, or a new one.
@@ -181,13 +232,13 @@ impl<'a> Renderer<'a> {
     }
 
     fn push(&mut self, message: Message) {
-        self.open = false;
+        (self.open, self.summed) = (false, false);
         self.messages.push(message);
     }
 }
 
 /// Adds `text` to the last text of `content`.
-fn append(content: &mut Vec<Part>, text: &str) {
+pub(crate) fn append(content: &mut Vec<Part>, text: &str) {
     match content.last_mut() {
         Some(Part::Text(last)) => last.push_str(text),
         None => content.push(Part::Text(text.to_owned())),

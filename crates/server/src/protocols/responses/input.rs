@@ -5,29 +5,14 @@ use crate::http::fields::{ObjectReader, wrong};
 use crate::http::random;
 use crate::protocols::responses::history::{CallItem, Item};
 use crate::protocols::responses::object::Warnings;
+use crate::protocols::responses::sealed::unsealed;
 use api::Role;
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// Most items of one request.
 const MAX_ITEMS: usize = 100_000;
-/// What tells reasoning of this server from that of others, whose text cannot be read.
-const OWN: &[u8] = b"gannet:";
-
-/// Reasoning as `encrypted_content` carries it.
-pub(crate) fn sealed(text: &str) -> String {
-    STANDARD.encode([OWN, text.as_bytes()].concat())
-}
-
-/// The reasoning that [`sealed`] made of it.
-fn unsealed(sealed: &str) -> Option<String> {
-    let bytes = STANDARD.decode(sealed).ok()?;
-    String::from_utf8(bytes.strip_prefix(OWN)?.to_vec()).ok()
-}
-
 /// The ids of items that `input` refers to; each may come once.
 pub(crate) fn references(input: &Value) -> Result<HashSet<String>, HttpError> {
     let mut ids = HashSet::new();
@@ -103,6 +88,7 @@ fn one(fields: &ObjectReader<'_>, warnings: &mut Warnings) -> Result<Option<Item
         "function_call" => call(fields, "arguments").map(Some),
         "custom_tool_call" => call(fields, "input").map(Some),
         "function_call_output" | "custom_tool_call_output" => result(fields, kind).map(Some),
+        "compaction" | "compaction_summary" => compaction(fields).map(Some),
         "item_reference" => fields.required("id").map(|_| None),
         other => {
             warnings.add(other, "items of this type are not supported and were left out");
@@ -168,6 +154,36 @@ fn reasoning(fields: &ObjectReader<'_>, warnings: &mut Warnings) -> Result<Item,
     Ok(Item::Reasoning { id, text: shown.join("\n") })
 }
 
+/// What stands for a conversation. One of another server holds a conversation that would be lost.
+fn compaction(fields: &ObjectReader<'_>) -> Result<Item, HttpError> {
+    const SEALED: &str = "encrypted_content";
+    let summary = unsealed(fields.required(SEALED)?).ok_or_else(|| {
+        let problem = "is not of this server: it was made by another one, or was changed";
+        HttpError::member(&fields.path(SEALED), problem)
+    })?;
+    Ok(Item::Compaction { id: id(fields, "cmp_")?, summary })
+}
+
+/// Refuses outputs whose call is not in the conversation `items`.
+pub(crate) fn check_outputs(items: &[Arc<Item>]) -> Result<(), HttpError> {
+    let calls = items.iter().filter_map(|item| match &**item {
+        Item::Call(call) => Some(call.call_id.as_str()),
+        _ => None,
+    });
+    let calls: HashSet<&str> = calls.collect();
+    let stray = items.iter().find_map(|item| match &**item {
+        Item::Result { call_id, .. } if !calls.contains(call_id.as_str()) => Some(call_id),
+        _ => None,
+    });
+    match stray {
+        None => Ok(()),
+        Some(id) => {
+            let message = format!("no tool call found for the output with call_id {id}");
+            Err(HttpError::invalid("input", message))
+        }
+    }
+}
+
 /// The texts of the member `name`: a string, or parts that each have one.
 fn texts(fields: &ObjectReader<'_>, name: &str) -> Result<Option<Vec<String>>, HttpError> {
     let path = fields.path(name);
@@ -198,6 +214,9 @@ fn text(fields: &ObjectReader<'_>) -> Result<String, HttpError> {
 mod tests {
     use super::*;
     use crate::protocols::responses::history::render;
+    use crate::protocols::responses::sealed::sealed;
+    use base64::Engine;
+    use base64::engine::general_purpose::STANDARD;
     use serde_json::json;
 
     fn items(input: &Value) -> Result<(Vec<Arc<Item>>, String), HttpError> {
@@ -299,6 +318,48 @@ mod tests {
             assert!(matches!(&*read[0], Item::Reasoning { text, .. } if text.is_empty()));
             assert!(warnings.contains("encrypted_content"));
         }
+    }
+
+    #[test]
+    fn a_summary_is_one_message_with_those_of_the_user_beside_it() {
+        let user = |text: &str| json!({"role": "user", "content": text});
+        let summed = json!({"type": "compaction", "encrypted_content": sealed("sum")});
+        let said = |before: &str, after: &str| {
+            let text = "The conversation before this was replaced by a summary of it:\n\nsum";
+            user(&format!("{before}{text}{after}"))
+        };
+        let answer = json!({"role": "assistant", "content": "x"});
+        check(json!([summed, user("a")]), json!([said("", "\n\na")]));
+        check(
+            json!([user("a"), user("b"), summed, user("c"), answer, user("d")]),
+            json!([said("a\n\nb\n\n", "\n\nc"), answer, user("d")]),
+        );
+        check(
+            json!([{"role": "system", "content": "s"}, answer, summed, answer, user("d")]),
+            json!([{"role": "system", "content": "s"}, answer, said("", ""), answer, user("d")]),
+        );
+    }
+
+    #[test]
+    fn compactions_of_others_are_refused() {
+        for foreign in ["gAAAAABo", "%%%", "", &STANDARD.encode(b"gannet:\xff")] {
+            let input = json!([{"type": "compaction", "encrypted_content": foreign}]);
+            let error = items(&input).unwrap_err();
+            assert_eq!(error.body()["error"]["param"], "input[0].encrypted_content", "{foreign}");
+        }
+    }
+
+    #[test]
+    fn outputs_need_their_calls() {
+        let call = json!({"type": "function_call", "call_id": "a", "name": "f"});
+        let output =
+            |id: &str| json!({"type": "function_call_output", "call_id": id, "output": "1"});
+        let check = |input: Value| check_outputs(&items(&input).unwrap().0);
+        check(json!([call, output("a")])).unwrap();
+        check(json!("hi")).unwrap();
+        let error = check(json!([call, output("b")])).unwrap_err().body();
+        assert_eq!(error["error"]["param"], "input");
+        assert!(error["error"]["message"].as_str().unwrap().ends_with("call_id b"), "{error}");
     }
 
     #[test]

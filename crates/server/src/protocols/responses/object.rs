@@ -16,6 +16,7 @@ pub(crate) struct Response {
     pub background: bool,
     pub completed_at: Option<u64>,
     pub error: Option<ResponseFailure>,
+    pub frequency_penalty: f32,
     pub incomplete_details: Option<Incomplete>,
     pub instructions: Option<String>,
     pub max_output_tokens: Option<usize>,
@@ -23,6 +24,7 @@ pub(crate) struct Response {
     pub model: String,
     pub output: Vec<OutputItem>,
     pub parallel_tool_calls: bool,
+    pub presence_penalty: f32,
     pub previous_response_id: Option<String>,
     pub prompt_cache_key: Option<String>,
     #[schema(value_type = Object)]
@@ -35,6 +37,7 @@ pub(crate) struct Response {
     pub text: Value,
     #[schema(value_type = Object)]
     pub tool_choice: Value,
+    /// The tools of the request; a function has every member, `null` where it was not given.
     #[schema(value_type = Vec<Object>)]
     pub tools: Vec<Value>,
     pub top_logprobs: usize,
@@ -106,7 +109,7 @@ pub(crate) struct Tokens {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub(crate) struct InputDetails {
     pub cached_tokens: usize,
-    /// Those that were computed, and are in the cache now.
+    /// Tokens that were computed, and are in the cache now.
     pub cache_write_tokens: usize,
 }
 

@@ -4,10 +4,10 @@ use crate::generate::logprobs;
 use crate::http::sse::Frame;
 use crate::protocols::responses::freeform::Freeform;
 use crate::protocols::responses::history::{CallItem, Item};
-use crate::protocols::responses::input::sealed;
 use crate::protocols::responses::object::{
     Assistant, ItemStatus, MessageItem, MessagePart, OutputItem, Passage, Reasoning,
 };
+use crate::protocols::responses::sealed::sealed;
 use api::{Delta, TokenText};
 use serde_json::{Value, json};
 use std::cell::Cell;
@@ -15,12 +15,15 @@ use std::cell::Cell;
 /// What the client wants to see.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ItemView {
-    /// Reasoning as a summary.
+    /// Reasoning as a summary too. Its events are those of the summary alone, since clients that
+    /// know both kinds of events would show the text twice.
     pub summaries: bool,
     /// Reasoning in a form that only this server reads.
     pub sealed: bool,
     /// Log probabilities of the text.
     pub logprobs: bool,
+    /// No item: the prompt alone is computed, for the next turn.
+    pub nothing: bool,
 }
 
 /// The events of one stream, which are numbered, and what they show.
@@ -110,7 +113,7 @@ impl OpenItem {
             Item::Reasoning { .. } => &REASONING,
             Item::Call(CallItem { custom: true, .. }) => &CUSTOM,
             Item::Call(_) => &FUNCTION,
-            Item::Message { .. } | Item::Result { .. } => &MESSAGE,
+            Item::Message { .. } | Item::Result { .. } | Item::Compaction { .. } => &MESSAGE,
         };
         let (text, logprobs, freeform) = Default::default();
         let open = Self { index, item, text, logprobs, names, call, freeform };
@@ -193,6 +196,7 @@ impl OpenItem {
             Item::Message { texts, .. } => texts.push(self.text.clone()),
             Item::Reasoning { text, .. }
             | Item::Call(CallItem { input: text, .. })
+            | Item::Compaction { summary: text, .. }
             | Item::Result { text, .. } => text.clone_from(&self.text),
         }
         item
@@ -205,15 +209,16 @@ impl OpenItem {
             Item::Reasoning { id, text } => {
                 let encrypted_content = (begun && view.sealed).then(|| sealed(&text));
                 let (mut summary, mut content) = (Vec::new(), Vec::new());
-                match (begun, view.summaries) {
-                    (false, _) => {}
-                    (true, true) => summary.push(Passage::SummaryText { text }),
-                    (true, false) => content.push(Passage::ReasoningText { text }),
+                if begun && view.summaries {
+                    summary.push(Passage::SummaryText { text: text.clone() });
+                }
+                if begun {
+                    content.push(Passage::ReasoningText { text });
                 }
                 OutputItem::Reasoning(Reasoning { id, summary, content, encrypted_content, status })
             }
             Item::Call(call) => call.shown(status),
-            Item::Message { id, .. } | Item::Result { id, .. } => {
+            Item::Message { id, .. } | Item::Result { id, .. } | Item::Compaction { id, .. } => {
                 let (text, logprobs) = (self.text.clone(), self.logprobs.clone());
                 let part = MessagePart::OutputText { text, annotations: [], logprobs };
                 let content = if begun { vec![part] } else { Vec::new() };

@@ -2,7 +2,7 @@
 
 use crate::http::wire;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
 /// What a response is asked to be. Sampling members of chat completions, such as `seed`, `stop`
@@ -18,7 +18,7 @@ pub(crate) struct CreateResponse {
     pub input: Option<Value>,
     /// The first system message.
     pub instructions: Option<String>,
-    /// The stored response that this one goes on from. Its instructions are not carried over.
+    /// The stored response that this one continues. Its instructions are not carried over.
     pub previous_response_id: Option<String>,
     /// Not supported.
     #[schema(value_type = Option<Object>)]
@@ -49,12 +49,14 @@ pub(crate) struct CreateResponse {
     pub truncation: Option<Truncation>,
     /// Keep the response; true by default.
     pub store: Option<bool>,
-    /// Go on without the client; the response is polled.
+    /// Compute without the client; the response is polled.
     pub background: Option<bool>,
     pub stream: Option<bool>,
+    /// False computes the prompt alone, so that a response that continues this one begins sooner.
+    pub generate: Option<bool>,
     #[schema(value_type = Option<Object>)]
     pub metadata: Option<Map<String, Value>>,
-    /// On whose behalf: the users of a key share its part of the machine evenly.
+    /// The user of the request: the users of a key share its part of the machine evenly.
     pub user: Option<String>,
     /// As `user`.
     pub safety_identifier: Option<String>,
@@ -93,7 +95,7 @@ pub(crate) struct ReasoningOptions {
     pub generate_summary: Option<SummaryKind>,
 }
 
-/// Which summary of reasoning; all give the whole text.
+/// Which summary of reasoning is sent besides its content; all give the whole text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 #[schema(as = Summary)]
@@ -114,21 +116,34 @@ pub(crate) struct TextOptions {
 }
 
 /// The form of the text.
-#[derive(Debug, Deserialize, Serialize, ToSchema)]
+#[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct Format {
     /// `text`, `json_object` or `json_schema`.
     #[serde(rename = "type")]
     pub kind: String,
     /// Name of the schema.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// Taken, and not told to the model.
+    pub description: Option<String>,
     /// The JSON schema that the text is valid against.
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub schema: Option<Value>,
     /// A schema is kept strictly in any case.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub strict: Option<bool>,
+}
+
+impl Format {
+    /// The form as the response shows it: with all its members.
+    pub fn shown(&self) -> Value {
+        let Self { kind, name, description, schema, strict } = self;
+        match schema {
+            None => json!({ "type": kind }),
+            Some(schema) => json!({
+                "type": kind, "name": name, "description": description, "schema": schema,
+                "strict": strict.unwrap_or(true),
+            }),
+        }
+    }
 }
 
 /// What is done with a prompt that is too long; it is refused in either case.

@@ -10,7 +10,7 @@ use crate::http::sse::Frame;
 use crate::protocols::openai::problem::Problem;
 use crate::protocols::responses::answer::{ResponseAnswer, StoreSlot};
 use crate::protocols::responses::background::{Background, follow};
-use crate::protocols::responses::call::{RequestReader, ResponseCall};
+use crate::protocols::responses::call::{RequestReader, ResponseCall, Transport};
 use crate::protocols::responses::history::Item;
 use crate::protocols::responses::object::Response as Made;
 use crate::protocols::responses::request::CreateResponse;
@@ -28,7 +28,7 @@ use std::sync::Arc;
 use utoipa::{IntoParams, ToSchema};
 
 /// The responses that are stored.
-type StoreExtension = Extension<Arc<ResponseStore>>;
+pub(crate) type StoreExtension = Extension<Arc<ResponseStore>>;
 
 type Id = Result<Path<String>, PathRejection>;
 
@@ -40,13 +40,11 @@ pub(crate) async fn create(
     Extension(store): StoreExtension,
     body: Body,
 ) -> Result<Response, HttpError> {
-    let (call, prompt) = read(&context, &store, body, |prepared| prepared).await?;
-    let ResponseCall { options, space, response, view, tools, input, parent, stream, .. } = call;
-    let choices = Choices::start(&context, &[prompt], 1, options, response.id.clone())?;
-    let work = response.background.then(|| Arc::new(Background::new(stream, &store.held)));
-    let (owner, background) = (context.key, work.clone());
-    let slot = response.store.then(|| StoreSlot { store, owner, space, parent, input, background });
-    let answer = ResponseAnswer::new(response, view, tools, slot);
+    let (call, prompt) = read(&context, &store, Transport::Http, body, |prepared| prepared).await?;
+    let stream = call.stream;
+    let background = call.response.background;
+    let work = background.then(|| Arc::new(Background::new(stream, &store.held)));
+    let (choices, mut answer) = begin(&context, store, call, prompt, work.clone())?;
     let Some(work) = work else {
         return respond(&context.app, choices, answer, Delivery::of(stream)).await;
     };
@@ -58,6 +56,21 @@ pub(crate) async fn create(
     };
     tokio::spawn(in_background(choices, answer, work));
     Ok(first)
+}
+
+/// Begins to compute the response that `call` asks for, if needed in the `background`.
+pub(crate) fn begin(
+    context: &RequestContext,
+    store: Arc<ResponseStore>,
+    call: ResponseCall,
+    prompt: Prepared,
+    background: Option<Arc<Background>>,
+) -> Result<(Choices, ResponseAnswer), HttpError> {
+    let ResponseCall { options, space, response, view, tools, input, parent, .. } = call;
+    let choices = Choices::start(context, &[prompt], 1, options, response.id.clone())?;
+    let owner = context.key.clone();
+    let slot = StoreSlot { store, owner, space, parent, input, background };
+    Ok((choices, ResponseAnswer::new(response, view, tools, Some(slot))))
 }
 
 /// Makes a response without its client; `answer` stores it.
@@ -88,16 +101,18 @@ async fn made(mut choices: Choices, answer: &mut ResponseAnswer, work: &Backgrou
 }
 
 /// Reads a request and lets `check` look at what became of its prompt.
-async fn read<T: Send + 'static>(
+pub(crate) async fn read<T: Send + 'static>(
     context: &RequestContext,
     store: &Arc<ResponseStore>,
+    transport: Transport,
     body: Body,
     check: impl FnOnce(Result<Prepared, ApiError>) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<(ResponseCall, T), HttpError> {
     let (store, owner) = (Arc::clone(store), context.key.clone());
     let limit = context.app.options.body_limit;
     prepare(&context.app, body, move |service, body| {
-        let reader = RequestReader { service, store: &store, owner: &owner, limit };
+        let (owner, transport) = (&owner, &transport);
+        let reader = RequestReader { service, store: &store, owner, transport, limit };
         let call = reader.read(body)?;
         let prompt = check(service.for_options(&call.options).prepare_chat(&call.request));
         Ok((call, prompt.map_err(|error| HttpError::of(error, "input"))?))
@@ -121,7 +136,7 @@ pub(crate) async fn input_tokens(
     Extension(store): StoreExtension,
     body: Body,
 ) -> Result<Json<InputTokens>, HttpError> {
-    let (_, input_tokens) = read(&context, &store, body, counted).await?;
+    let (_, input_tokens) = read(&context, &store, Transport::Http, body, counted).await?;
     Ok(Json(InputTokens { object: "response.input_tokens", input_tokens }))
 }
 

@@ -46,13 +46,13 @@ impl StoredResponse {
     /// A response that is charged to `held`.
     pub fn new(
         json: String,
-        turn: StoredTurn,
+        turn: Arc<StoredTurn>,
         running: bool,
         background: Option<Arc<Background>>,
         held: &HeldBytes,
     ) -> Self {
         let _charge = held.charge(size_of::<Self>() + json.len());
-        Self { json, turn: Arc::new(turn), running, background, _charge }
+        Self { json, turn, running, background, _charge }
     }
 }
 
@@ -112,6 +112,13 @@ impl ResponseStore {
             }
         }
         found
+    }
+
+    /// Frees memory by removing responses, and says whether that was enough: what connections hold
+    /// counts too, and is not removed.
+    pub fn fits(&self) -> bool {
+        self.trim(&mut self.responses());
+        self.held.bytes() <= self.max_bytes
     }
 
     /// Removes finished responses until the limits are kept. A turn that another response continues
@@ -209,7 +216,7 @@ mod tests {
         parent: Option<Arc<StoredTurn>>,
     ) -> Arc<StoredTurn> {
         let input = vec![item(&format!("in_{id}"), "question")];
-        let turn = StoredTurn::new(parent, ALL, input, Vec::new(), &store.held);
+        let turn = Arc::new(StoredTurn::new(parent, ALL, input, Vec::new(), &store.held));
         let response = StoredResponse::new("{}".into(), turn, false, None, &store.held);
         let turn = Arc::clone(&response.turn);
         store.put(&owner(of), id, response, true);
@@ -260,7 +267,7 @@ mod tests {
         let store = ResponseStore::new(9, usize::MAX);
         keep(&store, "a", "1", None);
         assert!(store.remove(&owner("a"), "1").is_some());
-        let turn = StoredTurn::new(None, ALL, Vec::new(), Vec::new(), &store.held);
+        let turn = Arc::new(StoredTurn::new(None, ALL, Vec::new(), Vec::new(), &store.held));
         let ended = StoredResponse::new("{}".into(), turn, false, None, &store.held);
         store.put(&owner("a"), "1", ended, false);
         assert!(!has(&store, "a", "1"));

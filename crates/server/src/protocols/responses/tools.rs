@@ -78,6 +78,27 @@ impl Tools {
     }
 }
 
+/// The members of a function that a response always shows.
+const SHOWN: [&str; 3] = ["description", "parameters", "strict"];
+
+/// The tools of a request as the response shows them.
+pub(crate) fn shown(mut tools: Vec<Value>) -> Vec<Value> {
+    for tool in tools.iter_mut().filter_map(Value::as_object_mut) {
+        match tool.get("type").and_then(Value::as_str) {
+            Some("function") => SHOWN.into_iter().for_each(|name| {
+                tool.entry(name).or_insert(Value::Null);
+            }),
+            Some("namespace") => {
+                if let Some(Value::Array(inner)) = tool.get_mut("tools") {
+                    *inner = shown(std::mem::take(inner));
+                }
+            }
+            _ => {}
+        }
+    }
+    tools
+}
+
 /// The name of a tool to the model, which knows no namespaces.
 pub(crate) fn flat(namespace: Option<&str>, name: &str) -> String {
     match namespace {
@@ -209,6 +230,22 @@ mod tests {
             Tool { name: "g".into(), strict: true, ..Tool::default() },
         ];
         assert_eq!(tools.functions, expected);
+    }
+
+    #[test]
+    fn functions_are_shown_with_every_member_and_other_tools_as_they_came() {
+        let given = json!([
+            {"type": "function", "name": "f"},
+            {"type": "function", "name": "g", "description": "d", "parameters": {}, "strict": true},
+            {"type": "namespace", "name": "n", "tools": [{"type": "function", "name": "h"}]},
+            {"type": "custom", "name": "c"},
+        ]);
+        let mut expected = given.clone();
+        for name in ["description", "parameters", "strict"] {
+            expected[0][name] = Value::Null;
+            expected[2]["tools"][0][name] = Value::Null;
+        }
+        assert_eq!(json!(shown(given.as_array().unwrap().clone())), expected);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::char_set::CharSet;
 use super::graph::{GraphPart, PartGraph, PartId};
 use std::collections::{BTreeSet, HashSet};
 
-/// Copies of a repeated part that are told apart; beyond that, any number may follow.
+/// Copies of a repeated part that are counted; beyond that, any number may follow.
 const MAX_COPIES: u32 = 64;
 
 /// The ends of an expression in its automaton.

@@ -211,7 +211,7 @@ impl GraphBuilder<'_> {
         }
     }
 
-    /// Adds a choice, in which those that are regular are one part, and characters one class.
+    /// Adds a choice: its regular parts are one part, and its characters one class.
     fn alt(&mut self, mut parts: Vec<PartId>) -> PartId {
         let (mut ranges, mut chars) = (Vec::new(), 0);
         parts.retain(|part| {
@@ -288,7 +288,7 @@ fn visit(part: &Gbnf, rule: &mut dyn FnMut(usize)) {
     }
 }
 
-/// Returns the rules that `root` uses, each after those that it uses, cycles apart.
+/// Returns the rules that `root` uses, each after the rules that it uses, cycles apart.
 fn order(used: &[HashSet<usize>], root: usize) -> Vec<usize> {
     let mut order = Vec::new();
     let mut seen = vec![false; used.len()];
@@ -354,7 +354,7 @@ fn unrolled(body: &Gbnf, rule: usize) -> Option<Gbnf> {
 }
 
 /// Returns the sequences that a part stands for, where choices at the end of a sequence that call
-/// a rule are told apart.
+/// a rule are separate.
 fn ends(part: &Gbnf, calls: &impl Fn(&Gbnf) -> bool) -> Vec<Vec<Gbnf>> {
     match part {
         part if !calls(part) => vec![vec![part.clone()]],

@@ -115,7 +115,8 @@ impl LexemeChooser<'_> {
         Ok(sites)
     }
 
-    /// Adds the lexemes of a part to the table and to `sites`, and the rules that it uses to `uses`.
+    /// Adds the lexemes of a part to the table and to `sites`, and the rules that it uses to
+    /// `uses`.
     fn find(
         &mut self,
         part: PartId,

@@ -2,8 +2,8 @@
 //!
 //! The notation is that of llama.cpp's `grammars/README.md`: rules `name ::= ...` with literals,
 //! classes of characters, groups, choices, repetitions, references, tokens and comments, from the
-//! rule `root`. A sequence may go on in the next line. A grammar in GBNF is one of characters, and
-//! Lark has lexemes, of which the longest is taken: [`lexemes`] says how the language is kept.
+//! rule `root`. A sequence may continue on the next line. A grammar in GBNF is one of characters,
+//! and Lark has lexemes, of which the longest is taken: [`lexemes`] says how the language is kept.
 
 mod automaton;
 mod char_set;

@@ -150,17 +150,57 @@ fn deltas_make_what_done_says() {
 }
 
 #[test]
-fn summaries_take_the_place_of_content() {
+fn summaries_are_the_events_and_stand_beside_the_content() {
     let view = ItemView { summaries: true, sealed: true, ..ItemView::default() };
-    let events = stream(view, [reasoning("hm"), done(Finish::StopId(1))]);
+    let events = stream(view, [reasoning("hm"), content("a"), done(Finish::StopId(1))]);
     let expected = "created in_progress output_item.added reasoning_summary_part.added \
         reasoning_summary_text.delta reasoning_summary_text.done reasoning_summary_part.done \
-        output_item.done completed";
+        output_item.done output_item.added content_part.added output_text.delta output_text.done \
+        content_part.done output_item.done completed";
     assert_eq!(kinds(&events), expected.split_whitespace().collect::<Vec<_>>());
     let item = &last(&events)["output"][0];
     assert_eq!(item["summary"], json!([{"type": "summary_text", "text": "hm"}]));
-    assert_eq!(item["content"], json!([]));
-    assert_eq!(item["encrypted_content"], crate::protocols::responses::input::sealed("hm"));
+    assert_eq!(item["content"], json!([{"type": "reasoning_text", "text": "hm"}]));
+    assert_eq!(item["encrypted_content"], crate::protocols::responses::sealed::sealed("hm"));
+}
+
+/// An answer of `events` has these items, of which the last is a message without text.
+fn check_empty(events: &[TextEvent], items: &[&str], status: &str) {
+    let events = stream(ItemView::default(), events.iter().cloned());
+    let output = last(&events)["output"].as_array().unwrap();
+    let kinds: Vec<&Value> = output.iter().map(|item| &item["type"]).collect();
+    assert_eq!(kinds, items);
+    let message = output.last().unwrap();
+    assert_eq!((&message["status"], &message["role"]), (&json!(status), &json!("assistant")));
+    let part = json!({"type": "output_text", "text": "", "annotations": [], "logprobs": []});
+    assert_eq!(message["content"], json!([part]));
+    let ends = of_kind(&events, "output_text.done");
+    assert_eq!((ends.len(), &ends[0]["text"]), (1, &json!("")));
+    assert_eq!(of_kind(&events, "output_item.added").len(), items.len());
+    assert_eq!(of_kind(&events, "output_item.done").last().unwrap()["item"], *message);
+}
+
+#[test]
+fn an_answer_without_text_is_a_message_without_text() {
+    let (stop, limit) = (done(Finish::StopId(1)), done(Finish::Length));
+    check_empty(std::slice::from_ref(&stop), &["message"], "completed");
+    check_empty(&[limit], &["message"], "incomplete");
+    check_empty(&[reasoning("hm"), stop], &["reasoning", "message"], "completed");
+}
+
+#[test]
+fn reasoning_that_is_cut_is_the_last_item() {
+    let events = stream(ItemView::default(), [reasoning("hm"), done(Finish::Length)]);
+    let output = last(&events)["output"].as_array().unwrap();
+    assert_eq!((output.len(), &output[0]["status"]), (1, &json!("incomplete")));
+}
+
+#[test]
+fn a_prompt_that_is_computed_alone_has_no_items() {
+    let view = ItemView { nothing: true, ..ItemView::default() };
+    let events = stream(view, [content("a"), done(Finish::Length)]);
+    assert_eq!(kinds(&events), ["created", "in_progress", "completed"]);
+    assert_eq!(last(&events)["output"], json!([]));
 }
 
 #[test]
@@ -222,6 +262,11 @@ fn what_breaks_off_has_a_last_word_too() {
         (&response["status"], &response["output"][0]["content"][0]["text"]),
         (&json!("failed"), &json!("a"))
     );
+    let mut answer = self::answer(ItemView::default());
+    answer.one_end = true;
+    let mut frames = answer.open();
+    frames.extend(answer.broken(&HttpError::of(ApiError::Engine("gone".into()), "input")));
+    assert_eq!(kinds(&told(frames)), ["created", "in_progress", "failed"]);
 }
 
 #[test]

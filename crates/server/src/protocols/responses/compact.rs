@@ -1,0 +1,209 @@
+//! `POST /v1/responses/compact`: a conversation made shorter.
+//!
+//! Source: OpenAI API reference, "Compact a response". What remains of a conversation are the
+//! messages of the system and of the user, followed by one item that stands for all else: a
+//! summary that the model wrote. The summary is encoded and not secret.
+
+use crate::generate::answer::Collected;
+use crate::generate::choices::Choices;
+use crate::generate::flow::prepare;
+use crate::generate::options;
+use crate::http::app::unix_now;
+use crate::http::error::HttpError;
+use crate::http::random;
+use crate::http::refusals::Refusals;
+use crate::http::request::RequestContext;
+use crate::http::wire;
+use crate::protocols::openai::problem::Problem;
+use crate::protocols::responses::call::{RequestReader, Transport, refuse};
+use crate::protocols::responses::history::{Item, append};
+use crate::protocols::responses::object::{Tokens, Warnings};
+use crate::protocols::responses::request::{CreateResponse, ResponseInput};
+use crate::protocols::responses::routes::StoreExtension;
+use api::{ChatRequest, Message, Prepared, RequestOptions, Role, SamplingOptions, Service};
+use axum::body::Body;
+use axum::http::StatusCode;
+use axum::{Extension, Json};
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use utoipa::ToSchema;
+
+/// What the model is asked for after the conversation.
+const REQUEST: &str = "\
+Summarize the conversation above so that it can be continued without it: goals, facts, decisions, \
+results and next steps.";
+
+/// Most tokens of a summary.
+const MAX_TOKENS: usize = 2048;
+/// Which part of the context a summary may fill at most.
+const SHARE: usize = 8;
+/// Fewest tokens of a summary: an empty one would lose the conversation.
+const MIN_TOKENS: usize = 8;
+
+/// The conversation that shall be shorter.
+#[derive(Debug, ToSchema)]
+#[allow(dead_code, reason = "describes what is read as a request for a response")]
+pub(crate) struct CompactResponse {
+    /// Any name: one model is served.
+    model: String,
+    /// A text, or an array of items.
+    #[schema(value_type = Option<ResponseInput>)]
+    input: Option<Value>,
+    /// The stored response that the conversation ends with.
+    previous_response_id: Option<String>,
+    /// The first system message, for the summary alone.
+    instructions: Option<String>,
+    prompt_cache_key: Option<String>,
+    /// The user of the client: tenants share the machine evenly.
+    user: Option<String>,
+}
+
+/// A shorter conversation.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct CompactedResponse {
+    id: String,
+    object: &'static str,
+    created_at: u64,
+    /// The items to begin the next request's `input` with.
+    #[schema(value_type = Vec<Object>)]
+    output: Vec<Value>,
+    usage: Tokens,
+    /// What was left out; an extension.
+    #[serde(skip_serializing_if = "Warnings::is_empty")]
+    warnings: Warnings,
+}
+
+/// A conversation of which a summary is to be written.
+struct Compaction {
+    prompt: Prepared,
+    options: RequestOptions,
+    kept: Vec<Arc<Item>>,
+    warnings: Warnings,
+}
+
+/// A conversation, made shorter: its result is the beginning of the next request's input.
+#[utoipa::path(post, path = "/v1/responses/compact", tag = "OpenAI",
+    request_body = CompactResponse,
+    responses((status = 200, body = CompactedResponse), Refusals<Problem>))]
+pub(crate) async fn compact(
+    context: RequestContext,
+    Extension(store): StoreExtension,
+    body: Body,
+) -> Result<Json<CompactedResponse>, HttpError> {
+    let (owner, limit) = (context.key.clone(), context.app.options.body_limit);
+    let compaction = prepare(&context.app, body, move |service, body| {
+        let (store, owner, transport) = (&store, &owner, &Transport::Http);
+        read(&RequestReader { service, store, owner, transport, limit }, body)
+    });
+    let Compaction { prompt, options, kept, warnings } = compaction.await?;
+    let id = random::id("resp_");
+    let mut choices = Choices::start(&context, &[prompt], 1, options, id.clone())?;
+    let mut written = Collected::default();
+    while let Some(event) = choices.next().await {
+        written.add(event?.1);
+    }
+    let summary = Item::Compaction { id: random::id("cmp_"), summary: summary(written)? };
+    let output = kept.iter().map(|item| item.json()).chain([summary.json()]).collect();
+    Ok(Json(CompactedResponse {
+        id,
+        object: "response.compaction",
+        created_at: unix_now(),
+        output,
+        usage: Tokens::from(&choices.log.usage),
+        warnings,
+    }))
+}
+
+/// Reads a request and prepares the prompt for the summary.
+fn read(reader: &RequestReader<'_>, body: &Value) -> Result<Compaction, HttpError> {
+    let asked: CreateResponse = wire::read(body)?;
+    refuse(&asked)?;
+    if body.get("model").is_none() {
+        return Err(wire::missing("model"));
+    }
+    let mut warnings = Warnings::default();
+    let options = options::read(body)?;
+    let space = reader.space(&options);
+    let (parent, input) = reader.conversation(&asked, space, &mut warnings)?;
+    let items = reader.items(parent.as_deref(), &input)?;
+    let mut messages = reader.messages(asked.instructions.as_deref(), &items)?;
+    request_summary(&mut messages);
+    let request = ChatRequest {
+        messages,
+        template_kwargs: json!({ "enable_thinking": false })
+            .as_object()
+            .cloned()
+            .unwrap_or_default(),
+        sampling: sampling(reader.service),
+        ..ChatRequest::default()
+    };
+    let prompt = reader.service.for_options(&options).prepare_chat(&request);
+    let prompt = prompt.map_err(|error| HttpError::of(error, "input"))?;
+    let kept = items.into_iter().filter(|item| stays(item)).collect();
+    Ok(Compaction { prompt, options, kept, warnings })
+}
+
+/// Whether an item is not replaced by the summary.
+fn stays(item: &Item) -> bool {
+    matches!(item, Item::Message { role, .. } if *role != Role::Assistant)
+}
+
+/// Asks for the summary at the end of `messages`: within the user's message if there is one, since
+/// many templates want the user and the assistant to take turns.
+fn request_summary(messages: &mut Vec<Message>) {
+    match messages.last_mut() {
+        Some(Message { role: Role::User, content, .. }) => {
+            append(content, &format!("\n\n{REQUEST}"));
+        }
+        _ => messages.push(Message::user(REQUEST)),
+    }
+}
+
+/// The same conversation gets the same summary.
+fn sampling(service: &Service) -> SamplingOptions {
+    let most = (service.info().context_length / SHARE).clamp(1, MAX_TOKENS);
+    SamplingOptions {
+        temperature: Some(0.0),
+        max_tokens: Some(most),
+        min_tokens: Some(MIN_TOKENS.min(most)),
+        ..SamplingOptions::default()
+    }
+}
+
+/// The summary that the model wrote: its answer, or else what it thought.
+fn summary(written: Collected) -> Result<String, HttpError> {
+    let texts = [written.content, written.reasoning];
+    let text = texts.iter().map(|text| text.trim()).find(|text| !text.is_empty());
+    text.map(str::to_owned).ok_or_else(|| {
+        let message = "the model wrote no summary of the conversation";
+        HttpError::server(StatusCode::INTERNAL_SERVER_ERROR, message)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_request_continues_the_users_message() {
+        let mut messages = vec![Message::user("a")];
+        request_summary(&mut messages);
+        assert_eq!(messages.len(), 1);
+        messages.push(Message::assistant("b"));
+        request_summary(&mut messages);
+        assert_eq!((messages.len(), messages[2].role.name()), (3, "user"));
+    }
+
+    #[test]
+    fn thoughts_are_a_summary_where_nothing_was_said_and_nothing_is_none() {
+        let collected = |content: &str, reasoning: &str| Collected {
+            content: content.into(),
+            reasoning: reasoning.into(),
+            ..Collected::default()
+        };
+        assert_eq!(summary(collected(" a\n", "b")).unwrap(), "a");
+        assert_eq!(summary(collected("\n", "b")).unwrap(), "b");
+        assert!(summary(collected("", " ")).is_err());
+    }
+}
