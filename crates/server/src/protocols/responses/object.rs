@@ -35,7 +35,7 @@ pub(crate) struct Response {
     pub temperature: f32,
     #[schema(value_type = Object)]
     pub text: Value,
-    #[schema(value_type = Object)]
+    #[schema(value_type = ShownToolChoice)]
     pub tool_choice: Value,
     /// The tools of the request; a function has every member, `null` where it was not given.
     #[schema(value_type = Vec<Object>)]
@@ -50,6 +50,16 @@ pub(crate) struct Response {
     /// What was asked for and left out; an extension.
     #[serde(skip_serializing_if = "Warnings::is_empty")]
     pub warnings: Warnings,
+}
+
+/// A word, or an object, as in the request.
+#[derive(Debug, ToSchema)]
+#[serde(untagged)]
+#[allow(dead_code, reason = "describes a value")]
+enum ShownToolChoice {
+    Mode(String),
+    #[schema(value_type = Object)]
+    Object(Map<String, Value>),
 }
 
 /// What kind of object it is.
