@@ -5,7 +5,7 @@ use crate::error::ApiError;
 use crate::event::{Done, Finish, TextEvent};
 use crate::replay::{ReplayMemory, ReplayTurn, Weight};
 use crate::request::Origin;
-use crate::usage_counter::UsageCounter;
+use crate::usage_counter::{Usage, UsageCounter};
 use engine::{Event, Finished, Generation, Outcome, TokenLogprobs};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,15 +18,10 @@ pub struct TextStream {
     meter: UsageCounter,
     ready: VecDeque<TextEvent>,
     record: Option<TurnRecorder>,
-    progress: Option<Progress>,
-}
-
-/// How much of the prompt is there.
-#[derive(Debug, Default)]
-struct Progress {
-    cached: usize,
-    /// Tokens of the last report.
-    done: Option<usize>,
+    /// Whether the progress of the prompt is reported.
+    progress: bool,
+    /// Prompt tokens of the last report.
+    reported: Option<usize>,
 }
 
 /// Collects a turn for the replay memory, which keeps it if the answer ends in calls.
@@ -48,13 +43,13 @@ impl TextStream {
     ) -> Self {
         let meter = UsageCounter::new(prompt_tokens);
         let generation = Some(generation);
-        let (ready, progress) = (VecDeque::new(), None);
-        Self { generation, assembler, meter, ready, record, progress }
+        let ready = VecDeque::new();
+        Self { generation, assembler, meter, ready, record, progress: false, reported: None }
     }
 
     /// The same stream with the progress of the prompt.
     pub(crate) fn with_progress(self) -> Self {
-        Self { progress: Some(Progress::default()), ..self }
+        Self { progress: true, ..self }
     }
 
     /// Waits for the next event; `None` after the last one.
@@ -84,9 +79,6 @@ impl TextStream {
             Some(Event::Admitted { cached_tokens, queued_s }) => {
                 self.meter.admitted(cached_tokens, queued_s);
                 self.ready.push_back(TextEvent::Admitted { cached_tokens });
-                if let Some(progress) = &mut self.progress {
-                    progress.cached = cached_tokens;
-                }
                 self.prefilled(cached_tokens);
             }
             Some(Event::Prefill { done, .. }) => self.prefilled(done),
@@ -106,10 +98,9 @@ impl TextStream {
     /// Reports that `done` tokens of the prompt are there, if these are more than before: a
     /// sequence that was preempted computes some again.
     fn prefilled(&mut self, done: usize) {
-        let Some(progress) = &mut self.progress else { return };
-        if progress.done.is_none_or(|before| before < done) {
-            progress.done = Some(done);
-            let (cached, total) = (progress.cached, self.meter.usage.prompt_tokens);
+        if self.progress && self.reported.is_none_or(|before| before < done) {
+            self.reported = Some(done);
+            let Usage { cached_tokens: cached, prompt_tokens: total, .. } = self.meter.usage;
             self.ready.push_back(TextEvent::Prefill { cached, done, total });
         }
     }

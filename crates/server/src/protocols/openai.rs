@@ -14,7 +14,7 @@ pub(crate) mod chat;
 mod chat_answer;
 mod completion_answer;
 mod completions;
-mod count;
+pub(crate) mod count;
 mod embeddings;
 mod messages;
 mod models;

@@ -87,6 +87,29 @@ async fn users_have_parts_of_their_own_where_the_server_is_set_to_that() {
 }
 
 #[tokio::test]
+async fn users_are_those_of_their_key_in_the_fair_shares_too() {
+    let shares = async |key: Option<&str>, user: Option<&str>| {
+        let server = server(&[], None).await;
+        let mut request = server.client.post(server.url(CHAT));
+        if let Some(key) = key {
+            request = request.bearer_auth(key);
+        }
+        let mut body = routes()[0].1.clone();
+        body["user"] = json!(user);
+        ok(request.json(&body).send().await.unwrap()).await;
+        let request = server.report().await.0.request;
+        (request.tenant, request.user)
+    };
+    let (one, two) = (shares(Some("one"), Some("u")).await, shares(Some("two"), Some("u")).await);
+    assert!(one.0 != two.0 && one.1 == two.1);
+    let (other, none) = (shares(Some("one"), Some("v")).await, shares(Some("one"), None).await);
+    assert!(one.0 == other.0 && one.1 != other.1 && one.0 == none.0 && one.1 != none.1);
+    assert_eq!(one, shares(Some("one"), Some("u")).await);
+    assert_eq!(shares(None, None).await, (0, 0));
+    assert_eq!(shares(None, Some("u")).await, (0, one.1));
+}
+
+#[tokio::test]
 async fn salts_part_the_caches_of_a_key() {
     for (path, body) in &routes()[..3] {
         let with = |salt: Value| {

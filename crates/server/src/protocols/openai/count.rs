@@ -14,24 +14,31 @@ use utoipa::ToSchema;
 
 /// The length of a prompt.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct ChatInputTokens {
+pub(crate) struct InputTokens {
     object: &'static str,
     input_tokens: usize,
+}
+
+impl InputTokens {
+    /// The length of a prompt of so many tokens.
+    pub fn of(input_tokens: usize) -> Self {
+        Self { object: "response.input_tokens", input_tokens }
+    }
 }
 
 /// How many tokens a conversation has; nothing is computed.
 #[utoipa::path(post, path = "/v1/chat/completions/input_tokens", tag = "OpenAI",
     request_body = ChatCompletionRequest,
-    responses((status = 200, body = ChatInputTokens), Refusals<Problem>))]
+    responses((status = 200, body = InputTokens), Refusals<Problem>))]
 pub(crate) async fn chat_input_tokens(
     context: RequestContext,
     body: Body,
-) -> Result<Json<ChatInputTokens>, HttpError> {
+) -> Result<Json<InputTokens>, HttpError> {
     let tokens = prepare(&context.app, body, |service, body| {
         let call = chat::read(body)?;
         let service = service.for_options(&call.options);
         counted(service.prepare_chat(&call.request)).map_err(|error| call.error(error))
     });
     let input_tokens = tokens.await?;
-    Ok(Json(ChatInputTokens { object: "response.input_tokens", input_tokens }))
+    Ok(Json(InputTokens::of(input_tokens)))
 }

@@ -6,7 +6,6 @@
 
 use crate::generate::answer::Collected;
 use crate::generate::choices::Choices;
-use crate::generate::flow::prepare;
 use crate::generate::options;
 use crate::http::app::unix_now;
 use crate::http::error::HttpError;
@@ -19,13 +18,13 @@ use crate::protocols::responses::call::{RequestReader, Transport, refuse};
 use crate::protocols::responses::history::{Item, append};
 use crate::protocols::responses::object::{Tokens, Warnings};
 use crate::protocols::responses::request::{CreateResponse, ResponseInput};
-use crate::protocols::responses::routes::StoreExtension;
+use crate::protocols::responses::routes::{StoreExtension, with_reader};
 use api::{ChatRequest, Message, Prepared, RequestOptions, Role, SamplingOptions, Service};
 use axum::body::Body;
 use axum::http::StatusCode;
 use axum::{Extension, Json};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value};
 use std::sync::Arc;
 use utoipa::ToSchema;
 
@@ -55,7 +54,7 @@ pub(crate) struct CompactResponse {
     /// The first system message, for the summary alone.
     instructions: Option<String>,
     prompt_cache_key: Option<String>,
-    /// The user of the client: tenants share the machine evenly.
+    /// The user of the request: the users of a key share its part of the machine evenly.
     user: Option<String>,
 }
 
@@ -91,12 +90,8 @@ pub(crate) async fn compact(
     Extension(store): StoreExtension,
     body: Body,
 ) -> Result<Json<CompactedResponse>, HttpError> {
-    let (owner, limit) = (context.key.clone(), context.app.options.body_limit);
-    let compaction = prepare(&context.app, body, move |service, body| {
-        let (store, owner, transport) = (&store, &owner, &Transport::Http);
-        read(&RequestReader { service, store, owner, transport, limit }, body)
-    });
-    let Compaction { prompt, options, kept, warnings } = compaction.await?;
+    let compaction = with_reader(&context, &store, Transport::Http, body, read).await?;
+    let Compaction { prompt, options, kept, warnings } = compaction;
     let id = random::id("resp_");
     let mut choices = Choices::start(&context, &[prompt], 1, options, id.clone())?;
     let mut written = Collected::default();
@@ -131,10 +126,7 @@ fn read(reader: &RequestReader<'_>, body: &Value) -> Result<Compaction, HttpErro
     request_summary(&mut messages);
     let request = ChatRequest {
         messages,
-        template_kwargs: json!({ "enable_thinking": false })
-            .as_object()
-            .cloned()
-            .unwrap_or_default(),
+        template_kwargs: Map::from_iter([("enable_thinking".to_owned(), false.into())]),
         sampling: sampling(reader.service),
         ..ChatRequest::default()
     };

@@ -7,6 +7,7 @@ use crate::http::error::HttpError;
 use crate::http::refusals::Refusals;
 use crate::http::request::RequestContext;
 use crate::http::sse::Frame;
+use crate::protocols::openai::count::InputTokens;
 use crate::protocols::openai::problem::Problem;
 use crate::protocols::responses::answer::{ResponseAnswer, StoreSlot};
 use crate::protocols::responses::background::{Background, follow};
@@ -100,6 +101,23 @@ async fn made(mut choices: Choices, answer: &mut ResponseAnswer, work: &Backgrou
     }
 }
 
+/// Reads the body and runs `work` with it, and with a reader of requests with this `transport`.
+pub(crate) async fn with_reader<T: Send + 'static>(
+    context: &RequestContext,
+    store: &Arc<ResponseStore>,
+    transport: Transport,
+    body: Body,
+    work: impl FnOnce(&RequestReader<'_>, &Value) -> Result<T, HttpError> + Send + 'static,
+) -> Result<T, HttpError> {
+    let (store, owner) = (Arc::clone(store), context.key.clone());
+    let limit = context.app.options.body_limit;
+    prepare(&context.app, body, move |service, body| {
+        let (owner, transport) = (&owner, &transport);
+        work(&RequestReader { service, store: &store, owner, transport, limit }, body)
+    })
+    .await
+}
+
 /// Reads a request and lets `check` look at what became of its prompt.
 pub(crate) async fn read<T: Send + 'static>(
     context: &RequestContext,
@@ -108,23 +126,12 @@ pub(crate) async fn read<T: Send + 'static>(
     body: Body,
     check: impl FnOnce(Result<Prepared, ApiError>) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<(ResponseCall, T), HttpError> {
-    let (store, owner) = (Arc::clone(store), context.key.clone());
-    let limit = context.app.options.body_limit;
-    prepare(&context.app, body, move |service, body| {
-        let (owner, transport) = (&owner, &transport);
-        let reader = RequestReader { service, store: &store, owner, transport, limit };
+    with_reader(context, store, transport, body, |reader, body| {
         let call = reader.read(body)?;
-        let prompt = check(service.for_options(&call.options).prepare_chat(&call.request));
+        let prompt = check(reader.service.for_options(&call.options).prepare_chat(&call.request));
         Ok((call, prompt.map_err(|error| HttpError::of(error, "input"))?))
     })
     .await
-}
-
-/// The tokens of a prompt.
-#[derive(Serialize, ToSchema)]
-pub(crate) struct InputTokens {
-    object: &'static str,
-    input_tokens: usize,
 }
 
 /// How many tokens a request's prompt has.
@@ -137,7 +144,7 @@ pub(crate) async fn input_tokens(
     body: Body,
 ) -> Result<Json<InputTokens>, HttpError> {
     let (_, input_tokens) = read(&context, &store, Transport::Http, body, counted).await?;
-    Ok(Json(InputTokens { object: "response.input_tokens", input_tokens }))
+    Ok(Json(InputTokens::of(input_tokens)))
 }
 
 fn json(response: &StoredResponse) -> Response {
