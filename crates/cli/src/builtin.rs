@@ -27,11 +27,15 @@ pub(crate) const NAME: &str = "gannet-tiny";
 /// Whether a path is a folder that the model was unpacked in.
 pub(crate) fn is_unpacked(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    name.ends_with(&folder_name()) && path.is_dir()
+    // The hash of the files takes longest.
+    name.contains(FOLDER) && path.is_dir() && name.ends_with(&folder_name())
 }
 
+/// What the names of folders that the model is unpacked in begin with.
+const FOLDER: &str = "builtin-";
+
 fn folder_name() -> String {
-    format!("builtin-{:016x}", hash())
+    format!("{FOLDER}{:016x}", hash())
 }
 
 /// The folder of the model, unpacked first where it is missing or broken.

@@ -33,7 +33,7 @@ pub(crate) const KEYS: &[&str] = &[
     "host", "port", "unix", "unix-mode", "tls-cert", "tls-key",
     "alias", "no-ui", "no-slots", "no-metrics",
     "api-key", "api-key-file", "cors", "rate-limit", "rate-limit-tokens", "max-concurrent",
-    "log-prompts",
+    "cache-isolation", "log-prompts",
     "connections", "header-limit", "header-timeout", "body-limit", "body-timeout", "json-depth",
     "keep-alive", "stall-timeout", "progress-timeout", "stored-responses", "grace",
     "parallel", "queue", "itl-target-ms", "speculate", "request-timeout", "trace-dir",

@@ -219,9 +219,13 @@ impl Mixture {
     ///
     /// The message for an unknown mixture, which lists the known ones.
     pub fn named(name: &str) -> Result<&'static Self, String> {
-        let names = || MIXTURES.iter().map(|mixture| mixture.name).collect::<Vec<_>>().join(", ");
         let known = MIXTURES.iter().find(|mixture| mixture.name.eq_ignore_ascii_case(name));
-        known.ok_or_else(|| format!("expected one of {}", names()))
+        known.ok_or_else(|| format!("expected one of {}", Self::names()))
+    }
+
+    /// The names of all mixtures.
+    pub(crate) fn names() -> String {
+        MIXTURES.iter().map(|mixture| mixture.name).collect::<Vec<_>>().join(", ")
     }
 
     /// The type that the tensor with this canonical name should get.

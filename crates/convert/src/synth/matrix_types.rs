@@ -24,8 +24,9 @@ impl MatrixTypes {
             return Ok(Self::One(ty));
         }
         let mixture = Mixture::named(name).map(Self::Mixed);
-        mixture.map_err(|known| {
-            format!("expected one of {}, or as a mixture {known}", writable_names())
+        mixture.map_err(|_| {
+            let (types, mixtures) = (writable_names(), Mixture::names());
+            format!("expected one of the types {types} or of the mixtures {mixtures}")
         })
     }
 }

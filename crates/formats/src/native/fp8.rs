@@ -114,8 +114,11 @@ fn tile(
     if let Some(tile) = tiles.iter().find(|tile| counts(tile) == [down, across]) {
         return Ok(*tile);
     }
-    if down == rows && across > 0 && cols.is_multiple_of(across) {
-        return Ok([1, cols / across]);
+    // Groups of the size that the settings say, of which the last may be shorter.
+    let even = (across > 0 && cols.is_multiple_of(across)).then(|| cols / across);
+    let inputs = method.group_inputs(cols, across).or(even).filter(|_| down == rows);
+    if let Some(inputs) = inputs {
+        return Ok([1, inputs]);
     }
     let expected = [&counts(&tiles[0])[..], &[rows, 1], &[1]];
     Err(check_shape(scale, &expected).expect_err("another shape"))

@@ -7,7 +7,6 @@
 
 use crate::http::error::HttpError;
 use crate::http::fields::{ObjectReader, wrong};
-use crate::http::wire;
 use api::{EncodeOptions, Service};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -120,9 +119,8 @@ fn single(value: &Value, path: &str) -> Result<MixedPrompt, HttpError> {
     if fields.array("multimodal_data")?.is_some_and(|data| !data.is_empty()) {
         return Err(HttpError::at(&fields.path("multimodal_data"), "only text is supported"));
     }
-    let path = fields.path("prompt_string");
-    let text = fields.value("prompt_string").ok_or_else(|| wire::missing(&path))?;
-    mixed(text, &path)
+    let text = fields.value("prompt_string").ok_or_else(|| fields.missing("prompt_string"))?;
+    mixed(text, &fields.path("prompt_string"))
 }
 
 /// The texts of a message's parts, which are one text.
@@ -131,14 +129,14 @@ fn message(content: &[Value], path: &str) -> Result<MixedPrompt, HttpError> {
         return Err(HttpError::member(path, "is an empty array"));
     }
     let mut all = String::new();
-    for (at, part) in content.iter().enumerate() {
-        let fields = ObjectReader::of(part, &format!("{path}[{at}]"))?;
-        let kind = fields.text("type")?.ok_or_else(|| wire::missing(&fields.path("type")))?;
+    for fields in ObjectReader::all(content, path) {
+        let fields = fields?;
+        let kind = fields.text("type")?.ok_or_else(|| fields.missing("type"))?;
         if kind != "text" {
             let problem = format!("is {kind:?}; only text is supported");
             return Err(HttpError::member(&fields.path("type"), problem));
         }
-        all += fields.text("text")?.ok_or_else(|| wire::missing(&fields.path("text")))?;
+        all += fields.text("text")?.ok_or_else(|| fields.missing("text"))?;
     }
     Ok(MixedPrompt { path: path.to_owned(), parts: vec![PromptPart::Text(all)] })
 }

@@ -93,45 +93,26 @@ impl Timings {
     }
 }
 
-/// JSON knows no infinities: a share of nothing is nothing.
+/// JSON has no infinities: a rate over nothing is 0.
 fn share(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { part / whole } else { 0.0 }
 }
 
 /// How far one answer is.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ChoiceProgress {
-    prompt: usize,
     cached: usize,
     /// Prompt tokens that are there.
     done: usize,
     generated: usize,
     /// When the request was admitted.
     admitted: Option<Instant>,
-    /// When the last prompt token was computed.
+    /// Time from the admission to the last report of computed prompt tokens.
     prefill: Duration,
     first_token: Option<Instant>,
 }
 
 impl ChoiceProgress {
-    /// Of an answer to a prompt of this many tokens.
-    pub fn new(prompt: usize) -> Self {
-        Self {
-            prompt,
-            cached: 0,
-            done: 0,
-            generated: 0,
-            admitted: None,
-            prefill: Duration::ZERO,
-            first_token: None,
-        }
-    }
-
-    /// Tokens of the prompt.
-    pub fn prompt(&self) -> usize {
-        self.prompt
-    }
-
     /// Tokens generated so far.
     pub fn generated(&self) -> usize {
         self.generated
@@ -142,7 +123,7 @@ impl ChoiceProgress {
         let admitted = *self.admitted.get_or_insert_with(Instant::now);
         // What the cache had took no time.
         let elapsed = if done > cached { admitted.elapsed() } else { Duration::ZERO };
-        (self.prompt, self.cached, self.done, self.prefill) = (total, cached, done, elapsed);
+        (self.cached, self.done, self.prefill) = (cached, done, elapsed);
         let time_ms = elapsed.as_millis() as u64;
         PromptProgress { total, cache: cached, processed: done, time_ms }
     }
@@ -205,8 +186,8 @@ mod tests {
     }
 
     #[test]
-    fn progress_never_goes_back_and_begins_without_time() {
-        let mut choice = ChoiceProgress::new(9);
+    fn progress_begins_without_time() {
+        let mut choice = ChoiceProgress::default();
         let begin = choice.prefill(4, 4, 9);
         assert_eq!(begin, PromptProgress { total: 9, cache: 4, processed: 4, time_ms: 0 });
         assert_eq!(choice.timings(), Timings { cache_n: 4, ..Timings::default() });

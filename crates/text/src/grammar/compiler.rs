@@ -189,7 +189,8 @@ fn answer_grammar(
         }
         GrammarSource::Choice(texts) => ("choice", GrammarWithLexer::from_lark(choice(texts)?)),
         GrammarSource::Calls(_) => {
-            let what = "calls are not the answer that stands beside calls".into();
+            let what =
+                "expected a schema, regex, grammar or choice beside calls, found calls".into();
             return Err(GrammarError::Source { kind: "tools", what });
         }
     };

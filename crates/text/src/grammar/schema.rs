@@ -81,20 +81,28 @@ pub(super) fn checked(schema: &Value) -> Result<Value, GrammarError> {
     if !walk.renamed.is_empty() {
         // Inner places first: their pointers begin with the old names of outer ones.
         walk.renamed.reverse();
-        follow(&mut checked, &walk.renamed);
+        follow(&mut checked, true, &walk.renamed);
     }
     Ok(checked)
 }
 
-/// Lets references follow subschemas to their new places.
-fn follow(schema: &mut Value, renamed: &[(String, String)]) {
+/// Lets references follow subschemas to their new places. `keywords` says whether the members of an
+/// object are keywords, not the names of subschemas.
+fn follow(schema: &mut Value, keywords: bool, renamed: &[(String, String)]) {
     match schema {
-        Value::Array(list) => list.iter_mut().for_each(|value| follow(value, renamed)),
+        Value::Array(list) => list.iter_mut().for_each(|value| follow(value, true, renamed)),
         Value::Object(object) => {
             for (key, value) in object.iter_mut() {
-                match value {
-                    Value::String(pointer) if key == "$ref" => *pointer = moved(pointer, renamed),
-                    _ => follow(value, renamed),
+                match (key.as_str(), value) {
+                    // Values, in which a reference is a text like any other.
+                    ("const" | "enum", _) if keywords => {}
+                    ("$ref", Value::String(pointer)) if keywords => {
+                        *pointer = moved(pointer, renamed);
+                    }
+                    ("$defs" | "definitions" | "properties", value) if keywords => {
+                        follow(value, false, renamed);
+                    }
+                    (_, value) => follow(value, true, renamed),
                 }
             }
         }
@@ -324,6 +332,21 @@ mod tests {
         });
         let kept = json!({"type": "object", "properties": {"title": {"type": "string"}}});
         assert_eq!(checked(&schema).unwrap(), kept);
+    }
+
+    #[test]
+    fn references_in_values_are_texts() {
+        let value = json!({"$ref": "#/properties/a/items/0"});
+        let schema = json!({"properties": {
+            "a": {"items": [{"type": "string"}]},
+            "b": {"const": value}, "c": {"enum": [value]},
+            "const": {"$ref": "#/properties/a/items/0"},
+        }});
+        let checked = checked(&schema).unwrap();
+        assert_eq!(checked["properties"]["b"]["const"], value);
+        assert_eq!(checked["properties"]["c"]["enum"], json!([value]));
+        let followed = "#/properties/a/prefixItems/0";
+        assert_eq!(checked["properties"]["const"]["$ref"], followed);
     }
 
     #[test]

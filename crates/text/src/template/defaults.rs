@@ -18,13 +18,13 @@ impl ChatTemplate {
     pub fn with_defaults(&self, mut input: Json, now: Option<NaiveDateTime>) -> Json {
         let Json::Object(members) = &mut input else { return input };
         let now = now.unwrap_or_else(|| chrono::Local::now().naive_local());
-        let tools = members.get("tools").and_then(Json::as_array).cloned().unwrap_or_default();
-        let functions = || functions(tools);
+        let tools = || members.get("tools").and_then(Json::as_array).map_or(&[][..], Vec::as_slice);
+        let functions = self.mentions(JOINS_FUNCTIONS).then(|| functions(tools()));
         let date = |format: &str| Some(now.format(format).to_string());
         let defaults = [
             ("date_string", date("%d %b %Y")),
             ("datetime", date("%b %d %Y")),
-            ("functions", self.mentions(JOINS_FUNCTIONS).then(functions)),
+            ("functions", functions),
         ];
         for (name, text) in defaults {
             if let Some(text) = text {
@@ -36,9 +36,8 @@ impl ChatTemplate {
 }
 
 /// Returns the functions of tools as `json.dumps` writes them with an indent of four.
-fn functions(tools: Vec<Json>) -> String {
-    let function = |tool: Json| tool.get("function").cloned().unwrap_or(tool);
-    let list: Json = tools.into_iter().map(function).collect();
+fn functions(tools: &[Json]) -> String {
+    let list: Vec<&Json> = tools.iter().map(|tool| tool.get("function").unwrap_or(tool)).collect();
     let mut out = Vec::new();
     let mut writer = Serializer::with_formatter(&mut out, PrettyFormatter::with_indent(b"    "));
     list.serialize(&mut writer).expect("JSON can be written to memory");

@@ -146,9 +146,8 @@ fn probability(token: &TokenText, sampled: bool) -> Probability {
 impl CompletionAnswer {
     /// For so many answers of `model` to each prompt.
     pub fn new(model: &str, view: AnswerView, choices: usize) -> Self {
-        let choice = |prompt: &ShownPrompt| vec![ChoiceProgress::new(prompt.tokens); choices];
-        let (model, all) = (model.to_owned(), view.prompts.iter().flat_map(choice).collect());
-        Self { model, view, per_prompt: choices, choices: all }
+        let all = vec![ChoiceProgress::default(); view.prompts.len() * choices];
+        Self { model: model.to_owned(), view, per_prompt: choices, choices: all }
     }
 
     fn piece(&self, index: usize, content: &str, tokens: &[TokenText]) -> AnswerPiece {
@@ -162,7 +161,7 @@ impl CompletionAnswer {
             stop: false,
             id_slot: -1,
             tokens_predicted: self.choices[index].generated(),
-            tokens_evaluated: self.choices[index].prompt(),
+            tokens_evaluated: self.view.prompts[index / self.per_prompt].tokens,
             completion_probabilities: probabilities
                 .then(|| shown.iter().map(|token| probability(token, self.view.sampled)).collect()),
             timings: self.view.telemetry.timings.then(|| self.choices[index].timings()),

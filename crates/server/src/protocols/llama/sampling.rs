@@ -98,10 +98,12 @@ impl LlamaMembers {
 /// What the answer is held to, once [`read`] has checked the body.
 pub(crate) fn grammar(body: &Value) -> Option<ConstraintField> {
     let given = |field| body.get(field).filter(|value| !value.is_null()).cloned();
-    let schema = given("json_schema").map(GrammarSource::JsonSchema);
-    let grammar = || llama_grammar(given("grammar")?.as_str()?.to_owned());
-    let field = if schema.is_some() { "json_schema" } else { "grammar" };
-    schema.or_else(grammar).map(|source| ConstraintField { field, source })
+    if let Some(schema) = given("json_schema") {
+        let source = GrammarSource::JsonSchema(schema);
+        return Some(ConstraintField { field: "json_schema", source });
+    }
+    let source = llama_grammar(given("grammar")?.as_str()?.to_owned())?;
+    Some(ConstraintField { field: "grammar", source })
 }
 
 fn refuse(fields: &ObjectReader<'_>) -> Result<(), HttpError> {

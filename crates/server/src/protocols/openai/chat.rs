@@ -160,14 +160,13 @@ fn prepare(service: &Service, body: &Value) -> Result<Reply<ChatAnswer>, HttpErr
     let prompt = service.for_options(&call.options).prepare_chat(&call.request);
     let prompt = prompt.map_err(|error| call.error(error))?;
     let ChatCall { options, choices, stream, style, .. } = call;
-    let tokens = prompt.prompt().len();
     let heading = Heading::new("chatcmpl-", &service.info().name);
     Ok(Reply::Generate(Box::new(Generation {
         prompts: vec![prompt],
         per_prompt: choices,
         options,
         id: heading.id.clone(),
-        answer: ChatAnswer::new(heading, choices, tokens, style),
+        answer: ChatAnswer::new(heading, choices, style),
         delivery: Delivery::of(stream),
     })))
 }

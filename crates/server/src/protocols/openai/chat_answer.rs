@@ -44,9 +44,9 @@ pub(crate) struct ChatStyle {
 }
 
 impl ChatAnswer {
-    /// For an answer of so many choices to a prompt of so many tokens.
-    pub fn new(heading: Heading, choices: usize, prompt: usize, style: ChatStyle) -> Self {
-        let progress = ChoiceProgress::new(prompt);
+    /// For an answer of so many choices.
+    pub fn new(heading: Heading, choices: usize, style: ChatStyle) -> Self {
+        let progress = ChoiceProgress::default();
         let choice = StreamedChoice { opened: false, progress, done: None };
         Self { heading, style, choices: vec![choice; choices] }
     }

@@ -72,7 +72,7 @@ impl CompletionAnswer {
     pub fn new(heading: Heading, echoes: Vec<Option<Echo>>, style: TextStyle) -> Self {
         let choices = echoes.into_iter().map(|echo| {
             let offset = echo.as_ref().map_or(0, |echo| echo.text.chars().count());
-            let (prompt, progress) = (Vec::new(), ChoiceProgress::new(0));
+            let (prompt, progress) = (Vec::new(), ChoiceProgress::default());
             Choice { echo, prompt, offset, progress, done: None }
         });
         Self { heading, choices: choices.collect(), style }

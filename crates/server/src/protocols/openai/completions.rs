@@ -183,6 +183,9 @@ impl CompletionCall {
 
     /// What each choice begins with, where the client wants its prompt back.
     fn echoes(&self, service: &Service, prompts: &[Prepared]) -> Vec<Option<Echo>> {
+        if self.text.echo != Some(true) {
+            return vec![None; prompts.len() * self.choices];
+        }
         let echo = |(request, prepared): (&TextRequest, &Prepared)| {
             let text = match &request.prompt {
                 Prompt::Text(text) => text.clone(),
@@ -190,7 +193,7 @@ impl CompletionCall {
             };
             let first = prepared.prompt().first().map(|&id| service.tokenizer().token_bytes(id));
             let first = first.unwrap_or_default().to_vec();
-            (self.text.echo == Some(true)).then_some(Echo { text, first })
+            Some(Echo { text, first })
         };
         let each = self.requests.iter().zip(prompts);
         each.flat_map(|one| vec![echo(one); self.choices]).collect()

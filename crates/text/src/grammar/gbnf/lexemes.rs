@@ -8,6 +8,7 @@
 use super::automaton::{CharAutomaton, Edges, Ends};
 use super::char_set::CharSet;
 use super::graph::{GraphPart, PartGraph, PartId};
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// Most places of lexemes in a grammar.
@@ -216,15 +217,6 @@ impl Sites {
         fuel: &mut usize,
     ) -> Result<HashSet<usize>, String> {
         let mut compared: HashMap<(usize, usize), (bool, CharSet)> = HashMap::new();
-        let mut compare = |a: usize, b: usize| {
-            if let Some(known) = compared.get(&(a, b)) {
-                return Ok(known.clone());
-            }
-            let result = automata[a].compare(&automata[b], fuel);
-            let result = result.ok_or("the grammar is too ambiguous")?;
-            compared.insert((a, b), result.clone());
-            Ok::<_, String>(result)
-        };
         let after: Vec<CharSet> =
             self.edges.next.iter().map(|next| self.begins(next, automata)).collect();
         let mut conflicts = HashSet::new();
@@ -232,11 +224,17 @@ impl Sites {
         while let Some((a, b)) = pairs.next() {
             let both = match (self.lexemes[a as usize], self.lexemes[b as usize]) {
                 (Some(one), Some(other)) => {
-                    let (common, continues) = compare(one, other)?;
+                    let (common, continues) = match compared.entry((one, other)) {
+                        Entry::Occupied(known) => known.into_mut(),
+                        Entry::Vacant(new) => {
+                            let result = automata[one].compare(&automata[other], fuel);
+                            new.insert(result.ok_or("the grammar is too ambiguous")?)
+                        }
+                    };
                     if continues.meets(&after[a as usize]) {
                         conflicts.insert(other);
                     }
-                    common
+                    *common
                 }
                 (one, other) => one == other,
             };
@@ -260,16 +258,17 @@ impl Sites {
 struct Pairs {
     seen: HashSet<(u32, u32)>,
     open: Vec<(u32, u32)>,
-    all: bool,
+    /// The pairs that are left, where all are taken.
+    all: Option<Box<dyn Iterator<Item = (u32, u32)>>>,
 }
 
 impl Pairs {
     fn new(sites: &Sites) -> Self {
-        let mut pairs = Self { seen: HashSet::new(), open: Vec::new(), all: false };
+        let mut pairs = Self { seen: HashSet::new(), open: Vec::new(), all: None };
+        let count = sites.lexemes.len() as u32;
         if sites.lexemes.len() > MAX_PAIRED_SITES {
-            let all: BTreeSet<u32> = (0..sites.lexemes.len() as u32).collect();
-            pairs.allow(&all, &all);
-            pairs.all = true;
+            let of = move |a: u32| (0..count).map(move |b| (a, b));
+            pairs.all = Some(Box::new((0..count).flat_map(of)));
         } else {
             pairs.allow(&sites.first, &sites.first);
         }
@@ -277,11 +276,14 @@ impl Pairs {
     }
 
     fn next(&mut self) -> Option<(u32, u32)> {
-        self.open.pop()
+        match &mut self.all {
+            Some(all) => all.next(),
+            None => self.open.pop(),
+        }
     }
 
     fn allow(&mut self, first: &BTreeSet<u32>, second: &BTreeSet<u32>) {
-        if self.all {
+        if self.all.is_some() {
             return;
         }
         for &a in first {
