@@ -48,7 +48,7 @@ pub(crate) struct OptionsBody {
     speculate: Option<String>,
 }
 
-/// What a stream tells.
+/// What a stream reports.
 #[derive(Clone, Copy, Debug, Default, Deserialize, ToSchema)]
 struct StreamOptions {
     /// A last chunk with the usage.
@@ -58,7 +58,7 @@ struct StreamOptions {
     include_obfuscation: Option<bool>,
 }
 
-/// What a stream tells of the computation.
+/// What a stream reports of the computation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Telemetry {
     /// Times with every chunk.
@@ -89,7 +89,7 @@ impl OptionsBody {
         (self.stream.unwrap_or(false), usage.unwrap_or(false))
     }
 
-    /// What a stream tells of the computation.
+    /// What a stream reports of the computation.
     pub fn telemetry(&self) -> Telemetry {
         let stream = self.stream == Some(true);
         Telemetry {
@@ -124,7 +124,7 @@ impl OptionsBody {
     }
 }
 
-/// On what terms the request of `body` is computed, for answers that tell nothing of its progress.
+/// On what terms the request of `body` is computed, for answers that do not report progress.
 pub(crate) fn read(body: &Value) -> Result<RequestOptions, HttpError> {
     let options = wire::read::<OptionsBody>(body)?.options()?;
     Ok(RequestOptions { progress: false, ..options })

@@ -1,4 +1,4 @@
-//! Tokens and times of answers, as llama.cpp's server tells them of running and ended ones.
+//! Tokens and times of answers, as llama.cpp's server reports them.
 //!
 //! Source: the README of llama.cpp's server. A rate of generation is over the steps between
 //! tokens, because the first token comes from the computation of the prompt.

@@ -22,7 +22,7 @@ pub(crate) struct AnswerView {
     pub probabilities: bool,
     /// Probabilities are reported after all samplers.
     pub sampled: bool,
-    /// What the pieces of a stream tell of the computation.
+    /// What the pieces of a stream report of the computation.
     pub telemetry: Telemetry,
     /// Nothing of what was generated.
     pub unseen: bool,
@@ -33,7 +33,7 @@ pub(crate) struct AnswerView {
     pub prompts: Vec<ShownPrompt>,
 }
 
-/// A prompt as answers tell it.
+/// A prompt as answers report it.
 #[derive(Clone, Debug)]
 pub(crate) struct ShownPrompt {
     /// Its tokens as text.

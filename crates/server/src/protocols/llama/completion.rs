@@ -88,9 +88,9 @@ struct AnswerOptions {
     #[serde(default, deserialize_with = "wire::count")]
     #[schema(minimum = 1, maximum = 128)]
     n_cmpl: Option<usize>,
-    /// Tell the ids of the answer.
+    /// Return the ids of the answer.
     return_tokens: Option<bool>,
-    /// Tell the times with every piece.
+    /// Report the times with every piece of a stream.
     timings_per_token: Option<bool>,
     /// Report how much of the prompt is computed, in pieces of a stream before its first text.
     return_progress: Option<bool>,

@@ -24,7 +24,7 @@ struct TokenizeBody {
     add_special: Option<bool>,
     /// Turn the text of a special token into that token; so it is unless this is false.
     parse_special: Option<bool>,
-    /// Tell the text of each token.
+    /// Return the text of each token.
     with_pieces: Option<bool>,
 }
 

@@ -65,15 +65,15 @@ struct ChatBody {
     tool_choice: Option<Value>,
     /// More than one call may be made in one answer; true by default.
     parallel_tool_calls: Option<bool>,
-    /// What tools were before; calls are then told as `function_call`.
+    /// What tools were before; calls are then returned as `function_call`.
     #[schema(value_type = Option<Vec<Function>>)]
     functions: Option<Vec<Value>>,
     /// What `tool_choice` was before: `none`, `auto`, or an object with a name.
     #[schema(value_type = Option<OldChoice>)]
     function_call: Option<Value>,
-    /// Tell the log probability of every token.
+    /// Return the log probability of every token.
     logprobs: Option<bool>,
-    /// Tell as many of the likeliest tokens too; needs `logprobs`.
+    /// Return as many of the likeliest tokens too; needs `logprobs`.
     #[serde(default, deserialize_with = "wire::count")]
     #[schema(maximum = 20)]
     top_logprobs: Option<usize>,

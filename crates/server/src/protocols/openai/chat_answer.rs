@@ -31,13 +31,13 @@ struct StreamedChoice {
     done: Option<Done>,
 }
 
-/// What the client wants to hear.
+/// What the client asks to receive.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ChatStyle {
     pub logprobs: bool,
     /// A last chunk with the usage.
     pub stream_usage: bool,
-    /// What the chunks tell of the computation.
+    /// What the chunks report of the computation.
     pub telemetry: Telemetry,
     /// Calls as `function_call`.
     pub functions: bool,

@@ -34,13 +34,13 @@ pub(crate) struct CompletionAnswer {
     style: TextStyle,
 }
 
-/// What the client wants to hear.
+/// What the client asks to receive.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TextStyle {
     pub logprobs: bool,
     /// A last chunk with the usage.
     pub stream_usage: bool,
-    /// What the chunks tell of the computation.
+    /// What the chunks report of the computation.
     pub telemetry: Telemetry,
     /// How many choices follow each other for one prompt.
     pub per_prompt: usize,

@@ -53,7 +53,7 @@ struct CompletionBody {
     prompt: Option<Value>,
     /// Begin each answer with its prompt.
     echo: Option<bool>,
-    /// Tell log probabilities, and those of so many likeliest tokens, at most 20; `true` for none
+    /// Return log probabilities, and those of so many likeliest tokens, at most 20; `true` for none
     /// of them.
     #[schema(value_type = Option<Alternatives>)]
     logprobs: Option<Value>,
