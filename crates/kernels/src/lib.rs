@@ -12,6 +12,7 @@ compile_error!("checkpoints hold little-endian values, which kernels read as the
 
 pub mod attention;
 pub mod elementwise;
+pub mod hyper;
 mod isa;
 pub mod kv;
 mod lanes;
