@@ -226,6 +226,8 @@ fn gated(kind: Gate, gate: f32, up: f32) -> f32 {
             let (gate, up) = (gate.min(limit), up.clamp(-limit, limit));
             gate * sigmoid(alpha * gate) * (up + 1.0)
         }
+        Gate::SiluClamped { limit } => gated(Gate::Silu, gate.min(limit), up.clamp(-limit, limit)),
+        Gate::Sigmoid => sigmoid(gate) * up,
     }
 }
 
