@@ -11,6 +11,8 @@
 compile_error!("checkpoints hold little-endian values, which kernels read as they are stored");
 
 pub mod attention;
+pub mod conv;
+pub mod delta;
 pub mod elementwise;
 mod isa;
 pub mod kv;
@@ -22,5 +24,6 @@ pub mod quant;
 pub mod rope;
 pub mod routing;
 pub mod sampling;
+mod softplus;
 
 pub use isa::{ISA_VARIABLE, Isa};
