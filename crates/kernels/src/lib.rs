@@ -12,6 +12,8 @@ compile_error!("checkpoints hold little-endian values, which kernels read as the
 
 pub mod attention;
 pub mod compress;
+pub mod conv;
+pub mod delta;
 pub mod elementwise;
 pub mod hyper;
 mod isa;
@@ -24,5 +26,7 @@ pub mod quant;
 pub mod rope;
 pub mod routing;
 pub mod sampling;
+pub mod select;
+mod softplus;
 
 pub use isa::{ISA_VARIABLE, Isa};
