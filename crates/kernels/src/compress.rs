@@ -41,7 +41,7 @@ fn pool_body<L: Lanes>(slots: &[PoolSlot<'_>], out: &mut [f32]) {
         }
         let (mut weights, mut values) = (L::splat(0.0), L::splat(0.0));
         for slot in slots {
-            let weight = exp_to_one(gate(slot, &at).sub(max));
+            let weight = exp_to_one(gate::<L>(slot, &at).sub(max));
             weights = weights.add(weight);
             values = weight.mul_add(load::<L>(&slot.value[at.clone()]), values);
         }
