@@ -20,6 +20,7 @@ mod run;
 mod runner;
 mod running_request;
 mod sampler;
+mod sequence_memory;
 mod single_sequence;
 pub mod trace;
 
@@ -44,5 +45,6 @@ pub use request::{
 pub use run::{EngineOptions, start};
 pub use runner::{BLOCK, LoadOptions, Runner, Settings};
 pub use sched::Slot;
+pub use sequence_memory::SequenceMemory;
 pub use single_sequence::SingleSequence;
 pub use trace::Trace;
