@@ -11,6 +11,7 @@
 compile_error!("checkpoints hold little-endian values, which kernels read as they are stored");
 
 pub mod attention;
+pub mod compress;
 pub mod elementwise;
 pub mod hyper;
 mod isa;
