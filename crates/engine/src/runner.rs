@@ -312,6 +312,10 @@ fn make_cache(
     options: &LoadOptions,
 ) -> Result<CacheSize, Error> {
     let LoadOptions { block, context, kv_memory: memory, .. } = *options;
+    if !kv_type.is_transposed() {
+        let expected = KvType::TRANSPOSED.map(KvType::name).join(", ");
+        return Err(Error::KvType { expected, found: kv_type.name() });
+    }
     let block_bytes = layers.iter().map(|layer| layer.block_bytes(block, kv_type)).sum();
     let request = CacheRequest { memory, context, trained, block, block_bytes };
     let Memory { weights, workspace, .. } = backend.memory();
