@@ -416,18 +416,23 @@ fn rounding(config: &ModelConfig, options: &LoadOptions) -> Result<Option<CacheR
     Ok(Some(rounding))
 }
 
+/// Checks that rows of the model can be held in a storage type.
+///
 /// # Errors
 ///
-/// If the model's rows have no such storage type.
+/// [`Error::KvType`] if they cannot.
 fn check_kv_type(config: &ModelConfig, ty: KvType, native: bool) -> Result<(), Error> {
     let plain = matches!(config.attention, Attention::Compressed(_));
-    let problem = match ty {
-        KvType::Fp8 if !plain => "fp8: expected another type for a model of this family",
-        KvType::Fp8 if !native => "fp8: expected cache rounding native, found off",
-        KvType::Q8_0 if plain => "q8_0: expected f32, bf16, f16 or fp8 for a model of this family",
-        _ => return Ok(()),
+    let fits = |ty: &KvType| match ty {
+        KvType::Fp8 => plain && native,
+        KvType::Q8_0 => !plain,
+        KvType::F32 | KvType::Bf16 | KvType::F16 => true,
     };
-    Err(Error::Cache(format!("KV cache type {problem}")))
+    if fits(&ty) {
+        return Ok(());
+    }
+    let names: Vec<_> = KvType::ALL.into_iter().filter(fits).map(KvType::name).collect();
+    Err(Error::KvType { expected: names.join(", "), found: ty.name() })
 }
 
 /// What the layers of this rank keep.

@@ -120,7 +120,7 @@ impl InspectReport<'_> {
     }
 
     fn memory_text(&self, out: &mut String) {
-        for ty in KvType::ALL {
+        for ty in KvType::TRANSPOSED {
             let Some((per_token, whole)) = self.kv_bytes(ty) else { return };
             let _ = writeln!(
                 out,
@@ -153,7 +153,7 @@ impl InspectReport<'_> {
             "weights_bytes": self.total().bytes,
             "context": self.context,
         });
-        for ty in KvType::ALL {
+        for ty in KvType::TRANSPOSED {
             memory[ty.name()] = json!(kv(ty));
         }
         memory
