@@ -35,12 +35,15 @@ enum Op {
 impl Op {
     /// The attention of a layer.
     fn attention(loader: &mut Loader<'_>, layer: usize, rope: Rope) -> Result<Self, Error> {
-        match loader.checkpoint.config().attention {
-            config::Attention::Grouped { head_norms, sinks } => {
+        match &loader.checkpoint.config().attention {
+            &config::Attention::Grouped { head_norms, sinks } => {
                 Attention::load(loader, layer, rope, head_norms, sinks).map(Self::Attention)
             }
-            config::Attention::Latent(sizes) => {
+            &config::Attention::Latent(sizes) => {
                 LatentAttention::load(loader, layer, rope, sizes).map(Self::Latent)
+            }
+            config::Attention::Compressed(_) => {
+                Err(Error::Config("attention to compressed rows is not supported yet".to_owned()))
             }
         }
     }

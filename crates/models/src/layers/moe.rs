@@ -54,7 +54,7 @@ impl Moe {
             down: all("down_exps", hidden, config.width)?,
             biases: biases(loader, layer, config, &own)?,
             kind: gate_kind(loader.checkpoint.config().activation),
-            routing: routing(config),
+            routing: routing(config, layer)?,
             correction: loader
                 .optional(&format!("blk.{layer}.exp_probs_b.bias"), &[config.count])?,
             rows: loader.limits.rows,
@@ -129,13 +129,24 @@ fn biases(
     }
 }
 
-fn routing(config: &ExpertsConfig) -> Routing {
-    Routing {
+fn routing(config: &ExpertsConfig, layer: usize) -> Result<Routing, Error> {
+    let limits = [config.limits[layer], config.shared_limits[layer]];
+    if config.by_token[layer] || limits != [None; 2] {
+        return Err(Error::Config(format!(
+            "layer {layer}: experts that token ids choose, or with limits, are not supported yet"
+        )));
+    }
+    Ok(Routing {
         chosen: config.chosen,
         scores: match config.scores {
             RouterScores::Softmax => Scores::Softmax,
             RouterScores::SoftmaxOfChosen => Scores::SoftmaxOfChosen,
             RouterScores::Sigmoid => Scores::Sigmoid,
+            RouterScores::SqrtSoftplus => {
+                return Err(Error::Config(format!(
+                    "layer {layer}: routers with sqrtsoftplus scores are not supported yet"
+                )));
+            }
         },
         normalise: config.normalise,
         scale: config.scale,
@@ -147,5 +158,5 @@ fn routing(config: &ExpertsConfig) -> Routing {
                 config::GroupRank::BestTwo => GroupRank::BestTwo,
             },
         }),
-    }
+    })
 }
