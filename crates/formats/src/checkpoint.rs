@@ -15,7 +15,7 @@ use crate::files::ModelFiles;
 use crate::generation::{GENERATION_FILE, GenerationDefaults};
 use crate::gguf::GgufFile;
 use crate::json::{self, CONFIG_FILE, MAX_CONFIG_BYTES};
-use crate::names;
+use crate::names::{self, NameTable};
 use crate::pooling::{POOLING_FILE, Pooling};
 use crate::tensor::TensorView;
 use crate::{families, native};
@@ -158,6 +158,35 @@ impl Checkpoint {
         Ok(view)
     }
 
+    /// The numbers in the tensor with this canonical name and shape, marked as read: 32-bit or 64-bit
+    /// integers from 0 to `end`, `end` excluded.
+    ///
+    /// # Errors
+    /// If there is no such tensor, its shape or type differs, or a number is out of range.
+    pub fn ids(&self, name: &str, shape: &[usize], end: u32) -> Result<Vec<u32>> {
+        let view = self.tensor(name).ok_or_else(|| self.missing(name, shape))?;
+        if view.shape != shape {
+            let problem = format!("expected shape {shape:?}, found {:?}", view.shape);
+            return Err(view.error(problem));
+        }
+        let bytes = view.bytes();
+        let bytes = bytes.read(0..bytes.len());
+        let numbers: Box<dyn Iterator<Item = i64>> = match view.ty.name {
+            "i32" => Box::new(bytes.as_chunks().0.iter().map(|b| i32::from_le_bytes(*b).into())),
+            "i64" => Box::new(bytes.as_chunks().0.iter().map(|b| i64::from_le_bytes(*b))),
+            other => {
+                let problem = format!("expected integers of type i32 or i64, found type {other}");
+                return Err(view.error(problem));
+            }
+        };
+        let checked = numbers.enumerate().map(|(at, number)| {
+            let id = u32::try_from(number).ok().filter(|id| *id < end);
+            let expected = || format!("expected numbers from 0 to {}", end.saturating_sub(1));
+            id.ok_or_else(|| view.error(format!("{}, found {number} as value {at}", expected())))
+        });
+        checked.collect()
+    }
+
     /// All tensors in the order of the files, without marking them as read.
     pub fn tensors(&self) -> impl ExactSizeIterator<Item = &TensorView> {
         self.tensors.values().map(|tracked| &tracked.view)
@@ -219,7 +248,10 @@ fn name_of(path: &Path) -> String {
 fn read_config(files: &ModelFiles, tensors: &[TensorView], name: &str) -> Result<HfConfig> {
     let path = files.folder().unwrap_or(Path::new("")).join(CONFIG_FILE);
     let text = json::read_text(&path, MAX_CONFIG_BYTES)?;
-    let has_output = tensors.iter().any(|t| t.source_name == "lm_head.weight");
+    let has_output = |names: &NameTable| {
+        let is_output = |t: &TensorView| names.canonical(&t.source_name).as_deref() == Some(OUTPUT);
+        tensors.iter().any(is_output)
+    };
     families::read_hf(&text, &path, name, has_output)
 }
 
@@ -258,11 +290,22 @@ fn canonical_tensors(
         if config.tied_embeddings && view.name == OUTPUT {
             continue;
         }
+        if has_no_use(config, &view.name) {
+            continue;
+        }
         // These factors are already part of the configuration.
         let read = AtomicBool::new(view.name == ROPE_FACTORS);
         insert(&mut tensors, Tracked { view, read })?;
     }
     Ok(tensors)
+}
+
+/// Whether the tensor is a bias for the choice of experts in a layer whose tokens choose them.
+fn has_no_use(config: &ModelConfig, name: &str) -> bool {
+    let Some(experts) = &config.experts else { return false };
+    let layer = names::split_canonical(name).filter(|(_, rest)| *rest == "exp_probs_b.bias");
+    let layer = layer.and_then(|(layer, _)| layer.parse::<usize>().ok());
+    layer.and_then(|layer| experts.by_token.get(layer).copied()).unwrap_or(false)
 }
 
 /// Whether the tensor belongs to multi-token prediction, in layers after the last.
@@ -275,7 +318,8 @@ fn predicts_more(family: &Family, source: &str, layers: usize) -> bool {
             family.names.layer_of(&format!("{BASE_PREFIX}{source}"))
         }),
     };
-    source.starts_with(APART) || layer.is_some_and(|layer| layer >= layers)
+    let apart = source.strip_prefix(BASE_PREFIX).unwrap_or(source).starts_with(APART);
+    apart || layer.is_some_and(|layer| layer >= layers)
 }
 
 /// The canonical name of a tensor of a GGUF file: its own, except for the family's aliases.

@@ -44,6 +44,8 @@ pub(crate) struct Family {
     pub sinks: bool,
     /// Reads latent attention from config.json, in families that have it.
     pub latent: Option<fn(config: Object) -> Result<LatentConfig>>,
+    /// Whether layers attend to a window and to compressed rows, between hyper-connections.
+    pub compressed: bool,
     /// Properties of experts that GGUF files do not have.
     pub gguf_experts: GgufExperts,
     /// Default of `num_key_value_heads`; `None`: the number of heads.
@@ -154,6 +156,7 @@ pub(crate) const BASE: Family = Family {
     head_norms: HeadNorms::Never,
     sinks: false,
     latent: None,
+    compressed: false,
     gguf_experts: GgufExperts {
         scores: RouterScores::Softmax,
         normalise: true,
@@ -207,6 +210,7 @@ pub(crate) fn tiny(layers: usize) -> ModelConfig {
         activation: Activation::Silu,
         experts: None,
         attention: Attention::Grouped { head_norms: false, sinks: false },
+        hyper: None,
         vocab_size: 131,
         context_length: 256,
         rms_norm_eps: 1e-5,

@@ -14,4 +14,5 @@ pub(crate) mod write;
 mod yarn;
 
 pub use schema::*;
+use schema::{Compressed, INDEXED_RATIO};
 pub use write::TensorForm;

@@ -31,6 +31,8 @@ pub struct ModelConfig {
     pub experts: Option<ExpertsConfig>,
     /// How all layers attend.
     pub attention: Attention,
+    /// Hyper-connections, where several residual streams pass through the layers.
+    pub hyper: Option<HyperConfig>,
     /// Rows of the embedding and the output head (may exceed the tokenizer's vocabulary).
     pub vocab_size: usize,
     /// Longest context the model was trained for, in tokens.
@@ -52,7 +54,8 @@ pub struct ModelConfig {
 pub struct RopeConfig {
     /// Base of the frequencies.
     pub theta: f32,
-    /// Leading values of a head that are rotated; even, at most `head_dim`.
+    /// Values of a head that are rotated; even, at most `head_dim`. They lead, except in attention
+    /// to compressed rows, where they trail.
     pub dim: usize,
     /// Which values form a pair.
     pub layout: RopeLayout,
@@ -140,13 +143,21 @@ impl ModelConfig {
     pub fn latent(&self) -> Option<LatentConfig> {
         match self.attention {
             Attention::Latent(sizes) => Some(sizes),
-            Attention::Grouped { .. } => None,
+            Attention::Grouped { .. } | Attention::Compressed(_) => None,
+        }
+    }
+
+    /// The sizes of attention to compressed rows, where layers attend so.
+    pub fn compressed(&self) -> Option<&CompressedConfig> {
+        match &self.attention {
+            Attention::Compressed(sizes) => Some(sizes),
+            Attention::Grouped { .. } | Attention::Latent(_) => None,
         }
     }
 }
 
 /// How layers attend.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Attention {
     /// Grouped-query attention: `heads / kv_heads` query heads share one KV head.
     Grouped {
@@ -157,6 +168,9 @@ pub enum Attention {
     },
     /// Multi-head latent attention: keys and values are expanded from a shared low-rank row.
     Latent(LatentConfig),
+    /// Attention to a window of rows, and to rows that each stand for several positions. Keys and
+    /// values are the same row of `head_dim` values, shared by all heads.
+    Compressed(Box<CompressedConfig>),
 }
 
 /// Routed experts: of many small MLPs each token passes through a few.
@@ -182,6 +196,14 @@ pub struct ExpertsConfig {
     pub scale: f32,
     /// Experts are chosen from the best groups only, if there is more than one.
     pub groups: Option<ExpertGroups>,
+    /// Per layer: whether a table of token ids chooses the experts, and the scores give only their
+    /// weights.
+    pub by_token: Vec<bool>,
+    /// Per layer: bound of the values in routed experts, of the gate from above, and of the other
+    /// half from both sides.
+    pub limits: Vec<Option<f32>>,
+    /// The same for the shared expert.
+    pub shared_limits: Vec<Option<f32>>,
 }
 
 impl ExpertsConfig {
@@ -198,6 +220,9 @@ impl ExpertsConfig {
             normalise: true,
             scale: 1.0,
             groups: None,
+            by_token: vec![false; layers],
+            limits: vec![None; layers],
+            shared_limits: vec![None; layers],
         }
     }
 }
@@ -211,6 +236,15 @@ pub enum RouterScores {
     SoftmaxOfChosen,
     /// The sigmoid of each logit; a bias, where the checkpoint has one, counts in the choice only.
     Sigmoid,
+    /// The square root of the softplus of each logit; a bias counts in the choice only.
+    SqrtSoftplus,
+}
+
+impl RouterScores {
+    /// Whether a bias is added to the scores for the choice of experts.
+    pub(crate) fn has_bias(self) -> bool {
+        matches!(self, Self::Sigmoid | Self::SqrtSoftplus)
+    }
 }
 
 /// Grouped choice of experts: first groups are chosen, then experts within them.
@@ -246,6 +280,60 @@ pub struct LatentConfig {
     pub rope_dim: usize,
     /// Values of a value head.
     pub value_dim: usize,
+}
+
+/// Sizes of attention to a window and to compressed rows (DeepSeek V4).
+///
+/// The trailing `rope_dim` values of a head are rotated. In a layer with a ratio `m`, each `m`
+/// positions become one row: one that is pooled from its own positions alone, or, where the layer
+/// has an index, from those of the window before it too. An index scores the rows of its layer, and
+/// the best are attended to; layers without an index attend to all.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CompressedConfig {
+    /// Rank of the projection of queries.
+    pub q_rank: usize,
+    /// Trailing values of a head, and of a head of an index, that are rotated.
+    pub rope_dim: usize,
+    /// Groups of consecutive heads that are projected together; divides the number of heads.
+    pub groups: usize,
+    /// Values that a group is projected to.
+    pub out_rank: usize,
+    /// Per layer: positions to a compressed row, or 0 where the layer has none.
+    pub ratios: Vec<usize>,
+    /// Per layer: whether an index chooses the compressed rows.
+    pub indexed: Vec<bool>,
+    /// Query heads of an index; 0 where no layer has one, as are the next two.
+    pub index_heads: usize,
+    /// Values per head of an index.
+    pub index_dim: usize,
+    /// Most rows that an index chooses.
+    pub index_top: usize,
+    /// Rotary position embedding of layers with compressed rows. [`ModelConfig::rope`] is that of
+    /// the others.
+    pub rope: RopeConfig,
+}
+
+/// The ratio that stands for a layer with an index where files give a number for each layer.
+pub(super) const INDEXED_RATIO: usize = 4;
+
+/// What a file says of a model that attends to compressed rows.
+pub(super) struct Compressed {
+    pub attention: CompressedConfig,
+    /// Rotary position embedding of layers without compressed rows.
+    pub rope: RopeConfig,
+    pub hyper: HyperConfig,
+}
+
+/// Manifold-constrained hyper-connections (DeepSeek V4): several residual streams, which each
+/// sublayer reads, writes and mixes with weights that follow from the streams.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct HyperConfig {
+    /// Residual streams.
+    pub streams: usize,
+    /// Passes of the Sinkhorn iteration that makes the mixing matrix doubly stochastic.
+    pub iterations: usize,
+    /// Added to sums before they divide, and to weights.
+    pub eps: f32,
 }
 
 /// Token ids with a role.

@@ -4,6 +4,7 @@
 
 mod deepseek_v2;
 mod deepseek_v3;
+mod deepseek_v4;
 mod glm4_moe;
 mod gpt_oss;
 mod llama;
@@ -43,6 +44,7 @@ static FAMILIES: &[&Family] = &[
     &qwen3_moe::QWEN3_MOE,
     &deepseek_v3::DEEPSEEK_V3,
     &deepseek_v2::DEEPSEEK_V2,
+    &deepseek_v4::DEEPSEEK_V4,
     &glm4_moe::GLM4_MOE,
     &gpt_oss::GPT_OSS,
 ];
@@ -107,7 +109,12 @@ fn unknown(path: &Path, found: &str, supported: impl Iterator<Item = &'static st
 }
 
 /// Reads the text of a config.json; for `name` and `has_output` see [`hf::read`].
-pub(crate) fn read_hf(text: &str, path: &Path, name: &str, has_output: bool) -> Result<HfConfig> {
+pub(crate) fn read_hf(
+    text: &str,
+    path: &Path,
+    name: &str,
+    has_output: impl FnOnce(&NameTable) -> bool,
+) -> Result<HfConfig> {
     let map = json::parse_object(text, path)?;
     let config = Object::new(path, &map);
     hf::read(config, of_hf(config)?, name, has_output)
@@ -130,7 +137,7 @@ impl ModelConfig {
     pub fn from_hf_json(text: &str, path: &Path) -> Result<Self> {
         let folder = path.parent().and_then(Path::file_name);
         let name = folder.map_or_else(String::new, |n| n.to_string_lossy().into_owned());
-        read_hf(text, path, &name, true).map(|read| read.model)
+        read_hf(text, path, &name, |_| true).map(|read| read.model)
     }
 
     /// Reads the metadata of an open GGUF file, a vocabulary without tensors included.

@@ -20,6 +20,17 @@ pub struct NameTable {
     pub layer: &'static [NamePairs],
     /// Suffixes of source names that are ignored: buffers in older checkpoints.
     pub ignored: &'static [&'static str],
+    /// Names of the same tensors in checkpoints of other writers, which are read and not written.
+    pub others: &'static [NameTable],
+}
+
+/// A table of the numbers of experts, for each token id, in a layer.
+pub(crate) const EXPERTS_BY_TOKEN: &str = "ffn_gate_tid2eid.weight";
+
+/// Whether the tensor with this canonical name holds numbers of experts, which are integers, and
+/// not weights.
+pub fn holds_ids(canonical: &str) -> bool {
+    split_canonical(canonical).is_some_and(|(_, rest)| rest == EXPERTS_BY_TOKEN)
 }
 
 /// The suffix of a matrix, and those of its parts in quantised checkpoints, which have the same
@@ -43,13 +54,14 @@ const COMPANIONS: &[&str] = &[
 impl NameTable {
     /// The canonical name of a source tensor, or `None` if the table does not know it.
     pub fn canonical(&self, source: &str) -> Option<String> {
-        through_matrix(source, |source| {
+        let own = through_matrix(source, |source| {
             if let Some((layer, rest)) = self.split_layer(source) {
                 let name = translate(self.layer_names(), rest)?;
                 return Some(format!("blk.{layer}.{name}"));
             }
             translate(self.globals.iter().copied(), source)
-        })
+        });
+        own.or_else(|| self.others.iter().find_map(|other| other.canonical(source)))
     }
 
     /// The source name of a canonical tensor, or `None` if the table does not know it.
@@ -71,7 +83,10 @@ impl NameTable {
 
     /// The number of the layer that a source tensor is part of.
     pub fn layer_of(&self, source: &str) -> Option<usize> {
-        self.split_layer(source)?.0.parse().ok()
+        match self.split_layer(source) {
+            Some((layer, _)) => layer.parse().ok(),
+            None => self.others.iter().find_map(|other| other.layer_of(source)),
+        }
     }
 
     pub(crate) fn layer_names(&self) -> impl Iterator<Item = (&'static str, &'static str)> {

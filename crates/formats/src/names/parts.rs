@@ -10,6 +10,7 @@ pub(crate) const DENSE: NameTable = NameTable {
     layer_prefix: LAYER_PREFIX,
     layer: &[NORMS, ATTENTION, MLP],
     ignored: &["rotary_emb.inv_freq"],
+    others: &[],
 };
 
 pub(crate) const LAYER_PREFIX: &str = "model.layers.";

@@ -2,7 +2,8 @@
 //! checkpoints.
 
 use super::super::family::{Family, HEAD_NORMS};
-use super::super::{Attention, ExpertsConfig, LatentConfig, ModelConfig, RouterScores};
+use super::super::{Attention, ExpertsConfig, LatentConfig, ModelConfig};
+use crate::names::EXPERTS_BY_TOKEN;
 
 pub(crate) type Tensors = Vec<(String, Vec<usize>)>;
 
@@ -24,13 +25,18 @@ impl ModelConfig {
         let (hidden, vocab) = (self.hidden_size, self.vocab_size);
         let mut tensors = vec![("token_embd.weight".to_owned(), vec![vocab, hidden])];
         for layer in 0..self.layers {
-            let mut parts = match self.latent() {
-                Some(latent) => self.latent_attention(latent, form),
-                None => self.attention(),
+            let mut parts = match &self.attention {
+                Attention::Grouped { .. } => self.attention(),
+                Attention::Latent(latent) => self.latent_attention(*latent, form),
+                Attention::Compressed(sizes) => self.compressed_attention(sizes, layer),
             };
+            parts.extend(self.hyper_connections());
             parts.push(named("ffn_norm.weight", &[hidden]));
             match self.experts_of(layer) {
-                Some(experts) => parts.extend(self.experts(experts, family.experts_by_turns, form)),
+                Some(experts) => {
+                    parts.extend(self.choice_of_experts(experts, layer));
+                    parts.extend(self.experts(experts, family.experts_by_turns, form));
+                }
                 None => parts.extend(mlp(
                     ["ffn_gate", "ffn_up", "ffn_down"],
                     hidden,
@@ -43,6 +49,7 @@ impl ModelConfig {
                 parts.into_iter().map(|(name, shape)| (format!("blk.{layer}.{name}"), shape)),
             );
         }
+        tensors.extend(self.hyper_head());
         tensors.push(("output_norm.weight".to_owned(), vec![hidden]));
         if !self.tied_embeddings {
             tensors.push(("output.weight".to_owned(), vec![vocab, hidden]));
@@ -90,12 +97,21 @@ impl ModelConfig {
         tensors
     }
 
-    fn experts(&self, experts: &ExpertsConfig, biased: bool, form: TensorForm) -> Tensors {
-        let (hidden, count, width) = (self.hidden_size, experts.count, experts.width);
-        let mut tensors = vec![named("ffn_gate_inp.weight", &[count, hidden])];
-        if experts.scores == RouterScores::Sigmoid {
+    /// Tensors of the choice of experts in a layer.
+    fn choice_of_experts(&self, experts: &ExpertsConfig, layer: usize) -> Tensors {
+        let ExpertsConfig { count, chosen, .. } = *experts;
+        let mut tensors = vec![named("ffn_gate_inp.weight", &[count, self.hidden_size])];
+        if experts.by_token[layer] {
+            tensors.push(named(EXPERTS_BY_TOKEN, &[self.vocab_size, chosen]));
+        } else if experts.scores.has_bias() {
             tensors.push(named("exp_probs_b.bias", &[count]));
         }
+        tensors
+    }
+
+    fn experts(&self, experts: &ExpertsConfig, biased: bool, form: TensorForm) -> Tensors {
+        let (hidden, count, width) = (self.hidden_size, experts.count, experts.width);
+        let mut tensors = Vec::new();
         match (form, biased) {
             (TensorForm::Gguf | TensorForm::Read, _) => {
                 tensors.extend(stacked(count, hidden, width, biased));
@@ -148,7 +164,7 @@ impl ModelConfig {
     }
 }
 
-fn named(name: &str, shape: &[usize]) -> (String, Vec<usize>) {
+pub(super) fn named(name: &str, shape: &[usize]) -> (String, Vec<usize>) {
     (name.to_owned(), shape.to_vec())
 }
 
