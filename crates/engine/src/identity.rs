@@ -1,8 +1,8 @@
 //! Identity of a checkpoint, so that cached numbers of another are not mistaken for its own.
 
 use formats::config::{
-    Activation, ExpertGroups, ExpertsConfig, GroupRank, LatentConfig, RopeConfig, RopeLayout,
-    RopeScaling, RouterScores, SpecialIds,
+    Activation, DeltaConfig, ExpertGroups, ExpertsConfig, GroupRank, LatentConfig, RopeConfig,
+    RopeLayout, RopeScaling, RouterScores, SpecialIds,
 };
 use formats::{Checkpoint, ModelConfig};
 use sha2::{Digest, Sha256};
@@ -49,6 +49,7 @@ fn config_text(config: &ModelConfig) -> String {
         activation,
         experts,
         attention: _,
+        delta,
         vocab_size,
         context_length,
         rms_norm_eps,
@@ -60,13 +61,14 @@ fn config_text(config: &ModelConfig) -> String {
     let activation = activation_text(*activation);
     let experts = option_text(experts.as_ref().map(experts_text));
     let latent = option_text(config.latent().map(latent_text));
+    let delta = delta.as_ref().map_or_else(String::new, delta_text);
     let (rope, special) = (rope_text(rope), special_text(special));
     format!(
         "ModelConfig {{ architecture: {architecture:?}, name: \"\", hidden_size: {hidden_size}, \
          layers: {layers}, heads: {heads}, kv_heads: {kv_heads}, head_dim: {head_dim}, \
          attention_scale: {attention_scale:?}, intermediate_size: {intermediate_size}, \
          activation: {activation}, experts: {experts}, latent: {latent}, \
-         vocab_size: {vocab_size}, context_length: {context_length}, \
+         {delta}vocab_size: {vocab_size}, context_length: {context_length}, \
          rms_norm_eps: {rms_norm_eps:?}, rope: {rope}, windows: {windows:?}, \
          tied_embeddings: {tied_embeddings}, special: {special} }}"
     )
@@ -114,6 +116,15 @@ fn experts_text(experts: &ExpertsConfig) -> String {
         "ExpertsConfig {{ count: {count}, chosen: {chosen}, width: {width}, \
          shared_width: {shared_width}, layers: {layers:?}, scores: {scores}, \
          normalise: {normalise}, scale: {scale:?}, groups: {groups} }}"
+    )
+}
+
+fn delta_text(delta: &DeltaConfig) -> String {
+    let DeltaConfig { layers, key_heads, value_heads, key_dim, value_dim, kernel, tiled } = delta;
+    format!(
+        "delta: DeltaConfig {{ layers: {layers:?}, key_heads: {key_heads}, \
+         value_heads: {value_heads}, key_dim: {key_dim}, value_dim: {value_dim}, \
+         kernel: {kernel}, tiled: {tiled} }}, "
     )
 }
 

@@ -34,6 +34,10 @@ pub fn load(
     ranks: &Ranks,
     placed: &[Placed],
 ) -> Result<Box<dyn Model>, Error> {
+    if checkpoint.config().delta.is_some() {
+        let problem = "layers of Gated DeltaNet cannot be computed yet";
+        return Err(Error::Config(format!("{}: {problem}", checkpoint.path().display())));
+    }
     let mut loader = Loader::new(checkpoint, backend, limits, ranks, placed)?;
     let model = Decoder::load(&mut loader)?;
     loader.mark_parts_of_other_ranks();

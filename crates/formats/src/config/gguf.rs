@@ -1,5 +1,6 @@
 //! Model configuration from the metadata of GGUF files, with the keys of llama.cpp.
 
+mod delta;
 mod experts;
 mod rope;
 
@@ -8,7 +9,7 @@ use indexmap::IndexSet;
 use super::check::{self, ExpertFieldNames, FieldNames};
 use super::family::{Family, Windows};
 use super::fields::{GgufKeys, MAX_HEADS, MAX_LAYERS, MAX_TOKENS, MAX_WIDTH};
-use super::{LatentConfig, ModelConfig, SpecialIds, yarn};
+use super::{ExpertsConfig, LatentConfig, ModelConfig, SpecialIds, yarn};
 use crate::error::Result;
 use crate::gguf::{GgufFile, Metadata, Strings};
 use crate::tensor::TensorView;
@@ -67,7 +68,9 @@ fn build(
     let heads = keys.positive("attention.head_count", MAX_HEADS)?;
     let latent = experts::latent(keys, family)?;
     let head_dim = head_dim(keys, latent, hidden_size, heads, names)?;
-    let intermediate_size = keys.positive("feed_forward_length", MAX_WIDTH)?;
+    let (intermediate_size, experts) = mlp(keys, file, family, layers)?;
+    let delta = family.delta.map_or(Ok(None), |files| delta::read(keys, files, layers))?;
+    let gate = family.output_gate && delta::has_gate(file, heads * head_dim);
     let (rope, sharpening) = rope::read(keys, file, family, head_dim, latent)?;
     Ok(ModelConfig {
         architecture: family.name.to_owned(),
@@ -80,8 +83,9 @@ fn build(
         attention_scale: yarn::attention_scale(head_dim, sharpening),
         intermediate_size,
         activation: family.gguf_activation,
-        experts: experts::read(keys, file, family, layers, intermediate_size)?,
-        attention: family.attention(latent, || Ok(find(file, FIRST_HEAD_NORM).is_some()))?,
+        experts,
+        attention: family.attention(latent, gate, || Ok(find(file, FIRST_HEAD_NORM).is_some()))?,
+        delta,
         vocab_size: vocab_size(keys, file)?,
         context_length: keys.positive("context_length", MAX_TOKENS)?,
         rms_norm_eps: eps(keys)?,
@@ -90,6 +94,25 @@ fn build(
         tied_embeddings: find(file, OUTPUT).is_none(),
         special: special(keys.metadata)?,
     })
+}
+
+/// The width of the MLP, which need not be given where every layer has experts, and the experts.
+fn mlp(
+    keys: &GgufKeys,
+    file: &GgufFile,
+    family: &Family,
+    layers: usize,
+) -> Result<(usize, Option<ExpertsConfig>)> {
+    const KEY: &str = "feed_forward_length";
+    let given = keys.opt_count(KEY, MAX_WIDTH)?;
+    let experts = experts::read(keys, file, family, layers, given.unwrap_or(0))?;
+    let sparse = experts.as_ref().filter(|experts| !experts.layers.contains(&false));
+    let width = match (given, sparse) {
+        (Some(width), _) => width,
+        (None, Some(experts)) if experts.width > 0 => experts.width,
+        (None, _) => keys.positive(KEY, MAX_WIDTH)?,
+    };
+    Ok((width, experts))
 }
 
 /// Number of layers without those of multi-token prediction, which `block_count` includes.

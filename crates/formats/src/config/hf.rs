@@ -3,6 +3,7 @@
 //!
 //! Absent fields have the defaults of the configuration classes of transformers.
 
+pub(crate) mod delta;
 pub(crate) mod experts;
 mod rope;
 
@@ -11,7 +12,7 @@ use serde_json::Value as Json;
 
 use super::family::{Family, Windows};
 use super::fields::{MAX_HEADS, MAX_LAYERS, MAX_TOKENS, MAX_WIDTH};
-use super::{LatentConfig, ModelConfig, SpecialIds, yarn};
+use super::{ExpertsConfig, LatentConfig, ModelConfig, SpecialIds, yarn};
 use crate::error::Result;
 use crate::json::{Object, describe};
 
@@ -42,12 +43,16 @@ pub(crate) struct HfConfig {
 /// Reads a config.json of this family. `name` is the display name; `has_output`, whether the
 /// checkpoint has an output head, decides if `tie_word_embeddings` is absent.
 pub(crate) fn read(
-    config: Object,
+    whole: Object,
     family: &'static Family,
     name: &str,
     has_output: bool,
 ) -> Result<HfConfig> {
-    let model = build(config, family, name, has_output)?;
+    let config = text_config(whole, family)?;
+    let mut model = build(config, family, name, has_output)?;
+    // What a checkpoint of several modalities says of the whole is the case for its text.
+    model.tied_embeddings = whole.flag("tie_word_embeddings")?.unwrap_or(model.tied_embeddings);
+    model.special = special(whole)?.or(model.special);
     let mut names = FieldNames { experts: ExpertFieldNames::of(config), ..NAMES };
     if model.latent().is_some() {
         (names.rope_dim, names.head_dim) = ("qk_rope_head_dim", "qk_head_dim");
@@ -56,6 +61,21 @@ pub(crate) fn read(
         return Err(config.error(field, problem));
     }
     Ok(HfConfig { model, family, declared: family.declared_tensors(config)? })
+}
+
+/// The settings of the language model: `text_config` in checkpoints of several modalities.
+fn text_config<'a>(whole: Object<'a>, family: &Family) -> Result<Object<'a>> {
+    const KEY: &str = "text_config";
+    if family.hf_wrapper.is_empty() {
+        return Ok(whole);
+    }
+    let classes = whole.array("architectures")?.unwrap_or_default();
+    let wrapped = classes.first().is_some_and(|class| class == family.hf_wrapper);
+    match whole.object(KEY)? {
+        Some(inner) => Ok(inner),
+        None if wrapped => whole.need(KEY, "an object", None),
+        None => Ok(whole),
+    }
 }
 
 fn build(config: Object, family: &Family, name: &str, has_output: bool) -> Result<ModelConfig> {
@@ -67,6 +87,8 @@ fn build(config: Object, family: &Family, name: &str, has_output: bool) -> Resul
     let head_dim = head_dim(config, family, latent, hidden_size, heads)?;
     let (rope, sharpening) = rope::read(config, family, head_dim, latent)?;
     let tied = config.flag("tie_word_embeddings")?;
+    let experts = (family.experts)(config, layers)?.filter(|found| found.layers.contains(&true));
+    let gate = family.output_gate && config.flag("attn_output_gate")?.unwrap_or(true);
     Ok(ModelConfig {
         architecture: family.name.to_owned(),
         name: name.to_owned(),
@@ -76,10 +98,12 @@ fn build(config: Object, family: &Family, name: &str, has_output: bool) -> Resul
         kv_heads: kv_heads(config, family, latent, heads)?,
         head_dim,
         attention_scale: yarn::attention_scale(head_dim, latent.map_or(1.0, |_| sharpening)),
-        intermediate_size: config.positive("intermediate_size", MAX_WIDTH)?,
+        intermediate_size: intermediate_size(config, experts.as_ref())?,
         activation: (family.activation)(config)?,
-        experts: (family.experts)(config, layers)?.filter(|found| found.layers.contains(&true)),
-        attention: family.attention(latent, || Ok(config.flag("use_qk_norm")? == Some(true)))?,
+        experts,
+        attention: family
+            .attention(latent, gate, || Ok(config.flag("use_qk_norm")? == Some(true)))?,
+        delta: family.delta.map_or(Ok(None), |_| delta::read(config, layers))?,
         vocab_size: config.positive("vocab_size", MAX_TOKENS)?,
         context_length: config.positive("max_position_embeddings", MAX_TOKENS)?,
         rms_norm_eps: config.need(EPS, "a number", config.above_zero(EPS)?)?,
@@ -88,6 +112,17 @@ fn build(config: Object, family: &Family, name: &str, has_output: bool) -> Resul
         tied_embeddings: tied.unwrap_or(!has_output),
         special: special(config)?,
     })
+}
+
+/// Width of the MLP, which need not be given where every layer has experts.
+fn intermediate_size(config: Object, experts: Option<&ExpertsConfig>) -> Result<usize> {
+    const KEY: &str = "intermediate_size";
+    let sparse = experts.filter(|experts| !experts.layers.contains(&false));
+    match (config.opt_positive(KEY, MAX_WIDTH)?, sparse) {
+        (Some(width), _) => Ok(width),
+        (None, Some(experts)) => Ok(experts.width),
+        (None, None) => config.positive(KEY, MAX_WIDTH),
+    }
 }
 
 fn check_activation(config: Object) -> Result<()> {

@@ -4,6 +4,8 @@
 
 mod parts;
 
+use std::borrow::Cow;
+
 pub(crate) use parts::*;
 
 /// Pairs of (source, canonical). A `{}` in both stands for the number of an expert.
@@ -20,6 +22,10 @@ pub struct NameTable {
     pub layer: &'static [NamePairs],
     /// Suffixes of source names that are ignored: buffers in older checkpoints.
     pub ignored: &'static [&'static str],
+    /// Prefixes in checkpoints of several modalities, and those that they stand for.
+    pub wrapped: NamePairs,
+    /// Prefixes of the tensors of other modalities.
+    pub modalities: &'static [&'static str],
 }
 
 /// The suffix of a matrix, and those of its parts in quantised checkpoints, which have the same
@@ -43,7 +49,7 @@ const COMPANIONS: &[&str] = &[
 impl NameTable {
     /// The canonical name of a source tensor, or `None` if the table does not know it.
     pub fn canonical(&self, source: &str) -> Option<String> {
-        through_matrix(source, |source| {
+        through_matrix(&self.plain(source), |source| {
             if let Some((layer, rest)) = self.split_layer(source) {
                 let name = translate(self.layer_names(), rest)?;
                 return Some(format!("blk.{layer}.{name}"));
@@ -71,7 +77,25 @@ impl NameTable {
 
     /// The number of the layer that a source tensor is part of.
     pub fn layer_of(&self, source: &str) -> Option<usize> {
-        self.split_layer(source)?.0.parse().ok()
+        self.split_layer(&self.plain(source))?.0.parse().ok()
+    }
+
+    /// Whether the source tensor belongs to a modality other than text.
+    pub fn is_of_other_modality(&self, source: &str) -> bool {
+        self.modalities.iter().any(|prefix| source.starts_with(prefix))
+    }
+
+    /// The prefix of a checkpoint of several modalities that `source` has, and what it stands for.
+    pub(crate) fn wrapper(&self, source: &str) -> Option<(&'static str, &'static str)> {
+        self.wrapped.iter().copied().find(|(prefix, _)| source.starts_with(prefix))
+    }
+
+    /// A source name without the prefix of checkpoints of several modalities.
+    fn plain<'a>(&self, source: &'a str) -> Cow<'a, str> {
+        match self.wrapper(source) {
+            Some((prefix, plain)) => Cow::Owned(format!("{plain}{}", &source[prefix.len()..])),
+            None => Cow::Borrowed(source),
+        }
     }
 
     pub(crate) fn layer_names(&self) -> impl Iterator<Item = (&'static str, &'static str)> {

@@ -36,7 +36,7 @@ impl Op {
     /// The attention of a layer.
     fn attention(loader: &mut Loader<'_>, layer: usize, rope: Rope) -> Result<Self, Error> {
         match loader.checkpoint.config().attention {
-            config::Attention::Grouped { head_norms, sinks } => {
+            config::Attention::Grouped { head_norms, sinks, .. } => {
                 Attention::load(loader, layer, rope, head_norms, sinks).map(Self::Attention)
             }
             config::Attention::Latent(sizes) => {
