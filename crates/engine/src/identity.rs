@@ -1,7 +1,7 @@
 //! Identity of a checkpoint, so that cached numbers of another are not mistaken for its own.
 
 use formats::config::{
-    Activation, CompressedConfig, ExpertGroups, ExpertsConfig, GroupRank, HyperConfig,
+    Activation, CompressedConfig, DeltaConfig, ExpertGroups, ExpertsConfig, GroupRank, HyperConfig,
     LatentConfig, RopeConfig, RopeLayout, RopeScaling, RouterScores, SpecialIds,
 };
 use formats::{Checkpoint, ModelConfig};
@@ -50,6 +50,7 @@ fn config_text(config: &ModelConfig) -> String {
         experts,
         attention: _,
         hyper,
+        delta,
         vocab_size,
         context_length,
         rms_norm_eps,
@@ -61,6 +62,7 @@ fn config_text(config: &ModelConfig) -> String {
     let activation = activation_text(*activation);
     let experts = option_text(experts.as_ref().map(experts_text));
     let latent = option_text(config.latent().map(latent_text));
+    let delta = delta.as_ref().map_or_else(String::new, delta_text);
     let (rope, special) = (rope_text(rope), special_text(special));
     let compressed = added_text("compressed", config.compressed().map(compressed_text));
     let hyper = added_text("hyper", hyper.as_ref().map(hyper_text));
@@ -69,7 +71,7 @@ fn config_text(config: &ModelConfig) -> String {
          layers: {layers}, heads: {heads}, kv_heads: {kv_heads}, head_dim: {head_dim}, \
          attention_scale: {attention_scale:?}, intermediate_size: {intermediate_size}, \
          activation: {activation}, experts: {experts}, latent: {latent}, \
-         vocab_size: {vocab_size}, context_length: {context_length}, \
+         {delta}vocab_size: {vocab_size}, context_length: {context_length}, \
          rms_norm_eps: {rms_norm_eps:?}, rope: {rope}, windows: {windows:?}, \
          tied_embeddings: {tied_embeddings}, special: {special}{compressed}{hyper} }}"
     )
@@ -163,6 +165,15 @@ fn compressed_text(sizes: &CompressedConfig) -> String {
 fn hyper_text(hyper: &HyperConfig) -> String {
     let HyperConfig { streams, iterations, eps } = hyper;
     format!("HyperConfig {{ streams: {streams}, iterations: {iterations}, eps: {eps:?} }}")
+}
+
+fn delta_text(delta: &DeltaConfig) -> String {
+    let DeltaConfig { layers, key_heads, value_heads, key_dim, value_dim, kernel, tiled } = delta;
+    format!(
+        "delta: DeltaConfig {{ layers: {layers:?}, key_heads: {key_heads}, \
+         value_heads: {value_heads}, key_dim: {key_dim}, value_dim: {value_dim}, \
+         kernel: {kernel}, tiled: {tiled} }}, "
+    )
 }
 
 fn latent_text(latent: LatentConfig) -> String {

@@ -9,6 +9,7 @@ use crate::config::family::{Family, HeadNorms};
 use crate::config::gguf::{FIRST_HEAD_NORM, ROPE_FACTORS};
 use crate::config::hf::HfConfig;
 use crate::config::{Attention, ModelConfig};
+use crate::delta::DeltaTensors;
 use crate::error::{Error, Result};
 use crate::experts::Experts;
 use crate::files::ModelFiles;
@@ -39,6 +40,7 @@ pub struct Checkpoint {
     generation: GenerationDefaults,
     family: &'static Family,
     tensors: IndexMap<String, Tracked>,
+    other_modalities: Vec<TensorView>,
 }
 
 #[derive(Debug)]
@@ -79,6 +81,10 @@ impl Checkpoint {
             config.special.eos.clone_from(&generation.eos);
         }
         config.name = options.name.clone().unwrap_or(config.name);
+        let is_other = |view: &TensorView| {
+            files.gguf().is_none() && family.names.is_of_other_modality(&view.source_name)
+        };
+        let (other_modalities, joined) = joined.into_iter().partition(is_other);
         let tensors = canonical_tensors(&files, joined, &config, family)?;
         // Checkpoints may have head norms that config.json does not declare.
         if let (HeadNorms::Declared, Attention::Grouped { head_norms, .. }) =
@@ -86,7 +92,7 @@ impl Checkpoint {
         {
             *head_norms |= tensors.contains_key(FIRST_HEAD_NORM);
         }
-        let checkpoint = Self { files, config, generation, family, tensors };
+        let checkpoint = Self { files, config, generation, family, tensors, other_modalities };
         checkpoint.check_required(&declared)?;
         Ok(checkpoint)
     }
@@ -198,6 +204,12 @@ impl Checkpoint {
         unread.map(|tracked| &tracked.view)
     }
 
+    /// Tensors of modalities other than text, such as an image encoder's. They are not among
+    /// [`tensors`](Self::tensors), and are not read.
+    pub fn other_modalities(&self) -> &[TensorView] {
+        &self.other_modalities
+    }
+
     /// An error that names the first unread tensor, if there is one.
     ///
     /// # Errors
@@ -226,10 +238,21 @@ impl Checkpoint {
         Ok(())
     }
 
+    /// A source name with the prefix that the checkpoint's other names have.
+    fn wrapped(&self, source: String) -> String {
+        let names = &self.family.names;
+        let wrapper = |tensor: &Tracked| names.wrapper(&tensor.view.source_name);
+        let found = self.tensors.values().find_map(wrapper);
+        match found.and_then(|(prefix, plain)| Some((prefix, source.strip_prefix(plain)?))) {
+            Some((prefix, rest)) => format!("{prefix}{rest}"),
+            None => source,
+        }
+    }
+
     fn missing(&self, name: &str, shape: &[usize]) -> Error {
         let source = match self.files.gguf() {
             Some(_) => None,
-            None => self.family.names.source(name),
+            None => self.family.names.source(name).map(|source| self.wrapped(source)),
         };
         let source = source.as_deref().unwrap_or(name);
         Error::tensor(
@@ -283,9 +306,13 @@ fn canonical_tensors(
         };
         (!unread).then(|| view.named(name))
     });
-    let by_turns = names.is_some() && family.experts_by_turns;
+    let (hf, zero_centred) = (names.is_some(), family.zero_centred);
+    let by_turns = hf && family.experts_by_turns;
+    let experts = Experts { path: files.path(), names, config, by_turns };
+    let views =
+        DeltaTensors { config, hf, zero_centred }.convert(experts.join(named.collect())?)?;
     let mut tensors = IndexMap::new();
-    for view in (Experts { path: files.path(), names, config, by_turns }).join(named.collect())? {
+    for view in views {
         // Checkpoints with tied embeddings may have an output head, a copy of the embedding.
         if config.tied_embeddings && view.name == OUTPUT {
             continue;
@@ -313,6 +340,7 @@ fn predicts_more(family: &Family, source: &str, layers: usize) -> bool {
     const APART: &str = "mtp.";
     let layer = match names::split_canonical(source) {
         Some((layer, _)) => layer.parse().ok(),
+        None if family.more_apart => None,
         None => family.names.layer_of(source).or_else(|| {
             // As in `canonical_name`.
             family.names.layer_of(&format!("{BASE_PREFIX}{source}"))

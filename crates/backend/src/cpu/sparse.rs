@@ -6,7 +6,8 @@ use super::products::scratch;
 use super::Cpu;
 use crate::{Batch, Buffer, IndexSpec, RowAttention, SequenceRows};
 use base::AlignedVec;
-use kernels::attention::rows::{RowList, RowQuery, attend_rows};
+use kernels::attention::rows::{RowQuery, attend_rows};
+use kernels::kv::RowList;
 use kernels::select::{index_scores, top_k};
 use std::cell::RefCell;
 

@@ -1,6 +1,7 @@
 //! Model configuration from the metadata of GGUF files, with the keys of llama.cpp.
 
 mod compressed;
+mod delta;
 mod experts;
 mod rope;
 
@@ -9,7 +10,7 @@ use indexmap::IndexSet;
 use super::check::{self, CompressedFieldNames, ExpertFieldNames, FieldNames};
 use super::family::{Family, Windows};
 use super::fields::{GgufKeys, MAX_HEADS, MAX_LAYERS, MAX_TOKENS, MAX_WIDTH};
-use super::{Attention, LatentConfig, ModelConfig, SpecialIds, yarn};
+use super::{Attention, ExpertsConfig, LatentConfig, ModelConfig, SpecialIds, yarn};
 use crate::error::Result;
 use crate::gguf::{GgufFile, Metadata, Strings};
 use crate::tensor::TensorView;
@@ -73,7 +74,9 @@ fn build(
     let heads = keys.positive("attention.head_count", MAX_HEADS)?;
     let latent = experts::latent(keys, family)?;
     let head_dim = head_dim(keys, latent, hidden_size, heads, names)?;
-    let mlp = mlp_width(keys, family)?;
+    let (intermediate_size, experts) = mlp(keys, file, family, layers)?;
+    let delta = family.delta.map_or(Ok(None), |files| delta::read(keys, files, layers))?;
+    let gate = family.output_gate && delta::has_gate(file, heads * head_dim);
     let (rope, sharpening) = rope::read(keys, file, family, head_dim, latent)?;
     let (attention, hyper, rope) = match family.compressed {
         true => {
@@ -82,7 +85,7 @@ fn build(
         }
         false => {
             let normed = || Ok(find(file, FIRST_HEAD_NORM).is_some());
-            (family.attention(latent, normed)?, None, rope)
+            (family.attention(latent, gate, normed)?, None, rope)
         }
     };
     Ok(ModelConfig {
@@ -94,10 +97,11 @@ fn build(
         kv_heads: kv_heads(keys, family, latent, heads)?,
         head_dim,
         attention_scale: yarn::attention_scale(head_dim, sharpening),
-        intermediate_size: mlp,
+        intermediate_size,
         activation: family.gguf_activation,
-        experts: experts::read(keys, file, family, layers, mlp)?,
+        experts,
         attention,
+        delta,
         hyper,
         vocab_size: vocab_size(keys, file)?,
         context_length: keys.positive("context_length", MAX_TOKENS)?,
@@ -107,6 +111,25 @@ fn build(
         tied_embeddings: find(file, OUTPUT).is_none(),
         special: special(keys.metadata)?,
     })
+}
+
+/// The width of the MLP, which need not be given where every layer has experts, and the experts.
+fn mlp(
+    keys: &GgufKeys,
+    file: &GgufFile,
+    family: &Family,
+    layers: usize,
+) -> Result<(usize, Option<ExpertsConfig>)> {
+    const KEY: &str = "feed_forward_length";
+    let given = keys.opt_count(KEY, MAX_WIDTH)?;
+    let experts = experts::read(keys, file, family, layers, given.unwrap_or(0))?;
+    let sparse = experts.as_ref().filter(|experts| !experts.layers.contains(&false));
+    let width = match (given, sparse) {
+        (Some(width), _) => width,
+        (None, Some(experts)) if experts.width > 0 => experts.width,
+        (None, _) => keys.positive(KEY, MAX_WIDTH)?,
+    };
+    Ok((width, experts))
 }
 
 /// Number of layers without those of multi-token prediction, which `block_count` includes where the
@@ -126,15 +149,6 @@ fn layers(keys: &GgufKeys, file: &GgufFile) -> Result<usize> {
         Some(name) => name.starts_with("nextn.") || of_first.any(|it| it.starts_with("nextn.")),
     };
     Ok(if is_counted { all - more } else { all })
-}
-
-/// Width of the MLP of layers without experts; that of an expert in a file without such layers.
-fn mlp_width(keys: &GgufKeys, family: &Family) -> Result<usize> {
-    const SUFFIX: &str = "feed_forward_length";
-    match keys.opt_positive(SUFFIX, MAX_WIDTH)? {
-        None if family.compressed => keys.positive("expert_feed_forward_length", MAX_WIDTH),
-        _ => keys.positive(SUFFIX, MAX_WIDTH),
-    }
 }
 
 /// Number of KV heads. With latent attention the key counts cached rows instead.

@@ -4,6 +4,7 @@
 //! Absent fields have the defaults of the configuration classes of transformers.
 
 pub(crate) mod compressed;
+pub(crate) mod delta;
 pub(crate) mod experts;
 mod rope;
 
@@ -50,12 +51,16 @@ pub(crate) struct HfConfig {
 /// checkpoint has an output head under the family's names, decides if `tie_word_embeddings` is
 /// absent.
 pub(crate) fn read(
-    config: Object,
+    whole: Object,
     family: &'static Family,
     name: &str,
     has_output: impl FnOnce(&NameTable) -> bool,
 ) -> Result<HfConfig> {
-    let model = build(config, family, name, has_output)?;
+    let config = text_config(whole, family)?;
+    let mut model = build(config, family, name, has_output)?;
+    // What a checkpoint of several modalities says of the whole is the case for its text.
+    model.tied_embeddings = whole.flag("tie_word_embeddings")?.unwrap_or(model.tied_embeddings);
+    model.special = special(whole)?.or(model.special);
     let mut names = FieldNames { experts: ExpertFieldNames::of(config), ..NAMES };
     if model.latent().is_some() {
         (names.rope_dim, names.head_dim) = (compressed::ROPE_DIM, "qk_head_dim");
@@ -67,6 +72,21 @@ pub(crate) fn read(
         return Err(config.error(field, problem));
     }
     Ok(HfConfig { model, family, declared: family.declared_tensors(config)? })
+}
+
+/// The settings of the language model: `text_config` in checkpoints of several modalities.
+fn text_config<'a>(whole: Object<'a>, family: &Family) -> Result<Object<'a>> {
+    const KEY: &str = "text_config";
+    if family.hf_wrapper.is_empty() {
+        return Ok(whole);
+    }
+    let classes = whole.array("architectures")?.unwrap_or_default();
+    let wrapped = classes.first().is_some_and(|class| class == family.hf_wrapper);
+    match whole.object(KEY)? {
+        Some(inner) => Ok(inner),
+        None if wrapped => whole.need(KEY, "an object", None),
+        None => Ok(whole),
+    }
 }
 
 fn build(
@@ -81,6 +101,7 @@ fn build(
     let heads = config.positive(NAMES.heads, MAX_HEADS)?;
     let latent = family.latent.map(|read| read(config)).transpose()?;
     let head_dim = head_dim(config, family, latent, hidden_size, heads)?;
+    let gate = family.output_gate && config.flag("attn_output_gate")?.unwrap_or(true);
     let (attention, hyper, rope, sharpening) = match family.compressed {
         true => {
             let read = compressed::read(config, layers, head_dim)?;
@@ -89,11 +110,11 @@ fn build(
         false => {
             let (rope, sharpening) = rope::read(config, family, head_dim, latent)?;
             let normed = || Ok(config.flag("use_qk_norm")? == Some(true));
-            (family.attention(latent, normed)?, None, rope, sharpening)
+            (family.attention(latent, gate, normed)?, None, rope, sharpening)
         }
     };
-    let experts = (family.experts)(config, layers)?.filter(|found| found.layers.contains(&true));
     let tied = config.flag("tie_word_embeddings")?;
+    let experts = (family.experts)(config, layers)?.filter(|found| found.layers.contains(&true));
     Ok(ModelConfig {
         architecture: family.name.to_owned(),
         name: name.to_owned(),
@@ -107,6 +128,7 @@ fn build(
         activation: (family.activation)(config)?,
         experts,
         attention,
+        delta: family.delta.map_or(Ok(None), |_| delta::read(config, layers))?,
         hyper,
         vocab_size: config.positive("vocab_size", MAX_TOKENS)?,
         context_length: config.positive("max_position_embeddings", MAX_TOKENS)?,
@@ -118,14 +140,14 @@ fn build(
     })
 }
 
-/// Width of the MLP of layers without experts; that of an expert where every layer has experts and
-/// the field is absent.
+/// Width of the MLP, which need not be given where every layer has experts.
 fn intermediate_size(config: Object, experts: Option<&ExpertsConfig>) -> Result<usize> {
     const KEY: &str = "intermediate_size";
-    let everywhere = experts.filter(|experts| !experts.layers.contains(&false));
-    match (config.opt_positive(KEY, MAX_WIDTH)?, everywhere) {
+    let sparse = experts.filter(|experts| !experts.layers.contains(&false));
+    match (config.opt_positive(KEY, MAX_WIDTH)?, sparse) {
+        (Some(width), _) => Ok(width),
         (None, Some(experts)) => Ok(experts.width),
-        _ => config.positive(KEY, MAX_WIDTH),
+        (None, None) => config.positive(KEY, MAX_WIDTH),
     }
 }
 

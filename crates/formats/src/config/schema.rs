@@ -29,8 +29,10 @@ pub struct ModelConfig {
     pub activation: Activation,
     /// Routed experts, where any layer has them.
     pub experts: Option<ExpertsConfig>,
-    /// How all layers attend.
+    /// How all layers attend, except those of `delta`.
     pub attention: Attention,
+    /// Layers with a recurrence in place of attention, where the model has any.
+    pub delta: Option<DeltaConfig>,
     /// Hyper-connections, where several residual streams pass through the layers.
     pub hyper: Option<HyperConfig>,
     /// Rows of the embedding and the output head (may exceed the tokenizer's vocabulary).
@@ -139,6 +141,17 @@ impl ModelConfig {
         self.experts.as_ref().filter(|experts| experts.layers[layer])
     }
 
+    /// The sizes of a layer's recurrence, if it has one in place of attention.
+    pub fn delta_of(&self, layer: usize) -> Option<&DeltaConfig> {
+        self.delta.as_ref().filter(|delta| delta.layers[layer])
+    }
+
+    /// Rows of the queries' projection: queries, and gates where there are any.
+    pub fn query_rows(&self) -> usize {
+        let gates = matches!(self.attention, Attention::Grouped { gate: true, .. });
+        self.heads * self.head_dim * if gates { 2 } else { 1 }
+    }
+
     /// The sizes of latent attention, where layers attend so.
     pub fn latent(&self) -> Option<LatentConfig> {
         match self.attention {
@@ -165,12 +178,58 @@ pub enum Attention {
         head_norms: bool,
         /// Whether each query head has a sink: one more score, of no position, in its softmax.
         sinks: bool,
+        /// Whether each head's output is multiplied by the sigmoid of a gate. `attn_q` has twice
+        /// the rows then: for each head its query, then its gate.
+        gate: bool,
     },
     /// Multi-head latent attention: keys and values are expanded from a shared low-rank row.
     Latent(LatentConfig),
     /// Attention to a window of rows, and to rows that each stand for several positions. Keys and
     /// values are the same row of `head_dim` values, shared by all heads.
     Compressed(Box<CompressedConfig>),
+}
+
+/// Sizes of Gated DeltaNet: layers with a matrix of `[key_dim, value_dim]` per value head, into
+/// which each position folds a key and a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeltaConfig {
+    /// Per layer: whether it has the recurrence in place of attention.
+    pub layers: Vec<bool>,
+    /// Heads of queries and keys.
+    pub key_heads: usize,
+    /// Heads of values; a multiple of `key_heads`.
+    pub value_heads: usize,
+    /// Values of a query or key head.
+    pub key_dim: usize,
+    /// Values of a value head.
+    pub value_dim: usize,
+    /// Positions that the convolution of queries, keys and values covers, its own included.
+    pub kernel: usize,
+    /// Whether value head `j` uses key head `j % key_heads`, as in llama.cpp's files of Qwen3.5,
+    /// rather than `j / (value_heads / key_heads)`.
+    pub tiled: bool,
+}
+
+impl DeltaConfig {
+    /// Values of all key heads; those of all query heads are as many.
+    pub fn keys(&self) -> usize {
+        self.key_heads * self.key_dim
+    }
+
+    /// Values of all value heads.
+    pub fn values(&self) -> usize {
+        self.value_heads * self.value_dim
+    }
+
+    /// Channels of the convolution: queries, keys and values.
+    pub fn channels(&self) -> usize {
+        2 * self.keys() + self.values()
+    }
+
+    /// Value heads that share a key head.
+    pub fn ratio(&self) -> usize {
+        self.value_heads / self.key_heads
+    }
 }
 
 /// Routed experts: of many small MLPs each token passes through a few.
@@ -345,4 +404,12 @@ pub struct SpecialIds {
     pub eos: Vec<u32>,
     /// Padding; never generated.
     pub pad: Option<u32>,
+}
+
+impl SpecialIds {
+    /// These ids, and those of `other` in roles that have none here.
+    pub(crate) fn or(self, other: Self) -> Self {
+        let eos = if self.eos.is_empty() { other.eos } else { self.eos };
+        Self { bos: self.bos.or(other.bos), eos, pad: self.pad.or(other.pad) }
+    }
 }

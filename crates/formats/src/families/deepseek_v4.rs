@@ -35,6 +35,8 @@ pub(super) static DEEPSEEK_V4: Family = Family {
         layer_prefix: "layers.",
         layer: &[RELEASED],
         ignored: &[],
+        wrapped: &[],
+        modalities: &[],
         others: &[NameTable {
             globals: &[
                 ("model.embed_tokens.weight", "token_embd.weight"),

@@ -14,7 +14,10 @@ mod prelude;
 mod qwen2;
 mod qwen2_moe;
 mod qwen3;
+mod qwen3_5;
+mod qwen3_5_moe;
 mod qwen3_moe;
+mod qwen3_next;
 #[cfg(test)]
 mod tests;
 
@@ -42,6 +45,9 @@ static FAMILIES: &[&Family] = &[
     &qwen3::QWEN3,
     &qwen2_moe::QWEN2_MOE,
     &qwen3_moe::QWEN3_MOE,
+    &qwen3_next::QWEN3_NEXT,
+    &qwen3_5::QWEN3_5,
+    &qwen3_5_moe::QWEN3_5_MOE,
     &deepseek_v3::DEEPSEEK_V3,
     &deepseek_v2::DEEPSEEK_V2,
     &deepseek_v4::DEEPSEEK_V4,
@@ -59,10 +65,11 @@ fn of_hf(config: Object) -> Result<&'static Family> {
     };
     let name = config.need("architectures", "a list of one class", name)?;
     let known = |family: &&&Family| match class {
-        Some(class) => family.hf_class == class,
+        Some(class) => [family.hf_class, family.hf_wrapper].contains(&class),
         None => family.name == name || family.hf_types.contains(&name),
     };
-    let supported = || FAMILIES.iter().map(|f| f.hf_class);
+    let classes = FAMILIES.iter().flat_map(|family| [family.hf_class, family.hf_wrapper]);
+    let supported = || classes.filter(|class| !class.is_empty());
     FAMILIES.iter().find(known).copied().ok_or_else(|| unknown(config.path, name, supported()))
 }
 

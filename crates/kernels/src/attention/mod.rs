@@ -16,6 +16,7 @@
 
 mod latent;
 mod mac;
+pub mod rows;
 mod scores;
 mod scratch;
 mod softmax;

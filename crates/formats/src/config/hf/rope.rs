@@ -146,7 +146,8 @@ fn scaling(config: Object, rope: Object) -> Result<Scaling> {
     // Without a type and a factor there is no scaling.
     let kind = kind.or(if rope.has("factor") { None } else { Some("default") });
     match rope.need("rope_type", "a string", kind)? {
-        "default" => Ok(RopeScaling::None.into()),
+        // Positions of text are those of one dimension in all sections.
+        "default" | "mrope" => Ok(RopeScaling::None.into()),
         "linear" => Ok(RopeScaling::Linear { factor: rope.need_above_zero("factor")? }.into()),
         "llama3" => llama3(rope).map(Scaling::from),
         "yarn" => read_yarn(config, rope),

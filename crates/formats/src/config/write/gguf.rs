@@ -3,8 +3,8 @@
 use super::super::family::Family;
 use super::super::fields::{SIGMOID, SOFTMAX, SOFTMAX_OF_CHOSEN, SQRT_SOFTPLUS};
 use super::super::{
-    CompressedConfig, ExpertsConfig, HyperConfig, INDEXED_RATIO, LatentConfig, ModelConfig,
-    RopeScaling, RouterScores, yarn,
+    CompressedConfig, DeltaConfig, ExpertsConfig, HyperConfig, INDEXED_RATIO, LatentConfig,
+    ModelConfig, RopeScaling, RouterScores, yarn,
 };
 use crate::error::Result;
 use crate::gguf::{Array, GgufWriter, Value};
@@ -49,6 +49,12 @@ impl ModelConfig {
             }
         }
         self.window_keys(&mut keys, family)?;
+        if let Some(delta) = &self.delta {
+            delta_keys(&mut keys, delta);
+        } else if family.delta.is_some() {
+            let none = Value::Array(Array::Bool(vec![false; self.layers]));
+            keys.set("attention.recurrent_layers", none);
+        }
         if let Some(experts) = &self.experts {
             self.expert_keys(&mut keys, family, experts)?;
         }
@@ -195,6 +201,18 @@ impl ModelConfig {
             RopeScaling::None | RopeScaling::Llama3 { .. } | RopeScaling::Factors(_) => {}
         }
     }
+}
+
+/// Keys of Gated DeltaNet. Programs that know no list of layers read a period.
+fn delta_keys(keys: &mut GgufKeyWriter, delta: &DeltaConfig) {
+    let period = delta.layers.iter().take_while(|linear| **linear).count() + 1;
+    keys.set("attention.recurrent_layers", Value::Array(Array::Bool(delta.layers.clone())));
+    keys.count("full_attention_interval", period);
+    keys.count("ssm.conv_kernel", delta.kernel);
+    keys.count("ssm.state_size", delta.key_dim);
+    keys.count("ssm.group_count", delta.key_heads);
+    keys.count("ssm.time_step_rank", delta.value_heads);
+    keys.count("ssm.inner_size", delta.values());
 }
 
 /// Keys of latent attention. llama.cpp counts the cached row of all heads as one KV head.
