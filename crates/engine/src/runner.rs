@@ -1,8 +1,9 @@
 //! A loaded model with its backend and KV cache: batches in, logits out.
 
 use crate::cache_size::{
-    CacheRequest, CacheSize, FreeMemory, GroupBytes, KvMemory, StateRequest, available_memory,
+    CacheRequest, FreeMemory, KvMemory, StateRequest, available_memory,
 };
+use crate::cache_bytes::CacheBytes;
 use crate::draft::MAX_DRAFTED;
 use crate::identity::identity;
 use crate::{Error, ModelInfo};
@@ -407,7 +408,7 @@ fn rounding(config: &ModelConfig, options: &LoadOptions) -> Result<Option<CacheR
         if options.rounding.is_none() {
             return Ok(Some(CacheRounding::Off));
         }
-        return Err(Error::Cache(format!(
+        return Err(Error::Rounding(format!(
             "cache rounding native: expected heads of the index whose size is a power of two from \
              32 on, found {}",
             sizes.index_dim
@@ -463,20 +464,17 @@ fn make_cache(
     let Memory { weights, workspace, .. } = backend.memory();
     let free = available_memory()
         .map(|bytes| FreeMemory { bytes, spare: bytes.saturating_sub(weights + workspace) });
-    let states = needs.layers.iter().filter_map(|layer| layer.state);
-    let slot_bytes = states.map(|state| state.bytes()).sum();
+    let bytes = CacheBytes::of_groups(needs.layers, needs.windows, *block, needs.kv_type);
+    let slot_bytes = bytes.slot;
     let request = StateRequest { memory: options.state_memory, slot_bytes, parallel: *parallel };
     let states = request.size(free)?;
     let free = free.map(|free| free.without(states.slots * slot_bytes));
-    let bytes = |window| needs.layers.iter().map(move |l| l.block_bytes(window, *block, needs.kv_type));
-    let group = |&window| GroupBytes { window, block_bytes: bytes(window).sum() };
-    let groups: Vec<_> = needs.windows.iter().map(group).collect();
     let request = CacheRequest {
         memory: *memory,
         context: *context,
         trained,
         block: *block,
-        groups: &groups,
+        groups: &bytes.groups,
         parallel: states.parallel,
         chunk: *chunk,
     };

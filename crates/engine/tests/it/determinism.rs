@@ -2,7 +2,7 @@
 //! preemption, from a warm cache, in chunks of any size, on any number of threads, with or without
 //! drafts.
 
-use crate::checkpoints::{config, open, random, write};
+use crate::checkpoints::{block_bytes, config, open, random, write};
 use crate::constraints::Toy;
 use base::Rng;
 use engine::{

@@ -2,7 +2,7 @@
 
 use crate::checkpoints::{architectures, config, open, random, write};
 use base::Rng;
-use engine::{BLOCK, Batch, InputSums, KvType, LoadOptions, Mode, Runner, SingleSequence};
+use engine::{BLOCK, InputSums, KvType, LoadOptions, Mode, Runner, SingleSequence};
 use formats::Checkpoint;
 use std::path::Path;
 
