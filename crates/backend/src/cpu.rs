@@ -22,13 +22,13 @@ use crate::{
 };
 use attend::{AttentionCall, AttentionPlan};
 use base::{AlignedVec, ThreadPool};
-use experts::{ExpertGroup, ExpertScratch};
-pub use inputs::InputSums;
-use kernels::layout::STORED;
-use kernels::quant::QuantType;
 use compress::CompressScratch;
 use delta::DeltaPlan;
+use experts::{ExpertGroup, ExpertScratch};
+pub use inputs::InputSums;
 use kernels::hyper::{self, Mixing};
+use kernels::layout::STORED;
+use kernels::quant::QuantType;
 use kernels::{Isa, elementwise, rope};
 use kv::KvCache;
 use products::{Rounded, scratch};

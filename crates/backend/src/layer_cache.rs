@@ -9,8 +9,8 @@
 
 use crate::KvType;
 use kernels::kv::KvLayout;
-pub use kernels::kv::Rounding;
 use kernels::kv::PlainRows;
+pub use kernels::kv::Rounding;
 
 /// What a layer keeps for a sequence.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

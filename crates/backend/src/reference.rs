@@ -13,8 +13,8 @@ mod streams;
 use crate::{
     AttentionSpec, Backend, Batch, BlockCopy, Buffer, CacheSpec, Compression, DEVICES, DeltaSpec,
     Device, Error, Experts, ExpertsSpec, Gate, HeadColumns, Held, HyperSpec, IndexSpec, Matrix,
-    MatrixSpec, Memory, Mode, Pairs, Rope, Rounding, RowAttention, Selection, ShortConv,
-    Table, Vector,
+    MatrixSpec, Memory, Mode, Pairs, Rope, Rounding, RowAttention, Selection, ShortConv, Table,
+    Vector,
 };
 use cache::{Cache, CachedRows};
 use kernels::Isa;

@@ -101,7 +101,8 @@ mod tests {
         let windowed = LayerCache::heads(2, 8, None, Some(64));
         let layers = [LayerCache { state: Some(state), ..layer.clone() }, windowed, layer];
         let bytes = CacheBytes::of(&layers, 32, KvType::F32);
-        let group = |window, layers: usize| GroupBytes { window, block_bytes: layers * 32 * 2 * 8 * 8 };
+        let group =
+            |window, layers: usize| GroupBytes { window, block_bytes: layers * 32 * 2 * 8 * 8 };
         assert_eq!(bytes.groups, [group(None, 2), group(Some(64), 1)]);
         assert_eq!(bytes.slot, 2 * 4 * 16 * 4);
     }

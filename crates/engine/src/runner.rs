@@ -1,17 +1,15 @@
 //! A loaded model with its backend and KV cache: batches in, logits out.
 
-use crate::cache_size::{
-    CacheRequest, FreeMemory, KvMemory, StateRequest, available_memory,
-};
 use crate::cache_bytes::CacheBytes;
+use crate::cache_size::{CacheRequest, FreeMemory, KvMemory, StateRequest, available_memory};
 use crate::draft::MAX_DRAFTED;
 use crate::identity::identity;
 use crate::{Error, ModelInfo};
-use backend::{
-    Backend, Batch, Buffer, CacheSpec, DEVICES, Device, DeviceOptions, GroupSize, InputSums, KvType,
-    LayerCache, Memory, Mode, group_windows,
-};
 use backend::Rounding;
+use backend::{
+    Backend, Batch, Buffer, CacheSpec, DEVICES, Device, DeviceOptions, GroupSize, InputSums,
+    KvType, LayerCache, Memory, Mode, group_windows,
+};
 use formats::config::Attention;
 use formats::{Checkpoint, ModelConfig, Pooling};
 use models::placement::{Placed, Placement, TensorInfo, digest};
@@ -484,8 +482,7 @@ fn make_cache(
     // A system may have less memory than it reports; a default size shrinks to it.
     let sizes = loop {
         let sizes = needs.windows.iter().zip(&size.blocks);
-        let sizes: Vec<_> =
-            sizes.map(|(&window, &blocks)| GroupSize { window, blocks }).collect();
+        let sizes: Vec<_> = sizes.map(|(&window, &blocks)| GroupSize { window, blocks }).collect();
         let spec = CacheSpec {
             layers: needs.layers,
             block: *block,

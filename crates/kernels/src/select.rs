@@ -7,7 +7,11 @@ pub fn index_scores(_: Isa, q: &[f32], weights: &[f32], list: RowList<'_>, out: 
     for (offset, out) in list.offsets.iter().zip(out) {
         let mut row = vec![0.0; dim];
         list.rows.load(&list.data[*offset..][..list.rows.row_bytes()], &mut row);
-        *out = q.chunks_exact(dim).zip(weights).map(|(q, w)| w * q.iter().zip(&row).map(|(a, b)| a * b).sum::<f32>().max(0.0)).sum();
+        *out = q
+            .chunks_exact(dim)
+            .zip(weights)
+            .map(|(q, w)| w * q.iter().zip(&row).map(|(a, b)| a * b).sum::<f32>().max(0.0))
+            .sum();
     }
 }
 pub fn top_k(scores: &[f32], k: usize, _: &mut Vec<u32>, chosen: &mut Vec<u32>) {

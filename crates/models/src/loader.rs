@@ -227,11 +227,7 @@ impl<'a> Loader<'a> {
 
     /// The experts that each token id is sent to, `[vocab, chosen]`, in a layer that chooses by
     /// token.
-    pub fn expert_table(
-        &self,
-        layer: usize,
-        config: &ExpertsConfig,
-    ) -> Result<Arc<[u32]>, Error> {
+    pub fn expert_table(&self, layer: usize, config: &ExpertsConfig) -> Result<Arc<[u32]>, Error> {
         let name = format!("blk.{layer}.ffn_gate_tid2eid.weight");
         let shape = [self.checkpoint.config().vocab_size, config.chosen];
         // Counts of experts are bounded far below.

@@ -158,7 +158,10 @@ impl HeadTask<'_> {
     }
 
     /// The tiles of the head's state, and the columns of each.
-    fn tiles<'s>(&self, state: &'s mut [f32]) -> impl Iterator<Item = (&'s mut [f32], Range<usize>)> {
+    fn tiles<'s>(
+        &self,
+        state: &'s mut [f32],
+    ) -> impl Iterator<Item = (&'s mut [f32], Range<usize>)> {
         let values = self.place.state.values;
         state.chunks_exact_mut(self.place.state.tile()).enumerate().map(move |(tile, state)| {
             let first = tile * STATE_TILE;
@@ -195,7 +198,12 @@ impl HeadTask<'_> {
 
     /// Computes `rows`, and calls `put(row, first column, outputs)`. Rows of guesses leave the
     /// state as it is.
-    fn run(&self, rows: Range<usize>, state: &mut [f32], mut put: impl FnMut(usize, usize, &[f32])) {
+    fn run(
+        &self,
+        rows: Range<usize>,
+        state: &mut [f32],
+        mut put: impl FnMut(usize, usize, &[f32]),
+    ) {
         let known = self.sequence.rows.end - slot_of(self.sequence).guesses;
         let known = rows.start..rows.end.min(known);
         let guessed = known.end..rows.end;

@@ -54,8 +54,19 @@ fn mixed(threads: usize, rows: usize, chunk: usize, turned: [usize; 3]) -> Vec<f
     let down = all(300, HIDDEN, WIDTH, turned[2]);
     let (first, count, kind) = (0, EXPERTS, Gate::Silu);
     let (biases, correction, table, routing) = (None, None, None, ROUTING);
-    let spec =
-        ExpertsSpec { gate, up, down, biases, kind, routing, correction, table, rows, first, count };
+    let spec = ExpertsSpec {
+        gate,
+        up,
+        down,
+        biases,
+        kind,
+        routing,
+        correction,
+        table,
+        rows,
+        first,
+        count,
+    };
     let experts = cpu.experts(spec).unwrap();
     let [x, out] = [HIDDEN; 2].map(|width| cpu.buffer(chunk, width).unwrap());
     let logits = cpu.buffer(chunk, EXPERTS).unwrap();

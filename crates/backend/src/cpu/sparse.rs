@@ -1,9 +1,9 @@
 //! Attention over plain rows (DeepSeek V4): the compressed ones, all or the best by an index, and
 //! those of a window. Rows of the batch, by groups of heads, are spread over the threads.
 
+use super::Cpu;
 use super::kv::PlainRef;
 use super::products::scratch;
-use super::Cpu;
 use crate::{Batch, Buffer, IndexSpec, RowAttention, SequenceRows};
 use base::AlignedVec;
 use kernels::attention::rows::{RowQuery, attend_rows};
@@ -70,11 +70,10 @@ impl Cpu {
         batch: &Batch,
     ) {
         let rows = self.kv.plain(layer, spec.rows);
-        let SelectionMemory { top, mut numbers } =
-            std::mem::replace(&mut self.selections[spec.selection.0], SelectionMemory {
-                top: 0,
-                numbers: AlignedVec::default(),
-            });
+        let SelectionMemory { top, mut numbers } = std::mem::replace(
+            &mut self.selections[spec.selection.0],
+            SelectionMemory { top: 0, numbers: AlignedVec::default() },
+        );
         let used = &mut numbers[..batch.rows() * top];
         self.pool.for_each_tile(used, top, (1, top), |mut tile| {
             let row = tile.rows().start;

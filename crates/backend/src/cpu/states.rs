@@ -133,12 +133,7 @@ impl StateMemory {
     }
 
     /// One row that waits in a slot, to be written: keys, values, decays, betas.
-    pub fn waiting_row(
-        &mut self,
-        place: StatePlace,
-        slot: u32,
-        guess: usize,
-    ) -> [&mut [f32]; 4] {
+    pub fn waiting_row(&mut self, place: StatePlace, slot: u32, guess: usize) -> [&mut [f32]; 4] {
         let State { heads, key_heads, keys, values } = place.state;
         assert!(guess < place.guesses, "a row that may wait");
         let len = place.state.waiting();

@@ -1,10 +1,10 @@
 //! Compressed rows, their choice, and attention over plain rows, as they are defined.
 
 use super::{Reference, add_scaled, dot, turn};
+use crate::layer_cache::RowLayout;
 use crate::{Batch, Buffer, Compression, IndexSpec, RowAttention};
 use kernels::Isa;
 use kernels::kv::{Rounding, round};
-use crate::layer_cache::RowLayout;
 
 impl Reference {
     /// Computes and stores the compressed rows that the batch completes.
@@ -13,9 +13,8 @@ impl Reference {
             let every = self.cache.layers[layer][spec.out].spec.every;
             let end = sequence.position + sequence.rows.len();
             for number in sequence.position / every..end / every {
-                let row = self.compressed(layer, spec, number, |rows| {
-                    batch.block_table(sequence, rows)
-                });
+                let row =
+                    self.compressed(layer, spec, number, |rows| batch.block_table(sequence, rows));
                 let rows = &mut self.cache.layers[layer][spec.out];
                 let slot = rows.slot(number, batch.block_table(sequence, rows.group));
                 rows.keys.row_mut(slot).copy_from_slice(&row);

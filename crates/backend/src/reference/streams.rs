@@ -42,7 +42,8 @@ impl Reference {
             let n = x.len() / y.len();
             for (to, stream) in x.chunks_exact_mut(y.len()).enumerate() {
                 for (at, value) in stream.iter_mut().enumerate() {
-                    let kept = |from: usize| factors[(2 + from) * n + to] * before[from * y.len() + at];
+                    let kept =
+                        |from: usize| factors[(2 + from) * n + to] * before[from * y.len() + at];
                     *value = factors[n + to] * y[at] + (0..n).map(kept).sum::<f32>();
                 }
             }

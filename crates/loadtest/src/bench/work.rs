@@ -1,6 +1,6 @@
 //! Bytes and operations of a step, counted from the tensors of the checkpoint.
 
-use engine::{BLOCK, Mode, Settings};
+use engine::{BLOCK, CacheRounding, LayerCache, Mode, Settings};
 use formats::{Checkpoint, ModelConfig, TensorView};
 use kernels::Isa;
 use kernels::layout::{self, Activations};

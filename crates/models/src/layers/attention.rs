@@ -110,7 +110,9 @@ impl Attention {
         Ok(Self {
             layer: layer - loader.layers.start,
             gate: match gate {
-                true => Some([loader.shared("q_gate", 2 * gated)?, loader.shared("gate_q", gated)?]),
+                true => {
+                    Some([loader.shared("q_gate", 2 * gated)?, loader.shared("gate_q", gated)?])
+                }
                 false => None,
             },
             q,
@@ -132,7 +134,8 @@ impl Attention {
         // q: [rows, heads * head_dim]; k, v: [rows, kv_heads * head_dim]
         let projected = self.gate.map_or(q, |[both, _]| both);
         Linear::forward_each(pass, x, [(&self.q, projected), (&self.k, k), (&self.v, v)], rows);
-        let (heads, dim) = (|buffer| HeadColumns { buffer, first: 0, stride: self.head_dim }, self.head_dim);
+        let (heads, dim) =
+            (|buffer| HeadColumns { buffer, first: 0, stride: self.head_dim }, self.head_dim);
         if let Some([both, gate]) = self.gate {
             let part = |first| HeadColumns { buffer: both, first, stride: 2 * dim };
             pass.backend.copy_heads(part(0), dim, heads(q), rows);

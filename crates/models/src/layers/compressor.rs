@@ -3,7 +3,7 @@
 use super::{ForwardPass, Linear};
 use crate::Error;
 use crate::loader::Loader;
-use backend::{Buffer, Compression, KvType, Rope, RowLayout, Rounding, Rows};
+use backend::{Buffer, Compression, KvType, Rope, Rounding, RowLayout, Rows};
 
 /// Sizes of a compressor.
 #[derive(Clone, Copy, Debug)]

@@ -7,8 +7,8 @@
 
 use super::mlp::gate_kind;
 use super::{
-    Attention, AttentionOptions, ForwardPass, GatedDelta, GatedMlp, Head, HeldHeads, LatentAttention, Mixture, Moe,
-    Norm, Residual, SparseAttention, frequencies, layer_cache,
+    Attention, AttentionOptions, ForwardPass, GatedDelta, GatedMlp, Head, HeldHeads,
+    LatentAttention, Mixture, Moe, Norm, Residual, SparseAttention, frequencies, layer_cache,
 };
 use crate::loader::Loader;
 use crate::ranks::Ranks;
@@ -48,11 +48,8 @@ impl Op {
         }
         match &config.attention {
             config::Attention::Grouped { head_norms, sinks, gate } => {
-                let options = AttentionOptions {
-                    head_norms: *head_norms,
-                    sinks: *sinks,
-                    gate: *gate,
-                };
+                let options =
+                    AttentionOptions { head_norms: *head_norms, sinks: *sinks, gate: *gate };
                 Attention::load(loader, layer, ropes[0], options).map(Self::Attention)
             }
             config::Attention::Latent(sizes) => {

@@ -68,14 +68,23 @@ impl GatedDelta {
         let part = |rows: &Range<usize>, first: usize| rows.start + first..rows.end + first;
         let inputs = [
             Self::load_input(loader, layer, config, (["delta_q_in", "delta_q"], key_rows.clone()))?,
-            Self::load_input(loader, layer, config, (["delta_k_in", "delta_k"], part(&key_rows, q)))?,
-            Self::load_input(loader, layer, config, (["delta_v_in", "delta_v"], part(&values, 2 * q)))?,
+            Self::load_input(
+                loader,
+                layer,
+                config,
+                (["delta_k_in", "delta_k"], part(&key_rows, q)),
+            )?,
+            Self::load_input(
+                loader,
+                layer,
+                config,
+                (["delta_v_in", "delta_v"], part(&values, 2 * q)),
+            )?,
         ];
         let gate = Slice::Heads(values.clone());
         let gate = Linear::load(loader, &name("attn_gate"), k, hidden, gate)?;
-        let mut scalar = |name: String| {
-            Linear::load_exact_part(loader, &name, value_heads, hidden, own.clone())
-        };
+        let mut scalar =
+            |name: String| Linear::load_exact_part(loader, &name, value_heads, hidden, own.clone());
         let (alpha, beta) = (scalar(name("ssm_alpha"))?, scalar(name("ssm_beta"))?);
         let mut buffer = |name, each| loader.shared(name, own.len() * each);
         let (a, b) = (buffer("delta_a", 1)?, buffer("delta_b", 1)?);
@@ -128,14 +137,10 @@ impl GatedDelta {
         let conv = format!("blk.{layer}.ssm_conv1d.weight");
         let taps = loader.checkpoint.require(&conv, &[all, kernel])?.to_f32()?;
         let of = |tap: usize, channel: usize| taps[channel * kernel + tap];
-        let turned =
-            (0..kernel).flat_map(|tap| rows.clone().map(move |channel| (tap, channel)));
+        let turned = (0..kernel).flat_map(|tap| rows.clone().map(move |channel| (tap, channel)));
         let turned = turned.map(|(tap, channel)| of(tap, channel)).collect();
-        let bias = loader.optional_part(
-            &format!("blk.{layer}.ssm_conv1d.bias"),
-            &[all],
-            rows.clone(),
-        )?;
+        let bias =
+            loader.optional_part(&format!("blk.{layer}.ssm_conv1d.bias"), &[all], rows.clone())?;
         let conv = ShortConv {
             weight: loader.backend.vector(turned),
             bias,

@@ -83,7 +83,9 @@ pub(crate) fn layer_cache(
     }
     let window = model.windows[layer];
     match &model.attention {
-        config::Attention::Grouped { .. } => LayerCache::heads(held.kv, model.head_dim, None, window),
+        config::Attention::Grouped { .. } => {
+            LayerCache::heads(held.kv, model.head_dim, None, window)
+        }
         config::Attention::Latent(sizes) => {
             LayerCache::heads(1, sizes.kv_rank + sizes.rope_dim, Some(sizes.kv_rank), window)
         }

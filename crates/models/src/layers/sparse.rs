@@ -14,9 +14,9 @@ use crate::ranks::{Heads, Slice};
 use backend::{
     Buffer, HeadColumns, LayerCache, Matrix, Rope, Rounding, RowAttention, RowLayout, Rows, Vector,
 };
+use dist::Split;
 use formats::ModelConfig;
 use formats::config::CompressedConfig;
-use dist::Split;
 
 /// Which rows of a layer are those of the window, and where those of compressors begin.
 const WINDOW: usize = 0;
@@ -39,10 +39,7 @@ struct SparseBuffers {
 }
 
 impl SparseBuffers {
-    fn new(
-        loader: &mut Loader<'_>,
-        [q_rank, heads, dim, low]: [usize; 4],
-    ) -> Result<Self, Error> {
+    fn new(loader: &mut Loader<'_>, [q_rank, heads, dim, low]: [usize; 4]) -> Result<Self, Error> {
         let mut shared = |name, width| loader.shared(name, width);
         Ok(Self {
             q_row: [shared("q_row", q_rank)?, shared("q_row_normed", q_rank)?],
@@ -82,7 +79,12 @@ pub(crate) struct SparseAttention {
 }
 
 /// What a layer keeps; `native` says whether rows are rounded as the model was trained for.
-pub(super) fn cache(model: &ModelConfig, config: &CompressedConfig, layer: usize, native: bool) -> LayerCache {
+pub(super) fn cache(
+    model: &ModelConfig,
+    config: &CompressedConfig,
+    layer: usize,
+    native: bool,
+) -> LayerCache {
     let (fp8, fp4) = roundings(config, native);
     let layout = RowLayout::Plain(fp8);
     let mut rows = vec![Rows { layout, ..Rows::plain(model.head_dim, model.windows[layer]) }];
@@ -204,11 +206,8 @@ impl SparseAttention {
         // q: [rows, heads * dim]
         pass.backend.rms_norm(q[0], self.ones, self.eps, q[1], rows);
         self.kv_norm.forward(pass, kv[0], kv[1], rows);
-        let last = |buffer| HeadColumns {
-            buffer,
-            first: self.dim - self.rotated,
-            stride: self.dim,
-        };
+        let last =
+            |buffer| HeadColumns { buffer, first: self.dim - self.rotated, stride: self.dim };
         pass.backend.rotate(last(q[1]), self.rope, rows);
         pass.backend.rotate(last(kv[1]), self.rope, rows);
         let whole = HeadColumns { buffer: kv[1], first: 0, stride: self.dim };
