@@ -8,8 +8,8 @@
 //! Eviction takes blocks without holders, the least valuable first. The value of a block is the
 //! time it was last held plus a bonus for its depth, so that much cheap work passes before a long
 //! conversation loses a block; among equals the older goes first. Where a chain is only useful from
-//! its root, the last blocks of chains go first. Where rows look at a window, blocks have that bonus,
-//! and a larger one, only where sequences are likely to continue.
+//! its root, the last blocks of chains go first. Where rows look at a window, blocks have that bonus
+//! only where sequences are likely to continue, and one of the pool's size besides.
 //!
 //! Invariant: every block is free, held or idle; the chain of a held block is held; no tail is a
 //! prefix of another registered block.
@@ -192,8 +192,8 @@ impl BlockPool {
         self.release(block);
     }
 
-    /// Makes a held block, the one after `depth` others, outlive blocks of its age, if it is
-    /// registered.
+    /// Makes a held block outlive others of its age, as one after `depth` blocks does and more, if
+    /// it is registered.
     pub(crate) fn raise(&mut self, block: u32, depth: usize) {
         let bonus = RESUME_BONUS * self.blocks.len() as u64 / DEPTH_BONUS;
         if let Block { holders: 1.., entry: Some(entry) } = &mut self.blocks[block as usize] {

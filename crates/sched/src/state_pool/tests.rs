@@ -8,7 +8,7 @@ fn chain(tokens: &[u32]) -> Chain {
 
 fn keep(pool: &mut StatePool, tokens: &[u32], now: u64) -> u32 {
     let slot = pool.take().unwrap();
-    pool.keep(slot, &chain(tokens), tokens.len(), now);
+    pool.keep(slot, &chain(tokens), tokens.len(), tokens.len() / 4, now);
     slot
 }
 
