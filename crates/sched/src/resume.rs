@@ -45,8 +45,8 @@ impl ResumePoints {
         [mark, branch, regular].into_iter().flatten().min()
     }
 
-    /// Blocks of `block` positions that are worth not to compute again from the one of the positions
-    /// before `point`, or from the first position: a regular one has others before it.
+    /// Blocks of `block` positions that need not be computed again thanks to what is kept at
+    /// `point`: all before it, or at a regular position those since the regular one before.
     pub fn depth(&self, point: usize, block: usize) -> usize {
         let is_own = self.branch == point || self.marks.contains(&point);
         if is_own { point / block } else { point.min(self.every) / block }

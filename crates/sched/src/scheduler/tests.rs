@@ -3,6 +3,7 @@
 
 mod failures;
 mod order;
+mod parts;
 mod simulation;
 
 use super::*;
@@ -335,7 +336,13 @@ impl Machine {
     /// The same for a request of this space.
     pub fn cached_in(&mut self, space: [u8; 16], id: u64, prompt: &[u32]) -> usize {
         let (prompt, capacity) = (prompt.to_vec(), prompt.len() + 2);
-        self.add_new(id, NewSequence { prompt, capacity, space, ..NewSequence::default() });
+        let new = NewSequence { prompt, capacity, space, ..NewSequence::default() };
+        self.cached_new(id, new)
+    }
+
+    /// The same for a request of one token or two.
+    pub fn cached_new(&mut self, id: u64, new: NewSequence) -> usize {
+        self.add_new(id, new);
         self.step(|_, _| 0);
         let found = self.find(id).and_then(|s| s.cached).expect("it has one token to go");
         self.finish(1000);
