@@ -9,8 +9,7 @@ const MAX_MARKS: usize = 8;
 pub(crate) struct ResumePoints {
     /// Ends of messages, and the last position of the prompt, ascending.
     marks: Vec<usize>,
-    /// Where the sequence leaves a chain that is known further than the sequence could use it; 0 if
-    /// there is none.
+    /// Where the sequence leaves a known chain; 0 if it shares none.
     branch: usize,
     /// Tokens of the prompt.
     prompt: usize,

@@ -235,9 +235,7 @@ impl Sequence {
             self.cached = Some(self.computed.min(self.prompt));
             self.unreached = found.unreached;
         }
-        if found.unreached.total() > 0 {
-            self.points.branch_at(found.tokens + found.unreached.total());
-        }
+        self.points.branch_at(found.tokens + found.unreached.total());
         if cache.states.is_empty() {
             return None;
         }

@@ -42,15 +42,17 @@ type SnapshotKey = (Name, Arc<[u32]>);
 struct Snapshot {
     key: SnapshotKey,
     position: usize,
-    /// When it was last used.
+    /// When it was last used, and among all snapshots.
     used: u64,
+    order: u64,
     /// Blocks before it, or what it is worth in them.
     depth: u64,
 }
 
 impl Snapshot {
-    fn value(&self) -> u64 {
-        value(self.used, self.depth)
+    /// The lowest is evicted first.
+    fn rank(&self) -> (u64, u64) {
+        (value(self.used, self.depth), self.order)
     }
 }
 
@@ -63,8 +65,10 @@ pub(crate) struct StatePool {
     keys: HashMap<SnapshotKey, u32>,
     /// Snapshots by position.
     positions: BTreeSet<(usize, u32)>,
-    /// Snapshots with their values.
-    evictable: BTreeSet<(u64, u32)>,
+    /// Snapshots by value, and of equal ones by last use.
+    evictable: BTreeSet<((u64, u64), u32)>,
+    /// Number of times that a snapshot was taken or used.
+    uses: u64,
     evictions: u64,
 }
 
@@ -134,7 +138,8 @@ impl StatePool {
         }
         let (name, tokens) = chain.before(position);
         let key = (name, tokens.into());
-        self.enter(slot, Snapshot { key, position, used: now, depth: depth as u64 });
+        let depth = depth as u64;
+        self.enter(slot, Snapshot { key, position, used: now, order: 0, depth });
     }
 
     /// Marks the snapshot after `position` tokens as used at the time `now`, if there is one.
@@ -152,10 +157,12 @@ impl StatePool {
         self.free.push(slot);
     }
 
-    fn enter(&mut self, slot: u32, snapshot: Snapshot) {
+    fn enter(&mut self, slot: u32, mut snapshot: Snapshot) {
+        self.uses += 1;
+        snapshot.order = self.uses;
         self.keys.insert(snapshot.key.clone(), slot);
         self.positions.insert((snapshot.position, slot));
-        self.evictable.insert((snapshot.value(), slot));
+        self.evictable.insert((snapshot.rank(), slot));
         self.slots[slot as usize] = Some(snapshot);
     }
 
@@ -164,7 +171,7 @@ impl StatePool {
         let snapshot = self.slots[slot as usize].take().expect("it is a snapshot");
         self.keys.remove(&snapshot.key);
         self.positions.remove(&(snapshot.position, slot));
-        self.evictable.remove(&(snapshot.value(), slot));
+        self.evictable.remove(&(snapshot.rank(), slot));
         snapshot
     }
 }

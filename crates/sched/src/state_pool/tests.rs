@@ -50,6 +50,14 @@ fn the_least_valuable_is_evicted_by_age_and_depth() {
 }
 
 #[test]
+fn of_equal_snapshots_the_one_that_was_not_used_for_longer_is_evicted() {
+    let mut pool = StatePool::new(3);
+    let slots = [[1, 1], [2, 2], [3, 3]].map(|tokens| keep(&mut pool, &tokens, 5));
+    assert!(pool.touch(&chain(&[1, 1]), 2, 5));
+    assert_eq!([pool.take(), pool.take(), pool.take()], [slots[1], slots[2], slots[0]].map(Some));
+}
+
+#[test]
 fn a_snapshot_is_copied_unless_its_slot_is_the_only_one() {
     let mut pool = StatePool::new(2);
     let snapshot = keep(&mut pool, &[1, 2], 0);

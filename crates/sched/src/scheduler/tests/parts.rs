@@ -267,6 +267,27 @@ fn a_chunk_is_cut_to_the_blocks_of_a_group_with_a_window() {
 }
 
 #[test]
+fn a_prefix_that_is_computed_again_is_shared_with_the_one_that_holds_it() {
+    let mut limits = SchedulerLimits { rows: 16, ..with_states(3) };
+    // Two prompts of 40 tokens fit if they share blocks, and one of two generated tokens each.
+    limits.groups[0].blocks = 20;
+    let mut machine = Machine::new(limits);
+    machine.add(1, &prompt(1, 42), 60);
+    while machine.find(1).unwrap().pending() > 1 {
+        machine.step(|_, length| length as u32);
+    }
+    // The first has saved its state behind 41 tokens only.
+    machine.add(2, &[prompt(1, 40), vec![5, 6]].concat(), 44);
+    machine.step(|_, length| length as u32);
+    assert_eq!(machine.scheduler.running(), 2);
+    while machine.find(2).is_some() {
+        machine.step(|_, length| length as u32);
+    }
+    assert_eq!(machine.scheduler.counters().0, 0, "no sequence was preempted");
+    machine.finish(100);
+}
+
+#[test]
 fn known_blocks_that_are_computed_again_stay_and_are_shared() {
     let mut machine = Machine::new(with_states(3));
     machine.cached(1, &prompt(1, 40));
