@@ -64,16 +64,17 @@ impl SequenceBlocks<'_> {
         (self.table.len() * self.chain.block - computed).min(rows)
     }
 
-    /// Registers the blocks that are full with `computed` rows and releases those that the rows after
-    /// them look at no longer.
+    /// Registers the blocks that are full with `computed` rows, and releases blocks that no later
+    /// row looks at.
     pub fn register_full(&mut self, computed: usize) {
         while self.span.registrable && self.span.registered < computed / self.chain.block {
             self.register_next();
         }
         for index in self.span.first..self.group.first_seen(computed) {
             let point = self.points.after(index * self.chain.block);
-            if point.is_some_and(|point| self.group.first_seen(point) <= index) {
-                self.group.pool.raise(self.table[index], index);
+            if let Some(point) = point.filter(|&point| self.group.first_seen(point) <= index) {
+                let depth = self.points.depth(point, self.chain.block);
+                self.group.pool.raise(self.table[index], depth);
             }
             self.group.pool.release(replace(&mut self.table[index], NO_BLOCK));
             self.span.first = index + 1;
@@ -98,7 +99,7 @@ impl SequenceBlocks<'_> {
     }
 
     /// Returns all blocks to the pool, which keeps them as cache, the last of the `computed` rows
-    /// included. Those that the row at `next` looks at outlive others.
+    /// included. With a window, blocks that the row at `next` looks at outlive others.
     pub fn release(self, computed: usize, next: usize) {
         let Self { chain, table, span, group, .. } = self;
         let index = computed / chain.block;
@@ -107,7 +108,7 @@ impl SequenceBlocks<'_> {
             let filled = group.filled(chain, table, index, tail);
             group.pool.keep(table[index], filled);
         }
-        let raised = if group.window.is_some() { group.first_seen(next) } else { table.len() };
+        let raised = group.window.map_or(table.len(), |_| group.first_seen(next));
         for (index, &block) in table.iter().enumerate().skip(span.first) {
             if index >= raised {
                 group.pool.raise(block, index);

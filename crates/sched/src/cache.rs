@@ -91,8 +91,8 @@ impl Cache {
         Some(found)
     }
 
-    /// The largest position up to `known` at which a sequence can go on, the snapshot there, and
-    /// what was missing at those after it.
+    /// The largest position up to `known` from which a sequence can continue, the snapshot there,
+    /// and what was missing at the positions after it.
     fn resumable(&self, chain: &Chain, known: usize) -> (usize, Option<u32>, Unreached) {
         let windowed = self.groups.iter().filter(|group| group.window.is_some());
         let mut windowed: Vec<_> = windowed.map(|group| (group, usize::MAX)).collect();

@@ -64,8 +64,8 @@ impl GroupCache {
         self.window.map_or(0, |window| (position + 1).saturating_sub(window) / self.block)
     }
 
-    /// The largest number of blocks that a sequence of `tokens` tokens takes at once after a match,
-    /// if a step has `rows` rows, and of those that it keeps from others.
+    /// Number of available blocks that are taken from others by a sequence of `tokens` tokens, at
+    /// most at once, if a step has `rows` rows.
     pub fn needs(&self, found: &GroupMatch, tokens: usize, rows: usize) -> usize {
         let mut blocks = tokens.div_ceil(self.block);
         if let Some(window) = self.window {

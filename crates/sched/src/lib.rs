@@ -6,8 +6,8 @@
 //!
 //! - [`BlockPool`] counts the holders of KV blocks and keeps blocks without holders as prefix
 //!   cache.
-//! - A [`Group`] of rows that are looked at for equally long has a pool of its own, and a sequence a
-//!   block table for each. States, which cannot be cut, have slots that are live or snapshots.
+//! - A [`Group`] of rows of equal window has a pool of its own, and a sequence a block table for
+//!   each. States, which cannot be cut, have slots that are live or snapshots.
 //! - [`Scheduler`] admits sequences, finds the longest prefix of each in the cache, to the token,
 //!   mixes decoding with prompt chunks in every step, and preempts the newest sequence when blocks
 //!   run out.

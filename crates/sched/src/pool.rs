@@ -8,8 +8,8 @@
 //! Eviction takes blocks without holders, the least valuable first. The value of a block is the
 //! time it was last held plus a bonus for its depth, so that much cheap work passes before a long
 //! conversation loses a block; among equals the older goes first. Where a chain is only useful from
-//! its root, the last blocks of chains go first. Where rows look at a window, blocks have that bonus,
-//! and a larger one, only where sequences are likely to continue.
+//! its root, the last blocks of chains go first. Where rows look at a window, blocks have that
+//! bonus only where sequences are likely to continue, and one of the pool's size besides.
 //!
 //! Invariant: every block is free, held or idle; the chain of a held block is held; no tail is a
 //! prefix of another registered block.
@@ -22,9 +22,6 @@ use std::sync::Arc;
 /// Value of one block of depth, in blocks taken from the pool: an unused chain of `n` blocks
 /// outlives chains of one block by `64 * n` blocks taken.
 const DEPTH_BONUS: u64 = 64;
-/// Value of a block at which sequences are likely to continue, in times that all blocks of the pool
-/// are taken.
-const RESUME_BONUS: u64 = 4;
 
 /// Number of blocks by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -192,12 +189,12 @@ impl BlockPool {
         self.release(block);
     }
 
-    /// Makes a held block, the one after `depth` others, outlive blocks of its age, if it is
-    /// registered.
+    /// Makes a held block, if it is registered, outlive others of its age, as if it came after
+    /// `depth` blocks and as many as the pool has.
     pub(crate) fn raise(&mut self, block: u32, depth: usize) {
-        let bonus = RESUME_BONUS * self.blocks.len() as u64 / DEPTH_BONUS;
+        let depth = (self.blocks.len() + depth) as u64;
         if let Block { holders: 1.., entry: Some(entry) } = &mut self.blocks[block as usize] {
-            entry.depth = entry.depth.max(depth as u64 + bonus);
+            entry.depth = entry.depth.max(depth);
         }
     }
 

@@ -9,8 +9,7 @@ const MAX_MARKS: usize = 8;
 pub(crate) struct ResumePoints {
     /// Ends of messages, and the last position of the prompt, ascending.
     marks: Vec<usize>,
-    /// Where the sequence leaves a chain that is known further than the sequence could use it; 0 if
-    /// there is none.
+    /// Where the sequence leaves a known chain; 0 if it shares none.
     branch: usize,
     /// Tokens of the prompt.
     prompt: usize,
@@ -45,6 +44,13 @@ impl ResumePoints {
         [mark, branch, regular].into_iter().flatten().min()
     }
 
+    /// Blocks of `block` positions that need not be computed again thanks to what is kept at
+    /// `point`: all before it, or at a regular position those since the regular one before.
+    pub fn depth(&self, point: usize, block: usize) -> usize {
+        let is_own = self.branch == point || self.marks.contains(&point);
+        if is_own { point / block } else { point.min(self.every) / block }
+    }
+
     /// The positions after `start`, up to `end`, ascending.
     pub fn between(&self, start: usize, end: usize) -> impl Iterator<Item = usize> {
         let points = std::iter::successors(self.after(start), |&point| self.after(point));
@@ -65,6 +71,8 @@ mod tests {
         assert_eq!(all(&points), [3, 8, 9, 16, 19, 25]);
         assert_eq!(points.between(8, 19).collect::<Vec<_>>(), [9, 16, 19]);
         assert_eq!(points.after(25), None);
+        // Without the regular position before it, and without anything.
+        assert_eq!([16, 19].map(|point| points.depth(point, 4)), [2, 4]);
         assert_eq!(all(&ResumePoints::new(Vec::new(), 1, 0)), [0; 0]);
     }
 

@@ -234,8 +234,8 @@ impl Scheduler {
         self.copies.drain(..)
     }
 
-    /// Takes the copies of states that the plans so far require: in this order, before the last plan
-    /// is computed.
+    /// Takes the copies of states that the plans so far require: in this order, before the last
+    /// plan is computed.
     pub fn state_copies(&mut self) -> impl Iterator<Item = StateCopy> {
         self.state_copies.drain(..)
     }
@@ -457,7 +457,9 @@ impl Scheduler {
         sequence.commit(planned.tokens, sampled, &mut self.cache);
         let now = self.cache.trunk().clock();
         for save in self.saves.extract_if(.., |save| save.slot == planned.slot) {
-            self.cache.states.keep(save.state, &sequence.chain, save.position + 1, now);
+            let point = save.position + 1;
+            let depth = sequence.points.depth(point, self.cache.block);
+            self.cache.states.keep(save.state, &sequence.chain, point, depth, now);
         }
         let (tenant, user) = (sequence.tenant, sequence.user);
         self.waiting.served(tenant, user, planned.tokens + sampled.len());

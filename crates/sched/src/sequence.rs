@@ -28,8 +28,8 @@ pub struct NewSequence {
     pub cold: bool,
     /// Which rows of the prompt need outputs.
     pub output: PromptOutput,
-    /// Positions of the prompt where messages end, at which later prompts are likely to go on in
-    /// another way. Of many, the last are used.
+    /// Positions of the prompt where messages end, from which later prompts are likely to differ.
+    /// Of many, the last are used.
     pub marks: Vec<usize>,
 }
 
@@ -235,9 +235,7 @@ impl Sequence {
             self.cached = Some(self.computed.min(self.prompt));
             self.unreached = found.unreached;
         }
-        if found.unreached.total() > 0 {
-            self.points.branch_at(found.tokens + found.unreached.total());
-        }
+        self.points.branch_at(found.tokens + found.unreached.total());
         if cache.states.is_empty() {
             return None;
         }
@@ -247,7 +245,7 @@ impl Sequence {
     }
 
     /// Takes blocks for up to `rows` more rows. Returns the rows that fit into the first group, and
-    /// those that fit into all of them.
+    /// the rows that fit into all of them.
     pub fn grow(&mut self, rows: usize, cache: &mut Cache) -> (usize, usize) {
         let computed = self.computed;
         let mut fit = self.blocks(cache).map(|blocks| blocks.grow(computed, rows));
@@ -286,7 +284,9 @@ impl Sequence {
         self.blocks(cache).for_each(|blocks| blocks.release(computed, next));
         let now = cache.trunk().clock();
         match self.state.take() {
-            Some(state) if known => cache.states.keep(state, &self.chain, next, now),
+            Some(state) if known => {
+                cache.states.keep(state, &self.chain, next, next / cache.block, now);
+            }
             Some(state) => cache.states.release(state),
             None => {}
         }
@@ -296,6 +296,11 @@ impl Sequence {
 
 #[cfg(test)]
 impl Sequence {
+    /// The largest number of tokens that it may find in the cache.
+    pub fn most_found(&self) -> usize {
+        if self.cold { 0 } else { self.first_output() }
+    }
+
     /// The blocks that it holds of a group.
     pub fn held(&self, group: usize) -> impl Iterator<Item = u32> {
         let table = &self.tables[group];

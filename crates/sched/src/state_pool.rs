@@ -35,21 +35,24 @@ pub struct StateCopy {
     pub to: u32,
 }
 
-type Key = (Name, Arc<[u32]>);
+/// The name of the last full block, and the tokens since.
+type SnapshotKey = (Name, Arc<[u32]>);
 
 #[derive(Clone, Debug)]
 struct Snapshot {
-    key: Key,
+    key: SnapshotKey,
     position: usize,
-    /// When it was last used.
+    /// When it was last used, and among all snapshots.
     used: u64,
-    /// Blocks before it.
+    order: u64,
+    /// Blocks before it, or what it is worth in them.
     depth: u64,
 }
 
 impl Snapshot {
-    fn value(&self) -> u64 {
-        value(self.used, self.depth)
+    /// The lowest is evicted first.
+    fn rank(&self) -> (u64, u64) {
+        (value(self.used, self.depth), self.order)
     }
 }
 
@@ -59,11 +62,13 @@ pub(crate) struct StatePool {
     slots: Vec<Option<Snapshot>>,
     /// Empty slots; the last is taken first.
     free: Vec<u32>,
-    keys: HashMap<Key, u32>,
+    keys: HashMap<SnapshotKey, u32>,
     /// Snapshots by position.
     positions: BTreeSet<(usize, u32)>,
-    /// Snapshots with their values.
-    evictable: BTreeSet<(u64, u32)>,
+    /// Snapshots by value, and of equal ones by last use.
+    evictable: BTreeSet<((u64, u64), u32)>,
+    /// Number of times that a snapshot was taken or used.
+    uses: u64,
     evictions: u64,
 }
 
@@ -110,8 +115,8 @@ impl StatePool {
     }
 
     /// Takes the slot of a sequence that continues from a snapshot, which is used at the time
-    /// `now`, and returns the copy that is to be made. The snapshot itself becomes the slot if there
-    /// is no other.
+    /// `now`, and returns the copy that is to be made. The snapshot's own slot is taken if there is
+    /// no other.
     pub fn resume(&mut self, snapshot: Option<u32>, now: u64) -> (u32, Option<StateCopy>) {
         const RUNNING: &str = "there are as many slots as sequences that run";
         let Some(from) = snapshot else { return (self.take().expect(RUNNING), None) };
@@ -126,14 +131,15 @@ impl StatePool {
     }
 
     /// Makes a taken slot, the state after `position` tokens of the chain, a snapshot that was used
-    /// at the time `now`. Frees it if there is such a snapshot.
-    pub fn keep(&mut self, slot: u32, chain: &Chain, position: usize, now: u64) {
+    /// at the time `now` and has the value of `depth` blocks. Frees it if there is such a snapshot.
+    pub fn keep(&mut self, slot: u32, chain: &Chain, position: usize, depth: usize, now: u64) {
         if self.touch(chain, position, now) {
             return self.release(slot);
         }
         let (name, tokens) = chain.before(position);
-        let depth = (position / chain.block) as u64;
-        self.enter(slot, Snapshot { key: (name, tokens.into()), position, used: now, depth });
+        let key = (name, tokens.into());
+        let depth = depth as u64;
+        self.enter(slot, Snapshot { key, position, used: now, order: 0, depth });
     }
 
     /// Marks the snapshot after `position` tokens as used at the time `now`, if there is one.
@@ -151,10 +157,12 @@ impl StatePool {
         self.free.push(slot);
     }
 
-    fn enter(&mut self, slot: u32, snapshot: Snapshot) {
+    fn enter(&mut self, slot: u32, mut snapshot: Snapshot) {
+        self.uses += 1;
+        snapshot.order = self.uses;
         self.keys.insert(snapshot.key.clone(), slot);
         self.positions.insert((snapshot.position, slot));
-        self.evictable.insert((snapshot.value(), slot));
+        self.evictable.insert((snapshot.rank(), slot));
         self.slots[slot as usize] = Some(snapshot);
     }
 
@@ -163,14 +171,14 @@ impl StatePool {
         let snapshot = self.slots[slot as usize].take().expect("it is a snapshot");
         self.keys.remove(&snapshot.key);
         self.positions.remove(&(snapshot.position, slot));
-        self.evictable.remove(&(snapshot.value(), slot));
+        self.evictable.remove(&(snapshot.rank(), slot));
         snapshot
     }
 }
 
 #[cfg(test)]
 impl StatePool {
-    /// Panics unless the slots in `taken` are those that are neither free nor snapshots, once each.
+    /// Panics unless every slot is free, a snapshot, or once in `taken`.
     pub fn check(&self, taken: impl Iterator<Item = u32>) {
         let kept = (0..).zip(&self.slots).filter(|(_, slot)| slot.is_some()).map(|(slot, _)| slot);
         let mut all: Vec<u32> = taken.chain(self.free.iter().copied()).chain(kept).collect();

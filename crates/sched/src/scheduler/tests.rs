@@ -3,10 +3,12 @@
 
 mod failures;
 mod order;
+mod parts;
 mod simulation;
 
 use super::*;
 use crate::PromptOutput;
+use crate::group::GroupCache;
 use std::collections::HashMap;
 
 /// Limits of a model with one group without a window, of 100 blocks.
@@ -32,6 +34,8 @@ pub struct Machine {
     pub rows: usize,
     /// Number of blocks copied.
     pub copied: usize,
+    /// Number of snapshots taken by steps.
+    pub saved: usize,
     /// Number of delivered outputs of prompt rows, where all rows need outputs.
     delivered: HashMap<u64, usize>,
     spaces: HashMap<u64, [u8; 16]>,
@@ -54,12 +58,39 @@ fn mix(hash: u64, token: u32) -> u64 {
     (hash ^ u64::from(token)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
 }
 
+/// The largest position at which the cache holds all that a sequence needs to continue, found by
+/// looking at all of them.
+fn longest(sequence: &Sequence, cache: &Cache) -> usize {
+    let (chain, most) = (&sequence.chain, sequence.most_found());
+    // Positions of each block that the group holds, block by block.
+    let held = |group: &GroupCache| -> Vec<usize> {
+        let shared = |index| group.nearest(chain, index, most).map_or(0, |found| found.shared);
+        let is_full = |index| group.full(chain, index).is_some();
+        let count = |index| if is_full(index) { cache.block } else { shared(index) };
+        (0..=most / cache.block).map(count).collect()
+    };
+    let held: Vec<_> = cache.groups.iter().map(|group| (group.window, held(group))).collect();
+    let sees_all = |(window, held): &(Option<usize>, Vec<usize>), position: usize| {
+        let first = window.map_or(0, |window| (position + 1).saturating_sub(window));
+        (first..position).all(|seen| {
+            let index = seen / cache.block;
+            held[index] >= cache.block.min(position - index * cache.block)
+        })
+    };
+    let can_continue = |position: usize| {
+        let snapshot = cache.states.nearest(chain, position);
+        let state = cache.states.is_empty() || snapshot.is_some_and(|(_, at)| at == position);
+        (state || position == 0) && held.iter().all(|held| sees_all(held, position))
+    };
+    (0..=most).rev().find(|&position| can_continue(position)).unwrap_or(0)
+}
+
 impl Machine {
     pub fn new(limits: SchedulerLimits) -> Self {
         let scheduler = Scheduler::new(limits.clone(), Name::root(b"test"));
         let (slots, states, delivered, spaces, ids, live) = Default::default();
-        let (rows, copied) = (0, 0);
-        Self { scheduler, slots, states, limits, rows, copied, delivered, spaces, ids, live }
+        let (rows, copied, saved) = (0, 0, 0);
+        Self { scheduler, slots, states, limits, rows, copied, saved, delivered, spaces, ids, live }
     }
 
     pub fn add(&mut self, id: u64, prompt: &[u32], capacity: usize) {
@@ -215,11 +246,36 @@ impl Machine {
             assert!((position..tokens.len()).contains(&save.position), "{save:?}: {planned:?}");
             let hash = self.hash(self.id(planned), &tokens[..=save.position]);
             self.states.insert(save.state, State { hash, guesses: vec![GARBAGE] });
+            self.saved += 1;
         }
         now.hash = self.hash(self.id(planned), tokens);
         now.guesses = accepted.to_vec();
         now.guesses.resize(drafts, GARBAGE);
         self.states.insert(state, now);
+    }
+
+    /// Computes what is planned up to a failure: rows are what they should be, states are not.
+    pub fn fail(&mut self, planned: &Planned) {
+        let View { tokens, state, .. } = self.scheduler.sequence(planned.slot);
+        let tokens = tokens[..planned.position + planned.tokens].to_vec();
+        for group in 0..self.limits.groups.len() {
+            self.compute_rows(group, planned, &tokens);
+        }
+        let saves = self.scheduler.saves().iter().map(|save| save.state);
+        for state in saves.chain(state) {
+            self.states.insert(state, State { hash: 13, guesses: Vec::new() });
+        }
+    }
+
+    /// Compares what waiting sequences find with what a look at every position finds.
+    pub fn check_finds(&self) {
+        let Scheduler { cache, sequences, .. } = &self.scheduler;
+        for (_, sequence) in sequences.iter() {
+            if sequence.phase != SequencePhase::Running {
+                let found = sequence.find(cache);
+                assert_eq!(found.tokens, longest(sequence, cache), "{found:?}");
+            }
+        }
     }
 
     /// Runs one whole step in which every sequence generates `token(id, length)`; those at their
@@ -280,7 +336,13 @@ impl Machine {
     /// The same for a request of this space.
     pub fn cached_in(&mut self, space: [u8; 16], id: u64, prompt: &[u32]) -> usize {
         let (prompt, capacity) = (prompt.to_vec(), prompt.len() + 2);
-        self.add_new(id, NewSequence { prompt, capacity, space, ..NewSequence::default() });
+        let new = NewSequence { prompt, capacity, space, ..NewSequence::default() };
+        self.cached_new(id, new)
+    }
+
+    /// The same for a request of one token or two.
+    pub fn cached_new(&mut self, id: u64, new: NewSequence) -> usize {
+        self.add_new(id, new);
         self.step(|_, _| 0);
         let found = self.find(id).and_then(|s| s.cached).expect("it has one token to go");
         self.finish(1000);

@@ -8,7 +8,7 @@ fn chain(tokens: &[u32]) -> Chain {
 
 fn keep(pool: &mut StatePool, tokens: &[u32], now: u64) -> u32 {
     let slot = pool.take().unwrap();
-    pool.keep(slot, &chain(tokens), tokens.len(), now);
+    pool.keep(slot, &chain(tokens), tokens.len(), tokens.len() / 4, now);
     slot
 }
 
@@ -47,6 +47,14 @@ fn the_least_valuable_is_evicted_by_age_and_depth() {
     assert_eq!(pool.take(), Some(deep));
     assert_eq!(pool.take(), None);
     assert_eq!(pool.count(), StateCounts { live: 3, kept: 0, free: 0, evictions: 3 });
+}
+
+#[test]
+fn of_equal_snapshots_the_one_that_was_not_used_for_longer_is_evicted() {
+    let mut pool = StatePool::new(3);
+    let slots = [[1, 1], [2, 2], [3, 3]].map(|tokens| keep(&mut pool, &tokens, 5));
+    assert!(pool.touch(&chain(&[1, 1]), 2, 5));
+    assert_eq!([pool.take(), pool.take(), pool.take()], [slots[1], slots[2], slots[0]].map(Some));
 }
 
 #[test]
