@@ -6,7 +6,7 @@ use crate::config::{
 };
 use crate::gguf::{Array, GgufFile, GgufWriter, Value};
 
-type Fields<'a> = &'a [(&'a str, Value)];
+pub(super) type Fields<'a> = &'a [(&'a str, Value)];
 
 fn u(value: u32) -> Value {
     Value::U32(value)
@@ -14,7 +14,11 @@ fn u(value: u32) -> Value {
 
 /// Reads a file of architecture `arch` with `fields`, the keys that every file needs, and
 /// `tensors`.
-fn read_with(arch: &str, fields: Fields, tensors: &[&str]) -> Result<ModelConfig, String> {
+pub(super) fn read_with(
+    arch: &str,
+    fields: Fields,
+    tensors: &[&str],
+) -> Result<ModelConfig, String> {
     let mut writer = GgufWriter::new();
     writer.set("general.architecture", Value::String(arch.into()));
     let base = [
