@@ -23,6 +23,7 @@ fn samples() -> Vec<ModelConfig> {
         with("Qwen3ForCausalLM", yarn).unwrap(),
     ];
     samples.extend(samples_with_experts());
+    samples.extend(super::compressed::samples());
     samples.extend(
         super::super::names()
             .map(|name| ModelConfig { name: "m".into(), ..ModelConfig::tiny(name, 3).unwrap() }),
