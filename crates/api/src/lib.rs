@@ -22,6 +22,7 @@ mod replay;
 mod request;
 mod service;
 mod stream;
+mod structure;
 mod usage_counter;
 
 pub use card::ModelCard;
