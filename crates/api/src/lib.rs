@@ -10,6 +10,7 @@ mod card;
 mod constraint;
 mod constraint_builder;
 mod conversation;
+mod effort;
 mod embed;
 mod error;
 mod event;

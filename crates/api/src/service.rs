@@ -19,7 +19,7 @@ use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use text::{
-    ChatTemplate, EncodeOptions, GrammarCompiler, OutputForm, Reasoning, TextAssets,
+    ChatRules, ChatTemplate, EncodeOptions, GrammarCompiler, OutputForm, Reasoning, TextAssets,
     Thinking, Tokenizer, ToolFormat, ToolSignature,
 };
 
@@ -311,6 +311,8 @@ impl Service {
             memory: &self.memory,
             space: self.partition.space,
             ends: &self.defaults.stop_ids,
+            rules: ChatRules::of(&self.engine.info.architecture),
+            context: self.engine.info.context_length,
         }
     }
 
