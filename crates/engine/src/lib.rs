@@ -28,7 +28,7 @@ pub mod trace;
 pub use backend::{Batch, Device, InputSums, KvType, LayerCache, Memory, Mode};
 pub use cache_bytes::{CacheBytes, GroupBytes};
 pub use cache_size::KvMemory;
-pub use constraint::{Constraint, Grammar, GrammarRef, TokenSet};
+pub use constraint::{Allowed, Constraint, Grammar, GrammarRef, TokenSet};
 pub use draft::{MAX_DRAFTED, Speculate};
 pub use embedding_pooler::Embed;
 pub use error::Error;

@@ -6,6 +6,7 @@ mod output;
 mod reader;
 
 use crate::TokenSet;
+use crate::constraint::Allowed;
 use crate::draft::RequestDraft;
 use crate::embedding_pooler::EmbeddingPooler;
 use crate::handle::Submission;
@@ -237,14 +238,14 @@ impl RunningRequest {
         let early = tokens.len() - prompt + fresh.len() < self.request.min_tokens;
         let stop_ids = &self.request.stop_ids[..];
         let banned = if early { stop_ids } else { &[] };
-        let allowed = match self.constraint.state() {
-            Some(constraint) => Some(allowed(constraint, fresh.len(), stop_ids, early)?),
-            None => None,
+        let (allowed, greedy) = match self.constraint.state() {
+            Some(constraint) => allowed(constraint, fresh.len(), stop_ids, early)?,
+            None => (None, false),
         };
         if let Some(recorder) = &mut self.recorder {
-            recorder.choose(logits);
+            recorder.choose(logits, greedy);
         }
-        let history = History { tokens, fresh, prompt, banned, allowed };
+        let history = History { tokens, fresh, prompt, banned, allowed, greedy };
         let top = self.request.logprobs.filter(|_| self.request.sampled_logprobs);
         let chosen = self.sampler.sample(logits, history, scratch, top);
         chosen.map_err(|error| Outcome::Failed(error.to_string()))
@@ -319,18 +320,20 @@ impl RunningRequest {
     }
 }
 
-/// The ids allowed in row `at` of this step, or how the sequence ends instead.
+/// The ids allowed in row `at` of this step, `None` for all, and whether the most likely one is
+/// chosen; or how the sequence ends instead.
 fn allowed<'a>(
     constraint: &'a mut ConstraintState,
     at: usize,
     stop_ids: &[u32],
     early: bool,
-) -> Result<&'a TokenSet, Outcome> {
+) -> Result<(Option<&'a TokenSet>, bool), Outcome> {
     let row = constraint.allowed(at).map_err(Outcome::Failed)?;
-    match (row.admit_stop_ids(stop_ids, early), row.may_end) {
-        (true, _) => Ok(&row.ids),
-        (false, true) => Err(Outcome::Complete),
-        (false, false) => {
+    match (row.admit_stop_ids(stop_ids, early), row.allowed) {
+        (_, Allowed::All) => Ok((None, row.greedy)),
+        (true, _) => Ok((Some(&row.ids), row.greedy)),
+        (false, Allowed::Listed { may_end: true }) => Err(Outcome::Complete),
+        (false, Allowed::Listed { may_end: false }) => {
             Err(Outcome::Failed("the constraint allows no token of this model".into()))
         }
     }

@@ -3,7 +3,7 @@
 //! drafts.
 
 use crate::checkpoints::{block_bytes, config, open, random, write};
-use crate::constraints::Toy;
+use crate::constraints::{Steered, Toy};
 use base::Rng;
 use engine::{
     EngineHandle, EngineOptions, Event, Finished, Generation, KvMemory, LoadOptions, Mode, Outcome,
@@ -46,7 +46,12 @@ fn requests() -> Vec<Request> {
                 min_tokens: 3,
                 logprobs: Some(2),
                 sampled_logprobs: i % 7 == 0,
-                constraint: (i % 3 == 1).then(|| Toy { length: 40, ..Toy::of(i) }.grammar()),
+                constraint: match i % 6 {
+                    1 => Some(Toy { length: 40, ..Toy::of(i) }.grammar()),
+                    2 => Some(Steered::grammar(|id| id % 3 == 0)),
+                    4 => Some(Toy { length: 40, steers: true, ..Toy::of(i) }.grammar()),
+                    _ => None,
+                },
                 ..Request::default()
             }
         })

@@ -14,6 +14,8 @@ pub(super) struct InspectReport<'a> {
     pub files: &'a ModelFiles,
     /// The configuration, or why there is none.
     pub config: Result<ModelConfig, String>,
+    /// The chat templates in use, if there are any.
+    pub chat_template: Option<String>,
     /// Tokens that the KV cache is to hold.
     pub context: usize,
 }
@@ -35,6 +37,7 @@ impl InspectReport<'_> {
             "format": self.format(),
             "config": self.config.as_ref().ok().map(config_json),
             "unsupported": self.config.as_ref().err(),
+            "chat_template": self.chat_template,
             "metadata": self.files.gguf().map(metadata_json),
             "parameters": total.parameters,
             "bytes": total.bytes,
@@ -80,6 +83,8 @@ impl InspectReport<'_> {
             let text = value.as_str().map_or_else(|| value.to_string(), shown);
             let _ = writeln!(out, "  {key:<20} {text}");
         }
+        let template = self.chat_template.as_deref().map_or_else(|| "none".to_owned(), shown);
+        let _ = writeln!(out, "  {:<20} {template}", "chat_template");
     }
 
     fn tensors_text(&self, out: &mut String) {
