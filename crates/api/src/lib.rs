@@ -15,6 +15,7 @@ mod error;
 mod event;
 mod ids;
 mod infill;
+mod marks;
 mod message;
 mod options;
 mod partition;

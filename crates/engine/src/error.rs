@@ -12,6 +12,9 @@ pub enum Error {
     /// The requested context does not fit.
     #[error("{0}")]
     Context(String),
+    /// The memory for states holds none, or is not available.
+    #[error("{0}")]
+    States(String),
     /// The kernels do not support KV blocks of this size.
     #[error("a KV block must have 16, 32, 64, 128, 256 or 512 positions, not {0}")]
     Block(usize),

@@ -113,6 +113,8 @@ impl Engine {
     ) -> Self {
         let models::WorkspaceLimits { rows, logit_rows } = runner.limits;
         let running = options.running.clamp(1, logit_rows);
+        let running =
+            if runner.state_slots == 0 { running } else { running.min(runner.state_slots) };
         let limits = sched::SchedulerLimits {
             running,
             rows,
@@ -404,7 +406,7 @@ impl Engine {
         let metrics = &self.receiver.metrics;
         metrics.load(self.scheduler.running(), self.scheduler.waiting());
         let sched::BlockCounts { used, cached, free } = self.scheduler.blocks();
-        metrics.blocks(used, cached, free);
+        metrics.blocks(0, used, cached, free);
         let (preempted, evicted) = self.scheduler.counters();
         metrics.preempted((preempted - self.reported.0) as usize);
         metrics.evicted((evicted - self.reported.1) as usize);

@@ -1,6 +1,9 @@
 //! A loaded model with its backend and KV cache: batches in, logits out.
 
-use crate::cache_size::{CacheRequest, CacheSize, FreeMemory, KvMemory, available_memory};
+use crate::cache_bytes::CacheBytes;
+use crate::cache_size::{
+    CacheRequest, CacheSize, FreeMemory, KvMemory, StateRequest, StateSize, available_memory,
+};
 use crate::identity::identity;
 use crate::{Error, ModelInfo};
 use backend::{
@@ -30,6 +33,13 @@ pub struct LoadOptions {
     pub context: Option<usize>,
     /// Memory for the KV cache.
     pub kv_memory: KvMemory,
+    /// Bytes for the states of sequences and their snapshots, where the model has states; `None` for
+    /// two states for each running sequence, as far as a quarter of the free memory holds them.
+    pub state_memory: Option<usize>,
+    /// Tokens of a prompt between snapshots of states, besides those at marks; 0 for none.
+    pub state_every: usize,
+    /// Number of sequences that run at once, for which the caches have room.
+    pub parallel: usize,
     /// Positions of a KV block: a multiple of 16 that divides 512.
     pub block: usize,
     /// Prefill chunk size: maximum number of prompt tokens of a step.
@@ -54,6 +64,9 @@ impl Default for LoadOptions {
             kv_type: None,
             context: None,
             kv_memory: KvMemory::default(),
+            state_memory: None,
+            state_every: STATE_EVERY,
+            parallel: 16,
             block: BLOCK,
             chunk: 512,
             logit_rows: 16,
@@ -64,6 +77,8 @@ impl Default for LoadOptions {
     }
 }
 
+/// Default number of tokens between snapshots of states.
+pub const STATE_EVERY: usize = 2048;
 /// Default number of positions of a KV block.
 pub const BLOCK: usize = 32;
 /// Positions that attention sums at once; a multiple of the block size.
@@ -78,11 +93,14 @@ pub struct Runner {
     pub(crate) info: ModelInfo,
     pub(crate) settings: Settings,
     pub(crate) blocks: usize,
+    /// Number of state slots; 0 if the model has no states.
+    pub(crate) state_slots: usize,
     pub(crate) chunk: usize,
     /// Maximum number of positions that a row attends to, if every layer has a window.
     pub(crate) window: Option<usize>,
     pub(crate) limits: WorkspaceLimits,
     check: bool,
+    warnings: Vec<String>,
     /// The logits of the last batch and their number of rows.
     logits: Option<(Buffer, usize)>,
     /// Number of hidden states of the last batch.
@@ -155,25 +173,28 @@ impl Runner {
             placement,
             slices: options.ranks.slices.as_ref().map_or(1, |slices| slices.ranks()),
         };
-        let size =
+        let (size, states) =
             make_cache(&mut *backend, &model.cache(), kv_type, config.context_length, options)?;
         let info = ModelInfo {
             name: config.name.clone(),
             architecture: config.architecture.clone(),
             context_length: size.context,
             vocab_size: config.vocab_size,
-            cache_tokens: size.blocks * options.block,
+            cache_tokens: size.blocks[0] * options.block,
+            uses_marks: states.slots > 0 || size.blocks.len() > 1,
         };
         // A single layer without a window keeps all positions.
         let widest = |widest: usize, window: &Option<usize>| Some(widest.max((*window)?));
         let window = config.windows.iter().try_fold(1, widest);
-        let (blocks, check) = (size.blocks, options.check);
+        let (blocks, check) = (size.blocks[0], options.check);
         Ok(Self {
             backend,
             model,
             info,
             settings,
             blocks,
+            state_slots: states.slots,
+            warnings: states.note.into_iter().collect(),
             chunk,
             window,
             limits,
@@ -188,6 +209,11 @@ impl Runner {
     /// The loaded model.
     pub fn info(&self) -> &ModelInfo {
         &self.info
+    }
+
+    /// What the user should know about the loaded model: options that could not be met in full.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// Everything but the request that decides the bits of an answer.
@@ -310,24 +336,32 @@ fn make_cache(
     kv_type: KvType,
     trained: usize,
     options: &LoadOptions,
-) -> Result<CacheSize, Error> {
-    let LoadOptions { block, context, kv_memory: memory, .. } = *options;
-    let block_bytes = layers.iter().map(|layer| layer.block_bytes(block, kv_type)).sum();
-    let request = CacheRequest { memory, context, trained, block, block_bytes };
+) -> Result<(CacheSize, StateSize), Error> {
+    let LoadOptions { block, context, kv_memory: memory, chunk, .. } = *options;
+    let too_large = || Error::Context("a block of the KV cache is too large for memory".into());
+    let bytes = CacheBytes::of(layers, block, kv_type).ok_or_else(too_large)?;
     let Memory { weights, workspace, .. } = backend.memory();
     let free = available_memory()
         .map(|bytes| FreeMemory { bytes, spare: bytes.saturating_sub(weights + workspace) });
+    let (memory_of_states, parallel) = (options.state_memory, options.parallel);
+    let states = StateRequest { memory: memory_of_states, slot_bytes: bytes.slot, parallel };
+    let mut states = states.size(free)?;
+    let free = free.map(|free| free.without(states.slots.saturating_mul(bytes.slot)));
+    let (groups, parallel) = (&bytes.groups, states.parallel);
+    let request = CacheRequest { memory, context, trained, block, groups, parallel, chunk };
     let mut size = request.size(free)?;
     // A system may have less memory than it reports; a default size shrinks to it.
-    while let Err(error) = backend.cache(layers, block, size.blocks, kv_type) {
+    while let Err(error) = backend.cache(layers, block, size.blocks[0], kv_type) {
         let may_shrink = context.is_none() && !matches!(memory, KvMemory::Bytes(_));
         match error {
-            backend::Error::Memory(_) if may_shrink && size.blocks > 1 => size.blocks /= 2,
+            backend::Error::Memory(_) if may_shrink && size.blocks[0] > 1 => size.blocks[0] /= 2,
             error => return Err(error.into()),
         }
-        size.context = size.context.min(size.blocks * block);
+        size.context = size.context.min(size.blocks[0] * block);
     }
     // All ranks use the size of the smallest.
     let ranks = &options.ranks;
-    Ok(CacheSize { blocks: ranks.least(size.blocks)?, context: ranks.least(size.context)? })
+    let blocks: Result<_, _> = size.blocks.iter().map(|&blocks| ranks.least(blocks)).collect();
+    states.slots = ranks.least(states.slots)?;
+    Ok((CacheSize { blocks: blocks?, context: ranks.least(size.context)? }, states))
 }

@@ -10,7 +10,7 @@ use crate::draft::RequestDraft;
 use crate::embedding_pooler::EmbeddingPooler;
 use crate::handle::Submission;
 use crate::masks::{ConstraintState, SequenceConstraint};
-use crate::metrics::Metrics;
+use crate::metrics::{Lookup, Metrics};
 use crate::outcome::Outcome;
 use crate::request::{Event, Finished, Request, TokenLogprobs, Usage};
 use crate::sampler::{History, Sampler, SamplerScratch, logprobs};
@@ -94,7 +94,8 @@ impl RunningRequest {
         let Some(queued) = self.clock.admit() else { return };
         let cached_tokens = sequence.cached.unwrap_or(0);
         self.reader.queue_slot = None;
-        metrics.admitted(queued, sequence.prompt, cached_tokens);
+        let (queried, found) = (sequence.prompt, cached_tokens);
+        metrics.admitted(queued, Lookup { queried, found, ..Lookup::default() });
         if let Some(recorder) = &mut self.recorder {
             recorder.trace.cached_tokens = cached_tokens;
         }
