@@ -4,6 +4,7 @@
 use crate::effort;
 use crate::error::ApiError;
 use crate::ids::nine_characters;
+use crate::marks::MarkFinder;
 use crate::message::{Message, Tool};
 use crate::replay::{ReplayMemory, digests};
 use crate::request::{ChatRequest, Origin, ToolChoice};
@@ -35,12 +36,16 @@ pub(crate) struct Renderer<'a> {
     pub rules: Option<&'static ChatRules>,
     /// Tokens of the context.
     pub context: usize,
+    /// Whether marks are found.
+    pub marks: bool,
 }
 
 /// A rendered prompt.
 #[derive(Debug)]
 pub(crate) struct Rendered {
     pub tokens: Vec<u32>,
+    /// Positions of `tokens` from which other prompts are likely to go on.
+    pub marks: Vec<usize>,
     /// The text at the end of the prompt.
     pub tail: String,
     pub origin: Origin,
@@ -62,14 +67,36 @@ impl Renderer<'_> {
             let shared = tokens.len();
             let rest = begun(rest, request.prefill.as_deref());
             tokens.extend(self.assets.encode(&rest).map_err(text_error)?);
+            let marks = self.marks(&input, &rest, &tokens[shared..], Some(at + 1));
+            let marks = marks.into_iter().map(|mark| shared + mark).collect();
             let origin = Origin { before, parent: Some(turn), shared };
-            return Ok(Rendered { tokens, tail: rest.text, origin });
+            return Ok(Rendered { tokens, marks, tail: rest.text, origin });
         }
         let rendered = self.assets.render(self.template, &input, None).map_err(template_error)?;
         let rendered = begun(rendered, request.prefill.as_deref());
         let tokens = self.assets.encode(&rendered).map_err(text_error)?;
+        let marks = self.marks(&input, &rendered, &tokens, None);
         let origin = Origin { before, parent: None, shared: 0 };
-        Ok(Rendered { tokens, tail: rendered.text, origin })
+        Ok(Rendered { tokens, marks, tail: rendered.text, origin })
+    }
+
+    fn marks(
+        &self,
+        input: &Value,
+        prompt: &RenderedPrompt,
+        tokens: &[u32],
+        behind: Option<usize>,
+    ) -> Vec<usize> {
+        if !self.marks {
+            return Vec::new();
+        }
+        MarkFinder { renderer: self, input, prompt, tokens, behind }.marks()
+    }
+
+    /// The texts that can end a turn.
+    pub fn end_texts(&self) -> Vec<&str> {
+        let tokenizer = &self.assets.tokenizer;
+        self.ends.iter().filter_map(|&id| tokenizer.id_to_token(id)).collect()
     }
 
     /// Renders the prompt as text, with control tokens.
@@ -81,9 +108,7 @@ impl Renderer<'_> {
 
     /// The part of the prompt after the turn before message `at`.
     fn behind(&self, input: &Value, at: usize) -> Result<Option<RenderedPrompt>, ApiError> {
-        let tokenizer = &self.assets.tokenizer;
-        let ends: Vec<&str> =
-            self.ends.iter().filter_map(|&id| tokenizer.id_to_token(id)).collect();
+        let ends = self.end_texts();
         self.assets.render_behind(self.template, input, at, &ends).map_err(template_error)
     }
 

@@ -16,6 +16,7 @@ mod error;
 mod event;
 mod ids;
 mod infill;
+mod marks;
 mod message;
 mod options;
 mod partition;

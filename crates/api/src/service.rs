@@ -161,7 +161,7 @@ impl Service {
     /// proportional to the length of the text.
     pub fn prepare_chat(&self, request: &ChatRequest) -> Result<Prepared, ApiError> {
         let template = self.template(request)?;
-        let renderer = self.renderer(&template);
+        let renderer = Renderer { marks: self.info().uses_marks, ..self.renderer(&template) };
         let tools: Arc<[ToolSignature]> = signatures(request).into();
         if !tools.is_empty() && renderer.format.is_none() && !template.mentions("tools") {
             let message = "the model's chat template has no place for tools";
@@ -186,8 +186,13 @@ impl Service {
         let form = OutputSpec { output, call_prefix: request.call_prefix, continues };
         // The earlier exchange is not part of the conversation that is remembered.
         let called = called && request.earlier.is_empty();
+        let rendered_tokens = rendered.tokens.len();
         let tokens = self.after(&request.earlier, rendered.tokens);
         let mut prepared = self.prepare(tokens, &request.sampling, form)?;
+        // The earlier exchange may replace the BOS.
+        let total = prepared.request.prompt.len();
+        let mark = |mark: usize| (total + mark).checked_sub(rendered_tokens);
+        prepared.request.marks = rendered.marks.into_iter().filter_map(mark).collect();
         // Compilation takes longest and comes after all other checks.
         prepared.request.constraint = restraint.of(request, &tools)?;
         if let Some(format) = format.filter(|_| !tools.is_empty()) {
@@ -313,6 +318,7 @@ impl Service {
             ends: &self.defaults.stop_ids,
             rules: ChatRules::of(&self.engine.info.architecture),
             context: self.engine.info.context_length,
+            marks: false,
         }
     }
 

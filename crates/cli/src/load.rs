@@ -83,6 +83,7 @@ impl SourceArgs {
         let engine = builder.load(&path)?;
         let (time, threads, isa) = (started.elapsed(), engine.threads(), engine.isa());
         tracing::info!(?time, threads, isa, "loaded {}", path.display());
+        engine.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
         let description = describe(&engine, time);
         Ok(LoadedModel { service: engine.service().clone(), description })
     }

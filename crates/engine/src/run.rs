@@ -100,8 +100,8 @@ struct Engine {
     scratch: SamplerScratch,
     /// Blocks of each group touched so far, counted from the first.
     touched: Vec<usize>,
-    /// Preemptions and evictions that were reported.
-    reported: (u64, u64),
+    /// Preemptions, evictions of blocks and of snapshots that were reported.
+    reported: (u64, u64, u64),
 }
 
 impl Engine {
@@ -113,6 +113,8 @@ impl Engine {
     ) -> Self {
         let models::WorkspaceLimits { rows, logit_rows } = runner.limits;
         let running = options.running.clamp(1, logit_rows.min(runner.parallel));
+        let windows: Vec<_> = runner.groups.iter().map(|group| group.window).collect();
+        receiver.metrics.groups(&windows);
         let groups = runner.groups.iter();
         let group = |group: &backend::GroupSize| sched::Group {
             window: group.window,
@@ -137,7 +139,7 @@ impl Engine {
             accepted: 0,
             plan: Vec::with_capacity(running),
             touched: vec![0; runner.groups.len()],
-            reported: (0, 0),
+            reported: (0, 0, 0),
             options,
             receiver,
             runner,
@@ -426,11 +428,16 @@ impl Engine {
     fn report(&mut self) {
         let metrics = &self.receiver.metrics;
         metrics.load(self.scheduler.running(), self.scheduler.waiting());
-        let sched::BlockCounts { used, cached, free } = self.scheduler.blocks(0);
-        metrics.blocks(used, cached, free);
+        for group in 0..self.runner.groups.len() {
+            let sched::BlockCounts { used, cached, free } = self.scheduler.blocks(group);
+            metrics.blocks(group, used, cached, free);
+        }
+        let sched::StateCounts { live, kept, free, evictions } = self.scheduler.state_counts();
+        metrics.states(live, kept, free);
         let (preempted, evicted) = self.scheduler.counters();
         metrics.preempted((preempted - self.reported.0) as usize);
         metrics.evicted((evicted - self.reported.1) as usize);
-        self.reported = (preempted, evicted);
+        metrics.states_evicted((evictions - self.reported.2) as usize);
+        self.reported = (preempted, evicted, evictions);
     }
 }

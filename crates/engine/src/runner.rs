@@ -141,11 +141,10 @@ pub struct Runner {
     pub(crate) state_every: usize,
     /// Maximum number of sequences that run at once.
     pub(crate) parallel: usize,
-    /// What the user should know about the cache.
-    note: Option<String>,
     pub(crate) chunk: usize,
     pub(crate) limits: WorkspaceLimits,
     check: bool,
+    warnings: Vec<String>,
     /// The logits of the last batch and their number of rows.
     logits: Option<(Buffer, usize)>,
     /// Number of hidden states of the last batch.
@@ -246,7 +245,7 @@ impl Runner {
             states,
             state_every: options.state_every,
             parallel,
-            note,
+            warnings: note.into_iter().collect(),
             chunk,
             limits,
             check: options.check,
@@ -262,6 +261,11 @@ impl Runner {
         &self.info
     }
 
+    /// What the user should know about the loaded model: options that could not be met in full.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
     /// Everything but the request that decides the bits of an answer.
     pub fn settings(&self) -> &Settings {
         &self.settings
@@ -275,11 +279,6 @@ impl Runner {
     /// Number of sequences that can run at once, as far as state slots allow.
     pub fn parallel(&self) -> usize {
         self.parallel
-    }
-
-    /// What the user should know about the cache: that it has room for fewer sequences than wanted.
-    pub fn note(&self) -> Option<&str> {
-        self.note.as_deref()
     }
 
     /// Maximum number of prompt tokens of a batch.

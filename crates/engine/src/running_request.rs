@@ -11,7 +11,7 @@ use crate::draft::RequestDraft;
 use crate::embedding_pooler::EmbeddingPooler;
 use crate::handle::Submission;
 use crate::masks::{ConstraintState, SequenceConstraint};
-use crate::metrics::Metrics;
+use crate::metrics::{Lookup, Metrics};
 use crate::outcome::Outcome;
 use crate::request::{Event, Finished, Request, TokenLogprobs, Usage};
 use crate::sampler::{History, Sampler, SamplerScratch, logprobs};
@@ -95,7 +95,14 @@ impl RunningRequest {
         let Some(queued) = self.clock.admit() else { return };
         let cached_tokens = sequence.cached.unwrap_or(0);
         self.reader.queue_slot = None;
-        metrics.admitted(queued, sequence.prompt, cached_tokens);
+        let sched::Unreached { rows, state } = sequence.unreached;
+        let lookup = Lookup {
+            queried: sequence.prompt,
+            found: cached_tokens,
+            without_rows: rows,
+            without_state: state,
+        };
+        metrics.admitted(queued, lookup);
         if let Some(recorder) = &mut self.recorder {
             recorder.trace.cached_tokens = cached_tokens;
         }

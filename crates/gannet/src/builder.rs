@@ -65,6 +65,13 @@ impl Builder {
         kv_type(kv_type: KvType): |it| it.load.kv_type = Some(kv_type);
         /// Sets the memory of the KV cache; by default half of the free memory.
         kv_memory(memory: KvMemory): |it| it.load.kv_memory = memory;
+        /// Sets the memory in bytes for the states of models that keep some, such as gated linear
+        /// attention; by default two for each answer computed at a time, at most a quarter of the
+        /// free memory.
+        state_memory(bytes: usize): |it| it.load.state_memory = Some(bytes);
+        /// Sets the number of prompt tokens between snapshots of states, besides those where
+        /// messages end; 0 for none.
+        state_every(tokens: usize): |it| it.load.state_every = tokens;
         /// Turns on speculative decoding; off by default. The text is the same.
         speculate(speculate: Speculate): |it| it.engine.speculate = speculate;
         /// Sets the prefill chunk size in tokens.
@@ -103,6 +110,7 @@ impl Builder {
         let checkpoint = Checkpoint::open(path, &OpenOptions { name: self.name.clone() })?;
         let (assets, runner) = self.load_both(&checkpoint)?;
         let (memory, threads, isa) = (runner.memory(), runner.threads(), runner.isa().to_owned());
+        let warnings = runner.warnings().to_vec();
         let card = ModelCard::of(&checkpoint, &runner.settings().checkpoint);
         let parallel = self.engine.running.max(1);
         // The engine ends with the last handle, without a wait.
@@ -118,7 +126,7 @@ impl Builder {
             parallel,
         });
         service.greedy_structure = self.greedy_structure;
-        Ok(Engine { service, memory, threads, isa, parallel })
+        Ok(Engine { service, memory, threads, isa, parallel, warnings })
     }
 
     /// Loads vocabulary and weights at the same time.
@@ -126,7 +134,8 @@ impl Builder {
         let path = || checkpoint.path().to_owned();
         // Every answer that is computed has a row of logits.
         let logit_rows = self.load.logit_rows.max(self.engine.logit_rows());
-        let options = LoadOptions { logit_rows, ..self.load.clone() };
+        let parallel = self.engine.running.max(1);
+        let options = LoadOptions { logit_rows, parallel, ..self.load.clone() };
         std::thread::scope(|scope| {
             let assets = scope.spawn(|| TextAssets::from_checkpoint(checkpoint, &self.gguf));
             let runner = Runner::load(checkpoint, &options);

@@ -4,7 +4,7 @@ use crate::chat_rules::ChatRules;
 use crate::error::{Result, TextError};
 use crate::files::{optional_json, optional_text};
 use crate::gguf::GgufOptions;
-use crate::guard::{self, RenderedPrompt};
+use crate::guard::{self, PointedPrompt, RenderedPrompt};
 use crate::special_tokens::{SpecialIds, SpecialTokens};
 use crate::template::ChatTemplate;
 use crate::tokenizer::{Tokenizer, config_token};
@@ -100,12 +100,39 @@ impl TextAssets {
     ) -> Result<Option<RenderedPrompt>> {
         let marked = guard::mark(input, &self.tokenizer);
         let rendered = guard::unmark(&template.render(&marked, &self.special, None)?);
-        let Some(pointed) = guard::point(marked, at) else { return Ok(None) };
-        let Ok(marked) = template.render(&pointed, &self.special, None) else { return Ok(None) };
-        let Some(place) = guard::pointed(&marked) else { return Ok(None) };
+        let Ok(pointed) = self.pointed(template, marked, &[at]) else { return Ok(None) };
+        let Some(place) = pointed.places[0] else { return Ok(None) };
         // The place is right only if the point does not change the text before it.
-        let same = guard::unmark(&marked).text.get(..place) == rendered.text.get(..place);
-        Ok(if same { rendered.behind_last(ends, place) } else { None })
+        let same = pointed.prompt.text.get(..place) == rendered.text.get(..place);
+        let start = rendered.last_end(ends, place).filter(|_| same);
+        Ok(start.map(|start| rendered.part(start..rendered.text.len())))
+    }
+
+    /// Renders a chat with a template, and finds where the contents of `messages`, given by index,
+    /// begin in the text. At most [`MAX_POINTS`] are found. A template that looks at the first
+    /// characters of a content may render another text than without points.
+    ///
+    /// [`MAX_POINTS`]: crate::MAX_POINTS
+    pub fn render_pointed(
+        &self,
+        template: &ChatTemplate,
+        input: &Value,
+        messages: &[usize],
+    ) -> Result<PointedPrompt> {
+        self.pointed(template, guard::mark(input, &self.tokenizer), messages)
+    }
+
+    fn pointed(
+        &self,
+        template: &ChatTemplate,
+        mut marked: Value,
+        messages: &[usize],
+    ) -> Result<PointedPrompt> {
+        for (number, &at) in messages.iter().enumerate() {
+            guard::point(&mut marked, number, at);
+        }
+        let rendered = template.render(&marked, &self.special, None)?;
+        Ok(guard::unpoint(&rendered, messages.len()))
     }
 
     /// Returns the ids of a rendered prompt. Templates write the begin-of-sequence token.

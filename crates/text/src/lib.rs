@@ -42,7 +42,7 @@ pub use gguf::GgufOptions;
 pub use grammar::{
     CallGrammar, CompiledGrammar, GrammarCompiler, GrammarError, GrammarSource, Matcher, Thinking,
 };
-pub use guard::RenderedPrompt;
+pub use guard::{MAX_POINTS, PointedPrompt, RenderedPrompt};
 pub use infill::InfillTokens;
 pub use output::{OutputForm, OutputParser};
 pub use special_tokens::{SpecialIds, SpecialTokens};

@@ -4,7 +4,7 @@
 #![allow(dead_code, missing_docs, clippy::print_stderr)]
 
 use api::{ModelCard, Service, ServiceParts};
-use engine::metrics::{Metrics, RequestTotals, Step};
+use engine::metrics::{Lookup, Metrics, RequestTotals, Step};
 use engine::{
     Event, Finished, ModelInfo, Outcome, Request, RequestReceiver, Submission, Timings,
     TokenLogprobs, Usage, request_channel,
@@ -12,6 +12,7 @@ use engine::{
 use formats::GenerationDefaults;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 use text::{EncodeOptions, Templates, TextAssets, Tokenizer};
@@ -72,7 +73,9 @@ pub fn scripted_with_queue(script: Vec<Act>, queue: usize) -> Scripted {
 
 /// A service that only renders, with a template of this source.
 pub fn scripted_with_template(source: &str) -> Scripted {
-    let name = format!("gannet-api-template-{}", std::process::id());
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let name = format!("gannet-api-template-{}-{number}", std::process::id());
     let folder = std::env::temp_dir().join(name);
     std::fs::create_dir_all(&folder).expect("there is space");
     for file in ["tokenizer.json", "tokenizer_config.json"] {
@@ -131,6 +134,7 @@ fn info() -> ModelInfo {
         context_length: CONTEXT,
         vocab_size: VOCAB,
         cache_tokens: 4 * CONTEXT,
+        uses_marks: true,
     }
 }
 
@@ -282,8 +286,9 @@ impl Play<'_> {
         let prompt = self.submission.request.prompt.len();
         self.metrics.working(true);
         self.metrics.load(1, waiting);
-        self.metrics.blocks(2, 1, 5);
-        self.metrics.admitted(self.submission.submitted.elapsed(), prompt, CACHED);
+        self.metrics.blocks(0, 2, 1, 5);
+        let lookup = Lookup { queried: prompt, found: CACHED, ..Lookup::default() };
+        self.metrics.admitted(self.submission.submitted.elapsed(), lookup);
     }
 
     fn end(&self, curtain: &Curtain) {

@@ -167,7 +167,7 @@ fn a_prompt_whose_logits_were_wanted_is_in_the_cache_once() {
     let metrics = engine.metrics.clone();
     drop(engine);
     thread.join().unwrap();
-    assert_eq!(metrics.snapshot().blocks.cached, 4, "three blocks and a tail");
+    assert_eq!(metrics.snapshot().blocks[0].cached, 4, "three blocks and a tail");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The report about a model, as JSON and as text.
 
 use super::values::{float, metadata_json, short, shown};
-use engine::{BLOCK, KvType};
+use engine::{BLOCK, CacheBytes, KvType};
 use formats::{ModelConfig, ModelFiles, TensorView};
 use indexmap::IndexMap;
 use serde::Serialize;
@@ -18,6 +18,16 @@ pub(super) struct InspectReport<'a> {
     pub chat_template: Option<String>,
     /// Tokens that the KV cache is to hold.
     pub context: usize,
+}
+
+/// Memory that one sequence takes in the cache.
+#[derive(Clone, Debug)]
+struct CacheMemory {
+    bytes: CacheBytes,
+    /// Bytes of the rows that it sees through windows.
+    windows: usize,
+    /// Bytes of its blocks for the whole context.
+    whole: usize,
 }
 
 /// Totals of the tensors of one type.
@@ -126,15 +136,23 @@ impl InspectReport<'_> {
 
     fn memory_text(&self, out: &mut String) {
         for ty in KvType::TRANSPOSED {
-            let Some((per_token, whole)) = self.kv_bytes(ty) else { return };
+            let Some(CacheMemory { bytes, windows, whole }) = self.cache(ty) else { return };
+            let windows = match windows {
+                0 => String::new(),
+                windows => format!(" and {} per sequence", size(windows)),
+            };
             let _ = writeln!(
                 out,
-                "KV cache    {} per token, {} for {} tokens in {}",
-                size(per_token),
+                "KV cache    {} per token{windows}, {} for {} tokens in {}",
+                size(bytes.per_token()),
                 size(whole),
                 self.context,
                 ty.name(),
             );
+        }
+        if let Some(slot) = self.cache(KvType::ALL[0]).map(|it| it.bytes.slot).filter(|&it| it > 0)
+        {
+            let _ = writeln!(out, "states      {} per sequence and per snapshot", size(slot));
         }
         let config = self.config.as_ref().ok();
         if let Some((config, values)) = config.and_then(|c| Some((c, models::expanded_cache(c)?))) {
@@ -149,9 +167,14 @@ impl InspectReport<'_> {
 
     fn memory_json(&self) -> Json {
         let kv = |ty| {
-            self.kv_bytes(ty).map(|(per_token, whole)| {
-                let total = whole + self.total().bytes;
-                json!({"kv_bytes_per_token": per_token, "kv_bytes": whole, "total_bytes": total})
+            self.cache(ty).map(|CacheMemory { bytes, windows, whole }| {
+                json!({
+                    "kv_bytes_per_token": bytes.per_token(),
+                    "kv_bytes_per_sequence": windows,
+                    "kv_bytes": whole,
+                    "state_bytes_per_slot": bytes.slot,
+                    "total_bytes": whole.saturating_add(bytes.slot).saturating_add(self.total().bytes),
+                })
             })
         };
         let mut memory = json!({
@@ -164,14 +187,15 @@ impl InspectReport<'_> {
         memory
     }
 
-    /// Bytes of the KV cache for one token and for the context, in whole blocks.
-    fn kv_bytes(&self, ty: KvType) -> Option<(usize, usize)> {
+    /// The memory of the cache; `None` for sizes that no cache can have.
+    fn cache(&self, ty: KvType) -> Option<CacheMemory> {
         let config = self.config.as_ref().ok()?;
-        // Sizes that no cache can have are left out, as they would overflow.
+        // They would overflow.
         config.kv_heads.checked_mul(config.head_dim)?.checked_mul(16 * BLOCK)?;
-        let layers = models::layer_caches(config, false);
-        let block = layers.iter().map(|layer| layer.bytes(BLOCK, ty)).sum::<usize>();
-        Some((block.div_ceil(BLOCK), block.checked_mul(self.context.div_ceil(BLOCK))?))
+        let layers = models::layer_caches(config, true);
+        let bytes = CacheBytes::of(&layers, BLOCK, ty);
+        let (windows, whole) = (bytes.per_sequence()?, bytes.of_tokens(self.context)?);
+        Some(CacheMemory { bytes, windows, whole })
     }
 
     fn types(&self) -> IndexMap<&'static str, Total> {
