@@ -73,6 +73,11 @@ impl LayerCache {
         Self { rows, state: None }
     }
 
+    /// Bytes of a block of `block` positions in every group.
+    pub fn bytes(&self, block: usize, ty: KvType) -> usize {
+        self.rows.iter().map(|rows| rows.block_bytes(block, ty)).sum()
+    }
+
     /// Bytes of a block of `block` positions in the group with this window.
     pub fn block_bytes(&self, window: Option<usize>, block: usize, ty: KvType) -> usize {
         let rows = self.rows.iter().filter(|rows| rows.window == window);
@@ -98,6 +103,14 @@ impl Rows {
         }
     }
 
+    /// Values of a value.
+    pub fn value_dim(&self) -> usize {
+        match self.layout {
+            RowLayout::Heads { latent: Some(values) } => values,
+            _ => self.dim,
+        }
+    }
+
     /// Places for rows in a block of `block` positions.
     pub fn places(&self, block: usize) -> usize {
         block.div_ceil(self.every)
@@ -116,7 +129,13 @@ impl Rows {
 
     pub(crate) fn plain_rows(&self, ty: KvType) -> PlainRows {
         let RowLayout::Plain(rounding) = self.layout else { panic!("plain rows") };
-        PlainRows { ty: self.ty.unwrap_or(ty), dim: self.dim, rounding }
+        // Types for heads only, and types for rounded rows only, have no plain form.
+        let ty = match self.ty.unwrap_or(ty) {
+            KvType::Q8_0 => KvType::Bf16,
+            KvType::Fp8 if rounding == Rounding::None => KvType::Bf16,
+            ty => ty,
+        };
+        PlainRows { ty, dim: self.dim, rounding }
     }
 }
 

@@ -13,7 +13,7 @@ mod streams;
 use crate::{
     AttentionSpec, Backend, Batch, BlockCopy, Buffer, CacheSpec, Compression, DEVICES, DeltaSpec,
     Device, Error, Experts, ExpertsSpec, Gate, HeadColumns, Held, HyperSpec, IndexSpec, Matrix,
-    MatrixSpec, Memory, Mode, Pairs, Rope, Rounding, RowAttention, RowLayout, Selection, ShortConv,
+    MatrixSpec, Memory, Mode, Pairs, Rope, Rounding, RowAttention, Selection, ShortConv,
     Table, Vector,
 };
 use cache::{Cache, CachedRows};
@@ -387,10 +387,7 @@ impl Backend for Reference {
     ) {
         let rows = &self.cache.layers[layer][0];
         let (heads, dim) = (rows.spec.heads, rows.spec.dim);
-        let value_dim = match rows.spec.layout {
-            RowLayout::Heads { latent: Some(values) } => values,
-            _ => dim,
-        };
+        let value_dim = rows.spec.value_dim();
         let mut values = vec![0.0; batch.rows() * spec.heads * value_dim];
         for (row, position, blocks) in rows_of(batch, rows.group) {
             let first = (position + 1).saturating_sub(spec.window.unwrap_or(position + 1));
@@ -517,7 +514,7 @@ impl Backend for Reference {
             match &spec.table {
                 Some(table) => {
                     let experts = &table[tokens[row] as usize * count..][..count];
-                    spec.routing.choose_from(logits, experts, &mut Vec::new(), &mut chosen);
+                    spec.routing.choose_from(logits, experts, &mut chosen);
                 }
                 None => spec.routing.choose(logits, bias, &mut Vec::new(), &mut chosen),
             }

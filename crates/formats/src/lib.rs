@@ -9,6 +9,7 @@ mod bytes;
 mod checkpoint;
 pub mod config;
 mod converted;
+mod delta;
 mod derived;
 mod error;
 mod experts;

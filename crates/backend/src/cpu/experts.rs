@@ -204,7 +204,7 @@ impl Cpu {
             match table {
                 Some(table) => {
                     let experts = &table[tokens[row] as usize * chosen..][..chosen];
-                    routing.choose_from(logits, experts, &mut work.scores, choices);
+                    routing.choose_from(logits, experts, choices);
                 }
                 None => routing.choose(logits, bias, &mut work.scores, choices),
             }

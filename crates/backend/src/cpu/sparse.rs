@@ -6,7 +6,8 @@ use super::products::scratch;
 use super::Cpu;
 use crate::{Batch, Buffer, IndexSpec, RowAttention, SequenceRows};
 use base::AlignedVec;
-use kernels::attention::rows::{RowList, RowQuery, attend_rows};
+use kernels::attention::rows::{RowQuery, attend_rows};
+use kernels::kv::RowList;
 use kernels::select::{index_scores, top_k};
 use std::cell::RefCell;
 
@@ -135,9 +136,12 @@ impl Cpu {
                 let oldest = (position + 1).saturating_sub(seen);
                 window.offsets(oldest..position + 1, table(&window), second);
                 let compressed = compressed.as_ref().unwrap_or(&window);
-                let list = |rows: &PlainRef<'_>| (rows.plain, rows.data);
-                let lists = [(list(compressed), &first[..]), (list(&window), &second[..])]
-                    .map(|((rows, data), offsets)| RowList { rows, data, offsets });
+                let list = [(compressed, &*first), (&window, &*second)];
+                let lists = list.map(|(rows, offsets)| RowList {
+                    rows: rows.plain,
+                    data: rows.data,
+                    offsets,
+                });
                 let q = self.row(q, row);
                 let query = RowQuery { q, heads, scale: spec.scale, sinks };
                 attend_rows(self.isa, &query, lists, tile.row_mut(row));

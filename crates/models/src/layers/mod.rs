@@ -33,7 +33,7 @@ use crate::loader::Loader;
 use backend::{Backend, Batch, Buffer, LayerCache};
 use dist::{Comm, Split};
 use formats::ModelConfig;
-use formats::config::Attention;
+use formats::config;
 
 /// What each layer of a model keeps for a sequence. With `native_rounding`, rows are rounded as the
 /// model was trained for, where it was.
@@ -73,21 +73,21 @@ impl HeldHeads {
 
 /// What a layer keeps of the heads that a rank holds.
 pub(crate) fn layer_cache(
-    config: &ModelConfig,
+    model: &ModelConfig,
     layer: usize,
     native_rounding: bool,
     held: HeldHeads,
 ) -> LayerCache {
-    if let Some(delta) = config.delta_of(layer) {
+    if let Some(delta) = model.delta_of(layer) {
         return delta::cache(delta, held.delta);
     }
-    let window = config.windows[layer];
-    match &config.attention {
-        Attention::Grouped { .. } => LayerCache::heads(held.kv, config.head_dim, None, window),
-        Attention::Latent(sizes) => {
+    let window = model.windows[layer];
+    match &model.attention {
+        config::Attention::Grouped { .. } => LayerCache::heads(held.kv, model.head_dim, None, window),
+        config::Attention::Latent(sizes) => {
             LayerCache::heads(1, sizes.kv_rank + sizes.rope_dim, Some(sizes.kv_rank), window)
         }
-        Attention::Compressed(sizes) => sparse::cache(config, sizes, layer, native_rounding),
+        config::Attention::Compressed(sizes) => sparse::cache(model, sizes, layer, native_rounding),
     }
 }
 
