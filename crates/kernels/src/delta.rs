@@ -8,8 +8,7 @@
 
 use crate::elementwise::Sigmoid;
 use crate::lanes::{LANES, Lanes, isa_dispatch, load_partial};
-use crate::math::exp;
-use crate::softplus::softplus;
+use crate::math::{exp, softplus};
 
 /// Sums that a sum over keys is divided into, which hides the latency of multiply-adds.
 const SUMS: usize = 2;

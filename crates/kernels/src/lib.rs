@@ -27,6 +27,5 @@ pub mod rope;
 pub mod routing;
 pub mod sampling;
 pub mod select;
-mod softplus;
 
 pub use isa::{ISA_VARIABLE, Isa};
