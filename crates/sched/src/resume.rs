@@ -7,7 +7,7 @@ const MAX_MARKS: usize = 8;
 /// a snapshot, and rows with a window are worth keeping.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ResumePoints {
-    /// Ends of messages, and the last position of the prompt, ascending.
+    /// Ends of messages, the last position of the prompt, and where others wait, ascending.
     marks: Vec<usize>,
     /// Where the sequence leaves a known chain; 0 if it shares none.
     branch: usize,
@@ -28,6 +28,13 @@ impl ResumePoints {
             marks.push(last);
         }
         Self { marks, branch: 0, prompt, every }
+    }
+
+    /// Adds a position from which a sequence that waits is going to continue.
+    pub fn add(&mut self, position: usize) {
+        if let Err(index) = self.marks.binary_search(&position) {
+            self.marks.insert(index, position);
+        }
     }
 
     /// Adds the position at which the sequence leaves a known chain.
@@ -71,6 +78,8 @@ mod tests {
         assert_eq!(all(&points), [3, 8, 9, 16, 19, 25]);
         assert_eq!(points.between(8, 19).collect::<Vec<_>>(), [9, 16, 19]);
         assert_eq!(points.after(25), None);
+        [12, 12, 3].into_iter().for_each(|position| points.add(position));
+        assert_eq!(all(&points), [3, 8, 9, 12, 16, 19, 25]);
         // Without the regular position before it, and without anything.
         assert_eq!([16, 19].map(|point| points.depth(point, 4)), [2, 4]);
         assert_eq!(all(&ResumePoints::new(Vec::new(), 1, 0)), [0; 0]);

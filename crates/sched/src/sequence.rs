@@ -200,17 +200,22 @@ impl Sequence {
         cache.find(&self.chain, self.first_output())
     }
 
-    /// Whether `other`, which runs, is about to compute the next of what this sequence needs after
-    /// `found`, so that it can be found then: a block, or a snapshot of the state.
+    /// The position up to which the sequence can use what `other` computes: the end of the last
+    /// full block that both begin with.
+    pub fn common(&self, other: &Self) -> usize {
+        let most = if self.cold { 0 } else { self.first_output() };
+        self.chain.shared(&other.chain).min(most / self.chain.block * self.chain.block)
+    }
+
+    /// Whether `other`, which runs, is about to compute what this sequence needs after `found`, so
+    /// that it can be found then: the next block; with states the last common one, behind which
+    /// `other` takes a snapshot.
     pub fn waits_for(&self, other: &Self, found: &Match) -> bool {
         if self.cold || !other.spans[0].registrable {
             return false;
         }
         if other.state.is_some() {
-            let point = other.points.after(other.folded.max(found.tokens));
-            return point.is_some_and(|point| {
-                point <= self.first_output() && self.chain.shares(&other.chain, point)
-            });
+            return (found.tokens..self.common(other)).contains(&other.folded);
         }
         let index = found.groups[0].end();
         let name =
