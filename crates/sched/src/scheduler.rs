@@ -158,7 +158,7 @@ impl Scheduler {
         self.arrivals += 1;
         let slot = self.free.pop().unwrap_or(self.sequences.unused());
         self.waiting.add(slot, new.tenant, new.user);
-        let every = if self.limits.states > 0 { self.limits.state_every } else { 0 };
+        let every = self.limits.state_every;
         let sequence = Sequence::new(new, self.arrivals, self.root, &self.cache, every);
         self.sequences.insert(slot, sequence);
         slot

@@ -114,6 +114,11 @@ impl Sequence {
         assert!(prompt > 0 && prompt <= capacity, "the prompt fits the capacity");
         let chain = Chain::new(root.in_space(space), cache.block, new.prompt, capacity);
         let blocks = chain.tokens.capacity().div_ceil(cache.block) + 1;
+        // Snapshots that cannot all be kept would only evict each other.
+        let points = match cache.states.total() {
+            0 => ResumePoints::new(new.marks, prompt, 0, usize::MAX),
+            states => ResumePoints::new(new.marks, prompt, every, states - 1),
+        };
         Self {
             phase: SequencePhase::New,
             ready: true,
@@ -133,7 +138,7 @@ impl Sequence {
             folded: 0,
             state: None,
             in_step: false,
-            points: ResumePoints::new(new.marks, prompt, every),
+            points,
             cached: None,
             unreached: Unreached::default(),
             tables: cache.groups.iter().map(|_| Vec::with_capacity(blocks)).collect(),

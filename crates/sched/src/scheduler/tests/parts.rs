@@ -123,12 +123,49 @@ fn with_a_slot_for_each_sequence_only_the_end_is_kept() {
 }
 
 #[test]
-fn the_last_of_several_snapshots_is_taken_if_there_are_few_slots() {
+fn a_prompt_takes_no_more_snapshots_than_can_be_kept() {
+    for (states, saved) in [(1, vec![]), (2, vec![11]), (3, vec![11, 19]), (4, vec![5, 11, 19])] {
+        for rows in [4, 64] {
+            let mut machine = Machine::new(SchedulerLimits {
+                running: 1,
+                logits: 1,
+                rows,
+                ..with_states(states)
+            });
+            machine.add_new(1, marked(&prompt(1, 20), &[5, 11]));
+            machine.finish(100);
+            assert_eq!(machine.saved, saved.len());
+            for (id, &at) in (2..).zip(&saved) {
+                let sequence = Sequence::new(
+                    marked(&[&prompt(1, at)[..], &[5]].concat(), &[]),
+                    id,
+                    Name::root(b"test"),
+                    &machine.scheduler.cache,
+                    0,
+                );
+                assert_eq!(sequence.find(&machine.scheduler.cache).tokens, at);
+            }
+        }
+    }
+}
+
+#[test]
+fn turns_with_dropped_reasoning_continue_with_two_slots() {
     let mut machine = Machine::new(SchedulerLimits { running: 1, logits: 1, ..with_states(2) });
-    machine.add_new(1, marked(&prompt(1, 20), &[5, 11]));
-    machine.plan();
-    let saves: Vec<usize> = machine.scheduler.saves().iter().map(|save| save.position).collect();
-    assert_eq!(saves, [18]);
+    let mut turns = prompt(1, 30);
+    for turn in 2..9 {
+        let message = turns.len();
+        let begun = [&turns[..], &[7, 8]].concat();
+        let new = NewSequence { capacity: message + 40, ..marked(&begun, &[message]) };
+        machine.add_new(u64::from(turn), new);
+        machine.step(|_, length| length as u32);
+        if turn > 2 {
+            let found = machine.find(u64::from(turn)).unwrap().cached.unwrap();
+            assert_eq!(found, message - 12, "where the message before ended");
+        }
+        machine.finish(100);
+        turns.extend(prompt(turn, 12));
+    }
 }
 
 #[test]
