@@ -61,9 +61,36 @@ impl Chain {
         (self.parent(index), self.beginning(index, position))
     }
 
-    /// Whether both chains have `position` tokens and the same ones.
-    pub fn shares(&self, other: &Self, position: usize) -> bool {
-        let known = self.tokens.len().min(other.tokens.len());
-        position <= known && self.before(position) == other.before(position)
+    /// Number of tokens of the full blocks that both chains begin with.
+    pub fn shared(&self, other: &Self) -> usize {
+        // A name is one of all tokens before it too.
+        let (mut low, mut high) = (0, self.names.len().min(other.names.len()));
+        while low < high {
+            let middle = low.midpoint(high);
+            if self.names[middle] == other.names[middle] {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low * self.block
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chains_share_the_full_blocks_that_they_begin_with() {
+        let root = Name::root(b"test");
+        let chain = |tokens: &[u32]| Chain::new(root, 2, tokens.to_vec(), 20);
+        let all: Vec<u32> = (0..11).collect();
+        for shared in 0..=11 {
+            let mut other = all.clone();
+            other[shared..].fill(99);
+            assert_eq!(chain(&all).shared(&chain(&other)), shared / 2 * 2);
+            assert_eq!(chain(&other[..shared]).shared(&chain(&all)), shared / 2 * 2);
+        }
     }
 }

@@ -158,7 +158,7 @@ impl Scheduler {
         self.arrivals += 1;
         let slot = self.free.pop().unwrap_or(self.sequences.unused());
         self.waiting.add(slot, new.tenant, new.user);
-        let every = if self.limits.states > 0 { self.limits.state_every } else { 0 };
+        let every = self.limits.state_every;
         let sequence = Sequence::new(new, self.arrivals, self.root, &self.cache, every);
         self.sequences.insert(slot, sequence);
         slot
@@ -287,6 +287,13 @@ impl Scheduler {
     /// Plans the snapshots behind planned rows, as far as there are slots, the last first.
     fn plan_saves(&mut self, planned: &Planned) {
         let Planned { slot, position, tokens, .. } = *planned;
+        let fills_a_block = (position + tokens) / self.limits.block > position / self.limits.block;
+        for &other in self.waiting.new_ones().iter().filter(|_| fills_a_block) {
+            let common = self.sequences[other].common(&self.sequences[slot]);
+            if common > position && common <= position + tokens {
+                self.sequences[slot].points.add(common);
+            }
+        }
         let (states, now) = (&mut self.cache.states, self.cache.groups[0].pool.clock());
         let sequence = &mut self.sequences[slot];
         sequence.in_step = true;
@@ -357,12 +364,13 @@ impl Scheduler {
     }
 
     /// Allocates blocks for `rows` more rows of a running sequence. Where blocks run out, it
-    /// preempts sequences that are not ready, then later ones; where only those of groups with a
-    /// window do, it is content with fewer rows. Returns the rows that fit.
+    /// preempts sequences that are not ready, then later ones; but blocks of a group with a window
+    /// are soon released, so that fewer rows are enough there. Returns the rows that fit.
     fn allocate_rows(&mut self, slot: Slot, rows: usize) -> usize {
         loop {
             let (trunk, granted) = self.grow(slot, rows);
-            if granted == rows || (trunk == rows && granted > 0) {
+            let windowed = self.cache.groups[0].window.is_some();
+            if granted == rows || (granted > 0 && (windowed || trunk == rows)) {
                 return granted;
             }
             let behind = self.running.last().copied().filter(|&last| last != slot);

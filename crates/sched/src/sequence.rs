@@ -114,6 +114,11 @@ impl Sequence {
         assert!(prompt > 0 && prompt <= capacity, "the prompt fits the capacity");
         let chain = Chain::new(root.in_space(space), cache.block, new.prompt, capacity);
         let blocks = chain.tokens.capacity().div_ceil(cache.block) + 1;
+        // Snapshots that cannot all be kept would only evict each other.
+        let points = match cache.states.total() {
+            0 => ResumePoints::new(new.marks, prompt, 0, usize::MAX),
+            states => ResumePoints::new(new.marks, prompt, every, states - 1),
+        };
         Self {
             phase: SequencePhase::New,
             ready: true,
@@ -133,7 +138,7 @@ impl Sequence {
             folded: 0,
             state: None,
             in_step: false,
-            points: ResumePoints::new(new.marks, prompt, every),
+            points,
             cached: None,
             unreached: Unreached::default(),
             tables: cache.groups.iter().map(|_| Vec::with_capacity(blocks)).collect(),
@@ -200,17 +205,22 @@ impl Sequence {
         cache.find(&self.chain, self.first_output())
     }
 
-    /// Whether `other`, which runs, is about to compute the next of what this sequence needs after
-    /// `found`, so that it can be found then: a block, or a snapshot of the state.
+    /// The position up to which the sequence can use what `other` computes: the end of the last
+    /// full block that both begin with.
+    pub fn common(&self, other: &Self) -> usize {
+        let most = if self.cold { 0 } else { self.first_output() };
+        self.chain.shared(&other.chain).min(most / self.chain.block * self.chain.block)
+    }
+
+    /// Whether `other`, which runs, is about to compute what this sequence needs after `found`, so
+    /// that it can be found then: the next block; with states the last common one, behind which
+    /// `other` takes a snapshot.
     pub fn waits_for(&self, other: &Self, found: &Match) -> bool {
         if self.cold || !other.spans[0].registrable {
             return false;
         }
         if other.state.is_some() {
-            let point = other.points.after(other.folded.max(found.tokens));
-            return point.is_some_and(|point| {
-                point <= self.first_output() && self.chain.shares(&other.chain, point)
-            });
+            return (found.tokens..self.common(other)).contains(&other.folded);
         }
         let index = found.groups[0].end();
         let name =

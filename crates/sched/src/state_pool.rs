@@ -80,6 +80,11 @@ impl StatePool {
         Self { slots, free: (0..total).rev().collect(), ..Self::default() }
     }
 
+    /// Number of slots.
+    pub fn total(&self) -> usize {
+        self.slots.len()
+    }
+
     /// Whether sequences have no states.
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()

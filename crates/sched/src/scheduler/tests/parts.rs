@@ -123,34 +123,88 @@ fn with_a_slot_for_each_sequence_only_the_end_is_kept() {
 }
 
 #[test]
-fn the_last_of_several_snapshots_is_taken_if_there_are_few_slots() {
-    let mut machine = Machine::new(SchedulerLimits { running: 1, logits: 1, ..with_states(2) });
-    machine.add_new(1, marked(&prompt(1, 20), &[5, 11]));
-    machine.plan();
-    let saves: Vec<usize> = machine.scheduler.saves().iter().map(|save| save.position).collect();
-    assert_eq!(saves, [18]);
-}
-
-#[test]
-fn equal_prompts_at_the_same_time_are_computed_once_up_to_a_snapshot() {
-    for (limits, once) in [(with_states(9), 32), (with_window(100), 32)] {
-        let mut machine = Machine::new(SchedulerLimits { running: 8, logits: 8, ..limits });
-        for id in 0..8 {
-            machine.add(id, &prompt(1, 33), 35);
+fn a_prompt_takes_no_more_snapshots_than_can_be_kept() {
+    for (states, saved) in [(1, vec![]), (2, vec![11]), (3, vec![11, 19]), (4, vec![5, 11, 19])] {
+        for rows in [4, 64] {
+            let mut machine = Machine::new(SchedulerLimits {
+                running: 1,
+                logits: 1,
+                rows,
+                ..with_states(states)
+            });
+            machine.add_new(1, marked(&prompt(1, 20), &[5, 11]));
+            machine.finish(100);
+            assert_eq!(machine.saved, saved.len());
+            for (id, &at) in (2..).zip(&saved) {
+                let sequence = Sequence::new(
+                    marked(&[&prompt(1, at)[..], &[5]].concat(), &[]),
+                    id,
+                    Name::root(b"test"),
+                    &machine.scheduler.cache,
+                    0,
+                );
+                assert_eq!(sequence.find(&machine.scheduler.cache).tokens, at);
+            }
         }
-        machine.finish(100);
-        assert_eq!(machine.rows, once + 8 * 2);
     }
 }
 
 #[test]
+fn turns_with_dropped_reasoning_continue_with_two_slots() {
+    let mut machine = Machine::new(SchedulerLimits { running: 1, logits: 1, ..with_states(2) });
+    let mut turns = prompt(1, 30);
+    for turn in 2..9 {
+        let message = turns.len();
+        let begun = [&turns[..], &[7, 8]].concat();
+        let new = NewSequence { capacity: message + 40, ..marked(&begun, &[message]) };
+        machine.add_new(u64::from(turn), new);
+        machine.step(|_, length| length as u32);
+        if turn > 2 {
+            let found = machine.find(u64::from(turn)).unwrap().cached.unwrap();
+            assert_eq!(found, message - 12, "where the message before ended");
+        }
+        machine.finish(100);
+        turns.extend(prompt(turn, 12));
+    }
+}
+
+#[test]
+fn equal_prompts_at_the_same_time_are_computed_once() {
+    for limits in [with_states(9), with_window(100)] {
+        for (len, common) in [(33, 32), (35, 32), (36, 35)] {
+            let limits = SchedulerLimits { running: 8, logits: 8, ..limits.clone() };
+            let mut machine = Machine::new(limits);
+            for id in 0..8 {
+                machine.add(id, &prompt(1, len), len + 2);
+            }
+            machine.finish(100);
+            // Full blocks are shared, up to the last token; a generated one each has a row too.
+            assert_eq!(machine.rows, common + 8 * (len - common + 1), "{len} tokens");
+        }
+    }
+}
+
+#[test]
+fn what_waiting_sequences_share_with_a_running_one_is_computed_once() {
+    let mut machine = Machine::new(SchedulerLimits { rows: 16, ..with_states(9) });
+    machine.add(1, &prompt(1, 100), 102);
+    for id in 2..6 {
+        let shared = 26 + 4 * id as usize;
+        machine.add(id, &[prompt(1, shared), prompt(id as u32, 9)].concat(), shared + 11);
+    }
+    machine.finish(100);
+    // Two tokens more than whole blocks are shared, and one of two generated ones has a row.
+    assert_eq!(machine.rows, 101 + 4 * (2 + 9 + 1));
+}
+
+#[test]
 fn a_sequence_waits_for_a_snapshot_that_it_can_use_and_no_other() {
-    for (shared, planned) in [(15, vec![1, 2]), (18, vec![1, 2]), (19, vec![1]), (20, vec![1])] {
+    for (shared, planned) in [(15, vec![1, 2]), (19, vec![1, 2]), (20, vec![1])] {
         let mut machine = Machine::new(SchedulerLimits { rows: 8, ..with_states(9) });
         machine.add(1, &prompt(1, 20), 22);
         machine.step(|_, _| 0);
         machine.step(|_, _| 0);
-        // Four rows are left to the first, which saves its state behind 19 tokens.
+        // Four rows are left to the first, which fills a block.
         machine.add(2, &[prompt(1, shared), prompt(2, 9)].concat(), 40);
         let plan = machine.step(|_, _| 0);
         let ids: Vec<u64> = plan.iter().map(|planned| machine.id(planned)).collect();
