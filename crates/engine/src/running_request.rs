@@ -76,7 +76,7 @@ impl RunningRequest {
     }
 
     /// Whether the request needs hidden states instead of logits.
-    pub fn wants_states(&self) -> bool {
+    pub fn wants_hidden(&self) -> bool {
         self.output.pooler.is_some()
     }
 
@@ -114,7 +114,7 @@ impl RunningRequest {
     }
 
     /// Adds the hidden states of a step.
-    pub fn add_states<'a>(&mut self, planned: &Planned, states: impl Iterator<Item = &'a [f32]>) {
+    pub fn add_hidden<'a>(&mut self, planned: &Planned, states: impl Iterator<Item = &'a [f32]>) {
         let Some(pooler) = &mut self.output.pooler else { return };
         pooler.add(states);
         self.output.clear();

@@ -4,7 +4,7 @@
 //! The time of adding, planning and committing a prompt of 4096 tokens in chunks of 512, new to the
 //! cache and found in it, and of a step in which 256 sequences decode.
 
-use sched::{Name, NewSequence, Planned, Scheduler, SchedulerLimits, Slot};
+use sched::{Group, Name, NewSequence, Planned, Scheduler, SchedulerLimits, Slot};
 use std::hint::black_box;
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -22,8 +22,9 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let (running, rows, logits) = (DECODES, CHUNK, DECODES);
-        let limits =
-            SchedulerLimits { running, rows, logits, block: 32, blocks: 60_000, window: None };
+        let groups = vec![Group { window: None, blocks: 60_000 }];
+        let (block, states, state_every) = (32, 0, 0);
+        let limits = SchedulerLimits { running, rows, logits, block, groups, states, state_every };
         Self { scheduler: Scheduler::new(limits, Name::root(b"cost")), plan: Vec::new() }
     }
 

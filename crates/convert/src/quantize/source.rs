@@ -162,7 +162,7 @@ fn write_vocabulary(
 /// The tensors in the order of GGUF files: embedding, layers, output.
 fn tensors(checkpoint: &Checkpoint) -> Result<Vec<Tensor>> {
     let config = checkpoint.config();
-    if config.experts.is_some() || config.latent().is_some() {
+    if config.experts.is_some() || config.latent().is_some() || config.delta.is_some() {
         let path = checkpoint.path().display();
         bail!("{path}: expected a dense model, found {}: take a GGUF file", config.architecture);
     }

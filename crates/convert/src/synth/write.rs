@@ -194,7 +194,7 @@ mod tests {
                 assert_eq!(checkpoint.config().experts, expected.experts, "{shape}");
                 assert_eq!(checkpoint.config().latent(), expected.latent(), "{shape}");
                 let is_gguf = checkpoint.gguf().is_some();
-                let form = if is_gguf { TensorForm::Gguf } else { TensorForm::Read };
+                let form = if is_gguf { TensorForm::ReadGguf } else { TensorForm::Read };
                 for (name, shape) in expected.tensors(form) {
                     checkpoint.require(&name, &shape).unwrap();
                 }

@@ -2,7 +2,7 @@
 //! preemption, from a warm cache, in chunks of any size, on any number of threads, with or without
 //! drafts.
 
-use crate::checkpoints::{config, open, random, write};
+use crate::checkpoints::{block_bytes, config, open, random, write};
 use crate::constraints::{Steered, Toy};
 use base::Rng;
 use engine::{
@@ -90,10 +90,7 @@ impl Way {
             logit_rows: options.logit_rows(),
             ..LoadOptions::default()
         };
-        let config = checkpoint.config();
-        let layer =
-            engine::LayerCache { heads: config.kv_heads, dim: config.head_dim, latent: None };
-        let bytes = layer.block_bytes(16, self.mode.default_kv_type()) * config.layers;
+        let bytes = block_bytes(checkpoint, 16, self.mode);
         load.kv_memory = KvMemory::Bytes(bytes * self.blocks);
         start(Runner::load(checkpoint, &load).unwrap(), options).0
     }

@@ -90,10 +90,10 @@ fn logits(runner: &mut Runner) -> Vec<f32> {
         })
         .unwrap();
     let mut batch = runner.batch();
-    batch.push(&tokens[..9], 0, &[0], 1);
-    batch.want_states(4);
+    runner.sequences(1)[0].push(&mut batch, &tokens[..9], 0, 1);
+    batch.want_hidden(4);
     all.extend_from_slice(runner.forward(&batch).unwrap());
-    all.extend_from_slice(runner.states());
+    all.extend_from_slice(runner.hidden());
     all
 }
 

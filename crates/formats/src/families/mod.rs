@@ -4,6 +4,7 @@
 
 mod deepseek_v2;
 mod deepseek_v3;
+mod deepseek_v4;
 mod glm4_moe;
 mod gpt_oss;
 mod llama;
@@ -13,7 +14,10 @@ mod prelude;
 mod qwen2;
 mod qwen2_moe;
 mod qwen3;
+mod qwen3_5;
+mod qwen3_5_moe;
 mod qwen3_moe;
+mod qwen3_next;
 #[cfg(test)]
 mod tests;
 
@@ -21,6 +25,7 @@ use std::path::Path;
 
 use serde_json::Value as Json;
 
+use crate::chat::ChatRules;
 use crate::config::family::Family;
 use crate::config::fields::GgufKeys;
 use crate::config::hf::{self, HfConfig};
@@ -41,8 +46,12 @@ static FAMILIES: &[&Family] = &[
     &qwen3::QWEN3,
     &qwen2_moe::QWEN2_MOE,
     &qwen3_moe::QWEN3_MOE,
+    &qwen3_next::QWEN3_NEXT,
+    &qwen3_5::QWEN3_5,
+    &qwen3_5_moe::QWEN3_5_MOE,
     &deepseek_v3::DEEPSEEK_V3,
     &deepseek_v2::DEEPSEEK_V2,
+    &deepseek_v4::DEEPSEEK_V4,
     &glm4_moe::GLM4_MOE,
     &gpt_oss::GPT_OSS,
 ];
@@ -57,10 +66,11 @@ fn of_hf(config: Object) -> Result<&'static Family> {
     };
     let name = config.need("architectures", "a list of one class", name)?;
     let known = |family: &&&Family| match class {
-        Some(class) => family.hf_class == class,
+        Some(class) => [family.hf_class, family.hf_wrapper].contains(&class),
         None => family.name == name || family.hf_types.contains(&name),
     };
-    let supported = || FAMILIES.iter().map(|f| f.hf_class);
+    let classes = FAMILIES.iter().flat_map(|family| [family.hf_class, family.hf_wrapper]);
+    let supported = || classes.filter(|class| !class.is_empty());
     FAMILIES.iter().find(known).copied().ok_or_else(|| unknown(config.path, name, supported()))
 }
 
@@ -93,6 +103,11 @@ pub fn name_table(architecture: &str) -> Option<&'static NameTable> {
     by_name(architecture).map(|family| &family.names)
 }
 
+/// What is known of the chats of the family with this canonical name, beyond its checkpoints.
+pub fn chat_rules(architecture: &str) -> Option<&'static ChatRules> {
+    by_name(architecture)?.chat.as_ref()
+}
+
 /// The family with this canonical name.
 fn by_name(architecture: &str) -> Option<&'static Family> {
     FAMILIES.iter().find(|family| family.name == architecture).copied()
@@ -107,7 +122,12 @@ fn unknown(path: &Path, found: &str, supported: impl Iterator<Item = &'static st
 }
 
 /// Reads the text of a config.json; for `name` and `has_output` see [`hf::read`].
-pub(crate) fn read_hf(text: &str, path: &Path, name: &str, has_output: bool) -> Result<HfConfig> {
+pub(crate) fn read_hf(
+    text: &str,
+    path: &Path,
+    name: &str,
+    has_output: impl FnOnce(&NameTable) -> bool,
+) -> Result<HfConfig> {
     let map = json::parse_object(text, path)?;
     let config = Object::new(path, &map);
     hf::read(config, of_hf(config)?, name, has_output)
@@ -130,7 +150,7 @@ impl ModelConfig {
     pub fn from_hf_json(text: &str, path: &Path) -> Result<Self> {
         let folder = path.parent().and_then(Path::file_name);
         let name = folder.map_or_else(String::new, |n| n.to_string_lossy().into_owned());
-        read_hf(text, path, &name, true).map(|read| read.model)
+        read_hf(text, path, &name, |_| true).map(|read| read.model)
     }
 
     /// Reads the metadata of an open GGUF file, a vocabulary without tensors included.

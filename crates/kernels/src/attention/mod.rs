@@ -16,6 +16,7 @@
 
 mod latent;
 mod mac;
+pub mod rows;
 mod scores;
 mod scratch;
 mod softmax;
@@ -180,6 +181,7 @@ fn dispatch(isa: Isa, task: &HeadTask<'_>, output: AttentionOutput<'_, '_>) {
         KvType::Bf16 => attend_bf16(isa, task, output, scratch),
         KvType::F16 => attend_f16(isa, task, output, scratch),
         KvType::Q8_0 => attend_q8_0(isa, task, output, scratch),
+        KvType::Fp8 => unreachable!("layouts are checked"),
     });
 }
 

@@ -125,7 +125,7 @@ impl InspectReport<'_> {
     }
 
     fn memory_text(&self, out: &mut String) {
-        for ty in KvType::ALL {
+        for ty in KvType::TRANSPOSED {
             let Some((per_token, whole)) = self.kv_bytes(ty) else { return };
             let _ = writeln!(
                 out,
@@ -138,7 +138,7 @@ impl InspectReport<'_> {
         }
         let config = self.config.as_ref().ok();
         if let Some((config, values)) = config.and_then(|c| Some((c, models::expanded_cache(c)?))) {
-            let dim = models::layer_cache(config).dim;
+            let dim = models::layer_caches(config, false)[0].rows[0].dim;
             let _ = writeln!(
                 out,
                 "latent      {dim} values per token and layer instead of {values}, {:.1} times fewer",
@@ -158,7 +158,7 @@ impl InspectReport<'_> {
             "weights_bytes": self.total().bytes,
             "context": self.context,
         });
-        for ty in KvType::ALL {
+        for ty in KvType::TRANSPOSED {
             memory[ty.name()] = json!(kv(ty));
         }
         memory
@@ -169,8 +169,8 @@ impl InspectReport<'_> {
         let config = self.config.as_ref().ok()?;
         // Sizes that no cache can have are left out, as they would overflow.
         config.kv_heads.checked_mul(config.head_dim)?.checked_mul(16 * BLOCK)?;
-        let layer = models::layer_cache(config);
-        let block = layer.block_bytes(BLOCK, ty).checked_mul(config.layers)?;
+        let layers = models::layer_caches(config, false);
+        let block = layers.iter().map(|layer| layer.bytes(BLOCK, ty)).sum::<usize>();
         Some((block.div_ceil(BLOCK), block.checked_mul(self.context.div_ceil(BLOCK))?))
     }
 

@@ -1,5 +1,6 @@
 //! Reading config.json of every style, and reading back written configurations.
 
+mod delta;
 mod experts;
 mod gguf;
 mod names;

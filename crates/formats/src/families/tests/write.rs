@@ -111,6 +111,9 @@ fn written_gguf_metadata_reads_the_same_but_for_what_the_format_cannot_say() {
         }
         (read.rope.layout, read.activation) = (config.rope.layout, config.activation);
         read.special = config.special.clone();
+        if let (Some(read), Some(delta)) = (&mut read.delta, &config.delta) {
+            read.tiled = delta.tiled;
+        }
         if config.architecture == "mistral" {
             assert_eq!(std::mem::replace(&mut read.architecture, "mistral".into()), "llama");
         }
