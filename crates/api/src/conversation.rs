@@ -8,11 +8,12 @@ use crate::marks::MarkFinder;
 use crate::message::{Message, Tool};
 use crate::replay::{ReplayMemory, digests};
 use crate::request::{ChatRequest, Origin, ToolChoice};
+use formats::ChatRules;
 use serde_json::{Map, Value, json};
 use text::tool_formats::{deepseek::DEEPSEEK_V3, harmony::HARMONY, mistral::MISTRAL};
 use text::{
-    ChatRules, ChatTemplate, Reasoning, RenderedPrompt, TextAssets, TextError, Thinking,
-    ToolFormat, ToolSignature,
+    ChatTemplate, Reasoning, RenderedPrompt, TextAssets, TextError, Thinking, ToolFormat,
+    ToolSignature,
 };
 
 /// The tag that opens reasoning.

@@ -2,8 +2,8 @@
 //! protocols.
 
 use crate::error::ApiError;
+use formats::ChatRules;
 use serde_json::{Map, Value};
-use text::ChatRules;
 
 /// The variables of templates.
 const EFFORT: &str = "reasoning_effort";
@@ -61,7 +61,7 @@ mod tests {
 
     fn applied(given: Value, family: &str, context: usize) -> Result<Value, ApiError> {
         let mut kwargs = given.as_object().unwrap().clone();
-        apply(&mut kwargs, ChatRules::of(family), context)?;
+        apply(&mut kwargs, formats::families::chat_rules(family), context)?;
         Ok(Value::Object(kwargs))
     }
 

@@ -14,13 +14,13 @@ use crate::request::{ChatRequest, OutputSpec, Prepared, Prompt, RequestOptions, 
 use crate::stream::{TextStream, TurnRecorder};
 use crate::structure::GreedyMarkup;
 use engine::{EngineHandle, Generation, GrammarRef, ModelInfo, Request};
-use formats::GenerationDefaults;
+use formats::{GenerationDefaults, families};
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use text::{
-    ChatRules, ChatTemplate, EncodeOptions, GrammarCompiler, OutputForm, Reasoning, TextAssets,
-    Thinking, Tokenizer, ToolFormat, ToolSignature,
+    ChatTemplate, EncodeOptions, GrammarCompiler, OutputForm, Reasoning, TextAssets, Thinking,
+    Tokenizer, ToolFormat, ToolSignature,
 };
 
 /// The parts of a service.
@@ -201,8 +201,8 @@ impl Service {
         Ok(Prepared { origin: called.then_some(rendered.origin), ..prepared })
     }
 
-    /// Makes the markup of calls greedy, where the format has a tracker of it and the request is not
-    /// greedy anyway.
+    /// Makes the markup of calls greedy, where the format has a tracker of it and the request is
+    /// not greedy anyway.
     fn make_markup_greedy(
         &self,
         request: &mut Request,
@@ -316,7 +316,7 @@ impl Service {
             memory: &self.memory,
             space: self.partition.space,
             ends: &self.defaults.stop_ids,
-            rules: ChatRules::of(&self.engine.info.architecture),
+            rules: families::chat_rules(&self.engine.info.architecture),
             context: self.engine.info.context_length,
             marks: false,
         }

@@ -6,6 +6,7 @@
 //! what was found.
 
 mod bytes;
+mod chat;
 mod checkpoint;
 pub mod config;
 mod converted;
@@ -28,6 +29,7 @@ mod storage;
 mod stream;
 mod tensor;
 
+pub use chat::ChatRules;
 pub use checkpoint::{Checkpoint, OpenOptions};
 pub use config::ModelConfig;
 pub use error::{Error, Result};

@@ -93,8 +93,8 @@ impl Builder {
         chat_template(path: impl Into<PathBuf>): |it| it.template = Some(path.into());
         /// Sets the tool-call format; by default the one that the chat template shows.
         tool_format(format: &'static ToolFormat): |it| it.tool_format = Some(format);
-        /// Sets whether the markup of tool calls is generated greedily, whatever the sampling of the
-        /// request, in formats that have a tracker of it (DSML); on by default.
+        /// Sets whether the markup of tool calls is generated greedily, whatever the sampling of
+        /// the request, in formats that have a tracker of it (DSML); on by default.
         greedy_structure(greedy: bool): |it| it.greedy_structure = greedy;
         /// Reads GGUF vocabularies of an unknown `pre` type as this one, such as `llama-bpe`.
         pre_fallback(name: impl Into<String>): |it| it.gguf.pre_fallback = Some(name.into());

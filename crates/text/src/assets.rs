@@ -1,6 +1,5 @@
 //! The textual files of a model: tokenizer, chat templates, special tokens.
 
-use crate::chat_rules::ChatRules;
 use crate::error::{Result, TextError};
 use crate::files::{optional_json, optional_text};
 use crate::gguf::GgufOptions;
@@ -10,7 +9,7 @@ use crate::template::ChatTemplate;
 use crate::tokenizer::{Tokenizer, config_token};
 use chrono::NaiveDateTime;
 use formats::gguf::{GgufFile, Value as GgufValue};
-use formats::{Checkpoint, ModelConfig};
+use formats::{ChatRules, Checkpoint, ModelConfig, families};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -175,15 +174,15 @@ impl Templates {
         self.own.values().map(String::as_str).chain(built_in)
     }
 
-    /// Returns the family of the built-in template, if that is the one in use.
-    pub fn built_in(&self) -> Option<&'static str> {
-        self.built_in.map(|rules| rules.family)
+    /// Whether the template is the one that is built in for the family.
+    pub fn is_built_in(&self) -> bool {
+        self.built_in.is_some()
     }
 
     /// Returns the template that is built in for a family, if there are no others.
     pub fn or_built_in(mut self, family: &str) -> Self {
         if self.own.is_empty() {
-            self.built_in = ChatRules::of(family);
+            self.built_in = families::chat_rules(family);
         }
         self
     }
@@ -208,7 +207,7 @@ impl Templates {
             templates.add_config(&old["chat_template"]);
         }
         if templates.own.is_empty() {
-            templates.built_in = family_of(folder).as_deref().and_then(ChatRules::of);
+            templates.built_in = family_of(folder).as_deref().and_then(families::chat_rules);
         }
         Ok(templates)
     }

@@ -5,9 +5,10 @@ mod common;
 use base::Rng;
 use chrono::NaiveDateTime;
 use common::{data, expect_error, json};
+use formats::families::chat_rules;
 use serde_json::{Value, json};
 use std::path::Path;
-use text::{ChatRules, ChatTemplate, SpecialTokens};
+use text::{ChatTemplate, SpecialTokens};
 
 fn special() -> SpecialTokens {
     let token = |text: &str| Some(text.to_owned());
@@ -65,7 +66,7 @@ fn own_template_data_renders_as_in_hugging_face() {
 
 /// The cases of a published family, rendered by a template that is built in.
 fn check_built_in(family: &str, cases: &Path) {
-    let source = ChatRules::of(family).expect("the family has rules").template;
+    let source = chat_rules(family).expect("the family has rules").template;
     for (name, case) in json(cases).as_object().unwrap() {
         check_case(&format!("{family} {name}"), source, case);
     }
@@ -142,7 +143,7 @@ fn conversation(rng: &mut Rng) -> Value {
 fn the_built_in_template_of_deepseek_v4_renders_conversations_as_the_published_one() {
     let Some(published) = fixtures::find("templates/deepseek-ai-DeepSeek-V4.jinja") else { return };
     let published = std::fs::read_to_string(published).unwrap();
-    let source = ChatRules::of("deepseek_v4").unwrap().template;
+    let source = chat_rules("deepseek_v4").unwrap().template;
     let mut rng = Rng::new(4);
     for _ in 0..1000 {
         let input = conversation(&mut rng);

@@ -75,9 +75,9 @@ fn chat_template(files: &ModelFiles) -> Option<String> {
         },
     };
     let names = templates.names().collect::<Vec<_>>().join(", ");
-    match templates.built_in() {
-        Some(family) => Some(format!("built-in ({family})")),
-        None => (!names.is_empty()).then_some(names),
+    match templates.is_built_in() {
+        true => Some("built-in".into()),
+        false => (!names.is_empty()).then_some(names),
     }
 }
 

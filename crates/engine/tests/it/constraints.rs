@@ -254,8 +254,8 @@ fn greedy_choices_are_those_of_temperature_zero_and_move_no_random_number() {
         ..request.clone()
     };
     assert_eq!(first(begin(&free)), first(begin(&cold)));
-    // A greedy choice that the draw would have made as well changes nothing behind it: 0 is certain,
-    // except behind itself.
+    // A greedy choice that the draw would have made as well changes nothing behind it: 0 is
+    // certain, except behind itself.
     let sure = |greedy| {
         let sampling = SamplingParams {
             logit_bias: vec![(0, 100.0)],

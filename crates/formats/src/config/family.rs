@@ -8,6 +8,7 @@ use super::{
     Activation, Attention, ExpertsConfig, LatentConfig, ModelConfig, RopeConfig, RopeLayout,
     RopeScaling, RouterScores, SpecialIds,
 };
+use crate::chat::ChatRules;
 use crate::error::Result;
 use crate::json::Object;
 use crate::names::{DENSE, NameTable};
@@ -92,6 +93,8 @@ pub(crate) struct Family {
     pub to_json: fn(config: &ModelConfig) -> Json,
     /// Biases in every layer of written checkpoints, in addition to the required ones.
     pub written: &'static [&'static str],
+    /// What its checkpoints do not say of chats.
+    pub chat: Option<ChatRules>,
     /// A small configuration with `layers` layers, for tests. It uses every option of the family,
     /// and its sizes are no multiples of SIMD lanes or quant blocks where they need not be.
     pub tiny: fn(layers: usize) -> ModelConfig,
@@ -211,6 +214,7 @@ pub(crate) const BASE: Family = Family {
     experts: |_, _| Ok(None),
     to_json: |_| Json::Null,
     written: &[],
+    chat: None,
     tiny,
 };
 

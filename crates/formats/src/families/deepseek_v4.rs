@@ -57,6 +57,10 @@ pub(super) static DEEPSEEK_V4: Family = Family {
     },
     experts,
     to_json,
+    chat: Some(ChatRules {
+        template: include_str!("deepseek_v4.jinja"),
+        max_effort_context: 393_216,
+    }),
     tiny,
     ..BASE
 };

@@ -25,6 +25,7 @@ use std::path::Path;
 
 use serde_json::Value as Json;
 
+use crate::chat::ChatRules;
 use crate::config::family::Family;
 use crate::config::fields::GgufKeys;
 use crate::config::hf::{self, HfConfig};
@@ -100,6 +101,11 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 /// The table of Hugging Face tensor names of the family with this canonical name.
 pub fn name_table(architecture: &str) -> Option<&'static NameTable> {
     by_name(architecture).map(|family| &family.names)
+}
+
+/// What is known of the chats of the family with this canonical name, beyond its checkpoints.
+pub fn chat_rules(architecture: &str) -> Option<&'static ChatRules> {
+    by_name(architecture)?.chat.as_ref()
 }
 
 /// The family with this canonical name.

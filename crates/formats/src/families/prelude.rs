@@ -1,5 +1,6 @@
 //! The items that descriptions of families use.
 
+pub(super) use crate::chat::ChatRules;
 pub(super) use crate::config::check::ExpertFieldNames;
 pub(super) use crate::config::family::{
     self, ATTENTION_BIASES, BASE, DeltaFiles, Family, GgufExperts, HEAD_NORMS, HeadNorms,
