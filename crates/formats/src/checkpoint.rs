@@ -164,8 +164,8 @@ impl Checkpoint {
         Ok(view)
     }
 
-    /// The numbers in the tensor with this canonical name and shape, marked as read: 32-bit or 64-bit
-    /// integers from 0 to `end`, `end` excluded.
+    /// The numbers in the tensor with this canonical name and shape, marked as read: integers of
+    /// 32 or 64 bits from 0 to `end`, `end` excluded.
     ///
     /// # Errors
     /// If there is no such tensor, its shape or type differs, or a number is out of range.

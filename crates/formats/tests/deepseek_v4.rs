@@ -165,7 +165,7 @@ fn layers_of_multi_token_prediction_are_left_alone() {
     }
 }
 
-/// Every tensor that the configuration has is there, but for biases, and there are no others.
+/// Every tensor of the configuration is there, biases excepted, and there are no others.
 fn check_all_read(checkpoint: &Checkpoint) {
     let form = if checkpoint.gguf().is_some() { TensorForm::Gguf } else { TensorForm::Read };
     for (name, shape) in checkpoint.config().tensors(form) {
@@ -208,49 +208,53 @@ fn write(folder: &Path, fixture: &Path, edit: impl Fn(&mut Json), tensors: &[Ten
     folder.to_owned()
 }
 
+/// Names of modules in transformers, and canonical ones.
+const PARTS: [(&str, &str); 25] = [
+    ("attn_hc.fn", "hc_attn_fn.weight"),
+    ("attn_hc.base", "hc_attn_base.weight"),
+    ("attn_hc.scale", "hc_attn_scale.weight"),
+    ("ffn_hc.fn", "hc_ffn_fn.weight"),
+    ("ffn_hc.base", "hc_ffn_base.weight"),
+    ("ffn_hc.scale", "hc_ffn_scale.weight"),
+    ("input_layernorm.weight", "attn_norm.weight"),
+    ("post_attention_layernorm.weight", "ffn_norm.weight"),
+    ("mlp.gate.weight", "ffn_gate_inp.weight"),
+    ("mlp.gate.e_score_correction_bias", "exp_probs_b.bias"),
+    ("mlp.gate.tid2eid", "ffn_gate_tid2eid.weight"),
+    ("mlp.experts.down_proj", "ffn_down_exps.weight"),
+    ("mlp.shared_experts.gate_proj.weight", "ffn_gate_shexp.weight"),
+    ("mlp.shared_experts.up_proj.weight", "ffn_up_shexp.weight"),
+    ("mlp.shared_experts.down_proj.weight", "ffn_down_shexp.weight"),
+    ("self_attn.q_a_proj.weight", "attn_q_a.weight"),
+    ("self_attn.q_a_norm.weight", "attn_q_a_norm.weight"),
+    ("self_attn.q_b_proj.weight", "attn_q_b.weight"),
+    ("self_attn.kv_proj.weight", "attn_kv.weight"),
+    ("self_attn.kv_norm.weight", "attn_kv_a_norm.weight"),
+    ("self_attn.sinks", "attn_sinks.weight"),
+    ("self_attn.o_a_proj.weight", "attn_output_a.weight"),
+    ("self_attn.o_b_proj.weight", "attn_output_b.weight"),
+    ("self_attn.compressor.indexer.q_b_proj.weight", "indexer.attn_q_b.weight"),
+    ("self_attn.compressor.indexer.scorer.weights_proj.weight", "indexer.proj.weight"),
+];
+
+/// The name of the module of a compressor's tensor.
+fn of_compressor(rest: &str) -> Option<String> {
+    let (of, part) = match rest.strip_prefix("attn_compressor_") {
+        Some(part) => ("compressor", part),
+        None => ("compressor.indexer", rest.strip_prefix("indexer_compressor_")?),
+    };
+    let part = match part {
+        "kv.weight" => "kv_proj.weight",
+        "gate.weight" => "gate_proj.weight",
+        "ape.weight" => "position_bias",
+        _ => "kv_norm.weight",
+    };
+    Some(format!("self_attn.{of}.{part}"))
+}
+
 /// The tensors of a fixture under the names of the modules of transformers, experts in stacks with
 /// gate and up in one.
 fn as_modules(checkpoint: &Checkpoint) -> Vec<Tensor> {
-    const PARTS: [(&str, &str); 25] = [
-        ("attn_hc.fn", "hc_attn_fn.weight"),
-        ("attn_hc.base", "hc_attn_base.weight"),
-        ("attn_hc.scale", "hc_attn_scale.weight"),
-        ("ffn_hc.fn", "hc_ffn_fn.weight"),
-        ("ffn_hc.base", "hc_ffn_base.weight"),
-        ("ffn_hc.scale", "hc_ffn_scale.weight"),
-        ("input_layernorm.weight", "attn_norm.weight"),
-        ("post_attention_layernorm.weight", "ffn_norm.weight"),
-        ("mlp.gate.weight", "ffn_gate_inp.weight"),
-        ("mlp.gate.e_score_correction_bias", "exp_probs_b.bias"),
-        ("mlp.gate.tid2eid", "ffn_gate_tid2eid.weight"),
-        ("mlp.experts.down_proj", "ffn_down_exps.weight"),
-        ("mlp.shared_experts.gate_proj.weight", "ffn_gate_shexp.weight"),
-        ("mlp.shared_experts.up_proj.weight", "ffn_up_shexp.weight"),
-        ("mlp.shared_experts.down_proj.weight", "ffn_down_shexp.weight"),
-        ("self_attn.q_a_proj.weight", "attn_q_a.weight"),
-        ("self_attn.q_a_norm.weight", "attn_q_a_norm.weight"),
-        ("self_attn.q_b_proj.weight", "attn_q_b.weight"),
-        ("self_attn.kv_proj.weight", "attn_kv.weight"),
-        ("self_attn.kv_norm.weight", "attn_kv_a_norm.weight"),
-        ("self_attn.sinks", "attn_sinks.weight"),
-        ("self_attn.o_a_proj.weight", "attn_output_a.weight"),
-        ("self_attn.o_b_proj.weight", "attn_output_b.weight"),
-        ("self_attn.compressor.indexer.q_b_proj.weight", "indexer.attn_q_b.weight"),
-        ("self_attn.compressor.indexer.scorer.weights_proj.weight", "indexer.proj.weight"),
-    ];
-    let compressed = |rest: &str| {
-        let (of, part) = match rest.strip_prefix("attn_compressor_") {
-            Some(part) => ("compressor", part),
-            None => ("compressor.indexer", rest.strip_prefix("indexer_compressor_")?),
-        };
-        let part = match part {
-            "kv.weight" => "kv_proj.weight",
-            "gate.weight" => "gate_proj.weight",
-            "ape.weight" => "position_bias",
-            _ => "kv_norm.weight",
-        };
-        Some(format!("self_attn.{of}.{part}"))
-    };
     let mut tensors = Vec::new();
     for view in checkpoint.tensors() {
         let name = match names::split_canonical(&view.name) {
@@ -274,7 +278,7 @@ fn as_modules(checkpoint: &Checkpoint) -> Vec<Tensor> {
             Some((layer, rest)) => {
                 let part = PARTS.iter().find(|(_, canonical)| *canonical == rest);
                 let part = part.map(|(module, _)| (*module).to_owned());
-                let part = part.or_else(|| compressed(rest)).unwrap();
+                let part = part.or_else(|| of_compressor(rest)).unwrap();
                 format!("model.layers.{layer}.{part}")
             }
         };

@@ -48,7 +48,8 @@ pub(super) fn read(keys: &GgufKeys, layers: usize, rope: RopeConfig) -> Result<C
     Ok(Compressed { attention, rope, hyper })
 }
 
-/// Positions to a compressed row in each layer. The array may go on beyond the last layer.
+/// Positions to a compressed row in each layer. The array may be longer than
+/// the model.
 fn ratios(keys: &GgufKeys, layers: usize) -> Result<Vec<usize>> {
     let key = keys.key("attention.compress_ratios");
     let ratios = keys.metadata.opt_ints(&key)?;

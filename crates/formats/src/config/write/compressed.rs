@@ -46,8 +46,8 @@ impl ModelConfig {
         Ok(json)
     }
 
-    /// The compression of each layer, by ratio where the ratios tell which layers have an index, and
-    /// by type where layers of a type have one ratio.
+    /// The compression of each layer, by ratio where the ratios tell which layers have an index,
+    /// and by type where layers of a type have one ratio.
     fn schedule_json(
         &self,
         sizes: &CompressedConfig,
