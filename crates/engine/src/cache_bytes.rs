@@ -97,12 +97,12 @@ mod tests {
     #[test]
     fn all_layers_count() {
         let state = State { heads: 2, key_heads: 1, keys: 4, values: 16 };
-        let layer = LayerCache::heads(2, 8, None, None);
-        let windowed = LayerCache::heads(2, 8, None, Some(64));
+        let layer = LayerCache::heads(2, 32, None, None);
+        let windowed = LayerCache::heads(2, 32, None, Some(64));
         let layers = [LayerCache { state: Some(state), ..layer.clone() }, windowed, layer];
         let bytes = CacheBytes::of(&layers, 32, KvType::F32);
         let group =
-            |window, layers: usize| GroupBytes { window, block_bytes: layers * 32 * 2 * 8 * 8 };
+            |window, layers: usize| GroupBytes { window, block_bytes: layers * 32 * 2 * 32 * 8 };
         assert_eq!(bytes.groups, [group(None, 2), group(Some(64), 1)]);
         assert_eq!(bytes.slot, 2 * 4 * 16 * 4);
     }

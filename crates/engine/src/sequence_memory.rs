@@ -32,7 +32,10 @@ impl Runner {
                     (index * blocks..(index + 1) * blocks).map(|block| block as u32).collect()
                 })
                 .collect(),
-            tables: vec![Vec::new(); self.groups.len()],
+            // Reserved, so that decoding allocates nothing.
+            tables: (self.groups.iter())
+                .map(|_| Vec::with_capacity(self.groups[0].blocks / count))
+                .collect(),
             windows: self.groups.iter().map(|group| group.window).collect(),
             block: self.block(),
             state: (self.states > 0).then_some(index as u32),

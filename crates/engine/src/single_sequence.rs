@@ -22,7 +22,9 @@ impl<'a> SingleSequence<'a> {
     pub fn new(runner: &'a mut Runner) -> Self {
         runner.pin_caller();
         let (batch, memory) = (runner.batch(), runner.sequences(1).remove(0));
-        let (tokens, snapshots) = Default::default();
+        // Reserved, within reason, so that decoding allocates nothing.
+        let tokens = Vec::with_capacity(runner.info.context_length.min(1 << 16));
+        let snapshots = Vec::with_capacity(runner.states);
         Self { runner, batch, memory, tokens, written: 0, snapshots }
     }
 

@@ -63,7 +63,7 @@ impl DeltaTensors<'_> {
 
 /// Whether the tensor holds weights of a norm that lack their 1: all but those of the outputs of
 /// the recurrence.
-fn is_zero_centred(name: &str) -> bool {
+pub(crate) fn is_zero_centred(name: &str) -> bool {
     name.ends_with("_norm.weight") && !name.ends_with(".ssm_norm.weight")
 }
 
@@ -142,3 +142,6 @@ fn apart(view: &TensorView, fused: &Fused) -> Result<Vec<TensorView>> {
     };
     Ok(parts.iter().map(part).collect())
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,9 +3,14 @@
 
 mod common;
 
+use std::path::Path;
+
 use common::read_all;
 use formats::config::{Attention, DeltaConfig, TensorForm};
+use formats::gguf::GgufWriter;
+use formats::safetensors::SafetensorsWriter;
 use formats::{Checkpoint, ModelConfig, OpenOptions, TensorView};
+use kernels::quant::{BF16, F32};
 
 fn open(fixture: &str) -> Option<Checkpoint> {
     let path = fixtures::find(fixture)?;
@@ -172,4 +177,113 @@ fn rounded(value: f32) -> f32 {
 fn every_value_of_a_gguf_twin_is_that_of_the_checkpoint() {
     check_values("next/models/qwen3_5", "qwen3_5-f16.gguf", 3 + 3 * 14 + 11);
     check_values("models/qwen3_next", "qwen3_next-f16.gguf", 3 + 3 * 19 + 16);
+}
+
+/// Every field of the configuration that GGUF files of `family` can hold is read back, and every
+/// tensor of the file is asked for once it is open.
+#[test]
+fn written_gguf_files_open_with_all_of_their_tensors() {
+    for family in ["qwen3_next", "qwen3_5", "qwen3_5_moe"] {
+        for layers in 1..=5 {
+            let config = ModelConfig::tiny(family, layers).unwrap();
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("m.gguf");
+            let mut writer = GgufWriter::new();
+            config.to_gguf(&mut writer).unwrap();
+            for (name, shape) in config.tensors(TensorForm::Gguf) {
+                writer.plan(&config.gguf_tensor_name(&name).unwrap(), &F32, &shape).unwrap();
+            }
+            let mut stream = writer.create(&path).unwrap();
+            while let Some((_, missing)) = stream.next() {
+                stream.write(&vec![0; missing]).unwrap();
+            }
+            stream.finish().unwrap();
+            let checkpoint = Checkpoint::open(&path, &OpenOptions::default()).unwrap();
+            let tiled = config.gguf_is_tiled();
+            let expected = config.delta.map(|delta| DeltaConfig { tiled, ..delta });
+            assert_eq!(checkpoint.config().delta, expected, "{family} {layers}");
+            for (name, shape) in checkpoint.config().tensors(TensorForm::ReadGguf) {
+                checkpoint.require(&name, &shape).unwrap();
+            }
+            checkpoint.check_all_read().unwrap();
+        }
+    }
+}
+
+#[test]
+fn gguf_files_without_gates_are_known_by_their_queries() {
+    let config = ModelConfig::tiny("qwen3_5", 2).unwrap();
+    let attention = Attention::Grouped { head_norms: true, sinks: false, gate: false };
+    let check = |config: &ModelConfig| {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("m.gguf");
+        let mut writer = GgufWriter::new();
+        config.to_gguf(&mut writer).unwrap();
+        let rows = [config.query_rows(), config.hidden_size];
+        writer.plan("blk.1.attn_q.weight", &F32, &rows).unwrap();
+        let mut stream = writer.create(&path).unwrap();
+        stream.write(&vec![0; 4 * rows[0] * rows[1]]).unwrap();
+        stream.finish().unwrap();
+        let read = Checkpoint::open(&path, &OpenOptions::default()).unwrap();
+        assert_eq!(read.config().attention, config.attention);
+    };
+    check(&config);
+    check(&ModelConfig { attention, ..config });
+}
+
+/// Writes the tiny model as a part of one of several modalities.
+fn write_wrapped(folder: &Path, rename: impl Fn(&str) -> String, more: &[&str]) {
+    let config = ModelConfig::tiny("qwen3_5", 2).unwrap();
+    let config = ModelConfig { tied_embeddings: false, ..config };
+    let mut text = config.to_hf_json().unwrap();
+    let fields = text.as_object_mut().unwrap();
+    fields.remove("architectures");
+    let class = "Qwen3_5ForConditionalGeneration";
+    let whole = serde_json::json!({"architectures": [class], "text_config": text});
+    std::fs::write(folder.join("config.json"), whole.to_string()).unwrap();
+    let names = formats::families::name_table("qwen3_5").unwrap();
+    let mut writer = SafetensorsWriter::new();
+    for (name, shape) in config.tensors(TensorForm::Hf) {
+        writer.plan(&rename(&names.source(&name).unwrap()), &BF16, &shape).unwrap();
+    }
+    for name in more {
+        writer.plan(name, &BF16, &[3]).unwrap();
+    }
+    let mut stream = writer.create(&folder.join("model.safetensors")).unwrap();
+    while let Some((_, missing)) = stream.next() {
+        stream.write(&vec![0; missing]).unwrap();
+    }
+    stream.finish().unwrap();
+}
+
+#[test]
+fn every_spelling_of_several_modalities_is_read_and_others_are_refused() {
+    let read = |rename: &dyn Fn(&str) -> String, more: &[&str]| -> formats::Result<Vec<String>> {
+        let folder = tempfile::tempdir().unwrap();
+        write_wrapped(folder.path(), rename, more);
+        let checkpoint = Checkpoint::open(folder.path(), &OpenOptions::default())?;
+        read_all(&checkpoint)?;
+        let others = checkpoint.other_modalities().iter();
+        Ok(others.map(|view| view.source_name.clone()).collect())
+    };
+    let within = |name: &str| name.replace("model.", "model.language_model.");
+    let visual = ["model.visual.patch_embed.proj.bias", "model.visual.merger.norm.weight"];
+    assert_eq!(read(&within, &visual).unwrap().len(), 2);
+    let before = |name: &str| format!("language_model.{name}");
+    assert_eq!(read(&before, &["visual.merger.norm.weight"]).unwrap().len(), 1);
+    assert_eq!(read(&str::to_owned, &["mtp.norm.weight"]).unwrap().len(), 0);
+    let error = |rename: &dyn Fn(&str) -> String, more: &[&str], expected: &[&str]| {
+        let error = read(rename, more).unwrap_err().to_string();
+        assert!(expected.iter().all(|part| error.contains(part)), "{error}");
+    };
+    let unknown = "model.audio_tower.weight";
+    error(&within, &[unknown], &[unknown, "no part of"]);
+    // A layer more than config.json has is no draft layer.
+    let further = "model.language_model.layers.2.input_layernorm.weight";
+    error(&within, &[further], &[further, "no part of"]);
+    let twice = "model.norm.weight";
+    error(&within, &[twice], &[twice, "the same as tensor model.language_model.norm.weight"]);
+    let lost = |name: &str| within(name).replace("0.linear_attn.dt_bias", "0.linear_attn.dt");
+    let missing = "model.language_model.layers.0.linear_attn.dt_bias";
+    error(&lost, &[], &[missing, "shape [6]", "no such tensor"]);
 }

@@ -5,7 +5,7 @@ use engine::Mode;
 use formats::config::TensorForm;
 use formats::safetensors::SafetensorsWriter;
 use formats::{Checkpoint, ModelConfig, OpenOptions, TensorStream};
-use kernels::quant::{BF16, QuantType};
+use kernels::quant::{BF16, I32, QuantType};
 use std::path::Path;
 
 /// Every architecture there is, with its points of variation in use.
@@ -35,6 +35,11 @@ pub fn write(folder: &Path, config: &ModelConfig, change: impl Fn(&str, &mut [f3
             .collect();
         change(&name, &mut values);
         let source = names.source(&name).expect("every name has a source");
+        if formats::names::holds_ids(&name) {
+            writer.plan(&source, &I32, &shape).unwrap();
+            tensors.push(experts_of_tokens(config, shape[1]));
+            continue;
+        }
         writer.plan(&source, &BF16, &shape).unwrap();
         tensors.push(bytes(&BF16, &values));
     }
@@ -44,6 +49,13 @@ pub fn write(folder: &Path, config: &ModelConfig, change: impl Fn(&str, &mut [f3
         stream.write(&tensor).unwrap();
     }
     stream.finish().unwrap();
+}
+
+/// Numbers of experts for each token, `[vocab, chosen]`.
+fn experts_of_tokens(config: &ModelConfig, chosen: usize) -> Vec<u8> {
+    let count = config.experts.as_ref().expect("experts by token").count;
+    let ids = (0..config.vocab_size * chosen).map(|at| ((at / chosen * 5 + at % chosen) % count) as i32);
+    ids.flat_map(i32::to_le_bytes).collect()
 }
 
 fn bytes(ty: &QuantType, values: &[f32]) -> Vec<u8> {

@@ -42,6 +42,8 @@ pub(crate) struct Family {
     /// Period of windows in GGUF files: the last layer of each period has none. `None`: all layers
     /// have the same window.
     pub gguf_window_period: Option<usize>,
+    /// Whether its GGUF files share rotary pairs out to time, height and width.
+    pub gguf_sections: bool,
     /// Whether query and key heads are normalised.
     pub head_norms: HeadNorms,
     /// Whether query heads have sinks.
@@ -181,6 +183,7 @@ pub(crate) const BASE: Family = Family {
     gguf_aliases: &[],
     gguf_activation: Activation::Silu,
     gguf_window_period: None,
+    gguf_sections: false,
     head_norms: HeadNorms::Never,
     sinks: false,
     output_gate: false,

@@ -31,6 +31,7 @@ use crate::config::fields::GgufKeys;
 use crate::config::hf::{self, HfConfig};
 use crate::config::write::{TensorForm, Tensors};
 use crate::config::{ModelConfig, RopeLayout, gguf};
+use crate::delta;
 use crate::error::{Error, Result, shown};
 use crate::gguf::{GgufFile, GgufWriter};
 use crate::json::{self, Object};
@@ -195,12 +196,25 @@ impl ModelConfig {
         self.tensors_in(by_name(&self.architecture).unwrap_or(&llama::LLAMA), form)
     }
 
+    /// Whether Hugging Face checkpoints of this family leave out the 1 of this norm's weights.
+    pub(crate) fn is_zero_centred(&self, name: &str) -> bool {
+        by_name(&self.architecture).is_some_and(|family| family.zero_centred)
+            && delta::is_zero_centred(name)
+    }
+
     /// Which values of a head form a rotary pair in GGUF files of this family.
     ///
     /// # Errors
     /// If the family is unknown.
     pub fn gguf_rope(&self) -> Result<RopeLayout> {
         self.family().map(|family| family.gguf_rope)
+    }
+
+    /// Whether GGUF files of this family have the value heads of Gated DeltaNet in tiles of one for
+    /// each key head.
+    pub fn gguf_is_tiled(&self) -> bool {
+        let files = by_name(&self.architecture).and_then(|family| family.delta);
+        files.is_some_and(|files| files.gguf_tiled)
     }
 
     /// The name in GGUF files of this family of the tensor with this canonical name.

@@ -11,6 +11,7 @@ pub(super) static QWEN3_5: Family = Family {
     gguf_name: "qwen35",
     kv_heads: Some(4),
     names: NameTable { layer: &[NORMS, ATTENTION, DELTA, MLP], ..QWEN_WRAPPED },
+    gguf_sections: true,
     delta: Some(APART),
     to_json: |config| {
         let mut json = delta::to_json(config);

@@ -17,6 +17,7 @@ pub(super) static QWEN3_5_MOE: Family = Family {
         layer: &[NORMS, ATTENTION, DELTA, MLP, ROUTER, EXPERTS, FUSED_EXPERTS, QWEN_SHARED],
         ..QWEN_WRAPPED
     },
+    gguf_sections: true,
     delta: Some(APART),
     experts: |config, layers| {
         let defaults = Defaults { count: 256, chosen: 8, width: 512 };

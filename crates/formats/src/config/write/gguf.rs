@@ -38,6 +38,12 @@ impl ModelConfig {
         keys.count("embedding_length", self.hidden_size);
         keys.count("feed_forward_length", self.intermediate_size);
         keys.count("rope.dimension_count", self.rope.dim);
+        if family.gguf_sections {
+            // Text has equal positions in all sections; llama.cpp needs the key.
+            let pairs = (self.rope.dim / 2) as i32;
+            let sections = vec![(pairs + 2) / 3, (pairs + 1) / 3, pairs / 3, 0];
+            keys.set("rope.dimension_sections", Value::Array(Array::I32(sections)));
+        }
         keys.count("vocab_size", self.vocab_size);
         keys.count("attention.head_count", self.heads);
         match self.latent() {
