@@ -33,12 +33,12 @@ pub struct LoadOptions {
     pub context: Option<usize>,
     /// Memory for the KV cache.
     pub kv_memory: KvMemory,
-    /// Bytes for the states of sequences and their snapshots, where the model has states; `None` for
+    /// Bytes for the states of sequences and their snapshots, if the model has states; `None` for
     /// two states for each running sequence, as far as a quarter of the free memory holds them.
     pub state_memory: Option<usize>,
     /// Tokens of a prompt between snapshots of states, besides those at marks; 0 for none.
     pub state_every: usize,
-    /// Number of sequences that run at once, for which the caches have room.
+    /// Number of running sequences for which the caches have memory.
     pub parallel: usize,
     /// Positions of a KV block: a multiple of 16 that divides 512.
     pub block: usize,

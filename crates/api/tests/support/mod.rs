@@ -89,8 +89,22 @@ pub fn scripted_with_template(source: &str) -> Scripted {
 
 /// As [`scripted_with_queue`], with another tokenizer or other templates.
 pub fn scripted_with_assets(assets: TextAssets, script: Vec<Act>, queue: usize) -> Scripted {
+    scripted_with_info(info(), assets, script, queue)
+}
+
+/// A service of a model that has no use for marks.
+pub fn scripted_without_marks() -> Scripted {
+    scripted_with_info(ModelInfo { uses_marks: false, ..info() }, assets(), Vec::new(), 1)
+}
+
+fn scripted_with_info(
+    info: ModelInfo,
+    assets: TextAssets,
+    script: Vec<Act>,
+    queue: usize,
+) -> Scripted {
     let vocab_size = VOCAB.max(assets.tokenizer.vocab_size());
-    let (engine, receiver) = request_channel(ModelInfo { vocab_size, ..info() }, queue);
+    let (engine, receiver) = request_channel(ModelInfo { vocab_size, ..info }, queue);
     let (reporter, reports) = channel();
     let player = Player { tokenizer: Arc::new(tokenizer()), script, reporter };
     std::thread::spawn(move || player.run(receiver));
