@@ -45,7 +45,7 @@ pub(crate) struct Renderer<'a> {
 #[derive(Debug)]
 pub(crate) struct Rendered {
     pub tokens: Vec<u32>,
-    /// Positions of `tokens` from which other prompts are likely to go on.
+    /// Positions of `tokens` from which other prompts are likely to continue.
     pub marks: Vec<usize>,
     /// The text at the end of the prompt.
     pub tail: String,
@@ -91,11 +91,12 @@ impl Renderer<'_> {
         if !self.marks {
             return Vec::new();
         }
-        MarkFinder { renderer: self, input, prompt, tokens, behind }.marks()
+        let (Self { assets, template, .. }, ends) = (*self, self.end_texts());
+        MarkFinder { assets, template, input, prompt, tokens, behind, ends: &ends }.marks()
     }
 
     /// The texts that can end a turn.
-    pub fn end_texts(&self) -> Vec<&str> {
+    fn end_texts(&self) -> Vec<&str> {
         let tokenizer = &self.assets.tokenizer;
         self.ends.iter().filter_map(|&id| tokenizer.id_to_token(id)).collect()
     }

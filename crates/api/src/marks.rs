@@ -1,5 +1,5 @@
-//! Finds the positions of a prompt from which the prompts of other turns are likely to go on: the
-//! marks of an [`engine::Request`].
+//! Finds the positions of a prompt from which the prompts of other turns are likely to continue:
+//! the marks of an [`engine::Request`].
 //!
 //! A template renders a conversation with another turn differently from the prompt of this turn: it
 //! drops the opening of the answer, and many templates drop the reasoning of earlier turns. The
@@ -7,25 +7,29 @@
 //! leaves the prompt, the next turn does. The contents of messages carry points in this rendering,
 //! which show where an edited message or another conversation leaves the prompt.
 //!
-//! Invariant: a mark is a number of tokens at the start of the prompt that are also the tokens of
-//! their text alone.
+//! Invariant: the tokens before a mark are also those of their text alone, so that they do not
+//! depend on what follows.
 
-use crate::conversation::Renderer;
 use engine::MAX_MARKS;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use text::{RenderedPrompt, Tokenizer};
+use text::{ChatTemplate, RenderedPrompt, TextAssets, Tokenizer};
 
 /// Messages at the end of a conversation that are considered.
 const LAST_MESSAGES: usize = 4;
-/// Tokens that a mark is behind the one before, except at the end of the turn: fewer are computed
-/// faster than a snapshot is kept.
+/// Least distance of a mark from the one before it, in tokens, except at the end of the turn: to
+/// compute fewer tokens costs less than a snapshot.
 const MIN_DISTANCE: usize = 32;
+
+/// Tokens before a mark that are compared with those of their text alone. Text further on does not
+/// change how text before these is tokenized.
+const SEAM: usize = 64;
 
 /// A prompt for which marks are found.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MarkFinder<'a> {
-    pub renderer: &'a Renderer<'a>,
+    pub assets: &'a TextAssets,
+    pub template: &'a ChatTemplate,
     /// The variables of the template.
     pub input: &'a Value,
     /// The rendered text of `tokens`.
@@ -34,6 +38,8 @@ pub(crate) struct MarkFinder<'a> {
     /// The message before which the text begins, at the end of the turn before it; `None` if the
     /// text is that of the whole conversation.
     pub behind: Option<usize>,
+    /// The texts that can end a turn.
+    pub ends: &'a [&'a str],
 }
 
 /// What another rendering has in common with the prompt.
@@ -92,12 +98,11 @@ impl MarkFinder<'_> {
     /// `answer` is the index of the message that a model has yet to write.
     fn shared(&self, input: &Value, points: &[usize], answer: usize) -> Option<Shared> {
         let points = [points, &[answer, self.behind.unwrap_or(0)]].concat();
-        let Renderer { assets, template, .. } = *self.renderer;
-        let rendered = assets.render_pointed(template, input, &points).ok()?;
+        let rendered = self.assets.render_pointed(self.template, input, &points).ok()?;
         let mut places = rendered.places;
         let start = match (self.behind, places.pop()?) {
             (None, _) => 0,
-            (Some(_), place) => rendered.prompt.last_end(&self.renderer.end_texts(), place?)?,
+            (Some(_), place) => rendered.prompt.last_end(self.ends, place?)?,
         };
         let text = &rendered.prompt.text[start..];
         let same = common_prefix(&self.prompt.text, text);
@@ -165,7 +170,7 @@ struct TokenPositions<'a> {
 
 impl<'a> TokenPositions<'a> {
     fn new(finder: &'a MarkFinder<'a>) -> Self {
-        let tokenizer = &finder.renderer.assets.tokenizer;
+        let tokenizer = &finder.assets.tokenizer;
         let mut rest = finder.prompt.text.as_bytes();
         let end = |&token: &u32| {
             rest = rest.strip_prefix(tokenizer.token_bytes(token))?;
@@ -177,7 +182,7 @@ impl<'a> TokenPositions<'a> {
 
     /// Number of tokens at the start of the prompt that its text up to `place` has alone.
     fn of(&self, place: usize) -> Option<usize> {
-        let MarkFinder { tokens, prompt, renderer, .. } = self.finder;
+        let MarkFinder { tokens, prompt, assets, .. } = self.finder;
         let mut from = (0, 0);
         if let Some(ends) = &self.ends {
             let whole = ends.partition_point(|&end| end <= place);
@@ -186,10 +191,14 @@ impl<'a> TokenPositions<'a> {
             if whole > 0 && ends[whole - 1] == place && is_special(whole) {
                 return Some(whole);
             }
-            let start = (0..whole).rev().find(|&at| is_special(at));
-            from = start.map_or((0, 0), |at| (at + 1, ends[at]));
+            let seam = whole.saturating_sub(SEAM);
+            let start = (seam..whole).rev().find(|&at| is_special(at)).map_or(seam, |at| at + 1);
+            // A token may end within a character.
+            let cut = |&at: &usize| at == 0 || prompt.text.is_char_boundary(ends[at - 1]);
+            let start = (0..=start).rev().find(cut)?;
+            from = (start, if start == 0 { 0 } else { ends[start - 1] });
         }
-        let alone = renderer.assets.encode(&prompt.part(from.1..place)).ok()?;
+        let alone = assets.encode(&prompt.part(from.1..place)).ok()?;
         let same = alone.iter().zip(&tokens[from.0..]).take_while(|(a, b)| a == b).count();
         Some(from.0 + same)
     }

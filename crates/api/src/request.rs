@@ -142,8 +142,8 @@ impl Prepared {
         &self.request.prompt
     }
 
-    /// Positions of the prompt from which the prompts of other turns are likely to go on; none if
-    /// the model has no use for them.
+    /// Positions of the prompt from which the prompts of other turns are likely to continue; none
+    /// if the model has no use for them.
     pub fn marks(&self) -> &[usize] {
         &self.request.marks
     }

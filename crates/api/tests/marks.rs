@@ -1,10 +1,10 @@
-//! The marks of prompts: positions from which the prompts of other turns go on.
+//! The marks of prompts: positions from which the prompts of other turns continue.
 
 mod support;
 
 use api::{ChatRequest, Message};
 use serde_json::{Value, json};
-use support::{BOS, Scripted, ids, scripted_with_template};
+use support::{BOS, Scripted, ids, scripted, scripted_with_template, scripted_without_marks};
 
 /// A template that opens the reasoning of an answer, and drops that of earlier turns.
 const DROPS: &str = "\
@@ -93,7 +93,15 @@ fn reasoning_between_calls_is_dropped_with_the_next_message_of_the_user() {
 }
 
 #[test]
-fn what_has_no_messages_or_no_use_for_marks_has_none() {
+fn a_model_without_use_for_marks_has_none() {
+    let long = request(vec![says("user", &"x".repeat(40)), thinks("a"), says("user", "b")]);
+    let marks = |scripted: &Scripted| marked(scripted, &long).1;
+    assert!(marks(&scripted_without_marks()).is_empty());
+    assert!(!marks(&scripted([])).is_empty());
+}
+
+#[test]
+fn templates_that_refuse_another_turn_or_keep_nothing_of_this_one_have_no_marks() {
     let scripted = scripted_with_template("{{ messages[0].content + 'x' }}");
     let (prompt, marks) = marked(&scripted, &request(vec![says("user", "a")]));
     assert_eq!((prompt.len(), marks), (2, vec![]));

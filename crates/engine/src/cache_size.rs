@@ -100,7 +100,8 @@ impl CacheRequest<'_> {
 
     fn bytes(&self, blocks: &[usize]) -> u128 {
         let groups = self.groups.iter().zip(blocks);
-        groups.map(|(group, &blocks)| group.block_bytes as u128 * blocks as u128).sum()
+        let bytes = groups.map(|(group, &blocks)| group.block_bytes as u128 * blocks as u128);
+        bytes.fold(0, u128::saturating_add)
     }
 
     /// Bytes of the groups behind the trunk.
@@ -246,7 +247,8 @@ pub(crate) struct StateSize {
 
 impl StateRequest {
     /// Computes the number of slots: as many as the requested memory holds, else two for each
-    /// running sequence as far as a quarter of the free memory holds them.
+    /// running sequence, as far as half of a default KV cache holds them: a quarter of the spare
+    /// memory.
     ///
     /// # Errors
     ///

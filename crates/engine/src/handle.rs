@@ -24,9 +24,8 @@ pub struct ModelInfo {
     pub vocab_size: usize,
     /// Number of tokens that the KV cache holds for all sequences together.
     pub cache_tokens: usize,
-    /// Whether the cache can go back to marked positions only, or more cheaply there, so that
-    /// requests should have [`Request::marks`]: the model keeps states, or rows that some layers see
-    /// through a window.
+    /// Whether requests should have [`Request::marks`]: the model keeps states, or some layers see
+    /// rows through a window, so that a prefix is not found at every position.
     pub uses_marks: bool,
 }
 

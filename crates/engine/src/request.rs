@@ -44,10 +44,10 @@ pub struct Request {
     /// The part of the prefix cache that the request uses. Requests with the same number find each
     /// other's prefixes, and no others; zero is the common part.
     pub space: [u8; 16],
-    /// Positions of the prompt, in tokens from its start, from which later prompts are likely to go
-    /// on with other tokens: where messages end. Ascending, above 0, below the prompt's length, and
-    /// at most [`MAX_MARKS`]. A model that keeps states snapshots them there. Marks do not change
-    /// the answer.
+    /// Positions of the prompt, in tokens from its start, from which later prompts are likely to
+    /// continue with other tokens: where messages end. They ascend, are above 0 and below the
+    /// prompt's length, and are at most [`MAX_MARKS`]. A model that keeps states snapshots them
+    /// there. Marks do not change the answer.
     pub marks: Vec<usize>,
     /// How tokens are drafted; `None` for the engine's default.
     pub speculate: Option<Speculate>,

@@ -34,12 +34,12 @@ pub struct LoadOptions {
     pub context: Option<usize>,
     /// Memory for the KV cache.
     pub kv_memory: KvMemory,
-    /// Bytes for the states of sequences and their snapshots, where the model has states; `None` for
+    /// Bytes for the states of sequences and their snapshots, if the model has states; `None` for
     /// two states for each running sequence, as far as a quarter of the free memory holds them.
     pub state_memory: Option<usize>,
     /// Tokens of a prompt between snapshots of states, besides those at marks; 0 for none.
     pub state_every: usize,
-    /// Number of sequences that run at once, for which the caches have room.
+    /// Number of running sequences for which the caches have memory.
     pub parallel: usize,
     /// How cached rows are rounded, in models that were trained for it; `None` for the mode's
     /// default.
@@ -224,8 +224,9 @@ impl Runner {
             slices: options.ranks.slices.as_ref().map_or(1, |slices| slices.ranks()),
             rounding,
         };
-        let windows = group_windows(&models::layer_caches(config, native));
-        let needs = CacheNeeds { layers: &model.cache(), windows: &windows, kv_type };
+        let layers = models::layer_caches(config, native);
+        let (windows, recurrent) = (group_windows(&layers), layers.iter().any(is_recurrent));
+        let needs = CacheNeeds { layers: &model.cache(), windows: &windows, recurrent, kv_type };
         let CacheMade { groups, states, parallel, context, note } =
             make_cache(&mut *backend, &needs, config.context_length, options)?;
         let info = ModelInfo {
@@ -438,7 +439,13 @@ struct CacheNeeds<'a> {
     layers: &'a [LayerCache],
     /// Windows of the groups of the whole model.
     windows: &'a [Option<usize>],
+    /// Whether a layer of the whole model has states.
+    recurrent: bool,
     kv_type: KvType,
+}
+
+fn is_recurrent(layer: &LayerCache) -> bool {
+    layer.state.is_some()
 }
 
 /// A cache that was made.
@@ -476,8 +483,9 @@ fn make_cache(
         chunk: *chunk,
     };
     let mut size = request.size(free)?;
-    // All ranks use the size of the smallest.
-    let slots = ranks.least(states.slots)?;
+    // All ranks use the size of the smallest. One without recurrent layers has any number of slots.
+    let own = if slot_bytes == 0 && needs.recurrent { 2 * states.parallel } else { states.slots };
+    let slots = ranks.least(own)?;
     // A system may have less memory than it reports; a default size shrinks to it.
     let sizes = loop {
         let sizes = needs.windows.iter().zip(&size.blocks);

@@ -1,4 +1,4 @@
-//! The prompts of other turns go on from the marks of a prompt.
+//! The prompts of other turns continue from the marks of a prompt.
 
 use crate::family::FAMILIES;
 use crate::scripts::{ODD, calls, request, result, thought, user};

@@ -99,6 +99,11 @@ pub fn scripted_family(family: &str, context_length: usize, script: Vec<Act>) ->
     scripted_with_info(info, TextAssets { templates, ..assets() }, script, 64)
 }
 
+/// A service of a model that has no use for marks.
+pub fn scripted_without_marks() -> Scripted {
+    scripted_with_info(ModelInfo { uses_marks: false, ..info() }, assets(), Vec::new(), 1)
+}
+
 fn scripted_with_info(
     info: ModelInfo,
     assets: TextAssets,
