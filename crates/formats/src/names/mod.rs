@@ -22,7 +22,7 @@ pub struct NameTable {
     pub layer: &'static [NamePairs],
     /// Suffixes of source names that are ignored: buffers in older checkpoints.
     pub ignored: &'static [&'static str],
-    /// Prefixes in checkpoints of several modalities, and those that they stand for.
+    /// Prefixes in checkpoints of several modalities, and the prefixes that they stand for.
     pub wrapped: NamePairs,
     /// Prefixes of the tensors of other modalities.
     pub modalities: &'static [&'static str],

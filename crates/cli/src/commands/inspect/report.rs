@@ -39,6 +39,7 @@ impl InspectReport<'_> {
             "parameters": total.parameters,
             "bytes": total.bytes,
             "types": self.types(),
+            "other_modalities": self.other_modalities(),
             "memory": self.memory_json(),
             "tensors": self.files.tensors().iter().map(tensor_json).collect::<Json>(),
         })
@@ -117,6 +118,27 @@ impl InspectReport<'_> {
         let parameters = total.parameters;
         let _ = writeln!(out, "\nparameters  {parameters} ({:.1} M)", parameters as f64 / 1e6);
         let _ = writeln!(out, "weights     {}", size(total.bytes));
+        if let Some(Total { tensors, bytes, .. }) = self.other_modalities() {
+            let bytes = size(bytes);
+            let _ = writeln!(out, "left alone  {tensors} tensors of other modalities, {bytes}");
+        }
+    }
+
+    /// Totals of the tensors of modalities other than text, which are never loaded.
+    fn other_modalities(&self) -> Option<Total> {
+        let config = self.config.as_ref().ok().filter(|_| self.files.gguf().is_none())?;
+        let names = formats::families::name_table(&config.architecture)?;
+        let mut total = Total::default();
+        let tensors = self.files.tensors().iter();
+        tensors
+            .filter(|tensor| names.is_of_other_modality(&tensor.source_name))
+            .for_each(|tensor| total.add(tensor));
+        (total.tensors > 0).then_some(total)
+    }
+
+    /// Bytes of the weights that are loaded.
+    fn loaded_bytes(&self) -> usize {
+        self.total().bytes - self.other_modalities().map_or(0, |others| others.bytes)
     }
 
     fn memory_text(&self, out: &mut String) {
@@ -145,12 +167,12 @@ impl InspectReport<'_> {
     fn memory_json(&self) -> Json {
         let kv = |ty| {
             self.kv_bytes(ty).map(|(per_token, whole)| {
-                let total = whole + self.total().bytes;
+                let total = whole + self.loaded_bytes();
                 json!({"kv_bytes_per_token": per_token, "kv_bytes": whole, "total_bytes": total})
             })
         };
         let mut memory = json!({
-            "weights_bytes": self.total().bytes,
+            "weights_bytes": self.loaded_bytes(),
             "context": self.context,
         });
         for ty in KvType::ALL {
@@ -227,6 +249,12 @@ fn config_json(config: &ModelConfig) -> Json {
         json["nope_dim"] = latent.nope_dim.into();
         json["rope_dim"] = latent.rope_dim.into();
         json["value_dim"] = latent.value_dim.into();
+    }
+    if let Some(delta) = &config.delta {
+        json["linear_layers"] = delta.layers.iter().filter(|linear| **linear).count().into();
+        json["linear_heads"] = json!([delta.key_heads, delta.value_heads]);
+        json["linear_head_dims"] = json!([delta.key_dim, delta.value_dim]);
+        json["linear_kernel"] = delta.kernel.into();
     }
     json
 }
