@@ -46,7 +46,7 @@ pub use request::{
     Usage,
 };
 pub use run::{EngineOptions, start};
-pub use runner::{BLOCK, CacheRounding, LoadOptions, Runner, STATE_EVERY, Settings};
+pub use runner::{BLOCK, CacheRounding, LoadOptions, Runner, STATE_EVERY, Settings, kv_types};
 pub use sched::Slot;
 pub use sequence_memory::SequenceMemory;
 pub use single_sequence::SingleSequence;

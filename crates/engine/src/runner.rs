@@ -415,22 +415,29 @@ fn rounding(config: &ModelConfig, options: &LoadOptions) -> Result<Option<CacheR
     Ok(Some(rounding))
 }
 
-/// Checks that rows of the model can be held in a storage type.
-///
-/// # Errors
-///
-/// [`Error::KvType`] if they cannot.
-fn check_kv_type(config: &ModelConfig, ty: KvType, native: bool) -> Result<(), Error> {
+/// The types in which the rows of a model can be cached. `native` says whether rows are rounded as
+/// the model was trained for.
+pub fn kv_types(config: &ModelConfig, native: bool) -> Vec<KvType> {
     let plain = matches!(config.attention, Attention::Compressed(_));
     let fits = |ty: &KvType| match ty {
         KvType::Fp8 => plain && native,
         KvType::Q8_0 => !plain,
         KvType::F32 | KvType::Bf16 | KvType::F16 => true,
     };
-    if fits(&ty) {
+    KvType::ALL.into_iter().filter(fits).collect()
+}
+
+/// Checks that rows of the model can be held in a storage type.
+///
+/// # Errors
+///
+/// [`Error::KvType`] if they cannot.
+fn check_kv_type(config: &ModelConfig, ty: KvType, native: bool) -> Result<(), Error> {
+    let types = kv_types(config, native);
+    if types.contains(&ty) {
         return Ok(());
     }
-    let names: Vec<_> = KvType::ALL.into_iter().filter(fits).map(KvType::name).collect();
+    let names: Vec<_> = types.into_iter().map(KvType::name).collect();
     Err(Error::KvType { expected: names.join(", "), found: ty.name() })
 }
 

@@ -66,9 +66,8 @@ fn gguf_files_agree_with_what_they_hold() {
 fn families_that_joined_later_agree_with_their_references() {
     let Some(models) = fixtures::find("next/models") else { return };
     let named = |path: &Path| path.file_stem().and_then(|name| name.to_str()).map(str::to_owned);
-    let verified = verify_all(&models, |path| {
-        named(path).is_some_and(|name| NEXT.contains(&name.as_str()))
-    });
+    let verified =
+        verify_all(&models, |path| named(path).is_some_and(|name| NEXT.contains(&name.as_str())));
     assert_eq!(verified, NEXT.len());
     let Some(files) = fixtures::find("next/gguf") else { return };
     let verified = verify_all(&files, |path| {

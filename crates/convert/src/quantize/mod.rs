@@ -9,6 +9,8 @@ mod pre;
 mod sentence_piece;
 mod source;
 mod summary;
+#[cfg(test)]
+mod tests;
 mod vocabulary;
 
 pub use mixture::Mixture;

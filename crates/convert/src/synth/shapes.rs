@@ -104,6 +104,15 @@ const GLM4_MOE: Shape = Shape {
     more: |_| json!({"attention_bias": true, "use_qk_norm": true, "first_k_dense_replace": 1}),
     ..QWEN3_MOE
 };
+const QWEN3_5: Shape = Shape {
+    class: "Qwen3_5ForCausalLM",
+    vocab: 248_320,
+    context: 262_144,
+    more: recurrence,
+    ..QWEN3
+};
+const QWEN3_5_MOE: Shape = Shape { class: "Qwen3_5MoeForCausalLM", ..QWEN3_5 };
+const QWEN3_NEXT: Shape = Shape { class: "Qwen3NextForCausalLM", ..QWEN3_5 };
 const DEEPSEEK_V3: Shape = Shape {
     class: "DeepseekV3ForCausalLM",
     more: |shape| {
@@ -141,12 +150,30 @@ static SHAPES: &[Shape] = &[
     Shape { name: "tiny-mixtral", experts: [8, 2, 256], ..tiny(MIXTRAL) },
     Shape { name: "tiny-deepseek-v2", experts: [8, 2, 256], ..tiny(DEEPSEEK_V2) },
     Shape { name: "tiny-deepseek-v3", experts: [16, 4, 256], ..tiny(DEEPSEEK_V3) },
+    Shape { name: "qwen3.5-0.8b", hidden: 1024, layers: 24, heads: [8, 2, 256], mlp: 3584, ..QWEN3_5 },
+    Shape { name: "tiny-qwen3.5", ..tiny(QWEN3_5) },
+    Shape { name: "tiny-qwen3.5-moe", experts: [8, 2, 256], ..tiny(QWEN3_5_MOE) },
+    Shape { name: "tiny-qwen3-next", experts: [8, 2, 256], ..tiny(QWEN3_NEXT) },
     Shape { name: "tiny-glm4-moe", experts: [8, 2, 256], ..tiny(GLM4_MOE) },
     Shape { name: "tiny-gpt-oss", experts: [8, 2, 256], ..tiny(GPT_OSS) },
 ];
 
 const fn tiny(of: Shape) -> Shape {
     Shape { hidden: 256, layers: 2, heads: [4, 2, 64], mlp: 512, vocab: 512, context: 2048, ..of }
+}
+
+/// Gated DeltaNet in all layers but every fourth; in tiny shapes, but every second.
+fn recurrence(shape: &Shape) -> Json {
+    let (interval, heads, dim) = if shape.is_tiny() { (2, (2, 4), 32) } else { (4, (16, 16), 128) };
+    json!({
+        "rope_theta": 1e7,
+        "full_attention_interval": interval,
+        "linear_num_key_heads": heads.0,
+        "linear_num_value_heads": heads.1,
+        "linear_key_head_dim": dim,
+        "linear_value_head_dim": dim,
+        "shared_expert_intermediate_size": shape.experts[2],
+    })
 }
 
 /// DeepSeek's latent attention, its first layer without experts, and its long context.
@@ -238,6 +265,8 @@ mod tests {
         check("llama-3.2-1b", 1_235_814_400);
         check("llama-3.1-8b", 8_030_261_248);
         check("mistral-7b", 7_241_732_096);
+        // Without its image encoder and its draft layer.
+        check("qwen3.5-0.8b", 752_393_024);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use formats::config::TensorForm;
 use formats::gguf::{GgufWriter, Value};
 use formats::safetensors::SafetensorsWriter;
-use formats::{TensorStream, families};
+use formats::{ModelConfig, TensorStream, families};
 use kernels::quant::{self, QuantType};
 use serde_json::Value as Json;
 use std::path::Path;
@@ -21,12 +21,15 @@ use std::path::Path;
 const ROPE_FACTORS: &str = "rope_freqs.weight";
 /// The router of a layer.
 const ROUTER: &str = "ffn_gate_inp.weight";
+const CONVOLUTION: &str = "ssm_conv1d.weight";
 
 /// A tensor to write.
 struct Tensor {
     name: String,
     shape: Vec<usize>,
     ty: &'static QuantType,
+    /// The value of all weights, if they are not random.
+    constant: Option<f32>,
 }
 
 /// Writes a GGUF file where `out` ends in `.gguf`, else a folder in Hugging Face's layout.
@@ -62,9 +65,9 @@ fn write_folder(plan: &SynthPlan, out: &Path, progress: &mut dyn WorkProgress) -
             bail!("only GGUF files (-o NAME.gguf) hold the mixture {}", mixture.name)
         }
     };
-    let tensors = typed(config.tensors(TensorForm::Hf), |_, _| ty);
+    let tensors = typed(config, TensorForm::Hf, |_, _| ty);
     let mut writer = SafetensorsWriter::new();
-    for Tensor { name, shape, ty } in &tensors {
+    for Tensor { name, shape, ty, .. } in &tensors {
         let source = names.source(name).with_context(|| format!("no name for tensor {name}"))?;
         writer.plan(&source, ty, shape).context("only GGUF files (-o NAME.gguf) hold this type")?;
     }
@@ -92,11 +95,11 @@ fn write_gguf(plan: &SynthPlan, out: &Path, progress: &mut dyn WorkProgress) -> 
     if let MatrixTypes::Mixed(mixture) = plan.types {
         writer.set("general.file_type", Value::U32(mixture.file_type));
     }
-    let tensors = typed(config.tensors(TensorForm::Gguf), |name, shape| match plan.types {
+    let tensors = typed(config, TensorForm::Gguf, |name, shape| match plan.types {
         MatrixTypes::One(ty) => gguf_type(ty, name, shape),
         MatrixTypes::Mixed(mixture) => mixed_type(mixture, &model, name, shape),
     });
-    for Tensor { name, shape, ty } in &tensors {
+    for Tensor { name, shape, ty, .. } in &tensors {
         writer.plan(&config.gguf_tensor_name(name)?, ty, shape)?;
     }
     let factors = config.rope.scaling.factors(config.rope.theta, config.rope.dim);
@@ -108,19 +111,24 @@ fn write_gguf(plan: &SynthPlan, out: &Path, progress: &mut dyn WorkProgress) -> 
 }
 
 fn typed(
-    tensors: Vec<(String, Vec<usize>)>,
+    config: &ModelConfig,
+    form: TensorForm,
     ty: impl Fn(&str, &[usize]) -> &'static QuantType,
 ) -> Vec<Tensor> {
-    let tensor =
-        |(name, shape): (String, Vec<usize>)| Tensor { ty: ty(&name, &shape), name, shape };
-    tensors.into_iter().map(tensor).collect()
+    let tensor = |(name, shape): (String, Vec<usize>)| Tensor {
+        ty: ty(&name, &shape),
+        constant: config.constant(&name, form),
+        name,
+        shape,
+    };
+    config.tensors(form).into_iter().map(tensor).collect()
 }
 
 /// The type of a tensor in a GGUF file, as converters choose it: vectors, biases and routers are
-/// F32, rows that are not whole blocks get the closest type.
+/// F32, short convolutions too, rows that are not whole blocks get the closest type.
 fn gguf_type(ty: &'static QuantType, name: &str, shape: &[usize]) -> &'static QuantType {
     match shape {
-        _ if name.ends_with(".bias") || name.ends_with(ROUTER) => &quant::F32,
+        _ if [".bias", ROUTER, CONVOLUTION].iter().any(|end| name.ends_with(end)) => &quant::F32,
         [_, .., columns] => whole_blocks(ty, *columns),
         _ => &quant::F32,
     }
@@ -153,7 +161,7 @@ fn write_weights(
         while missing > 0 {
             // An unfinished file is removed when the stream is dropped.
             progress.check()?;
-            let piece = weights.piece(&tensor.name, tensor.ty, missing);
+            let piece = weights.piece(tensor.constant, tensor.ty, missing);
             stream.write(piece)?;
             missing -= piece.len();
             progress.advance(piece.len() as u64);
@@ -193,6 +201,8 @@ mod tests {
                 assert_eq!(checkpoint.config().windows, expected.windows, "{shape}");
                 assert_eq!(checkpoint.config().experts, expected.experts, "{shape}");
                 assert_eq!(checkpoint.config().latent(), expected.latent(), "{shape}");
+                let layers = |config: &ModelConfig| config.delta.clone().map(|delta| delta.layers);
+                assert_eq!(layers(checkpoint.config()), layers(&expected), "{shape}");
                 let is_gguf = checkpoint.gguf().is_some();
                 let form = if is_gguf { TensorForm::ReadGguf } else { TensorForm::Read };
                 for (name, shape) in expected.tensors(form) {

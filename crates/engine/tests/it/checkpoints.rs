@@ -5,7 +5,7 @@ use engine::Mode;
 use formats::config::TensorForm;
 use formats::safetensors::SafetensorsWriter;
 use formats::{Checkpoint, ModelConfig, OpenOptions, TensorStream};
-use kernels::quant::{BF16, I32, QuantType};
+use kernels::quant::{self, BF16, QuantType};
 use std::path::Path;
 
 /// Every architecture there is, with its points of variation in use.
@@ -36,7 +36,8 @@ pub fn write(folder: &Path, config: &ModelConfig, change: impl Fn(&str, &mut [f3
         change(&name, &mut values);
         let source = names.source(&name).expect("every name has a source");
         if formats::names::holds_ids(&name) {
-            writer.plan(&source, &I32, &shape).unwrap();
+            let integers = quant::by_name("i32").expect("a known type");
+            writer.plan(&source, integers, &shape).unwrap();
             tensors.push(experts_of_tokens(config, shape[1]));
             continue;
         }
@@ -54,7 +55,8 @@ pub fn write(folder: &Path, config: &ModelConfig, change: impl Fn(&str, &mut [f3
 /// Numbers of experts for each token, `[vocab, chosen]`.
 fn experts_of_tokens(config: &ModelConfig, chosen: usize) -> Vec<u8> {
     let count = config.experts.as_ref().expect("experts by token").count;
-    let ids = (0..config.vocab_size * chosen).map(|at| ((at / chosen * 5 + at % chosen) % count) as i32);
+    let ids =
+        (0..config.vocab_size * chosen).map(|at| ((at / chosen * 5 + at % chosen) % count) as i32);
     ids.flat_map(i32::to_le_bytes).collect()
 }
 

@@ -24,7 +24,7 @@ pub struct NameTable {
     pub ignored: &'static [&'static str],
     /// Names of the same tensors in checkpoints of other writers, which are read and not written.
     pub others: &'static [NameTable],
-    /// Prefixes in checkpoints of several modalities, and those that they stand for.
+    /// Prefixes in checkpoints of several modalities, and the prefixes that they stand for.
     pub wrapped: NamePairs,
     /// Prefixes of the tensors of other modalities.
     pub modalities: &'static [&'static str],

@@ -52,6 +52,7 @@ impl InspectReport<'_> {
             "parameters": total.parameters,
             "bytes": total.bytes,
             "types": self.types(),
+            "other_modalities": self.other_modalities(),
             "memory": self.memory_json(),
             "tensors": self.files.tensors().iter().map(tensor_json).collect::<Json>(),
         })
@@ -132,10 +133,31 @@ impl InspectReport<'_> {
         let parameters = total.parameters;
         let _ = writeln!(out, "\nparameters  {parameters} ({:.1} M)", parameters as f64 / 1e6);
         let _ = writeln!(out, "weights     {}", size(total.bytes));
+        if let Some(Total { tensors, bytes, .. }) = self.other_modalities() {
+            let bytes = size(bytes);
+            let _ = writeln!(out, "left alone  {tensors} tensors of other modalities, {bytes}");
+        }
+    }
+
+    /// Totals of the tensors of modalities other than text, which are never loaded.
+    fn other_modalities(&self) -> Option<Total> {
+        let config = self.config.as_ref().ok().filter(|_| self.files.gguf().is_none())?;
+        let names = formats::families::name_table(&config.architecture)?;
+        let mut total = Total::default();
+        let tensors = self.files.tensors().iter();
+        tensors
+            .filter(|tensor| names.is_of_other_modality(&tensor.source_name))
+            .for_each(|tensor| total.add(tensor));
+        (total.tensors > 0).then_some(total)
+    }
+
+    /// Bytes of the weights that are loaded.
+    fn loaded_bytes(&self) -> usize {
+        self.total().bytes - self.other_modalities().map_or(0, |others| others.bytes)
     }
 
     fn memory_text(&self, out: &mut String) {
-        for ty in KvType::TRANSPOSED {
+        for ty in self.kv_types() {
             let Some(CacheMemory { bytes, windows, whole }) = self.cache(ty) else { return };
             let windows = match windows {
                 0 => String::new(),
@@ -168,23 +190,29 @@ impl InspectReport<'_> {
     fn memory_json(&self) -> Json {
         let kv = |ty| {
             self.cache(ty).map(|CacheMemory { bytes, windows, whole }| {
+                let cache = whole.saturating_add(bytes.slot);
                 json!({
                     "kv_bytes_per_token": bytes.per_token(),
                     "kv_bytes_per_sequence": windows,
                     "kv_bytes": whole,
                     "state_bytes_per_slot": bytes.slot,
-                    "total_bytes": whole.saturating_add(bytes.slot).saturating_add(self.total().bytes),
+                    "total_bytes": cache.saturating_add(self.loaded_bytes()),
                 })
             })
         };
         let mut memory = json!({
-            "weights_bytes": self.total().bytes,
+            "weights_bytes": self.loaded_bytes(),
             "context": self.context,
         });
-        for ty in KvType::TRANSPOSED {
+        for ty in self.kv_types() {
             memory[ty.name()] = json!(kv(ty));
         }
         memory
+    }
+
+    /// The types in which the model's rows can be cached.
+    fn kv_types(&self) -> Vec<KvType> {
+        self.config.as_ref().map_or(Vec::new(), |config| engine::kv_types(config, true))
     }
 
     /// The memory of the cache; `None` for sizes that no cache can have.
@@ -256,6 +284,12 @@ fn config_json(config: &ModelConfig) -> Json {
         json["nope_dim"] = latent.nope_dim.into();
         json["rope_dim"] = latent.rope_dim.into();
         json["value_dim"] = latent.value_dim.into();
+    }
+    if let Some(delta) = &config.delta {
+        json["linear_layers"] = delta.layers.iter().filter(|linear| **linear).count().into();
+        json["linear_heads"] = json!([delta.key_heads, delta.value_heads]);
+        json["linear_head_dims"] = json!([delta.key_dim, delta.value_dim]);
+        json["linear_kernel"] = delta.kernel.into();
     }
     json
 }

@@ -47,7 +47,7 @@ pub(super) fn read(
     }
 }
 
-/// Values of a value head: the values of all, shared out.
+/// Values of a value head: those of all heads, divided by their number.
 fn value_dim(keys: &GgufKeys, heads: usize) -> Result<usize> {
     let values = keys.positive(VALUES, MAX_WIDTH)?;
     let dim = values / heads;
