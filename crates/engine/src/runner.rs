@@ -517,7 +517,7 @@ fn make_cache(
     Ok(CacheMade {
         groups: sizes.into_iter().map(least).collect::<Result<_, models::Error>>()?,
         states: slots,
-        parallel: if slots == 0 { states.parallel } else { states.parallel.min(slots) },
+        parallel: if slots == 0 { usize::MAX } else { slots },
         context: ranks.least(size.context)?,
         note: states.note,
     })

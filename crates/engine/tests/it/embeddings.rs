@@ -12,9 +12,12 @@ fn prompt(len: usize, seed: u32) -> Vec<u32> {
 }
 
 fn load(checkpoint: &Checkpoint, mode: Mode, chunk: usize, blocks: usize) -> Runner {
-    let bytes = block_bytes(checkpoint, BLOCK, mode);
-    let kv_memory = KvMemory::Bytes(bytes * blocks);
-    let options = LoadOptions { mode, chunk, kv_memory, threads: 2, ..LoadOptions::default() };
+    let (parallel, context) = (2, Some(blocks * BLOCK));
+    // Of each window, blocks for both sequences and a chunk, and some.
+    let windowed = block_bytes(checkpoint, BLOCK, mode) * (2 * parallel + chunk.div_ceil(BLOCK));
+    let kv_memory = KvMemory::Bytes(block_bytes(checkpoint, BLOCK, mode) * blocks + 2 * windowed);
+    let options = LoadOptions { mode, chunk, kv_memory, context, parallel, ..Default::default() };
+    let options = LoadOptions { threads: 2, ..options };
     Runner::load(checkpoint, &options).unwrap()
 }
 
