@@ -16,7 +16,7 @@ mod vocabulary;
 pub use mixture::Mixture;
 pub(crate) use mixture::ModelTraits;
 pub use overrides::Override;
-pub(crate) use plan::mixed_type;
+pub(crate) use plan::{is_matrix, mixed_type};
 pub use summary::Quantized;
 
 use super::WorkProgress;

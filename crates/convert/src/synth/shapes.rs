@@ -125,6 +125,8 @@ const DEEPSEEK_V3: Shape = Shape {
 };
 const DEEPSEEK_V2: Shape =
     Shape { class: "DeepseekV2ForCausalLM", more: |shape| latent(shape, None), ..GLM4_MOE };
+const DEEPSEEK_V4: Shape =
+    Shape { class: "DeepseekV4ForCausalLM", more: |shape| compressed(shape), ..GLM4_MOE };
 
 #[rustfmt::skip]
 static SHAPES: &[Shape] = &[
@@ -145,6 +147,7 @@ static SHAPES: &[Shape] = &[
     Shape { name: "tiny-mistral", ..tiny(MISTRAL) },
     Shape { name: "qwen3-moe-1b", hidden: 1024, layers: 16, heads: [16, 4, 128], mlp: 3072, experts: [64, 8, 256], ..QWEN3_MOE },
     Shape { name: "deepseek-v3-small", hidden: 1024, layers: 12, heads: [16, 16, 192], mlp: 4096, experts: [32, 4, 512], ..DEEPSEEK_V3 },
+    Shape { name: "deepseek-v4-small", hidden: 1024, layers: 12, heads: [16, 1, 512], mlp: 768, experts: [32, 6, 768], ..DEEPSEEK_V4 },
     Shape { name: "tiny-qwen2-moe", experts: [8, 2, 256], ..tiny(QWEN2_MOE) },
     Shape { name: "tiny-qwen3-moe", experts: [8, 2, 256], ..tiny(QWEN3_MOE) },
     Shape { name: "tiny-mixtral", experts: [8, 2, 256], ..tiny(MIXTRAL) },
@@ -154,6 +157,7 @@ static SHAPES: &[Shape] = &[
     Shape { name: "tiny-qwen3.5", ..tiny(QWEN3_5) },
     Shape { name: "tiny-qwen3.5-moe", experts: [8, 2, 256], ..tiny(QWEN3_5_MOE) },
     Shape { name: "tiny-qwen3-next", experts: [8, 2, 256], ..tiny(QWEN3_NEXT) },
+    Shape { name: "tiny-deepseek-v4", layers: 4, heads: [4, 1, 64], experts: [8, 2, 256], ..tiny(DEEPSEEK_V4) },
     Shape { name: "tiny-glm4-moe", experts: [8, 2, 256], ..tiny(GLM4_MOE) },
     Shape { name: "tiny-gpt-oss", experts: [8, 2, 256], ..tiny(GPT_OSS) },
 ];
@@ -189,6 +193,34 @@ fn latent(shape: &Shape, q_rank: Option<usize>) -> Json {
         "n_shared_experts": 1,
         "rope_scaling": {"type": "yarn", "factor": 8, "mscale": 1.0, "mscale_all_dim": 1.0,
             "original_max_position_embeddings": shape.context / 8},
+    })
+}
+
+/// DeepSeek's attention to compressed rows: the first layers have a window alone, and of the others
+/// every second has an index. A table of token ids chooses the experts of the first layers.
+fn compressed(shape: &Shape) -> Json {
+    let (first, rank) = if shape.is_tiny() { (1, 128) } else { (2, 512) };
+    let ratio = |layer: usize| match layer.checked_sub(first) {
+        None => 0,
+        Some(after) => [4, 128][after % 2],
+    };
+    let [heads, _, head_dim] = shape.heads;
+    json!({
+        "compress_ratios": (0..shape.layers).map(ratio).collect::<Vec<_>>(),
+        "sliding_window": 128,
+        "qk_rope_head_dim": head_dim.min(128) / 2,
+        "q_lora_rank": 2 * rank.min(256),
+        "o_groups": heads / 2,
+        "o_lora_rank": rank,
+        "index_n_heads": heads,
+        "index_head_dim": head_dim.min(128),
+        "index_topk": shape.context / 64,
+        "num_hash_layers": first,
+        "n_shared_experts": 1,
+        "rope_theta": 1e4,
+        "compress_rope_theta": 16e4,
+        "rope_scaling": {"type": "yarn", "factor": 16,
+            "original_max_position_embeddings": shape.context / 16},
     })
 }
 

@@ -50,6 +50,28 @@ impl RandomWeights {
         &self.piece
     }
 
+    /// The next bytes, at most `missing`, of a table of numbers from 0 to `end`, `end` excluded.
+    /// Those of a row differ where there are enough.
+    pub fn numbers(
+        &mut self,
+        end: usize,
+        shape: &[usize],
+        ty: &'static QuantType,
+        missing: usize,
+    ) -> &[u8] {
+        let row = shape.last().copied().unwrap_or(1);
+        let rows = (missing / (row * ty.block_bytes).max(1)).min(PIECE);
+        self.piece.clear();
+        for _ in 0..rows {
+            let start = self.rng.below(end.max(1) as u64);
+            for place in 0..row as u64 {
+                let number = (start + place) % end.max(1) as u64;
+                self.piece.extend_from_slice(&number.to_le_bytes()[..ty.block_bytes]);
+            }
+        }
+        &self.piece
+    }
+
     fn fill_with(&mut self, value: f32, ty: &'static QuantType, wanted: usize) {
         let run = store(ty, &[value; RUN]);
         while self.piece.len() < wanted {
@@ -97,6 +119,20 @@ mod tests {
         let square = matrix.iter().map(|v| f64::from(*v).powi(2)).sum::<f64>();
         let deviation = (square / matrix.len() as f64).sqrt();
         assert!((deviation - 0.02).abs() < 0.002, "{deviation}");
+    }
+
+    #[test]
+    fn numbers_of_a_row_differ_and_are_below_the_end() {
+        let mut weights = RandomWeights::new(3, 1 << 16);
+        let ty = quant::by_name("i32").unwrap();
+        let bytes = weights.numbers(5, &[100, 3], ty, 100 * 3 * 4).to_vec();
+        assert_eq!(bytes.len(), 100 * 3 * 4);
+        let numbers: Vec<i32> =
+            bytes.as_chunks().0.iter().map(|bytes| i32::from_le_bytes(*bytes)).collect();
+        for row in numbers.chunks_exact(3) {
+            assert!(row[0] != row[1] && row[1] != row[2] && row[2] != row[0], "{row:?}");
+            assert!(row.iter().all(|number| (0..5).contains(number)), "{row:?}");
+        }
     }
 
     #[test]

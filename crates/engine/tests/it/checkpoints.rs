@@ -30,17 +30,18 @@ pub fn write(folder: &Path, config: &ModelConfig, change: impl Fn(&str, &mut [f3
     let mut tensors = Vec::new();
     let mut writer = SafetensorsWriter::new();
     for (name, shape) in config.tensors(TensorForm::Hf) {
+        let source = names.source(&name).expect("every name has a source");
+        if formats::names::holds_ids(&name) {
+            let experts = config.experts.as_ref().expect("a model with experts").count as u64;
+            writer.plan(&source, quant::by_name("i64").unwrap(), &shape).unwrap();
+            let numbers = (0..shape.iter().product()).map(|_: usize| rng.below(experts));
+            tensors.push(numbers.flat_map(u64::to_le_bytes).collect());
+            continue;
+        }
         let mut values: Vec<f32> = (0..shape.iter().product())
             .map(|_| if shape.len() == 1 { 1.0 } else { 0.0 } + 0.15 * rng.normal())
             .collect();
         change(&name, &mut values);
-        let source = names.source(&name).expect("every name has a source");
-        if formats::names::holds_ids(&name) {
-            let integers = quant::by_name("i32").expect("a known type");
-            writer.plan(&source, integers, &shape).unwrap();
-            tensors.push(experts_of_tokens(config, shape[1]));
-            continue;
-        }
         writer.plan(&source, &BF16, &shape).unwrap();
         tensors.push(bytes(&BF16, &values));
     }
@@ -50,14 +51,6 @@ pub fn write(folder: &Path, config: &ModelConfig, change: impl Fn(&str, &mut [f3
         stream.write(&tensor).unwrap();
     }
     stream.finish().unwrap();
-}
-
-/// Numbers of experts for each token, `[vocab, chosen]`.
-fn experts_of_tokens(config: &ModelConfig, chosen: usize) -> Vec<u8> {
-    let count = config.experts.as_ref().expect("experts by token").count;
-    let ids =
-        (0..config.vocab_size * chosen).map(|at| ((at / chosen * 5 + at % chosen) % count) as i32);
-    ids.flat_map(i32::to_le_bytes).collect()
 }
 
 fn bytes(ty: &QuantType, values: &[f32]) -> Vec<u8> {

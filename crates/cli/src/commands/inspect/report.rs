@@ -2,7 +2,8 @@
 
 use super::values::{float, metadata_json, short, shown};
 use engine::{BLOCK, CacheBytes, KvType};
-use formats::{ModelConfig, ModelFiles, TensorView};
+use formats::config::RopeConfig;
+use formats::{ModelConfig, ModelFiles, TensorView, names};
 use indexmap::IndexMap;
 use serde::Serialize;
 use serde_json::{Value as Json, json};
@@ -118,6 +119,8 @@ impl InspectReport<'_> {
         let native = self.config.is_ok() && self.files.gguf().is_none();
         let unsupported = |name: &str| {
             let known = kernels::quant::by_name(name).is_some_and(|ty| ty.is_supported());
+            let mut of_type = self.files.tensors().iter().filter(|t| t.ty.name == name);
+            let known = known || of_type.all(|t| names::holds_ids(&t.source_name));
             if known || native { "" } else { "  (cannot be computed with yet)" }
         };
         *out += "\ntypes\n";
@@ -263,7 +266,7 @@ fn config_json(config: &ModelConfig) -> Json {
         "vocab_size": config.vocab_size,
         "context_length": config.context_length,
         "rope_theta": float(config.rope.theta),
-        "rope_scaling": rope_scaling(config),
+        "rope_scaling": rope_scaling(&config.rope),
         "windowed_layers": windows.clone().count(),
         "window": windows.max(),
         "tied_embeddings": config.tied_embeddings,
@@ -291,11 +294,32 @@ fn config_json(config: &ModelConfig) -> Json {
         json["linear_head_dims"] = json!([delta.key_dim, delta.value_dim]);
         json["linear_kernel"] = delta.kernel.into();
     }
+    if let Some(sizes) = config.compressed() {
+        json["q_rank"] = sizes.q_rank.into();
+        json["rope_dim"] = sizes.rope_dim.into();
+        json["output_groups"] = sizes.groups.into();
+        json["output_rank"] = sizes.out_rank.into();
+        json["compress_ratios"] = json!(sizes.ratios);
+        json["layers_with_index"] = sizes.indexed.iter().filter(|has| **has).count().into();
+        json["index_heads"] = sizes.index_heads.into();
+        json["index_dim"] = sizes.index_dim.into();
+        json["index_top"] = sizes.index_top.into();
+        json["compress_rope_theta"] = float(sizes.rope.theta);
+        json["compress_rope_scaling"] = rope_scaling(&sizes.rope).into();
+    }
+    let by_token = config.experts.iter().flat_map(|experts| &experts.by_token);
+    let by_token = by_token.filter(|by_token| **by_token).count();
+    if by_token > 0 {
+        json["layers_by_token"] = by_token.into();
+    }
+    if let Some(hyper) = config.hyper {
+        json["residual_streams"] = hyper.streams.into();
+    }
     json
 }
 
-fn rope_scaling(config: &ModelConfig) -> String {
-    match &config.rope.scaling {
+fn rope_scaling(rope: &RopeConfig) -> String {
+    match &rope.scaling {
         formats::config::RopeScaling::Factors(factors) => format!("{} factors", factors.len()),
         other => format!("{other:?}").to_lowercase(),
     }
@@ -307,7 +331,7 @@ fn tensor_json(tensor: &TensorView) -> Json {
         "type": tensor.ty.name,
         "shape": tensor.shape,
         "bytes": tensor.bytes().len(),
-        "supported": tensor.ty.is_supported(),
+        "supported": tensor.ty.is_supported() || names::holds_ids(&tensor.source_name),
     })
 }
 
