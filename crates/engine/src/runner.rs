@@ -70,7 +70,7 @@ impl Default for LoadOptions {
             kv_memory: KvMemory::default(),
             state_memory: None,
             state_every: STATE_EVERY,
-            parallel: 16,
+            parallel: 1,
             rounding: None,
             block: BLOCK,
             chunk: 512,

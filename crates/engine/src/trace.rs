@@ -6,7 +6,7 @@
 
 use crate::constraint::{Allowed, Constraint, Grammar, GrammarRef, TokenSet};
 use crate::request::{Request, SamplingParams};
-use crate::runner::Settings;
+use crate::runner::{CacheRounding, Settings};
 use crate::{Runner, Speculate};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -64,6 +64,9 @@ pub struct TraceSettings {
     /// Digest of what placement rules change; empty if they change nothing.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub placement: String,
+    /// How cached rows are rounded; empty where the model was not trained for it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub rounding: String,
     /// Threads, which do not matter.
     pub threads: usize,
     /// Positions of a KV block, which do not matter.
@@ -141,13 +144,15 @@ impl TraceRequest {
 impl TraceSettings {
     /// The settings of a runner.
     pub fn of(runner: &Runner) -> Self {
-        let Settings { checkpoint, mode, kv_type, identity, placement, .. } = &runner.settings;
+        let Settings { checkpoint, mode, kv_type, identity, placement, rounding, .. } =
+            &runner.settings;
         Self {
             checkpoint: checkpoint.clone(),
             mode: mode.name().into(),
             kv_type: kv_type.name().into(),
             isa: identity.clone(),
             placement: placement.clone(),
+            rounding: rounding.map_or("", CacheRounding::name).into(),
             threads: runner.threads(),
             block: runner.block(),
             chunk: runner.chunk,
@@ -162,6 +167,7 @@ impl TraceSettings {
             ("kv_type", &self.kv_type, &other.kv_type),
             ("isa", &self.isa, &other.isa),
             ("placement", &self.placement, &other.placement),
+            ("rounding", &self.rounding, &other.rounding),
         ];
         pairs
             .into_iter()

@@ -140,6 +140,10 @@ impl Replay {
             chunk: args.chunk.max(1),
             mode: then.mode.parse().map_err(wrong)?,
             kv_type: Some(then.kv_type.parse().map_err(wrong)?),
+            rounding: match &*then.rounding {
+                "" => None,
+                rounding => Some(rounding.parse().map_err(wrong)?),
+            },
             logit_rows: options.logit_rows(),
             placement: args.placement.rules()?,
             ..LoadOptions::default()

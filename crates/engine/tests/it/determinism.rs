@@ -88,6 +88,7 @@ impl Way {
             chunk: self.chunk,
             block: 16,
             logit_rows: options.logit_rows(),
+            parallel: self.running,
             ..LoadOptions::default()
         };
         let bytes = block_bytes(checkpoint, 16, self.mode);
