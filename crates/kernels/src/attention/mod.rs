@@ -16,11 +16,13 @@
 
 mod latent;
 mod mac;
+mod rows;
 mod scores;
 mod scratch;
 mod softmax;
 mod source;
 mod span;
+mod tile;
 mod values;
 
 use crate::Isa;
@@ -35,6 +37,8 @@ use softmax::{Softmax, combine};
 use source::KvSource;
 use span::QueryPass;
 use std::ops::Range;
+
+pub use rows::{RowQuery, attend_rows, warm_up_rows};
 
 /// Keys and values of one layer.
 #[derive(Clone, Copy, Debug)]
