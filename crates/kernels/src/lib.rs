@@ -24,5 +24,6 @@ pub mod quant;
 pub mod rope;
 pub mod routing;
 pub mod sampling;
+pub mod select;
 
 pub use isa::{ISA_VARIABLE, Isa};

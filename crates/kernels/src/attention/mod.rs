@@ -31,14 +31,16 @@ use crate::isa::call_compiled;
 use crate::kv::{KvLayout, KvType, MAX_HEAD_DIM, SPAN};
 use crate::lanes::{LANES, isa_dispatch};
 use base::Tile;
-use mac::{Mac, Tiles};
+use mac::Mac;
 use scratch::{AttentionScratch, SCRATCH};
 use softmax::{Softmax, combine};
 use source::KvSource;
 use span::QueryPass;
 use std::ops::Range;
 
+pub(crate) use mac::Tiles;
 pub use rows::{RowQuery, attend_rows, warm_up_rows};
+pub(crate) use tile::{QueryLanes, RowTile, TILE, UseProducts, each_tile, products};
 
 /// Keys and values of one layer.
 #[derive(Clone, Copy, Debug)]
