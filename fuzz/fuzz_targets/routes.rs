@@ -44,6 +44,7 @@ fn service() -> Service {
         context_length: 4096,
         vocab_size: 512,
         cache_tokens: 4096,
+        uses_marks: true,
     };
     let (engine, mut receiver) = request_channel(info, 64);
     std::thread::spawn(move || {

@@ -1,11 +1,14 @@
 //! Renders messages to the tokens of a prompt. After a remembered turn that called tools, the
 //! prompt is the tokens of that turn, followed by the rendered messages after it.
 
+use crate::effort;
 use crate::error::ApiError;
 use crate::ids::nine_characters;
+use crate::marks::MarkFinder;
 use crate::message::{Message, Tool};
 use crate::replay::{ReplayMemory, digests};
 use crate::request::{ChatRequest, Origin, ToolChoice};
+use formats::ChatRules;
 use serde_json::{Map, Value, json};
 use text::tool_formats::{deepseek::DEEPSEEK_V3, harmony::HARMONY, mistral::MISTRAL};
 use text::{
@@ -30,12 +33,20 @@ pub(crate) struct Renderer<'a> {
     pub space: [u8; 16],
     /// Ids that can end a turn.
     pub ends: &'a [u32],
+    /// What is known of the family's chats.
+    pub rules: Option<&'static ChatRules>,
+    /// Tokens of the context.
+    pub context: usize,
+    /// Whether marks are found.
+    pub marks: bool,
 }
 
 /// A rendered prompt.
 #[derive(Debug)]
 pub(crate) struct Rendered {
     pub tokens: Vec<u32>,
+    /// Positions of `tokens` from which other prompts are likely to continue.
+    pub marks: Vec<usize>,
     /// The text at the end of the prompt.
     pub tail: String,
     pub origin: Origin,
@@ -44,7 +55,7 @@ pub(crate) struct Rendered {
 impl Renderer<'_> {
     /// Renders the prompt of a conversation.
     pub fn prompt(&self, request: &ChatRequest) -> Result<Rendered, ApiError> {
-        let input = self.input(request);
+        let input = self.input(request)?;
         let messages = &request.messages;
         let digests = digests(self.space, &setting(&input), messages);
         let before = digests[messages.len()];
@@ -57,14 +68,37 @@ impl Renderer<'_> {
             let shared = tokens.len();
             let rest = begun(rest, request.prefill.as_deref());
             tokens.extend(self.assets.encode(&rest).map_err(text_error)?);
+            let marks = self.marks(&input, &rest, &tokens[shared..], Some(at + 1));
+            let marks = marks.into_iter().map(|mark| shared + mark).collect();
             let origin = Origin { before, parent: Some(turn), shared };
-            return Ok(Rendered { tokens, tail: rest.text, origin });
+            return Ok(Rendered { tokens, marks, tail: rest.text, origin });
         }
         let rendered = self.assets.render(self.template, &input, None).map_err(template_error)?;
         let rendered = begun(rendered, request.prefill.as_deref());
         let tokens = self.assets.encode(&rendered).map_err(text_error)?;
+        let marks = self.marks(&input, &rendered, &tokens, None);
         let origin = Origin { before, parent: None, shared: 0 };
-        Ok(Rendered { tokens, tail: rendered.text, origin })
+        Ok(Rendered { tokens, marks, tail: rendered.text, origin })
+    }
+
+    fn marks(
+        &self,
+        input: &Value,
+        prompt: &RenderedPrompt,
+        tokens: &[u32],
+        behind: Option<usize>,
+    ) -> Vec<usize> {
+        if !self.marks {
+            return Vec::new();
+        }
+        let (Self { assets, template, .. }, ends) = (*self, self.end_texts());
+        MarkFinder { assets, template, input, prompt, tokens, behind, ends: &ends }.marks()
+    }
+
+    /// The texts that can end a turn.
+    fn end_texts(&self) -> Vec<&str> {
+        let tokenizer = &self.assets.tokenizer;
+        self.ends.iter().filter_map(|&id| tokenizer.id_to_token(id)).collect()
     }
 
     /// Renders the prompt as text, with control tokens.
@@ -76,23 +110,22 @@ impl Renderer<'_> {
 
     /// The part of the prompt after the turn before message `at`.
     fn behind(&self, input: &Value, at: usize) -> Result<Option<RenderedPrompt>, ApiError> {
-        let tokenizer = &self.assets.tokenizer;
-        let ends: Vec<&str> =
-            self.ends.iter().filter_map(|&id| tokenizer.id_to_token(id)).collect();
+        let ends = self.end_texts();
         self.assets.render_behind(self.template, input, at, &ends).map_err(template_error)
     }
 
     /// The variables of the template. `tools` is undefined without tools, because templates test
     /// whether it is defined.
-    fn input(&self, request: &ChatRequest) -> Value {
+    fn input(&self, request: &ChatRequest) -> Result<Value, ApiError> {
         let messages = request.messages.iter().map(|it| template_message(it, self.format));
         let mut input = request.template_kwargs.clone();
+        effort::apply(&mut input, self.rules, self.context)?;
         input.insert("messages".into(), messages.collect());
         input.insert("add_generation_prompt".into(), json!(request.add_generation_prompt));
         if offers_tools(request) {
             input.insert("tools".into(), request.tools.iter().map(Tool::json).collect());
         }
-        Value::Object(input)
+        Ok(Value::Object(input))
     }
 }
 

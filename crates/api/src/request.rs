@@ -141,6 +141,12 @@ impl Prepared {
     pub fn prompt(&self) -> &[u32] {
         &self.request.prompt
     }
+
+    /// Positions of the prompt from which the prompts of other turns are likely to continue; none
+    /// if the model has no use for them.
+    pub fn marks(&self) -> &[usize] {
+        &self.request.marks
+    }
 }
 
 /// How the tokens of an answer are parsed.

@@ -54,6 +54,14 @@ pub(crate) struct LoadArgs {
     /// memory where many are served]
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     kv_memory: Option<usize>,
+    /// Memory of the states of models that keep some, such as 2GiB: of running requests first, then
+    /// of snapshots of prefixes [default: two states per running request, at most a quarter of the
+    /// free memory]
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    state_memory: Option<usize>,
+    /// Prompt tokens between snapshots of states, besides those where messages end; 0 for none
+    #[arg(long, value_name = "N", default_value_t = engine::STATE_EVERY)]
+    state_every: usize,
     /// Positions per KV block: 16, 32, 64, 128, 256 or 512
     #[arg(long, value_name = "N", default_value_t = engine::BLOCK)]
     kv_block: usize,
@@ -229,6 +237,8 @@ impl LoadArgs {
             kv_type: self.kv_type,
             context: self.ctx,
             kv_memory: self.kv_memory.map_or(kv_memory, KvMemory::Bytes),
+            state_memory: self.state_memory,
+            state_every: self.state_every,
             block: self.kv_block,
             chunk: self.chunk.max(1),
             check: self.check,

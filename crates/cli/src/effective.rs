@@ -95,6 +95,8 @@ mod tests {
     fn what_is_printed_gives_the_same_again() {
         check(&[], "grace: 30");
         check(&["--kv-memory", "4GiB"], "kv-memory: \"4GiB\"");
+        check(&["--state-memory", "2GiB"], "state-memory: \"2GiB\"");
+        check(&[], "state-every: 2048");
         check(&["--unix-mode", "0660"], "unix-mode: \"0660\"");
         check(&["--pin"], "pin: true");
         check(&["--request-timeout", "0.5"], "request-timeout: 0.5");

@@ -12,9 +12,15 @@ pub enum Error {
     /// The requested context does not fit.
     #[error("{0}")]
     Context(String),
+    /// The memory for states holds none, or is not available.
+    #[error("{0}")]
+    States(String),
     /// The kernels do not support KV blocks of this size.
     #[error("a KV block must have 16, 32, 64, 128, 256 or 512 positions, not {0}")]
     Block(usize),
+    /// The model's rows cannot be rounded so.
+    #[error("{0}")]
+    Rounding(String),
     /// The model's layers cannot be cached in this type.
     #[error("the KV cache of this model must be {expected}, not {found}")]
     KvType {

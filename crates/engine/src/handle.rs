@@ -3,7 +3,7 @@
 
 use crate::Metrics;
 use crate::draft::{MAX_DRAFTED, Speculate};
-use crate::request::{Event, Field, Request};
+use crate::request::{Event, Field, MAX_MARKS, Request};
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
@@ -24,6 +24,9 @@ pub struct ModelInfo {
     pub vocab_size: usize,
     /// Number of tokens that the KV cache holds for all sequences together.
     pub cache_tokens: usize,
+    /// Whether requests should have [`Request::marks`]: the model keeps states, or some layers see
+    /// rows through a window, so that a prefix is not found at every position.
+    pub uses_marks: bool,
 }
 
 /// Why a request was rejected when it was submitted.
@@ -176,6 +179,7 @@ impl EngineHandle {
             let message = format!("prompt holds token id {id}, but the model has {vocab} tokens");
             return Err(invalid(Field::Prompt, message));
         }
+        check_marks(request)?;
         let max = request.speculate.map_or(0, Speculate::max);
         if max > MAX_DRAFTED {
             let message = format!("speculate must draft at most {MAX_DRAFTED} tokens, not {max}");
@@ -189,6 +193,21 @@ impl EngineHandle {
         }
         request.sampling.check(vocab).map_err(|(field, message)| invalid(field, message))
     }
+}
+
+fn check_marks(request: &Request) -> Result<(), SubmitError> {
+    let Request { marks, prompt, .. } = request;
+    let ascending = marks.windows(2).all(|pair| pair[0] < pair[1]);
+    let within = marks.iter().all(|mark| (1..prompt.len()).contains(mark));
+    if ascending && within && marks.len() <= MAX_MARKS {
+        return Ok(());
+    }
+    let message = format!(
+        "marks must be at most {MAX_MARKS} ascending positions within the {} tokens of the prompt, \
+         not {marks:?}",
+        prompt.len()
+    );
+    Err(invalid(Field::Parameter("marks"), message))
 }
 
 fn invalid(field: Field, message: impl Into<String>) -> SubmitError {

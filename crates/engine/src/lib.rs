@@ -4,6 +4,7 @@
 //! Invariant: nothing here knows text or HTTP, and no lock is held across a step.
 
 mod block_root;
+mod cache_bytes;
 mod cache_size;
 mod constraint;
 mod draft;
@@ -20,12 +21,14 @@ mod run;
 mod runner;
 mod running_request;
 mod sampler;
+mod sequence_memory;
 mod single_sequence;
 pub mod trace;
 
 pub use backend::{Batch, Device, InputSums, KvType, LayerCache, Memory, Mode};
+pub use cache_bytes::{CacheBytes, GroupBytes};
 pub use cache_size::KvMemory;
-pub use constraint::{Constraint, Grammar, GrammarRef, TokenSet};
+pub use constraint::{Allowed, Constraint, Grammar, GrammarRef, TokenSet};
 pub use draft::{MAX_DRAFTED, Speculate};
 pub use embedding_pooler::Embed;
 pub use error::Error;
@@ -39,10 +42,12 @@ pub use models::Ranks;
 pub use models::placement::Placement;
 pub use outcome::Outcome;
 pub use request::{
-    Bounds, Event, Field, Finished, Request, SamplingParams, Timings, TokenLogprobs, Usage,
+    Bounds, Event, Field, Finished, MAX_MARKS, Request, SamplingParams, Timings, TokenLogprobs,
+    Usage,
 };
 pub use run::{EngineOptions, start};
-pub use runner::{BLOCK, LoadOptions, Runner, Settings};
+pub use runner::{BLOCK, CacheRounding, LoadOptions, Runner, STATE_EVERY, Settings, kv_types};
 pub use sched::Slot;
+pub use sequence_memory::SequenceMemory;
 pub use single_sequence::SingleSequence;
 pub use trace::Trace;

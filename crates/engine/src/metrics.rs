@@ -5,17 +5,20 @@
 //! (`vllm/v1/metrics/loggers.py`), with the prefix `gannet:` and more buckets where a CPU is
 //! slower.
 
+mod cache;
 mod histogram;
 mod names;
 mod stats;
 
 use crate::outcome::Outcome;
+use cache::CacheMetrics;
+pub use cache::Lookup;
 use histogram::Histogram;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-pub use stats::{BlockStats, Stats, Times};
+pub use stats::{BlockStats, StateStats, Stats, Times};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -68,17 +71,13 @@ struct Counters {
 struct Gauges {
     running: Gauge,
     waiting: Gauge,
-    used: Gauge,
-    cached: Gauge,
-    free: Gauge,
-    total: Gauge,
-    usage: Gauge<f64, AtomicU64>,
 }
 
 #[derive(Debug)]
 struct Inner {
     counters: Counters,
     gauges: Gauges,
+    cache: CacheMetrics,
     finishes: Finishes,
     /// The members of `finishes` by outcome, found without hashing.
     finished: [Counter; Outcome::LABELS.len()],
@@ -108,6 +107,7 @@ impl Default for Inner {
         Self {
             counters: Counters::default(),
             gauges: Gauges::default(),
+            cache: CacheMetrics::default(),
             finishes,
             finished,
             first_token: Histogram::new(names::SECONDS_TO_FIRST_TOKEN),
@@ -149,13 +149,14 @@ impl Metrics {
         self.0.counters.rejected.inc();
     }
 
-    /// Counts a request admitted after `queued`. Of its prompt, `queried` tokens were looked up in
-    /// the cache and `cached` of them found. Must not be called again after a preemption.
-    pub fn admitted(&self, queued: Duration, queried: usize, cached: usize) {
+    /// Counts a request admitted after `queued`, and what was found of its prompt. Must not be
+    /// called again after a preemption.
+    pub fn admitted(&self, queued: Duration, lookup: Lookup) {
         self.0.queued.add(queued.as_secs_f64());
-        self.0.counters.cache_queries.inc_by(queried as u64);
-        self.0.counters.cache_hits.inc_by(cached as u64);
-        self.0.counters.prompt_tokens.inc_by(cached as u64);
+        self.0.counters.cache_queries.inc_by(lookup.queried as u64);
+        self.0.counters.cache_hits.inc_by(lookup.found as u64);
+        self.0.counters.prompt_tokens.inc_by(lookup.found as u64);
+        self.0.cache.add_lookup(lookup);
     }
 
     /// Counts a step, which is also progress.
@@ -218,14 +219,27 @@ impl Metrics {
         self.0.gauges.waiting.set(waiting as i64);
     }
 
-    /// Sets the number of blocks that are held, cached and free.
-    pub fn blocks(&self, used: usize, cached: usize, free: usize) {
-        let total = used + cached + free;
-        self.0.gauges.used.set(used as i64);
-        self.0.gauges.cached.set(cached as i64);
-        self.0.gauges.free.set(free as i64);
-        self.0.gauges.total.set(total as i64);
-        self.0.gauges.usage.set(used as f64 / total.max(1) as f64);
+    /// Sets the windows of the groups of rows, the trunk's first. They are set once, before the
+    /// first report; otherwise there is one group without a window.
+    pub fn groups(&self, windows: &[Option<usize>]) {
+        self.0.cache.set_groups(windows);
+    }
+
+    /// Sets the number of blocks of a group that are held, cached and free.
+    pub fn blocks(&self, group: usize, used: usize, cached: usize, free: usize) {
+        self.0.cache.set_blocks(group, used, cached, free);
+    }
+
+    /// Sets the number of state slots that sequences hold, that hold snapshots, and that are free.
+    pub fn states(&self, live: usize, kept: usize, free: usize) {
+        self.0.cache.live_states.set(live as i64);
+        self.0.cache.kept_states.set(kept as i64);
+        self.0.cache.free_states.set(free as i64);
+    }
+
+    /// Counts evicted snapshots of states.
+    pub fn states_evicted(&self, snapshots: usize) {
+        self.0.cache.evicted_states.inc_by(snapshots as u64);
     }
 
     /// Sets whether the engine has work. Sequences that wait for their readers are no work.

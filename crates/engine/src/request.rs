@@ -8,6 +8,9 @@ use crate::outcome::Outcome;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
+/// Maximum number of marks of a request.
+pub const MAX_MARKS: usize = 8;
+
 /// A request for one sequence.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Request {
@@ -41,6 +44,11 @@ pub struct Request {
     /// The part of the prefix cache that the request uses. Requests with the same number find each
     /// other's prefixes, and no others; zero is the common part.
     pub space: [u8; 16],
+    /// Positions of the prompt, in tokens from its start, from which later prompts are likely to
+    /// continue with other tokens: where messages end. They ascend, are above 0 and below the
+    /// prompt's length, and are at most [`MAX_MARKS`]. A model that keeps states snapshots them
+    /// there. Marks do not change the answer.
+    pub marks: Vec<usize>,
     /// How tokens are drafted; `None` for the engine's default.
     pub speculate: Option<Speculate>,
     /// Maximum time from submission to the end; `None` for the engine's default.

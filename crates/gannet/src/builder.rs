@@ -30,6 +30,7 @@ pub struct Builder {
     name: Option<String>,
     template: Option<PathBuf>,
     tool_format: Option<&'static ToolFormat>,
+    greedy_structure: bool,
     gguf: GgufOptions,
 }
 
@@ -42,6 +43,7 @@ impl Default for Builder {
             name: None,
             template: None,
             tool_format: None,
+            greedy_structure: true,
             gguf: GgufOptions::default(),
         };
         builder.parallel(PARALLEL).queue(QUEUE)
@@ -63,6 +65,13 @@ impl Builder {
         kv_type(kv_type: KvType): |it| it.load.kv_type = Some(kv_type);
         /// Sets the memory of the KV cache; by default half of the free memory.
         kv_memory(memory: KvMemory): |it| it.load.kv_memory = memory;
+        /// Sets the memory in bytes for the states of models that keep some, such as gated linear
+        /// attention; by default two for each answer computed at a time, at most a quarter of the
+        /// free memory.
+        state_memory(bytes: usize): |it| it.load.state_memory = Some(bytes);
+        /// Sets the number of prompt tokens between snapshots of states, besides those where
+        /// messages end; 0 for none.
+        state_every(tokens: usize): |it| it.load.state_every = tokens;
         /// Turns on speculative decoding; off by default. The text is the same.
         speculate(speculate: Speculate): |it| it.engine.speculate = speculate;
         /// Sets the prefill chunk size in tokens.
@@ -84,6 +93,9 @@ impl Builder {
         chat_template(path: impl Into<PathBuf>): |it| it.template = Some(path.into());
         /// Sets the tool-call format; by default the one that the chat template shows.
         tool_format(format: &'static ToolFormat): |it| it.tool_format = Some(format);
+        /// Sets whether the markup of tool calls is generated greedily, whatever the sampling of
+        /// the request, in formats that have a tracker of it (DSML); on by default.
+        greedy_structure(greedy: bool): |it| it.greedy_structure = greedy;
         /// Reads GGUF vocabularies of an unknown `pre` type as this one, such as `llama-bpe`.
         pre_fallback(name: impl Into<String>): |it| it.gguf.pre_fallback = Some(name.into());
     }
@@ -98,11 +110,12 @@ impl Builder {
         let checkpoint = Checkpoint::open(path, &OpenOptions { name: self.name.clone() })?;
         let (assets, runner) = self.load_both(&checkpoint)?;
         let (memory, threads, isa) = (runner.memory(), runner.threads(), runner.isa().to_owned());
+        let warnings = runner.warnings().to_vec();
         let card = ModelCard::of(&checkpoint, &runner.settings().checkpoint);
         let parallel = self.engine.running.max(1);
         // The engine ends with the last handle, without a wait.
         let (engine, _) = engine::start(runner, self.engine.clone());
-        let service = Service::new(ServiceParts {
+        let mut service = Service::new(ServiceParts {
             engine,
             assets,
             template,
@@ -112,7 +125,8 @@ impl Builder {
             card,
             parallel,
         });
-        Ok(Engine { service, memory, threads, isa, parallel })
+        service.greedy_structure = self.greedy_structure;
+        Ok(Engine { service, memory, threads, isa, parallel, warnings })
     }
 
     /// Loads vocabulary and weights at the same time.
@@ -120,7 +134,8 @@ impl Builder {
         let path = || checkpoint.path().to_owned();
         // Every answer that is computed has a row of logits.
         let logit_rows = self.load.logit_rows.max(self.engine.logit_rows());
-        let options = LoadOptions { logit_rows, ..self.load.clone() };
+        let parallel = self.engine.running.max(1);
+        let options = LoadOptions { logit_rows, parallel, ..self.load.clone() };
         std::thread::scope(|scope| {
             let assets = scope.spawn(|| TextAssets::from_checkpoint(checkpoint, &self.gguf));
             let runner = Runner::load(checkpoint, &options);

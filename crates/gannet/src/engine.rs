@@ -14,6 +14,7 @@ pub struct Engine {
     pub(crate) threads: usize,
     pub(crate) isa: String,
     pub(crate) parallel: usize,
+    pub(crate) warnings: Vec<String>,
 }
 
 impl Engine {
@@ -144,6 +145,11 @@ impl Engine {
     /// Returns the memory in use, in bytes.
     pub fn memory(&self) -> Memory {
         self.memory
+    }
+
+    /// Returns what to know about the loaded model: options that could not be met in full.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// Returns the number of compute threads.

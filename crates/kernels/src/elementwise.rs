@@ -146,7 +146,7 @@ fn lower<L: Lanes>(x: L, limit: L) -> L {
     zero.sub(zero.sub(x).max(zero.sub(limit)))
 }
 
-trait Sigmoid: Lanes {
+pub(crate) trait Sigmoid: Lanes {
     /// `self * sigmoid(x)`.
     #[inline(always)]
     fn mul_sigmoid(self, x: Self) -> Self {

@@ -12,6 +12,8 @@ compile_error!("checkpoints hold little-endian values, which kernels read as the
 
 pub mod attention;
 pub mod compress;
+pub mod conv;
+pub mod delta;
 pub mod elementwise;
 pub mod hyper;
 mod isa;

@@ -7,13 +7,25 @@
 
 use crate::tokenizer::Tokenizer;
 use serde_json::Value;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 /// Unicode noncharacters, never part of a text.
 const OPEN: char = '\u{fdd0}';
 const CLOSE: char = '\u{fdd1}';
-/// Another noncharacter, which marks a place to be found again in the rendered text.
-const POINT: char = '\u{fdd2}';
+/// The other noncharacters of this block, which mark places to be found again in the rendered text.
+const POINTS: RangeInclusive<char> = '\u{fdd2}'..='\u{fdef}';
+/// Most points of one rendering.
+pub const MAX_POINTS: usize = 30;
+
+/// A rendered prompt with the places of points.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PointedPrompt {
+    /// The prompt, without the points.
+    pub prompt: RenderedPrompt,
+    /// The place of each point in bytes of the text; `None` for a point that the text does not hold
+    /// exactly once.
+    pub places: Vec<Option<usize>>,
+}
 
 /// A rendered prompt, and the ranges of it that came from users.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -25,19 +37,24 @@ pub struct RenderedPrompt {
 }
 
 impl RenderedPrompt {
-    /// Returns the rest from the last of `ends` before the byte `before`. An end in the text of a
+    /// Returns the place of the last of `ends` before the byte `before`. An end in the text of a
     /// user does not count.
-    pub(crate) fn behind_last(&self, ends: &[&str], before: usize) -> Option<RenderedPrompt> {
+    pub fn last_end(&self, ends: &[&str], before: usize) -> Option<usize> {
         let head = self.text.get(..before)?;
         let user = |at: usize| self.literals.iter().any(|range| range.contains(&at));
         let last = |end: &&str| head.rmatch_indices(end).map(|(at, _)| at).find(|&at| !user(at));
-        let at = ends.iter().filter(|end| !end.is_empty()).filter_map(last).max()?;
-        let shifted = |range: &Range<usize>| range.start - at..range.end - at;
-        let rest = self.literals.iter().filter(|range| range.start >= at);
-        Some(RenderedPrompt {
-            text: self.text[at..].to_owned(),
-            literals: rest.map(shifted).collect(),
-        })
+        ends.iter().filter(|end| !end.is_empty()).filter_map(last).max()
+    }
+
+    /// Returns a part of the prompt, from and to a boundary of characters.
+    ///
+    /// # Panics
+    /// If the range is not within the text or cuts a character.
+    pub fn part(&self, of: Range<usize>) -> RenderedPrompt {
+        let inside = self.literals.iter().filter(|it| it.start >= of.start && it.end <= of.end);
+        let shifted = |it: &Range<usize>| it.start - of.start..it.end - of.start;
+        let literals = inside.map(shifted).collect();
+        RenderedPrompt { text: self.text[of].to_owned(), literals }
     }
 }
 
@@ -62,7 +79,7 @@ fn marked(value: &Value, content: bool, tokenizer: &Tokenizer) -> Value {
 }
 
 fn mark_text(text: &str, content: bool, tokenizer: &Tokenizer) -> String {
-    let text = text.replace([OPEN, CLOSE, POINT], "");
+    let text = text.replace(|c| matches!(c, OPEN | CLOSE) || POINTS.contains(&c), "");
     let mut out = String::with_capacity(text.len());
     let mut done = 0;
     for range in tokenizer.special_ranges(&text) {
@@ -82,22 +99,38 @@ fn mark_text(text: &str, content: bool, tokenizer: &Tokenizer) -> String {
     out
 }
 
-/// Puts a point before the content of the message `at` of marked input, if the content is a text.
-pub(crate) fn point(mut marked: Value, at: usize) -> Option<Value> {
-    let content = marked.get_mut("messages")?.get_mut(at)?.get_mut("content")?;
-    *content = format!("{POINT}{}", content.as_str()?).into();
-    Some(marked)
+/// Puts the point `number` before the first character of the content of the message `at` of marked
+/// input, if the content is a text that is not blank.
+pub(crate) fn point(marked: &mut Value, number: usize, at: usize) {
+    let message = marked.get_mut("messages").and_then(|messages| messages.get_mut(at));
+    let Some(content) = message.and_then(|message| message.get_mut("content")) else { return };
+    let Some(text) = content.as_str().filter(|text| !text.trim().is_empty()) else { return };
+    let Some(point) = POINTS.clone().nth(number) else { return };
+    // Templates that trim a content drop the white space, not the point.
+    let (before, behind) = text.split_at(text.len() - text.trim_start().len());
+    *content = format!("{before}{point}{behind}").into();
 }
 
-/// Returns the place of the only point of a rendered text, in bytes of the text without marks.
-pub(crate) fn pointed(rendered: &str) -> Option<usize> {
-    let (before, after) = rendered.split_once(POINT)?;
-    (!after.contains(POINT)).then(|| unmark(before).text.len())
+/// Removes the marks of a rendered text with `count` points, whose places are kept.
+pub(crate) fn unpoint(rendered: &str, count: usize) -> PointedPrompt {
+    let mut places = vec![Vec::new(); count];
+    let prompt = unmark_with(rendered, |point, place| {
+        let number = POINTS.clone().position(|it| it == point);
+        if let Some(places) = number.and_then(|number| places.get_mut(number)) {
+            places.push(place);
+        }
+    });
+    let single = |places: Vec<usize>| (places.len() == 1).then(|| places[0]);
+    PointedPrompt { prompt, places: places.into_iter().map(single).collect() }
 }
 
 /// Removes the marks of a rendered text. A mark without its partner, which remains if a template
 /// cut a string, still keeps tokens from forming across its place.
 pub(crate) fn unmark(rendered: &str) -> RenderedPrompt {
+    unmark_with(rendered, |_, _| {})
+}
+
+fn unmark_with(rendered: &str, mut found: impl FnMut(char, usize)) -> RenderedPrompt {
     let mut prompt =
         RenderedPrompt { text: String::with_capacity(rendered.len()), ..RenderedPrompt::default() };
     let mut open = None;
@@ -109,7 +142,10 @@ pub(crate) fn unmark(rendered: &str) -> RenderedPrompt {
                 let start = open.take().unwrap_or(here);
                 prompt.literals.push(start..here);
             }
-            POINT => continue,
+            point if POINTS.contains(&point) => {
+                found(point, here);
+                continue;
+            }
             c => {
                 prompt.text.push(c);
                 continue;
@@ -133,19 +169,28 @@ mod tests {
 
     #[test]
     fn points_are_found_again_in_the_text_without_marks() {
-        let input = serde_json::json!({"messages": [{"content": "a"}, {"content": 1}]});
-        assert_eq!(point(input.clone(), 0).unwrap()["messages"][0]["content"], "\u{fdd2}a");
-        assert_eq!((point(input.clone(), 1), point(input, 2)), (None, None));
-        assert_eq!(pointed(&format!("{OPEN}<s>{CLOSE}b{POINT}c")), Some(4));
-        assert_eq!(pointed(&format!("{POINT}b{POINT}")), None);
+        let input = serde_json::json!({"messages": [{"content": " a "}, {"content": 1}]});
+        let pointed = |at| {
+            let mut input = input.clone();
+            point(&mut input, 1, at);
+            input["messages"][at]["content"].clone()
+        };
+        assert_eq!(pointed(0), " \u{fdd3}a ");
+        assert_eq!((pointed(1), pointed(2)), (1.into(), Value::Null));
+        let [first, second] = ['\u{fdd2}', '\u{fdd3}'];
+        let found = unpoint(&format!("{OPEN}<s>{CLOSE}b{second}c{first}d{first}"), 3);
+        assert_eq!(found.prompt.text, "<s>bcd");
+        assert_eq!(found.places, [None, Some(4), None]);
+        assert_eq!(POINTS.count(), MAX_POINTS);
     }
 
     #[test]
     fn ends_that_users_wrote_are_none() {
         let prompt = unmark(&format!("a<e>b{OPEN}<e>{CLOSE}c{OPEN}<x>{CLOSE}d"));
-        let rest = prompt.behind_last(&["<e>", "<f>"], prompt.text.len()).unwrap();
+        let end = prompt.last_end(&["<e>", "<f>"], prompt.text.len()).unwrap();
+        let rest = prompt.part(end..prompt.text.len());
         assert_eq!(rest.text, "<e>b<e>c<x>d");
         assert_eq!(&rest.text[rest.literals[1].clone()], "<e>");
-        assert_eq!(prompt.behind_last(&["<f>"], 3), None);
+        assert_eq!(prompt.last_end(&["<f>"], 3), None);
     }
 }

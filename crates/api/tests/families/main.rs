@@ -5,6 +5,7 @@ mod broken;
 mod budgets;
 mod family;
 mod forced;
+mod marks;
 mod replay;
 mod round_trip;
 mod scripts;

@@ -4,7 +4,7 @@
 #![allow(dead_code, missing_docs, clippy::print_stderr)]
 
 use api::{ModelCard, Service, ServiceParts};
-use engine::metrics::{Metrics, RequestTotals, Step};
+use engine::metrics::{Lookup, Metrics, RequestTotals, Step};
 use engine::{
     Event, Finished, ModelInfo, Outcome, Request, RequestReceiver, Submission, Timings,
     TokenLogprobs, Usage, request_channel,
@@ -12,9 +12,10 @@ use engine::{
 use formats::GenerationDefaults;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
-use text::{EncodeOptions, TextAssets, Tokenizer};
+use text::{EncodeOptions, Templates, TextAssets, Tokenizer};
 
 const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../api/tests/data");
 
@@ -72,7 +73,9 @@ pub fn scripted_with_queue(script: Vec<Act>, queue: usize) -> Scripted {
 
 /// A service that only renders, with a template of this source.
 pub fn scripted_with_template(source: &str) -> Scripted {
-    let name = format!("gannet-api-template-{}", std::process::id());
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let name = format!("gannet-api-template-{}-{number}", std::process::id());
     let folder = std::env::temp_dir().join(name);
     std::fs::create_dir_all(&folder).expect("there is space");
     for file in ["tokenizer.json", "tokenizer_config.json"] {
@@ -86,8 +89,29 @@ pub fn scripted_with_template(source: &str) -> Scripted {
 
 /// As [`scripted_with_queue`], with another tokenizer or other templates.
 pub fn scripted_with_assets(assets: TextAssets, script: Vec<Act>, queue: usize) -> Scripted {
+    scripted_with_info(info(), assets, script, queue)
+}
+
+/// A model of this family, whose checkpoint has no chat template, with a context of this length.
+pub fn scripted_family(family: &str, context_length: usize, script: Vec<Act>) -> Scripted {
+    let templates = Templates::default().or_built_in(family);
+    let info = ModelInfo { architecture: family.into(), context_length, ..info() };
+    scripted_with_info(info, TextAssets { templates, ..assets() }, script, 64)
+}
+
+/// A service of a model that has no use for marks.
+pub fn scripted_without_marks() -> Scripted {
+    scripted_with_info(ModelInfo { uses_marks: false, ..info() }, assets(), Vec::new(), 1)
+}
+
+fn scripted_with_info(
+    info: ModelInfo,
+    assets: TextAssets,
+    script: Vec<Act>,
+    queue: usize,
+) -> Scripted {
     let vocab_size = VOCAB.max(assets.tokenizer.vocab_size());
-    let (engine, receiver) = request_channel(ModelInfo { vocab_size, ..info() }, queue);
+    let (engine, receiver) = request_channel(ModelInfo { vocab_size, ..info }, queue);
     let (reporter, reports) = channel();
     let player = Player { tokenizer: Arc::new(tokenizer()), script, reporter };
     std::thread::spawn(move || player.run(receiver));
@@ -115,6 +139,7 @@ fn info() -> ModelInfo {
         context_length: CONTEXT,
         vocab_size: VOCAB,
         cache_tokens: 4 * CONTEXT,
+        uses_marks: true,
     }
 }
 
@@ -266,8 +291,9 @@ impl Play<'_> {
         let prompt = self.submission.request.prompt.len();
         self.metrics.working(true);
         self.metrics.load(1, waiting);
-        self.metrics.blocks(2, 1, 5);
-        self.metrics.admitted(self.submission.submitted.elapsed(), prompt, CACHED);
+        self.metrics.blocks(0, 2, 1, 5);
+        let lookup = Lookup { queried: prompt, found: CACHED, ..Lookup::default() };
+        self.metrics.admitted(self.submission.submitted.elapsed(), lookup);
     }
 
     fn end(&self, curtain: &Curtain) {

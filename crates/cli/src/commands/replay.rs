@@ -155,7 +155,7 @@ impl Replay {
 
     /// Computes the request of `trace` alone and returns the new trace.
     fn run(&self, trace: &Trace) -> Result<Trace> {
-        let mut request = trace.request.request().map_err(|error| anyhow!(error))?;
+        let mut request = trace.request().map_err(|error| anyhow!(error))?;
         request.cold = true;
         if trace.finish != "stop" {
             // It ended at a limit that may differ here, or was aborted.

@@ -46,7 +46,7 @@ fn put<M: Metric + Clone>(registry: &mut Registry, table: &[(&str, &str, &M)]) {
 }
 
 pub(super) fn register(of: &Inner, registry: &mut Registry) {
-    let Inner { counters, gauges, .. } = of;
+    let Inner { counters, gauges, cache, .. } = of;
     // The encoder appends `_total` to the names of counters.
     let named_counters = [
         ("prompt_tokens", "Prompt tokens computed or found in the cache", &counters.prompt_tokens),
@@ -55,6 +55,7 @@ pub(super) fn register(of: &Inner, registry: &mut Registry) {
         ("prefix_cache_hits", "Prompt tokens found in the cache", &counters.cache_hits),
         ("num_preemptions", "Sequences preempted for lack of KV blocks", &counters.preemptions),
         ("kv_blocks_evicted", "Cached KV blocks evicted", &counters.evictions),
+        ("state_snapshots_evicted", "Snapshots of states evicted", &cache.evicted_states),
         ("spec_decode_num_draft_tokens", "Drafted tokens", &counters.drafted),
         (
             "spec_decode_num_accepted_tokens",
@@ -69,14 +70,22 @@ pub(super) fn register(of: &Inner, registry: &mut Registry) {
     let named_gauges = [
         ("num_requests_running", "Requests being computed", &gauges.running),
         ("num_requests_waiting", "Requests waiting to be computed", &gauges.waiting),
-        ("kv_blocks_used", "KV blocks held by sequences", &gauges.used),
-        ("kv_blocks_cached", "KV blocks kept as prefix cache", &gauges.cached),
-        ("kv_blocks_free", "Empty KV blocks", &gauges.free),
-        ("kv_blocks_total", "All KV blocks", &gauges.total),
+        ("state_slots_live", "State slots held by sequences", &cache.live_states),
+        ("state_slots_kept", "State slots that hold snapshots", &cache.kept_states),
+        ("state_slots_free", "Empty state slots", &cache.free_states),
     ];
     put(registry, &named_gauges);
-    let help = "Share of the KV blocks held by sequences, 0 to 1";
-    put(registry, &[("kv_cache_usage_perc", help, &gauges.usage)]);
+    let groups = [
+        ("kv_blocks_used", "KV blocks held by sequences, by group of rows", &cache.used),
+        ("kv_blocks_cached", "KV blocks kept as prefix cache, by group of rows", &cache.cached),
+        ("kv_blocks_free", "Empty KV blocks, by group of rows", &cache.free),
+        ("kv_blocks_total", "All KV blocks, by group of rows", &cache.total),
+    ];
+    put(registry, &groups);
+    let help = "Share of the KV blocks held by sequences, of the fullest group, 0 to 1";
+    put(registry, &[("kv_cache_usage_perc", help, &cache.usage)]);
+    let help = "Prompt tokens looked up in the cache, by what became of them";
+    put(registry, &[("prefix_cache_tokens", help, &cache.causes)]);
     let prefill = "Prompt tokens computed per second, by request";
     let decode = "Tokens generated per second after the first, by request";
     let histograms = [

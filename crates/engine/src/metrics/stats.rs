@@ -1,5 +1,6 @@
 //! The metrics as plain numbers.
 
+use super::cache::{CAUSES, GroupGauges};
 use super::{Histogram, Inner};
 use crate::outcome::Outcome;
 
@@ -10,8 +11,10 @@ pub struct Stats {
     pub running: u64,
     /// Requests waiting to be computed.
     pub waiting: u64,
-    /// Number of blocks of the KV cache by state.
-    pub blocks: BlockStats,
+    /// Blocks of the KV cache, by group of rows; the trunk's first.
+    pub blocks: Vec<BlockStats>,
+    /// State slots.
+    pub states: StateStats,
     /// Prompt tokens computed or found in the cache.
     pub prompt_tokens: u64,
     /// Tokens generated.
@@ -20,6 +23,8 @@ pub struct Stats {
     pub cache_queries: u64,
     /// Prompt tokens found in the cache.
     pub cache_hits: u64,
+    /// Prompt tokens looked up in the cache, in the order of [`Stats::by_cause`].
+    pub lookups: [u64; CAUSES.len()],
     /// Requests that ended, in the order of [`Outcome::LABELS`].
     pub finished: [u64; Outcome::LABELS.len()],
     /// Requests rejected because the queue was full.
@@ -46,15 +51,30 @@ pub struct Stats {
     pub end_to_end: Times,
 }
 
-/// Blocks of the KV cache.
+/// Blocks of a group of rows of the KV cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockStats {
+    /// Number of positions that look at a row; `None` for all that follow.
+    pub window: Option<usize>,
     /// Held by sequences.
     pub used: u64,
     /// Held by no sequence and kept as prefix cache.
     pub cached: u64,
     /// Empty.
     pub free: u64,
+}
+
+/// Slots of the states of sequences.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StateStats {
+    /// Held by sequences.
+    pub live: u64,
+    /// Hold snapshots.
+    pub kept: u64,
+    /// Empty.
+    pub free: u64,
+    /// Snapshots evicted so far.
+    pub evicted: u64,
 }
 
 /// Summary of a histogram of times, in seconds.
@@ -70,7 +90,21 @@ pub struct Times {
     pub p99: f64,
 }
 
+impl BlockStats {
+    /// Number of blocks.
+    pub fn total(&self) -> u64 {
+        self.used + self.cached + self.free
+    }
+}
+
 impl Stats {
+    /// Prompt tokens looked up in the cache, by what became of them: `found`; held by blocks but
+    /// computed again because rows of a group with a window are missing (`no_rows`), or because
+    /// there is no snapshot of the states (`no_state`); `unknown`.
+    pub fn by_cause(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        CAUSES.into_iter().zip(self.lookups)
+    }
+
     /// Requests that ended, by the label of their outcome.
     pub fn by_outcome(&self) -> impl Iterator<Item = (&'static str, u64)> {
         Outcome::LABELS.into_iter().zip(self.finished)
@@ -83,16 +117,25 @@ impl Stats {
 }
 
 pub(super) fn of(inner: &Inner) -> Stats {
-    let Inner { counters, gauges, .. } = inner;
+    let Inner { counters, gauges, cache, .. } = inner;
     let whole = |gauge: i64| u64::try_from(gauge).unwrap_or(0);
+    let blocks = |group: &GroupGauges| BlockStats {
+        window: group.window,
+        used: whole(group.used.get()),
+        cached: whole(group.cached.get()),
+        free: whole(group.free.get()),
+    };
     Stats {
         running: whole(gauges.running.get()),
         waiting: whole(gauges.waiting.get()),
-        blocks: BlockStats {
-            used: whole(gauges.used.get()),
-            cached: whole(gauges.cached.get()),
-            free: whole(gauges.free.get()),
+        blocks: cache.groups().iter().map(blocks).collect(),
+        states: StateStats {
+            live: whole(cache.live_states.get()),
+            kept: whole(cache.kept_states.get()),
+            free: whole(cache.free_states.get()),
+            evicted: cache.evicted_states.get(),
         },
+        lookups: cache.lookups(),
         prompt_tokens: counters.prompt_tokens.get(),
         generation_tokens: counters.generation_tokens.get(),
         cache_queries: counters.cache_queries.get(),

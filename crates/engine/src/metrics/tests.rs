@@ -9,9 +9,10 @@ fn secs(seconds: f64) -> Duration {
 
 /// One request of 10 prompt tokens, 4 of them cached, that gave 5 tokens in 4 steps.
 fn one_request(metrics: &Metrics) {
-    metrics.admitted(secs(0.5), 10, 4);
+    let lookup = Lookup { queried: 10, found: 4, without_rows: 1, without_state: 2 };
+    metrics.admitted(secs(0.5), lookup);
     metrics.load(1, 2);
-    metrics.blocks(3, 1, 4);
+    metrics.blocks(0, 3, 1, 4);
     metrics.step(Step { rows: 6, sequences: 1, took: secs(0.25) });
     metrics.first_token(secs(0.75), secs(0.25), 6);
     for _ in 0..2 {
@@ -37,7 +38,10 @@ fn reports_add_up() {
     assert_eq!((stats.prompt_tokens, stats.generation_tokens), (10, 5));
     assert_eq!((stats.cache_queries, stats.cache_hits), (10, 4));
     assert_eq!((stats.running, stats.waiting), (1, 2));
-    assert_eq!(stats.blocks, BlockStats { used: 3, cached: 1, free: 4 });
+    let blocks = BlockStats { window: None, used: 3, cached: 1, free: 4 };
+    assert_eq!((stats.blocks[0], stats.blocks.len()), (blocks, 1));
+    let causes: Vec<_> = stats.by_cause().collect();
+    assert_eq!(causes, [("found", 4), ("no_rows", 1), ("no_state", 2), ("unknown", 3)]);
     assert_eq!((stats.drafted, stats.accepted, stats.steps), (3, 1, 4));
     assert_eq!((stats.preemptions, stats.evictions, stats.rejected), (2, 3, 1));
     assert_eq!(stats.finished, [0, 1, 0, 0, 0]);
@@ -50,13 +54,47 @@ fn reports_add_up() {
 }
 
 #[test]
-fn text_has_the_numbers_under_their_names() {
+fn groups_and_states_are_counted_apart() {
     let metrics = Metrics::default();
-    one_request(&metrics);
+    metrics.groups(&[None, Some(128)]);
+    metrics.blocks(0, 1, 1, 6);
+    metrics.blocks(1, 3, 0, 1);
+    // A group that there is not.
+    metrics.blocks(2, 9, 9, 9);
+    metrics.states(2, 5, 1);
+    metrics.states_evicted(4);
+    let stats = metrics.snapshot();
+    let windows: Vec<_> = stats.blocks.iter().map(|it| (it.window, it.used, it.total())).collect();
+    assert_eq!(windows, [(None, 1, 8), (Some(128), 3, 4)]);
+    assert_eq!(stats.states, StateStats { live: 2, kept: 5, free: 1, evicted: 4 });
+    let text = encoded(&metrics);
+    for line in [
+        "gannet:kv_blocks_used{group=\"all\"} 1",
+        "gannet:kv_blocks_total{group=\"128\"} 4",
+        // That of the fullest group.
+        "gannet:kv_cache_usage_perc 0.75",
+        "gannet:state_slots_live 2",
+        "gannet:state_slots_kept 5",
+        "gannet:state_slots_free 1",
+        "gannet:state_snapshots_evicted_total 4",
+    ] {
+        assert!(text.lines().any(|have| have == line), "{line} is missing in\n{text}");
+    }
+}
+
+fn encoded(metrics: &Metrics) -> String {
     let mut registry = Registry::default();
     metrics.register(&mut registry);
     let mut text = String::new();
     encode(&mut text, &registry).unwrap();
+    text
+}
+
+#[test]
+fn text_has_the_numbers_under_their_names() {
+    let metrics = Metrics::default();
+    one_request(&metrics);
+    let text = encoded(&metrics);
     for line in [
         "# TYPE gannet:prompt_tokens counter",
         "gannet:prompt_tokens_total 10",
@@ -65,6 +103,8 @@ fn text_has_the_numbers_under_their_names() {
         "gannet:request_success_total{finished_reason=\"timeout\"} 0",
         "gannet:num_requests_waiting 2",
         "gannet:kv_cache_usage_perc 0.375",
+        "gannet:kv_blocks_used{group=\"all\"} 3",
+        "gannet:prefix_cache_tokens_total{cause=\"no_state\"} 2",
         "# TYPE gannet:time_to_first_token_seconds histogram",
         "gannet:time_to_first_token_seconds_count 1",
         "gannet:time_to_first_token_seconds_bucket{le=\"0.5\"} 0",

@@ -126,6 +126,10 @@ fn bad_requests_are_rejected_when_submitted() {
     assert!(
         matches!(refusal(outside), SubmitError::Invalid { message, .. } if message.contains("131"))
     );
+    for marks in [vec![0], vec![5], vec![2, 2], vec![3, 1], (1..10).collect()] {
+        let message = refusal(Request { marks, ..request(5, 5) }).to_string();
+        assert!(message.contains("at most 8 ascending positions"), "{message}");
+    }
     let hot = SamplingParams { temperature: f32::NAN, ..SamplingParams::default() };
     let refused = refusal(Request { sampling: hot, ..request(5, 5) });
     assert!(

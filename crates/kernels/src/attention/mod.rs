@@ -16,7 +16,7 @@
 
 mod latent;
 mod mac;
-mod rows;
+pub mod rows;
 mod scores;
 mod scratch;
 mod softmax;
@@ -39,7 +39,6 @@ use span::QueryPass;
 use std::ops::Range;
 
 pub(crate) use mac::Tiles;
-pub use rows::{RowQuery, attend_rows, warm_up_rows};
 pub(crate) use tile::{QueryLanes, RowTile, TILE, UseProducts, each_tile, products};
 
 /// Keys and values of one layer.

@@ -41,7 +41,7 @@ pub struct RowQuery<'a> {
 
 /// Allocates the scratch of this thread for rows of `dim` values, so that [`attend_rows`] allocates
 /// nothing later.
-pub fn warm_up_rows(dim: usize) {
+pub fn warm_up(dim: usize) {
     SCRATCH.with_borrow_mut(|scratch| scratch.fit(dim));
 }
 

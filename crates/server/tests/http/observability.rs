@@ -43,6 +43,9 @@ async fn metrics_count_what_was_done() {
     check("time_to_first_token_seconds_count", "", 1.0);
     check("inter_token_latency_seconds_bucket", ",le=\"+Inf\"", 1.0);
     check("kv_cache_usage_perc", "", 0.25);
+    check("kv_blocks_used", ",group=\"all\"", 2.0);
+    check("prefix_cache_tokens_total", ",cause=\"found\"", 3.0);
+    check("state_slots_live", "", 0.0);
     check("num_requests_running", "", 0.0);
     check("http_requests_total", ",handler=\"/v1/chat/completions\",status=\"2xx\"", 1.0);
     check("http_requests_total", ",handler=\"other\",status=\"4xx\"", 1.0);
@@ -187,6 +190,11 @@ async fn stats_are_for_people() {
     assert_eq!(stats["tokens"]["generated"], 2);
     assert!(stats["tokens"]["generated_per_second"].as_f64().unwrap() > 0.0);
     assert_eq!((&stats["kv_cache"]["usage"], &stats["ready"]), (&json!(0.25), &json!(true)));
+    let group = json!({"window": null, "used": 2, "cached": 1, "free": 5});
+    assert_eq!(stats["kv_cache"]["groups"], json!([group]));
+    assert_eq!(stats["kv_cache"]["tokens_by_cause"]["found"], 3);
+    let none = json!({"live": 0, "kept": 0, "free": 0, "evicted_snapshots": 0});
+    assert_eq!(stats["states"], none);
     assert_eq!(stats["latency_s"]["time_to_first_token"]["count"], 1);
     assert_eq!(stats["speculation"]["acceptance_rate"], Value::Null);
     assert_eq!(stats["errors"], json!({"generations": 0, "http_4xx": 0, "http_5xx": 0}));

@@ -2,7 +2,7 @@
 
 use crate::http::observability::http::HttpMetrics;
 use crate::http::observability::sliding_window::Rates;
-use api::metrics::{Stats, Times};
+use api::metrics::{BlockStats, StateStats, Stats, Times};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
@@ -23,7 +23,10 @@ pub(crate) struct StatsReport<'a> {
 impl StatsReport<'_> {
     /// The statistics as JSON.
     pub fn json(&self) -> Value {
-        let (stats, blocks) = (&self.stats, &self.stats.blocks);
+        let (stats, trunk) = (&self.stats, self.trunk());
+        let usage = stats.blocks.iter().map(|it| share(it.used, it.total()));
+        let usage = usage.filter_map(|share| share.as_f64()).reduce(f64::max);
+        let causes = stats.by_cause().map(|(cause, count)| (cause.to_owned(), Value::from(count)));
         let finished =
             stats.by_outcome().map(|(label, count)| (label.to_owned(), Value::from(count)));
         json!({
@@ -47,14 +50,22 @@ impl StatsReport<'_> {
                 "over_s": round(self.rates.over),
             },
             "kv_cache": {
-                "blocks_used": blocks.used,
-                "blocks_cached": blocks.cached,
-                "blocks_free": blocks.free,
-                "usage": share(blocks.used, blocks.used + blocks.cached + blocks.free),
+                "blocks_used": trunk.used,
+                "blocks_cached": trunk.cached,
+                "blocks_free": trunk.free,
+                "groups": stats.blocks.iter().map(group).collect::<Value>(),
+                "usage": usage,
                 "evicted_blocks": stats.evictions,
                 "queried_tokens": stats.cache_queries,
                 "hit_tokens": stats.cache_hits,
                 "hit_rate": share(stats.cache_hits, stats.cache_queries),
+                "tokens_by_cause": Map::from_iter(causes),
+            },
+            "states": {
+                "live": stats.states.live,
+                "kept": stats.states.kept,
+                "free": stats.states.free,
+                "evicted_snapshots": stats.states.evicted,
             },
             "latency_s": {
                 "time_to_first_token": times(&stats.first_token),
@@ -77,9 +88,14 @@ impl StatsReport<'_> {
         })
     }
 
+    /// The blocks of the group that holds all positions.
+    fn trunk(&self) -> BlockStats {
+        self.stats.blocks.first().copied().unwrap_or_default()
+    }
+
     /// The statistics as a table for a terminal.
     pub fn text(&self) -> String {
-        let (stats, blocks) = (&self.stats, &self.stats.blocks);
+        let stats = &self.stats;
         let finished = stats.by_outcome().map(|(label, count)| format!("{count} {label}"));
         let finished: Vec<String> = finished.collect();
         let Rates { prompt, generated, over } = self.rates;
@@ -98,10 +114,8 @@ impl StatsReport<'_> {
                 "tokens",
                 format!("{} prompt, {} generated", stats.prompt_tokens, stats.generation_tokens),
             ),
-            (
-                "kv blocks",
-                format!("{} used, {} cached, {} free", blocks.used, blocks.cached, blocks.free),
-            ),
+            ("kv blocks", stats.blocks.iter().map(blocks).collect::<Vec<_>>().join("; ")),
+            ("states", states(&stats.states)),
             ("cache hits", part(stats.cache_hits, stats.cache_queries, "prompt tokens")),
             ("first token", median(&stats.first_token)),
             ("between tokens", median(&stats.between_tokens)),
@@ -111,6 +125,23 @@ impl StatsReport<'_> {
         ];
         rows.iter().map(|(label, text)| format!("{label:LABEL$} {text}\n")).collect()
     }
+}
+
+/// The blocks of a group of rows; without a `window`, all later positions look at its rows.
+fn group(blocks: &BlockStats) -> Value {
+    let BlockStats { window, used, cached, free } = blocks;
+    json!({"window": window, "used": used, "cached": cached, "free": free})
+}
+
+fn blocks(blocks: &BlockStats) -> String {
+    let BlockStats { window, used, cached, free } = blocks;
+    let window = window.map(|window| format!(" in windows of {window}")).unwrap_or_default();
+    format!("{used} used, {cached} cached, {free} free{window}")
+}
+
+fn states(states: &StateStats) -> String {
+    let StateStats { live, kept, free, .. } = states;
+    format!("{live} live, {kept} kept, {free} free")
 }
 
 fn times(times: &Times) -> Value {
