@@ -22,6 +22,7 @@ mod scratch;
 mod softmax;
 mod source;
 mod span;
+mod tile;
 mod values;
 
 use crate::Isa;
@@ -30,12 +31,15 @@ use crate::isa::call_compiled;
 use crate::kv::{KvLayout, KvType, MAX_HEAD_DIM, SPAN};
 use crate::lanes::{LANES, isa_dispatch};
 use base::Tile;
-use mac::{Mac, Tiles};
+use mac::Mac;
 use scratch::{AttentionScratch, SCRATCH};
 use softmax::{Softmax, combine};
 use source::KvSource;
 use span::QueryPass;
 use std::ops::Range;
+
+pub(crate) use mac::Tiles;
+pub(crate) use tile::{QueryLanes, RowTile, TILE, UseProducts, each_tile, products};
 
 /// Keys and values of one layer.
 #[derive(Clone, Copy, Debug)]

@@ -18,6 +18,7 @@ mod q8_0;
 mod rounding;
 
 pub use plain::{PlainRows, RowList};
+pub(crate) use rounding::scale_of;
 pub use rounding::{Rounding, round};
 
 use crate::lanes::LANES;

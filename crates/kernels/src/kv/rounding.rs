@@ -38,6 +38,7 @@ impl Rounding {
         }
     }
 
+    #[inline(always)]
     fn codes(self) -> &'static CodeType {
         match self {
             Self::None | Self::Fp8 { .. } => &E4M3,
@@ -67,6 +68,12 @@ impl Rounding {
     /// Bytes of the codes of a row.
     pub(crate) fn code_bytes(self, dim: usize) -> usize {
         (self.rounded(dim) * self.codes().bits).div_ceil(8)
+    }
+
+    /// The scale of a block: a power of two, or NaN if a value is not finite.
+    #[inline(always)]
+    pub(crate) fn scale(self, block: &[f32]) -> f32 {
+        self.codes().scale(block)
     }
 
     /// Codes of rounded values, as [`PlainRows`](super::PlainRows) have them, and the bytes of
