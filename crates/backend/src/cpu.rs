@@ -275,6 +275,12 @@ impl Backend for Cpu {
         self.matrices.pack(self.isa, &self.pool);
         self.kv = KvCache::new(&self.pool, spec)?;
         self.states = StateMemory::new(spec)?;
+        let compressed = spec.layers.iter().flat_map(|layer| &layer.rows);
+        let dim = compressed.filter(|rows| rows.every > 1).map(|rows| rows.dim).max();
+        let rows = self.buffers.iter().map(|buffer| buffer.data.len() / buffer.width.max(1)).max();
+        if let (Some(dim), Some(rows)) = (dim, rows) {
+            self.compressed.reserve(rows, dim);
+        }
         Ok(())
     }
 

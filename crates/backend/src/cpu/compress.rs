@@ -21,6 +21,12 @@ pub(super) struct CompressScratch {
 }
 
 impl CompressScratch {
+    /// Reserves space for all rows of `dim` values that a batch of `rows` rows can complete.
+    pub fn reserve(&mut self, rows: usize, dim: usize) {
+        self.complete.reserve(rows);
+        grown(&mut self.pooled, rows.saturating_mul(dim));
+    }
+
     /// Bytes held.
     pub fn bytes(&self) -> usize {
         4 * self.pooled.len()

@@ -1,5 +1,6 @@
 //! The cache of the CPU: memory for the rows of all layers, in blocks, and storing them.
 
+use super::sparse;
 use crate::layer_cache::{CacheSpec, RowLayout, Rows};
 use crate::{Batch, BlockCopy, Error};
 use base::{AlignedVec, ThreadPool};
@@ -101,6 +102,9 @@ impl KvCache {
         };
         let groups = strides.into_iter().zip(spec.groups).map(memory).collect::<Result<_, _>>()?;
         pool.run(&|_| attention::warm_up());
+        if let Some((most, dim)) = largest_plain(spec) {
+            pool.run(&|_| sparse::warm_up(most, dim));
+        }
         Ok(Self { layers, groups, block: spec.block })
     }
 
@@ -214,6 +218,17 @@ impl KvCache {
         let GroupMemory { data, stride } = &self.groups[group];
         PlainRef { rows, plain, group, data: &data[start..], stride: *stride, block: self.block }
     }
+}
+
+/// The largest number of plain rows of a layer and their largest size, if there are any.
+fn largest_plain(spec: &CacheSpec<'_>) -> Option<(usize, usize)> {
+    let rows = spec.layers.iter().flat_map(|layer| &layer.rows);
+    let plain = rows.filter(|rows| matches!(rows.layout, RowLayout::Plain(_)));
+    let sizes = plain.map(|rows| {
+        let blocks = spec.groups[spec.group_of(rows)].blocks;
+        (blocks.saturating_mul(rows.places(spec.block)), rows.dim)
+    });
+    sizes.reduce(|a, b| (a.0.max(b.0), a.1.max(b.1)))
 }
 
 /// Calls `f(row, block number, slot)` for each row of the batch.

@@ -6,7 +6,7 @@ use super::kv::PlainRef;
 use super::products::scratch;
 use crate::{Batch, Buffer, IndexSpec, RowAttention, SequenceRows};
 use base::AlignedVec;
-use kernels::attention::rows::{RowQuery, attend_rows};
+use kernels::attention::rows::{self, RowQuery, attend_rows};
 use kernels::kv::RowList;
 use kernels::select::{index_scores, top_k};
 use std::cell::RefCell;
@@ -20,6 +20,8 @@ pub(super) struct SelectionMemory {
     top: usize,
     /// `[rows, top]`, ascending, of each row as many as are complete, at most `top`.
     numbers: AlignedVec<u32>,
+    /// Whether threads have the memory that scores take.
+    warm: bool,
 }
 
 thread_local! {
@@ -27,6 +29,19 @@ thread_local! {
     static OFFSETS: RefCell<[Vec<usize>; 2]> = RefCell::default();
     /// Workspace and result of a choice.
     static CHOICE: RefCell<[Vec<u32>; 2]> = RefCell::default();
+}
+
+/// Most rows for which a thread has memory before it needs it.
+const MAX_RESERVED: usize = 1 << 16;
+
+/// Allocates what this thread needs to attend to up to `most` plain rows of up to `dim` values, so
+/// that a step allocates nothing later, within reason.
+pub(super) fn warm_up(most: usize, dim: usize) {
+    let most = most.min(MAX_RESERVED);
+    rows::warm_up(dim);
+    OFFSETS.with_borrow_mut(|all| all.iter_mut().for_each(|offsets| offsets.reserve(most)));
+    CHOICE.with_borrow_mut(|all| all.iter_mut().for_each(|numbers| numbers.reserve(most)));
+    scratch(most, |_| ());
 }
 
 /// The rows of a batch: the sequence and the position of row `row`.
@@ -52,7 +67,11 @@ impl PlainRef<'_> {
 impl Cpu {
     /// Space for a choice of `top` rows by each of `rows` rows.
     pub(super) fn new_selection(&mut self, rows: usize, top: usize) -> usize {
-        self.selections.push(SelectionMemory { top, numbers: AlignedVec::zeroed(rows * top) });
+        self.selections.push(SelectionMemory {
+            top,
+            numbers: AlignedVec::zeroed(rows * top),
+            warm: false,
+        });
         self.selections.len() - 1
     }
 
@@ -70,10 +89,15 @@ impl Cpu {
         batch: &Batch,
     ) {
         let rows = self.kv.plain(layer, spec.rows);
-        let SelectionMemory { top, mut numbers } = std::mem::replace(
-            &mut self.selections[spec.selection.0],
-            SelectionMemory { top: 0, numbers: AlignedVec::default() },
-        );
+        let selection = &mut self.selections[spec.selection.0];
+        let (top, mut numbers) = (selection.top, std::mem::take(&mut selection.numbers));
+        if !std::mem::replace(&mut selection.warm, true) {
+            self.pool.run(&|_| {
+                let (q, weights) = (self.row(q, 0), self.row(weights, 0));
+                let none = RowList { rows: rows.plain, data: rows.data, offsets: &[] };
+                index_scores(self.isa, q, weights, none, &mut []);
+            });
+        }
         let used = &mut numbers[..batch.rows() * top];
         self.pool.for_each_tile(used, top, (1, top), |mut tile| {
             let row = tile.rows().start;
@@ -96,7 +120,7 @@ impl Cpu {
                 });
             });
         });
-        self.selections[spec.selection.0] = SelectionMemory { top, numbers };
+        self.selections[spec.selection.0].numbers = numbers;
     }
 
     /// Outputs of all heads of the batch's rows.
@@ -123,7 +147,7 @@ impl Cpu {
                 if let Some(rows) = &compressed {
                     let complete = rows.complete(position);
                     match spec.selection.map(|selection| &self.selections[selection.0]) {
-                        Some(SelectionMemory { top, numbers }) if complete > *top => {
+                        Some(SelectionMemory { top, numbers, .. }) if complete > *top => {
                             let chosen = &numbers[row * top..][..*top];
                             let chosen = chosen.iter().map(|number| *number as usize);
                             rows.offsets(chosen, table(rows), first);

@@ -12,6 +12,7 @@ fn load(checkpoint: &Checkpoint, mode: Mode, threads: usize) -> Runner {
     let options = LoadOptions {
         mode,
         threads,
+        parallel: 4,
         chunk: 128,
         logit_rows: 8,
         context: Some(4 * TOKENS.next_multiple_of(BLOCK)),

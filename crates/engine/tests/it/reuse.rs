@@ -17,6 +17,7 @@ fn engine(checkpoint: &Checkpoint, mode: Mode, kv_type: KvType) -> EngineHandle 
         mode,
         kv_type: Some(kv_type),
         threads: 2,
+        parallel: 8,
         kv_memory: KvMemory::Bytes(4 << 20),
         ..LoadOptions::default()
     };
