@@ -328,6 +328,7 @@ fn info(vocab_size: usize) -> ModelInfo {
         context_length: 100_000,
         vocab_size,
         cache_tokens: 100_000,
+        uses_marks: true,
     }
 }
 

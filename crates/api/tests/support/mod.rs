@@ -131,6 +131,7 @@ fn info() -> ModelInfo {
         context_length: CONTEXT,
         vocab_size: VOCAB,
         cache_tokens: 4 * CONTEXT,
+        uses_marks: true,
     }
 }
 

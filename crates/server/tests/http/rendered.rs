@@ -50,6 +50,7 @@ impl Stage {
             context_length: CONTEXT,
             vocab_size,
             cache_tokens: CONTEXT,
+            uses_marks: true,
         };
         let (engine, receiver) = request_channel(info, 8);
         let (sender, prompts) = channel();
