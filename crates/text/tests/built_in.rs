@@ -1,9 +1,12 @@
 //! The chat template that is built in for DeepSeek V4, beyond the published cases.
 
+mod common;
+
 use formats::ChatRules;
 use formats::families::chat_rules;
 use serde_json::{Value, json};
-use text::{ChatTemplate, SpecialTokens, ToolFormat};
+use std::path::Path;
+use text::{ChatTemplate, GgufOptions, SpecialTokens, Templates, TextAssets, ToolFormat};
 
 fn rules() -> &'static ChatRules {
     chat_rules("deepseek_v4").unwrap()
@@ -122,4 +125,42 @@ fn contents_may_be_parts_and_roles_must_be_known() {
     let input = json!({"messages": [{"role": "critic", "content": "x"}]});
     let error = template.render(&input, &SpecialTokens::default(), None).unwrap_err();
     assert!(error.to_string().contains("found critic"), "{error}");
+}
+
+/// A copy of the textual files of a checkpoint, without its chat template.
+fn without_template(model: &Path) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for file in ["config.json", "tokenizer.json"] {
+        std::fs::write(folder.path().join(file), std::fs::read(model.join(file)).unwrap()).unwrap();
+    }
+    let path = Path::new("tokenizer_config.json");
+    let mut config = common::json(&model.join(path));
+    config.as_object_mut().unwrap().remove("chat_template");
+    std::fs::write(folder.path().join(path), config.to_string()).unwrap();
+    folder
+}
+
+#[test]
+fn checkpoints_without_a_template_get_that_of_their_family_and_others_keep_theirs() {
+    let Some(models) = fixtures::find("models") else { return };
+    for own in ["deepseek_v4", "deepseek_v4_scaled"] {
+        let assets = TextAssets::load(&models.join(own), &GgufOptions::default()).unwrap();
+        assert!(!assets.templates.is_built_in() && assets.templates.names().eq(["default"]));
+    }
+    let folder = without_template(&models.join("deepseek_v4"));
+    let assets = TextAssets::load(folder.path(), &GgufOptions::default()).unwrap();
+    assert!(assets.templates.is_built_in() && assets.templates.names().next().is_none());
+    assert!(Templates::of_folder(folder.path()).unwrap().is_built_in());
+    let template = assets.templates.get(None, true).unwrap();
+    let input = json!({"messages": [user("q <｜User｜>")], "thinking": true});
+    let prompt = assets.render(&template, &input, None).unwrap();
+    let expected = "<｜begin▁of▁sentence｜><｜User｜>q <｜User｜><｜Assistant｜><think>";
+    assert_eq!(prompt.text, expected);
+    let ids = assets.encode(&prompt).unwrap();
+    let user = assets.tokenizer.token_to_id("<｜User｜>").unwrap();
+    assert_eq!(ids.iter().filter(|id| **id == user).count(), 1);
+    // A family without rules has none.
+    let folder = without_template(&models.join("deepseek_v3"));
+    let assets = TextAssets::load(folder.path(), &GgufOptions::default()).unwrap();
+    assert!(assets.templates.get(None, false).is_err() && !assets.templates.is_built_in());
 }

@@ -2,6 +2,7 @@
 
 use crate::gannet::{check_error, file, path, run, run_with_input, succeed, tiny};
 use serde_json::Value;
+use std::path::Path;
 
 #[test]
 fn text_becomes_ids_and_ids_become_the_text_again() {
@@ -72,6 +73,28 @@ fn the_built_in_model_is_named_wherever_it_lies() {
     let folder = builtin["path"].as_str().unwrap();
     assert_eq!(shown(folder)["config"]["name"], "gannet-tiny", "{folder}");
     assert!(succeed(&["inspect", "builtin"]).contains("  name                 gannet-tiny\n"));
+}
+
+#[test]
+fn inspect_says_where_the_chat_template_comes_from() {
+    let shown = |model: &str| -> Value {
+        serde_json::from_str(&succeed(&["inspect", model, "--json"])).unwrap()
+    };
+    assert_eq!(shown("builtin")["chat_template"], "default");
+    let Some(models) = fixtures::find("models") else { return };
+    let model = models.join("deepseek_v4");
+    assert_eq!(shown(model.to_str().unwrap())["chat_template"], "default");
+    let folder = path("deepseek_v4_without_template");
+    std::fs::create_dir_all(&folder).unwrap();
+    for name in ["config.json", "model.safetensors", "tokenizer.json"] {
+        let bytes = std::fs::read(model.join(name)).unwrap();
+        std::fs::write(Path::new(&folder).join(name), bytes).unwrap();
+    }
+    assert_eq!(shown(&folder)["chat_template"], "built-in");
+    assert!(succeed(&["inspect", &folder]).contains("  chat_template        built-in\n"));
+    let case = file("case3.json", CASE);
+    let args = ["template", &folder, "--input", &case, "--bos", "<B>"];
+    assert_eq!(succeed(&args), "<B><｜User｜>Hi<｜Assistant｜></think>");
 }
 
 #[test]
