@@ -109,6 +109,7 @@ fn load(checkpoint: &Checkpoint, args: &Args) -> Result<Runner> {
         context: Some(longest(&plan.prompt).max(decode * batch)),
         chunk: plan.chunk.max(batch),
         logit_rows: batch,
+        parallel: batch,
         placement: args.placement.rules()?,
         ..LoadOptions::default()
     };

@@ -141,6 +141,7 @@ impl Replay {
             mode: then.mode.parse().map_err(wrong)?,
             kv_type: Some(then.kv_type.parse().map_err(wrong)?),
             logit_rows: options.logit_rows(),
+            parallel: options.running,
             placement: args.placement.rules()?,
             ..LoadOptions::default()
         };
