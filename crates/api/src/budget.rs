@@ -3,7 +3,7 @@
 
 use crate::conversation::{CLOSE, CLOSING, THINK};
 use crate::error::ApiError;
-use engine::{Constraint, Grammar, GrammarRef, TokenSet};
+use engine::{Allowed, Constraint, Grammar, GrammarRef, TokenSet};
 use std::sync::Arc;
 use text::{EncodeOptions, TextAssets};
 
@@ -133,19 +133,12 @@ fn out_of_budget(text: &[u8], late: usize) -> Phase {
 }
 
 impl Constraint for BudgetState {
-    fn mask(&mut self, allowed: &mut TokenSet) -> Result<bool, String> {
+    fn mask(&mut self, allowed: &mut TokenSet) -> Result<Allowed, String> {
         if let Phase::Closing(at) = self.now.phase {
             allowed.insert(self.closing[at]);
-            return Ok(false);
+            return Ok(Allowed::Listed { may_end: false });
         }
-        match &mut self.inner {
-            Some(inner) => inner.mask(allowed),
-            None => {
-                let words = vec![u32::MAX; allowed.size().div_ceil(32)];
-                allowed.insert_words(&words);
-                Ok(true)
-            }
-        }
+        self.inner.as_mut().map_or(Ok(Allowed::All), |inner| inner.mask(allowed))
     }
 
     fn accept(&mut self, id: u32) -> Result<(), String> {
@@ -209,11 +202,11 @@ mod tests {
         let mut forced = Vec::new();
         loop {
             let mut allowed = TokenSet::new(assets.tokenizer.vocab_size());
-            let may_end = state.mask(&mut allowed).unwrap();
+            let mask = state.mask(&mut allowed).unwrap();
             let only: Vec<u32> =
                 (0..allowed.size() as u32).filter(|&id| allowed.contains(id)).collect();
-            let id = match (&only[..], may_end) {
-                ([one], false) => {
+            let id = match (&only[..], mask) {
+                ([one], Allowed::Listed { may_end: false }) => {
                     forced.push(*one);
                     *one
                 }
@@ -284,9 +277,9 @@ mod tests {
         for id in ids(&assets, "ab") {
             state.accept(id).unwrap();
         }
-        assert!(!mask(&mut state));
+        assert_eq!(mask(&mut state), Allowed::Listed { may_end: false });
         state.rollback(1).unwrap();
-        assert!(mask(&mut state));
+        assert_eq!(mask(&mut state), Allowed::All);
         assert!(state.rollback(2).is_err());
     }
 }

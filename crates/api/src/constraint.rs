@@ -1,6 +1,6 @@
 //! Grammars of `text` as constraints of `engine`.
 
-use engine::{Constraint, Grammar, GrammarRef, TokenSet};
+use engine::{Allowed, Constraint, Grammar, GrammarRef, TokenSet};
 use text::{CompiledGrammar, Matcher};
 
 /// A compiled grammar as an `engine::Grammar`.
@@ -23,8 +23,9 @@ impl Grammar for Compiled {
 }
 
 impl Constraint for MatcherState {
-    fn mask(&mut self, allowed: &mut TokenSet) -> Result<bool, String> {
-        self.0.mask(|words| allowed.insert_words(words)).map_err(|error| error.to_string())
+    fn mask(&mut self, allowed: &mut TokenSet) -> Result<Allowed, String> {
+        let may_end = self.0.mask(|words| allowed.insert_words(words));
+        may_end.map(|may_end| Allowed::Listed { may_end }).map_err(|error| error.to_string())
     }
 
     fn accept(&mut self, id: u32) -> Result<(), String> {

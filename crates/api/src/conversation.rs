@@ -1,12 +1,14 @@
 //! Renders messages to the tokens of a prompt. After a remembered turn that called tools, the
 //! prompt is the tokens of that turn, followed by the rendered messages after it.
 
+use crate::effort;
 use crate::error::ApiError;
 use crate::ids::nine_characters;
 use crate::marks::MarkFinder;
 use crate::message::{Message, Tool};
 use crate::replay::{ReplayMemory, digests};
 use crate::request::{ChatRequest, Origin, ToolChoice};
+use formats::ChatRules;
 use serde_json::{Map, Value, json};
 use text::tool_formats::{deepseek::DEEPSEEK_V3, harmony::HARMONY, mistral::MISTRAL};
 use text::{
@@ -31,6 +33,10 @@ pub(crate) struct Renderer<'a> {
     pub space: [u8; 16],
     /// Ids that can end a turn.
     pub ends: &'a [u32],
+    /// What is known of the family's chats.
+    pub rules: Option<&'static ChatRules>,
+    /// Tokens of the context.
+    pub context: usize,
     /// Whether marks are found.
     pub marks: bool,
 }
@@ -49,7 +55,7 @@ pub(crate) struct Rendered {
 impl Renderer<'_> {
     /// Renders the prompt of a conversation.
     pub fn prompt(&self, request: &ChatRequest) -> Result<Rendered, ApiError> {
-        let input = self.input(request);
+        let input = self.input(request)?;
         let messages = &request.messages;
         let digests = digests(self.space, &setting(&input), messages);
         let before = digests[messages.len()];
@@ -110,15 +116,16 @@ impl Renderer<'_> {
 
     /// The variables of the template. `tools` is undefined without tools, because templates test
     /// whether it is defined.
-    fn input(&self, request: &ChatRequest) -> Value {
+    fn input(&self, request: &ChatRequest) -> Result<Value, ApiError> {
         let messages = request.messages.iter().map(|it| template_message(it, self.format));
         let mut input = request.template_kwargs.clone();
+        effort::apply(&mut input, self.rules, self.context)?;
         input.insert("messages".into(), messages.collect());
         input.insert("add_generation_prompt".into(), json!(request.add_generation_prompt));
         if offers_tools(request) {
             input.insert("tools".into(), request.tools.iter().map(Tool::json).collect());
         }
-        Value::Object(input)
+        Ok(Value::Object(input))
     }
 }
 

@@ -10,6 +10,7 @@ mod card;
 mod constraint;
 mod constraint_builder;
 mod conversation;
+mod effort;
 mod embed;
 mod error;
 mod event;
@@ -23,6 +24,7 @@ mod replay;
 mod request;
 mod service;
 mod stream;
+mod structure;
 mod usage_counter;
 
 pub use card::ModelCard;

@@ -12,8 +12,9 @@ use crate::partition::CachePartition;
 use crate::replay::ReplayMemory;
 use crate::request::{ChatRequest, OutputSpec, Prepared, Prompt, RequestOptions, TextRequest};
 use crate::stream::{TextStream, TurnRecorder};
-use engine::{EngineHandle, Generation, ModelInfo, Request};
-use formats::GenerationDefaults;
+use crate::structure::GreedyMarkup;
+use engine::{EngineHandle, Generation, GrammarRef, ModelInfo, Request};
+use formats::{GenerationDefaults, families};
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -63,6 +64,8 @@ pub struct Service {
     pub parallel: usize,
     /// The part of the caches that requests use.
     pub partition: CachePartition,
+    /// Whether the markup of calls is generated greedily, in formats that have a tracker of it.
+    pub greedy_structure: bool,
 }
 
 impl Service {
@@ -78,6 +81,7 @@ impl Service {
             card: Arc::new(parts.card),
             parallel: parts.parallel,
             partition: CachePartition::default(),
+            greedy_structure: true,
             engine: parts.engine,
             grammars: Arc::new(GrammarCompiler::new(Arc::clone(&assets))),
             assets,
@@ -120,11 +124,9 @@ impl Service {
 
     /// Whether the template renders tools.
     pub fn takes_tools(&self) -> bool {
-        let templates = &self.assets.templates;
-        let all = templates.names().filter_map(|name| templates.source(name));
         match &self.template {
             Some(template) => template.mentions("tools"),
-            None => all.into_iter().any(|source| source.contains("tools")),
+            None => self.assets.templates.sources().any(|source| source.contains("tools")),
         }
     }
 
@@ -193,7 +195,27 @@ impl Service {
         prepared.request.marks = rendered.marks.into_iter().filter_map(mark).collect();
         // Compilation takes longest and comes after all other checks.
         prepared.request.constraint = restraint.of(request, &tools)?;
+        if let Some(format) = format.filter(|_| !tools.is_empty()) {
+            self.make_markup_greedy(&mut prepared.request, format, beginning.reasoning());
+        }
         Ok(Prepared { origin: called.then_some(rendered.origin), ..prepared })
+    }
+
+    /// Makes the markup of calls greedy, where the format has a tracker of it and the request is
+    /// not greedy anyway.
+    fn make_markup_greedy(
+        &self,
+        request: &mut Request,
+        format: &'static ToolFormat,
+        reasoning: Reasoning,
+    ) {
+        if !self.greedy_structure || request.sampling.temperature == 0.0 {
+            return;
+        }
+        if let Some(start) = format.structure(reasoning) {
+            let (assets, inner) = (Arc::clone(&self.assets), request.constraint.take());
+            request.constraint = Some(GrammarRef::new(GreedyMarkup { start, assets, inner }));
+        }
     }
 
     /// Tokenizes and checks a text; nothing is computed yet.
@@ -294,6 +316,8 @@ impl Service {
             memory: &self.memory,
             space: self.partition.space,
             ends: &self.defaults.stop_ids,
+            rules: families::chat_rules(&self.engine.info.architecture),
+            context: self.engine.info.context_length,
             marks: false,
         }
     }
@@ -350,8 +374,7 @@ fn defaults(parts: &ServiceParts) -> SamplingOptions {
 
 /// Whether the vocabulary or a template has the tag of reasoning.
 fn thinks(parts: &ServiceParts) -> bool {
-    let templates = &parts.assets.templates;
-    let mut sources = templates.names().filter_map(|name| templates.source(name));
+    let mut sources = parts.assets.templates.sources();
     parts.assets.tokenizer.token_to_id(THINK).is_some()
         || parts.template.as_ref().is_some_and(|template| template.mentions(THINK))
         || sources.any(|source| source.contains(THINK))

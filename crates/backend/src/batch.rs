@@ -9,8 +9,43 @@ pub struct SequenceRows {
     pub rows: Range<usize>,
     /// Position of the first row.
     pub position: usize,
-    /// Range of the sequence's block table among the batch's block numbers.
-    pub blocks: Range<usize>,
+    /// Its block tables: one for each group of rows, in order, among those of the batch.
+    tables: Range<usize>,
+    /// Where the states of the sequence are held, if the model has states.
+    pub state: Option<StateRows>,
+    /// The states to be saved behind rows, among those of the batch.
+    saves: Range<usize>,
+}
+
+/// The state slot of a sequence in a batch, and what the step does to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StateRows {
+    /// The slot.
+    pub slot: u32,
+    /// Number of guessed rows of the step before that proved right: their inputs wait in the slot.
+    pub right: usize,
+    /// Number of last rows that are guesses. They do not change the state; their inputs wait.
+    pub guesses: usize,
+}
+
+/// A state that is saved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StateSave {
+    /// Row of the batch whose state, its own token included, is saved; not a guess.
+    pub row: usize,
+    /// Slot that is written.
+    pub slot: u32,
+}
+
+/// A block whose content is copied into another of its group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockCopy {
+    /// The group of both.
+    pub group: usize,
+    /// The block that is read.
+    pub from: u32,
+    /// The block that is written.
+    pub to: u32,
 }
 
 /// The inputs of one forward pass. Made once and refilled, so that a step allocates nothing.
@@ -19,23 +54,31 @@ pub struct Batch {
     tokens: Vec<u32>,
     positions: Vec<u32>,
     sequences: Vec<SequenceRows>,
+    /// Ranges of `blocks`, one table after another.
+    tables: Vec<Range<usize>>,
     blocks: Vec<u32>,
     logit_rows: Vec<u32>,
-    state_rows: Vec<u32>,
-    copies: Vec<(u32, u32)>,
+    hidden_rows: Vec<u32>,
+    copies: Vec<BlockCopy>,
+    state_copies: Vec<(u32, u32)>,
+    saves: Vec<StateSave>,
 }
 
 impl Batch {
-    /// An empty batch with capacity for `rows` rows, as many sequences, and `blocks` block numbers.
-    pub fn with_capacity(rows: usize, blocks: usize) -> Self {
+    /// An empty batch with capacity for `rows` rows, as many sequences, and `blocks` block numbers
+    /// in tables of `groups` groups.
+    pub fn with_capacity(rows: usize, blocks: usize, groups: usize) -> Self {
         Self {
             tokens: Vec::with_capacity(rows),
             positions: Vec::with_capacity(rows),
             sequences: Vec::with_capacity(rows),
+            tables: Vec::with_capacity(rows * groups),
             blocks: Vec::with_capacity(blocks),
             logit_rows: Vec::with_capacity(rows),
-            state_rows: Vec::with_capacity(rows),
+            hidden_rows: Vec::with_capacity(rows),
             copies: Vec::with_capacity(rows),
+            state_copies: Vec::with_capacity(rows),
+            saves: Vec::with_capacity(rows),
         }
     }
 
@@ -44,53 +87,86 @@ impl Batch {
         self.tokens.clear();
         self.positions.clear();
         self.sequences.clear();
+        self.tables.clear();
         self.blocks.clear();
         self.logit_rows.clear();
-        self.state_rows.clear();
+        self.hidden_rows.clear();
         self.copies.clear();
+        self.state_copies.clear();
+        self.saves.clear();
     }
 
-    /// Copies block `from` to block `to` before the forward pass, after the copies added earlier.
-    pub fn copy(&mut self, from: u32, to: u32) {
-        self.copies.push((from, to));
+    /// Copies a block before the forward pass, after the copies added earlier.
+    pub fn copy(&mut self, copy: BlockCopy) {
+        self.copies.push(copy);
     }
 
-    /// Blocks to be copied in this order: from, to.
-    pub fn copies(&self) -> &[(u32, u32)] {
+    /// Blocks to be copied, in this order.
+    pub fn copies(&self) -> &[BlockCopy] {
         &self.copies
     }
 
-    /// Adds `tokens` of one sequence at positions from `position` on; `blocks` is its block
-    /// table up to its last position here. The last `logits` rows output logits.
-    pub fn push(&mut self, tokens: &[u32], position: usize, blocks: &[u32], logits: usize) {
-        self.push_parts([tokens, &[]], position, blocks, logits);
+    /// Copies the state in slot `from` to slot `to` before the forward pass, after the copies added
+    /// earlier.
+    pub fn copy_state(&mut self, from: u32, to: u32) {
+        self.state_copies.push((from, to));
     }
 
-    /// As [`push`](Self::push), of tokens in two parts.
-    pub fn push_parts(
-        &mut self,
-        tokens: [&[u32]; 2],
-        position: usize,
-        blocks: &[u32],
-        logits: usize,
-    ) {
-        let (first, table) = (self.tokens.len(), self.blocks.len());
+    /// States to be copied in this order: from, to.
+    pub fn state_copies(&self) -> &[(u32, u32)] {
+        &self.state_copies
+    }
+
+    /// Adds `tokens` of one sequence at positions from `position` on. The last `logits` rows output
+    /// logits. Its block tables follow with [`table`](Self::table).
+    pub fn push(&mut self, tokens: [&[u32]; 2], position: usize, logits: usize) {
+        let first = self.tokens.len();
         tokens.iter().for_each(|part| self.tokens.extend_from_slice(part));
         let len = self.tokens.len() - first;
         assert!(len > 0 && logits <= len, "logits of rows that are there");
         self.positions.extend((position..position + len).map(|p| p as u32));
-        self.blocks.extend_from_slice(blocks);
         let rows = first..self.tokens.len();
         self.logit_rows.extend((rows.end - logits..rows.end).map(|row| row as u32));
-        let blocks = table..self.blocks.len();
-        self.sequences.push(SequenceRows { rows, position, blocks });
+        let tables = self.tables.len()..self.tables.len();
+        let saves = self.saves.len()..self.saves.len();
+        self.sequences.push(SequenceRows { rows, position, tables, state: None, saves });
+    }
+
+    /// Adds a block table, up to its last position here, of the sequence that was added last. The
+    /// tables of all groups are added in order.
+    pub fn table(&mut self, blocks: &[u32]) {
+        let first = self.blocks.len();
+        self.blocks.extend_from_slice(blocks);
+        self.tables.push(first..self.blocks.len());
+        self.last().tables.end += 1;
+    }
+
+    /// Sets the state slot of the sequence that was added last.
+    pub fn state(&mut self, state: StateRows) {
+        assert!(state.guesses < self.last().rows.len(), "a row of a known token");
+        self.last().state = Some(state);
+    }
+
+    /// Saves the state behind the row at `position` of the sequence that was added last, in
+    /// ascending order.
+    pub fn save(&mut self, position: usize, slot: u32) {
+        let last = self.last();
+        let row = last.rows.start + position - last.position;
+        let guesses = last.state.map_or(0, |state| state.guesses);
+        assert!(row + guesses < last.rows.end, "the row of a known token");
+        last.saves.end += 1;
+        self.saves.push(StateSave { row, slot });
+    }
+
+    fn last(&mut self) -> &mut SequenceRows {
+        self.sequences.last_mut().expect("a sequence was added")
     }
 
     /// Outputs the hidden states of the last `rows` rows of the sequence that was added last.
-    pub fn want_states(&mut self, rows: usize) {
+    pub fn want_hidden(&mut self, rows: usize) {
         let last = self.sequences.last().map_or(0..0, |sequence| sequence.rows.clone());
-        assert!(rows <= last.len(), "states of rows that are there");
-        self.state_rows.extend((last.end - rows..last.end).map(|row| row as u32));
+        assert!(rows <= last.len(), "hidden states of rows that are there");
+        self.hidden_rows.extend((last.end - rows..last.end).map(|row| row as u32));
     }
 
     /// Number of rows.
@@ -113,14 +189,20 @@ impl Batch {
         &self.sequences
     }
 
-    /// The block table of `sequence`.
-    pub fn block_table(&self, sequence: &SequenceRows) -> &[u32] {
-        &self.blocks[sequence.blocks.clone()]
+    /// The block table of `sequence` in `group`, by position divided by the block size. Blocks
+    /// before the window of the group are `u32::MAX`.
+    pub fn block_table(&self, sequence: &SequenceRows, group: usize) -> &[u32] {
+        &self.blocks[self.tables[sequence.tables.clone()][group].clone()]
+    }
+
+    /// The states to be saved behind rows of `sequence`, ascending.
+    pub fn saves(&self, sequence: &SequenceRows) -> &[StateSave] {
+        &self.saves[sequence.saves.clone()]
     }
 
     /// Rows that output hidden states, ascending.
-    pub fn state_rows(&self) -> &[u32] {
-        &self.state_rows
+    pub fn hidden_rows(&self) -> &[u32] {
+        &self.hidden_rows
     }
 
     /// Rows that output logits, ascending.
@@ -135,19 +217,30 @@ mod tests {
 
     #[test]
     fn rows_positions_and_tables_line_up() {
-        let mut batch = Batch::with_capacity(8, 8);
-        batch.push(&[5, 6, 7], 16, &[3, 9], 2);
-        batch.push(&[8], 0, &[1], 1);
+        let mut batch = Batch::with_capacity(8, 8, 2);
+        batch.push([&[5, 6], &[7]], 16, 2);
+        batch.table(&[3, 9]);
+        batch.table(&[u32::MAX, 4]);
+        batch.state(StateRows { slot: 6, right: 0, guesses: 1 });
+        batch.save(17, 2);
+        batch.push([&[8], &[]], 0, 1);
+        batch.table(&[1]);
+        batch.table(&[0]);
         assert_eq!(batch.positions(), [16, 17, 18, 0]);
         assert_eq!(batch.logit_rows(), [1, 2, 3]);
-        assert_eq!(batch.block_table(&batch.sequences()[0]), [3, 9]);
-        assert_eq!(batch.block_table(&batch.sequences()[1]), [1]);
-        batch.want_states(1);
-        assert_eq!(batch.state_rows(), [3]);
-        batch.copy(9, 4);
-        assert_eq!(batch.copies(), [(9, 4)]);
+        let [first, second] = batch.sequences() else { panic!("two sequences") };
+        assert_eq!(batch.block_table(first, 0), [3, 9]);
+        assert_eq!(batch.block_table(first, 1), [u32::MAX, 4]);
+        assert_eq!(batch.block_table(second, 1), [0]);
+        assert_eq!(batch.saves(first), [StateSave { row: 1, slot: 2 }]);
+        assert!(batch.saves(second).is_empty());
+        batch.want_hidden(1);
+        assert_eq!(batch.hidden_rows(), [3]);
+        let copy = BlockCopy { group: 1, from: 9, to: 4 };
+        batch.copy(copy);
+        assert_eq!(batch.copies(), [copy]);
         batch.clear();
         assert_eq!((batch.rows(), batch.copies()), (0, &[][..]));
-        assert!(batch.state_rows().is_empty());
+        assert!(batch.hidden_rows().is_empty());
     }
 }

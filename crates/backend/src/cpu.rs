@@ -1,28 +1,39 @@
 //! The CPU: kernels over slices, spread over a thread pool along output elements.
 
 mod attend;
+mod compress;
+mod convolution;
+mod delta;
 mod experts;
 mod heads;
 mod inputs;
 mod kv;
 mod packing;
 mod products;
+mod sparse;
+mod states;
 mod weights;
 
 use crate::{
-    AttentionSpec, Backend, Batch, Buffer, DEVICES, Device, Error, Experts, ExpertsSpec, Gate,
-    HeadColumns, Held, KvType, LayerCache, Matrix, MatrixSpec, Memory, MemoryPolicy, Mode, Pairs,
-    Rope, Table, Vector,
+    AttentionSpec, Backend, Batch, BlockCopy, Buffer, CacheSpec, Compression, DEVICES, DeltaSpec,
+    Device, Error, Experts, ExpertsSpec, Gate, HeadColumns, Held, HyperSpec, IndexSpec, Matrix,
+    MatrixSpec, Memory, MemoryPolicy, Mode, Pairs, Rope, Rounding, RowAttention, Selection,
+    ShortConv, Table, Vector,
 };
 use attend::{AttentionCall, AttentionPlan};
 use base::{AlignedVec, ThreadPool};
+use compress::CompressScratch;
+use delta::DeltaPlan;
 use experts::{ExpertGroup, ExpertScratch};
 pub use inputs::InputSums;
+use kernels::hyper::{self, Mixing};
 use kernels::layout::STORED;
 use kernels::quant::QuantType;
 use kernels::{Isa, elementwise, rope};
 use kv::KvCache;
-use products::Rounded;
+use products::{Rounded, scratch};
+use sparse::SelectionMemory;
+use states::StateMemory;
 use std::ops::Range;
 use weights::{Matrices, packed_layout};
 
@@ -54,7 +65,13 @@ pub struct Cpu {
     vectors: Vec<Vec<f32>>,
     ropes: Vec<RopeTable>,
     kv: KvCache,
+    states: StateMemory,
     attention: AttentionPlan,
+    delta: DeltaPlan,
+    compressed: CompressScratch,
+    selections: Vec<SelectionMemory>,
+    /// Stored inputs of convolutions.
+    convolved: Vec<f32>,
     experts: Vec<ExpertGroup>,
     expert_scratch: ExpertScratch,
     /// Activations of the current products, rounded.
@@ -98,7 +115,12 @@ impl Cpu {
             vectors: Vec::new(),
             ropes: Vec::new(),
             kv: KvCache::default(),
+            states: StateMemory::default(),
             attention: AttentionPlan::default(),
+            delta: DeltaPlan::default(),
+            compressed: CompressScratch::default(),
+            selections: Vec::new(),
+            convolved: Vec::new(),
             experts: Vec::new(),
             expert_scratch: ExpertScratch::default(),
             rounded: Rounded::default(),
@@ -160,6 +182,13 @@ impl Cpu {
     fn read_rows(&self, buffer: Buffer, rows: Range<usize>) -> &[f32] {
         let Workspace { width, data } = &self.buffers[buffer.0];
         &data[rows.start * width..rows.end * width]
+    }
+
+    /// A rotary embedding, and cosines and sines of row `row`.
+    fn angles(&self, rope: Rope, row: usize) -> (&RopeTable, &[f32], &[f32]) {
+        let table = &self.ropes[rope.0];
+        let n = table.frequencies.len();
+        (table, &table.cos[row * n..][..n], &table.sin[row * n..][..n])
     }
 
     /// Row `row` of a buffer that is not taken.
@@ -241,25 +270,24 @@ impl Backend for Cpu {
         Ok(Rope(self.ropes.len() - 1))
     }
 
-    fn cache(
-        &mut self,
-        layers: &[LayerCache],
-        block: usize,
-        blocks: usize,
-        ty: KvType,
-    ) -> Result<(), Error> {
+    fn cache(&mut self, spec: &CacheSpec<'_>) -> Result<(), Error> {
         // The weights are complete now.
         self.matrices.pack(self.isa, &self.pool);
-        self.kv = KvCache::new(&self.pool, layers, (block, blocks), ty)?;
+        self.kv = KvCache::new(&self.pool, spec)?;
+        self.states = StateMemory::new(spec)?;
         Ok(())
     }
 
-    fn touch_cache(&mut self, blocks: Range<usize>) {
-        self.kv.touch(&self.pool, blocks);
+    fn touch_cache(&mut self, group: usize, blocks: Range<usize>) {
+        self.kv.touch(&self.pool, group, blocks);
     }
 
-    fn copy_blocks(&mut self, blocks: &[(u32, u32)]) {
-        blocks.iter().for_each(|&(from, to)| self.kv.copy(from, to));
+    fn copy_blocks(&mut self, copies: &[BlockCopy]) {
+        copies.iter().for_each(|copy| self.kv.copy(*copy));
+    }
+
+    fn copy_states(&mut self, copies: &[(u32, u32)]) {
+        copies.iter().for_each(|&(from, to)| self.states.copy(from, to));
     }
 
     fn embed(&mut self, table: Table, tokens: &[u32], out: Buffer) {
@@ -325,11 +353,114 @@ impl Backend for Cpu {
 
     fn rotate(&mut self, x: HeadColumns, rope: Rope, rows: usize) {
         self.each_row(x.buffer, rows, |this, row, values| {
-            let RopeTable { frequencies, pairs, cos, sin, .. } = &this.ropes[rope.0];
-            let n = frequencies.len();
-            let (cos, sin) = (&cos[row * n..][..n], &sin[row * n..][..n]);
+            let (RopeTable { pairs, .. }, cos, sin) = this.angles(rope, row);
             rope::rotate(this.isa, &mut values[x.first..], x.stride, *pairs, cos, sin);
         });
+    }
+
+    fn rotate_back(&mut self, x: HeadColumns, rope: Rope, rows: usize) {
+        self.each_row(x.buffer, rows, |this, row, values| {
+            let (RopeTable { pairs, .. }, cos, sin) = this.angles(rope, row);
+            scratch(sin.len(), |negated| {
+                negated.iter_mut().zip(sin).for_each(|(to, from)| *to = -from);
+                rope::rotate(this.isa, &mut values[x.first..], x.stride, *pairs, cos, negated);
+            });
+        });
+    }
+
+    fn round(&mut self, x: HeadColumns, width: usize, rounding: Rounding, rows: usize) {
+        if rounding == Rounding::None {
+            return;
+        }
+        self.each_row(x.buffer, rows, |this, _, values| {
+            for head in values[x.first..].chunks_mut(x.stride) {
+                kernels::kv::round(this.isa, rounding, &mut head[..width]);
+            }
+        });
+    }
+
+    fn store_rows(&mut self, layer: usize, which: usize, x: Buffer, batch: &Batch) {
+        let data = self.take(x);
+        self.kv.store_plain((layer, which), &data, batch);
+        self.put(x, data);
+    }
+
+    fn compress(&mut self, layer: usize, spec: &Compression, batch: &Batch) {
+        self.compress_rows(layer, spec, batch);
+    }
+
+    fn selection(&mut self, rows: usize, top: usize) -> Selection {
+        Selection(self.new_selection(rows, top))
+    }
+
+    fn select_rows(
+        &mut self,
+        layer: usize,
+        q: Buffer,
+        weights: Buffer,
+        spec: &IndexSpec,
+        batch: &Batch,
+    ) {
+        self.select(layer, (q, weights), spec, batch);
+    }
+
+    fn attend_rows(
+        &mut self,
+        layer: usize,
+        q: Buffer,
+        out: Buffer,
+        spec: &RowAttention,
+        batch: &Batch,
+    ) {
+        self.attend_plain(layer, (q, out), spec, batch);
+    }
+
+    fn spread_streams(&mut self, x: Buffer, out: Buffer, rows: usize) {
+        self.each_row(out, rows, |this, row, out| {
+            let x = this.row(x, row);
+            out.chunks_exact_mut(x.len()).for_each(|stream| stream.copy_from_slice(x));
+        });
+    }
+
+    fn stream_factors(&mut self, z: Buffer, spec: &HyperSpec, out: Buffer, rows: usize) {
+        let HyperSpec { streams, iterations, eps, base, scale, head } = *spec;
+        let mixing = Mixing { streams, iterations, eps };
+        self.each_row(out, rows, |this, row, out| {
+            let (base, scale) = (&this.vectors[base.0], &this.vectors[scale.0]);
+            let factors = if head { hyper::head_mixing } else { hyper::mixing };
+            factors(this.isa, mixing, this.row(z, row), base, scale, out);
+        });
+    }
+
+    fn read_streams(&mut self, x: Buffer, factors: Buffer, out: Buffer, rows: usize) {
+        self.each_row(out, rows, |this, row, out| {
+            let x = this.row(x, row);
+            let read = &this.row(factors, row)[..x.len() / out.len()];
+            hyper::read_streams(this.isa, x, read, out);
+        });
+    }
+
+    fn write_streams(&mut self, x: Buffer, factors: Buffer, y: Buffer, rows: usize) {
+        self.each_row(x, rows, |this, row, x| {
+            hyper::write_streams(this.isa, x, this.row(factors, row), this.row(y, row));
+        });
+    }
+
+    fn short_conv(
+        &mut self,
+        layer: usize,
+        which: usize,
+        x: Buffer,
+        spec: &ShortConv,
+        batch: &Batch,
+    ) {
+        self.store_and_round((layer, which), x, batch);
+        self.convolve((layer, which), x, spec, batch);
+    }
+
+    fn delta_rule(&mut self, layer: usize, spec: &DeltaSpec, batch: &Batch) {
+        self.prepare_delta(self.states.place(layer), spec, batch.rows());
+        self.run_delta(layer, spec, batch);
     }
 
     fn store_kv(&mut self, layer: usize, keys: Buffer, values: Option<Buffer>, batch: &Batch) {
@@ -347,12 +478,14 @@ impl Backend for Cpu {
         batch: &Batch,
     ) {
         let mut data = self.take(out);
+        let (group, kv) = self.kv.heads(layer);
         let call = AttentionCall {
             isa: self.isa,
             pool: &self.pool,
             narrow: self.mode == Mode::Fast,
             sinks: spec.sinks.map_or(&[][..], |sinks| &self.vectors[sinks.0]),
-            kv: self.kv.layer(layer),
+            group,
+            kv,
             q: &self.buffers[q.0].data,
             spec,
             batch,
@@ -379,11 +512,11 @@ impl Backend for Cpu {
         logits: Buffer,
         experts: Experts,
         out: Buffer,
-        rows: usize,
+        tokens: &[u32],
     ) {
         self.matrices.pack(self.isa, &self.pool);
-        self.limit([self.first_gate(experts)], rows);
-        self.mix(x, logits, experts, out, rows);
+        self.limit([self.first_gate(experts)], tokens.len());
+        self.mix(x, logits, experts, out, tokens);
         self.pool.limit(None);
     }
 
@@ -427,8 +560,11 @@ impl Backend for Cpu {
                 + self.ropes.iter().map(|r| 8 * r.cos.len()).sum::<usize>()
                 + self.rounded.bytes()
                 + self.expert_scratch.bytes()
-                + self.attention.bytes(),
+                + self.attention.bytes()
+                + self.compressed.bytes()
+                + self.selection_bytes(),
             cache: self.kv.bytes(),
+            states: self.states.bytes(),
         }
     }
 }

@@ -3,7 +3,6 @@
 use crate::Error;
 pub use base::{Bytes, Storage};
 pub use kernels::elementwise::Gate;
-use kernels::kv::KvLayout;
 pub use kernels::kv::KvType;
 use kernels::quant::QuantType;
 pub use kernels::rope::Pairs;
@@ -138,6 +137,8 @@ pub struct ExpertsSpec {
     pub routing: Routing,
     /// Added to the router's scores for the choice only, `[count]`.
     pub correction: Option<Vector>,
+    /// The experts of each token id, `[vocab, chosen]`, where they do not depend on scores.
+    pub table: Option<Arc<[u32]>>,
     /// Most rows at once.
     pub rows: usize,
 }
@@ -194,29 +195,6 @@ impl std::str::FromStr for Mode {
     }
 }
 
-/// Contents of the KV cache of one layer at each position: a key and a value per KV head.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LayerCache {
-    /// KV heads.
-    pub heads: usize,
-    /// Values of a key.
-    pub dim: usize,
-    /// Size of a value that is the start of its key, as in latent attention, where only keys are
-    /// stored; `None` where values are stored and as long as keys.
-    pub latent: Option<usize>,
-}
-
-impl LayerCache {
-    /// Bytes of a block of `block` positions.
-    pub fn block_bytes(self, block: usize, ty: KvType) -> usize {
-        self.layout(block, ty).block_bytes()
-    }
-
-    pub(crate) fn layout(self, block: usize, ty: KvType) -> KvLayout {
-        KvLayout { ty, block, heads: self.heads, dim: self.dim, latent: self.latent }
-    }
-}
-
 /// Attention of one layer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AttentionSpec {
@@ -228,4 +206,115 @@ pub struct AttentionSpec {
     pub window: Option<usize>,
     /// Scores of attention sinks, one for each head: positions without a value.
     pub sinks: Option<Vector>,
+}
+
+/// Space for the rows that rows of a batch choose, made by
+/// [`Backend::selection`](crate::Backend::selection).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Selection(pub(crate) usize);
+
+/// Pooling of the positions of compressed rows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Compression {
+    /// Which rows of the layer hold the values of positions, f32.
+    pub values: usize,
+    /// Which rows hold their gates, f32.
+    pub gates: usize,
+    /// Which rows are written.
+    pub out: usize,
+    /// Whether a row also pools the positions of the row before: these with the first half of
+    /// values and gates, its own with the second.
+    pub overlap: bool,
+    /// Added to the gates, by position within a row: `[positions, values]`.
+    pub bias: Vector,
+    /// Weight of the row's norm.
+    pub norm: Vector,
+    /// Epsilon of that norm.
+    pub eps: f32,
+    /// Rotation of the last values of the row.
+    pub rope: Rope,
+}
+
+/// Choice of compressed rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IndexSpec {
+    /// Which rows of the layer are compared with the queries.
+    pub rows: usize,
+    /// Heads of the queries.
+    pub heads: usize,
+    /// Where the choice is written.
+    pub selection: Selection,
+}
+
+/// Attention over plain rows of one layer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RowAttention {
+    /// Query heads.
+    pub heads: usize,
+    /// Factor of the scores.
+    pub scale: f32,
+    /// Scores of attention sinks, one for each head.
+    pub sinks: Option<Vector>,
+    /// Which rows of the layer are those of the window, one for each position.
+    pub window: usize,
+    /// Which rows are compressed ones, where the layer has them.
+    pub compressed: Option<usize>,
+    /// The choice among these; without one, all that are complete.
+    pub selection: Option<Selection>,
+}
+
+/// Factors of hyper-connections.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct HyperSpec {
+    /// Residual streams.
+    pub streams: usize,
+    /// Iterations of Sinkhorn's normalisation.
+    pub iterations: usize,
+    /// Added to sums that divide, and to factors.
+    pub eps: f32,
+    /// Added to the products: `[(2 + streams) * streams]`; `[streams]` for the head.
+    pub base: Vector,
+    /// Factors of the products: `[3]`; `[1]` for the head.
+    pub scale: Vector,
+    /// Whether only the factors of the streams that are read are wanted.
+    pub head: bool,
+}
+
+/// Depthwise convolution along positions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShortConv {
+    /// `[kernel, channels]`.
+    pub weight: Vector,
+    /// `[channels]`.
+    pub bias: Option<Vector>,
+    /// `[rows, channels]`.
+    pub out: Buffer,
+}
+
+/// Inputs and output of a gated delta rule; sizes are those of the layer's
+/// [`State`](crate::State).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeltaSpec {
+    /// Queries `[rows, key heads * keys]`, which are normalised and scaled.
+    pub q: Buffer,
+    /// Keys `[rows, key heads * keys]`, which are normalised.
+    pub k: Buffer,
+    /// Values `[rows, heads * values]`.
+    pub v: Buffer,
+    /// Inputs of the decay, `[rows, heads]`.
+    pub a: Buffer,
+    /// Inputs of beta, `[rows, heads]`.
+    pub b: Buffer,
+    /// Added to `a`, `[heads]`.
+    pub dt: Vector,
+    /// Rate of the decay, negative: `decay = exp(rate * softplus(a + dt))`.
+    pub rate: Vector,
+    /// Workspace for decays, `[rows, heads]`.
+    pub decay: Buffer,
+    /// Workspace for betas, `sigmoid(b)`, `[rows, heads]`.
+    pub beta: Buffer,
+    /// Whether head `h` shares key head `h % key heads`, rather than `h / (heads / key heads)`.
+    pub tiled: bool,
+    /// `[rows, heads * values]`.
+    pub out: Buffer,
 }

@@ -12,15 +12,20 @@ mod batch;
 mod cpu;
 mod device;
 mod handles;
+mod layer_cache;
 mod reference;
 
-pub use batch::{Batch, SequenceRows};
+pub use batch::{Batch, BlockCopy, SequenceRows, StateRows, StateSave};
 pub use cpu::{Cpu, InputSums};
 pub use device::{DEVICES, Device, DeviceOptions, Held};
 pub use handles::{
-    AttentionSpec, Buffer, Bytes, Experts, ExpertsSpec, Gate, GroupRank, Groups, HeadColumns,
-    KvType, LayerCache, Matrix, MatrixSpec, MemoryPolicy, Mode, Pairs, Rope, Routing, Scores,
-    Storage, Table, ThreadLimits, Vector,
+    AttentionSpec, Buffer, Bytes, Compression, DeltaSpec, Experts, ExpertsSpec, Gate, GroupRank,
+    Groups, HeadColumns, HyperSpec, IndexSpec, KvType, Matrix, MatrixSpec, MemoryPolicy, Mode,
+    Pairs, Rope, Routing, RowAttention, Scores, Selection, ShortConv, Storage, Table, ThreadLimits,
+    Vector,
+};
+pub use layer_cache::{
+    CacheSpec, GroupSize, LayerCache, Rounding, RowLayout, Rows, State, group_windows,
 };
 
 use kernels::quant::QuantType;
@@ -141,22 +146,18 @@ pub trait Backend: Send {
         pairs: Pairs,
         rows: usize,
     ) -> Result<Rope, Error>;
-    /// Allocates the KV cache: `blocks` zeroed blocks of `block` positions for each layer.
+    /// Allocates the cache: zeroed blocks for the rows of all layers, and state slots.
     ///
     /// # Errors
-    /// If a head is too large or there is not enough memory.
-    fn cache(
-        &mut self,
-        layers: &[LayerCache],
-        block: usize,
-        blocks: usize,
-        ty: KvType,
-    ) -> Result<(), Error>;
-    /// Touches the memory of `blocks` of the KV cache, so that the system provides it before it is
-    /// written.
-    fn touch_cache(&mut self, _blocks: Range<usize>) {}
-    /// Copies KV blocks in all layers, one pair (from, to) after the other.
-    fn copy_blocks(&mut self, blocks: &[(u32, u32)]);
+    /// If a head is too large, a storage type does not fit, or there is not enough memory.
+    fn cache(&mut self, spec: &CacheSpec<'_>) -> Result<(), Error>;
+    /// Touches the memory of `blocks` of a group of rows, so that the system provides it before it
+    /// is written.
+    fn touch_cache(&mut self, _group: usize, _blocks: Range<usize>) {}
+    /// Copies blocks in all layers, one after the other.
+    fn copy_blocks(&mut self, copies: &[BlockCopy]);
+    /// Copies the states of all layers, one pair of slots (from, to) after the other.
+    fn copy_states(&mut self, copies: &[(u32, u32)]);
 
     /// `out[i] = table[tokens[i]]`; `out` is `[tokens, width]`.
     fn embed(&mut self, table: Table, tokens: &[u32], out: Buffer);
@@ -178,6 +179,8 @@ pub trait Backend: Send {
     fn rope_angles(&mut self, rope: Rope, positions: &[u32]);
     /// Rotates the first `2 * pairs` columns of each head in each row by the angles of the row.
     fn rotate(&mut self, x: HeadColumns, rope: Rope, rows: usize);
+    /// As [`rotate`](Backend::rotate), by the negated angles.
+    fn rotate_back(&mut self, x: HeadColumns, rope: Rope, rows: usize);
     /// Stores the batch's `keys` and `values`, `[rows, KV heads * head]` each, in the cache of
     /// `layer`; only keys where values are part of them.
     fn store_kv(&mut self, layer: usize, keys: Buffer, values: Option<Buffer>, batch: &Batch);
@@ -191,20 +194,79 @@ pub trait Backend: Send {
         spec: &AttentionSpec,
         batch: &Batch,
     );
+    /// Rounds each head of `x`, `width` columns, as plain rows of the cache are.
+    fn round(&mut self, x: HeadColumns, width: usize, rounding: Rounding, rows: usize);
+    /// Stores `x`, `[rows, dim]`, as rows `which` of `layer`: plain rows, one for each position.
+    fn store_rows(&mut self, layer: usize, which: usize, x: Buffer, batch: &Batch);
+    /// Computes and stores the compressed rows of `layer` that the positions of the batch complete
+    /// (DeepSeek V4): per channel a softmax over the gates of the positions, then a norm, a rotation
+    /// by the row's first position, and rounding.
+    fn compress(&mut self, layer: usize, spec: &Compression, batch: &Batch);
+    /// Makes space for the choice of up to `top` rows for each of `rows` rows.
+    fn selection(&mut self, rows: usize, top: usize) -> Selection;
+    /// Chooses the compressed rows that each row of the batch attends to: the best of those
+    /// completed up to its position by `sum of weights[h] * max(0, q[h] * row)`, ties to the
+    /// earlier row. `q` is `[rows, heads * dim]`, `weights` `[rows, heads]`.
+    fn select_rows(
+        &mut self,
+        layer: usize,
+        q: Buffer,
+        weights: Buffer,
+        spec: &IndexSpec,
+        batch: &Batch,
+    );
+    /// Attention of the batch's queries `q`, `[rows, heads * dim]`, over plain rows that are keys
+    /// and values of all heads: compressed ones, all or the selected, and those of the window;
+    /// `out` is `[rows, heads * dim]`.
+    fn attend_rows(
+        &mut self,
+        layer: usize,
+        q: Buffer,
+        out: Buffer,
+        spec: &RowAttention,
+        batch: &Batch,
+    );
+    /// Copies each row of `x`, `[rows, hidden]`, into every stream of `out`, `[rows, streams *
+    /// hidden]`.
+    fn spread_streams(&mut self, x: Buffer, out: Buffer, rows: usize);
+    /// Turns products `z`, `[rows, (2 + n) * n]` for `n` streams, into factors: of the streams that
+    /// are read, of what is written, and of the streams that remain (hyper-connections with
+    /// Sinkhorn's normalisation). With [`HyperSpec::head`], `[rows, n]` into those that are read.
+    fn stream_factors(&mut self, z: Buffer, spec: &HyperSpec, out: Buffer, rows: usize);
+    /// `out = sum of factors[s] * x[s]` over the streams of `x`.
+    fn read_streams(&mut self, x: Buffer, factors: Buffer, out: Buffer, rows: usize);
+    /// `x[d] = post[d] * y + sum of C[s][d] * x[s]`, with the factors of
+    /// [`stream_factors`](Backend::stream_factors).
+    fn write_streams(&mut self, x: Buffer, factors: Buffer, y: Buffer, rows: usize);
+    /// Stores the rows of `x`, `[rows, channels]`, as rows `which` of `layer`, and computes
+    /// `out[t] = silu(sum of weight[j] * x[t - kernel + 1 + j])` for each channel. Changes `x`.
+    fn short_conv(
+        &mut self,
+        layer: usize,
+        which: usize,
+        x: Buffer,
+        spec: &ShortConv,
+        batch: &Batch,
+    );
+    /// Takes the rows of the batch through the recurrence of `layer` (Gated DeltaNet; Yang et al.,
+    /// 2024), saves states behind the rows that the batch names, and computes guessed rows without
+    /// changing the state. Changes the inputs.
+    fn delta_rule(&mut self, layer: usize, spec: &DeltaSpec, batch: &Batch);
     /// `gate = f(gate, up)`, elementwise, both `[rows, width]`.
     fn apply_gate(&mut self, kind: Gate, gate: Buffer, up: Buffer, rows: usize);
     /// `x[i] = x[i] * sigmoid(gate[i])`; `x` is `[rows, width]`, `gate` `[rows, 1]`.
     fn scale_by_sigmoid(&mut self, x: Buffer, gate: Buffer, rows: usize);
     /// `out[i] = 0 + w1 * e1(x[i]) + w2 * e2(x[i]) ...` for the experts that the router's `logits`
     /// `[rows, experts]` choose, in ascending order of their numbers; `x` and `out` are
-    /// `[rows, hidden]`. Chosen experts that are held elsewhere contribute nothing here.
+    /// `[rows, hidden]`. Chosen experts that are held elsewhere contribute nothing here. `tokens`
+    /// are the ids of the rows, by which experts may be chosen instead.
     fn mix_experts(
         &mut self,
         x: Buffer,
         logits: Buffer,
         experts: Experts,
         out: Buffer,
-        rows: usize,
+        tokens: &[u32],
     );
     /// `x += y`, both `[rows, width]`.
     fn add(&mut self, x: Buffer, y: Buffer, rows: usize);
@@ -239,6 +301,8 @@ pub struct Memory {
     pub weights: usize,
     /// Workspace.
     pub workspace: usize,
-    /// KV cache.
+    /// Blocks of the KV cache.
     pub cache: usize,
+    /// State slots.
+    pub states: usize,
 }

@@ -5,11 +5,19 @@
 //! thread computes everything in ascending order. Instruction sets, memory policies and limits of
 //! threads change nothing here.
 
+mod cache;
+mod recurrent;
+mod sparse;
+mod streams;
+
 use crate::{
-    AttentionSpec, Backend, Batch, Buffer, DEVICES, Device, Error, Experts, ExpertsSpec, Gate,
-    HeadColumns, Held, KvType, LayerCache, Matrix, MatrixSpec, Memory, Mode, Pairs, Rope, Table,
+    AttentionSpec, Backend, Batch, BlockCopy, Buffer, CacheSpec, Compression, DEVICES, DeltaSpec,
+    Device, Error, Experts, ExpertsSpec, Gate, HeadColumns, Held, HyperSpec, IndexSpec, Matrix,
+    MatrixSpec, Memory, Mode, Pairs, Rope, Rounding, RowAttention, Selection, ShortConv, Table,
     Vector,
 };
+use cache::{Cache, CachedRows};
+use kernels::Isa;
 use kernels::quant::QuantType;
 use kernels::routing::ExpertChoice;
 use std::ops::Range;
@@ -32,15 +40,6 @@ struct Rotation {
     angles: Vec<(f32, f32)>,
 }
 
-/// Keys and values of one layer.
-struct LayerRows {
-    spec: LayerCache,
-    /// `[blocks * block, heads * dim]`.
-    keys: Rows,
-    /// `[blocks * block, heads * dim]`; without rows where values are part of the keys.
-    values: Rows,
-}
-
 /// Executes the operations of [`Backend`] as they are defined, without regard to speed.
 #[derive(Default)]
 pub(crate) struct Reference {
@@ -50,9 +49,9 @@ pub(crate) struct Reference {
     vectors: Vec<Vec<f32>>,
     experts: Vec<ExpertsSpec>,
     ropes: Vec<Rotation>,
-    layers: Vec<LayerRows>,
-    /// Positions of a KV block.
-    block: usize,
+    cache: Cache,
+    /// Most rows of each choice, and the rows that each row of the batch chose.
+    selections: Vec<(usize, Vec<Vec<usize>>)>,
 }
 
 impl Rows {
@@ -133,21 +132,56 @@ impl Reference {
     }
 
     /// Attention of one query head, `[dim]`, over the positions that it sees: `[value dim]`.
-    fn attend<'a>(&self, layer: &'a LayerRows, head: Head<'_>, out: &mut [f32]) {
-        let dim = layer.spec.dim;
-        let slots = head.seen.map(|position| slot(head.blocks, self.block, position));
+    fn attend<'a>(&self, rows: &'a CachedRows, head: Head<'_>, out: &mut [f32]) {
+        let dim = rows.spec.dim;
+        let slots = head.seen.map(|position| rows.slot(position, head.blocks));
         let of_head = |rows: &'a Rows, slot: usize| &rows.row(slot)[head.kv_head * dim..][..dim];
         let scores: Vec<f32> = (slots.clone())
-            .map(|slot| dot(head.q, of_head(&layer.keys, slot)) * head.scale)
+            .map(|slot| dot(head.q, of_head(&rows.keys, slot)) * head.scale)
             .collect();
         let most = scores.iter().copied().chain(head.sink).fold(f32::NEG_INFINITY, f32::max);
         let weights: Vec<f32> = scores.iter().map(|score| (score - most).exp()).collect();
         let sum = weights.iter().sum::<f32>() + head.sink.map_or(0.0, |sink| (sink - most).exp());
-        let rows = if layer.spec.latent.is_some() { &layer.keys } else { &layer.values };
+        let values = if rows.values.values.is_empty() { &rows.keys } else { &rows.values };
         out.fill(0.0);
         for (slot, weight) in slots.zip(weights) {
-            add_scaled(out, of_head(rows, slot), weight / sum);
+            add_scaled(out, of_head(values, slot), weight / sum);
         }
+    }
+
+    /// Rotates each head of each row by its angles, times `sign`.
+    fn turn_heads(&mut self, x: HeadColumns, rope: Rope, rows: usize, sign: f32) {
+        self.each_row(x.buffer, rows, |this, row, values| {
+            let rope = &this.ropes[rope.0];
+            let count = rope.frequencies.len();
+            let angles = &rope.angles[row * count..][..count];
+            for head in values[x.first..].chunks_mut(x.stride) {
+                turn(head, rope.pairs, angles, sign);
+            }
+        });
+    }
+}
+
+impl Rotation {
+    /// Cosine and sine of each angle at a position.
+    fn angles_at(&self, position: u32) -> Vec<(f32, f32)> {
+        let angle = |frequency: &f32| {
+            let (sin, cos) = (position as f32 * frequency).sin_cos();
+            (cos * self.magnitude, sin * self.magnitude)
+        };
+        self.frequencies.iter().map(angle).collect()
+    }
+}
+
+/// Rotates pairs of values by angles times `sign`.
+fn turn(head: &mut [f32], pairs: Pairs, angles: &[(f32, f32)], sign: f32) {
+    for (pair, (cos, sin)) in angles.iter().enumerate() {
+        let (first, second) = match pairs {
+            Pairs::Halves => (pair, pair + angles.len()),
+            Pairs::Interleaved => (2 * pair, 2 * pair + 1),
+        };
+        let (a, b, sin) = (head[first], head[second], sign * sin);
+        (head[first], head[second]) = (a * cos - b * sin, b * cos + a * sin);
     }
 }
 
@@ -164,17 +198,12 @@ struct Head<'a> {
     blocks: &'a [u32],
 }
 
-/// The rows of a batch: row, position, block table of its sequence.
-fn rows_of(batch: &Batch) -> impl Iterator<Item = (usize, usize, &[u32])> {
+/// The rows of a batch: row, position, block table of its sequence in a group.
+fn rows_of(batch: &Batch, group: usize) -> impl Iterator<Item = (usize, usize, &[u32])> {
     batch.sequences().iter().flat_map(move |sequence| {
         let positions = sequence.rows.clone().zip(sequence.position..);
-        positions.map(move |(row, position)| (row, position, batch.block_table(sequence)))
+        positions.map(move |(row, position)| (row, position, batch.block_table(sequence, group)))
     })
-}
-
-/// Where the cache holds `position` of the sequence with this block table.
-fn slot(blocks: &[u32], block: usize, position: usize) -> usize {
-    blocks[position / block] as usize * block + position % block
 }
 
 /// `x += factor * y`.
@@ -197,6 +226,8 @@ fn gated(kind: Gate, gate: f32, up: f32) -> f32 {
             let (gate, up) = (gate.min(limit), up.clamp(-limit, limit));
             gate * sigmoid(alpha * gate) * (up + 1.0)
         }
+        Gate::SiluClamped { limit } => gated(Gate::Silu, gate.min(limit), up.clamp(-limit, limit)),
+        Gate::Sigmoid => sigmoid(gate) * up,
     }
 }
 
@@ -256,36 +287,17 @@ impl Backend for Reference {
         Ok(Rope(self.ropes.len() - 1))
     }
 
-    fn cache(
-        &mut self,
-        layers: &[LayerCache],
-        block: usize,
-        blocks: usize,
-        ty: KvType,
-    ) -> Result<(), Error> {
-        if ty != KvType::F32 {
-            return Err(Error::Device("the reference device has no KV cache but f32"));
-        }
-        let zeroed = |spec: &LayerCache| {
-            let (width, rows) = (spec.heads * spec.dim, blocks * block);
-            let values = Rows::zeroed(if spec.latent.is_some() { 0 } else { rows }, width);
-            LayerRows { spec: *spec, keys: Rows::zeroed(rows, width), values }
-        };
-        self.layers = layers.iter().map(zeroed).collect();
-        self.block = block;
+    fn cache(&mut self, spec: &CacheSpec<'_>) -> Result<(), Error> {
+        self.cache = Cache::new(spec)?;
         Ok(())
     }
 
-    fn copy_blocks(&mut self, blocks: &[(u32, u32)]) {
-        for &(from, to) in blocks {
-            for LayerRows { keys, values, .. } in &mut self.layers {
-                for Rows { width, values } in [keys, values] {
-                    let len = (self.block * *width).min(values.len());
-                    let (from, to) = (from as usize * len, to as usize * len);
-                    values.copy_within(from..from + len, to);
-                }
-            }
-        }
+    fn copy_blocks(&mut self, copies: &[BlockCopy]) {
+        self.cache.copy_blocks(copies);
+    }
+
+    fn copy_states(&mut self, copies: &[(u32, u32)]) {
+        self.cache.copy_states(copies);
     }
 
     fn embed(&mut self, table: Table, tokens: &[u32], out: Buffer) {
@@ -342,40 +354,25 @@ impl Backend for Reference {
     }
 
     fn rope_angles(&mut self, rope: Rope, positions: &[u32]) {
-        let Rotation { frequencies, magnitude, angles, .. } = &mut self.ropes[rope.0];
-        angles.clear();
-        for position in positions {
-            for frequency in frequencies.iter() {
-                let (sin, cos) = (*position as f32 * frequency).sin_cos();
-                angles.push((cos * *magnitude, sin * *magnitude));
-            }
-        }
+        let rope = &mut self.ropes[rope.0];
+        rope.angles = positions.iter().flat_map(|position| rope.angles_at(*position)).collect();
     }
 
     fn rotate(&mut self, x: HeadColumns, rope: Rope, rows: usize) {
-        self.each_row(x.buffer, rows, |this, row, values| {
-            let Rotation { frequencies, pairs, angles, .. } = &this.ropes[rope.0];
-            let count = frequencies.len();
-            for head in values[x.first..].chunks_mut(x.stride) {
-                for (pair, (cos, sin)) in angles[row * count..][..count].iter().enumerate() {
-                    let (first, second) = match pairs {
-                        Pairs::Halves => (pair, pair + count),
-                        Pairs::Interleaved => (2 * pair, 2 * pair + 1),
-                    };
-                    let (a, b) = (head[first], head[second]);
-                    (head[first], head[second]) = (a * cos - b * sin, b * cos + a * sin);
-                }
-            }
-        });
+        self.turn_heads(x, rope, rows, 1.0);
+    }
+
+    fn rotate_back(&mut self, x: HeadColumns, rope: Rope, rows: usize) {
+        self.turn_heads(x, rope, rows, -1.0);
     }
 
     fn store_kv(&mut self, layer: usize, keys: Buffer, values: Option<Buffer>, batch: &Batch) {
-        let layer = &mut self.layers[layer];
-        for (row, position, table) in rows_of(batch) {
-            let slot = slot(table, self.block, position);
-            layer.keys.row_mut(slot).copy_from_slice(self.buffers[keys.0].row(row));
+        let rows = &mut self.cache.layers[layer][0];
+        for (row, position, table) in rows_of(batch, rows.group) {
+            let slot = rows.slot(position, table);
+            rows.keys.row_mut(slot).copy_from_slice(self.buffers[keys.0].row(row));
             if let Some(values) = values {
-                layer.values.row_mut(slot).copy_from_slice(self.buffers[values.0].row(row));
+                rows.values.row_mut(slot).copy_from_slice(self.buffers[values.0].row(row));
             }
         }
     }
@@ -388,11 +385,11 @@ impl Backend for Reference {
         spec: &AttentionSpec,
         batch: &Batch,
     ) {
-        let layer = &self.layers[layer];
-        let LayerCache { heads, dim, latent } = layer.spec;
-        let value_dim = latent.unwrap_or(dim);
+        let rows = &self.cache.layers[layer][0];
+        let (heads, dim) = (rows.spec.heads, rows.spec.dim);
+        let value_dim = rows.spec.value_dim();
         let mut values = vec![0.0; batch.rows() * spec.heads * value_dim];
-        for (row, position, blocks) in rows_of(batch) {
+        for (row, position, blocks) in rows_of(batch, rows.group) {
             let first = (position + 1).saturating_sub(spec.window.unwrap_or(position + 1));
             for h in 0..spec.heads {
                 let (q, kv_head) = (&self.row(q, row)[h * dim..][..dim], h / (spec.heads / heads));
@@ -400,10 +397,92 @@ impl Backend for Reference {
                 let seen = first..position + 1;
                 let head = Head { q, kv_head, scale: spec.scale, sink, seen, blocks };
                 let start = (row * spec.heads + h) * value_dim;
-                self.attend(layer, head, &mut values[start..][..value_dim]);
+                self.attend(rows, head, &mut values[start..][..value_dim]);
             }
         }
         self.buffers[out.0].values[..values.len()].copy_from_slice(&values);
+    }
+
+    fn round(&mut self, x: HeadColumns, width: usize, rounding: Rounding, rows: usize) {
+        self.each_row(x.buffer, rows, |_, _, values| {
+            for head in values[x.first..].chunks_mut(x.stride) {
+                kernels::kv::round(Isa::SCALAR, rounding, &mut head[..width]);
+            }
+        });
+    }
+
+    fn store_rows(&mut self, layer: usize, which: usize, x: Buffer, batch: &Batch) {
+        let rows = &mut self.cache.layers[layer][which];
+        for (row, position, table) in rows_of(batch, rows.group) {
+            let slot = rows.slot(position, table);
+            rows.keys.row_mut(slot).copy_from_slice(self.buffers[x.0].row(row));
+        }
+    }
+
+    fn compress(&mut self, layer: usize, spec: &Compression, batch: &Batch) {
+        self.compress_rows(layer, spec, batch);
+    }
+
+    fn selection(&mut self, _rows: usize, top: usize) -> Selection {
+        self.selections.push((top, Vec::new()));
+        Selection(self.selections.len() - 1)
+    }
+
+    fn select_rows(
+        &mut self,
+        layer: usize,
+        q: Buffer,
+        weights: Buffer,
+        spec: &IndexSpec,
+        batch: &Batch,
+    ) {
+        self.select(layer, (q, weights), spec, batch);
+    }
+
+    fn attend_rows(
+        &mut self,
+        layer: usize,
+        q: Buffer,
+        out: Buffer,
+        spec: &RowAttention,
+        batch: &Batch,
+    ) {
+        self.attend_plain(layer, (q, out), spec, batch);
+    }
+
+    fn spread_streams(&mut self, x: Buffer, out: Buffer, rows: usize) {
+        self.each_row(out, rows, |this, row, out| {
+            let x = this.row(x, row);
+            out.chunks_exact_mut(x.len()).for_each(|stream| stream.copy_from_slice(x));
+        });
+    }
+
+    fn stream_factors(&mut self, z: Buffer, spec: &HyperSpec, out: Buffer, rows: usize) {
+        self.factors(z, spec, out, rows);
+    }
+
+    fn read_streams(&mut self, x: Buffer, factors: Buffer, out: Buffer, rows: usize) {
+        self.read(x, factors, out, rows);
+    }
+
+    fn write_streams(&mut self, x: Buffer, factors: Buffer, y: Buffer, rows: usize) {
+        self.write(x, factors, y, rows);
+    }
+
+    fn short_conv(
+        &mut self,
+        layer: usize,
+        which: usize,
+        x: Buffer,
+        spec: &ShortConv,
+        batch: &Batch,
+    ) {
+        self.store_rows(layer, which, x, batch);
+        self.convolve((layer, which), spec, batch);
+    }
+
+    fn delta_rule(&mut self, layer: usize, spec: &DeltaSpec, batch: &Batch) {
+        self.recur(layer, spec, batch);
     }
 
     fn apply_gate(&mut self, kind: Gate, gate: Buffer, up: Buffer, rows: usize) {
@@ -425,13 +504,20 @@ impl Backend for Reference {
         logits: Buffer,
         experts: Experts,
         out: Buffer,
-        rows: usize,
+        tokens: &[u32],
     ) {
-        self.each_row(out, rows, |this, row, out| {
+        self.each_row(out, tokens.len(), |this, row, out| {
             let spec = &this.experts[experts.0];
             let bias = spec.correction.map_or(&[][..], |bias| &this.vectors[bias.0]);
-            let mut chosen = vec![ExpertChoice::default(); spec.routing.chosen];
-            spec.routing.choose(this.row(logits, row), bias, &mut Vec::new(), &mut chosen);
+            let (logits, count) = (this.row(logits, row), spec.routing.chosen);
+            let mut chosen = vec![ExpertChoice::default(); count];
+            match &spec.table {
+                Some(table) => {
+                    let experts = &table[tokens[row] as usize * count..][..count];
+                    spec.routing.choose_from(logits, experts, &mut chosen);
+                }
+                None => spec.routing.choose(logits, bias, &mut Vec::new(), &mut chosen),
+            }
             chosen.sort_by_key(|choice| choice.expert);
             out.fill(0.0);
             for ExpertChoice { expert, weight } in chosen {
@@ -468,8 +554,8 @@ impl Backend for Reference {
     fn memory(&self) -> Memory {
         let bytes = |rows: &[Rows]| rows.iter().map(|rows| 4 * rows.values.len()).sum::<usize>();
         let vectors = self.vectors.iter().map(|vector| 4 * vector.len()).sum::<usize>();
-        let cached = |layer: &LayerRows| 4 * (layer.keys.values.len() + layer.values.values.len());
-        let cache = self.layers.iter().map(cached).sum();
-        Memory { weights: bytes(&self.matrices) + vectors, workspace: bytes(&self.buffers), cache }
+        let (cache, states) = self.cache.bytes();
+        let weights = bytes(&self.matrices) + vectors;
+        Memory { weights, workspace: bytes(&self.buffers), cache, states }
     }
 }

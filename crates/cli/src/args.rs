@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use api::SamplingOptions;
 use clap::Args;
 use engine::trace::TraceFiles;
-use engine::{EngineOptions, KvMemory, KvType, LoadOptions, Mode, Speculate};
+use engine::{CacheRounding, EngineOptions, KvMemory, KvType, LoadOptions, Mode, Speculate};
 use std::path::PathBuf;
 use std::time::Duration;
 use text::GgufOptions;
@@ -47,9 +47,14 @@ pub(crate) struct LoadArgs {
     /// Compute mode: exact (f32 activations) or fast (activations rounded to the layout's type)
     #[arg(long, value_name = "MODE", default_value = "fast")]
     mode: Mode,
-    /// Type of the KV cache: f32, bf16, f16 or q8_0 [default: f32 in exact mode, bf16 in fast mode]
+    /// Type of the KV cache: f32, bf16, f16 or q8_0, of DeepSeek V4 also fp8 [default: f32 in exact
+    /// mode, bf16 in fast mode]
     #[arg(long, value_name = "TYPE")]
     kv_type: Option<KvType>,
+    /// Rounding of cached rows in models that were trained with it, DeepSeek V4: off or native
+    /// [default: off in exact mode, native in fast mode]
+    #[arg(long, value_name = "HOW")]
+    cache_rounding: Option<CacheRounding>,
     /// Memory of the KV cache, such as 4GiB [default: enough for one sequence, or half of the free
     /// memory where many are served]
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
@@ -235,6 +240,7 @@ impl LoadArgs {
             pin: self.pin,
             mode: self.mode,
             kv_type: self.kv_type,
+            rounding: self.cache_rounding,
             context: self.ctx,
             kv_memory: self.kv_memory.map_or(kv_memory, KvMemory::Bytes),
             state_memory: self.state_memory,

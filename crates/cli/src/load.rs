@@ -5,6 +5,8 @@ use crate::model;
 use crate::placement::PlacementArgs;
 use anyhow::Result;
 use api::Service;
+use clap::ArgAction;
+use clap::builder::BoolishValueParser;
 use engine::{EngineOptions, KvMemory, LoadOptions};
 use formats::Checkpoint;
 use gannet::{Builder, Engine};
@@ -39,6 +41,18 @@ pub(crate) struct SourceArgs {
         help = format!("Tool-call format, if the chat template shows none: {}", ToolFormat::names())
     )]
     tool_format: Option<&'static ToolFormat>,
+    /// Generate the markup of tool calls greedily, whatever the sampling of a request: the tags
+    /// around names and values, for models that write DSML (DeepSeek V3.2 and later)
+    #[arg(
+        long,
+        value_name = "on|off",
+        default_value = "on",
+        value_parser = BoolishValueParser::new(),
+        action = ArgAction::Set,
+        hide_possible_values = true,
+        help_heading = "Loading"
+    )]
+    greedy_structure: bool,
     #[command(flatten)]
     placement: PlacementArgs,
     #[command(flatten)]
@@ -65,6 +79,7 @@ impl SourceArgs {
         let builder = gguf.pre_fallback.into_iter().fold(builder, Builder::pre_fallback);
         let builder = self.chat_template.iter().fold(builder, Builder::chat_template);
         let builder = self.tool_format.into_iter().fold(builder, Builder::tool_format);
+        let builder = builder.greedy_structure(self.greedy_structure);
         let engine = builder.load(&path)?;
         let (time, threads, isa) = (started.elapsed(), engine.threads(), engine.isa());
         tracing::info!(?time, threads, isa, "loaded {}", path.display());

@@ -24,9 +24,10 @@ const COMMANDS: [&str; 6] = ["run", "chat", "serve", "batch", "perplexity", "ben
 /// All keys, by subject.
 #[rustfmt::skip]
 pub(crate) const KEYS: &[&str] = &[
-    "model", "hub-endpoint", "pre-fallback", "chat-template", "tool-format", "placement",
-    "threads", "pin", "ctx", "mode", "kv-type", "kv-memory", "state-memory", "state-every",
-    "kv-block", "chunk", "check",
+    "model", "hub-endpoint", "pre-fallback", "chat-template", "tool-format",
+    "greedy-structure", "placement",
+    "threads", "pin", "ctx", "mode", "kv-type", "cache-rounding", "kv-memory", "state-memory",
+    "state-every", "kv-block", "chunk", "check",
     "max-tokens", "min-tokens", "temp", "top-k", "top-p", "min-p", "typical-p",
     "repeat-penalty", "presence-penalty", "frequency-penalty", "penalty-window",
     "logit-bias", "seed", "stop", "stop-id", "ignore-eos",

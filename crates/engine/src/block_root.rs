@@ -12,7 +12,7 @@ const VERSION: u8 = 1;
 
 /// The parent of first blocks of `block` positions that are computed under `settings`.
 pub(crate) fn block_root(settings: &Settings, block: usize) -> Name {
-    let Settings { checkpoint, mode, kv_type, identity, placement, slices } = settings;
+    let Settings { checkpoint, mode, kv_type, identity, placement, slices, rounding } = settings;
     let mut bytes = vec![VERSION];
     write_field(&mut bytes, "checkpoint", checkpoint);
     write_field(&mut bytes, "mode", mode.name());
@@ -21,6 +21,9 @@ pub(crate) fn block_root(settings: &Settings, block: usize) -> Name {
     write_field(&mut bytes, "placement", placement);
     write_field(&mut bytes, "slices", &slices.to_string());
     write_field(&mut bytes, "block", &block.to_string());
+    if let Some(rounding) = rounding {
+        write_field(&mut bytes, "rounding", rounding.name());
+    }
     Name::root(&bytes)
 }
 
@@ -35,6 +38,7 @@ fn write_field(bytes: &mut Vec<u8>, label: &str, value: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::CacheRounding;
     use backend::{KvType, Mode};
 
     fn settings() -> Settings {
@@ -45,6 +49,7 @@ mod tests {
             identity: "avx512bf16".into(),
             placement: "fedc".into(),
             slices: 2,
+            rounding: None,
         }
     }
 
@@ -64,6 +69,8 @@ mod tests {
             Settings { identity: "avx512".into(), ..settings() },
             Settings { placement: "fed".into(), ..settings() },
             Settings { slices: 1, ..settings() },
+            Settings { rounding: Some(CacheRounding::Off), ..settings() },
+            Settings { rounding: Some(CacheRounding::Native), ..settings() },
         ];
         let mut roots: Vec<Name> = all.iter().map(|settings| block_root(settings, 32)).collect();
         roots.push(block_root(&settings(), 16));

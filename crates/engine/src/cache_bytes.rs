@@ -1,6 +1,6 @@
 //! Bytes of what a model keeps of its sequences: rows in blocks, by group, and states in slots.
 
-use backend::{KvType, LayerCache};
+use backend::{KvType, LayerCache, group_windows};
 
 /// Bytes of a group of rows: the rows of all layers that are looked at for equally many positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,12 +24,23 @@ pub struct CacheBytes {
 }
 
 impl CacheBytes {
-    /// The bytes of a cache of `layers` whose rows have the type `ty`; `None` if they are more than
-    /// an integer holds.
-    pub fn of(layers: &[LayerCache], block: usize, ty: KvType) -> Option<Self> {
-        let bytes = layers.iter().map(|layer| layer.block_bytes(block, ty));
-        let block_bytes = bytes.into_iter().try_fold(0, usize::checked_add)?;
-        Some(Self { block, groups: vec![GroupBytes { window: None, block_bytes }], slot: 0 })
+    /// The bytes of a cache of `layers`, all layers of a model, whose rows have the type `ty`.
+    pub fn of(layers: &[LayerCache], block: usize, ty: KvType) -> Self {
+        Self::of_groups(layers, &group_windows(layers), block, ty)
+    }
+
+    /// The bytes of a cache of `layers`, some layers of a model whose groups have these `windows`.
+    pub(crate) fn of_groups(
+        layers: &[LayerCache],
+        windows: &[Option<usize>],
+        block: usize,
+        ty: KvType,
+    ) -> Self {
+        let bytes = |window| layers.iter().map(|l| l.block_bytes(window, block, ty)).sum();
+        let group = |&window| GroupBytes { window, block_bytes: bytes(window) };
+        let states = layers.iter().filter_map(|layer| layer.state);
+        let slot = states.map(|state| state.bytes()).sum();
+        Self { block, groups: windows.iter().map(group).collect(), slot }
     }
 
     /// Bytes that each further token of a long sequence takes, rounded up.
@@ -69,6 +80,7 @@ pub(crate) fn window_blocks(window: usize, block: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use backend::State;
 
     #[test]
     fn sizes_are_those_of_whole_blocks() {
@@ -84,11 +96,14 @@ mod tests {
 
     #[test]
     fn all_layers_count() {
-        let layer = LayerCache { heads: 2, dim: 8, latent: None };
-        let bytes = CacheBytes::of(&[layer; 3], 32, KvType::F32).unwrap();
-        let block_bytes = 3 * layer.block_bytes(32, KvType::F32);
-        assert_eq!(bytes.groups, [GroupBytes { window: None, block_bytes }]);
-        let large = LayerCache { heads: 1, dim: 1 << 54, latent: None };
-        assert_eq!(CacheBytes::of(&[large; 9], 32, KvType::F32), None);
+        let state = State { heads: 2, key_heads: 1, keys: 4, values: 16 };
+        let layer = LayerCache::heads(2, 32, None, None);
+        let windowed = LayerCache::heads(2, 32, None, Some(64));
+        let layers = [LayerCache { state: Some(state), ..layer.clone() }, windowed, layer];
+        let bytes = CacheBytes::of(&layers, 32, KvType::F32);
+        let group =
+            |window, layers: usize| GroupBytes { window, block_bytes: layers * 32 * 2 * 32 * 8 };
+        assert_eq!(bytes.groups, [group(None, 2), group(Some(64), 1)]);
+        assert_eq!(bytes.slot, 2 * 4 * 16 * 4);
     }
 }

@@ -82,16 +82,28 @@ impl CacheRequest<'_> {
         if self.context == Some(0) {
             return Err(Error::Context("a context of 0 tokens holds nothing".into()));
         }
+        let share = free.map_or(usize::MAX, |free| free.share());
         let size = match self.memory {
-            KvMemory::Bytes(bytes) => self.of_bytes(bytes)?,
-            KvMemory::OneSequence => self.of_sequences(1, free),
-            KvMemory::Share => self.of_sequences(MAX_SEQUENCES, free),
+            KvMemory::Bytes(bytes) => self.affordable(bytes).of_bytes(bytes)?,
+            KvMemory::OneSequence => self.affordable(share).of_sequences(1, share),
+            KvMemory::Share => self.affordable(share).of_sequences(MAX_SEQUENCES, share),
         };
         let needed = self.bytes(&size.blocks);
         match free {
             Some(free) if needed > free.bytes as u128 => Err(self.too_large(&size, free)),
             _ => Ok(size),
         }
+    }
+
+    /// The request with the windows of as many sequences as `bytes` hold beside the context, and of
+    /// one at least: where there are more, they take each other's blocks.
+    fn affordable(self, bytes: usize) -> Self {
+        let one = self.context.unwrap_or(1).div_ceil(self.block);
+        let fits = |parallel| {
+            let request = Self { parallel, ..self };
+            request.bytes(&request.least(one)) <= bytes as u128
+        };
+        Self { parallel: largest(self.parallel, fits).max(1), ..self }
     }
 
     fn tokens(&self, blocks: usize) -> usize {
@@ -163,8 +175,7 @@ impl CacheRequest<'_> {
 
     /// Size for up to `most` sequences of full length, as far as memory allows, and at least for
     /// one of the context that the user names.
-    fn of_sequences(&self, most: usize, free: Option<FreeMemory>) -> CacheSize {
-        let share = free.map_or(usize::MAX, |free| free.share());
+    fn of_sequences(&self, most: usize, share: usize) -> CacheSize {
         let context = self.context.unwrap_or_else(|| self.longest(share));
         let blocks = context.div_ceil(self.block).saturating_mul(most);
         CacheSize { blocks: self.divide(share, context, blocks), context }

@@ -1,7 +1,8 @@
 //! Constraints on the next token of a sequence, in token ids.
 //!
 //! A [`Grammar`] is shared by requests; a [`Constraint`] is the state of one sequence. The engine
-//! handles stop ids: they may be chosen exactly where the constraint may end.
+//! handles stop ids: they may be chosen exactly where the constraint may end. A constraint may also
+//! allow every token and say how the next one is chosen.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -10,6 +11,24 @@ use std::sync::Arc;
 pub trait Grammar: Debug + Send + Sync {
     /// The state before the first token.
     fn start(&self) -> Box<dyn Constraint>;
+
+    /// Whether its constraints ever exclude a token. The masks of a grammar that excludes none are
+    /// always [`Allowed::All`] and are not computed on the mask thread.
+    fn excludes(&self) -> bool {
+        true
+    }
+}
+
+/// The tokens that may come next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Allowed {
+    /// All tokens, and the end.
+    All,
+    /// The tokens of the set that the constraint has filled.
+    Listed {
+        /// Whether the sequence may end here.
+        may_end: bool,
+    },
 }
 
 /// State of one sequence: the tokens that may come next.
@@ -20,12 +39,16 @@ pub trait Grammar: Debug + Send + Sync {
 ///
 /// An error of any method ends the sequence; no method is called afterwards.
 pub trait Constraint: Debug + Send {
-    /// Adds all ids that may come next to the empty set `allowed`. Returns whether the sequence may
-    /// end here.
-    fn mask(&mut self, allowed: &mut TokenSet) -> Result<bool, String>;
+    /// Adds all ids that may come next to the empty set `allowed`, unless every token may.
+    fn mask(&mut self, allowed: &mut TokenSet) -> Result<Allowed, String>;
+    /// Whether the next token is the most likely one of those allowed, whatever the sampling
+    /// options say, as in a request with temperature 0.
+    fn greedy(&self) -> bool {
+        false
+    }
     /// Records the next token, which the last mask allowed.
     fn accept(&mut self, id: u32) -> Result<(), String>;
-    /// Undoes the last `tokens` accepted tokens.
+    /// Undoes the last `tokens` accepted tokens, at most [`MAX_DRAFTED`](crate::MAX_DRAFTED).
     fn rollback(&mut self, tokens: usize) -> Result<(), String>;
     /// Whether no token may follow, so that the sequence ends here as if by a stop id.
     fn is_complete(&self) -> bool;
@@ -44,6 +67,11 @@ impl GrammarRef {
     /// The state before the first token.
     pub fn start(&self) -> Box<dyn Constraint> {
         self.0.start()
+    }
+
+    /// Whether its constraints ever exclude a token.
+    pub fn excludes(&self) -> bool {
+        self.0.excludes()
     }
 }
 

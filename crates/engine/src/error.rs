@@ -18,6 +18,17 @@ pub enum Error {
     /// The kernels do not support KV blocks of this size.
     #[error("a KV block must have 16, 32, 64, 128, 256 or 512 positions, not {0}")]
     Block(usize),
+    /// The model's rows cannot be rounded so.
+    #[error("{0}")]
+    Rounding(String),
+    /// The model's layers cannot be cached in this type.
+    #[error("the KV cache of this model must be {expected}, not {found}")]
+    KvType {
+        /// Types that the layers can have.
+        expected: String,
+        /// The requested type.
+        found: &'static str,
+    },
     /// More threads than any machine can use.
     #[error("{threads} threads are too many: at most {most}")]
     Threads {

@@ -1,8 +1,8 @@
 //! Identity of a checkpoint, so that cached numbers of another are not mistaken for its own.
 
 use formats::config::{
-    Activation, ExpertGroups, ExpertsConfig, GroupRank, LatentConfig, RopeConfig, RopeLayout,
-    RopeScaling, RouterScores, SpecialIds,
+    Activation, CompressedConfig, DeltaConfig, ExpertGroups, ExpertsConfig, GroupRank, HyperConfig,
+    LatentConfig, RopeConfig, RopeLayout, RopeScaling, RouterScores, SpecialIds,
 };
 use formats::{Checkpoint, ModelConfig};
 use sha2::{Digest, Sha256};
@@ -49,6 +49,8 @@ fn config_text(config: &ModelConfig) -> String {
         activation,
         experts,
         attention: _,
+        hyper,
+        delta,
         vocab_size,
         context_length,
         rms_norm_eps,
@@ -60,16 +62,24 @@ fn config_text(config: &ModelConfig) -> String {
     let activation = activation_text(*activation);
     let experts = option_text(experts.as_ref().map(experts_text));
     let latent = option_text(config.latent().map(latent_text));
+    let delta = delta.as_ref().map_or_else(String::new, delta_text);
     let (rope, special) = (rope_text(rope), special_text(special));
+    let compressed = added_text("compressed", config.compressed().map(compressed_text));
+    let hyper = added_text("hyper", hyper.as_ref().map(hyper_text));
     format!(
         "ModelConfig {{ architecture: {architecture:?}, name: \"\", hidden_size: {hidden_size}, \
          layers: {layers}, heads: {heads}, kv_heads: {kv_heads}, head_dim: {head_dim}, \
          attention_scale: {attention_scale:?}, intermediate_size: {intermediate_size}, \
          activation: {activation}, experts: {experts}, latent: {latent}, \
-         vocab_size: {vocab_size}, context_length: {context_length}, \
+         {delta}vocab_size: {vocab_size}, context_length: {context_length}, \
          rms_norm_eps: {rms_norm_eps:?}, rope: {rope}, windows: {windows:?}, \
-         tied_embeddings: {tied_embeddings}, special: {special} }}"
+         tied_embeddings: {tied_embeddings}, special: {special}{compressed}{hyper} }}"
     )
+}
+
+/// A field that is left out at its default.
+fn added_text(label: &str, text: Option<String>) -> String {
+    text.map_or_else(String::new, |text| format!(", {label}: {text}"))
 }
 
 fn option_text(text: Option<String>) -> String {
@@ -97,12 +107,25 @@ fn experts_text(experts: &ExpertsConfig) -> String {
         normalise,
         scale,
         groups,
+        by_token,
+        limits,
+        shared_limits,
     } = experts;
     let scores = match scores {
         RouterScores::Softmax => "Softmax",
         RouterScores::SoftmaxOfChosen => "SoftmaxOfChosen",
         RouterScores::Sigmoid => "Sigmoid",
+        RouterScores::SqrtSoftplus => "SqrtSoftplus",
     };
+    let list =
+        |values: &[Option<f32>]| values.iter().any(Option::is_some).then(|| format!("{values:?}"));
+    let by_token = by_token.contains(&true).then(|| format!("{by_token:?}"));
+    let added = [
+        added_text("by_token", by_token),
+        added_text("limits", list(limits)),
+        added_text("shared_limits", list(shared_limits)),
+    ];
+    let added = added.concat();
     let groups = option_text(groups.map(|ExpertGroups { count, chosen, rank }| {
         let rank = match rank {
             GroupRank::Best => "Best",
@@ -113,7 +136,43 @@ fn experts_text(experts: &ExpertsConfig) -> String {
     format!(
         "ExpertsConfig {{ count: {count}, chosen: {chosen}, width: {width}, \
          shared_width: {shared_width}, layers: {layers:?}, scores: {scores}, \
-         normalise: {normalise}, scale: {scale:?}, groups: {groups} }}"
+         normalise: {normalise}, scale: {scale:?}, groups: {groups}{added} }}"
+    )
+}
+
+fn compressed_text(sizes: &CompressedConfig) -> String {
+    let CompressedConfig {
+        q_rank,
+        rope_dim,
+        groups,
+        out_rank,
+        ratios,
+        indexed,
+        index_heads,
+        index_dim,
+        index_top,
+        rope,
+    } = sizes;
+    let rope = rope_text(rope);
+    format!(
+        "CompressedConfig {{ q_rank: {q_rank}, rope_dim: {rope_dim}, groups: {groups}, \
+         out_rank: {out_rank}, ratios: {ratios:?}, indexed: {indexed:?}, \
+         index_heads: {index_heads}, index_dim: {index_dim}, index_top: {index_top}, \
+         rope: {rope} }}"
+    )
+}
+
+fn hyper_text(hyper: &HyperConfig) -> String {
+    let HyperConfig { streams, iterations, eps } = hyper;
+    format!("HyperConfig {{ streams: {streams}, iterations: {iterations}, eps: {eps:?} }}")
+}
+
+fn delta_text(delta: &DeltaConfig) -> String {
+    let DeltaConfig { layers, key_heads, value_heads, key_dim, value_dim, kernel, tiled } = delta;
+    format!(
+        "delta: DeltaConfig {{ layers: {layers:?}, key_heads: {key_heads}, \
+         value_heads: {value_heads}, key_dim: {key_dim}, value_dim: {value_dim}, \
+         kernel: {kernel}, tiled: {tiled} }}, "
     )
 }
 
@@ -190,6 +249,11 @@ mod tests {
         change(&|config| config.special.bos = Some(77));
         change(&|config| config.experts.as_mut().expect("it has experts").chosen += 1);
         change(&|config| config.tied_embeddings = !config.tied_embeddings);
+        change(&|config| config.experts.as_mut().expect("it has experts").by_token[0] = true);
+        change(&|config| config.experts.as_mut().expect("it has experts").limits[0] = Some(2.0));
+        let fourth = ModelConfig::tiny("deepseek_v4", 2).expect("a known family");
+        change(&|config| config.attention = fourth.attention.clone());
+        change(&|config| config.hyper = fourth.hyper);
         for (at, text) in texts.iter().enumerate() {
             assert!(!texts[..at].contains(text), "{text}");
         }

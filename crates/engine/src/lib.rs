@@ -21,13 +21,14 @@ mod run;
 mod runner;
 mod running_request;
 mod sampler;
+mod sequence_memory;
 mod single_sequence;
 pub mod trace;
 
 pub use backend::{Batch, Device, InputSums, KvType, LayerCache, Memory, Mode};
 pub use cache_bytes::{CacheBytes, GroupBytes};
 pub use cache_size::KvMemory;
-pub use constraint::{Constraint, Grammar, GrammarRef, TokenSet};
+pub use constraint::{Allowed, Constraint, Grammar, GrammarRef, TokenSet};
 pub use draft::{MAX_DRAFTED, Speculate};
 pub use embedding_pooler::Embed;
 pub use error::Error;
@@ -45,7 +46,8 @@ pub use request::{
     Usage,
 };
 pub use run::{EngineOptions, start};
-pub use runner::{BLOCK, LoadOptions, Runner, STATE_EVERY, Settings};
+pub use runner::{BLOCK, CacheRounding, LoadOptions, Runner, STATE_EVERY, Settings, kv_types};
 pub use sched::Slot;
+pub use sequence_memory::SequenceMemory;
 pub use single_sequence::SingleSequence;
 pub use trace::Trace;

@@ -3,11 +3,11 @@
 //! A constraint's state moves to the mask thread before the forward pass and returns with its masks
 //! afterwards: one for the row of the last known token, and one for each drafted token that the
 //! constraint allows. States return in the order they were sent and hold nothing that depends on
-//! timing, so threads decide no bits. A state whose last masks took less time than waking a thread
-//! stays on the engine's thread.
+//! timing, so threads decide no bits. A state stays on the engine's thread if its last masks took
+//! less time than waking a thread, or if its grammar excludes no token.
 
 use crate::Request;
-use crate::constraint::{Constraint, GrammarRef, TokenSet};
+use crate::constraint::{Allowed, Constraint, GrammarRef, TokenSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
@@ -30,18 +30,21 @@ pub(crate) struct ConstraintState {
     rows: Vec<TokenMask>,
     /// Number of masks of this step.
     filled: usize,
-    /// Whether the last masks took at most [`QUICK`].
+    /// Whether the last masks took at most [`QUICK`], or there are none.
     quick: bool,
-    vocab_size: usize,
+    /// Ids below which masks hold some; 0 if the grammar excludes no token.
+    mask_size: usize,
 }
 
 /// The ids allowed in one row.
 #[derive(Debug)]
 pub(crate) struct TokenMask {
-    /// Ids that may be chosen; [`admit_stop_ids`](Self::admit_stop_ids) decides about stop ids.
+    /// Ids that may be chosen, unless all may; [`admit_stop_ids`](Self::admit_stop_ids) decides
+    /// about stop ids.
     pub ids: TokenSet,
-    /// Whether the sequence may end here.
-    pub may_end: bool,
+    pub allowed: Allowed,
+    /// Whether the most likely one of them is chosen.
+    pub greedy: bool,
     /// Why there is no mask.
     error: Option<String>,
 }
@@ -58,6 +61,7 @@ impl SequenceConstraint {
     /// The constraint of `request`, before its first token.
     pub fn of(request: &Request, vocab_size: usize) -> Self {
         let Some(grammar) = request.constraint.clone() else { return Self::None };
+        let excludes = grammar.excludes();
         Self::Here(Box::new(ConstraintState {
             grammar,
             state: None,
@@ -65,8 +69,8 @@ impl SequenceConstraint {
             accepted: 0,
             rows: Vec::new(),
             filled: 0,
-            quick: false,
-            vocab_size,
+            quick: !excludes,
+            mask_size: if excludes { vocab_size } else { 0 },
         }))
     }
 
@@ -132,17 +136,17 @@ impl ConstraintState {
     fn compute(&mut self) {
         let start = Instant::now();
         self.fill();
-        self.quick = start.elapsed() <= QUICK;
+        self.quick = self.mask_size == 0 || start.elapsed() <= QUICK;
     }
 
     /// Computes the masks, as far as drafted tokens are allowed.
     fn fill(&mut self) {
-        let Self { grammar, state, draft, accepted, rows, filled, vocab_size, .. } = self;
+        let Self { grammar, state, draft, accepted, rows, filled, mask_size, .. } = self;
         let mut started = guarded(|| Ok(state.get_or_insert_with(|| grammar.start())));
         *filled = 0;
         for at in 0..=draft.len() {
             if at == rows.len() {
-                rows.push(TokenMask::new(*vocab_size));
+                rows.push(TokenMask::new(*mask_size));
             }
             *filled += 1;
             let row = &mut rows[at];
@@ -150,7 +154,7 @@ impl ConstraintState {
                 Ok(state) => row.fill(&mut ***state),
                 Err(error) => row.error = Some(error.clone()),
             }
-            let next = draft.get(at).filter(|id| row.error.is_none() && row.ids.contains(**id));
+            let next = draft.get(at).filter(|id| row.error.is_none() && row.allows(**id));
             let (Some(&next), Ok(state)) = (next, &mut started) else { break };
             // A state that refuses a token it allowed reports that when the token is chosen.
             if guarded(|| state.accept(next)).is_err() {
@@ -162,28 +166,37 @@ impl ConstraintState {
 }
 
 impl TokenMask {
-    fn new(vocab_size: usize) -> Self {
-        Self { ids: TokenSet::new(vocab_size), may_end: false, error: None }
+    fn new(size: usize) -> Self {
+        let allowed = Allowed::Listed { may_end: false };
+        Self { ids: TokenSet::new(size), allowed, greedy: false, error: None }
     }
 
     fn fill(&mut self, state: &mut dyn Constraint) {
         self.ids.clear();
         let ids = &mut self.ids;
-        let filled = guarded(|| if state.is_complete() { Ok(true) } else { state.mask(ids) });
-        match filled {
-            Ok(may_end) => (self.may_end, self.error) = (may_end, None),
-            Err(error) => (self.may_end, self.error) = (false, Some(error)),
-        }
+        let filled = guarded(|| match state.is_complete() {
+            true => Ok((Allowed::Listed { may_end: true }, false)),
+            false => Ok((state.mask(ids)?, state.greedy())),
+        });
+        let none = (Allowed::Listed { may_end: false }, false);
+        let (filled, error) = filled.map_or_else(|error| (none, Some(error)), |it| (it, None));
+        ((self.allowed, self.greedy), self.error) = (filled, error);
+    }
+
+    /// Whether `id` may be chosen.
+    fn allows(&self, id: u32) -> bool {
+        self.allowed == Allowed::All || self.ids.contains(id)
     }
 
     /// Allows stop ids where the sequence may end, unless it is too `early` and there is another
-    /// choice. Returns whether any other id may be chosen.
+    /// choice. Returns whether any other id may be chosen. Changes nothing where all ids may be.
     pub fn admit_stop_ids(&mut self, stop_ids: &[u32], early: bool) -> bool {
+        let Allowed::Listed { may_end } = self.allowed else { return true };
         for &id in stop_ids {
             self.ids.remove(id);
         }
         let others = !self.ids.is_empty();
-        if self.may_end && others && !early {
+        if may_end && others && !early {
             stop_ids.iter().for_each(|id| self.ids.insert(*id));
         }
         others

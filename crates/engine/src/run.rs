@@ -16,9 +16,9 @@ use crate::running_request::{RequestSetup, RunningRequest};
 use crate::sampler::SamplerScratch;
 use crate::trace::{Recorder, TraceSink, TraceStep};
 use crate::{Error, Runner};
-use backend::Batch;
+use backend::{Batch, BlockCopy, StateRows};
 use base::Rng;
-use sched::{BlockCopy, NewSequence, Planned, Scheduler, Slot, SlotTable};
+use sched::{NewSequence, Planned, Scheduler, Slot, SlotTable, StateCopy};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -98,10 +98,10 @@ struct Engine {
     plan: Vec<Planned>,
     batch: Batch,
     scratch: SamplerScratch,
-    /// Blocks touched so far, counted from the first.
-    touched: usize,
-    /// Preemptions and evictions that were reported.
-    reported: (u64, u64),
+    /// Blocks of each group touched so far, counted from the first.
+    touched: Vec<usize>,
+    /// Preemptions, evictions of blocks and of snapshots that were reported.
+    reported: (u64, u64, u64),
 }
 
 impl Engine {
@@ -112,16 +112,22 @@ impl Engine {
         masks: Masks,
     ) -> Self {
         let models::WorkspaceLimits { rows, logit_rows } = runner.limits;
-        let running = options.running.clamp(1, logit_rows);
-        let running =
-            if runner.state_slots == 0 { running } else { running.min(runner.state_slots) };
+        let running = options.running.clamp(1, logit_rows.min(runner.parallel));
+        let windows: Vec<_> = runner.groups.iter().map(|group| group.window).collect();
+        receiver.metrics.groups(&windows);
+        let groups = runner.groups.iter();
+        let group = |group: &backend::GroupSize| sched::Group {
+            window: group.window,
+            blocks: group.blocks,
+        };
         let limits = sched::SchedulerLimits {
             running,
             rows,
             logits: logit_rows,
             block: runner.block(),
-            blocks: runner.blocks,
-            window: runner.window,
+            groups: groups.map(group).collect(),
+            states: runner.states,
+            state_every: runner.state_every,
         };
         Self {
             scheduler: Scheduler::new(limits, block_root(&runner.settings, runner.block())),
@@ -132,8 +138,8 @@ impl Engine {
             prefill_budget: PrefillBudget::new(options.itl_target, runner.chunk),
             accepted: 0,
             plan: Vec::with_capacity(running),
-            touched: 0,
-            reported: (0, 0),
+            touched: vec![0; runner.groups.len()],
+            reported: (0, 0, 0),
             options,
             receiver,
             runner,
@@ -183,13 +189,18 @@ impl Engine {
 
     /// Touches the memory of the blocks that are taken next, while `may_go_on`.
     fn touch_cache_ahead(&mut self, may_go_on: impl Fn(&Self) -> bool) {
-        let block = (self.runner.memory().cache / self.runner.blocks).max(1);
-        let sched::BlockCounts { used, cached, .. } = self.scheduler.blocks();
-        let goal = (used + cached + self.options.cache_ahead / block).min(self.runner.blocks);
-        while self.touched < goal && may_go_on(self) {
-            let end = (self.touched + MAX_TOUCHED.div_ceil(block)).min(goal);
-            self.runner.touch_cache(self.touched..end);
-            self.touched = end;
+        let total: usize = self.runner.blocks().sum();
+        let block = (self.runner.memory().cache / total).max(1);
+        for group in 0..self.touched.len() {
+            let blocks = self.runner.groups[group].blocks;
+            let sched::BlockCounts { used, cached, .. } = self.scheduler.blocks(group);
+            let ahead = self.options.cache_ahead / block * blocks / total;
+            let goal = (used + cached + ahead).min(blocks);
+            while self.touched[group] < goal && may_go_on(self) {
+                let end = (self.touched[group] + MAX_TOUCHED.div_ceil(block)).min(goal);
+                self.runner.touch_cache(group, self.touched[group]..end);
+                self.touched[group] = end;
+            }
         }
     }
 
@@ -211,6 +222,7 @@ impl Engine {
         let budget = request.budget(info.context_length - prompt.len());
         let is_empty = budget == 0 && !request.wants_prompt();
         let Request { priority, tenant, user, space, cold, .. } = *request;
+        let marks = std::mem::take(&mut request.marks);
         let running = RunningRequest::new(submission, setup);
         let slot = self.scheduler.add(NewSequence {
             capacity: prompt.len() + budget,
@@ -220,6 +232,7 @@ impl Engine {
             user,
             space,
             cold,
+            marks,
             output: running.prompt_output(),
         });
         self.requests.insert(slot, running);
@@ -285,7 +298,12 @@ impl Engine {
 
     fn batch(&mut self) {
         self.batch.clear();
-        self.scheduler.copies().for_each(|BlockCopy { from, to }| self.batch.copy(from, to));
+        for sched::BlockCopy { group, from, to } in self.scheduler.copies() {
+            self.batch.copy(BlockCopy { group, from, to });
+        }
+        for StateCopy { from, to } in self.scheduler.state_copies() {
+            self.batch.copy_state(from, to);
+        }
         let rows = self.plan.iter().map(|planned| planned.tokens + planned.drafts).sum();
         for planned in &self.plan {
             let running = &mut self.requests[planned.slot];
@@ -299,12 +317,17 @@ impl Engine {
             let end = planned.position + planned.tokens;
             let tokens = &sequence.tokens[planned.position..end];
             let blocks = (end + planned.drafts).div_ceil(self.runner.block());
-            let states = running.wants_states();
-            let logits = if states { 0 } else { planned.outputs + planned.drafts };
+            let hidden = running.wants_hidden();
+            let logits = if hidden { 0 } else { planned.outputs + planned.drafts };
             let drafts = running.draft.planned(planned);
-            let table = &sequence.table[..blocks];
-            self.batch.push_parts([tokens, drafts], planned.position, table, logits);
-            self.batch.want_states(if states { planned.outputs } else { 0 });
+            self.batch.push([tokens, drafts], planned.position, logits);
+            sequence.tables.iter().for_each(|table| self.batch.table(&table[..blocks]));
+            self.batch.want_hidden(if hidden { planned.outputs } else { 0 });
+            let Some(slot) = sequence.state else { continue };
+            let Planned { right, drafts: guesses, .. } = *planned;
+            self.batch.state(StateRows { slot, right, guesses });
+            let saves = self.scheduler.saves().iter().filter(|save| save.slot == planned.slot);
+            saves.for_each(|save| self.batch.save(save.position, save.state));
         }
     }
 
@@ -325,14 +348,14 @@ impl Engine {
 
     fn sample(&mut self) {
         let Self { runner, scheduler, requests, masks, scratch, plan, .. } = self;
-        let (vocab, size) = (runner.info.vocab_size, runner.state_size);
-        let (mut logits, mut states) = (runner.logits(), runner.states());
+        let (vocab, size) = (runner.info.vocab_size, runner.hidden_size);
+        let (mut logits, mut hidden) = (runner.logits(), runner.hidden());
         for planned in plan.iter().filter(|planned| planned.outputs > 0) {
             let running = &mut requests[planned.slot];
-            if running.wants_states() {
-                let (rows, rest) = states.split_at(planned.outputs * size);
-                states = rest;
-                running.add_states(planned, rows.chunks_exact(size));
+            if running.wants_hidden() {
+                let (rows, rest) = hidden.split_at(planned.outputs * size);
+                hidden = rest;
+                running.add_hidden(planned, rows.chunks_exact(size));
                 continue;
             }
             running.constraint.take_back(masks);
@@ -405,11 +428,16 @@ impl Engine {
     fn report(&mut self) {
         let metrics = &self.receiver.metrics;
         metrics.load(self.scheduler.running(), self.scheduler.waiting());
-        let sched::BlockCounts { used, cached, free } = self.scheduler.blocks();
-        metrics.blocks(0, used, cached, free);
+        for group in 0..self.runner.groups.len() {
+            let sched::BlockCounts { used, cached, free } = self.scheduler.blocks(group);
+            metrics.blocks(group, used, cached, free);
+        }
+        let sched::StateCounts { live, kept, free, evictions } = self.scheduler.state_counts();
+        metrics.states(live, kept, free);
         let (preempted, evicted) = self.scheduler.counters();
         metrics.preempted((preempted - self.reported.0) as usize);
         metrics.evicted((evicted - self.reported.1) as usize);
-        self.reported = (preempted, evicted);
+        metrics.states_evicted((evictions - self.reported.2) as usize);
+        self.reported = (preempted, evicted, evictions);
     }
 }

@@ -1,16 +1,17 @@
 //! A loaded model with its backend and KV cache: batches in, logits out.
 
 use crate::cache_bytes::CacheBytes;
-use crate::cache_size::{
-    CacheRequest, CacheSize, FreeMemory, KvMemory, StateRequest, StateSize, available_memory,
-};
+use crate::cache_size::{CacheRequest, FreeMemory, KvMemory, StateRequest, available_memory};
+use crate::draft::MAX_DRAFTED;
 use crate::identity::identity;
 use crate::{Error, ModelInfo};
+use backend::Rounding;
 use backend::{
-    Backend, Batch, Buffer, DEVICES, Device, DeviceOptions, InputSums, KvType, LayerCache, Memory,
-    Mode,
+    Backend, Batch, Buffer, CacheSpec, DEVICES, Device, DeviceOptions, GroupSize, InputSums,
+    KvType, LayerCache, Memory, Mode, group_windows,
 };
-use formats::{Checkpoint, Pooling};
+use formats::config::Attention;
+use formats::{Checkpoint, ModelConfig, Pooling};
 use models::placement::{Placed, Placement, TensorInfo, digest};
 use models::{Model, Ranks, WorkspaceLimits};
 use std::sync::Arc;
@@ -40,6 +41,9 @@ pub struct LoadOptions {
     pub state_every: usize,
     /// Number of running sequences for which the caches have memory.
     pub parallel: usize,
+    /// How cached rows are rounded, in models that were trained for it; `None` for the mode's
+    /// default.
+    pub rounding: Option<CacheRounding>,
     /// Positions of a KV block: a multiple of 16 that divides 512.
     pub block: usize,
     /// Prefill chunk size: maximum number of prompt tokens of a step.
@@ -66,7 +70,8 @@ impl Default for LoadOptions {
             kv_memory: KvMemory::default(),
             state_memory: None,
             state_every: STATE_EVERY,
-            parallel: 16,
+            parallel: 1,
+            rounding: None,
             block: BLOCK,
             chunk: 512,
             logit_rows: 16,
@@ -74,6 +79,43 @@ impl Default for LoadOptions {
             placement: None,
             ranks: Ranks::default(),
         }
+    }
+}
+
+/// How cached rows are rounded, in models that were trained for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CacheRounding {
+    /// Not at all, besides the storage type of the cache.
+    Off,
+    /// As the model was trained for: rows of attention to FP8, those of an index to FP4.
+    Native,
+}
+
+impl CacheRounding {
+    /// Both, with their names.
+    pub const ALL: [(Self, &'static str); 2] = [(Self::Off, "off"), (Self::Native, "native")];
+
+    /// `off` or `native`.
+    pub fn name(self) -> &'static str {
+        Self::ALL[self as usize].1
+    }
+
+    /// The default of a compute mode.
+    pub fn of(mode: Mode) -> Self {
+        match mode {
+            Mode::Exact => Self::Off,
+            Mode::Fast => Self::Native,
+        }
+    }
+}
+
+impl std::str::FromStr for CacheRounding {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|(_, other)| *other == name);
+        let wrong = || format!("cache rounding must be off or native, not {name:?}");
+        found.map(|(rounding, _)| rounding).ok_or_else(wrong)
     }
 }
 
@@ -92,21 +134,23 @@ pub struct Runner {
     model: Box<dyn Model>,
     pub(crate) info: ModelInfo,
     pub(crate) settings: Settings,
-    pub(crate) blocks: usize,
-    /// Number of state slots; 0 if the model has no states.
-    pub(crate) state_slots: usize,
+    /// The groups of cached rows, the trunk first.
+    pub(crate) groups: Vec<GroupSize>,
+    /// Number of state slots.
+    pub(crate) states: usize,
+    pub(crate) state_every: usize,
+    /// Maximum number of sequences that run at once.
+    pub(crate) parallel: usize,
     pub(crate) chunk: usize,
-    /// Maximum number of positions that a row attends to, if every layer has a window.
-    pub(crate) window: Option<usize>,
     pub(crate) limits: WorkspaceLimits,
     check: bool,
     warnings: Vec<String>,
     /// The logits of the last batch and their number of rows.
     logits: Option<(Buffer, usize)>,
     /// Number of hidden states of the last batch.
-    states: usize,
+    hidden: usize,
     /// Number of values of a hidden state.
-    pub(crate) state_size: usize,
+    pub(crate) hidden_size: usize,
     /// Pooling of hidden states, if the checkpoint names one.
     pub(crate) pooling: Option<Pooling>,
 }
@@ -126,6 +170,8 @@ pub struct Settings {
     pub placement: String,
     /// Number of ranks that hold a slice of each layer.
     pub slices: usize,
+    /// How cached rows are rounded; `None` where the model was not trained for it.
+    pub rounding: Option<CacheRounding>,
 }
 
 impl std::fmt::Debug for Runner {
@@ -163,8 +209,12 @@ impl Runner {
         let limits = WorkspaceLimits { rows: chunk.saturating_add(logit_rows), logit_rows };
         let pooling = checkpoint.pooling().map_err(models::Error::from)?;
         let (placed, placement) = place(checkpoint, &*backend, options.placement.as_deref())?;
-        let model = models::load(checkpoint, &mut *backend, limits, &options.ranks, &placed)?;
+        let rounding = rounding(config, options)?;
+        let native = rounding == Some(CacheRounding::Native);
+        let model =
+            models::load(checkpoint, &mut *backend, limits, &options.ranks, &placed, native)?;
         let kv_type = options.kv_type.unwrap_or(options.mode.default_kv_type());
+        check_kv_type(config, kv_type, native)?;
         let settings = Settings {
             checkpoint: identity(checkpoint),
             mode: options.mode,
@@ -172,36 +222,37 @@ impl Runner {
             identity: backend.identity(),
             placement,
             slices: options.ranks.slices.as_ref().map_or(1, |slices| slices.ranks()),
+            rounding,
         };
-        let (size, states) =
-            make_cache(&mut *backend, &model.cache(), kv_type, config.context_length, options)?;
+        let layers = models::layer_caches(config, native);
+        let (windows, recurrent) = (group_windows(&layers), layers.iter().any(is_recurrent));
+        let needs = CacheNeeds { layers: &model.cache(), windows: &windows, recurrent, kv_type };
+        let CacheMade { groups, states, parallel, context, note } =
+            make_cache(&mut *backend, &needs, config.context_length, options)?;
         let info = ModelInfo {
             name: config.name.clone(),
             architecture: config.architecture.clone(),
-            context_length: size.context,
+            context_length: context,
             vocab_size: config.vocab_size,
-            cache_tokens: size.blocks[0] * options.block,
-            uses_marks: states.slots > 0 || size.blocks.len() > 1,
+            cache_tokens: groups[0].blocks * options.block,
+            uses_marks: states > 0 || groups.len() > 1,
         };
-        // A single layer without a window keeps all positions.
-        let widest = |widest: usize, window: &Option<usize>| Some(widest.max((*window)?));
-        let window = config.windows.iter().try_fold(1, widest);
-        let (blocks, check) = (size.blocks[0], options.check);
         Ok(Self {
             backend,
             model,
             info,
             settings,
-            blocks,
-            state_slots: states.slots,
-            warnings: states.note.into_iter().collect(),
+            groups,
+            states,
+            state_every: options.state_every,
+            parallel,
+            warnings: note.into_iter().collect(),
             chunk,
-            window,
             limits,
-            check,
+            check: options.check,
             logits: None,
-            states: 0,
-            state_size: config.hidden_size,
+            hidden: 0,
+            hidden_size: config.hidden_size,
             pooling,
         })
     }
@@ -221,9 +272,14 @@ impl Runner {
         &self.settings
     }
 
-    /// Number of blocks of the KV cache.
-    pub fn blocks(&self) -> usize {
-        self.blocks
+    /// Number of blocks of each group of cached rows, the trunk first.
+    pub fn blocks(&self) -> impl Iterator<Item = usize> {
+        self.groups.iter().map(|group| group.blocks)
+    }
+
+    /// Number of sequences that can run at once, as far as state slots allow.
+    pub fn parallel(&self) -> usize {
+        self.parallel
     }
 
     /// Maximum number of prompt tokens of a batch.
@@ -238,7 +294,7 @@ impl Runner {
 
     /// Positions of a block.
     pub fn block(&self) -> usize {
-        self.info.cache_tokens / self.blocks
+        self.info.cache_tokens / self.groups[0].blocks
     }
 
     /// Number of compute threads.
@@ -271,17 +327,24 @@ impl Runner {
         self.backend.input_sums().unwrap_or_default()
     }
 
-    /// Touches the memory of `blocks` of the KV cache, so that the system provides it.
-    pub fn touch_cache(&mut self, blocks: std::ops::Range<usize>) {
-        self.backend.touch_cache(blocks);
+    /// Touches the memory of `blocks` of a group of cached rows, so that the system provides it.
+    pub fn touch_cache(&mut self, group: usize, blocks: std::ops::Range<usize>) {
+        self.backend.touch_cache(group, blocks);
+    }
+
+    /// Copies states, one pair of slots (from, to) after the other.
+    pub(crate) fn copy_states(&mut self, copies: &[(u32, u32)]) {
+        self.backend.copy_states(copies);
     }
 
     /// Creates an empty batch with the capacity for any step of this model.
     pub fn batch(&self) -> Batch {
-        Batch::with_capacity(self.limits.rows, self.limits.rows + self.blocks)
+        let groups = self.groups.len();
+        let blocks = groups * (self.limits.rows + self.groups[0].blocks);
+        Batch::with_capacity(self.limits.rows, blocks, groups)
     }
 
-    /// Copies the blocks that `batch` names, computes the batch and stores its keys and values.
+    /// Copies the blocks and states that `batch` names, computes the batch and stores its keys and values.
     /// Returns the logits `[logit rows, vocab_size]`, on all ranks that share the model.
     ///
     /// # Errors
@@ -294,19 +357,20 @@ impl Runner {
             batch.logit_rows().len() <= self.limits.logit_rows,
             "more logits than the workspace holds"
         );
-        (self.logits, self.states) = (None, 0);
+        (self.logits, self.hidden) = (None, 0);
         self.backend.copy_blocks(batch.copies());
+        self.backend.copy_states(batch.state_copies());
         let logits = self.model.forward(&mut *self.backend, batch, self.check)?;
         self.logits = Some((logits, batch.logit_rows().len()));
-        self.states = batch.state_rows().len();
+        self.hidden = batch.hidden_rows().len();
         self.backend.fetch(logits, batch.logit_rows().len());
-        self.backend.fetch(self.model.states(), self.states);
+        self.backend.fetch(self.model.hidden(), self.hidden);
         Ok(self.logits())
     }
 
-    /// The hidden states `[state rows, state_size]` of the last batch, after the last norm.
-    pub fn states(&self) -> &[f32] {
-        self.backend.read(self.model.states(), self.states)
+    /// The hidden states `[hidden rows, hidden_size]` of the last batch, after the last norm.
+    pub fn hidden(&self) -> &[f32] {
+        self.backend.read(self.model.hidden(), self.hidden)
     }
 
     /// The logits `[logit rows, vocab_size]` of the last batch.
@@ -329,39 +393,132 @@ fn place(
     Ok((placed, digest))
 }
 
-/// Creates the KV cache that `options` request.
+/// How cached rows are rounded; `None` where the model was not trained for it.
+///
+/// # Errors
+///
+/// If they cannot be rounded as the model was trained for.
+fn rounding(config: &ModelConfig, options: &LoadOptions) -> Result<Option<CacheRounding>, Error> {
+    let Attention::Compressed(sizes) = &config.attention else { return Ok(None) };
+    let rounding = options.rounding.unwrap_or(CacheRounding::of(options.mode));
+    let indexed = sizes.indexed.contains(&true);
+    if rounding == CacheRounding::Native && indexed && !Rounding::Fp4.fits(sizes.index_dim) {
+        if options.rounding.is_none() {
+            return Ok(Some(CacheRounding::Off));
+        }
+        return Err(Error::Rounding(format!(
+            "cache rounding native: expected heads of the index whose size is a power of two from \
+             32 on, found {}",
+            sizes.index_dim
+        )));
+    }
+    Ok(Some(rounding))
+}
+
+/// The types in which the rows of a model can be cached. `native` says whether rows are rounded as
+/// the model was trained for.
+pub fn kv_types(config: &ModelConfig, native: bool) -> Vec<KvType> {
+    let plain = matches!(config.attention, Attention::Compressed(_));
+    let fits = |ty: &KvType| match ty {
+        KvType::Fp8 => plain && native,
+        KvType::Q8_0 => !plain,
+        KvType::F32 | KvType::Bf16 | KvType::F16 => true,
+    };
+    KvType::ALL.into_iter().filter(fits).collect()
+}
+
+/// Checks that rows of the model can be held in a storage type.
+///
+/// # Errors
+///
+/// [`Error::KvType`] if they cannot.
+fn check_kv_type(config: &ModelConfig, ty: KvType, native: bool) -> Result<(), Error> {
+    let types = kv_types(config, native);
+    if types.contains(&ty) {
+        return Ok(());
+    }
+    let names: Vec<_> = types.into_iter().map(KvType::name).collect();
+    Err(Error::KvType { expected: names.join(", "), found: ty.name() })
+}
+
+/// What the layers of this rank keep.
+struct CacheNeeds<'a> {
+    layers: &'a [LayerCache],
+    /// Windows of the groups of the whole model.
+    windows: &'a [Option<usize>],
+    /// Whether a layer of the whole model has states.
+    recurrent: bool,
+    kv_type: KvType,
+}
+
+fn is_recurrent(layer: &LayerCache) -> bool {
+    layer.state.is_some()
+}
+
+/// A cache that was made.
+struct CacheMade {
+    groups: Vec<GroupSize>,
+    states: usize,
+    parallel: usize,
+    context: usize,
+    note: Option<String>,
+}
+
+/// Creates the cache that `options` request.
 fn make_cache(
     backend: &mut dyn Backend,
-    layers: &[LayerCache],
-    kv_type: KvType,
+    needs: &CacheNeeds<'_>,
     trained: usize,
     options: &LoadOptions,
-) -> Result<(CacheSize, StateSize), Error> {
-    let LoadOptions { block, context, kv_memory: memory, chunk, .. } = *options;
-    let too_large = || Error::Context("a block of the KV cache is too large for memory".into());
-    let bytes = CacheBytes::of(layers, block, kv_type).ok_or_else(too_large)?;
+) -> Result<CacheMade, Error> {
+    let LoadOptions { block, context, kv_memory: memory, parallel, chunk, ranks, .. } = options;
     let Memory { weights, workspace, .. } = backend.memory();
     let free = available_memory()
         .map(|bytes| FreeMemory { bytes, spare: bytes.saturating_sub(weights + workspace) });
-    let (memory_of_states, parallel) = (options.state_memory, options.parallel);
-    let states = StateRequest { memory: memory_of_states, slot_bytes: bytes.slot, parallel };
-    let mut states = states.size(free)?;
-    let free = free.map(|free| free.without(states.slots.saturating_mul(bytes.slot)));
-    let (groups, parallel) = (&bytes.groups, states.parallel);
-    let request = CacheRequest { memory, context, trained, block, groups, parallel, chunk };
+    let bytes = CacheBytes::of_groups(needs.layers, needs.windows, *block, needs.kv_type);
+    let slot_bytes = bytes.slot;
+    let request = StateRequest { memory: options.state_memory, slot_bytes, parallel: *parallel };
+    let states = request.size(free)?;
+    let free = free.map(|free| free.without(states.slots * slot_bytes));
+    let request = CacheRequest {
+        memory: *memory,
+        context: *context,
+        trained,
+        block: *block,
+        groups: &bytes.groups,
+        parallel: states.parallel,
+        chunk: *chunk,
+    };
     let mut size = request.size(free)?;
+    // All ranks use the size of the smallest. One without recurrent layers has any number of slots.
+    let own = if slot_bytes == 0 && needs.recurrent { 2 * states.parallel } else { states.slots };
+    let slots = ranks.least(own)?;
     // A system may have less memory than it reports; a default size shrinks to it.
-    while let Err(error) = backend.cache(layers, block, size.blocks[0], kv_type) {
+    let sizes = loop {
+        let sizes = needs.windows.iter().zip(&size.blocks);
+        let sizes: Vec<_> = sizes.map(|(&window, &blocks)| GroupSize { window, blocks }).collect();
+        let spec = CacheSpec {
+            layers: needs.layers,
+            block: *block,
+            groups: &sizes,
+            states: slots,
+            guesses: MAX_DRAFTED,
+            ty: needs.kv_type,
+        };
+        let Err(error) = backend.cache(&spec) else { break sizes };
         let may_shrink = context.is_none() && !matches!(memory, KvMemory::Bytes(_));
         match error {
             backend::Error::Memory(_) if may_shrink && size.blocks[0] > 1 => size.blocks[0] /= 2,
             error => return Err(error.into()),
         }
         size.context = size.context.min(size.blocks[0] * block);
-    }
-    // All ranks use the size of the smallest.
-    let ranks = &options.ranks;
-    let blocks: Result<_, _> = size.blocks.iter().map(|&blocks| ranks.least(blocks)).collect();
-    states.slots = ranks.least(states.slots)?;
-    Ok((CacheSize { blocks: blocks?, context: ranks.least(size.context)? }, states))
+    };
+    let least = |group: GroupSize| Ok(GroupSize { blocks: ranks.least(group.blocks)?, ..group });
+    Ok(CacheMade {
+        groups: sizes.into_iter().map(least).collect::<Result<_, models::Error>>()?,
+        states: slots,
+        parallel: if slots == 0 { usize::MAX } else { slots },
+        context: ranks.least(size.context)?,
+        note: states.note,
+    })
 }

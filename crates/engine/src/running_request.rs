@@ -6,6 +6,7 @@ mod output;
 mod reader;
 
 use crate::TokenSet;
+use crate::constraint::Allowed;
 use crate::draft::RequestDraft;
 use crate::embedding_pooler::EmbeddingPooler;
 use crate::handle::Submission;
@@ -75,7 +76,7 @@ impl RunningRequest {
     }
 
     /// Whether the request needs hidden states instead of logits.
-    pub fn wants_states(&self) -> bool {
+    pub fn wants_hidden(&self) -> bool {
         self.output.pooler.is_some()
     }
 
@@ -94,8 +95,14 @@ impl RunningRequest {
         let Some(queued) = self.clock.admit() else { return };
         let cached_tokens = sequence.cached.unwrap_or(0);
         self.reader.queue_slot = None;
-        let (queried, found) = (sequence.prompt, cached_tokens);
-        metrics.admitted(queued, Lookup { queried, found, ..Lookup::default() });
+        let sched::Unreached { rows, state } = sequence.unreached;
+        let lookup = Lookup {
+            queried: sequence.prompt,
+            found: cached_tokens,
+            without_rows: rows,
+            without_state: state,
+        };
+        metrics.admitted(queued, lookup);
         if let Some(recorder) = &mut self.recorder {
             recorder.trace.cached_tokens = cached_tokens;
         }
@@ -114,7 +121,7 @@ impl RunningRequest {
     }
 
     /// Adds the hidden states of a step.
-    pub fn add_states<'a>(&mut self, planned: &Planned, states: impl Iterator<Item = &'a [f32]>) {
+    pub fn add_hidden<'a>(&mut self, planned: &Planned, states: impl Iterator<Item = &'a [f32]>) {
         let Some(pooler) = &mut self.output.pooler else { return };
         pooler.add(states);
         self.output.clear();
@@ -238,14 +245,14 @@ impl RunningRequest {
         let early = tokens.len() - prompt + fresh.len() < self.request.min_tokens;
         let stop_ids = &self.request.stop_ids[..];
         let banned = if early { stop_ids } else { &[] };
-        let allowed = match self.constraint.state() {
-            Some(constraint) => Some(allowed(constraint, fresh.len(), stop_ids, early)?),
-            None => None,
+        let (allowed, greedy) = match self.constraint.state() {
+            Some(constraint) => allowed(constraint, fresh.len(), stop_ids, early)?,
+            None => (None, false),
         };
         if let Some(recorder) = &mut self.recorder {
-            recorder.choose(logits);
+            recorder.choose(logits, greedy);
         }
-        let history = History { tokens, fresh, prompt, banned, allowed };
+        let history = History { tokens, fresh, prompt, banned, allowed, greedy };
         let top = self.request.logprobs.filter(|_| self.request.sampled_logprobs);
         let chosen = self.sampler.sample(logits, history, scratch, top);
         chosen.map_err(|error| Outcome::Failed(error.to_string()))
@@ -320,18 +327,20 @@ impl RunningRequest {
     }
 }
 
-/// The ids allowed in row `at` of this step, or how the sequence ends instead.
+/// The ids allowed in row `at` of this step, `None` for all, and whether the most likely one is
+/// chosen; or how the sequence ends instead.
 fn allowed<'a>(
     constraint: &'a mut ConstraintState,
     at: usize,
     stop_ids: &[u32],
     early: bool,
-) -> Result<&'a TokenSet, Outcome> {
+) -> Result<(Option<&'a TokenSet>, bool), Outcome> {
     let row = constraint.allowed(at).map_err(Outcome::Failed)?;
-    match (row.admit_stop_ids(stop_ids, early), row.may_end) {
-        (true, _) => Ok(&row.ids),
-        (false, true) => Err(Outcome::Complete),
-        (false, false) => {
+    match (row.admit_stop_ids(stop_ids, early), row.allowed) {
+        (_, Allowed::All) => Ok((None, row.greedy)),
+        (true, _) => Ok((Some(&row.ids), row.greedy)),
+        (false, Allowed::Listed { may_end: true }) => Err(Outcome::Complete),
+        (false, Allowed::Listed { may_end: false }) => {
             Err(Outcome::Failed("the constraint allows no token of this model".into()))
         }
     }

@@ -1,38 +1,73 @@
 //! One sequence computed without the engine thread, for `verify`, `perplexity` and `bench`.
 
+use crate::sequence_memory::SequenceMemory;
 use crate::{Error, Runner};
 use backend::Batch;
 
-/// A single sequence over the whole KV cache of a runner.
+/// A single sequence over the whole cache of a runner.
 #[derive(Debug)]
 pub struct SingleSequence<'a> {
     runner: &'a mut Runner,
     batch: Batch,
-    table: Vec<u32>,
-    len: usize,
+    memory: SequenceMemory,
+    tokens: Vec<u32>,
+    /// Number of positions whose rows were computed, those that were dropped since included.
+    written: usize,
+    /// Positions before which the state was kept, with its slot, ascending.
+    snapshots: Vec<(usize, u32)>,
 }
 
 impl<'a> SingleSequence<'a> {
     /// An empty sequence. Pins the calling thread if threads are pinned.
     pub fn new(runner: &'a mut Runner) -> Self {
         runner.pin_caller();
-        let (batch, table) = (runner.batch(), (0..runner.blocks as u32).collect());
-        Self { runner, batch, table, len: 0 }
+        let (batch, memory) = (runner.batch(), runner.sequences(1).remove(0));
+        // Reserved, within reason, so that decoding allocates nothing.
+        let tokens = Vec::with_capacity(runner.info.context_length.min(1 << 16));
+        let snapshots = Vec::with_capacity(runner.states);
+        Self { runner, batch, memory, tokens, written: 0, snapshots }
     }
 
     /// Number of tokens computed so far.
     pub fn len(&self) -> usize {
-        self.len
+        self.tokens.len()
     }
 
     /// Whether no token is computed yet.
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.tokens.is_empty()
     }
 
-    /// Drops all but the first `len` tokens.
-    pub fn truncate(&mut self, len: usize) {
-        self.len = self.len.min(len);
+    /// Drops all but the first `len` tokens. Where the cache no longer holds what the next token
+    /// needs, goes back to the last position for which it does, and computes the rest again.
+    ///
+    /// # Errors
+    ///
+    /// As [`Runner::forward`].
+    pub fn truncate(&mut self, len: usize) -> Result<(), Error> {
+        if len >= self.len() {
+            return Ok(());
+        }
+        let rest = self.tokens[..len].to_vec();
+        self.snapshots.retain(|(position, _)| *position <= len);
+        let kept = match (self.memory.state(), self.snapshots.last()) {
+            (None, _) => len,
+            (Some(own), Some(&(position, slot))) => {
+                self.batch.clear();
+                self.runner.copy_states(&[(slot, own)]);
+                position
+            }
+            (Some(_), None) => 0,
+        };
+        let kept = if self.memory.holds(kept, self.written) { kept } else { 0 };
+        self.tokens.truncate(kept);
+        if kept < len {
+            let chunk = self.runner.limits.rows;
+            for now in rest[kept..].chunks(self.most(chunk)) {
+                self.step(now, 0)?;
+            }
+        }
+        Ok(())
     }
 
     /// Computes `tokens` in chunks of `chunk`. Returns the logits `[vocab_size]` of the last token.
@@ -41,7 +76,7 @@ impl<'a> SingleSequence<'a> {
     ///
     /// [`Error::Context`] if the tokens exceed the context, and as [`Runner::forward`].
     pub fn feed(&mut self, tokens: &[u32], chunk: usize) -> Result<&[f32], Error> {
-        let chunk = chunk.clamp(1, self.runner.limits.rows);
+        let chunk = self.most(chunk);
         let mut rest = tokens;
         while rest.len() > chunk {
             let (now, later) = rest.split_at(chunk);
@@ -62,7 +97,7 @@ impl<'a> SingleSequence<'a> {
         mut each: impl FnMut(usize, &[f32]) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let vocab = self.runner.info.vocab_size;
-        let chunk = self.runner.limits.logit_rows;
+        let chunk = self.most(self.runner.limits.logit_rows);
         for (at, now) in tokens.chunks(chunk).enumerate() {
             let logits = self.step(now, now.len())?;
             for (i, logits) in logits.chunks_exact(vocab).enumerate() {
@@ -72,9 +107,14 @@ impl<'a> SingleSequence<'a> {
         Ok(())
     }
 
+    /// Rows of a step, where `wanted` are wanted.
+    fn most(&self, wanted: usize) -> usize {
+        wanted.clamp(1, self.runner.limits.rows.min(self.memory.most_rows()))
+    }
+
     /// Computes `tokens` in one step. Returns the logits of the last `logits` of them.
     fn step(&mut self, tokens: &[u32], logits: usize) -> Result<&[f32], Error> {
-        let end = self.len + tokens.len();
+        let (start, end) = (self.len(), self.len() + tokens.len());
         let context = self.runner.info.context_length;
         if end > context {
             return Err(Error::Context(format!(
@@ -82,8 +122,25 @@ impl<'a> SingleSequence<'a> {
             )));
         }
         self.batch.clear();
-        self.batch.push(tokens, self.len, &self.table[..end.div_ceil(self.runner.block())], logits);
-        self.len = end;
+        self.memory.push(&mut self.batch, tokens, start, logits);
+        self.keep_state(start);
+        self.tokens.extend_from_slice(tokens);
+        self.written = self.written.max(end);
         self.runner.forward(&self.batch)
+    }
+
+    /// Keeps the state before `position`, in a free slot or in place of the oldest that is kept.
+    fn keep_state(&mut self, position: usize) {
+        let Some(own) = self.memory.state() else { return };
+        let known = self.snapshots.last().is_some_and(|last| last.0 >= position);
+        let slots = self.runner.states as u32;
+        if position == 0 || known || slots < 2 {
+            return;
+        }
+        let taken = |slot: &u32| *slot == own || self.snapshots.iter().any(|kept| kept.1 == *slot);
+        let free = (0..slots).find(|slot| !taken(slot));
+        let slot = free.unwrap_or_else(|| self.snapshots.remove(0).1);
+        self.batch.copy_state(own, slot);
+        self.snapshots.push((position, slot));
     }
 }

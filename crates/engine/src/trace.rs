@@ -4,11 +4,13 @@
 //! generated ids, and for each id a hash of all logits so far. Steps do not change bits; they help
 //! to find the cause when bits differ.
 
+use crate::constraint::{Allowed, Constraint, Grammar, GrammarRef, TokenSet};
 use crate::request::{Request, SamplingParams};
-use crate::runner::Settings;
+use crate::runner::{CacheRounding, Settings};
 use crate::{Runner, Speculate};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -41,6 +43,9 @@ pub struct Trace {
     pub ids: Vec<u32>,
     /// Hash of all logits so far, after each choice, that of a stop id included.
     pub logits: Vec<String>,
+    /// Which choices were greedy whatever the sampling options said, counted from 0.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub greedy: Vec<usize>,
     /// Label of its outcome.
     pub finish: String,
 }
@@ -59,6 +64,9 @@ pub struct TraceSettings {
     /// Digest of what placement rules change; empty if they change nothing.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub placement: String,
+    /// How cached rows are rounded; empty where the model was not trained for it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub rounding: String,
     /// Threads, which do not matter.
     pub threads: usize,
     /// Positions of a KV block, which do not matter.
@@ -78,7 +86,7 @@ pub struct TraceRequest {
     #[serde(flatten)]
     pub sampling: SamplingParams,
     pub speculate: Option<String>,
-    /// Whether it had a constraint, which a trace does not hold.
+    /// Whether it had a constraint that excludes tokens, which a trace does not hold.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub constrained: bool,
 }
@@ -107,16 +115,16 @@ impl TraceRequest {
             stop_ids: request.stop_ids.clone(),
             sampling: request.sampling.clone(),
             speculate: request.speculate.map(|speculate| speculate.to_string()),
-            constrained: request.constraint.is_some(),
+            constrained: request.constraint.as_ref().is_some_and(GrammarRef::excludes),
         }
     }
 
-    /// Rebuilds the request.
+    /// Rebuilds the request, without what made choices greedy.
     ///
     /// # Errors
     ///
     /// The field that cannot be read, as a message.
-    pub fn request(&self) -> Result<Request, String> {
+    fn request(&self) -> Result<Request, String> {
         if self.constrained {
             return Err("constrained: a trace does not hold the constraint of its request".into());
         }
@@ -136,13 +144,15 @@ impl TraceRequest {
 impl TraceSettings {
     /// The settings of a runner.
     pub fn of(runner: &Runner) -> Self {
-        let Settings { checkpoint, mode, kv_type, identity, placement, .. } = &runner.settings;
+        let Settings { checkpoint, mode, kv_type, identity, placement, rounding, .. } =
+            &runner.settings;
         Self {
             checkpoint: checkpoint.clone(),
             mode: mode.name().into(),
             kv_type: kv_type.name().into(),
             isa: identity.clone(),
             placement: placement.clone(),
+            rounding: rounding.map_or("", CacheRounding::name).into(),
             threads: runner.threads(),
             block: runner.block(),
             chunk: runner.chunk,
@@ -157,6 +167,7 @@ impl TraceSettings {
             ("kv_type", &self.kv_type, &other.kv_type),
             ("isa", &self.isa, &other.isa),
             ("placement", &self.placement, &other.placement),
+            ("rounding", &self.rounding, &other.rounding),
         ];
         pairs
             .into_iter()
@@ -175,6 +186,17 @@ pub struct Divergence {
 }
 
 impl Trace {
+    /// Rebuilds the request. Its choices are greedy where those of the trace were.
+    ///
+    /// # Errors
+    ///
+    /// The field that cannot be read, as a message.
+    pub fn request(&self) -> Result<Request, String> {
+        let greedy = GreedyChoices { at: self.greedy.as_slice().into(), next: 0 };
+        let constraint = (!self.greedy.is_empty()).then(|| GrammarRef::new(greedy));
+        Ok(Request { constraint, ..self.request.request()? })
+    }
+
     /// The first bitwise difference of two answers. A trace that was aborted agrees with any that
     /// continues it.
     pub fn divergence(&self, other: &Self) -> Option<Divergence> {
@@ -212,6 +234,47 @@ impl Trace {
             VERSION => Ok(trace),
             other => Err(format!("{name}: expected version {VERSION} of traces, found {other}")),
         }
+    }
+}
+
+/// The choices of a trace that were greedy, in ascending order, and the number of the next choice.
+#[derive(Clone, Debug)]
+struct GreedyChoices {
+    at: Arc<[usize]>,
+    next: usize,
+}
+
+impl Grammar for GreedyChoices {
+    fn start(&self) -> Box<dyn Constraint> {
+        Box::new(self.clone())
+    }
+
+    fn excludes(&self) -> bool {
+        false
+    }
+}
+
+impl Constraint for GreedyChoices {
+    fn mask(&mut self, _: &mut TokenSet) -> Result<Allowed, String> {
+        Ok(Allowed::All)
+    }
+
+    fn greedy(&self) -> bool {
+        self.at.binary_search(&self.next).is_ok()
+    }
+
+    fn accept(&mut self, _: u32) -> Result<(), String> {
+        self.next += 1;
+        Ok(())
+    }
+
+    fn rollback(&mut self, tokens: usize) -> Result<(), String> {
+        self.next = self.next.checked_sub(tokens).ok_or("fewer tokens were accepted")?;
+        Ok(())
+    }
+
+    fn is_complete(&self) -> bool {
+        false
     }
 }
 
@@ -295,6 +358,7 @@ impl Recorder {
             steps: Vec::new(),
             ids: Vec::new(),
             logits: Vec::new(),
+            greedy: Vec::new(),
             finish: String::new(),
         };
         Self { trace, hash: 0 }
@@ -307,8 +371,11 @@ impl Recorder {
         self.trace.steps.push(step);
     }
 
-    /// Records the logits of a choice.
-    pub fn choose(&mut self, logits: &[f32]) {
+    /// Records the logits of a choice, and whether it was greedy whatever the options said.
+    pub fn choose(&mut self, logits: &[f32], greedy: bool) {
+        if greedy {
+            self.trace.greedy.push(self.trace.logits.len());
+        }
         self.hash = roll(self.hash, logits);
         self.trace.logits.push(format!("{:016x}", self.hash));
     }

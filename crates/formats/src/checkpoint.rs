@@ -9,13 +9,14 @@ use crate::config::family::{Family, HeadNorms};
 use crate::config::gguf::{FIRST_HEAD_NORM, ROPE_FACTORS};
 use crate::config::hf::HfConfig;
 use crate::config::{Attention, ModelConfig};
+use crate::delta::DeltaTensors;
 use crate::error::{Error, Result};
 use crate::experts::Experts;
 use crate::files::ModelFiles;
 use crate::generation::{GENERATION_FILE, GenerationDefaults};
 use crate::gguf::GgufFile;
 use crate::json::{self, CONFIG_FILE, MAX_CONFIG_BYTES};
-use crate::names;
+use crate::names::{self, NameTable};
 use crate::pooling::{POOLING_FILE, Pooling};
 use crate::tensor::TensorView;
 use crate::{families, native};
@@ -39,6 +40,7 @@ pub struct Checkpoint {
     generation: GenerationDefaults,
     family: &'static Family,
     tensors: IndexMap<String, Tracked>,
+    other_modalities: Vec<TensorView>,
 }
 
 #[derive(Debug)]
@@ -79,6 +81,10 @@ impl Checkpoint {
             config.special.eos.clone_from(&generation.eos);
         }
         config.name = options.name.clone().unwrap_or(config.name);
+        let is_other = |view: &TensorView| {
+            files.gguf().is_none() && family.names.is_of_other_modality(&view.source_name)
+        };
+        let (other_modalities, joined) = joined.into_iter().partition(is_other);
         let tensors = canonical_tensors(&files, joined, &config, family)?;
         // Checkpoints may have head norms that config.json does not declare.
         if let (HeadNorms::Declared, Attention::Grouped { head_norms, .. }) =
@@ -86,7 +92,7 @@ impl Checkpoint {
         {
             *head_norms |= tensors.contains_key(FIRST_HEAD_NORM);
         }
-        let checkpoint = Self { files, config, generation, family, tensors };
+        let checkpoint = Self { files, config, generation, family, tensors, other_modalities };
         checkpoint.check_required(&declared)?;
         Ok(checkpoint)
     }
@@ -158,6 +164,35 @@ impl Checkpoint {
         Ok(view)
     }
 
+    /// The numbers in the tensor with this canonical name and shape, marked as read: integers of
+    /// 32 or 64 bits from 0 to `end`, `end` excluded.
+    ///
+    /// # Errors
+    /// If there is no such tensor, its shape or type differs, or a number is out of range.
+    pub fn ids(&self, name: &str, shape: &[usize], end: u32) -> Result<Vec<u32>> {
+        let view = self.tensor(name).ok_or_else(|| self.missing(name, shape))?;
+        if view.shape != shape {
+            let problem = format!("expected shape {shape:?}, found {:?}", view.shape);
+            return Err(view.error(problem));
+        }
+        let bytes = view.bytes();
+        let bytes = bytes.read(0..bytes.len());
+        let numbers: Box<dyn Iterator<Item = i64>> = match view.ty.name {
+            "i32" => Box::new(bytes.as_chunks().0.iter().map(|b| i32::from_le_bytes(*b).into())),
+            "i64" => Box::new(bytes.as_chunks().0.iter().map(|b| i64::from_le_bytes(*b))),
+            other => {
+                let problem = format!("expected integers of type i32 or i64, found type {other}");
+                return Err(view.error(problem));
+            }
+        };
+        let checked = numbers.enumerate().map(|(at, number)| {
+            let id = u32::try_from(number).ok().filter(|id| *id < end);
+            let expected = || format!("expected numbers from 0 to {}", end.saturating_sub(1));
+            id.ok_or_else(|| view.error(format!("{}, found {number} as value {at}", expected())))
+        });
+        checked.collect()
+    }
+
     /// All tensors in the order of the files, without marking them as read.
     pub fn tensors(&self) -> impl ExactSizeIterator<Item = &TensorView> {
         self.tensors.values().map(|tracked| &tracked.view)
@@ -167,6 +202,12 @@ impl Checkpoint {
     pub fn unread(&self) -> impl Iterator<Item = &TensorView> {
         let unread = self.tensors.values().filter(|t| !t.read.load(Ordering::Relaxed));
         unread.map(|tracked| &tracked.view)
+    }
+
+    /// Tensors of modalities other than text, such as an image encoder's. They are not among
+    /// [`tensors`](Self::tensors), and are not read.
+    pub fn other_modalities(&self) -> &[TensorView] {
+        &self.other_modalities
     }
 
     /// An error that names the first unread tensor, if there is one.
@@ -197,10 +238,21 @@ impl Checkpoint {
         Ok(())
     }
 
+    /// A source name with the prefix that the checkpoint's other names have.
+    fn wrapped(&self, source: String) -> String {
+        let names = &self.family.names;
+        let wrapper = |tensor: &Tracked| names.wrapper(&tensor.view.source_name);
+        let found = self.tensors.values().find_map(wrapper);
+        match found.and_then(|(prefix, plain)| Some((prefix, source.strip_prefix(plain)?))) {
+            Some((prefix, rest)) => format!("{prefix}{rest}"),
+            None => source,
+        }
+    }
+
     fn missing(&self, name: &str, shape: &[usize]) -> Error {
         let source = match self.files.gguf() {
             Some(_) => None,
-            None => self.family.names.source(name),
+            None => self.family.names.source(name).map(|source| self.wrapped(source)),
         };
         let source = source.as_deref().unwrap_or(name);
         Error::tensor(
@@ -219,7 +271,10 @@ fn name_of(path: &Path) -> String {
 fn read_config(files: &ModelFiles, tensors: &[TensorView], name: &str) -> Result<HfConfig> {
     let path = files.folder().unwrap_or(Path::new("")).join(CONFIG_FILE);
     let text = json::read_text(&path, MAX_CONFIG_BYTES)?;
-    let has_output = tensors.iter().any(|t| t.source_name == "lm_head.weight");
+    let has_output = |names: &NameTable| {
+        let is_output = |t: &TensorView| names.canonical(&t.source_name).as_deref() == Some(OUTPUT);
+        tensors.iter().any(is_output)
+    };
     families::read_hf(&text, &path, name, has_output)
 }
 
@@ -251,11 +306,18 @@ fn canonical_tensors(
         };
         (!unread).then(|| view.named(name))
     });
-    let by_turns = names.is_some() && family.experts_by_turns;
+    let (hf, zero_centred) = (names.is_some(), family.zero_centred);
+    let by_turns = hf && family.experts_by_turns;
+    let experts = Experts { path: files.path(), names, config, by_turns };
+    let views =
+        DeltaTensors { config, hf, zero_centred }.convert(experts.join(named.collect())?)?;
     let mut tensors = IndexMap::new();
-    for view in (Experts { path: files.path(), names, config, by_turns }).join(named.collect())? {
+    for view in views {
         // Checkpoints with tied embeddings may have an output head, a copy of the embedding.
         if config.tied_embeddings && view.name == OUTPUT {
+            continue;
+        }
+        if has_no_use(config, &view.name) {
             continue;
         }
         // These factors are already part of the configuration.
@@ -265,17 +327,27 @@ fn canonical_tensors(
     Ok(tensors)
 }
 
+/// Whether the tensor is a bias for the choice of experts in a layer whose tokens choose them.
+fn has_no_use(config: &ModelConfig, name: &str) -> bool {
+    let Some(experts) = &config.experts else { return false };
+    let layer = names::split_canonical(name).filter(|(_, rest)| *rest == "exp_probs_b.bias");
+    let layer = layer.and_then(|(layer, _)| layer.parse::<usize>().ok());
+    layer.and_then(|layer| experts.by_token.get(layer).copied()).unwrap_or(false)
+}
+
 /// Whether the tensor belongs to multi-token prediction, in layers after the last.
 fn predicts_more(family: &Family, source: &str, layers: usize) -> bool {
     const APART: &str = "mtp.";
     let layer = match names::split_canonical(source) {
         Some((layer, _)) => layer.parse().ok(),
+        None if family.more_apart => None,
         None => family.names.layer_of(source).or_else(|| {
             // As in `canonical_name`.
             family.names.layer_of(&format!("{BASE_PREFIX}{source}"))
         }),
     };
-    source.starts_with(APART) || layer.is_some_and(|layer| layer >= layers)
+    let apart = source.strip_prefix(BASE_PREFIX).unwrap_or(source).starts_with(APART);
+    apart || layer.is_some_and(|layer| layer >= layers)
 }
 
 /// The canonical name of a tensor of a GGUF file: its own, except for the family's aliases.

@@ -1,13 +1,14 @@
 //! Matrix bytes that are computed row by row from other bytes when they are read.
 //!
-//! Invariant: values are only reordered, never rounded. Sources are checked before anything is
-//! read.
+//! Invariant: values are only reordered, never rounded, except those of [`Computed`]. Sources are
+//! checked before anything is read.
 
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use base::{Bytes, Storage};
+use kernels::quant::Dequantize;
 
 /// How rows are computed.
 pub(crate) trait RowSource: Send + Sync {
@@ -143,6 +144,85 @@ impl RowSource for EverySecond {
     }
 }
 
+/// Rows of a matrix in another order.
+pub(crate) struct Gathered {
+    of: Storage,
+    row_bytes: usize,
+    /// Consecutive rows of the source, each with the number of rows up to its end.
+    runs: Vec<(Range<usize>, usize)>,
+}
+
+impl Gathered {
+    /// The rows of `runs`, one run after the other.
+    ///
+    /// # Panics
+    /// If the source lacks a row.
+    pub fn new(of: Storage, row_bytes: usize, runs: impl Iterator<Item = Range<usize>>) -> Self {
+        let mut end = 0;
+        let runs = runs.map(|run| {
+            assert!(run.start <= run.end && run.end * row_bytes <= of.len(), "rows of the source");
+            end += run.len();
+            (run, end)
+        });
+        let runs = runs.collect();
+        Self { of, row_bytes, runs }
+    }
+
+    /// Number of rows.
+    pub fn count(&self) -> usize {
+        self.runs.last().map_or(0, |(_, end)| *end)
+    }
+
+    pub fn row_bytes(&self) -> usize {
+        self.row_bytes
+    }
+}
+
+impl RowSource for Gathered {
+    fn fill(&self, rows: Range<usize>, mut out: &mut [u8]) {
+        let first = self.runs.partition_point(|(_, end)| *end <= rows.start);
+        for (run, end) in &self.runs[first..] {
+            let before = end - run.len();
+            if before >= rows.end {
+                break;
+            }
+            let start = run.start + rows.start.saturating_sub(before);
+            let until = run.end - end.saturating_sub(rows.end);
+            let bytes = self.of.read(start * self.row_bytes..until * self.row_bytes);
+            let (filled, rest) = std::mem::take(&mut out).split_at_mut(bytes.len());
+            filled.copy_from_slice(&bytes);
+            out = rest;
+        }
+    }
+
+    fn sources(&self) -> Vec<Storage> {
+        vec![self.of.clone()]
+    }
+}
+
+/// A vector of values of type f32 that are computed from other values, as one row.
+pub(crate) struct Computed {
+    pub of: Storage,
+    /// Number of values.
+    pub values: usize,
+    pub read: Dequantize,
+    pub compute: fn(f32) -> f32,
+}
+
+impl RowSource for Computed {
+    fn fill(&self, _: Range<usize>, out: &mut [u8]) {
+        let mut values = vec![0.0; self.values];
+        (self.read)(&self.of.read(0..self.of.len()), &mut values);
+        for (out, value) in out.chunks_exact_mut(size_of::<f32>()).zip(values) {
+            out.copy_from_slice(&(self.compute)(value).to_le_bytes());
+        }
+    }
+
+    fn sources(&self) -> Vec<Storage> {
+        vec![self.of.clone()]
+    }
+}
+
 /// The transpose of a matrix of single values.
 pub(crate) struct Transposed {
     /// `[cols, rows]` values of `size` bytes.
@@ -193,6 +273,8 @@ mod tests {
         check(columns, 4, 2, &[2, 3, 8, 9, 14, 15, 20, 21]);
         let second = EverySecond { of: of.clone(), row_bytes: 3, first: 1 };
         check(second, 4, 3, &[3, 4, 5, 9, 10, 11, 15, 16, 17, 21, 22, 23]);
+        let gathered = Gathered::new(of.clone(), 3, [6..8, 1..2, 4..4, 2..4].into_iter());
+        check(gathered, 5, 3, &[18, 19, 20, 21, 22, 23, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
         let transposed = Transposed { of, size: 2, rows: 3, cols: 4 };
         let rows = [0, 1, 6, 7, 12, 13, 18, 19, 2, 3, 8, 9, 14, 15, 20, 21, 4, 5, 10, 11, 16, 17];
         check(transposed, 3, 8, &[&rows[..], &[22, 23]].concat());

@@ -107,6 +107,11 @@ impl<'a> Object<'a> {
         self.typed(key, "an object", object)
     }
 
+    /// The same object with another name in errors.
+    pub(crate) fn called(self, parent: &'a str) -> Self {
+        Self { parent, ..self }
+    }
+
     pub(crate) fn text(&self, key: &str) -> Result<Option<&'a str>> {
         self.typed(key, "a string", Value::as_str)
     }

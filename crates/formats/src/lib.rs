@@ -6,9 +6,11 @@
 //! what was found.
 
 mod bytes;
+mod chat;
 mod checkpoint;
 pub mod config;
 mod converted;
+mod delta;
 mod derived;
 mod error;
 mod experts;
@@ -27,6 +29,7 @@ mod storage;
 mod stream;
 mod tensor;
 
+pub use chat::ChatRules;
 pub use checkpoint::{Checkpoint, OpenOptions};
 pub use config::ModelConfig;
 pub use error::{Error, Result};

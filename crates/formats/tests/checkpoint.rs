@@ -9,7 +9,7 @@ use formats::families::{self, name_table};
 use formats::gguf::{Array, GgufFile, GgufWriter, Value};
 use formats::safetensors::SafetensorsWriter;
 use formats::{Checkpoint, ModelConfig, ModelFiles, OpenOptions};
-use kernels::quant::{BF16, F32};
+use kernels::quant::{BF16, F32, by_name};
 use serde_json::{Value as Json, json};
 
 fn config(class: &str) -> Json {
@@ -36,7 +36,9 @@ fn write(folder: &Path, config: &Json, edit: impl Fn(&mut Vec<(String, Vec<usize
 fn write_safetensors(path: &Path, tensors: &[(String, Vec<usize>)]) {
     let mut writer = SafetensorsWriter::new();
     for (name, shape) in tensors {
-        writer.plan(name, &BF16, shape).unwrap();
+        // Tables of numbers of experts hold integers.
+        let ty = if name.ends_with("tid2eid") { by_name("i64").unwrap() } else { &BF16 };
+        writer.plan(name, ty, shape).unwrap();
     }
     let mut stream = writer.create(path).unwrap();
     while let Some((_, missing)) = stream.next() {

@@ -19,7 +19,7 @@ fn corpus(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
 /// Whether the seed is one that must load.
 fn is_valid(path: &Path) -> bool {
     let name = path.file_name().unwrap().to_string_lossy();
-    ["valid", "llama3", "mistral", "qwen"].iter().any(|start| name.starts_with(start))
+    ["valid", "llama3", "mistral", "qwen", "deepseek"].iter().any(|start| name.starts_with(start))
 }
 
 #[test]

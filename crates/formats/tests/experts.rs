@@ -130,7 +130,7 @@ fn check_twin(name: &str, file: &str) {
     config.name = expected.name.clone();
     config.special = expected.special.clone();
     assert_eq!(&config, expected, "{file}");
-    check_tensors(&twin, config.tensors(TensorForm::Gguf));
+    check_tensors(&twin, config.tensors(TensorForm::ReadGguf));
 }
 
 #[test]

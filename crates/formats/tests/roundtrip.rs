@@ -138,12 +138,20 @@ proptest! {
     }
 
     #[test]
-    fn mutated_configs_never_panic(edits in edits(), keep in 0.0..1.2f64) {
-        let bytes = mutated(CONFIG.into(), &edits, keep);
+    fn mutated_configs_never_panic(
+        text in prop::sample::select(vec![CONFIG, COMPRESSED]),
+        edits in edits(),
+        keep in 0.0..1.2f64,
+    ) {
+        let bytes = mutated(text.into(), &edits, keep);
         let text = String::from_utf8_lossy(&bytes);
         if let Ok(config) = ModelConfig::from_hf_json(&text, Path::new("config.json")) {
             prop_assert!(config.heads % config.kv_heads == 0);
             prop_assert_eq!(config.windows.len(), config.layers);
+            if let Some(sizes) = config.compressed() {
+                prop_assert_eq!(sizes.ratios.len(), config.layers);
+                prop_assert!(config.heads % sizes.groups == 0);
+            }
         }
     }
 }
@@ -153,6 +161,14 @@ const CONFIG: &str = r#"{"architectures":["LlamaForCausalLM"],"vocab_size":32,"h
 "max_position_embeddings":128,"rms_norm_eps":1e-05,"rope_theta":10000.0,"eos_token_id":[1,2],
 "rope_scaling":{"rope_type":"llama3","factor":8.0,"low_freq_factor":1.0,"high_freq_factor":4.0,
 "original_max_position_embeddings":64},"tie_word_embeddings":false}"#;
+
+const COMPRESSED: &str = r#"{"architectures":["DeepseekV4ForCausalLM"],"vocab_size":32,
+"hidden_size":16,"num_hidden_layers":3,"num_attention_heads":4,"num_key_value_heads":1,
+"max_position_embeddings":128,"rms_norm_eps":1e-05,"head_dim":32,"qk_rope_head_dim":16,
+"compress_ratios":[0,4,128,0],"o_groups":2,"o_lora_rank":8,"q_lora_rank":8,"index_n_heads":4,
+"index_head_dim":24,"index_topk":8,"hc_mult":4,"hc_sinkhorn_iters":20,"sliding_window":16,
+"n_routed_experts":8,"num_experts_per_tok":3,"num_hash_layers":1,"swiglu_limit":2.0,
+"rope_scaling":{"type":"yarn","factor":16,"original_max_position_embeddings":128}}"#;
 
 /// (place as a share of the length, new byte)
 fn edits() -> impl Strategy<Value = Vec<(f64, u8)>> {

@@ -30,6 +30,7 @@ pub struct Builder {
     name: Option<String>,
     template: Option<PathBuf>,
     tool_format: Option<&'static ToolFormat>,
+    greedy_structure: bool,
     gguf: GgufOptions,
 }
 
@@ -42,6 +43,7 @@ impl Default for Builder {
             name: None,
             template: None,
             tool_format: None,
+            greedy_structure: true,
             gguf: GgufOptions::default(),
         };
         builder.parallel(PARALLEL).queue(QUEUE)
@@ -91,6 +93,9 @@ impl Builder {
         chat_template(path: impl Into<PathBuf>): |it| it.template = Some(path.into());
         /// Sets the tool-call format; by default the one that the chat template shows.
         tool_format(format: &'static ToolFormat): |it| it.tool_format = Some(format);
+        /// Sets whether the markup of tool calls is generated greedily, whatever the sampling of
+        /// the request, in formats that have a tracker of it (DSML); on by default.
+        greedy_structure(greedy: bool): |it| it.greedy_structure = greedy;
         /// Reads GGUF vocabularies of an unknown `pre` type as this one, such as `llama-bpe`.
         pre_fallback(name: impl Into<String>): |it| it.gguf.pre_fallback = Some(name.into());
     }
@@ -110,7 +115,7 @@ impl Builder {
         let parallel = self.engine.running.max(1);
         // The engine ends with the last handle, without a wait.
         let (engine, _) = engine::start(runner, self.engine.clone());
-        let service = Service::new(ServiceParts {
+        let mut service = Service::new(ServiceParts {
             engine,
             assets,
             template,
@@ -120,6 +125,7 @@ impl Builder {
             card,
             parallel,
         });
+        service.greedy_structure = self.greedy_structure;
         Ok(Engine { service, memory, threads, isa, parallel, warnings })
     }
 

@@ -22,6 +22,14 @@ pub enum Gate {
         /// Where values are cut off.
         limit: f32,
     },
+    /// `silu(gate) * up` with `gate` at most `limit` and `up` within `-limit..=limit`
+    /// (DeepSeek V4).
+    SiluClamped {
+        /// Where values are cut off.
+        limit: f32,
+    },
+    /// `sigmoid(gate) * up`.
+    Sigmoid,
 }
 
 isa_dispatch! {
@@ -71,6 +79,8 @@ fn apply_gate_body<L: Lanes>(kind: Gate, gate: &mut [f32], up: &[f32]) {
     match kind {
         Gate::Silu => each_pair::<L>(Silu, gate, up),
         Gate::Clamped { alpha, limit } => each_pair::<L>(Clamped { alpha, limit }, gate, up),
+        Gate::SiluClamped { limit } => each_pair::<L>(SiluClamped { limit }, gate, up),
+        Gate::Sigmoid => each_pair::<L>(SigmoidGate, gate, up),
     }
 }
 
@@ -106,6 +116,29 @@ impl Pairwise for Clamped {
     }
 }
 
+#[derive(Clone, Copy)]
+struct SiluClamped {
+    limit: f32,
+}
+
+impl Pairwise for SiluClamped {
+    #[inline(always)]
+    fn of<L: Lanes>(self, gate: L, up: L) -> L {
+        let limit = L::splat(self.limit);
+        Silu.of(lower(gate, limit), lower(up.max(L::splat(-self.limit)), limit))
+    }
+}
+
+#[derive(Clone, Copy)]
+struct SigmoidGate;
+
+impl Pairwise for SigmoidGate {
+    #[inline(always)]
+    fn of<L: Lanes>(self, gate: L, up: L) -> L {
+        L::splat(1.0).mul_sigmoid(gate).mul(up)
+    }
+}
+
 /// The lower of two, or `x` if that is NaN.
 #[inline(always)]
 fn lower<L: Lanes>(x: L, limit: L) -> L {
@@ -113,7 +146,7 @@ fn lower<L: Lanes>(x: L, limit: L) -> L {
     zero.sub(zero.sub(x).max(zero.sub(limit)))
 }
 
-trait Sigmoid: Lanes {
+pub(crate) trait Sigmoid: Lanes {
     /// `self * sigmoid(x)`.
     #[inline(always)]
     fn mul_sigmoid(self, x: Self) -> Self {
@@ -189,6 +222,28 @@ mod tests {
         prop::collection::vec((-20.0f32..20.0, -3.0f32..3.0), 1..70)
     }
 
+    /// Compares a gate with its definition, and all instruction sets with each other.
+    fn check_gate(
+        kind: Gate,
+        row: &[(f32, f32)],
+        definition: impl Fn(f64, f64) -> f64,
+    ) -> Result<(), TestCaseError> {
+        let (gate, up): (Vec<f32>, Vec<f32>) = row.iter().copied().unzip();
+        let mut scalar = gate.clone();
+        apply_gate(Isa::SCALAR, kind, &mut scalar, &up);
+        for ((gate, up), got) in row.iter().zip(&scalar) {
+            let want = definition(f64::from(*gate), f64::from(*up));
+            let off = (f64::from(*got) - want).abs();
+            prop_assert!(off <= 1e-5 * want.abs().max(1e-3), "{kind:?}: {got} is not {want}");
+        }
+        for isa in Isa::available() {
+            let mut got = gate.clone();
+            apply_gate(isa, kind, &mut got, &up);
+            prop_assert_eq!(&got, &scalar, "{:?} {:?}", isa, kind);
+        }
+        Ok(())
+    }
+
     proptest! {
         #[test]
         fn rms_norm_follows_its_definition(row in row()) {
@@ -208,38 +263,17 @@ mod tests {
         }
 
         #[test]
-        fn silu_gates_follow_their_definition(row in row()) {
-            let (gate, up): (Vec<f32>, Vec<f32>) = row.into_iter().unzip();
-            let mut scalar = gate.clone();
-            apply_gate(Isa::SCALAR, Gate::Silu, &mut scalar, &up);
-            for i in 0..gate.len() {
-                let g = f64::from(gate[i]);
-                let want = g / (1.0 + (-g).exp()) * f64::from(up[i]);
-                prop_assert!((f64::from(scalar[i]) - want).abs() <= 1e-5 * want.abs().max(1e-3));
-            }
-            for isa in Isa::available() {
-                let mut got = gate.clone();
-                apply_gate(isa, Gate::Silu, &mut got, &up);
-                prop_assert_eq!(&got, &scalar);
-            }
-        }
-
-        #[test]
-        fn clamped_gates_follow_their_definition(row in row()) {
-            let kind = Gate::Clamped { alpha: 1.702, limit: 2.0 };
-            let (gate, up): (Vec<f32>, Vec<f32>) = row.into_iter().unzip();
-            let mut scalar = gate.clone();
-            apply_gate(Isa::SCALAR, kind, &mut scalar, &up);
-            for i in 0..gate.len() {
-                let (g, u) = (f64::from(gate[i]).min(2.0), f64::from(up[i]).clamp(-2.0, 2.0));
-                let want = g / (1.0 + (-1.702 * g).exp()) * (u + 1.0);
-                prop_assert!((f64::from(scalar[i]) - want).abs() <= 1e-5 * want.abs().max(1e-3));
-            }
-            for isa in Isa::available() {
-                let mut got = gate.clone();
-                apply_gate(isa, kind, &mut got, &up);
-                prop_assert_eq!(&got, &scalar);
-            }
+        fn gates_follow_their_definition(row in row(), limit in 0.5f32..9.0) {
+            let silu = |gate: f64, alpha: f64| gate / (1.0 + (-alpha * gate).exp());
+            let most = f64::from(limit);
+            check_gate(Gate::Silu, &row, |gate, up| silu(gate, 1.0) * up)?;
+            check_gate(Gate::Clamped { alpha: 1.702, limit }, &row, |gate, up| {
+                silu(gate.min(most), f64::from(1.702f32)) * (up.clamp(-most, most) + 1.0)
+            })?;
+            check_gate(Gate::SiluClamped { limit }, &row, |gate, up| {
+                silu(gate.min(most), 1.0) * up.clamp(-most, most)
+            })?;
+            check_gate(Gate::Sigmoid, &row, |gate, up| up / (1.0 + (-gate).exp()))?;
         }
 
         #[test]
@@ -252,6 +286,18 @@ mod tests {
                     prop_assert_eq!(got, half::bf16::from_f32(*x).to_bits());
                 }
             }
+        }
+    }
+
+    #[test]
+    fn gates_of_nan_are_nan() {
+        let kinds = [Gate::Silu, Gate::SiluClamped { limit: 2.0 }, Gate::Sigmoid];
+        for (isa, kind) in
+            Isa::available().into_iter().flat_map(|isa| kinds.map(|kind| (isa, kind)))
+        {
+            let mut gate = [f32::NAN, 1.0];
+            apply_gate(isa, kind, &mut gate, &[1.0, f32::NAN]);
+            assert!(gate.iter().all(|value| value.is_nan()), "{isa:?} {kind:?}");
         }
     }
 

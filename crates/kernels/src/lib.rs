@@ -11,7 +11,11 @@
 compile_error!("checkpoints hold little-endian values, which kernels read as they are stored");
 
 pub mod attention;
+pub mod compress;
+pub mod conv;
+pub mod delta;
 pub mod elementwise;
+pub mod hyper;
 mod isa;
 pub mod kv;
 mod lanes;
@@ -22,5 +26,6 @@ pub mod quant;
 pub mod rope;
 pub mod routing;
 pub mod sampling;
+pub mod select;
 
 pub use isa::{ISA_VARIABLE, Isa};

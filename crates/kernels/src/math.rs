@@ -1,4 +1,4 @@
-//! The exponential function over lanes.
+//! The exponential function and the logarithm of `1 + x` over lanes.
 
 use crate::lanes::Lanes;
 
@@ -34,10 +34,99 @@ fn reduced<L: Lanes>(x: L, bounded: L) -> L {
     x.zero_if_below(L::splat(LOWEST), sum.scale_exp2(n))
 }
 
+/// ln(1 + x) with a relative error below 2e-7 for `x` in 0..=1; NaN for NaN.
+///
+/// `2 atanh(s)` with `s = x / (2 + x)`, at most 1/3, and the Taylor polynomial of degree 15.
+#[inline(always)]
+pub(crate) fn log1p<L: Lanes>(x: L) -> L {
+    let s = x.div(x.add(L::splat(2.0)));
+    let square = s.mul(s);
+    let mut sum = L::splat(1.0 / 15.0);
+    for odd in [13.0, 11.0, 9.0, 7.0, 5.0, 3.0] {
+        sum = sum.mul_add(square, L::splat(1.0 / odd));
+    }
+    let twice = s.add(s);
+    twice.mul(square).mul_add(sum, twice)
+}
+
+/// `ln(1 + e^x)`, which is `x` in f32 above 20 and `e^x` below -20; NaN for NaN.
+#[inline(always)]
+pub(crate) fn softplus<L: Lanes>(x: L) -> L {
+    let zero = L::splat(0.0);
+    let below = zero.sub(x.max(zero.sub(x)));
+    x.max(zero).add(log1p(exp_to_one(below)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::Isa;
+
+    fn softplus_body<L: Lanes>(x: &[f32; 16], out: &mut [f32; 16]) {
+        softplus(L::load(x)).store(out);
+    }
+
+    fn log1p_body<L: Lanes>(x: &[f32; 16], out: &mut [f32; 16]) {
+        log1p(L::load(x)).store(out);
+    }
+
+    crate::lanes::isa_dispatch! {
+        fn softpluses(x: &[f32; 16], out: &mut [f32; 16]) = softplus_body
+    }
+
+    crate::lanes::isa_dispatch! {
+        fn log1ps(x: &[f32; 16], out: &mut [f32; 16]) = log1p_body
+    }
+
+    /// Compares `f` with `exact` at sixteen values, on every instruction set.
+    fn check(
+        f: fn(Isa, &[f32; 16], &mut [f32; 16]),
+        exact: fn(f64) -> f64,
+        x: &[f32; 16],
+        tolerance: f64,
+    ) {
+        let mut want = [0.0; 16];
+        f(Isa::SCALAR, x, &mut want);
+        for (x, got) in x.iter().zip(want) {
+            let exact = exact(f64::from(*x));
+            assert!((f64::from(got) - exact).abs() <= tolerance * exact, "f({x}) = {got}");
+        }
+        for isa in Isa::available() {
+            let mut got = [0.0; 16];
+            f(isa, x, &mut got);
+            assert_eq!(got.map(f32::to_bits), want.map(f32::to_bits), "{isa:?}");
+        }
+    }
+
+    #[test]
+    fn log1p_is_accurate_and_equal_on_every_isa() {
+        for start in 0..64 {
+            let at = |i: usize| (start * 16 + i) as f32 / 1023.0;
+            check(log1ps, f64::ln_1p, &std::array::from_fn(at), 2e-7);
+            check(log1ps, f64::ln_1p, &std::array::from_fn(|i| at(i) * 1e-6), 2e-7);
+        }
+    }
+
+    #[test]
+    fn softplus_is_accurate_and_equal_on_every_isa() {
+        let exact = |x: f64| x.max(0.0) + (-x.abs()).exp().ln_1p();
+        for start in -86..100 {
+            let x = std::array::from_fn(|i| start as f32 + i as f32 / 16.0);
+            check(softpluses, exact, &x, 4e-7);
+        }
+    }
+
+    #[test]
+    fn softplus_of_the_extremes() {
+        let mut x = [0.0; 16];
+        x[..5].copy_from_slice(&[f32::NEG_INFINITY, -1e30, 1e30, f32::INFINITY, f32::NAN]);
+        for isa in Isa::available() {
+            let mut got = [0.0; 16];
+            softpluses(isa, &x, &mut got);
+            assert_eq!(got[..4], [0.0, 0.0, 1e30, f32::INFINITY], "{isa:?}");
+            assert!(got[4].is_nan(), "{isa:?}");
+        }
+    }
 
     fn exps_body<L: Lanes>(x: &[f32; 16], out: &mut [f32; 16]) {
         exp(L::load(x)).store(out);

@@ -1,13 +1,13 @@
 //! Which experts a row is sent to, and with what weights.
 //!
 //! Reference: the routers of transformers (`Qwen3MoeTopKRouter`, `MixtralTopKRouter`,
-//! `DeepseekV2TopkRouter`, `DeepseekV3TopkRouter`, `GptOssTopKRouter`). Of equal scores the expert
+//! `DeepseekV2TopkRouter`, `DeepseekV3TopkRouter`, `DeepseekV4TopKRouter`, `GptOssTopKRouter`). Of equal scores the expert
 //! with the lower number comes first. All of it is f32, one value after the other, so that a row's
 //! choice depends on nothing but its logits.
 
 use crate::lanes::scalar::Scalar;
 use crate::lanes::{LANES, Lanes};
-use crate::math::exp;
+use crate::math::{exp, softplus};
 
 /// How logits become scores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +18,8 @@ pub enum Scores {
     SoftmaxOfChosen,
     /// The sigmoid of each logit.
     Sigmoid,
+    /// The square root of `ln(1 + e^logit)`.
+    SqrtSoftplus,
 }
 
 /// What a group of experts is worth.
@@ -95,11 +97,7 @@ impl Routing {
         scratch.extend_from_slice(logits);
         match self.scores {
             Scores::Softmax => softmax(scratch),
-            Scores::Sigmoid => each_sixteen(scratch, |x| {
-                let one = Scalar::splat(1.0);
-                one.div(one.add(exp(Scalar::splat(0.0).sub(x))))
-            }),
-            Scores::SoftmaxOfChosen => {}
+            scores => scores.score_each(scratch),
         }
         let count = scratch.len();
         scratch.extend_from_within(..);
@@ -116,19 +114,64 @@ impl Routing {
             *choice = ExpertChoice { expert: best as u32, weight: scores[best] };
             ranks[best] = TAKEN;
         }
-        self.weigh(chosen, &mut scores[..self.chosen]);
+        if self.scores == Scores::SoftmaxOfChosen {
+            let weights = &mut scores[..self.chosen];
+            weights.iter_mut().zip(chosen.iter()).for_each(|(to, choice)| *to = choice.weight);
+            softmax(weights);
+            chosen.iter_mut().zip(weights).for_each(|(choice, weight)| choice.weight = *weight);
+        }
+        self.weigh(chosen);
+    }
+
+    /// Makes choices of `experts`, which something else than the logits chose, with the weights
+    /// that [`choose`](Self::choose) gives to the same experts. An expert may be there twice.
+    ///
+    /// # Panics
+    /// Unless there is a place for each expert and a logit for each number.
+    pub fn choose_from(&self, logits: &[f32], experts: &[u32], chosen: &mut [ExpertChoice]) {
+        assert!(experts.len() == chosen.len(), "a place for each expert");
+        for (choice, &expert) in chosen.iter_mut().zip(experts) {
+            *choice = ExpertChoice { expert, weight: logits[expert as usize] };
+        }
+        let (max, sum) = match self.scores {
+            Scores::Softmax => exponentials(|| logits.iter().copied()),
+            _ => exponentials(|| chosen.iter().map(|choice| choice.weight)),
+        };
+        for choice in chosen.iter_mut() {
+            let weight = std::slice::from_mut(&mut choice.weight);
+            match self.scores {
+                Scores::Softmax | Scores::SoftmaxOfChosen => {
+                    shift_exp(weight, max);
+                    weight[0] /= sum;
+                }
+                scores => scores.score_each(weight),
+            }
+        }
+        self.weigh(chosen);
     }
 
     /// Makes weights of the scores of the chosen.
-    fn weigh(&self, chosen: &mut [ExpertChoice], weights: &mut [f32]) {
-        weights.iter_mut().zip(chosen.iter()).for_each(|(to, choice)| *to = choice.weight);
-        if self.scores == Scores::SoftmaxOfChosen {
-            softmax(weights);
-        }
+    fn weigh(&self, chosen: &mut [ExpertChoice]) {
         // What keeps the reference from dividing by zero, and changes nothing else.
-        let sum = if self.normalise { weights.iter().sum::<f32>() + 1e-20 } else { 1.0 };
-        for (choice, weight) in chosen.iter_mut().zip(weights) {
-            choice.weight = *weight / sum * self.scale;
+        let sum = chosen.iter().map(|choice| choice.weight).sum::<f32>() + 1e-20;
+        let sum = if self.normalise { sum } else { 1.0 };
+        chosen.iter_mut().for_each(|choice| choice.weight = choice.weight / sum * self.scale);
+    }
+}
+
+impl Scores {
+    /// Makes scores of logits where a score depends on its own logit only; leaves others.
+    fn score_each(self, logits: &mut [f32]) {
+        match self {
+            Self::Sigmoid => each_sixteen(logits, |x| {
+                let one = Scalar::splat(1.0);
+                one.div(one.add(exp(Scalar::splat(0.0).sub(x))))
+            }),
+            Self::SqrtSoftplus => {
+                each_sixteen(logits, softplus);
+                logits.iter_mut().for_each(|score| *score = score.sqrt());
+            }
+            Self::Softmax | Self::SoftmaxOfChosen => {}
         }
     }
 }
@@ -170,9 +213,24 @@ fn leave_groups(ranks: &mut [f32], worths: &mut [f32], groups: Groups) {
 
 fn softmax(values: &mut [f32]) {
     let max = values.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    each_sixteen(values, |x| exp(x.sub(Scalar::splat(max))));
+    shift_exp(values, max);
     let sum: f32 = values.iter().sum();
     values.iter_mut().for_each(|value| *value /= sum);
+}
+
+/// The largest of the values, and the sum of `exp(value - largest)`, as in [`softmax`].
+fn exponentials<I: Iterator<Item = f32>>(values: impl Fn() -> I) -> (f32, f32) {
+    let max = values().fold(f32::NEG_INFINITY, f32::max);
+    let sum = values().map(|mut value| {
+        shift_exp(std::slice::from_mut(&mut value), max);
+        value
+    });
+    (max, sum.sum())
+}
+
+/// `exp(value - max)` of each value.
+fn shift_exp(values: &mut [f32], max: f32) {
+    each_sixteen(values, |x| exp(x.sub(Scalar::splat(max))));
 }
 
 fn each_sixteen(values: &mut [f32], f: impl Fn(Scalar) -> Scalar) {
@@ -223,6 +281,37 @@ mod tests {
         let rule = Routing { scores: Scores::Sigmoid, scale: 2.5, ..PLAIN };
         let want = [(3, 2.5 * sigmoid(-1.0)), (1, 2.5 * sigmoid(2.0))];
         check(rule, &[0.0, 2.0, 1.0, -1.0], &[0.0, 0.0, -0.5, 9.0], &want);
+    }
+
+    #[test]
+    fn square_roots_of_softplus_are_chosen_with_a_bias_and_weighed_without_it() {
+        let score = |x: f64| x.exp().ln_1p().sqrt();
+        let rule = Routing { scores: Scores::SqrtSoftplus, normalise: true, scale: 1.5, ..PLAIN };
+        let share = |x: f64, other: f64| 1.5 * score(x) / (score(x) + score(other));
+        let logits = [0.0, 2.0, 1.0, -30.0];
+        check(rule, &logits, &[], &[(1, share(2.0, 1.0)), (2, share(1.0, 2.0))]);
+        let want = [(3, share(-30.0, 2.0)), (1, share(2.0, -30.0))];
+        check(rule, &logits, &[0.0, 0.0, -0.5, 9.0], &want);
+        let plain = Routing { normalise: false, ..rule };
+        check(plain, &[25.0, -1.0], &[], &[(0, 1.5 * 5.0), (1, 1.5 * score(-1.0))]);
+    }
+
+    #[test]
+    fn experts_of_a_table_weigh_as_if_they_were_chosen() {
+        let logits: Vec<f32> = (0..37).map(|i| ((i * 29) % 37) as f32 / 7.0 - 3.0).collect();
+        let all = [Scores::Softmax, Scores::SoftmaxOfChosen, Scores::Sigmoid, Scores::SqrtSoftplus];
+        for (scores, normalise) in all.into_iter().flat_map(|s| [(s, false), (s, true)]) {
+            let rule = Routing { scores, normalise, chosen: 20, scale: 2.5, ..PLAIN };
+            let (experts, want) = choose(rule, &logits, &[]);
+            let mut chosen = vec![ExpertChoice::default(); 20];
+            rule.choose_from(&logits, &experts, &mut chosen);
+            assert_eq!(chosen.iter().map(|c| c.expert).collect::<Vec<_>>(), experts);
+            assert_eq!(chosen.iter().map(|c| c.weight).collect::<Vec<_>>(), want, "{scores:?}");
+        }
+        let rule = Routing { scores: Scores::SqrtSoftplus, normalise: true, ..PLAIN };
+        let mut twice = [ExpertChoice::default(); 2];
+        rule.choose_from(&logits, &[5, 5], &mut twice);
+        assert_eq!(twice, [ExpertChoice { expert: 5, weight: 0.5 }; 2]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ mod loader;
 pub mod placement;
 mod ranks;
 
-pub use layers::{expanded_cache, layer_cache};
+pub use layers::{expanded_cache, layer_caches};
 pub use loader::WorkspaceLimits;
 pub use ranks::Ranks;
 
@@ -22,7 +22,8 @@ use loader::Loader;
 use placement::Placed;
 
 /// Loads the model of `checkpoint`, or the part that this rank of `ranks` holds, into `backend`.
-/// Each tensor is held as `placed` says, and must be used by this rank or belong to another.
+/// Each tensor is held as `placed` says, and must be used by this rank or belong to another. With
+/// `native_rounding`, cached rows are rounded as the model was trained for, where it was.
 ///
 /// # Errors
 /// If a tensor is missing, left over, of another shape or of an unsupported type, or if the model
@@ -33,8 +34,9 @@ pub fn load(
     limits: WorkspaceLimits,
     ranks: &Ranks,
     placed: &[Placed],
+    native_rounding: bool,
 ) -> Result<Box<dyn Model>, Error> {
-    let mut loader = Loader::new(checkpoint, backend, limits, ranks, placed)?;
+    let mut loader = Loader::new(checkpoint, backend, limits, ranks, placed, native_rounding)?;
     let model = Decoder::load(&mut loader)?;
     loader.mark_parts_of_other_ranks();
     checkpoint.check_all_read()?;
@@ -96,12 +98,12 @@ pub enum Error {
 
 /// A loaded model. The backend holds its weights.
 pub trait Model: Send {
-    /// What each layer that this rank holds keeps in the KV cache for a position.
+    /// What each layer that this rank holds keeps for a sequence.
     fn cache(&self) -> Vec<LayerCache>;
 
-    /// The buffer of hidden states of the last batch, `[state rows, hidden]`, valid until the next
+    /// The buffer of hidden states of the last batch, `[hidden rows, hidden]`, valid until the next
     /// batch.
-    fn states(&self) -> Buffer;
+    fn hidden(&self) -> Buffer;
 
     /// Computes the batch and stores its keys and values. Returns the buffer of logits, `[logit
     /// rows, vocab]`. With `check`, values that are not finite are an error that names where they

@@ -3,8 +3,9 @@
 use crate::Error;
 use crate::placement::Placed;
 use crate::ranks::{Heads, Ranks, Slice, part};
-use backend::{Backend, Buffer, Matrix, MatrixSpec, Mode, Table, Vector};
+use backend::{Backend, Buffer, Matrix, MatrixSpec, Mode, Selection, Table, Vector};
 use dist::Shard;
+use formats::config::ExpertsConfig;
 use formats::{Checkpoint, TensorView};
 use kernels::quant::QuantType;
 use std::collections::HashMap;
@@ -34,8 +35,12 @@ pub(crate) struct Loader<'a> {
     pub slice: Shard,
     /// The layers of this stage.
     pub layers: Range<usize>,
+    /// Whether cached rows are rounded as the model was trained for.
+    pub native_rounding: bool,
     /// Workspace of operations, by name and width.
     shared: HashMap<(&'static str, usize), Buffer>,
+    /// The choice of rows that all layers use in turns, and its size.
+    selection: Option<(Selection, usize)>,
 }
 
 /// A matrix `[rows, cols]` that is computed at load rather than stored in a file.
@@ -55,12 +60,36 @@ impl<'a> Loader<'a> {
         limits: WorkspaceLimits,
         ranks: &'a Ranks,
         placed: &'a [Placed],
+        native_rounding: bool,
     ) -> Result<Self, Error> {
         let placed = placed.iter().map(|placed| (placed.name.as_str(), placed)).collect();
         let (stage, slice) = (ranks.stage()?, ranks.slice()?);
         let layers = part(stage, (checkpoint.config().layers, "layers"), &[1])?;
-        let shared = HashMap::new();
-        Ok(Self { checkpoint, backend, limits, placed, ranks, stage, slice, layers, shared })
+        Ok(Self {
+            checkpoint,
+            backend,
+            limits,
+            placed,
+            ranks,
+            stage,
+            slice,
+            layers,
+            native_rounding,
+            shared: HashMap::new(),
+            selection: None,
+        })
+    }
+
+    /// Space for a choice of `top` rows by each row of a batch, shared by all layers.
+    pub fn selection(&mut self, top: usize) -> Selection {
+        match self.selection {
+            Some((selection, size)) if size == top => selection,
+            _ => {
+                let selection = self.backend.selection(self.limits.rows, top);
+                self.selection = Some((selection, top));
+                selection
+            }
+        }
     }
 
     /// Workspace `[batch rows, width]`. Operations that ask for the same name and width share it:
@@ -148,13 +177,19 @@ impl<'a> Loader<'a> {
         self.backend.table(spec).map_err(|source| tensor_error(view, source))
     }
 
-    /// The matrix `name` of shape `[rows, cols]` in `exact` mode, unless a rule says otherwise. A
-    /// single row may be stored as a vector.
-    pub fn exact_matrix(&mut self, name: &str, rows: usize, cols: usize) -> Result<Matrix, Error> {
+    /// The part `slice` of the matrix `name` of shape `[rows, cols]` in `exact` mode, unless a rule
+    /// says otherwise. A single row may be stored as a vector.
+    pub fn exact_matrix(
+        &mut self,
+        name: &str,
+        rows: usize,
+        cols: usize,
+        slice: &Slice,
+    ) -> Result<Matrix, Error> {
         let flat = self.checkpoint.tensor(name).is_some_and(|view| view.shape.len() == 1);
         let view = match flat && rows == 1 {
             true => self.checkpoint.require(name, &[cols])?.as_matrix(),
-            false => self.checkpoint.require(name, &[rows, cols])?.clone(),
+            false => slice.of(self.checkpoint.require(name, &[rows, cols])?)?,
         };
         let spec = MatrixSpec { mode: Some(Mode::Exact), ..spec(&self.converted(name, &view)?) };
         self.take(name, spec, &view)
@@ -188,6 +223,15 @@ impl<'a> Loader<'a> {
         let values = self.checkpoint.require(name, shape)?.to_f32()?;
         let values = if part.len() < values.len() { values[part].to_vec() } else { values };
         Ok(self.backend.vector(values))
+    }
+
+    /// The experts that each token id is sent to, `[vocab, chosen]`, in a layer that chooses by
+    /// token.
+    pub fn expert_table(&self, layer: usize, config: &ExpertsConfig) -> Result<Arc<[u32]>, Error> {
+        let name = format!("blk.{layer}.ffn_gate_tid2eid.weight");
+        let shape = [self.checkpoint.config().vocab_size, config.chosen];
+        // Counts of experts are bounded far below.
+        Ok(self.checkpoint.ids(&name, &shape, config.count as u32)?.into())
     }
 
     /// This rank's attention heads; latent attention has a KV head for each.

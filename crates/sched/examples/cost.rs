@@ -2,9 +2,11 @@
 //! cost`.
 //!
 //! The time of adding, planning and committing a prompt of 4096 tokens in chunks of 512, new to the
-//! cache and found in it, and of a step in which 256 sequences decode.
+//! cache and found in it, and of a step in which 256 sequences decode: of a model with one group of
+//! rows, and of one with two windows and states besides. Last the time of finding where a prompt of
+//! a million tokens can continue whose windowed rows are lost.
 
-use sched::{Name, NewSequence, Planned, Scheduler, SchedulerLimits, Slot};
+use sched::{Group, Name, NewSequence, Planned, Scheduler, SchedulerLimits, Slot};
 use std::hint::black_box;
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -20,10 +22,13 @@ struct Bench {
 }
 
 impl Bench {
-    fn new() -> Self {
+    fn new(windows: &[usize], states: usize) -> Self {
         let (running, rows, logits) = (DECODES, CHUNK, DECODES);
-        let limits =
-            SchedulerLimits { running, rows, logits, block: 32, blocks: 60_000, window: None };
+        let mut groups = vec![Group { window: None, blocks: 60_000 }];
+        let windowed = |&window| Group { window: Some(window), blocks: 3000 };
+        groups.extend(windows.iter().map(windowed));
+        let (block, state_every) = (32, 2048);
+        let limits = SchedulerLimits { running, rows, logits, block, groups, states, state_every };
         Self { scheduler: Scheduler::new(limits, Name::root(b"cost")), plan: Vec::new() }
     }
 
@@ -58,11 +63,33 @@ fn median(mut run: impl FnMut(usize) -> Duration) -> Duration {
     times[RUNS / 2]
 }
 
-fn main() -> std::io::Result<()> {
-    let mut out = std::io::stdout();
-    let mut bench = Bench::new();
+/// The time of a step in which a prompt of a million tokens is admitted that was computed before,
+/// and whose windowed rows have given way to others.
+fn lost() -> Duration {
+    const MILLION: usize = 1_000_000;
+    let mut bench = Bench::new(&[128, 8], 0);
+    let tokens = |end| (0..MILLION as u32).map(move |i| if i < end { i } else { i + 1 });
+    let compute = |bench: &mut Bench, slot| {
+        while bench.scheduler.sequence(slot).tokens.len() == MILLION {
+            bench.step();
+        }
+        bench.scheduler.finish(slot);
+    };
+    let first = bench.add(tokens(MILLION as u32));
+    compute(&mut bench, first);
+    let second = bench.add(tokens(900_000));
+    let start = Instant::now();
+    bench.step();
+    let took = start.elapsed();
+    assert!(bench.scheduler.sequence(second).unreached.rows > 0, "rows are lost");
+    took
+}
+
+fn measure(out: &mut impl Write, windows: &[usize], states: usize) -> std::io::Result<()> {
+    let mut bench = Bench::new(windows, states);
     let cold = median(|run| bench.prompt(100_000 * run as u32));
     let warm = median(|_| bench.prompt(0));
+    writeln!(out, "windows {windows:?}, {states} states")?;
     writeln!(out, "prompt of {PROMPT} tokens, new:    {cold:?}")?;
     writeln!(out, "prompt of {PROMPT} tokens, cached: {warm:?}")?;
     for seed in 0..DECODES as u32 {
@@ -75,4 +102,11 @@ fn main() -> std::io::Result<()> {
         start.elapsed()
     });
     writeln!(out, "step of {} sequences:        {decode:?}", bench.plan.len())
+}
+
+fn main() -> std::io::Result<()> {
+    let mut out = std::io::stdout();
+    measure(&mut out, &[], 0)?;
+    measure(&mut out, &[128, 8], 2 * DECODES)?;
+    writeln!(out, "prompt of a million tokens, windowed rows lost: {:?}", lost())
 }

@@ -8,7 +8,8 @@
 //! Eviction takes blocks without holders, the least valuable first. The value of a block is the
 //! time it was last held plus a bonus for its depth, so that much cheap work passes before a long
 //! conversation loses a block; among equals the older goes first. Where a chain is only useful from
-//! its root, the last blocks of chains go first.
+//! its root, the last blocks of chains go first. Where rows look at a window, blocks have that
+//! bonus only where sequences are likely to continue, and one of the pool's size besides.
 //!
 //! Invariant: every block is free, held or idle; the chain of a held block is held; no tail is a
 //! prefix of another registered block.
@@ -40,7 +41,7 @@ pub(crate) struct FilledBlock<'a> {
     pub parent: Name,
     /// The block before it, if it must stay as long as this one.
     pub parent_block: Option<u32>,
-    /// Blocks before it in its chain.
+    /// Blocks before it in its chain; 0 if it is worth nothing but its age.
     pub depth: usize,
     pub tokens: &'a [u32],
 }
@@ -51,6 +52,7 @@ struct CacheEntry {
     name: Option<Name>,
     parent: Name,
     parent_block: Option<u32>,
+    /// Blocks before it, or what it is worth in them.
     depth: u64,
     tokens: Arc<[u32]>,
     /// Number of registered blocks whose parent this is.
@@ -116,8 +118,18 @@ impl BlockPool {
         self.evictions
     }
 
+    /// Number of blocks taken since the start: the time by which blocks are used.
+    pub(crate) fn clock(&self) -> u64 {
+        self.clock
+    }
+
+    /// Number of these blocks that have no holder.
+    pub(crate) fn idle(&self, blocks: &[u32]) -> usize {
+        blocks.iter().filter(|&&block| self.is_idle(block)).count()
+    }
+
     /// Whether the block has no holder.
-    pub(crate) fn is_idle(&self, block: u32) -> bool {
+    fn is_idle(&self, block: u32) -> bool {
         self.blocks[block as usize].holders == 0
     }
 
@@ -135,7 +147,7 @@ impl BlockPool {
         *holders += 1;
         if *holders == 1 {
             let entry = entry.as_ref().expect("only registered blocks are without holders");
-            self.evictable.remove(&(value(entry), block));
+            self.evictable.remove(&(value(entry.used, entry.depth), block));
             self.idle -= 1;
         }
     }
@@ -175,6 +187,15 @@ impl BlockPool {
     pub(crate) fn touch(&mut self, block: u32) {
         self.hold(block);
         self.release(block);
+    }
+
+    /// Makes a held block, if it is registered, outlive others of its age, as if it came after
+    /// `depth` blocks and as many as the pool has.
+    pub(crate) fn raise(&mut self, block: u32, depth: usize) {
+        let depth = (self.blocks.len() + depth) as u64;
+        if let Block { holders: 1.., entry: Some(entry) } = &mut self.blocks[block as usize] {
+            entry.depth = entry.depth.max(depth);
+        }
     }
 
     /// Registers a held full block under its name, unless a block has this name already. Returns
@@ -221,7 +242,7 @@ impl BlockPool {
 
     fn drop_tail(&mut self, tail: u32) {
         let entry = self.blocks[tail as usize].entry.as_ref().expect("it is registered");
-        self.evictable.remove(&(value(entry), tail));
+        self.evictable.remove(&(value(entry.used, entry.depth), tail));
         self.forget(tail);
         self.free.push(tail);
     }
@@ -230,7 +251,7 @@ impl BlockPool {
     fn make_evictable(&mut self, block: u32) {
         let Block { holders: 0, entry: Some(entry) } = &self.blocks[block as usize] else { return };
         if entry.children == 0 {
-            self.evictable.insert((value(entry), block));
+            self.evictable.insert((value(entry.used, entry.depth), block));
         }
     }
 
@@ -285,7 +306,7 @@ impl BlockPool {
                 None => assert_eq!(block.holders, 0, "a tail has no holder"),
             }
             idle += usize::from(block.holders == 0);
-            let offered = self.evictable.contains(&(value(entry), number as u32));
+            let offered = self.evictable.contains(&(value(entry.used, entry.depth), number as u32));
             assert_eq!(offered, block.holders == 0 && entry.children == 0, "block {number}");
             evictable += usize::from(offered);
         }
@@ -309,9 +330,10 @@ impl BlockPool {
     }
 }
 
-/// Value of a block: the lowest is evicted first.
-fn value(entry: &CacheEntry) -> u64 {
-    entry.used + DEPTH_BONUS * entry.depth
+/// Value of what was last used at a time and has `depth` blocks before it: the lowest is evicted
+/// first.
+pub(crate) fn value(used: u64, depth: u64) -> u64 {
+    used + DEPTH_BONUS * depth
 }
 
 #[cfg(test)]

@@ -1,13 +1,16 @@
 //! Admission, planning of steps and bookkeeping of their results.
 
+use crate::cache::{Cache, Match, Unreached};
+use crate::group::Group;
 use crate::name::Name;
-use crate::pool::{BlockCounts, BlockPool};
-use crate::sequence::{BlockCopy, BlockGeometry, Match, NewSequence, Sequence, SequencePhase};
+use crate::pool::BlockCounts;
+use crate::sequence::{BlockCopy, NewSequence, Sequence, SequencePhase};
 use crate::slot::{Slot, SlotTable};
+use crate::state_pool::{StateCopy, StateCounts};
 use crate::waiting::{Waiting, position};
 
 /// Limits of a scheduler.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchedulerLimits {
     /// Sequences that run at once.
     pub running: usize,
@@ -17,11 +20,12 @@ pub struct SchedulerLimits {
     pub logits: usize,
     /// Positions of a KV block.
     pub block: usize,
-    /// Blocks of the KV cache.
-    pub blocks: usize,
-    /// Maximum number of positions that a row attends to, if every layer has a window: blocks
-    /// before the window are released.
-    pub window: Option<usize>,
+    /// The groups of rows. The first is the one without a window, else the one with the widest.
+    pub groups: Vec<Group>,
+    /// State slots: 0 where the model has no states, else at least `running`.
+    pub states: usize,
+    /// Positions of a prompt between snapshots besides those at its marks; 0 for none.
+    pub state_every: usize,
 }
 
 /// The rows of one sequence in a step.
@@ -40,6 +44,20 @@ pub struct Planned {
     /// Whether the last known token is the newest of the sequence, so that its logits give a new
     /// token, and those of each draft that proves right one more.
     pub samples: bool,
+    /// Number of drafted tokens of the last step that proved right, which are not part of the
+    /// sequence's state yet: the ones before `position`.
+    pub right: usize,
+}
+
+/// A snapshot that a step takes of the state of a sequence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StateSave {
+    /// The sequence.
+    pub slot: Slot,
+    /// The row behind which the snapshot is taken, which is one of a known token.
+    pub position: usize,
+    /// The state slot that receives it.
+    pub state: u32,
 }
 
 /// The state of a sequence.
@@ -47,11 +65,15 @@ pub struct Planned {
 pub struct View<'a> {
     /// Prompt and generated tokens.
     pub tokens: &'a [u32],
-    /// Block table, empty unless the sequence runs. Blocks before the window of all rows are
-    /// `u32::MAX`.
-    pub table: &'a [u32],
+    /// A block table for each group, empty unless the sequence runs. Blocks before the window of
+    /// the group are `u32::MAX`.
+    pub tables: &'a [Vec<u32>],
+    /// The slot of its state, if it runs and the model has states.
+    pub state: Option<u32>,
     /// Prompt tokens found in the cache when the sequence was first admitted; `None` before.
     pub cached: Option<usize>,
+    /// Prompt tokens after these that the first group held, but that are computed again.
+    pub unreached: Unreached,
     /// Tokens of the prompt.
     pub prompt: usize,
     /// Maximum number of tokens, prompt included.
@@ -67,12 +89,13 @@ struct StepBudget {
     logits: usize,
 }
 
-/// Continuous batching over a pool of KV blocks.
+/// Continuous batching over KV blocks and states.
 #[derive(Clone, Debug)]
 pub struct Scheduler {
     limits: SchedulerLimits,
-    geometry: BlockGeometry,
-    pool: BlockPool,
+    /// Parent of first blocks in the common part of the prefix cache.
+    root: Name,
+    cache: Cache,
     sequences: SlotTable<Sequence>,
     /// Empty slots below the highest slot used so far.
     free: Vec<Slot>,
@@ -83,6 +106,10 @@ pub struct Scheduler {
     preemptions: u64,
     /// Blocks to be copied, in this order.
     copies: Vec<BlockCopy>,
+    /// States to be copied, in this order.
+    state_copies: Vec<StateCopy>,
+    /// Snapshots of the last plan that are not committed.
+    saves: Vec<StateSave>,
     /// Workspace of `plan`.
     order: Vec<Slot>,
     candidates: Vec<Slot>,
@@ -91,14 +118,20 @@ pub struct Scheduler {
 impl Scheduler {
     /// A scheduler over empty blocks. `root` names everything but tokens that decides the numbers.
     pub fn new(limits: SchedulerLimits, root: Name) -> Self {
-        let SchedulerLimits { running, rows, logits, block, blocks, window } = limits;
-        assert!(running > 0 && block > 0 && blocks > 0, "{limits:?}");
+        let SchedulerLimits { running, rows, logits, block, states, .. } = limits;
+        assert!(running > 0 && block > 0 && !limits.groups.is_empty(), "{limits:?}");
         assert!(running <= logits && logits <= rows, "every sequence can decode: {limits:?}");
-        assert!(window != Some(0), "a row sees itself");
+        assert!(states == 0 || states >= running, "every sequence has a state: {limits:?}");
+        let (trunk, others) = (limits.groups[0], &limits.groups[1..]);
+        let is_held = |group: &Group| {
+            let window = group.window.expect("one group at most has no window");
+            group.blocks >= trunk.blocks.min((window - 1).div_ceil(block) + 1)
+        };
+        assert!(others.iter().all(is_held), "each group holds a window: {limits:?}");
         Self {
+            cache: Cache::new(block, &limits.groups, states),
+            root,
             limits,
-            geometry: BlockGeometry { block, window, root },
-            pool: BlockPool::new(blocks),
             sequences: SlotTable::default(),
             free: Vec::new(),
             waiting: Waiting::default(),
@@ -106,6 +139,8 @@ impl Scheduler {
             arrivals: 0,
             preemptions: 0,
             copies: Vec::with_capacity(running),
+            state_copies: Vec::with_capacity(running.min(states)),
+            saves: Vec::new(),
             order: Vec::with_capacity(running),
             candidates: Vec::new(),
         }
@@ -113,7 +148,7 @@ impl Scheduler {
 
     /// Maximum number of tokens of a sequence.
     pub fn capacity(&self) -> usize {
-        self.limits.blocks * self.limits.block
+        self.limits.groups[0].blocks * self.limits.block
     }
 
     /// Queues a sequence and returns its slot, which is its own until [`finish`](Self::finish). The
@@ -123,7 +158,9 @@ impl Scheduler {
         self.arrivals += 1;
         let slot = self.free.pop().unwrap_or(self.sequences.unused());
         self.waiting.add(slot, new.tenant, new.user);
-        self.sequences.insert(slot, Sequence::new(new, self.arrivals, &self.geometry));
+        let every = self.limits.state_every;
+        let sequence = Sequence::new(new, self.arrivals, self.root, &self.cache, every);
+        self.sequences.insert(slot, sequence);
         slot
     }
 
@@ -150,20 +187,34 @@ impl Scheduler {
         })
     }
 
-    /// Number of blocks by state.
-    pub fn blocks(&self) -> BlockCounts {
-        self.pool.count()
+    /// Number of blocks of a group by state.
+    pub fn blocks(&self, group: usize) -> BlockCounts {
+        self.cache.groups[group].pool.count()
     }
 
-    /// Sequences preempted, and cached blocks evicted, since the start.
+    /// Number of state slots by use.
+    pub fn state_counts(&self) -> StateCounts {
+        self.cache.states.count()
+    }
+
+    /// Sequences preempted, and cached blocks evicted from all groups, since the start.
     pub fn counters(&self) -> (u64, u64) {
-        (self.preemptions, self.pool.evictions())
+        let evictions = self.cache.groups.iter().map(|group| group.pool.evictions());
+        (self.preemptions, evictions.sum())
     }
 
     /// The state of a sequence that waits or runs.
     pub fn sequence(&self, slot: Slot) -> View<'_> {
-        let Sequence { tokens, table, cached, prompt, capacity, .. } = &self.sequences[slot];
-        View { tokens, table, cached: *cached, prompt: *prompt, capacity: *capacity }
+        let sequence = &self.sequences[slot];
+        View {
+            tokens: &sequence.chain.tokens,
+            tables: &sequence.tables,
+            state: sequence.state,
+            cached: sequence.cached,
+            unreached: sequence.unreached,
+            prompt: sequence.prompt,
+            capacity: sequence.capacity,
+        }
     }
 
     /// Sets whether the sequence is part of plans; a new sequence is. One that is not ready keeps
@@ -183,11 +234,24 @@ impl Scheduler {
         self.copies.drain(..)
     }
 
+    /// Takes the copies of states that the plans so far require: in this order, before the last
+    /// plan is computed.
+    pub fn state_copies(&mut self) -> impl Iterator<Item = StateCopy> {
+        self.state_copies.drain(..)
+    }
+
+    /// The snapshots that the last plan takes, in its order, by position.
+    pub fn saves(&self) -> &[StateSave] {
+        &self.saves
+    }
+
     /// Fills `plan` with the next step: a row for each sequence that decodes, as many of the
     /// offered drafts as fit, then chunks of prompts by priority and arrival, at most `prompt`
-    /// tokens together.
+    /// tokens together. With states, sequences whose last rows were not committed begin again from
+    /// their snapshots, because a step that fails leaves states undefined.
     pub fn plan(&mut self, prompt: usize, plan: &mut Vec<Planned>) {
         plan.clear();
+        self.discard_uncommitted();
         let spare = self.limits.rows - self.decoding().count();
         let prompt = prompt.min(spare);
         // Sequences that are admitted or end their prompt now need logits too.
@@ -207,6 +271,42 @@ impl Scheduler {
             let Some(slot) = self.admit() else { break };
             plan.extend(self.plan_one(slot, &mut budget, None));
         }
+        if !self.cache.states.is_empty() {
+            plan.iter().for_each(|planned| self.plan_saves(planned));
+        }
+    }
+
+    /// Forgets the snapshots and the states of rows that were planned and not committed.
+    fn discard_uncommitted(&mut self) {
+        self.saves.drain(..).for_each(|save| self.cache.states.release(save.state));
+        let in_step = |slot: &&Slot| self.sequences[**slot].in_step;
+        let undefined: Vec<Slot> = self.running.iter().filter(in_step).copied().collect();
+        undefined.into_iter().for_each(|slot| self.preempt(slot));
+    }
+
+    /// Plans the snapshots behind planned rows, as far as there are slots, the last first.
+    fn plan_saves(&mut self, planned: &Planned) {
+        let Planned { slot, position, tokens, .. } = *planned;
+        let fills_a_block = (position + tokens) / self.limits.block > position / self.limits.block;
+        for &other in self.waiting.new_ones().iter().filter(|_| fills_a_block) {
+            let common = self.sequences[other].common(&self.sequences[slot]);
+            if common > position && common <= position + tokens {
+                self.sequences[slot].points.add(common);
+            }
+        }
+        let (states, now) = (&mut self.cache.states, self.cache.groups[0].pool.clock());
+        let sequence = &mut self.sequences[slot];
+        sequence.in_step = true;
+        let first = self.saves.len();
+        let points: Vec<usize> = sequence.points.between(position, position + tokens).collect();
+        for &point in points.iter().rev() {
+            if states.touch(&sequence.chain, point, now) {
+                continue;
+            }
+            let Some(state) = states.take() else { break };
+            self.saves.push(StateSave { slot, position: point - 1, state });
+        }
+        self.saves[first..].reverse();
     }
 
     /// Plans the rows of one sequence. `drafts` is `None` for one that has just been admitted.
@@ -218,6 +318,7 @@ impl Scheduler {
     ) -> Option<Planned> {
         let sequence = &self.sequences[slot];
         let (pending, position) = (sequence.pending(), sequence.computed);
+        let right = position - sequence.folded;
         // The budget holds no rows of those that decode.
         let drafts = drafts.filter(|_| pending == 1);
         let rows = match drafts {
@@ -236,7 +337,7 @@ impl Scheduler {
         let drafts = match drafts {
             Some(drafts) => {
                 let max = drafts.min(budget.drafts).min(budget.logits);
-                let drafts = self.grow(slot, 1 + max.min(self.draft_rows(slot))) - 1;
+                let drafts = self.grow(slot, 1 + max.min(self.draft_rows(slot))).1 - 1;
                 budget.drafts -= drafts;
                 budget.logits -= drafts;
                 drafts
@@ -246,26 +347,30 @@ impl Scheduler {
                 0
             }
         };
-        Some(Planned { slot, position, tokens, drafts, outputs, samples: tokens == pending })
+        let samples = tokens == pending;
+        Some(Planned { slot, position, tokens, drafts, outputs, samples, right })
     }
 
     /// Rows for drafts that stay below the capacity and take no block that others need for known
     /// tokens.
     fn draft_rows(&self, slot: Slot) -> usize {
-        let Sequence { capacity, tokens, table, computed, .. } = &self.sequences[slot];
-        let max = capacity - tokens.len();
-        if self.pool.available() > self.running.len() {
+        let sequence = &self.sequences[slot];
+        let max = sequence.capacity - sequence.chain.tokens.len();
+        let mut groups = self.cache.groups.iter();
+        if groups.all(|group| group.pool.available() > self.running.len()) {
             return max;
         }
-        max.min(table.len() * self.geometry.block - computed - 1)
+        max.min(sequence.room() - 1)
     }
 
     /// Allocates blocks for `rows` more rows of a running sequence. Where blocks run out, it
-    /// preempts sequences that are not ready, then later ones. Returns the rows that fit.
+    /// preempts sequences that are not ready, then later ones; but blocks of a group with a window
+    /// are soon released, so that fewer rows are enough there. Returns the rows that fit.
     fn allocate_rows(&mut self, slot: Slot, rows: usize) -> usize {
         loop {
-            let granted = self.grow(slot, rows);
-            if granted == rows {
+            let (trunk, granted) = self.grow(slot, rows);
+            let windowed = self.cache.groups[0].window.is_some();
+            if granted == rows || (granted > 0 && (windowed || trunk == rows)) {
                 return granted;
             }
             let behind = self.running.last().copied().filter(|&last| last != slot);
@@ -274,15 +379,8 @@ impl Scheduler {
         }
     }
 
-    /// Takes blocks for up to `rows` more rows and returns the rows that fit.
-    fn grow(&mut self, slot: Slot, rows: usize) -> usize {
-        let sequence = &mut self.sequences[slot];
-        let needed = (sequence.computed + rows).div_ceil(self.geometry.block);
-        while sequence.table.len() < needed {
-            let Some(block) = self.pool.take() else { break };
-            sequence.table.push(block);
-        }
-        (sequence.table.len() * self.geometry.block - sequence.computed).min(rows)
+    fn grow(&mut self, slot: Slot, rows: usize) -> (usize, usize) {
+        self.sequences[slot].grow(rows, &mut self.cache)
     }
 
     /// The last running sequence besides `slot` that is not ready.
@@ -294,7 +392,7 @@ impl Scheduler {
     fn preempt(&mut self, slot: Slot) {
         self.running.remove(position(&self.running, slot, &self.sequences));
         let sequence = &mut self.sequences[slot];
-        sequence.release_blocks(&mut self.pool, &self.geometry);
+        sequence.release(&mut self.cache);
         sequence.phase = SequencePhase::Preempted;
         self.preemptions += 1;
         self.waiting.add_preempted(slot, &self.sequences);
@@ -306,7 +404,7 @@ impl Scheduler {
         loop {
             let (slot, found) = self.next()?;
             if self.running.len() < self.limits.running && self.fits(slot, &found) {
-                self.start(slot, found);
+                self.start(slot, &found);
                 return Some(slot);
             }
             // The candidate itself is ready.
@@ -320,7 +418,7 @@ impl Scheduler {
         self.waiting.candidates(&self.sequences, &mut candidates);
         let next = candidates.iter().find_map(|&slot| {
             let sequence = &self.sequences[slot];
-            let found = sequence.find(&self.pool, &self.geometry);
+            let found = sequence.find(&self.cache);
             let waits =
                 sequence.phase == SequencePhase::New && self.is_being_computed(sequence, &found);
             (!waits).then_some((slot, found))
@@ -329,29 +427,30 @@ impl Scheduler {
         next
     }
 
-    fn start(&mut self, slot: Slot, found: Match) {
+    fn start(&mut self, slot: Slot, found: &Match) {
         self.waiting.admit(slot, &mut self.sequences);
         let sequence = &mut self.sequences[slot];
-        self.copies.extend(sequence.attach_prefix(found, &mut self.pool, &self.geometry));
+        self.state_copies.extend(sequence.attach(found, &mut self.cache, &mut self.copies));
         sequence.phase = SequencePhase::Running;
         let index = position(&self.running, slot, &self.sequences);
         self.running.insert(index, slot);
     }
 
-    /// Whether a running sequence is about to compute the block after `found`: waiting for it is
+    /// Whether a running sequence is about to compute what comes after `found`: waiting for it is
     /// cheaper than computing it twice.
     fn is_being_computed(&self, sequence: &Sequence, found: &Match) -> bool {
-        let Some((index, name)) = sequence.missing(found, &self.geometry) else { return false };
         let mut running = self.running.iter().map(|&slot| &self.sequences[slot]);
-        running.any(|other| other.ready && other.will_compute(index, name))
+        running.any(|other| other.ready && sequence.waits_for(other, found))
     }
 
-    /// Whether there are blocks for all its tokens, and one more for each running sequence.
+    /// Whether each group has blocks for all its tokens, and one more for each running sequence.
     fn fits(&self, slot: Slot, found: &Match) -> bool {
-        let reused = &found.table[found.first..];
-        let idle = reused.iter().filter(|&&block| self.pool.is_idle(block)).count();
-        let blocks = self.sequences[slot].tokens.len().div_ceil(self.geometry.block);
-        blocks - found.table.len() + self.running.len() + idle <= self.pool.available()
+        let tokens = self.sequences[slot].chain.tokens.len();
+        let mut groups = self.cache.groups.iter().zip(&found.groups);
+        groups.all(|(group, part)| {
+            let blocks = group.needs(part, tokens, self.limits.rows);
+            blocks + self.running.len() <= group.pool.available()
+        })
     }
 
     /// Records that `planned` was computed and, if it samples, that `sampled` were appended, all
@@ -359,14 +458,17 @@ impl Scheduler {
     /// now on. Does nothing if the sequence was finished since the plan.
     pub fn commit(&mut self, planned: &Planned, sampled: &[u32]) {
         let Some(sequence) = self.sequences.get_mut(planned.slot) else { return };
-        sequence.compute(planned.tokens);
         if planned.samples {
             assert!(sampled.len() <= planned.drafts + 1, "more tokens than rows");
-            sequence.computed += sampled.len().saturating_sub(1);
-            sequence.tokens.extend_from_slice(sampled);
         }
-        assert!(sequence.tokens.len() <= sequence.capacity, "grew beyond its capacity");
-        sequence.register_full_blocks(&mut self.pool, &self.geometry);
+        let sampled = if planned.samples { sampled } else { &[] };
+        sequence.commit(planned.tokens, sampled, &mut self.cache);
+        let now = self.cache.trunk().clock();
+        for save in self.saves.extract_if(.., |save| save.slot == planned.slot) {
+            let point = save.position + 1;
+            let depth = sequence.points.depth(point, self.cache.block);
+            self.cache.states.keep(save.state, &sequence.chain, point, depth, now);
+        }
         let (tenant, user) = (sequence.tenant, sequence.user);
         self.waiting.served(tenant, user, planned.tokens + sampled.len());
     }
@@ -375,7 +477,7 @@ impl Scheduler {
     /// computed stays in the cache.
     pub fn finish(&mut self, slot: Slot) {
         let Some(sequence) = self.sequences.get_mut(slot) else { return };
-        sequence.release_blocks(&mut self.pool, &self.geometry);
+        sequence.release(&mut self.cache);
         self.waiting.ended(sequence.tenant, sequence.user);
         match sequence.phase {
             SequencePhase::Running => {

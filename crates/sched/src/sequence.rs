@@ -1,7 +1,12 @@
-//! A sequence: its tokens, the number of computed ones, and its KV blocks.
+//! A sequence: its tokens, the number of computed ones, its KV blocks and its state.
 
+use crate::blocks::{SequenceBlocks, TableSpan};
+use crate::cache::{Cache, Match, Unreached};
+use crate::chain::Chain;
+use crate::group::GroupMatch;
 use crate::name::Name;
-use crate::pool::{BlockPool, FilledBlock};
+use crate::resume::ResumePoints;
+use crate::state_pool::StateCopy;
 
 /// A sequence to be added to a scheduler.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,6 +28,9 @@ pub struct NewSequence {
     pub cold: bool,
     /// Which rows of the prompt need outputs.
     pub output: PromptOutput,
+    /// Positions of the prompt where messages end, from which later prompts are likely to differ.
+    /// Of many, the last are used.
+    pub marks: Vec<usize>,
 }
 
 /// The rows of a prompt that need outputs. Each output is computed and delivered once, whether the
@@ -38,50 +46,11 @@ pub enum PromptOutput {
     HiddenStates,
 }
 
-/// Entry of a block table for a block before the window of all rows.
-pub(crate) const NO_BLOCK: u32 = u32::MAX;
-
-/// Size of blocks, and which of them rows see.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct BlockGeometry {
-    /// Positions of a block.
-    pub block: usize,
-    /// Maximum number of positions that a row attends to, its own included, if every layer has a
-    /// window.
-    pub window: Option<usize>,
-    /// Parent of first blocks in the common part of the prefix cache.
-    pub root: Name,
-}
-
-impl BlockGeometry {
-    /// Index of the first block that the row at `position` attends to.
-    fn first_seen(&self, position: usize) -> usize {
-        self.window.map_or(0, |window| (position + 1).saturating_sub(window) / self.block)
-    }
-}
-
-/// The part of a sequence that the cache holds.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Match {
-    /// Block table of the whole blocks that need not be computed.
-    pub table: Vec<u32>,
-    /// Index of the first entry that is not [`NO_BLOCK`].
-    pub first: usize,
-    /// A block that begins like the next one.
-    pub partial: Option<PartialMatch>,
-}
-
-/// A block whose beginning a sequence shares.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PartialMatch {
-    pub block: u32,
-    /// Positions that are equal.
-    pub shared: usize,
-}
-
 /// A KV block whose content is copied into another before a step is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockCopy {
+    /// The group of both.
+    pub group: usize,
     /// The block that is read.
     pub from: u32,
     /// The block that is written.
@@ -89,15 +58,14 @@ pub struct BlockCopy {
 }
 
 /// Which list of the scheduler a sequence is in.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SequencePhase {
-    #[default]
     New,
     Running,
     Preempted,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Sequence {
     pub phase: SequencePhase,
     /// Whether the reader can take the events of a step.
@@ -108,8 +76,6 @@ pub(crate) struct Sequence {
     pub tenant: u64,
     pub user: u64,
     cold: bool,
-    /// Parent of the first block.
-    root: Name,
     pub output: PromptOutput,
     /// Rows of the prompt whose outputs were delivered.
     delivered: usize,
@@ -118,63 +84,76 @@ pub(crate) struct Sequence {
     /// Later arrivals that were admitted before it.
     pub overtaken: u32,
     /// Prompt and generated tokens.
-    pub tokens: Vec<u32>,
+    pub chain: Chain,
     /// Tokens of the prompt.
     pub prompt: usize,
     pub capacity: usize,
     /// Tokens whose keys and values are in the KV cache.
     pub computed: usize,
+    /// Computed tokens that are part of the state: all but the drafts that the last step accepted.
+    pub folded: usize,
+    /// The slot of the state, if it runs and has one.
+    pub state: Option<u32>,
+    /// Whether a step changes the state, so that it is undefined until the step is committed.
+    pub in_step: bool,
+    /// Where later sequences are likely to continue.
+    pub points: ResumePoints,
     /// Prompt tokens found in the cache when the sequence was first admitted.
     pub cached: Option<usize>,
-    /// Block table; [`NO_BLOCK`] before `first`.
-    pub table: Vec<u32>,
-    first: usize,
-    /// Names of full blocks.
-    names: Vec<Name>,
-    /// Blocks of the table that are registered, counted from the first.
-    registered: usize,
-    /// Whether further blocks can be registered.
-    registrable: bool,
+    /// Tokens that were found then and computed again.
+    pub unreached: Unreached,
+    /// A block table for each group.
+    pub tables: Vec<Vec<u32>>,
+    spans: Vec<TableSpan>,
 }
 
 impl Sequence {
-    pub fn new(new: NewSequence, arrival: u64, geometry: &BlockGeometry) -> Self {
-        let NewSequence { prompt, capacity, priority, tenant, user, space, cold, output } = new;
-        let mut tokens = prompt;
-        assert!(!tokens.is_empty() && tokens.len() <= capacity, "the prompt fits the capacity");
-        let prompt = tokens.len();
-        // Reserved, within reason, so that decoding allocates nothing.
-        tokens.reserve_exact((capacity - prompt).min(1 << 16));
-        let blocks = tokens.capacity().div_ceil(geometry.block) + 1;
-        let mut sequence = Self {
+    pub fn new(new: NewSequence, arrival: u64, root: Name, cache: &Cache, every: usize) -> Self {
+        let NewSequence { capacity, priority, tenant, user, space, cold, output, .. } = new;
+        let prompt = new.prompt.len();
+        assert!(prompt > 0 && prompt <= capacity, "the prompt fits the capacity");
+        let chain = Chain::new(root.in_space(space), cache.block, new.prompt, capacity);
+        let blocks = chain.tokens.capacity().div_ceil(cache.block) + 1;
+        // Snapshots that cannot all be kept would only evict each other.
+        let points = match cache.states.total() {
+            0 => ResumePoints::new(new.marks, prompt, 0, usize::MAX),
+            states => ResumePoints::new(new.marks, prompt, every, states - 1),
+        };
+        Self {
+            phase: SequencePhase::New,
             ready: true,
+            drafts: 0,
             priority,
             tenant,
             user,
             cold,
-            root: geometry.root.in_space(space),
             output,
+            delivered: 0,
             arrival,
-            tokens,
+            overtaken: 0,
+            chain,
             prompt,
             capacity,
-            table: Vec::with_capacity(blocks),
-            names: Vec::with_capacity(blocks),
-            registrable: true,
-            ..Self::default()
-        };
-        sequence.extend_names(geometry);
-        sequence
+            computed: 0,
+            folded: 0,
+            state: None,
+            in_step: false,
+            points,
+            cached: None,
+            unreached: Unreached::default(),
+            tables: cache.groups.iter().map(|_| Vec::with_capacity(blocks)).collect(),
+            spans: vec![TableSpan::default(); cache.groups.len()],
+        }
     }
 
     /// Number of tokens that are not computed yet.
     pub fn pending(&self) -> usize {
-        self.tokens.len() - self.computed
+        self.chain.tokens.len() - self.computed
     }
 
     /// The first row that needs an output; at the latest the last row.
     fn first_output(&self) -> usize {
-        let last = self.tokens.len() - 1;
+        let last = self.chain.tokens.len() - 1;
         let all = self.output != PromptOutput::LastLogits && self.delivered < self.prompt;
         if all { self.delivered.min(last) } else { last }
     }
@@ -192,12 +171,6 @@ impl Sequence {
         }
     }
 
-    /// Counts `tokens` more tokens as computed.
-    pub fn compute(&mut self, tokens: usize) {
-        self.computed += tokens;
-        self.delivered = self.delivered.max(self.computed);
-    }
-
     /// Whether its outputs are rows of logits.
     pub fn wants_logits(&self) -> bool {
         self.output != PromptOutput::HiddenStates
@@ -209,181 +182,138 @@ impl Sequence {
         (priority, self.arrival)
     }
 
-    /// The blocks that the sequence holds.
-    pub fn held(&self) -> impl Iterator<Item = u32> {
-        self.table[self.first.min(self.table.len())..].iter().copied()
+    /// Its blocks in each group.
+    fn blocks<'a>(&'a mut self, cache: &'a mut Cache) -> impl Iterator<Item = SequenceBlocks<'a>> {
+        let Self { chain, points, tables, spans, .. } = self;
+        let (chain, points) = (&*chain, &*points);
+        let groups = tables.iter_mut().zip(spans).zip(&mut cache.groups);
+        groups.map(move |((table, span), group)| SequenceBlocks {
+            chain,
+            points,
+            table,
+            span,
+            group,
+        })
     }
 
-    fn parent(&self, index: usize) -> Name {
-        index.checked_sub(1).map_or(self.root, |before| self.names[before])
-    }
-
-    fn block_tokens(&self, index: usize, geometry: &BlockGeometry) -> &[u32] {
-        &self.tokens[index * geometry.block..][..geometry.block]
-    }
-
-    fn extend_names(&mut self, geometry: &BlockGeometry) {
-        for index in self.names.len()..self.tokens.len() / geometry.block {
-            let name = self.parent(index).child(self.block_tokens(index, geometry));
-            self.names.push(name);
-        }
-    }
-
-    /// Finds the longest prefix for which the cache holds all blocks that the next row attends to,
-    /// and the block that shares most of what follows; at most up to the first row that needs an
-    /// output.
-    pub fn find(&self, pool: &BlockPool, geometry: &BlockGeometry) -> Match {
+    /// What the cache holds of the tokens up to the first row that needs an output.
+    pub fn find(&self, cache: &Cache) -> Match {
         if self.cold {
-            return Match::default();
+            let groups = cache.groups.iter().map(|_| GroupMatch::default()).collect();
+            return Match { groups, ..Match::default() };
         }
-        let mut found: Vec<u32> = Vec::new();
-        let (mut run, mut best) = (0, 0);
-        let most = self.reusable_tokens(geometry);
-        for (index, &name) in self.names.iter().take(most / geometry.block).enumerate() {
-            let tokens = self.block_tokens(index, geometry);
-            let block = pool.find(name, self.parent(index), tokens);
-            if block.is_none() && geometry.window.is_none() {
-                break;
-            }
-            run = if block.is_some() { run + 1 } else { 0 };
-            found.push(block.unwrap_or(NO_BLOCK));
-            if index + 1 - run <= geometry.first_seen((index + 1) * geometry.block) {
-                best = index + 1;
-            }
+        cache.find(&self.chain, self.first_output())
+    }
+
+    /// The position up to which the sequence can use what `other` computes: the end of the last
+    /// full block that both begin with.
+    pub fn common(&self, other: &Self) -> usize {
+        let most = if self.cold { 0 } else { self.first_output() };
+        self.chain.shared(&other.chain).min(most / self.chain.block * self.chain.block)
+    }
+
+    /// Whether `other`, which runs, is about to compute what this sequence needs after `found`, so
+    /// that it can be found then: the next block; with states the last common one, behind which
+    /// `other` takes a snapshot.
+    pub fn waits_for(&self, other: &Self, found: &Match) -> bool {
+        if self.cold || !other.spans[0].registrable {
+            return false;
         }
-        found.truncate(best);
-        let first =
-            if best == 0 { 0 } else { geometry.first_seen(best * geometry.block).min(best) };
-        found[..first].fill(NO_BLOCK);
-        Match { table: found, first, partial: self.partial(best, pool, geometry) }
+        if other.state.is_some() {
+            return (found.tokens..self.common(other)).contains(&other.folded);
+        }
+        let index = found.groups[0].end();
+        let name =
+            self.chain.name(index).filter(|_| index * self.chain.block < self.first_output());
+        name.is_some() && other.chain.name(index) == name && other.spans[0].registered <= index
     }
 
-    /// Number of tokens whose blocks may be shared. The first row that needs an output is always
-    /// computed. In a shared block that may only be the last row, which writes what is there
-    /// already: any other could be followed by slots that are not written yet.
-    fn reusable_tokens(&self, geometry: &BlockGeometry) -> usize {
-        let first = self.first_output();
-        // With a window, the row may see one more block.
-        let is_last = first + 1 == self.tokens.len() && geometry.window.is_none();
-        if is_last { first + 1 } else { first }
-    }
-
-    /// The cached block that shares the longest prefix with block `index`.
-    fn partial(
-        &self,
-        index: usize,
-        pool: &BlockPool,
-        geometry: &BlockGeometry,
-    ) -> Option<PartialMatch> {
-        let start = index * geometry.block;
-        let end = (start + geometry.block).min(self.first_output());
-        let next = self.tokens.get(start..end).filter(|next| !next.is_empty())?;
-        let (block, shared) = pool.nearest(self.parent(index), next)?;
-        Some(PartialMatch { block, shared })
-    }
-
-    /// Index and name of the first block after a match, if its tokens are known and it could be
-    /// found once another sequence has computed it.
-    pub fn missing(&self, found: &Match, geometry: &BlockGeometry) -> Option<(usize, Name)> {
-        let index = found.table.len();
-        let could = !self.cold && index * geometry.block < self.first_output();
-        self.names.get(index).filter(|_| could).map(|&name| (index, name))
-    }
-
-    /// Whether the sequence is going to compute and register the block `name` at `index`.
-    pub fn will_compute(&self, index: usize, name: Name) -> bool {
-        self.registrable && self.registered <= index && self.names.get(index) == Some(&name)
-    }
-
-    /// Takes the blocks of a match, up to the first row that needs an output. Returns the copy that
-    /// is to be made.
-    pub fn attach_prefix(
+    /// Takes the blocks of a match, and a slot for the state. Adds the copies that are to be made
+    /// to `copies`, and returns that of the state.
+    pub fn attach(
         &mut self,
-        found: Match,
-        pool: &mut BlockPool,
-        geometry: &BlockGeometry,
-    ) -> Option<BlockCopy> {
-        found.table[found.first..].iter().for_each(|&block| pool.hold(block));
-        self.registered = found.table.len();
-        self.computed = (self.registered * geometry.block).min(self.first_output());
-        self.first = found.first;
-        self.table.clear();
-        self.table.extend_from_slice(&found.table);
-        self.registrable = true;
-        let copied = found.partial.and_then(|partial| self.copy(partial, pool));
-        self.cached.get_or_insert(self.computed.min(self.prompt));
-        copied
+        found: &Match,
+        cache: &mut Cache,
+        copies: &mut Vec<BlockCopy>,
+    ) -> Option<StateCopy> {
+        for (group, (blocks, part)) in self.blocks(cache).zip(&found.groups).enumerate() {
+            let copy = blocks.attach(part, found.tokens);
+            copies.extend(copy.map(|(from, to)| BlockCopy { group, from, to }));
+        }
+        (self.computed, self.folded) = (found.tokens, found.tokens);
+        if self.cached.is_none() {
+            self.cached = Some(self.computed.min(self.prompt));
+            self.unreached = found.unreached;
+        }
+        self.points.branch_at(found.tokens + found.unreached.total());
+        if cache.states.is_empty() {
+            return None;
+        }
+        let (state, copy) = cache.states.resume(found.state, cache.trunk().clock());
+        self.state = Some(state);
+        copy
     }
 
-    fn copy(
-        &mut self,
-        PartialMatch { block, shared }: PartialMatch,
-        pool: &mut BlockPool,
-    ) -> Option<BlockCopy> {
-        pool.touch(block);
-        // The pool returns the block itself if it has no other.
-        let to = pool.take()?;
-        self.table.push(to);
-        self.computed += shared;
-        (to != block).then_some(BlockCopy { from: block, to })
+    /// Takes blocks for up to `rows` more rows. Returns the rows that fit into the first group, and
+    /// the rows that fit into all of them.
+    pub fn grow(&mut self, rows: usize, cache: &mut Cache) -> (usize, usize) {
+        let computed = self.computed;
+        let mut fit = self.blocks(cache).map(|blocks| blocks.grow(computed, rows));
+        let trunk = fit.next().unwrap_or_default();
+        (trunk, fit.fold(trunk, usize::min))
     }
 
-    /// Returns all blocks to the pool: the sequence has nothing computed any more, but may find its
-    /// blocks in the cache, the partial last one included.
-    pub fn release_blocks(&mut self, pool: &mut BlockPool, geometry: &BlockGeometry) {
-        let index = self.computed / geometry.block;
-        let tail = self.computed % geometry.block;
-        if self.registrable && self.registered == index && tail > 0 {
-            let tokens = &self.tokens[index * geometry.block..self.computed];
-            pool.keep(self.table[index], self.filled(index, tokens, geometry));
-        }
-        self.held().for_each(|block| pool.release(block));
-        self.table.clear();
-        (self.first, self.registered, self.computed) = (0, 0, 0);
+    /// Rows after the computed ones for which it has blocks.
+    pub fn room(&self) -> usize {
+        let blocks = self.tables.iter().map(Vec::len).min().unwrap_or_default();
+        blocks * self.chain.block - self.computed
     }
 
-    /// Registers the blocks that have become full and releases blocks before the window.
-    pub fn register_full_blocks(&mut self, pool: &mut BlockPool, geometry: &BlockGeometry) {
-        self.extend_names(geometry);
-        while self.registrable && self.registered < self.computed / geometry.block {
-            self.register_next(pool, geometry);
+    /// Counts `tokens` known tokens as computed, appends the `sampled` ones, all but the last of
+    /// which were computed as drafts, and registers the blocks that are full.
+    pub fn commit(&mut self, tokens: usize, sampled: &[u32], cache: &mut Cache) {
+        self.in_step = false;
+        self.computed += tokens;
+        self.delivered = self.delivered.max(self.computed);
+        self.folded = self.computed;
+        self.computed += sampled.len().saturating_sub(1);
+        if self.state.is_none() {
+            self.folded = self.computed;
         }
-        let seen = geometry.first_seen(self.computed).min(self.registered);
-        while self.first < seen {
-            pool.release(std::mem::replace(&mut self.table[self.first], NO_BLOCK));
-            self.first += 1;
-        }
+        self.chain.extend(sampled);
+        assert!(self.chain.tokens.len() <= self.capacity, "grew beyond its capacity");
+        let computed = self.computed;
+        self.blocks(cache).for_each(|mut blocks| blocks.register_full(computed));
     }
 
-    /// Describes block `index`, in which `tokens` are computed.
-    fn filled<'a>(
-        &self,
-        index: usize,
-        tokens: &'a [u32],
-        geometry: &BlockGeometry,
-    ) -> FilledBlock<'a> {
-        let before = index.checked_sub(1).map(|before| self.table[before]);
-        FilledBlock {
-            parent: self.parent(index),
-            // With a window, the end of a chain is useful without its root.
-            parent_block: before.filter(|_| geometry.window.is_none()),
-            depth: index,
-            tokens,
+    /// Returns all blocks to the pools, and its slot as a snapshot: the sequence has nothing
+    /// computed any more, but may find it in the cache, the partial last block included.
+    pub fn release(&mut self, cache: &mut Cache) {
+        let (computed, next) = (self.computed, self.folded);
+        let known = self.spans[0].registrable && next > 0 && !self.in_step;
+        self.blocks(cache).for_each(|blocks| blocks.release(computed, next));
+        let now = cache.trunk().clock();
+        match self.state.take() {
+            Some(state) if known => {
+                cache.states.keep(state, &self.chain, next, next / cache.block, now);
+            }
+            Some(state) => cache.states.release(state),
+            None => {}
         }
+        (self.computed, self.folded, self.in_step) = (0, 0, false);
+    }
+}
+
+#[cfg(test)]
+impl Sequence {
+    /// The largest number of tokens that it may find in the cache.
+    pub fn most_found(&self) -> usize {
+        if self.cold { 0 } else { self.first_output() }
     }
 
-    fn register_next(&mut self, pool: &mut BlockPool, geometry: &BlockGeometry) {
-        let index = self.registered;
-        let full = self.filled(index, self.block_tokens(index, geometry), geometry);
-        let Some(block) = pool.register(self.table[index], self.names[index], full) else {
-            self.registrable = false;
-            return;
-        };
-        // Both hold the same bits: one is enough.
-        if block != self.table[index] {
-            pool.hold(block);
-            pool.release(std::mem::replace(&mut self.table[index], block));
-        }
-        self.registered += 1;
+    /// The blocks that it holds of a group.
+    pub fn held(&self, group: usize) -> impl Iterator<Item = u32> {
+        let table = &self.tables[group];
+        table[self.spans[group].first.min(table.len())..].iter().copied()
     }
 }

@@ -101,6 +101,11 @@ impl Waiting {
         self.preempted.len() + self.new.len()
     }
 
+    /// The sequences that never ran.
+    pub fn new_ones(&self) -> &[Slot] {
+        &self.new
+    }
+
     /// Appends a sequence that has just arrived, of a user of a tenant.
     pub fn add(&mut self, slot: Slot, tenant: u64, user: u64) {
         self.tenants.begin(TENANTS, tenant, 0);

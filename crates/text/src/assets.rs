@@ -8,8 +8,8 @@ use crate::special_tokens::{SpecialIds, SpecialTokens};
 use crate::template::ChatTemplate;
 use crate::tokenizer::{Tokenizer, config_token};
 use chrono::NaiveDateTime;
-use formats::Checkpoint;
-use formats::gguf::{GgufFile, Metadata, Value as GgufValue};
+use formats::gguf::{GgufFile, Value as GgufValue};
+use formats::{ChatRules, Checkpoint, ModelConfig, families};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -29,9 +29,13 @@ pub struct TextAssets {
     pub special: SpecialTokens,
 }
 
-/// Chat templates by name. Their syntax is checked by [`Templates::get`].
+/// Chat templates by name: those of the checkpoint, or the one that is built in for a family whose
+/// checkpoints have none. Their syntax is checked by [`Templates::get`].
 #[derive(Debug, Clone, Default)]
-pub struct Templates(BTreeMap<String, String>);
+pub struct Templates {
+    own: BTreeMap<String, String>,
+    built_in: Option<&'static ChatRules>,
+}
 
 impl TextAssets {
     /// Reads a folder in Hugging Face's layout or a `.gguf` file.
@@ -70,7 +74,7 @@ impl TextAssets {
         let SpecialIds { bos, eos, pad, unk } = tokenizer.special;
         let [bos, eos, pad, unk] = [bos, eos, pad, unk].map(text);
         let special = SpecialTokens { bos, eos, pad, unk };
-        Ok(TextAssets { templates: Templates::from_gguf(file.metadata()), special, tokenizer })
+        Ok(TextAssets { templates: Templates::from_gguf(file), special, tokenizer })
     }
 
     /// Renders a chat with a template; control tokens in the text of the input stay text.
@@ -142,9 +146,9 @@ impl Templates {
     /// # Errors
     /// If there is no such template, or its syntax is wrong.
     pub fn get(&self, name: Option<&str>, tools: bool) -> Result<ChatTemplate> {
-        let for_tools = (tools && self.0.contains_key(TOOL_USE)).then_some(TOOL_USE);
+        let for_tools = (tools && self.own.contains_key(TOOL_USE)).then_some(TOOL_USE);
         let wanted = name.or(for_tools).unwrap_or(DEFAULT);
-        match self.0.get(wanted) {
+        match self.source(wanted) {
             Some(source) => ChatTemplate::from_source(source),
             None => Err(TextError::NoTemplate {
                 wanted: wanted.into(),
@@ -153,29 +157,57 @@ impl Templates {
         }
     }
 
-    /// Returns the names of all templates.
+    /// Returns the names of the checkpoint's templates.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.0.keys().map(String::as_str)
+        self.own.keys().map(String::as_str)
     }
 
     /// Returns the source of a template.
     pub fn source(&self, name: &str) -> Option<&str> {
-        self.0.get(name).map(String::as_str)
+        let built_in = self.built_in.filter(|_| name == DEFAULT).map(|rules| rules.template);
+        self.own.get(name).map(String::as_str).or(built_in)
+    }
+
+    /// Returns the sources of all templates.
+    pub fn sources(&self) -> impl Iterator<Item = &str> {
+        let built_in = self.built_in.map(|rules| rules.template);
+        self.own.values().map(String::as_str).chain(built_in)
+    }
+
+    /// Whether the template is the one that is built in for the family.
+    pub fn is_built_in(&self) -> bool {
+        self.built_in.is_some()
+    }
+
+    /// Returns the template that is built in for a family, if there are no others.
+    pub fn or_built_in(mut self, family: &str) -> Self {
+        if self.own.is_empty() {
+            self.built_in = families::chat_rules(family);
+        }
+        self
+    }
+
+    /// Reads the templates of a folder in Hugging Face's layout.
+    pub fn of_folder(folder: &Path) -> Result<Self> {
+        Self::from_folder(folder, &optional_json(&folder.join("tokenizer_config.json"))?)
     }
 
     /// Reads template files, else the templates of `tokenizer_config.json`.
     fn from_folder(folder: &Path, config: &Value) -> Result<Self> {
         let mut templates = Templates::default();
         if let Some(source) = optional_text(&folder.join("chat_template.jinja"))? {
-            templates.0.insert(DEFAULT.into(), source);
+            templates.own.insert(DEFAULT.into(), source);
         }
         templates.add_folder(&folder.join("additional_chat_templates"))?;
-        if templates.0.is_empty() {
+        if templates.own.is_empty() {
             templates.add_config(&config["chat_template"]);
         }
-        if templates.0.is_empty() {
+        if templates.own.is_empty() {
             let old = optional_json(&folder.join("chat_template.json"))?;
             templates.add_config(&old["chat_template"]);
+        }
+        if templates.own.is_empty() {
+            templates.built_in = family_of(folder).as_deref().and_then(families::chat_rules);
         }
         Ok(templates)
     }
@@ -192,7 +224,7 @@ impl Templates {
             let name = path.file_stem().and_then(|s| s.to_str()).map(str::to_owned);
             let jinja = path.extension().is_some_and(|e| e == "jinja");
             if let (true, Some(name), Some(source)) = (jinja, name, optional_text(&path)?) {
-                self.0.insert(name, source);
+                self.own.insert(name, source);
             }
         }
         Ok(())
@@ -201,25 +233,38 @@ impl Templates {
     /// Adds a template, or a list of named templates.
     fn add_config(&mut self, value: &Value) {
         if let Some(source) = value.as_str() {
-            self.0.insert(DEFAULT.into(), source.into());
+            self.own.insert(DEFAULT.into(), source.into());
         }
         for item in value.as_array().into_iter().flatten() {
             if let (Some(name), Some(source)) = (item["name"].as_str(), item["template"].as_str()) {
-                self.0.insert(name.into(), source.into());
+                self.own.insert(name.into(), source.into());
             }
         }
     }
 
-    fn from_gguf(metadata: &Metadata) -> Self {
+    /// Reads the templates of a GGUF file.
+    pub fn from_gguf(file: &GgufFile) -> Self {
         let mut templates = Templates::default();
-        for (key, value) in metadata.iter() {
+        for (key, value) in file.metadata().iter() {
             let rest = key.strip_prefix("tokenizer.chat_template");
             if let (Some(rest), GgufValue::String(source)) = (rest, value) {
                 let name = rest.strip_prefix('.').unwrap_or(rest);
                 let name = if name.is_empty() { DEFAULT } else { name };
-                templates.0.insert(name.into(), source.clone());
+                templates.own.insert(name.into(), source.clone());
             }
+        }
+        if templates.own.is_empty()
+            && let Ok(config) = ModelConfig::from_gguf(file)
+        {
+            return templates.or_built_in(&config.architecture);
         }
         templates
     }
+}
+
+/// The family that the configuration of a folder names, if it can be read.
+fn family_of(folder: &Path) -> Option<String> {
+    let path = folder.join("config.json");
+    let text = formats::read_text(&path, formats::MAX_CONFIG_BYTES).ok()?;
+    ModelConfig::from_hf_json(&text, &path).ok().map(|config| config.architecture)
 }

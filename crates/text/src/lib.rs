@@ -42,11 +42,13 @@ pub use grammar::{
 };
 pub use guard::{MAX_POINTS, PointedPrompt, RenderedPrompt};
 pub use infill::InfillTokens;
-pub use output::{OutputForm, OutputParser, Reasoning};
+pub use output::{OutputForm, OutputParser};
 pub use special_tokens::{SpecialIds, SpecialTokens};
 pub use stop::{StopStep, StopStrings};
 pub use stream::IncrementalDecoder;
 pub use template::{ChatTemplate, parse_now};
+pub use think::Reasoning;
 pub use tokenizer::{EncodeOptions, Tokenizer};
+pub use tool_formats::dsml::CallStructure;
 pub use tool_formats::{ToolFormat, UnknownFormat};
 pub use vocab::TokenKind;

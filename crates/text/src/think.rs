@@ -6,6 +6,17 @@
 
 use crate::call_reader::literals::{Literals, Scan};
 
+/// Where reasoning between tags can be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reasoning {
+    /// Nowhere: everything is content.
+    Unsplit,
+    /// The answer may begin with an opening tag.
+    Possible,
+    /// The prompt has opened the reasoning.
+    Open,
+}
+
 /// The part of an answer that a text belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ThinkPart {

@@ -2,8 +2,10 @@
 
 mod common;
 
+use base::Rng;
 use chrono::NaiveDateTime;
 use common::{data, expect_error, json};
+use formats::families::chat_rules;
 use serde_json::{Value, json};
 use std::path::Path;
 use text::{ChatTemplate, SpecialTokens};
@@ -60,6 +62,93 @@ fn published_templates_render_as_in_hugging_face() {
 #[test]
 fn own_template_data_renders_as_in_hugging_face() {
     assert!(check_folder(&data("templates")) > 10);
+}
+
+/// The cases of a published family, rendered by a template that is built in.
+fn check_built_in(family: &str, cases: &Path) {
+    let source = chat_rules(family).expect("the family has rules").template;
+    for (name, case) in json(cases).as_object().unwrap() {
+        check_case(&format!("{family} {name}"), source, case);
+    }
+}
+
+#[test]
+fn built_in_templates_give_the_bytes_of_the_published_ones() {
+    check_built_in("deepseek_v4", &data("templates/deepseek-ai-DeepSeek-V4.json"));
+    if let Some(cases) = fixtures::find("templates/deepseek-ai-DeepSeek-V4.json") {
+        check_built_in("deepseek_v4", &cases);
+    }
+}
+
+/// A conversation as agents have them: all roles, calls with results in their order, reasoning.
+fn conversation(rng: &mut Rng) -> Value {
+    let mut some = |share: u64| rng.below(share) == 0;
+    let mut messages = Vec::new();
+    if some(2) {
+        messages.push(json!({"role": "system", "content": "S\n"}));
+    }
+    for turn in 0..4 {
+        let role = if some(5) { "developer" } else { "user" };
+        messages.push(json!({"role": role, "content": format!("u{turn} <b>")}));
+        if some(4) {
+            messages.push(json!({"role": "system", "content": format!("s{turn}")}));
+        }
+        let mut answer = json!({"role": "assistant", "content": if some(3) { "" } else { "ä" }});
+        if some(2) {
+            answer["reasoning_content"] = "why\n".into();
+        }
+        if some(2) {
+            let call = |id: &str, arguments| {
+                json!({"id": id, "type": "function",
+                "function": {"name": "f", "arguments": arguments}})
+            };
+            let many = json!({"s": "x < \"y\"", "n": 1.5, "o": {"k": [null, true]}, "e": ""});
+            answer["tool_calls"] = json!([call("a", many), call("b", json!({}))]);
+            messages.push(answer);
+            for id in ["a", "b"] {
+                messages.push(json!({"role": "tool", "tool_call_id": id, "content": "r\n"}));
+            }
+            if some(2) {
+                messages.push(json!({"role": "assistant", "content": "so"}));
+            }
+        } else if some(4) {
+            break;
+        } else {
+            messages.push(answer);
+        }
+    }
+    let mut input = json!({ "messages": messages });
+    for (name, values) in [
+        ("add_generation_prompt", json!([false])),
+        ("thinking", json!([true, false])),
+        ("enable_thinking", json!([true, false])),
+        ("drop_thinking", json!([true, false])),
+        ("reasoning_effort", json!(["max", "high"])),
+        ("response_format", json!([{"type": "object", "properties": {"a": {"enum": ["ü"]}}}])),
+        (
+            "tools",
+            json!([[], [{"type": "function", "function": {"name": "f", "strict": true}},
+                              {"type": "function", "function": {"name": "g"}}]]),
+        ),
+    ] {
+        let values = values.as_array().unwrap();
+        if let Some(value) = values.get(rng.below(3) as usize) {
+            input[name] = value.clone();
+        }
+    }
+    input
+}
+
+#[test]
+fn the_built_in_template_of_deepseek_v4_renders_conversations_as_the_published_one() {
+    let Some(published) = fixtures::find("templates/deepseek-ai-DeepSeek-V4.jinja") else { return };
+    let published = std::fs::read_to_string(published).unwrap();
+    let source = chat_rules("deepseek_v4").unwrap().template;
+    let mut rng = Rng::new(4);
+    for _ in 0..1000 {
+        let input = conversation(&mut rng);
+        assert_eq!(render(source, &input).unwrap(), render(&published, &input).unwrap(), "{input}");
+    }
 }
 
 /// Snippets of the language, rendered by Jinja2 3.1 in the same setting.

@@ -5,8 +5,8 @@ use crate::family::Family;
 use api::{CallEvent, ChatRequest, Finish, ModelCard, Service, ServiceParts, TextEvent, Usage};
 use base::Rng;
 use engine::{
-    Event, Finished, ModelInfo, Outcome, Request, RequestReceiver, Submission, Timings, TokenSet,
-    request_channel,
+    Allowed, Event, Finished, ModelInfo, Outcome, Request, RequestReceiver, Submission, Timings,
+    TokenSet, request_channel,
 };
 use formats::GenerationDefaults;
 use serde_json::{Value, json};
@@ -210,9 +210,12 @@ impl Player {
                     let mut allowed = TokenSet::new(self.tokenizer.vocab_size());
                     match state.mask(&mut allowed) {
                         Err(error) => break Outcome::Failed(error),
-                        Ok(may_end) => settle(&mut allowed, request, may_end),
+                        Ok(Allowed::All) => None,
+                        Ok(Allowed::Listed { may_end }) => {
+                            settle(&mut allowed, request, may_end);
+                            Some(allowed)
+                        }
                     }
-                    Some(allowed)
                 }
                 None => None,
             };

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
-use text::{EncodeOptions, TextAssets, Tokenizer};
+use text::{EncodeOptions, Templates, TextAssets, Tokenizer};
 
 const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../api/tests/data");
 
@@ -90,6 +90,13 @@ pub fn scripted_with_template(source: &str) -> Scripted {
 /// As [`scripted_with_queue`], with another tokenizer or other templates.
 pub fn scripted_with_assets(assets: TextAssets, script: Vec<Act>, queue: usize) -> Scripted {
     scripted_with_info(info(), assets, script, queue)
+}
+
+/// A model of this family, whose checkpoint has no chat template, with a context of this length.
+pub fn scripted_family(family: &str, context_length: usize, script: Vec<Act>) -> Scripted {
+    let templates = Templates::default().or_built_in(family);
+    let info = ModelInfo { architecture: family.into(), context_length, ..info() };
+    scripted_with_info(info, TextAssets { templates, ..assets() }, script, 64)
 }
 
 /// A service of a model that has no use for marks.

@@ -25,6 +25,8 @@ pub(super) struct AttentionCall<'a> {
     pub narrow: bool,
     /// A sink for each head, or none.
     pub sinks: &'a [f32],
+    /// The group of its rows.
+    pub group: usize,
     pub kv: KvRef<'a>,
     /// Query rows of the batch, `[rows, heads * dim]`.
     pub q: &'a [f32],
@@ -112,7 +114,7 @@ impl AttentionCall<'_> {
             rows: rows.len(),
             heads: self.spec.heads,
             position: piece.position,
-            blocks: self.batch.block_table(&self.batch.sequences()[piece.sequence]),
+            blocks: self.batch.block_table(&self.batch.sequences()[piece.sequence], self.group),
             scale: self.spec.scale,
             window: self.spec.window.unwrap_or(usize::MAX),
             narrow: self.narrow,

@@ -161,10 +161,11 @@ impl Cpu {
         logits: Buffer,
         experts: Experts,
         out: Buffer,
-        rows: usize,
+        tokens: &[u32],
     ) {
+        let rows = tokens.len();
         let mut work = std::mem::take(&mut self.expert_scratch);
-        self.choose(&mut work, logits, experts, rows);
+        self.choose(&mut work, logits, experts, tokens);
         let spec = &self.experts[experts.0].spec;
         let held = spec.first..spec.first + spec.gate.len();
         work.plan.group(&work.choices, spec.routing.chosen, held);
@@ -192,14 +193,21 @@ impl Cpu {
         self.expert_scratch = work;
     }
 
-    /// Chooses the experts of each row.
-    fn choose(&self, work: &mut ExpertScratch, logits: Buffer, experts: Experts, rows: usize) {
-        let ExpertsSpec { routing, correction, .. } = &self.experts[experts.0].spec;
-        let bias = correction.map_or(&[][..], |bias| &self.vectors[bias.0]);
+    /// Chooses the experts of each row, by its logits or by its token.
+    fn choose(&self, work: &mut ExpertScratch, logits: Buffer, experts: Experts, tokens: &[u32]) {
+        let ExpertsSpec { routing, correction, table, .. } = &self.experts[experts.0].spec;
+        let (bias, chosen) = (correction.map_or(&[][..], |b| &self.vectors[b.0]), routing.chosen);
         work.choices.clear();
-        work.choices.resize(rows * routing.chosen, ExpertChoice::default());
-        for (row, choices) in work.choices.chunks_exact_mut(routing.chosen).enumerate() {
-            routing.choose(self.row(logits, row), bias, &mut work.scores, choices);
+        work.choices.resize(tokens.len() * chosen, ExpertChoice::default());
+        for (row, choices) in work.choices.chunks_exact_mut(chosen).enumerate() {
+            let logits = self.row(logits, row);
+            match table {
+                Some(table) => {
+                    let experts = &table[tokens[row] as usize * chosen..][..chosen];
+                    routing.choose_from(logits, experts, choices);
+                }
+                None => routing.choose(logits, bias, &mut work.scores, choices),
+            }
         }
     }
 

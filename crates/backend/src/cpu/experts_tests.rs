@@ -53,9 +53,20 @@ fn mixed(threads: usize, rows: usize, chunk: usize, turned: [usize; 3]) -> Vec<f
     let up = all(200, WIDTH, HIDDEN, turned[1]);
     let down = all(300, HIDDEN, WIDTH, turned[2]);
     let (first, count, kind) = (0, EXPERTS, Gate::Silu);
-    let (biases, correction, routing) = (None, None, ROUTING);
-    let spec =
-        ExpertsSpec { gate, up, down, biases, kind, routing, correction, rows, first, count };
+    let (biases, correction, table, routing) = (None, None, None, ROUTING);
+    let spec = ExpertsSpec {
+        gate,
+        up,
+        down,
+        biases,
+        kind,
+        routing,
+        correction,
+        table,
+        rows,
+        first,
+        count,
+    };
     let experts = cpu.experts(spec).unwrap();
     let [x, out] = [HIDDEN; 2].map(|width| cpu.buffer(chunk, width).unwrap());
     let logits = cpu.buffer(chunk, EXPERTS).unwrap();
@@ -68,7 +79,7 @@ fn mixed(threads: usize, rows: usize, chunk: usize, turned: [usize; 3]) -> Vec<f
         });
         let scores = &scores[start * EXPERTS..][..count * EXPERTS];
         cpu.update(logits, count, &mut |values| values.copy_from_slice(scores));
-        cpu.mix_experts(x, logits, experts, out, count);
+        cpu.mix_experts(x, logits, experts, out, &vec![0; count]);
         all.extend_from_slice(cpu.read(out, count));
     }
     all

@@ -1,9 +1,10 @@
-//! The KV cache of the CPU: memory for keys and values of all layers, and storing them.
+//! The cache of the CPU: memory for the rows of all layers, in blocks, and storing them.
 
-use crate::{Batch, Error, KvType, LayerCache};
+use crate::layer_cache::{CacheSpec, RowLayout, Rows};
+use crate::{Batch, BlockCopy, Error};
 use base::{AlignedVec, ThreadPool};
 use kernels::attention::{self, KvRef};
-use kernels::kv::{KvLayout, MAX_HEAD_DIM};
+use kernels::kv::{KvLayout, MAX_HEAD_DIM, PlainRows};
 use std::ops::Range;
 
 /// Rows from which storing them is worth handing to other threads.
@@ -12,63 +13,111 @@ const PARALLEL_ROWS: usize = 8;
 /// Bytes that the system gives at once, or a part of them.
 const PAGE: usize = 4096;
 
-/// Keys and values of all layers.
+/// Rows of all layers.
 #[derive(Default)]
 pub(super) struct KvCache {
-    layers: Vec<LayerKv>,
-    /// `[blocks][layers][heads][head bytes]`: blocks in use are contiguous, so that huge pages hold
+    /// The rows of each layer.
+    layers: Vec<Vec<RowsPlace>>,
+    groups: Vec<GroupMemory>,
+    /// Positions of a block.
+    block: usize,
+}
+
+/// The blocks of a group of rows.
+struct GroupMemory {
+    /// `[blocks][rows of the group][bytes]`: blocks in use are contiguous, so that huge pages hold
     /// little else.
     data: AlignedVec<u8>,
     /// Bytes of a block of all layers.
     stride: usize,
 }
 
+/// Where rows of a layer lie.
 #[derive(Clone, Copy)]
-struct LayerKv {
-    layout: KvLayout,
-    /// Offset of its part of a block.
+struct RowsPlace {
+    rows: Rows,
+    form: RowForm,
+    group: usize,
+    /// Offset of their part of a block.
     start: usize,
 }
 
+#[derive(Clone, Copy)]
+enum RowForm {
+    Heads(KvLayout),
+    Plain(PlainRows),
+}
+
+/// Plain rows of a layer.
+#[derive(Clone, Copy)]
+pub(super) struct PlainRef<'a> {
+    pub rows: Rows,
+    pub plain: PlainRows,
+    pub group: usize,
+    /// The group's blocks, from the first of these rows on.
+    pub data: &'a [u8],
+    /// Bytes from one block to the next.
+    stride: usize,
+    /// Positions of a block.
+    block: usize,
+}
+
+impl PlainRef<'_> {
+    /// Offset of row `number` in `data`, of the sequence with this block table.
+    pub fn offset(&self, number: usize, table: &[u32]) -> usize {
+        let (index, place) = self.rows.place(number, self.block);
+        table[index] as usize * self.stride + place * self.plain.row_bytes()
+    }
+}
+
 impl KvCache {
-    /// `blocks` zeroed blocks of `block` positions for each of `layers`; attention runs on the
-    /// threads of `pool`.
-    pub fn new(
-        pool: &ThreadPool,
-        layers: &[LayerCache],
-        (block, blocks): (usize, usize),
-        ty: KvType,
-    ) -> Result<Self, Error> {
-        if let Some(layer) = layers.iter().find(|l| l.dim == 0 || l.dim > MAX_HEAD_DIM) {
-            return Err(Error::HeadSize(layer.dim));
-        }
-        let per_block = |layer: &LayerCache| layer.block_bytes(block, ty) as u128;
-        let bytes = layers.iter().map(per_block).sum::<u128>() * blocks as u128;
+    /// Zeroed blocks for the rows of `spec`; attention runs on the threads of `pool`.
+    pub fn new(pool: &ThreadPool, spec: &CacheSpec<'_>) -> Result<Self, Error> {
+        let mut strides = vec![0; spec.groups.len()];
+        let mut place = |rows: &Rows| {
+            let heads = matches!(rows.layout, RowLayout::Heads { .. });
+            if rows.dim == 0 || heads && rows.dim > MAX_HEAD_DIM {
+                return Err(Error::HeadSize(rows.dim));
+            }
+            let form = match rows.layout {
+                RowLayout::Heads { .. } => RowForm::Heads(rows.kv_layout(spec.block, spec.ty)),
+                RowLayout::Plain(_) => RowForm::Plain(rows.plain_rows(spec.ty)),
+            };
+            let group = spec.group_of(rows);
+            let start = strides[group];
+            strides[group] += rows.block_bytes(spec.block, spec.ty);
+            Ok(RowsPlace { rows: *rows, form, group, start })
+        };
+        let layers = spec.layers.iter().map(|layer| layer.rows.iter().map(&mut place).collect());
+        let layers = layers.collect::<Result<_, _>>()?;
+        let bytes = strides.iter().zip(spec.groups).map(|(s, g)| *s as u128 * g.blocks as u128);
+        let bytes = bytes.sum();
         if bytes > isize::MAX as u128 / 2 {
             return Err(Error::CacheTooLarge(bytes));
         }
-        let mut stride = 0;
-        let place = |layer: &LayerCache| {
-            let (layout, start) = (layer.layout(block, ty), stride);
-            stride += layout.block_bytes();
-            LayerKv { layout, start }
+        let memory = |(stride, group): (usize, &crate::GroupSize)| {
+            let data = AlignedVec::try_zeroed(group.blocks * stride)?;
+            Ok::<_, Error>(GroupMemory { data, stride })
         };
-        let layers = layers.iter().map(place).collect();
-        let data = AlignedVec::try_zeroed(blocks * stride)?;
+        let groups = strides.into_iter().zip(spec.groups).map(memory).collect::<Result<_, _>>()?;
         pool.run(&|_| attention::warm_up());
-        Ok(Self { layers, data, stride })
+        Ok(Self { layers, groups, block: spec.block })
     }
 
-    /// Bytes of keys and values.
+    /// Bytes of all blocks.
     pub fn bytes(&self) -> usize {
-        self.data.len()
+        self.groups.iter().map(|group| group.data.len()).sum()
     }
 
-    /// Makes the system provide the memory of `blocks` now instead of at the first write.
-    pub fn touch(&mut self, pool: &ThreadPool, blocks: Range<usize>) {
-        let stride = self.stride;
-        let data = &mut self.data[blocks.start * stride..blocks.end * stride];
-        pool.for_each_tile(data, stride, (1, stride), |mut tile| {
+    /// Makes the system provide the memory of `blocks` of a group now instead of at the first
+    /// write.
+    pub fn touch(&mut self, pool: &ThreadPool, group: usize, blocks: Range<usize>) {
+        let GroupMemory { data, stride } = &mut self.groups[group];
+        if *stride == 0 {
+            return;
+        }
+        let data = &mut data[blocks.start * *stride..blocks.end * *stride];
+        pool.for_each_tile(data, *stride, (1, *stride), |mut tile| {
             for row in tile.rows() {
                 for byte in tile.row_mut(row).iter_mut().step_by(PAGE) {
                     // The bytes stay as they are; the compiler must not know that.
@@ -78,15 +127,15 @@ impl KvCache {
         });
     }
 
-    /// Copies block `from` to block `to` in all layers.
-    pub fn copy(&mut self, from: u32, to: u32) {
-        let at = |block: u32| block as usize * self.stride;
-        let (from, to) = (at(from), at(to));
-        self.data.copy_within(from..from + self.stride, to);
+    /// Copies a block in all layers.
+    pub fn copy(&mut self, BlockCopy { group, from, to }: BlockCopy) {
+        let GroupMemory { data, stride } = &mut self.groups[group];
+        let (from, to) = (from as usize * *stride, to as usize * *stride);
+        data.copy_within(from..from + *stride, to);
     }
 
     /// Stores key and value rows (`[batch rows, heads * dim]` each, the latter none where values
-    /// are part of the keys) in `layer`'s blocks.
+    /// are part of the keys) as the first rows of `layer`.
     pub fn store(
         &mut self,
         pool: &ThreadPool,
@@ -94,16 +143,18 @@ impl KvCache {
         (k, v): (&[f32], &[f32]),
         batch: &Batch,
     ) {
-        let LayerKv { layout, start } = self.layers[layer];
-        let (block, head, stride) = (layout.block_bytes(), layout.head_bytes(), self.stride);
+        let RowsPlace { form, group, start, .. } = self.layers[layer][0];
+        let RowForm::Heads(layout) = form else { panic!("rows of heads") };
+        let GroupMemory { data, stride } = &mut self.groups[group];
+        let (block, head) = (layout.block_bytes(), layout.head_bytes());
         let put = |row: usize, h: usize, bytes: &mut [u8], slot: usize| {
             let at = (row * layout.heads + h) * layout.dim;
             let value = if layout.latent.is_some() { &[] } else { &v[at..][..layout.dim] };
             layout.store(bytes, slot, &k[at..][..layout.dim], value);
         };
         if batch.rows() < PARALLEL_ROWS {
-            each_slot(batch, layout.block, |row, at, slot| {
-                let heads = &mut self.data[at * stride + start..][..block];
+            each_slot(batch, group, layout.block, |row, at, slot| {
+                let heads = &mut data[at * *stride + start..][..block];
                 for (h, bytes) in heads.chunks_exact_mut(head).enumerate() {
                     put(row, h, bytes, slot);
                 }
@@ -111,23 +162,64 @@ impl KvCache {
             return;
         }
         let strips = (start..start + block, head);
-        pool.for_each_strip(&mut self.data, stride, strips, |mut tile| {
+        pool.for_each_strip(data, *stride, strips, |mut tile| {
             let h = (tile.cols().start - start) / head;
-            each_slot(batch, layout.block, |row, at, slot| put(row, h, tile.row_mut(at), slot));
+            each_slot(batch, group, layout.block, |row, at, slot| {
+                put(row, h, tile.row_mut(at), slot);
+            });
         });
     }
 
-    /// Keys and values of a layer.
-    pub fn layer(&self, layer: usize) -> KvRef<'_> {
-        let LayerKv { layout, start } = self.layers[layer];
-        KvRef { layout, data: &self.data[start..], stride: self.stride }
+    /// Stores `values`, `[batch rows, dim]`, as rows `which` of `layer`, one for each position.
+    pub fn store_plain(&mut self, (layer, which): (usize, usize), values: &[f32], batch: &Batch) {
+        let RowsPlace { rows, form, group, start } = self.layers[layer][which];
+        let RowForm::Plain(plain) = form else { panic!("plain rows") };
+        assert!(rows.every == 1, "a row for each position");
+        let (bytes, block) = (plain.row_bytes(), self.block);
+        let GroupMemory { data, stride } = &mut self.groups[group];
+        each_slot(batch, group, block, |row, at, slot| {
+            let out = &mut data[at * *stride + start + slot * bytes..][..bytes];
+            plain.store(out, &values[row * rows.dim..][..rows.dim]);
+        });
+    }
+
+    /// Stores one row as row `number` of rows `which` of `layer`, of the sequence with this block
+    /// table.
+    pub fn store_one(
+        &mut self,
+        (layer, which): (usize, usize),
+        (number, table): (usize, &[u32]),
+        values: &[f32],
+    ) {
+        let RowsPlace { rows, form, group, start } = self.layers[layer][which];
+        let RowForm::Plain(plain) = form else { panic!("plain rows") };
+        let (index, place) = rows.place(number, self.block);
+        let (bytes, stride) = (plain.row_bytes(), self.groups[group].stride);
+        let at = table[index] as usize * stride + start + place * bytes;
+        plain.store(&mut self.groups[group].data[at..at + bytes], values);
+    }
+
+    /// The group of the first rows of a layer, and their keys and values.
+    pub fn heads(&self, layer: usize) -> (usize, KvRef<'_>) {
+        let RowsPlace { form, group, start, .. } = self.layers[layer][0];
+        let RowForm::Heads(layout) = form else { panic!("rows of heads") };
+        let GroupMemory { data, stride } = &self.groups[group];
+        (group, KvRef { layout, data: &data[start..], stride: *stride })
+    }
+
+    /// Rows `which` of `layer`.
+    pub fn plain(&self, layer: usize, which: usize) -> PlainRef<'_> {
+        let RowsPlace { rows, form, group, start } = self.layers[layer][which];
+        let RowForm::Plain(plain) = form else { panic!("plain rows") };
+        let GroupMemory { data, stride } = &self.groups[group];
+        PlainRef { rows, plain, group, data: &data[start..], stride: *stride, block: self.block }
     }
 }
 
 /// Calls `f(row, block number, slot)` for each row of the batch.
-fn each_slot(batch: &Batch, block: usize, mut f: impl FnMut(usize, usize, usize)) {
+fn each_slot(batch: &Batch, group: usize, block: usize, mut f: impl FnMut(usize, usize, usize)) {
     for sequence in batch.sequences() {
-        let table = batch.block_table(sequence);
+        let table = batch.block_table(sequence, group);
         for (i, row) in sequence.rows.clone().enumerate() {
             let position = sequence.position + i;
             f(row, table[position / block] as usize, position % block);

@@ -214,3 +214,31 @@ fn no_more_threads_than_the_limit_share_pieces() {
         assert!(lock(&seen).len() <= limit.unwrap_or(4), "{limit:?}");
     }
 }
+
+#[test]
+fn pairs_of_tiles_meet_once() {
+    for threads in [1, 3] {
+        let pool = ThreadPool::new(threads).unwrap();
+        // Rows of seven values in tiles of three; a row of the second matrix for each piece.
+        let (mut first, mut second) = (vec![0u32; 5 * 7], vec![0u32; 4 * 10]);
+        let cuts = [(0..2, 3), (2..2, 0), (3..5, 1)];
+        pool.for_each_pair(
+            (&mut first, 7),
+            (&mut second, 10, 1),
+            (&cuts, (3, 2)),
+            |piece, mut tile, mut other| {
+                for row in tile.rows() {
+                    tile.row_mut(row).iter_mut().for_each(|value| *value += 1 + piece as u32);
+                }
+                let row = other.rows().start;
+                assert_eq!(row, cuts[piece].1);
+                assert_eq!(tile.cols().start / 3, (other.cols().start - 1) / 2);
+                other.row_mut(row).iter_mut().for_each(|value| *value += 1);
+            },
+        );
+        let rows: Vec<u32> = first.chunks(7).map(|row| row.iter().sum::<u32>()).collect();
+        assert_eq!(rows, [7, 7, 0, 21, 21]);
+        let rows: Vec<u32> = second.chunks(10).map(|row| row.iter().sum::<u32>()).collect();
+        assert_eq!(rows, [6, 6, 0, 6]);
+    }
+}

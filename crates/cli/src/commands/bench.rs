@@ -7,7 +7,7 @@ use crate::progress::{self, Task};
 use anyhow::{Context, Result};
 use convert::MatrixTypes;
 use convert::synth::{self, SynthPlan};
-use engine::{KvType, LoadOptions, Mode, Runner};
+use engine::{CacheRounding, KvType, LoadOptions, Mode, Runner};
 use formats::{Checkpoint, OpenOptions};
 use loadtest::{BenchPlan, bench, bench_constrained};
 use std::path::PathBuf;
@@ -46,6 +46,10 @@ pub(crate) struct Args {
     /// Type of the KV cache [default: f32 in exact mode, bf16 in fast mode]
     #[arg(long, env = "GANNET_KV_TYPE", value_name = "TYPE")]
     kv_type: Option<KvType>,
+    /// Rounding of cached rows in models that were trained with it: off or native [default: off in
+    /// exact mode, native in fast mode]
+    #[arg(long, value_name = "HOW")]
+    cache_rounding: Option<CacheRounding>,
     /// Measure only the cost of constraining answers to the JSON schema in this file
     #[arg(long, value_name = "FILE", conflicts_with_all = ["prompt", "depth", "batch", "csv"])]
     schema: Option<PathBuf>,
@@ -110,6 +114,7 @@ fn load(checkpoint: &Checkpoint, args: &Args) -> Result<Runner> {
         chunk: plan.chunk.max(batch),
         logit_rows: batch,
         parallel: batch,
+        rounding: args.cache_rounding,
         placement: args.placement.rules()?,
         ..LoadOptions::default()
     };

@@ -12,6 +12,7 @@ use engine::Mode;
 use formats::{Error, ModelConfig, ModelFiles};
 use report::InspectReport;
 use std::path::{Path, PathBuf};
+use text::Templates;
 
 /// Show the contents of a model's files: metadata, tensors, types, sizes, memory needed
 ///
@@ -58,8 +59,26 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         config.name = name;
     }
     let trained = config.as_ref().map_or(0, |config| config.context_length);
-    let report = InspectReport { files: &files, config, context: args.ctx.unwrap_or(trained) };
+    let (context, chat_template) = (args.ctx.unwrap_or(trained), chat_template(&files));
+    let report = InspectReport { files: &files, config, chat_template, context };
     output::report(args.json, || report.to_json(), || report.to_text())
+}
+
+/// Where chats get their template: the names of those in the files, or the built-in one; or why
+/// they cannot be read.
+fn chat_template(files: &ModelFiles) -> Option<String> {
+    let templates = match (files.gguf(), files.folder()) {
+        (Some(gguf), _) => Templates::from_gguf(gguf),
+        (None, folder) => match Templates::of_folder(folder?) {
+            Ok(templates) => templates,
+            Err(error) => return Some(error.to_string()),
+        },
+    };
+    let names = templates.names().collect::<Vec<_>>().join(", ");
+    match templates.is_built_in() {
+        true => Some("built-in".into()),
+        false => (!names.is_empty()).then_some(names),
+    }
 }
 
 /// The configuration, or why there is none: unsupported architectures and weights alone can be

@@ -140,6 +140,10 @@ impl Replay {
             chunk: args.chunk.max(1),
             mode: then.mode.parse().map_err(wrong)?,
             kv_type: Some(then.kv_type.parse().map_err(wrong)?),
+            rounding: match &*then.rounding {
+                "" => None,
+                rounding => Some(rounding.parse().map_err(wrong)?),
+            },
             logit_rows: options.logit_rows(),
             parallel: options.running,
             placement: args.placement.rules()?,
@@ -156,7 +160,7 @@ impl Replay {
 
     /// Computes the request of `trace` alone and returns the new trace.
     fn run(&self, trace: &Trace) -> Result<Trace> {
-        let mut request = trace.request.request().map_err(|error| anyhow!(error))?;
+        let mut request = trace.request().map_err(|error| anyhow!(error))?;
         request.cold = true;
         if trace.finish != "stop" {
             // It ended at a limit that may differ here, or was aborted.

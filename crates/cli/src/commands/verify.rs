@@ -9,7 +9,7 @@ use crate::exit::SilentExit;
 use crate::output;
 use crate::placement::PlacementArgs;
 use anyhow::{Context, Result, bail};
-use engine::{Device, LoadOptions, Mode, Runner, SingleSequence};
+use engine::{CacheRounding, Device, KvType, LoadOptions, Mode, Runner, SingleSequence};
 use formats::{Checkpoint, OpenOptions};
 use reference::Reference;
 use report::VerifyReport;
@@ -32,6 +32,13 @@ pub(crate) struct Args {
     /// Compute mode: exact (f32 activations) or fast
     #[arg(long, default_value = "exact")]
     mode: Mode,
+    /// Type of the KV cache [default: f32 in exact mode, bf16 in fast mode]
+    #[arg(long, value_name = "TYPE")]
+    kv_type: Option<KvType>,
+    /// Rounding of cached rows in models that were trained with it: off or native [default: off in
+    /// exact mode, native in fast mode]
+    #[arg(long, value_name = "HOW")]
+    cache_rounding: Option<CacheRounding>,
     /// Device that computes: cpu, or reference, which defines every operation and is slow
     #[arg(long, value_name = "DEVICE", default_value = "cpu", value_parser = Device::named)]
     device: &'static Device,
@@ -89,6 +96,8 @@ fn check_numbers(
         logit_rows: 32,
         parallel: 1,
         check: true,
+        kv_type: args.kv_type,
+        rounding: args.cache_rounding,
         placement: args.placement.rules()?,
         ..LoadOptions::default()
     };

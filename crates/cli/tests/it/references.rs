@@ -3,39 +3,75 @@
 use crate::gannet::succeed;
 use std::path::Path;
 
-/// What cannot be run yet.
-const UNSUPPORTED: &[&str] = &["deepseek_v4", "qwen3_next"];
+/// Checkpoints under `next/models` of families that can be run, and GGUF files under `next/gguf`.
+const NEXT: [&str; 9] = [
+    "deepseek_v3_mtp",
+    "deepseek_v4_mtp",
+    "glm4_moe",
+    "glm4_moe_mtp",
+    "qwen3_5",
+    "qwen3_5_moe",
+    "qwen3_5_mtp",
+    "qwen3_5_text",
+    "qwen3_next_mtp",
+];
+const NEXT_FILES: [&str; 8] = [
+    "deepseek_v4_fp8_fp4-mxfp4",
+    "glm4_moe-f16",
+    "glm4_moe-q8_0",
+    "qwen3_5-f16",
+    "qwen3_5-q8_0",
+    "qwen3_5_mtp-q8_0",
+    "qwen3_next-f16",
+    "qwen3_next-q8_0",
+];
 
 fn verify(model: &Path, reference: &Path) {
     let paths = [model, reference].map(|path| path.to_str().unwrap());
     succeed(&["verify", paths[0], "--reference", paths[1], "--mode", "exact"]);
 }
 
+/// Verifies the checkpoints in a folder; returns their number.
+fn verify_all(folder: &Path, is_wanted: impl Fn(&Path) -> bool) -> usize {
+    let entries = folder.read_dir().unwrap().map(|entry| entry.unwrap().path());
+    let wanted: Vec<_> = entries.filter(|path| is_wanted(path)).collect();
+    for path in &wanted {
+        match path.is_dir() {
+            true => verify(path, &path.join("reference.json")),
+            false => verify(path, &path.with_extension("reference.json")),
+        }
+    }
+    wanted.len()
+}
+
+fn is_gguf(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "gguf")
+}
+
 #[test]
 fn checkpoints_agree_with_hugging_face() {
     let Some(models) = fixtures::find("models") else { return };
-    let mut verified = 0;
-    for entry in models.read_dir().unwrap() {
-        let folder = entry.unwrap().path();
-        let name = folder.file_name().unwrap().to_str().unwrap().to_owned();
-        if UNSUPPORTED.iter().all(|family| !name.starts_with(family)) {
-            verify(&folder, &folder.join("reference.json"));
-            verified += 1;
-        }
-    }
-    assert!(verified >= 14, "{verified} checkpoints");
+    let verified = verify_all(&models, |_| true);
+    assert!(verified >= 18, "{verified} checkpoints");
 }
 
 #[test]
 fn gguf_files_agree_with_what_they_hold() {
     let Some(models) = fixtures::find("gguf/models") else { return };
-    let mut verified = 0;
-    for entry in models.read_dir().unwrap() {
-        let file = entry.unwrap().path();
-        if file.extension().is_some_and(|extension| extension == "gguf") {
-            verify(&file, &file.with_extension("reference.json"));
-            verified += 1;
-        }
-    }
+    let verified = verify_all(&models, is_gguf);
     assert!(verified >= 12, "{verified} files");
+}
+
+#[test]
+fn families_that_joined_later_agree_with_their_references() {
+    let Some(models) = fixtures::find("next/models") else { return };
+    let named = |path: &Path| path.file_stem().and_then(|name| name.to_str()).map(str::to_owned);
+    let verified =
+        verify_all(&models, |path| named(path).is_some_and(|name| NEXT.contains(&name.as_str())));
+    assert_eq!(verified, NEXT.len());
+    let Some(files) = fixtures::find("next/gguf") else { return };
+    let verified = verify_all(&files, |path| {
+        is_gguf(path) && named(path).is_some_and(|name| NEXT_FILES.contains(&name.as_str()))
+    });
+    assert_eq!(verified, NEXT_FILES.len());
 }

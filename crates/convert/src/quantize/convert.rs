@@ -100,7 +100,7 @@ impl<'a> RowConverter<'a> {
         let tensor = &self.target.tensor;
         let source = tensor.heads.map_or(row, |heads| heads.source_row(row));
         let bytes = tensor.bytes.read(source * self.from..(source + 1) * self.from);
-        if self.target.ty == tensor.ty {
+        if self.target.ty == tensor.ty && tensor.order.is_none() {
             return out.copy_from_slice(&bytes);
         }
         let (Some(read), Some(write)) = (tensor.ty.dequantize, self.target.ty.quantize) else {

@@ -9,12 +9,14 @@ mod pre;
 mod sentence_piece;
 mod source;
 mod summary;
+#[cfg(test)]
+mod tests;
 mod vocabulary;
 
 pub use mixture::Mixture;
 pub(crate) use mixture::ModelTraits;
 pub use overrides::Override;
-pub(crate) use plan::mixed_type;
+pub(crate) use plan::{is_matrix, mixed_type};
 pub use summary::Quantized;
 
 use super::WorkProgress;

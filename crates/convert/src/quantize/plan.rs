@@ -64,11 +64,21 @@ fn wanted(
     Ok(wanted)
 }
 
-/// Whether a tensor is a matrix of weights that inputs are multiplied with. Norms, routers and
-/// short convolutions are small and sensitive.
-fn is_matrix(name: &str, shape: &[usize]) -> bool {
-    const KEPT: [&str; 5] =
-        ["_norm.weight", "ffn_gate_inp", "ssm_conv1d", "position_embd", "token_types"];
+/// Whether a tensor is a matrix of weights that inputs are multiplied with. Norms, routers,
+/// hyper-connections, weights of the heads of an index and short convolutions are small and
+/// sensitive; tables of experts hold integers.
+pub(crate) fn is_matrix(name: &str, shape: &[usize]) -> bool {
+    const KEPT: [&str; 9] = [
+        "_norm.weight",
+        "ffn_gate_inp",
+        "ffn_gate_tid2eid",
+        "hc_",
+        "_compressor_ape",
+        "indexer.proj",
+        "ssm_conv1d",
+        "position_embd",
+        "token_types",
+    ];
     let kept = KEPT.iter().any(|part| name.contains(part));
     shape.len() >= 2 && name.ends_with(".weight") && !kept
 }
@@ -163,6 +173,12 @@ mod tests {
         check("blk.0.attn_q.bias", &[256], "q8_0", "f32");
         check("blk.0.attn_q_norm.weight", &[2, 256], "q8_0", "f32");
         check("blk.0.ffn_gate_inp.weight", &[8, 256], "q8_0", "f32");
+        check("blk.0.hc_attn_fn.weight", &[24, 256], "q8_0", "f32");
+        check("blk.0.indexer_compressor_ape.weight", &[4, 256], "q8_0", "f32");
+        check("blk.0.attn_compressor_kv.weight", &[64, 256], "q8_0", "q8_0");
+        let table =
+            tensor("blk.0.ffn_gate_tid2eid.weight", &[8, 3], quant::by_name("i32").unwrap());
+        assert_eq!(decided(table, "q8_0", &[], false).unwrap().ty.name, "i32");
         check("blk.0.attn_q.weight", &[8, 256], "q8_0", "q8_0");
         check("blk.0.ffn_up_exps.weight", &[4, 8, 256], "q6_k", "q6_k");
     }

@@ -5,7 +5,7 @@ use super::mixture::{ModelTraits, split_layer};
 use super::vocabulary::{self, VocabularySource};
 use anyhow::{Result, bail};
 use base::Storage;
-use formats::config::{RopeLayout, TensorForm};
+use formats::config::{DeltaConfig, RopeLayout, TensorForm};
 use formats::families::name_table;
 use formats::gguf::{GgufFile, GgufWriter, Value};
 use formats::{Checkpoint, ModelConfig, ModelFiles, OpenOptions, TensorView};
@@ -42,22 +42,62 @@ pub(super) struct Tensor {
     pub heads: Option<Heads>,
 }
 
-/// Reorders the rows of a head from pairs `(i, i + dim/2)` to pairs `(2i, 2i + 1)`.
+/// How the rows of heads are reordered.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Heads {
-    /// Rows of a head.
-    head: usize,
-    /// Leading rows of a head that are rotated.
-    dim: usize,
+pub(super) enum Heads {
+    /// Within each head, from pairs `(i, i + dim/2)` to pairs `(2i, 2i + 1)`.
+    Pairs {
+        /// Rows of a head.
+        head: usize,
+        /// Leading rows of a head that are rotated.
+        dim: usize,
+    },
+    /// Whole value heads, from those of a key head one after the other to tiles of one for each key
+    /// head.
+    Tiled {
+        /// Rows before those of value heads.
+        before: usize,
+        /// Rows of a head.
+        head: usize,
+        tiles: HeadTiles,
+    },
+}
+
+/// Value heads in tiles of one for each key head.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HeadTiles {
+    key_heads: usize,
+    /// Value heads of a key head.
+    ratio: usize,
+}
+
+impl HeadTiles {
+    /// The head at `place`.
+    fn source(self, place: usize) -> usize {
+        place % self.key_heads * self.ratio + place / self.key_heads
+    }
+
+    /// The place of head `head`.
+    fn place(self, head: usize) -> usize {
+        head % self.ratio * self.key_heads + head / self.ratio
+    }
 }
 
 impl Heads {
     /// The source of row `row`.
     pub fn source_row(self, row: usize) -> usize {
-        let (start, within) = (row / self.head * self.head, row % self.head);
-        match within < self.dim {
-            true => start + within % 2 * (self.dim / 2) + within / 2,
-            false => row,
+        match self {
+            Self::Pairs { head, dim } => {
+                let (start, within) = (row / head * head, row % head);
+                match within < dim {
+                    true => start + within % 2 * (dim / 2) + within / 2,
+                    false => row,
+                }
+            }
+            Self::Tiled { before, head, tiles } => match row.checked_sub(before) {
+                Some(row) => before + tiles.source(row / head) * head + row % head,
+                None => row,
+            },
         }
     }
 }
@@ -162,12 +202,14 @@ fn write_vocabulary(
 /// The tensors in the order of GGUF files: embedding, layers, output.
 fn tensors(checkpoint: &Checkpoint) -> Result<Vec<Tensor>> {
     let config = checkpoint.config();
-    if config.experts.is_some() || config.latent().is_some() {
+    let expected = config.tensors(TensorForm::Gguf);
+    let is_fused = || expected != config.tensors(TensorForm::ReadGguf);
+    if config.experts.is_some() || config.latent().is_some() || is_fused() {
         let path = checkpoint.path().display();
         bail!("{path}: expected a dense model, found {}: take a GGUF file", config.architecture);
     }
-    for (name, shape) in config.tensors(TensorForm::Gguf) {
-        checkpoint.require(&name, &shape)?;
+    for (name, shape) in &expected {
+        checkpoint.require(name, shape)?;
     }
     let interleaved =
         config.gguf_rope()? == RopeLayout::Interleaved && config.rope.layout == RopeLayout::Halves;
@@ -178,11 +220,38 @@ fn tensors(checkpoint: &Checkpoint) -> Result<Vec<Tensor>> {
         if interleaved {
             tensor.heads = heads(config, view)?;
         }
+        if let Some(delta) = config.delta.as_ref().filter(|_| config.gguf_is_tiled()) {
+            tile(&mut tensor, delta);
+        }
+        tensor.name = config.gguf_tensor_name(&view.name)?;
         tensors.push(tensor);
     }
     tensors.sort_by_key(|tensor| place(&tensor.name));
     tensors.extend(rope_factors(config));
     Ok(tensors)
+}
+
+/// Reorders what belongs to value heads, of a tensor whose shape was checked.
+fn tile(tensor: &mut Tensor, delta: &DeltaConfig) {
+    let tiles = HeadTiles { key_heads: delta.key_heads, ratio: delta.ratio() };
+    let rows = |before, head| Some(Heads::Tiled { before, head, tiles });
+    match split_layer(&tensor.name).map(|(_, rest)| rest) {
+        Some("attn_qkv.weight" | "ssm_conv1d.weight") => {
+            tensor.heads = rows(2 * delta.keys(), delta.value_dim);
+        }
+        Some("attn_gate.weight") => tensor.heads = rows(0, delta.value_dim),
+        Some("ssm_alpha.weight" | "ssm_beta.weight" | "ssm_dt.bias" | "ssm_a") => {
+            tensor.heads = rows(0, 1);
+        }
+        Some("ssm_out.weight") => {
+            let dim = delta.value_dim;
+            let column = |input: usize| (tiles.place(input / dim) * dim + input % dim) as u32;
+            let stored = tensor.order.take();
+            let input = |at: usize| stored.as_ref().map_or(at, |order| order[at] as usize);
+            tensor.order = Some((0..delta.values()).map(|at| column(input(at))).collect());
+        }
+        _ => {}
+    }
 }
 
 fn place(name: &str) -> (u8, usize) {
@@ -215,7 +284,7 @@ fn heads(config: &ModelConfig, view: &TensorView) -> Result<Option<Heads>> {
         let (path, name) = (view.path().display(), &view.source_name);
         bail!("{path}: tensor {name}: expected {rows} rows, found {found}");
     }
-    Ok(Some(Heads { head: config.head_dim, dim: config.rope.dim }))
+    Ok(Some(Heads::Pairs { head: config.head_dim, dim: config.rope.dim }))
 }
 
 fn rope_factors(config: &ModelConfig) -> Option<Tensor> {
@@ -236,9 +305,20 @@ mod tests {
 
     #[test]
     fn halves_of_each_head_become_pairs_and_the_rest_stays() {
-        let heads = Heads { head: 6, dim: 4 };
+        let heads = Heads::Pairs { head: 6, dim: 4 };
         let rows: Vec<usize> = (0..12).map(|row| heads.source_row(row)).collect();
         assert_eq!(rows, [0, 2, 1, 3, 4, 5, 6, 8, 7, 9, 10, 11]);
+    }
+
+    #[test]
+    fn value_heads_are_tiled_behind_the_rows_before_them() {
+        let tiles = HeadTiles { key_heads: 2, ratio: 3 };
+        let heads = Heads::Tiled { before: 3, head: 2, tiles };
+        let rows: Vec<usize> = (0..15).map(|row| heads.source_row(row)).collect();
+        assert_eq!(rows, [0, 1, 2, 3, 4, 9, 10, 5, 6, 11, 12, 7, 8, 13, 14]);
+        for place in 0..6 {
+            assert_eq!(tiles.place(tiles.source(place)), place);
+        }
     }
 
     #[test]

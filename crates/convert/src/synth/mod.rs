@@ -54,6 +54,12 @@ pub fn resized(
             experts.layers.resize(layers, last);
         }
         config.experts = config.experts.filter(|experts| experts.layers.contains(&true));
+        if let Some(delta) = &mut config.delta {
+            let period = delta.layers.iter().take_while(|linear| **linear).count() + 1;
+            let layers = (1..=layers).map(|number| !number.is_multiple_of(period));
+            delta.layers = layers.collect();
+        }
+        config.delta = config.delta.filter(|delta| delta.layers.contains(&true));
     }
     config.vocab_size = vocab_size.unwrap_or(config.vocab_size);
     config

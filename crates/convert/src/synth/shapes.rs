@@ -104,6 +104,15 @@ const GLM4_MOE: Shape = Shape {
     more: |_| json!({"attention_bias": true, "use_qk_norm": true, "first_k_dense_replace": 1}),
     ..QWEN3_MOE
 };
+const QWEN3_5: Shape = Shape {
+    class: "Qwen3_5ForCausalLM",
+    vocab: 248_320,
+    context: 262_144,
+    more: recurrence,
+    ..QWEN3
+};
+const QWEN3_5_MOE: Shape = Shape { class: "Qwen3_5MoeForCausalLM", ..QWEN3_5 };
+const QWEN3_NEXT: Shape = Shape { class: "Qwen3NextForCausalLM", ..QWEN3_5 };
 const DEEPSEEK_V3: Shape = Shape {
     class: "DeepseekV3ForCausalLM",
     more: |shape| {
@@ -116,6 +125,8 @@ const DEEPSEEK_V3: Shape = Shape {
 };
 const DEEPSEEK_V2: Shape =
     Shape { class: "DeepseekV2ForCausalLM", more: |shape| latent(shape, None), ..GLM4_MOE };
+const DEEPSEEK_V4: Shape =
+    Shape { class: "DeepseekV4ForCausalLM", more: |shape| compressed(shape), ..GLM4_MOE };
 
 #[rustfmt::skip]
 static SHAPES: &[Shape] = &[
@@ -136,17 +147,37 @@ static SHAPES: &[Shape] = &[
     Shape { name: "tiny-mistral", ..tiny(MISTRAL) },
     Shape { name: "qwen3-moe-1b", hidden: 1024, layers: 16, heads: [16, 4, 128], mlp: 3072, experts: [64, 8, 256], ..QWEN3_MOE },
     Shape { name: "deepseek-v3-small", hidden: 1024, layers: 12, heads: [16, 16, 192], mlp: 4096, experts: [32, 4, 512], ..DEEPSEEK_V3 },
+    Shape { name: "deepseek-v4-small", hidden: 1024, layers: 12, heads: [16, 1, 512], mlp: 768, experts: [32, 6, 768], ..DEEPSEEK_V4 },
     Shape { name: "tiny-qwen2-moe", experts: [8, 2, 256], ..tiny(QWEN2_MOE) },
     Shape { name: "tiny-qwen3-moe", experts: [8, 2, 256], ..tiny(QWEN3_MOE) },
     Shape { name: "tiny-mixtral", experts: [8, 2, 256], ..tiny(MIXTRAL) },
     Shape { name: "tiny-deepseek-v2", experts: [8, 2, 256], ..tiny(DEEPSEEK_V2) },
     Shape { name: "tiny-deepseek-v3", experts: [16, 4, 256], ..tiny(DEEPSEEK_V3) },
+    Shape { name: "qwen3.5-0.8b", hidden: 1024, layers: 24, heads: [8, 2, 256], mlp: 3584, ..QWEN3_5 },
+    Shape { name: "tiny-qwen3.5", ..tiny(QWEN3_5) },
+    Shape { name: "tiny-qwen3.5-moe", experts: [8, 2, 256], ..tiny(QWEN3_5_MOE) },
+    Shape { name: "tiny-qwen3-next", experts: [8, 2, 256], ..tiny(QWEN3_NEXT) },
+    Shape { name: "tiny-deepseek-v4", layers: 4, heads: [4, 1, 64], experts: [8, 2, 256], ..tiny(DEEPSEEK_V4) },
     Shape { name: "tiny-glm4-moe", experts: [8, 2, 256], ..tiny(GLM4_MOE) },
     Shape { name: "tiny-gpt-oss", experts: [8, 2, 256], ..tiny(GPT_OSS) },
 ];
 
 const fn tiny(of: Shape) -> Shape {
     Shape { hidden: 256, layers: 2, heads: [4, 2, 64], mlp: 512, vocab: 512, context: 2048, ..of }
+}
+
+/// Gated DeltaNet in all layers but every fourth; in tiny shapes, but every second.
+fn recurrence(shape: &Shape) -> Json {
+    let (interval, heads, dim) = if shape.is_tiny() { (2, (2, 4), 32) } else { (4, (16, 16), 128) };
+    json!({
+        "rope_theta": 1e7,
+        "full_attention_interval": interval,
+        "linear_num_key_heads": heads.0,
+        "linear_num_value_heads": heads.1,
+        "linear_key_head_dim": dim,
+        "linear_value_head_dim": dim,
+        "shared_expert_intermediate_size": shape.experts[2],
+    })
 }
 
 /// DeepSeek's latent attention, its first layer without experts, and its long context.
@@ -162,6 +193,34 @@ fn latent(shape: &Shape, q_rank: Option<usize>) -> Json {
         "n_shared_experts": 1,
         "rope_scaling": {"type": "yarn", "factor": 8, "mscale": 1.0, "mscale_all_dim": 1.0,
             "original_max_position_embeddings": shape.context / 8},
+    })
+}
+
+/// DeepSeek's attention to compressed rows: the first layers have a window alone, and of the others
+/// every second has an index. A table of token ids chooses the experts of the first layers.
+fn compressed(shape: &Shape) -> Json {
+    let (first, rank) = if shape.is_tiny() { (1, 128) } else { (2, 512) };
+    let ratio = |layer: usize| match layer.checked_sub(first) {
+        None => 0,
+        Some(after) => [4, 128][after % 2],
+    };
+    let [heads, _, head_dim] = shape.heads;
+    json!({
+        "compress_ratios": (0..shape.layers).map(ratio).collect::<Vec<_>>(),
+        "sliding_window": 128,
+        "qk_rope_head_dim": head_dim.min(128) / 2,
+        "q_lora_rank": 2 * rank.min(256),
+        "o_groups": heads / 2,
+        "o_lora_rank": rank,
+        "index_n_heads": heads,
+        "index_head_dim": head_dim.min(128),
+        "index_topk": shape.context / 64,
+        "num_hash_layers": first,
+        "n_shared_experts": 1,
+        "rope_theta": 1e4,
+        "compress_rope_theta": 16e4,
+        "rope_scaling": {"type": "yarn", "factor": 16,
+            "original_max_position_embeddings": shape.context / 16},
     })
 }
 
@@ -238,6 +297,8 @@ mod tests {
         check("llama-3.2-1b", 1_235_814_400);
         check("llama-3.1-8b", 8_030_261_248);
         check("mistral-7b", 7_241_732_096);
+        // Without its image encoder and its draft layer.
+        check("qwen3.5-0.8b", 752_393_024);
     }
 
     #[test]

@@ -33,24 +33,49 @@ impl RandomWeights {
         Self { rng, drawn, stored: HashMap::new(), piece: Vec::new() }
     }
 
-    /// The next bytes, at most `missing`, of the tensor with this canonical name.
-    pub fn piece(&mut self, name: &str, ty: &'static QuantType, missing: usize) -> &[u8] {
+    /// The next bytes, at most `missing`, of a tensor: all values are `constant`, or random.
+    pub fn piece(
+        &mut self,
+        constant: Option<f32>,
+        ty: &'static QuantType,
+        missing: usize,
+    ) -> &[u8] {
         self.piece.clear();
         let wanted = missing.min(PIECE * run_bytes(ty));
-        if name.ends_with("norm.weight") {
-            self.fill_ones(ty, wanted);
-        } else {
-            self.fill_random(ty, wanted);
+        match constant {
+            Some(value) => self.fill_with(value, ty, wanted),
+            None => self.fill_random(ty, wanted),
         }
         self.piece.truncate(wanted);
         &self.piece
     }
 
-    /// Fills a norm, which scales by one.
-    fn fill_ones(&mut self, ty: &'static QuantType, wanted: usize) {
-        let ones = store(ty, &[1.0; RUN]);
+    /// The next bytes, at most `missing`, of a table of numbers from 0 to `end`, `end` excluded.
+    /// Those of a row differ where there are enough.
+    pub fn numbers(
+        &mut self,
+        end: usize,
+        shape: &[usize],
+        ty: &'static QuantType,
+        missing: usize,
+    ) -> &[u8] {
+        let row = shape.last().copied().unwrap_or(1);
+        let rows = (missing / (row * ty.block_bytes).max(1)).min(PIECE);
+        self.piece.clear();
+        for _ in 0..rows {
+            let start = self.rng.below(end.max(1) as u64);
+            for place in 0..row as u64 {
+                let number = (start + place) % end.max(1) as u64;
+                self.piece.extend_from_slice(&number.to_le_bytes()[..ty.block_bytes]);
+            }
+        }
+        &self.piece
+    }
+
+    fn fill_with(&mut self, value: f32, ty: &'static QuantType, wanted: usize) {
+        let run = store(ty, &[value; RUN]);
         while self.piece.len() < wanted {
-            self.piece.extend_from_slice(&ones);
+            self.piece.extend_from_slice(&run);
         }
     }
 
@@ -83,24 +108,38 @@ mod tests {
     use kernels::quant;
 
     #[test]
-    fn norms_are_one_and_matrices_have_the_deviation() {
+    fn constants_are_filled_in_and_matrices_have_the_deviation() {
         let mut weights = RandomWeights::new(3, 1 << 16);
         let floats = |bytes: &[u8]| -> Vec<f32> {
             bytes.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect()
         };
-        let norm = floats(weights.piece("blk.0.attn_norm.weight", &quant::F32, 64 * 4));
+        let norm = floats(weights.piece(Some(1.0), &quant::F32, 64 * 4));
         assert_eq!(norm, [1.0; 64]);
-        let matrix = floats(weights.piece("blk.0.attn_q.weight", &quant::F32, 1 << 18));
+        let matrix = floats(weights.piece(None, &quant::F32, 1 << 18));
         let square = matrix.iter().map(|v| f64::from(*v).powi(2)).sum::<f64>();
         let deviation = (square / matrix.len() as f64).sqrt();
         assert!((deviation - 0.02).abs() < 0.002, "{deviation}");
     }
 
     #[test]
+    fn numbers_of_a_row_differ_and_are_below_the_end() {
+        let mut weights = RandomWeights::new(3, 1 << 16);
+        let ty = quant::by_name("i32").unwrap();
+        let bytes = weights.numbers(5, &[100, 3], ty, 100 * 3 * 4).to_vec();
+        assert_eq!(bytes.len(), 100 * 3 * 4);
+        let numbers: Vec<i32> =
+            bytes.as_chunks().0.iter().map(|bytes| i32::from_le_bytes(*bytes)).collect();
+        for row in numbers.chunks_exact(3) {
+            assert!(row[0] != row[1] && row[1] != row[2] && row[2] != row[0], "{row:?}");
+            assert!(row.iter().all(|number| (0..5).contains(number)), "{row:?}");
+        }
+    }
+
+    #[test]
     fn pieces_join_without_a_seam() {
         let mut weights = RandomWeights::new(3, 1 << 16);
-        let mut bytes = weights.piece("x", &quant::Q8_0, usize::MAX).to_vec();
-        bytes.extend_from_slice(weights.piece("x", &quant::Q8_0, 3400));
+        let mut bytes = weights.piece(None, &quant::Q8_0, usize::MAX).to_vec();
+        bytes.extend_from_slice(weights.piece(None, &quant::Q8_0, 3400));
         let mut values = vec![0.0; bytes.len() / 34 * 32];
         (quant::Q8_0.dequantize.unwrap())(&bytes, &mut values);
         assert!(values.iter().all(|value| value.abs() < 1.0));
@@ -109,7 +148,7 @@ mod tests {
     #[test]
     fn pieces_never_exceed_what_is_missing() {
         let mut weights = RandomWeights::new(3, 1 << 16);
-        assert_eq!(weights.piece("x", &quant::Q6_K, 210).len(), 210);
-        assert_eq!(weights.piece("x", &quant::F32, usize::MAX).len(), 4 * RUN * PIECE);
+        assert_eq!(weights.piece(None, &quant::Q6_K, 210).len(), 210);
+        assert_eq!(weights.piece(None, &quant::F32, usize::MAX).len(), 4 * RUN * PIECE);
     }
 }

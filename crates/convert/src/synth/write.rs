@@ -5,28 +5,29 @@
 use super::SynthPlan;
 use super::vocabulary;
 use super::weights::RandomWeights;
-use crate::quantize::{ModelTraits, mixed_type};
+use crate::quantize::{ModelTraits, is_matrix, mixed_type};
 use crate::types::whole_blocks;
 use crate::{MatrixTypes, WorkProgress};
 use anyhow::{Context, Result, bail};
 use formats::config::TensorForm;
 use formats::gguf::{GgufWriter, Value};
 use formats::safetensors::SafetensorsWriter;
-use formats::{TensorStream, families};
+use formats::{ModelConfig, TensorStream, families, names};
 use kernels::quant::{self, QuantType};
 use serde_json::Value as Json;
 use std::path::Path;
 
 /// Divisors of the rotary frequencies in GGUF files.
 const ROPE_FACTORS: &str = "rope_freqs.weight";
-/// The router of a layer.
-const ROUTER: &str = "ffn_gate_inp.weight";
-
 /// A tensor to write.
 struct Tensor {
     name: String,
     shape: Vec<usize>,
     ty: &'static QuantType,
+    /// The value of all weights, if they are not random.
+    constant: Option<f32>,
+    /// Where it holds numbers instead of weights: all are below this.
+    end: Option<usize>,
 }
 
 /// Writes a GGUF file where `out` ends in `.gguf`, else a folder in Hugging Face's layout.
@@ -62,9 +63,9 @@ fn write_folder(plan: &SynthPlan, out: &Path, progress: &mut dyn WorkProgress) -
             bail!("only GGUF files (-o NAME.gguf) hold the mixture {}", mixture.name)
         }
     };
-    let tensors = typed(config.tensors(TensorForm::Hf), |_, _| ty);
+    let tensors = typed(config, TensorForm::Hf, |_, _| ty);
     let mut writer = SafetensorsWriter::new();
-    for Tensor { name, shape, ty } in &tensors {
+    for Tensor { name, shape, ty, .. } in &tensors {
         let source = names.source(name).with_context(|| format!("no name for tensor {name}"))?;
         writer.plan(&source, ty, shape).context("only GGUF files (-o NAME.gguf) hold this type")?;
     }
@@ -92,11 +93,11 @@ fn write_gguf(plan: &SynthPlan, out: &Path, progress: &mut dyn WorkProgress) -> 
     if let MatrixTypes::Mixed(mixture) = plan.types {
         writer.set("general.file_type", Value::U32(mixture.file_type));
     }
-    let tensors = typed(config.tensors(TensorForm::Gguf), |name, shape| match plan.types {
+    let tensors = typed(config, TensorForm::Gguf, |name, shape| match plan.types {
         MatrixTypes::One(ty) => gguf_type(ty, name, shape),
         MatrixTypes::Mixed(mixture) => mixed_type(mixture, &model, name, shape),
     });
-    for Tensor { name, shape, ty } in &tensors {
+    for Tensor { name, shape, ty, .. } in &tensors {
         writer.plan(&config.gguf_tensor_name(name)?, ty, shape)?;
     }
     let factors = config.rope.scaling.factors(config.rope.theta, config.rope.dim);
@@ -108,20 +109,27 @@ fn write_gguf(plan: &SynthPlan, out: &Path, progress: &mut dyn WorkProgress) -> 
 }
 
 fn typed(
-    tensors: Vec<(String, Vec<usize>)>,
+    config: &ModelConfig,
+    form: TensorForm,
     ty: impl Fn(&str, &[usize]) -> &'static QuantType,
 ) -> Vec<Tensor> {
-    let tensor =
-        |(name, shape): (String, Vec<usize>)| Tensor { ty: ty(&name, &shape), name, shape };
-    tensors.into_iter().map(tensor).collect()
+    let experts = config.experts.as_ref().map_or(0, |experts| experts.count);
+    let tensor = |(name, shape): (String, Vec<usize>)| {
+        let end = names::holds_ids(&name).then_some(experts);
+        let integers = if form == TensorForm::Gguf { "i32" } else { "i64" };
+        let integers = end.and_then(|_| quant::by_name(integers));
+        let constant = config.constant(&name, form);
+        let ty = integers.unwrap_or_else(|| ty(&name, &shape));
+        Tensor { ty, constant, name, shape, end }
+    };
+    config.tensors(form).into_iter().map(tensor).collect()
 }
 
 /// The type of a tensor in a GGUF file, as converters choose it: vectors, biases and routers are
-/// F32, rows that are not whole blocks get the closest type.
+/// F32, short convolutions too, rows that are not whole blocks get the closest type.
 fn gguf_type(ty: &'static QuantType, name: &str, shape: &[usize]) -> &'static QuantType {
-    match shape {
-        _ if name.ends_with(".bias") || name.ends_with(ROUTER) => &quant::F32,
-        [_, .., columns] => whole_blocks(ty, *columns),
+    match shape.last() {
+        Some(columns) if is_matrix(name, shape) => whole_blocks(ty, *columns),
         _ => &quant::F32,
     }
 }
@@ -153,7 +161,10 @@ fn write_weights(
         while missing > 0 {
             // An unfinished file is removed when the stream is dropped.
             progress.check()?;
-            let piece = weights.piece(&tensor.name, tensor.ty, missing);
+            let piece = match tensor.end {
+                Some(end) => weights.numbers(end, &tensor.shape, tensor.ty, missing),
+                None => weights.piece(tensor.constant, tensor.ty, missing),
+            };
             stream.write(piece)?;
             missing -= piece.len();
             progress.advance(piece.len() as u64);
@@ -167,7 +178,7 @@ fn write_weights(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::synth::shapes::names;
+    use crate::synth::shapes;
     use formats::{Checkpoint, OpenOptions};
     use std::path::PathBuf;
 
@@ -185,7 +196,7 @@ mod tests {
 
     #[test]
     fn every_tiny_shape_opens_again_in_both_formats() {
-        for shape in names().filter(|name| name.starts_with("tiny")) {
+        for shape in shapes::names().filter(|name| name.starts_with("tiny")) {
             for (ty, name) in [(&quant::BF16, "hf"), (&quant::Q4_K, "x.gguf")] {
                 let (out, _) = written(shape, ty, name, 1);
                 let checkpoint = Checkpoint::open(&out, &OpenOptions::default()).unwrap();
@@ -193,10 +204,16 @@ mod tests {
                 assert_eq!(checkpoint.config().windows, expected.windows, "{shape}");
                 assert_eq!(checkpoint.config().experts, expected.experts, "{shape}");
                 assert_eq!(checkpoint.config().latent(), expected.latent(), "{shape}");
+                let layers = |config: &ModelConfig| config.delta.clone().map(|delta| delta.layers);
+                assert_eq!(layers(checkpoint.config()), layers(&expected), "{shape}");
                 let is_gguf = checkpoint.gguf().is_some();
-                let form = if is_gguf { TensorForm::Gguf } else { TensorForm::Read };
+                let form = if is_gguf { TensorForm::ReadGguf } else { TensorForm::Read };
                 for (name, shape) in expected.tensors(form) {
-                    checkpoint.require(&name, &shape).unwrap();
+                    if names::holds_ids(&name) {
+                        checkpoint.ids(&name, &shape, 8).unwrap();
+                    } else {
+                        checkpoint.require(&name, &shape).unwrap();
+                    }
                 }
                 checkpoint.check_all_read().unwrap();
             }
@@ -214,7 +231,7 @@ mod tests {
 
     #[test]
     fn mixtures_give_each_tensor_the_type_that_quantising_gives_it() {
-        let shapes = names().filter(|name| name.starts_with("tiny"));
+        let shapes = shapes::names().filter(|name| name.starts_with("tiny"));
         for (shape, name) in
             shapes.flat_map(|shape| [(shape, "q4_k_m"), (shape, "q2_k"), (shape, "iq3_xs")])
         {

@@ -2,7 +2,8 @@
 //!
 //! Order: logit bias, penalties, bans and masks, top-k, typical, top-p, min-p, temperature, draw.
 //! The cut-offs use probabilities at temperature 1 (the order of llama.cpp's samplers). Ties go to
-//! the lower id, so that a choice depends on the logits and the seed alone.
+//! the lower id, so that a choice depends on the logits and the seed alone. A greedy choice is that
+//! of temperature 0: biases, penalties, bans and masks count for it too.
 //!
 //! A vocabulary is large and a choice concerns few of its tokens, so only kernels pass over the
 //! whole row: once for its maxima (`survey`), and once or twice for weights where a list of the
@@ -59,6 +60,8 @@ pub(crate) struct History<'a> {
     pub banned: &'a [u32],
     /// Ids that may be chosen now; `None` for all.
     pub allowed: Option<&'a TokenSet>,
+    /// Whether the most likely id is chosen, whatever the temperature.
+    pub greedy: bool,
 }
 
 impl Sampler {
@@ -95,7 +98,10 @@ impl Sampler {
         if workspace.survey.best == f32::NEG_INFINITY {
             return Err(Error::NothingLeft);
         }
-        if self.params.temperature == 0.0 {
+        let temperature = self.params.temperature;
+        // Drawn for greedy choices too: the random number of a token depends on its place alone.
+        let uniform = if temperature == 0.0 { 0.0 } else { self.rng.uniform() };
+        if temperature == 0.0 || history.greedy {
             let id = workspace.survey.argmax(logits);
             let certain = |top| TokenLogprobs { logprob: 0.0, top: vec![(id, 0.0); top] };
             return Ok((id, top.map(|top| certain(top.min(1)))));
@@ -105,8 +111,7 @@ impl Sampler {
         candidates.typical(self.params.typical_p);
         candidates.top_p(self.params.top_p);
         candidates.min_p(self.params.min_p);
-        let temperature = self.params.temperature;
-        let id = candidates.draw(temperature, self.rng.uniform());
+        let id = candidates.draw(temperature, uniform);
         Ok((id, top.map(|top| candidates.logprobs(temperature, id, top))))
     }
 

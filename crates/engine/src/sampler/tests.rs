@@ -13,7 +13,7 @@ fn sample_after(
 ) -> Vec<u32> {
     let mut sampler = Sampler::new(params.clone());
     let mut scratch = SamplerScratch::new(logits.len());
-    let history = History { tokens, fresh: &[], prompt, banned: &[], allowed: None };
+    let history = History { tokens, fresh: &[], prompt, banned: &[], allowed: None, greedy: false };
     (0..draws).map(|_| sampler.sample(logits, history, &mut scratch, None).unwrap().0).collect()
 }
 
@@ -106,7 +106,14 @@ fn penalties_lower_what_was_seen_within_their_window() {
 fn banned_ids_are_not_chosen_and_nan_is_an_error() {
     let mut sampler = Sampler::new(SamplingParams::default());
     let mut scratch = SamplerScratch::new(6);
-    let history = History { tokens: &[], fresh: &[], prompt: 0, banned: &[1, 5], allowed: None };
+    let history = History {
+        tokens: &[],
+        fresh: &[],
+        prompt: 0,
+        banned: &[1, 5],
+        allowed: None,
+        greedy: false,
+    };
     assert_eq!(sampler.sample(&LOGITS, history, &mut scratch, None).unwrap().0, 3);
     let broken = [0.0, f32::NAN, 0.0, 0.0, 0.0, 0.0];
     assert!(matches!(sampler.sample(&broken, history, &mut scratch, None), Err(Error::NotFinite)));
@@ -128,7 +135,14 @@ fn logprobs_are_those_of_the_unchanged_logits() {
     let mut scratch = SamplerScratch::new(LOGITS.len());
     let want = logprobs(&LOGITS, 2, 3, &mut scratch).unwrap();
     let mut sampler = Sampler::new(drawn());
-    let history = History { tokens: &[], fresh: &[], prompt: 0, banned: &[1, 3, 5], allowed: None };
+    let history = History {
+        tokens: &[],
+        fresh: &[],
+        prompt: 0,
+        banned: &[1, 3, 5],
+        allowed: None,
+        greedy: false,
+    };
     sampler.sample(&LOGITS, history, &mut scratch, None).unwrap();
     assert_eq!(logprobs(&LOGITS, 2, 3, &mut scratch).unwrap(), want);
 }
@@ -136,7 +150,14 @@ fn logprobs_are_those_of_the_unchanged_logits() {
 #[test]
 fn sampled_logprobs_are_the_shares_of_what_could_be_drawn() {
     let draw = |params: SamplingParams, top| {
-        let history = History { tokens: &[], fresh: &[], prompt: 0, banned: &[5], allowed: None };
+        let history = History {
+            tokens: &[],
+            fresh: &[],
+            prompt: 0,
+            banned: &[5],
+            allowed: None,
+            greedy: false,
+        };
         let mut scratch = SamplerScratch::new(LOGITS.len());
         let mut sampler = Sampler::new(params.clone());
         let drawn = sampler.sample(&LOGITS, history, &mut scratch, Some(top)).unwrap();
@@ -164,7 +185,14 @@ fn banning_every_token_is_an_error_and_not_token_0() {
         let banned = LOGITS.iter().zip(0..).map(|(_, id)| (id, f32::NEG_INFINITY)).collect();
         let params = SamplingParams { logit_bias: banned, temperature, ..drawn() };
         assert_eq!(params.check(LOGITS.len()), Ok(()));
-        let history = History { tokens: &[], fresh: &[], prompt: 0, banned: &[], allowed: None };
+        let history = History {
+            tokens: &[],
+            fresh: &[],
+            prompt: 0,
+            banned: &[],
+            allowed: None,
+            greedy: false,
+        };
         let choice = Sampler::new(params).sample(
             &LOGITS,
             history,

@@ -1,10 +1,11 @@
 //! Random checkpoints, small enough to make for each test.
 
 use base::Rng;
+use engine::Mode;
 use formats::config::TensorForm;
 use formats::safetensors::SafetensorsWriter;
 use formats::{Checkpoint, ModelConfig, OpenOptions, TensorStream};
-use kernels::quant::{BF16, QuantType};
+use kernels::quant::{self, BF16, QuantType};
 use std::path::Path;
 
 /// Every architecture there is, with its points of variation in use.
@@ -29,11 +30,18 @@ pub fn write(folder: &Path, config: &ModelConfig, change: impl Fn(&str, &mut [f3
     let mut tensors = Vec::new();
     let mut writer = SafetensorsWriter::new();
     for (name, shape) in config.tensors(TensorForm::Hf) {
+        let source = names.source(&name).expect("every name has a source");
+        if formats::names::holds_ids(&name) {
+            let experts = config.experts.as_ref().expect("a model with experts").count as u64;
+            writer.plan(&source, quant::by_name("i64").unwrap(), &shape).unwrap();
+            let numbers = (0..shape.iter().product()).map(|_: usize| rng.below(experts));
+            tensors.push(numbers.flat_map(u64::to_le_bytes).collect());
+            continue;
+        }
         let mut values: Vec<f32> = (0..shape.iter().product())
             .map(|_| if shape.len() == 1 { 1.0 } else { 0.0 } + 0.15 * rng.normal())
             .collect();
         change(&name, &mut values);
-        let source = names.source(&name).expect("every name has a source");
         writer.plan(&source, &BF16, &shape).unwrap();
         tensors.push(bytes(&BF16, &values));
     }
@@ -61,4 +69,10 @@ pub fn random(architecture: &str) -> (Checkpoint, tempfile::TempDir) {
 /// Opens a checkpoint that must be good.
 pub fn open(folder: &Path) -> Checkpoint {
     Checkpoint::open(folder, &OpenOptions::default()).unwrap()
+}
+
+/// Bytes of a block of `block` positions of all cached rows.
+pub fn block_bytes(checkpoint: &Checkpoint, block: usize, mode: Mode) -> usize {
+    let layers = models::layer_caches(checkpoint.config(), mode == Mode::Fast);
+    layers.iter().map(|layer| layer.bytes(block, mode.default_kv_type())).sum()
 }

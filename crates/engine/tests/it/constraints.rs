@@ -2,8 +2,8 @@
 
 use crate::checkpoints::{config, open, random, write};
 use engine::{
-    Constraint, EngineHandle, EngineOptions, Event, Finished, Generation, Grammar, GrammarRef,
-    LoadOptions, Outcome, Request, Runner, SamplingParams, Speculate, TokenSet, start,
+    Allowed, Constraint, EngineHandle, EngineOptions, Event, Finished, Generation, Grammar,
+    GrammarRef, LoadOptions, Outcome, Request, Runner, SamplingParams, Speculate, TokenSet, start,
 };
 
 /// Allows a third of the ids, others at each place and after each token. May end at every fourth
@@ -19,13 +19,15 @@ pub(crate) struct Toy {
     pub below: u32,
     /// The allowed ids repeat after this many positions, independent of the text before.
     pub cycle: Option<usize>,
+    /// Whether the choice after an even id is greedy.
+    pub steers: bool,
     pub seen: Vec<u32>,
 }
 
 impl Toy {
     pub fn of(number: usize) -> Self {
-        let (broken, panics, cycle) = (None, None, None);
-        Self { number, length: 60, broken, panics, below: 131, cycle, seen: Vec::new() }
+        let (broken, panics, cycle, steers) = (None, None, None, false);
+        Self { number, length: 60, broken, panics, below: 131, cycle, steers, seen: Vec::new() }
     }
 
     pub fn grammar(self) -> GrammarRef {
@@ -49,14 +51,18 @@ impl Grammar for Toy {
 }
 
 impl Constraint for Toy {
-    fn mask(&mut self, allowed: &mut TokenSet) -> Result<bool, String> {
+    fn mask(&mut self, allowed: &mut TokenSet) -> Result<Allowed, String> {
         if self.broken == Some(self.seen.len()) {
             return Err(format!("no way after {} tokens", self.seen.len()));
         }
         assert_ne!(self.panics, Some(self.seen.len()));
         assert!(allowed.is_empty());
         (0..200).filter(|id| self.allows(*id)).for_each(|id| allowed.insert(id));
-        Ok(self.seen.len() % 4 == 3)
+        Ok(Allowed::Listed { may_end: self.seen.len() % 4 == 3 })
+    }
+
+    fn greedy(&self) -> bool {
+        self.steers && self.seen.last().is_some_and(|id| id % 2 == 0)
     }
 
     fn accept(&mut self, id: u32) -> Result<(), String> {
@@ -75,6 +81,57 @@ impl Constraint for Toy {
 
     fn is_complete(&self) -> bool {
         self.seen.len() == self.length
+    }
+}
+
+/// Excludes nothing. The choice after an id that `greedy` names is greedy.
+#[derive(Clone, Debug)]
+pub(crate) struct Steered {
+    greedy: fn(u32) -> bool,
+    seen: Vec<u32>,
+}
+
+impl Steered {
+    pub fn grammar(greedy: fn(u32) -> bool) -> GrammarRef {
+        GrammarRef::new(Self { greedy, seen: vec![0] })
+    }
+}
+
+impl Grammar for Steered {
+    fn start(&self) -> Box<dyn Constraint> {
+        Box::new(self.clone())
+    }
+
+    fn excludes(&self) -> bool {
+        false
+    }
+}
+
+impl Constraint for Steered {
+    fn mask(&mut self, allowed: &mut TokenSet) -> Result<Allowed, String> {
+        // No memory is set aside for a mask that is never used, and no thread is woken for it.
+        assert_eq!(allowed.size(), 0);
+        assert_ne!(std::thread::current().name(), Some("gannet-masks"));
+        Ok(Allowed::All)
+    }
+
+    fn greedy(&self) -> bool {
+        self.seen.last().is_some_and(|id| (self.greedy)(*id))
+    }
+
+    fn accept(&mut self, id: u32) -> Result<(), String> {
+        self.seen.push(id);
+        Ok(())
+    }
+
+    fn rollback(&mut self, tokens: usize) -> Result<(), String> {
+        let left = self.seen.len().checked_sub(tokens + 1).ok_or("rolled back too far")?;
+        self.seen.truncate(left + 1);
+        Ok(())
+    }
+
+    fn is_complete(&self) -> bool {
+        false
     }
 }
 
@@ -152,9 +209,9 @@ fn a_constraint_that_allows_all_changes_nothing() {
         }
     }
     impl Constraint for All {
-        fn mask(&mut self, allowed: &mut TokenSet) -> Result<bool, String> {
+        fn mask(&mut self, allowed: &mut TokenSet) -> Result<Allowed, String> {
             (0..allowed.size() as u32).for_each(|id| allowed.insert(id));
-            Ok(true)
+            Ok(Allowed::Listed { may_end: true })
         }
         fn accept(&mut self, _: u32) -> Result<(), String> {
             Ok(())
@@ -170,6 +227,47 @@ fn a_constraint_that_allows_all_changes_nothing() {
     let free = Request { constraint: None, stop_ids: vec![9], ..request(Toy::of(0)) };
     let all = Request { constraint: Some(GrammarRef::new(All)), ..free.clone() };
     assert_eq!(reason(&engine, all), reason(&engine, free));
+}
+
+#[test]
+fn greedy_choices_are_those_of_temperature_zero_and_move_no_random_number() {
+    let engine = engine();
+    let sampling = SamplingParams {
+        logit_bias: vec![(3, 2.0), (40, 2.0)],
+        repeat_penalty: 1.2,
+        frequency_penalty: 0.3,
+        ..request(Toy::of(0)).sampling
+    };
+    let free = Request { constraint: None, sampling, stop_ids: vec![9], ..request(Toy::of(0)) };
+    let with = |greedy| Request { constraint: Some(Steered::grammar(greedy)), ..free.clone() };
+    let cold = SamplingParams { temperature: 0.0, ..free.sampling.clone() };
+    let cold = Request { sampling: cold, ..free.clone() };
+    assert_eq!(reason(&engine, with(|_| false)), reason(&engine, free.clone()));
+    assert_eq!(reason(&engine, with(|_| true)), reason(&engine, cold.clone()));
+    // The same tokens with a mask: the best of what it allows.
+    let toy = |steers| Some(Toy { steers, ..Toy::of(4) }.grammar());
+    let cold = Request { constraint: toy(false), ..cold };
+    let first = |request: Request| answer(&engine, Request { max_tokens: Some(1), ..request }).0;
+    let begun = Toy { steers: true, seen: vec![0, 0], ..Toy::of(4) };
+    let begin = |request: &Request| Request {
+        constraint: Some(begun.clone().grammar()),
+        ..request.clone()
+    };
+    assert_eq!(first(begin(&free)), first(begin(&cold)));
+    // A greedy choice that the draw would have made as well changes nothing behind it: 0 is
+    // certain, except behind itself.
+    let sure = |greedy| {
+        let sampling = SamplingParams {
+            logit_bias: vec![(0, 100.0)],
+            presence_penalty: 100.0,
+            penalty_window: Some(1),
+            ..request(Toy::of(0)).sampling
+        };
+        Request { sampling, stop_ids: Vec::new(), ..with(greedy) }
+    };
+    let (ids, outcome) = reason(&engine, sure(|id| id != 0));
+    assert_eq!((ids.clone(), outcome), reason(&engine, sure(|_| false)));
+    assert!(ids.windows(2).all(|pair| pair.contains(&0)), "{ids:?}");
 }
 
 #[test]

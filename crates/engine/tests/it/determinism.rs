@@ -2,8 +2,8 @@
 //! preemption, from a warm cache, in chunks of any size, on any number of threads, with or without
 //! drafts.
 
-use crate::checkpoints::{config, open, random, write};
-use crate::constraints::Toy;
+use crate::checkpoints::{block_bytes, config, open, random, write};
+use crate::constraints::{Steered, Toy};
 use base::Rng;
 use engine::{
     EngineHandle, EngineOptions, Event, Finished, Generation, KvMemory, LoadOptions, Mode, Outcome,
@@ -46,7 +46,12 @@ fn requests() -> Vec<Request> {
                 min_tokens: 3,
                 logprobs: Some(2),
                 sampled_logprobs: i % 7 == 0,
-                constraint: (i % 3 == 1).then(|| Toy { length: 40, ..Toy::of(i) }.grammar()),
+                constraint: match i % 6 {
+                    1 => Some(Toy { length: 40, ..Toy::of(i) }.grammar()),
+                    2 => Some(Steered::grammar(|id| id % 3 == 0)),
+                    4 => Some(Toy { length: 40, steers: true, ..Toy::of(i) }.grammar()),
+                    _ => None,
+                },
                 ..Request::default()
             }
         })
@@ -83,12 +88,10 @@ impl Way {
             chunk: self.chunk,
             block: 16,
             logit_rows: options.logit_rows(),
+            parallel: self.running,
             ..LoadOptions::default()
         };
-        let config = checkpoint.config();
-        let layer =
-            engine::LayerCache { heads: config.kv_heads, dim: config.head_dim, latent: None };
-        let bytes = layer.block_bytes(16, self.mode.default_kv_type()) * config.layers;
+        let bytes = block_bytes(checkpoint, 16, self.mode);
         load.kv_memory = KvMemory::Bytes(bytes * self.blocks);
         start(Runner::load(checkpoint, &load).unwrap(), options).0
     }

@@ -1,6 +1,6 @@
 //! Embeddings: the hidden states after the last norm, pooled.
 
-use crate::checkpoints::{architectures, random};
+use crate::checkpoints::{architectures, block_bytes, random};
 use engine::{
     BLOCK, Batch, Embed, EngineHandle, EngineOptions, Event, Finished, Generation, KvMemory,
     LoadOptions, Mode, Outcome, Pooling, Request, Runner, SubmitError, start,
@@ -12,10 +12,12 @@ fn prompt(len: usize, seed: u32) -> Vec<u32> {
 }
 
 fn load(checkpoint: &Checkpoint, mode: Mode, chunk: usize, blocks: usize) -> Runner {
-    let layer = models::layer_cache(checkpoint.config());
-    let bytes = layer.block_bytes(BLOCK, mode.default_kv_type()) * checkpoint.config().layers;
-    let kv_memory = KvMemory::Bytes(bytes * blocks);
-    let options = LoadOptions { mode, chunk, kv_memory, threads: 2, ..LoadOptions::default() };
+    let (parallel, context) = (2, Some(blocks * BLOCK));
+    // Of each window, blocks for both sequences and a chunk, and some.
+    let windowed = block_bytes(checkpoint, BLOCK, mode) * (2 * parallel + chunk.div_ceil(BLOCK));
+    let kv_memory = KvMemory::Bytes(block_bytes(checkpoint, BLOCK, mode) * blocks + 2 * windowed);
+    let options = LoadOptions { mode, chunk, kv_memory, context, parallel, ..Default::default() };
+    let options = LoadOptions { threads: 2, ..options };
     Runner::load(checkpoint, &options).unwrap()
 }
 
@@ -50,15 +52,15 @@ fn bits(vector: &[f32]) -> Vec<u32> {
 
 /// The states of each token, computed one by one, and the logits of the last.
 fn states(runner: &mut Runner, tokens: &[u32]) -> (Vec<Vec<f32>>, Vec<f32>) {
-    let table: Vec<u32> = (0..runner.blocks() as u32).collect();
+    let mut memory = runner.sequences(1).remove(0);
     let mut batch: Batch = runner.batch();
     let mut states = Vec::new();
     for (at, token) in tokens.iter().enumerate() {
         batch.clear();
-        batch.push(&[*token], at, &table[..(at + 1).div_ceil(BLOCK)], 1);
-        batch.want_states(1);
+        memory.push(&mut batch, &[*token], at, 1);
+        batch.want_hidden(1);
         runner.forward(&batch).unwrap();
-        states.push(runner.states().to_vec());
+        states.push(runner.hidden().to_vec());
     }
     (states, runner.logits().to_vec())
 }

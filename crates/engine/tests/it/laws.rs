@@ -2,7 +2,7 @@
 
 use crate::checkpoints::{architectures, config, open, random, write};
 use base::Rng;
-use engine::{BLOCK, Batch, InputSums, KvType, LoadOptions, Mode, Runner, SingleSequence};
+use engine::{BLOCK, CacheRounding, InputSums, KvType, LoadOptions, Mode, Runner, SingleSequence};
 use formats::Checkpoint;
 use std::path::Path;
 
@@ -15,6 +15,18 @@ fn load(checkpoint: &Checkpoint, mode: Mode, threads: usize) -> Runner {
         chunk: 128,
         logit_rows: 8,
         context: Some(4 * TOKENS.next_multiple_of(BLOCK)),
+        ..LoadOptions::default()
+    };
+    Runner::load(checkpoint, &options).unwrap()
+}
+
+/// The same without rounding of cached rows beyond their storage type.
+fn load_unrounded(checkpoint: &Checkpoint, mode: Mode) -> Runner {
+    let options = LoadOptions {
+        mode,
+        threads: 1,
+        context: Some(4 * TOKENS.next_multiple_of(BLOCK)),
+        rounding: Some(CacheRounding::Off),
         ..LoadOptions::default()
     };
     Runner::load(checkpoint, &options).unwrap()
@@ -55,7 +67,8 @@ const BUILT_IN_Q8_0: &str =
 /// Mean Kullback-Leibler divergence of `fast` from `exact` mode, over the greedy continuation of
 /// a few tokens.
 fn divergence_of_fast_mode(checkpoint: &Checkpoint) -> f64 {
-    let (mut exact, mut fast) = (load(checkpoint, Mode::Exact, 1), load(checkpoint, Mode::Fast, 1));
+    let [mut exact, mut fast] =
+        [Mode::Exact, Mode::Fast].map(|mode| load_unrounded(checkpoint, mode));
     let (mut exact, mut fast) = (SingleSequence::new(&mut exact), SingleSequence::new(&mut fast));
     let log_probs = |logits: &[f32]| -> Vec<f64> {
         let all = logits.iter().map(|l| f64::from(*l).exp()).sum::<f64>().ln();
@@ -109,6 +122,16 @@ fn thread_count_does_not_change_bits() {
     });
 }
 
+/// Another number for each of the first `count` blocks: even ones ascend, odd ones descend.
+fn interleaved(block: u32, count: u32) -> u32 {
+    match block {
+        block if block >= count => block,
+        block if block % 2 == 1 && count % 2 == 0 => count - block,
+        block if block % 2 == 1 => count - 1 - block,
+        block => block,
+    }
+}
+
 #[test]
 fn alone_equals_in_a_batch_and_block_order_does_not_matter() {
     everywhere(|checkpoint, mode| {
@@ -116,22 +139,23 @@ fn alone_equals_in_a_batch_and_block_order_does_not_matter() {
         let prompts = [tokens(3), tokens(4)[..37].to_vec(), tokens(5)[..1].to_vec()];
         let alone: Vec<_> = prompts.iter().map(|p| logits(&mut runner, p, TOKENS)).collect();
         // Blocks of all sequences interleaved, back to front.
-        let tables: Vec<Vec<u32>> =
-            (0..3).map(|s| (0..3).map(|b| 3 * (2 - b) + s).collect()).collect();
-        let mut batch = Batch::with_capacity(128, 16);
+        let mut memory = runner.sequences(3);
+        let least = runner.blocks().min().unwrap() as u32;
+        memory.iter_mut().for_each(|memory| memory.renumber(|block| interleaved(block, least)));
+        let mut batch = runner.batch();
         // All but the last token first, one by one, so that only the last step is shared.
-        for (prompt, table) in prompts.iter().zip(&tables) {
+        for (prompt, memory) in prompts.iter().zip(&mut memory) {
             let head = &prompt[..prompt.len() - 1];
             for (at, token) in head.iter().enumerate() {
                 batch.clear();
-                batch.push(&[*token], at, &table[..(at + 1).div_ceil(BLOCK)], 0);
+                memory.push(&mut batch, &[*token], at, 0);
                 runner.forward(&batch).unwrap();
             }
         }
         batch.clear();
-        for (prompt, table) in prompts.iter().zip(&tables) {
+        for (prompt, memory) in prompts.iter().zip(&mut memory) {
             let at = prompt.len() - 1;
-            batch.push(&prompt[at..], at, &table[..prompt.len().div_ceil(BLOCK)], 1);
+            memory.push(&mut batch, &prompt[at..], at, 1);
         }
         let together = bits(runner.forward(&batch).unwrap());
         assert_eq!(together, alone.concat(), "{} {mode:?}", checkpoint.config().architecture);
@@ -146,7 +170,7 @@ fn rewinding_and_going_on_equals_starting_anew() {
         let mut session = SingleSequence::new(&mut runner);
         session.feed(&tokens(6)[..50], 20).unwrap();
         session.feed(&tokens(7)[..30], 30).unwrap();
-        session.truncate(50);
+        session.truncate(50).unwrap();
         assert_eq!(bits(session.feed(&tokens(6)[50..], 40).unwrap()), want);
     });
 }
@@ -174,8 +198,11 @@ fn sums_of_inputs_depend_on_neither_chunks_nor_threads() {
             assert!(good, "{architecture} {name} {rows:?}");
         }
         if chosen == 0 {
-            // Seven matrices a layer, and the head.
-            assert_eq!(whole.len(), 7 * checkpoint.config().layers + 1, "{architecture}");
+            // Seven matrices a layer, eight of one with a recurrence, and the head.
+            let config = checkpoint.config();
+            let eight =
+                (0..config.layers).filter(|layer| config.delta_of(*layer).is_some()).count();
+            assert_eq!(whole.len(), 7 * config.layers + eight + 1, "{architecture}");
         }
         for (threads, chunk) in [(3, 33), (2, 7), (1, 1)] {
             let sums = input_sums(&checkpoint, threads, chunk);
@@ -226,7 +253,7 @@ fn exact_and_fast_agree_as_closely_as_bf16_allows() {
     for architecture in architectures() {
         let (checkpoint, _folder) = random(architecture);
         let [a, b] = [Mode::Exact, Mode::Fast].map(|mode| {
-            let bits = logits(&mut load(&checkpoint, mode, 1), &tokens(8), TOKENS);
+            let bits = logits(&mut load_unrounded(&checkpoint, mode), &tokens(8), TOKENS);
             bits.into_iter().map(f32::from_bits).collect::<Vec<_>>()
         });
         assert_ne!(a, b, "{architecture}: keys and values at least are rounded");

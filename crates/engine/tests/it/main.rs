@@ -6,6 +6,7 @@ mod determinism;
 mod devices;
 mod embeddings;
 mod laws;
+mod native_rounding;
 mod nvfp4;
 mod placement;
 mod prompts;

@@ -1,6 +1,6 @@
 //! Log probabilities of the tokens of a prompt.
 
-use crate::checkpoints::{architectures, config, open, random, write};
+use crate::checkpoints::{architectures, block_bytes, config, open, random, write};
 use base::Rng;
 use engine::{
     BLOCK, EngineHandle, EngineOptions, Event, Finished, KvMemory, LoadOptions, Mode, Outcome,
@@ -36,8 +36,7 @@ impl Way {
     fn launch(self, checkpoint: &Checkpoint) -> (EngineHandle, JoinHandle<()>) {
         let Self { mode, chunk, running, logit_rows, blocks } = self;
         let load = LoadOptions { mode, chunk, logit_rows, threads: 2, ..LoadOptions::default() };
-        let layer = models::layer_cache(checkpoint.config());
-        let bytes = layer.block_bytes(BLOCK, mode.default_kv_type()) * checkpoint.config().layers;
+        let bytes = block_bytes(checkpoint, BLOCK, mode);
         let load = LoadOptions { kv_memory: KvMemory::Bytes(bytes * blocks), ..load };
         let options = EngineOptions { running, ..EngineOptions::default() };
         start(Runner::load(checkpoint, &load).unwrap(), options)

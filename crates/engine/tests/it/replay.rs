@@ -1,6 +1,7 @@
 //! Traces, time limits and the queue.
 
 use crate::checkpoints::random;
+use crate::constraints::Steered;
 use engine::trace::TraceFiles;
 use engine::{
     EngineHandle, EngineOptions, Event, LoadOptions, Outcome, Request, Runner, SamplingParams,
@@ -26,6 +27,7 @@ fn request(seed: u64) -> Request {
         prompt: (0..40).map(|i| (i * i + seed as u32) % 131).collect(),
         sampling: SamplingParams { temperature: 0.9, seed: Some(seed), ..Default::default() },
         max_tokens: Some(25),
+        constraint: (seed % 2 == 1).then(|| Steered::grammar(|id| id % 2 == 0)),
         name: Some(format!("request {seed}")),
         ..Request::default()
     }
@@ -48,7 +50,12 @@ fn a_trace_comes_out_the_same_when_its_request_is_computed_alone() {
     for trace in traces.iter().take(8) {
         in_company |= trace.steps.iter().any(|step| step.sequences > 1);
         assert_eq!((trace.ids.len(), trace.finish.as_str()), (25, "length"));
-        wait(&alone, trace.request.request().unwrap());
+        let even = trace.ids.iter().enumerate().filter(|(_, id)| **id % 2 == 0);
+        let behind = even.map(|(at, _)| at + 1).filter(|at| *at < 25);
+        let steered = trace.name.ends_with(['1', '3', '5', '7']);
+        let greedy: Vec<usize> = [0].into_iter().chain(behind).filter(|_| steered).collect();
+        assert_eq!(trace.greedy, greedy, "{}", trace.name);
+        wait(&alone, trace.request().unwrap());
         let mut now = again.recv().unwrap();
         assert_eq!(trace.divergence(&now), None, "{}", trace.name);
         now.logits[7] = "0".into();
@@ -71,7 +78,7 @@ fn traces_are_written_as_files_that_can_be_read_again() {
     let path = folder.path().join("request_3.json");
     let trace = Trace::read(&path).unwrap();
     assert_eq!((trace.name.as_str(), trace.ids.len()), ("request 3", 25));
-    assert_eq!(trace.request.request().unwrap().prompt, request(3).prompt);
+    assert_eq!(trace.request().unwrap().prompt, request(3).prompt);
     std::fs::write(&path, "{}").unwrap();
     assert!(Trace::read(&path).unwrap_err().contains("request_3.json"));
 }

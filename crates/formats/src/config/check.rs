@@ -1,7 +1,7 @@
 //! Consistency checks of a configuration, the same for both kinds of files.
 
 use super::fields::MAX_WIDTH;
-use super::{ExpertGroups, ExpertsConfig, GroupRank, ModelConfig, RopeScaling};
+use super::{CompressedConfig, ExpertGroups, ExpertsConfig, GroupRank, ModelConfig, RopeScaling};
 use crate::json::Object;
 
 /// Names of the checked fields in a kind of file.
@@ -14,6 +14,15 @@ pub(super) struct FieldNames<'a> {
     pub scaling: &'a str,
     pub shared_experts: &'a str,
     pub experts: ExpertFieldNames<'a>,
+    pub compressed: CompressedFieldNames<'a>,
+}
+
+/// Names of the sizes of attention to compressed rows in a kind of file.
+#[derive(Clone, Copy)]
+pub(super) struct CompressedFieldNames<'a> {
+    pub groups: &'a str,
+    pub index_dim: &'a str,
+    pub theta: &'a str,
 }
 
 /// Names of the numbers of experts in a kind of file.
@@ -67,7 +76,36 @@ pub(super) fn broken<'a>(
         let problem = format!("expected a factor of attention above 0 and finite, found {bad}");
         return Some((names.scaling, problem));
     }
+    if let Some(sizes) = config.compressed()
+        && let Some(broken) = broken_by_compression(config, sizes, names)
+    {
+        return Some(broken);
+    }
     broken_by_experts(config.experts.as_ref()?, names)
+}
+
+fn broken_by_compression<'a>(
+    config: &ModelConfig,
+    sizes: &CompressedConfig,
+    names: &FieldNames<'a>,
+) -> Option<(&'a str, String)> {
+    let ModelConfig { heads, kv_heads, .. } = *config;
+    let CompressedConfig { rope_dim, groups, index_dim, ref rope, .. } = *sizes;
+    if kv_heads != 1 {
+        return Some((names.kv_heads, format!("expected 1, found {kv_heads}")));
+    }
+    if !heads.is_multiple_of(groups) {
+        let problem = format!("expected a divisor of {} ({heads}), found {groups}", names.heads);
+        return Some((names.compressed.groups, problem));
+    }
+    if sizes.indexed.contains(&true) && index_dim < rope_dim {
+        let (field, rotated) = (names.compressed.index_dim, names.rope_dim);
+        let problem = format!("expected at least {rotated} ({rope_dim}), found {index_dim}");
+        return Some((field, problem));
+    }
+    let theta = rope.theta;
+    let low = matches!(rope.scaling, RopeScaling::Yarn { .. }) && theta <= 1.0;
+    low.then(|| (names.compressed.theta, format!("expected more than 1 for YaRN, found {theta}")))
 }
 
 fn broken_by_experts<'a>(

@@ -8,6 +8,7 @@ use super::{
     Activation, Attention, ExpertsConfig, LatentConfig, ModelConfig, RopeConfig, RopeLayout,
     RopeScaling, RouterScores, SpecialIds,
 };
+use crate::chat::ChatRules;
 use crate::error::Result;
 use crate::json::Object;
 use crate::names::{DENSE, NameTable};
@@ -22,6 +23,9 @@ pub(crate) struct Family {
     pub name: &'static str,
     /// `architectures` in config.json.
     pub hf_class: &'static str,
+    /// `architectures` of checkpoints that hold other modalities too: the settings are in
+    /// `text_config` there. Empty where there are none.
+    pub hf_wrapper: &'static str,
     /// Values of `model_type` in config.json in addition to the canonical name.
     pub hf_types: &'static [&'static str],
     /// `general.architecture` in GGUF files.
@@ -38,12 +42,22 @@ pub(crate) struct Family {
     /// Period of windows in GGUF files: the last layer of each period has none. `None`: all layers
     /// have the same window.
     pub gguf_window_period: Option<usize>,
+    /// Whether its GGUF files share rotary pairs out to time, height and width.
+    pub gguf_sections: bool,
     /// Whether query and key heads are normalised.
     pub head_norms: HeadNorms,
     /// Whether query heads have sinks.
     pub sinks: bool,
+    /// Whether the outputs of heads have gates where files do not say.
+    pub output_gate: bool,
+    /// Whether the weights of RMSNorm lack their 1 in Hugging Face checkpoints.
+    pub zero_centred: bool,
+    /// How files store Gated DeltaNet, in families that have it.
+    pub delta: Option<DeltaFiles>,
     /// Reads latent attention from config.json, in families that have it.
     pub latent: Option<fn(config: Object) -> Result<LatentConfig>>,
+    /// Whether layers attend to a window and to compressed rows, between hyper-connections.
+    pub compressed: bool,
     /// Properties of experts that GGUF files do not have.
     pub gguf_experts: GgufExperts,
     /// Default of `num_key_value_heads`; `None`: the number of heads.
@@ -68,6 +82,9 @@ pub(crate) struct Family {
     pub experts_by_turns: bool,
     /// Whether checkpoints may have layers of multi-token prediction after the last one.
     pub more_layers: bool,
+    /// Whether Hugging Face checkpoints have such layers under `mtp.` only, so that numbers after
+    /// the last layer's are an error.
+    pub more_apart: bool,
     /// Attention windows of `layers` layers from config.json.
     pub windows: fn(config: Object, layers: usize) -> Result<Windows>,
     /// Activation of its MLPs.
@@ -78,6 +95,8 @@ pub(crate) struct Family {
     pub to_json: fn(config: &ModelConfig) -> Json,
     /// Biases in every layer of written checkpoints, in addition to the required ones.
     pub written: &'static [&'static str],
+    /// What its checkpoints do not say of chats.
+    pub chat: Option<ChatRules>,
     /// A small configuration with `layers` layers, for tests. It uses every option of the family,
     /// and its sizes are no multiples of SIMD lanes or quant blocks where they need not be.
     pub tiny: fn(layers: usize) -> ModelConfig,
@@ -97,10 +116,12 @@ impl Family {
         Ok(declared)
     }
 
-    /// How layers attend. `declared`: whether a file declares norms of heads.
+    /// How layers attend. `gate`: whether heads have gates; `declared`: whether a file declares
+    /// norms of heads.
     pub fn attention(
         &self,
         latent: Option<LatentConfig>,
+        gate: bool,
         declared: impl FnOnce() -> Result<bool>,
     ) -> Result<Attention> {
         if let Some(sizes) = latent {
@@ -111,7 +132,7 @@ impl Family {
             HeadNorms::Always => true,
             HeadNorms::Declared => declared()?,
         };
-        Ok(Attention::Grouped { head_norms, sinks: self.sinks })
+        Ok(Attention::Grouped { head_norms, sinks: self.sinks, gate })
     }
 }
 
@@ -122,6 +143,16 @@ pub(crate) enum HeadNorms {
     Always,
     /// Where config.json says `use_qk_norm` or the first layer has them.
     Declared,
+}
+
+/// How the files of a family store Gated DeltaNet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DeltaFiles {
+    /// Whether projections lie side by side, key head by key head: all in Hugging Face checkpoints,
+    /// those of beta and decay in GGUF files. Both forms are read in any case.
+    pub fused: bool,
+    /// Whether value heads are tiled in GGUF files.
+    pub gguf_tiled: bool,
 }
 
 /// Properties of a family's experts that GGUF files may not have, as in llama.cpp.
@@ -144,6 +175,7 @@ pub(crate) struct GgufExperts {
 pub(crate) const BASE: Family = Family {
     name: "",
     hf_class: "",
+    hf_wrapper: "",
     hf_types: &[],
     gguf_name: "",
     gguf_is: |_| Ok(true),
@@ -151,9 +183,14 @@ pub(crate) const BASE: Family = Family {
     gguf_aliases: &[],
     gguf_activation: Activation::Silu,
     gguf_window_period: None,
+    gguf_sections: false,
     head_norms: HeadNorms::Never,
     sinks: false,
+    output_gate: false,
+    zero_centred: false,
+    delta: None,
     latent: None,
+    compressed: false,
     gguf_experts: GgufExperts {
         scores: RouterScores::Softmax,
         normalise: true,
@@ -174,11 +211,13 @@ pub(crate) const BASE: Family = Family {
     names: DENSE,
     experts_by_turns: false,
     more_layers: false,
+    more_apart: false,
     windows: |_, layers| Ok(vec![None; layers]),
     activation: |_| Ok(Activation::Silu),
     experts: |_, _| Ok(None),
     to_json: |_| Json::Null,
     written: &[],
+    chat: None,
     tiny,
 };
 
@@ -206,7 +245,9 @@ pub(crate) fn tiny(layers: usize) -> ModelConfig {
         intermediate_size: 104,
         activation: Activation::Silu,
         experts: None,
-        attention: Attention::Grouped { head_norms: false, sinks: false },
+        attention: Attention::Grouped { head_norms: false, sinks: false, gate: false },
+        delta: None,
+        hyper: None,
         vocab_size: 131,
         context_length: 256,
         rms_norm_eps: 1e-5,
@@ -224,7 +265,8 @@ pub(crate) fn tiny(layers: usize) -> ModelConfig {
 }
 
 /// Attention with norms on the heads of queries and keys.
-pub(crate) const NORMED_HEADS: Attention = Attention::Grouped { head_norms: true, sinks: false };
+pub(crate) const NORMED_HEADS: Attention =
+    Attention::Grouped { head_norms: true, sinks: false, gate: false };
 
 /// YaRN with a context that tests exceed.
 pub(crate) fn tiny_yarn(truncate: bool) -> RopeScaling {

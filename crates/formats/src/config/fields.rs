@@ -10,11 +10,15 @@ pub(crate) const MAX_WIDTH: usize = 1 << 24;
 pub(crate) const MAX_HEADS: usize = 1 << 16;
 pub(crate) const MAX_TOKENS: usize = 1 << 28;
 pub(crate) const MAX_EXPERTS: usize = 1 << 16;
+pub(crate) const MAX_RATIO: usize = 1 << 16;
+pub(crate) const MAX_STREAMS: usize = 64;
+pub(crate) const MAX_ITERATIONS: usize = 1 << 10;
 
 /// Values of `expert_gating_func`.
 pub(crate) const SOFTMAX: usize = 1;
 pub(crate) const SIGMOID: usize = 2;
 pub(crate) const SOFTMAX_OF_CHOSEN: usize = 3;
+pub(crate) const SQRT_SOFTPLUS: usize = 4;
 
 impl Object<'_> {
     /// An integer from 1 to `max` that must be there.

@@ -1,14 +1,16 @@
 //! Model configuration from the metadata of GGUF files, with the keys of llama.cpp.
 
+mod compressed;
+mod delta;
 mod experts;
 mod rope;
 
 use indexmap::IndexSet;
 
-use super::check::{self, ExpertFieldNames, FieldNames};
+use super::check::{self, CompressedFieldNames, ExpertFieldNames, FieldNames};
 use super::family::{Family, Windows};
 use super::fields::{GgufKeys, MAX_HEADS, MAX_LAYERS, MAX_TOKENS, MAX_WIDTH};
-use super::{LatentConfig, ModelConfig, SpecialIds, yarn};
+use super::{Attention, ExpertsConfig, LatentConfig, ModelConfig, SpecialIds, yarn};
 use crate::error::Result;
 use crate::gguf::{GgufFile, Metadata, Strings};
 use crate::tensor::TensorView;
@@ -46,6 +48,11 @@ pub(crate) fn read(
             groups: &groups,
             chosen_groups: &chosen_groups,
         },
+        compressed: CompressedFieldNames {
+            groups: &key("attention.output_group_count"),
+            index_dim: &key("attention.indexer.key_length"),
+            theta: &key("attention.compress_rope_freq_base"),
+        },
     };
     let model = build(keys, file, family, name, &names)?;
     check_tokens(metadata, model.vocab_size)?;
@@ -62,26 +69,40 @@ fn build(
     name: &str,
     names: &FieldNames,
 ) -> Result<ModelConfig> {
-    let layers = layers(keys)?;
+    let layers = layers(keys, file)?;
     let hidden_size = keys.positive("embedding_length", MAX_WIDTH)?;
     let heads = keys.positive("attention.head_count", MAX_HEADS)?;
     let latent = experts::latent(keys, family)?;
     let head_dim = head_dim(keys, latent, hidden_size, heads, names)?;
-    let intermediate_size = keys.positive("feed_forward_length", MAX_WIDTH)?;
+    let (intermediate_size, experts) = mlp(keys, file, family, layers)?;
+    let delta = family.delta.map_or(Ok(None), |files| delta::read(keys, files, layers))?;
+    let gate = family.output_gate && delta::has_gate(file, heads * head_dim);
     let (rope, sharpening) = rope::read(keys, file, family, head_dim, latent)?;
+    let (attention, hyper, rope) = match family.compressed {
+        true => {
+            let read = compressed::read(keys, layers, rope)?;
+            (Attention::Compressed(Box::new(read.attention)), Some(read.hyper), read.rope)
+        }
+        false => {
+            let normed = || Ok(find(file, FIRST_HEAD_NORM).is_some());
+            (family.attention(latent, gate, normed)?, None, rope)
+        }
+    };
     Ok(ModelConfig {
         architecture: family.name.to_owned(),
         name: keys.metadata.opt_text("general.name")?.unwrap_or(name).to_owned(),
         hidden_size,
         layers,
         heads,
-        kv_heads: kv_heads(keys, latent, heads)?,
+        kv_heads: kv_heads(keys, family, latent, heads)?,
         head_dim,
         attention_scale: yarn::attention_scale(head_dim, sharpening),
         intermediate_size,
         activation: family.gguf_activation,
-        experts: experts::read(keys, file, family, layers, intermediate_size)?,
-        attention: family.attention(latent, || Ok(find(file, FIRST_HEAD_NORM).is_some()))?,
+        experts,
+        attention,
+        delta,
+        hyper,
         vocab_size: vocab_size(keys, file)?,
         context_length: keys.positive("context_length", MAX_TOKENS)?,
         rms_norm_eps: eps(keys)?,
@@ -92,8 +113,28 @@ fn build(
     })
 }
 
-/// Number of layers without those of multi-token prediction, which `block_count` includes.
-fn layers(keys: &GgufKeys) -> Result<usize> {
+/// The width of the MLP, which need not be given where every layer has experts, and the experts.
+fn mlp(
+    keys: &GgufKeys,
+    file: &GgufFile,
+    family: &Family,
+    layers: usize,
+) -> Result<(usize, Option<ExpertsConfig>)> {
+    const KEY: &str = "feed_forward_length";
+    let given = keys.opt_count(KEY, MAX_WIDTH)?;
+    let experts = experts::read(keys, file, family, layers, given.unwrap_or(0))?;
+    let sparse = experts.as_ref().filter(|experts| !experts.layers.contains(&false));
+    let width = match (given, sparse) {
+        (Some(width), _) => width,
+        (None, Some(experts)) if experts.width > 0 => experts.width,
+        (None, _) => keys.positive(KEY, MAX_WIDTH)?,
+    };
+    Ok((width, experts))
+}
+
+/// Number of layers without those of multi-token prediction, which `block_count` includes where the
+/// file has their tensors.
+fn layers(keys: &GgufKeys, file: &GgufFile) -> Result<usize> {
     const MORE: &str = "nextn_predict_layers";
     let all = keys.positive("block_count", MAX_LAYERS)?;
     let more = keys.opt_count(MORE, MAX_LAYERS)?.unwrap_or(0);
@@ -101,14 +142,26 @@ fn layers(keys: &GgufKeys) -> Result<usize> {
         let problem = format!("expected fewer than block_count ({all}), found {more}");
         return Err(keys.metadata.error(&keys.key(MORE), problem));
     }
-    Ok(all - more)
+    let first = format!("blk.{}.", all - more);
+    let mut of_first = file.tensors().iter().filter_map(|it| it.source_name.strip_prefix(&first));
+    let is_counted = match of_first.next() {
+        None => true,
+        Some(name) => name.starts_with("nextn.") || of_first.any(|it| it.starts_with("nextn.")),
+    };
+    Ok(if is_counted { all - more } else { all })
 }
 
 /// Number of KV heads. With latent attention the key counts cached rows instead.
-fn kv_heads(keys: &GgufKeys, latent: Option<LatentConfig>, heads: usize) -> Result<usize> {
+fn kv_heads(
+    keys: &GgufKeys,
+    family: &Family,
+    latent: Option<LatentConfig>,
+    heads: usize,
+) -> Result<usize> {
+    let default = if family.compressed { 1 } else { heads };
     match latent {
         Some(_) => Ok(heads),
-        None => Ok(keys.opt_positive("attention.head_count_kv", MAX_HEADS)?.unwrap_or(heads)),
+        None => Ok(keys.opt_positive("attention.head_count_kv", MAX_HEADS)?.unwrap_or(default)),
     }
 }
 

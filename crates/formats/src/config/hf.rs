@@ -3,17 +3,20 @@
 //!
 //! Absent fields have the defaults of the configuration classes of transformers.
 
+pub(crate) mod compressed;
+pub(crate) mod delta;
 pub(crate) mod experts;
 mod rope;
 
-use super::check::{self, ExpertFieldNames, FieldNames};
+use super::check::{self, CompressedFieldNames, ExpertFieldNames, FieldNames};
 use serde_json::Value as Json;
 
 use super::family::{Family, Windows};
 use super::fields::{MAX_HEADS, MAX_LAYERS, MAX_TOKENS, MAX_WIDTH};
-use super::{LatentConfig, ModelConfig, SpecialIds, yarn};
+use super::{Attention, ExpertsConfig, LatentConfig, ModelConfig, SpecialIds, yarn};
 use crate::error::Result;
 use crate::json::{Object, describe};
+use crate::names::NameTable;
 
 /// Epsilon of RMSNorm.
 const EPS: &str = "rms_norm_eps";
@@ -29,6 +32,11 @@ const NAMES: FieldNames = FieldNames {
     scaling: "rope_scaling",
     shared_experts: "n_shared_experts",
     experts: ExpertFieldNames::HF,
+    compressed: CompressedFieldNames {
+        groups: "o_groups",
+        index_dim: "index_head_dim",
+        theta: "compress_rope_theta",
+    },
 };
 
 /// A config.json that was read.
@@ -40,17 +48,25 @@ pub(crate) struct HfConfig {
 }
 
 /// Reads a config.json of this family. `name` is the display name; `has_output`, whether the
-/// checkpoint has an output head, decides if `tie_word_embeddings` is absent.
+/// checkpoint has an output head under the family's names, decides if `tie_word_embeddings` is
+/// absent.
 pub(crate) fn read(
-    config: Object,
+    whole: Object,
     family: &'static Family,
     name: &str,
-    has_output: bool,
+    has_output: impl FnOnce(&NameTable) -> bool,
 ) -> Result<HfConfig> {
-    let model = build(config, family, name, has_output)?;
+    let config = text_config(whole, family)?;
+    let mut model = build(config, family, name, has_output)?;
+    // What a checkpoint of several modalities says of the whole is the case for its text.
+    model.tied_embeddings = whole.flag("tie_word_embeddings")?.unwrap_or(model.tied_embeddings);
+    model.special = special(whole)?.or(model.special);
     let mut names = FieldNames { experts: ExpertFieldNames::of(config), ..NAMES };
     if model.latent().is_some() {
-        (names.rope_dim, names.head_dim) = ("qk_rope_head_dim", "qk_head_dim");
+        (names.rope_dim, names.head_dim) = (compressed::ROPE_DIM, "qk_head_dim");
+    }
+    if model.compressed().is_some() {
+        names.rope_dim = compressed::rope_field(config);
     }
     if let Some((field, problem)) = check::broken(&model, &names) {
         return Err(config.error(field, problem));
@@ -58,15 +74,47 @@ pub(crate) fn read(
     Ok(HfConfig { model, family, declared: family.declared_tensors(config)? })
 }
 
-fn build(config: Object, family: &Family, name: &str, has_output: bool) -> Result<ModelConfig> {
+/// The settings of the language model: `text_config` in checkpoints of several modalities.
+fn text_config<'a>(whole: Object<'a>, family: &Family) -> Result<Object<'a>> {
+    const KEY: &str = "text_config";
+    if family.hf_wrapper.is_empty() {
+        return Ok(whole);
+    }
+    let classes = whole.array("architectures")?.unwrap_or_default();
+    let wrapped = classes.first().is_some_and(|class| class == family.hf_wrapper);
+    match whole.object(KEY)? {
+        Some(inner) => Ok(inner),
+        None if wrapped => whole.need(KEY, "an object", None),
+        None => Ok(whole),
+    }
+}
+
+fn build(
+    config: Object,
+    family: &Family,
+    name: &str,
+    has_output: impl FnOnce(&NameTable) -> bool,
+) -> Result<ModelConfig> {
     check_activation(config)?;
     let layers = config.positive("num_hidden_layers", MAX_LAYERS)?;
     let hidden_size = config.positive("hidden_size", MAX_WIDTH)?;
     let heads = config.positive(NAMES.heads, MAX_HEADS)?;
     let latent = family.latent.map(|read| read(config)).transpose()?;
     let head_dim = head_dim(config, family, latent, hidden_size, heads)?;
-    let (rope, sharpening) = rope::read(config, family, head_dim, latent)?;
+    let gate = family.output_gate && config.flag("attn_output_gate")?.unwrap_or(true);
+    let (attention, hyper, rope, sharpening) = match family.compressed {
+        true => {
+            let read = compressed::read(config, layers, head_dim)?;
+            (Attention::Compressed(Box::new(read.attention)), Some(read.hyper), read.rope, 1.0)
+        }
+        false => {
+            let (rope, sharpening) = rope::read(config, family, head_dim, latent)?;
+            let normed = || Ok(config.flag("use_qk_norm")? == Some(true));
+            (family.attention(latent, gate, normed)?, None, rope, sharpening)
+        }
+    };
     let tied = config.flag("tie_word_embeddings")?;
+    let experts = (family.experts)(config, layers)?.filter(|found| found.layers.contains(&true));
     Ok(ModelConfig {
         architecture: family.name.to_owned(),
         name: name.to_owned(),
@@ -76,18 +124,31 @@ fn build(config: Object, family: &Family, name: &str, has_output: bool) -> Resul
         kv_heads: kv_heads(config, family, latent, heads)?,
         head_dim,
         attention_scale: yarn::attention_scale(head_dim, latent.map_or(1.0, |_| sharpening)),
-        intermediate_size: config.positive("intermediate_size", MAX_WIDTH)?,
+        intermediate_size: intermediate_size(config, experts.as_ref())?,
         activation: (family.activation)(config)?,
-        experts: (family.experts)(config, layers)?.filter(|found| found.layers.contains(&true)),
-        attention: family.attention(latent, || Ok(config.flag("use_qk_norm")? == Some(true)))?,
+        experts,
+        attention,
+        delta: family.delta.map_or(Ok(None), |_| delta::read(config, layers))?,
+        hyper,
         vocab_size: config.positive("vocab_size", MAX_TOKENS)?,
         context_length: config.positive("max_position_embeddings", MAX_TOKENS)?,
         rms_norm_eps: config.need(EPS, "a number", config.above_zero(EPS)?)?,
         rope,
         windows: (family.windows)(config, layers)?,
-        tied_embeddings: tied.unwrap_or(!has_output),
+        tied_embeddings: tied.unwrap_or_else(|| !has_output(&family.names)),
         special: special(config)?,
     })
+}
+
+/// Width of the MLP, which need not be given where every layer has experts.
+fn intermediate_size(config: Object, experts: Option<&ExpertsConfig>) -> Result<usize> {
+    const KEY: &str = "intermediate_size";
+    let sparse = experts.filter(|experts| !experts.layers.contains(&false));
+    match (config.opt_positive(KEY, MAX_WIDTH)?, sparse) {
+        (Some(width), _) => Ok(width),
+        (None, Some(experts)) => Ok(experts.width),
+        (None, None) => config.positive(KEY, MAX_WIDTH),
+    }
 }
 
 fn check_activation(config: Object) -> Result<()> {

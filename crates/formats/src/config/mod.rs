@@ -1,10 +1,11 @@
 //! Model configurations: their schema, and how both kinds of files are read and written.
 //!
 //! Invariant: a module knows those before it in this list and no family: `schema`; `fields` and
-//! `yarn`; `family`, the descriptor that readers and writers take; `check`; `hf`, `gguf` and
-//! `write`.
+//! `yarn`; `family`, the descriptor that readers and writers take; `check` and `delta`; `hf`,
+//! `gguf` and `write`.
 
 pub(crate) mod check;
+mod delta;
 pub(crate) mod family;
 pub(crate) mod fields;
 pub(crate) mod gguf;
@@ -14,4 +15,5 @@ pub(crate) mod write;
 mod yarn;
 
 pub use schema::*;
+use schema::{Compressed, INDEXED_RATIO};
 pub use write::TensorForm;

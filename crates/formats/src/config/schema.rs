@@ -29,8 +29,12 @@ pub struct ModelConfig {
     pub activation: Activation,
     /// Routed experts, where any layer has them.
     pub experts: Option<ExpertsConfig>,
-    /// How all layers attend.
+    /// How all layers attend, except those of `delta`.
     pub attention: Attention,
+    /// Layers with a recurrence in place of attention, where the model has any.
+    pub delta: Option<DeltaConfig>,
+    /// Hyper-connections, where several residual streams pass through the layers.
+    pub hyper: Option<HyperConfig>,
     /// Rows of the embedding and the output head (may exceed the tokenizer's vocabulary).
     pub vocab_size: usize,
     /// Longest context the model was trained for, in tokens.
@@ -52,7 +56,8 @@ pub struct ModelConfig {
 pub struct RopeConfig {
     /// Base of the frequencies.
     pub theta: f32,
-    /// Leading values of a head that are rotated; even, at most `head_dim`.
+    /// Values of a head that are rotated; even, at most `head_dim`. They lead, except in attention
+    /// to compressed rows, where they trail.
     pub dim: usize,
     /// Which values form a pair.
     pub layout: RopeLayout,
@@ -136,17 +141,36 @@ impl ModelConfig {
         self.experts.as_ref().filter(|experts| experts.layers[layer])
     }
 
+    /// The sizes of a layer's recurrence, if it has one in place of attention.
+    pub fn delta_of(&self, layer: usize) -> Option<&DeltaConfig> {
+        self.delta.as_ref().filter(|delta| delta.layers[layer])
+    }
+
+    /// Rows of the queries' projection: queries, and gates where there are any.
+    pub fn query_rows(&self) -> usize {
+        let gates = matches!(self.attention, Attention::Grouped { gate: true, .. });
+        self.heads * self.head_dim * if gates { 2 } else { 1 }
+    }
+
     /// The sizes of latent attention, where layers attend so.
     pub fn latent(&self) -> Option<LatentConfig> {
         match self.attention {
             Attention::Latent(sizes) => Some(sizes),
-            Attention::Grouped { .. } => None,
+            Attention::Grouped { .. } | Attention::Compressed(_) => None,
+        }
+    }
+
+    /// The sizes of attention to compressed rows, where layers attend so.
+    pub fn compressed(&self) -> Option<&CompressedConfig> {
+        match &self.attention {
+            Attention::Compressed(sizes) => Some(sizes),
+            Attention::Grouped { .. } | Attention::Latent(_) => None,
         }
     }
 }
 
 /// How layers attend.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Attention {
     /// Grouped-query attention: `heads / kv_heads` query heads share one KV head.
     Grouped {
@@ -154,9 +178,58 @@ pub enum Attention {
         head_norms: bool,
         /// Whether each query head has a sink: one more score, of no position, in its softmax.
         sinks: bool,
+        /// Whether each head's output is multiplied by the sigmoid of a gate. `attn_q` has twice
+        /// the rows then: for each head its query, then its gate.
+        gate: bool,
     },
     /// Multi-head latent attention: keys and values are expanded from a shared low-rank row.
     Latent(LatentConfig),
+    /// Attention to a window of rows, and to rows that each stand for several positions. Keys and
+    /// values are the same row of `head_dim` values, shared by all heads.
+    Compressed(Box<CompressedConfig>),
+}
+
+/// Sizes of Gated DeltaNet: layers with a matrix of `[key_dim, value_dim]` per value head, into
+/// which each position folds a key and a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeltaConfig {
+    /// Per layer: whether it has the recurrence in place of attention.
+    pub layers: Vec<bool>,
+    /// Heads of queries and keys.
+    pub key_heads: usize,
+    /// Heads of values; a multiple of `key_heads`.
+    pub value_heads: usize,
+    /// Values of a query or key head.
+    pub key_dim: usize,
+    /// Values of a value head.
+    pub value_dim: usize,
+    /// Positions that the convolution of queries, keys and values covers, its own included.
+    pub kernel: usize,
+    /// Whether value head `j` uses key head `j % key_heads`, as in llama.cpp's files of Qwen3.5,
+    /// rather than `j / (value_heads / key_heads)`.
+    pub tiled: bool,
+}
+
+impl DeltaConfig {
+    /// Values of all key heads; those of all query heads are as many.
+    pub fn keys(&self) -> usize {
+        self.key_heads * self.key_dim
+    }
+
+    /// Values of all value heads.
+    pub fn values(&self) -> usize {
+        self.value_heads * self.value_dim
+    }
+
+    /// Channels of the convolution: queries, keys and values.
+    pub fn channels(&self) -> usize {
+        2 * self.keys() + self.values()
+    }
+
+    /// Value heads that share a key head.
+    pub fn ratio(&self) -> usize {
+        self.value_heads / self.key_heads
+    }
 }
 
 /// Routed experts: of many small MLPs each token passes through a few.
@@ -182,6 +255,14 @@ pub struct ExpertsConfig {
     pub scale: f32,
     /// Experts are chosen from the best groups only, if there is more than one.
     pub groups: Option<ExpertGroups>,
+    /// Per layer: whether a table of token ids chooses the experts, and the scores give only their
+    /// weights.
+    pub by_token: Vec<bool>,
+    /// Per layer: bound of the values in routed experts, of the gate from above, and of the other
+    /// half from both sides.
+    pub limits: Vec<Option<f32>>,
+    /// The same for the shared expert.
+    pub shared_limits: Vec<Option<f32>>,
 }
 
 impl ExpertsConfig {
@@ -198,6 +279,9 @@ impl ExpertsConfig {
             normalise: true,
             scale: 1.0,
             groups: None,
+            by_token: vec![false; layers],
+            limits: vec![None; layers],
+            shared_limits: vec![None; layers],
         }
     }
 }
@@ -211,6 +295,15 @@ pub enum RouterScores {
     SoftmaxOfChosen,
     /// The sigmoid of each logit; a bias, where the checkpoint has one, counts in the choice only.
     Sigmoid,
+    /// The square root of the softplus of each logit; a bias counts in the choice only.
+    SqrtSoftplus,
+}
+
+impl RouterScores {
+    /// Whether a bias is added to the scores for the choice of experts.
+    pub(crate) fn has_bias(self) -> bool {
+        matches!(self, Self::Sigmoid | Self::SqrtSoftplus)
+    }
 }
 
 /// Grouped choice of experts: first groups are chosen, then experts within them.
@@ -248,6 +341,60 @@ pub struct LatentConfig {
     pub value_dim: usize,
 }
 
+/// Sizes of attention to a window and to compressed rows (DeepSeek V4).
+///
+/// The trailing `rope_dim` values of a head are rotated. In a layer with a ratio `m`, each `m`
+/// positions become one row: one that is pooled from its own positions alone, or, where the layer
+/// has an index, from those of the window before it too. An index scores the rows of its layer, and
+/// the best are attended to; layers without an index attend to all.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CompressedConfig {
+    /// Rank of the projection of queries.
+    pub q_rank: usize,
+    /// Trailing values of a head, and of a head of an index, that are rotated.
+    pub rope_dim: usize,
+    /// Groups of consecutive heads that are projected together; divides the number of heads.
+    pub groups: usize,
+    /// Values that a group is projected to.
+    pub out_rank: usize,
+    /// Per layer: positions to a compressed row, or 0 where the layer has none.
+    pub ratios: Vec<usize>,
+    /// Per layer: whether an index chooses the compressed rows.
+    pub indexed: Vec<bool>,
+    /// Query heads of an index; 0 where no layer has one, as are the next two.
+    pub index_heads: usize,
+    /// Values per head of an index.
+    pub index_dim: usize,
+    /// Most rows that an index chooses.
+    pub index_top: usize,
+    /// Rotary position embedding of layers with compressed rows. [`ModelConfig::rope`] is that of
+    /// the others.
+    pub rope: RopeConfig,
+}
+
+/// The ratio that stands for a layer with an index where files give a number for each layer.
+pub(super) const INDEXED_RATIO: usize = 4;
+
+/// What a file says of a model that attends to compressed rows.
+pub(super) struct Compressed {
+    pub attention: CompressedConfig,
+    /// Rotary position embedding of layers without compressed rows.
+    pub rope: RopeConfig,
+    pub hyper: HyperConfig,
+}
+
+/// Manifold-constrained hyper-connections (DeepSeek V4): several residual streams, which each
+/// sublayer reads, writes and mixes with weights that follow from the streams.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct HyperConfig {
+    /// Residual streams.
+    pub streams: usize,
+    /// Passes of the Sinkhorn iteration that makes the mixing matrix doubly stochastic.
+    pub iterations: usize,
+    /// Added to sums before they divide, and to weights.
+    pub eps: f32,
+}
+
 /// Token ids with a role.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SpecialIds {
@@ -257,4 +404,12 @@ pub struct SpecialIds {
     pub eos: Vec<u32>,
     /// Padding; never generated.
     pub pad: Option<u32>,
+}
+
+impl SpecialIds {
+    /// These ids, and those of `other` in roles that have none here.
+    pub(crate) fn or(self, other: Self) -> Self {
+        let eos = if self.eos.is_empty() { other.eos } else { self.eos };
+        Self { bos: self.bos.or(other.bos), eos, pad: self.pad.or(other.pad) }
+    }
 }

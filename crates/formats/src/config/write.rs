@@ -1,5 +1,6 @@
 //! Writes configurations: config.json, GGUF metadata, and the list of a model's tensors.
 
+mod compressed;
 mod gguf;
 mod tensors;
 
@@ -64,6 +65,12 @@ impl ModelConfig {
             let fields = json.as_object_mut().expect("made as an object");
             fields.retain(|key, _| key != "head_dim" && key != "partial_rotary_factor");
             extend(&mut json, self.latent_json(latent));
+        }
+        if let Some(sizes) = self.compressed() {
+            let of_others = ["partial_rotary_factor", "rope_scaling", "layer_types"];
+            let fields = json.as_object_mut().expect("made as an object");
+            fields.retain(|key, _| !of_others.contains(&key.as_str()));
+            extend(&mut json, self.compressed_json(sizes)?);
         }
         // A single number cannot describe every choice of layers with experts.
         if self.experts.is_some() && family.gguf_experts.leading_dense {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::bytes::map_file;
-use crate::config::{ExpertsConfig, RouterScores};
+use crate::config::ExpertsConfig;
 use crate::layout::TensorEntry;
 use kernels::quant::{F32, MXFP4, QuantType};
 
@@ -10,18 +10,7 @@ fn config(count: usize) -> ModelConfig {
         "num_attention_heads": 1, "num_hidden_layers": 1, "intermediate_size": 8,
         "max_position_embeddings": 8, "rms_norm_eps": 1e-5}"#;
     let mut config = ModelConfig::from_hf_json(text, Path::new("config.json")).unwrap();
-    config.experts = Some(ExpertsConfig {
-        count,
-        chosen: 1,
-        width: 2,
-        shared_width: 0,
-        shared_gate: false,
-        layers: vec![true],
-        scores: RouterScores::Softmax,
-        normalise: false,
-        scale: 1.0,
-        groups: None,
-    });
+    config.experts = Some(ExpertsConfig::plain(count, 1, 2, 1));
     config
 }
 

@@ -43,19 +43,16 @@ fn experts_of_v2(config: Object, layers: usize) -> Result<Option<ExpertsConfig>>
     let Some(count) = experts::count(config, 64)? else { return Ok(None) };
     let (width, shared) = (experts::width(config, 1407)?, experts::shared(config, 2)?);
     let chosen = config.opt_positive(ExpertFieldNames::HF.chosen, MAX_EXPERTS)?;
+    let chosen = config.need(ExpertFieldNames::HF.chosen, "a number of experts", chosen)?;
     Ok(Some(ExpertsConfig {
-        count,
-        chosen: config.need(ExpertFieldNames::HF.chosen, "a number of experts", chosen)?,
-        width,
         shared_width: width * shared,
-        shared_gate: false,
         layers: experts::after_dense(config, layers, 0)?,
-        scores: RouterScores::Softmax,
         // The original code follows `norm_topk_prob`. The reference library does not, and no
         // published checkpoint sets it.
         normalise: false,
         scale: experts::scale(config, 1.0)?,
         groups: groups_of_v2(config)?,
+        ..ExpertsConfig::plain(count, chosen, width, layers)
     }))
 }
 

@@ -103,7 +103,7 @@ fn tiny(layers: usize) -> ModelConfig {
     };
     ModelConfig {
         activation: Activation::ClampedSwiglu { alpha: 1.702, limit: 2.0 },
-        attention: Attention::Grouped { head_norms: false, sinks: true },
+        attention: Attention::Grouped { head_norms: false, sinks: true, gate: false },
         experts: Some(experts),
         windows: (0..layers).map(|layer| (layer % 2 == 0).then_some(24)).collect(),
         ..config

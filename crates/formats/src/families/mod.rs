@@ -4,6 +4,7 @@
 
 mod deepseek_v2;
 mod deepseek_v3;
+mod deepseek_v4;
 mod glm4_moe;
 mod gpt_oss;
 mod llama;
@@ -13,7 +14,10 @@ mod prelude;
 mod qwen2;
 mod qwen2_moe;
 mod qwen3;
+mod qwen3_5;
+mod qwen3_5_moe;
 mod qwen3_moe;
+mod qwen3_next;
 #[cfg(test)]
 mod tests;
 
@@ -21,11 +25,13 @@ use std::path::Path;
 
 use serde_json::Value as Json;
 
+use crate::chat::ChatRules;
 use crate::config::family::Family;
 use crate::config::fields::GgufKeys;
 use crate::config::hf::{self, HfConfig};
 use crate::config::write::{TensorForm, Tensors};
 use crate::config::{ModelConfig, RopeLayout, gguf};
+use crate::delta;
 use crate::error::{Error, Result, shown};
 use crate::gguf::{GgufFile, GgufWriter};
 use crate::json::{self, Object};
@@ -41,8 +47,12 @@ static FAMILIES: &[&Family] = &[
     &qwen3::QWEN3,
     &qwen2_moe::QWEN2_MOE,
     &qwen3_moe::QWEN3_MOE,
+    &qwen3_next::QWEN3_NEXT,
+    &qwen3_5::QWEN3_5,
+    &qwen3_5_moe::QWEN3_5_MOE,
     &deepseek_v3::DEEPSEEK_V3,
     &deepseek_v2::DEEPSEEK_V2,
+    &deepseek_v4::DEEPSEEK_V4,
     &glm4_moe::GLM4_MOE,
     &gpt_oss::GPT_OSS,
 ];
@@ -57,10 +67,11 @@ fn of_hf(config: Object) -> Result<&'static Family> {
     };
     let name = config.need("architectures", "a list of one class", name)?;
     let known = |family: &&&Family| match class {
-        Some(class) => family.hf_class == class,
+        Some(class) => [family.hf_class, family.hf_wrapper].contains(&class),
         None => family.name == name || family.hf_types.contains(&name),
     };
-    let supported = || FAMILIES.iter().map(|f| f.hf_class);
+    let classes = FAMILIES.iter().flat_map(|family| [family.hf_class, family.hf_wrapper]);
+    let supported = || classes.filter(|class| !class.is_empty());
     FAMILIES.iter().find(known).copied().ok_or_else(|| unknown(config.path, name, supported()))
 }
 
@@ -93,6 +104,11 @@ pub fn name_table(architecture: &str) -> Option<&'static NameTable> {
     by_name(architecture).map(|family| &family.names)
 }
 
+/// What is known of the chats of the family with this canonical name, beyond its checkpoints.
+pub fn chat_rules(architecture: &str) -> Option<&'static ChatRules> {
+    by_name(architecture)?.chat.as_ref()
+}
+
 /// The family with this canonical name.
 fn by_name(architecture: &str) -> Option<&'static Family> {
     FAMILIES.iter().find(|family| family.name == architecture).copied()
@@ -107,7 +123,12 @@ fn unknown(path: &Path, found: &str, supported: impl Iterator<Item = &'static st
 }
 
 /// Reads the text of a config.json; for `name` and `has_output` see [`hf::read`].
-pub(crate) fn read_hf(text: &str, path: &Path, name: &str, has_output: bool) -> Result<HfConfig> {
+pub(crate) fn read_hf(
+    text: &str,
+    path: &Path,
+    name: &str,
+    has_output: impl FnOnce(&NameTable) -> bool,
+) -> Result<HfConfig> {
     let map = json::parse_object(text, path)?;
     let config = Object::new(path, &map);
     hf::read(config, of_hf(config)?, name, has_output)
@@ -130,7 +151,7 @@ impl ModelConfig {
     pub fn from_hf_json(text: &str, path: &Path) -> Result<Self> {
         let folder = path.parent().and_then(Path::file_name);
         let name = folder.map_or_else(String::new, |n| n.to_string_lossy().into_owned());
-        read_hf(text, path, &name, true).map(|read| read.model)
+        read_hf(text, path, &name, |_| true).map(|read| read.model)
     }
 
     /// Reads the metadata of an open GGUF file, a vocabulary without tensors included.
@@ -175,12 +196,25 @@ impl ModelConfig {
         self.tensors_in(by_name(&self.architecture).unwrap_or(&llama::LLAMA), form)
     }
 
+    /// Whether Hugging Face checkpoints of this family leave out the 1 of this norm's weights.
+    pub(crate) fn is_zero_centred(&self, name: &str) -> bool {
+        by_name(&self.architecture).is_some_and(|family| family.zero_centred)
+            && delta::is_zero_centred(name)
+    }
+
     /// Which values of a head form a rotary pair in GGUF files of this family.
     ///
     /// # Errors
     /// If the family is unknown.
     pub fn gguf_rope(&self) -> Result<RopeLayout> {
         self.family().map(|family| family.gguf_rope)
+    }
+
+    /// Whether GGUF files of this family have the value heads of Gated DeltaNet in tiles of one for
+    /// each key head.
+    pub fn gguf_is_tiled(&self) -> bool {
+        let files = by_name(&self.architecture).and_then(|family| family.delta);
+        files.is_some_and(|files| files.gguf_tiled)
     }
 
     /// The name in GGUF files of this family of the tensor with this canonical name.

@@ -4,6 +4,8 @@
 
 mod parts;
 
+use std::borrow::Cow;
+
 pub(crate) use parts::*;
 
 /// Pairs of (source, canonical). A `{}` in both stands for the number of an expert.
@@ -20,6 +22,21 @@ pub struct NameTable {
     pub layer: &'static [NamePairs],
     /// Suffixes of source names that are ignored: buffers in older checkpoints.
     pub ignored: &'static [&'static str],
+    /// Names of the same tensors in checkpoints of other writers, which are read and not written.
+    pub others: &'static [NameTable],
+    /// Prefixes in checkpoints of several modalities, and the prefixes that they stand for.
+    pub wrapped: NamePairs,
+    /// Prefixes of the tensors of other modalities.
+    pub modalities: &'static [&'static str],
+}
+
+/// A table of the numbers of experts, for each token id, in a layer.
+pub(crate) const EXPERTS_BY_TOKEN: &str = "ffn_gate_tid2eid.weight";
+
+/// Whether the tensor with this canonical name holds numbers of experts, which are integers, and
+/// not weights.
+pub fn holds_ids(canonical: &str) -> bool {
+    split_canonical(canonical).is_some_and(|(_, rest)| rest == EXPERTS_BY_TOKEN)
 }
 
 /// The suffix of a matrix, and those of its parts in quantised checkpoints, which have the same
@@ -43,13 +60,14 @@ const COMPANIONS: &[&str] = &[
 impl NameTable {
     /// The canonical name of a source tensor, or `None` if the table does not know it.
     pub fn canonical(&self, source: &str) -> Option<String> {
-        through_matrix(source, |source| {
+        let own = through_matrix(&self.plain(source), |source| {
             if let Some((layer, rest)) = self.split_layer(source) {
                 let name = translate(self.layer_names(), rest)?;
                 return Some(format!("blk.{layer}.{name}"));
             }
             translate(self.globals.iter().copied(), source)
-        })
+        });
+        own.or_else(|| self.others.iter().find_map(|other| other.canonical(source)))
     }
 
     /// The source name of a canonical tensor, or `None` if the table does not know it.
@@ -71,7 +89,28 @@ impl NameTable {
 
     /// The number of the layer that a source tensor is part of.
     pub fn layer_of(&self, source: &str) -> Option<usize> {
-        self.split_layer(source)?.0.parse().ok()
+        match self.split_layer(&self.plain(source)) {
+            Some((layer, _)) => layer.parse().ok(),
+            None => self.others.iter().find_map(|other| other.layer_of(source)),
+        }
+    }
+
+    /// Whether the source tensor belongs to a modality other than text.
+    pub fn is_of_other_modality(&self, source: &str) -> bool {
+        self.modalities.iter().any(|prefix| source.starts_with(prefix))
+    }
+
+    /// The prefix of a checkpoint of several modalities that `source` has, and what it stands for.
+    pub(crate) fn wrapper(&self, source: &str) -> Option<(&'static str, &'static str)> {
+        self.wrapped.iter().copied().find(|(prefix, _)| source.starts_with(prefix))
+    }
+
+    /// A source name without the prefix of checkpoints of several modalities.
+    fn plain<'a>(&self, source: &'a str) -> Cow<'a, str> {
+        match self.wrapper(source) {
+            Some((prefix, plain)) => Cow::Owned(format!("{plain}{}", &source[prefix.len()..])),
+            None => Cow::Borrowed(source),
+        }
     }
 
     pub(crate) fn layer_names(&self) -> impl Iterator<Item = (&'static str, &'static str)> {

@@ -10,6 +10,9 @@ pub(crate) const DENSE: NameTable = NameTable {
     layer_prefix: LAYER_PREFIX,
     layer: &[NORMS, ATTENTION, MLP],
     ignored: &["rotary_emb.inv_freq"],
+    others: &[],
+    wrapped: &[],
+    modalities: &[],
 };
 
 pub(crate) const LAYER_PREFIX: &str = "model.layers.";
@@ -86,3 +89,29 @@ pub(crate) const LATENT_ATTENTION: NamePairs = &[
     ("self_attn.kv_b_proj.weight", "attn_kv_b.weight"),
     ("self_attn.o_proj.weight", "attn_output.weight"),
 ];
+
+/// Gated DeltaNet, with projections side by side, key head by key head (`ssm_in`, `ssm_ba`), or
+/// apart.
+pub(crate) const DELTA: NamePairs = &[
+    ("linear_attn.in_proj_qkvz.weight", "ssm_in.weight"),
+    ("linear_attn.in_proj_ba.weight", "ssm_ba.weight"),
+    ("linear_attn.in_proj_qkv.weight", "attn_qkv.weight"),
+    ("linear_attn.in_proj_z.weight", "attn_gate.weight"),
+    ("linear_attn.in_proj_b.weight", "ssm_beta.weight"),
+    ("linear_attn.in_proj_a.weight", "ssm_alpha.weight"),
+    ("linear_attn.conv1d.weight", "ssm_conv1d.weight"),
+    ("linear_attn.dt_bias", "ssm_dt.bias"),
+    ("linear_attn.A_log", "ssm_a"),
+    ("linear_attn.norm.weight", "ssm_norm.weight"),
+    ("linear_attn.out_proj.weight", "ssm_out.weight"),
+];
+
+/// Prefixes of language models in checkpoints of several modalities.
+pub(crate) const WRAPPED: NamePairs = &[
+    ("model.language_model.", "model."),
+    ("language_model.model.", "model."),
+    ("language_model.lm_head.", "lm_head."),
+];
+
+/// Prefixes of what such checkpoints have for images and video.
+pub(crate) const VISUAL: &[&str] = &["model.visual.", "visual."];

@@ -21,6 +21,7 @@ pub(super) fn values<T: Transpose>(layout: &KvLayout, keys: &[u8], count: usize,
             elements::<1>(layout, keys, count, out);
             scales(layout, keys, count, out);
         }
+        KvType::Fp8 => unreachable!("layouts are checked"),
     }
 }
 

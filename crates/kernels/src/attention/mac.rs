@@ -6,7 +6,7 @@ use crate::lanes::{LANES, scalar::Scalar, widen::Widen};
 use std::marker::PhantomData;
 
 /// Sizes of register tiles.
-pub(super) trait Tiles: Widen + Transpose {
+pub(crate) trait Tiles: Widen + Transpose {
     /// Whether there are 32 registers of sixteen lanes, for tiles of eight queries by two groups of
     /// lanes; else four by one.
     const WIDE: bool;

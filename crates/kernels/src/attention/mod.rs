@@ -16,11 +16,13 @@
 
 mod latent;
 mod mac;
+pub mod rows;
 mod scores;
 mod scratch;
 mod softmax;
 mod source;
 mod span;
+mod tile;
 mod values;
 
 use crate::Isa;
@@ -29,12 +31,15 @@ use crate::isa::call_compiled;
 use crate::kv::{KvLayout, KvType, MAX_HEAD_DIM, SPAN};
 use crate::lanes::{LANES, isa_dispatch};
 use base::Tile;
-use mac::{Mac, Tiles};
+use mac::Mac;
 use scratch::{AttentionScratch, SCRATCH};
 use softmax::{Softmax, combine};
 use source::KvSource;
 use span::QueryPass;
 use std::ops::Range;
+
+pub(crate) use mac::Tiles;
+pub(crate) use tile::{QueryLanes, RowTile, TILE, UseProducts, each_tile, products};
 
 /// Keys and values of one layer.
 #[derive(Clone, Copy, Debug)]
@@ -180,6 +185,7 @@ fn dispatch(isa: Isa, task: &HeadTask<'_>, output: AttentionOutput<'_, '_>) {
         KvType::Bf16 => attend_bf16(isa, task, output, scratch),
         KvType::F16 => attend_f16(isa, task, output, scratch),
         KvType::Q8_0 => attend_q8_0(isa, task, output, scratch),
+        KvType::Fp8 => unreachable!("layouts are checked"),
     });
 }
 

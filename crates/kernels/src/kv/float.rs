@@ -3,46 +3,52 @@
 //! A unit is one value in f32 and F16. BF16 pairs neighbours, as the hardware's dot product takes
 //! them: of the head in keys, of positions in values.
 
-use super::{Format, KvLayout, MAX_HEAD_DIM};
+use super::{Format, KvLayout, MAX_HEAD_DIM, Transposed};
 use crate::elementwise::bf16_bits;
 use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
 
 pub(super) static F32_FORMAT: Format = Format {
     name: "f32",
-    unit: 4,
-    width: 1,
-    scaled: false,
-    store_key: |layout, keys, slot, key| {
-        put_key(cast(keys), layout.block, slot, key.iter().copied());
-    },
-    store_value: |layout, values, slot, value| {
-        put_value(cast(values), layout.value_stride(), slot, value.iter().copied());
-    },
+    transposed: Some(Transposed {
+        unit: 4,
+        width: 1,
+        scaled: false,
+        store_key: |layout, keys, slot, key| {
+            put_key(cast(keys), layout.block, slot, key.iter().copied());
+        },
+        store_value: |layout, values, slot, value| {
+            put_value(cast(values), layout.value_stride(), slot, value.iter().copied());
+        },
+    }),
 };
 
 pub(super) static BF16_FORMAT: Format = Format {
     name: "bf16",
-    unit: 4,
-    width: 2,
-    scaled: false,
-    store_key: store_bf16_key,
-    store_value: store_bf16_value,
+    transposed: Some(Transposed {
+        unit: 4,
+        width: 2,
+        scaled: false,
+        store_key: store_bf16_key,
+        store_value: store_bf16_value,
+    }),
 };
 
 pub(super) static F16_FORMAT: Format = Format {
     name: "f16",
-    unit: 2,
-    width: 1,
-    scaled: false,
-    store_key: |layout, keys, slot, key| {
-        let halves = to_f16(key);
-        put_key(cast(keys), layout.block, slot, halves[..key.len()].iter().copied());
-    },
-    store_value: |layout, values, slot, value| {
-        let halves = to_f16(value);
-        let halves = halves[..value.len()].iter().copied();
-        put_value(cast(values), layout.value_stride(), slot, halves);
-    },
+    transposed: Some(Transposed {
+        unit: 2,
+        width: 1,
+        scaled: false,
+        store_key: |layout, keys, slot, key| {
+            let halves = to_f16(key);
+            put_key(cast(keys), layout.block, slot, halves[..key.len()].iter().copied());
+        },
+        store_value: |layout, values, slot, value| {
+            let halves = to_f16(value);
+            let halves = halves[..value.len()].iter().copied();
+            put_value(cast(values), layout.value_stride(), slot, halves);
+        },
+    }),
 };
 
 fn cast<T: bytemuck::Pod>(bytes: &mut [u8]) -> &mut [T] {

@@ -1,6 +1,8 @@
 //! How cached keys and values are stored: a `Format` for each type.
 //!
-//! A block holds `block` positions of one layer: for each KV head its keys, then its values, so
+//! Layers of which a row is both key and value, and indexes of rows, have plain rows
+//! ([`PlainRows`]): the values of a position one after another. All other layers have the
+//! transposed layout ([`KvLayout`]): a block holds `block` positions of one layer: for each KV head its keys, then its values, so
 //! that a block is one run of bytes and so is a head of it. Keys are transposed (sixteen positions
 //! are sixteen lanes, and no score needs a horizontal sum): `[units of the head][block]`. Values
 //! lie by position: `[units of positions][stride]`. Scales, where a type has them, follow the
@@ -11,7 +13,13 @@
 //! represents exact f32 values, which kernels compute with.
 
 mod float;
+mod plain;
 mod q8_0;
+mod rounding;
+
+pub use plain::{PlainRows, RowList};
+pub(crate) use rounding::scale_of;
+pub use rounding::{Rounding, round};
 
 use crate::lanes::LANES;
 
@@ -33,13 +41,22 @@ pub enum KvType {
     Bf16,
     /// 2 bytes a value, more digits and less range.
     F16,
-    /// 8 bits a value, and a scale for every 32.
+    /// 8 bits a value, and a scale for every 32; in transposed layouts only.
     Q8_0,
+    /// The codes and scales of values that are rounded before they are cached, 8 or 4 bits a
+    /// value; in plain rows only.
+    Fp8,
 }
 
 /// What a type is.
 struct Format {
     name: &'static str,
+    /// How the type lies in the transposed layout, if it can.
+    transposed: Option<Transposed>,
+}
+
+/// A type in the transposed layout.
+struct Transposed {
     /// Bytes of a unit: what kernels multiply at once in a lane.
     unit: usize,
     /// Values in a unit: neighbours of the head in a key, of two positions in values.
@@ -53,7 +70,10 @@ struct Format {
 
 impl KvType {
     /// All types, largest first.
-    pub const ALL: [Self; 4] = [Self::F32, Self::Bf16, Self::F16, Self::Q8_0];
+    pub const ALL: [Self; 5] = [Self::F32, Self::Bf16, Self::F16, Self::Q8_0, Self::Fp8];
+
+    /// The types of [`KvLayout`], largest first.
+    pub const TRANSPOSED: [Self; 4] = [Self::F32, Self::Bf16, Self::F16, Self::Q8_0];
 
     fn format(self) -> &'static Format {
         match self {
@@ -61,7 +81,13 @@ impl KvType {
             Self::Bf16 => &float::BF16_FORMAT,
             Self::F16 => &float::F16_FORMAT,
             Self::Q8_0 => &q8_0::FORMAT,
+            Self::Fp8 => &Format { name: "fp8", transposed: None },
         }
+    }
+
+    /// Whether the type has a transposed layout.
+    pub fn is_transposed(self) -> bool {
+        self.format().transposed.is_some()
     }
 
     /// Name as users write it.
@@ -84,7 +110,7 @@ impl std::str::FromStr for KvType {
 /// Sizes of one layer's cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KvLayout {
-    /// How values are stored.
+    /// How values are stored; one of [`KvType::TRANSPOSED`].
     pub ty: KvType,
     /// Positions in a block; a multiple of 16 that divides [`SPAN`].
     pub block: usize,
@@ -98,6 +124,13 @@ pub struct KvLayout {
 }
 
 impl KvLayout {
+    /// The type in this layout.
+    fn form(&self) -> &'static Transposed {
+        let name = self.ty.name();
+        let Some(form) = &self.ty.format().transposed else { panic!("{name} is of plain rows") };
+        form
+    }
+
     /// Bytes of one block: what one layer takes for `block` positions.
     pub fn block_bytes(&self) -> usize {
         self.heads * self.head_bytes()
@@ -115,25 +148,25 @@ impl KvLayout {
 
     /// Bytes of the values of one head of a block, with their scales.
     pub(crate) fn value_bytes(&self) -> usize {
-        let scales = if self.ty.format().scaled { 2 * self.value_groups() * self.block } else { 0 };
+        let scales = if self.form().scaled { 2 * self.value_groups() * self.block } else { 0 };
         (self.value_scales() + scales).next_multiple_of(ALIGN)
     }
 
     /// Offset of a head's values after its keys.
     pub(crate) fn value_start(&self) -> usize {
-        let scales = if self.ty.format().scaled { 2 * self.groups() * self.block } else { 0 };
+        let scales = if self.form().scaled { 2 * self.groups() * self.block } else { 0 };
         (self.key_scales() + scales).next_multiple_of(ALIGN)
     }
 
     /// Offset of the scales of a head's keys, `[groups][block]`.
     pub(crate) fn key_scales(&self) -> usize {
-        let Format { unit, width, .. } = self.ty.format();
+        let Transposed { unit, width, .. } = self.form();
         unit * self.dim.div_ceil(*width) * self.block
     }
 
     /// Offset of the scales of a head's values, `[block][groups]`.
     pub(crate) fn value_scales(&self) -> usize {
-        let Format { unit, width, .. } = self.ty.format();
+        let Transposed { unit, width, .. } = self.form();
         unit * self.block / width * self.value_stride()
     }
 
@@ -160,14 +193,15 @@ impl KvLayout {
         let own = if self.latent.is_some() { 0 } else { self.dim };
         assert!(key.len() == self.dim && value.len() == own, "a key and a value");
         let (keys, values) = head.split_at_mut(self.value_start());
-        (self.ty.format().store_key)(self, keys, slot, key);
+        (self.form().store_key)(self, keys, slot, key);
         if own > 0 {
-            (self.ty.format().store_value)(self, values, slot, value);
+            (self.form().store_value)(self, values, slot, value);
         }
     }
 
     /// Panics if kernels could not read this layout.
     pub(crate) fn check(&self) {
+        assert!(self.ty.is_transposed(), "{} is of plain rows", self.ty.name());
         assert!(self.dim > 0 && self.dim <= MAX_HEAD_DIM, "head size {}", self.dim);
         assert!((1..=self.dim).contains(&self.value_dim()), "values within the key");
         let fits = self.block.is_multiple_of(LANES) && SPAN.is_multiple_of(self.block);
@@ -189,14 +223,11 @@ fn scale_value(bits: u16) -> f32 {
 }
 
 /// The largest magnitude, NaN if there is one.
+#[inline(always)]
 fn largest(values: &[f32]) -> f32 {
-    let mut largest = 0.0f32;
-    for value in values {
-        let value = value.abs();
-        // Not `max`, which drops NaN.
-        largest = if value > largest || value.is_nan() { value } else { largest };
-    }
-    largest
+    // Magnitudes are ordered as their bits, NaN behind all others.
+    let bits = values.iter().map(|value| value.to_bits() & 0x7fff_ffff);
+    f32::from_bits(bits.fold(0, u32::max))
 }
 
 #[cfg(test)]

@@ -2,10 +2,12 @@
 //!
 //! A value is its byte times its scale, exactly.
 
-use super::{Format, GROUP, KvLayout, largest, scale_bits, scale_value};
+use super::{Format, GROUP, KvLayout, Transposed, largest, scale_bits, scale_value};
 
-pub(super) static FORMAT: Format =
-    Format { name: "q8_0", unit: 1, width: 1, scaled: true, store_key, store_value };
+pub(super) static FORMAT: Format = Format {
+    name: "q8_0",
+    transposed: Some(Transposed { unit: 1, width: 1, scaled: true, store_key, store_value }),
+};
 
 /// 1.5 * 2^23: numbers of this size have no fraction.
 const ROUND: f32 = 12_582_912.0;

@@ -12,7 +12,7 @@ fn unpacked(layout: &KvLayout, head: &[u8]) -> (Vec<f32>, Vec<f32>) {
         KvType::Q8_0 => f32::from(head[unit].cast_signed()) * scale(scale_at),
         other => unreachable!("{other:?}"),
     };
-    let unit = layout.ty.format().unit;
+    let unit = layout.form().unit;
     for d in 0..layout.dim {
         for slot in 0..block {
             let scale = layout.key_scales() + 2 * (d / GROUP * block + slot);
@@ -83,6 +83,18 @@ fn what_is_not_finite_stays_so() {
         assert!(!keys[3 * 16 + 2].is_finite() && !values[2 * 32 + 3].is_finite());
         assert_eq!(keys[3 * 16 + 1], 0.0, "another position");
     }
+}
+
+#[test]
+fn types_of_transposed_layouts_are_listed() {
+    let listed = KvType::ALL.into_iter().filter(|ty| ty.is_transposed());
+    assert_eq!(listed.collect::<Vec<_>>(), KvType::TRANSPOSED);
+}
+
+#[test]
+#[should_panic(expected = "fp8 is of plain rows")]
+fn a_transposed_layout_has_no_type_of_plain_rows() {
+    KvLayout { ty: KvType::Fp8, block: 16, heads: 1, dim: 32, latent: None }.check();
 }
 
 #[test]

@@ -42,6 +42,70 @@ pub(crate) trait Widen: Lanes {
         }
         Self::load(&values)
     }
+
+    /// Lanes from 16 E4M3 codes, exactly; what becomes of NaN is not specified.
+    ///
+    /// # Safety
+    /// 16 codes must be readable.
+    #[inline(always)]
+    unsafe fn load_e4m3_at(src: *const u8) -> Self {
+        let codes = unsafe { src.cast::<[u8; LANES]>().read_unaligned() };
+        Self::load(&codes.map(e4m3))
+    }
+}
+
+/// The value of an E4M3 code that is a number.
+#[inline(always)]
+fn e4m3(code: u8) -> f32 {
+    let code = u32::from(code);
+    // The same exponent and mantissa in f32 are worth 2^-120 as much.
+    let unit = f32::from_bits((120 + 127) << 23);
+    f32::from_bits((code & 0x80) << 24 | (code & 0x7f) << 20) * unit
+}
+
+/// The values of the BF16 bytes `from`.
+#[inline(always)]
+pub(crate) fn bf16_values<L: Widen>(from: &[u8], to: &mut [f32]) {
+    assert!(from.len() == 2 * to.len(), "two bytes a value");
+    let (whole, rest) = to.as_chunks_mut::<LANES>();
+    let (from, last) = from.as_chunks::<{ 2 * LANES }>();
+    for (from, to) in from.iter().zip(whole) {
+        // SAFETY: the array holds 16 values.
+        unsafe { L::load_bf16_at(from.as_ptr().cast()) }.store(to);
+    }
+    for (from, to) in last.as_chunks().0.iter().zip(rest) {
+        *to = f32::from_bits(u32::from(u16::from_le_bytes(*from)) << 16);
+    }
+}
+
+/// The values of the F16 bytes `from`.
+#[inline(always)]
+pub(crate) fn f16_values<L: Widen>(from: &[u8], to: &mut [f32]) {
+    assert!(from.len() == 2 * to.len(), "two bytes a value");
+    let (whole, rest) = to.as_chunks_mut::<LANES>();
+    let (from, last) = from.as_chunks::<{ 2 * LANES }>();
+    for (from, to) in from.iter().zip(whole) {
+        // SAFETY: the array holds 16 values.
+        unsafe { L::load_f16_at(from.as_ptr().cast()) }.store(to);
+    }
+    for (from, to) in last.as_chunks().0.iter().zip(rest) {
+        *to = f16::from_le_bytes(*from).to_f32();
+    }
+}
+
+/// The values of the E4M3 codes `from`, none of them NaN, times `scale`.
+#[inline(always)]
+pub(crate) fn e4m3_values<L: Widen>(from: &[u8], scale: f32, to: &mut [f32]) {
+    assert!(from.len() == to.len(), "a byte a value");
+    let (whole, rest) = to.as_chunks_mut::<LANES>();
+    let (from, last) = from.as_chunks::<LANES>();
+    for (from, to) in from.iter().zip(whole) {
+        // SAFETY: the array holds 16 codes.
+        unsafe { L::load_e4m3_at(from.as_ptr()) }.mul(L::splat(scale)).store(to);
+    }
+    for (from, to) in last.iter().zip(rest) {
+        *to = e4m3(*from) * scale;
+    }
 }
 
 /// Both halves of 16 pairs by arithmetic on whole arrays.
@@ -98,6 +162,20 @@ mod x86 {
         unsafe fn load_i8_at(src: *const i8) -> Self {
             unsafe { signed8x2(_mm_loadu_si128(src.cast())) }
         }
+
+        #[inline(always)]
+        unsafe fn load_e4m3_at(src: *const u8) -> Self {
+            unsafe {
+                let bits = e4m3_as_f16(_mm_loadu_si128(src.cast()));
+                let (low, high) =
+                    (_mm256_castsi256_si128(bits), _mm256_extracti128_si256::<1>(bits));
+                let unit = _mm256_set1_ps(E4M3_OVER_F16);
+                Self(
+                    _mm256_mul_ps(_mm256_cvtph_ps(low), unit),
+                    _mm256_mul_ps(_mm256_cvtph_ps(high), unit),
+                )
+            }
+        }
     }
 
     impl Widen for Avx512 {
@@ -119,6 +197,28 @@ mod x86 {
         #[inline(always)]
         unsafe fn load_i8_at(src: *const i8) -> Self {
             unsafe { signed16(_mm_loadu_si128(src.cast())) }
+        }
+
+        #[inline(always)]
+        unsafe fn load_e4m3_at(src: *const u8) -> Self {
+            unsafe {
+                let values = _mm512_cvtph_ps(e4m3_as_f16(_mm_loadu_si128(src.cast())));
+                Self(_mm512_mul_ps(values, _mm512_set1_ps(E4M3_OVER_F16)))
+            }
+        }
+    }
+
+    /// What exponents of E4M3 are worth more than the same bits as exponents of f16.
+    const E4M3_OVER_F16: f32 = 256.0;
+
+    /// E4M3 codes as f16 with the same exponent and mantissa.
+    #[inline(always)]
+    unsafe fn e4m3_as_f16(codes: __m128i) -> __m256i {
+        unsafe {
+            let codes = _mm256_cvtepu8_epi16(codes);
+            let magnitude = _mm256_and_si256(codes, _mm256_set1_epi16(0x7f));
+            let sign = _mm256_and_si256(_mm256_slli_epi16::<8>(codes), _mm256_set1_epi16(i16::MIN));
+            _mm256_or_si256(_mm256_slli_epi16::<7>(magnitude), sign)
         }
     }
 
@@ -159,11 +259,15 @@ mod tests {
     fn loads_body<L: Widen>(bytes: &[u8; 64], out: &mut Vec<u32>) {
         let at = bytes.as_ptr();
         // SAFETY: no load takes more than 64 bytes.
-        let (pairs, halves, bytes) = unsafe {
+        let (pairs, halves, signed) = unsafe {
             let pairs = L::load_bf16_pairs_at(at.cast());
             (pairs, L::load_f16_at(at.cast()), L::load_i8_at(at.cast()))
         };
-        for lanes in [pairs.0, pairs.1, halves, bytes] {
+        // No code of NaN.
+        let codes: [u8; LANES] = std::array::from_fn(|i| bytes[i] & 0xf7);
+        // SAFETY: sixteen codes.
+        let codes = unsafe { L::load_e4m3_at(codes.as_ptr()) };
+        for lanes in [pairs.0, pairs.1, halves, signed, codes] {
             let mut values = [0.0; LANES];
             lanes.store(&mut values);
             // Any NaN is as good as another.
@@ -187,6 +291,30 @@ mod tests {
                 let mut got = Vec::new();
                 loads(isa, &bytes, &mut got);
                 assert_eq!(got, want, "{isa:?}");
+            }
+        }
+    }
+
+    fn slices_body<L: Widen>(bytes: &[u8], out: &mut [[f32; 37]; 3]) {
+        bf16_values::<L>(bytes, &mut out[0]);
+        f16_values::<L>(bytes, &mut out[1]);
+        e4m3_values::<L>(&bytes[..37], 0.25, &mut out[2]);
+    }
+
+    isa_dispatch! {
+        fn slices(bytes: &[u8], out: &mut [[f32; 37]; 3]) = slices_body
+    }
+
+    #[test]
+    fn slices_of_any_length_have_the_values_of_their_formats() {
+        let bytes: Vec<u8> = (0..74u32).map(|i| (i * 11 % 120) as u8).collect();
+        for isa in Isa::available() {
+            let mut out = [[f32::NAN; 37]; 3];
+            slices(isa, &bytes, &mut out);
+            for (i, pair) in bytes.as_chunks::<2>().0.iter().enumerate() {
+                assert_eq!(out[0][i], half::bf16::from_le_bytes(*pair).to_f32(), "{isa:?}");
+                assert_eq!(out[1][i], f16::from_le_bytes(*pair).to_f32(), "{isa:?}");
+                assert_eq!(out[2][i], 0.25 * crate::quant::fp8::value(bytes[i]), "{isa:?}");
             }
         }
     }

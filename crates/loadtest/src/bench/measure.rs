@@ -5,7 +5,7 @@ use super::spread::MedianRange;
 use super::work::ForwardCost;
 use crate::spec::between;
 use anyhow::{Result, bail};
-use engine::{Batch, Runner};
+use engine::{Batch, Runner, SequenceMemory};
 use kernels::layout::Activations;
 use serde::Serialize;
 use std::time::Instant;
@@ -97,7 +97,7 @@ impl Bench<'_> {
             bail!("--prompt: expected at least one token, found 0");
         }
         let (chunk, work) = (self.plan.chunk, self.cost);
-        let mut lanes = Lanes::new(self.runner, 1, prompt);
+        let mut lanes = Lanes::new(self.runner, 1);
         lanes.feed(self.runner, prompt, chunk)?; // warms up
         let rates = self.rates(prompt, |runner| {
             lanes.len = 0;
@@ -117,7 +117,7 @@ impl Bench<'_> {
             bail!("--batch: expected at least one sequence, found 0");
         }
         let (generate, work) = (self.plan.generate, self.cost);
-        let mut lanes = Lanes::new(self.runner, batch, depth + generate + 1);
+        let mut lanes = Lanes::new(self.runner, batch);
         lanes.feed(self.runner, depth.max(1), self.plan.chunk)?;
         let before = lanes.len;
         lanes.step(self.runner)?; // warms up
@@ -189,31 +189,31 @@ impl Measurement {
 /// Sequences of one length that advance together.
 struct Lanes {
     batch: Batch,
-    /// The block table of each sequence.
-    tables: Vec<Vec<u32>>,
+    /// The part of the cache that each sequence has.
+    memory: Vec<SequenceMemory>,
     tokens: Vec<u32>,
     len: usize,
 }
 
 impl Lanes {
-    fn new(runner: &Runner, count: usize, capacity: usize) -> Self {
-        let blocks = capacity.div_ceil(runner.block()) as u32;
-        let tables = (0..count as u32).map(|i| (i * blocks..(i + 1) * blocks).collect());
+    fn new(runner: &Runner, count: usize) -> Self {
+        let memory = runner.sequences(count);
         let vocab = runner.info().vocab_size as u32;
         // The ids differ, so that the embedding rows do.
         let tokens = (0..runner.limits().rows as u32).map(|i| i.wrapping_mul(7919) % vocab);
-        Self { batch: runner.batch(), tables: tables.collect(), tokens: tokens.collect(), len: 0 }
+        Self { batch: runner.batch(), memory, tokens: tokens.collect(), len: 0 }
     }
 
     /// Computes `tokens` more tokens of each sequence, `chunk` of one sequence at a time.
     fn feed(&mut self, runner: &mut Runner, tokens: usize, chunk: usize) -> Result<()> {
         let (start, end) = (self.len, self.len + tokens);
-        for table in &self.tables {
+        for memory in &mut self.memory {
+            let chunk = chunk.min(memory.most_rows());
             for from in (start..end).step_by(chunk) {
                 let to = end.min(from + chunk);
                 self.batch.clear();
-                let blocks = &table[..to.div_ceil(runner.block())];
-                self.batch.push(&self.tokens[..to - from], from, blocks, usize::from(to == end));
+                let tokens = &self.tokens[..to - from];
+                memory.push(&mut self.batch, tokens, from, usize::from(to == end));
                 runner.forward(&self.batch)?;
             }
         }
@@ -224,9 +224,8 @@ impl Lanes {
     /// Computes one more token of all sequences together.
     fn step(&mut self, runner: &mut Runner) -> Result<()> {
         self.batch.clear();
-        for table in &self.tables {
-            let blocks = &table[..(self.len + 1).div_ceil(runner.block())];
-            self.batch.push(&self.tokens[..1], self.len, blocks, 1);
+        for memory in &mut self.memory {
+            memory.push(&mut self.batch, &self.tokens[..1], self.len, 1);
         }
         runner.forward(&self.batch)?;
         self.len += 1;

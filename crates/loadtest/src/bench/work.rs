@@ -1,6 +1,6 @@
 //! Bytes and operations of a step, counted from the tensors of the checkpoint.
 
-use engine::{BLOCK, Mode, Settings};
+use engine::{BLOCK, CacheRounding, LayerCache, Mode, Settings};
 use formats::{Checkpoint, ModelConfig, TensorView};
 use kernels::Isa;
 use kernels::layout::{self, Activations};
@@ -42,18 +42,26 @@ fn activations(tensor: &TensorView, mode: Mode, isa: Isa) -> Activations {
     layout.map_or(Activations::F32, |layout| layout.activations)
 }
 
+/// Multiply-adds of a layer's attention for one token and one position that it attends to, on
+/// average over the positions without those of windows.
+fn seen(config: &ModelConfig, layer: &LayerCache) -> usize {
+    let rows = layer.rows.iter().filter(|rows| rows.window.is_none());
+    rows.map(|rows| config.heads * (rows.dim + rows.value_dim()) / rows.every).sum()
+}
+
 impl ForwardCost {
     pub fn of(checkpoint: &Checkpoint, settings: &Settings, isa: Isa) -> Self {
         let config = checkpoint.config();
         let head = if config.tied_embeddings { "token_embd.weight" } else { "output.weight" };
-        let layer = models::layer_cache(config);
-        let seen = config.heads * (layer.dim + layer.latent.unwrap_or(layer.dim));
+        let native = settings.rounding == Some(CacheRounding::Native);
+        let layers = models::layer_caches(config, native);
+        let bytes: usize = layers.iter().map(|layer| layer.bytes(BLOCK, settings.kv_type)).sum();
         let mut work = Self {
             weight_bytes: 0,
-            kv_bytes: (config.layers * layer.block_bytes(BLOCK, settings.kv_type) / BLOCK) as u64,
+            kv_bytes: (bytes / BLOCK) as u64,
             layer_weights: 0,
             head_weights: 0,
-            attention: (config.layers * seen) as u64,
+            attention: layers.iter().map(|layer| seen(config, layer)).sum::<usize>() as u64,
             arithmetic: Activations::F32,
         };
         let mut weights_by = Activations::ALL.map(|activations| (activations, 0));

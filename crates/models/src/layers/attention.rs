@@ -5,7 +5,7 @@ use super::{ForwardPass, Linear, Norm};
 use crate::Error;
 use crate::loader::Loader;
 use crate::ranks::{Heads, Slice};
-use backend::{AttentionSpec, Buffer, HeadColumns, Rope};
+use backend::{AttentionSpec, Buffer, Gate, HeadColumns, Rope};
 use formats::ModelConfig;
 use std::ops::Range;
 
@@ -43,10 +43,24 @@ pub(crate) struct Attention {
     pub out: Linear,
     /// Norms of each head of queries and of keys, with buffers for what they give.
     norms: Option<[(Norm, Buffer); 2]>,
+    /// Where the outputs of heads are gated: queries with their gates, `[rows, heads * 2 *
+    /// head_dim]`, and the gates, `[rows, heads * head_dim]`.
+    gate: Option<[Buffer; 2]>,
     rope: Rope,
     head_dim: usize,
     spec: AttentionSpec,
     work: AttentionBuffers,
+}
+
+/// Variants of grouped attention.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AttentionOptions {
+    /// Whether heads of queries and keys have norms.
+    pub head_norms: bool,
+    /// Whether query heads have sinks.
+    pub sinks: bool,
+    /// Whether the projection of queries gives each head a gate of its outputs, after its query.
+    pub gate: bool,
 }
 
 impl Attention {
@@ -56,8 +70,7 @@ impl Attention {
         loader: &mut Loader<'_>,
         layer: usize,
         rope: Rope,
-        head_norms: bool,
-        sinks: bool,
+        AttentionOptions { head_norms, sinks, gate }: AttentionOptions,
     ) -> Result<Self, Error> {
         let ModelConfig { hidden_size, heads, kv_heads, head_dim, rms_norm_eps, .. } =
             *loader.checkpoint.config();
@@ -87,11 +100,21 @@ impl Attention {
             let name = format!("{prefix}.attn_{part}");
             Linear::load(loader, &name, heads * head_dim, hidden_size, Slice::Heads(values(own)))
         };
-        let q = inner("q", heads, &own.queries)?;
+        let q = match gate {
+            true => inner("q", 2 * heads, &(2 * own.queries.start..2 * own.queries.end))?,
+            false => inner("q", heads, &own.queries)?,
+        };
         let (k, v) = (inner("k", kv_heads, &own.kv)?, inner("v", kv_heads, &own.kv)?);
         let (out, inputs) = (format!("{prefix}.attn_output"), Slice::Inputs(values(&own.queries)));
+        let gated = own.queries.len() * head_dim;
         Ok(Self {
             layer: layer - loader.layers.start,
+            gate: match gate {
+                true => {
+                    Some([loader.shared("q_gate", 2 * gated)?, loader.shared("gate_q", gated)?])
+                }
+                false => None,
+            },
             q,
             k,
             v,
@@ -109,18 +132,29 @@ impl Attention {
         let AttentionBuffers { mut q, mut k, v, mixed } = self.work;
         let rows = pass.rows();
         // q: [rows, heads * head_dim]; k, v: [rows, kv_heads * head_dim]
-        Linear::forward_each(pass, x, [(&self.q, q), (&self.k, k), (&self.v, v)], rows);
+        let projected = self.gate.map_or(q, |[both, _]| both);
+        Linear::forward_each(pass, x, [(&self.q, projected), (&self.k, k), (&self.v, v)], rows);
+        let (heads, dim) =
+            (|buffer| HeadColumns { buffer, first: 0, stride: self.head_dim }, self.head_dim);
+        if let Some([both, gate]) = self.gate {
+            let part = |first| HeadColumns { buffer: both, first, stride: 2 * dim };
+            pass.backend.copy_heads(part(0), dim, heads(q), rows);
+            pass.backend.copy_heads(part(dim), dim, heads(gate), rows);
+        }
         if let Some([(q_norm, q_normed), (k_norm, k_normed)]) = self.norms {
             q_norm.forward(pass, q, q_normed, rows);
             k_norm.forward(pass, k, k_normed, rows);
             (q, k) = (q_normed, k_normed);
         }
-        let heads = |buffer| HeadColumns { buffer, first: 0, stride: self.head_dim };
         pass.backend.rotate(heads(q), self.rope, rows);
         pass.backend.rotate(heads(k), self.rope, rows);
         pass.backend.store_kv(self.layer, k, Some(v), pass.batch);
         // mixed: [rows, heads * head_dim]
         pass.backend.attention(self.layer, q, mixed, &self.spec, pass.batch);
-        self.out.forward(pass, mixed, out, rows);
+        let gated = self.gate.map_or(mixed, |[_, gate]| {
+            pass.backend.apply_gate(Gate::Sigmoid, gate, mixed, rows);
+            gate
+        });
+        self.out.forward(pass, gated, out, rows);
     }
 }

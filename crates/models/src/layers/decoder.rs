@@ -5,18 +5,22 @@
 //! residual stream to the next; slices have shares of what an operation gives, which are summed up
 //! before they are added to the stream.
 
+use super::mlp::gate_kind;
 use super::{
-    Attention, ForwardPass, GatedMlp, Head, LatentAttention, Moe, Norm, frequencies, layer_cache,
+    Attention, AttentionOptions, ForwardPass, GatedDelta, GatedMlp, Head, HeldHeads,
+    LatentAttention, Mixture, Moe, Norm, Residual, SparseAttention, frequencies, layer_cache,
 };
 use crate::loader::Loader;
 use crate::ranks::Ranks;
 use crate::{Error, Model};
 use backend::{Backend, Batch, Buffer, LayerCache, Pairs, Rope, Table};
 use dist::{Comm, Split};
-use formats::config::{self, RopeLayout};
+use formats::config::{self, RopeConfig, RopeLayout};
 
 /// One residual step of a layer: norm, operation, norm.
 struct Sublayer {
+    /// What is read of several residual streams.
+    mixture: Option<Mixture>,
     /// Norm of the operation's input.
     before: Option<Norm>,
     op: Op,
@@ -28,19 +32,33 @@ struct Sublayer {
 enum Op {
     Attention(Attention),
     Latent(LatentAttention),
+    Sparse(Box<SparseAttention>),
+    Delta(Box<GatedDelta>),
     Mlp(GatedMlp),
     Experts(Moe),
 }
 
 impl Op {
-    /// The attention of a layer.
-    fn attention(loader: &mut Loader<'_>, layer: usize, rope: Rope) -> Result<Self, Error> {
-        match loader.checkpoint.config().attention {
-            config::Attention::Grouped { head_norms, sinks } => {
-                Attention::load(loader, layer, rope, head_norms, sinks).map(Self::Attention)
+    /// The attention of a layer, or the recurrence in its place. `ropes` are the rotary embedding of
+    /// the model, and that of layers with compressed rows.
+    fn attention(loader: &mut Loader<'_>, layer: usize, ropes: &[Rope]) -> Result<Self, Error> {
+        let config = loader.checkpoint.config();
+        if let Some(delta) = config.delta_of(layer) {
+            return Ok(Self::Delta(Box::new(GatedDelta::load(loader, layer, delta)?)));
+        }
+        match &config.attention {
+            config::Attention::Grouped { head_norms, sinks, gate } => {
+                let options =
+                    AttentionOptions { head_norms: *head_norms, sinks: *sinks, gate: *gate };
+                Attention::load(loader, layer, ropes[0], options).map(Self::Attention)
             }
             config::Attention::Latent(sizes) => {
-                LatentAttention::load(loader, layer, rope, sizes).map(Self::Latent)
+                LatentAttention::load(loader, layer, ropes[0], *sizes).map(Self::Latent)
+            }
+            config::Attention::Compressed(sizes) => {
+                let ropes = [ropes[0], ropes[1]];
+                let attention = SparseAttention::load(loader, layer, sizes, ropes)?;
+                Ok(Self::Sparse(Box::new(attention)))
             }
         }
     }
@@ -50,14 +68,18 @@ impl Op {
         let config = loader.checkpoint.config();
         match config.experts_of(layer) {
             Some(experts) => Moe::load(loader, layer, experts).map(Self::Experts),
-            None => GatedMlp::load(loader, layer, "", config.intermediate_size).map(Self::Mlp),
+            None => {
+                let (width, kind) = (config.intermediate_size, gate_kind(config.activation));
+                GatedMlp::load(loader, layer, "", (width, kind)).map(Self::Mlp)
+            }
         }
     }
 
     /// The name in errors.
     fn name(&self) -> &'static str {
         match self {
-            Self::Attention(_) | Self::Latent(_) => "attention",
+            Self::Attention(_) | Self::Latent(_) | Self::Sparse(_) => "attention",
+            Self::Delta(_) => "gated delta rule",
             Self::Mlp(_) | Self::Experts(_) => "MLP",
         }
     }
@@ -67,6 +89,8 @@ impl Op {
         match self {
             Self::Attention(attention) => attention.out.split,
             Self::Latent(attention) => attention.out.split,
+            Self::Sparse(attention) => attention.out.split,
+            Self::Delta(delta) => delta.out.split,
             Self::Mlp(mlp) => mlp.down.split,
             // Each rank has a summand.
             Self::Experts(_) => Split::Experts,
@@ -77,6 +101,8 @@ impl Op {
         match self {
             Self::Attention(attention) => attention.forward(pass, x, out),
             Self::Latent(attention) => attention.forward(pass, x, out),
+            Self::Sparse(attention) => attention.forward(pass, x, out),
+            Self::Delta(delta) => delta.forward(pass, x, out),
             Self::Mlp(mlp) => mlp.forward(pass, x, out),
             Self::Experts(moe) => moe.forward(pass, x, out),
         }
@@ -92,8 +118,9 @@ pub(crate) struct Decoder {
     first: usize,
     /// On the last stage only.
     head: Option<Head>,
-    rope: Rope,
-    cache: LayerCache,
+    ropes: Vec<Rope>,
+    cache: Vec<LayerCache>,
+    residual: Residual,
     work: Workspace,
     ranks: Ranks,
 }
@@ -101,8 +128,6 @@ pub(crate) struct Decoder {
 /// Workspace, `[rows, hidden]` unless stated.
 #[derive(Clone, Copy)]
 struct Workspace {
-    /// The residual stream.
-    x: Buffer,
     normed: Buffer,
     /// What an operation adds to the stream; after the last layer the hidden states.
     delta: Buffer,
@@ -117,12 +142,7 @@ impl Decoder {
     pub fn load(loader: &mut Loader<'_>) -> Result<Self, Error> {
         let config = loader.checkpoint.config();
         let (hidden, eps) = (config.hidden_size, config.rms_norm_eps);
-        let pairs = match config.rope.layout {
-            RopeLayout::Halves => Pairs::Halves,
-            RopeLayout::Interleaved => Pairs::Interleaved,
-        };
-        let (frequencies, magnitude) = (frequencies(&config.rope), config.rope.magnitude);
-        let rope = loader.backend.rope(frequencies, magnitude, pairs, loader.limits.rows)?;
+        let ropes = ropes(loader)?;
         let embed = match loader.stage.rank() {
             0 => Some(loader.table("token_embd.weight", config.vocab_size, hidden)?),
             _ => None,
@@ -133,28 +153,34 @@ impl Decoder {
         };
         let mut layers = Vec::with_capacity(loader.layers.len());
         for layer in loader.layers.clone() {
+            let mixture = Residual::mixture(loader, &format!("blk.{layer}.hc_attn"))?;
             let norm = Norm::load(loader, &format!("blk.{layer}.attn_norm"), hidden, eps)?;
-            let op = Op::attention(loader, layer, rope)?;
-            let attention = Sublayer { before: Some(norm), op, after: None };
+            let op = Op::attention(loader, layer, &ropes)?;
+            let attention = Sublayer { mixture, before: Some(norm), op, after: None };
+            let mixture = Residual::mixture(loader, &format!("blk.{layer}.hc_ffn"))?;
             let norm = Norm::load(loader, &format!("blk.{layer}.ffn_norm"), hidden, eps)?;
             let op = Op::feed_forward(loader, layer)?;
-            layers.push([attention, Sublayer { before: Some(norm), op, after: None }]);
+            layers.push([attention, Sublayer { mixture, before: Some(norm), op, after: None }]);
         }
-        let work = Workspace::new(loader)?;
-        let whole = layer_cache(config);
-        let cache = match whole.latent {
-            None => LayerCache { heads: loader.heads()?.kv.len(), ..whole },
-            Some(_) => whole,
-        };
+        let (work, held) = (Workspace::new(loader)?, HeldHeads::of(loader)?);
+        let x = loader.backend.buffer(loader.limits.rows, hidden)?;
+        let residual = Residual::load(loader, x)?;
+        let native = loader.native_rounding;
+        let cache = |layer| layer_cache(config, layer, native, held);
+        let cache = loader.layers.clone().map(cache).collect();
         let (first, ranks) = (loader.layers.start, loader.ranks.clone());
-        Ok(Self { embed, layers, first, head, rope, cache, work, ranks })
+        Ok(Self { embed, layers, first, head, ropes, cache, residual, work, ranks })
     }
 
     /// Fills the residual stream with embeddings, or receives it from the previous stage.
     fn begin(&self, pass: &mut ForwardPass<'_>) -> Result<(), Error> {
-        let (x, rows) = (self.work.x, pass.rows());
+        let (x, rows) = (self.residual.buffer(), pass.rows());
         match (&self.embed, &self.ranks.stages) {
-            (Some(embed), _) => pass.backend.embed(*embed, pass.batch.tokens(), x),
+            (Some(embed), _) => {
+                let embeddings = self.residual.embeddings();
+                pass.backend.embed(*embed, pass.batch.tokens(), embeddings);
+                self.residual.start(pass);
+            }
             (None, Some(stages)) => {
                 pass.exchange(x, rows, |values| stages.receive(stages.rank() - 1, values))?;
             }
@@ -166,8 +192,8 @@ impl Decoder {
     /// Sends the residual stream to the next stage; the last stage computes hidden states and
     /// logits and broadcasts them.
     fn end(&self, pass: &mut ForwardPass<'_>) -> Result<(), Error> {
-        let Workspace { x, logits, delta, .. } = self.work;
-        let wanted = [(delta, pass.batch.state_rows()), (logits, pass.batch.logit_rows())];
+        let (Workspace { logits, delta, .. }, x) = (self.work, self.residual.buffer());
+        let wanted = [(delta, pass.batch.hidden_rows()), (logits, pass.batch.logit_rows())];
         match (&self.head, &self.ranks.stages) {
             (Some(head), _) => self.finish(pass, head)?,
             (None, Some(stages)) => {
@@ -187,14 +213,14 @@ impl Decoder {
 
     /// Computes hidden states and logits of the rows that the batch names.
     fn finish(&self, pass: &mut ForwardPass<'_>, head: &Head) -> Result<(), Error> {
-        let Workspace { x, last, logits, normed, delta, .. } = self.work;
-        let (states, wanted) = (pass.batch.state_rows(), pass.batch.logit_rows());
-        if !states.is_empty() {
-            pass.backend.gather(x, states, normed);
-            head.normalise(pass, (normed, delta), states.len());
+        let Workspace { last, logits, normed, delta } = self.work;
+        let (hidden, wanted) = (pass.batch.hidden_rows(), pass.batch.logit_rows());
+        if !hidden.is_empty() {
+            self.residual.gather(pass, hidden, normed);
+            head.normalise(pass, (normed, delta), hidden.len());
         }
         if !wanted.is_empty() {
-            pass.backend.gather(x, wanted, last);
+            self.residual.gather(pass, wanted, last);
             head.forward(pass, (last, normed), logits, wanted.len())?;
             pass.check_logits(logits)?;
         }
@@ -208,7 +234,6 @@ impl Workspace {
         let (rows, logit_rows) = (loader.limits.rows, loader.limits.logit_rows);
         let mut buffer = |rows, width| loader.backend.buffer(rows, width);
         Ok(Self {
-            x: buffer(rows, config.hidden_size)?,
             normed: buffer(rows.max(logit_rows), config.hidden_size)?,
             delta: buffer(rows, config.hidden_size)?,
             last: buffer(logit_rows, config.hidden_size)?,
@@ -219,10 +244,10 @@ impl Workspace {
 
 impl Model for Decoder {
     fn cache(&self) -> Vec<LayerCache> {
-        vec![self.cache; self.layers.len()]
+        self.cache.clone()
     }
 
-    fn states(&self) -> Buffer {
+    fn hidden(&self) -> Buffer {
         // After the last layer the buffer is free.
         self.work.delta
     }
@@ -235,13 +260,16 @@ impl Model for Decoder {
     ) -> Result<Buffer, Error> {
         let slices: Option<&dyn Comm> = self.ranks.slices.as_deref();
         let pass = &mut ForwardPass { backend, batch, check, slices };
-        let (Workspace { x, normed, delta, logits, .. }, rows) = (self.work, pass.rows());
-        pass.backend.rope_angles(self.rope, batch.positions());
-        // x: [rows, hidden], the residual stream
+        let (Workspace { normed, delta, logits, .. }, rows) = (self.work, pass.rows());
+        for rope in &self.ropes {
+            pass.backend.rope_angles(*rope, batch.positions());
+        }
         self.begin(pass)?;
         for (layer, sublayers) in (self.first..).zip(&self.layers) {
-            for Sublayer { before, op, after } in sublayers {
-                // normed: [rows, hidden]
+            for Sublayer { mixture, before, op, after } in sublayers {
+                let mixture = mixture.as_ref();
+                // x, normed: [rows, hidden]
+                let x = self.residual.read(pass, mixture);
                 let input = before.map_or(x, |norm| norm.forward(pass, x, normed, rows));
                 // delta: [rows, hidden], where slices share the operation a summand of it
                 op.forward(pass, input, delta);
@@ -249,12 +277,31 @@ impl Model for Decoder {
                 pass.check(delta, || format!("{} of layer {layer}", op.name()))?;
                 // normed: [rows, hidden]
                 let output = after.map_or(delta, |norm| norm.forward(pass, delta, normed, rows));
-                pass.backend.add(x, output, rows);
+                self.residual.add(pass, mixture, output);
             }
-            pass.check(x, || format!("residual stream after layer {layer}"))?;
+            let stream = self.residual.buffer();
+            pass.check(stream, || format!("residual stream after layer {layer}"))?;
         }
-        // delta: [state rows, hidden]; logits: [logit rows, vocab]
+        // delta: [hidden rows, hidden]; logits: [logit rows, vocab]
         self.end(pass)?;
         Ok(logits)
     }
+}
+
+/// The rotary embeddings of a model: the common one, and that of layers with compressed rows.
+fn ropes(loader: &mut Loader<'_>) -> Result<Vec<Rope>, Error> {
+    let config = loader.checkpoint.config();
+    let compressed = match &config.attention {
+        config::Attention::Compressed(sizes) => Some(&sizes.rope),
+        _ => None,
+    };
+    let mut load = |rope: &RopeConfig| {
+        let pairs = match rope.layout {
+            RopeLayout::Halves => Pairs::Halves,
+            RopeLayout::Interleaved => Pairs::Interleaved,
+        };
+        let rows = loader.limits.rows;
+        Ok(loader.backend.rope(frequencies(rope), rope.magnitude, pairs, rows)?)
+    };
+    [Some(&config.rope), compressed].into_iter().flatten().map(&mut load).collect()
 }

@@ -6,6 +6,7 @@ use crate::loader::Loader;
 use crate::ranks::Slice;
 use backend::{Buffer, Matrix, Vector};
 use dist::Split;
+use std::ops::Range;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Linear {
@@ -44,9 +45,24 @@ impl Linear {
         outputs: usize,
         inputs: usize,
     ) -> Result<Self, Error> {
-        let weight = loader.exact_matrix(&format!("{name}.weight"), outputs, inputs)?;
+        let name_of_weight = format!("{name}.weight");
+        let weight = loader.exact_matrix(&name_of_weight, outputs, inputs, &Slice::Whole)?;
         let bias = loader.optional(&format!("{name}.bias"), &[outputs])?;
         Ok(Self { weight, bias, split: Split::Whole })
+    }
+
+    /// As [`load_exact`](Self::load_exact), of the outputs `part` alone.
+    pub fn load_exact_part(
+        loader: &mut Loader<'_>,
+        name: &str,
+        outputs: usize,
+        inputs: usize,
+        part: Range<usize>,
+    ) -> Result<Self, Error> {
+        let slice = Slice::Heads(part.clone());
+        let weight = loader.exact_matrix(&format!("{name}.weight"), outputs, inputs, &slice)?;
+        let bias = loader.optional_part(&format!("{name}.bias"), &[outputs], part)?;
+        Ok(Self { weight, bias, split: slice.split() })
     }
 
     /// `out = x W^T + b`, `[rows, inputs]` to `[rows, outputs]`, for this rank's inputs and

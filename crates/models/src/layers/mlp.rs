@@ -22,12 +22,12 @@ pub(crate) struct GatedMlp {
 
 impl GatedMlp {
     /// Loads `ffn_gate`, `ffn_up` and `ffn_down` of a layer, with `suffix` after each name: this
-    /// rank's part of the `width` inner values.
+    /// rank's part of the `width` inner values, gated as `kind` says.
     pub fn load(
         loader: &mut Loader<'_>,
         layer: usize,
         suffix: &str,
-        width: usize,
+        (width, kind): (usize, Gate),
     ) -> Result<Self, Error> {
         let hidden = loader.checkpoint.config().hidden_size;
         let name = |part: &str| format!("blk.{layer}.ffn_{part}{suffix}");
@@ -43,7 +43,7 @@ impl GatedMlp {
             gate: Linear::load(loader, &name("gate"), width, hidden, outputs())?,
             up: Linear::load(loader, &name("up"), width, hidden, outputs())?,
             down: Linear::load(loader, &name("down"), hidden, width, Slice::Inputs(inner.clone()))?,
-            kind: gate_kind(loader.checkpoint.config().activation),
+            kind,
             work: [loader.shared("gate", inner.len())?, loader.shared("up", inner.len())?],
         })
     }

@@ -1,38 +1,95 @@
 //! The decoder and its operations. Variants of an operation are data, not types.
 
 mod attention;
+mod compressor;
 mod decoder;
+mod delta;
 mod head;
+mod hyper;
+mod indexer;
 mod latent;
 mod linear;
 mod mlp;
 mod moe;
 mod norm;
 mod rope;
+mod sparse;
 
-pub(crate) use attention::Attention;
+pub(crate) use attention::{Attention, AttentionOptions};
 pub(crate) use decoder::Decoder;
+pub(crate) use delta::GatedDelta;
 pub(crate) use head::Head;
+pub(crate) use hyper::{Mixture, Residual};
 pub(crate) use latent::LatentAttention;
 pub(crate) use linear::Linear;
 pub(crate) use mlp::GatedMlp;
 pub(crate) use moe::Moe;
 pub(crate) use norm::Norm;
 pub(crate) use rope::frequencies;
+pub(crate) use sparse::SparseAttention;
 
 use crate::Error;
+use crate::loader::Loader;
 use backend::{Backend, Batch, Buffer, LayerCache};
 use dist::{Comm, Split};
 use formats::ModelConfig;
+use formats::config;
 
-/// What a layer keeps in the KV cache for each position.
-pub fn layer_cache(config: &ModelConfig) -> LayerCache {
-    match config.latent() {
-        None => LayerCache { heads: config.kv_heads, dim: config.head_dim, latent: None },
-        Some(sizes) => {
-            let dim = sizes.kv_rank + sizes.rope_dim;
-            LayerCache { heads: 1, dim, latent: Some(sizes.kv_rank) }
+/// What each layer of a model keeps for a sequence. With `native_rounding`, rows are rounded as the
+/// model was trained for, where it was.
+pub fn layer_caches(config: &ModelConfig, native_rounding: bool) -> Vec<LayerCache> {
+    let held = HeldHeads::all(config);
+    (0..config.layers).map(|layer| layer_cache(config, layer, native_rounding, held)).collect()
+}
+
+/// The heads that a rank holds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HeldHeads {
+    /// KV heads of attention.
+    pub kv: usize,
+    /// Value heads of recurrent layers, and their key heads.
+    pub delta: [usize; 2],
+}
+
+impl HeldHeads {
+    fn all(config: &ModelConfig) -> Self {
+        let delta = config.delta.as_ref().map_or([0; 2], |d| [d.value_heads, d.key_heads]);
+        Self { kv: config.kv_heads, delta }
+    }
+
+    /// Those of this rank.
+    pub fn of(loader: &Loader<'_>) -> Result<Self, Error> {
+        let config = loader.checkpoint.config();
+        let delta = match &config.delta {
+            Some(config) => {
+                let heads = delta::delta_heads(loader, config)?;
+                [heads.queries.len(), heads.kv.len()]
+            }
+            None => [0; 2],
+        };
+        Ok(Self { kv: loader.heads()?.kv.len(), delta })
+    }
+}
+
+/// What a layer keeps of the heads that a rank holds.
+pub(crate) fn layer_cache(
+    model: &ModelConfig,
+    layer: usize,
+    native_rounding: bool,
+    held: HeldHeads,
+) -> LayerCache {
+    if let Some(delta) = model.delta_of(layer) {
+        return delta::cache(delta, held.delta);
+    }
+    let window = model.windows[layer];
+    match &model.attention {
+        config::Attention::Grouped { .. } => {
+            LayerCache::heads(held.kv, model.head_dim, None, window)
         }
+        config::Attention::Latent(sizes) => {
+            LayerCache::heads(1, sizes.kv_rank + sizes.rope_dim, Some(sizes.kv_rank), window)
+        }
+        config::Attention::Compressed(sizes) => sparse::cache(model, sizes, layer, native_rounding),
     }
 }
 

@@ -6,8 +6,8 @@ use crate::Error;
 use crate::layers::mlp::gate_kind;
 use crate::loader::Loader;
 use crate::ranks::part;
-use backend::{Buffer, Experts, ExpertsSpec, GroupRank, Groups, Matrix, Routing, Scores};
-use formats::config::{self, ExpertsConfig, RouterScores};
+use backend::{Buffer, Experts, ExpertsSpec, Gate, GroupRank, Groups, Matrix, Routing, Scores};
+use formats::config::{self, Activation, ExpertsConfig, RouterScores};
 use std::ops::Range;
 
 #[derive(Debug)]
@@ -40,6 +40,7 @@ impl Moe {
         config: &ExpertsConfig,
     ) -> Result<Self, Error> {
         let hidden = loader.checkpoint.config().hidden_size;
+        let activation = loader.checkpoint.config().activation;
         let name = |part: &str| format!("blk.{layer}.ffn_{part}");
         let router = Linear::load_exact(loader, &name("gate_inp"), config.count, hidden)?;
         let own = part(loader.slice, (config.count, "experts"), &[1])?;
@@ -53,17 +54,24 @@ impl Moe {
             up: all("up_exps", config.width, hidden)?,
             down: all("down_exps", hidden, config.width)?,
             biases: biases(loader, layer, config, &own)?,
-            kind: gate_kind(loader.checkpoint.config().activation),
+            kind: limited(activation, config.limits[layer]),
             routing: routing(config),
             correction: loader
                 .optional(&format!("blk.{layer}.exp_probs_b.bias"), &[config.count])?,
+            table: match config.by_token[layer] {
+                true => Some(loader.expert_table(layer, config)?),
+                false => None,
+            },
             rows: loader.limits.rows,
         };
         let experts = loader.backend.experts(spec)?;
         let shared = match config.shared_width {
             0 => None,
             width => Some(SharedExpert {
-                mlp: GatedMlp::load(loader, layer, "_shexp", width)?,
+                mlp: {
+                    let kind = limited(activation, config.shared_limits[layer]);
+                    GatedMlp::load(loader, layer, "_shexp", (width, kind))?
+                },
                 out: loader.shared("shared_expert", hidden)?,
                 gate: match config.shared_gate {
                     true => Some((
@@ -82,7 +90,7 @@ impl Moe {
     pub fn forward(&self, pass: &mut ForwardPass<'_>, x: Buffer, out: Buffer) {
         let (logits, rows) = (self.logits, pass.rows());
         self.router.forward(pass, x, logits, rows);
-        pass.backend.mix_experts(x, logits, self.experts, out, rows);
+        pass.backend.mix_experts(x, logits, self.experts, out, pass.batch.tokens());
         if let Some(shared) = &self.shared {
             shared.mlp.forward(pass, x, shared.out);
             if let Some((gate, logits)) = &shared.gate {
@@ -92,6 +100,11 @@ impl Moe {
             pass.backend.add(out, shared.out, rows);
         }
     }
+}
+
+/// The gate for an activation, with a limit of its inputs where a layer has one.
+fn limited(activation: Activation, limit: Option<f32>) -> Gate {
+    limit.map_or(gate_kind(activation), |limit| Gate::SiluClamped { limit })
 }
 
 /// The matrices of the experts `own`, of a stack `[experts, outputs, inputs]`.
@@ -136,6 +149,7 @@ fn routing(config: &ExpertsConfig) -> Routing {
             RouterScores::Softmax => Scores::Softmax,
             RouterScores::SoftmaxOfChosen => Scores::SoftmaxOfChosen,
             RouterScores::Sigmoid => Scores::Sigmoid,
+            RouterScores::SqrtSoftplus => Scores::SqrtSoftplus,
         },
         normalise: config.normalise,
         scale: config.scale,

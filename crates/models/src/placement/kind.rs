@@ -5,8 +5,12 @@
 pub enum TensorKind {
     /// The embedding table.
     Embed,
-    /// Projections of attention, with their biases.
+    /// Projections of attention, or of a recurrence in its place, with their biases.
     Attention,
+    /// Projections whose outputs are pooled into compressed rows.
+    Compressor,
+    /// Products that mix residual streams.
+    HyperConnection,
     /// The MLP of a layer without experts.
     Dense,
     /// The router's matrix and biases.
@@ -25,9 +29,11 @@ pub enum TensorKind {
 
 impl TensorKind {
     /// All in order, with their names in rules and tables.
-    pub const ALL: [(Self, &'static str); 9] = [
+    pub const ALL: [(Self, &'static str); 11] = [
         (Self::Embed, "embed"),
         (Self::Attention, "attention"),
+        (Self::Compressor, "compressor"),
+        (Self::HyperConnection, "hyper_connection"),
         (Self::Dense, "dense"),
         (Self::Router, "router"),
         (Self::SharedExpert, "shared_expert"),
@@ -56,6 +62,7 @@ impl TensorKind {
             part if part.contains("norm") => Self::Norm,
             "token_embd" => Self::Embed,
             "output" => Self::Head,
+            part if part.starts_with("output_hc_") => Self::HyperConnection,
             _ => Self::Other,
         }
     }
@@ -65,10 +72,13 @@ impl TensorKind {
             part if part.contains("norm") => Self::Norm,
             part if part.ends_with("_shexp") => Self::SharedExpert,
             part if part.ends_with("_exps") => Self::RoutedExpert,
-            "ffn_gate_inp" | "exp_probs_b" => Self::Router,
+            "ffn_gate_inp" | "ffn_gate_tid2eid" | "exp_probs_b" => Self::Router,
             "ffn_gate" | "ffn_up" | "ffn_down" if is_of_one_expert(name) => Self::RoutedExpert,
             "ffn_gate" | "ffn_up" | "ffn_down" => Self::Dense,
-            part if part.starts_with("attn_") => Self::Attention,
+            part if part.contains("_compressor_") => Self::Compressor,
+            part if part.starts_with("hc_") => Self::HyperConnection,
+            part if part.starts_with("attn_") || part.starts_with("ssm_") => Self::Attention,
+            "indexer" => Self::Attention,
             _ => Self::Other,
         }
     }
@@ -109,7 +119,16 @@ mod tests {
         check("blk.3.ffn_gate_exps.weight", TensorKind::RoutedExpert, 3);
         check("blk.3.ffn_up_exps.bias", TensorKind::RoutedExpert, 3);
         check("blk.3.ffn_gate.17.weight", TensorKind::RoutedExpert, 3);
-        check("blk.3.ssm_in.weight", TensorKind::Other, 3);
+        check("blk.3.ssm_out.weight", TensorKind::Attention, 3);
+        check("blk.3.ssm_norm.weight", TensorKind::Norm, 3);
+        check("blk.3.indexer.attn_q_b.weight", TensorKind::Attention, 3);
+        check("blk.3.attn_compressor_kv.weight", TensorKind::Compressor, 3);
+        check("blk.3.attn_compressor_norm.weight", TensorKind::Norm, 3);
+        check("blk.3.indexer_compressor_gate.weight", TensorKind::Compressor, 3);
+        check("blk.3.hc_attn_fn.weight", TensorKind::HyperConnection, 3);
+        check("output_hc_fn.weight", TensorKind::HyperConnection, None);
+        check("blk.3.ffn_gate_tid2eid.weight", TensorKind::Router, 3);
+        check("blk.3.time_mix.weight", TensorKind::Other, 3);
         check("blk.x.attn_q.weight", TensorKind::Other, None);
         check("", TensorKind::Other, None);
     }

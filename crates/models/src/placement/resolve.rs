@@ -6,12 +6,13 @@ use backend::Backend;
 use std::path::Path;
 use std::sync::LazyLock;
 
-/// Rules that apply after the user's. Routers choose experts and gates scale shared ones; their
-/// matrices are small, so they are computed exactly. Norms and biases are always f32 values.
+/// Rules that apply after the user's. Routers choose experts, gates scale shared ones, decays and
+/// factors of residual streams apply again and again, and compressed rows stand for many positions;
+/// these matrices are small, so they are computed exactly. Norms and biases are always f32 values.
 const DEFAULTS: &str = "
-- match: {kind: router}
+- match: {kind: [router, compressor, hyper_connection]}
   place: {mode: exact}
-- match: {name: '\\.ffn_gate_inp_shexp\\.weight$'}
+- match: {name: '\\.(ffn_gate_inp_shexp|ssm_alpha|ssm_beta)\\.weight$'}
   place: {mode: exact}
 ";
 

@@ -3,25 +3,39 @@
 
 mod failures;
 mod order;
+mod parts;
 mod simulation;
 
 use super::*;
 use crate::PromptOutput;
+use crate::group::GroupCache;
 use std::collections::HashMap;
 
-pub const LIMITS: SchedulerLimits =
-    SchedulerLimits { running: 3, rows: 8, logits: 3, block: 4, blocks: 100, window: None };
+/// Limits of a model with one group without a window, of 100 blocks.
+pub fn limits() -> SchedulerLimits {
+    let groups = group(100, None);
+    SchedulerLimits { running: 3, rows: 8, logits: 3, block: 4, groups, states: 0, state_every: 0 }
+}
 
-/// A KV cache that holds, for each slot, a hash of the space of the sequence and of all tokens up
-/// to and including its own.
+/// The only group of a model.
+pub fn group(blocks: usize, window: Option<usize>) -> Vec<Group> {
+    vec![Group { window, blocks }]
+}
+
+/// A KV cache that holds, for each slot of a block of a group, a hash of the space of the sequence
+/// and of all tokens up to and including its own; and states that hold such a hash and the drafts
+/// that are not part of it yet.
 pub struct Machine {
     pub scheduler: Scheduler,
-    slots: HashMap<(u32, usize), u64>,
+    slots: HashMap<(usize, u32, usize), u64>,
+    states: HashMap<u32, State>,
     limits: SchedulerLimits,
     /// Number of rows computed.
     pub rows: usize,
     /// Number of blocks copied.
     pub copied: usize,
+    /// Number of snapshots taken by steps.
+    pub saved: usize,
     /// Number of delivered outputs of prompt rows, where all rows need outputs.
     delivered: HashMap<u64, usize>,
     spaces: HashMap<u64, [u8; 16]>,
@@ -30,15 +44,53 @@ pub struct Machine {
     live: HashMap<u64, Slot>,
 }
 
+/// Content of a state slot.
+#[derive(Clone, Debug, Default)]
+struct State {
+    hash: u64,
+    guesses: Vec<u32>,
+}
+
+/// A token that no sequence has.
+const GARBAGE: u32 = 99_999;
+
 fn mix(hash: u64, token: u32) -> u64 {
     (hash ^ u64::from(token)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
 }
 
+/// The largest position at which the cache holds all that a sequence needs to continue, found by
+/// looking at all of them.
+fn longest(sequence: &Sequence, cache: &Cache) -> usize {
+    let (chain, most) = (&sequence.chain, sequence.most_found());
+    // Positions of each block that the group holds, block by block.
+    let held = |group: &GroupCache| -> Vec<usize> {
+        let shared = |index| group.nearest(chain, index, most).map_or(0, |found| found.shared);
+        let is_full = |index| group.full(chain, index).is_some();
+        let count = |index| if is_full(index) { cache.block } else { shared(index) };
+        (0..=most / cache.block).map(count).collect()
+    };
+    let held: Vec<_> = cache.groups.iter().map(|group| (group.window, held(group))).collect();
+    let sees_all = |(window, held): &(Option<usize>, Vec<usize>), position: usize| {
+        let first = window.map_or(0, |window| (position + 1).saturating_sub(window));
+        (first..position).all(|seen| {
+            let index = seen / cache.block;
+            held[index] >= cache.block.min(position - index * cache.block)
+        })
+    };
+    let can_continue = |position: usize| {
+        let snapshot = cache.states.nearest(chain, position);
+        let state = cache.states.is_empty() || snapshot.is_some_and(|(_, at)| at == position);
+        (state || position == 0) && held.iter().all(|held| sees_all(held, position))
+    };
+    (0..=most).rev().find(|&position| can_continue(position)).unwrap_or(0)
+}
+
 impl Machine {
     pub fn new(limits: SchedulerLimits) -> Self {
-        let scheduler = Scheduler::new(limits, Name::root(b"test"));
-        let (slots, delivered, spaces, ids, live) = Default::default();
-        Self { scheduler, slots, limits, rows: 0, copied: 0, delivered, spaces, ids, live }
+        let scheduler = Scheduler::new(limits.clone(), Name::root(b"test"));
+        let (slots, states, delivered, spaces, ids, live) = Default::default();
+        let (rows, copied, saved) = (0, 0, 0);
+        Self { scheduler, slots, states, limits, rows, copied, saved, delivered, spaces, ids, live }
     }
 
     pub fn add(&mut self, id: u64, prompt: &[u32], capacity: usize) {
@@ -114,44 +166,115 @@ impl Machine {
     }
 
     fn copy(&mut self) {
-        for BlockCopy { from, to } in self.scheduler.copies() {
+        for BlockCopy { group, from, to } in self.scheduler.copies() {
             assert_ne!(from, to, "a copy of a block to itself");
             self.copied += 1;
             for slot in 0..self.limits.block {
-                match self.slots.get(&(from, slot)).copied() {
-                    Some(hash) => self.slots.insert((to, slot), hash),
-                    None => self.slots.remove(&(to, slot)),
+                match self.slots.get(&(group, from, slot)).copied() {
+                    Some(hash) => self.slots.insert((group, to, slot), hash),
+                    None => self.slots.remove(&(group, to, slot)),
                 };
             }
         }
+        for StateCopy { from, to } in self.scheduler.state_copies() {
+            assert_ne!(from, to, "a copy of a state to itself");
+            let state = self.states.get(&from).expect("a snapshot was written").clone();
+            self.states.insert(to, state);
+        }
+    }
+
+    /// Hash of the space of a sequence and of tokens from position 0 on.
+    fn hash(&self, id: u64, tokens: &[u32]) -> u64 {
+        let space = self.spaces[&id].iter().fold(0, |hash, byte| mix(hash, (*byte).into()));
+        tokens.iter().fold(space, |hash, token| mix(hash, *token))
     }
 
     /// Computes what is planned: checks all slots that the rows see and writes their own. Drafts
     /// that are not `accepted` write garbage.
     pub fn forward(&mut self, planned: &Planned, accepted: &[u32]) {
         self.take_outputs(planned);
-        let View { tokens, table, .. } = self.scheduler.sequence(planned.slot);
+        let View { tokens, .. } = self.scheduler.sequence(planned.slot);
         let mut tokens = tokens.to_vec();
         tokens.truncate(planned.position + planned.tokens);
+        self.fold(planned, &tokens, accepted);
         tokens.extend(accepted);
-        let slot =
-            |position: usize| (table[position / self.limits.block], position % self.limits.block);
-        let space = self.spaces[&self.id(planned)];
-        let mut hash = space.iter().fold(0, |hash, byte| mix(hash, (*byte).into()));
+        self.rows += tokens.len() - planned.position;
+        for group in 0..self.limits.groups.len() {
+            self.compute_rows(group, planned, &tokens);
+        }
+    }
+
+    fn compute_rows(&mut self, group: usize, planned: &Planned, tokens: &[u32]) {
+        let table = self.scheduler.sequence(planned.slot).tables[group].clone();
+        let block = self.limits.block;
+        let slot = |position: usize| (group, table[position / block], position % block);
+        let mut hash = self.hash(self.id(planned), &[]);
         for (position, token) in tokens.iter().enumerate() {
             hash = mix(hash, *token);
             if position >= planned.position {
                 self.slots.insert(slot(position), hash);
-                self.rows += 1;
+                // As kernels do that store two rows together.
+                if position % 2 == 0 && position % block + 1 < block {
+                    self.slots.insert(slot(position + 1), 13);
+                }
                 continue;
             }
-            let seen = self.limits.window.is_none_or(|w| position + w > planned.position);
+            let window = self.limits.groups[group].window;
+            let seen = window.is_none_or(|window| position + window > planned.position);
             if seen {
-                assert_eq!(self.slots.get(&slot(position)), Some(&hash), "at {position}");
+                let known = self.slots.get(&slot(position));
+                assert_eq!(known, Some(&hash), "{position} in {group}: {planned:?}");
             }
         }
-        for draft in accepted.len()..planned.drafts {
-            self.slots.insert(slot(planned.position + planned.tokens + draft), 13);
+        for draft in tokens.len()..planned.position + planned.tokens + planned.drafts {
+            self.slots.insert(slot(draft), 13);
+        }
+    }
+
+    /// Folds the drafts of the last step that were right and the known `tokens` into the state,
+    /// takes snapshots, and leaves the drafts of this step.
+    fn fold(&mut self, planned: &Planned, tokens: &[u32], accepted: &[u32]) {
+        let View { state, .. } = self.scheduler.sequence(planned.slot);
+        let Some(state) = state else { return };
+        let Planned { position, drafts, right, .. } = *planned;
+        let folded = position - right;
+        let before = self.hash(self.id(planned), &tokens[..folded]);
+        let mut now = self.states.remove(&state).unwrap_or_default();
+        assert!(folded == 0 || now.hash == before, "state {state} after {folded}: {planned:?}");
+        assert_eq!(now.guesses.get(..right).unwrap_or_default(), &tokens[folded..position]);
+        for save in self.scheduler.saves().iter().filter(|save| save.slot == planned.slot) {
+            assert!((position..tokens.len()).contains(&save.position), "{save:?}: {planned:?}");
+            let hash = self.hash(self.id(planned), &tokens[..=save.position]);
+            self.states.insert(save.state, State { hash, guesses: vec![GARBAGE] });
+            self.saved += 1;
+        }
+        now.hash = self.hash(self.id(planned), tokens);
+        now.guesses = accepted.to_vec();
+        now.guesses.resize(drafts, GARBAGE);
+        self.states.insert(state, now);
+    }
+
+    /// Computes what is planned up to a failure: rows are what they should be, states are not.
+    pub fn fail(&mut self, planned: &Planned) {
+        let View { tokens, state, .. } = self.scheduler.sequence(planned.slot);
+        let tokens = tokens[..planned.position + planned.tokens].to_vec();
+        for group in 0..self.limits.groups.len() {
+            self.compute_rows(group, planned, &tokens);
+        }
+        let saves = self.scheduler.saves().iter().map(|save| save.state);
+        for state in saves.chain(state) {
+            self.states.insert(state, State { hash: 13, guesses: Vec::new() });
+        }
+    }
+
+    /// Compares what waiting sequences find with what a look at every position finds.
+    pub fn check_finds(&self) {
+        let Scheduler { cache, sequences, .. } = &self.scheduler;
+        for (_, sequence) in sequences.iter() {
+            if sequence.phase != SequencePhase::Running {
+                let found = sequence.find(cache);
+                assert_eq!(found.tokens, longest(sequence, cache), "{found:?}");
+            }
         }
     }
 
@@ -183,10 +306,14 @@ impl Machine {
     }
 
     pub fn check(&self) {
-        let Scheduler { pool, sequences, running, .. } = &self.scheduler;
-        pool.check(running.iter().flat_map(|&slot| sequences[slot].held()));
+        let Scheduler { cache, sequences, running, saves, .. } = &self.scheduler;
+        for (number, group) in cache.groups.iter().enumerate() {
+            group.pool.check(running.iter().flat_map(|&slot| sequences[slot].held(number)));
+        }
+        let live = running.iter().filter_map(|&slot| sequences[slot].state);
+        cache.states.check(live.chain(saves.iter().map(|save| save.state)));
         let mut waiting = sequences.iter().filter(|(_, s)| s.phase != SequencePhase::Running);
-        assert!(waiting.all(|(_, s)| s.table.is_empty()));
+        assert!(waiting.all(|(_, s)| s.state.is_none() && s.tables.iter().all(Vec::is_empty)));
     }
 
     /// Steps until the scheduler is idle, at most `max` times.
@@ -209,7 +336,13 @@ impl Machine {
     /// The same for a request of this space.
     pub fn cached_in(&mut self, space: [u8; 16], id: u64, prompt: &[u32]) -> usize {
         let (prompt, capacity) = (prompt.to_vec(), prompt.len() + 2);
-        self.add_new(id, NewSequence { prompt, capacity, space, ..NewSequence::default() });
+        let new = NewSequence { prompt, capacity, space, ..NewSequence::default() };
+        self.cached_new(id, new)
+    }
+
+    /// The same for a request of one token or two.
+    pub fn cached_new(&mut self, id: u64, new: NewSequence) -> usize {
+        self.add_new(id, new);
         self.step(|_, _| 0);
         let found = self.find(id).and_then(|s| s.cached).expect("it has one token to go");
         self.finish(1000);

@@ -59,6 +59,7 @@ impl Protocol for Responses {
     fn field(field: &Field) -> &'static str {
         match field {
             Field::Parameter("max_tokens") => "max_output_tokens",
+            Field::Parameter("reasoning_effort") => "reasoning.effort",
             other => error::field(other),
         }
     }

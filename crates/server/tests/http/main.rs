@@ -7,6 +7,7 @@ mod chat_tools;
 mod compact;
 mod completions;
 mod corpus;
+mod deepseek_v4;
 mod document;
 mod embeddings;
 mod errors;

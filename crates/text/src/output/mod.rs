@@ -7,22 +7,11 @@ mod calls;
 mod recovery;
 
 use crate::call_reader::call::{OutputEvent, ToolSignature};
-use crate::think::{THINK, THINK_OR_BRACKETS, ThinkPart, ThinkSplitter};
+use crate::think::{Reasoning, THINK, THINK_OR_BRACKETS, ThinkPart, ThinkSplitter};
 use crate::tool_formats::ToolFormat;
 use calls::Calls;
 use recovery::Recovery;
 use std::sync::Arc;
-
-/// Where reasoning between tags can be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reasoning {
-    /// Nowhere: everything is content.
-    Unsplit,
-    /// The answer may begin with an opening tag.
-    Possible,
-    /// The prompt has opened the reasoning.
-    Open,
-}
 
 /// How one answer is parsed.
 #[derive(Clone, Debug)]

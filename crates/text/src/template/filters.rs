@@ -1,7 +1,7 @@
 //! Filters and tests of Jinja2 that replace differing ones of the template engine.
 
 use super::budget::Budget;
-use super::json::tojson;
+use super::json::{from_json, tojson};
 use super::lazy;
 use super::numbers::{file_size, to_float, to_int};
 use super::ops::{escaped, format_like};
@@ -14,8 +14,9 @@ use minijinja::{Environment, Error, Value};
 
 type Filter = fn(&Budget, &[Value]) -> Result<Value, Error>;
 
-const FILTERS: [(&str, Filter); 29] = [
+const FILTERS: [(&str, Filter); 30] = [
     ("tojson", tojson),
+    ("from_json", from_json),
     ("string", |_, args| on_text(args, str::to_owned)),
     ("upper", |_, args| on_text(args, str::to_uppercase)),
     ("lower", |_, args| on_text(args, str::to_lowercase)),

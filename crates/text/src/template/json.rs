@@ -4,7 +4,7 @@ use super::budget::Budget;
 use super::lazy::is_list;
 use super::pystr::{as_float, float_repr};
 use super::values::{as_int, invalid, options, text_of};
-use minijinja::value::ValueKind;
+use minijinja::value::{Serde, ValueKind};
 use minijinja::{Error, Value};
 use std::fmt::Write;
 
@@ -30,6 +30,16 @@ pub(super) fn tojson(budget: &Budget, args: &[Value]) -> Result<Value, Error> {
     writer.value(value, 0)?;
     writer.pay()?;
     Ok(Value::from(writer.out))
+}
+
+/// The filter `from_json`, which servers add: the value of a JSON text. Undefined if the text is no
+/// JSON.
+pub(super) fn from_json(budget: &Budget, args: &[Value]) -> Result<Value, Error> {
+    let [text] = args else { return Err(invalid("from_json takes a text")) };
+    let text = text_of(text).ok_or_else(|| invalid("from_json: expected a text"))?;
+    budget.make(text.len())?;
+    let value = serde_json::from_str::<serde_json::Value>(text);
+    Ok(value.map_or(Value::UNDEFINED, |value| Value::from(Serde(&value))))
 }
 
 impl JsonStyle {

@@ -46,6 +46,7 @@ const BARE: ToolFormat = ToolFormat {
         ..BLOCK
     },
     reader: |literal| Box::new(DeepSeek::new(false, literal)),
+    structure: None,
 };
 
 /// The format of DeepSeek V3.1.

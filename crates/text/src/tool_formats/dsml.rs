@@ -4,6 +4,10 @@
 //! unescaped, because models are instructed to escape nothing else; attributes are unescaped as in
 //! XML. A parameter without a type that begins with another parameter is an object.
 
+mod structure;
+
+pub use structure::CallStructure;
+
 use super::ToolFormat;
 use super::syntax::{CallSyntax, ParameterSyntax};
 use crate::call_reader::LiteralRole::{Implicit, Start};
@@ -51,6 +55,7 @@ pub static DSML: ToolFormat = ToolFormat {
         ..CallSyntax::PLAIN
     },
     reader: |literal| Box::new(Dsml::new(literal)),
+    structure: Some(CallStructure::new),
 };
 
 /// Objects that may be open within the arguments.

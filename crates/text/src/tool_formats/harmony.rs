@@ -31,6 +31,7 @@ pub static HARMONY: ToolFormat = ToolFormat {
         ..CallSyntax::PLAIN
     },
     reader: |_| Box::new(Harmony::new()),
+    structure: None,
 };
 
 /// The messages of an answer.

@@ -24,6 +24,7 @@ pub static HERMES: ToolFormat = ToolFormat {
         ..CallSyntax::PLAIN
     },
     reader: |_| Box::new(JsonCalls::new(JsonStart::Object, true)),
+    structure: None,
 };
 
 /// Whether a template shows the tags of this format or of one that shares them.

@@ -43,4 +43,5 @@ pub static LLAMA: ToolFormat = ToolFormat {
         };
         Box::new(JsonCalls::new(start, false))
     },
+    structure: None,
 };

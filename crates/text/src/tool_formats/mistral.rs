@@ -25,6 +25,7 @@ pub static MISTRAL: ToolFormat = ToolFormat {
         ..CallSyntax::PLAIN
     },
     reader: |literal| Box::new(Mistral::new(literal)),
+    structure: None,
 };
 
 /// The syntax of older models.

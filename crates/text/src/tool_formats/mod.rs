@@ -14,7 +14,8 @@ pub mod qwen_coder;
 pub(crate) mod syntax;
 
 use crate::call_reader::{CallReader, LiteralRole};
-use crate::think::ThinkTags;
+use crate::think::{Reasoning, ThinkTags};
+use dsml::CallStructure;
 use std::fmt;
 use std::str::FromStr;
 use syntax::CallSyntax;
@@ -41,6 +42,8 @@ pub struct ToolFormat {
     pub(crate) writes: CallSyntax,
     /// Makes the reader of what begins with a literal.
     pub(crate) reader: fn(&str) -> Box<dyn CallReader>,
+    /// Makes the tracker of markup, in formats where models shall not choose it freely.
+    pub(crate) structure: Option<fn(Reasoning) -> CallStructure>,
 }
 
 impl ToolFormat {
@@ -65,6 +68,11 @@ impl ToolFormat {
     pub fn names() -> String {
         let names: Vec<&str> = Self::ALL.iter().rev().map(|format| format.name).collect();
         names.join(", ")
+    }
+
+    /// The tracker of the markup of calls in an answer, if the format has one.
+    pub fn structure(&self, reasoning: Reasoning) -> Option<CallStructure> {
+        self.structure.map(|track| track(reasoning))
     }
 
     /// Whether the reader reads whole answers: reasoning, content and calls.

@@ -41,6 +41,7 @@ pub static QWEN_CODER: ToolFormat = ToolFormat {
         ..CallSyntax::PLAIN
     },
     reader: |literal| Box::new(Coder::new(literal)),
+    structure: None,
 };
 
 /// Reads one call.

@@ -2,7 +2,8 @@
 
 use super::values::{float, metadata_json, short, shown};
 use engine::{BLOCK, CacheBytes, KvType};
-use formats::{ModelConfig, ModelFiles, TensorView};
+use formats::config::RopeConfig;
+use formats::{ModelConfig, ModelFiles, TensorView, names};
 use indexmap::IndexMap;
 use serde::Serialize;
 use serde_json::{Value as Json, json};
@@ -14,6 +15,8 @@ pub(super) struct InspectReport<'a> {
     pub files: &'a ModelFiles,
     /// The configuration, or why there is none.
     pub config: Result<ModelConfig, String>,
+    /// The chat templates in use, if there are any.
+    pub chat_template: Option<String>,
     /// Tokens that the KV cache is to hold.
     pub context: usize,
 }
@@ -45,10 +48,12 @@ impl InspectReport<'_> {
             "format": self.format(),
             "config": self.config.as_ref().ok().map(config_json),
             "unsupported": self.config.as_ref().err(),
+            "chat_template": self.chat_template,
             "metadata": self.files.gguf().map(metadata_json),
             "parameters": total.parameters,
             "bytes": total.bytes,
             "types": self.types(),
+            "other_modalities": self.other_modalities(),
             "memory": self.memory_json(),
             "tensors": self.files.tensors().iter().map(tensor_json).collect::<Json>(),
         })
@@ -90,6 +95,8 @@ impl InspectReport<'_> {
             let text = value.as_str().map_or_else(|| value.to_string(), shown);
             let _ = writeln!(out, "  {key:<20} {text}");
         }
+        let template = self.chat_template.as_deref().map_or_else(|| "none".to_owned(), shown);
+        let _ = writeln!(out, "  {:<20} {template}", "chat_template");
     }
 
     fn tensors_text(&self, out: &mut String) {
@@ -112,6 +119,8 @@ impl InspectReport<'_> {
         let native = self.config.is_ok() && self.files.gguf().is_none();
         let unsupported = |name: &str| {
             let known = kernels::quant::by_name(name).is_some_and(|ty| ty.is_supported());
+            let mut of_type = self.files.tensors().iter().filter(|t| t.ty.name == name);
+            let known = known || of_type.all(|t| names::holds_ids(&t.source_name));
             if known || native { "" } else { "  (cannot be computed with yet)" }
         };
         *out += "\ntypes\n";
@@ -127,10 +136,31 @@ impl InspectReport<'_> {
         let parameters = total.parameters;
         let _ = writeln!(out, "\nparameters  {parameters} ({:.1} M)", parameters as f64 / 1e6);
         let _ = writeln!(out, "weights     {}", size(total.bytes));
+        if let Some(Total { tensors, bytes, .. }) = self.other_modalities() {
+            let bytes = size(bytes);
+            let _ = writeln!(out, "left alone  {tensors} tensors of other modalities, {bytes}");
+        }
+    }
+
+    /// Totals of the tensors of modalities other than text, which are never loaded.
+    fn other_modalities(&self) -> Option<Total> {
+        let config = self.config.as_ref().ok().filter(|_| self.files.gguf().is_none())?;
+        let names = formats::families::name_table(&config.architecture)?;
+        let mut total = Total::default();
+        let tensors = self.files.tensors().iter();
+        tensors
+            .filter(|tensor| names.is_of_other_modality(&tensor.source_name))
+            .for_each(|tensor| total.add(tensor));
+        (total.tensors > 0).then_some(total)
+    }
+
+    /// Bytes of the weights that are loaded.
+    fn loaded_bytes(&self) -> usize {
+        self.total().bytes - self.other_modalities().map_or(0, |others| others.bytes)
     }
 
     fn memory_text(&self, out: &mut String) {
-        for ty in KvType::ALL {
+        for ty in self.kv_types() {
             let Some(CacheMemory { bytes, windows, whole }) = self.cache(ty) else { return };
             let windows = match windows {
                 0 => String::new(),
@@ -151,7 +181,7 @@ impl InspectReport<'_> {
         }
         let config = self.config.as_ref().ok();
         if let Some((config, values)) = config.and_then(|c| Some((c, models::expanded_cache(c)?))) {
-            let dim = models::layer_cache(config).dim;
+            let dim = models::layer_caches(config, false)[0].rows[0].dim;
             let _ = writeln!(
                 out,
                 "latent      {dim} values per token and layer instead of {values}, {:.1} times fewer",
@@ -163,23 +193,29 @@ impl InspectReport<'_> {
     fn memory_json(&self) -> Json {
         let kv = |ty| {
             self.cache(ty).map(|CacheMemory { bytes, windows, whole }| {
+                let cache = whole.saturating_add(bytes.slot);
                 json!({
                     "kv_bytes_per_token": bytes.per_token(),
                     "kv_bytes_per_sequence": windows,
                     "kv_bytes": whole,
                     "state_bytes_per_slot": bytes.slot,
-                    "total_bytes": whole.saturating_add(bytes.slot).saturating_add(self.total().bytes),
+                    "total_bytes": cache.saturating_add(self.loaded_bytes()),
                 })
             })
         };
         let mut memory = json!({
-            "weights_bytes": self.total().bytes,
+            "weights_bytes": self.loaded_bytes(),
             "context": self.context,
         });
-        for ty in KvType::ALL {
+        for ty in self.kv_types() {
             memory[ty.name()] = json!(kv(ty));
         }
         memory
+    }
+
+    /// The types in which the model's rows can be cached.
+    fn kv_types(&self) -> Vec<KvType> {
+        self.config.as_ref().map_or(Vec::new(), |config| engine::kv_types(config, true))
     }
 
     /// The memory of the cache; `None` for sizes that no cache can have.
@@ -187,8 +223,8 @@ impl InspectReport<'_> {
         let config = self.config.as_ref().ok()?;
         // They would overflow.
         config.kv_heads.checked_mul(config.head_dim)?.checked_mul(16 * BLOCK)?;
-        let layers = vec![models::layer_cache(config); config.layers];
-        let bytes = CacheBytes::of(&layers, BLOCK, ty)?;
+        let layers = models::layer_caches(config, true);
+        let bytes = CacheBytes::of(&layers, BLOCK, ty);
         let (windows, whole) = (bytes.per_sequence()?, bytes.of_tokens(self.context)?);
         Some(CacheMemory { bytes, windows, whole })
     }
@@ -230,7 +266,7 @@ fn config_json(config: &ModelConfig) -> Json {
         "vocab_size": config.vocab_size,
         "context_length": config.context_length,
         "rope_theta": float(config.rope.theta),
-        "rope_scaling": rope_scaling(config),
+        "rope_scaling": rope_scaling(&config.rope),
         "windowed_layers": windows.clone().count(),
         "window": windows.max(),
         "tied_embeddings": config.tied_embeddings,
@@ -252,11 +288,38 @@ fn config_json(config: &ModelConfig) -> Json {
         json["rope_dim"] = latent.rope_dim.into();
         json["value_dim"] = latent.value_dim.into();
     }
+    if let Some(delta) = &config.delta {
+        json["linear_layers"] = delta.layers.iter().filter(|linear| **linear).count().into();
+        json["linear_heads"] = json!([delta.key_heads, delta.value_heads]);
+        json["linear_head_dims"] = json!([delta.key_dim, delta.value_dim]);
+        json["linear_kernel"] = delta.kernel.into();
+    }
+    if let Some(sizes) = config.compressed() {
+        json["q_rank"] = sizes.q_rank.into();
+        json["rope_dim"] = sizes.rope_dim.into();
+        json["output_groups"] = sizes.groups.into();
+        json["output_rank"] = sizes.out_rank.into();
+        json["compress_ratios"] = json!(sizes.ratios);
+        json["layers_with_index"] = sizes.indexed.iter().filter(|has| **has).count().into();
+        json["index_heads"] = sizes.index_heads.into();
+        json["index_dim"] = sizes.index_dim.into();
+        json["index_top"] = sizes.index_top.into();
+        json["compress_rope_theta"] = float(sizes.rope.theta);
+        json["compress_rope_scaling"] = rope_scaling(&sizes.rope).into();
+    }
+    let by_token = config.experts.iter().flat_map(|experts| &experts.by_token);
+    let by_token = by_token.filter(|by_token| **by_token).count();
+    if by_token > 0 {
+        json["layers_by_token"] = by_token.into();
+    }
+    if let Some(hyper) = config.hyper {
+        json["residual_streams"] = hyper.streams.into();
+    }
     json
 }
 
-fn rope_scaling(config: &ModelConfig) -> String {
-    match &config.rope.scaling {
+fn rope_scaling(rope: &RopeConfig) -> String {
+    match &rope.scaling {
         formats::config::RopeScaling::Factors(factors) => format!("{} factors", factors.len()),
         other => format!("{other:?}").to_lowercase(),
     }
@@ -268,7 +331,7 @@ fn tensor_json(tensor: &TensorView) -> Json {
         "type": tensor.ty.name,
         "shape": tensor.shape,
         "bytes": tensor.bytes().len(),
-        "supported": tensor.ty.is_supported(),
+        "supported": tensor.ty.is_supported() || names::holds_ids(&tensor.source_name),
     })
 }
 

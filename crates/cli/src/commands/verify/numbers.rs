@@ -49,7 +49,7 @@ fn every_position(
 ) -> Result<PromptPass> {
     let ids = &prompt.input_ids;
     let mut pass = PromptPass { last_logits: Vec::new(), mean_nll: 0.0, wrong_ranks: 0 };
-    session.truncate(0);
+    session.truncate(0)?;
     session.feed_all(ids, |position, logits| {
         let last = position + 1 == ids.len();
         let listed = prompt.top5_ids.get(position);
@@ -76,7 +76,7 @@ fn greedy(
 ) -> Result<(usize, usize)> {
     let steps = &prompt.greedy_ids;
     let decided = (0..steps.len()).take_while(|step| prompt.is_decided(*step, gap)).count();
-    session.truncate(0);
+    session.truncate(0)?;
     let mut next = top(session.feed(&prompt.input_ids, chunk)?, 1)[0];
     for (right, want) in steps[..decided].iter().enumerate() {
         if next != *want {

@@ -6,10 +6,11 @@ use super::super::check::ExpertFieldNames;
 use super::super::family::Family;
 use super::super::fields::{
     GgufKeys, MAX_EXPERTS, MAX_HEADS, MAX_LAYERS, MAX_WIDTH, SIGMOID, SOFTMAX, SOFTMAX_OF_CHOSEN,
+    SQRT_SOFTPLUS,
 };
 use super::super::{ExpertGroups, ExpertsConfig, GroupRank, LatentConfig, RouterScores};
 use crate::error::Result;
-use crate::gguf::GgufFile;
+use crate::gguf::{Array, GgufFile, Value};
 
 /// Suffixes of the keys whose values are checked against each other.
 pub(super) const NAMES: ExpertFieldNames = ExpertFieldNames {
@@ -41,18 +42,72 @@ pub(super) fn read(
         false => with_router(file, layers),
     };
     let shared_width = shared_width(keys, family, width, mlp)?;
+    let by_token = keys.opt_count("hash_layer_count", MAX_LAYERS)?.unwrap_or(0);
+    let [routed_limits, shared_limits] = limits(keys, family, layers.len())?;
     Ok(layers.contains(&true).then_some(ExpertsConfig {
         count,
         chosen,
         width,
         shared_width,
         shared_gate: defaults.shared && shared_width > 0,
-        layers,
         scores,
         normalise: normalise.unwrap_or(defaults.normalise),
         scale: keys.opt_above_zero("expert_weights_scale")?.unwrap_or(1.0),
         groups: groups(keys, scores)?,
+        by_token: (0..layers.len()).map(|layer| layer < by_token).collect(),
+        limits: routed_limits,
+        shared_limits,
+        layers,
     }))
+}
+
+/// Per layer: the bounds of values in routed and in shared experts. Where a file has only those of
+/// routed experts, they are those of the shared ones too.
+fn limits(keys: &GgufKeys, family: &Family, layers: usize) -> Result<[Limits; 2]> {
+    const ROUTED: &str = "swiglu_clamp_exp";
+    if !family.compressed {
+        return Ok([vec![None; layers], vec![None; layers]]);
+    }
+    let expected = "a number or one per layer";
+    let routed = limits_of(keys, ROUTED, layers)?;
+    let routed = keys.metadata.required(&keys.key(ROUTED), expected, routed)?;
+    let shared = limits_of(keys, "swiglu_clamp_shexp", layers)?;
+    let shared = shared.unwrap_or_else(|| routed.clone());
+    Ok([routed, shared])
+}
+
+/// A bound for each layer, from a number or an array; 0 means none.
+type Limits = Vec<Option<f32>>;
+
+fn limits_of(keys: &GgufKeys, suffix: &str, layers: usize) -> Result<Option<Limits>> {
+    let key = keys.key(suffix);
+    let numbers: Vec<f32> = match keys.metadata.get(&key) {
+        Some(Value::Array(Array::F32(numbers))) => numbers.clone(),
+        Some(Value::Array(Array::F64(numbers))) => numbers.iter().map(|&n| n as f32).collect(),
+        Some(Value::Array(_)) => {
+            let problem = "expected a float or an array of floats, found another array";
+            return Err(keys.metadata.error(&key, problem));
+        }
+        _ => match keys.metadata.opt_float(&key)? {
+            Some(number) => vec![number; layers],
+            None => return Ok(None),
+        },
+    };
+    // Layers of multi-token prediction may have a bound, too.
+    let all = keys.positive("block_count", MAX_LAYERS)?;
+    if numbers.len() != layers && numbers.len() != all {
+        let problem = format!("expected one entry per layer ({layers}), found {}", numbers.len());
+        return Err(keys.metadata.error(&key, problem));
+    }
+    let bound = |&number: &f32| match number {
+        0.0 => Ok(None),
+        number if number > 0.0 && number.is_finite() => Ok(Some(number)),
+        bad => {
+            let problem = format!("expected finite numbers of at least 0, found {bad}");
+            Err(keys.metadata.error(&key, problem))
+        }
+    };
+    numbers[..layers].iter().map(bound).collect::<Result<_>>().map(Some)
 }
 
 fn scores(keys: &GgufKeys, default: RouterScores) -> Result<RouterScores> {
@@ -63,8 +118,9 @@ fn scores(keys: &GgufKeys, default: RouterScores) -> Result<RouterScores> {
         Some(SOFTMAX) => Ok(RouterScores::Softmax),
         Some(SIGMOID) => Ok(RouterScores::Sigmoid),
         Some(SOFTMAX_OF_CHOSEN) => Ok(RouterScores::SoftmaxOfChosen),
+        Some(SQRT_SOFTPLUS) => Ok(RouterScores::SqrtSoftplus),
         Some(other) => {
-            let problem = format!("expected {SOFTMAX} to {SOFTMAX_OF_CHOSEN}, found {other}");
+            let problem = format!("expected {SOFTMAX} to {SQRT_SOFTPLUS}, found {other}");
             Err(keys.metadata.error(&key, problem))
         }
     }
@@ -81,7 +137,7 @@ fn groups(keys: &GgufKeys, scores: RouterScores) -> Result<Option<ExpertGroups>>
     let count = keys.opt_count(NAMES.groups, MAX_EXPERTS)?;
     let Some(count) = count.filter(|&count| count > 1) else { return Ok(None) };
     let rank = match scores {
-        RouterScores::Sigmoid => GroupRank::BestTwo,
+        RouterScores::Sigmoid | RouterScores::SqrtSoftplus => GroupRank::BestTwo,
         RouterScores::Softmax | RouterScores::SoftmaxOfChosen => GroupRank::Best,
     };
     let chosen = keys.positive(NAMES.chosen_groups, MAX_EXPERTS)?;

@@ -30,17 +30,15 @@ pub(crate) fn sigmoid(
     let Some(count) = count(config, defaults.count)? else { return Ok(None) };
     let width = width(config, defaults.width)?;
     let default_groups = Some((defaults.groups, defaults.chosen_groups));
+    let chosen = config.setting(ExpertFieldNames::HF.chosen, MAX_EXPERTS, defaults.chosen)?;
     Ok(Some(ExpertsConfig {
-        count,
-        chosen: config.setting(ExpertFieldNames::HF.chosen, MAX_EXPERTS, defaults.chosen)?,
-        width,
         shared_width: width * shared(config, 1)?,
-        shared_gate: false,
         layers: after_dense(config, layers, defaults.dense)?,
         scores: RouterScores::Sigmoid,
         normalise: config.flag("norm_topk_prob")?.unwrap_or(true),
         scale: scale(config, defaults.scale)?,
         groups: groups(config, GroupRank::BestTwo, default_groups)?,
+        ..ExpertsConfig::plain(count, chosen, width, layers)
     }))
 }
 
@@ -50,6 +48,7 @@ pub(crate) fn grouped_json(config: &ModelConfig) -> Json {
     let (groups, chosen) = experts.groups.map_or((1, 1), |groups| (groups.count, groups.chosen));
     let (scores, method) = match (experts.scores, experts.groups) {
         (RouterScores::Sigmoid, _) => ("sigmoid", "noaux_tc"),
+        (RouterScores::SqrtSoftplus, _) => ("sqrtsoftplus", "noaux_tc"),
         (_, Some(_)) => ("softmax", "group_limited_greedy"),
         (_, None) => ("softmax", "greedy"),
     };

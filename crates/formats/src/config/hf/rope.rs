@@ -52,11 +52,82 @@ pub(super) fn read(
     Ok((config, sharpening))
 }
 
+/// Reads the parameters of layers without compressed rows and of layers with them, `dim` values of
+/// each head. They are `main` and `compress` of the object of parameters; otherwise that object
+/// scales the second, and both have a base outside. YaRN leaves cosines and sines unscaled.
+pub(super) fn read_pair(config: Object, dim: usize) -> Result<[RopeConfig; 2]> {
+    let nested = pair(config)?;
+    let flat = if nested.is_some() { None } else { parameters(config)? };
+    let read = |inner: Option<Object>, key: &str, default: f32| {
+        let of_pair = inner.filter(|_| nested.is_some());
+        let theta = of_pair.map_or(Ok(None), |inner| inner.above_zero(NAMES.theta))?;
+        let theta = theta.or(config.above_zero(key)?);
+        let scaling = match inner {
+            None => RopeScaling::None,
+            Some(inner) => {
+                check_magnitude(inner)?;
+                scaling(config, inner)?.scaling
+            }
+        };
+        let (layout, magnitude) = (RopeLayout::Interleaved, 1.0);
+        Ok(RopeConfig { theta: theta.unwrap_or(default), dim, layout, scaling, magnitude })
+    };
+    let [main, compress] = match nested {
+        Some(pair) => pair.map(Some),
+        None => [None, flat],
+    };
+    Ok([read(main, NAMES.theta, 10_000.0)?, read(compress, NAMES.compressed.theta, 160_000.0)?])
+}
+
+/// The share of a head that is rotated, where only the parameters of layers without compressed rows
+/// have it.
+pub(super) fn share_of_main(config: Object) -> Result<Option<f32>> {
+    pair(config)?.map_or(Ok(None), |[main, _]| main.above_zero(NAMES.rope_dim))
+}
+
+/// `main` and `compress` of the object of parameters, if it has them.
+fn pair(config: Object) -> Result<Option<[Object; 2]>> {
+    let Some((key, parameters)) = chosen(config)? else { return Ok(None) };
+    let names = match key {
+        OLD => ["rope_scaling.main", "rope_scaling.compress"],
+        _ => ["rope_parameters.main", "rope_parameters.compress"],
+    };
+    match (parameters.object("main")?, parameters.object("compress")?) {
+        (Some(main), Some(compress)) => {
+            Ok(Some([main.called(names[0]), compress.called(names[1])]))
+        }
+        (None, None) => Ok(None),
+        (Some(_), None) => Err(config.error(names[1], "expected an object, found no such field")),
+        (None, Some(_)) => Err(config.error(names[0], "expected an object, found no such field")),
+    }
+}
+
+/// Checks that cosines and sines are not scaled.
+fn check_magnitude(parameters: Object) -> Result<()> {
+    const KEY: &str = "attention_factor";
+    match parameters.number(KEY)? {
+        Some(found) if found != 1.0 => {
+            Err(parameters.error(KEY, format!("expected 1, found {found}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Names of the object of rotary parameters.
+const OLD: &str = "rope_scaling";
+const NEW: &str = "rope_parameters";
+
 /// The object of rotary parameters, under its old or its new name. The old one has precedence, as
 /// in the reference library.
+fn chosen(config: Object) -> Result<Option<(&'static str, Object)>> {
+    let (old, new) = (config.object(OLD)?, config.object(NEW)?);
+    let old = old.filter(|old| !old.is_empty()).map(|old| (OLD, old));
+    Ok(old.or(new.map(|new| (NEW, new))))
+}
+
+/// The rotary parameters of all layers.
 fn parameters(config: Object) -> Result<Option<Object>> {
-    let (old, new) = (config.object("rope_scaling")?, config.object("rope_parameters")?);
-    let chosen = old.filter(|old| !old.is_empty()).or(new);
+    let chosen = chosen(config)?.map(|(_, object)| object);
     let nested = chosen.and_then(|chosen| Some((chosen, chosen.nested()?)));
     match nested {
         None => Ok(chosen),
@@ -75,7 +146,8 @@ fn scaling(config: Object, rope: Object) -> Result<Scaling> {
     // Without a type and a factor there is no scaling.
     let kind = kind.or(if rope.has("factor") { None } else { Some("default") });
     match rope.need("rope_type", "a string", kind)? {
-        "default" => Ok(RopeScaling::None.into()),
+        // Positions of text are those of one dimension in all sections.
+        "default" | "mrope" => Ok(RopeScaling::None.into()),
         "linear" => Ok(RopeScaling::Linear { factor: rope.need_above_zero("factor")? }.into()),
         "llama3" => llama3(rope).map(Scaling::from),
         "yarn" => read_yarn(config, rope),

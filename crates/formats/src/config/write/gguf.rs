@@ -1,8 +1,11 @@
 //! A configuration as GGUF metadata, with the keys of llama.cpp.
 
 use super::super::family::Family;
-use super::super::fields::{SIGMOID, SOFTMAX, SOFTMAX_OF_CHOSEN};
-use super::super::{ExpertsConfig, LatentConfig, ModelConfig, RopeScaling, RouterScores, yarn};
+use super::super::fields::{SIGMOID, SOFTMAX, SOFTMAX_OF_CHOSEN, SQRT_SOFTPLUS};
+use super::super::{
+    CompressedConfig, DeltaConfig, ExpertsConfig, HyperConfig, INDEXED_RATIO, LatentConfig,
+    ModelConfig, RopeScaling, RouterScores, yarn,
+};
 use crate::error::Result;
 use crate::gguf::{Array, GgufWriter, Value};
 
@@ -35,6 +38,12 @@ impl ModelConfig {
         keys.count("embedding_length", self.hidden_size);
         keys.count("feed_forward_length", self.intermediate_size);
         keys.count("rope.dimension_count", self.rope.dim);
+        if family.gguf_sections {
+            // Text has equal positions in all sections; llama.cpp needs the key.
+            let pairs = (self.rope.dim / 2) as i32;
+            let sections = vec![(pairs + 2) / 3, (pairs + 1) / 3, pairs / 3, 0];
+            keys.set("rope.dimension_sections", Value::Array(Array::I32(sections)));
+        }
         keys.count("vocab_size", self.vocab_size);
         keys.count("attention.head_count", self.heads);
         match self.latent() {
@@ -46,12 +55,26 @@ impl ModelConfig {
             }
         }
         self.window_keys(&mut keys, family)?;
+        if let Some(delta) = &self.delta {
+            delta_keys(&mut keys, delta);
+        } else if family.delta.is_some() {
+            let none = Value::Array(Array::Bool(vec![false; self.layers]));
+            keys.set("attention.recurrent_layers", none);
+        }
         if let Some(experts) = &self.experts {
             self.expert_keys(&mut keys, family, experts)?;
         }
         keys.float("attention.layer_norm_rms_epsilon", self.rms_norm_eps);
         keys.float("rope.freq_base", self.rope.theta);
-        self.scaling_keys(&mut keys);
+        if let Some(HyperConfig { streams, iterations, eps }) = self.hyper {
+            keys.count("hyper_connection.count", streams);
+            keys.count("hyper_connection.sinkhorn_iterations", iterations);
+            keys.float("hyper_connection.epsilon", eps);
+        }
+        match self.compressed() {
+            Some(sizes) => self.compressed_keys(&mut keys, sizes)?,
+            None => self.scaling_keys(&mut keys),
+        }
         writer.set("general.architecture", Value::String(prefix.to_owned()));
         writer.set("general.name", Value::String(self.name.clone()));
         Ok(())
@@ -93,6 +116,7 @@ impl ModelConfig {
             RouterScores::Softmax => SOFTMAX,
             RouterScores::Sigmoid => SIGMOID,
             RouterScores::SoftmaxOfChosen => SOFTMAX_OF_CHOSEN,
+            RouterScores::SqrtSoftplus => SQRT_SOFTPLUS,
         };
         keys.count("expert_gating_func", scores);
         if family.gguf_experts.shared {
@@ -107,12 +131,54 @@ impl ModelConfig {
         if family.gguf_experts.leading_dense {
             keys.count("leading_dense_block_count", self.leading_dense()?);
         }
+        let by_token = experts.by_token.iter().take_while(|by_token| **by_token).count();
+        if experts.by_token[by_token..].contains(&true) {
+            let problem = "expected tables of experts in the first layers only";
+            return Err(self.error("hash_layer_count", problem));
+        }
+        if by_token > 0 {
+            keys.count("hash_layer_count", by_token);
+        }
+        if family.compressed {
+            let array = |limits: &[Option<f32>]| {
+                Value::Array(Array::F32(limits.iter().map(|limit| limit.unwrap_or(0.0)).collect()))
+            };
+            keys.set("swiglu_clamp_exp", array(&experts.limits));
+            keys.set("swiglu_clamp_shexp", array(&experts.shared_limits));
+        }
+        Ok(())
+    }
+
+    /// Keys of attention to compressed rows, whose layers have the scaled frequencies.
+    fn compressed_keys(&self, keys: &mut GgufKeyWriter, sizes: &CompressedConfig) -> Result<()> {
+        let layers = sizes.ratios.iter().zip(&sizes.indexed);
+        if layers.clone().any(|(ratio, indexed)| *indexed != (*ratio == INDEXED_RATIO)) {
+            let problem = "expected an index in the layers of ratio 4, and in no others";
+            return Err(self.error("attention.compress_ratios", problem));
+        }
+        if self.rope.scaling != RopeScaling::None {
+            let problem = "expected no scaling in layers without compressed rows";
+            return Err(self.error("rope.scaling.type", problem));
+        }
+        let ratios = sizes.ratios.iter().map(|&ratio| ratio.min(u32::MAX as usize) as u32);
+        keys.set("attention.compress_ratios", Value::Array(Array::U32(ratios.collect())));
+        keys.count("attention.q_lora_rank", sizes.q_rank);
+        keys.count("attention.output_group_count", sizes.groups);
+        keys.count("attention.output_lora_rank", sizes.out_rank);
+        if sizes.indexed.contains(&true) {
+            keys.count("attention.indexer.head_count", sizes.index_heads);
+            keys.count("attention.indexer.key_length", sizes.index_dim);
+            keys.count("attention.indexer.top_k", sizes.index_top);
+        }
+        keys.float("attention.compress_rope_freq_base", sizes.rope.theta);
+        self.scaling_keys(keys);
         Ok(())
     }
 
     fn scaling_keys(&self, keys: &mut GgufKeyWriter) {
         let kind = |kind: &str| Value::String(kind.to_owned());
-        match self.rope.scaling {
+        let rope = self.compressed().map_or(&self.rope, |sizes| &sizes.rope);
+        match rope.scaling {
             RopeScaling::Linear { factor } => {
                 keys.float("rope.scaling.factor", factor);
                 keys.set("rope.scaling.type", kind("linear"));
@@ -123,6 +189,9 @@ impl ModelConfig {
                 keys.count("rope.scaling.original_context_length", original_context);
                 keys.float("rope.scaling.yarn_beta_fast", beta_fast);
                 keys.float("rope.scaling.yarn_beta_slow", beta_slow);
+                if self.compressed().is_some() {
+                    return;
+                }
                 let all = self.mscale_all_dim();
                 let default = match all {
                     Some(_) => 1.0,
@@ -138,6 +207,18 @@ impl ModelConfig {
             RopeScaling::None | RopeScaling::Llama3 { .. } | RopeScaling::Factors(_) => {}
         }
     }
+}
+
+/// Keys of Gated DeltaNet. Programs that know no list of layers read a period.
+fn delta_keys(keys: &mut GgufKeyWriter, delta: &DeltaConfig) {
+    let period = delta.layers.iter().take_while(|linear| **linear).count() + 1;
+    keys.set("attention.recurrent_layers", Value::Array(Array::Bool(delta.layers.clone())));
+    keys.count("full_attention_interval", period);
+    keys.count("ssm.conv_kernel", delta.kernel);
+    keys.count("ssm.state_size", delta.key_dim);
+    keys.count("ssm.group_count", delta.key_heads);
+    keys.count("ssm.time_step_rank", delta.value_heads);
+    keys.count("ssm.inner_size", delta.values());
 }
 
 /// Keys of latent attention. llama.cpp counts the cached row of all heads as one KV head.

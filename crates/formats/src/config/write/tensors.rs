@@ -2,7 +2,8 @@
 //! checkpoints.
 
 use super::super::family::{Family, HEAD_NORMS};
-use super::super::{Attention, ExpertsConfig, LatentConfig, ModelConfig, RouterScores};
+use super::super::{Attention, DeltaConfig, ExpertsConfig, LatentConfig, ModelConfig};
+use crate::names::EXPERTS_BY_TOKEN;
 
 pub(crate) type Tensors = Vec<(String, Vec<usize>)>;
 
@@ -14,8 +15,18 @@ pub enum TensorForm {
     /// One tensor per expert and matrix, or gate and up in one; keys and values of latent attention
     /// in one tensor.
     Hf,
-    /// As an open checkpoint has them: `Hf` with all experts of a layer in one tensor.
+    /// As an open Hugging Face checkpoint has them: `Hf` with all experts of a layer in one tensor,
+    /// and projections of Gated DeltaNet apart.
     Read,
+    /// As an open GGUF file has them: `Gguf` with projections of Gated DeltaNet apart.
+    ReadGguf,
+}
+
+impl TensorForm {
+    /// Whether the tensors are those of GGUF files, open or not.
+    fn is_gguf(self) -> bool {
+        matches!(self, Self::Gguf | Self::ReadGguf)
+    }
 }
 
 impl ModelConfig {
@@ -24,13 +35,19 @@ impl ModelConfig {
         let (hidden, vocab) = (self.hidden_size, self.vocab_size);
         let mut tensors = vec![("token_embd.weight".to_owned(), vec![vocab, hidden])];
         for layer in 0..self.layers {
-            let mut parts = match self.latent() {
-                Some(latent) => self.latent_attention(latent, form),
-                None => self.attention(),
+            let mut parts = match (self.delta_of(layer), &self.attention) {
+                (Some(delta), _) => self.recurrence(family, delta, form),
+                (None, Attention::Grouped { .. }) => self.attention(),
+                (None, Attention::Latent(latent)) => self.latent_attention(*latent, form),
+                (None, Attention::Compressed(sizes)) => self.compressed_attention(sizes, layer),
             };
+            parts.extend(self.hyper_connections());
             parts.push(named("ffn_norm.weight", &[hidden]));
             match self.experts_of(layer) {
-                Some(experts) => parts.extend(self.experts(experts, family.experts_by_turns, form)),
+                Some(experts) => {
+                    parts.extend(self.choice_of_experts(experts, layer));
+                    parts.extend(self.experts(experts, family.experts_by_turns, form));
+                }
                 None => parts.extend(mlp(
                     ["ffn_gate", "ffn_up", "ffn_down"],
                     hidden,
@@ -43,6 +60,7 @@ impl ModelConfig {
                 parts.into_iter().map(|(name, shape)| (format!("blk.{layer}.{name}"), shape)),
             );
         }
+        tensors.extend(self.hyper_head());
         tensors.push(("output_norm.weight".to_owned(), vec![hidden]));
         if !self.tied_embeddings {
             tensors.push(("output.weight".to_owned(), vec![vocab, hidden]));
@@ -50,16 +68,65 @@ impl ModelConfig {
         tensors
     }
 
+    /// The value that the tensor with this canonical name is filled with in checkpoints of random
+    /// weights of `form`, if it is not random: norms scale by one, and states decay.
+    pub fn constant(&self, name: &str, form: TensorForm) -> Option<f32> {
+        let hf = form == TensorForm::Hf;
+        match name.rsplit_once('.') {
+            Some((_, "ssm_a")) => Some(if hf { 0.0 } else { -1.0 }),
+            _ if !name.ends_with("norm.weight") => None,
+            _ if hf && self.is_zero_centred(name) => Some(0.0),
+            _ => Some(1.0),
+        }
+    }
+
     fn attention(&self) -> Tensors {
         let hidden = self.hidden_size;
         let (q, kv) = (self.heads * self.head_dim, self.kv_heads * self.head_dim);
         vec![
             named("attn_norm.weight", &[hidden]),
-            named("attn_q.weight", &[q, hidden]),
+            named("attn_q.weight", &[self.query_rows(), hidden]),
             named("attn_k.weight", &[kv, hidden]),
             named("attn_v.weight", &[kv, hidden]),
             named("attn_output.weight", &[hidden, q]),
         ]
+    }
+
+    fn recurrence(&self, family: &Family, delta: &DeltaConfig, form: TensorForm) -> Tensors {
+        let (hidden, heads) = (self.hidden_size, delta.value_heads);
+        let (channels, values) = (delta.channels(), delta.values());
+        let fused = family.delta.is_some_and(|files| files.fused);
+        let mut tensors = vec![named("attn_norm.weight", &[hidden])];
+        match form {
+            TensorForm::Hf if fused => {
+                tensors.push(named("ssm_in.weight", &[channels + values, hidden]));
+            }
+            _ => tensors.extend([
+                named("attn_qkv.weight", &[channels, hidden]),
+                named("attn_gate.weight", &[values, hidden]),
+            ]),
+        }
+        match form {
+            TensorForm::Hf | TensorForm::Gguf if fused => {
+                tensors.push(named("ssm_ba.weight", &[2 * heads, hidden]));
+            }
+            _ => tensors.extend([
+                named("ssm_beta.weight", &[heads, hidden]),
+                named("ssm_alpha.weight", &[heads, hidden]),
+            ]),
+        }
+        let kernel = match form {
+            TensorForm::Hf => &[channels, 1, delta.kernel][..],
+            _ => &[channels, delta.kernel],
+        };
+        tensors.extend([
+            named("ssm_conv1d.weight", kernel),
+            named("ssm_dt.bias", &[heads]),
+            named("ssm_a", &[heads]),
+            named("ssm_norm.weight", &[delta.value_dim]),
+            named("ssm_out.weight", &[hidden, values]),
+        ]);
+        tensors
     }
 
     fn latent_attention(&self, latent: LatentConfig, form: TensorForm) -> Tensors {
@@ -78,7 +145,7 @@ impl ModelConfig {
         tensors.push(named("attn_kv_a_mqa.weight", &[kv_rank + rope_dim, hidden]));
         tensors.push(named("attn_kv_a_norm.weight", &[kv_rank]));
         match form {
-            TensorForm::Gguf => tensors.extend([
+            TensorForm::Gguf | TensorForm::ReadGguf => tensors.extend([
                 named("attn_k_b.weight", &[heads, kv_rank, nope_dim]),
                 named("attn_v_b.weight", &[heads, value_dim, kv_rank]),
             ]),
@@ -90,14 +157,23 @@ impl ModelConfig {
         tensors
     }
 
-    fn experts(&self, experts: &ExpertsConfig, biased: bool, form: TensorForm) -> Tensors {
-        let (hidden, count, width) = (self.hidden_size, experts.count, experts.width);
-        let mut tensors = vec![named("ffn_gate_inp.weight", &[count, hidden])];
-        if experts.scores == RouterScores::Sigmoid {
+    /// Tensors of the choice of experts in a layer.
+    fn choice_of_experts(&self, experts: &ExpertsConfig, layer: usize) -> Tensors {
+        let ExpertsConfig { count, chosen, .. } = *experts;
+        let mut tensors = vec![named("ffn_gate_inp.weight", &[count, self.hidden_size])];
+        if experts.by_token[layer] {
+            tensors.push(named(EXPERTS_BY_TOKEN, &[self.vocab_size, chosen]));
+        } else if experts.scores.has_bias() {
             tensors.push(named("exp_probs_b.bias", &[count]));
         }
+        tensors
+    }
+
+    fn experts(&self, experts: &ExpertsConfig, biased: bool, form: TensorForm) -> Tensors {
+        let (hidden, count, width) = (self.hidden_size, experts.count, experts.width);
+        let mut tensors = Vec::new();
         match (form, biased) {
-            (TensorForm::Gguf | TensorForm::Read, _) => {
+            (TensorForm::Gguf | TensorForm::ReadGguf | TensorForm::Read, _) => {
                 tensors.extend(stacked(count, hidden, width, biased));
             }
             (TensorForm::Hf, true) => tensors.extend(fused(count, hidden, width)),
@@ -112,7 +188,7 @@ impl ModelConfig {
             tensors.extend(mlp(names, hidden, experts.shared_width));
             if experts.shared_gate {
                 let row = [1, hidden];
-                let shape = if form == TensorForm::Gguf { &row[1..] } else { &row[..] };
+                let shape = if form.is_gguf() { &row[1..] } else { &row[..] };
                 tensors.push(named("ffn_gate_inp_shexp.weight", shape));
             }
         }
@@ -122,7 +198,9 @@ impl ModelConfig {
     /// Biases, head norms and sinks of a layer, except those of experts.
     fn vectors(&self, family: &Family, layer: usize) -> Vec<&'static str> {
         let mut names = family.written.to_vec();
-        if let Attention::Grouped { head_norms, sinks } = self.attention {
+        if let (&Attention::Grouped { head_norms, sinks, .. }, None) =
+            (&self.attention, self.delta_of(layer))
+        {
             names.extend(head_norms.then_some(HEAD_NORMS).into_iter().flatten());
             names.extend(sinks.then_some("attn_sinks.weight"));
         }
@@ -136,7 +214,7 @@ impl ModelConfig {
     pub(crate) fn shape_of(&self, name: &str) -> Vec<usize> {
         let experts = self.experts.as_ref().map_or(0, |experts| experts.count);
         match name {
-            "attn_q.bias" => vec![self.heads * self.head_dim],
+            "attn_q.bias" => vec![self.query_rows()],
             "attn_k.bias" | "attn_v.bias" => vec![self.kv_heads * self.head_dim],
             "attn_q_norm.weight" | "attn_k_norm.weight" => vec![self.head_dim],
             "attn_sinks.weight" => vec![self.heads],
@@ -148,7 +226,7 @@ impl ModelConfig {
     }
 }
 
-fn named(name: &str, shape: &[usize]) -> (String, Vec<usize>) {
+pub(super) fn named(name: &str, shape: &[usize]) -> (String, Vec<usize>) {
     (name.to_owned(), shape.to_vec())
 }
 

@@ -6,15 +6,19 @@ use crate::config::{
 };
 use crate::gguf::{Array, GgufFile, GgufWriter, Value};
 
-type Fields<'a> = &'a [(&'a str, Value)];
+pub(super) type Fields<'a> = &'a [(&'a str, Value)];
 
-fn u(value: u32) -> Value {
+pub(super) fn u(value: u32) -> Value {
     Value::U32(value)
 }
 
 /// Reads a file of architecture `arch` with `fields`, the keys that every file needs, and
 /// `tensors`.
-fn read_with(arch: &str, fields: Fields, tensors: &[&str]) -> Result<ModelConfig, String> {
+pub(super) fn read_with(
+    arch: &str,
+    fields: Fields,
+    tensors: &[&str],
+) -> Result<ModelConfig, String> {
     let mut writer = GgufWriter::new();
     writer.set("general.architecture", Value::String(arch.into()));
     let base = [

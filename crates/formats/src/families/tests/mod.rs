@@ -1,5 +1,7 @@
 //! Reading config.json of every style, and reading back written configurations.
 
+mod compressed;
+mod delta;
 mod experts;
 mod gguf;
 mod names;

@@ -58,7 +58,8 @@ fn parts_of_a_quantised_matrix_are_named_as_it_is() {
 fn every_name_maps_back_to_its_source_and_to_no_other() {
     for table in FAMILIES.iter().map(|family| &family.names) {
         let globals = table.globals.iter().map(|(source, _)| (*source).to_owned());
-        let layer = table.layer_names().map(|(source, _)| format!("model.layers.3.{source}"));
+        let prefix = table.layer_prefix;
+        let layer = table.layer_names().map(|(source, _)| format!("{prefix}3.{source}"));
         let mut seen = std::collections::HashSet::new();
         for source in globals.chain(layer.map(|name| name.replace("{}", "9"))) {
             let canonical = table.canonical(&source).unwrap();

@@ -23,6 +23,7 @@ fn samples() -> Vec<ModelConfig> {
         with("Qwen3ForCausalLM", yarn).unwrap(),
     ];
     samples.extend(samples_with_experts());
+    samples.extend(super::compressed::samples());
     samples.extend(
         super::super::names()
             .map(|name| ModelConfig { name: "m".into(), ..ModelConfig::tiny(name, 3).unwrap() }),
@@ -111,6 +112,9 @@ fn written_gguf_metadata_reads_the_same_but_for_what_the_format_cannot_say() {
         }
         (read.rope.layout, read.activation) = (config.rope.layout, config.activation);
         read.special = config.special.clone();
+        if let (Some(read), Some(delta)) = (&mut read.delta, &config.delta) {
+            read.tiled = delta.tiled;
+        }
         if config.architecture == "mistral" {
             assert_eq!(std::mem::replace(&mut read.architecture, "mistral".into()), "llama");
         }

@@ -11,6 +11,7 @@ pub(crate) mod scalar;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod x86;
 
+use super::widen::Widen;
 use super::{LANES, Lanes};
 
 /// Work that is generic over the integer lanes.
@@ -21,19 +22,10 @@ pub(crate) trait Task {
     fn run<I: IntLanes>(self) -> Self::Output;
 }
 
-/// The value of an E4M3 code that is a number.
-#[inline(always)]
-fn e4m3(code: u8) -> f32 {
-    let code = u32::from(code);
-    // The same exponent and mantissa in f32 are worth 2^-120 as much.
-    let unit = f32::from_bits((120 + 127) << 23);
-    f32::from_bits((code & 0x80) << 24 | (code & 0x7f) << 20) * unit
-}
-
 /// Products of weight codes with quantised activations, sixteen rows at a time.
 pub(crate) trait IntLanes: Copy {
     /// Lanes that the sums become.
-    type Float: Lanes;
+    type Float: Widen;
     /// 64 codes: four of each row.
     type Codes: Copy;
     /// A sum for each row.
@@ -127,11 +119,6 @@ pub(crate) trait IntLanes: Copy {
     /// # Safety
     /// 32 bytes must be readable.
     unsafe fn f16_at(src: *const u8) -> Self::Float;
-    /// Sixteen E4M3 codes as f32, exactly; what becomes of NaN is not specified.
-    ///
-    /// # Safety
-    /// 16 bytes must be readable.
-    unsafe fn e4m3_at(src: *const u8) -> Self::Float;
 }
 
 /// `IntLanes::enter` of the lanes `$lanes`: a function compiled for their instruction set.

@@ -105,12 +105,6 @@ macro_rules! common {
             bits.map(f16::from_le_bytes).convert_to_f32_slice(&mut values);
             Lanes::load(&values)
         }
-
-        #[inline(always)]
-        unsafe fn e4m3_at(src: *const u8) -> float::Neon {
-            let codes = unsafe { src.cast::<[u8; LANES]>().read() };
-            Lanes::load(&codes.map(super::e4m3))
-        }
     };
 }
 

@@ -90,11 +90,4 @@ impl IntLanes for ScalarInt {
         let bytes = unsafe { src.cast::<[[u8; 2]; LANES]>().read() };
         Lanes::load(&bytes.map(|b| f16::from_le_bytes(b).to_f32()))
     }
-
-    #[inline(never)]
-    unsafe fn e4m3_at(src: *const u8) -> Self::Float {
-        // SAFETY: the caller vouches for 16 readable bytes.
-        let codes = unsafe { src.cast::<[u8; LANES]>().read() };
-        Lanes::load(&codes.map(super::e4m3))
-    }
 }

@@ -110,35 +110,7 @@ macro_rules! common256 {
                 )
             }
         }
-
-        #[inline(always)]
-        unsafe fn e4m3_at(src: *const u8) -> float::Avx2 {
-            unsafe {
-                let bits = e4m3_as_f16(_mm_loadu_si128(src.cast()));
-                let (low, high) =
-                    (_mm256_castsi256_si128(bits), _mm256_extracti128_si256::<1>(bits));
-                let unit = _mm256_set1_ps(E4M3_OVER_F16);
-                float::Avx2::new(
-                    _mm256_mul_ps(_mm256_cvtph_ps(low), unit),
-                    _mm256_mul_ps(_mm256_cvtph_ps(high), unit),
-                )
-            }
-        }
     };
-}
-
-/// What exponents of E4M3 are worth more than the same bits as exponents of f16.
-const E4M3_OVER_F16: f32 = 256.0;
-
-/// E4M3 codes as f16 with the same exponent and mantissa.
-#[inline(always)]
-unsafe fn e4m3_as_f16(codes: __m128i) -> __m256i {
-    unsafe {
-        let codes = _mm256_cvtepu8_epi16(codes);
-        let magnitude = _mm256_and_si256(codes, _mm256_set1_epi16(0x7f));
-        let sign = _mm256_and_si256(_mm256_slli_epi16::<8>(codes), _mm256_set1_epi16(i16::MIN));
-        _mm256_or_si256(_mm256_slli_epi16::<7>(magnitude), sign)
-    }
 }
 
 /// Sums of four products each, of bytes 0 to 128 with signed bytes, none -128: neighbours add up
@@ -348,13 +320,5 @@ impl IntLanes for Avx512Vnni {
     #[inline(always)]
     unsafe fn f16_at(src: *const u8) -> float::Avx512 {
         unsafe { float::Avx512(_mm512_cvtph_ps(_mm256_loadu_si256(src.cast()))) }
-    }
-
-    #[inline(always)]
-    unsafe fn e4m3_at(src: *const u8) -> float::Avx512 {
-        unsafe {
-            let values = _mm512_cvtph_ps(e4m3_as_f16(_mm_loadu_si128(src.cast())));
-            float::Avx512(_mm512_mul_ps(values, _mm512_set1_ps(E4M3_OVER_F16)))
-        }
     }
 }

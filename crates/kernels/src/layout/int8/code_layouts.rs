@@ -4,6 +4,7 @@
 use super::GROUP;
 use crate::lanes::Lanes;
 use crate::lanes::int::IntLanes;
+use crate::lanes::widen::Widen;
 use crate::quant::{BlockScales, FLOATS_DOUBLED, IQ4_LEVELS, SPAN};
 
 /// Layout of the bits of 32 codes: `WORDS` words per row, each with bits of up to eight quads.
@@ -362,7 +363,7 @@ impl Scales for UnderFactor {
     unsafe fn scale<I: IntLanes>(span: *const u8, block: usize, half: usize) -> I::Float {
         // SAFETY: the caller's promise.
         unsafe {
-            let scales = I::e4m3_at(span.add(Self::step(block, half)));
+            let scales = I::Float::load_e4m3_at(span.add(Self::step(block, half)));
             I::Float::load_at(span.cast()).mul(scales)
         }
     }

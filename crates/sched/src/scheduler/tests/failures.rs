@@ -8,7 +8,7 @@ fn prompt(seed: u32, len: usize) -> Vec<u32> {
 
 #[test]
 fn an_identical_prompt_computes_its_last_token_only() {
-    let mut machine = Machine::new(LIMITS);
+    let mut machine = Machine::new(limits());
     assert_eq!(machine.cached(1, &prompt(1, 12)), 0);
     let before = machine.rows;
     assert_eq!(machine.cached(2, &prompt(1, 12)), 11);
@@ -18,7 +18,7 @@ fn an_identical_prompt_computes_its_last_token_only() {
 
 #[test]
 fn shorter_prompts_and_edited_tails_reuse_what_they_share() {
-    let mut machine = Machine::new(LIMITS);
+    let mut machine = Machine::new(limits());
     machine.cached(1, &prompt(1, 30));
     assert_eq!(machine.cached(2, &prompt(1, 17)), 16);
     let mut edited = prompt(1, 30);
@@ -31,7 +31,7 @@ fn shorter_prompts_and_edited_tails_reuse_what_they_share() {
 
 #[test]
 fn a_generated_answer_is_found_by_the_next_turn() {
-    let mut machine = Machine::new(LIMITS);
+    let mut machine = Machine::new(limits());
     machine.add(1, &prompt(1, 6), 20);
     machine.finish(100);
     let answer: Vec<u32> = (6..20).collect();
@@ -42,7 +42,7 @@ fn a_generated_answer_is_found_by_the_next_turn() {
 
 #[test]
 fn a_prompt_shorter_than_a_block_is_found_in_any_block_that_continues_it() {
-    let mut machine = Machine::new(LIMITS);
+    let mut machine = Machine::new(limits());
     machine.add(1, &prompt(1, 2), 3);
     machine.finish(10);
     // The two tokens are the tail of the first; the third replaces it by a longer one.
@@ -57,25 +57,25 @@ fn a_prompt_shorter_than_a_block_is_found_in_any_block_that_continues_it() {
 
 #[test]
 fn a_tail_is_replaced_by_a_block_that_continues_it() {
-    let mut machine = Machine::new(LIMITS);
+    let mut machine = Machine::new(limits());
     for len in 1..=9 {
         machine.add(len, &prompt(1, len as usize), len as usize + 1);
         machine.finish(10);
     }
-    assert_eq!(machine.scheduler.blocks().cached, 3, "two full blocks and a tail");
+    assert_eq!(machine.scheduler.blocks(0).cached, 3, "two full blocks and a tail");
     // A prefix of a cached block adds nothing.
     machine.add(10, &prompt(1, 6), 7);
     machine.finish(10);
-    assert_eq!(machine.scheduler.blocks().cached, 3);
+    assert_eq!(machine.scheduler.blocks(0).cached, 3);
     // A branch does.
     machine.add(11, &[&prompt(1, 6)[..], &[5]].concat(), 8);
     machine.finish(10);
-    assert_eq!(machine.scheduler.blocks().cached, 4);
+    assert_eq!(machine.scheduler.blocks(0).cached, 4);
 }
 
 #[test]
 fn a_preempted_sequence_computes_nothing_twice_if_its_blocks_are_still_there() {
-    let mut machine = Machine::new(SchedulerLimits { running: 1, logits: 1, ..LIMITS });
+    let mut machine = Machine::new(SchedulerLimits { running: 1, logits: 1, ..limits() });
     machine.add(1, &prompt(1, 6), 16);
     machine.step(|_, length| length as u32);
     machine.add(2, &prompt(2, 5), 8);
@@ -88,7 +88,8 @@ fn a_preempted_sequence_computes_nothing_twice_if_its_blocks_are_still_there() {
 
 #[test]
 fn a_block_may_be_copied_onto_itself_if_there_is_no_other() {
-    let mut machine = Machine::new(SchedulerLimits { blocks: 1, running: 1, logits: 1, ..LIMITS });
+    let mut machine =
+        Machine::new(SchedulerLimits { groups: group(1, None), running: 1, logits: 1, ..limits() });
     machine.add(1, &prompt(1, 3), 4);
     machine.finish(10);
     // The only block is both source and target.
@@ -98,7 +99,7 @@ fn a_block_may_be_copied_onto_itself_if_there_is_no_other() {
 
 #[test]
 fn equal_prompts_at_the_same_time_are_computed_once() {
-    let mut machine = Machine::new(SchedulerLimits { running: 8, logits: 8, ..LIMITS });
+    let mut machine = Machine::new(SchedulerLimits { running: 8, logits: 8, ..limits() });
     for id in 0..8 {
         machine.add(id, &prompt(1, 33), 35);
     }
@@ -109,7 +110,8 @@ fn equal_prompts_at_the_same_time_are_computed_once() {
 
 #[test]
 fn preemption_while_a_prefix_hit_is_being_admitted() {
-    let mut machine = Machine::new(SchedulerLimits { blocks: 8, running: 4, logits: 4, ..LIMITS });
+    let mut machine =
+        Machine::new(SchedulerLimits { groups: group(8, None), running: 4, logits: 4, ..limits() });
     machine.cached(1, &prompt(1, 16));
     // Four blocks of cache; two long sequences that outgrow the rest, and a hit in between.
     machine.add(2, &prompt(2, 4), 24);
@@ -127,12 +129,12 @@ fn preemption_while_a_prefix_hit_is_being_admitted() {
 #[test]
 #[should_panic(expected = "it can fit")]
 fn a_prompt_larger_than_the_pool_never_gets_in() {
-    Machine::new(SchedulerLimits { blocks: 2, ..LIMITS }).add(1, &prompt(1, 9), 9);
+    Machine::new(SchedulerLimits { groups: group(2, None), ..limits() }).add(1, &prompt(1, 9), 9);
 }
 
 #[test]
 fn a_prompt_as_large_as_the_pool_is_admitted() {
-    let mut machine = Machine::new(SchedulerLimits { blocks: 4, ..LIMITS });
+    let mut machine = Machine::new(SchedulerLimits { groups: group(4, None), ..limits() });
     machine.add(1, &prompt(1, 4), 12);
     machine.step(|_, length| length as u32);
     machine.add(2, &prompt(2, 15), 16);
@@ -142,7 +144,7 @@ fn a_prompt_as_large_as_the_pool_is_admitted() {
 
 #[test]
 fn two_sequences_that_finish_a_shared_block_in_one_step_keep_one_copy() {
-    let mut machine = Machine::new(LIMITS);
+    let mut machine = Machine::new(limits());
     // Shorter than a block: nothing is shared until both have generated the same.
     machine.add(1, &[1, 2], 12);
     machine.add(2, &[1, 2], 12);
@@ -150,12 +152,12 @@ fn two_sequences_that_finish_a_shared_block_in_one_step_keep_one_copy() {
         machine.step(|_, length| length as u32);
         machine.check();
     }
-    assert_eq!(machine.scheduler.blocks().cached, 3, "of two blocks and a tail");
+    assert_eq!(machine.scheduler.blocks(0).cached, 3, "of two blocks and a tail");
 }
 
 #[test]
 fn a_cancel_between_plan_and_commit_is_forgotten_whole() {
-    let mut machine = Machine::new(LIMITS);
+    let mut machine = Machine::new(limits());
     machine.add(1, &prompt(1, 6), 20);
     machine.add(2, &prompt(2, 2), 20);
     let plan = machine.plan();
@@ -165,14 +167,14 @@ fn a_cancel_between_plan_and_commit_is_forgotten_whole() {
         machine.scheduler.commit(planned, if planned.samples { &[7] } else { &[] });
     }
     machine.check();
-    assert_eq!(machine.find(2).unwrap().tokens.len(), 3);
-    assert_eq!(machine.scheduler.blocks().used, 1);
+    assert_eq!(machine.find(2).unwrap().chain.tokens.len(), 3);
+    assert_eq!(machine.scheduler.blocks(0).used, 1);
     machine.finish(100);
 }
 
 #[test]
 fn the_newest_is_preempted_and_comes_back_before_new_work() {
-    let mut machine = Machine::new(SchedulerLimits { blocks: 6, ..LIMITS });
+    let mut machine = Machine::new(SchedulerLimits { groups: group(6, None), ..limits() });
     machine.add(1, &prompt(1, 8), 20);
     machine.add(2, &prompt(2, 7), 20);
     while machine.scheduler.counters().0 == 0 {
@@ -191,7 +193,7 @@ fn the_newest_is_preempted_and_comes_back_before_new_work() {
 
 #[test]
 fn a_stalled_sequence_gives_way_to_ready_ones() {
-    let mut machine = Machine::new(SchedulerLimits { blocks: 4, ..LIMITS });
+    let mut machine = Machine::new(SchedulerLimits { groups: group(4, None), ..limits() });
     machine.add(1, &prompt(1, 8), 16);
     machine.step(|_, length| length as u32);
     machine.add(2, &prompt(2, 4), 16);
@@ -214,13 +216,13 @@ fn add_with_output(machine: &mut Machine, id: u64, prompt: &[u32], output: Promp
 
 #[test]
 fn logits_of_a_whole_prompt_take_as_many_steps_as_the_limit_of_logits_requires() {
-    let limits = SchedulerLimits { rows: 20, running: 2, logits: 5, ..LIMITS };
+    let limits = SchedulerLimits { rows: 20, running: 2, logits: 5, ..limits() };
     for (output, steps) in [
         (PromptOutput::LastLogits, 1),
         (PromptOutput::AllLogits, 5),
         (PromptOutput::HiddenStates, 1),
     ] {
-        let mut machine = Machine::new(limits);
+        let mut machine = Machine::new(limits.clone());
         // The cached part of it has no outputs.
         machine.cached(1, &prompt(1, 20));
         add_with_output(&mut machine, 2, &prompt(1, 20), output);
@@ -233,7 +235,7 @@ fn logits_of_a_whole_prompt_take_as_many_steps_as_the_limit_of_logits_requires()
 
 #[test]
 fn two_that_want_all_logits_share_a_step() {
-    let mut machine = Machine::new(SchedulerLimits { rows: 20, running: 3, logits: 6, ..LIMITS });
+    let mut machine = Machine::new(SchedulerLimits { rows: 20, running: 3, logits: 6, ..limits() });
     for id in [1, 2] {
         add_with_output(&mut machine, id, &prompt(id as u32, 10), PromptOutput::AllLogits);
     }
@@ -262,7 +264,7 @@ fn finish_while_stalled(machine: &mut Machine, stalled: u64, other: u64) {
 
 #[test]
 fn a_stalled_sequence_gives_its_blocks_to_waiting_ones() {
-    let mut machine = Machine::new(SchedulerLimits { blocks: 4, ..LIMITS });
+    let mut machine = Machine::new(SchedulerLimits { groups: group(4, None), ..limits() });
     machine.add(1, &prompt(1, 12), 16);
     machine.step(|_, length| length as u32);
     machine.step(|_, length| length as u32);
@@ -276,7 +278,7 @@ fn a_stalled_sequence_gives_its_blocks_to_waiting_ones() {
 
 #[test]
 fn stalled_sequences_are_preempted_for_waiting_ones() {
-    let mut machine = Machine::new(SchedulerLimits { running: 1, logits: 1, ..LIMITS });
+    let mut machine = Machine::new(SchedulerLimits { running: 1, logits: 1, ..limits() });
     machine.add(1, &prompt(1, 4), 16);
     machine.step(|_, length| length as u32);
     machine.add(2, &prompt(2, 4), 8);
@@ -286,21 +288,21 @@ fn stalled_sequences_are_preempted_for_waiting_ones() {
 
 #[test]
 fn blocks_behind_a_window_are_released_and_found_again() {
-    let mut machine = Machine::new(SchedulerLimits { window: Some(6), blocks: 16, ..LIMITS });
+    let mut machine = Machine::new(SchedulerLimits { groups: group(16, Some(6)), ..limits() });
     machine.add(1, &prompt(1, 40), 44);
     machine.finish(100);
     assert!(machine.cached(2, &prompt(1, 40)) >= 36);
-    let mut machine = Machine::new(SchedulerLimits { window: Some(6), ..LIMITS });
+    let mut machine = Machine::new(SchedulerLimits { groups: group(100, Some(6)), ..limits() });
     machine.add(1, &prompt(1, 40), 80);
     for _ in 0..30 {
         machine.step(|_, length| length as u32);
-        assert!(machine.scheduler.blocks().used <= 5, "{:?}", machine.scheduler.blocks());
+        assert!(machine.scheduler.blocks(0).used <= 5, "{:?}", machine.scheduler.blocks(0));
     }
 }
 
 #[test]
 fn a_space_finds_its_own_blocks_only() {
-    let mut machine = Machine::new(LIMITS);
+    let mut machine = Machine::new(limits());
     let spaces = [[0; 16], [1; 16], [2; 16]];
     for (id, space) in spaces.into_iter().enumerate() {
         assert_eq!(machine.cached_in(space, id as u64, &prompt(1, 30)), 0, "{space:?}");

@@ -23,12 +23,12 @@ fn turns(machine: &mut Machine) -> Vec<u64> {
 }
 
 fn one_at_a_time() -> Machine {
-    Machine::new(SchedulerLimits { running: 1, logits: 1, ..LIMITS })
+    Machine::new(SchedulerLimits { running: 1, logits: 1, ..limits() })
 }
 
 #[test]
 fn decodes_come_before_prompt_chunks() {
-    let mut machine = Machine::new(LIMITS);
+    let mut machine = Machine::new(limits());
     machine.add(1, &[1, 2, 3], 10);
     let planned = |slot, position, tokens, samples| Planned {
         slot: Slot(slot),
@@ -37,6 +37,7 @@ fn decodes_come_before_prompt_chunks() {
         drafts: 0,
         outputs: usize::from(samples),
         samples,
+        right: 0,
     };
     assert_eq!(machine.step(|_, _| 0), [planned(0, 0, 3, true)]);
     machine.add(2, &[7; 20], 30);
@@ -45,7 +46,7 @@ fn decodes_come_before_prompt_chunks() {
 
 #[test]
 fn a_large_request_is_not_overtaken_by_a_small_one() {
-    let mut machine = Machine::new(SchedulerLimits { blocks: 4, ..LIMITS });
+    let mut machine = Machine::new(SchedulerLimits { groups: group(4, None), ..limits() });
     machine.add(1, &[1; 8], 9);
     machine.step(|_, _| 0);
     machine.add(2, &[2; 16], 16);
@@ -123,7 +124,7 @@ fn no_sequence_is_overtaken_forever() {
 
 #[test]
 fn a_stalled_sequence_does_not_stall_others() {
-    let mut machine = Machine::new(LIMITS);
+    let mut machine = Machine::new(limits());
     machine.add(1, &[1, 2], 10);
     machine.add(2, &[3, 4], 10);
     machine.step(|_, _| 0);
@@ -133,7 +134,7 @@ fn a_stalled_sequence_does_not_stall_others() {
 
 #[test]
 fn drafts_fill_the_remaining_rows_and_logits() {
-    let mut machine = Machine::new(SchedulerLimits { logits: 6, ..LIMITS });
+    let mut machine = Machine::new(SchedulerLimits { logits: 6, ..limits() });
     machine.add(1, &[1, 2], 10);
     machine.add(2, &[3, 4], 5);
     machine.step(|_, _| 0);
@@ -146,7 +147,8 @@ fn drafts_fill_the_remaining_rows_and_logits() {
 
 #[test]
 fn drafts_take_no_block_that_others_need() {
-    let mut machine = Machine::new(SchedulerLimits { logits: 6, blocks: 4, ..LIMITS });
+    let mut machine =
+        Machine::new(SchedulerLimits { logits: 6, groups: group(4, None), ..limits() });
     machine.add(1, &[1, 2, 3], 8);
     machine.add(2, &[5, 6, 7], 8);
     machine.step(|_, _| 0);

@@ -103,7 +103,11 @@ pub(crate) fn grammar(format: Option<&Value>) -> Result<Option<GrammarSource>, H
 
 /// On, off, or how hard.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, ToSchema)]
-#[serde(untagged, expecting = "expected true, false, \"low\", \"medium\" or \"high\"")]
+#[serde(
+    untagged,
+    expecting = "expected true, false, \"none\", \"minimal\", \"low\", \"medium\", \"high\", \"xhigh\" \
+                          or \"max\""
+)]
 pub(crate) enum Think {
     Switch(bool),
     Level(Level),
@@ -113,16 +117,27 @@ pub(crate) enum Think {
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Level {
+    None,
+    Minimal,
     Low,
     Medium,
     High,
+    XHigh,
+    Max,
+}
+
+impl Think {
+    /// Whether to think at all.
+    fn is_on(self) -> bool {
+        !matches!(self, Self::Switch(false) | Self::Level(Level::None))
+    }
 }
 
 /// The template variables that carry `think`; templates differ in which one they read.
 pub(crate) fn think_kwargs(think: Option<Think>) -> Map<String, Value> {
     let mut kwargs = Map::new();
     let Some(think) = think else { return kwargs };
-    let on = think != Think::Switch(false);
+    let on = think.is_on();
     kwargs.insert("enable_thinking".into(), on.into());
     kwargs.insert("thinking".into(), on.into());
     if let Think::Level(level) = think {
@@ -134,12 +149,11 @@ pub(crate) fn think_kwargs(think: Option<Think>) -> Map<String, Value> {
 /// Refuses thinking where the model does not.
 pub(crate) fn check_think(think: Option<Think>, service: &Service) -> Result<(), HttpError> {
     match think {
-        None | Some(Think::Switch(false)) => Ok(()),
-        Some(_) if service.reasons() => Ok(()),
-        Some(_) => {
+        Some(think) if think.is_on() && !service.reasons() => {
             let message = format!("{} does not support thinking", service.info().name);
             Err(HttpError::invalid("think", message))
         }
+        _ => Ok(()),
     }
 }
 
@@ -215,6 +229,10 @@ mod tests {
         check_think(json!(false), json!({"enable_thinking": false, "thinking": false}));
         let high = json!({"enable_thinking": true, "thinking": true, "reasoning_effort": "high"});
         check_think(json!("high"), high);
+        let none = json!({"enable_thinking": false, "thinking": false, "reasoning_effort": "none"});
+        check_think(json!("none"), none);
+        let max = json!({"enable_thinking": true, "thinking": true, "reasoning_effort": "max"});
+        check_think(json!("max"), max);
         assert!(serde_json::from_value::<Think>(json!("a lot")).is_err());
     }
 }

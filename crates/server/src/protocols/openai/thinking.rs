@@ -21,7 +21,8 @@ pub(crate) struct ThinkingBody {
     thinking_budget: Option<i64>,
     /// An extension.
     reasoning: Option<ReasoningSwitch>,
-    /// For the chat template; `none` switches thinking off.
+    /// For the chat template: `none`, which switches thinking off, `minimal`, `low`, `medium`,
+    /// `high`, `xhigh`, `max`, or what else the template knows.
     reasoning_effort: Option<String>,
 }
 
@@ -78,8 +79,7 @@ pub(crate) fn read(
         Some(ThinkingKind::Disabled) => Some(false),
         Some(ThinkingKind::Adaptive) | None => None,
     };
-    let silent = (effort.as_deref() == Some("none")).then_some(false);
-    let on = asked.enable_thinking.or(switched).or(reasoning.enabled).or(silent);
+    let on = asked.enable_thinking.or(switched).or(reasoning.enabled);
     if let Some(on) = on {
         kwargs.entry("enable_thinking").or_insert(on.into());
     }
@@ -108,10 +108,9 @@ mod tests {
                           "enable_thinking": false})),
             json!({"enable_thinking": true, "x": 1}),
         );
-        let none = json!({"enable_thinking": false, "reasoning_effort": "none"});
-        assert_eq!(kwargs(json!({"reasoning_effort": "none"})), none);
-        assert_eq!(kwargs(json!({"reasoning": {"effort": "none"}})), none);
-        assert_eq!(kwargs(json!({"reasoning_effort": "low"})), json!({"reasoning_effort": "low"}));
+        let low = json!({"reasoning_effort": "low"});
+        assert_eq!(kwargs(low.clone()), low);
+        assert_eq!(kwargs(json!({"reasoning": {"effort": "low"}})), low);
         assert_eq!(kwargs(json!({"thinking": {"type": "disabled"}})), off);
         assert_eq!(kwargs(json!({"thinking": {"type": "adaptive"}})), json!({}));
         assert_eq!(kwargs(json!({"reasoning": {"enabled": false}})), off);

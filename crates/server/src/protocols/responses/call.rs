@@ -325,9 +325,6 @@ fn template_kwargs(asked: &CreateResponse) -> Map<String, Value> {
     };
     if let Some(effort) = asked.reasoning.as_ref().and_then(|options| options.effort.as_deref()) {
         add("reasoning_effort", effort.into());
-        if effort == "none" {
-            add("enable_thinking", false.into());
-        }
     }
     if let Some(verbosity) = asked.text.as_ref().and_then(|text| text.verbosity.as_deref()) {
         add("verbosity", verbosity.into());

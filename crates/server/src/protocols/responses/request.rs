@@ -88,7 +88,8 @@ pub(crate) enum ResponseInput {
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[schema(as = ReasoningWish)]
 pub(crate) struct ReasoningOptions {
-    /// For the chat template; `none` switches thinking off.
+    /// For the chat template: `none`, which switches thinking off, `minimal`, `low`, `medium`,
+    /// `high`, `xhigh`, `max`, or what else the template knows.
     pub effort: Option<String>,
     pub summary: Option<SummaryKind>,
     /// Older name of `summary`.

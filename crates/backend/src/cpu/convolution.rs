@@ -1,0 +1,77 @@
+//! Depthwise convolutions over the last few positions of each sequence.
+
+use super::{Cpu, Workspace};
+use crate::{Batch, Buffer, ShortConv};
+use kernels::conv::short_conv;
+use kernels::kv::KvType;
+
+/// Most inputs of a convolution.
+pub(super) const MAX_KERNEL: usize = 16;
+
+impl Cpu {
+    /// Stores the rows of `x` as rows of `layer`, and leaves in `x` what was stored.
+    pub(super) fn store_and_round(&mut self, at: (usize, usize), x: Buffer, batch: &Batch) {
+        let data = self.take(x);
+        self.kv.store_plain(at, &data, batch);
+        self.put(x, data);
+        if self.kv.plain(at.0, at.1).plain.ty == KvType::F32 {
+            return;
+        }
+        self.each_row(x, batch.rows(), |this, row, values| {
+            let rows = this.kv.plain(at.0, at.1);
+            let sequence = batch.sequences().iter().find(|s| s.rows.contains(&row));
+            let sequence = sequence.expect("every row is of a sequence");
+            let number = sequence.position + row - sequence.rows.start;
+            let offset = rows.offset(number, batch.block_table(sequence, rows.group));
+            rows.plain.load(&rows.data[offset..][..rows.plain.row_bytes()], values);
+        });
+    }
+
+    /// The convolution of `x`, which holds the stored values of the batch's rows.
+    pub(super) fn convolve(
+        &mut self,
+        at: (usize, usize),
+        x: Buffer,
+        spec: &ShortConv,
+        batch: &Batch,
+    ) {
+        let Workspace { width, .. } = self.buffers[x.0];
+        let kernel = self.vectors[spec.weight.0].len() / width;
+        assert!((1..=MAX_KERNEL).contains(&kernel), "a kernel of {kernel} positions");
+        // Rows before those of the batch, of all sequences.
+        let mut before = std::mem::take(&mut self.convolved);
+        before.clear();
+        before.resize(batch.sequences().len() * (kernel - 1) * width, 0.0);
+        let rows = self.kv.plain(at.0, at.1);
+        for (index, sequence) in batch.sequences().iter().enumerate() {
+            let table = batch.block_table(sequence, rows.group);
+            for back in 1..kernel.min(sequence.position + 1) {
+                let offset = rows.offset(sequence.position - back, table);
+                let start = (index * (kernel - 1) + back - 1) * width;
+                let bytes = &rows.data[offset..][..rows.plain.row_bytes()];
+                rows.plain.load(bytes, &mut before[start..][..width]);
+            }
+        }
+        self.each_row(spec.out, batch.rows(), |this, row, out| {
+            let index = batch.sequences().iter().position(|s| s.rows.contains(&row));
+            let index = index.expect("every row is of a sequence");
+            let sequence = &batch.sequences()[index];
+            let here = row - sequence.rows.start;
+            let mut inputs = [None; MAX_KERNEL];
+            for (back, input) in inputs[..kernel].iter_mut().rev().enumerate() {
+                *input = if back <= here {
+                    Some(this.row(x, row - back))
+                } else if back <= here + sequence.position {
+                    let at = index * (kernel - 1) + back - here - 1;
+                    Some(&before[at * width..][..width])
+                } else {
+                    None
+                };
+            }
+            let weight = &this.vectors[spec.weight.0];
+            let bias = spec.bias.map(|bias| &this.vectors[bias.0][..]);
+            short_conv(this.isa, &inputs[..kernel], weight, bias, out);
+        });
+        self.convolved = before;
+    }
+}

@@ -1,0 +1,151 @@
+//! Attention over plain rows (DeepSeek V4): the compressed ones, all or the best by an index, and
+//! those of a window. Rows of the batch, by groups of heads, are spread over the threads.
+
+use super::Cpu;
+use super::kv::PlainRef;
+use super::products::scratch;
+use crate::{Batch, Buffer, IndexSpec, RowAttention, SequenceRows};
+use base::AlignedVec;
+use kernels::attention::rows::{RowQuery, attend_rows};
+use kernels::kv::RowList;
+use kernels::select::{index_scores, top_k};
+use std::cell::RefCell;
+
+/// Heads that a thread computes at a time: those that fit into lanes.
+const HEADS: usize = 16;
+
+/// Compressed rows that each row of a batch attends to.
+pub(super) struct SelectionMemory {
+    /// Most rows of a choice.
+    top: usize,
+    /// `[rows, top]`, ascending, of each row as many as are complete, at most `top`.
+    numbers: AlignedVec<u32>,
+}
+
+thread_local! {
+    /// Offsets of rows; kept, so that a step allocates nothing.
+    static OFFSETS: RefCell<[Vec<usize>; 2]> = RefCell::default();
+    /// Workspace and result of a choice.
+    static CHOICE: RefCell<[Vec<u32>; 2]> = RefCell::default();
+}
+
+/// The rows of a batch: the sequence and the position of row `row`.
+fn place_of(batch: &Batch, row: usize) -> (&SequenceRows, usize) {
+    let at = batch.sequences().partition_point(|sequence| sequence.rows.end <= row);
+    let sequence = &batch.sequences()[at];
+    (sequence, sequence.position + row - sequence.rows.start)
+}
+
+impl PlainRef<'_> {
+    /// Writes the offsets of the rows `numbers`.
+    fn offsets(&self, numbers: impl Iterator<Item = usize>, table: &[u32], out: &mut Vec<usize>) {
+        out.clear();
+        out.extend(numbers.map(|number| self.offset(number, table)));
+    }
+
+    /// Number of rows that are complete at `position`.
+    fn complete(&self, position: usize) -> usize {
+        (position + 1) / self.rows.every
+    }
+}
+
+impl Cpu {
+    /// Space for a choice of `top` rows by each of `rows` rows.
+    pub(super) fn new_selection(&mut self, rows: usize, top: usize) -> usize {
+        self.selections.push(SelectionMemory { top, numbers: AlignedVec::zeroed(rows * top) });
+        self.selections.len() - 1
+    }
+
+    /// Bytes of all choices.
+    pub(super) fn selection_bytes(&self) -> usize {
+        self.selections.iter().map(|selection| 4 * selection.numbers.len()).sum()
+    }
+
+    /// Chooses the rows that each row of the batch attends to.
+    pub(super) fn select(
+        &mut self,
+        layer: usize,
+        (q, weights): (Buffer, Buffer),
+        spec: &IndexSpec,
+        batch: &Batch,
+    ) {
+        let rows = self.kv.plain(layer, spec.rows);
+        let SelectionMemory { top, mut numbers } = std::mem::replace(
+            &mut self.selections[spec.selection.0],
+            SelectionMemory { top: 0, numbers: AlignedVec::default() },
+        );
+        let used = &mut numbers[..batch.rows() * top];
+        self.pool.for_each_tile(used, top, (1, top), |mut tile| {
+            let row = tile.rows().start;
+            let (sequence, position) = place_of(batch, row);
+            let complete = rows.complete(position);
+            // Where all fit, all are chosen, which attention does without a list.
+            if complete <= top {
+                return;
+            }
+            let table = batch.block_table(sequence, rows.group);
+            OFFSETS.with_borrow_mut(|[offsets, _]| {
+                rows.offsets(0..complete, table, offsets);
+                let list = RowList { rows: rows.plain, data: rows.data, offsets };
+                scratch(complete, |scores| {
+                    index_scores(self.isa, self.row(q, row), self.row(weights, row), list, scores);
+                    CHOICE.with_borrow_mut(|[work, chosen]| {
+                        top_k(scores, top, work, chosen);
+                        tile.row_mut(row).copy_from_slice(chosen);
+                    });
+                });
+            });
+        });
+        self.selections[spec.selection.0] = SelectionMemory { top, numbers };
+    }
+
+    /// Outputs of all heads of the batch's rows.
+    pub(super) fn attend_plain(
+        &mut self,
+        layer: usize,
+        (q, out): (Buffer, Buffer),
+        spec: &RowAttention,
+        batch: &Batch,
+    ) {
+        let mut data = self.take(out);
+        let window = self.kv.plain(layer, spec.window);
+        let compressed = spec.compressed.map(|which| self.kv.plain(layer, which));
+        let (dim, width) = (window.rows.dim, spec.heads * window.rows.dim);
+        let used = &mut data[..batch.rows() * width];
+        let sinks = spec.sinks.map_or(&[][..], |sinks| &self.vectors[sinks.0]);
+        self.pool.for_each_tile(used, width, (1, HEADS * dim), |mut tile| {
+            let row = tile.rows().start;
+            let heads = tile.cols().start / dim..tile.cols().end / dim;
+            let (sequence, position) = place_of(batch, row);
+            OFFSETS.with_borrow_mut(|[first, second]| {
+                let table = |rows: &PlainRef<'_>| batch.block_table(sequence, rows.group);
+                first.clear();
+                if let Some(rows) = &compressed {
+                    let complete = rows.complete(position);
+                    match spec.selection.map(|selection| &self.selections[selection.0]) {
+                        Some(SelectionMemory { top, numbers }) if complete > *top => {
+                            let chosen = &numbers[row * top..][..*top];
+                            let chosen = chosen.iter().map(|number| *number as usize);
+                            rows.offsets(chosen, table(rows), first);
+                        }
+                        _ => rows.offsets(0..complete, table(rows), first),
+                    }
+                }
+                let seen = window.rows.window.unwrap_or(usize::MAX);
+                let oldest = (position + 1).saturating_sub(seen);
+                window.offsets(oldest..position + 1, table(&window), second);
+                let compressed = compressed.as_ref().unwrap_or(&window);
+                let list = [(compressed, &*first), (&window, &*second)];
+                let lists = list.map(|(rows, offsets)| RowList {
+                    rows: rows.plain,
+                    data: rows.data,
+                    offsets,
+                });
+                let q = self.row(q, row);
+                let query = RowQuery { q, heads, scale: spec.scale, sinks };
+                attend_rows(self.isa, &query, lists, tile.row_mut(row));
+            });
+        });
+        self.put(out, data);
+    }
+}

@@ -1,0 +1,131 @@
+//! Convolutions along positions and the gated delta rule, as they are defined.
+
+use super::{Reference, dot, sigmoid};
+use crate::{Batch, Buffer, DeltaSpec, ShortConv, State, StateRows};
+
+/// Epsilon of the norms of queries and keys: a constant of the reference implementation.
+const EPS: f32 = 1e-6;
+
+/// What a row brings to the recurrence.
+struct DeltaRow {
+    q: Vec<f32>,
+    k: Vec<f32>,
+    v: Vec<f32>,
+    decay: Vec<f32>,
+    beta: Vec<f32>,
+}
+
+impl Reference {
+    /// Convolution of the stored rows `which` of a layer.
+    pub(super) fn convolve(
+        &mut self,
+        (layer, which): (usize, usize),
+        spec: &ShortConv,
+        batch: &Batch,
+    ) {
+        let rows = &self.cache.layers[layer][which];
+        let width = rows.spec.dim;
+        let weight = &self.vectors[spec.weight.0];
+        let kernel = weight.len() / width;
+        let mut all = Vec::new();
+        for sequence in batch.sequences() {
+            let table = rows.table(batch, sequence);
+            for position in sequence.position..sequence.position + sequence.rows.len() {
+                for channel in 0..width {
+                    let bias = spec.bias.map_or(0.0, |bias| self.vectors[bias.0][channel]);
+                    let first = (position + 1).saturating_sub(kernel);
+                    let sum: f32 = (first..=position)
+                        .map(|at| {
+                            let tap = kernel - 1 - (position - at);
+                            let input = rows.keys.row(rows.slot(at, table))[channel];
+                            weight[tap * width + channel] * input
+                        })
+                        .sum();
+                    all.push((sum + bias) * sigmoid(sum + bias));
+                }
+            }
+        }
+        self.buffers[spec.out.0].values[..all.len()].copy_from_slice(&all);
+    }
+
+    /// Takes the rows of the batch through the recurrence of a layer.
+    pub(super) fn recur(&mut self, layer: usize, spec: &DeltaSpec, batch: &Batch) {
+        let mut cached = self.cache.states[layer].take().expect("the layer has a state");
+        let mut all = Vec::new();
+        for sequence in batch.sequences() {
+            let StateRows { slot, right, guesses } = sequence.state.expect("a state slot");
+            let mut state = cached.slots[slot as usize].clone();
+            if sequence.position == 0 {
+                state.fill(0.0);
+            }
+            for [k, v, decay, beta] in cached.waiting[slot as usize].iter().take(right).cloned() {
+                let row = DeltaRow { q: k.clone(), k, v, decay, beta };
+                step(&cached.spec, spec.tiled, &mut state, &row);
+            }
+            cached.waiting[slot as usize].clear();
+            let known = sequence.rows.end - guesses;
+            for index in sequence.rows.clone() {
+                let row = self.delta_row(&cached.spec, spec, index);
+                if index == known {
+                    cached.slots[slot as usize] = state.clone();
+                }
+                all.extend(step(&cached.spec, spec.tiled, &mut state, &row));
+                if index >= known {
+                    let DeltaRow { k, v, decay, beta, .. } = row;
+                    cached.waiting[slot as usize].push([k, v, decay, beta]);
+                }
+                let mut saves = batch.saves(sequence).iter().filter(|save| save.row == index);
+                if let Some(save) = saves.next() {
+                    cached.slots[save.slot as usize] = state.clone();
+                }
+            }
+            if guesses == 0 {
+                cached.slots[slot as usize] = state;
+            }
+        }
+        self.buffers[spec.out.0].values[..all.len()].copy_from_slice(&all);
+        self.cache.states[layer] = Some(cached);
+    }
+
+    fn delta_row(&self, state: &State, spec: &DeltaSpec, row: usize) -> DeltaRow {
+        let normed = |buffer: Buffer, scale: f32| -> Vec<f32> {
+            let heads = self.row(buffer, row).chunks_exact(state.keys);
+            heads
+                .flat_map(|head| {
+                    let factor = scale / (dot(head, head) + EPS).sqrt();
+                    head.iter().map(move |value| value * factor)
+                })
+                .collect()
+        };
+        let (dt, rate) = (&self.vectors[spec.dt.0], &self.vectors[spec.rate.0]);
+        let gates = self.row(spec.a, row).iter().zip(dt).zip(rate);
+        let softplus = |x: f32| if x > 20.0 { x } else { x.exp().ln_1p() };
+        DeltaRow {
+            q: normed(spec.q, 1.0 / (state.keys as f32).sqrt()),
+            k: normed(spec.k, 1.0),
+            v: self.row(spec.v, row).to_vec(),
+            decay: gates.map(|((a, dt), rate)| (rate * softplus(a + dt)).exp()).collect(),
+            beta: self.row(spec.b, row).iter().map(|b| sigmoid(*b)).collect(),
+        }
+    }
+}
+
+/// One row of all heads: changes the state, `[heads, keys, values]`; returns `[heads, values]`.
+fn step(spec: &State, tiled: bool, state: &mut [f32], row: &DeltaRow) -> Vec<f32> {
+    let State { heads, key_heads, keys, values } = *spec;
+    let mut out = Vec::new();
+    for (head, state) in state.chunks_exact_mut(keys * values).enumerate() {
+        let shared = if tiled { head % key_heads } else { head / (heads / key_heads) };
+        let (q, k) = (&row.q[shared * keys..][..keys], &row.k[shared * keys..][..keys]);
+        let v = &row.v[head * values..][..values];
+        state.iter_mut().for_each(|value| *value *= row.decay[head]);
+        for (column, v) in v.iter().enumerate() {
+            let entry = |key: usize| key * values + column;
+            let known: f32 = (0..keys).map(|key| state[entry(key)] * k[key]).sum();
+            let change = (v - known) * row.beta[head];
+            (0..keys).for_each(|key| state[entry(key)] += k[key] * change);
+            out.push((0..keys).map(|key| state[entry(key)] * q[key]).sum());
+        }
+    }
+    out
+}

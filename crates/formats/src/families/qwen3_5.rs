@@ -1,0 +1,31 @@
+//! Qwen3.5 and later: Qwen3-Next without experts, and with projections apart.
+
+use super::prelude::*;
+use super::qwen3_next::{QWEN_DELTA, merge, tiny};
+
+pub(super) static QWEN3_5: Family = Family {
+    name: "qwen3_5",
+    hf_class: "Qwen3_5ForCausalLM",
+    hf_wrapper: "Qwen3_5ForConditionalGeneration",
+    hf_types: &[TEXT],
+    gguf_name: "qwen35",
+    kv_heads: Some(4),
+    names: NameTable { layer: &[NORMS, ATTENTION, DELTA, MLP], ..QWEN_WRAPPED },
+    gguf_sections: true,
+    delta: Some(APART),
+    to_json: |config| {
+        let mut json = delta::to_json(config);
+        merge(&mut json, json!({"model_type": TEXT}));
+        json
+    },
+    tiny: |layers| ModelConfig { tied_embeddings: true, ..tiny(layers) },
+    ..QWEN_DELTA
+};
+
+const TEXT: &str = "qwen3_5_text";
+
+pub(super) const APART: DeltaFiles = DeltaFiles { fused: false, gguf_tiled: true };
+
+/// Names in checkpoints that may hold other modalities too.
+pub(super) const QWEN_WRAPPED: NameTable =
+    NameTable { wrapped: WRAPPED, modalities: VISUAL, ..DENSE };

@@ -1,0 +1,38 @@
+//! Qwen3.5-MoE and later: Qwen3.5 with the experts of Qwen3-Next, in every layer.
+
+use super::prelude::*;
+use super::qwen2_moe::{self, Defaults};
+use super::qwen3_5::{APART, QWEN_WRAPPED};
+use super::qwen3_next::{QWEN_DELTA, merge, shared_width, tiny, tiny_experts};
+
+pub(super) static QWEN3_5_MOE: Family = Family {
+    name: "qwen3_5_moe",
+    hf_class: "Qwen3_5MoeForCausalLM",
+    hf_wrapper: "Qwen3_5MoeForConditionalGeneration",
+    hf_types: &[TEXT],
+    gguf_name: "qwen35moe",
+    gguf_experts: GgufExperts { shared: true, ..BASE.gguf_experts },
+    kv_heads: Some(2),
+    names: NameTable {
+        layer: &[NORMS, ATTENTION, DELTA, MLP, ROUTER, EXPERTS, FUSED_EXPERTS, QWEN_SHARED],
+        ..QWEN_WRAPPED
+    },
+    gguf_sections: true,
+    delta: Some(APART),
+    experts: |config, layers| {
+        let defaults = Defaults { count: 256, chosen: 8, width: 512 };
+        let experts = qwen2_moe::read(config, layers, &defaults, shared_width(config)?)?;
+        // The reference library normalises whatever config.json says.
+        Ok(experts.map(|experts| ExpertsConfig { normalise: true, ..experts }))
+    },
+    to_json: |config| {
+        let mut json = qwen2_moe::to_json(config);
+        merge(&mut json, delta::to_json(config));
+        merge(&mut json, json!({"model_type": TEXT}));
+        json
+    },
+    tiny: |layers| ModelConfig { experts: Some(tiny_experts(layers)), ..tiny(layers) },
+    ..QWEN_DELTA
+};
+
+const TEXT: &str = "qwen3_5_moe_text";
