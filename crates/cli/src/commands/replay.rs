@@ -145,6 +145,7 @@ impl Replay {
                 rounding => Some(rounding.parse().map_err(wrong)?),
             },
             logit_rows: options.logit_rows(),
+            parallel: options.running,
             placement: args.placement.rules()?,
             ..LoadOptions::default()
         };

@@ -94,6 +94,7 @@ fn check_numbers(
         context: Some(longest.unwrap_or(1).max(1)),
         chunk: args.chunk,
         logit_rows: 32,
+        parallel: 1,
         check: true,
         kv_type: args.kv_type,
         rounding: args.cache_rounding,

@@ -165,6 +165,7 @@ fn load_runner(checkpoint: &Checkpoint, context: usize, threads: usize) -> Resul
         context: Some(context),
         chunk: ROWS,
         logit_rows: ROWS,
+        parallel: 1,
         ..LoadOptions::default()
     };
     let mut runner = Runner::load(checkpoint, &options)
