@@ -6,6 +6,7 @@
 //! convolution loses a dimension of size 1. Rows are gathered, and values computed, when they are
 //! read.
 
+use std::iter::once;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -94,7 +95,7 @@ struct Fused<'a> {
 fn projections(delta: &DeltaConfig) -> Fused<'static> {
     let (keys, values) = (delta.key_dim, delta.ratio() * delta.value_dim);
     let qkv = vec![0..keys, keys..2 * keys, 2 * keys..2 * keys + values];
-    let gate = vec![2 * keys + values..2 * (keys + values)];
+    let gate = once(2 * keys + values..2 * (keys + values)).collect();
     Fused {
         key_heads: delta.key_heads,
         share: 2 * (keys + values),
@@ -105,7 +106,7 @@ fn projections(delta: &DeltaConfig) -> Fused<'static> {
 /// Beta, then decay.
 fn gates(delta: &DeltaConfig) -> Fused<'static> {
     let heads = delta.ratio();
-    let (beta, alpha) = (vec![0..heads], vec![heads..2 * heads]);
+    let (beta, alpha) = (once(0..heads).collect(), once(heads..2 * heads).collect());
     Fused {
         key_heads: delta.key_heads,
         share: 2 * heads,

@@ -102,18 +102,18 @@ fn of_bf16(values: &[f32]) -> Vec<u8> {
 #[test]
 fn norms_and_decays_of_hugging_face_checkpoints_are_computed_in_f32() {
     let check = |name: &str, hf: bool, expected: &[f32]| {
-        let source = holding(name, &BF16, &[3], &of_bf16(&[0.0, -1.5, 0.00390625]));
+        let source = holding(name, &BF16, &[3], &of_bf16(&[0.0, -1.5, 0.0078125]));
         let found = &convert(source, hf).unwrap()[0];
         assert_eq!(found.to_f32().unwrap(), expected, "{name}");
         assert_eq!(found.shape, [3]);
     };
-    let plus_one = [1.0, -0.5, 1.00390625];
+    let plus_one = [1.0, -0.5, 1.0078125];
     for name in ["blk.0.attn_norm.weight", "blk.0.ffn_norm.weight", "output_norm.weight"] {
         check(name, true, &plus_one);
     }
     check("blk.0.attn_q_norm.weight", true, &plus_one);
-    check("blk.0.ssm_a", true, &[-1.0, -0.22313017, -1.0039139]);
-    let same = [0.0, -1.5, 0.00390625];
+    check("blk.0.ssm_a", true, &[-1.0, -0.223_130_16, -1.007_843_1]);
+    let same = [0.0, -1.5, 0.0078125];
     check("blk.0.ssm_norm.weight", true, &same);
     check("blk.0.ssm_dt.bias", true, &same);
     check("blk.0.attn_norm.weight", false, &same);
