@@ -275,6 +275,9 @@ impl Backend for Cpu {
         self.matrices.pack(self.isa, &self.pool);
         self.kv = KvCache::new(&self.pool, spec)?;
         self.states = StateMemory::new(spec)?;
+        if let Some((most, dim)) = kv::largest_plain(spec) {
+            self.pool.run(&|_| sparse::warm_up(most, dim));
+        }
         let compressed = spec.layers.iter().flat_map(|layer| &layer.rows);
         let dim = compressed.filter(|rows| rows.every > 1).map(|rows| rows.dim).max();
         let rows = self.buffers.iter().map(|buffer| buffer.data.len() / buffer.width.max(1)).max();

@@ -276,7 +276,7 @@ pub struct HyperSpec {
     pub base: Vector,
     /// Factors of the products: `[3]`; `[1]` for the head.
     pub scale: Vector,
-    /// Whether only the factors of the streams that are read are wanted.
+    /// Whether there are only the factors of the streams that are read.
     pub head: bool,
 }
 

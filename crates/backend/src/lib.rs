@@ -199,8 +199,8 @@ pub trait Backend: Send {
     /// Stores `x`, `[rows, dim]`, as rows `which` of `layer`: plain rows, one for each position.
     fn store_rows(&mut self, layer: usize, which: usize, x: Buffer, batch: &Batch);
     /// Computes and stores the compressed rows of `layer` that the positions of the batch complete
-    /// (DeepSeek V4): per channel a softmax over the gates of the positions, then a norm, a rotation
-    /// by the row's first position, and rounding.
+    /// (DeepSeek V4): per channel a softmax over the gates of the positions, then a norm, a
+    /// rotation by the row's first position, and rounding.
     fn compress(&mut self, layer: usize, spec: &Compression, batch: &Batch);
     /// Makes space for the choice of up to `top` rows for each of `rows` rows.
     fn selection(&mut self, rows: usize, top: usize) -> Selection;
@@ -231,7 +231,8 @@ pub trait Backend: Send {
     fn spread_streams(&mut self, x: Buffer, out: Buffer, rows: usize);
     /// Turns products `z`, `[rows, (2 + n) * n]` for `n` streams, into factors: of the streams that
     /// are read, of what is written, and of the streams that remain (hyper-connections with
-    /// Sinkhorn's normalisation). With [`HyperSpec::head`], `[rows, n]` into those that are read.
+    /// Sinkhorn's normalisation). With [`HyperSpec::head`], `[rows, n]` into the factors of the
+    /// streams that are read.
     fn stream_factors(&mut self, z: Buffer, spec: &HyperSpec, out: Buffer, rows: usize);
     /// `out = sum of factors[s] * x[s]` over the streams of `x`.
     fn read_streams(&mut self, x: Buffer, factors: Buffer, out: Buffer, rows: usize);

@@ -453,9 +453,9 @@ mod tests {
     fn windows_that_do_not_fit_are_refused_with_sizes() {
         let small = CacheRequest { memory: KvMemory::Bytes(1 << 20), ..WINDOWED };
         let long = CacheRequest { context: Some(2000), ..small };
-        // 63 blocks and 26.
-        check_refused(long, ["1024 KiB", "1424 KiB"]);
-        check_refused(long, ["1216 tokens", "2000"]);
+        // 63 blocks and 8, of the window of one sequence and a chunk.
+        check_refused(long, ["1024 KiB", "1136 KiB"]);
+        check_refused(long, ["1792 tokens", "2000"]);
         assert!(small.size(None).unwrap().context >= 640);
     }
 

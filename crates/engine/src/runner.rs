@@ -344,8 +344,8 @@ impl Runner {
         Batch::with_capacity(self.limits.rows, blocks, groups)
     }
 
-    /// Copies the blocks and states that `batch` names, computes the batch and stores its keys and values.
-    /// Returns the logits `[logit rows, vocab_size]`, on all ranks that share the model.
+    /// Copies the blocks and states that `batch` names, computes the batch and stores its keys and
+    /// values. Returns the logits `[logit rows, vocab_size]`, on all ranks that share the model.
     ///
     /// # Errors
     ///

@@ -52,7 +52,7 @@ impl SequenceMemory {
     }
 
     /// Most rows of a step: in groups with a window, the rows of a step must not take the place of
-    /// those that they see.
+    /// the rows that they see.
     pub fn most_rows(&self) -> usize {
         let rows = |(blocks, window): (&Vec<u32>, &Option<usize>)| {
             let seen = window.map(|window| window + self.block - 2);

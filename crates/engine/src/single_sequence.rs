@@ -11,7 +11,7 @@ pub struct SingleSequence<'a> {
     batch: Batch,
     memory: SequenceMemory,
     tokens: Vec<u32>,
-    /// Number of positions whose rows were computed, those that were dropped since included.
+    /// Number of positions whose rows were computed, dropped ones included.
     written: usize,
     /// Positions before which the state was kept, with its slot, ascending.
     snapshots: Vec<(usize, u32)>,
@@ -107,7 +107,7 @@ impl<'a> SingleSequence<'a> {
         Ok(())
     }
 
-    /// Rows of a step, where `wanted` are wanted.
+    /// Rows of a step: `wanted`, as far as workspace and windows allow.
     fn most(&self, wanted: usize) -> usize {
         wanted.clamp(1, self.runner.limits.rows.min(self.memory.most_rows()))
     }

@@ -1,6 +1,5 @@
 //! The cache of the CPU: memory for the rows of all layers, in blocks, and storing them.
 
-use super::sparse;
 use crate::layer_cache::{CacheSpec, RowLayout, Rows};
 use crate::{Batch, BlockCopy, Error};
 use base::{AlignedVec, ThreadPool};
@@ -102,9 +101,6 @@ impl KvCache {
         };
         let groups = strides.into_iter().zip(spec.groups).map(memory).collect::<Result<_, _>>()?;
         pool.run(&|_| attention::warm_up());
-        if let Some((most, dim)) = largest_plain(spec) {
-            pool.run(&|_| sparse::warm_up(most, dim));
-        }
         Ok(Self { layers, groups, block: spec.block })
     }
 
@@ -221,7 +217,7 @@ impl KvCache {
 }
 
 /// The largest number of plain rows of a layer and their largest size, if there are any.
-fn largest_plain(spec: &CacheSpec<'_>) -> Option<(usize, usize)> {
+pub(super) fn largest_plain(spec: &CacheSpec<'_>) -> Option<(usize, usize)> {
     let rows = spec.layers.iter().flat_map(|layer| &layer.rows);
     let plain = rows.filter(|rows| matches!(rows.layout, RowLayout::Plain(_)));
     let sizes = plain.map(|rows| {

@@ -1,5 +1,5 @@
-//! Attention over plain rows (DeepSeek V4): the compressed ones, all or the best by an index, and
-//! those of a window. Rows of the batch, by groups of heads, are spread over the threads.
+//! Attention over plain rows (DeepSeek V4): compressed rows, all or the best by an index, and the rows
+//! of a window. Rows of the batch, by groups of heads, are spread over the threads.
 
 use super::Cpu;
 use super::kv::PlainRef;
@@ -11,7 +11,7 @@ use kernels::kv::RowList;
 use kernels::select::{index_scores, top_k};
 use std::cell::RefCell;
 
-/// Heads that a thread computes at a time: those that fit into lanes.
+/// Heads that a thread computes at a time: as many as fit into lanes.
 const HEADS: usize = 16;
 
 /// Compressed rows that each row of a batch attends to.

@@ -1,7 +1,6 @@
 //! Random checkpoints, small enough to make for each test.
 
 use base::Rng;
-use engine::Mode;
 use formats::config::TensorForm;
 use formats::safetensors::SafetensorsWriter;
 use formats::{Checkpoint, ModelConfig, OpenOptions, TensorStream};
@@ -69,10 +68,4 @@ pub fn random(architecture: &str) -> (Checkpoint, tempfile::TempDir) {
 /// Opens a checkpoint that must be good.
 pub fn open(folder: &Path) -> Checkpoint {
     Checkpoint::open(folder, &OpenOptions::default()).unwrap()
-}
-
-/// Bytes of a block of `block` positions of all cached rows.
-pub fn block_bytes(checkpoint: &Checkpoint, block: usize, mode: Mode) -> usize {
-    let layers = models::layer_caches(checkpoint.config(), mode == Mode::Fast);
-    layers.iter().map(|layer| layer.bytes(block, mode.default_kv_type())).sum()
 }

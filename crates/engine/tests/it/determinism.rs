@@ -2,7 +2,7 @@
 //! preemption, from a warm cache, in chunks of any size, on any number of threads, with or without
 //! drafts.
 
-use crate::checkpoints::{block_bytes, config, open, random, write};
+use crate::checkpoints::{config, open, random, write};
 use crate::constraints::{Steered, Toy};
 use base::Rng;
 use engine::{
@@ -106,6 +106,12 @@ impl Way {
         }
         answers
     }
+}
+
+/// Bytes of a block of `block` positions of all cached rows.
+pub fn block_bytes(checkpoint: &Checkpoint, block: usize, mode: Mode) -> usize {
+    let layers = models::layer_caches(checkpoint.config(), mode == Mode::Fast);
+    layers.iter().map(|layer| layer.bytes(block, mode.default_kv_type())).sum()
 }
 
 /// A whole answer, of a request for log probabilities.

@@ -1,6 +1,7 @@
 //! Embeddings: the hidden states after the last norm, pooled.
 
-use crate::checkpoints::{architectures, block_bytes, random};
+use crate::checkpoints::{architectures, random};
+use crate::determinism::block_bytes;
 use engine::{
     BLOCK, Batch, Embed, EngineHandle, EngineOptions, Event, Finished, Generation, KvMemory,
     LoadOptions, Mode, Outcome, Pooling, Request, Runner, SubmitError, start,

@@ -1,6 +1,7 @@
 //! Log probabilities of the tokens of a prompt.
 
-use crate::checkpoints::{architectures, block_bytes, config, open, random, write};
+use crate::checkpoints::{architectures, config, open, random, write};
+use crate::determinism::block_bytes;
 use base::Rng;
 use engine::{
     BLOCK, EngineHandle, EngineOptions, Event, Finished, KvMemory, LoadOptions, Mode, Outcome,

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 /// Inputs of one tile, whose rows lie `stride` values apart in one array, as in a workspace.
 #[derive(Clone, Debug)]
-struct Case {
+struct DeltaCase {
     keys: usize,
     rows: usize,
     columns: usize,
@@ -14,7 +14,7 @@ struct Case {
     state: Vec<f32>,
 }
 
-impl Case {
+impl DeltaCase {
     fn new(keys: usize, rows: usize, columns: usize, per_channel: bool, seed: u64) -> Self {
         let mut random = seed;
         let mut next = |from: f32, to: f32| {
@@ -113,10 +113,10 @@ fn close(got: &[u32], want: &[f64], what: &str) {
     }
 }
 
-fn cases() -> impl Strategy<Value = Case> {
+fn cases() -> impl Strategy<Value = DeltaCase> {
     let sizes = (1..70usize, 1..12usize, 1..=16usize);
     (sizes, any::<bool>(), any::<u64>()).prop_map(|((keys, rows, columns), per_channel, seed)| {
-        Case::new(keys, rows, columns, per_channel, seed)
+        DeltaCase::new(keys, rows, columns, per_channel, seed)
     })
 }
 
@@ -176,12 +176,12 @@ proptest! {
 
     #[test]
     fn equal_factors_of_all_channels_are_one_factor(case in cases()) {
-        let mut case = Case { per_channel: false, ..case };
+        let mut case = DeltaCase { per_channel: false, ..case };
         for row in case.values.chunks_mut(case.stride) {
             let decay = &mut row[2 * case.keys..3 * case.keys];
             decay.fill(decay[0]);
         }
-        let channels = Case { per_channel: true, ..case.clone() };
+        let channels = DeltaCase { per_channel: true, ..case.clone() };
         for isa in Isa::available() {
             prop_assert_eq!(case.run(isa, &[case.rows]), channels.run(isa, &[case.rows]));
         }
@@ -233,7 +233,7 @@ proptest! {
 
 #[test]
 fn no_rows_change_nothing() {
-    let case = Case::new(33, 3, 16, false, 1);
+    let case = DeltaCase::new(33, 3, 16, false, 1);
     for isa in Isa::available() {
         let mut state = case.state.clone();
         delta_rule(isa, &mut state, &case.inputs(0..0), 16, Some((&mut [], 16)));
@@ -243,7 +243,7 @@ fn no_rows_change_nothing() {
 
 #[test]
 fn heads_of_128_keys_stay_close_over_a_thousand_rows() {
-    let case = Case::new(128, 1000, 16, false, 5);
+    let case = DeltaCase::new(128, 1000, 16, false, 5);
     let (state, out) = case.naive();
     let (got_state, got) = case.run(Isa::SCALAR, &[case.rows]);
     close(&got_state, &state, "state");

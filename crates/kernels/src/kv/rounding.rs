@@ -7,7 +7,7 @@
 //! becomes NaN; nothing is rounded to minus zero. Rounding what is rounded changes nothing, except
 //! that [`Rounding::Fp4`] begins with a transform.
 //!
-//! The arithmetic is plain f32, exact but for the rounding, so every instruction set has the same
+//! The arithmetic is plain f32, exact except for the rounding, so every instruction set has the same
 //! bits.
 
 use super::largest;

@@ -39,8 +39,8 @@ enum Op {
 }
 
 impl Op {
-    /// The attention of a layer, or the recurrence in its place. `ropes` are the rotary embedding of
-    /// the model, and that of layers with compressed rows.
+    /// The attention of a layer, or the recurrence in its place. `ropes` are the rotary embedding
+    /// of the model, and that of layers with compressed rows.
     fn attention(loader: &mut Loader<'_>, layer: usize, ropes: &[Rope]) -> Result<Self, Error> {
         let config = loader.checkpoint.config();
         if let Some(delta) = config.delta_of(layer) {

@@ -1,6 +1,6 @@
 //! Attention of DeepSeek V4: one row per position is key and value of all heads. A position attends
-//! to the rows of a window, and in most layers to compressed rows, all or those that an index
-//! chooses.
+//! to the rows of a window, and in most layers to compressed rows, all or the choice of an
+//! index.
 //!
 //! The last values of queries and rows are rotated, and the outputs are rotated back by the query's
 //! position, because values carry the rotation of theirs.
@@ -14,9 +14,9 @@ use crate::ranks::{Heads, Slice};
 use backend::{
     Buffer, HeadColumns, LayerCache, Matrix, Rope, Rounding, RowAttention, RowLayout, Rows, Vector,
 };
-use dist::Split;
 use formats::ModelConfig;
 use formats::config::CompressedConfig;
+use std::ops::Range;
 
 /// Which rows of a layer are those of the window, and where those of compressors begin.
 const WINDOW: usize = 0;
@@ -113,6 +113,22 @@ fn sizes(model: &ModelConfig, config: &CompressedConfig, layer: usize) -> Option
     (every > 0).then_some(CompressorSizes { every, dim: model.head_dim, overlap })
 }
 
+/// The matrices `[out_rank, heads of a group * dim]` of the groups `own`, which one tensor holds.
+fn load_groups(
+    loader: &mut Loader<'_>,
+    name: &str,
+    config: &CompressedConfig,
+    own: &Range<usize>,
+) -> Result<Vec<Matrix>, Error> {
+    let ModelConfig { heads, head_dim, .. } = *loader.checkpoint.config();
+    let CompressedConfig { groups, out_rank, .. } = *config;
+    let (name, inputs) = (format!("{name}.weight"), heads / groups * head_dim);
+    let view = loader.checkpoint.require(&name, &[groups * out_rank, inputs])?.clone();
+    let matrix =
+        |group| loader.part_of(&name, &view.rows(group * out_rank..(group + 1) * out_rank));
+    own.clone().map(matrix).collect()
+}
+
 impl SparseAttention {
     /// Loads the tensors of a layer's attention: this rank's groups of heads; rows, compressors and
     /// index are whole on every rank. `ropes` are those of layers without and with compression.
@@ -138,7 +154,7 @@ impl SparseAttention {
         let (fp8, fp4) = roundings(config, loader.native_rounding);
         let sizes = sizes(model, config, layer);
         let rope = ropes[usize::from(sizes.is_some())];
-        let of = |range: &std::ops::Range<usize>, each| range.start * each..range.end * each;
+        let of = |range: &Range<usize>, each| range.start * each..range.end * each;
         let q_heads = Slice::Heads(of(&own, dim));
         let sinks = loader.vector(&name("sinks.weight"), &[heads], own.clone())?;
         let compressor = match sizes {
@@ -152,14 +168,7 @@ impl SparseAttention {
             true => Some(Indexer::load(loader, layer, config, (INDEX, rope, fp4))?),
             false => None,
         };
-        let group = heads / groups * dim;
-        let output_a = format!("{}.weight", name("output_a"));
-        let view = loader.checkpoint.require(&output_a, &[groups * out_rank, group])?.clone();
-        let matrices = own_groups.clone().map(|at| {
-            let rows = at * out_rank..(at + 1) * out_rank;
-            loader.part_of(&output_a, &view.rows(rows))
-        });
-        let matrices = matrices.collect::<Result<_, _>>()?;
+        let matrices = load_groups(loader, &name("output_a"), config, &own_groups)?;
         let inputs = Slice::Inputs(of(&own_groups, out_rank));
         let widths = [q_rank, own.len(), dim, own_groups.len() * out_rank];
         Ok(Self {
@@ -190,11 +199,6 @@ impl SparseAttention {
             indexer,
             work: SparseBuffers::new(loader, widths)?,
         })
-    }
-
-    /// Which part of the outputs this rank has.
-    pub fn split(&self) -> Split {
-        self.out.split
     }
 
     /// `[rows, hidden]` to `[rows, hidden]`; stores the rows of the batch first.
