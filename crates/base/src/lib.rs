@@ -14,5 +14,5 @@ pub mod rng;
 pub use bytes::{Bytes, Storage};
 pub use mem::{ALIGN, AlignedVec, OutOfMemory};
 pub use mmap::Mmap;
-pub use pool::{MAX_MATRICES, ThreadPool, Tile};
+pub use pool::{MAX_MATRICES, PairCut, ThreadPool, Tile};
 pub use rng::Rng;

@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle, Thread};
 use std::time::{Duration, Instant};
 use suspension::Suspensions;
-pub use tiles::{MAX_MATRICES, Tile};
+pub use tiles::{MAX_MATRICES, PairCut, Tile};
 
 /// Polls of the gate before a thread gives its core back (some tens of microseconds).
 const SPINS: usize = 5_000;

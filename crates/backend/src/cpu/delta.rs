@@ -8,6 +8,7 @@ use super::products::scratch;
 use super::states::StatePlace;
 use crate::layer_cache::STATE_TILE;
 use crate::{Batch, Buffer, DeltaSpec, SequenceRows, StateRows};
+use base::PairCut;
 use kernels::delta::{self, DeltaRows, Strided};
 use std::ops::Range;
 
@@ -18,7 +19,7 @@ const EPS: f32 = 1e-6;
 #[derive(Default)]
 pub(super) struct DeltaPlan {
     /// Rows and state slot of each piece.
-    cuts: Vec<(Range<usize>, usize)>,
+    cuts: Vec<PairCut>,
     /// Index of the sequence of each piece.
     sequences: Vec<usize>,
 }
@@ -36,8 +37,9 @@ impl DeltaPlan {
                 _ => behind(round - 1),
             };
             let Some(first) = first.filter(|first| *first < rows.end) else { continue };
-            let slot = slot_of(sequence).slot as usize;
-            self.cuts.push((first..behind(round).unwrap_or(rows.end), slot));
+            let row = slot_of(sequence).slot as usize;
+            let rows = first..behind(round).unwrap_or(rows.end);
+            self.cuts.push(PairCut { rows, row });
             self.sequences.push(index);
         }
     }

@@ -1,5 +1,5 @@
-//! Attention over plain rows (DeepSeek V4): compressed rows, all or the best by an index, and the rows
-//! of a window. Rows of the batch, by groups of heads, are spread over the threads.
+//! Attention over plain rows (DeepSeek V4): compressed rows, all or the best by an index, and the
+//! rows of a window. Rows of the batch, by groups of heads, are spread over the threads.
 
 use super::Cpu;
 use super::kv::PlainRef;

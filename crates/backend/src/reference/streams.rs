@@ -10,18 +10,12 @@ impl Reference {
             let (base, scale) = (&this.vectors[spec.base.0], &this.vectors[spec.scale.0]);
             let (z, n) = (this.row(z, row), spec.streams);
             let logit = |at: usize, part: usize| z[at] * scale[part] + base[at];
-            for stream in 0..n {
-                out[stream] = sigmoid(logit(stream, 0)) + spec.eps;
-            }
+            (0..n).for_each(|at| out[at] = sigmoid(logit(at, 0)) + spec.eps);
             if spec.head {
                 return;
             }
-            for stream in n..2 * n {
-                out[stream] = 2.0 * sigmoid(logit(stream, 1));
-            }
-            for at in 2 * n..(2 + n) * n {
-                out[at] = logit(at, 2);
-            }
+            (n..2 * n).for_each(|at| out[at] = 2.0 * sigmoid(logit(at, 1)));
+            (2 * n..(2 + n) * n).for_each(|at| out[at] = logit(at, 2));
             sinkhorn(&mut out[2 * n..(2 + n) * n], n, spec.iterations, spec.eps);
         });
     }

@@ -92,29 +92,29 @@ impl ThreadPool {
     }
 
     /// Cuts two matrices (data, width) into pairs of tiles and calls `f` with the index of a piece
-    /// and its two tiles, on any thread. Piece `i` consists of the rows `cuts[i].0` of the first
-    /// matrix and of row `cuts[i].1` of the second; its pairs have the next `cols.0` columns of the
+    /// and its two tiles, on any thread. Piece `i` consists of `cuts[i].rows` of the first matrix
+    /// and of `cuts[i].row` of the second; its pairs have the next `cols.0` columns of the
     /// first, and the next `cols.1` columns of the second from column `start` on, until the first
     /// has no more.
     pub fn for_each_pair<T: Send>(
         &self,
         (first, first_width): (&mut [T], usize),
         (second, second_width, start): (&mut [T], usize, usize),
-        (cuts, cols): (&[(Range<usize>, usize)], (usize, usize)),
+        (cuts, cols): (&[PairCut], (usize, usize)),
         f: impl Fn(usize, Tile<'_, T>, Tile<'_, T>) + Sync,
     ) {
         let (first, second) = (Matrix::new(first, first_width), Matrix::new(second, second_width));
         let across = first_width.div_ceil(cols.0);
         assert!(start + across * cols.1 <= second_width, "columns that there are");
-        assert!(cuts.iter().all(|(rows, _)| rows.start <= rows.end), "ranges");
-        let ascend = |pair: &[(Range<usize>, usize)]| pair[0].0.end <= pair[1].0.start;
+        assert!(cuts.iter().all(|cut| cut.rows.start <= cut.rows.end), "ranges");
+        let ascend = |pair: &[PairCut]| pair[0].rows.end <= pair[1].rows.start;
         assert!(cuts.windows(2).all(ascend), "ranges that ascend");
-        assert!(cuts.last().is_none_or(|last| last.0.end <= first.rows), "rows that there are");
-        let apart = |at: usize| cuts[..at].iter().all(|other| other.1 != cuts[at].1);
-        assert!((0..cuts.len()).all(|at| cuts[at].1 < second.rows && apart(at)), "rows apart");
+        assert!(cuts.last().is_none_or(|last| last.rows.end <= first.rows), "rows that there are");
+        let apart = |at: usize| cuts[..at].iter().all(|other| other.row != cuts[at].row);
+        assert!((0..cuts.len()).all(|at| cuts[at].row < second.rows && apart(at)), "rows apart");
         self.for_each(cuts.len() * across, |index| {
             let (cut, col) = (index % cuts.len(), index / cuts.len());
-            let (rows, row) = cuts[cut].clone();
+            let PairCut { rows, row } = cuts[cut].clone();
             // SAFETY: every index is another pair of tiles, of rows that are no other piece's or of
             // other columns, and each is visited once.
             let pair = unsafe {
@@ -124,6 +124,15 @@ impl ThreadPool {
             f(cut, pair.0, pair.1);
         });
     }
+}
+
+/// The rows of a pair of tiles: of the first matrix, and one of the second.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PairCut {
+    /// Rows of the first matrix.
+    pub rows: Range<usize>,
+    /// Row of the second.
+    pub row: usize,
 }
 
 /// Most matrices of one [`ThreadPool::for_each_tile_of`].

@@ -127,7 +127,7 @@ fn thread_count_does_not_change_bits() {
 fn interleaved(block: u32, count: u32) -> u32 {
     match block {
         block if block >= count => block,
-        block if block % 2 == 1 && count % 2 == 0 => count - block,
+        block if block % 2 == 1 && count.is_multiple_of(2) => count - block,
         block if block % 2 == 1 => count - 1 - block,
         block => block,
     }
