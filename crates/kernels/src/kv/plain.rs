@@ -254,7 +254,7 @@ mod tests {
     fn values(len: usize) -> impl Strategy<Value = Vec<f32>> {
         let of = |kind: u32, bits: u32| match kind {
             0 => f32::from_bits(bits & 0x807f_ffff | (120 + (bits >> 23) % 12) << 23),
-            1 => f32::from_bits(bits & 0x807f_ffff | (bits >> 23) % 255 << 23),
+            1 => f32::from_bits(bits & 0x807f_ffff | ((bits >> 23) % 255) << 23),
             2 => [0.0, -0.0, 1e-40, -1e-45, f32::MAX, f32::MIN, 1.0, -3.0][bits as usize % 8],
             3 => 0.0,
             _ => f32::from_bits(bits),
