@@ -1,9 +1,9 @@
 //! Which experts a row is sent to, and with what weights.
 //!
 //! Reference: the routers of transformers (`Qwen3MoeTopKRouter`, `MixtralTopKRouter`,
-//! `DeepseekV2TopkRouter`, `DeepseekV3TopkRouter`, `DeepseekV4TopKRouter`, `GptOssTopKRouter`). Of equal scores the expert
-//! with the lower number comes first. All of it is f32, one value after the other, so that a row's
-//! choice depends on nothing but its logits.
+//! `DeepseekV2TopkRouter`, `DeepseekV3TopkRouter`, `DeepseekV4TopKRouter`, `DeepseekV4HashRouter`,
+//! `GptOssTopKRouter`). Of equal scores the expert with the lower number comes first. All of it is
+//! f32, one value after the other, so that a row's choice depends on nothing but its logits.
 
 use crate::lanes::scalar::Scalar;
 use crate::lanes::{LANES, Lanes};

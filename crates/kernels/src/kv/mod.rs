@@ -2,12 +2,14 @@
 //!
 //! Layers of which a row is both key and value, and indexes of rows, have plain rows
 //! ([`PlainRows`]): the values of a position one after another. All other layers have the
-//! transposed layout ([`KvLayout`]): a block holds `block` positions of one layer: for each KV head its keys, then its values, so
-//! that a block is one run of bytes and so is a head of it. Keys are transposed (sixteen positions
-//! are sixteen lanes, and no score needs a horizontal sum): `[units of the head][block]`. Values
-//! lie by position: `[units of positions][stride]`. Scales, where a type has them, follow the
-//! units: `[groups][block]` for keys, `[block][groups]` for values. The layout is a function of the
-//! type and the sizes only, never of the instruction set.
+//! transposed layout ([`KvLayout`]).
+//!
+//! In the transposed layout a block holds `block` positions of one layer: for each KV head its
+//! keys, then its values, so that a block is one run of bytes and so is a head of it. Keys are
+//! transposed (sixteen positions are sixteen lanes, and no score needs a horizontal sum): `[units
+//! of the head][block]`. Values lie by position: `[units of positions][stride]`. Scales, where a
+//! type has them, follow the units: `[groups][block]` for keys, `[block][groups]` for values. The
+//! layout is a function of the type and the sizes only, never of the instruction set.
 //!
 //! Invariant: the bytes of a position depend on its own key and value alone, and every type
 //! represents exact f32 values, which kernels compute with.

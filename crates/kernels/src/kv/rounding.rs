@@ -7,8 +7,8 @@
 //! becomes NaN; nothing is rounded to minus zero. Rounding what is rounded changes nothing, except
 //! that [`Rounding::Fp4`] begins with a transform.
 //!
-//! The arithmetic is plain f32, exact but for the rounding, so every instruction set has the same
-//! bits.
+//! The arithmetic is plain f32, one operation after the other, so every instruction set has the
+//! same bits.
 
 use super::largest;
 use crate::Isa;

@@ -121,8 +121,8 @@ fn codes_of(values: &[f32; BLOCK], codes: &mut [u8; BLOCK]) -> f32 {
 }
 
 int_dispatch! {
-    /// Scores of all rows, of which `scratch` has the queries' codes. `weights` has a value for each
-    /// head in whole sixteens.
+    /// Scores of all rows; `scratch` has the codes of the queries. `weights` has a value for each
+    /// head, in whole sixteens.
     pub(super) fn scores(
         rows: RowList<'_>,
         weights: &[f32],

@@ -4,14 +4,14 @@ use base::Rng;
 use proptest::prelude::*;
 
 /// A query, and rows of an index.
-struct Case {
+struct IndexCase {
     rows: PlainRows,
     q: Vec<f32>,
     weights: Vec<f32>,
     values: Vec<f32>,
 }
 
-impl Case {
+impl IndexCase {
     fn new(rows: PlainRows, heads: usize, count: usize) -> Self {
         let mut rng = Rng::new((rows.dim + 3 * heads + 7 * count) as u64);
         let mut random = |len: usize| (0..len).map(|_| rng.normal()).collect::<Vec<f32>>();
@@ -77,20 +77,20 @@ fn index(ty: KvType, dim: usize) -> PlainRows {
     PlainRows { ty, dim, rounding: Rounding::Fp4 }
 }
 
-fn cases() -> Vec<Case> {
+fn cases() -> Vec<IndexCase> {
     vec![
-        Case::new(plain(KvType::F32, 16), 1, 1),
-        Case::new(plain(KvType::F32, 100), 20, 61),
-        Case::new(index(KvType::F32, 128), 64, 100),
-        Case::new(index(KvType::Bf16, 64), 33, 17),
-        Case::new(index(KvType::Fp8, 128), 64, 100),
-        Case::new(index(KvType::Fp8, 128), 128, 5),
-        Case::new(index(KvType::Fp8, 256), 9, 35),
-        Case::new(index(KvType::Fp8, 64), 40, 21),
-        Case::new(index(KvType::Fp8, 32), 16, 19),
+        IndexCase::new(plain(KvType::F32, 16), 1, 1),
+        IndexCase::new(plain(KvType::F32, 100), 20, 61),
+        IndexCase::new(index(KvType::F32, 128), 64, 100),
+        IndexCase::new(index(KvType::Bf16, 64), 33, 17),
+        IndexCase::new(index(KvType::Fp8, 128), 64, 100),
+        IndexCase::new(index(KvType::Fp8, 128), 128, 5),
+        IndexCase::new(index(KvType::Fp8, 256), 9, 35),
+        IndexCase::new(index(KvType::Fp8, 64), 40, 21),
+        IndexCase::new(index(KvType::Fp8, 32), 16, 19),
         // Blocks of half the length, which have no integer products.
-        Case::new(index(KvType::Fp8, 16), 4, 7),
-        Case::new(
+        IndexCase::new(index(KvType::Fp8, 16), 4, 7),
+        IndexCase::new(
             PlainRows { ty: KvType::Fp8, dim: 48, rounding: Rounding::Fp8 { rotated: 8 } },
             4,
             9,
@@ -126,7 +126,7 @@ fn operations_have_the_order_that_is_stated() {
 fn codes_give_the_bits_of_the_values_that_they_stand_for() {
     for (dim, heads, count) in [(128, 64, 50), (128, 3, 1), (32, 17, 40), (512, 70, 6)] {
         let [codes, values] =
-            [KvType::Fp8, KvType::Bf16].map(|ty| Case::new(index(ty, dim), heads, count));
+            [KvType::Fp8, KvType::Bf16].map(|ty| IndexCase::new(index(ty, dim), heads, count));
         for isa in Isa::available() {
             let mut scratch = CodeScratch::default();
             assert!(codes::pack(isa, &codes.q, codes.rows, &mut scratch), "integer products");
@@ -137,7 +137,7 @@ fn codes_give_the_bits_of_the_values_that_they_stand_for() {
 
 #[test]
 fn queries_that_are_not_rounded_are_multiplied_as_they_are() {
-    let mut case = Case::new(index(KvType::Fp8, 128), 20, 30);
+    let mut case = IndexCase::new(index(KvType::Fp8, 128), 20, 30);
     case.q[1000] += 0.01;
     for isa in Isa::available() {
         assert!(!codes::pack(isa, &case.q, case.rows, &mut CodeScratch::default()), "{isa:?}");
@@ -148,13 +148,13 @@ fn queries_that_are_not_rounded_are_multiplied_as_they_are() {
 #[test]
 fn zeros_and_what_is_not_finite_have_a_score() {
     for (ty, bad) in [(KvType::Bf16, f32::NAN), (KvType::Fp8, f32::NAN), (KvType::Fp8, 0.0)] {
-        let mut case = Case::new(index(ty, 128), 20, 3);
+        let mut case = IndexCase::new(index(ty, 128), 20, 3);
         case.values[128..256].fill(bad);
         for isa in Isa::available() {
             let got = case.run(isa);
             assert!(got[0].is_finite() && got[2].is_finite(), "{isa:?}");
             assert!(got[1] == bad || got[1].is_nan() && bad.is_nan(), "{isa:?}: {}", got[1]);
-            let mut query = Case::new(index(ty, 128), 20, 3);
+            let mut query = IndexCase::new(index(ty, 128), 20, 3);
             query.q[200] = bad;
             query.run(isa);
         }
