@@ -4,7 +4,7 @@ use crate::lanes::scalar::Scalar;
 use base::Rng;
 
 /// Queries and rows of two lists.
-struct Case {
+struct RowCase {
     rows: PlainRows,
     heads: usize,
     /// Rows of each list.
@@ -16,7 +16,7 @@ struct Case {
 
 const SCALE: f32 = 0.2;
 
-impl Case {
+impl RowCase {
     fn new(rows: PlainRows, heads: usize, lists: [usize; 2]) -> Self {
         let mut rng = Rng::new((rows.dim + heads + lists[0] + 7 * lists[1]) as u64);
         let mut random = |len: usize| (0..len).map(|_| rng.normal()).collect::<Vec<f32>>();
@@ -134,23 +134,23 @@ fn exp(x: f32) -> f32 {
     out[0]
 }
 
-fn cases() -> Vec<Case> {
+fn cases() -> Vec<RowCase> {
     let fp8 = |dim, rotated| {
         let rounding = Rounding::Fp8 { rotated };
         PlainRows { ty: KvType::Fp8, dim, rounding }
     };
     vec![
-        Case::plain(KvType::F32, 16, 4, [0, 1]),
-        Case::plain(KvType::F32, 21, 3, [5, 2]).sinks(),
-        Case::plain(KvType::Bf16, 64, 16, [0, 128]).sinks(),
-        Case::plain(KvType::F16, 40, 20, [47, 1]),
-        Case::plain(KvType::F32, 80, 70, [30, 70]).sinks(),
-        Case::plain(KvType::Bf16, 512, 64, [60, 13]),
+        RowCase::plain(KvType::F32, 16, 4, [0, 1]),
+        RowCase::plain(KvType::F32, 21, 3, [5, 2]).sinks(),
+        RowCase::plain(KvType::Bf16, 64, 16, [0, 128]).sinks(),
+        RowCase::plain(KvType::F16, 40, 20, [47, 1]),
+        RowCase::plain(KvType::F32, 80, 70, [30, 70]).sinks(),
+        RowCase::plain(KvType::Bf16, 512, 64, [60, 13]),
         // More than one span, and a list that ends with one.
-        Case::plain(KvType::F32, 16, 2, [1100, 128]).sinks(),
-        Case::plain(KvType::Bf16, 24, 18, [512, 3]),
-        Case::new(fp8(512, 64), 32, [20, 30]).sinks(),
-        Case::new(fp8(70, 6), 5, [500, 100]),
+        RowCase::plain(KvType::F32, 16, 2, [1100, 128]).sinks(),
+        RowCase::plain(KvType::Bf16, 24, 18, [512, 3]),
+        RowCase::new(fp8(512, 64), 32, [20, 30]).sinks(),
+        RowCase::new(fp8(70, 6), 5, [500, 100]),
     ]
 }
 
@@ -208,7 +208,7 @@ fn the_list_that_a_row_is_in_does_not_change_bits() {
 fn packed_rows_give_the_bits_of_rounded_rows() {
     let rounding = Rounding::Fp8 { rotated: 20 };
     let [packed, rounded] = [KvType::Fp8, KvType::Bf16]
-        .map(|ty| Case::new(PlainRows { ty, dim: 148, rounding }, 24, [50, 77]).sinks());
+        .map(|ty| RowCase::new(PlainRows { ty, dim: 148, rounding }, 24, [50, 77]).sinks());
     for isa in Isa::available() {
         assert_eq!(packed.run(isa, 0..24), rounded.run(isa, 0..24), "{isa:?}");
     }
@@ -216,7 +216,7 @@ fn packed_rows_give_the_bits_of_rounded_rows() {
 
 #[test]
 fn what_is_not_finite_gives_nan_and_no_panic() {
-    let mut case = Case::plain(KvType::F32, 16, 3, [3, 2]);
+    let mut case = RowCase::plain(KvType::F32, 16, 3, [3, 2]);
     for bad in [f32::NAN, f32::INFINITY] {
         case.values[20] = bad;
         for isa in Isa::available() {
