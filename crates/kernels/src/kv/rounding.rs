@@ -359,7 +359,8 @@ mod tests {
             let mut got = x.clone();
             hadamard(&mut got);
             for (i, got) in got.iter().enumerate() {
-                let sign = |j: usize| if (i & j).count_ones().is_multiple_of(2) { 1.0 } else { -1.0 };
+                let sign =
+                    |j: usize| if (i & j).count_ones().is_multiple_of(2) { 1.0 } else { -1.0 };
                 let sum: f64 = x.iter().enumerate().map(|(j, x)| sign(j) * f64::from(*x)).sum();
                 assert!((f64::from(*got) - sum / (len as f64).sqrt()).abs() < 1e-5, "{len} {i}");
             }
