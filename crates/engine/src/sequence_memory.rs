@@ -62,18 +62,40 @@ impl SequenceMemory {
     }
 
     /// Adds `tokens` from `position` on to a batch; the last `logits` rows output logits.
+    ///
+    /// # Panics
+    /// If the positions exceed the sequence's part of the cache.
     pub fn push(&mut self, batch: &mut Batch, tokens: &[u32], position: usize, logits: usize) {
-        let needed = (position + tokens.len()).div_ceil(self.block);
-        batch.push([tokens, &[]], position, logits);
-        for (blocks, table) in self.groups.iter().zip(&mut self.tables) {
+        self.push_with(batch, [tokens, &[]], position, (0, logits));
+    }
+
+    /// As [`push`](Self::push), of known tokens and guesses. Of the guesses of the step before,
+    /// `right` proved right.
+    pub fn push_with(
+        &mut self,
+        batch: &mut Batch,
+        [known, guesses]: [&[u32]; 2],
+        position: usize,
+        (right, logits): (usize, usize),
+    ) {
+        let needed = (position + known.len() + guesses.len()).div_ceil(self.block);
+        batch.push([known, guesses], position, logits);
+        let groups = self.groups.iter().zip(&mut self.tables).zip(&self.windows);
+        for ((blocks, table), window) in groups {
+            assert!(needed <= blocks.len() || window.is_some(), "positions of the sequence's part");
             while table.len() < needed {
                 table.push(blocks[table.len() % blocks.len()]);
             }
             batch.table(&table[..needed]);
         }
         if let Some(slot) = self.state {
-            batch.state(StateRows { slot, right: 0, guesses: 0 });
+            batch.state(StateRows { slot, right, guesses: guesses.len() });
         }
+    }
+
+    /// Goes on with the state in another slot.
+    pub fn use_state(&mut self, slot: u32) {
+        self.state = self.state.map(|_| slot);
     }
 
     /// Whether the rows that the row at `position` sees are still there after `computed` positions.

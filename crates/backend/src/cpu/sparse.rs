@@ -11,8 +11,11 @@ use kernels::kv::RowList;
 use kernels::select::{index_scores, top_k};
 use std::cell::RefCell;
 
-/// Heads that a thread computes at a time: as many as fit into lanes.
-const HEADS: usize = 16;
+/// Heads that a thread computes at a time: as many as fit into lanes where rows are few, else as
+/// many as share one conversion of the rows.
+const HEADS: [usize; 2] = [16, 64];
+/// Rows for each thread from which rows are many.
+const MANY_ROWS: usize = 4;
 
 /// Compressed rows that each row of a batch attends to.
 pub(super) struct SelectionMemory {
@@ -136,8 +139,10 @@ impl Cpu {
         let compressed = spec.compressed.map(|which| self.kv.plain(layer, which));
         let (dim, width) = (window.rows.dim, spec.heads * window.rows.dim);
         let used = &mut data[..batch.rows() * width];
+        let are_many = batch.rows() >= MANY_ROWS * self.pool.threads();
+        let heads_at_once = HEADS[usize::from(are_many)];
         let sinks = spec.sinks.map_or(&[][..], |sinks| &self.vectors[sinks.0]);
-        self.pool.for_each_tile(used, width, (1, HEADS * dim), |mut tile| {
+        self.pool.for_each_tile(used, width, (1, heads_at_once * dim), |mut tile| {
             let row = tile.rows().start;
             let heads = tile.cols().start / dim..tile.cols().end / dim;
             let (sequence, position) = place_of(batch, row);

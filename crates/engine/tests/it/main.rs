@@ -14,3 +14,4 @@ mod ranks;
 mod replay;
 mod requests;
 mod reuse;
+mod states;
