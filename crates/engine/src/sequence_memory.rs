@@ -93,7 +93,7 @@ impl SequenceMemory {
         }
     }
 
-    /// Goes on with the state in another slot.
+    /// Continues with the state in another slot.
     pub fn use_state(&mut self, slot: u32) {
         self.state = self.state.map(|_| slot);
     }

@@ -215,7 +215,7 @@ fn a_sliding_window_lets_blocks_go_and_changes_no_bits() {
     check_ways("mistral", Mode::Fast, &ways(Mode::Fast));
 }
 
-/// With states, guesses wait to be folded, and sequences go on from snapshots.
+/// With states, guesses wait to be folded, and sequences continue from snapshots.
 #[test]
 fn n_gram_drafts_change_no_text_with_states() {
     check_ways("qwen3_5", Mode::Fast, &ways(Mode::Fast));

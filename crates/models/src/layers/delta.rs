@@ -174,9 +174,8 @@ pub(super) fn delta_heads(loader: &Loader<'_>, config: &DeltaConfig) -> Result<H
     let DeltaConfig { value_heads, key_heads, tiled, .. } = *config;
     if tiled && loader.slice.ranks() > 1 {
         return Err(Error::Config(
-            "value heads that are stored by turns of the key heads, as in GGUF files of this \
-             family, cannot be divided among ranks yet; expected 1 rank, or a checkpoint in \
-             safetensors"
+            "tiled value heads, as GGUF files of this family have them, cannot be divided among \
+             ranks yet; expected 1 rank, or a checkpoint in safetensors"
                 .into(),
         ));
     }
