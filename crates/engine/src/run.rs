@@ -72,6 +72,9 @@ const READER_POLL: Duration = Duration::from_millis(2);
 /// Starts the engine thread. It ends when the last handle and generation are dropped.
 pub fn start(runner: Runner, options: EngineOptions) -> (EngineHandle, JoinHandle<()>) {
     let (handle, receiver) = request_channel(runner.info.clone(), options.queue);
+    // Before a reader of the metrics can ask for them.
+    let windows: Vec<_> = runner.groups.iter().map(|group| group.window).collect();
+    receiver.metrics.groups(&windows);
     // Started here, so that it is not pinned to the engine's CPU.
     let masks = Masks::start();
     let thread = std::thread::Builder::new()
@@ -113,8 +116,6 @@ impl Engine {
     ) -> Self {
         let models::WorkspaceLimits { rows, logit_rows } = runner.limits;
         let running = options.running.clamp(1, logit_rows.min(runner.parallel));
-        let windows: Vec<_> = runner.groups.iter().map(|group| group.window).collect();
-        receiver.metrics.groups(&windows);
         let groups = runner.groups.iter();
         let group = |group: &backend::GroupSize| sched::Group {
             window: group.window,
