@@ -390,7 +390,7 @@ impl Backend for Cpu {
 
     fn store_rows(&mut self, layer: usize, which: usize, x: Buffer, batch: &Batch) {
         let data = self.take(x);
-        self.kv.store_plain((layer, which), &data, batch);
+        self.kv.store_plain(&self.pool, (layer, which), &data, batch);
         self.put(x, data);
     }
 

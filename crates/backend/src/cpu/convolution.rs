@@ -12,7 +12,7 @@ impl Cpu {
     /// Stores the rows of `x` as rows of `layer`, and leaves in `x` what was stored.
     pub(super) fn store_and_round(&mut self, at: (usize, usize), x: Buffer, batch: &Batch) {
         let data = self.take(x);
-        self.kv.store_plain(at, &data, batch);
+        self.kv.store_plain(&self.pool, at, &data, batch);
         self.put(x, data);
         if self.kv.plain(at.0, at.1).plain.ty == KvType::F32 {
             return;

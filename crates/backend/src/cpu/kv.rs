@@ -21,6 +21,10 @@ pub(super) struct KvCache {
     groups: Vec<GroupMemory>,
     /// Positions of a block.
     block: usize,
+    /// Block, slot and row of the batch of each row that is stored; kept, as the blocks are, so that
+    /// the next call allocates nothing.
+    runs: Vec<(usize, usize, usize)>,
+    cuts: Vec<Range<usize>>,
 }
 
 /// The blocks of a group of rows.
@@ -101,7 +105,8 @@ impl KvCache {
         };
         let groups = strides.into_iter().zip(spec.groups).map(memory).collect::<Result<_, _>>()?;
         pool.run(&|_| attention::warm_up());
-        Ok(Self { layers, groups, block: spec.block })
+        let (runs, cuts) = Default::default();
+        Ok(Self { layers, groups, block: spec.block, runs, cuts })
     }
 
     /// Bytes of all blocks.
@@ -171,15 +176,42 @@ impl KvCache {
     }
 
     /// Stores `values`, `[batch rows, dim]`, as rows `which` of `layer`, one for each position.
-    pub fn store_plain(&mut self, (layer, which): (usize, usize), values: &[f32], batch: &Batch) {
+    pub fn store_plain(
+        &mut self,
+        pool: &ThreadPool,
+        (layer, which): (usize, usize),
+        values: &[f32],
+        batch: &Batch,
+    ) {
         let RowsPlace { rows, form, group, start } = self.layers[layer][which];
         let RowForm::Plain(plain) = form else { panic!("plain rows") };
         assert!(rows.every == 1, "a row for each position");
         let (bytes, block) = (plain.row_bytes(), self.block);
         let GroupMemory { data, stride } = &mut self.groups[group];
-        each_slot(batch, group, block, |row, at, slot| {
-            let out = &mut data[at * *stride + start + slot * bytes..][..bytes];
+        let put = |row: usize, of_block: &mut [u8], slot: usize| {
+            let out = &mut of_block[start + slot * bytes..][..bytes];
             plain.store(out, &values[row * rows.dim..][..rows.dim]);
+        };
+        if batch.rows() < PARALLEL_ROWS {
+            each_slot(batch, group, block, |row, at, slot| {
+                put(row, &mut data[at * *stride..][..*stride], slot);
+            });
+            return;
+        }
+        // The rows of a block are one thread's.
+        self.runs.clear();
+        each_slot(batch, group, block, |row, at, slot| self.runs.push((at, slot, row)));
+        self.runs.sort_unstable();
+        self.cuts.clear();
+        self.cuts.extend(self.runs.chunk_by(|a, b| a.0 == b.0).map(|run| run[0].0..run[0].0 + 1));
+        let runs = &self.runs;
+        pool.for_each_cut(data, *stride, (&self.cuts, *stride), |_, mut tile| {
+            let at = tile.rows().start;
+            let first = runs.partition_point(|run| run.0 < at);
+            let of_block = tile.row_mut(at);
+            for &(_, slot, row) in runs[first..].iter().take_while(|run| run.0 == at) {
+                put(row, of_block, slot);
+            }
         });
     }
 
