@@ -15,6 +15,7 @@ pub use write::write;
 
 use anyhow::{Context, Result, bail};
 use formats::ModelConfig;
+use formats::config::Attention;
 use std::path::Path;
 
 /// A checkpoint to be written.
@@ -39,7 +40,8 @@ pub fn named_shape(name: &str) -> Result<ModelConfig> {
     shapes::find(name).with_context(|| format!("shape {name} is not known (known: {})", known()))
 }
 
-/// `config` with other numbers of layers and of tokens, where they are given.
+/// `config` with other numbers of layers and of tokens, where they are given. Where layers differ,
+/// the last four are repeated.
 pub fn resized(
     mut config: ModelConfig,
     layers: Option<usize>,
@@ -52,17 +54,34 @@ pub fn resized(
         if let Some(experts) = &mut config.experts {
             let last = experts.layers.last() == Some(&true);
             experts.layers.resize(layers, last);
+            experts.by_token.resize(layers, false);
+            repeat(&mut experts.limits, layers);
+            repeat(&mut experts.shared_limits, layers);
         }
         config.experts = config.experts.filter(|experts| experts.layers.contains(&true));
         if let Some(delta) = &mut config.delta {
-            let period = delta.layers.iter().take_while(|linear| **linear).count() + 1;
-            let layers = (1..=layers).map(|number| !number.is_multiple_of(period));
-            delta.layers = layers.collect();
+            repeat(&mut delta.layers, layers);
         }
         config.delta = config.delta.filter(|delta| delta.layers.contains(&true));
+        if let Attention::Compressed(sizes) = &mut config.attention {
+            repeat(&mut sizes.ratios, layers);
+            repeat(&mut sizes.indexed, layers);
+            if !sizes.indexed.contains(&true) {
+                (sizes.index_heads, sizes.index_dim, sizes.index_top) = (0, 0, 0);
+            }
+        }
     }
     config.vocab_size = vocab_size.unwrap_or(config.vocab_size);
     config
+}
+
+/// Cuts `values` to `count`, or repeats the last four of them.
+fn repeat<T: Copy>(values: &mut Vec<T>, count: usize) {
+    let period = values.len().min(4);
+    values.truncate(count);
+    while period > 0 && values.len() < count {
+        values.push(values[values.len() - period]);
+    }
 }
 
 /// Makes the folder that `out` is written in.
@@ -84,4 +103,29 @@ pub fn prepare(out: &Path, force: bool) -> Result<()> {
             .with_context(|| format!("cannot create {}", folder.display()))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_layers_continue_the_pattern_of_the_last_ones() {
+        let kinds = |name: &str, layers| -> Vec<usize> {
+            let config = resized(named_shape(name).unwrap(), Some(layers), None);
+            let delta = config.delta.as_ref().map(|delta| delta.layers.clone());
+            match config.compressed() {
+                Some(sizes) => {
+                    let experts = config.experts.as_ref().unwrap();
+                    assert_eq!([experts.limits.len(), experts.by_token.len()], [layers; 2]);
+                    sizes.ratios.clone()
+                }
+                None => delta.into_iter().flatten().map(usize::from).collect(),
+            }
+        };
+        assert_eq!(kinds("deepseek-v4-small", 14)[10..], [4, 128, 4, 128]);
+        assert_eq!(kinds("deepseek-v4-small", 2), [0, 0]);
+        assert_eq!(kinds("qwen3.5-0.8b", 29)[23..], [0, 1, 1, 1, 0, 1]);
+        assert_eq!(kinds("qwen3.5-0.8b", 3), [1, 1, 1]);
+    }
 }
