@@ -21,8 +21,8 @@ pub(super) struct KvCache {
     groups: Vec<GroupMemory>,
     /// Positions of a block.
     block: usize,
-    /// Block, slot and row of the batch of each row that is stored; kept, as the blocks are, so that
-    /// the next call allocates nothing.
+    /// Block, slot and row of the batch of each row that is stored; kept, as the blocks are, so
+    /// that the next call allocates nothing.
     runs: Vec<(usize, usize, usize)>,
     cuts: Vec<Range<usize>>,
 }
