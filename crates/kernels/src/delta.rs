@@ -3,7 +3,7 @@
 //!
 //! A *tile* is sixteen value columns of a head, `[keys][16]`, with columns in lanes. Each row goes
 //! through the recurrence, in prompts too, so that a tile depends on the rows before and not on the
-//! calls that brought them. A sum over keys is [`SUMS`] sums, of the keys with equal remainders in
+//! calls that brought them. A sum over keys is two sums, of the keys with equal remainders in
 //! ascending order, which are added in ascending order.
 
 use crate::elementwise::Sigmoid;
