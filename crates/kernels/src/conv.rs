@@ -3,6 +3,9 @@
 use crate::elementwise::Sigmoid;
 use crate::lanes::{LANES, Lanes, isa_dispatch, load_partial};
 
+/// Most positions that a convolution covers.
+pub const MAX_KERNEL: usize = 16;
+
 isa_dispatch! {
     /// One row of a convolution: `out[c] = silu(bias[c] + sum of weight[j][c] * inputs[j][c])`, the
     /// terms in ascending `j`.

@@ -2,11 +2,8 @@
 
 use super::{Cpu, Workspace};
 use crate::{Batch, Buffer, ShortConv};
-use kernels::conv::short_conv;
+use kernels::conv::{MAX_KERNEL, short_conv};
 use kernels::kv::KvType;
-
-/// Most inputs of a convolution.
-pub(super) const MAX_KERNEL: usize = 16;
 
 impl Cpu {
     /// Stores the rows of `x` as rows of `layer`, and leaves in `x` what was stored.

@@ -5,8 +5,6 @@ use super::fields::MAX_WIDTH;
 
 /// Most values of a key or value head.
 pub(super) const MAX_HEAD_DIM: usize = 1 << 12;
-/// Most positions that a convolution covers.
-pub(super) const MAX_KERNEL: usize = 16;
 /// Layers from one with attention to the next where a file does not say.
 pub(super) const DEFAULT_INTERVAL: usize = 4;
 

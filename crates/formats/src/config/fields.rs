@@ -11,7 +11,6 @@ pub(crate) const MAX_HEADS: usize = 1 << 16;
 pub(crate) const MAX_TOKENS: usize = 1 << 28;
 pub(crate) const MAX_EXPERTS: usize = 1 << 16;
 pub(crate) const MAX_RATIO: usize = 1 << 16;
-pub(crate) const MAX_STREAMS: usize = 64;
 pub(crate) const MAX_ITERATIONS: usize = 1 << 10;
 
 /// Values of `expert_gating_func`.

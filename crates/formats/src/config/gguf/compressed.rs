@@ -1,12 +1,11 @@
 //! Attention to compressed rows and hyper-connections in the metadata of GGUF files.
 
-use super::super::fields::{
-    GgufKeys, MAX_HEADS, MAX_ITERATIONS, MAX_RATIO, MAX_STREAMS, MAX_TOKENS, MAX_WIDTH,
-};
+use super::super::fields::{GgufKeys, MAX_HEADS, MAX_ITERATIONS, MAX_RATIO, MAX_TOKENS, MAX_WIDTH};
 use super::super::{
     Compressed, CompressedConfig, HyperConfig, INDEXED_RATIO, RopeConfig, RopeScaling,
 };
 use crate::error::Result;
+use kernels::hyper::MAX_STREAMS;
 
 /// Reads the sizes of `layers` layers. `rope` is what the common keys say: the base of layers
 /// without compressed rows, and the scaling of the others.

@@ -1,14 +1,13 @@
 //! Gated DeltaNet in the metadata of GGUF files.
 
 use super::super::DeltaConfig;
-use super::super::delta::{
-    DEFAULT_INTERVAL, DeltaFieldNames, MAX_HEAD_DIM, MAX_KERNEL, broken, by_interval,
-};
+use super::super::delta::{DEFAULT_INTERVAL, DeltaFieldNames, MAX_HEAD_DIM, broken, by_interval};
 use super::super::family::DeltaFiles;
 use super::super::fields::{GgufKeys, MAX_HEADS, MAX_LAYERS, MAX_WIDTH};
 use crate::error::Result;
 use crate::gguf::GgufFile;
 use crate::names::split_canonical;
+use kernels::conv::MAX_KERNEL;
 
 const KEY_HEADS: &str = "ssm.group_count";
 const VALUE_HEADS: &str = "ssm.time_step_rank";

@@ -2,10 +2,11 @@
 //! published checkpoints (`compress_ratios`, `qk_rope_head_dim`) and in that of transformers 5
 //! (`layer_types`, `compress_rates`, `partial_rotary_factor`).
 
+use kernels::hyper::MAX_STREAMS;
 use serde_json::Value as Json;
 
 use super::super::fields::{
-    MAX_HEADS, MAX_ITERATIONS, MAX_LAYERS, MAX_RATIO, MAX_STREAMS, MAX_TOKENS, MAX_WIDTH,
+    MAX_HEADS, MAX_ITERATIONS, MAX_LAYERS, MAX_RATIO, MAX_TOKENS, MAX_WIDTH,
 };
 use super::super::{Compressed, CompressedConfig, HyperConfig, INDEXED_RATIO};
 use super::{NAMES, rope};

@@ -1,10 +1,9 @@
 //! Gated DeltaNet in config.json.
 
+use kernels::conv::MAX_KERNEL;
 use serde_json::{Value as Json, json};
 
-use super::super::delta::{
-    DEFAULT_INTERVAL, DeltaFieldNames, MAX_HEAD_DIM, MAX_KERNEL, broken, by_interval,
-};
+use super::super::delta::{DEFAULT_INTERVAL, DeltaFieldNames, MAX_HEAD_DIM, broken, by_interval};
 use super::super::fields::{MAX_HEADS, MAX_LAYERS};
 use super::super::{Attention, DeltaConfig, ModelConfig};
 use crate::error::Result;

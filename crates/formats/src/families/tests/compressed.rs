@@ -170,8 +170,8 @@ fn what_is_inconsistent_is_refused_by_name() {
     refused(json!({"num_key_value_heads": 2}), &["num_key_value_heads", "expected 1", "2"]);
     refused(json!({"index_topk": 0}), &["index_topk", "0"]);
     refused(json!({"index_head_dim": 14}), &["index_head_dim", "qk_rope_head_dim (16)", "14"]);
-    refused(json!({"hc_mult": 0}), &["hc_mult", "1 to 64", "0"]);
-    refused(json!({"hc_mult": 65}), &["hc_mult", "to 64", "65"]);
+    refused(json!({"hc_mult": 0}), &["hc_mult", "1 to 16", "0"]);
+    refused(json!({"hc_mult": 17}), &["hc_mult", "to 16", "17"]);
     refused(json!({"hc_sinkhorn_iters": 1e9}), &["hc_sinkhorn_iters"]);
     refused(json!({"hc_eps": 0}), &["hc_eps", "above 0"]);
     refused(json!({"sliding_window": 0}), &["sliding_window", "0"]);
@@ -323,8 +323,8 @@ fn broken_metadata_is_refused_by_key() {
     check("attention.sliding_window", Value::U32(0), &["0"]);
     check("rope.dimension_count", Value::U32(15), &["even", "15"]);
     check("rope.dimension_count", Value::U32(34), &["attention.key_length (32)", "34"]);
-    check("hyper_connection.count", Value::U32(0), &["1 to 64", "0"]);
-    check("hyper_connection.count", Value::U32(1 << 30), &["1 to 64"]);
+    check("hyper_connection.count", Value::U32(0), &["1 to 16", "0"]);
+    check("hyper_connection.count", Value::U32(1 << 30), &["1 to 16"]);
     check("hyper_connection.epsilon", Value::F32(0.0), &["above 0"]);
     check("expert_gating_func", Value::U32(5), &["1 to 4", "5"]);
     for (missing, _) in keys(&[]) {
