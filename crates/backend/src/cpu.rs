@@ -398,8 +398,8 @@ impl Backend for Cpu {
         self.compress_rows(layer, spec, batch);
     }
 
-    fn selection(&mut self, rows: usize, top: usize) -> Selection {
-        Selection(self.new_selection(rows, top))
+    fn selection(&mut self, rows: usize, top: usize) -> Result<Selection, Error> {
+        self.new_selection(rows, top).map(Selection)
     }
 
     fn select_rows(

@@ -203,7 +203,11 @@ pub trait Backend: Send {
     /// rotation by the row's first position, and rounding.
     fn compress(&mut self, layer: usize, spec: &Compression, batch: &Batch);
     /// Makes space for the choice of up to `top` rows for each of `rows` rows.
-    fn selection(&mut self, rows: usize, top: usize) -> Selection;
+    ///
+    /// # Errors
+    ///
+    /// If the memory is not available.
+    fn selection(&mut self, rows: usize, top: usize) -> Result<Selection, Error>;
     /// Chooses the compressed rows that each row of the batch attends to: the best of those
     /// completed up to its position by `sum of weights[h] * max(0, q[h] * row)`, ties to the
     /// earlier row. `q` is `[rows, heads * dim]`, `weights` `[rows, heads]`.

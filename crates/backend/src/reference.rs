@@ -423,9 +423,9 @@ impl Backend for Reference {
         self.compress_rows(layer, spec, batch);
     }
 
-    fn selection(&mut self, _rows: usize, top: usize) -> Selection {
+    fn selection(&mut self, _rows: usize, top: usize) -> Result<Selection, Error> {
         self.selections.push((top, Vec::new()));
-        Selection(self.selections.len() - 1)
+        Ok(Selection(self.selections.len() - 1))
     }
 
     fn select_rows(

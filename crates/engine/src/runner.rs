@@ -407,8 +407,8 @@ fn rounding(config: &ModelConfig, options: &LoadOptions) -> Result<Option<CacheR
             return Ok(Some(CacheRounding::Off));
         }
         return Err(Error::Rounding(format!(
-            "cache rounding native: expected heads of the index whose size is a power of two from \
-             32 on, found {}",
+            "cache rounding native: expected heads of the index whose size is a power of two, \
+             found {}",
             sizes.index_dim
         )));
     }

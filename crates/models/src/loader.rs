@@ -81,15 +81,15 @@ impl<'a> Loader<'a> {
     }
 
     /// Space for a choice of `top` rows by each row of a batch, shared by all layers.
-    pub fn selection(&mut self, top: usize) -> Selection {
-        match self.selection {
-            Some((selection, size)) if size == top => selection,
-            _ => {
-                let selection = self.backend.selection(self.limits.rows, top);
-                self.selection = Some((selection, top));
-                selection
-            }
+    pub fn selection(&mut self, top: usize) -> Result<Selection, Error> {
+        if let Some((selection, size)) = self.selection
+            && size == top
+        {
+            return Ok(selection);
         }
+        let selection = self.backend.selection(self.limits.rows, top)?;
+        self.selection = Some((selection, top));
+        Ok(selection)
     }
 
     /// Workspace `[batch rows, width]`. Operations that ask for the same name and width share it:

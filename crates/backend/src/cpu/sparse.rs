@@ -4,7 +4,7 @@
 use super::Cpu;
 use super::kv::PlainRef;
 use super::products::scratch;
-use crate::{Batch, Buffer, IndexSpec, RowAttention, SequenceRows};
+use crate::{Batch, Buffer, Error, IndexSpec, RowAttention, SequenceRows};
 use base::AlignedVec;
 use kernels::attention::rows::{self, RowQuery, attend_rows};
 use kernels::kv::RowList;
@@ -69,13 +69,10 @@ impl PlainRef<'_> {
 
 impl Cpu {
     /// Space for a choice of `top` rows by each of `rows` rows.
-    pub(super) fn new_selection(&mut self, rows: usize, top: usize) -> usize {
-        self.selections.push(SelectionMemory {
-            top,
-            numbers: AlignedVec::zeroed(rows * top),
-            warm: false,
-        });
-        self.selections.len() - 1
+    pub(super) fn new_selection(&mut self, rows: usize, top: usize) -> Result<usize, Error> {
+        let numbers = AlignedVec::try_zeroed(rows.saturating_mul(top))?;
+        self.selections.push(SelectionMemory { top, numbers, warm: false });
+        Ok(self.selections.len() - 1)
     }
 
     /// Bytes of all choices.

@@ -40,7 +40,7 @@ impl Indexer {
         let weights = Linear::load(loader, &name(".proj"), heads, hidden, Slice::Whole)?;
         let sizes = CompressorSizes { every: config.ratios[layer], dim, overlap: true };
         let compressor = Compressor::load(loader, &name("_compressor"), sizes, (first, rope))?;
-        let selection = loader.selection(config.index_top);
+        let selection = loader.selection(config.index_top)?;
         Ok(Self {
             q: (q, loader.shared("index_q", heads * dim)?),
             weights: (weights, loader.shared("index_weights", heads)?),
