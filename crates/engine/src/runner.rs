@@ -209,7 +209,7 @@ impl Runner {
         let limits = WorkspaceLimits { rows: chunk.saturating_add(logit_rows), logit_rows };
         let pooling = checkpoint.pooling().map_err(models::Error::from)?;
         let (placed, placement) = place(checkpoint, &*backend, options.placement.as_deref())?;
-        let rounding = rounding(config, options)?;
+        let (rounding, unrounded) = rounding(config, options)?;
         let native = rounding == Some(CacheRounding::Native);
         let model =
             models::load(checkpoint, &mut *backend, limits, &options.ranks, &placed, native)?;
@@ -246,7 +246,7 @@ impl Runner {
             states,
             state_every: options.state_every,
             parallel,
-            warnings: note.into_iter().collect(),
+            warnings: note.into_iter().chain(unrounded).collect(),
             chunk,
             limits,
             check: options.check,
@@ -393,26 +393,33 @@ fn place(
     Ok((placed, digest))
 }
 
-/// How cached rows are rounded; `None` where the model was not trained for it.
+/// How cached rows are rounded, `None` where the model was not trained for it, and what the user
+/// should know about it.
 ///
 /// # Errors
 ///
 /// If they cannot be rounded as the model was trained for.
-fn rounding(config: &ModelConfig, options: &LoadOptions) -> Result<Option<CacheRounding>, Error> {
-    let Attention::Compressed(sizes) = &config.attention else { return Ok(None) };
+fn rounding(
+    config: &ModelConfig,
+    options: &LoadOptions,
+) -> Result<(Option<CacheRounding>, Option<String>), Error> {
+    let Attention::Compressed(sizes) = &config.attention else { return Ok((None, None)) };
     let rounding = options.rounding.unwrap_or(CacheRounding::of(options.mode));
     let indexed = sizes.indexed.contains(&true);
     if rounding == CacheRounding::Native && indexed && !Rounding::Fp4.fits(sizes.index_dim) {
-        if options.rounding.is_none() {
-            return Ok(Some(CacheRounding::Off));
-        }
-        return Err(Error::Rounding(format!(
+        let problem = format!(
             "cache rounding native: expected heads of the index whose size is a power of two, \
              found {}",
             sizes.index_dim
-        )));
+        );
+        return match options.rounding {
+            None => {
+                Ok((Some(CacheRounding::Off), Some(format!("{problem}; rows are not rounded"))))
+            }
+            Some(_) => Err(Error::Rounding(problem)),
+        };
     }
-    Ok(Some(rounding))
+    Ok((Some(rounding), None))
 }
 
 /// The types in which the rows of a model can be cached. `native` says whether rows are rounded as
