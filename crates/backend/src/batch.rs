@@ -184,6 +184,12 @@ impl Batch {
         &self.positions
     }
 
+    /// Index of the sequence of row `row`, and the row's position.
+    pub fn place(&self, row: usize) -> (usize, usize) {
+        let index = self.sequences.partition_point(|sequence| sequence.rows.end <= row);
+        (index, self.positions[row] as usize)
+    }
+
     /// The sequences, in order of their rows.
     pub fn sequences(&self) -> &[SequenceRows] {
         &self.sequences
@@ -228,6 +234,7 @@ mod tests {
         batch.table(&[0]);
         assert_eq!(batch.positions(), [16, 17, 18, 0]);
         assert_eq!(batch.logit_rows(), [1, 2, 3]);
+        assert_eq!([0, 2, 3].map(|row| batch.place(row)), [(0, 16), (0, 18), (1, 0)]);
         let [first, second] = batch.sequences() else { panic!("two sequences") };
         assert_eq!(batch.block_table(first, 0), [3, 9]);
         assert_eq!(batch.block_table(first, 1), [u32::MAX, 4]);

@@ -116,6 +116,11 @@ impl Rows {
         block.div_ceil(self.every)
     }
 
+    /// Number of rows that are complete at `position`.
+    pub fn complete(&self, position: usize) -> usize {
+        (position + 1) / self.every
+    }
+
     /// Block index and place of row `number`.
     pub fn place(&self, number: usize, block: usize) -> (usize, usize) {
         let index = ((number + 1) * self.every - 1) / block;

@@ -16,10 +16,9 @@ impl Cpu {
         }
         self.each_row(x, batch.rows(), |this, row, values| {
             let rows = this.kv.plain(at.0, at.1);
-            let sequence = batch.sequences().iter().find(|s| s.rows.contains(&row));
-            let sequence = sequence.expect("every row is of a sequence");
-            let number = sequence.position + row - sequence.rows.start;
-            let offset = rows.offset(number, batch.block_table(sequence, rows.group));
+            let (index, position) = batch.place(row);
+            let table = batch.block_table(&batch.sequences()[index], rows.group);
+            let offset = rows.offset(position, table);
             rows.plain.load(&rows.data[offset..][..rows.plain.row_bytes()], values);
         });
     }
@@ -50,15 +49,13 @@ impl Cpu {
             }
         }
         self.each_row(spec.out, batch.rows(), |this, row, out| {
-            let index = batch.sequences().iter().position(|s| s.rows.contains(&row));
-            let index = index.expect("every row is of a sequence");
-            let sequence = &batch.sequences()[index];
-            let here = row - sequence.rows.start;
+            let (index, position) = batch.place(row);
+            let here = row - batch.sequences()[index].rows.start;
             let mut inputs = [None; MAX_KERNEL];
             for (back, input) in inputs[..kernel].iter_mut().rev().enumerate() {
                 *input = if back <= here {
                     Some(this.row(x, row - back))
-                } else if back <= here + sequence.position {
+                } else if back <= position {
                     let at = index * (kernel - 1) + back - here - 1;
                     Some(&before[at * width..][..width])
                 } else {

@@ -4,7 +4,7 @@
 use super::Cpu;
 use super::kv::PlainRef;
 use super::products::scratch;
-use crate::{Batch, Buffer, Error, IndexSpec, RowAttention, SequenceRows};
+use crate::{Batch, Buffer, Error, IndexSpec, RowAttention};
 use base::AlignedVec;
 use kernels::attention::rows::{self, RowQuery, attend_rows};
 use kernels::kv::RowList;
@@ -47,23 +47,11 @@ pub(super) fn warm_up(most: usize, dim: usize) {
     scratch(most, |_| ());
 }
 
-/// The rows of a batch: the sequence and the position of row `row`.
-fn place_of(batch: &Batch, row: usize) -> (&SequenceRows, usize) {
-    let at = batch.sequences().partition_point(|sequence| sequence.rows.end <= row);
-    let sequence = &batch.sequences()[at];
-    (sequence, sequence.position + row - sequence.rows.start)
-}
-
 impl PlainRef<'_> {
     /// Writes the offsets of the rows `numbers`.
     fn offsets(&self, numbers: impl Iterator<Item = usize>, table: &[u32], out: &mut Vec<usize>) {
         out.clear();
         out.extend(numbers.map(|number| self.offset(number, table)));
-    }
-
-    /// Number of rows that are complete at `position`.
-    fn complete(&self, position: usize) -> usize {
-        (position + 1) / self.rows.every
     }
 }
 
@@ -101,8 +89,9 @@ impl Cpu {
         let used = &mut numbers[..batch.rows() * top];
         self.pool.for_each_tile(used, top, (1, top), |mut tile| {
             let row = tile.rows().start;
-            let (sequence, position) = place_of(batch, row);
-            let complete = rows.complete(position);
+            let (index, position) = batch.place(row);
+            let sequence = &batch.sequences()[index];
+            let complete = rows.rows.complete(position);
             // Where all fit, all are chosen, which attention does without a list.
             if complete <= top {
                 return;
@@ -142,12 +131,13 @@ impl Cpu {
         self.pool.for_each_tile(used, width, (1, heads_at_once * dim), |mut tile| {
             let row = tile.rows().start;
             let heads = tile.cols().start / dim..tile.cols().end / dim;
-            let (sequence, position) = place_of(batch, row);
+            let (index, position) = batch.place(row);
+            let sequence = &batch.sequences()[index];
             OFFSETS.with_borrow_mut(|[first, second]| {
                 let table = |rows: &PlainRef<'_>| batch.block_table(sequence, rows.group);
                 first.clear();
                 if let Some(rows) = &compressed {
-                    let complete = rows.complete(position);
+                    let complete = rows.rows.complete(position);
                     match spec.selection.map(|selection| &self.selections[selection.0]) {
                         Some(SelectionMemory { top, numbers, .. }) if complete > *top => {
                             let chosen = &numbers[row * top..][..*top];

@@ -28,11 +28,6 @@ impl CachedRows {
         batch.block_table(sequence, self.group)
     }
 
-    /// Number of rows that are complete at `position`.
-    pub fn complete(&self, position: usize) -> usize {
-        (position + 1) / self.spec.every
-    }
-
     fn copy(&mut self, from: u32, to: u32) {
         for Rows { width, values } in [&mut self.keys, &mut self.values] {
             let len = (self.spec.places(self.block) * *width).min(values.len());

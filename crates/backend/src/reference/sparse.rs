@@ -91,7 +91,7 @@ impl Reference {
                     let heads = q.chunks_exact(rows.spec.dim).zip(weights);
                     heads.map(|(q, weight)| weight * dot(q, key).max(0.0)).sum()
                 };
-                let scores: Vec<f32> = (0..rows.complete(position)).map(score).collect();
+                let scores: Vec<f32> = (0..rows.spec.complete(position)).map(score).collect();
                 let mut numbers: Vec<usize> = (0..scores.len()).collect();
                 numbers.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]).then(a.cmp(b)));
                 numbers.truncate(top);
@@ -120,7 +120,7 @@ impl Reference {
                 if let Some(rows) = compressed {
                     let numbers = match spec.selection {
                         Some(selection) => self.selections[selection.0].1[row].clone(),
-                        None => (0..rows.complete(position)).collect(),
+                        None => (0..rows.spec.complete(position)).collect(),
                     };
                     let table = rows.table(batch, sequence);
                     entries.extend(numbers.iter().map(|n| rows.keys.row(rows.slot(*n, table))));
