@@ -115,7 +115,9 @@ impl Engine {
         masks: Masks,
     ) -> Self {
         let models::WorkspaceLimits { rows, logit_rows } = runner.limits;
-        let running = options.running.clamp(1, logit_rows.min(runner.parallel));
+        // Each sequence of a recurrent model takes a slot.
+        let most = if runner.states == 0 { logit_rows } else { logit_rows.min(runner.states) };
+        let running = options.running.clamp(1, most);
         let groups = runner.groups.iter();
         let group = |group: &backend::GroupSize| sched::Group {
             window: group.window,

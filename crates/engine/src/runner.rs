@@ -136,11 +136,9 @@ pub struct Runner {
     pub(crate) settings: Settings,
     /// The groups of cached rows, the trunk first.
     pub(crate) groups: Vec<GroupSize>,
-    /// Number of state slots.
+    /// Number of state slots, 0 where no layer is recurrent.
     pub(crate) states: usize,
     pub(crate) state_every: usize,
-    /// Maximum number of sequences that run at once.
-    pub(crate) parallel: usize,
     pub(crate) chunk: usize,
     pub(crate) limits: WorkspaceLimits,
     check: bool,
@@ -227,7 +225,7 @@ impl Runner {
         let layers = models::layer_caches(config, native);
         let (windows, recurrent) = (group_windows(&layers), layers.iter().any(is_recurrent));
         let needs = CacheNeeds { layers: &model.cache(), windows: &windows, recurrent, kv_type };
-        let CacheMade { groups, states, parallel, context, note } =
+        let CacheMade { groups, states, context, note } =
             make_cache(&mut *backend, &needs, config.context_length, options)?;
         let info = ModelInfo {
             name: config.name.clone(),
@@ -245,7 +243,6 @@ impl Runner {
             groups,
             states,
             state_every: options.state_every,
-            parallel,
             warnings: note.into_iter().chain(unrounded).collect(),
             chunk,
             limits,
@@ -275,11 +272,6 @@ impl Runner {
     /// Number of blocks of each group of cached rows, the trunk first.
     pub fn blocks(&self) -> impl Iterator<Item = usize> {
         self.groups.iter().map(|group| group.blocks)
-    }
-
-    /// Number of sequences that can run at once, as far as state slots allow.
-    pub fn parallel(&self) -> usize {
-        self.parallel
     }
 
     /// Maximum number of prompt tokens of a batch.
@@ -466,7 +458,6 @@ fn is_recurrent(layer: &LayerCache) -> bool {
 struct CacheMade {
     groups: Vec<GroupSize>,
     states: usize,
-    parallel: usize,
     context: usize,
     note: Option<String>,
 }
@@ -524,7 +515,6 @@ fn make_cache(
     Ok(CacheMade {
         groups: sizes.into_iter().map(least).collect::<Result<_, models::Error>>()?,
         states: slots,
-        parallel: if slots == 0 { usize::MAX } else { slots },
         context: ranks.least(size.context)?,
         note: states.note,
     })
