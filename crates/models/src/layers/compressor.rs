@@ -3,6 +3,7 @@
 use super::{ForwardPass, Linear};
 use crate::Error;
 use crate::loader::Loader;
+use crate::ranks::Slice;
 use backend::{Buffer, Compression, KvType, Rope, Rounding, RowLayout, Rows};
 
 /// Sizes of a compressor.
@@ -52,7 +53,8 @@ impl Compressor {
         let (hidden, eps) = (config.hidden_size, config.rms_norm_eps);
         let width = sizes.width();
         let mut linear = |part: &str, buffer: &'static str| {
-            let linear = Linear::load_exact(loader, &format!("{name}_{part}"), width, hidden)?;
+            let name = format!("{name}_{part}");
+            let linear = Linear::load_exact(loader, &name, width, hidden, Slice::Whole)?;
             Ok::<_, Error>((linear, loader.shared(buffer, width)?))
         };
         let (values, gates) = (linear("kv", "pool_values")?, linear("gate", "pool_gates")?);

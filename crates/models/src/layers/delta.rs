@@ -83,8 +83,9 @@ impl GatedDelta {
         ];
         let gate = Slice::Heads(values.clone());
         let gate = Linear::load(loader, &name("attn_gate"), k, hidden, gate)?;
-        let mut scalar =
-            |name: String| Linear::load_exact_part(loader, &name, value_heads, hidden, own.clone());
+        let mut scalar = |name: String| {
+            Linear::load_exact(loader, &name, value_heads, hidden, Slice::Heads(own.clone()))
+        };
         let (alpha, beta) = (scalar(name("ssm_alpha"))?, scalar(name("ssm_beta"))?);
         let mut buffer = |name, each| loader.shared(name, own.len() * each);
         let (a, b) = (buffer("delta_a", 1)?, buffer("delta_b", 1)?);

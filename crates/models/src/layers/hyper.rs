@@ -4,6 +4,7 @@
 use super::{ForwardPass, Linear};
 use crate::Error;
 use crate::loader::Loader;
+use crate::ranks::Slice;
 use backend::{Buffer, HyperSpec, Vector};
 use formats::config::HyperConfig;
 
@@ -56,7 +57,8 @@ impl Mixture {
         let inputs = streams * loader.checkpoint.config().hidden_size;
         let count = if head { streams } else { (2 + streams) * streams };
         let parts = if head { 1 } else { 3 };
-        let products = Linear::load_exact(loader, &format!("{name}_fn"), count, inputs)?;
+        let products =
+            Linear::load_exact(loader, &format!("{name}_fn"), count, inputs, Slice::Whole)?;
         let base = loader.vector(&format!("{name}_base.weight"), &[count], 0..count)?;
         let scale = loader.vector(&format!("{name}_scale.weight"), &[parts], 0..parts)?;
         let spec = HyperSpec { streams, iterations, eps, base, scale, head };

@@ -24,6 +24,11 @@ pub(super) struct Indexer {
     rounding: Rounding,
 }
 
+/// The compressor of the index of a layer.
+pub(super) fn sizes(config: &CompressedConfig, layer: usize) -> CompressorSizes {
+    CompressorSizes { every: config.ratios[layer], dim: config.index_dim, overlap: true }
+}
+
 impl Indexer {
     /// Loads `indexer.attn_q_b`, `indexer.proj` and the index's compressor of a layer. Every rank
     /// has all of it.
@@ -38,7 +43,7 @@ impl Indexer {
         let name = |part: &str| format!("blk.{layer}.indexer{part}");
         let q = Linear::load(loader, &name(".attn_q_b"), heads * dim, q_rank, Slice::Whole)?;
         let weights = Linear::load(loader, &name(".proj"), heads, hidden, Slice::Whole)?;
-        let sizes = CompressorSizes { every: config.ratios[layer], dim, overlap: true };
+        let sizes = sizes(config, layer);
         let compressor = Compressor::load(loader, &name("_compressor"), sizes, (first, rope))?;
         let selection = loader.selection(config.index_top)?;
         Ok(Self {

@@ -6,7 +6,6 @@ use crate::loader::Loader;
 use crate::ranks::Slice;
 use backend::{Buffer, Matrix, Vector};
 use dist::Split;
-use std::ops::Range;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Linear {
@@ -27,6 +26,30 @@ impl Linear {
         slice: Slice,
     ) -> Result<Self, Error> {
         let weight = loader.matrix(&format!("{name}.weight"), outputs, inputs, &slice)?;
+        Self::with_bias(loader, name, outputs, weight, slice)
+    }
+
+    /// As [`load`](Self::load), but in `exact` mode unless a rule says otherwise, for outputs that
+    /// decide discretely. A single output may be stored as a vector.
+    pub fn load_exact(
+        loader: &mut Loader<'_>,
+        name: &str,
+        outputs: usize,
+        inputs: usize,
+        slice: Slice,
+    ) -> Result<Self, Error> {
+        let weight = loader.exact_matrix(&format!("{name}.weight"), outputs, inputs, &slice)?;
+        Self::with_bias(loader, name, outputs, weight, slice)
+    }
+
+    /// The projection of `weight`, with the bias `name.bias` if it exists.
+    fn with_bias(
+        loader: &mut Loader<'_>,
+        name: &str,
+        outputs: usize,
+        weight: Matrix,
+        slice: Slice,
+    ) -> Result<Self, Error> {
         let values = match &slice {
             Slice::Outputs(part) | Slice::Heads(part) => part.clone(),
             Slice::Whole | Slice::Inputs(_) => 0..outputs,
@@ -34,34 +57,6 @@ impl Linear {
         let bias = loader.optional_part(&format!("{name}.bias"), &[outputs], values)?;
         // Outputs that are summed over ranks get their bias once.
         let bias = bias.filter(|_| !matches!(slice, Slice::Inputs(_)) || loader.slice.rank() == 0);
-        Ok(Self { weight, bias, split: slice.split() })
-    }
-
-    /// As [`load`](Self::load), but whole and in `exact` mode unless a rule says otherwise, for
-    /// outputs that decide discretely. A single output may be stored as a vector.
-    pub fn load_exact(
-        loader: &mut Loader<'_>,
-        name: &str,
-        outputs: usize,
-        inputs: usize,
-    ) -> Result<Self, Error> {
-        let name_of_weight = format!("{name}.weight");
-        let weight = loader.exact_matrix(&name_of_weight, outputs, inputs, &Slice::Whole)?;
-        let bias = loader.optional(&format!("{name}.bias"), &[outputs])?;
-        Ok(Self { weight, bias, split: Split::Whole })
-    }
-
-    /// As [`load_exact`](Self::load_exact), of the outputs `part` alone.
-    pub fn load_exact_part(
-        loader: &mut Loader<'_>,
-        name: &str,
-        outputs: usize,
-        inputs: usize,
-        part: Range<usize>,
-    ) -> Result<Self, Error> {
-        let slice = Slice::Heads(part.clone());
-        let weight = loader.exact_matrix(&format!("{name}.weight"), outputs, inputs, &slice)?;
-        let bias = loader.optional_part(&format!("{name}.bias"), &[outputs], part)?;
         Ok(Self { weight, bias, split: slice.split() })
     }
 

@@ -5,7 +5,7 @@ use super::{ForwardPass, GatedMlp, Linear};
 use crate::Error;
 use crate::layers::mlp::gate_kind;
 use crate::loader::Loader;
-use crate::ranks::part;
+use crate::ranks::{Slice, part};
 use backend::{Buffer, Experts, ExpertsSpec, Gate, GroupRank, Groups, Matrix, Routing, Scores};
 use formats::config::{self, Activation, ExpertsConfig, RouterScores};
 use std::ops::Range;
@@ -42,7 +42,8 @@ impl Moe {
         let hidden = loader.checkpoint.config().hidden_size;
         let activation = loader.checkpoint.config().activation;
         let name = |part: &str| format!("blk.{layer}.ffn_{part}");
-        let router = Linear::load_exact(loader, &name("gate_inp"), config.count, hidden)?;
+        let router =
+            Linear::load_exact(loader, &name("gate_inp"), config.count, hidden, Slice::Whole)?;
         let own = part(loader.slice, (config.count, "experts"), &[1])?;
         let mut all = |part: &str, outputs: usize, inputs: usize| {
             matrices(loader, &name(part), &own, [config.count, outputs, inputs])
@@ -75,7 +76,13 @@ impl Moe {
                 out: loader.shared("shared_expert", hidden)?,
                 gate: match config.shared_gate {
                     true => Some((
-                        Linear::load_exact(loader, &name("gate_inp_shexp"), 1, hidden)?,
+                        Linear::load_exact(
+                            loader,
+                            &name("gate_inp_shexp"),
+                            1,
+                            hidden,
+                            Slice::Whole,
+                        )?,
                         loader.shared("shared_gate", 1)?,
                     )),
                     false => None,

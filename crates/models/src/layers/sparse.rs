@@ -6,7 +6,7 @@
 //! position, because values carry the rotation of theirs.
 
 use super::compressor::{Compressor, CompressorSizes};
-use super::indexer::Indexer;
+use super::indexer::{self, Indexer};
 use super::{ForwardPass, Linear, Norm};
 use crate::Error;
 use crate::loader::Loader;
@@ -92,9 +92,7 @@ pub(super) fn cache(
         rows.extend(sizes.rows(fp8));
     }
     if config.indexed[layer] {
-        let every = config.ratios[layer];
-        let sizes = CompressorSizes { every, dim: config.index_dim, overlap: true };
-        rows.extend(sizes.rows(fp4));
+        rows.extend(indexer::sizes(config, layer).rows(fp4));
     }
     LayerCache { rows, state: None }
 }
