@@ -94,9 +94,9 @@ class LlamaCpp:
         depth = max(args.tokens, 1)
         self.feed(depth)
         self.step(depth)
-        self.forget(depth)
         start = time.perf_counter()
-        for position in range(depth, depth + args.gen):
+        # One step was the untimed run: a recurrent state cannot be taken back.
+        for position in range(depth + 1, depth + 1 + args.gen):
             self.step(position)
         return args.batch * args.gen / (time.perf_counter() - start)
 

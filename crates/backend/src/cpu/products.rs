@@ -5,7 +5,7 @@ use super::weights::WeightMatrix;
 use super::{Cpu, SERIAL_VALUES};
 use crate::{Buffer, Matrix};
 use base::{AlignedVec, MAX_MATRICES, Tile};
-use kernels::layout::{Activations, Inputs, Weights};
+use kernels::layout::{Activations, GROUP, Inputs, Weights};
 use std::cell::RefCell;
 use std::ops::Range;
 
@@ -95,7 +95,7 @@ impl Cpu {
                     let WeightMatrix { rows: width, cols, .. } = *this.matrices.get(matrix.0);
                     let fits = this.width(x) == cols && this.width(*out) == width;
                     assert!(fits, "buffers fit the matrix");
-                    (&mut data[..rows * width], width, this.columns_per_tile(width))
+                    (&mut data[..rows * width], width, this.columns_per_tile(width, cols))
                 }
                 _ => (&mut [][..], 1, 1),
             });
@@ -182,11 +182,14 @@ impl Cpu {
 
     /// Outputs claimed at a time: enough pieces to even out threads, few enough to be cheap, and
     /// whole groups of packed weights.
-    fn columns_per_tile(&self, outputs: usize) -> usize {
-        (outputs / (self.pool.threads() * 8)).next_multiple_of(64).clamp(64, 512)
+    fn columns_per_tile(&self, outputs: usize, inputs: usize) -> usize {
+        let least = (LEAST_WEIGHTS / inputs.max(1)).next_power_of_two().clamp(GROUP, 64);
+        (outputs / (self.pool.threads() * 8)).next_multiple_of(least).clamp(least, 512)
     }
 }
 
+/// Weights that make a piece worth claiming.
+const LEAST_WEIGHTS: usize = 1 << 16;
 /// Rows that a thread gathers at a time where they are not rounded.
 const F32_ROWS: usize = 8;
 

@@ -12,6 +12,7 @@
 
 use super::largest;
 use crate::Isa;
+use crate::lanes::widen::Widen;
 use crate::lanes::{Kernel, run_on};
 
 /// How values are rounded before they are cached.
@@ -111,7 +112,7 @@ struct Round<'a> {
 
 impl Kernel for Round<'_> {
     #[inline(always)]
-    fn run(self) {
+    fn run<L: Widen>(self) {
         let rounded = self.rounding.rounded(self.values.len());
         let (codes, values) = (self.rounding.codes(), &mut self.values[..rounded]);
         match self.rounding {

@@ -126,11 +126,14 @@ macro_rules! isa_dispatch {
 }
 pub(crate) use isa_dispatch;
 
+use widen::Widen;
+
 /// Plain Rust that is compiled for each instruction set. Its bits are those of Rust's operators:
 /// nothing is fused or reordered.
 pub(crate) trait Kernel {
-    /// Runs the kernel. `#[inline(always)]`, like everything it calls, or it is compiled for none.
-    fn run(self);
+    /// Runs the kernel, in which `L` are the lanes of the instruction set. `#[inline(always)]`, like
+    /// everything it calls, or it is compiled for none.
+    fn run<L: Widen>(self);
 }
 
 /// Runs `kernel`, compiled for `isa`.
@@ -138,22 +141,22 @@ pub(crate) trait Kernel {
 pub(crate) fn run_on<K: Kernel>(isa: crate::Isa, kernel: K) {
     use crate::isa::{IsaKind, features};
     match isa.kind() {
-        IsaKind::Scalar => kernel.run(),
+        IsaKind::Scalar => kernel.run::<scalar::Scalar>(),
         #[cfg(target_arch = "x86_64")]
         IsaKind::Avx2 | IsaKind::AvxVnni => {
-            features! { Avx2 compiled fn shell<K: Kernel>(kernel: K) { kernel.run(); } }
+            features! { Avx2 compiled fn shell<K: Kernel>(kernel: K) { kernel.run::<x86::Avx2>(); } }
             // SAFETY: an `Isa` of this kind exists only where the CPU has these features.
             unsafe { shell(kernel) }
         }
         #[cfg(target_arch = "x86_64")]
         IsaKind::Avx512 | IsaKind::Avx512Vnni | IsaKind::Avx512Bf16 | IsaKind::Amx => {
-            features! { Avx512 compiled fn shell<K: Kernel>(kernel: K) { kernel.run(); } }
+            features! { Avx512 compiled fn shell<K: Kernel>(kernel: K) { kernel.run::<x86::Avx512>(); } }
             // SAFETY: as above.
             unsafe { shell(kernel) }
         }
         // Every CPU of this architecture has these.
         #[cfg(target_arch = "aarch64")]
-        IsaKind::Neon | IsaKind::NeonDot => kernel.run(),
+        IsaKind::Neon | IsaKind::NeonDot => kernel.run::<neon::Neon>(),
     }
 }
 

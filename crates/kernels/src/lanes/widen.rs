@@ -43,6 +43,13 @@ pub(crate) trait Widen: Lanes {
         Self::load(&values)
     }
 
+    /// Lanes from an array of signed bytes.
+    #[inline(always)]
+    fn load_i8(src: &[i8; LANES]) -> Self {
+        // SAFETY: the array holds 16 values.
+        unsafe { Self::load_i8_at(src.as_ptr()) }
+    }
+
     /// Lanes from 16 E4M3 codes, exactly; what becomes of NaN is not specified.
     ///
     /// # Safety

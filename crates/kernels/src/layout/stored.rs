@@ -14,7 +14,6 @@ use crate::lanes::x86::{Avx2, Avx512};
 use crate::lanes::{LANES, Lanes};
 use crate::quant::{BF16, F32};
 use base::Tile;
-use std::marker::PhantomData;
 
 /// Inputs of one run over K.
 const RUN: usize = 1024;
@@ -47,7 +46,7 @@ fn body<L: RegisterTile>(inputs: Inputs<'_>, weights: Weights<'_>, tile: &mut Ti
         let mut source = AsStored { base: weights.bytes.as_ptr().cast::<u16>(), k: weights.cols };
         product::<L, _>(x, weights.cols, &mut source, tile);
     } else {
-        let mut source = Dequantized::<L> { weights, run: [0.0; GROUP * RUN], lanes: PhantomData };
+        let mut source = Dequantized { weights, run: [0.0; GROUP * RUN] };
         product::<L, _>(x, weights.cols, &mut source, tile);
     }
 }
@@ -120,13 +119,12 @@ impl<E> WeightSource<E> for AsStored<E> {
 }
 
 /// Weights turned to f32 one group and run at a time.
-struct Dequantized<'a, L> {
+struct Dequantized<'a> {
     weights: Weights<'a>,
     run: [f32; GROUP * RUN],
-    lanes: PhantomData<L>,
 }
 
-impl<L: Lanes> WeightSource<f32> for Dequantized<'_, L> {
+impl WeightSource<f32> for Dequantized<'_> {
     #[inline(always)]
     fn group(&mut self, first: usize, rows: usize, k: usize, len: usize) -> (*const f32, usize) {
         let Weights { ty, cols, bytes, .. } = self.weights;
@@ -134,25 +132,10 @@ impl<L: Lanes> WeightSource<f32> for Dequantized<'_, L> {
         for (row, out) in self.run.chunks_exact_mut(len).take(rows).enumerate() {
             let start = ((first + row) * cols + k) / ty.block_len * ty.block_bytes;
             let src = &bytes[start..start + len / ty.block_len * ty.block_bytes];
-            if *ty == BF16 {
-                widen_bf16::<L>(src, out);
-            } else {
-                dequantize(src, out);
-            }
+            dequantize(src, out);
         }
         (self.run.as_ptr(), len)
     }
-}
-
-#[inline(always)]
-fn widen_bf16<L: Lanes>(src: &[u8], out: &mut [f32]) {
-    let (whole, rest) = out.as_chunks_mut::<16>();
-    for (chunk, bytes) in whole.iter_mut().zip(src.chunks_exact(32)) {
-        // SAFETY: `bytes` is 16 BF16 values.
-        unsafe { L::load_bf16_at(bytes.as_ptr().cast()) }.store(chunk);
-    }
-    let tail = &src[src.len() - rest.len() * 2..];
-    (BF16.dequantize.expect("bf16 is supported"))(tail, rest);
 }
 
 /// All outputs of `tile`: for each group of weight rows and run over K, every activation row.

@@ -8,6 +8,7 @@ use super::fit::{
 use super::grids::IQ1 as GRID;
 use super::iq2::{EIGHT, nibble};
 use super::{BlockFormat, QuantType, read_f16};
+use crate::lanes::widen::Widen;
 use std::sync::LazyLock;
 
 const LEN: usize = 256;
@@ -21,6 +22,7 @@ pub static IQ1_S: QuantType = QuantType::of::<Iq1SBlocks, LEN, 50>("iq1_s", 19);
 /// bits are the high nibbles of the four words of scales.
 pub static IQ1_M: QuantType = QuantType::of::<Iq1MBlocks, LEN, 56>("iq1_m", 29);
 
+#[inline(always)]
 fn write(out: &mut [f32], entry: u16, scale: f32, down: bool) {
     let delta = if down { -DELTA } else { DELTA };
     for (i, out) in out.iter_mut().enumerate() {
@@ -28,6 +30,7 @@ fn write(out: &mut [f32], entry: u16, scale: f32, down: bool) {
     }
 }
 
+#[inline(always)]
 fn read_u16(bytes: &[u8]) -> u16 {
     u16::from_le_bytes([bytes[0], bytes[1]])
 }
@@ -96,7 +99,8 @@ impl<const N: usize> Rounding<N> for MovedApart<'_> {
 struct Iq1SBlocks;
 
 impl BlockFormat<LEN, 50> for Iq1SBlocks {
-    fn restore(block: &[u8; 50], out: &mut [f32; LEN]) {
+    #[inline(always)]
+    fn restore<L: Widen>(block: &[u8; 50], out: &mut [f32; LEN]) {
         let d = read_f16(block);
         for (i, out) in out.chunks_exact_mut(EIGHT).enumerate() {
             let word = read_u16(&block[34 + i / 4 * 2..]);
@@ -129,7 +133,8 @@ impl BlockFormat<LEN, 50> for Iq1SBlocks {
 struct Iq1MBlocks;
 
 impl BlockFormat<LEN, 56> for Iq1MBlocks {
-    fn restore(block: &[u8; 56], out: &mut [f32; LEN]) {
+    #[inline(always)]
+    fn restore<L: Widen>(block: &[u8; 56], out: &mut [f32; LEN]) {
         let words: [u16; 4] = std::array::from_fn(|i| read_u16(&block[48 + 2 * i..]));
         let factor = (0..4).fold(0, |bits, i| bits | words[i] >> 12 << (4 * i));
         let d = half::f16::from_bits(factor).to_f32();

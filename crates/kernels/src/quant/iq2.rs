@@ -5,6 +5,7 @@
 use super::fit::{Book, Leveled, Signs, StepGrid, Unsigned, WeightedBlock, fit_steps, store_f16};
 use super::grids::{IQ2_S as GRID_S, IQ2_XS as GRID_XS, IQ2_XXS as GRID_XXS};
 use super::{BlockFormat, QuantType, read_f16};
+use crate::lanes::widen::Widen;
 use std::sync::LazyLock;
 
 const LEN: usize = 256;
@@ -23,6 +24,7 @@ pub static IQ2_XS: QuantType = QuantType::of::<Iq2XsBlocks, LEN, 74>("iq2_xs", 1
 pub static IQ2_S: QuantType = QuantType::of::<Iq2SBlocks, LEN, 82>("iq2_s", 22);
 
 /// Eight signs of which seven are stored: the number of negative ones is even.
+#[inline(always)]
 pub(super) fn even_signs(seven: u32) -> u8 {
     let seven = (seven & 127) as u8;
     seven | (seven.count_ones() as u8 & 1) << 7
@@ -33,6 +35,7 @@ pub(super) fn signed(value: f32, signs: u8, index: usize) -> f32 {
     if signs >> index & 1 == 1 { -value } else { value }
 }
 
+#[inline(always)]
 fn write(out: &mut [f32], entry: u16, signs: u8, scale: f32) {
     for (i, out) in out.iter_mut().enumerate() {
         let level = LEVELS[usize::from(entry >> (2 * i) & 3).min(2)];
@@ -40,15 +43,18 @@ fn write(out: &mut [f32], entry: u16, signs: u8, scale: f32) {
     }
 }
 
+#[inline(always)]
 fn scale(d: f32, four_bits: u32) -> f32 {
     d * (0.5 + four_bits as f32) * 0.25
 }
 
+#[inline(always)]
 pub(super) fn read_u32(bytes: &[u8]) -> u32 {
     u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
 }
 
 /// Nibble `index`, low ones first.
+#[inline(always)]
 pub(super) fn nibble(bytes: &[u8], index: usize) -> u32 {
     u32::from(bytes[index / 2] >> (index % 2 * 4) & 15)
 }
@@ -64,7 +70,8 @@ const REACHES: [f32; 9] = [26.0, 30.0, 34.0, 38.0, 42.0, 46.0, 51.0, 57.0, 64.0]
 struct Iq2XxsBlocks;
 
 impl BlockFormat<LEN, 66> for Iq2XxsBlocks {
-    fn restore(block: &[u8; 66], out: &mut [f32; LEN]) {
+    #[inline(always)]
+    fn restore<L: Widen>(block: &[u8; 66], out: &mut [f32; LEN]) {
         let d = read_f16(block);
         for (group, out) in block[2..].chunks_exact(8).zip(out.chunks_exact_mut(32)) {
             let word = read_u32(&group[4..]);
@@ -122,7 +129,8 @@ pub(super) fn pack_steps(steps: &[f32], bytes: &mut [u8]) {
 struct Iq2XsBlocks;
 
 impl BlockFormat<LEN, 74> for Iq2XsBlocks {
-    fn restore(block: &[u8; 74], out: &mut [f32; LEN]) {
+    #[inline(always)]
+    fn restore<L: Widen>(block: &[u8; 74], out: &mut [f32; LEN]) {
         let d = read_f16(block);
         for (i, out) in out.chunks_exact_mut(EIGHT).enumerate() {
             let word = u16::from_le_bytes([block[2 + 2 * i], block[3 + 2 * i]]);
@@ -146,7 +154,8 @@ impl BlockFormat<LEN, 74> for Iq2XsBlocks {
 struct Iq2SBlocks;
 
 impl BlockFormat<LEN, 82> for Iq2SBlocks {
-    fn restore(block: &[u8; 82], out: &mut [f32; LEN]) {
+    #[inline(always)]
+    fn restore<L: Widen>(block: &[u8; 82], out: &mut [f32; LEN]) {
         let d = read_f16(block);
         for (i, out) in out.chunks_exact_mut(EIGHT).enumerate() {
             let high = u16::from(block[66 + i / 4] >> (2 * (i % 4)) & 3);

@@ -6,6 +6,7 @@ use super::fit::{Book, Leveled, Signs, StepGrid, Unsigned, WeightedBlock, fit_st
 use super::grids::{IQ3_S as GRID_S, IQ3_XXS as GRID_XXS};
 use super::iq2::{EIGHT, even_signs, nibble, pack_steps, read_u32, signed};
 use super::{BlockFormat, QuantType, read_f16};
+use crate::lanes::widen::Widen;
 use std::sync::LazyLock;
 
 const LEN: usize = 256;
@@ -23,6 +24,7 @@ pub static IQ3_XXS: QuantType = QuantType::of::<Iq3XxsBlocks, LEN, 98>("iq3_xxs"
 pub static IQ3_S: QuantType = QuantType::of::<Iq3SBlocks, LEN, 110>("iq3_s", 21);
 
 /// Two entries of four values each.
+#[inline(always)]
 fn write(out: &mut [f32], entries: [u16; 2], signs: u8, scale: f32, levels: &[f32; 8]) {
     for (i, out) in out.iter_mut().enumerate() {
         let code = entries[i / 4] >> (3 * (i % 4)) & 7;
@@ -42,7 +44,8 @@ const REACHES_S: [f32; 9] = [10.0, 11.0, 12.0, 13.0, 13.7, 14.4, 15.2, 16.5, 18.
 struct Iq3XxsBlocks;
 
 impl BlockFormat<LEN, 98> for Iq3XxsBlocks {
-    fn restore(block: &[u8; 98], out: &mut [f32; LEN]) {
+    #[inline(always)]
+    fn restore<L: Widen>(block: &[u8; 98], out: &mut [f32; LEN]) {
         let d = read_f16(block);
         for (group, out) in out.chunks_exact_mut(GROUP_LEN).enumerate() {
             let word = read_u32(&block[66 + 4 * group..]);
@@ -78,7 +81,8 @@ impl BlockFormat<LEN, 98> for Iq3XxsBlocks {
 struct Iq3SBlocks;
 
 impl BlockFormat<LEN, 110> for Iq3SBlocks {
-    fn restore(block: &[u8; 110], out: &mut [f32; LEN]) {
+    #[inline(always)]
+    fn restore<L: Widen>(block: &[u8; 110], out: &mut [f32; LEN]) {
         let d = read_f16(block);
         for (i, out) in out.chunks_exact_mut(EIGHT).enumerate() {
             let scale = d * (1 + 2 * nibble(&block[106..], i / 4)) as f32;

@@ -8,6 +8,7 @@ use super::{
     BlockFormat, BlockScales, CodeLayout, Packing, QuantType, nibble_codes, packing, read_bits,
     read_f16,
 };
+use crate::lanes::widen::Widen;
 
 const GROUP_LEN: usize = 32;
 const GROUPS: usize = 8;
@@ -65,7 +66,8 @@ impl BlockFormat<GROUP_LEN, 18> for Iq4NlBlocks {
         scales: |block| BlockScales { scale: read_bits(block), ..BlockScales::default() },
     });
 
-    fn restore(block: &[u8; 18], out: &mut [f32; GROUP_LEN]) {
+    #[inline(always)]
+    fn restore<L: Widen>(block: &[u8; 18], out: &mut [f32; GROUP_LEN]) {
         let d = read_f16(block);
         nibbles(&block[2..], out, |q| d * f32::from(LEVELS[usize::from(q)]));
     }
@@ -98,7 +100,8 @@ impl BlockFormat<256, 136> for Iq4XsBlocks {
         },
     });
 
-    fn restore(block: &[u8; 136], out: &mut [f32; 256]) {
+    #[inline(always)]
+    fn restore<L: Widen>(block: &[u8; 136], out: &mut [f32; 256]) {
         let d = read_f16(block);
         let groups = block[8..].chunks_exact(GROUP_LEN / 2);
         for (group, (codes, out)) in groups.zip(out.chunks_exact_mut(GROUP_LEN)).enumerate() {

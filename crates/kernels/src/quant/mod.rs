@@ -112,20 +112,36 @@ trait BlockFormat<const LEN: usize, const BYTES: usize> {
     /// How blocks are packed, if there are products with their codes.
     const PACKING: Option<&'static Packing> = None;
 
-    /// Restores the values of `block`.
-    fn restore(block: &[u8; BYTES], out: &mut [f32; LEN]);
+    /// Restores the values of `block`. `#[inline(always)]`, so that it is compiled for the
+    /// instruction set of its caller.
+    fn restore<L: Widen>(block: &[u8; BYTES], out: &mut [f32; LEN]);
 
-    /// Stores `values` in `block`, which is zero. `#[inline(always)]`, so that it is compiled for
-    /// the instruction set of its caller.
+    /// Stores `values` in `block`, which is zero. `#[inline(always)]` as well.
     fn store(values: &WeightedBlock<LEN>, block: &mut [u8; BYTES]);
 }
 
+/// Restores whole quant blocks with the instructions that the CPU has.
 fn dequantize<F: BlockFormat<LEN, BYTES>, const LEN: usize, const BYTES: usize>(
     src: &[u8],
     dst: &mut [f32],
 ) {
-    for (block, out) in src.as_chunks().0.iter().zip(dst.as_chunks_mut().0) {
-        F::restore(block, out);
+    run_on(fit::isa(), RestoreBlocks::<F, LEN, BYTES> { src, dst, format: PhantomData });
+}
+
+struct RestoreBlocks<'a, F, const LEN: usize, const BYTES: usize> {
+    src: &'a [u8],
+    dst: &'a mut [f32],
+    format: PhantomData<F>,
+}
+
+impl<F: BlockFormat<LEN, BYTES>, const LEN: usize, const BYTES: usize> Kernel
+    for RestoreBlocks<'_, F, LEN, BYTES>
+{
+    #[inline(always)]
+    fn run<L: Widen>(self) {
+        for (block, out) in self.src.as_chunks().0.iter().zip(self.dst.as_chunks_mut().0) {
+            F::restore::<L>(block, out);
+        }
     }
 }
 
@@ -135,6 +151,8 @@ impl std::fmt::Display for QuantType {
     }
 }
 
+use crate::lanes::widen::Widen;
+use crate::lanes::{Kernel, LANES, run_on};
 use fit::WeightedBlock;
 pub use float::{BF16, F16, F32};
 pub use grouped::{INT4, INT8};
@@ -156,11 +174,32 @@ pub use q5_0::{Q5_0, Q5_1};
 pub use q5_k::Q5_K;
 pub use q6_k::Q6_K;
 pub use q8_0::Q8_0;
+use std::marker::PhantomData;
 pub use ternary::{TQ1_0, TQ2_0};
 
 /// The f16 in the first two bytes, as f32.
+#[inline(always)]
 fn read_f16(bytes: &[u8]) -> f32 {
     half::f16::from_le_bytes([bytes[0], bytes[1]]).to_f32()
+}
+
+/// `scale * code - min` of each code, rounded after both steps.
+#[inline(always)]
+fn restore_line<L: Widen>(codes: &[i8], scale: f32, min: f32, out: &mut [f32]) {
+    let (scale, min) = (L::splat(scale), L::splat(min));
+    let codes = codes.as_chunks::<LANES>().0;
+    for (codes, out) in codes.iter().zip(out.as_chunks_mut().0) {
+        L::load_i8(codes).mul(scale).sub(min).store(out);
+    }
+}
+
+/// `codes` less `zero`.
+#[inline(always)]
+fn centred(codes: &mut [u8], zero: u8) -> &[i8] {
+    for code in &mut *codes {
+        *code = code.wrapping_sub(zero);
+    }
+    bytemuck::cast_slice(codes)
 }
 
 /// The bits of the 16-bit value in the first two bytes.
@@ -172,9 +211,20 @@ fn read_bits(bytes: &[u8]) -> u16 {
 /// The nibbles of `bytes` as codes: the low ones first, then the high ones.
 #[inline(always)]
 fn nibble_codes(bytes: &[u8], codes: &mut [u8]) {
+    codes.fill(0);
     let (low, high) = codes.split_at_mut(bytes.len());
-    for ((low, high), byte) in low.iter_mut().zip(high).zip(bytes) {
-        (*low, *high) = (byte & 15, byte >> 4);
+    add_bits(bytes, (0, 15, 0), low);
+    add_bits(bytes, (4, 15, 0), high);
+}
+
+/// Adds the bits `mask` of each byte, shifted `down` and then `up`, to a code that lacks them, for
+/// eight bytes at a time; lengths are multiples of eight.
+#[inline(always)]
+fn add_bits(bytes: &[u8], (down, mask, up): (u32, u8, u32), codes: &mut [u8]) {
+    let mask = u64::from_le_bytes([mask; 8]);
+    for (bytes, codes) in bytes.as_chunks().0.iter().zip(codes.as_chunks_mut().0) {
+        let bits = (u64::from_le_bytes(*bytes) >> down & mask) << up;
+        *codes = (u64::from_le_bytes(*codes) | bits).to_le_bytes();
     }
 }
 

@@ -4,6 +4,7 @@
 use super::fit::{WeightedGroup, isa, relative};
 use super::q4_0::{nibbles, pack_nibbles};
 use super::{BlockScales, CodeLayout, Packing, QuantType, nibble_codes, packing};
+use crate::lanes::widen::Widen;
 use crate::lanes::{Kernel, run_on};
 
 const LEN: usize = 32;
@@ -92,7 +93,7 @@ struct QuantizeMxfp4<'a> {
 
 impl Kernel for QuantizeMxfp4<'_> {
     #[inline(always)]
-    fn run(self) {
+    fn run<L: Widen>(self) {
         let blocks = self.src.as_chunks::<LEN>().0.iter().zip(self.dst.chunks_exact_mut(BYTES));
         for (index, (values, block)) in blocks.enumerate() {
             let weigh = |all: &[f32]| relative(&all[index * LEN..][..LEN]);

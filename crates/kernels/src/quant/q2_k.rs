@@ -3,8 +3,10 @@
 
 use super::fit::{WeightedBlock, fit_lines, store_f16};
 use super::{
-    BlockFormat, BlockScales, CodeLayout, Packing, QuantType, packing, read_bits, read_f16,
+    BlockFormat, BlockScales, CodeLayout, Packing, QuantType, add_bits, packing, read_bits,
+    read_f16, restore_line,
 };
+use crate::lanes::widen::Widen;
 
 const LEN: usize = 256;
 const BYTES: usize = 84;
@@ -26,9 +28,8 @@ pub static Q2_K: QuantType = QuantType::of::<Q2KBlocks, LEN, BYTES>("q2_k", 10);
 pub(super) fn two_bits(bytes: &[u8], codes: &mut [u8]) {
     for (run, codes) in codes.chunks_exact_mut(32).enumerate() {
         let (first, shift) = place(run * 32);
-        for (code, byte) in codes.iter_mut().zip(&bytes[first..]) {
-            *code = byte >> shift & 3;
-        }
+        codes.fill(0);
+        add_bits(&bytes[first..], (shift, 3, 0), codes);
     }
 }
 
@@ -55,15 +56,15 @@ impl BlockFormat<LEN, BYTES> for Q2KBlocks {
         },
     });
 
-    fn restore(block: &[u8; BYTES], out: &mut [f32; LEN]) {
+    #[inline(always)]
+    fn restore<L: Widen>(block: &[u8; BYTES], out: &mut [f32; LEN]) {
+        let mut codes = [0; LEN];
+        two_bits(&block[CODES..], &mut codes);
         let (d, dmin) = (read_f16(&block[FACTORS..]), read_f16(&block[FACTORS + 2..]));
-        for (group, out) in out.chunks_exact_mut(GROUP_LEN).enumerate() {
-            let scale = d * f32::from(block[group] & 15);
-            let min = dmin * f32::from(block[group] >> 4);
-            let (first, shift) = place(group * GROUP_LEN);
-            for (out, byte) in out.iter_mut().zip(&block[CODES + first..]) {
-                *out = scale * f32::from(byte >> shift & 3) - min;
-            }
+        let groups = bytemuck::cast_slice(&codes).chunks_exact(GROUP_LEN);
+        for ((codes, out), step) in groups.zip(out.chunks_exact_mut(GROUP_LEN)).zip(block) {
+            let (scale, min) = (d * f32::from(step & 15), dmin * f32::from(step >> 4));
+            restore_line::<L>(codes, scale, min, out);
         }
     }
 

@@ -5,8 +5,10 @@
 use super::fit::{Levels, WeightedBlock, fit_scales, inverse, nearest, store_f16};
 use super::q2_k::{place, two_bits};
 use super::{
-    BlockFormat, BlockScales, CodeLayout, Packing, QuantType, packing, read_bits, read_f16,
+    BlockFormat, BlockScales, CodeLayout, Packing, QuantType, add_bits, centred, packing,
+    read_bits, read_f16, restore_line,
 };
+use crate::lanes::widen::Widen;
 
 const LEN: usize = 256;
 const BYTES: usize = 110;
@@ -47,20 +49,22 @@ fn level(value: f32) -> f32 {
 /// Where the value of largest magnitude is tried, relative to the levels at the ends.
 const REACHES: [f32; 13] = [0.75, 0.8, 0.85, 0.9, 0.95, 1.0, 1.05, 1.1, 1.15, 1.2, 1.3, 1.4, 1.55];
 
+/// The codes of a block.
+#[inline(always)]
+fn codes(block: &[u8; BYTES], codes: &mut [u8; LEN]) {
+    two_bits(&block[LOW..], codes);
+    for (run, codes) in codes.chunks_exact_mut(32).enumerate() {
+        add_bits(block, (run as u32, 1, 2), codes);
+    }
+}
+
 struct Q3KBlocks;
 
 impl BlockFormat<LEN, BYTES> for Q3KBlocks {
     const PACKING: Option<&'static Packing> = Some(&packing! {
         code_layout: CodeLayout::SuperThree,
         block: (LEN, BYTES),
-        codes: |block, codes| {
-            two_bits(&block[LOW..], codes);
-            for (run, codes) in codes.chunks_exact_mut(32).enumerate() {
-                for (code, high) in codes.iter_mut().zip(block) {
-                    *code |= (high >> run & 1) << 2;
-                }
-            }
-        },
+        codes: |block, all| codes(block, all),
         scales: |block| BlockScales {
             scale: read_bits(&block[FACTOR..]),
             scales: unpack_scales(&block[SCALES..FACTOR]).map(|scale| scale as i8 - 32),
@@ -68,17 +72,15 @@ impl BlockFormat<LEN, BYTES> for Q3KBlocks {
         },
     });
 
-    fn restore(block: &[u8; BYTES], out: &mut [f32; LEN]) {
-        let d = read_f16(&block[FACTOR..]);
-        let scales = unpack_scales(&block[SCALES..FACTOR]);
-        for (group, out) in out.chunks_exact_mut(GROUP_LEN).enumerate() {
-            let scale = d * (f32::from(scales[group]) - 32.0);
-            let (low, shift) = place(group * GROUP_LEN);
-            let (high, bit) = (group % 2 * GROUP_LEN, group / 2);
-            for (i, out) in out.iter_mut().enumerate() {
-                let code = block[LOW + low + i] >> shift & 3 | (block[high + i] >> bit & 1) << 2;
-                *out = scale * (f32::from(code) - 4.0);
-            }
+    #[inline(always)]
+    fn restore<L: Widen>(block: &[u8; BYTES], out: &mut [f32; LEN]) {
+        let mut all = [0; LEN];
+        codes(block, &mut all);
+        let (d, scales) = (read_f16(&block[FACTOR..]), unpack_scales(&block[SCALES..FACTOR]));
+        let groups =
+            centred(&mut all, 4).chunks_exact(GROUP_LEN).zip(out.chunks_exact_mut(GROUP_LEN));
+        for ((codes, out), scale) in groups.zip(scales) {
+            restore_line::<L>(codes, d * (f32::from(scale) - 32.0), 0.0, out);
         }
     }
 

@@ -4,9 +4,10 @@
 
 use super::fit::{Levels, WeightedBlock, nearest, store_f16_line, store_f16_scale};
 use super::{
-    BlockFormat, BlockScales, CodeLayout, Packing, QuantType, nibble_codes, packing, read_bits,
-    read_f16,
+    BlockFormat, BlockScales, CodeLayout, Packing, QuantType, centred, nibble_codes, packing,
+    read_bits, read_f16, restore_line,
 };
+use crate::lanes::widen::Widen;
 
 const LEN: usize = 32;
 /// Where the value of largest magnitude is tried, relative to the levels at the ends.
@@ -59,9 +60,11 @@ impl BlockFormat<LEN, 18> for Q4_0Blocks {
         scales: |block| BlockScales { scale: read_bits(block), ..BlockScales::default() },
     });
 
-    fn restore(block: &[u8; 18], out: &mut [f32; LEN]) {
-        let d = read_f16(block);
-        nibbles(&block[2..], out, |q| d * (f32::from(q) - 8.0));
+    #[inline(always)]
+    fn restore<L: Widen>(block: &[u8; 18], out: &mut [f32; LEN]) {
+        let mut codes = [0; LEN];
+        nibble_codes(&block[2..], &mut codes);
+        restore_line::<L>(centred(&mut codes, 8), read_f16(block), 0.0, out);
     }
 
     #[inline(always)]
@@ -82,9 +85,12 @@ impl BlockFormat<LEN, 20> for Q4_1Blocks {
         scales: |block| over_minimum(block),
     });
 
-    fn restore(block: &[u8; 20], out: &mut [f32; LEN]) {
+    #[inline(always)]
+    fn restore<L: Widen>(block: &[u8; 20], out: &mut [f32; LEN]) {
+        let mut codes = [0; LEN];
+        nibble_codes(&block[4..], &mut codes);
         let (d, m) = (read_f16(block), read_f16(&block[2..]));
-        nibbles(&block[4..], out, |q| d * f32::from(q) + m);
+        restore_line::<L>(bytemuck::cast_slice(&codes), d, -m, out);
     }
 
     #[inline(always)]

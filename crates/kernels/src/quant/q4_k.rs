@@ -4,8 +4,9 @@
 use super::fit::{FittedLines, WeightedBlock, fit_lines, store_f16};
 use super::{
     BlockFormat, BlockScales, CodeLayout, Packing, QuantType, nibble_codes, packing, read_bits,
-    read_f16,
+    read_f16, restore_line,
 };
+use crate::lanes::widen::Widen;
 
 const LEN: usize = 256;
 const BYTES: usize = 144;
@@ -40,6 +41,17 @@ pub(super) fn steps(block: &[u8]) -> BlockScales {
         (all.scales[g], all.mins[g]) = (scale as i8, min as i8);
     }
     all
+}
+
+/// Values of the codes of a block that begins with factors, scales and minima.
+#[inline(always)]
+pub(super) fn restore_groups<L: Widen>(block: &[u8], codes: &[u8; LEN], out: &mut [f32; LEN]) {
+    let (d, dmin) = (read_f16(block), read_f16(&block[2..]));
+    let groups = bytemuck::cast_slice(codes).chunks_exact(GROUP_LEN);
+    let groups = groups.zip(out.chunks_exact_mut(GROUP_LEN));
+    for ((codes, out), (scale, min)) in groups.zip(unpack_scales(&block[4..16])) {
+        restore_line::<L>(codes, d * f32::from(scale), dmin * f32::from(min), out);
+    }
 }
 
 /// Six-bit scale and minimum of each group, from their twelve packed bytes: groups 0 to 3 in
@@ -78,21 +90,11 @@ impl BlockFormat<LEN, BYTES> for Q4KBlocks {
         scales: |block| steps(block),
     });
 
-    fn restore(block: &[u8; BYTES], out: &mut [f32; LEN]) {
-        let (d, dmin) = (read_f16(block), read_f16(&block[2..]));
-        let scales = unpack_scales(&block[4..16]);
-        // Two groups share 32 bytes: one in the low nibbles, one in the high.
-        for (pair, out) in out.chunks_exact_mut(2 * GROUP_LEN).enumerate() {
-            let codes = &block[16 + pair * GROUP_LEN..][..GROUP_LEN];
-            let (low, high) = out.split_at_mut(GROUP_LEN);
-            for (half, (out, shift)) in [(low, 0), (high, 4)].into_iter().enumerate() {
-                let (scale, min) = scales[2 * pair + half];
-                let (scale, min) = (d * f32::from(scale), dmin * f32::from(min));
-                for (out, code) in out.iter_mut().zip(codes) {
-                    *out = scale * f32::from(code >> shift & 15) - min;
-                }
-            }
-        }
+    #[inline(always)]
+    fn restore<L: Widen>(block: &[u8; BYTES], out: &mut [f32; LEN]) {
+        let mut codes = [0; LEN];
+        pair_codes(&block[16..], &mut codes);
+        restore_groups::<L>(block, &codes, out);
     }
 
     #[inline(always)]

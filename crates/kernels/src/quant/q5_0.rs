@@ -5,9 +5,10 @@
 use super::fit::{Levels, WeightedBlock, nearest, store_f16_line, store_f16_scale};
 use super::q4_0::{over_minimum, pack_nibbles};
 use super::{
-    BlockFormat, BlockScales, CodeLayout, Packing, QuantType, nibble_codes, packing, read_bits,
-    read_f16,
+    BlockFormat, BlockScales, CodeLayout, Packing, QuantType, centred, nibble_codes, packing,
+    read_bits, read_f16, restore_line,
 };
+use crate::lanes::widen::Widen;
 
 const LEN: usize = 32;
 /// Where the value of largest magnitude is tried, relative to the levels at the ends.
@@ -52,13 +53,11 @@ impl BlockFormat<LEN, 22> for Q5_0Blocks {
         scales: |block| BlockScales { scale: read_bits(block), ..BlockScales::default() },
     });
 
-    fn restore(block: &[u8; 22], out: &mut [f32; LEN]) {
-        let d = read_f16(block);
+    #[inline(always)]
+    fn restore<L: Widen>(block: &[u8; 22], out: &mut [f32; LEN]) {
         let mut q = [0; LEN];
         codes(&block[2..], &mut q);
-        for (out, q) in out.iter_mut().zip(q) {
-            *out = d * (f32::from(q) - 16.0);
-        }
+        restore_line::<L>(centred(&mut q, 16), read_f16(block), 0.0, out);
     }
 
     #[inline(always)]
@@ -79,13 +78,12 @@ impl BlockFormat<LEN, 24> for Q5_1Blocks {
         scales: |block| over_minimum(block),
     });
 
-    fn restore(block: &[u8; 24], out: &mut [f32; LEN]) {
+    #[inline(always)]
+    fn restore<L: Widen>(block: &[u8; 24], out: &mut [f32; LEN]) {
         let (d, m) = (read_f16(block), read_f16(&block[2..]));
         let mut q = [0; LEN];
         codes(&block[4..], &mut q);
-        for (out, q) in out.iter_mut().zip(q) {
-            *out = d * f32::from(q) + m;
-        }
+        restore_line::<L>(bytemuck::cast_slice(&q), d, -m, out);
     }
 
     #[inline(always)]

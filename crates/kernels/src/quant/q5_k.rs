@@ -2,8 +2,9 @@
 //! of group `g` in bit `g` of 32 bytes. Follows `dequantize_row_q5_K` of ggml.
 
 use super::fit::{WeightedBlock, fit_lines};
-use super::q4_k::{SHRINKS, pair_codes, steps, store_steps, unpack_scales};
-use super::{BlockFormat, CodeLayout, Packing, QuantType, packing, read_f16};
+use super::q4_k::{SHRINKS, pair_codes, restore_groups, steps, store_steps};
+use super::{BlockFormat, CodeLayout, Packing, QuantType, add_bits, packing};
+use crate::lanes::widen::Widen;
 
 const LEN: usize = 256;
 const BYTES: usize = 176;
@@ -18,35 +19,30 @@ const TOP: f32 = 31.0;
 /// Eight groups of 32 five-bit codes: `value = d * scale * q - dmin * min`.
 pub static Q5_K: QuantType = QuantType::of::<Q5KBlocks, LEN, BYTES>("q5_k", 13);
 
+/// The codes of a block.
+#[inline(always)]
+fn codes(block: &[u8; BYTES], codes: &mut [u8; LEN]) {
+    pair_codes(&block[LOW..], codes);
+    for (group, codes) in codes.chunks_exact_mut(GROUP_LEN).enumerate() {
+        add_bits(&block[HIGH..], (group as u32, 1, 4), codes);
+    }
+}
+
 struct Q5KBlocks;
 
 impl BlockFormat<LEN, BYTES> for Q5KBlocks {
     const PACKING: Option<&'static Packing> = Some(&packing! {
         code_layout: CodeLayout::SuperFiveMin,
         block: (LEN, BYTES),
-        codes: |block, codes| {
-            pair_codes(&block[LOW..], codes);
-            for (group, codes) in codes.chunks_exact_mut(GROUP_LEN).enumerate() {
-                for (code, high) in codes.iter_mut().zip(&block[HIGH..]) {
-                    *code |= (high >> group & 1) << 4;
-                }
-            }
-        },
+        codes: |block, all| codes(block, all),
         scales: |block| steps(block),
     });
 
-    fn restore(block: &[u8; BYTES], out: &mut [f32; LEN]) {
-        let (d, dmin) = (read_f16(block), read_f16(&block[2..]));
-        let scales = unpack_scales(&block[4..HIGH]);
-        for (group, out) in out.chunks_exact_mut(GROUP_LEN).enumerate() {
-            let (scale, min) = scales[group];
-            let (scale, min) = (d * f32::from(scale), dmin * f32::from(min));
-            let low = &block[LOW + group / 2 * GROUP_LEN..];
-            for (i, out) in out.iter_mut().enumerate() {
-                let code = low[i] >> (group % 2 * 4) & 15 | (block[HIGH + i] >> group & 1) << 4;
-                *out = scale * f32::from(code) - min;
-            }
-        }
+    #[inline(always)]
+    fn restore<L: Widen>(block: &[u8; BYTES], out: &mut [f32; LEN]) {
+        let mut all = [0; LEN];
+        codes(block, &mut all);
+        restore_groups::<L>(block, &all, out);
     }
 
     #[inline(always)]

@@ -3,8 +3,10 @@
 
 use super::fit::{Levels, WeightedBlock, fit_scales, inverse, nearest, store_f16};
 use super::{
-    BlockFormat, BlockScales, CodeLayout, Packing, QuantType, packing, read_bits, read_f16,
+    BlockFormat, BlockScales, CodeLayout, Packing, QuantType, add_bits, centred, packing,
+    read_bits, read_f16, restore_line,
 };
+use crate::lanes::widen::Widen;
 
 const LEN: usize = 256;
 const BYTES: usize = 210;
@@ -35,21 +37,24 @@ fn level(value: f32) -> f32 {
 /// Where the value of largest magnitude is tried, relative to the levels at the ends.
 const REACHES: [f32; 5] = [0.9, 0.95, 1.0, 1.03, 1.06];
 
+/// The codes of a block.
+#[inline(always)]
+fn codes(block: &[u8; BYTES], codes: &mut [u8; LEN]) {
+    for (run, codes) in codes.chunks_exact_mut(32).enumerate() {
+        let ((low, low_shift), (high, high_shift)) = place(run * 32);
+        codes.fill(0);
+        add_bits(&block[low..], (low_shift, 15, 0), codes);
+        add_bits(&block[high..], (high_shift, 3, 4), codes);
+    }
+}
+
 struct Q6KBlocks;
 
 impl BlockFormat<LEN, BYTES> for Q6KBlocks {
     const PACKING: Option<&'static Packing> = Some(&packing! {
         code_layout: CodeLayout::SuperSix,
         block: (LEN, BYTES),
-        codes: |block, codes| {
-            for (run, codes) in codes.chunks_exact_mut(32).enumerate() {
-                let ((low, low_shift), (high, high_shift)) = place(run * 32);
-                let bytes = block[low..].iter().zip(&block[high..]);
-                for (code, (low, high)) in codes.iter_mut().zip(bytes) {
-                    *code = low >> low_shift & 15 | (high >> high_shift & 3) << 4;
-                }
-            }
-        },
+        codes: |block, all| codes(block, all),
         scales: |block| BlockScales {
             scale: read_bits(&block[FACTOR..]),
             scales: std::array::from_fn(|g| block[SCALES + g] as i8),
@@ -57,16 +62,15 @@ impl BlockFormat<LEN, BYTES> for Q6KBlocks {
         },
     });
 
-    fn restore(block: &[u8; BYTES], out: &mut [f32; LEN]) {
+    #[inline(always)]
+    fn restore<L: Widen>(block: &[u8; BYTES], out: &mut [f32; LEN]) {
+        let mut all = [0; LEN];
+        codes(block, &mut all);
         let d = read_f16(&block[FACTOR..]);
-        for (group, out) in out.chunks_exact_mut(GROUP_LEN).enumerate() {
-            let scale = d * f32::from(block[SCALES + group] as i8);
-            let ((low, low_shift), (high, high_shift)) = place(group * GROUP_LEN);
-            for (i, out) in out.iter_mut().enumerate() {
-                let code =
-                    block[low + i] >> low_shift & 15 | (block[high + i] >> high_shift & 3) << 4;
-                *out = scale * (f32::from(code) - 32.0);
-            }
+        let groups =
+            centred(&mut all, 32).chunks_exact(GROUP_LEN).zip(out.chunks_exact_mut(GROUP_LEN));
+        for ((codes, out), scale) in groups.zip(&block[SCALES..]) {
+            restore_line::<L>(codes, d * f32::from(*scale as i8), 0.0, out);
         }
     }
 

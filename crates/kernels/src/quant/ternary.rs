@@ -7,6 +7,7 @@ use super::q2_k::{place, two_bits};
 use super::{
     BlockFormat, BlockScales, CodeLayout, Packing, QuantType, packing, read_bits, read_f16,
 };
+use crate::lanes::widen::Widen;
 
 const LEN: usize = 256;
 
@@ -63,7 +64,8 @@ impl BlockFormat<LEN, 54> for Tq1Blocks {
         scales: |block| one_scale(&block[52..]),
     });
 
-    fn restore(block: &[u8; 54], out: &mut [f32; LEN]) {
+    #[inline(always)]
+    fn restore<L: Widen>(block: &[u8; 54], out: &mut [f32; LEN]) {
         let d = read_f16(&block[52..]);
         digits(block, |index, digit| out[index] = d * (f32::from(digit) - 1.0));
     }
@@ -95,7 +97,8 @@ impl BlockFormat<LEN, 66> for Tq2Blocks {
         scales: |block| one_scale(&block[64..]),
     });
 
-    fn restore(block: &[u8; 66], out: &mut [f32; LEN]) {
+    #[inline(always)]
+    fn restore<L: Widen>(block: &[u8; 66], out: &mut [f32; LEN]) {
         let d = read_f16(&block[64..]);
         for (index, out) in out.iter_mut().enumerate() {
             let (byte, shift) = place(index);

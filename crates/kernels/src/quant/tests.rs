@@ -4,7 +4,7 @@ use base::Rng;
 use std::cell::Cell;
 
 thread_local! {
-    /// The instruction set that quantisers of this thread use, if not the best.
+    /// The instruction set that quantising and restoring use in this thread, if not the best.
     pub(super) static FORCED: Cell<Option<Isa>> = const { Cell::new(None) };
 }
 
@@ -220,6 +220,27 @@ fn every_isa_gives_the_same_blocks() {
         for (index, bytes) in blocks.iter().enumerate() {
             assert_eq!(bytes, &blocks[index % 2], "{ty}");
         }
+    }
+    FORCED.set(None);
+}
+
+#[test]
+fn every_isa_restores_the_same_values() {
+    let mut rng = Rng::new(17);
+    for ty in TYPES.iter().filter(|ty| ty.is_supported()) {
+        // Whole vectors and a rest.
+        let bytes: Vec<u8> =
+            (0..ty.bytes_for(39 * ty.block_len).unwrap()).map(|_| rng.next_u64() as u8).collect();
+        let values = Isa::available().into_iter().map(|isa| {
+            FORCED.set(Some(isa));
+            let mut values = vec![0.0f32; 39 * ty.block_len];
+            (ty.dequantize.unwrap())(&bytes, &mut values);
+            // Any NaN is as good as another.
+            let quiet = |v: f32| if v.is_nan() { f32::NAN } else { v };
+            values.into_iter().map(|v| quiet(v).to_bits()).collect::<Vec<_>>()
+        });
+        let values: Vec<_> = values.collect();
+        assert!(values.iter().all(|v| *v == values[0]), "{ty}");
     }
     FORCED.set(None);
 }

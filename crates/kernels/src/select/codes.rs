@@ -8,6 +8,7 @@ use super::{BLOCK, add_heads};
 use crate::Isa;
 use crate::kv::{KvType, PlainRows, Rounding, RowList, scale_of};
 use crate::lanes::int::{IntLanes, int_dispatch};
+use crate::lanes::widen::Widen;
 use crate::lanes::{Kernel, LANES, Lanes, run_on};
 use base::AlignedVec;
 
@@ -83,7 +84,7 @@ struct Pack<'a> {
 
 impl Kernel for Pack<'_> {
     #[inline(always)]
-    fn run(self) {
+    fn run<L: Widen>(self) {
         let CodeScratch { dim, queries, scales, .. } = self.scratch;
         let blocks = *dim / BLOCK;
         for (index, values) in self.q.as_chunks::<BLOCK>().0.iter().enumerate() {

@@ -17,6 +17,7 @@ pub(super) use step::{Rounded, Rounding, StepGrid, fit_steps};
 
 use super::BlockFormat;
 use crate::Isa;
+use crate::lanes::widen::Widen;
 use crate::lanes::{Kernel, run_on};
 use half::f16;
 use std::marker::PhantomData;
@@ -72,7 +73,7 @@ impl<F: BlockFormat<LEN, BYTES>, const LEN: usize, const BYTES: usize> Kernel
     for QuantizeBlocks<'_, F, LEN, BYTES>
 {
     #[inline(always)]
-    fn run(self) {
+    fn run<L: Widen>(self) {
         let (blocks, out) = (self.src.as_chunks::<LEN>().0, self.dst.as_chunks_mut::<BYTES>().0);
         for (index, (values, out)) in blocks.iter().zip(out).enumerate() {
             let weights = match self.importance {
