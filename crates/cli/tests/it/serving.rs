@@ -50,6 +50,13 @@ impl Server {
         answer
     }
 
+    /// The JSON that a request is answered with.
+    pub fn answer(&self, head: &str, body: &Value) -> Value {
+        let answer = self.request(head, &body.to_string());
+        let (_, json) = answer.split_once("\r\n\r\n").unwrap();
+        serde_json::from_str(json).unwrap_or_else(|_| panic!("{answer}"))
+    }
+
     pub fn signal(&self, signal: &str) {
         let id = self.child.id().to_string();
         assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
@@ -141,9 +148,7 @@ fn what_was_computed_before_is_not_computed_again() {
     let prompt: Vec<usize> = (0..64).map(|id| 100 + id).collect();
     let body = json!({ "prompt": prompt, "max_tokens": 3, "ignore_eos": true, "temperature": 0 });
     let cached = || {
-        let answer = server.request("POST /v1/completions", &body.to_string());
-        let json = answer.split_once("\r\n\r\n").unwrap().1;
-        let answer: Value = serde_json::from_str(json).unwrap();
+        let answer = server.answer("POST /v1/completions", &body);
         (
             answer["usage"]["prompt_tokens_details"]["cached_tokens"].clone(),
             answer["choices"].clone(),
@@ -153,4 +158,58 @@ fn what_was_computed_before_is_not_computed_again() {
     assert_eq!((cold, warm), (json!(0), json!(63)));
     assert_eq!(first, second);
     server.end("-TERM");
+}
+
+/// A template that opens the reasoning of an answer and drops that of earlier turns.
+const DROPS_REASONING: &str = "{% for m in messages %}<|im_start|>{{ m.role }}
+{{ m.content.split('</think>')[-1] }}<|im_end|>
+{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+<think>
+{% endif %}";
+
+/// Rows with windows, states, and rows that an index chooses: what a prefix cannot be cut from at
+/// any position.
+#[test]
+fn a_turn_with_dropped_reasoning_computes_its_own_tokens_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let template = folder.path().join("drops.jinja");
+    std::fs::write(&template, DROPS_REASONING).unwrap();
+    let template = template.to_str().unwrap();
+    for (shape, more) in [
+        ("tiny-deepseek-v4", &[][..]),
+        ("tiny-qwen3.5", &["--chat-template", template]),
+        ("tiny-gpt-oss", &["--chat-template", template]),
+    ] {
+        let model = folder.path().join(format!("{shape}.gguf"));
+        let model = model.to_str().unwrap();
+        assert!(run(&["synth", shape, "-o", model, "--type", "q8_0"], "").status.success());
+        let server = Server::start(&[&["-m", model, "--ctx", "2048"], more].concat());
+        let question = "How many sides has a triangle, and why? ".repeat(12);
+        let mut messages = vec![json!({ "role": "user", "content": question })];
+        let chat = |messages: &[Value]| {
+            let body = json!({ "messages": messages, "max_tokens": 40, "temperature": 0 });
+            server.answer("POST /v1/chat/completions", &body)
+        };
+        let first = prompt_tokens(&server, &messages);
+        let message = &chat(&messages)["choices"][0]["message"];
+        let reasoning = message["reasoning_content"].as_str().expect("the answer is reasoning");
+        messages.push(json!({
+            "role": "assistant", "reasoning_content": reasoning, "content": "Three."
+        }));
+        messages.push(json!({ "role": "user", "content": "And a square?" }));
+        let second = prompt_tokens(&server, &messages);
+        let shared = first.iter().zip(&second).take_while(|(a, b)| a == b).count();
+        assert!(shared < first.len(), "{shape}: the prompt opens the reasoning");
+        let usage = &chat(&messages)["usage"];
+        assert_eq!(usage["prompt_tokens"], second.len(), "{shape}");
+        assert_eq!(usage["prompt_tokens_details"]["cached_tokens"], shared, "{shape}");
+        server.end("-TERM");
+    }
+}
+
+/// The tokens of the prompt of a conversation.
+fn prompt_tokens(server: &Server, messages: &[Value]) -> Vec<Value> {
+    let prompt = server.answer("POST /apply-template", &json!({ "messages": messages }));
+    let body = json!({ "content": prompt["prompt"], "parse_special": true });
+    server.answer("POST /tokenize", &body)["tokens"].as_array().unwrap().clone()
 }

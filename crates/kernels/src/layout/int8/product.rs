@@ -4,7 +4,7 @@
 use super::activations::{RECORD, word};
 use super::code_layouts::{Planes, Scales, with_code_layout};
 use super::packed::{code_bytes, code_layout, group_bytes};
-use super::unpacked::{self, RUN, Unpacked, UnpackedRuns};
+use super::unpacked::{GROUPS, RUN, Unpacked, UnpackedRuns};
 use super::{GROUP, Inputs, Weights, words};
 use crate::lanes::Lanes;
 #[cfg(target_arch = "aarch64")]
@@ -28,8 +28,7 @@ const MANY: usize = 16;
 /// Most rows that one run of weights is multiplied with.
 const MOST: usize = 192;
 
-/// Most groups of a register tile, and most rows.
-const GROUPS: usize = 4;
+/// Most rows of a register tile.
 const PANEL: usize = 6;
 
 /// How far ahead of the products of few rows weights are asked for, in bytes.
@@ -92,7 +91,7 @@ fn product_packed<I: Tiles, P: Planes, S: Scales>(
     groups: &Groups,
     tile: &mut Tile<'_, f32>,
 ) {
-    let together = I::groups(inputs.rows);
+    let together = I::GROUPS;
     // Each of the groups computed together walks through its own part of the tile.
     let apart = groups.count.div_ceil(together);
     let mut sums = [[0.0; GROUP]; GROUPS * PANEL];
@@ -117,9 +116,9 @@ fn product_unpacked<I: Tiles, P: Planes, S: Scales>(
     groups: &Groups,
     tile: &mut Tile<'_, f32>,
 ) {
-    let (together, all) = (I::groups(inputs.rows), inputs.cols / BLOCK);
+    let (together, all) = (I::GROUPS, inputs.cols / BLOCK);
     let mut scratch = UnpackedRuns::new();
-    let mut sums = [[0.0; GROUP]; unpacked::GROUPS * MOST];
+    let mut sums = [[0.0; GROUP]; GROUPS * MOST];
     for group in (0..groups.count).step_by(together) {
         let places: [_; GROUPS] = std::array::from_fn(|n| group + n);
         for first in (0..all).step_by(RUN) {
@@ -194,11 +193,11 @@ fn write(row: usize, sums: &[[f32; GROUP]], places: &[usize], tile: &mut Tile<'_
     }
 }
 
-/// Which register tiles an instruction set has: `groups` says how many groups of weights pass
-/// over panels of `width` rows together, `add` adds them up. Only what is named here is
+/// Which register tiles an instruction set has: `GROUPS` groups of weights pass over panels of
+/// `width` rows together, and `add` adds them up. Only what is named here is
 /// compiled.
 trait Tiles: IntLanes {
-    fn groups(rows: usize) -> usize;
+    const GROUPS: usize;
     fn add<P: Planes, S: Scales>(
         run: &BlockRun<'_>,
         row: usize,
@@ -208,9 +207,7 @@ trait Tiles: IntLanes {
 }
 
 impl Tiles for ScalarInt {
-    fn groups(_rows: usize) -> usize {
-        1
-    }
+    const GROUPS: usize = 1;
 
     fn add<P: Planes, S: Scales>(
         run: &BlockRun<'_>,
@@ -226,9 +223,7 @@ impl Tiles for ScalarInt {
 macro_rules! tiles_of_one_group {
     ($lanes:ty) => {
         impl Tiles for $lanes {
-            fn groups(_rows: usize) -> usize {
-                1
-            }
+            const GROUPS: usize = 1;
 
             fn add<P: Planes, S: Scales>(
                 run: &BlockRun<'_>,
@@ -255,13 +250,11 @@ tiles_of_one_group!(Neon);
 #[cfg(target_arch = "aarch64")]
 tiles_of_one_group!(NeonDot);
 
-/// Six rows by two groups leave all sums in registers, integers and f32. One row reads four groups
-/// side by side, which keeps more reads of memory under way.
+/// Six rows by two groups leave all sums in registers, integers and f32. One row reads two groups
+/// side by side as well: two streams, of which each is asked for ahead.
 #[cfg(target_arch = "x86_64")]
 impl Tiles for Avx512Vnni {
-    fn groups(rows: usize) -> usize {
-        if rows == 1 { 4 } else { 2 }
-    }
+    const GROUPS: usize = 2;
 
     fn add<P: Planes, S: Scales>(
         run: &BlockRun<'_>,
@@ -269,11 +262,10 @@ impl Tiles for Avx512Vnni {
         width: usize,
         sums: &mut [[f32; GROUP]],
     ) {
-        match (width, Self::groups(run.inputs.rows)) {
-            (6, _) => run.add_panel::<Self, P, S, 2, 6>(row, sums),
-            (4, _) => run.add_panel::<Self, P, S, 2, 4>(row, sums),
-            (2, _) => run.add_panel::<Self, P, S, 2, 2>(row, sums),
-            (_, 4) => run.add_panel::<Self, P, S, 4, 1>(row, sums),
+        match width {
+            6 => run.add_panel::<Self, P, S, 2, 6>(row, sums),
+            4 => run.add_panel::<Self, P, S, 2, 4>(row, sums),
+            2 => run.add_panel::<Self, P, S, 2, 2>(row, sums),
             _ => run.add_panel::<Self, P, S, 2, 1>(row, sums),
         }
     }
