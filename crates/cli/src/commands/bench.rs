@@ -51,7 +51,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "HOW")]
     cache_rounding: Option<CacheRounding>,
     /// Measure only the cost of constraining answers to the JSON schema in this file
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["prompt", "depth", "batch", "csv"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["prompt", "depth", "batch", "guesses", "csv"])]
     schema: Option<PathBuf>,
     #[command(flatten)]
     placement: PlacementArgs,
@@ -103,7 +103,9 @@ fn synthesise(shape: &str, types: MatrixTypes) -> Result<(PathBuf, tempfile::Tem
 fn load(checkpoint: &Checkpoint, args: &Args) -> Result<Runner> {
     let longest = |values: &[usize]| values.iter().copied().max().unwrap_or(0);
     let plan = &args.plan;
-    let decode = (longest(&plan.depth) + plan.generate + 1).next_multiple_of(engine::BLOCK);
+    let rows = 1 + longest(&plan.guesses);
+    let generated = (plan.generate + 1).saturating_mul(rows);
+    let decode = longest(&plan.depth).saturating_add(generated).next_multiple_of(engine::BLOCK);
     let batch = longest(&plan.batch).max(1);
     let options = LoadOptions {
         threads: args.threads,
@@ -111,8 +113,8 @@ fn load(checkpoint: &Checkpoint, args: &Args) -> Result<Runner> {
         mode: args.mode,
         kv_type: args.kv_type,
         context: Some(longest(&plan.prompt).max(decode * batch)),
-        chunk: plan.chunk.max(batch),
-        logit_rows: batch,
+        chunk: plan.chunk.max(batch * rows),
+        logit_rows: batch * rows,
         parallel: batch,
         rounding: args.cache_rounding,
         placement: args.placement.rules()?,

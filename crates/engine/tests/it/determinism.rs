@@ -79,13 +79,23 @@ struct Way {
     running: usize,
     /// KV blocks of sixteen positions.
     blocks: usize,
+    /// Tokens from one snapshot of states to the next.
+    state_every: usize,
     speculate: Speculate,
 }
 
 impl Way {
     fn alone(mode: Mode) -> Self {
-        let speculate = Speculate::Off;
-        Self { mode, threads: 1, chunk: 64, company: 1, running: 16, blocks: 16 * 16, speculate }
+        Self {
+            mode,
+            threads: 1,
+            chunk: 64,
+            company: 1,
+            running: 16,
+            blocks: 16 * 16,
+            state_every: 0,
+            speculate: Speculate::Off,
+        }
     }
 
     fn start(&self, checkpoint: &Checkpoint) -> EngineHandle {
@@ -98,6 +108,7 @@ impl Way {
             chunk: self.chunk,
             block: 16,
             logit_rows: options.logit_rows(),
+            state_every: self.state_every,
             parallel: self.running,
             context: has_windows_or_states(checkpoint).then_some(LONGEST),
             ..LoadOptions::default()
@@ -220,6 +231,15 @@ fn a_sliding_window_lets_blocks_go_and_changes_no_bits() {
 fn n_gram_drafts_change_no_text_with_states() {
     check_ways("qwen3_5", Mode::Fast, &ways(Mode::Fast));
     check_ways("qwen3_next", Mode::Exact, &ways(Mode::Exact)[2..6]);
+}
+
+/// Snapshots within chunks and between them, while other sequences run and are preempted.
+#[test]
+fn snapshots_do_not_change_bits() {
+    let every = |state_every| Way { state_every, company: 8, ..Way::alone(Mode::Fast) };
+    let drafts = Way { speculate: Speculate::Ngram(3), ..every(5) };
+    let few = Way { company: 32, running: 32, blocks: 17, ..every(16) };
+    check_ways("qwen3_5", Mode::Fast, &[every(1), every(16), every(50), drafts, few]);
 }
 
 /// Rows of several windows are shared, copied, evicted and computed again.

@@ -70,6 +70,37 @@ fn resumed_from_a_snapshot_equals_computed() {
     }
 }
 
+/// Prompts that end, or are cut, before, at and behind the ends of compressed rows.
+#[test]
+fn compressed_rows_are_the_same_however_a_prompt_is_cut() {
+    const ENDS: [usize; 9] = [1, 3, 4, 5, 127, 128, 129, 260, TOKENS];
+    for architecture in architectures().filter(|name| config(name).compressed().is_some()) {
+        let (checkpoint, _folder) = random(architecture);
+        for mode in [Mode::Exact, Mode::Fast] {
+            let (mut runner, tokens) = (load(&checkpoint, mode), tokens());
+            let empty = runner.sequences(1).remove(0);
+            let whole =
+                ENDS.map(|end| compute(&mut runner, &mut empty.clone(), (&tokens[..end], 0), &[]));
+            let mut memory = empty.clone();
+            for (position, token) in tokens.chunks(1).enumerate() {
+                let logits = compute(&mut runner, &mut memory, (token, position), &[]);
+                if let Some(at) = ENDS.iter().position(|end| *end == position + 1) {
+                    assert_eq!(logits, whole[at], "{architecture} {mode:?}: {position}");
+                }
+            }
+            for (end, whole) in ENDS.iter().zip(&whole) {
+                for cut in ENDS.into_iter().filter(|cut| cut < end) {
+                    let mut memory = empty.clone();
+                    compute(&mut runner, &mut memory, (&tokens[..cut], 0), &[]);
+                    let rest = (&tokens[cut..*end], cut);
+                    let logits = compute(&mut runner, &mut memory, rest, &[]);
+                    assert_eq!(&logits, whole, "{architecture} {mode:?}: {end} cut at {cut}");
+                }
+            }
+        }
+    }
+}
+
 /// Guesses that are wrong, some that are right, and all of them right, in every architecture.
 #[test]
 fn rejected_guesses_leave_no_trace() {

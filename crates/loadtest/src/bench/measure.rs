@@ -25,6 +25,11 @@ pub struct BenchPlan {
     /// Sequences decoded together
     #[arg(long, value_delimiter = ',', default_value = "1")]
     pub batch: Vec<usize>,
+    /// Guesses of a draft that each step of decoding verifies, all of which prove right; the rates
+    /// count them as tokens
+    #[arg(long, value_delimiter = ',', default_value = "0",
+          value_parser = between(0, engine::MAX_DRAFTED as u64))]
+    pub guesses: Vec<usize>,
     /// Repetitions of each measurement
     #[arg(long, default_value_t = 5, value_parser = between(1, u32::MAX.into()))]
     pub runs: usize,
@@ -36,18 +41,20 @@ pub struct BenchPlan {
 impl BenchPlan {
     /// Number of measurements.
     pub fn measurements(&self) -> usize {
-        self.prompt.len() + self.depth.len() * self.batch.len()
+        self.prompt.len() + self.depth.len() * self.batch.len() * self.guesses.len()
     }
 }
 
 /// One measurement.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Measurement {
-    /// `prefill` or `decode`.
+    /// `prefill`, `decode`, or `verify` for decoding with guesses.
     pub phase: &'static str,
     /// Prompt length of prefill; tokens in the cache before decode.
     pub tokens: usize,
     pub batch: usize,
+    /// Guesses of each sequence in each step.
+    pub guesses: usize,
     pub tokens_per_second: MedianRange,
     /// Bytes of weights and cache read, per token.
     pub bytes_per_token: f64,
@@ -85,8 +92,10 @@ impl Bench<'_> {
         }
         for &depth in &plan.depth {
             for &batch in &plan.batch {
-                results.push(self.decode(depth, batch)?);
-                measured();
+                for &guesses in &plan.guesses {
+                    results.push(self.decode(depth, batch, guesses)?);
+                    measured();
+                }
             }
         }
         Ok(results)
@@ -109,31 +118,34 @@ impl Bench<'_> {
             bytes: chunks * work.weight_bytes + n * work.kv_bytes,
             operations: work.operations(n, n * (n + 1) / 2, 1),
         };
-        Ok(measurement("prefill", (prompt, 1), &rates, &cost))
+        Ok(measurement("prefill", [prompt, 1, 0], &rates, &cost))
     }
 
-    fn decode(&mut self, depth: usize, batch: usize) -> Result<Measurement> {
+    fn decode(&mut self, depth: usize, batch: usize, guesses: usize) -> Result<Measurement> {
         if batch == 0 {
             bail!("--batch: expected at least one sequence, found 0");
         }
-        let (generate, work) = (self.plan.generate, self.cost);
+        let (steps, rows, work) = (self.plan.generate, 1 + guesses, self.cost);
         let mut lanes = Lanes::new(self.runner, batch);
         lanes.feed(self.runner, depth.max(1), self.plan.chunk)?;
         let before = lanes.len;
-        lanes.step(self.runner)?; // warms up
-        let rates = self.rates(batch * generate, |runner| {
+        lanes.step(self.runner, guesses)?; // warms up
+        let rates = self.rates(batch * rows * steps, |runner| {
             lanes.len = before;
-            (0..generate).try_for_each(|_| lanes.step(runner))
+            (0..steps).try_for_each(|_| lanes.step(runner, guesses))
         })?;
-        // Positions seen by one sequence over the whole run, its own new ones included.
-        let seen: u64 = (0..generate).map(|i| (before + i + 1) as u64).sum();
-        let (steps, batch_u64) = (generate as u64, batch as u64);
+        // Positions that one sequence reads over the whole run: in each step those of its last row.
+        let read: u64 = (1..=steps).map(|step| (before + step * rows) as u64).sum();
+        let seen: u64 = (1..=steps * rows).map(|row| (before + row) as u64).sum();
+        let (steps, batch_u64) = (steps as u64, batch as u64);
+        let tokens = steps * rows as u64 * batch_u64;
         let cost = Cost {
-            tokens: steps * batch_u64,
-            bytes: steps * work.weight_bytes + batch_u64 * seen * work.kv_bytes,
-            operations: work.operations(steps * batch_u64, batch_u64 * seen, steps * batch_u64),
+            tokens,
+            bytes: steps * work.weight_bytes + batch_u64 * read * work.kv_bytes,
+            operations: work.operations(tokens, batch_u64 * seen, tokens),
         };
-        Ok(measurement("decode", (depth, batch), &rates, &cost))
+        let phase = if guesses == 0 { "decode" } else { "verify" };
+        Ok(measurement(phase, [depth, batch, guesses], &rates, &cost))
     }
 
     /// Tokens per second of each run, which computes `tokens`.
@@ -154,7 +166,7 @@ impl Bench<'_> {
 
 fn measurement(
     phase: &'static str,
-    (tokens, batch): (usize, usize),
+    [tokens, batch, guesses]: [usize; 3],
     rates: &[f64],
     cost: &Cost,
 ) -> Measurement {
@@ -164,6 +176,7 @@ fn measurement(
         phase,
         tokens,
         batch,
+        guesses,
         tokens_per_second: rate,
         bytes_per_token: per_token(cost.bytes),
         bandwidth_gbs: rate.median * per_token(cost.bytes) / 1e9,
@@ -193,6 +206,8 @@ struct Lanes {
     memory: Vec<SequenceMemory>,
     tokens: Vec<u32>,
     len: usize,
+    /// Guesses of the step before, all right.
+    right: usize,
 }
 
 impl Lanes {
@@ -201,7 +216,7 @@ impl Lanes {
         let vocab = runner.info().vocab_size as u32;
         // The ids differ, so that the embedding rows do.
         let tokens = (0..runner.limits().rows as u32).map(|i| i.wrapping_mul(7919) % vocab);
-        Self { batch: runner.batch(), memory, tokens: tokens.collect(), len: 0 }
+        Self { batch: runner.batch(), memory, tokens: tokens.collect(), len: 0, right: 0 }
     }
 
     /// Computes `tokens` more tokens of each sequence, `chunk` of one sequence at a time.
@@ -217,18 +232,20 @@ impl Lanes {
                 runner.forward(&self.batch)?;
             }
         }
-        self.len = end;
+        (self.len, self.right) = (end, 0);
         Ok(())
     }
 
-    /// Computes one more token of all sequences together.
-    fn step(&mut self, runner: &mut Runner) -> Result<()> {
+    /// Computes one more token of all sequences together, and `guesses` behind it.
+    fn step(&mut self, runner: &mut Runner, guesses: usize) -> Result<()> {
         self.batch.clear();
+        let (known, guessed) = self.tokens[..1 + guesses].split_at(1);
         for memory in &mut self.memory {
-            memory.push(&mut self.batch, &self.tokens[..1], self.len, 1);
+            let logits = 1 + guesses;
+            memory.push_with(&mut self.batch, [known, guessed], self.len, (self.right, logits));
         }
         runner.forward(&self.batch)?;
-        self.len += 1;
+        (self.len, self.right) = (self.len + 1 + guesses, guesses);
         Ok(())
     }
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use std::fmt::Write;
 
 const HEAD: &str =
-    "phase    tokens batch     tok/s       min       max    GB/s  share    Gop/s  share";
+    "phase    tokens batch guesses     tok/s       min       max    GB/s  share    Gop/s  share";
 
 /// The measurements with the machine and the model.
 #[derive(Debug, Serialize)]
@@ -24,12 +24,12 @@ impl BenchReport {
     /// The measurements as comma-separated values.
     pub fn to_csv(&self) -> String {
         let mut text = String::from(
-            "phase,tokens,batch,tokens_per_second,min,max,bytes_per_token,bandwidth_gbs,\
+            "phase,tokens,batch,guesses,tokens_per_second,min,max,bytes_per_token,bandwidth_gbs,\
              bandwidth_share,gops,peak_share\n",
         );
         for m in &self.results {
             let MedianRange { median, min, max } = m.tokens_per_second;
-            let _ = write!(text, "{},{},{}", m.phase, m.tokens, m.batch);
+            let _ = write!(text, "{},{},{},{}", m.phase, m.tokens, m.batch, m.guesses);
             let _ = write!(text, ",{median:.3},{min:.3},{max:.3},{:.0}", m.bytes_per_token);
             let _ = write!(text, ",{:.3},{:.4}", m.bandwidth_gbs, m.bandwidth_share);
             let _ = writeln!(text, ",{:.3},{:.4}", m.gops, m.peak_share);
@@ -53,7 +53,7 @@ impl BenchReport {
         for m in &self.results {
             let MedianRange { median, min, max } = m.tokens_per_second;
             let (bandwidth, peak) = (100.0 * m.bandwidth_share, 100.0 * m.peak_share);
-            let _ = write!(text, "{:8}{:>7}{:>6}", m.phase, m.tokens, m.batch);
+            let _ = write!(text, "{:8}{:>7}{:>6}{:>8}", m.phase, m.tokens, m.batch, m.guesses);
             let _ = write!(text, "{median:>10.2}{min:>10.2}{max:>10.2}{:>8.1}", m.bandwidth_gbs);
             let _ = writeln!(text, "{bandwidth:>6.0}%{:>9.1}{peak:>6.0}%", m.gops);
         }

@@ -89,6 +89,37 @@ mod tests {
         check(RopeScaling::Factors(vec![1.0, 2.0, 4.0, 8.0]), [1.0, 0.05, 0.0025, 0.000_125]);
     }
 
+    /// The frequencies of DeepSeek V4's compressed layers, at both ends of the ramp and on it.
+    #[test]
+    fn yarn_divides_long_waves() {
+        let rope = RopeConfig {
+            theta: 160_000.0,
+            dim: 64,
+            layout: RopeLayout::Interleaved,
+            scaling: RopeScaling::Yarn {
+                factor: 16.0,
+                original_context: 65_536,
+                beta_fast: 32.0,
+                beta_slow: 1.0,
+                truncate: true,
+            },
+            magnitude: 1.0,
+        };
+        let frequencies = frequencies(&rope);
+        for (pair, want) in [
+            (0, 1.0),
+            (15, 3.635_538_6e-3),
+            (16, 2.265_625e-3),
+            (20, 2.969_778e-4),
+            (24, 1.953_125e-5),
+            (25, 5.372_31e-6),
+            (31, 5.680_53e-7),
+        ] {
+            let got = frequencies[pair];
+            assert!((got / want - 1.0).abs() < 1e-5, "{pair}: {got} is not {want}");
+        }
+    }
+
     #[test]
     fn llama3_keeps_short_waves_and_divides_long_ones() {
         // Wavelengths 6.3, 63, 628 and 6283 against bounds 64 and 16: the second is on the ramp.
