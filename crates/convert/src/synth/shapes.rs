@@ -88,8 +88,10 @@ const MIXTRAL: Shape = Shape {
 };
 const GPT_OSS: Shape = Shape {
     class: "GptOssForCausalLM",
+    context: 131_072,
     more: |shape| {
-        let (window, original) = (shape.context / 32, shape.context / 32);
+        let original = shape.context / 32;
+        let window = if shape.is_tiny() { original } else { 128 };
         json!({
             "sliding_window": window,
             "rope_scaling": {"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0,
@@ -148,6 +150,7 @@ static SHAPES: &[Shape] = &[
     Shape { name: "qwen3-moe-1b", hidden: 1024, layers: 16, heads: [16, 4, 128], mlp: 3072, experts: [64, 8, 256], ..QWEN3_MOE },
     Shape { name: "deepseek-v3-small", hidden: 1024, layers: 12, heads: [16, 16, 192], mlp: 4096, experts: [32, 4, 512], ..DEEPSEEK_V3 },
     Shape { name: "deepseek-v4-small", hidden: 1024, layers: 12, heads: [16, 1, 512], mlp: 768, experts: [32, 6, 768], ..DEEPSEEK_V4 },
+    Shape { name: "gpt-oss-small", hidden: 1024, layers: 12, heads: [16, 4, 64], mlp: 768, experts: [32, 4, 768], ..GPT_OSS },
     Shape { name: "tiny-qwen2-moe", experts: [8, 2, 256], ..tiny(QWEN2_MOE) },
     Shape { name: "tiny-qwen3-moe", experts: [8, 2, 256], ..tiny(QWEN3_MOE) },
     Shape { name: "tiny-mixtral", experts: [8, 2, 256], ..tiny(MIXTRAL) },
