@@ -22,6 +22,8 @@ pub(crate) struct ConstraintBuilder<'a> {
     pub thinking: Thinking,
     /// Whether the answer may contain reasoning; the reasoning is not constrained by the grammar.
     pub may_reason: bool,
+    /// The text that ends reasoning on behalf of the model.
+    pub closing: &'static str,
 }
 
 /// Compiles `source` to a constraint.
@@ -52,7 +54,8 @@ impl ConstraintBuilder<'_> {
         let budgeted = request.reasoning_budget.filter(|_| self.may_reason);
         let Some(tokens) = budgeted else { return Ok(inner) };
         let opened = self.thinking == Thinking::Open;
-        Ok(Some(GrammarRef::new(Budget::new(tokens, opened, &self.compiler.assets, inner)?)))
+        let text = (&self.compiler.assets, self.closing);
+        Ok(Some(GrammarRef::new(Budget::new(tokens, opened, text, inner)?)))
     }
 
     /// The grammar of calls, if calls are required, a tool is strict, or an answer without calls
@@ -166,7 +169,9 @@ mod tests {
         let tools = crate::conversation::signatures(&request);
         let format = Some(&text::tool_formats::hermes::HERMES);
         let (thinking, may_reason) = (Thinking::None, false);
-        let restraint = ConstraintBuilder { compiler: &compiler, format, thinking, may_reason };
+        let closing = crate::conversation::CLOSING;
+        let restraint =
+            ConstraintBuilder { compiler: &compiler, format, thinking, may_reason, closing };
         let start = Instant::now();
         let error = restraint.of(&request, &tools).unwrap_err().to_string();
         assert!(error.contains("expected 1 to 128 tools, found 10000"), "{error}");

@@ -19,7 +19,7 @@ use text::{
 /// The tag that opens reasoning.
 pub(crate) const THINK: &str = "<think>";
 pub(crate) const CLOSE: &str = "</think>";
-/// The text that ends reasoning on behalf of the model.
+/// The text that ends reasoning on behalf of the model, where the family has none of its own.
 pub(crate) const CLOSING: &str = "\n</think>\n\n";
 
 /// Renders conversations for one model.
@@ -53,6 +53,11 @@ pub(crate) struct Rendered {
 }
 
 impl Renderer<'_> {
+    /// The text that ends reasoning on behalf of the model.
+    pub fn closing(&self) -> &'static str {
+        self.rules.map_or(CLOSING, |rules| rules.closing)
+    }
+
     /// Renders the prompt of a conversation.
     pub fn prompt(&self, request: &ChatRequest) -> Result<Rendered, ApiError> {
         let input = self.input(request)?;
@@ -66,7 +71,7 @@ impl Renderer<'_> {
         {
             let mut tokens = turn.tokens();
             let shared = tokens.len();
-            let rest = begun(rest, request.prefill.as_deref());
+            let rest = begun(rest, request.prefill.as_deref(), self.closing());
             tokens.extend(self.assets.encode(&rest).map_err(text_error)?);
             let marks = self.marks(&input, &rest, &tokens[shared..], Some(at + 1));
             let marks = marks.into_iter().map(|mark| shared + mark).collect();
@@ -74,7 +79,7 @@ impl Renderer<'_> {
             return Ok(Rendered { tokens, marks, tail: rest.text, origin });
         }
         let rendered = self.assets.render(self.template, &input, None).map_err(template_error)?;
-        let rendered = begun(rendered, request.prefill.as_deref());
+        let rendered = begun(rendered, request.prefill.as_deref(), self.closing());
         let tokens = self.assets.encode(&rendered).map_err(text_error)?;
         let marks = self.marks(&input, &rendered, &tokens, None);
         let origin = Origin { before, parent: None, shared: 0 };
@@ -131,10 +136,10 @@ impl Renderer<'_> {
 
 /// Appends the content with which the answer begins, if given, after closing the reasoning that the
 /// template opened. Control tokens in the content are plain text.
-fn begun(mut prompt: RenderedPrompt, words: Option<&str>) -> RenderedPrompt {
+fn begun(mut prompt: RenderedPrompt, words: Option<&str>, closing: &str) -> RenderedPrompt {
     let Some(words) = words else { return prompt };
     if opens_reasoning(&prompt.text) {
-        prompt.text.push_str(CLOSING);
+        prompt.text.push_str(closing);
     }
     let start = prompt.text.len();
     prompt.text.push_str(words);

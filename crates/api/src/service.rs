@@ -175,6 +175,7 @@ impl Service {
             format,
             thinking: beginning.thinking(format),
             may_reason: beginning.may_reason,
+            closing: renderer.closing(),
         };
         let called = format.is_some() && !tools.is_empty();
         let reasoning = match request.split_reasoning {

@@ -59,6 +59,7 @@ pub(super) static DEEPSEEK_V4: Family = Family {
     to_json,
     chat: Some(ChatRules {
         template: include_str!("deepseek_v4.jinja"),
+        closing: "</think>",
         max_effort_context: 393_216,
     }),
     tiny,
