@@ -52,7 +52,9 @@ struct Chat {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let loaded = args.source.load(EngineOptions::default(), KvMemory::OneSequence)?;
+    // One conversation at a time; its turns continue from the slots of the others.
+    let options = EngineOptions { running: 4, ..EngineOptions::default() };
+    let loaded = args.source.load(options, KvMemory::OneSequence)?;
     let mut lines = ChatLines::open()?;
     if lines.is_interactive() {
         note(&loaded.description);

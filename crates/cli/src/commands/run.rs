@@ -69,7 +69,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let source = TextSource { argument: args.prompt.as_deref(), file: args.file.as_ref() };
     let missing = "a prompt is missing: gannet run \"What is the capital of France?\"";
     let prompt = source.read("run", missing)?;
-    let loaded = args.source.load(EngineOptions::default(), KvMemory::OneSequence)?;
+    let options = EngineOptions { running: 1, ..EngineOptions::default() };
+    let loaded = args.source.load(options, KvMemory::OneSequence)?;
     let stream = start(args, prompt, &loaded)?;
     let show = if args.json { Show::Nothing } else { Show::Pieces };
     let runtime = super::runtime()?;
