@@ -103,7 +103,6 @@ def arguments():
     parser.add_argument("--gannet", required=True, help="the program to measure")
     parser.add_argument("--models", nargs="+", required=True, help="GGUF files")
     parser.add_argument("--template", default="", help="chat template; by default one that drops earlier reasoning")
-    parser.add_argument("--own-template", action="store_true", help="the model's own chat template")
     parser.add_argument("--serve", action="append", help="arguments of the server; may be repeated")
     parser.add_argument("--tokens", type=int, default=8192, help="tokens of the first turn")
     parser.add_argument("--threads", type=int, default=2)
@@ -121,13 +120,13 @@ def main():
         template = args.template or str(Path(folder) / "template.jinja")
         if not args.template:
             Path(template).write_text(DROPS_REASONING)
-        own = [] if args.own_template else ["--chat-template", template]
+        own = shlex.join(["--chat-template", template])
         for model in args.models:
             variants = args.serve or [""]
             found = {more: [] for more in variants}
             for run in range(args.runs):
                 for more in variants[run % len(variants) :] + variants[: run % len(variants)]:
-                    server = Server(args, model, shlex.join(own) + " " + more)
+                    server = Server(args, model, f"{own} {more}")
                     try:
                         measure(server, min(args.tokens, 256))  # warms up
                         found[more].append(measure(server, args.tokens))

@@ -131,8 +131,8 @@ use widen::Widen;
 /// Plain Rust that is compiled for each instruction set. Its bits are those of Rust's operators:
 /// nothing is fused or reordered.
 pub(crate) trait Kernel {
-    /// Runs the kernel, in which `L` are the lanes of the instruction set. `#[inline(always)]`, like
-    /// everything it calls, or it is compiled for none.
+    /// Runs the kernel with the lanes `L` of the instruction set. `#[inline(always)]`, like all that
+    /// it calls, or it is compiled for none.
     fn run<L: Widen>(self);
 }
 
