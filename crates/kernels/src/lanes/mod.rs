@@ -17,6 +17,8 @@ pub(crate) mod widen;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod x86;
 
+use widen::Widen;
+
 /// Lanes in a group.
 pub(crate) const LANES: usize = 16;
 
@@ -126,13 +128,11 @@ macro_rules! isa_dispatch {
 }
 pub(crate) use isa_dispatch;
 
-use widen::Widen;
-
 /// Plain Rust that is compiled for each instruction set. Its bits are those of Rust's operators:
 /// nothing is fused or reordered.
 pub(crate) trait Kernel {
-    /// Runs the kernel with the lanes `L` of the instruction set. `#[inline(always)]`, like all that
-    /// it calls, or it is compiled for none.
+    /// Runs the kernel with the lanes `L` of the instruction set. `#[inline(always)]`, like all
+    /// that it calls, or it is compiled for none.
     fn run<L: Widen>(self);
 }
 
