@@ -128,8 +128,8 @@ macro_rules! isa_dispatch {
 }
 pub(crate) use isa_dispatch;
 
-/// Plain Rust that is compiled for each instruction set. Its bits are those of Rust's operators:
-/// nothing is fused or reordered.
+/// Plain Rust and lanes that are compiled for each instruction set. The bits are those of Rust's
+/// operators and of the lanes' operations: nothing is fused or reordered.
 pub(crate) trait Kernel {
     /// Runs the kernel with the lanes `L` of the instruction set. `#[inline(always)]`, like all
     /// that it calls, or it is compiled for none.
@@ -144,13 +144,17 @@ pub(crate) fn run_on<K: Kernel>(isa: crate::Isa, kernel: K) {
         IsaKind::Scalar => kernel.run::<scalar::Scalar>(),
         #[cfg(target_arch = "x86_64")]
         IsaKind::Avx2 | IsaKind::AvxVnni => {
-            features! { Avx2 compiled fn shell<K: Kernel>(kernel: K) { kernel.run::<x86::Avx2>(); } }
+            features! { Avx2 compiled
+                fn shell<K: Kernel>(kernel: K) { kernel.run::<x86::Avx2>(); }
+            }
             // SAFETY: an `Isa` of this kind exists only where the CPU has these features.
             unsafe { shell(kernel) }
         }
         #[cfg(target_arch = "x86_64")]
         IsaKind::Avx512 | IsaKind::Avx512Vnni | IsaKind::Avx512Bf16 | IsaKind::Amx => {
-            features! { Avx512 compiled fn shell<K: Kernel>(kernel: K) { kernel.run::<x86::Avx512>(); } }
+            features! { Avx512 compiled
+                fn shell<K: Kernel>(kernel: K) { kernel.run::<x86::Avx512>(); }
+            }
             // SAFETY: as above.
             unsafe { shell(kernel) }
         }

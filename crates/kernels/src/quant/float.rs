@@ -8,54 +8,46 @@ use half::{bf16, f16};
 
 /// 32-bit IEEE floats.
 pub static F32: QuantType = QuantType {
-    dequantize: Some(|src, dst| each(src, dst, f32::from_le_bytes)),
+    dequantize: Some(read_f32),
     quantize: Some(|src, _, dst| each_back(src, dst, f32::to_le_bytes)),
     ..QuantType::listed("f32", 0, 1, 4)
 };
 
 /// 16-bit IEEE floats.
 pub static F16: QuantType = QuantType {
-    dequantize: Some(|src, dst| run_on(isa(), Halves { src, dst })),
+    dequantize: Some(|src, dst| run_on(isa(), WidenFloats::<true> { src, dst })),
     quantize: Some(|src, _, dst| each_back(src, dst, |v| f16::from_f32(v).to_le_bytes())),
     ..QuantType::listed("f16", 1, 1, 2)
 };
 
 /// The upper 16 bits of 32-bit floats.
 pub static BF16: QuantType = QuantType {
-    dequantize: Some(|src, dst| run_on(isa(), Brains { src, dst })),
+    dequantize: Some(|src, dst| run_on(isa(), WidenFloats::<false> { src, dst })),
     quantize: Some(|src, _, dst| each_back(src, dst, |v| bf16::from_f32(v).to_le_bytes())),
     ..QuantType::listed("bf16", 30, 1, 2)
 };
 
-struct Brains<'a> {
+/// Floats of 16 bits to f32: F16 where `HALF`, else BF16.
+struct WidenFloats<'a, const HALF: bool> {
     src: &'a [u8],
     dst: &'a mut [f32],
 }
 
-impl Kernel for Brains<'_> {
+impl<const HALF: bool> Kernel for WidenFloats<'_, HALF> {
     #[inline(always)]
     fn run<L: Widen>(self) {
-        bf16_values::<L>(self.src, self.dst);
+        match HALF {
+            true => f16_values::<L>(self.src, self.dst),
+            false => bf16_values::<L>(self.src, self.dst),
+        }
     }
 }
 
-struct Halves<'a> {
-    src: &'a [u8],
-    dst: &'a mut [f32],
-}
-
-impl Kernel for Halves<'_> {
-    #[inline(always)]
-    fn run<L: Widen>(self) {
-        f16_values::<L>(self.src, self.dst);
-    }
-}
-
-fn each<const N: usize>(src: &[u8], dst: &mut [f32], read: impl Fn([u8; N]) -> f32) {
-    let (values, rest) = src.as_chunks::<N>();
-    assert!(rest.is_empty() && values.len() == dst.len(), "whole blocks only");
+fn read_f32(src: &[u8], dst: &mut [f32]) {
+    let (values, rest) = src.as_chunks();
+    assert!(rest.is_empty() && values.len() == dst.len(), "whole values only");
     for (out, &bytes) in dst.iter_mut().zip(values) {
-        *out = read(bytes);
+        *out = f32::from_le_bytes(bytes);
     }
 }
 

@@ -194,8 +194,7 @@ fn write(row: usize, sums: &[[f32; GROUP]], places: &[usize], tile: &mut Tile<'_
 }
 
 /// Which register tiles an instruction set has: `GROUPS` groups of weights pass over panels of
-/// `width` rows together, and `add` adds them up. Only what is named here is
-/// compiled.
+/// `width` rows together, and `add` adds them up. Only what is named here is compiled.
 trait Tiles: IntLanes {
     const GROUPS: usize;
     fn add<P: Planes, S: Scales>(
