@@ -3,22 +3,24 @@
     python turns.py --gannet PATH --models FILE... [--template FILE] [--tokens 8192] [--runs 3]
     python turns.py --gannet PATH --models FILE --serve "" --serve "--state-memory 64MiB"
 
-The first turn is a question of about `--tokens` tokens, different in each run, whose answer is cut within its reasoning. The
-second turn sends that answer back without its reasoning and asks again. With several `--serve`, the runs alternate between
+The first turn is a question of about `--tokens` tokens, different in each run, whose answer is cut after 16 tokens. The second
+turn sends that answer back, whose reasoning the template leaves out, and asks again. With several `--serve`, the runs alternate between
 servers with these arguments, and the last column has the first turn's speed relative to the first of them.
 """
 
 import argparse
-import http.client
 import json
 import random
 import shlex
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
+import urllib.request
 from pathlib import Path
+
+from serving import Server, free_port
 
 DROPS_REASONING = """{% for m in messages %}<|im_start|>{{ m.role }}
 {{ m.content }}<|im_end|>
@@ -28,71 +30,64 @@ DROPS_REASONING = """{% for m in messages %}<|im_start|>{{ m.role }}
 """A template that opens the reasoning of an answer and drops that of earlier turns."""
 
 
-class Server:
-    """A running `gannet serve`."""
+def post(server, path, body):
+    """The answer to a request."""
+    request = urllib.request.Request(server.url + path, json.dumps(body).encode(), {"content-type": "application/json"})
+    try:
+        return urllib.request.urlopen(request, timeout=3600)
+    except urllib.error.HTTPError as error:
+        sys.exit(f"{path}: {error.code}: {error.read().decode()}")
 
-    def __init__(self, args, model, more):
-        command = [args.gannet, "serve", "-m", model, "--port", "0", "--threads", str(args.threads)]
-        command += ["--ctx", str(args.tokens * 5 // 4 + 1024), *shlex.split(more)]
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        for line in self.process.stderr:
-            if line.startswith("listening on "):
-                self.address = line.split("//")[-1].strip()
-                return
-        sys.exit(f"{shlex.join(command)}: ended before it listened")
 
-    def stop(self):
-        self.process.terminate()
-        self.process.wait()
+def count(server, text):
+    """Tokens of a text."""
+    return len(json.load(post(server, "/tokenize", {"content": text}))["tokens"])
 
-    def post(self, path, body):
-        connection = http.client.HTTPConnection(self.address, timeout=3600)
-        connection.request("POST", path, json.dumps(body), {"content-type": "application/json"})
-        answer = connection.getresponse()
-        if answer.status != 200:
-            sys.exit(f"{path}: {answer.status}: {answer.read().decode()}")
-        return answer
 
-    def count(self, text):
-        return len(json.load(self.post("/tokenize", {"content": text}))["tokens"])
+def turn(server, messages):
+    """Seconds to the first token of an answer, its message, and the usage."""
+    body = {"messages": messages, "max_tokens": 16, "temperature": 0, "stream": True}
+    body["stream_options"] = {"include_usage": True}
+    # Without it DeepSeek V4 does not think.
+    body["reasoning_effort"] = "high"
+    started, first, usage = time.perf_counter(), None, None
+    parts = {"reasoning_content": "", "content": ""}
+    for line in post(server, "/v1/chat/completions", body):
+        data = line.removeprefix(b"data: ").strip()
+        if not line.startswith(b"data: ") or data == b"[DONE]":
+            continue
+        chunk = json.loads(data)
+        usage = chunk.get("usage") or usage
+        for choice in chunk["choices"]:
+            for name in parts:
+                text = choice["delta"].get(name)
+                if text and first is None:
+                    first = time.perf_counter() - started
+                parts[name] += text or ""
+    return first or time.perf_counter() - started, parts, usage
 
-    def turn(self, messages):
-        """Seconds to the first token of an answer, its message, and the usage."""
-        body = {"messages": messages, "max_tokens": 16, "temperature": 0, "stream": True}
-        body["stream_options"] = {"include_usage": True}
-        # Without it DeepSeek V4 does not think.
-        body["reasoning_effort"] = "high"
-        started, first, usage = time.perf_counter(), None, None
-        parts = {"reasoning_content": "", "content": ""}
-        for line in self.post("/v1/chat/completions", body):
-            data = line.removeprefix(b"data: ").strip()
-            if not line.startswith(b"data: ") or data == b"[DONE]":
-                continue
-            chunk = json.loads(data)
-            usage = chunk.get("usage") or usage
-            for choice in chunk["choices"]:
-                for name in parts:
-                    text = choice["delta"].get(name)
-                    if text and first is None:
-                        first = time.perf_counter() - started
-                    parts[name] += text or ""
-        return first or time.perf_counter() - started, parts, usage
+
+def command(args, model, template):
+    """The command of a server whose context holds both turns."""
+    context = args.tokens * 5 // 4 + 1024
+    common = ["--threads", str(args.threads), "--port", str(free_port()), "--ctx", str(context)]
+    return [args.gannet, "serve", "-m", model, "--chat-template", template, *common]
 
 
 def question(server, tokens):
     """Random words of about `tokens` tokens."""
     words = ["".join(random.choices("abcdefghijklmnopqrstuvwxyz", k=6)) for _ in range(256)]
-    each = server.count(" ".join(words)) / len(words)
+    each = count(server, " ".join(words)) / len(words)
     return " ".join(random.choices(words, k=int(tokens / each)))
 
 
 def measure(server, tokens):
     """Both turns of a new conversation."""
     messages = [{"role": "user", "content": question(server, tokens)}]
-    cold, parts, first = server.turn(messages)
+    cold, parts, first = turn(server, messages)
     parts["content"] = parts["content"] or "Yes."
     messages += [{"role": "assistant", **parts}, {"role": "user", "content": "And then?"}]
-    warm, _, second = server.turn(messages)
+    warm, _, second = turn(server, messages)
     cached = second["prompt_tokens_details"]["cached_tokens"]
     own = second["prompt_tokens"] - cached
     return {"cold": cold, "warm": warm, "prompt": first["prompt_tokens"], "computed": own}
@@ -120,18 +115,14 @@ def main():
         template = args.template or str(Path(folder) / "template.jinja")
         if not args.template:
             Path(template).write_text(DROPS_REASONING)
-        own = shlex.join(["--chat-template", template])
         for model in args.models:
             variants = args.serve or [""]
             found = {more: [] for more in variants}
             for run in range(args.runs):
                 for more in variants[run % len(variants) :] + variants[: run % len(variants)]:
-                    server = Server(args, model, f"{own} {more}")
-                    try:
+                    with Server([*command(args, model, template), *shlex.split(more)]) as server:
                         measure(server, min(args.tokens, 256))  # warms up
                         found[more].append(measure(server, args.tokens))
-                    finally:
-                        server.stop()
             base = found[variants[0]]
             for more, runs in found.items():
                 middle = {key: statistics.median(run[key] for run in runs) for key in runs[0]}
