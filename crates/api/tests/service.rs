@@ -9,7 +9,8 @@ use api::{
 use serde_json::json;
 use std::time::{Duration, Instant};
 use support::{
-    Act, BOS, CONTEXT, IM_END, ids, scripted, scripted_with_queue, scripted_with_template,
+    Act, BOS, CONTEXT, IM_END, ids, scripted, scripted_family, scripted_with_queue,
+    scripted_with_template, tokenizer,
 };
 
 fn chat(content: &str) -> ChatRequest {
@@ -87,6 +88,17 @@ fn a_begun_answer_goes_on_after_reasoning_that_the_template_opened() {
     request.template_kwargs.insert("enable_thinking".into(), true.into());
     assert_eq!(prompt(&request), ids(&format!("{head}<think>\n\n</think>\n\nhe")));
     check_text(vec![Act::Say(" said")], &request, "", " said");
+}
+
+/// A family may have a closing text of its own: DeepSeek V4 writes a bare tag.
+#[test]
+fn a_begun_answer_closes_reasoning_as_its_family_does() {
+    let mut request = ChatRequest { prefill: Some("he".into()), ..chat("x") };
+    request.template_kwargs.insert("thinking".into(), true.into());
+    let scripted = scripted_family("deepseek_v4", 4096, Vec::new());
+    let prepared = scripted.service.prepare_chat(&request).unwrap();
+    let text = tokenizer().decode(prepared.prompt(), false);
+    assert!(text.ends_with("<think></think>he"), "{text}");
 }
 
 #[test]
