@@ -227,6 +227,9 @@ impl HeadTask<'_> {
     }
 
     fn rows(&self, rows: Range<usize>, state: &mut [f32], columns: &Range<usize>, out: &mut [f32]) {
+        if rows.is_empty() {
+            return;
+        }
         let (this, state_spec, key_head) = (self.this, self.place.state, self.key_head());
         let part = |buffer: Buffer, first: usize| Strided {
             data: &this.read_rows(buffer, rows.clone())[first..],
@@ -243,8 +246,6 @@ impl HeadTask<'_> {
             per_channel: false,
             beta: part(spec.beta, self.head),
         };
-        if !rows.is_empty() {
-            delta::delta_rule(this.isa, state, &inputs, columns.len(), Some((out, STATE_TILE)));
-        }
+        delta::delta_rule(this.isa, state, &inputs, columns.len(), Some((out, STATE_TILE)));
     }
 }
