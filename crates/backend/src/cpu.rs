@@ -15,7 +15,7 @@ mod states;
 mod weights;
 
 use crate::{
-    AttentionSpec, Backend, Batch, BlockCopy, Buffer, CacheSpec, Compression, DEVICES, DeltaSpec,
+    AttentionSpec, Backend, Batch, BlockCopy, Buffer, CPU, CacheSpec, Compression, DeltaSpec,
     Device, Error, Experts, ExpertsSpec, Gate, HeadColumns, Held, HyperSpec, IndexSpec, Matrix,
     MatrixSpec, Memory, MemoryPolicy, Mode, Pairs, Rope, Rounding, RowAttention, Selection,
     ShortConv, Table, Vector,
@@ -200,7 +200,7 @@ impl Cpu {
 
 impl Backend for Cpu {
     fn device(&self) -> &'static Device {
-        &DEVICES[0]
+        &CPU
     }
 
     fn identity(&self) -> String {

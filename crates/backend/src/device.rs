@@ -1,30 +1,86 @@
-//! The table of devices: the backends that a model can be loaded into, by name.
+//! Kinds of devices: what a model can be loaded into, and how it is opened.
 
 use crate::reference::Reference;
-use crate::{Backend, Cpu, Error, Mode};
+use crate::{Backend, Cpu, Error, Mode, memory};
 
-/// All devices; the first is the default.
-pub static DEVICES: [Device; 2] = [
-    Device { name: "cpu", open: open_cpu },
-    Device { name: "reference", open: |options| Ok(Box::new(Reference::new(options.mode)?)) },
-];
-
-/// A kind of backend.
+/// A kind of device. Every crate with a backend has one, and the crate `devices` lists them.
 pub struct Device {
     /// Name in flags, rules and tables.
     pub name: &'static str,
-    open: fn(DeviceOptions) -> Result<Box<dyn Backend>, Error>,
+    /// Whether weights and cache are in memory of its own, so that rules for a GPU mean it.
+    pub is_gpu: bool,
+    /// The devices of this kind on this machine.
+    pub list: fn() -> Vec<DeviceInfo>,
+    /// Opens an empty backend.
+    ///
+    /// # Errors
+    /// If there is no such device, if it lacks what the backend needs or has no such mode, or if
+    /// the system refuses threads or their pinning.
+    pub open: fn(&DeviceOptions<'_>) -> Result<Box<dyn Backend>, Error>,
+}
+
+/// The CPUs of this machine.
+pub static CPU: Device = Device { name: "cpu", is_gpu: false, list: list_cpu, open: open_cpu };
+
+/// The specification of the operations, on one thread.
+pub static REFERENCE: Device = Device {
+    name: "reference",
+    is_gpu: false,
+    list: Vec::new,
+    open: |options| Ok(Box::new(Reference::new(options.mode)?)),
+};
+
+/// A device of this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceInfo {
+    /// The name that opens it, such as `cpu` or `wgpu:0`.
+    pub name: String,
+    /// Name of the hardware.
+    pub hardware: String,
+    /// Name of its arithmetic or driver.
+    pub driver: String,
+    /// Bytes of memory that it has left, where they are known.
+    pub memory: Option<usize>,
+    /// What it lacks to run models.
+    pub missing: Vec<String>,
+    /// What a user should know about it.
+    pub notes: Vec<String>,
 }
 
 /// Options of a backend.
 #[derive(Clone, Copy, Debug)]
-pub struct DeviceOptions {
+pub struct DeviceOptions<'a> {
     /// Number of compute threads.
     pub threads: usize,
     /// Whether each thread is pinned to a CPU of its own.
     pub pin: bool,
     /// The mode of products with matrices that name none.
     pub mode: Mode,
+    /// Which of the devices of this kind: a number, or a part of a name. `None` for the first.
+    pub which: Option<&'a str>,
+    /// Most bytes of the device's memory; `None` for all.
+    pub memory: Option<usize>,
+}
+
+/// The device that a user chose.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DeviceChoice {
+    /// Its kind.
+    pub device: &'static Device,
+    /// As [`DeviceOptions::which`].
+    pub which: Option<String>,
+}
+
+impl Default for DeviceChoice {
+    fn default() -> Self {
+        Self::from(&CPU)
+    }
+}
+
+impl From<&'static Device> for DeviceChoice {
+    fn from(device: &'static Device) -> Self {
+        Self { device, which: None }
+    }
 }
 
 /// How a backend holds a matrix.
@@ -36,28 +92,27 @@ pub struct Held {
     pub bytes: Option<usize>,
 }
 
-impl Device {
-    /// The device of this name.
-    ///
-    /// # Errors
-    /// An unknown name, as a message that lists all names.
-    pub fn named(name: &str) -> Result<&'static Self, String> {
-        DEVICES.iter().find(|device| device.name == name).ok_or_else(|| {
-            let names = DEVICES.each_ref().map(|device| device.name).join(", ");
-            format!("device must be one of {names}, not {name:?}")
-        })
+fn list_cpu() -> Vec<DeviceInfo> {
+    let mut info = DeviceInfo {
+        name: CPU.name.to_owned(),
+        hardware: memory::cpu_name(),
+        driver: String::new(),
+        memory: memory::available_memory(),
+        missing: Vec::new(),
+        notes: Vec::new(),
+    };
+    match kernels::Isa::detect() {
+        Ok(isa) => isa.name().clone_into(&mut info.driver),
+        Err(problem) => info.missing.push(problem),
     }
-
-    /// Opens an empty backend.
-    ///
-    /// # Errors
-    /// If the device has no such mode, or the system refuses threads or their pinning.
-    pub fn open(&self, options: DeviceOptions) -> Result<Box<dyn Backend>, Error> {
-        (self.open)(options)
-    }
+    vec![info]
 }
 
-fn open_cpu(options: DeviceOptions) -> Result<Box<dyn Backend>, Error> {
+fn open_cpu(options: &DeviceOptions<'_>) -> Result<Box<dyn Backend>, Error> {
+    if options.which.is_some() {
+        let problem = "there is one device cpu: expected no number or name behind it";
+        return Err(Error::Device(problem.to_owned()));
+    }
     let cpu = Cpu::new(options.threads, options.mode)?;
     if options.pin {
         cpu.pin_threads()?;
@@ -74,21 +129,5 @@ impl std::fmt::Debug for Device {
 impl PartialEq for Device {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_unknown_device_is_an_error_that_lists_all() {
-        let error = Device::named("gpu").unwrap_err();
-        assert_eq!(error, "device must be one of cpu, reference, not \"gpu\"");
-        let options = DeviceOptions { threads: 1, pin: false, mode: Mode::Exact };
-        for device in &DEVICES {
-            assert_eq!(Device::named(device.name), Ok(device));
-            assert_eq!(device.open(options).unwrap().device(), device);
-        }
     }
 }

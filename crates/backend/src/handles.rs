@@ -9,29 +9,30 @@ pub use kernels::rope::Pairs;
 pub use kernels::routing::{GroupRank, Groups, Routing, Scores};
 use std::sync::Arc;
 
-/// A workspace made by [`Backend::buffer`](crate::Backend::buffer).
+/// A workspace made by [`Backend::buffer`](crate::Backend::buffer). Like that of all handles, the
+/// number is the backend's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Buffer(pub(crate) usize);
+pub struct Buffer(pub usize);
 
 /// A weight matrix held by a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Matrix(pub(crate) usize);
+pub struct Matrix(pub usize);
 
 /// The routed experts of a layer, held by a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Experts(pub(crate) usize);
+pub struct Experts(pub usize);
 
 /// An embedding table held by a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Table(pub(crate) usize);
+pub struct Table(pub usize);
 
 /// A weight vector held by a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Vector(pub(crate) usize);
+pub struct Vector(pub usize);
 
 /// A rotary embedding held by a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rope(pub(crate) usize);
+pub struct Rope(pub usize);
 
 /// A weight matrix as a checkpoint stores it.
 #[derive(Clone)]
@@ -73,7 +74,7 @@ impl MatrixSpec {
     ///
     /// # Errors
     /// If the type cannot be computed with or rows are not whole quant blocks.
-    pub(crate) fn row_bytes(&self) -> Result<usize, Error> {
+    pub fn row_bytes(&self) -> Result<usize, Error> {
         let (ty, cols, block) = (self.ty.name.to_owned(), self.cols, self.ty.block_len);
         if !self.ty.is_supported() {
             return Err(Error::UnsupportedType(ty));
@@ -211,7 +212,7 @@ pub struct AttentionSpec {
 /// Space for the rows that rows of a batch choose, made by
 /// [`Backend::selection`](crate::Backend::selection).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Selection(pub(crate) usize);
+pub struct Selection(pub usize);
 
 /// Pooling of the positions of compressed rows.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -77,12 +77,6 @@ impl LayerCache {
     pub fn bytes(&self, block: usize, ty: KvType) -> usize {
         self.rows.iter().map(|rows| rows.block_bytes(block, ty)).sum()
     }
-
-    /// Bytes of a block of `block` positions in the group with this window.
-    pub fn block_bytes(&self, window: Option<usize>, block: usize, ty: KvType) -> usize {
-        let rows = self.rows.iter().filter(|rows| rows.window == window);
-        rows.map(|rows| rows.block_bytes(block, ty)).sum()
-    }
 }
 
 impl Rows {
@@ -132,7 +126,11 @@ impl Rows {
         KvLayout { ty: self.ty.unwrap_or(ty), block, heads: self.heads, dim: self.dim, latent }
     }
 
-    pub(crate) fn plain_rows(&self, ty: KvType) -> PlainRows {
+    /// How plain rows are stored in a cache of type `ty`.
+    ///
+    /// # Panics
+    /// If these are rows of heads.
+    pub fn plain_rows(&self, ty: KvType) -> PlainRows {
         let RowLayout::Plain(rounding) = self.layout else { panic!("plain rows") };
         // Types for heads only, and types for rounded rows only, have no plain form.
         let ty = match self.ty.unwrap_or(ty) {
@@ -215,7 +213,10 @@ pub struct GroupSize {
 
 impl CacheSpec<'_> {
     /// The group of rows of this window.
-    pub(crate) fn group_of(&self, rows: &Rows) -> usize {
+    ///
+    /// # Panics
+    /// If no group has this window.
+    pub fn group_of(&self, rows: &Rows) -> usize {
         let group = self.groups.iter().position(|group| group.window == rows.window);
         group.expect("every window has a group")
     }

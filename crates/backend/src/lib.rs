@@ -13,11 +13,12 @@ mod cpu;
 mod device;
 mod handles;
 mod layer_cache;
+mod memory;
 mod reference;
 
 pub use batch::{Batch, BlockCopy, SequenceRows, StateRows, StateSave};
 pub use cpu::{Cpu, InputSums};
-pub use device::{DEVICES, Device, DeviceOptions, Held};
+pub use device::{CPU, Device, DeviceChoice, DeviceInfo, DeviceOptions, Held, REFERENCE};
 pub use handles::{
     AttentionSpec, Buffer, Bytes, Compression, DeltaSpec, Experts, ExpertsSpec, Gate, GroupRank,
     Groups, HeadColumns, HyperSpec, IndexSpec, KvType, Matrix, MatrixSpec, MemoryPolicy, Mode,
@@ -27,6 +28,7 @@ pub use handles::{
 pub use layer_cache::{
     CacheSpec, GroupSize, LayerCache, Rounding, RowLayout, Rows, State, group_windows,
 };
+pub use memory::{FreeMemory, Memory};
 
 use kernels::quant::QuantType;
 use std::ops::Range;
@@ -69,9 +71,12 @@ pub enum Error {
     /// Experts that differ in shape or type, or do not fit their router.
     #[error("{0}")]
     Experts(String),
-    /// A setting that the device does not have.
+    /// A device that is not there, or a setting that it does not have.
     #[error("{0}")]
-    Device(&'static str),
+    Device(String),
+    /// The device failed, or is gone.
+    #[error("{0}")]
+    Lost(String),
     /// A head size outside what the attention kernel takes.
     #[error("expected heads of at most {max} values, found {0}", max = kernels::kv::MAX_HEAD_DIM)]
     HeadSize(usize),
@@ -151,9 +156,33 @@ pub trait Backend: Send {
     /// # Errors
     /// If a head is too large, a storage type does not fit, or there is not enough memory.
     fn cache(&mut self, spec: &CacheSpec<'_>) -> Result<(), Error>;
+    /// Bytes of a block of `block` positions of `rows`, held in `ty` where they have no type of
+    /// their own.
+    fn block_bytes(&self, rows: &Rows, block: usize, ty: KvType) -> usize {
+        rows.block_bytes(block, ty)
+    }
+    /// Bytes of a slot for `state`.
+    fn state_bytes(&self, state: &State) -> usize {
+        state.bytes()
+    }
+    /// The memory that is left; `None` if the system does not tell.
+    fn free_memory(&self) -> Option<FreeMemory> {
+        FreeMemory::of_this_machine(self.memory())
+    }
     /// Touches the memory of `blocks` of a group of rows, so that the system provides it before it
     /// is written.
     fn touch_cache(&mut self, _group: usize, _blocks: Range<usize>) {}
+    /// Begins the step that computes `batch`. Operations that take a batch are given this one until
+    /// the next step begins.
+    fn begin(&mut self, _batch: &Batch) {}
+    /// Ends the step.
+    ///
+    /// # Errors
+    /// If the device failed since the last step ended: what was read since is undefined, and so are
+    /// the weights and the cache.
+    fn end(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
     /// Copies blocks in all layers, one after the other.
     fn copy_blocks(&mut self, copies: &[BlockCopy]);
     /// Copies the states of all layers, one pair of slots (from, to) after the other.
@@ -297,17 +326,4 @@ pub trait Backend: Send {
     }
     /// Bytes of weights, workspace and KV cache.
     fn memory(&self) -> Memory;
-}
-
-/// Bytes a backend holds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Memory {
-    /// Weights, mapped files included, except those left on disk.
-    pub weights: usize,
-    /// Workspace.
-    pub workspace: usize,
-    /// Blocks of the KV cache.
-    pub cache: usize,
-    /// State slots.
-    pub states: usize,
 }

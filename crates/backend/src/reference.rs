@@ -11,9 +11,9 @@ mod sparse;
 mod streams;
 
 use crate::{
-    AttentionSpec, Backend, Batch, BlockCopy, Buffer, CacheSpec, Compression, DEVICES, DeltaSpec,
-    Device, Error, Experts, ExpertsSpec, Gate, HeadColumns, Held, HyperSpec, IndexSpec, Matrix,
-    MatrixSpec, Memory, Mode, Pairs, Rope, Rounding, RowAttention, Selection, ShortConv, Table,
+    AttentionSpec, Backend, Batch, BlockCopy, Buffer, CacheSpec, Compression, DeltaSpec, Device,
+    Error, Experts, ExpertsSpec, Gate, HeadColumns, Held, HyperSpec, IndexSpec, Matrix, MatrixSpec,
+    Memory, Mode, Pairs, REFERENCE, Rope, Rounding, RowAttention, Selection, ShortConv, Table,
     Vector,
 };
 use cache::{Cache, CachedRows};
@@ -76,7 +76,9 @@ impl Reference {
     pub fn new(mode: Mode) -> Result<Self, Error> {
         match mode {
             Mode::Exact => Ok(Self::default()),
-            Mode::Fast => Err(Error::Device("the reference device has no mode but exact")),
+            Mode::Fast => {
+                Err(Error::Device("the reference device has no mode but exact".to_owned()))
+            }
         }
     }
 
@@ -233,7 +235,7 @@ fn gated(kind: Gate, gate: f32, up: f32) -> f32 {
 
 impl Backend for Reference {
     fn device(&self) -> &'static Device {
-        &DEVICES[1]
+        &REFERENCE
     }
 
     fn identity(&self) -> String {

@@ -1,5 +1,7 @@
 //! Arguments that several commands share.
 
+use crate::device::DeviceArgs;
+use crate::size::bytes;
 use anyhow::{Context, Result};
 use api::SamplingOptions;
 use clap::Args;
@@ -34,6 +36,8 @@ pub(crate) struct FileArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Loading")]
 pub(crate) struct LoadArgs {
+    #[command(flatten)]
+    device: DeviceArgs,
     /// Compute threads; 0 for all cores
     #[arg(long, value_name = "N", default_value_t = 0)]
     threads: usize,
@@ -133,26 +137,6 @@ pub(crate) fn seconds(text: &str) -> Result<Duration> {
     time.context("expected more than 0 seconds")
 }
 
-/// Parses a size such as 4GiB, 512M or 1000000.
-pub(crate) fn bytes(text: &str) -> Result<usize> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic() || c == ' ');
-    let unit = text[digits.len()..].trim().to_ascii_lowercase();
-    let factor = match unit.trim_end_matches('b').trim_end_matches('i') {
-        "" => 1.0,
-        "k" => 1024.0,
-        "m" => f64::from(1 << 20),
-        "g" => f64::from(1 << 30),
-        "t" => 1024.0 * f64::from(1 << 30),
-        _ => anyhow::bail!("expected a size such as 4GiB, found {text:?}"),
-    };
-    let number: f64 = digits.parse().with_context(|| format!("expected a size, found {text:?}"))?;
-    let size = number * factor;
-    if !(1.0..1e18).contains(&size) {
-        anyhow::bail!("expected a size of at least one byte, found {text:?}");
-    }
-    Ok(size as usize)
-}
-
 /// Sampling parameters; the model's own defaults apply where one is left out.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Sampling")]
@@ -248,7 +232,7 @@ impl LoadArgs {
             block: self.kv_block,
             chunk: self.chunk.max(1),
             check: self.check,
-            ..LoadOptions::default()
+            ..self.device.options()
         }
     }
 }
@@ -297,17 +281,6 @@ fn logit_bias(text: &str) -> Result<(u32, f32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes_have_units_of_1024() {
-        let sizes = [("4GiB", 4 << 30), ("512M", 512 << 20), ("1.5 kb", 1536), ("77", 77)];
-        for (text, expected) in sizes {
-            assert_eq!(bytes(text).unwrap(), expected, "{text}");
-        }
-        for text in ["", "GiB", "-1G", "0", "4XB", "nan", "1e30", "4 Gigs"] {
-            assert!(bytes(text).is_err(), "{text}");
-        }
-    }
 
     #[test]
     fn times_are_more_than_nothing() {

@@ -6,6 +6,7 @@ mod answer;
 mod args;
 mod builtin;
 mod commands;
+mod device;
 mod effective;
 mod exit;
 mod folders;
@@ -18,6 +19,7 @@ mod output;
 mod placement;
 mod progress;
 mod settings;
+mod size;
 mod terminal;
 
 use anyhow::Result;
@@ -61,6 +63,7 @@ enum Command {
     Perplexity(commands::perplexity::Args),
     Compare(commands::compare::Args),
     Verify(commands::verify::Args),
+    Devices(commands::devices::Args),
     Bench(commands::bench::Args),
     BenchServe(commands::bench_serve::Args),
     Synth(commands::synth::Args),
@@ -104,6 +107,7 @@ fn run(cli: Cli, effective: &EffectiveSettings) -> Result<()> {
         Command::Perplexity(args) => commands::perplexity::run(&args),
         Command::Compare(args) => commands::compare::run(&args),
         Command::Verify(args) => commands::verify::run(&args),
+        Command::Devices(args) => commands::devices::run(&args),
         Command::Bench(args) => commands::bench::run(&args),
         Command::BenchServe(args) => commands::bench_serve::run(&args),
         Command::Synth(args) => commands::synth::run(&args),

@@ -1,6 +1,6 @@
 //! Bytes of what a model keeps of its sequences: rows in blocks, by group, and states in slots.
 
-use backend::{KvType, LayerCache, group_windows};
+use backend::{KvType, LayerCache, Rows, State, group_windows};
 
 /// Bytes of a group of rows: the rows of all layers that are looked at for equally many positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,22 +24,29 @@ pub struct CacheBytes {
 }
 
 impl CacheBytes {
-    /// The bytes of a cache of `layers`, all layers of a model, whose rows have the type `ty`.
+    /// The bytes of a cache of `layers`, all layers of a model, whose rows have the type `ty`, in
+    /// host memory.
     pub fn of(layers: &[LayerCache], block: usize, ty: KvType) -> Self {
-        Self::of_groups(layers, &group_windows(layers), block, ty)
+        let rows = |rows: &Rows| rows.block_bytes(block, ty);
+        Self::of_groups(layers, &group_windows(layers), block, rows, State::bytes)
     }
 
     /// The bytes of a cache of `layers`, some layers of a model whose groups have these `windows`.
+    /// `row_bytes` tells the bytes of a block of rows, `state_bytes` those of a state.
     pub(crate) fn of_groups(
         layers: &[LayerCache],
         windows: &[Option<usize>],
         block: usize,
-        ty: KvType,
+        row_bytes: impl Fn(&Rows) -> usize,
+        state_bytes: impl Fn(&State) -> usize,
     ) -> Self {
-        let bytes = |window| layers.iter().map(|l| l.block_bytes(window, block, ty)).sum();
-        let group = |&window| GroupBytes { window, block_bytes: bytes(window) };
+        let group = |&window: &Option<usize>| {
+            let rows = layers.iter().flat_map(|layer| &layer.rows);
+            let block_bytes = rows.filter(|rows| rows.window == window).map(&row_bytes).sum();
+            GroupBytes { window, block_bytes }
+        };
         let states = layers.iter().filter_map(|layer| layer.state);
-        let slot = states.map(|state| state.bytes()).sum();
+        let slot = states.map(|state| state_bytes(&state)).sum();
         Self { block, groups: windows.iter().map(group).collect(), slot }
     }
 

@@ -2,6 +2,7 @@
 
 use crate::Error;
 use crate::cache_bytes::{GroupBytes, window_blocks};
+use backend::FreeMemory;
 
 /// Memory for the KV cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,27 +19,6 @@ pub enum KvMemory {
 
 /// Maximum number of sequences of full length for which a default cache has blocks.
 const MAX_SEQUENCES: usize = 64;
-
-/// Available memory.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct FreeMemory {
-    pub bytes: usize,
-    /// Bytes that remain with all weights in memory.
-    pub spare: usize,
-}
-
-impl FreeMemory {
-    /// What is left beside `bytes`.
-    pub fn without(&self, bytes: usize) -> Self {
-        Self { bytes: self.bytes.saturating_sub(bytes), spare: self.spare.saturating_sub(bytes) }
-    }
-
-    /// Default size of the cache: half of the spare memory, or an eighth of all memory if the
-    /// weights alone fill it and are read again and again.
-    fn share(&self) -> usize {
-        (self.spare / 2).max(self.bytes / 8)
-    }
-}
 
 /// The requested cache and its block size.
 #[derive(Clone, Copy, Debug)]
@@ -82,7 +62,7 @@ impl CacheRequest<'_> {
         if self.context == Some(0) {
             return Err(Error::Context("a context of 0 tokens holds nothing".into()));
         }
-        let share = free.map_or(usize::MAX, |free| free.share());
+        let share = free.map_or(usize::MAX, default_share);
         let size = match self.memory {
             KvMemory::Bytes(bytes) => self.affordable(bytes).of_bytes(bytes)?,
             KvMemory::OneSequence => self.affordable(share).of_sequences(1, share),
@@ -270,7 +250,7 @@ impl StateRequest {
         if slot == 0 {
             return Ok(StateSize { slots: 0, parallel, note: None });
         }
-        let quarter = free.map_or(usize::MAX, |free| free.share() / 2);
+        let quarter = free.map_or(usize::MAX, |free| default_share(free) / 2);
         let all = parallel.saturating_mul(2).saturating_mul(slot);
         let bytes = memory.unwrap_or(all.min(quarter));
         let slots = (bytes / slot).min(u32::MAX as usize - 1);
@@ -303,15 +283,10 @@ impl StateRequest {
     }
 }
 
-/// Bytes of memory available without swapping on this machine and in the control group of this
-/// process; `None` if the system does not report them.
-pub(crate) fn available_memory() -> Option<usize> {
-    let mut system = sysinfo::System::new();
-    system.refresh_memory();
-    let machine = system.available_memory();
-    // `free_memory` would count cached files as used, although they give way.
-    let group = system.cgroup_limits().map_or(u64::MAX, |g| g.total_memory.saturating_sub(g.rss));
-    usize::try_from(machine.min(group)).ok().filter(|&bytes| bytes > 0)
+/// Default size of the cache: half of the spare memory, or an eighth of all memory if the weights
+/// alone fill it and are read again and again.
+fn default_share(free: FreeMemory) -> usize {
+    (free.spare / 2).max(free.bytes / 8)
 }
 
 #[cfg(test)]
@@ -489,13 +464,6 @@ mod tests {
         {
             let message = states(Some(memory), 0).unwrap_err().to_string();
             assert!(words.iter().all(|word| message.contains(word)), "{message}");
-        }
-    }
-
-    #[test]
-    fn the_system_tells_its_memory() {
-        if cfg!(target_os = "linux") {
-            assert!(available_memory().is_some());
         }
     }
 }

@@ -25,7 +25,7 @@ mod sequence_memory;
 mod single_sequence;
 pub mod trace;
 
-pub use backend::{Batch, Device, InputSums, KvType, LayerCache, Memory, Mode};
+pub use backend::{Batch, Device, DeviceChoice, InputSums, KvType, LayerCache, Memory, Mode};
 pub use cache_bytes::{CacheBytes, GroupBytes};
 pub use cache_size::KvMemory;
 pub use constraint::{Allowed, Constraint, Grammar, GrammarRef, TokenSet};

@@ -11,6 +11,7 @@ mod names;
 mod stats;
 
 use crate::outcome::Outcome;
+use backend::Memory;
 use cache::CacheMetrics;
 pub use cache::Lookup;
 use histogram::Histogram;
@@ -78,6 +79,7 @@ struct Inner {
     counters: Counters,
     gauges: Gauges,
     cache: CacheMetrics,
+    memory: Family<[(&'static str, &'static str); 2], Gauge>,
     finishes: Finishes,
     /// The members of `finishes` by outcome, found without hashing.
     finished: [Counter; Outcome::LABELS.len()],
@@ -108,6 +110,7 @@ impl Default for Inner {
             counters: Counters::default(),
             gauges: Gauges::default(),
             cache: CacheMetrics::default(),
+            memory: Family::default(),
             finishes,
             finished,
             first_token: Histogram::new(names::SECONDS_TO_FIRST_TOKEN),
@@ -228,6 +231,17 @@ impl Metrics {
     /// Sets the number of blocks of a group that are held, cached and free.
     pub fn blocks(&self, group: usize, used: usize, cached: usize, free: usize) {
         self.0.cache.set_blocks(group, used, cached, free);
+    }
+
+    /// Sets the bytes that the model holds on the device of this name.
+    pub fn device_memory(&self, device: &'static str, memory: Memory) {
+        let Memory { weights, workspace, cache, states } = memory;
+        let kinds =
+            [("weights", weights), ("workspace", workspace), ("cache", cache), ("states", states)];
+        for (kind, bytes) in kinds {
+            let gauge = self.0.memory.get_or_create_owned(&[("device", device), ("kind", kind)]);
+            gauge.set(bytes as i64);
+        }
     }
 
     /// Sets the number of state slots that sequences hold, that hold snapshots, and that are free.

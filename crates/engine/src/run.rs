@@ -75,6 +75,7 @@ pub fn start(runner: Runner, options: EngineOptions) -> (EngineHandle, JoinHandl
     // Before a reader of the metrics can ask for them.
     let windows: Vec<_> = runner.groups.iter().map(|group| group.window).collect();
     receiver.metrics.groups(&windows);
+    receiver.metrics.device_memory(runner.device(), runner.memory());
     // Started here, so that it is not pinned to the engine's CPU.
     let masks = Masks::start();
     let thread = std::thread::Builder::new()
@@ -165,7 +166,14 @@ impl Engine {
                     self.commit();
                     self.emit();
                 }
-                Err(error) => self.fail(&error),
+                Err(error) => {
+                    self.fail(&error);
+                    if let Error::Backend(backend::Error::Lost(problem)) = &error {
+                        // Weights and cache are gone: all other requests end with this thread.
+                        tracing::error!("{problem}");
+                        return;
+                    }
+                }
             }
             self.record_step(start.elapsed());
         }

@@ -1,14 +1,14 @@
 //! A loaded model with its backend and KV cache: batches in, logits out.
 
 use crate::cache_bytes::CacheBytes;
-use crate::cache_size::{CacheRequest, FreeMemory, KvMemory, StateRequest, available_memory};
+use crate::cache_size::{CacheRequest, KvMemory, StateRequest};
 use crate::draft::MAX_DRAFTED;
 use crate::identity::identity;
 use crate::{Error, ModelInfo};
 use backend::Rounding;
 use backend::{
-    Backend, Batch, Buffer, CacheSpec, DEVICES, Device, DeviceOptions, GroupSize, InputSums,
-    KvType, LayerCache, Memory, Mode, group_windows,
+    Backend, Batch, Buffer, CacheSpec, DeviceChoice, DeviceOptions, GroupSize, InputSums, KvType,
+    LayerCache, Memory, Mode, group_windows,
 };
 use formats::config::Attention;
 use formats::{Checkpoint, ModelConfig, Pooling};
@@ -20,7 +20,9 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub struct LoadOptions {
     /// Device that computes.
-    pub device: &'static Device,
+    pub device: DeviceChoice,
+    /// Most bytes of the device's memory; `None` for all.
+    pub device_memory: Option<usize>,
     /// Number of compute threads; 0 for all cores.
     pub threads: usize,
     /// Whether each thread is pinned to its own CPU.
@@ -61,7 +63,8 @@ pub struct LoadOptions {
 impl Default for LoadOptions {
     fn default() -> Self {
         Self {
-            device: &DEVICES[0],
+            device: DeviceChoice::default(),
+            device_memory: None,
             threads: 0,
             pin: false,
             mode: Mode::default(),
@@ -186,13 +189,7 @@ impl Runner {
     /// If options are out of range, the model is not supported, or the memory does not suffice.
     pub fn load(checkpoint: &Checkpoint, options: &LoadOptions) -> Result<Self, Error> {
         let config = checkpoint.config();
-        let threads = match options.threads {
-            0 => std::thread::available_parallelism().map_or(1, usize::from),
-            threads if threads <= MAX_THREADS => threads,
-            threads => return Err(Error::Threads { threads, most: MAX_THREADS }),
-        };
-        let LoadOptions { pin, mode, .. } = *options;
-        let mut backend = options.device.open(DeviceOptions { threads, pin, mode })?;
+        let mut backend = open(options)?;
         if options.block == 0
             || !options.block.is_multiple_of(16)
             || !SPAN.is_multiple_of(options.block)
@@ -299,6 +296,11 @@ impl Runner {
         &self.settings.identity
     }
 
+    /// Name of the kind of device that computes.
+    pub fn device(&self) -> &'static str {
+        self.backend.device().name
+    }
+
     /// Bytes held.
     pub fn memory(&self) -> Memory {
         self.backend.memory()
@@ -350,6 +352,7 @@ impl Runner {
             "more logits than the workspace holds"
         );
         (self.logits, self.hidden) = (None, 0);
+        self.backend.begin(batch);
         self.backend.copy_blocks(batch.copies());
         self.backend.copy_states(batch.state_copies());
         let logits = self.model.forward(&mut *self.backend, batch, self.check)?;
@@ -357,6 +360,7 @@ impl Runner {
         self.hidden = batch.hidden_rows().len();
         self.backend.fetch(logits, batch.logit_rows().len());
         self.backend.fetch(self.model.hidden(), self.hidden);
+        self.backend.end()?;
         Ok(self.logits())
     }
 
@@ -369,6 +373,19 @@ impl Runner {
     pub fn logits(&self) -> &[f32] {
         self.logits.map_or(&[], |(buffer, rows)| self.backend.read(buffer, rows))
     }
+}
+
+/// Opens the device that `options` choose.
+fn open(options: &LoadOptions) -> Result<Box<dyn Backend>, Error> {
+    let threads = match options.threads {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        threads if threads <= MAX_THREADS => threads,
+        threads => return Err(Error::Threads { threads, most: MAX_THREADS }),
+    };
+    let LoadOptions { pin, mode, device_memory: memory, .. } = *options;
+    let DeviceChoice { device, which } = &options.device;
+    let which = which.as_deref();
+    Ok((device.open)(&DeviceOptions { threads, pin, mode, which, memory })?)
 }
 
 /// Returns the placement of each tensor, and a digest of what `rules` change in it.
@@ -470,10 +487,14 @@ fn make_cache(
     options: &LoadOptions,
 ) -> Result<CacheMade, Error> {
     let LoadOptions { block, context, kv_memory: memory, parallel, chunk, ranks, .. } = options;
-    let Memory { weights, workspace, .. } = backend.memory();
-    let free = available_memory()
-        .map(|bytes| FreeMemory { bytes, spare: bytes.saturating_sub(weights + workspace) });
-    let bytes = CacheBytes::of_groups(needs.layers, needs.windows, *block, needs.kv_type);
+    let free = backend.free_memory();
+    let bytes = CacheBytes::of_groups(
+        needs.layers,
+        needs.windows,
+        *block,
+        |rows| backend.block_bytes(rows, *block, needs.kv_type),
+        |state| backend.state_bytes(state),
+    );
     let slot_bytes = bytes.slot;
     let request = StateRequest { memory: options.state_memory, slot_bytes, parallel: *parallel };
     let states = request.size(free)?;
@@ -491,7 +512,8 @@ fn make_cache(
     // All ranks use the size of the smallest. One without recurrent layers has any number of slots.
     let own = if slot_bytes == 0 && needs.recurrent { 2 * states.parallel } else { states.slots };
     let slots = ranks.least(own)?;
-    // A system may have less memory than it reports; a default size shrinks to it.
+    // A system may have less memory than it reports, and a device may bound the rows of a layer; a
+    // default size shrinks to it.
     let sizes = loop {
         let sizes = needs.windows.iter().zip(&size.blocks);
         let sizes: Vec<_> = sizes.map(|(&window, &blocks)| GroupSize { window, blocks }).collect();
@@ -506,7 +528,11 @@ fn make_cache(
         let Err(error) = backend.cache(&spec) else { break sizes };
         let may_shrink = context.is_none() && !matches!(memory, KvMemory::Bytes(_));
         match error {
-            backend::Error::Memory(_) if may_shrink && size.blocks[0] > 1 => size.blocks[0] /= 2,
+            backend::Error::Memory(_) | backend::Error::Device(_)
+                if may_shrink && size.blocks[0] > 1 =>
+            {
+                size.blocks[0] /= 2;
+            }
             error => return Err(error.into()),
         }
         size.context = size.context.min(size.blocks[0] * block);

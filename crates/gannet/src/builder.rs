@@ -2,7 +2,9 @@
 
 use crate::{Engine, Error};
 use api::{ModelCard, Service, ServiceParts};
-use engine::{EngineOptions, KvMemory, KvType, LoadOptions, Mode, Placement, Runner, Speculate};
+use engine::{
+    DeviceChoice, EngineOptions, KvMemory, KvType, LoadOptions, Mode, Placement, Runner, Speculate,
+};
 use formats::{Checkpoint, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -52,6 +54,11 @@ impl Default for Builder {
 
 impl Builder {
     crate::setters! {
+        /// Sets the device that computes; by default the CPU. [`device`](crate::device) finds one
+        /// by name.
+        device(device: DeviceChoice): |it| it.load.device = device;
+        /// Sets the most bytes of the device's memory; by default all of it.
+        device_memory(bytes: usize): |it| it.load.device_memory = Some(bytes);
         /// Sets the number of compute threads; 0, the default, for all cores.
         threads(threads: usize): |it| it.load.threads = threads;
         /// Pins each thread to a CPU of its own, if the system supports it.

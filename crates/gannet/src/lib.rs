@@ -119,8 +119,11 @@ pub use ::api::{
     ToolCall as PastCall, ToolChoice, TopToken, Usage,
 };
 #[doc(inline)]
+pub use ::devices::choose as device;
+#[doc(inline)]
 pub use ::engine::{
-    EngineOptions, KvMemory, KvType, LoadOptions, Memory, Mode, ModelInfo, Placement, Speculate,
+    DeviceChoice, EngineOptions, KvMemory, KvType, LoadOptions, Memory, Mode, ModelInfo, Placement,
+    Speculate,
 };
 
 /// The examples of the README are compiled too.

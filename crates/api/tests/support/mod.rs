@@ -6,7 +6,7 @@
 use api::{ModelCard, Service, ServiceParts};
 use engine::metrics::{Lookup, Metrics, RequestTotals, Step};
 use engine::{
-    Event, Finished, ModelInfo, Outcome, Request, RequestReceiver, Submission, Timings,
+    Event, Finished, Memory, ModelInfo, Outcome, Request, RequestReceiver, Submission, Timings,
     TokenLogprobs, Usage, request_channel,
 };
 use formats::GenerationDefaults;
@@ -112,6 +112,7 @@ fn scripted_with_info(
 ) -> Scripted {
     let vocab_size = VOCAB.max(assets.tokenizer.vocab_size());
     let (engine, receiver) = request_channel(ModelInfo { vocab_size, ..info }, queue);
+    receiver.metrics.device_memory("scripted", Memory::default());
     let (reporter, reports) = channel();
     let player = Player { tokenizer: Arc::new(tokenizer()), script, reporter };
     std::thread::spawn(move || player.run(receiver));

@@ -56,7 +56,7 @@ pub(super) struct Cache {
 impl Cache {
     pub fn new(spec: &CacheSpec<'_>) -> Result<Self, Error> {
         if spec.ty != KvType::F32 {
-            return Err(Error::Device("the reference device has no KV cache but f32"));
+            return Err(Error::Device("the reference device has no KV cache but f32".to_owned()));
         }
         let rows = |rows: &crate::Rows| {
             let group = spec.group_of(rows);

@@ -1,5 +1,6 @@
 //! `gannet bench`: prefill and decode rates, compared with what the machine sustains.
 
+use crate::device::DeviceArgs;
 use crate::model::{self, BUILTIN};
 use crate::output;
 use crate::placement::PlacementArgs;
@@ -34,6 +35,8 @@ pub(crate) struct Args {
     types: MatrixTypes,
     #[command(flatten)]
     plan: BenchPlan,
+    #[command(flatten)]
+    device: DeviceArgs,
     /// Compute threads; 0 for all cores
     #[arg(long, env = "GANNET_THREADS", default_value_t = 0)]
     threads: usize,
@@ -103,22 +106,24 @@ fn synthesise(shape: &str, types: MatrixTypes) -> Result<(PathBuf, tempfile::Tem
 fn load(checkpoint: &Checkpoint, args: &Args) -> Result<Runner> {
     let longest = |values: &[usize]| values.iter().copied().max().unwrap_or(0);
     let plan = &args.plan;
-    let rows = 1 + longest(&plan.guesses);
-    let generated = (plan.generate + 1).saturating_mul(rows);
-    let decode = longest(&plan.depth).saturating_add(generated).next_multiple_of(engine::BLOCK);
+    let rows = longest(&plan.guesses).saturating_add(1);
+    let generated = plan.generate.saturating_add(1).saturating_mul(rows);
+    let decode = longest(&plan.depth).saturating_add(generated).div_ceil(engine::BLOCK);
     let batch = longest(&plan.batch).max(1);
+    let decode = decode.saturating_mul(engine::BLOCK).saturating_mul(batch);
+    let logit_rows = batch.saturating_mul(rows);
     let options = LoadOptions {
         threads: args.threads,
         pin: args.pin,
         mode: args.mode,
         kv_type: args.kv_type,
-        context: Some(longest(&plan.prompt).max(decode * batch)),
-        chunk: plan.chunk.max(batch * rows),
-        logit_rows: batch * rows,
+        context: Some(longest(&plan.prompt).max(decode)),
+        chunk: plan.chunk.max(logit_rows),
+        logit_rows,
         parallel: batch,
         rounding: args.cache_rounding,
         placement: args.placement.rules()?,
-        ..LoadOptions::default()
+        ..args.device.options()
     };
     Ok(Runner::load(checkpoint, &options)?)
 }

@@ -1,6 +1,7 @@
 //! `gannet replay`: computes the requests of traces again, each alone, and compares the bits.
 
 use crate::args::ModelArgs;
+use crate::device::DeviceArgs;
 use crate::exit::SilentExit;
 use crate::interrupt::Watch;
 use crate::placement::PlacementArgs;
@@ -27,6 +28,8 @@ pub(crate) struct Args {
     model: ModelArgs,
     #[command(flatten)]
     placement: PlacementArgs,
+    #[command(flatten)]
+    device: DeviceArgs,
     /// Compute threads, which do not change the bits; 0 for all cores
     #[arg(long, value_name = "N", default_value_t = 0)]
     threads: usize,
@@ -147,7 +150,7 @@ impl Replay {
             logit_rows: options.logit_rows(),
             parallel: options.running,
             placement: args.placement.rules()?,
-            ..LoadOptions::default()
+            ..args.device.options()
         };
         let runner = Runner::load(&checkpoint, &load)
             .with_context(|| format!("cannot load {}", path.display()))?;

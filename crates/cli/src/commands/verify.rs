@@ -5,11 +5,12 @@ mod reference;
 mod report;
 mod text_cases;
 
+use crate::device::DeviceArgs;
 use crate::exit::SilentExit;
 use crate::output;
 use crate::placement::PlacementArgs;
 use anyhow::{Context, Result, bail};
-use engine::{CacheRounding, Device, KvType, LoadOptions, Mode, Runner, SingleSequence};
+use engine::{CacheRounding, KvType, LoadOptions, Mode, Runner, SingleSequence};
 use formats::{Checkpoint, OpenOptions};
 use reference::Reference;
 use report::VerifyReport;
@@ -39,9 +40,8 @@ pub(crate) struct Args {
     /// exact mode, native in fast mode]
     #[arg(long, value_name = "HOW")]
     cache_rounding: Option<CacheRounding>,
-    /// Device that computes: cpu, or reference, which defines every operation and is slow
-    #[arg(long, value_name = "DEVICE", default_value = "cpu", value_parser = Device::named)]
-    device: &'static Device,
+    #[command(flatten)]
+    device: DeviceArgs,
     /// Compute threads; 0 for all cores
     #[arg(long, default_value_t = 0)]
     threads: usize,
@@ -88,7 +88,6 @@ fn check_numbers(
     let checkpoint = Checkpoint::open(path, &OpenOptions::default())?;
     let longest = reference.prompts.iter().map(|p| p.input_ids.len() + p.greedy_ids.len()).max();
     let options = LoadOptions {
-        device: args.device,
         threads: args.threads,
         mode: args.mode,
         context: Some(longest.unwrap_or(1).max(1)),
@@ -99,7 +98,7 @@ fn check_numbers(
         kv_type: args.kv_type,
         rounding: args.cache_rounding,
         placement: args.placement.rules()?,
-        ..LoadOptions::default()
+        ..args.device.options()
     };
     let mut runner = Runner::load(&checkpoint, &options)
         .with_context(|| format!("cannot load {}", path.display()))?;

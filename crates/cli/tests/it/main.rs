@@ -5,6 +5,7 @@ mod batch;
 #[cfg(unix)]
 mod bench_serve;
 mod determinism;
+mod devices;
 mod endings;
 mod files;
 mod gannet;

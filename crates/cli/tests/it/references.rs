@@ -2,6 +2,7 @@
 
 use crate::gannet::succeed;
 use std::path::Path;
+use std::sync::LazyLock;
 
 /// Checkpoints under `next/models` of families that can be run, and GGUF files under `next/gguf`.
 const NEXT: [&str; 9] = [
@@ -26,9 +27,14 @@ const NEXT_FILES: [&str; 8] = [
     "qwen3_next-q8_0",
 ];
 
+/// The GPU that tests compute on, if one is named.
+static GPU: LazyLock<Option<String>> = LazyLock::new(fixtures::gpu);
+
 fn verify(model: &Path, reference: &Path) {
     let paths = [model, reference].map(|path| path.to_str().unwrap());
-    succeed(&["verify", paths[0], "--reference", paths[1], "--mode", "exact"]);
+    let device = GPU.as_deref().unwrap_or("cpu");
+    let args = ["verify", paths[0], "--reference", paths[1], "--mode", "exact"];
+    succeed(&[&args[..], &["--device", device]].concat());
 }
 
 /// Verifies the checkpoints in a folder; returns their number.

@@ -82,6 +82,8 @@ pub(super) fn register(of: &Inner, registry: &mut Registry) {
         ("kv_blocks_total", "All KV blocks, by group of rows", &cache.total),
     ];
     put(registry, &groups);
+    let help = "Bytes that the model holds on the device, by kind";
+    put(registry, &[("device_memory_bytes", help, &of.memory)]);
     let help = "Share of the KV blocks held by sequences, of the fullest group, 0 to 1";
     put(registry, &[("kv_cache_usage_perc", help, &cache.usage)]);
     let help = "Prompt tokens looked up in the cache, by what became of them";

@@ -4,10 +4,11 @@
 
 use crate::checkpoints::{config, open, random, write};
 use crate::constraints::{Steered, Toy};
+use crate::devices::test_gpu;
 use base::Rng;
 use engine::{
-    EngineHandle, EngineOptions, Event, Finished, Generation, KvMemory, LoadOptions, Mode, Outcome,
-    Request, Runner, SamplingParams, Speculate, start,
+    DeviceChoice, EngineHandle, EngineOptions, Event, Finished, Generation, KvMemory, LoadOptions,
+    Mode, Outcome, Request, Runner, SamplingParams, Speculate, start,
 };
 use formats::Checkpoint;
 
@@ -71,6 +72,7 @@ const LONGEST: usize = 192;
 /// How the requests are submitted.
 #[derive(Clone, Debug)]
 struct Way {
+    device: DeviceChoice,
     mode: Mode,
     threads: usize,
     chunk: usize,
@@ -87,6 +89,7 @@ struct Way {
 impl Way {
     fn alone(mode: Mode) -> Self {
         Self {
+            device: DeviceChoice::default(),
             mode,
             threads: 1,
             chunk: 64,
@@ -103,6 +106,7 @@ impl Way {
         let options =
             EngineOptions { running: self.running, speculate, ..EngineOptions::default() };
         let mut load = LoadOptions {
+            device: self.device.clone(),
             mode: self.mode,
             threads: self.threads,
             chunk: self.chunk,
@@ -173,18 +177,24 @@ fn check_ways(architecture: &str, mode: Mode, ways: &[Way]) {
     let (checkpoint, _folder) = random(architecture);
     let requests = requests();
     let want = reference(&checkpoint, mode, &requests);
+    check_against(&checkpoint, (&requests, &want), ways);
+}
+
+/// Every way must give these answers.
+fn check_against(checkpoint: &Checkpoint, wanted: (&[Request], &[Answer]), ways: &[Way]) {
+    let ((requests, want), architecture) = (wanted, &checkpoint.config().architecture);
     for way in ways {
-        let engine = way.start(&checkpoint);
+        let engine = way.start(checkpoint);
         // The second time, the cache is warm.
         for time in 0..2 {
-            let got = way.answers(&engine, &requests);
-            for (i, (got, want)) in got.iter().zip(&want).enumerate() {
+            let got = way.answers(&engine, requests);
+            for (i, (got, want)) in got.iter().zip(want).enumerate() {
                 assert_eq!(got, want, "{architecture}, request {i}, time {time}: {way:?}");
             }
         }
         let stats = engine.metrics.snapshot();
         // With states, a prefix needs a snapshot beside its blocks.
-        let few = way.blocks < 32 && has_windows_or_states(&checkpoint);
+        let few = way.blocks < 32 && has_windows_or_states(checkpoint);
         assert!(few || stats.cache_hits > 0, "nothing was found in the cache: {way:?}");
         // Blocks behind a window are freed before other sequences run out of blocks.
         let all_kept = checkpoint.config().windows.contains(&None);
@@ -195,6 +205,21 @@ fn check_ways(architecture: &str, mode: Mode, ways: &[Way]) {
             assert!(stats.drafted > 0, "nothing was drafted: {way:?}");
         }
     }
+}
+
+/// Every way must give the same on a GPU, if this machine has one for tests. Opening one takes
+/// long, so one engine computes the requests one by one, the first time with an empty cache.
+fn check_ways_on_a_gpu(architecture: &str, mode: Mode) {
+    let Some(device) = test_gpu() else { return };
+    let (checkpoint, _folder) = random(architecture);
+    let requests = &requests()[..32];
+    let alone = Way { device: device.clone(), ..Way::alone(mode) };
+    let want = alone.answers(&alone.start(&checkpoint), requests);
+    let ways = [
+        Way { company: 32, blocks: 17, running: 32, ..alone.clone() },
+        Way { company: 5, chunk: 7, speculate: Speculate::Ngram(3), ..alone },
+    ];
+    check_against(&checkpoint, (requests, &want), &ways);
 }
 
 fn ways(mode: Mode) -> Vec<Way> {
@@ -219,6 +244,12 @@ fn the_same_request_gives_the_same_bits_in_fast_mode() {
 #[test]
 fn the_same_request_gives_the_same_bits_in_exact_mode() {
     check_ways("llama", Mode::Exact, &ways(Mode::Exact));
+}
+
+#[test]
+fn the_same_request_gives_the_same_bits_on_a_gpu() {
+    check_ways_on_a_gpu("qwen3", Mode::Fast);
+    check_ways_on_a_gpu("llama", Mode::Exact);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::checkpoints::{architectures, open, random};
 use base::Rng;
-use engine::{Device, LoadOptions, Mode, Runner, SingleSequence};
+use engine::{DeviceChoice, LoadOptions, Mode, Runner, SingleSequence};
 use formats::Checkpoint;
 use std::path::Path;
 
@@ -13,7 +13,7 @@ const TOKENS: usize = 70;
 /// `chunk`, in `exact` mode.
 fn logits(checkpoint: &Checkpoint, name: &str, chunk: usize) -> Vec<f32> {
     let options = LoadOptions {
-        device: Device::named(name).unwrap(),
+        device: devices::choose(name).unwrap(),
         mode: Mode::Exact,
         threads: 2,
         chunk,
@@ -34,23 +34,39 @@ fn logits(checkpoint: &Checkpoint, name: &str, chunk: usize) -> Vec<f32> {
     all
 }
 
-fn agrees(checkpoint: &Checkpoint) {
-    let (reference, cpu) = (logits(checkpoint, "reference", 64), logits(checkpoint, "cpu", 64));
+/// The GPU that tests compute on, if one is named.
+pub fn test_gpu() -> Option<DeviceChoice> {
+    fixtures::gpu().map(|name| devices::choose(&name).expect("a device of this build"))
+}
+
+fn agrees(checkpoint: &Checkpoint, device: &str) {
+    let (reference, cpu) = (logits(checkpoint, "reference", 64), logits(checkpoint, device, 64));
     assert_eq!(reference.len(), cpu.len());
     let largest = reference.iter().fold(0.0f32, |largest, logit| largest.max(logit.abs()));
     let pairs = reference.iter().zip(&cpu);
     let difference = pairs.fold(0.0f32, |most, (a, b)| most.max((a - b).abs()));
     let name = &checkpoint.config().architecture;
-    assert!(difference <= 1e-4 * largest, "{name}: {difference} of {largest}");
+    assert!(difference <= 1e-4 * largest, "{name} on {device}: {difference} of {largest}");
 }
 
 #[test]
 fn every_architecture_agrees_on_both_backends() {
+    agree_everywhere("cpu");
+}
+
+#[test]
+fn every_architecture_agrees_on_a_gpu() {
+    if let Some(gpu) = fixtures::gpu() {
+        agree_everywhere(&gpu);
+    }
+}
+
+fn agree_everywhere(device: &str) {
     for architecture in architectures() {
-        agrees(&random(architecture).0);
+        agrees(&random(architecture).0, device);
     }
     let built_in = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny/tiny-q8_0.gguf");
-    agrees(&open(Path::new(built_in)));
+    agrees(&open(Path::new(built_in)), device);
 }
 
 #[test]
@@ -70,7 +86,7 @@ fn reference_backend_is_bit_deterministic() {
 #[test]
 fn the_reference_device_refuses_what_it_does_not_define() {
     let checkpoint = random("qwen3").0;
-    let device = Device::named("reference").unwrap();
+    let device = devices::choose("reference").unwrap();
     let fast = LoadOptions { device, mode: Mode::Fast, ..LoadOptions::default() };
     let error = Runner::load(&checkpoint, &fast).unwrap_err().to_string();
     assert!(error.contains("no mode but exact"), "{error}");

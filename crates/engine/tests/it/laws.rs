@@ -1,16 +1,28 @@
 //! Same request, same bits: whatever the threads, the chunks, the other sequences and the blocks.
 
 use crate::checkpoints::{architectures, config, open, random, write};
+use crate::devices::test_gpu;
 use base::Rng;
-use engine::{BLOCK, CacheRounding, InputSums, KvType, LoadOptions, Mode, Runner, SingleSequence};
+use engine::{
+    BLOCK, CacheRounding, DeviceChoice, InputSums, KvType, LoadOptions, Mode, Runner,
+    SingleSequence,
+};
 use formats::Checkpoint;
 use std::path::Path;
 
 const TOKENS: usize = 90;
 
-fn load(checkpoint: &Checkpoint, mode: Mode, threads: usize) -> Runner {
+/// Where a law is checked.
+#[derive(Clone, Debug)]
+struct Place {
+    device: DeviceChoice,
+    mode: Mode,
+}
+
+fn load(checkpoint: &Checkpoint, place: &Place, threads: usize) -> Runner {
     let options = LoadOptions {
-        mode,
+        device: place.device.clone(),
+        mode: place.mode,
         threads,
         parallel: 4,
         chunk: 128,
@@ -48,17 +60,29 @@ fn bits(logits: &[f32]) -> Vec<u32> {
     logits.iter().map(|l| l.to_bits()).collect()
 }
 
-/// Runs `law` on every architecture, and on quantised weights, in both modes.
-fn everywhere(law: impl Fn(&Checkpoint, Mode)) {
+/// Runs `law` on every architecture, and on quantised weights, in both modes, on a device.
+fn everywhere_on(device: &DeviceChoice, law: impl Fn(&Checkpoint, &Place)) {
     let both = |checkpoint: &Checkpoint| {
         for mode in [Mode::Exact, Mode::Fast] {
-            law(checkpoint, mode);
+            law(checkpoint, &Place { device: device.clone(), mode });
         }
     };
     for architecture in architectures() {
         both(&random(architecture).0);
     }
     both(&open(Path::new(BUILT_IN_Q8_0)));
+}
+
+/// Runs `law` everywhere on the CPU.
+fn everywhere(law: impl Fn(&Checkpoint, &Place)) {
+    everywhere_on(&DeviceChoice::default(), law);
+}
+
+/// Runs `law` everywhere on a GPU, if this machine has one for tests.
+fn everywhere_on_a_gpu(law: impl Fn(&Checkpoint, &Place)) {
+    if let Some(device) = test_gpu() {
+        everywhere_on(&device, law);
+    }
 }
 
 /// The built-in model in Q8_0.
@@ -100,25 +124,35 @@ fn fast_mode_stays_close_to_exact_mode() {
     }
 }
 
+/// Loads a model and checks laws of it.
+fn hold(laws: &[Law], checkpoint: &Checkpoint, place: &Place) {
+    let mut runner = load(checkpoint, place, 2);
+    let what = format!("{} {place:?}", checkpoint.config().architecture);
+    laws.iter().for_each(|law| law(&mut runner, &what));
+}
+
+/// A law of a loaded model, which `what` names.
+type Law = fn(runner: &mut Runner, what: &str);
+
+fn chunks_do_not_matter(runner: &mut Runner, what: &str) {
+    let whole = logits(runner, &tokens(1), TOKENS);
+    for chunk in [1, 2, 7, 16, 33, 64] {
+        assert_eq!(logits(runner, &tokens(1), chunk), whole, "{what}, {chunk}");
+    }
+}
+
 #[test]
 fn chunked_prefill_equals_whole_prefill_and_decode() {
-    everywhere(|checkpoint, mode| {
-        let mut runner = load(checkpoint, mode, 2);
-        let whole = logits(&mut runner, &tokens(1), TOKENS);
-        for chunk in [1, 2, 7, 16, 33, 64] {
-            let name = &checkpoint.config().architecture;
-            assert_eq!(logits(&mut runner, &tokens(1), chunk), whole, "{name} {mode:?} {chunk}");
-        }
-    });
+    everywhere(|checkpoint, place| hold(&[chunks_do_not_matter], checkpoint, place));
 }
 
 #[test]
 fn thread_count_does_not_change_bits() {
-    everywhere(|checkpoint, mode| {
-        let one = logits(&mut load(checkpoint, mode, 1), &tokens(2), 50);
+    everywhere(|checkpoint, place| {
+        let one = logits(&mut load(checkpoint, place, 1), &tokens(2), 50);
         for threads in [2, 3, 5] {
-            let many = logits(&mut load(checkpoint, mode, threads), &tokens(2), 50);
-            assert_eq!(many, one, "{} {mode:?} {threads}", checkpoint.config().architecture);
+            let many = logits(&mut load(checkpoint, place, threads), &tokens(2), 50);
+            assert_eq!(many, one, "{} {place:?} {threads}", checkpoint.config().architecture);
         }
     });
 }
@@ -133,47 +167,49 @@ fn interleaved(block: u32, count: u32) -> u32 {
     }
 }
 
+fn company_does_not_matter(runner: &mut Runner, what: &str) {
+    let prompts = [tokens(3), tokens(4)[..37].to_vec(), tokens(5)[..1].to_vec()];
+    let alone: Vec<_> = prompts.iter().map(|p| logits(runner, p, TOKENS)).collect();
+    // Blocks of all sequences interleaved, back to front.
+    let mut memory = runner.sequences(3);
+    let least = runner.blocks().min().unwrap() as u32;
+    memory.iter_mut().for_each(|memory| memory.renumber(|block| interleaved(block, least)));
+    let mut batch = runner.batch();
+    // All but the last token first, one by one, so that only the last step is shared.
+    for (prompt, memory) in prompts.iter().zip(&mut memory) {
+        let head = &prompt[..prompt.len() - 1];
+        for (at, token) in head.iter().enumerate() {
+            batch.clear();
+            memory.push(&mut batch, &[*token], at, 0);
+            runner.forward(&batch).unwrap();
+        }
+    }
+    batch.clear();
+    for (prompt, memory) in prompts.iter().zip(&mut memory) {
+        let at = prompt.len() - 1;
+        memory.push(&mut batch, &prompt[at..], at, 1);
+    }
+    let together = bits(runner.forward(&batch).unwrap());
+    assert_eq!(together, alone.concat(), "{what}");
+}
+
 #[test]
 fn alone_equals_in_a_batch_and_block_order_does_not_matter() {
-    everywhere(|checkpoint, mode| {
-        let mut runner = load(checkpoint, mode, 2);
-        let prompts = [tokens(3), tokens(4)[..37].to_vec(), tokens(5)[..1].to_vec()];
-        let alone: Vec<_> = prompts.iter().map(|p| logits(&mut runner, p, TOKENS)).collect();
-        // Blocks of all sequences interleaved, back to front.
-        let mut memory = runner.sequences(3);
-        let least = runner.blocks().min().unwrap() as u32;
-        memory.iter_mut().for_each(|memory| memory.renumber(|block| interleaved(block, least)));
-        let mut batch = runner.batch();
-        // All but the last token first, one by one, so that only the last step is shared.
-        for (prompt, memory) in prompts.iter().zip(&mut memory) {
-            let head = &prompt[..prompt.len() - 1];
-            for (at, token) in head.iter().enumerate() {
-                batch.clear();
-                memory.push(&mut batch, &[*token], at, 0);
-                runner.forward(&batch).unwrap();
-            }
-        }
-        batch.clear();
-        for (prompt, memory) in prompts.iter().zip(&mut memory) {
-            let at = prompt.len() - 1;
-            memory.push(&mut batch, &prompt[at..], at, 1);
-        }
-        let together = bits(runner.forward(&batch).unwrap());
-        assert_eq!(together, alone.concat(), "{} {mode:?}", checkpoint.config().architecture);
-    });
+    everywhere(|checkpoint, place| hold(&[company_does_not_matter], checkpoint, place));
+}
+
+fn rewinding_does_not_matter(runner: &mut Runner, what: &str) {
+    let want = logits(runner, &tokens(6), TOKENS);
+    let mut session = SingleSequence::new(runner);
+    session.feed(&tokens(6)[..50], 20).unwrap();
+    session.feed(&tokens(7)[..30], 30).unwrap();
+    session.truncate(50).unwrap();
+    assert_eq!(bits(session.feed(&tokens(6)[50..], 40).unwrap()), want, "{what}");
 }
 
 #[test]
 fn rewinding_and_going_on_equals_starting_anew() {
-    everywhere(|checkpoint, mode| {
-        let mut runner = load(checkpoint, mode, 2);
-        let want = logits(&mut runner, &tokens(6), TOKENS);
-        let mut session = SingleSequence::new(&mut runner);
-        session.feed(&tokens(6)[..50], 20).unwrap();
-        session.feed(&tokens(7)[..30], 30).unwrap();
-        session.truncate(50).unwrap();
-        assert_eq!(bits(session.feed(&tokens(6)[50..], 40).unwrap()), want);
-    });
+    everywhere(|checkpoint, place| hold(&[rewinding_does_not_matter], checkpoint, place));
 }
 
 /// What went into every product while `tokens` were computed, `chunk` at a time.
@@ -270,7 +306,8 @@ fn a_sliding_window_ignores_positions_behind_it() {
     let mut config = config("mistral");
     (config.layers, config.windows) = (1, vec![Some(24)]);
     write(folder.path(), &config, |_, _| {});
-    let mut runner = load(&open(folder.path()), Mode::Exact, 1);
+    let exact = Place { device: DeviceChoice::default(), mode: Mode::Exact };
+    let mut runner = load(&open(folder.path()), &exact, 1);
     let (mut a, b) = (tokens(9), tokens(10));
     let want = logits(&mut runner, &a, TOKENS);
     a[..TOKENS - 24].copy_from_slice(&b[..TOKENS - 24]);
@@ -301,4 +338,10 @@ fn a_context_that_is_too_short_is_an_error_with_sizes() {
     let mut runner = Runner::load(&checkpoint, &options).unwrap();
     let error = SingleSequence::new(&mut runner).feed(&tokens(1), 16).unwrap_err().to_string();
     assert!(error.contains("10"), "{error}");
+}
+
+#[test]
+fn laws_hold_on_a_gpu() {
+    let laws = [chunks_do_not_matter, company_does_not_matter, rewinding_does_not_matter];
+    everywhere_on_a_gpu(|checkpoint, place| hold(&laws, checkpoint, place));
 }

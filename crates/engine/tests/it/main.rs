@@ -8,6 +8,7 @@ mod embeddings;
 mod laws;
 mod native_rounding;
 mod nvfp4;
+mod other_devices;
 mod placement;
 mod prompts;
 mod ranks;

@@ -1,11 +1,31 @@
 //! The placement of one tensor under a rule.
 
-use super::{Placed, RulePlace, TensorInfo, TensorKind, TensorMemory, Type};
+use super::{DeviceRule, Placed, RulePlace, TensorInfo, TensorKind, TensorMemory, Type};
 use backend::{Backend, Device, Mode};
 use kernels::quant::{self, QuantType};
 
 /// Kinds of which a step reads few bytes: they may stay on disk.
 const SPARSE: [TensorKind; 2] = [TensorKind::RoutedExpert, TensorKind::Embed];
+
+impl DeviceRule {
+    /// Whether the rule names a device that a whole model is loaded into, the first in use.
+    fn names(self, loaded: &Device) -> bool {
+        match self {
+            Self::Host(device) => device == loaded,
+            Self::Gpu(number) => loaded.is_gpu && number.is_none_or(|number| number == 0),
+        }
+    }
+}
+
+impl std::fmt::Display for DeviceRule {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Host(device) => f.write_str(device.name),
+            Self::Gpu(None) => f.write_str("gpu"),
+            Self::Gpu(Some(number)) => write!(f, "gpu:{number}"),
+        }
+    }
+}
 
 impl RulePlace {
     /// This rule, completed by `default`.
@@ -24,7 +44,9 @@ impl RulePlace {
 
     /// The placement of a tensor, or why this rule is impossible for it.
     pub fn decide(&self, tensor: &TensorInfo, backend: &dyn Backend) -> Result<Placed, String> {
-        let checked = self.check_numa(base::numa::nodes()).and(self.check_device(backend.device()));
+        let device = backend.device();
+        let checked = self.check_numa(base::numa::nodes()).and(self.check_device(device));
+        let checked = checked.and(self.check_on_a_gpu(device));
         checked.map_err(|why| format!("{}: {why}", tensor.name))?;
         let (mode, ty, memory) = match tensor.is_vector() {
             true => (Mode::Exact, &quant::F32, TensorMemory::Copied),
@@ -40,7 +62,7 @@ impl RulePlace {
             mode,
             ty,
             memory,
-            device: backend.device(),
+            device,
             prefill_threads: self.prefill_threads.or(self.threads),
             decode_threads: self.decode_threads.or(self.threads),
             numa: self.numa,
@@ -70,11 +92,29 @@ impl RulePlace {
     /// Weights are held by the device that the model is loaded into.
     fn check_device(&self, loaded: &Device) -> Result<(), String> {
         match self.device {
-            Some(device) if device != loaded => Err(format!(
-                "place.device {}: expected {}, the device that the model is loaded into",
-                device.name, loaded.name
+            None => Ok(()),
+            Some(rule) if rule.names(loaded) => Ok(()),
+            Some(rule) => Err(format!(
+                "place.device {rule}: expected {}, the device that the model is loaded into",
+                if loaded.is_gpu { "gpu" } else { loaded.name }
             )),
-            _ => Ok(()),
+        }
+    }
+
+    /// A GPU computes without threads, and with weights in its own memory.
+    fn check_on_a_gpu(&self, loaded: &Device) -> Result<(), String> {
+        let name = loaded.name;
+        let phases = [self.threads, self.prefill_threads, self.decode_threads];
+        if loaded.is_gpu && phases.iter().any(Option::is_some) {
+            return Err(format!("place.threads: expected none, device {name} has no threads"));
+        }
+        match self.memory.filter(|memory| loaded.is_gpu && *memory != TensorMemory::Packed) {
+            None => Ok(()),
+            Some(memory) => Err(format!(
+                "place.memory {}: expected packed, weights are copied into the memory of device \
+                 {name}",
+                memory.name()
+            )),
         }
     }
 

@@ -65,7 +65,16 @@ struct RulePlace {
     prefill_threads: Option<usize>,
     decode_threads: Option<usize>,
     numa: Option<usize>,
-    device: Option<&'static Device>,
+    device: Option<DeviceRule>,
+}
+
+/// The device that a rule names.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum DeviceRule {
+    /// One whose memory is that of the machine.
+    Host(&'static Device),
+    /// A GPU that is in use: the one of this number, or any.
+    Gpu(Option<usize>),
 }
 
 /// The storage type of held weights.

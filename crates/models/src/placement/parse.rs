@@ -1,9 +1,11 @@
 //! Parses rules from YAML.
 
 use super::fields::{self, RuleFields, one_of, whole};
-use super::{MAX_BYTES, Match, Placement, Rule, RulePlace, TensorKind, TensorMemory, Type};
+use super::{
+    DeviceRule, MAX_BYTES, Match, Placement, Rule, RulePlace, TensorKind, TensorMemory, Type,
+};
 use crate::Error;
-use backend::{DEVICES, Mode};
+use backend::{CPU, Mode, REFERENCE};
 use kernels::quant;
 use regex::Regex;
 use serde_json::Value;
@@ -126,9 +128,23 @@ fn read_place(fields: &RuleFields) -> Result<RulePlace, String> {
         numa: fields.read("numa", |value| {
             whole(value).ok_or_else(|| "the number of a NUMA node".to_owned())
         })?,
-        device: fields
-            .read("device", |value| one_of(value, &DEVICES.each_ref(), |device| device.name))?,
+        device: fields.read("device", read_device)?,
     })
+}
+
+fn read_device(value: &Value) -> Result<DeviceRule, String> {
+    let problem = || format!("{}, gpu, gpu:N or {}", CPU.name, REFERENCE.name);
+    let name = value.as_str().ok_or_else(problem)?;
+    let host = [&CPU, &REFERENCE].into_iter().find(|device| device.name == name);
+    match (host, name.strip_prefix("gpu")) {
+        (Some(device), _) => Ok(DeviceRule::Host(device)),
+        (None, Some("")) => Ok(DeviceRule::Gpu(None)),
+        (None, Some(rest)) => {
+            let number = rest.strip_prefix(':').and_then(|number| number.parse().ok());
+            number.map(|number| DeviceRule::Gpu(Some(number))).ok_or_else(problem)
+        }
+        (None, None) => Err(problem()),
+    }
 }
 
 fn read_type(value: &Value) -> Result<Type, String> {

@@ -324,8 +324,9 @@ fn unknown_fields_and_values_are_refused_with_the_nearest_known() {
     check_refused(&rule(ok, "memory: copied"), "expected one of packed, mapped, locked, disk");
     check_refused(
         &rule(ok, "device: cuda"),
-        "place.device: expected one of cpu, reference, found cuda",
+        "place.device: expected cpu, gpu, gpu:N or reference, found cuda",
     );
+    check_refused(&rule(ok, "device: gpu:x"), "place.device: expected cpu, gpu");
     check_refused(&rule(ok, "threads: 0"), "place.threads: expected at least 1 thread, found 0");
     check_refused(
         &rule(ok, "numa: -1"),

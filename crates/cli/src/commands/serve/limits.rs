@@ -1,6 +1,7 @@
 //! Keys and limits of the clients of `gannet serve`, and logging of their texts.
 
-use crate::args::{bytes, seconds};
+use crate::args::seconds;
+use crate::size::bytes;
 use anyhow::Result;
 use api::CacheIsolation;
 use clap::value_parser;

@@ -1,0 +1,69 @@
+//! Memory that a backend holds, and memory that is left.
+
+/// Bytes a backend holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// Weights, mapped files included, except those left on disk.
+    pub weights: usize,
+    /// Workspace.
+    pub workspace: usize,
+    /// Blocks of the KV cache.
+    pub cache: usize,
+    /// State slots.
+    pub states: usize,
+}
+
+/// Memory that is left.
+#[derive(Clone, Copy, Debug)]
+pub struct FreeMemory {
+    /// Bytes available.
+    pub bytes: usize,
+    /// Bytes that remain with all weights in memory.
+    pub spare: usize,
+}
+
+impl FreeMemory {
+    /// What this machine has left for a backend that holds `held`, whose weights may still be read
+    /// from files; `None` if the system does not tell.
+    pub fn of_this_machine(held: Memory) -> Option<Self> {
+        let bytes = available_memory()?;
+        Some(Self { bytes, spare: bytes.saturating_sub(held.weights + held.workspace) })
+    }
+
+    /// What is left beside `bytes`.
+    pub fn without(&self, bytes: usize) -> Self {
+        Self { bytes: self.bytes.saturating_sub(bytes), spare: self.spare.saturating_sub(bytes) }
+    }
+}
+
+/// Bytes of memory available without swapping on this machine and in the control group of this
+/// process; `None` if the system does not report them.
+pub(crate) fn available_memory() -> Option<usize> {
+    let mut system = sysinfo::System::new();
+    system.refresh_memory();
+    let machine = system.available_memory();
+    // `free_memory` would count cached files as used, although they give way.
+    let group = system.cgroup_limits().map_or(u64::MAX, |g| g.total_memory.saturating_sub(g.rss));
+    usize::try_from(machine.min(group)).ok().filter(|&bytes| bytes > 0)
+}
+
+/// Name of the CPU as the system reports it.
+pub(crate) fn cpu_name() -> String {
+    let mut system = sysinfo::System::new();
+    system.refresh_cpu_list(sysinfo::CpuRefreshKind::nothing());
+    let brand = system.cpus().first().map(|cpu| cpu.brand().trim().to_owned());
+    brand.filter(|brand| !brand.is_empty()).unwrap_or_else(|| std::env::consts::ARCH.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_system_tells_its_memory_and_cpu() {
+        if cfg!(target_os = "linux") {
+            assert!(available_memory().is_some());
+        }
+        assert!(!cpu_name().is_empty());
+    }
+}

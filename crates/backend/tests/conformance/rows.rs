@@ -1,0 +1,76 @@
+//! Operations on rows by themselves.
+
+use crate::on_every_device;
+use backend::{Gate, HeadColumns, Pairs};
+
+/// Largest difference where values are multiplied and added a few times.
+const CLOSE: f32 = 1e-5;
+
+#[test]
+fn norms_sums_and_gates_agree() {
+    on_every_device(6, |pair| {
+        let (rows, units, len) = (pair.number(1, 40), pair.number(1, 5), pair.number(1, 300));
+        let width = units * len;
+        let (x, y) = (pair.buffer(rows, width), pair.buffer(rows, width));
+        let (weight, bias) = (pair.vector(len), pair.vector(width));
+        let column = pair.buffer(rows, 1);
+        pair.both(|backend| backend.rms_norm(x, weight, 1e-6, y, rows));
+        pair.agree(y, rows, CLOSE, "rms_norm");
+        let wider = pair.buffer(rows, width + 3);
+        pair.both(|backend| backend.rms_norm(x, weight, 1e-6, wider, rows));
+        pair.agree(wider, rows, CLOSE, "rms_norm into wider rows");
+        pair.both(|backend| backend.add(x, y, rows));
+        pair.agree(x, rows, CLOSE, "add");
+        pair.both(|backend| backend.add_bias(x, bias, rows));
+        pair.agree(x, rows, CLOSE, "add_bias");
+        pair.both(|backend| backend.scale_by_sigmoid(x, column, rows));
+        pair.agree(x, rows, CLOSE, "scale_by_sigmoid");
+        let clamped = Gate::Clamped { alpha: 1.7, limit: 0.9 };
+        for kind in [Gate::Silu, clamped, Gate::SiluClamped { limit: 0.5 }, Gate::Sigmoid] {
+            pair.fill(x, rows, width);
+            pair.both(|backend| backend.apply_gate(kind, x, y, rows));
+            pair.agree(x, rows, CLOSE, "apply_gate");
+        }
+    });
+}
+
+#[test]
+fn copies_of_rows_and_columns_agree() {
+    on_every_device(6, |pair| {
+        let (rows, heads, width) = (pair.number(1, 30), pair.number(1, 6), pair.number(1, 70));
+        let (before, between) = (pair.number(0, 9), pair.number(0, 9));
+        let stride = width + between;
+        let x = pair.buffer(rows, before + heads * stride);
+        let out = pair.buffer(rows, heads * width);
+        let from = HeadColumns { buffer: x, first: before, stride };
+        let to = HeadColumns { buffer: out, first: 0, stride: width };
+        pair.both(|backend| backend.copy_heads(from, width, to, rows));
+        pair.agree(out, rows, 0.0, "copy_heads");
+        let picked: Vec<u32> = (0..rows).map(|_| pair.number(0, rows - 1) as u32).collect();
+        let gathered = pair.buffer(rows, before + heads * stride);
+        pair.both(|backend| backend.gather(x, &picked, gathered));
+        pair.agree(gathered, rows, 0.0, "gather");
+    });
+}
+
+#[test]
+fn rotations_agree() {
+    on_every_device(6, |pair| {
+        let (rows, heads, count) = (pair.number(1, 30), pair.number(1, 6), pair.number(1, 40));
+        let stride = 2 * count + pair.number(0, 12);
+        let first = pair.number(0, 7);
+        let frequencies: Vec<f32> = (0..count).map(|at| 0.9f32.powi(at as i32)).collect();
+        let positions: Vec<u32> = (0..rows).map(|_| pair.number(0, 5000) as u32).collect();
+        for pairs in [Pairs::Halves, Pairs::Interleaved] {
+            let rope =
+                pair.both(|backend| backend.rope(frequencies.clone(), 1.25, pairs, rows).unwrap());
+            let x = pair.buffer(rows, first + heads * stride);
+            let columns = HeadColumns { buffer: x, first, stride };
+            pair.both(|backend| backend.rope_angles(rope, &positions));
+            pair.both(|backend| backend.rotate(columns, rope, rows));
+            pair.agree(x, rows, CLOSE, "rotate");
+            pair.both(|backend| backend.rotate_back(columns, rope, rows));
+            pair.agree(x, rows, CLOSE, "rotate_back");
+        }
+    });
+}

@@ -1,0 +1,351 @@
+//! Compressed rows, their choice, and attention over plain rows.
+
+use crate::on_every_device;
+use crate::pair::Pair;
+use crate::sequences::{BLOCK, close, shuffled, whole, write};
+use backend::{
+    Batch, Buffer, CacheSpec, Compression, GroupSize, IndexSpec, KvType, LayerCache, Pairs,
+    Rounding, RowAttention, RowLayout, Rows, Selection, Vector, group_windows,
+};
+use std::ops::Range;
+
+/// Largest difference of outputs.
+const CLOSE: f32 = 2e-5;
+/// Blocks of a sequence, and of one with more rows than a choice looks at together.
+const BLOCKS: usize = 5;
+const MANY_BLOCKS: usize = 40;
+/// Rows of the layer: those of the window, what is compressed, and what is compressed to an index.
+const WINDOW: usize = 0;
+const MAIN: usize = 1;
+const INDEX: usize = 4;
+
+/// One layer and the inputs of sequences.
+struct Case {
+    rows: Vec<Rows>,
+    windows: Vec<Option<usize>>,
+    compressions: [Compression; 2],
+    index: IndexSpec,
+    heads: usize,
+    sinks: Option<Vector>,
+    /// Buffers of inputs and their widths: rows of the window, values and gates, values and gates
+    /// of the index, queries, queries of the index, their weights.
+    inputs: Vec<(Buffer, usize)>,
+    /// Values of each sequence in each of them.
+    values: Vec<Vec<Vec<f32>>>,
+    /// Of chosen rows, of all compressed rows, and of the window alone.
+    outs: [Buffer; 3],
+    len: usize,
+    /// Blocks of a sequence.
+    blocks: usize,
+}
+
+/// What a run knows of a sequence.
+struct Progress {
+    tables: Vec<Vec<u32>>,
+    position: usize,
+    /// Of each device, in each of the outputs.
+    outputs: [[Vec<f32>; 3]; 2],
+}
+
+/// A size of rows, of `dim` values or more, that can be rounded.
+fn fits(rounding: Rounding, dim: usize) -> usize {
+    match rounding {
+        Rounding::Fp4 => dim.next_power_of_two(),
+        Rounding::Fp8 { .. } => dim + 20,
+        Rounding::None => dim,
+    }
+}
+
+/// Rows of a compressor: values and gates of positions, and compressed rows.
+fn compressor(dim: usize, every: usize, overlap: bool, rounding: Rounding) -> [Rows; 3] {
+    let factor = if overlap { 2 } else { 1 };
+    let input = Rows::plain(factor * dim, Some(factor * every));
+    let layout = RowLayout::Plain(rounding);
+    [input, input, Rows { every, layout, ..Rows::plain(dim, None) }]
+}
+
+fn compression(pair: &mut Pair, rows: &[Rows], first: usize, turning: bool) -> Compression {
+    let [input, dim, every] = [rows[first].dim, rows[first + 2].dim, rows[first + 2].every];
+    let count = pair.number(1, dim / 2);
+    let frequencies: Vec<f32> =
+        (0..count).map(|at| if turning { 0.8f32.powi(at as i32) } else { 0.0 }).collect();
+    let pairs = if pair.number(0, 1) == 0 { Pairs::Halves } else { Pairs::Interleaved };
+    let rope = pair.both(|backend| backend.rope(frequencies.clone(), 1.0, pairs, 4).unwrap());
+    Compression {
+        values: first,
+        gates: first + 1,
+        out: first + 2,
+        overlap: input > dim,
+        bias: pair.vector(every * input),
+        norm: pair.vector(dim),
+        eps: 1e-6,
+        rope,
+    }
+}
+
+impl Case {
+    /// With `ties`, rows of the index have few values, so that many scores are equal.
+    fn new(
+        pair: &mut Pair,
+        (sequences, blocks): (usize, usize),
+        rounding: [Rounding; 2],
+        ties: bool,
+    ) -> Self {
+        let most = if blocks == BLOCKS { [100, 40] } else { [12, 2] };
+        let dim = fits(rounding[0], pair.number(2, most[0]));
+        let every = if blocks == BLOCKS { pair.number(2, 5) } else { 2 };
+        let index_dim = fits(rounding[1], pair.number(2, most[0]));
+        let mut window = Rows::plain(dim, Some(pair.number(1, 40)));
+        if pair.tested.device().name != "reference" {
+            window.ty = [None, Some(KvType::Bf16), Some(KvType::F16)][pair.number(0, 2)];
+        }
+        let overlap = pair.number(0, 1) == 1;
+        let mut rows = vec![window];
+        rows.extend(compressor(dim, every, overlap, rounding[0]));
+        rows.extend(compressor(index_dim, every, overlap && !ties, rounding[1]));
+        let compressions = [(MAIN, true), (INDEX, !ties)]
+            .map(|(first, turning)| compression(pair, &rows, first, turning));
+        let (heads, index_heads) = (pair.number(1, most[1]), pair.number(1, most[1]));
+        let most = sequences * blocks * BLOCK;
+        let top = pair.number(1, 12);
+        let selection = pair.both(|backend| backend.selection(most, top).unwrap());
+        let index = IndexSpec { rows: INDEX + 2, heads: index_heads, selection };
+        let input = |at: usize| rows[at].dim;
+        let widths = [
+            dim,
+            input(MAIN),
+            input(MAIN + 1),
+            input(INDEX),
+            input(INDEX + 1),
+            heads * dim,
+            index_heads * index_dim,
+            index_heads,
+        ];
+        let inputs: Vec<_> =
+            widths.iter().map(|width| (pair.buffer(most, *width), *width)).collect();
+        let len = blocks * BLOCK - pair.number(0, 60);
+        let mut values: Vec<Vec<Vec<f32>>> = (0..sequences)
+            .map(|_| widths.iter().map(|width| pair.values(len * width)).collect())
+            .collect();
+        if ties {
+            for at in [3, 4] {
+                values.iter_mut().for_each(|own| repeat(pair, &mut own[at], widths[at], every));
+            }
+        }
+        let sinks = (pair.number(0, 1) == 1).then(|| pair.vector(heads));
+        let outs = [(); 3].map(|()| pair.buffer(most, heads * dim));
+        let windows = group_windows([&LayerCache { rows: rows.clone(), state: None }]);
+        let case = Self {
+            rows,
+            windows,
+            compressions,
+            index,
+            heads,
+            sinks,
+            inputs,
+            values,
+            outs,
+            len,
+            blocks,
+        };
+        case.cache(pair);
+        case
+    }
+
+    fn blocks(&self) -> usize {
+        self.values.len() * self.blocks
+    }
+
+    /// Makes the cache, and fills it with NaN.
+    fn cache(&self, pair: &mut Pair) {
+        let layers = [LayerCache { rows: self.rows.clone(), state: None }];
+        let group = |window: &Option<usize>| GroupSize { window: *window, blocks: self.blocks() };
+        let groups: Vec<GroupSize> = self.windows.iter().map(group).collect();
+        let spec = CacheSpec {
+            layers: &layers,
+            block: BLOCK,
+            groups: &groups,
+            states: 0,
+            guesses: 0,
+            ty: KvType::F32,
+        };
+        pair.both(|backend| backend.cache(&spec).unwrap());
+        let batch = whole(self.blocks(), self.windows.len());
+        pair.both(|backend| {
+            for (buffer, width) in &self.inputs[..5] {
+                write(backend, *buffer, batch.rows(), &vec![f32::NAN; batch.rows() * width]);
+            }
+            backend.begin(&batch);
+            self.store(backend, &batch);
+            backend.end().unwrap();
+        });
+    }
+
+    fn store(&self, backend: &mut dyn backend::Backend, batch: &Batch) {
+        let stored = [WINDOW, MAIN, MAIN + 1, INDEX, INDEX + 1];
+        for (which, (buffer, _)) in stored.into_iter().zip(&self.inputs) {
+            backend.store_rows(0, which, *buffer, batch);
+        }
+        for compression in &self.compressions {
+            backend.compress(0, compression, batch);
+        }
+    }
+
+    fn begin(&self, pair: &mut Pair) -> Vec<Progress> {
+        let blocks: Vec<_> = self.windows.iter().map(|_| shuffled(pair, self.blocks())).collect();
+        let table = |index: usize| {
+            blocks.iter().map(move |blocks| blocks[index * self.blocks..][..self.blocks].to_vec())
+        };
+        (0..self.values.len())
+            .map(|index| Progress {
+                tables: table(index).collect(),
+                position: 0,
+                outputs: Default::default(),
+            })
+            .collect()
+    }
+
+    /// Computes a step of sequences and their positions.
+    fn step(&self, pair: &mut Pair, sequences: &mut [Progress], pieces: &[(usize, Range<usize>)]) {
+        let rows: usize = pieces.iter().map(|(_, rows)| rows.len()).sum();
+        let mut batch = Batch::with_capacity(rows, 64, self.windows.len());
+        for (sequence, rows) in pieces {
+            batch.push([&vec![0; rows.len()], &[]], rows.start, 1);
+            for (window, table) in self.windows.iter().zip(&sequences[*sequence].tables) {
+                // Blocks before the window are not there any more.
+                let oldest = window.map_or(0, |window| (rows.start + 1).saturating_sub(window));
+                let mut table = table.clone();
+                table[..oldest / BLOCK].fill(u32::MAX);
+                batch.table(&table);
+            }
+        }
+        let values: Vec<Vec<f32>> = (0..self.inputs.len())
+            .map(|which| {
+                let width = self.inputs[which].1;
+                let own = |(sequence, rows): &(usize, Range<usize>)| {
+                    self.values[*sequence][which][rows.start * width..rows.end * width].to_vec()
+                };
+                pieces.iter().flat_map(own).collect()
+            })
+            .collect();
+        pair.both(|backend| {
+            for ((buffer, _), values) in self.inputs.iter().zip(&values) {
+                write(backend, *buffer, rows, values);
+            }
+            backend.begin(&batch);
+            self.store(backend, &batch);
+            let [q, index_q, weights] = [5, 6, 7].map(|at: usize| self.inputs[at].0);
+            backend.select_rows(0, index_q, weights, &self.index, &batch);
+            for (out, spec) in self.outs.iter().zip(self.attentions()) {
+                backend.attend_rows(0, q, *out, &spec, &batch);
+            }
+            backend.end().unwrap();
+        });
+        for (at, out) in self.outs.iter().enumerate() {
+            let [cpu, tested] = pair.read(*out, rows);
+            let mut first = 0;
+            for (sequence, rows) in pieces {
+                let width = self.inputs[5].1;
+                let own = first * width..(first + rows.len()) * width;
+                let outputs = &mut sequences[*sequence].outputs;
+                outputs[0][at].extend_from_slice(&cpu[own.clone()]);
+                outputs[1][at].extend_from_slice(&tested[own]);
+                first += rows.len();
+            }
+        }
+        for (sequence, rows) in pieces {
+            sequences[*sequence].position = rows.end;
+        }
+    }
+
+    fn attentions(&self) -> [RowAttention; 3] {
+        let Self { heads, sinks, .. } = *self;
+        let spec = |compressed: Option<usize>, selection: Option<Selection>| RowAttention {
+            heads,
+            scale: 0.2,
+            sinks,
+            window: WINDOW,
+            compressed,
+            selection,
+        };
+        let compressed = Some(MAIN + 2);
+        [spec(compressed, Some(self.index.selection)), spec(compressed, None), spec(None, None)]
+    }
+
+    /// Computes all sequences, up to `most` rows of each at a time.
+    fn run(&self, pair: &mut Pair, most: usize) -> Vec<Progress> {
+        let mut sequences = self.begin(pair);
+        while sequences.iter().any(|progress| progress.position < self.len) {
+            let mut pieces = Vec::new();
+            for (sequence, progress) in sequences.iter().enumerate() {
+                let left = self.len - progress.position;
+                if left > 0 && pair.number(0, 3) > 0 {
+                    let rows = pair.number(1, left.min(most));
+                    pieces.push((sequence, progress.position..progress.position + rows));
+                }
+            }
+            if !pieces.is_empty() {
+                self.step(pair, &mut sequences, &pieces);
+            }
+        }
+        sequences
+    }
+
+    fn check(&self, pair: &mut Pair) {
+        let first = self.run(pair, self.len);
+        for progress in &first {
+            let [cpu, tested] = &progress.outputs;
+            for ((cpu, tested), what) in cpu.iter().zip(tested).zip(["chosen", "all", "window"]) {
+                close(cpu, tested, CLOSE, what);
+            }
+        }
+        let second = self.run(pair, 4 * self.blocks);
+        let mut alone = self.begin(pair);
+        for (sequence, progress) in first.iter().enumerate() {
+            assert_eq!(progress.outputs, second[sequence].outputs, "cut otherwise");
+            self.step(pair, &mut alone, &[(sequence, 0..self.len)]);
+            assert_eq!(progress.outputs, alone[sequence].outputs, "alone");
+        }
+    }
+}
+
+/// Gives all rows of `every` positions the values of one of the first three.
+fn repeat(pair: &mut Pair, values: &mut [f32], width: usize, every: usize) {
+    let row = every * width;
+    for at in (3 * row..values.len()).step_by(row) {
+        let (len, from) = (row.min(values.len() - at), pair.number(0, 2) * row);
+        values.copy_within(from..from + len, at);
+    }
+}
+
+#[test]
+fn attention_over_compressed_rows_agrees() {
+    on_every_device(3, |pair| {
+        let count = pair.number(1, 3);
+        Case::new(pair, (count, BLOCKS), [Rounding::None; 2], false).check(pair);
+    });
+}
+
+#[test]
+fn attention_over_rounded_rows_agrees() {
+    on_every_device(3, |pair| {
+        let roundings = [Rounding::Fp8 { rotated: 16 }, Rounding::Fp4];
+        Case::new(pair, (2, BLOCKS), roundings, false).check(pair);
+    });
+}
+
+#[test]
+fn of_equal_scores_the_earlier_is_chosen() {
+    on_every_device(3, |pair| {
+        Case::new(pair, (2, BLOCKS), [Rounding::None; 2], true).check(pair);
+    });
+}
+
+#[test]
+fn of_many_rows_the_best_are_chosen() {
+    on_every_device(1, |pair| {
+        for ties in [false, true] {
+            Case::new(pair, (1, MANY_BLOCKS), [Rounding::None; 2], ties).check(pair);
+        }
+    });
+}

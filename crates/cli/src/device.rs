@@ -1,0 +1,30 @@
+//! The arguments that choose the device that computes.
+
+use crate::size::bytes;
+use engine::{DeviceChoice, LoadOptions};
+
+/// The arguments for the device.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Loading")]
+pub(crate) struct DeviceArgs {
+    /// Device that computes: auto, cpu, wgpu, wgpu:N or wgpu:NAME; `gannet devices` lists them.
+    /// reference defines every operation and is slow
+    #[arg(long, value_name = "DEVICE", env = "GANNET_DEVICE", hide_env = true)]
+    #[arg(default_value = "auto", value_parser = devices::choose)]
+    device: DeviceChoice,
+    /// Maximum memory of a GPU, such as 8GiB [default: all]
+    #[arg(long, value_name = "SIZE", env = "GANNET_DEVICE_MEMORY", hide_env = true)]
+    #[arg(value_parser = bytes)]
+    device_memory: Option<usize>,
+}
+
+impl DeviceArgs {
+    /// The default options of loading, on this device.
+    pub fn options(&self) -> LoadOptions {
+        LoadOptions {
+            device: self.device.clone(),
+            device_memory: self.device_memory,
+            ..LoadOptions::default()
+        }
+    }
+}

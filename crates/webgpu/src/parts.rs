@@ -1,0 +1,18 @@
+//! Parts of the WGSL source that kernels share, and the size of dispatches that go with them.
+
+/// Deals values out to invocations; a kernel defines `each(i)`.
+pub(crate) const EACH: &str = include_str!("shaders/each.wgsl");
+/// Gates of MLPs, on [`EXP_TO_ONE`].
+pub(crate) const GATED: &str = include_str!("shaders/gated.wgsl");
+/// `exp` of values that are not above 0.
+pub(crate) const EXP_TO_ONE: &str = include_str!("shaders/exp_to_one.wgsl");
+
+/// Invocations of a workgroup of [`EACH`].
+const WORKGROUP: usize = 64;
+/// Most workgroups in one dimension.
+pub(crate) const MOST_GROUPS: usize = 65_535;
+
+/// Workgroups of a kernel with [`EACH`] that deals `count` values out.
+pub(crate) fn dealt(count: usize) -> [usize; 3] {
+    [count.div_ceil(WORKGROUP).clamp(1, MOST_GROUPS), 1, 1]
+}

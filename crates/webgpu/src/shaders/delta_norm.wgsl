@@ -1,0 +1,36 @@
+// x = x * scale / root of (sum of squares + eps), for each head of x.
+struct Params { units: u32, len: u32, eps: f32, scale: f32 }
+var<immediate> params: Params;
+@group(0) @binding(0) var<storage, read_write> x: array<f32>;
+
+const LANES = 64u;
+var<workgroup> sums: array<f32, LANES>;
+
+@compute @workgroup_size(LANES)
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    for (var unit = group.x; unit < params.units; unit += groups.x) {
+        let start = unit * params.len;
+        var sum = 0.0;
+        for (var i = lane; i < params.len; i += LANES) {
+            let value = x[start + i];
+            sum = fma(value, value, sum);
+        }
+        sums[lane] = sum;
+        workgroupBarrier();
+        for (var half = LANES / 2u; half > 0u; half /= 2u) {
+            if lane < half {
+                sums[lane] += sums[lane + half];
+            }
+            workgroupBarrier();
+        }
+        let factor = params.scale / sqrt(sums[0] + params.eps);
+        for (var i = lane; i < params.len; i += LANES) {
+            x[start + i] *= factor;
+        }
+        workgroupBarrier();
+    }
+}

@@ -1,0 +1,83 @@
+// What the rows of a batch attend to: compressed rows, then the rows of a window. Scores, which
+// become weights, are `[rows, heads, stride]` from row `first` on.
+struct Params {
+    places: Places,
+    compressed: PlainRows,
+    window: PlainRows,
+    // Positions that the window has.
+    seen: u32,
+    // Compressed rows beyond which the chosen are listed; 0 if there are none, else as many as are
+    // complete where none are chosen.
+    limit: u32,
+    heads: u32,
+    scale: f32,
+    first: u32,
+    rows: u32,
+    stride: u32,
+    // Whether heads have sinks.
+    sinks: u32,
+}
+var<immediate> params: Params;
+@group(0) @binding(0) var<storage, read> batch: array<u32>;
+@group(0) @binding(1) var<storage, read_write> compressed: array<u32>;
+@group(0) @binding(2) var<storage, read_write> window: array<u32>;
+@group(0) @binding(3) var<storage, read_write> numbers: array<u32>;
+@group(0) @binding(4) var<storage, read_write> scores: array<f32>;
+
+// The entries of a row of the batch.
+struct Entries {
+    row: u32,
+    sequence: u32,
+    // Compressed rows, and all entries.
+    compressed: u32,
+    count: u32,
+    // Whether compressed rows are listed.
+    listed: bool,
+    // The first position of the window.
+    oldest: u32,
+}
+
+// Where an entry lies.
+struct Entry {
+    in_window: bool,
+    offset: u32,
+}
+
+fn entries_of(row: u32) -> Entries {
+    let position = row_position(row);
+    let complete = (position + 1u) / params.compressed.every;
+    let few = min(complete, params.limit);
+    let seen = min(position + 1u, params.seen);
+    let sequence = row_sequence(row);
+    return Entries(row, sequence, few, few + seen, complete > few, position + 1u - seen);
+}
+
+fn entry_at(entries: Entries, index: u32) -> Entry {
+    if index >= entries.compressed {
+        let position = entries.oldest + index - entries.compressed;
+        let spot = row_place(params.window, position);
+        let block = block_of(params.window.group, entries.sequence, spot.x);
+        return Entry(true, row_at(params.window, block, spot.y));
+    }
+    var number = index;
+    if entries.listed {
+        number = numbers[entries.row * params.limit + index];
+    }
+    let spot = row_place(params.compressed, number);
+    let block = block_of(params.compressed.group, entries.sequence, spot.x);
+    return Entry(false, row_at(params.compressed, block, spot.y));
+}
+
+fn entry_value(entry: Entry, channel: u32) -> f32 {
+    if entry.in_window {
+        let word = row_word(params.window, entry.offset, channel);
+        return row_value(params.window, window[word], channel);
+    }
+    let word = row_word(params.compressed, entry.offset, channel);
+    return row_value(params.compressed, compressed[word], channel);
+}
+
+// The scores of a head.
+fn scores_at(row: u32, head: u32) -> u32 {
+    return ((row - params.first) * params.heads + head) * params.stride;
+}

@@ -1,0 +1,29 @@
+// gate = f(gate + bias, up + bias) of each slot.
+struct Params {
+    count: u32,
+    width: u32,
+    kind: u32,
+    alpha: f32,
+    limit: f32,
+    biased: u32,
+    experts_at: u32,
+}
+var<immediate> params: Params;
+@group(0) @binding(0) var<storage, read_write> gate: array<f32>;
+@group(0) @binding(1) var<storage, read_write> up: array<f32>;
+@group(0) @binding(2) var<storage, read_write> plan: array<u32>;
+@group(0) @binding(3) var<storage, read> gate_bias: array<f32>;
+@group(0) @binding(4) var<storage, read> up_bias: array<f32>;
+
+fn each(i: u32) {
+    let slot = i / params.width;
+    if slot >= plan[0] {
+        return;
+    }
+    var both = vec2(gate[i], up[i]);
+    if params.biased != 0u {
+        let at = plan[params.experts_at + slot] * params.width + i % params.width;
+        both += vec2(gate_bias[at], up_bias[at]);
+    }
+    gate[i] = gated(params.kind, params.alpha, params.limit, both.x, both.y);
+}

@@ -1,0 +1,272 @@
+// Chooses the experts of each row and their weights. Of equal ranks the expert with the lower
+// number comes first. A workgroup computes a row; choices are written in ascending order of experts.
+struct Params {
+    rows: u32,
+    count: u32,
+    chosen: u32,
+    // As `score_kind` in experts/route.rs numbers them.
+    scores: u32,
+    normalise: u32,
+    scale: f32,
+    // Groups, those chosen from, and whether the best two count; no groups if 0.
+    groups: u32,
+    groups_chosen: u32,
+    best_two: u32,
+    // Whether there are corrections.
+    corrected: u32,
+    // Where the experts of the rows begin in the inbox, or NONE.
+    given_at: u32,
+}
+var<immediate> params: Params;
+@group(0) @binding(0) var<storage, read_write> logits: array<f32>;
+@group(0) @binding(1) var<storage, read> correction: array<f32>;
+@group(0) @binding(2) var<storage, read> inbox: array<u32>;
+// Expert, weight and slot of each choice, [rows, chosen, 3].
+@group(0) @binding(3) var<storage, read_write> choices: array<u32>;
+
+const NONE = 0xffffffffu;
+const LANES = 64u;
+const MOST_EXPERTS = 1024u;
+const MOST_CHOSEN = 64u;
+// The lowest rank, that of NaN too; that of experts in groups left out; the least of a group; that
+// of what was chosen.
+const LEAST = -1.7e38;
+const LEFT_OUT = -2.5e38;
+const LEAST_GROUP = -3.3e38;
+const TAKEN = -3.4e38;
+const SOFTMAX = 0u;
+const SOFTMAX_OF_CHOSEN = 1u;
+const SIGMOID = 2u;
+
+var<workgroup> scores: array<f32, MOST_EXPERTS>;
+var<workgroup> ranks: array<f32, MOST_EXPERTS>;
+var<workgroup> worths: array<f32, MOST_EXPERTS>;
+var<workgroup> lane_values: array<f32, LANES>;
+var<workgroup> lane_places: array<u32, LANES>;
+var<workgroup> experts: array<u32, MOST_CHOSEN>;
+var<workgroup> expert_weights: array<f32, MOST_CHOSEN>;
+
+@compute @workgroup_size(LANES)
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    for (var row = group.x; row < params.rows; row += groups.x) {
+        score_experts(row, lane);
+        if params.given_at != NONE {
+            for (var at = lane; at < params.chosen; at += LANES) {
+                experts[at] = inbox[params.given_at + row * params.chosen + at];
+            }
+        } else {
+            choose(lane);
+        }
+        workgroupBarrier();
+        if lane == 0u {
+            weigh();
+            write_sorted(row);
+        }
+        workgroupBarrier();
+    }
+}
+
+// ln(1 + e^x): the logarithm as a series in u / (2 + u), at most a third.
+fn softplus(x: f32) -> f32 {
+    let u = exp_to_one(-abs(x));
+    let z = u / (2.0 + u);
+    let square = z * z;
+    var series = 1.0 / 17.0;
+    for (var odd = 15.0; odd > 0.0; odd -= 2.0) {
+        series = fma(series, square, 1.0 / odd);
+    }
+    return fma(2.0 * z, series, max(x, 0.0));
+}
+
+// Leaves the largest of the lanes' values, or their sum, in `lane_values[0]`.
+fn reduce(lane: u32, sum: bool) {
+    workgroupBarrier();
+    for (var half = LANES / 2u; half > 0u; half /= 2u) {
+        if lane < half {
+            let own = lane_values[lane];
+            let other = lane_values[lane + half];
+            lane_values[lane] = select(max(own, other), own + other, sum);
+        }
+        workgroupBarrier();
+    }
+}
+
+fn score_experts(row: u32, lane: u32) {
+    let start = row * params.count;
+    var largest = TAKEN;
+    for (var at = lane; at < params.count; at += LANES) {
+        largest = max(largest, logits[start + at]);
+    }
+    lane_values[lane] = largest;
+    reduce(lane, false);
+    largest = lane_values[0];
+    workgroupBarrier();
+    var sum = 0.0;
+    for (var at = lane; at < params.count; at += LANES) {
+        let logit = logits[start + at];
+        var score = logit;
+        switch params.scores {
+            case SOFTMAX: {
+                score = exp_to_one(logit - largest);
+                sum += score;
+            }
+            case SOFTMAX_OF_CHOSEN: {}
+            case SIGMOID: { score = sigmoid(logit); }
+            default: { score = sqrt(softplus(logit)); }
+        }
+        scores[at] = score;
+    }
+    lane_values[lane] = sum;
+    reduce(lane, true);
+    for (var at = lane; at < params.count; at += LANES) {
+        if params.scores == SOFTMAX {
+            scores[at] /= lane_values[0];
+        }
+        var rank = scores[at];
+        if params.corrected != 0u {
+            rank += correction[at];
+        }
+        let is_nan = (bitcast<u32>(rank) & 0x7fffffffu) > 0x7f800000u;
+        ranks[at] = select(max(rank, LEAST), LEAST, is_nan);
+    }
+    workgroupBarrier();
+}
+
+fn choose(lane: u32) {
+    if params.groups > 0u {
+        leave_groups(lane);
+    }
+    for (var at = 0u; at < params.chosen; at++) {
+        var best = lane;
+        for (var other = lane + LANES; other < params.count; other += LANES) {
+            if ranks[other] > ranks[best] {
+                best = other;
+            }
+        }
+        lane_places[lane] = select(NONE, best, lane < params.count);
+        lane_values[lane] = TAKEN;
+        if lane < params.count {
+            lane_values[lane] = ranks[best];
+        }
+        workgroupBarrier();
+        for (var half = LANES / 2u; half > 0u; half /= 2u) {
+            if lane < half {
+                keep_better(lane, lane + half);
+            }
+            workgroupBarrier();
+        }
+        if lane == 0u {
+            experts[at] = lane_places[0];
+            ranks[lane_places[0]] = TAKEN;
+        }
+        workgroupBarrier();
+    }
+}
+
+fn keep_better(lane: u32, other: u32) {
+    let less = lane_values[other] < lane_values[lane];
+    let same = lane_values[other] == lane_values[lane];
+    if !less && (!same || lane_places[other] < lane_places[lane]) {
+        lane_values[lane] = lane_values[other];
+        lane_places[lane] = lane_places[other];
+    }
+}
+
+// Leaves the experts of all but the best groups out.
+fn leave_groups(lane: u32) {
+    let size = params.count / params.groups;
+    for (var group = lane; group < params.groups; group += LANES) {
+        var first = group * size;
+        for (var at = first + 1u; at < (group + 1u) * size; at++) {
+            if ranks[at] > ranks[first] {
+                first = at;
+            }
+        }
+        var second = 0.0;
+        if params.best_two != 0u && size > 1u {
+            second = TAKEN;
+            for (var at = group * size; at < (group + 1u) * size; at++) {
+                if at != first {
+                    second = max(second, ranks[at]);
+                }
+            }
+        }
+        worths[group] = max(ranks[first] + second, LEAST_GROUP);
+    }
+    workgroupBarrier();
+    if lane == 0u {
+        for (var round = 0u; round < params.groups_chosen; round++) {
+            var best = 0u;
+            for (var group = 1u; group < params.groups; group++) {
+                if worths[group] > worths[best] {
+                    best = group;
+                }
+            }
+            worths[best] = TAKEN;
+        }
+    }
+    workgroupBarrier();
+    for (var at = lane; at < params.count; at += LANES) {
+        if worths[at / size] != TAKEN {
+            ranks[at] = LEFT_OUT;
+        }
+    }
+    workgroupBarrier();
+}
+
+// Makes weights of the scores of the chosen.
+fn weigh() {
+    var largest = TAKEN;
+    for (var at = 0u; at < params.chosen; at++) {
+        expert_weights[at] = scores[experts[at]];
+        largest = max(largest, expert_weights[at]);
+    }
+    if params.scores == SOFTMAX_OF_CHOSEN {
+        var sum = 0.0;
+        for (var at = 0u; at < params.chosen; at++) {
+            expert_weights[at] = exp_to_one(expert_weights[at] - largest);
+            sum += expert_weights[at];
+        }
+        for (var at = 0u; at < params.chosen; at++) {
+            expert_weights[at] /= sum;
+        }
+    }
+    var total = 0.0;
+    for (var at = 0u; at < params.chosen; at++) {
+        total += expert_weights[at];
+    }
+    // What keeps routers from dividing by zero, and changes nothing else.
+    total = select(1.0, total + 1e-20, params.normalise != 0u);
+    for (var at = 0u; at < params.chosen; at++) {
+        expert_weights[at] = expert_weights[at] / total * params.scale;
+    }
+}
+
+// Writes the choices in ascending order of experts, equal ones as they were chosen.
+fn write_sorted(row: u32) {
+    for (var at = 1u; at < params.chosen; at++) {
+        let expert = experts[at];
+        let weight = expert_weights[at];
+        var place = at;
+        while place > 0u {
+            if experts[place - 1u] <= expert {
+                break;
+            }
+            experts[place] = experts[place - 1u];
+            expert_weights[place] = expert_weights[place - 1u];
+            place -= 1u;
+        }
+        experts[place] = expert;
+        expert_weights[place] = weight;
+    }
+    for (var at = 0u; at < params.chosen; at++) {
+        let to = 3u * (row * params.chosen + at);
+        choices[to] = experts[at];
+        choices[to + 1u] = bitcast<u32>(expert_weights[at]);
+        choices[to + 2u] = NONE;
+    }
+}

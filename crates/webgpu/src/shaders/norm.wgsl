@@ -1,0 +1,41 @@
+// RMS norm of units: out = x * inverse root of (mean of squares + eps) * weight.
+struct Params { units: u32, len: u32, eps: f32, row_units: u32, x_row: u32, out_row: u32 }
+var<immediate> params: Params;
+@group(0) @binding(0) var<storage, read_write> x: array<f32>;
+@group(0) @binding(1) var<storage, read> weight: array<f32>;
+@group(0) @binding(2) var<storage, read_write> out: array<f32>;
+
+const LANES = 64u;
+var<workgroup> sums: array<f32, LANES>;
+
+@compute @workgroup_size(LANES)
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    for (var unit = group.x; unit < params.units; unit += groups.x) {
+        let row = unit / params.row_units;
+        let column = unit % params.row_units * params.len;
+        let start = row * params.x_row + column;
+        let out_start = row * params.out_row + column;
+        var sum = 0.0;
+        for (var i = lane; i < params.len; i += LANES) {
+            let value = x[start + i];
+            sum = fma(value, value, sum);
+        }
+        sums[lane] = sum;
+        workgroupBarrier();
+        for (var half = LANES / 2u; half > 0u; half /= 2u) {
+            if lane < half {
+                sums[lane] += sums[lane + half];
+            }
+            workgroupBarrier();
+        }
+        let scale = 1.0 / sqrt(sums[0] / f32(params.len) + params.eps);
+        for (var i = lane; i < params.len; i += LANES) {
+            out[out_start + i] = x[start + i] * scale * weight[i];
+        }
+        workgroupBarrier();
+    }
+}

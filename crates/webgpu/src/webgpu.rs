@@ -1,0 +1,421 @@
+//! The backend: memory behind handles, and the operations as kernels.
+
+mod experts;
+mod kv;
+mod products;
+mod recurrent;
+mod rows;
+mod sparse;
+mod step;
+mod streams;
+
+use crate::gpu::{Gpu, Words};
+use crate::webgpu::kv::KvCache;
+use crate::webgpu::products::Matrices;
+use crate::webgpu::recurrent::States;
+use crate::webgpu::rows::Rotation;
+use crate::webgpu::sparse::{Choice, Workplace};
+use crate::webgpu::step::StepBatch;
+use backend::{
+    AttentionSpec, Backend, Batch, BlockCopy, Buffer, CacheSpec, Compression, DeltaSpec, Device,
+    Error, Experts, ExpertsSpec, FreeMemory, Gate, HeadColumns, Held, HyperSpec, IndexSpec, KvType,
+    Matrix, MatrixSpec, Memory, Mode, Pairs, Rope, Rounding, RowAttention, Rows, Selection,
+    ShortConv, State, Table, Vector,
+};
+use kernels::quant::QuantType;
+
+/// Rows of f32 values in the device's memory.
+pub(crate) struct DeviceRows {
+    /// Values of a row.
+    pub width: usize,
+    /// `[rows, width]`.
+    pub words: Words,
+    /// The first rows, as they were fetched last.
+    host: Vec<f32>,
+}
+
+/// A device of wgpu with what is loaded into it.
+pub(crate) struct WebGpu {
+    pub gpu: Gpu,
+    device: &'static Device,
+    identity: String,
+    /// Whether the device's memory is that of the host.
+    shares_memory: bool,
+    pub mode: Mode,
+    pub step: StepBatch,
+    pub buffers: Vec<DeviceRows>,
+    pub vectors: Vec<Words>,
+    /// Tables stay with the host, which sends the rows of a step.
+    tables: Vec<MatrixSpec>,
+    pub matrices: Matrices,
+    /// Workspace of experts.
+    pub expert_work: crate::webgpu::experts::ExpertWork,
+    pub experts: Vec<crate::webgpu::experts::ExpertGroup>,
+    pub ropes: Vec<Rotation>,
+    pub kv: KvCache,
+    pub states: States,
+    pub selections: Vec<Choice>,
+    pub sparse: Workplace,
+    /// The first error of an operation that cannot report one.
+    failed: Option<Error>,
+    workspace_bytes: usize,
+}
+
+impl WebGpu {
+    /// An empty backend on an open device; `identity` names its arithmetic, and
+    /// `shares_memory` says whether its memory is that of the host.
+    ///
+    /// # Errors
+    /// If there is not enough memory.
+    pub fn new(
+        mut gpu: Gpu,
+        device: &'static Device,
+        (identity, shares_memory): (String, bool),
+        mode: Mode,
+    ) -> Result<Self, Error> {
+        let step = StepBatch::new(&mut gpu)?;
+        Ok(Self {
+            gpu,
+            device,
+            identity,
+            shares_memory,
+            mode,
+            step,
+            buffers: Vec::new(),
+            vectors: Vec::new(),
+            tables: Vec::new(),
+            matrices: Matrices::default(),
+            expert_work: Default::default(),
+            experts: Vec::new(),
+            ropes: Vec::new(),
+            kv: KvCache::default(),
+            states: States::default(),
+            selections: Vec::new(),
+            sparse: Workplace::default(),
+            failed: None,
+            workspace_bytes: 0,
+        })
+    }
+
+    pub fn buffer_of(&self, buffer: Buffer) -> &DeviceRows {
+        &self.buffers[buffer.0]
+    }
+
+    /// Keeps the first error for the end of the step.
+    pub fn note(&mut self, result: Result<(), Error>) {
+        if let Err(error) = result {
+            self.failed.get_or_insert(error);
+        }
+    }
+
+    /// Allocates workspace of an operation.
+    ///
+    /// # Errors
+    /// If there is not enough memory.
+    pub fn workspace(&mut self, words: usize) -> Result<Words, Error> {
+        let made = self.gpu.zeroed(words)?;
+        self.workspace_bytes += 4 * made.len();
+        Ok(made)
+    }
+}
+
+impl Backend for WebGpu {
+    fn device(&self) -> &'static Device {
+        self.device
+    }
+
+    fn identity(&self) -> String {
+        self.identity.clone()
+    }
+
+    fn threads(&self) -> usize {
+        1
+    }
+
+    fn held(&self, ty: &'static QuantType, rows: usize, cols: usize, mode: Mode) -> Held {
+        crate::webgpu::products::held(ty, rows, cols, mode)
+    }
+
+    fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    fn buffer(&mut self, rows: usize, width: usize) -> Result<Buffer, Error> {
+        let words = self.workspace(rows.saturating_mul(width))?;
+        self.buffers.push(DeviceRows { width, words, host: Vec::new() });
+        Ok(Buffer(self.buffers.len() - 1))
+    }
+
+    fn table(&mut self, spec: MatrixSpec) -> Result<Table, Error> {
+        let row_bytes = spec.row_bytes()?;
+        assert_eq!(Some(spec.bytes.len()), spec.rows.checked_mul(row_bytes), "table bytes");
+        if spec.order.is_some() {
+            return Err(Error::Order);
+        }
+        self.tables.push(spec);
+        Ok(Table(self.tables.len() - 1))
+    }
+
+    fn matrix(&mut self, spec: MatrixSpec) -> Result<Matrix, Error> {
+        self.matrices.add(spec, self.mode).map(Matrix)
+    }
+
+    fn vector(&mut self, values: Vec<f32>) -> Vector {
+        let made = self.gpu.filled(bytemuck::cast_slice(&values));
+        match made {
+            Ok(words) => self.vectors.push(words),
+            Err(error) => {
+                self.note(Err(error));
+                self.vectors.push(self.step.words().clone());
+            }
+        }
+        Vector(self.vectors.len() - 1)
+    }
+
+    fn experts(&mut self, spec: ExpertsSpec) -> Result<Experts, Error> {
+        self.add_experts(spec).map(Experts)
+    }
+
+    fn rope(
+        &mut self,
+        frequencies: Vec<f32>,
+        magnitude: f32,
+        pairs: Pairs,
+        rows: usize,
+    ) -> Result<Rope, Error> {
+        let angles = self.workspace(rows.saturating_mul(2 * frequencies.len()))?;
+        self.ropes.push(Rotation { frequencies, magnitude, pairs, angles });
+        Ok(Rope(self.ropes.len() - 1))
+    }
+
+    fn cache(&mut self, spec: &CacheSpec<'_>) -> Result<(), Error> {
+        // The weights are complete now.
+        self.upload()?;
+        std::mem::take(&mut self.kv).free(&mut self.gpu);
+        self.kv = KvCache::new(&mut self.gpu, spec)?;
+        self.states = States::new(&mut self.gpu, spec)?;
+        self.reserve_scores(spec)?;
+        self.failed.take().map_or_else(|| self.gpu.check(), Err)
+    }
+
+    fn block_bytes(&self, rows: &Rows, block: usize, ty: KvType) -> usize {
+        crate::webgpu::kv::block_bytes(rows, block, ty)
+    }
+
+    fn state_bytes(&self, state: &State) -> usize {
+        crate::webgpu::recurrent::state_bytes(state)
+    }
+
+    fn free_memory(&self) -> Option<FreeMemory> {
+        // What is held is no longer part of either.
+        let host = FreeMemory::of_this_machine(Memory::default()).filter(|_| self.shares_memory);
+        let bytes = [self.gpu.spare(), host.map(|free| free.bytes)].into_iter().flatten().min()?;
+        Some(FreeMemory { bytes, spare: bytes })
+    }
+
+    fn begin(&mut self, batch: &Batch) {
+        let begun = self.step.begin(&mut self.gpu, batch, self.kv.groups());
+        self.note(begun);
+    }
+
+    fn end(&mut self) -> Result<(), Error> {
+        self.gpu.submit();
+        let failed = self.failed.take();
+        self.gpu.check().and(failed.map_or(Ok(()), Err))
+    }
+
+    fn copy_blocks(&mut self, copies: &[BlockCopy]) {
+        self.copy_kv_blocks(copies);
+    }
+
+    fn copy_states(&mut self, copies: &[(u32, u32)]) {
+        self.copy_state_slots(copies);
+    }
+
+    fn embed(&mut self, table: Table, tokens: &[u32], out: Buffer) {
+        let MatrixSpec { ty, cols, bytes, .. } = &self.tables[table.0];
+        let row_bytes = ty.bytes_for(*cols).expect("checked in `table`");
+        let dequantize = ty.dequantize.expect("checked in `table`");
+        let mut values = vec![0.0; tokens.len() * cols];
+        for (token, values) in tokens.iter().zip(values.chunks_exact_mut(*cols)) {
+            let start = *token as usize * row_bytes;
+            dequantize(&bytes.read(start..start + row_bytes), values);
+        }
+        self.gpu.submit();
+        self.gpu.write(&self.buffers[out.0].words, 0, bytemuck::cast_slice(&values));
+    }
+
+    fn rms_norm(&mut self, x: Buffer, weight: Vector, eps: f32, out: Buffer, rows: usize) {
+        self.normalise([x, out], weight, eps, rows);
+    }
+
+    fn linear(&mut self, x: Buffer, outputs: &[(Matrix, Buffer)], rows: usize) {
+        let done = self.products(x, outputs, rows);
+        self.note(done);
+    }
+
+    fn linear_heads(&mut self, x: HeadColumns, weights: &[Matrix], out: HeadColumns, rows: usize) {
+        let done = self.head_products(x, weights, out, rows);
+        self.note(done);
+    }
+
+    fn copy_heads(&mut self, x: HeadColumns, width: usize, out: HeadColumns, rows: usize) {
+        self.columns(x, width, out, rows);
+    }
+
+    fn add_bias(&mut self, x: Buffer, bias: Vector, rows: usize) {
+        self.bias(x, bias, rows);
+    }
+
+    fn rope_angles(&mut self, rope: Rope, positions: &[u32]) {
+        self.set_angles(rope, positions);
+    }
+
+    fn rotate(&mut self, x: HeadColumns, rope: Rope, rows: usize) {
+        self.turn(x, rope, rows, 1.0);
+    }
+
+    fn rotate_back(&mut self, x: HeadColumns, rope: Rope, rows: usize) {
+        self.turn(x, rope, rows, -1.0);
+    }
+
+    fn store_kv(&mut self, layer: usize, keys: Buffer, values: Option<Buffer>, _: &Batch) {
+        self.store_heads(layer, keys, values);
+    }
+
+    fn attention(&mut self, layer: usize, q: Buffer, out: Buffer, spec: &AttentionSpec, _: &Batch) {
+        let done = self.attend(layer, q, out, spec);
+        self.note(done);
+    }
+
+    fn round(&mut self, x: HeadColumns, width: usize, rounding: Rounding, rows: usize) {
+        self.round_heads(x, width, rounding, rows);
+    }
+
+    fn store_rows(&mut self, layer: usize, which: usize, x: Buffer, _: &Batch) {
+        self.store_plain(layer, which, x);
+    }
+
+    fn compress(&mut self, layer: usize, spec: &Compression, batch: &Batch) {
+        self.compress_rows(layer, spec, batch);
+    }
+
+    fn selection(&mut self, rows: usize, top: usize) -> Result<Selection, Error> {
+        self.new_choice(rows, top).map(Selection)
+    }
+
+    fn select_rows(
+        &mut self,
+        layer: usize,
+        q: Buffer,
+        weights: Buffer,
+        spec: &IndexSpec,
+        batch: &Batch,
+    ) {
+        let done = self.choose_rows(layer, q, weights, spec, batch);
+        self.note(done);
+    }
+
+    fn attend_rows(
+        &mut self,
+        layer: usize,
+        q: Buffer,
+        out: Buffer,
+        spec: &RowAttention,
+        batch: &Batch,
+    ) {
+        let done = self.attend_plain(layer, q, out, spec, batch);
+        self.note(done);
+    }
+
+    fn spread_streams(&mut self, x: Buffer, out: Buffer, rows: usize) {
+        self.spread(x, out, rows);
+    }
+
+    fn stream_factors(&mut self, z: Buffer, spec: &HyperSpec, out: Buffer, rows: usize) {
+        self.factors(z, spec, out, rows);
+    }
+
+    fn read_streams(&mut self, x: Buffer, factors: Buffer, out: Buffer, rows: usize) {
+        self.mix_streams(x, factors, out, rows);
+    }
+
+    fn write_streams(&mut self, x: Buffer, factors: Buffer, y: Buffer, rows: usize) {
+        self.update_streams(x, factors, y, rows);
+    }
+
+    fn short_conv(
+        &mut self,
+        layer: usize,
+        which: usize,
+        x: Buffer,
+        spec: &ShortConv,
+        batch: &Batch,
+    ) {
+        self.convolve(layer, which, x, spec, batch);
+    }
+
+    fn delta_rule(&mut self, layer: usize, spec: &DeltaSpec, batch: &Batch) {
+        self.recur(layer, spec, batch);
+    }
+
+    fn apply_gate(&mut self, kind: Gate, gate: Buffer, up: Buffer, rows: usize) {
+        self.gates(kind, gate, up, rows);
+    }
+
+    fn scale_by_sigmoid(&mut self, x: Buffer, gate: Buffer, rows: usize) {
+        self.scale(x, gate, rows);
+    }
+
+    fn mix_experts(
+        &mut self,
+        x: Buffer,
+        logits: Buffer,
+        experts: Experts,
+        out: Buffer,
+        tokens: &[u32],
+    ) {
+        let done = self.mix(x, logits, experts, out, tokens);
+        self.note(done);
+    }
+
+    fn add(&mut self, x: Buffer, y: Buffer, rows: usize) {
+        self.sum(x, y, rows);
+    }
+
+    fn gather(&mut self, x: Buffer, rows: &[u32], out: Buffer) {
+        self.pick(x, rows, out);
+    }
+
+    fn fetch(&mut self, x: Buffer, rows: usize) {
+        let DeviceRows { width, words, host } = &mut self.buffers[x.0];
+        host.resize(rows * *width, 0.0);
+        self.gpu.read(words, 0, bytemuck::cast_slice_mut(host));
+    }
+
+    fn read(&self, x: Buffer, rows: usize) -> &[f32] {
+        let DeviceRows { width, host, .. } = &self.buffers[x.0];
+        &host[..rows * width]
+    }
+
+    fn update(&mut self, x: Buffer, rows: usize, change: &mut dyn FnMut(&mut [f32])) {
+        self.fetch(x, rows);
+        let DeviceRows { words, host, .. } = &mut self.buffers[x.0];
+        change(host);
+        self.gpu.write(words, 0, bytemuck::cast_slice(host));
+    }
+
+    fn memory(&self) -> Memory {
+        Memory {
+            weights: self.matrices.bytes()
+                + self.vectors.iter().map(|v| 4 * v.len()).sum::<usize>(),
+            workspace: self.workspace_bytes
+                + self.matrices.workspace_bytes()
+                + self.expert_work.bytes()
+                + self.kv.workspace_bytes()
+                + self.sparse.bytes(),
+            cache: self.kv.bytes(),
+            states: self.states.bytes(),
+        }
+    }
+}

@@ -1,0 +1,354 @@
+//! Routed experts: the device chooses the experts of each row, orders the choices by expert, and
+//! multiplies each expert's weights with all its rows.
+//!
+//! A choice of an expert that is held here is a slot. Slots have the order of their experts, then
+//! that of their rows; the output of a slot depends on its own row only.
+
+mod plan;
+mod route;
+
+use crate::gpu::{Access, Kernel, Words};
+use crate::parts::{EACH, EXP_TO_ONE, GATED, dealt};
+use crate::webgpu::WebGpu;
+use crate::webgpu::products::{
+    GroupTable, InputForm, NONE, PlannedSource, PlannedTiles, Product, Source, Spread, Weights,
+    chunks_of,
+};
+use crate::webgpu::rows::gate_kind;
+use backend::{Buffer, Error, Experts, ExpertsSpec, Matrix};
+use bytemuck::{Pod, Zeroable};
+use plan::Plan;
+
+static GATES: Kernel = Kernel {
+    name: "gates of experts",
+    source: &[include_str!("../shaders/experts/gates.wgsl"), GATED, EXP_TO_ONE, EACH],
+    bindings: &[Access::Write, Access::Write, Access::Write, Access::Read, Access::Read],
+};
+static COMBINE: Kernel = Kernel {
+    name: "sums of experts",
+    source: &[include_str!("../shaders/experts/combine.wgsl"), EACH],
+    bindings: &[Access::Write, Access::Write, Access::Read, Access::Write],
+};
+
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct GatesParams {
+    count: u32,
+    width: u32,
+    kind: u32,
+    alpha: f32,
+    limit: f32,
+    biased: u32,
+    experts_at: u32,
+}
+
+/// The experts of a layer.
+pub(crate) struct ExpertGroup {
+    spec: ExpertsSpec,
+    /// Gates, ups and downs, made when their weights are on the device.
+    projections: Option<[Projection; 3]>,
+}
+
+/// A matrix of each expert.
+#[derive(Clone)]
+struct Projection {
+    matrix: Matrix,
+    /// The chunks with weights.
+    chunks: Vec<u32>,
+    /// Chunk and word of the weights of each expert, then the order of their columns.
+    table: Words,
+    /// The order of columns of each expert; one if it is that of all.
+    orders: Vec<u32>,
+}
+
+/// Workspace of the products of experts, which all layers share.
+#[derive(Default)]
+pub(crate) struct ExpertWork {
+    /// Expert, weight and slot of each choice.
+    choices: Option<Words>,
+    plan: Option<Words>,
+    /// Outputs of slots.
+    gate: Option<Words>,
+    up: Option<Words>,
+    down: Option<Words>,
+}
+
+impl ExpertWork {
+    /// Bytes held.
+    pub fn bytes(&self) -> usize {
+        let Self { choices, plan, gate, up, down } = self;
+        let all = [choices, plan, gate, up, down];
+        4 * all.into_iter().flatten().map(Words::len).sum::<usize>()
+    }
+}
+
+/// The workspace of a step, and its plan.
+struct ExpertStep {
+    choices: Words,
+    words: Words,
+    gate: Words,
+    up: Words,
+    down: Words,
+    plan: Plan,
+}
+
+impl WebGpu {
+    /// Takes the experts of a layer and allocates their workspace.
+    ///
+    /// # Errors
+    /// Unless the experts are alike and their router can choose among them, or if there is not
+    /// enough memory.
+    pub(crate) fn add_experts(&mut self, spec: ExpertsSpec) -> Result<usize, Error> {
+        self.check_experts(&spec)?;
+        let slots = spec.rows.saturating_mul(spec.routing.chosen);
+        let gate = self.matrices.get(spec.gate[0]);
+        let (width, hidden) = (gate.rows, gate.cols);
+        let sizes = [
+            slots.saturating_mul(3),
+            Plan::words(spec.gate.len(), slots),
+            slots.saturating_mul(width),
+            slots.saturating_mul(width),
+            slots.saturating_mul(hidden),
+        ];
+        let mut work = std::mem::take(&mut self.expert_work);
+        let ExpertWork { choices, plan, gate, up, down } = &mut work;
+        for (words, kept) in sizes.into_iter().zip([choices, plan, gate, up, down]) {
+            if kept.as_ref().is_none_or(|kept| kept.len() < words) {
+                if let Some(old) = kept.take() {
+                    self.gpu.free(old);
+                }
+                *kept = Some(self.gpu.zeroed(words)?);
+            }
+        }
+        self.expert_work = work;
+        for all in [&spec.gate, &spec.up, &spec.down] {
+            let Weights { form, cols, .. } = *self.matrices.get(all[0]);
+            let apart = !std::ptr::eq(all, &spec.down) && self.orders_of(all).len() == 1;
+            self.reserve_inputs(form.inputs, if apart { spec.rows } else { slots }, cols)?;
+        }
+        self.experts.push(ExpertGroup { spec, projections: None });
+        Ok(self.experts.len() - 1)
+    }
+
+    fn check_experts(&self, spec: &ExpertsSpec) -> Result<(), Error> {
+        let ExpertsSpec { gate, up, down, routing, .. } = spec;
+        let (held, count) = (gate.len(), spec.count);
+        if held == 0 || up.len() != held || down.len() != held || spec.first + held > count {
+            let (up, down) = (up.len(), down.len());
+            return Err(Error::Experts(format!(
+                "expected as many gates, ups and downs of experts, at most {count}, found {held}, \
+                 {up} and {down} from number {} on",
+                spec.first
+            )));
+        }
+        if !routing.fits(count) {
+            let problem = format!("a router that chooses {routing:?} does not fit {count} experts");
+            return Err(Error::Experts(problem));
+        }
+        route::check(routing, count)?;
+        let alike = |all: &[Matrix]| {
+            let first = self.matrices.get(all[0]);
+            all.iter().map(|matrix| self.matrices.get(*matrix)).all(|other| {
+                let shape = (other.rows, other.cols) == (first.rows, first.cols);
+                shape && std::ptr::eq(other.form, first.form)
+            })
+        };
+        if ![gate, up, down].into_iter().all(|all| alike(all)) {
+            let name = &self.matrices.get(gate[0]).name;
+            let problem = format!("the experts beginning with {name} are not stored alike");
+            return Err(Error::Experts(problem));
+        }
+        Ok(())
+    }
+
+    /// The orders of columns of matrices; one if it is that of all.
+    fn orders_of(&self, matrices: &[Matrix]) -> Vec<u32> {
+        let mut orders: Vec<_> =
+            matrices.iter().map(|matrix| self.matrices.get(*matrix).order_at).collect();
+        if orders.iter().all(|order| *order == orders[0]) {
+            orders.truncate(1);
+        }
+        orders
+    }
+
+    /// The projections of a layer, whose tables are made at the first call.
+    fn projections(&mut self, experts: Experts) -> Result<[Projection; 3], Error> {
+        if let Some(made) = &self.experts[experts.0].projections {
+            return Ok(made.clone());
+        }
+        let ExpertsSpec { gate, up, down, .. } = &self.experts[experts.0].spec;
+        let [gate, up, down] = [gate, up, down].map(Clone::clone);
+        let made = [self.projection(&gate)?, self.projection(&up)?, self.projection(&down)?];
+        self.experts[experts.0].projections = Some(made.clone());
+        Ok(made)
+    }
+
+    fn projection(&mut self, matrices: &[Matrix]) -> Result<Projection, Error> {
+        let places = self.matrices.table(matrices)?;
+        let orders = self.orders_of(matrices);
+        let mut table = places.as_flattened().to_vec();
+        table.extend(matrices.iter().map(|matrix| self.matrices.get(*matrix).order_at));
+        let table = self.gpu.filled(&table)?;
+        Ok(Projection { matrix: matrices[0], chunks: chunks_of(&places), table, orders })
+    }
+
+    /// Computes what the chosen experts give for each row of `x`, into `out`.
+    ///
+    /// # Errors
+    /// If there is not enough memory.
+    pub(crate) fn mix(
+        &mut self,
+        x: Buffer,
+        logits: Buffer,
+        experts: Experts,
+        out: Buffer,
+        tokens: &[u32],
+    ) -> Result<(), Error> {
+        if tokens.is_empty() {
+            return Ok(());
+        }
+        self.upload()?;
+        let [gate, up, down] = self.projections(experts)?;
+        let step = self.plan_step(logits, experts, tokens);
+        let hidden = self.matrices.get(gate.matrix).cols;
+        let x = self.buffer_of(x).words.clone();
+        let mut taken = None;
+        for (projection, out) in [(&gate, &step.gate), (&up, &step.up)] {
+            let form = self.matrices.get(projection.matrix).form;
+            let key = (form.inputs, projection.orders.clone());
+            if taken.as_ref() != Some(&key) {
+                self.take_rows((&x, hidden), form.inputs, projection, &step)?;
+                taken = Some(key);
+            }
+            let of_row = projection.orders.len() == 1;
+            let rows_at = if of_row { step.plan.rows_at } else { NONE };
+            self.multiply_slots(projection, out, rows_at, &step);
+        }
+        self.apply_gates(experts, &step);
+        let Weights { form, cols: width, .. } = *self.matrices.get(down.matrix);
+        let source = slots(&step.gate, width, NONE, &step);
+        let table = (&down.table, down.orders_at());
+        self.take_planned(form.inputs, width, &source, table, Some(&step.words))?;
+        self.multiply_slots(&down, &step.down, NONE, &step);
+        self.combine(experts, out, hidden, &step);
+        Ok(())
+    }
+
+    /// Chooses the experts of rows and plans their products.
+    fn plan_step(&mut self, logits: Buffer, experts: Experts, tokens: &[u32]) -> ExpertStep {
+        let spec = &self.experts[experts.0].spec;
+        let rows = tokens.len();
+        assert!(rows <= spec.rows, "rows of the workspace");
+        let ExpertWork { choices, plan, gate, up, down } = &self.expert_work;
+        let [choices, words, gate, up, down] = [choices, plan, gate, up, down]
+            .map(|words| words.clone().expect("allocated with the experts"));
+        let (first, held, chosen) = (spec.first, spec.gate.len(), spec.routing.chosen);
+        self.route(logits, experts, &choices, tokens);
+        let plan = Plan::new(first, held, chosen, rows);
+        plan.make(&mut self.gpu, &choices, &words);
+        ExpertStep { choices, words, gate, up, down, plan }
+    }
+
+    /// Takes the inputs of gates or ups: rows where experts have one order of columns, else slots.
+    fn take_rows(
+        &mut self,
+        (x, hidden): (&Words, usize),
+        form: InputForm,
+        projection: &Projection,
+        step: &ExpertStep,
+    ) -> Result<(), Error> {
+        if let [order] = projection.orders[..] {
+            let source = Source {
+                x: x.clone(),
+                row: hidden,
+                first: 0,
+                group: 0,
+                groups: 1,
+                count: step.plan.rows,
+                planned: None,
+            };
+            return self.take(form, hidden, &source, &[order]);
+        }
+        let source = slots(x, hidden, step.plan.rows_at, step);
+        let table = (&projection.table, projection.orders_at());
+        self.take_planned(form, hidden, &source, table, Some(&step.words))
+    }
+
+    /// Multiplies inputs with the weights of the expert of each slot.
+    fn multiply_slots(
+        &mut self,
+        projection: &Projection,
+        out: &Words,
+        rows_at: u32,
+        step: &ExpertStep,
+    ) {
+        let Weights { form, rows, cols, .. } = *self.matrices.get(projection.matrix);
+        let Plan { kernel, tiles, tiles_at, .. } = step.plan;
+        let product = Product {
+            form,
+            cols,
+            outputs: rows,
+            plan: Some(step.words.clone()),
+            steps: [1, 0],
+            out: out.clone(),
+            spread: Spread { row: rows, first: 0, group: 0 },
+            groups: 1,
+            rows: step.plan.slots,
+            planned: Some(PlannedTiles { kernel, tiles, tiles_at, rows_at }),
+        };
+        self.multiply(&product, GroupTable::Kept(&projection.table), &projection.chunks);
+    }
+
+    fn apply_gates(&mut self, experts: Experts, step: &ExpertStep) {
+        let spec = &self.experts[experts.0].spec;
+        let width = self.matrices.get(spec.gate[0]).rows;
+        let (kind, alpha, limit) = gate_kind(spec.kind);
+        let params = GatesParams {
+            count: (step.plan.slots * width) as u32,
+            width: width as u32,
+            kind,
+            alpha,
+            limit,
+            biased: u32::from(spec.biases.is_some()),
+            experts_at: step.plan.experts_at,
+        };
+        let inbox = self.gpu.inbox();
+        let biases = spec.biases.map(|[gate, up, _]| [gate, up].map(|bias| &self.vectors[bias.0]));
+        let [gate_bias, up_bias] = biases.unwrap_or([&inbox; 2]);
+        let bound = [&step.gate, &step.up, &step.words, gate_bias, up_bias];
+        self.gpu.run(&GATES, dealt(step.plan.slots * width), &bound, &params);
+    }
+
+    fn combine(&mut self, experts: Experts, out: Buffer, hidden: usize, step: &ExpertStep) {
+        let spec = &self.experts[experts.0].spec;
+        let count = step.plan.rows * hidden;
+        let biased = usize::from(spec.biases.is_some());
+        let params = [count, hidden, spec.routing.chosen, spec.first, biased];
+        let inbox = self.gpu.inbox();
+        let bias = spec.biases.map_or(&inbox, |[.., bias]| &self.vectors[bias.0]);
+        let bound = [&step.choices, &step.down, bias, &self.buffers[out.0].words];
+        let params = params.map(|value| value as u32);
+        self.gpu.run(&COMBINE, dealt(count), &bound, &params);
+    }
+}
+
+impl Projection {
+    /// Where the orders begin in the table.
+    fn orders_at(&self) -> u32 {
+        (self.table.len() / 3 * 2) as u32
+    }
+}
+
+/// The slots of a step as inputs, each of `width` values; `rows_at` as in [`PlannedSource`].
+fn slots(x: &Words, width: usize, rows_at: u32, step: &ExpertStep) -> Source {
+    let groups_at = step.plan.experts_at;
+    Source {
+        x: x.clone(),
+        row: width,
+        first: 0,
+        group: 0,
+        groups: 1,
+        count: step.plan.slots,
+        planned: Some(PlannedSource { total_at: 0, rows_at, groups_at }),
+    }
+}

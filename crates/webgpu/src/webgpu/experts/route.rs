@@ -1,0 +1,97 @@
+//! The choice of experts.
+
+use crate::gpu::{Access, Kernel, Words};
+use crate::parts::{EXP_TO_ONE, GATED, MOST_GROUPS};
+use crate::webgpu::WebGpu;
+use crate::webgpu::products::NONE;
+use backend::{Buffer, Error, Experts, ExpertsSpec, GroupRank, Routing, Scores};
+use bytemuck::{Pod, Zeroable};
+
+/// Most experts, and most that a row is sent to: those of the kernel's memory.
+const MOST: (usize, usize) = (1024, 64);
+
+static ROUTE: Kernel = Kernel {
+    name: "choice of experts",
+    source: &[include_str!("../../shaders/experts/route.wgsl"), GATED, EXP_TO_ONE],
+    bindings: &[Access::Write, Access::Read, Access::Read, Access::Write],
+};
+
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct RouteParams {
+    rows: u32,
+    count: u32,
+    chosen: u32,
+    scores: u32,
+    normalise: u32,
+    scale: f32,
+    groups: u32,
+    groups_chosen: u32,
+    best_two: u32,
+    corrected: u32,
+    given_at: u32,
+}
+
+/// Scores, as the kernel numbers them.
+fn score_kind(scores: Scores) -> u32 {
+    match scores {
+        Scores::Softmax => 0,
+        Scores::SoftmaxOfChosen => 1,
+        Scores::Sigmoid => 2,
+        Scores::SqrtSoftplus => 3,
+    }
+}
+
+/// Whether the kernel can choose so among `count` experts.
+///
+/// # Errors
+/// If there are too many.
+pub(super) fn check(routing: &Routing, count: usize) -> Result<(), Error> {
+    let (most, most_chosen) = MOST;
+    if count > most || routing.chosen > most_chosen {
+        return Err(Error::Experts(format!(
+            "expected at most {most} experts, {most_chosen} of them for a row, found {count} and \
+             {}",
+            routing.chosen
+        )));
+    }
+    Ok(())
+}
+
+impl WebGpu {
+    /// Chooses the experts of each row, by its logits or by its token.
+    pub(super) fn route(
+        &mut self,
+        logits: Buffer,
+        experts: Experts,
+        choices: &Words,
+        tokens: &[u32],
+    ) {
+        let ExpertsSpec { routing, correction, table, count, .. } = &self.experts[experts.0].spec;
+        let chosen = routing.chosen;
+        let given = table.as_ref().map(|table| -> Vec<u32> {
+            let of = |token: &u32| &table[*token as usize * chosen..][..chosen];
+            tokens.iter().flat_map(of).copied().collect()
+        });
+        let given_at = given.map_or(NONE, |given| self.gpu.send(&given));
+        let groups = routing.groups;
+        let params = RouteParams {
+            rows: tokens.len() as u32,
+            count: *count as u32,
+            chosen: chosen as u32,
+            scores: score_kind(routing.scores),
+            normalise: u32::from(routing.normalise),
+            scale: routing.scale,
+            groups: groups.map_or(0, |groups| groups.count as u32),
+            groups_chosen: groups.map_or(0, |groups| groups.chosen as u32),
+            best_two: u32::from(groups.is_some_and(|groups| groups.rank == GroupRank::BestTwo)),
+            corrected: u32::from(correction.is_some()),
+            given_at,
+        };
+        let inbox = self.gpu.inbox();
+        let correction = correction.map_or(&inbox, |correction| &self.vectors[correction.0]);
+        let bound = [&self.buffers[logits.0].words, correction, &inbox, choices];
+        let groups = [tokens.len().min(MOST_GROUPS), 1, 1];
+        self.gpu.run(&ROUTE, groups, &bound, &params);
+    }
+}

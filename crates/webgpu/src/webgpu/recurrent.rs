@@ -1,0 +1,373 @@
+//! Short convolutions, gated delta rules, and the states of recurrent layers.
+
+use crate::gpu::{Access, Gpu, Kernel, Words};
+use crate::parts::{EACH, EXP_TO_ONE, GATED, MOST_GROUPS, dealt};
+use crate::webgpu::WebGpu;
+use crate::webgpu::kv::{PLAIN_ROWS, PlainPlaces, STORED};
+use crate::webgpu::step::{Places, STEP};
+use backend::{Batch, Buffer, CacheSpec, DeltaSpec, Error, ShortConv, State, Vector};
+use bytemuck::{Pod, Zeroable};
+
+/// Epsilon of the norms of queries and keys: a constant of the reference implementation.
+const EPS: f32 = 1e-6;
+/// Most values of a key.
+const MOST_KEYS: usize = 256;
+/// Values of a key up to which the smaller kernel suffices.
+const FEW_KEYS: usize = 128;
+/// Value columns of a workgroup.
+const COLUMNS: usize = 16;
+
+static CONV: Kernel = Kernel {
+    name: "short_conv",
+    source: &[
+        include_str!("../shaders/short_conv.wgsl"),
+        STEP,
+        STORED,
+        PLAIN_ROWS,
+        GATED,
+        EXP_TO_ONE,
+        EACH,
+    ],
+    bindings: &[Access::Read, Access::Write, Access::Read, Access::Read, Access::Write],
+};
+static COPY: Kernel = Kernel {
+    name: "state_copy",
+    source: &[include_str!("../shaders/state_copy.wgsl"), EACH],
+    bindings: &[Access::Write, Access::Read],
+};
+static NORM: Kernel = Kernel {
+    name: "delta_norm",
+    source: &[include_str!("../shaders/delta_norm.wgsl")],
+    bindings: &[Access::Write],
+};
+static GATES: Kernel = Kernel {
+    name: "delta_gates",
+    source: &[include_str!("../shaders/delta_gates.wgsl"), GATED, EXP_TO_ONE, EACH],
+    bindings: &[
+        Access::Write,
+        Access::Write,
+        Access::Read,
+        Access::Read,
+        Access::Write,
+        Access::Write,
+    ],
+};
+static DELTA_FEW: Kernel = Kernel {
+    name: "delta_rule of few keys",
+    source: &["const PER = 16u;\n", include_str!("../shaders/delta_rule.wgsl"), STEP],
+    bindings: &DELTA_BINDINGS,
+};
+static DELTA_MANY: Kernel = Kernel {
+    name: "delta_rule of many keys",
+    source: &["const PER = 32u;\n", include_str!("../shaders/delta_rule.wgsl"), STEP],
+    bindings: &DELTA_BINDINGS,
+};
+const DELTA_BINDINGS: [Access; 9] = [
+    Access::Read,
+    Access::Write,
+    Access::Write,
+    Access::Write,
+    Access::Write,
+    Access::Write,
+    Access::Write,
+    Access::Write,
+    Access::Write,
+];
+static KEEP: Kernel = Kernel {
+    name: "delta_keep",
+    source: &[include_str!("../shaders/delta_keep.wgsl"), STEP, EACH],
+    bindings: &[
+        Access::Read,
+        Access::Write,
+        Access::Write,
+        Access::Write,
+        Access::Write,
+        Access::Write,
+    ],
+};
+
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct ConvParams {
+    places: Places,
+    cached: PlainPlaces,
+    count: u32,
+    kernel: u32,
+    biased: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct NormParams {
+    units: u32,
+    len: u32,
+    eps: f32,
+    scale: f32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct DeltaParams {
+    places: Places,
+    heads: u32,
+    first_head: u32,
+    all_heads: u32,
+    key_heads: u32,
+    keys: u32,
+    values: u32,
+    tiled: u32,
+    guesses: u32,
+    waiting_row: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct KeepParams {
+    places: Places,
+    most: u32,
+    guesses: u32,
+    waiting_row: u32,
+    keys: u32,
+    values: u32,
+    heads: u32,
+    count: u32,
+}
+
+/// States of all layers, in slots.
+#[derive(Default)]
+pub(crate) struct States {
+    layers: Vec<Option<LayerState>>,
+}
+
+/// The states of one layer.
+struct LayerState {
+    state: State,
+    /// Heads of each part but the last, which may have fewer.
+    part_heads: usize,
+    /// `[slots, heads of the part, keys, values]`.
+    parts: Vec<Words>,
+    /// Inputs of guessed rows, `[slots, guesses, row]`: keys, values, decays and betas of a row.
+    waiting: Words,
+    guesses: usize,
+}
+
+impl States {
+    /// Allocates zeroed slots.
+    ///
+    /// # Errors
+    /// If keys are too large, or there is not enough memory.
+    pub fn new(gpu: &mut Gpu, spec: &CacheSpec<'_>) -> Result<Self, Error> {
+        let most = gpu.most_bound_words();
+        Self::in_parts(gpu, spec, most)
+    }
+
+    /// As [`new`](Self::new), with parts of at most `most` words where a head has no more.
+    fn in_parts(gpu: &mut Gpu, spec: &CacheSpec<'_>, most: usize) -> Result<Self, Error> {
+        let mut layer = |state: State| LayerState::new(gpu, state, spec, most);
+        let layers = spec.layers.iter().map(|kept| kept.state.map(&mut layer).transpose());
+        Ok(Self { layers: layers.collect::<Result<_, _>>()? })
+    }
+
+    /// Bytes of all slots.
+    pub fn bytes(&self) -> usize {
+        let words = |layer: &LayerState| {
+            layer.waiting.len() + layer.parts.iter().map(Words::len).sum::<usize>()
+        };
+        4 * self.layers.iter().flatten().map(words).sum::<usize>()
+    }
+}
+
+impl LayerState {
+    fn new(gpu: &mut Gpu, state: State, spec: &CacheSpec<'_>, most: usize) -> Result<Self, Error> {
+        let State { heads, key_heads, keys, values } = state;
+        if keys > MOST_KEYS {
+            return Err(Error::Device(format!(
+                "device wgpu: states with keys of {keys} values are not supported"
+            )));
+        }
+        if key_heads == 0 || !heads.is_multiple_of(key_heads) {
+            return Err(Error::Device(format!(
+                "device wgpu: {heads} heads of states that share {key_heads} heads of keys are \
+                 not supported"
+            )));
+        }
+        let head = spec.states.saturating_mul(keys * values);
+        let part_heads = (most / head.max(1)).clamp(1, heads.max(1));
+        let firsts = (0..heads).step_by(part_heads);
+        let parts =
+            firsts.map(|first| gpu.zeroed(head.saturating_mul(part_heads.min(heads - first))));
+        let parts = parts.collect::<Result<_, _>>()?;
+        let waiting = spec.states.saturating_mul(spec.guesses * waiting_row(&state));
+        let waiting = gpu.zeroed(waiting)?;
+        Ok(Self { state, part_heads, parts, waiting, guesses: spec.guesses })
+    }
+
+    /// Each part with its first head and its number of heads.
+    fn parts(&self) -> impl Iterator<Item = (usize, usize, &Words)> {
+        let (heads, most) = (self.state.heads, self.part_heads);
+        let firsts = (0..heads).step_by(most);
+        firsts.zip(&self.parts).map(move |(first, part)| (first, most.min(heads - first), part))
+    }
+}
+
+/// Values of a row that waits.
+fn waiting_row(state: &State) -> usize {
+    state.waiting_bytes(1) / 4
+}
+
+/// Bytes of the matrices of a slot.
+pub(crate) fn state_bytes(state: &State) -> usize {
+    4 * state.heads * state.keys * state.values
+}
+
+impl WebGpu {
+    /// Copies the matrices of all layers, one pair of slots (from, to) after the other.
+    pub(crate) fn copy_state_slots(&mut self, copies: &[(u32, u32)]) {
+        if copies.is_empty() {
+            return;
+        }
+        let pairs: Vec<u32> = copies.iter().flat_map(|&(from, to)| [from, to]).collect();
+        let inbox = self.gpu.inbox();
+        for layer in self.states.layers.iter().flatten() {
+            for (_, heads, part) in layer.parts() {
+                let count = heads * layer.state.keys * layer.state.values;
+                // A run may submit, and what was sent before is then overwritten.
+                let at = self.gpu.send(&pairs);
+                let params = [count as u32, copies.len() as u32, at];
+                let bound = [part, &inbox];
+                self.gpu.run(&COPY, dealt(count), &bound, &params);
+            }
+        }
+    }
+
+    /// Stores the rows of `x`, `[rows, channels]`, and computes the convolution over what is
+    /// stored.
+    pub(crate) fn convolve(
+        &mut self,
+        layer: usize,
+        which: usize,
+        x: Buffer,
+        spec: &ShortConv,
+        batch: &Batch,
+    ) {
+        self.store_plain(layer, which, x);
+        let cached = self.kv.rows(layer, which);
+        let weight = &self.vectors[spec.weight.0];
+        let count = batch.rows() * cached.rows.dim;
+        let params = ConvParams {
+            places: self.step.places(),
+            cached: cached.plain(),
+            count: count as u32,
+            kernel: (weight.len() / cached.rows.dim) as u32,
+            biased: u32::from(spec.bias.is_some()),
+        };
+        let bias = spec.bias.map_or(weight, |bias| &self.vectors[bias.0]);
+        let out = &self.buffers[spec.out.0].words;
+        let bound = [self.step.words(), &cached.words, weight, bias, out];
+        self.gpu.run(&CONV, dealt(count), &bound, &params);
+    }
+
+    /// Takes the rows of the batch through the recurrence of a layer. Leaves queries and keys
+    /// normalised.
+    pub(crate) fn recur(&mut self, layer: usize, spec: &DeltaSpec, batch: &Batch) {
+        let Some(kept) = self.states.layers.get(layer).and_then(Option::as_ref) else {
+            let problem = format!("device wgpu: layer {layer} has no state");
+            return self.note(Err(Error::Device(problem)));
+        };
+        let (state, rows) = (kept.state, batch.rows());
+        self.unit_heads(spec.q, state.keys, 1.0 / (state.keys as f32).sqrt(), rows);
+        self.unit_heads(spec.k, state.keys, 1.0, rows);
+        self.delta_gates(spec, state.heads, rows);
+        self.delta_rows(layer, spec, batch);
+        self.keep_guesses(layer, spec, batch);
+    }
+
+    /// Normalises each head of `x`, times `scale`.
+    fn unit_heads(&mut self, x: Buffer, len: usize, scale: f32, rows: usize) {
+        let buffer = &self.buffers[x.0];
+        let units = rows * buffer.width / len;
+        let params = NormParams { units: units as u32, len: len as u32, eps: EPS, scale };
+        let groups = [units.clamp(1, MOST_GROUPS), 1, 1];
+        self.gpu.run(&NORM, groups, &[&buffer.words], &params);
+    }
+
+    /// Computes decays and betas, `[rows, heads]` each.
+    fn delta_gates(&mut self, spec: &DeltaSpec, heads: usize, rows: usize) {
+        let buffer = |buffer: Buffer| &self.buffers[buffer.0].words;
+        let vector = |vector: Vector| &self.vectors[vector.0];
+        let bound = [
+            buffer(spec.a),
+            buffer(spec.b),
+            vector(spec.dt),
+            vector(spec.rate),
+            buffer(spec.decay),
+            buffer(spec.beta),
+        ];
+        let count = rows * heads;
+        let params = [count as u32, heads as u32];
+        self.gpu.run(&GATES, dealt(count), &bound, &params);
+    }
+
+    /// Computes outputs, states and saved states.
+    fn delta_rows(&mut self, layer: usize, spec: &DeltaSpec, batch: &Batch) {
+        let Some(kept) = &self.states.layers[layer] else { return };
+        let State { heads: all_heads, key_heads, keys, values } = kept.state;
+        let kernel = if keys > FEW_KEYS { &DELTA_MANY } else { &DELTA_FEW };
+        for (first, heads, part) in kept.parts() {
+            let params = DeltaParams {
+                places: self.step.places(),
+                heads: heads as u32,
+                first_head: first as u32,
+                all_heads: all_heads as u32,
+                key_heads: key_heads as u32,
+                keys: keys as u32,
+                values: values as u32,
+                tiled: u32::from(spec.tiled),
+                guesses: kept.guesses as u32,
+                waiting_row: waiting_row(&kept.state) as u32,
+            };
+            let buffers = [spec.q, spec.k, spec.v, spec.decay, spec.beta, spec.out];
+            let [q, k, v, decay, beta, out] = buffers.map(|buffer| &self.buffers[buffer.0].words);
+            let bound = [self.step.words(), part, &kept.waiting, q, k, v, decay, beta, out];
+            let groups = batch.sequences().len() * heads * values.div_ceil(COLUMNS);
+            let groups = [groups.clamp(1, MOST_GROUPS), 1, 1];
+            self.gpu.run(kernel, groups, &bound, &params);
+        }
+    }
+
+    /// Keeps the inputs of guessed rows, which the next step folds if they proved right.
+    fn keep_guesses(&mut self, layer: usize, spec: &DeltaSpec, batch: &Batch) {
+        let Some(kept) = &self.states.layers[layer] else { return };
+        let guesses = |state: backend::StateRows| state.guesses;
+        let states = batch.sequences().iter().filter_map(|sequence| sequence.state);
+        let most = states.map(guesses).max().unwrap_or(0);
+        if most == 0 {
+            return;
+        }
+        if most > kept.guesses {
+            let problem =
+                format!("device wgpu: {most} guesses, of which {} may wait", kept.guesses);
+            return self.note(Err(Error::Device(problem)));
+        }
+        let State { heads, key_heads, keys, values } = kept.state;
+        let row = waiting_row(&kept.state);
+        let count = batch.sequences().len() * most * row;
+        let params = KeepParams {
+            places: self.step.places(),
+            most: most as u32,
+            guesses: kept.guesses as u32,
+            waiting_row: row as u32,
+            keys: (key_heads * keys) as u32,
+            values: (heads * values) as u32,
+            heads: heads as u32,
+            count: count as u32,
+        };
+        let buffers = [spec.k, spec.v, spec.decay, spec.beta];
+        let [k, v, decay, beta] = buffers.map(|buffer| &self.buffers[buffer.0].words);
+        let bound = [self.step.words(), &kept.waiting, k, v, decay, beta];
+        self.gpu.run(&KEEP, dealt(count), &bound, &params);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,212 @@
+//! Operations on rows by themselves: norms, sums, gates, columns of heads, rotations, copies.
+
+use crate::gpu::{Access, Kernel};
+use crate::parts::{EACH, EXP_TO_ONE, GATED, MOST_GROUPS, dealt};
+use crate::webgpu::WebGpu;
+use backend::{Buffer, Gate, HeadColumns, Pairs, Rope, Vector};
+use bytemuck::{Pod, Zeroable};
+
+static NORM: Kernel = Kernel {
+    name: "norm",
+    source: &[include_str!("../shaders/norm.wgsl")],
+    bindings: &[Access::Write, Access::Read, Access::Write],
+};
+static ADD: Kernel = Kernel {
+    name: "add",
+    source: &[include_str!("../shaders/add.wgsl"), EACH],
+    bindings: &[Access::Write, Access::Write],
+};
+static GATE: Kernel = Kernel {
+    name: "gate",
+    source: &[include_str!("../shaders/gate.wgsl"), GATED, EXP_TO_ONE, EACH],
+    bindings: &[Access::Write, Access::Write],
+};
+static SCALE: Kernel = Kernel {
+    name: "scale",
+    source: &[include_str!("../shaders/scale.wgsl"), GATED, EXP_TO_ONE, EACH],
+    bindings: &[Access::Write, Access::Write],
+};
+static HEADS: Kernel = Kernel {
+    name: "heads",
+    source: &[include_str!("../shaders/heads.wgsl"), EACH],
+    bindings: &[Access::Write, Access::Write],
+};
+static ROTATE: Kernel = Kernel {
+    name: "rotate",
+    source: &[include_str!("../shaders/rotate.wgsl"), EACH],
+    bindings: &[Access::Write, Access::Read],
+};
+static GATHER: Kernel = Kernel {
+    name: "gather",
+    source: &[include_str!("../shaders/gather.wgsl"), EACH],
+    bindings: &[Access::Write, Access::Read, Access::Write],
+};
+
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct NormParams {
+    units: u32,
+    len: u32,
+    eps: f32,
+    row_units: u32,
+    x_row: u32,
+    out_row: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct GateParams {
+    count: u32,
+    kind: u32,
+    alpha: f32,
+    limit: f32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct RotateParams {
+    count: u32,
+    pairs: u32,
+    heads: u32,
+    width: u32,
+    first: u32,
+    stride: u32,
+    interleaved: u32,
+    sign: f32,
+}
+
+/// A rotary embedding.
+pub(crate) struct Rotation {
+    pub frequencies: Vec<f32>,
+    pub magnitude: f32,
+    pub pairs: Pairs,
+    /// Cosines of a row, then its sines: `[rows, 2, pairs]`.
+    pub angles: crate::gpu::Words,
+}
+
+/// Kind, slope and limit of a gate, as shaders number them.
+pub(crate) fn gate_kind(gate: Gate) -> (u32, f32, f32) {
+    match gate {
+        Gate::Silu => (0, 0.0, 0.0),
+        Gate::Clamped { alpha, limit } => (1, alpha, limit),
+        Gate::SiluClamped { limit } => (2, 0.0, limit),
+        Gate::Sigmoid => (3, 0.0, 0.0),
+    }
+}
+
+impl WebGpu {
+    /// Number of heads in the columns of a buffer.
+    pub(crate) fn heads_of(&self, x: HeadColumns) -> usize {
+        (self.buffer_of(x.buffer).width - x.first).div_ceil(x.stride)
+    }
+
+    pub(crate) fn normalise(
+        &mut self,
+        [x, out]: [Buffer; 2],
+        weight: Vector,
+        eps: f32,
+        rows: usize,
+    ) {
+        let len = self.vectors[weight.0].len();
+        let (x_row, out_row) = (self.buffer_of(x).width, self.buffer_of(out).width);
+        let row_units = x_row.min(out_row) / len;
+        let units = rows * row_units;
+        let params = NormParams {
+            units: units as u32,
+            len: len as u32,
+            eps,
+            row_units: row_units as u32,
+            x_row: x_row as u32,
+            out_row: out_row as u32,
+        };
+        let bound = [&self.buffers[x.0].words, &self.vectors[weight.0], &self.buffers[out.0].words];
+        self.gpu.run(&NORM, [units.clamp(1, MOST_GROUPS), 1, 1], &bound, &params);
+    }
+
+    /// `x += y` of each row.
+    pub(crate) fn sum(&mut self, x: Buffer, y: Buffer, rows: usize) {
+        let count = rows * self.buffer_of(x).width;
+        let bound = [&self.buffers[x.0].words, &self.buffers[y.0].words];
+        self.gpu.run(&ADD, dealt(count), &bound, &[count as u32, u32::MAX]);
+    }
+
+    /// `x += bias` of each row.
+    pub(crate) fn bias(&mut self, x: Buffer, bias: Vector, rows: usize) {
+        let width = self.vectors[bias.0].len();
+        let count = rows * width;
+        let bound = [&self.buffers[x.0].words, &self.vectors[bias.0]];
+        self.gpu.run(&ADD, dealt(count), &bound, &[count as u32, width as u32]);
+    }
+
+    pub(crate) fn gates(&mut self, kind: Gate, gate: Buffer, up: Buffer, rows: usize) {
+        let count = rows * self.buffer_of(gate).width;
+        let (kind, alpha, limit) = gate_kind(kind);
+        let params = GateParams { count: count as u32, kind, alpha, limit };
+        let bound = [&self.buffers[gate.0].words, &self.buffers[up.0].words];
+        self.gpu.run(&GATE, dealt(count), &bound, &params);
+    }
+
+    pub(crate) fn scale(&mut self, x: Buffer, gate: Buffer, rows: usize) {
+        let width = self.buffer_of(x).width;
+        let bound = [&self.buffers[x.0].words, &self.buffers[gate.0].words];
+        self.gpu.run(&SCALE, dealt(rows * width), &bound, &[(rows * width) as u32, width as u32]);
+    }
+
+    pub(crate) fn columns(&mut self, x: HeadColumns, width: usize, out: HeadColumns, rows: usize) {
+        let heads = self.heads_of(x).min(self.heads_of(out));
+        let count = rows * heads * width;
+        let (from, to) = (&self.buffers[x.buffer.0], &self.buffers[out.buffer.0]);
+        let params =
+            [count, width, heads, from.width, x.first, x.stride, to.width, out.first, out.stride];
+        let bound = [&from.words, &to.words];
+        self.gpu.run(&HEADS, dealt(count), &bound, &params.map(|value| value as u32));
+    }
+
+    /// Computes the angles of positions, as for every device.
+    pub(crate) fn set_angles(&mut self, rope: Rope, positions: &[u32]) {
+        let Rotation { frequencies, magnitude, angles, .. } = &self.ropes[rope.0];
+        let mut values = vec![0.0; 2 * positions.len() * frequencies.len()];
+        if frequencies.is_empty() {
+            return;
+        }
+        for (position, values) in
+            positions.iter().zip(values.chunks_exact_mut(2 * frequencies.len()))
+        {
+            let (cos, sin) = values.split_at_mut(frequencies.len());
+            kernels::rope::angles(*position, frequencies, *magnitude, cos, sin);
+        }
+        self.gpu.submit();
+        self.gpu.write(angles, 0, bytemuck::cast_slice(&values));
+    }
+
+    /// Rotates the heads of each row by its angles times `sign`.
+    pub(crate) fn turn(&mut self, x: HeadColumns, rope: Rope, rows: usize, sign: f32) {
+        let heads = self.heads_of(x);
+        let (buffer, rotation) = (&self.buffers[x.buffer.0], &self.ropes[rope.0]);
+        let pairs = rotation.frequencies.len();
+        let count = rows * heads * pairs;
+        if count == 0 {
+            return;
+        }
+        let params = RotateParams {
+            count: count as u32,
+            pairs: pairs as u32,
+            heads: heads as u32,
+            width: buffer.width as u32,
+            first: x.first as u32,
+            stride: x.stride as u32,
+            interleaved: u32::from(rotation.pairs == Pairs::Interleaved),
+            sign,
+        };
+        let bound = [&buffer.words, &rotation.angles];
+        self.gpu.run(&ROTATE, dealt(count), &bound, &params);
+    }
+
+    pub(crate) fn pick(&mut self, x: Buffer, rows: &[u32], out: Buffer) {
+        let width = self.buffer_of(x).width;
+        let rows_at = self.gpu.send(rows);
+        let (count, inbox) = (rows.len() * width, self.gpu.inbox());
+        let bound = [&self.buffers[x.0].words, &inbox, &self.buffers[out.0].words];
+        self.gpu.run(&GATHER, dealt(count), &bound, &[count as u32, width as u32, rows_at]);
+    }
+}

@@ -1,0 +1,431 @@
+//! Compressed rows, their choice, and attention over plain rows.
+//!
+//! Scores of many rows of the batch lie in a workspace of limited size, so rows are computed in
+//! passes. What a row computes does not depend on its pass.
+
+use crate::gpu::{Access, Kernel, Words};
+use crate::parts::{EXP_TO_ONE, MOST_GROUPS};
+use crate::webgpu::WebGpu;
+use crate::webgpu::kv::{PLAIN_ROWS, PlainPlaces, ROUNDING, STORED, codes};
+use crate::webgpu::rows::Rotation;
+use crate::webgpu::step::{Places, STEP};
+use backend::{
+    Batch, Buffer, CacheSpec, Compression, Error, IndexSpec, Pairs, RowAttention, RowLayout,
+};
+use bytemuck::{Pod, Zeroable};
+use std::ops::Range;
+
+/// Words of scores that devices hold at a time.
+const SCORES: usize = 1 << 22;
+/// Words of the inbox that rows to be compressed take at a time.
+const LISTED: usize = 1 << 18;
+/// Most values of a compressed row, as in `shaders/compress.wgsl`.
+const MOST_COMPRESSED: usize = 2048;
+/// Rows and columns of a tile of products (`shaders/tile.wgsl`).
+const TILE: usize = 32;
+
+/// Source of products of tiles.
+const TILES: &str = include_str!("../shaders/tile.wgsl");
+/// Source of what rows attend to.
+const ENTRIES: &str = include_str!("../shaders/entries.wgsl");
+
+static COMPRESS: Kernel = Kernel {
+    name: "compress",
+    source: &[
+        include_str!("../shaders/compress.wgsl"),
+        STEP,
+        STORED,
+        PLAIN_ROWS,
+        ROUNDING,
+        EXP_TO_ONE,
+    ],
+    bindings: &[
+        Access::Read,
+        Access::Write,
+        Access::Write,
+        Access::Write,
+        Access::Read,
+        Access::Read,
+        Access::Read,
+    ],
+};
+static INDEX_SCORES: Kernel = Kernel {
+    name: "index_scores",
+    source: &[include_str!("../shaders/index_scores.wgsl"), TILES, STEP, STORED, PLAIN_ROWS],
+    bindings: &[Access::Read, Access::Write, Access::Write, Access::Write, Access::Write],
+};
+static CHOOSE: Kernel = Kernel {
+    name: "choose",
+    source: &[include_str!("../shaders/choose.wgsl"), STEP],
+    bindings: &[Access::Read, Access::Write, Access::Write],
+};
+static ROW_SCORES: Kernel = Kernel {
+    name: "row_scores",
+    source: &[include_str!("../shaders/row_scores.wgsl"), ENTRIES, TILES, STEP, STORED, PLAIN_ROWS],
+    bindings: &ENTRY_BINDINGS,
+};
+static ROW_SOFTMAX: Kernel = Kernel {
+    name: "row_softmax",
+    source: &[
+        include_str!("../shaders/row_softmax.wgsl"),
+        ENTRIES,
+        EXP_TO_ONE,
+        STEP,
+        STORED,
+        PLAIN_ROWS,
+    ],
+    bindings: &[
+        Access::Read,
+        Access::Write,
+        Access::Write,
+        Access::Write,
+        Access::Write,
+        Access::Read,
+    ],
+};
+static ROW_VALUES: Kernel = Kernel {
+    name: "row_values",
+    source: &[include_str!("../shaders/row_values.wgsl"), ENTRIES, TILES, STEP, STORED, PLAIN_ROWS],
+    bindings: &ENTRY_BINDINGS,
+};
+const ENTRY_BINDINGS: [Access; 6] =
+    [Access::Read, Access::Write, Access::Write, Access::Write, Access::Write, Access::Write];
+
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct CompressParams {
+    places: Places,
+    pooled: PlainPlaces,
+    out: PlainPlaces,
+    list_at: u32,
+    count: u32,
+    overlap: u32,
+    pairs: u32,
+    interleaved: u32,
+    eps: f32,
+    rounded: u32,
+    kind: u32,
+    transform: u32,
+    factor: f32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct IndexParams {
+    places: Places,
+    cached: PlainPlaces,
+    first: u32,
+    rows: u32,
+    stride: u32,
+    heads: u32,
+    top: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct ChooseParams {
+    places: Places,
+    every: u32,
+    first: u32,
+    rows: u32,
+    stride: u32,
+    top: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct EntryParams {
+    places: Places,
+    compressed: PlainPlaces,
+    window: PlainPlaces,
+    seen: u32,
+    limit: u32,
+    heads: u32,
+    scale: f32,
+    first: u32,
+    rows: u32,
+    stride: u32,
+    sinks: u32,
+}
+
+/// The compressed rows that each row of a batch chose.
+pub(crate) struct Choice {
+    /// Most rows of a choice.
+    top: usize,
+    /// `[rows, top]`, ascending, where more than `top` rows are complete.
+    numbers: Words,
+}
+
+/// Workspace of all operations of this module.
+pub(crate) struct Workplace {
+    /// Words of scores that are held at a time, unless one row has more.
+    most: usize,
+    /// `[rows of a pass, scores of a row]`.
+    scores: Option<Words>,
+}
+
+fn unsupported(what: &str) -> Error {
+    Error::Device(format!("device wgpu: {what} are not supported"))
+}
+
+impl Default for Workplace {
+    fn default() -> Self {
+        Self { most: SCORES, scores: None }
+    }
+}
+
+impl Workplace {
+    /// Bytes of the workspace.
+    pub fn bytes(&self) -> usize {
+        self.scores.as_ref().map_or(0, |scores| 4 * scores.len())
+    }
+}
+
+/// Workgroups for `count` pieces of work.
+fn groups(count: usize) -> [usize; 3] {
+    [count.clamp(1, MOST_GROUPS), 1, 1]
+}
+
+/// The passes over `rows` rows with `stride` scores each, where there is space for `scores`.
+fn passes(rows: usize, stride: usize, scores: usize) -> impl Iterator<Item = Range<usize>> {
+    let most = (scores / stride.max(1)).max(1);
+    (0..rows).step_by(most).map(move |first| first..(first + most).min(rows))
+}
+
+/// The last position of a batch, which sees most rows.
+fn last_position(batch: &Batch) -> usize {
+    batch.positions().iter().copied().max().unwrap_or(0) as usize
+}
+
+impl WebGpu {
+    /// Computes and stores the compressed rows that the positions of the batch complete.
+    pub(crate) fn compress_rows(&mut self, layer: usize, spec: &Compression, batch: &Batch) {
+        let params = match self.compress_params(layer, spec) {
+            Ok(params) => params,
+            Err(error) => return self.note(Err(error)),
+        };
+        let every = self.kv.rows(layer, spec.out).rows.every;
+        let mut complete = Vec::new();
+        for (index, sequence) in batch.sequences().iter().enumerate() {
+            let end = sequence.position + sequence.rows.len();
+            let numbers = sequence.position / every..end / every;
+            complete.extend(numbers.map(|number| (index, number)));
+        }
+        let inbox = self.gpu.inbox();
+        for listed in complete.chunks((LISTED / self.listed_words(spec)).max(1)) {
+            let list = self.listed(spec, every, listed);
+            let list_at = self.gpu.send(&list);
+            let params = CompressParams { list_at, count: listed.len() as u32, ..params };
+            let cached = |which| &self.kv.rows(layer, which).words;
+            let bound = [
+                self.step.words(),
+                cached(spec.values),
+                cached(spec.gates),
+                cached(spec.out),
+                &inbox,
+                &self.vectors[spec.bias.0],
+                &self.vectors[spec.norm.0],
+            ];
+            self.gpu.run(&COMPRESS, groups(listed.len()), &bound, &params);
+        }
+    }
+
+    /// Words that tell a kernel about a compressed row.
+    fn listed_words(&self, spec: &Compression) -> usize {
+        2 + 2 * self.ropes[spec.rope.0].frequencies.len()
+    }
+
+    /// Sequence, number, cosines and sines of each row.
+    fn listed(&self, spec: &Compression, every: usize, rows: &[(usize, usize)]) -> Vec<u32> {
+        let Rotation { frequencies, magnitude, .. } = &self.ropes[spec.rope.0];
+        let mut angles = vec![0.0; 2 * frequencies.len()];
+        let mut list = Vec::with_capacity(rows.len() * self.listed_words(spec));
+        for &(sequence, number) in rows {
+            let (cos, sin) = angles.split_at_mut(frequencies.len());
+            kernels::rope::angles((number * every) as u32, frequencies, *magnitude, cos, sin);
+            list.extend([sequence as u32, number as u32]);
+            list.extend(angles.iter().map(|value| value.to_bits()));
+        }
+        list
+    }
+
+    /// Parameters of the kernel of compressed rows, except which they are.
+    fn compress_params(&self, layer: usize, spec: &Compression) -> Result<CompressParams, Error> {
+        let [values, gates, out] =
+            [spec.values, spec.gates, spec.out].map(|which| self.kv.rows(layer, which));
+        let rotation = &self.ropes[spec.rope.0];
+        let RowLayout::Plain(rounding) = out.rows.layout else {
+            return Err(unsupported("compressed rows of heads"));
+        };
+        if bytemuck::bytes_of(&values.plain()) != bytemuck::bytes_of(&gates.plain()) {
+            return Err(unsupported("values and gates of different layouts"));
+        }
+        let turned = 2 * rotation.frequencies.len();
+        if turned > out.rows.dim || out.rows.dim > MOST_COMPRESSED || !rounding.fits(out.rows.dim) {
+            return Err(unsupported("compressed rows of this size, rotation and rounding"));
+        }
+        let (rounded, kind, factor) = codes(rounding, out.rows.dim);
+        Ok(CompressParams {
+            places: self.step.places(),
+            pooled: values.plain(),
+            out: out.plain(),
+            list_at: 0,
+            count: 0,
+            overlap: u32::from(spec.overlap),
+            pairs: rotation.frequencies.len() as u32,
+            interleaved: u32::from(rotation.pairs == Pairs::Interleaved),
+            eps: spec.eps,
+            rounded: rounded as u32,
+            kind,
+            transform: u32::from(factor.is_some()),
+            factor: factor.unwrap_or(1.0),
+        })
+    }
+
+    /// Makes space for the choice of up to `top` rows for each of `rows` rows.
+    ///
+    /// # Errors
+    /// If there is not enough memory.
+    pub(crate) fn new_choice(&mut self, rows: usize, top: usize) -> Result<usize, Error> {
+        let numbers = self.workspace(rows.saturating_mul(top))?;
+        self.selections.push(Choice { top, numbers });
+        Ok(self.selections.len() - 1)
+    }
+
+    /// Makes the workspace of scores where layers have compressed rows, so that no step lacks it.
+    ///
+    /// # Errors
+    /// If there is not enough memory.
+    pub(crate) fn reserve_scores(&mut self, spec: &CacheSpec<'_>) -> Result<(), Error> {
+        let mut rows = spec.layers.iter().flat_map(|layer| &layer.rows);
+        if rows.any(|rows| rows.every > 1) {
+            self.scores(0)?;
+        }
+        Ok(())
+    }
+
+    /// The workspace of scores of a pass, `stride` of a row.
+    fn scores(&mut self, stride: usize) -> Result<Words, Error> {
+        if let Some(scores) = &self.sparse.scores
+            && scores.len() >= stride
+        {
+            return Ok(scores.clone());
+        }
+        if let Some(scores) = self.sparse.scores.take() {
+            self.gpu.free(scores);
+        }
+        let scores = self.gpu.zeroed(stride.max(self.sparse.most))?;
+        self.sparse.scores = Some(scores.clone());
+        Ok(scores)
+    }
+
+    /// Chooses the compressed rows that each row of the batch attends to: `q` is
+    /// `[rows, heads * dim]`, `weights` `[rows, heads]`.
+    ///
+    /// # Errors
+    /// If there is not enough memory.
+    pub(crate) fn choose_rows(
+        &mut self,
+        layer: usize,
+        q: Buffer,
+        weights: Buffer,
+        spec: &IndexSpec,
+        batch: &Batch,
+    ) -> Result<(), Error> {
+        let (cached, top) = (self.kv.rows(layer, spec.rows), self.selections[spec.selection.0].top);
+        let stride = cached.rows.complete(last_position(batch));
+        if stride <= top {
+            return Ok(());
+        }
+        let scores = self.scores(stride)?;
+        let (places, cached) = (self.step.places(), self.kv.rows(layer, spec.rows));
+        let numbers = &self.selections[spec.selection.0].numbers;
+        let [q, weights] = [q, weights].map(|buffer| &self.buffers[buffer.0].words);
+        let scored = [self.step.words(), &cached.words, q, weights, &scores];
+        let chosen = [self.step.words(), &scores, numbers];
+        for pass in passes(batch.rows(), stride, scores.len()) {
+            let [first, rows, stride, top] =
+                [pass.start, pass.len(), stride, top].map(|value| value as u32);
+            let (heads, every) = (spec.heads as u32, cached.rows.every as u32);
+            let cached = cached.plain();
+            let params = IndexParams { places, cached, first, rows, stride, heads, top };
+            let tiles = pass.len() * (stride as usize).div_ceil(TILE);
+            self.gpu.run(&INDEX_SCORES, groups(tiles), &scored, &params);
+            let params = ChooseParams { places, every, first, rows, stride, top };
+            self.gpu.run(&CHOOSE, groups(pass.len()), &chosen, &params);
+        }
+        Ok(())
+    }
+
+    /// Attention of all heads over compressed rows, all or the chosen, then the rows of the
+    /// window: `q` and `out` are `[rows, heads * dim]`.
+    ///
+    /// # Errors
+    /// If there is not enough memory.
+    pub(crate) fn attend_plain(
+        &mut self,
+        layer: usize,
+        q: Buffer,
+        out: Buffer,
+        spec: &RowAttention,
+        batch: &Batch,
+    ) -> Result<(), Error> {
+        let params = self.entry_params(layer, spec, batch);
+        let (heads, stride) = (spec.heads, params.stride as usize);
+        let scores = self.scores(heads * stride)?;
+        let window = self.kv.rows(layer, spec.window);
+        let compressed = spec.compressed.map_or(window, |which| self.kv.rows(layer, which));
+        let numbers = spec.selection.map(|selection| &self.selections[selection.0].numbers);
+        let sinks = spec.sinks.map(|sinks| &self.vectors[sinks.0]);
+        let bound = |last| {
+            let numbers = numbers.unwrap_or(&window.words);
+            [self.step.words(), &compressed.words, &window.words, numbers, &scores, last]
+        };
+        let (q, out) = (&self.buffers[q.0].words, &self.buffers[out.0].words);
+        let (scored, weighed) = (bound(q), bound(out));
+        // A kernel without sinks is given something that it only reads elsewhere too.
+        let softened = bound(sinks.unwrap_or(self.step.words()));
+        for pass in passes(batch.rows(), heads * stride, scores.len()) {
+            let params =
+                EntryParams { first: pass.start as u32, rows: pass.len() as u32, ..params };
+            let tiles = pass.len() * heads.div_ceil(TILE);
+            let over_entries = groups(tiles * stride.div_ceil(TILE));
+            self.gpu.run(&ROW_SCORES, over_entries, &scored, &params);
+            self.gpu.run(&ROW_SOFTMAX, groups(pass.len() * heads), &softened, &params);
+            let over_channels = groups(tiles * window.rows.dim.div_ceil(TILE));
+            self.gpu.run(&ROW_VALUES, over_channels, &weighed, &params);
+        }
+        Ok(())
+    }
+
+    /// Parameters of the kernels of attention, except the rows of a pass.
+    fn entry_params(&self, layer: usize, spec: &RowAttention, batch: &Batch) -> EntryParams {
+        let window = self.kv.rows(layer, spec.window);
+        let compressed = spec.compressed.map(|which| self.kv.rows(layer, which));
+        let last = last_position(batch);
+        let seen = window.rows.window.unwrap_or(usize::MAX);
+        let limit = match (compressed, spec.selection) {
+            (None, _) => 0,
+            (_, Some(selection)) => self.selections[selection.0].top,
+            (_, None) => usize::MAX,
+        };
+        let complete = compressed.map_or(0, |rows| rows.rows.complete(last));
+        let word = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
+        EntryParams {
+            places: self.step.places(),
+            compressed: compressed.unwrap_or(window).plain(),
+            window: window.plain(),
+            seen: word(seen),
+            limit: word(limit),
+            heads: word(spec.heads),
+            scale: spec.scale,
+            first: 0,
+            rows: 0,
+            stride: word(complete.min(limit) + seen.min(last + 1)),
+            sinks: u32::from(spec.sinks.is_some()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

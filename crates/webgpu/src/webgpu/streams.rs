@@ -1,0 +1,110 @@
+//! Residual streams of hyper-connections.
+
+use crate::gpu::{Access, Kernel};
+use crate::parts::{EACH, EXP_TO_ONE, GATED, MOST_GROUPS, dealt};
+use crate::webgpu::WebGpu;
+use backend::{Buffer, Error, HyperSpec};
+use bytemuck::{Pod, Zeroable};
+
+/// Most streams that the kernels mix.
+const MOST_STREAMS: usize = 16;
+
+static SPREAD: Kernel = Kernel {
+    name: "streams_spread",
+    source: &[include_str!("../shaders/streams_spread.wgsl"), EACH],
+    bindings: &[Access::Write, Access::Write],
+};
+static FACTORS: Kernel = Kernel {
+    name: "streams_factors",
+    source: &[include_str!("../shaders/streams_factors.wgsl"), GATED, EXP_TO_ONE],
+    bindings: &[Access::Write, Access::Read, Access::Read, Access::Write],
+};
+static READ: Kernel = Kernel {
+    name: "streams_read",
+    source: &[include_str!("../shaders/streams_read.wgsl"), EACH],
+    bindings: &[Access::Write, Access::Write, Access::Write],
+};
+static WRITE: Kernel = Kernel {
+    name: "streams_write",
+    source: &[include_str!("../shaders/streams_write.wgsl"), EACH],
+    bindings: &[Access::Write, Access::Write, Access::Write],
+};
+
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct FactorParams {
+    rows: u32,
+    streams: u32,
+    iterations: u32,
+    head: u32,
+    width: u32,
+    out_width: u32,
+    eps: f32,
+}
+
+/// Checks a number of streams.
+fn check(streams: usize) -> Result<(), Error> {
+    if (1..=MOST_STREAMS).contains(&streams) {
+        return Ok(());
+    }
+    Err(Error::Device(format!("device wgpu: {streams} residual streams are not supported")))
+}
+
+impl WebGpu {
+    /// Copies each row of `x`, `[rows, width]`, into every stream of `out`,
+    /// `[rows, streams * width]`.
+    pub(crate) fn spread(&mut self, x: Buffer, out: Buffer, rows: usize) {
+        let (from, to) = (&self.buffers[x.0], &self.buffers[out.0]);
+        let count = rows * to.width;
+        let params = [count, from.width, to.width / from.width].map(|value| value as u32);
+        let bound = [&from.words, &to.words];
+        self.gpu.run(&SPREAD, dealt(count), &bound, &params);
+    }
+
+    /// Computes the factors of each row: `z` and `out` are `[rows, (2 + streams) * streams]`, or
+    /// `[rows, streams]` for the head.
+    pub(crate) fn factors(&mut self, z: Buffer, spec: &HyperSpec, out: Buffer, rows: usize) {
+        if let Err(error) = check(spec.streams) {
+            return self.note(Err(error));
+        }
+        let (from, to) = (&self.buffers[z.0], &self.buffers[out.0]);
+        let params = FactorParams {
+            rows: rows as u32,
+            streams: spec.streams as u32,
+            // The first pass over the columns is always made.
+            iterations: spec.iterations.max(1) as u32,
+            head: u32::from(spec.head),
+            width: from.width as u32,
+            out_width: to.width as u32,
+            eps: spec.eps,
+        };
+        let (base, scale) = (&self.vectors[spec.base.0], &self.vectors[spec.scale.0]);
+        let bound = [&from.words, base, scale, &to.words];
+        self.gpu.run(&FACTORS, [rows.clamp(1, MOST_GROUPS), 1, 1], &bound, &params);
+    }
+
+    /// `out = sum of factors[s] * x[s]`: `x` is `[rows, streams * width]`, `out` `[rows, width]`.
+    pub(crate) fn mix_streams(&mut self, x: Buffer, factors: Buffer, out: Buffer, rows: usize) {
+        let params = self.stream_params([x, factors, out], rows);
+        let bound = [x, factors, out].map(|buffer| &self.buffers[buffer.0].words);
+        self.gpu.run(&READ, dealt(params[0] as usize), &bound, &params);
+    }
+
+    /// `x[d] = post[d] * y + sum of C[s][d] * x[s]`: `x` is `[rows, streams * width]`, `y`
+    /// `[rows, width]`.
+    pub(crate) fn update_streams(&mut self, x: Buffer, factors: Buffer, y: Buffer, rows: usize) {
+        let params = self.stream_params([x, factors, y], rows);
+        if let Err(error) = check(params[2] as usize) {
+            return self.note(Err(error));
+        }
+        let bound = [x, factors, y].map(|buffer| &self.buffers[buffer.0].words);
+        self.gpu.run(&WRITE, dealt(params[0] as usize), &bound, &params);
+    }
+
+    /// Values of `y`, its width, the number of streams, and the width of the factors.
+    fn stream_params(&self, [x, factors, y]: [Buffer; 3], rows: usize) -> [u32; 4] {
+        let width = |buffer: Buffer| self.buffer_of(buffer).width;
+        let streams = width(x) / width(y);
+        [rows * width(y), width(y), streams, width(factors)].map(|value| value as u32)
+    }
+}
