@@ -10,7 +10,7 @@ pub static WGPU: Device = Device { name: "wgpu", is_gpu: true, list, open };
 
 /// What the kernels need.
 const FEATURES: Features = Features::IMMEDIATES;
-/// Storage bindings of the kernel with most of them.
+/// Storage bindings that a kernel may have.
 const BINDINGS: u32 = 10;
 /// Invocations of the largest workgroup, and its memory in bytes.
 const WORKGROUP: (u32, u32) = (256, 16 << 10);

@@ -7,6 +7,9 @@ pub(crate) const GATED: &str = include_str!("shaders/gated.wgsl");
 /// `exp` of values that are not above 0.
 pub(crate) const EXP_TO_ONE: &str = include_str!("shaders/exp_to_one.wgsl");
 
+/// Sums and maxima over the lanes of a workgroup.
+pub(crate) const LANES: &str = include_str!("shaders/lanes.wgsl");
+
 /// Invocations of a workgroup of [`EACH`].
 const WORKGROUP: usize = 64;
 /// Most workgroups in one dimension.
@@ -14,5 +17,10 @@ pub(crate) const MOST_GROUPS: usize = 65_535;
 
 /// Workgroups of a kernel with [`EACH`] that deals `count` values out.
 pub(crate) fn dealt(count: usize) -> [usize; 3] {
-    [count.div_ceil(WORKGROUP).clamp(1, MOST_GROUPS), 1, 1]
+    workgroups(count.div_ceil(WORKGROUP))
+}
+
+/// Workgroups of a kernel that deals `count` pieces of work out to them.
+pub(crate) fn workgroups(count: usize) -> [usize; 3] {
+    [count.clamp(1, MOST_GROUPS), 1, 1]
 }

@@ -32,7 +32,6 @@ const LANES = 128u;
 // Most values of a row.
 const MOST = 2048u;
 var<workgroup> row: array<f32, MOST>;
-var<workgroup> sums: array<f32, LANES>;
 // Exponents of the scales of blocks: one for every 32 values.
 var<workgroup> exponents: array<u32, MOST / 32u>;
 
@@ -88,15 +87,7 @@ fn normalise(lane: u32) {
     for (var i = lane; i < params.out.dim; i += LANES) {
         sum = fma(row[i], row[i], sum);
     }
-    sums[lane] = sum;
-    workgroupBarrier();
-    for (var half = LANES / 2u; half > 0u; half /= 2u) {
-        if lane < half {
-            sums[lane] += sums[lane + half];
-        }
-        workgroupBarrier();
-    }
-    let scale = 1.0 / sqrt(sums[0] / f32(params.out.dim) + params.eps);
+    let scale = 1.0 / sqrt(sum_of_lanes(sum, lane) / f32(params.out.dim) + params.eps);
     for (var i = lane; i < params.out.dim; i += LANES) {
         row[i] *= scale * norm[i];
     }

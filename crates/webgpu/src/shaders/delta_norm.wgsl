@@ -4,7 +4,6 @@ var<immediate> params: Params;
 @group(0) @binding(0) var<storage, read_write> x: array<f32>;
 
 const LANES = 64u;
-var<workgroup> sums: array<f32, LANES>;
 
 @compute @workgroup_size(LANES)
 fn main(
@@ -19,15 +18,7 @@ fn main(
             let value = x[start + i];
             sum = fma(value, value, sum);
         }
-        sums[lane] = sum;
-        workgroupBarrier();
-        for (var half = LANES / 2u; half > 0u; half /= 2u) {
-            if lane < half {
-                sums[lane] += sums[lane + half];
-            }
-            workgroupBarrier();
-        }
-        let factor = params.scale / sqrt(sums[0] + params.eps);
+        let factor = params.scale / sqrt(sum_of_lanes(sum, lane) + params.eps);
         for (var i = lane; i < params.len; i += LANES) {
             x[start + i] *= factor;
         }

@@ -6,7 +6,6 @@ var<immediate> params: Params;
 @group(0) @binding(2) var<storage, read_write> out: array<f32>;
 
 const LANES = 64u;
-var<workgroup> sums: array<f32, LANES>;
 
 @compute @workgroup_size(LANES)
 fn main(
@@ -24,15 +23,7 @@ fn main(
             let value = x[start + i];
             sum = fma(value, value, sum);
         }
-        sums[lane] = sum;
-        workgroupBarrier();
-        for (var half = LANES / 2u; half > 0u; half /= 2u) {
-            if lane < half {
-                sums[lane] += sums[lane + half];
-            }
-            workgroupBarrier();
-        }
-        let scale = 1.0 / sqrt(sums[0] / f32(params.len) + params.eps);
+        let scale = 1.0 / sqrt(sum_of_lanes(sum, lane) / f32(params.len) + params.eps);
         for (var i = lane; i < params.len; i += LANES) {
             out[out_start + i] = x[start + i] * scale * weight[i];
         }

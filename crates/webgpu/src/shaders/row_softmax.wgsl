@@ -2,7 +2,6 @@
 @group(0) @binding(5) var<storage, read> sinks: array<f32>;
 
 const LANES = 64u;
-var<workgroup> parts: array<f32, LANES>;
 
 @compute @workgroup_size(LANES)
 fn main(
@@ -20,15 +19,7 @@ fn main(
         for (var at = lane; at < count; at += LANES) {
             most = max(most, scores[start + at]);
         }
-        parts[lane] = most;
-        workgroupBarrier();
-        for (var half = LANES / 2u; half > 0u; half /= 2u) {
-            if lane < half {
-                parts[lane] = max(parts[lane], parts[lane + half]);
-            }
-            workgroupBarrier();
-        }
-        most = parts[0];
+        most = largest_of_lanes(most, lane);
         if params.sinks != 0u {
             most = max(most, sinks[head]);
         }
@@ -39,15 +30,7 @@ fn main(
             scores[start + at] = weight;
             sum += weight;
         }
-        parts[lane] = sum;
-        workgroupBarrier();
-        for (var half = LANES / 2u; half > 0u; half /= 2u) {
-            if lane < half {
-                parts[lane] += parts[lane + half];
-            }
-            workgroupBarrier();
-        }
-        sum = parts[0];
+        sum = sum_of_lanes(sum, lane);
         if params.sinks != 0u {
             sum += exp_to_one(sinks[head] - most);
         }

@@ -1,20 +1,5 @@
 // Stores x, `[rows, heads * dim]`, as keys or values of Q8_0: signed bytes, four to a word, then a
 // BF16 scale for every 32 of them, two to a word.
-struct Params {
-    places: Places,
-    count: u32,
-    group: u32,
-    block: u32,
-    heads: u32,
-    dim: u32,
-    row_words: u32,
-    form: u32,
-}
-var<immediate> params: Params;
-@group(0) @binding(0) var<storage, read> batch: array<u32>;
-@group(0) @binding(1) var<storage, read_write> x: array<f32>;
-@group(0) @binding(2) var<storage, read_write> cached: array<u32>;
-
 const GROUP = 32u;
 
 // The bits of the smallest BF16 value that is no smaller than `largest / 127`.
@@ -68,11 +53,7 @@ fn each(i: u32) {
     let pairs = (params.dim + 2u * GROUP - 1u) / (2u * GROUP);
     let pair = i % pairs;
     let unit = i / pairs;
-    let row = unit / params.heads;
-    let position = row_position(row);
-    let block = block_of(params.group, row_sequence(row), position / params.block);
-    let head = block * params.heads + unit % params.heads;
-    let to_at = (head * params.block + position % params.block) * params.row_words;
+    let to_at = unit_at(unit);
     var scales = 0u;
     for (var part = 0u; part < 2u; part++) {
         let first = (2u * pair + part) * GROUP;

@@ -1,7 +1,7 @@
 //! Short convolutions, gated delta rules, and the states of recurrent layers.
 
 use crate::gpu::{Access, Gpu, Kernel, Words};
-use crate::parts::{EACH, EXP_TO_ONE, GATED, MOST_GROUPS, dealt};
+use crate::parts::{EACH, EXP_TO_ONE, GATED, LANES, dealt, workgroups};
 use crate::webgpu::WebGpu;
 use crate::webgpu::kv::{PLAIN_ROWS, PlainPlaces, STORED};
 use crate::webgpu::step::{Places, STEP};
@@ -37,7 +37,7 @@ static COPY: Kernel = Kernel {
 };
 static NORM: Kernel = Kernel {
     name: "delta_norm",
-    source: &[include_str!("../shaders/delta_norm.wgsl")],
+    source: &[include_str!("../shaders/delta_norm.wgsl"), LANES],
     bindings: &[Access::Write],
 };
 static GATES: Kernel = Kernel {
@@ -287,8 +287,7 @@ impl WebGpu {
         let buffer = &self.buffers[x.0];
         let units = rows * buffer.width / len;
         let params = NormParams { units: units as u32, len: len as u32, eps: EPS, scale };
-        let groups = [units.clamp(1, MOST_GROUPS), 1, 1];
-        self.gpu.run(&NORM, groups, &[&buffer.words], &params);
+        self.gpu.run(&NORM, workgroups(units), &[&buffer.words], &params);
     }
 
     /// Computes decays and betas, `[rows, heads]` each.
@@ -330,8 +329,7 @@ impl WebGpu {
             let [q, k, v, decay, beta, out] = buffers.map(|buffer| &self.buffers[buffer.0].words);
             let bound = [self.step.words(), part, &kept.waiting, q, k, v, decay, beta, out];
             let groups = batch.sequences().len() * heads * values.div_ceil(COLUMNS);
-            let groups = [groups.clamp(1, MOST_GROUPS), 1, 1];
-            self.gpu.run(kernel, groups, &bound, &params);
+            self.gpu.run(kernel, workgroups(groups), &bound, &params);
         }
     }
 

@@ -1,14 +1,14 @@
 //! Operations on rows by themselves: norms, sums, gates, columns of heads, rotations, copies.
 
 use crate::gpu::{Access, Kernel};
-use crate::parts::{EACH, EXP_TO_ONE, GATED, MOST_GROUPS, dealt};
+use crate::parts::{EACH, EXP_TO_ONE, GATED, LANES, dealt, workgroups};
 use crate::webgpu::WebGpu;
 use backend::{Buffer, Gate, HeadColumns, Pairs, Rope, Vector};
 use bytemuck::{Pod, Zeroable};
 
 static NORM: Kernel = Kernel {
     name: "norm",
-    source: &[include_str!("../shaders/norm.wgsl")],
+    source: &[include_str!("../shaders/norm.wgsl"), LANES],
     bindings: &[Access::Write, Access::Read, Access::Write],
 };
 static ADD: Kernel = Kernel {
@@ -120,7 +120,7 @@ impl WebGpu {
             out_row: out_row as u32,
         };
         let bound = [&self.buffers[x.0].words, &self.vectors[weight.0], &self.buffers[out.0].words];
-        self.gpu.run(&NORM, [units.clamp(1, MOST_GROUPS), 1, 1], &bound, &params);
+        self.gpu.run(&NORM, workgroups(units), &bound, &params);
     }
 
     /// `x += y` of each row.

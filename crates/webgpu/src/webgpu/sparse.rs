@@ -4,7 +4,7 @@
 //! passes. What a row computes does not depend on its pass.
 
 use crate::gpu::{Access, Kernel, Words};
-use crate::parts::{EXP_TO_ONE, MOST_GROUPS};
+use crate::parts::{EXP_TO_ONE, LANES, workgroups};
 use crate::webgpu::WebGpu;
 use crate::webgpu::kv::{PLAIN_ROWS, PlainPlaces, ROUNDING, STORED, codes};
 use crate::webgpu::rows::Rotation;
@@ -38,6 +38,7 @@ static COMPRESS: Kernel = Kernel {
         PLAIN_ROWS,
         ROUNDING,
         EXP_TO_ONE,
+        LANES,
     ],
     bindings: &[
         Access::Read,
@@ -70,6 +71,7 @@ static ROW_SOFTMAX: Kernel = Kernel {
         include_str!("../shaders/row_softmax.wgsl"),
         ENTRIES,
         EXP_TO_ONE,
+        LANES,
         STEP,
         STORED,
         PLAIN_ROWS,
@@ -181,11 +183,6 @@ impl Workplace {
     }
 }
 
-/// Workgroups for `count` pieces of work.
-fn groups(count: usize) -> [usize; 3] {
-    [count.clamp(1, MOST_GROUPS), 1, 1]
-}
-
 /// The passes over `rows` rows with `stride` scores each, where there is space for `scores`.
 fn passes(rows: usize, stride: usize, scores: usize) -> impl Iterator<Item = Range<usize>> {
     let most = (scores / stride.max(1)).max(1);
@@ -226,7 +223,7 @@ impl WebGpu {
                 &self.vectors[spec.bias.0],
                 &self.vectors[spec.norm.0],
             ];
-            self.gpu.run(&COMPRESS, groups(listed.len()), &bound, &params);
+            self.gpu.run(&COMPRESS, workgroups(listed.len()), &bound, &params);
         }
     }
 
@@ -350,9 +347,9 @@ impl WebGpu {
             let cached = cached.plain();
             let params = IndexParams { places, cached, first, rows, stride, heads, top };
             let tiles = pass.len() * (stride as usize).div_ceil(TILE);
-            self.gpu.run(&INDEX_SCORES, groups(tiles), &scored, &params);
+            self.gpu.run(&INDEX_SCORES, workgroups(tiles), &scored, &params);
             let params = ChooseParams { places, every, first, rows, stride, top };
-            self.gpu.run(&CHOOSE, groups(pass.len()), &chosen, &params);
+            self.gpu.run(&CHOOSE, workgroups(pass.len()), &chosen, &params);
         }
         Ok(())
     }
@@ -389,10 +386,10 @@ impl WebGpu {
             let params =
                 EntryParams { first: pass.start as u32, rows: pass.len() as u32, ..params };
             let tiles = pass.len() * heads.div_ceil(TILE);
-            let over_entries = groups(tiles * stride.div_ceil(TILE));
+            let over_entries = workgroups(tiles * stride.div_ceil(TILE));
             self.gpu.run(&ROW_SCORES, over_entries, &scored, &params);
-            self.gpu.run(&ROW_SOFTMAX, groups(pass.len() * heads), &softened, &params);
-            let over_channels = groups(tiles * window.rows.dim.div_ceil(TILE));
+            self.gpu.run(&ROW_SOFTMAX, workgroups(pass.len() * heads), &softened, &params);
+            let over_channels = workgroups(tiles * window.rows.dim.div_ceil(TILE));
             self.gpu.run(&ROW_VALUES, over_channels, &weighed, &params);
         }
         Ok(())

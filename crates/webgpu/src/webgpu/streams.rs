@@ -1,7 +1,7 @@
 //! Residual streams of hyper-connections.
 
 use crate::gpu::{Access, Kernel};
-use crate::parts::{EACH, EXP_TO_ONE, GATED, MOST_GROUPS, dealt};
+use crate::parts::{EACH, EXP_TO_ONE, GATED, dealt, workgroups};
 use crate::webgpu::WebGpu;
 use backend::{Buffer, Error, HyperSpec};
 use bytemuck::{Pod, Zeroable};
@@ -80,7 +80,7 @@ impl WebGpu {
         };
         let (base, scale) = (&self.vectors[spec.base.0], &self.vectors[spec.scale.0]);
         let bound = [&from.words, base, scale, &to.words];
-        self.gpu.run(&FACTORS, [rows.clamp(1, MOST_GROUPS), 1, 1], &bound, &params);
+        self.gpu.run(&FACTORS, workgroups(rows), &bound, &params);
     }
 
     /// `out = sum of factors[s] * x[s]`: `x` is `[rows, streams * width]`, `out` `[rows, width]`.

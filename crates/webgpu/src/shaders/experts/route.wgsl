@@ -70,40 +70,13 @@ fn main(
     }
 }
 
-// ln(1 + e^x): the logarithm as a series in u / (2 + u), at most a third.
-fn softplus(x: f32) -> f32 {
-    let u = exp_to_one(-abs(x));
-    let z = u / (2.0 + u);
-    let square = z * z;
-    var series = 1.0 / 17.0;
-    for (var odd = 15.0; odd > 0.0; odd -= 2.0) {
-        series = fma(series, square, 1.0 / odd);
-    }
-    return fma(2.0 * z, series, max(x, 0.0));
-}
-
-// Leaves the largest of the lanes' values, or their sum, in `lane_values[0]`.
-fn reduce(lane: u32, sum: bool) {
-    workgroupBarrier();
-    for (var half = LANES / 2u; half > 0u; half /= 2u) {
-        if lane < half {
-            let own = lane_values[lane];
-            let other = lane_values[lane + half];
-            lane_values[lane] = select(max(own, other), own + other, sum);
-        }
-        workgroupBarrier();
-    }
-}
-
 fn score_experts(row: u32, lane: u32) {
     let start = row * params.count;
     var largest = TAKEN;
     for (var at = lane; at < params.count; at += LANES) {
         largest = max(largest, logits[start + at]);
     }
-    lane_values[lane] = largest;
-    reduce(lane, false);
-    largest = lane_values[0];
+    largest = largest_of_lanes(largest, lane);
     workgroupBarrier();
     var sum = 0.0;
     for (var at = lane; at < params.count; at += LANES) {
@@ -120,11 +93,10 @@ fn score_experts(row: u32, lane: u32) {
         }
         scores[at] = score;
     }
-    lane_values[lane] = sum;
-    reduce(lane, true);
+    sum = sum_of_lanes(sum, lane);
     for (var at = lane; at < params.count; at += LANES) {
         if params.scores == SOFTMAX {
-            scores[at] /= lane_values[0];
+            scores[at] /= sum;
         }
         var rank = scores[at];
         if params.corrected != 0u {

@@ -1,7 +1,7 @@
 //! The slots of a step and their tiles, which the device works out.
 
 use crate::gpu::{Access, Gpu, Kernel, Words};
-use crate::parts::MOST_GROUPS;
+use crate::parts::workgroups;
 use crate::webgpu::products::TILE_ROWS;
 use bytemuck::{Pod, Zeroable};
 
@@ -105,7 +105,7 @@ impl Plan {
             experts_at: self.experts_at,
         };
         let bound = [choices, plan];
-        let each = [self.held.min(MOST_GROUPS), 1, 1];
+        let each = workgroups(self.held);
         gpu.run(&COUNT, each, &bound, &params);
         gpu.run(&TILES, [1, 1, 1], &bound, &params);
         gpu.run(&SLOTS, each, &bound, &params);

@@ -1,7 +1,7 @@
 //! The choice of experts.
 
 use crate::gpu::{Access, Kernel, Words};
-use crate::parts::{EXP_TO_ONE, GATED, MOST_GROUPS};
+use crate::parts::{EXP_TO_ONE, GATED, LANES, workgroups};
 use crate::webgpu::WebGpu;
 use crate::webgpu::products::NONE;
 use backend::{Buffer, Error, Experts, ExpertsSpec, GroupRank, Routing, Scores};
@@ -12,7 +12,7 @@ const MOST: (usize, usize) = (1024, 64);
 
 static ROUTE: Kernel = Kernel {
     name: "choice of experts",
-    source: &[include_str!("../../shaders/experts/route.wgsl"), GATED, EXP_TO_ONE],
+    source: &[include_str!("../../shaders/experts/route.wgsl"), GATED, EXP_TO_ONE, LANES],
     bindings: &[Access::Write, Access::Read, Access::Read, Access::Write],
 };
 
@@ -91,7 +91,6 @@ impl WebGpu {
         let inbox = self.gpu.inbox();
         let correction = correction.map_or(&inbox, |correction| &self.vectors[correction.0]);
         let bound = [&self.buffers[logits.0].words, correction, &inbox, choices];
-        let groups = [tokens.len().min(MOST_GROUPS), 1, 1];
-        self.gpu.run(&ROUTE, groups, &bound, &params);
+        self.gpu.run(&ROUTE, workgroups(tokens.len()), &bound, &params);
     }
 }

@@ -1,7 +1,7 @@
 //! Rounding of heads as plain rows are rounded.
 
 use crate::gpu::{Access, Kernel};
-use crate::parts::MOST_GROUPS;
+use crate::parts::workgroups;
 use crate::webgpu::WebGpu;
 use backend::{Error, HeadColumns, Rounding};
 use bytemuck::{Pod, Zeroable};
@@ -75,6 +75,6 @@ impl WebGpu {
             factor: factor.unwrap_or(1.0),
         };
         let bound = [&buffer.words];
-        self.gpu.run(&ROUND, [units.min(MOST_GROUPS), 1, 1], &bound, &params);
+        self.gpu.run(&ROUND, workgroups(units), &bound, &params);
     }
 }

@@ -11,6 +11,9 @@ use bytemuck::{Pod, Zeroable};
 /// Source of storage types.
 pub(crate) const STORED: &str = include_str!("../../shaders/stored.wgsl");
 
+/// Source of the places of rows of heads.
+const HEAD_ROWS: &str = include_str!("../../shaders/head_rows.wgsl");
+
 static STORE_PLAIN: Kernel = Kernel {
     name: "store_plain",
     source: &[include_str!("../../shaders/store_plain.wgsl"), STEP, STORED, PLAIN_ROWS, EACH],
@@ -19,12 +22,12 @@ static STORE_PLAIN: Kernel = Kernel {
 
 static STORE_HEADS: Kernel = Kernel {
     name: "store_heads",
-    source: &[include_str!("../../shaders/store_heads.wgsl"), STEP, STORED, EACH],
+    source: &[include_str!("../../shaders/store_heads.wgsl"), HEAD_ROWS, STEP, STORED, EACH],
     bindings: &[Access::Read, Access::Write, Access::Write],
 };
 static STORE_CODES: Kernel = Kernel {
     name: "store_codes",
-    source: &[include_str!("../../shaders/store_codes.wgsl"), STEP, EACH],
+    source: &[include_str!("../../shaders/store_codes.wgsl"), HEAD_ROWS, STEP, EACH],
     bindings: &[Access::Read, Access::Write, Access::Write],
 };
 
