@@ -45,11 +45,16 @@ impl Backend for Fragile {
         }
     }
 
+    /// As on every GPU, weights of all types are copied to the device, also where the CPU under it
+    /// has no layout of its own for them.
+    fn held(&self, ty: &'static QuantType, rows: usize, cols: usize, _: Mode) -> Held {
+        Held { layout: "fragile", bytes: Some(rows * cols / ty.block_len * ty.block_bytes) }
+    }
+
     delegate! {
         &self:
         fn identity() -> String;
         fn threads() -> usize;
-        fn held(ty: &'static QuantType, rows: usize, cols: usize, mode: Mode) -> Held;
         fn mode() -> Mode;
         fn read(x: Buffer, rows: usize) -> &[f32];
         fn memory() -> Memory;
