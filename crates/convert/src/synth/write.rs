@@ -231,10 +231,11 @@ mod tests {
 
     #[test]
     fn mixtures_give_each_tensor_the_type_that_quantising_gives_it() {
-        let shapes = shapes::names().filter(|name| name.starts_with("tiny"));
-        for (shape, name) in
-            shapes.flat_map(|shape| [(shape, "q4_k_m"), (shape, "q2_k"), (shape, "iq3_xs")])
-        {
+        let shapes = || shapes::names().filter(|name| name.starts_with("tiny"));
+        let pairs = shapes().flat_map(|shape| [(shape, "q4_k_m"), (shape, "q2_k")]);
+        // Its search takes long: one shape with experts.
+        let pairs = pairs.chain([("tiny-qwen3-moe", "iq3_xs")]);
+        for (shape, name) in pairs {
             let mixture = crate::Mixture::named(name).unwrap();
             let (plain, _) = written(shape, &quant::F32, &format!("{name}-plain.gguf"), 1);
             let quantized = plain.with_extension("mixed.gguf");
