@@ -6,9 +6,13 @@ use backend::*;
 use engine::{EngineOptions, Event, LoadOptions, Outcome, Request, Runner, SubmitError, start};
 use kernels::quant::QuantType;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Steps that the device computes before it is lost.
 const STEPS: usize = 20;
+/// Whether all requests are submitted: the first step does not end before.
+static SUBMITTED: AtomicBool = AtomicBool::new(false);
 
 /// The CPU until the device is lost.
 struct Fragile {
@@ -39,6 +43,9 @@ impl Backend for Fragile {
     fn end(&mut self) -> Result<(), Error> {
         self.steps += 1;
         self.inner.end()?;
+        while !SUBMITTED.load(Ordering::Acquire) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         match self.steps > STEPS {
             true => Err(Error::Lost("device fragile: unplugged".to_owned())),
             false => Ok(()),
@@ -119,6 +126,7 @@ fn a_lost_device_ends_every_stream_with_an_error() {
     let (handle, thread) = start(runner, EngineOptions { running: 2, ..EngineOptions::default() });
     let request = Request { prompt: vec![1, 2, 3], max_tokens: Some(500), ..Request::default() };
     let started = [0; 3].map(|_| handle.submit(request.clone()).unwrap());
+    SUBMITTED.store(true, Ordering::Release);
     let ends = started.map(end);
     let failed = |end: &&Option<Outcome>| matches!(end, Some(Outcome::Failed(problem)) if problem == "device fragile: unplugged");
     assert_eq!(ends.iter().filter(failed).count(), 2, "{ends:?}");
