@@ -5,7 +5,7 @@
 //! variants have in the source, so that renaming them changes no block name.
 
 use crate::Settings;
-use sched::Name;
+use base::Name;
 
 /// Version of the encoding: raised when a label, the order or the encoding changes.
 const VERSION: u8 = 1;

@@ -6,7 +6,8 @@
 //! rows, and of one with two windows and states besides. Last the time of finding where a prompt of
 //! a million tokens can continue whose windowed rows are lost.
 
-use sched::{Group, Name, NewSequence, Planned, Scheduler, SchedulerLimits, Slot};
+use base::Name;
+use sched::{Group, NewSequence, Planned, Scheduler, SchedulerLimits, Slot};
 use std::hint::black_box;
 use std::io::Write;
 use std::time::{Duration, Instant};

@@ -1,6 +1,6 @@
 //! The tokens of a sequence, and the names of the blocks that they fill.
 
-use crate::Name;
+use base::Name;
 
 /// Prompt and generated tokens of a sequence.
 #[derive(Clone, Debug)]

@@ -6,7 +6,7 @@
 //! Invariant: among the blocks of one parent, no block's tokens are a prefix of another's. A block
 //! that would be such a prefix is the direct predecessor of the longer one.
 
-use crate::Name;
+use base::Name;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -19,7 +19,6 @@ mod cache;
 mod chain;
 mod children;
 mod group;
-mod name;
 mod pool;
 mod resume;
 mod scheduler;
@@ -30,7 +29,6 @@ mod waiting;
 
 pub use cache::Unreached;
 pub use group::Group;
-pub use name::Name;
 pub use pool::{BlockCounts, BlockPool};
 pub use scheduler::{Planned, Scheduler, SchedulerLimits, StateSave, View};
 pub use sequence::{BlockCopy, NewSequence, PromptOutput};

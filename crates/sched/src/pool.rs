@@ -14,8 +14,8 @@
 //! Invariant: every block is free, held or idle; the chain of a held block is held; no tail is a
 //! prefix of another registered block.
 
-use crate::Name;
 use crate::children::Children;
+use base::Name;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 

@@ -2,12 +2,12 @@
 
 use crate::cache::{Cache, Match, Unreached};
 use crate::group::Group;
-use crate::name::Name;
 use crate::pool::BlockCounts;
 use crate::sequence::{BlockCopy, NewSequence, Sequence, SequencePhase};
 use crate::slot::{Slot, SlotTable};
 use crate::state_pool::{StateCopy, StateCounts};
 use crate::waiting::{Waiting, position};
+use base::Name;
 
 /// Limits of a scheduler.
 #[derive(Clone, Debug, PartialEq, Eq)]

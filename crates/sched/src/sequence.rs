@@ -4,9 +4,9 @@ use crate::blocks::{SequenceBlocks, TableSpan};
 use crate::cache::{Cache, Match, Unreached};
 use crate::chain::Chain;
 use crate::group::GroupMatch;
-use crate::name::Name;
 use crate::resume::ResumePoints;
 use crate::state_pool::StateCopy;
+use base::Name;
 
 /// A sequence to be added to a scheduler.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -7,9 +7,9 @@
 //!
 //! Invariant: every slot is free, a snapshot, or taken; no two snapshots are of the same tokens.
 
-use crate::Name;
 use crate::chain::Chain;
 use crate::pool::value;
+use base::Name;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 

@@ -1,9 +1,12 @@
-//! Names of full KV blocks: a hash chain over everything that decides their bits.
+//! Names of what is computed for a run of tokens: a hash chain over everything that decides its
+//! bits.
 
 use sha2::{Digest, Sha256};
 
 /// Bytes of a name: half of SHA-256, so that no two blocks share a name by chance or by intent.
 const BYTES: usize = 16;
+/// Digits of a name in text.
+const DIGITS: usize = 2 * BYTES;
 
 /// Name of a full block: a digest of its tokens, of all tokens before them, and of everything else
 /// that decides its bits.
@@ -27,15 +30,35 @@ impl Name {
         if space == [0; 16] {
             return self;
         }
-        // The label's length keeps the input apart from that of every child.
-        let hash = Sha256::new_with_prefix(self.0).chain_update(b"space").chain_update(space);
-        Self::of(hash.finalize().as_slice())
+        self.labelled(b"space", &space)
     }
 
     /// The name of the block that holds `tokens` and follows the block of this name.
     pub fn child(self, tokens: &[u32]) -> Self {
         let mut hash = Sha256::new_with_prefix(self.0);
         tokens.iter().for_each(|token| hash.update(token.to_le_bytes()));
+        Self::of(hash.finalize().as_slice())
+    }
+
+    /// The name of the state after the block of this name and `tokens` more.
+    pub fn state(self, tokens: &[u32]) -> Self {
+        self.child(tokens).labelled(b"state", &[])
+    }
+
+    /// The name with these bytes.
+    pub fn from_bytes(bytes: [u8; BYTES]) -> Self {
+        Self(bytes)
+    }
+
+    /// The bytes of the name.
+    pub fn to_bytes(self) -> [u8; BYTES] {
+        self.0
+    }
+
+    /// A name for `value` under this one. The label's length keeps it apart from every child, whose
+    /// input is this name and whole tokens.
+    fn labelled(self, label: &[u8; 5], value: &[u8]) -> Self {
+        let hash = Sha256::new_with_prefix(self.0).chain_update(label).chain_update(value);
         Self::of(hash.finalize().as_slice())
     }
 
@@ -47,6 +70,20 @@ impl Name {
 impl std::fmt::Display for Name {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl std::str::FromStr for Name {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("expected {DIGITS} lower-case hexadecimal digits, found {text:?}");
+        let is_digit = |digit: u8| matches!(digit, b'0'..=b'9' | b'a'..=b'f');
+        if text.len() != DIGITS || !text.bytes().all(is_digit) {
+            return Err(wrong());
+        }
+        let value = u128::from_str_radix(text, 16).map_err(|_| wrong())?;
+        Ok(Self(value.to_be_bytes()))
     }
 }
 
@@ -84,9 +121,30 @@ mod tests {
     }
 
     #[test]
+    fn states_have_names_of_their_own() {
+        let root = Name::root(b"model");
+        let states = [root.state(&[]), root.state(&[1]), root.child(&[1]).state(&[])];
+        let others = [root, root.child(&[]), root.child(&[1]), root.in_space([1; 16])];
+        for (at, name) in states.iter().enumerate() {
+            assert!(!states[..at].contains(name) && !others.contains(name));
+        }
+    }
+
+    #[test]
+    fn text_and_bytes_are_read_again() {
+        let name = Name::root(b"model").child(&[7]);
+        assert_eq!(name.to_string().parse(), Ok(name));
+        assert_eq!(Name::from_bytes(name.to_bytes()), name);
+        let text = name.to_string();
+        for wrong in ["", &text[1..], &text.to_uppercase(), &format!("+{}", &text[1..])] {
+            assert!(wrong.parse::<Name>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
     fn names_are_the_same_everywhere() {
         let name = Name::root(b"").child(&[7]).to_string();
-        assert_eq!(name.len(), 2 * BYTES);
+        assert_eq!(name.len(), DIGITS);
         assert_eq!(Name::root(b"").to_string(), "e3b0c44298fc1c149afbf4c8996fb924");
     }
 }

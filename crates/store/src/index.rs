@@ -1,0 +1,267 @@
+//! The index: which extents a folder has, which blocks they hold, and which go first.
+
+use crate::header::Header;
+use crate::layout::ExtentName;
+use crate::worth::Worth;
+use base::Name;
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ops::Range;
+
+/// Number of an extent in the index.
+pub(crate) type ExtentId = u32;
+
+/// What an extent's header adds to the name of its file.
+#[derive(Clone, Debug)]
+struct Contents {
+    parent: Name,
+    depth: u32,
+    blocks: Box<[Name]>,
+    /// Microseconds that it took to compute.
+    micros: u64,
+}
+
+/// An extent of the folder.
+#[derive(Clone, Debug)]
+pub(crate) struct Extent {
+    pub root: Name,
+    pub name: ExtentName,
+    pub bytes: u64,
+    pub worth: Worth,
+    /// `None` until its header was read.
+    contents: Option<Contents>,
+    /// Number of reads under way.
+    pins: u32,
+}
+
+impl Extent {
+    /// Microseconds that it took to compute, if its header was read.
+    pub fn micros(&self) -> Option<u64> {
+        self.contents.as_ref().map(|contents| contents.micros)
+    }
+
+    fn rank(&self, id: ExtentId) -> Rank {
+        let depth = self.contents.as_ref().map_or(0, |contents| contents.depth);
+        (self.worth, Reverse(depth), id)
+    }
+}
+
+/// The lowest goes first: the least worth, and of equal ones the deepest.
+type Rank = (Worth, Reverse<u32>, ExtentId);
+
+/// What tells apart blocks of one name: their kind, and a number for the layers that they hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct BlockPart {
+    kind: u32,
+    layers: u32,
+}
+
+/// BlockPart of a block: some of its layers, in an extent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    pub extent: ExtentId,
+    /// Index of the block in the extent.
+    pub at: u32,
+    pub layers: Range<usize>,
+}
+
+/// All extents of a folder.
+#[derive(Debug, Default)]
+pub(crate) struct Index {
+    extents: Vec<Option<Extent>>,
+    free: Vec<ExtentId>,
+    files: HashMap<(Name, ExtentName), ExtentId>,
+    /// The layers that extents hold, by number.
+    layers: Vec<Range<usize>>,
+    /// Blocks of extents whose headers were read: the extent, and the block's index in it.
+    blocks: HashMap<(BlockPart, Name), (ExtentId, u32)>,
+    /// Number of extents that follow a block.
+    following: HashMap<(BlockPart, Name), u32>,
+    order: BTreeSet<Rank>,
+    bytes: u64,
+    /// Files that are there and cannot be used.
+    ignored: HashSet<(Name, ExtentName)>,
+}
+
+impl Index {
+    /// Bytes of all extents.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Number of blocks that can be found.
+    pub fn blocks(&self) -> u64 {
+        self.blocks.len() as u64
+    }
+
+    pub fn get(&self, id: ExtentId) -> Option<&Extent> {
+        self.extents.get(id as usize)?.as_ref()
+    }
+
+    /// The extent in a file.
+    pub fn find(&self, root: Name, name: ExtentName) -> Option<ExtentId> {
+        self.files.get(&(root, name)).copied()
+    }
+
+    /// The extents below a root.
+    pub fn of_root(&self, root: Name) -> impl Iterator<Item = (ExtentId, &Extent)> {
+        let known = (0..).zip(&self.extents);
+        let known = known.filter_map(|(id, extent)| Some((id, extent.as_ref()?)));
+        known.filter(move |(_, extent)| extent.root == root)
+    }
+
+    /// Whether a file is there but cannot be used.
+    pub fn is_ignored(&self, root: Name, name: ExtentName) -> bool {
+        self.ignored.contains(&(root, name))
+    }
+
+    /// Forgets an extent that cannot be used, although its file stays.
+    pub fn ignore(&mut self, id: ExtentId) -> Option<Extent> {
+        let extent = self.remove(id)?;
+        self.ignored.insert((extent.root, extent.name));
+        Some(extent)
+    }
+
+    /// Adds an extent, or updates one that is known.
+    pub fn insert(&mut self, root: Name, name: ExtentName, bytes: u64, worth: Worth) -> ExtentId {
+        if let Some(id) = self.find(root, name) {
+            self.set_worth(id, worth);
+            return id;
+        }
+        self.ignored.remove(&(root, name));
+        let extent = Extent { root, name, bytes, worth, contents: None, pins: 0 };
+        let id = self.free.pop().unwrap_or_else(|| {
+            self.extents.push(None);
+            ExtentId::try_from(self.extents.len() - 1).expect("extents are counted in 32 bits")
+        });
+        self.files.insert((root, name), id);
+        self.order.insert(extent.rank(id));
+        self.bytes += bytes;
+        self.extents[id as usize] = Some(extent);
+        id
+    }
+
+    /// Adds what the header of an extent says, so that its blocks are found.
+    pub fn add_header(&mut self, id: ExtentId, header: &Header) {
+        let part = self.part(&header.name());
+        let Some(extent) = &mut self.extents[id as usize] else { return };
+        if extent.contents.is_some() {
+            return;
+        }
+        self.order.remove(&extent.rank(id));
+        let blocks: Box<[Name]> = header.blocks.iter().map(|block| block.name).collect();
+        for (&name, at) in blocks.iter().zip(0..) {
+            // Of two extents with one block, the first is as good as the other.
+            self.blocks.entry((part, name)).or_insert((id, at));
+        }
+        *self.following.entry((part, header.parent)).or_default() += 1;
+        let Header { parent, depth, micros, .. } = *header;
+        extent.contents = Some(Contents { parent, depth, blocks, micros });
+        self.order.insert(extent.rank(id));
+    }
+
+    /// Forgets an extent.
+    pub fn remove(&mut self, id: ExtentId) -> Option<Extent> {
+        let extent = self.extents.get_mut(id as usize)?.take()?;
+        self.order.remove(&extent.rank(id));
+        self.files.remove(&(extent.root, extent.name));
+        self.free.push(id);
+        self.bytes -= extent.bytes;
+        let Some(contents) = &extent.contents else { return Some(extent) };
+        let part = self.part(&extent.name);
+        for &name in &contents.blocks {
+            if self.blocks.get(&(part, name)).is_some_and(|(held, _)| *held == id) {
+                self.blocks.remove(&(part, name));
+            }
+        }
+        if let Some(following) = self.following.get_mut(&(part, contents.parent)) {
+            *following -= 1;
+            if *following == 0 {
+                self.following.remove(&(part, contents.parent));
+            }
+        }
+        Some(extent)
+    }
+
+    pub fn set_worth(&mut self, id: ExtentId, worth: Worth) {
+        let Some(extent) = &mut self.extents[id as usize] else { return };
+        self.order.remove(&extent.rank(id));
+        extent.worth = worth;
+        self.order.insert(extent.rank(id));
+    }
+
+    /// Adds a reader, which keeps an extent from being evicted here.
+    pub fn pin(&mut self, id: ExtentId) {
+        if let Some(extent) = &mut self.extents[id as usize] {
+            extent.pins += 1;
+        }
+    }
+
+    /// Removes a reader. The extent may have vanished in the meantime.
+    pub fn unpin(&mut self, id: ExtentId) {
+        if let Some(Some(extent)) = self.extents.get_mut(id as usize) {
+            extent.pins = extent.pins.saturating_sub(1);
+        }
+    }
+
+    fn part(&mut self, name: &ExtentName) -> BlockPart {
+        let layers = self.layers.iter().position(|known| *known == name.layers());
+        let layers = layers.unwrap_or_else(|| {
+            self.layers.push(name.layers());
+            self.layers.len() - 1
+        });
+        BlockPart { kind: name.kind, layers: layers as u32 }
+    }
+
+    /// Where `layers` of a block are: pieces that follow each other.
+    pub fn locate(&self, kind: u32, layers: &Range<usize>, name: Name) -> Option<Vec<Piece>> {
+        let mut pieces = Vec::new();
+        let mut start = layers.start;
+        while start < layers.end {
+            let known = self.layers.iter().zip(0..).filter(|(held, _)| held.contains(&start));
+            let held = known.filter_map(|(held, number)| {
+                let part = BlockPart { kind, layers: number };
+                let (extent, at) = *self.blocks.get(&(part, name))?;
+                Some(Piece { extent, at, layers: start..held.end.min(layers.end) })
+            });
+            let piece = held.max_by_key(|piece| piece.layers.end)?;
+            start = piece.layers.end;
+            pieces.push(piece);
+        }
+        Some(pieces)
+    }
+
+    /// The extents that hold a block and those before it, the last first.
+    pub fn chain(&self, kind: u32, layers: &Range<usize>, last: Name) -> Vec<ExtentId> {
+        let layers = self.layers.iter().position(|held| held == layers);
+        let Some(layers) = layers.map(|number| number as u32) else { return Vec::new() };
+        let mut chain = Vec::new();
+        let mut name = last;
+        while let Some(&(id, _)) = self.blocks.get(&(BlockPart { kind, layers }, name)) {
+            let extent = self.get(id).and_then(|extent| extent.contents.as_ref());
+            let Some(contents) = extent else { break };
+            chain.push(id);
+            name = contents.parent;
+        }
+        chain
+    }
+
+    /// The extent that goes first, besides `kept` ones, what is being read, and what others
+    /// follow.
+    pub fn least(&self, kept: &HashSet<ExtentId>) -> Option<ExtentId> {
+        let mut order = self.order.iter().map(|&(_, _, id)| id);
+        order.find(|id| !kept.contains(id) && self.is_evictable(*id))
+    }
+
+    fn is_evictable(&self, id: ExtentId) -> bool {
+        let Some(extent) = self.get(id) else { return false };
+        let Some(contents) = &extent.contents else { return extent.pins == 0 };
+        let number = self.layers.iter().position(|held| *held == extent.name.layers());
+        let part = BlockPart { kind: extent.name.kind, layers: number.unwrap_or_default() as u32 };
+        let is_followed = |name: &Name| self.following.contains_key(&(part, *name));
+        extent.pins == 0 && !contents.blocks.iter().any(is_followed)
+    }
+}
+
+#[cfg(test)]
+mod tests;

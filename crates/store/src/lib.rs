@@ -1,0 +1,34 @@
+//! The store: cached rows and states on disk, found by name after a restart, an eviction, or in
+//! another process.
+//!
+//! - An *extent* is a file of 1 to 64 consecutive blocks of a chain, or of one state ([`Header`]).
+//! - A [`Keyspace`] is what lies below one root: everything computed with the same bits.
+//! - [`Store`] holds the index of a folder, reads and writes extents on threads of its own, and
+//!   keeps the folder within its budget. Several processes may share a folder.
+//!
+//! Whatever cannot be read, or is not what its name says, is not found: no error of the disk
+//! reaches a request, and no content is returned whose checksum is wrong.
+//!
+//! Invariant: nothing here knows models, tensors, HTTP or what tokens mean.
+
+mod buffers;
+mod disk;
+mod header;
+mod index;
+mod jobs;
+mod layout;
+mod queue;
+mod reader;
+mod scan;
+mod shared;
+mod stats;
+mod store;
+mod worth;
+mod writer;
+
+pub use disk::{Disk, DiskFile, DiskLock, Entry, Files};
+pub use header::{Header, MAX_BLOCKS, Problem, StoredBlock};
+pub use jobs::{Arrival, Run, ToWrite};
+pub use layout::{ExtentName, Kind, Layout};
+pub use stats::{Failure, StoreStats};
+pub use store::{Keyspace, Store, StoreError, StoreOptions};

@@ -1,0 +1,231 @@
+//! Threads that read runs of blocks and check them.
+
+use crate::disk::DiskFile;
+use crate::header::{Header, MAX_HEADER, PAGE, Problem};
+use crate::index::{ExtentId, Piece};
+use crate::jobs::{Arrival, ReadJob, Run};
+use crate::layout::{ExtentName, Layout};
+use crate::shared::StoreState;
+use crate::stats::{Counters, Failure};
+use memmap2::MmapMut;
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::time::Instant;
+
+/// Bytes that are read or written at once.
+pub(crate) const CHUNK: usize = 4 << 20;
+
+/// Why a file cannot be used.
+#[derive(Debug)]
+pub(crate) enum Unusable {
+    Problem(Problem),
+    Io(io::Error),
+}
+
+impl From<Problem> for Unusable {
+    fn from(problem: Problem) -> Self {
+        Self::Problem(problem)
+    }
+}
+
+impl From<io::Error> for Unusable {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// Bytes of a file that begin with a page of memory.
+pub(crate) struct Pages(MmapMut);
+
+impl Pages {
+    pub fn new() -> io::Result<Self> {
+        MmapMut::map_anon(CHUNK).map(Self)
+    }
+
+    /// The first `bytes` bytes.
+    pub fn get(&mut self, bytes: usize) -> &mut [u8] {
+        &mut self.0[..bytes]
+    }
+}
+
+/// Reads jobs until the store is closed.
+pub(crate) fn run(shared: &StoreState) {
+    let mut pages = match Pages::new() {
+        Ok(pages) => pages,
+        Err(error) => return tracing::error!("the store cannot read: {error}"),
+    };
+    while let Some(job) = shared.reads.pop() {
+        let start = Instant::now();
+        let (blocks, bytes) = read_run(shared, &job, &mut pages);
+        let ReadJob { ticket, run, arrivals, .. } = job;
+        if blocks == run.blocks {
+            shared.measure_read(bytes.len(), start.elapsed());
+        }
+        Counters::add(&shared.counters.read_bytes, bytes.len() as u64);
+        let mut index = shared.index();
+        run.pieces.iter().for_each(|piece| index.unpin(piece.extent));
+        drop(index);
+        // The engine may have ended.
+        let _ = arrivals.send(Arrival { ticket, blocks, bytes });
+    }
+}
+
+/// Reads a run; returns how many of its blocks are valid, and the bytes of all.
+fn read_run(shared: &StoreState, job: &ReadJob, pages: &mut Pages) -> (usize, Vec<u8>) {
+    let Run { kind, blocks, pieces } = &job.run;
+    let mut bytes = vec![0; blocks * job.layout.block_bytes(*kind)];
+    let mut valid = *blocks;
+    for piece in pieces {
+        let known = shared.index().get(piece.extent).map(|extent| extent.name);
+        let Some(name) = known else {
+            shared.counters.failed(Failure::Vanished);
+            return (0, bytes);
+        };
+        match read_piece(shared, job, piece, &name, pages, &mut bytes) {
+            Ok(blocks) if blocks == job.run.blocks => {}
+            Ok(blocks) => {
+                let problem = Problem::Corrupt("the checksum of a layer is wrong".to_owned());
+                discard(shared, piece.extent, &problem.into());
+                valid = valid.min(blocks);
+            }
+            Err(unusable) => {
+                discard(shared, piece.extent, &unusable);
+                return (0, bytes);
+            }
+        }
+    }
+    (valid, bytes)
+}
+
+/// Reads one piece of each block of a run into its place; returns how many blocks are valid.
+fn read_piece(
+    shared: &StoreState,
+    job: &ReadJob,
+    piece: &Piece,
+    name: &ExtentName,
+    pages: &mut Pages,
+    bytes: &mut [u8],
+) -> Result<usize, Unusable> {
+    let ReadJob { run, layout, root, .. } = job;
+    let path = shared.path(*root, name);
+    let header = read_header(shared, &path)?;
+    header.check(*root, name, layout)?;
+    let first = piece.at as usize;
+    let Some(blocks) = header.blocks.get(first..first + run.blocks) else {
+        return Err(Problem::Corrupt("fewer blocks than before".to_owned()).into());
+    };
+    if !blocks.iter().flat_map(|block| &block.tokens).eq(&job.tokens) {
+        return Err(Problem::Corrupt("other tokens under the same name".to_owned()).into());
+    }
+    let file = shared.disk.open(&path)?;
+    let layers = header.layer_range(piece.layers.clone());
+    let own = layout.block_bytes(run.kind);
+    let before = own_bytes(&header, layout, run.kind, piece.layers.start);
+    let places = (0..run.blocks).map(|block| {
+        let start = header.offset(first + block) + layers.start;
+        let to = block * own + before;
+        (start..start + (layers.end - layers.start), to)
+    });
+    read_places(&*file, header.file_bytes(), places, pages, bytes)?;
+    let is_valid = |block: usize| {
+        let checksums = &blocks[block].checksums;
+        let mut rest = &bytes[block * own + before..];
+        piece.layers.clone().all(|layer| {
+            let layer = layer - header.first_layer as usize;
+            let (data, behind) = rest.split_at(header.layer_bytes[layer] as usize);
+            rest = behind;
+            crc32c::crc32c(data) == checksums[layer]
+        })
+    };
+    Ok((0..run.blocks).take_while(|&block| is_valid(block)).count())
+}
+
+/// Bytes of own layers before `layer` in a block.
+fn own_bytes(header: &Header, layout: &Layout, kind: usize, layer: usize) -> usize {
+    debug_assert_eq!(header.kind as usize, kind);
+    let before: u64 = layout.kinds[kind].layer_bytes[layout.layers.start..layer].iter().sum();
+    before as usize
+}
+
+/// Reads ranges of a file, ascending, each to its place in `bytes`.
+fn read_places(
+    file: &dyn DiskFile,
+    length: u64,
+    places: impl Iterator<Item = (Range<u64>, usize)>,
+    pages: &mut Pages,
+    bytes: &mut [u8],
+) -> io::Result<()> {
+    let page = PAGE as u64;
+    // The part of the file that `pages` holds.
+    let mut held = 0..0;
+    for (mut range, mut to) in places {
+        while !range.is_empty() {
+            if !held.contains(&range.start) {
+                let start = range.start / page * page;
+                held = start..(start + CHUNK as u64).min(length);
+                file.read(pages.get((held.end - held.start) as usize), held.start)?;
+            }
+            let end = range.end.min(held.end);
+            let count = (end - range.start) as usize;
+            let from = (range.start - held.start) as usize;
+            bytes[to..to + count].copy_from_slice(&pages.get(from + count)[from..]);
+            (range.start, to) = (end, to + count);
+        }
+    }
+    Ok(())
+}
+
+/// Reads the header of an extent, and checks all that the header itself shows.
+pub(crate) fn read_header(shared: &StoreState, path: &Path) -> Result<Header, Unusable> {
+    let file = shared.disk.open_cached(path)?;
+    let length = file.length()?;
+    if length < PAGE as u64 {
+        return Err(Problem::Corrupt(format!("a file of {length} bytes")).into());
+    }
+    let mut bytes = vec![0; PAGE];
+    file.read(&mut bytes, 0)?;
+    let header = Header::bytes_of(&bytes, length)?;
+    debug_assert!(header <= MAX_HEADER);
+    bytes.resize(header, 0);
+    if header > PAGE {
+        file.read(&mut bytes[PAGE..], PAGE as u64)?;
+    }
+    Ok(Header::decode(&bytes, length)?)
+}
+
+/// Forgets an extent that cannot be used, and removes its file if its content is wrong.
+pub(crate) fn discard(shared: &StoreState, id: ExtentId, why: &Unusable) {
+    let failure = match why {
+        // It is of use to other versions.
+        Unusable::Problem(Problem::Newer(_)) => None,
+        Unusable::Problem(_) => Some(Failure::Corrupt),
+        Unusable::Io(error) => Some(Failure::of(error)),
+    };
+    let removed = match failure {
+        Some(Failure::Vanished) => shared.index().remove(id),
+        _ => shared.index().ignore(id),
+    };
+    // Another reader was faster.
+    let Some(extent) = removed else { return };
+    let path = shared.path(extent.root, &extent.name);
+    if let Some(failure) = failure {
+        shared.counters.failed(failure);
+    }
+    if failure != Some(Failure::Corrupt) {
+        return tracing::debug!("{}: {why}", path.display());
+    }
+    tracing::warn!("{}: {why}; the file is removed", path.display());
+    if let Err(error) = shared.disk.remove(&path) {
+        tracing::debug!("{}: {error}", path.display());
+    }
+}
+
+impl std::fmt::Display for Unusable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Problem(problem) => problem.fmt(f),
+            Self::Io(error) => error.fmt(f),
+        }
+    }
+}
