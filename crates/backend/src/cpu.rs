@@ -295,6 +295,18 @@ impl Backend for Cpu {
         copies.iter().for_each(|copy| self.kv.copy(*copy));
     }
 
+    fn stores_blocks(&self) -> bool {
+        true
+    }
+
+    fn read_block(&self, group: usize, block: u32, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.kv.block(group, block));
+    }
+
+    fn write_block(&mut self, group: usize, block: u32, bytes: &[u8]) {
+        self.kv.block_mut(group, block).copy_from_slice(bytes);
+    }
+
     fn copy_states(&mut self, copies: &[(u32, u32)]) {
         copies.iter().for_each(|&(from, to)| self.states.copy(from, to));
     }

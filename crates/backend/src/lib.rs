@@ -102,6 +102,11 @@ pub enum Error {
     Pin(std::io::Error),
 }
 
+/// The end of a device that is asked for bytes of blocks, although it has said that it gives none.
+fn unimplemented_blocks(device: &Device) -> ! {
+    panic!("device {} neither reads nor writes blocks", device.name)
+}
+
 /// Operations on one device. Buffers are `[rows, width]` in f32; `rows` is the number of rows in
 /// use, at most that of the buffers.
 pub trait Backend: Send {
@@ -185,6 +190,26 @@ pub trait Backend: Send {
     }
     /// Copies blocks in all layers, one after the other.
     fn copy_blocks(&mut self, copies: &[BlockCopy]);
+    /// Whether blocks can be read and written between steps.
+    fn stores_blocks(&self) -> bool {
+        false
+    }
+    /// Appends the bytes of a block of a group, layer by layer, to `out`. They mean the same to
+    /// every backend of this identity.
+    ///
+    /// # Panics
+    /// If blocks cannot be read.
+    fn read_block(&self, _group: usize, _block: u32, _out: &mut Vec<u8>) {
+        unimplemented_blocks(self.device())
+    }
+    /// Sets the bytes of a block of a group to `bytes`, which [`read_block`](Self::read_block)
+    /// gave.
+    ///
+    /// # Panics
+    /// If blocks cannot be written, or the length is wrong.
+    fn write_block(&mut self, _group: usize, _block: u32, _bytes: &[u8]) {
+        unimplemented_blocks(self.device())
+    }
     /// Copies the states of all layers, one pair of slots (from, to) after the other.
     fn copy_states(&mut self, copies: &[(u32, u32)]);
 

@@ -20,6 +20,7 @@ mod chain;
 mod children;
 mod group;
 mod pool;
+mod restore;
 mod resume;
 mod scheduler;
 mod sequence;

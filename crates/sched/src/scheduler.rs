@@ -436,11 +436,58 @@ impl Scheduler {
         self.running.insert(index, slot);
     }
 
-    /// Whether a running sequence is about to compute what comes after `found`: waiting for it is
-    /// cheaper than computing it twice.
+    /// Whether a running sequence is about to compute what comes after `found`, or another expects
+    /// it from outside: waiting for it is cheaper than computing it twice.
     fn is_being_computed(&self, sequence: &Sequence, found: &Match) -> bool {
         let mut running = self.running.iter().map(|&slot| &self.sequences[slot]);
+        let mut waiting = self.waiting.new_ones().iter().map(|&slot| &self.sequences[slot]);
         running.any(|other| other.ready && sequence.waits_for(other, found))
+            || waiting.any(|other| sequence.waits_for_restore(other, found))
+    }
+
+    /// The full blocks of a waiting sequence that are not in the cache, although it need not
+    /// compute them if they come from outside: their indices in its chain.
+    pub fn missing(&self, slot: Slot) -> std::ops::Range<usize> {
+        self.sequences.get(slot).map_or(0..0, |sequence| sequence.missing(&self.cache))
+    }
+
+    /// The chain of a sequence: name of the block before block `index`, and name and tokens of the
+    /// full block.
+    pub fn full_block(&self, slot: Slot, index: usize) -> Option<(Name, Name, &[u32])> {
+        let chain = &self.sequences.get(slot)?.chain;
+        Some((chain.parent(index), chain.name(index)?, chain.full(index)))
+    }
+
+    /// The block of the first group with this name and content, in any state.
+    pub fn find(&self, name: Name, parent: Name, tokens: &[u32]) -> Option<u32> {
+        self.cache.trunk().find(name, parent, tokens)
+    }
+
+    /// Has a waiting sequence expect the first `count` of its [`missing`](Self::missing) blocks
+    /// from outside; returns the blocks that they are to be written to. The sequence is not
+    /// admitted before [`end_restore`](Self::end_restore). `None` if so many blocks are not
+    /// available, or copies of blocks are not made yet.
+    pub fn begin_restore(&mut self, slot: Slot, count: usize) -> Option<Vec<u32>> {
+        if !self.copies.is_empty() {
+            return None;
+        }
+        let sequence = self.sequences.get_mut(slot).filter(|sequence| sequence.may_restore())?;
+        sequence.begin_restore(&mut self.cache, count, self.running.len())
+    }
+
+    /// Takes the next of the blocks that a sequence expects, which was written. Does nothing if the
+    /// sequence expects none, or was finished.
+    pub fn restored(&mut self, slot: Slot) {
+        if let Some(sequence) = self.sequences.get_mut(slot) {
+            sequence.restored(&mut self.cache);
+        }
+    }
+
+    /// Has a sequence expect no more blocks: it computes what did not come.
+    pub fn end_restore(&mut self, slot: Slot) {
+        if let Some(sequence) = self.sequences.get_mut(slot) {
+            sequence.end_restore(&mut self.cache);
+        }
     }
 
     /// Whether each group has blocks for all its tokens, and one more for each running sequence.
@@ -477,6 +524,7 @@ impl Scheduler {
     /// computed stays in the cache.
     pub fn finish(&mut self, slot: Slot) {
         let Some(sequence) = self.sequences.get_mut(slot) else { return };
+        sequence.end_restore(&mut self.cache);
         sequence.release(&mut self.cache);
         self.waiting.ended(sequence.tenant, sequence.user);
         match sequence.phase {

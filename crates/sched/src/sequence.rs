@@ -4,6 +4,7 @@ use crate::blocks::{SequenceBlocks, TableSpan};
 use crate::cache::{Cache, Match, Unreached};
 use crate::chain::Chain;
 use crate::group::GroupMatch;
+use crate::restore::Restore;
 use crate::resume::ResumePoints;
 use crate::state_pool::StateCopy;
 use base::Name;
@@ -102,6 +103,8 @@ pub(crate) struct Sequence {
     pub cached: Option<usize>,
     /// Tokens that were found then and computed again.
     pub unreached: Unreached,
+    /// Blocks that it expects from outside while it waits.
+    pub restore: Option<Restore>,
     /// A block table for each group.
     pub tables: Vec<Vec<u32>>,
     spans: Vec<TableSpan>,
@@ -141,6 +144,7 @@ impl Sequence {
             points,
             cached: None,
             unreached: Unreached::default(),
+            restore: None,
             tables: cache.groups.iter().map(|_| Vec::with_capacity(blocks)).collect(),
             spans: vec![TableSpan::default(); cache.groups.len()],
         }
@@ -152,7 +156,7 @@ impl Sequence {
     }
 
     /// The first row that needs an output; at the latest the last row.
-    fn first_output(&self) -> usize {
+    pub fn first_output(&self) -> usize {
         let last = self.chain.tokens.len() - 1;
         let all = self.output != PromptOutput::LastLogits && self.delivered < self.prompt;
         if all { self.delivered.min(last) } else { last }
@@ -203,6 +207,11 @@ impl Sequence {
             return Match { groups, ..Match::default() };
         }
         cache.find(&self.chain, self.first_output())
+    }
+
+    /// Whether it waits for the first time, and may use what was computed for others.
+    pub fn may_restore(&self) -> bool {
+        self.phase == SequencePhase::New && !self.cold && self.restore.is_none()
     }
 
     /// The position up to which the sequence can use what `other` computes: the end of the last
@@ -314,6 +323,8 @@ impl Sequence {
     /// The blocks that it holds of a group.
     pub fn held(&self, group: usize) -> impl Iterator<Item = u32> {
         let table = &self.tables[group];
-        table[self.spans[group].first.min(table.len())..].iter().copied()
+        let restored = self.restore.iter().filter(move |_| group == 0);
+        let held = table[self.spans[group].first.min(table.len())..].iter();
+        held.chain(restored.flat_map(|restore| &restore.table)).copied()
     }
 }

@@ -136,7 +136,10 @@ impl Waiting {
     /// does not fit, those after it wait too.
     pub fn candidates(&self, sequences: &SlotTable<Sequence>, out: &mut Vec<Slot>) {
         out.clear();
-        let is_ready = |slot: &&Slot| sequences[**slot].ready;
+        let is_ready = |slot: &&Slot| {
+            let sequence = &sequences[**slot];
+            sequence.ready && sequence.restore.is_none()
+        };
         if let Some(&slot) = self.preempted.iter().find(is_ready) {
             return out.push(slot);
         }

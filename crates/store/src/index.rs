@@ -49,11 +49,19 @@ impl Extent {
 /// The lowest goes first: the least worth, and of equal ones the deepest.
 type Rank = (Worth, Reverse<u32>, ExtentId);
 
-/// What tells apart blocks of one name: their kind, and a number for the layers that they hold.
+/// What tells apart blocks of one name: their kind, and a number for their root and the layers that
+/// they hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct BlockPart {
     kind: u32,
-    layers: u32,
+    held: u32,
+}
+
+/// A root, and the layers that extents below it hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct HeldLayers {
+    root: Name,
+    layers: Range<usize>,
 }
 
 /// BlockPart of a block: some of its layers, in an extent.
@@ -71,8 +79,8 @@ pub(crate) struct Index {
     extents: Vec<Option<Extent>>,
     free: Vec<ExtentId>,
     files: HashMap<(Name, ExtentName), ExtentId>,
-    /// The layers that extents hold, by number.
-    layers: Vec<Range<usize>>,
+    /// What extents hold, by number.
+    held: Vec<HeldLayers>,
     /// Blocks of extents whose headers were read: the extent, and the block's index in it.
     blocks: HashMap<(BlockPart, Name), (ExtentId, u32)>,
     /// Number of extents that follow a block.
@@ -143,7 +151,7 @@ impl Index {
 
     /// Adds what the header of an extent says, so that its blocks are found.
     pub fn add_header(&mut self, id: ExtentId, header: &Header) {
-        let part = self.part(&header.name());
+        let part = self.part(header.root, &header.name());
         let Some(extent) = &mut self.extents[id as usize] else { return };
         if extent.contents.is_some() {
             return;
@@ -168,7 +176,7 @@ impl Index {
         self.free.push(id);
         self.bytes -= extent.bytes;
         let Some(contents) = &extent.contents else { return Some(extent) };
-        let part = self.part(&extent.name);
+        let part = self.part(extent.root, &extent.name);
         for &name in &contents.blocks {
             if self.blocks.get(&(part, name)).is_some_and(|(held, _)| *held == id) {
                 self.blocks.remove(&(part, name));
@@ -204,25 +212,38 @@ impl Index {
         }
     }
 
-    fn part(&mut self, name: &ExtentName) -> BlockPart {
-        let layers = self.layers.iter().position(|known| *known == name.layers());
-        let layers = layers.unwrap_or_else(|| {
-            self.layers.push(name.layers());
-            self.layers.len() - 1
-        });
-        BlockPart { kind: name.kind, layers: layers as u32 }
+    /// The number of what an extent holds, if others hold the same.
+    fn number(&self, root: Name, layers: &Range<usize>) -> Option<u32> {
+        let mut held = (0..).zip(&self.held);
+        let found = held.find(|(_, held)| held.root == root && held.layers == *layers);
+        found.map(|(number, _)| number)
     }
 
-    /// Where `layers` of a block are: pieces that follow each other.
-    pub fn locate(&self, kind: u32, layers: &Range<usize>, name: Name) -> Option<Vec<Piece>> {
+    fn part(&mut self, root: Name, name: &ExtentName) -> BlockPart {
+        let held = self.number(root, &name.layers()).unwrap_or_else(|| {
+            self.held.push(HeldLayers { root, layers: name.layers() });
+            self.held.len() as u32 - 1
+        });
+        BlockPart { kind: name.kind, held }
+    }
+
+    /// Where `layers` of a block below a root are: pieces that follow each other.
+    pub fn locate(
+        &self,
+        root: Name,
+        kind: u32,
+        layers: &Range<usize>,
+        name: Name,
+    ) -> Option<Vec<Piece>> {
         let mut pieces = Vec::new();
         let mut start = layers.start;
         while start < layers.end {
-            let known = self.layers.iter().zip(0..).filter(|(held, _)| held.contains(&start));
-            let held = known.filter_map(|(held, number)| {
-                let part = BlockPart { kind, layers: number };
+            let known = (0..).zip(&self.held);
+            let known = known.filter(|(_, held)| held.root == root && held.layers.contains(&start));
+            let held = known.filter_map(|(number, held)| {
+                let part = BlockPart { kind, held: number };
                 let (extent, at) = *self.blocks.get(&(part, name))?;
-                Some(Piece { extent, at, layers: start..held.end.min(layers.end) })
+                Some(Piece { extent, at, layers: start..held.layers.end.min(layers.end) })
             });
             let piece = held.max_by_key(|piece| piece.layers.end)?;
             start = piece.layers.end;
@@ -231,13 +252,12 @@ impl Index {
         Some(pieces)
     }
 
-    /// The extents that hold a block and those before it, the last first.
-    pub fn chain(&self, kind: u32, layers: &Range<usize>, last: Name) -> Vec<ExtentId> {
-        let layers = self.layers.iter().position(|held| held == layers);
-        let Some(layers) = layers.map(|number| number as u32) else { return Vec::new() };
+    /// The extents that hold these layers of a block and of the blocks before it, the last first.
+    pub fn chain(&self, root: Name, kind: u32, layers: &Range<usize>, last: Name) -> Vec<ExtentId> {
+        let Some(held) = self.number(root, layers) else { return Vec::new() };
         let mut chain = Vec::new();
         let mut name = last;
-        while let Some(&(id, _)) = self.blocks.get(&(BlockPart { kind, layers }, name)) {
+        while let Some(&(id, _)) = self.blocks.get(&(BlockPart { kind, held }, name)) {
             let extent = self.get(id).and_then(|extent| extent.contents.as_ref());
             let Some(contents) = extent else { break };
             chain.push(id);
@@ -256,8 +276,8 @@ impl Index {
     fn is_evictable(&self, id: ExtentId) -> bool {
         let Some(extent) = self.get(id) else { return false };
         let Some(contents) = &extent.contents else { return extent.pins == 0 };
-        let number = self.layers.iter().position(|held| *held == extent.name.layers());
-        let part = BlockPart { kind: extent.name.kind, layers: number.unwrap_or_default() as u32 };
+        let number = self.number(extent.root, &extent.name.layers());
+        let part = BlockPart { kind: extent.name.kind, held: number.unwrap_or_default() };
         let is_followed = |name: &Name| self.following.contains_key(&(part, *name));
         extent.pins == 0 && !contents.blocks.iter().any(is_followed)
     }

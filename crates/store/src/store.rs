@@ -221,7 +221,8 @@ impl Keyspace {
 
     /// Whether a block is stored.
     pub fn has(&self, kind: usize, name: Name) -> bool {
-        self.shared.index().locate(kind as u32, &self.layout.layers, name).is_some()
+        let index = self.shared.index();
+        index.locate(self.root, kind as u32, &self.layout.layers, name).is_some()
     }
 
     /// Finds blocks that follow each other, as far as they are stored from the first on.
@@ -229,7 +230,7 @@ impl Keyspace {
         let index = self.shared.index();
         let layers = &self.layout.layers;
         let mut runs: Vec<Run> = Vec::new();
-        for pieces in names.map_while(|name| index.locate(kind as u32, layers, name)) {
+        for pieces in names.map_while(|name| index.locate(self.root, kind as u32, layers, name)) {
             match runs.last_mut() {
                 Some(run) if run.is_followed_by(&pieces) => run.blocks += 1,
                 _ => runs.push(Run { kind, blocks: 1, pieces }),

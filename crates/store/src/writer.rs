@@ -187,7 +187,8 @@ impl ExtentWriter {
         extent: &ToWrite,
     ) -> io::Result<bool> {
         self.wait_for_rate(header.file_bytes());
-        let chain = self.shared.index().chain(header.kind, &layout.layers, header.parent);
+        let chain =
+            self.shared.index().chain(header.root, header.kind, &layout.layers, header.parent);
         let Some((unfinished, file)) = self.reserve(header.file_bytes(), &chain)? else {
             return Ok(false);
         };

@@ -132,6 +132,18 @@ impl KvCache {
         });
     }
 
+    /// The bytes of a block of a group: rows of all layers, one after the other.
+    pub fn block(&self, group: usize, block: u32) -> &[u8] {
+        let GroupMemory { data, stride } = &self.groups[group];
+        &data[block as usize * stride..][..*stride]
+    }
+
+    /// The bytes of a block of a group, to be changed.
+    pub fn block_mut(&mut self, group: usize, block: u32) -> &mut [u8] {
+        let GroupMemory { data, stride } = &mut self.groups[group];
+        &mut data[block as usize * *stride..][..*stride]
+    }
+
     /// Copies a block in all layers.
     pub fn copy(&mut self, BlockCopy { group, from, to }: BlockCopy) {
         let GroupMemory { data, stride } = &mut self.groups[group];

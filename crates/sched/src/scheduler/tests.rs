@@ -4,6 +4,7 @@
 mod failures;
 mod order;
 mod parts;
+mod restoring;
 mod simulation;
 
 use super::*;
@@ -42,6 +43,10 @@ pub struct Machine {
     /// Numbers of sequences by slot, and slots of the sequences that wait or run.
     ids: HashMap<Slot, u64>,
     live: HashMap<u64, Slot>,
+    /// Blocks that waiting sequences expect from outside, with their indices, the next last.
+    expected: HashMap<u64, Vec<(usize, u32)>>,
+    /// Number of blocks that came from outside.
+    pub restored: usize,
 }
 
 /// Content of a state slot.
@@ -88,9 +93,22 @@ fn longest(sequence: &Sequence, cache: &Cache) -> usize {
 impl Machine {
     pub fn new(limits: SchedulerLimits) -> Self {
         let scheduler = Scheduler::new(limits.clone(), Name::root(b"test"));
-        let (slots, states, delivered, spaces, ids, live) = Default::default();
-        let (rows, copied, saved) = (0, 0, 0);
-        Self { scheduler, slots, states, limits, rows, copied, saved, delivered, spaces, ids, live }
+        let (slots, states, delivered, spaces, ids, live, expected) = Default::default();
+        Self {
+            scheduler,
+            slots,
+            states,
+            limits,
+            rows: 0,
+            copied: 0,
+            saved: 0,
+            delivered,
+            spaces,
+            ids,
+            live,
+            expected,
+            restored: 0,
+        }
     }
 
     pub fn add(&mut self, id: u64, prompt: &[u32], capacity: usize) {
@@ -267,6 +285,45 @@ impl Machine {
         }
     }
 
+    /// Has a waiting sequence expect up to `most` blocks; returns whether it does.
+    pub fn begin_restore(&mut self, id: u64, most: usize) -> bool {
+        let Some(&slot) = self.live.get(&id) else { return false };
+        let missing = self.scheduler.missing(slot);
+        let count = most.min(missing.len());
+        let Some(blocks) = self.scheduler.begin_restore(slot, count) else { return false };
+        assert_eq!(blocks.len(), count);
+        self.expected.insert(id, missing.zip(blocks).rev().collect());
+        true
+    }
+
+    /// Writes the next block that a sequence expects; its last ends the waiting.
+    pub fn arrive(&mut self, id: u64) {
+        let Some(expected) = self.expected.get_mut(&id) else { return };
+        let next = expected.pop();
+        let is_last = expected.is_empty();
+        if let (Some((index, block)), Some(&slot)) = (next, self.live.get(&id)) {
+            let size = self.limits.block;
+            let tokens = self.scheduler.sequence(slot).tokens.to_vec();
+            for at in 0..size {
+                let hash = self.hash(id, &tokens[..=index * size + at]);
+                self.slots.insert((0, block, at), hash);
+            }
+            self.scheduler.restored(slot);
+            self.restored += 1;
+        }
+        if is_last {
+            self.end_restore(id);
+        }
+    }
+
+    /// Has a sequence expect nothing more.
+    pub fn end_restore(&mut self, id: u64) {
+        self.expected.remove(&id);
+        if let Some(&slot) = self.live.get(&id) {
+            self.scheduler.end_restore(slot);
+        }
+    }
+
     /// Compares what waiting sequences find with what a look at every position finds.
     pub fn check_finds(&self) {
         let Scheduler { cache, sequences, .. } = &self.scheduler;
@@ -308,7 +365,7 @@ impl Machine {
     pub fn check(&self) {
         let Scheduler { cache, sequences, running, saves, .. } = &self.scheduler;
         for (number, group) in cache.groups.iter().enumerate() {
-            group.pool.check(running.iter().flat_map(|&slot| sequences[slot].held(number)));
+            group.pool.check(sequences.iter().flat_map(|(_, sequence)| sequence.held(number)));
         }
         let live = running.iter().filter_map(|&slot| sequences[slot].state);
         cache.states.check(live.chain(saves.iter().map(|save| save.state)));

@@ -38,15 +38,16 @@ fn blocks_are_found_in_their_extents() {
     let first = add(&mut index, &header(name(&[]), 0, 0..4, &[1, 2, 3]), 5);
     let second = add(&mut index, &header(name(&[1, 2, 3]), 3, 0..4, &[4]), 5);
     let place = |index: &Index, tokens: &[u32], layers: Range<usize>| {
-        let pieces = index.locate(0, &layers, name(tokens))?;
+        let pieces = index.locate(Name::root(b"model"), 0, &layers, name(tokens))?;
         Some(pieces.into_iter().map(|piece| (piece.extent, piece.at, piece.layers)).collect())
     };
     assert_eq!(place(&index, &[1, 2], 0..4), Some(vec![(first, 1, 0..4)]));
     assert_eq!(place(&index, &[1, 2, 3, 4], 1..2), Some(vec![(second, 0, 1..2)]));
     assert_eq!(place(&index, &[1, 2, 4], 0..4), None);
     assert_eq!(place(&index, &[1, 2], 0..5), None);
-    assert_eq!(index.locate(1, &(0..4), name(&[1])), None);
-    assert_eq!(index.chain(0, &(0..4), name(&[1, 2, 3, 4])), [second, first]);
+    assert_eq!(index.locate(Name::root(b"other"), 0, &(0..4), name(&[1])), None);
+    assert_eq!(index.locate(Name::root(b"model"), 1, &(0..4), name(&[1])), None);
+    assert_eq!(index.chain(Name::root(b"model"), 0, &(0..4), name(&[1, 2, 3, 4])), [second, first]);
     assert_eq!((index.bytes(), index.blocks()), (200, 4));
     assert_eq!(index.remove(second).map(|extent| extent.bytes), Some(100));
     assert_eq!(place(&index, &[1, 2, 3, 4], 0..4), None);
@@ -60,7 +61,7 @@ fn pieces_of_several_ranks_make_a_block() {
     let ids =
         [0..3, 3..5, 5..9].map(|layers| add(&mut index, &header(name(&[]), 0, layers, &[7]), 1));
     let found = |index: &Index, layers: Range<usize>| {
-        let pieces = index.locate(0, &layers, name(&[7]));
+        let pieces = index.locate(Name::root(b"model"), 0, &layers, name(&[7]));
         pieces.map(|pieces| pieces.into_iter().map(|it| (it.extent, it.layers)).collect::<Vec<_>>())
     };
     assert_eq!(found(&index, 0..9), Some(vec![(ids[0], 0..3), (ids[1], 3..5), (ids[2], 5..9)]));

@@ -70,6 +70,8 @@ struct Simulation {
     spaces: bool,
     /// Whether prompts have marks and steps fail.
     fails: bool,
+    /// Whether blocks come from outside.
+    restores: bool,
     count: Count,
 }
 
@@ -85,7 +87,8 @@ impl Simulation {
 
     fn of(machine: Machine, rng: Rng) -> Self {
         let (clients, trace, count) = Default::default();
-        Self { machine, rng, clients, trace, spaces: false, fails: false, count }
+        let (spaces, fails, restores) = (false, false, false);
+        Self { machine, rng, clients, trace, spaces, fails, restores, count }
     }
 
     /// A simulation of a model with several groups, states, or both.
@@ -93,6 +96,30 @@ impl Simulation {
         let mut rng = Rng::new(seed);
         let machine = Machine::new(limits_of_parts(&mut rng));
         Self { fails: true, ..Self::of(machine, rng) }
+    }
+
+    /// A simulation in which blocks come from outside, late, in part, or not at all.
+    fn with_restores(seed: u64) -> Self {
+        let mut rng = Rng::new(seed);
+        let mut limits = limits(&mut rng);
+        limits.groups[0].window = None;
+        Self { restores: true, spaces: true, ..Self::of(Machine::new(limits), rng) }
+    }
+
+    /// Begins, continues and ends restoring for some clients.
+    fn restore(&mut self, may_begin: bool) {
+        for at in 0..self.clients.len() {
+            let id = self.clients[at].id;
+            match self.rng.below(6) {
+                0 if may_begin => {
+                    let most = 1 + self.rng.below(4) as usize;
+                    self.count.restores += usize::from(self.machine.begin_restore(id, most));
+                }
+                1 => self.machine.end_restore(id),
+                _ => self.machine.arrive(id),
+            }
+        }
+        self.machine.check();
     }
 
     /// A prompt that is new or shares a prefix with others.
@@ -218,17 +245,23 @@ impl Simulation {
             if self.rng.below(20) == 0 {
                 self.cancel();
             }
+            if self.restores {
+                self.restore(true);
+            }
             self.step(true);
             assert!(self.machine.scheduler.waiting() <= QUEUE + self.machine.limits.running);
         }
         let mut idle = 0;
         while !self.machine.scheduler.is_idle() {
             let before = self.trace.len();
+            if self.restores {
+                self.clients.iter().for_each(|client| self.machine.end_restore(client.id));
+            }
             self.step(false);
             idle = if self.trace.len() > before { 0 } else { idle + 1 };
             assert!(idle < 2, "no progress");
         }
-        let Machine { scheduler, limits, copied, saved, .. } = &self.machine;
+        let Machine { scheduler, limits, copied, saved, restored, .. } = &self.machine;
         for group in 0..limits.groups.len() {
             assert_eq!(scheduler.blocks(group).used, 0);
         }
@@ -236,7 +269,8 @@ impl Simulation {
         assert_eq!((live, kept + free), (0, limits.states));
         let (preempted, evicted) = scheduler.counters();
         let (evicted, copied, saved) = (evicted + evictions, *copied, *saved);
-        (self.trace, Count { preempted, evicted, copied, saved, ..self.count })
+        let restored = *restored;
+        (self.trace, Count { preempted, evicted, copied, saved, restored, ..self.count })
     }
 }
 
@@ -255,6 +289,9 @@ struct Count {
     no_state: usize,
     /// Drafts folded into a state when they had proved right.
     right: usize,
+    /// Times that a sequence began to wait for blocks from outside, and blocks that came.
+    restores: usize,
+    restored: usize,
 }
 
 impl std::ops::AddAssign for Count {
@@ -268,6 +305,8 @@ impl std::ops::AddAssign for Count {
         self.no_rows += other.no_rows;
         self.no_state += other.no_state;
         self.right += other.right;
+        self.restores += other.restores;
+        self.restored += other.restored;
     }
 }
 
@@ -323,6 +362,15 @@ fn the_same_seed_gives_the_same_trace() {
     for seed in 0..20 {
         assert_eq!(simulate(seed), simulate(seed), "seed {seed}");
     }
+}
+
+#[test]
+fn blocks_from_outside_are_found_and_hold_what_they_should() {
+    let mut sum = Count::default();
+    for seed in 0..SEEDS_OF_PARTS {
+        sum += Simulation::with_restores(seed).run().1;
+    }
+    assert!(sum.restores > 1000 && sum.restored > 1000 && sum.preempted > 100, "{sum:?}");
 }
 
 #[test]
