@@ -126,6 +126,7 @@ impl EngineArgs {
             timeout: self.request_timeout,
             traces: traces.map(|files| files.sink.clone()),
             cache_ahead: 512 << 20,
+            ..EngineOptions::default()
         }
     }
 }

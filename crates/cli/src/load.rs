@@ -1,6 +1,7 @@
 //! Loads the model of a command as a running service.
 
 use crate::args::{FileArgs, LoadArgs, ModelArgs};
+use crate::kv_dir::KvDirArgs;
 use crate::model;
 use crate::placement::PlacementArgs;
 use anyhow::Result;
@@ -21,6 +22,28 @@ pub(crate) struct LoadedModel {
     pub service: Service,
     /// A line about the model, its memory and how it is computed.
     pub description: String,
+    /// The engine, where its end is waited for, because it stores prefixes on disk.
+    storing: Option<Engine>,
+}
+
+/// Most time in which an engine stores its last prefixes.
+const LAST_STORES: Duration = Duration::from_secs(15);
+
+impl LoadedModel {
+    /// Whether the engine stores prefixes on disk.
+    pub fn stores(&self) -> bool {
+        self.storing.is_some()
+    }
+
+    /// Ends the engine, and waits for the prefixes that it stores on disk. Clones of the service
+    /// must be dropped before.
+    pub fn finish(self) {
+        let Self { service, storing, .. } = self;
+        drop(service);
+        if storing.is_some_and(|engine| !engine.finish(LAST_STORES)) {
+            tracing::warn!("not all prefixes are stored");
+        }
+    }
 }
 
 /// Arguments for the model and for loading it.
@@ -57,6 +80,8 @@ pub(crate) struct SourceArgs {
     placement: PlacementArgs,
     #[command(flatten)]
     load: LoadArgs,
+    #[command(flatten)]
+    kv_dir: KvDirArgs,
 }
 
 impl SourceArgs {
@@ -80,12 +105,16 @@ impl SourceArgs {
         let builder = self.chat_template.iter().fold(builder, Builder::chat_template);
         let builder = self.tool_format.into_iter().fold(builder, Builder::tool_format);
         let builder = builder.greedy_structure(self.greedy_structure);
+        let kv_dir = self.kv_dir.folder()?;
+        let stores = kv_dir.is_some();
+        let builder = kv_dir.into_iter().fold(builder, Builder::kv_dir);
         let engine = builder.load(&path)?;
         let (time, threads, isa) = (started.elapsed(), engine.threads(), engine.isa());
         tracing::info!(?time, threads, isa, "loaded {}", path.display());
         engine.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
         let description = describe(&engine, time);
-        Ok(LoadedModel { service: engine.service().clone(), description })
+        let service = engine.service().clone();
+        Ok(LoadedModel { service, description, storing: stores.then_some(engine) })
     }
 }
 

@@ -12,6 +12,7 @@ mod exit;
 mod folders;
 mod input;
 mod interrupt;
+mod kv_dir;
 mod load;
 mod logging;
 mod model;

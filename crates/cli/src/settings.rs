@@ -28,6 +28,7 @@ pub(crate) const KEYS: &[&str] = &[
     "greedy-structure", "placement",
     "threads", "pin", "ctx", "mode", "kv-type", "cache-rounding", "kv-memory", "state-memory",
     "state-every", "kv-block", "chunk", "check",
+    "kv-dir", "kv-dir-size", "kv-dir-write", "kv-dir-write-rate", "kv-dir-min-tokens",
     "max-tokens", "min-tokens", "temp", "top-k", "top-p", "min-p", "typical-p",
     "repeat-penalty", "presence-penalty", "frequency-penalty", "penalty-window",
     "logit-bias", "seed", "stop", "stop-id", "ignore-eos",

@@ -27,6 +27,31 @@ pub(crate) fn block_root(settings: &Settings, block: usize) -> Name {
     Name::root(&bytes)
 }
 
+/// The root of what is stored on disk, where "probably the same model" is not enough. `weights` is
+/// a digest of all bytes of the weights; the machine's own part of the arithmetic is added.
+pub(crate) fn disk_root(settings: &Settings, block: usize, weights: &str) -> Name {
+    let root = block_root(settings, block);
+    let mut bytes = root.to_bytes().to_vec();
+    write_field(&mut bytes, "weights", weights);
+    write_field(&mut bytes, "arithmetic", &kernels::ARITHMETIC.to_string());
+    write_field(&mut bytes, "machine", &machine().to_string());
+    Name::root(&bytes)
+}
+
+/// A digest of what the system's mathematical library contributes: rotary angles of fixed
+/// positions.
+fn machine() -> Name {
+    const PAIRS: usize = 64;
+    let frequencies: [f32; PAIRS] = std::array::from_fn(|pair| 1e4f32.powf(-(pair as f32) / 64.0));
+    let (mut cos, mut sin) = ([0.0; PAIRS], [0.0; PAIRS]);
+    let mut bytes: Vec<u8> = frequencies.iter().flat_map(|it| it.to_le_bytes()).collect();
+    for position in [1, 31, 4095, 131_071, 1_000_003] {
+        kernels::rope::angles(position, &frequencies, 1.0, &mut cos, &mut sin);
+        bytes.extend(cos.iter().chain(&sin).flat_map(|value| value.to_le_bytes()));
+    }
+    Name::root(&bytes)
+}
+
 /// Appends a label and a value, each preceded by its length in bytes (64 bits, little-endian).
 fn write_field(bytes: &mut Vec<u8>, label: &str, value: &str) {
     for text in [label, value] {
@@ -57,6 +82,20 @@ mod tests {
     fn block_names_do_not_depend_on_source_names() {
         let root = block_root(&settings(), 32);
         assert_eq!(root.to_string(), "826c98cc240859f7797b4eb0fe009bc4");
+    }
+
+    #[test]
+    fn weights_and_settings_change_the_root_on_disk() {
+        let root = disk_root(&settings(), 32, "00ff");
+        assert_eq!(disk_root(&settings(), 32, "00ff"), root);
+        let exact = Settings { mode: Mode::Exact, ..settings() };
+        let others = [
+            block_root(&settings(), 32),
+            disk_root(&settings(), 32, "00fe"),
+            disk_root(&settings(), 16, "00ff"),
+            disk_root(&exact, 32, "00ff"),
+        ];
+        assert!(!others.contains(&root));
     }
 
     #[test]

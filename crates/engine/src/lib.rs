@@ -7,6 +7,7 @@ mod block_root;
 mod cache_bytes;
 mod cache_size;
 mod constraint;
+mod disk;
 mod draft;
 mod embedding_pooler;
 mod error;
@@ -29,6 +30,7 @@ pub use backend::{Batch, Device, DeviceChoice, InputSums, KvType, LayerCache, Me
 pub use cache_bytes::{CacheBytes, GroupBytes};
 pub use cache_size::KvMemory;
 pub use constraint::{Allowed, Constraint, Grammar, GrammarRef, TokenSet};
+pub use disk::{DiskCache, DiskWrite, MIN_TOKENS};
 pub use draft::{MAX_DRAFTED, Speculate};
 pub use embedding_pooler::Embed;
 pub use error::Error;

@@ -52,6 +52,11 @@ impl PrefillBudget {
         ((room / row) as usize).max(MIN_PROMPT).min(self.max)
     }
 
+    /// Seconds for each row of a step, as measured lately; `None` before the first step.
+    pub fn row(&self) -> Option<f64> {
+        self.fit.line().map(|(_, row)| row)
+    }
+
     /// Records the time of a step of `rows` rows.
     pub fn observe(&mut self, rows: usize, took: Duration) {
         self.fit.add(rows as f64, took.as_secs_f64());

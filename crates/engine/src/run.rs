@@ -4,6 +4,7 @@
 //! and its reader.
 
 use crate::block_root::block_root;
+use crate::disk::{Disk, DiskCache};
 use crate::draft::{MAX_DRAFTED, Speculate};
 use crate::embedding_pooler::EmbeddingPooler;
 use crate::handle::{EngineHandle, RequestReceiver, Submission, request_channel};
@@ -37,6 +38,8 @@ pub struct EngineOptions {
     pub timeout: Option<Duration>,
     /// Where traces of requests go.
     pub traces: Option<TraceSink>,
+    /// The cache on disk, if there is one.
+    pub disk: Option<DiskCache>,
     /// Bytes of the KV cache beyond those in use that are touched at the start and while the engine
     /// is idle. Systems provide memory when it is first written, which slows a prompt by up to a
     /// third.
@@ -52,6 +55,7 @@ impl Default for EngineOptions {
             speculate: Speculate::Off,
             timeout: None,
             traces: None,
+            disk: None,
             cache_ahead: 0,
         }
     }
@@ -66,6 +70,8 @@ impl EngineOptions {
 
 /// Bytes of the KV cache touched between two checks for requests.
 const MAX_TOUCHED: usize = 16 << 20;
+/// Time at the end in which blocks are still stored.
+const LAST_STORES: Duration = Duration::from_secs(10);
 /// Pause while all sequences wait for their readers.
 const READER_POLL: Duration = Duration::from_millis(2);
 
@@ -97,6 +103,7 @@ struct Engine {
     requests: SlotTable<RunningRequest>,
     masks: Masks,
     prefill_budget: PrefillBudget,
+    disk: Option<Disk>,
     /// Requests accepted so far.
     accepted: u64,
     plan: Vec<Planned>,
@@ -140,6 +147,7 @@ impl Engine {
             requests: SlotTable::default(),
             masks,
             prefill_budget: PrefillBudget::new(options.itl_target, runner.chunk),
+            disk: options.disk.clone().and_then(|disk| Disk::new(disk, &runner)),
             accepted: 0,
             plan: Vec::with_capacity(running),
             touched: vec![0; runner.groups.len()],
@@ -154,6 +162,7 @@ impl Engine {
         self.touch_cache_ahead(|_| true);
         while self.drain() {
             let start = Instant::now();
+            self.work_on_disk();
             self.plan();
             if self.plan.is_empty() {
                 self.wait_for_readers();
@@ -177,6 +186,15 @@ impl Engine {
             }
             self.record_step(start.elapsed());
         }
+        if let Some(disk) = &mut self.disk {
+            disk.finish(&mut self.scheduler, &mut self.runner, LAST_STORES);
+        }
+    }
+
+    /// Copies blocks to the store and from it.
+    fn work_on_disk(&mut self) {
+        let Self { disk: Some(disk), scheduler, runner, prefill_budget, .. } = self else { return };
+        disk.work(scheduler, runner, prefill_budget.row());
     }
 
     /// Accepts new requests and removes aborted ones. Waits while there is nothing else to do;
@@ -186,6 +204,7 @@ impl Engine {
             self.report();
             self.receiver.metrics.working(false);
             self.touch_cache_ahead(|engine| engine.receiver.submissions.is_empty());
+            self.store_while_idle();
             match self.receiver.submissions.blocking_recv() {
                 Some(submission) => self.accept(submission),
                 None => return false,
@@ -196,6 +215,16 @@ impl Engine {
         }
         self.remove_aborted();
         true
+    }
+
+    /// Stores what is to be stored until the next request comes.
+    fn store_while_idle(&mut self) {
+        let Self { disk: Some(disk), scheduler, runner, prefill_budget, receiver, .. } = self
+        else {
+            return;
+        };
+        let is_idle = || receiver.submissions.is_empty() && !receiver.submissions.is_closed();
+        disk.keep_idle(scheduler, runner, prefill_budget.row(), is_idle);
     }
 
     /// Touches the memory of the blocks that are taken next, while `may_go_on`.
@@ -247,6 +276,9 @@ impl Engine {
             output: running.prompt_output(),
         });
         self.requests.insert(slot, running);
+        if let Some(disk) = &mut self.disk {
+            disk.accepted(slot);
+        }
         if is_empty {
             self.remove(slot, Some(Outcome::Length));
         }
@@ -265,6 +297,9 @@ impl Engine {
     /// Removes a request, unless it is removed already, and reports its end.
     fn remove(&mut self, slot: Slot, abort: Option<Outcome>) {
         let Some(running) = self.requests.remove(slot) else { return };
+        if let Some(disk) = &mut self.disk {
+            disk.ending(&self.scheduler, slot, running.is_stored());
+        }
         let sequence = self.scheduler.sequence(slot);
         running.finish(abort, sequence, &self.receiver.metrics, self.options.traces.as_ref());
         self.scheduler.finish(slot);
@@ -273,7 +308,8 @@ impl Engine {
     fn plan(&mut self) {
         // Readers read concurrently, so readiness is taken once for the whole plan.
         for (slot, running) in self.requests.iter() {
-            self.scheduler.set_ready(slot, running.is_ready());
+            let is_held = self.disk.as_ref().is_some_and(|disk| disk.holds(slot));
+            self.scheduler.set_ready(slot, running.is_ready() && !is_held);
         }
         self.offer_drafts();
         let prompt = self.prefill_budget.prompt(self.scheduler.decoding().count());
@@ -302,8 +338,10 @@ impl Engine {
     fn wait_for_readers(&mut self) {
         self.report();
         self.receiver.metrics.working(false);
-        if !self.scheduler.is_idle() {
-            std::thread::sleep(READER_POLL);
+        match &mut self.disk {
+            Some(disk) if disk.is_restoring() => disk.wait(READER_POLL),
+            _ if !self.scheduler.is_idle() => std::thread::sleep(READER_POLL),
+            _ => {}
         }
     }
 
@@ -382,6 +420,9 @@ impl Engine {
             let running = &self.requests[planned.slot];
             let sampled = if planned.samples { running.sampled() } else { &[] };
             self.scheduler.commit(planned, sampled);
+            if let Some(disk) = self.disk.as_mut().filter(|_| running.is_stored()) {
+                disk.computed(&self.scheduler, planned.slot);
+            }
         }
     }
 

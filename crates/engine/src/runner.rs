@@ -139,6 +139,10 @@ pub struct Runner {
     pub(crate) settings: Settings,
     /// The groups of cached rows, the trunk first.
     pub(crate) groups: Vec<GroupSize>,
+    /// Bytes of a block in each layer, of all groups.
+    layer_bytes: Vec<u64>,
+    /// Whether the layers are divided among stages.
+    is_stage: bool,
     /// Number of state slots, 0 where no layer is recurrent.
     pub(crate) states: usize,
     pub(crate) state_every: usize,
@@ -222,6 +226,11 @@ impl Runner {
         let layers = models::layer_caches(config, native);
         let (windows, recurrent) = (group_windows(&layers), layers.iter().any(is_recurrent));
         let needs = CacheNeeds { layers: &model.cache(), windows: &windows, recurrent, kv_type };
+        let layer_bytes = needs.layers.iter().map(|layer| {
+            let rows = layer.rows.iter();
+            rows.map(|rows| backend.block_bytes(rows, options.block, kv_type) as u64).sum()
+        });
+        let layer_bytes = layer_bytes.collect();
         let CacheMade { groups, states, context, note } =
             make_cache(&mut *backend, &needs, config.context_length, options)?;
         let info = ModelInfo {
@@ -238,6 +247,8 @@ impl Runner {
             info,
             settings,
             groups,
+            layer_bytes,
+            is_stage: options.ranks.stages.is_some(),
             states,
             state_every: options.state_every,
             warnings: note.into_iter().chain(unrounded).collect(),
@@ -324,6 +335,39 @@ impl Runner {
     /// Touches the memory of `blocks` of a group of cached rows, so that the system provides it.
     pub fn touch_cache(&mut self, group: usize, blocks: std::ops::Range<usize>) {
         self.backend.touch_cache(group, blocks);
+    }
+
+    /// Whether blocks can be stored on disk.
+    ///
+    /// # Errors
+    ///
+    /// If not, with the reason.
+    pub(crate) fn stores_blocks(&self) -> Result<(), &'static str> {
+        if !self.backend.stores_blocks() {
+            return Err("the device does not give the bytes of its cache");
+        }
+        if self.is_stage {
+            return Err("the layers are divided among several processes");
+        }
+        match &self.groups[..] {
+            [group] if group.window.is_none() && self.states == 0 => Ok(()),
+            _ => Err("the model has attention windows or states, which are not stored yet"),
+        }
+    }
+
+    /// Bytes of a block in each layer.
+    pub(crate) fn layer_bytes(&self) -> &[u64] {
+        &self.layer_bytes
+    }
+
+    /// Appends the bytes of a block of the first group to `out`.
+    pub(crate) fn read_block(&self, block: u32, out: &mut Vec<u8>) {
+        self.backend.read_block(0, block, out);
+    }
+
+    /// Sets the bytes of a block of the first group.
+    pub(crate) fn write_block(&mut self, block: u32, bytes: &[u8]) {
+        self.backend.write_block(0, block, bytes);
     }
 
     /// Copies states, one pair of slots (from, to) after the other.

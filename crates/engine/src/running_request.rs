@@ -80,6 +80,12 @@ impl RunningRequest {
         self.output.pooler.is_some()
     }
 
+    /// Whether what it computes may be stored on disk: not for a single vector, nor for a request
+    /// that computes everything itself.
+    pub fn is_stored(&self) -> bool {
+        !self.wants_hidden() && !self.request.cold
+    }
+
     /// Whether the events of a step fit into the reader's channel.
     pub fn is_ready(&self) -> bool {
         self.reader.has_room(self.draft.max)

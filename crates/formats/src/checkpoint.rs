@@ -193,6 +193,11 @@ impl Checkpoint {
         checked.collect()
     }
 
+    /// The files that hold the tensors, each once.
+    pub fn weight_files(&self) -> Vec<std::path::PathBuf> {
+        self.files.paths()
+    }
+
     /// All tensors in the order of the files, without marking them as read.
     pub fn tensors(&self) -> impl ExactSizeIterator<Item = &TensorView> {
         self.tensors.values().map(|tracked| &tracked.view)

@@ -62,6 +62,14 @@ impl ModelFiles {
         }
     }
 
+    /// The files that hold the tensors, each once.
+    pub fn paths(&self) -> Vec<PathBuf> {
+        let mut paths: Vec<_> = self.tensors().iter().map(|it| it.path().to_owned()).collect();
+        paths.sort_unstable();
+        paths.dedup();
+        paths
+    }
+
     fn open_gguf(path: &Path) -> Result<Self> {
         let gguf = Some(GgufFile::open(path)?);
         Ok(Self { path: path.to_owned(), folder: None, gguf, tensors: Vec::new() })

@@ -1,5 +1,6 @@
 //! Options for loading a model, and the way from its files to a running engine.
 
+use crate::kv_dir::KvDir;
 use crate::{Engine, Error};
 use api::{ModelCard, Service, ServiceParts};
 use engine::{
@@ -34,6 +35,7 @@ pub struct Builder {
     tool_format: Option<&'static ToolFormat>,
     greedy_structure: bool,
     gguf: GgufOptions,
+    kv_dir: Option<KvDir>,
 }
 
 impl Default for Builder {
@@ -47,6 +49,7 @@ impl Default for Builder {
             tool_format: None,
             greedy_structure: true,
             gguf: GgufOptions::default(),
+            kv_dir: None,
         };
         builder.parallel(PARALLEL).queue(QUEUE)
     }
@@ -79,6 +82,8 @@ impl Builder {
         /// Sets the number of prompt tokens between snapshots of states, besides those where
         /// messages end; 0 for none.
         state_every(tokens: usize): |it| it.load.state_every = tokens;
+        /// Sets the folder in which computed prefixes are kept; none by default.
+        kv_dir(folder: KvDir): |it| it.kv_dir = Some(folder);
         /// Turns on speculative decoding; off by default. The text is the same.
         speculate(speculate: Speculate): |it| it.engine.speculate = speculate;
         /// Sets the prefill chunk size in tokens.
@@ -120,8 +125,11 @@ impl Builder {
         let warnings = runner.warnings().to_vec();
         let card = ModelCard::of(&checkpoint, &runner.settings().checkpoint);
         let parallel = self.engine.running.max(1);
-        // The engine ends with the last handle, without a wait.
-        let (engine, _) = engine::start(runner, self.engine.clone());
+        let mut options = self.engine.clone();
+        if let Some(folder) = &self.kv_dir {
+            options.disk = Some(folder.open(&checkpoint)?);
+        }
+        let (engine, thread) = engine::start(runner, options);
         let mut service = Service::new(ServiceParts {
             engine,
             assets,
@@ -133,7 +141,7 @@ impl Builder {
             parallel,
         });
         service.greedy_structure = self.greedy_structure;
-        Ok(Engine { service, memory, threads, isa, parallel, warnings })
+        Ok(Engine { service, memory, threads, isa, parallel, warnings, thread: Arc::new(thread) })
     }
 
     /// Loads vocabulary and weights at the same time.

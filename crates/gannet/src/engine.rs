@@ -4,6 +4,12 @@ use crate::{Answer, Batch, Builder, Error, Messages, Request, Stream};
 use api::Service;
 use engine::{Memory, ModelInfo};
 use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Time between two looks at whether an engine has ended.
+const POLL: Duration = Duration::from_millis(2);
 
 /// A loaded model. Clones share it, and threads may use it at the same time; the last clone frees
 /// it.
@@ -15,6 +21,7 @@ pub struct Engine {
     pub(crate) isa: String,
     pub(crate) parallel: usize,
     pub(crate) warnings: Vec<String>,
+    pub(crate) thread: Arc<JoinHandle<()>>,
 }
 
 impl Engine {
@@ -160,6 +167,20 @@ impl Engine {
     /// Returns the instruction set in use.
     pub fn isa(&self) -> &str {
         &self.isa
+    }
+
+    /// Ends the engine: waits until its thread has ended, which stores the last prefixes on disk
+    /// where there is a folder for them, but not longer than `most`. Other handles of the engine,
+    /// such as clones of its service, must be dropped before. Returns whether it ended; without
+    /// this call, an engine ends on its own with its last handle.
+    pub fn finish(self, most: Duration) -> bool {
+        let Self { service, thread, .. } = self;
+        drop(service);
+        let end = Instant::now() + most;
+        while !thread.is_finished() && Instant::now() < end {
+            std::thread::sleep(POLL);
+        }
+        thread.is_finished()
     }
 
     /// Returns the service below, for prompts rendered by hand and for async code.

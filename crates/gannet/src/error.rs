@@ -35,6 +35,9 @@ pub enum Error {
         /// The error of the template.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// The folder of stored prefixes cannot be used.
+    #[error("cannot use the cache on disk: {0}")]
+    Store(#[from] store::StoreError),
     /// A model cannot be quantised.
     #[error("cannot quantise {}: {source}", path.display())]
     Quantize {

@@ -102,6 +102,7 @@ mod batch;
 mod builder;
 mod engine;
 mod error;
+mod kv_dir;
 mod quantize;
 mod request;
 
@@ -110,6 +111,7 @@ pub use crate::batch::Batch;
 pub use crate::builder::Builder;
 pub use crate::engine::Engine;
 pub use crate::error::Error;
+pub use crate::kv_dir::KvDir;
 pub use crate::quantize::quantize;
 pub use crate::request::{Messages, Request};
 #[doc(inline)]

@@ -10,6 +10,10 @@
 #[cfg(target_endian = "big")]
 compile_error!("checkpoints hold little-endian values, which kernels read as they are stored");
 
+/// Version of the arithmetic: raised whenever a kernel, or the order in which models call kernels,
+/// gives other bits than before, so that stored numbers are not mixed with new ones.
+pub const ARITHMETIC: u32 = 1;
+
 pub mod attention;
 pub mod compress;
 pub mod conv;

@@ -451,6 +451,12 @@ impl Scheduler {
         self.sequences.get(slot).map_or(0..0, |sequence| sequence.missing(&self.cache))
     }
 
+    /// Full blocks of a running sequence that others can find, counted from the first, in the first
+    /// group.
+    pub fn registered(&self, slot: Slot) -> usize {
+        self.sequences.get(slot).map_or(0, Sequence::registered)
+    }
+
     /// The chain of a sequence: name of the block before block `index`, and name and tokens of the
     /// full block.
     pub fn full_block(&self, slot: Slot, index: usize) -> Option<(Name, Name, &[u32])> {

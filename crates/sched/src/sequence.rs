@@ -3,7 +3,7 @@
 use crate::blocks::{SequenceBlocks, TableSpan};
 use crate::cache::{Cache, Match, Unreached};
 use crate::chain::Chain;
-use crate::group::GroupMatch;
+use crate::group::{GroupCache, GroupMatch};
 use crate::restore::Restore;
 use crate::resume::ResumePoints;
 use crate::state_pool::StateCopy;
@@ -156,7 +156,7 @@ impl Sequence {
     }
 
     /// The first row that needs an output; at the latest the last row.
-    pub fn first_output(&self) -> usize {
+    fn first_output(&self) -> usize {
         let last = self.chain.tokens.len() - 1;
         let all = self.output != PromptOutput::LastLogits && self.delivered < self.prompt;
         if all { self.delivered.min(last) } else { last }
@@ -178,6 +178,11 @@ impl Sequence {
     /// Whether its outputs are rows of logits.
     pub fn wants_logits(&self) -> bool {
         self.output != PromptOutput::HiddenStates
+    }
+
+    /// Full blocks of the first group that others can find, counted from the first.
+    pub fn registered(&self) -> usize {
+        self.spans[0].registered
     }
 
     /// Sort key in the list of its phase: arrival of new sequences, else priority and arrival.
@@ -212,6 +217,56 @@ impl Sequence {
     /// Whether it waits for the first time, and may use what was computed for others.
     pub fn may_restore(&self) -> bool {
         self.phase == SequencePhase::New && !self.cold && self.restore.is_none()
+    }
+
+    /// Indices of the full blocks before the first row that needs an output of which the cache has
+    /// none. Empty for sequences that run, and in caches with windows or states.
+    pub fn missing(&self, cache: &Cache) -> std::ops::Range<usize> {
+        let has_window = |group: &GroupCache| group.window.is_some();
+        let is_plain = cache.states.is_empty() && !cache.groups.iter().any(has_window);
+        if !is_plain || !self.may_restore() {
+            return 0..0;
+        }
+        let known = self.find(cache).groups[0].blocks.len();
+        known..(self.first_output() / cache.block).max(known)
+    }
+
+    /// Expects the first `count` missing blocks from outside; returns the blocks that they are to
+    /// be written to. `None` if they are not available beside `spare` blocks.
+    pub fn begin_restore(
+        &mut self,
+        cache: &mut Cache,
+        count: usize,
+        spare: usize,
+    ) -> Option<Vec<u32>> {
+        let found = self.find(cache).groups.swap_remove(0).blocks;
+        self.restore = Restore::begin(&mut cache.groups[0], found, count, spare);
+        self.restore.as_ref().map(|restore| restore.expected().to_vec())
+    }
+
+    /// Registers the next block that it expects, which was written.
+    pub fn restored(&mut self, cache: &mut Cache) {
+        if let Some(restore) = &mut self.restore {
+            restore.advance(&self.chain, &mut cache.groups[0]);
+        }
+    }
+
+    /// Expects no more blocks.
+    pub fn end_restore(&mut self, cache: &mut Cache) {
+        if let Some(restore) = self.restore.take() {
+            restore.end(&mut cache.groups[0]);
+        }
+    }
+
+    /// Whether `other`, which waits, expects the block that this sequence needs after `found`.
+    pub fn waits_for_restore(&self, other: &Self, found: &Match) -> bool {
+        let Some(restore) = other.restore.as_ref().filter(|_| self.may_restore()) else {
+            return false;
+        };
+        let index = found.groups[0].end();
+        let is_needed = index * self.chain.block < self.first_output();
+        let name = self.chain.name(index).filter(|_| is_needed);
+        name.is_some() && other.chain.name(index) == name && restore.expects(index)
     }
 
     /// The position up to which the sequence can use what `other` computes: the end of the last

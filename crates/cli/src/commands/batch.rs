@@ -14,7 +14,7 @@ mod work;
 
 use crate::exit::SilentExit;
 use crate::interrupt::Watch;
-use crate::load::{LoadedModel, SourceArgs};
+use crate::load::SourceArgs;
 use crate::output::note;
 use crate::progress;
 use anyhow::{Context, Result, bail};
@@ -110,10 +110,10 @@ impl Args {
             speculate: self.speculate,
             ..EngineOptions::default()
         };
-        let LoadedModel { service, description } = self.source.load(engine, KvMemory::Share)?;
-        note(description);
-        let router = server::router(service.clone(), ServerOptions::default());
-        Ok(BatchServer { service, router, limit: self.in_flight() })
+        let loaded = self.source.load(engine, KvMemory::Share)?;
+        note(&loaded.description);
+        let router = server::router(loaded.service.clone(), ServerOptions::default());
+        Ok(BatchServer { loaded, router, limit: self.in_flight() })
     }
 
     fn compute(&self, mut work: BatchRun) -> Result<()> {
@@ -128,6 +128,10 @@ impl Args {
         bar.finish_and_clear();
         // Requests that still run are abandoned.
         runtime.shutdown_background();
+        if let Some(BatchServer { loaded, router, .. }) = work.server.take() {
+            drop(router);
+            loaded.finish();
+        }
         let ended = ended?;
         work.output.finish()?;
         let tally = work.tally;

@@ -77,6 +77,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             ChatInput::End => break,
         }
     }
+    let Chat { loaded, runtime, .. } = chat;
+    drop(runtime);
+    loaded.finish();
     Ok(())
 }
 

@@ -83,8 +83,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         output::note(&loaded.description);
         output::note(answer.stats());
     }
-    // The process ends: the system reclaims the memory faster than it can be freed.
-    std::mem::forget(loaded);
+    match loaded.stores() {
+        true => loaded.finish(),
+        // The process ends: the system reclaims the memory faster than it can be freed.
+        false => std::mem::forget(loaded),
+    }
     Ok(())
 }
 

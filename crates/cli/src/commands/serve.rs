@@ -67,12 +67,13 @@ pub(crate) fn run(args: &Args, effective: &EffectiveSettings) -> Result<()> {
     let traces = args.engine.traces()?;
     let source = args.source.clone().named(args.routes.name());
     let loaded = source.load(args.engine.options(traces.as_ref()), KvMemory::Share)?;
-    let service = loaded.service.with_defaults(&args.sampling.options())?;
+    let service = loaded.service.clone().with_defaults(&args.sampling.options())?;
     note(&loaded.description);
     addresses.iter().for_each(|address| note(format_args!("listening on {address}")));
     let ended = runtime.block_on(serve(listener, service, options));
     // The engine stops with the last of the server's tasks, the trace writer with the engine.
     runtime.shutdown_timeout(SHUTDOWN_TIME);
+    loaded.finish();
     if let Some(traces) = traces {
         traces.finish(SHUTDOWN_TIME);
     }

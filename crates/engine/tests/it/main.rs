@@ -4,6 +4,7 @@ mod checkpoints;
 mod constraints;
 mod determinism;
 mod devices;
+mod disk;
 mod embeddings;
 mod laws;
 mod native_rounding;

@@ -5,9 +5,9 @@ use super::output::{AnswerFile, AnswerLine, Response};
 use super::plan::{BatchPlan, LineTask, in_line};
 use super::tally::{BatchTally, BatchUsage};
 use crate::interrupt::{Signal, Watch};
+use crate::load::LoadedModel;
 use crate::output::note;
 use anyhow::{Context, Result, bail};
-use api::Service;
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request, header};
@@ -18,10 +18,10 @@ use std::time::Duration;
 use tokio::task::{JoinError, JoinSet};
 use tower::ServiceExt;
 
-/// The server's routes with the service behind them.
+/// The server's routes with the model behind them.
 #[derive(Debug)]
 pub(crate) struct BatchServer {
-    pub service: Service,
+    pub loaded: LoadedModel,
     pub router: Router,
     /// Maximum number of requests in flight.
     pub limit: usize,
@@ -98,7 +98,8 @@ impl BatchRun {
     fn take(&mut self, finished: Result<FinishedLine, JoinError>, bar: &ProgressBar) -> Result<()> {
         let (id, answer) = finished.context("an answer was lost")?;
         let at_fault = answer.as_ref().is_ok_and(|response| response.status_code >= 500);
-        if at_fault && self.server.as_ref().is_some_and(|server| !server.service.engine.is_alive())
+        if at_fault
+            && self.server.as_ref().is_some_and(|server| !server.loaded.service.engine.is_alive())
         {
             bail!("the engine has stopped");
         }

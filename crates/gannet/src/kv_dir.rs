@@ -1,0 +1,70 @@
+//! The prefix cache on disk of an engine.
+
+use crate::Error;
+use engine::{DiskCache, DiskWrite, MIN_TOKENS};
+use formats::Checkpoint;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+use store::{Store, StoreOptions};
+
+/// A folder in which computed prefixes are kept: they are found again after a restart, and by other
+/// processes. Answers have the same bits with and without it.
+///
+/// Models whose attention has windows, or that keep states, do not use it yet.
+#[derive(Clone, Debug)]
+pub struct KvDir {
+    /// The folder, which is created where there is none.
+    pub folder: PathBuf,
+    /// Most bytes of the folder.
+    pub max_bytes: u64,
+    /// Which prefixes are stored.
+    pub write: DiskWrite,
+    /// Most bytes written each second; 0 for no limit.
+    pub write_rate: u64,
+    /// Tokens of the shortest prefix that is stored or found.
+    pub min_tokens: usize,
+    /// The file that remembers digests of weights; without one they are read at every start.
+    pub digests: Option<PathBuf>,
+}
+
+impl KvDir {
+    /// A folder of at most `max_bytes` bytes, with the defaults of everything else.
+    pub fn new(folder: impl Into<PathBuf>, max_bytes: u64) -> Self {
+        Self {
+            folder: folder.into(),
+            max_bytes,
+            write: DiskWrite::Auto,
+            write_rate: 256 << 20,
+            min_tokens: MIN_TOKENS,
+            digests: None,
+        }
+    }
+
+    /// Opens the folder, and begins to read the weights of `checkpoint` for their digest, before
+    /// which nothing is stored or found.
+    pub(crate) fn open(&self, checkpoint: &Checkpoint) -> Result<DiskCache, Error> {
+        let Self { folder, max_bytes, write, write_rate, min_tokens, digests } = self.clone();
+        let options = StoreOptions { max_bytes, write_rate, ..StoreOptions::new(folder) };
+        let store = Arc::new(Store::open(options)?);
+        let digest = Arc::new(OnceLock::new());
+        let (files, weak) = (checkpoint.weight_files(), Arc::downgrade(&digest));
+        let compute = move || {
+            // The engine may end before.
+            let is_needed = |_| weak.strong_count() > 0;
+            match formats::digest_files(&files, digests.as_deref(), is_needed) {
+                Ok(Some(found)) => {
+                    if let Some(digest) = weak.upgrade() {
+                        digest.get_or_init(|| found);
+                    }
+                }
+                Ok(None) => {}
+                Err(error) => tracing::warn!("the cache on disk is off: {error}"),
+            }
+        };
+        let thread = std::thread::Builder::new().name("gannet-digest".into());
+        if let Err(error) = thread.spawn(compute) {
+            tracing::warn!("the cache on disk is off: {error}");
+        }
+        Ok(DiskCache { write, min_tokens, ..DiskCache::new(store, digest) })
+    }
+}
