@@ -219,6 +219,7 @@ impl Disk {
     /// Keeps what is left at the end, for at most this long.
     pub fn finish(&mut self, scheduler: &mut Scheduler, runner: &mut Runner, most: Duration) {
         let end = Instant::now() + most;
+        self.open(runner);
         self.keep_idle(scheduler, runner, None, || Instant::now() < end);
         if self.keys.is_some() {
             self.cache.store.flush(end.saturating_duration_since(Instant::now()));

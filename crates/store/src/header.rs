@@ -20,7 +20,7 @@
 //! 100  u32      first layer
 //! 104  layers × u64: bytes of each layer
 //!      blocks × (16 bytes name, tokens × u32, layers × u32 CRC-32C of each layer)
-//!      u32      CRC-32C of all before it
+//!      u32      CRC-32C of all before it, then zeros
 //! ```
 //!
 //! Behind the header come the blocks, each from a multiple of 4096 bytes on, its layers one behind
@@ -229,7 +229,8 @@ impl Header {
         let end = unpadded(count, layers, tokens).filter(|end| *end <= bytes.len());
         let end = end.ok_or_else(|| corrupt("more blocks than the header has bytes for"))?;
         let (checked, sum) = bytes[..end].split_at(end - 4);
-        if crc32c::crc32c(checked).to_le_bytes() != *sum {
+        let is_padded = bytes[end..].iter().all(|byte| *byte == 0);
+        if crc32c::crc32c(checked).to_le_bytes() != *sum || !is_padded {
             return Err(corrupt("the checksum of the header is wrong"));
         }
         if count == 0 || count > MAX_BLOCKS || header_bytes(count, layers, tokens) != bytes.len() {

@@ -119,9 +119,7 @@ fn a_header_cut_or_flipped_at_any_byte_is_a_problem() {
         assert!(Header::decode(&bytes[..at], length).is_err(), "cut at {at}");
         let mut flipped = bytes.clone();
         flipped[at] ^= 1 << (at % 8);
-        let decoded = Header::decode(&flipped, length);
-        // Padding is not read.
-        assert!(decoded.is_err() || decoded == Ok(good.clone()), "flipped at {at}");
+        assert!(Header::decode(&flipped, length).is_err(), "flipped at {at}");
     }
 }
 

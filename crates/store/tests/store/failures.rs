@@ -47,7 +47,7 @@ fn cut_or_flipped_at_any_byte_is_a_miss() {
         fs::write(&path, &bad).unwrap();
         let store = open(folder.path());
         let keys = ready_keyspace(&store, 0..3);
-        // Comparing the bytes is part of it. Padding may have any value.
+        // Comparing the bytes is part of it. Padding of blocks may have any value.
         let found = chain.read(&keys, 0..2);
         let stats = store.stats();
         assert_eq!(stats.failures, [u64::from(found < 2), 0, 0, 0], "at {at}, cut: {cut}");
