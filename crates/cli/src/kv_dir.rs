@@ -38,15 +38,10 @@ pub(crate) struct KvDirArgs {
 impl KvDirArgs {
     /// The folder and its limits; `None` where it is off.
     pub fn folder(&self) -> Result<Option<KvDir>> {
-        let cache = folders::cache();
-        let folder = match self.kv_dir.to_str() {
-            Some("off") => return Ok(None),
-            Some("auto") => {
-                let cache = cache.as_ref().context("--kv-dir auto: no HOME, name a folder")?;
-                cache.join("kv")
-            }
-            _ => self.kv_dir.clone(),
-        };
+        if self.kv_dir == Path::new("off") {
+            return Ok(None);
+        }
+        let folder = folder(&self.kv_dir)?;
         let max_bytes = match self.kv_dir_size {
             Some(bytes) => bytes as u64,
             None => default_size(&folder),
@@ -55,10 +50,27 @@ impl KvDirArgs {
             write: self.kv_dir_write,
             write_rate: self.kv_dir_write_rate as u64,
             min_tokens: self.kv_dir_min_tokens,
-            digests: cache.map(|cache| cache.join("digests.json")),
+            digests: digests(),
             ..KvDir::new(folder, max_bytes)
         }))
     }
+}
+
+/// The folder that `named` means.
+///
+/// # Errors
+///
+/// If it is the user's, who has none.
+pub(crate) fn folder(named: &Path) -> Result<PathBuf> {
+    if named != Path::new("auto") {
+        return Ok(named.to_owned());
+    }
+    Ok(folders::cache().context("--kv-dir auto: no HOME, name a folder")?.join("kv"))
+}
+
+/// The file that remembers digests of weights.
+pub(crate) fn digests() -> Option<PathBuf> {
+    Some(folders::cache()?.join("digests.json"))
 }
 
 /// The default size of a folder, which need not exist yet.
@@ -79,21 +91,21 @@ mod tests {
         args: KvDirArgs,
     }
 
-    fn folder(args: &[&str]) -> Result<Option<KvDir>> {
+    fn parsed(args: &[&str]) -> Result<Option<KvDir>> {
         let args = std::iter::once("program").chain(args.iter().copied());
         Program::try_parse_from(args)?.args.folder()
     }
 
     #[test]
     fn the_cache_on_disk_is_off_unless_a_folder_is_named() {
-        assert!(folder(&[]).unwrap().is_none());
-        assert!(folder(&["--kv-dir", "off"]).unwrap().is_none());
-        let named = folder(&["--kv-dir", "/tmp/kv"]).unwrap().unwrap();
+        assert!(parsed(&[]).unwrap().is_none());
+        assert!(parsed(&["--kv-dir", "off"]).unwrap().is_none());
+        let named = parsed(&["--kv-dir", "/tmp/kv"]).unwrap().unwrap();
         assert_eq!(named.folder, Path::new("/tmp/kv"));
         assert!((1..=MAX_BYTES).contains(&named.max_bytes));
         assert_eq!((named.write_rate, named.min_tokens), (256 << 20, MIN_TOKENS));
-        let sized = folder(&["--kv-dir", "x", "--kv-dir-size", "3GiB"]).unwrap().unwrap();
+        let sized = parsed(&["--kv-dir", "x", "--kv-dir-size", "3GiB"]).unwrap().unwrap();
         assert_eq!(sized.max_bytes, 3 << 30);
-        assert!(folder(&["--kv-dir", "x", "--kv-dir-write", "some"]).is_err());
+        assert!(parsed(&["--kv-dir", "x", "--kv-dir-write", "some"]).is_err());
     }
 }

@@ -216,10 +216,14 @@ impl Disk {
         }
     }
 
-    /// Keeps what is left at the end, for at most this long.
+    /// Keeps what is left at the end, for at most this long, which may be until the digest of the
+    /// weights is known.
     pub fn finish(&mut self, scheduler: &mut Scheduler, runner: &mut Runner, most: Duration) {
         let end = Instant::now() + most;
-        self.open(runner);
+        while self.keeper.has_work() && self.keys.is_none() && Instant::now() < end {
+            std::thread::sleep(PAUSE);
+            self.open(runner);
+        }
         self.keep_idle(scheduler, runner, None, || Instant::now() < end);
         if self.keys.is_some() {
             self.cache.store.flush(end.saturating_duration_since(Instant::now()));

@@ -45,16 +45,13 @@ pub fn digest_files(
     memory: Option<&Path>,
     mut report: impl FnMut(u64) -> bool,
 ) -> io::Result<Option<String>> {
-    let mut known: Known = memory
-        .and_then(|path| fs::read(path).ok())
-        .and_then(|text| serde_json::from_slice(&text).ok())
-        .unwrap_or_default();
+    let mut known = memory.map(recall).unwrap_or_default();
     let mut digests = Vec::new();
     let mut is_new = false;
     for path in files {
         let file = File::open(path)?;
         let metadata = file.metadata()?;
-        let key = format!("{}:{}", metadata.dev(), metadata.ino());
+        let key = key(&metadata);
         let found = known.get(&key).filter(|found| is_of(found, &metadata));
         let digest = match found {
             Some(found) => {
@@ -78,8 +75,32 @@ pub fn digest_files(
     if let Some(memory) = memory.filter(|_| is_new) {
         remember(memory, known);
     }
+    Ok(Some(joined(digests)))
+}
+
+/// What [`digest_files`] gives for these files, if the file `memory` has all of them.
+pub fn known_digest(files: &[PathBuf], memory: &Path) -> Option<String> {
+    let known = recall(memory);
+    let digest = |path: &PathBuf| {
+        let metadata = fs::metadata(path).ok()?;
+        let found = known.get(&key(&metadata)).filter(|found| is_of(found, &metadata));
+        found.map(|found| found.sha256.clone())
+    };
+    files.iter().map(digest).collect::<Option<Vec<_>>>().map(joined)
+}
+
+fn recall(memory: &Path) -> Known {
+    let text = fs::read(memory).unwrap_or_default();
+    serde_json::from_slice(&text).unwrap_or_default()
+}
+
+fn key(metadata: &Metadata) -> String {
+    format!("{}:{}", metadata.dev(), metadata.ino())
+}
+
+fn joined(mut digests: Vec<String>) -> String {
     digests.sort_unstable();
-    Ok(Some(hexadecimal(&Sha256::digest(digests.concat()))))
+    hexadecimal(&Sha256::digest(digests.concat()))
 }
 
 fn digest_file(mut file: File, report: &mut impl FnMut(u64) -> bool) -> io::Result<Option<String>> {
@@ -157,8 +178,10 @@ mod tests {
         fs::write(&one, "weights").unwrap();
         fs::write(&two, "more weights").unwrap();
         let both = [one.clone(), two.clone()];
+        assert_eq!(known_digest(&both, &memory), None);
         let (first, seen) = digest(&both, &memory);
         assert_eq!((first.len(), seen), (64, 19));
+        assert_eq!(known_digest(&both, &memory), Some(first.clone()));
         assert_eq!(digest(&both, &memory), (first.clone(), 19));
         // What is remembered counts, not what the file holds.
         let text = fs::read_to_string(&memory).unwrap();
@@ -170,6 +193,7 @@ mod tests {
         assert_eq!(digest(&[two.clone(), one.clone()], &memory).0, first);
         std::thread::sleep(std::time::Duration::from_millis(20));
         fs::write(&one, "Weights").unwrap();
+        assert_eq!(known_digest(&both, &memory), None);
         assert_ne!(digest(&both, &memory).0, first);
         assert_ne!(digest(&[two], &memory).0, first);
     }

@@ -33,7 +33,7 @@ mod tensor;
 pub use chat::ChatRules;
 pub use checkpoint::{Checkpoint, OpenOptions};
 pub use config::ModelConfig;
-pub use digest::digest_files;
+pub use digest::{digest_files, known_digest};
 pub use error::{Error, Result};
 pub use files::ModelFiles;
 pub use generation::GenerationDefaults;

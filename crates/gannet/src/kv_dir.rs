@@ -47,7 +47,13 @@ impl KvDir {
         let options = StoreOptions { max_bytes, write_rate, ..StoreOptions::new(folder) };
         let store = Arc::new(Store::open(options)?);
         let digest = Arc::new(OnceLock::new());
-        let (files, weak) = (checkpoint.weight_files(), Arc::downgrade(&digest));
+        let cache = DiskCache { write, min_tokens, ..DiskCache::new(store, Arc::clone(&digest)) };
+        let files = checkpoint.weight_files();
+        if let Some(known) = digests.as_ref().and_then(|it| formats::known_digest(&files, it)) {
+            digest.get_or_init(|| known);
+            return Ok(cache);
+        }
+        let weak = Arc::downgrade(&digest);
         let compute = move || {
             // The engine may end before.
             let is_needed = |_| weak.strong_count() > 0;
@@ -65,6 +71,6 @@ impl KvDir {
         if let Err(error) = thread.spawn(compute) {
             tracing::warn!("the cache on disk is off: {error}");
         }
-        Ok(DiskCache { write, min_tokens, ..DiskCache::new(store, digest) })
+        Ok(cache)
     }
 }

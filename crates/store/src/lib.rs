@@ -13,6 +13,7 @@
 
 mod buffers;
 mod disk;
+mod folder;
 mod header;
 mod index;
 mod jobs;
@@ -27,6 +28,9 @@ mod worth;
 mod writer;
 
 pub use disk::{Disk, DiskFile, DiskLock, Entry, Files};
+pub use folder::{
+    FolderExtent, FolderRoot, list_folder, read_extent, remove_extents, verify_extent,
+};
 pub use header::{Header, MAX_BLOCKS, Problem, StoredBlock};
 pub use jobs::{Arrival, Run, ToWrite};
 pub use layout::{ExtentName, Kind, Layout};

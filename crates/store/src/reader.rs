@@ -1,7 +1,8 @@
 //! Threads that read runs of blocks and check them.
 
 use crate::disk::DiskFile;
-use crate::header::{Header, MAX_HEADER, PAGE, Problem};
+use crate::folder;
+use crate::header::{Header, PAGE, Problem};
 use crate::index::{ExtentId, Piece};
 use crate::jobs::{Arrival, ReadJob, Run};
 use crate::layout::{ExtentName, Layout};
@@ -178,20 +179,7 @@ fn read_places(
 
 /// Reads the header of an extent, and checks all that the header itself shows.
 pub(crate) fn read_header(shared: &StoreState, path: &Path) -> Result<Header, Unusable> {
-    let file = shared.disk.open_cached(path)?;
-    let length = file.length()?;
-    if length < PAGE as u64 {
-        return Err(Problem::Corrupt(format!("a file of {length} bytes")).into());
-    }
-    let mut bytes = vec![0; PAGE];
-    file.read(&mut bytes, 0)?;
-    let header = Header::bytes_of(&bytes, length)?;
-    debug_assert!(header <= MAX_HEADER);
-    bytes.resize(header, 0);
-    if header > PAGE {
-        file.read(&mut bytes[PAGE..], PAGE as u64)?;
-    }
-    Ok(Header::decode(&bytes, length)?)
+    Ok(folder::read_header(&*shared.disk.open_cached(path)?)??)
 }
 
 /// Forgets an extent that cannot be used, and removes its file if its content is wrong.

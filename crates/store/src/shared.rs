@@ -16,6 +16,9 @@ use std::time::Duration;
 /// Name of the file that is locked to change what the folder holds.
 pub(crate) const LOCK_FILE: &str = "lock";
 
+/// Name of the file that describes a root.
+pub(crate) const ABOUT_FILE: &str = "about.json";
+
 /// What the threads of a store share.
 pub(crate) struct StoreState {
     pub disk: Arc<dyn Disk>,

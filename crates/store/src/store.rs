@@ -6,7 +6,7 @@ use crate::jobs::{Arrival, ReadJob, Run, ToWrite, WriteJob};
 use crate::layout::Layout;
 use crate::queue::Queue;
 use crate::reader::{self, CHUNK};
-use crate::shared::{LOCK_FILE, StoreState};
+use crate::shared::{ABOUT_FILE, LOCK_FILE, StoreState};
 use crate::stats::{Counters, StoreStats};
 use crate::writer::ExtentWriter;
 use base::Name;
@@ -25,8 +25,6 @@ const MAX_BUFFERED: usize = 64 << 20;
 const FORMAT: &str = "gannet kv 1";
 /// Name of that file.
 const FORMAT_FILE: &str = "format";
-/// Name of the file that describes a root.
-const ABOUT_FILE: &str = "about.json";
 
 /// How a store is opened.
 pub struct StoreOptions {

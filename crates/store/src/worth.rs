@@ -32,8 +32,7 @@ pub(crate) fn add(one: Worth, other: Worth) -> Worth {
 }
 
 /// The seconds per MiB that a worth stands for at the time `now`.
-#[cfg(test)]
-fn seconds_at(worth: Worth, now: i64) -> f64 {
+pub(crate) fn seconds_at(worth: Worth, now: i64) -> f64 {
     ((worth.saturating_sub(now)) as f64 / NANOS / HALF_LIFE).exp2()
 }
 

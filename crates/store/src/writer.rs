@@ -23,8 +23,9 @@ use std::time::{Duration, Instant, SystemTime};
 const RESCAN: Duration = Duration::from_secs(10);
 /// Time without writing after the disk refused to take more.
 const PAUSE: Duration = Duration::from_secs(60);
-/// Part of the file system that stays free: one in this many bytes.
+/// Part of the file system that stays free, one in this many bytes, and the most that does.
 const KEPT_FREE: u64 = 20;
+const MOST_KEPT_FREE: u64 = 2 << 30;
 /// Part of the budget that is freed at once: one in this many bytes.
 const FREED: u64 = 32;
 /// Name of the folder of unfinished files.
@@ -253,14 +254,17 @@ impl ExtentWriter {
         let mut lock = shared.disk.lock(&shared.folder.join(LOCK_FILE))?;
         let mut used = lock.number()?;
         let (free, total) = shared.disk.space(&shared.folder)?;
-        let enough = free.checked_sub(bytes).is_some_and(|free| free >= total / KEPT_FREE);
+        let kept_free = (total / KEPT_FREE).min(MOST_KEPT_FREE);
+        let enough = free.checked_sub(bytes).is_some_and(|free| free >= kept_free);
         if !enough || used == 0 || used.saturating_add(bytes) > shared.max_bytes {
             used = self.bytes_of_all(&folder)?;
-            let needed = (total / KEPT_FREE + bytes).saturating_sub(free);
+            let needed = (kept_free + bytes).saturating_sub(free);
             used = self.evict(used, bytes, needed, kept);
-            let short = (total / KEPT_FREE + bytes).saturating_sub(shared.disk.space(&folder)?.0);
-            if short > 0 || used.saturating_add(bytes) > shared.max_bytes {
-                lock.set_number(used)?;
+            lock.set_number(used)?;
+            if shared.disk.space(&folder)?.0 < kept_free + bytes {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            if used.saturating_add(bytes) > shared.max_bytes {
                 return Ok(None);
             }
         }

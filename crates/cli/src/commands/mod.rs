@@ -3,6 +3,7 @@
 pub(crate) mod batch;
 pub(crate) mod bench;
 pub(crate) mod bench_serve;
+pub(crate) mod cache;
 pub(crate) mod chat;
 pub(crate) mod compare;
 pub(crate) mod completions;

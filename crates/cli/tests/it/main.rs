@@ -4,6 +4,7 @@ mod answers;
 mod batch;
 #[cfg(unix)]
 mod bench_serve;
+mod cache;
 mod determinism;
 mod devices;
 mod endings;

@@ -199,7 +199,8 @@ fn what_memory_evicts_is_found_on_disk() {
         found += cached;
     }
     assert!(engine.store.stats().read_bytes > 0);
-    assert!(found > prompts.len() * 80, "{found}");
+    // More only where it is measured to be faster than computing, which it is not here.
+    assert!(found >= 96, "{found}");
     engine.end();
 }
 

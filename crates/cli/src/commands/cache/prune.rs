@@ -1,0 +1,108 @@
+//! `gannet cache prune`: removes prefixes.
+
+use super::list::{model, roots};
+use crate::output;
+use crate::size::bytes;
+use anyhow::{Context, Result, bail};
+use base::Name;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+use store::{Files, FolderExtent, FolderRoot, read_extent, remove_extents};
+
+/// Remove prefixes from the disk
+///
+/// Conditions that are given together must all hold. With --to, the least valuable are removed
+/// until the others fit.
+#[derive(Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("what").required(true).multiple(true))]
+pub(crate) struct Args {
+    /// Written before this time, such as 90m, 12h or 7d
+    #[arg(long, value_name = "AGE", value_parser = age, group = "what")]
+    older: Option<Duration>,
+    /// Of the model of this name, as `list` shows it
+    #[arg(long, value_name = "NAME", group = "what")]
+    model: Option<String>,
+    /// Below this root, as `list` shows it
+    #[arg(long, value_name = "ROOT", group = "what")]
+    root: Option<Name>,
+    /// As many as it takes to leave this size, such as 8GiB
+    #[arg(long, value_name = "SIZE", value_parser = bytes, group = "what")]
+    to: Option<usize>,
+    /// All
+    #[arg(long, group = "what", conflicts_with_all = ["older", "model", "root", "to"])]
+    all: bool,
+}
+
+/// Parses an age such as 7d.
+fn age(text: &str) -> Result<Duration> {
+    let wrong = || format!("expected an age such as 90m, 12h or 7d, found {text:?}");
+    let (number, unit) = text.split_at_checked(text.len().saturating_sub(1)).with_context(wrong)?;
+    let seconds = match unit {
+        "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        "d" => 86400.0,
+        _ => bail!(wrong()),
+    };
+    let number: f64 = number.parse().with_context(wrong)?;
+    Duration::try_from_secs_f64(number * seconds).with_context(wrong)
+}
+
+pub(super) fn run(folder: &Path, args: &Args) -> Result<()> {
+    let roots = roots(folder)?;
+    let is_of = |root: &&FolderRoot| {
+        args.root.is_none_or(|wanted| root.root == wanted)
+            && args.model.as_ref().is_none_or(|wanted| model(root) == *wanted)
+    };
+    let chosen = roots.iter().filter(is_of);
+    let mut extents: Vec<(Name, &FolderExtent)> =
+        chosen.flat_map(|root| root.extents.iter().map(|extent| (root.root, extent))).collect();
+    if let Some(age) = args.older {
+        extents.retain(|(root, extent)| is_older(*root, extent, age));
+    }
+    // The least valuable first, as a store evicts them.
+    extents.sort_unstable_by_key(|(_, extent)| extent.worth);
+    let all: u64 = roots.iter().flat_map(|root| &root.extents).map(|extent| extent.bytes).sum();
+    let mut left = all;
+    let removed = extents.iter().map(|(_, extent)| *extent).take_while(|extent| {
+        let removes = args.to.is_none_or(|most| left > most as u64);
+        left -= if removes { extent.bytes } else { 0 };
+        removes
+    });
+    let removed: Vec<_> = removed.collect();
+    let count = removed.len();
+    let bytes = match count {
+        0 => 0,
+        _ => remove_extents(&Files, folder, &removed).context("cannot remove prefixes")?,
+    };
+    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+    output::note(format_args!(
+        "{count} files removed, {:.1} MiB; {:.1} MiB are left",
+        mib(bytes),
+        mib(all.saturating_sub(bytes))
+    ));
+    Ok(())
+}
+
+/// Whether an extent was written before this time. Files that cannot be read are of any age.
+fn is_older(root: Name, extent: &FolderExtent, age: Duration) -> bool {
+    let Ok(Ok(header)) = read_extent(&Files, root, extent) else { return true };
+    let written = SystemTime::UNIX_EPOCH + Duration::from_secs(header.created);
+    SystemTime::now().duration_since(written).is_ok_and(|passed| passed >= age)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_have_units() {
+        let seconds = |text| age(text).map(|age| age.as_secs());
+        for (text, expected) in [("90m", 5400), ("12h", 43200), ("7d", 604_800), ("1.5s", 1)] {
+            assert_eq!(seconds(text).unwrap(), expected);
+        }
+        for wrong in ["", "d", "7", "7 weeks", "-1d", "nand", "1e300d", "7é"] {
+            assert!(seconds(wrong).is_err(), "{wrong}");
+        }
+    }
+}
