@@ -76,7 +76,7 @@ pub struct ToWrite {
     /// Name and tokens of each block.
     pub blocks: Vec<(Name, Vec<u32>)>,
     /// The blocks, each with the layers held here, one after the other: a buffer of
-    /// [`Keyspace::buffer`].
+    /// [`Keyspace::buffer`](crate::Keyspace::buffer).
     pub bytes: Vec<u8>,
     /// Microseconds that it took to compute them.
     pub micros: u64,
