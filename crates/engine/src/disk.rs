@@ -89,7 +89,7 @@ const ASSUMED_RATE: u64 = 400 << 20;
 /// Part of the time of computing that restoring may take.
 const WORTH: f64 = 0.8;
 /// Most time that a request waits for the store to find what it has.
-const OPENING: Duration = Duration::from_secs(1);
+const OPENING: Duration = Duration::from_secs(3);
 /// Pause while a store has no buffer.
 const PAUSE: Duration = Duration::from_millis(2);
 
