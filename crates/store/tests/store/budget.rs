@@ -3,7 +3,7 @@
 use crate::common::*;
 use crate::failures::extents;
 use std::path::Path;
-use store::{Keyspace, Store, StoreOptions};
+use store::{Disk, Files, Keyspace, Store, StoreOptions};
 
 /// Bytes of an extent of two blocks.
 const EXTENT: u64 = 4096 + 2 * 8192;
@@ -14,8 +14,11 @@ fn limited(folder: &Path, max_bytes: u64) -> (Store, Keyspace) {
     (store, keys)
 }
 
+/// Bytes of the extents and of what is being written.
 fn used(folder: &Path) -> u64 {
-    // Files may vanish in the meantime.
+    // Meanwhile nothing is evicted, and no writing begins.
+    let _lock = Files.lock(&folder.join("lock")).unwrap();
+    // A file that is finished in the meantime is missed, or has no size.
     let size = |path: &std::path::PathBuf| path.metadata().map_or(0, |metadata| metadata.len());
     let tmp = std::fs::read_dir(folder.join("tmp")).into_iter().flatten();
     let tmp = tmp.filter_map(|entry| entry.ok()?.metadata().ok()).map(|metadata| metadata.len());
