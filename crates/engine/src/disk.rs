@@ -187,9 +187,9 @@ impl Disk {
         self.keeper.work(keys, scheduler, runner, pace, COPIED_OUT);
     }
 
-    /// Waits a moment for blocks that were asked for; returns at once if there are none.
+    /// Waits for the next run of blocks that were asked for.
     pub fn wait(&mut self, most: Duration) {
-        if let Some(keys) = self.keys.as_ref().filter(|_| self.restorer.is_waiting()) {
+        if let Some(keys) = &self.keys {
             keys.wait(most).into_iter().for_each(|arrival| self.restorer.take(arrival));
         }
     }

@@ -263,10 +263,15 @@ impl Sequence {
         let Some(restore) = other.restore.as_ref().filter(|_| self.may_restore()) else {
             return false;
         };
+        self.needed_block(found, other).is_some_and(|index| restore.expects(index))
+    }
+
+    /// Index of the full block that this sequence needs after `found`, if `other` has it too.
+    fn needed_block(&self, found: &Match, other: &Self) -> Option<usize> {
         let index = found.groups[0].end();
+        let name = self.chain.name(index)?;
         let is_needed = index * self.chain.block < self.first_output();
-        let name = self.chain.name(index).filter(|_| is_needed);
-        name.is_some() && other.chain.name(index) == name && restore.expects(index)
+        (is_needed && other.chain.name(index) == Some(name)).then_some(index)
     }
 
     /// The position up to which the sequence can use what `other` computes: the end of the last
@@ -286,10 +291,8 @@ impl Sequence {
         if other.state.is_some() {
             return (found.tokens..self.common(other)).contains(&other.folded);
         }
-        let index = found.groups[0].end();
-        let name =
-            self.chain.name(index).filter(|_| index * self.chain.block < self.first_output());
-        name.is_some() && other.chain.name(index) == name && other.spans[0].registered <= index
+        let shared = self.needed_block(found, other);
+        shared.is_some_and(|index| other.spans[0].registered <= index)
     }
 
     /// Takes the blocks of a match, and a slot for the state. Adds the copies that are to be made

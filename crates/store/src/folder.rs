@@ -1,6 +1,6 @@
 //! Looking at a folder of extents from outside, beside the stores that use it.
 
-use crate::disk::{Disk, DiskFile};
+use crate::disk::{Disk, DiskFile, Entry, nanos};
 use crate::header::{Header, PAGE, Problem};
 use crate::layout::ExtentName;
 use crate::shared::{ABOUT_FILE, LOCK_FILE};
@@ -8,6 +8,7 @@ use crate::worth;
 use base::Name;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 /// Most bytes of a description that are read.
 const MAX_ABOUT: u64 = 64 << 10;
@@ -27,8 +28,8 @@ pub struct FolderExtent {
 
 impl FolderExtent {
     /// Seconds of computing per MiB that its uses saved, those before `now` decayed.
-    pub fn worth_at(&self, now: i64) -> f64 {
-        worth::seconds_at(self.worth, now)
+    pub fn worth_at(&self, now: SystemTime) -> f64 {
+        worth::seconds_at(self.worth, nanos(now))
     }
 }
 
@@ -50,13 +51,11 @@ pub struct FolderRoot {
 /// If the folder cannot be read.
 pub fn list_folder(disk: &dyn Disk, folder: &Path) -> io::Result<Vec<FolderRoot>> {
     let mut roots = Vec::new();
-    for entry in disk.list(folder)? {
-        let Ok(root) = entry.name.parse() else { continue };
-        let path = folder.join(&entry.name);
+    for root in list_roots(disk, folder)? {
+        let path = folder.join(root.to_string());
         let mut extents = Vec::new();
         for part in disk.list(&path)?.into_iter().filter(|part| part.is_folder) {
-            for file in disk.list(&path.join(&part.name)).unwrap_or_default() {
-                let Some(name) = ExtentName::parse(&file.name) else { continue };
+            for (name, file) in list_extents(disk, &path.join(&part.name))? {
                 let path = path.join(&part.name).join(&file.name);
                 extents.push(FolderExtent { path, name, bytes: file.bytes, worth: file.modified });
             }
@@ -67,6 +66,30 @@ pub fn list_folder(disk: &dyn Disk, folder: &Path) -> io::Result<Vec<FolderRoot>
     }
     roots.sort_unstable_by_key(|root| root.root);
     Ok(roots)
+}
+
+/// The roots that a folder has.
+pub(crate) fn list_roots(disk: &dyn Disk, folder: &Path) -> io::Result<Vec<Name>> {
+    let entries = list_if_there(disk, folder)?;
+    let root = |entry: Entry| Some(entry).filter(|entry| entry.is_folder)?.name.parse().ok();
+    Ok(entries.into_iter().filter_map(root).collect())
+}
+
+/// The extents in one of the folders of a root.
+pub(crate) fn list_extents(
+    disk: &dyn Disk,
+    folder: &Path,
+) -> io::Result<impl Iterator<Item = (ExtentName, Entry)>> {
+    let files = list_if_there(disk, folder)?.into_iter().filter(|file| !file.is_folder);
+    Ok(files.filter_map(|file| Some((ExtentName::parse(&file.name)?, file))))
+}
+
+/// The entries of a folder; none where there is no such folder.
+pub(crate) fn list_if_there(disk: &dyn Disk, folder: &Path) -> io::Result<Vec<Entry>> {
+    match disk.list(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        listed => listed,
+    }
 }
 
 fn read_text(disk: &dyn Disk, path: &Path) -> io::Result<String> {
@@ -88,11 +111,8 @@ pub fn read_extent(
 ) -> io::Result<Result<Header, Problem>> {
     let file = disk.open_cached(&extent.path)?;
     Ok(read_header(&*file)?.and_then(|header| {
-        let is_it = header.root == root && header.name() == extent.name;
-        match is_it {
-            true => Ok(header),
-            false => Err(Problem::Corrupt("another file's content".to_owned())),
-        }
+        header.check_place(root, &extent.name)?;
+        Ok(header)
     }))
 }
 

@@ -297,15 +297,25 @@ impl Header {
         Ok(())
     }
 
+    /// Checks that the blocks are of this root and file.
+    ///
+    /// # Errors
+    ///
+    /// If they are not.
+    pub fn check_place(&self, root: Name, file: &ExtentName) -> Result<(), Problem> {
+        match self.root == root && self.name() == *file {
+            true => Ok(()),
+            false => Err(corrupt("another file's content")),
+        }
+    }
+
     /// Checks that the blocks are of this root, file and layout.
     ///
     /// # Errors
     ///
     /// If they are not.
     pub fn check(&self, root: Name, file: &ExtentName, layout: &Layout) -> Result<(), Problem> {
-        if self.root != root || self.name() != *file {
-            return Err(corrupt("another file's content"));
-        }
+        self.check_place(root, file)?;
         let kind = layout.kinds.get(self.kind as usize);
         let expected = kind.and_then(|kind| kind.layer_bytes.get(file.layers()));
         let is_state = kind.is_some_and(|kind| kind.is_state);

@@ -1,6 +1,7 @@
 //! Finds extents that are in the folder: at the start, and those of other processes later.
 
 use crate::disk::Entry;
+use crate::folder::{list_extents, list_if_there};
 use crate::index::ExtentId;
 use crate::layout::{ExtentName, Layout};
 use crate::reader::{Unusable, discard, read_header};
@@ -8,25 +9,9 @@ use crate::shared::StoreState;
 use base::Name;
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::path::Path;
 
 /// Folders of a root as they were last seen: the time of modification of each.
 pub(crate) type SeenFolders = HashMap<(Name, String), i64>;
-
-/// The roots that the folder has.
-pub(crate) fn roots(shared: &StoreState) -> io::Result<Vec<Name>> {
-    let entries = list_if_there(shared, &shared.folder)?;
-    let root = |entry: Entry| Some(entry).filter(|entry| entry.is_folder)?.name.parse().ok();
-    Ok(entries.into_iter().filter_map(root).collect())
-}
-
-/// The entries of a folder; none where there is no such folder.
-fn list_if_there(shared: &StoreState, folder: &Path) -> io::Result<Vec<Entry>> {
-    match shared.disk.list(folder) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        listed => listed,
-    }
-}
 
 /// Brings the index up to date with the extents below a root: all of them, or only in folders that
 /// changed since they were `seen`. Returns the bytes of the extents in the folders it looked at.
@@ -40,7 +25,7 @@ pub(crate) fn scan_root(
     let folder = shared.root_folder(root);
     let mut found = HashSet::new();
     let mut listed = HashSet::new();
-    for Entry { name, is_folder, modified, .. } in list_if_there(shared, &folder)? {
+    for Entry { name, is_folder, modified, .. } in list_if_there(&*shared.disk, &folder)? {
         if !is_folder || name.len() != 2 {
             continue;
         }
@@ -48,9 +33,7 @@ pub(crate) fn scan_root(
         if !all && before == Some(modified) {
             continue;
         }
-        for file in list_if_there(shared, &folder.join(&name))? {
-            let extent = ExtentName::parse(&file.name).filter(|_| !file.is_folder);
-            let Some(extent) = extent else { continue };
+        for (extent, file) in list_extents(&*shared.disk, &folder.join(&name))? {
             bytes += file.bytes;
             let mut index = shared.index();
             if !index.is_ignored(root, extent) {

@@ -2,12 +2,13 @@
 //! processes wrote.
 
 use crate::disk::DiskFile;
+use crate::folder::list_roots;
 use crate::header::{Header, PAGE, StoredBlock};
-use crate::index::ExtentId;
+use crate::index::{Extent, ExtentId};
 use crate::jobs::{ToWrite, WriteJob};
-use crate::layout::Layout;
+use crate::layout::{ExtentName, Layout};
 use crate::reader::{CHUNK, Pages};
-use crate::scan::{SeenFolders, read_headers, roots, scan_root};
+use crate::scan::{SeenFolders, read_headers, scan_root};
 use crate::shared::{LOCK_FILE, StoreState};
 use crate::stats::{Counters, Failure};
 use crate::worth::{self, Worth};
@@ -89,8 +90,12 @@ impl ExtentWriter {
                 self.shared.buffers.give_back(extent.bytes);
             }
             WriteJob::Use(extents) => {
-                let used = extents.iter().rev().copied().collect::<Vec<_>>();
-                self.count_use(&used, i64::MIN);
+                let now = now();
+                let used = |extent: &Extent| {
+                    let micros = extent.micros().unwrap_or_default();
+                    worth::add(extent.worth, worth::of_use(now, micros, extent.bytes))
+                };
+                self.set_worths(extents.into_iter().rev(), Worth::MIN, used);
             }
             // The caller may have stopped waiting.
             WriteJob::Flush(done) => drop(done.send(())),
@@ -123,17 +128,21 @@ impl ExtentWriter {
         }
     }
 
-    /// Counts a use of extents, the last of a chain first. Each is worth more than what follows
+    /// Sets the worth of extents, the last of a chain first. Each is worth more than what follows
     /// it, the first more than `least`.
-    fn count_use(&self, extents: &[ExtentId], mut least: Worth) {
-        let now = now();
-        for &id in extents {
+    fn set_worths(
+        &self,
+        extents: impl Iterator<Item = ExtentId>,
+        mut least: Worth,
+        worth: impl Fn(&Extent) -> Worth,
+    ) {
+        for id in extents {
             let known = self.shared.index().get(id).cloned();
             let Some(extent) = known else { continue };
-            let saved = worth::of_use(now, extent.micros().unwrap_or_default(), extent.bytes);
-            let worth = worth::add(extent.worth, saved).max(least.saturating_add(1));
-            self.set_worth(id, &self.shared.path(extent.root, &extent.name), worth);
-            least = worth;
+            least = worth(&extent).max(least.saturating_add(1));
+            if least != extent.worth {
+                self.set_worth(id, &self.shared.path(extent.root, &extent.name), least);
+            }
         }
     }
 
@@ -150,15 +159,13 @@ impl ExtentWriter {
 
     /// Writes an extent, unless it is there, or the disk cannot take it.
     fn write(&mut self, root: Name, layout: &Layout, extent: &ToWrite) {
-        let header = extent.header(root, layout);
-        let name = header.name();
-        if self.shared.index().find(root, name).is_some() {
+        if self.shared.index().find(root, extent.name(layout)).is_some() {
             return;
         }
         self.paused = self.paused.filter(|until| Instant::now() < *until);
         let written = match self.paused {
             Some(_) => Ok(false),
-            None => self.write_file(&header, layout, extent),
+            None => self.write_file(&extent.header(root, layout), layout, extent),
         };
         match written {
             Ok(true) => return,
@@ -213,21 +220,8 @@ impl ExtentWriter {
         let id = index.insert(header.root, header.name(), bytes, worth);
         index.add_header(id, header);
         drop(index);
-        self.raise(&chain, worth);
+        self.set_worths(chain.into_iter(), worth, |extent| extent.worth);
         Ok(true)
-    }
-
-    /// Makes the extents before one, the last first, worth more than it.
-    fn raise(&self, chain: &[ExtentId], mut least: Worth) {
-        for &id in chain {
-            let known = self.shared.index().get(id).cloned();
-            let Some(extent) = known else { continue };
-            if extent.worth > least {
-                return;
-            }
-            least = least.saturating_add(1);
-            self.set_worth(id, &self.shared.path(extent.root, &extent.name), least);
-        }
     }
 
     /// Waits until as many bytes may be written, or the store is closed.
@@ -281,7 +275,7 @@ impl ExtentWriter {
         // In this order, files that are finished in the meantime count twice, and not never.
         let unfinished = self.shared.disk.list(unfinished)?;
         let mut bytes: u64 = unfinished.iter().map(|entry| entry.bytes).sum();
-        for root in roots(&self.shared)? {
+        for root in list_roots(&*self.shared.disk, &self.shared.folder)? {
             bytes += scan_root(&self.shared, root, &mut self.seen, true)?;
         }
         Ok(bytes)
@@ -352,6 +346,13 @@ impl ExtentWriter {
 }
 
 impl ToWrite {
+    /// The name of the extent's file.
+    fn name(&self, layout: &Layout) -> ExtentName {
+        let last = self.blocks.last().expect("an extent has a block").0;
+        let (first_layer, layers) = (layout.layers.start as u32, layout.layers.len() as u32);
+        ExtentName { last, kind: self.kind as u32, first_layer, layers }
+    }
+
     /// The header of the extent, with the checksums of its bytes.
     fn header(&self, root: Name, layout: &Layout) -> Header {
         let kind = &layout.kinds[self.kind];

@@ -1,10 +1,11 @@
 //! What is restored from disk has the bits of what is computed.
 
 use crate::checkpoints::{architectures, config, random};
-use crate::determinism::{Answer, collect};
+use crate::determinism::Answer;
+use crate::reuse::ask_in;
 use engine::{
-    DiskCache, DiskWrite, EngineHandle, EngineOptions, KvMemory, KvType, LoadOptions, Mode,
-    Request, Runner, SamplingParams, start,
+    DiskCache, DiskWrite, EngineHandle, EngineOptions, KvMemory, KvType, LoadOptions, Mode, Runner,
+    start,
 };
 use formats::Checkpoint;
 use std::path::Path;
@@ -64,22 +65,8 @@ impl Stored {
     }
 
     fn ask(&self, prompt: &[u32]) -> (usize, Answer) {
-        ask(&self.handle, prompt, [0; 16])
+        ask_in([0; 16], &self.handle, prompt)
     }
-}
-
-/// Number of prompt tokens found in the cache, and the answer.
-fn ask(engine: &EngineHandle, prompt: &[u32], space: [u8; 16]) -> (usize, Answer) {
-    let request = Request {
-        prompt: prompt.to_vec(),
-        sampling: SamplingParams { temperature: 0.8, seed: Some(3), ..Default::default() },
-        max_tokens: Some(6),
-        logprobs: Some(3),
-        space,
-        ..Request::default()
-    };
-    let (answer, finished) = collect(engine.submit(request).unwrap());
-    (finished.usage.cached_tokens, answer)
 }
 
 fn prompt(len: u32) -> Vec<u32> {
@@ -171,12 +158,12 @@ fn a_tenant_finds_nothing_of_another_on_disk() {
     let spaces = [[1; 16], [2; 16], [0; 16]];
     for space in spaces {
         let engine = Stored::start(&checkpoint, &FAST, folder.path());
-        assert_eq!(ask(&engine.handle, &prompt(100), space).0, 0);
+        assert_eq!(ask_in(space, &engine.handle, &prompt(100)).0, 0);
         engine.end();
     }
     for space in spaces {
         let engine = Stored::start(&checkpoint, &FAST, folder.path());
-        assert_eq!(ask(&engine.handle, &prompt(100), space).0, 96);
+        assert_eq!(ask_in(space, &engine.handle, &prompt(100)).0, 96);
         engine.end();
     }
 }

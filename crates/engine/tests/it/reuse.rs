@@ -30,11 +30,17 @@ fn prompt() -> Vec<u32> {
 
 /// Number of prompt tokens found in the cache, and the answer.
 fn ask(engine: &EngineHandle, prompt: &[u32]) -> (usize, Answer) {
+    ask_in([0; 16], engine, prompt)
+}
+
+/// The same for a request of this space.
+pub fn ask_in(space: [u8; 16], engine: &EngineHandle, prompt: &[u32]) -> (usize, Answer) {
     let request = Request {
         prompt: prompt.to_vec(),
         sampling: SamplingParams { temperature: 0.8, seed: Some(3), ..Default::default() },
         max_tokens: Some(6),
         logprobs: Some(3),
+        space,
         ..Request::default()
     };
     let (answer, finished) = collect(engine.submit(request).unwrap());

@@ -4,7 +4,7 @@ use crate::output;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::path::Path;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 use store::{Files, FolderRoot, list_folder, read_extent};
 
 /// List the prefixes by model and settings
@@ -48,16 +48,20 @@ pub(super) fn roots(folder: &Path) -> Result<Vec<FolderRoot>> {
 
 /// The name of the model below a root; empty if it is not known.
 pub(super) fn model(root: &FolderRoot) -> String {
-    let about: Value = serde_json::from_str(&root.about).unwrap_or_default();
-    about["model"].as_str().unwrap_or_default().to_owned()
+    about(root)["model"].as_str().unwrap_or_default().to_owned()
+}
+
+/// What was written about a root; null if that cannot be read.
+fn about(root: &FolderRoot) -> Value {
+    serde_json::from_str(&root.about).unwrap_or_default()
 }
 
 impl Summary {
     fn of(root: &FolderRoot) -> Self {
-        let now = now();
+        let now = SystemTime::now();
         let mut summary = Self {
             root: root.root.to_string(),
-            about: serde_json::from_str(&root.about).unwrap_or_default(),
+            about: about(root),
             extents: 0,
             blocks: 0,
             tokens: 0,
@@ -96,9 +100,11 @@ impl Summary {
         let name = self.about["model"].as_str().unwrap_or("unknown model");
         let setting = |key: &str| self.about["settings"][key].as_str().unwrap_or("?").to_owned();
         let [mode, kv_type, isa] = ["mode", "kv_type", "isa"].map(setting);
-        let days = self
-            .oldest
-            .map_or(0.0, |oldest| (now() as f64 / 1e9 - oldest as f64).max(0.0) / 86400.0);
+        let age = self.oldest.and_then(|oldest| {
+            let written = SystemTime::UNIX_EPOCH + Duration::from_secs(oldest);
+            SystemTime::now().duration_since(written).ok()
+        });
+        let days = age.unwrap_or_default().as_secs_f64() / 86400.0;
         let mib = self.bytes as f64 / f64::from(1 << 20);
         format!(
             "{name} ({mode}, {kv_type}, {isa})\n    root {root}\n    {extents} files, {blocks} \
@@ -106,10 +112,4 @@ impl Summary {
              s of computing\n"
         )
     }
-}
-
-/// Nanoseconds since the Unix epoch.
-fn now() -> i64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
 }
