@@ -10,6 +10,7 @@ mod inputs;
 mod kv;
 mod packing;
 mod products;
+mod ropes;
 mod sparse;
 mod states;
 mod weights;
@@ -32,6 +33,7 @@ use kernels::quant::QuantType;
 use kernels::{Isa, elementwise, rope};
 use kv::KvCache;
 use products::{Rounded, scratch};
+use ropes::RopeTable;
 use sparse::SelectionMemory;
 use states::StateMemory;
 use std::ops::Range;
@@ -43,15 +45,6 @@ const SERIAL_VALUES: usize = 16 * 1024;
 struct Workspace {
     width: usize,
     data: AlignedVec<f32>,
-}
-
-struct RopeTable {
-    frequencies: Vec<f32>,
-    magnitude: f32,
-    pairs: Pairs,
-    /// `[rows, frequencies]` each.
-    cos: AlignedVec<f32>,
-    sin: AlignedVec<f32>,
 }
 
 /// Executes on this machine's CPU.
@@ -184,13 +177,6 @@ impl Cpu {
         &data[rows.start * width..rows.end * width]
     }
 
-    /// A rotary embedding, and cosines and sines of row `row`.
-    fn angles(&self, rope: Rope, row: usize) -> (&RopeTable, &[f32], &[f32]) {
-        let table = &self.ropes[rope.0];
-        let n = table.frequencies.len();
-        (table, &table.cos[row * n..][..n], &table.sin[row * n..][..n])
-    }
-
     /// Row `row` of a buffer that is not taken.
     fn row(&self, buffer: Buffer, row: usize) -> &[f32] {
         let Workspace { width, data } = &self.buffers[buffer.0];
@@ -295,6 +281,10 @@ impl Backend for Cpu {
         copies.iter().for_each(|copy| self.kv.copy(*copy));
     }
 
+    fn fingerprint(&self) -> Vec<f32> {
+        kernels::fingerprint(self.isa)
+    }
+
     fn stores_blocks(&self) -> bool {
         true
     }
@@ -305,6 +295,14 @@ impl Backend for Cpu {
 
     fn write_block(&mut self, group: usize, block: u32, bytes: &[u8]) {
         self.kv.block_mut(group, block).copy_from_slice(bytes);
+    }
+
+    fn read_state(&self, slot: u32, out: &mut Vec<u8>) {
+        self.states.read(slot, out);
+    }
+
+    fn write_state(&mut self, slot: u32, bytes: &[u8]) {
+        self.states.write(slot, bytes);
     }
 
     fn copy_states(&mut self, copies: &[(u32, u32)]) {

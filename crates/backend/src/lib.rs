@@ -190,7 +190,12 @@ pub trait Backend: Send {
     }
     /// Copies blocks in all layers, one after the other.
     fn copy_blocks(&mut self, copies: &[BlockCopy]);
-    /// Whether blocks can be read and written between steps.
+    /// What this machine, not the program, contributes to bits: equal values on machines whose
+    /// blocks and states are the same.
+    fn fingerprint(&self) -> Vec<f32> {
+        Vec::new()
+    }
+    /// Whether blocks and states can be read and written between steps.
     fn stores_blocks(&self) -> bool {
         false
     }
@@ -208,6 +213,21 @@ pub trait Backend: Send {
     /// # Panics
     /// If blocks cannot be written, or the length is wrong.
     fn write_block(&mut self, _group: usize, _block: u32, _bytes: &[u8]) {
+        unimplemented_blocks(self.device())
+    }
+    /// Appends the bytes of the state in a slot, layer by layer, to `out`, without guessed rows
+    /// that wait.
+    ///
+    /// # Panics
+    /// If states cannot be read.
+    fn read_state(&self, _slot: u32, _out: &mut Vec<u8>) {
+        unimplemented_blocks(self.device())
+    }
+    /// Sets the state in a slot to `bytes`, which [`read_state`](Self::read_state) gave.
+    ///
+    /// # Panics
+    /// If states cannot be written, or the length is wrong.
+    fn write_state(&mut self, _slot: u32, _bytes: &[u8]) {
         unimplemented_blocks(self.device())
     }
     /// Copies the states of all layers, one pair of slots (from, to) after the other.

@@ -19,6 +19,7 @@ pub mod compress;
 pub mod conv;
 pub mod delta;
 pub mod elementwise;
+mod fingerprint;
 pub mod hyper;
 mod isa;
 pub mod kv;
@@ -32,4 +33,5 @@ pub mod routing;
 pub mod sampling;
 pub mod select;
 
+pub use fingerprint::fingerprint;
 pub use isa::{ISA_VARIABLE, Isa};

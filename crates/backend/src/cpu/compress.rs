@@ -120,7 +120,8 @@ impl Cpu {
             elementwise::rms_norm(self.isa, row, &self.vectors[spec.norm.0], spec.eps, normed);
             row.copy_from_slice(normed);
         });
-        let super::RopeTable { frequencies, magnitude, pairs, .. } = &self.ropes[spec.rope.0];
+        let super::ropes::RopeTable { frequencies, magnitude, pairs, .. } =
+            &self.ropes[spec.rope.0];
         let pairs_of_row = frequencies.len();
         super::products::scratch(2 * pairs_of_row, |angles| {
             let (cos, sin) = angles.split_at_mut(pairs_of_row);

@@ -109,6 +109,20 @@ impl StateMemory {
         self.layers[layer].expect("the layer has a state")
     }
 
+    /// Appends the matrices of all layers in a slot to `out`.
+    pub fn read(&self, slot: u32, out: &mut Vec<u8>) {
+        let values = &self.data[slot as usize * self.stride..][..self.stride];
+        out.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+    }
+
+    /// Sets the matrices of all layers in a slot.
+    pub fn write(&mut self, slot: u32, bytes: &[u8]) {
+        let values = &mut self.data[slot as usize * self.stride..][..self.stride];
+        let (bytes, rest) = bytes.as_chunks();
+        assert!(bytes.len() == values.len() && rest.is_empty(), "bytes of a state");
+        values.iter_mut().zip(bytes).for_each(|(value, bytes)| *value = f32::from_le_bytes(*bytes));
+    }
+
     /// Copies the matrices of all layers from one slot to another.
     pub fn copy(&mut self, from: u32, to: u32) {
         self.copy_part(from, to, 0, self.stride);
