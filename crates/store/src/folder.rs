@@ -1,7 +1,8 @@
 //! Looking at a folder of extents from outside, beside the stores that use it.
 
 use crate::disk::{Disk, DiskFile, Entry, nanos};
-use crate::header::{Header, PAGE, Problem};
+use crate::header::{Header, LayerCheck, Outline, PAGE, Problem};
+use crate::key::StoreKey;
 use crate::layout::ExtentName;
 use crate::shared::{ABOUT_FILE, LOCK_FILE};
 use crate::worth;
@@ -99,7 +100,7 @@ fn read_text(disk: &dyn Disk, path: &Path) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// Reads the header of an extent.
+/// Reads what the header of an extent says: all of it with its key, else what it says to everyone.
 ///
 /// # Errors
 ///
@@ -108,23 +109,39 @@ pub fn read_extent(
     disk: &dyn Disk,
     root: Name,
     extent: &FolderExtent,
-) -> io::Result<Result<Header, Problem>> {
+    key: Option<&StoreKey>,
+) -> io::Result<Result<Outline, Problem>> {
     let file = disk.open_cached(&extent.path)?;
-    Ok(read_header(&*file)?.and_then(|header| {
-        header.check_place(root, &extent.name)?;
-        Ok(header)
-    }))
+    let length = file.length()?;
+    let decode = |bytes: Vec<u8>| {
+        let outline = Outline::decode(&bytes, length)?;
+        outline.check_place(root, &extent.name)?;
+        let key = key.filter(|key| outline.is_sealed_under(key));
+        if outline.seal.is_none() || key.is_some() {
+            Header::decode(&bytes, length, key)?.check_place(root, &extent.name, key)?;
+        }
+        Ok(outline)
+    };
+    Ok(read_header_bytes(&*file, length)?.and_then(decode))
 }
 
 /// Reads a header, and checks all that the header itself shows.
-pub(crate) fn read_header(file: &dyn DiskFile) -> io::Result<Result<Header, Problem>> {
+pub(crate) fn read_header(
+    file: &dyn DiskFile,
+    key: Option<&StoreKey>,
+) -> io::Result<Result<Header, Problem>> {
     let length = file.length()?;
+    let bytes = read_header_bytes(file, length)?;
+    Ok(bytes.and_then(|bytes| Header::decode(&bytes, length, key)))
+}
+
+fn read_header_bytes(file: &dyn DiskFile, length: u64) -> io::Result<Result<Vec<u8>, Problem>> {
     if length < PAGE as u64 {
         return Ok(Err(Problem::Corrupt(format!("a file of {length} bytes"))));
     }
     let mut bytes = vec![0; PAGE];
     file.read(&mut bytes, 0)?;
-    let header = match Header::bytes_of(&bytes, length) {
+    let header = match Outline::bytes_of(&bytes, length) {
         Ok(header) => header,
         Err(problem) => return Ok(Err(problem)),
     };
@@ -132,10 +149,11 @@ pub(crate) fn read_header(file: &dyn DiskFile) -> io::Result<Result<Header, Prob
     if header > PAGE {
         file.read(&mut bytes[PAGE..], PAGE as u64)?;
     }
-    Ok(Header::decode(&bytes, length))
+    Ok(Ok(bytes))
 }
 
-/// Reads an extent whole, and compares every checksum.
+/// Reads an extent whole, and compares every checksum; of one that is sealed under this key, it
+/// also checks that nothing was changed on purpose.
 ///
 /// # Errors
 ///
@@ -144,30 +162,33 @@ pub fn verify_extent(
     disk: &dyn Disk,
     root: Name,
     extent: &FolderExtent,
-) -> io::Result<Result<(), Problem>> {
-    let header = match read_extent(disk, root, extent)? {
-        Ok(header) => header,
+    key: Option<&StoreKey>,
+) -> io::Result<Result<Outline, Problem>> {
+    let outline = match read_extent(disk, root, extent, key)? {
+        Ok(outline) => outline,
         Err(problem) => return Ok(Err(problem)),
     };
     let file = disk.open_cached(&extent.path)?;
-    let mut layer = Vec::new();
-    for (at, block) in header.blocks.iter().enumerate() {
-        let mut offset = header.offset(at);
-        for (number, (bytes, checksum)) in
-            header.layer_bytes.iter().zip(&block.checksums).enumerate()
-        {
+    let key = key.filter(|key| outline.is_sealed_under(key));
+    let check = LayerCheck::new(&outline, key);
+    let mut bytes = Vec::new();
+    for block in 0..outline.blocks {
+        let mut offset = outline.offset(block);
+        for (layer, length) in (outline.first_layer as usize..).zip(&outline.layer_bytes) {
             // The length of the file bounds that of a layer.
-            layer.resize(*bytes as usize, 0);
-            file.read(&mut layer, offset)?;
-            offset += bytes;
-            if crc32c::crc32c(&layer) != *checksum {
-                let number = header.first_layer as usize + number;
-                let what = format!("block {at}, layer {number}: the checksum is wrong");
+            bytes.resize(*length as usize, 0);
+            file.read(&mut bytes, offset)?;
+            offset += length;
+            let sum = crc32c::crc32c(&bytes);
+            if sum != outline.checksums[outline.part(block, layer)]
+                || !check.is_valid(block, layer, &mut bytes)
+            {
+                let what = format!("block {block}, layer {layer}: the checksum is wrong");
                 return Ok(Err(Problem::Corrupt(what)));
             }
         }
     }
-    Ok(Ok(()))
+    Ok(Ok(outline))
 }
 
 /// Removes extents while no store evicts others; returns the bytes that are freed.

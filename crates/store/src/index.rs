@@ -8,8 +8,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 
-/// Number of an extent in the index.
-pub(crate) type ExtentId = u32;
+/// Number of an extent in the index, which no other extent ever has.
+pub(crate) type ExtentId = u64;
 
 /// What an extent's header adds to the name of its file.
 #[derive(Clone, Debug)]
@@ -40,6 +40,11 @@ impl Extent {
         self.contents.as_ref().map(|contents| contents.micros)
     }
 
+    /// Number of its blocks, if its header was read.
+    pub fn blocks(&self) -> Option<u64> {
+        self.contents.as_ref().map(|contents| contents.blocks.len() as u64)
+    }
+
     fn rank(&self, id: ExtentId) -> Rank {
         let depth = self.contents.as_ref().map_or(0, |contents| contents.depth);
         (self.worth, Reverse(depth), id)
@@ -64,7 +69,7 @@ struct HeldLayers {
     layers: Range<usize>,
 }
 
-/// BlockPart of a block: some of its layers, in an extent.
+/// Part of a block: some of its layers, in an extent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub extent: ExtentId,
@@ -76,8 +81,9 @@ pub(crate) struct Piece {
 /// All extents of a folder.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
-    extents: Vec<Option<Extent>>,
-    free: Vec<ExtentId>,
+    extents: HashMap<ExtentId, Extent>,
+    /// Numbers given so far.
+    given: ExtentId,
     files: HashMap<(Name, ExtentName), ExtentId>,
     /// What extents hold, by number.
     held: Vec<HeldLayers>,
@@ -103,7 +109,7 @@ impl Index {
     }
 
     pub fn get(&self, id: ExtentId) -> Option<&Extent> {
-        self.extents.get(id as usize)?.as_ref()
+        self.extents.get(&id)
     }
 
     /// The extent in a file.
@@ -113,8 +119,7 @@ impl Index {
 
     /// The extents below a root.
     pub fn of_root(&self, root: Name) -> impl Iterator<Item = (ExtentId, &Extent)> {
-        let known = (0..).zip(&self.extents);
-        let known = known.filter_map(|(id, extent)| Some((id, extent.as_ref()?)));
+        let known = self.extents.iter().map(|(id, extent)| (*id, extent));
         known.filter(move |(_, extent)| extent.root == root)
     }
 
@@ -130,29 +135,33 @@ impl Index {
         Some(extent)
     }
 
-    /// Adds an extent, or updates one that is known.
+    /// Adds an extent, or updates one that is known. A file of another size is another extent.
     pub fn insert(&mut self, root: Name, name: ExtentName, bytes: u64, worth: Worth) -> ExtentId {
         if let Some(id) = self.find(root, name) {
-            self.set_worth(id, worth);
-            return id;
+            if self.get(id).is_some_and(|extent| extent.bytes == bytes) {
+                self.set_worth(id, worth);
+                return id;
+            }
+            self.remove(id);
         }
         self.ignored.remove(&(root, name));
         let extent = Extent { root, name, bytes, worth, contents: None, pins: 0 };
-        let id = self.free.pop().unwrap_or_else(|| {
-            self.extents.push(None);
-            ExtentId::try_from(self.extents.len() - 1).expect("extents are counted in 32 bits")
-        });
+        let id = self.given;
+        self.given += 1;
         self.files.insert((root, name), id);
         self.order.insert(extent.rank(id));
         self.bytes += bytes;
-        self.extents[id as usize] = Some(extent);
+        self.extents.insert(id, extent);
         id
     }
 
     /// Adds what the header of an extent says, so that its blocks are found.
     pub fn add_header(&mut self, id: ExtentId, header: &Header) {
-        let part = self.part(header.root, &header.name());
-        let Some(extent) = &mut self.extents[id as usize] else { return };
+        let Some((root, name)) = self.get(id).map(|extent| (extent.root, extent.name)) else {
+            return;
+        };
+        let part = self.part(root, &name);
+        let Some(extent) = self.extents.get_mut(&id) else { return };
         if extent.contents.is_some() {
             return;
         }
@@ -162,18 +171,18 @@ impl Index {
             // Of two extents with one block, the first is as good as the other.
             self.blocks.entry((part, name)).or_insert((id, at));
         }
-        *self.following.entry((part, header.parent)).or_default() += 1;
-        let Header { parent, depth, micros, .. } = *header;
-        extent.contents = Some(Contents { parent, depth, blocks, micros });
+        let Header { parent, outline, .. } = header;
+        *self.following.entry((part, *parent)).or_default() += 1;
+        let (depth, micros) = (outline.depth, outline.micros);
+        extent.contents = Some(Contents { parent: *parent, depth, blocks, micros });
         self.order.insert(extent.rank(id));
     }
 
     /// Forgets an extent.
     pub fn remove(&mut self, id: ExtentId) -> Option<Extent> {
-        let extent = self.extents.get_mut(id as usize)?.take()?;
+        let extent = self.extents.remove(&id)?;
         self.order.remove(&extent.rank(id));
         self.files.remove(&(extent.root, extent.name));
-        self.free.push(id);
         self.bytes -= extent.bytes;
         let Some(contents) = &extent.contents else { return Some(extent) };
         let part = self.part(extent.root, &extent.name);
@@ -192,7 +201,7 @@ impl Index {
     }
 
     pub fn set_worth(&mut self, id: ExtentId, worth: Worth) {
-        let Some(extent) = &mut self.extents[id as usize] else { return };
+        let Some(extent) = self.extents.get_mut(&id) else { return };
         self.order.remove(&extent.rank(id));
         extent.worth = worth;
         self.order.insert(extent.rank(id));
@@ -200,14 +209,14 @@ impl Index {
 
     /// Adds a reader, which keeps an extent from being evicted here.
     pub fn pin(&mut self, id: ExtentId) {
-        if let Some(extent) = &mut self.extents[id as usize] {
+        if let Some(extent) = self.extents.get_mut(&id) {
             extent.pins += 1;
         }
     }
 
     /// Removes a reader. The extent may have vanished in the meantime.
     pub fn unpin(&mut self, id: ExtentId) {
-        if let Some(Some(extent)) = self.extents.get_mut(id as usize) {
+        if let Some(extent) = self.extents.get_mut(&id) {
             extent.pins = extent.pins.saturating_sub(1);
         }
     }
@@ -250,6 +259,12 @@ impl Index {
             pieces.push(piece);
         }
         Some(pieces)
+    }
+
+    /// Whether an extent of a kind, with any layers, follows a block below a root.
+    pub fn is_followed(&self, root: Name, kind: u32, name: Name) -> bool {
+        let mut held = (0..).zip(&self.held).filter(|(_, held)| held.root == root);
+        held.any(|(held, _)| self.following.contains_key(&(BlockPart { kind, held }, name)))
     }
 
     /// The extents that hold these layers of a block and of the blocks before it, the last first.

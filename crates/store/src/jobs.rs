@@ -1,8 +1,10 @@
 //! What is read and written, and in which units.
 
+use crate::header::Header;
 use crate::index::{ExtentId, Piece};
 use crate::layout::Layout;
 use base::Name;
+use std::io;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, mpsc};
 
@@ -17,12 +19,25 @@ pub(crate) struct ReadJob {
     pub arrivals: mpsc::Sender<Arrival>,
 }
 
+/// What became of an extent that was to be stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Imported {
+    /// It is stored.
+    Written,
+    /// It was stored before.
+    Present,
+    /// There is no space for it.
+    NoSpace,
+}
+
 /// What the writer does.
 pub(crate) enum WriteJob {
     /// Finds the extents below a root, and sets the flag.
     Open { root: Name, layout: Arc<Layout>, ready: Arc<AtomicBool> },
     /// Writes an extent.
     Write { root: Name, layout: Arc<Layout>, extent: ToWrite },
+    /// Stores an extent that comes from another folder.
+    Import { header: Box<Header>, bytes: Vec<u8>, done: mpsc::Sender<io::Result<Imported>> },
     /// Counts a use of extents that follow each other.
     Use(Vec<ExtentId>),
     /// Answers once all jobs before it are done.

@@ -8,8 +8,8 @@ use std::ops::Range;
 pub struct Kind {
     /// Bytes of each layer of the model in a block.
     pub layer_bytes: Vec<u64>,
-    /// Whether a block is a state, whose name is [`Name::state`] of the tokens since the last full
-    /// block, and not one of rows.
+    /// Whether a block belongs to a state, and its name is [`Name::state`] of the tokens since the
+    /// last full block: the state itself, or the rows of these tokens.
     pub is_state: bool,
 }
 
@@ -20,7 +20,7 @@ pub struct Layout {
     pub positions: usize,
     /// Layers that this process holds, of all layers of the model.
     pub layers: Range<usize>,
-    /// The kinds of blocks. The first is that of the rows that all positions of a sequence have.
+    /// The kinds of blocks.
     pub kinds: Vec<Kind>,
 }
 

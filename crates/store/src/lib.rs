@@ -3,6 +3,7 @@
 //!
 //! - An *extent* is a file of 1 to 64 consecutive blocks of a chain, or of one state ([`Header`]).
 //! - A [`Keyspace`] is what lies below one root: everything computed with the same bits.
+//! - A [`StoreKey`] seals extents: they are encrypted, and found with the same key only.
 //! - [`Store`] holds the index of a folder, reads and writes extents on threads of its own, and
 //!   keeps the folder within its budget. Several processes may share a folder.
 //!
@@ -13,10 +14,12 @@
 
 mod buffers;
 mod disk;
+mod export;
 mod folder;
 mod header;
 mod index;
 mod jobs;
+mod key;
 mod layout;
 mod queue;
 mod reader;
@@ -24,6 +27,7 @@ mod scan;
 mod shared;
 mod stats;
 mod store;
+mod transfer;
 mod worth;
 mod writer;
 
@@ -31,8 +35,11 @@ pub use disk::{Disk, DiskFile, DiskLock, Entry, Files};
 pub use folder::{
     FolderExtent, FolderRoot, list_folder, read_extent, remove_extents, verify_extent,
 };
-pub use header::{Header, MAX_BLOCKS, Problem, StoredBlock};
-pub use jobs::{Arrival, Run, ToWrite};
+pub use header::{Header, MAX_BLOCKS, Outline, Problem, Seal, StoredBlock};
+pub use jobs::{Arrival, Imported, Run, ToWrite};
+pub use key::StoreKey;
 pub use layout::{ExtentName, Kind, Layout};
 pub use stats::{Failure, StoreStats};
-pub use store::{Keyspace, Store, StoreError, StoreOptions};
+pub use store::{HeldRuns, Keyspace, Store, StoreError, StoreOptions};
+pub use transfer::{TransferError, TransferReader, TransferWriter};
+pub use writer::has_ended;

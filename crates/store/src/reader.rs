@@ -2,7 +2,7 @@
 
 use crate::disk::DiskFile;
 use crate::folder;
-use crate::header::{Header, PAGE, Problem};
+use crate::header::{Header, LayerCheck, PAGE, Problem};
 use crate::index::{ExtentId, Piece};
 use crate::jobs::{Arrival, ReadJob, Run};
 use crate::layout::{ExtentName, Layout};
@@ -111,40 +111,40 @@ fn read_piece(
     let ReadJob { run, layout, root, .. } = job;
     let path = shared.path(*root, name);
     let header = read_header(shared, &path)?;
-    header.check(*root, name, layout)?;
+    let key = shared.key.as_ref();
+    header.check(*root, name, layout, key)?;
+    let outline = &header.outline;
     let first = piece.at as usize;
-    let Some(blocks) = header.blocks.get(first..first + run.blocks) else {
-        return Err(Problem::Corrupt("fewer blocks than before".to_owned()).into());
-    };
-    if !blocks.iter().flat_map(|block| &block.tokens).eq(&job.tokens) {
-        return Err(Problem::Corrupt("other tokens under the same name".to_owned()).into());
+    // Another process may have written other blocks up to the same last one.
+    let blocks = header.blocks.get(first..first + run.blocks).unwrap_or_default();
+    if blocks.is_empty() || !blocks.iter().flat_map(|block| &block.tokens).eq(&job.tokens) {
+        return Err(io::Error::from(io::ErrorKind::NotFound).into());
     }
     let file = shared.disk.open(&path)?;
-    let layers = header.layer_range(piece.layers.clone());
+    let layers = outline.layer_range(piece.layers.clone());
     let own = layout.block_bytes(run.kind);
-    let before = own_bytes(&header, layout, run.kind, piece.layers.start);
+    let before = own_bytes(layout, run.kind, piece.layers.start);
     let places = (0..run.blocks).map(|block| {
-        let start = header.offset(first + block) + layers.start;
+        let start = outline.offset(first + block) + layers.start;
         let to = block * own + before;
         (start..start + (layers.end - layers.start), to)
     });
-    read_places(&*file, header.file_bytes(), places, pages, bytes)?;
-    let is_valid = |block: usize| {
-        let checksums = &blocks[block].checksums;
-        let mut rest = &bytes[block * own + before..];
+    read_places(&*file, outline.file_bytes(), places, pages, bytes)?;
+    let check = LayerCheck::new(outline, key);
+    let mut is_valid = |block: usize| {
+        let mut rest = &mut bytes[block * own + before..];
         piece.layers.clone().all(|layer| {
-            let layer = layer - header.first_layer as usize;
-            let (data, behind) = rest.split_at(header.layer_bytes[layer] as usize);
+            let bytes = layout.kinds[run.kind].layer_bytes[layer] as usize;
+            let (data, behind) = std::mem::take(&mut rest).split_at_mut(bytes);
             rest = behind;
-            crc32c::crc32c(data) == checksums[layer]
+            check.is_valid(first + block, layer, data)
         })
     };
     Ok((0..run.blocks).take_while(|&block| is_valid(block)).count())
 }
 
 /// Bytes of own layers before `layer` in a block.
-fn own_bytes(header: &Header, layout: &Layout, kind: usize, layer: usize) -> usize {
-    debug_assert_eq!(header.kind as usize, kind);
+fn own_bytes(layout: &Layout, kind: usize, layer: usize) -> usize {
     let before: u64 = layout.kinds[kind].layer_bytes[layout.layers.start..layer].iter().sum();
     before as usize
 }
@@ -179,14 +179,15 @@ fn read_places(
 
 /// Reads the header of an extent, and checks all that the header itself shows.
 pub(crate) fn read_header(shared: &StoreState, path: &Path) -> Result<Header, Unusable> {
-    Ok(folder::read_header(&*shared.disk.open_cached(path)?)??)
+    let file = shared.disk.open_cached(path)?;
+    Ok(folder::read_header(&*file, shared.key.as_ref())??)
 }
 
 /// Forgets an extent that cannot be used, and removes its file if its content is wrong.
 pub(crate) fn discard(shared: &StoreState, id: ExtentId, why: &Unusable) {
     let failure = match why {
-        // It is of use to other versions.
-        Unusable::Problem(Problem::Newer(_)) => None,
+        // It is of use to other versions, or to those who have its key.
+        Unusable::Problem(Problem::Newer(_) | Problem::Sealed(_)) => None,
         Unusable::Problem(_) => Some(Failure::Corrupt),
         Unusable::Io(error) => Some(Failure::of(error)),
     };

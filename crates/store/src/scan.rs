@@ -68,7 +68,8 @@ pub(crate) fn read_headers(shared: &StoreState, root: Name, layout: &Layout) {
             return;
         }
         let checked = read_header(shared, &shared.path(root, &name)).and_then(|header| {
-            header.check(root, &name, layout).map(|()| header).map_err(Unusable::from)
+            let checked = header.check(root, &name, layout, shared.key.as_ref());
+            checked.map(|()| header).map_err(Unusable::from)
         });
         match checked {
             Ok(header) => shared.index().add_header(id, &header),

@@ -4,6 +4,7 @@ use crate::buffers::Buffers;
 use crate::disk::Disk;
 use crate::index::Index;
 use crate::jobs::{ReadJob, WriteJob};
+use crate::key::StoreKey;
 use crate::layout::ExtentName;
 use crate::queue::Queue;
 use crate::stats::Counters;
@@ -23,6 +24,8 @@ pub(crate) const ABOUT_FILE: &str = "about.json";
 pub(crate) struct StoreState {
     pub disk: Arc<dyn Disk>,
     pub folder: PathBuf,
+    /// The key under which extents are sealed, if they are.
+    pub key: Option<StoreKey>,
     pub max_bytes: u64,
     pub write_rate: u64,
     pub locked_index: Mutex<Index>,
@@ -37,6 +40,11 @@ pub(crate) struct StoreState {
 impl StoreState {
     pub fn index(&self) -> MutexGuard<'_, Index> {
         self.locked_index.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What stands for a name on disk.
+    pub fn hidden(&self, name: Name) -> Name {
+        self.key.as_ref().map_or(name, |key| key.hide(name))
     }
 
     pub fn root_folder(&self, root: Name) -> PathBuf {

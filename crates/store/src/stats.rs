@@ -47,13 +47,13 @@ pub struct StoreStats {
     pub read_bytes: u64,
     /// Bytes of extents written.
     pub written_bytes: u64,
-    /// Chains that were looked for.
+    /// Sequences that were looked for.
     pub queries: u64,
-    /// Chains of which at least one block was found.
+    /// Sequences of which something was read.
     pub hits: u64,
     /// Extents evicted.
     pub evictions: u64,
-    /// Extents that could not be written.
+    /// Blocks that were worth storing, and could not be.
     pub dropped_writes: u64,
     /// Failures, in the order of [`Failure::ALL`].
     pub failures: [u64; 4],

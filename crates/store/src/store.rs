@@ -2,7 +2,9 @@
 
 use crate::buffers::Buffers;
 use crate::disk::{Disk, Files};
+use crate::index::ExtentId;
 use crate::jobs::{Arrival, ReadJob, Run, ToWrite, WriteJob};
+use crate::key::StoreKey;
 use crate::layout::Layout;
 use crate::queue::Queue;
 use crate::reader::{self, CHUNK};
@@ -34,6 +36,8 @@ pub struct StoreOptions {
     pub max_bytes: u64,
     /// Most bytes written each second; 0 for no limit.
     pub write_rate: u64,
+    /// The key under which extents are sealed; `None` to store them as they are.
+    pub key: Option<StoreKey>,
     /// The file system.
     pub disk: Arc<dyn Disk>,
 }
@@ -42,7 +46,7 @@ impl StoreOptions {
     /// A folder of this machine, without limits.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         let disk = Arc::new(Files);
-        Self { folder: folder.into(), max_bytes: u64::MAX, write_rate: 0, disk }
+        Self { folder: folder.into(), max_bytes: u64::MAX, write_rate: 0, key: None, disk }
     }
 }
 
@@ -70,7 +74,7 @@ pub enum StoreError {
 /// A folder of extents, with its index and threads. Dropping it ends the threads: what is not
 /// written by then is not stored.
 pub struct Store {
-    shared: Arc<StoreState>,
+    pub(crate) shared: Arc<StoreState>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -81,7 +85,7 @@ impl Store {
     ///
     /// If the folder cannot be used, or holds something else.
     pub fn open(options: StoreOptions) -> Result<Self, StoreError> {
-        let StoreOptions { folder, max_bytes, write_rate, disk } = options;
+        let StoreOptions { folder, max_bytes, write_rate, key, disk } = options;
         let shown = folder.display().to_string();
         let failed = |source| StoreError::Io { folder: shown.clone(), source };
         disk.create_folder(&folder).map_err(failed)?;
@@ -94,6 +98,7 @@ impl Store {
         let shared = Arc::new(StoreState {
             disk,
             folder,
+            key,
             max_bytes,
             write_rate,
             locked_index: Mutex::default(),
@@ -124,17 +129,13 @@ impl Store {
     }
 
     /// Opens what lies below a root, and begins to look for its extents. `about` describes the root
-    /// as JSON to people who list the folder.
+    /// as JSON to people who list the folder. The key of the store is part of the root on disk.
     pub fn keyspace(&self, root: Name, layout: Layout, about: &str) -> Keyspace {
         let shared = Arc::clone(&self.shared);
+        let root = shared.hidden(root);
         let (layout, ready) = (Arc::new(layout), Arc::new(AtomicBool::new(false)));
-        let path = shared.root_folder(root);
-        let described = shared
-            .disk
-            .create_folder(&path)
-            .and_then(|()| write_small(&*shared.disk, &path.join(ABOUT_FILE), about));
-        if let Err(error) = described {
-            tracing::warn!("{}: {error}", path.display());
+        if let Err(error) = describe(&shared, root, about) {
+            tracing::warn!("{}: {error}", shared.root_folder(root).display());
         }
         let job = WriteJob::Open { root, layout: Arc::clone(&layout), ready: Arc::clone(&ready) };
         let _ = shared.writes.push(job).is_ok();
@@ -167,6 +168,13 @@ impl Drop for Store {
     }
 }
 
+/// Writes the description of a root, unless there is one.
+pub(crate) fn describe(shared: &StoreState, root: Name, about: &str) -> io::Result<()> {
+    let folder = shared.root_folder(root);
+    shared.disk.create_folder(&folder)?;
+    write_small(&*shared.disk, &folder.join(ABOUT_FILE), about)
+}
+
 /// Writes a small file, unless there is one.
 fn write_small(disk: &dyn Disk, path: &std::path::Path, text: &str) -> io::Result<()> {
     match disk.write_text(path, text) {
@@ -185,6 +193,19 @@ fn other_format(disk: &dyn Disk, folder: &std::path::Path) -> io::Result<Option<
     let found = String::from_utf8_lossy(&found);
     let found = found.lines().next().unwrap_or_default();
     Ok((found != FORMAT).then(|| found.to_owned()))
+}
+
+/// Extents that are not evicted here.
+pub struct HeldRuns {
+    shared: Arc<StoreState>,
+    extents: Vec<ExtentId>,
+}
+
+impl Drop for HeldRuns {
+    fn drop(&mut self) {
+        let mut index = self.shared.index();
+        self.extents.iter().for_each(|&extent| index.unpin(extent));
+    }
 }
 
 /// What lies below a root: all blocks and states that were computed with the same bits.
@@ -223,6 +244,11 @@ impl Keyspace {
         index.locate(self.root, kind as u32, &self.layout.layers, name).is_some()
     }
 
+    /// Whether an extent of a kind follows a block.
+    pub fn is_followed(&self, kind: usize, name: Name) -> bool {
+        self.shared.index().is_followed(self.root, kind as u32, name)
+    }
+
     /// Finds blocks that follow each other, as far as they are stored from the first on.
     pub fn find(&self, kind: usize, names: impl Iterator<Item = Name>) -> Vec<Run> {
         let index = self.shared.index();
@@ -234,10 +260,28 @@ impl Keyspace {
                 _ => runs.push(Run { kind, blocks: 1, pieces }),
             }
         }
-        drop(index);
-        Counters::add(&self.shared.counters.queries, 1);
-        Counters::add(&self.shared.counters.hits, u64::from(!runs.is_empty()));
         runs
+    }
+
+    /// Keeps extents of runs from being evicted here, until the value is dropped.
+    pub fn hold(&self, runs: &[Run]) -> HeldRuns {
+        let extents: Vec<_> =
+            runs.iter().flat_map(|run| &run.pieces).map(|piece| piece.extent).collect();
+        let mut index = self.shared.index();
+        extents.iter().for_each(|&extent| index.pin(extent));
+        drop(index);
+        HeldRuns { shared: Arc::clone(&self.shared), extents }
+    }
+
+    /// Counts a sequence that was looked for, and whether something of it is read.
+    pub fn count_query(&self, is_hit: bool) {
+        Counters::add(&self.shared.counters.queries, 1);
+        Counters::add(&self.shared.counters.hits, u64::from(is_hit));
+    }
+
+    /// Counts blocks that were to be stored, and could not be.
+    pub fn count_dropped(&self, blocks: usize) {
+        Counters::add(&self.shared.counters.dropped_writes, blocks as u64);
     }
 
     /// Begins to read a run, whose blocks have these tokens, one block after the other. It arrives
@@ -290,6 +334,14 @@ impl Keyspace {
             runs.iter().flat_map(|run| &run.pieces).map(|piece| piece.extent).collect();
         extents.dedup();
         let _ = self.shared.writes.push(WriteJob::Use(extents)).is_ok();
+    }
+
+    /// Microseconds that it took to compute the blocks of a run.
+    pub(crate) fn micros(&self, run: &Run) -> u64 {
+        let index = self.shared.index();
+        let extents = run.pieces.iter().filter_map(|piece| index.get(piece.extent));
+        let of_block = extents.filter_map(|extent| Some(extent.micros()? / extent.blocks()?));
+        of_block.sum::<u64>().saturating_mul(run.blocks as u64)
     }
 
     /// Bytes read each second, as measured lately; `None` before the first.

@@ -3,9 +3,10 @@
 
 use crate::disk::DiskFile;
 use crate::folder::list_roots;
-use crate::header::{Header, PAGE, StoredBlock};
+use crate::header::{Header, Outline, PAGE, Seal, StoredBlock};
 use crate::index::{Extent, ExtentId};
-use crate::jobs::{ToWrite, WriteJob};
+use crate::jobs::{Imported, ToWrite, WriteJob};
+use crate::key::StoreKey;
 use crate::layout::{ExtentName, Layout};
 use crate::reader::{CHUNK, Pages};
 use crate::scan::{SeenFolders, read_headers, scan_root};
@@ -29,6 +30,9 @@ const KEPT_FREE: u64 = 20;
 const MOST_KEPT_FREE: u64 = 2 << 30;
 /// Part of the budget that is freed at once: one in this many bytes.
 const FREED: u64 = 32;
+/// Niceness of the thread: it gets a tenth of a CPU that others use too.
+#[cfg(target_os = "linux")]
+const NICENESS: i32 = 10;
 /// Name of the folder of unfinished files.
 const UNFINISHED: &str = "tmp";
 
@@ -64,6 +68,7 @@ impl ExtentWriter {
 
     /// Does jobs until the store is closed.
     pub fn run(mut self) {
+        yield_to_others();
         self.remove_unfinished();
         loop {
             match self.shared.writes.pop_before(self.rescan) {
@@ -85,9 +90,13 @@ impl ExtentWriter {
                 self.open.push((root, layout));
                 ready.store(true, Ordering::Release);
             }
-            WriteJob::Write { root, layout, extent } => {
-                self.write(root, &layout, &extent);
+            WriteJob::Write { root, layout, mut extent } => {
+                self.write(root, &layout, &mut extent);
                 self.shared.buffers.give_back(extent.bytes);
+            }
+            WriteJob::Import { header, bytes, done } => {
+                // The caller may have stopped waiting.
+                let _ = done.send(self.import(*header, bytes)).is_ok();
             }
             WriteJob::Use(extents) => {
                 let now = now();
@@ -158,21 +167,47 @@ impl ExtentWriter {
     }
 
     /// Writes an extent, unless it is there, or the disk cannot take it.
-    fn write(&mut self, root: Name, layout: &Layout, extent: &ToWrite) {
-        if self.shared.index().find(root, extent.name(layout)).is_some() {
+    fn write(&mut self, root: Name, layout: &Layout, extent: &mut ToWrite) {
+        let key = self.shared.key.clone();
+        let name = extent.name(layout, key.as_ref());
+        if self.shared.index().find(root, name).is_some() {
             return;
         }
         self.paused = self.paused.filter(|until| Instant::now() < *until);
         let written = match self.paused {
             Some(_) => Ok(false),
-            None => self.write_file(&extent.header(root, layout), layout, extent),
+            None => extent
+                .sealed_header(root, layout, key.as_ref())
+                .and_then(|header| self.write_file(&header, name, &extent.bytes)),
         };
         match written {
             Ok(true) => return,
             Ok(false) => {}
             Err(error) => self.failed(&error),
         }
-        Counters::add(&self.shared.counters.dropped_writes, 1);
+        let blocks = extent.blocks.len() as u64;
+        Counters::add(&self.shared.counters.dropped_writes, blocks);
+    }
+
+    /// Stores an extent that comes from another folder.
+    fn import(&mut self, mut header: Header, mut bytes: Vec<u8>) -> io::Result<Imported> {
+        let key = self.shared.key.clone();
+        let outline = &mut header.outline;
+        outline.root = self.shared.hidden(outline.root);
+        outline.seal = key.as_ref().map(Seal::new).transpose()?;
+        outline.checksums.clear();
+        let name = header.name(key.as_ref());
+        // The index knows what is below roots that are open only.
+        let path = self.shared.path(header.outline.root, &name);
+        match self.shared.disk.open_cached(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            found => return found.map(|_| Imported::Present),
+        }
+        header.protect(&mut bytes, key.as_ref());
+        match self.write_file(&header, name, &bytes)? {
+            true => Ok(Imported::Written),
+            false => Ok(Imported::NoSpace),
+        }
     }
 
     fn failed(&mut self, error: &io::Error) {
@@ -191,21 +226,22 @@ impl ExtentWriter {
     fn write_file(
         &mut self,
         header: &Header,
-        layout: &Layout,
-        extent: &ToWrite,
+        name: ExtentName,
+        content: &[u8],
     ) -> io::Result<bool> {
-        self.wait_for_rate(header.file_bytes());
-        let chain =
-            self.shared.index().chain(header.root, header.kind, &layout.layers, header.parent);
-        let Some((unfinished, file)) = self.reserve(header.file_bytes(), &chain)? else {
+        let Outline { root, kind, micros, .. } = header.outline;
+        let bytes = header.outline.file_bytes();
+        let chain = self.shared.index().chain(root, kind, &name.layers(), header.parent);
+        let Some((unfinished, file)) = self.reserve(bytes, &chain)? else {
             return Ok(false);
         };
-        let path = self.shared.path(header.root, &header.name());
-        let written = self.fill(file, header, extent).and_then(|()| {
+        self.wait_for_rate(bytes);
+        let path = self.shared.path(root, &name);
+        let written = self.fill(file, header, content).and_then(|()| {
             let folder = path.parent().expect("extents are in folders");
             self.shared.disk.create_folder(folder)?;
             let now = now();
-            let worth = worth::of_use(now, header.micros, header.file_bytes());
+            let worth = worth::of_use(now, micros, bytes);
             self.shared.disk.set_modified(&unfinished, worth)?;
             self.shared.disk.rename(&unfinished, &path)?;
             Ok(worth)
@@ -214,10 +250,9 @@ impl ExtentWriter {
             // What is left is removed at the next start.
             let _ = self.shared.disk.remove(&unfinished).is_ok();
         })?;
-        let bytes = header.file_bytes();
         Counters::add(&self.shared.counters.written_bytes, bytes);
         let mut index = self.shared.index();
-        let id = index.insert(header.root, header.name(), bytes, worth);
+        let id = index.insert(root, name, bytes, worth);
         index.add_header(id, header);
         drop(index);
         self.set_worths(chain.into_iter(), worth, |extent| extent.worth);
@@ -314,11 +349,11 @@ impl ExtentWriter {
         &mut self,
         mut file: Box<dyn DiskFile>,
         header: &Header,
-        extent: &ToWrite,
+        content: &[u8],
     ) -> io::Result<()> {
-        let encoded = header.encode();
-        let own = header.block_bytes() as usize;
-        let blocks = extent.bytes.chunks(own.max(1)).take(header.blocks.len());
+        let encoded = header.encode(self.shared.key.as_ref());
+        let own = header.outline.block_bytes() as usize;
+        let blocks = content.chunks(own.max(1)).take(header.blocks.len());
         let parts = std::iter::once(&encoded[..]).chain(blocks);
         // Pages are filled part by part, each padded to whole pages, and written when full.
         let (mut filled, mut offset) = (0, 0);
@@ -347,38 +382,53 @@ impl ExtentWriter {
 
 impl ToWrite {
     /// The name of the extent's file.
-    fn name(&self, layout: &Layout) -> ExtentName {
+    fn name(&self, layout: &Layout, key: Option<&StoreKey>) -> ExtentName {
         let last = self.blocks.last().expect("an extent has a block").0;
+        let last = key.map_or(last, |key| key.hide(last));
         let (first_layer, layers) = (layout.layers.start as u32, layout.layers.len() as u32);
         ExtentName { last, kind: self.kind as u32, first_layer, layers }
     }
 
-    /// The header of the extent, with the checksums of its bytes.
-    fn header(&self, root: Name, layout: &Layout) -> Header {
+    /// The header of the extent, with the checksums of its bytes, which are encrypted if there is a
+    /// key.
+    fn sealed_header(
+        &mut self,
+        root: Name,
+        layout: &Layout,
+        key: Option<&StoreKey>,
+    ) -> io::Result<Header> {
         let kind = &layout.kinds[self.kind];
-        let layer_bytes = kind.layer_bytes[layout.layers.clone()].to_vec();
-        let mut rest = &self.bytes[..];
-        let mut checksum = |bytes: &u64| {
-            let (layer, behind) = rest.split_at(*bytes as usize);
-            rest = behind;
-            crc32c::crc32c(layer)
-        };
-        let blocks = self.blocks.iter().map(|(name, tokens)| StoredBlock {
-            name: *name,
-            tokens: tokens.clone(),
-            checksums: layer_bytes.iter().map(&mut checksum).collect(),
-        });
-        Header {
-            blocks: blocks.collect(),
+        let seal = key.map(Seal::new).transpose()?;
+        let blocks = self.blocks.iter();
+        let blocks =
+            blocks.map(|(name, tokens)| StoredBlock { name: *name, tokens: tokens.clone() });
+        let outline = Outline {
             root,
-            parent: self.parent,
             depth: self.depth,
+            blocks: self.blocks.len(),
+            positions: self.blocks[0].1.len(),
             is_state: kind.is_state,
             kind: self.kind as u32,
             first_layer: layout.layers.start as u32,
-            layer_bytes,
+            layer_bytes: kind.layer_bytes[layout.layers.clone()].to_vec(),
             created: (now().max(0) / 1_000_000_000) as u64,
             micros: self.micros,
+            checksums: Vec::new(),
+            seal,
+        };
+        let mut header = Header { outline, parent: self.parent, blocks: blocks.collect() };
+        header.protect(&mut self.bytes, key);
+        Ok(header)
+    }
+}
+
+/// Lowers the priority of this thread: computing goes before storing.
+fn yield_to_others() {
+    #[cfg(target_os = "linux")]
+    {
+        let thread = rustix::thread::gettid();
+        if let Err(error) = rustix::process::setpriority_process(Some(thread), NICENESS) {
+            tracing::debug!("the priority of the writer stays: {error}");
         }
     }
 }
@@ -391,6 +441,11 @@ fn now() -> i64 {
 /// Whether the name of an unfinished file names a process that has ended.
 fn is_of_dead_process(name: &str) -> bool {
     let id = name.split_once('-').and_then(|(id, _)| id.parse().ok());
-    let process = id.and_then(rustix::process::Pid::from_raw);
+    id.is_none_or(has_ended)
+}
+
+/// Whether there is no process of this number.
+pub fn has_ended(process: i32) -> bool {
+    let process = rustix::process::Pid::from_raw(process);
     process.is_none_or(|id| rustix::process::test_kill_process(id) == Err(rustix::io::Errno::SRCH))
 }

@@ -1,29 +1,32 @@
 use super::*;
-use crate::header::StoredBlock;
+use crate::header::{Outline, StoredBlock};
 
 /// The header of an extent of blocks of one token each, after a block.
 fn header(parent: Name, depth: u32, layers: Range<usize>, tokens: &[u32]) -> Header {
     let mut before = parent;
     let block = |&token: &u32| {
         before = before.child(&[token]);
-        StoredBlock { name: before, tokens: vec![token], checksums: vec![0; layers.len()] }
+        StoredBlock { name: before, tokens: vec![token] }
     };
-    Header {
+    let outline = Outline {
         root: Name::root(b"model"),
-        parent,
         depth,
+        blocks: tokens.len(),
+        positions: 1,
         is_state: false,
         kind: 0,
         first_layer: layers.start as u32,
         layer_bytes: vec![8; layers.len()],
         created: 0,
         micros: 1,
-        blocks: tokens.iter().map(block).collect(),
-    }
+        checksums: vec![0; layers.len() * tokens.len()],
+        seal: None,
+    };
+    Header { outline, parent, blocks: tokens.iter().map(block).collect() }
 }
 
 fn add(index: &mut Index, header: &Header, worth: Worth) -> ExtentId {
-    let id = index.insert(header.root, header.name(), 100, worth);
+    let id = index.insert(header.outline.root, header.name(None), 100, worth);
     index.add_header(id, header);
     id
 }
@@ -83,7 +86,7 @@ fn the_least_worth_goes_first_and_the_deepest_of_equals() {
     let other = add(&mut index, &header(name(&[]), 0, 0..1, &[8]), 4);
     let unread = {
         let unread = header(name(&[9]), 0, 0..1, &[9]);
-        index.insert(unread.root, unread.name(), 100, 6)
+        index.insert(unread.outline.root, unread.name(None), 100, 6)
     };
     let mut order = Vec::new();
     while let Some(id) = index.least(&HashSet::new()) {

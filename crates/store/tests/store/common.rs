@@ -4,7 +4,7 @@ use base::Name;
 use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
-use store::{Keyspace, Kind, Layout, Run, Store, StoreOptions, ToWrite};
+use store::{Keyspace, Kind, Layout, Run, Store, StoreKey, StoreOptions, ToWrite};
 
 /// More time than anything takes.
 pub const LONG: Duration = Duration::from_secs(60);
@@ -26,7 +26,21 @@ pub fn layout(layers: Range<usize>) -> Layout {
 }
 
 pub fn open(folder: &Path) -> Store {
-    Store::open(StoreOptions::new(folder)).unwrap()
+    open_with(folder, None)
+}
+
+/// Opens a folder with a key, or without.
+pub fn open_with(folder: &Path, key: Option<&StoreKey>) -> Store {
+    Store::open(StoreOptions { key: key.cloned(), ..StoreOptions::new(folder) }).unwrap()
+}
+
+/// No key, and one.
+pub fn keys() -> [Option<StoreKey>; 2] {
+    [None, Some(key(1))]
+}
+
+pub fn key(byte: u8) -> StoreKey {
+    StoreKey::new(&[byte; 32])
 }
 
 pub fn keyspace(store: &Store, layers: Range<usize>) -> Keyspace {
@@ -80,6 +94,11 @@ impl Chain {
 
     pub fn names(&self, range: Range<usize>) -> impl Iterator<Item = Name> {
         self.names[range].iter().copied()
+    }
+
+    /// All tokens.
+    pub fn tokens(&self) -> Vec<u32> {
+        self.tokens.concat()
     }
 
     fn parent(&self, block: usize) -> Name {

@@ -3,9 +3,10 @@
 use crate::common::*;
 use crate::scripted::{Op, Scripted};
 use std::fs;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use store::{Store, StoreOptions};
+use store::{Store, StoreKey, StoreOptions};
 
 /// The extents of a folder.
 pub fn extents(folder: &Path) -> Vec<PathBuf> {
@@ -26,10 +27,14 @@ pub fn extents(folder: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn cut_or_flipped_at_any_byte_is_a_miss() {
+    keys().iter().for_each(|key| check_damage(key.as_ref()));
+}
+
+fn check_damage(key: Option<&StoreKey>) {
     let folder = tempfile::tempdir().unwrap();
     let chain = Chain::new(7, 2);
     let write = || {
-        let store = open(folder.path());
+        let store = open_with(folder.path(), key);
         chain.write(&ready_keyspace(&store, 0..3), 0..2, 0..3);
         assert!(store.flush(LONG));
     };
@@ -45,7 +50,7 @@ fn cut_or_flipped_at_any_byte_is_a_miss() {
             false => bad[at] ^= 1 << (at % 8),
         }
         fs::write(&path, &bad).unwrap();
-        let store = open(folder.path());
+        let store = open_with(folder.path(), key);
         let keys = ready_keyspace(&store, 0..3);
         // Comparing the bytes is part of it. Padding of blocks may have any value.
         let found = chain.read(&keys, 0..2);
@@ -124,12 +129,12 @@ fn disks_that_refuse_to_be_written_are_still_read() {
             chain.write(&keys, 4..6, 0..3);
             assert!(store.flush(LONG));
             let stats = store.stats();
-            assert_eq!((stats.dropped_writes, stats.failures), (2, [0, 0, 1, 0]), "{op:?}");
+            assert_eq!((stats.dropped_writes, stats.failures), (4, [0, 0, 1, 0]), "{op:?}");
             assert_eq!(chain.read(&keys, 0..6), 2);
             disk.heal();
             chain.write(&keys, 2..4, 0..3);
             assert!(store.flush(LONG));
-            assert_eq!((chain.read(&keys, 0..6), store.stats().dropped_writes), (2, 3));
+            assert_eq!((chain.read(&keys, 0..6), store.stats().dropped_writes), (2, 6));
             assert_eq!(fs::read_dir(folder.path().join("tmp")).unwrap().count(), 0);
         }
     }
@@ -197,4 +202,66 @@ fn a_store_that_is_closed_answers_every_reading() {
     drop(store);
     assert_eq!(chain.read(&keys, 0..2), 0);
     chain.write(&keys, 0..2, 0..3);
+}
+
+#[test]
+fn disks_that_fail_at_random_give_no_wrong_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut found, mut failed) = (0, 0);
+    for seed in 0..20 {
+        let (store, disk) = scripted(folder.path());
+        let keys = ready_keyspace(&store, 0..3);
+        disk.fail_at_random(seed);
+        for number in 0..6 {
+            let chain = Chain::new(number, 4);
+            // Reading compares the bytes.
+            found += chain.read(&keys, 0..4);
+            chain.write(&keys, 0..4, 0..3);
+            assert!(store.flush(LONG));
+        }
+        failed += store.stats().failures.iter().sum::<u64>();
+    }
+    assert!(found > 20 && failed > 20, "{found} blocks found, {failed} failures");
+}
+
+#[test]
+fn a_file_that_others_wrote_anew_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let chain = Chain::new(7, 4);
+    let store = open(folder.path());
+    let keys = ready_keyspace(&store, 0..3);
+    chain.write(&keys, 0..4, 0..3);
+    assert!(store.flush(LONG));
+    // Another process evicts the extent, and writes its last blocks again, under the same name.
+    let path = extents(folder.path()).remove(0);
+    fs::remove_file(&path).unwrap();
+    let other = open(folder.path());
+    chain.write(&ready_keyspace(&other, 0..3), 2..4, 0..3);
+    assert!(other.flush(LONG));
+    assert_eq!(extents(folder.path()), std::slice::from_ref(&path));
+    assert_eq!(chain.read(&keys, 0..4), 0);
+    assert_eq!(store.stats().failures, [0, 0, 0, 1]);
+    assert!(path.exists());
+}
+
+#[test]
+fn what_is_held_is_not_evicted() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = StoreOptions { max_bytes: 62_000, ..StoreOptions::new(folder.path()) };
+    let store = Store::open(options).unwrap();
+    let keys = ready_keyspace(&store, 0..3);
+    let first = Chain::new(1, 2);
+    first.write(&keys, 0..2, 0..3);
+    assert!(store.flush(LONG));
+    let held = keys.hold(&keys.find(0, first.names(0..2)));
+    let write = |seeds: Range<u32>| {
+        seeds.for_each(|seed| Chain::new(seed, 2).write(&keys, 0..2, 0..3));
+        assert!(store.flush(LONG));
+    };
+    write(2..8);
+    assert!(store.stats().evictions > 0);
+    assert_eq!(first.read(&keys, 0..2), 2);
+    drop(held);
+    write(8..14);
+    assert_eq!(first.read(&keys, 0..2), 0);
 }

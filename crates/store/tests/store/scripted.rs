@@ -1,8 +1,10 @@
 //! A file system that fails as scripted.
 
+use base::Rng;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use store::{Disk, DiskFile, DiskLock, Entry, Files};
 
 /// What may fail.
@@ -22,7 +24,11 @@ pub enum Op {
 #[derive(Clone, Default)]
 pub struct Scripted {
     failing: Arc<Mutex<Vec<(Op, i32)>>>,
+    random: Arc<Mutex<Option<Rng>>>,
 }
+
+/// Errors that come at random.
+const ERRORS: [i32; 4] = [libc::EIO, libc::ENOENT, libc::ENOSPC, libc::EACCES];
 
 impl Scripted {
     /// Makes an operation fail with an error of the system from now on.
@@ -30,12 +36,27 @@ impl Scripted {
         self.failing.lock().unwrap().push((op, error));
     }
 
+    /// Makes one operation in five fail from now on, and one in five slow.
+    pub fn fail_at_random(&self, seed: u64) {
+        *self.random.lock().unwrap() = Some(Rng::new(seed));
+    }
+
     /// Ends all failures.
     pub fn heal(&self) {
         self.failing.lock().unwrap().clear();
+        *self.random.lock().unwrap() = None;
     }
 
     fn check(&self, op: Op) -> io::Result<()> {
+        let mut random = self.random.lock().unwrap();
+        let draw = random.as_mut().map(|rng| (rng.below(5), rng.below(5) as usize));
+        drop(random);
+        match draw {
+            Some((0, 4)) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Some((0, error)) => return Err(io::Error::from_raw_os_error(ERRORS[error])),
+            Some((1, time)) => std::thread::sleep(Duration::from_millis(time as u64)),
+            _ => {}
+        }
         let failing = self.failing.lock().unwrap();
         let error = failing.iter().find(|(failing, _)| *failing == op);
         error.map_or(Ok(()), |(_, error)| Err(io::Error::from_raw_os_error(*error)))
