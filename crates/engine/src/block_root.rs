@@ -28,27 +28,14 @@ pub(crate) fn block_root(settings: &Settings, block: usize) -> Name {
 }
 
 /// The root of what is stored on disk, where "probably the same model" is not enough. `weights` is
-/// a digest of all bytes of the weights; the machine's own part of the arithmetic is added.
-pub(crate) fn disk_root(settings: &Settings, block: usize, weights: &str) -> Name {
+/// a digest of all bytes of the weights, `machine` what the machine contributes to the arithmetic.
+pub(crate) fn disk_root(settings: &Settings, block: usize, weights: &str, machine: &[f32]) -> Name {
     let root = block_root(settings, block);
+    let machine: Vec<u8> = machine.iter().flat_map(|value| value.to_le_bytes()).collect();
     let mut bytes = root.to_bytes().to_vec();
     write_field(&mut bytes, "weights", weights);
     write_field(&mut bytes, "arithmetic", &kernels::ARITHMETIC.to_string());
-    write_field(&mut bytes, "machine", &machine().to_string());
-    Name::root(&bytes)
-}
-
-/// A digest of what the system's mathematical library contributes: rotary angles of fixed
-/// positions.
-fn machine() -> Name {
-    const PAIRS: usize = 64;
-    let frequencies: [f32; PAIRS] = std::array::from_fn(|pair| 1e4f32.powf(-(pair as f32) / 64.0));
-    let (mut cos, mut sin) = ([0.0; PAIRS], [0.0; PAIRS]);
-    let mut bytes: Vec<u8> = frequencies.iter().flat_map(|it| it.to_le_bytes()).collect();
-    for position in [1, 31, 4095, 131_071, 1_000_003] {
-        kernels::rope::angles(position, &frequencies, 1.0, &mut cos, &mut sin);
-        bytes.extend(cos.iter().chain(&sin).flat_map(|value| value.to_le_bytes()));
-    }
+    write_field(&mut bytes, "machine", &Name::root(&machine).to_string());
     Name::root(&bytes)
 }
 
@@ -86,14 +73,15 @@ mod tests {
 
     #[test]
     fn weights_and_settings_change_the_root_on_disk() {
-        let root = disk_root(&settings(), 32, "00ff");
-        assert_eq!(disk_root(&settings(), 32, "00ff"), root);
+        let root = disk_root(&settings(), 32, "00ff", &[0.0]);
+        assert_eq!(disk_root(&settings(), 32, "00ff", &[0.0]), root);
         let exact = Settings { mode: Mode::Exact, ..settings() };
         let others = [
             block_root(&settings(), 32),
-            disk_root(&settings(), 32, "00fe"),
-            disk_root(&settings(), 16, "00ff"),
-            disk_root(&exact, 32, "00ff"),
+            disk_root(&settings(), 32, "00fe", &[0.0]),
+            disk_root(&settings(), 16, "00ff", &[0.0]),
+            disk_root(&settings(), 32, "00ff", &[-0.0]),
+            disk_root(&exact, 32, "00ff", &[0.0]),
         ];
         assert!(!others.contains(&root));
     }

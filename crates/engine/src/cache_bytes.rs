@@ -23,6 +23,37 @@ pub struct CacheBytes {
     pub slot: usize,
 }
 
+/// Bytes of blocks and states in each layer, as they are stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LayerBytes {
+    /// For each group, bytes of a block in each layer.
+    pub groups: Vec<Vec<u64>>,
+    /// Bytes of a state in each layer.
+    pub states: Vec<u64>,
+}
+
+impl LayerBytes {
+    /// The bytes of `layers`, in groups with these `windows`. `row_bytes` tells the bytes of a
+    /// block of rows, `state_bytes` those of a state.
+    pub fn of(
+        layers: &[LayerCache],
+        windows: &[Option<usize>],
+        row_bytes: impl Fn(&Rows) -> usize,
+        state_bytes: impl Fn(&State) -> usize,
+    ) -> Self {
+        let rows_of = |layer: &LayerCache, window| {
+            let rows = layer.rows.iter().filter(|rows| rows.window == window);
+            rows.map(|rows| row_bytes(rows) as u64).sum()
+        };
+        let group = |&window| layers.iter().map(|layer| rows_of(layer, window)).collect();
+        let state = |layer: &LayerCache| layer.state.map_or(0, |state| state_bytes(&state) as u64);
+        Self {
+            groups: windows.iter().map(group).collect(),
+            states: layers.iter().map(state).collect(),
+        }
+    }
+}
+
 impl CacheBytes {
     /// The bytes of a cache of `layers`, all layers of a model, whose rows have the type `ty`, in
     /// host memory.
@@ -40,14 +71,14 @@ impl CacheBytes {
         row_bytes: impl Fn(&Rows) -> usize,
         state_bytes: impl Fn(&State) -> usize,
     ) -> Self {
-        let group = |&window: &Option<usize>| {
-            let rows = layers.iter().flat_map(|layer| &layer.rows);
-            let block_bytes = rows.filter(|rows| rows.window == window).map(&row_bytes).sum();
-            GroupBytes { window, block_bytes }
+        let LayerBytes { groups, states } = LayerBytes::of(layers, windows, row_bytes, state_bytes);
+        let sum = |bytes: &[u64]| bytes.iter().sum::<u64>() as usize;
+        let group = |(&window, bytes): (&Option<usize>, &Vec<u64>)| GroupBytes {
+            window,
+            block_bytes: sum(bytes),
         };
-        let states = layers.iter().filter_map(|layer| layer.state);
-        let slot = states.map(|state| state_bytes(&state)).sum();
-        Self { block, groups: windows.iter().map(group).collect(), slot }
+        let groups = windows.iter().zip(&groups).map(group).collect();
+        Self { block, groups, slot: sum(&states) }
     }
 
     /// Bytes that each further token of a long sequence takes, rounded up.

@@ -6,17 +6,20 @@
 //! same way, before the sequence that needs them is admitted.
 
 mod keep;
+mod parts;
+mod place;
 mod restore;
 
 use crate::Runner;
-use crate::block_root::disk_root;
-use crate::trace::TraceSettings;
+use crate::metrics::Metrics;
 use keep::Keeper;
+use parts::CacheParts;
+pub use place::DiskPlace;
 use restore::Restorer;
 use sched::{Scheduler, Slot};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
-use store::{Keyspace, Kind, Layout, Store};
+use store::{Keyspace, Store};
 
 /// Which computed blocks are stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,8 +84,10 @@ impl std::fmt::Debug for DiskCache {
 
 /// Default of the shortest prefix that is stored or found.
 pub const MIN_TOKENS: usize = 256;
-/// Bytes copied between two steps: from the cache, and into it while other sequences decode.
+/// Bytes copied from the cache between two steps, otherwise and while sequences decode; and into it
+/// while other sequences decode.
 const COPIED_OUT: usize = 8 << 20;
+const COPIED_OUT_BUSY: usize = 2 << 20;
 const COPIED_IN: usize = 16 << 20;
 /// Bytes a second that a disk is assumed to read before it was measured.
 const ASSUMED_RATE: u64 = 400 << 20;
@@ -128,13 +133,15 @@ pub(crate) struct Disk {
 
 impl Disk {
     /// `None`, with a warning, for models whose cache cannot be stored.
-    pub fn new(cache: DiskCache, runner: &Runner) -> Option<Self> {
+    pub fn new(cache: DiskCache, runner: &Runner, metrics: &Metrics) -> Option<Self> {
         if let Err(why) = runner.stores_blocks() {
             tracing::warn!("the cache on disk is off: {why}");
             return None;
         }
-        let keeper = Keeper::new(cache.write, cache.min_tokens);
-        let restorer = Restorer::new(cache.min_tokens);
+        metrics.store(&cache.store);
+        let parts = CacheParts::of(runner);
+        let keeper = Keeper::new(cache.write, cache.min_tokens, parts.clone());
+        let restorer = Restorer::new(cache.min_tokens, parts, metrics.clone());
         let mut disk = Self { cache, keys: None, opening: None, keeper, restorer };
         disk.open(runner);
         Some(disk)
@@ -165,6 +172,11 @@ impl Disk {
         self.keeper.note(scheduler, slot, false);
     }
 
+    /// Keeps what a sequence has computed that was preempted.
+    pub fn preempted(&mut self, scheduler: &Scheduler, slot: Slot) {
+        self.keeper.note(scheduler, slot, true);
+    }
+
     /// Copies blocks out of the cache and into it, and looks for what waiting requests need.
     /// `row` is the time of a row of a prompt, if it is known.
     pub fn work(&mut self, scheduler: &mut Scheduler, runner: &mut Runner, row: Option<f64>) {
@@ -172,6 +184,7 @@ impl Disk {
         let Some(keys) = &self.keys else { return };
         let is_open = |end: &Instant| keys.is_ready() || Instant::now() >= *end;
         if self.opening.is_some_and(|end| !is_open(&end)) {
+            self.restorer.forget_running(scheduler);
             return;
         }
         self.opening = None;
@@ -184,7 +197,8 @@ impl Disk {
             pace,
             if busy { COPIED_IN } else { usize::MAX },
         );
-        self.keeper.work(keys, scheduler, runner, pace, COPIED_OUT);
+        let most = if busy { COPIED_OUT_BUSY } else { COPIED_OUT };
+        self.keeper.work(keys, scheduler, runner, pace, most);
     }
 
     /// Waits for the next run of blocks that were asked for.
@@ -232,13 +246,8 @@ impl Disk {
 
     fn open(&mut self, runner: &Runner) {
         let Some(digest) = self.cache.digest.get().filter(|_| self.keys.is_none()) else { return };
-        let kind = Kind { layer_bytes: runner.layer_bytes().to_vec(), is_state: false };
-        let layers = 0..kind.layer_bytes.len();
-        let layout = Layout { positions: runner.block(), layers, kinds: vec![kind] };
-        let root = disk_root(runner.settings(), runner.block(), digest);
-        let settings = TraceSettings::of(runner);
-        let about = serde_json::json!({ "model": runner.info().name, "settings": settings });
+        let Ok(place) = DiskPlace::of(runner) else { return };
         self.opening = Some(Instant::now() + OPENING);
-        self.keys = Some(self.cache.store.keyspace(root, layout, &format!("{about:#}\n")));
+        self.keys = Some(place.open(&self.cache.store, digest));
     }
 }

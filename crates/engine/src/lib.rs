@@ -30,7 +30,7 @@ pub use backend::{Batch, Device, DeviceChoice, InputSums, KvType, LayerCache, Me
 pub use cache_bytes::{CacheBytes, GroupBytes};
 pub use cache_size::KvMemory;
 pub use constraint::{Allowed, Constraint, Grammar, GrammarRef, TokenSet};
-pub use disk::{DiskCache, DiskWrite, MIN_TOKENS};
+pub use disk::{DiskCache, DiskPlace, DiskWrite, MIN_TOKENS};
 pub use draft::{MAX_DRAFTED, Speculate};
 pub use embedding_pooler::Embed;
 pub use error::Error;

@@ -6,6 +6,7 @@
 //! slower.
 
 mod cache;
+mod disk;
 mod histogram;
 mod names;
 mod stats;
@@ -14,15 +15,17 @@ use crate::outcome::Outcome;
 use backend::Memory;
 use cache::CacheMetrics;
 pub use cache::Lookup;
+use disk::DiskMetrics;
 use histogram::Histogram;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-pub use stats::{BlockStats, StateStats, Stats, Times};
+pub use stats::{BlockStats, Failure, StateStats, Stats, StoreStats, Times};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use store::Store;
 
 /// The metrics of one engine. Clones share them.
 #[derive(Clone, Debug, Default)]
@@ -79,6 +82,7 @@ struct Inner {
     counters: Counters,
     gauges: Gauges,
     cache: CacheMetrics,
+    disk: DiskMetrics,
     memory: Family<[(&'static str, &'static str); 2], Gauge>,
     finishes: Finishes,
     /// The members of `finishes` by outcome, found without hashing.
@@ -110,6 +114,7 @@ impl Default for Inner {
             counters: Counters::default(),
             gauges: Gauges::default(),
             cache: CacheMetrics::default(),
+            disk: DiskMetrics::default(),
             memory: Family::default(),
             finishes,
             finished,
@@ -254,6 +259,17 @@ impl Metrics {
     /// Counts evicted snapshots of states.
     pub fn states_evicted(&self, snapshots: usize) {
         self.0.cache.evicted_states.inc_by(snapshots as u64);
+    }
+
+    /// Sets the store whose counts are part of the metrics. Only the first one counts.
+    pub fn store(&self, store: &Arc<Store>) {
+        self.0.disk.store.get_or_init(|| Arc::clone(store));
+    }
+
+    /// Counts a sequence for which `bytes` came from the store.
+    pub fn restored(&self, took: Duration, bytes: usize) {
+        self.0.disk.restore.add(took.as_secs_f64());
+        self.0.disk.restore_rate.add(bytes as f64 / took.as_secs_f64().max(1e-6));
     }
 
     /// Sets whether the engine has work. Sequences that wait for their readers are no work.

@@ -147,7 +147,7 @@ impl Engine {
             requests: SlotTable::default(),
             masks,
             prefill_budget: PrefillBudget::new(options.itl_target, runner.chunk),
-            disk: options.disk.clone().and_then(|disk| Disk::new(disk, &runner)),
+            disk: options.disk.clone().and_then(|disk| Disk::new(disk, &runner, &receiver.metrics)),
             accepted: 0,
             plan: Vec::with_capacity(running),
             touched: vec![0; runner.groups.len()],
@@ -313,7 +313,15 @@ impl Engine {
         }
         self.offer_drafts();
         let prompt = self.prefill_budget.prompt(self.scheduler.decoding().count());
+        let before = self.scheduler.counters().0;
         self.scheduler.plan(prompt, &mut self.plan);
+        if let Some(disk) = self.disk.as_mut().filter(|_| self.scheduler.counters().0 > before) {
+            for (slot, running) in self.requests.iter() {
+                if self.scheduler.is_preempted(slot) && running.is_stored() {
+                    disk.preempted(&self.scheduler, slot);
+                }
+            }
+        }
     }
 
     /// Drafts tokens for the sequences that decode and speculate.

@@ -1,6 +1,6 @@
 //! A loaded model with its backend and KV cache: batches in, logits out.
 
-use crate::cache_bytes::CacheBytes;
+use crate::cache_bytes::{CacheBytes, LayerBytes};
 use crate::cache_size::{CacheRequest, KvMemory, StateRequest};
 use crate::draft::MAX_DRAFTED;
 use crate::identity::identity;
@@ -8,7 +8,7 @@ use crate::{Error, ModelInfo};
 use backend::Rounding;
 use backend::{
     Backend, Batch, Buffer, CacheSpec, DeviceChoice, DeviceOptions, GroupSize, InputSums, KvType,
-    LayerCache, Memory, Mode, group_windows,
+    LayerCache, Memory, Mode, Rows, State, group_windows,
 };
 use formats::config::Attention;
 use formats::{Checkpoint, ModelConfig, Pooling};
@@ -139,8 +139,7 @@ pub struct Runner {
     pub(crate) settings: Settings,
     /// The groups of cached rows, the trunk first.
     pub(crate) groups: Vec<GroupSize>,
-    /// Bytes of a block in each layer, of all groups.
-    layer_bytes: Vec<u64>,
+    layer_bytes: LayerBytes,
     /// Whether the layers are divided among stages.
     is_stage: bool,
     /// Number of state slots, 0 where no layer is recurrent.
@@ -226,11 +225,9 @@ impl Runner {
         let layers = models::layer_caches(config, native);
         let (windows, recurrent) = (group_windows(&layers), layers.iter().any(is_recurrent));
         let needs = CacheNeeds { layers: &model.cache(), windows: &windows, recurrent, kv_type };
-        let layer_bytes = needs.layers.iter().map(|layer| {
-            let rows = layer.rows.iter();
-            rows.map(|rows| backend.block_bytes(rows, options.block, kv_type) as u64).sum()
-        });
-        let layer_bytes = layer_bytes.collect();
+        let row_bytes = |rows: &Rows| backend.block_bytes(rows, options.block, kv_type);
+        let state_bytes = |state: &State| backend.state_bytes(state);
+        let layer_bytes = LayerBytes::of(needs.layers, &windows, row_bytes, state_bytes);
         let CacheMade { groups, states, context, note } =
             make_cache(&mut *backend, &needs, config.context_length, options)?;
         let info = ModelInfo {
@@ -349,25 +346,37 @@ impl Runner {
         if self.is_stage {
             return Err("the layers are divided among several processes");
         }
-        match &self.groups[..] {
-            [group] if group.window.is_none() && self.states == 0 => Ok(()),
-            _ => Err("the model has attention windows or states, which are not stored yet"),
-        }
+        Ok(())
     }
 
-    /// Bytes of a block in each layer.
-    pub(crate) fn layer_bytes(&self) -> &[u64] {
+    /// As [`Backend::fingerprint`].
+    pub(crate) fn fingerprint(&self) -> Vec<f32> {
+        self.backend.fingerprint()
+    }
+
+    /// Bytes of blocks and states in each layer.
+    pub(crate) fn layer_bytes(&self) -> &LayerBytes {
         &self.layer_bytes
     }
 
-    /// Appends the bytes of a block of the first group to `out`.
-    pub(crate) fn read_block(&self, block: u32, out: &mut Vec<u8>) {
-        self.backend.read_block(0, block, out);
+    /// Appends the bytes of a block of a group to `out`.
+    pub(crate) fn read_block(&self, group: usize, block: u32, out: &mut Vec<u8>) {
+        self.backend.read_block(group, block, out);
     }
 
-    /// Sets the bytes of a block of the first group.
-    pub(crate) fn write_block(&mut self, block: u32, bytes: &[u8]) {
-        self.backend.write_block(0, block, bytes);
+    /// Sets the bytes of a block of a group.
+    pub(crate) fn write_block(&mut self, group: usize, block: u32, bytes: &[u8]) {
+        self.backend.write_block(group, block, bytes);
+    }
+
+    /// Appends the bytes of the state in a slot to `out`.
+    pub(crate) fn read_state(&self, slot: u32, out: &mut Vec<u8>) {
+        self.backend.read_state(slot, out);
+    }
+
+    /// Sets the bytes of the state in a slot.
+    pub(crate) fn write_state(&mut self, slot: u32, bytes: &[u8]) {
+        self.backend.write_state(slot, bytes);
     }
 
     /// Copies states, one pair of slots (from, to) after the other.

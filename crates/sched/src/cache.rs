@@ -54,6 +54,11 @@ impl Cache {
         &self.groups[0].pool
     }
 
+    /// Whether rows are looked at for ever, and there are no states.
+    pub fn is_plain(&self) -> bool {
+        self.states.is_empty() && self.groups.iter().all(|group| group.window.is_none())
+    }
+
     /// Finds the longest prefix of a chain for which each group holds all that the next row looks
     /// at and, with states, there is a snapshot: at most `most` tokens.
     pub fn find(&self, chain: &Chain, most: usize) -> Match {

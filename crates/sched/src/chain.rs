@@ -61,6 +61,13 @@ impl Chain {
         (self.parent(index), self.beginning(index, position))
     }
 
+    /// Whether the tokens before `position`, which `other` has, are those of `other`.
+    pub fn begins_like(&self, other: &Self, position: usize) -> bool {
+        position <= self.tokens.len()
+            && self.shared(other) >= position / self.block * self.block
+            && self.before(position) == other.before(position)
+    }
+
     /// Number of tokens of the full blocks that both chains begin with.
     pub fn shared(&self, other: &Self) -> usize {
         // A name is one of all tokens before it too.
@@ -91,6 +98,9 @@ mod tests {
             other[shared..].fill(99);
             assert_eq!(chain(&all).shared(&chain(&other)), shared / 2 * 2);
             assert_eq!(chain(&other[..shared]).shared(&chain(&all)), shared / 2 * 2);
+            let begins = |position| chain(&other).begins_like(&chain(&all), position);
+            assert_eq!((0..=11).filter(|&position| begins(position)).max(), Some(shared));
+            assert!(!chain(&all[..shared]).begins_like(&chain(&all), shared + 1));
         }
     }
 }

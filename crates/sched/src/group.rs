@@ -91,8 +91,15 @@ impl GroupCache {
         Some(PartialMatch { block, shared })
     }
 
+    /// A block that holds the rows before `position` since the last full block, of which there is
+    /// at least one.
+    pub fn tail(&self, chain: &Chain, position: usize) -> Option<u32> {
+        let (parent, tokens) = chain.before(position);
+        self.pool.tail(parent, tokens)
+    }
+
     /// Whether the row at `position` looks at other rows of its block.
-    fn sees_own_block(&self, position: usize) -> bool {
+    pub fn sees_own_block(&self, position: usize) -> bool {
         !position.is_multiple_of(self.block) && self.window != Some(1)
     }
 

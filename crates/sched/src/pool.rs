@@ -183,6 +183,12 @@ impl BlockPool {
         self.children.nearest(parent, tokens)
     }
 
+    /// A block that begins with all of `tokens` after the block named `parent`.
+    pub(crate) fn tail(&self, parent: Name, tokens: &[u32]) -> Option<u32> {
+        let (block, shared) = self.nearest(parent, tokens)?;
+        (shared == tokens.len()).then_some(block)
+    }
+
     /// Marks a registered block as used now.
     pub(crate) fn touch(&mut self, block: u32) {
         self.hold(block);

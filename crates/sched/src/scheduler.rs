@@ -1,5 +1,7 @@
 //! Admission, planning of steps and bookkeeping of their results.
 
+mod outside;
+
 use crate::cache::{Cache, Match, Unreached};
 use crate::group::Group;
 use crate::pool::BlockCounts;
@@ -102,6 +104,8 @@ pub struct Scheduler {
     waiting: Waiting,
     /// By priority, then arrival.
     running: Vec<Slot>,
+    /// Waiting sequences that hold the state slot that they need to run.
+    restoring: usize,
     arrivals: u64,
     preemptions: u64,
     /// Blocks to be copied, in this order.
@@ -136,6 +140,7 @@ impl Scheduler {
             free: Vec::new(),
             waiting: Waiting::default(),
             running: Vec::with_capacity(running),
+            restoring: 0,
             arrivals: 0,
             preemptions: 0,
             copies: Vec::with_capacity(running),
@@ -403,7 +408,8 @@ impl Scheduler {
     fn admit(&mut self) -> Option<Slot> {
         loop {
             let (slot, found) = self.next()?;
-            if self.running.len() < self.limits.running && self.fits(slot, &found) {
+            let places = self.limits.running - self.restoring;
+            if self.running.len() < places && self.fits(slot, &found) {
                 self.start(slot, &found);
                 return Some(slot);
             }
@@ -442,58 +448,7 @@ impl Scheduler {
         let mut running = self.running.iter().map(|&slot| &self.sequences[slot]);
         let mut waiting = self.waiting.new_ones().iter().map(|&slot| &self.sequences[slot]);
         running.any(|other| other.ready && sequence.waits_for(other, found))
-            || waiting.any(|other| sequence.waits_for_restore(other, found))
-    }
-
-    /// The full blocks of a waiting sequence that are not in the cache, although it need not
-    /// compute them if they come from outside: their indices in its chain.
-    pub fn missing(&self, slot: Slot) -> std::ops::Range<usize> {
-        self.sequences.get(slot).map_or(0..0, |sequence| sequence.missing(&self.cache))
-    }
-
-    /// Full blocks of a running sequence that others can find, counted from the first, in the first
-    /// group.
-    pub fn registered(&self, slot: Slot) -> usize {
-        self.sequences.get(slot).map_or(0, Sequence::registered)
-    }
-
-    /// The chain of a sequence: name of the block before block `index`, and name and tokens of the
-    /// full block.
-    pub fn full_block(&self, slot: Slot, index: usize) -> Option<(Name, Name, &[u32])> {
-        let chain = &self.sequences.get(slot)?.chain;
-        Some((chain.parent(index), chain.name(index)?, chain.full(index)))
-    }
-
-    /// The block of the first group with this name and content, in any state.
-    pub fn find(&self, name: Name, parent: Name, tokens: &[u32]) -> Option<u32> {
-        self.cache.trunk().find(name, parent, tokens)
-    }
-
-    /// Has a waiting sequence expect the first `count` of its [`missing`](Self::missing) blocks
-    /// from outside; returns the blocks that they are to be written to. The sequence is not
-    /// admitted before [`end_restore`](Self::end_restore). `None` if so many blocks are not
-    /// available, or copies of blocks are not made yet.
-    pub fn begin_restore(&mut self, slot: Slot, count: usize) -> Option<Vec<u32>> {
-        if !self.copies.is_empty() {
-            return None;
-        }
-        let sequence = self.sequences.get_mut(slot).filter(|sequence| sequence.may_restore())?;
-        sequence.begin_restore(&mut self.cache, count, self.running.len())
-    }
-
-    /// Takes the next of the blocks that a sequence expects, which was written. Does nothing if the
-    /// sequence expects none, or was finished.
-    pub fn restored(&mut self, slot: Slot) {
-        if let Some(sequence) = self.sequences.get_mut(slot) {
-            sequence.restored(&mut self.cache);
-        }
-    }
-
-    /// Has a sequence expect no more blocks: it computes what did not come.
-    pub fn end_restore(&mut self, slot: Slot) {
-        if let Some(sequence) = self.sequences.get_mut(slot) {
-            sequence.end_restore(&mut self.cache);
-        }
+            || waiting.any(|other| sequence.waits_for_restore(other, found, &self.cache))
     }
 
     /// Whether each group has blocks for all its tokens, and one more for each running sequence.
@@ -529,8 +484,8 @@ impl Scheduler {
     /// Removes a sequence in any state and frees its slot; nothing if the slot is empty. What was
     /// computed stays in the cache.
     pub fn finish(&mut self, slot: Slot) {
+        self.end_restore(slot);
         let Some(sequence) = self.sequences.get_mut(slot) else { return };
-        sequence.end_restore(&mut self.cache);
         sequence.release(&mut self.cache);
         self.waiting.ended(sequence.tenant, sequence.user);
         match sequence.phase {

@@ -3,8 +3,9 @@
 use crate::blocks::{SequenceBlocks, TableSpan};
 use crate::cache::{Cache, Match, Unreached};
 use crate::chain::Chain;
-use crate::group::{GroupCache, GroupMatch};
-use crate::restore::Restore;
+use crate::group::GroupMatch;
+use crate::restore::{Restore, RestorePlace};
+use crate::restore_plan::{RestorePlan, StoredParts};
 use crate::resume::ResumePoints;
 use crate::state_pool::StateCopy;
 use base::Name;
@@ -97,13 +98,15 @@ pub(crate) struct Sequence {
     pub state: Option<u32>,
     /// Whether a step changes the state, so that it is undefined until the step is committed.
     pub in_step: bool,
+    /// Full blocks that it had computed when it ran last.
+    released: usize,
     /// Where later sequences are likely to continue.
     pub points: ResumePoints,
     /// Prompt tokens found in the cache when the sequence was first admitted.
     pub cached: Option<usize>,
     /// Tokens that were found then and computed again.
     pub unreached: Unreached,
-    /// Blocks that it expects from outside while it waits.
+    /// What it expects from outside while it waits.
     pub restore: Option<Restore>,
     /// A block table for each group.
     pub tables: Vec<Vec<u32>>,
@@ -141,6 +144,7 @@ impl Sequence {
             folded: 0,
             state: None,
             in_step: false,
+            released: 0,
             points,
             cached: None,
             unreached: Unreached::default(),
@@ -180,9 +184,12 @@ impl Sequence {
         self.output != PromptOutput::HiddenStates
     }
 
-    /// Full blocks of the first group that others can find, counted from the first.
+    /// Full blocks that were computed, counted from the first.
     pub fn registered(&self) -> usize {
-        self.spans[0].registered
+        match self.phase {
+            SequencePhase::Running => self.spans[0].registered,
+            _ => self.released,
+        }
     }
 
     /// Sort key in the list of its phase: arrival of new sequences, else priority and arrival.
@@ -219,51 +226,46 @@ impl Sequence {
         self.phase == SequencePhase::New && !self.cold && self.restore.is_none()
     }
 
-    /// Indices of the full blocks before the first row that needs an output of which the cache has
-    /// none. Empty for sequences that run, and in caches with windows or states.
-    pub fn missing(&self, cache: &Cache) -> std::ops::Range<usize> {
-        let has_window = |group: &GroupCache| group.window.is_some();
-        let is_plain = cache.states.is_empty() && !cache.groups.iter().any(has_window);
-        if !is_plain || !self.may_restore() {
-            return 0..0;
+    /// What would have to come from outside for it to continue further than with the cache alone.
+    pub fn plan_restore(&self, cache: &Cache, stored: &dyn StoredParts) -> Option<RestorePlan> {
+        if !self.may_restore() {
+            return None;
         }
-        let known = self.find(cache).groups[0].blocks.len();
-        known..(self.first_output() / cache.block).max(known)
+        let known = self.find(cache).tokens;
+        RestorePlan::new(&self.chain, cache, [known, self.first_output()], stored)
     }
 
-    /// Expects the first `count` missing blocks from outside; returns the blocks that they are to
-    /// be written to. `None` if they are not available beside `spare` blocks.
+    /// Expects what a plan lacks; returns the places that are to be written. `None` if they are not
+    /// available beside so many blocks.
     pub fn begin_restore(
         &mut self,
         cache: &mut Cache,
-        count: usize,
+        plan: &RestorePlan,
         spare: usize,
-    ) -> Option<Vec<u32>> {
-        let found = self.find(cache).groups.swap_remove(0).blocks;
-        self.restore = Restore::begin(&mut cache.groups[0], found, count, spare);
-        self.restore.as_ref().map(|restore| restore.expected().to_vec())
+    ) -> Option<Vec<RestorePlace>> {
+        self.restore = Restore::begin(cache, &self.chain, plan, spare);
+        self.restore.as_ref().map(|restore| restore.expected().collect())
     }
 
-    /// Registers the next block that it expects, which was written.
+    /// Takes the next place that it expects, which was written.
     pub fn restored(&mut self, cache: &mut Cache) {
         if let Some(restore) = &mut self.restore {
-            restore.advance(&self.chain, &mut cache.groups[0]);
+            restore.advance(&self.chain, cache);
         }
     }
 
-    /// Expects no more blocks.
-    pub fn end_restore(&mut self, cache: &mut Cache) {
-        if let Some(restore) = self.restore.take() {
-            restore.end(&mut cache.groups[0]);
-        }
-    }
-
-    /// Whether `other`, which waits, expects the block that this sequence needs after `found`.
-    pub fn waits_for_restore(&self, other: &Self, found: &Match) -> bool {
+    /// Whether `other`, which waits, expects what this sequence needs after `found`: the next
+    /// block; with windows or states all up to a position that both begin with.
+    pub fn waits_for_restore(&self, other: &Self, found: &Match, cache: &Cache) -> bool {
         let Some(restore) = other.restore.as_ref().filter(|_| self.may_restore()) else {
             return false;
         };
-        self.needed_block(found, other).is_some_and(|index| restore.expects(index))
+        if cache.is_plain() {
+            return self.needed_block(found, other).is_some_and(|index| restore.expects(index));
+        }
+        let position = restore.position();
+        (found.tokens + 1..=self.first_output()).contains(&position)
+            && self.chain.begins_like(&other.chain, position)
     }
 
     /// Index of the full block that this sequence needs after `found`, if `other` has it too.
@@ -358,6 +360,7 @@ impl Sequence {
     pub fn release(&mut self, cache: &mut Cache) {
         let (computed, next) = (self.computed, self.folded);
         let known = self.spans[0].registrable && next > 0 && !self.in_step;
+        self.released = self.spans[0].registered;
         self.blocks(cache).for_each(|blocks| blocks.release(computed, next));
         let now = cache.trunk().clock();
         match self.state.take() {
@@ -381,8 +384,14 @@ impl Sequence {
     /// The blocks that it holds of a group.
     pub fn held(&self, group: usize) -> impl Iterator<Item = u32> {
         let table = &self.tables[group];
-        let restored = self.restore.iter().filter(move |_| group == 0);
+        let restored = self.restore.iter().flat_map(move |restore| restore.held(group));
         let held = table[self.spans[group].first.min(table.len())..].iter();
-        held.chain(restored.flat_map(|restore| &restore.table)).copied()
+        held.copied().chain(restored)
+    }
+
+    /// The state slots that it has taken.
+    pub fn states(&self) -> impl Iterator<Item = u32> {
+        let restored = self.restore.as_ref().and_then(Restore::state);
+        self.state.into_iter().chain(restored)
     }
 }

@@ -109,6 +109,21 @@ impl StatePool {
         found.map(|&(position, slot)| (slot, position))
     }
 
+    /// The snapshot after `tokens` that follow the block of this name.
+    pub fn find(&self, parent: Name, tokens: &[u32]) -> Option<u32> {
+        self.keys.get(&(parent, tokens.into())).copied()
+    }
+
+    /// Positions of the chain's snapshots up to `most`, at most its length, ascending.
+    pub fn of_chain(&self, chain: &Chain, most: usize) -> Vec<usize> {
+        let positions = self.positions.range(..=(most, u32::MAX)).copied();
+        let is_of = |&(position, slot): &(usize, u32)| {
+            let (name, tokens) = chain.before(position);
+            self.find(name, tokens) == Some(slot)
+        };
+        positions.filter(is_of).map(|(position, _)| position).collect()
+    }
+
     /// Takes an empty slot, else that of the least valuable snapshot.
     pub fn take(&mut self) -> Option<u32> {
         self.free.pop().or_else(|| {

@@ -1,5 +1,10 @@
-//! Chooses computed blocks that are to be stored, and copies them out of the cache.
+//! Chooses what is to be stored, and copies it out of the cache.
+//!
+//! Of rows that are looked at for ever, all full blocks are stored. Of rows with a window, what is
+//! seen from the positions at which later sequences are likely to continue; and with states, the
+//! snapshots there, with the rows of each group since the last full block.
 
+use super::parts::{CachePart, CacheParts};
 use super::{DiskWrite, Pace};
 use crate::Runner;
 use base::Name;
@@ -12,28 +17,42 @@ const STEP: usize = 2048;
 /// Most blocks that wait to be copied.
 const MAX_WAITING: usize = 1 << 16;
 
-/// A full block that is to be stored.
+/// A part that is to be stored.
 #[derive(Clone, Debug)]
 struct Waiting {
+    part: CachePart,
     name: Name,
     parent: Name,
     tokens: Vec<u32>,
-    /// Blocks before it.
+    /// Full blocks before it.
     depth: usize,
+    /// Tokens that need not be computed thanks to it.
+    saves: usize,
 }
 
-/// Blocks that are to be stored.
+/// What was chosen of a running sequence.
+#[derive(Clone, Debug, Default)]
+struct Noted {
+    /// Full blocks that were computed then.
+    computed: usize,
+    /// For each group, the number of full blocks that were looked at.
+    blocks: Vec<usize>,
+    /// The last position at which a later sequence may continue.
+    position: usize,
+}
+
+/// What is to be stored.
 pub(super) struct Keeper {
     write: DiskWrite,
     min_tokens: usize,
+    parts: CacheParts,
     waiting: VecDeque<Waiting>,
-    /// Blocks of each running sequence that were chosen or found, counted from the first.
-    noted: HashMap<Slot, usize>,
+    noted: HashMap<Slot, Noted>,
 }
 
 impl Keeper {
-    pub fn new(write: DiskWrite, min_tokens: usize) -> Self {
-        Self { write, min_tokens, waiting: VecDeque::new(), noted: HashMap::new() }
+    pub fn new(write: DiskWrite, min_tokens: usize, parts: CacheParts) -> Self {
+        Self { write, min_tokens, parts, waiting: VecDeque::new(), noted: HashMap::new() }
     }
 
     /// Blocks that wait to be copied.
@@ -45,28 +64,109 @@ impl Keeper {
         !self.waiting.is_empty()
     }
 
-    /// Chooses the blocks that a sequence has computed since it was noted last: at its end, or when
-    /// they are many.
+    /// Chooses what a sequence has computed since it was noted last: when it ends or is preempted,
+    /// or when that is much.
     pub fn note(&mut self, scheduler: &Scheduler, slot: Slot, ends: bool) {
         if self.write == DiskWrite::Off {
             return;
         }
-        let computed = scheduler.registered(slot);
-        let noted = self.noted.get(&slot).copied().unwrap_or(0);
         let Some((_, _, tokens)) = scheduler.full_block(slot, 0) else { return };
-        let block = tokens.len();
-        let many = (computed - noted.min(computed)) * block >= STEP;
+        let (block, computed) = (tokens.len(), scheduler.registered(slot));
+        let before = self.noted.get(&slot).map_or(0, |noted| noted.computed);
+        let many = computed.saturating_sub(before) * block >= STEP;
         if computed * block < self.min_tokens || !(ends || many) {
             return;
         }
-        for depth in noted..computed {
-            let Some((parent, name, tokens)) = scheduler.full_block(slot, depth) else { break };
-            self.waiting.push_back(Waiting { name, parent, tokens: tokens.to_vec(), depth });
+        let mut noted = self.noted.remove(&slot).unwrap_or_default();
+        noted.blocks.resize(self.parts.windows.len(), 0);
+        noted.computed = computed;
+        for group in self.parts.groups(false) {
+            self.note_blocks(scheduler, slot, group, noted.blocks[group]..computed, block);
+            noted.blocks[group] = computed.max(noted.blocks[group]);
         }
-        self.noted.insert(slot, computed);
+        for point in self.points(scheduler, slot, &noted, block, ends) {
+            self.note_point(scheduler, slot, point, &mut noted, block);
+        }
+        self.noted.insert(slot, noted);
         // The oldest have had most time to be copied, and are the first to be evicted.
         let over = self.waiting.len().saturating_sub(MAX_WAITING);
         self.waiting.drain(..over);
+    }
+
+    /// Positions after the last noted one at which later sequences may continue from stored blocks.
+    fn points(
+        &self,
+        scheduler: &Scheduler,
+        slot: Slot,
+        noted: &Noted,
+        block: usize,
+        ends: bool,
+    ) -> Vec<usize> {
+        let (last, full) = (noted.position, noted.computed * block);
+        if self.parts.states {
+            // The rows of a running sequence since its last full block have no name yet.
+            let end = if ends { usize::MAX } else { full + 1 };
+            return scheduler.resume_points(slot, last + 1..end);
+        }
+        if !self.parts.windows.contains(&true) {
+            return Vec::new();
+        }
+        let mut points = scheduler.resume_points(slot, last + 1..full);
+        points.iter_mut().for_each(|point| *point = *point / block * block);
+        points.push(full);
+        points.retain(|&point| point > last);
+        points.dedup();
+        points
+    }
+
+    /// Chooses what is needed to continue at a position besides the rows without a window.
+    fn note_point(
+        &mut self,
+        scheduler: &Scheduler,
+        slot: Slot,
+        point: usize,
+        noted: &mut Noted,
+        block: usize,
+    ) {
+        let (saves, index) = (point - noted.position, point / block);
+        noted.position = point;
+        for group in self.parts.groups(true) {
+            let first = scheduler.first_seen(group, point).max(noted.blocks[group]);
+            self.note_blocks(scheduler, slot, group, first..index, saves);
+            noted.blocks[group] = noted.blocks[group].max(index);
+        }
+        if !self.parts.states {
+            return;
+        }
+        let Some((parent, tokens)) = scheduler.before(slot, point) else { return };
+        let groups = 0..noted.blocks.len();
+        let tails =
+            groups.filter(|&group| scheduler.sees_own_block(group, point)).map(CachePart::Tail);
+        self.waiting.extend(tails.chain([CachePart::State]).map(|part| Waiting {
+            part,
+            name: parent.state(tokens),
+            parent,
+            tokens: tokens.to_vec(),
+            depth: index,
+            saves,
+        }));
+    }
+
+    /// Chooses full blocks of a group.
+    fn note_blocks(
+        &mut self,
+        scheduler: &Scheduler,
+        slot: Slot,
+        group: usize,
+        indices: std::ops::Range<usize>,
+        saves: usize,
+    ) {
+        let part = CachePart::Block(group);
+        let blocks = indices.map_while(|depth| {
+            let (parent, name, tokens) = scheduler.full_block(slot, depth)?;
+            Some(Waiting { part, name, parent, tokens: tokens.to_vec(), depth, saves })
+        });
+        self.waiting.extend(blocks);
     }
 
     /// Forgets a sequence that ends.
@@ -74,7 +174,7 @@ impl Keeper {
         self.noted.remove(&slot);
     }
 
-    /// Copies up to `most` bytes of blocks to the store, while it has buffers.
+    /// Copies up to `most` bytes, or one part, to the store, while it has buffers.
     pub fn work(
         &mut self,
         keys: &Keyspace,
@@ -84,52 +184,81 @@ impl Keeper {
         most: usize,
     ) {
         let mut copied = 0;
-        while copied < most && self.has_work() {
-            self.drop_known(keys, scheduler, runner, pace);
-            let count = self.run(keys.blocks_of_extent(0));
-            let bytes = count * keys.layout().block_bytes(0);
-            if count == 0 {
+        while copied < most {
+            self.drop_useless(keys, scheduler, pace);
+            let Some(Waiting { part, parent, depth, .. }) = self.waiting.front() else { return };
+            let (part, parent, depth) = (*part, *parent, *depth as u32);
+            let kind = self.parts.kind(part);
+            let count = self.run(keys.blocks_of_extent(kind));
+            let Some(mut bytes) = keys.buffer(count * keys.layout().block_bytes(kind)) else {
                 return;
+            };
+            let (mut blocks, mut saves) = (Vec::with_capacity(count), 0);
+            while blocks.len() < count && self.waiting[0].copy(scheduler, runner, &mut bytes) {
+                let Some(Waiting { name, tokens, saves: own, .. }) = self.waiting.pop_front()
+                else {
+                    break;
+                };
+                saves += own;
+                blocks.push((name, tokens));
             }
-            let Some(mut buffer) = keys.buffer(bytes) else { return };
-            let mut blocks = Vec::with_capacity(count);
-            let (parent, depth) = (self.waiting[0].parent, self.waiting[0].depth);
-            while blocks.len() < count {
-                let Waiting { name, parent, tokens, .. } = &self.waiting[0];
-                let Some(block) = scheduler.find(*name, *parent, tokens) else { break };
-                runner.read_block(block, &mut buffer);
-                blocks.extend(self.waiting.pop_front().map(|it| (it.name, it.tokens)));
-            }
-            copied += buffer.len();
-            let micros = pace.micros(blocks.len() * runner.block());
-            keys.write(ToWrite {
-                kind: 0,
-                parent,
-                depth: depth as u32,
-                blocks,
-                bytes: buffer,
-                micros,
-            });
+            copied += bytes.len();
+            let micros = pace.micros(saves);
+            keys.write(ToWrite { kind, parent, depth, blocks, bytes, micros });
         }
     }
 
-    /// Drops blocks at the front that are stored, evicted from the cache, or not worth it.
-    fn drop_known(&mut self, keys: &Keyspace, scheduler: &Scheduler, runner: &Runner, pace: Pace) {
-        let bytes = keys.layout().block_bytes(0);
-        let is_worth = self.write == DiskWrite::All || pace.is_worth(bytes, runner.block());
-        while let Some(Waiting { name, parent, tokens, .. }) = self.waiting.front() {
-            let is_there = scheduler.find(*name, *parent, tokens).is_some();
-            if is_worth && is_there && !keys.has(0, *name) {
-                return;
+    /// Drops parts at the front that are stored, evicted from the cache, or not worth it.
+    fn drop_useless(&mut self, keys: &Keyspace, scheduler: &Scheduler, pace: Pace) {
+        while let Some(front) = self.waiting.front() {
+            let kind = self.parts.kind(front.part);
+            let bytes = keys.layout().block_bytes(kind);
+            let is_worth = self.write == DiskWrite::All || pace.is_worth(bytes, front.saves);
+            if is_worth && !keys.has(kind, front.name) {
+                if front.is_in(scheduler) {
+                    return;
+                }
+                keys.count_dropped(1);
             }
             self.waiting.pop_front();
         }
     }
 
-    /// Number of blocks at the front that follow each other, at most `most`.
+    /// Number of full blocks at the front that follow each other, at most `most`; or one part.
     fn run(&self, most: usize) -> usize {
         let pairs = self.waiting.iter().zip(self.waiting.iter().skip(1));
-        let follow = pairs.take_while(|(one, next)| next.parent == one.name).count();
-        (follow + 1).min(most).min(self.waiting.len())
+        let follow = pairs.take_while(|(one, next)| {
+            let is_block = matches!(one.part, CachePart::Block(_));
+            is_block && next.part == one.part && next.parent == one.name
+        });
+        (follow.count() + 1).min(most)
+    }
+}
+
+impl Waiting {
+    /// The block, or the state slot, that holds it.
+    fn place(&self, scheduler: &Scheduler) -> Option<u32> {
+        let Self { part, name, parent, tokens, .. } = self;
+        match *part {
+            CachePart::Block(group) => scheduler.find(group, *name, *parent, tokens),
+            CachePart::Tail(group) => scheduler.find_tail(group, *parent, tokens),
+            CachePart::State => scheduler.find_state(*parent, tokens),
+        }
+    }
+
+    fn is_in(&self, scheduler: &Scheduler) -> bool {
+        self.place(scheduler).is_some()
+    }
+
+    /// Appends its bytes, if the cache still has it.
+    fn copy(&self, scheduler: &Scheduler, runner: &Runner, out: &mut Vec<u8>) -> bool {
+        let Some(place) = self.place(scheduler) else { return false };
+        match self.part {
+            CachePart::Block(group) | CachePart::Tail(group) => {
+                runner.read_block(group, place, out)
+            }
+            CachePart::State => runner.read_state(place, out),
+        }
+        true
     }
 }

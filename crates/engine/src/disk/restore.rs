@@ -1,23 +1,39 @@
-//! Finds stored blocks that waiting sequences need, and copies them into the cache.
+//! Finds what is stored of what waiting sequences need, and copies it into the cache.
 
 use super::Pace;
+use super::parts::{CachePart, CacheParts, StoredHere};
 use crate::Runner;
-use sched::{Scheduler, Slot};
+use crate::metrics::Metrics;
+use base::Name;
+use sched::{RestorePlace, RestorePlan, Scheduler, Slot};
 use std::collections::{HashMap, VecDeque};
-use store::{Arrival, Keyspace, Run};
+use std::time::{Duration, Instant};
+use store::{Arrival, HeldRuns, Keyspace, Run};
 
 /// Bytes that are being read or wait to be copied into the cache.
 const MAX_IN_FLIGHT: usize = 64 << 20;
 
-/// A sequence that expects blocks.
+/// Time without any progress after which a sequence expects nothing more.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Requests that are looked at again at once, after there was no space for what they need.
+const RETRIES: usize = 4;
+
+/// A sequence that expects blocks and states.
 struct Restore {
     slot: Slot,
-    /// Blocks of the cache that are not filled yet, in the order of the chain.
-    blocks: VecDeque<u32>,
+    /// Places in the cache that are not filled yet.
+    places: VecDeque<RestorePlace>,
     /// Runs that are not copied yet, in the same order.
     runs: VecDeque<ExpectedRun>,
     /// All runs, whose use is counted at the end.
     all: Vec<Run>,
+    /// Keeps them from being evicted.
+    _held: HeldRuns,
+    /// When they were looked for, and when the last of them was copied.
+    start: Instant,
+    last: Instant,
+    /// Bytes copied so far.
+    bytes: usize,
 }
 
 /// A run of blocks that is expected.
@@ -39,8 +55,12 @@ enum Progress {
 /// Waiting sequences and what they expect.
 pub(super) struct Restorer {
     min_tokens: usize,
+    parts: CacheParts,
+    metrics: Metrics,
     /// Requests that were accepted and not looked at yet.
     accepted: Vec<Slot>,
+    /// Requests for which there was no space, and the number of sequences that ran then.
+    postponed: VecDeque<(Slot, usize)>,
     active: Vec<Restore>,
     /// Tickets that were given so far.
     tickets: u64,
@@ -49,9 +69,9 @@ pub(super) struct Restorer {
 }
 
 impl Restorer {
-    pub fn new(min_tokens: usize) -> Self {
-        let (accepted, active, in_flight) = Default::default();
-        Self { min_tokens, accepted, active, tickets: 0, in_flight }
+    pub fn new(min_tokens: usize, parts: CacheParts, metrics: Metrics) -> Self {
+        let (accepted, postponed, active, in_flight) = Default::default();
+        Self { min_tokens, parts, metrics, accepted, postponed, active, tickets: 0, in_flight }
     }
 
     pub fn accepted(&mut self, slot: Slot) {
@@ -63,15 +83,30 @@ impl Restorer {
         self.accepted.contains(&slot)
     }
 
-    /// Forgets a sequence that ends. What was asked for on its behalf is dropped when it comes.
+    /// Forgets a sequence that ends.
     pub fn forget(&mut self, slot: Slot) {
         self.accepted.retain(|other| *other != slot);
-        let Some(at) = self.active.iter().position(|restore| restore.slot == slot) else { return };
-        for expected in self.active.remove(at).runs {
+        self.postponed.retain(|(other, _)| *other != slot);
+        if let Some(at) = self.active.iter().position(|restore| restore.slot == slot) {
+            self.remove(at);
+        }
+    }
+
+    /// Forgets requests that run by now.
+    pub fn forget_running(&mut self, scheduler: &Scheduler) {
+        self.accepted.retain(|slot| scheduler.may_restore(*slot));
+    }
+
+    /// Removes a sequence that expects nothing more. What was asked for on its behalf is dropped
+    /// when it comes.
+    fn remove(&mut self, at: usize) -> Restore {
+        let mut restore = self.active.remove(at);
+        for expected in restore.runs.drain(..) {
             if let Progress::Came(arrival, _) = expected.progress {
                 self.in_flight.remove(&arrival.ticket);
             }
         }
+        restore
     }
 
     /// Whether sequences expect blocks.
@@ -106,68 +141,133 @@ impl Restorer {
         }
         let (mut left, mut at) = (most, 0);
         while at < self.active.len() {
-            if !self.active[at].copy_in(scheduler, runner, &mut self.in_flight, &mut left) {
+            let restore = &mut self.active[at];
+            let is_over = restore.copy_in(scheduler, runner, &mut self.in_flight, &mut left);
+            if !is_over && restore.last.elapsed() < PATIENCE {
                 at += 1;
                 continue;
             }
-            let Restore { slot, all, .. } = self.active.remove(at);
+            let Restore { slot, all, start, bytes, .. } = self.remove(at);
             scheduler.end_restore(slot);
+            self.metrics.restored(start.elapsed(), bytes);
             keys.count_use(&all);
         }
-        for slot in std::mem::take(&mut self.accepted) {
-            self.active.extend(self.begin(slot, keys, scheduler, runner, pace));
-        }
+        self.begin_accepted(keys, scheduler, pace);
         self.ask(keys);
     }
 
-    /// Looks for the blocks that an accepted request needs, if restoring them is worth it.
-    fn begin(
+    /// Looks at requests that were accepted, and at some for which there was no space, once others
+    /// have ended.
+    fn begin_accepted(&mut self, keys: &Keyspace, scheduler: &mut Scheduler, pace: Pace) {
+        let running = scheduler.running();
+        let again = self.postponed.iter().filter(|(_, then)| *then != running);
+        let again: Vec<Slot> = again.map(|(slot, _)| *slot).take(RETRIES).collect();
+        self.postponed.retain(|(slot, _)| !again.contains(slot));
+        for slot in again.into_iter().chain(std::mem::take(&mut self.accepted)) {
+            if !scheduler.may_restore(slot) {
+                continue;
+            }
+            let Some((plan, runs)) = self.find(slot, keys, scheduler, pace) else {
+                keys.count_query(false);
+                continue;
+            };
+            let Some(places) = scheduler.begin_restore(slot, &plan) else {
+                self.postponed.push_back((slot, running));
+                continue;
+            };
+            keys.count_query(true);
+            let all: Vec<Run> = runs.iter().map(|expected| expected.run.clone()).collect();
+            let (_held, start) = (keys.hold(&all), Instant::now());
+            let places = places.into();
+            self.active.push(Restore {
+                slot,
+                places,
+                runs,
+                all,
+                _held,
+                start,
+                last: start,
+                bytes: 0,
+            });
+        }
+    }
+
+    /// Looks for what an accepted request needs, if restoring it is worth it.
+    fn find(
         &self,
         slot: Slot,
         keys: &Keyspace,
-        scheduler: &mut Scheduler,
-        runner: &Runner,
+        scheduler: &Scheduler,
         pace: Pace,
-    ) -> Option<Restore> {
-        let missing = scheduler.missing(slot);
-        let block = runner.block();
-        if missing.is_empty() || missing.end * block < self.min_tokens {
-            return None;
-        }
-        let names = missing.clone().map_while(|index| Some(scheduler.full_block(slot, index)?.1));
-        let all = keys.find(0, names);
-        let count: usize = all.iter().map(|run| run.blocks).sum();
-        let bytes = count * keys.layout().block_bytes(0);
-        if count == 0 || !pace.is_worth(bytes, count * block) {
-            return None;
-        }
-        let blocks = scheduler.begin_restore(slot, count)?;
-        let mut index = missing.start;
-        let expect = |run: &Run| {
-            let range = index..index + run.blocks;
-            index = range.end;
-            let tokens = range.filter_map(|index| Some(scheduler.full_block(slot, index)?.2));
-            let tokens = tokens.collect::<Vec<_>>().concat();
-            ExpectedRun { run: run.clone(), tokens, progress: Progress::Waiting }
+    ) -> Option<(RestorePlan, VecDeque<ExpectedRun>)> {
+        let plan = scheduler.plan_restore(slot, &StoredHere { keys, parts: &self.parts });
+        let is_worth = |plan: &RestorePlan| {
+            let bytes = self.needed(plan).map(|kind| keys.layout().block_bytes(kind)).sum();
+            plan.position >= self.min_tokens && pace.is_worth(bytes, plan.position - plan.known)
         };
-        let runs = all.iter().map(expect).collect();
-        Some(Restore { slot, blocks: blocks.into(), runs, all })
+        let plan = plan.filter(is_worth)?;
+        let runs = self.runs(slot, keys, scheduler, &plan)?;
+        Some((plan, runs))
+    }
+
+    /// The kinds of what a plan lacks, in the order of its places.
+    fn needed(&self, plan: &RestorePlan) -> impl Iterator<Item = usize> {
+        let blocks = (0..).zip(&plan.blocks);
+        let blocks = blocks.flat_map(|(group, blocks)| blocks.iter().map(move |_| group));
+        let tails = plan.tails.iter().map(|&group| CachePart::Tail(group));
+        let state = plan.state.then_some(CachePart::State);
+        blocks.map(CachePart::Block).chain(tails).chain(state).map(|part| self.parts.kind(part))
+    }
+
+    /// Where the store has what a plan lacks, in the order of its places. `None` if something has
+    /// vanished meanwhile.
+    fn runs(
+        &self,
+        slot: Slot,
+        keys: &Keyspace,
+        scheduler: &Scheduler,
+        plan: &RestorePlan,
+    ) -> Option<VecDeque<ExpectedRun>> {
+        let (parent, rest) = scheduler.before(slot, plan.position)?;
+        let blocks = plan.blocks.iter().flatten().map(|&index| {
+            let (_, name, tokens) = scheduler.full_block(slot, index)?;
+            Some((name, tokens))
+        });
+        // The names and tokens of tails and the state.
+        let others = std::iter::repeat(Some((parent.state(rest), rest)));
+        let named = blocks.chain(others).zip(self.needed(plan));
+        let needed: Vec<(usize, Name, &[u32])> = named
+            .map(|(named, kind)| named.map(|(name, tokens)| (kind, name, tokens)))
+            .collect::<Option<_>>()?;
+        let mut expected = VecDeque::new();
+        for mut same in needed.chunk_by(|one, other| one.0 == other.0) {
+            for run in keys.find(same[0].0, same.iter().map(|(_, name, _)| *name)) {
+                let (own, rest) = same.split_at(run.blocks);
+                let tokens = own.iter().flat_map(|(_, _, tokens)| *tokens).copied().collect();
+                expected.push_back(ExpectedRun { run, tokens, progress: Progress::Waiting });
+                same = rest;
+            }
+            if !same.is_empty() {
+                return None;
+            }
+        }
+        Some(expected)
     }
 
     /// Asks for runs, as far as memory for them is allowed.
     fn ask(&mut self, keys: &Keyspace) {
-        let bytes = keys.layout().block_bytes(0);
         for expected in self.active.iter_mut().flat_map(|restore| &mut restore.runs) {
             let ExpectedRun { run, tokens, progress } = expected;
             if !matches!(progress, Progress::Waiting) {
                 continue;
             }
             let used: usize = self.in_flight.values().sum();
-            if used > 0 && used + run.blocks * bytes > MAX_IN_FLIGHT {
+            let bytes = run.blocks * keys.layout().block_bytes(run.kind);
+            if used > 0 && used + bytes > MAX_IN_FLIGHT {
                 return;
             }
             self.tickets += 1;
-            self.in_flight.insert(self.tickets, run.blocks * bytes);
+            self.in_flight.insert(self.tickets, bytes);
             *progress = Progress::Asked(self.tickets);
             keys.read(self.tickets, run.clone(), std::mem::take(tokens));
         }
@@ -175,7 +275,8 @@ impl Restorer {
 }
 
 impl Restore {
-    /// Copies up to `left` bytes of what came; returns whether nothing more is expected.
+    /// Copies parts of what came while `left` bytes are left; returns whether nothing more is
+    /// expected.
     fn copy_in(
         &mut self,
         scheduler: &mut Scheduler,
@@ -187,14 +288,16 @@ impl Restore {
             let Progress::Came(arrival, copied) = progress else { return false };
             let bytes = arrival.bytes.len() / run.blocks;
             while *copied < arrival.blocks {
-                if *left < bytes {
+                if *left == 0 {
                     return false;
                 }
-                let Some(block) = self.blocks.pop_front() else { break };
-                runner.write_block(block, &arrival.bytes[*copied * bytes..][..bytes]);
+                let Some(place) = self.places.pop_front() else { break };
+                write(runner, place, &arrival.bytes[*copied * bytes..][..bytes]);
                 scheduler.restored(self.slot);
                 *copied += 1;
-                *left -= bytes;
+                *left = left.saturating_sub(bytes);
+                self.bytes += bytes;
+                self.last = Instant::now();
             }
             in_flight.remove(&arrival.ticket);
             if arrival.blocks < run.blocks {
@@ -203,5 +306,71 @@ impl Restore {
             self.runs.pop_front();
         }
         true
+    }
+}
+
+/// Writes what came to its place in the cache.
+fn write(runner: &mut Runner, place: RestorePlace, bytes: &[u8]) {
+    match place {
+        RestorePlace::Block { group, block, .. } | RestorePlace::Tail { group, block } => {
+            runner.write_block(group, block, bytes);
+        }
+        RestorePlace::State { slot } => runner.write_state(slot, bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use store::{Kind, Layout, Store, StoreOptions, ToWrite};
+
+    #[test]
+    fn what_came_for_a_sequence_that_gives_up_takes_no_memory() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(StoreOptions::new(folder.path())).unwrap();
+        let kinds = vec![Kind { layer_bytes: vec![8], is_state: false }];
+        let root = Name::root(b"test");
+        let keys = store.keyspace(root, Layout { positions: 1, layers: 0..1, kinds }, "{}");
+        let name = root.child(&[1]);
+        keys.write(ToWrite {
+            kind: 0,
+            parent: root,
+            depth: 0,
+            blocks: vec![(name, vec![1])],
+            bytes: vec![0; 8],
+            micros: 0,
+        });
+        assert!(store.flush(PATIENCE));
+        let run = keys.find(0, std::iter::once(name)).remove(0);
+        let arrival = |ticket| Arrival { ticket, blocks: 1, bytes: vec![0; 8] };
+        let parts = CacheParts { windows: vec![false], states: false };
+        let mut restorer = Restorer::new(1, parts, Metrics::default());
+        // A run that came short, one that came, one that is asked for, and one that is not.
+        let progress = [
+            Progress::Came(Arrival { blocks: 0, ..arrival(1) }, 0),
+            Progress::Came(arrival(2), 0),
+            Progress::Asked(3),
+            Progress::Waiting,
+        ];
+        let runs = progress.into_iter().map(|progress| ExpectedRun {
+            run: run.clone(),
+            tokens: vec![1],
+            progress,
+        });
+        restorer.in_flight = (1..4).map(|ticket| (ticket, 8)).collect();
+        restorer.active.push(Restore {
+            slot: Slot(0),
+            places: VecDeque::new(),
+            runs: runs.collect(),
+            all: Vec::new(),
+            _held: keys.hold(std::slice::from_ref(&run)),
+            start: Instant::now(),
+            last: Instant::now(),
+            bytes: 0,
+        });
+        restorer.remove(0);
+        assert_eq!(restorer.in_flight.keys().collect::<Vec<_>>(), [&3]);
+        restorer.take(arrival(3));
+        assert!(restorer.in_flight.is_empty());
     }
 }

@@ -3,6 +3,7 @@
 
 use super::Inner;
 use prometheus_client::registry::{Metric, Registry};
+use store::StoreStats;
 
 /// vLLM's, with fractions of a millisecond for small models.
 pub(super) const SECONDS_BETWEEN_TOKENS: &[f64] = &[
@@ -38,6 +39,37 @@ pub(super) const TOKENS_OF_A_REQUEST: &[f64] = &[
     1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0, 10_000.0,
     20_000.0, 50_000.0, 100_000.0, 200_000.0,
 ];
+
+pub(super) const BYTES_PER_SECOND: &[f64] =
+    &[1e6, 1e7, 2.5e7, 5e7, 1e8, 2e8, 3e8, 5e8, 7.5e8, 1e9, 1.5e9, 2e9, 3e9, 5e9, 1e10, 2e10];
+
+/// What is now on disk: name, help, value.
+pub(super) fn disk_gauges(stats: &StoreStats) -> [(&'static str, &'static str, u64); 2] {
+    [
+        ("gannet:kv_disk_bytes", "Bytes of all extents in the folder", stats.bytes),
+        ("gannet:kv_disk_blocks", "Blocks and states of this model on disk", stats.blocks),
+    ]
+}
+
+/// What the store counted: name, help, value.
+pub(super) fn disk_counters(stats: &StoreStats) -> [(&'static str, &'static str, u64); 6] {
+    [
+        ("gannet:kv_disk_read_bytes", "Bytes of blocks read from disk", stats.read_bytes),
+        ("gannet:kv_disk_written_bytes", "Bytes of extents written to disk", stats.written_bytes),
+        ("gannet:kv_disk_queries", "Requests whose prefix was looked for on disk", stats.queries),
+        ("gannet:kv_disk_hits", "Requests for which a prefix was read from disk", stats.hits),
+        ("gannet:kv_disk_evictions", "Extents evicted from disk", stats.evictions),
+        (
+            "gannet:kv_disk_dropped_writes",
+            "Blocks that were worth storing, and could not be",
+            stats.dropped_writes,
+        ),
+    ]
+}
+
+/// Name and help of the counts of failures by kind.
+pub(super) const DISK_FAILURES: (&str, &str) =
+    ("gannet:kv_disk_failures", "Files that could not be read or written, by kind");
 
 fn put<M: Metric + Clone>(registry: &mut Registry, table: &[(&str, &str, &M)]) {
     for &(name, help, metric) in table {
@@ -106,4 +138,11 @@ pub(super) fn register(of: &Inner, registry: &mut Registry) {
         ("request_generation_tokens", "Tokens a request generated", &of.generated_length),
     ];
     put(registry, &histograms);
+    let rate = "Bytes per second from disk, by restored prefix";
+    let restores = [
+        ("kv_disk_restore_seconds", "From looking to the last block, by prefix", &of.disk.restore),
+        ("kv_disk_restore_bytes_per_second", rate, &of.disk.restore_rate),
+    ];
+    put(registry, &restores);
+    registry.register_collector(Box::new(of.disk.clone()));
 }

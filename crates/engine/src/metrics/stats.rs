@@ -3,6 +3,7 @@
 use super::cache::{CAUSES, GroupGauges};
 use super::{Histogram, Inner};
 use crate::outcome::Outcome;
+pub use store::{Failure, StoreStats};
 
 /// Counts since the engine started, and its current state.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -49,6 +50,10 @@ pub struct Stats {
     pub queued: Times,
     /// From submission to the end.
     pub end_to_end: Times,
+    /// What the store under the prefix cache counted, if there is one.
+    pub disk: Option<StoreStats>,
+    /// From looking for a prefix on disk to the last block that was restored.
+    pub restore: Times,
 }
 
 /// Blocks of a group of rows of the KV cache.
@@ -152,6 +157,8 @@ pub(super) fn of(inner: &Inner) -> Stats {
         between_tokens: times(&inner.gap),
         queued: times(&inner.queued),
         end_to_end: times(&inner.end_to_end),
+        disk: inner.disk.stats(),
+        restore: times(&inner.disk.restore),
     }
 }
 

@@ -35,16 +35,20 @@ fn ask(engine: &EngineHandle, prompt: &[u32]) -> (usize, Answer) {
 
 /// The same for a request of this space.
 pub fn ask_in(space: [u8; 16], engine: &EngineHandle, prompt: &[u32]) -> (usize, Answer) {
-    let request = Request {
+    let request = Request { space, ..request(prompt) };
+    let (answer, finished) = collect(engine.submit(request).unwrap());
+    (finished.usage.cached_tokens, answer)
+}
+
+/// A request for six tokens and their log probabilities.
+pub fn request(prompt: &[u32]) -> Request {
+    Request {
         prompt: prompt.to_vec(),
         sampling: SamplingParams { temperature: 0.8, seed: Some(3), ..Default::default() },
         max_tokens: Some(6),
         logprobs: Some(3),
-        space,
         ..Request::default()
-    };
-    let (answer, finished) = collect(engine.submit(request).unwrap());
-    (finished.usage.cached_tokens, answer)
+    }
 }
 
 #[test]

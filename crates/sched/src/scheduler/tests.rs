@@ -10,7 +10,9 @@ mod simulation;
 use super::*;
 use crate::PromptOutput;
 use crate::group::GroupCache;
-use std::collections::HashMap;
+use crate::restore::RestorePlace;
+use crate::restore_plan::StoredParts;
+use std::collections::{HashMap, VecDeque};
 
 /// Limits of a model with one group without a window, of 100 blocks.
 pub fn limits() -> SchedulerLimits {
@@ -43,10 +45,10 @@ pub struct Machine {
     /// Numbers of sequences by slot, and slots of the sequences that wait or run.
     ids: HashMap<Slot, u64>,
     live: HashMap<u64, Slot>,
-    /// Blocks that waiting sequences expect from outside, with their indices, the next last.
-    expected: HashMap<u64, Vec<(usize, u32)>>,
-    /// Number of blocks that came from outside.
-    pub restored: usize,
+    /// From where waiting sequences are to continue, and what they expect for it from outside.
+    expected: HashMap<u64, (usize, VecDeque<RestorePlace>)>,
+    /// Number of full blocks, of blocks in part, and of states that came from outside.
+    pub restored: [usize; 3],
 }
 
 /// Content of a state slot.
@@ -107,7 +109,7 @@ impl Machine {
             ids,
             live,
             expected,
-            restored: 0,
+            restored: [0; 3],
         }
     }
 
@@ -285,35 +287,49 @@ impl Machine {
         }
     }
 
-    /// Has a waiting sequence expect up to `most` blocks; returns whether it does.
-    pub fn begin_restore(&mut self, id: u64, most: usize) -> bool {
+    /// Has a waiting sequence expect what helps it; returns whether it does.
+    pub fn begin_restore(&mut self, id: u64, stored: &dyn StoredParts) -> bool {
         let Some(&slot) = self.live.get(&id) else { return false };
-        let missing = self.scheduler.missing(slot);
-        let count = most.min(missing.len());
-        let Some(blocks) = self.scheduler.begin_restore(slot, count) else { return false };
-        assert_eq!(blocks.len(), count);
-        self.expected.insert(id, missing.zip(blocks).rev().collect());
+        let Some(plan) = self.scheduler.plan_restore(slot, stored) else { return false };
+        assert!(plan.position > plan.known, "{plan:?}");
+        let Some(places) = self.scheduler.begin_restore(slot, &plan) else { return false };
+        self.expected.insert(id, (plan.position, places.into()));
         true
     }
 
-    /// Writes the next block that a sequence expects; its last ends the waiting.
+    /// Writes the next place that a sequence expects; the last ends the waiting.
     pub fn arrive(&mut self, id: u64) {
-        let Some(expected) = self.expected.get_mut(&id) else { return };
-        let next = expected.pop();
-        let is_last = expected.is_empty();
-        if let (Some((index, block)), Some(&slot)) = (next, self.live.get(&id)) {
-            let size = self.limits.block;
-            let tokens = self.scheduler.sequence(slot).tokens.to_vec();
-            for at in 0..size {
-                let hash = self.hash(id, &tokens[..=index * size + at]);
-                self.slots.insert((0, block, at), hash);
-            }
+        let Some((position, places)) = self.expected.get_mut(&id) else { return };
+        let (position, next, is_last) = (*position, places.pop_front(), places.is_empty());
+        if let (Some(place), Some(&slot)) = (next, self.live.get(&id)) {
+            let tokens = self.scheduler.sequence(slot).tokens[..position].to_vec();
+            self.write(id, place, &tokens);
             self.scheduler.restored(slot);
-            self.restored += 1;
         }
         if is_last {
             self.end_restore(id);
         }
+    }
+
+    /// Writes what a place is to hold of a sequence that continues after `tokens`.
+    fn write(&mut self, id: u64, place: RestorePlace, tokens: &[u32]) {
+        let size = self.limits.block;
+        let (kind, group, block, index) = match place {
+            RestorePlace::Block { group, index, block } => (0, group, block, index),
+            RestorePlace::Tail { group, block } => (1, group, block, tokens.len() / size),
+            RestorePlace::State { slot } => {
+                let hash = self.hash(id, tokens);
+                self.states.insert(slot, State { hash, guesses: vec![GARBAGE] });
+                self.restored[2] += 1;
+                return;
+            }
+        };
+        for at in 0..size {
+            let position = index * size + at;
+            let hash = tokens.get(..=position).map_or(13, |tokens| self.hash(id, tokens));
+            self.slots.insert((group, block, at), hash);
+        }
+        self.restored[kind] += 1;
     }
 
     /// Has a sequence expect nothing more.
@@ -363,12 +379,12 @@ impl Machine {
     }
 
     pub fn check(&self) {
-        let Scheduler { cache, sequences, running, saves, .. } = &self.scheduler;
+        let Scheduler { cache, sequences, saves, .. } = &self.scheduler;
         for (number, group) in cache.groups.iter().enumerate() {
             group.pool.check(sequences.iter().flat_map(|(_, sequence)| sequence.held(number)));
         }
-        let live = running.iter().filter_map(|&slot| sequences[slot].state);
-        cache.states.check(live.chain(saves.iter().map(|save| save.state)));
+        let taken = sequences.iter().flat_map(|(_, sequence)| sequence.states());
+        cache.states.check(taken.chain(saves.iter().map(|save| save.state)));
         let mut waiting = sequences.iter().filter(|(_, s)| s.phase != SequencePhase::Running);
         assert!(waiting.all(|(_, s)| s.state.is_none() && s.tables.iter().all(Vec::is_empty)));
     }

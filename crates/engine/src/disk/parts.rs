@@ -1,0 +1,94 @@
+//! The parts of a cache that are stored, each a kind of the store's blocks: full blocks of each
+//! group of rows; and in models with states the states, and with each the rows of each group since
+//! the last full block.
+
+use crate::Runner;
+use base::Name;
+use sched::StoredParts;
+use store::{Keyspace, Kind};
+
+/// What a stored block holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CachePart {
+    /// The rows of a full block, of a group.
+    Block(usize),
+    /// A state.
+    State,
+    /// The rows between the last full block and a state, of a group.
+    Tail(usize),
+}
+
+/// Which parts a model has.
+#[derive(Clone, Debug)]
+pub(super) struct CacheParts {
+    /// Whether each group has a window.
+    pub windows: Vec<bool>,
+    /// Whether there are states.
+    pub states: bool,
+}
+
+impl CacheParts {
+    pub fn of(runner: &Runner) -> Self {
+        let windows = runner.groups.iter().map(|group| group.window.is_some()).collect();
+        Self { windows, states: runner.states > 0 }
+    }
+
+    /// The groups with a window, or the others.
+    pub fn groups(&self, windowed: bool) -> Vec<usize> {
+        (0..self.windows.len()).filter(|&group| self.windows[group] == windowed).collect()
+    }
+
+    /// Number of a part in the layout.
+    pub fn kind(&self, part: CachePart) -> usize {
+        match part {
+            CachePart::Block(group) => group,
+            CachePart::State => self.windows.len(),
+            CachePart::Tail(group) => self.windows.len() + 1 + group,
+        }
+    }
+
+    /// The kinds of the layout.
+    pub fn kinds(&self, runner: &Runner) -> Vec<Kind> {
+        let blocks = |is_state| {
+            let groups = runner.layer_bytes().groups.iter();
+            groups.map(move |bytes| Kind { layer_bytes: bytes.clone(), is_state })
+        };
+        let mut kinds: Vec<Kind> = blocks(false).collect();
+        if self.states {
+            let layer_bytes = runner.layer_bytes().states.clone();
+            kinds.push(Kind { layer_bytes, is_state: true });
+            kinds.extend(blocks(true));
+        }
+        kinds
+    }
+}
+
+/// What a store has of a model.
+pub(super) struct StoredHere<'a> {
+    pub keys: &'a Keyspace,
+    pub parts: &'a CacheParts,
+}
+
+impl StoredHere<'_> {
+    fn has(&self, part: CachePart, name: Name) -> bool {
+        self.keys.has(self.parts.kind(part), name)
+    }
+}
+
+impl StoredParts for StoredHere<'_> {
+    fn has_block(&self, group: usize, name: Name) -> bool {
+        self.has(CachePart::Block(group), name)
+    }
+
+    fn has_states_after(&self, parent: Name) -> bool {
+        self.keys.is_followed(self.parts.kind(CachePart::State), parent)
+    }
+
+    fn has_state(&self, parent: Name, tokens: &[u32]) -> bool {
+        self.has(CachePart::State, parent.state(tokens))
+    }
+
+    fn has_tail(&self, group: usize, parent: Name, tokens: &[u32]) -> bool {
+        self.has(CachePart::Tail(group), parent.state(tokens))
+    }
+}

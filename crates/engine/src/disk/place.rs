@@ -1,0 +1,57 @@
+//! Where the blocks of a runner are in a store: below which root, and what they consist of.
+
+use super::parts::CacheParts;
+use crate::block_root::{block_root, disk_root};
+use crate::trace::TraceSettings;
+use crate::{Runner, Settings};
+use base::Name;
+use store::{Keyspace, Layout, Store};
+
+/// Where the blocks of a runner are in a store.
+#[derive(Clone, Debug)]
+pub struct DiskPlace {
+    settings: Settings,
+    /// As [`backend::Backend::fingerprint`].
+    machine: Vec<f32>,
+    layout: Layout,
+    about: String,
+}
+
+impl DiskPlace {
+    /// The place of a runner's blocks.
+    ///
+    /// # Errors
+    ///
+    /// Why its blocks cannot be stored.
+    pub fn of(runner: &Runner) -> Result<Self, &'static str> {
+        runner.stores_blocks()?;
+        let kinds = CacheParts::of(runner).kinds(runner);
+        let layers = 0..kinds[0].layer_bytes.len();
+        let layout = Layout { positions: runner.block(), layers, kinds };
+        let settings = TraceSettings::of(runner);
+        let about = serde_json::json!({ "model": runner.info().name, "settings": settings });
+        let about = format!("{about:#}\n");
+        let (settings, machine) = (runner.settings().clone(), runner.fingerprint());
+        Ok(Self { settings, machine, layout, about })
+    }
+
+    /// The root on disk, where `digest` is that of all bytes of the weights.
+    pub fn root(&self, digest: &str) -> Name {
+        disk_root(&self.settings, self.layout.positions, digest, &self.machine)
+    }
+
+    /// The parent of the first blocks of requests that share the prefix cache with all others.
+    pub fn parent(&self) -> Name {
+        block_root(&self.settings, self.layout.positions)
+    }
+
+    /// What the root stands for, as JSON.
+    pub fn about(&self) -> &str {
+        &self.about
+    }
+
+    /// Opens what a store has below the root.
+    pub fn open(&self, store: &Store, digest: &str) -> Keyspace {
+        store.keyspace(self.root(digest), self.layout.clone(), &self.about)
+    }
+}
