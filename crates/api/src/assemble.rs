@@ -5,7 +5,7 @@
 //! tokens after a matched stop string are not reported.
 
 use crate::event::{CallEvent, Delta, TextEvent, TokenText, TopToken};
-use crate::ids::unique_id;
+use crate::ids::{derived_id, unique_id};
 use crate::message::ToolCall;
 use crate::replay::arguments;
 use crate::request::OutputSpec;
@@ -43,6 +43,8 @@ pub(crate) struct Assembler {
     taken: usize,
     given: usize,
     call_prefix: &'static str,
+    /// The unique name of the answer, if it has one, from which the ids of its calls follow.
+    name: Option<String>,
     /// The calls so far; the last one's arguments grow as text.
     calls: Vec<ToolCall>,
     arguments: String,
@@ -53,8 +55,13 @@ pub(crate) struct Assembler {
 }
 
 impl Assembler {
-    /// Creates the state of an answer that ends at `stop_strings`.
-    pub fn new(assets: Arc<TextAssets>, stop_strings: &[String], form: &OutputSpec) -> Self {
+    /// Creates the state of the answer `name`, which ends at `stop_strings`.
+    pub fn new(
+        assets: Arc<TextAssets>,
+        stop_strings: &[String],
+        form: &OutputSpec,
+        name: Option<String>,
+    ) -> Self {
         let decoder = match form.continues {
             true => IncrementalDecoder::continuing(true),
             false => IncrementalDecoder::new(&assets.tokenizer, true),
@@ -72,6 +79,7 @@ impl Assembler {
             taken: 0,
             given: 0,
             call_prefix: form.call_prefix,
+            name,
             calls: Vec::new(),
             arguments: String::new(),
             announced: 0,
@@ -176,7 +184,11 @@ impl Assembler {
     }
 
     fn start_call(&mut self, name: String) -> CallEvent {
-        let (index, id) = (self.announced, unique_id(self.call_prefix, 32));
+        let index = self.announced;
+        let id = match &self.name {
+            Some(name) => derived_id(self.call_prefix, name, index, 32),
+            None => unique_id(self.call_prefix, 32),
+        };
         self.announced += 1;
         self.arguments.clear();
         let call = ToolCall { id: Some(id.clone()), name: name.clone(), ..ToolCall::default() };

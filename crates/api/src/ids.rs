@@ -1,5 +1,6 @@
 //! Unique ids of calls and answers.
 
+use sha2::{Digest, Sha256};
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,6 +17,14 @@ pub fn unique_id(prefix: &str, digits: usize) -> String {
         hasher.finish()
     };
     let all = format!("{:016x}{:016x}", draw(), draw());
+    format!("{prefix}{}", &all[..digits.min(all.len())])
+}
+
+/// Returns `prefix` and at most 32 hexadecimal digits, which follow from the unique id `base` and
+/// `number`.
+pub fn derived_id(prefix: &str, base: &str, number: usize, digits: usize) -> String {
+    let digest = Sha256::digest(format!("{prefix}{number} of {base}"));
+    let all: String = digest[..16].iter().map(|byte| format!("{byte:02x}")).collect();
     format!("{prefix}{}", &all[..digits.min(all.len())])
 }
 
@@ -49,6 +58,14 @@ mod tests {
             (0..1000).map(|_| unique_id("call_", 32)).collect();
         assert_eq!(ids.len(), 1000);
         assert!(ids.iter().all(|id| id.len() == "call_".len() + 32));
+    }
+
+    #[test]
+    fn derived_ids_follow_from_what_they_are_derived_from() {
+        let id = |base, number| derived_id("call_", base, number, 32);
+        assert_eq!(id("a", 1), id("a", 1));
+        assert!(id("a", 1) != id("a", 2) && id("a", 1) != id("b", 1));
+        assert_eq!(id("a", 1).len(), "call_".len() + 32);
     }
 
     #[test]

@@ -9,104 +9,30 @@
 //! begins with the tokens of an earlier turn, to which the turn then refers.
 //!
 //! Invariant: at most [`MAX_IDS`] ids and [`MAX_BYTES`] bytes, including evicted turns that others
-//! refer to. The least recently used turns are evicted first.
+//! refer to. The least recently used turns are evicted first. Where there are records, they hold
+//! the turns that memory holds, and those of other models, which are evicted before all.
 
-use crate::message::{Message, ToolCall};
+use crate::message::Message;
+use crate::replay_turn::{Digested, ReplayTurn, Weight};
+use crate::turn_encoding::{Decoded, ModelDigest, Unused, decode, encode};
+use crate::turn_records::{KeptRecord, TurnRecords};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Most ids of calls.
 const MAX_IDS: usize = 100_000;
 /// Most bytes of tokens and texts.
 const MAX_BYTES: usize = 256 << 20;
-/// Bytes counted for each turn in addition to its tokens and texts.
-const OVERHEAD: usize = 256;
+
+/// The largest number of a record: more than microseconds ever count.
+const MAX_NUMBER: u64 = u64::MAX / 2;
 
 /// Members that some clients omit when they return a message.
 const HIDDEN: [&str; 4] = ["reasoning", "refusal", "audio", "annotations"];
-
-/// Digest of everything before a message.
-pub(crate) type Digested = [u8; 32];
-
-/// An answer that called tools.
-#[derive(Debug)]
-pub(crate) struct ReplayTurn {
-    /// The calls, in order.
-    pub calls: Vec<ToolCall>,
-    /// The visible text.
-    pub content: String,
-    /// Digest of the conversation before the turn.
-    pub before: Digested,
-    /// The turn with whose tokens the prompt begins.
-    pub parent: Option<Arc<ReplayTurn>>,
-    /// The rest of the prompt.
-    pub prompt: Vec<u32>,
-    /// The sampled tokens, without the stop id.
-    pub sampled: Vec<u32>,
-    /// The bytes of the turn, counted while it lives.
-    pub weight: Weight,
-}
-
-/// Bytes that are counted until the value is dropped.
-#[derive(Debug, Default)]
-pub(crate) struct Weight {
-    bytes: usize,
-    held: Arc<AtomicUsize>,
-}
-
-impl Weight {
-    fn new(bytes: usize, held: &Arc<AtomicUsize>) -> Self {
-        held.fetch_add(bytes, Ordering::Relaxed);
-        Self { bytes, held: Arc::clone(held) }
-    }
-}
-
-impl Drop for Weight {
-    fn drop(&mut self) {
-        self.held.fetch_sub(self.bytes, Ordering::Relaxed);
-    }
-}
-
-impl ReplayTurn {
-    /// All tokens of the conversation up to the end of the turn.
-    pub fn tokens(&self) -> Vec<u32> {
-        let chain: Vec<&ReplayTurn> =
-            std::iter::successors(Some(self), |turn| turn.parent.as_deref()).collect();
-        let parts = chain.iter().rev().flat_map(|turn| [&turn.prompt[..], &turn.sampled]);
-        parts.flatten().copied().collect()
-    }
-
-    fn bytes(&self) -> usize {
-        let argument = |call: &ToolCall| {
-            let (id, name, arguments) = call.key();
-            id.len() + name.len() + size(arguments)
-        };
-        let tokens = (self.prompt.len() + self.sampled.len()) * size_of::<u32>();
-        let calls: usize = self.calls.iter().map(argument).sum();
-        tokens + calls + self.content.len() + OVERHEAD
-    }
-
-    /// Whether `message` is this turn as a client returns it, with or without its text.
-    fn is(&self, message: &Message) -> bool {
-        let content = message.text().unwrap_or_default();
-        let content = content.trim();
-        message.calls.iter().map(ToolCall::key).eq(self.calls.iter().map(ToolCall::key))
-            && (content.is_empty() || content == self.content.trim())
-    }
-}
-
-/// A long conversation is a long chain, which must not be dropped recursively.
-impl Drop for ReplayTurn {
-    fn drop(&mut self) {
-        let mut parent = self.parent.take();
-        while let Some(mut turn) = parent.and_then(Arc::into_inner) {
-            parent = turn.parent.take();
-        }
-    }
-}
 
 /// The turns of all conversations.
 #[derive(Debug, Default)]
@@ -114,6 +40,8 @@ pub(crate) struct ReplayMemory(Mutex<ReplayState>);
 
 #[derive(Debug, Default)]
 struct ReplayState {
+    /// Records of the turns. They are dropped first, so that turns dropped with the memory stay.
+    records: Option<ModelRecords>,
     /// For each call id, the number of the last use of its turn.
     ids: HashMap<String, u64>,
     turns: BTreeMap<u64, Arc<ReplayTurn>>,
@@ -122,7 +50,28 @@ struct ReplayState {
     uses: u64,
 }
 
+/// The records of one model, among those of others.
+#[derive(Debug)]
+struct ModelRecords {
+    records: Arc<dyn TurnRecords>,
+    model: ModelDigest,
+    /// The number of the last turn.
+    last: u64,
+    /// Keys and bytes of records of other models, the oldest first, and their sum.
+    foreign: VecDeque<(Vec<u8>, usize)>,
+    foreign_bytes: usize,
+}
+
 impl ReplayMemory {
+    /// A memory with the turns of `model` in `records`.
+    pub fn open(records: Arc<dyn TurnRecords>, model: ModelDigest) -> Self {
+        let state =
+            ReplayState { records: Some(ModelRecords::new(records, model)), ..Default::default() };
+        let memory = Self(Mutex::new(state));
+        memory.lock().load();
+        memory
+    }
+
     /// Adds a turn.
     pub fn remember(&self, turn: ReplayTurn) {
         self.lock().insert(turn);
@@ -170,14 +119,105 @@ impl ReplayState {
 
     fn insert(&mut self, mut turn: ReplayTurn) {
         turn.weight = Weight::new(turn.bytes(), &self.bytes);
+        if let Some(records) = &mut self.records {
+            records.add(&mut turn);
+        }
         self.place(Arc::new(turn));
+        self.trim();
+    }
+
+    /// Adds the turns of the records, the last of which counts as used last.
+    fn load(&mut self) {
+        let Some(model) = &mut self.records else { return };
+        let mut turns: BTreeMap<u64, Arc<ReplayTurn>> = BTreeMap::new();
+        let mut unused = Vec::new();
+        let (records, bytes) = (Arc::clone(&model.records), &self.bytes);
+        records.read(&mut |key, value| match model.turn(key, value, &turns, bytes) {
+            Ok((number, turn)) => drop(turns.insert(number, Arc::new(turn))),
+            Err(Unused::Foreign) => model.add_foreign(key, value.len()),
+            Err(Unused::Damaged) => unused.push(key.to_vec()),
+        });
+        if !unused.is_empty() {
+            tracing::warn!("{} turns with calls cannot be read and are removed", unused.len());
+            unused.iter().for_each(|key| records.remove(key));
+        }
+        turns.into_values().for_each(|turn| self.place(turn));
+        self.trim();
+    }
+
+    /// Evicts until the limits are kept.
+    fn trim(&mut self) {
+        let foreign = |records: &Option<ModelRecords>| {
+            records.as_ref().map_or(0, |records| records.foreign_bytes)
+        };
         // A turn that others refer to is freed with the last of them.
-        while self.ids.len() > MAX_IDS || self.bytes.load(Ordering::Relaxed) > MAX_BYTES {
+        while self.ids.len() > MAX_IDS
+            || self.bytes.load(Ordering::Relaxed) + foreign(&self.records) > MAX_BYTES
+        {
+            if self.records.as_mut().is_some_and(ModelRecords::evict_foreign) {
+                continue;
+            }
             let Some((_, oldest)) = self.turns.pop_first() else { return };
             for id in oldest.calls.iter().filter_map(|call| call.id.as_ref()) {
                 self.ids.remove(id);
             }
         }
+    }
+}
+
+impl ModelRecords {
+    fn new(records: Arc<dyn TurnRecords>, model: ModelDigest) -> Self {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let last = u64::try_from(now.as_micros()).unwrap_or(0);
+        Self { records, model, last, foreign: VecDeque::new(), foreign_bytes: 0 }
+    }
+
+    /// Adds the record of `turn`. A turn whose parent has none gets none either.
+    fn add(&mut self, turn: &mut ReplayTurn) {
+        let parent = turn.parent.as_ref().map(|parent| parent.record.as_ref());
+        let parent = match parent {
+            Some(None) => return,
+            parent => parent.flatten().map(|record| record.number),
+        };
+        self.last += 1;
+        self.records.insert(&self.last.to_be_bytes(), encode(turn, parent, self.model));
+        let records = Arc::downgrade(&self.records);
+        turn.record = Some(KeptRecord { number: self.last, records });
+    }
+
+    /// The turn of a record, whose parent is among `turns`.
+    fn turn(
+        &mut self,
+        key: &[u8],
+        value: &[u8],
+        turns: &BTreeMap<u64, Arc<ReplayTurn>>,
+        held: &Arc<AtomicUsize>,
+    ) -> Result<(u64, ReplayTurn), Unused> {
+        let number = u64::from_be_bytes(key.try_into().map_err(|_| Unused::Damaged)?);
+        if number > MAX_NUMBER {
+            return Err(Unused::Damaged);
+        }
+        self.last = self.last.max(number);
+        let Decoded { mut turn, parent } = decode(value, self.model)?;
+        if let Some(parent) = parent {
+            turn.parent = Some(Arc::clone(turns.get(&parent).ok_or(Unused::Damaged)?));
+        }
+        turn.weight = Weight::new(turn.bytes(), held);
+        turn.record = Some(KeptRecord { number, records: Arc::downgrade(&self.records) });
+        Ok((number, turn))
+    }
+
+    fn add_foreign(&mut self, key: &[u8], bytes: usize) {
+        self.foreign_bytes += bytes;
+        self.foreign.push_back((key.to_vec(), bytes));
+    }
+
+    /// Removes the oldest record of another model, if there is one.
+    fn evict_foreign(&mut self) -> bool {
+        let Some((key, bytes)) = self.foreign.pop_front() else { return false };
+        self.foreign_bytes -= bytes;
+        self.records.remove(&key);
+        true
     }
 }
 
@@ -245,19 +285,10 @@ fn write(value: &Value, hash: &mut Sha256) {
     }
 }
 
-/// Bytes of the texts in `value`.
-fn size(value: &Value) -> usize {
-    match value {
-        Value::String(text) => text.len(),
-        Value::Array(items) => items.iter().map(size).sum(),
-        Value::Object(members) => members.iter().map(|(name, v)| name.len() + size(v) + 32).sum(),
-        _ => 8,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::turn_records::MapOfRecords;
 
     fn message(id: &str, arguments: Value) -> Message {
         let call = json!({"id": id, "function": {"name": "f", "arguments": arguments}});
@@ -267,8 +298,87 @@ mod tests {
     fn turn(id: &str, parent: Option<Arc<ReplayTurn>>) -> ReplayTurn {
         let calls = message(id, json!({"a": 1, "b": 2})).calls;
         let (prompt, sampled) = (vec![1, 2], vec![3]);
-        let weight = Weight::default();
-        ReplayTurn { calls, content: "so".into(), before: [7; 32], parent, prompt, sampled, weight }
+        ReplayTurn {
+            calls,
+            content: "so".into(),
+            before: [7; 32],
+            parent,
+            prompt,
+            sampled,
+            weight: Weight::default(),
+            record: None,
+        }
+    }
+
+    fn finds(memory: &ReplayMemory, id: &str) -> Option<Arc<ReplayTurn>> {
+        let messages = [message(id, json!({"a": 1, "b": 2}))];
+        memory.find(&messages, |_| [7; 32]).map(|(_, turn)| turn)
+    }
+
+    fn open(records: &Arc<MapOfRecords>, model: u8) -> ReplayMemory {
+        ReplayMemory::open(Arc::new(Arc::clone(records)), [model; 16])
+    }
+
+    fn count(records: &Arc<MapOfRecords>) -> usize {
+        records.0.lock().unwrap().len()
+    }
+
+    #[test]
+    fn turns_outlive_the_memory_for_their_own_model() {
+        let records = Arc::new(MapOfRecords::default());
+        let memory = open(&records, 1);
+        memory.remember(turn("x", None));
+        let parent = finds(&memory, "x");
+        memory.remember(turn("y", parent));
+        drop(memory);
+        assert_eq!(count(&records), 2);
+        let other = open(&records, 2);
+        assert!(finds(&other, "x").is_none() && finds(&other, "y").is_none());
+        other.remember(turn("z", None));
+        drop(other);
+        let memory = open(&records, 1);
+        assert_eq!(finds(&memory, "y").unwrap().tokens(), [1, 2, 3, 1, 2, 3]);
+        assert!(finds(&memory, "x").is_some() && finds(&memory, "z").is_none());
+        assert_eq!(count(&records), 3);
+    }
+
+    #[test]
+    fn records_that_are_damaged_or_have_no_parent_are_removed() {
+        let records = Arc::new(MapOfRecords::default());
+        let memory = open(&records, 1);
+        memory.remember(turn("x", None));
+        let parent = finds(&memory, "x");
+        memory.remember(turn("y", parent));
+        memory.remember(turn("z", None));
+        drop(memory);
+        records.0.lock().unwrap().first_entry().unwrap().get_mut()[40] ^= 1;
+        records.0.lock().unwrap().insert(b"odd".to_vec(), Vec::new());
+        records.0.lock().unwrap().insert(u64::MAX.to_be_bytes().to_vec(), Vec::new());
+        let memory = open(&records, 1);
+        let found = ["x", "y", "z"].map(|id| finds(&memory, id).is_some());
+        assert_eq!((found, count(&records)), ([false, false, true], 1));
+    }
+
+    #[test]
+    fn records_of_other_models_go_before_turns_of_this_one() {
+        let records = Arc::new(MapOfRecords::default());
+        let large = |id: &str| {
+            let mut turn = turn(id, None);
+            turn.sampled = vec![0; MAX_BYTES / 4 / 5 * 2];
+            turn
+        };
+        let memory = open(&records, 1);
+        memory.remember(large("a"));
+        drop(memory);
+        let other = open(&records, 2);
+        other.remember(large("b"));
+        assert_eq!(count(&records), 2);
+        other.remember(large("c"));
+        assert_eq!(count(&records), 2);
+        assert!(finds(&other, "b").is_some() && finds(&other, "c").is_some());
+        other.remember(large("d"));
+        assert_eq!(count(&records), 2);
+        assert!(finds(&other, "b").is_none());
     }
 
     fn check(sent: Message, before: Digested, found: bool) {

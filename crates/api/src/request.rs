@@ -2,7 +2,7 @@
 
 use crate::message::{Message, Tool};
 use crate::options::SamplingOptions;
-use crate::replay::{Digested, ReplayTurn};
+use crate::replay_turn::{Digested, ReplayTurn};
 use engine::{Request, Speculate};
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -140,6 +140,11 @@ impl Prepared {
     /// Ids of the prompt.
     pub fn prompt(&self) -> &[u32] {
         &self.request.prompt
+    }
+
+    /// Has the prompt computed anew, without the caches, which keep nothing of it.
+    pub fn compute_anew(&mut self) {
+        self.request.cold = true;
     }
 
     /// Positions of the prompt from which the prompts of other turns are likely to continue; none

@@ -9,12 +9,16 @@ use crate::conversation::{
 use crate::error::ApiError;
 use crate::options::SamplingOptions;
 use crate::partition::CachePartition;
+use crate::prefix::PrefixFiles;
 use crate::replay::ReplayMemory;
 use crate::request::{ChatRequest, OutputSpec, Prepared, Prompt, RequestOptions, TextRequest};
 use crate::stream::{TextStream, TurnRecorder};
 use crate::structure::GreedyMarkup;
+use crate::turn_encoding::ModelDigest;
+use crate::turn_records::TurnRecords;
 use engine::{EngineHandle, Generation, GrammarRef, ModelInfo, Request};
 use formats::{GenerationDefaults, families};
+use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -66,6 +70,8 @@ pub struct Service {
     pub partition: CachePartition,
     /// Whether the markup of calls is generated greedily, in formats that have a tracker of it.
     pub greedy_structure: bool,
+    /// Takes computed prefixes to files, where there is a cache on disk.
+    pub prefixes: Option<Arc<dyn PrefixFiles>>,
 }
 
 impl Service {
@@ -82,11 +88,34 @@ impl Service {
             parallel: parts.parallel,
             partition: CachePartition::default(),
             greedy_structure: true,
+            prefixes: None,
             engine: parts.engine,
             grammars: Arc::new(GrammarCompiler::new(Arc::clone(&assets))),
             assets,
             template: parts.template.map(Arc::new),
         }
+    }
+
+    /// The same model, which finds turns that called tools in `records` and adds to them. Turns of
+    /// another model, vocabulary or template are not found.
+    pub fn with_turn_records(self, records: Arc<dyn TurnRecords>) -> Self {
+        let memory = Arc::new(ReplayMemory::open(records, self.digest()));
+        Self { memory, ..self }
+    }
+
+    /// Digest of the model, its vocabulary and its template.
+    fn digest(&self) -> ModelDigest {
+        let mut hash = Sha256::new_with_prefix(&self.card.digest);
+        let tokenizer = &self.assets.tokenizer;
+        for id in 0..u32::try_from(tokenizer.vocab_size()).unwrap_or(u32::MAX) {
+            let bytes = tokenizer.token_bytes(id);
+            hash.update((bytes.len() as u64).to_le_bytes());
+            hash.update(bytes);
+        }
+        hash.update(self.template_source().unwrap_or_default());
+        let mut digest = ModelDigest::default();
+        digest.copy_from_slice(&hash.finalize()[..size_of::<ModelDigest>()]);
+        digest
     }
 
     /// The same model for requests that use another part of the caches.
@@ -250,7 +279,8 @@ impl Service {
         });
         let generation = self.submit(request, terms)?;
         let assets = Arc::clone(&self.assets);
-        let assembler = Assembler::new(assets, &prepared.stop, &prepared.form);
+        let name = terms.name.clone();
+        let assembler = Assembler::new(assets, &prepared.stop, &prepared.form, name);
         let stream = TextStream::new(generation, assembler, prompt_tokens, record);
         Ok(if terms.progress { stream.with_progress() } else { stream })
     }

@@ -3,7 +3,8 @@
 use crate::assemble::Assembler;
 use crate::error::ApiError;
 use crate::event::{Done, Finish, TextEvent};
-use crate::replay::{ReplayMemory, ReplayTurn, Weight};
+use crate::replay::ReplayMemory;
+use crate::replay_turn::ReplayTurn;
 use crate::request::Origin;
 use crate::usage_counter::{Usage, UsageCounter};
 use engine::{Event, Finished, Generation, Outcome, TokenLogprobs};
@@ -166,8 +167,9 @@ impl TextStream {
         let TurnRecorder { memory, origin, prompt, sampled } = record;
         let (calls, content) = (calls.to_vec(), content.to_owned());
         let Origin { before, parent, .. } = origin;
-        let weight = Weight::default();
-        memory.remember(ReplayTurn { calls, content, before, parent, prompt, sampled, weight });
+        let (weight, record) = Default::default();
+        let turn = ReplayTurn { calls, content, before, parent, prompt, sampled, weight, record };
+        memory.remember(turn);
     }
 
     fn end(&mut self, event: TextEvent) {

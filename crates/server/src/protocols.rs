@@ -7,7 +7,7 @@ pub(crate) mod openai;
 pub(crate) mod responses;
 
 /// Where bodies are taken, in an order that the fuzzer's seeds count on.
-const ROUTES: [&str; 19] = [
+const ROUTES: [&str; 20] = [
     "/v1/chat/completions",
     "/v1/completions",
     "/v1/embeddings",
@@ -27,6 +27,7 @@ const ROUTES: [&str; 19] = [
     "/apply-template",
     "/embedding",
     "/v1/chat/completions/input_tokens",
+    "/v1/conversations",
 ];
 
 /// One of the routes that take bodies. For fuzzing.

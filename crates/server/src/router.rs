@@ -16,7 +16,7 @@ use crate::protocols::llama::Llama;
 use crate::protocols::ollama::Ollama;
 use crate::protocols::openai::OpenAi;
 use crate::protocols::responses::Responses;
-use crate::protocols::responses::store::ResponseStore;
+use crate::protocols::responses::store::{ResponseStore, StoreLimits};
 use crate::unprefixed;
 use api::Service;
 use axum::Extension;
@@ -32,13 +32,26 @@ use utoipa::OpenApi;
 
 /// The server's routes over `service`, to be served or tested as any tower service.
 pub fn router(service: Service, options: ServerOptions) -> Router {
-    routes(App::new(service, options, Life::default()))
+    let app = App::new(service, options, Life::default());
+    let store = store(&app.options);
+    routes(app, store)
 }
 
-pub(crate) fn routes(app: App) -> Router {
+/// What the Responses API keeps.
+pub(crate) fn store(options: &ServerOptions) -> Arc<ResponseStore> {
+    let limits = StoreLimits {
+        responses: options.stored_responses,
+        bytes: options.stored_response_bytes,
+        age: options.stored_response_age,
+    };
+    Arc::new(match &options.state {
+        Some(state) => ResponseStore::open(limits, state.clone(), options.resume_background),
+        None => ResponseStore::new(limits),
+    })
+}
+
+pub(crate) fn routes(app: App, store: Arc<ResponseStore>) -> Router {
     let cors = app.options.cors_origin.as_deref().map(cors);
-    let (responses, bytes) = (app.options.stored_responses, app.options.stored_response_bytes);
-    let store = Arc::new(ResponseStore::new(responses, bytes));
     let (responses, described) = protocol::routes::<Responses>(&app);
     let protocols = [
         protocol::routes::<OpenAi>(&app),

@@ -5,7 +5,8 @@ use crate::http::options::ServerOptions;
 use crate::http::reload::{self, Reload};
 use crate::http::shutdown::{Life, Phase};
 use crate::http::transport::{Connections, Listener};
-use crate::router::routes;
+use crate::protocols::responses::running::resume;
+use crate::router::{routes, store};
 use api::Service;
 use std::iter;
 use std::pin::pin;
@@ -38,7 +39,9 @@ pub async fn serve(
     let tls = listener.tls.iter().map(|tls| Arc::new(tls.clone()) as Arc<dyn Reload>);
     // The files that may change while the server runs.
     let files = iter::once(Arc::new(options.keys.clone()) as _).chain(tls).collect();
-    let connections = Connections::new(routes(app.clone()), options, life.clone());
+    let store = store(options);
+    resume(&app, &store);
+    let connections = Connections::new(routes(app.clone(), store), options, life.clone());
     let server = async { tokio::join!(connections.serve(listener), ask(life, shutdown)) };
     let mut server = pin!(server);
     let stopped = tokio::select! {

@@ -36,6 +36,11 @@ pub(crate) trait Answer: Send + 'static {
     /// Records an event of an answer that is given whole, for protocols that need more of it than
     /// [`Collected`] holds.
     fn note(&mut self, _index: usize, _event: &TextEvent) {}
+    /// Waits until what the answer leaves behind is stored; its end is shown after that. The future
+    /// can be dropped while it waits.
+    fn settled(&mut self) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
     /// The whole answer at once.
     fn whole(&mut self, choices: Vec<Collected>, usage: &Usage) -> Value;
 }

@@ -32,7 +32,9 @@ pub(crate) async fn whole(
         });
         collected = kept.collect();
     }
-    Ok(Json(answer.whole(collected, &choices.log.usage)).into_response())
+    let whole = answer.whole(collected, &choices.log.usage);
+    answer.settled().await;
+    Ok(Json(whole).into_response())
 }
 
 /// Writes the frames of each event when it arrives, and the answer's ping whenever no event arrives
@@ -68,6 +70,9 @@ impl<A: Answer> Feed<A> {
     pub async fn frames(&mut self) -> Option<Vec<Frame>> {
         while self.ready.is_empty() && !self.ended {
             self.ready = self.fetch().await;
+        }
+        if self.ended {
+            self.answer.settled().await;
         }
         let frames = std::mem::take(&mut self.ready);
         (!frames.is_empty()).then_some(frames)

@@ -3,6 +3,8 @@
 use crate::http::keys::ApiKeys;
 use crate::http::limits::RateLimits;
 use api::CacheIsolation;
+use state::StateDir;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// How the server treats its clients.
@@ -19,6 +21,8 @@ pub struct ServerOptions {
     pub ui: bool,
     /// Serve `/slots`.
     pub slots: bool,
+    /// The folder in which the prefixes of slots are saved; `None` to save none.
+    pub slot_files: Option<PathBuf>,
     /// Serve `/metrics`.
     pub metrics: bool,
     /// What each caller may take.
@@ -49,6 +53,12 @@ pub struct ServerOptions {
     pub stored_responses: usize,
     /// Most bytes that these hold in memory, their histories included.
     pub stored_response_bytes: usize,
+    /// Longest time that these are kept.
+    pub stored_response_age: Duration,
+    /// Where these are kept across restarts, with turns that called tools; `None` for memory only.
+    pub state: Option<StateDir>,
+    /// Compute responses in the background again that the end of the last server has cut off.
+    pub resume_background: bool,
     /// Time between two looks at the files of keys and certificates.
     pub reload: Duration,
     /// Log the texts of prompts and answers.
@@ -81,6 +91,7 @@ impl Default for ServerOptions {
             aliases: Vec::new(),
             ui: true,
             slots: true,
+            slot_files: None,
             metrics: true,
             rates: RateLimits::default(),
             connections: 1024,
@@ -96,6 +107,9 @@ impl Default for ServerOptions {
             grace: Duration::from_secs(30),
             stored_responses: 1000,
             stored_response_bytes: 256 << 20,
+            stored_response_age: Duration::from_secs(30 * 24 * 3600),
+            state: None,
+            resume_background: true,
             reload: Duration::from_secs(60),
             log_prompts: false,
             cache_isolation: None,

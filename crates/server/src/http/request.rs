@@ -48,6 +48,13 @@ pub(crate) struct RequestContext {
 }
 
 impl RequestContext {
+    /// A request with this id and key.
+    pub fn new(app: &App, id: RequestId, key: Option<Arc<str>>) -> Self {
+        let partition = CachePartition::of_key(app.options.isolation(), key.as_deref());
+        let app = App { service: app.service.within(partition), ..app.clone() };
+        Self { app, id, key }
+    }
+
     /// The options of a request on behalf of its key, which is the tenant.
     pub fn on_behalf(&self, options: RequestOptions) -> RequestOptions {
         RequestOptions { tenant: self.key.as_deref().map(str::to_owned), ..options }
@@ -61,9 +68,7 @@ impl FromRequestParts<App> for RequestContext {
         let id = parts.extensions.get::<RequestId>().cloned();
         let id = id.unwrap_or_else(|| RequestId::of(&parts.headers));
         let key = parts.extensions.get::<Tenant>().map(|tenant| Arc::clone(&tenant.0));
-        let partition = CachePartition::of_key(app.options.isolation(), key.as_deref());
-        let app = App { service: app.service.within(partition), ..app.clone() };
-        Ok(Self { app, id, key })
+        Ok(Self::new(app, id, key))
     }
 }
 

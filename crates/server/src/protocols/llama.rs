@@ -3,8 +3,9 @@
 //!
 //! Source: the README of llama.cpp's server. Where it leaves a choice:
 //!
-//! - A slot is a place for an answer that is computed at a time. None can be chosen: `id_slot` and
-//!   `cache_prompt` change nothing, since every prompt finds what is cached of it.
+//! - A slot is a place for an answer that is computed at a time. `cache_prompt` changes nothing,
+//!   since every prompt finds what is cached of it. `id_slot` names the tokens of the answer, for
+//!   actions on that slot, and has no other use.
 //! - Sampling that a request leaves open is the model's own.
 //! - Samplers that are not built are refused where they are asked for; hints about time and
 //!   indentation are passed over.
@@ -16,6 +17,7 @@ mod embeddings;
 mod props;
 mod rerank;
 mod sampling;
+mod slots;
 mod tokens;
 
 use crate::http::app::App;
@@ -41,7 +43,8 @@ impl Protocol for Llama {
             .route("/completions", post(completion::complete))
             .route("/embeddings", post(embeddings::embed))
             .routes(routes!(props::properties))
-            .routes(routes!(props::slots));
+            .routes(routes!(props::slots))
+            .routes(routes!(slots::act));
         rerank::PATHS.iter().fold(router, |router, path| router.route(path, post(rerank::rerank)))
     }
 

@@ -12,23 +12,30 @@
 //!   conversation that is kept by its client is rendered as it was.
 //! - A compaction is a summary that the model writes, encoded and not secret.
 //! - `truncation` is always `disabled`: nothing is dropped silently.
-//! - Answers are kept in memory, per key, within bounds; the oldest unused one goes first.
+//! - Answers are kept per key, within bounds; the oldest unused one goes first. With a state folder
+//!   they are kept in its file too, and a background response that a crash has cut off is computed
+//!   again.
 
 mod answer;
 mod background;
 mod call;
 mod compact;
+mod conversation_routes;
+mod conversations;
 mod freeform;
 mod held_bytes;
 mod history;
 mod input;
 mod object;
 mod open_item;
+mod records;
 mod request;
 mod routes;
+pub(crate) mod running;
 mod sealed;
 pub(crate) mod store;
 mod tools;
+mod turn;
 mod websocket;
 
 use crate::http::app::App;
@@ -54,6 +61,14 @@ impl Protocol for Responses {
             .routes(routes!(routes::retrieve, routes::remove))
             .routes(routes!(routes::cancel))
             .routes(routes!(routes::input_items))
+            .routes(routes!(conversation_routes::create))
+            .routes(routes!(
+                conversation_routes::retrieve,
+                conversation_routes::update,
+                conversation_routes::remove
+            ))
+            .routes(routes!(conversation_routes::add_items, conversation_routes::items))
+            .routes(routes!(conversation_routes::item, conversation_routes::remove_item))
     }
 
     fn field(field: &Field) -> &'static str {

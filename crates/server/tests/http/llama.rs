@@ -1,12 +1,16 @@
 //! What clients of llama.cpp's server use.
 
-use crate::harness::{Server, ok};
+use crate::harness::{Server, ok, until};
 use crate::support::{
-    Act, CONTEXT, IM_END, MARKS, VOCAB, assets_with_marks, ids, scripted_with_assets,
+    Act, CONTEXT, IM_END, MARKS, VOCAB, assets_with_marks, ids, scripted, scripted_with_assets,
 };
+use api::{PrefixFile, PrefixFiles};
 use reqwest::Response;
 use serde_json::{Value, json};
 use server::ServerOptions;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 const ANSWER: Act = Act::Say("hello!<|im_end|>");
@@ -275,4 +279,48 @@ async fn running_answers_take_slots() {
     let busy: Vec<bool> =
         slots.as_array().unwrap().iter().map(|slot| slot["is_processing"] == true).collect();
     assert_eq!(busy, [true, false, false, false]);
+}
+
+/// Files that are written once they may be.
+#[derive(Debug, Default)]
+struct SlowFiles {
+    begun: AtomicUsize,
+    may_end: AtomicBool,
+}
+
+impl PrefixFiles for SlowFiles {
+    fn save(&self, tokens: &[u32], _: &Path) -> Result<PrefixFile, String> {
+        self.begun.fetch_add(1, Ordering::SeqCst);
+        while !self.may_end.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(PrefixFile { tokens: tokens.to_vec(), bytes: 0 })
+    }
+
+    fn restore(&self, path: &Path) -> Result<PrefixFile, String> {
+        self.save(&[], path)
+    }
+}
+
+#[tokio::test]
+async fn files_of_slots_are_refused_while_too_many_are_written() {
+    let files = Arc::new(SlowFiles::default());
+    let mut scripted = scripted([]);
+    scripted.service.prefixes = Some(Arc::clone(&files) as Arc<dyn PrefixFiles>);
+    let options = ServerOptions { slot_files: Some("slots".into()), ..ServerOptions::default() };
+    let server = Server::serve(scripted, options);
+    let body = json!({"filename": "a"});
+    let url = |action: &str| server.url(&format!("/slots/0?action={action}"));
+    let send = |action: &str| server.client.post(url(action)).json(&body).send();
+    let slow: Vec<_> = (0..4).map(|_| tokio::spawn(send("save"))).collect();
+    until("four are written", async || files.begun.load(Ordering::SeqCst) == 4).await;
+    for action in ["save", "restore"] {
+        check_error(send(action).await.unwrap(), 503, "too many files").await;
+    }
+    ok(send("erase").await.unwrap()).await;
+    files.may_end.store(true, Ordering::SeqCst);
+    for sent in slow {
+        ok(sent.await.unwrap().unwrap()).await;
+    }
+    ok(send("restore").await.unwrap()).await;
 }

@@ -6,6 +6,7 @@ mod chat;
 mod chat_tools;
 mod compact;
 mod completions;
+mod conversations;
 mod corpus;
 mod deepseek_v4;
 mod document;

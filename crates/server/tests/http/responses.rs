@@ -432,7 +432,9 @@ async fn faults_name_their_field() {
             json!({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}),
             "input[0].content[0].type",
         ),
-        (json!({"conversation": "conv_1"}), "conversation"),
+        (json!({"conversation": 3}), "conversation"),
+        (json!({"conversation": {"name": "x"}}), "conversation"),
+        (json!({"conversation": "conv_1", "previous_response_id": "resp_1"}), "conversation"),
         (json!({"prompt": {"id": "p"}}), "prompt"),
         (json!({"previous_response_id": "resp_none"}), "previous_response_id"),
         (json!({"max_output_tokens": 0}), "max_output_tokens"),
@@ -456,6 +458,10 @@ async fn faults_name_their_field() {
         let error = error(server.post(PATH, &body(extra.clone())).await, 400).await;
         assert_eq!(error["param"], param, "{extra}: {error}");
     }
+    let unknown = body(json!({"conversation": "conv_1"}));
+    let error = error(server.post(PATH, &unknown).await, 404).await;
+    assert_eq!(error["code"], "conversation_not_found");
+    assert_eq!(error["param"], "conversation");
     assert!(server.no_report());
 }
 
@@ -491,7 +497,8 @@ async fn nothing_in_any_member_is_a_server_error() {
         for value in &values {
             let response = server.post(PATH, &body(json!({ member: value }))).await;
             let status = response.status();
-            assert!(status == 200 || status == 400, "{member} {value}: {status}");
+            let unknown = member == "conversation" && status == 404;
+            assert!(unknown || status == 200 || status == 400, "{member} {value}: {status}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::http::observability::http::HttpMetrics;
 use crate::http::observability::sliding_window::Rates;
-use api::metrics::{BlockStats, StateStats, Stats, Times};
+use api::metrics::{BlockStats, Failure, StateStats, Stats, StoreStats, Times};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
@@ -67,6 +67,7 @@ impl StatsReport<'_> {
                 "free": stats.states.free,
                 "evicted_snapshots": stats.states.evicted,
             },
+            "kv_disk": stats.disk.as_ref().map(|disk| disk_json(disk, &stats.restore)),
             "latency_s": {
                 "time_to_first_token": times(&stats.first_token),
                 "inter_token": times(&stats.between_tokens),
@@ -116,6 +117,7 @@ impl StatsReport<'_> {
             ),
             ("kv blocks", stats.blocks.iter().map(blocks).collect::<Vec<_>>().join("; ")),
             ("states", states(&stats.states)),
+            ("disk", stats.disk.as_ref().map_or("off".to_owned(), disk_text)),
             ("cache hits", part(stats.cache_hits, stats.cache_queries, "prompt tokens")),
             ("first token", median(&stats.first_token)),
             ("between tokens", median(&stats.between_tokens)),
@@ -142,6 +144,36 @@ fn blocks(blocks: &BlockStats) -> String {
 fn states(states: &StateStats) -> String {
     let StateStats { live, kept, free, .. } = states;
     format!("{live} live, {kept} kept, {free} free")
+}
+
+/// What is on disk and what was done there, `null` without a folder.
+fn disk_json(disk: &StoreStats, restore: &Times) -> Value {
+    let failures = Failure::ALL.into_iter().zip(disk.failures);
+    let failures = failures.map(|((_, kind), count)| (kind.to_owned(), Value::from(count)));
+    json!({
+        "bytes": disk.bytes,
+        "blocks": disk.blocks,
+        "read_bytes": disk.read_bytes,
+        "written_bytes": disk.written_bytes,
+        "queries": disk.queries,
+        "hits": disk.hits,
+        "evictions": disk.evictions,
+        "dropped_writes": disk.dropped_writes,
+        "failures": Map::from_iter(failures),
+        "restore_s": times(restore),
+    })
+}
+
+fn disk_text(disk: &StoreStats) -> String {
+    let mib = |bytes: u64| bytes >> 20;
+    let StoreStats { bytes, blocks, hits, queries, .. } = *disk;
+    let failed: u64 = disk.failures.iter().sum();
+    let (read, written) = (mib(disk.read_bytes), mib(disk.written_bytes));
+    format!(
+        "{} MiB, {blocks} blocks; {hits} of {queries} requests; {read} MiB read, {written} written; \
+         {failed} failures",
+        mib(bytes)
+    )
 }
 
 fn times(times: &Times) -> Value {

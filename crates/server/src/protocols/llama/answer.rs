@@ -6,11 +6,13 @@ use crate::generate::options::Telemetry;
 use crate::generate::timings::{ChoiceProgress, PromptProgress, Timings};
 use crate::http::error::HttpError;
 use crate::http::protocol::Protocol;
+use crate::http::slots::SlotTable;
 use crate::http::sse::Frame;
 use crate::protocols::llama::Llama;
 use api::{Delta, Done, Finish, TextEvent, TokenText, TopToken, Usage};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+use std::sync::Arc;
 use utoipa::ToSchema;
 
 /// The parts of an answer that are shown.
@@ -50,6 +52,46 @@ pub(crate) struct CompletionAnswer {
     /// Answers to each prompt.
     per_prompt: usize,
     choices: Vec<ChoiceProgress>,
+    slot: Option<BoundSlot>,
+}
+
+/// The slot whose tokens become those of an answer.
+#[derive(Debug)]
+pub(crate) struct BoundSlot {
+    slots: Arc<SlotTable>,
+    id: usize,
+    /// The prompt and what was generated so far.
+    tokens: Vec<u32>,
+}
+
+impl BoundSlot {
+    /// The slot of this number with a prompt, if there is such a slot and one prompt.
+    pub fn new(slots: Arc<SlotTable>, id: i64, prompts: &[Vec<u32>]) -> Option<Self> {
+        let id = usize::try_from(id).ok().filter(|id| slots.has(*id))?;
+        let [prompt] = prompts else { return None };
+        Some(Self { slots, id, tokens: prompt.clone() })
+    }
+
+    /// Begins the request; returns whether it computes its prompt anew.
+    pub fn begin(&self) -> bool {
+        self.slots.begin(self.id)
+    }
+
+    fn add(&mut self, event: &TextEvent) {
+        match event {
+            TextEvent::Content(delta) | TextEvent::Reasoning(delta) => {
+                self.tokens.extend(delta.tokens.iter().map(|token| token.id));
+            }
+            TextEvent::Done(done) => {
+                if !matches!(done.finish, Finish::StopId(_)) {
+                    // The last token was sampled and not computed.
+                    self.tokens.pop();
+                }
+                self.slots.set(self.id, std::mem::take(&mut self.tokens));
+            }
+            _ => {}
+        }
+    }
 }
 
 /// A piece of an answer.
@@ -145,9 +187,9 @@ fn probability(token: &TokenText, sampled: bool) -> Probability {
 
 impl CompletionAnswer {
     /// For so many answers of `model` to each prompt.
-    pub fn new(model: &str, view: AnswerView, choices: usize) -> Self {
+    pub fn new(model: &str, view: AnswerView, choices: usize, slot: Option<BoundSlot>) -> Self {
         let all = vec![ChoiceProgress::default(); view.prompts.len() * choices];
-        Self { model: model.to_owned(), view, per_prompt: choices, choices: all }
+        Self { model: model.to_owned(), view, per_prompt: choices, choices: all, slot }
     }
 
     fn piece(&self, index: usize, content: &str, tokens: &[TokenText]) -> AnswerPiece {
@@ -159,7 +201,7 @@ impl CompletionAnswer {
             content: if self.view.unseen { String::new() } else { content.to_owned() },
             tokens: ids.collect(),
             stop: false,
-            id_slot: -1,
+            id_slot: self.slot.as_ref().map_or(-1, |slot| slot.id as i64),
             tokens_predicted: self.choices[index].generated(),
             tokens_evaluated: self.view.prompts[index / self.per_prompt].tokens,
             completion_probabilities: probabilities
@@ -229,7 +271,12 @@ fn wanted(whole: Value, fields: &[String]) -> Value {
 }
 
 impl Answer for CompletionAnswer {
+    fn note(&mut self, _: usize, event: &TextEvent) {
+        self.slot.iter_mut().for_each(|slot| slot.add(event));
+    }
+
     fn frames(&mut self, index: usize, event: TextEvent) -> Vec<Frame> {
+        self.note(index, &event);
         match event {
             TextEvent::Content(delta) | TextEvent::Reasoning(delta) => self.text(index, &delta),
             TextEvent::Prefill { cached, done, total } => {

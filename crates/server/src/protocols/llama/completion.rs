@@ -7,9 +7,10 @@ use crate::generate::options::Telemetry;
 use crate::http::error::HttpError;
 use crate::http::random;
 use crate::http::request::RequestContext;
+use crate::http::slots::SlotTable;
 use crate::http::wire;
 use crate::protocols::llama::answer::{
-    AnswerPiece, AnswerView, CompletionAnswer, Completions, ShownPrompt,
+    AnswerPiece, AnswerView, BoundSlot, CompletionAnswer, Completions, ShownPrompt,
 };
 use crate::protocols::llama::sampling::{self, LlamaSampling};
 use api::{InfillRequest, Prepared, Prompt, RequestOptions, SamplingOptions, Service, TextRequest};
@@ -17,6 +18,7 @@ use axum::body::Body;
 use axum::response::Response;
 use serde::Deserialize;
 use serde_json::Value;
+use std::sync::Arc;
 use utoipa::ToSchema;
 
 /// Most answers to one request.
@@ -34,14 +36,15 @@ const MAX_FIELDS: usize = 100;
     )
 )]
 pub(crate) async fn complete(context: RequestContext, body: Body) -> Result<Response, HttpError> {
-    flow::generate(context, body, |service, body| {
+    let slots = context.app.slots.clone();
+    flow::generate(context, body, move |service, body| {
         let PromptBody { prompt } = wire::read(body)?;
         let how = wire::read(body)?;
         let prompt = prompt.ok_or_else(|| wire::missing("prompt"))?;
         let sampling = sampling::read(body, service)?;
         let prompts = mixed_prompts::read(&prompt, "prompt")?.into_iter();
         let prompts = prompts.map(|prompt| prompt.ids(service)).collect::<Result<_, _>>()?;
-        prepare(service, prompts, how, sampling, sampling::grammar(body))
+        prepare(service, prompts, how, sampling, sampling::grammar(body), slots)
     })
     .await
 }
@@ -97,7 +100,7 @@ struct AnswerOptions {
     /// The only members that the answer has; `a/b` is member `b` of `a`, under the name `a/b`.
     #[schema(max_items = 100)]
     response_fields: Option<Vec<String>>,
-    /// No slot is chosen.
+    /// The slot whose tokens these become, for actions on it.
     #[serde(default, deserialize_with = "wire::integer")]
     id_slot: Option<i64>,
     /// Every prompt finds what is cached of it.
@@ -152,7 +155,7 @@ fn read_gap(service: &Service, body: &Value) -> Result<Reply<CompletionAnswer>, 
     });
     let infill = infill.map_err(|error| HttpError::of(error, "input_prefix"))?;
     let sampling = SamplingOptions { stop_ids: infill.stop_ids, ..sampling };
-    prepare(service, vec![infill.prompt], how, sampling, grammar)
+    prepare(service, vec![infill.prompt], how, sampling, grammar, None)
 }
 
 /// Prepares these prompts.
@@ -162,6 +165,7 @@ fn prepare(
     how: AnswerOptions,
     sampling: SamplingOptions,
     constraint: Option<ConstraintField>,
+    slots: Option<Arc<SlotTable>>,
 ) -> Result<Reply<CompletionAnswer>, HttpError> {
     let choices = how.n_cmpl.unwrap_or(1);
     let wanted = prompts.len().saturating_mul(choices);
@@ -196,8 +200,10 @@ fn prepare(
         prompts: prompts.iter().map(shown).collect(),
     };
     let max_tokens = sampling.max_tokens.map(|most| most.max(1));
+    let bound = slots.zip(how.id_slot).filter(|_| choices == 1);
+    let bound = bound.and_then(|(slots, id)| BoundSlot::new(slots, id, &prompts));
     // Ids come with log probabilities only.
-    let logprobs = sampling.logprobs.or(tokens.then_some(0));
+    let logprobs = sampling.logprobs.or((tokens || bound.is_some()).then_some(0));
     let sampling = SamplingOptions { max_tokens, logprobs, ..sampling };
     let prepare = |ids| {
         let (prompt, sampling) = (Prompt::Ids(ids), sampling.clone());
@@ -205,14 +211,17 @@ fn prepare(
         service.prepare_text(&TextRequest { prompt, add_special: false, sampling, grammar })
     };
     let prompts: Result<Vec<Prepared>, _> = prompts.into_iter().map(prepare).collect();
-    let prompts =
+    let mut prompts =
         prompts.map_err(|error| ConstraintField::error(constraint.as_ref(), error, "prompt"))?;
+    if bound.as_ref().is_some_and(BoundSlot::begin) {
+        prompts.iter_mut().for_each(Prepared::compute_anew);
+    }
     Ok(Reply::Generate(Box::new(Generation {
         prompts,
         per_prompt: choices,
         options: RequestOptions { progress: telemetry.any(), ..RequestOptions::default() },
         id: random::id("completion-"),
-        answer: CompletionAnswer::new(&service.info().name, view, choices),
+        answer: CompletionAnswer::new(&service.info().name, view, choices, bound),
         delivery: Delivery::of(stream),
     })))
 }

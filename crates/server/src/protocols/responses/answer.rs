@@ -8,15 +8,19 @@
 use crate::generate::answer::{Answer, Collected};
 use crate::http::error::HttpError;
 use crate::http::random;
-use crate::http::sse::Frame;
+use crate::http::sse::{Frame, Framing, written};
 use crate::protocols::responses::background::Background;
+use crate::protocols::responses::call::Continuation;
 use crate::protocols::responses::history::{CallItem, Item};
 use crate::protocols::responses::object::{ItemStatus, Response, ResponseFailure, Status, Tokens};
 use crate::protocols::responses::open_item::{Events, ItemView, OpenItem};
-use crate::protocols::responses::store::{Owner, ResponseStore, StoredResponse, StoredTurn};
+use crate::protocols::responses::records::{Owner, settled};
+use crate::protocols::responses::store::{ResponseStore, StoredResponse};
 use crate::protocols::responses::tools::{Tools, Wire};
+use crate::protocols::responses::turn::StoredTurn;
 use api::{CallEvent, Delta, Finish, Role, TextEvent, Usage};
 use serde_json::{Value, json};
+use state::Commit;
 use std::sync::Arc;
 
 /// Where a response is stored.
@@ -26,8 +30,8 @@ pub(crate) struct StoreSlot {
     pub owner: Owner,
     /// The part of the owner's responses.
     pub space: [u8; 16],
-    pub parent: Option<Arc<StoredTurn>>,
-    pub input: Vec<Arc<Item>>,
+    /// What the response continues, and the conversation that it is added to.
+    pub continued: Continuation,
     /// The work on a response that is made in the background.
     pub background: Option<Arc<Background>>,
 }
@@ -46,6 +50,8 @@ pub(crate) struct ResponseAnswer {
     slot: Option<StoreSlot>,
     /// The turn as it was stored last, or would be if the response were to be stored.
     pub turn: Option<Arc<StoredTurn>>,
+    /// What was stored and may not be on disk yet.
+    commit: Option<Commit>,
     /// A response that breaks off has one last event, without the event of the error before it.
     pub one_end: bool,
 }
@@ -62,6 +68,7 @@ impl ResponseAnswer {
             items: Vec::new(),
             slot,
             turn: None,
+            commit: None,
             one_end: false,
         }
     }
@@ -78,22 +85,42 @@ impl ResponseAnswer {
 
     /// Stores the response as it is now.
     pub fn store(&mut self) {
-        let Some(StoreSlot { store, owner, space, parent, input, background }) = &self.slot else {
-            return;
-        };
+        let Some(slot) = &mut self.slot else { return };
+        let StoreSlot { store, owner, space, continued, background } = slot;
+        let Continuation { parent, input, lease } = continued;
         let turn =
             StoredTurn::new(parent.clone(), *space, input.clone(), self.items.clone(), &store.held);
         let turn = Arc::new(turn);
         self.turn = Some(Arc::clone(&turn));
-        if !self.response.store {
-            return;
-        }
         let status = self.response.status;
         let running = matches!(status, Status::Queued | Status::InProgress);
-        let json = json!(self.response).to_string();
-        let stored = StoredResponse::new(json, turn, running, background.clone(), &store.held);
+        // Released before the last event, after which the client may continue it.
+        if let Some(lease) = lease.take_if(|_| !running)
+            && matches!(status, Status::Completed | Status::Incomplete)
+        {
+            self.commit = lease.change(Some(Arc::clone(&turn)));
+        }
+        if !self.response.store {
+            store.fits();
+            return;
+        }
+        let (json, created) = (json!(self.response).to_string(), self.response.created_at);
+        let stored =
+            StoredResponse::new(json, turn, created, running, background.clone(), &store.held);
         let is_new = background.is_none() || status == Status::Queued;
-        store.put(owner, &self.response.id, stored, is_new);
+        self.commit = store.put(owner, &self.response.id, stored, is_new).or(self.commit.take());
+    }
+
+    /// Stores the events of a response that was made in the background, of which `last` are yet
+    /// to be sent.
+    pub fn store_events(&mut self, last: &[Frame]) {
+        let Some(StoreSlot { store, owner, background, .. }) = &self.slot else { return };
+        let events = background.as_ref().filter(|_| store.is_kept()).and_then(|it| it.events());
+        if let Some(events) = events {
+            let last: String = last.iter().map(|frame| written(frame, Framing::Events)).collect();
+            let commit = store.put_events(owner, &self.response.id, events + &last);
+            self.commit = commit.or(self.commit.take());
+        }
     }
 
     fn state(&mut self, kind: &str) {
@@ -151,7 +178,7 @@ impl ResponseAnswer {
     fn speak(&mut self, reasoning: bool) {
         let same = |open: &OpenItem| open.call.is_none() && open.is_reasoning() == reasoning;
         if !self.open.as_ref().is_some_and(same) {
-            let id = random::id(if reasoning { "rs_" } else { "msg_" });
+            let id = self.item_id(if reasoning { "rs_" } else { "msg_" });
             let item = match reasoning {
                 true => Item::Reasoning { id, text: String::new() },
                 false => Item::Message { id, role: Role::Assistant, texts: Vec::new() },
@@ -165,7 +192,7 @@ impl ResponseAnswer {
         match event {
             CallEvent::Start { index, id: call_id, name } => {
                 let Wire { name, namespace, custom } = self.tools.wire(&name);
-                let id = random::id(if custom { "ctc_" } else { "fc_" });
+                let id = self.item_id(if custom { "ctc_" } else { "fc_" });
                 let input = String::new();
                 let call = CallItem { id, call_id, name, namespace, input, custom };
                 self.begin(Item::Call(call), Some(index));
@@ -177,6 +204,11 @@ impl ResponseAnswer {
             CallEvent::Broken { index } if is_open(index) => self.open = None,
             _ => {}
         }
+    }
+
+    /// The id of the next item: the same whenever the response is computed again.
+    fn item_id(&self, prefix: &str) -> String {
+        random::derived_id(prefix, &self.response.id, self.announced)
     }
 
     /// Ends the item before `item` and begins with that.
@@ -254,6 +286,11 @@ impl Answer for ResponseAnswer {
     /// An event, since Codex takes a stream of comments alone for dead.
     fn ping(&self) -> Option<Frame> {
         Some(self.events.event("response.in_progress", json!({ "response": self.response })))
+    }
+
+    async fn settled(&mut self) {
+        settled(self.commit.clone()).await;
+        self.commit = None;
     }
 
     fn whole(&mut self, _: Vec<Collected>, usage: &Usage) -> Value {

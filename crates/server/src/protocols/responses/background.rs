@@ -8,6 +8,7 @@ use axum::response::Response;
 use futures_util::stream;
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 
@@ -21,6 +22,10 @@ const SILENCE: &str = ": keep-alive\n\n";
 pub(crate) struct Background {
     /// Its events can be streamed.
     pub streams: bool,
+    /// The request, with its seed and without its input, if the work can be done again.
+    pub body: Option<String>,
+    /// How often a crash has cut the work off.
+    pub crashes: AtomicU32,
     /// The work is asked to end.
     pub cancelled: Notify,
     log: watch::Sender<Log>,
@@ -37,10 +42,28 @@ struct Log {
 
 impl Background {
     /// Work that is yet to begin. Its events are charged to `held`, and kept only if it `streams`.
-    pub fn new(streams: bool, held: &HeldBytes) -> Self {
-        let charge = held.charge(size_of::<Self>());
+    pub fn new(streams: bool, body: Option<String>, held: &HeldBytes) -> Self {
+        let charge = held.charge(size_of::<Self>() + body.as_ref().map_or(0, String::len));
         let log = watch::Sender::new(Log { events: Vec::new(), ended: false, charge });
-        Self { streams, cancelled: Notify::new(), log }
+        let (crashes, cancelled) = Default::default();
+        Self { streams, body, crashes, cancelled, log }
+    }
+
+    /// Work that has ended with these events, as [`events`](Self::events) gives them.
+    pub fn ended(events: &str, held: &HeldBytes) -> Self {
+        let work = Self::new(true, None, held);
+        for event in events.split_inclusive("\n\n") {
+            work.add(Bytes::copy_from_slice(event.as_bytes()));
+        }
+        work.end();
+        work
+    }
+
+    /// All events, if they can be streamed.
+    pub fn events(&self) -> Option<String> {
+        let log = self.log.borrow();
+        let text = |event: &Bytes| String::from_utf8_lossy(event).into_owned();
+        self.streams.then(|| log.events.iter().map(text).collect())
     }
 
     /// Asks the work to end, and waits until it has.
@@ -52,15 +75,15 @@ impl Background {
 
     /// Adds events to the log.
     pub fn push(&self, frames: &[Frame]) {
-        if !self.streams {
-            return;
+        for frame in frames.iter().filter(|_| self.streams) {
+            self.add(Bytes::from(sse::written(frame, Framing::Events)));
         }
+    }
+
+    fn add(&self, event: Bytes) {
         self.log.send_modify(|log| {
-            for frame in frames {
-                let event = Bytes::from(sse::written(frame, Framing::Events));
-                log.charge.grow(size_of::<Bytes>() + event.len());
-                log.events.push(event);
-            }
+            log.charge.grow(size_of::<Bytes>() + event.len());
+            log.events.push(event);
         });
     }
 
@@ -101,7 +124,7 @@ mod tests {
     #[tokio::test]
     async fn followers_may_begin_anywhere_and_hear_the_end() {
         let held = HeldBytes::default();
-        let log = Background::new(true, &held);
+        let log = Background::new(true, None, &held);
         let frame = |number: u64| Frame::typed(json!({ "type": "e", "sequence_number": number }));
         log.push(&[frame(0), frame(1)]);
         let (text, next) = log.after(1).await.unwrap();
@@ -111,7 +134,10 @@ mod tests {
         log.end();
         assert!(log.after(3).await.is_none() && log.after(1000).await.is_none());
         assert!(held.bytes() > 60);
-        drop(log);
+        let events = log.events().unwrap();
+        let kept = Background::ended(&events, &held);
+        assert_eq!((kept.events(), kept.after(1).await.unwrap().1), (Some(events), 3));
+        drop((log, kept));
         assert_eq!(held.bytes(), 0);
     }
 }

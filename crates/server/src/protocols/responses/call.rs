@@ -4,18 +4,22 @@ use crate::generate::constraint;
 use crate::generate::options;
 use crate::http::app::unix_now;
 use crate::http::error::HttpError;
+use crate::http::fields::wrong;
 use crate::http::random;
 use crate::http::wire;
 use crate::protocols::openai::sampling;
+use crate::protocols::responses::conversations::{self, Lease};
 use crate::protocols::responses::history::{self, Item};
 use crate::protocols::responses::input;
-use crate::protocols::responses::object::{Response, Status, Warnings};
+use crate::protocols::responses::object::{ConversationId, Response, Status, Warnings};
 use crate::protocols::responses::open_item::ItemView;
+use crate::protocols::responses::records::Owner;
 use crate::protocols::responses::request::{
     CreateResponse, Format, SummaryKind, TextOptions, Truncation,
 };
-use crate::protocols::responses::store::{Owner, ResponseStore, StoredTurn, conversation};
+use crate::protocols::responses::store::ResponseStore;
 use crate::protocols::responses::tools::{self, Tools};
+use crate::protocols::responses::turn::{StoredTurn, conversation};
 use api::{ChatRequest, GrammarSource, Message, RequestOptions, SamplingOptions, Service};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -42,10 +46,11 @@ pub(crate) struct ResponseCall {
     pub response: Response,
     pub view: ItemView,
     pub tools: Tools,
-    /// What this request adds to the conversation.
-    pub input: Vec<Arc<Item>>,
-    /// The conversation before.
-    pub parent: Option<Arc<StoredTurn>>,
+    /// The conversation before, and what this request adds to it.
+    pub context: Continuation,
+    /// Of a response that is made in the background and kept in a file: the request without its
+    /// input, for the response to be computed again.
+    pub body: Option<String>,
 }
 
 /// How a request came.
@@ -55,6 +60,8 @@ pub(crate) enum Transport {
     Http,
     /// As a message of a WebSocket, with the last response made on it.
     Socket(Option<RecentResponse>),
+    /// As the body of a request that is not answered: its tokens are counted.
+    Count,
 }
 
 /// The response that was made last on a connection, which the next may continue though it is not
@@ -65,8 +72,15 @@ pub(crate) struct RecentResponse {
     pub turn: Arc<StoredTurn>,
 }
 
-/// The turn that a request continues.
-type Parent = Option<Arc<StoredTurn>>;
+/// What a request continues, and what it adds.
+#[derive(Debug, Default)]
+pub(crate) struct Continuation {
+    /// The turn before.
+    pub parent: Option<Arc<StoredTurn>>,
+    pub input: Vec<Arc<Item>>,
+    /// The conversation that the turn belongs to.
+    pub lease: Option<Lease>,
+}
 
 /// Reads requests, with what they may refer to.
 #[derive(Debug)]
@@ -87,6 +101,48 @@ impl RequestReader<'_> {
         if let Transport::Socket(_) = self.transport {
             check_event(body, &asked)?;
         }
+        let context = |asked: &CreateResponse, space: [u8; 16], warnings: &mut Warnings| {
+            self.conversation(asked, space, warnings)
+        };
+        if asked.background != Some(true) || !self.store.is_kept() {
+            return self.call(asked, body, context);
+        }
+        let mut body = self.seeded(body)?;
+        let call = self.call(asked, &body, context)?;
+        if let Some(body) = body.as_object_mut() {
+            body.shift_remove("input");
+        }
+        Ok(ResponseCall { body: Some(body.to_string()), ..call })
+    }
+
+    /// Reads a request again whose response was cut off. `turn` holds its input and what it
+    /// continues.
+    pub fn read_again(&self, body: &Value, turn: &StoredTurn) -> Result<ResponseCall, HttpError> {
+        let (parent, input) = (turn.parent.clone(), turn.input.clone());
+        let context = Continuation { parent, input, lease: None };
+        self.call(wire::read(body)?, body, |_, _, _| Ok(context))
+    }
+
+    /// `body` with the seed that its answer gets, so that it can be computed again.
+    fn seeded(&self, body: &Value) -> Result<Value, HttpError> {
+        let seed = sampling::read(body)?.over(&self.service.defaults).seed;
+        let mut body = body.clone();
+        body["seed"] = seed.unwrap_or_else(random::seed).into();
+        Ok(body)
+    }
+
+    /// The call that `asked` and `body` describe; `context` gives the turn before, and what the
+    /// request adds to it.
+    fn call(
+        &self,
+        asked: CreateResponse,
+        body: &Value,
+        context: impl FnOnce(
+            &CreateResponse,
+            [u8; 16],
+            &mut Warnings,
+        ) -> Result<Continuation, HttpError>,
+    ) -> Result<ResponseCall, HttpError> {
         let mut warnings = Warnings::default();
         let mut tools = Tools::read(asked.tools.as_deref().unwrap_or_default(), &mut warnings)?;
         let tool_choice = tools::choice(asked.tool_choice.as_ref(), &mut tools)?;
@@ -99,8 +155,8 @@ impl RequestReader<'_> {
         };
         let options = options::read(body)?;
         let space = self.space(&options);
-        let (parent, input) = self.conversation(&asked, space, &mut warnings)?;
-        let items = self.items(parent.as_deref(), &input)?;
+        let context = context(&asked, space, &mut warnings)?;
+        let items = self.items(context.parent.as_deref(), &context.input)?;
         let messages = self.messages(asked.instructions.as_deref(), &items)?;
         let request = ChatRequest {
             messages,
@@ -117,7 +173,8 @@ impl RequestReader<'_> {
         };
         let stream = asked.stream.unwrap_or(false);
         let response = self.response(asked, &request.sampling, warnings);
-        Ok(ResponseCall { request, options, space, stream, response, view, tools, input, parent })
+        let body = None;
+        Ok(ResponseCall { request, options, space, stream, response, view, tools, context, body })
     }
 
     /// The part of the caches in which requests of these options find what they continue.
@@ -131,18 +188,33 @@ impl RequestReader<'_> {
         asked: &CreateResponse,
         space: [u8; 16],
         warnings: &mut Warnings,
-    ) -> Result<(Parent, Vec<Arc<Item>>), HttpError> {
-        let parent = asked.previous_response_id.as_deref();
-        let parent = parent.map(|id| self.parent(id, space)).transpose()?;
+    ) -> Result<Continuation, HttpError> {
+        let (parent, lease) = match (&asked.previous_response_id, &asked.conversation) {
+            (Some(id), _) => (Some(self.parent(id, space)?), None),
+            (None, Some(named)) => self.continued(conversation_id(named)?)?,
+            (None, None) => (None, None),
+        };
         let input = match &asked.input {
             None if parent.is_some() => Vec::new(),
             None => return Err(wire::missing("input")),
             Some(given) => {
-                let known = self.store.items(self.owner, space, &input::references(given)?);
-                input::read(given, &known, warnings)?
+                let ids = input::references(given, "input")?;
+                let known = self.store.items(self.owner, space, &ids);
+                input::read(given, "input", &known, warnings)?
             }
         };
-        Ok((parent, input))
+        Ok(Continuation { parent, input, lease })
+    }
+
+    /// The last turn of the conversation `id`, and the right to change it.
+    fn continued(&self, id: &str) -> Result<(Option<Arc<StoredTurn>>, Option<Lease>), HttpError> {
+        let store = &self.store.conversations;
+        if let Transport::Count = self.transport {
+            let found = store.get(self.owner, id).ok_or_else(|| conversations::unknown(id))?;
+            return Ok((found.last, None));
+        }
+        let lease = conversations::lease(store, self.owner, id)?;
+        Ok((lease.last.clone(), Some(lease)))
     }
 
     /// The turn of the response `id`, which requests of other users or salts do not continue.
@@ -171,11 +243,7 @@ impl RequestReader<'_> {
     ) -> Result<Vec<Arc<Item>>, HttpError> {
         let items = conversation(parent, input);
         input::check_outputs(&items)?;
-        let bytes: usize = items.iter().map(|item| item.size()).sum();
-        if bytes > self.limit.saturating_mul(2) {
-            let message = format!("the conversation has {bytes} bytes, which is too much");
-            return Err(HttpError::invalid("input", message).with_code("body_too_large"));
-        }
+        input::check_size(&items, self.limit, "input")?;
         Ok(items)
     }
 
@@ -225,6 +293,9 @@ impl RequestReader<'_> {
             top_logprobs: asked.top_logprobs.unwrap_or(0),
             top_p: used.top_p,
             truncation: "disabled".into(),
+            conversation: asked.conversation.as_ref().and_then(|conversation| {
+                Some(ConversationId { id: conversation_id(conversation).ok()?.to_owned() })
+            }),
             instructions: asked.instructions,
             previous_response_id: asked.previous_response_id,
             prompt_cache_key: asked.prompt_cache_key,
@@ -240,12 +311,9 @@ impl RequestReader<'_> {
 /// Refuses members that would change the answer and are not supported.
 pub(crate) fn refuse(asked: &CreateResponse) -> Result<(), HttpError> {
     let unstored = asked.background == Some(true) && asked.store == Some(false);
+    let both = asked.conversation.is_some() && asked.previous_response_id.is_some();
     let refusals = [
-        (
-            asked.conversation.is_some(),
-            "conversation",
-            "is not supported; use previous_response_id",
-        ),
+        (both, "conversation", "cannot be used together with previous_response_id"),
         (asked.prompt.is_some(), "prompt", "is not supported: the server has no stored prompts"),
         (asked.max_output_tokens == Some(0), "max_output_tokens", "must be at least 1"),
         (unstored, "background", "needs store to be true"),
@@ -254,6 +322,12 @@ pub(crate) fn refuse(asked: &CreateResponse) -> Result<(), HttpError> {
         Some((_, field, why)) => Err(HttpError::member(field, why)),
         None => Ok(()),
     }
+}
+
+/// The id of the conversation that the member `conversation` names.
+fn conversation_id(given: &Value) -> Result<&str, HttpError> {
+    let id = given.as_str().or_else(|| given.get("id")?.as_str());
+    id.ok_or_else(|| wrong("conversation", "an id, or an object with an id", given))
 }
 
 /// Refuses messages that ask for no response, or for one without its client.

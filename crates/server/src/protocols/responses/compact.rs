@@ -14,7 +14,7 @@ use crate::http::refusals::Refusals;
 use crate::http::request::RequestContext;
 use crate::http::wire;
 use crate::protocols::openai::problem::Problem;
-use crate::protocols::responses::call::{RequestReader, Transport, refuse};
+use crate::protocols::responses::call::{Continuation, RequestReader, Transport, refuse};
 use crate::protocols::responses::history::{Item, append};
 use crate::protocols::responses::object::{Tokens, Warnings};
 use crate::protocols::responses::request::{CreateResponse, ResponseInput};
@@ -114,13 +114,17 @@ pub(crate) async fn compact(
 fn read(reader: &RequestReader<'_>, body: &Value) -> Result<Compaction, HttpError> {
     let asked: CreateResponse = wire::read(body)?;
     refuse(&asked)?;
+    if asked.conversation.is_some() {
+        let problem = "is not supported here; use previous_response_id";
+        return Err(HttpError::member("conversation", problem));
+    }
     if body.get("model").is_none() {
         return Err(wire::missing("model"));
     }
     let mut warnings = Warnings::default();
     let options = options::read(body)?;
     let space = reader.space(&options);
-    let (parent, input) = reader.conversation(&asked, space, &mut warnings)?;
+    let Continuation { parent, input, .. } = reader.conversation(&asked, space, &mut warnings)?;
     let items = reader.items(parent.as_deref(), &input)?;
     let mut messages = reader.messages(asked.instructions.as_deref(), &items)?;
     request_summary(&mut messages);

@@ -13,14 +13,15 @@ use std::sync::Arc;
 
 /// Most items of one request.
 const MAX_ITEMS: usize = 100_000;
-/// The ids of items that `input` refers to; each may come once.
-pub(crate) fn references(input: &Value) -> Result<HashSet<String>, HttpError> {
+
+/// The ids of items that `input`, at `path` of the body, refers to; each may come once.
+pub(crate) fn references(input: &Value, path: &str) -> Result<HashSet<String>, HttpError> {
     let mut ids = HashSet::new();
     for (at, item) in input.as_array().into_iter().flatten().enumerate() {
         if let Some(id) = reference(item)
             && !ids.insert(id.to_owned())
         {
-            let path = format!("input[{at}].id");
+            let path = format!("{path}[{at}].id");
             return Err(HttpError::member(&path, "refers to an item a second time"));
         }
     }
@@ -35,9 +36,10 @@ fn reference(item: &Value) -> Option<&str> {
     item.get("id").and_then(Value::as_str).filter(|_| referring)
 }
 
-/// The items of `input`; `known` holds the items that [`references`] named.
+/// The items of `input`, at `path` of the body; `known` holds the items that [`references`] named.
 pub(crate) fn read(
     input: &Value,
+    path: &str,
     known: &HashMap<String, Arc<Item>>,
     warnings: &mut Warnings,
 ) -> Result<Vec<Arc<Item>>, HttpError> {
@@ -47,14 +49,14 @@ pub(crate) fn read(
             return Ok(vec![Arc::new(Item::Message { id, role: Role::User, texts })]);
         }
         Value::Array(items) => items,
-        other => return Err(wrong("input", "a string or an array of items", other)),
+        other => return Err(wrong(path, "a string or an array of items", other)),
     };
     if items.len() > MAX_ITEMS {
-        let message = format!("input must hold at most {MAX_ITEMS} items, not {}", items.len());
-        return Err(HttpError::invalid("input", message));
+        let message = format!("{path} must hold at most {MAX_ITEMS} items, not {}", items.len());
+        return Err(HttpError::invalid(path, message));
     }
     let mut read = Vec::with_capacity(items.len());
-    for (fields, value) in ObjectReader::all(items, "input").zip(items) {
+    for (fields, value) in ObjectReader::all(items, path).zip(items) {
         let fields = fields?;
         match reference(value) {
             Some(id) => read.push(referred(id, &fields, known)?),
@@ -164,6 +166,16 @@ fn compaction(fields: &ObjectReader<'_>) -> Result<Item, HttpError> {
     Ok(Item::Compaction { id: id(fields, "cmp_")?, summary })
 }
 
+/// Refuses conversations of more than twice `limit` bytes, to which the member `path` adds.
+pub(crate) fn check_size(items: &[Arc<Item>], limit: usize, path: &str) -> Result<(), HttpError> {
+    let bytes: usize = items.iter().map(|item| item.size()).sum();
+    if bytes <= limit.saturating_mul(2) {
+        return Ok(());
+    }
+    let message = format!("the conversation has {bytes} bytes, which is too much");
+    Err(HttpError::invalid(path, message).with_code("body_too_large"))
+}
+
 /// Refuses outputs whose call is not in the conversation `items`.
 pub(crate) fn check_outputs(items: &[Arc<Item>]) -> Result<(), HttpError> {
     let calls = items.iter().filter_map(|item| match &**item {
@@ -220,9 +232,9 @@ mod tests {
     use serde_json::json;
 
     fn items(input: &Value) -> Result<(Vec<Arc<Item>>, String), HttpError> {
-        references(input)?;
+        references(input, "input")?;
         let mut warnings = Warnings::default();
-        let items = read(input, &HashMap::new(), &mut warnings)?;
+        let items = read(input, "input", &HashMap::new(), &mut warnings)?;
         Ok((items, serde_json::to_string(&warnings).unwrap()))
     }
 

@@ -15,6 +15,9 @@ pub(crate) struct Response {
     pub status: Status,
     pub background: bool,
     pub completed_at: Option<u64>,
+    /// The conversation that the response belongs to, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub conversation: Option<ConversationId>,
     pub error: Option<ResponseFailure>,
     pub frequency_penalty: f32,
     pub incomplete_details: Option<Incomplete>,
@@ -50,6 +53,12 @@ pub(crate) struct Response {
     /// What was asked for and left out; an extension.
     #[serde(skip_serializing_if = "Warnings::is_empty")]
     pub warnings: Warnings,
+}
+
+/// The conversation of a response.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(crate) struct ConversationId {
+    pub id: String,
 }
 
 /// A word, or an object, as in the request.

@@ -20,8 +20,9 @@ pub(crate) struct CreateResponse {
     pub instructions: Option<String>,
     /// The stored response that this one continues. Its instructions are not carried over.
     pub previous_response_id: Option<String>,
-    /// Not supported.
-    #[schema(value_type = Option<Object>)]
+    /// The conversation that this response continues and is added to: its id, or an object with
+    /// the member `id`. Not together with `previous_response_id`.
+    #[schema(value_type = Option<ConversationReference>)]
     pub conversation: Option<Value>,
     /// Not supported.
     #[schema(value_type = Option<Object>)]
@@ -71,6 +72,15 @@ pub(crate) struct CreateResponse {
     /// Variables for the chat template; an extension.
     #[schema(value_type = Option<Object>)]
     pub chat_template_kwargs: Option<Map<String, Value>>,
+}
+
+/// The id of a conversation, or an object that has it.
+#[derive(Debug, ToSchema)]
+#[serde(untagged)]
+#[allow(dead_code, reason = "describes what is read by hand")]
+pub(crate) enum ConversationReference {
+    Id(String),
+    Object { id: String },
 }
 
 /// A text or items.

@@ -1,20 +1,19 @@
 //! The routes that make responses, and the routes of stored responses.
 
 use crate::generate::answer::Answer;
-use crate::generate::choices::Choices;
 use crate::generate::flow::{Delivery, counted, prepare, respond};
 use crate::http::error::HttpError;
 use crate::http::refusals::Refusals;
 use crate::http::request::RequestContext;
-use crate::http::sse::Frame;
 use crate::protocols::openai::count::InputTokens;
 use crate::protocols::openai::problem::Problem;
-use crate::protocols::responses::answer::{ResponseAnswer, StoreSlot};
 use crate::protocols::responses::background::{Background, follow};
 use crate::protocols::responses::call::{RequestReader, ResponseCall, Transport};
 use crate::protocols::responses::history::Item;
-use crate::protocols::responses::object::Response as Made;
+use crate::protocols::responses::object::{Response as Made, Warnings};
+use crate::protocols::responses::records::settled;
 use crate::protocols::responses::request::CreateResponse;
+use crate::protocols::responses::running::{begin, in_background};
 use crate::protocols::responses::store::{ResponseStore, StoredResponse};
 use api::{ApiError, Prepared};
 use axum::body::Body;
@@ -31,11 +30,12 @@ use utoipa::{IntoParams, ToSchema};
 /// The responses that are stored.
 pub(crate) type StoreExtension = Extension<Arc<ResponseStore>>;
 
-type Id = Result<Path<String>, PathRejection>;
+/// The id in a path.
+pub(crate) type Id = Result<Path<String>, PathRejection>;
 
 /// A response: whole, as events, or in the background.
 #[utoipa::path(post, path = "/v1/responses", tag = "OpenAI", request_body = CreateResponse,
-    responses((status = 200, body = Made), Refusals<Problem>))]
+    responses((status = 200, body = Made), (status = 409, body = Problem), Refusals<Problem>))]
 pub(crate) async fn create(
     context: RequestContext,
     Extension(store): StoreExtension,
@@ -44,61 +44,21 @@ pub(crate) async fn create(
     let (call, prompt) = read(&context, &store, Transport::Http, body, |prepared| prepared).await?;
     let stream = call.stream;
     let background = call.response.background;
-    let work = background.then(|| Arc::new(Background::new(stream, &store.held)));
+    let work = || Background::new(stream, call.body.clone(), &store.held);
+    let work = background.then(work).map(Arc::new);
     let (choices, mut answer) = begin(&context, store, call, prompt, work.clone())?;
     let Some(work) = work else {
         return respond(&context.app, choices, answer, Delivery::of(stream)).await;
     };
     answer.store();
+    answer.settled().await;
     // Made before the work begins, so that it shows the beginning.
     let first = match stream {
         true => follow(Arc::clone(&work), 0, context.app.options.keep_alive),
         false => Json(&answer.response).into_response(),
     };
-    tokio::spawn(in_background(choices, answer, work));
+    tokio::spawn(in_background(choices, answer, work, context.app.life));
     Ok(first)
-}
-
-/// Begins to compute the response that `call` asks for, if needed in the `background`.
-pub(crate) fn begin(
-    context: &RequestContext,
-    store: Arc<ResponseStore>,
-    call: ResponseCall,
-    prompt: Prepared,
-    background: Option<Arc<Background>>,
-) -> Result<(Choices, ResponseAnswer), HttpError> {
-    let ResponseCall { options, space, response, view, tools, input, parent, .. } = call;
-    let choices = Choices::start(context, &[prompt], 1, options, response.id.clone())?;
-    let owner = context.key.clone();
-    let slot = StoreSlot { store, owner, space, parent, input, background };
-    Ok((choices, ResponseAnswer::new(response, view, tools, Some(slot))))
-}
-
-/// Makes a response without its client; `answer` stores it.
-async fn in_background(choices: Choices, mut answer: ResponseAnswer, work: Arc<Background>) {
-    work.push(&answer.open());
-    answer.store();
-    work.push(&made(choices, &mut answer, &work).await);
-    work.end();
-}
-
-/// Adds all events but the last ones, which it returns.
-async fn made(mut choices: Choices, answer: &mut ResponseAnswer, work: &Background) -> Vec<Frame> {
-    loop {
-        let event = tokio::select! {
-            biased;
-            () = work.cancelled.notified() => {
-                drop(choices);
-                return answer.cancel();
-            }
-            event = choices.next() => event,
-        };
-        match event {
-            Some(Ok((index, event))) => work.push(&answer.frames(index, event)),
-            Some(Err(error)) => return answer.broken(&error),
-            None => return answer.close(&choices.log.usage),
-        }
-    }
 }
 
 /// Reads the body and runs `work` with it, and with a reader of requests with this `transport`.
@@ -143,7 +103,7 @@ pub(crate) async fn input_tokens(
     Extension(store): StoreExtension,
     body: Body,
 ) -> Result<Json<InputTokens>, HttpError> {
-    let (_, input_tokens) = read(&context, &store, Transport::Http, body, counted).await?;
+    let (_, input_tokens) = read(&context, &store, Transport::Count, body, counted).await?;
     Ok(Json(InputTokens::of(input_tokens)))
 }
 
@@ -184,12 +144,19 @@ pub(crate) async fn retrieve(
     Ok(follow(work, from, context.app.options.keep_alive))
 }
 
-/// That a response is gone.
+/// That a response or a conversation is gone.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Removed {
     id: String,
     object: &'static str,
     deleted: bool,
+}
+
+impl Removed {
+    /// That the `object` of this id is gone.
+    pub fn new(id: String, object: &'static str) -> Self {
+        Self { id, object, deleted: true }
+    }
 }
 
 /// Forgets a response; one that is under way ends.
@@ -201,11 +168,12 @@ pub(crate) async fn remove(
     id: Id,
 ) -> Result<Json<Removed>, HttpError> {
     let (id, response) = find(&store, &context, id)?;
-    store.remove(&context.key, &id);
+    let commit = store.remove(&context.key, &id);
     if let Some(work) = &response.background {
         work.cancel().await;
     }
-    Ok(Json(Removed { id, object: "response", deleted: true }))
+    settled(commit).await;
+    Ok(Json(Removed::new(id, "response")))
 }
 
 /// Ends a response that is made in the background.
@@ -263,6 +231,9 @@ pub(crate) struct ItemList {
     first_id: Option<String>,
     last_id: Option<String>,
     has_more: bool,
+    /// Items that were left out; an extension.
+    #[serde(skip_serializing_if = "Warnings::is_empty")]
+    warnings: Warnings,
 }
 
 impl ItemList {
@@ -285,14 +256,21 @@ impl ItemList {
         };
         let rest = &items[start..];
         let shown = &rest[..rest.len().min(limit)];
+        let has_more = rest.len() > limit;
+        Ok(Self { has_more, ..Self::whole(shown, Warnings::default()) })
+    }
+
+    /// All of `items`.
+    pub fn whole(items: &[Arc<Item>], warnings: Warnings) -> Self {
         let id = |item: &Arc<Item>| item.id().to_owned();
-        Ok(Self {
+        Self {
             object: "list",
-            data: shown.iter().map(|item| item.json()).collect(),
-            first_id: shown.first().map(id),
-            last_id: shown.last().map(id),
-            has_more: rest.len() > limit,
-        })
+            data: items.iter().map(|item| item.json()).collect(),
+            first_id: items.first().map(id),
+            last_id: items.last().map(id),
+            has_more: false,
+            warnings,
+        }
     }
 }
 
@@ -316,7 +294,7 @@ fn find(
     context: &RequestContext,
     id: Id,
 ) -> Result<(String, Arc<StoredResponse>), HttpError> {
-    let Path(id) = id.map_err(|rejection| HttpError::invalid("id", rejection.body_text()))?;
+    let Path(id) = id.map_err(bad_path)?;
     let response = store.get(&context.key, &id).ok_or_else(|| unknown(&id))?;
     Ok((id, response))
 }
@@ -326,7 +304,13 @@ fn unknown(id: &str) -> HttpError {
     HttpError::request(StatusCode::NOT_FOUND, message).with_code("response_not_found")
 }
 
-fn bad_query(rejection: QueryRejection) -> HttpError {
+/// 400: an id in the path cannot be read.
+pub(crate) fn bad_path(rejection: PathRejection) -> HttpError {
+    HttpError::invalid("id", rejection.body_text())
+}
+
+/// 400: the query cannot be read.
+pub(crate) fn bad_query(rejection: QueryRejection) -> HttpError {
     HttpError::request(StatusCode::BAD_REQUEST, rejection.body_text())
 }
 

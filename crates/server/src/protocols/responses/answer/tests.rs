@@ -1,11 +1,15 @@
 //! The laws of the events, from events of the model that are made by hand.
 
 use super::*;
+use crate::http::app::unix_now;
 use crate::protocols::responses::object::Warnings;
+use crate::protocols::responses::store::StoreLimits;
 use api::{ApiError, Done, Message, TokenText};
+use std::time::Duration;
 
 fn response() -> Response {
-    Response { id: "resp_1".into(), store: true, ..Response::default() }
+    let created_at = unix_now();
+    Response { id: "resp_1".into(), store: true, created_at, ..Response::default() }
 }
 
 fn answer(view: ItemView) -> ResponseAnswer {
@@ -334,7 +338,9 @@ fn what_is_kept_gives_the_messages_of_the_answer_again() {
     use crate::protocols::responses::history::render;
     for summaries in [false, true] {
         let view = ItemView { summaries, ..ItemView::default() };
-        let store = Arc::new(ResponseStore::new(9, 1 << 20));
+        let age = Duration::from_secs(60);
+        let limits = StoreLimits { responses: 9, bytes: 1 << 20, age };
+        let store = Arc::new(ResponseStore::new(limits));
         let texts = vec!["q".to_owned()];
         let question = Item::Message { id: "msg_q".into(), role: Role::User, texts };
         let mut answer = answer(view);
@@ -342,8 +348,7 @@ fn what_is_kept_gives_the_messages_of_the_answer_again() {
             store: Arc::clone(&store),
             owner: None,
             space: [0; 16],
-            parent: None,
-            input: vec![Arc::new(question)],
+            continued: Continuation { input: vec![Arc::new(question)], ..Default::default() },
             background: None,
         });
         let calls = called(0, "n__g", &["{\"x\": 1}"]).into_iter();
