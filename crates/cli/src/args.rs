@@ -2,7 +2,7 @@
 
 use crate::device::DeviceArgs;
 use crate::size::bytes;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use api::SamplingOptions;
 use clap::Args;
 use engine::trace::TraceFiles;
@@ -138,6 +138,21 @@ pub(crate) fn seconds(text: &str) -> Result<Duration> {
     time.context("expected more than 0 seconds")
 }
 
+/// Parses an age such as 7d.
+pub(crate) fn age(text: &str) -> Result<Duration> {
+    let wrong = || format!("expected an age such as 90m, 12h or 7d, found {text:?}");
+    let (number, unit) = text.split_at_checked(text.len().saturating_sub(1)).with_context(wrong)?;
+    let seconds = match unit {
+        "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        "d" => 86400.0,
+        _ => bail!(wrong()),
+    };
+    let number: f64 = number.parse().with_context(wrong)?;
+    Duration::try_from_secs_f64(number * seconds).with_context(wrong)
+}
+
 /// Sampling parameters; the model's own defaults apply where one is left out.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Sampling")]
@@ -199,6 +214,11 @@ impl ModelArgs {
         self.model.as_deref().unwrap_or(crate::model::BUILTIN)
     }
 
+    /// Takes this model where none was given.
+    pub fn set_default(&mut self, model: Option<String>) {
+        self.model = self.model.take().or(model);
+    }
+
     /// Finds the folder or file of the model, downloading it first where needed.
     pub fn locate(&self) -> Result<PathBuf> {
         self.files.locate(self.name())
@@ -218,6 +238,16 @@ impl FileArgs {
 }
 
 impl LoadArgs {
+    /// The compute mode.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// The type of the cache, if it was given.
+    pub fn kv_type(&self) -> Option<KvType> {
+        self.kv_type
+    }
+
     /// These arguments as options of the engine; `kv_memory` applies where none is given.
     pub fn options(&self, kv_memory: KvMemory) -> LoadOptions {
         LoadOptions {
@@ -306,5 +336,16 @@ mod tests {
         assert!(logit_bias("12").is_err());
         assert!(logit_bias("-1=2").is_err());
         assert!(logit_bias("1=x").is_err());
+    }
+
+    #[test]
+    fn ages_have_units() {
+        let seconds = |text| age(text).map(|age| age.as_secs());
+        for (text, expected) in [("90m", 5400), ("12h", 43200), ("7d", 604_800), ("1.5s", 1)] {
+            assert_eq!(seconds(text).unwrap(), expected);
+        }
+        for wrong in ["", "d", "7", "7 weeks", "-1d", "nand", "1e300d", "7é"] {
+            assert!(seconds(wrong).is_err(), "{wrong}");
+        }
     }
 }

@@ -1,6 +1,9 @@
 //! The user's folders, by the XDG base directory specification.
 
-use std::path::PathBuf;
+use anyhow::{Context, Result};
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
 
 /// The folder of files that can be recreated.
 pub(crate) fn cache() -> Option<PathBuf> {
@@ -15,6 +18,21 @@ pub(crate) fn config() -> Option<PathBuf> {
 /// The folder of state that persists between runs.
 pub(crate) fn state() -> Option<PathBuf> {
     folder("XDG_STATE_HOME", ".local/state")
+}
+
+/// Whether an argument names no folder: `off`, which YAML reads as `false`.
+pub(crate) fn is_off(named: &Path) -> bool {
+    ["off", "false"].iter().any(|off| named == Path::new(off))
+}
+
+/// Creates a folder that only its owner may enter, and those above it, unless it exists.
+///
+/// # Errors
+///
+/// If the system gives one.
+pub(crate) fn create_private(folder: &Path) -> Result<()> {
+    let created = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    created.with_context(|| format!("cannot create {}", folder.display()))
 }
 
 fn folder(variable: &str, below_home: &str) -> Option<PathBuf> {

@@ -10,7 +10,7 @@ use clap::ArgAction;
 use clap::builder::BoolishValueParser;
 use engine::{EngineOptions, KvMemory, LoadOptions};
 use formats::Checkpoint;
-use gannet::{Builder, Engine};
+use gannet::{Builder, Engine, KvDir};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use text::{TextAssets, ToolFormat};
@@ -35,6 +35,11 @@ impl LoadedModel {
         self.storing.is_some()
     }
 
+    /// The engine of a model whose prefixes are kept on disk.
+    pub fn storing(&self) -> Option<&Engine> {
+        self.storing.as_ref()
+    }
+
     /// Ends the engine, and waits for the prefixes that it stores on disk. Clones of the service
     /// must be dropped before.
     pub fn finish(self) {
@@ -52,6 +57,12 @@ pub(crate) struct SourceArgs {
     /// The name of the model for clients, instead of its own.
     #[arg(skip)]
     name: Option<String>,
+    /// Whether prefixes are kept on disk unless the arguments say otherwise.
+    #[arg(skip)]
+    keeps_prefixes: bool,
+    /// Whether short and quickly computed prefixes are kept too.
+    #[arg(skip)]
+    keeps_all: bool,
     #[command(flatten)]
     model: ModelArgs,
     /// Jinja template, instead of the model's own
@@ -90,6 +101,37 @@ impl SourceArgs {
         Self { name, ..self }
     }
 
+    /// The same with prefixes kept on disk, unless the arguments say otherwise.
+    pub fn keeping_prefixes(self) -> Self {
+        Self { keeps_prefixes: true, ..self }
+    }
+
+    /// The same with all prefixes of full blocks kept on disk, unless the arguments say otherwise.
+    pub fn keeping_all_prefixes(self) -> Self {
+        Self { keeps_all: true, ..self.keeping_prefixes() }
+    }
+
+    /// The same with this model, where none is named.
+    pub fn or_model(mut self, model: Option<String>) -> Self {
+        self.model.set_default(model);
+        self
+    }
+
+    /// Finds the folder or file of the model, downloading it first where needed.
+    pub fn locate(&self) -> Result<PathBuf> {
+        self.model.locate()
+    }
+
+    /// What names the model, with a path made absolute; `None` for the built-in model.
+    pub fn model_source(&self) -> Option<String> {
+        model::lasting_name(self.model.name())
+    }
+
+    /// The arguments for loading the model.
+    pub fn load_args(&self) -> &LoadArgs {
+        &self.load
+    }
+
     /// Loads the model and starts its engine; `kv_memory` applies where none is given.
     pub fn load(&self, engine: EngineOptions, kv_memory: KvMemory) -> Result<LoadedModel> {
         let started = Instant::now();
@@ -105,7 +147,11 @@ impl SourceArgs {
         let builder = self.chat_template.iter().fold(builder, Builder::chat_template);
         let builder = self.tool_format.into_iter().fold(builder, Builder::tool_format);
         let builder = builder.greedy_structure(self.greedy_structure);
-        let kv_dir = self.kv_dir.folder()?;
+        let kv_dir = self.kv_dir.folder(if self.keeps_prefixes { "auto" } else { "off" })?;
+        let kv_dir = match self.keeps_all {
+            true => kv_dir.map(KvDir::keeping_all),
+            false => kv_dir,
+        };
         let stores = kv_dir.is_some();
         let builder = kv_dir.into_iter().fold(builder, Builder::kv_dir);
         let engine = builder.load(&path)?;

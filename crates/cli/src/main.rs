@@ -6,8 +6,10 @@ mod answer;
 mod args;
 mod builtin;
 mod commands;
+mod conversation;
 mod device;
 mod effective;
+mod elapsed;
 mod exit;
 mod folders;
 mod input;
@@ -19,6 +21,7 @@ mod model;
 mod output;
 mod placement;
 mod progress;
+mod sessions;
 mod settings;
 mod size;
 mod terminal;
@@ -55,6 +58,7 @@ struct Cli {
 enum Command {
     Run(commands::run::Args),
     Chat(commands::chat::Args),
+    Sessions(commands::sessions::Args),
     Serve(Box<commands::serve::Args>),
     Batch(commands::batch::Args),
     Inspect(commands::inspect::Args),
@@ -100,6 +104,7 @@ fn run(cli: Cli, effective: &EffectiveSettings) -> Result<()> {
     match cli.command {
         Command::Run(args) => commands::run::run(&args),
         Command::Chat(args) => commands::chat::run(&args),
+        Command::Sessions(args) => commands::sessions::run(&args),
         Command::Serve(args) => commands::serve::run(&args, effective),
         Command::Batch(args) => commands::batch::run(&args),
         Command::Inspect(args) => commands::inspect::run(&args),

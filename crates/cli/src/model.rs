@@ -36,6 +36,18 @@ pub(crate) fn public_name(model: &str) -> Option<String> {
     }
 }
 
+/// What names the same model in any folder: a path made absolute, or the name as it is. `None` for
+/// the built-in model.
+pub(crate) fn lasting_name(model: &str) -> Option<String> {
+    match Path::new(model) {
+        path if path.exists() => {
+            let absolute = std::path::absolute(path).ok();
+            absolute.and_then(|path| path.into_os_string().into_string().ok())
+        }
+        _ => Some(model.to_owned()).filter(|model| model != BUILTIN),
+    }
+}
+
 /// Parses `model` as a name on a hub; an error where it looks like a path.
 fn on_hub(model: &str) -> Result<ModelRef> {
     let missing = || anyhow!("{model}: no such file or folder");

@@ -1,8 +1,9 @@
 //! Options for loading a model, and the way from its files to a running engine.
 
 use crate::kv_dir::KvDir;
+use crate::prefixes::StoredPrefixes;
 use crate::{Engine, Error};
-use api::{ModelCard, Service, ServiceParts};
+use api::{ModelCard, PrefixFiles, Service, ServiceParts};
 use engine::{
     DeviceChoice, EngineOptions, KvMemory, KvType, LoadOptions, Mode, Placement, Runner, Speculate,
 };
@@ -126,9 +127,8 @@ impl Builder {
         let card = ModelCard::of(&checkpoint, &runner.settings().checkpoint);
         let parallel = self.engine.running.max(1);
         let mut options = self.engine.clone();
-        if let Some(folder) = &self.kv_dir {
-            options.disk = Some(folder.open(&checkpoint)?);
-        }
+        options.disk = self.kv_dir.as_ref().map(|it| it.open(&checkpoint)).transpose()?;
+        let prefixes = StoredPrefixes::of(options.disk.as_ref(), &runner);
         let (engine, thread) = engine::start(runner, options);
         let mut service = Service::new(ServiceParts {
             engine,
@@ -141,7 +141,9 @@ impl Builder {
             parallel,
         });
         service.greedy_structure = self.greedy_structure;
-        Ok(Engine { service, memory, threads, isa, parallel, warnings, thread: Arc::new(thread) })
+        service.prefixes = prefixes.clone().ok().map(|it| Arc::new(it) as Arc<dyn PrefixFiles>);
+        let thread = Arc::new(thread);
+        Ok(Engine { service, memory, threads, isa, parallel, warnings, prefixes, thread })
     }
 
     /// Loads vocabulary and weights at the same time.

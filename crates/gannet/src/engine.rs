@@ -1,5 +1,6 @@
 //! The engine as callers see it: requests in, answers out, the calling thread waits.
 
+use crate::prefixes::StoredPrefixes;
 use crate::{Answer, Batch, Builder, Error, Messages, Request, Stream};
 use api::Service;
 use engine::{Memory, ModelInfo};
@@ -21,6 +22,8 @@ pub struct Engine {
     pub(crate) isa: String,
     pub(crate) parallel: usize,
     pub(crate) warnings: Vec<String>,
+    /// Computed prefixes on disk, or why there are none.
+    pub(crate) prefixes: Result<StoredPrefixes, &'static str>,
     pub(crate) thread: Arc<JoinHandle<()>>,
 }
 

@@ -38,6 +38,17 @@ pub enum Error {
     /// The folder of stored prefixes cannot be used.
     #[error("cannot use the cache on disk: {0}")]
     Store(#[from] store::StoreError),
+    /// Prefixes cannot be taken out of their folder.
+    #[error("cannot take prefixes out: {0}")]
+    Prefixes(&'static str),
+    /// A file cannot be written.
+    #[error("cannot write {}: {source}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// The error of the system.
+        source: std::io::Error,
+    },
     /// A model cannot be quantised.
     #[error("cannot quantise {}: {source}", path.display())]
     Quantize {

@@ -5,12 +5,10 @@ use engine::{DiskCache, DiskWrite, MIN_TOKENS};
 use formats::Checkpoint;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
-use store::{Store, StoreOptions};
+use store::{Store, StoreKey, StoreOptions};
 
 /// A folder in which computed prefixes are kept: they are found again after a restart, and by other
 /// processes. Answers have the same bits with and without it.
-///
-/// Models whose attention has windows, or that keep states, do not use it yet.
 #[derive(Clone, Debug)]
 pub struct KvDir {
     /// The folder, which is created where there is none.
@@ -23,6 +21,9 @@ pub struct KvDir {
     pub write_rate: u64,
     /// Tokens of the shortest prefix that is stored or found.
     pub min_tokens: usize,
+    /// The key under which the files are sealed; what is stored under another key, or none, is not
+    /// found. Without one, whoever may read the folder can read the prompts.
+    pub key: Option<StoreKey>,
     /// The file that remembers digests of weights; without one they are read at every start.
     pub digests: Option<PathBuf>,
 }
@@ -36,15 +37,25 @@ impl KvDir {
             write: DiskWrite::Auto,
             write_rate: 256 << 20,
             min_tokens: MIN_TOKENS,
+            key: None,
             digests: None,
         }
+    }
+
+    /// The same with all prefixes of full blocks stored, unless nothing is.
+    pub fn keeping_all(self) -> Self {
+        let write = match self.write {
+            DiskWrite::Auto => DiskWrite::All,
+            other => other,
+        };
+        Self { write, min_tokens: 1, ..self }
     }
 
     /// Opens the folder, and begins to read the weights of `checkpoint` for their digest, before
     /// which nothing is stored or found.
     pub(crate) fn open(&self, checkpoint: &Checkpoint) -> Result<DiskCache, Error> {
-        let Self { folder, max_bytes, write, write_rate, min_tokens, digests } = self.clone();
-        let options = StoreOptions { max_bytes, write_rate, ..StoreOptions::new(folder) };
+        let Self { folder, max_bytes, write, write_rate, min_tokens, key, digests } = self.clone();
+        let options = StoreOptions { max_bytes, write_rate, key, ..StoreOptions::new(folder) };
         let store = Arc::new(Store::open(options)?);
         let digest = Arc::new(OnceLock::new());
         let cache = DiskCache { write, min_tokens, ..DiskCache::new(store, Arc::clone(&digest)) };

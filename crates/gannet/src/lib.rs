@@ -103,6 +103,7 @@ mod builder;
 mod engine;
 mod error;
 mod kv_dir;
+mod prefixes;
 mod quantize;
 mod request;
 
@@ -112,6 +113,7 @@ pub use crate::builder::Builder;
 pub use crate::engine::Engine;
 pub use crate::error::Error;
 pub use crate::kv_dir::KvDir;
+pub use crate::prefixes::{ExportedPrefix, remove_unfinished};
 pub use crate::quantize::quantize;
 pub use crate::request::{Messages, Request};
 #[doc(inline)]
@@ -127,6 +129,8 @@ pub use ::engine::{
     DeviceChoice, EngineOptions, KvMemory, KvType, LoadOptions, Memory, Mode, ModelInfo, Placement,
     Speculate,
 };
+#[doc(inline)]
+pub use ::store::StoreKey;
 
 /// The examples of the README are compiled too.
 #[cfg(doctest)]

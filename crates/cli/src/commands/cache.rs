@@ -1,5 +1,7 @@
 //! `gannet cache`: the prefixes that are kept on disk.
 
+mod export;
+mod import;
 mod list;
 mod prune;
 
@@ -9,37 +11,58 @@ use crate::{kv_dir, output, progress};
 use anyhow::{Context, Result, bail};
 use clap::Subcommand;
 use list::roots;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use store::{Files, Problem, remove_extents, verify_extent};
+use store::{Files, Problem, StoreKey, remove_extents, verify_extent};
 
 /// Show, check and remove the prefixes that --kv-dir keeps on disk
 ///
 /// All commands work beside running servers.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Folder of the prefixes: a path, or auto for kv in the user's cache folder
-    #[arg(long, value_name = "DIR|auto", default_value = "auto", global = true)]
-    kv_dir: PathBuf,
     #[command(subcommand)]
     command: CacheCommand,
+}
+
+/// The folder that a command looks at.
+#[derive(Debug, clap::Args)]
+struct FolderArgs {
+    /// Folder of the prefixes: a path, or auto for kv in the user's cache folder
+    #[arg(long, value_name = "DIR|auto", default_value = "auto")]
+    kv_dir: PathBuf,
+}
+
+impl FolderArgs {
+    fn folder(&self) -> Result<PathBuf> {
+        kv_dir::folder(&self.kv_dir)
+    }
 }
 
 #[derive(Debug, Subcommand)]
 enum CacheCommand {
     /// Print the path of the folder
-    Path,
+    Path(FolderArgs),
     List(list::Args),
     Verify(VerifyArgs),
     Prune(prune::Args),
     Digest(DigestArgs),
+    Export(Box<export::Args>),
+    Import(import::Args),
 }
 
 /// Read all prefixes and compare their checksums; exit with 1 if any is wrong
+///
+/// Checksums of encrypted files tell damage. With their key, intended changes are found as well.
 #[derive(Debug, clap::Args)]
 struct VerifyArgs {
     /// Remove files that are damaged
     #[arg(long)]
     remove: bool,
+    /// The key of encrypted files
+    #[arg(long, value_name = "FILE")]
+    kv_dir_key: Option<PathBuf>,
+    #[command(flatten)]
+    folder: FolderArgs,
 }
 
 /// Compute the digest of a model's weights now, which is needed before prefixes are stored or found
@@ -50,50 +73,68 @@ struct DigestArgs {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let folder = kv_dir::folder(&args.kv_dir)?;
     match &args.command {
-        CacheCommand::Path => output::lines([folder.display()]),
-        CacheCommand::List(args) => list::run(&folder, args),
-        CacheCommand::Verify(args) => verify(&folder, args),
-        CacheCommand::Prune(args) => prune::run(&folder, args),
-        CacheCommand::Digest(args) => digest(args),
+        CacheCommand::Path(args) => output::lines([args.folder()?.display()]),
+        CacheCommand::List(args) => list::run(args),
+        CacheCommand::Verify(args) => verify(args),
+        CacheCommand::Prune(args) => prune::run(args),
+        CacheCommand::Digest(args) => output::lines([digest(&args.model.locate()?)?]),
+        CacheCommand::Export(args) => export::run(args),
+        CacheCommand::Import(args) => import::run(args),
     }
 }
 
-fn verify(folder: &Path, args: &VerifyArgs) -> Result<()> {
-    let roots = roots(folder)?;
+fn verify(args: &VerifyArgs) -> Result<()> {
+    let folder = args.folder.folder()?;
+    let roots = roots(&folder)?;
     let extents = || roots.iter().flat_map(|root| root.extents.iter().map(|it| (root.root, it)));
     let bar = progress::bytes(extents().map(|(_, extent)| extent.bytes).sum());
-    let (mut damaged, mut checked) = (Vec::new(), 0);
+    let key = args.kv_dir_key.as_deref().map(kv_dir::key).transpose()?;
+    let (mut damaged, mut unread, mut checked, mut sealed) = (Vec::new(), Vec::new(), 0, 0);
     let watch = Watch::new();
     for (root, extent) in extents() {
         watch.check()?;
-        match verify_extent(&Files, root, extent) {
-            Ok(Ok(())) => checked += 1,
+        match verify_extent(&Files, root, extent, key.as_ref()) {
+            Ok(Ok(outline)) => {
+                checked += 1;
+                let own = key.as_ref().map(StoreKey::id);
+                sealed += usize::from(outline.seal.is_some_and(|seal| Some(seal.key) != own));
+            }
             // Removed meanwhile, or of a version that this one cannot judge.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
             Ok(Err(Problem::Newer(_))) => {}
             Ok(Err(problem)) => damaged.push((extent, problem.to_string())),
-            Err(error) => damaged.push((extent, error.to_string())),
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                damaged.push((extent, error.to_string()));
+            }
+            // The content may be right: permissions, or a disk that fails for now.
+            Err(error) => unread.push((extent, error.to_string())),
         }
         bar.inc(extent.bytes);
     }
     bar.finish_and_clear();
-    output::lines(damaged.iter().map(|(it, what)| format!("{}: {what}", it.path.display())))?;
+    let wrong = damaged.iter().chain(&unread);
+    output::lines(wrong.map(|(it, what)| format!("{}: {what}", it.path.display())))?;
     output::note(format_args!("{checked} files are as they should be, {} are not", damaged.len()));
+    if !unread.is_empty() {
+        output::note(format_args!("{} cannot be read, and are left as they are", unread.len()));
+    }
+    if sealed > 0 {
+        output::note(format_args!("{sealed} are encrypted, and were checked without their key"));
+    }
     if args.remove {
         let extents: Vec<_> = damaged.iter().map(|(extent, _)| *extent).collect();
-        remove_extents(&Files, folder, &extents).context("cannot remove damaged files")?;
+        remove_extents(&Files, &folder, &extents).context("cannot remove damaged files")?;
     }
-    match damaged.is_empty() {
+    match damaged.is_empty() && unread.is_empty() {
         true => Ok(()),
         false => Err(SilentExit(1).into()),
     }
 }
 
-fn digest(args: &DigestArgs) -> Result<()> {
-    let path = args.model.locate()?;
-    let files = formats::ModelFiles::open(&path)?.paths();
+/// Computes the digest of the weights of the model at a path, unless it is known.
+fn digest(path: &Path) -> Result<String> {
+    let files = formats::ModelFiles::open(path)?.paths();
     let sizes = files.iter().filter_map(|file| file.metadata().ok());
     let bar = progress::bytes(sizes.map(|metadata| metadata.len()).sum());
     let memory = kv_dir::digests();
@@ -109,5 +150,5 @@ fn digest(args: &DigestArgs) -> Result<()> {
     let Some(digest) = digest.with_context(|| format!("cannot read {}", path.display()))? else {
         bail!("{}: the digest was not computed", path.display());
     };
-    output::lines([digest])
+    Ok(digest)
 }

@@ -1,28 +1,31 @@
 //! `gannet chat`: a conversation on the terminal.
 
-mod conversation;
 mod lines;
+mod session;
 mod slash;
 
 use crate::answer::{Show, StreamedAnswer};
 use crate::args::SamplingArgs;
 use crate::commands::run::{ThinkArgs, think_kwargs};
+use crate::commands::sessions;
+use crate::conversation::Conversation;
 use crate::exit;
 use crate::interrupt::Watch;
 use crate::load::{LoadedModel, SourceArgs};
 use crate::output::note;
 use anyhow::{Context, Result};
 use api::{ApiError, ChatRequest, SamplingOptions};
-use conversation::Conversation;
 use engine::{EngineOptions, KvMemory};
 use lines::{ChatInput, ChatLines};
+use session::{ChatSession, SessionArgs};
 use slash::SlashCommand;
 use tokio::runtime::Runtime;
 
 /// Chat with a model
 ///
 /// /help lists the commands of a conversation. Ctrl-C stops an answer and keeps the conversation,
-/// Ctrl-D ends. Lines may also be piped in; each is a message.
+/// Ctrl-D ends. Lines may also be piped in; each is a message. With --session it is kept, and
+/// continued with the options that it had, unless others are given.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// System prompt
@@ -31,6 +34,8 @@ pub(crate) struct Args {
     /// Print token counts and rates after each answer
     #[arg(long)]
     stats: bool,
+    #[command(flatten)]
+    session: SessionArgs,
     #[command(flatten)]
     think: ThinkArgs,
     #[command(flatten)]
@@ -43,9 +48,8 @@ pub(crate) struct Args {
 struct Chat {
     loaded: LoadedModel,
     runtime: Runtime,
-    sampling: SamplingOptions,
+    session: ChatSession,
     conversation: Conversation,
-    think: Option<bool>,
     stats: bool,
     last: Option<StreamedAnswer>,
     over: bool,
@@ -54,18 +58,26 @@ struct Chat {
 pub(crate) fn run(args: &Args) -> Result<()> {
     // One conversation at a time; its turns continue from the slots of the others.
     let options = EngineOptions { running: 4, ..EngineOptions::default() };
-    let loaded = args.source.load(options, KvMemory::OneSequence)?;
+    let mut session = args.session.open()?;
+    let source = session.source(&args.source);
+    let loaded = source.load(options, KvMemory::OneSequence)?;
+    session.keep_fork()?;
+    let mut conversation = session.content.conversation()?;
+    conversation.system = args.system.clone().or(conversation.system);
+    session.content.sampling = session.content.sampling_with(args.sampling.options());
+    session.content.think = args.think.choice().or(session.content.think);
+    session.begin(&loaded.service.info().name, &source);
     let mut lines = ChatLines::open()?;
     if lines.is_interactive() {
         note(&loaded.description);
+        session.greeting().into_iter().for_each(note);
         note("/help lists the commands; Ctrl-D ends the chat");
     }
     let mut chat = Chat {
         loaded,
         runtime: super::runtime()?,
-        sampling: args.sampling.options(),
-        conversation: Conversation::new(args.system.clone()),
-        think: args.think.choice(),
+        session,
+        conversation,
         stats: args.stats,
         last: None,
         over: false,
@@ -106,12 +118,15 @@ impl Chat {
 
     fn message(&mut self, content: &str) -> Result<()> {
         self.conversation.ask(slash::message(content));
-        let answer = self.answer();
+        let sampling = self.session.sampling();
+        let seed = sampling.seed;
+        let answer = self.answer(sampling);
         match &answer {
-            Ok(answer) => self.conversation.answer(answer),
+            Ok(answer) => self.conversation.answer(answer, seed),
             Err(_) => self.conversation.take_back(),
         }
         let answer = answer?;
+        self.keep();
         if self.stats {
             note(answer.stats());
         }
@@ -119,11 +134,19 @@ impl Chat {
         Ok(())
     }
 
-    fn answer(&self) -> Result<StreamedAnswer> {
+    /// Keeps the conversation in its session. If that fails, the conversation continues, and is
+    /// kept after its next answer.
+    fn keep(&mut self) {
+        if let Err(error) = self.session.keep(&self.conversation) {
+            exit::report(&error);
+        }
+    }
+
+    fn answer(&self, sampling: SamplingOptions) -> Result<StreamedAnswer> {
         let request = ChatRequest {
             messages: self.conversation.messages().into_iter().map(Into::into).collect(),
-            template_kwargs: think_kwargs(self.think),
-            sampling: self.sampling.clone(),
+            template_kwargs: think_kwargs(self.session.content.think),
+            sampling,
             ..ChatRequest::default()
         };
         let mut watch = Watch::new();
@@ -136,6 +159,15 @@ impl Chat {
     }
 
     fn command(&mut self, command: SlashCommand) -> Result<()> {
+        let changes = command.changes_the_conversation();
+        self.follow(command)?;
+        if changes {
+            self.keep();
+        }
+        Ok(())
+    }
+
+    fn follow(&mut self, command: SlashCommand) -> Result<()> {
         match command {
             SlashCommand::Help => note(slash::HELP),
             SlashCommand::System(text) => self.conversation.system = text,
@@ -152,6 +184,12 @@ impl Chat {
                     .with_context(|| format!("cannot load {}", path.display()))?;
                 note(format_args!("{} messages", self.conversation.messages().len()));
             }
+            SlashCommand::Rewind(count) => self.conversation.rewind(count)?,
+            SlashCommand::Fork(name) => self.session.fork(name, &self.conversation)?,
+            SlashCommand::Rename(name) => self.session.rename(name)?,
+            SlashCommand::Sessions => {
+                note(sessions::lines(&self.session.folder()?.list()?).trim_end());
+            }
             SlashCommand::Stats => {
                 note(&self.loaded.description);
                 match &self.last {
@@ -161,8 +199,8 @@ impl Chat {
             }
             SlashCommand::Think(choice) => {
                 // Without an argument it toggles; templates think by default.
-                let think = choice.unwrap_or(!self.think.unwrap_or(true));
-                self.think = Some(think);
+                let think = &mut self.session.content.think;
+                let think = *think.insert(choice.unwrap_or(!think.unwrap_or(true)));
                 note(format_args!("thinking is {}", if think { "on" } else { "off" }));
             }
             SlashCommand::Exit => self.over = true,

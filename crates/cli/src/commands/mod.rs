@@ -17,6 +17,7 @@ pub(crate) mod quantize;
 pub(crate) mod replay;
 pub(crate) mod run;
 pub(crate) mod serve;
+pub(crate) mod sessions;
 pub(crate) mod synth;
 pub(crate) mod template;
 pub(crate) mod tokenize;

@@ -3,13 +3,14 @@
 mod limits;
 mod listen;
 mod routes;
+mod state_dir;
 
 use crate::args::{EngineArgs, SamplingArgs};
 use crate::effective::EffectiveSettings;
 use crate::interrupt::{Signal, Watch};
 use crate::load::SourceArgs;
 use crate::output::{self, note};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use api::Service;
 use convert::Interrupted;
 use engine::KvMemory;
@@ -17,6 +18,8 @@ use limits::{ClientArgs, ConnectionArgs};
 use listen::ListenArgs;
 use routes::RouteArgs;
 use server::{Listener, ServerOptions};
+use state_dir::StateArgs;
+use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -40,6 +43,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     connections: ConnectionArgs,
     #[command(flatten)]
+    state: StateArgs,
+    #[command(flatten)]
     sampling: SamplingArgs,
     #[command(flatten)]
     engine: EngineArgs,
@@ -52,6 +57,7 @@ const SHUTDOWN_TIME: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(args: &Args, effective: &EffectiveSettings) -> Result<()> {
     let options = args.routes.over(args.clients.options(&args.connections)?);
+    let mut options = args.state.over(options);
     let settings = effective.yaml(&args.listen.chosen(), &options.keys.labels());
     if args.print_config {
         return output::text(&settings);
@@ -64,20 +70,44 @@ pub(crate) fn run(args: &Args, effective: &EffectiveSettings) -> Result<()> {
         .context("cannot start the server's threads")?;
     // Bound before the model is loaded, which may take long, so that an error shows at once.
     let (listener, addresses) = runtime.block_on(args.listen.listen(options.keys.is_open()))?;
+    let state = args.state.open()?;
+    options.state.clone_from(&state);
     let traces = args.engine.traces()?;
     let source = args.source.clone().named(args.routes.name());
+    let source = match &options.slot_files {
+        Some(folder) => {
+            open_slot_files(folder)?;
+            source.keeping_all_prefixes()
+        }
+        None => source,
+    };
     let loaded = source.load(args.engine.options(traces.as_ref()), KvMemory::Share)?;
     let service = loaded.service.clone().with_defaults(&args.sampling.options())?;
+    if options.slot_files.is_some() && service.prefixes.is_none() {
+        bail!("--slot-save-path: the model's prefixes are not kept on disk; see --kv-dir");
+    }
     note(&loaded.description);
     addresses.iter().for_each(|address| note(format_args!("listening on {address}")));
     let ended = runtime.block_on(serve(listener, service, options));
     // The engine stops with the last of the server's tasks, the trace writer with the engine.
     runtime.shutdown_timeout(SHUTDOWN_TIME);
     loaded.finish();
+    if let Some(state) = state {
+        state.finish();
+    }
     if let Some(traces) = traces {
         traces.finish(SHUTDOWN_TIME);
     }
     ended
+}
+
+/// Makes the folder for the files of slots ready.
+fn open_slot_files(folder: &Path) -> Result<()> {
+    crate::folders::create_private(folder)?;
+    if let Err(error) = gannet::remove_unfinished(folder) {
+        tracing::warn!("{}: {error}", folder.display());
+    }
+    Ok(())
 }
 
 async fn serve(listener: Listener, service: Service, options: ServerOptions) -> Result<()> {

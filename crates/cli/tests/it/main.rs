@@ -5,6 +5,8 @@ mod batch;
 #[cfg(unix)]
 mod bench_serve;
 mod cache;
+#[cfg(unix)]
+mod cache_transfer;
 mod determinism;
 mod devices;
 mod endings;
@@ -19,4 +21,7 @@ mod quantize;
 mod references;
 mod replay;
 mod serving;
+mod sessions;
 mod settings;
+#[cfg(unix)]
+mod slots;

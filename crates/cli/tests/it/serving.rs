@@ -39,12 +39,12 @@ impl Server {
     pub fn request(&self, head: &str, body: &str) -> String {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         let length = body.len();
-        write!(
-            stream,
+        // At once: a server that refuses the head may close before it has read a later body.
+        let request = format!(
             "{head} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n\
              content-length: {length}\r\n\r\n{body}"
-        )
-        .unwrap();
+        );
+        stream.write_all(request.as_bytes()).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         answer

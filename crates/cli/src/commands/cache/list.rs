@@ -1,10 +1,13 @@
 //! `gannet cache list`: what is kept, by model and settings.
 
+use super::FolderArgs;
+use crate::elapsed::passed_since;
 use crate::output;
+use crate::sessions::printable;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 use store::{Files, FolderRoot, list_folder, read_extent};
 
 /// List the prefixes by model and settings
@@ -13,6 +16,8 @@ pub(crate) struct Args {
     /// Print the list as JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    folder: FolderArgs,
 }
 
 /// What is kept below a root.
@@ -23,14 +28,17 @@ struct Summary {
     blocks: usize,
     tokens: usize,
     bytes: u64,
+    /// Whether some of it is encrypted.
+    sealed: bool,
     /// Seconds since the Unix epoch at which the oldest was written.
     oldest: Option<u64>,
     /// Seconds of computing that all uses saved, the earlier ones decayed.
     worth: f64,
 }
 
-pub(super) fn run(folder: &Path, args: &Args) -> Result<()> {
-    let summaries: Vec<_> = roots(folder)?.iter().map(Summary::of).collect();
+pub(super) fn run(args: &Args) -> Result<()> {
+    let folder = args.folder.folder()?;
+    let summaries: Vec<_> = roots(&folder)?.iter().map(Summary::of).collect();
     let as_json = || summaries.iter().map(Summary::json).collect::<Vec<_>>();
     output::report(args.json, as_json, || match summaries.is_empty() {
         true => format!("{}: nothing is stored\n", folder.display()),
@@ -66,17 +74,19 @@ impl Summary {
             blocks: 0,
             tokens: 0,
             bytes: 0,
+            sealed: false,
             oldest: None,
             worth: 0.0,
         };
         for extent in &root.extents {
             // `verify` names files that cannot be read.
-            let Ok(Ok(header)) = read_extent(&Files, root.root, extent) else { continue };
+            let Ok(Ok(outline)) = read_extent(&Files, root.root, extent, None) else { continue };
             summary.extents += 1;
-            summary.blocks += header.blocks.len();
-            summary.tokens += header.blocks.iter().map(|block| block.tokens.len()).sum::<usize>();
+            summary.blocks += outline.blocks;
+            summary.tokens += outline.blocks * outline.positions;
             summary.bytes += extent.bytes;
-            summary.oldest = summary.oldest.into_iter().chain([header.created]).min();
+            summary.sealed |= outline.seal.is_some();
+            summary.oldest = summary.oldest.into_iter().chain([outline.created]).min();
             summary.worth += extent.worth_at(now) * extent.bytes as f64 / f64::from(1 << 20);
         }
         summary
@@ -90,6 +100,7 @@ impl Summary {
             "blocks": self.blocks,
             "tokens": self.tokens,
             "bytes": self.bytes,
+            "sealed": self.sealed,
             "oldest": self.oldest,
             "worth": self.worth,
         })
@@ -97,17 +108,17 @@ impl Summary {
 
     fn lines(&self) -> String {
         let Self { root, extents, blocks, tokens, worth, .. } = self;
-        let name = self.about["model"].as_str().unwrap_or("unknown model");
-        let setting = |key: &str| self.about["settings"][key].as_str().unwrap_or("?").to_owned();
+        let sealed = if self.sealed { ", encrypted" } else { "" };
+        // Another user of the folder may have written the description.
+        let text = |value: &Value, none: &str| printable(value.as_str().unwrap_or(none));
+        let name = text(&self.about["model"], "unknown model");
+        let setting = |key: &str| text(&self.about["settings"][key], "?");
         let [mode, kv_type, isa] = ["mode", "kv_type", "isa"].map(setting);
-        let age = self.oldest.and_then(|oldest| {
-            let written = SystemTime::UNIX_EPOCH + Duration::from_secs(oldest);
-            SystemTime::now().duration_since(written).ok()
-        });
+        let age = self.oldest.and_then(passed_since);
         let days = age.unwrap_or_default().as_secs_f64() / 86400.0;
         let mib = self.bytes as f64 / f64::from(1 << 20);
         format!(
-            "{name} ({mode}, {kv_type}, {isa})\n    root {root}\n    {extents} files, {blocks} \
+            "{name} ({mode}, {kv_type}, {isa}{sealed})\n    root {root}\n    {extents} files, {blocks} \
              blocks, {tokens} tokens, {mib:.1} MiB; the oldest of {days:.1} days; worth {worth:.1} \
              s of computing\n"
         )

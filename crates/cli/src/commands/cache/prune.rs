@@ -1,12 +1,14 @@
 //! `gannet cache prune`: removes prefixes.
 
+use super::FolderArgs;
 use super::list::{model, roots};
+use crate::args::age;
+use crate::elapsed::passed_since;
 use crate::output;
 use crate::size::bytes;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use base::Name;
-use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 use store::{Files, FolderExtent, FolderRoot, read_extent, remove_extents};
 
 /// Remove prefixes from the disk
@@ -31,25 +33,13 @@ pub(crate) struct Args {
     /// All
     #[arg(long, group = "what", conflicts_with_all = ["older", "model", "root", "to"])]
     all: bool,
+    #[command(flatten)]
+    folder: FolderArgs,
 }
 
-/// Parses an age such as 7d.
-fn age(text: &str) -> Result<Duration> {
-    let wrong = || format!("expected an age such as 90m, 12h or 7d, found {text:?}");
-    let (number, unit) = text.split_at_checked(text.len().saturating_sub(1)).with_context(wrong)?;
-    let seconds = match unit {
-        "s" => 1.0,
-        "m" => 60.0,
-        "h" => 3600.0,
-        "d" => 86400.0,
-        _ => bail!(wrong()),
-    };
-    let number: f64 = number.parse().with_context(wrong)?;
-    Duration::try_from_secs_f64(number * seconds).with_context(wrong)
-}
-
-pub(super) fn run(folder: &Path, args: &Args) -> Result<()> {
-    let roots = roots(folder)?;
+pub(super) fn run(args: &Args) -> Result<()> {
+    let folder = args.folder.folder()?;
+    let roots = roots(&folder)?;
     let is_of = |root: &&FolderRoot| {
         args.root.is_none_or(|wanted| root.root == wanted)
             && args.model.as_ref().is_none_or(|wanted| model(root) == *wanted)
@@ -73,7 +63,7 @@ pub(super) fn run(folder: &Path, args: &Args) -> Result<()> {
     let count = removed.len();
     let bytes = match count {
         0 => 0,
-        _ => remove_extents(&Files, folder, &removed).context("cannot remove prefixes")?,
+        _ => remove_extents(&Files, &folder, &removed).context("cannot remove prefixes")?,
     };
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     output::note(format_args!(
@@ -86,23 +76,6 @@ pub(super) fn run(folder: &Path, args: &Args) -> Result<()> {
 
 /// Whether an extent was written before this time. Files that cannot be read are of any age.
 fn is_older(root: Name, extent: &FolderExtent, age: Duration) -> bool {
-    let Ok(Ok(header)) = read_extent(&Files, root, extent) else { return true };
-    let written = SystemTime::UNIX_EPOCH + Duration::from_secs(header.created);
-    SystemTime::now().duration_since(written).is_ok_and(|passed| passed >= age)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ages_have_units() {
-        let seconds = |text| age(text).map(|age| age.as_secs());
-        for (text, expected) in [("90m", 5400), ("12h", 43200), ("7d", 604_800), ("1.5s", 1)] {
-            assert_eq!(seconds(text).unwrap(), expected);
-        }
-        for wrong in ["", "d", "7", "7 weeks", "-1d", "nand", "1e300d", "7é"] {
-            assert!(seconds(wrong).is_err(), "{wrong}");
-        }
-    }
+    let Ok(Ok(outline)) = read_extent(&Files, root, extent, None) else { return true };
+    passed_since(outline.created).is_some_and(|passed| passed >= age)
 }

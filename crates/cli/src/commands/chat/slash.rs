@@ -1,6 +1,7 @@
 //! The commands of a conversation: lines that begin with `/`.
 
-use anyhow::{Result, anyhow, bail};
+use crate::sessions::SessionName;
+use anyhow::{Context, Result, anyhow, bail};
 use std::path::PathBuf;
 
 /// What `/help` prints.
@@ -10,6 +11,10 @@ pub(super) const HELP: &str = "\
 /reset           start a new conversation with the same system prompt
 /save FILE       write the conversation to a file
 /load FILE       continue a saved conversation
+/rewind [N]      remove the last N questions with their answers, by default 1
+/fork NAME       continue in a new session, which begins as a copy
+/rename NAME     give the session another name
+/sessions        list the sessions
 /stats           token counts and rates of the last answer, memory in use
 /think [on|off]  turn reasoning before the answer on or off
 /exit            end, as Ctrl-D does
@@ -23,6 +28,10 @@ pub(super) enum SlashCommand {
     Reset,
     Save(PathBuf),
     Load(PathBuf),
+    Rewind(usize),
+    Fork(SessionName),
+    Rename(SessionName),
+    Sessions,
     Stats,
     Think(Option<bool>),
     Exit,
@@ -39,6 +48,14 @@ impl SlashCommand {
         Some(Self::from_words(name, rest.trim()))
     }
 
+    /// Whether what a session keeps is another afterwards.
+    pub fn changes_the_conversation(&self) -> bool {
+        matches!(
+            self,
+            Self::System(_) | Self::Reset | Self::Load(_) | Self::Rewind(_) | Self::Think(_)
+        )
+    }
+
     fn from_words(name: &str, rest: &str) -> Result<Self> {
         let file = || match rest {
             "" => Err(anyhow!("{name}: a file name is missing")),
@@ -50,12 +67,30 @@ impl SlashCommand {
             "/reset" => Self::Reset,
             "/save" => Self::Save(file()?),
             "/load" => Self::Load(file()?),
+            "/rewind" => Self::Rewind(count(rest)?),
+            "/fork" => Self::Fork(session(name, rest)?),
+            "/rename" => Self::Rename(session(name, rest)?),
+            "/sessions" => Self::Sessions,
             "/stats" => Self::Stats,
             "/think" => Self::Think(switch(rest)?),
             "/exit" | "/quit" => Self::Exit,
             _ => bail!("{name}: no such command; /help lists them"),
         })
     }
+}
+
+fn count(word: &str) -> Result<usize> {
+    match word {
+        "" => Ok(1),
+        word => match word.parse() {
+            Ok(0) | Err(_) => bail!("/rewind: expected a number from 1 on, found {word}"),
+            Ok(count) => Ok(count),
+        },
+    }
+}
+
+fn session(command: &str, name: &str) -> Result<SessionName> {
+    name.parse().with_context(|| command.to_owned())
 }
 
 fn switch(word: &str) -> Result<Option<bool>> {
@@ -87,11 +122,16 @@ mod tests {
         check("/think", Some(SlashCommand::Think(None)));
         check("/system  Be brief. ", Some(SlashCommand::System(Some("Be brief.".into()))));
         check("/save a b.json", Some(SlashCommand::Save("a b.json".into())));
+        check("/rewind", Some(SlashCommand::Rewind(1)));
+        check("/rewind 3", Some(SlashCommand::Rewind(3)));
+        check("/fork a b", Some(SlashCommand::Fork("a b".parse().unwrap())));
         check("what is /help?", None);
         check("//help", None);
         assert_eq!(message("//help"), "/help");
         assert!(SlashCommand::parse("/dance").unwrap().is_err());
-        assert!(SlashCommand::parse("/save").unwrap().is_err());
+        for wrong in ["/save", "/rewind 0", "/rewind x", "/fork", "/fork a/b", "/rename .."] {
+            assert!(SlashCommand::parse(wrong).unwrap().is_err(), "{wrong}");
+        }
         assert!(SlashCommand::parse("/think maybe").unwrap().is_err());
     }
 }

@@ -74,9 +74,6 @@ pub(super) struct ConnectionArgs {
     /// Seconds without progress after which /ready fails
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     progress_timeout: Duration,
-    /// Stored answers of the Responses API; 0 for none
-    #[arg(long, value_name = "N", default_value_t = 1000)]
-    stored_responses: u32,
     /// Seconds that running requests get to finish at shutdown
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     grace: u64,
@@ -116,7 +113,6 @@ impl ConnectionArgs {
             keep_alive: self.keep_alive,
             stall_timeout: self.stall_timeout,
             progress_timeout: self.progress_timeout,
-            stored_responses: self.stored_responses as usize,
             grace: Duration::from_secs(self.grace),
             ..ServerOptions::default()
         }

@@ -2,6 +2,7 @@
 
 use anyhow::{Result, ensure};
 use server::ServerOptions;
+use std::path::PathBuf;
 
 /// Arguments for names and routes.
 #[derive(Clone, Debug, clap::Args)]
@@ -20,6 +21,10 @@ pub(super) struct RouteArgs {
     /// Answer GET /slots with 501
     #[arg(long, overrides_with = "slots")]
     no_slots: bool,
+    /// Folder in which POST /slots/ID?action=save keeps files; without it such requests are
+    /// answered with 501. All prefixes are kept on disk then, --kv-dir auto unless it is given
+    #[arg(long, value_name = "DIR")]
+    slot_save_path: Option<PathBuf>,
     /// Serve GET /metrics, which is the default
     #[arg(long, overrides_with = "no_metrics")]
     metrics: bool,
@@ -40,6 +45,7 @@ impl RouteArgs {
             aliases: self.alias.clone(),
             ui: !self.no_ui,
             slots: self.slots || !self.no_slots,
+            slot_files: self.slot_save_path.clone(),
             metrics: self.metrics || !self.no_metrics,
             ..options
         }

@@ -12,15 +12,45 @@ const MAX_BYTES: u64 = 64 << 20;
 
 /// A conversation.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Conversation {
+pub(crate) struct Conversation {
     pub system: Option<String>,
     turns: Vec<Value>,
+    /// The seed of each answer, where it is known.
+    seeds: Vec<Option<u64>>,
 }
 
 impl Conversation {
     /// An empty one.
     pub fn new(system: Option<String>) -> Self {
-        Self { system, turns: Vec::new() }
+        Self { system, ..Self::default() }
+    }
+
+    /// A conversation of these messages, with the seed of each answer.
+    ///
+    /// # Errors
+    ///
+    /// If they are not the messages of one.
+    pub fn of(system: Option<String>, turns: Vec<Value>, seeds: Vec<Option<u64>>) -> Result<Self> {
+        for (index, message) in turns.iter().enumerate() {
+            content(index, message)?;
+        }
+        let conversation = Self { system, turns, seeds };
+        conversation.check_turns()?;
+        let (expected, found) = (conversation.turns.len() / 2, conversation.seeds.len());
+        if expected != found {
+            bail!("expected {expected} seeds, found {found}");
+        }
+        Ok(conversation)
+    }
+
+    /// The messages of the user and of the model.
+    pub fn turns(&self) -> &[Value] {
+        &self.turns
+    }
+
+    /// The seed of each answer, where it is known.
+    pub fn seeds(&self) -> &[Option<u64>] {
+        &self.seeds
     }
 
     /// All messages in the form that templates read.
@@ -34,9 +64,9 @@ impl Conversation {
         self.turns.push(json!({"role": "user", "content": content}));
     }
 
-    /// Adds the answer to the last user message. An answer that was stopped before its first word
-    /// removes that message instead.
-    pub fn answer(&mut self, answer: &StreamedAnswer) {
+    /// Adds the answer to the last user message, drawn with a seed. An answer that was stopped
+    /// before its first word removes that message instead.
+    pub fn answer(&mut self, answer: &StreamedAnswer, seed: Option<u64>) {
         if answer.done.is_none() && answer.text.is_empty() {
             return self.take_back();
         }
@@ -45,11 +75,27 @@ impl Conversation {
             message["reasoning_content"] = json!(answer.reasoning);
         }
         self.turns.push(message);
+        self.seeds.push(seed);
     }
 
     /// Removes the last user message.
     pub fn take_back(&mut self) {
         self.turns.pop();
+    }
+
+    /// Removes the last `count` questions with their answers.
+    ///
+    /// # Errors
+    ///
+    /// If there are fewer.
+    pub fn rewind(&mut self, count: usize) -> Result<()> {
+        let all = self.seeds.len();
+        let Some(left) = all.checked_sub(count) else {
+            bail!("expected at most {all} questions with their answers, found {count}");
+        };
+        self.seeds.truncate(left);
+        self.turns.truncate(2 * left);
+        Ok(())
     }
 
     /// Writes the messages to a file.
@@ -70,18 +116,17 @@ impl Conversation {
     fn parse(text: &str) -> Result<Self> {
         let value: Value = serde_json::from_str(text).context("expected JSON")?;
         let messages = value["messages"].as_array().context("expected an array of messages")?;
-        let mut conversation = Self::default();
+        let (mut system, mut turns) = (None, Vec::new());
         for (index, message) in messages.iter().enumerate() {
-            let content = message["content"].as_str();
-            let content = content.with_context(|| format!("message {index} has no content"))?;
+            let content = content(index, message)?;
             match message["role"].as_str() {
-                Some("system") if index == 0 => conversation.system = Some(content.to_owned()),
-                Some("user" | "assistant") => conversation.turns.push(message.clone()),
+                Some("system") if index == 0 => system = Some(content.to_owned()),
+                Some("user" | "assistant") => turns.push(message.clone()),
                 _ => bail!("message {index}: expected role user or assistant (system only first)"),
             }
         }
-        conversation.check_turns()?;
-        Ok(conversation)
+        let seeds = vec![None; turns.len() / 2];
+        Self::of(system, turns, seeds)
     }
 
     fn check_turns(&self) -> Result<()> {
@@ -97,6 +142,11 @@ impl Conversation {
     }
 }
 
+/// The content of a message.
+fn content(index: usize, message: &Value) -> Result<&str> {
+    message["content"].as_str().with_context(|| format!("message {index} has no content"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -109,7 +159,7 @@ mod tests {
     fn what_was_saved_is_loaded_again() {
         let mut conversation = Conversation::new(Some("Be brief.".into()));
         conversation.ask("Hello");
-        conversation.answer(&answered("Hi"));
+        conversation.answer(&answered("Hi"), None);
         let file = tempfile::NamedTempFile::new().unwrap();
         conversation.save(file.path()).unwrap();
         assert_eq!(Conversation::load(file.path()).unwrap(), conversation);
@@ -119,11 +169,25 @@ mod tests {
     fn an_answer_stopped_before_its_first_word_takes_the_question_with_it() {
         let mut conversation = Conversation::default();
         conversation.ask("Hello");
-        conversation.answer(&answered(""));
+        conversation.answer(&answered(""), Some(1));
         assert!(conversation.messages().is_empty());
         conversation.ask("Hello");
-        conversation.answer(&answered("H"));
+        conversation.answer(&answered("H"), Some(2));
         assert_eq!(conversation.messages().len(), 2);
+        assert_eq!(conversation.seeds(), [Some(2)]);
+    }
+
+    #[test]
+    fn rewinding_removes_questions_with_their_answers() {
+        let mut conversation = Conversation::new(Some("Be brief.".into()));
+        for (seed, question) in ["one", "two", "three"].into_iter().enumerate() {
+            conversation.ask(question);
+            conversation.answer(&answered("yes"), Some(seed as u64));
+        }
+        assert!(conversation.rewind(4).unwrap_err().to_string().contains("at most 3"));
+        conversation.rewind(2).unwrap();
+        assert_eq!((conversation.turns().len(), conversation.seeds()), (2, &[Some(0)][..]));
+        assert_eq!(conversation.turns()[0]["content"], "one");
     }
 
     fn check_refused(text: &str, expected: &str) {
