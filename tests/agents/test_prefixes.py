@@ -5,6 +5,8 @@ Run like tests/openai. The goal is 99 %; a failure reports what a conversation l
 """
 
 import copy
+import signal
+import time
 
 import pytest
 from serving import Server, wide_model
@@ -24,8 +26,13 @@ QUESTIONS = ["Read todo.txt.", "What is the weather in Paris?", "And now?", "Go 
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    server = Server("--kv-memory", "1GiB", model=wide_model(tmp_path_factory.mktemp("wide")))
+def wide(tmp_path_factory):
+    return wide_model(tmp_path_factory.mktemp("wide"))
+
+
+@pytest.fixture(scope="module")
+def server(wide):
+    server = Server("--kv-memory", "1GiB", model=wide)
     yield server
     server.stop()
 
@@ -121,3 +128,42 @@ def test_parallel_calls_are_found_again(kind, server, monkeypatch):
     agent.user("And the other one?")
     check_hit(agent.ask(), second, "after the second calls")
     assert len(first.calls) > 1 or len(second.calls) > 1, (first, second)
+
+
+class Restarted:
+    """A server that ends before every request, by turns as asked and by SIGKILL, and starts again
+    over the same folder."""
+
+    def __init__(self, model, *options):
+        self.model, self.options = model, ("--kv-memory", "1GiB", *options)
+        self.server = Server(*self.options, model=self.model)
+        self.requests = 0
+
+    def post(self, path, body):
+        self.requests += 1
+        if self.requests % 2:
+            self.server.stop()
+        else:
+            # Turns are written within milliseconds; answers do not wait for that.
+            time.sleep(0.3)
+            self.server.process.send_signal(signal.SIGKILL)
+            self.server.process.wait()
+        self.server = Server(*self.options, model=self.model)
+        return self.server.post(path, body)
+
+    def stats(self):
+        return self.server.stats()
+
+
+def shape(talk):
+    """What the turns were, without the ids of their calls."""
+    calls = lambda turn: [call[1:] for call in turn.calls]
+    return [(turn.prompt, turn.text, calls(turn)) for turn in talk.turns]
+
+
+@pytest.mark.parametrize("talk", [ClaudeCode, Codex, OpenCode], indirect=True)
+def test_a_talk_with_a_restart_between_any_two_turns_is_the_same(talk, wide, tmp_path):
+    restarted = Restarted(wide, "--state-dir", str(tmp_path))
+    again = Talk(type(talk.agent)(restarted))
+    restarted.server.stop()
+    assert shape(again) == shape(talk)

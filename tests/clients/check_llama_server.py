@@ -251,6 +251,8 @@ def run(tests, kept, arguments, report):
             "SUITE_MODEL": str(model(folder)),
             "PORT": str(free_port()),
             "LLAMA_CACHE": str(folder / "cache"),
+            # Slots are saved through the cache on disk, by default in the user's folder.
+            "XDG_CACHE_HOME": str(folder / "home"),
         }
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=short"]
         command += [f"--junitxml={report}", "-m", "not slow"]

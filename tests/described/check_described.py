@@ -11,6 +11,7 @@ that one field needs another.
 
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -30,7 +31,16 @@ EXAMPLES = "40"
 
 
 def main():
-    server = Server("--request-timeout", "20")
+    with tempfile.TemporaryDirectory() as folder:
+        return check(Path(folder))
+
+
+def check(folder):
+    """Runs Schemathesis against a server with all optional stores in `folder`."""
+    stores = ["--kv-dir", folder / "kv", "--slot-save-path", folder / "slots"]
+    stores += ["--state-dir", folder / "state"]
+    (folder / "slots").mkdir()
+    server = Server("--request-timeout", "20", *map(str, stores))
     command = [Path(sys.executable).parent / "schemathesis", "--config-file"]
     command += [HERE / "schemathesis.toml", "run", f"{server.address}/openapi.json"]
     command += ["--checks", ",".join(CHECKS), "--phases", "coverage,fuzzing"]

@@ -1,8 +1,9 @@
 """Computed prefixes survive the end of a server in `--kv-dir`, and change no answer."""
 
+import contextlib
 import os
 import random
-import signal
+import re
 import subprocess
 import time
 
@@ -43,6 +44,14 @@ def test_a_prefix_is_found_after_a_restart(tmp_path, computed):
     server = start(tmp_path)
     found, answer = ask(server)
     assert found >= 96 and answer == computed
+    disk = server.get("/v1/stats").json["kv_disk"]
+    assert (disk["queries"], disk["hits"], disk["restore_s"]["count"]) == (1, 1, 1), disk
+    assert disk["read_bytes"] > 0 and disk["bytes"] > 0 and disk["blocks"] >= 3, disk
+    assert set(disk["failures"]) == {"corrupt", "io", "no_space", "vanished"}, disk
+    metrics = server.get("/metrics").body.decode()
+    for name in ["kv_disk_hits_total", "kv_disk_restore_seconds_count"]:
+        assert re.search(rf'^gannet:{name}{{[^}}]*}} 1$', metrics, re.M), name
+    assert re.search(r'^gannet:kv_disk_failures_total{.*kind="corrupt".*} 0$', metrics, re.M)
     server.stop()
 
 
@@ -57,22 +66,58 @@ def test_servers_share_a_folder(tmp_path, computed):
     two.stop()
 
 
-def test_killed_at_any_moment_it_loses_no_bits(tmp_path, computed):
-    moments = random.Random(7)
-    for _ in range(6):
-        server = start(tmp_path)
-        assert ask(server)[1] == computed
-        time.sleep(moments.random() * 0.05)
-        server.process.send_signal(signal.SIGKILL)
-        server.process.wait()
-    # Whatever was stored by then, the folder is of use.
-    server = start(tmp_path)
-    assert ask(server)[1] == computed
-    server.stop()
-    server = start(tmp_path)
-    found, answer = ask(server)
-    assert found >= 96 and answer == computed
-    server.stop()
+def run(folder, prompt, *options):
+    """`gannet run` with a folder; the caller waits for its end, or kills it."""
+    command = [os.environ["GANNET_BIN"], "run", "--raw", "--temperature", "0.7", "--seed", "5"]
+    command += ["--max-tokens", "12", "--kv-dir", folder, "--kv-dir-min-tokens", "32"]
+    command += ["--kv-dir-write", "all", *options, prompt]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_killed_at_any_moment_it_loses_no_bits(tmp_path):
+    folder, moments = str(tmp_path / "kv"), random.Random(7)
+    start = time.monotonic()
+    expected, _ = run("off", PROMPT).communicate()
+    whole = time.monotonic() - start
+    for at in range(100):
+        # Two at once share the folder. Each prompt goes on where another ended.
+        prompts = [PROMPT + "It rains. " * (at % 7), PROMPT * (at % 3 + 1)]
+        running = [run(folder, prompt) for prompt in prompts]
+        end = time.monotonic() + 2 * whole * moments.random()
+        for process in running:
+            time.sleep(max(0, end - time.monotonic()))
+            process.kill()
+            process.communicate()
+    # Whatever was stored by then, the folder is whole and of use.
+    subprocess.run([os.environ["GANNET_BIN"], "cache", "verify", "--kv-dir", folder], check=True)
+    for _ in range(2):
+        answer, errors = run(folder, PROMPT).communicate()
+        assert answer == expected, errors
+
+
+def test_the_budget_holds_with_three_processes(tmp_path):
+    folder, budget = str(tmp_path / "kv"), 300 << 10
+    words = "red green blue grey pink teal gold lime navy plum rust sand".split()
+    draw, most = random.Random(3), 0
+    for _ in range(8):
+        prompts = [" ".join(draw.choices(words, k=120)) for _ in range(3)]
+        running = [run(folder, prompt, "--kv-dir-size", str(budget)) for prompt in prompts]
+        while any(process.poll() is None for process in running):
+            most = max(most, size(folder))
+            time.sleep(0.002)
+        assert [process.communicate()[1] for process in running] == [""] * 3
+    assert budget / 2 < most <= budget, most
+
+
+def size(folder):
+    """Bytes of all extents and unfinished files. Files may come and go meanwhile."""
+    total = 0
+    for path, _, names in os.walk(folder):
+        for name in names:
+            if path.endswith("tmp") or name.endswith(".gkv"):
+                with contextlib.suppress(FileNotFoundError):
+                    total += os.stat(os.path.join(path, name)).st_size
+    return total
 
 
 def test_a_folder_that_cannot_be_used_is_named(tmp_path):

@@ -317,7 +317,7 @@ def test_custom_tools_are_called_with_text(client, model):
         ({"temperature": -1}, "temperature"),
         ({"max_output_tokens": 0}, "max_output_tokens"),
         ({"previous_response_id": "resp_none"}, "previous_response_id"),
-        ({"conversation": "conv_1"}, "conversation"),
+        ({"conversation": {"name": "x"}}, "conversation"),
         ({"tools": [{"type": "function"}]}, "tools[0].name"),
         ({"tool_choice": "required"}, "tool_choice"),
         ({"background": True, "store": False}, "background"),
