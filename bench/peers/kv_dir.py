@@ -167,13 +167,13 @@ def others(args, folder, seed):
         running.start()
         time.sleep(args.before)
         asked = time.perf_counter() - start
-        restored, _ = tokens(server, body)
-        # The step that computes the prompt's last tokens is none of restoring.
-        answered = asked + restored[0]
+        tokens(server, body)
         running.join()
+        # The steps that compute the prompt's last tokens are none of restoring.
+        restored = asked + get(server, "/v1/stats")["kv_disk"]["restore_s"]["mean"]
     gaps = [(at, at - before) for before, at in zip(long, long[1:])]
     before = [gap for at, gap in gaps if 0.5 < at < asked]
-    during = [gap for at, gap in gaps if asked < at < answered][:-1]
+    during = [gap for at, gap in gaps if asked < at < restored]
     # Small models restore within a step.
     return statistics.mean(during) / statistics.mean(before) if during and before else float("nan")
 

@@ -289,15 +289,15 @@ impl Backend for Cpu {
         true
     }
 
-    fn read_block(&self, group: usize, block: u32, out: &mut Vec<u8>) {
-        out.extend_from_slice(self.kv.block(group, block));
+    fn read_block(&self, group: usize, block: u32, out: &mut [u8]) {
+        self.kv.read_block(&self.pool, group, block, out);
     }
 
     fn write_block(&mut self, group: usize, block: u32, bytes: &[u8]) {
-        self.kv.block_mut(group, block).copy_from_slice(bytes);
+        self.kv.write_block(&self.pool, group, block, bytes);
     }
 
-    fn read_state(&self, slot: u32, out: &mut Vec<u8>) {
+    fn read_state(&self, slot: u32, out: &mut [u8]) {
         self.states.read(slot, out);
     }
 

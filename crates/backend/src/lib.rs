@@ -199,12 +199,12 @@ pub trait Backend: Send {
     fn stores_blocks(&self) -> bool {
         false
     }
-    /// Appends the bytes of a block of a group, layer by layer, to `out`. They mean the same to
+    /// Copies the bytes of a block of a group, layer by layer, to `out`. They mean the same to
     /// every backend of this identity.
     ///
     /// # Panics
-    /// If blocks cannot be read.
-    fn read_block(&self, _group: usize, _block: u32, _out: &mut Vec<u8>) {
+    /// If blocks cannot be read, or the length is wrong.
+    fn read_block(&self, _group: usize, _block: u32, _out: &mut [u8]) {
         unimplemented_blocks(self.device())
     }
     /// Sets the bytes of a block of a group to `bytes`, which [`read_block`](Self::read_block)
@@ -215,12 +215,12 @@ pub trait Backend: Send {
     fn write_block(&mut self, _group: usize, _block: u32, _bytes: &[u8]) {
         unimplemented_blocks(self.device())
     }
-    /// Appends the bytes of the state in a slot, layer by layer, to `out`, without guessed rows
-    /// that wait.
+    /// Copies the bytes of the state in a slot, layer by layer, to `out`, without guessed rows that
+    /// wait.
     ///
     /// # Panics
-    /// If states cannot be read.
-    fn read_state(&self, _slot: u32, _out: &mut Vec<u8>) {
+    /// If states cannot be read, or the length is wrong.
+    fn read_state(&self, _slot: u32, _out: &mut [u8]) {
         unimplemented_blocks(self.device())
     }
     /// Sets the state in a slot to `bytes`, which [`read_state`](Self::read_state) gave.

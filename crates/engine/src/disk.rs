@@ -84,11 +84,9 @@ impl std::fmt::Debug for DiskCache {
 
 /// Default of the shortest prefix that is stored or found.
 pub const MIN_TOKENS: usize = 256;
-/// Bytes copied from the cache between two steps, otherwise and while sequences decode; and into it
-/// while other sequences decode.
+/// Bytes copied from the cache between two steps, otherwise and while sequences decode.
 const COPIED_OUT: usize = 8 << 20;
 const COPIED_OUT_BUSY: usize = 2 << 20;
-const COPIED_IN: usize = 16 << 20;
 /// Bytes a second that a disk is assumed to read before it was measured.
 const ASSUMED_RATE: u64 = 400 << 20;
 /// Part of the time of computing that restoring may take.
@@ -190,13 +188,7 @@ impl Disk {
         self.opening = None;
         let pace = Pace { row, rate: keys.read_rate().unwrap_or(ASSUMED_RATE) };
         let busy = scheduler.decoding().next().is_some();
-        self.restorer.work(
-            keys,
-            scheduler,
-            runner,
-            pace,
-            if busy { COPIED_IN } else { usize::MAX },
-        );
+        self.restorer.work(keys, scheduler, runner, pace, busy);
         let most = if busy { COPIED_OUT_BUSY } else { COPIED_OUT };
         self.keeper.work(keys, scheduler, runner, pace, most);
     }

@@ -360,7 +360,7 @@ impl Runner {
     }
 
     /// Appends the bytes of a block of a group to `out`.
-    pub(crate) fn read_block(&self, group: usize, block: u32, out: &mut Vec<u8>) {
+    pub(crate) fn read_block(&self, group: usize, block: u32, out: &mut [u8]) {
         self.backend.read_block(group, block, out);
     }
 
@@ -370,7 +370,7 @@ impl Runner {
     }
 
     /// Appends the bytes of the state in a slot to `out`.
-    pub(crate) fn read_state(&self, slot: u32, out: &mut Vec<u8>) {
+    pub(crate) fn read_state(&self, slot: u32, out: &mut [u8]) {
         self.backend.read_state(slot, out);
     }
 

@@ -11,7 +11,7 @@ use base::Name;
 use std::error::Error;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use store::{Keyspace, Kind, Layout, Store, StoreOptions, ToWrite};
+use store::{Keyspace, Kind, Layout, PageBuffer, Store, StoreOptions, ToWrite};
 
 const POSITIONS: usize = 32;
 const LAYERS: usize = 28;
@@ -41,7 +41,7 @@ fn fill(folder: &Path, extents: u32) -> Result<(), Box<dyn Error>> {
     let store = Store::open(StoreOptions::new(folder))?;
     let keys = store.keyspace(root(), layout(), "{}");
     for number in 0..extents {
-        let bytes = vec![0; layout().block_bytes(0)];
+        let bytes = PageBuffer::zeroed(layout().block_bytes(0))?;
         let (kind, parent, depth, blocks) = (0, root(), 0, vec![block(number)]);
         keys.write(ToWrite { kind, parent, depth, blocks, bytes, micros: 1 });
     }

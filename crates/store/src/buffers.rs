@@ -1,6 +1,91 @@
-//! Memory for extents on their way to the disk.
+//! Memory for extents on their way to the disk and from it.
 
-use std::sync::{Mutex, PoisonError};
+use memmap2::MmapMut;
+use std::io;
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Bytes that begin with a page of memory, so that the disk transfers them without a copy.
+#[derive(Debug, Default)]
+pub struct PageBuffer {
+    /// `None` for an empty buffer without space.
+    memory: Option<MmapMut>,
+    len: usize,
+    /// The buffers to which the memory goes back.
+    home: Option<Arc<Buffers>>,
+}
+
+impl PageBuffer {
+    /// An empty buffer with space for `bytes` bytes.
+    ///
+    /// # Errors
+    ///
+    /// If the system has no memory.
+    pub fn with_capacity(bytes: usize) -> io::Result<Self> {
+        let memory = (bytes > 0).then(|| map(bytes)).transpose()?;
+        Ok(Self { memory, len: 0, home: None })
+    }
+
+    /// A buffer of zeros.
+    ///
+    /// # Errors
+    ///
+    /// If the system has no memory.
+    pub fn zeroed(bytes: usize) -> io::Result<Self> {
+        let mut buffer = Self::with_capacity(bytes)?;
+        buffer.len = bytes;
+        Ok(buffer)
+    }
+
+    /// Bytes for which there is space.
+    pub fn capacity(&self) -> usize {
+        self.memory.as_ref().map_or(0, |memory| memory.len())
+    }
+
+    /// Appends `bytes` bytes, whose values are not specified, and returns them.
+    ///
+    /// # Panics
+    ///
+    /// If there is no space for them.
+    pub fn append(&mut self, bytes: usize) -> &mut [u8] {
+        let start = self.len;
+        assert!(bytes <= self.capacity() - start, "a buffer has space for what is appended");
+        self.len += bytes;
+        &mut self[start..]
+    }
+}
+
+impl Deref for PageBuffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.memory.as_ref().map_or(&[], |memory| &memory[..self.len])
+    }
+}
+
+impl DerefMut for PageBuffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.memory.as_mut().map_or(&mut [], |memory| &mut memory[..self.len])
+    }
+}
+
+impl Drop for PageBuffer {
+    fn drop(&mut self) {
+        if let (Some(home), Some(memory)) = (&self.home, self.memory.take()) {
+            home.lock().free.push(memory);
+        }
+    }
+}
+
+/// New memory. Large pages are entered into the page tables in less time, where there are any.
+fn map(bytes: usize) -> io::Result<MmapMut> {
+    let memory = MmapMut::map_anon(bytes)?;
+    #[cfg(target_os = "linux")]
+    if let Err(error) = memory.advise(memmap2::Advice::HugePage) {
+        tracing::debug!("large pages: {error}");
+    }
+    Ok(memory)
+}
 
 /// Buffers that are used again and again, of limited size together.
 #[derive(Debug)]
@@ -11,7 +96,7 @@ pub(crate) struct Buffers {
 
 #[derive(Debug, Default)]
 struct BufferState {
-    free: Vec<Vec<u8>>,
+    free: Vec<MmapMut>,
     /// Bytes of all buffers, in use or not.
     bytes: usize,
 }
@@ -24,25 +109,25 @@ impl Buffers {
 
     /// An empty buffer with space for `bytes` bytes, unless too much is in use. A buffer larger
     /// than all together may be is given where no other is in use.
-    pub fn take(&self, bytes: usize) -> Option<Vec<u8>> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(at) = state.free.iter().position(|free| free.capacity() >= bytes) {
-            return Some(state.free.swap_remove(at));
-        }
-        while state.bytes > 0 && state.bytes.saturating_add(bytes) > self.most {
-            state.bytes -= state.free.pop()?.capacity();
-        }
-        let mut buffer = Vec::new();
-        buffer.try_reserve_exact(bytes).ok()?;
-        state.bytes += buffer.capacity();
-        Some(buffer)
+    pub fn take(self: &Arc<Self>, bytes: usize) -> Option<PageBuffer> {
+        let mut state = self.lock();
+        let free = state.free.iter().position(|free| free.len() >= bytes);
+        let memory = match free {
+            Some(at) => state.free.swap_remove(at),
+            None => {
+                while state.bytes > 0 && state.bytes.saturating_add(bytes) > self.most {
+                    state.bytes -= state.free.pop()?.len();
+                }
+                let memory = map(bytes).ok()?;
+                state.bytes += memory.len();
+                memory
+            }
+        };
+        Some(PageBuffer { memory: Some(memory), len: 0, home: Some(Arc::clone(self)) })
     }
 
-    /// Takes a buffer back.
-    pub fn give_back(&self, mut buffer: Vec<u8>) {
-        buffer.clear();
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.free.push(buffer);
+    fn lock(&self) -> MutexGuard<'_, BufferState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -51,21 +136,37 @@ mod tests {
     use super::*;
 
     #[test]
+    fn buffers_begin_with_a_page_and_grow_within_their_space() {
+        let mut buffer = PageBuffer::with_capacity(10).unwrap();
+        assert_eq!(buffer.as_ptr() as usize % crate::header::PAGE, 0);
+        buffer.append(4).copy_from_slice(b"abcd");
+        buffer.append(2).copy_from_slice(b"ef");
+        assert_eq!((&buffer[..], buffer.capacity()), (&b"abcdef"[..], 10));
+        assert_eq!(PageBuffer::zeroed(3).unwrap()[..], [0; 3]);
+        assert!(PageBuffer::with_capacity(0).unwrap().is_empty());
+    }
+
+    #[test]
+    #[should_panic = "has space"]
+    fn nothing_is_appended_beyond_the_space() {
+        PageBuffer::with_capacity(3).unwrap().append(4);
+    }
+
+    #[test]
     fn buffers_are_limited_together() {
-        let buffers = Buffers::new(100);
+        let buffers = Arc::new(Buffers::new(100));
         let one = buffers.take(60).unwrap();
         assert!(buffers.take(50).is_none());
         let two = buffers.take(40).unwrap();
-        buffers.give_back(one);
+        drop(one);
         let mut again = buffers.take(50).unwrap();
         assert_eq!((again.capacity(), again.len()), (60, 0));
-        again.push(7);
-        buffers.give_back(again);
-        buffers.give_back(two);
+        again.append(1);
+        drop((again, two));
         // Smaller ones give way to a larger one, which may be alone.
         let large = buffers.take(300).unwrap();
         assert!(buffers.take(1).is_none());
-        buffers.give_back(large);
+        drop(large);
         assert!(buffers.take(1).is_some());
     }
 }

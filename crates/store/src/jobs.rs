@@ -1,5 +1,6 @@
 //! What is read and written, and in which units.
 
+use crate::buffers::PageBuffer;
 use crate::header::Header;
 use crate::index::{ExtentId, Piece};
 use crate::layout::Layout;
@@ -76,7 +77,7 @@ pub struct Arrival {
     /// Blocks that are valid, from the first on.
     pub blocks: usize,
     /// The blocks, each with the layers held here, one after the other.
-    pub bytes: Vec<u8>,
+    pub bytes: PageBuffer,
 }
 
 /// An extent that is to be written.
@@ -92,7 +93,7 @@ pub struct ToWrite {
     pub blocks: Vec<(Name, Vec<u32>)>,
     /// The blocks, each with the layers held here, one after the other: a buffer of
     /// [`Keyspace::buffer`](crate::Keyspace::buffer).
-    pub bytes: Vec<u8>,
+    pub bytes: PageBuffer,
     /// Microseconds that it took to compute them.
     pub micros: u64,
 }

@@ -31,6 +31,7 @@ mod transfer;
 mod worth;
 mod writer;
 
+pub use buffers::PageBuffer;
 pub use disk::{Disk, DiskFile, DiskLock, Entry, Files};
 pub use folder::{
     FolderExtent, FolderRoot, list_folder, read_extent, remove_extents, verify_extent,

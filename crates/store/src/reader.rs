@@ -1,5 +1,6 @@
 //! Threads that read runs of blocks and check them.
 
+use crate::buffers::PageBuffer;
 use crate::disk::DiskFile;
 use crate::folder;
 use crate::header::{Header, LayerCheck, PAGE, Problem};
@@ -50,6 +51,11 @@ impl Pages {
     }
 }
 
+/// Whether bytes can be transferred to or from a disk as they are: they begin with a page.
+pub(crate) fn is_page(bytes: &[u8]) -> bool {
+    bytes.as_ptr().addr().is_multiple_of(PAGE)
+}
+
 /// Reads jobs until the store is closed.
 pub(crate) fn run(shared: &StoreState) {
     let mut pages = match Pages::new() {
@@ -73,9 +79,15 @@ pub(crate) fn run(shared: &StoreState) {
 }
 
 /// Reads a run; returns how many of its blocks are valid, and the bytes of all.
-fn read_run(shared: &StoreState, job: &ReadJob, pages: &mut Pages) -> (usize, Vec<u8>) {
+fn read_run(shared: &StoreState, job: &ReadJob, pages: &mut Pages) -> (usize, PageBuffer) {
     let Run { kind, blocks, pieces } = &job.run;
-    let mut bytes = vec![0; blocks * job.layout.block_bytes(*kind)];
+    let count = blocks * job.layout.block_bytes(*kind);
+    let buffer = shared.incoming.take(count).map_or_else(|| PageBuffer::with_capacity(count), Ok);
+    let Ok(mut bytes) = buffer.inspect_err(|error| tracing::warn!("memory to read into: {error}"))
+    else {
+        return (0, PageBuffer::default());
+    };
+    bytes.append(count);
     let mut valid = *blocks;
     for piece in pieces {
         let known = shared.index().get(piece.extent).map(|extent| extent.name);
@@ -160,7 +172,15 @@ fn read_places(
     let page = PAGE as u64;
     // The part of the file that `pages` holds.
     let mut held = 0..0;
-    for (mut range, mut to) in places {
+    for (mut range, mut to) in joined(places) {
+        let is_whole = range.start.is_multiple_of(page) && range.end.is_multiple_of(page);
+        if is_whole && is_page(&bytes[to..]) {
+            let to = &mut bytes[to..to + (range.end - range.start) as usize];
+            for (at, chunk) in (range.start..).step_by(CHUNK).zip(to.chunks_mut(CHUNK)) {
+                file.read(chunk, at)?;
+            }
+            continue;
+        }
         while !range.is_empty() {
             if !held.contains(&range.start) {
                 let start = range.start / page * page;
@@ -175,6 +195,23 @@ fn read_places(
         }
     }
     Ok(())
+}
+
+/// Joins ranges that follow each other in a file and in memory.
+fn joined(
+    places: impl Iterator<Item = (Range<u64>, usize)>,
+) -> impl Iterator<Item = (Range<u64>, usize)> {
+    let mut places = places.peekable();
+    std::iter::from_fn(move || {
+        let (mut range, to) = places.next()?;
+        let follows = |(next, at): &(Range<u64>, usize), range: &Range<u64>| {
+            next.start == range.end && (at - to) as u64 == range.end - range.start
+        };
+        while let Some((next, _)) = places.next_if(|next| follows(next, &range)) {
+            range.end = next.end;
+        }
+        Some((range, to))
+    })
 }
 
 /// Reads the header of an extent, and checks all that the header itself shows.

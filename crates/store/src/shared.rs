@@ -32,7 +32,10 @@ pub(crate) struct StoreState {
     pub counters: Counters,
     pub reads: Queue<ReadJob>,
     pub writes: Queue<WriteJob>,
-    pub buffers: Buffers,
+    /// Memory of what is written.
+    pub outgoing: Arc<Buffers>,
+    /// Memory of what is read.
+    pub incoming: Arc<Buffers>,
     /// Bytes a second that were read; 0 before the first.
     pub read_rate: AtomicU64,
 }

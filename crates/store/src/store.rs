@@ -1,6 +1,6 @@
 //! A folder of extents, and what the engine does with it.
 
-use crate::buffers::Buffers;
+use crate::buffers::{Buffers, PageBuffer};
 use crate::disk::{Disk, Files};
 use crate::index::ExtentId;
 use crate::jobs::{Arrival, ReadJob, Run, ToWrite, WriteJob};
@@ -21,7 +21,7 @@ use std::time::Duration;
 
 /// Threads that read.
 const READERS: usize = 4;
-/// Bytes of extents that wait to be written.
+/// Bytes of buffers for what is written, and for what is read.
 const MAX_BUFFERED: usize = 64 << 20;
 /// First line of the file that tells the format of a folder.
 const FORMAT: &str = "gannet kv 1";
@@ -105,7 +105,8 @@ impl Store {
             counters: Counters::default(),
             reads: Queue::default(),
             writes: Queue::default(),
-            buffers: Buffers::new(MAX_BUFFERED),
+            outgoing: Arc::new(Buffers::new(MAX_BUFFERED)),
+            incoming: Arc::new(Buffers::new(MAX_BUFFERED)),
             read_rate: AtomicU64::new(0),
         });
         let writer = ExtentWriter::new(Arc::clone(&shared)).map_err(failed)?;
@@ -294,7 +295,10 @@ impl Keyspace {
         let arrivals = self.sender.clone();
         let job = ReadJob { ticket, run, tokens, root, layout, arrivals };
         if let Err(ReadJob { ticket, .. }) = self.shared.reads.push(job) {
-            let _ = self.sender.send(Arrival { ticket, blocks: 0, bytes: Vec::new() }).is_ok();
+            let _ = self
+                .sender
+                .send(Arrival { ticket, blocks: 0, bytes: PageBuffer::default() })
+                .is_ok();
         }
     }
 
@@ -309,8 +313,8 @@ impl Keyspace {
     }
 
     /// An empty buffer with space for `bytes` bytes; `None` while too many are in use.
-    pub fn buffer(&self, bytes: usize) -> Option<Vec<u8>> {
-        self.shared.buffers.take(bytes)
+    pub fn buffer(&self, bytes: usize) -> Option<PageBuffer> {
+        self.shared.outgoing.take(bytes)
     }
 
     /// Hands an extent over to be written. It is found once it is.

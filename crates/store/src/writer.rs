@@ -8,7 +8,7 @@ use crate::index::{Extent, ExtentId};
 use crate::jobs::{Imported, ToWrite, WriteJob};
 use crate::key::StoreKey;
 use crate::layout::{ExtentName, Layout};
-use crate::reader::{CHUNK, Pages};
+use crate::reader::{CHUNK, Pages, is_page};
 use crate::scan::{SeenFolders, read_headers, scan_root};
 use crate::shared::{LOCK_FILE, StoreState};
 use crate::stats::{Counters, Failure};
@@ -92,7 +92,6 @@ impl ExtentWriter {
             }
             WriteJob::Write { root, layout, mut extent } => {
                 self.write(root, &layout, &mut extent);
-                self.shared.buffers.give_back(extent.bytes);
             }
             WriteJob::Import { header, bytes, done } => {
                 // The caller may have stopped waiting.
@@ -352,10 +351,25 @@ impl ExtentWriter {
         content: &[u8],
     ) -> io::Result<()> {
         let encoded = header.encode(self.shared.key.as_ref());
-        let own = header.outline.block_bytes() as usize;
-        let blocks = content.chunks(own.max(1)).take(header.blocks.len());
-        let parts = std::iter::once(&encoded[..]).chain(blocks);
-        // Pages are filled part by part, each padded to whole pages, and written when full.
+        let (own, count) = (header.outline.block_bytes() as usize, header.blocks.len());
+        let is_direct = own.is_multiple_of(PAGE) && is_page(content);
+        let copied = content.chunks(own.max(1)).take(if is_direct { 0 } else { count });
+        let mut offset = self.copy_out(&mut *file, std::iter::once(&encoded[..]).chain(copied))?;
+        let direct = if is_direct { &content[..own * count] } else { &[] };
+        for chunk in direct.chunks(CHUNK) {
+            file.write(chunk, offset)?;
+            offset += CHUNK as u64;
+        }
+        Ok(())
+    }
+
+    /// Writes parts from the beginning of a file on, each padded to whole pages; returns the offset
+    /// behind them.
+    fn copy_out<'a>(
+        &mut self,
+        file: &mut dyn DiskFile,
+        parts: impl Iterator<Item = &'a [u8]>,
+    ) -> io::Result<u64> {
         let (mut filled, mut offset) = (0, 0);
         for mut part in parts {
             while !part.is_empty() {
@@ -376,7 +390,7 @@ impl ExtentWriter {
         if filled > 0 {
             file.write(self.pages.get(filled), offset)?;
         }
-        Ok(())
+        Ok(offset + filled as u64)
     }
 }
 

@@ -9,6 +9,8 @@ use std::ops::Range;
 
 /// Rows from which storing them is worth handing to other threads.
 const PARALLEL_ROWS: usize = 8;
+/// Bytes of a block that one thread copies at a time.
+const COPIED: usize = 256 << 10;
 
 /// Bytes that the system gives at once, or a part of them.
 const PAGE: usize = 4096;
@@ -132,16 +134,16 @@ impl KvCache {
         });
     }
 
-    /// The bytes of a block of a group: rows of all layers, one after the other.
-    pub fn block(&self, group: usize, block: u32) -> &[u8] {
+    /// Copies the bytes of a block of a group to `out`: rows of all layers, one after the other.
+    pub fn read_block(&self, pool: &ThreadPool, group: usize, block: u32, out: &mut [u8]) {
         let GroupMemory { data, stride } = &self.groups[group];
-        &data[block as usize * stride..][..*stride]
+        copy_bytes(pool, &data[block as usize * stride..][..*stride], out);
     }
 
-    /// The bytes of a block of a group, to be changed.
-    pub fn block_mut(&mut self, group: usize, block: u32) -> &mut [u8] {
+    /// Sets the bytes of a block of a group.
+    pub fn write_block(&mut self, pool: &ThreadPool, group: usize, block: u32, bytes: &[u8]) {
         let GroupMemory { data, stride } = &mut self.groups[group];
-        &mut data[block as usize * *stride..][..*stride]
+        copy_bytes(pool, bytes, &mut data[block as usize * *stride..][..*stride]);
     }
 
     /// Copies a block in all layers.
@@ -269,6 +271,16 @@ pub(super) fn largest_plain(spec: &CacheSpec<'_>) -> Option<(usize, usize)> {
         (blocks.saturating_mul(rows.places(spec.block)), rows.dim)
     });
     sizes.reduce(|a, b| (a.0.max(b.0), a.1.max(b.1)))
+}
+
+/// Copies bytes, a part of them on each thread.
+fn copy_bytes(pool: &ThreadPool, from: &[u8], to: &mut [u8]) {
+    assert_eq!(from.len(), to.len(), "bytes of a block");
+    let len = to.len();
+    pool.for_each_strip(to, len.max(1), (0..len, COPIED), |mut part| {
+        let bytes = &from[part.cols()];
+        part.row_mut(0).copy_from_slice(bytes);
+    });
 }
 
 /// Calls `f(row, block number, slot)` for each row of the batch.

@@ -110,9 +110,11 @@ impl StateMemory {
     }
 
     /// Appends the matrices of all layers in a slot to `out`.
-    pub fn read(&self, slot: u32, out: &mut Vec<u8>) {
+    pub fn read(&self, slot: u32, out: &mut [u8]) {
         let values = &self.data[slot as usize * self.stride..][..self.stride];
-        out.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+        let (out, rest) = out.as_chunks_mut();
+        assert!(out.len() == values.len() && rest.is_empty(), "bytes of a state");
+        out.iter_mut().zip(values).for_each(|(out, value)| *out = value.to_le_bytes());
     }
 
     /// Sets the matrices of all layers in a slot.

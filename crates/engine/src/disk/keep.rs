@@ -190,17 +190,17 @@ impl Keeper {
             let (part, parent, depth) = (*part, *parent, *depth as u32);
             let kind = self.parts.kind(part);
             let count = self.run(keys.blocks_of_extent(kind));
-            let Some(mut bytes) = keys.buffer(count * keys.layout().block_bytes(kind)) else {
-                return;
-            };
+            let own = keys.layout().block_bytes(kind);
+            let Some(mut bytes) = keys.buffer(count * own) else { return };
             let (mut blocks, mut saves) = (Vec::with_capacity(count), 0);
-            while blocks.len() < count && self.waiting[0].copy(scheduler, runner, &mut bytes) {
-                let Some(Waiting { name, tokens, saves: own, .. }) = self.waiting.pop_front()
-                else {
-                    break;
-                };
-                saves += own;
-                blocks.push((name, tokens));
+            while blocks.len() < count
+                && let Some(next) = self.waiting.front()
+                && let Some(place) = next.place(scheduler)
+            {
+                next.copy(place, runner, bytes.append(own));
+                saves += next.saves;
+                let next = self.waiting.pop_front().map(|next| (next.name, next.tokens));
+                blocks.extend(next);
             }
             copied += bytes.len();
             let micros = pace.micros(saves);
@@ -215,7 +215,7 @@ impl Keeper {
             let bytes = keys.layout().block_bytes(kind);
             let is_worth = self.write == DiskWrite::All || pace.is_worth(bytes, front.saves);
             if is_worth && !keys.has(kind, front.name) {
-                if front.is_in(scheduler) {
+                if front.place(scheduler).is_some() {
                     return;
                 }
                 keys.count_dropped(1);
@@ -246,19 +246,13 @@ impl Waiting {
         }
     }
 
-    fn is_in(&self, scheduler: &Scheduler) -> bool {
-        self.place(scheduler).is_some()
-    }
-
-    /// Appends its bytes, if the cache still has it.
-    fn copy(&self, scheduler: &Scheduler, runner: &Runner, out: &mut Vec<u8>) -> bool {
-        let Some(place) = self.place(scheduler) else { return false };
+    /// Copies its bytes from its place in the cache.
+    fn copy(&self, place: u32, runner: &Runner, out: &mut [u8]) {
         match self.part {
             CachePart::Block(group) | CachePart::Tail(group) => {
                 runner.read_block(group, place, out)
             }
             CachePart::State => runner.read_state(place, out),
         }
-        true
     }
 }

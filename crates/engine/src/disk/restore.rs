@@ -10,9 +10,12 @@ use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 use store::{Arrival, HeldRuns, Keyspace, Run};
 
-/// Bytes that are being read or wait to be copied into the cache.
-const MAX_IN_FLIGHT: usize = 64 << 20;
-
+/// Bytes copied into the cache between two steps while other sequences decode.
+const COPIED_IN: usize = 6 << 20;
+/// Bytes that are being read or wait to be copied into the cache, while other sequences decode and
+/// otherwise.
+const IN_FLIGHT_BUSY: usize = 2 * COPIED_IN;
+const IN_FLIGHT: usize = 64 << 20;
 /// Time without any progress after which a sequence expects nothing more.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Requests that are looked at again at once, after there was no space for what they need.
@@ -126,20 +129,24 @@ impl Restorer {
         }
     }
 
-    /// Copies up to `most` bytes of what came into the cache, looks at requests that were accepted,
-    /// and asks for more.
+    /// Copies what came into the cache, looks at requests that were accepted, and asks for more.
+    /// `busy` is whether other sequences decode, which would wait for much at a time.
     pub fn work(
         &mut self,
         keys: &Keyspace,
         scheduler: &mut Scheduler,
         runner: &mut Runner,
         pace: Pace,
-        most: usize,
+        busy: bool,
     ) {
         while let Some(arrival) = keys.arrived() {
             self.take(arrival);
         }
-        let (mut left, mut at) = (most, 0);
+        let (mut left, in_flight) = match busy {
+            true => (COPIED_IN, IN_FLIGHT_BUSY),
+            false => (usize::MAX, IN_FLIGHT),
+        };
+        let mut at = 0;
         while at < self.active.len() {
             let restore = &mut self.active[at];
             let is_over = restore.copy_in(scheduler, runner, &mut self.in_flight, &mut left);
@@ -153,7 +160,7 @@ impl Restorer {
             keys.count_use(&all);
         }
         self.begin_accepted(keys, scheduler, pace);
-        self.ask(keys);
+        self.ask(keys, in_flight);
     }
 
     /// Looks at requests that were accepted, and at some for which there was no space, once others
@@ -254,8 +261,8 @@ impl Restorer {
         Some(expected)
     }
 
-    /// Asks for runs, as far as memory for them is allowed.
-    fn ask(&mut self, keys: &Keyspace) {
+    /// Asks for runs while fewer than `most` bytes are in flight, or for one.
+    fn ask(&mut self, keys: &Keyspace, most: usize) {
         for expected in self.active.iter_mut().flat_map(|restore| &mut restore.runs) {
             let ExpectedRun { run, tokens, progress } = expected;
             if !matches!(progress, Progress::Waiting) {
@@ -263,7 +270,7 @@ impl Restorer {
             }
             let used: usize = self.in_flight.values().sum();
             let bytes = run.blocks * keys.layout().block_bytes(run.kind);
-            if used > 0 && used + bytes > MAX_IN_FLIGHT {
+            if used > 0 && used + bytes > most {
                 return;
             }
             self.tickets += 1;
@@ -322,7 +329,7 @@ fn write(runner: &mut Runner, place: RestorePlace, bytes: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use store::{Kind, Layout, Store, StoreOptions, ToWrite};
+    use store::{Kind, Layout, PageBuffer, Store, StoreOptions, ToWrite};
 
     #[test]
     fn what_came_for_a_sequence_that_gives_up_takes_no_memory() {
@@ -332,17 +339,19 @@ mod tests {
         let root = Name::root(b"test");
         let keys = store.keyspace(root, Layout { positions: 1, layers: 0..1, kinds }, "{}");
         let name = root.child(&[1]);
+        let mut bytes = keys.buffer(8).unwrap();
+        bytes.append(8).fill(1);
         keys.write(ToWrite {
             kind: 0,
             parent: root,
             depth: 0,
             blocks: vec![(name, vec![1])],
-            bytes: vec![0; 8],
+            bytes,
             micros: 0,
         });
         assert!(store.flush(PATIENCE));
         let run = keys.find(0, std::iter::once(name)).remove(0);
-        let arrival = |ticket| Arrival { ticket, blocks: 1, bytes: vec![0; 8] };
+        let arrival = |ticket| Arrival { ticket, blocks: 1, bytes: PageBuffer::zeroed(8).unwrap() };
         let parts = CacheParts { windows: vec![false], states: false };
         let mut restorer = Restorer::new(1, parts, Metrics::default());
         // A run that came short, one that came, one that is asked for, and one that is not.

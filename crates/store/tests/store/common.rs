@@ -4,7 +4,7 @@ use base::Name;
 use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
-use store::{Keyspace, Kind, Layout, Run, Store, StoreKey, StoreOptions, ToWrite};
+use store::{Keyspace, Kind, Layout, PageBuffer, Run, Store, StoreKey, StoreOptions, ToWrite};
 
 /// More time than anything takes.
 pub const LONG: Duration = Duration::from_secs(60);
@@ -53,6 +53,13 @@ pub fn ready_keyspace(store: &Store, layers: Range<usize>) -> Keyspace {
     assert!(store.flush(LONG));
     assert!(keys.is_ready());
     keys
+}
+
+/// The bytes of a state.
+pub fn state_bytes(keys: &Keyspace) -> PageBuffer {
+    let mut bytes = keys.buffer(STATE_BYTES).unwrap();
+    bytes.append(STATE_BYTES).fill(9);
+    bytes
 }
 
 /// Blocks of runs.
@@ -118,7 +125,7 @@ impl Chain {
     pub fn write(&self, keys: &Keyspace, range: Range<usize>, layers: Range<usize>) {
         let all = range.clone().map(|block| self.bytes(block, layers.clone()));
         let mut bytes = keys.buffer(all.clone().map(|bytes| bytes.len()).sum()).unwrap();
-        all.for_each(|block| bytes.extend(block));
+        all.for_each(|block| bytes.append(block.len()).copy_from_slice(&block));
         keys.write(ToWrite {
             kind: 0,
             parent: self.parent(range.start),

@@ -9,7 +9,7 @@ mod transfer;
 
 use common::*;
 use std::time::Duration;
-use store::{Store, StoreError, StoreOptions};
+use store::{Kind, Layout, Store, StoreError, StoreOptions};
 
 #[test]
 fn what_is_written_is_found_again_by_others() {
@@ -81,13 +81,12 @@ fn states_are_found_by_their_tokens() {
     let keys = ready_keyspace(&store, 0..3);
     let chain = Chain::new(7, 2);
     let name = chain.name(1).state(&[5, 6]);
-    let bytes = vec![9; STATE_BYTES];
     keys.write(store::ToWrite {
         kind: 1,
         parent: chain.name(1),
         depth: 2,
         blocks: vec![(name, vec![5, 6])],
-        bytes: bytes.clone(),
+        bytes: state_bytes(&keys),
         micros: 1,
     });
     assert!(store.flush(LONG));
@@ -96,7 +95,42 @@ fn states_are_found_by_their_tokens() {
     let run = keys.find(1, [name].into_iter()).remove(0);
     keys.read(3, run, vec![5, 6]);
     let arrival = keys.wait(LONG).unwrap();
-    assert_eq!((arrival.ticket, arrival.blocks, arrival.bytes), (3, 1, bytes));
+    assert_eq!((arrival.ticket, arrival.blocks), (3, 1));
+    assert_eq!(arrival.bytes[..], [9; STATE_BYTES]);
+}
+
+#[test]
+fn blocks_of_whole_pages_come_back_whole_and_in_part() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    // A block is longer than what is written or read at once.
+    let kind = Kind { layer_bytes: vec![4096, 5 << 20], is_state: false };
+    let keyspace = |layers| {
+        let layout = Layout { positions: POSITIONS, layers, kinds: vec![kind.clone()] };
+        let keys = store.keyspace(root(), layout, "{}");
+        assert!(store.flush(LONG));
+        keys
+    };
+    let (keys, chain, own) = (keyspace(0..2), Chain::new(7, 2), (5 << 20) + 4096);
+    let byte = |at: usize| (at / 4096 * 31 + at * 7) as u8;
+    let mut bytes = keys.buffer(2 * own).unwrap();
+    bytes.append(2 * own).iter_mut().enumerate().for_each(|(at, value)| *value = byte(at));
+    let blocks = chain.tokens().chunks(POSITIONS).map(<[u32]>::to_vec).collect::<Vec<_>>();
+    let blocks = chain.names(0..2).zip(blocks).collect();
+    keys.write(store::ToWrite { kind: 0, parent: root(), depth: 0, blocks, bytes, micros: 1 });
+    assert!(store.flush(LONG));
+    // All of both blocks, both of one, and one layer of each.
+    for (layers, first, starts) in [(0..2, 0, 0), (0..2, 1, own), (1..2, 0, 4096)] {
+        let keys = keyspace(layers.clone());
+        let run = keys.find(0, chain.names(first..2)).remove(0);
+        keys.read(5, run, chain.tokens()[first * POSITIONS..].to_vec());
+        let arrival = keys.wait(LONG).unwrap();
+        assert_eq!((arrival.ticket, arrival.blocks), (5, 2 - first));
+        let read = arrival.bytes.len() / arrival.blocks;
+        let is_equal =
+            |(at, value): (usize, &u8)| *value == byte(starts + at / read * own + at % read);
+        assert!(arrival.bytes.iter().enumerate().all(is_equal), "{layers:?} from block {first}");
+    }
 }
 
 #[test]

@@ -76,13 +76,12 @@ fn states_and_blocks_after_a_gap_are_taken_too() {
     let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let (store, keys, chain) = filled(folders[0].path(), None);
     let state = chain.name(4).state(&chain.tokens()[20..23]);
-    let bytes = vec![9; STATE_BYTES];
     keys.write(ToWrite {
         kind: 1,
         parent: chain.name(4),
         depth: 5,
         blocks: vec![(state, chain.tokens()[20..23].to_vec())],
-        bytes: bytes.clone(),
+        bytes: state_bytes(&keys),
         micros: 1,
     });
     assert!(store.flush(LONG));
@@ -136,7 +135,7 @@ fn the_end_of_a_chain_is_there_with_its_last_block_and_its_state() {
             parent: chain.name(8),
             depth: 9,
             blocks: vec![(chain.name(8).state(&state), state)],
-            bytes: vec![9; STATE_BYTES],
+            bytes: state_bytes(&keys),
             micros: 1,
         });
         assert!(store.flush(LONG));
