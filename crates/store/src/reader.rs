@@ -9,7 +9,6 @@ use crate::jobs::{Arrival, ReadJob, Run};
 use crate::layout::{ExtentName, Layout};
 use crate::shared::StoreState;
 use crate::stats::{Counters, Failure};
-use memmap2::MmapMut;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
@@ -37,20 +36,6 @@ impl From<io::Error> for Unusable {
     }
 }
 
-/// Bytes of a file that begin with a page of memory.
-pub(crate) struct Pages(MmapMut);
-
-impl Pages {
-    pub fn new() -> io::Result<Self> {
-        MmapMut::map_anon(CHUNK).map(Self)
-    }
-
-    /// The first `bytes` bytes.
-    pub fn get(&mut self, bytes: usize) -> &mut [u8] {
-        &mut self.0[..bytes]
-    }
-}
-
 /// Whether bytes can be transferred to or from a disk as they are: they begin with a page.
 pub(crate) fn is_page(bytes: &[u8]) -> bool {
     bytes.as_ptr().addr().is_multiple_of(PAGE)
@@ -58,7 +43,7 @@ pub(crate) fn is_page(bytes: &[u8]) -> bool {
 
 /// Reads jobs until the store is closed.
 pub(crate) fn run(shared: &StoreState) {
-    let mut pages = match Pages::new() {
+    let mut pages = match PageBuffer::zeroed(CHUNK) {
         Ok(pages) => pages,
         Err(error) => return tracing::error!("the store cannot read: {error}"),
     };
@@ -79,7 +64,7 @@ pub(crate) fn run(shared: &StoreState) {
 }
 
 /// Reads a run; returns how many of its blocks are valid, and the bytes of all.
-fn read_run(shared: &StoreState, job: &ReadJob, pages: &mut Pages) -> (usize, PageBuffer) {
+fn read_run(shared: &StoreState, job: &ReadJob, pages: &mut PageBuffer) -> (usize, PageBuffer) {
     let Run { kind, blocks, pieces } = &job.run;
     let count = blocks * job.layout.block_bytes(*kind);
     let buffer = shared.incoming.take(count).map_or_else(|| PageBuffer::with_capacity(count), Ok);
@@ -117,7 +102,7 @@ fn read_piece(
     job: &ReadJob,
     piece: &Piece,
     name: &ExtentName,
-    pages: &mut Pages,
+    pages: &mut PageBuffer,
     bytes: &mut [u8],
 ) -> Result<usize, Unusable> {
     let ReadJob { run, layout, root, .. } = job;
@@ -166,7 +151,7 @@ fn read_places(
     file: &dyn DiskFile,
     length: u64,
     places: impl Iterator<Item = (Range<u64>, usize)>,
-    pages: &mut Pages,
+    pages: &mut PageBuffer,
     bytes: &mut [u8],
 ) -> io::Result<()> {
     let page = PAGE as u64;
@@ -185,12 +170,12 @@ fn read_places(
             if !held.contains(&range.start) {
                 let start = range.start / page * page;
                 held = start..(start + CHUNK as u64).min(length);
-                file.read(pages.get((held.end - held.start) as usize), held.start)?;
+                file.read(&mut pages[..(held.end - held.start) as usize], held.start)?;
             }
             let end = range.end.min(held.end);
             let count = (end - range.start) as usize;
             let from = (range.start - held.start) as usize;
-            bytes[to..to + count].copy_from_slice(&pages.get(from + count)[from..]);
+            bytes[to..to + count].copy_from_slice(&pages[from..from + count]);
             (range.start, to) = (end, to + count);
         }
     }

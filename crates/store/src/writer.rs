@@ -1,6 +1,7 @@
 //! The thread that writes extents, keeps the folder within its budget, and looks for what other
 //! processes wrote.
 
+use crate::buffers::PageBuffer;
 use crate::disk::DiskFile;
 use crate::folder::list_roots;
 use crate::header::{Header, Outline, PAGE, Seal, StoredBlock};
@@ -8,7 +9,7 @@ use crate::index::{Extent, ExtentId};
 use crate::jobs::{Imported, ToWrite, WriteJob};
 use crate::key::StoreKey;
 use crate::layout::{ExtentName, Layout};
-use crate::reader::{CHUNK, Pages, is_page};
+use crate::reader::{CHUNK, is_page};
 use crate::scan::{SeenFolders, read_headers, scan_root};
 use crate::shared::{LOCK_FILE, StoreState};
 use crate::stats::{Counters, Failure};
@@ -43,7 +44,8 @@ pub(crate) struct ExtentWriter {
     shared: Arc<StoreState>,
     open: Vec<(Name, Arc<Layout>)>,
     seen: SeenFolders,
-    pages: Pages,
+    /// Copies of what does not begin with a page.
+    pages: PageBuffer,
     /// When files of other processes are looked for next.
     rescan: Instant,
     /// Nothing is written until then.
@@ -59,7 +61,7 @@ impl ExtentWriter {
             shared,
             open: Vec::new(),
             seen: SeenFolders::new(),
-            pages: Pages::new()?,
+            pages: PageBuffer::zeroed(CHUNK)?,
             rescan: now + RESCAN,
             paused: None,
             next_write: now,
@@ -376,19 +378,19 @@ impl ExtentWriter {
                 let count = part.len().min(CHUNK - filled);
                 let (now, rest) = part.split_at(count);
                 let padded = (filled + count).next_multiple_of(PAGE);
-                let to = &mut self.pages.get(padded)[filled..];
+                let to = &mut self.pages[filled..padded];
                 to[..count].copy_from_slice(now);
                 to[count..].fill(0);
                 (part, filled) = (rest, padded);
                 if filled == CHUNK {
-                    file.write(self.pages.get(CHUNK), offset)?;
+                    file.write(&self.pages[..CHUNK], offset)?;
                     offset += CHUNK as u64;
                     filled = 0;
                 }
             }
         }
         if filled > 0 {
-            file.write(self.pages.get(filled), offset)?;
+            file.write(&self.pages[..filled], offset)?;
         }
         Ok(offset + filled as u64)
     }
