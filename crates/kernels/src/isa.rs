@@ -95,8 +95,7 @@ pub(crate) enum IsaKind {
     /// AVX-512 with VNNI and BF16 dot products.
     #[cfg(target_arch = "x86_64")]
     Avx512Bf16,
-    /// The same with BF16 products in tile registers. CPUs that have them take as long for a dot
-    /// product of BF16 pairs as for four multiply-adds of f32.
+    /// The same with BF16 products in tile registers.
     #[cfg(target_arch = "x86_64")]
     Amx,
     /// 128-bit Arm vectors.
@@ -143,7 +142,7 @@ impl Isa {
         KINDS.iter().filter(|(.., here)| here()).map(|(kind, ..)| Self(*kind)).collect()
     }
 
-    /// The fastest available, or the one that `GANNET_ISA` names. Decided once for the process.
+    /// The fastest of this CPU, or the one that `GANNET_ISA` names. Decided once for the process.
     ///
     /// # Errors
     /// If `GANNET_ISA` names an instruction set that is unknown or that this CPU lacks; the message
@@ -155,16 +154,18 @@ impl Isa {
 
     fn choose(wanted: Option<&str>) -> Result<Self, String> {
         let available = Self::available();
-        let Some(name) = wanted.filter(|name| !name.is_empty()) else {
-            return Ok(available[available.len() - 1]);
+        let all = available.iter().copied();
+        let found = match wanted.map(str::to_ascii_lowercase).unwrap_or_default().as_str() {
+            "" => fastest(all, has_slow_bf16_dots()),
+            // The fastest AVX-512 there is.
+            "avx512" => {
+                fastest(all.filter(|isa| isa.name().starts_with("avx512")), has_slow_bf16_dots())
+            }
+            name => all.into_iter().find(|isa| isa.name() == name),
         };
-        // `avx512` means the best AVX-512 there is.
-        let found = available.iter().rev().find(|isa| {
-            isa.name().eq_ignore_ascii_case(name)
-                || (name.eq_ignore_ascii_case("avx512") && isa.name().starts_with("avx512"))
-        });
-        found.copied().ok_or_else(|| {
+        found.ok_or_else(|| {
             let names: Vec<_> = available.iter().map(|isa| isa.name()).collect();
+            let name = wanted.unwrap_or_default();
             format!(
                 "{ISA_VARIABLE}={name} is not an instruction set of this CPU, which has {}",
                 names.join(", ")
@@ -205,6 +206,26 @@ impl std::fmt::Debug for Isa {
     }
 }
 
+/// The fastest of some instruction sets, slowest first.
+fn fastest(sets: impl Iterator<Item = Isa>, slow_bf16_dots: bool) -> Option<Isa> {
+    let is_slow = |isa: Isa| slow_bf16_dots && isa.has_bf16_dot() && !isa.has_tiles();
+    sets.filter(|isa| !is_slow(*isa)).last()
+}
+
+/// Whether dot products of BF16 pairs take longer than the multiply-adds of f32 that do the same
+/// work. On Intel's CPUs (Sapphire Rapids, Emerald Rapids) they take twice as long, on AMD's (Zen 4
+/// and 5) half as long.
+fn has_slow_bf16_dots() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let vendor = std::arch::x86_64::__cpuid(0);
+        return [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes).as_flattened()
+            == b"GenuineIntel";
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
 /// Whether this CPU has BF16 tiles and the system lets this process use them.
 #[cfg(target_arch = "x86_64")]
 fn has_bf16_tiles() -> bool {
@@ -237,6 +258,21 @@ mod tests {
         assert_eq!(Isa::choose(Some("scalar")).unwrap(), Isa::SCALAR);
         let message = Isa::choose(Some("mmx")).unwrap_err();
         assert!(message.contains("mmx") && message.contains("scalar"), "{message}");
+    }
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn slow_dot_products_are_passed_over_where_nothing_names_them() {
+        use IsaKind::{Amx, Avx2, Avx512, Avx512Bf16, Avx512Vnni, Scalar};
+        let of = |kinds: &[IsaKind], slow| fastest(kinds.iter().map(|kind| Isa(*kind)), slow);
+        let all = [Scalar, Avx2, Avx512, Avx512Vnni, Avx512Bf16];
+        assert_eq!(of(&all, false), Some(Isa(Avx512Bf16)));
+        assert_eq!(of(&all, true), Some(Isa(Avx512Vnni)));
+        assert_eq!(of(&[&all[..], &[Amx]].concat(), true), Some(Isa(Amx)));
+        assert_eq!((of(&all[..2], true), of(&[], true)), (Some(Isa(Avx2)), None));
+        for isa in Isa::available() {
+            assert_eq!(Isa::choose(Some(isa.name())), Ok(isa));
+        }
     }
 
     type Features = Vec<(&'static str, bool)>;

@@ -12,7 +12,7 @@ compile_error!("checkpoints hold little-endian values, which kernels read as the
 
 /// Version of the arithmetic: raised whenever a kernel, or the order in which models call kernels,
 /// gives other bits than before, so that stored numbers are not mixed with new ones.
-pub const ARITHMETIC: u32 = 1;
+pub const ARITHMETIC: u32 = 2;
 
 pub mod attention;
 pub mod compress;

@@ -133,7 +133,7 @@ fn int8_dots_body<I: IntLanes>(steps: u64, sum: &mut f32) {
     let chains = if I::ROWS > 4 { MOST } else { MOST / 2 };
     for _ in 0..steps * MOST as u64 / chains as u64 {
         for sum in &mut sums[..chains] {
-            *sum = I::dot(*sum, codes, quad);
+            *sum = I::close(*sum, I::dot(I::open(*sum), codes, quad));
         }
     }
     *sum = sums.iter().fold(I::Float::splat(0.0), |all, sum| all.add(I::float(*sum))).sum();

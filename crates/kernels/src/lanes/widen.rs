@@ -4,11 +4,104 @@
 // compiled for it (see the head of `lanes`); pointers are the caller's promise.
 #![allow(clippy::undocumented_unsafe_blocks)]
 
-use super::{LANES, Lanes, scalar::Scalar};
+use super::{Kernel, LANES, Lanes, scalar::Scalar};
 use half::f16;
+#[cfg(target_arch = "aarch64")]
+use half::slice::HalfFloatSliceExt;
+
+/// Some lanes of a group: all that products with packed weights need.
+pub(crate) trait LanePart: Copy {
+    /// All lanes `v`.
+    fn splat(v: f32) -> Self;
+    /// Lanes from f32 values.
+    ///
+    /// # Safety
+    /// As many values as there are lanes must be readable; no alignment is needed. This holds for
+    /// the other loads too.
+    unsafe fn load_at(src: *const f32) -> Self;
+    /// As [`Lanes::load_bf16_at`].
+    ///
+    /// # Safety
+    /// As `load_at`.
+    unsafe fn load_bf16_at(src: *const u16) -> Self;
+    /// As [`Widen::load_f16_at`].
+    ///
+    /// # Safety
+    /// As `load_at`.
+    unsafe fn load_f16_at(src: *const u16) -> Self;
+    /// As [`Widen::load_i8_at`].
+    ///
+    /// # Safety
+    /// As `load_at`.
+    unsafe fn load_i8_at(src: *const i8) -> Self;
+    /// As [`Widen::load_e4m3_at`].
+    ///
+    /// # Safety
+    /// As `load_at`.
+    unsafe fn load_e4m3_at(src: *const u8) -> Self;
+    /// Lanes to memory.
+    ///
+    /// # Safety
+    /// As many values as there are lanes must be writable; no alignment is needed.
+    unsafe fn store_at(self, dst: *mut f32);
+    /// `self * b + c`, rounded once.
+    fn mul_add(self, b: Self, c: Self) -> Self;
+    /// Lane-wise product.
+    fn mul(self, other: Self) -> Self;
+    /// Prefetches the cache line of `at`, which need not be readable.
+    fn prefetch<T>(at: *const T);
+}
+
+/// Passes a function of `LanePart` on to the trait of sixteen lanes that has it.
+macro_rules! whole_lanes {
+    ($($trait:ident $name:ident($($arg:ident: $ty:ty),*) $(-> $out:ty)?;)*) => { $(
+        #[inline(always)]
+        unsafe fn $name($($arg: $ty),*) $(-> $out)? {
+            unsafe { <Self as $trait>::$name($($arg),*) }
+        }
+    )* };
+}
+
+impl<L: Widen> LanePart for L {
+    whole_lanes! {
+        Lanes load_at(src: *const f32) -> Self;
+        Lanes load_bf16_at(src: *const u16) -> Self;
+        Widen load_f16_at(src: *const u16) -> Self;
+        Widen load_i8_at(src: *const i8) -> Self;
+        Widen load_e4m3_at(src: *const u8) -> Self;
+    }
+
+    #[inline(always)]
+    unsafe fn store_at(self, dst: *mut f32) {
+        unsafe { Lanes::store_at(self, dst) }
+    }
+
+    #[inline(always)]
+    fn splat(v: f32) -> Self {
+        <Self as Lanes>::splat(v)
+    }
+
+    #[inline(always)]
+    fn mul_add(self, b: Self, c: Self) -> Self {
+        Lanes::mul_add(self, b, c)
+    }
+
+    #[inline(always)]
+    fn mul(self, other: Self) -> Self {
+        Lanes::mul(self, other)
+    }
+
+    #[inline(always)]
+    fn prefetch<T>(at: *const T) {
+        <Self as Lanes>::prefetch(at);
+    }
+}
 
 /// Loads that widen.
 pub(crate) trait Widen: Lanes {
+    /// Runs `kernel` in a function of its own, compiled for these lanes.
+    fn enter<K: Kernel>(kernel: K);
+
     /// Lanes of the low and of the high halves of 16 pairs of BF16 values.
     ///
     /// # Safety
@@ -127,7 +220,27 @@ unsafe fn bf16_pairs<L: Lanes>(src: *const u32) -> (L, L) {
     (L::load(&low), L::load(&high))
 }
 
+/// `Widen::enter` of the lanes `$lanes`: a function compiled for their instruction set.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+macro_rules! enter {
+    ($lanes:ident) => {
+        #[inline(always)]
+        fn enter<K: Kernel>(kernel: K) {
+            $crate::isa::features! { $lanes compiled
+                #[inline(never)]
+                fn shell<K: Kernel>(kernel: K) { kernel.run::<$lanes>(); }
+            }
+            // SAFETY: values of these lanes are made only where the CPU has their features.
+            unsafe { shell(kernel) }
+        }
+    };
+}
+
 impl Widen for Scalar {
+    fn enter<K: Kernel>(kernel: K) {
+        kernel.run::<Self>();
+    }
+
     unsafe fn load_bf16_pairs_at(src: *const u32) -> (Self, Self) {
         unsafe { bf16_pairs(src) }
     }
@@ -135,6 +248,16 @@ impl Widen for Scalar {
 
 #[cfg(target_arch = "aarch64")]
 impl Widen for super::neon::Neon {
+    enter!(Neon);
+
+    #[inline(always)]
+    unsafe fn load_f16_at(src: *const u16) -> Self {
+        let bits = unsafe { src.cast::<[u16; LANES]>().read_unaligned() };
+        let mut values = [0.0; LANES];
+        bits.map(f16::from_bits).convert_to_f32_slice(&mut values);
+        Self::load(&values)
+    }
+
     #[inline(always)]
     unsafe fn load_bf16_pairs_at(src: *const u32) -> (Self, Self) {
         unsafe { bf16_pairs(src) }
@@ -143,11 +266,29 @@ impl Widen for super::neon::Neon {
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::super::x86::{Avx2, Avx512};
-    use super::{LANES, Widen};
+    use super::super::x86::{Avx2, Avx2Half, Avx512, widen8};
+    use super::{Kernel, LANES, LanePart, Widen};
     use std::arch::x86_64::*;
 
+    /// Loads of both halves.
+    macro_rules! both_halves {
+        ($($name:ident($ty:ty);)*) => { $(
+            #[inline(always)]
+            unsafe fn $name(src: *const $ty) -> Self {
+                unsafe { Self(Avx2Half::$name(src).0, Avx2Half::$name(src.add(8)).0) }
+            }
+        )* };
+    }
+
     impl Widen for Avx2 {
+        enter!(Avx2);
+
+        both_halves! {
+            load_f16_at(u16);
+            load_i8_at(i8);
+            load_e4m3_at(u8);
+        }
+
         #[inline(always)]
         unsafe fn load_bf16_pairs_at(src: *const u32) -> (Self, Self) {
             unsafe {
@@ -156,36 +297,70 @@ mod x86 {
                 (Self(low8(a), low8(b)), Self(high8(a), high8(b)))
             }
         }
+    }
+
+    impl LanePart for Avx2Half {
+        #[inline(always)]
+        fn splat(v: f32) -> Self {
+            Self(unsafe { _mm256_set1_ps(v) })
+        }
+
+        #[inline(always)]
+        unsafe fn load_at(src: *const f32) -> Self {
+            Self(unsafe { _mm256_loadu_ps(src) })
+        }
+
+        #[inline(always)]
+        unsafe fn load_bf16_at(src: *const u16) -> Self {
+            Self(unsafe { widen8(src) })
+        }
 
         #[inline(always)]
         unsafe fn load_f16_at(src: *const u16) -> Self {
-            unsafe {
-                let (a, b) = (_mm_loadu_si128(src.cast()), _mm_loadu_si128(src.add(8).cast()));
-                Self(_mm256_cvtph_ps(a), _mm256_cvtph_ps(b))
-            }
+            Self(unsafe { _mm256_cvtph_ps(_mm_loadu_si128(src.cast())) })
         }
 
         #[inline(always)]
         unsafe fn load_i8_at(src: *const i8) -> Self {
-            unsafe { signed8x2(_mm_loadu_si128(src.cast())) }
+            let wide = unsafe { _mm256_cvtepi8_epi32(_mm_loadl_epi64(src.cast())) };
+            Self(unsafe { _mm256_cvtepi32_ps(wide) })
         }
 
         #[inline(always)]
         unsafe fn load_e4m3_at(src: *const u8) -> Self {
             unsafe {
-                let bits = e4m3_as_f16(_mm_loadu_si128(src.cast()));
-                let (low, high) =
-                    (_mm256_castsi256_si128(bits), _mm256_extracti128_si256::<1>(bits));
-                let unit = _mm256_set1_ps(E4M3_OVER_F16);
-                Self(
-                    _mm256_mul_ps(_mm256_cvtph_ps(low), unit),
-                    _mm256_mul_ps(_mm256_cvtph_ps(high), unit),
-                )
+                let codes = _mm_cvtepu8_epi16(_mm_loadl_epi64(src.cast()));
+                let magnitude = _mm_and_si128(codes, _mm_set1_epi16(0x7f));
+                let sign = _mm_and_si128(_mm_slli_epi16::<8>(codes), _mm_set1_epi16(i16::MIN));
+                let bits = _mm_or_si128(_mm_slli_epi16::<7>(magnitude), sign);
+                Self(_mm256_mul_ps(_mm256_cvtph_ps(bits), _mm256_set1_ps(E4M3_OVER_F16)))
             }
+        }
+
+        #[inline(always)]
+        unsafe fn store_at(self, dst: *mut f32) {
+            unsafe { _mm256_storeu_ps(dst, self.0) }
+        }
+
+        #[inline(always)]
+        fn mul_add(self, b: Self, c: Self) -> Self {
+            Self(unsafe { _mm256_fmadd_ps(self.0, b.0, c.0) })
+        }
+
+        #[inline(always)]
+        fn mul(self, other: Self) -> Self {
+            Self(unsafe { _mm256_mul_ps(self.0, other.0) })
+        }
+
+        #[inline(always)]
+        fn prefetch<T>(at: *const T) {
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
         }
     }
 
     impl Widen for Avx512 {
+        enter!(Avx512);
+
         #[inline(always)]
         unsafe fn load_bf16_pairs_at(src: *const u32) -> (Self, Self) {
             unsafe {
@@ -239,15 +414,6 @@ mod x86 {
         unsafe {
             let mask = _mm256_set1_epi32(0xffff_0000_u32 as i32);
             _mm256_castsi256_ps(_mm256_and_si256(pairs, mask))
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn signed8x2(bytes: __m128i) -> Avx2 {
-        unsafe {
-            let low = _mm256_cvtepi8_epi32(bytes);
-            let high = _mm256_cvtepi8_epi32(_mm_unpackhi_epi64(bytes, bytes));
-            Avx2(_mm256_cvtepi32_ps(low), _mm256_cvtepi32_ps(high))
         }
     }
 

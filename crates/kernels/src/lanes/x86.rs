@@ -10,10 +10,21 @@ use std::arch::x86_64::*;
 #[derive(Clone, Copy)]
 pub(crate) struct Avx2(pub(super) __m256, pub(super) __m256);
 
+/// Eight lanes of a group.
+#[derive(Clone, Copy)]
+pub(crate) struct Avx2Half(pub(crate) __m256);
+
 impl Avx2 {
+    /// Lanes of both halves.
     #[inline(always)]
-    pub(crate) fn new(low: __m256, high: __m256) -> Self {
-        Self(low, high)
+    pub(crate) fn join(low: Avx2Half, high: Avx2Half) -> Self {
+        Self(low.0, high.0)
+    }
+
+    /// The registers of the lower and the upper half.
+    #[inline(always)]
+    pub(crate) fn halves(self) -> [__m256; 2] {
+        [self.0, self.1]
     }
 }
 
@@ -118,7 +129,7 @@ impl Lanes for Avx2 {
 
 /// Eight BF16 values as f32.
 #[inline(always)]
-unsafe fn widen8(src: *const u16) -> __m256 {
+pub(super) unsafe fn widen8(src: *const u16) -> __m256 {
     unsafe {
         let wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(src.cast()));
         _mm256_castsi256_ps(_mm256_slli_epi32::<16>(wide))

@@ -51,7 +51,8 @@ fn group_bytes(cols: usize) -> usize {
 }
 
 isa_dispatch! {
-    fn pack(ty: &QuantType, cols: usize, rows: &[u8], group: &mut [u8]) = pack_body
+    /// Packs rows of values of 16 bits, as [`Layout::pack`].
+    pub(super) fn pack(ty: &QuantType, cols: usize, rows: &[u8], group: &mut [u8]) = pack_body
 }
 
 #[inline(always)]
@@ -118,6 +119,7 @@ fn product(isa: Isa, inputs: Inputs<'_>, weights: Weights<'_>, tile: &mut Tile<'
 pub(crate) mod x86 {
     use super::{GROUP, Inputs, PANEL, Weights, group_bytes, panels, words};
     use crate::isa::features;
+    use crate::layout::outputs::{put_sums, take_sums};
     use base::Tile;
     use std::arch::x86_64::*;
     use std::ops::Range;
@@ -197,42 +199,6 @@ pub(crate) mod x86 {
         // sliced.
         unsafe { add::<N, M>(x, groups, count, &mut sums) };
         put_sums(tile, row, places, &sums);
-    }
-
-    /// The outputs that the groups in `places` have so far, of rows from `row` on.
-    #[inline(always)]
-    pub(crate) fn take_sums<const N: usize, const M: usize>(
-        tile: &mut Tile<'_, f32>,
-        row: usize,
-        places: [usize; N],
-        sums: &mut [[[f32; GROUP]; N]; M],
-    ) {
-        for (m, sums) in sums.iter_mut().enumerate() {
-            let out = tile.row_mut(row + m);
-            for (sums, place) in sums.iter_mut().zip(places) {
-                let out = &out[place * GROUP..];
-                let kept = GROUP.min(out.len());
-                sums[..kept].copy_from_slice(&out[..kept]);
-            }
-        }
-    }
-
-    /// Writes sums to these outputs; those beyond the tile are dropped.
-    #[inline(always)]
-    pub(crate) fn put_sums<const N: usize, const M: usize>(
-        tile: &mut Tile<'_, f32>,
-        row: usize,
-        places: [usize; N],
-        sums: &[[[f32; GROUP]; N]; M],
-    ) {
-        for (m, sums) in sums.iter().enumerate() {
-            let out = tile.row_mut(row + m);
-            for (sums, place) in sums.iter().zip(places) {
-                let out = &mut out[place * GROUP..];
-                let kept = GROUP.min(out.len());
-                out[..kept].copy_from_slice(&sums[..kept]);
-            }
-        }
     }
 
     #[inline(always)]

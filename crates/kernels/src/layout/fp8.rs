@@ -72,7 +72,8 @@ mod x86 {
     use super::{GROUP, Inputs, SCALES, Weights, group_bytes, run_bytes, words};
     use crate::isa::features;
     use crate::layout::bf16::PANEL;
-    use crate::layout::bf16::x86::{as_bf16, put_sums, take_sums};
+    use crate::layout::bf16::x86::as_bf16;
+    use crate::layout::outputs::{put_sums, take_sums};
     use crate::layout::panels::panels;
     use base::Tile;
     use std::arch::x86_64::*;

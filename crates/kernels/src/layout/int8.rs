@@ -17,6 +17,7 @@ mod activations;
 mod code_layouts;
 mod packed;
 mod product;
+mod tile;
 mod unpacked;
 
 pub(super) use activations::{panel_rows, round, words};

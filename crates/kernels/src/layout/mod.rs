@@ -5,8 +5,10 @@
 //! on the rows that are computed together nor on tiles.
 
 pub(crate) mod bf16;
+mod f32;
 mod fp8;
 mod int8;
+mod outputs;
 mod panels;
 mod stored;
 #[cfg(test)]
@@ -23,7 +25,7 @@ pub use stored::STORED;
 pub const GROUP: usize = 16;
 
 /// The layouts that weights are packed into. The first that takes a type is its layout.
-static PACKED: [&Layout; 3] = [&int8::LAYOUT, &bf16::LAYOUT, &fp8::LAYOUT];
+static PACKED: [&Layout; 4] = [&int8::LAYOUT, &bf16::LAYOUT, &fp8::LAYOUT, &f32::LAYOUT];
 
 /// The layout that weights of type `ty` with rows of `cols` values are packed into for products on
 /// `isa`. Weights without one are multiplied as they are [`STORED`].
@@ -37,7 +39,7 @@ pub fn packed(ty: &QuantType, cols: usize, isa: Isa) -> Option<&'static Layout> 
 /// How weights lie in memory, and the functions that write and multiply them.
 #[derive(Debug)]
 pub struct Layout {
-    /// Name in messages and documents: `stored`, `int8`, `bf16`, `fp8`.
+    /// Name in messages and documents: `stored`, `int8`, `bf16`, `fp8`, `f32`.
     pub name: &'static str,
     /// What the inputs of the product are rounded to.
     pub activations: Activations,
@@ -152,6 +154,8 @@ impl<'a> Inputs<'a> {
 pub enum Activations {
     /// Not rounded; row by row.
     F32,
+    /// Not rounded; in panels.
+    F32Panels,
     /// BF16: words of two neighbours.
     Bf16,
     /// Signed bytes with an f32 scale for each 32 of them.
@@ -160,7 +164,7 @@ pub enum Activations {
 
 impl Activations {
     /// All of them, each at the index of its number.
-    pub const ALL: [Self; 3] = [Self::F32, Self::Bf16, Self::Int8];
+    pub const ALL: [Self; 4] = [Self::F32, Self::F32Panels, Self::Bf16, Self::Int8];
 
     /// Whether `isa` has products of them.
     fn run_on(self, isa: Isa) -> bool {
@@ -170,7 +174,7 @@ impl Activations {
     /// Words that `rows` rows of `cols` values take.
     pub fn words(self, rows: usize, cols: usize) -> usize {
         match self {
-            Self::F32 => rows * cols,
+            Self::F32 | Self::F32Panels => rows * cols,
             Self::Bf16 => bf16::words(rows, cols),
             Self::Int8 => int8::words(rows, cols),
         }
@@ -180,6 +184,7 @@ impl Activations {
     pub fn panel_rows(self, isa: Isa) -> usize {
         match self {
             Self::F32 => 1,
+            Self::F32Panels => f32::panel_rows(isa),
             Self::Bf16 => bf16::panel_rows(isa),
             Self::Int8 => int8::panel_rows(isa),
         }
@@ -195,6 +200,7 @@ impl Activations {
         assert_eq!(out.len(), self.words(x.len() / cols, cols), "words for the rows");
         match self {
             Self::F32 => out.copy_from_slice(bytemuck::cast_slice(x)),
+            Self::F32Panels => f32::arrange(isa, x, cols, out),
             Self::Bf16 => bf16::round(isa, x, cols, out),
             Self::Int8 => int8::round(isa, x, cols, out),
         }

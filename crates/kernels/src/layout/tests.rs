@@ -96,15 +96,22 @@ pub(super) fn product(
 }
 
 /// Rows of inputs, outputs and about as many inputs, rounded up to whole quant blocks.
-const SHAPES: [[usize; 3]; 6] =
-    [[1, 5, 1], [3, 17, 33], [7, 40, 96], [13, 37, 600], [2, 66, 1100], [17, 33, 2304]];
+const SHAPES: [[usize; 3]; 7] = [
+    [1, 5, 1],
+    [3, 17, 33],
+    [7, 40, 96],
+    [13, 37, 600],
+    [2, 66, 1100],
+    [17, 33, 2304],
+    [131, 20, 1216],
+];
 
 /// Calls `f` with every layout and type, and weights and inputs of each shape.
 fn each_case(f: impl Fn(&'static Layout, Weights<'_>, &[f32])) {
     for (layout, ty) in cases() {
         // Fits of the smallest types take long, and their products differ in nothing but values.
         let simple = ty.packing.is_some() || ty.quantize.is_none() || ty.block_len == 1;
-        for [m, rows, cols] in SHAPES.into_iter().take(if simple { 6 } else { 3 }) {
+        for [m, rows, cols] in SHAPES.into_iter().take(if simple { 7 } else { 3 }) {
             let cols = cols.next_multiple_of(ty.block_len);
             let bytes = weights(ty, rows, cols, 4);
             f(layout, Weights { ty, rows, cols, bytes: &bytes }, &random(m * cols, 5));
@@ -160,7 +167,7 @@ fn products_agree_with_dequantised_weights_times_inputs() {
         let x = random(m * cols, 3);
         // Half a step of what the inputs are rounded to, relative to the largest of a block.
         let step = match layout.activations {
-            Activations::F32 => 1e-6,
+            Activations::F32 | Activations::F32Panels => 1e-6,
             Activations::Bf16 => 4e-3,
             Activations::Int8 => 2e-2,
         };
@@ -223,9 +230,9 @@ fn types_go_to_the_layout_whose_products_the_isa_has() {
         let bf16 = |name| isa.has_bf16_dot().then_some(name);
         assert_eq!(name(&crate::quant::Q8_0, 64, isa), Some("int8"));
         assert_eq!(name(&crate::quant::Q8_0, 65, isa), None);
-        assert_eq!(name(&crate::quant::BF16, 65, isa), bf16("bf16"));
+        assert_eq!(name(&crate::quant::BF16, 65, isa), bf16("bf16").or(Some("f32")));
         assert_eq!(name(FP8[0], 256, isa), bf16("fp8"));
-        assert_eq!(name(&F16, 64, isa), None);
+        assert_eq!(name(&F16, 64, isa), Some("f32"));
         assert_eq!(name(&crate::quant::BF16, 0, isa), None);
     }
 }

@@ -245,7 +245,7 @@ fn tile<I: IntLanes, const R: usize, const G: usize>(
                 for (r, products) in products.iter_mut().enumerate() {
                     let quad = *rows.as_ptr().add(r * 2 * half + at);
                     for (product, codes) in products.iter_mut().zip(codes) {
-                        *product = I::dot(*product, codes, quad);
+                        *product = I::close(*product, I::dot(I::open(*product), codes, quad));
                     }
                 }
             }

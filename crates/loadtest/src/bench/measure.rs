@@ -190,7 +190,7 @@ impl Measurement {
     /// Sets the shares of what `machine` sustains.
     pub fn compare(&mut self, machine: &Machine, work: &ForwardCost) {
         let peak = match work.arithmetic {
-            Activations::F32 => machine.f32_gops,
+            Activations::F32 | Activations::F32Panels => machine.f32_gops,
             Activations::Bf16 => machine.bf16_gops.unwrap_or(machine.f32_gops),
             Activations::Int8 => machine.int8_gops,
         };

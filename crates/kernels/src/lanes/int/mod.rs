@@ -1,8 +1,9 @@
 //! Sixteen i32 sums of products of bytes: the integer side of the lanes.
 //!
-//! A group of sixteen weight rows is held as 64 bytes, four consecutive inputs of each row. The
-//! sums are exact, so every instruction set gets the same integers whatever its intermediate steps;
-//! only [`IntLanes::float`] rounds.
+//! A group of sixteen weight rows is held as 64 bytes, four consecutive inputs of each row. Where
+//! registers are small and few, a register tile takes half of the rows at a time. The sums are
+//! exact, so every instruction set gets the same integers whatever its intermediate steps; only
+//! [`IntRows::float`] rounds.
 #![allow(unsafe_code)]
 
 #[cfg(target_arch = "aarch64")]
@@ -11,7 +12,7 @@ pub(crate) mod scalar;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod x86;
 
-use super::widen::Widen;
+use super::widen::{LanePart, Widen};
 use super::{LANES, Lanes};
 
 /// Work that is generic over the integer lanes.
@@ -22,32 +23,34 @@ pub(crate) trait Task {
     fn run<I: IntLanes>(self) -> Self::Output;
 }
 
-/// Products of weight codes with quantised activations, sixteen rows at a time.
-pub(crate) trait IntLanes: Copy {
+/// Products of weight codes with quantised activations, some rows of a group at a time.
+pub(crate) trait IntRows: Copy {
     /// Lanes that the sums become.
-    type Float: Widen;
-    /// 64 codes: four of each row.
+    type Float: LanePart;
+    /// Four codes of each row.
     type Codes: Copy;
     /// A sum for each row.
     type Sums: Copy;
+    /// Sums of products of a few quads, for each row.
+    type Part: Copy;
 
-    /// Most activation rows of a register tile.
-    const ROWS: usize;
+    /// Rows: a divisor of [`LANES`].
+    const WIDTH: usize;
     /// `signed` adds 2 to this power, which the start of the sums must take back.
     const BIAS: Option<u32>;
-
-    /// Runs `task` in a function of its own, compiled for these lanes.
-    fn enter<T: Task>(task: T) -> T::Output;
+    /// The largest magnitude of two products of each quad, added up, that a part holds; `None` if
+    /// it holds as much as sums.
+    const PART_MAX: Option<u32>;
 
     /// Codes from memory.
     ///
     /// # Safety
-    /// 64 bytes must be readable.
+    /// `4 * WIDTH` bytes must be readable.
     unsafe fn codes_at(src: *const u8) -> Self::Codes;
     /// Codes to memory, as `codes_at` reads them.
     ///
     /// # Safety
-    /// 64 bytes must be writable.
+    /// `4 * WIDTH` bytes must be writable.
     unsafe fn store_codes(codes: Self::Codes, dst: *mut u8);
     /// `code >> shift & mask`; `mask` has no more than `8 - shift` low bits.
     fn field(codes: Self::Codes, shift: u32, mask: u8) -> Self::Codes;
@@ -70,16 +73,31 @@ pub(crate) trait IntLanes: Copy {
     /// # Safety
     /// The value must be readable.
     unsafe fn shifted_at(src: *const u32, shift: u32) -> Self::Sums;
+    /// A part that goes on from `sums`, or begins from zero.
+    fn open(sums: Self::Sums) -> Self::Part;
     /// Adds the products of each row's four codes, 0 to 127, with the four signed bytes of
     /// `quad`, none of them -128.
-    fn dot(sums: Self::Sums, codes: Self::Codes, quad: i32) -> Self::Sums;
+    fn dot(part: Self::Part, codes: Self::Codes, quad: i32) -> Self::Part;
     /// As `dot`, of codes that went through `signed`.
     #[inline(always)]
-    fn dot_signed(sums: Self::Sums, codes: Self::Codes, quad: i32) -> Self::Sums {
-        Self::dot(sums, codes, quad)
+    fn dot_signed(part: Self::Part, codes: Self::Codes, quad: i32) -> Self::Part {
+        Self::dot(part, codes, quad)
     }
+    /// The sums from which `part` was opened and the products since.
+    fn close(sums: Self::Sums, part: Self::Part) -> Self::Sums;
     /// The sums, rounded to nearest even.
     fn float(sums: Self::Sums) -> Self::Float;
+}
+
+/// Products of codes of sixteen rows, and the rounding of activations.
+pub(crate) trait IntLanes: IntRows<Float: Widen> {
+    /// Rows of a register tile.
+    type Tile: IntRows;
+    /// Most activation rows of a register tile.
+    const ROWS: usize;
+
+    /// Runs `task` in a function of its own, compiled for these lanes.
+    fn enter<T: Task>(task: T) -> T::Output;
 
     /// The largest magnitude among the values; NaN if there is one.
     fn magnitude(a: Self::Float, b: Self::Float) -> f32 {
@@ -108,18 +126,26 @@ pub(crate) trait IntLanes: Copy {
         }
         sum
     }
-
-    /// Sixteen signed bytes as f32.
-    ///
-    /// # Safety
-    /// 16 bytes must be readable.
-    unsafe fn i8_at(src: *const u8) -> Self::Float;
-    /// Sixteen f16 values as f32.
-    ///
-    /// # Safety
-    /// 32 bytes must be readable.
-    unsafe fn f16_at(src: *const u8) -> Self::Float;
 }
+
+/// Parts of lanes that add products to the sums at once.
+macro_rules! parts_are_sums {
+    () => {
+        type Part = Self::Sums;
+        const PART_MAX: Option<u32> = None;
+
+        #[inline(always)]
+        fn open(sums: Self::Sums) -> Self::Sums {
+            sums
+        }
+
+        #[inline(always)]
+        fn close(_sums: Self::Sums, part: Self::Sums) -> Self::Sums {
+            part
+        }
+    };
+}
+use parts_are_sums;
 
 /// `IntLanes::enter` of the lanes `$lanes`: a function compiled for their instruction set.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]

@@ -4,11 +4,9 @@
 // (see the head of `lanes`); pointers are the caller's promise.
 #![allow(clippy::undocumented_unsafe_blocks)]
 
-use super::{IntLanes, Task, enter};
+use super::{IntLanes, IntRows, Task, enter, parts_are_sums};
 use crate::isa::features;
-use crate::lanes::{LANES, Lanes, neon as float};
-use half::f16;
-use half::slice::HalfFloatSliceExt;
+use crate::lanes::{LANES, neon as float};
 use std::arch::aarch64::*;
 
 #[derive(Clone, Copy)]
@@ -37,8 +35,10 @@ macro_rules! common {
         type Float = float::Neon;
         type Codes = CodeBytes;
         type Sums = Four;
-        const ROWS: usize = 4;
+        const WIDTH: usize = LANES;
         const BIAS: Option<u32> = None;
+
+        parts_are_sums!();
 
         #[inline(always)]
         unsafe fn codes_at(src: *const u8) -> CodeBytes {
@@ -91,27 +91,18 @@ macro_rules! common {
         fn float(sums: Four) -> float::Neon {
             float::Neon(sums.map(|sums| unsafe { vcvtq_f32_s32(sums) }))
         }
-
-        #[inline(always)]
-        unsafe fn i8_at(src: *const u8) -> float::Neon {
-            let bytes = unsafe { src.cast::<[i8; LANES]>().read() };
-            Lanes::load(&bytes.map(f32::from))
-        }
-
-        #[inline(always)]
-        unsafe fn f16_at(src: *const u8) -> float::Neon {
-            let bits = unsafe { src.cast::<[[u8; 2]; LANES]>().read() };
-            let mut values = [0.0; LANES];
-            bits.map(f16::from_le_bytes).convert_to_f32_slice(&mut values);
-            Lanes::load(&values)
-        }
     };
 }
 
 impl IntLanes for Neon {
-    common!();
+    type Tile = Self;
+    const ROWS: usize = 4;
 
     enter!(Neon);
+}
+
+impl IntRows for Neon {
+    common!();
 
     #[inline(always)]
     fn dot(sums: Four, codes: CodeBytes, quad: i32) -> Four {
@@ -138,9 +129,14 @@ features! { NeonDot compiled
 }
 
 impl IntLanes for NeonDot {
-    common!();
+    type Tile = Self;
+    const ROWS: usize = 4;
 
     enter!(NeonDot);
+}
+
+impl IntRows for NeonDot {
+    common!();
 
     #[inline(always)]
     fn dot(sums: Four, codes: CodeBytes, quad: i32) -> Four {

@@ -1,25 +1,31 @@
 //! The integer lanes as arrays: what every instruction set must agree with.
 #![allow(unsafe_code)]
 
-use super::{IntLanes, Task};
+use super::{IntLanes, IntRows, Task, parts_are_sums};
 use crate::lanes::{LANES, Lanes};
-use half::f16;
 use std::array::from_fn;
 
 #[derive(Clone, Copy)]
 pub(crate) struct ScalarInt;
 
 impl IntLanes for ScalarInt {
-    type Float = crate::lanes::scalar::Scalar;
-    type Codes = [u8; 64];
-    type Sums = [i32; LANES];
+    type Tile = Self;
     const ROWS: usize = 1;
-    const BIAS: Option<u32> = None;
 
     #[inline(never)]
     fn enter<T: Task>(task: T) -> T::Output {
         task.run::<Self>()
     }
+}
+
+impl IntRows for ScalarInt {
+    type Float = crate::lanes::scalar::Scalar;
+    type Codes = [u8; 64];
+    type Sums = [i32; LANES];
+    const WIDTH: usize = LANES;
+    const BIAS: Option<u32> = None;
+
+    parts_are_sums!();
 
     #[inline(never)]
     unsafe fn codes_at(src: *const u8) -> [u8; 64] {
@@ -75,19 +81,5 @@ impl IntLanes for ScalarInt {
     #[inline(never)]
     fn float(sums: [i32; LANES]) -> Self::Float {
         Lanes::load(&sums.map(|sum| sum as f32))
-    }
-
-    #[inline(never)]
-    unsafe fn i8_at(src: *const u8) -> Self::Float {
-        // SAFETY: the caller vouches for 16 readable bytes.
-        let bytes = unsafe { src.cast::<[i8; LANES]>().read() };
-        Lanes::load(&bytes.map(f32::from))
-    }
-
-    #[inline(never)]
-    unsafe fn f16_at(src: *const u8) -> Self::Float {
-        // SAFETY: the caller vouches for 32 readable bytes.
-        let bytes = unsafe { src.cast::<[[u8; 2]; LANES]>().read() };
-        Lanes::load(&bytes.map(|b| f16::from_le_bytes(b).to_f32()))
     }
 }

@@ -1,183 +1,286 @@
-//! The integer lanes in two 256-bit registers, with and without VNNI, and in one of 512 bits.
+//! The integer lanes in registers of 256 bits, with and without VNNI, and in one of 512 bits.
 #![allow(unsafe_code)]
 // SAFETY of every block here: these functions are reached only from shells compiled for and run
 // on their instruction set (see the head of `lanes`); pointers are the caller's promise.
 #![allow(clippy::undocumented_unsafe_blocks)]
 
-use super::{IntLanes, Task, enter};
+use super::{IntLanes, IntRows, Task, enter, parts_are_sums};
 use crate::isa::features;
-use crate::lanes::x86 as float;
+use crate::lanes::{LANES, x86 as float};
 use std::arch::x86_64::*;
+use std::marker::PhantomData;
 
-/// 64 bytes, or sixteen sums.
-type Two = [__m256i; 2];
-
+/// Eight rows in a register of 256 bits.
 #[derive(Clone, Copy)]
-pub(crate) struct Avx2;
+pub(crate) struct Avx2Rows;
 
+/// The same with dot products of bytes.
 #[derive(Clone, Copy)]
-pub(crate) struct AvxVnni;
+pub(crate) struct AvxVnniRows;
+
+/// Sixteen rows in two registers of 256 bits.
+#[derive(Clone, Copy)]
+pub(crate) struct Twice<R>(PhantomData<R>);
+
+pub(crate) type Avx2 = Twice<Avx2Rows>;
+pub(crate) type AvxVnni = Twice<AvxVnniRows>;
 
 /// What both 256-bit sets have in common.
 macro_rules! common256 {
     () => {
-        type Float = float::Avx2;
-        type Codes = Two;
-        type Sums = Two;
-        const ROWS: usize = 4;
+        type Float = float::Avx2Half;
+        type Codes = __m256i;
+        type Sums = __m256i;
+        const WIDTH: usize = LANES / 2;
 
         #[inline(always)]
-        unsafe fn codes_at(src: *const u8) -> Two {
-            unsafe { [_mm256_loadu_si256(src.cast()), _mm256_loadu_si256(src.add(32).cast())] }
+        unsafe fn codes_at(src: *const u8) -> __m256i {
+            unsafe { _mm256_loadu_si256(src.cast()) }
         }
 
         #[inline(always)]
-        unsafe fn store_codes(codes: Two, dst: *mut u8) {
+        unsafe fn store_codes(codes: __m256i, dst: *mut u8) {
+            unsafe { _mm256_storeu_si256(dst.cast(), codes) }
+        }
+
+        #[inline(always)]
+        fn field(codes: __m256i, shift: u32, mask: u8) -> __m256i {
             unsafe {
-                _mm256_storeu_si256(dst.cast(), codes[0]);
-                _mm256_storeu_si256(dst.add(32).cast(), codes[1]);
+                let shifted = _mm256_srl_epi16(codes, _mm_cvtsi32_si128(shift as i32));
+                _mm256_and_si256(shifted, _mm256_set1_epi8(mask as i8))
             }
         }
 
         #[inline(always)]
-        fn field(codes: Two, shift: u32, mask: u8) -> Two {
+        fn raised(codes: __m256i, shift: u32, mask: u8) -> __m256i {
             unsafe {
-                let (count, mask) = (_mm_cvtsi32_si128(shift as i32), _mm256_set1_epi8(mask as i8));
-                [
-                    _mm256_and_si256(_mm256_srl_epi16(codes[0], count), mask),
-                    _mm256_and_si256(_mm256_srl_epi16(codes[1], count), mask),
-                ]
+                let shifted = _mm256_sll_epi16(codes, _mm_cvtsi32_si128(shift as i32));
+                _mm256_and_si256(shifted, _mm256_set1_epi8(mask as i8))
             }
         }
 
         #[inline(always)]
-        fn raised(codes: Two, shift: u32, mask: u8) -> Two {
-            unsafe {
-                let (count, mask) = (_mm_cvtsi32_si128(shift as i32), _mm256_set1_epi8(mask as i8));
-                [
-                    _mm256_and_si256(_mm256_sll_epi16(codes[0], count), mask),
-                    _mm256_and_si256(_mm256_sll_epi16(codes[1], count), mask),
-                ]
-            }
+        fn either(a: __m256i, b: __m256i) -> __m256i {
+            unsafe { _mm256_or_si256(a, b) }
         }
 
         #[inline(always)]
-        fn either(a: Two, b: Two) -> Two {
-            unsafe { [_mm256_or_si256(a[0], b[0]), _mm256_or_si256(a[1], b[1])] }
-        }
-
-        #[inline(always)]
-        fn lookup(table: &[i8; 16], codes: Two) -> Two {
+        fn lookup(table: &[i8; 16], codes: __m256i) -> __m256i {
             unsafe {
                 let table = _mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast()));
-                [_mm256_shuffle_epi8(table, codes[0]), _mm256_shuffle_epi8(table, codes[1])]
+                _mm256_shuffle_epi8(table, codes)
             }
         }
 
         #[inline(always)]
-        fn zero() -> Two {
-            [unsafe { _mm256_setzero_si256() }; 2]
+        fn zero() -> __m256i {
+            unsafe { _mm256_setzero_si256() }
         }
 
         #[inline(always)]
-        unsafe fn shifted_at(src: *const u32, shift: u32) -> Two {
-            [unsafe { _mm256_set1_epi32((*src).cast_signed() << shift) }; 2]
+        unsafe fn shifted_at(src: *const u32, shift: u32) -> __m256i {
+            unsafe { _mm256_set1_epi32((*src).cast_signed() << shift) }
         }
 
         #[inline(always)]
-        fn float(sums: Two) -> float::Avx2 {
-            unsafe { float::Avx2::new(_mm256_cvtepi32_ps(sums[0]), _mm256_cvtepi32_ps(sums[1])) }
+        fn float(sums: __m256i) -> float::Avx2Half {
+            float::Avx2Half(unsafe { _mm256_cvtepi32_ps(sums) })
         }
+    };
+}
 
-        #[inline(always)]
-        unsafe fn i8_at(src: *const u8) -> float::Avx2 {
-            unsafe {
-                let bytes = _mm_loadu_si128(src.cast());
-                let high = _mm_unpackhi_epi64(bytes, bytes);
-                float::Avx2::new(
-                    _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)),
-                    _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(high)),
-                )
+/// Parts are sums of neighbours in 16 bits, which never saturate.
+impl IntRows for Avx2Rows {
+    common256!();
+    type Part = __m256i;
+    const BIAS: Option<u32> = None;
+    const PART_MAX: Option<u32> = Some(i16::MAX as u32);
+
+    #[inline(always)]
+    fn open(_sums: __m256i) -> __m256i {
+        Self::zero()
+    }
+
+    #[inline(always)]
+    fn dot(part: __m256i, codes: __m256i, quad: i32) -> __m256i {
+        unsafe { _mm256_add_epi16(part, _mm256_maddubs_epi16(codes, _mm256_set1_epi32(quad))) }
+    }
+
+    /// The codes' signs move to the other factor.
+    #[inline(always)]
+    fn dot_signed(part: __m256i, codes: __m256i, quad: i32) -> __m256i {
+        unsafe {
+            let x = _mm256_sign_epi8(_mm256_set1_epi32(quad), codes);
+            _mm256_add_epi16(part, _mm256_maddubs_epi16(_mm256_abs_epi8(codes), x))
+        }
+    }
+
+    #[inline(always)]
+    fn close(sums: __m256i, part: __m256i) -> __m256i {
+        unsafe { _mm256_add_epi32(sums, _mm256_madd_epi16(part, _mm256_set1_epi16(1))) }
+    }
+}
+
+impl IntRows for AvxVnniRows {
+    common256!();
+    parts_are_sums!();
+    const BIAS: Option<u32> = Some(7);
+
+    #[inline(always)]
+    fn signed(codes: __m256i) -> __m256i {
+        unsafe { _mm256_xor_si256(codes, _mm256_set1_epi8(-128)) }
+    }
+
+    #[inline(always)]
+    fn dot(sums: __m256i, codes: __m256i, quad: i32) -> __m256i {
+        unsafe { _mm256_dpbusd_avx_epi32(sums, codes, _mm256_set1_epi32(quad)) }
+    }
+}
+
+impl<R: IntRows<Float = float::Avx2Half>> IntRows for Twice<R> {
+    type Float = float::Avx2;
+    type Codes = [R::Codes; 2];
+    type Sums = [R::Sums; 2];
+    type Part = [R::Part; 2];
+    const WIDTH: usize = LANES;
+    const BIAS: Option<u32> = R::BIAS;
+    const PART_MAX: Option<u32> = R::PART_MAX;
+
+    #[inline(always)]
+    unsafe fn codes_at(src: *const u8) -> Self::Codes {
+        unsafe { [R::codes_at(src), R::codes_at(src.add(4 * R::WIDTH))] }
+    }
+
+    #[inline(always)]
+    unsafe fn store_codes([low, high]: Self::Codes, dst: *mut u8) {
+        unsafe {
+            R::store_codes(low, dst);
+            R::store_codes(high, dst.add(4 * R::WIDTH));
+        }
+    }
+
+    #[inline(always)]
+    fn field([low, high]: Self::Codes, shift: u32, mask: u8) -> Self::Codes {
+        [R::field(low, shift, mask), R::field(high, shift, mask)]
+    }
+
+    #[inline(always)]
+    fn raised([low, high]: Self::Codes, shift: u32, mask: u8) -> Self::Codes {
+        [R::raised(low, shift, mask), R::raised(high, shift, mask)]
+    }
+
+    #[inline(always)]
+    fn either(a: Self::Codes, b: Self::Codes) -> Self::Codes {
+        [R::either(a[0], b[0]), R::either(a[1], b[1])]
+    }
+
+    #[inline(always)]
+    fn lookup(table: &[i8; 16], [low, high]: Self::Codes) -> Self::Codes {
+        [R::lookup(table, low), R::lookup(table, high)]
+    }
+
+    #[inline(always)]
+    fn signed([low, high]: Self::Codes) -> Self::Codes {
+        [R::signed(low), R::signed(high)]
+    }
+
+    #[inline(always)]
+    fn zero() -> Self::Sums {
+        [R::zero(); 2]
+    }
+
+    #[inline(always)]
+    unsafe fn shifted_at(src: *const u32, shift: u32) -> Self::Sums {
+        [unsafe { R::shifted_at(src, shift) }; 2]
+    }
+
+    #[inline(always)]
+    fn open(sums: Self::Sums) -> Self::Part {
+        [R::open(sums[0]), R::open(sums[1])]
+    }
+
+    #[inline(always)]
+    fn dot(part: Self::Part, codes: Self::Codes, quad: i32) -> Self::Part {
+        [R::dot(part[0], codes[0], quad), R::dot(part[1], codes[1], quad)]
+    }
+
+    #[inline(always)]
+    fn dot_signed(part: Self::Part, codes: Self::Codes, quad: i32) -> Self::Part {
+        [R::dot_signed(part[0], codes[0], quad), R::dot_signed(part[1], codes[1], quad)]
+    }
+
+    #[inline(always)]
+    fn close(sums: Self::Sums, part: Self::Part) -> Self::Sums {
+        [R::close(sums[0], part[0]), R::close(sums[1], part[1])]
+    }
+
+    #[inline(always)]
+    fn float(sums: Self::Sums) -> float::Avx2 {
+        float::Avx2::join(R::float(sums[0]), R::float(sums[1]))
+    }
+}
+
+/// The sixteen rows of a 256-bit set, of which a register tile holds eight.
+macro_rules! lanes256 {
+    ($lanes:ident, $rows:ty) => {
+        impl IntLanes for $lanes {
+            type Tile = $rows;
+            const ROWS: usize = 6;
+
+            enter!($lanes);
+
+            #[inline(always)]
+            fn magnitude(a: float::Avx2, b: float::Avx2) -> f32 {
+                magnitude256(a, b)
             }
-        }
 
-        #[inline(always)]
-        unsafe fn f16_at(src: *const u8) -> float::Avx2 {
-            unsafe {
-                float::Avx2::new(
-                    _mm256_cvtph_ps(_mm_loadu_si128(src.cast())),
-                    _mm256_cvtph_ps(_mm_loadu_si128(src.add(16).cast())),
-                )
+            #[inline(always)]
+            fn bytes(values: float::Avx2, out: &mut [u32; 4]) -> i32 {
+                bytes256(values, out)
             }
         }
     };
 }
 
-/// Sums of four products each, of bytes 0 to 128 with signed bytes, none -128: neighbours add up
-/// to 32,512 at most, so the saturating step never saturates.
+lanes256!(Avx2, Avx2Rows);
+lanes256!(AvxVnni, AvxVnniRows);
+
 #[inline(always)]
-unsafe fn quads(codes: __m256i, x: __m256i) -> __m256i {
-    unsafe { _mm256_madd_epi16(_mm256_maddubs_epi16(codes, x), _mm256_set1_epi16(1)) }
+fn magnitude256(a: float::Avx2, b: float::Avx2) -> f32 {
+    unsafe {
+        let mut largest = _mm256_setzero_si256();
+        for values in [a.halves(), b.halves()].as_flattened() {
+            let bits = _mm256_castps_si256(*values);
+            let magnitudes = _mm256_and_si256(bits, _mm256_set1_epi32(i32::MAX));
+            largest = _mm256_max_epu32(largest, magnitudes);
+        }
+        let four =
+            _mm_max_epu32(_mm256_castsi256_si128(largest), _mm256_extracti128_si256::<1>(largest));
+        let two = _mm_max_epu32(four, _mm_shuffle_epi32::<0b01_00_11_10>(four));
+        let one = _mm_max_epu32(two, _mm_shuffle_epi32::<0b10_11_00_01>(two));
+        f32::from_bits(_mm_cvtsi128_si32(one).cast_unsigned())
+    }
 }
 
-/// As `quads`, of signed codes: their signs move to the other factor.
 #[inline(always)]
-unsafe fn signed_quads(codes: __m256i, x: __m256i) -> __m256i {
-    unsafe { quads(_mm256_abs_epi8(codes), _mm256_sign_epi8(x, codes)) }
-}
-
-impl IntLanes for Avx2 {
-    common256!();
-    const BIAS: Option<u32> = None;
-
-    enter!(Avx2);
-
-    #[inline(always)]
-    fn dot(sums: Two, codes: Two, quad: i32) -> Two {
-        unsafe {
-            let x = _mm256_set1_epi32(quad);
-            [
-                _mm256_add_epi32(sums[0], quads(codes[0], x)),
-                _mm256_add_epi32(sums[1], quads(codes[1], x)),
-            ]
-        }
-    }
-
-    #[inline(always)]
-    fn dot_signed(sums: Two, codes: Two, quad: i32) -> Two {
-        unsafe {
-            let x = _mm256_set1_epi32(quad);
-            [
-                _mm256_add_epi32(sums[0], signed_quads(codes[0], x)),
-                _mm256_add_epi32(sums[1], signed_quads(codes[1], x)),
-            ]
-        }
+fn bytes256(values: float::Avx2, out: &mut [u32; 4]) -> i32 {
+    unsafe {
+        let [low, high] = values.halves();
+        let words = _mm256_packs_epi32(_mm256_cvtps_epi32(low), _mm256_cvtps_epi32(high));
+        let words = _mm256_permute4x64_epi64::<0b11_01_10_00>(words);
+        let (low, high) = (_mm256_castsi256_si128(words), _mm256_extracti128_si256::<1>(words));
+        store_bytes(_mm_packs_epi16(low, high), out)
     }
 }
 
-impl IntLanes for AvxVnni {
-    common256!();
-    const BIAS: Option<u32> = Some(7);
-
-    enter!(AvxVnni);
-
-    #[inline(always)]
-    fn signed(codes: Two) -> Two {
-        unsafe {
-            let bias = _mm256_set1_epi8(-128);
-            [_mm256_xor_si256(codes[0], bias), _mm256_xor_si256(codes[1], bias)]
-        }
-    }
-
-    #[inline(always)]
-    fn dot(sums: Two, codes: Two, quad: i32) -> Two {
-        unsafe {
-            let x = _mm256_set1_epi32(quad);
-            [
-                _mm256_dpbusd_avx_epi32(sums[0], codes[0], x),
-                _mm256_dpbusd_avx_epi32(sums[1], codes[1], x),
-            ]
-        }
+/// Stores sixteen signed bytes and returns their sum.
+#[inline(always)]
+unsafe fn store_bytes(bytes: __m128i, out: &mut [u32; 4]) -> i32 {
+    unsafe {
+        _mm_storeu_si128(out.as_mut_ptr().cast(), bytes);
+        // Sums of unsigned bytes, eight each: every byte is 128 too large.
+        let sums = _mm_sad_epu8(_mm_xor_si128(bytes, _mm_set1_epi8(-128)), _mm_setzero_si128());
+        _mm_cvtsi128_si32(sums) + _mm_extract_epi32::<2>(sums) - 16 * 128
     }
 }
 
@@ -204,14 +307,14 @@ features! { Avx512Vnni compiled
 #[derive(Clone, Copy)]
 pub(crate) struct Avx512Vnni;
 
-impl IntLanes for Avx512Vnni {
+impl IntRows for Avx512Vnni {
     type Float = float::Avx512;
     type Codes = __m512i;
     type Sums = __m512i;
-    const ROWS: usize = 6;
+    const WIDTH: usize = LANES;
     const BIAS: Option<u32> = Some(7);
 
-    enter!(Avx512Vnni);
+    parts_are_sums!();
 
     #[inline(always)]
     unsafe fn codes_at(src: *const u8) -> __m512i {
@@ -288,6 +391,13 @@ impl IntLanes for Avx512Vnni {
     fn float(sums: __m512i) -> float::Avx512 {
         float::Avx512(unsafe { _mm512_cvtepi32_ps(sums) })
     }
+}
+
+impl IntLanes for Avx512Vnni {
+    type Tile = Self;
+    const ROWS: usize = 6;
+
+    enter!(Avx512Vnni);
 
     #[inline(always)]
     fn magnitude(a: float::Avx512, b: float::Avx512) -> f32 {
@@ -300,25 +410,6 @@ impl IntLanes for Avx512Vnni {
 
     #[inline(always)]
     fn bytes(values: float::Avx512, out: &mut [u32; 4]) -> i32 {
-        unsafe {
-            let bytes = _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(values.0));
-            _mm_storeu_si128(out.as_mut_ptr().cast(), bytes);
-            // Sums of unsigned bytes, eight each: every byte is 128 too large.
-            let sums = _mm_sad_epu8(_mm_xor_si128(bytes, _mm_set1_epi8(-128)), _mm_setzero_si128());
-            _mm_cvtsi128_si32(sums) + _mm_extract_epi32::<2>(sums) - 16 * 128
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn i8_at(src: *const u8) -> float::Avx512 {
-        unsafe {
-            let bytes = _mm_loadu_si128(src.cast());
-            float::Avx512(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes)))
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn f16_at(src: *const u8) -> float::Avx512 {
-        unsafe { float::Avx512(_mm512_cvtph_ps(_mm256_loadu_si256(src.cast()))) }
+        unsafe { store_bytes(_mm512_cvtepi32_epi8(_mm512_cvtps_epi32(values.0)), out) }
     }
 }

@@ -2,15 +2,16 @@
 #![allow(unsafe_code)]
 
 use super::GROUP;
-use crate::lanes::Lanes;
-use crate::lanes::int::IntLanes;
-use crate::lanes::widen::Widen;
+use crate::lanes::int::IntRows;
+use crate::lanes::widen::LanePart;
 use crate::quant::{BlockScales, FLOATS_DOUBLED, IQ4_LEVELS, SPAN};
 
 /// Layout of the bits of 32 codes: `WORDS` words per row, each with bits of up to eight quads.
 pub(super) trait Planes {
     /// Words of a block of one row.
     const WORDS: usize;
+    /// The largest magnitude of a code.
+    const LARGEST: u32;
     /// Codes are signed bytes.
     const SIGNED: bool = false;
     /// Zero is this power of two, if any.
@@ -19,11 +20,11 @@ pub(super) trait Planes {
     /// The words of eight quads of codes; the first `WORDS` count.
     fn words(quads: [u32; 8]) -> [u32; 8];
 
-    /// The codes of quad `J` of sixteen rows.
+    /// The codes of quad `J` of the first rows; those of others are as many words behind.
     ///
     /// # Safety
-    /// `WORDS * 64` bytes must be readable at `block`.
-    unsafe fn codes<I: IntLanes, const J: usize>(block: *const u8) -> I::Codes;
+    /// The words of these rows must be readable: `WORDS` times, each 64 bytes behind the one before.
+    unsafe fn codes<I: IntRows, const J: usize>(block: *const u8) -> I::Codes;
 }
 
 /// Sixteen words.
@@ -34,6 +35,7 @@ pub(super) struct SignedBytes;
 
 impl Planes for SignedBytes {
     const WORDS: usize = 8;
+    const LARGEST: u32 = 128;
     const SIGNED: bool = true;
 
     #[inline(always)]
@@ -42,7 +44,7 @@ impl Planes for SignedBytes {
     }
 
     #[inline(always)]
-    unsafe fn codes<I: IntLanes, const J: usize>(block: *const u8) -> I::Codes {
+    unsafe fn codes<I: IntRows, const J: usize>(block: *const u8) -> I::Codes {
         // SAFETY: the caller's promise.
         I::signed(unsafe { I::codes_at(block.add(J * PLANE)) })
     }
@@ -57,7 +59,7 @@ fn nibble_words(quads: [u32; 8]) -> [u32; 4] {
 /// # Safety
 /// 256 bytes must be readable.
 #[inline(always)]
-unsafe fn nibbles<I: IntLanes, const J: usize>(block: *const u8) -> I::Codes {
+unsafe fn nibbles<I: IntRows, const J: usize>(block: *const u8) -> I::Codes {
     // SAFETY: the caller's promise.
     let word = unsafe { I::codes_at(block.add(J % 4 * PLANE)) };
     I::field(word, if J < 4 { 0 } else { 4 }, 15)
@@ -68,6 +70,7 @@ pub(super) struct Nibbles<const HIGH: u32, const OFFSET: u32>;
 
 impl<const HIGH: u32, const OFFSET: u32> Planes for Nibbles<HIGH, OFFSET> {
     const WORDS: usize = 4 + HIGH as usize;
+    const LARGEST: u32 = (16 << HIGH) - 1;
     const OFFSET: Option<u32> = if OFFSET == 0 { None } else { Some(OFFSET) };
 
     #[inline(always)]
@@ -85,7 +88,7 @@ impl<const HIGH: u32, const OFFSET: u32> Planes for Nibbles<HIGH, OFFSET> {
     }
 
     #[inline(always)]
-    unsafe fn codes<I: IntLanes, const J: usize>(block: *const u8) -> I::Codes {
+    unsafe fn codes<I: IntRows, const J: usize>(block: *const u8) -> I::Codes {
         // SAFETY: the caller's promise.
         unsafe {
             let low = nibbles::<I, J>(block);
@@ -111,7 +114,7 @@ impl<const HIGH: u32, const OFFSET: u32> Planes for Nibbles<HIGH, OFFSET> {
 
 /// Bit `from` of each byte, moved to bit `to`.
 #[inline(always)]
-fn bit_to<I: IntLanes>(plane: I::Codes, from: u32, to: u32) -> I::Codes {
+fn bit_to<I: IntRows>(plane: I::Codes, from: u32, to: u32) -> I::Codes {
     match from <= to {
         true => I::raised(plane, to - from, 1 << to),
         false => I::field(plane, from - to, 1 << to),
@@ -126,6 +129,7 @@ impl<const HIGH: u32, const AROUND: bool, const OFFSET: u32> Planes
     for TwoBits<HIGH, AROUND, OFFSET>
 {
     const WORDS: usize = 2 + HIGH as usize;
+    const LARGEST: u32 = (4 << HIGH) - 1;
     const OFFSET: Option<u32> = if AROUND { Some(OFFSET) } else { None };
 
     #[inline(always)]
@@ -141,7 +145,7 @@ impl<const HIGH: u32, const AROUND: bool, const OFFSET: u32> Planes
     }
 
     #[inline(always)]
-    unsafe fn codes<I: IntLanes, const J: usize>(block: *const u8) -> I::Codes {
+    unsafe fn codes<I: IntRows, const J: usize>(block: *const u8) -> I::Codes {
         // SAFETY: the caller's promise.
         unsafe {
             let low = I::field(I::codes_at(block.add(J / 4 * PLANE)), J as u32 % 4 * 2, 3);
@@ -158,6 +162,7 @@ pub(super) struct Table<const FLOATS: bool>;
 
 impl<const FLOATS: bool> Planes for Table<FLOATS> {
     const WORDS: usize = 4;
+    const LARGEST: u32 = if FLOATS { 12 } else { 127 };
     const SIGNED: bool = true;
 
     #[inline(always)]
@@ -166,11 +171,21 @@ impl<const FLOATS: bool> Planes for Table<FLOATS> {
     }
 
     #[inline(always)]
-    unsafe fn codes<I: IntLanes, const J: usize>(block: *const u8) -> I::Codes {
+    unsafe fn codes<I: IntRows, const J: usize>(block: *const u8) -> I::Codes {
         let table = if FLOATS { &FLOATS_DOUBLED } else { &IQ4_LEVELS };
         // SAFETY: the caller's promise.
         I::signed(I::lookup(table, unsafe { nibbles::<I, J>(block) }))
     }
+}
+
+/// Which scales of a span are meant.
+#[derive(Clone, Copy)]
+pub(super) struct At {
+    pub block: usize,
+    /// Half of the block; 0 without halves.
+    pub half: usize,
+    /// First of the rows.
+    pub row: usize,
 }
 
 /// Scales, and minima where there are any, of sixteen rows.
@@ -185,16 +200,16 @@ pub(super) trait Scales {
     /// Writes the scales of a quant block of row `row`; `block` is the first of its blocks within
     /// the span.
     fn store(from: &BlockScales, block: usize, row: usize, span: &mut [u8]);
-    /// Scales of half `half` (0 without halves) of block `block` of a span.
+    /// Scales of a block.
     ///
     /// # Safety
     /// `BYTES` bytes must be readable at `span`.
-    unsafe fn scale<I: IntLanes>(span: *const u8, block: usize, half: usize) -> I::Float;
+    unsafe fn scale<I: IntRows>(span: *const u8, at: At) -> I::Float;
     /// Minima of the same.
     ///
     /// # Safety
     /// As `scale`, and `MINS`.
-    unsafe fn min<I: IntLanes>(span: *const u8, block: usize, half: usize) -> I::Float;
+    unsafe fn min<I: IntRows>(span: *const u8, at: At) -> I::Float;
 }
 
 /// A 16-bit scale for each block of 32, and a minimum with `MINS`; BF16 with `POWERS`, else f16.
@@ -219,18 +234,20 @@ impl<const MINS: bool, const POWERS: bool> Scales for Each<MINS, POWERS> {
     }
 
     #[inline(always)]
-    unsafe fn scale<I: IntLanes>(span: *const u8, block: usize, _half: usize) -> I::Float {
+    unsafe fn scale<I: IntRows>(span: *const u8, at: At) -> I::Float {
         // SAFETY: the caller's promise.
         unsafe {
-            let at = span.add(block * Self::STRIDE);
-            if POWERS { I::Float::load_bf16_at(at.cast()) } else { I::f16_at(at) }
+            let at = span.add(at.block * Self::STRIDE + 2 * at.row).cast();
+            if POWERS { I::Float::load_bf16_at(at) } else { I::Float::load_f16_at(at) }
         }
     }
 
     #[inline(always)]
-    unsafe fn min<I: IntLanes>(span: *const u8, block: usize, _half: usize) -> I::Float {
+    unsafe fn min<I: IntRows>(span: *const u8, at: At) -> I::Float {
         // SAFETY: the caller's promise.
-        unsafe { I::f16_at(span.add(block * Self::STRIDE + 2 * GROUP)) }
+        unsafe {
+            I::Float::load_f16_at(span.add(at.block * Self::STRIDE + 2 * (GROUP + at.row)).cast())
+        }
     }
 }
 
@@ -272,17 +289,22 @@ impl<const HALVES: bool, const MINS: bool> Scales for Under<HALVES, MINS> {
     }
 
     #[inline(always)]
-    unsafe fn scale<I: IntLanes>(span: *const u8, block: usize, half: usize) -> I::Float {
+    unsafe fn scale<I: IntRows>(span: *const u8, at: At) -> I::Float {
         // SAFETY: the caller's promise.
-        unsafe { I::f16_at(span).mul(I::i8_at(span.add(Self::step(block, half)))) }
+        unsafe {
+            let steps =
+                I::Float::load_i8_at(span.add(Self::step(at.block, at.half) + at.row).cast());
+            I::Float::load_f16_at(span.add(2 * at.row).cast()).mul(steps)
+        }
     }
 
     #[inline(always)]
-    unsafe fn min<I: IntLanes>(span: *const u8, block: usize, half: usize) -> I::Float {
+    unsafe fn min<I: IntRows>(span: *const u8, at: At) -> I::Float {
         // SAFETY: the caller's promise.
         unsafe {
-            let step = I::i8_at(span.add(Self::step(block, half) + Self::STEPS));
-            I::f16_at(span.add(2 * GROUP)).mul(step)
+            let steps = span.add(Self::step(at.block, at.half) + Self::STEPS + at.row);
+            let factors = I::Float::load_f16_at(span.add(2 * (GROUP + at.row)).cast());
+            factors.mul(I::Float::load_i8_at(steps.cast()))
         }
     }
 }
@@ -314,18 +336,21 @@ impl<const NARROW: bool> Scales for Zeros<NARROW> {
     }
 
     #[inline(always)]
-    unsafe fn scale<I: IntLanes>(span: *const u8, block: usize, _half: usize) -> I::Float {
+    unsafe fn scale<I: IntRows>(span: *const u8, at: At) -> I::Float {
         // SAFETY: the caller's promise.
-        unsafe { I::Float::load_at(span.add(block * Self::STRIDE).cast()) }
+        unsafe { I::Float::load_at(span.add(at.block * Self::STRIDE + 4 * at.row).cast()) }
     }
 
     #[inline(always)]
-    unsafe fn min<I: IntLanes>(span: *const u8, block: usize, half: usize) -> I::Float {
+    unsafe fn min<I: IntRows>(span: *const u8, at: At) -> I::Float {
         // SAFETY: the caller's promise.
         unsafe {
-            let zeros = span.add(block * Self::STRIDE + 4 * GROUP);
-            let zeros = if NARROW { I::i8_at(zeros) } else { I::Float::load_bf16_at(zeros.cast()) };
-            Self::scale::<I>(span, block, half).mul(zeros)
+            let zeros = span.add(at.block * Self::STRIDE + 4 * GROUP);
+            let zeros = match NARROW {
+                true => I::Float::load_i8_at(zeros.add(at.row).cast()),
+                false => I::Float::load_bf16_at(zeros.add(2 * at.row).cast()),
+            };
+            Self::scale::<I>(span, at).mul(zeros)
         }
     }
 }
@@ -360,15 +385,16 @@ impl Scales for UnderFactor {
     }
 
     #[inline(always)]
-    unsafe fn scale<I: IntLanes>(span: *const u8, block: usize, half: usize) -> I::Float {
+    unsafe fn scale<I: IntRows>(span: *const u8, at: At) -> I::Float {
         // SAFETY: the caller's promise.
         unsafe {
-            let scales = I::Float::load_e4m3_at(span.add(Self::step(block, half)));
-            I::Float::load_at(span.cast()).mul(scales)
+            let scales = span.add(Self::step(at.block, at.half) + at.row);
+            let factors = I::Float::load_at(span.add(4 * at.row).cast());
+            factors.mul(I::Float::load_e4m3_at(scales))
         }
     }
 
-    unsafe fn min<I: IntLanes>(_span: *const u8, _block: usize, _half: usize) -> I::Float {
+    unsafe fn min<I: IntRows>(_span: *const u8, _at: At) -> I::Float {
         unreachable!("there are no minima");
     }
 }

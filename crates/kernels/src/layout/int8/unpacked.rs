@@ -6,10 +6,10 @@
 #![allow(unsafe_code)]
 
 use super::GROUP;
-use super::code_layouts::{Planes, Scales};
+use super::code_layouts::{At, Planes, Scales};
 use super::packed::code_bytes;
-use crate::lanes::Lanes;
-use crate::lanes::int::{IntLanes, Task};
+use crate::lanes::int::{IntLanes, IntRows, Task};
+use crate::lanes::widen::LanePart;
 use crate::quant::{BLOCK, BlockScales, SPAN};
 use std::marker::PhantomData;
 
@@ -27,6 +27,7 @@ pub(super) struct Unpacked<T>(PhantomData<T>);
 
 impl<P: Planes> Planes for Unpacked<P> {
     const WORDS: usize = 8;
+    const LARGEST: u32 = P::LARGEST;
     const SIGNED: bool = P::SIGNED;
     const OFFSET: Option<u32> = P::OFFSET;
 
@@ -35,7 +36,7 @@ impl<P: Planes> Planes for Unpacked<P> {
     }
 
     #[inline(always)]
-    unsafe fn codes<I: IntLanes, const J: usize>(block: *const u8) -> I::Codes {
+    unsafe fn codes<I: IntRows, const J: usize>(block: *const u8) -> I::Codes {
         // SAFETY: the caller's promise.
         unsafe { I::codes_at(block.add(J * 4 * GROUP)) }
     }
@@ -61,15 +62,17 @@ impl<S: Scales> Scales for Unpacked<S> {
     }
 
     #[inline(always)]
-    unsafe fn scale<I: IntLanes>(span: *const u8, block: usize, half: usize) -> I::Float {
+    unsafe fn scale<I: IntRows>(span: *const u8, at: At) -> I::Float {
         // SAFETY: the caller's promise.
-        unsafe { I::Float::load_at(span.add(Self::at(block, half)).cast()) }
+        unsafe { I::Float::load_at(span.add(Self::at(at.block, at.half) + 4 * at.row).cast()) }
     }
 
     #[inline(always)]
-    unsafe fn min<I: IntLanes>(span: *const u8, block: usize, half: usize) -> I::Float {
+    unsafe fn min<I: IntRows>(span: *const u8, at: At) -> I::Float {
         // SAFETY: the caller's promise.
-        unsafe { I::Float::load_at(span.add(Self::MIN + Self::at(block, half)).cast()) }
+        unsafe {
+            I::Float::load_at(span.add(Self::MIN + Self::at(at.block, at.half) + 4 * at.row).cast())
+        }
     }
 }
 
@@ -143,9 +146,10 @@ unsafe fn scales<I: IntLanes, S: Scales>(from: *const u8, to: *mut u8, blocks: u
             // SAFETY: the caller's promise.
             unsafe {
                 let to = to.add(Unpacked::<S>::at(block, half));
-                S::scale::<I>(from, block, half).store_at(to.cast());
+                let at = At { block, half, row: 0 };
+                S::scale::<I>(from, at).store_at(to.cast());
                 if S::MINS {
-                    S::min::<I>(from, block, half).store_at(to.add(Unpacked::<S>::MIN).cast());
+                    S::min::<I>(from, at).store_at(to.add(Unpacked::<S>::MIN).cast());
                 }
             }
         }

@@ -23,13 +23,14 @@ pub fn product(isa: Isa, layout: &Layout, x: &[f32], file: Weights<'_>) -> Vec<f
             let weights: Vec<_> = rows.iter().map(|row| values(ty, row)).collect();
             let dot = |x: &[f32], w: &[f32], row: &[u8]| match name {
                 "stored" => stored(x, w),
+                "f32" => x.iter().zip(w).fold(0.0, |sum, (x, w)| x.mul_add(*w, sum)),
                 "bf16" if isa.has_tiles() => tiles(x, w),
                 "bf16" => pairs(x, w),
                 _ => fp8(ty, x, row),
             };
             let all = inputs.flat_map(|x| {
                 let x: Vec<f32> = match name {
-                    "stored" => x.to_vec(),
+                    "stored" | "f32" => x.to_vec(),
                     _ => x.iter().map(|x| bf16::from_f32(*x).to_f32()).collect(),
                 };
                 let outputs = weights.iter().zip(&rows).map(|(w, row)| dot(&x, w, row));

@@ -1,0 +1,402 @@
+//! Products of 16-bit floats with activations in f32, where the CPU has no faster products.
+//!
+//! Weights are packed when a model is loaded, in the bits of the file: sixteen rows side by side,
+//! so that one load feeds sixteen sums. Activations are stored in panels (see `panels`), the same
+//! input of a panel's rows side by side. Weights are widened on their way into a register.
+//!
+//! One order for every output element, however many rows are computed together: the products of
+//! its inputs in ascending order, added to one f32 sum by fused multiply-adds.
+#![allow(unsafe_code)]
+
+use super::outputs::{put_sums, take_sums};
+use super::panels::panels;
+use super::{Activations, GROUP, Inputs, Layout, Weights, bf16};
+use crate::Isa;
+use crate::lanes::scalar::Scalar;
+use crate::lanes::transpose::Transpose;
+use crate::lanes::widen::Widen;
+#[cfg(target_arch = "x86_64")]
+use crate::lanes::x86::{Avx2, Avx512};
+use crate::lanes::{Kernel, isa_dispatch};
+use crate::quant::{BF16, F16, QuantType};
+use base::Tile;
+use std::marker::PhantomData;
+use std::ops::Range;
+
+/// BF16 and F16 weights, for products with activations in f32.
+pub(super) static LAYOUT: Layout = Layout {
+    name: "f32",
+    activations: Activations::F32Panels,
+    bytes: |ty, rows, cols| {
+        let takes = [&BF16, &F16].contains(&ty);
+        takes.then(|| rows.div_ceil(GROUP).checked_mul(group_bytes(cols)))?
+    },
+    pack,
+    product,
+};
+
+/// Inputs over which the weights of a register tile stay in the nearest cache while all rows pass;
+/// even.
+const RUN: usize = 512;
+/// Activations that stay in a core's cache while weights pass over them.
+const CACHED: usize = 128 << 10;
+/// Bytes of two consecutive inputs of sixteen rows.
+const PAIR: usize = 4 * GROUP;
+
+fn group_bytes(cols: usize) -> usize {
+    cols.div_ceil(2) * PAIR
+}
+
+/// Most rows of a panel.
+pub(super) fn panel_rows(isa: Isa) -> usize {
+    let mut rows = 0;
+    ask_rows(isa, &mut rows);
+    rows
+}
+
+isa_dispatch! {
+    fn ask_rows(rows: &mut usize) = ask_rows_body
+}
+
+#[inline(always)]
+fn ask_rows_body<L: RegisterTile>(rows: &mut usize) {
+    *rows = L::ROWS;
+}
+
+isa_dispatch! {
+    /// Stores rows of `cols` values in panels, as [`Activations::round`].
+    pub(super) fn arrange(x: &[f32], cols: usize, out: &mut [u32]) = arrange_body
+}
+
+#[inline(always)]
+fn arrange_body<L: RegisterTile>(x: &[f32], cols: usize, out: &mut [u32]) {
+    let x: &[u32] = bytemuck::cast_slice(x);
+    for (start, width) in panels(x.len() / cols, L::ROWS) {
+        let part = start * cols..(start + width) * cols;
+        let (rows, panel) = (&x[part.clone()], &mut out[part]);
+        match width {
+            12 => side_by_side::<12>(rows, panel),
+            8 => side_by_side::<8>(rows, panel),
+            6 => side_by_side::<6>(rows, panel),
+            4 => side_by_side::<4>(rows, panel),
+            2 => side_by_side::<2>(rows, panel),
+            _ => side_by_side::<1>(rows, panel),
+        }
+    }
+}
+
+/// Word `i` of row `m` to word `m` of column `i`.
+#[inline(always)]
+fn side_by_side<const M: usize>(rows: &[u32], panel: &mut [u32]) {
+    let cols = panel.len() / M;
+    let rows: [&[u32]; M] = std::array::from_fn(|m| &rows[m * cols..][..cols]);
+    for (i, column) in panel.as_chunks_mut::<M>().0.iter_mut().enumerate() {
+        for (word, row) in column.iter_mut().zip(rows) {
+            *word = row[i];
+        }
+    }
+}
+
+fn pack(isa: Isa, ty: &QuantType, cols: usize, rows: &[u8], group: &mut [u8]) {
+    bf16::pack(isa, ty, cols, rows, group);
+    if *ty == F16 {
+        split_pairs(isa, group);
+    }
+}
+
+isa_dispatch! {
+    /// Turns words of two consecutive inputs of each row into one input of all rows after the
+    /// other.
+    fn split_pairs(group: &mut [u8]) = split_pairs_body
+}
+
+#[inline(always)]
+fn split_pairs_body<L: Transpose>(group: &mut [u8]) {
+    for words in group.as_chunks_mut::<{ 4 * GROUP }>().0 {
+        let pairs = *words;
+        let (first, second) = words.split_at_mut(2 * GROUP);
+        let halves = first.as_chunks_mut::<2>().0.iter_mut().zip(second.as_chunks_mut().0);
+        for (pair, (first, second)) in pairs.as_chunks::<4>().0.iter().zip(halves) {
+            *first = [pair[0], pair[1]];
+            *second = [pair[2], pair[3]];
+        }
+    }
+}
+
+/// How weights are stored where products read them.
+trait Element {
+    /// The first or, if `ODD`, the second of two inputs of sixteen rows.
+    ///
+    /// # Safety
+    /// `PAIR` bytes must be readable at `pair`.
+    unsafe fn lanes<L: Widen, const ODD: bool>(pair: *const u8) -> L;
+}
+
+/// Words of two consecutive inputs in BF16.
+struct Bf16Pairs;
+
+impl Element for Bf16Pairs {
+    #[inline(always)]
+    unsafe fn lanes<L: Widen, const ODD: bool>(pair: *const u8) -> L {
+        // SAFETY: the caller's promise.
+        let (even, odd) = unsafe { L::load_bf16_pairs_at(pair.cast()) };
+        if ODD { odd } else { even }
+    }
+}
+
+/// One input in F16 after the other.
+struct F16s;
+
+impl Element for F16s {
+    #[inline(always)]
+    unsafe fn lanes<L: Widen, const ODD: bool>(pair: *const u8) -> L {
+        // SAFETY: the caller's promise.
+        unsafe { L::load_f16_at(pair.add(if ODD { 2 * GROUP } else { 0 }).cast()) }
+    }
+}
+
+/// Groups that are computed together for one row: as many streams of memory.
+const STREAMS: usize = 4;
+
+isa_dispatch! {
+    /// Computes the outputs of `tile`, as [`Layout::product`].
+    fn product(inputs: Inputs<'_>, weights: Weights<'_>, tile: &mut Tile<'_, f32>) = body
+}
+
+#[inline(always)]
+fn body<L: RegisterTile>(inputs: Inputs<'_>, weights: Weights<'_>, tile: &mut Tile<'_, f32>) {
+    match *weights.ty == BF16 {
+        true => product_of::<L, Bf16Pairs>(inputs, weights, tile),
+        false => product_of::<L, F16s>(inputs, weights, tile),
+    }
+}
+
+#[inline(always)]
+fn product_of<L: RegisterTile, E: Element>(
+    inputs: Inputs<'_>,
+    weights: Weights<'_>,
+    tile: &mut Tile<'_, f32>,
+) {
+    let stride = group_bytes(weights.cols);
+    let first = weights.bytes[tile.cols().start / GROUP * stride..].as_ptr();
+    let groups = Groups { first, stride, count: tile.cols().len().div_ceil(GROUP) };
+    let cached = (CACHED / inputs.cols).max(1).next_multiple_of(L::ROWS);
+    for start in (0..inputs.rows).step_by(cached) {
+        let rows = start..inputs.rows.min(start + cached);
+        match inputs.rows {
+            1 => product_of_rows::<L, E>(inputs, rows, STREAMS, &groups, tile),
+            _ => product_of_rows::<L, E>(inputs, rows, L::GROUPS, &groups, tile),
+        }
+    }
+}
+
+/// Outputs of `rows` from the start of a panel on.
+#[inline(always)]
+fn product_of_rows<L: RegisterTile, E: Element>(
+    inputs: Inputs<'_>,
+    rows: Range<usize>,
+    together: usize,
+    groups: &Groups,
+    tile: &mut Tile<'_, f32>,
+) {
+    // Each of the groups that are computed together goes through a part of the tile of its own,
+    // from end to end: a long stream of memory.
+    let apart = groups.count.div_ceil(together);
+    // One panel passes once: there is nothing to keep.
+    let step = if rows.len() <= L::ROWS { inputs.cols } else { RUN };
+    for group in 0..apart {
+        let places = std::array::from_fn(|n| (group + n * apart).min(groups.count - 1));
+        for from in (0..inputs.cols).step_by(step) {
+            let weights = groups.at(places).map(|at| at.wrapping_add(from / 2 * PAIR));
+            let span = from..inputs.cols.min(from + step);
+            let run = Run { inputs, span, weights, places };
+            for (panel, width) in panels(rows.len(), L::ROWS) {
+                match together {
+                    STREAMS => run.outputs::<L, E, STREAMS, 1>(rows.start, tile),
+                    _ => L::panel::<E>(&run, rows.start + panel, width, tile),
+                }
+            }
+        }
+    }
+}
+
+/// The groups of a tile.
+struct Groups {
+    first: *const u8,
+    stride: usize,
+    count: usize,
+}
+
+impl Groups {
+    /// Addresses of the groups in `places`.
+    #[inline(always)]
+    fn at(&self, places: [usize; STREAMS]) -> [*const u8; STREAMS] {
+        places.map(|place| self.first.wrapping_add(place * self.stride))
+    }
+}
+
+/// A run of inputs of all rows, and of some groups of weights: the address of its first input in
+/// each, and the groups' places in the tile, of which the last may come several times.
+struct Run<'a> {
+    inputs: Inputs<'a>,
+    span: Range<usize>,
+    weights: [*const u8; STREAMS],
+    places: [usize; STREAMS],
+}
+
+impl Run<'_> {
+    /// Adds the run to the outputs of a panel of `M` rows from `row` and of `N` groups. The first
+    /// run begins from zero.
+    #[inline(always)]
+    fn outputs<L: Widen, E: Element, const N: usize, const M: usize>(
+        &self,
+        row: usize,
+        tile: &mut Tile<'_, f32>,
+    ) {
+        let panel = &self.inputs.words[row * self.inputs.cols..][..M * self.inputs.cols];
+        let x = &panel[M * self.span.start..M * self.span.end];
+        let places = *self.places.first_chunk().expect("as many groups as any tile has");
+        let weights = *self.weights.first_chunk().expect("as many groups as any tile has");
+        let mut sums = [[[0.0; GROUP]; N]; M];
+        if self.span.start > 0 {
+            take_sums(tile, row, places, &mut sums);
+        }
+        L::enter(Sums::<E, N, M> { x, weights, sums: &mut sums, element: PhantomData });
+        put_sums(tile, row, places, &sums);
+    }
+}
+
+/// The work of one register tile: some inputs of a panel of `M` rows by `N` groups of weights.
+struct Sums<'a, E, const N: usize, const M: usize> {
+    x: &'a [u32],
+    weights: [*const u8; N],
+    sums: &'a mut [[[f32; GROUP]; N]; M],
+    element: PhantomData<E>,
+}
+
+impl<E: Element, const N: usize, const M: usize> Kernel for Sums<'_, E, N, M> {
+    #[inline(always)]
+    fn run<L: Widen>(self) {
+        let mut acc = [[L::splat(0.0); N]; M];
+        for (acc, sums) in acc.iter_mut().zip(self.sums.iter()) {
+            for (acc, sums) in acc.iter_mut().zip(sums) {
+                *acc = L::load(sums);
+            }
+        }
+        let mut weights = self.weights;
+        let (pairs, last) = self.x.as_chunks::<M>().0.as_chunks::<2>();
+        // SAFETY: `Layout::product` checked that the weights have all inputs of each group.
+        unsafe {
+            for [even, odd] in pairs {
+                add::<L, E, N, M, false>(even, &weights, &mut acc);
+                add::<L, E, N, M, true>(odd, &weights, &mut acc);
+                for at in &mut weights {
+                    *at = at.add(PAIR);
+                }
+            }
+            if let [even] = last {
+                add::<L, E, N, M, false>(even, &weights, &mut acc);
+            }
+        }
+        for (acc, sums) in acc.iter().zip(self.sums) {
+            for (acc, sums) in acc.iter().zip(sums) {
+                acc.store(sums);
+            }
+        }
+    }
+}
+
+/// Adds one input of `M` rows by `N` groups.
+///
+/// # Safety
+/// A pair of inputs must be readable at each of `weights`.
+#[inline(always)]
+unsafe fn add<L: Widen, E: Element, const N: usize, const M: usize, const ODD: bool>(
+    x: &[u32; M],
+    weights: &[*const u8; N],
+    acc: &mut [[L; N]; M],
+) {
+    let mut w = [L::splat(0.0); N];
+    for (w, at) in w.iter_mut().zip(weights) {
+        // SAFETY: the caller's promise.
+        *w = unsafe { E::lanes::<L, ODD>(*at) };
+    }
+    for (acc, x) in acc.iter_mut().zip(x) {
+        let x = L::splat(f32::from_bits(*x));
+        for (acc, w) in acc.iter_mut().zip(w) {
+            *acc = x.mul_add(w, *acc);
+        }
+    }
+}
+
+/// Which register tiles an instruction set has. Only what is named here is compiled.
+trait RegisterTile: Widen {
+    /// Most rows of a panel.
+    const ROWS: usize;
+    /// Groups that are computed together for two rows and more.
+    const GROUPS: usize;
+
+    /// Adds a run of inputs to a panel of `width` rows, two or more, from `row` on.
+    fn panel<E: Element>(run: &Run<'_>, row: usize, width: usize, tile: &mut Tile<'_, f32>);
+}
+
+impl RegisterTile for Scalar {
+    const ROWS: usize = 1;
+    const GROUPS: usize = 1;
+
+    fn panel<E: Element>(run: &Run<'_>, row: usize, _width: usize, tile: &mut Tile<'_, f32>) {
+        run.outputs::<Self, E, 1, 1>(row, tile);
+    }
+}
+
+/// Six rows by one group, of which a register holds half.
+#[cfg(target_arch = "x86_64")]
+impl RegisterTile for Avx2 {
+    const ROWS: usize = 6;
+    const GROUPS: usize = 1;
+
+    #[inline(always)]
+    fn panel<E: Element>(run: &Run<'_>, row: usize, width: usize, tile: &mut Tile<'_, f32>) {
+        match width {
+            6 => run.outputs::<Self, E, 1, 6>(row, tile),
+            4 => run.outputs::<Self, E, 1, 4>(row, tile),
+            2 => run.outputs::<Self, E, 1, 2>(row, tile),
+            _ => run.outputs::<Self, E, 1, 1>(row, tile),
+        }
+    }
+}
+
+/// Twelve rows by two groups, a register each.
+#[cfg(target_arch = "x86_64")]
+impl RegisterTile for Avx512 {
+    const ROWS: usize = 12;
+    const GROUPS: usize = 2;
+
+    #[inline(always)]
+    fn panel<E: Element>(run: &Run<'_>, row: usize, width: usize, tile: &mut Tile<'_, f32>) {
+        match width {
+            12 => run.outputs::<Self, E, 2, 12>(row, tile),
+            8 => run.outputs::<Self, E, 2, 8>(row, tile),
+            4 => run.outputs::<Self, E, 2, 4>(row, tile),
+            2 => run.outputs::<Self, E, 2, 2>(row, tile),
+            _ => run.outputs::<Self, E, 2, 1>(row, tile),
+        }
+    }
+}
+
+/// Six rows by one group of four registers.
+#[cfg(target_arch = "aarch64")]
+impl RegisterTile for crate::lanes::neon::Neon {
+    const ROWS: usize = 6;
+    const GROUPS: usize = 1;
+
+    #[inline(always)]
+    fn panel<E: Element>(run: &Run<'_>, row: usize, width: usize, tile: &mut Tile<'_, f32>) {
+        match width {
+            6 => run.outputs::<Self, E, 1, 6>(row, tile),
+            4 => run.outputs::<Self, E, 1, 4>(row, tile),
+            2 => run.outputs::<Self, E, 1, 2>(row, tile),
+            _ => run.outputs::<Self, E, 1, 1>(row, tile),
+        }
+    }
+}

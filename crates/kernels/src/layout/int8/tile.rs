@@ -1,0 +1,318 @@
+//! The register tile of products of bytes: a panel of activation rows by some groups of weights.
+#![allow(unsafe_code)]
+
+use super::GROUP;
+use super::activations::{RECORD, word};
+use super::code_layouts::{At, Planes, Scales};
+use super::packed::code_bytes;
+use crate::lanes::LANES;
+use crate::lanes::int::{IntLanes, IntRows, Task};
+use crate::lanes::widen::LanePart;
+use crate::quant::SPAN;
+use std::marker::PhantomData;
+
+/// How far ahead of the products of few rows weights are asked for, in bytes.
+const AHEAD: usize = 1536;
+
+/// The work of one register tile: `M` rows of activations, a panel, by `N` groups of weights,
+/// all of `blocks` blocks.
+pub(super) struct Sums<'a, P, S, const N: usize, const M: usize> {
+    /// Records of the blocks.
+    pub panel: *const u32,
+    /// The first block of each group.
+    pub weights: &'a [*const u8; N],
+    pub blocks: usize,
+    /// `sums` has those of the blocks before.
+    pub goes_on: bool,
+    /// The weights come from memory, and there are too few rows to hide it.
+    pub ahead: bool,
+    /// `[M, N]` groups of outputs.
+    pub sums: &'a mut [[f32; GROUP]],
+    pub layout: PhantomData<(P, S)>,
+}
+
+impl<P: Planes, S: Scales, const N: usize, const M: usize> Task for Sums<'_, P, S, N, M> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<I: IntLanes>(mut self) {
+        // Few rows leave registers for the whole group, which passes once.
+        if M <= 2 {
+            return self.add_rows::<I>(0);
+        }
+        for row in (0..LANES).step_by(I::Tile::WIDTH) {
+            self.add_rows::<I::Tile>(row);
+        }
+    }
+}
+
+impl<P: Planes, S: Scales, const N: usize, const M: usize> Sums<'_, P, S, N, M> {
+    /// Adds up the outputs of weight rows from `row` of each group on.
+    #[inline(always)]
+    fn add_rows<I: IntRows>(&mut self, row: usize) {
+        let mut sums = [[I::Float::splat(0.0); N]; M];
+        // SAFETY: each of `self.sums` has sixteen values, of which `row` begins a part. The
+        // weights have all groups of the tile, each with all blocks of the inputs, as
+        // `Layout::product` checked, and `UnpackedRuns` has the unpacked ones; the panel was
+        // sliced.
+        unsafe {
+            if self.goes_on {
+                for (m, sums) in sums.iter_mut().enumerate() {
+                    for (n, sum) in sums.iter_mut().enumerate() {
+                        *sum = I::Float::load_at(self.sums[m * N + n].as_ptr().add(row));
+                    }
+                }
+            }
+            add_blocks::<I, P, S, N, M>(self, row, &mut sums);
+            for (m, sums) in sums.iter().enumerate() {
+                for (n, sum) in sums.iter().enumerate() {
+                    sum.store_at(self.sums[m * N + n].as_mut_ptr().add(row));
+                }
+            }
+        }
+    }
+}
+
+/// How many quads of codes a part of the sums takes.
+struct Quads<I, P, S>(PhantomData<(I, P, S)>);
+
+impl<I: IntRows, P: Planes, S: Scales> Quads<I, P, S> {
+    /// Quads whose products have the same scale.
+    const SCALED: usize = if S::HALVES { 4 } else { 8 };
+    /// A divisor of these.
+    const PER_PART: usize = match I::PART_MAX {
+        Some(max) => match max / (2 * P::LARGEST * 127) {
+            0 => panic!("a part takes one quad"),
+            1 => 1,
+            2 | 3 => 2,
+            4..8 => 4,
+            _ => Self::SCALED,
+        },
+        None => Self::SCALED,
+    };
+}
+
+/// Adds quad `J` of a block to the integer sums.
+///
+/// # Safety
+/// A block of weights must be readable at each of `codes`, a record of `M` rows at `x`.
+#[inline(always)]
+unsafe fn quad<I: IntRows, P: Planes, S: Scales, const N: usize, const M: usize, const J: usize>(
+    x: *const u32,
+    codes: &[*const u8; N],
+    sums: &mut [[I::Sums; N]; M],
+    parts: &mut [[I::Part; N]; M],
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let mut w = [P::codes::<I, J>(codes[0]); N];
+        for n in 1..N {
+            w[n] = P::codes::<I, J>(codes[n]);
+        }
+        for (m, (sums, parts)) in sums.iter_mut().zip(parts).enumerate() {
+            let quad = *x.add(J * M + m) as i32;
+            for ((sum, part), w) in sums.iter_mut().zip(parts).zip(w) {
+                if J % Quads::<I, P, S>::PER_PART == 0 {
+                    *part = I::open(*sum);
+                }
+                *part = match P::SIGNED {
+                    true => I::dot_signed(*part, w, quad),
+                    false => I::dot(*part, w, quad),
+                };
+                if (J + 1) % Quads::<I, P, S>::PER_PART == 0 {
+                    *sum = I::close(*sum, *part);
+                }
+            }
+        }
+    }
+}
+
+/// Integer sums where the codes' zero is taken into account; `part` 0 is the whole block, 1 and
+/// 2 are its halves.
+///
+/// # Safety
+/// A record of `M` rows must be readable at `x`.
+#[inline(always)]
+unsafe fn start<I: IntRows, P: Planes, const N: usize, const M: usize>(
+    x: *const u32,
+    part: usize,
+) -> [[I::Sums; N]; M] {
+    let zero = if P::SIGNED { I::BIAS } else { P::OFFSET };
+    let mut sums = [[I::zero(); N]; M];
+    if let Some(shift) = zero {
+        for (m, sums) in sums.iter_mut().enumerate() {
+            // SAFETY: the caller's promise.
+            *sums = [unsafe { I::shifted_at(x.add((word::TOTAL + part) * M + m), shift) }; N];
+        }
+    }
+    sums
+}
+
+/// Adds the blocks of `M` rows and of the weight rows from `row` of `N` groups to their sums.
+///
+/// # Safety
+/// All blocks must be readable in each group and in the panel.
+#[inline(always)]
+unsafe fn add_blocks<I: IntRows, P: Planes, S: Scales, const N: usize, const M: usize>(
+    work: &Sums<'_, P, S, N, M>,
+    row: usize,
+    acc: &mut [[I::Float; N]; M],
+) {
+    let ahead = work.ahead && row == 0;
+    let mut x = work.panel;
+    let mut scales = *work.weights;
+    let mut codes = *work.weights;
+    for block in 0..work.blocks {
+        if block % SPAN == 0 {
+            scales = codes;
+            for at in &mut codes {
+                *at = at.wrapping_add(S::BYTES);
+            }
+            if ahead {
+                ask::<I, N>(&scales, S::BYTES);
+            }
+        }
+        if ahead {
+            ask::<I, N>(&codes, code_bytes::<P>());
+        }
+        // SAFETY: `block < blocks`, and the pointers advance a block at a time.
+        unsafe {
+            let at = Scaling { scales: &scales, block: block % SPAN, row, x };
+            let own = codes.map(|at| at.wrapping_add(4 * row));
+            let mut parts = [[I::open(I::zero()); N]; M];
+            if S::HALVES {
+                let mut a = start::<I, P, N, M>(x, 1);
+                quad::<I, P, S, N, M, 0>(x, &own, &mut a, &mut parts);
+                quad::<I, P, S, N, M, 1>(x, &own, &mut a, &mut parts);
+                quad::<I, P, S, N, M, 2>(x, &own, &mut a, &mut parts);
+                quad::<I, P, S, N, M, 3>(x, &own, &mut a, &mut parts);
+                let first = at.first::<I, S, M>(&a);
+                let mut b = start::<I, P, N, M>(x, 2);
+                quad::<I, P, S, N, M, 4>(x, &own, &mut b, &mut parts);
+                quad::<I, P, S, N, M, 5>(x, &own, &mut b, &mut parts);
+                quad::<I, P, S, N, M, 6>(x, &own, &mut b, &mut parts);
+                quad::<I, P, S, N, M, 7>(x, &own, &mut b, &mut parts);
+                at.add::<I, M>(&at.second::<I, S, M>(&b, &first), acc);
+                at.minima::<I, S, M>(1, acc);
+                at.minima::<I, S, M>(2, acc);
+            } else {
+                let mut a = start::<I, P, N, M>(x, 0);
+                quad::<I, P, S, N, M, 0>(x, &own, &mut a, &mut parts);
+                quad::<I, P, S, N, M, 1>(x, &own, &mut a, &mut parts);
+                quad::<I, P, S, N, M, 2>(x, &own, &mut a, &mut parts);
+                quad::<I, P, S, N, M, 3>(x, &own, &mut a, &mut parts);
+                quad::<I, P, S, N, M, 4>(x, &own, &mut a, &mut parts);
+                quad::<I, P, S, N, M, 5>(x, &own, &mut a, &mut parts);
+                quad::<I, P, S, N, M, 6>(x, &own, &mut a, &mut parts);
+                quad::<I, P, S, N, M, 7>(x, &own, &mut a, &mut parts);
+                at.add::<I, M>(&at.first::<I, S, M>(&a), acc);
+                at.minima::<I, S, M>(0, acc);
+            }
+            x = x.add(M * RECORD);
+            for at in &mut codes {
+                *at = at.add(code_bytes::<P>());
+            }
+        }
+    }
+}
+
+/// Asks for `bytes` bytes that are read soon.
+#[inline(always)]
+fn ask<I: IntRows, const N: usize>(streams: &[*const u8; N], bytes: usize) {
+    for at in streams {
+        for line in (0..bytes).step_by(64) {
+            I::Float::prefetch(at.wrapping_add(AHEAD + line));
+        }
+    }
+}
+
+/// What the integer sums of a block are worth: where the scales of its span are in each group,
+/// which block of the span it is, and the record of the activations.
+struct Scaling<'a, const N: usize> {
+    scales: &'a [*const u8; N],
+    block: usize,
+    /// First of the weight rows.
+    row: usize,
+    x: *const u32,
+}
+
+/// Everything here is the caller's promise: a record of `M` rows is readable at `x`, and as
+/// [`Scales::scale`] and [`Scales::min`] at each of `scales`.
+impl<const N: usize> Scaling<'_, N> {
+    #[inline(always)]
+    fn at(&self, half: usize) -> At {
+        At { block: self.block, half, row: self.row }
+    }
+
+    /// Sums of the whole block, or of its first half, times the scales of the weights.
+    #[inline(always)]
+    unsafe fn first<I: IntRows, S: Scales, const M: usize>(
+        &self,
+        sums: &[[I::Sums; N]; M],
+    ) -> [[I::Float; N]; M] {
+        let mut scaled = [[I::Float::splat(0.0); N]; M];
+        for n in 0..N {
+            // SAFETY: see above.
+            let scale = unsafe { S::scale::<I>(self.scales[n], self.at(0)) };
+            for (scaled, sums) in scaled.iter_mut().zip(sums) {
+                scaled[n] = I::float(sums[n]).mul(scale);
+            }
+        }
+        scaled
+    }
+
+    /// The same of a second half, added to that of the first.
+    #[inline(always)]
+    unsafe fn second<I: IntRows, S: Scales, const M: usize>(
+        &self,
+        sums: &[[I::Sums; N]; M],
+        first: &[[I::Float; N]; M],
+    ) -> [[I::Float; N]; M] {
+        let mut scaled = *first;
+        for n in 0..N {
+            // SAFETY: see above.
+            let scale = unsafe { S::scale::<I>(self.scales[n], self.at(1)) };
+            for (scaled, sums) in scaled.iter_mut().zip(sums) {
+                scaled[n] = I::float(sums[n]).mul_add(scale, scaled[n]);
+            }
+        }
+        scaled
+    }
+
+    /// Adds what was scaled, times the scales of the activations.
+    #[inline(always)]
+    unsafe fn add<I: IntRows, const M: usize>(
+        &self,
+        scaled: &[[I::Float; N]; M],
+        acc: &mut [[I::Float; N]; M],
+    ) {
+        for (m, (acc, scaled)) in acc.iter_mut().zip(scaled).enumerate() {
+            // SAFETY: see above.
+            let unit = unsafe { f32::from_bits(*self.x.add(word::SCALE * M + m)) };
+            for (acc, scaled) in acc.iter_mut().zip(scaled) {
+                *acc = scaled.mul_add(I::Float::splat(unit), *acc);
+            }
+        }
+    }
+
+    /// Takes off the minima, if there are any, of part `part` (see [`start`]).
+    #[inline(always)]
+    unsafe fn minima<I: IntRows, S: Scales, const M: usize>(
+        &self,
+        part: usize,
+        acc: &mut [[I::Float; N]; M],
+    ) {
+        if !S::MINS {
+            return;
+        }
+        for n in 0..N {
+            // SAFETY: see above.
+            let min = unsafe { S::min::<I>(self.scales[n], self.at(part.max(1) - 1)) };
+            for (m, acc) in acc.iter_mut().enumerate() {
+                // SAFETY: see above.
+                let sum = unsafe { f32::from_bits(*self.x.add((word::SCALED + part) * M + m)) };
+                acc[n] = min.mul_add(I::Float::splat(sum), acc[n]);
+            }
+        }
+    }
+}
