@@ -108,6 +108,20 @@ pub(crate) trait Widen: Lanes {
     /// 16 pairs must be readable; no alignment is needed.
     unsafe fn load_bf16_pairs_at(src: *const u32) -> (Self, Self);
 
+    /// Lanes of the first and of the second of 16 pairs of E4M3 codes, exactly, NaN as NaN.
+    ///
+    /// # Safety
+    /// 16 pairs must be readable; no alignment is needed.
+    #[inline(always)]
+    unsafe fn load_e4m3_pairs_at(src: *const [u8; 2]) -> (Self, Self) {
+        let pairs = unsafe { src.cast::<[[u8; 2]; LANES]>().read_unaligned() };
+        let value = |code: u8| if code & 0x7f == 0x7f { f32::NAN } else { e4m3(code) };
+        (
+            Self::load(&pairs.map(|pair| value(pair[0]))),
+            Self::load(&pairs.map(|pair| value(pair[1]))),
+        )
+    }
+
     /// Lanes from 16 F16 values.
     ///
     /// # Safety
@@ -290,6 +304,29 @@ mod x86 {
         }
 
         #[inline(always)]
+        unsafe fn load_e4m3_pairs_at(src: *const [u8; 2]) -> (Self, Self) {
+            unsafe {
+                let (even, odd) = e4m3_pairs_as_f16(_mm256_loadu_si256(src.cast()));
+                let unit = _mm256_set1_ps(E4M3_OVER_F16);
+                let both = |bits: __m256i| {
+                    (_mm256_castsi256_si128(bits), _mm256_extracti128_si256::<1>(bits))
+                };
+                let (a, b) = both(even);
+                let (c, d) = both(odd);
+                (
+                    Self(
+                        _mm256_mul_ps(_mm256_cvtph_ps(a), unit),
+                        _mm256_mul_ps(_mm256_cvtph_ps(b), unit),
+                    ),
+                    Self(
+                        _mm256_mul_ps(_mm256_cvtph_ps(c), unit),
+                        _mm256_mul_ps(_mm256_cvtph_ps(d), unit),
+                    ),
+                )
+            }
+        }
+
+        #[inline(always)]
         unsafe fn load_bf16_pairs_at(src: *const u32) -> (Self, Self) {
             unsafe {
                 let a = _mm256_loadu_si256(src.cast());
@@ -362,6 +399,18 @@ mod x86 {
         enter!(Avx512);
 
         #[inline(always)]
+        unsafe fn load_e4m3_pairs_at(src: *const [u8; 2]) -> (Self, Self) {
+            unsafe {
+                let (even, odd) = e4m3_pairs_as_f16(_mm256_loadu_si256(src.cast()));
+                let unit = _mm512_set1_ps(E4M3_OVER_F16);
+                (
+                    Self(_mm512_mul_ps(_mm512_cvtph_ps(even), unit)),
+                    Self(_mm512_mul_ps(_mm512_cvtph_ps(odd), unit)),
+                )
+            }
+        }
+
+        #[inline(always)]
         unsafe fn load_bf16_pairs_at(src: *const u32) -> (Self, Self) {
             unsafe {
                 let pairs = _mm512_loadu_si512(src.cast());
@@ -392,6 +441,26 @@ mod x86 {
 
     /// What exponents of E4M3 are worth more than the same bits as exponents of f16.
     const E4M3_OVER_F16: f32 = 256.0;
+
+    /// The first and the second of 16 pairs of E4M3 codes as f16 with the same exponent and
+    /// mantissa; NaN as NaN.
+    #[inline(always)]
+    unsafe fn e4m3_pairs_as_f16(pairs: __m256i) -> (__m256i, __m256i) {
+        unsafe {
+            let top = _mm256_set1_epi16(0x7f << 7);
+            let sign = _mm256_set1_epi16(i16::MIN);
+            let first = _mm256_slli_epi16::<8>(pairs);
+            let mut out = [first, pairs];
+            for bits in &mut out {
+                let magnitude = _mm256_and_si256(_mm256_srli_epi16::<1>(*bits), top);
+                // All bits of NaN.
+                let nan = _mm256_cmpeq_epi16(magnitude, top);
+                let value = _mm256_or_si256(magnitude, _mm256_and_si256(*bits, sign));
+                *bits = _mm256_or_si256(value, nan);
+            }
+            (out[0], out[1])
+        }
+    }
 
     /// E4M3 codes as f16 with the same exponent and mantissa.
     #[inline(always)]
@@ -440,7 +509,9 @@ mod tests {
         let codes: [u8; LANES] = std::array::from_fn(|i| bytes[i] & 0xf7);
         // SAFETY: sixteen codes.
         let codes = unsafe { L::load_e4m3_at(codes.as_ptr()) };
-        for lanes in [pairs.0, pairs.1, halves, signed, codes] {
+        // SAFETY: sixteen pairs of codes.
+        let code_pairs = unsafe { L::load_e4m3_pairs_at(at.cast()) };
+        for lanes in [pairs.0, pairs.1, halves, signed, codes, code_pairs.0, code_pairs.1] {
             let mut values = [0.0; LANES];
             lanes.store(&mut values);
             // Any NaN is as good as another.
