@@ -2,8 +2,9 @@
 //! products.
 //!
 //! Weights are packed when a model is loaded, in the bits of the file: sixteen rows side by side,
-//! so that one load feeds sixteen sums. FP8 weights are packed as in [`super::fp8`]. Activations are stored in panels (see `panels`), the same
-//! input of a panel's rows side by side. Weights are widened on their way into a register.
+//! so that one load feeds sixteen sums (FP8 weights as in [`super::fp8`]). Activations are stored
+//! in panels (see `panels`), the same input of a panel's rows side by side. Weights are widened on
+//! their way into a register.
 //!
 //! One order for every output element, however many rows are computed together: the products of
 //! its inputs in ascending order, added to one f32 sum by fused multiply-adds. Where runs of FP8
@@ -217,7 +218,7 @@ fn product_of<L: RegisterTile, E: Element>(
     let Weights { ty, cols, bytes, .. } = weights;
     let stride = group_bytes(ty, cols);
     let first = bytes[tile.cols().start / GROUP * stride..].as_ptr();
-    let groups = Groups { ty, first, stride, count: tile.cols().len().div_ceil(GROUP) };
+    let groups = TileGroups { ty, first, stride, count: tile.cols().len().div_ceil(GROUP) };
     let cached = (CACHED / inputs.cols).max(1).next_multiple_of(L::ROWS);
     for start in (0..inputs.rows).step_by(cached) {
         let rows = start..inputs.rows.min(start + cached);
@@ -234,7 +235,7 @@ fn product_of_rows<L: RegisterTile, E: Element>(
     inputs: Inputs<'_>,
     rows: Range<usize>,
     together: usize,
-    groups: &Groups,
+    groups: &TileGroups,
     tile: &mut Tile<'_, f32>,
 ) {
     // Each of the groups that are computed together goes through a part of the tile of its own,
@@ -260,14 +261,14 @@ fn product_of_rows<L: RegisterTile, E: Element>(
 }
 
 /// The groups of a tile.
-struct Groups {
+struct TileGroups {
     ty: &'static QuantType,
     first: *const u8,
     stride: usize,
     count: usize,
 }
 
-impl Groups {
+impl TileGroups {
     /// Addresses of the groups in `places`.
     #[inline(always)]
     fn at(&self, places: [usize; STREAMS]) -> [*const u8; STREAMS] {
@@ -304,13 +305,13 @@ impl Run<'_> {
             take_sums(tile, row, places, &mut sums);
         }
         let (run, element) = (self.scaled, PhantomData);
-        L::enter(Sums::<E, N, M> { x, weights, run, sums: &mut sums, element });
+        L::enter(PanelSums::<E, N, M> { x, weights, run, sums: &mut sums, element });
         put_sums(tile, row, places, &sums);
     }
 }
 
 /// The work of one register tile: some inputs of a panel of `M` rows by `N` groups of weights.
-struct Sums<'a, E, const N: usize, const M: usize> {
+struct PanelSums<'a, E, const N: usize, const M: usize> {
     x: &'a [u32],
     weights: [*const u8; N],
     /// Inputs under one scale, where weights have scales.
@@ -319,7 +320,7 @@ struct Sums<'a, E, const N: usize, const M: usize> {
     element: PhantomData<E>,
 }
 
-impl<E: Element, const N: usize, const M: usize> Kernel for Sums<'_, E, N, M> {
+impl<E: Element, const N: usize, const M: usize> Kernel for PanelSums<'_, E, N, M> {
     #[inline(always)]
     fn run<L: Widen>(self) {
         let mut weights = self.weights;

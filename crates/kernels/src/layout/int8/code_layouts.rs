@@ -23,7 +23,7 @@ pub(super) trait Planes {
     /// The codes of quad `J` of the first rows; those of others are as many words behind.
     ///
     /// # Safety
-    /// The words of these rows must be readable: `WORDS` times, each 64 bytes behind the one before.
+    /// The words of these rows must be readable, `WORDS` times, 64 bytes apart.
     unsafe fn codes<I: IntRows, const J: usize>(block: *const u8) -> I::Codes;
 }
 
