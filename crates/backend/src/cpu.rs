@@ -8,6 +8,7 @@ mod experts;
 mod heads;
 mod inputs;
 mod kv;
+mod packed_parts;
 mod packing;
 mod products;
 mod ropes;
@@ -18,8 +19,8 @@ mod weights;
 use crate::{
     AttentionSpec, Backend, Batch, BlockCopy, Buffer, CPU, CacheSpec, Compression, DeltaSpec,
     Device, Error, Experts, ExpertsSpec, Gate, HeadColumns, Held, HyperSpec, IndexSpec, Matrix,
-    MatrixSpec, Memory, MemoryPolicy, Mode, Pairs, Rope, Rounding, RowAttention, Selection,
-    ShortConv, Table, Vector,
+    MatrixSpec, Memory, Mode, PackedMatrix, Pairs, Rope, Rounding, RowAttention, Selection,
+    ShortConv, Storage, Table, Vector,
 };
 use attend::{AttentionCall, AttentionPlan};
 use base::{AlignedVec, ThreadPool};
@@ -36,7 +37,9 @@ use products::{Rounded, scratch};
 use ropes::RopeTable;
 use sparse::SelectionMemory;
 use states::StateMemory;
+use std::borrow::Cow;
 use std::ops::Range;
+use std::time::Duration;
 use weights::{Matrices, packed_layout};
 
 /// Rows times width below which an operation is not worth handing to other threads.
@@ -128,12 +131,6 @@ impl Cpu {
     /// If the system cannot pin threads.
     pub fn pin_threads(&self) -> Result<(), Error> {
         self.pool.pin().map_err(Error::Pin)
-    }
-
-    /// Limits the threads of the next products of `rows` rows to what each of the matrices allows.
-    fn limit(&self, matrices: impl IntoIterator<Item = Matrix>, rows: usize) {
-        let limits = matrices.into_iter();
-        self.pool.limit(limits.filter_map(|m| self.matrices.get(m.0).threads.of(rows)).min());
     }
 
     /// Lends out a buffer so that others can be read meanwhile; `put` returns it.
@@ -238,6 +235,27 @@ impl Backend for Cpu {
         Ok(Experts(self.experts.len() - 1))
     }
 
+    fn use_packed(&mut self, matrices: Vec<(PackedMatrix, Storage)>) {
+        self.matrices.use_packed(matrices);
+    }
+
+    fn packed_matrices(&self) -> Vec<(Matrix, PackedMatrix)> {
+        self.matrices.packed()
+    }
+
+    fn read_packed(&mut self, matrix: Matrix) -> Cow<'_, [u8]> {
+        self.prepare(std::iter::once(matrix));
+        self.matrices.read(self.matrices.get(matrix.0))
+    }
+
+    fn prepare_weights(&mut self) -> bool {
+        self.matrices.prepare_next(self.isa, &self.pool)
+    }
+
+    fn take_preparing(&mut self) -> Duration {
+        self.matrices.take_time()
+    }
+
     fn vector(&mut self, values: Vec<f32>) -> Vector {
         self.vectors.push(values);
         Vector(self.vectors.len() - 1)
@@ -257,8 +275,6 @@ impl Backend for Cpu {
     }
 
     fn cache(&mut self, spec: &CacheSpec<'_>) -> Result<(), Error> {
-        // The weights are complete now.
-        self.matrices.pack(self.isa, &self.pool);
         self.kv = KvCache::new(&self.pool, spec)?;
         self.states = StateMemory::new(spec)?;
         if let Some((most, dim)) = kv::largest_plain(spec) {
@@ -330,7 +346,7 @@ impl Backend for Cpu {
     }
 
     fn linear(&mut self, x: Buffer, outputs: &[(Matrix, Buffer)], rows: usize) {
-        self.matrices.pack(self.isa, &self.pool);
+        self.prepare(outputs.iter().map(|(matrix, _)| *matrix));
         for (matrix, _) in outputs {
             self.note_inputs(x, *matrix, rows);
         }
@@ -340,7 +356,7 @@ impl Backend for Cpu {
     }
 
     fn linear_heads(&mut self, x: HeadColumns, weights: &[Matrix], out: HeadColumns, rows: usize) {
-        self.matrices.pack(self.isa, &self.pool);
+        self.prepare(weights.iter().copied());
         self.limit(weights.iter().copied(), rows);
         self.head_products(x, weights, out, rows);
         self.pool.limit(None);
@@ -533,7 +549,6 @@ impl Backend for Cpu {
         out: Buffer,
         tokens: &[u32],
     ) {
-        self.matrices.pack(self.isa, &self.pool);
         self.limit([self.first_gate(experts)], tokens.len());
         self.mix(x, logits, experts, out, tokens);
         self.pool.limit(None);
@@ -566,15 +581,8 @@ impl Backend for Cpu {
     }
 
     fn memory(&self) -> Memory {
-        // A table that products use as well counts once.
-        let held = |table: &&MatrixSpec| {
-            table.memory != MemoryPolicy::Disk && !self.matrices.uses(&table.bytes)
-        };
-        let tables = self.tables.iter().filter(held);
         Memory {
-            weights: self.matrices.bytes()
-                + tables.map(|t| t.bytes.len()).sum::<usize>()
-                + self.vectors.iter().map(|v| 4 * v.len()).sum::<usize>(),
+            weights: self.weight_bytes(),
             workspace: self.buffers.iter().map(|b| 4 * b.data.len()).sum::<usize>()
                 + self.ropes.iter().map(|r| 8 * r.cos.len()).sum::<usize>()
                 + self.rounded.bytes()

@@ -22,8 +22,8 @@ pub use device::{CPU, Device, DeviceChoice, DeviceInfo, DeviceOptions, Held, REF
 pub use handles::{
     AttentionSpec, Buffer, Bytes, Compression, DeltaSpec, Experts, ExpertsSpec, Gate, GroupRank,
     Groups, HeadColumns, HyperSpec, IndexSpec, KvType, Matrix, MatrixSpec, MemoryPolicy, Mode,
-    Pairs, Rope, Routing, RowAttention, Scores, Selection, ShortConv, Storage, Table, ThreadLimits,
-    Vector,
+    PackedMatrix, Pairs, Rope, Routing, RowAttention, Scores, Selection, ShortConv, Storage, Table,
+    ThreadLimits, Vector,
 };
 pub use layer_cache::{
     CacheSpec, GroupSize, LayerCache, Rounding, RowLayout, Rows, State, group_windows,
@@ -31,7 +31,9 @@ pub use layer_cache::{
 pub use memory::{FreeMemory, Memory};
 
 use kernels::quant::QuantType;
+use std::borrow::Cow;
 use std::ops::Range;
+use std::time::Duration;
 
 /// Why a backend refuses weights, memory or settings.
 #[derive(Debug, thiserror::Error)]
@@ -137,6 +139,29 @@ pub trait Backend: Send {
     /// # Errors
     /// As [`Backend::table`], or if there is not enough memory.
     fn matrix(&mut self, spec: MatrixSpec) -> Result<Matrix, Error>;
+    /// Uses these bytes, in place, for matrices that are added from now on and held in the same
+    /// layout: of equal name, number, type and shape.
+    fn use_packed(&mut self, _matrices: Vec<(PackedMatrix, Storage)>) {}
+    /// The matrices that are held in packed layouts, in the order in which they were added.
+    fn packed_matrices(&self) -> Vec<(Matrix, PackedMatrix)> {
+        Vec::new()
+    }
+    /// The bytes of a matrix in the layout that it is held in.
+    ///
+    /// # Panics
+    /// If the matrix is none of [`packed_matrices`](Self::packed_matrices).
+    fn read_packed(&mut self, _matrix: Matrix) -> Cow<'_, [u8]> {
+        panic!("device {} holds no packed matrices", self.device().name)
+    }
+    /// Prepares some of the weights that no product has used yet, which the first product with them
+    /// would do. Returns whether there are more.
+    fn prepare_weights(&mut self) -> bool {
+        false
+    }
+    /// The time since the last call that it took to prepare weights.
+    fn take_preparing(&mut self) -> Duration {
+        Duration::ZERO
+    }
     /// Takes a weight vector `[values]`, such as a norm or a bias.
     fn vector(&mut self, values: Vec<f32>) -> Vector;
     /// Takes the experts of a layer, made of matrices that the backend holds already.

@@ -2,6 +2,7 @@
 
 use crate::device::DeviceArgs;
 use crate::size::bytes;
+use crate::weights_pack::WeightsPackArgs;
 use anyhow::{Context, Result, bail};
 use api::SamplingOptions;
 use clap::Args;
@@ -80,6 +81,8 @@ pub(crate) struct LoadArgs {
     /// Check for NaN and infinite values after every layer, and name where they arise
     #[arg(long)]
     check: bool,
+    #[command(flatten)]
+    weights_pack: WeightsPackArgs,
 }
 
 /// Arguments for computing many requests together.
@@ -250,7 +253,7 @@ impl LoadArgs {
 
     /// These arguments as options of the engine; `kv_memory` applies where none is given.
     pub fn options(&self, kv_memory: KvMemory) -> LoadOptions {
-        LoadOptions {
+        self.weights_pack.add_to(LoadOptions {
             threads: self.threads,
             pin: self.pin,
             mode: self.mode,
@@ -264,7 +267,7 @@ impl LoadArgs {
             chunk: self.chunk.max(1),
             check: self.check,
             ..self.device.options()
-        }
+        })
     }
 }
 

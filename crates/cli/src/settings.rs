@@ -27,7 +27,7 @@ pub(crate) const KEYS: &[&str] = &[
     "model", "hub-endpoint", "pre-fallback", "chat-template", "tool-format",
     "greedy-structure", "placement",
     "threads", "pin", "ctx", "mode", "kv-type", "cache-rounding", "kv-memory", "state-memory",
-    "state-every", "kv-block", "chunk", "check",
+    "state-every", "kv-block", "chunk", "check", "weights-pack",
     "kv-dir", "kv-dir-size", "kv-dir-write", "kv-dir-write-rate", "kv-dir-key",
     "kv-dir-min-tokens",
     "max-tokens", "min-tokens", "temp", "top-k", "top-p", "min-p", "typical-p",

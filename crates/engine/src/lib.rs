@@ -48,7 +48,10 @@ pub use request::{
     Usage,
 };
 pub use run::{EngineOptions, start};
-pub use runner::{BLOCK, CacheRounding, LoadOptions, Runner, STATE_EVERY, Settings, kv_types};
+pub use runner::{
+    BLOCK, CacheRounding, LoadOptions, PACK_EXTENSION, PackChoice, PackedPart, Runner, STATE_EVERY,
+    Settings, kv_types,
+};
 pub use sched::Slot;
 pub use sequence_memory::SequenceMemory;
 pub use single_sequence::SingleSequence;

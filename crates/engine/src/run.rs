@@ -160,6 +160,7 @@ impl Engine {
 
     fn run(mut self) {
         self.touch_cache_ahead(|_| true);
+        self.prepare_weights_ahead();
         while self.drain() {
             let start = Instant::now();
             self.work_on_disk();
@@ -203,6 +204,7 @@ impl Engine {
         if self.scheduler.is_idle() {
             self.report();
             self.receiver.metrics.working(false);
+            self.prepare_weights_ahead();
             self.touch_cache_ahead(|engine| engine.receiver.submissions.is_empty());
             self.store_while_idle();
             match self.receiver.submissions.blocking_recv() {
@@ -215,6 +217,14 @@ impl Engine {
         }
         self.remove_aborted();
         true
+    }
+
+    /// Prepares weights that no product has used yet, until the next request comes.
+    fn prepare_weights_ahead(&mut self) {
+        let Self { runner, receiver: RequestReceiver { submissions, .. }, .. } = self;
+        while submissions.is_empty() && !submissions.is_closed() && runner.prepare_weights() {}
+        // It is no part of a step.
+        runner.take_preparing();
     }
 
     /// Stores what is to be stored until the next request comes.
@@ -480,7 +490,9 @@ impl Engine {
     /// Reports a step to the prefill budget and the metrics.
     fn record_step(&mut self, took: Duration) {
         let (rows, sequences) = (self.batch.rows(), self.plan.len());
-        self.prefill_budget.observe(rows, took);
+        // Later steps use the same weights.
+        let lasting = took.saturating_sub(self.runner.take_preparing());
+        self.prefill_budget.observe(rows, lasting);
         self.receiver.metrics.step(Step { rows, sequences, took });
         self.report();
     }

@@ -1,20 +1,25 @@
 //! A loaded model with its backend and KV cache: batches in, logits out.
 
-use crate::cache_bytes::{CacheBytes, LayerBytes};
-use crate::cache_size::{CacheRequest, KvMemory, StateRequest};
-use crate::draft::MAX_DRAFTED;
+mod cache;
+mod pack;
+
+use crate::cache_bytes::LayerBytes;
+use crate::cache_size::KvMemory;
 use crate::identity::identity;
 use crate::{Error, ModelInfo};
-use backend::Rounding;
 use backend::{
-    Backend, Batch, Buffer, CacheSpec, DeviceChoice, DeviceOptions, GroupSize, InputSums, KvType,
-    LayerCache, Memory, Mode, Rows, State, group_windows,
+    Backend, Batch, Buffer, DeviceChoice, DeviceOptions, GroupSize, InputSums, KvType, Memory,
+    Mode, Rounding, Rows, State, group_windows,
 };
+use cache::{CacheMade, CacheNeeds, is_recurrent, make_cache};
 use formats::config::Attention;
 use formats::{Checkpoint, ModelConfig, Pooling};
 use models::placement::{Placed, Placement, TensorInfo, digest};
 use models::{Model, Ranks, WorkspaceLimits};
+pub use pack::{PACK_EXTENSION, PackChoice, PackedPart};
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// How a model is loaded.
 #[derive(Clone, Debug)]
@@ -56,6 +61,11 @@ pub struct LoadOptions {
     pub check: bool,
     /// Placement rules of weights; `None` for the built-in rules alone.
     pub placement: Option<Arc<Placement>>,
+    /// Which file of packed weights is used.
+    pub pack: PackChoice,
+    /// The file that remembers digests of weights. A digest that it has must be that of the packed
+    /// weights.
+    pub digests: Option<PathBuf>,
     /// Ranks that share the model. Each loads its part and computes the same batches.
     pub ranks: Ranks,
 }
@@ -80,6 +90,8 @@ impl Default for LoadOptions {
             logit_rows: 16,
             check: false,
             placement: None,
+            pack: PackChoice::Off,
+            digests: None,
             ranks: Ranks::default(),
         }
     }
@@ -209,12 +221,14 @@ impl Runner {
         let (placed, placement) = place(checkpoint, &*backend, options.placement.as_deref())?;
         let (rounding, unrounded) = rounding(config, options)?;
         let native = rounding == Some(CacheRounding::Native);
+        let identity = identity(checkpoint);
+        pack::use_pack(checkpoint, &identity, &mut *backend, options)?;
         let model =
             models::load(checkpoint, &mut *backend, limits, &options.ranks, &placed, native)?;
         let kv_type = options.kv_type.unwrap_or(options.mode.default_kv_type());
         check_kv_type(config, kv_type, native)?;
         let settings = Settings {
-            checkpoint: identity(checkpoint),
+            checkpoint: identity,
             mode: options.mode,
             kv_type,
             identity: backend.identity(),
@@ -317,6 +331,16 @@ impl Runner {
     /// Pins the calling thread too, if threads are pinned. It should only compute from now on.
     pub fn pin_caller(&self) {
         self.backend.pin_caller();
+    }
+
+    /// As [`Backend::prepare_weights`].
+    pub fn prepare_weights(&mut self) -> bool {
+        self.backend.prepare_weights()
+    }
+
+    /// As [`Backend::take_preparing`].
+    pub(crate) fn take_preparing(&mut self) -> Duration {
+        self.backend.take_preparing()
     }
 
     /// Starts summing the inputs of the product with every matrix.
@@ -508,93 +532,4 @@ fn check_kv_type(config: &ModelConfig, ty: KvType, native: bool) -> Result<(), E
     }
     let names: Vec<_> = types.into_iter().map(KvType::name).collect();
     Err(Error::KvType { expected: names.join(", "), found: ty.name() })
-}
-
-/// What the layers of this rank keep.
-struct CacheNeeds<'a> {
-    layers: &'a [LayerCache],
-    /// Windows of the groups of the whole model.
-    windows: &'a [Option<usize>],
-    /// Whether a layer of the whole model has states.
-    recurrent: bool,
-    kv_type: KvType,
-}
-
-fn is_recurrent(layer: &LayerCache) -> bool {
-    layer.state.is_some()
-}
-
-/// A cache that was made.
-struct CacheMade {
-    groups: Vec<GroupSize>,
-    states: usize,
-    context: usize,
-    note: Option<String>,
-}
-
-/// Creates the cache that `options` request.
-fn make_cache(
-    backend: &mut dyn Backend,
-    needs: &CacheNeeds<'_>,
-    trained: usize,
-    options: &LoadOptions,
-) -> Result<CacheMade, Error> {
-    let LoadOptions { block, context, kv_memory: memory, parallel, chunk, ranks, .. } = options;
-    let free = backend.free_memory();
-    let bytes = CacheBytes::of_groups(
-        needs.layers,
-        needs.windows,
-        *block,
-        |rows| backend.block_bytes(rows, *block, needs.kv_type),
-        |state| backend.state_bytes(state),
-    );
-    let slot_bytes = bytes.slot;
-    let request = StateRequest { memory: options.state_memory, slot_bytes, parallel: *parallel };
-    let states = request.size(free)?;
-    let free = free.map(|free| free.without(states.slots * slot_bytes));
-    let request = CacheRequest {
-        memory: *memory,
-        context: *context,
-        trained,
-        block: *block,
-        groups: &bytes.groups,
-        parallel: states.parallel,
-        chunk: *chunk,
-    };
-    let mut size = request.size(free)?;
-    // All ranks use the size of the smallest. One without recurrent layers has any number of slots.
-    let own = if slot_bytes == 0 && needs.recurrent { 2 * states.parallel } else { states.slots };
-    let slots = ranks.least(own)?;
-    // A system may have less memory than it reports, and a device may bound the rows of a layer; a
-    // default size shrinks to it.
-    let sizes = loop {
-        let sizes = needs.windows.iter().zip(&size.blocks);
-        let sizes: Vec<_> = sizes.map(|(&window, &blocks)| GroupSize { window, blocks }).collect();
-        let spec = CacheSpec {
-            layers: needs.layers,
-            block: *block,
-            groups: &sizes,
-            states: slots,
-            guesses: MAX_DRAFTED,
-            ty: needs.kv_type,
-        };
-        let Err(error) = backend.cache(&spec) else { break sizes };
-        let may_shrink = context.is_none() && !matches!(memory, KvMemory::Bytes(_));
-        match error {
-            backend::Error::Memory(_) | backend::Error::Device(_)
-                if may_shrink && size.blocks[0] > 1 =>
-            {
-                size.blocks[0] /= 2;
-            }
-            error => return Err(error.into()),
-        }
-        size.context = size.context.min(size.blocks[0] * block);
-    };
-    let least = |group: GroupSize| Ok(GroupSize { blocks: ranks.least(group.blocks)?, ..group });
-    Ok(CacheMade {
-        groups: sizes.into_iter().map(least).collect::<Result<_, models::Error>>()?,
-        states: slots,
-        context: ranks.least(size.context)?,
-        note: states.note,
-    })
 }

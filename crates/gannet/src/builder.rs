@@ -5,7 +5,8 @@ use crate::prefixes::StoredPrefixes;
 use crate::{Engine, Error};
 use api::{ModelCard, PrefixFiles, Service, ServiceParts};
 use engine::{
-    DeviceChoice, EngineOptions, KvMemory, KvType, LoadOptions, Mode, Placement, Runner, Speculate,
+    DeviceChoice, EngineOptions, KvMemory, KvType, LoadOptions, Mode, PackChoice, Placement,
+    Runner, Speculate,
 };
 use formats::{Checkpoint, OpenOptions};
 use std::path::{Path, PathBuf};
@@ -96,6 +97,9 @@ impl Builder {
         queue(requests: usize): |it| it.engine.queue = requests;
         /// Sets the placement rules: how each tensor is stored and computed.
         placement(rules: impl Into<Arc<Placement>>): |it| it.load.placement = Some(rules.into());
+        /// Sets which file of packed weights, as `gannet pack` writes them, is used; by default
+        /// none.
+        weights_pack(pack: PackChoice): |it| it.load.pack = pack;
         /// Sets all options of loading.
         load_options(options: LoadOptions): |it| it.load = options;
         /// Sets all options of the engine.

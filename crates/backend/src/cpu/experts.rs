@@ -108,6 +108,9 @@ impl Cpu {
     /// Unless the experts are alike and their router can choose among them.
     pub(super) fn expert_group(&mut self, spec: ExpertsSpec) -> Result<ExpertGroup, Error> {
         self.check_experts(&spec)?;
+        for matrix in [&spec.gate, &spec.up, &spec.down].into_iter().flatten() {
+            self.matrices.note_routed(matrix.0);
+        }
         let differ = |(gate, up): (&Matrix, &Matrix)| {
             let (gate, up) = (self.matrices.get(gate.0), self.matrices.get(up.0));
             gate.layout.activations != up.layout.activations || gate.order != up.order
@@ -169,6 +172,9 @@ impl Cpu {
         let spec = &self.experts[experts.0].spec;
         let held = spec.first..spec.first + spec.gate.len();
         work.plan.group(&work.choices, spec.routing.chosen, held);
+        let all = [&spec.gate, &spec.up, &spec.down];
+        let used = all.into_iter().flat_map(|all| work.plan.experts.iter().map(|at| all[*at].0));
+        self.matrices.prepare(used, self.isa, &self.pool);
         self.note_inputs_of(
             &work.plan,
             experts,

@@ -5,6 +5,7 @@ use crate::model::{self, BUILTIN};
 use crate::output;
 use crate::placement::PlacementArgs;
 use crate::progress::{self, Task};
+use crate::weights_pack::WeightsPackArgs;
 use anyhow::{Context, Result};
 use convert::MatrixTypes;
 use convert::synth::{self, SynthPlan};
@@ -58,6 +59,8 @@ pub(crate) struct Args {
     schema: Option<PathBuf>,
     #[command(flatten)]
     placement: PlacementArgs,
+    #[command(flatten)]
+    weights_pack: WeightsPackArgs,
     /// Print one JSON object
     #[arg(long, conflicts_with = "csv")]
     json: bool,
@@ -125,5 +128,8 @@ fn load(checkpoint: &Checkpoint, args: &Args) -> Result<Runner> {
         placement: args.placement.rules()?,
         ..args.device.options()
     };
-    Ok(Runner::load(checkpoint, &options)?)
+    let mut runner = Runner::load(checkpoint, &args.weights_pack.add_to(options))?;
+    // Rates are those of later steps.
+    while runner.prepare_weights() {}
+    Ok(runner)
 }

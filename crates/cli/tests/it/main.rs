@@ -16,6 +16,7 @@ mod gannet;
 mod guarding;
 mod imatrix;
 mod malformed;
+mod packs;
 mod placement;
 mod quantize;
 mod references;
