@@ -22,7 +22,7 @@ use crate::{
     ShortConv, Table, Vector,
 };
 use attend::{AttentionCall, AttentionPlan};
-use base::{AlignedVec, ThreadPool};
+use base::{AlignedVec, Profile, ThreadPool};
 use compress::CompressScratch;
 use delta::DeltaPlan;
 use experts::{ExpertGroup, ExpertScratch};
@@ -37,6 +37,7 @@ use ropes::RopeTable;
 use sparse::SelectionMemory;
 use states::StateMemory;
 use std::ops::Range;
+use std::sync::Arc;
 use weights::{Matrices, packed_layout};
 
 /// Rows times width below which an operation is not worth handing to other threads.
@@ -149,11 +150,16 @@ impl Cpu {
         self.buffers[buffer.0].width
     }
 
-    /// Calls `f(row index, row)` for each of the first `rows` rows of `out`.
-    fn each_row(&mut self, out: Buffer, rows: usize, f: impl Fn(&Self, usize, &mut [f32]) + Sync)
-    where
+    /// Calls `f(row index, row)` for each of the first `rows` rows of `out`, as `operation`.
+    fn each_row(
+        &mut self,
+        operation: &str,
+        (out, rows): (Buffer, usize),
+        f: impl Fn(&Self, usize, &mut [f32]) + Sync,
+    ) where
         Self: Sync,
     {
+        self.pool.begin(operation);
         let width = self.width(out);
         let mut data = self.take(out);
         let used = &mut data[..rows * width];
@@ -199,6 +205,14 @@ impl Backend for Cpu {
 
     fn pin_caller(&self) {
         self.pool.pin_caller();
+    }
+
+    fn profile(&mut self, profile: Option<Arc<Profile>>) {
+        self.pool.profile(profile);
+    }
+
+    fn begin_other(&self, operation: &str) {
+        self.pool.begin(operation);
     }
 
     fn held(&self, ty: &'static QuantType, rows: usize, cols: usize, mode: Mode) -> Held {
@@ -310,7 +324,7 @@ impl Backend for Cpu {
     }
 
     fn embed(&mut self, table: Table, tokens: &[u32], out: Buffer) {
-        self.each_row(out, tokens.len(), |this, row, out| {
+        self.each_row("embed", (out, tokens.len()), |this, row, out| {
             let MatrixSpec { ty, cols, bytes, .. } = &this.tables[table.0];
             let row_bytes = ty.bytes_for(*cols).expect("checked in `table`");
             let start = tokens[row] as usize * row_bytes;
@@ -320,7 +334,7 @@ impl Backend for Cpu {
     }
 
     fn rms_norm(&mut self, x: Buffer, weight: Vector, eps: f32, out: Buffer, rows: usize) {
-        self.each_row(out, rows, |this, row, out| {
+        self.each_row("rms_norm", (out, rows), |this, row, out| {
             let weight = &this.vectors[weight.0];
             let units = this.row(x, row).chunks_exact(weight.len());
             for (x, out) in units.zip(out.chunks_exact_mut(weight.len())) {
@@ -347,7 +361,7 @@ impl Backend for Cpu {
     }
 
     fn copy_heads(&mut self, x: HeadColumns, width: usize, to: HeadColumns, rows: usize) {
-        self.each_row(to.buffer, rows, |this, row, out| {
+        self.each_row("copy_heads", (to.buffer, rows), |this, row, out| {
             let heads = out[to.first..].chunks_mut(to.stride);
             for (out, x) in heads.zip(this.row(x.buffer, row)[x.first..].chunks(x.stride)) {
                 out[..width].copy_from_slice(&x[..width]);
@@ -356,29 +370,25 @@ impl Backend for Cpu {
     }
 
     fn add_bias(&mut self, x: Buffer, bias: Vector, rows: usize) {
-        self.each_row(x, rows, |this, _, row| {
+        self.each_row("add_bias", (x, rows), |this, _, row| {
             elementwise::add(this.isa, row, &this.vectors[bias.0]);
         });
     }
 
     fn rope_angles(&mut self, rope: Rope, positions: &[u32]) {
-        let RopeTable { frequencies, magnitude, cos, sin, .. } = &mut self.ropes[rope.0];
-        let n = frequencies.len();
-        for (row, position) in positions.iter().enumerate() {
-            let (cos, sin) = (&mut cos[row * n..][..n], &mut sin[row * n..][..n]);
-            rope::angles(*position, frequencies, *magnitude, cos, sin);
-        }
+        self.pool.begin("rope_angles");
+        self.ropes[rope.0].compute(positions);
     }
 
     fn rotate(&mut self, x: HeadColumns, rope: Rope, rows: usize) {
-        self.each_row(x.buffer, rows, |this, row, values| {
+        self.each_row("rotate", (x.buffer, rows), |this, row, values| {
             let (RopeTable { pairs, .. }, cos, sin) = this.angles(rope, row);
             rope::rotate(this.isa, &mut values[x.first..], x.stride, *pairs, cos, sin);
         });
     }
 
     fn rotate_back(&mut self, x: HeadColumns, rope: Rope, rows: usize) {
-        self.each_row(x.buffer, rows, |this, row, values| {
+        self.each_row("rotate_back", (x.buffer, rows), |this, row, values| {
             let (RopeTable { pairs, .. }, cos, sin) = this.angles(rope, row);
             scratch(sin.len(), |negated| {
                 negated.iter_mut().zip(sin).for_each(|(to, from)| *to = -from);
@@ -391,7 +401,7 @@ impl Backend for Cpu {
         if rounding == Rounding::None {
             return;
         }
-        self.each_row(x.buffer, rows, |this, _, values| {
+        self.each_row("round", (x.buffer, rows), |this, _, values| {
             for head in values[x.first..].chunks_mut(x.stride) {
                 kernels::kv::round(this.isa, rounding, &mut head[..width]);
             }
@@ -435,7 +445,7 @@ impl Backend for Cpu {
     }
 
     fn spread_streams(&mut self, x: Buffer, out: Buffer, rows: usize) {
-        self.each_row(out, rows, |this, row, out| {
+        self.each_row("spread_streams", (out, rows), |this, row, out| {
             let x = this.row(x, row);
             out.chunks_exact_mut(x.len()).for_each(|stream| stream.copy_from_slice(x));
         });
@@ -444,7 +454,7 @@ impl Backend for Cpu {
     fn stream_factors(&mut self, z: Buffer, spec: &HyperSpec, out: Buffer, rows: usize) {
         let HyperSpec { streams, iterations, eps, base, scale, head } = *spec;
         let mixing = Mixing { streams, iterations, eps };
-        self.each_row(out, rows, |this, row, out| {
+        self.each_row("stream_factors", (out, rows), |this, row, out| {
             let (base, scale) = (&this.vectors[base.0], &this.vectors[scale.0]);
             let factors = if head { hyper::head_mixing } else { hyper::mixing };
             factors(this.isa, mixing, this.row(z, row), base, scale, out);
@@ -452,7 +462,7 @@ impl Backend for Cpu {
     }
 
     fn read_streams(&mut self, x: Buffer, factors: Buffer, out: Buffer, rows: usize) {
-        self.each_row(out, rows, |this, row, out| {
+        self.each_row("read_streams", (out, rows), |this, row, out| {
             let x = this.row(x, row);
             let read = &this.row(factors, row)[..x.len() / out.len()];
             hyper::read_streams(this.isa, x, read, out);
@@ -460,7 +470,7 @@ impl Backend for Cpu {
     }
 
     fn write_streams(&mut self, x: Buffer, factors: Buffer, y: Buffer, rows: usize) {
-        self.each_row(x, rows, |this, row, x| {
+        self.each_row("write_streams", (x, rows), |this, row, x| {
             hyper::write_streams(this.isa, x, this.row(factors, row), this.row(y, row));
         });
     }
@@ -514,13 +524,13 @@ impl Backend for Cpu {
     }
 
     fn apply_gate(&mut self, kind: Gate, gate: Buffer, up: Buffer, rows: usize) {
-        self.each_row(gate, rows, |this, row, gate| {
+        self.each_row("apply_gate", (gate, rows), |this, row, gate| {
             elementwise::apply_gate(this.isa, kind, gate, this.row(up, row));
         });
     }
 
     fn scale_by_sigmoid(&mut self, x: Buffer, gate: Buffer, rows: usize) {
-        self.each_row(x, rows, |this, row, x| {
+        self.each_row("scale_by_sigmoid", (x, rows), |this, row, x| {
             elementwise::scale_by_sigmoid(this.isa, x, this.row(gate, row)[0]);
         });
     }
@@ -540,13 +550,13 @@ impl Backend for Cpu {
     }
 
     fn add(&mut self, x: Buffer, y: Buffer, rows: usize) {
-        self.each_row(x, rows, |this, row, x| {
+        self.each_row("add", (x, rows), |this, row, x| {
             elementwise::add(this.isa, x, this.row(y, row));
         });
     }
 
     fn gather(&mut self, x: Buffer, rows: &[u32], out: Buffer) {
-        self.each_row(out, rows.len(), |this, row, out| {
+        self.each_row("gather", (out, rows.len()), |this, row, out| {
             out.copy_from_slice(this.row(x, rows[row] as usize));
         });
     }

@@ -30,8 +30,10 @@ pub use layer_cache::{
 };
 pub use memory::{FreeMemory, Memory};
 
+use base::Profile;
 use kernels::quant::QuantType;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Why a backend refuses weights, memory or settings.
 #[derive(Debug, thiserror::Error)]
@@ -118,6 +120,10 @@ pub trait Backend: Send {
     fn threads(&self) -> usize;
     /// Pins the calling thread, which should only compute from now on, if the others are pinned.
     fn pin_caller(&self) {}
+    /// Hands the times of operations to `profile` from now on, where the backend takes them.
+    fn profile(&mut self, _profile: Option<Arc<Profile>>) {}
+    /// Begins work of the caller that is no operation of the backend, for the profile.
+    fn begin_other(&self, _operation: &str) {}
     /// How the backend holds a matrix `[rows, cols]` of type `ty` for products in `mode`.
     fn held(&self, ty: &'static QuantType, rows: usize, cols: usize, mode: Mode) -> Held;
     /// The mode of products with matrices that name none.

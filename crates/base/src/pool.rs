@@ -12,12 +12,14 @@
 
 mod gate;
 mod pin;
+mod profile;
 mod suspension;
 #[cfg(test)]
 mod tests;
 mod tiles;
 
 use gate::{Gate, MAX_WORKERS, View};
+pub use profile::{OperationTime, Profile};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -82,6 +84,8 @@ pub struct ThreadPool {
     most: AtomicUsize,
     /// The CPU of the calling thread, where threads are pinned.
     caller_cpu: OnceLock<usize>,
+    /// Takes times, if there is one.
+    profile: Option<Arc<Profile>>,
 }
 
 impl std::fmt::Debug for ThreadPool {
@@ -114,7 +118,8 @@ impl ThreadPool {
         });
         let busy = Mutex::new(Suspensions::new(helpers));
         let (most, caller_cpu) = (AtomicUsize::new(usize::MAX), OnceLock::new());
-        let mut pool = Self { shared, workers: Vec::new(), busy, most, caller_cpu };
+        let workers = Vec::new();
+        let mut pool = Self { shared, workers, busy, most, caller_cpu, profile: None };
         for index in 0..helpers {
             let shared = Arc::clone(&pool.shared);
             let handle = thread::Builder::new()
@@ -270,8 +275,36 @@ impl ThreadPool {
         }
     }
 
+    /// Hands times of later work to `profile`.
+    pub fn profile(&mut self, profile: Option<Arc<Profile>>) {
+        self.profile = profile;
+    }
+
+    /// Whether times are taken.
+    pub fn is_profiled(&self) -> bool {
+        self.profile.is_some()
+    }
+
+    /// Says what the caller does from now on, if times are taken.
+    pub fn begin(&self, operation: &str) {
+        if let Some(profile) = &self.profile {
+            profile.begin(operation);
+        }
+    }
+
     /// Calls `f(index)` for every index below `count`, each once, on any thread.
     pub fn for_each(&self, count: usize, f: impl Fn(usize) + Sync) {
+        match &self.profile {
+            // Behind a reference, so that there is one copy of the code for all callers.
+            Some(profile) if count > 1 => {
+                let f: &(dyn Fn(usize) + Sync) = &f;
+                profile.share(count, |clock| self.share(count, |at| clock.time(|| f(at))));
+            }
+            _ => self.share(count, f),
+        }
+    }
+
+    fn share(&self, count: usize, f: impl Fn(usize) + Sync) {
         let most = self.most.load(Ordering::Relaxed);
         if count <= 1 || most <= 1 || self.workers.is_empty() {
             return (0..count).for_each(f);

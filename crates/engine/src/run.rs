@@ -72,6 +72,8 @@ impl EngineOptions {
 const MAX_TOUCHED: usize = 16 << 20;
 /// Time at the end in which blocks are still stored.
 const LAST_STORES: Duration = Duration::from_secs(10);
+/// What the engine does without requests, in a profile.
+pub const IDLE: &str = "idle";
 /// Pause while all sequences wait for their readers.
 const READER_POLL: Duration = Duration::from_millis(2);
 
@@ -163,16 +165,21 @@ impl Engine {
         while self.drain() {
             let start = Instant::now();
             self.work_on_disk();
+            self.runner.begin("plan");
             self.plan();
             if self.plan.is_empty() {
                 self.wait_for_readers();
                 continue;
             }
+            self.runner.begin("batch");
             self.batch();
             match self.forward() {
                 Ok(()) => {
+                    self.runner.begin("sample");
                     self.sample();
+                    self.runner.begin("commit");
                     self.commit();
+                    self.runner.begin("emit");
                     self.emit();
                 }
                 Err(error) => {
@@ -200,13 +207,18 @@ impl Engine {
     /// Accepts new requests and removes aborted ones. Waits while there is nothing else to do;
     /// returns false at the end.
     fn drain(&mut self) -> bool {
+        self.runner.begin("drain");
         if self.scheduler.is_idle() {
+            self.runner.begin(IDLE);
             self.report();
             self.receiver.metrics.working(false);
             self.touch_cache_ahead(|engine| engine.receiver.submissions.is_empty());
             self.store_while_idle();
             match self.receiver.submissions.blocking_recv() {
-                Some(submission) => self.accept(submission),
+                Some(submission) => {
+                    self.runner.begin("drain");
+                    self.accept(submission);
+                }
                 None => return false,
             }
         }
@@ -344,6 +356,7 @@ impl Engine {
 
     /// Pauses while all sequences wait for their readers.
     fn wait_for_readers(&mut self) {
+        self.runner.begin(IDLE);
         self.report();
         self.receiver.metrics.working(false);
         match &mut self.disk {
@@ -390,6 +403,7 @@ impl Engine {
 
     fn forward(&mut self) -> Result<(), Error> {
         self.receiver.metrics.working(true);
+        self.runner.begin("request_masks");
         self.request_masks();
         self.runner.forward(&self.batch).map(drop)
     }

@@ -1,15 +1,16 @@
 //! A loaded model with its backend and KV cache: batches in, logits out.
 
 use crate::cache_bytes::{CacheBytes, LayerBytes};
+use crate::cache_rounding::{CacheRounding, rounding};
 use crate::cache_size::{CacheRequest, KvMemory, StateRequest};
 use crate::draft::MAX_DRAFTED;
 use crate::identity::identity;
 use crate::{Error, ModelInfo};
-use backend::Rounding;
 use backend::{
     Backend, Batch, Buffer, CacheSpec, DeviceChoice, DeviceOptions, GroupSize, InputSums, KvType,
     LayerCache, Memory, Mode, Rows, State, group_windows,
 };
+use base::Profile;
 use formats::config::Attention;
 use formats::{Checkpoint, ModelConfig, Pooling};
 use models::placement::{Placed, Placement, TensorInfo, digest};
@@ -82,43 +83,6 @@ impl Default for LoadOptions {
             placement: None,
             ranks: Ranks::default(),
         }
-    }
-}
-
-/// How cached rows are rounded, in models that were trained for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CacheRounding {
-    /// Not at all, besides the storage type of the cache.
-    Off,
-    /// As the model was trained for: rows of attention to FP8, those of an index to FP4.
-    Native,
-}
-
-impl CacheRounding {
-    /// Both, with their names.
-    pub const ALL: [(Self, &'static str); 2] = [(Self::Off, "off"), (Self::Native, "native")];
-
-    /// `off` or `native`.
-    pub fn name(self) -> &'static str {
-        Self::ALL[self as usize].1
-    }
-
-    /// The default of a compute mode.
-    pub fn of(mode: Mode) -> Self {
-        match mode {
-            Mode::Exact => Self::Off,
-            Mode::Fast => Self::Native,
-        }
-    }
-}
-
-impl std::str::FromStr for CacheRounding {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|(_, other)| *other == name);
-        let wrong = || format!("cache rounding must be off or native, not {name:?}");
-        found.map(|(rounding, _)| rounding).ok_or_else(wrong)
     }
 }
 
@@ -207,7 +171,7 @@ impl Runner {
         let limits = WorkspaceLimits { rows: chunk.saturating_add(logit_rows), logit_rows };
         let pooling = checkpoint.pooling().map_err(models::Error::from)?;
         let (placed, placement) = place(checkpoint, &*backend, options.placement.as_deref())?;
-        let (rounding, unrounded) = rounding(config, options)?;
+        let (rounding, unrounded) = rounding(config, options.rounding, options.mode)?;
         let native = rounding == Some(CacheRounding::Native);
         let model =
             models::load(checkpoint, &mut *backend, limits, &options.ranks, &placed, native)?;
@@ -319,6 +283,16 @@ impl Runner {
         self.backend.pin_caller();
     }
 
+    /// Hands the times of all operations from now on to `profile`, if the device takes them.
+    pub fn profile(&mut self, profile: Option<Arc<Profile>>) {
+        self.backend.profile(profile);
+    }
+
+    /// Begins work of the calling thread outside the forward pass, for the profile.
+    pub(crate) fn begin(&self, operation: &str) {
+        self.backend.begin_other(operation);
+    }
+
     /// Starts summing the inputs of the product with every matrix.
     pub fn collect_inputs(&mut self) {
         self.backend.input_sums();
@@ -405,6 +379,7 @@ impl Runner {
             "more logits than the workspace holds"
         );
         (self.logits, self.hidden) = (None, 0);
+        self.begin("copy_blocks");
         self.backend.begin(batch);
         self.backend.copy_blocks(batch.copies());
         self.backend.copy_states(batch.state_copies());
@@ -453,35 +428,6 @@ fn place(
     let placed = rules.resolve(&tensors, backend)?;
     let digest = digest(&placed, &built_in);
     Ok((placed, digest))
-}
-
-/// How cached rows are rounded, `None` where the model was not trained for it, and what the user
-/// should know about it.
-///
-/// # Errors
-///
-/// If they cannot be rounded as the model was trained for.
-fn rounding(
-    config: &ModelConfig,
-    options: &LoadOptions,
-) -> Result<(Option<CacheRounding>, Option<String>), Error> {
-    let Attention::Compressed(sizes) = &config.attention else { return Ok((None, None)) };
-    let rounding = options.rounding.unwrap_or(CacheRounding::of(options.mode));
-    let indexed = sizes.indexed.contains(&true);
-    if rounding == CacheRounding::Native && indexed && !Rounding::Fp4.fits(sizes.index_dim) {
-        let problem = format!(
-            "cache rounding native: expected heads of the index whose size is a power of two, \
-             found {}",
-            sizes.index_dim
-        );
-        return match options.rounding {
-            None => {
-                Ok((Some(CacheRounding::Off), Some(format!("{problem}; rows are not rounded"))))
-            }
-            Some(_) => Err(Error::Rounding(problem)),
-        };
-    }
-    Ok((Some(rounding), None))
 }
 
 /// The types in which the rows of a model can be cached. `native` says whether rows are rounded as
