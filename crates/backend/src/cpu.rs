@@ -13,6 +13,7 @@ mod products;
 mod ropes;
 mod sparse;
 mod states;
+mod threads;
 mod weights;
 
 use crate::{
@@ -121,20 +122,6 @@ impl Cpu {
             cuts: Vec::new(),
             inputs: None,
         })
-    }
-
-    /// Pins every thread but the caller's to a CPU of its own.
-    ///
-    /// # Errors
-    /// If the system cannot pin threads.
-    pub fn pin_threads(&self) -> Result<(), Error> {
-        self.pool.pin().map_err(Error::Pin)
-    }
-
-    /// Limits the threads of the next products of `rows` rows to what each of the matrices allows.
-    fn limit(&self, matrices: impl IntoIterator<Item = Matrix>, rows: usize) {
-        let limits = matrices.into_iter();
-        self.pool.limit(limits.filter_map(|m| self.matrices.get(m.0).threads.of(rows)).min());
     }
 
     /// Lends out a buffer so that others can be read meanwhile; `put` returns it.

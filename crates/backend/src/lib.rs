@@ -102,6 +102,9 @@ pub enum Error {
     /// The system refuses to pin threads.
     #[error("cannot pin threads to CPUs: {0}")]
     Pin(std::io::Error),
+    /// The system does not describe NUMA nodes, or refuses to bind threads to them.
+    #[error("cannot bind threads to NUMA nodes: {0}")]
+    Nodes(std::io::Error),
 }
 
 /// The end of a device that is asked for bytes of blocks, although it has said that it gives none.

@@ -28,6 +28,8 @@ pub struct LoadOptions {
     pub threads: usize,
     /// Whether each thread is pinned to its own CPU.
     pub pin: bool,
+    /// Whether threads are bound to NUMA nodes, each of which computes a fixed part of products.
+    pub numa: bool,
     /// Compute mode.
     pub mode: Mode,
     /// Storage type of the KV cache; `None` for the mode's default.
@@ -68,6 +70,7 @@ impl Default for LoadOptions {
             device_memory: None,
             threads: 0,
             pin: false,
+            numa: false,
             mode: Mode::default(),
             kv_type: None,
             context: None,
@@ -410,10 +413,10 @@ fn open(options: &LoadOptions) -> Result<Box<dyn Backend>, Error> {
         threads if threads <= MAX_THREADS => threads,
         threads => return Err(Error::Threads { threads, most: MAX_THREADS }),
     };
-    let LoadOptions { pin, mode, device_memory: memory, .. } = *options;
+    let LoadOptions { pin, numa, mode, device_memory: memory, .. } = *options;
     let DeviceChoice { device, which } = &options.device;
     let which = which.as_deref();
-    Ok((device.open)(&DeviceOptions { threads, pin, mode, which, memory })?)
+    Ok((device.open)(&DeviceOptions { threads, pin, numa, mode, which, memory })?)
 }
 
 /// Returns the placement of each tensor, and a digest of what `rules` change in it.

@@ -47,6 +47,9 @@ pub(crate) struct Args {
     /// Pin each thread to a CPU of its own (Linux)
     #[arg(long)]
     pin: bool,
+    /// Bind threads to NUMA nodes, each of which computes a fixed part of every product (Linux)
+    #[arg(long)]
+    numa: bool,
     /// Compute mode: exact (f32 activations) or fast
     #[arg(long, env = "GANNET_MODE", default_value = "fast")]
     mode: Mode,
@@ -131,6 +134,7 @@ fn load(checkpoint: &Checkpoint, args: &Args, threads: usize) -> Result<Runner> 
     let options = LoadOptions {
         threads,
         pin: args.pin,
+        numa: args.numa,
         mode: args.mode,
         kv_type: args.kv_type,
         context: Some(prompt.max(decode)),
