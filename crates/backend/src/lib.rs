@@ -30,9 +30,11 @@ pub use layer_cache::{
 };
 pub use memory::{FreeMemory, Memory};
 
+use base::Profile;
 use kernels::quant::QuantType;
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Why a backend refuses weights, memory or settings.
@@ -102,6 +104,9 @@ pub enum Error {
     /// The system refuses to pin threads.
     #[error("cannot pin threads to CPUs: {0}")]
     Pin(std::io::Error),
+    /// The system does not describe NUMA nodes, or refuses to bind threads to them.
+    #[error("cannot bind threads to NUMA nodes: {0}")]
+    Nodes(std::io::Error),
 }
 
 /// The end of a device that is asked for bytes of blocks, although it has said that it gives none.
@@ -120,6 +125,10 @@ pub trait Backend: Send {
     fn threads(&self) -> usize;
     /// Pins the calling thread, which should only compute from now on, if the others are pinned.
     fn pin_caller(&self) {}
+    /// Hands the times of operations to `profile` from now on, where the backend takes them.
+    fn profile(&mut self, _profile: Option<Arc<Profile>>) {}
+    /// Begins work of the caller that is no operation of the backend, for the profile.
+    fn begin_other(&self, _operation: &str) {}
     /// How the backend holds a matrix `[rows, cols]` of type `ty` for products in `mode`.
     fn held(&self, ty: &'static QuantType, rows: usize, cols: usize, mode: Mode) -> Held;
     /// The mode of products with matrices that name none.

@@ -45,6 +45,9 @@ pub(crate) struct LoadArgs {
     /// Pin each thread to a CPU of its own (Linux)
     #[arg(long)]
     pin: bool,
+    /// Bind threads to NUMA nodes, each of which computes a fixed part of every product (Linux)
+    #[arg(long)]
+    numa: bool,
     /// Context length: tokens of prompt and answer together [default: the model's, as far as memory
     /// allows]
     #[arg(long, value_name = "N")]
@@ -256,6 +259,7 @@ impl LoadArgs {
         self.weights_pack.add_to(LoadOptions {
             threads: self.threads,
             pin: self.pin,
+            numa: self.numa,
             mode: self.mode,
             kv_type: self.kv_type,
             rounding: self.cache_rounding,

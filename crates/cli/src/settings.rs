@@ -26,7 +26,7 @@ const COMMANDS: [&str; 6] = ["run", "chat", "serve", "batch", "perplexity", "ben
 pub(crate) const KEYS: &[&str] = &[
     "model", "hub-endpoint", "pre-fallback", "chat-template", "tool-format",
     "greedy-structure", "placement",
-    "threads", "pin", "ctx", "mode", "kv-type", "cache-rounding", "kv-memory", "state-memory",
+    "threads", "pin", "numa", "ctx", "mode", "kv-type", "cache-rounding", "kv-memory", "state-memory",
     "state-every", "kv-block", "chunk", "check", "weights-pack",
     "kv-dir", "kv-dir-size", "kv-dir-write", "kv-dir-write-rate", "kv-dir-key",
     "kv-dir-min-tokens",

@@ -4,13 +4,15 @@ mod cache;
 mod pack;
 
 use crate::cache_bytes::LayerBytes;
+use crate::cache_rounding::{CacheRounding, rounding};
 use crate::cache_size::KvMemory;
 use crate::identity::identity;
 use crate::{Error, ModelInfo};
 use backend::{
     Backend, Batch, Buffer, DeviceChoice, DeviceOptions, GroupSize, InputSums, KvType, Memory,
-    Mode, Rounding, Rows, State, group_windows,
+    Mode, Rows, State, group_windows,
 };
+use base::Profile;
 use cache::{CacheMade, CacheNeeds, is_recurrent, make_cache};
 use formats::config::Attention;
 use formats::{Checkpoint, ModelConfig, Pooling};
@@ -32,6 +34,8 @@ pub struct LoadOptions {
     pub threads: usize,
     /// Whether each thread is pinned to its own CPU.
     pub pin: bool,
+    /// Whether threads are bound to NUMA nodes, each of which computes a fixed part of products.
+    pub numa: bool,
     /// Compute mode.
     pub mode: Mode,
     /// Storage type of the KV cache; `None` for the mode's default.
@@ -77,6 +81,7 @@ impl Default for LoadOptions {
             device_memory: None,
             threads: 0,
             pin: false,
+            numa: false,
             mode: Mode::default(),
             kv_type: None,
             context: None,
@@ -94,43 +99,6 @@ impl Default for LoadOptions {
             digests: None,
             ranks: Ranks::default(),
         }
-    }
-}
-
-/// How cached rows are rounded, in models that were trained for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CacheRounding {
-    /// Not at all, besides the storage type of the cache.
-    Off,
-    /// As the model was trained for: rows of attention to FP8, those of an index to FP4.
-    Native,
-}
-
-impl CacheRounding {
-    /// Both, with their names.
-    pub const ALL: [(Self, &'static str); 2] = [(Self::Off, "off"), (Self::Native, "native")];
-
-    /// `off` or `native`.
-    pub fn name(self) -> &'static str {
-        Self::ALL[self as usize].1
-    }
-
-    /// The default of a compute mode.
-    pub fn of(mode: Mode) -> Self {
-        match mode {
-            Mode::Exact => Self::Off,
-            Mode::Fast => Self::Native,
-        }
-    }
-}
-
-impl std::str::FromStr for CacheRounding {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|(_, other)| *other == name);
-        let wrong = || format!("cache rounding must be off or native, not {name:?}");
-        found.map(|(rounding, _)| rounding).ok_or_else(wrong)
     }
 }
 
@@ -219,7 +187,7 @@ impl Runner {
         let limits = WorkspaceLimits { rows: chunk.saturating_add(logit_rows), logit_rows };
         let pooling = checkpoint.pooling().map_err(models::Error::from)?;
         let (placed, placement) = place(checkpoint, &*backend, options.placement.as_deref())?;
-        let (rounding, unrounded) = rounding(config, options)?;
+        let (rounding, unrounded) = rounding(config, options.rounding, options.mode)?;
         let native = rounding == Some(CacheRounding::Native);
         let identity = identity(checkpoint);
         pack::use_pack(checkpoint, &identity, &mut *backend, options)?;
@@ -343,6 +311,16 @@ impl Runner {
         self.backend.take_preparing()
     }
 
+    /// Hands the times of all operations from now on to `profile`, if the device takes them.
+    pub fn profile(&mut self, profile: Option<Arc<Profile>>) {
+        self.backend.profile(profile);
+    }
+
+    /// Begins work of the calling thread outside the forward pass, for the profile.
+    pub(crate) fn begin(&self, operation: &str) {
+        self.backend.begin_other(operation);
+    }
+
     /// Starts summing the inputs of the product with every matrix.
     pub fn collect_inputs(&mut self) {
         self.backend.input_sums();
@@ -429,6 +407,7 @@ impl Runner {
             "more logits than the workspace holds"
         );
         (self.logits, self.hidden) = (None, 0);
+        self.begin("copy_blocks");
         self.backend.begin(batch);
         self.backend.copy_blocks(batch.copies());
         self.backend.copy_states(batch.state_copies());
@@ -459,10 +438,10 @@ fn open(options: &LoadOptions) -> Result<Box<dyn Backend>, Error> {
         threads if threads <= MAX_THREADS => threads,
         threads => return Err(Error::Threads { threads, most: MAX_THREADS }),
     };
-    let LoadOptions { pin, mode, device_memory: memory, .. } = *options;
+    let LoadOptions { pin, numa, mode, device_memory: memory, .. } = *options;
     let DeviceChoice { device, which } = &options.device;
     let which = which.as_deref();
-    Ok((device.open)(&DeviceOptions { threads, pin, mode, which, memory })?)
+    Ok((device.open)(&DeviceOptions { threads, pin, numa, mode, which, memory })?)
 }
 
 /// Returns the placement of each tensor, and a digest of what `rules` change in it.
@@ -477,35 +456,6 @@ fn place(
     let placed = rules.resolve(&tensors, backend)?;
     let digest = digest(&placed, &built_in);
     Ok((placed, digest))
-}
-
-/// How cached rows are rounded, `None` where the model was not trained for it, and what the user
-/// should know about it.
-///
-/// # Errors
-///
-/// If they cannot be rounded as the model was trained for.
-fn rounding(
-    config: &ModelConfig,
-    options: &LoadOptions,
-) -> Result<(Option<CacheRounding>, Option<String>), Error> {
-    let Attention::Compressed(sizes) = &config.attention else { return Ok((None, None)) };
-    let rounding = options.rounding.unwrap_or(CacheRounding::of(options.mode));
-    let indexed = sizes.indexed.contains(&true);
-    if rounding == CacheRounding::Native && indexed && !Rounding::Fp4.fits(sizes.index_dim) {
-        let problem = format!(
-            "cache rounding native: expected heads of the index whose size is a power of two, \
-             found {}",
-            sizes.index_dim
-        );
-        return match options.rounding {
-            None => {
-                Ok((Some(CacheRounding::Off), Some(format!("{problem}; rows are not rounded"))))
-            }
-            Some(_) => Err(Error::Rounding(problem)),
-        };
-    }
-    Ok((Some(rounding), None))
 }
 
 /// The types in which the rows of a model can be cached. `native` says whether rows are rounded as

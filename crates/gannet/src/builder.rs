@@ -68,6 +68,9 @@ impl Builder {
         threads(threads: usize): |it| it.load.threads = threads;
         /// Pins each thread to a CPU of its own, if the system supports it.
         pin(pin: bool): |it| it.load.pin = pin;
+        /// Binds threads to NUMA nodes, each of which computes a fixed part of every product, if
+        /// the system supports it.
+        numa(numa: bool): |it| it.load.numa = numa;
         /// Sets the context length in tokens; by default that of the model, as far as memory
         /// allows.
         context(tokens: usize): |it| it.load.context = Some(tokens);

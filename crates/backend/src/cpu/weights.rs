@@ -331,12 +331,6 @@ impl Cpu {
         self.matrices.prepare(used.map(|matrix| matrix.0), self.isa, &self.pool);
     }
 
-    /// Limits the threads of the next products of `rows` rows to what each of the matrices allows.
-    pub(super) fn limit(&self, matrices: impl IntoIterator<Item = Matrix>, rows: usize) {
-        let limits = matrices.into_iter();
-        self.pool.limit(limits.filter_map(|m| self.matrices.get(m.0).threads.of(rows)).min());
-    }
-
     /// Bytes of weights held.
     pub(super) fn weight_bytes(&self) -> usize {
         // A table that products use as well counts once.

@@ -2,6 +2,7 @@
 
 mod answers;
 mod batch;
+mod bench;
 #[cfg(unix)]
 mod bench_serve;
 mod cache;
