@@ -69,13 +69,14 @@ pub(super) fn pack_all(
     pool: &ThreadPool,
 ) {
     let all = pieces(jobs, chunks, pool.threads());
-    let count = all.len();
     let routed = jobs.iter().filter(|job| job.routed).map(|job| &job.bytes);
     let routed = ReadAhead::of(routed);
-    let rest = Mutex::new(all.into_iter());
-    pool.for_each(count, |_| {
-        let next = rest.lock().unwrap_or_else(PoisonError::into_inner).next();
-        if let Some(piece) = next {
+    // The threads that multiply a part of a matrix are those that write it first.
+    let counts: Vec<_> = all.iter().map(Vec::len).collect();
+    let slots: Vec<_> = all.into_iter().flatten().map(|piece| Mutex::new(Some(piece))).collect();
+    pool.for_each_of(&counts, |at| {
+        let piece = slots[at].lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(piece) = piece {
             let ahead = if piece.job.routed { &routed } else { ahead };
             ahead.advance(piece.from.len());
             piece.pack(isa);
@@ -83,15 +84,15 @@ pub(super) fn pack_all(
     });
 }
 
-/// The pieces of all matrices, enough for `threads` threads.
+/// The pieces of each matrix, enough for `threads` threads.
 fn pieces<'a>(
     jobs: &'a [PackJob],
     chunks: &'a mut [AlignedVec<u8>],
     threads: usize,
-) -> Vec<PackPiece<'a>> {
+) -> Vec<Vec<PackPiece<'a>>> {
     let total: usize = jobs.iter().map(PackJob::packed).sum();
     let piece = (total / (4 * threads)).clamp(LEAST_PIECE, PIECE);
-    let mut pieces = Vec::new();
+    let mut pieces = Vec::with_capacity(jobs.len());
     let mut chunks = chunks.iter_mut().map(|chunk| &mut chunk[..]).enumerate();
     let (mut at, mut rest) = ((usize::MAX, 0), &mut [][..]);
     for job in jobs {
@@ -102,7 +103,7 @@ fn pieces<'a>(
         let packed;
         (packed, rest) = rest[job.to.1 - at.1..].split_at_mut(job.packed());
         at.1 = job.to.1 + packed.len();
-        job.cut(packed, piece, &mut pieces);
+        pieces.push(job.cut(packed, piece));
     }
     pieces
 }
@@ -144,15 +145,15 @@ impl PackJob {
         self.bytes.len().div_ceil(self.rows) * self.group
     }
 
-    /// Cuts the matrix into pieces of whole groups, about `piece` bytes each.
-    fn cut<'a>(&'a self, packed: &'a mut [u8], piece: usize, pieces: &mut Vec<PackPiece<'a>>) {
+    /// The matrix in pieces of whole groups, about `piece` bytes each.
+    fn cut<'a>(&'a self, packed: &'a mut [u8], piece: usize) -> Vec<PackPiece<'a>> {
         let groups = (piece / self.group).max(1);
         let len = self.bytes.len();
-        for (index, to) in packed.chunks_mut(groups * self.group).enumerate() {
+        let cut = |(index, to): (usize, &'a mut [u8])| {
             let start = index * groups * self.rows;
-            let from = start..(start + groups * self.rows).min(len);
-            pieces.push(PackPiece { job: self, from, to });
-        }
+            PackPiece { job: self, from: start..(start + groups * self.rows).min(len), to }
+        };
+        packed.chunks_mut(groups * self.group).enumerate().map(cut).collect()
     }
 }
 
