@@ -1,10 +1,10 @@
 //! Products of floats of 16 and 8 bits with activations in f32, where the CPU has no faster
 //! products.
 //!
-//! Weights are packed before their first product, in the bits of the file: sixteen rows side by side,
-//! so that one load feeds sixteen sums (FP8 weights as in [`super::fp8`]). Activations are stored
-//! in panels (see `panels`), the same input of a panel's rows side by side. Weights are widened on
-//! their way into a register.
+//! Weights are packed before their first product, in the bits of the file: sixteen rows side by
+//! side, so that one load feeds sixteen sums (FP8 weights as in [`super::fp8`]). Activations are
+//! stored in panels (see `panels`), the same input of a panel's rows side by side. Weights are
+//! widened on their way into a register.
 //!
 //! One order for every output element, however many rows are computed together: the products of
 //! its inputs in ascending order, added to one f32 sum by fused multiply-adds. Where runs of FP8
