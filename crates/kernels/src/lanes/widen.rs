@@ -39,6 +39,11 @@ pub(crate) trait LanePart: Copy {
     /// # Safety
     /// As `load_at`.
     unsafe fn load_e4m3_at(src: *const u8) -> Self;
+    /// As [`Widen::load_nibbles_at`].
+    ///
+    /// # Safety
+    /// As `load_at`.
+    unsafe fn load_nibbles_at(src: *const u8, shift: u32) -> Self;
     /// Lanes to memory.
     ///
     /// # Safety
@@ -69,6 +74,7 @@ impl<L: Widen> LanePart for L {
         Widen load_f16_at(src: *const u16) -> Self;
         Widen load_i8_at(src: *const i8) -> Self;
         Widen load_e4m3_at(src: *const u8) -> Self;
+        Widen load_nibbles_at(src: *const u8, shift: u32) -> Self;
     }
 
     #[inline(always)]
@@ -151,6 +157,21 @@ pub(crate) trait Widen: Lanes {
     unsafe fn load_e4m3_at(src: *const u8) -> Self {
         let codes = unsafe { src.cast::<[u8; LANES]>().read_unaligned() };
         Self::load(&codes.map(e4m3))
+    }
+
+    /// Lanes from a nibble of each of 16 bytes: the low ones where `shift` is 0, the high ones
+    /// where it is 4.
+    ///
+    /// # Safety
+    /// 16 bytes must be readable.
+    #[inline(always)]
+    unsafe fn load_nibbles_at(src: *const u8, shift: u32) -> Self {
+        let bytes = unsafe { src.cast::<[u8; LANES]>().read_unaligned() };
+        let mut values = [0.0; LANES];
+        for (value, byte) in values.iter_mut().zip(bytes) {
+            *value = f32::from(byte >> shift & 15);
+        }
+        Self::load(&values)
     }
 }
 
@@ -290,6 +311,14 @@ mod x86 {
         }
 
         #[inline(always)]
+        unsafe fn load_nibbles_at(src: *const u8, shift: u32) -> Self {
+            unsafe {
+                let high = Avx2Half::load_nibbles_at(src.add(8), shift);
+                Self(Avx2Half::load_nibbles_at(src, shift).0, high.0)
+            }
+        }
+
+        #[inline(always)]
         unsafe fn load_bf16_pairs_at(src: *const u32) -> (Self, Self) {
             unsafe {
                 let a = _mm256_loadu_si256(src.cast());
@@ -334,6 +363,15 @@ mod x86 {
                 let sign = _mm_and_si128(_mm_slli_epi16::<8>(codes), _mm_set1_epi16(i16::MIN));
                 let bits = _mm_or_si128(_mm_slli_epi16::<7>(magnitude), sign);
                 Self(_mm256_mul_ps(_mm256_cvtph_ps(bits), _mm256_set1_ps(E4M3_OVER_F16)))
+            }
+        }
+
+        #[inline(always)]
+        unsafe fn load_nibbles_at(src: *const u8, shift: u32) -> Self {
+            unsafe {
+                let wide = _mm256_cvtepu8_epi32(_mm_loadl_epi64(src.cast()));
+                let shifted = _mm256_srl_epi32(wide, _mm_cvtsi32_si128(shift as i32));
+                Self(_mm256_cvtepi32_ps(_mm256_and_si256(shifted, _mm256_set1_epi32(15))))
             }
         }
 
@@ -388,6 +426,15 @@ mod x86 {
                 Self(_mm512_mul_ps(values, _mm512_set1_ps(E4M3_OVER_F16)))
             }
         }
+
+        #[inline(always)]
+        unsafe fn load_nibbles_at(src: *const u8, shift: u32) -> Self {
+            unsafe {
+                let wide = _mm512_cvtepu8_epi32(_mm_loadu_si128(src.cast()));
+                let shifted = _mm512_srl_epi32(wide, _mm_cvtsi32_si128(shift as i32));
+                Self(_mm512_cvtepi32_ps(_mm512_and_si512(shifted, _mm512_set1_epi32(15))))
+            }
+        }
     }
 
     /// What exponents of E4M3 are worth more than the same bits as exponents of f16.
@@ -440,7 +487,9 @@ mod tests {
         let codes: [u8; LANES] = std::array::from_fn(|i| bytes[i] & 0xf7);
         // SAFETY: sixteen codes.
         let codes = unsafe { L::load_e4m3_at(codes.as_ptr()) };
-        for lanes in [pairs.0, pairs.1, halves, signed, codes] {
+        // SAFETY: no load takes more than 64 bytes.
+        let nibbles = [0, 4].map(|shift| unsafe { L::load_nibbles_at(at, shift) });
+        for lanes in [pairs.0, pairs.1, halves, signed, codes, nibbles[0], nibbles[1]] {
             let mut values = [0.0; LANES];
             lanes.store(&mut values);
             // Any NaN is as good as another.
@@ -502,5 +551,6 @@ mod tests {
         let lane = |group: usize, lane: usize| f32::from_bits(out[group * LANES + lane]);
         assert_eq!(lane(1, 0), 3.0, "high half of the first pair");
         assert_eq!((lane(3, 0), lane(3, 1)), (47.0, -1.0), "signed bytes");
+        assert_eq!((lane(5, 0), lane(6, 0), lane(6, 1)), (15.0, 2.0, 15.0), "nibbles");
     }
 }

@@ -6,8 +6,8 @@
 #![allow(unsafe_code)]
 
 use super::GROUP;
-use super::code_layouts::{At, Planes, Scales};
 use super::packed::code_bytes;
+use super::parts::{At, Planes, Scales};
 use crate::lanes::int::{IntLanes, IntRows, Task};
 use crate::lanes::widen::LanePart;
 use crate::quant::{BLOCK, BlockScales, SPAN};
@@ -36,9 +36,9 @@ impl<P: Planes> Planes for Unpacked<P> {
     }
 
     #[inline(always)]
-    unsafe fn codes<I: IntRows, const J: usize>(block: *const u8) -> I::Codes {
+    unsafe fn codes<I: IntRows, const J: usize>(words: *const u8, _row: usize) -> I::Codes {
         // SAFETY: the caller's promise.
-        unsafe { I::codes_at(block.add(J * 4 * GROUP)) }
+        unsafe { I::codes_at(words.add(J * 4 * GROUP)) }
     }
 }
 
@@ -165,14 +165,14 @@ unsafe fn codes<I: IntLanes, P: Planes>(from: *const u8, to: *mut u8) {
     // SAFETY: the caller's promise.
     unsafe {
         let quads = [
-            P::codes::<I, 0>(from),
-            P::codes::<I, 1>(from),
-            P::codes::<I, 2>(from),
-            P::codes::<I, 3>(from),
-            P::codes::<I, 4>(from),
-            P::codes::<I, 5>(from),
-            P::codes::<I, 6>(from),
-            P::codes::<I, 7>(from),
+            P::codes::<I, 0>(from, 0),
+            P::codes::<I, 1>(from, 0),
+            P::codes::<I, 2>(from, 0),
+            P::codes::<I, 3>(from, 0),
+            P::codes::<I, 4>(from, 0),
+            P::codes::<I, 5>(from, 0),
+            P::codes::<I, 6>(from, 0),
+            P::codes::<I, 7>(from, 0),
         ];
         for (j, codes) in quads.into_iter().enumerate() {
             I::store_codes(codes, to.add(j * 4 * GROUP));
