@@ -4,6 +4,8 @@
 // compiled for it (see the head of `lanes`); pointers are the caller's promise.
 #![allow(clippy::undocumented_unsafe_blocks)]
 
+#[cfg(target_arch = "aarch64")]
+use super::neon::Neon;
 use super::{Kernel, LANES, Lanes, scalar::Scalar};
 use half::f16;
 #[cfg(target_arch = "aarch64")]
@@ -268,7 +270,7 @@ impl Widen for Scalar {
 }
 
 #[cfg(target_arch = "aarch64")]
-impl Widen for super::neon::Neon {
+impl Widen for Neon {
     enter!(Neon);
 
     #[inline(always)]

@@ -93,7 +93,7 @@ fn bits_to<I: IntRows>(words: I::Codes, from: u32, to: u32, mask: u32) -> I::Cod
 /// The narrow bytes of the rows from `row` on behind `P`'s words.
 ///
 /// # Safety
-/// As [`Planes::codes`].
+/// As [`Planes::held`].
 #[inline(always)]
 unsafe fn narrow<I: IntRows, P: Planes, const BYTES: usize>(
     words: *const u8,
@@ -144,25 +144,34 @@ impl<const BITS: u32> Planes for Eights<BITS> {
         words
     }
 
+    /// Low bytes of numbers, signs, and where the high bits of numbers are.
+    type Held<I: IntRows> = [I::Codes; 3];
+
     #[inline(always)]
-    unsafe fn codes<I: IntRows, const J: usize>(words: *const u8, row: usize) -> I::Codes {
-        let eight = J as u32 / 2;
+    unsafe fn held<I: IntRows>(words: *const u8, row: usize) -> [I::Codes; 3] {
         // SAFETY: the caller's promise.
-        let (low, plane) = unsafe { (I::codes_at(words), I::codes_at(words.add(PLANE))) };
+        unsafe {
+            let (low, plane) = (I::codes_at(words), I::codes_at(words.add(PLANE)));
+            match BITS {
+                9 => [low, even::<I>(plane), plane],
+                10 => [low, plane, narrow::<I, Self, 1>(words, row)],
+                _ => [low, plane, plane],
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn codes<I: IntRows, const J: usize>([low, plane, high]: [I::Codes; 3]) -> I::Codes {
+        let eight = J as u32 / 2;
         let low = I::bits(low, 8 * eight, 255);
         let entry = match BITS {
             8 => I::gather(&IQ2_XXS, low),
             9 => {
-                let high = bits_to::<I>(plane, 25 + 2 * eight, 8, 0x100);
+                let high = bits_to::<I>(high, 25 + 2 * eight, 8, 0x100);
                 I::gather(&IQ2_XS, I::either(low, high))
             }
-            _ => {
-                // SAFETY: as above.
-                let high = unsafe { narrow::<I, Self, 1>(words, row) };
-                I::gather(&IQ2_S, I::either(low, bits_to::<I>(high, 2 * eight, 8, 0x300)))
-            }
+            _ => I::gather(&IQ2_S, I::either(low, bits_to::<I>(high, 2 * eight, 8, 0x300))),
         };
-        let plane = if BITS == 9 { even::<I>(plane) } else { plane };
         let level = I::field(entry, J as u32 % 2 * 4, 3);
         I::lookup(&CODES_2, I::either(level, bit_to::<I>(plane, J as u32, 2)))
     }
@@ -189,17 +198,23 @@ impl Planes for MovedEights {
         [low_bytes(entries.map(number)), high, 0, 0, 0, 0, 0, 0]
     }
 
+    /// Low bytes of numbers, the 16 bits, and their second byte in all four.
+    type Held<I: IntRows> = [I::Codes; 3];
+
     #[inline(always)]
-    unsafe fn codes<I: IntRows, const J: usize>(words: *const u8, row: usize) -> I::Codes {
-        let eight = J as u32 / 2;
+    unsafe fn held<I: IntRows>(words: *const u8, row: usize) -> [I::Codes; 3] {
         // SAFETY: the caller's promise.
         let (low, high) = unsafe { (I::codes_at(words), narrow::<I, Self, 2>(words, row)) };
-        let number =
-            I::either(I::bits(low, 8 * eight, 255), bits_to::<I>(high, 3 * eight, 8, 0x700));
-        let level = I::field(I::gather(&IQ1, number), J as u32 % 2 * 4, 3);
-        // The second byte in all four.
-        let two = I::either(I::bits(high, 8, u32::MAX), I::lifted(high, 0, 0xff00));
-        let moves = I::either(two, I::lifted(two, 16, u32::MAX));
+        let two = I::either(I::bits(high, 8, u32::MAX), I::bits(high, 0, 0xff00));
+        [low, high, I::either(two, I::lifted(two, 16, u32::MAX))]
+    }
+
+    #[inline(always)]
+    unsafe fn codes<I: IntRows, const J: usize>([low, high, moves]: [I::Codes; 3]) -> I::Codes {
+        let eight = J as u32 / 2;
+        let high = bits_to::<I>(high, 3 * eight, 8, 0x700);
+        let entry = I::gather(&IQ1, I::either(I::bits(low, 8 * eight, 255), high));
+        let level = I::field(entry, J as u32 % 2 * 4, 3);
         I::lookup(&CODES_1, I::either(level, bit_to::<I>(moves, 4 + eight, 2)))
     }
 }
@@ -229,20 +244,30 @@ impl<const BITS: u32> Planes for Fours<BITS> {
         [low_bytes([a, b, c, d]), low_bytes([e, f, g, h]), signs(quads), high, 0, 0, 0, 0]
     }
 
+    /// Low bytes of numbers, signs, and the high bits of numbers.
+    type Held<I: IntRows> = [I::Codes; 4];
+
     #[inline(always)]
-    unsafe fn codes<I: IntRows, const J: usize>(words: *const u8, row: usize) -> I::Codes {
+    unsafe fn held<I: IntRows>(words: *const u8, row: usize) -> [I::Codes; 4] {
         // SAFETY: the caller's promise.
         unsafe {
-            let low = I::bits(I::codes_at(words.add(J / 4 * PLANE)), J as u32 % 4 * 8, 255);
-            let level = match BITS {
-                9 => {
-                    let high = bits_to::<I>(narrow::<I, Self, 1>(words, row), J as u32, 8, 0x100);
-                    I::gather(&IQ3_S, I::either(low, high))
-                }
-                _ => I::gather(&IQ3_XXS, low),
-            };
+            let (low, more) = (I::codes_at(words), I::codes_at(words.add(PLANE)));
             let plane = I::codes_at(words.add(2 * PLANE));
-            I::lookup(&Self::CODES, I::either(level, bit_to::<I>(plane, J as u32, 3)))
+            let high = if BITS == 9 { narrow::<I, Self, 1>(words, row) } else { plane };
+            [low, more, plane, high]
         }
+    }
+
+    #[inline(always)]
+    unsafe fn codes<I: IntRows, const J: usize>(held: [I::Codes; 4]) -> I::Codes {
+        let low = I::bits(held[J / 4], J as u32 % 4 * 8, 255);
+        let level = match BITS {
+            9 => {
+                let high = bits_to::<I>(held[3], J as u32, 8, 0x100);
+                I::gather(&IQ3_S, I::either(low, high))
+            }
+            _ => I::gather(&IQ3_XXS, low),
+        };
+        I::lookup(&Self::CODES, I::either(level, bit_to::<I>(held[2], J as u32, 3)))
     }
 }

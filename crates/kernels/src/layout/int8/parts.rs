@@ -26,13 +26,35 @@ pub(super) trait Planes {
     /// there are narrow ones.
     fn words(quads: [u32; 8]) -> [u32; 8];
 
-    /// The codes of quad `J` of the rows from `row` on, whose first words are at `words`.
+    /// What the codes of a block are computed from.
+    type Held<I: IntRows>: Copy;
+
+    /// What is held for the codes of the rows from `row` on, whose first words are at `words`.
     ///
     /// # Safety
     /// The words of these rows must be readable, `WORDS` times, 64 bytes apart, and their narrow
     /// bytes behind the words of all rows.
-    unsafe fn codes<I: IntRows, const J: usize>(words: *const u8, row: usize) -> I::Codes;
+    unsafe fn held<I: IntRows>(words: *const u8, row: usize) -> Self::Held<I>;
+
+    /// The codes of quad `J` of these rows.
+    ///
+    /// # Safety
+    /// As `held`.
+    unsafe fn codes<I: IntRows, const J: usize>(held: Self::Held<I>) -> I::Codes;
 }
+
+/// Planes that read the words of each quad when they need them.
+macro_rules! words_are_read {
+    () => {
+        type Held<I: IntRows> = *const u8;
+
+        #[inline(always)]
+        unsafe fn held<I: IntRows>(words: *const u8, _row: usize) -> *const u8 {
+            words
+        }
+    };
+}
+pub(super) use words_are_read;
 
 /// Sixteen words.
 pub(super) const PLANE: usize = 4 * GROUP;
@@ -50,8 +72,10 @@ impl Planes for SignedBytes {
         quads
     }
 
+    words_are_read!();
+
     #[inline(always)]
-    unsafe fn codes<I: IntRows, const J: usize>(words: *const u8, _row: usize) -> I::Codes {
+    unsafe fn codes<I: IntRows, const J: usize>(words: *const u8) -> I::Codes {
         // SAFETY: the caller's promise.
         I::signed(unsafe { I::codes_at(words.add(J * PLANE)) })
     }
@@ -94,8 +118,10 @@ impl<const HIGH: u32, const OFFSET: u32> Planes for Nibbles<HIGH, OFFSET> {
         words
     }
 
+    words_are_read!();
+
     #[inline(always)]
-    unsafe fn codes<I: IntRows, const J: usize>(words: *const u8, _row: usize) -> I::Codes {
+    unsafe fn codes<I: IntRows, const J: usize>(words: *const u8) -> I::Codes {
         // SAFETY: the caller's promise.
         unsafe {
             let low = nibbles::<I, J>(words);
@@ -151,8 +177,10 @@ impl<const HIGH: u32, const AROUND: bool, const OFFSET: u32> Planes
         words
     }
 
+    words_are_read!();
+
     #[inline(always)]
-    unsafe fn codes<I: IntRows, const J: usize>(words: *const u8, _row: usize) -> I::Codes {
+    unsafe fn codes<I: IntRows, const J: usize>(words: *const u8) -> I::Codes {
         // SAFETY: the caller's promise.
         unsafe {
             let low = I::field(I::codes_at(words.add(J / 4 * PLANE)), J as u32 % 4 * 2, 3);
@@ -177,8 +205,10 @@ impl<const FLOATS: bool> Planes for Table<FLOATS> {
         Nibbles::<0, 0>::words(quads)
     }
 
+    words_are_read!();
+
     #[inline(always)]
-    unsafe fn codes<I: IntRows, const J: usize>(words: *const u8, _row: usize) -> I::Codes {
+    unsafe fn codes<I: IntRows, const J: usize>(words: *const u8) -> I::Codes {
         let table = if FLOATS { &FLOATS_DOUBLED } else { &IQ4_LEVELS };
         // SAFETY: the caller's promise.
         I::signed(I::lookup(table, unsafe { nibbles::<I, J>(words) }))
