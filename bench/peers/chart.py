@@ -15,7 +15,7 @@ from html import escape
 from pathlib import Path
 
 PANELS = {"prefill": "prefill: tokens/s by prompt length", "decode": "decode: tokens/s by tokens in the cache"}
-COLOURS = ["#0f766e", "#b45309", "#6d28d9"]
+COLOURS = ["#0f766e", "#b45309", "#6d28d9", "#be123c"]
 WIDTH, HEIGHT, LEFT, TOP, STRIDE = 320, 200, 52, 48, 400
 """The size of a panel's plot, the place of the first one, and the distance to the next, in pixels."""
 STYLE = """

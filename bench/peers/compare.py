@@ -1,4 +1,4 @@
-"""Gannet beside llama.cpp and mistral.rs, on the same GGUF files.
+"""Gannet beside llama.cpp, mistral.rs and OpenVINO GenAI, on the same GGUF files.
 
     python compare.py --gannet PATH --models FILE...
     python compare.py --gannet PATH --synth DIR --json
@@ -22,11 +22,14 @@ from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from chart import chart
 from sides import SIDES
 
 SHAPES = "qwen3-0.6b,llama-3.2-1b"
 TYPES = ["bf16", "q8_0", "q4_0", "q4_k_m", "q6_k"]
-MODULES = {"llama.cpp": "llama_cpp", "mistral.rs": "mistralrs"}
+MODULES = {"llama.cpp": "llama_cpp", "mistral.rs": "mistralrs", "openvino": "openvino_genai"}
+AVX2 = "-DGGML_NATIVE=OFF -DGGML_AVX512=OFF -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DGGML_BMI2=ON -DLLAVA_BUILD=OFF"
+"""How llama.cpp is built for `--peer-isa avx2`."""
 LOAD_PROMPT = "1 2 3 4 "
 """Eight tokens where a vocabulary has no merges, as those of `gannet synth`."""
 HOPELESS = 0.8
@@ -73,6 +76,8 @@ class Side:
     def measure(self, args, model, case):
         """One run: its value, its peak resident memory in bytes, and the version that the side reports."""
         environment = {**os.environ, "GANNET_THREADS": str(args.threads), "RAYON_NUM_THREADS": str(args.threads)}
+        if args.peer_isa:
+            environment |= {"GANNET_ISA": args.peer_isa, "PYTHONPATH": str(args.peer_folder)}
         started = time.perf_counter()
         output, peak = run(self.command(args, model, case), environment)
         seconds = time.perf_counter() - started
@@ -210,6 +215,23 @@ def synthesise(args):
     return made
 
 
+def build_peer(args):
+    """Builds llama.cpp for AVX2 in the folder of `--peer-folder`, unless it is there."""
+    if not (Path(args.peer_folder) / "llama_cpp").exists():
+        wanted = Path(__file__).with_name("requirements.txt").read_text().splitlines()
+        llama = next(line for line in wanted if line.startswith("llama-cpp-python"))
+        command = [sys.executable, "-m", "pip", "install", "--no-binary", "llama-cpp-python", "--no-cache-dir"]
+        command += ["--target", args.peer_folder, llama]
+        subprocess.run(command, env={**os.environ, "CMAKE_ARGS": AVX2}, check=True, stdout=sys.stderr)
+
+
+def draw(folder, report):
+    """A chart of the rates of each model."""
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    for model in dict.fromkeys(line["model"] for line in report["lines"]):
+        Path(folder, f"{model}.svg").write_text(chart(report, model))
+
+
 def machine(args):
     """The facts that belong beside every quoted figure."""
     cpu = platform.processor()
@@ -248,6 +270,8 @@ def arguments():
     parser.add_argument("--types", default=",".join(TYPES), help="storage types of those files beside bf16")
     parser.add_argument("--peers", default=",".join(MODULES), help="peers, where installed")
     parser.add_argument("--variants", help="only these variants of peers, separated by spaces, such as 'flash plain'")
+    parser.add_argument("--peer-isa", choices=["avx2"], help="build llama.cpp for AVX2 alone, and measure Gannet with it")
+    parser.add_argument("--peer-folder", default="llama.cpp-avx2", help="where that llama.cpp is, or is built")
     parser.add_argument("--no-load", action="store_true", help="do not measure the time to first token")
     parser.add_argument("--prompt", type=numbers, default=[512, 2048], help="prompt lengths")
     parser.add_argument("--depth", type=numbers, default=[0, 4096], help="tokens in the cache before decoding")
@@ -255,18 +279,24 @@ def arguments():
     parser.add_argument("--sequences", type=numbers, default=[1, 8], help="sequences decoded together")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--runs", type=int, default=5, help="rounds")
+    parser.add_argument("--svg", metavar="DIR", help="draw the rates of each model by length in this folder")
     parser.add_argument("--json", action="store_true", help="print one JSON object behind the table")
     parser.add_argument("--dry-run", action="store_true", help="try the script: a tiny file of --synth, Gannet alone")
     args = parser.parse_args()
     if args.dry_run:
         vars(args).update(DRY_RUN, peers="")
+    elif args.peer_isa:
+        # The others choose their instructions by the CPU.
+        vars(args).update(peers="llama.cpp")
     return args
 
 
 def main():
     args = arguments()
     models = args.models + (synthesise(args) if args.synth and not args.models else [])
-    peers = [name for name in args.peers.split(",") if name and find_spec(MODULES[name])]
+    peers = [name for name in args.peers.split(",") if name and (args.peer_isa or find_spec(MODULES[name]))]
+    if args.peer_isa and peers:
+        build_peer(args)
     chosen = args.variants.split(" ") if args.variants else None
     sides = [Side("gannet")] + [
         Side(name, variant)
@@ -287,8 +317,11 @@ def main():
             print_row(lines[-1], peers)
     said = {result["says"] for line in lines for result in line["results"] if result["says"]}
     print("\n".join(sorted(said)))
+    report = {"machine": facts, "arguments": vars(args), "says": sorted(said), "lines": lines}
+    if args.svg:
+        draw(args.svg, report)
     if args.json:
-        print(json.dumps({"machine": facts, "arguments": vars(args), "says": sorted(said), "lines": lines}))
+        print(json.dumps(report))
 
 
 if __name__ == "__main__":

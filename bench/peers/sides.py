@@ -156,7 +156,52 @@ class MistralRs:
         return f"mistral.rs {version('mistralrs')}"
 
 
-SIDES = {"llama.cpp": LlamaCpp, "mistral.rs": MistralRs}
+class OpenVino:
+    """A model in OpenVINO GenAI, which reads GGUF files of Llama, Qwen2 and Qwen3: Q8_0 becomes int8 weights, Q4_0, Q4_1
+    and Q4_K int4, all with the scales of the file."""
+
+    VARIANTS = ["default"]
+
+    def __init__(self, args, context):
+        import numpy
+        import openvino
+        import openvino_genai
+
+        self.lib, self.openvino, self.numpy = openvino_genai, openvino, numpy
+        self.started = time.perf_counter()
+        self.pipeline = openvino_genai.LLMPipeline(args.model, "CPU", INFERENCE_NUM_THREADS=args.threads)
+
+    def ask(self, tokens, generate):
+        """The times of a prompt of `tokens` random tokens, which no cache holds, and an answer of `generate` tokens."""
+        ids = self.numpy.random.randint(0, 256, (1, tokens), dtype=self.numpy.int64)
+        config = self.lib.GenerationConfig(max_new_tokens=generate, ignore_eos=True, do_sample=False)
+        config.apply_chat_template = False
+        metrics = self.pipeline.generate(self.openvino.Tensor(ids), config).perf_metrics
+        if metrics.get_num_generated_tokens() != generate:
+            sys.exit(f"OpenVINO: generates {metrics.get_num_generated_tokens()} tokens, not {generate}")
+        return metrics
+
+    def prefill(self, args):
+        self.ask(args.tokens, 1)
+        return 1000 * args.tokens / self.ask(args.tokens, 1).get_ttft().mean
+
+    def decode(self, args):
+        if args.batch > 1:
+            sys.exit("OpenVINO: one request at a time")
+        depth = max(args.tokens, 1)
+        self.ask(depth, 2)
+        # The first token is that of the prompt.
+        return 1000 / self.ask(depth, args.gen + 1).get_tpot().mean
+
+    def load(self, args):
+        self.ask(args.tokens, 1)
+        return time.perf_counter() - self.started
+
+    def version(self):
+        return f"OpenVINO GenAI {self.lib.__version__}"
+
+
+SIDES = {"llama.cpp": LlamaCpp, "mistral.rs": MistralRs, "openvino": OpenVino}
 
 
 def random_ids(vocabulary, count):

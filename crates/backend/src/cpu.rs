@@ -8,21 +8,23 @@ mod experts;
 mod heads;
 mod inputs;
 mod kv;
+mod packed_parts;
 mod packing;
 mod products;
 mod ropes;
 mod sparse;
 mod states;
+mod threads;
 mod weights;
 
 use crate::{
     AttentionSpec, Backend, Batch, BlockCopy, Buffer, CPU, CacheSpec, Compression, DeltaSpec,
     Device, Error, Experts, ExpertsSpec, Gate, HeadColumns, Held, HyperSpec, IndexSpec, Matrix,
-    MatrixSpec, Memory, MemoryPolicy, Mode, Pairs, Rope, Rounding, RowAttention, Selection,
-    ShortConv, Table, Vector,
+    MatrixSpec, Memory, Mode, PackedMatrix, Pairs, Rope, Rounding, RowAttention, Selection,
+    ShortConv, Storage, Table, Vector,
 };
 use attend::{AttentionCall, AttentionPlan};
-use base::{AlignedVec, ThreadPool};
+use base::{AlignedVec, Profile, ThreadPool};
 use compress::CompressScratch;
 use delta::DeltaPlan;
 use experts::{ExpertGroup, ExpertScratch};
@@ -36,7 +38,10 @@ use products::{Rounded, scratch};
 use ropes::RopeTable;
 use sparse::SelectionMemory;
 use states::StateMemory;
+use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
 use weights::{Matrices, packed_layout};
 
 /// Rows times width below which an operation is not worth handing to other threads.
@@ -122,20 +127,6 @@ impl Cpu {
         })
     }
 
-    /// Pins every thread but the caller's to a CPU of its own.
-    ///
-    /// # Errors
-    /// If the system cannot pin threads.
-    pub fn pin_threads(&self) -> Result<(), Error> {
-        self.pool.pin().map_err(Error::Pin)
-    }
-
-    /// Limits the threads of the next products of `rows` rows to what each of the matrices allows.
-    fn limit(&self, matrices: impl IntoIterator<Item = Matrix>, rows: usize) {
-        let limits = matrices.into_iter();
-        self.pool.limit(limits.filter_map(|m| self.matrices.get(m.0).threads.of(rows)).min());
-    }
-
     /// Lends out a buffer so that others can be read meanwhile; `put` returns it.
     fn take(&mut self, buffer: Buffer) -> AlignedVec<f32> {
         std::mem::take(&mut self.buffers[buffer.0].data)
@@ -149,11 +140,16 @@ impl Cpu {
         self.buffers[buffer.0].width
     }
 
-    /// Calls `f(row index, row)` for each of the first `rows` rows of `out`.
-    fn each_row(&mut self, out: Buffer, rows: usize, f: impl Fn(&Self, usize, &mut [f32]) + Sync)
-    where
+    /// Calls `f(row index, row)` for each of the first `rows` rows of `out`, as `operation`.
+    fn each_row(
+        &mut self,
+        operation: &str,
+        (out, rows): (Buffer, usize),
+        f: impl Fn(&Self, usize, &mut [f32]) + Sync,
+    ) where
         Self: Sync,
     {
+        self.pool.begin(operation);
         let width = self.width(out);
         let mut data = self.take(out);
         let used = &mut data[..rows * width];
@@ -201,6 +197,14 @@ impl Backend for Cpu {
         self.pool.pin_caller();
     }
 
+    fn profile(&mut self, profile: Option<Arc<Profile>>) {
+        self.pool.profile(profile);
+    }
+
+    fn begin_other(&self, operation: &str) {
+        self.pool.begin(operation);
+    }
+
     fn held(&self, ty: &'static QuantType, rows: usize, cols: usize, mode: Mode) -> Held {
         let (layout, bytes) = packed_layout(ty, rows, cols, mode, self.isa).unzip();
         Held { layout: layout.unwrap_or(&STORED).name, bytes }
@@ -238,6 +242,27 @@ impl Backend for Cpu {
         Ok(Experts(self.experts.len() - 1))
     }
 
+    fn use_packed(&mut self, matrices: Vec<(PackedMatrix, Storage)>) {
+        self.matrices.use_packed(matrices);
+    }
+
+    fn packed_matrices(&self) -> Vec<(Matrix, PackedMatrix)> {
+        self.matrices.packed()
+    }
+
+    fn read_packed(&mut self, matrix: Matrix) -> Cow<'_, [u8]> {
+        self.prepare(std::iter::once(matrix));
+        self.matrices.read(self.matrices.get(matrix.0))
+    }
+
+    fn prepare_weights(&mut self) -> bool {
+        self.matrices.prepare_next(self.isa, &self.pool)
+    }
+
+    fn take_preparing(&mut self) -> Duration {
+        self.matrices.take_time()
+    }
+
     fn vector(&mut self, values: Vec<f32>) -> Vector {
         self.vectors.push(values);
         Vector(self.vectors.len() - 1)
@@ -257,8 +282,6 @@ impl Backend for Cpu {
     }
 
     fn cache(&mut self, spec: &CacheSpec<'_>) -> Result<(), Error> {
-        // The weights are complete now.
-        self.matrices.pack(self.isa, &self.pool);
         self.kv = KvCache::new(&self.pool, spec)?;
         self.states = StateMemory::new(spec)?;
         if let Some((most, dim)) = kv::largest_plain(spec) {
@@ -310,7 +333,7 @@ impl Backend for Cpu {
     }
 
     fn embed(&mut self, table: Table, tokens: &[u32], out: Buffer) {
-        self.each_row(out, tokens.len(), |this, row, out| {
+        self.each_row("embed", (out, tokens.len()), |this, row, out| {
             let MatrixSpec { ty, cols, bytes, .. } = &this.tables[table.0];
             let row_bytes = ty.bytes_for(*cols).expect("checked in `table`");
             let start = tokens[row] as usize * row_bytes;
@@ -320,7 +343,7 @@ impl Backend for Cpu {
     }
 
     fn rms_norm(&mut self, x: Buffer, weight: Vector, eps: f32, out: Buffer, rows: usize) {
-        self.each_row(out, rows, |this, row, out| {
+        self.each_row("rms_norm", (out, rows), |this, row, out| {
             let weight = &this.vectors[weight.0];
             let units = this.row(x, row).chunks_exact(weight.len());
             for (x, out) in units.zip(out.chunks_exact_mut(weight.len())) {
@@ -330,7 +353,7 @@ impl Backend for Cpu {
     }
 
     fn linear(&mut self, x: Buffer, outputs: &[(Matrix, Buffer)], rows: usize) {
-        self.matrices.pack(self.isa, &self.pool);
+        self.prepare(outputs.iter().map(|(matrix, _)| *matrix));
         for (matrix, _) in outputs {
             self.note_inputs(x, *matrix, rows);
         }
@@ -340,14 +363,14 @@ impl Backend for Cpu {
     }
 
     fn linear_heads(&mut self, x: HeadColumns, weights: &[Matrix], out: HeadColumns, rows: usize) {
-        self.matrices.pack(self.isa, &self.pool);
+        self.prepare(weights.iter().copied());
         self.limit(weights.iter().copied(), rows);
         self.head_products(x, weights, out, rows);
         self.pool.limit(None);
     }
 
     fn copy_heads(&mut self, x: HeadColumns, width: usize, to: HeadColumns, rows: usize) {
-        self.each_row(to.buffer, rows, |this, row, out| {
+        self.each_row("copy_heads", (to.buffer, rows), |this, row, out| {
             let heads = out[to.first..].chunks_mut(to.stride);
             for (out, x) in heads.zip(this.row(x.buffer, row)[x.first..].chunks(x.stride)) {
                 out[..width].copy_from_slice(&x[..width]);
@@ -356,29 +379,25 @@ impl Backend for Cpu {
     }
 
     fn add_bias(&mut self, x: Buffer, bias: Vector, rows: usize) {
-        self.each_row(x, rows, |this, _, row| {
+        self.each_row("add_bias", (x, rows), |this, _, row| {
             elementwise::add(this.isa, row, &this.vectors[bias.0]);
         });
     }
 
     fn rope_angles(&mut self, rope: Rope, positions: &[u32]) {
-        let RopeTable { frequencies, magnitude, cos, sin, .. } = &mut self.ropes[rope.0];
-        let n = frequencies.len();
-        for (row, position) in positions.iter().enumerate() {
-            let (cos, sin) = (&mut cos[row * n..][..n], &mut sin[row * n..][..n]);
-            rope::angles(*position, frequencies, *magnitude, cos, sin);
-        }
+        self.pool.begin("rope_angles");
+        self.ropes[rope.0].compute(positions);
     }
 
     fn rotate(&mut self, x: HeadColumns, rope: Rope, rows: usize) {
-        self.each_row(x.buffer, rows, |this, row, values| {
+        self.each_row("rotate", (x.buffer, rows), |this, row, values| {
             let (RopeTable { pairs, .. }, cos, sin) = this.angles(rope, row);
             rope::rotate(this.isa, &mut values[x.first..], x.stride, *pairs, cos, sin);
         });
     }
 
     fn rotate_back(&mut self, x: HeadColumns, rope: Rope, rows: usize) {
-        self.each_row(x.buffer, rows, |this, row, values| {
+        self.each_row("rotate_back", (x.buffer, rows), |this, row, values| {
             let (RopeTable { pairs, .. }, cos, sin) = this.angles(rope, row);
             scratch(sin.len(), |negated| {
                 negated.iter_mut().zip(sin).for_each(|(to, from)| *to = -from);
@@ -391,7 +410,7 @@ impl Backend for Cpu {
         if rounding == Rounding::None {
             return;
         }
-        self.each_row(x.buffer, rows, |this, _, values| {
+        self.each_row("round", (x.buffer, rows), |this, _, values| {
             for head in values[x.first..].chunks_mut(x.stride) {
                 kernels::kv::round(this.isa, rounding, &mut head[..width]);
             }
@@ -435,7 +454,7 @@ impl Backend for Cpu {
     }
 
     fn spread_streams(&mut self, x: Buffer, out: Buffer, rows: usize) {
-        self.each_row(out, rows, |this, row, out| {
+        self.each_row("spread_streams", (out, rows), |this, row, out| {
             let x = this.row(x, row);
             out.chunks_exact_mut(x.len()).for_each(|stream| stream.copy_from_slice(x));
         });
@@ -444,7 +463,7 @@ impl Backend for Cpu {
     fn stream_factors(&mut self, z: Buffer, spec: &HyperSpec, out: Buffer, rows: usize) {
         let HyperSpec { streams, iterations, eps, base, scale, head } = *spec;
         let mixing = Mixing { streams, iterations, eps };
-        self.each_row(out, rows, |this, row, out| {
+        self.each_row("stream_factors", (out, rows), |this, row, out| {
             let (base, scale) = (&this.vectors[base.0], &this.vectors[scale.0]);
             let factors = if head { hyper::head_mixing } else { hyper::mixing };
             factors(this.isa, mixing, this.row(z, row), base, scale, out);
@@ -452,7 +471,7 @@ impl Backend for Cpu {
     }
 
     fn read_streams(&mut self, x: Buffer, factors: Buffer, out: Buffer, rows: usize) {
-        self.each_row(out, rows, |this, row, out| {
+        self.each_row("read_streams", (out, rows), |this, row, out| {
             let x = this.row(x, row);
             let read = &this.row(factors, row)[..x.len() / out.len()];
             hyper::read_streams(this.isa, x, read, out);
@@ -460,7 +479,7 @@ impl Backend for Cpu {
     }
 
     fn write_streams(&mut self, x: Buffer, factors: Buffer, y: Buffer, rows: usize) {
-        self.each_row(x, rows, |this, row, x| {
+        self.each_row("write_streams", (x, rows), |this, row, x| {
             hyper::write_streams(this.isa, x, this.row(factors, row), this.row(y, row));
         });
     }
@@ -514,13 +533,13 @@ impl Backend for Cpu {
     }
 
     fn apply_gate(&mut self, kind: Gate, gate: Buffer, up: Buffer, rows: usize) {
-        self.each_row(gate, rows, |this, row, gate| {
+        self.each_row("apply_gate", (gate, rows), |this, row, gate| {
             elementwise::apply_gate(this.isa, kind, gate, this.row(up, row));
         });
     }
 
     fn scale_by_sigmoid(&mut self, x: Buffer, gate: Buffer, rows: usize) {
-        self.each_row(x, rows, |this, row, x| {
+        self.each_row("scale_by_sigmoid", (x, rows), |this, row, x| {
             elementwise::scale_by_sigmoid(this.isa, x, this.row(gate, row)[0]);
         });
     }
@@ -533,20 +552,19 @@ impl Backend for Cpu {
         out: Buffer,
         tokens: &[u32],
     ) {
-        self.matrices.pack(self.isa, &self.pool);
         self.limit([self.first_gate(experts)], tokens.len());
         self.mix(x, logits, experts, out, tokens);
         self.pool.limit(None);
     }
 
     fn add(&mut self, x: Buffer, y: Buffer, rows: usize) {
-        self.each_row(x, rows, |this, row, x| {
+        self.each_row("add", (x, rows), |this, row, x| {
             elementwise::add(this.isa, x, this.row(y, row));
         });
     }
 
     fn gather(&mut self, x: Buffer, rows: &[u32], out: Buffer) {
-        self.each_row(out, rows.len(), |this, row, out| {
+        self.each_row("gather", (out, rows.len()), |this, row, out| {
             out.copy_from_slice(this.row(x, rows[row] as usize));
         });
     }
@@ -566,15 +584,8 @@ impl Backend for Cpu {
     }
 
     fn memory(&self) -> Memory {
-        // A table that products use as well counts once.
-        let held = |table: &&MatrixSpec| {
-            table.memory != MemoryPolicy::Disk && !self.matrices.uses(&table.bytes)
-        };
-        let tables = self.tables.iter().filter(held);
         Memory {
-            weights: self.matrices.bytes()
-                + tables.map(|t| t.bytes.len()).sum::<usize>()
-                + self.vectors.iter().map(|v| 4 * v.len()).sum::<usize>(),
+            weights: self.weight_bytes(),
             workspace: self.buffers.iter().map(|b| 4 * b.data.len()).sum::<usize>()
                 + self.ropes.iter().map(|r| 8 * r.cos.len()).sum::<usize>()
                 + self.rounded.bytes()

@@ -54,6 +54,8 @@ pub struct DeviceOptions<'a> {
     pub threads: usize,
     /// Whether each thread is pinned to a CPU of its own.
     pub pin: bool,
+    /// Whether threads are bound to NUMA nodes, which own parts of the work.
+    pub numa: bool,
     /// The mode of products with matrices that name none.
     pub mode: Mode,
     /// Which of the devices of this kind: a number, or a part of a name. `None` for the first.
@@ -113,9 +115,11 @@ fn open_cpu(options: &DeviceOptions<'_>) -> Result<Box<dyn Backend>, Error> {
         let problem = "there is one device cpu: expected no number or name behind it";
         return Err(Error::Device(problem.to_owned()));
     }
-    let cpu = Cpu::new(options.threads, options.mode)?;
-    if options.pin {
-        cpu.pin_threads()?;
+    let mut cpu = Cpu::new(options.threads, options.mode)?;
+    match (options.numa, options.pin) {
+        (true, pin) => cpu.bind_to_nodes(pin)?,
+        (false, true) => cpu.pin_threads()?,
+        (false, false) => {}
     }
     Ok(Box::new(cpu))
 }

@@ -83,6 +83,23 @@ impl MatrixSpec {
     }
 }
 
+/// A matrix in a packed layout, as a file of packed weights holds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PackedMatrix {
+    /// Name of the matrix.
+    pub name: String,
+    /// Its number among the matrices of this name, in the order in which they are added.
+    pub index: u32,
+    /// Storage type that it is packed from.
+    pub ty: &'static QuantType,
+    /// Outputs.
+    pub rows: usize,
+    /// Inputs.
+    pub cols: usize,
+    /// Name of the layout.
+    pub layout: String,
+}
+
 /// Where the bytes of a matrix are held.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MemoryPolicy {

@@ -22,16 +22,20 @@ pub use device::{CPU, Device, DeviceChoice, DeviceInfo, DeviceOptions, Held, REF
 pub use handles::{
     AttentionSpec, Buffer, Bytes, Compression, DeltaSpec, Experts, ExpertsSpec, Gate, GroupRank,
     Groups, HeadColumns, HyperSpec, IndexSpec, KvType, Matrix, MatrixSpec, MemoryPolicy, Mode,
-    Pairs, Rope, Routing, RowAttention, Scores, Selection, ShortConv, Storage, Table, ThreadLimits,
-    Vector,
+    PackedMatrix, Pairs, Rope, Routing, RowAttention, Scores, Selection, ShortConv, Storage, Table,
+    ThreadLimits, Vector,
 };
 pub use layer_cache::{
     CacheSpec, GroupSize, LayerCache, Rounding, RowLayout, Rows, State, group_windows,
 };
 pub use memory::{FreeMemory, Memory};
 
+use base::Profile;
 use kernels::quant::QuantType;
+use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
 
 /// Why a backend refuses weights, memory or settings.
 #[derive(Debug, thiserror::Error)]
@@ -100,6 +104,9 @@ pub enum Error {
     /// The system refuses to pin threads.
     #[error("cannot pin threads to CPUs: {0}")]
     Pin(std::io::Error),
+    /// The system does not describe NUMA nodes, or refuses to bind threads to them.
+    #[error("cannot bind threads to NUMA nodes: {0}")]
+    Nodes(std::io::Error),
 }
 
 /// The end of a device that is asked for bytes of blocks, although it has said that it gives none.
@@ -118,6 +125,10 @@ pub trait Backend: Send {
     fn threads(&self) -> usize;
     /// Pins the calling thread, which should only compute from now on, if the others are pinned.
     fn pin_caller(&self) {}
+    /// Hands the times of operations to `profile` from now on, where the backend takes them.
+    fn profile(&mut self, _profile: Option<Arc<Profile>>) {}
+    /// Begins work of the caller that is no operation of the backend, for the profile.
+    fn begin_other(&self, _operation: &str) {}
     /// How the backend holds a matrix `[rows, cols]` of type `ty` for products in `mode`.
     fn held(&self, ty: &'static QuantType, rows: usize, cols: usize, mode: Mode) -> Held;
     /// The mode of products with matrices that name none.
@@ -137,6 +148,29 @@ pub trait Backend: Send {
     /// # Errors
     /// As [`Backend::table`], or if there is not enough memory.
     fn matrix(&mut self, spec: MatrixSpec) -> Result<Matrix, Error>;
+    /// Uses these bytes, in place, for matrices that are added from now on and held in the same
+    /// layout: of equal name, number, type and shape.
+    fn use_packed(&mut self, _matrices: Vec<(PackedMatrix, Storage)>) {}
+    /// The matrices that are held in packed layouts, in the order in which they were added.
+    fn packed_matrices(&self) -> Vec<(Matrix, PackedMatrix)> {
+        Vec::new()
+    }
+    /// The bytes of a matrix in the layout that it is held in.
+    ///
+    /// # Panics
+    /// If the matrix is none of [`packed_matrices`](Self::packed_matrices).
+    fn read_packed(&mut self, _matrix: Matrix) -> Cow<'_, [u8]> {
+        panic!("device {} holds no packed matrices", self.device().name)
+    }
+    /// Prepares some of the weights that no product has used yet, which the first product with them
+    /// would do. Returns whether there are more.
+    fn prepare_weights(&mut self) -> bool {
+        false
+    }
+    /// The time since the last call that it took to prepare weights.
+    fn take_preparing(&mut self) -> Duration {
+        Duration::ZERO
+    }
     /// Takes a weight vector `[values]`, such as a norm or a bias.
     fn vector(&mut self, values: Vec<f32>) -> Vector;
     /// Takes the experts of a layer, made of matrices that the backend holds already.

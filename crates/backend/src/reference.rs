@@ -518,7 +518,10 @@ impl Backend for Reference {
                     let experts = &table[tokens[row] as usize * count..][..count];
                     spec.routing.choose_from(logits, experts, &mut chosen);
                 }
-                None => spec.routing.choose(logits, bias, &mut Vec::new(), &mut chosen),
+                None => {
+                    let mut scratch = vec![0.0; spec.routing.scratch(logits.len())];
+                    spec.routing.choose(logits, bias, &mut scratch, &mut chosen);
+                }
             }
             chosen.sort_by_key(|choice| choice.expert);
             out.fill(0.0);

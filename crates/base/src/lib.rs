@@ -16,5 +16,5 @@ pub use bytes::{Bytes, Storage};
 pub use mem::{ALIGN, AlignedVec, OutOfMemory};
 pub use mmap::Mmap;
 pub use name::Name;
-pub use pool::{MAX_MATRICES, PairCut, ThreadPool, Tile};
+pub use pool::{MAX_MATRICES, OperationTime, PairCut, Profile, ThreadPool, Tile};
 pub use rng::Rng;

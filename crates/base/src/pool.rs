@@ -11,15 +11,21 @@
 #![allow(unsafe_code)]
 
 mod gate;
+mod nodes;
 mod pin;
+mod profile;
 mod suspension;
 #[cfg(test)]
 mod tests;
 mod tiles;
 
+use crate::numa;
 use gate::{Gate, MAX_WORKERS, View};
+use nodes::{NodeClaims, Teams};
+pub use profile::{OperationTime, Profile};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle, Thread};
@@ -80,8 +86,12 @@ pub struct ThreadPool {
     busy: Mutex<Suspensions>,
     /// Most threads that share pieces of work.
     most: AtomicUsize,
-    /// The CPU of the calling thread, where threads are pinned.
-    caller_cpu: OnceLock<usize>,
+    /// The CPUs of the calling thread, where threads are pinned or bound to nodes.
+    caller_cpus: OnceLock<Vec<usize>>,
+    /// The nodes of the threads, where they are bound to nodes.
+    teams: Option<Teams>,
+    /// Takes times, if there is one.
+    profile: Option<Arc<Profile>>,
 }
 
 impl std::fmt::Debug for ThreadPool {
@@ -112,9 +122,15 @@ impl ThreadPool {
             waits: AtomicBool::new(false),
             panic: Mutex::new(None),
         });
-        let busy = Mutex::new(Suspensions::new(helpers));
-        let (most, caller_cpu) = (AtomicUsize::new(usize::MAX), OnceLock::new());
-        let mut pool = Self { shared, workers: Vec::new(), busy, most, caller_cpu };
+        let mut pool = Self {
+            shared,
+            workers: Vec::new(),
+            busy: Mutex::new(Suspensions::new(helpers)),
+            most: AtomicUsize::new(usize::MAX),
+            caller_cpus: OnceLock::new(),
+            teams: None,
+            profile: None,
+        };
         for index in 0..helpers {
             let shared = Arc::clone(&pool.shared);
             let handle = thread::Builder::new()
@@ -143,22 +159,48 @@ impl ThreadPool {
     /// If the system cannot pin threads.
     pub fn pin(&self) -> io::Result<()> {
         let cpus = pin::cpus()?;
-        let pinned = Mutex::new(Ok(()));
-        self.run(&|worker| {
-            if let Err(error) = pin_worker(worker, cpus) {
-                *lock(&pinned) = Err(error);
-            }
-        });
-        self.caller_cpu.get_or_init(|| cpus[0]);
-        pinned.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.bind_each(|thread| std::slice::from_ref(&cpus[thread % cpus.len()]))
     }
 
-    /// Pins the calling thread, and threads that it starts later, to the CPU that `pin` left for
-    /// it.
+    /// Binds the threads to the NUMA nodes that the folder `root` describes, in proportion to the
+    /// CPUs that the process may use, and each to a separate CPU if `pin`. From now on nodes own
+    /// pieces of work ([`numa::Owners`]): memory that pieces write first is memory of the node that
+    /// owns it.
+    ///
+    /// # Errors
+    /// If the system does not describe nodes or cannot bind threads.
+    pub fn bind_to_nodes(&mut self, root: &Path, pin: bool) -> io::Result<()> {
+        let (allowed, mut nodes) = (pin::cpus()?, numa::cpus_of_nodes(root)?);
+        for cpus in &mut nodes {
+            *cpus = allowed.iter().copied().filter(|cpu| cpus.contains(cpu)).collect();
+        }
+        let teams = Teams::new(self.threads(), nodes)
+            .map_err(|problem| io::Error::new(io::ErrorKind::InvalidInput, problem))?;
+        self.bind_each(|thread| teams.cpus_of(thread, pin))?;
+        self.teams = Some(teams);
+        Ok(())
+    }
+
+    /// Binds each worker to its CPUs; the caller's are for `pin_caller`.
+    fn bind_each<'a>(&self, cpus: impl Fn(usize) -> &'a [usize] + Sync) -> io::Result<()> {
+        let bound = Mutex::new(Ok(()));
+        self.run(&|worker| {
+            // The caller may be a thread that does not stay it.
+            let result = if worker == 0 { Ok(()) } else { pin::bind(cpus(worker)) };
+            if let Err(error) = result {
+                *lock(&bound) = Err(error);
+            }
+        });
+        self.caller_cpus.get_or_init(|| cpus(0).to_vec());
+        bound.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Binds the calling thread, and threads that it starts later, to the CPUs that were left for
+    /// it when the workers were pinned or bound.
     pub fn pin_caller(&self) {
-        if let Some(cpu) = self.caller_cpu.get() {
+        if let Some(cpus) = self.caller_cpus.get() {
             // A failure costs only speed.
-            let _ = pin::pin(*cpu);
+            let _ = pin::bind(cpus);
         }
     }
 
@@ -270,11 +312,49 @@ impl ThreadPool {
         }
     }
 
+    /// Hands times of later work to `profile`.
+    pub fn profile(&mut self, profile: Option<Arc<Profile>>) {
+        self.profile = profile;
+    }
+
+    /// Whether times are taken.
+    pub fn is_profiled(&self) -> bool {
+        self.profile.is_some()
+    }
+
+    /// Says what the caller does from now on, if times are taken.
+    pub fn begin(&self, operation: &str) {
+        if let Some(profile) = &self.profile {
+            profile.begin(operation);
+        }
+    }
+
     /// Calls `f(index)` for every index below `count`, each once, on any thread.
     pub fn for_each(&self, count: usize, f: impl Fn(usize) + Sync) {
-        let most = self.most.load(Ordering::Relaxed);
+        self.for_each_of(&[count], f);
+    }
+
+    /// As [`ThreadPool::for_each`], of several ranges of indices that follow each other, `counts`
+    /// indices each. Where threads are bound to nodes, each range is divided among the nodes.
+    pub fn for_each_of(&self, counts: &[usize], f: impl Fn(usize) + Sync) {
+        let count = counts.iter().sum();
+        match &self.profile {
+            // Behind a reference, so that there is one copy of the code for all callers.
+            Some(profile) if count > 1 => {
+                let f: &(dyn Fn(usize) + Sync) = &f;
+                profile.share(count, |clock| self.share(counts, |at| clock.time(|| f(at))));
+            }
+            _ => self.share(counts, f),
+        }
+    }
+
+    fn share(&self, counts: &[usize], f: impl Fn(usize) + Sync) {
+        let (count, most) = (counts.iter().sum(), self.most.load(Ordering::Relaxed));
         if count <= 1 || most <= 1 || self.workers.is_empty() {
             return (0..count).for_each(f);
+        }
+        if let Some(teams) = &self.teams {
+            return self.share_by_nodes(NodeClaims::new(teams, counts), most, &f);
         }
         let next = AtomicUsize::new(1);
         let job = |worker| {
@@ -287,6 +367,15 @@ impl ThreadPool {
             while index < count {
                 f(index);
                 index = claim();
+            }
+        };
+        self.work_on(&job, false);
+    }
+
+    fn share_by_nodes(&self, claims: NodeClaims<'_>, most: usize, f: &(dyn Fn(usize) + Sync)) {
+        let job = |worker| {
+            if worker < most {
+                claims.work(worker, f);
             }
         };
         self.work_on(&job, false);
@@ -392,11 +481,6 @@ impl Shared {
         let comes = || gate.calls_everybody() || !state.suspended.load(Ordering::Relaxed);
         if gate.admits(seen) && comes() { self.gate.enter(seen) } else { None }
     }
-}
-
-fn pin_worker(worker: usize, cpus: &[usize]) -> io::Result<()> {
-    // The caller may be a thread that does not stay it; see `pin_caller`.
-    if worker == 0 { Ok(()) } else { pin::pin(cpus[worker % cpus.len()]) }
 }
 
 /// A panic with the lock held leaves nothing half done.

@@ -2,6 +2,7 @@
 
 use crate::device::DeviceArgs;
 use crate::size::bytes;
+use crate::weights_pack::WeightsPackArgs;
 use anyhow::{Context, Result, bail};
 use api::SamplingOptions;
 use clap::Args;
@@ -44,6 +45,9 @@ pub(crate) struct LoadArgs {
     /// Pin each thread to a CPU of its own (Linux)
     #[arg(long)]
     pin: bool,
+    /// Bind threads to NUMA nodes, each of which computes a fixed part of every product (Linux)
+    #[arg(long)]
+    numa: bool,
     /// Context length: tokens of prompt and answer together [default: the model's, as far as memory
     /// allows]
     #[arg(long, value_name = "N")]
@@ -80,6 +84,8 @@ pub(crate) struct LoadArgs {
     /// Check for NaN and infinite values after every layer, and name where they arise
     #[arg(long)]
     check: bool,
+    #[command(flatten)]
+    weights_pack: WeightsPackArgs,
 }
 
 /// Arguments for computing many requests together.
@@ -250,9 +256,10 @@ impl LoadArgs {
 
     /// These arguments as options of the engine; `kv_memory` applies where none is given.
     pub fn options(&self, kv_memory: KvMemory) -> LoadOptions {
-        LoadOptions {
+        self.weights_pack.add_to(LoadOptions {
             threads: self.threads,
             pin: self.pin,
+            numa: self.numa,
             mode: self.mode,
             kv_type: self.kv_type,
             rounding: self.cache_rounding,
@@ -264,7 +271,7 @@ impl LoadArgs {
             chunk: self.chunk.max(1),
             check: self.check,
             ..self.device.options()
-        }
+        })
     }
 }
 

@@ -99,6 +99,7 @@ mod tests {
         check(&[], "state-every: 2048");
         check(&["--unix-mode", "0660"], "unix-mode: \"0660\"");
         check(&["--pin"], "pin: true");
+        check(&["--numa"], "numa: true");
         check(&["--request-timeout", "0.5"], "request-timeout: 0.5");
         check(&["--cors", "*"], "cors: \"*\"");
         check(&["--model", "a: b # c\n\"d\""], r#"model: "a: b # c\n\"d\"""#);

@@ -25,6 +25,7 @@ mod sessions;
 mod settings;
 mod size;
 mod terminal;
+mod weights_pack;
 
 use anyhow::Result;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -75,6 +76,7 @@ enum Command {
     Synth(commands::synth::Args),
     Imatrix(commands::imatrix::Args),
     Quantize(commands::quantize::Args),
+    Pack(commands::pack::Args),
     Replay(commands::replay::Args),
     Completions(commands::completions::Args),
 }
@@ -121,6 +123,7 @@ fn run(cli: Cli, effective: &EffectiveSettings) -> Result<()> {
         Command::Synth(args) => commands::synth::run(&args),
         Command::Imatrix(args) => commands::imatrix::run(&args),
         Command::Quantize(args) => commands::quantize::run(&args),
+        Command::Pack(args) => commands::pack::run(&args),
         Command::Replay(args) => commands::replay::run(&args),
         Command::Completions(args) => commands::completions::run(&args),
     }

@@ -26,8 +26,8 @@ const COMMANDS: [&str; 6] = ["run", "chat", "serve", "batch", "perplexity", "ben
 pub(crate) const KEYS: &[&str] = &[
     "model", "hub-endpoint", "pre-fallback", "chat-template", "tool-format",
     "greedy-structure", "placement",
-    "threads", "pin", "ctx", "mode", "kv-type", "cache-rounding", "kv-memory", "state-memory",
-    "state-every", "kv-block", "chunk", "check",
+    "threads", "pin", "numa", "ctx", "mode", "kv-type", "cache-rounding", "kv-memory", "state-memory",
+    "state-every", "kv-block", "chunk", "check", "weights-pack",
     "kv-dir", "kv-dir-size", "kv-dir-write", "kv-dir-write-rate", "kv-dir-key",
     "kv-dir-min-tokens",
     "max-tokens", "min-tokens", "temp", "top-k", "top-p", "min-p", "typical-p",

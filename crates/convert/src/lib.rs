@@ -1,15 +1,17 @@
 //! Writes model files: quantised checkpoints, the importance of columns that guides quantisation,
-//! and checkpoints of random weights.
+//! packed weights, and checkpoints of random weights.
 //!
 //! Invariant: a file appears under its name complete or not at all, and the crate prints nothing:
 //! messages and progress are reported through [`WorkProgress`].
 
 pub mod imatrix;
+mod pack;
 mod progress;
 pub mod quantize;
 pub mod synth;
 mod types;
 
+pub use pack::{PackOptions, PackSummary, pack};
 pub use progress::{Interrupted, WorkProgress};
 pub use quantize::{Mixture, Override, QuantizeOptions, Quantized, quantize};
 pub use synth::MatrixTypes;

@@ -53,8 +53,14 @@ mod tests {
 
     #[test]
     fn a_device_opens_as_itself() {
-        let options =
-            DeviceOptions { threads: 1, pin: false, mode: Mode::Exact, which: None, memory: None };
+        let options = DeviceOptions {
+            threads: 1,
+            pin: false,
+            numa: false,
+            mode: Mode::Exact,
+            which: None,
+            memory: None,
+        };
         for device in [&CPU, &REFERENCE] {
             assert_eq!((device.open)(&options).unwrap().device(), device);
         }

@@ -5,6 +5,7 @@
 
 mod block_root;
 mod cache_bytes;
+mod cache_rounding;
 mod cache_size;
 mod constraint;
 mod disk;
@@ -28,6 +29,7 @@ pub mod trace;
 
 pub use backend::{Batch, Device, DeviceChoice, InputSums, KvType, LayerCache, Memory, Mode};
 pub use cache_bytes::{CacheBytes, GroupBytes};
+pub use cache_rounding::CacheRounding;
 pub use cache_size::KvMemory;
 pub use constraint::{Allowed, Constraint, Grammar, GrammarRef, TokenSet};
 pub use disk::{DiskCache, DiskPlace, DiskWrite, MIN_TOKENS};
@@ -47,8 +49,11 @@ pub use request::{
     Bounds, Event, Field, Finished, MAX_MARKS, Request, SamplingParams, Timings, TokenLogprobs,
     Usage,
 };
-pub use run::{EngineOptions, start};
-pub use runner::{BLOCK, CacheRounding, LoadOptions, Runner, STATE_EVERY, Settings, kv_types};
+pub use run::{EngineOptions, IDLE, start};
+pub use runner::{
+    BLOCK, LoadOptions, PACK_EXTENSION, PackChoice, PackedPart, Runner, STATE_EVERY, Settings,
+    kv_types,
+};
 pub use sched::Slot;
 pub use sequence_memory::SequenceMemory;
 pub use single_sequence::SingleSequence;

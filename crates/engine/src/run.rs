@@ -72,6 +72,8 @@ impl EngineOptions {
 const MAX_TOUCHED: usize = 16 << 20;
 /// Time at the end in which blocks are still stored.
 const LAST_STORES: Duration = Duration::from_secs(10);
+/// What the engine does without requests, in a profile.
+pub const IDLE: &str = "idle";
 /// Pause while all sequences wait for their readers.
 const READER_POLL: Duration = Duration::from_millis(2);
 
@@ -160,19 +162,25 @@ impl Engine {
 
     fn run(mut self) {
         self.touch_cache_ahead(|_| true);
+        self.prepare_weights_ahead();
         while self.drain() {
             let start = Instant::now();
             self.work_on_disk();
+            self.runner.begin("plan");
             self.plan();
             if self.plan.is_empty() {
                 self.wait_for_readers();
                 continue;
             }
+            self.runner.begin("batch");
             self.batch();
             match self.forward() {
                 Ok(()) => {
+                    self.runner.begin("sample");
                     self.sample();
+                    self.runner.begin("commit");
                     self.commit();
+                    self.runner.begin("emit");
                     self.emit();
                 }
                 Err(error) => {
@@ -200,13 +208,19 @@ impl Engine {
     /// Accepts new requests and removes aborted ones. Waits while there is nothing else to do;
     /// returns false at the end.
     fn drain(&mut self) -> bool {
+        self.runner.begin("drain");
         if self.scheduler.is_idle() {
+            self.runner.begin(IDLE);
             self.report();
             self.receiver.metrics.working(false);
+            self.prepare_weights_ahead();
             self.touch_cache_ahead(|engine| engine.receiver.submissions.is_empty());
             self.store_while_idle();
             match self.receiver.submissions.blocking_recv() {
-                Some(submission) => self.accept(submission),
+                Some(submission) => {
+                    self.runner.begin("drain");
+                    self.accept(submission);
+                }
                 None => return false,
             }
         }
@@ -215,6 +229,14 @@ impl Engine {
         }
         self.remove_aborted();
         true
+    }
+
+    /// Prepares weights that no product has used yet, until the next request comes.
+    fn prepare_weights_ahead(&mut self) {
+        let Self { runner, receiver: RequestReceiver { submissions, .. }, .. } = self;
+        while submissions.is_empty() && !submissions.is_closed() && runner.prepare_weights() {}
+        // It is no part of a step.
+        runner.take_preparing();
     }
 
     /// Stores what is to be stored until the next request comes.
@@ -344,6 +366,7 @@ impl Engine {
 
     /// Pauses while all sequences wait for their readers.
     fn wait_for_readers(&mut self) {
+        self.runner.begin(IDLE);
         self.report();
         self.receiver.metrics.working(false);
         match &mut self.disk {
@@ -390,6 +413,7 @@ impl Engine {
 
     fn forward(&mut self) -> Result<(), Error> {
         self.receiver.metrics.working(true);
+        self.runner.begin("request_masks");
         self.request_masks();
         self.runner.forward(&self.batch).map(drop)
     }
@@ -480,7 +504,9 @@ impl Engine {
     /// Reports a step to the prefill budget and the metrics.
     fn record_step(&mut self, took: Duration) {
         let (rows, sequences) = (self.batch.rows(), self.plan.len());
-        self.prefill_budget.observe(rows, took);
+        // Later steps use the same weights.
+        let lasting = took.saturating_sub(self.runner.take_preparing());
+        self.prefill_budget.observe(rows, lasting);
         self.receiver.metrics.step(Step { rows, sequences, took });
         self.report();
     }

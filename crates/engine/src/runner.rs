@@ -1,20 +1,27 @@
 //! A loaded model with its backend and KV cache: batches in, logits out.
 
-use crate::cache_bytes::{CacheBytes, LayerBytes};
-use crate::cache_size::{CacheRequest, KvMemory, StateRequest};
-use crate::draft::MAX_DRAFTED;
+mod cache;
+mod pack;
+
+use crate::cache_bytes::LayerBytes;
+use crate::cache_rounding::{CacheRounding, rounding};
+use crate::cache_size::KvMemory;
 use crate::identity::identity;
 use crate::{Error, ModelInfo};
-use backend::Rounding;
 use backend::{
-    Backend, Batch, Buffer, CacheSpec, DeviceChoice, DeviceOptions, GroupSize, InputSums, KvType,
-    LayerCache, Memory, Mode, Rows, State, group_windows,
+    Backend, Batch, Buffer, DeviceChoice, DeviceOptions, GroupSize, InputSums, KvType, Memory,
+    Mode, Rows, State, group_windows,
 };
+use base::Profile;
+use cache::{CacheMade, CacheNeeds, is_recurrent, make_cache};
 use formats::config::Attention;
 use formats::{Checkpoint, ModelConfig, Pooling};
 use models::placement::{Placed, Placement, TensorInfo, digest};
 use models::{Model, Ranks, WorkspaceLimits};
+pub use pack::{PACK_EXTENSION, PackChoice, PackedPart};
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// How a model is loaded.
 #[derive(Clone, Debug)]
@@ -27,6 +34,8 @@ pub struct LoadOptions {
     pub threads: usize,
     /// Whether each thread is pinned to its own CPU.
     pub pin: bool,
+    /// Whether threads are bound to NUMA nodes, each of which computes a fixed part of products.
+    pub numa: bool,
     /// Compute mode.
     pub mode: Mode,
     /// Storage type of the KV cache; `None` for the mode's default.
@@ -56,6 +65,11 @@ pub struct LoadOptions {
     pub check: bool,
     /// Placement rules of weights; `None` for the built-in rules alone.
     pub placement: Option<Arc<Placement>>,
+    /// Which file of packed weights is used.
+    pub pack: PackChoice,
+    /// The file that remembers digests of weights. A digest that it has must be that of the packed
+    /// weights.
+    pub digests: Option<PathBuf>,
     /// Ranks that share the model. Each loads its part and computes the same batches.
     pub ranks: Ranks,
 }
@@ -67,6 +81,7 @@ impl Default for LoadOptions {
             device_memory: None,
             threads: 0,
             pin: false,
+            numa: false,
             mode: Mode::default(),
             kv_type: None,
             context: None,
@@ -80,45 +95,10 @@ impl Default for LoadOptions {
             logit_rows: 16,
             check: false,
             placement: None,
+            pack: PackChoice::Off,
+            digests: None,
             ranks: Ranks::default(),
         }
-    }
-}
-
-/// How cached rows are rounded, in models that were trained for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CacheRounding {
-    /// Not at all, besides the storage type of the cache.
-    Off,
-    /// As the model was trained for: rows of attention to FP8, those of an index to FP4.
-    Native,
-}
-
-impl CacheRounding {
-    /// Both, with their names.
-    pub const ALL: [(Self, &'static str); 2] = [(Self::Off, "off"), (Self::Native, "native")];
-
-    /// `off` or `native`.
-    pub fn name(self) -> &'static str {
-        Self::ALL[self as usize].1
-    }
-
-    /// The default of a compute mode.
-    pub fn of(mode: Mode) -> Self {
-        match mode {
-            Mode::Exact => Self::Off,
-            Mode::Fast => Self::Native,
-        }
-    }
-}
-
-impl std::str::FromStr for CacheRounding {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|(_, other)| *other == name);
-        let wrong = || format!("cache rounding must be off or native, not {name:?}");
-        found.map(|(rounding, _)| rounding).ok_or_else(wrong)
     }
 }
 
@@ -207,14 +187,16 @@ impl Runner {
         let limits = WorkspaceLimits { rows: chunk.saturating_add(logit_rows), logit_rows };
         let pooling = checkpoint.pooling().map_err(models::Error::from)?;
         let (placed, placement) = place(checkpoint, &*backend, options.placement.as_deref())?;
-        let (rounding, unrounded) = rounding(config, options)?;
+        let (rounding, unrounded) = rounding(config, options.rounding, options.mode)?;
         let native = rounding == Some(CacheRounding::Native);
+        let identity = identity(checkpoint);
+        pack::use_pack(checkpoint, &identity, &mut *backend, options)?;
         let model =
             models::load(checkpoint, &mut *backend, limits, &options.ranks, &placed, native)?;
         let kv_type = options.kv_type.unwrap_or(options.mode.default_kv_type());
         check_kv_type(config, kv_type, native)?;
         let settings = Settings {
-            checkpoint: identity(checkpoint),
+            checkpoint: identity,
             mode: options.mode,
             kv_type,
             identity: backend.identity(),
@@ -319,6 +301,26 @@ impl Runner {
         self.backend.pin_caller();
     }
 
+    /// As [`Backend::prepare_weights`].
+    pub fn prepare_weights(&mut self) -> bool {
+        self.backend.prepare_weights()
+    }
+
+    /// As [`Backend::take_preparing`].
+    pub(crate) fn take_preparing(&mut self) -> Duration {
+        self.backend.take_preparing()
+    }
+
+    /// Hands the times of all operations from now on to `profile`, if the device takes them.
+    pub fn profile(&mut self, profile: Option<Arc<Profile>>) {
+        self.backend.profile(profile);
+    }
+
+    /// Begins work of the calling thread outside the forward pass, for the profile.
+    pub(crate) fn begin(&self, operation: &str) {
+        self.backend.begin_other(operation);
+    }
+
     /// Starts summing the inputs of the product with every matrix.
     pub fn collect_inputs(&mut self) {
         self.backend.input_sums();
@@ -405,6 +407,7 @@ impl Runner {
             "more logits than the workspace holds"
         );
         (self.logits, self.hidden) = (None, 0);
+        self.begin("copy_blocks");
         self.backend.begin(batch);
         self.backend.copy_blocks(batch.copies());
         self.backend.copy_states(batch.state_copies());
@@ -435,10 +438,10 @@ fn open(options: &LoadOptions) -> Result<Box<dyn Backend>, Error> {
         threads if threads <= MAX_THREADS => threads,
         threads => return Err(Error::Threads { threads, most: MAX_THREADS }),
     };
-    let LoadOptions { pin, mode, device_memory: memory, .. } = *options;
+    let LoadOptions { pin, numa, mode, device_memory: memory, .. } = *options;
     let DeviceChoice { device, which } = &options.device;
     let which = which.as_deref();
-    Ok((device.open)(&DeviceOptions { threads, pin, mode, which, memory })?)
+    Ok((device.open)(&DeviceOptions { threads, pin, numa, mode, which, memory })?)
 }
 
 /// Returns the placement of each tensor, and a digest of what `rules` change in it.
@@ -453,35 +456,6 @@ fn place(
     let placed = rules.resolve(&tensors, backend)?;
     let digest = digest(&placed, &built_in);
     Ok((placed, digest))
-}
-
-/// How cached rows are rounded, `None` where the model was not trained for it, and what the user
-/// should know about it.
-///
-/// # Errors
-///
-/// If they cannot be rounded as the model was trained for.
-fn rounding(
-    config: &ModelConfig,
-    options: &LoadOptions,
-) -> Result<(Option<CacheRounding>, Option<String>), Error> {
-    let Attention::Compressed(sizes) = &config.attention else { return Ok((None, None)) };
-    let rounding = options.rounding.unwrap_or(CacheRounding::of(options.mode));
-    let indexed = sizes.indexed.contains(&true);
-    if rounding == CacheRounding::Native && indexed && !Rounding::Fp4.fits(sizes.index_dim) {
-        let problem = format!(
-            "cache rounding native: expected heads of the index whose size is a power of two, \
-             found {}",
-            sizes.index_dim
-        );
-        return match options.rounding {
-            None => {
-                Ok((Some(CacheRounding::Off), Some(format!("{problem}; rows are not rounded"))))
-            }
-            Some(_) => Err(Error::Rounding(problem)),
-        };
-    }
-    Ok((Some(rounding), None))
 }
 
 /// The types in which the rows of a model can be cached. `native` says whether rows are rounded as
@@ -508,93 +482,4 @@ fn check_kv_type(config: &ModelConfig, ty: KvType, native: bool) -> Result<(), E
     }
     let names: Vec<_> = types.into_iter().map(KvType::name).collect();
     Err(Error::KvType { expected: names.join(", "), found: ty.name() })
-}
-
-/// What the layers of this rank keep.
-struct CacheNeeds<'a> {
-    layers: &'a [LayerCache],
-    /// Windows of the groups of the whole model.
-    windows: &'a [Option<usize>],
-    /// Whether a layer of the whole model has states.
-    recurrent: bool,
-    kv_type: KvType,
-}
-
-fn is_recurrent(layer: &LayerCache) -> bool {
-    layer.state.is_some()
-}
-
-/// A cache that was made.
-struct CacheMade {
-    groups: Vec<GroupSize>,
-    states: usize,
-    context: usize,
-    note: Option<String>,
-}
-
-/// Creates the cache that `options` request.
-fn make_cache(
-    backend: &mut dyn Backend,
-    needs: &CacheNeeds<'_>,
-    trained: usize,
-    options: &LoadOptions,
-) -> Result<CacheMade, Error> {
-    let LoadOptions { block, context, kv_memory: memory, parallel, chunk, ranks, .. } = options;
-    let free = backend.free_memory();
-    let bytes = CacheBytes::of_groups(
-        needs.layers,
-        needs.windows,
-        *block,
-        |rows| backend.block_bytes(rows, *block, needs.kv_type),
-        |state| backend.state_bytes(state),
-    );
-    let slot_bytes = bytes.slot;
-    let request = StateRequest { memory: options.state_memory, slot_bytes, parallel: *parallel };
-    let states = request.size(free)?;
-    let free = free.map(|free| free.without(states.slots * slot_bytes));
-    let request = CacheRequest {
-        memory: *memory,
-        context: *context,
-        trained,
-        block: *block,
-        groups: &bytes.groups,
-        parallel: states.parallel,
-        chunk: *chunk,
-    };
-    let mut size = request.size(free)?;
-    // All ranks use the size of the smallest. One without recurrent layers has any number of slots.
-    let own = if slot_bytes == 0 && needs.recurrent { 2 * states.parallel } else { states.slots };
-    let slots = ranks.least(own)?;
-    // A system may have less memory than it reports, and a device may bound the rows of a layer; a
-    // default size shrinks to it.
-    let sizes = loop {
-        let sizes = needs.windows.iter().zip(&size.blocks);
-        let sizes: Vec<_> = sizes.map(|(&window, &blocks)| GroupSize { window, blocks }).collect();
-        let spec = CacheSpec {
-            layers: needs.layers,
-            block: *block,
-            groups: &sizes,
-            states: slots,
-            guesses: MAX_DRAFTED,
-            ty: needs.kv_type,
-        };
-        let Err(error) = backend.cache(&spec) else { break sizes };
-        let may_shrink = context.is_none() && !matches!(memory, KvMemory::Bytes(_));
-        match error {
-            backend::Error::Memory(_) | backend::Error::Device(_)
-                if may_shrink && size.blocks[0] > 1 =>
-            {
-                size.blocks[0] /= 2;
-            }
-            error => return Err(error.into()),
-        }
-        size.context = size.context.min(size.blocks[0] * block);
-    };
-    let least = |group: GroupSize| Ok(GroupSize { blocks: ranks.least(group.blocks)?, ..group });
-    Ok(CacheMade {
-        groups: sizes.into_iter().map(least).collect::<Result<_, models::Error>>()?,
-        states: slots,
-        context: ranks.least(size.context)?,
-        note: states.note,
-    })
 }

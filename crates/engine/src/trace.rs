@@ -4,9 +4,10 @@
 //! generated ids, and for each id a hash of all logits so far. Steps do not change bits; they help
 //! to find the cause when bits differ.
 
+use crate::cache_rounding::CacheRounding;
 use crate::constraint::{Allowed, Constraint, Grammar, GrammarRef, TokenSet};
 use crate::request::{Request, SamplingParams};
-use crate::runner::{CacheRounding, Settings};
+use crate::runner::Settings;
 use crate::{Runner, Speculate};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};

@@ -5,7 +5,8 @@ use crate::prefixes::StoredPrefixes;
 use crate::{Engine, Error};
 use api::{ModelCard, PrefixFiles, Service, ServiceParts};
 use engine::{
-    DeviceChoice, EngineOptions, KvMemory, KvType, LoadOptions, Mode, Placement, Runner, Speculate,
+    DeviceChoice, EngineOptions, KvMemory, KvType, LoadOptions, Mode, PackChoice, Placement,
+    Runner, Speculate,
 };
 use formats::{Checkpoint, OpenOptions};
 use std::path::{Path, PathBuf};
@@ -67,6 +68,9 @@ impl Builder {
         threads(threads: usize): |it| it.load.threads = threads;
         /// Pins each thread to a CPU of its own, if the system supports it.
         pin(pin: bool): |it| it.load.pin = pin;
+        /// Binds threads to NUMA nodes, each of which computes a fixed part of every product, if
+        /// the system supports it.
+        numa(numa: bool): |it| it.load.numa = numa;
         /// Sets the context length in tokens; by default that of the model, as far as memory
         /// allows.
         context(tokens: usize): |it| it.load.context = Some(tokens);
@@ -96,6 +100,9 @@ impl Builder {
         queue(requests: usize): |it| it.engine.queue = requests;
         /// Sets the placement rules: how each tensor is stored and computed.
         placement(rules: impl Into<Arc<Placement>>): |it| it.load.placement = Some(rules.into());
+        /// Sets which file of packed weights, as `gannet pack` writes them, is used; by default
+        /// none.
+        weights_pack(pack: PackChoice): |it| it.load.pack = pack;
         /// Sets all options of loading.
         load_options(options: LoadOptions): |it| it.load = options;
         /// Sets all options of the engine.

@@ -126,8 +126,8 @@ pub use ::api::{
 pub use ::devices::choose as device;
 #[doc(inline)]
 pub use ::engine::{
-    DeviceChoice, EngineOptions, KvMemory, KvType, LoadOptions, Memory, Mode, ModelInfo, Placement,
-    Speculate,
+    DeviceChoice, EngineOptions, KvMemory, KvType, LoadOptions, Memory, Mode, ModelInfo,
+    PackChoice, Placement, Speculate,
 };
 #[doc(inline)]
 pub use ::store::StoreKey;

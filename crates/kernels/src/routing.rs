@@ -78,32 +78,36 @@ impl Routing {
         enough(experts) && self.groups.is_none_or(grouped)
     }
 
+    /// Values of working memory for a choice among `experts` experts.
+    pub fn scratch(&self, experts: usize) -> usize {
+        2 * experts + self.groups.map_or(0, |groups| groups.count)
+    }
+
     /// Chooses for a row with these logits, best first, into `chosen.len()` = [`Routing::chosen`]
     /// places. `bias`, if not empty, is added to the scores for the choice only. `scratch` is
-    /// working memory for the work.
+    /// working memory, as much as [`Routing::scratch`] says.
     ///
     /// # Panics
-    /// Unless the rule [fits](Routing::fits) the experts, and there is a bias for each or none.
+    /// Unless the rule [fits](Routing::fits) the experts, there is a bias for each or none, and the
+    /// working memory has its size.
     pub fn choose(
         &self,
         logits: &[f32],
         bias: &[f32],
-        scratch: &mut Vec<f32>,
+        scratch: &mut [f32],
         chosen: &mut [ExpertChoice],
     ) {
         assert!(self.fits(logits.len()) && chosen.len() == self.chosen, "a rule that fits");
         assert!(bias.is_empty() || bias.len() == logits.len(), "a bias for each expert");
-        scratch.clear();
-        scratch.extend_from_slice(logits);
+        assert!(scratch.len() == self.scratch(logits.len()), "working memory of its size");
+        let (scores, rest) = scratch.split_at_mut(logits.len());
+        let (ranks, worths) = rest.split_at_mut(logits.len());
+        scores.copy_from_slice(logits);
         match self.scores {
-            Scores::Softmax => softmax(scratch),
-            scores => scores.score_each(scratch),
+            Scores::Softmax => softmax(scores),
+            rule => rule.score_each(scores),
         }
-        let count = scratch.len();
-        scratch.extend_from_within(..);
-        scratch.resize(2 * count + self.groups.map_or(0, |groups| groups.count), 0.0);
-        let (scores, rest) = scratch.split_at_mut(count);
-        let (ranks, worths) = rest.split_at_mut(count);
+        ranks.copy_from_slice(scores);
         ranks.iter_mut().zip(bias).for_each(|(rank, bias)| *rank += bias);
         ranks.iter_mut().for_each(|rank| *rank = rank.max(LEAST));
         if let Some(groups) = self.groups {
@@ -251,7 +255,9 @@ mod tests {
 
     fn choose(rule: Routing, logits: &[f32], bias: &[f32]) -> (Vec<u32>, Vec<f32>) {
         let mut chosen = vec![ExpertChoice::default(); rule.chosen];
-        rule.choose(logits, bias, &mut Vec::new(), &mut chosen);
+        // Whatever was there before.
+        let mut scratch = vec![f32::NAN; rule.scratch(logits.len())];
+        rule.choose(logits, bias, &mut scratch, &mut chosen);
         chosen.iter().map(|choice| (choice.expert, choice.weight)).unzip()
     }
 

@@ -17,7 +17,9 @@ mod spec;
 mod target;
 mod workload;
 
-pub use bench::{BenchPlan, BenchReport, ConstraintRates, bench, bench_constrained};
+pub use bench::{
+    BenchPlan, BenchReport, ConstraintRates, ScalingReport, bench, bench_constrained, bench_scaling,
+};
 pub use drive::{LoadRun, RunEnd};
 pub use endpoint::Endpoint;
 pub use lengths::Lengths;

@@ -149,6 +149,6 @@ pub(crate) fn open_for_tests() -> Option<WebGpu> {
     let name = fixtures::gpu()?;
     let which = name.split_once(':').map(|(_, which)| which);
     let (threads, pin, mode, memory) = (1, false, backend::Mode::Exact, None);
-    let options = DeviceOptions { threads, pin, mode, which, memory };
+    let options = DeviceOptions { threads, pin, numa: false, mode, which, memory };
     Some(open_adapter(&options).unwrap_or_else(|error| panic!("{name}: {error}")))
 }

@@ -89,6 +89,7 @@ impl AttentionPlan {
 impl AttentionCall<'_> {
     /// Outputs of all rows into `out`, `[rows, heads * value dim]`.
     pub fn run(&self, plan: &mut AttentionPlan, out: &mut [f32]) {
+        self.pool.begin("attention");
         plan.cut(self.batch, (VECTORS / self.group()).max(1));
         let out = &mut out[..self.batch.rows() * self.spec.heads * self.kv.layout.value_dim()];
         let threads = self.pool.threads();

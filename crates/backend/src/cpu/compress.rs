@@ -75,6 +75,7 @@ impl<'a> Sources<'a> {
 impl Cpu {
     /// Computes the rows that the batch completes, and stores them.
     pub(super) fn compress_rows(&mut self, layer: usize, spec: &Compression, batch: &Batch) {
+        self.pool.begin("compress");
         let mut scratch = std::mem::take(&mut self.compressed);
         let out = self.kv.plain(layer, spec.out).rows;
         let (dim, every) = (out.dim, out.every);

@@ -14,7 +14,7 @@ impl Cpu {
         if self.kv.plain(at.0, at.1).plain.ty == KvType::F32 {
             return;
         }
-        self.each_row(x, batch.rows(), |this, row, values| {
+        self.each_row("short_conv", (x, batch.rows()), |this, row, values| {
             let rows = this.kv.plain(at.0, at.1);
             let (index, position) = batch.place(row);
             let table = batch.block_table(&batch.sequences()[index], rows.group);
@@ -48,7 +48,7 @@ impl Cpu {
                 rows.plain.load(bytes, &mut before[start..][..width]);
             }
         }
-        self.each_row(spec.out, batch.rows(), |this, row, out| {
+        self.each_row("short_conv", (spec.out, batch.rows()), |this, row, out| {
             let (index, position) = batch.place(row);
             let here = row - batch.sequences()[index].rows.start;
             let mut inputs = [None; MAX_KERNEL];

@@ -54,7 +54,7 @@ impl Cpu {
     pub(super) fn prepare_delta(&mut self, place: StatePlace, spec: &DeltaSpec, rows: usize) {
         let keys = place.state.keys;
         let normalise = |this: &mut Self, x: Buffer, scale: f32| {
-            this.each_row(x, rows, |this, _, row| {
+            this.each_row("delta_inputs", (x, rows), |this, _, row| {
                 let heads = row.chunks_exact_mut(keys);
                 heads.for_each(|head| delta::l2_normalise(this.isa, head, EPS, scale));
             });
@@ -75,6 +75,7 @@ impl Cpu {
 
     /// Computes all rows: outputs, states, saved states.
     pub(super) fn run_delta(&mut self, layer: usize, spec: &DeltaSpec, batch: &Batch) {
+        self.pool.begin("delta_rule");
         let place = self.states.place(layer);
         let most = batch.sequences().iter().map(|sequence| batch.saves(sequence).len()).max();
         let mut plan = std::mem::take(&mut self.delta);

@@ -17,13 +17,14 @@ use std::ops::Range;
 
 /// Fewest and most columns of a tile.
 const COLUMNS: (usize, usize) = (64, 256);
+/// Logits of routers that make a piece worth claiming.
+const ROUTED_VALUES: usize = 128;
 
 /// Assignments of the current step; kept, so that the next one allocates nothing.
 #[derive(Default)]
 pub(super) struct ExpertScratch {
     /// `[rows, chosen]`.
     choices: Vec<ExpertChoice>,
-    scores: Vec<f32>,
     plan: ExpertPlan,
     /// Outputs of the gates, `[assignments, width]`.
     gated: AlignedVec<f32>,
@@ -108,12 +109,15 @@ impl Cpu {
     /// Unless the experts are alike and their router can choose among them.
     pub(super) fn expert_group(&mut self, spec: ExpertsSpec) -> Result<ExpertGroup, Error> {
         self.check_experts(&spec)?;
+        for matrix in [&spec.gate, &spec.up, &spec.down].into_iter().flatten() {
+            self.matrices.note_routed(matrix.0);
+        }
         let differ = |(gate, up): (&Matrix, &Matrix)| {
             let (gate, up) = (self.matrices.get(gate.0), self.matrices.get(up.0));
             gate.layout.activations != up.layout.activations || gate.order != up.order
         };
         let apart = spec.gate.iter().zip(&spec.up).any(differ);
-        let most = 2 * spec.rows * COLUMNS.1;
+        let most = (2 * spec.rows * COLUMNS.1).max(spec.routing.scratch(spec.count));
         self.pool.run(&|_| scratch(most, |_| ()));
         self.expert_scratch.choices.reserve(spec.rows * spec.routing.chosen);
         Ok(ExpertGroup { spec, apart })
@@ -165,10 +169,15 @@ impl Cpu {
     ) {
         let rows = tokens.len();
         let mut work = std::mem::take(&mut self.expert_scratch);
+        self.pool.begin("choose_experts");
         self.choose(&mut work, logits, experts, tokens);
+        self.pool.begin("group_experts");
         let spec = &self.experts[experts.0].spec;
         let held = spec.first..spec.first + spec.gate.len();
         work.plan.group(&work.choices, spec.routing.chosen, held);
+        let all = [&spec.gate, &spec.up, &spec.down];
+        let used = all.into_iter().flat_map(|all| work.plan.experts.iter().map(|at| all[*at].0));
+        self.matrices.prepare(used, self.isa, &self.pool);
         self.note_inputs_of(
             &work.plan,
             experts,
@@ -177,7 +186,9 @@ impl Cpu {
                 values.extend_from_slice(this.row(x, work.plan.all[at].row as usize));
             },
         );
+        self.pool.begin("expert_gates");
         self.gates(&mut work, x, experts);
+        self.pool.begin("expert_downs");
         let width = self.matrices.get(self.experts[experts.0].spec.down[0].0).cols;
         self.note_inputs_of(
             &work.plan,
@@ -199,16 +210,21 @@ impl Cpu {
         let (bias, chosen) = (correction.map_or(&[][..], |b| &self.vectors[b.0]), routing.chosen);
         work.choices.clear();
         work.choices.resize(tokens.len() * chosen, ExpertChoice::default());
-        for (row, choices) in work.choices.chunks_exact_mut(chosen).enumerate() {
-            let logits = self.row(logits, row);
-            match table {
-                Some(table) => {
-                    let experts = &table[tokens[row] as usize * chosen..][..chosen];
-                    routing.choose_from(logits, experts, choices);
+        let rows = ROUTED_VALUES.div_ceil(self.width(logits));
+        self.pool.for_each_tile(&mut work.choices, chosen, (rows, chosen), |mut tile| {
+            for row in tile.rows() {
+                let (logits, choices) = (self.row(logits, row), tile.row_mut(row));
+                match table {
+                    Some(table) => {
+                        let experts = &table[tokens[row] as usize * chosen..][..chosen];
+                        routing.choose_from(logits, experts, choices);
+                    }
+                    None => scratch(routing.scratch(logits.len()), |scratch| {
+                        routing.choose(logits, bias, scratch, choices);
+                    }),
                 }
-                None => routing.choose(logits, bias, &mut work.scores, choices),
             }
-        }
+        });
     }
 
     /// Gate and up products of all groups, and their gate function.

@@ -25,12 +25,14 @@ impl Cpu {
         let mut cuts = std::mem::take(&mut self.cuts);
         cuts.clear();
         cuts.extend((0..weights.len()).map(|head| head * rows..(head + 1) * rows));
+        self.pool.begin("round_inputs");
         self.gather(&mut rounded, rounding, cols, &cuts, |index, values| {
             let (head, row) = (index / rows, index % rows);
             let start = from.first + head * from.stride;
             let x = &self.row(from.buffer, row)[start..][..cols];
             self.matrices.get(weights[head].0).take_inputs(x, values);
         });
+        self.begin_products("linear_heads", weights[0]);
         let width = self.width(to.buffer);
         let mut data = self.take(to.buffer);
         let strips = (0..weights.len() * to.stride, to.stride);

@@ -162,6 +162,7 @@ impl KvCache {
         (k, v): (&[f32], &[f32]),
         batch: &Batch,
     ) {
+        pool.begin("store_kv");
         let RowsPlace { form, group, start, .. } = self.layers[layer][0];
         let RowForm::Heads(layout) = form else { panic!("rows of heads") };
         let GroupMemory { data, stride } = &mut self.groups[group];
@@ -197,6 +198,7 @@ impl KvCache {
         values: &[f32],
         batch: &Batch,
     ) {
+        pool.begin("store_rows");
         let RowsPlace { rows, form, group, start } = self.layers[layer][which];
         let RowForm::Plain(plain) = form else { panic!("plain rows") };
         assert!(rows.every == 1, "a row for each position");

@@ -1,9 +1,9 @@
-//! Packing of weights when a model is loaded: all matrices at once, cut into pieces that the
-//! threads take in turns.
+//! Packing of weights when products first use them: the matrices of a call at once, cut into pieces
+//! that the threads take in turns.
 //!
-//! Bytes of the file are requested some pieces before they are packed, so that a disk reads on
-//! meanwhile, and released piece by piece, so that no weight is in memory twice for long. Bytes
-//! that are computed when read are computed piece by piece.
+//! Bytes of the file are requested ahead of their packing, across matrices, so that a disk reads on
+//! while others are packed and multiplied. They are released piece by piece, so that no weight is
+//! in memory twice for long. Bytes that are computed when read are computed piece by piece.
 
 use crate::Storage;
 use base::{AlignedVec, ThreadPool};
@@ -11,13 +11,16 @@ use kernels::Isa;
 use kernels::layout::Layout;
 use kernels::quant::QuantType;
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Approximate bytes of a piece: a huge page, which the first thread that writes it has to clear
-/// while the others wait.
+/// Most bytes of a piece: a huge page, which the first thread that writes it has to clear while the
+/// others wait.
 const PIECE: usize = 2 << 20;
-/// Pieces that are requested ahead.
-const AHEAD: usize = 128;
+/// Fewest bytes of a piece, where a call has fewer than the threads could share.
+const LEAST_PIECE: usize = 128 << 10;
+/// Bytes of files that are requested ahead.
+const AHEAD: usize = 256 << 20;
 
 /// A matrix to be packed.
 pub(super) struct PackJob {
@@ -35,6 +38,18 @@ pub(super) struct PackJob {
     pub group: usize,
     /// Chunk, and offset in it, of the first packed group.
     pub to: (usize, usize),
+    /// Whether it is an expert's, which rows may never choose.
+    pub routed: bool,
+}
+
+/// Bytes that are requested in order, as far ahead of those in use as `AHEAD` allows.
+pub(super) struct ReadAhead {
+    /// Each with the number of bytes before it.
+    pieces: Vec<(Storage, Range<usize>, usize)>,
+    /// The first piece that was not requested.
+    next: AtomicUsize,
+    /// Bytes in use.
+    used: AtomicUsize,
 }
 
 /// Some groups of a matrix.
@@ -44,34 +59,40 @@ struct PackPiece<'a> {
     to: &'a mut [u8],
 }
 
-/// Packs matrices, in the order of the memory they are packed into, into `chunks`.
+/// Packs matrices, in the order of the memory they are packed into, into `chunks`. The bytes of
+/// experts are requested here, those of others by `ahead`.
 pub(super) fn pack_all(
     jobs: &[PackJob],
     chunks: &mut [AlignedVec<u8>],
+    ahead: &ReadAhead,
     isa: Isa,
     pool: &ThreadPool,
 ) {
-    let all = pieces(jobs, chunks);
-    let sources: Vec<_> = all.iter().map(|piece| (piece.job, piece.from.clone())).collect();
-    let ask = |index: usize| {
-        if let Some((job, from)) = sources.get(index) {
-            job.bytes.will_need(from.clone());
-        }
-    };
-    (0..AHEAD).for_each(ask);
-    let rest = Mutex::new(all.into_iter().enumerate());
-    pool.for_each(sources.len(), |_| {
-        let next = rest.lock().unwrap_or_else(PoisonError::into_inner).next();
-        if let Some((index, piece)) = next {
-            ask(index + AHEAD);
+    let all = pieces(jobs, chunks, pool.threads());
+    let routed = jobs.iter().filter(|job| job.routed).map(|job| &job.bytes);
+    let routed = ReadAhead::of(routed);
+    // The threads that multiply a part of a matrix are those that write it first.
+    let counts: Vec<_> = all.iter().map(Vec::len).collect();
+    let slots: Vec<_> = all.into_iter().flatten().map(|piece| Mutex::new(Some(piece))).collect();
+    pool.for_each_of(&counts, |at| {
+        let piece = slots[at].lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(piece) = piece {
+            let ahead = if piece.job.routed { &routed } else { ahead };
+            ahead.advance(piece.from.len());
             piece.pack(isa);
         }
     });
 }
 
-/// The pieces of all matrices.
-fn pieces<'a>(jobs: &'a [PackJob], chunks: &'a mut [AlignedVec<u8>]) -> Vec<PackPiece<'a>> {
-    let mut pieces = Vec::new();
+/// The pieces of each matrix, enough for `threads` threads.
+fn pieces<'a>(
+    jobs: &'a [PackJob],
+    chunks: &'a mut [AlignedVec<u8>],
+    threads: usize,
+) -> Vec<Vec<PackPiece<'a>>> {
+    let total: usize = jobs.iter().map(PackJob::packed).sum();
+    let piece = (total / (4 * threads)).clamp(LEAST_PIECE, PIECE);
+    let mut pieces = Vec::with_capacity(jobs.len());
     let mut chunks = chunks.iter_mut().map(|chunk| &mut chunk[..]).enumerate();
     let (mut at, mut rest) = ((usize::MAX, 0), &mut [][..]);
     for job in jobs {
@@ -79,25 +100,60 @@ fn pieces<'a>(jobs: &'a [PackJob], chunks: &'a mut [AlignedVec<u8>]) -> Vec<Pack
             let (index, chunk) = chunks.next().expect("a chunk for every matrix");
             (at, rest) = ((index, 0), chunk);
         }
-        let groups = job.bytes.len().div_ceil(job.rows);
         let packed;
-        (packed, rest) = rest[job.to.1 - at.1..].split_at_mut(groups * job.group);
+        (packed, rest) = rest[job.to.1 - at.1..].split_at_mut(job.packed());
         at.1 = job.to.1 + packed.len();
-        job.cut(packed, &mut pieces);
+        pieces.push(job.cut(packed, piece));
     }
     pieces
 }
 
-impl PackJob {
-    /// Cuts the matrix into pieces of whole groups.
-    fn cut<'a>(&'a self, packed: &'a mut [u8], pieces: &mut Vec<PackPiece<'a>>) {
-        let groups = (PIECE / self.group).max(1);
-        let len = self.bytes.len();
-        for (index, to) in packed.chunks_mut(groups * self.group).enumerate() {
-            let start = index * groups * self.rows;
-            let from = start..(start + groups * self.rows).min(len);
-            pieces.push(PackPiece { job: self, from, to });
+impl ReadAhead {
+    /// The bytes of matrices, one after the other.
+    pub fn of<'a>(all: impl Iterator<Item = &'a Storage>) -> Self {
+        let (mut pieces, mut before) = (Vec::new(), 0);
+        for bytes in all {
+            let len = bytes.len();
+            for start in (0..len).step_by(PIECE) {
+                let range = start..(start + PIECE).min(len);
+                pieces.push((bytes.clone(), range, before + start));
+            }
+            before += len;
         }
+        Self { pieces, next: AtomicUsize::new(0), used: AtomicUsize::new(0) }
+    }
+
+    /// Counts `bytes` more bytes as used, and requests those ahead of them.
+    pub fn advance(&self, bytes: usize) {
+        let end = self.used.fetch_add(bytes, Ordering::Relaxed) + bytes + AHEAD;
+        loop {
+            let at = self.next.load(Ordering::Relaxed);
+            let Some((of, range, _)) = self.pieces.get(at).filter(|piece| piece.2 < end) else {
+                return;
+            };
+            let (order, taken) = (Ordering::Relaxed, at + 1);
+            if self.next.compare_exchange(at, taken, order, order).is_ok() {
+                of.will_need(range.clone());
+            }
+        }
+    }
+}
+
+impl PackJob {
+    /// Bytes of the packed matrix.
+    pub fn packed(&self) -> usize {
+        self.bytes.len().div_ceil(self.rows) * self.group
+    }
+
+    /// The matrix in pieces of whole groups, about `piece` bytes each.
+    fn cut<'a>(&'a self, packed: &'a mut [u8], piece: usize) -> Vec<PackPiece<'a>> {
+        let groups = (piece / self.group).max(1);
+        let len = self.bytes.len();
+        let cut = |(index, to): (usize, &'a mut [u8])| {
+            let start = index * groups * self.rows;
+            PackPiece { job: self, from: start..(start + groups * self.rows).min(len), to }
+        };
+        packed.chunks_mut(groups * self.group).enumerate().map(cut).collect()
     }
 }
 
@@ -114,11 +170,15 @@ impl PackPiece<'_> {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Backend, Bytes, Cpu, MatrixSpec, Mode, Storage};
+    use crate::{
+        Backend, Bytes, Cpu, ExpertsSpec, Gate, Matrix, MatrixSpec, Mode, Routing, Scores, Storage,
+    };
     use kernels::quant::{BF16, F32, INT4, INT8, Q8_0, QuantType, fp8::FP8_16};
     use std::borrow::Cow;
     use std::ops::Range;
     use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
 
     const ROWS: usize = 37;
     const COLS: usize = 320;
@@ -161,6 +221,85 @@ mod tests {
                 let stored = outputs(ty, Arc::new(bytes.clone()), mode);
                 assert_eq!(outputs(ty, Arc::new(Computed(bytes.clone())), mode), stored, "{ty}");
             }
+        }
+    }
+
+    /// Bytes that count how many of them are read.
+    struct Counted(Vec<u8>, AtomicUsize);
+
+    impl Counted {
+        fn matrix(cpu: &mut Cpu, rows: usize, cols: usize) -> (Arc<Self>, Matrix) {
+            let bytes = vec![0; Q8_0.bytes_for(rows * cols).unwrap()];
+            let counted = Arc::new(Self(bytes, AtomicUsize::new(0)));
+            let spec = MatrixSpec::new(String::new(), &Q8_0, [rows, cols], counted.clone());
+            (counted, cpu.matrix(spec).unwrap())
+        }
+
+        /// How often all bytes were read.
+        fn times(&self) -> usize {
+            let read = self.1.load(Ordering::Relaxed);
+            assert_eq!(read % self.0.len(), 0, "all or none");
+            read / self.0.len()
+        }
+    }
+
+    impl Bytes for Counted {
+        fn len(&self) -> usize {
+            self.0.len()
+        }
+
+        fn read(&self, range: Range<usize>) -> Cow<'_, [u8]> {
+            self.1.fetch_add(range.len(), Ordering::Relaxed);
+            Cow::Borrowed(&self.0[range])
+        }
+    }
+
+    #[test]
+    fn a_matrix_is_read_once_when_it_is_first_used_or_prepared() {
+        let mut cpu = Cpu::new(2, Mode::Fast).unwrap();
+        let all: Vec<_> = (0..3).map(|_| Counted::matrix(&mut cpu, ROWS, COLS)).collect();
+        let times = || [0, 1, 2].map(|at: usize| all[at].0.times());
+        let (input, out) = (cpu.buffer(1, COLS).unwrap(), cpu.buffer(1, ROWS).unwrap());
+        assert_eq!((times(), cpu.take_preparing()), ([0, 0, 0], Duration::ZERO));
+        for _ in 0..2 {
+            cpu.linear(input, &[(all[1].1, out)], 1);
+            assert_eq!(times(), [0, 1, 0]);
+        }
+        assert!(cpu.take_preparing() > Duration::ZERO);
+        assert!(!cpu.prepare_weights());
+        assert_eq!(times(), [1, 1, 1]);
+        all.iter().for_each(|(_, matrix)| cpu.linear(input, &[(*matrix, out)], 1));
+        assert_eq!(times(), [1, 1, 1]);
+    }
+
+    #[test]
+    fn experts_that_no_row_chooses_are_not_read() {
+        let mut cpu = Cpu::new(2, Mode::Fast).unwrap();
+        let mut matrices = |rows: usize, cols: usize| -> (Vec<Arc<Counted>>, Vec<Matrix>) {
+            (0..3).map(|_| Counted::matrix(&mut cpu, rows, cols)).unzip()
+        };
+        let [gate, up, down] = [matrices(64, 32), matrices(64, 32), matrices(32, 64)];
+        let [x, logits, out] = [32, 3, 32].map(|width| cpu.buffer(1, width).unwrap());
+        let scores = Scores::SoftmaxOfChosen;
+        let routing = Routing { chosen: 1, scores, normalise: false, scale: 1.0, groups: None };
+        let spec = ExpertsSpec {
+            first: 0,
+            count: 3,
+            gate: gate.1,
+            up: up.1,
+            down: down.1,
+            biases: None,
+            kind: Gate::Silu,
+            routing,
+            correction: None,
+            table: None,
+            rows: 1,
+        };
+        let experts = cpu.experts(spec).unwrap();
+        cpu.update(logits, 1, &mut |logits| logits.copy_from_slice(&[0.0, 9.0, 1.0]));
+        cpu.mix_experts(x, logits, experts, out, &[0]);
+        for all in [&gate.0, &up.0, &down.0] {
+            assert_eq!([0, 1, 2].map(|expert: usize| all[expert].times()), [0, 1, 0]);
         }
     }
 }

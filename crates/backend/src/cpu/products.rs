@@ -44,6 +44,15 @@ impl WeightMatrix {
 }
 
 impl Cpu {
+    /// Begins an operation with `matrix`, after which it is named, without the number of a layer.
+    pub(super) fn begin_products(&self, operation: &str, matrix: Matrix) {
+        if self.pool.is_profiled() {
+            let parts = self.matrices.get(matrix.0).name.split('.');
+            let named = parts.filter(|part| part.parse::<usize>().is_err());
+            self.pool.begin(&named.fold(operation.to_owned(), |name, part| name + " " + part));
+        }
+    }
+
     /// `out = x * matrix^T` for each matrix and output.
     pub(super) fn products(&mut self, x: Buffer, outputs: &[(Matrix, Buffer)], rows: usize) {
         let in_order = |(matrix, _): &(Matrix, Buffer)| self.matrices.get(matrix.0).order.is_none();
@@ -53,6 +62,11 @@ impl Cpu {
                 if matrices.any(|weights| weights.layout.activations == to) {
                     self.round(x, rows, to);
                 }
+            }
+            if let &[output] = outputs
+                && self.is_narrow(output.0, rows)
+            {
+                return self.spread_rows(x, output, rows);
             }
             for outputs in outputs.chunks(MAX_MATRICES) {
                 self.spread(x, outputs, rows, false);
@@ -69,6 +83,7 @@ impl Cpu {
         let weights = self.matrices.get(output.0.0);
         let (to, cols) = (weights.layout.activations, weights.cols);
         let mut rounded = std::mem::take(&mut self.rounded);
+        self.pool.begin("round_inputs");
         self.gather(&mut rounded, to, cols, std::slice::from_ref(&(0..rows)), |row, values| {
             self.matrices.get(output.0.0).take_inputs(self.row(x, row), values);
         });
@@ -79,6 +94,7 @@ impl Cpu {
     /// Computes all products, whose tiles the threads share. Where `gathered`, the inputs in f32
     /// are the gathered ones, else `x`; other inputs are rounded before.
     fn spread(&mut self, x: Buffer, outputs: &[(Matrix, Buffer)], rows: usize, gathered: bool) {
+        self.begin_products("linear", outputs[0].0);
         let mut data: [AlignedVec<f32>; MAX_MATRICES] = Default::default();
         for (data, (_, out)) in data.iter_mut().zip(outputs) {
             *data = self.take(*out);
@@ -108,8 +124,35 @@ impl Cpu {
         }
     }
 
+    /// Whether a product of many rows has fewer pieces of columns than there are threads, as a
+    /// router's has.
+    fn is_narrow(&self, matrix: Matrix, rows: usize) -> bool {
+        let weights = self.matrices.get(matrix.0);
+        let pieces = weights.rows.div_ceil(self.columns_per_tile(weights.rows, weights.cols));
+        let plain = weights.layout.activations == Activations::F32;
+        plain && pieces < self.pool.threads() && rows > NARROW_ROWS
+    }
+
+    /// Computes the product of rows that are not rounded, of which each thread takes some.
+    fn spread_rows(&mut self, x: Buffer, (matrix, out): (Matrix, Buffer), rows: usize) {
+        self.begin_products("linear", matrix);
+        let mut data = self.take(out);
+        let weights = self.matrices.get(matrix.0);
+        let (width, inputs) = (weights.rows, Inputs::f32(self.read_rows(x, 0..rows), weights.cols));
+        let fits = self.width(x) == weights.cols && self.width(out) == width;
+        assert!(fits, "buffers fit the matrix");
+        let tile = (NARROW_ROWS, self.columns_per_tile(width, weights.cols));
+        self.pool.for_each_tile(&mut data[..rows * width], width, tile, |tile| {
+            let rows = tile.rows();
+            let mut tile = tile.from(rows.start, 0);
+            self.product(inputs.slice(rows), weights, &mut tile);
+        });
+        self.put(out, data);
+    }
+
     /// Rounds the first `rows` rows of `x`.
     fn round(&mut self, x: Buffer, rows: usize, to: Activations) {
+        self.pool.begin("round_inputs");
         let (isa, width) = (self.isa, self.width(x));
         let mut all = std::mem::take(&mut self.rounded.words[to as usize]);
         if all.len() < to.words(rows, width) {
@@ -183,13 +226,20 @@ impl Cpu {
     /// Outputs claimed at a time: enough pieces to even out threads, few enough to be cheap, and
     /// whole groups of packed weights.
     fn columns_per_tile(&self, outputs: usize, inputs: usize) -> usize {
-        let least = (LEAST_WEIGHTS / inputs.max(1)).next_power_of_two().clamp(GROUP, 64);
+        let weights = |least: usize| (least / inputs.max(1)).next_power_of_two().clamp(GROUP, 64);
+        // Threads without any are worse than small pieces.
+        let even = (outputs / self.pool.threads()).next_multiple_of(GROUP);
+        let least = weights(LEAST_WEIGHTS).min(even.max(weights(LEAST_SHARED)));
         (outputs / (self.pool.threads() * 8)).next_multiple_of(least).clamp(least, 512)
     }
 }
 
 /// Weights that make a piece worth claiming.
 const LEAST_WEIGHTS: usize = 1 << 16;
+/// The same where there are fewer pieces than threads.
+const LEAST_SHARED: usize = 1 << 13;
+/// Rows of a piece of a product with few outputs: whole register tiles.
+const NARROW_ROWS: usize = 12;
 /// Rows that a thread gathers at a time where they are not rounded.
 const F32_ROWS: usize = 8;
 

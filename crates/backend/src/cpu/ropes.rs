@@ -3,6 +3,7 @@
 use super::Cpu;
 use crate::{Pairs, Rope};
 use base::AlignedVec;
+use kernels::rope;
 
 /// A rotary embedding.
 pub(super) struct RopeTable {
@@ -13,6 +14,18 @@ pub(super) struct RopeTable {
     pub cos: AlignedVec<f32>,
     /// `[rows, frequencies]`.
     pub sin: AlignedVec<f32>,
+}
+
+impl RopeTable {
+    /// Computes the angles of `positions`, one row each.
+    pub fn compute(&mut self, positions: &[u32]) {
+        let Self { frequencies, magnitude, cos, sin, .. } = self;
+        let n = frequencies.len();
+        for (row, position) in positions.iter().enumerate() {
+            let (cos, sin) = (&mut cos[row * n..][..n], &mut sin[row * n..][..n]);
+            rope::angles(*position, frequencies, *magnitude, cos, sin);
+        }
+    }
 }
 
 impl Cpu {

@@ -76,6 +76,7 @@ impl Cpu {
         spec: &IndexSpec,
         batch: &Batch,
     ) {
+        self.pool.begin("select_rows");
         let rows = self.kv.plain(layer, spec.rows);
         let selection = &mut self.selections[spec.selection.0];
         let (top, mut numbers) = (selection.top, std::mem::take(&mut selection.numbers));
@@ -120,6 +121,7 @@ impl Cpu {
         spec: &RowAttention,
         batch: &Batch,
     ) {
+        self.pool.begin("attend_rows");
         let mut data = self.take(out);
         let window = self.kv.plain(layer, spec.window);
         let compressed = spec.compressed.map(|which| self.kv.plain(layer, which));

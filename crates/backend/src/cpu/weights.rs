@@ -1,19 +1,25 @@
 //! Weight matrices of the CPU: as the file stores them, or packed for products with rounded
 //! activations.
 
-use super::packing::{PackJob, pack_all};
-use crate::{Error, MatrixSpec, MemoryPolicy, Mode, Storage, ThreadLimits};
+use super::Cpu;
+use super::packed_parts::PackedParts;
+use super::packing::{PackJob, ReadAhead, pack_all};
+use crate::{Error, Matrix, MatrixSpec, MemoryPolicy, Mode, PackedMatrix, Storage, ThreadLimits};
 use base::{ALIGN, AlignedVec, OutOfMemory, ThreadPool};
 use kernels::Isa;
 use kernels::layout::{self, GROUP, Layout, STORED};
 use kernels::quant::QuantType;
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Bytes of one allocation for packed weights, which share it so that they are in huge pages.
 const CHUNK: usize = 256 << 20;
+/// Bytes that [`Matrices::prepare_next`] packs at once.
+const AT_ONCE: usize = 16 << 20;
 
 /// A weight matrix and the layout of its bytes.
 pub(super) struct WeightMatrix {
@@ -30,11 +36,11 @@ pub(super) struct WeightMatrix {
 
 /// Where the bytes of a matrix are.
 pub(super) enum WeightBytes {
-    /// In the file, or computed once from it.
+    /// In a file, or computed once from it.
     File(Storage),
     /// In the file, and in memory only while the system has space for them.
     Disk(Storage),
-    /// Packed.
+    /// Packed, from the first product on.
     Packed(InChunk),
 }
 
@@ -44,6 +50,18 @@ pub(super) struct InChunk {
     range: Range<usize>,
 }
 
+/// What is to be done with a packed matrix before its first product.
+enum FirstUse {
+    /// It is packed.
+    Pack(PackJob),
+    /// It is read from the file that holds it packed.
+    Read {
+        bytes: Storage,
+        /// As [`PackJob::routed`].
+        routed: bool,
+    },
+}
+
 /// All weight matrices, and the memory of the packed ones.
 #[derive(Default)]
 pub(super) struct Matrices {
@@ -51,8 +69,18 @@ pub(super) struct Matrices {
     chunks: Vec<AlignedVec<u8>>,
     /// Bytes in use of the last chunk.
     used: usize,
-    /// Matrices to be packed before the first product.
-    jobs: Vec<PackJob>,
+    /// Packed matrices of a file.
+    parts: PackedParts,
+    /// What remains to be done with each packed matrix before it is used.
+    unused: Vec<Option<FirstUse>>,
+    /// How many of these there are.
+    waiting: usize,
+    /// Matrices before this one are ready.
+    next: usize,
+    /// Requests bytes of the matrices that are used next; made with the first of them.
+    ahead: Option<ReadAhead>,
+    /// Time that packing took.
+    took: Duration,
     /// Bytes that are locked in memory, tables included.
     locked: usize,
 }
@@ -109,39 +137,47 @@ impl Matrices {
     }
 
     /// Adds a matrix for products in `mode` and returns its index. Where it has a packed layout,
-    /// its memory is reserved here and the next [`Matrices::pack`] packs it.
+    /// its memory is reserved here, and [`Matrices::prepare`] packs it.
     ///
     /// # Errors
     /// If its type cannot be computed with, or memory or the system's limits do not suffice.
     pub fn add(&mut self, spec: MatrixSpec, mode: Mode, isa: Isa) -> Result<usize, Error> {
         let row_bytes = spec.row_bytes()?;
-        let MatrixSpec { name, ty, rows, cols, bytes, order, memory, threads, .. } = spec;
-        assert_eq!(Some(bytes.len()), rows.checked_mul(row_bytes), "matrix bytes");
+        let MatrixSpec { ty, rows, cols, memory, .. } = spec;
+        assert_eq!(Some(spec.bytes.len()), rows.checked_mul(row_bytes), "matrix bytes");
         let permutes = |order: &Arc<[u32]>| {
             let mut all = order.to_vec();
             all.sort_unstable();
             all.into_iter().eq(0..cols as u32)
         };
-        assert!(order.as_ref().is_none_or(permutes), "an order of the inputs");
+        assert!(spec.order.as_ref().is_none_or(permutes), "an order of the inputs");
         let packs = memory == MemoryPolicy::Auto && rows > 0;
         let packed = packed_layout(ty, rows, cols, mode, isa).filter(|_| packs);
-        let (layout, held) = match (packed, memory) {
-            (Some((layout, len)), _) => (layout, WeightBytes::Packed(self.reserve(len)?)),
-            (None, MemoryPolicy::Disk) => {
-                (&STORED, WeightBytes::Disk(self.hold(bytes.clone(), memory)?))
+        let part = self.parts.take(&spec, packed);
+        let MatrixSpec { name, ty, rows, cols, bytes, order, memory, threads, .. } = spec;
+        let (layout, held, unused) = match (packed, part, memory) {
+            (Some((layout, _)), Some(part), _) => {
+                let unused = FirstUse::Read { bytes: part.clone(), routed: false };
+                (layout, WeightBytes::File(part), Some(unused))
             }
-            (None, _) => {
+            (Some((layout, len)), None, _) => {
+                let at = self.reserve(len)?;
+                let (group, to) = (len / rows.div_ceil(GROUP), (at.chunk, at.range.start));
+                let rows = row_bytes * GROUP;
+                let job = PackJob { bytes, layout, ty, cols, rows, group, to, routed: false };
+                (layout, WeightBytes::Packed(at), Some(FirstUse::Pack(job)))
+            }
+            (None, _, MemoryPolicy::Disk) => {
+                (&STORED, WeightBytes::Disk(self.hold(bytes, memory)?), None)
+            }
+            (None, ..) => {
                 // The disk reads on while other tensors are looked at.
                 bytes.will_need(0..rows * row_bytes);
-                (&STORED, WeightBytes::File(self.hold(bytes.clone(), memory)?))
+                (&STORED, WeightBytes::File(self.hold(bytes, memory)?), None)
             }
         };
-        if let WeightBytes::Packed(at) = &held {
-            let group = at.range.len() / rows.div_ceil(GROUP);
-            let to = (at.chunk, at.range.start);
-            let rows = row_bytes * GROUP;
-            self.jobs.push(PackJob { bytes, layout, ty, cols, rows, group, to });
-        }
+        self.waiting += usize::from(unused.is_some());
+        self.unused.push(unused);
         let weights = WeightMatrix { name, ty, rows, cols, order, threads, layout, bytes: held };
         self.all.push(weights);
         Ok(self.all.len() - 1)
@@ -174,11 +210,89 @@ impl Matrices {
         }
     }
 
-    /// Packs the matrices added since the last call.
-    pub fn pack(&mut self, isa: Isa, pool: &ThreadPool) {
-        if !self.jobs.is_empty() {
-            pack_all(&std::mem::take(&mut self.jobs), &mut self.chunks, isa, pool);
+    /// Uses packed matrices of a file for matrices that are added from now on.
+    pub fn use_packed(&mut self, parts: Vec<(PackedMatrix, Storage)>) {
+        self.parts = PackedParts::new(parts);
+    }
+
+    /// The packed matrices, in the order in which they were added.
+    pub fn packed(&self) -> Vec<(Matrix, PackedMatrix)> {
+        let (mut added, mut packed) = (HashMap::<&str, u32>::new(), Vec::new());
+        for (at, weights) in self.all.iter().enumerate() {
+            let WeightMatrix { name, ty, rows, cols, layout, .. } = weights;
+            let added = added.entry(name).or_default();
+            let index = std::mem::replace(added, *added + 1);
+            if layout.name != STORED.name {
+                let (name, layout) = (name.clone(), layout.name.to_owned());
+                let (ty, rows, cols) = (*ty, *rows, *cols);
+                packed.push((Matrix(at), PackedMatrix { name, index, ty, rows, cols, layout }));
+            }
         }
+        packed
+    }
+
+    /// Notes that products need a matrix only for the rows that choose it, so that its bytes are
+    /// not requested before.
+    pub fn note_routed(&mut self, index: usize) {
+        match &mut self.unused[index] {
+            Some(FirstUse::Pack(PackJob { routed, .. }) | FirstUse::Read { routed, .. }) => {
+                *routed = true;
+            }
+            None => {}
+        }
+    }
+
+    /// Prepares those of the matrices of a product that no product has used yet.
+    pub fn prepare(&mut self, used: impl Iterator<Item = usize>, isa: Isa, pool: &ThreadPool) {
+        if self.waiting > 0 {
+            let all = used.filter_map(|index| self.unused[index].take()).collect();
+            self.prepare_all(all, isa, pool);
+        }
+    }
+
+    /// Prepares some more matrices, in the order in which they were added. Returns whether any are
+    /// left.
+    pub fn prepare_next(&mut self, isa: Isa, pool: &ThreadPool) -> bool {
+        let (mut all, mut bytes) = (Vec::new(), 0);
+        while bytes < AT_ONCE && self.next < self.unused.len() {
+            let unused = self.unused[self.next].take();
+            bytes += unused.as_ref().map_or(0, |unused| unused.bytes().len());
+            all.extend(unused);
+            self.next += 1;
+        }
+        self.prepare_all(all, isa, pool);
+        self.waiting > 0
+    }
+
+    /// The time since the last call that preparing matrices took.
+    pub fn take_time(&mut self) -> Duration {
+        std::mem::take(&mut self.took)
+    }
+
+    fn prepare_all(&mut self, all: Vec<FirstUse>, isa: Isa, pool: &ThreadPool) {
+        if all.is_empty() {
+            return;
+        }
+        let begun = Instant::now();
+        let ahead = self.ahead.get_or_insert_with(|| {
+            let all = all.iter().chain(self.unused.iter().flatten());
+            ReadAhead::of(all.filter(|unused| !unused.routed()).map(FirstUse::bytes))
+        });
+        self.waiting -= all.len();
+        let mut jobs = Vec::new();
+        for unused in all {
+            match unused {
+                FirstUse::Pack(job) => jobs.push(job),
+                FirstUse::Read { bytes, routed: true } => bytes.will_need(0..bytes.len()),
+                FirstUse::Read { bytes, routed: false } => ahead.advance(bytes.len()),
+            }
+        }
+        jobs.sort_unstable_by_key(|job| job.to);
+        pack_all(&jobs, &mut self.chunks, ahead, isa, pool);
+        if self.waiting == 0 {
+            self.ahead = None;
+        }
+        self.took += begun.elapsed();
     }
 
     /// Reserves `bytes` bytes.
@@ -192,6 +306,40 @@ impl Matrices {
         self.used =
             (start + bytes.next_multiple_of(ALIGN)).min(self.chunks[self.chunks.len() - 1].len());
         Ok(InChunk { chunk: self.chunks.len() - 1, range: start..start + bytes })
+    }
+}
+
+impl FirstUse {
+    /// The bytes that it reads.
+    fn bytes(&self) -> &Storage {
+        match self {
+            Self::Pack(PackJob { bytes, .. }) | Self::Read { bytes, .. } => bytes,
+        }
+    }
+
+    /// As [`PackJob::routed`].
+    fn routed(&self) -> bool {
+        match self {
+            Self::Pack(PackJob { routed, .. }) | Self::Read { routed, .. } => *routed,
+        }
+    }
+}
+
+impl Cpu {
+    /// Prepares those of the matrices of a product that no product has used yet.
+    pub(super) fn prepare(&mut self, used: impl Iterator<Item = Matrix>) {
+        self.matrices.prepare(used.map(|matrix| matrix.0), self.isa, &self.pool);
+    }
+
+    /// Bytes of weights held.
+    pub(super) fn weight_bytes(&self) -> usize {
+        // A table that products use as well counts once.
+        let held = |table: &&MatrixSpec| {
+            table.memory != MemoryPolicy::Disk && !self.matrices.uses(&table.bytes)
+        };
+        let tables = self.tables.iter().filter(held).map(|table| table.bytes.len());
+        let vectors = self.vectors.iter().map(|vector| 4 * vector.len());
+        self.matrices.bytes() + tables.sum::<usize>() + vectors.sum::<usize>()
     }
 }
 

@@ -51,12 +51,12 @@ fn is_first_of_core(cpu: usize) -> bool {
     first.and_then(|first| first.parse().ok()).is_none_or(|first: usize| first == cpu)
 }
 
-/// Pins the calling thread to one CPU.
+/// Binds the calling thread to CPUs.
 #[cfg(target_os = "linux")]
-pub(super) fn pin(cpu: usize) -> io::Result<()> {
+pub(super) fn bind(cpus: &[usize]) -> io::Result<()> {
     use rustix::thread::{CpuSet, sched_setaffinity};
     let mut set = CpuSet::new();
-    set.set(cpu);
+    cpus.iter().filter(|cpu| **cpu < CpuSet::MAX_CPU).for_each(|cpu| set.set(*cpu));
     Ok(sched_setaffinity(None, &set)?)
 }
 
@@ -76,6 +76,6 @@ pub(super) fn current() -> usize {
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(super) fn pin(_cpu: usize) -> io::Result<()> {
+pub(super) fn bind(_cpus: &[usize]) -> io::Result<()> {
     Ok(())
 }

@@ -35,13 +35,12 @@ impl ThreadPool {
     ) {
         assert!(matrices.len() <= MAX_MATRICES, "too many matrices at once");
         let mut all: [_; MAX_MATRICES] = std::array::from_fn(|_| None);
-        let mut count = 0;
-        for (slot, (data, width, cols)) in all.iter_mut().zip(matrices) {
-            let pieces = width.div_ceil(*cols);
-            *slot = Some((Matrix::new(data, *width), *cols, pieces));
-            count += pieces;
+        let mut counts = [0; MAX_MATRICES];
+        for ((slot, count), (data, width, cols)) in all.iter_mut().zip(&mut counts).zip(matrices) {
+            *count = width.div_ceil(*cols);
+            *slot = Some((Matrix::new(data, *width), *cols, *count));
         }
-        self.for_each(count, |mut index| {
+        self.for_each_of(&counts, |mut index| {
             for (at, (matrix, cols, pieces)) in all.iter().flatten().enumerate() {
                 if index < *pieces {
                     // SAFETY: every index is another tile, and each is visited once.

@@ -5,12 +5,13 @@ use crate::model::{self, BUILTIN};
 use crate::output;
 use crate::placement::PlacementArgs;
 use crate::progress::{self, Task};
-use anyhow::{Context, Result};
+use crate::weights_pack::WeightsPackArgs;
+use anyhow::{Context, Result, bail};
 use convert::MatrixTypes;
 use convert::synth::{self, SynthPlan};
 use engine::{CacheRounding, KvType, LoadOptions, Mode, Runner};
 use formats::{Checkpoint, OpenOptions};
-use loadtest::{BenchPlan, bench, bench_constrained};
+use loadtest::{BenchPlan, bench, bench_constrained, bench_scaling};
 use std::path::PathBuf;
 
 /// Measure prefill and decode rates, memory bandwidth and arithmetic peaks
@@ -37,12 +38,19 @@ pub(crate) struct Args {
     plan: BenchPlan,
     #[command(flatten)]
     device: DeviceArgs,
-    /// Compute threads; 0 for all cores
-    #[arg(long, env = "GANNET_THREADS", default_value_t = 0)]
-    threads: usize,
+    /// Compute threads; 0 for all cores. Several numbers with --scaling
+    #[arg(long, env = "GANNET_THREADS", value_delimiter = ',', default_value = "0")]
+    threads: Vec<usize>,
+    /// Measure with each number of threads where the time of a step goes: in every operation, the
+    /// shares in which threads compute, wait for each other, and wait for one of them
+    #[arg(long, conflicts_with_all = ["guesses", "schema", "csv"])]
+    scaling: bool,
     /// Pin each thread to a CPU of its own (Linux)
     #[arg(long)]
     pin: bool,
+    /// Bind threads to NUMA nodes, each of which computes a fixed part of every product (Linux)
+    #[arg(long)]
+    numa: bool,
     /// Compute mode: exact (f32 activations) or fast
     #[arg(long, env = "GANNET_MODE", default_value = "fast")]
     mode: Mode,
@@ -58,6 +66,8 @@ pub(crate) struct Args {
     schema: Option<PathBuf>,
     #[command(flatten)]
     placement: PlacementArgs,
+    #[command(flatten)]
+    weights_pack: WeightsPackArgs,
     /// Print one JSON object
     #[arg(long, conflicts_with = "csv")]
     json: bool,
@@ -75,8 +85,18 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         None => model::locate(model, None)?,
     };
     let checkpoint = Checkpoint::open(&path, &OpenOptions { name: args.shape.clone() })?;
-    let mut runner = load(&checkpoint, args)?;
     let plan = &args.plan;
+    if args.scaling {
+        let bar = progress::count(args.threads.len() as u64);
+        let load = |threads| load(&checkpoint, args, threads);
+        let report = bench_scaling(&args.threads, plan, load, || bar.inc(1))?;
+        bar.finish_and_clear();
+        return output::report(args.json, || &report, || report.to_table());
+    }
+    let [threads] = args.threads[..] else {
+        bail!("--threads: expected one number without --scaling, found {}", args.threads.len());
+    };
+    let mut runner = load(&checkpoint, args, threads)?;
     if let Some(schema) = &args.schema {
         let rates = bench_constrained(runner, &checkpoint, schema, plan)?;
         return output::report(args.json, || &rates, || rates.to_table());
@@ -103,21 +123,24 @@ fn synthesise(shape: &str, types: MatrixTypes) -> Result<(PathBuf, tempfile::Tem
     Ok((path, folder))
 }
 
-fn load(checkpoint: &Checkpoint, args: &Args) -> Result<Runner> {
+fn load(checkpoint: &Checkpoint, args: &Args, threads: usize) -> Result<Runner> {
     let longest = |values: &[usize]| values.iter().copied().max().unwrap_or(0);
     let plan = &args.plan;
     let rows = longest(&plan.guesses).saturating_add(1);
     let generated = plan.generate.saturating_add(1).saturating_mul(rows);
     let decode = longest(&plan.depth).saturating_add(generated).div_ceil(engine::BLOCK);
+    // Scaling is measured with a sampled token behind the prompt.
+    let prompt = longest(&plan.prompt).saturating_add(usize::from(args.scaling));
     let batch = longest(&plan.batch).max(1);
     let decode = decode.saturating_mul(engine::BLOCK).saturating_mul(batch);
     let logit_rows = batch.saturating_mul(rows);
     let options = LoadOptions {
-        threads: args.threads,
+        threads,
         pin: args.pin,
+        numa: args.numa,
         mode: args.mode,
         kv_type: args.kv_type,
-        context: Some(longest(&plan.prompt).max(decode)),
+        context: Some(prompt.max(decode)),
         chunk: plan.chunk.max(logit_rows),
         logit_rows,
         parallel: batch,
@@ -125,5 +148,8 @@ fn load(checkpoint: &Checkpoint, args: &Args) -> Result<Runner> {
         placement: args.placement.rules()?,
         ..args.device.options()
     };
-    Ok(Runner::load(checkpoint, &options)?)
+    let mut runner = Runner::load(checkpoint, &args.weights_pack.add_to(options))?;
+    // Rates are those of later steps.
+    while runner.prepare_weights() {}
+    Ok(runner)
 }

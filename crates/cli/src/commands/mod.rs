@@ -12,6 +12,7 @@ pub(crate) mod devices;
 pub(crate) mod imatrix;
 pub(crate) mod inspect;
 mod likelihood;
+pub(crate) mod pack;
 pub(crate) mod perplexity;
 pub(crate) mod quantize;
 pub(crate) mod replay;

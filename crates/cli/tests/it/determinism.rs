@@ -18,6 +18,10 @@ fn same_seed_same_text_on_any_number_of_threads_and_any_chunks() {
     }
     #[cfg(target_os = "linux")]
     assert_eq!(answer(&["--threads", "3", "--pin"]), expected, "pinned");
+    // Where the system describes nodes.
+    if std::path::Path::new("/sys/devices/system/node/online").exists() {
+        assert_eq!(answer(&["--threads", "3", "--numa"]), expected, "bound to nodes");
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod answers;
 mod batch;
+mod bench;
 #[cfg(unix)]
 mod bench_serve;
 mod cache;
@@ -16,6 +17,7 @@ mod gannet;
 mod guarding;
 mod imatrix;
 mod malformed;
+mod packs;
 mod placement;
 mod quantize;
 mod references;

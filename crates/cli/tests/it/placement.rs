@@ -7,22 +7,22 @@ use serde_json::Value;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What holds for the built-in model without rules. A type of weights that some CPUs pack and
-/// others do not is in it, hence the instruction set.
+/// What holds for the built-in model without rules, with an instruction set that every CPU has.
 const BUILT_IN: &str = "\
 mode fast, scalar
 
 kind       layers  tensors  stored  held  mode   memory  device  threads  numa  rule      bytes
 embed      -             1  bf16    bf16  fast   mapped  cpu     all      -     -      1.00 MiB
-attention  0-4          20  bf16    bf16  fast   mapped  cpu     all      -     -      1.56 MiB
-dense      0-4          15  bf16    bf16  fast   mapped  cpu     all      -     -      1.88 MiB
+attention  0-4          20  bf16    bf16  fast   packed  cpu     all      -     -      1.56 MiB
+dense      0-4          15  bf16    bf16  fast   packed  cpu     all      -     -      1.88 MiB
 norm       -             1  bf16    f32   exact  copied  cpu     all      -     -      1.00 KiB
 norm       0-4          20  bf16    f32   exact  copied  cpu     all      -     -     11.25 KiB
-head       -             1  bf16    bf16  fast   mapped  cpu     all      -     -           0 B
+head       -             1  bf16    bf16  fast   packed  cpu     all      -     -      1.00 MiB
 
-mapped     4.44 MiB
+mapped     1.00 MiB
 copied    12.25 KiB
-cpu        4.45 MiB
+packed     4.44 MiB
+cpu        5.45 MiB
 ";
 
 #[test]

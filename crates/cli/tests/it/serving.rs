@@ -4,7 +4,7 @@
 
 use crate::gannet::{check_error, command, run};
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, ChildStderr, Command, Stdio};
 
@@ -45,9 +45,12 @@ impl Server {
              content-length: {length}\r\n\r\n{body}"
         );
         stream.write_all(request.as_bytes()).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
+        let mut answer = Vec::new();
+        // Such a server resets the connection, which may end the answer early.
+        match stream.read_to_end(&mut answer).map_err(|error| error.kind()) {
+            Ok(_) | Err(ErrorKind::ConnectionReset) => String::from_utf8(answer).unwrap(),
+            Err(other) => panic!("{other}"),
+        }
     }
 
     /// The JSON that a request is answered with.

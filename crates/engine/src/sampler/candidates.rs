@@ -29,7 +29,7 @@ pub(super) struct CandidateScratch {
     /// Masses of parts.
     parts: Vec<f64>,
     /// Scratch of `typical`.
-    shifted: Vec<(f32, usize)>,
+    shifted: Vec<u64>,
 }
 
 impl CandidateScratch {
@@ -122,17 +122,21 @@ impl<'a> Candidates<'a> {
         let CandidateScratch { items, shifted, .. } = &mut *self.workspace;
         let log_prob = |item: &Candidate| f64::from(item.0 - best) - log_total;
         let entropy: f64 = items.iter().map(|i| -log_prob(i) * log_prob(i).exp()).sum();
+        // Distances are not negative, so that they are ordered as their bits; of equals the more
+        // likely comes first.
+        let key = |(item, index)| {
+            let distance = (-log_prob(item) - entropy).abs() as f32;
+            u64::from(distance.to_bits()) << 32 | index
+        };
         shifted.clear();
-        shifted.extend(
-            items.iter().enumerate().map(|(i, c)| ((-log_prob(c) - entropy).abs() as f32, i)),
-        );
-        shifted.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-        let probs = shifted.iter().map(|&(_, index)| log_prob(&items[index]).exp());
+        shifted.extend(items.iter().zip(0..).map(key));
+        let index = |key: u64| (key & u64::from(u32::MAX)) as usize;
+        let probs = Ascending::new(shifted).map(|key| log_prob(&items[index(key)]).exp());
         let (last, _) = find(probs, reaching(f64::from(p)));
         shifted.truncate(last + 1);
         // Kept candidates move to the front in order of likelihood.
-        shifted.sort_unstable_by_key(|&(_, index)| index);
-        for (to, &(_, from)) in shifted.iter().enumerate() {
+        shifted.sort_unstable_by_key(|key| index(*key));
+        for (to, from) in shifted.iter().map(|key| index(*key)).enumerate() {
             items[to] = items[from];
         }
         items.truncate(last + 1);
@@ -243,6 +247,38 @@ impl<'a> Candidates<'a> {
             logits: &self.logits[first..end.min(first + RUN)],
             by,
         }
+    }
+}
+
+/// Keys in ascending order. As many are sorted as are taken, and at most as many again.
+struct Ascending<'a> {
+    keys: &'a mut [u64],
+    /// Number of keys taken, and of sorted ones.
+    taken: usize,
+    sorted: usize,
+}
+
+impl<'a> Ascending<'a> {
+    fn new(keys: &'a mut [u64]) -> Self {
+        Self { keys, taken: 0, sorted: 0 }
+    }
+}
+
+impl Iterator for Ascending<'_> {
+    type Item = u64;
+
+    fn next(&mut self) -> Option<u64> {
+        if self.taken == self.sorted {
+            let rest = &mut self.keys[self.sorted..];
+            let count = self.sorted.max(MAX_LISTED).min(rest.len());
+            if count < rest.len() {
+                rest.select_nth_unstable(count);
+            }
+            rest[..count].sort_unstable();
+            self.sorted += count;
+        }
+        self.taken += 1;
+        self.keys.get(self.taken - 1).copied()
     }
 }
 

@@ -186,6 +186,50 @@ fn the_typical_set_is_drawn_by_its_own_best() {
     check_draws(&mut candidates, &want, 1e-4);
 }
 
+/// The typical set of mass `p` by its definition: all candidates sorted by their distance.
+fn typical_by_sorting(items: &[Candidate], p: f32) -> Vec<Candidate> {
+    let best = items[0].0;
+    let total: f64 = items.iter().map(|item| f64::from(item.0 - best).exp()).sum();
+    let log_prob = |item: &Candidate| f64::from(item.0 - best) - total.ln();
+    let entropy: f64 = items.iter().map(|i| -log_prob(i) * log_prob(i).exp()).sum();
+    let distance = |item: &Candidate| (-log_prob(item) - entropy).abs() as f32;
+    let mut order: Vec<usize> = (0..items.len()).collect();
+    order.sort_by(|a, b| distance(&items[*a]).total_cmp(&distance(&items[*b])));
+    let mut mass = 0.0;
+    let below = order.iter().take_while(|at| {
+        mass += log_prob(&items[**at]).exp();
+        mass < f64::from(p)
+    });
+    let kept = below.count() + 1;
+    order.truncate(kept);
+    order.sort_unstable();
+    order.into_iter().map(|at| items[at]).collect()
+}
+
+#[test]
+fn selecting_the_typical_set_keeps_what_sorting_keeps() {
+    let bits = |items: &[Candidate]| -> Vec<_> {
+        items.iter().map(|(logit, id)| (logit.to_bits(), *id)).collect()
+    };
+    let (mut small, mut large) = (0, 0);
+    for seed in 0..300 {
+        let mut rng = Rng::new(seed);
+        let logits = row(&mut rng);
+        let mut workspace = workspace(best_isa(), &logits);
+        let mut candidates = Candidates::new(&logits, &mut workspace);
+        if rng.below(3) == 0 {
+            Cut::random(&mut rng).apply(&mut candidates);
+        }
+        let p = (rng.uniform() as f32).min(0.999);
+        let want = typical_by_sorting(&members(&candidates), p);
+        candidates.typical(p);
+        assert!(candidates.listed);
+        assert_eq!(bits(&members(&candidates)), bits(&want), "seed {seed}, mass {p}");
+        *(if want.len() > MAX_LISTED { &mut large } else { &mut small }) += 1;
+    }
+    assert!(small > 50 && large > 50, "{small} small sets, {large} large ones");
+}
+
 #[test]
 fn every_isa_draws_the_same() {
     for seed in 0..30 {

@@ -276,6 +276,8 @@ fn errors_of_the_disk_change_no_answer() {
             let options =
                 StoreOptions { disk: Arc::new(disk.clone()), ..StoreOptions::new(folder.path()) };
             let engine = Stored::open(&checkpoint, &FAST, options);
+            // A request waits until the store has found what it has.
+            engine.ask(&prompt(1));
             disk.fail_at_random(seed);
             for (prompt, expected) in prompts.iter().zip(&expected) {
                 assert_eq!(engine.ask(prompt).1, *expected, "{architecture}, seed {seed}");

@@ -11,6 +11,7 @@ mod laws;
 mod native_rounding;
 mod nvfp4;
 mod other_devices;
+mod packs;
 mod placement;
 mod prompts;
 mod ranks;

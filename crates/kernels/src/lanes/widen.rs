@@ -116,6 +116,20 @@ pub(crate) trait Widen: Lanes {
     /// 16 pairs must be readable; no alignment is needed.
     unsafe fn load_bf16_pairs_at(src: *const u32) -> (Self, Self);
 
+    /// Lanes of the first and of the second of 16 pairs of E4M3 codes, exactly, NaN as NaN.
+    ///
+    /// # Safety
+    /// 16 pairs must be readable; no alignment is needed.
+    #[inline(always)]
+    unsafe fn load_e4m3_pairs_at(src: *const [u8; 2]) -> (Self, Self) {
+        let pairs = unsafe { src.cast::<[[u8; 2]; LANES]>().read_unaligned() };
+        let value = |code: u8| if code & 0x7f == 0x7f { f32::NAN } else { e4m3(code) };
+        (
+            Self::load(&pairs.map(|pair| value(pair[0]))),
+            Self::load(&pairs.map(|pair| value(pair[1]))),
+        )
+    }
+
     /// Lanes from 16 F16 values.
     ///
     /// # Safety
@@ -321,6 +335,29 @@ mod x86 {
         }
 
         #[inline(always)]
+        unsafe fn load_e4m3_pairs_at(src: *const [u8; 2]) -> (Self, Self) {
+            unsafe {
+                let (even, odd) = e4m3_pairs_as_f16(_mm256_loadu_si256(src.cast()));
+                let unit = _mm256_set1_ps(E4M3_OVER_F16);
+                let both = |bits: __m256i| {
+                    (_mm256_castsi256_si128(bits), _mm256_extracti128_si256::<1>(bits))
+                };
+                let (a, b) = both(even);
+                let (c, d) = both(odd);
+                (
+                    Self(
+                        _mm256_mul_ps(_mm256_cvtph_ps(a), unit),
+                        _mm256_mul_ps(_mm256_cvtph_ps(b), unit),
+                    ),
+                    Self(
+                        _mm256_mul_ps(_mm256_cvtph_ps(c), unit),
+                        _mm256_mul_ps(_mm256_cvtph_ps(d), unit),
+                    ),
+                )
+            }
+        }
+
+        #[inline(always)]
         unsafe fn load_bf16_pairs_at(src: *const u32) -> (Self, Self) {
             unsafe {
                 let a = _mm256_loadu_si256(src.cast());
@@ -402,6 +439,18 @@ mod x86 {
         enter!(Avx512);
 
         #[inline(always)]
+        unsafe fn load_e4m3_pairs_at(src: *const [u8; 2]) -> (Self, Self) {
+            unsafe {
+                let (even, odd) = e4m3_pairs_as_f16(_mm256_loadu_si256(src.cast()));
+                let unit = _mm512_set1_ps(E4M3_OVER_F16);
+                (
+                    Self(_mm512_mul_ps(_mm512_cvtph_ps(even), unit)),
+                    Self(_mm512_mul_ps(_mm512_cvtph_ps(odd), unit)),
+                )
+            }
+        }
+
+        #[inline(always)]
         unsafe fn load_bf16_pairs_at(src: *const u32) -> (Self, Self) {
             unsafe {
                 let pairs = _mm512_loadu_si512(src.cast());
@@ -442,6 +491,26 @@ mod x86 {
     /// What exponents of E4M3 are worth more than the same bits as exponents of f16.
     const E4M3_OVER_F16: f32 = 256.0;
 
+    /// The first and the second of 16 pairs of E4M3 codes as f16 with the same exponent and
+    /// mantissa; NaN as NaN.
+    #[inline(always)]
+    unsafe fn e4m3_pairs_as_f16(pairs: __m256i) -> (__m256i, __m256i) {
+        unsafe {
+            let top = _mm256_set1_epi16(0x7f << 7);
+            let sign = _mm256_set1_epi16(i16::MIN);
+            let first = _mm256_slli_epi16::<8>(pairs);
+            let mut out = [first, pairs];
+            for bits in &mut out {
+                let magnitude = _mm256_and_si256(_mm256_srli_epi16::<1>(*bits), top);
+                // All bits of NaN.
+                let nan = _mm256_cmpeq_epi16(magnitude, top);
+                let value = _mm256_or_si256(magnitude, _mm256_and_si256(*bits, sign));
+                *bits = _mm256_or_si256(value, nan);
+            }
+            (out[0], out[1])
+        }
+    }
+
     /// E4M3 codes as f16 with the same exponent and mantissa.
     #[inline(always)]
     unsafe fn e4m3_as_f16(codes: __m128i) -> __m256i {
@@ -473,86 +542,4 @@ mod x86 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Isa;
-    use crate::lanes::isa_dispatch;
-
-    fn loads_body<L: Widen>(bytes: &[u8; 64], out: &mut Vec<u32>) {
-        let at = bytes.as_ptr();
-        // SAFETY: no load takes more than 64 bytes.
-        let (pairs, halves, signed) = unsafe {
-            let pairs = L::load_bf16_pairs_at(at.cast());
-            (pairs, L::load_f16_at(at.cast()), L::load_i8_at(at.cast()))
-        };
-        // No code of NaN.
-        let codes: [u8; LANES] = std::array::from_fn(|i| bytes[i] & 0xf7);
-        // SAFETY: sixteen codes.
-        let codes = unsafe { L::load_e4m3_at(codes.as_ptr()) };
-        // SAFETY: no load takes more than 64 bytes.
-        let nibbles = [0, 4].map(|shift| unsafe { L::load_nibbles_at(at, shift) });
-        for lanes in [pairs.0, pairs.1, halves, signed, codes, nibbles[0], nibbles[1]] {
-            let mut values = [0.0; LANES];
-            lanes.store(&mut values);
-            // Any NaN is as good as another.
-            let quiet = |v: f32| if v.is_nan() { f32::NAN } else { v };
-            out.extend(values.iter().map(|v| quiet(*v).to_bits()));
-        }
-    }
-
-    isa_dispatch! {
-        fn loads(bytes: &[u8; 64], out: &mut Vec<u32>) = loads_body
-    }
-
-    proptest::proptest! {
-        #[test]
-        fn every_isa_widens_as_scalar_does(seed: u64) {
-            let mut rng = base::Rng::new(seed);
-            let bytes = std::array::from_fn(|_| rng.below(256) as u8);
-            let mut want = Vec::new();
-            loads(Isa::SCALAR, &bytes, &mut want);
-            for isa in Isa::available() {
-                let mut got = Vec::new();
-                loads(isa, &bytes, &mut got);
-                assert_eq!(got, want, "{isa:?}");
-            }
-        }
-    }
-
-    fn slices_body<L: Widen>(bytes: &[u8], out: &mut [[f32; 37]; 3]) {
-        bf16_values::<L>(bytes, &mut out[0]);
-        f16_values::<L>(bytes, &mut out[1]);
-        e4m3_values::<L>(&bytes[..37], 0.25, &mut out[2]);
-    }
-
-    isa_dispatch! {
-        fn slices(bytes: &[u8], out: &mut [[f32; 37]; 3]) = slices_body
-    }
-
-    #[test]
-    fn slices_of_any_length_have_the_values_of_their_formats() {
-        let bytes: Vec<u8> = (0..74u32).map(|i| (i * 11 % 120) as u8).collect();
-        for isa in Isa::available() {
-            let mut out = [[f32::NAN; 37]; 3];
-            slices(isa, &bytes, &mut out);
-            for (i, pair) in bytes.as_chunks::<2>().0.iter().enumerate() {
-                assert_eq!(out[0][i], half::bf16::from_le_bytes(*pair).to_f32(), "{isa:?}");
-                assert_eq!(out[1][i], f16::from_le_bytes(*pair).to_f32(), "{isa:?}");
-                assert_eq!(out[2][i], 0.25 * crate::quant::fp8::value(bytes[i]), "{isa:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn bytes_and_halves_of_pairs_are_where_they_belong() {
-        let mut bytes = [0; 64];
-        (bytes[0], bytes[1]) = (0x2f, 0xff);
-        bytes[2..4].copy_from_slice(&half::bf16::from_f32(3.0).to_le_bytes());
-        let mut out = Vec::new();
-        loads(Isa::SCALAR, &bytes, &mut out);
-        let lane = |group: usize, lane: usize| f32::from_bits(out[group * LANES + lane]);
-        assert_eq!(lane(1, 0), 3.0, "high half of the first pair");
-        assert_eq!((lane(3, 0), lane(3, 1)), (47.0, -1.0), "signed bytes");
-        assert_eq!((lane(5, 0), lane(6, 0), lane(6, 1)), (15.0, 2.0, 15.0), "nibbles");
-    }
-}
+mod tests;

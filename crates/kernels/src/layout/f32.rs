@@ -1,16 +1,20 @@
-//! Products of 16-bit floats with activations in f32, where the CPU has no faster products.
+//! Products of floats of 16 and 8 bits with activations in f32, where the CPU has no faster
+//! products.
 //!
-//! Weights are packed when a model is loaded, in the bits of the file: sixteen rows side by side,
-//! so that one load feeds sixteen sums. Activations are stored in panels (see `panels`), the same
-//! input of a panel's rows side by side. Weights are widened on their way into a register.
+//! Weights are packed before their first product, in the bits of the file: sixteen rows side by
+//! side, so that one load feeds sixteen sums (FP8 weights as in [`super::fp8`]). Activations are
+//! stored in panels (see `panels`), the same input of a panel's rows side by side. Weights are
+//! widened on their way into a register.
 //!
 //! One order for every output element, however many rows are computed together: the products of
-//! its inputs in ascending order, added to one f32 sum by fused multiply-adds.
+//! its inputs in ascending order, added to one f32 sum by fused multiply-adds. Where runs of FP8
+//! codes have scales, the products of a run are added from zero, and the run's sum, times its
+//! scale, to the sum of all, fused, in ascending order.
 #![allow(unsafe_code)]
 
 use super::outputs::{put_sums, take_sums};
 use super::panels::panels;
-use super::{Activations, GROUP, Inputs, Layout, Weights, bf16};
+use super::{Activations, GROUP, Inputs, Layout, Weights, bf16, fp8};
 use crate::Isa;
 use crate::lanes::scalar::Scalar;
 use crate::lanes::transpose::Transpose;
@@ -18,18 +22,18 @@ use crate::lanes::widen::Widen;
 #[cfg(target_arch = "x86_64")]
 use crate::lanes::x86::{Avx2, Avx512};
 use crate::lanes::{Kernel, isa_dispatch};
-use crate::quant::{BF16, F16, QuantType};
+use crate::quant::{BF16, F16, QuantType, fp8::FP8};
 use base::Tile;
 use std::marker::PhantomData;
 use std::ops::Range;
 
-/// BF16 and F16 weights, for products with activations in f32.
+/// BF16, F16 and FP8 weights, for products with activations in f32.
 pub(super) static LAYOUT: Layout = Layout {
     name: "f32",
     activations: Activations::F32Panels,
     bytes: |ty, rows, cols| {
-        let takes = [&BF16, &F16].contains(&ty);
-        takes.then(|| rows.div_ceil(GROUP).checked_mul(group_bytes(cols)))?
+        let takes = [&BF16, &F16].contains(&ty) || FP8.contains(&ty);
+        takes.then(|| rows.div_ceil(GROUP).checked_mul(group_bytes(ty, cols)))?
     },
     pack,
     product,
@@ -40,11 +44,15 @@ pub(super) static LAYOUT: Layout = Layout {
 const RUN: usize = 512;
 /// Activations that stay in a core's cache while weights pass over them.
 const CACHED: usize = 128 << 10;
-/// Bytes of two consecutive inputs of sixteen rows.
+/// Bytes of two consecutive inputs of sixteen rows in 16 bits.
 const PAIR: usize = 4 * GROUP;
 
-fn group_bytes(cols: usize) -> usize {
-    cols.div_ceil(2) * PAIR
+/// Bytes of sixteen rows of `cols` inputs, or of as many inputs from the start of a run on.
+fn group_bytes(ty: &QuantType, cols: usize) -> usize {
+    match FP8.contains(&ty) {
+        true => fp8::group_bytes(ty, cols),
+        false => cols.div_ceil(2) * PAIR,
+    }
 }
 
 /// Most rows of a panel.
@@ -98,6 +106,9 @@ fn side_by_side<const M: usize>(rows: &[u32], panel: &mut [u32]) {
 }
 
 fn pack(isa: Isa, ty: &QuantType, cols: usize, rows: &[u8], group: &mut [u8]) {
+    if FP8.contains(&ty) {
+        return fp8::pack(ty, cols, rows, group);
+    }
     bf16::pack(isa, ty, cols, rows, group);
     if *ty == F16 {
         split_pairs(isa, group);
@@ -125,6 +136,11 @@ fn split_pairs_body<L: Transpose>(group: &mut [u8]) {
 
 /// How weights are stored where products read them.
 trait Element {
+    /// Bytes of two consecutive inputs of sixteen rows.
+    const PAIR: usize;
+    /// Runs of inputs have scales, in front of them.
+    const SCALED: bool = false;
+
     /// The first or, if `ODD`, the second of two inputs of sixteen rows.
     ///
     /// # Safety
@@ -136,6 +152,8 @@ trait Element {
 struct Bf16Pairs;
 
 impl Element for Bf16Pairs {
+    const PAIR: usize = PAIR;
+
     #[inline(always)]
     unsafe fn lanes<L: Widen, const ODD: bool>(pair: *const u8) -> L {
         // SAFETY: the caller's promise.
@@ -148,10 +166,27 @@ impl Element for Bf16Pairs {
 struct F16s;
 
 impl Element for F16s {
+    const PAIR: usize = PAIR;
+
     #[inline(always)]
     unsafe fn lanes<L: Widen, const ODD: bool>(pair: *const u8) -> L {
         // SAFETY: the caller's promise.
         unsafe { L::load_f16_at(pair.add(if ODD { 2 * GROUP } else { 0 }).cast()) }
+    }
+}
+
+/// Codes of two consecutive inputs in FP8, after the scales of a run.
+struct Fp8Pairs;
+
+impl Element for Fp8Pairs {
+    const PAIR: usize = 2 * GROUP;
+    const SCALED: bool = true;
+
+    #[inline(always)]
+    unsafe fn lanes<L: Widen, const ODD: bool>(pair: *const u8) -> L {
+        // SAFETY: the caller's promise.
+        let (even, odd) = unsafe { L::load_e4m3_pairs_at(pair.cast()) };
+        if ODD { odd } else { even }
     }
 }
 
@@ -165,9 +200,12 @@ isa_dispatch! {
 
 #[inline(always)]
 fn body<L: RegisterTile>(inputs: Inputs<'_>, weights: Weights<'_>, tile: &mut Tile<'_, f32>) {
-    match *weights.ty == BF16 {
-        true => product_of::<L, Bf16Pairs>(inputs, weights, tile),
-        false => product_of::<L, F16s>(inputs, weights, tile),
+    if *weights.ty == BF16 {
+        product_of::<L, Bf16Pairs>(inputs, weights, tile);
+    } else if *weights.ty == F16 {
+        product_of::<L, F16s>(inputs, weights, tile);
+    } else {
+        product_of::<L, Fp8Pairs>(inputs, weights, tile);
     }
 }
 
@@ -177,9 +215,10 @@ fn product_of<L: RegisterTile, E: Element>(
     weights: Weights<'_>,
     tile: &mut Tile<'_, f32>,
 ) {
-    let stride = group_bytes(weights.cols);
-    let first = weights.bytes[tile.cols().start / GROUP * stride..].as_ptr();
-    let groups = Groups { first, stride, count: tile.cols().len().div_ceil(GROUP) };
+    let Weights { ty, cols, bytes, .. } = weights;
+    let stride = group_bytes(ty, cols);
+    let first = bytes[tile.cols().start / GROUP * stride..].as_ptr();
+    let groups = TileGroups { ty, first, stride, count: tile.cols().len().div_ceil(GROUP) };
     let cached = (CACHED / inputs.cols).max(1).next_multiple_of(L::ROWS);
     for start in (0..inputs.rows).step_by(cached) {
         let rows = start..inputs.rows.min(start + cached);
@@ -196,7 +235,7 @@ fn product_of_rows<L: RegisterTile, E: Element>(
     inputs: Inputs<'_>,
     rows: Range<usize>,
     together: usize,
-    groups: &Groups,
+    groups: &TileGroups,
     tile: &mut Tile<'_, f32>,
 ) {
     // Each of the groups that are computed together goes through a part of the tile of its own,
@@ -207,9 +246,10 @@ fn product_of_rows<L: RegisterTile, E: Element>(
     for group in 0..apart {
         let places = std::array::from_fn(|n| (group + n * apart).min(groups.count - 1));
         for from in (0..inputs.cols).step_by(step) {
-            let weights = groups.at(places).map(|at| at.wrapping_add(from / 2 * PAIR));
+            let offset = group_bytes(groups.ty, from);
+            let weights = groups.at(places).map(|at| at.wrapping_add(offset));
             let span = from..inputs.cols.min(from + step);
-            let run = Run { inputs, span, weights, places };
+            let run = Run { inputs, span, scaled: groups.ty.block_len, weights, places };
             for (panel, width) in panels(rows.len(), L::ROWS) {
                 match together {
                     STREAMS => run.outputs::<L, E, STREAMS, 1>(rows.start, tile),
@@ -221,13 +261,14 @@ fn product_of_rows<L: RegisterTile, E: Element>(
 }
 
 /// The groups of a tile.
-struct Groups {
+struct TileGroups {
+    ty: &'static QuantType,
     first: *const u8,
     stride: usize,
     count: usize,
 }
 
-impl Groups {
+impl TileGroups {
     /// Addresses of the groups in `places`.
     #[inline(always)]
     fn at(&self, places: [usize; STREAMS]) -> [*const u8; STREAMS] {
@@ -240,6 +281,8 @@ impl Groups {
 struct Run<'a> {
     inputs: Inputs<'a>,
     span: Range<usize>,
+    /// Inputs under one scale.
+    scaled: usize,
     weights: [*const u8; STREAMS],
     places: [usize; STREAMS],
 }
@@ -261,47 +304,85 @@ impl Run<'_> {
         if self.span.start > 0 {
             take_sums(tile, row, places, &mut sums);
         }
-        L::enter(Sums::<E, N, M> { x, weights, sums: &mut sums, element: PhantomData });
+        let (run, element) = (self.scaled, PhantomData);
+        L::enter(PanelSums::<E, N, M> { x, weights, run, sums: &mut sums, element });
         put_sums(tile, row, places, &sums);
     }
 }
 
 /// The work of one register tile: some inputs of a panel of `M` rows by `N` groups of weights.
-struct Sums<'a, E, const N: usize, const M: usize> {
+struct PanelSums<'a, E, const N: usize, const M: usize> {
     x: &'a [u32],
     weights: [*const u8; N],
+    /// Inputs under one scale, where weights have scales.
+    run: usize,
     sums: &'a mut [[[f32; GROUP]; N]; M],
     element: PhantomData<E>,
 }
 
-impl<E: Element, const N: usize, const M: usize> Kernel for Sums<'_, E, N, M> {
+impl<E: Element, const N: usize, const M: usize> Kernel for PanelSums<'_, E, N, M> {
     #[inline(always)]
     fn run<L: Widen>(self) {
+        let mut weights = self.weights;
+        let x = self.x.as_chunks::<M>().0;
+        if E::SCALED {
+            for x in x.chunks_exact(self.run) {
+                let mut acc = [[L::splat(0.0); N]; M];
+                let scales = weights;
+                // SAFETY: `Layout::product` checked that the weights have all inputs of each
+                // group, and the scales of each run in front of it.
+                unsafe {
+                    for at in &mut weights {
+                        *at = at.add(fp8::SCALES);
+                    }
+                    add_all::<L, E, N, M>(x, &mut weights, &mut acc);
+                    for (acc, sums) in acc.iter().zip(self.sums.iter_mut()) {
+                        for ((acc, sums), scale) in acc.iter().zip(sums).zip(scales) {
+                            acc.mul_add(L::load_at(scale.cast()), L::load(sums)).store(sums);
+                        }
+                    }
+                }
+            }
+            return;
+        }
         let mut acc = [[L::splat(0.0); N]; M];
         for (acc, sums) in acc.iter_mut().zip(self.sums.iter()) {
             for (acc, sums) in acc.iter_mut().zip(sums) {
                 *acc = L::load(sums);
             }
         }
-        let mut weights = self.weights;
-        let (pairs, last) = self.x.as_chunks::<M>().0.as_chunks::<2>();
-        // SAFETY: `Layout::product` checked that the weights have all inputs of each group.
-        unsafe {
-            for [even, odd] in pairs {
-                add::<L, E, N, M, false>(even, &weights, &mut acc);
-                add::<L, E, N, M, true>(odd, &weights, &mut acc);
-                for at in &mut weights {
-                    *at = at.add(PAIR);
-                }
-            }
-            if let [even] = last {
-                add::<L, E, N, M, false>(even, &weights, &mut acc);
-            }
-        }
+        // SAFETY: as above.
+        unsafe { add_all::<L, E, N, M>(x, &mut weights, &mut acc) };
         for (acc, sums) in acc.iter().zip(self.sums) {
             for (acc, sums) in acc.iter().zip(sums) {
                 acc.store(sums);
             }
+        }
+    }
+}
+
+/// Adds inputs of `M` rows by `N` groups, and advances the groups.
+///
+/// # Safety
+/// As many inputs must be readable at each of `weights`.
+#[inline(always)]
+unsafe fn add_all<L: Widen, E: Element, const N: usize, const M: usize>(
+    x: &[[u32; M]],
+    weights: &mut [*const u8; N],
+    acc: &mut [[L; N]; M],
+) {
+    let (pairs, last) = x.as_chunks::<2>();
+    // SAFETY: the caller's promise.
+    unsafe {
+        for [even, odd] in pairs {
+            add::<L, E, N, M, false>(even, weights, acc);
+            add::<L, E, N, M, true>(odd, weights, acc);
+            for at in &mut *weights {
+                *at = at.add(E::PAIR);
+            }
+        }
+        if let [even] = last {
+            add::<L, E, N, M, false>(even, weights, acc);
         }
     }
 }

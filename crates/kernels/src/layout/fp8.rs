@@ -19,7 +19,7 @@ use crate::quant::{QuantType, fp8::FP8};
 use base::Tile;
 
 /// Bytes of the scales of a run of sixteen rows.
-const SCALES: usize = 4 * GROUP;
+pub(super) const SCALES: usize = 4 * GROUP;
 
 /// FP8 weights, for products with activations rounded to BF16.
 pub(super) static LAYOUT: Layout = Layout {
@@ -33,16 +33,16 @@ pub(super) static LAYOUT: Layout = Layout {
 };
 
 /// Bytes of sixteen rows. A quant block is a run of inputs under one scale.
-fn group_bytes(ty: &QuantType, cols: usize) -> usize {
+pub(super) fn group_bytes(ty: &QuantType, cols: usize) -> usize {
     cols / ty.block_len * run_bytes(ty.block_len)
 }
 
 /// Bytes of a run of sixteen rows.
-fn run_bytes(run: usize) -> usize {
+pub(super) fn run_bytes(run: usize) -> usize {
     SCALES + run * GROUP
 }
 
-fn pack(ty: &QuantType, cols: usize, rows: &[u8], group: &mut [u8]) {
+pub(super) fn pack(ty: &QuantType, cols: usize, rows: &[u8], group: &mut [u8]) {
     let run = ty.block_len;
     let row_bytes = cols / run * (4 + run);
     if rows.len() < GROUP * row_bytes {

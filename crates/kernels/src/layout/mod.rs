@@ -21,6 +21,10 @@ use std::ops::Range;
 
 pub use stored::STORED;
 
+/// Version of the packed layouts. It changes with the bytes of any of them, so that weights packed
+/// into a file are not read as others.
+pub const LAYOUT_VERSION: u32 = 1;
+
 /// Weight rows side by side in a group of a packed layout.
 pub const GROUP: usize = 16;
 

@@ -1,15 +1,18 @@
-//! Prefill and decode rates of a model on this machine, compared with what the machine sustains.
+//! Prefill and decode rates of a model on this machine, compared with what the machine sustains,
+//! and how they scale with threads.
 
 mod constrained;
 mod machine;
 mod measure;
 mod report;
+mod scaling;
 mod spread;
 mod work;
 
 pub use constrained::{ConstraintRates, bench_constrained};
 pub use measure::BenchPlan;
 pub use report::BenchReport;
+pub use scaling::{ScalingReport, bench_scaling};
 
 use anyhow::Result;
 use engine::Runner;

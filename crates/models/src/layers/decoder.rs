@@ -147,10 +147,6 @@ impl Decoder {
             0 => Some(loader.table("token_embd.weight", config.vocab_size, hidden)?),
             _ => None,
         };
-        let head = match loader.stage.rank() + 1 == loader.stage.ranks() {
-            true => Some(Head::load(loader)?),
-            false => None,
-        };
         let mut layers = Vec::with_capacity(loader.layers.len());
         for layer in loader.layers.clone() {
             let mixture = Residual::mixture(loader, &format!("blk.{layer}.hc_attn"))?;
@@ -162,6 +158,11 @@ impl Decoder {
             let op = Op::feed_forward(loader, layer)?;
             layers.push([attention, Sublayer { mixture, before: Some(norm), op, after: None }]);
         }
+        // Weights are loaded in the order of their use, in which disks read them ahead.
+        let head = match loader.stage.rank() + 1 == loader.stage.ranks() {
+            true => Some(Head::load(loader)?),
+            false => None,
+        };
         let (work, held) = (Workspace::new(loader)?, HeldHeads::of(loader)?);
         let x = loader.backend.buffer(loader.limits.rows, hidden)?;
         let residual = Residual::load(loader, x)?;

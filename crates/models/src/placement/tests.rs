@@ -155,14 +155,14 @@ fn threads_may_differ_between_prefill_and_decode() {
 
 #[test]
 fn weights_can_be_converted_and_are_then_copies() {
-    let text = rule("kind: attention", "type: q8_0") + &rule("kind: head", "type: f16");
+    let text = rule("kind: attention", "type: q8_0") + &rule("kind: head", "type: f32");
     let packed = placed(&text, "blk.0.attn_q.weight");
     assert_eq!((packed.ty.name, packed.memory), ("q8_0", TensorMemory::Packed));
     assert_eq!(packed.bytes, 256 * 256 / 32 * 34);
     let copied = placed(&text, "output.weight");
     assert_eq!(
         (copied.ty.name, copied.memory, copied.bytes),
-        ("f16", TensorMemory::Copied, 512 * 512)
+        ("f32", TensorMemory::Copied, 512 * 1024)
     );
     let kept = placed(&rule("kind: head", "type: q8_0, memory: locked"), "output.weight");
     assert_eq!((kept.ty.name, kept.memory), ("q8_0", TensorMemory::Locked));
@@ -263,7 +263,7 @@ fn what_cannot_be_is_refused_by_rule_and_tensor() {
         &rule("kind: embed", "memory: packed"),
         "token_embd.weight: place.memory packed: there is no packed layout for q8_0",
     );
-    check_refused(&rule("kind: head", "type: f16, memory: packed"), "no packed layout for f16");
+    check_refused(&rule("kind: head", "type: f32, memory: packed"), "no packed layout for f32");
     check_refused(
         &rule("kind: head", "type: f16, memory: mapped"),
         "weights converted to f16 are not those of the file",
@@ -279,16 +279,13 @@ fn what_cannot_be_is_refused_by_rule_and_tensor() {
 }
 
 #[test]
-fn fp8_is_packed_where_there_are_products_with_it() {
+fn fp8_is_packed_in_fast_mode() {
     let tensors = [TensorInfo::new("blk.0.attn_q.weight", &[40, 256], &FP8_128, 40 * 2 * 132)];
     for isa in Isa::available() {
         let memory =
             |mode| parse("").unwrap().resolve(&tensors, &cpu(mode, isa)).unwrap().remove(0);
         let fast = memory(Mode::Fast);
-        match isa.has_bf16_dot() {
-            true => assert_eq!((fast.memory, fast.bytes), (TensorMemory::Packed, 48 * 2 * 132)),
-            false => assert_eq!((fast.memory, fast.bytes), (TensorMemory::Mapped, 40 * 2 * 132)),
-        }
+        assert_eq!((fast.memory, fast.bytes), (TensorMemory::Packed, 48 * 2 * 132));
         assert_eq!(memory(Mode::Exact).memory, TensorMemory::Mapped);
     }
 }

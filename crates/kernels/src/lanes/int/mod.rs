@@ -86,7 +86,7 @@ pub(crate) trait IntRows: Copy {
     /// # Safety
     /// The value must be readable.
     unsafe fn shifted_at(src: *const u32, shift: u32) -> Self::Sums;
-    /// A part that goes on from `sums`, or begins from zero.
+    /// A part that continues `sums`, or begins from zero.
     fn open(sums: Self::Sums) -> Self::Part;
     /// Adds the products of each row's four codes, 0 to 127, with the four signed bytes of
     /// `quad`, none of them -128.

@@ -5,7 +5,7 @@ use super::activations::RECORD;
 use super::code_layouts::with_code_layout;
 use super::packed::{code_bytes, code_layout, group_bytes};
 use super::parts::{Planes, Scales};
-use super::tile::Sums;
+use super::tile::{Ahead, Sums};
 use super::unpacked::{GROUPS, RUN, Unpacked, UnpackedRuns};
 use super::{GROUP, Inputs, Weights, words};
 #[cfg(target_arch = "aarch64")]
@@ -31,6 +31,9 @@ const MOST: usize = 192;
 
 /// Most rows of a register tile.
 const PANEL: usize = 6;
+
+/// How far ahead of the products of one panel weights are asked for, in bytes.
+const AHEAD: usize = 1536;
 
 int_dispatch! {
     /// Computes the outputs of `tile`, as [`Layout::product`](super::Layout::product).
@@ -79,6 +82,14 @@ impl Groups {
     fn bytes(&self, place: usize) -> *const u8 {
         self.first.wrapping_add(place.min(self.count - 1) * self.stride)
     }
+
+    /// What one of some passes over all blocks of a run asks for: one pass alone for its own
+    /// weights, several for a part each of the groups that come next.
+    fn ahead(&self, run: &BlockRun<'_>, (pass, passes): (usize, usize)) -> Ahead {
+        let bytes = self.stride / passes;
+        let offset = if passes == 1 { AHEAD } else { self.stride + pass * bytes };
+        Ahead { offset, bytes: bytes.div_ceil(run.blocks.len()) }
+    }
 }
 
 /// Outputs of `rows` with weights as they are packed.
@@ -96,9 +107,12 @@ fn product_packed<I: Tiles, P: Planes, S: Scales>(
     for group in 0..apart {
         let places = std::array::from_fn(|n| group + n * apart);
         let weights = places.map(|place| groups.bytes(place));
-        let mut run = BlockRun { inputs, blocks: 0..inputs.cols / BLOCK, weights, ahead: true };
-        for (panel, width) in panels(rows.len(), I::ROWS) {
-            run.ahead = panel == 0 && inputs.rows < MANY;
+        let mut run = BlockRun { inputs, blocks: 0..inputs.cols / BLOCK, weights, ahead: None };
+        let passes = panels(rows.len(), I::ROWS).count();
+        for (pass, (panel, width)) in panels(rows.len(), I::ROWS).enumerate() {
+            if inputs.rows < MANY {
+                run.ahead = Some(groups.ahead(&run, (pass, passes)));
+            }
             let (row, sums) = (rows.start + panel, &mut sums[..width * together]);
             I::add::<P, S>(&run, row, width, sums);
             write(row, sums, &places[..together], tile);
@@ -128,7 +142,7 @@ fn product_unpacked<I: Tiles, P: Planes, S: Scales>(
                 // each with all blocks of the inputs.
                 *weights = unsafe { scratch.fill::<I, P, S>(n, *weights, blocks.len()) };
             }
-            let run = BlockRun { inputs, blocks, weights, ahead: false };
+            let run = BlockRun { inputs, blocks, weights, ahead: None };
             let last = first + RUN >= all;
             for (panel, width) in panels(rows.len(), I::ROWS) {
                 let sums = &mut sums[panel * together..][..width * together];
@@ -149,7 +163,7 @@ struct BlockRun<'a> {
     blocks: Range<usize>,
     weights: [*const u8; GROUPS],
     /// As in [`Sums`].
-    ahead: bool,
+    ahead: Option<Ahead>,
 }
 
 impl BlockRun<'_> {

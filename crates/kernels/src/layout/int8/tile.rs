@@ -11,8 +11,18 @@ use crate::lanes::widen::LanePart;
 use crate::quant::SPAN;
 use std::marker::PhantomData;
 
-/// How far ahead of the products of few rows weights are asked for, in bytes.
-const AHEAD: usize = 1536;
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
+/// Weights that are prefetched beside the products, where they come from memory and there are too
+/// few rows to hide it.
+#[derive(Clone, Copy)]
+pub(super) struct Ahead {
+    /// Where they begin, from the first block of the products on, in bytes.
+    pub offset: usize,
+    /// Bytes for each block of the products.
+    pub bytes: usize,
+}
 
 /// The work of one register tile: `M` rows of activations, a panel, by `N` groups of weights,
 /// all of `blocks` blocks.
@@ -24,8 +34,8 @@ pub(super) struct Sums<'a, P, S, const N: usize, const M: usize> {
     pub blocks: usize,
     /// `sums` has those of the blocks before.
     pub goes_on: bool,
-    /// The weights come from memory, and there are too few rows to hide it.
-    pub ahead: bool,
+    /// Weights of each group to prefetch.
+    pub ahead: Option<Ahead>,
     /// `[M, N]` groups of outputs.
     pub sums: &'a mut [[f32; GROUP]],
     pub layout: PhantomData<(P, S)>,
@@ -158,7 +168,9 @@ unsafe fn add_blocks<I: IntRows, P: Planes, S: Scales, const N: usize, const M: 
     row: usize,
     acc: &mut [[I::Float; N]; M],
 ) {
-    let ahead = work.ahead && row == 0;
+    // The first rows ask for all.
+    let ahead = work.ahead.filter(|_| row == 0);
+    let mut asked = 0;
     let mut x = work.panel;
     let mut scales = *work.weights;
     let mut codes = *work.weights;
@@ -168,12 +180,14 @@ unsafe fn add_blocks<I: IntRows, P: Planes, S: Scales, const N: usize, const M: 
             for at in &mut codes {
                 *at = at.wrapping_add(S::BYTES);
             }
-            if ahead {
-                ask::<I, N>(&scales, S::BYTES);
-            }
         }
-        if ahead {
-            ask::<I, N>(&codes, code_bytes::<P>());
+        if let Some(Ahead { offset, bytes }) = ahead {
+            while asked < (block + 1) * bytes {
+                for at in work.weights {
+                    I::Float::prefetch(at.wrapping_add(offset + asked));
+                }
+                asked += LINE;
+            }
         }
         // SAFETY: `block < blocks`, and the pointers advance a block at a time.
         unsafe {
@@ -215,16 +229,6 @@ unsafe fn add_blocks<I: IntRows, P: Planes, S: Scales, const N: usize, const M: 
             for at in &mut codes {
                 *at = at.add(code_bytes::<P>());
             }
-        }
-    }
-}
-
-/// Asks for `bytes` bytes that are read soon.
-#[inline(always)]
-fn ask<I: IntRows, const N: usize>(streams: &[*const u8; N], bytes: usize) {
-    for at in streams {
-        for line in (0..bytes).step_by(64) {
-            I::Float::prefetch(at.wrapping_add(AHEAD + line));
         }
     }
 }

@@ -24,10 +24,11 @@ pub fn product(isa: Isa, layout: &Layout, x: &[f32], file: Weights<'_>) -> Vec<f
             let weights: Vec<_> = rows.iter().map(|row| values(ty, row)).collect();
             let dot = |x: &[f32], w: &[f32], row: &[u8]| match name {
                 "stored" => stored(x, w),
-                "f32" => x.iter().zip(w).fold(0.0, |sum, (x, w)| x.mul_add(*w, sum)),
+                "f32" if fp8::FP8.contains(&ty) => fp8(ty, x, row, ascending),
+                "f32" => ascending(x, w),
                 "bf16" if isa.has_tiles() => tiles(x, w),
                 "bf16" => pairs(x, w),
-                _ => fp8(ty, x, row),
+                _ => fp8(ty, x, row, pairs),
             };
             let all = inputs.flat_map(|x| {
                 let x: Vec<f32> = match name {
@@ -63,6 +64,11 @@ fn stored(x: &[f32], w: &[f32]) -> f32 {
     runs.reduce(|sum, run| sum + run).unwrap()
 }
 
+/// Inputs in ascending order.
+fn ascending(x: &[f32], w: &[f32]) -> f32 {
+    x.iter().zip(w).fold(0.0, |sum, (x, w)| x.mul_add(*w, sum))
+}
+
 /// Pairs of inputs in ascending order, the second of a pair first.
 fn pairs(x: &[f32], w: &[f32]) -> f32 {
     x.chunks(2)
@@ -82,12 +88,12 @@ fn tiles(x: &[f32], w: &[f32]) -> f32 {
 }
 
 /// Runs under one scale, each of pairs from zero.
-fn fp8(ty: &QuantType, x: &[f32], row: &[u8]) -> f32 {
+fn fp8(ty: &QuantType, x: &[f32], row: &[u8], dot: fn(&[f32], &[f32]) -> f32) -> f32 {
     let runs = x.chunks_exact(ty.block_len).zip(row.chunks_exact(ty.block_bytes));
     runs.fold(0.0, |sum, (x, run)| {
         let (scale, codes) = run.split_at(4);
         let w: Vec<_> = codes.iter().map(|code| crate::quant::fp8::value(*code)).collect();
-        pairs(x, &w).mul_add(f32::from_le_bytes(scale.try_into().unwrap()), sum)
+        dot(x, &w).mul_add(f32::from_le_bytes(scale.try_into().unwrap()), sum)
     })
 }
 

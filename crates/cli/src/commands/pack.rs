@@ -1,0 +1,83 @@
+//! `gannet pack`: weights as products read them, in a file that later starts use in place.
+
+use crate::exit::SilentExit;
+use crate::interrupt::Watch;
+use crate::progress::{self, Task};
+use crate::weights_pack::folder;
+use crate::{folders, kv_dir, output};
+use anyhow::{Context, Result};
+use convert::PackOptions;
+use formats::PackFile;
+use std::path::{Path, PathBuf};
+
+/// Write a model's weights as this machine's products read them, so that later starts need not pack
+/// them
+///
+/// --weights-pack uses the file, and finds it by itself in the cache folder and beside the model.
+/// The model's own files are still needed. Answers have the same bits with and without it.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Folder, .gguf file, or owner/name on the hub
+    #[arg(required_unless_present = "verify")]
+    model: Option<String>,
+    /// File to write, or a folder for it [default: the folder packs in the user's cache folder]
+    #[arg(short, long, value_name = "PATH", conflicts_with = "verify")]
+    output: Option<PathBuf>,
+    /// Read this file and compare its checksums instead; exit with 1 if any is wrong
+    #[arg(long, value_name = "FILE", conflicts_with = "model")]
+    verify: Option<PathBuf>,
+    /// Compute threads; 0 for all cores
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    threads: usize,
+    /// Replace an existing file
+    #[arg(long)]
+    force: bool,
+    /// Print one JSON object
+    #[arg(long, conflicts_with = "verify")]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    if let Some(path) = &args.verify {
+        return verify(path);
+    }
+    let model = args.model.as_deref().context("expected a model")?;
+    let source = crate::model::locate(model, None)?;
+    let out = match &args.output {
+        Some(out) => out.clone(),
+        None => {
+            let folder = folder().context("no HOME, name a file with --output")?;
+            folders::create_private(&folder)?;
+            folder
+        }
+    };
+    let options =
+        PackOptions { threads: args.threads, force: args.force, digests: kv_dir::digests() };
+    let packed = convert::pack(&source, &out, &options, &mut Task::new(progress::bytes(0)))?;
+    if args.json {
+        return output::json(&packed);
+    }
+    output::note(packed.to_line());
+    Ok(())
+}
+
+/// Reads all parts of a file.
+fn verify(path: &Path) -> Result<()> {
+    let pack = PackFile::open(path)?;
+    let bar = progress::bytes(pack.parts().iter().map(|part| part.range.len() as u64).sum());
+    let watch = Watch::new();
+    let mut stopped = Ok(());
+    let damaged = pack.verify(|bytes| {
+        bar.inc(bytes);
+        stopped = watch.check();
+        stopped.is_ok()
+    });
+    bar.finish_and_clear();
+    stopped?;
+    let damaged = damaged.unwrap_or_default();
+    let wrong = |part| format!("{}: part {part}: the checksum is wrong", path.display());
+    output::lines(damaged.iter().map(wrong))?;
+    let parts = pack.parts().len();
+    output::note(format_args!("{} parts are as they should be", parts - damaged.len()));
+    if damaged.is_empty() { Ok(()) } else { Err(SilentExit(1).into()) }
+}

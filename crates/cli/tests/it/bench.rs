@@ -1,0 +1,34 @@
+//! `gannet bench`: what it measures of a tiny model.
+
+use crate::gannet::{check_error, run, succeed};
+use serde_json::Value;
+
+#[test]
+fn scaling_divides_the_time_of_threads_among_named_operations() {
+    let args = ["bench", "--shape", "tiny-qwen3-moe", "--threads", "1,2", "--scaling", "--json"];
+    let plan = ["--prompt", "40", "--gen", "3", "--batch", "2", "--runs", "1"];
+    let report: Value = serde_json::from_str(&succeed(&[&args[..], &plan].concat())).unwrap();
+    let cases = report["cases"].as_array().unwrap();
+    let names: Vec<_> =
+        cases.iter().map(|case| (case["phase"].as_str().unwrap(), &case["threads"])).collect();
+    let [one, two] = [Value::from(1), Value::from(2)];
+    assert_eq!(names, [("prefill", &one), ("decode", &one), ("prefill", &two), ("decode", &two)]);
+    for case in cases {
+        let shares = case["shares"].as_object().unwrap().values();
+        let sum: f64 = shares.map(|share| share.as_f64().unwrap()).sum();
+        assert!((sum - 1.0).abs() < 1e-3, "{case}");
+        let operations = case["operations"].as_array().unwrap();
+        let has = |name: &str| operations.iter().any(|operation| operation["operation"] == name);
+        for name in ["linear blk attn_q weight", "choose_experts", "attention", "sample", "plan"] {
+            assert!(has(name), "{name} is not in {case}");
+        }
+        assert!(!has("idle"));
+    }
+    assert_eq!(report["serial"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn several_numbers_of_threads_need_scaling() {
+    let ended = run(&["bench", "--threads", "1,2"]);
+    check_error(&ended, "--threads: expected one number without --scaling, found 2");
+}

@@ -1,0 +1,181 @@
+//! Packed weights of a model as a file, which later starts use in place.
+
+use crate::WorkProgress;
+use anyhow::{Context, Result, bail};
+use engine::{LoadOptions, PACK_EXTENSION, PackedPart, Runner};
+use formats::{Checkpoint, OpenOptions, PackOrigin, PackWriter};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+
+/// How weights are packed.
+#[derive(Clone, Debug, Default)]
+pub struct PackOptions {
+    /// Threads that compute; 0 for all cores.
+    pub threads: usize,
+    /// Whether an existing file is replaced.
+    pub force: bool,
+    /// The file that remembers digests of weights.
+    pub digests: Option<PathBuf>,
+}
+
+/// A file of packed weights that was written.
+#[derive(Clone, Debug, Serialize)]
+pub struct PackSummary {
+    /// The file.
+    pub path: PathBuf,
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// Matrices in it.
+    pub matrices: usize,
+    /// What it was packed from and for.
+    #[serde(flatten)]
+    pub origin: PackOrigin,
+}
+
+/// Packs the weights of the model at `source` for `fast` mode on this machine into the file `out`,
+/// or into a file of the folder `out`, whose name begins with the model's identity.
+///
+/// # Errors
+///
+/// What is wrong with the model or the file, or that nothing of the model is packed. Then nothing
+/// is left at `out`.
+pub fn pack(
+    source: &Path,
+    out: &Path,
+    options: &PackOptions,
+    progress: &mut dyn WorkProgress,
+) -> Result<PackSummary> {
+    let checkpoint = Checkpoint::open(source, &OpenOptions::default())?;
+    // Nothing is computed, so that the smallest cache is enough.
+    let load = LoadOptions {
+        threads: options.threads,
+        context: Some(engine::BLOCK),
+        chunk: 1,
+        logit_rows: 1,
+        ..LoadOptions::default()
+    };
+    let mut runner = Runner::load(&checkpoint, &load)
+        .with_context(|| format!("cannot load {}", source.display()))?;
+    let parts = runner.packed_parts();
+    if parts.is_empty() {
+        let isa = runner.isa();
+        bail!(
+            "{}: no matrix has a packed layout on {isa}: weights are used as the file stores \
+               them",
+            source.display()
+        );
+    }
+    let path = target(out, &runner);
+    if path.exists() && !options.force {
+        bail!("{} exists already; --force replaces it", path.display());
+    }
+    let origin = origin(&checkpoint, &runner, &parts, options, progress)?;
+    let bytes = write(&mut runner, &parts, &path, origin.clone(), progress)?;
+    Ok(PackSummary { path, bytes, matrices: parts.len(), origin })
+}
+
+/// The file to write: `out`, or one in it if it is a folder.
+fn target(out: &Path, runner: &Runner) -> PathBuf {
+    let name = format!("{}.{}.{PACK_EXTENSION}", runner.settings().checkpoint, runner.isa());
+    if out.is_dir() { out.join(name) } else { out.to_owned() }
+}
+
+/// What the weights are packed from and for; reads the files, unless their digest is known.
+fn origin(
+    checkpoint: &Checkpoint,
+    runner: &Runner,
+    parts: &[PackedPart],
+    options: &PackOptions,
+    progress: &mut dyn WorkProgress,
+) -> Result<PackOrigin> {
+    let files = checkpoint.weight_files();
+    let sizes = files.iter().filter_map(|file| file.metadata().ok()).map(|file| file.len());
+    progress.start(sizes.sum::<u64>() + parts.iter().map(|part| part.bytes as u64).sum::<u64>());
+    progress.part("digest");
+    let mut stopped = Ok(());
+    let digest = formats::digest_files(&files, options.digests.as_deref(), |bytes| {
+        progress.advance(bytes);
+        stopped = progress.check();
+        stopped.is_ok()
+    });
+    stopped?;
+    let path = checkpoint.path().display();
+    let digest = digest.with_context(|| format!("cannot read {path}"))?;
+    let settings = runner.settings();
+    Ok(PackOrigin {
+        digest: digest.with_context(|| format!("{path}: the digest was not computed"))?,
+        identity: settings.checkpoint.clone(),
+        mode: settings.mode.name().to_owned(),
+        isa: runner.isa().to_owned(),
+    })
+}
+
+/// Writes the matrices, and returns the size of the file.
+fn write(
+    runner: &mut Runner,
+    parts: &[PackedPart],
+    path: &Path,
+    origin: PackOrigin,
+    progress: &mut dyn WorkProgress,
+) -> Result<u64> {
+    let mut writer = PackWriter::create(path, origin)?;
+    for part in parts {
+        progress.check()?;
+        progress.part(&part.part.name);
+        writer.add(&part.part, &runner.read_packed(part))?;
+        progress.advance(part.bytes as u64);
+    }
+    progress.check()?;
+    Ok(writer.finish()?)
+}
+
+impl PackSummary {
+    /// The summary as a line.
+    pub fn to_line(&self) -> String {
+        let Self { path, bytes, matrices, origin } = self;
+        let mib = *bytes as f64 / f64::from(1 << 20);
+        format!("wrote {}: {matrices} matrices, {mib:.1} MiB, for {}", path.display(), origin.isa)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Interrupted;
+    use formats::PackFile;
+    use std::cell::Cell;
+
+    const MODEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny/tiny-q8_0.gguf");
+
+    /// Interrupts the work at a number of checks.
+    struct Stop(Cell<usize>);
+
+    impl WorkProgress for Stop {
+        fn check(&self) -> Result<(), Interrupted> {
+            let left = self.0.get();
+            self.0.set(left.saturating_sub(1));
+            if left == 0 { Err(Interrupted) } else { Ok(()) }
+        }
+    }
+
+    #[test]
+    fn an_interrupted_pack_leaves_nothing_and_another_replaces_no_file_unasked() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = PackOptions { threads: 1, ..PackOptions::default() };
+        let write = |progress: &mut dyn WorkProgress| {
+            pack(Path::new(MODEL), folder.path(), &options, progress)
+        };
+        for checks in [0, 2, 9] {
+            let error = write(&mut Stop(Cell::new(checks))).unwrap_err();
+            assert!(error.is::<Interrupted>(), "{error}");
+            assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+        }
+        let written = write(&mut ()).unwrap();
+        let pack = PackFile::open(&written.path).unwrap();
+        assert_eq!((pack.origin(), pack.parts().len()), (&written.origin, written.matrices));
+        let name = written.path.file_name().unwrap().to_str().unwrap();
+        assert!(name.starts_with(&written.origin.identity) && name.ends_with(".gpack"), "{name}");
+        let error = write(&mut ()).unwrap_err().to_string();
+        assert!(error.ends_with("exists already; --force replaces it"), "{error}");
+    }
+}
