@@ -219,8 +219,8 @@ fn has_slow_bf16_dots() -> bool {
     #[cfg(target_arch = "x86_64")]
     {
         let vendor = std::arch::x86_64::__cpuid(0);
-        return [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes).as_flattened()
-            == b"GenuineIntel";
+        let name = [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes);
+        name.as_flattened() == b"GenuineIntel"
     }
     #[cfg(not(target_arch = "x86_64"))]
     false

@@ -144,8 +144,10 @@ pub fn in_fast_mode(times: u64, check: impl FnMut(&mut Pair)) {
 #[test]
 fn products_of_codes_agree() {
     in_fast_mode(3, |pair| {
-        let packed = types().filter(|ty| ty.packing.is_some());
-        packed.for_each(|ty| {
+        for ty in types() {
+            if pair.tested.held(ty, 1, ty.block_len.max(32), Mode::Fast).layout != "int8" {
+                continue; // not held as codes
+            }
             let (outputs, rows) = (pair.number(1, 90), [1, 5, 40][pair.number(0, 2)]);
             let block = ty.block_len.max(32);
             let cols = block * pair.number(1, 2080 / block);
@@ -156,7 +158,7 @@ fn products_of_codes_agree() {
             let what = format!("{ty} in fast mode: {rows} rows, [{outputs}, {cols}]");
             let x = inputs(pair, x, rows);
             agree(pair, &stored, &x, (out, 0), &what);
-        });
+        }
     });
 }
 

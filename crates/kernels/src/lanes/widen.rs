@@ -4,6 +4,8 @@
 // compiled for it (see the head of `lanes`); pointers are the caller's promise.
 #![allow(clippy::undocumented_unsafe_blocks)]
 
+#[cfg(target_arch = "aarch64")]
+use super::neon::Neon;
 use super::{Kernel, LANES, Lanes, scalar::Scalar};
 use half::f16;
 #[cfg(target_arch = "aarch64")]
@@ -39,6 +41,11 @@ pub(crate) trait LanePart: Copy {
     /// # Safety
     /// As `load_at`.
     unsafe fn load_e4m3_at(src: *const u8) -> Self;
+    /// As [`Widen::load_nibbles_at`].
+    ///
+    /// # Safety
+    /// As `load_at`.
+    unsafe fn load_nibbles_at(src: *const u8, shift: u32) -> Self;
     /// Lanes to memory.
     ///
     /// # Safety
@@ -69,6 +76,7 @@ impl<L: Widen> LanePart for L {
         Widen load_f16_at(src: *const u16) -> Self;
         Widen load_i8_at(src: *const i8) -> Self;
         Widen load_e4m3_at(src: *const u8) -> Self;
+        Widen load_nibbles_at(src: *const u8, shift: u32) -> Self;
     }
 
     #[inline(always)]
@@ -166,6 +174,21 @@ pub(crate) trait Widen: Lanes {
         let codes = unsafe { src.cast::<[u8; LANES]>().read_unaligned() };
         Self::load(&codes.map(e4m3))
     }
+
+    /// Lanes from a nibble of each of 16 bytes: the low ones where `shift` is 0, the high ones
+    /// where it is 4.
+    ///
+    /// # Safety
+    /// 16 bytes must be readable.
+    #[inline(always)]
+    unsafe fn load_nibbles_at(src: *const u8, shift: u32) -> Self {
+        let bytes = unsafe { src.cast::<[u8; LANES]>().read_unaligned() };
+        let mut values = [0.0; LANES];
+        for (value, byte) in values.iter_mut().zip(bytes) {
+            *value = f32::from(byte >> shift & 15);
+        }
+        Self::load(&values)
+    }
 }
 
 /// The value of an E4M3 code that is a number.
@@ -261,7 +284,7 @@ impl Widen for Scalar {
 }
 
 #[cfg(target_arch = "aarch64")]
-impl Widen for super::neon::Neon {
+impl Widen for Neon {
     enter!(Neon);
 
     #[inline(always)]
@@ -301,6 +324,14 @@ mod x86 {
             load_f16_at(u16);
             load_i8_at(i8);
             load_e4m3_at(u8);
+        }
+
+        #[inline(always)]
+        unsafe fn load_nibbles_at(src: *const u8, shift: u32) -> Self {
+            unsafe {
+                let high = Avx2Half::load_nibbles_at(src.add(8), shift);
+                Self(Avx2Half::load_nibbles_at(src, shift).0, high.0)
+            }
         }
 
         #[inline(always)]
@@ -375,6 +406,15 @@ mod x86 {
         }
 
         #[inline(always)]
+        unsafe fn load_nibbles_at(src: *const u8, shift: u32) -> Self {
+            unsafe {
+                let wide = _mm256_cvtepu8_epi32(_mm_loadl_epi64(src.cast()));
+                let shifted = _mm256_srl_epi32(wide, _mm_cvtsi32_si128(shift as i32));
+                Self(_mm256_cvtepi32_ps(_mm256_and_si256(shifted, _mm256_set1_epi32(15))))
+            }
+        }
+
+        #[inline(always)]
         unsafe fn store_at(self, dst: *mut f32) {
             unsafe { _mm256_storeu_ps(dst, self.0) }
         }
@@ -437,6 +477,15 @@ mod x86 {
                 Self(_mm512_mul_ps(values, _mm512_set1_ps(E4M3_OVER_F16)))
             }
         }
+
+        #[inline(always)]
+        unsafe fn load_nibbles_at(src: *const u8, shift: u32) -> Self {
+            unsafe {
+                let wide = _mm512_cvtepu8_epi32(_mm_loadu_si128(src.cast()));
+                let shifted = _mm512_srl_epi32(wide, _mm_cvtsi32_si128(shift as i32));
+                Self(_mm512_cvtepi32_ps(_mm512_and_si512(shifted, _mm512_set1_epi32(15))))
+            }
+        }
     }
 
     /// What exponents of E4M3 are worth more than the same bits as exponents of f16.
@@ -493,85 +542,4 @@ mod x86 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Isa;
-    use crate::lanes::isa_dispatch;
-
-    fn loads_body<L: Widen>(bytes: &[u8; 64], out: &mut Vec<u32>) {
-        let at = bytes.as_ptr();
-        // SAFETY: no load takes more than 64 bytes.
-        let (pairs, halves, signed) = unsafe {
-            let pairs = L::load_bf16_pairs_at(at.cast());
-            (pairs, L::load_f16_at(at.cast()), L::load_i8_at(at.cast()))
-        };
-        // No code of NaN.
-        let codes: [u8; LANES] = std::array::from_fn(|i| bytes[i] & 0xf7);
-        // SAFETY: sixteen codes.
-        let codes = unsafe { L::load_e4m3_at(codes.as_ptr()) };
-        // SAFETY: sixteen pairs of codes.
-        let code_pairs = unsafe { L::load_e4m3_pairs_at(at.cast()) };
-        for lanes in [pairs.0, pairs.1, halves, signed, codes, code_pairs.0, code_pairs.1] {
-            let mut values = [0.0; LANES];
-            lanes.store(&mut values);
-            // Any NaN is as good as another.
-            let quiet = |v: f32| if v.is_nan() { f32::NAN } else { v };
-            out.extend(values.iter().map(|v| quiet(*v).to_bits()));
-        }
-    }
-
-    isa_dispatch! {
-        fn loads(bytes: &[u8; 64], out: &mut Vec<u32>) = loads_body
-    }
-
-    proptest::proptest! {
-        #[test]
-        fn every_isa_widens_as_scalar_does(seed: u64) {
-            let mut rng = base::Rng::new(seed);
-            let bytes = std::array::from_fn(|_| rng.below(256) as u8);
-            let mut want = Vec::new();
-            loads(Isa::SCALAR, &bytes, &mut want);
-            for isa in Isa::available() {
-                let mut got = Vec::new();
-                loads(isa, &bytes, &mut got);
-                assert_eq!(got, want, "{isa:?}");
-            }
-        }
-    }
-
-    fn slices_body<L: Widen>(bytes: &[u8], out: &mut [[f32; 37]; 3]) {
-        bf16_values::<L>(bytes, &mut out[0]);
-        f16_values::<L>(bytes, &mut out[1]);
-        e4m3_values::<L>(&bytes[..37], 0.25, &mut out[2]);
-    }
-
-    isa_dispatch! {
-        fn slices(bytes: &[u8], out: &mut [[f32; 37]; 3]) = slices_body
-    }
-
-    #[test]
-    fn slices_of_any_length_have_the_values_of_their_formats() {
-        let bytes: Vec<u8> = (0..74u32).map(|i| (i * 11 % 120) as u8).collect();
-        for isa in Isa::available() {
-            let mut out = [[f32::NAN; 37]; 3];
-            slices(isa, &bytes, &mut out);
-            for (i, pair) in bytes.as_chunks::<2>().0.iter().enumerate() {
-                assert_eq!(out[0][i], half::bf16::from_le_bytes(*pair).to_f32(), "{isa:?}");
-                assert_eq!(out[1][i], f16::from_le_bytes(*pair).to_f32(), "{isa:?}");
-                assert_eq!(out[2][i], 0.25 * crate::quant::fp8::value(bytes[i]), "{isa:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn bytes_and_halves_of_pairs_are_where_they_belong() {
-        let mut bytes = [0; 64];
-        (bytes[0], bytes[1]) = (0x2f, 0xff);
-        bytes[2..4].copy_from_slice(&half::bf16::from_f32(3.0).to_le_bytes());
-        let mut out = Vec::new();
-        loads(Isa::SCALAR, &bytes, &mut out);
-        let lane = |group: usize, lane: usize| f32::from_bits(out[group * LANES + lane]);
-        assert_eq!(lane(1, 0), 3.0, "high half of the first pair");
-        assert_eq!((lane(3, 0), lane(3, 1)), (47.0, -1.0), "signed bytes");
-    }
-}
+mod tests;

@@ -15,7 +15,9 @@
 
 mod activations;
 mod code_layouts;
+mod entries;
 mod packed;
+mod parts;
 mod product;
 mod tile;
 mod unpacked;

@@ -3,7 +3,7 @@
 mod naive;
 
 use super::*;
-use crate::quant::{F16, NATIVE, TYPES, fp8::FP8};
+use crate::quant::{self, F16, NATIVE, TYPES, fp8::FP8};
 use base::{AlignedVec, Rng, ThreadPool};
 
 /// Every layout with every type that it takes.
@@ -24,13 +24,44 @@ fn isas(layout: &Layout) -> impl Iterator<Item = Isa> {
 pub(super) fn weights(ty: &'static QuantType, rows: usize, cols: usize, seed: u64) -> Vec<u8> {
     let mut rng = Rng::new(seed);
     let mut bytes = vec![0; ty.bytes_for(rows * cols).unwrap()];
+    let blocks = bytes.chunks_exact_mut(ty.block_bytes);
+    if ENTRIES.contains(&ty) {
+        blocks.for_each(|block| entry_block(ty, block, &mut rng));
+        return bytes;
+    }
     let Some(quantize) = ty.quantize else {
-        bytes.chunks_exact_mut(ty.block_bytes).for_each(|block| native_block(ty, block, &mut rng));
+        blocks.for_each(|block| native_block(ty, block, &mut rng));
         return bytes;
     };
     let values: Vec<f32> = (0..rows * cols).map(|_| rng.normal()).collect();
     quantize(&values, None, &mut bytes);
     bytes
+}
+
+/// Types of codebook entries, of which all numbers exist, and whose search takes long.
+const ENTRIES: [&QuantType; 7] = [
+    &quant::IQ1_S,
+    &quant::IQ1_M,
+    &quant::IQ2_XXS,
+    &quant::IQ2_XS,
+    &quant::IQ2_S,
+    &quant::IQ3_XXS,
+    &quant::IQ3_S,
+];
+
+/// A block of codebook entries: the bits of an f16 factor, then any.
+fn entry_block(ty: &QuantType, block: &mut [u8], rng: &mut Rng) {
+    block.fill_with(|| rng.next_u64() as u8);
+    let factor = half::f16::from_f32(rng.normal() / 500.0).to_le_bytes();
+    match ty.name {
+        "iq1_m" => {
+            // Its nibbles are the high ones of four words.
+            for (i, word) in block[48..].chunks_exact_mut(2).enumerate() {
+                word[1] = word[1] & 15 | factor[i / 2] >> (i % 2 * 4) << 4;
+            }
+        }
+        _ => block[..2].copy_from_slice(&factor),
+    }
 }
 
 /// A block of FP8 codes, of grouped integers or of NVFP4: a scale of f32, then what the type has.
@@ -109,9 +140,7 @@ const SHAPES: [[usize; 3]; 7] = [
 /// Calls `f` with every layout and type, and weights and inputs of each shape.
 fn each_case(f: impl Fn(&'static Layout, Weights<'_>, &[f32])) {
     for (layout, ty) in cases() {
-        // Fits of the smallest types take long, and their products differ in nothing but values.
-        let simple = ty.packing.is_some() || ty.quantize.is_none() || ty.block_len == 1;
-        for [m, rows, cols] in SHAPES.into_iter().take(if simple { 7 } else { 3 }) {
+        for [m, rows, cols] in SHAPES {
             let cols = cols.next_multiple_of(ty.block_len);
             let bytes = weights(ty, rows, cols, 4);
             f(layout, Weights { ty, rows, cols, bytes: &bytes }, &random(m * cols, 5));

@@ -7,7 +7,10 @@ use super::fit::{
 };
 use super::grids::IQ1 as GRID;
 use super::iq2::{EIGHT, nibble};
-use super::{BlockFormat, QuantType, read_f16};
+use super::{
+    BlockFormat, BlockScales, CodeLayout, Packing, QuantType, entry_codes, packing, read_bits,
+    read_f16,
+};
 use crate::lanes::widen::Widen;
 use std::sync::LazyLock;
 
@@ -28,11 +31,6 @@ fn write(out: &mut [f32], entry: u16, scale: f32, down: bool) {
     for (i, out) in out.iter_mut().enumerate() {
         *out = scale * (f32::from(entry >> (2 * i) & 3) - 1.0 + delta);
     }
-}
-
-#[inline(always)]
-fn read_u16(bytes: &[u8]) -> u16 {
-    u16::from_le_bytes([bytes[0], bytes[1]])
 }
 
 static BOOK: LazyLock<Book<EIGHT, 3>> = LazyLock::new(|| Book::new(&GRID, 2));
@@ -99,11 +97,30 @@ impl<const N: usize> Rounding<N> for MovedApart<'_> {
 struct Iq1SBlocks;
 
 impl BlockFormat<LEN, 50> for Iq1SBlocks {
+    const PACKING: Option<&'static Packing> = Some(&packing! {
+        code_layout: CodeLayout::Iq1S,
+        block: (LEN, 50),
+        codes: |block, codes| {
+            for (i, codes) in codes.chunks_exact_mut(EIGHT).enumerate() {
+                let word = read_bits(&block[34 + i / 4 * 2..]);
+                let high = word >> (3 * (i % 4)) & 7;
+                entry_codes([u16::from(block[2 + i]) | high << 8], (word >> 15) as u8, codes);
+            }
+        },
+        scales: |block| {
+            let mut scales = BlockScales { scale: read_bits(block), ..BlockScales::default() };
+            for (group, scale) in scales.scales[..8].iter_mut().enumerate() {
+                *scale = (read_bits(&block[34 + 2 * group..]) >> 12 & 7) as i8;
+            }
+            scales
+        },
+    });
+
     #[inline(always)]
     fn restore<L: Widen>(block: &[u8; 50], out: &mut [f32; LEN]) {
         let d = read_f16(block);
         for (i, out) in out.chunks_exact_mut(EIGHT).enumerate() {
-            let word = read_u16(&block[34 + i / 4 * 2..]);
+            let word = read_bits(&block[34 + i / 4 * 2..]);
             let scale = d * f32::from(2 * (word >> 12 & 7) + 1);
             let high = word >> (3 * (i % 4)) & 7;
             let entry = GRID[usize::from(u16::from(block[2 + i]) | high << 8)];
@@ -130,18 +147,46 @@ impl BlockFormat<LEN, 50> for Iq1SBlocks {
     }
 }
 
+/// The bits of an IQ1_M block's factor.
+#[inline(always)]
+fn factor(block: &[u8; 56]) -> u16 {
+    let words = block[48..].as_chunks().0.iter().copied().map(u16::from_le_bytes);
+    words.enumerate().fold(0, |bits, (i, word)| bits | word >> 12 << (4 * i))
+}
+
+/// The three bits of the scale of a sixteen of an IQ1_M block.
+#[inline(always)]
+fn step(block: &[u8; 56], sixteen: usize) -> u16 {
+    read_bits(&block[48 + sixteen / 4 * 2..]) >> (3 * (sixteen % 4)) & 7
+}
+
 struct Iq1MBlocks;
 
 impl BlockFormat<LEN, 56> for Iq1MBlocks {
+    const PACKING: Option<&'static Packing> = Some(&packing! {
+        code_layout: CodeLayout::Iq1M,
+        block: (LEN, 56),
+        codes: |block, codes| {
+            for (i, codes) in codes.chunks_exact_mut(EIGHT).enumerate() {
+                let high = nibble(&block[32..], i) as u16;
+                let number = u16::from(block[i]) | (high & 7) << 8;
+                entry_codes([number], (high >> 3) as u8, codes);
+            }
+        },
+        scales: |block| {
+            let mut scales = BlockScales { scale: factor(block), ..BlockScales::default() };
+            for (sixteen, scale) in scales.scales.iter_mut().enumerate() {
+                *scale = step(block, sixteen) as i8;
+            }
+            scales
+        },
+    });
+
     #[inline(always)]
     fn restore<L: Widen>(block: &[u8; 56], out: &mut [f32; LEN]) {
-        let words: [u16; 4] = std::array::from_fn(|i| read_u16(&block[48 + 2 * i..]));
-        let factor = (0..4).fold(0, |bits, i| bits | words[i] >> 12 << (4 * i));
-        let d = half::f16::from_bits(factor).to_f32();
+        let d = half::f16::from_bits(factor(block)).to_f32();
         for (i, out) in out.chunks_exact_mut(EIGHT).enumerate() {
-            let sixteen = i / 2;
-            let three_bits = words[sixteen / 4] >> (3 * (sixteen % 4)) & 7;
-            let scale = d * f32::from(2 * three_bits + 1);
+            let scale = d * f32::from(2 * step(block, i / 2) + 1);
             let high = nibble(&block[32..], i);
             let entry = GRID[usize::from(block[i]) | (high as usize & 7) << 8];
             write(out, entry, scale, high & 8 != 0);

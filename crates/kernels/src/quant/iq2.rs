@@ -4,7 +4,10 @@
 
 use super::fit::{Book, Leveled, Signs, StepGrid, Unsigned, WeightedBlock, fit_steps, store_f16};
 use super::grids::{IQ2_S as GRID_S, IQ2_XS as GRID_XS, IQ2_XXS as GRID_XXS};
-use super::{BlockFormat, QuantType, read_f16};
+use super::{
+    BlockFormat, BlockScales, CodeLayout, Packing, QuantType, entry_codes, packing, read_bits,
+    read_f16,
+};
 use crate::lanes::widen::Widen;
 use std::sync::LazyLock;
 
@@ -12,7 +15,7 @@ const LEN: usize = 256;
 /// Values of a codebook entry.
 pub(super) const EIGHT: usize = 8;
 /// Magnitudes in the codebooks.
-const LEVELS: [f32; 3] = [8.0, 25.0, 43.0];
+pub(crate) const LEVELS: [f32; 3] = [8.0, 25.0, 43.0];
 
 /// Entries of eight bits and signs of seven: `value = d * (scale + 0.5) / 4 * entry * sign`.
 pub static IQ2_XXS: QuantType = QuantType::of::<Iq2XxsBlocks, LEN, 66>("iq2_xxs", 16);
@@ -70,6 +73,25 @@ const REACHES: [f32; 9] = [26.0, 30.0, 34.0, 38.0, 42.0, 46.0, 51.0, 57.0, 64.0]
 struct Iq2XxsBlocks;
 
 impl BlockFormat<LEN, 66> for Iq2XxsBlocks {
+    const PACKING: Option<&'static Packing> = Some(&packing! {
+        code_layout: CodeLayout::Iq2Xxs,
+        block: (LEN, 66),
+        codes: |block, codes| {
+            for (i, codes) in codes.chunks_exact_mut(EIGHT).enumerate() {
+                let group = &block[2 + i / 4 * 8..];
+                let signs = even_signs(read_u32(&group[4..]) >> (i % 4 * 7));
+                entry_codes([u16::from(group[i % 4])], signs, codes);
+            }
+        },
+        scales: |block| {
+            let mut scales = BlockScales { scale: read_bits(block), ..BlockScales::default() };
+            for (group, scale) in scales.scales[..8].iter_mut().enumerate() {
+                *scale = (block[9 + 8 * group] >> 4) as i8;
+            }
+            scales
+        },
+    });
+
     #[inline(always)]
     fn restore<L: Widen>(block: &[u8; 66], out: &mut [f32; LEN]) {
         let d = read_f16(block);
@@ -126,14 +148,36 @@ pub(super) fn pack_steps(steps: &[f32], bytes: &mut [u8]) {
     }
 }
 
+/// Scales of which `N` nibbles say the steps.
+#[inline(always)]
+pub(super) fn nibble_scales<const N: usize>(factor: u16, nibbles: &[u8]) -> BlockScales {
+    let mut scales = BlockScales { scale: factor, ..BlockScales::default() };
+    for (i, scale) in scales.scales[..N].iter_mut().enumerate() {
+        *scale = nibble(nibbles, i) as i8;
+    }
+    scales
+}
+
 struct Iq2XsBlocks;
 
 impl BlockFormat<LEN, 74> for Iq2XsBlocks {
+    const PACKING: Option<&'static Packing> = Some(&packing! {
+        code_layout: CodeLayout::Iq2Xs,
+        block: (LEN, 74),
+        codes: |block, codes| {
+            for (i, codes) in codes.chunks_exact_mut(EIGHT).enumerate() {
+                let word = read_bits(&block[2 + 2 * i..]);
+                entry_codes([word & 511], even_signs(u32::from(word >> 9)), codes);
+            }
+        },
+        scales: |block| nibble_scales::<16>(read_bits(block), &block[66..]),
+    });
+
     #[inline(always)]
     fn restore<L: Widen>(block: &[u8; 74], out: &mut [f32; LEN]) {
         let d = read_f16(block);
         for (i, out) in out.chunks_exact_mut(EIGHT).enumerate() {
-            let word = u16::from_le_bytes([block[2 + 2 * i], block[3 + 2 * i]]);
+            let word = read_bits(&block[2 + 2 * i..]);
             let scale = scale(d, nibble(&block[66..], i / 2));
             write(out, GRID_XS[usize::from(word & 511)], even_signs(u32::from(word >> 9)), scale);
         }
@@ -154,6 +198,18 @@ impl BlockFormat<LEN, 74> for Iq2XsBlocks {
 struct Iq2SBlocks;
 
 impl BlockFormat<LEN, 82> for Iq2SBlocks {
+    const PACKING: Option<&'static Packing> = Some(&packing! {
+        code_layout: CodeLayout::Iq2S,
+        block: (LEN, 82),
+        codes: |block, codes| {
+            for (i, codes) in codes.chunks_exact_mut(EIGHT).enumerate() {
+                let high = u16::from(block[66 + i / 4] >> (2 * (i % 4)) & 3);
+                entry_codes([u16::from(block[2 + i]) | high << 8], block[34 + i], codes);
+            }
+        },
+        scales: |block| nibble_scales::<16>(read_bits(block), &block[74..]),
+    });
+
     #[inline(always)]
     fn restore<L: Widen>(block: &[u8; 82], out: &mut [f32; LEN]) {
         let d = read_f16(block);

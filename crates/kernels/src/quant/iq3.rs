@@ -4,8 +4,11 @@
 
 use super::fit::{Book, Leveled, Signs, StepGrid, Unsigned, WeightedBlock, fit_steps, store_f16};
 use super::grids::{IQ3_S as GRID_S, IQ3_XXS as GRID_XXS};
-use super::iq2::{EIGHT, even_signs, nibble, pack_steps, read_u32, signed};
-use super::{BlockFormat, QuantType, read_f16};
+use super::iq2::{EIGHT, even_signs, nibble, nibble_scales, pack_steps, read_u32, signed};
+use super::{
+    BlockFormat, BlockScales, CodeLayout, Packing, QuantType, entry_codes, packing, read_bits,
+    read_f16,
+};
 use crate::lanes::widen::Widen;
 use std::sync::LazyLock;
 
@@ -14,8 +17,8 @@ const GROUP_LEN: usize = 32;
 /// Values of a codebook entry.
 const FOUR: usize = 4;
 /// Magnitudes in the codebooks.
-const LEVELS_XXS: [f32; 8] = [4.0, 12.0, 20.0, 28.0, 36.0, 44.0, 52.0, 62.0];
-const LEVELS_S: [f32; 8] = [1.0, 3.0, 5.0, 7.0, 9.0, 11.0, 13.0, 15.0];
+pub(crate) const LEVELS_XXS: [f32; 8] = [4.0, 12.0, 20.0, 28.0, 36.0, 44.0, 52.0, 62.0];
+pub(crate) const LEVELS_S: [f32; 8] = [1.0, 3.0, 5.0, 7.0, 9.0, 11.0, 13.0, 15.0];
 
 /// Entries of eight bits and signs of seven per eight: `value = d * (scale + 0.5) / 2 * entry`.
 pub static IQ3_XXS: QuantType = QuantType::of::<Iq3XxsBlocks, LEN, 98>("iq3_xxs", 18);
@@ -44,6 +47,25 @@ const REACHES_S: [f32; 9] = [10.0, 11.0, 12.0, 13.0, 13.7, 14.4, 15.2, 16.5, 18.
 struct Iq3XxsBlocks;
 
 impl BlockFormat<LEN, 98> for Iq3XxsBlocks {
+    const PACKING: Option<&'static Packing> = Some(&packing! {
+        code_layout: CodeLayout::Iq3Xxs,
+        block: (LEN, 98),
+        codes: |block, codes| {
+            for (i, codes) in codes.chunks_exact_mut(EIGHT).enumerate() {
+                let numbers = [block[2 + 2 * i], block[3 + 2 * i]].map(u16::from);
+                let signs = read_u32(&block[66 + i / 4 * 4..]) >> (i % 4 * 7);
+                entry_codes(numbers, even_signs(signs), codes);
+            }
+        },
+        scales: |block| {
+            let mut scales = BlockScales { scale: read_bits(block), ..BlockScales::default() };
+            for (group, scale) in scales.scales[..LEN / GROUP_LEN].iter_mut().enumerate() {
+                *scale = (block[69 + 4 * group] >> 4) as i8;
+            }
+            scales
+        },
+    });
+
     #[inline(always)]
     fn restore<L: Widen>(block: &[u8; 98], out: &mut [f32; LEN]) {
         let d = read_f16(block);
@@ -78,18 +100,33 @@ impl BlockFormat<LEN, 98> for Iq3XxsBlocks {
     }
 }
 
+/// The number of an entry of an IQ3_S block.
+#[inline(always)]
+fn number(block: &[u8; 110], four: usize) -> u16 {
+    let high = block[66 + four / 8] >> (four % 8) & 1;
+    u16::from(block[2 + four]) | u16::from(high) << 8
+}
+
 struct Iq3SBlocks;
 
 impl BlockFormat<LEN, 110> for Iq3SBlocks {
+    const PACKING: Option<&'static Packing> = Some(&packing! {
+        code_layout: CodeLayout::Iq3S,
+        block: (LEN, 110),
+        codes: |block, codes| {
+            for (i, codes) in codes.chunks_exact_mut(EIGHT).enumerate() {
+                entry_codes([number(block, 2 * i), number(block, 2 * i + 1)], block[74 + i], codes);
+            }
+        },
+        scales: |block| nibble_scales::<8>(read_bits(block), &block[106..]),
+    });
+
     #[inline(always)]
     fn restore<L: Widen>(block: &[u8; 110], out: &mut [f32; LEN]) {
         let d = read_f16(block);
         for (i, out) in out.chunks_exact_mut(EIGHT).enumerate() {
             let scale = d * (1 + 2 * nibble(&block[106..], i / 4)) as f32;
-            let entries = [2 * i, 2 * i + 1].map(|four| {
-                let high = block[66 + four / 8] >> (four % 8) & 1;
-                GRID_S[usize::from(block[2 + four]) | usize::from(high) << 8]
-            });
+            let entries = [2 * i, 2 * i + 1].map(|four| GRID_S[usize::from(number(block, four))]);
             write(out, entries, block[74 + i], scale, &LEVELS_S);
         }
     }

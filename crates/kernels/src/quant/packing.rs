@@ -45,6 +45,21 @@ pub enum CodeLayout {
     BytesZero,
     /// Four-bit floats, E4M3 scales per 16 under an f32 factor of the row.
     SuperFloats,
+    /// Ternary entries of eight codes that move up or down, odd scales per 32 under an f16 factor.
+    Iq1S,
+    /// The same with scales per 16.
+    Iq1M,
+    /// 256 entries of eight codes and their signs, odd scales per 32 under an f16 factor.
+    Iq2Xxs,
+    /// 512 entries of eight codes and their signs, an even number of them negative; odd scales per
+    /// 16 under an f16 factor.
+    Iq2Xs,
+    /// 1024 entries of eight codes and their signs, odd scales per 16 under an f16 factor.
+    Iq2S,
+    /// 256 entries of four codes and their signs, odd scales per 32 under an f16 factor.
+    Iq3Xxs,
+    /// 512 entries of four codes and their signs, odd scales per 32 under an f16 factor.
+    Iq3S,
 }
 
 /// Scales of one quant block as the file stores them.
@@ -55,7 +70,7 @@ pub struct BlockScales {
     /// f16 bits of the block's minimum, which is subtracted, or of the factor of `mins`.
     pub min: u16,
     /// Scales of 16 or 32 values each, in units of `scale`; E4M3 codes in units of `wide` for
-    /// [`CodeLayout::SuperFloats`].
+    /// [`CodeLayout::SuperFloats`]; nibbles `s` of odd scales `2 * s + 1`.
     pub scales: [i8; 16],
     /// Minima of 16 or 32 values each, in units of `min`.
     pub mins: [i8; 16],
@@ -77,7 +92,10 @@ pub struct Packing {
 /// The codes and scales of a span of one row.
 #[derive(Clone, Copy, Debug)]
 pub struct RowSpan {
-    /// The codes, unsigned except for [`CodeLayout::Bytes`] and [`CodeLayout::BytesZero`].
+    /// The codes, unsigned except for [`CodeLayout::Bytes`] and [`CodeLayout::BytesZero`]. Where
+    /// they are entries, signs are the highest bits, and the low seven bits of the first two
+    /// codes of an entry are its number, low bits first. The highest bit of the first code of an
+    /// entry that moves says that it moves down.
     pub codes: [u8; SPAN * BLOCK],
     /// The scales of each quant block.
     pub scales: [BlockScales; SPAN],
@@ -90,6 +108,19 @@ impl RowSpan {
         let none = BlockScales { scale: 0, min: 0, scales, mins, wide: 0.0, zero: 0 };
         Self { codes: [0; SPAN * BLOCK], scales: [none; SPAN] }
     };
+}
+
+/// Codes of the `N` entries of eight values and their signs, negative where the bit is set, as
+/// [`RowSpan::codes`] has them.
+#[inline(always)]
+pub(super) fn entry_codes<const N: usize>(numbers: [u16; N], signs: u8, codes: &mut [u8]) {
+    // Byte `i` keeps bit `i`, and moves it to the top by addition.
+    let bits = (u64::from(signs) * 0x0101_0101_0101_0101) & 0x8040_2010_0804_0201;
+    let mut word = (bits + 0x7f7f_7f7f_7f7f_7f7f) & 0x8080_8080_8080_8080;
+    for (i, number) in numbers.into_iter().enumerate() {
+        word |= u64::from(number & 127 | number >> 7 << 8) << (i * 64 / N);
+    }
+    codes.copy_from_slice(&word.to_le_bytes());
 }
 
 /// Makes a [`Packing`] from its code layout, the values and bytes of a quant block, and functions

@@ -58,6 +58,19 @@ pub(crate) trait IntRows: Copy {
     fn raised(codes: Self::Codes, shift: u32, mask: u8) -> Self::Codes;
     /// Bitwise or.
     fn either(a: Self::Codes, b: Self::Codes) -> Self::Codes;
+    /// `word >> shift & mask` of each row's four codes as one word.
+    fn bits(codes: Self::Codes, shift: u32, mask: u32) -> Self::Codes;
+    /// `word << shift & mask` of the same.
+    fn lifted(codes: Self::Codes, shift: u32, mask: u32) -> Self::Codes;
+    /// Bitwise exclusive or.
+    fn differ(a: Self::Codes, b: Self::Codes) -> Self::Codes;
+    /// Words of each row from `BYTES` bytes in memory, one or two.
+    ///
+    /// # Safety
+    /// `BYTES * WIDTH` bytes must be readable.
+    unsafe fn narrow_at<const BYTES: usize>(src: *const u8) -> Self::Codes;
+    /// `table[word % N]` of each row's four codes as one word; `N` is a power of two.
+    fn gather<const N: usize>(table: &[u32; N], codes: Self::Codes) -> Self::Codes;
     /// `table[code]` of codes below 16.
     fn lookup(table: &[i8; 16], codes: Self::Codes) -> Self::Codes;
     /// Signed codes as `dot_signed` takes them.

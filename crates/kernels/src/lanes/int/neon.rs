@@ -29,6 +29,15 @@ unsafe fn quads(sums: int32x4_t, codes: uint8x16_t, x: int8x16_t) -> int32x4_t {
     }
 }
 
+/// Each word shifted to the left, or to the right by less than nothing, `& mask`.
+#[inline(always)]
+fn shifted(codes: CodeBytes, shift: i32, mask: u32) -> CodeBytes {
+    codes.map(|codes| unsafe {
+        let words = vshlq_u32(vreinterpretq_u32_u8(codes), vdupq_n_s32(shift));
+        vreinterpretq_u8_u32(vandq_u32(words, vdupq_n_u32(mask)))
+    })
+}
+
 /// What both sets have in common.
 macro_rules! common {
     () => {
@@ -69,6 +78,41 @@ macro_rules! common {
         #[inline(always)]
         fn either(a: CodeBytes, b: CodeBytes) -> CodeBytes {
             std::array::from_fn(|i| unsafe { vorrq_u8(a[i], b[i]) })
+        }
+
+        #[inline(always)]
+        fn bits(codes: CodeBytes, shift: u32, mask: u32) -> CodeBytes {
+            shifted(codes, -(shift as i32), mask)
+        }
+
+        #[inline(always)]
+        fn lifted(codes: CodeBytes, shift: u32, mask: u32) -> CodeBytes {
+            shifted(codes, shift as i32, mask)
+        }
+
+        #[inline(always)]
+        fn differ(a: CodeBytes, b: CodeBytes) -> CodeBytes {
+            std::array::from_fn(|i| unsafe { veorq_u8(a[i], b[i]) })
+        }
+
+        #[inline(always)]
+        unsafe fn narrow_at<const BYTES: usize>(src: *const u8) -> CodeBytes {
+            let rows = unsafe { src.cast::<[[u8; BYTES]; LANES]>().read_unaligned() };
+            let mut words = [[0; 4]; LANES];
+            for (word, row) in words.iter_mut().zip(rows) {
+                word[..BYTES].copy_from_slice(&row);
+            }
+            unsafe { Self::codes_at(words.as_flattened().as_ptr()) }
+        }
+
+        #[inline(always)]
+        fn gather<const N: usize>(table: &[u32; N], codes: CodeBytes) -> CodeBytes {
+            let mut words = [0u32; LANES];
+            unsafe { Self::store_codes(codes, words.as_mut_ptr().cast()) };
+            for word in &mut words {
+                *word = table[*word as usize % N];
+            }
+            unsafe { Self::codes_at(words.as_ptr().cast()) }
         }
 
         #[inline(always)]

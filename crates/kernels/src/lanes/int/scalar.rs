@@ -8,6 +8,15 @@ use std::array::from_fn;
 #[derive(Clone, Copy)]
 pub(crate) struct ScalarInt;
 
+/// Each row's four codes as one word, through `f`.
+#[inline(always)]
+fn map_words(mut codes: [u8; 64], f: impl Fn(u32) -> u32) -> [u8; 64] {
+    for word in codes.as_chunks_mut().0 {
+        *word = f(u32::from_le_bytes(*word)).to_le_bytes();
+    }
+    codes
+}
+
 impl IntLanes for ScalarInt {
     type Tile = Self;
     const ROWS: usize = 1;
@@ -52,6 +61,33 @@ impl IntRows for ScalarInt {
     #[inline(never)]
     fn either(a: [u8; 64], b: [u8; 64]) -> [u8; 64] {
         from_fn(|i| a[i] | b[i])
+    }
+
+    #[inline(never)]
+    fn bits(codes: [u8; 64], shift: u32, mask: u32) -> [u8; 64] {
+        map_words(codes, |word| word >> shift & mask)
+    }
+
+    #[inline(never)]
+    fn lifted(codes: [u8; 64], shift: u32, mask: u32) -> [u8; 64] {
+        map_words(codes, |word| word << shift & mask)
+    }
+
+    #[inline(never)]
+    fn differ(a: [u8; 64], b: [u8; 64]) -> [u8; 64] {
+        from_fn(|i| a[i] ^ b[i])
+    }
+
+    #[inline(never)]
+    unsafe fn narrow_at<const BYTES: usize>(src: *const u8) -> [u8; 64] {
+        // SAFETY: the caller vouches for `BYTES` bytes of each row.
+        let words = unsafe { src.cast::<[[u8; BYTES]; LANES]>().read() };
+        from_fn(|i| words[i / 4].get(i % 4).copied().unwrap_or(0))
+    }
+
+    #[inline(never)]
+    fn gather<const N: usize>(table: &[u32; N], codes: [u8; 64]) -> [u8; 64] {
+        map_words(codes, |word| table[word as usize % N])
     }
 
     #[inline(never)]

@@ -65,6 +65,46 @@ macro_rules! common256 {
         }
 
         #[inline(always)]
+        fn bits(codes: __m256i, shift: u32, mask: u32) -> __m256i {
+            unsafe {
+                let shifted = _mm256_srl_epi32(codes, _mm_cvtsi32_si128(shift as i32));
+                _mm256_and_si256(shifted, _mm256_set1_epi32(mask.cast_signed()))
+            }
+        }
+
+        #[inline(always)]
+        fn lifted(codes: __m256i, shift: u32, mask: u32) -> __m256i {
+            unsafe {
+                let shifted = _mm256_sll_epi32(codes, _mm_cvtsi32_si128(shift as i32));
+                _mm256_and_si256(shifted, _mm256_set1_epi32(mask.cast_signed()))
+            }
+        }
+
+        #[inline(always)]
+        fn differ(a: __m256i, b: __m256i) -> __m256i {
+            unsafe { _mm256_xor_si256(a, b) }
+        }
+
+        #[inline(always)]
+        unsafe fn narrow_at<const BYTES: usize>(src: *const u8) -> __m256i {
+            unsafe {
+                match BYTES {
+                    1 => _mm256_cvtepu8_epi32(_mm_loadl_epi64(src.cast())),
+                    2 => _mm256_cvtepu16_epi32(_mm_loadu_si128(src.cast())),
+                    _ => unreachable!("one or two bytes"),
+                }
+            }
+        }
+
+        #[inline(always)]
+        fn gather<const N: usize>(table: &[u32; N], codes: __m256i) -> __m256i {
+            const { assert!(N.is_power_of_two()) };
+            let numbers = Self::bits(codes, 0, N as u32 - 1);
+            // Numbers below `N`, of words of four bytes.
+            unsafe { _mm256_i32gather_epi32::<4>(table.as_ptr().cast(), numbers) }
+        }
+
+        #[inline(always)]
         fn lookup(table: &[i8; 16], codes: __m256i) -> __m256i {
             unsafe {
                 let table = _mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast()));
@@ -172,6 +212,31 @@ impl<R: IntRows<Float = float::Avx2Half>> IntRows for Twice<R> {
     #[inline(always)]
     fn either(a: Self::Codes, b: Self::Codes) -> Self::Codes {
         [R::either(a[0], b[0]), R::either(a[1], b[1])]
+    }
+
+    #[inline(always)]
+    fn bits([low, high]: Self::Codes, shift: u32, mask: u32) -> Self::Codes {
+        [R::bits(low, shift, mask), R::bits(high, shift, mask)]
+    }
+
+    #[inline(always)]
+    fn lifted([low, high]: Self::Codes, shift: u32, mask: u32) -> Self::Codes {
+        [R::lifted(low, shift, mask), R::lifted(high, shift, mask)]
+    }
+
+    #[inline(always)]
+    fn differ(a: Self::Codes, b: Self::Codes) -> Self::Codes {
+        [R::differ(a[0], b[0]), R::differ(a[1], b[1])]
+    }
+
+    #[inline(always)]
+    unsafe fn narrow_at<const BYTES: usize>(src: *const u8) -> Self::Codes {
+        unsafe { [R::narrow_at::<BYTES>(src), R::narrow_at::<BYTES>(src.add(BYTES * R::WIDTH))] }
+    }
+
+    #[inline(always)]
+    fn gather<const N: usize>(table: &[u32; N], [low, high]: Self::Codes) -> Self::Codes {
+        [R::gather(table, low), R::gather(table, high)]
     }
 
     #[inline(always)]
@@ -345,6 +410,46 @@ impl IntRows for Avx512Vnni {
     #[inline(always)]
     fn either(a: __m512i, b: __m512i) -> __m512i {
         unsafe { _mm512_or_si512(a, b) }
+    }
+
+    #[inline(always)]
+    fn bits(codes: __m512i, shift: u32, mask: u32) -> __m512i {
+        unsafe {
+            let shifted = _mm512_srl_epi32(codes, _mm_cvtsi32_si128(shift as i32));
+            _mm512_and_si512(shifted, _mm512_set1_epi32(mask.cast_signed()))
+        }
+    }
+
+    #[inline(always)]
+    fn lifted(codes: __m512i, shift: u32, mask: u32) -> __m512i {
+        unsafe {
+            let shifted = _mm512_sll_epi32(codes, _mm_cvtsi32_si128(shift as i32));
+            _mm512_and_si512(shifted, _mm512_set1_epi32(mask.cast_signed()))
+        }
+    }
+
+    #[inline(always)]
+    fn differ(a: __m512i, b: __m512i) -> __m512i {
+        unsafe { _mm512_xor_si512(a, b) }
+    }
+
+    #[inline(always)]
+    unsafe fn narrow_at<const BYTES: usize>(src: *const u8) -> __m512i {
+        unsafe {
+            match BYTES {
+                1 => _mm512_cvtepu8_epi32(_mm_loadu_si128(src.cast())),
+                2 => _mm512_cvtepu16_epi32(_mm256_loadu_si256(src.cast())),
+                _ => unreachable!("one or two bytes"),
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn gather<const N: usize>(table: &[u32; N], codes: __m512i) -> __m512i {
+        const { assert!(N.is_power_of_two()) };
+        let numbers = Self::bits(codes, 0, N as u32 - 1);
+        // Numbers below `N`, of words of four bytes.
+        unsafe { _mm512_i32gather_epi32::<4>(numbers, table.as_ptr().cast()) }
     }
 
     #[inline(always)]

@@ -4,10 +4,11 @@
 //! A group of sixteen rows is one stream: for each span of eight blocks of 32 inputs the scales,
 //! then the codes of each block. Codes lie in words of four inputs (`quads`), the same word of all
 //! sixteen rows together, so that one load feeds sixteen sums. Which bits of a word belong to which
-//! quad is given by the planes of a code layout ([`super::code_layouts`]).
+//! quad is given by the planes of a code layout ([`super::parts`]).
 
 use super::GROUP;
-use super::code_layouts::{Planes, Scales, with_code_layout};
+use super::code_layouts::with_code_layout;
+use super::parts::{Planes, Scales};
 use crate::Isa;
 use crate::lanes::isa_dispatch;
 use crate::lanes::transpose::Transpose;
@@ -34,7 +35,7 @@ pub(super) fn group_bytes(layout: CodeLayout, cols: usize) -> usize {
 
 /// Bytes of the codes of a block of sixteen rows.
 pub(super) const fn code_bytes<P: Planes>() -> usize {
-    P::WORDS * 4 * GROUP
+    (P::WORDS * 4 + P::NARROW) * GROUP
 }
 
 /// Packs a group, as [`Layout::pack`](super::Layout::pack).
@@ -105,8 +106,13 @@ fn pack_words<P: Planes>(quads: &[[u8; 4 * GROUP]; 8], out: &mut [u8]) {
             words[row] = word;
         }
     }
-    let out = out.as_chunks_mut::<4>().0;
-    for (out, word) in out.iter_mut().zip(words.as_flattened()) {
+    let (out, narrow) = out.split_at_mut(P::WORDS * 4 * GROUP);
+    for (out, word) in out.as_chunks_mut::<4>().0.iter_mut().zip(words.as_flattened()) {
         *out = word.to_le_bytes();
+    }
+    if P::NARROW > 0 {
+        for (out, word) in narrow.chunks_exact_mut(P::NARROW).zip(words[P::WORDS]) {
+            out.copy_from_slice(&word.to_le_bytes()[..P::NARROW]);
+        }
     }
 }

@@ -2,8 +2,9 @@
 #![allow(unsafe_code)]
 
 use super::activations::RECORD;
-use super::code_layouts::{Planes, Scales, with_code_layout};
+use super::code_layouts::with_code_layout;
 use super::packed::{code_bytes, code_layout, group_bytes};
+use super::parts::{Planes, Scales};
 use super::tile::{Ahead, Sums};
 use super::unpacked::{GROUPS, RUN, Unpacked, UnpackedRuns};
 use super::{GROUP, Inputs, Weights, words};
@@ -61,7 +62,7 @@ fn product<I: Tiles, P: Planes, S: Scales>(
     let cached = (CACHED / row_bytes).clamp(MANY, MOST) / I::ROWS * I::ROWS;
     for start in (0..inputs.rows).step_by(cached) {
         let rows = start..inputs.rows.min(start + cached);
-        if S::HALVES && rows.len() >= MANY {
+        if (S::HALVES || P::COSTLY) && rows.len() >= MANY {
             product_unpacked::<I, P, S>(inputs, rows, &groups, tile);
         } else {
             product_packed::<I, P, S>(inputs, rows, &groups, tile);

@@ -3,8 +3,8 @@
 
 use super::GROUP;
 use super::activations::{RECORD, word};
-use super::code_layouts::{At, Planes, Scales};
 use super::packed::code_bytes;
+use super::parts::{At, Planes, Scales};
 use crate::lanes::LANES;
 use crate::lanes::int::{IntLanes, IntRows, Task};
 use crate::lanes::widen::LanePart;
@@ -105,31 +105,31 @@ impl<I: IntRows, P: Planes, S: Scales> Quads<I, P, S> {
 /// Adds quad `J` of a block to the integer sums.
 ///
 /// # Safety
-/// A block of weights must be readable at each of `codes`, a record of `M` rows at `x`.
+/// A block of weights must be readable for each of `held`, a record of `M` rows at `x`.
 #[inline(always)]
 unsafe fn quad<I: IntRows, P: Planes, S: Scales, const N: usize, const M: usize, const J: usize>(
     x: *const u32,
-    codes: &[*const u8; N],
+    held: &[P::Held<I>; N],
     sums: &mut [[I::Sums; N]; M],
     parts: &mut [[I::Part; N]; M],
 ) {
     // SAFETY: the caller's promise.
     unsafe {
-        let mut w = [P::codes::<I, J>(codes[0]); N];
+        let mut w = [P::codes::<I, J>(held[0]); N];
         for n in 1..N {
-            w[n] = P::codes::<I, J>(codes[n]);
+            w[n] = P::codes::<I, J>(held[n]);
         }
         for (m, (sums, parts)) in sums.iter_mut().zip(parts).enumerate() {
             let quad = *x.add(J * M + m) as i32;
             for ((sum, part), w) in sums.iter_mut().zip(parts).zip(w) {
-                if J % Quads::<I, P, S>::PER_PART == 0 {
+                if J.is_multiple_of(Quads::<I, P, S>::PER_PART) {
                     *part = I::open(*sum);
                 }
                 *part = match P::SIGNED {
                     true => I::dot_signed(*part, w, quad),
                     false => I::dot(*part, w, quad),
                 };
-                if (J + 1) % Quads::<I, P, S>::PER_PART == 0 {
+                if (J + 1).is_multiple_of(Quads::<I, P, S>::PER_PART) {
                     *sum = I::close(*sum, *part);
                 }
             }
@@ -192,33 +192,36 @@ unsafe fn add_blocks<I: IntRows, P: Planes, S: Scales, const N: usize, const M: 
         // SAFETY: `block < blocks`, and the pointers advance a block at a time.
         unsafe {
             let at = Scaling { scales: &scales, block: block % SPAN, row, x };
-            let own = codes.map(|at| at.wrapping_add(4 * row));
+            let mut held = [P::held::<I>(codes[0].wrapping_add(4 * row), row); N];
+            for n in 1..N {
+                held[n] = P::held::<I>(codes[n].wrapping_add(4 * row), row);
+            }
             let mut parts = [[I::open(I::zero()); N]; M];
             if S::HALVES {
                 let mut a = start::<I, P, N, M>(x, 1);
-                quad::<I, P, S, N, M, 0>(x, &own, &mut a, &mut parts);
-                quad::<I, P, S, N, M, 1>(x, &own, &mut a, &mut parts);
-                quad::<I, P, S, N, M, 2>(x, &own, &mut a, &mut parts);
-                quad::<I, P, S, N, M, 3>(x, &own, &mut a, &mut parts);
+                quad::<I, P, S, N, M, 0>(x, &held, &mut a, &mut parts);
+                quad::<I, P, S, N, M, 1>(x, &held, &mut a, &mut parts);
+                quad::<I, P, S, N, M, 2>(x, &held, &mut a, &mut parts);
+                quad::<I, P, S, N, M, 3>(x, &held, &mut a, &mut parts);
                 let first = at.first::<I, S, M>(&a);
                 let mut b = start::<I, P, N, M>(x, 2);
-                quad::<I, P, S, N, M, 4>(x, &own, &mut b, &mut parts);
-                quad::<I, P, S, N, M, 5>(x, &own, &mut b, &mut parts);
-                quad::<I, P, S, N, M, 6>(x, &own, &mut b, &mut parts);
-                quad::<I, P, S, N, M, 7>(x, &own, &mut b, &mut parts);
+                quad::<I, P, S, N, M, 4>(x, &held, &mut b, &mut parts);
+                quad::<I, P, S, N, M, 5>(x, &held, &mut b, &mut parts);
+                quad::<I, P, S, N, M, 6>(x, &held, &mut b, &mut parts);
+                quad::<I, P, S, N, M, 7>(x, &held, &mut b, &mut parts);
                 at.add::<I, M>(&at.second::<I, S, M>(&b, &first), acc);
                 at.minima::<I, S, M>(1, acc);
                 at.minima::<I, S, M>(2, acc);
             } else {
                 let mut a = start::<I, P, N, M>(x, 0);
-                quad::<I, P, S, N, M, 0>(x, &own, &mut a, &mut parts);
-                quad::<I, P, S, N, M, 1>(x, &own, &mut a, &mut parts);
-                quad::<I, P, S, N, M, 2>(x, &own, &mut a, &mut parts);
-                quad::<I, P, S, N, M, 3>(x, &own, &mut a, &mut parts);
-                quad::<I, P, S, N, M, 4>(x, &own, &mut a, &mut parts);
-                quad::<I, P, S, N, M, 5>(x, &own, &mut a, &mut parts);
-                quad::<I, P, S, N, M, 6>(x, &own, &mut a, &mut parts);
-                quad::<I, P, S, N, M, 7>(x, &own, &mut a, &mut parts);
+                quad::<I, P, S, N, M, 0>(x, &held, &mut a, &mut parts);
+                quad::<I, P, S, N, M, 1>(x, &held, &mut a, &mut parts);
+                quad::<I, P, S, N, M, 2>(x, &held, &mut a, &mut parts);
+                quad::<I, P, S, N, M, 3>(x, &held, &mut a, &mut parts);
+                quad::<I, P, S, N, M, 4>(x, &held, &mut a, &mut parts);
+                quad::<I, P, S, N, M, 5>(x, &held, &mut a, &mut parts);
+                quad::<I, P, S, N, M, 6>(x, &held, &mut a, &mut parts);
+                quad::<I, P, S, N, M, 7>(x, &held, &mut a, &mut parts);
                 at.add::<I, M>(&at.first::<I, S, M>(&a), acc);
                 at.minima::<I, S, M>(0, acc);
             }

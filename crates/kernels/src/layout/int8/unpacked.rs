@@ -6,8 +6,8 @@
 #![allow(unsafe_code)]
 
 use super::GROUP;
-use super::code_layouts::{At, Planes, Scales};
 use super::packed::code_bytes;
+use super::parts::{At, Planes, Scales, words_are_read};
 use crate::lanes::int::{IntLanes, IntRows, Task};
 use crate::lanes::widen::LanePart;
 use crate::quant::{BLOCK, BlockScales, SPAN};
@@ -35,10 +35,12 @@ impl<P: Planes> Planes for Unpacked<P> {
         quads
     }
 
+    words_are_read!();
+
     #[inline(always)]
-    unsafe fn codes<I: IntRows, const J: usize>(block: *const u8) -> I::Codes {
+    unsafe fn codes<I: IntRows, const J: usize>(words: *const u8) -> I::Codes {
         // SAFETY: the caller's promise.
-        unsafe { I::codes_at(block.add(J * 4 * GROUP)) }
+        unsafe { I::codes_at(words.add(J * 4 * GROUP)) }
     }
 }
 
@@ -159,20 +161,21 @@ unsafe fn scales<I: IntLanes, S: Scales>(from: *const u8, to: *mut u8, blocks: u
 /// The codes of a block.
 ///
 /// # Safety
-/// As [`Planes::codes`]; 512 bytes must be writable at `to`.
+/// As [`Planes::held`]; 512 bytes must be writable at `to`.
 #[inline(always)]
 unsafe fn codes<I: IntLanes, P: Planes>(from: *const u8, to: *mut u8) {
     // SAFETY: the caller's promise.
     unsafe {
+        let held = P::held::<I>(from, 0);
         let quads = [
-            P::codes::<I, 0>(from),
-            P::codes::<I, 1>(from),
-            P::codes::<I, 2>(from),
-            P::codes::<I, 3>(from),
-            P::codes::<I, 4>(from),
-            P::codes::<I, 5>(from),
-            P::codes::<I, 6>(from),
-            P::codes::<I, 7>(from),
+            P::codes::<I, 0>(held),
+            P::codes::<I, 1>(held),
+            P::codes::<I, 2>(held),
+            P::codes::<I, 3>(held),
+            P::codes::<I, 4>(held),
+            P::codes::<I, 5>(held),
+            P::codes::<I, 6>(held),
+            P::codes::<I, 7>(held),
         ];
         for (j, codes) in quads.into_iter().enumerate() {
             I::store_codes(codes, to.add(j * 4 * GROUP));

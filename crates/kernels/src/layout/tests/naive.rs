@@ -2,7 +2,8 @@
 
 use super::super::{Isa, Layout, Weights};
 use crate::quant::{
-    BLOCK, BlockScales, CodeLayout, FLOATS_DOUBLED, IQ4_LEVELS, QuantType, RowSpan, SPAN, fp8,
+    BLOCK, BlockScales, CodeLayout, FLOATS_DOUBLED, IQ2_LEVELS, IQ3_S_LEVELS, IQ3_XXS_LEVELS,
+    IQ4_LEVELS, QuantType, RowSpan, SPAN, fp8, grids,
 };
 use half::{bf16, f16};
 
@@ -128,21 +129,31 @@ fn int_blocks(ty: &QuantType, row: &[u8]) -> Vec<IntBlock> {
 
 fn int_block(layout: CodeLayout, codes: &[u8], from: &BlockScales, block: usize) -> IntBlock {
     use CodeLayout::*;
-    let value = |code: u8| match layout {
-        Bytes | BytesZero => i32::from(code as i8),
-        Levels | SuperLevels => i32::from(IQ4_LEVELS[usize::from(code)]),
-        Floats | SuperFloats => i32::from(FLOATS_DOUBLED[usize::from(code)]),
-        Four => i32::from(code) - 8,
-        Five => i32::from(code) - 16,
-        SuperThree => i32::from(code) - 4,
-        SuperSix => i32::from(code) - 32,
-        Ternary => i32::from(code) - 1,
-        FourMin | FiveMin | SuperTwoMin | SuperFourMin | SuperFiveMin | FourZero => code.into(),
+    let value = |i: usize| match layout {
+        Bytes | BytesZero => i32::from(codes[i] as i8),
+        Levels | SuperLevels => i32::from(IQ4_LEVELS[usize::from(codes[i])]),
+        Floats | SuperFloats => i32::from(FLOATS_DOUBLED[usize::from(codes[i])]),
+        Four => i32::from(codes[i]) - 8,
+        Five => i32::from(codes[i]) - 16,
+        SuperThree => i32::from(codes[i]) - 4,
+        SuperSix => i32::from(codes[i]) - 32,
+        Ternary => i32::from(codes[i]) - 1,
+        FourMin | FiveMin | SuperTwoMin | SuperFourMin | SuperFiveMin | FourZero => codes[i].into(),
+        Iq1S | Iq1M => {
+            let down = codes[i / 8 * 8] & 128 != 0;
+            8 * (entry(&grids::IQ1, codes, i, 8) - 1) + if down { -1 } else { 1 }
+        }
+        Iq2Xxs => signed(codes[i], &IQ2_LEVELS, entry(&grids::IQ2_XXS, codes, i, 8)),
+        Iq2Xs => signed(codes[i], &IQ2_LEVELS, entry(&grids::IQ2_XS, codes, i, 8)),
+        Iq2S => signed(codes[i], &IQ2_LEVELS, entry(&grids::IQ2_S, codes, i, 8)),
+        Iq3Xxs => signed(codes[i], &IQ3_XXS_LEVELS, entry(&grids::IQ3_XXS, codes, i, 4)),
+        Iq3S => signed(codes[i], &IQ3_S_LEVELS, entry(&grids::IQ3_S, codes, i, 4)),
     };
     let [scale, min] = [from.scale, from.min].map(|bits| f16::from_bits(bits).to_f32());
     let parts = |factor: f32, steps: &[i8; 16], parts: usize| -> Vec<f32> {
         steps[block * parts..][..parts].iter().map(|step| factor * f32::from(*step)).collect()
     };
+    let odd = from.scales.map(|step| 2 * step + 1);
     let (scales, mins) = match layout {
         Bytes | Four | Five | Levels => (vec![scale], vec![]),
         FourMin | FiveMin => (vec![scale], vec![min]),
@@ -152,12 +163,29 @@ fn int_block(layout: CodeLayout, codes: &[u8], from: &BlockScales, block: usize)
         SuperThree | SuperSix => (parts(scale, &from.scales, 2), vec![]),
         SuperFourMin | SuperFiveMin => (parts(scale, &from.scales, 1), parts(min, &from.mins, 1)),
         SuperLevels | Ternary => (parts(scale, &from.scales, 1), vec![]),
+        Iq1S | Iq2Xxs => (parts(scale / 8.0, &odd, 1), vec![]),
+        Iq1M | Iq2Xs | Iq2S => (parts(scale / 8.0, &odd, 2), vec![]),
+        Iq3Xxs => (parts(scale / 4.0, &odd, 1), vec![]),
+        Iq3S => (parts(scale, &odd, 1), vec![]),
         SuperFloats => {
             let scales = from.scales[..2].iter().map(|code| from.wide * fp8::value(*code as u8));
             (scales.collect(), vec![])
         }
     };
-    IntBlock { values: std::array::from_fn(|i| value(codes[i])), scales, mins }
+    IntBlock { values: std::array::from_fn(value), scales, mins }
+}
+
+/// The level of code `i`, which belongs to an entry of `len` codes.
+fn entry(grid: &[u16], codes: &[u8], i: usize, len: usize) -> i32 {
+    let number = |at: usize| usize::from(codes[i / len * len + at] & 127);
+    let bits = if len == 8 { 2 } else { 3 };
+    i32::from(grid[number(0) | number(1) << 7] >> (i % len * bits)) & ((1 << bits) - 1)
+}
+
+/// A level, negated where the highest bit of its code is set.
+fn signed(code: u8, levels: &[f32], level: i32) -> i32 {
+    let value = levels[level as usize] as i32;
+    if code & 128 != 0 { -value } else { value }
 }
 
 /// Whole numbers of each part of a block are added exactly; parts times their scales, the second

@@ -196,10 +196,17 @@ macro_rules! packed {
             ),
         };)*
 
-        /// The form of a code layout.
-        fn packed(layout: CodeLayout) -> &'static Form {
+        /// The form of a code layout; entries of codebooks have none.
+        fn packed(layout: CodeLayout) -> Option<&'static Form> {
             match layout {
-                $(CodeLayout::$layout => &$form,)*
+                $(CodeLayout::$layout => Some(&$form),)*
+                CodeLayout::Iq1S
+                | CodeLayout::Iq1M
+                | CodeLayout::Iq2Xxs
+                | CodeLayout::Iq2Xs
+                | CodeLayout::Iq2S
+                | CodeLayout::Iq3Xxs
+                | CodeLayout::Iq3S => None,
             }
         }
     };
@@ -228,8 +235,8 @@ packed! {
 /// The form of weights of a type with rows of `cols`, for products in `mode`.
 pub(crate) fn form(ty: &QuantType, cols: usize, mode: Mode) -> &'static Form {
     let packing = ty.packing.filter(|_| mode == Mode::Fast && cols.is_multiple_of(BLOCK));
-    match packing {
-        Some(packing) => packed(packing.code_layout),
+    match packing.and_then(|packing| packed(packing.code_layout)) {
+        Some(form) => form,
         None if *ty == F32 => &FLOATS_32,
         None if *ty == F16 => &FLOATS_16,
         None if *ty == BF16 || mode == Mode::Fast => &BRAIN_16,
