@@ -285,12 +285,13 @@ impl<R: IntRows<Float = float::Avx2Half>> IntRows for Twice<R> {
     }
 }
 
-/// The sixteen rows of a 256-bit set, of which a register tile holds eight.
+/// The sixteen rows of a 256-bit set, with the rows of weights and of activations that a register
+/// tile has.
 macro_rules! lanes256 {
-    ($lanes:ident, $rows:ty) => {
+    ($lanes:ident, $tile:ty, $rows:literal) => {
         impl IntLanes for $lanes {
-            type Tile = $rows;
-            const ROWS: usize = 6;
+            type Tile = $tile;
+            const ROWS: usize = $rows;
 
             enter!($lanes);
 
@@ -307,8 +308,10 @@ macro_rules! lanes256 {
     };
 }
 
-lanes256!(Avx2, Avx2Rows);
-lanes256!(AvxVnni, AvxVnniRows);
+// A product takes so many operations with AVX2 that sums should not leave registers; with VNNI it
+// is one, and unpacking codes for eight weight rows at a time would weigh more.
+lanes256!(Avx2, Avx2Rows, 6);
+lanes256!(AvxVnni, AvxVnni, 4);
 
 #[inline(always)]
 fn magnitude256(a: float::Avx2, b: float::Avx2) -> f32 {

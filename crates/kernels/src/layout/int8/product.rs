@@ -230,7 +230,7 @@ impl Tiles for ScalarInt {
     }
 }
 
-/// One group alone, of which registers of 256 bits take half at a time.
+/// One group alone, of which AVX2's tile takes half at a time.
 macro_rules! tiles_of_one_group {
     ($lanes:ty: $($most:literal)?) => {
         impl Tiles for $lanes {
@@ -256,7 +256,7 @@ macro_rules! tiles_of_one_group {
 #[cfg(target_arch = "x86_64")]
 tiles_of_one_group!(Avx2: 6);
 #[cfg(target_arch = "x86_64")]
-tiles_of_one_group!(AvxVnni: 6);
+tiles_of_one_group!(AvxVnni:);
 #[cfg(target_arch = "aarch64")]
 tiles_of_one_group!(Neon:);
 #[cfg(target_arch = "aarch64")]

@@ -153,7 +153,8 @@ fn int_block(layout: CodeLayout, codes: &[u8], from: &BlockScales, block: usize)
     let parts = |factor: f32, steps: &[i8; 16], parts: usize| -> Vec<f32> {
         steps[block * parts..][..parts].iter().map(|step| factor * f32::from(*step)).collect()
     };
-    let odd = from.scales.map(|step| 2 * step + 1);
+    // Of other layouts, whose steps are any bytes, it is not used.
+    let odd = from.scales.map(|step| step.wrapping_mul(2).wrapping_add(1));
     let (scales, mins) = match layout {
         Bytes | Four | Five | Levels => (vec![scale], vec![]),
         FourMin | FiveMin => (vec![scale], vec![min]),
