@@ -206,11 +206,11 @@ mod arm_chains {
 
     // Four of 32 registers each.
     int_chains! { Neon, neon::Neon, 4, |codes|
-        "/* {} {} {} {} */", inout(vreg) codes[0], inout(vreg) codes[1], inout(vreg) codes[2],
+        "/* {:v} {:v} {:v} {:v} */", inout(vreg) codes[0], inout(vreg) codes[1], inout(vreg) codes[2],
         inout(vreg) codes[3]
     }
     int_chains! { NeonDot, neon::NeonDot, 6, |codes|
-        "/* {} {} {} {} */", inout(vreg) codes[0], inout(vreg) codes[1], inout(vreg) codes[2],
+        "/* {:v} {:v} {:v} {:v} */", inout(vreg) codes[0], inout(vreg) codes[1], inout(vreg) codes[2],
         inout(vreg) codes[3]
     }
 }
