@@ -44,6 +44,16 @@ fn logits(mut runner: Runner) -> Vec<u32> {
 
 /// Writes the packed weights of a model, changed by `change`, and returns how many parts they have.
 fn write_pack(path: &Path, runner: &mut Runner, change: impl Fn(&mut PackOrigin)) -> usize {
+    write_parts(path, runner, change, |_| {})
+}
+
+/// The same with every part changed by `change_part`.
+fn write_parts(
+    path: &Path,
+    runner: &mut Runner,
+    change: impl Fn(&mut PackOrigin),
+    change_part: impl Fn(&mut PackPart),
+) -> usize {
     let settings = runner.settings();
     let mut origin = PackOrigin {
         digest: "unknown".to_owned(),
@@ -57,7 +67,9 @@ fn write_pack(path: &Path, runner: &mut Runner, change: impl Fn(&mut PackOrigin)
     for part in &parts {
         let bytes = runner.read_packed(part);
         assert_eq!(bytes.len(), part.bytes);
-        writer.add(&part.part, &bytes).unwrap();
+        let mut written = part.part.clone();
+        change_part(&mut written);
+        writer.add(&written, &bytes).unwrap();
     }
     writer.finish().unwrap();
     parts.len()
@@ -166,22 +178,13 @@ fn a_layout_that_this_machine_does_not_read_is_named() {
     let mut runner = load(&checkpoint, PackChoice::Off, "q8_0").unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = pack_path(&folder);
-    let settings = runner.settings();
-    let origin = PackOrigin {
-        digest: String::new(),
-        identity: settings.checkpoint.clone(),
-        mode: "fast".to_owned(),
-        isa: "sme".to_owned(),
-    };
-    let isa = settings.identity.clone();
-    let mut writer = PackWriter::create(&path, origin).unwrap();
+    let sme = |origin: &mut PackOrigin| origin.isa = "sme".into();
+    write_parts(&path, &mut runner, sme, |part| part.layout = "int8-sme".into());
+    let isa = runner.settings().identity.clone();
     let first = runner.packed_parts().remove(0);
-    let mut part = first.part.clone();
-    part.layout = "int8-sme".into();
-    writer.add(&part, &runner.read_packed(&first)).unwrap();
-    writer.finish().unwrap();
+    let part = &first.part;
     let error = load(&checkpoint, PackChoice::File(path.clone()), "q8_0").unwrap_err();
-    let (ty, layout, bytes, path) = (part.ty, first.part.layout, first.bytes, path.display());
+    let (ty, layout, bytes, path) = (part.ty, &part.layout, first.bytes, path.display());
     assert_eq!(
         error,
         format!(

@@ -137,30 +137,18 @@ pub(crate) trait Kernel {
 }
 
 /// Runs `kernel`, compiled for `isa`.
-#[allow(unsafe_code)]
 pub(crate) fn run_on<K: Kernel>(isa: crate::Isa, kernel: K) {
-    use crate::isa::{IsaKind, features};
+    use crate::isa::IsaKind;
     match isa.kind() {
-        IsaKind::Scalar => kernel.run::<scalar::Scalar>(),
+        IsaKind::Scalar => scalar::Scalar::enter(kernel),
         #[cfg(target_arch = "x86_64")]
-        IsaKind::Avx2 | IsaKind::AvxVnni => {
-            features! { Avx2 compiled
-                fn shell<K: Kernel>(kernel: K) { kernel.run::<x86::Avx2>(); }
-            }
-            // SAFETY: an `Isa` of this kind exists only where the CPU has these features.
-            unsafe { shell(kernel) }
-        }
+        IsaKind::Avx2 | IsaKind::AvxVnni => x86::Avx2::enter(kernel),
         #[cfg(target_arch = "x86_64")]
         IsaKind::Avx512 | IsaKind::Avx512Vnni | IsaKind::Avx512Bf16 | IsaKind::Amx => {
-            features! { Avx512 compiled
-                fn shell<K: Kernel>(kernel: K) { kernel.run::<x86::Avx512>(); }
-            }
-            // SAFETY: as above.
-            unsafe { shell(kernel) }
+            x86::Avx512::enter(kernel);
         }
-        // Every CPU of this architecture has these.
         #[cfg(target_arch = "aarch64")]
-        IsaKind::Neon | IsaKind::NeonDot => kernel.run::<neon::Neon>(),
+        IsaKind::Neon | IsaKind::NeonDot => neon::Neon::enter(kernel),
     }
 }
 

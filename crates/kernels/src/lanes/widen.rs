@@ -338,22 +338,7 @@ mod x86 {
         unsafe fn load_e4m3_pairs_at(src: *const [u8; 2]) -> (Self, Self) {
             unsafe {
                 let (even, odd) = e4m3_pairs_as_f16(_mm256_loadu_si256(src.cast()));
-                let unit = _mm256_set1_ps(E4M3_OVER_F16);
-                let both = |bits: __m256i| {
-                    (_mm256_castsi256_si128(bits), _mm256_extracti128_si256::<1>(bits))
-                };
-                let (a, b) = both(even);
-                let (c, d) = both(odd);
-                (
-                    Self(
-                        _mm256_mul_ps(_mm256_cvtph_ps(a), unit),
-                        _mm256_mul_ps(_mm256_cvtph_ps(b), unit),
-                    ),
-                    Self(
-                        _mm256_mul_ps(_mm256_cvtph_ps(c), unit),
-                        _mm256_mul_ps(_mm256_cvtph_ps(d), unit),
-                    ),
-                )
+                (e4m3_of_f16(even), e4m3_of_f16(odd))
             }
         }
 
@@ -396,13 +381,7 @@ mod x86 {
 
         #[inline(always)]
         unsafe fn load_e4m3_at(src: *const u8) -> Self {
-            unsafe {
-                let codes = _mm_cvtepu8_epi16(_mm_loadl_epi64(src.cast()));
-                let magnitude = _mm_and_si128(codes, _mm_set1_epi16(0x7f));
-                let sign = _mm_and_si128(_mm_slli_epi16::<8>(codes), _mm_set1_epi16(i16::MIN));
-                let bits = _mm_or_si128(_mm_slli_epi16::<7>(magnitude), sign);
-                Self(_mm256_mul_ps(_mm256_cvtph_ps(bits), _mm256_set1_ps(E4M3_OVER_F16)))
-            }
+            unsafe { half_of_f16(_mm256_castsi256_si128(e4m3_as_f16(_mm_loadl_epi64(src.cast())))) }
         }
 
         #[inline(always)]
@@ -490,6 +469,22 @@ mod x86 {
 
     /// What exponents of E4M3 are worth more than the same bits as exponents of f16.
     const E4M3_OVER_F16: f32 = 256.0;
+
+    /// The values of E4M3 codes that [`e4m3_as_f16`] or [`e4m3_pairs_as_f16`] made f16.
+    #[inline(always)]
+    unsafe fn e4m3_of_f16(bits: __m256i) -> Avx2 {
+        unsafe {
+            let high = _mm256_extracti128_si256::<1>(bits);
+            Avx2::join(half_of_f16(_mm256_castsi256_si128(bits)), half_of_f16(high))
+        }
+    }
+
+    /// The same of eight codes.
+    #[inline(always)]
+    unsafe fn half_of_f16(bits: __m128i) -> Avx2Half {
+        let unit = unsafe { _mm256_set1_ps(E4M3_OVER_F16) };
+        Avx2Half(unsafe { _mm256_mul_ps(_mm256_cvtph_ps(bits), unit) })
+    }
 
     /// The first and the second of 16 pairs of E4M3 codes as f16 with the same exponent and
     /// mantissa; NaN as NaN.

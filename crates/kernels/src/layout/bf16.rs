@@ -198,7 +198,7 @@ pub(crate) mod x86 {
         // groups of the tile, so `count` words of sixteen rows are readable at each; `x` was
         // sliced.
         unsafe { add::<N, M>(x, groups, count, &mut sums) };
-        put_sums(tile, row, places, &sums);
+        put_sums(tile, row, &places, sums.as_flattened());
     }
 
     #[inline(always)]

@@ -12,7 +12,7 @@
 //! scale, to the sum of all, fused, in ascending order.
 #![allow(unsafe_code)]
 
-use super::outputs::{put_sums, take_sums};
+use super::outputs::{Groups, put_sums, take_sums};
 use super::panels::panels;
 use super::{Activations, GROUP, Inputs, Layout, Weights, bf16, fp8};
 use crate::Isa;
@@ -215,27 +215,25 @@ fn product_of<L: RegisterTile, E: Element>(
     weights: Weights<'_>,
     tile: &mut Tile<'_, f32>,
 ) {
-    let Weights { ty, cols, bytes, .. } = weights;
-    let stride = group_bytes(ty, cols);
-    let first = bytes[tile.cols().start / GROUP * stride..].as_ptr();
-    let groups = TileGroups { ty, first, stride, count: tile.cols().len().div_ceil(GROUP) };
+    let ty = weights.ty;
+    let groups = Groups::new(&weights, group_bytes(ty, weights.cols), tile);
     let cached = (CACHED / inputs.cols).max(1).next_multiple_of(L::ROWS);
     for start in (0..inputs.rows).step_by(cached) {
         let rows = start..inputs.rows.min(start + cached);
         match inputs.rows {
-            1 => product_of_rows::<L, E>(inputs, rows, STREAMS, &groups, tile),
-            _ => product_of_rows::<L, E>(inputs, rows, L::GROUPS, &groups, tile),
+            1 => product_of_rows::<L, E>(inputs, rows, ty, (STREAMS, &groups), tile),
+            _ => product_of_rows::<L, E>(inputs, rows, ty, (L::GROUPS, &groups), tile),
         }
     }
 }
 
-/// Outputs of `rows` from the start of a panel on.
+/// Outputs of `rows` from the start of a panel on, of some groups of weights of type `ty` together.
 #[inline(always)]
 fn product_of_rows<L: RegisterTile, E: Element>(
     inputs: Inputs<'_>,
     rows: Range<usize>,
-    together: usize,
-    groups: &TileGroups,
+    ty: &QuantType,
+    (together, groups): (usize, &Groups),
     tile: &mut Tile<'_, f32>,
 ) {
     // Each of the groups that are computed together goes through a part of the tile of its own,
@@ -244,12 +242,12 @@ fn product_of_rows<L: RegisterTile, E: Element>(
     // One panel passes once: there is nothing to keep.
     let step = if rows.len() <= L::ROWS { inputs.cols } else { RUN };
     for group in 0..apart {
-        let places = std::array::from_fn(|n| (group + n * apart).min(groups.count - 1));
+        let places: [_; STREAMS] = std::array::from_fn(|n| group + n * apart);
         for from in (0..inputs.cols).step_by(step) {
-            let offset = group_bytes(groups.ty, from);
-            let weights = groups.at(places).map(|at| at.wrapping_add(offset));
+            let offset = group_bytes(ty, from);
+            let weights = places.map(|place| groups.bytes(place).wrapping_add(offset));
             let span = from..inputs.cols.min(from + step);
-            let run = Run { inputs, span, scaled: groups.ty.block_len, weights, places };
+            let run = Run { inputs, span, scaled: ty.block_len, weights, places };
             for (panel, width) in panels(rows.len(), L::ROWS) {
                 match together {
                     STREAMS => run.outputs::<L, E, STREAMS, 1>(rows.start, tile),
@@ -260,24 +258,8 @@ fn product_of_rows<L: RegisterTile, E: Element>(
     }
 }
 
-/// The groups of a tile.
-struct TileGroups {
-    ty: &'static QuantType,
-    first: *const u8,
-    stride: usize,
-    count: usize,
-}
-
-impl TileGroups {
-    /// Addresses of the groups in `places`.
-    #[inline(always)]
-    fn at(&self, places: [usize; STREAMS]) -> [*const u8; STREAMS] {
-        places.map(|place| self.first.wrapping_add(place * self.stride))
-    }
-}
-
 /// A run of inputs of all rows, and of some groups of weights: the address of its first input in
-/// each, and the groups' places in the tile, of which the last may come several times.
+/// each, and the groups' places in the tile, of which the last may lie beyond it.
 struct Run<'a> {
     inputs: Inputs<'a>,
     span: Range<usize>,
@@ -306,7 +288,7 @@ impl Run<'_> {
         }
         let (run, element) = (self.scaled, PhantomData);
         L::enter(PanelSums::<E, N, M> { x, weights, run, sums: &mut sums, element });
-        put_sums(tile, row, places, &sums);
+        put_sums(tile, row, &places, sums.as_flattened());
     }
 }
 
@@ -430,54 +412,29 @@ impl RegisterTile for Scalar {
     }
 }
 
-/// Six rows by one group, of which a register holds half.
-#[cfg(target_arch = "x86_64")]
-impl RegisterTile for Avx2 {
-    const ROWS: usize = 6;
-    const GROUPS: usize = 1;
+/// Tiles of some rows, at most the first number, by as many groups of weights.
+macro_rules! tiles {
+    ($lanes:ty, $groups:literal: $rows:literal $($fewer:literal)*) => {
+        impl RegisterTile for $lanes {
+            const ROWS: usize = $rows;
+            const GROUPS: usize = $groups;
 
-    #[inline(always)]
-    fn panel<E: Element>(run: &Run<'_>, row: usize, width: usize, tile: &mut Tile<'_, f32>) {
-        match width {
-            6 => run.outputs::<Self, E, 1, 6>(row, tile),
-            4 => run.outputs::<Self, E, 1, 4>(row, tile),
-            2 => run.outputs::<Self, E, 1, 2>(row, tile),
-            _ => run.outputs::<Self, E, 1, 1>(row, tile),
+            #[inline(always)]
+            fn panel<E: Element>(run: &Run<'_>, row: usize, width: usize, tile: &mut Tile<'_, f32>) {
+                match width {
+                    $rows => run.outputs::<Self, E, $groups, $rows>(row, tile),
+                    $($fewer => run.outputs::<Self, E, $groups, $fewer>(row, tile),)*
+                    _ => run.outputs::<Self, E, $groups, 1>(row, tile),
+                }
+            }
         }
-    }
+    };
 }
 
-/// Twelve rows by two groups, a register each.
+// A group is two registers of sixteen, one of 32, or four of 32.
 #[cfg(target_arch = "x86_64")]
-impl RegisterTile for Avx512 {
-    const ROWS: usize = 12;
-    const GROUPS: usize = 2;
-
-    #[inline(always)]
-    fn panel<E: Element>(run: &Run<'_>, row: usize, width: usize, tile: &mut Tile<'_, f32>) {
-        match width {
-            12 => run.outputs::<Self, E, 2, 12>(row, tile),
-            8 => run.outputs::<Self, E, 2, 8>(row, tile),
-            4 => run.outputs::<Self, E, 2, 4>(row, tile),
-            2 => run.outputs::<Self, E, 2, 2>(row, tile),
-            _ => run.outputs::<Self, E, 2, 1>(row, tile),
-        }
-    }
-}
-
-/// Six rows by one group of four registers.
+tiles!(Avx2, 1: 6 4 2);
+#[cfg(target_arch = "x86_64")]
+tiles!(Avx512, 2: 12 8 4 2);
 #[cfg(target_arch = "aarch64")]
-impl RegisterTile for crate::lanes::neon::Neon {
-    const ROWS: usize = 6;
-    const GROUPS: usize = 1;
-
-    #[inline(always)]
-    fn panel<E: Element>(run: &Run<'_>, row: usize, width: usize, tile: &mut Tile<'_, f32>) {
-        match width {
-            6 => run.outputs::<Self, E, 1, 6>(row, tile),
-            4 => run.outputs::<Self, E, 1, 4>(row, tile),
-            2 => run.outputs::<Self, E, 1, 2>(row, tile),
-            _ => run.outputs::<Self, E, 1, 1>(row, tile),
-        }
-    }
-}
+tiles!(crate::lanes::neon::Neon, 1: 6 4 2);

@@ -199,7 +199,7 @@ mod x86 {
             // SAFETY: `Layout::product` checked that the CPU has the features; `rows` sliced
             // `packed` to runs that the scratch has, whose pairs are in `x`.
             unsafe { self.add::<M>(&mut sums) };
-            put_sums(tile, row, places, &sums);
+            put_sums(tile, row, &places, sums.as_flattened());
         }
 
         features! { Avx512Bf16 compiled

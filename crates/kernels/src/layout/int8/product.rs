@@ -14,6 +14,7 @@ use crate::lanes::int::scalar::ScalarInt;
 #[cfg(target_arch = "x86_64")]
 use crate::lanes::int::x86::{Avx2, Avx512Vnni, AvxVnni};
 use crate::lanes::int::{IntLanes, int_dispatch};
+use crate::layout::outputs::{Groups, put_sums};
 use crate::layout::panels::panels;
 use crate::quant::{BLOCK, SPAN};
 use base::Tile;
@@ -56,8 +57,7 @@ fn product<I: Tiles, P: Planes, S: Scales>(
     tile: &mut Tile<'_, f32>,
 ) {
     let stride = group_bytes(code_layout(weights.ty), weights.cols);
-    let first = weights.bytes[tile.cols().start / GROUP * stride..].as_ptr();
-    let groups = Groups { first, stride, count: tile.cols().len().div_ceil(GROUP) };
+    let groups = Groups::new(&weights, stride, tile);
     let row_bytes = 4 * words(1, weights.cols);
     let cached = (CACHED / row_bytes).clamp(MANY, MOST) / I::ROWS * I::ROWS;
     for start in (0..inputs.rows).step_by(cached) {
@@ -70,26 +70,12 @@ fn product<I: Tiles, P: Planes, S: Scales>(
     }
 }
 
-/// The groups of a tile.
-struct Groups {
-    first: *const u8,
-    stride: usize,
-    count: usize,
-}
-
-impl Groups {
-    /// The bytes of a group; past the end those of the last.
-    fn bytes(&self, place: usize) -> *const u8 {
-        self.first.wrapping_add(place.min(self.count - 1) * self.stride)
-    }
-
-    /// What one of some passes over all blocks of a run asks for: one pass alone for its own
-    /// weights, several for a part each of the groups that come next.
-    fn ahead(&self, run: &BlockRun<'_>, (pass, passes): (usize, usize)) -> Ahead {
-        let bytes = self.stride / passes;
-        let offset = if passes == 1 { AHEAD } else { self.stride + pass * bytes };
-        Ahead { offset, bytes: bytes.div_ceil(run.blocks.len()) }
-    }
+/// What one of some passes over all blocks of a run prefetches: one pass alone its own weights,
+/// several a part each of the groups that come next.
+fn ahead(groups: &Groups, run: &BlockRun<'_>, (pass, passes): (usize, usize)) -> Ahead {
+    let bytes = groups.stride() / passes;
+    let offset = if passes == 1 { AHEAD } else { groups.stride() + pass * bytes };
+    Ahead { offset, bytes: bytes.div_ceil(run.blocks.len()) }
 }
 
 /// Outputs of `rows` with weights as they are packed.
@@ -103,19 +89,19 @@ fn product_packed<I: Tiles, P: Planes, S: Scales>(
     let together = I::GROUPS;
     // Each of the groups computed together walks through its own part of the tile.
     let apart = groups.count.div_ceil(together);
+    let passes = panels(rows.len(), I::ROWS).count();
     let mut sums = [[0.0; GROUP]; GROUPS * PANEL];
     for group in 0..apart {
         let places = std::array::from_fn(|n| group + n * apart);
         let weights = places.map(|place| groups.bytes(place));
         let mut run = BlockRun { inputs, blocks: 0..inputs.cols / BLOCK, weights, ahead: None };
-        let passes = panels(rows.len(), I::ROWS).count();
         for (pass, (panel, width)) in panels(rows.len(), I::ROWS).enumerate() {
             if inputs.rows < MANY {
-                run.ahead = Some(groups.ahead(&run, (pass, passes)));
+                run.ahead = Some(ahead(groups, &run, (pass, passes)));
             }
             let (row, sums) = (rows.start + panel, &mut sums[..width * together]);
             I::add::<P, S>(&run, row, width, sums);
-            write(row, sums, &places[..together], tile);
+            put_sums(tile, row, &places[..together], sums);
         }
     }
 }
@@ -149,7 +135,7 @@ fn product_unpacked<I: Tiles, P: Planes, S: Scales>(
                 I::add::<Unpacked<P>, Unpacked<S>>(&run, rows.start + panel, width, sums);
                 // At once, so that the next panel's products hide what writing waits for.
                 if last {
-                    write(rows.start + panel, sums, &places[..together], tile);
+                    put_sums(tile, rows.start + panel, &places[..together], sums);
                 }
             }
         }
@@ -186,22 +172,6 @@ impl BlockRun<'_> {
             sums: &mut sums[..M * N],
             layout: PhantomData,
         });
-    }
-}
-
-/// Copies the sums of rows from `row` to the outputs in `places`, of which those beyond the tile do
-/// not exist.
-#[inline(always)]
-fn write(row: usize, sums: &[[f32; GROUP]], places: &[usize], tile: &mut Tile<'_, f32>) {
-    for (m, sums) in sums.chunks_exact(places.len()).enumerate() {
-        let outputs = tile.row_mut(row + m);
-        for (sums, place) in sums.iter().zip(places) {
-            let outputs = outputs.get_mut(place * GROUP..).unwrap_or_default();
-            match outputs.first_chunk_mut() {
-                Some(all) => *all = *sums,
-                None => outputs.copy_from_slice(&sums[..outputs.len()]),
-            }
-        }
     }
 }
 
