@@ -121,9 +121,7 @@ test("leaving a stream stops its request", async () => {
   const stream = client.messages.stream(body("Hello!", { max_tokens: 1900, output_config }));
   stream.on("text", () => stream.abort());
   await assert.rejects(stream.done(), Anthropic.APIUserAbortError);
-  await server.until((counts) => counts.running === 0);
-  const { finished } = await server.requests();
-  assert.equal(finished.cancelled, before.finished.cancelled + 1);
+  await server.untilOneIsCancelled(before);
 });
 
 test("the beta client's members are taken", async () => {

@@ -152,9 +152,7 @@ test("leaving a stream stops its request", async () => {
     if (chunk.choices[0]?.delta.content || chunk.choices[0]?.delta.reasoning_content) break;
   }
   stream.controller.abort();
-  await server.until((counts) => counts.running === 0);
-  const { finished } = await server.requests();
-  assert.equal(finished.cancelled, before.finished.cancelled + 1);
+  await server.untilOneIsCancelled(before);
 });
 
 test("leaving a whole answer stops its request", async () => {
@@ -167,9 +165,7 @@ test("leaving a whole answer stops its request", async () => {
   await server.until((counts) => counts.running === 1);
   leave.abort();
   await left;
-  await server.until((counts) => counts.running === 0);
-  const { finished } = await server.requests();
-  assert.equal(finished.cancelled, before.finished.cancelled + 1);
+  await server.untilOneIsCancelled(before);
 });
 
 test("a text goes on", async () => {

@@ -84,7 +84,5 @@ test("leaving a stream stops its request", async () => {
   await assert.rejects(async () => {
     for await (const _ of stream) stream.abort();
   });
-  await server.until((counts) => counts.running === 0);
-  const { finished } = await server.requests();
-  assert.equal(finished.cancelled, before.finished.cancelled + 1);
+  await server.untilOneIsCancelled(before);
 });

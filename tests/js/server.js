@@ -37,6 +37,13 @@ export class Server {
     }
   }
 
+  // Waits until one request more than `before` is cancelled and none runs: a request that is
+  // cancelled while it waits never ran.
+  async untilOneIsCancelled(before) {
+    const expected = before.finished.cancelled + 1;
+    await this.until(({ running, finished }) => !running && finished.cancelled === expected);
+  }
+
   async stop() {
     this.child.kill("SIGTERM");
     return this.ended;
