@@ -120,6 +120,7 @@ pub(crate) mod x86 {
     use super::{GROUP, Inputs, PANEL, Weights, group_bytes, panels, words};
     use crate::isa::features;
     use crate::layout::outputs::{put_sums, take_sums};
+    use crate::layout::panels::runs;
     use base::Tile;
     use std::arch::x86_64::*;
     use std::ops::Range;
@@ -132,12 +133,10 @@ pub(crate) mod x86 {
 
     pub(super) fn product(inputs: Inputs<'_>, weights: Weights<'_>, tile: &mut Tile<'_, f32>) {
         let pairs = words(1, weights.cols);
-        let cached = (CACHED / pairs).max(PANEL) / PANEL * PANEL;
-        for first in (0..inputs.rows).step_by(cached) {
-            let count = cached.min(inputs.rows - first);
+        for run in runs(inputs.rows, PANEL, CACHED / pairs) {
             match inputs.rows {
-                1 => rows::<4>(inputs, weights, (first, count), tile),
-                _ => rows::<2>(inputs, weights, (first, count), tile),
+                1 => rows::<4>(inputs, weights, (run.start, run.len()), tile),
+                _ => rows::<2>(inputs, weights, (run.start, run.len()), tile),
             }
         }
     }

@@ -13,7 +13,7 @@
 #![allow(unsafe_code)]
 
 use super::outputs::{Groups, put_sums, take_sums};
-use super::panels::panels;
+use super::panels::{panels, runs};
 use super::{Activations, GROUP, Inputs, Layout, Weights, bf16, fp8};
 use crate::Isa;
 use crate::lanes::scalar::Scalar;
@@ -217,9 +217,7 @@ fn product_of<L: RegisterTile, E: Element>(
 ) {
     let ty = weights.ty;
     let groups = Groups::new(&weights, group_bytes(ty, weights.cols), tile);
-    let cached = (CACHED / inputs.cols).max(1).next_multiple_of(L::ROWS);
-    for start in (0..inputs.rows).step_by(cached) {
-        let rows = start..inputs.rows.min(start + cached);
+    for rows in runs(inputs.rows, L::ROWS, CACHED / inputs.cols) {
         match inputs.rows {
             1 => product_of_rows::<L, E>(inputs, rows, ty, (STREAMS, &groups), tile),
             _ => product_of_rows::<L, E>(inputs, rows, ty, (L::GROUPS, &groups), tile),

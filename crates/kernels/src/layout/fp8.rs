@@ -74,7 +74,7 @@ mod x86 {
     use crate::layout::bf16::PANEL;
     use crate::layout::bf16::x86::as_bf16;
     use crate::layout::outputs::{put_sums, take_sums};
-    use crate::layout::panels::panels;
+    use crate::layout::panels::{panels, runs};
     use base::Tile;
     use std::arch::x86_64::*;
 
@@ -103,12 +103,10 @@ mod x86 {
         weights: Weights<'_>,
         tile: &mut Tile<'_, f32>,
     ) {
-        let cached = (CACHED / words(1, weights.cols)).max(PANEL) / PANEL * PANEL;
-        for first in (0..inputs.rows).step_by(cached) {
-            let count = cached.min(inputs.rows - first);
+        for run in runs(inputs.rows, PANEL, CACHED / words(1, weights.cols)) {
             match inputs.rows {
-                1 => rows::<4>(row_by_row, inputs, weights, (first, count), tile),
-                _ => rows::<2>(row_by_row, inputs, weights, (first, count), tile),
+                1 => rows::<4>(row_by_row, inputs, weights, (run.start, run.len()), tile),
+                _ => rows::<2>(row_by_row, inputs, weights, (run.start, run.len()), tile),
             }
         }
     }

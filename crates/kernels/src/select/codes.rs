@@ -231,7 +231,7 @@ fn tile<I: IntLanes, const R: usize, const G: usize>(
         unsafe {
             let mut products = [[I::zero(); G]; R];
             for (r, products) in products.iter_mut().enumerate() {
-                *products = [I::shifted_at(starts.as_ptr().add(r * blocks + block), 0); G];
+                *products = [I::sums_at(starts.as_ptr().add(r * blocks + block)); G];
             }
             for quad in 0..QUADS {
                 let from = queries.as_ptr().add((block * QUADS + quad) * LANES * QUAD);

@@ -36,8 +36,9 @@ pub(crate) trait IntRows: Copy {
 
     /// Rows: a divisor of [`LANES`].
     const WIDTH: usize;
-    /// `signed` adds 2 to this power, which the start of the sums must take back.
-    const BIAS: Option<u32>;
+    /// Codes with a zero, signed ones too, are around 2 to this power if it is given, whatever
+    /// their type.
+    const CENTRE: Option<u32>;
     /// The largest magnitude of two products of each quad, added up, that a part holds; `None` if
     /// it holds as much as sums.
     const PART_MAX: Option<u32>;
@@ -73,7 +74,7 @@ pub(crate) trait IntRows: Copy {
     fn gather<const N: usize>(table: &[u32; N], codes: Self::Codes) -> Self::Codes;
     /// `table[code]` of codes below 16.
     fn lookup(table: &[i8; 16], codes: Self::Codes) -> Self::Codes;
-    /// Signed codes as `dot_signed` takes them.
+    /// Signed codes as `dot_signed` takes them: around the centre if there is one.
     #[inline(always)]
     fn signed(codes: Self::Codes) -> Self::Codes {
         codes
@@ -81,11 +82,11 @@ pub(crate) trait IntRows: Copy {
 
     /// All sums zero.
     fn zero() -> Self::Sums;
-    /// All sums the value at `src`, times 2 to the power `shift`, which is a constant.
+    /// All sums the value at `src`.
     ///
     /// # Safety
     /// The value must be readable.
-    unsafe fn shifted_at(src: *const u32, shift: u32) -> Self::Sums;
+    unsafe fn sums_at(src: *const u32) -> Self::Sums;
     /// A part that continues `sums`, or begins from zero.
     fn open(sums: Self::Sums) -> Self::Part;
     /// Adds the products of each row's four codes, 0 to 127, with the four signed bytes of
@@ -100,6 +101,35 @@ pub(crate) trait IntRows: Copy {
     fn close(sums: Self::Sums, part: Self::Part) -> Self::Sums;
     /// The sums, rounded to nearest even.
     fn float(sums: Self::Sums) -> Self::Float;
+
+    /// The word from which sums start whose codes are around a zero: of activations whose negated
+    /// sum is `total`.
+    #[inline(always)]
+    fn total(total: i32) -> u32 {
+        total.cast_unsigned()
+    }
+    /// Starts sums of codes around 2 to the power `zero`, which is a constant and the centre if
+    /// there is one, of the activations that have the word at `src`. Sums that were started are
+    /// read by `started` and `scaled` alone, and have at most 22 bits.
+    ///
+    /// # Safety
+    /// The word must be readable.
+    unsafe fn start_at(src: *const u32, zero: u32) -> Self::Sums;
+    /// Starts sums of codes that are what they are worth.
+    #[inline(always)]
+    fn start() -> Self::Sums {
+        Self::zero()
+    }
+    /// The sums since their start.
+    #[inline(always)]
+    fn started(sums: Self::Sums) -> Self::Float {
+        Self::float(sums)
+    }
+    /// The same times a scale that has at most 22 significant bits, rounded to nearest even.
+    #[inline(always)]
+    fn scaled(sums: Self::Sums, scale: Self::Float) -> Self::Float {
+        Self::float(sums).mul(scale)
+    }
 }
 
 /// Products of codes of sixteen rows, and the rounding of activations.

@@ -45,7 +45,7 @@ macro_rules! common {
         type Codes = CodeBytes;
         type Sums = Four;
         const WIDTH: usize = LANES;
-        const BIAS: Option<u32> = None;
+        const CENTRE: Option<u32> = None;
 
         parts_are_sums!();
 
@@ -127,8 +127,13 @@ macro_rules! common {
         }
 
         #[inline(always)]
-        unsafe fn shifted_at(src: *const u32, shift: u32) -> Four {
-            [unsafe { vdupq_n_s32((*src).cast_signed() << shift) }; 4]
+        unsafe fn sums_at(src: *const u32) -> Four {
+            [unsafe { vdupq_n_s32((*src).cast_signed()) }; 4]
+        }
+
+        #[inline(always)]
+        unsafe fn start_at(src: *const u32, zero: u32) -> Four {
+            [unsafe { vdupq_n_s32((*src).cast_signed() << zero) }; 4]
         }
 
         #[inline(always)]

@@ -32,7 +32,7 @@ impl IntRows for ScalarInt {
     type Codes = [u8; 64];
     type Sums = [i32; LANES];
     const WIDTH: usize = LANES;
-    const BIAS: Option<u32> = None;
+    const CENTRE: Option<u32> = None;
 
     parts_are_sums!();
 
@@ -99,9 +99,14 @@ impl IntRows for ScalarInt {
         [0; LANES]
     }
 
-    unsafe fn shifted_at(src: *const u32, shift: u32) -> [i32; LANES] {
+    unsafe fn sums_at(src: *const u32) -> [i32; LANES] {
         // SAFETY: the caller's promise.
-        [unsafe { *src }.cast_signed() << shift; LANES]
+        [unsafe { *src }.cast_signed(); LANES]
+    }
+
+    unsafe fn start_at(src: *const u32, zero: u32) -> [i32; LANES] {
+        // SAFETY: the caller's promise.
+        [unsafe { *src }.cast_signed() << zero; LANES]
     }
 
     #[inline(never)]

@@ -5,7 +5,7 @@
 #![allow(clippy::undocumented_unsafe_blocks)]
 
 use super::{IntLanes, IntRows, Task, enter, parts_are_sums};
-use crate::isa::features;
+use crate::lanes::widen::LanePart;
 use crate::lanes::{LANES, x86 as float};
 use std::arch::x86_64::*;
 use std::marker::PhantomData;
@@ -118,8 +118,8 @@ macro_rules! common256 {
         }
 
         #[inline(always)]
-        unsafe fn shifted_at(src: *const u32, shift: u32) -> __m256i {
-            unsafe { _mm256_set1_epi32((*src).cast_signed() << shift) }
+        unsafe fn sums_at(src: *const u32) -> __m256i {
+            unsafe { _mm256_set1_epi32((*src).cast_signed()) }
         }
 
         #[inline(always)]
@@ -133,7 +133,7 @@ macro_rules! common256 {
 impl IntRows for Avx2Rows {
     common256!();
     type Part = __m256i;
-    const BIAS: Option<u32> = None;
+    const CENTRE: Option<u32> = None;
     const PART_MAX: Option<u32> = Some(i16::MAX as u32);
 
     #[inline(always)]
@@ -159,12 +159,56 @@ impl IntRows for Avx2Rows {
     fn close(sums: __m256i, part: __m256i) -> __m256i {
         unsafe { _mm256_add_epi32(sums, _mm256_madd_epi16(part, _mm256_set1_epi16(1))) }
     }
+
+    #[inline(always)]
+    unsafe fn start_at(src: *const u32, zero: u32) -> __m256i {
+        unsafe { _mm256_set1_epi32((*src).cast_signed() << zero) }
+    }
 }
+
+/// Sums that are floats: they start from the bits of [`ORIGIN`], whose last bit is worth one and
+/// whose mantissa has room for them, so that they are scaled without being converted.
+macro_rules! sums_are_floats {
+    ($float:ident, $as_floats:ident) => {
+        const CENTRE: Option<u32> = Some(7);
+
+        #[inline(always)]
+        fn total(total: i32) -> u32 {
+            (total << 7).cast_unsigned().wrapping_add(ORIGIN.to_bits())
+        }
+
+        #[inline(always)]
+        unsafe fn start_at(src: *const u32, zero: u32) -> Self::Sums {
+            debug_assert!(Self::CENTRE == Some(zero), "codes around the centre");
+            unsafe { Self::sums_at(src) }
+        }
+
+        #[inline(always)]
+        fn start() -> Self::Sums {
+            unsafe { Self::sums_at(&ORIGIN.to_bits()) }
+        }
+
+        #[inline(always)]
+        fn started(sums: Self::Sums) -> Self::Float {
+            Self::scaled(sums, Self::Float::splat(1.0))
+        }
+
+        #[inline(always)]
+        fn scaled(sums: Self::Sums, scale: Self::Float) -> Self::Float {
+            // Exact: `ORIGIN` has two significant bits.
+            let origin = scale.mul(Self::Float::splat(-ORIGIN));
+            let sums = unsafe { $as_floats(sums) };
+            float::$float(sums).mul_add(scale, origin)
+        }
+    };
+}
+
+const ORIGIN: f32 = (3 << 22) as f32;
 
 impl IntRows for AvxVnniRows {
     common256!();
     parts_are_sums!();
-    const BIAS: Option<u32> = Some(7);
+    sums_are_floats!(Avx2Half, _mm256_castsi256_ps);
 
     #[inline(always)]
     fn signed(codes: __m256i) -> __m256i {
@@ -183,7 +227,7 @@ impl<R: IntRows<Float = float::Avx2Half>> IntRows for Twice<R> {
     type Sums = [R::Sums; 2];
     type Part = [R::Part; 2];
     const WIDTH: usize = LANES;
-    const BIAS: Option<u32> = R::BIAS;
+    const CENTRE: Option<u32> = R::CENTRE;
     const PART_MAX: Option<u32> = R::PART_MAX;
 
     #[inline(always)]
@@ -255,8 +299,8 @@ impl<R: IntRows<Float = float::Avx2Half>> IntRows for Twice<R> {
     }
 
     #[inline(always)]
-    unsafe fn shifted_at(src: *const u32, shift: u32) -> Self::Sums {
-        [unsafe { R::shifted_at(src, shift) }; 2]
+    unsafe fn sums_at(src: *const u32) -> Self::Sums {
+        [unsafe { R::sums_at(src) }; 2]
     }
 
     #[inline(always)]
@@ -282,6 +326,32 @@ impl<R: IntRows<Float = float::Avx2Half>> IntRows for Twice<R> {
     #[inline(always)]
     fn float(sums: Self::Sums) -> float::Avx2 {
         float::Avx2::join(R::float(sums[0]), R::float(sums[1]))
+    }
+
+    #[inline(always)]
+    fn total(total: i32) -> u32 {
+        R::total(total)
+    }
+
+    #[inline(always)]
+    unsafe fn start_at(src: *const u32, zero: u32) -> Self::Sums {
+        [unsafe { R::start_at(src, zero) }; 2]
+    }
+
+    #[inline(always)]
+    fn start() -> Self::Sums {
+        [R::start(); 2]
+    }
+
+    #[inline(always)]
+    fn started(sums: Self::Sums) -> float::Avx2 {
+        float::Avx2::join(R::started(sums[0]), R::started(sums[1]))
+    }
+
+    #[inline(always)]
+    fn scaled(sums: Self::Sums, scale: float::Avx2) -> float::Avx2 {
+        let [low, high] = scale.halves().map(float::Avx2Half);
+        float::Avx2::join(R::scaled(sums[0], low), R::scaled(sums[1], high))
     }
 }
 
@@ -352,26 +422,6 @@ unsafe fn store_bytes(bytes: __m128i, out: &mut [u32; 4]) -> i32 {
     }
 }
 
-features! { Avx512Vnni compiled
-    /// Sixteen times the value at `src`, shifted to the left. By hand: the compiler shifts before
-    /// it copies to all lanes, and a copy between registers takes a port of the products, which
-    /// neither copies from memory nor shifts do.
-    #[inline]
-    unsafe fn shifted<const SHIFT: u32>(src: *const u32) -> __m512i {
-        let sums;
-        unsafe {
-            std::arch::asm!(
-                "vpslld {sums}, dword ptr [{src}]{{1to16}}, {shift}",
-                sums = lateout(zmm_reg) sums,
-                src = in(reg) src,
-                shift = const SHIFT,
-                options(pure, readonly, nostack, preserves_flags),
-            );
-        }
-        sums
-    }
-}
-
 #[derive(Clone, Copy)]
 pub(crate) struct Avx512Vnni;
 
@@ -380,9 +430,9 @@ impl IntRows for Avx512Vnni {
     type Codes = __m512i;
     type Sums = __m512i;
     const WIDTH: usize = LANES;
-    const BIAS: Option<u32> = Some(7);
 
     parts_are_sums!();
+    sums_are_floats!(Avx512, _mm512_castsi512_ps);
 
     #[inline(always)]
     unsafe fn codes_at(src: *const u8) -> __m512i {
@@ -474,20 +524,8 @@ impl IntRows for Avx512Vnni {
     }
 
     #[inline(always)]
-    unsafe fn shifted_at(src: *const u32, shift: u32) -> __m512i {
-        unsafe {
-            match shift {
-                0 => shifted::<0>(src),
-                1 => shifted::<1>(src),
-                2 => shifted::<2>(src),
-                3 => shifted::<3>(src),
-                4 => shifted::<4>(src),
-                5 => shifted::<5>(src),
-                6 => shifted::<6>(src),
-                7 => shifted::<7>(src),
-                _ => unreachable!("codes have eight bits"),
-            }
-        }
+    unsafe fn sums_at(src: *const u32) -> __m512i {
+        unsafe { _mm512_set1_epi32((*src).cast_signed()) }
     }
 
     #[inline(always)]
@@ -503,7 +541,7 @@ impl IntRows for Avx512Vnni {
 
 impl IntLanes for Avx512Vnni {
     type Tile = Self;
-    const ROWS: usize = 6;
+    const ROWS: usize = 12;
 
     enter!(Avx512Vnni);
 

@@ -15,7 +15,9 @@ pub(super) const RECORD: usize = 16;
 pub(super) mod word {
     /// f32: the scale of the bytes.
     pub const SCALE: usize = 8;
-    /// i32: the bytes' sum, negated; of all, of the first half, of the second.
+    /// The bytes' sum, negated, as the instruction set starts sums from it
+    /// ([`IntRows::total`](crate::lanes::int::IntRows::total)); of all, of the first half, of the
+    /// second.
     pub const TOTAL: usize = 9;
     /// f32: the same sums times the scale.
     pub const SCALED: usize = 12;
@@ -58,6 +60,8 @@ fn round_body<I: IntLanes>(x: &[f32], cols: usize, out: &mut [u32]) {
         let rows = &x[start * cols..][..width * cols];
         let panel = &mut out[start * row_words..][..width * row_words];
         match width {
+            12 => round_panel::<I, 12>(rows, cols, panel),
+            8 => round_panel::<I, 8>(rows, cols, panel),
             6 => round_panel::<I, 6>(rows, cols, panel),
             4 => round_panel::<I, 4>(rows, cols, panel),
             2 => round_panel::<I, 2>(rows, cols, panel),
@@ -100,7 +104,7 @@ where
     let scale = if largest.is_finite() { largest / TOP } else { f32::NAN };
     record[word::SCALE] = scale.to_bits();
     for (i, sum) in [first.wrapping_add(second), first, second].into_iter().enumerate() {
-        record[word::TOTAL + i] = sum as u32;
+        record[word::TOTAL + i] = I::total(sum);
         record[word::SCALED + i] = (scale * sum as f32).to_bits();
     }
     record

@@ -4,7 +4,7 @@
 macro_rules! with_code_layout {
     ($layout:expr, $p:ident, $s:ident => $body:expr) => {{
         use $crate::layout::int8::parts::{
-            Each, Nibbles, Odd, SignedBytes, Table, TwoBits, Under, UnderFactor, Zeros,
+            Each, Nibbles, Odd, SignedBytes, Table, Ternary, TwoBits, Under, UnderFactor, Zeros,
         };
         use $crate::layout::int8::entries::{Eights, Fours, MovedEights};
         use $crate::quant::CodeLayout;
@@ -23,13 +23,13 @@ macro_rules! with_code_layout {
             CodeLayout::FiveMin => run!(Nibbles<1, 0>, Each<true, false>),
             CodeLayout::Levels => run!(Table<false>, Each<false, false>),
             CodeLayout::Floats => run!(Table<true>, Each<false, true>),
-            CodeLayout::SuperTwoMin => run!(TwoBits<0, false, 0>, Under<true, true>),
-            CodeLayout::SuperThree => run!(TwoBits<1, true, 2>, Under<true, false>),
+            CodeLayout::SuperTwoMin => run!(TwoBits<0, 0>, Under<true, true>),
+            CodeLayout::SuperThree => run!(TwoBits<1, 2>, Under<true, false>),
             CodeLayout::SuperFourMin => run!(Nibbles<0, 0>, Under<false, true>),
             CodeLayout::SuperFiveMin => run!(Nibbles<1, 0>, Under<false, true>),
             CodeLayout::SuperSix => run!(Nibbles<2, 5>, Under<true, false>),
             CodeLayout::SuperLevels => run!(Table<false>, Under<false, false>),
-            CodeLayout::Ternary => run!(TwoBits<0, true, 0>, Under<false, false>),
+            CodeLayout::Ternary => run!(Ternary, Under<false, false>),
             CodeLayout::FourZero => run!(Nibbles<0, 0>, Zeros<true>),
             CodeLayout::BytesZero => run!(SignedBytes, Zeros<false>),
             CodeLayout::SuperFloats => run!(Table<true>, UnderFactor),

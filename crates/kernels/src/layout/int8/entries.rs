@@ -62,6 +62,17 @@ const CODES_1: [i8; 16] = [9, 17, 25, 16, 7, 15, 23, 16, 16, 16, 16, 16, 16, 16,
 const CODES_2: [i8; 16] = signed(&IQ2_LEVELS, 64, 4);
 const CODES_3: [[i8; 16]; 2] = [signed(&IQ3_XXS_LEVELS, 64, 8), signed(&IQ3_S_LEVELS, 16, 8)];
 
+/// Codes around 2 to the power `zero`, raised as [`Planes::raise`].
+const fn raised<I: IntRows>(codes: &[i8; 16], zero: u32) -> [i8; 16] {
+    let mut raised = *codes;
+    let mut at = 0;
+    while let (Some(centre), true) = (I::CENTRE, at < codes.len()) {
+        raised[at] = (codes[at].cast_unsigned() << (centre - zero)).cast_signed();
+        at += 1;
+    }
+    raised
+}
+
 /// The number of the entry that begins with `quad`, as `RowSpan::codes` has it.
 #[inline(always)]
 fn number(quad: u32) -> u32 {
@@ -173,7 +184,10 @@ impl<const BITS: u32> Planes for Eights<BITS> {
             _ => I::gather(&IQ2_S, I::either(low, bits_to::<I>(high, 2 * eight, 8, 0x300))),
         };
         let level = I::field(entry, J as u32 % 2 * 4, 3);
-        I::lookup(&CODES_2, I::either(level, bit_to::<I>(plane, J as u32, 2)))
+        I::lookup(
+            const { &raised::<I>(&CODES_2, 6) },
+            I::either(level, bit_to::<I>(plane, J as u32, 2)),
+        )
     }
 }
 
@@ -215,7 +229,10 @@ impl Planes for MovedEights {
         let high = bits_to::<I>(high, 3 * eight, 8, 0x700);
         let entry = I::gather(&IQ1, I::either(I::bits(low, 8 * eight, 255), high));
         let level = I::field(entry, J as u32 % 2 * 4, 3);
-        I::lookup(&CODES_1, I::either(level, bit_to::<I>(moves, 4 + eight, 2)))
+        I::lookup(
+            const { &raised::<I>(&CODES_1, 4) },
+            I::either(level, bit_to::<I>(moves, 4 + eight, 2)),
+        )
     }
 }
 
@@ -225,6 +242,7 @@ pub(super) struct Fours<const BITS: u32>;
 
 impl<const BITS: u32> Fours<BITS> {
     const CODES: [i8; 16] = CODES_3[if BITS == 9 { 1 } else { 0 }];
+    const ZERO: u32 = if BITS == 9 { 4 } else { 6 };
 }
 
 impl<const BITS: u32> Planes for Fours<BITS> {
@@ -232,7 +250,7 @@ impl<const BITS: u32> Planes for Fours<BITS> {
     const NARROW: usize = if BITS == 9 { 1 } else { 0 };
     const COSTLY: bool = true;
     const LARGEST: u32 = largest(&Self::CODES);
-    const OFFSET: Option<u32> = Some(if BITS == 9 { 4 } else { 6 });
+    const OFFSET: Option<u32> = Some(Self::ZERO);
 
     #[inline(always)]
     fn words(quads: [u32; 8]) -> [u32; 8] {
@@ -268,6 +286,9 @@ impl<const BITS: u32> Planes for Fours<BITS> {
             }
             _ => I::gather(&IQ3_XXS, low),
         };
-        I::lookup(&Self::CODES, I::either(level, bit_to::<I>(held[2], J as u32, 3)))
+        I::lookup(
+            const { &raised::<I>(&Self::CODES, Self::ZERO) },
+            I::either(level, bit_to::<I>(held[2], J as u32, 3)),
+        )
     }
 }

@@ -19,12 +19,21 @@ pub(super) trait Planes {
     const LARGEST: u32;
     /// Codes are signed bytes.
     const SIGNED: bool = false;
-    /// Zero is this power of two, if any.
+    /// Zero is this power of two, if any, where there is no centre ([`IntRows::CENTRE`]).
     const OFFSET: Option<u32> = None;
 
     /// The words of eight quads of codes; the first `WORDS` count, and the low bytes of the next if
     /// there are narrow ones.
     fn words(quads: [u32; 8]) -> [u32; 8];
+
+    /// How far codes are shifted to the left, so that their zero is the centre.
+    #[inline(always)]
+    fn raise<I: IntRows>() -> u32 {
+        match (I::CENTRE, Self::OFFSET) {
+            (Some(centre), Some(offset)) => centre - offset,
+            _ => 0,
+        }
+    }
 
     /// What the codes of a block are computed from.
     type Held<I: IntRows>: Copy;
@@ -36,11 +45,31 @@ pub(super) trait Planes {
     /// bytes behind the words of all rows.
     unsafe fn held<I: IntRows>(words: *const u8, row: usize) -> Self::Held<I>;
 
-    /// The codes of quad `J` of these rows.
+    /// The codes of quad `J` of these rows, raised.
     ///
     /// # Safety
     /// As `held`.
     unsafe fn codes<I: IntRows, const J: usize>(held: Self::Held<I>) -> I::Codes;
+}
+
+/// The power of two that codes are around, if any.
+#[inline(always)]
+pub(super) fn zero<I: IntRows, P: Planes>() -> Option<u32> {
+    match I::CENTRE {
+        Some(centre) => (P::SIGNED || P::OFFSET.is_some()).then_some(centre),
+        None => P::OFFSET,
+    }
+}
+
+/// A table of signed codes as [`IntRows::signed`] makes them.
+const fn signed_table<I: IntRows>(table: &[i8; 16]) -> [i8; 16] {
+    let mut codes = *table;
+    let mut at = 0;
+    while at < codes.len() && I::CENTRE.is_some() {
+        codes[at] ^= i8::MIN;
+        at += 1;
+    }
+    codes
 }
 
 /// Planes that read the words of each quad when they need them.
@@ -87,13 +116,24 @@ fn nibble_words(quads: [u32; 8]) -> [u32; 4] {
     std::array::from_fn(|j| quads[j] & 0x0f0f_0f0f | (quads[j + 4] & 0x0f0f_0f0f) << 4)
 }
 
+/// The nibbles of quad `J`, moved to the bits from `to` on.
+///
 /// # Safety
 /// 256 bytes must be readable.
 #[inline(always)]
-unsafe fn nibbles<I: IntRows, const J: usize>(block: *const u8) -> I::Codes {
+unsafe fn nibbles<I: IntRows, const J: usize>(block: *const u8, to: u32) -> I::Codes {
     // SAFETY: the caller's promise.
     let word = unsafe { I::codes_at(block.add(J % 4 * PLANE)) };
-    I::field(word, if J < 4 { 0 } else { 4 }, 15)
+    moved::<I>(word, if J < 4 { 0 } else { 4 }, to, 15 << to)
+}
+
+/// The bits from `from` on of each byte, moved to the bits `mask`, which begin with `to`.
+#[inline(always)]
+pub(super) fn moved<I: IntRows>(words: I::Codes, from: u32, to: u32, mask: u8) -> I::Codes {
+    match from < to {
+        true => I::raised(words, to - from, mask),
+        false => I::field(words, from - to, mask),
+    }
 }
 
 /// Four bits in nibbles and `HIGH` bits above them, around `1 << OFFSET` (or 0, if `OFFSET` is 0).
@@ -124,20 +164,17 @@ impl<const HIGH: u32, const OFFSET: u32> Planes for Nibbles<HIGH, OFFSET> {
     unsafe fn codes<I: IntRows, const J: usize>(words: *const u8) -> I::Codes {
         // SAFETY: the caller's promise.
         unsafe {
-            let low = nibbles::<I, J>(words);
+            let to = Self::raise::<I>();
+            let low = nibbles::<I, J>(words, to);
             match HIGH {
                 1 => {
                     let plane = I::codes_at(words.add(4 * PLANE));
-                    I::either(low, bit_to::<I>(plane, J as u32, 4))
+                    I::either(low, bit_to::<I>(plane, J as u32, 4 + to))
                 }
                 2 => {
                     let plane = I::codes_at(words.add((4 + J / 4) * PLANE));
-                    let at = J as u32 % 4 * 2;
-                    let high = match at < 4 {
-                        true => I::raised(plane, 4 - at, 0x30),
-                        false => I::field(plane, at - 4, 0x30),
-                    };
-                    I::either(low, high)
+                    let from = J as u32 % 4 * 2;
+                    I::either(low, moved::<I>(plane, from, 4 + to, 0x30 << to))
                 }
                 _ => low,
             }
@@ -148,22 +185,17 @@ impl<const HIGH: u32, const OFFSET: u32> Planes for Nibbles<HIGH, OFFSET> {
 /// Bit `from` of each byte, moved to bit `to`.
 #[inline(always)]
 pub(super) fn bit_to<I: IntRows>(plane: I::Codes, from: u32, to: u32) -> I::Codes {
-    match from <= to {
-        true => I::raised(plane, to - from, 1 << to),
-        false => I::field(plane, from - to, 1 << to),
-    }
+    moved::<I>(plane, from, to, 1 << to)
 }
 
-/// Two bits, four quads to a word, and `HIGH` bits above them, around `1 << OFFSET`, or 0 if
-/// `AROUND` is false.
-pub(super) struct TwoBits<const HIGH: u32, const AROUND: bool, const OFFSET: u32>;
+/// Two bits, four quads to a word, and `HIGH` bits above them, around `1 << OFFSET` (or 0, if
+/// `OFFSET` is 0).
+pub(super) struct TwoBits<const HIGH: u32, const OFFSET: u32>;
 
-impl<const HIGH: u32, const AROUND: bool, const OFFSET: u32> Planes
-    for TwoBits<HIGH, AROUND, OFFSET>
-{
+impl<const HIGH: u32, const OFFSET: u32> Planes for TwoBits<HIGH, OFFSET> {
     const WORDS: usize = 2 + HIGH as usize;
     const LARGEST: u32 = (4 << HIGH) - 1;
-    const OFFSET: Option<u32> = if AROUND { Some(OFFSET) } else { None };
+    const OFFSET: Option<u32> = if OFFSET == 0 { None } else { Some(OFFSET) };
 
     #[inline(always)]
     fn words(quads: [u32; 8]) -> [u32; 8] {
@@ -183,11 +215,49 @@ impl<const HIGH: u32, const AROUND: bool, const OFFSET: u32> Planes
     unsafe fn codes<I: IntRows, const J: usize>(words: *const u8) -> I::Codes {
         // SAFETY: the caller's promise.
         unsafe {
-            let low = I::field(I::codes_at(words.add(J / 4 * PLANE)), J as u32 % 4 * 2, 3);
+            let to = Self::raise::<I>();
+            let plane = I::codes_at(words.add(J / 4 * PLANE));
+            let low = moved::<I>(plane, J as u32 % 4 * 2, to, 3 << to);
             match HIGH {
-                1 => I::either(low, bit_to::<I>(I::codes_at(words.add(2 * PLANE)), J as u32, 2)),
+                1 => {
+                    let plane = I::codes_at(words.add(2 * PLANE));
+                    I::either(low, bit_to::<I>(plane, J as u32, 2 + to))
+                }
                 _ => low,
             }
+        }
+    }
+}
+
+/// Two bits, four quads to a word, around one.
+pub(super) struct Ternary;
+
+impl Planes for Ternary {
+    const WORDS: usize = TwoBits::<0, 0>::WORDS;
+    const LARGEST: u32 = TwoBits::<0, 0>::LARGEST;
+    const OFFSET: Option<u32> = Some(0);
+
+    #[inline(always)]
+    fn words(quads: [u32; 8]) -> [u32; 8] {
+        TwoBits::<0, 0>::words(quads)
+    }
+
+    /// The largest code would be too large.
+    #[inline(always)]
+    fn raise<I: IntRows>() -> u32 {
+        0
+    }
+
+    words_are_read!();
+
+    #[inline(always)]
+    unsafe fn codes<I: IntRows, const J: usize>(words: *const u8) -> I::Codes {
+        // SAFETY: the caller's promise.
+        let codes = unsafe { TwoBits::<0, 0>::codes::<I, J>(words) };
+        const CODES: [i8; 16] = [-1, 0, 1, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        match I::CENTRE {
+            Some(_) => I::lookup(const { &signed_table::<I>(&CODES) }, codes),
+            None => codes,
         }
     }
 }
@@ -209,9 +279,12 @@ impl<const FLOATS: bool> Planes for Table<FLOATS> {
 
     #[inline(always)]
     unsafe fn codes<I: IntRows, const J: usize>(words: *const u8) -> I::Codes {
-        let table = if FLOATS { &FLOATS_DOUBLED } else { &IQ4_LEVELS };
+        let table = match FLOATS {
+            true => const { &signed_table::<I>(&FLOATS_DOUBLED) },
+            false => const { &signed_table::<I>(&IQ4_LEVELS) },
+        };
         // SAFETY: the caller's promise.
-        I::signed(I::lookup(table, unsafe { nibbles::<I, J>(words) }))
+        I::lookup(table, unsafe { nibbles::<I, J>(words, 0) })
     }
 }
 
@@ -233,6 +306,8 @@ pub(super) trait Scales {
     const MINS: bool;
     /// Bytes of a span.
     const BYTES: usize;
+    /// Scales have at most 22 significant bits and are far from infinite.
+    const SHORT: bool;
 
     /// Writes the scales of a quant block of row `row`; `block` is the first of its blocks within
     /// the span.
@@ -260,6 +335,7 @@ impl<const MINS: bool, const POWERS: bool> Scales for Each<MINS, POWERS> {
     const HALVES: bool = false;
     const MINS: bool = MINS;
     const BYTES: usize = SPAN * Self::STRIDE;
+    const SHORT: bool = !POWERS;
 
     #[inline(always)]
     fn store(from: &BlockScales, block: usize, row: usize, span: &mut [u8]) {
@@ -309,6 +385,7 @@ impl<const HALVES: bool, const MINS: bool> Scales for Under<HALVES, MINS> {
     const MINS: bool = MINS;
     const BYTES: usize =
         (Self::FACTORS + Self::STEPS * if MINS { 2 } else { 1 }).next_multiple_of(64);
+    const SHORT: bool = true;
 
     #[inline(always)]
     fn store(from: &BlockScales, _block: usize, row: usize, span: &mut [u8]) {
@@ -359,6 +436,7 @@ impl<const HALVES: bool, const EIGHTHS: u32> Scales for Odd<HALVES, EIGHTHS> {
     const HALVES: bool = HALVES;
     const MINS: bool = false;
     const BYTES: usize = Self::FACTORS + SPAN * Self::PARTS * GROUP / 2;
+    const SHORT: bool = true;
 
     #[inline(always)]
     fn store(from: &BlockScales, _block: usize, row: usize, span: &mut [u8]) {
@@ -399,6 +477,7 @@ impl<const NARROW: bool> Scales for Zeros<NARROW> {
     const HALVES: bool = false;
     const MINS: bool = true;
     const BYTES: usize = SPAN * Self::STRIDE;
+    const SHORT: bool = false;
 
     #[inline(always)]
     fn store(from: &BlockScales, block: usize, row: usize, span: &mut [u8]) {
@@ -450,6 +529,7 @@ impl Scales for UnderFactor {
     const HALVES: bool = true;
     const MINS: bool = false;
     const BYTES: usize = Self::FACTORS + 2 * SPAN * GROUP;
+    const SHORT: bool = false;
 
     #[inline(always)]
     fn store(from: &BlockScales, block: usize, row: usize, span: &mut [u8]) {

@@ -6,7 +6,7 @@ use super::code_layouts::with_code_layout;
 use super::packed::{code_bytes, code_layout, group_bytes};
 use super::parts::{Planes, Scales};
 use super::tile::{Ahead, Sums};
-use super::unpacked::{GROUPS, RUN, Unpacked, UnpackedRuns};
+use super::unpacked::{RUN, Unpacked, UnpackedRun};
 use super::{GROUP, Inputs, Weights, words};
 #[cfg(target_arch = "aarch64")]
 use crate::lanes::int::neon::{Neon, NeonDot};
@@ -15,7 +15,7 @@ use crate::lanes::int::scalar::ScalarInt;
 use crate::lanes::int::x86::{Avx2, Avx512Vnni, AvxVnni};
 use crate::lanes::int::{IntLanes, int_dispatch};
 use crate::layout::outputs::{Groups, put_sums};
-use crate::layout::panels::panels;
+use crate::layout::panels::{panels, runs};
 use crate::quant::{BLOCK, SPAN};
 use base::Tile;
 use std::marker::PhantomData;
@@ -27,11 +27,14 @@ const CACHED: usize = 640 << 10;
 /// Rows from which unpacking weights in memory pays.
 const MANY: usize = 16;
 
-/// Most rows that one run of weights is multiplied with.
+/// Rows that one run of weights is multiplied with at most, or a few more.
 const MOST: usize = 192;
 
-/// Most rows of a register tile.
-const PANEL: usize = 6;
+/// Most sums of a register tile: rows by groups.
+const PANEL: usize = 12;
+
+/// Most groups that pass over a panel together.
+const GROUPS: usize = 2;
 
 /// How far ahead of the products of one panel weights are asked for, in bytes.
 const AHEAD: usize = 1536;
@@ -59,15 +62,25 @@ fn product<I: Tiles, P: Planes, S: Scales>(
     let stride = group_bytes(code_layout(weights.ty), weights.cols);
     let groups = Groups::new(&weights, stride, tile);
     let row_bytes = 4 * words(1, weights.cols);
-    let cached = (CACHED / row_bytes).clamp(MANY, MOST) / I::ROWS * I::ROWS;
-    for start in (0..inputs.rows).step_by(cached) {
-        let rows = start..inputs.rows.min(start + cached);
+    for rows in runs(inputs.rows, I::ROWS, (CACHED / row_bytes).clamp(MANY, MOST)) {
+        let few = rows.end - narrow_rows(rows.len(), I::ROWS, I::WIDE);
         if (S::HALVES || P::COSTLY) && rows.len() >= MANY {
-            product_unpacked::<I, P, S>(inputs, rows, &groups, tile);
+            product_unpacked::<I, P, S>(inputs, rows.start..few, &groups, tile);
         } else {
-            product_packed::<I, P, S>(inputs, rows, &groups, tile);
+            product_packed::<I, P, S>(inputs, rows.start..few, 1, &groups, tile);
         }
+        product_packed::<I, P, S>(inputs, few..rows.end, I::GROUPS, &groups, tile);
     }
+}
+
+/// How many of `rows` rows are in panels narrower than `wide`.
+#[inline(always)]
+fn narrow_rows(rows: usize, most: usize, wide: usize) -> usize {
+    let mut narrow = 0;
+    for (_, width) in panels(rows, most) {
+        narrow += if width < wide { width } else { 0 };
+    }
+    narrow
 }
 
 /// What one of some passes over all blocks of a run prefetches: one pass alone its own weights,
@@ -78,19 +91,19 @@ fn ahead(groups: &Groups, run: &BlockRun<'_>, (pass, passes): (usize, usize)) ->
     Ahead { offset, bytes: bytes.div_ceil(run.blocks.len()) }
 }
 
-/// Outputs of `rows` with weights as they are packed.
+/// Outputs of `rows` with weights as they are packed, of `together` groups at a time.
 #[inline(always)]
 fn product_packed<I: Tiles, P: Planes, S: Scales>(
     inputs: Inputs<'_>,
     rows: Range<usize>,
+    together: usize,
     groups: &Groups,
     tile: &mut Tile<'_, f32>,
 ) {
-    let together = I::GROUPS;
     // Each of the groups computed together walks through its own part of the tile.
     let apart = groups.count.div_ceil(together);
     let passes = panels(rows.len(), I::ROWS).count();
-    let mut sums = [[0.0; GROUP]; GROUPS * PANEL];
+    let mut sums = [[0.0; GROUP]; PANEL];
     for group in 0..apart {
         let places = std::array::from_fn(|n| group + n * apart);
         let weights = places.map(|place| groups.bytes(place));
@@ -114,28 +127,25 @@ fn product_unpacked<I: Tiles, P: Planes, S: Scales>(
     groups: &Groups,
     tile: &mut Tile<'_, f32>,
 ) {
-    let (together, all) = (I::GROUPS, inputs.cols / BLOCK);
-    let mut scratch = UnpackedRuns::new();
-    let mut sums = [[0.0; GROUP]; GROUPS * MOST];
-    for group in (0..groups.count).step_by(together) {
-        let places: [_; GROUPS] = std::array::from_fn(|n| group + n);
+    let all = inputs.cols / BLOCK;
+    let mut scratch = UnpackedRun::new();
+    let mut sums = [[0.0; GROUP]; MOST + PANEL];
+    for group in 0..groups.count {
         for first in (0..all).step_by(RUN) {
             let blocks = first..all.min(first + RUN);
             let offset = first / SPAN * (S::BYTES + SPAN * code_bytes::<P>());
-            let mut weights = places.map(|place| groups.bytes(place).wrapping_add(offset));
-            for (n, weights) in weights[..together].iter_mut().enumerate() {
-                // SAFETY: `Layout::product` checked the weights to have all groups of the tile,
-                // each with all blocks of the inputs.
-                *weights = unsafe { scratch.fill::<I, P, S>(n, *weights, blocks.len()) };
-            }
-            let run = BlockRun { inputs, blocks, weights, ahead: None };
+            let packed = groups.bytes(group).wrapping_add(offset);
+            // SAFETY: `Layout::product` checked the weights to have all groups of the tile, each
+            // with all blocks of the inputs.
+            let weights = unsafe { scratch.fill::<I, P, S>(packed, blocks.len()) };
+            let run = BlockRun { inputs, blocks, weights: [weights; GROUPS], ahead: None };
             let last = first + RUN >= all;
             for (panel, width) in panels(rows.len(), I::ROWS) {
-                let sums = &mut sums[panel * together..][..width * together];
+                let sums = &mut sums[panel..][..width];
                 I::add::<Unpacked<P>, Unpacked<S>>(&run, rows.start + panel, width, sums);
                 // At once, so that the next panel's products hide what writing waits for.
                 if last {
-                    put_sums(tile, rows.start + panel, &places[..together], sums);
+                    put_sums(tile, rows.start + panel, &[group], sums);
                 }
             }
         }
@@ -175,9 +185,11 @@ impl BlockRun<'_> {
     }
 }
 
-/// Which register tiles an instruction set has: `GROUPS` groups of weights pass over panels of
-/// `width` rows together, and `add` adds them up. Only what is named here is compiled.
+/// Which register tiles an instruction set has: one group of weights passes alone over a panel of
+/// `WIDE` rows or more, `GROUPS` of them pass together over one of fewer, and `add` adds them up.
+/// Only what is named here is compiled.
 trait Tiles: IntLanes {
+    const WIDE: usize;
     const GROUPS: usize;
     fn add<P: Planes, S: Scales>(
         run: &BlockRun<'_>,
@@ -188,6 +200,7 @@ trait Tiles: IntLanes {
 }
 
 impl Tiles for ScalarInt {
+    const WIDE: usize = 1;
     const GROUPS: usize = 1;
 
     fn add<P: Planes, S: Scales>(
@@ -204,6 +217,7 @@ impl Tiles for ScalarInt {
 macro_rules! tiles_of_one_group {
     ($lanes:ty: $($most:literal)?) => {
         impl Tiles for $lanes {
+            const WIDE: usize = 1;
             const GROUPS: usize = 1;
 
             fn add<P: Planes, S: Scales>(
@@ -232,10 +246,11 @@ tiles_of_one_group!(Neon:);
 #[cfg(target_arch = "aarch64")]
 tiles_of_one_group!(NeonDot:);
 
-/// Six rows by two groups leave all sums in registers, integers and f32. One row reads two groups
-/// side by side as well: two streams, of which each is asked for ahead.
+/// Twelve rows by one group leave all sums in registers, integers and f32, and read codes least
+/// often. Few rows read two groups side by side: two streams, of which each is prefetched.
 #[cfg(target_arch = "x86_64")]
 impl Tiles for Avx512Vnni {
+    const WIDE: usize = 8;
     const GROUPS: usize = 2;
 
     fn add<P: Planes, S: Scales>(
@@ -245,7 +260,8 @@ impl Tiles for Avx512Vnni {
         sums: &mut [[f32; GROUP]],
     ) {
         match width {
-            6 => run.add_panel::<Self, P, S, 2, 6>(row, sums),
+            12 => run.add_panel::<Self, P, S, 1, 12>(row, sums),
+            8 => run.add_panel::<Self, P, S, 1, 8>(row, sums),
             4 => run.add_panel::<Self, P, S, 2, 4>(row, sums),
             2 => run.add_panel::<Self, P, S, 2, 2>(row, sums),
             _ => run.add_panel::<Self, P, S, 2, 1>(row, sums),

@@ -4,7 +4,7 @@
 use super::GROUP;
 use super::activations::{RECORD, word};
 use super::packed::code_bytes;
-use super::parts::{At, Planes, Scales};
+use super::parts::{At, Planes, Scales, zero};
 use crate::lanes::LANES;
 use crate::lanes::int::{IntLanes, IntRows, Task};
 use crate::lanes::widen::LanePart;
@@ -137,8 +137,8 @@ unsafe fn quad<I: IntRows, P: Planes, S: Scales, const N: usize, const M: usize,
     }
 }
 
-/// Integer sums where the codes' zero is taken into account; `part` 0 is the whole block, 1 and
-/// 2 are its halves.
+/// Integer sums that take the codes' zero back; `part` 0 is the whole block, 1 and 2 are its
+/// halves.
 ///
 /// # Safety
 /// A record of `M` rows must be readable at `x`.
@@ -147,12 +147,11 @@ unsafe fn start<I: IntRows, P: Planes, const N: usize, const M: usize>(
     x: *const u32,
     part: usize,
 ) -> [[I::Sums; N]; M] {
-    let zero = if P::SIGNED { I::BIAS } else { P::OFFSET };
-    let mut sums = [[I::zero(); N]; M];
-    if let Some(shift) = zero {
+    let mut sums = [[I::start(); N]; M];
+    if let Some(zero) = zero::<I, P>() {
         for (m, sums) in sums.iter_mut().enumerate() {
             // SAFETY: the caller's promise.
-            *sums = [unsafe { I::shifted_at(x.add((word::TOTAL + part) * M + m), shift) }; N];
+            *sums = [unsafe { I::start_at(x.add((word::TOTAL + part) * M + m), zero) }; N];
         }
     }
     sums
@@ -203,13 +202,13 @@ unsafe fn add_blocks<I: IntRows, P: Planes, S: Scales, const N: usize, const M: 
                 quad::<I, P, S, N, M, 1>(x, &held, &mut a, &mut parts);
                 quad::<I, P, S, N, M, 2>(x, &held, &mut a, &mut parts);
                 quad::<I, P, S, N, M, 3>(x, &held, &mut a, &mut parts);
-                let first = at.first::<I, S, M>(&a);
+                let first = at.first::<I, P, S, M>(&a);
                 let mut b = start::<I, P, N, M>(x, 2);
                 quad::<I, P, S, N, M, 4>(x, &held, &mut b, &mut parts);
                 quad::<I, P, S, N, M, 5>(x, &held, &mut b, &mut parts);
                 quad::<I, P, S, N, M, 6>(x, &held, &mut b, &mut parts);
                 quad::<I, P, S, N, M, 7>(x, &held, &mut b, &mut parts);
-                at.add::<I, M>(&at.second::<I, S, M>(&b, &first), acc);
+                at.add::<I, M>(&at.second::<I, P, S, M>(&b, &first), acc);
                 at.minima::<I, S, M>(1, acc);
                 at.minima::<I, S, M>(2, acc);
             } else {
@@ -222,7 +221,7 @@ unsafe fn add_blocks<I: IntRows, P: Planes, S: Scales, const N: usize, const M: 
                 quad::<I, P, S, N, M, 5>(x, &held, &mut a, &mut parts);
                 quad::<I, P, S, N, M, 6>(x, &held, &mut a, &mut parts);
                 quad::<I, P, S, N, M, 7>(x, &held, &mut a, &mut parts);
-                at.add::<I, M>(&at.first::<I, S, M>(&a), acc);
+                at.add::<I, M>(&at.first::<I, P, S, M>(&a), acc);
                 at.minima::<I, S, M>(0, acc);
             }
             x = x.add(M * RECORD);
@@ -251,18 +250,32 @@ impl<const N: usize> Scaling<'_, N> {
         At { block: self.block, half, row: self.row }
     }
 
+    /// The scale of what the codes of group `n` are.
+    #[inline(always)]
+    unsafe fn scale<I: IntRows, P: Planes, S: Scales>(&self, n: usize, half: usize) -> I::Float {
+        // SAFETY: see above.
+        let scale = unsafe { S::scale::<I>(self.scales[n], self.at(half)) };
+        match P::raise::<I>() {
+            0 => scale,
+            raise => scale.mul(I::Float::splat(1.0 / (1 << raise) as f32)),
+        }
+    }
+
     /// Sums of the whole block, or of its first half, times the scales of the weights.
     #[inline(always)]
-    unsafe fn first<I: IntRows, S: Scales, const M: usize>(
+    unsafe fn first<I: IntRows, P: Planes, S: Scales, const M: usize>(
         &self,
         sums: &[[I::Sums; N]; M],
     ) -> [[I::Float; N]; M] {
         let mut scaled = [[I::Float::splat(0.0); N]; M];
         for n in 0..N {
             // SAFETY: see above.
-            let scale = unsafe { S::scale::<I>(self.scales[n], self.at(0)) };
+            let scale = unsafe { self.scale::<I, P, S>(n, 0) };
             for (scaled, sums) in scaled.iter_mut().zip(sums) {
-                scaled[n] = I::float(sums[n]).mul(scale);
+                scaled[n] = match S::SHORT {
+                    true => I::scaled(sums[n], scale),
+                    false => I::started(sums[n]).mul(scale),
+                };
             }
         }
         scaled
@@ -270,7 +283,7 @@ impl<const N: usize> Scaling<'_, N> {
 
     /// The same of a second half, added to that of the first.
     #[inline(always)]
-    unsafe fn second<I: IntRows, S: Scales, const M: usize>(
+    unsafe fn second<I: IntRows, P: Planes, S: Scales, const M: usize>(
         &self,
         sums: &[[I::Sums; N]; M],
         first: &[[I::Float; N]; M],
@@ -278,9 +291,9 @@ impl<const N: usize> Scaling<'_, N> {
         let mut scaled = *first;
         for n in 0..N {
             // SAFETY: see above.
-            let scale = unsafe { S::scale::<I>(self.scales[n], self.at(1)) };
+            let scale = unsafe { self.scale::<I, P, S>(n, 1) };
             for (scaled, sums) in scaled.iter_mut().zip(sums) {
-                scaled[n] = I::float(sums[n]).mul_add(scale, scaled[n]);
+                scaled[n] = I::started(sums[n]).mul_add(scale, scaled[n]);
             }
         }
         scaled

@@ -15,8 +15,6 @@ use std::marker::PhantomData;
 
 /// Blocks that are unpacked at a time.
 pub(super) const RUN: usize = 4 * SPAN;
-/// Groups whose runs are held together.
-pub(super) const GROUPS: usize = 2;
 /// Sixteen f32 scales.
 const LINE: usize = 4 * GROUP;
 /// Most bytes of a block: its codes, and for both halves scales and minima.
@@ -33,6 +31,11 @@ impl<P: Planes> Planes for Unpacked<P> {
 
     fn words(quads: [u32; 8]) -> [u32; 8] {
         quads
+    }
+
+    #[inline(always)]
+    fn raise<I: IntRows>() -> u32 {
+        P::raise::<I>()
     }
 
     words_are_read!();
@@ -58,6 +61,7 @@ impl<S: Scales> Scales for Unpacked<S> {
     const HALVES: bool = S::HALVES;
     const MINS: bool = S::MINS;
     const BYTES: usize = Self::MIN * if S::MINS { 2 } else { 1 };
+    const SHORT: bool = S::SHORT;
 
     fn store(_from: &BlockScales, _block: usize, _row: usize, _span: &mut [u8]) {
         unreachable!("files are not packed to this");
@@ -78,29 +82,28 @@ impl<S: Scales> Scales for Unpacked<S> {
     }
 }
 
-/// Memory for a run of a few groups.
+/// Memory for a run of a group.
 #[repr(align(64))]
-pub(super) struct UnpackedRuns([[u8; RUN * MOST + 576]; GROUPS]);
+pub(super) struct UnpackedRun([u8; RUN * MOST + 576]);
 
-impl UnpackedRuns {
+impl UnpackedRun {
     pub fn new() -> Self {
-        Self([[0; _]; GROUPS])
+        Self([0; _])
     }
 
-    /// Unpacks `blocks` blocks of a group from the start of a span at `from`, as group `index` of
-    /// those held, and returns their address.
+    /// Unpacks `blocks` blocks of a group from the start of a span at `from`, and returns their
+    /// address.
     ///
     /// # Safety
     /// These blocks, with their scales, must be readable.
     #[inline(always)]
     pub unsafe fn fill<I: IntLanes, P: Planes, S: Scales>(
         &mut self,
-        index: usize,
         from: *const u8,
         blocks: usize,
     ) -> *const u8 {
         assert!(blocks <= RUN, "a run of blocks");
-        let to = self.0[index].as_mut_ptr();
+        let to = self.0.as_mut_ptr();
         I::enter(Expand::<P, S> { from, to, blocks, layout: PhantomData });
         to
     }
