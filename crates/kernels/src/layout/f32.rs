@@ -12,7 +12,7 @@
 //! scale, to the sum of all, fused, in ascending order.
 #![allow(unsafe_code)]
 
-use super::outputs::{Groups, put_sums, take_sums};
+use super::outputs::{Groups, HELD_GROUPS, held_groups, put_sums};
 use super::panels::{panels, runs};
 use super::{Activations, GROUP, Inputs, Layout, Weights, bf16, fp8};
 use crate::Isa;
@@ -193,6 +193,10 @@ impl Element for Fp8Pairs {
 /// Groups that are computed together for one row: as many streams of memory.
 const STREAMS: usize = 4;
 
+/// Most rows of a panel, and most of its sums: rows by groups.
+const MOST_ROWS: usize = 12;
+const MOST_SUMS: usize = 24;
+
 isa_dispatch! {
     /// Computes the outputs of `tile`, as [`Layout::product`].
     fn product(inputs: Inputs<'_>, weights: Weights<'_>, tile: &mut Tile<'_, f32>) = body
@@ -218,38 +222,70 @@ fn product_of<L: RegisterTile, E: Element>(
     let ty = weights.ty;
     let groups = Groups::new(&weights, group_bytes(ty, weights.cols), tile);
     for rows in runs(inputs.rows, L::ROWS, CACHED / inputs.cols) {
-        match inputs.rows {
-            1 => product_of_rows::<L, E>(inputs, rows, ty, (STREAMS, &groups), tile),
-            _ => product_of_rows::<L, E>(inputs, rows, ty, (L::GROUPS, &groups), tile),
+        if inputs.rows == 1 {
+            product_of_panel::<L, E>(inputs, rows, ty, (STREAMS, &groups), tile);
+        } else if rows.len() <= L::ROWS {
+            product_of_panel::<L, E>(inputs, rows, ty, (L::GROUPS, &groups), tile);
+        } else {
+            product_held::<L, E>(inputs, rows, ty, &groups, tile);
         }
     }
 }
 
-/// Outputs of `rows` from the start of a panel on, of some groups of weights of type `ty` together.
+/// Outputs of no more rows than the largest panel has, of some groups of weights of type `ty`
+/// together.
 #[inline(always)]
-fn product_of_rows<L: RegisterTile, E: Element>(
+fn product_of_panel<L: RegisterTile, E: Element>(
     inputs: Inputs<'_>,
     rows: Range<usize>,
     ty: &QuantType,
     (together, groups): (usize, &Groups),
     tile: &mut Tile<'_, f32>,
 ) {
+    let mut sums = [[0.0; GROUP]; MOST_SUMS];
     // Each of the groups that are computed together goes through a part of the tile of its own,
     // from end to end: a long stream of memory.
     let apart = groups.count.div_ceil(together);
-    // One panel passes once: there is nothing to keep.
-    let step = if rows.len() <= L::ROWS { inputs.cols } else { RUN };
     for group in 0..apart {
         let places: [_; STREAMS] = std::array::from_fn(|n| group + n * apart);
-        for from in (0..inputs.cols).step_by(step) {
-            let offset = group_bytes(ty, from);
-            let weights = places.map(|place| groups.bytes(place).wrapping_add(offset));
-            let span = from..inputs.cols.min(from + step);
-            let run = Run { inputs, span, scaled: ty.block_len, weights, places };
-            for (panel, width) in panels(rows.len(), L::ROWS) {
-                match together {
-                    STREAMS => run.outputs::<L, E, STREAMS, 1>(rows.start, tile),
-                    _ => L::panel::<E>(&run, rows.start + panel, width, tile),
+        let weights = places.map(|place| groups.bytes(place));
+        let run = Run { inputs, span: 0..inputs.cols, scaled: ty.block_len, weights };
+        for (panel, width) in panels(rows.len(), L::ROWS) {
+            let (row, sums) = (rows.start + panel, &mut sums[..width * together]);
+            match together {
+                STREAMS => run.add::<L, E, STREAMS, 1>(row, sums),
+                _ => L::panel::<E>(&run, row, width, sums),
+            }
+            put_sums(tile, row, &places[..together], sums);
+        }
+    }
+}
+
+/// Outputs of `rows`, those of a panel one after the other, so that they are written side by side.
+#[inline(always)]
+fn product_held<L: RegisterTile, E: Element>(
+    inputs: Inputs<'_>,
+    rows: Range<usize>,
+    ty: &QuantType,
+    groups: &Groups,
+    tile: &mut Tile<'_, f32>,
+) {
+    let mut sums = [[0.0; GROUP]; (HELD_GROUPS + 1) * MOST_ROWS];
+    for held in held_groups(groups.count, groups.stride(), L::GROUPS) {
+        for (panel, width) in panels(rows.len(), L::ROWS) {
+            let row = rows.start + panel;
+            for from in (0..inputs.cols).step_by(RUN) {
+                let span = from..inputs.cols.min(from + RUN);
+                let offset = group_bytes(ty, from);
+                let sums = sums.chunks_exact_mut(width * L::GROUPS);
+                for (first, sums) in held.clone().step_by(L::GROUPS).zip(sums) {
+                    let places: [_; STREAMS] = std::array::from_fn(|n| first + n);
+                    let weights = places.map(|place| groups.bytes(place).wrapping_add(offset));
+                    let run = Run { inputs, span: span.clone(), scaled: ty.block_len, weights };
+                    L::panel::<E>(&run, row, width, sums);
+                    if span.end == inputs.cols {
+                        put_sums(tile, row, &places[..L::GROUPS], sums);
+                    }
                 }
             }
         }
@@ -257,36 +293,32 @@ fn product_of_rows<L: RegisterTile, E: Element>(
 }
 
 /// A run of inputs of all rows, and of some groups of weights: the address of its first input in
-/// each, and the groups' places in the tile, of which the last may lie beyond it.
+/// each.
 struct Run<'a> {
     inputs: Inputs<'a>,
     span: Range<usize>,
     /// Inputs under one scale.
     scaled: usize,
     weights: [*const u8; STREAMS],
-    places: [usize; STREAMS],
 }
 
 impl Run<'_> {
-    /// Adds the run to the outputs of a panel of `M` rows from `row` and of `N` groups. The first
-    /// run begins from zero.
+    /// Adds the run to the sums of a panel of `M` rows from `row` and of `N` groups, those of a row
+    /// one after the other. The first run begins from zero.
     #[inline(always)]
-    fn outputs<L: Widen, E: Element, const N: usize, const M: usize>(
+    fn add<L: Widen, E: Element, const N: usize, const M: usize>(
         &self,
         row: usize,
-        tile: &mut Tile<'_, f32>,
+        sums: &mut [[f32; GROUP]],
     ) {
         let panel = &self.inputs.words[row * self.inputs.cols..][..M * self.inputs.cols];
         let x = &panel[M * self.span.start..M * self.span.end];
-        let places = *self.places.first_chunk().expect("as many groups as any tile has");
         let weights = *self.weights.first_chunk().expect("as many groups as any tile has");
-        let mut sums = [[[0.0; GROUP]; N]; M];
-        if self.span.start > 0 {
-            take_sums(tile, row, places, &mut sums);
+        let sums = sums.as_chunks_mut().0.first_chunk_mut().expect("a sum for each output");
+        if self.span.start == 0 {
+            *sums = [[[0.0; GROUP]; N]; M];
         }
-        let (run, element) = (self.scaled, PhantomData);
-        L::enter(PanelSums::<E, N, M> { x, weights, run, sums: &mut sums, element });
-        put_sums(tile, row, &places, sums.as_flattened());
+        L::enter(PanelSums::<E, N, M> { x, weights, run: self.scaled, sums, element: PhantomData });
     }
 }
 
@@ -398,15 +430,15 @@ trait RegisterTile: Widen {
     const GROUPS: usize;
 
     /// Adds a run of inputs to a panel of `width` rows, two or more, from `row` on.
-    fn panel<E: Element>(run: &Run<'_>, row: usize, width: usize, tile: &mut Tile<'_, f32>);
+    fn panel<E: Element>(run: &Run<'_>, row: usize, width: usize, sums: &mut [[f32; GROUP]]);
 }
 
 impl RegisterTile for Scalar {
     const ROWS: usize = 1;
     const GROUPS: usize = 1;
 
-    fn panel<E: Element>(run: &Run<'_>, row: usize, _width: usize, tile: &mut Tile<'_, f32>) {
-        run.outputs::<Self, E, 1, 1>(row, tile);
+    fn panel<E: Element>(run: &Run<'_>, row: usize, _width: usize, sums: &mut [[f32; GROUP]]) {
+        run.add::<Self, E, 1, 1>(row, sums);
     }
 }
 
@@ -418,11 +450,16 @@ macro_rules! tiles {
             const GROUPS: usize = $groups;
 
             #[inline(always)]
-            fn panel<E: Element>(run: &Run<'_>, row: usize, width: usize, tile: &mut Tile<'_, f32>) {
+            fn panel<E: Element>(
+                run: &Run<'_>,
+                row: usize,
+                width: usize,
+                sums: &mut [[f32; GROUP]],
+            ) {
                 match width {
-                    $rows => run.outputs::<Self, E, $groups, $rows>(row, tile),
-                    $($fewer => run.outputs::<Self, E, $groups, $fewer>(row, tile),)*
-                    _ => run.outputs::<Self, E, $groups, 1>(row, tile),
+                    $rows => run.add::<Self, E, $groups, $rows>(row, sums),
+                    $($fewer => run.add::<Self, E, $groups, $fewer>(row, sums),)*
+                    _ => run.add::<Self, E, $groups, 1>(row, sums),
                 }
             }
         }

@@ -1,7 +1,26 @@
 //! The groups of a tile, and the sums of register tiles that are parts of its outputs.
 
+use super::panels::runs;
 use super::{GROUP, Weights};
 use base::Tile;
+use std::ops::Range;
+
+/// Bytes of weights that stay in a core's cache while the panels of many rows pass over them.
+const HELD: usize = 256 << 10;
+
+/// Most groups of these weights.
+pub(super) const HELD_GROUPS: usize = 32;
+
+/// Runs of `count` groups of `stride` bytes that are held together, in multiples of `together`
+/// but for the last, which is at most as long as [`HELD_GROUPS`].
+#[inline(always)]
+pub(super) fn held_groups(
+    count: usize,
+    stride: usize,
+    together: usize,
+) -> impl Iterator<Item = Range<usize>> {
+    runs(count, together, (HELD / stride).min(HELD_GROUPS + 1 - together))
+}
 
 /// The groups of weights of a tile's columns.
 pub(super) struct Groups {

@@ -6,7 +6,7 @@ use super::code_layouts::with_code_layout;
 use super::packed::{code_bytes, code_layout, group_bytes};
 use super::parts::{Planes, Scales};
 use super::tile::{Ahead, Sums};
-use super::unpacked::{RUN, Unpacked, UnpackedRun};
+use super::unpacked::{UNPACKED, Unpacked, unpack, unpacked_bytes};
 use super::{GROUP, Inputs, Weights, words};
 #[cfg(target_arch = "aarch64")]
 use crate::lanes::int::neon::{Neon, NeonDot};
@@ -14,7 +14,7 @@ use crate::lanes::int::scalar::ScalarInt;
 #[cfg(target_arch = "x86_64")]
 use crate::lanes::int::x86::{Avx2, Avx512Vnni, AvxVnni};
 use crate::lanes::int::{IntLanes, int_dispatch};
-use crate::layout::outputs::{Groups, put_sums};
+use crate::layout::outputs::{Groups, HELD_GROUPS, held_groups, put_sums};
 use crate::layout::panels::{panels, runs};
 use crate::quant::{BLOCK, SPAN};
 use base::Tile;
@@ -24,11 +24,11 @@ use std::ops::Range;
 /// Bytes of activations that stay in a core's cache while weights pass over them.
 const CACHED: usize = 640 << 10;
 
-/// Rows from which unpacking weights in memory pays.
-const MANY: usize = 16;
+/// Blocks of weights that pass over a panel at a time: the panel stays in the nearest cache.
+const RUN: usize = 4 * SPAN;
 
-/// Rows that one run of weights is multiplied with at most, or a few more.
-const MOST: usize = 192;
+/// Rows from which weights are held.
+const MANY: usize = 16;
 
 /// Most sums of a register tile: rows by groups.
 const PANEL: usize = 12;
@@ -62,12 +62,15 @@ fn product<I: Tiles, P: Planes, S: Scales>(
     let stride = group_bytes(code_layout(weights.ty), weights.cols);
     let groups = Groups::new(&weights, stride, tile);
     let row_bytes = 4 * words(1, weights.cols);
-    for rows in runs(inputs.rows, I::ROWS, (CACHED / row_bytes).clamp(MANY, MOST)) {
+    for rows in runs(inputs.rows, I::ROWS, (CACHED / row_bytes).max(MANY)) {
         let few = rows.end - narrow_rows(rows.len(), I::ROWS, I::WIDE);
-        if (S::HALVES || P::COSTLY) && rows.len() >= MANY {
-            product_unpacked::<I, P, S>(inputs, rows.start..few, &groups, tile);
+        let wide = rows.start..few;
+        if rows.len() < MANY {
+            product_packed::<I, P, S>(inputs, wide, 1, &groups, tile);
+        } else if S::HALVES || P::COSTLY {
+            product_unpacked::<I, P, S>(inputs, wide, &groups, tile);
         } else {
-            product_packed::<I, P, S>(inputs, rows.start..few, 1, &groups, tile);
+            product_held::<I, P, S>(inputs, wide, &groups, tile);
         }
         product_packed::<I, P, S>(inputs, few..rows.end, I::GROUPS, &groups, tile);
     }
@@ -119,7 +122,23 @@ fn product_packed<I: Tiles, P: Planes, S: Scales>(
     }
 }
 
-/// The same with runs of weights that are unpacked once for all of `rows`.
+/// The same with weights that are held.
+#[inline(always)]
+fn product_held<I: Tiles, P: Planes, S: Scales>(
+    inputs: Inputs<'_>,
+    rows: Range<usize>,
+    groups: &Groups,
+    tile: &mut Tile<'_, f32>,
+) {
+    let stride = groups.stride();
+    for held in held_groups(groups.count, stride, 1) {
+        let held =
+            Held { place: held.start, count: held.len(), at: groups.bytes(held.start), stride };
+        held.product::<I, P, S>(inputs, rows.clone(), tile);
+    }
+}
+
+/// The same with weights that are unpacked once for all of `rows`.
 #[inline(always)]
 fn product_unpacked<I: Tiles, P: Planes, S: Scales>(
     inputs: Inputs<'_>,
@@ -127,25 +146,57 @@ fn product_unpacked<I: Tiles, P: Planes, S: Scales>(
     groups: &Groups,
     tile: &mut Tile<'_, f32>,
 ) {
-    let all = inputs.cols / BLOCK;
-    let mut scratch = UnpackedRun::new();
-    let mut sums = [[0.0; GROUP]; MOST + PANEL];
-    for group in 0..groups.count {
-        for first in (0..all).step_by(RUN) {
-            let blocks = first..all.min(first + RUN);
-            let offset = first / SPAN * (S::BYTES + SPAN * code_bytes::<P>());
-            let packed = groups.bytes(group).wrapping_add(offset);
-            // SAFETY: `Layout::product` checked the weights to have all groups of the tile, each
-            // with all blocks of the inputs.
-            let weights = unsafe { scratch.fill::<I, P, S>(packed, blocks.len()) };
-            let run = BlockRun { inputs, blocks, weights: [weights; GROUPS], ahead: None };
-            let last = first + RUN >= all;
-            for (panel, width) in panels(rows.len(), I::ROWS) {
-                let sums = &mut sums[panel..][..width];
-                I::add::<Unpacked<P>, Unpacked<S>>(&run, rows.start + panel, width, sums);
-                // At once, so that the next panel's products hide what writing waits for.
-                if last {
-                    put_sums(tile, rows.start + panel, &[group], sums);
+    let blocks = inputs.cols / BLOCK;
+    let stride = unpacked_bytes::<P, S>(blocks);
+    UNPACKED.with_borrow_mut(|unpacked| {
+        for held in held_groups(groups.count, stride, 1) {
+            let memory = unpacked.fit(held.len() * stride);
+            for (group, to) in held.clone().zip(memory.chunks_exact_mut(stride)) {
+                // SAFETY: `Layout::product` checked the weights to have all groups of the tile,
+                // each with all blocks of the inputs.
+                unsafe { unpack::<I, P, S>(groups.bytes(group), blocks, to) };
+            }
+            let held = Held { place: held.start, count: held.len(), at: memory.as_ptr(), stride };
+            held.product::<I, Unpacked<P>, Unpacked<S>>(inputs, rows.clone(), tile);
+        }
+    });
+}
+
+/// Groups of weights that stay in a core's cache.
+struct Held {
+    /// Place of the first one in the tile.
+    place: usize,
+    count: usize,
+    /// Address of the first one, and bytes from one to the next.
+    at: *const u8,
+    stride: usize,
+}
+
+impl Held {
+    /// Outputs of `rows`: those of a panel one after the other, so that they are written side by
+    /// side.
+    #[inline(always)]
+    fn product<I: Tiles, P: Planes, S: Scales>(
+        &self,
+        inputs: Inputs<'_>,
+        rows: Range<usize>,
+        tile: &mut Tile<'_, f32>,
+    ) {
+        let all = inputs.cols / BLOCK;
+        let mut sums = [[0.0; GROUP]; HELD_GROUPS * PANEL];
+        for (panel, width) in panels(rows.len(), I::ROWS) {
+            let row = rows.start + panel;
+            for first in (0..all).step_by(RUN) {
+                let blocks = first..all.min(first + RUN);
+                let offset = first / SPAN * (S::BYTES + SPAN * code_bytes::<P>());
+                for (group, sums) in sums.chunks_exact_mut(width).take(self.count).enumerate() {
+                    let weights = self.at.wrapping_add(group * self.stride + offset);
+                    let weights = [weights; GROUPS];
+                    let run = BlockRun { inputs, blocks: blocks.clone(), weights, ahead: None };
+                    I::add::<P, S>(&run, row, width, sums);
+                    if blocks.end == all {
+                        put_sums(tile, row, &[self.place + group], sums);
+                    }
                 }
             }
         }

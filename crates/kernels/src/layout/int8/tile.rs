@@ -63,7 +63,7 @@ impl<P: Planes, S: Scales, const N: usize, const M: usize> Sums<'_, P, S, N, M> 
         let mut sums = [[I::Float::splat(0.0); N]; M];
         // SAFETY: each of `self.sums` has sixteen values, of which `row` begins a part. The
         // weights have all groups of the tile, each with all blocks of the inputs, as
-        // `Layout::product` checked, and `UnpackedRuns` has the unpacked ones; the panel was
+        // `Layout::product` checked, and `unpack` had space for the unpacked ones; the panel was
         // sliced.
         unsafe {
             if self.goes_on {

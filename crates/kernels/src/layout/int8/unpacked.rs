@@ -10,16 +10,13 @@ use super::packed::code_bytes;
 use super::parts::{At, Planes, Scales, words_are_read};
 use crate::lanes::int::{IntLanes, IntRows, Task};
 use crate::lanes::widen::LanePart;
-use crate::quant::{BLOCK, BlockScales, SPAN};
+use crate::quant::{BlockScales, SPAN};
+use base::AlignedVec;
+use std::cell::RefCell;
 use std::marker::PhantomData;
 
-/// Blocks that are unpacked at a time.
-pub(super) const RUN: usize = 4 * SPAN;
 /// Sixteen f32 scales.
 const LINE: usize = 4 * GROUP;
-/// Most bytes of a block: its codes, and for both halves scales and minima.
-const MOST: usize = BLOCK * GROUP + 4 * LINE;
-
 /// Planes or scales after unpacking.
 pub(super) struct Unpacked<T>(PhantomData<T>);
 
@@ -82,31 +79,43 @@ impl<S: Scales> Scales for Unpacked<S> {
     }
 }
 
-/// Memory for a run of a group.
-#[repr(align(64))]
-pub(super) struct UnpackedRun([u8; RUN * MOST + 576]);
+/// Bytes of `blocks` blocks of a group.
+#[inline(always)]
+pub(super) fn unpacked_bytes<P: Planes, S: Scales>(blocks: usize) -> usize {
+    blocks.div_ceil(SPAN) * <Unpacked<S> as Scales>::BYTES + blocks * code_bytes::<Unpacked<P>>()
+}
 
-impl UnpackedRun {
-    pub fn new() -> Self {
-        Self([0; _])
-    }
+thread_local! {
+    /// Memory of each thread for unpacked weights.
+    pub(super) static UNPACKED: RefCell<UnpackedGroups> = const { RefCell::new(UnpackedGroups(None)) };
+}
 
-    /// Unpacks `blocks` blocks of a group from the start of a span at `from`, and returns their
-    /// address.
-    ///
-    /// # Safety
-    /// These blocks, with their scales, must be readable.
-    #[inline(always)]
-    pub unsafe fn fill<I: IntLanes, P: Planes, S: Scales>(
-        &mut self,
-        from: *const u8,
-        blocks: usize,
-    ) -> *const u8 {
-        assert!(blocks <= RUN, "a run of blocks");
-        let to = self.0.as_mut_ptr();
-        I::enter(Expand::<P, S> { from, to, blocks, layout: PhantomData });
-        to
+/// Memory that grows as groups need it.
+pub(super) struct UnpackedGroups(Option<AlignedVec<u8>>);
+
+impl UnpackedGroups {
+    /// Memory of at least `bytes` bytes.
+    pub fn fit(&mut self, bytes: usize) -> &mut [u8] {
+        let memory = self.0.get_or_insert_default();
+        if memory.len() < bytes {
+            *memory = AlignedVec::zeroed(bytes);
+        }
+        memory
     }
+}
+
+/// Unpacks `blocks` blocks of a group at `from`.
+///
+/// # Safety
+/// These blocks, with their scales, must be readable.
+#[inline(always)]
+pub(super) unsafe fn unpack<I: IntLanes, P: Planes, S: Scales>(
+    from: *const u8,
+    blocks: usize,
+    to: &mut [u8],
+) {
+    assert!(to.len() >= unpacked_bytes::<P, S>(blocks), "space for the group");
+    I::enter(Expand::<P, S> { from, to: to.as_mut_ptr(), blocks, layout: PhantomData });
 }
 
 struct Expand<P, S> {
@@ -124,8 +133,7 @@ impl<P: Planes, S: Scales> Task for Expand<P, S> {
         let Self { mut from, mut to, blocks, .. } = self;
         for first in (0..blocks).step_by(SPAN) {
             let count = SPAN.min(blocks - first);
-            // SAFETY: `UnpackedRuns::fill` vouches for the blocks and has space for any code
-            // layout.
+            // SAFETY: `unpack` has the promise for the blocks and checked the space.
             unsafe {
                 scales::<I, S>(from, to, count);
                 from = from.add(S::BYTES);
