@@ -504,7 +504,7 @@ impl Backend for Cpu {
     fn store_kv(&mut self, layer: usize, keys: Buffer, values: Option<Buffer>, batch: &Batch) {
         let v = values.map_or(&[][..], |values| &self.buffers[values.0].data);
         let k = &self.buffers[keys.0].data;
-        self.kv.store(&self.pool, layer, (k, v), batch);
+        self.kv.store((self.isa, &self.pool), layer, (k, v), batch);
     }
 
     fn attention(

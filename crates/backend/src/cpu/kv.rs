@@ -3,6 +3,7 @@
 use crate::layer_cache::{CacheSpec, RowLayout, Rows};
 use crate::{Batch, BlockCopy, Error};
 use base::{AlignedVec, ThreadPool};
+use kernels::Isa;
 use kernels::attention::{self, KvRef};
 use kernels::kv::{KvLayout, MAX_HEAD_DIM, PlainRows};
 use std::ops::Range;
@@ -157,7 +158,7 @@ impl KvCache {
     /// are part of the keys) as the first rows of `layer`.
     pub fn store(
         &mut self,
-        pool: &ThreadPool,
+        (isa, pool): (Isa, &ThreadPool),
         layer: usize,
         (k, v): (&[f32], &[f32]),
         batch: &Batch,
@@ -167,16 +168,17 @@ impl KvCache {
         let RowForm::Heads(layout) = form else { panic!("rows of heads") };
         let GroupMemory { data, stride } = &mut self.groups[group];
         let (block, head) = (layout.block_bytes(), layout.head_bytes());
-        let put = |row: usize, h: usize, bytes: &mut [u8], slot: usize| {
-            let at = (row * layout.heads + h) * layout.dim;
-            let value = if layout.latent.is_some() { &[] } else { &v[at..][..layout.dim] };
-            layout.store(bytes, slot, &k[at..][..layout.dim], value);
+        let apart = layout.heads * layout.dim;
+        let put = |rows: Range<usize>, h: usize, bytes: &mut [u8], slot: usize| {
+            let at = rows.start * apart + h * layout.dim;
+            let values = if layout.latent.is_some() { &[] } else { &v[at..] };
+            layout.store_rows(isa, bytes, slot..slot + rows.len(), (&k[at..], values), apart);
         };
         if batch.rows() < PARALLEL_ROWS {
-            each_slot(batch, group, layout.block, |row, at, slot| {
+            each_block(batch, group, layout.block, |rows, at, slot| {
                 let heads = &mut data[at * *stride + start..][..block];
                 for (h, bytes) in heads.chunks_exact_mut(head).enumerate() {
-                    put(row, h, bytes, slot);
+                    put(rows.clone(), h, bytes, slot);
                 }
             });
             return;
@@ -184,8 +186,8 @@ impl KvCache {
         let strips = (start..start + block, head);
         pool.for_each_strip(data, *stride, strips, |mut tile| {
             let h = (tile.cols().start - start) / head;
-            each_slot(batch, group, layout.block, |row, at, slot| {
-                put(row, h, tile.row_mut(at), slot);
+            each_block(batch, group, layout.block, |rows, at, slot| {
+                put(rows, h, tile.row_mut(at), slot);
             });
         });
     }
@@ -285,13 +287,31 @@ fn copy_bytes(pool: &ThreadPool, from: &[u8], to: &mut [u8]) {
     });
 }
 
-/// Calls `f(row, block number, slot)` for each row of the batch.
-fn each_slot(batch: &Batch, group: usize, block: usize, mut f: impl FnMut(usize, usize, usize)) {
+/// Calls `f(rows, block number, slot of the first)` for the rows of the batch in each block.
+fn each_block(
+    batch: &Batch,
+    group: usize,
+    block: usize,
+    mut f: impl FnMut(Range<usize>, usize, usize),
+) {
     for sequence in batch.sequences() {
         let table = batch.block_table(sequence, group);
-        for (i, row) in sequence.rows.clone().enumerate() {
-            let position = sequence.position + i;
-            f(row, table[position / block] as usize, position % block);
+        let mut rows = sequence.rows.clone();
+        while !rows.is_empty() {
+            let position = sequence.position + rows.start - sequence.rows.start;
+            let slot = position % block;
+            let end = rows.end.min(rows.start + block - slot);
+            f(rows.start..end, table[position / block] as usize, slot);
+            rows.start = end;
         }
     }
+}
+
+/// Calls `f(row, block number, slot)` for each row of the batch.
+fn each_slot(batch: &Batch, group: usize, block: usize, mut f: impl FnMut(usize, usize, usize)) {
+    each_block(batch, group, block, |rows, at, slot| {
+        for (row, slot) in rows.zip(slot..) {
+            f(row, at, slot);
+        }
+    });
 }

@@ -5,6 +5,8 @@
 
 use super::{Format, KvLayout, MAX_HEAD_DIM, Transposed};
 use crate::elementwise::bf16_bits;
+use crate::lanes::transpose::Transpose;
+use crate::lanes::{LANES, isa_dispatch};
 use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
 
 pub(super) static F32_FORMAT: Format = Format {
@@ -74,6 +76,7 @@ fn to_f16(values: &[f32]) -> [u16; MAX_HEAD_DIM] {
     halves
 }
 
+#[inline(always)]
 fn pair(low: u16, high: u16) -> u32 {
     u32::from(low) | u32::from(high) << 16
 }
@@ -91,6 +94,62 @@ fn store_bf16_key(layout: &KvLayout, keys: &mut [u8], slot: usize, key: &[f32]) 
     }
     if let [last] = last {
         keys[pairs.len() * layout.block + slot] = pair(bf16_bits(*last), 0);
+    }
+}
+
+isa_dispatch! {
+    /// Stores sixteen positions from `slot`, a multiple of sixteen, on. The keys and values of a
+    /// position begin `apart` values behind those of the position before; `values` is empty where
+    /// they are part of the keys.
+    pub(super) fn store_bf16(
+        layout: &KvLayout,
+        head: &mut [u8],
+        slot: usize,
+        keys: &[f32],
+        values: &[f32],
+        apart: usize,
+    ) = store_bf16_body
+}
+
+#[inline(always)]
+fn store_bf16_body<L: Transpose>(
+    layout: &KvLayout,
+    head: &mut [u8],
+    slot: usize,
+    keys: &[f32],
+    values: &[f32],
+    apart: usize,
+) {
+    let (key_bytes, value_bytes) = head.split_at_mut(layout.value_start());
+    let (columns, _) = key_bytes.as_chunks_mut::<4>();
+    for first in (0..layout.dim).step_by(2 * LANES) {
+        let dims = first..layout.dim.min(first + 2 * LANES);
+        let mut rows = [[0; 4 * LANES]; LANES];
+        for (row, key) in rows.iter_mut().zip(keys.chunks(apart)) {
+            round_to_bytes(&key[dims.clone()], row);
+        }
+        let mut turned = [[0; 4 * LANES]; LANES];
+        L::transpose(rows.each_ref(), &mut turned);
+        let columns = columns[first / 2 * layout.block..].chunks_mut(layout.block);
+        for (column, words) in columns.zip(turned).take(dims.len().div_ceil(2)) {
+            column[slot..][..LANES].copy_from_slice(words.as_chunks().0);
+        }
+    }
+    let stride = layout.value_stride();
+    let pairs = value_bytes.as_chunks_mut::<4>().0.chunks_mut(stride).skip(slot / 2);
+    for (pairs, values) in pairs.zip(values.chunks(2 * apart)).take(LANES / 2) {
+        let (even, odd) = (&values[..layout.dim], &values[apart..][..layout.dim]);
+        for (both, (even, odd)) in pairs.iter_mut().zip(even.iter().zip(odd)) {
+            *both = pair(bf16_bits(*even), bf16_bits(*odd)).to_le_bytes();
+        }
+    }
+}
+
+/// Rounds values to BF16.
+#[inline(always)]
+fn round_to_bytes(values: &[f32], out: &mut [u8; 4 * LANES]) {
+    for (out, value) in out.as_chunks_mut::<2>().0.iter_mut().zip(values) {
+        *out = bf16_bits(*value).to_le_bytes();
     }
 }
 

@@ -21,7 +21,9 @@ pub use plain::{PlainRows, RowList};
 pub(crate) use rounding::scale_of;
 pub use rounding::{Rounding, round};
 
+use crate::Isa;
 use crate::lanes::LANES;
+use std::ops::Range;
 
 /// Largest key of a head: a latent row of 512 and the 64 rotated values beside it, and some.
 pub const MAX_HEAD_DIM: usize = 640;
@@ -196,6 +198,35 @@ impl KvLayout {
         (self.form().store_key)(self, keys, slot, key);
         if own > 0 {
             (self.form().store_value)(self, values, slot, value);
+        }
+    }
+
+    /// Stores the keys and values of consecutive positions, in `slots` of `head`. Those of a
+    /// position begin `apart` values behind those of the position before. The bits are those of
+    /// [`store`](Self::store).
+    pub fn store_rows(
+        &self,
+        isa: Isa,
+        head: &mut [u8],
+        slots: Range<usize>,
+        (keys, values): (&[f32], &[f32]),
+        apart: usize,
+    ) {
+        assert!(slots.end <= self.block && head.len() == self.head_bytes(), "slots of the head");
+        let (dim, own) = (self.dim, if self.latent.is_some() { 0 } else { self.dim });
+        let mut slot = slots.start;
+        while slot < slots.end {
+            let at = (slot - slots.start) * apart;
+            let together = slot.is_multiple_of(LANES) && slots.end - slot >= LANES;
+            if together && self.ty == KvType::Bf16 {
+                let values = if own > 0 { &values[at..] } else { &[] };
+                float::store_bf16(isa, self, head, slot, &keys[at..], values, apart);
+                slot += LANES;
+            } else {
+                let value = if own > 0 { &values[at..][..own] } else { &[] };
+                self.store(head, slot, &keys[at..][..dim], value);
+                slot += 1;
+            }
         }
     }
 

@@ -72,6 +72,41 @@ fn stored_values_read_back_as_closely_as_the_type_allows() {
 }
 
 #[test]
+fn rows_are_stored_as_one_by_one() {
+    let mut rng = Rng::new(3);
+    for (ty, dim, latent) in [
+        (KvType::Bf16, 128, None),
+        (KvType::Bf16, 80, None),
+        (KvType::Bf16, 21, None),
+        (KvType::Bf16, 96, Some(64)),
+        (KvType::F32, 40, None),
+        (KvType::Q8_0, 64, None),
+    ] {
+        let layout = KvLayout { ty, block: 48, heads: 1, dim, latent };
+        let apart = dim + 3;
+        let mut random = || (0..48 * apart).map(|_| rng.normal()).collect::<Vec<f32>>();
+        let (mut keys, values) = (random(), random());
+        keys[17 * apart] = f32::NAN;
+        let values = if latent.is_some() { &[] } else { &values[..] };
+        for slots in [0..48, 16..32, 5..48, 30..33, 16..47, 7..7] {
+            let rows = slots.len() * apart;
+            let values = &values[..rows.min(values.len())];
+            let mut one_by_one = vec![0; layout.head_bytes()];
+            for (i, slot) in slots.clone().enumerate() {
+                let row = i * apart..i * apart + dim;
+                let value = values.get(row.clone()).unwrap_or_default();
+                layout.store(&mut one_by_one, slot, &keys[row], value);
+            }
+            for isa in Isa::available() {
+                let mut head = vec![0; layout.head_bytes()];
+                layout.store_rows(isa, &mut head, slots.clone(), (&keys[..rows], values), apart);
+                assert!(head == one_by_one, "{isa:?} {ty:?} {dim} {slots:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn what_is_not_finite_stays_so() {
     let layout = KvLayout { ty: KvType::Q8_0, block: 16, heads: 1, dim: 32, latent: None };
     for bad in [f32::NAN, f32::INFINITY] {
