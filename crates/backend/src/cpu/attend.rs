@@ -12,7 +12,7 @@ use kernels::attention::{self, KvRef, Query};
 use std::ops::Range;
 
 /// Query vectors of a piece.
-const VECTORS: usize = 16;
+const VECTORS: usize = 24;
 /// Tiles for each thread that even out the work.
 const TILES: usize = 4;
 

@@ -52,14 +52,6 @@ pub struct KvRef<'a> {
     pub stride: usize,
 }
 
-impl<'a> KvRef<'a> {
-    #[inline(always)]
-    fn head(self, block: usize, head: usize) -> &'a [u8] {
-        let bytes = self.layout.head_bytes();
-        &self.data[block * self.stride + head * bytes..][..bytes]
-    }
-}
-
 /// Attention of consecutive positions of one sequence.
 #[derive(Clone, Copy, Debug)]
 pub struct Query<'a> {

@@ -54,7 +54,9 @@ fn tile_width<M: Mac>(left: usize) -> usize {
     match left {
         1 | 2 => left,
         3 | 4 => 4,
+        12.. if M::Lanes::WIDE => 12,
         _ if M::Lanes::WIDE => 8,
+        6.. => 6,
         _ => 4,
     }
 }
@@ -84,7 +86,9 @@ pub(super) unsafe fn scores<S: KvSource>(
                 1 => columns::<S, 1>(keys, tile),
                 2 => columns::<S, 2>(keys, tile),
                 4 => columns::<S, 4>(keys, tile),
-                _ => columns::<S, 8>(keys, tile),
+                12 if <S::Mac as Mac>::Lanes::WIDE => columns::<S, 12>(keys, tile),
+                _ if <S::Mac as Mac>::Lanes::WIDE => columns::<S, 8>(keys, tile),
+                _ => columns::<S, 6>(keys, tile),
             }
         }
         first += width;

@@ -6,7 +6,7 @@ use base::AlignedVec;
 use std::cell::RefCell;
 
 /// Number of query vectors that share one pass over keys and values.
-pub(super) const QUERIES: usize = 16;
+pub(super) const QUERIES: usize = 24;
 /// Values from one query's row of scores to the next: not a power of two, because the rows would
 /// compete for the same lines of the L1 cache.
 pub(super) const ROW: usize = SPAN + 16;

@@ -71,6 +71,7 @@ pub(super) struct Bf16<L>(PhantomData<L>);
 impl<L: Tiles> KvSource for Bf16<L> {
     type Mac = Wide<L>;
     const BYTES: usize = 4;
+    const CONVERTS: bool = true;
     unscaled!();
 
     #[inline(always)]

@@ -10,9 +10,12 @@ use super::source::KvSource;
 use super::values::{self, BLOCKS, ValueRun};
 use super::{KvRef, Query};
 use crate::kv::SPAN;
-use crate::lanes::LANES;
+use crate::lanes::{LANES, Lanes};
 use base::AlignedVec;
 use std::ops::Range;
+
+/// Values of a cache line.
+const LINE: usize = 16;
 
 /// Positions over which weighted sums stay in registers.
 const RUN: usize = 128;
@@ -26,15 +29,19 @@ pub(super) struct QueryPass<'a> {
     pub kv_head: usize,
     pub first: usize,
     pub count: usize,
+    /// Bytes of a head in a block, and where its values begin.
+    head_bytes: usize,
+    value_start: usize,
 }
 
 impl<'a> QueryPass<'a> {
     /// All passes of `query` over `kv_head`.
     pub fn all(query: &'a Query<'a>, kv: KvRef<'a>, kv_head: usize) -> impl Iterator<Item = Self> {
         let vectors = query.rows * query.group(kv);
+        let (head_bytes, value_start) = (kv.layout.head_bytes(), kv.layout.value_start());
         (0..vectors).step_by(QUERIES).map(move |first| {
             let count = QUERIES.min(vectors - first);
-            Self { query, kv, kv_head, first, count }
+            Self { query, kv, kv_head, first, count, head_bytes, value_start }
         })
     }
 
@@ -79,7 +86,10 @@ impl<'a> QueryPass<'a> {
     fn heads(&self, position: usize) -> (&'a [u8], &'a [u8]) {
         let at = position / self.kv.layout.block;
         let next = (at + 1).min(self.query.blocks.len() - 1);
-        let head = |block: usize| self.kv.head(self.query.blocks[block] as usize, self.kv_head);
+        let head = |block: usize| {
+            let block = self.query.blocks[block] as usize * self.kv.stride;
+            &self.kv.data[block + self.kv_head * self.head_bytes..][..self.head_bytes]
+        };
         (head(at), head(next))
     }
 }
@@ -87,6 +97,11 @@ impl<'a> QueryPass<'a> {
 /// Packs the queries of the pass for [`attend`].
 #[inline(always)]
 pub(super) fn prepare<S: KvSource>(pass: &QueryPass<'_>, scratch: &mut AttentionScratch) {
+    for i in 0..pass.count {
+        for value in pass.vector(i).iter().step_by(LINE) {
+            <S::Mac as Mac>::Lanes::prefetch(value);
+        }
+    }
     scores::pack::<S::Mac>(&pass.kv.layout, (0..pass.count).map(|i| pass.vector(i)), scratch);
 }
 
@@ -124,7 +139,7 @@ fn score<S: KvSource>(
         // The first values are prefetched with the last keys.
         let last = at + layout.block >= columns.end;
         let ahead = match last {
-            true => pass.heads(start + columns.start).0.as_ptr().wrapping_add(layout.value_start()),
+            true => pass.heads(start + columns.start).0.as_ptr().wrapping_add(pass.value_start),
             false => next.as_ptr(),
         };
         let keys = KeyBlock {
@@ -170,9 +185,7 @@ fn weigh<S: KvSource>(
         for (i, first) in (at..at + positions).step_by(layout.block).enumerate() {
             let (head, next) = pass.heads(start + first);
             (run.units[i], run.ahead[i]) = match layout.latent {
-                None => {
-                    (head[layout.value_start()..].as_ptr(), next[layout.value_start()..].as_ptr())
-                }
+                None => (head[pass.value_start..].as_ptr(), next[pass.value_start..].as_ptr()),
                 Some(_) => {
                     let left = (at + positions - first).min(layout.block);
                     let values = turned.next().expect("room for a run of blocks");

@@ -51,6 +51,7 @@ pub(super) unsafe fn weigh<S: KvSource>(
                 // More queries per load where loads are expensive.
                 5.. if wide && S::CONVERTS => slice::<S, 2>(run, (count, at, d), scratch),
                 _ if wide && left >= 4 * LANES => slice::<S, 4>(run, (count, at, d), scratch),
+                3.. if !wide => slice::<S, 1>(run, (count, at, d), scratch),
                 _ => slice::<S, 2>(run, (count, at, d), scratch),
             }
         };
@@ -67,18 +68,17 @@ unsafe fn slice<S: KvSource, const W: usize>(
     (count, at, d): (usize, usize, usize),
     scratch: &mut AttentionScratch,
 ) -> usize {
-    let most = if <S::Mac as Mac>::Lanes::WIDE { 16 / W } else { 2 };
+    let wide = <S::Mac as Mac>::Lanes::WIDE;
     let mut first = 0;
     while first < count {
-        let left = (count - first).min(most);
-        let width = if left == 8 {
-            8
-        } else if left >= 4 {
-            4
-        } else if left >= 2 {
-            2
-        } else {
-            1
+        // As many accumulators as fit into registers.
+        let width = match count - first {
+            12.. if wide && W == 2 => 12,
+            8.. if wide && W == 2 => 8,
+            6.. if !wide && W == 1 => 6,
+            4.. if wide && W <= 4 || W == 1 => 4,
+            2.. => 2,
+            _ => 1,
         };
         let weights = &scratch.scores[first * ROW..][..width * ROW];
         let weights: &[<S::Mac as Mac>::Factor] = bytemuck::cast_slice(weights);
@@ -91,9 +91,10 @@ unsafe fn slice<S: KvSource, const W: usize>(
             match width {
                 1 => tile::<S, 1, W>(run, d, weights, sums),
                 2 => tile::<S, 2, W>(run, d, weights, sums),
-                // Sixteen accumulators at most, as many as fit into registers.
-                4 if W <= 4 => tile::<S, 4, W>(run, d, weights, sums),
-                _ if W == 2 => tile::<S, 8, W>(run, d, weights, sums),
+                4 if wide && W <= 4 || W == 1 => tile::<S, 4, W>(run, d, weights, sums),
+                6 if !wide && W == 1 => tile::<S, 6, W>(run, d, weights, sums),
+                8 if wide && W == 2 => tile::<S, 8, W>(run, d, weights, sums),
+                12 if wide && W == 2 => tile::<S, 12, W>(run, d, weights, sums),
                 _ => unreachable!("{width} queries by {W} groups of lanes"),
             }
         }
