@@ -15,7 +15,7 @@ pub(super) struct Rounded {
     /// Words of each kind of activations.
     words: [AlignedVec<u32>; Activations::ALL.len()],
     /// Rows that a thread rounds at a time; kept, so that the next call allocates nothing.
-    pieces: Vec<Range<usize>>,
+    runs: Vec<Range<usize>>,
 }
 
 impl Rounded {
@@ -159,15 +159,19 @@ impl Cpu {
             let most = self.buffers[x.0].data.len() / width;
             all = AlignedVec::zeroed(to.words(most, width));
         }
+        let mut runs = std::mem::take(&mut self.rounded.runs);
         let (used, values) = (&mut all[..to.words(rows, width)], self.read_rows(x, 0..rows));
         if values.len() < SERIAL_VALUES {
             to.round(isa, values, width, used);
         } else {
-            let tile = (to.panel_rows(isa), to.words(1, width));
-            self.pool.for_each_tile(used, tile.1, tile, |mut tile| {
+            runs.clear();
+            runs.extend(to.runs(isa, rows, ROUNDED_ROWS));
+            let words = to.words(1, width);
+            self.pool.for_each_cut(used, words, (&runs, words), |_, mut tile| {
                 to.round(isa, self.read_rows(x, tile.rows()), width, tile.whole());
             });
         }
+        self.rounded.runs = runs;
         self.rounded.words[to as usize] = all;
     }
 
@@ -182,20 +186,15 @@ impl Cpu {
         fill: impl Fn(usize, &mut [f32]) + Sync,
     ) {
         let (isa, rows) = (self.isa, cuts.last().map_or(0, |cut| cut.end));
-        let piece = match to {
-            Activations::F32 => F32_ROWS,
-            _ => to.panel_rows(isa),
-        };
-        let Rounded { words, pieces } = rounded;
-        pieces.clear();
+        let Rounded { words, runs } = rounded;
+        runs.clear();
         for cut in cuts {
-            // Whole panels, then what is left.
-            let starts = cut.clone().step_by(piece);
-            pieces.extend(starts.map(|start| start..(start + piece).min(cut.end)));
+            let own = to.runs(isa, cut.len(), ROUNDED_ROWS);
+            runs.extend(own.map(|run| cut.start + run.start..cut.start + run.end));
         }
         let width = to.words(1, cols);
         let words = grown(&mut words[to as usize], rows * width);
-        self.pool.for_each_cut(words, width, (pieces, width), |_, mut tile| {
+        self.pool.for_each_cut(words, width, (runs, width), |_, mut tile| {
             if to == Activations::F32 {
                 for row in tile.rows() {
                     fill(row, bytemuck::cast_slice_mut(tile.row_mut(row)));
@@ -240,8 +239,8 @@ const LEAST_WEIGHTS: usize = 1 << 16;
 const LEAST_SHARED: usize = 1 << 13;
 /// Rows of a piece of a product with few outputs: whole register tiles.
 const NARROW_ROWS: usize = 12;
-/// Rows that a thread gathers at a time where they are not rounded.
-const F32_ROWS: usize = 8;
+/// Rows that a thread rounds or gathers at a time, about.
+const ROUNDED_ROWS: usize = 8;
 
 /// The first `len` values of `all`, which grows if there are too few.
 pub(super) fn grown<T: bytemuck::Pod>(all: &mut AlignedVec<T>, len: usize) -> &mut [T] {
@@ -257,4 +256,48 @@ pub(super) fn scratch(len: usize, f: impl FnOnce(&mut [f32])) {
         static SCRATCH: RefCell<AlignedVec<f32>> = RefCell::default();
     }
     SCRATCH.with_borrow_mut(|values| f(grown(values, len)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Backend, MatrixSpec, Mode};
+    use kernels::Isa;
+    use kernels::quant::{BF16, Q8_0};
+    use std::sync::Arc;
+
+    #[test]
+    fn rows_give_the_same_bits_together_as_alone() {
+        const COLS: usize = 4096;
+        const OUTPUTS: usize = 19;
+        const { assert!(COLS * 16 > SERIAL_VALUES) };
+        let mut rng = base::Rng::new(3);
+        for ty in [&BF16, &Q8_0] {
+            let len = ty.bytes_for(OUTPUTS * COLS).unwrap();
+            let bytes: Vec<u8> = (0..len).map(|_| rng.below(64) as u8).collect();
+            let x: Vec<f32> = (0..41 * COLS).map(|_| rng.normal()).collect();
+            for isa in Isa::available() {
+                let mut cpu = Cpu::with_isa(2, Mode::Fast, isa).unwrap();
+                let bytes = Arc::new(bytes.clone());
+                let spec = MatrixSpec::new(String::new(), ty, [OUTPUTS, COLS], bytes);
+                let matrix = cpu.matrix(spec).unwrap();
+                while cpu.prepare_weights() {}
+                let (input, out) =
+                    (cpu.buffer(41, COLS).unwrap(), cpu.buffer(41, OUTPUTS).unwrap());
+                let mut outputs = |x: &[f32]| {
+                    let mut data = cpu.take(input);
+                    data[..x.len()].copy_from_slice(x);
+                    cpu.put(input, data);
+                    let rows = x.len() / COLS;
+                    cpu.linear(input, &[(matrix, out)], rows);
+                    cpu.read(out, rows).to_vec()
+                };
+                let alone: Vec<f32> = x.chunks(COLS).flat_map(&mut outputs).collect();
+                for rows in [2, 7, 8, 13, 16, 20, 28, 40, 41] {
+                    let together = outputs(&x[..rows * COLS]);
+                    assert!(together == alone[..rows * OUTPUTS], "{isa:?} {ty} {rows}");
+                }
+            }
+        }
+    }
 }

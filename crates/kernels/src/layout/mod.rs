@@ -184,8 +184,14 @@ impl Activations {
         }
     }
 
+    /// Runs of about `each` of `rows` rows, which can be rounded by themselves: their panels are
+    /// those of all rows.
+    pub fn runs(self, isa: Isa, rows: usize, each: usize) -> impl Iterator<Item = Range<usize>> {
+        panels::runs(rows, self.panel_rows(isa), each)
+    }
+
     /// Most rows of a panel.
-    pub fn panel_rows(self, isa: Isa) -> usize {
+    fn panel_rows(self, isa: Isa) -> usize {
         match self {
             Self::F32 => 1,
             Self::F32Panels => f32::panel_rows(isa),
@@ -194,8 +200,8 @@ impl Activations {
         }
     }
 
-    /// Rounds rows of `cols` values, in whole panels: `x` holds all rows, or those from a multiple
-    /// of [`Activations::panel_rows`] on. `out` has their [`Activations::words`].
+    /// Rounds rows of `cols` values, in whole panels: `x` holds all rows, or one of their
+    /// [`runs`](Activations::runs). `out` has its [`Activations::words`].
     ///
     /// # Panics
     /// If the lengths do not fit.
