@@ -7,8 +7,8 @@ use std::marker::PhantomData;
 
 /// Sizes of register tiles.
 pub(crate) trait Tiles: Widen + Transpose {
-    /// Whether there are 32 registers of sixteen lanes, for tiles of twelve queries by two groups of
-    /// lanes; else six by one.
+    /// Whether there are 32 registers of sixteen lanes, for tiles of twelve queries by two groups
+    /// of lanes; else six by one.
     const WIDE: bool;
 }
 

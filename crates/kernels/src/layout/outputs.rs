@@ -11,8 +11,8 @@ const HELD: usize = 256 << 10;
 /// Most groups of these weights.
 pub(super) const HELD_GROUPS: usize = 32;
 
-/// Runs of `count` groups of `stride` bytes that are held together, in multiples of `together`
-/// but for the last, which is at most as long as [`HELD_GROUPS`].
+/// Runs of `count` groups of `stride` bytes that are held together, in multiples of `together`;
+/// the last is at most as long as [`HELD_GROUPS`].
 #[inline(always)]
 pub(super) fn held_groups(
     count: usize,

@@ -12,6 +12,7 @@ pub(crate) mod scalar;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod x86;
 
+use super::transpose::Transpose;
 use super::widen::{LanePart, Widen};
 use super::{LANES, Lanes};
 
@@ -133,7 +134,7 @@ pub(crate) trait IntRows: Copy {
 }
 
 /// Products of codes of sixteen rows, and the rounding of activations.
-pub(crate) trait IntLanes: IntRows<Float: Widen> {
+pub(crate) trait IntLanes: IntRows<Float: Widen + Transpose> {
     /// Rows of a register tile.
     type Tile: IntRows;
     /// Most activation rows of a register tile.

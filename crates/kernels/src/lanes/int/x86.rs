@@ -167,7 +167,7 @@ impl IntRows for Avx2Rows {
 }
 
 /// Sums that are floats: they start from the bits of [`ORIGIN`], whose last bit is worth one and
-/// whose mantissa has room for them, so that they are scaled without being converted.
+/// whose mantissa holds them, so that they are scaled without being converted.
 macro_rules! sums_are_floats {
     ($float:ident, $as_floats:ident) => {
         const CENTRE: Option<u32> = Some(7);

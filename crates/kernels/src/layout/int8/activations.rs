@@ -5,6 +5,7 @@
 
 use crate::Isa;
 use crate::lanes::int::{IntLanes, int_dispatch};
+use crate::lanes::transpose::Transpose;
 use crate::lanes::{LANES, Lanes};
 use crate::layout::panels::panels;
 use crate::quant::BLOCK;
@@ -60,8 +61,8 @@ fn round_body<I: IntLanes>(x: &[f32], cols: usize, out: &mut [u32]) {
         let rows = &x[start * cols..][..width * cols];
         let panel = &mut out[start * row_words..][..width * row_words];
         match width {
-            12 => round_panel::<I, 12>(rows, cols, panel),
-            8 => round_panel::<I, 8>(rows, cols, panel),
+            12 => round_together::<I, 12>(rows, cols, panel),
+            8 => round_together::<I, 8>(rows, cols, panel),
             6 => round_panel::<I, 6>(rows, cols, panel),
             4 => round_panel::<I, 4>(rows, cols, panel),
             2 => round_panel::<I, 2>(rows, cols, panel),
@@ -71,12 +72,13 @@ fn round_body<I: IntLanes>(x: &[f32], cols: usize, out: &mut [u32]) {
     }
 }
 
+/// The words of each block row by row.
 #[inline(always)]
 fn round_panel<I: IntLanes, const W: usize>(rows: &[f32], cols: usize, panel: &mut [u32]) {
     for (i, row) in rows.chunks_exact(cols).enumerate() {
         let records = panel.as_chunks_mut::<W>().0.as_chunks_mut::<RECORD>().0;
         for (values, record) in row.as_chunks::<BLOCK>().0.iter().zip(records) {
-            let words = block::<I, I::Float>(values);
+            let words = block::<I>(values);
             for (slots, word) in record.iter_mut().zip(words) {
                 slots[i] = word;
             }
@@ -86,26 +88,89 @@ fn round_panel<I: IntLanes, const W: usize>(rows: &[f32], cols: usize, panel: &m
 
 /// The words of one block.
 #[inline(always)]
-fn block<I, L: Lanes>(values: &[f32; BLOCK]) -> [u32; RECORD]
-where
-    I: IntLanes<Float = L>,
-{
-    let (halves, _) = values.as_chunks::<LANES>();
-    let (a, b) = (L::load(&halves[0]), L::load(&halves[1]));
+fn block<I: IntLanes>(values: &[f32; BLOCK]) -> [u32; RECORD] {
+    let [a, b] = block_of::<I>(values, 0);
     let largest = I::magnitude(a, b);
-    // A tiny block's inverse may be infinite; its bytes are bounded all the same.
-    let inverse = if largest > 0.0 { (TOP / largest).min(f32::MAX) } else { 0.0 };
-    let inverse = L::splat(inverse);
+    let inverse = I::Float::splat(inverse(largest));
     let mut record = [0; RECORD];
     let (quads, _) = record.as_chunks_mut::<4>();
-    // Wrapping: where values are not finite, the sums are nothing either.
-    let first = I::bytes(a.mul(inverse), &mut quads[0]).wrapping_neg();
-    let second = I::bytes(b.mul(inverse), &mut quads[1]).wrapping_neg();
-    let scale = if largest.is_finite() { largest / TOP } else { f32::NAN };
-    record[word::SCALE] = scale.to_bits();
-    for (i, sum) in [first.wrapping_add(second), first, second].into_iter().enumerate() {
-        record[word::TOTAL + i] = I::total(sum);
-        record[word::SCALED + i] = (scale * sum as f32).to_bits();
-    }
+    let first = I::bytes(a.mul(inverse), &mut quads[0]);
+    let second = I::bytes(b.mul(inverse), &mut quads[1]);
+    record[word::SCALE..].copy_from_slice(&rest_of::<I>(largest, first, second));
     record
+}
+
+/// The values of the block that begins at `values[start]`.
+#[inline(always)]
+fn block_of<I: IntLanes>(values: &[f32], start: usize) -> [I::Float; 2] {
+    let (halves, _) = values[start..][..BLOCK].as_chunks();
+    [I::Float::load(&halves[0]), I::Float::load(&halves[1])]
+}
+
+/// What the values of a block are multiplied by, given their largest magnitude.
+#[inline(always)]
+fn inverse(largest: f32) -> f32 {
+    // A tiny block's inverse may be infinite; its bytes are bounded all the same.
+    if largest > 0.0 { (TOP / largest).min(f32::MAX) } else { 0.0 }
+}
+
+/// The words of a block behind its bytes, given the largest magnitude of its values and the sums of
+/// the bytes of both halves.
+#[inline(always)]
+fn rest_of<I: IntLanes>(largest: f32, first: i32, second: i32) -> [u32; RECORD - word::SCALE] {
+    let scale = if largest.is_finite() { largest / TOP } else { f32::NAN };
+    // Wrapping: where values are not finite, the sums are nothing either.
+    let (first, second) = (first.wrapping_neg(), second.wrapping_neg());
+    let both = first.wrapping_add(second);
+    let mut words = [0; RECORD - word::SCALE];
+    words[0] = scale.to_bits();
+    for (i, sum) in [both, first, second].into_iter().enumerate() {
+        words[word::TOTAL - word::SCALE + i] = I::total(sum);
+        words[word::SCALED - word::SCALE + i] = (scale * sum as f32).to_bits();
+    }
+    words
+}
+
+/// As `round_panel`, of all rows together: bytes are computed row by row and transposed, the other
+/// words in lanes that are rows. With registers of 512 bits, which alone have panels this high,
+/// this takes 40 % less time; with smaller ones transposing takes more than it saves.
+#[inline(always)]
+fn round_together<I: IntLanes, const W: usize>(rows: &[f32], cols: usize, panel: &mut [u32]) {
+    let records = panel.as_chunks_mut::<W>().0.as_chunks_mut::<RECORD>().0;
+    let mut square = [[0; 4 * LANES]; LANES];
+    for (at, record) in records.iter_mut().enumerate() {
+        let mut largest = [0.0; LANES];
+        for (i, largest) in largest[..W].iter_mut().enumerate() {
+            let [a, b] = block_of::<I>(rows, i * cols + at * BLOCK);
+            *largest = I::magnitude(a, b);
+        }
+        let mut inverses = [0.0; LANES];
+        for i in 0..LANES {
+            inverses[i] = inverse(largest[i]);
+        }
+        let mut sums = [[0; LANES]; 2];
+        for i in 0..W {
+            let [a, b] = block_of::<I>(rows, i * cols + at * BLOCK);
+            let (inverse, mut quads) = (I::Float::splat(inverses[i]), [[0; 4]; 2]);
+            sums[0][i] = I::bytes(a.mul(inverse), &mut quads[0]);
+            sums[1][i] = I::bytes(b.mul(inverse), &mut quads[1]);
+            for (bytes, quad) in square[i].as_chunks_mut().0.iter_mut().zip(quads.as_flattened()) {
+                *bytes = quad.to_le_bytes();
+            }
+        }
+        let mut columns = [[0; 4 * LANES]; LANES];
+        I::Float::transpose(square.each_ref(), &mut columns);
+        for (slots, column) in record[..word::SCALE].iter_mut().zip(&columns) {
+            for (slot, bytes) in slots.iter_mut().zip(column.as_chunks().0) {
+                *slot = u32::from_le_bytes(*bytes);
+            }
+        }
+        let rest = &mut record[word::SCALE..];
+        for i in 0..W {
+            let (first, second) = (sums[0][i], sums[1][i]);
+            for (slots, word) in rest.iter_mut().zip(rest_of::<I>(largest[i], first, second)) {
+                slots[i] = word;
+            }
+        }
+    }
 }

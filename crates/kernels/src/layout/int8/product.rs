@@ -132,8 +132,12 @@ fn product_held<I: Tiles, P: Planes, S: Scales>(
 ) {
     let stride = groups.stride();
     for held in held_groups(groups.count, stride, 1) {
-        let held =
-            Held { place: held.start, count: held.len(), at: groups.bytes(held.start), stride };
+        let held = HeldGroups {
+            place: held.start,
+            count: held.len(),
+            at: groups.bytes(held.start),
+            stride,
+        };
         held.product::<I, P, S>(inputs, rows.clone(), tile);
     }
 }
@@ -156,14 +160,15 @@ fn product_unpacked<I: Tiles, P: Planes, S: Scales>(
                 // each with all blocks of the inputs.
                 unsafe { unpack::<I, P, S>(groups.bytes(group), blocks, to) };
             }
-            let held = Held { place: held.start, count: held.len(), at: memory.as_ptr(), stride };
+            let held =
+                HeldGroups { place: held.start, count: held.len(), at: memory.as_ptr(), stride };
             held.product::<I, Unpacked<P>, Unpacked<S>>(inputs, rows.clone(), tile);
         }
     });
 }
 
 /// Groups of weights that stay in a core's cache.
-struct Held {
+struct HeldGroups {
     /// Place of the first one in the tile.
     place: usize,
     count: usize,
@@ -172,7 +177,7 @@ struct Held {
     stride: usize,
 }
 
-impl Held {
+impl HeldGroups {
     /// Outputs of `rows`: those of a panel one after the other, so that they are written side by
     /// side.
     #[inline(always)]
