@@ -223,6 +223,13 @@ impl Mixture {
         known.ok_or_else(|| format!("expected one of {}", Self::names()))
     }
 
+    /// `general.file_type` of a file whose matrices all have type `ty`: that of the mixture with
+    /// the type's name, or else of the first one that is based on it.
+    pub(crate) fn file_type_of(ty: &'static QuantType) -> Option<u32> {
+        let based = MIXTURES.iter().filter(|mixture| mixture.base == ty);
+        based.min_by_key(|mixture| mixture.name != ty.name).map(|mixture| mixture.file_type)
+    }
+
     /// The names of all mixtures.
     pub(crate) fn names() -> String {
         MIXTURES.iter().map(|mixture| mixture.name).collect::<Vec<_>>().join(", ")
@@ -286,6 +293,17 @@ mod tests {
     fn check(mixture: &str, model: &ModelTraits, name: &str, expected: &str) {
         let found = Mixture::named(mixture).unwrap().choose(name, model);
         assert_eq!(found.name, expected, "{mixture} {name}");
+    }
+
+    #[test]
+    fn files_of_one_type_have_the_number_of_a_mixture() {
+        let cases =
+            [("f32", 0), ("f16", 1), ("q4_0", 2), ("q8_0", 7), ("q4_k", 14), ("iq2_xs", 20)];
+        for (name, expected) in cases {
+            let ty = quant::by_name(name).unwrap();
+            assert_eq!(Mixture::file_type_of(ty), Some(expected), "{name}");
+        }
+        assert_eq!(Mixture::file_type_of(quant::by_name("i32").unwrap()), None);
     }
 
     #[test]

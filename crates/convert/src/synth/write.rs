@@ -5,7 +5,7 @@
 use super::SynthPlan;
 use super::vocabulary;
 use super::weights::RandomWeights;
-use crate::quantize::{ModelTraits, is_matrix, mixed_type};
+use crate::quantize::{Mixture, ModelTraits, is_matrix, mixed_type};
 use crate::types::whole_blocks;
 use crate::{MatrixTypes, WorkProgress};
 use anyhow::{Context, Result, bail};
@@ -90,8 +90,12 @@ fn write_gguf(plan: &SynthPlan, out: &Path, progress: &mut dyn WorkProgress) -> 
     writer.set("general.quantization_version", Value::U32(2));
     vocabulary::to_gguf(config.vocab_size, &mut writer);
     let model = ModelTraits::of(config);
-    if let MatrixTypes::Mixed(mixture) = plan.types {
-        writer.set("general.file_type", Value::U32(mixture.file_type));
+    let file_type = match plan.types {
+        MatrixTypes::One(ty) => Mixture::file_type_of(ty),
+        MatrixTypes::Mixed(mixture) => Some(mixture.file_type),
+    };
+    if let Some(file_type) = file_type {
+        writer.set("general.file_type", Value::U32(file_type));
     }
     let tensors = typed(config, TensorForm::Gguf, |name, shape| match plan.types {
         MatrixTypes::One(ty) => gguf_type(ty, name, shape),
