@@ -1,6 +1,7 @@
 //! The CPU: kernels over slices, spread over a thread pool along output elements.
 
 mod attend;
+mod buffers;
 mod compress;
 mod convolution;
 mod delta;
@@ -25,6 +26,7 @@ use crate::{
 };
 use attend::{AttentionCall, AttentionPlan};
 use base::{AlignedVec, Profile, ThreadPool};
+use buffers::Workspace;
 use compress::CompressScratch;
 use delta::DeltaPlan;
 use experts::{ExpertGroup, ExpertScratch};
@@ -41,16 +43,10 @@ use states::StateMemory;
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
 use weights::{Matrices, packed_layout};
 
 /// Rows times width below which an operation is not worth handing to other threads.
 const SERIAL_VALUES: usize = 16 * 1024;
-
-struct Workspace {
-    width: usize,
-    data: AlignedVec<f32>,
-}
 
 /// Executes on this machine's CPU.
 pub struct Cpu {
@@ -126,58 +122,6 @@ impl Cpu {
             inputs: None,
         })
     }
-
-    /// Lends out a buffer so that others can be read meanwhile; `put` returns it.
-    fn take(&mut self, buffer: Buffer) -> AlignedVec<f32> {
-        std::mem::take(&mut self.buffers[buffer.0].data)
-    }
-
-    fn put(&mut self, buffer: Buffer, data: AlignedVec<f32>) {
-        self.buffers[buffer.0].data = data;
-    }
-
-    fn width(&self, buffer: Buffer) -> usize {
-        self.buffers[buffer.0].width
-    }
-
-    /// Calls `f(row index, row)` for each of the first `rows` rows of `out`, as `operation`.
-    fn each_row(
-        &mut self,
-        operation: &str,
-        (out, rows): (Buffer, usize),
-        f: impl Fn(&Self, usize, &mut [f32]) + Sync,
-    ) where
-        Self: Sync,
-    {
-        self.pool.begin(operation);
-        let width = self.width(out);
-        let mut data = self.take(out);
-        let used = &mut data[..rows * width];
-        if rows == 1 || used.len() < SERIAL_VALUES {
-            for (row, values) in used.chunks_exact_mut(width).enumerate() {
-                f(self, row, values);
-            }
-        } else {
-            self.pool.for_each_tile(used, width, (4, width), |mut tile| {
-                for row in tile.rows() {
-                    f(self, row, tile.row_mut(row));
-                }
-            });
-        }
-        self.put(out, data);
-    }
-
-    /// Rows of a buffer that is not taken.
-    fn read_rows(&self, buffer: Buffer, rows: Range<usize>) -> &[f32] {
-        let Workspace { width, data } = &self.buffers[buffer.0];
-        &data[rows.start * width..rows.end * width]
-    }
-
-    /// Row `row` of a buffer that is not taken.
-    fn row(&self, buffer: Buffer, row: usize) -> &[f32] {
-        let Workspace { width, data } = &self.buffers[buffer.0];
-        &data[row * width..][..*width]
-    }
 }
 
 impl Backend for Cpu {
@@ -203,6 +147,10 @@ impl Backend for Cpu {
 
     fn begin_other(&self, operation: &str) {
         self.pool.begin(operation);
+    }
+
+    fn share_work(&self, count: usize, work: &(dyn Fn(usize) + Sync)) {
+        self.pool.for_each(count, work);
     }
 
     fn held(&self, ty: &'static QuantType, rows: usize, cols: usize, mode: Mode) -> Held {
@@ -251,7 +199,7 @@ impl Backend for Cpu {
     }
 
     fn read_packed(&mut self, matrix: Matrix) -> Cow<'_, [u8]> {
-        self.prepare(std::iter::once(matrix));
+        self.matrices.prepare(std::iter::once(matrix.0), self.isa, &self.pool);
         self.matrices.read(self.matrices.get(matrix.0))
     }
 
@@ -259,8 +207,8 @@ impl Backend for Cpu {
         self.matrices.prepare_next(self.isa, &self.pool)
     }
 
-    fn take_preparing(&mut self) -> Duration {
-        self.matrices.take_time()
+    fn take_prepared(&mut self) -> bool {
+        self.matrices.take_prepared()
     }
 
     fn vector(&mut self, values: Vec<f32>) -> Vector {
@@ -298,6 +246,15 @@ impl Backend for Cpu {
 
     fn touch_cache(&mut self, group: usize, blocks: Range<usize>) {
         self.kv.touch(&self.pool, group, blocks);
+    }
+
+    fn begin(&mut self, _batch: &Batch) {
+        self.matrices.begin_step(self.isa, &self.pool);
+    }
+
+    fn end(&mut self) -> Result<(), Error> {
+        self.matrices.end_step();
+        Ok(())
     }
 
     fn copy_blocks(&mut self, copies: &[BlockCopy]) {
@@ -353,7 +310,7 @@ impl Backend for Cpu {
     }
 
     fn linear(&mut self, x: Buffer, outputs: &[(Matrix, Buffer)], rows: usize) {
-        self.prepare(outputs.iter().map(|(matrix, _)| *matrix));
+        self.pass(outputs.iter().map(|(matrix, _)| *matrix));
         for (matrix, _) in outputs {
             self.note_inputs(x, *matrix, rows);
         }
@@ -363,7 +320,7 @@ impl Backend for Cpu {
     }
 
     fn linear_heads(&mut self, x: HeadColumns, weights: &[Matrix], out: HeadColumns, rows: usize) {
-        self.prepare(weights.iter().copied());
+        self.pass(weights.iter().copied());
         self.limit(weights.iter().copied(), rows);
         self.head_products(x, weights, out, rows);
         self.pool.limit(None);

@@ -35,7 +35,6 @@ use kernels::quant::QuantType;
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Why a backend refuses weights, memory or settings.
 #[derive(Debug, thiserror::Error)]
@@ -129,6 +128,11 @@ pub trait Backend: Send {
     fn profile(&mut self, _profile: Option<Arc<Profile>>) {}
     /// Begins work of the caller that is no operation of the backend, for the profile.
     fn begin_other(&self, _operation: &str) {}
+    /// Calls `work(index)` for every index below `count`, each once, on the threads that compute;
+    /// on the calling thread where the device has none of the host's.
+    fn share_work(&self, count: usize, work: &(dyn Fn(usize) + Sync)) {
+        (0..count).for_each(work);
+    }
     /// How the backend holds a matrix `[rows, cols]` of type `ty` for products in `mode`.
     fn held(&self, ty: &'static QuantType, rows: usize, cols: usize, mode: Mode) -> Held;
     /// The mode of products with matrices that name none.
@@ -167,9 +171,9 @@ pub trait Backend: Send {
     fn prepare_weights(&mut self) -> bool {
         false
     }
-    /// The time since the last call that it took to prepare weights.
-    fn take_preparing(&mut self) -> Duration {
-        Duration::ZERO
+    /// Whether operations since the last call took time to prepare weights, unlike later ones.
+    fn take_prepared(&mut self) -> bool {
+        false
     }
     /// Takes a weight vector `[values]`, such as a norm or a bias.
     fn vector(&mut self, values: Vec<f32>) -> Vector;

@@ -25,6 +25,7 @@ mod running_request;
 mod sampler;
 mod sequence_memory;
 mod single_sequence;
+mod step_sampler;
 pub mod trace;
 
 pub use backend::{Batch, Device, DeviceChoice, InputSums, KvType, LayerCache, Memory, Mode};

@@ -14,7 +14,7 @@ use crate::outcome::Outcome;
 use crate::prefill_budget::PrefillBudget;
 use crate::request::Request;
 use crate::running_request::{RequestSetup, RunningRequest};
-use crate::sampler::SamplerScratch;
+use crate::step_sampler::StepSampler;
 use crate::trace::{Recorder, TraceSink, TraceStep};
 use crate::{Error, Runner};
 use backend::{Batch, BlockCopy, StateRows};
@@ -110,7 +110,7 @@ struct Engine {
     accepted: u64,
     plan: Vec<Planned>,
     batch: Batch,
-    scratch: SamplerScratch,
+    sampler: StepSampler,
     /// Blocks of each group touched so far, counted from the first.
     touched: Vec<usize>,
     /// Preemptions, evictions of blocks and of snapshots that were reported.
@@ -145,7 +145,7 @@ impl Engine {
         Self {
             scheduler: Scheduler::new(limits, block_root(&runner.settings, runner.block())),
             batch: runner.batch(),
-            scratch: SamplerScratch::new(runner.info.vocab_size),
+            sampler: StepSampler::new(runner.info.vocab_size, running, runner.threads()),
             requests: SlotTable::default(),
             masks,
             prefill_budget: PrefillBudget::new(options.itl_target, runner.chunk),
@@ -236,7 +236,7 @@ impl Engine {
         let Self { runner, receiver: RequestReceiver { submissions, .. }, .. } = self;
         while submissions.is_empty() && !submissions.is_closed() && runner.prepare_weights() {}
         // It is no part of a step.
-        runner.take_preparing();
+        runner.take_prepared();
     }
 
     /// Stores what is to be stored until the next request comes.
@@ -428,9 +428,8 @@ impl Engine {
     }
 
     fn sample(&mut self) {
-        let Self { runner, scheduler, requests, masks, scratch, plan, .. } = self;
-        let (vocab, size) = (runner.info.vocab_size, runner.hidden_size);
-        let (mut logits, mut hidden) = (runner.logits(), runner.hidden());
+        let Self { runner, scheduler, requests, masks, sampler, plan, .. } = self;
+        let (mut hidden, size) = (runner.hidden(), runner.hidden_size);
         for planned in plan.iter().filter(|planned| planned.outputs > 0) {
             let running = &mut requests[planned.slot];
             if running.wants_hidden() {
@@ -440,11 +439,11 @@ impl Engine {
                 continue;
             }
             running.constraint.take_back(masks);
-            let (rows, rest) = logits.split_at((planned.outputs + planned.drafts) * vocab);
-            logits = rest;
-            let sequence = scheduler.sequence(planned.slot);
-            running.process_logits(sequence, planned, rows.chunks_exact(vocab), scratch);
+            let running = requests.remove(planned.slot).expect("a planned request runs");
+            sampler.push(*planned, running);
         }
+        sampler.run(runner, scheduler);
+        sampler.drain().for_each(|(slot, running)| requests.insert(slot, running));
     }
 
     fn commit(&mut self) {
@@ -504,9 +503,9 @@ impl Engine {
     /// Reports a step to the prefill budget and the metrics.
     fn record_step(&mut self, took: Duration) {
         let (rows, sequences) = (self.batch.rows(), self.plan.len());
-        // Later steps use the same weights.
-        let lasting = took.saturating_sub(self.runner.take_preparing());
-        self.prefill_budget.observe(rows, lasting);
+        if !self.runner.take_prepared() {
+            self.prefill_budget.observe(rows, took);
+        }
         self.receiver.metrics.step(Step { rows, sequences, took });
         self.report();
     }

@@ -21,7 +21,6 @@ use models::{Model, Ranks, WorkspaceLimits};
 pub use pack::{PACK_EXTENSION, PackChoice, PackedPart};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// How a model is loaded.
 #[derive(Clone, Debug)]
@@ -306,9 +305,9 @@ impl Runner {
         self.backend.prepare_weights()
     }
 
-    /// As [`Backend::take_preparing`].
-    pub(crate) fn take_preparing(&mut self) -> Duration {
-        self.backend.take_preparing()
+    /// As [`Backend::take_prepared`].
+    pub(crate) fn take_prepared(&mut self) -> bool {
+        self.backend.take_prepared()
     }
 
     /// Hands the times of all operations from now on to `profile`, if the device takes them.
@@ -319,6 +318,11 @@ impl Runner {
     /// Begins work of the calling thread outside the forward pass, for the profile.
     pub(crate) fn begin(&self, operation: &str) {
         self.backend.begin_other(operation);
+    }
+
+    /// As [`Backend::share_work`].
+    pub(crate) fn share_work(&self, count: usize, work: &(dyn Fn(usize) + Sync)) {
+        self.backend.share_work(count, work);
     }
 
     /// Starts summing the inputs of the product with every matrix.

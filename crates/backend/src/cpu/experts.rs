@@ -315,7 +315,7 @@ impl Cpu {
     /// Columns `cols` of a product, rows of `out` one after the other.
     fn part(&self, inputs: Inputs<'_>, matrix: Matrix, out: &mut [f32], cols: Range<usize>) {
         let mut tile = Tile::of(out, cols.len()).behind(cols.start);
-        self.product(inputs, self.matrices.get(matrix.0), &mut tile);
+        self.product(inputs, matrix, &mut tile);
     }
 
     fn add_to_each(&self, rows: &mut [f32], values: &[f32]) {

@@ -42,7 +42,7 @@ impl Cpu {
             let start = head * to.stride + to.first;
             let mut tile = tile.columns(start..start + outputs).from(0, start);
             let inputs = inputs.slice(cuts[head].clone());
-            this.product(inputs, this.matrices.get(weights[head].0), &mut tile);
+            this.product(inputs, weights[head], &mut tile);
         });
         self.put(to.buffer, data);
         (self.rounded, self.cuts) = (rounded, cuts);

@@ -1,5 +1,5 @@
-//! Packing of weights when products first use them: the matrices of a call at once, cut into pieces
-//! that the threads take in turns.
+//! Packing of weights: the matrices of a call at once, cut into pieces that the threads take in
+//! turns, or in passing, a piece that a product needs and does not keep.
 //!
 //! Bytes of the file are requested ahead of their packing, across matrices, so that a disk reads on
 //! while others are packed and multiplied. They are released piece by piece, so that no weight is
@@ -10,6 +10,7 @@ use base::{AlignedVec, ThreadPool};
 use kernels::Isa;
 use kernels::layout::Layout;
 use kernels::quant::QuantType;
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -40,6 +41,8 @@ pub(super) struct PackJob {
     pub to: (usize, usize),
     /// Whether it is an expert's, which rows may never choose.
     pub routed: bool,
+    /// Whether products have packed it in passing.
+    pub passed: bool,
 }
 
 /// Bytes that are requested in order, as far ahead of those in use as `AHEAD` allows.
@@ -140,6 +143,26 @@ impl ReadAhead {
 }
 
 impl PackJob {
+    /// Whether its bytes are computed when they are read, which should be once.
+    pub fn is_computed(&self) -> bool {
+        matches!(self.bytes.read(0..self.bytes.len().min(1)), Cow::Owned(_))
+    }
+
+    /// Packs whole groups, from the group `first` on, into `to`, and leaves the bytes of the file
+    /// to later readers.
+    pub fn pack_in_passing(&self, isa: Isa, first: usize, to: &mut [u8]) {
+        let groups = to.len() / self.group;
+        let start = first * self.rows;
+        self.pack(isa, start..(start + groups * self.rows).min(self.bytes.len()), to);
+    }
+
+    fn pack(&self, isa: Isa, from: Range<usize>, to: &mut [u8]) {
+        let read = self.bytes.read(from);
+        for (from, to) in read.chunks(self.rows).zip(to.chunks_exact_mut(self.group)) {
+            self.layout.pack(isa, self.ty, self.cols, from, to);
+        }
+    }
+
     /// Bytes of the packed matrix.
     pub fn packed(&self) -> usize {
         self.bytes.len().div_ceil(self.rows) * self.group
@@ -159,26 +182,22 @@ impl PackJob {
 
 impl PackPiece<'_> {
     fn pack(self, isa: Isa) {
-        let PackJob { bytes, layout, ty, cols, rows, group, .. } = self.job;
-        let read = bytes.read(self.from.clone());
-        for (from, to) in read.chunks(*rows).zip(self.to.chunks_exact_mut(*group)) {
-            layout.pack(isa, ty, *cols, from, to);
-        }
-        bytes.not_needed(self.from);
+        self.job.pack(isa, self.from.clone(), self.to);
+        self.job.bytes.not_needed(self.from);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use crate::{
-        Backend, Bytes, Cpu, ExpertsSpec, Gate, Matrix, MatrixSpec, Mode, Routing, Scores, Storage,
+        Backend, Batch, Bytes, Cpu, ExpertsSpec, Gate, Matrix, MatrixSpec, Mode, Routing, Scores,
+        Storage,
     };
     use kernels::quant::{BF16, F32, INT4, INT8, Q8_0, QuantType, fp8::FP8_16};
     use std::borrow::Cow;
     use std::ops::Range;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::time::Duration;
 
     const ROWS: usize = 37;
     const COLS: usize = 320;
@@ -196,12 +215,19 @@ mod tests {
         }
     }
 
-    /// The outputs for three rows of activations.
-    fn outputs(ty: &'static QuantType, bytes: Storage, mode: Mode) -> Vec<u32> {
+    /// The outputs for three rows of activations, of weights that are packed in passing unless they
+    /// are prepared or computed.
+    fn outputs(
+        (ty, [rows, cols]): (&'static QuantType, [usize; 2]),
+        bytes: Storage,
+        mode: Mode,
+        prepared: bool,
+    ) -> Vec<u32> {
         let mut cpu = Cpu::new(2, mode).unwrap();
-        let spec = MatrixSpec::new("weights".to_owned(), ty, [ROWS, COLS], bytes);
+        let spec = MatrixSpec::new("weights".to_owned(), ty, [rows, cols], bytes);
         let matrix = cpu.matrix(spec).unwrap();
-        let (input, out) = (cpu.buffer(3, COLS).unwrap(), cpu.buffer(3, ROWS).unwrap());
+        while prepared && cpu.prepare_weights() {}
+        let (input, out) = (cpu.buffer(3, cols).unwrap(), cpu.buffer(3, rows).unwrap());
         let mut rng = base::Rng::new(5);
         let mut data = cpu.take(input);
         data.iter_mut().for_each(|value| *value = rng.normal());
@@ -211,15 +237,20 @@ mod tests {
     }
 
     #[test]
-    fn weights_that_are_computed_when_read_give_the_bits_of_stored_ones() {
-        for ty in [&F32, &BF16, &Q8_0, &INT4, &INT8, &FP8_16] {
-            let mut rng = base::Rng::new(6);
-            let len = ty.bytes_for(ROWS * COLS).unwrap();
-            // Bits that are no large or odd values in any type.
-            let bytes: Vec<u8> = (0..len).map(|_| rng.below(64) as u8).collect();
-            for mode in [Mode::Exact, Mode::Fast] {
-                let stored = outputs(ty, Arc::new(bytes.clone()), mode);
-                assert_eq!(outputs(ty, Arc::new(Computed(bytes.clone())), mode), stored, "{ty}");
+    fn weights_give_the_same_bits_whenever_they_are_packed() {
+        // The second has more weights in a tile than are packed in passing at a time.
+        for shape in [[ROWS, COLS], [1100, 1024]] {
+            for ty in [&F32, &BF16, &Q8_0, &INT4, &INT8, &FP8_16] {
+                let mut rng = base::Rng::new(6);
+                let len = ty.bytes_for(shape[0] * shape[1]).unwrap();
+                // Bits that are no large or odd values in any type.
+                let bytes: Vec<u8> = (0..len).map(|_| rng.below(64) as u8).collect();
+                for mode in [Mode::Exact, Mode::Fast] {
+                    let outputs = |bytes, prepared| outputs((ty, shape), bytes, mode, prepared);
+                    let prepared = outputs(Arc::new(bytes.clone()), true);
+                    assert_eq!(outputs(Arc::new(bytes.clone()), false), prepared, "{ty}");
+                    assert_eq!(outputs(Arc::new(Computed(bytes.clone())), false), prepared, "{ty}");
+                }
             }
         }
     }
@@ -249,27 +280,44 @@ mod tests {
         }
 
         fn read(&self, range: Range<usize>) -> Cow<'_, [u8]> {
-            self.1.fetch_add(range.len(), Ordering::Relaxed);
+            // A single byte shows whether bytes are computed.
+            if range.len() > 1 {
+                self.1.fetch_add(range.len(), Ordering::Relaxed);
+            }
             Cow::Borrowed(&self.0[range])
         }
     }
 
     #[test]
-    fn a_matrix_is_read_once_when_it_is_first_used_or_prepared() {
+    fn products_pack_in_passing_what_is_not_prepared() {
         let mut cpu = Cpu::new(2, Mode::Fast).unwrap();
         let all: Vec<_> = (0..3).map(|_| Counted::matrix(&mut cpu, ROWS, COLS)).collect();
         let times = || [0, 1, 2].map(|at: usize| all[at].0.times());
         let (input, out) = (cpu.buffer(1, COLS).unwrap(), cpu.buffer(1, ROWS).unwrap());
-        assert_eq!((times(), cpu.take_preparing()), ([0, 0, 0], Duration::ZERO));
-        for _ in 0..2 {
+        assert_eq!((times(), cpu.take_prepared()), ([0, 0, 0], false));
+        for passed in 1..3 {
             cpu.linear(input, &[(all[1].1, out)], 1);
-            assert_eq!(times(), [0, 1, 0]);
+            assert_eq!((times(), cpu.take_prepared()), ([0, passed, 0], true));
         }
-        assert!(cpu.take_preparing() > Duration::ZERO);
         assert!(!cpu.prepare_weights());
-        assert_eq!(times(), [1, 1, 1]);
+        assert_eq!(times(), [1, 3, 1]);
         all.iter().for_each(|(_, matrix)| cpu.linear(input, &[(*matrix, out)], 1));
-        assert_eq!(times(), [1, 1, 1]);
+        assert_eq!(times(), [1, 3, 1]);
+    }
+
+    #[test]
+    fn the_step_after_the_first_keeps_what_was_packed_in_passing() {
+        let mut cpu = Cpu::new(2, Mode::Fast).unwrap();
+        let all: Vec<_> = (0..3).map(|_| Counted::matrix(&mut cpu, ROWS, COLS)).collect();
+        let times = || [0, 1, 2].map(|at: usize| all[at].0.times());
+        let (input, out) = (cpu.buffer(1, COLS).unwrap(), cpu.buffer(1, ROWS).unwrap());
+        let batch = Batch::with_capacity(1, 1, 1);
+        for expected in [[1, 1, 0], [2, 2, 0], [2, 2, 0]] {
+            cpu.begin(&batch);
+            all[..2].iter().for_each(|(_, matrix)| cpu.linear(input, &[(*matrix, out)], 1));
+            cpu.end().unwrap();
+            assert_eq!(times(), expected);
+        }
     }
 
     #[test]

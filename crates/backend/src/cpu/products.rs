@@ -1,6 +1,7 @@
 //! Products with weight matrices: inputs are rounded once for all products that share them, then
 //! outputs are spread over the threads.
 
+use super::packing::PackJob;
 use super::weights::WeightMatrix;
 use super::{Cpu, SERIAL_VALUES};
 use crate::{Buffer, Matrix};
@@ -117,7 +118,7 @@ impl Cpu {
             });
         this.pool.for_each_tile_of(&mut parts[..outputs.len()], |at, mut tile| {
             let weights = this.matrices.get(outputs[at].0.0);
-            this.product(inputs(weights), weights, &mut tile);
+            this.product(inputs(weights), outputs[at].0, &mut tile);
         });
         for (data, (_, out)) in data.into_iter().zip(outputs) {
             self.put(*out, data);
@@ -145,7 +146,7 @@ impl Cpu {
         self.pool.for_each_tile(&mut data[..rows * width], width, tile, |tile| {
             let rows = tile.rows();
             let mut tile = tile.from(rows.start, 0);
-            self.product(inputs.slice(rows), weights, &mut tile);
+            self.product(inputs.slice(rows), matrix, &mut tile);
         });
         self.put(out, data);
     }
@@ -210,16 +211,39 @@ impl Cpu {
         });
     }
 
-    /// Computes a tile of `inputs * weights^T`: all rows of the inputs, some outputs.
-    pub(super) fn product(
-        &self,
-        inputs: Inputs<'_>,
-        weights: &WeightMatrix,
-        tile: &mut Tile<'_, f32>,
-    ) {
+    /// Computes a tile of `inputs * matrix^T`: all rows of the inputs, some outputs.
+    pub(super) fn product(&self, inputs: Inputs<'_>, matrix: Matrix, tile: &mut Tile<'_, f32>) {
+        let weights = self.matrices.get(matrix.0);
+        if let Some(job) = self.matrices.unpacked(matrix.0) {
+            return self.product_in_passing(inputs, weights, job, tile);
+        }
         let WeightMatrix { ty, rows, cols, layout, .. } = *weights;
         let bytes = &self.matrices.read(weights);
         layout.product(self.isa, inputs, Weights { ty, rows, cols, bytes }, tile);
+    }
+
+    /// The same with weights that are packed here, as many at a time as the nearest caches hold.
+    fn product_in_passing(
+        &self,
+        inputs: Inputs<'_>,
+        weights: &WeightMatrix,
+        job: &PackJob,
+        tile: &mut Tile<'_, f32>,
+    ) {
+        let WeightMatrix { ty, cols, layout, .. } = *weights;
+        let all = tile.cols();
+        let each = (PASSED / job.group).max(1);
+        for start in all.clone().step_by(each * GROUP) {
+            let columns = start..(start + each * GROUP).min(all.end);
+            let len = columns.len().div_ceil(GROUP) * job.group;
+            scratch(len.div_ceil(size_of::<f32>()), |values| {
+                let bytes = &mut bytemuck::cast_slice_mut(values)[..len];
+                job.pack_in_passing(self.isa, start / GROUP, bytes);
+                let weights = Weights { ty, rows: columns.len(), cols, bytes };
+                let mut tile = tile.part(columns).from(0, start);
+                layout.product(self.isa, inputs, weights, &mut tile);
+            });
+        }
     }
 
     /// Outputs claimed at a time: enough pieces to even out threads, few enough to be cheap, and
@@ -233,6 +257,8 @@ impl Cpu {
     }
 }
 
+/// Bytes of weights that are packed in passing at a time.
+const PASSED: usize = 128 << 10;
 /// Weights that make a piece worth claiming.
 const LEAST_WEIGHTS: usize = 1 << 16;
 /// The same where there are fewer pieces than threads.

@@ -10,7 +10,7 @@ use kernels::Isa;
 use kernels::layout::{self, GROUP, Layout, STORED};
 use kernels::quant::QuantType;
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io::ErrorKind;
 use std::ops::Range;
 use std::sync::Arc;
@@ -79,8 +79,12 @@ pub(super) struct Matrices {
     next: usize,
     /// Requests bytes of the matrices that are used next; made with the first of them.
     ahead: Option<ReadAhead>,
-    /// Time that packing took.
-    took: Duration,
+    /// Matrices that products have packed in passing and that are to be kept packed.
+    passed: VecDeque<usize>,
+    /// When the step began, and how long the last one took, while matrices are to be kept.
+    step: (Option<Instant>, Duration),
+    /// Whether steps took longer lately than they will.
+    prepared: bool,
     /// Bytes that are locked in memory, tables included.
     locked: usize,
 }
@@ -164,7 +168,17 @@ impl Matrices {
                 let at = self.reserve(len)?;
                 let (group, to) = (len / rows.div_ceil(GROUP), (at.chunk, at.range.start));
                 let rows = row_bytes * GROUP;
-                let job = PackJob { bytes, layout, ty, cols, rows, group, to, routed: false };
+                let job = PackJob {
+                    bytes,
+                    layout,
+                    ty,
+                    cols,
+                    rows,
+                    group,
+                    to,
+                    routed: false,
+                    passed: false,
+                };
                 (layout, WeightBytes::Packed(at), Some(FirstUse::Pack(job)))
             }
             (None, _, MemoryPolicy::Disk) => {
@@ -242,12 +256,71 @@ impl Matrices {
         }
     }
 
+    /// The job that packs a matrix, while it is not packed.
+    pub fn unpacked(&self, index: usize) -> Option<&PackJob> {
+        match &self.unused[index] {
+            Some(FirstUse::Pack(job)) => Some(job),
+            Some(FirstUse::Read { .. }) | None => None,
+        }
+    }
+
     /// Prepares those of the matrices of a product that no product has used yet.
     pub fn prepare(&mut self, used: impl Iterator<Item = usize>, isa: Isa, pool: &ThreadPool) {
         if self.waiting > 0 {
             let all = used.filter_map(|index| self.unused[index].take()).collect();
             self.prepare_all(all, isa, pool);
         }
+    }
+
+    /// As [`Matrices::prepare`], without matrices that the product can pack in passing, piece by
+    /// piece and without keeping them: the first step then takes no new memory for weights. They
+    /// are kept from a later step on.
+    pub fn pass(&mut self, used: impl Iterator<Item = usize>, isa: Isa, pool: &ThreadPool) {
+        if self.waiting == 0 {
+            return;
+        }
+        let mut others = Vec::new();
+        for index in used {
+            let before = match &mut self.unused[index] {
+                Some(FirstUse::Pack(job)) if job.passed || !job.is_computed() => {
+                    Some((std::mem::replace(&mut job.passed, true), job.bytes.len()))
+                }
+                unused => {
+                    others.extend(unused.take());
+                    None
+                }
+            };
+            self.prepared |= before.is_some();
+            if let Some((false, bytes)) = before {
+                self.passed.push_back(index);
+                let ahead = self.ahead.get_or_insert_with(|| read_ahead(&[], &self.unused));
+                ahead.advance(bytes);
+            }
+        }
+        self.prepare_all(others, isa, pool);
+    }
+
+    /// Begins a step: packs matrices that were packed in passing, and keeps them, for about as long
+    /// as the last step took.
+    pub fn begin_step(&mut self, isa: Isa, pool: &ThreadPool) {
+        let begun = Instant::now();
+        while !self.passed.is_empty() && begun.elapsed() < self.step.1 {
+            let (mut all, mut bytes) = (Vec::new(), 0);
+            while bytes < AT_ONCE
+                && let Some(index) = self.passed.pop_front()
+            {
+                let unused = self.unused[index].take();
+                bytes += unused.as_ref().map_or(0, |unused| unused.bytes().len());
+                all.extend(unused);
+            }
+            self.prepare_all(all, isa, pool);
+        }
+        self.step = ((self.waiting > 0).then(Instant::now), Duration::ZERO);
+    }
+
+    /// Ends a step.
+    pub fn end_step(&mut self) {
+        self.step.1 = self.step.0.take().map_or(Duration::ZERO, |begun| begun.elapsed());
     }
 
     /// Prepares some more matrices, in the order in which they were added. Returns whether any are
@@ -264,21 +337,17 @@ impl Matrices {
         self.waiting > 0
     }
 
-    /// The time since the last call that preparing matrices took.
-    pub fn take_time(&mut self) -> Duration {
-        std::mem::take(&mut self.took)
+    /// Whether operations since the last call took time to prepare matrices.
+    pub fn take_prepared(&mut self) -> bool {
+        std::mem::take(&mut self.prepared)
     }
 
     fn prepare_all(&mut self, all: Vec<FirstUse>, isa: Isa, pool: &ThreadPool) {
         if all.is_empty() {
             return;
         }
-        let begun = Instant::now();
-        let ahead = self.ahead.get_or_insert_with(|| {
-            let all = all.iter().chain(self.unused.iter().flatten());
-            ReadAhead::of(all.filter(|unused| !unused.routed()).map(FirstUse::bytes))
-        });
-        self.waiting -= all.len();
+        (self.prepared, self.waiting) = (true, self.waiting - all.len());
+        let ahead = self.ahead.get_or_insert_with(|| read_ahead(&all, &self.unused));
         let mut jobs = Vec::new();
         for unused in all {
             match unused {
@@ -292,7 +361,6 @@ impl Matrices {
         if self.waiting == 0 {
             self.ahead = None;
         }
-        self.took += begun.elapsed();
     }
 
     /// Reserves `bytes` bytes.
@@ -307,6 +375,12 @@ impl Matrices {
             (start + bytes.next_multiple_of(ALIGN)).min(self.chunks[self.chunks.len() - 1].len());
         Ok(InChunk { chunk: self.chunks.len() - 1, range: start..start + bytes })
     }
+}
+
+/// Requests bytes of matrices that are not prepared: of `first`, then of the others.
+fn read_ahead(first: &[FirstUse], others: &[Option<FirstUse>]) -> ReadAhead {
+    let all = first.iter().chain(others.iter().flatten());
+    ReadAhead::of(all.filter(|unused| !unused.routed()).map(FirstUse::bytes))
 }
 
 impl FirstUse {
@@ -326,9 +400,9 @@ impl FirstUse {
 }
 
 impl Cpu {
-    /// Prepares those of the matrices of a product that no product has used yet.
-    pub(super) fn prepare(&mut self, used: impl Iterator<Item = Matrix>) {
-        self.matrices.prepare(used.map(|matrix| matrix.0), self.isa, &self.pool);
+    /// As [`Matrices::pass`].
+    pub(super) fn pass(&mut self, used: impl Iterator<Item = Matrix>) {
+        self.matrices.pass(used.map(|matrix| matrix.0), self.isa, &self.pool);
     }
 
     /// Bytes of weights held.

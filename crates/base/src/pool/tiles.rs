@@ -205,6 +205,12 @@ impl<'a, T> Tile<'a, T> {
         Self { cols, ..self }
     }
 
+    /// Columns `cols` of the tile, lent.
+    pub fn part(&mut self, cols: Range<usize>) -> Tile<'_, T> {
+        let Self { base, width, ref rows, cols: ref all, _borrow } = *self;
+        Tile { base, width, rows: rows.clone(), cols: all.clone(), _borrow }.columns(cols)
+    }
+
     /// Rows of the matrix in this tile.
     pub fn rows(&self) -> Range<usize> {
         self.rows.clone()

@@ -15,7 +15,7 @@ const MAX_CANDIDATES: usize = 64;
 /// Which file of packed weights a model is loaded with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum PackChoice {
-    /// None: weights are packed when they are first used.
+    /// None: weights are packed from the model's files.
     #[default]
     Off,
     /// This file. One that does not fit is an error.
