@@ -288,7 +288,7 @@ fn errors_of_the_disk_change_no_answer() {
             engine.end();
         }
     }
-    assert!(read > 0 && failed > 20, "{read} bytes, {failed} failures");
+    assert!(read > 0 && failed > 0, "{read} bytes, {failed} failures");
 }
 
 /// The extents below a folder.
