@@ -236,8 +236,7 @@ impl Cpu {
         for start in all.clone().step_by(each * GROUP) {
             let columns = start..(start + each * GROUP).min(all.end);
             let len = columns.len().div_ceil(GROUP) * job.group;
-            scratch(len.div_ceil(size_of::<f32>()), |values| {
-                let bytes = &mut bytemuck::cast_slice_mut(values)[..len];
+            packed_scratch(len, |bytes| {
                 job.pack_in_passing(self.isa, start / GROUP, bytes);
                 let weights = Weights { ty, rows: columns.len(), cols, bytes };
                 let mut tile = tile.part(columns).from(0, start);
@@ -282,6 +281,14 @@ pub(super) fn scratch(len: usize, f: impl FnOnce(&mut [f32])) {
         static SCRATCH: RefCell<AlignedVec<f32>> = RefCell::default();
     }
     SCRATCH.with_borrow_mut(|values| f(grown(values, len)));
+}
+
+/// Lends `len` bytes in the same way. Products may use them inside of [`scratch`].
+fn packed_scratch(len: usize, f: impl FnOnce(&mut [u8])) {
+    thread_local! {
+        static PACKED: RefCell<AlignedVec<u8>> = RefCell::default();
+    }
+    PACKED.with_borrow_mut(|bytes| f(grown(bytes, len)));
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 /// Bytes of one allocation for packed weights, which share it so that they are in huge pages.
 const CHUNK: usize = 256 << 20;
-/// Bytes that [`Matrices::prepare_next`] packs at once.
+/// Bytes that are packed at once, at least.
 const AT_ONCE: usize = 16 << 20;
 
 /// A weight matrix and the layout of its bytes.
@@ -83,6 +83,8 @@ pub(super) struct Matrices {
     passed: VecDeque<usize>,
     /// When the step began, and how long the last one took, while matrices are to be kept.
     step: (Option<Instant>, Duration),
+    /// Whether a step has ended.
+    stepped: bool,
     /// Whether steps took longer lately than they will.
     prepared: bool,
     /// Bytes that are locked in memory, tables included.
@@ -274,27 +276,36 @@ impl Matrices {
 
     /// As [`Matrices::prepare`], without matrices that the product can pack in passing, piece by
     /// piece and without keeping them: the first step then takes no new memory for weights. They
-    /// are kept from a later step on.
+    /// are kept from a later step on. Experts that later steps are the first to choose are kept at
+    /// once.
     pub fn pass(&mut self, used: impl Iterator<Item = usize>, isa: Isa, pool: &ThreadPool) {
         if self.waiting == 0 {
             return;
         }
         let mut others = Vec::new();
         for index in used {
-            let before = match &mut self.unused[index] {
-                Some(FirstUse::Pack(job)) if job.passed || !job.is_computed() => {
-                    Some((std::mem::replace(&mut job.passed, true), job.bytes.len()))
+            let job = match &mut self.unused[index] {
+                Some(FirstUse::Pack(job))
+                    if job.passed || !(self.stepped && job.routed || job.is_computed()) =>
+                {
+                    job
                 }
                 unused => {
                     others.extend(unused.take());
-                    None
+                    continue;
                 }
             };
-            self.prepared |= before.is_some();
-            if let Some((false, bytes)) = before {
-                self.passed.push_back(index);
+            self.prepared = true;
+            if std::mem::replace(&mut job.passed, true) {
+                continue;
+            }
+            self.passed.push_back(index);
+            let (routed, bytes) = (job.routed, job.bytes.clone());
+            if routed {
+                bytes.will_need(0..bytes.len());
+            } else {
                 let ahead = self.ahead.get_or_insert_with(|| read_ahead(&[], &self.unused));
-                ahead.advance(bytes);
+                ahead.advance(bytes.len());
             }
         }
         self.prepare_all(others, isa, pool);
@@ -305,35 +316,26 @@ impl Matrices {
     pub fn begin_step(&mut self, isa: Isa, pool: &ThreadPool) {
         let begun = Instant::now();
         while !self.passed.is_empty() && begun.elapsed() < self.step.1 {
-            let (mut all, mut bytes) = (Vec::new(), 0);
-            while bytes < AT_ONCE
-                && let Some(index) = self.passed.pop_front()
-            {
-                let unused = self.unused[index].take();
-                bytes += unused.as_ref().map_or(0, |unused| unused.bytes().len());
-                all.extend(unused);
-            }
-            self.prepare_all(all, isa, pool);
+            self.prepare_some(|this| this.passed.pop_front(), isa, pool);
         }
         self.step = ((self.waiting > 0).then(Instant::now), Duration::ZERO);
     }
 
     /// Ends a step.
     pub fn end_step(&mut self) {
+        self.stepped = true;
         self.step.1 = self.step.0.take().map_or(Duration::ZERO, |begun| begun.elapsed());
     }
 
     /// Prepares some more matrices, in the order in which they were added. Returns whether any are
     /// left.
     pub fn prepare_next(&mut self, isa: Isa, pool: &ThreadPool) -> bool {
-        let (mut all, mut bytes) = (Vec::new(), 0);
-        while bytes < AT_ONCE && self.next < self.unused.len() {
-            let unused = self.unused[self.next].take();
-            bytes += unused.as_ref().map_or(0, |unused| unused.bytes().len());
-            all.extend(unused);
-            self.next += 1;
-        }
-        self.prepare_all(all, isa, pool);
+        let next = |this: &mut Self| {
+            let at = this.next;
+            this.next = this.unused.len().min(at + 1);
+            (at < this.next).then_some(at)
+        };
+        self.prepare_some(next, isa, pool);
         self.waiting > 0
     }
 
@@ -342,11 +344,29 @@ impl Matrices {
         std::mem::take(&mut self.prepared)
     }
 
+    /// Prepares matrices that `next` gives, until they are enough for all threads.
+    fn prepare_some(
+        &mut self,
+        mut next: impl FnMut(&mut Self) -> Option<usize>,
+        isa: Isa,
+        pool: &ThreadPool,
+    ) {
+        let (mut all, mut bytes) = (Vec::new(), 0);
+        while bytes < AT_ONCE
+            && let Some(index) = next(self)
+        {
+            let unused = self.unused[index].take();
+            bytes += unused.as_ref().map_or(0, |unused| unused.bytes().len());
+            all.extend(unused);
+        }
+        self.prepare_all(all, isa, pool);
+    }
+
     fn prepare_all(&mut self, all: Vec<FirstUse>, isa: Isa, pool: &ThreadPool) {
         if all.is_empty() {
             return;
         }
-        (self.prepared, self.waiting) = (true, self.waiting - all.len());
+        self.waiting -= all.len();
         let ahead = self.ahead.get_or_insert_with(|| read_ahead(&all, &self.unused));
         let mut jobs = Vec::new();
         for unused in all {
@@ -356,6 +376,7 @@ impl Matrices {
                 FirstUse::Read { bytes, routed: false } => ahead.advance(bytes.len()),
             }
         }
+        self.prepared |= !jobs.is_empty();
         jobs.sort_unstable_by_key(|job| job.to);
         pack_all(&jobs, &mut self.chunks, ahead, isa, pool);
         if self.waiting == 0 {
