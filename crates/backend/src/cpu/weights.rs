@@ -315,8 +315,11 @@ impl Matrices {
     /// as the last step took.
     pub fn begin_step(&mut self, isa: Isa, pool: &ThreadPool) {
         let begun = Instant::now();
-        while !self.passed.is_empty() && begun.elapsed() < self.step.1 {
+        while !self.passed.is_empty() && self.step.1 > Duration::ZERO {
             self.prepare_some(|this| this.passed.pop_front(), isa, pool);
+            if begun.elapsed() >= self.step.1 {
+                break;
+            }
         }
         self.step = ((self.waiting > 0).then(Instant::now), Duration::ZERO);
     }

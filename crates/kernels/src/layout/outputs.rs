@@ -54,6 +54,7 @@ impl Groups {
 
 /// The outputs that the groups in `places` have so far, of rows from `row` on. Those beyond the
 /// tile do not exist, here and in [`put_sums`].
+#[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub(super) fn take_sums<const N: usize, const M: usize>(
     tile: &mut Tile<'_, f32>,
