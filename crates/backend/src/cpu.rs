@@ -310,7 +310,7 @@ impl Backend for Cpu {
     }
 
     fn linear(&mut self, x: Buffer, outputs: &[(Matrix, Buffer)], rows: usize) {
-        self.pass(outputs.iter().map(|(matrix, _)| *matrix));
+        self.defer(outputs.iter().map(|(matrix, _)| *matrix));
         for (matrix, _) in outputs {
             self.note_inputs(x, *matrix, rows);
         }
@@ -320,7 +320,7 @@ impl Backend for Cpu {
     }
 
     fn linear_heads(&mut self, x: HeadColumns, weights: &[Matrix], out: HeadColumns, rows: usize) {
-        self.pass(weights.iter().copied());
+        self.defer(weights.iter().copied());
         self.limit(weights.iter().copied(), rows);
         self.head_products(x, weights, out, rows);
         self.pool.limit(None);

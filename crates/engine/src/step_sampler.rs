@@ -16,7 +16,6 @@ pub(crate) struct StepSampler {
     rows: usize,
     /// The workspaces that no thread uses at present, at most one for each thread.
     scratches: Mutex<Vec<SamplerScratch>>,
-    vocab_size: usize,
 }
 
 /// A sequence whose logits are processed.
@@ -35,7 +34,6 @@ impl StepSampler {
             sequences: Vec::with_capacity(running),
             rows: 0,
             scratches: Mutex::new(scratches.collect()),
-            vocab_size,
         }
     }
 
@@ -49,14 +47,14 @@ impl StepSampler {
     /// Processes the logits that `runner` has computed. `scheduler` holds the sequences as they
     /// were before the step.
     pub fn run(&self, runner: &Runner, scheduler: &Scheduler) {
-        let logits = runner.logits();
+        let (logits, vocab_size) = (runner.logits(), runner.info.vocab_size);
         runner.share_work(self.sequences.len(), &|at| {
             let mut sequence = lock(&self.sequences[at]);
             let SampledSequence { planned, first_row, running } = &mut *sequence;
-            let rows = logits.chunks_exact(self.vocab_size).skip(*first_row);
+            let rows = logits.chunks_exact(vocab_size).skip(*first_row);
             let rows = rows.take(planned.outputs + planned.drafts);
             let taken = lock(&self.scratches).pop();
-            let mut scratch = taken.unwrap_or_else(|| SamplerScratch::new(self.vocab_size));
+            let mut scratch = taken.unwrap_or_else(|| SamplerScratch::new(vocab_size));
             running.process_logits(scheduler.sequence(planned.slot), planned, rows, &mut scratch);
             lock(&self.scratches).push(scratch);
         });

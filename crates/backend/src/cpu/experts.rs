@@ -177,7 +177,7 @@ impl Cpu {
         work.plan.group(&work.choices, spec.routing.chosen, held);
         let all = [&spec.gate, &spec.up, &spec.down];
         let used = all.into_iter().flat_map(|all| work.plan.experts.iter().map(|at| all[*at].0));
-        self.matrices.pass(used, self.isa, &self.pool);
+        self.matrices.defer(used, self.isa, &self.pool);
         self.note_inputs_of(
             &work.plan,
             experts,

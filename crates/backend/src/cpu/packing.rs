@@ -1,5 +1,5 @@
 //! Packing of weights: the matrices of a call at once, cut into pieces that the threads take in
-//! turns, or in passing, a piece that a product needs and does not keep.
+//! turns, or on the fly, a piece that a product needs and does not keep.
 //!
 //! Bytes of the file are requested ahead of their packing, across matrices, so that a disk reads on
 //! while others are packed and multiplied. They are released piece by piece, so that no weight is
@@ -41,8 +41,8 @@ pub(super) struct PackJob {
     pub to: (usize, usize),
     /// Whether it is an expert's, which rows may never choose.
     pub routed: bool,
-    /// Whether products have packed it in passing.
-    pub passed: bool,
+    /// Whether products pack it on the fly until a later step keeps it.
+    pub deferred: bool,
 }
 
 /// Bytes that are requested in order, as far ahead of those in use as `AHEAD` allows.
@@ -150,7 +150,7 @@ impl PackJob {
 
     /// Packs whole groups, from the group `first` on, into `to`, and leaves the bytes of the file
     /// to later readers.
-    pub fn pack_in_passing(&self, isa: Isa, first: usize, to: &mut [u8]) {
+    pub fn pack_on_the_fly(&self, isa: Isa, first: usize, to: &mut [u8]) {
         let groups = to.len() / self.group;
         let start = first * self.rows;
         self.pack(isa, start..(start + groups * self.rows).min(self.bytes.len()), to);
@@ -215,7 +215,7 @@ mod tests {
         }
     }
 
-    /// The outputs for three rows of activations, of weights that are packed in passing unless they
+    /// The outputs for three rows of activations, of weights that are packed on the fly unless they
     /// are prepared or computed.
     fn outputs(
         (ty, [rows, cols]): (&'static QuantType, [usize; 2]),
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn weights_give_the_same_bits_whenever_they_are_packed() {
-        // The second has more weights in a tile than are packed in passing at a time.
+        // The second has more weights in a tile than are packed on the fly at a time.
         for shape in [[ROWS, COLS], [1100, 1024]] {
             for ty in [&F32, &BF16, &Q8_0, &INT4, &INT8, &FP8_16] {
                 let mut rng = base::Rng::new(6);
@@ -289,15 +289,15 @@ mod tests {
     }
 
     #[test]
-    fn products_pack_in_passing_what_is_not_prepared() {
+    fn products_pack_on_the_fly_what_is_not_prepared() {
         let mut cpu = Cpu::new(2, Mode::Fast).unwrap();
         let all: Vec<_> = (0..3).map(|_| Counted::matrix(&mut cpu, ROWS, COLS)).collect();
         let times = || [0, 1, 2].map(|at: usize| all[at].0.times());
         let (input, out) = (cpu.buffer(1, COLS).unwrap(), cpu.buffer(1, ROWS).unwrap());
         assert_eq!((times(), cpu.take_prepared()), ([0, 0, 0], false));
-        for passed in 1..3 {
+        for read in 1..3 {
             cpu.linear(input, &[(all[1].1, out)], 1);
-            assert_eq!((times(), cpu.take_prepared()), ([0, passed, 0], true));
+            assert_eq!((times(), cpu.take_prepared()), ([0, read, 0], true));
         }
         assert!(!cpu.prepare_weights());
         assert_eq!(times(), [1, 3, 1]);
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn the_step_after_the_first_keeps_what_was_packed_in_passing() {
+    fn the_step_after_the_first_keeps_what_was_packed_on_the_fly() {
         let mut cpu = Cpu::new(2, Mode::Fast).unwrap();
         let all: Vec<_> = (0..3).map(|_| Counted::matrix(&mut cpu, ROWS, COLS)).collect();
         let times = || [0, 1, 2].map(|at: usize| all[at].0.times());

@@ -215,7 +215,7 @@ impl Cpu {
     pub(super) fn product(&self, inputs: Inputs<'_>, matrix: Matrix, tile: &mut Tile<'_, f32>) {
         let weights = self.matrices.get(matrix.0);
         if let Some(job) = self.matrices.unpacked(matrix.0) {
-            return self.product_in_passing(inputs, weights, job, tile);
+            return self.product_on_the_fly(inputs, weights, job, tile);
         }
         let WeightMatrix { ty, rows, cols, layout, .. } = *weights;
         let bytes = &self.matrices.read(weights);
@@ -223,7 +223,7 @@ impl Cpu {
     }
 
     /// The same with weights that are packed here, as many at a time as the nearest caches hold.
-    fn product_in_passing(
+    fn product_on_the_fly(
         &self,
         inputs: Inputs<'_>,
         weights: &WeightMatrix,
@@ -232,12 +232,12 @@ impl Cpu {
     ) {
         let WeightMatrix { ty, cols, layout, .. } = *weights;
         let all = tile.cols();
-        let each = (PASSED / job.group).max(1);
+        let each = (ON_THE_FLY / job.group).max(1);
         for start in all.clone().step_by(each * GROUP) {
             let columns = start..(start + each * GROUP).min(all.end);
             let len = columns.len().div_ceil(GROUP) * job.group;
             packed_scratch(len, |bytes| {
-                job.pack_in_passing(self.isa, start / GROUP, bytes);
+                job.pack_on_the_fly(self.isa, start / GROUP, bytes);
                 let weights = Weights { ty, rows: columns.len(), cols, bytes };
                 let mut tile = tile.part(columns).from(0, start);
                 layout.product(self.isa, inputs, weights, &mut tile);
@@ -256,8 +256,8 @@ impl Cpu {
     }
 }
 
-/// Bytes of weights that are packed in passing at a time.
-const PASSED: usize = 128 << 10;
+/// Bytes of weights that are packed on the fly at a time.
+const ON_THE_FLY: usize = 128 << 10;
 /// Weights that make a piece worth claiming.
 const LEAST_WEIGHTS: usize = 1 << 16;
 /// The same where there are fewer pieces than threads.

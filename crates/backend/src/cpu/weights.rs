@@ -79,12 +79,12 @@ pub(super) struct Matrices {
     next: usize,
     /// Requests bytes of the matrices that are used next; made with the first of them.
     ahead: Option<ReadAhead>,
-    /// Matrices that products have packed in passing and that are to be kept packed.
-    passed: VecDeque<usize>,
-    /// When the step began, and how long the last one took, while matrices are to be kept.
-    step: (Option<Instant>, Duration),
-    /// Whether a step has ended.
-    stepped: bool,
+    /// Matrices that products have packed on the fly and that are to be kept packed.
+    deferred: VecDeque<usize>,
+    /// When the current step began.
+    begun: Option<Instant>,
+    /// How long the last step took, once one has ended.
+    last_step: Option<Duration>,
     /// Whether steps took longer lately than they will.
     prepared: bool,
     /// Bytes that are locked in memory, tables included.
@@ -179,7 +179,7 @@ impl Matrices {
                     group,
                     to,
                     routed: false,
-                    passed: false,
+                    deferred: false,
                 };
                 (layout, WeightBytes::Packed(at), Some(FirstUse::Pack(job)))
             }
@@ -274,11 +274,11 @@ impl Matrices {
         }
     }
 
-    /// As [`Matrices::prepare`], without matrices that the product can pack in passing, piece by
+    /// As [`Matrices::prepare`], without matrices that the product can pack on the fly, piece by
     /// piece and without keeping them: the first step then takes no new memory for weights. They
     /// are kept from a later step on. Experts that later steps are the first to choose are kept at
     /// once.
-    pub fn pass(&mut self, used: impl Iterator<Item = usize>, isa: Isa, pool: &ThreadPool) {
+    pub fn defer(&mut self, used: impl Iterator<Item = usize>, isa: Isa, pool: &ThreadPool) {
         if self.waiting == 0 {
             return;
         }
@@ -286,7 +286,8 @@ impl Matrices {
         for index in used {
             let job = match &mut self.unused[index] {
                 Some(FirstUse::Pack(job))
-                    if job.passed || !(self.stepped && job.routed || job.is_computed()) =>
+                    if job.deferred
+                        || !(self.last_step.is_some() && job.routed || job.is_computed()) =>
                 {
                     job
                 }
@@ -296,10 +297,10 @@ impl Matrices {
                 }
             };
             self.prepared = true;
-            if std::mem::replace(&mut job.passed, true) {
+            if std::mem::replace(&mut job.deferred, true) {
                 continue;
             }
-            self.passed.push_back(index);
+            self.deferred.push_back(index);
             let (routed, bytes) = (job.routed, job.bytes.clone());
             if routed {
                 bytes.will_need(0..bytes.len());
@@ -311,23 +312,24 @@ impl Matrices {
         self.prepare_all(others, isa, pool);
     }
 
-    /// Begins a step: packs matrices that were packed in passing, and keeps them, for about as long
+    /// Begins a step: packs matrices that were packed on the fly, and keeps them, for about as long
     /// as the last step took.
     pub fn begin_step(&mut self, isa: Isa, pool: &ThreadPool) {
         let begun = Instant::now();
-        while !self.passed.is_empty() && self.step.1 > Duration::ZERO {
-            self.prepare_some(|this| this.passed.pop_front(), isa, pool);
-            if begun.elapsed() >= self.step.1 {
+        while let Some(last_step) = self.last_step
+            && !self.deferred.is_empty()
+        {
+            self.prepare_some(|this| this.deferred.pop_front(), isa, pool);
+            if begun.elapsed() >= last_step {
                 break;
             }
         }
-        self.step = ((self.waiting > 0).then(Instant::now), Duration::ZERO);
+        self.begun = Some(Instant::now());
     }
 
     /// Ends a step.
     pub fn end_step(&mut self) {
-        self.stepped = true;
-        self.step.1 = self.step.0.take().map_or(Duration::ZERO, |begun| begun.elapsed());
+        self.last_step = self.begun.take().map(|begun| begun.elapsed());
     }
 
     /// Prepares some more matrices, in the order in which they were added. Returns whether any are
@@ -424,9 +426,9 @@ impl FirstUse {
 }
 
 impl Cpu {
-    /// As [`Matrices::pass`].
-    pub(super) fn pass(&mut self, used: impl Iterator<Item = Matrix>) {
-        self.matrices.pass(used.map(|matrix| matrix.0), self.isa, &self.pool);
+    /// As [`Matrices::defer`].
+    pub(super) fn defer(&mut self, used: impl Iterator<Item = Matrix>) {
+        self.matrices.defer(used.map(|matrix| matrix.0), self.isa, &self.pool);
     }
 
     /// Bytes of weights held.
