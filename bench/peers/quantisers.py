@@ -4,15 +4,18 @@
 
 For every mixture both write a file. For every tensor the script compares the types and, where both files have the same
 one, the errors: the root mean square difference from the source's weights, weighted by the importance of the columns
-where there is one. A ratio below 1 means that Gannet's file is closer to the source. `--dry-run` needs no llama.cpp: both
-files are Gannet's, and every ratio must be 1.
+where there is one. A ratio below 1 means that Gannet's file is closer to the source. Each side writes its file `--runs`
+times, in turns; the medians of the seconds are compared. `--dry-run` needs no llama.cpp: both files are Gannet's, and every
+ratio of errors must be 1.
 """
 
 import argparse
 import ctypes
 import json
 import subprocess
+import statistics
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -67,9 +70,15 @@ def write_importance(path, means):
 
 
 def by_gannet(args, mixture, target, importance_file):
-    command = [args.gannet, "quantize", args.source, target, "--type", mixture, "--force"]
+    command = [args.gannet, "quantize", args.source, target, "--type", mixture, "--force", "--threads", str(args.threads)]
     command += ["--imatrix", importance_file] if importance_file else []
     subprocess.run(command, check=True, capture_output=True)
+
+
+def seconds(write, *arguments):
+    start = time.perf_counter()
+    write(*arguments)
+    return time.perf_counter() - start
 
 
 def by_llama_cpp(args, mixture, target, means):
@@ -135,6 +144,7 @@ def arguments():
     parser.add_argument("--importance", action="store_true", help="with an invented importance of columns")
     parser.add_argument("--rows", type=int, default=1024, help="rows read of each tensor")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--runs", type=int, default=1, help="how often each side writes each file")
     parser.add_argument("--json", action="store_true", help="print one JSON object behind the table")
     parser.add_argument("--dry-run", action="store_true", help="try the script without llama.cpp")
     return parser.parse_args()
@@ -153,16 +163,21 @@ def main():
     results = {}
     for mixture in args.types.split(","):
         paths = [work / f"gannet-{mixture}.gguf", work / f"llama-cpp-{mixture}.gguf"]
-        by_gannet(args, mixture, paths[0], importance_file)
-        if args.dry_run:
-            by_gannet(args, mixture, paths[1], importance_file)
-        else:
-            by_llama_cpp(args, mixture, paths[1], means)
+        peer, given = (by_gannet, importance_file) if args.dry_run else (by_llama_cpp, means)
+        times = [
+            (
+                seconds(by_gannet, args, mixture, paths[0], importance_file),
+                seconds(peer, args, mixture, paths[1], given),
+            )
+            for _ in range(args.runs)
+        ]
+        medians = [statistics.median(side) for side in zip(*times)]
         differ, ratios = compare(source, *(Weights(path, args.rows) for path in paths), means)
-        print(summary(mixture, differ, ratios), flush=True)
+        print(summary(mixture, differ, ratios))
+        print(f"{'':8} {medians[0]:.1f} s, llama.cpp {medians[1]:.1f} s: {medians[0] / medians[1]:.2f}", flush=True)
         if args.dry_run and (differ or any(ratio != 1 for found in ratios.values() for ratio in found.values())):
             sys.exit(f"{mixture}: the same file differs from itself: {differ} {ratios}")
-        results[mixture] = {"differ": differ, "ratios": ratios}
+        results[mixture] = {"differ": differ, "ratios": ratios, "seconds": medians}
         for path in paths:
             path.unlink()
     if args.json:
