@@ -10,6 +10,8 @@ use std::ops::Range;
 
 /// Rows from which storing them is worth handing to other threads.
 const PARALLEL_ROWS: usize = 8;
+/// Positions of a key's cache line, at most, for which memory is asked at once.
+const ASKED: usize = 16;
 /// Bytes of a block that one thread copies at a time.
 const COPIED: usize = 256 << 10;
 
@@ -174,11 +176,20 @@ impl KvCache {
             let values = if layout.latent.is_some() { &[] } else { &v[at..] };
             layout.store_rows(isa, bytes, slot..slot + rows.len(), (&k[at..], values), apart);
         };
+        // What is written next is asked for, because it is in no cache.
+        let ask = |head: &[u8], slots: Range<usize>| {
+            slots.step_by(ASKED).for_each(|slot| layout.prefetch(isa, head, slot));
+        };
         if batch.rows() < PARALLEL_ROWS {
             each_block(batch, group, layout.block, |rows, at, slot| {
                 let heads = &mut data[at * *stride + start..][..block];
-                for (h, bytes) in heads.chunks_exact_mut(head).enumerate() {
-                    put(rows.clone(), h, bytes, slot);
+                let slots = slot..slot + rows.len();
+                ask(&heads[..head], slots.clone());
+                for h in 0..layout.heads {
+                    if let Some(next) = heads[(h + 1) * head..].get(..head) {
+                        ask(next, slots.clone());
+                    }
+                    put(rows.clone(), h, &mut heads[h * head..][..head], slot);
                 }
             });
             return;
@@ -186,9 +197,16 @@ impl KvCache {
         let strips = (start..start + block, head);
         pool.for_each_strip(data, *stride, strips, |mut tile| {
             let h = (tile.cols().start - start) / head;
+            let mut before: Option<(Range<usize>, usize, usize)> = None;
             each_block(batch, group, layout.block, |rows, at, slot| {
-                put(rows, h, tile.row_mut(at), slot);
+                ask(tile.row_mut(at), slot..slot + rows.len());
+                if let Some((rows, at, slot)) = before.replace((rows, at, slot)) {
+                    put(rows, h, tile.row_mut(at), slot);
+                }
             });
+            if let Some((rows, at, slot)) = before {
+                put(rows, h, tile.row_mut(at), slot);
+            }
         });
     }
 

@@ -22,7 +22,7 @@ pub(crate) use rounding::scale_of;
 pub use rounding::{Rounding, round};
 
 use crate::Isa;
-use crate::lanes::LANES;
+use crate::lanes::{LANES, Lanes, isa_dispatch};
 use std::ops::Range;
 
 /// Largest key of a head: a latent row of 512 and the 64 rotated values beside it, and some.
@@ -230,6 +230,13 @@ impl KvLayout {
         }
     }
 
+    /// Asks for the memory that storing the position `slot` of `head` writes, a cache line for each
+    /// unit of the key. A hint only.
+    pub fn prefetch(&self, isa: Isa, head: &[u8], slot: usize) {
+        assert!(slot < self.block && head.len() == self.head_bytes(), "a slot of the head");
+        prefetch(isa, self, head, slot);
+    }
+
     /// Panics if kernels could not read this layout.
     pub(crate) fn check(&self) {
         assert!(self.ty.is_transposed(), "{} is of plain rows", self.ty.name());
@@ -237,6 +244,25 @@ impl KvLayout {
         assert!((1..=self.dim).contains(&self.value_dim()), "values within the key");
         let fits = self.block.is_multiple_of(LANES) && SPAN.is_multiple_of(self.block);
         assert!(self.block > 0 && fits, "positions in a block: {}", self.block);
+    }
+}
+
+isa_dispatch! {
+    fn prefetch(layout: &KvLayout, head: &[u8], slot: usize) = prefetch_body
+}
+
+#[inline(always)]
+fn prefetch_body<L: Lanes>(layout: &KvLayout, head: &[u8], slot: usize) {
+    let Transposed { unit, width, .. } = *layout.form();
+    let (keys, values) = head.split_at(layout.value_start());
+    for column in keys[..layout.key_scales()].chunks_exact(layout.block * unit) {
+        L::prefetch(&raw const column[slot * unit]);
+    }
+    let row = layout.value_stride() * unit;
+    if let Some(row) = values.chunks_exact(row).nth(slot / width) {
+        for line in row.chunks(ALIGN) {
+            L::prefetch(line.as_ptr());
+        }
     }
 }
 
