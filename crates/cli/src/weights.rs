@@ -1,0 +1,86 @@
+//! The arguments for the memory of weights, and for packed ones.
+
+use crate::folders;
+use crate::kv_dir;
+use crate::size::bytes;
+use engine::{LoadOptions, PackChoice, WEIGHTS_READ_THREADS, WeightsMemory};
+use std::path::{Path, PathBuf};
+
+/// The arguments for the memory of weights, and for packed ones.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Loading")]
+pub(crate) struct WeightsArgs {
+    /// Weights that `gannet pack` wrote, used in place: a file, auto for one that fits beside the
+    /// model or in the user's cache folder, or off
+    #[arg(long, value_name = "FILE|auto|off", default_value = "auto")]
+    weights_pack: PathBuf,
+    /// Memory for weights, such as 8GiB; auto for all weights if they fit, else most of the
+    /// available memory; or all. Experts beyond it are read from disk when tokens choose them
+    #[arg(long, value_name = "SIZE|auto|all", default_value = "auto", value_parser = memory)]
+    weights_memory: WeightsMemory,
+    /// Threads that read such experts
+    #[arg(long, value_name = "N", default_value_t = WEIGHTS_READ_THREADS)]
+    weights_read_threads: usize,
+}
+
+fn memory(text: &str) -> Result<WeightsMemory, anyhow::Error> {
+    match text {
+        "auto" => Ok(WeightsMemory::Auto),
+        "all" => Ok(WeightsMemory::All),
+        size => bytes(size).map(WeightsMemory::Bytes),
+    }
+}
+
+impl WeightsArgs {
+    /// `options` with these arguments.
+    pub fn add_to(&self, options: LoadOptions) -> LoadOptions {
+        LoadOptions {
+            pack: self.choice(),
+            digests: kv_dir::digests(),
+            weights_memory: self.weights_memory,
+            weights_read_threads: self.weights_read_threads,
+            ..options
+        }
+    }
+
+    fn choice(&self) -> PackChoice {
+        let named = &self.weights_pack;
+        if folders::is_off(named) {
+            return PackChoice::Off;
+        }
+        match named == Path::new("auto") {
+            true => PackChoice::Auto(folder()),
+            false => PackChoice::File(named.clone()),
+        }
+    }
+}
+
+/// The folder of packed weights in the user's cache folder.
+pub(crate) fn folder() -> Option<PathBuf> {
+    Some(folders::cache()?.join("packs"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Program {
+        #[command(flatten)]
+        args: WeightsArgs,
+    }
+
+    fn choice(args: &[&str]) -> PackChoice {
+        let args = std::iter::once("program").chain(args.iter().copied());
+        Program::try_parse_from(args).unwrap().args.choice()
+    }
+
+    #[test]
+    fn a_pack_that_fits_is_used_unless_one_is_named_or_none() {
+        assert_eq!(choice(&[]), PackChoice::Auto(folder()));
+        assert_eq!(choice(&["--weights-pack", "off"]), PackChoice::Off);
+        let file = PackChoice::File("a.gpack".into());
+        assert_eq!(choice(&["--weights-pack", "a.gpack"]), file);
+    }
+}
