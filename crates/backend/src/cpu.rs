@@ -15,6 +15,7 @@ mod products;
 mod ropes;
 mod sparse;
 mod states;
+mod stream;
 mod threads;
 mod weights;
 
@@ -22,7 +23,7 @@ use crate::{
     AttentionSpec, Backend, Batch, BlockCopy, Buffer, CPU, CacheSpec, Compression, DeltaSpec,
     Device, Error, Experts, ExpertsSpec, Gate, HeadColumns, Held, HyperSpec, IndexSpec, Matrix,
     MatrixSpec, Memory, Mode, PackedMatrix, Pairs, Rope, Rounding, RowAttention, Selection,
-    ShortConv, Storage, Table, Vector,
+    ShortConv, Storage, StreamStats, Table, Vector,
 };
 use attend::{AttentionCall, AttentionPlan};
 use base::{AlignedVec, Profile, ThreadPool};
@@ -199,6 +200,10 @@ impl Backend for Cpu {
     }
 
     fn read_packed(&mut self, matrix: Matrix) -> Cow<'_, [u8]> {
+        // Not kept, so that reading all matrices takes the memory of one.
+        if let Some(job) = self.matrices.unpacked(matrix.0) {
+            return Cow::Owned(job.pack_apart(self.isa, &self.pool));
+        }
         self.matrices.prepare(std::iter::once(matrix.0), self.isa, &self.pool);
         self.matrices.read(self.matrices.get(matrix.0))
     }
@@ -209,6 +214,15 @@ impl Backend for Cpu {
 
     fn take_prepared(&mut self) -> bool {
         self.matrices.take_prepared()
+    }
+
+    fn stream_experts(&mut self, bytes: usize, threads: usize) -> Result<(), Error> {
+        let least = self.experts.iter().map(ExpertGroup::least).max().unwrap_or(0);
+        self.matrices.stream.start(bytes, threads, least)
+    }
+
+    fn stream_stats(&self) -> Option<StreamStats> {
+        self.matrices.stream.stats()
     }
 
     fn vector(&mut self, values: Vec<f32>) -> Vector {
@@ -248,13 +262,15 @@ impl Backend for Cpu {
         self.kv.touch(&self.pool, group, blocks);
     }
 
-    fn begin(&mut self, _batch: &Batch) {
+    fn begin(&mut self, batch: &Batch) {
         self.matrices.begin_step(self.isa, &self.pool);
+        self.expert_scratch.note_batch(batch);
+        self.matrices.stream.begin_step(self.expert_scratch.is_counted());
     }
 
     fn end(&mut self) -> Result<(), Error> {
         self.matrices.end_step();
-        Ok(())
+        self.matrices.stream.take_failure().map_or(Ok(()), Err)
     }
 
     fn copy_blocks(&mut self, copies: &[BlockCopy]) {

@@ -110,7 +110,8 @@ pub enum MemoryPolicy {
     Mapped,
     /// As `Mapped`, and locked in memory.
     Locked,
-    /// As `Mapped`, and read only when needed.
+    /// As `Auto`, on disk: the matrices of experts are read when rows choose them, the rows of
+    /// tables one by one.
     Disk,
 }
 

@@ -28,7 +28,7 @@ pub use handles::{
 pub use layer_cache::{
     CacheSpec, GroupSize, LayerCache, Rounding, RowLayout, Rows, State, group_windows,
 };
-pub use memory::{FreeMemory, Memory};
+pub use memory::{FreeMemory, Memory, StreamStats};
 
 use base::Profile;
 use kernels::quant::QuantType;
@@ -58,6 +58,12 @@ pub enum Error {
     /// Weights that shall stay in their file, but are computed from others.
     #[error("expected weights of a file, to be {0}, found weights computed from others")]
     Computed(&'static str),
+    /// Weights that shall be read when they are needed, but are in no file as they are used.
+    #[error(
+        "expected experts that a file holds as they are used, found weights computed from others; \
+         `gannet pack MODEL -o FILE.gpack` writes such a file"
+    )]
+    NotInFile,
     /// The system refuses to lock weights in memory.
     #[error(
         "cannot lock {bytes} bytes in memory beside {before} that are locked: {source} \
@@ -70,6 +76,33 @@ pub enum Error {
         before: usize,
         /// Error of the system.
         source: std::io::Error,
+    },
+    /// A file that weights are read from cannot be opened.
+    #[error("cannot open {path}: {source}", path = path.display())]
+    Open {
+        /// The file.
+        path: std::path::PathBuf,
+        /// Error of the system.
+        source: std::io::Error,
+    },
+    /// Weights that cannot be read while they are needed.
+    #[error("cannot read the weights of expert {expert}: {source}")]
+    Weights {
+        /// Number of the expert among all that are streamed.
+        expert: usize,
+        /// Error of the system.
+        source: std::io::Error,
+    },
+    /// The memory for streamed experts is too small.
+    #[error(
+        "expected at least {needed} bytes of memory for the experts that one token chooses in a \
+         layer, found {found}"
+    )]
+    WeightsMemory {
+        /// Bytes needed.
+        needed: usize,
+        /// Bytes given.
+        found: usize,
     },
     /// Experts that differ in shape or type, or do not fit their router.
     #[error("{0}")]
@@ -174,6 +207,18 @@ pub trait Backend: Send {
     /// Whether operations since the last call took time to prepare weights, unlike later ones.
     fn take_prepared(&mut self) -> bool {
         false
+    }
+    /// Makes memory of at most `bytes` for the experts that are streamed ([`MemoryPolicy::Disk`]),
+    /// which `threads` threads read. Called once, when all weights are taken.
+    ///
+    /// # Errors
+    /// If that is too little for the experts of one token, or the system gives none.
+    fn stream_experts(&mut self, _bytes: usize, _threads: usize) -> Result<(), Error> {
+        Ok(())
+    }
+    /// What has happened to streamed experts; `None` where there are none.
+    fn stream_stats(&self) -> Option<StreamStats> {
+        None
     }
     /// Takes a weight vector `[values]`, such as a norm or a bias.
     fn vector(&mut self, values: Vec<f32>) -> Vector;

@@ -1,5 +1,7 @@
 //! Memory that a backend holds, and memory that is left.
 
+use std::time::Duration;
+
 /// Bytes a backend holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
@@ -11,6 +13,27 @@ pub struct Memory {
     pub cache: usize,
     /// State slots.
     pub states: usize,
+}
+
+/// What has happened to experts that are read when they are needed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamStats {
+    /// Slots, each for one expert.
+    pub slots: usize,
+    /// Bytes of all slots.
+    pub slot_bytes: usize,
+    /// Bytes of all streamed experts, as they are in slots.
+    pub expert_bytes: usize,
+    /// Experts that were in memory when a layer needed them.
+    pub hits: u64,
+    /// Experts that were not.
+    pub misses: u64,
+    /// Experts that lost their slot.
+    pub evictions: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Time in which computation waited for reads.
+    pub wait: Duration,
 }
 
 /// Memory that is left.

@@ -1,5 +1,6 @@
 //! Bytes that a device reads weights from: a part of a mapped file, or computed when read.
 
+use crate::FilePart;
 use std::borrow::Cow;
 use std::fmt;
 use std::io;
@@ -25,6 +26,11 @@ pub trait Bytes: Send + Sync {
     /// # Panics
     /// If the range ends past the last byte.
     fn read(&self, range: Range<usize>) -> Cow<'_, [u8]>;
+
+    /// Where the bytes of `range` are in a file; `None` if they are in none, or in several pieces.
+    fn place(&self, _range: Range<usize>) -> Option<FilePart> {
+        None
+    }
 
     /// The bytes of `range` will be read soon. A hint only.
     fn will_need(&self, _range: Range<usize>) {}

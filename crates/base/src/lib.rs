@@ -1,20 +1,27 @@
-//! Foundation of the other crates: aligned buffers, read-only memory maps, bytes of weights, the
-//! thread pool of the forward pass, a seeded random number generator, and names of runs of tokens.
+//! Foundation of the other crates: aligned buffers, read-only memory maps, bytes of weights, reads
+//! past the page cache and the threads that make them, the thread pool of the forward pass, a
+//! seeded random number generator, and names of runs of tokens.
 //!
 //! Invariant: nothing here knows of models or file formats. `unsafe` lives in `mem`, `mmap` and
 //! `pool`, and nowhere else in this crate.
 
 pub mod bytes;
+pub mod direct;
 pub mod mem;
 pub mod mmap;
 pub mod name;
 pub mod numa;
+pub mod pages;
 pub mod pool;
+pub mod read_pool;
 pub mod rng;
 
 pub use bytes::{Bytes, Storage};
+pub use direct::{DirectFile, FilePart};
 pub use mem::{ALIGN, AlignedVec, OutOfMemory};
 pub use mmap::Mmap;
 pub use name::Name;
+pub use pages::PageVec;
 pub use pool::{MAX_MATRICES, OperationTime, PairCut, Profile, ThreadPool, Tile};
+pub use read_pool::{ReadJob, ReadPool, Urgency};
 pub use rng::Rng;

@@ -5,7 +5,7 @@
 //! the process holds.
 #![allow(unsafe_code)]
 
-use crate::Bytes;
+use crate::{Bytes, FilePart};
 use std::borrow::Cow;
 use std::fs::File;
 use std::io;
@@ -76,6 +76,11 @@ impl Bytes for Mmap {
 
     fn read(&self, range: Range<usize>) -> Cow<'_, [u8]> {
         Cow::Borrowed(&self[range])
+    }
+
+    fn place(&self, range: Range<usize>) -> Option<FilePart> {
+        assert!(range.start <= range.end && range.end <= self.len(), "a range inside");
+        Some(FilePart { path: self.path.clone(), range: range.start as u64..range.end as u64 })
     }
 
     fn will_need(&self, range: Range<usize>) {

@@ -2,7 +2,7 @@
 
 use crate::device::DeviceArgs;
 use crate::size::bytes;
-use crate::weights_pack::WeightsPackArgs;
+use crate::weights::WeightsArgs;
 use anyhow::{Context, Result, bail};
 use api::SamplingOptions;
 use clap::Args;
@@ -85,7 +85,7 @@ pub(crate) struct LoadArgs {
     #[arg(long)]
     check: bool,
     #[command(flatten)]
-    weights_pack: WeightsPackArgs,
+    weights: WeightsArgs,
 }
 
 /// Arguments for computing many requests together.
@@ -256,7 +256,7 @@ impl LoadArgs {
 
     /// These arguments as options of the engine; `kv_memory` applies where none is given.
     pub fn options(&self, kv_memory: KvMemory) -> LoadOptions {
-        self.weights_pack.add_to(LoadOptions {
+        self.weights.add_to(LoadOptions {
             threads: self.threads,
             pin: self.pin,
             numa: self.numa,

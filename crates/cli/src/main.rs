@@ -25,7 +25,7 @@ mod sessions;
 mod settings;
 mod size;
 mod terminal;
-mod weights_pack;
+mod weights;
 
 use anyhow::Result;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};

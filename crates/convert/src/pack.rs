@@ -2,7 +2,7 @@
 
 use crate::WorkProgress;
 use anyhow::{Context, Result, bail};
-use engine::{LoadOptions, PACK_EXTENSION, PackedPart, Runner};
+use engine::{LoadOptions, PACK_EXTENSION, PackedPart, Runner, WeightsMemory};
 use formats::{Checkpoint, OpenOptions, PackOrigin, PackWriter};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -52,6 +52,8 @@ pub fn pack(
         context: Some(engine::BLOCK),
         chunk: 1,
         logit_rows: 1,
+        // Read one by one, so that they need not fit.
+        weights_memory: WeightsMemory::All,
         ..LoadOptions::default()
     };
     let mut runner = Runner::load(&checkpoint, &load)

@@ -12,6 +12,19 @@ pub enum Error {
     /// The requested context does not fit.
     #[error("{0}")]
     Context(String),
+    /// Weights that are always in memory take more than there is for weights.
+    #[error(
+        "expected at least {resident} bytes of memory for weights, found {limit}; all weights take \
+         {all}, and only routed experts can be read when they are needed"
+    )]
+    WeightsMemory {
+        /// Bytes that are always in memory.
+        resident: usize,
+        /// Bytes of all weights.
+        all: usize,
+        /// Bytes for weights.
+        limit: usize,
+    },
     /// The memory for states holds none, or is not available.
     #[error("{0}")]
     States(String),

@@ -2,6 +2,7 @@
 
 mod cache;
 mod pack;
+mod stream;
 
 use crate::cache_bytes::LayerBytes;
 use crate::cache_rounding::{CacheRounding, rounding};
@@ -10,7 +11,7 @@ use crate::identity::identity;
 use crate::{Error, ModelInfo};
 use backend::{
     Backend, Batch, Buffer, DeviceChoice, DeviceOptions, GroupSize, InputSums, KvType, Memory,
-    Mode, Rows, State, group_windows,
+    Mode, Rows, State, StreamStats, group_windows,
 };
 use base::Profile;
 use cache::{CacheMade, CacheNeeds, is_recurrent, make_cache};
@@ -21,6 +22,8 @@ use models::{Model, Ranks, WorkspaceLimits};
 pub use pack::{PACK_EXTENSION, PackChoice, PackedPart};
 use std::path::PathBuf;
 use std::sync::Arc;
+pub use stream::{WEIGHTS_READ_THREADS, WeightsMemory};
+use stream::{start_stream, streams_experts};
 
 /// How a model is loaded.
 #[derive(Clone, Debug)]
@@ -64,6 +67,10 @@ pub struct LoadOptions {
     pub check: bool,
     /// Placement rules of weights; `None` for the built-in rules alone.
     pub placement: Option<Arc<Placement>>,
+    /// Memory for weights: what does not fit is read from disk when it is needed.
+    pub weights_memory: WeightsMemory,
+    /// Number of threads that read such weights.
+    pub weights_read_threads: usize,
     /// Which file of packed weights is used.
     pub pack: PackChoice,
     /// The file that remembers digests of weights. A digest that it has must be that of the packed
@@ -94,6 +101,8 @@ impl Default for LoadOptions {
             logit_rows: 16,
             check: false,
             placement: None,
+            weights_memory: WeightsMemory::default(),
+            weights_read_threads: WEIGHTS_READ_THREADS,
             pack: PackChoice::Off,
             digests: None,
             ranks: Ranks::default(),
@@ -172,20 +181,10 @@ impl Runner {
     pub fn load(checkpoint: &Checkpoint, options: &LoadOptions) -> Result<Self, Error> {
         let config = checkpoint.config();
         let mut backend = open(options)?;
-        if options.block == 0
-            || !options.block.is_multiple_of(16)
-            || !SPAN.is_multiple_of(options.block)
-        {
-            return Err(Error::Block(options.block));
-        }
-        // No prompt exceeds the context.
-        let most = options.context.unwrap_or(config.context_length).max(1);
-        let chunk = options.chunk.clamp(1, most);
-        let logit_rows = options.logit_rows.max(1);
-        // A whole chunk and all sequences that decode.
-        let limits = WorkspaceLimits { rows: chunk.saturating_add(logit_rows), logit_rows };
+        let (chunk, limits) = limits(config, options)?;
         let pooling = checkpoint.pooling().map_err(models::Error::from)?;
-        let (placed, placement) = place(checkpoint, &*backend, options.placement.as_deref())?;
+        let (mut placed, placement) = place(checkpoint, &*backend, options.placement.as_deref())?;
+        let streams = streams_experts(&mut placed, &*backend, options)?;
         let (rounding, unrounded) = rounding(config, options.rounding, options.mode)?;
         let native = rounding == Some(CacheRounding::Native);
         let identity = identity(checkpoint);
@@ -211,6 +210,9 @@ impl Runner {
         let layer_bytes = LayerBytes::of(needs.layers, &windows, row_bytes, state_bytes);
         let CacheMade { groups, states, context, note } =
             make_cache(&mut *backend, &needs, config.context_length, options)?;
+        if streams {
+            start_stream(&mut *backend, options)?;
+        }
         let info = ModelInfo {
             name: config.name.clone(),
             architecture: config.architecture.clone(),
@@ -293,6 +295,12 @@ impl Runner {
     /// Bytes held.
     pub fn memory(&self) -> Memory {
         self.backend.memory()
+    }
+
+    /// What has happened to weights that are read when they are needed; `None` where there are
+    /// none.
+    pub fn stream_stats(&self) -> Option<StreamStats> {
+        self.backend.stream_stats()
     }
 
     /// Pins the calling thread too, if threads are pinned. It should only compute from now on.
@@ -433,6 +441,23 @@ impl Runner {
     pub fn logits(&self) -> &[f32] {
         self.logits.map_or(&[], |(buffer, rows)| self.backend.read(buffer, rows))
     }
+}
+
+/// The most prompt tokens of a step, and the most rows of a batch.
+///
+/// # Errors
+///
+/// [`Error::Block`] if kernels do not support the blocks.
+fn limits(config: &ModelConfig, options: &LoadOptions) -> Result<(usize, WorkspaceLimits), Error> {
+    let LoadOptions { block, context, .. } = *options;
+    if block == 0 || !block.is_multiple_of(16) || !SPAN.is_multiple_of(block) {
+        return Err(Error::Block(block));
+    }
+    // No prompt exceeds the context.
+    let chunk = options.chunk.clamp(1, context.unwrap_or(config.context_length).max(1));
+    let logit_rows = options.logit_rows.max(1);
+    // A whole chunk and all sequences that decode.
+    Ok((chunk, WorkspaceLimits { rows: chunk.saturating_add(logit_rows), logit_rows }))
 }
 
 /// Opens the device that `options` choose.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::io;
 use std::ops::Range;
 
-use base::{Bytes, Storage};
+use base::{Bytes, FilePart, Storage};
 
 /// A range of other bytes.
 pub(crate) struct Slice {
@@ -31,6 +31,10 @@ impl Bytes for Slice {
 
     fn read(&self, range: Range<usize>) -> Cow<'_, [u8]> {
         self.of.read(self.within(&range))
+    }
+
+    fn place(&self, range: Range<usize>) -> Option<FilePart> {
+        self.of.place(self.within(&range))
     }
 
     fn will_need(&self, range: Range<usize>) {
@@ -94,6 +98,12 @@ impl Bytes for Stack {
                 Cow::Owned(bytes)
             }
         }
+    }
+
+    fn place(&self, range: Range<usize>) -> Option<FilePart> {
+        let mut split = self.split(range);
+        let (part, within) = split.next()?;
+        if split.next().is_some() { None } else { part.place(within) }
     }
 
     fn will_need(&self, range: Range<usize>) {

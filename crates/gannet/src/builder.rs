@@ -6,7 +6,7 @@ use crate::{Engine, Error};
 use api::{ModelCard, PrefixFiles, Service, ServiceParts};
 use engine::{
     DeviceChoice, EngineOptions, KvMemory, KvType, LoadOptions, Mode, PackChoice, Placement,
-    Runner, Speculate,
+    Runner, Speculate, WeightsMemory,
 };
 use formats::{Checkpoint, OpenOptions};
 use std::path::{Path, PathBuf};
@@ -103,6 +103,9 @@ impl Builder {
         /// Sets which file of packed weights, as `gannet pack` writes them, is used; by default
         /// none.
         weights_pack(pack: PackChoice): |it| it.load.pack = pack;
+        /// Sets the memory for weights; by default all of them if they fit. Experts beyond it are
+        /// read from disk when tokens choose them.
+        weights_memory(memory: WeightsMemory): |it| it.load.weights_memory = memory;
         /// Sets all options of loading.
         load_options(options: LoadOptions): |it| it.load = options;
         /// Sets all options of the engine.

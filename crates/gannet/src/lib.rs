@@ -127,7 +127,7 @@ pub use ::devices::choose as device;
 #[doc(inline)]
 pub use ::engine::{
     DeviceChoice, EngineOptions, KvMemory, KvType, LoadOptions, Memory, Mode, ModelInfo,
-    PackChoice, Placement, Speculate,
+    PackChoice, Placement, Speculate, WeightsMemory,
 };
 #[doc(inline)]
 pub use ::store::StoreKey;

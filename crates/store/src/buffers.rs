@@ -1,6 +1,6 @@
 //! Memory for extents on their way to the disk and from it.
 
-use memmap2::MmapMut;
+use base::PageVec;
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,8 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Bytes that begin with a page of memory, so that the disk transfers them without a copy.
 #[derive(Debug, Default)]
 pub struct PageBuffer {
-    /// `None` for an empty buffer without space.
-    memory: Option<MmapMut>,
+    memory: PageVec,
     len: usize,
     /// The buffers to which the memory goes back.
     home: Option<Arc<Buffers>>,
@@ -22,8 +21,7 @@ impl PageBuffer {
     ///
     /// If the system has no memory.
     pub fn with_capacity(bytes: usize) -> io::Result<Self> {
-        let memory = (bytes > 0).then(|| map(bytes)).transpose()?;
-        Ok(Self { memory, len: 0, home: None })
+        Ok(Self { memory: PageVec::zeroed(bytes)?, len: 0, home: None })
     }
 
     /// A buffer of zeros.
@@ -39,7 +37,7 @@ impl PageBuffer {
 
     /// Bytes for which there is space.
     pub fn capacity(&self) -> usize {
-        self.memory.as_ref().map_or(0, |memory| memory.len())
+        self.memory.len()
     }
 
     /// Appends `bytes` bytes, whose values are not specified, and returns them.
@@ -59,32 +57,22 @@ impl Deref for PageBuffer {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        self.memory.as_ref().map_or(&[], |memory| &memory[..self.len])
+        &self.memory[..self.len]
     }
 }
 
 impl DerefMut for PageBuffer {
     fn deref_mut(&mut self) -> &mut [u8] {
-        self.memory.as_mut().map_or(&mut [], |memory| &mut memory[..self.len])
+        &mut self.memory[..self.len]
     }
 }
 
 impl Drop for PageBuffer {
     fn drop(&mut self) {
-        if let (Some(home), Some(memory)) = (&self.home, self.memory.take()) {
-            home.lock().free.push(memory);
+        if let Some(home) = &self.home {
+            home.lock().free.push(std::mem::take(&mut self.memory));
         }
     }
-}
-
-/// New memory. Large pages are entered into the page tables in less time, where there are any.
-fn map(bytes: usize) -> io::Result<MmapMut> {
-    let memory = MmapMut::map_anon(bytes)?;
-    #[cfg(target_os = "linux")]
-    if let Err(error) = memory.advise(memmap2::Advice::HugePage) {
-        tracing::debug!("large pages: {error}");
-    }
-    Ok(memory)
 }
 
 /// Buffers that are used again and again, of limited size together.
@@ -96,7 +84,7 @@ pub(crate) struct Buffers {
 
 #[derive(Debug, Default)]
 struct BufferState {
-    free: Vec<MmapMut>,
+    free: Vec<PageVec>,
     /// Bytes of all buffers, in use or not.
     bytes: usize,
 }
@@ -118,12 +106,12 @@ impl Buffers {
                 while state.bytes > 0 && state.bytes.saturating_add(bytes) > self.most {
                     state.bytes -= state.free.pop()?.len();
                 }
-                let memory = map(bytes).ok()?;
+                let memory = PageVec::zeroed(bytes).ok()?;
                 state.bytes += memory.len();
                 memory
             }
         };
-        Some(PageBuffer { memory: Some(memory), len: 0, home: Some(Arc::clone(self)) })
+        Some(PageBuffer { memory, len: 0, home: Some(Arc::clone(self)) })
     }
 
     fn lock(&self) -> MutexGuard<'_, BufferState> {

@@ -8,7 +8,7 @@
 
 use super::products::{Rounded, grown, scratch};
 use super::{Buffer, Cpu};
-use crate::{Error, Experts, ExpertsSpec, Matrix};
+use crate::{Batch, Error, Experts, ExpertsSpec, Matrix};
 use base::{AlignedVec, Tile};
 use kernels::elementwise;
 use kernels::layout::Inputs;
@@ -32,7 +32,15 @@ pub(super) struct ExpertScratch {
     /// Inputs of up projections, where they differ from those of the gates.
     up_inputs: Rounded,
     between: Rounded,
+    /// Whether each row of the step counts as a use of its experts: rows that are decoded, and the
+    /// last ones of prompts.
+    counted: Vec<bool>,
+    /// Groups of streamed experts that are still to be computed.
+    left: Vec<usize>,
 }
+
+/// Last rows of a prompt that count as uses.
+const COUNTED: usize = 32;
 
 /// Rows grouped by experts.
 #[derive(Default)]
@@ -45,6 +53,9 @@ struct ExpertPlan {
     all: Vec<Assignment>,
     /// Number of rows of each expert, then the index of its next assignment.
     next: Vec<usize>,
+    /// The groups whose gates are computed next, ascending, and their assignments.
+    groups: Vec<usize>,
+    group_cuts: Vec<Range<usize>>,
 }
 
 /// A row and one of its experts.
@@ -61,12 +72,39 @@ pub(super) struct ExpertGroup {
     spec: ExpertsSpec,
     /// Up projections take other activations, or another order of inputs, than gates.
     apart: bool,
+    /// Number of the first expert among the streamed ones, if they are streamed.
+    streamed: Option<usize>,
+}
+
+impl ExpertGroup {
+    /// Most experts that a row chooses here, where they are streamed.
+    pub fn least(&self) -> usize {
+        self.streamed.map_or(0, |_| self.spec.routing.chosen.min(self.spec.gate.len()))
+    }
 }
 
 impl ExpertScratch {
     /// Bytes held.
     pub fn bytes(&self) -> usize {
         4 * self.gated.len() + self.inputs.bytes() + self.up_inputs.bytes() + self.between.bytes()
+    }
+
+    /// Begins the step that computes `batch`.
+    pub fn note_batch(&mut self, batch: &Batch) {
+        self.counted.clear();
+        self.counted.resize(batch.rows(), false);
+        for sequence in batch.sequences() {
+            let rows = sequence.rows.clone();
+            let last = batch.logit_rows().iter().any(|row| rows.contains(&(*row as usize)));
+            if last {
+                self.counted[rows.start.max(rows.end.saturating_sub(COUNTED))..rows.end].fill(true);
+            }
+        }
+    }
+
+    /// Whether any row of the step counts.
+    pub fn is_counted(&self) -> bool {
+        self.counted.contains(&true)
     }
 }
 
@@ -120,7 +158,8 @@ impl Cpu {
         let most = (2 * spec.rows * COLUMNS.1).max(spec.routing.scratch(spec.count));
         self.pool.run(&|_| scratch(most, |_| ()));
         self.expert_scratch.choices.reserve(spec.rows * spec.routing.chosen);
-        Ok(ExpertGroup { spec, apart })
+        let streamed = self.matrices.stream_experts([&spec.gate, &spec.up, &spec.down]);
+        Ok(ExpertGroup { spec, apart, streamed })
     }
 
     fn check_experts(&self, spec: &ExpertsSpec) -> Result<(), Error> {
@@ -180,28 +219,73 @@ impl Cpu {
         self.matrices.defer(used, self.isa, &self.pool);
         self.note_inputs_of(
             &work.plan,
-            experts,
+            (experts, 0..work.plan.experts.len()),
             |spec| [&spec.gate, &spec.up],
             |this, at, values| {
                 values.extend_from_slice(this.row(x, work.plan.all[at].row as usize));
             },
         );
-        self.pool.begin("expert_gates");
-        self.gates(&mut work, x, experts);
-        self.pool.begin("expert_downs");
-        let width = self.matrices.get(self.experts[experts.0].spec.down[0].0).cols;
-        self.note_inputs_of(
-            &work.plan,
-            experts,
-            |spec| [&spec.down],
-            |_, at, values| {
-                values.extend_from_slice(&work.gated[at * width..][..width]);
-            },
-        );
+        self.gather_gates(&mut work, x, experts);
         let mut data = self.take(out);
-        self.downs(&mut work, experts, (&mut data, self.width(out)), rows);
+        let outputs = &mut data[..rows * self.width(out)];
+        outputs.fill(0.0);
+        match self.experts[experts.0].streamed {
+            None => {
+                let all = 0..work.plan.experts.len();
+                work.plan.groups.clear();
+                work.plan.groups.extend(all.clone());
+                self.gates(&mut work, experts);
+                self.downs(&mut work, experts, outputs, all);
+            }
+            Some(first) => self.mix_streamed(&mut work, experts, first, outputs),
+        }
         self.put(out, data);
         self.expert_scratch = work;
+    }
+
+    /// Computes the groups in waves of as many experts as fit into memory, each as its experts
+    /// arrive. The experts of an output are added in the same order as without waves.
+    fn mix_streamed(
+        &mut self,
+        work: &mut ExpertScratch,
+        experts: Experts,
+        first: usize,
+        out: &mut [f32],
+    ) {
+        for group in 0..work.plan.experts.len() {
+            let cut = work.plan.cuts[group].clone();
+            let rows = work.plan.all[cut].iter();
+            let uses = rows.filter(|row| work.counted.get(row.row as usize) == Some(&true));
+            self.matrices.stream.heat(first + work.plan.experts[group], uses.count());
+        }
+        let (count, wave) = (work.plan.experts.len(), self.matrices.stream.capacity(first));
+        for start in (0..count).step_by(wave.max(1)) {
+            let groups = start..count.min(start + wave);
+            let all = groups.clone().map(|group| first + work.plan.experts[group]);
+            self.matrices.stream.request(all);
+            work.left.clear();
+            work.left.extend(groups.clone());
+            while !work.left.is_empty() {
+                let ExpertScratch { plan, left, .. } = &mut *work;
+                let stream = &self.matrices.stream;
+                plan.groups.clear();
+                left.retain(|group| {
+                    let expert = first + plan.experts[*group];
+                    if stream.is_in(expert) {
+                        plan.groups.push(*group);
+                    }
+                    !stream.is_in(expert) && !stream.has_failed(expert)
+                });
+                if !plan.groups.is_empty() {
+                    self.gates(work, experts);
+                } else if !left.is_empty() {
+                    self.pool.begin("wait_for_experts");
+                    self.matrices.stream.wait();
+                }
+            }
+            self.downs(work, experts, out, groups);
+            self.matrices.stream.release();
+        }
     }
 
     /// Chooses the experts of each row, by its logits or by its token.
@@ -227,32 +311,45 @@ impl Cpu {
         });
     }
 
-    /// Gate and up products of all groups, and their gate function.
-    fn gates(&self, work: &mut ExpertScratch, x: Buffer, experts: Experts) {
-        let ExpertGroup { spec, apart } = &self.experts[experts.0];
+    /// Rounds the inputs of the gate and up products of all groups.
+    fn gather_gates(&self, work: &mut ExpertScratch, x: Buffer, experts: Experts) {
+        let ExpertGroup { spec, apart, .. } = &self.experts[experts.0];
         let (gate, up) = (self.matrices.get(spec.gate[0].0), self.matrices.get(spec.up[0].0));
-        let (width, hidden) = (gate.rows, gate.cols);
-        let ExpertScratch { plan, gated, inputs, up_inputs, .. } = work;
-        if plan.cuts.is_empty() {
-            return;
-        }
+        let hidden = gate.cols;
+        let ExpertScratch { plan, inputs, up_inputs, .. } = work;
         let fill = |matrices: &[Matrix], at: usize, values: &mut [f32]| {
             let Assignment { row, expert, .. } = plan.all[at];
             let weights = self.matrices.get(matrices[expert as usize].0);
             weights.take_inputs(self.row(x, row as usize), values);
         };
-        let (cuts, rows) = (&plan.cuts, plan.all.len());
+        let cuts = &plan.cuts;
         let [to, up_to] = [gate, up].map(|weights| weights.layout.activations);
         self.gather(inputs, to, hidden, cuts, |at, to| fill(&spec.gate, at, to));
         if *apart {
             self.gather(up_inputs, up_to, hidden, cuts, |at, to| fill(&spec.up, at, to));
         }
+    }
+
+    /// Gate and up products of the groups that are next, and their gate function.
+    fn gates(&self, work: &mut ExpertScratch, experts: Experts) {
+        self.pool.begin("expert_gates");
+        let ExpertGroup { spec, apart, .. } = &self.experts[experts.0];
+        let (gate, up) = (self.matrices.get(spec.gate[0].0), self.matrices.get(spec.up[0].0));
+        let (width, hidden) = (gate.rows, gate.cols);
+        let [to, up_to] = [gate, up].map(|weights| weights.layout.activations);
+        let ExpertScratch { plan, gated, inputs, up_inputs, .. } = work;
+        if plan.groups.is_empty() {
+            return;
+        }
+        plan.group_cuts.clear();
+        plan.group_cuts.extend(plan.groups.iter().map(|group| plan.cuts[*group].clone()));
+        let rows = plan.all.len();
         let up_inputs = if *apart { up_inputs } else { &*inputs }.inputs(up_to, rows, hidden);
         let inputs = inputs.inputs(to, rows, hidden);
-        let columns = self.columns(width, plan.cuts.len());
+        let columns = self.columns(width, plan.groups.len());
         let gated = grown(gated, plan.all.len() * width);
-        self.pool.for_each_cut(gated, width, (&plan.cuts, columns), |group, mut tile| {
-            let (expert, cols) = (plan.experts[group], tile.cols());
+        self.pool.for_each_cut(gated, width, (&plan.group_cuts, columns), |at, mut tile| {
+            let (expert, cols) = (plan.experts[plan.groups[at]], tile.cols());
             let (inputs, up_inputs) = (inputs.slice(tile.rows()), up_inputs.slice(tile.rows()));
             let count = tile.rows().len();
             scratch(2 * count * cols.len(), |both| {
@@ -272,33 +369,49 @@ impl Cpu {
         });
     }
 
-    /// Down products of all groups, added up row by row.
+    /// Down products of `groups`, added to `out` row by row, without those of experts that could
+    /// not be read.
     fn downs(
-        &self,
+        &mut self,
         work: &mut ExpertScratch,
         experts: Experts,
-        (out, hidden): (&mut [f32], usize),
-        rows: usize,
+        out: &mut [f32],
+        groups: Range<usize>,
     ) {
-        let spec = &self.experts[experts.0].spec;
-        let down = self.matrices.get(spec.down[0].0);
-        let width = down.cols;
+        self.pool.begin("expert_downs");
+        let down = self.matrices.get(self.experts[experts.0].spec.down[0].0);
+        let (hidden, width, to) = (down.rows, down.cols, down.layout.activations);
+        let gated = &work.gated;
+        self.note_inputs_of(
+            &work.plan,
+            (experts, groups.clone()),
+            |spec| [&spec.down],
+            |_, at, values| values.extend_from_slice(&gated[at * width..][..width]),
+        );
+        let ExpertGroup { spec, streamed, .. } = &self.experts[experts.0];
         let ExpertScratch { plan, gated, between, .. } = work;
-        let to = down.layout.activations;
-        self.gather(between, to, width, &plan.cuts, |at, values| {
+        let cuts = &plan.cuts[groups.clone()];
+        self.gather(between, to, width, cuts, |at, values| {
             let weights = self.matrices.get(spec.down[plan.all[at].expert as usize].0);
             weights.take_inputs(&gated[at * width..][..width], values);
         });
-        let inputs = between.inputs(to, plan.all.len(), width);
-        let tile = (rows, self.columns(hidden, 1));
-        self.pool.for_each_tile(&mut out[..rows * hidden], hidden, tile, |mut tile| {
+        let rows = cuts.last().map_or(0, |last| last.end);
+        let inputs = between.inputs(to, rows, width);
+        let failed = |expert: usize| {
+            streamed.is_some_and(|first| self.matrices.stream.has_failed(first + expert))
+        };
+        let tile = (out.len() / hidden, self.columns(hidden, 1));
+        self.pool.for_each_tile(out, hidden, tile, |mut tile| {
             let cols = tile.cols();
-            tile.rows().for_each(|row| tile.row_mut(row).fill(0.0));
-            for (group, expert) in plan.experts.iter().enumerate() {
+            for group in groups.clone() {
+                let expert = plan.experts[group];
+                if failed(expert) {
+                    continue;
+                }
                 let rows = &plan.all[plan.cuts[group].clone()];
                 scratch(rows.len() * cols.len(), |values| {
                     let inputs = inputs.slice(plan.cuts[group].clone());
-                    self.part(inputs, spec.down[*expert], values, cols.clone());
+                    self.part(inputs, spec.down[expert], values, cols.clone());
                     if let Some([.., bias]) = spec.biases {
                         let at = expert * hidden + cols.start..expert * hidden + cols.end;
                         self.add_to_each(values, &self.vectors[bias.0][at]);
@@ -334,14 +447,14 @@ impl Cpu {
     fn note_inputs_of<const N: usize>(
         &mut self,
         plan: &ExpertPlan,
-        experts: Experts,
+        (experts, groups): (Experts, Range<usize>),
         matrices: impl Fn(&ExpertsSpec) -> [&[Matrix]; N],
         fill: impl Fn(&Self, usize, &mut Vec<f32>),
     ) {
         if self.inputs.is_none() {
             return;
         }
-        for (expert, cut) in plan.experts.iter().zip(&plan.cuts) {
+        for (expert, cut) in plan.experts[groups.clone()].iter().zip(&plan.cuts[groups]) {
             let mut values = Vec::new();
             cut.clone().for_each(|at| fill(self, at, &mut values));
             for matrix in matrices(&self.experts[experts.0].spec).map(|all| all[*expert]) {

@@ -156,6 +156,18 @@ impl PackJob {
         self.pack(isa, start..(start + groups * self.rows).min(self.bytes.len()), to);
     }
 
+    /// The packed matrix in memory of its own, which all threads write. The bytes of the file are
+    /// released.
+    pub fn pack_apart(&self, isa: Isa, pool: &ThreadPool) -> Vec<u8> {
+        let mut packed = vec![0; self.packed()];
+        let tile = ((LEAST_PIECE / self.group).max(1), self.group);
+        pool.for_each_tile(&mut packed, self.group, tile, |mut tile| {
+            self.pack_on_the_fly(isa, tile.rows().start, tile.whole());
+        });
+        self.bytes.not_needed(0..self.bytes.len());
+        packed
+    }
+
     fn pack(&self, isa: Isa, from: Range<usize>, to: &mut [u8]) {
         let read = self.bytes.read(from);
         for (from, to) in read.chunks(self.rows).zip(to.chunks_exact_mut(self.group)) {

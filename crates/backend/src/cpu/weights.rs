@@ -4,8 +4,9 @@
 use super::Cpu;
 use super::packed_parts::PackedParts;
 use super::packing::{PackJob, ReadAhead, pack_all};
+use super::stream::{EntryPart, ExpertStream, Packing};
 use crate::{Error, Matrix, MatrixSpec, MemoryPolicy, Mode, PackedMatrix, Storage, ThreadLimits};
-use base::{ALIGN, AlignedVec, OutOfMemory, ThreadPool};
+use base::{ALIGN, AlignedVec, FilePart, OutOfMemory, ThreadPool};
 use kernels::Isa;
 use kernels::layout::{self, GROUP, Layout, STORED};
 use kernels::quant::QuantType;
@@ -38,8 +39,13 @@ pub(super) struct WeightMatrix {
 pub(super) enum WeightBytes {
     /// In a file, or computed once from it.
     File(Storage),
-    /// In the file, and in memory only while the system has space for them.
-    Disk(Storage),
+    /// On disk, and read into a slot when rows choose the expert.
+    Streamed {
+        /// Number of the expert.
+        expert: usize,
+        /// Number of the matrix within it.
+        part: usize,
+    },
     /// Packed, from the first product on.
     Packed(InChunk),
 }
@@ -89,6 +95,10 @@ pub(super) struct Matrices {
     prepared: bool,
     /// Bytes that are locked in memory, tables included.
     locked: usize,
+    /// Experts that are not all in memory.
+    pub stream: ExpertStream,
+    /// Streamed matrices whose expert is not known yet.
+    parts_of_experts: HashMap<usize, EntryPart>,
 }
 
 /// The layout that a matrix `[rows, cols]` is packed into for products in `mode`, and its bytes.
@@ -118,19 +128,22 @@ impl Matrices {
     pub fn read<'a>(&'a self, weights: &'a WeightMatrix) -> Cow<'a, [u8]> {
         match &weights.bytes {
             // In memory, so that this lends it.
-            WeightBytes::File(bytes) | WeightBytes::Disk(bytes) => bytes.read(0..bytes.len()),
+            WeightBytes::File(bytes) => bytes.read(0..bytes.len()),
+            WeightBytes::Streamed { expert, part } => {
+                Cow::Borrowed(self.stream.bytes(*expert, *part))
+            }
             WeightBytes::Packed(at) => Cow::Borrowed(&self.chunks[at.chunk][at.range.clone()]),
         }
     }
 
-    /// Bytes held, mapped files included.
+    /// Bytes held, mapped files and slots included.
     pub fn bytes(&self) -> usize {
         let bytes = |weights: &WeightMatrix| match &weights.bytes {
             WeightBytes::File(bytes) => bytes.len(),
-            WeightBytes::Disk(_) => 0,
+            WeightBytes::Streamed { .. } => 0,
             WeightBytes::Packed(at) => at.range.len(),
         };
-        self.all.iter().map(bytes).sum()
+        self.all.iter().map(bytes).sum::<usize>() + self.stream.slot_bytes()
     }
 
     /// Whether a matrix uses these bytes as they are.
@@ -138,7 +151,7 @@ impl Matrices {
         let first = |bytes: &Storage| bytes.read(0..bytes.len()).as_ptr();
         self.all.iter().any(|weights| match &weights.bytes {
             WeightBytes::File(bytes) => first(bytes) == first(table),
-            WeightBytes::Disk(_) | WeightBytes::Packed(_) => false,
+            WeightBytes::Streamed { .. } | WeightBytes::Packed(_) => false,
         })
     }
 
@@ -157,11 +170,21 @@ impl Matrices {
             all.into_iter().eq(0..cols as u32)
         };
         assert!(spec.order.as_ref().is_none_or(permutes), "an order of the inputs");
-        let packs = memory == MemoryPolicy::Auto && rows > 0;
+        let packs = matches!(memory, MemoryPolicy::Auto | MemoryPolicy::Disk) && rows > 0;
         let packed = packed_layout(ty, rows, cols, mode, isa).filter(|_| packs);
         let part = self.parts.take(&spec, packed);
         let MatrixSpec { name, ty, rows, cols, bytes, order, memory, threads, .. } = spec;
         let (layout, held, unused) = match (packed, part, memory) {
+            (packed, part, MemoryPolicy::Disk) => {
+                let packing = packed.filter(|_| part.is_none()).map(|(layout, len)| {
+                    let (group, rows) = (len / rows.div_ceil(GROUP), row_bytes * GROUP);
+                    Packing { isa, layout, ty, cols, rows, group }
+                });
+                let part = self.part_of_expert(&part.unwrap_or(bytes), packing)?;
+                self.parts_of_experts.insert(self.all.len(), part);
+                let layout = packed.map_or(&STORED, |(layout, _)| layout);
+                (layout, WeightBytes::Streamed { expert: usize::MAX, part: 0 }, None)
+            }
             (Some((layout, _)), Some(part), _) => {
                 let unused = FirstUse::Read { bytes: part.clone(), routed: false };
                 (layout, WeightBytes::File(part), Some(unused))
@@ -182,9 +205,6 @@ impl Matrices {
                     deferred: false,
                 };
                 (layout, WeightBytes::Packed(at), Some(FirstUse::Pack(job)))
-            }
-            (None, _, MemoryPolicy::Disk) => {
-                (&STORED, WeightBytes::Disk(self.hold(bytes, memory)?), None)
             }
             (None, ..) => {
                 // The disk reads on while other tensors are looked at.
@@ -224,6 +244,43 @@ impl Matrices {
                 }
             },
         }
+    }
+
+    /// Where a streamed matrix is read from.
+    ///
+    /// # Errors
+    /// If its bytes are computed when read, or their file cannot be opened.
+    fn part_of_expert(
+        &mut self,
+        bytes: &Storage,
+        packing: Option<Packing>,
+    ) -> Result<EntryPart, Error> {
+        let place = bytes.place(0..bytes.len()).ok_or(Error::NotInFile)?;
+        let FilePart { path, range } = place;
+        let file = self.stream.open(&path).map_err(|source| Error::Open { path, source })?;
+        Ok(EntryPart { file, range, packing })
+    }
+
+    /// Makes each expert's matrices, of which the slices have one each, one that is read as a
+    /// whole, where they are streamed. Returns the number of the first expert.
+    pub fn stream_experts(&mut self, matrices: [&[Matrix]; 3]) -> Option<usize> {
+        let mut first = None;
+        for at in 0..matrices[0].len() {
+            let own = matrices.map(|all| all[at].0);
+            let streamed = own.into_iter().filter(|it| self.parts_of_experts.contains_key(it));
+            let streamed: Vec<usize> = streamed.collect();
+            let parts = streamed.iter().filter_map(|it| self.parts_of_experts.remove(it));
+            let parts: Vec<_> = parts.collect();
+            if parts.is_empty() {
+                return None;
+            }
+            let expert = self.stream.add(parts);
+            first = first.or(Some(expert));
+            for (part, index) in streamed.into_iter().enumerate() {
+                self.all[index].bytes = WeightBytes::Streamed { expert, part };
+            }
+        }
+        first
     }
 
     /// Uses packed matrices of a file for matrices that are added from now on.

@@ -5,7 +5,7 @@ use crate::model::{self, BUILTIN};
 use crate::output;
 use crate::placement::PlacementArgs;
 use crate::progress::{self, Task};
-use crate::weights_pack::WeightsPackArgs;
+use crate::weights::WeightsArgs;
 use anyhow::{Context, Result, bail};
 use convert::MatrixTypes;
 use convert::synth::{self, SynthPlan};
@@ -67,7 +67,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     placement: PlacementArgs,
     #[command(flatten)]
-    weights_pack: WeightsPackArgs,
+    weights: WeightsArgs,
     /// Print one JSON object
     #[arg(long, conflicts_with = "csv")]
     json: bool,
@@ -148,7 +148,7 @@ fn load(checkpoint: &Checkpoint, args: &Args, threads: usize) -> Result<Runner> 
         placement: args.placement.rules()?,
         ..args.device.options()
     };
-    let mut runner = Runner::load(checkpoint, &args.weights_pack.add_to(options))?;
+    let mut runner = Runner::load(checkpoint, &args.weights.add_to(options))?;
     // Rates are those of later steps.
     while runner.prepare_weights() {}
     Ok(runner)

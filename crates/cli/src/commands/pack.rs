@@ -3,7 +3,7 @@
 use crate::exit::SilentExit;
 use crate::interrupt::Watch;
 use crate::progress::{self, Task};
-use crate::weights_pack::folder;
+use crate::weights::folder;
 use crate::{folders, kv_dir, output};
 use anyhow::{Context, Result};
 use convert::PackOptions;

@@ -19,3 +19,4 @@ mod replay;
 mod requests;
 mod reuse;
 mod states;
+mod streaming;

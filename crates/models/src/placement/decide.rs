@@ -56,12 +56,21 @@ impl RulePlace {
                 (mode, ty, self.held_in(tensor, mode, ty, backend)?)
             }
         };
+        let packs = tensor.packed_bytes(ty, mode, backend).is_some();
         Ok(Placed {
             name: tensor.name.clone(),
+            kind: tensor.kind,
             rule: None,
             mode,
             ty,
             memory,
+            memory_is_ruled: self.memory.is_some(),
+            is_packed: match memory {
+                TensorMemory::Packed => true,
+                // As it would be in memory.
+                TensorMemory::Disk => packs,
+                TensorMemory::Mapped | TensorMemory::Locked | TensorMemory::Copied => false,
+            },
             device,
             prefill_threads: self.prefill_threads.or(self.threads),
             decode_threads: self.decode_threads.or(self.threads),
@@ -163,10 +172,7 @@ impl RulePlace {
             TensorMemory::Disk if !SPARSE.contains(&tensor.kind) => {
                 let (kind, sparse) =
                     (tensor.kind.name(), SPARSE.map(TensorKind::name).join(" or "));
-                format!(
-                    "expected {sparse}, found {kind}; other weights stay in memory until they \
-                     can be streamed"
-                )
+                format!("expected {sparse}, found {kind}; other weights stay in memory")
             }
             _ => return Ok(memory),
         };

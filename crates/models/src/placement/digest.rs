@@ -1,15 +1,15 @@
 //! The part of a placement that decides bits.
 
-use super::{Placed, TensorMemory};
+use super::Placed;
 use sha2::{Digest, Sha256};
 
 /// A digest of what decides bits in a placement: mode and storage type of each tensor, and whether
-/// it is packed. Empty where this equals `default`, the placement of the same tensors without
-/// rules.
+/// products read it in a packed layout. Empty where this equals `default`, the placement of the
+/// same tensors without rules.
 ///
-/// Threads do not affect bits, nor does the memory of tensors that are used as stored.
+/// Threads do not affect bits, nor does the memory of tensors whose layout it does not change.
 pub fn digest(placed: &[Placed], default: &[Placed]) -> String {
-    let bits = |placed: &Placed| (placed.mode, placed.ty, placed.memory == TensorMemory::Packed);
+    let bits = |placed: &Placed| (placed.mode, placed.ty, placed.is_packed);
     if placed.iter().map(bits).eq(default.iter().map(bits)) {
         return String::new();
     }

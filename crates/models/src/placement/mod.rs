@@ -95,7 +95,7 @@ pub enum TensorMemory {
     Mapped,
     /// As `Mapped`, locked in memory.
     Locked,
-    /// On disk; read when needed.
+    /// On disk: matrices of experts are read when rows choose them, rows of tables one by one.
     Disk,
     /// A copy that is not packed: norms and biases as f32, and weights converted to a type without
     /// a packed layout. Rules cannot ask for it.
@@ -107,6 +107,8 @@ pub enum TensorMemory {
 pub struct Placed {
     /// Canonical name.
     pub name: String,
+    /// The purpose of the tensor.
+    pub kind: TensorKind,
     /// Number of the user's rule that decided, from 1; `None` if a built-in rule did.
     pub rule: Option<usize>,
     /// Mode of its products.
@@ -115,6 +117,10 @@ pub struct Placed {
     pub ty: &'static QuantType,
     /// Memory of its bytes.
     pub memory: TensorMemory,
+    /// Whether the user's rule names the memory.
+    pub memory_is_ruled: bool,
+    /// Whether products read a packed layout.
+    pub is_packed: bool,
     /// Device that computes with it.
     pub device: &'static Device,
     /// Largest number of threads in prefill; `None` for all.
@@ -128,6 +134,11 @@ pub struct Placed {
 }
 
 impl Placed {
+    /// Whether the tensor is read when rows choose its experts.
+    pub fn is_streamed(&self) -> bool {
+        self.memory == TensorMemory::Disk && self.kind == TensorKind::RoutedExpert
+    }
+
     /// The setting for a backend.
     pub(crate) fn threads(&self) -> ThreadLimits {
         ThreadLimits { prefill: self.prefill_threads, decode: self.decode_threads }
@@ -142,6 +153,19 @@ impl Placed {
             TensorMemory::Disk => MemoryPolicy::Disk,
         }
     }
+}
+
+/// Leaves the experts on disk whose memory no rule names. Returns whether any experts are on disk.
+pub fn stream_experts(placed: &mut [Placed]) -> bool {
+    let mut streams = false;
+    for placed in placed.iter_mut().filter(|placed| placed.kind == TensorKind::RoutedExpert) {
+        let held = matches!(placed.memory, TensorMemory::Packed | TensorMemory::Mapped);
+        if held && !placed.memory_is_ruled {
+            (placed.memory, placed.bytes) = (TensorMemory::Disk, 0);
+        }
+        streams |= placed.is_streamed();
+    }
+    streams
 }
 
 impl TensorMemory {

@@ -1,0 +1,198 @@
+//! Simulations of the stream over files that answer late, in any order, or not at all.
+
+use super::*;
+use base::Rng;
+use std::collections::HashSet;
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// Bytes of a matrix.
+const PART: usize = 5000;
+/// Matrices of an expert.
+const PARTS: usize = 3;
+
+/// A file whose byte at `i` is known, whose reads take some time, and of which some fail.
+struct Scripted {
+    random: Mutex<Rng>,
+    /// Starts of ranges that cannot be read.
+    broken: Mutex<HashSet<u64>>,
+    changed: bool,
+}
+
+fn byte(at: u64) -> u8 {
+    (at * 7 + at / 251) as u8
+}
+
+impl PartFile for Scripted {
+    fn covering(&self, range: &Range<u64>) -> Range<u64> {
+        range.start / 512 * 512..range.end.next_multiple_of(512)
+    }
+
+    fn read(&self, range: &Range<u64>, buffer: &mut [u8]) -> io::Result<Range<usize>> {
+        let micros = self.random.lock().unwrap().below(300);
+        std::thread::sleep(Duration::from_micros(micros));
+        if self.broken.lock().unwrap().contains(&range.start) {
+            return Err(io::Error::other("a broken disk"));
+        }
+        let all = self.covering(range);
+        for (at, to) in (all.start..all.end).zip(buffer.iter_mut()) {
+            *to = byte(at);
+        }
+        let start = (range.start - all.start) as usize;
+        Ok(start..start + (range.end - range.start) as usize)
+    }
+
+    fn has_changed(&self) -> bool {
+        self.changed
+    }
+
+    fn path(&self) -> &Path {
+        Path::new("scripted.gguf")
+    }
+}
+
+fn scripted(seed: u64) -> Arc<Scripted> {
+    let (random, broken) = (Mutex::new(Rng::new(seed)), Mutex::default());
+    Arc::new(Scripted { random, broken, changed: false })
+}
+
+/// Where matrix `part` of an expert is in the file.
+fn place(expert: usize, part: usize) -> Range<u64> {
+    let start = ((expert * PARTS + part) * PART) as u64;
+    start..start + PART as u64
+}
+
+fn stream(file: &Arc<Scripted>, experts: usize) -> ExpertStream {
+    let mut stream = ExpertStream::default();
+    for expert in 0..experts {
+        let part = |part| {
+            let file: Arc<dyn PartFile> = file.clone();
+            EntryPart { file, range: place(expert, part), packing: None }
+        };
+        assert_eq!(stream.add((0..PARTS).map(part).collect()), expert);
+    }
+    stream
+}
+
+fn slot_size(stream: &ExpertStream) -> usize {
+    stream.experts.iter().map(|expert| expert.entry.space()).max().unwrap()
+}
+
+/// A stream with memory for `slots` of its experts.
+fn started(file: &Arc<Scripted>, experts: usize, slots: usize) -> ExpertStream {
+    let mut stream = stream(file, experts);
+    stream.start(slots * slot_size(&stream), 3, 1).unwrap();
+    assert_eq!(stream.capacity(0), slots);
+    stream
+}
+
+fn check_bytes(stream: &ExpertStream, expert: usize) {
+    for part in 0..PARTS {
+        let expected: Vec<u8> = place(expert, part).map(byte).collect();
+        assert_eq!(stream.bytes(expert, part), expected, "expert {expert}, part {part}");
+    }
+}
+
+#[test]
+fn a_full_slot_holds_the_bytes_of_its_expert() {
+    for seed in 0..12 {
+        let mut stream = started(&scripted(seed), 24, 9);
+        let mut rng = Rng::new(seed);
+        for _ in 0..40 {
+            stream.begin_step(true);
+            let capacity = stream.capacity(0);
+            let first = rng.below(24) as usize;
+            let chosen = (0..capacity).map(|i| (first + i * 5) % 24).collect::<HashSet<_>>();
+            chosen.iter().for_each(|expert| stream.heat(*expert, 1));
+            stream.request(chosen.iter().copied());
+            let mut left = chosen.clone();
+            while !left.is_empty() {
+                // What was requested stays until it is released.
+                for expert in chosen.difference(&left) {
+                    check_bytes(&stream, *expert);
+                }
+                let there = left.iter().copied().find(|expert| stream.is_in(*expert));
+                match there {
+                    Some(expert) => drop(left.remove(&expert)),
+                    None => stream.wait(),
+                }
+            }
+            stream.release();
+        }
+        let stats = stream.stats().unwrap();
+        assert!(stats.hits > 0 && stats.misses > stats.evictions, "{stats:?}");
+        assert_eq!(stats.slot_bytes, stream.slots.iter().map(|it| it.memory.len()).sum());
+    }
+}
+
+#[test]
+fn the_coldest_experts_lose_their_slots() {
+    let mut stream = started(&scripted(1), 8, 4);
+    let get = |stream: &mut ExpertStream, expert: usize| {
+        stream.begin_step(true);
+        stream.heat(expert, 1);
+        stream.request(std::iter::once(expert));
+        while !stream.is_in(expert) {
+            stream.wait();
+        }
+        stream.release();
+    };
+    // Expert 0 is used often, the others once.
+    for expert in [0, 1, 0, 2, 0, 3, 0, 4, 0, 5, 0, 6, 0, 7] {
+        get(&mut stream, expert);
+    }
+    assert!(stream.is_in(0) && stream.is_in(7));
+    assert!(!stream.is_in(1));
+    let held = (0..8).filter(|expert| stream.is_in(*expert)).count();
+    assert_eq!(held, 4);
+}
+
+#[test]
+fn an_expert_that_cannot_be_read_is_an_error_until_it_can() {
+    let file = scripted(2);
+    let mut stream = started(&file, 6, 4);
+    file.broken.lock().unwrap().insert(place(3, 1).start);
+    let request = |stream: &mut ExpertStream| {
+        stream.request([3].into_iter());
+        while !stream.is_in(3) && !stream.has_failed(3) {
+            stream.wait();
+        }
+        stream.release();
+    };
+    request(&mut stream);
+    assert!(stream.has_failed(3));
+    let error = stream.take_failure().unwrap().to_string();
+    assert_eq!(error, "cannot read the weights of expert 3: a broken disk");
+    assert!(stream.take_failure().is_none());
+    file.broken.lock().unwrap().clear();
+    request(&mut stream);
+    check_bytes(&stream, 3);
+    assert!(stream.slots.iter().all(|slot| !slot.memory.is_empty()), "memory is not lost");
+}
+
+#[test]
+fn a_file_that_changed_is_lost() {
+    let file = Arc::try_unwrap(scripted(3)).ok().unwrap();
+    let file = Arc::new(Scripted { changed: true, ..file });
+    file.broken.lock().unwrap().insert(0);
+    let mut stream = started(&file, 2, 2);
+    stream.request([0].into_iter());
+    stream.wait();
+    let error = stream.take_failure().unwrap();
+    assert!(matches!(&error, Error::Lost(text) if text.contains("scripted.gguf")), "{error}");
+}
+
+#[test]
+fn memory_for_the_experts_of_a_token_is_needed() {
+    let file = scripted(4);
+    let mut small = stream(&file, 16);
+    let error = small.start(4 * slot_size(&small), 1, 8).unwrap_err();
+    let Error::WeightsMemory { needed, found } = error else { panic!("{error}") };
+    assert!(found < needed && found == 4 * slot_size(&small));
+    small.start(needed, 1, 8).unwrap();
+    // More than all experts take is not used.
+    let mut large = stream(&file, 16);
+    large.start(usize::MAX / 2, 1, 8).unwrap();
+    let stats = large.stats().unwrap();
+    assert_eq!((stats.slots, stats.slot_bytes), (16, stats.expert_bytes));
+}
