@@ -180,20 +180,6 @@ impl KvCache {
         let ask = |head: &[u8], slots: Range<usize>| {
             slots.step_by(ASKED).for_each(|slot| layout.prefetch(isa, head, slot));
         };
-        if batch.rows() < PARALLEL_ROWS {
-            each_block(batch, group, layout.block, |rows, at, slot| {
-                let heads = &mut data[at * *stride + start..][..block];
-                let slots = slot..slot + rows.len();
-                ask(&heads[..head], slots.clone());
-                for h in 0..layout.heads {
-                    if let Some(next) = heads[(h + 1) * head..].get(..head) {
-                        ask(next, slots.clone());
-                    }
-                    put(rows.clone(), h, &mut heads[h * head..][..head], slot);
-                }
-            });
-            return;
-        }
         let strips = (start..start + block, head);
         pool.for_each_strip(data, *stride, strips, |mut tile| {
             let h = (tile.cols().start - start) / head;
