@@ -71,9 +71,24 @@ mod tests {
         args: WeightsArgs,
     }
 
-    fn choice(args: &[&str]) -> PackChoice {
+    fn parse(args: &[&str]) -> Result<WeightsArgs, String> {
         let args = std::iter::once("program").chain(args.iter().copied());
-        Program::try_parse_from(args).unwrap().args.choice()
+        Program::try_parse_from(args).map(|it| it.args).map_err(|error| error.to_string())
+    }
+
+    fn choice(args: &[&str]) -> PackChoice {
+        parse(args).unwrap().choice()
+    }
+
+    #[test]
+    fn memory_is_a_size_or_a_word() {
+        let memory = |args: &[&str]| parse(args).map(|args| args.weights_memory);
+        assert_eq!(memory(&[]), Ok(WeightsMemory::Auto));
+        assert_eq!(memory(&["--weights-memory", "all"]), Ok(WeightsMemory::All));
+        let size = memory(&["--weights-memory", "2GiB"]);
+        assert_eq!(size, Ok(WeightsMemory::Bytes(2 << 30)));
+        let error = memory(&["--weights-memory", "much"]).unwrap_err();
+        assert!(error.contains("much") && error.contains("--weights-memory"), "{error}");
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod disk;
 mod histogram;
 mod names;
 mod stats;
+mod weights;
 
 use crate::outcome::Outcome;
 use backend::Memory;
@@ -21,11 +22,12 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-pub use stats::{BlockStats, Failure, StateStats, Stats, StoreStats, Times};
+pub use stats::{BlockStats, Failure, StateStats, Stats, StoreStats, StreamStats, Times};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use store::Store;
+use weights::WeightsMetrics;
 
 /// The metrics of one engine. Clones share them.
 #[derive(Clone, Debug, Default)]
@@ -83,6 +85,7 @@ struct Inner {
     gauges: Gauges,
     cache: CacheMetrics,
     disk: DiskMetrics,
+    weights: WeightsMetrics,
     memory: Family<[(&'static str, &'static str); 2], Gauge>,
     finishes: Finishes,
     /// The members of `finishes` by outcome, found without hashing.
@@ -115,6 +118,7 @@ impl Default for Inner {
             gauges: Gauges::default(),
             cache: CacheMetrics::default(),
             disk: DiskMetrics::default(),
+            weights: WeightsMetrics::default(),
             memory: Family::default(),
             finishes,
             finished,
@@ -247,6 +251,11 @@ impl Metrics {
             let gauge = self.0.memory.get_or_create_owned(&[("device", device), ("kind", kind)]);
             gauge.set(bytes as i64);
         }
+    }
+
+    /// Sets what has happened to experts that are read when tokens choose them.
+    pub fn weights(&self, stats: StreamStats) {
+        self.0.weights.set(stats);
     }
 
     /// Sets the number of state slots that sequences hold, that hold snapshots, and that are free.

@@ -524,5 +524,8 @@ impl Engine {
         metrics.evicted((evicted - self.reported.1) as usize);
         metrics.states_evicted((evictions - self.reported.2) as usize);
         self.reported = (preempted, evicted, evictions);
+        if let Some(stats) = self.runner.stream_stats() {
+            metrics.weights(stats);
+        }
     }
 }

@@ -63,7 +63,7 @@ impl Collector for DiskMetrics {
 }
 
 /// Writes the name, help and type of a metric.
-fn begin<'a>(
+pub(super) fn begin<'a>(
     encoder: &'a mut DescriptorEncoder<'_>,
     (name, help): (&'static str, &'static str),
     kind: MetricType,

@@ -2,6 +2,7 @@
 //! explains them.
 
 use super::Inner;
+use backend::StreamStats;
 use prometheus_client::registry::{Metric, Registry};
 use store::StoreStats;
 
@@ -70,6 +71,29 @@ pub(super) fn disk_counters(stats: &StoreStats) -> [(&'static str, &'static str,
 /// Name and help of the counts of failures by kind.
 pub(super) const DISK_FAILURES: (&str, &str) =
     ("gannet:kv_disk_failures", "Files that could not be read or written, by kind");
+
+/// Memory for streamed experts: name, help, value.
+pub(super) fn weights_gauges(stats: &StreamStats) -> [(&'static str, &'static str, u64); 3] {
+    [
+        ("gannet:weights_slots", "Slots, each for one expert", stats.slots as u64),
+        ("gannet:weights_slot_bytes", "Bytes of all slots", stats.slot_bytes as u64),
+        ("gannet:weights_expert_bytes", "Bytes of all streamed experts", stats.expert_bytes as u64),
+    ]
+}
+
+/// What has happened to streamed experts: name, help, value.
+pub(super) fn weights_counters(stats: &StreamStats) -> [(&'static str, &'static str, u64); 4] {
+    [
+        ("gannet:weights_hits", "Experts in memory when a layer needed them", stats.hits),
+        ("gannet:weights_misses", "Experts that were not", stats.misses),
+        ("gannet:weights_evictions", "Experts that lost their slot", stats.evictions),
+        ("gannet:weights_read_bytes", "Bytes of experts read", stats.read_bytes),
+    ]
+}
+
+/// Name and help of the time that products waited for experts.
+pub(super) const WEIGHTS_WAIT: (&str, &str) =
+    ("gannet:weights_wait_seconds", "Time in which computation waited for experts");
 
 fn put<M: Metric + Clone>(registry: &mut Registry, table: &[(&str, &str, &M)]) {
     for &(name, help, metric) in table {
@@ -145,4 +169,5 @@ pub(super) fn register(of: &Inner, registry: &mut Registry) {
     ];
     put(registry, &restores);
     registry.register_collector(Box::new(of.disk.clone()));
+    registry.register_collector(Box::new(of.weights.clone()));
 }

@@ -3,6 +3,7 @@
 use super::cache::{CAUSES, GroupGauges};
 use super::{Histogram, Inner};
 use crate::outcome::Outcome;
+pub use backend::StreamStats;
 pub use store::{Failure, StoreStats};
 
 /// Counts since the engine started, and its current state.
@@ -54,6 +55,8 @@ pub struct Stats {
     pub disk: Option<StoreStats>,
     /// From looking for a prefix on disk to the last block that was restored.
     pub restore: Times,
+    /// What has happened to streamed experts; `None` where all weights are in memory.
+    pub weights: Option<StreamStats>,
 }
 
 /// Blocks of a group of rows of the KV cache.
@@ -159,6 +162,7 @@ pub(super) fn of(inner: &Inner) -> Stats {
         end_to_end: times(&inner.end_to_end),
         disk: inner.disk.stats(),
         restore: times(&inner.disk.restore),
+        weights: inner.weights.stats(),
     }
 }
 

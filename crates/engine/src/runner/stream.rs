@@ -41,7 +41,10 @@ pub(super) fn streams_experts(
     if backend.device() != &CPU {
         return Ok(false);
     }
-    let bytes = |placed: &[Placed]| placed.iter().map(|it| it.bytes).sum::<usize>();
+    // Ranks hold about equal parts.
+    let ranks = [&options.ranks.stages, &options.ranks.slices];
+    let ranks: usize = ranks.into_iter().flatten().map(|comm| comm.ranks()).product();
+    let bytes = |placed: &[Placed]| placed.iter().map(|it| it.bytes).sum::<usize>() / ranks;
     let all = bytes(placed);
     let limit = match options.weights_memory {
         WeightsMemory::All => None,

@@ -2,7 +2,7 @@
 
 use crate::http::observability::http::HttpMetrics;
 use crate::http::observability::sliding_window::Rates;
-use api::metrics::{BlockStats, Failure, StateStats, Stats, StoreStats, Times};
+use api::metrics::{BlockStats, Failure, StateStats, Stats, StoreStats, StreamStats, Times};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
@@ -68,6 +68,7 @@ impl StatsReport<'_> {
                 "evicted_snapshots": stats.states.evicted,
             },
             "kv_disk": stats.disk.as_ref().map(|disk| disk_json(disk, &stats.restore)),
+            "weights": stats.weights.as_ref().map(weights_json),
             "latency_s": {
                 "time_to_first_token": times(&stats.first_token),
                 "inter_token": times(&stats.between_tokens),
@@ -118,6 +119,7 @@ impl StatsReport<'_> {
             ("kv blocks", stats.blocks.iter().map(blocks).collect::<Vec<_>>().join("; ")),
             ("states", states(&stats.states)),
             ("disk", stats.disk.as_ref().map_or("off".to_owned(), disk_text)),
+            ("weights", stats.weights.as_ref().map_or("in memory".to_owned(), weights_text)),
             ("cache hits", part(stats.cache_hits, stats.cache_queries, "prompt tokens")),
             ("first token", median(&stats.first_token)),
             ("between tokens", median(&stats.between_tokens)),
@@ -144,6 +146,29 @@ fn blocks(blocks: &BlockStats) -> String {
 fn states(states: &StateStats) -> String {
     let StateStats { live, kept, free, .. } = states;
     format!("{live} live, {kept} kept, {free} free")
+}
+
+/// The counts of streamed experts.
+fn weights_json(weights: &StreamStats) -> Value {
+    json!({
+        "slots": weights.slots,
+        "slot_bytes": weights.slot_bytes,
+        "expert_bytes": weights.expert_bytes,
+        "hits": weights.hits,
+        "misses": weights.misses,
+        "hit_rate": share(weights.hits, weights.hits + weights.misses),
+        "evictions": weights.evictions,
+        "read_bytes": weights.read_bytes,
+        "wait_s": round(weights.wait.as_secs_f64()),
+    })
+}
+
+fn weights_text(weights: &StreamStats) -> String {
+    let StreamStats { hits, misses, slot_bytes, expert_bytes, read_bytes, .. } = weights;
+    let [held, all, read] =
+        [*slot_bytes as u64, *expert_bytes as u64, *read_bytes].map(|it| it >> 20);
+    let choices = part(*hits, hits + misses, "choices");
+    format!("{held} of {all} MiB of experts in memory; {choices}; {read} MiB read")
 }
 
 /// What is on disk and what was done there, `null` without a folder.

@@ -1,0 +1,41 @@
+//! What has happened to experts that are read when tokens choose them.
+
+use super::disk::begin;
+use super::names;
+use backend::StreamStats;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The counts of the last step; `None` where all weights are in memory.
+#[derive(Clone, Debug, Default)]
+pub(super) struct WeightsMetrics(Arc<Mutex<Option<StreamStats>>>);
+
+impl WeightsMetrics {
+    pub fn set(&self, stats: StreamStats) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(stats);
+    }
+
+    pub fn stats(&self) -> Option<StreamStats> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Collector for WeightsMetrics {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let stats = self.stats().unwrap_or_default();
+        for (name, help, value) in names::weights_gauges(&stats) {
+            let gauge = ConstGauge::new(value as i64);
+            gauge.encode(begin(&mut encoder, (name, help), gauge.metric_type())?)?;
+        }
+        for (name, help, value) in names::weights_counters(&stats) {
+            let counter = ConstCounter::new(value);
+            counter.encode(begin(&mut encoder, (name, help), counter.metric_type())?)?;
+        }
+        let wait = ConstCounter::new(stats.wait.as_secs_f64());
+        wait.encode(begin(&mut encoder, names::WEIGHTS_WAIT, wait.metric_type())?)
+    }
+}
