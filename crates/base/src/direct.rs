@@ -1,10 +1,10 @@
 //! Reads of files past the page cache, for weights that do not fit into memory: what is kept of
 //! them is decided here, not by the system.
 
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::{File, Metadata};
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -129,7 +129,8 @@ impl DirectFile {
 /// Opens a file without the page cache; `None` where the file system cannot.
 #[cfg(target_os = "linux")]
 fn open_direct(path: &Path) -> io::Result<Option<File>> {
-    match OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(path) {
+    use std::os::unix::fs::OpenOptionsExt;
+    match File::options().read(true).custom_flags(libc::O_DIRECT).open(path) {
         Ok(file) => Ok(Some(file)),
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(None),
         Err(error) => Err(error),
