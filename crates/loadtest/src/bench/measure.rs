@@ -5,6 +5,7 @@ use super::spread::MedianRange;
 use super::work::ForwardCost;
 use crate::spec::between;
 use anyhow::{Result, bail};
+use engine::metrics::StreamStats;
 use engine::{Batch, Runner, SequenceMemory};
 use kernels::layout::Activations;
 use serde::Serialize;
@@ -64,6 +65,39 @@ pub(super) struct Measurement {
     pub gops: f64,
     /// Share of the machine's arithmetic peak for this type of weights.
     pub peak_share: f64,
+    /// What happened to experts that are read when tokens choose them, if there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub experts: Option<StreamedExperts>,
+}
+
+/// What happened to streamed experts while runs were timed.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct StreamedExperts {
+    /// Share of choices whose expert was in memory.
+    pub hit_rate: f64,
+    /// Bytes read, in GB per second of the whole time.
+    pub read_gbs: f64,
+    /// Share of the time in which computation waited for experts.
+    pub wait_share: f64,
+}
+
+impl StreamedExperts {
+    /// What happened between two readings, `seconds` apart.
+    fn between(before: StreamStats, after: StreamStats, seconds: f64) -> Self {
+        let hits = (after.hits - before.hits) as f64;
+        let misses = (after.misses - before.misses) as f64;
+        Self {
+            hit_rate: hits / (hits + misses).max(1.0),
+            read_gbs: (after.read_bytes - before.read_bytes) as f64 / seconds / 1e9,
+            wait_share: (after.wait - before.wait).as_secs_f64() / seconds,
+        }
+    }
+}
+
+/// The rates of some runs, and what happened to streamed experts meanwhile.
+struct Runs {
+    rates: Vec<f64>,
+    experts: Option<StreamedExperts>,
 }
 
 /// Bytes and operations of one measurement, and its tokens.
@@ -108,7 +142,7 @@ impl Bench<'_> {
         let (chunk, work) = (self.plan.chunk, self.cost);
         let mut lanes = Lanes::new(self.runner, 1);
         lanes.feed(self.runner, prompt, chunk)?; // warms up
-        let rates = self.rates(prompt, |runner| {
+        let runs = self.time(prompt, |runner| {
             lanes.len = 0;
             lanes.feed(runner, prompt, chunk)
         })?;
@@ -118,7 +152,7 @@ impl Bench<'_> {
             bytes: chunks * work.weight_bytes + n * work.kv_bytes,
             operations: work.operations(n, n * (n + 1) / 2, 1),
         };
-        Ok(measurement("prefill", [prompt, 1, 0], &rates, &cost))
+        Ok(measurement("prefill", [prompt, 1, 0], &runs, &cost))
     }
 
     fn decode(&mut self, depth: usize, batch: usize, guesses: usize) -> Result<Measurement> {
@@ -130,7 +164,7 @@ impl Bench<'_> {
         lanes.feed(self.runner, depth.max(1), self.plan.chunk)?;
         let before = lanes.len;
         lanes.step(self.runner, guesses)?; // warms up
-        let rates = self.rates(batch * rows * steps, |runner| {
+        let runs = self.time(batch * rows * steps, |runner| {
             lanes.len = before;
             (0..steps).try_for_each(|_| lanes.step(runner, guesses))
         })?;
@@ -145,32 +179,38 @@ impl Bench<'_> {
             operations: work.operations(tokens, batch_u64 * seen, tokens),
         };
         let phase = if guesses == 0 { "decode" } else { "verify" };
-        Ok(measurement(phase, [depth, batch, guesses], &rates, &cost))
+        Ok(measurement(phase, [depth, batch, guesses], &runs, &cost))
     }
 
-    /// Tokens per second of each run, which computes `tokens`.
-    fn rates(
+    /// Times runs, each of which computes `tokens`.
+    fn time(
         &mut self,
         tokens: usize,
         mut run: impl FnMut(&mut Runner) -> Result<()>,
-    ) -> Result<Vec<f64>> {
-        let rate = |_| -> Result<f64> {
+    ) -> Result<Runs> {
+        let (mut rates, mut seconds) = (Vec::with_capacity(self.plan.runs), 0.0);
+        let before = self.runner.stream_stats();
+        for _ in 0..self.plan.runs {
             self.probe.sample();
             let start = Instant::now();
             run(self.runner)?;
-            Ok(tokens as f64 / start.elapsed().as_secs_f64())
-        };
-        (0..self.plan.runs).map(rate).collect()
+            let took = start.elapsed().as_secs_f64();
+            rates.push(tokens as f64 / took);
+            seconds += took;
+        }
+        let both = before.zip(self.runner.stream_stats());
+        let experts = both.map(|(before, now)| StreamedExperts::between(before, now, seconds));
+        Ok(Runs { rates, experts })
     }
 }
 
 fn measurement(
     phase: &'static str,
     [tokens, batch, guesses]: [usize; 3],
-    rates: &[f64],
+    runs: &Runs,
     cost: &Cost,
 ) -> Measurement {
-    let rate = MedianRange::of(rates);
+    let rate = MedianRange::of(&runs.rates);
     let per_token = |total: u64| total as f64 / cost.tokens as f64;
     Measurement {
         phase,
@@ -183,6 +223,7 @@ fn measurement(
         bandwidth_share: 0.0,
         gops: rate.median * per_token(cost.operations) / 1e9,
         peak_share: 0.0,
+        experts: runs.experts,
     }
 }
 
@@ -236,11 +277,13 @@ impl Lanes {
         Ok(())
     }
 
-    /// Computes one more token of all sequences together, and `guesses` behind it.
+    /// Computes one more token of all sequences together, and `guesses` behind it. Tokens differ
+    /// between steps and sequences, so that the experts do that they choose.
     fn step(&mut self, runner: &mut Runner, guesses: usize) -> Result<()> {
         self.batch.clear();
-        let (known, guessed) = self.tokens[..1 + guesses].split_at(1);
-        for memory in &mut self.memory {
+        for (number, memory) in self.memory.iter_mut().enumerate() {
+            let first = (self.len + number * 31) % (self.tokens.len() - guesses);
+            let (known, guessed) = self.tokens[first..][..1 + guesses].split_at(1);
             let logits = 1 + guesses;
             memory.push_with(&mut self.batch, [known, guessed], self.len, (self.right, logits));
         }

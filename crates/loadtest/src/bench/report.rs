@@ -1,7 +1,7 @@
 //! The results as a table, JSON or CSV.
 
 use super::machine::Machine;
-use super::measure::Measurement;
+use super::measure::{Measurement, StreamedExperts};
 use super::spread::MedianRange;
 use serde::Serialize;
 use std::fmt::Write;
@@ -56,6 +56,15 @@ impl BenchReport {
             let _ = write!(text, "{:8}{:>7}{:>6}{:>8}", m.phase, m.tokens, m.batch, m.guesses);
             let _ = write!(text, "{median:>10.2}{min:>10.2}{max:>10.2}{:>8.1}", m.bandwidth_gbs);
             let _ = writeln!(text, "{bandwidth:>6.0}%{:>9.1}{peak:>6.0}%", m.gops);
+        }
+        for m in &self.results {
+            let Some(StreamedExperts { hit_rate, read_gbs, wait_share }) = m.experts else {
+                continue;
+            };
+            let (hits, waits) = (100.0 * hit_rate, 100.0 * wait_share);
+            let _ = write!(text, "\n{} {} x{}: {hits:.0}% of chosen", m.phase, m.tokens, m.batch);
+            let _ = write!(text, " experts in memory, {read_gbs:.2} GB/s read");
+            let _ = writeln!(text, ", {waits:.0}% of the time waiting for them");
         }
         text
     }
