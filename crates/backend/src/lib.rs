@@ -85,11 +85,12 @@ pub enum Error {
         /// Error of the system.
         source: std::io::Error,
     },
-    /// Weights that cannot be read while they are needed.
-    #[error("cannot read the weights of expert {expert}: {source}")]
+    /// Weights that cannot be read when rows choose them.
+    #[error("cannot read the weights of an expert: {source}")]
     Weights {
-        /// Number of the expert among all that are streamed.
-        expert: usize,
+        /// Rows of the batch that chose experts that cannot be read. The others are what they
+        /// should be.
+        rows: Vec<u32>,
         /// Error of the system.
         source: std::io::Error,
     },

@@ -18,6 +18,8 @@ pub struct FilePart {
     pub path: PathBuf,
     /// The bytes.
     pub range: Range<u64>,
+    /// CRC32C of the bytes, where it is known.
+    pub crc32c: Option<u32>,
 }
 
 /// A file that is read past the page cache, or through it where the file system has no other way.

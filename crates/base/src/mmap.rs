@@ -80,7 +80,8 @@ impl Bytes for Mmap {
 
     fn place(&self, range: Range<usize>) -> Option<FilePart> {
         assert!(range.start <= range.end && range.end <= self.len(), "a range inside");
-        Some(FilePart { path: self.path.clone(), range: range.start as u64..range.end as u64 })
+        let range = range.start as u64..range.end as u64;
+        Some(FilePart { path: self.path.clone(), range, crc32c: None })
     }
 
     fn will_need(&self, range: Range<usize>) {

@@ -20,6 +20,7 @@ use crate::{Error, Runner};
 use backend::{Batch, BlockCopy, StateRows};
 use base::Rng;
 use sched::{NewSequence, Planned, Scheduler, Slot, SlotTable, StateCopy};
+use std::ops::Range;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -468,17 +469,19 @@ impl Engine {
         }
     }
 
-    /// Ends the sequences that `error` is about: the one whose row it names, or all of the step.
+    /// Ends the sequences that `error` is about: those whose rows it names, or all of the step.
     /// Nothing was committed, so the others are planned again and lose nothing.
     fn fail(&mut self, error: &Error) {
         self.recall_constraints();
-        let row = match error {
-            Error::Model(models::Error::NotFinite { row, .. }) => Some(*row),
-            _ => None,
+        let is_about = |rows: &Range<usize>| match error {
+            Error::Model(models::Error::NotFinite { row, .. }) => rows.contains(row),
+            Error::Backend(backend::Error::Weights { rows: failed, .. }) => {
+                failed.iter().any(|row| rows.contains(&(*row as usize)))
+            }
+            _ => true,
         };
         for at in 0..self.plan.len() {
-            let rows = &self.batch.sequences()[at].rows;
-            if row.is_none_or(|row| rows.contains(&row)) {
+            if is_about(&self.batch.sequences()[at].rows) {
                 self.remove(self.plan[at].slot, Some(Outcome::Failed(error.to_string())));
             }
         }

@@ -145,7 +145,8 @@ impl PackFile {
     /// # Panics
     /// If the part is not of this file.
     pub fn bytes(&self, part: &PackPart) -> Storage {
-        Arc::new(Slice::new(self.map.clone(), part.range.clone()))
+        let bytes = Slice::new(self.map.clone(), part.range.clone());
+        Arc::new(bytes.with_crc32c(part.crc32c))
     }
 
     /// Reads all parts and returns those whose bytes do not have their checksum. `report` gets the

@@ -10,12 +10,19 @@ use base::{Bytes, FilePart, Storage};
 pub(crate) struct Slice {
     of: Storage,
     range: Range<usize>,
+    /// CRC32C of all bytes, where it is known.
+    crc32c: Option<u32>,
 }
 
 impl Slice {
     pub fn new(of: Storage, range: Range<usize>) -> Self {
         assert!(range.start <= range.end && range.end <= of.len(), "a range inside");
-        Self { of, range }
+        Self { of, range, crc32c: None }
+    }
+
+    /// The same with the checksum of its bytes.
+    pub fn with_crc32c(self, crc32c: u32) -> Self {
+        Self { crc32c: Some(crc32c), ..self }
     }
 
     fn within(&self, part: &Range<usize>) -> Range<usize> {
@@ -34,7 +41,9 @@ impl Bytes for Slice {
     }
 
     fn place(&self, range: Range<usize>) -> Option<FilePart> {
-        self.of.place(self.within(&range))
+        let part = self.of.place(self.within(&range))?;
+        let crc32c = self.crc32c.filter(|_| range.len() == self.range.len()).or(part.crc32c);
+        Some(FilePart { crc32c, ..part })
     }
 
     fn will_need(&self, range: Range<usize>) {

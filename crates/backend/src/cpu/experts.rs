@@ -283,6 +283,12 @@ impl Cpu {
                     self.matrices.stream.wait();
                 }
             }
+            for group in groups.clone() {
+                if self.matrices.stream.has_failed(first + work.plan.experts[group]) {
+                    let rows = &work.plan.all[work.plan.cuts[group].clone()];
+                    self.matrices.stream.note_failed(rows.iter().map(|assigned| assigned.row));
+                }
+            }
             self.downs(work, experts, out, groups);
             self.matrices.stream.release();
         }

@@ -256,9 +256,9 @@ impl Matrices {
         packing: Option<Packing>,
     ) -> Result<EntryPart, Error> {
         let place = bytes.place(0..bytes.len()).ok_or(Error::NotInFile)?;
-        let FilePart { path, range } = place;
+        let FilePart { path, range, crc32c } = place;
         let file = self.stream.open(&path).map_err(|source| Error::Open { path, source })?;
-        Ok(EntryPart { file, range, packing })
+        Ok(EntryPart { file, range, crc32c, packing })
     }
 
     /// Makes each expert's matrices, of which the slices have one each, one that is read as a

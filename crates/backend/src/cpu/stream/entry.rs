@@ -46,6 +46,8 @@ impl PartFile for DirectFile {
 pub(in crate::cpu) struct EntryPart {
     pub file: Arc<dyn PartFile>,
     pub range: Range<u64>,
+    /// CRC32C of the bytes, where it is known.
+    pub crc32c: Option<u32>,
     /// How the bytes are packed; `None` if products read them as they are in the file.
     pub packing: Option<Packing>,
 }
@@ -88,13 +90,26 @@ impl EntryPart {
         }
     }
 
+    /// Reads the bytes of the file and compares their checksum.
+    fn read(&self, buffer: &mut [u8]) -> io::Result<Range<usize>> {
+        let within = self.file.read(&self.range, buffer)?;
+        match self.crc32c {
+            Some(expected) if crc32c::crc32c(&buffer[within.clone()]) != expected => {
+                let Range { start, end } = &self.range;
+                let problem = format!("bytes {start} to {end} differ from their checksum");
+                Err(io::Error::new(io::ErrorKind::InvalidData, problem))
+            }
+            _ => Ok(within),
+        }
+    }
+
     /// Reads the part into its place in a slot, and returns where in that its bytes are.
     fn fill(&self, place: &mut [u8], scratch: &mut AlignedVec<u8>) -> io::Result<Range<usize>> {
         let Some(Packing { isa, layout, ty, cols, rows, group }) = self.packing else {
-            return self.file.read(&self.range, place);
+            return self.read(place);
         };
         let bytes = pages(scratch, self.covering());
-        let within = self.file.read(&self.range, bytes)?;
+        let within = self.read(bytes)?;
         for (rows, group) in bytes[within].chunks(rows).zip(place.chunks_mut(group)) {
             layout.pack(isa, ty, cols, rows, group);
         }
@@ -168,7 +183,8 @@ impl ReadJob for FillJob {
             match part.fill(&mut self.memory[place.clone()], scratch) {
                 Ok(within) => places.push(place.start + within.start..place.start + within.end),
                 Err(error) => {
-                    self.filled = Err(error);
+                    let text = format!("{}: {error}", part.file.path().display());
+                    self.filled = Err(io::Error::new(error.kind(), text));
                     return;
                 }
             }

@@ -70,6 +70,8 @@ pub(super) struct ExpertStream {
     stats: StreamStats,
     /// The first read that failed since the step began.
     failed: Option<(usize, io::Error)>,
+    /// The rows that chose experts that could not be read.
+    failed_rows: Vec<u32>,
     files: HashMap<PathBuf, Arc<dyn PartFile>>,
 }
 
@@ -277,6 +279,11 @@ impl ExpertStream {
         matches!(self.experts[expert].place, Place::In(_))
     }
 
+    /// Notes rows that chose an expert that could not be read.
+    pub fn note_failed(&mut self, rows: impl Iterator<Item = u32>) {
+        self.failed_rows.extend(rows);
+    }
+
     /// Whether an expert is neither in memory nor being read, because that failed.
     pub fn has_failed(&self, expert: usize) -> bool {
         self.experts[expert].place == Place::OnDisk
@@ -299,8 +306,9 @@ impl ExpertStream {
     /// loss of the device.
     pub fn take_failure(&mut self) -> Option<Error> {
         let (expert, source) = self.failed.take()?;
+        let rows = std::mem::take(&mut self.failed_rows);
         Some(match self.experts[expert].entry.changed_file() {
-            None => Error::Weights { expert, source },
+            None => Error::Weights { rows, source },
             Some(path) => Error::Lost(format!(
                 "{}: the file has changed since the model was loaded",
                 path.display()

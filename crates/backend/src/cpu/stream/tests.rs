@@ -10,6 +10,8 @@ use std::time::Duration;
 const PART: usize = 5000;
 /// Matrices of an expert.
 const PARTS: usize = 3;
+/// An expert with a wrong checksum.
+const WRONG: usize = 40;
 
 /// A file whose byte at `i` is known, whose reads take some time, and of which some fail.
 struct Scripted {
@@ -62,12 +64,28 @@ fn place(expert: usize, part: usize) -> Range<u64> {
     start..start + PART as u64
 }
 
+/// The checksums of some matrices.
+fn sums(expert: usize, part: usize) -> Option<u32> {
+    let bytes: Vec<u8> = place(expert, part).map(byte).collect();
+    let sum = crc32c::crc32c(&bytes);
+    match (expert, part) {
+        (WRONG, 1) => Some(!sum),
+        (_, 2) => None,
+        _ => Some(sum),
+    }
+}
+
 fn stream(file: &Arc<Scripted>, experts: usize) -> ExpertStream {
     let mut stream = ExpertStream::default();
     for expert in 0..experts {
         let part = |part| {
             let file: Arc<dyn PartFile> = file.clone();
-            EntryPart { file, range: place(expert, part), packing: None }
+            EntryPart {
+                file,
+                range: place(expert, part),
+                crc32c: sums(expert, part),
+                packing: None,
+            }
         };
         assert_eq!(stream.add((0..PARTS).map(part).collect()), expert);
     }
@@ -161,13 +179,27 @@ fn an_expert_that_cannot_be_read_is_an_error_until_it_can() {
     };
     request(&mut stream);
     assert!(stream.has_failed(3));
-    let error = stream.take_failure().unwrap().to_string();
-    assert_eq!(error, "cannot read the weights of expert 3: a broken disk");
+    stream.note_failed([7, 9].into_iter());
+    let error = stream.take_failure().unwrap();
+    let text = error.to_string();
+    assert_eq!(text, "cannot read the weights of an expert: scripted.gguf: a broken disk");
+    assert!(matches!(error, Error::Weights { rows, .. } if rows == [7, 9]));
     assert!(stream.take_failure().is_none());
     file.broken.lock().unwrap().clear();
     request(&mut stream);
     check_bytes(&stream, 3);
     assert!(stream.slots.iter().all(|slot| !slot.memory.is_empty()), "memory is not lost");
+}
+
+#[test]
+fn bytes_that_differ_from_their_checksum_are_not_used() {
+    let mut stream = started(&scripted(5), WRONG + 1, 8);
+    stream.request([WRONG, 1].into_iter());
+    while !(stream.is_in(1) && stream.has_failed(WRONG)) {
+        stream.wait();
+    }
+    let error = stream.take_failure().unwrap().to_string();
+    assert!(error.contains("scripted.gguf") && error.contains("checksum"), "{error}");
 }
 
 #[test]
