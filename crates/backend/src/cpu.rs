@@ -216,7 +216,11 @@ impl Backend for Cpu {
         self.matrices.take_prepared()
     }
 
-    fn stream_experts(&mut self, bytes: usize, threads: usize) -> Result<(), Error> {
+    fn layer_loaded(&mut self) {
+        self.matrices.stream_layer();
+    }
+
+    fn stream_weights(&mut self, bytes: usize, threads: usize) -> Result<(), Error> {
         let least = self.experts.iter().map(ExpertGroup::least).max().unwrap_or(0);
         self.matrices.stream.start(bytes, threads, least)
     }
@@ -265,7 +269,7 @@ impl Backend for Cpu {
     fn begin(&mut self, batch: &Batch) {
         self.matrices.begin_step(self.isa, &self.pool);
         self.expert_scratch.note_batch(batch);
-        self.matrices.stream.begin_step(self.expert_scratch.is_counted());
+        self.matrices.stream.begin_step(self.expert_scratch.is_counted(), batch.rows());
     }
 
     fn end(&mut self) -> Result<(), Error> {

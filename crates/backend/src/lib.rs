@@ -60,7 +60,7 @@ pub enum Error {
     Computed(&'static str),
     /// Weights that shall be read when they are needed, but are in no file as they are used.
     #[error(
-        "expected experts that a file holds as they are used, found weights computed from others; \
+        "expected weights that a file holds as they are used, found weights computed from others; \
          `gannet pack MODEL -o FILE.gpack` writes such a file"
     )]
     NotInFile,
@@ -85,19 +85,19 @@ pub enum Error {
         /// Error of the system.
         source: std::io::Error,
     },
-    /// Weights that cannot be read when rows choose them.
-    #[error("cannot read the weights of an expert: {source}")]
+    /// Weights that cannot be read when rows need them.
+    #[error("cannot read weights: {source}")]
     Weights {
-        /// Rows of the batch that chose experts that cannot be read. The others are what they
-        /// should be.
+        /// Rows of the batch that need weights that cannot be read. The others are what they should
+        /// be.
         rows: Vec<u32>,
         /// Error of the system.
         source: std::io::Error,
     },
-    /// The memory for streamed experts is too small.
+    /// The memory for streamed weights is too small.
     #[error(
-        "expected at least {needed} bytes of memory for the experts that one token chooses in a \
-         layer, found {found}"
+        "expected at least {needed} bytes of memory for two streamed layers and the experts that \
+         one token chooses in a layer, found {found}"
     )]
     WeightsMemory {
         /// Bytes needed.
@@ -209,15 +209,19 @@ pub trait Backend: Send {
     fn take_prepared(&mut self) -> bool {
         false
     }
-    /// Makes memory of at most `bytes` for the experts that are streamed ([`MemoryPolicy::Disk`]),
+    /// Notes that the matrices taken since the last call are those of a layer, in about the order of
+    /// their use: [`MemoryPolicy::Disk`] brings them into memory together.
+    fn layer_loaded(&mut self) {}
+    /// Makes memory of at most `bytes` for the weights that are streamed ([`MemoryPolicy::Disk`]),
     /// which `threads` threads read. Called once, when all weights are taken.
     ///
     /// # Errors
-    /// If that is too little for the experts of one token, or the system gives none.
-    fn stream_experts(&mut self, _bytes: usize, _threads: usize) -> Result<(), Error> {
+    /// If that is too little for the experts of one token or for two layers, or the system gives
+    /// none.
+    fn stream_weights(&mut self, _bytes: usize, _threads: usize) -> Result<(), Error> {
         Ok(())
     }
-    /// What has happened to streamed experts; `None` where there are none.
+    /// What has happened to streamed weights; `None` where there are none.
     fn stream_stats(&self) -> Option<StreamStats> {
         None
     }

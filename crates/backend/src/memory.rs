@@ -15,14 +15,14 @@ pub struct Memory {
     pub states: usize,
 }
 
-/// What has happened to experts that are read when they are needed.
+/// What has happened to weights that are read when they are needed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamStats {
     /// Slots, each for one expert.
     pub slots: usize,
-    /// Bytes of all slots.
+    /// Bytes of all slots, those of layers' matrices included.
     pub slot_bytes: usize,
-    /// Bytes of all streamed experts, as they are in slots.
+    /// Bytes of all streamed weights, as they are in slots.
     pub expert_bytes: usize,
     /// Experts that were in memory when a layer needed them.
     pub hits: u64,
@@ -30,6 +30,10 @@ pub struct StreamStats {
     pub misses: u64,
     /// Experts that lost their slot.
     pub evictions: u64,
+    /// Experts that were read before their layer had chosen them.
+    pub ahead: u64,
+    /// Those of them that it then chose.
+    pub ahead_used: u64,
     /// Bytes read.
     pub read_bytes: u64,
     /// Time in which computation waited for reads.

@@ -103,10 +103,17 @@ impl<J: ReadJob> ReadPool<J> {
         }
     }
 
-    /// Takes the jobs that wait to read ahead.
-    pub fn cancel_ahead(&self, mut cancelled: impl FnMut(J)) {
+    /// Takes the jobs that wait to read ahead and for which `is_it`.
+    pub fn cancel_ahead(&self, mut is_it: impl FnMut(&J) -> bool, mut cancelled: impl FnMut(J)) {
         let mut queues = self.shared.lock();
-        queues.waiting[Urgency::Ahead as usize].drain(..).for_each(&mut cancelled);
+        let waiting = &mut queues.waiting[Urgency::Ahead as usize];
+        for _ in 0..waiting.len() {
+            let Some(job) = waiting.pop_front() else { return };
+            match is_it(&job) {
+                true => cancelled(job),
+                false => waiting.push_back(job),
+            }
+        }
     }
 
     /// Takes a finished job; `None` if there is none.
@@ -228,13 +235,14 @@ mod tests {
     #[test]
     fn only_jobs_that_read_ahead_are_cancelled() {
         let (pool, open) = busy();
-        for (number, urgency) in (1..).zip([Urgency::Ahead, Urgency::Soon, Urgency::Ahead]) {
+        let all = [Urgency::Ahead, Urgency::Soon, Urgency::Ahead, Urgency::Ahead];
+        for (number, urgency) in (1..).zip(all) {
             pool.submit(urgency, job(number));
         }
         let mut cancelled = Vec::new();
-        pool.cancel_ahead(|job| cancelled.push(job.number));
+        pool.cancel_ahead(|job| job.number != 4, |job| cancelled.push(job.number));
         open.send(()).unwrap();
-        assert_eq!((cancelled, order(&pool)), (vec![1, 3], vec![0, 2]));
+        assert_eq!((cancelled, order(&pool)), (vec![1, 3], vec![0, 2, 4]));
     }
 
     #[test]

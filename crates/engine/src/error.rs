@@ -15,7 +15,7 @@ pub enum Error {
     /// Weights that are always in memory take more than there is for weights.
     #[error(
         "expected at least {resident} bytes of memory for weights, found {limit}; all weights take \
-         {all}, and only routed experts can be read when they are needed"
+         {all}, of which experts and layers are read when they are needed"
     )]
     WeightsMemory {
         /// Bytes that are always in memory.

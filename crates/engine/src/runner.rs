@@ -23,7 +23,7 @@ pub use pack::{PACK_EXTENSION, PackChoice, PackedPart};
 use std::path::PathBuf;
 use std::sync::Arc;
 pub use stream::{WEIGHTS_READ_THREADS, WeightsMemory};
-use stream::{start_stream, streams_experts};
+use stream::{start_stream, streams_weights};
 
 /// How a model is loaded.
 #[derive(Clone, Debug)]
@@ -184,7 +184,7 @@ impl Runner {
         let (chunk, limits) = limits(config, options)?;
         let pooling = checkpoint.pooling().map_err(models::Error::from)?;
         let (mut placed, placement) = place(checkpoint, &*backend, options.placement.as_deref())?;
-        let streams = streams_experts(&mut placed, &*backend, options)?;
+        let streams = streams_weights(&mut placed, &*backend, options)?;
         let (rounding, unrounded) = rounding(config, options.rounding, options.mode)?;
         let native = rounding == Some(CacheRounding::Native);
         let identity = identity(checkpoint);

@@ -35,8 +35,8 @@ pub(super) struct ExpertScratch {
     /// Whether each row of the step counts as a use of its experts: rows that are decoded, and the
     /// last ones of prompts.
     counted: Vec<bool>,
-    /// Groups of streamed experts that are still to be computed.
-    left: Vec<usize>,
+    /// Whether the gates of each group of streamed experts are computed.
+    gated_groups: Vec<bool>,
 }
 
 /// Last rows of a prompt that count as uses.
@@ -243,8 +243,8 @@ impl Cpu {
         self.expert_scratch = work;
     }
 
-    /// Computes the groups in waves of as many experts as fit into memory, each as its experts
-    /// arrive. The experts of an output are added in the same order as without waves.
+    /// Computes the groups as their experts arrive, of which no more are requested than fit into
+    /// memory. The experts of an output are added in the same order as if all were in memory.
     fn mix_streamed(
         &mut self,
         work: &mut ExpertScratch,
@@ -252,45 +252,73 @@ impl Cpu {
         first: usize,
         out: &mut [f32],
     ) {
+        let held = self.experts[experts.0].spec.gate.len();
         for group in 0..work.plan.experts.len() {
             let cut = work.plan.cuts[group].clone();
             let rows = work.plan.all[cut].iter();
             let uses = rows.filter(|row| work.counted.get(row.row as usize) == Some(&true));
             self.matrices.stream.heat(first + work.plan.experts[group], uses.count());
         }
-        let (count, wave) = (work.plan.experts.len(), self.matrices.stream.capacity(first));
-        for start in (0..count).step_by(wave.max(1)) {
-            let groups = start..count.min(start + wave);
-            let all = groups.clone().map(|group| first + work.plan.experts[group]);
-            self.matrices.stream.request(all);
-            work.left.clear();
-            work.left.extend(groups.clone());
-            while !work.left.is_empty() {
-                let ExpertScratch { plan, left, .. } = &mut *work;
-                let stream = &self.matrices.stream;
-                plan.groups.clear();
-                left.retain(|group| {
-                    let expert = first + plan.experts[*group];
-                    if stream.is_in(expert) {
-                        plan.groups.push(*group);
-                    }
-                    !stream.is_in(expert) && !stream.has_failed(expert)
-                });
-                if !plan.groups.is_empty() {
-                    self.gates(work, experts);
-                } else if !left.is_empty() {
-                    self.pool.begin("wait_for_experts");
-                    self.matrices.stream.wait();
-                }
+        let number = |work: &ExpertScratch, group: usize| first + work.plan.experts[group];
+        let count = work.plan.experts.len();
+        self.matrices.stream.begin_layer((0..count).map(|group| number(work, group)));
+        work.gated_groups.clear();
+        work.gated_groups.resize(count, false);
+        // Groups that were requested, and that are computed.
+        let (mut asked, mut done) = (0, 0);
+        while done < count {
+            let stream = &mut self.matrices.stream;
+            while asked < count && stream.request(number(work, asked), asked == done) {
+                asked += 1;
             }
-            for group in groups.clone() {
-                if self.matrices.stream.has_failed(first + work.plan.experts[group]) {
-                    let rows = &work.plan.all[work.plan.cuts[group].clone()];
-                    self.matrices.stream.note_failed(rows.iter().map(|assigned| assigned.row));
-                }
+            if asked == count && count * 4 >= held * 3 {
+                stream.read_ahead(first);
             }
-            self.downs(work, experts, out, groups);
-            self.matrices.stream.release();
+            self.gates_of_arrived(work, experts, first, done);
+            let stream = &self.matrices.stream;
+            let is_computed = |group: &usize| {
+                let number = number(work, *group);
+                work.gated_groups[*group] && stream.is_in(number) || stream.has_failed(number)
+            };
+            let ready = done + (done..asked).take_while(is_computed).count();
+            if ready == done {
+                self.pool.begin("wait_for_experts");
+                self.matrices.stream.wait();
+                continue;
+            }
+            self.note_failed(work, done..ready, first);
+            self.downs(work, experts, out, done..ready);
+            (done..ready).for_each(|group| self.matrices.stream.release(number(work, group)));
+            done = ready;
+        }
+    }
+
+    /// Computes the gates of groups from `done` on whose experts are in memory.
+    fn gates_of_arrived(
+        &mut self,
+        work: &mut ExpertScratch,
+        experts: Experts,
+        first: usize,
+        done: usize,
+    ) {
+        let ExpertScratch { plan, gated_groups, .. } = &mut *work;
+        plan.groups.clear();
+        for group in done..gated_groups.len() {
+            if !gated_groups[group] && self.matrices.stream.is_in(first + plan.experts[group]) {
+                gated_groups[group] = true;
+                plan.groups.push(group);
+            }
+        }
+        self.gates(work, experts);
+    }
+
+    /// Notes the rows of those of `groups` whose experts could not be read.
+    fn note_failed(&mut self, work: &ExpertScratch, groups: Range<usize>, first: usize) {
+        for group in groups {
+            if self.matrices.stream.has_failed(first + work.plan.experts[group]) {
+                let rows = &work.plan.all[work.plan.cuts[group].clone()];
+                self.matrices.stream.note_failed(rows.iter().map(|assigned| assigned.row));
+            }
         }
     }
 

@@ -39,9 +39,9 @@ pub(super) struct WeightMatrix {
 pub(super) enum WeightBytes {
     /// In a file, or computed once from it.
     File(Storage),
-    /// On disk, and read into a slot when rows choose the expert.
+    /// On disk, and read into a slot when products need it.
     Streamed {
-        /// Number of the expert.
+        /// Number of the expert, or of the matrix of a layer.
         expert: usize,
         /// Number of the matrix within it.
         part: usize,
@@ -95,10 +95,10 @@ pub(super) struct Matrices {
     prepared: bool,
     /// Bytes that are locked in memory, tables included.
     locked: usize,
-    /// Experts that are not all in memory.
+    /// Weights that are not all in memory.
     pub stream: ExpertStream,
-    /// Streamed matrices whose expert is not known yet.
-    parts_of_experts: HashMap<usize, EntryPart>,
+    /// Streamed matrices whose expert or layer is not known yet.
+    parts_of_streamed: HashMap<usize, EntryPart>,
 }
 
 /// The layout that a matrix `[rows, cols]` is packed into for products in `mode`, and its bytes.
@@ -180,8 +180,8 @@ impl Matrices {
                     let (group, rows) = (len / rows.div_ceil(GROUP), row_bytes * GROUP);
                     Packing { isa, layout, ty, cols, rows, group }
                 });
-                let part = self.part_of_expert(&part.unwrap_or(bytes), packing)?;
-                self.parts_of_experts.insert(self.all.len(), part);
+                let part = self.part_of_file(&part.unwrap_or(bytes), packing)?;
+                self.parts_of_streamed.insert(self.all.len(), part);
                 let layout = packed.map_or(&STORED, |(layout, _)| layout);
                 (layout, WeightBytes::Streamed { expert: usize::MAX, part: 0 }, None)
             }
@@ -250,7 +250,7 @@ impl Matrices {
     ///
     /// # Errors
     /// If its bytes are computed when read, or their file cannot be opened.
-    fn part_of_expert(
+    fn part_of_file(
         &mut self,
         bytes: &Storage,
         packing: Option<Packing>,
@@ -264,23 +264,49 @@ impl Matrices {
     /// Makes each expert's matrices, of which the slices have one each, one that is read as a
     /// whole, where they are streamed. Returns the number of the first expert.
     pub fn stream_experts(&mut self, matrices: [&[Matrix]; 3]) -> Option<usize> {
-        let mut first = None;
-        for at in 0..matrices[0].len() {
-            let own = matrices.map(|all| all[at].0);
-            let streamed = own.into_iter().filter(|it| self.parts_of_experts.contains_key(it));
-            let streamed: Vec<usize> = streamed.collect();
-            let parts = streamed.iter().filter_map(|it| self.parts_of_experts.remove(it));
-            let parts: Vec<_> = parts.collect();
-            if parts.is_empty() {
-                return None;
-            }
-            let expert = self.stream.add(parts);
-            first = first.or(Some(expert));
-            for (part, index) in streamed.into_iter().enumerate() {
+        let streamed = matrices.map(|all| self.parts_of_streamed.contains_key(&all[0].0));
+        if !streamed.contains(&true) {
+            return None;
+        }
+        let all: Vec<Vec<usize>> = (0..matrices[0].len())
+            .map(|at| {
+                let own = matrices.iter().zip(streamed).filter(|(_, streamed)| *streamed);
+                own.map(|(all, _)| all[at].0).collect()
+            })
+            .collect();
+        let Self { parts_of_streamed: parts, stream, .. } = self;
+        let take = |own: &Vec<usize>| own.iter().filter_map(|it| parts.remove(it)).collect();
+        let first = stream.add_experts(all.iter().map(take));
+        for (expert, own) in (first..).zip(all) {
+            for (part, index) in own.into_iter().enumerate() {
                 self.all[index].bytes = WeightBytes::Streamed { expert, part };
             }
         }
-        first
+        Some(first)
+    }
+
+    /// Makes the streamed matrices that are no experts, of those added since the last call, one
+    /// layer that is read before it is used.
+    pub fn stream_layer(&mut self) {
+        let mut all: Vec<_> = self.parts_of_streamed.drain().collect();
+        if all.is_empty() {
+            return;
+        }
+        all.sort_unstable_by_key(|(index, _)| *index);
+        let (indices, parts): (Vec<_>, Vec<_>) = all.into_iter().unzip();
+        let first = self.stream.add_layer(parts.into_iter());
+        for (expert, index) in (first..).zip(indices) {
+            self.all[index].bytes = WeightBytes::Streamed { expert, part: 0 };
+        }
+    }
+
+    /// Brings the matrices of a product into memory, if they are streamed and no experts.
+    pub fn need(&mut self, used: impl Iterator<Item = usize>) {
+        let Self { all, stream, .. } = self;
+        stream.need(used.filter_map(|index| match all[index].bytes {
+            WeightBytes::Streamed { expert, .. } => Some(expert),
+            WeightBytes::File(_) | WeightBytes::Packed(_) => None,
+        }));
     }
 
     /// Uses packed matrices of a file for matrices that are added from now on.
@@ -484,7 +510,8 @@ impl FirstUse {
 
 impl Cpu {
     /// As [`Matrices::defer`].
-    pub(super) fn defer(&mut self, used: impl Iterator<Item = Matrix>) {
+    pub(super) fn defer(&mut self, used: impl Iterator<Item = Matrix> + Clone) {
+        self.matrices.need(used.clone().map(|matrix| matrix.0));
         self.matrices.defer(used.map(|matrix| matrix.0), self.isa, &self.pool);
     }
 

@@ -4,7 +4,7 @@
 use super::LoadOptions;
 use crate::Error;
 use backend::{Backend, CPU, FreeMemory};
-use models::placement::{Placed, stream_experts};
+use models::placement::{Placed, stream_experts, stream_layers};
 
 /// Memory for weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,11 +29,12 @@ fn usable(free: FreeMemory) -> usize {
     free.bytes - free.bytes.min(LEFT.max(free.bytes / 10))
 }
 
-/// Leaves experts on disk where not all weights fit into memory. Returns whether any are there.
+/// Leaves experts on disk where not all weights fit into memory, and layers where the others do not.
+/// Returns whether any weights are there.
 ///
 /// # Errors
-/// If weights take more than the memory that is given to them, and there are no experts.
-pub(super) fn streams_experts(
+/// If the least of it takes more than the memory that is given to weights.
+pub(super) fn streams_weights(
     placed: &mut [Placed],
     backend: &dyn Backend,
     options: &LoadOptions,
@@ -55,15 +56,20 @@ pub(super) fn streams_experts(
         return Ok(placed.iter().any(Placed::is_streamed));
     }
     let streams = stream_experts(placed);
+    let (held, limit) = (bytes(placed), limit.unwrap_or(usize::MAX));
+    if held <= limit {
+        return Ok(streams);
+    }
+    let least = stream_layers(placed, limit * ranks) / ranks;
     match options.weights_memory {
-        WeightsMemory::Bytes(limit) if bytes(placed) > limit => {
-            Err(Error::WeightsMemory { resident: bytes(placed), all, limit })
+        WeightsMemory::Bytes(_) if least > limit => {
+            Err(Error::WeightsMemory { resident: least, all, limit })
         }
-        _ => Ok(streams),
+        _ => Ok(placed.iter().any(Placed::is_streamed)),
     }
 }
 
-/// Gives streamed experts the memory that is left for weights.
+/// Gives streamed weights the memory that is left for weights.
 ///
 /// # Errors
 /// If that is too little.
@@ -76,10 +82,10 @@ pub(super) fn start_stream(backend: &mut dyn Backend, options: &LoadOptions) -> 
         (_, None) => usize::MAX,
     };
     let bytes = limit.saturating_sub(held.weights);
-    backend.stream_experts(bytes, options.weights_read_threads)?;
+    backend.stream_weights(bytes, options.weights_read_threads)?;
     if let Some(stats) = backend.stream_stats() {
         let (held, all) = (stats.slot_bytes >> 20, stats.expert_bytes >> 20);
-        tracing::info!("{held} of {all} MiB of experts are in memory at a time");
+        tracing::info!("{held} of {all} MiB of streamed weights are in memory at a time");
     }
     Ok(())
 }

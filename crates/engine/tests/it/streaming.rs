@@ -1,4 +1,4 @@
-//! Experts that are read when tokens choose them: the bits of a resident model, in any memory.
+//! Weights that are read when they are needed: the bits of a resident model, in any memory.
 
 use crate::checkpoints::{architectures, config, open, random, write};
 use crate::placement::{rule, rules};
@@ -97,6 +97,33 @@ fn streamed_equals_resident() {
         checked += 1;
     }
     assert!(checked > 2);
+}
+
+#[test]
+fn layers_of_a_dense_model_are_streamed() {
+    for architecture in architectures() {
+        let (checkpoint, _folder) = random(architecture);
+        // Their files hold gates and ups of experts in turns.
+        if architecture == "gpt_oss" {
+            continue;
+        }
+        for mode in [Mode::Exact, Mode::Fast] {
+            let resident = options(mode, WeightsMemory::All);
+            let all = Runner::load(&checkpoint, &resident).unwrap().memory().weights;
+            check(&checkpoint, [&resident, &resident], all - 1, architecture);
+        }
+    }
+}
+
+#[test]
+fn every_kind_may_be_left_on_disk_by_a_rule() {
+    for architecture in ["qwen3", "deepseek_v3"] {
+        let (checkpoint, _folder) = random(architecture);
+        let resident = options(Mode::Fast, WeightsMemory::All);
+        let on_disk = rules(&rule("kind: [attention, dense, shared_expert, head]", "memory: disk"));
+        let streamed = LoadOptions { placement: Some(Arc::new(on_disk)), ..resident.clone() };
+        check(&checkpoint, [&resident, &streamed], 1 << 30, architecture);
+    }
 }
 
 #[test]

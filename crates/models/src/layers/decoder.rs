@@ -157,12 +157,14 @@ impl Decoder {
             let norm = Norm::load(loader, &format!("blk.{layer}.ffn_norm"), hidden, eps)?;
             let op = Op::feed_forward(loader, layer)?;
             layers.push([attention, Sublayer { mixture, before: Some(norm), op, after: None }]);
+            loader.backend.layer_loaded();
         }
         // Weights are loaded in the order of their use, in which disks read them ahead.
         let head = match loader.stage.rank() + 1 == loader.stage.ranks() {
             true => Some(Head::load(loader)?),
             false => None,
         };
+        loader.backend.layer_loaded();
         let (work, held) = (Workspace::new(loader)?, HeldHeads::of(loader)?);
         let x = loader.backend.buffer(loader.limits.rows, hidden)?;
         let residual = Residual::load(loader, x)?;

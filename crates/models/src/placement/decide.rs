@@ -1,11 +1,8 @@
 //! The placement of one tensor under a rule.
 
-use super::{DeviceRule, Placed, RulePlace, TensorInfo, TensorKind, TensorMemory, Type};
+use super::{DeviceRule, Placed, RulePlace, TensorInfo, TensorMemory, Type};
 use backend::{Backend, Device, Mode};
 use kernels::quant::{self, QuantType};
-
-/// Kinds of which a step reads few bytes: they may stay on disk.
-const SPARSE: [TensorKind; 2] = [TensorKind::RoutedExpert, TensorKind::Embed];
 
 impl DeviceRule {
     /// Whether the rule names a device that a whole model is loaded into, the first in use.
@@ -169,11 +166,6 @@ impl RulePlace {
             }
             TensorMemory::Packed => format!("there is no packed layout for {ty} here"),
             _ if converted => format!("weights converted to {ty} are not those of the file"),
-            TensorMemory::Disk if !SPARSE.contains(&tensor.kind) => {
-                let (kind, sparse) =
-                    (tensor.kind.name(), SPARSE.map(TensorKind::name).join(" or "));
-                format!("expected {sparse}, found {kind}; other weights stay in memory")
-            }
             _ => return Ok(memory),
         };
         Err(format!("{}: place.memory {}: {why}", tensor.name, memory.name()))

@@ -14,12 +14,14 @@ mod fields;
 mod kind;
 mod parse;
 mod resolve;
+mod stream;
 mod tensor;
 #[cfg(test)]
 mod tests;
 
 pub use digest::digest;
 pub use kind::TensorKind;
+pub use stream::{stream_experts, stream_layers};
 pub use tensor::TensorInfo;
 
 use backend::{Device, MemoryPolicy, Mode, ThreadLimits};
@@ -95,7 +97,7 @@ pub enum TensorMemory {
     Mapped,
     /// As `Mapped`, locked in memory.
     Locked,
-    /// On disk: matrices of experts are read when rows choose them, rows of tables one by one.
+    /// On disk: matrices are read when products need them, rows of tables one by one.
     Disk,
     /// A copy that is not packed: norms and biases as f32, and weights converted to a type without
     /// a packed layout. Rules cannot ask for it.
@@ -134,9 +136,10 @@ pub struct Placed {
 }
 
 impl Placed {
-    /// Whether the tensor is read when rows choose its experts.
+    /// Whether the tensor is read into memory when products need it. Rows of embeddings are not:
+    /// they are used where they are.
     pub fn is_streamed(&self) -> bool {
-        self.memory == TensorMemory::Disk && self.kind == TensorKind::RoutedExpert
+        self.memory == TensorMemory::Disk && self.kind != TensorKind::Embed
     }
 
     /// The setting for a backend.
@@ -153,19 +156,6 @@ impl Placed {
             TensorMemory::Disk => MemoryPolicy::Disk,
         }
     }
-}
-
-/// Leaves the experts on disk whose memory no rule names. Returns whether any experts are on disk.
-pub fn stream_experts(placed: &mut [Placed]) -> bool {
-    let mut streams = false;
-    for placed in placed.iter_mut().filter(|placed| placed.kind == TensorKind::RoutedExpert) {
-        let held = matches!(placed.memory, TensorMemory::Packed | TensorMemory::Mapped);
-        if held && !placed.memory_is_ruled {
-            (placed.memory, placed.bytes) = (TensorMemory::Disk, 0);
-        }
-        streams |= placed.is_streamed();
-    }
-    streams
 }
 
 impl TensorMemory {

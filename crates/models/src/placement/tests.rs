@@ -269,10 +269,10 @@ fn what_cannot_be_is_refused_by_rule_and_tensor() {
         "weights converted to f16 are not those of the file",
     );
     check_refused(
-        &rule("kind: attention", "memory: disk"),
-        "expected routed_expert or embed, found attention",
+        &rule("kind: attention", "type: f16, memory: disk"),
+        "weights converted to f16 are not those of the file",
     );
-    resolve_in(&rule("kind: [embed, routed_expert]", "memory: disk"), Mode::Exact).unwrap();
+    resolve_in(&rule("kind: [embed, attention, head]", "memory: disk"), Mode::Exact).unwrap();
     let all = rule("kind: head", "memory: packed");
     let error = resolve_in(&all, Mode::Exact).unwrap_err().to_string();
     assert!(error.contains("expected mode fast, found exact"), "{error}");

@@ -11,6 +11,8 @@ use std::sync::Arc;
 
 /// Parts begin at multiples of this in a slot, where reads past the page cache can write them.
 const PAGE: usize = 4096;
+/// Bytes that are read before they are packed, about.
+const READ: usize = 4 << 20;
 
 /// A file that parts are read from, at any time and in any order.
 pub(in crate::cpu) trait PartFile: Send + Sync {
@@ -82,6 +84,11 @@ impl EntryPart {
         (all.end - all.start) as usize
     }
 
+    /// Bytes of a unit of the file system.
+    fn unit(&self) -> usize {
+        self.file.covering(&(0..1)).count()
+    }
+
     /// Bytes in a slot: of what is read, the same wherever it begins within a page.
     fn space(&self) -> usize {
         match &self.packing {
@@ -108,13 +115,24 @@ impl EntryPart {
         let Some(Packing { isa, layout, ty, cols, rows, group }) = self.packing else {
             return self.read(place);
         };
-        let bytes = pages(scratch, self.covering());
-        let within = self.read(bytes)?;
-        for (rows, group) in bytes[within].chunks(rows).zip(place.chunks_mut(group)) {
-            layout.pack(isa, ty, cols, rows, group);
+        let groups = groups_at_once(rows);
+        let mut from = self.range.start;
+        for packed in place.chunks_mut(groups * group) {
+            let piece = from..self.range.end.min(from + (groups * rows) as u64);
+            let bytes = pages(scratch, self.file.covering(&piece).count());
+            let within = self.file.read(&piece, bytes)?;
+            for (rows, group) in bytes[within].chunks(rows).zip(packed.chunks_mut(group)) {
+                layout.pack(isa, ty, cols, rows, group);
+            }
+            from = piece.end;
         }
         Ok(0..place.len())
     }
+}
+
+/// Groups of rows, of so many bytes each, that are read before they are packed.
+fn groups_at_once(rows: usize) -> usize {
+    (READ / rows).max(1)
 }
 
 /// `len` bytes that begin with a page, of memory that grows.
@@ -145,9 +163,19 @@ impl Entry {
 
     /// Bytes that a thread needs beside the slot, to read what it packs.
     pub fn scratch(&self) -> usize {
-        let packed = self.parts.iter().filter(|(part, _)| part.packing.is_some());
-        let largest = packed.map(|(part, _)| part.covering()).max();
-        largest.map_or(0, |bytes| (bytes + PAGE).next_power_of_two())
+        let packed = self.parts.iter().filter_map(|(part, _)| {
+            let rows = part.packing.as_ref()?.rows;
+            Some((groups_at_once(rows) * rows).min(part.len()) + 2 * part.unit())
+        });
+        packed.max().map_or(0, |bytes| (bytes + PAGE).next_power_of_two())
+    }
+
+    /// Where the matrices are in a slot that nothing was read into.
+    pub fn places(&self) -> impl Iterator<Item = Range<usize>> {
+        self.parts.iter().map(|(part, place)| match part.packing {
+            Some(_) => place.clone(),
+            None => place.start..place.start + part.len(),
+        })
     }
 
     /// Bytes that are read.

@@ -1,15 +1,18 @@
-//! Experts that are not all in memory. Each is read from its file into a *slot* when rows choose
-//! it, and stays until its slot is needed for a hotter one.
+//! Weights that are not all in memory. An expert is read from its file into a *slot* when rows
+//! choose it, and stays until its slot is needed for a hotter one. The other matrices of a layer
+//! are read in the order of layers, ahead of their use (`layers.rs`).
 //!
 //! A slot is memory that moves: while it is read, it belongs to the job of a reader thread; then
 //! products read it. Nothing is shared while it is written, and after the start nothing is
 //! allocated.
 //!
-//! Invariant: a slot holds the bytes that the same matrices have in memory, so that which experts
+//! Invariant: a slot holds the bytes that the same matrices have in memory, so that which of them
 //! are in memory, and when they arrive, decides time only.
 
 mod entry;
 mod heat;
+mod layers;
+mod slots;
 #[cfg(test)]
 mod tests;
 
@@ -19,6 +22,7 @@ use crate::{Error, StreamStats};
 use base::{DirectFile, PageVec, ReadPool, Urgency};
 use entry::FillJob;
 use heat::Heat;
+use layers::LayerOrder;
 use std::collections::HashMap;
 use std::io;
 use std::ops::Range;
@@ -26,7 +30,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Where an expert is.
+/// Where an expert, or a matrix of a layer, is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     OnDisk,
@@ -34,17 +38,21 @@ enum Place {
     Reading(usize),
     /// In a slot.
     In(usize),
+    /// In a slot whose bytes could not be read, so that the step fails.
+    Failed(usize),
 }
 
-/// An expert that is read when it is needed.
+/// An expert, or a matrix of a layer, that is read when it is needed.
 struct Streamed {
     entry: Arc<Entry>,
+    /// Number of a matrix among those of its layer; `None` for experts.
+    position: Option<usize>,
     class: usize,
     place: Place,
     heat: Heat,
 }
 
-/// Memory for one expert.
+/// Memory for one expert or matrix.
 #[derive(Default)]
 struct ExpertSlot {
     /// Empty while it is read.
@@ -55,33 +63,46 @@ struct ExpertSlot {
     places: Vec<Range<usize>>,
     /// Products of the current layer need it.
     pinned: bool,
+    /// It was read ahead for the next layer.
+    kept: bool,
 }
 
-/// All streamed experts of a model, and their slots.
+/// Slots of one size.
+struct SlotClass {
+    slots: Range<usize>,
+    /// Number of slots in which experts pass that are colder than all others.
+    window: usize,
+}
+
+/// All streamed weights of a model, and their slots.
 #[derive(Default)]
 pub(super) struct ExpertStream {
     experts: Vec<Streamed>,
-    /// Numbers of the slots of each size.
-    classes: Vec<Range<usize>>,
+    /// The experts of each layer.
+    mixtures: Vec<Range<usize>>,
+    /// The other matrices of layers.
+    layers: LayerOrder,
+    classes: Vec<SlotClass>,
     slots: Vec<ExpertSlot>,
+    /// Slots whose experts were read ahead for the next layer.
+    ahead: Vec<usize>,
+    /// Jobs that were cancelled; kept, so that the next layer allocates nothing.
+    cancelled: Vec<FillJob>,
     pool: Option<ReadPool<FillJob>>,
     /// Steps in which sequences were decoded.
     step: u64,
+    /// Rows of the current step.
+    rows: usize,
     stats: StreamStats,
     /// The first read that failed since the step began.
     failed: Option<(usize, io::Error)>,
-    /// The rows that chose experts that could not be read.
+    /// The rows that need weights that could not be read.
     failed_rows: Vec<u32>,
     files: HashMap<PathBuf, Arc<dyn PartFile>>,
 }
 
 /// Most reader threads.
 const MAX_THREADS: usize = 256;
-
-/// Bytes of (size, number) of slots.
-fn total(sizes: &[(usize, usize)]) -> usize {
-    sizes.iter().map(|(size, count)| size * count).sum()
-}
 
 impl ExpertStream {
     /// A file to read experts from, which is opened once.
@@ -97,83 +118,28 @@ impl ExpertStream {
         Ok(file)
     }
 
-    /// Adds an expert and returns its number.
-    pub fn add(&mut self, parts: Vec<EntryPart>) -> usize {
-        let (entry, heat) = (Arc::new(Entry::new(parts)), Heat::default());
-        self.experts.push(Streamed { entry, class: 0, place: Place::OnDisk, heat });
-        self.experts.len() - 1
+    /// Adds the experts of a layer, which have these matrices, and returns the number of the first.
+    pub fn add_experts(&mut self, experts: impl Iterator<Item = Vec<EntryPart>>) -> usize {
+        let first = self.experts.len();
+        experts.for_each(|parts| self.add(parts, None));
+        self.mixtures.push(first..self.experts.len());
+        first
     }
 
-    /// Whether there are experts.
+    fn add(&mut self, parts: Vec<EntryPart>, position: Option<usize>) {
+        let (entry, heat) = (Arc::new(Entry::new(parts)), Heat::default());
+        self.experts.push(Streamed { entry, position, class: 0, place: Place::OnDisk, heat });
+    }
+
+    /// Whether there are streamed weights.
     pub fn is_empty(&self) -> bool {
         self.experts.is_empty()
     }
 
-    /// Makes slots, and starts reader threads, of at most `bytes` bytes together. `least` is the
-    /// number of experts that a row chooses in a layer.
-    ///
-    /// # Errors
-    /// If fewer slots than that fit, or the system gives no memory or threads.
-    pub fn start(&mut self, bytes: usize, threads: usize, least: usize) -> Result<(), Error> {
-        if self.is_empty() {
-            return Ok(());
-        }
-        let threads = threads.clamp(1, MAX_THREADS);
-        let sizes = self.make_classes();
-        let scratch = self.experts.iter().map(|expert| expert.entry.scratch()).max().unwrap_or(0);
-        let (all, left) = (total(&sizes), bytes.saturating_sub(threads * scratch));
-        self.slots.clear();
-        self.classes.clear();
-        for &(size, count) in &sizes {
-            // In proportion to what there is of each size; all of them where they fit.
-            let share = (left as u128 * (size * count) as u128 / all as u128) as usize;
-            let slots = (share / size).min(count);
-            if slots < least.min(count) {
-                let fewest: Vec<_> = sizes.iter().map(|it| (it.0, least.min(it.1))).collect();
-                let needed = total(&fewest) + threads * scratch;
-                return Err(Error::WeightsMemory { needed, found: bytes });
-            }
-            let first = self.slots.len();
-            for _ in 0..slots {
-                let refused = |_| base::OutOfMemory { bytes: (size * slots) as u128 };
-                let memory = PageVec::zeroed(size).map_err(refused)?;
-                self.slots.push(ExpertSlot { memory, ..ExpertSlot::default() });
-            }
-            self.classes.push(first..self.slots.len());
-        }
-        self.stats.slots = self.slots.len();
-        self.stats.expert_bytes = all;
-        self.stats.slot_bytes = self.slots.iter().map(|slot| slot.memory.len()).sum();
-        let pool = ReadPool::new(threads, self.slots.len());
-        self.pool = Some(pool.map_err(|source| Error::Threads { threads, source })?);
-        Ok(())
-    }
-
-    /// Sorts experts into classes by their size, and returns the size and number of each.
-    fn make_classes(&mut self) -> Vec<(usize, usize)> {
-        let mut sizes: Vec<(usize, usize)> = Vec::new();
-        for expert in &mut self.experts {
-            let space = expert.entry.space();
-            expert.class = match sizes.iter().position(|(size, _)| *size == space) {
-                Some(class) => class,
-                None => {
-                    sizes.push((space, 0));
-                    sizes.len() - 1
-                }
-            };
-            sizes[expert.class].1 += 1;
-        }
-        sizes
-    }
-
-    /// How many experts beginning with `first` can be in memory at once.
-    pub fn capacity(&self, first: usize) -> usize {
-        self.classes.get(self.experts[first].class).map_or(0, Range::len)
-    }
-
-    /// Begins a step, which is counted where it decodes.
-    pub fn begin_step(&mut self, decodes: bool) {
+    /// Begins a step of `rows` rows, which is counted where it decodes.
+    pub fn begin_step(&mut self, decodes: bool, rows: usize) {
         self.step += u64::from(decodes);
+        self.rows = rows;
     }
 
     /// Notes that `rows` decoded rows have chosen an expert.
@@ -181,57 +147,71 @@ impl ExpertStream {
         self.experts[expert].heat.add(rows, self.step);
     }
 
-    /// Pins experts, no more than their capacity, and starts to read the ones that are missing.
-    pub fn request(&mut self, experts: impl Iterator<Item = usize> + Clone) {
+    /// Begins a layer that needs `chosen` experts: pins the ones that are in memory or being read,
+    /// and drops what was read ahead in vain.
+    pub fn begin_layer(&mut self, chosen: impl Iterator<Item = usize>) {
         self.take_finished();
-        for expert in experts.clone() {
-            match self.experts[expert].place {
-                Place::In(slot) => {
-                    self.slots[slot].pinned = true;
-                    self.stats.hits += 1;
-                }
-                Place::Reading(slot) => {
-                    self.slots[slot].pinned = true;
-                    self.stats.misses += 1;
-                    if let Some(pool) = &self.pool {
-                        pool.hasten(|job| job.number == expert);
-                    }
-                }
-                Place::OnDisk => self.stats.misses += 1,
-            }
+        for expert in chosen {
+            let place = self.experts[expert].place;
+            let is_in = matches!(place, Place::In(_));
+            (self.stats.hits, self.stats.misses) =
+                (self.stats.hits + u64::from(is_in), self.stats.misses + u64::from(!is_in));
+            self.pin(expert);
         }
-        for expert in experts {
-            if self.experts[expert].place == Place::OnDisk {
-                let slot = self.free_slot(self.experts[expert].class);
-                self.read(expert, slot, Urgency::Now);
-            }
+        self.drop_ahead();
+    }
+
+    /// Pins an expert that is in memory or being read, which is urgent from now on.
+    fn pin(&mut self, number: usize) {
+        let (Place::In(slot) | Place::Reading(slot)) = self.experts[number].place else { return };
+        let kept = std::mem::take(&mut self.slots[slot].kept);
+        self.stats.ahead_used += u64::from(kept && self.experts[number].position.is_none());
+        self.slots[slot].pinned = true;
+        if let (Place::Reading(_), Some(pool)) = (self.experts[number].place, &self.pool) {
+            pool.hasten(|job| job.number == number);
         }
     }
 
-    /// An empty slot of a class: one without an expert, or that of the coldest that is not pinned.
-    fn free_slot(&mut self, class: usize) -> usize {
-        loop {
-            let all = self.classes[class].clone();
-            let free =
-                |&slot: &usize| !self.slots[slot].pinned && !self.slots[slot].memory.is_empty();
-            let heat =
-                |&slot: &usize| self.slots[slot].expert.map(|expert| self.experts[expert].heat);
-            if let Some(slot) = all.filter(free).min_by(|a, b| Heat::order(heat(a), heat(b))) {
-                if let Some(expert) = self.slots[slot].expert.take() {
-                    self.experts[expert].place = Place::OnDisk;
-                    self.stats.evictions += 1;
-                }
-                return slot;
+    /// Pins an expert and starts to read it if it is missing. Returns false where it must wait until
+    /// others are released; never if it `must` be read.
+    pub fn request(&mut self, expert: usize, must: bool) -> bool {
+        if let Place::In(_) | Place::Reading(_) = self.experts[expert].place {
+            self.pin(expert);
+            return true;
+        }
+        let slot = match must {
+            true => Some(self.make_slot(expert)),
+            false => self.slot_for(expert),
+        };
+        if let Some(slot) = slot {
+            self.read(expert, slot, Urgency::Now);
+        }
+        slot.is_some()
+    }
+
+    /// Starts to read the experts of the layer behind that of `expert`, as far as slots are free.
+    pub fn read_ahead(&mut self, expert: usize) {
+        let next = self.mixtures.iter().position(|all| all.contains(&expert)).map(|at| at + 1);
+        let Some(next) = next.and_then(|next| self.mixtures.get(next)).cloned() else { return };
+        for expert in next {
+            if self.experts[expert].place == Place::OnDisk {
+                let Some(slot) = self.slot_for(expert) else { return };
+                self.read(expert, slot, Urgency::Ahead);
+                self.slots[slot].kept = true;
+                self.ahead.push(slot);
+                self.stats.ahead += 1;
             }
-            // Others are being read that nothing needs now.
-            self.wait();
         }
     }
 
     fn read(&mut self, number: usize, slot: usize, urgency: Urgency) {
         let entry = Arc::clone(&self.experts[number].entry);
-        let ExpertSlot { memory, expert, places, pinned } = &mut self.slots[slot];
-        (*expert, *pinned) = (Some(number), urgency == Urgency::Now);
+        if let Some(evicted) = self.slots[slot].expert.take() {
+            self.experts[evicted].place = Place::OnDisk;
+            self.stats.evictions += u64::from(self.experts[evicted].position.is_none());
+        }
+        let ExpertSlot { memory, expert, places, pinned, kept } = &mut self.slots[slot];
+        (*expert, *pinned, *kept) = (Some(number), urgency == Urgency::Now, false);
         let (memory, filled) = (std::mem::take(memory), Ok(std::mem::take(places)));
         self.experts[number].place = Place::Reading(slot);
         self.stats.read_bytes += entry.file_bytes() as u64;
@@ -258,18 +238,28 @@ impl ExpertStream {
 
     /// Puts memory back that was read.
     fn put(&mut self, job: FillJob) {
-        let FillJob { number, slot, memory, filled, .. } = job;
-        self.slots[slot].memory = memory;
+        let FillJob { number, slot: at, memory, filled, .. } = job;
+        let slot = &mut self.slots[at];
+        slot.memory = memory;
         match filled {
             Ok(places) => {
-                self.slots[slot].places = places;
-                self.experts[number].place = Place::In(slot);
+                slot.places = places;
+                self.experts[number].place = Place::In(at);
             }
             Err(error) => {
-                // Whoever needs it next tries again.
-                (self.slots[slot].expert, self.slots[slot].pinned) = (None, false);
-                self.experts[number].place = Place::OnDisk;
-                self.failed.get_or_insert((number, error));
+                // What needs it next tries again.
+                if slot.pinned {
+                    self.failed.get_or_insert((number, error));
+                }
+                let expert = &mut self.experts[number];
+                if expert.position.is_some() && slot.pinned {
+                    slot.places.clear();
+                    slot.places.extend(expert.entry.places());
+                    expert.place = Place::Failed(at);
+                } else {
+                    (slot.expert, slot.pinned, slot.kept) = (None, false, false);
+                    expert.place = Place::OnDisk;
+                }
             }
         }
     }
@@ -284,22 +274,25 @@ impl ExpertStream {
         self.failed_rows.extend(rows);
     }
 
-    /// Whether an expert is neither in memory nor being read, because that failed.
+    /// Whether an expert that was requested is neither in memory nor being read, because that
+    /// failed.
     pub fn has_failed(&self, expert: usize) -> bool {
         self.experts[expert].place == Place::OnDisk
     }
 
     /// The bytes of matrix `part` of an expert that is in memory.
     pub fn bytes(&self, expert: usize, part: usize) -> &[u8] {
-        let Place::In(slot) = self.experts[expert].place else {
-            panic!("products need experts that were requested")
+        let (Place::In(slot) | Place::Failed(slot)) = self.experts[expert].place else {
+            panic!("products need weights that were requested")
         };
         &self.slots[slot].memory[self.slots[slot].places[part].clone()]
     }
 
-    /// Ends the products of a layer: its experts may be evicted.
-    pub fn release(&mut self) {
-        self.slots.iter_mut().for_each(|slot| slot.pinned = false);
+    /// Ends the products with an expert, which may be evicted.
+    pub fn release(&mut self, expert: usize) {
+        if let Place::In(slot) | Place::Reading(slot) = self.experts[expert].place {
+            self.slots[slot].pinned = false;
+        }
     }
 
     /// Takes the first error since the last call. A file that is not the one that was opened is a

@@ -77,19 +77,16 @@ fn sums(expert: usize, part: usize) -> Option<u32> {
 
 fn stream(file: &Arc<Scripted>, experts: usize) -> ExpertStream {
     let mut stream = ExpertStream::default();
-    for expert in 0..experts {
-        let part = |part| {
-            let file: Arc<dyn PartFile> = file.clone();
-            EntryPart {
-                file,
-                range: place(expert, part),
-                crc32c: sums(expert, part),
-                packing: None,
-            }
-        };
-        assert_eq!(stream.add((0..PARTS).map(part).collect()), expert);
-    }
+    stream.add_experts((0..experts).map(|expert| parts(file, expert)));
     stream
+}
+
+fn parts(file: &Arc<Scripted>, expert: usize) -> Vec<EntryPart> {
+    let part = |part| {
+        let (range, crc32c) = (place(expert, part), sums(expert, part));
+        EntryPart { file: file.clone(), range, crc32c, packing: None }
+    };
+    (0..PARTS).map(part).collect()
 }
 
 fn slot_size(stream: &ExpertStream) -> usize {
@@ -100,8 +97,14 @@ fn slot_size(stream: &ExpertStream) -> usize {
 fn started(file: &Arc<Scripted>, experts: usize, slots: usize) -> ExpertStream {
     let mut stream = stream(file, experts);
     stream.start(slots * slot_size(&stream), 3, 1).unwrap();
-    assert_eq!(stream.capacity(0), slots);
+    assert_eq!(stream.stats().unwrap().slots, slots);
     stream
+}
+
+/// Requests experts that fit together.
+fn request<'a>(stream: &mut ExpertStream, chosen: impl IntoIterator<Item = &'a usize> + Clone) {
+    stream.begin_layer(chosen.clone().into_iter().copied());
+    chosen.into_iter().for_each(|expert| assert!(stream.request(*expert, true)));
 }
 
 fn check_bytes(stream: &ExpertStream, expert: usize) {
@@ -117,12 +120,12 @@ fn a_full_slot_holds_the_bytes_of_its_expert() {
         let mut stream = started(&scripted(seed), 24, 9);
         let mut rng = Rng::new(seed);
         for _ in 0..40 {
-            stream.begin_step(true);
-            let capacity = stream.capacity(0);
+            stream.begin_step(true, 1);
+            let capacity = 9;
             let first = rng.below(24) as usize;
             let chosen = (0..capacity).map(|i| (first + i * 5) % 24).collect::<HashSet<_>>();
             chosen.iter().for_each(|expert| stream.heat(*expert, 1));
-            stream.request(chosen.iter().copied());
+            request(&mut stream, &chosen);
             let mut left = chosen.clone();
             while !left.is_empty() {
                 // What was requested stays until it is released.
@@ -135,7 +138,7 @@ fn a_full_slot_holds_the_bytes_of_its_expert() {
                     None => stream.wait(),
                 }
             }
-            stream.release();
+            chosen.iter().for_each(|expert| stream.release(*expert));
         }
         let stats = stream.stats().unwrap();
         assert!(stats.hits > 0 && stats.misses > stats.evictions, "{stats:?}");
@@ -147,13 +150,13 @@ fn a_full_slot_holds_the_bytes_of_its_expert() {
 fn the_coldest_experts_lose_their_slots() {
     let mut stream = started(&scripted(1), 8, 4);
     let get = |stream: &mut ExpertStream, expert: usize| {
-        stream.begin_step(true);
+        stream.begin_step(true, 1);
         stream.heat(expert, 1);
-        stream.request(std::iter::once(expert));
+        request(stream, &[expert]);
         while !stream.is_in(expert) {
             stream.wait();
         }
-        stream.release();
+        stream.release(expert);
     };
     // Expert 0 is used often, the others once.
     for expert in [0, 1, 0, 2, 0, 3, 0, 4, 0, 5, 0, 6, 0, 7] {
@@ -170,23 +173,23 @@ fn an_expert_that_cannot_be_read_is_an_error_until_it_can() {
     let file = scripted(2);
     let mut stream = started(&file, 6, 4);
     file.broken.lock().unwrap().insert(place(3, 1).start);
-    let request = |stream: &mut ExpertStream| {
-        stream.request([3].into_iter());
+    let get = |stream: &mut ExpertStream| {
+        request(stream, &[3]);
         while !stream.is_in(3) && !stream.has_failed(3) {
             stream.wait();
         }
-        stream.release();
+        stream.release(3);
     };
-    request(&mut stream);
+    get(&mut stream);
     assert!(stream.has_failed(3));
     stream.note_failed([7, 9].into_iter());
     let error = stream.take_failure().unwrap();
     let text = error.to_string();
-    assert_eq!(text, "cannot read the weights of an expert: scripted.gguf: a broken disk");
+    assert_eq!(text, "cannot read weights: scripted.gguf: a broken disk");
     assert!(matches!(error, Error::Weights { rows, .. } if rows == [7, 9]));
     assert!(stream.take_failure().is_none());
     file.broken.lock().unwrap().clear();
-    request(&mut stream);
+    get(&mut stream);
     check_bytes(&stream, 3);
     assert!(stream.slots.iter().all(|slot| !slot.memory.is_empty()), "memory is not lost");
 }
@@ -194,7 +197,7 @@ fn an_expert_that_cannot_be_read_is_an_error_until_it_can() {
 #[test]
 fn bytes_that_differ_from_their_checksum_are_not_used() {
     let mut stream = started(&scripted(5), WRONG + 1, 8);
-    stream.request([WRONG, 1].into_iter());
+    request(&mut stream, &[WRONG, 1]);
     while !(stream.is_in(1) && stream.has_failed(WRONG)) {
         stream.wait();
     }
@@ -208,7 +211,7 @@ fn a_file_that_changed_is_lost() {
     let file = Arc::new(Scripted { changed: true, ..file });
     file.broken.lock().unwrap().insert(0);
     let mut stream = started(&file, 2, 2);
-    stream.request([0].into_iter());
+    request(&mut stream, &[0]);
     stream.wait();
     let error = stream.take_failure().unwrap();
     assert!(matches!(&error, Error::Lost(text) if text.contains("scripted.gguf")), "{error}");

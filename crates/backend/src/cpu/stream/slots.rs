@@ -1,0 +1,166 @@
+//! Which slot is read into next.
+
+use super::entry::FillJob;
+use super::{ExpertSlot, ExpertStream, Heat, Place, SlotClass};
+use crate::Error;
+use base::{PageVec, ReadPool};
+use std::collections::HashMap;
+
+/// Slots of a layer's matrix: one is used while the other is read.
+const LAYER_SLOTS: usize = 2;
+/// Slots of the window of colder experts for each reader thread.
+const WINDOW: usize = 2;
+
+/// Entries that share slots.
+struct ClassSize {
+    /// Bytes of a slot.
+    bytes: usize,
+    /// Number of entries.
+    count: usize,
+    /// Fewest slots.
+    least: usize,
+    /// Most slots.
+    most: usize,
+}
+
+impl ExpertStream {
+    /// Makes slots, and starts reader threads, of at most `bytes` bytes together. `least` is the
+    /// number of experts that a row chooses in a layer.
+    ///
+    /// # Errors
+    /// If fewer slots than that fit, or the system gives no memory or threads.
+    pub fn start(&mut self, bytes: usize, threads: usize, least: usize) -> Result<(), Error> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        let threads = threads.clamp(1, super::MAX_THREADS);
+        let sizes = self.make_classes(least);
+        let scratch = self.experts.iter().map(|expert| expert.entry.scratch()).max().unwrap_or(0);
+        let total = |number: fn(&ClassSize) -> usize| -> usize {
+            sizes.iter().map(|size| size.bytes * number(size)).sum()
+        };
+        let needed = total(|size| size.least) + threads * scratch;
+        if needed > bytes {
+            return Err(Error::WeightsMemory { needed, found: bytes });
+        }
+        let (left, rest) = (bytes - needed, total(|size| size.most - size.least));
+        self.slots.clear();
+        self.classes.clear();
+        for size in &sizes {
+            // In proportion to what there is of each size; all of them where they fit.
+            let more = size.most - size.least;
+            let share = (left as u128 * (size.bytes * more) as u128 / rest.max(1) as u128) as usize;
+            let slots = size.least + (share / size.bytes).min(more);
+            self.add_class(size.bytes, slots, WINDOW * threads)?;
+        }
+        self.stats.slots = self.classes_of_experts().map(|class| class.slots.len()).sum();
+        self.stats.expert_bytes = sizes.iter().map(|size| size.bytes * size.count).sum();
+        self.stats.slot_bytes = self.slots.iter().map(|slot| slot.memory.len()).sum();
+        self.ahead.reserve(self.slots.len());
+        self.cancelled.reserve(self.slots.len());
+        let pool = ReadPool::new(threads, self.slots.len());
+        self.pool = Some(pool.map_err(|source| Error::Threads { threads, source })?);
+        Ok(())
+    }
+
+    /// Sorts entries into classes: experts by their size, matrices of layers by their position.
+    fn make_classes(&mut self, least: usize) -> Vec<ClassSize> {
+        let (mut sizes, mut known) = (Vec::<ClassSize>::new(), HashMap::new());
+        for expert in &mut self.experts {
+            let (bytes, position) = (expert.entry.space(), expert.position);
+            let key = position.map_or(Err(bytes), Ok);
+            let class = *known.entry(key).or_insert(sizes.len());
+            if class == sizes.len() {
+                sizes.push(ClassSize { bytes, count: 0, least: 0, most: 0 });
+            }
+            let size = &mut sizes[class];
+            (expert.class, size.bytes, size.count) = (class, size.bytes.max(bytes), size.count + 1);
+            (size.least, size.most) = match position {
+                Some(_) => (size.count.min(LAYER_SLOTS), size.count.min(LAYER_SLOTS)),
+                None => (size.count.min(least), size.count),
+            };
+        }
+        sizes
+    }
+
+    fn add_class(&mut self, bytes: usize, slots: usize, window: usize) -> Result<(), Error> {
+        let first = self.slots.len();
+        for _ in 0..slots {
+            let refused = |_| base::OutOfMemory { bytes: (bytes * slots) as u128 };
+            let memory = PageVec::zeroed(bytes).map_err(refused)?;
+            self.slots.push(ExpertSlot { memory, ..ExpertSlot::default() });
+        }
+        self.classes.push(SlotClass { slots: first..self.slots.len(), window });
+        Ok(())
+    }
+
+    fn classes_of_experts(&self) -> impl Iterator<Item = &SlotClass> {
+        let is_experts = |class: usize| {
+            let mut own = self.experts.iter().filter(move |expert| expert.class == class);
+            own.next().is_some_and(|expert| expert.position.is_none())
+        };
+        let all = self.classes.iter().enumerate();
+        all.filter(move |(class, _)| is_experts(*class)).map(|(_, class)| class)
+    }
+
+    /// The heat of what a slot holds.
+    fn heat_in(&self, slot: usize) -> Option<Heat> {
+        self.slots[slot].expert.map(|expert| self.experts[expert].heat)
+    }
+
+    /// The slot of the coldest in the class of `number`, of those that nothing needs now.
+    fn coldest(&self, number: usize) -> Option<usize> {
+        let free = |slot: &usize| {
+            let ExpertSlot { memory, pinned, kept, .. } = &self.slots[*slot];
+            !pinned && !kept && !memory.is_empty()
+        };
+        let all = self.classes[self.experts[number].class].slots.clone().filter(free);
+        all.min_by(|a, b| Heat::order(self.heat_in(*a), self.heat_in(*b)))
+    }
+
+    /// A slot for an expert: of one that is not hotter, or in the window of colder ones. So experts
+    /// that only prompts choose pass through a few slots where the others are in use.
+    pub(super) fn slot_for(&self, number: usize) -> Option<usize> {
+        let heat = Some(self.experts[number].heat);
+        let is_colder = |slot: usize| Heat::order(self.heat_in(slot), heat).is_le();
+        let SlotClass { slots, window } = &self.classes[self.experts[number].class];
+        self.coldest(number).filter(|slot| {
+            let passing = |slot: &usize| self.slots[*slot].expert.is_some() && is_colder(*slot);
+            is_colder(*slot) || slots.clone().filter(passing).count() < *window
+        })
+    }
+
+    /// A slot for an expert, whatever it takes: that of the coldest, of what was read ahead, or of
+    /// the last expert that the layer needs. Waits where all are being read.
+    pub(super) fn make_slot(&mut self, number: usize) -> usize {
+        loop {
+            self.take_finished();
+            if let Some(slot) = self.coldest(number) {
+                return slot;
+            }
+            let slots = self.classes[self.experts[number].class].slots.clone();
+            let there = slots.filter(|slot| !self.slots[*slot].memory.is_empty());
+            let last = there.max_by_key(|slot| (self.slots[*slot].kept, self.slots[*slot].expert));
+            match last {
+                Some(slot) => return slot,
+                None => self.wait(),
+            }
+        }
+    }
+
+    /// Gives up experts that were read ahead and that the layer does not need.
+    pub(super) fn drop_ahead(&mut self) {
+        let Self { pool: Some(pool), slots, experts, ahead, .. } = self else { return };
+        let waits = |job: &FillJob| slots[job.slot].kept;
+        let mut cancelled = std::mem::take(&mut self.cancelled);
+        pool.cancel_ahead(waits, |job| cancelled.push(job));
+        for job in cancelled.drain(..) {
+            let slot = &mut slots[job.slot];
+            (slot.memory, slot.places) = (job.memory, job.filled.unwrap_or_default());
+            slot.expert = None;
+            experts[job.number].place = Place::OnDisk;
+        }
+        ahead.drain(..).for_each(|slot| slots[slot].kept = false);
+        self.cancelled = cancelled;
+    }
+}
