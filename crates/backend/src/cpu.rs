@@ -225,6 +225,14 @@ impl Backend for Cpu {
         self.matrices.stream.start(bytes, threads, least)
     }
 
+    fn foresees(&self) -> bool {
+        self.matrices.stream.foresees()
+    }
+
+    fn foresee(&mut self, logits: Buffer, experts: Experts, tokens: &[u32]) {
+        self.foresee_experts(logits, experts, tokens);
+    }
+
     fn stream_stats(&self) -> Option<StreamStats> {
         self.matrices.stream.stats()
     }

@@ -221,6 +221,13 @@ pub trait Backend: Send {
     fn stream_weights(&mut self, _bytes: usize, _threads: usize) -> Result<(), Error> {
         Ok(())
     }
+    /// Whether [`foresee`](Self::foresee) is of use.
+    fn foresees(&self) -> bool {
+        false
+    }
+    /// Hints that the rows of `tokens` are likely to choose the experts that these logits of their
+    /// router choose, so that missing ones can be read before.
+    fn foresee(&mut self, _logits: Buffer, _experts: Experts, _tokens: &[u32]) {}
     /// What has happened to streamed weights; `None` where there are none.
     fn stream_stats(&self) -> Option<StreamStats> {
         None

@@ -78,9 +78,10 @@ pub(crate) struct LoadArgs {
     /// Positions per KV block: 16, 32, 64, 128, 256 or 512
     #[arg(long, value_name = "N", default_value_t = engine::BLOCK)]
     kv_block: usize,
-    /// Prefill chunk size: maximum prompt tokens per step
-    #[arg(long, value_name = "N", default_value_t = 512)]
-    chunk: usize,
+    /// Prefill chunk size: maximum prompt tokens per step [default: 512, or 4096 where weights are
+    /// read from disk]
+    #[arg(long, value_name = "N")]
+    chunk: Option<usize>,
     /// Check for NaN and infinite values after every layer, and name where they arise
     #[arg(long)]
     check: bool,
@@ -268,7 +269,7 @@ impl LoadArgs {
             state_memory: self.state_memory,
             state_every: self.state_every,
             block: self.kv_block,
-            chunk: self.chunk.max(1),
+            chunk: self.chunk,
             check: self.check,
             ..self.device.options()
         })

@@ -50,7 +50,7 @@ pub fn pack(
     let load = LoadOptions {
         threads: options.threads,
         context: Some(engine::BLOCK),
-        chunk: 1,
+        chunk: Some(1),
         logit_rows: 1,
         // Read one by one, so that they need not fit.
         weights_memory: WeightsMemory::All,

@@ -3,6 +3,10 @@
 //! All rows of a step finish together, so prompt tokens lengthen the inter-token latency of
 //! decoding sequences. The time of a step is modelled as a linear function of its rows, fitted to
 //! the steps so far, the latest with the highest weight.
+//!
+//! Where weights are streamed, a step with a prompt reads most of them, whatever its rows. Where
+//! such a pass takes longer than the target, it takes as many rows as possible, and steps that
+//! decode alone have at least half of the time.
 
 use std::time::Duration;
 
@@ -21,6 +25,17 @@ pub(crate) struct PrefillBudget {
     target: f64,
     max: usize,
     fit: StepFit,
+    /// The time of passes, where weights are streamed.
+    passes: Option<Passes>,
+}
+
+/// Steps with prompts, which read the weights that are streamed.
+#[derive(Clone, Debug, Default)]
+struct Passes {
+    /// Seconds of the last one.
+    last: f64,
+    /// Seconds that steps without prompts take before the next.
+    owed: f64,
 }
 
 /// Steps so far as weighted sums.
@@ -37,13 +52,23 @@ impl PrefillBudget {
     /// A budget of at most `max` prompt tokens, for steps of at most `target` while sequences
     /// decode.
     pub fn new(target: Duration, max: usize) -> Self {
-        Self { target: target.as_secs_f64(), max, fit: StepFit::default() }
+        Self { target: target.as_secs_f64(), max, fit: StepFit::default(), passes: None }
+    }
+
+    /// The budget of a model whose weights are streamed.
+    pub fn streamed(self) -> Self {
+        Self { passes: Some(Passes::default()), ..self }
     }
 
     /// Prompt tokens for the next step, in which `decoding` sequences decode.
     pub fn prompt(&self, decoding: usize) -> usize {
         if decoding == 0 {
             return self.max;
+        }
+        match &self.passes {
+            Some(passes) if passes.owed > 0.0 => return 0,
+            Some(passes) if passes.last > self.target => return self.max,
+            _ => {}
         }
         let Some((base, row)) = self.fit.line() else { return self.max.min(FIRST_PROMPT) };
         let decode = base + row * decoding as f64;
@@ -57,9 +82,17 @@ impl PrefillBudget {
         self.fit.line().map(|(_, row)| row)
     }
 
-    /// Records the time of a step of `rows` rows.
-    pub fn observe(&mut self, rows: usize, took: Duration) {
-        self.fit.add(rows as f64, took.as_secs_f64());
+    /// Records the time of a step of `rows` rows, of which `prompt` are of prompts.
+    pub fn observe(&mut self, rows: usize, prompt: usize, took: Duration) {
+        let took = took.as_secs_f64();
+        self.fit.add(rows as f64, took);
+        let Some(passes) = &mut self.passes else { return };
+        if prompt == 0 {
+            passes.owed -= took;
+        } else {
+            passes.last = took;
+            passes.owed = if took > self.target { took } else { 0.0 };
+        }
     }
 }
 
@@ -98,7 +131,7 @@ mod tests {
         let mut budget = PrefillBudget::new(Duration::from_millis(target_ms), 512);
         let (mut prompt, mut took) = (0, base);
         for _ in 0..50 {
-            budget.observe(4 + prompt, Duration::from_secs_f64(took));
+            budget.observe(4 + prompt, prompt, Duration::from_secs_f64(took));
             prompt = budget.prompt(4);
             took = base + token * prompt as f64;
         }
@@ -124,8 +157,33 @@ mod tests {
     fn prompts_go_whole_while_no_sequence_decodes() {
         let mut budget = PrefillBudget::new(Duration::from_millis(1), 512);
         assert_eq!((budget.prompt(0), budget.prompt(1)), (512, FIRST_PROMPT));
-        budget.observe(512, Duration::from_secs(1));
+        budget.observe(512, 512, Duration::from_secs(1));
         assert_eq!((budget.prompt(0), budget.prompt(1)), (512, MIN_PROMPT));
         assert_eq!(PrefillBudget::new(Duration::ZERO, 4).prompt(1), 4);
+    }
+
+    #[test]
+    fn streamed_weights_are_read_for_many_rows_and_leave_half_of_the_time_to_decoding() {
+        let mut budget = PrefillBudget::new(Duration::from_millis(100), 4096).streamed();
+        let [pass, decode] = [2.0, 0.3];
+        let (mut alone, mut passes, mut rows) = (0.0, 0.0, 0);
+        for step in 0..200 {
+            let prompt = budget.prompt(2);
+            if prompt == 0 {
+                alone += decode;
+            } else {
+                passes += pass;
+                rows += prompt;
+            }
+            let took = if prompt == 0 { decode } else { pass };
+            budget.observe(2 + prompt, prompt, Duration::from_secs_f64(took));
+            assert!(step == 0 || [0, 4096].contains(&prompt), "{prompt}");
+        }
+        assert!(alone >= passes - pass && passes > 0.4 * (alone + passes), "{alone} {passes}");
+        assert!(rows > 20 * 4096);
+        // Passes below the target are steps like others.
+        budget.observe(4098, 4096, Duration::from_millis(50));
+        assert!(budget.prompt(2) > 0);
+        assert_eq!(budget.prompt(0), 4096);
     }
 }

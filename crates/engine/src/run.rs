@@ -149,7 +149,10 @@ impl Engine {
             sampler: StepSampler::new(runner.info.vocab_size, running, runner.threads()),
             requests: SlotTable::default(),
             masks,
-            prefill_budget: PrefillBudget::new(options.itl_target, runner.chunk),
+            prefill_budget: match PrefillBudget::new(options.itl_target, runner.chunk) {
+                budget if runner.stream_stats().is_some() => budget.streamed(),
+                budget => budget,
+            },
             disk: options.disk.clone().and_then(|disk| Disk::new(disk, &runner, &receiver.metrics)),
             accepted: 0,
             plan: Vec::with_capacity(running),
@@ -338,6 +341,10 @@ impl Engine {
         let prompt = self.prefill_budget.prompt(self.scheduler.decoding().count());
         let before = self.scheduler.counters().0;
         self.scheduler.plan(prompt, &mut self.plan);
+        if self.plan.is_empty() && prompt == 0 {
+            // What decodes waits for its readers.
+            self.scheduler.plan(self.runner.chunk, &mut self.plan);
+        }
         if let Some(disk) = self.disk.as_mut().filter(|_| self.scheduler.counters().0 > before) {
             for (slot, running) in self.requests.iter() {
                 if self.scheduler.is_preempted(slot) && running.is_stored() {
@@ -506,8 +513,12 @@ impl Engine {
     /// Reports a step to the prefill budget and the metrics.
     fn record_step(&mut self, took: Duration) {
         let (rows, sequences) = (self.batch.rows(), self.plan.len());
+        // A row that samples decodes, whether it is the last of a prompt or not.
+        let decodes = |planned: &&Planned| planned.tokens == 1 && planned.samples;
+        let decoding = self.plan.iter().filter(decodes);
+        let prompt = rows - decoding.map(|planned| 1 + planned.drafts).sum::<usize>();
         if !self.runner.take_prepared() {
-            self.prefill_budget.observe(rows, took);
+            self.prefill_budget.observe(rows, prompt, took);
         }
         self.receiver.metrics.step(Step { rows, sequences, took });
         self.report();

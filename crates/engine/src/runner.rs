@@ -59,8 +59,9 @@ pub struct LoadOptions {
     pub rounding: Option<CacheRounding>,
     /// Positions of a KV block: a multiple of 16 that divides 512.
     pub block: usize,
-    /// Prefill chunk size: maximum number of prompt tokens of a step.
-    pub chunk: usize,
+    /// Prefill chunk size: maximum number of prompt tokens of a step. `None` for [`CHUNK`], or for
+    /// [`STREAMED_CHUNK`] where weights are streamed.
+    pub chunk: Option<usize>,
     /// Maximum number of rows of a batch that have logits.
     pub logit_rows: usize,
     /// Whether the output of every stage is checked for NaN and infinities.
@@ -97,7 +98,7 @@ impl Default for LoadOptions {
             parallel: 1,
             rounding: None,
             block: BLOCK,
-            chunk: 512,
+            chunk: None,
             logit_rows: 16,
             check: false,
             placement: None,
@@ -114,6 +115,11 @@ impl Default for LoadOptions {
 pub const STATE_EVERY: usize = 2048;
 /// Default number of positions of a KV block.
 pub const BLOCK: usize = 32;
+/// Default prefill chunk size.
+pub const CHUNK: usize = 512;
+/// Default prefill chunk size of models whose weights are streamed: a step reads most of them,
+/// whatever its rows.
+pub const STREAMED_CHUNK: usize = 4096;
 /// Positions that attention sums at once; a multiple of the block size.
 const SPAN: usize = 512;
 /// Maximum number of threads.
@@ -181,10 +187,11 @@ impl Runner {
     pub fn load(checkpoint: &Checkpoint, options: &LoadOptions) -> Result<Self, Error> {
         let config = checkpoint.config();
         let mut backend = open(options)?;
-        let (chunk, limits) = limits(config, options)?;
         let pooling = checkpoint.pooling().map_err(models::Error::from)?;
         let (mut placed, placement) = place(checkpoint, &*backend, options.placement.as_deref())?;
         let streams = streams_weights(&mut placed, &*backend, options)?;
+        let default = if streams { STREAMED_CHUNK } else { CHUNK };
+        let (chunk, limits) = limits(config, options, options.chunk.unwrap_or(default))?;
         let (rounding, unrounded) = rounding(config, options.rounding, options.mode)?;
         let native = rounding == Some(CacheRounding::Native);
         let identity = identity(checkpoint);
@@ -209,7 +216,7 @@ impl Runner {
         let state_bytes = |state: &State| backend.state_bytes(state);
         let layer_bytes = LayerBytes::of(needs.layers, &windows, row_bytes, state_bytes);
         let CacheMade { groups, states, context, note } =
-            make_cache(&mut *backend, &needs, config.context_length, options)?;
+            make_cache(&mut *backend, &needs, config.context_length, (options, chunk))?;
         if streams {
             start_stream(&mut *backend, options)?;
         }
@@ -448,13 +455,17 @@ impl Runner {
 /// # Errors
 ///
 /// [`Error::Block`] if kernels do not support the blocks.
-fn limits(config: &ModelConfig, options: &LoadOptions) -> Result<(usize, WorkspaceLimits), Error> {
+fn limits(
+    config: &ModelConfig,
+    options: &LoadOptions,
+    chunk: usize,
+) -> Result<(usize, WorkspaceLimits), Error> {
     let LoadOptions { block, context, .. } = *options;
     if block == 0 || !block.is_multiple_of(16) || !SPAN.is_multiple_of(block) {
         return Err(Error::Block(block));
     }
     // No prompt exceeds the context.
-    let chunk = options.chunk.clamp(1, context.unwrap_or(config.context_length).max(1));
+    let chunk = chunk.clamp(1, context.unwrap_or(config.context_length).max(1));
     let logit_rows = options.logit_rows.max(1);
     // A whole chunk and all sequences that decode.
     Ok((chunk, WorkspaceLimits { rows: chunk.saturating_add(logit_rows), logit_rows }))

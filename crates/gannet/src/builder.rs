@@ -91,8 +91,8 @@ impl Builder {
         kv_dir(folder: KvDir): |it| it.kv_dir = Some(folder);
         /// Turns on speculative decoding; off by default. The text is the same.
         speculate(speculate: Speculate): |it| it.engine.speculate = speculate;
-        /// Sets the prefill chunk size in tokens.
-        chunk(tokens: usize): |it| it.load.chunk = tokens;
+        /// Sets the prefill chunk size in tokens; 512 by default, 4096 where weights are streamed.
+        chunk(tokens: usize): |it| it.load.chunk = Some(tokens);
         /// Sets the largest number of answers computed at a time; 32 by default. A larger number
         /// computes more tokens per second in total, and fewer for each answer.
         parallel(answers: usize): |it| it.engine.running = answers;

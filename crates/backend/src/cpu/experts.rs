@@ -243,6 +243,22 @@ impl Cpu {
         self.expert_scratch = work;
     }
 
+    /// Starts to read experts that the router of a later layer would choose by these logits.
+    pub(super) fn foresee_experts(&mut self, logits: Buffer, experts: Experts, tokens: &[u32]) {
+        let ExpertGroup { spec, streamed: Some(first), .. } = &self.experts[experts.0] else {
+            return;
+        };
+        let (first, held) = (*first, spec.first..spec.first + spec.gate.len());
+        let mut work = std::mem::take(&mut self.expert_scratch);
+        self.pool.begin("foresee_experts");
+        self.choose(&mut work, logits, experts, tokens);
+        let chosen = work.choices.iter().map(|choice| choice.expert as usize);
+        for expert in chosen.filter(|expert| held.contains(expert)) {
+            self.matrices.stream.foresee(first + expert - held.start);
+        }
+        self.expert_scratch = work;
+    }
+
     /// Computes the groups as their experts arrive, of which no more are requested than fit into
     /// memory. The experts of an output are added in the same order as if all were in memory.
     fn mix_streamed(

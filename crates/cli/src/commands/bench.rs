@@ -141,7 +141,7 @@ fn load(checkpoint: &Checkpoint, args: &Args, threads: usize) -> Result<Runner> 
         mode: args.mode,
         kv_type: args.kv_type,
         context: Some(prompt.max(decode)),
-        chunk: plan.chunk.max(logit_rows),
+        chunk: Some(plan.chunk.max(logit_rows)),
         logit_rows,
         parallel: batch,
         rounding: args.cache_rounding,

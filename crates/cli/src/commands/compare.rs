@@ -71,8 +71,9 @@ fn open(args: &Args, model: &str) -> Result<Checkpoint> {
 }
 
 fn runner(options: &LoadOptions, checkpoint: &Checkpoint, name: &str) -> Result<Runner> {
-    let chunk = options.chunk.min(ROWS);
-    let options = LoadOptions { chunk, logit_rows: chunk, parallel: 1, ..options.clone() };
+    let chunk = options.chunk.map_or(ROWS, |chunk| chunk.min(ROWS));
+    let options =
+        LoadOptions { chunk: Some(chunk), logit_rows: chunk, parallel: 1, ..options.clone() };
     Runner::load(checkpoint, &options).with_context(|| format!("cannot load {name}"))
 }
 

@@ -65,8 +65,14 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 fn load_options(args: &Args, checkpoint: &Checkpoint) -> LoadOptions {
     let options = args.load.options(KvMemory::OneSequence);
     let context = options.context.unwrap_or(checkpoint.config().context_length.min(CONTEXT));
-    let chunk = options.chunk.min(ROWS);
-    LoadOptions { context: Some(context), chunk, logit_rows: chunk, parallel: 1, ..options }
+    let chunk = options.chunk.map_or(ROWS, |chunk| chunk.min(ROWS));
+    LoadOptions {
+        context: Some(context),
+        chunk: Some(chunk),
+        logit_rows: chunk,
+        parallel: 1,
+        ..options
+    }
 }
 
 fn score(runner: &mut Runner, ids: &[u32], stride: Option<u32>) -> Result<Score> {

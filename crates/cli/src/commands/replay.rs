@@ -140,7 +140,7 @@ impl Replay {
         let load = LoadOptions {
             threads: args.threads,
             context: longest,
-            chunk: args.chunk.max(1),
+            chunk: Some(args.chunk),
             mode: then.mode.parse().map_err(wrong)?,
             kv_type: Some(then.kv_type.parse().map_err(wrong)?),
             rounding: match &*then.rounding {

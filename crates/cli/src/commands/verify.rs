@@ -91,7 +91,7 @@ fn check_numbers(
         threads: args.threads,
         mode: args.mode,
         context: Some(longest.unwrap_or(1).max(1)),
-        chunk: args.chunk,
+        chunk: Some(args.chunk),
         logit_rows: 32,
         parallel: 1,
         check: true,

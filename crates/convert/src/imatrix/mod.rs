@@ -163,7 +163,7 @@ fn load_runner(checkpoint: &Checkpoint, context: usize, threads: usize) -> Resul
         threads,
         mode: Mode::Exact,
         context: Some(context),
-        chunk: ROWS,
+        chunk: Some(ROWS),
         logit_rows: ROWS,
         parallel: 1,
         ..LoadOptions::default()

@@ -29,14 +29,14 @@ pub(super) struct CacheMade {
     pub note: Option<String>,
 }
 
-/// Creates the cache that `options` request.
+/// Creates the cache that `options` request, for prompts in chunks of `chunk` tokens.
 pub(super) fn make_cache(
     backend: &mut dyn Backend,
     needs: &CacheNeeds<'_>,
     trained: usize,
-    options: &LoadOptions,
+    (options, chunk): (&LoadOptions, usize),
 ) -> Result<CacheMade, Error> {
-    let LoadOptions { block, context, kv_memory: memory, parallel, chunk, ranks, .. } = options;
+    let LoadOptions { block, context, kv_memory: memory, parallel, ranks, .. } = options;
     let free = backend.free_memory();
     let bytes = CacheBytes::of_groups(
         needs.layers,
@@ -56,7 +56,7 @@ pub(super) fn make_cache(
         block: *block,
         groups: &bytes.groups,
         parallel: states.parallel,
-        chunk: *chunk,
+        chunk,
     };
     let mut size = request.size(free)?;
     // All ranks use the size of the smallest. One without recurrent layers has any number of slots.

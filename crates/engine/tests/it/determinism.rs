@@ -109,7 +109,7 @@ impl Way {
             device: self.device.clone(),
             mode: self.mode,
             threads: self.threads,
-            chunk: self.chunk,
+            chunk: Some(self.chunk),
             block: 16,
             logit_rows: options.logit_rows(),
             state_every: self.state_every,

@@ -16,7 +16,7 @@ fn logits(checkpoint: &Checkpoint, name: &str, chunk: usize) -> Vec<f32> {
         device: devices::choose(name).unwrap(),
         mode: Mode::Exact,
         threads: 2,
-        chunk,
+        chunk: Some(chunk),
         logit_rows: chunk,
         context: Some(TOKENS),
         check: true,

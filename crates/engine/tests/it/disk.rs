@@ -50,7 +50,7 @@ impl Stored {
             kv_type: Some(setup.kv_type),
             threads: 2,
             block: BLOCK,
-            chunk: 64,
+            chunk: Some(64),
             parallel: 4,
             kv_memory: KvMemory::Bytes(setup.cache),
             ..LoadOptions::default()

@@ -17,7 +17,14 @@ fn load(checkpoint: &Checkpoint, mode: Mode, chunk: usize, blocks: usize) -> Run
     // Of each window, blocks for both sequences and a chunk, and some.
     let windowed = block_bytes(checkpoint, BLOCK, mode) * (2 * parallel + chunk.div_ceil(BLOCK));
     let kv_memory = KvMemory::Bytes(block_bytes(checkpoint, BLOCK, mode) * blocks + 2 * windowed);
-    let options = LoadOptions { mode, chunk, kv_memory, context, parallel, ..Default::default() };
+    let options = LoadOptions {
+        mode,
+        chunk: Some(chunk),
+        kv_memory,
+        context,
+        parallel,
+        ..Default::default()
+    };
     let options = LoadOptions { threads: 2, ..options };
     Runner::load(checkpoint, &options).unwrap()
 }

@@ -25,7 +25,7 @@ fn load(checkpoint: &Checkpoint, place: &Place, threads: usize) -> Runner {
         mode: place.mode,
         threads,
         parallel: 4,
-        chunk: 128,
+        chunk: Some(128),
         logit_rows: 8,
         context: Some(4 * TOKENS.next_multiple_of(BLOCK)),
         ..LoadOptions::default()
@@ -214,8 +214,9 @@ fn rewinding_and_going_on_equals_starting_anew() {
 
 /// What went into every product while `tokens` were computed, `chunk` at a time.
 fn input_sums(checkpoint: &Checkpoint, threads: usize, chunk: usize) -> Vec<InputSums> {
-    let options = LoadOptions { mode: Mode::Exact, threads, chunk, ..LoadOptions::default() };
-    let options = LoadOptions { logit_rows: chunk, context: Some(TOKENS), ..options };
+    let options = LoadOptions { mode: Mode::Exact, threads, ..LoadOptions::default() };
+    let options =
+        LoadOptions { chunk: Some(chunk), logit_rows: chunk, context: Some(TOKENS), ..options };
     let mut runner = Runner::load(checkpoint, &options).unwrap();
     runner.collect_inputs();
     SingleSequence::new(&mut runner).feed_all(&tokens(11), |_, _| Ok(())).unwrap();

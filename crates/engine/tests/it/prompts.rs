@@ -36,7 +36,13 @@ impl Way {
 
     fn launch(self, checkpoint: &Checkpoint) -> (EngineHandle, JoinHandle<()>) {
         let Self { mode, chunk, running, logit_rows, blocks } = self;
-        let load = LoadOptions { mode, chunk, logit_rows, threads: 2, ..LoadOptions::default() };
+        let load = LoadOptions {
+            mode,
+            chunk: Some(chunk),
+            logit_rows,
+            threads: 2,
+            ..LoadOptions::default()
+        };
         let bytes = block_bytes(checkpoint, BLOCK, mode);
         let load = LoadOptions { kv_memory: KvMemory::Bytes(bytes * blocks), ..load };
         let options = EngineOptions { running, ..EngineOptions::default() };

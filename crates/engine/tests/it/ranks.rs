@@ -55,7 +55,7 @@ fn on_each_placed<T: Send>(
                 let options = LoadOptions {
                     mode,
                     threads: 1,
-                    chunk: CHUNK,
+                    chunk: Some(CHUNK),
                     logit_rows: 8,
                     context: Some(128),
                     ranks,

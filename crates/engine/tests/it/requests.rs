@@ -14,7 +14,7 @@ struct Running {
 
 fn engine(threads: usize, chunk: usize) -> Running {
     let (checkpoint, _folder) = random("qwen3");
-    let options = LoadOptions { threads, chunk, ..LoadOptions::default() };
+    let options = LoadOptions { threads, chunk: Some(chunk), ..LoadOptions::default() };
     let runner = Runner::load(&checkpoint, &options).unwrap();
     let options = EngineOptions { queue: 4, running: 8, ..EngineOptions::default() };
     let (handle, thread) = start(runner, options);
@@ -202,11 +202,15 @@ fn checking_ends_the_failed_sequence_and_no_other() {
 fn wrong_options_are_errors_or_harmless() {
     let (checkpoint, _folder) = random("qwen3");
     let load = |options| Runner::load(&checkpoint, &options);
-    let runner = load(LoadOptions { chunk: usize::MAX, ..LoadOptions::default() }).unwrap();
+    let runner = load(LoadOptions { chunk: Some(usize::MAX), ..LoadOptions::default() }).unwrap();
     assert_eq!(runner.chunk(), 256, "no more than the context");
     for options in [
         LoadOptions { threads: 100_000, ..LoadOptions::default() },
-        LoadOptions { context: Some(usize::MAX), chunk: usize::MAX, ..LoadOptions::default() },
+        LoadOptions {
+            context: Some(usize::MAX),
+            chunk: Some(usize::MAX),
+            ..LoadOptions::default()
+        },
     ] {
         assert!(load(options).is_err());
     }

@@ -16,7 +16,7 @@ fn load(checkpoint: &Checkpoint, mode: Mode) -> Runner {
         mode,
         threads: 2,
         parallel: 3,
-        chunk: TOKENS,
+        chunk: Some(TOKENS),
         context: Some(2 * TOKENS),
         ..LoadOptions::default()
     };

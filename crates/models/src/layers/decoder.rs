@@ -13,7 +13,7 @@ use super::{
 use crate::loader::Loader;
 use crate::ranks::Ranks;
 use crate::{Error, Model};
-use backend::{Backend, Batch, Buffer, LayerCache, Pairs, Rope, Table};
+use backend::{Backend, Batch, Buffer, LayerCache, Pairs, Rope, Table, ThreadLimits};
 use dist::{Comm, Split};
 use formats::config::{self, RopeConfig, RopeLayout};
 
@@ -175,6 +175,15 @@ impl Decoder {
         Ok(Self { embed, layers, first, head, ropes, cache, residual, work, ranks })
     }
 
+    /// The experts of the layer behind `layer`.
+    fn experts_behind(&self, layer: usize) -> Option<&Moe> {
+        let [_, mlp] = self.layers.get(layer - self.first + 1)?;
+        match &mlp.op {
+            Op::Experts(moe) => Some(moe),
+            _ => None,
+        }
+    }
+
     /// Fills the residual stream with embeddings, or receives it from the previous stage.
     fn begin(&self, pass: &mut ForwardPass<'_>) -> Result<(), Error> {
         let (x, rows) = (self.residual.buffer(), pass.rows());
@@ -268,12 +277,18 @@ impl Model for Decoder {
             pass.backend.rope_angles(*rope, batch.positions());
         }
         self.begin(pass)?;
+        let foresees = rows <= ThreadLimits::DECODE_ROWS && pass.backend.foresees();
         for (layer, sublayers) in (self.first..).zip(&self.layers) {
             for Sublayer { mixture, before, op, after } in sublayers {
                 let mixture = mixture.as_ref();
                 // x, normed: [rows, hidden]
                 let x = self.residual.read(pass, mixture);
                 let input = before.map_or(x, |norm| norm.forward(pass, x, normed, rows));
+                if let (true, Op::Experts(_)) = (foresees, op)
+                    && let Some(next) = self.experts_behind(layer)
+                {
+                    next.foresee(pass, input);
+                }
                 // delta: [rows, hidden], where slices share the operation a summand of it
                 op.forward(pass, input, delta);
                 pass.sum_over_ranks(delta, op.split())?;

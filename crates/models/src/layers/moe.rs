@@ -93,6 +93,14 @@ impl Moe {
         Ok(Self { router, logits, experts, shared })
     }
 
+    /// Guesses the experts from `x`, `[rows, hidden]`, the input of an earlier layer's experts, so
+    /// that those on disk can be read before they are chosen.
+    pub fn foresee(&self, pass: &mut ForwardPass<'_>, x: Buffer) {
+        let rows = pass.rows();
+        self.router.forward(pass, x, self.logits, rows);
+        pass.backend.foresee(self.logits, self.experts, pass.batch.tokens());
+    }
+
     /// `[rows, hidden]` to `[rows, hidden]`.
     pub fn forward(&self, pass: &mut ForwardPass<'_>, x: Buffer, out: Buffer) {
         let (logits, rows) = (self.logits, pass.rows());

@@ -4,8 +4,7 @@ use super::{Placed, TensorKind, TensorMemory};
 use std::collections::BTreeMap;
 
 /// Kinds of which a layer can be left on disk: its large matrices.
-const LARGE: [TensorKind; 3] =
-    [TensorKind::Attention, TensorKind::Dense, TensorKind::SharedExpert];
+const LARGE: [TensorKind; 3] = [TensorKind::Attention, TensorKind::Dense, TensorKind::SharedExpert];
 /// Matrices that others are computed from at load, which no file holds.
 const COMPUTED: &str = ".attn_kv_b.weight";
 /// Layers of which there is memory while others are computed.

@@ -10,7 +10,10 @@
 //! are in memory, and when they arrive, decides time only.
 
 mod entry;
+mod foresight;
 mod heat;
+#[cfg(test)]
+mod layer_tests;
 mod layers;
 mod slots;
 #[cfg(test)]
@@ -21,6 +24,7 @@ pub(super) use entry::{Entry, EntryPart, Packing, PartFile};
 use crate::{Error, StreamStats};
 use base::{DirectFile, PageVec, ReadPool, Urgency};
 use entry::FillJob;
+use foresight::Foresight;
 use heat::Heat;
 use layers::LayerOrder;
 use std::collections::HashMap;
@@ -84,8 +88,10 @@ pub(super) struct ExpertStream {
     layers: LayerOrder,
     classes: Vec<SlotClass>,
     slots: Vec<ExpertSlot>,
-    /// Slots whose experts were read ahead for the next layer.
+    /// Slots whose experts were read ahead, and the layer that they are for.
     ahead: Vec<usize>,
+    ahead_of: usize,
+    foresight: Foresight,
     /// Jobs that were cancelled; kept, so that the next layer allocates nothing.
     cancelled: Vec<FillJob>,
     pool: Option<ReadPool<FillJob>>,
@@ -149,8 +155,9 @@ impl ExpertStream {
 
     /// Begins a layer that needs `chosen` experts: pins the ones that are in memory or being read,
     /// and drops what was read ahead in vain.
-    pub fn begin_layer(&mut self, chosen: impl Iterator<Item = usize>) {
+    pub fn begin_layer(&mut self, chosen: impl Iterator<Item = usize> + Clone) {
         self.take_finished();
+        let layer = chosen.clone().next().map_or(0, |expert| self.mixture_of(expert));
         for expert in chosen {
             let place = self.experts[expert].place;
             let is_in = matches!(place, Place::In(_));
@@ -158,14 +165,19 @@ impl ExpertStream {
                 (self.stats.hits + u64::from(is_in), self.stats.misses + u64::from(!is_in));
             self.pin(expert);
         }
-        self.drop_ahead();
+        if self.ahead_of != layer + 1 {
+            self.drop_ahead();
+        }
     }
 
     /// Pins an expert that is in memory or being read, which is urgent from now on.
     fn pin(&mut self, number: usize) {
         let (Place::In(slot) | Place::Reading(slot)) = self.experts[number].place else { return };
         let kept = std::mem::take(&mut self.slots[slot].kept);
-        self.stats.ahead_used += u64::from(kept && self.experts[number].position.is_none());
+        if kept && self.experts[number].position.is_none() {
+            self.stats.ahead_used += 1;
+            self.foresight.note(self.step, 0, 1);
+        }
         self.slots[slot].pinned = true;
         if let (Place::Reading(_), Some(pool)) = (self.experts[number].place, &self.pool) {
             pool.hasten(|job| job.number == number);
@@ -187,21 +199,6 @@ impl ExpertStream {
             self.read(expert, slot, Urgency::Now);
         }
         slot.is_some()
-    }
-
-    /// Starts to read the experts of the layer behind that of `expert`, as far as slots are free.
-    pub fn read_ahead(&mut self, expert: usize) {
-        let next = self.mixtures.iter().position(|all| all.contains(&expert)).map(|at| at + 1);
-        let Some(next) = next.and_then(|next| self.mixtures.get(next)).cloned() else { return };
-        for expert in next {
-            if self.experts[expert].place == Place::OnDisk {
-                let Some(slot) = self.slot_for(expert) else { return };
-                self.read(expert, slot, Urgency::Ahead);
-                self.slots[slot].kept = true;
-                self.ahead.push(slot);
-                self.stats.ahead += 1;
-            }
-        }
     }
 
     fn read(&mut self, number: usize, slot: usize, urgency: Urgency) {

@@ -121,13 +121,20 @@ impl ExpertStream {
     /// A slot for an expert: of one that is not hotter, or in the window of colder ones. So experts
     /// that only prompts choose pass through a few slots where the others are in use.
     pub(super) fn slot_for(&self, number: usize) -> Option<usize> {
+        if let Some(slot) = self.slot_below(number, self.experts[number].heat) {
+            return Some(slot);
+        }
         let heat = Some(self.experts[number].heat);
         let is_colder = |slot: usize| Heat::order(self.heat_in(slot), heat).is_le();
         let SlotClass { slots, window } = &self.classes[self.experts[number].class];
-        self.coldest(number).filter(|slot| {
-            let passing = |slot: &usize| self.slots[*slot].expert.is_some() && is_colder(*slot);
-            is_colder(*slot) || slots.clone().filter(passing).count() < *window
-        })
+        let passing = |slot: &usize| self.slots[*slot].expert.is_some() && is_colder(*slot);
+        self.coldest(number).filter(|_| slots.clone().filter(passing).count() < *window)
+    }
+
+    /// The slot of the coldest in the class of `number`, unless that is hotter than `heat`.
+    pub(super) fn slot_below(&self, number: usize, heat: Heat) -> Option<usize> {
+        let is_colder = |slot: &usize| Heat::order(self.heat_in(*slot), Some(heat)).is_le();
+        self.coldest(number).filter(is_colder)
     }
 
     /// A slot for an expert, whatever it takes: that of the coldest, of what was read ahead, or of

@@ -14,14 +14,14 @@ const PARTS: usize = 3;
 const WRONG: usize = 40;
 
 /// A file whose byte at `i` is known, whose reads take some time, and of which some fail.
-struct Scripted {
+pub(super) struct Scripted {
     random: Mutex<Rng>,
     /// Starts of ranges that cannot be read.
-    broken: Mutex<HashSet<u64>>,
+    pub broken: Mutex<HashSet<u64>>,
     changed: bool,
 }
 
-fn byte(at: u64) -> u8 {
+pub(super) fn byte(at: u64) -> u8 {
     (at * 7 + at / 251) as u8
 }
 
@@ -53,7 +53,7 @@ impl PartFile for Scripted {
     }
 }
 
-fn scripted(seed: u64) -> Arc<Scripted> {
+pub(super) fn scripted(seed: u64) -> Arc<Scripted> {
     let (random, broken) = (Mutex::new(Rng::new(seed)), Mutex::default());
     Arc::new(Scripted { random, broken, changed: false })
 }
@@ -81,7 +81,7 @@ fn stream(file: &Arc<Scripted>, experts: usize) -> ExpertStream {
     stream
 }
 
-fn parts(file: &Arc<Scripted>, expert: usize) -> Vec<EntryPart> {
+pub(super) fn parts(file: &Arc<Scripted>, expert: usize) -> Vec<EntryPart> {
     let part = |part| {
         let (range, crc32c) = (place(expert, part), sums(expert, part));
         EntryPart { file: file.clone(), range, crc32c, packing: None }
@@ -89,12 +89,12 @@ fn parts(file: &Arc<Scripted>, expert: usize) -> Vec<EntryPart> {
     (0..PARTS).map(part).collect()
 }
 
-fn slot_size(stream: &ExpertStream) -> usize {
+pub(super) fn slot_size(stream: &ExpertStream) -> usize {
     stream.experts.iter().map(|expert| expert.entry.space()).max().unwrap()
 }
 
 /// A stream with memory for `slots` of its experts.
-fn started(file: &Arc<Scripted>, experts: usize, slots: usize) -> ExpertStream {
+pub(super) fn started(file: &Arc<Scripted>, experts: usize, slots: usize) -> ExpertStream {
     let mut stream = stream(file, experts);
     stream.start(slots * slot_size(&stream), 3, 1).unwrap();
     assert_eq!(stream.stats().unwrap().slots, slots);
@@ -102,12 +102,15 @@ fn started(file: &Arc<Scripted>, experts: usize, slots: usize) -> ExpertStream {
 }
 
 /// Requests experts that fit together.
-fn request<'a>(stream: &mut ExpertStream, chosen: impl IntoIterator<Item = &'a usize> + Clone) {
+pub(super) fn request<'a>(
+    stream: &mut ExpertStream,
+    chosen: impl IntoIterator<Item = &'a usize> + Clone,
+) {
     stream.begin_layer(chosen.clone().into_iter().copied());
     chosen.into_iter().for_each(|expert| assert!(stream.request(*expert, true)));
 }
 
-fn check_bytes(stream: &ExpertStream, expert: usize) {
+pub(super) fn check_bytes(stream: &ExpertStream, expert: usize) {
     for part in 0..PARTS {
         let expected: Vec<u8> = place(expert, part).map(byte).collect();
         assert_eq!(stream.bytes(expert, part), expected, "expert {expert}, part {part}");

@@ -1,0 +1,94 @@
+//! Experts that are read before their layer chooses them.
+//!
+//! Guesses for decoded rows come from the router of the next layer, which is given the inputs of the
+//! current one. They are given up when the layer is reached, and nothing is guessed for a while
+//! where fewer than half of the guesses were used.
+
+use super::{ExpertStream, Place, Urgency};
+
+/// Guesses after which it is decided whether they are of use.
+const JUDGED: u32 = 64;
+/// Steps without guesses after many that were not used.
+const PAUSE: u64 = 256;
+
+/// What has become of the latest guesses.
+#[derive(Default)]
+pub(super) struct Foresight {
+    read: u32,
+    used: u32,
+    /// The first step with guesses.
+    from: u64,
+}
+
+impl Foresight {
+    /// Counts guesses that were read, or used.
+    pub fn note(&mut self, step: u64, read: u32, used: u32) {
+        self.read += read;
+        self.used += used;
+        if self.read >= JUDGED {
+            if 2 * self.used < self.read {
+                self.from = step + PAUSE;
+            }
+            (self.read, self.used) = (0, 0);
+        }
+    }
+}
+
+impl ExpertStream {
+    /// Whether guesses are of use: some experts are not in memory, and the last guesses were used.
+    pub fn foresees(&self) -> bool {
+        let experts: usize = self.mixtures.iter().map(|all| all.len()).sum();
+        self.stats.slots < experts && self.foresight.from <= self.step
+    }
+
+    /// Starts to read an expert that is likely to be chosen, if it is missing and would take the
+    /// slot of one that was used less.
+    pub fn foresee(&mut self, expert: usize) {
+        let mut heat = self.experts[expert].heat;
+        heat.add(1, self.step);
+        if self.experts[expert].place == Place::OnDisk
+            && let Some(slot) = self.slot_below(expert, heat)
+        {
+            self.keep_ahead(expert, slot);
+            self.foresight.note(self.step, 1, 0);
+        }
+    }
+
+    /// Starts to read the experts of the layer behind that of `expert`, as far as slots are free.
+    pub fn read_ahead(&mut self, expert: usize) {
+        let Some(next) = self.mixtures.get(self.mixture_of(expert) + 1).cloned() else { return };
+        for expert in next {
+            if self.experts[expert].place == Place::OnDisk {
+                let Some(slot) = self.slot_for(expert) else { return };
+                self.keep_ahead(expert, slot);
+            }
+        }
+    }
+
+    fn keep_ahead(&mut self, expert: usize, slot: usize) {
+        self.ahead_of = self.mixture_of(expert);
+        self.read(expert, slot, Urgency::Ahead);
+        self.slots[slot].kept = true;
+        self.ahead.push(slot);
+        self.stats.ahead += 1;
+    }
+
+    /// Which of the layers has an expert.
+    pub(super) fn mixture_of(&self, expert: usize) -> usize {
+        self.mixtures.partition_point(|all| all.end <= expert)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn guesses_that_are_not_used_pause() {
+        let mut foresight = Foresight::default();
+        (0..JUDGED).for_each(|at| foresight.note(5, 1, at % 2));
+        assert_eq!(foresight.from, 0, "half of them were used");
+        (0..JUDGED).for_each(|at| foresight.note(9, 1, u32::from(at % 3 == 0)));
+        assert_eq!(foresight.from, 9 + PAUSE);
+    }
+}
