@@ -198,7 +198,7 @@ impl HeldGroups {
                     let weights = self.at.wrapping_add(group * self.stride + offset);
                     let weights = [weights; GROUPS];
                     let run = BlockRun { inputs, blocks: blocks.clone(), weights, ahead: None };
-                    I::add::<P, S>(&run, row, width, sums);
+                    I::add_wide::<P, S>(&run, row, width, sums);
                     if blocks.end == all {
                         put_sums(tile, row, &[self.place + group], sums);
                     }
@@ -253,6 +253,15 @@ trait Tiles: IntLanes {
         width: usize,
         sums: &mut [[f32; GROUP]],
     );
+    /// As `add`, of panels of `WIDE` rows or more.
+    fn add_wide<P: Planes, S: Scales>(
+        run: &BlockRun<'_>,
+        row: usize,
+        width: usize,
+        sums: &mut [[f32; GROUP]],
+    ) {
+        Self::add::<P, S>(run, row, width, sums);
+    }
 }
 
 impl Tiles for ScalarInt {
@@ -316,11 +325,23 @@ impl Tiles for Avx512Vnni {
         sums: &mut [[f32; GROUP]],
     ) {
         match width {
-            12 => run.add_panel::<Self, P, S, 1, 12>(row, sums),
-            8 => run.add_panel::<Self, P, S, 1, 8>(row, sums),
             4 => run.add_panel::<Self, P, S, 2, 4>(row, sums),
             2 => run.add_panel::<Self, P, S, 2, 2>(row, sums),
-            _ => run.add_panel::<Self, P, S, 2, 1>(row, sums),
+            1 => run.add_panel::<Self, P, S, 2, 1>(row, sums),
+            _ => Self::add_wide::<P, S>(run, row, width, sums),
+        }
+    }
+
+    fn add_wide<P: Planes, S: Scales>(
+        run: &BlockRun<'_>,
+        row: usize,
+        width: usize,
+        sums: &mut [[f32; GROUP]],
+    ) {
+        match width {
+            12 => run.add_panel::<Self, P, S, 1, 12>(row, sums),
+            8 => run.add_panel::<Self, P, S, 1, 8>(row, sums),
+            _ => unreachable!("a panel of {width} rows is narrow"),
         }
     }
 }
