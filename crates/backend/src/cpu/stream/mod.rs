@@ -9,22 +9,21 @@
 //! are in memory, and when they arrive, decides time only.
 
 mod entry;
-mod heat;
+mod preload;
 #[cfg(test)]
 mod tests;
 
 pub(super) use entry::{Entry, EntryPart, Packing, PartFile};
 
-use crate::{Error, StreamStats};
+use crate::{Error, Heat, StreamStats};
 use base::{DirectFile, PageVec, ReadPool, Urgency};
 use entry::FillJob;
-use heat::Heat;
 use std::collections::HashMap;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Where an expert is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -233,10 +232,11 @@ impl ExpertStream {
         let ExpertSlot { memory, expert, places, pinned } = &mut self.slots[slot];
         (*expert, *pinned) = (Some(number), urgency == Urgency::Now);
         let (memory, filled) = (std::mem::take(memory), Ok(std::mem::take(places)));
+        let took = Duration::ZERO;
         self.experts[number].place = Place::Reading(slot);
         self.stats.read_bytes += entry.file_bytes() as u64;
         let pool = self.pool.as_ref().expect("slots were made with their threads");
-        pool.submit(urgency, FillJob { number, entry, slot, memory, filled });
+        pool.submit(urgency, FillJob { number, entry, slot, memory, filled, took });
     }
 
     /// Takes what the threads have read.
@@ -258,7 +258,8 @@ impl ExpertStream {
 
     /// Puts memory back that was read.
     fn put(&mut self, job: FillJob) {
-        let FillJob { number, slot, memory, filled, .. } = job;
+        let FillJob { number, slot, memory, filled, took, .. } = job;
+        self.stats.reads.add(took);
         self.slots[slot].memory = memory;
         match filled {
             Ok(places) => {
@@ -266,10 +267,13 @@ impl ExpertStream {
                 self.experts[number].place = Place::In(slot);
             }
             Err(error) => {
-                // Whoever needs it next tries again.
+                // Whoever needs it next tries again; what nothing needs yet is no failure.
+                let needed = self.slots[slot].pinned;
                 (self.slots[slot].expert, self.slots[slot].pinned) = (None, false);
                 self.experts[number].place = Place::OnDisk;
-                self.failed.get_or_insert((number, error));
+                if needed {
+                    self.failed.get_or_insert((number, error));
+                }
             }
         }
     }

@@ -14,10 +14,10 @@ const PARTS: usize = 3;
 const WRONG: usize = 40;
 
 /// A file whose byte at `i` is known, whose reads take some time, and of which some fail.
-struct Scripted {
+pub(super) struct Scripted {
     random: Mutex<Rng>,
     /// Starts of ranges that cannot be read.
-    broken: Mutex<HashSet<u64>>,
+    pub(super) broken: Mutex<HashSet<u64>>,
     changed: bool,
 }
 
@@ -53,13 +53,13 @@ impl PartFile for Scripted {
     }
 }
 
-fn scripted(seed: u64) -> Arc<Scripted> {
+pub(super) fn scripted(seed: u64) -> Arc<Scripted> {
     let (random, broken) = (Mutex::new(Rng::new(seed)), Mutex::default());
     Arc::new(Scripted { random, broken, changed: false })
 }
 
 /// Where matrix `part` of an expert is in the file.
-fn place(expert: usize, part: usize) -> Range<u64> {
+pub(super) fn place(expert: usize, part: usize) -> Range<u64> {
     let start = ((expert * PARTS + part) * PART) as u64;
     start..start + PART as u64
 }
@@ -97,14 +97,14 @@ fn slot_size(stream: &ExpertStream) -> usize {
 }
 
 /// A stream with memory for `slots` of its experts.
-fn started(file: &Arc<Scripted>, experts: usize, slots: usize) -> ExpertStream {
+pub(super) fn started(file: &Arc<Scripted>, experts: usize, slots: usize) -> ExpertStream {
     let mut stream = stream(file, experts);
     stream.start(slots * slot_size(&stream), 3, 1).unwrap();
     assert_eq!(stream.capacity(0), slots);
     stream
 }
 
-fn check_bytes(stream: &ExpertStream, expert: usize) {
+pub(super) fn check_bytes(stream: &ExpertStream, expert: usize) {
     for part in 0..PARTS {
         let expected: Vec<u8> = place(expert, part).map(byte).collect();
         assert_eq!(stream.bytes(expert, part), expected, "expert {expert}, part {part}");
