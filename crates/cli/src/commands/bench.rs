@@ -118,7 +118,7 @@ fn synthesise(shape: &str, types: MatrixTypes) -> Result<(PathBuf, tempfile::Tem
         MatrixTypes::One(ty) if ty.block_len == 1 => folder.path().to_owned(),
         _ => folder.path().join("model.gguf"),
     };
-    let plan = SynthPlan { config, types, seed: 0 };
+    let plan = SynthPlan { config, types, seed: 0, routing_skew: 0.0 };
     synth::write(&plan, &path, &mut Task::new(progress::bytes(0)))?;
     Ok((path, folder))
 }
