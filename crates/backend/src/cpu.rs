@@ -21,9 +21,9 @@ mod weights;
 
 use crate::{
     AttentionSpec, Backend, Batch, BlockCopy, Buffer, CPU, CacheSpec, Compression, DeltaSpec,
-    Device, Error, Experts, ExpertsSpec, Gate, HeadColumns, Held, HyperSpec, IndexSpec, Matrix,
-    MatrixSpec, Memory, Mode, PackedMatrix, Pairs, Rope, Rounding, RowAttention, Selection,
-    ShortConv, Storage, StreamStats, Table, Vector,
+    Device, Error, ExpertBytes, ExpertUse, Experts, ExpertsSpec, Gate, HeadColumns, Held,
+    HyperSpec, IndexSpec, Matrix, MatrixSpec, Memory, Mode, PackedMatrix, Pairs, Rope, Rounding,
+    RowAttention, Selection, ShortConv, Storage, StreamStats, Table, Vector,
 };
 use attend::{AttentionCall, AttentionPlan};
 use base::{AlignedVec, Profile, ThreadPool};
@@ -235,6 +235,23 @@ impl Backend for Cpu {
 
     fn stream_stats(&self) -> Option<StreamStats> {
         self.matrices.stream.stats()
+    }
+
+    fn preload_experts(&mut self, shares: &[Vec<f32>]) {
+        self.preload(shares);
+    }
+
+    fn expert_bytes(&self) -> Vec<ExpertBytes> {
+        self.expert_sizes()
+    }
+
+    fn record_routes(&mut self) -> bool {
+        self.expert_scratch.record_routes();
+        true
+    }
+
+    fn take_routes(&mut self, out: &mut Vec<ExpertUse>) {
+        self.expert_scratch.take_routes(out);
     }
 
     fn vector(&mut self, values: Vec<f32>) -> Vector {

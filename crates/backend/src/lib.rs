@@ -12,9 +12,12 @@ mod batch;
 mod cpu;
 mod device;
 mod handles;
+mod heat;
 mod layer_cache;
 mod memory;
+mod read_times;
 mod reference;
+mod routes;
 
 pub use batch::{Batch, BlockCopy, SequenceRows, StateRows, StateSave};
 pub use cpu::{Cpu, InputSums};
@@ -25,10 +28,13 @@ pub use handles::{
     PackedMatrix, Pairs, Rope, Routing, RowAttention, Scores, Selection, ShortConv, Storage, Table,
     ThreadLimits, Vector,
 };
+pub use heat::Heat;
 pub use layer_cache::{
     CacheSpec, GroupSize, LayerCache, Rounding, RowLayout, Rows, State, group_windows,
 };
 pub use memory::{FreeMemory, Memory, StreamStats};
+pub use read_times::ReadTimes;
+pub use routes::{ExpertBytes, ExpertUse};
 
 use base::Profile;
 use kernels::quant::QuantType;
@@ -232,6 +238,19 @@ pub trait Backend: Send {
     fn stream_stats(&self) -> Option<StreamStats> {
         None
     }
+    /// Starts to read the streamed experts that tokens choose most into memory that is empty.
+    /// `shares` are `[layers with experts][experts]`, each the share of tokens that choose it.
+    fn preload_experts(&mut self, _shares: &[Vec<f32>]) {}
+    /// Bytes of an expert of each layer that has experts; empty where the device does not tell.
+    fn expert_bytes(&self) -> Vec<ExpertBytes> {
+        Vec::new()
+    }
+    /// Records from now on which experts rows choose. Returns whether the device can.
+    fn record_routes(&mut self) -> bool {
+        false
+    }
+    /// Appends what rows have chosen in the step that has ended to `out`, by layers.
+    fn take_routes(&mut self, _out: &mut Vec<ExpertUse>) {}
     /// Takes a weight vector `[values]`, such as a norm or a bias.
     fn vector(&mut self, values: Vec<f32>) -> Vector;
     /// Takes the experts of a layer, made of matrices that the backend holds already.

@@ -1,5 +1,7 @@
 //! Memory that a backend holds, and memory that is left.
 
+use crate::ReadTimes;
+use std::fmt;
 use std::time::Duration;
 
 /// Bytes a backend holds.
@@ -36,8 +38,26 @@ pub struct StreamStats {
     pub ahead_used: u64,
     /// Bytes read.
     pub read_bytes: u64,
+    /// Experts that were read at the start, because tokens chose them in earlier runs.
+    pub preloaded: u64,
+    /// Times of reads, each of an expert, with packing.
+    pub reads: ReadTimes,
     /// Time in which computation waited for reads.
     pub wait: Duration,
+}
+
+/// One line of text.
+impl fmt::Display for StreamStats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { hits, misses, read_bytes, preloaded, .. } = self;
+        let (held, all) = (self.slot_bytes >> 20, self.expert_bytes >> 20);
+        let choices = hits + misses;
+        let percent = 100.0 * *hits as f64 / choices.max(1) as f64;
+        write!(f, "{held} of {all} MiB of experts in memory; ")?;
+        write!(f, "{hits} of {choices} choices ({percent:.1} %); ")?;
+        write!(f, "{} MiB read, {preloaded} experts ahead of their use; ", read_bytes >> 20)?;
+        write!(f, "{:.2} s of waiting", self.wait.as_secs_f64())
+    }
 }
 
 /// Memory that is left.

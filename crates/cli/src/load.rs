@@ -6,6 +6,7 @@ use crate::model;
 use crate::placement::PlacementArgs;
 use anyhow::Result;
 use api::Service;
+use api::metrics::StreamStats;
 use clap::ArgAction;
 use clap::builder::BoolishValueParser;
 use engine::{EngineOptions, KvMemory, LoadOptions};
@@ -22,30 +23,39 @@ pub(crate) struct LoadedModel {
     pub service: Service,
     /// A line about the model, its memory and how it is computed.
     pub description: String,
-    /// The engine, where its end is waited for, because it stores prefixes on disk.
-    storing: Option<Engine>,
+    engine: Engine,
+    /// Whether the engine stores prefixes on disk.
+    stores: bool,
+    /// Whether it writes a trace of routes.
+    traces_routes: bool,
 }
 
-/// Most time in which an engine stores its last prefixes.
+/// Most time in which an engine writes the last of what it keeps on disk.
 const LAST_STORES: Duration = Duration::from_secs(15);
 
 impl LoadedModel {
-    /// Whether the engine stores prefixes on disk.
-    pub fn stores(&self) -> bool {
-        self.storing.is_some()
+    /// Whether the engine writes something to disk when it ends.
+    pub fn writes_at_end(&self) -> bool {
+        self.stores || self.traces_routes || self.streamed().is_some()
     }
 
     /// The engine of a model whose prefixes are kept on disk.
     pub fn storing(&self) -> Option<&Engine> {
-        self.storing.as_ref()
+        Some(&self.engine).filter(|_| self.stores)
     }
 
-    /// Ends the engine, and waits for the prefixes that it stores on disk. Clones of the service
-    /// must be dropped before.
+    /// What has happened to experts that are read when tokens choose them, if there are any.
+    pub fn streamed(&self) -> Option<StreamStats> {
+        self.service.engine.metrics.snapshot().weights
+    }
+
+    /// Ends the engine, and waits for what it writes to disk. Clones of the service must be dropped
+    /// before.
     pub fn finish(self) {
-        let Self { service, storing, .. } = self;
+        let waits = self.writes_at_end();
+        let Self { service, engine, stores, .. } = self;
         drop(service);
-        if storing.is_some_and(|engine| !engine.finish(LAST_STORES)) {
+        if waits && !engine.finish(LAST_STORES) && stores {
             tracing::warn!("not all prefixes are stored");
         }
     }
@@ -138,6 +148,7 @@ impl SourceArgs {
         let path = self.model.locate()?;
         let load =
             LoadOptions { placement: self.placement.rules()?, ..self.load.options(kv_memory) };
+        let traces_routes = load.route_trace.is_some();
         let gguf = self.model.files.gguf_options();
         let name = self.name.clone().or_else(|| model::public_name(self.model.name()));
         // Each setting is made where it is given.
@@ -160,7 +171,7 @@ impl SourceArgs {
         engine.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
         let description = describe(&engine, time);
         let service = engine.service().clone();
-        Ok(LoadedModel { service, description, storing: stores.then_some(engine) })
+        Ok(LoadedModel { service, description, engine, stores, traces_routes })
     }
 }
 

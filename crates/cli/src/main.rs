@@ -11,6 +11,7 @@ mod device;
 mod effective;
 mod elapsed;
 mod exit;
+mod expert_args;
 mod folders;
 mod input;
 mod interrupt;
@@ -71,6 +72,7 @@ enum Command {
     Verify(commands::verify::Args),
     Devices(commands::devices::Args),
     Cache(commands::cache::Args),
+    Experts(commands::experts::Args),
     Bench(commands::bench::Args),
     BenchServe(commands::bench_serve::Args),
     Synth(commands::synth::Args),
@@ -118,6 +120,7 @@ fn run(cli: Cli, effective: &EffectiveSettings) -> Result<()> {
         Command::Verify(args) => commands::verify::run(&args),
         Command::Devices(args) => commands::devices::run(&args),
         Command::Cache(args) => commands::cache::run(&args),
+        Command::Experts(args) => commands::experts::run(&args),
         Command::Bench(args) => commands::bench::run(&args),
         Command::BenchServe(args) => commands::bench_serve::run(&args),
         Command::Synth(args) => commands::synth::run(&args),

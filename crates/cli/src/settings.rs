@@ -28,7 +28,7 @@ pub(crate) const KEYS: &[&str] = &[
     "greedy-structure", "placement",
     "threads", "pin", "numa", "ctx", "mode", "kv-type", "cache-rounding", "kv-memory", "state-memory",
     "state-every", "kv-block", "chunk", "check", "weights-pack",
-    "weights-memory", "weights-read-threads",
+    "weights-memory", "weights-read-threads", "weights-preload", "route-trace",
     "kv-dir", "kv-dir-size", "kv-dir-write", "kv-dir-write-rate", "kv-dir-key",
     "kv-dir-min-tokens",
     "max-tokens", "min-tokens", "temp", "top-k", "top-p", "min-p", "typical-p",
@@ -216,6 +216,8 @@ mod tests {
         check("temp: 0.5", &run, "temp: Some(0.5)");
         check("temp: 0.5", &["gannet", "run", "x", "--temp", "1"], "temp: Some(1.0)");
         check("chunk: 7\nmode: exact", &run, "chunk: 7");
+        check("weights-preload: off", &run, "weights_preload: false");
+        check("route-trace: a.jsonl", &run, r#"route_trace: Some("a.jsonl")"#);
         check("stop: [a, b c]", &run, r#"stop: ["a", "b c"]"#);
         check("stop: [a]", &["gannet", "run", "x", "--stop", "z"], r#"stop: ["z"]"#);
         check("ignore-eos: true", &run, "ignore_eos: true");

@@ -1,5 +1,6 @@
 //! The arguments for the memory of weights, and for packed ones.
 
+use crate::expert_args::ExpertArgs;
 use crate::folders;
 use crate::kv_dir;
 use crate::size::bytes;
@@ -21,6 +22,8 @@ pub(crate) struct WeightsArgs {
     /// Threads that read such experts
     #[arg(long, value_name = "N", default_value_t = WEIGHTS_READ_THREADS)]
     weights_read_threads: usize,
+    #[command(flatten)]
+    experts: ExpertArgs,
 }
 
 fn memory(text: &str) -> Result<WeightsMemory, anyhow::Error> {
@@ -32,15 +35,20 @@ fn memory(text: &str) -> Result<WeightsMemory, anyhow::Error> {
 }
 
 impl WeightsArgs {
+    /// Threads that read weights.
+    pub fn read_threads(&self) -> usize {
+        self.weights_read_threads
+    }
+
     /// `options` with these arguments.
     pub fn add_to(&self, options: LoadOptions) -> LoadOptions {
-        LoadOptions {
+        self.experts.add_to(LoadOptions {
             pack: self.choice(),
             digests: kv_dir::digests(),
             weights_memory: self.weights_memory,
             weights_read_threads: self.weights_read_threads,
             ..options
-        }
+        })
     }
 
     fn choice(&self) -> PackChoice {

@@ -25,6 +25,14 @@ pub enum Error {
         /// Bytes for weights.
         limit: usize,
     },
+    /// Choices of experts cannot be written to the file that was named.
+    #[error("--route-trace: {path}: {problem}", path = path.display())]
+    RouteTrace {
+        /// The file.
+        path: std::path::PathBuf,
+        /// What was expected and found.
+        problem: String,
+    },
     /// The memory for states holds none, or is not available.
     #[error("{0}")]
     States(String),

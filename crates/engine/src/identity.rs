@@ -15,7 +15,7 @@ const SAMPLE: usize = 64;
 ///
 /// The digest distinguishes checkpoints that are confused by accident, such as a model and its next
 /// version; it does not detect single weights that were altered on purpose.
-pub(crate) fn identity(checkpoint: &Checkpoint) -> String {
+pub fn identity(checkpoint: &Checkpoint) -> String {
     let mut hash = Sha256::new();
     hash.update(config_text(checkpoint.config()));
     let mut tensors: Vec<_> = checkpoint.tensors().collect();

@@ -12,6 +12,7 @@ mod disk;
 mod draft;
 mod embedding_pooler;
 mod error;
+mod expert_profile;
 mod handle;
 mod identity;
 mod masks;
@@ -19,6 +20,7 @@ pub mod metrics;
 mod outcome;
 mod prefill_budget;
 mod request;
+pub mod routes;
 mod run;
 mod runner;
 mod running_request;
@@ -28,7 +30,7 @@ mod single_sequence;
 mod step_sampler;
 pub mod trace;
 
-pub use backend::{Batch, Device, DeviceChoice, InputSums, KvType, LayerCache, Memory, Mode};
+pub use backend::{Batch, Device, DeviceChoice, Heat, InputSums, KvType, LayerCache, Memory, Mode};
 pub use cache_bytes::{CacheBytes, GroupBytes};
 pub use cache_rounding::CacheRounding;
 pub use cache_size::KvMemory;
@@ -37,11 +39,13 @@ pub use disk::{DiskCache, DiskPlace, DiskWrite, MIN_TOKENS};
 pub use draft::{MAX_DRAFTED, Speculate};
 pub use embedding_pooler::Embed;
 pub use error::Error;
+pub use expert_profile::{ExpertProfile, ProfileUse};
 pub use formats::Pooling;
 pub use handle::{
     EngineHandle, Generation, ModelInfo, QueueSlot, RequestReceiver, Submission, SubmitError,
     request_channel,
 };
+pub use identity::identity;
 pub use metrics::Metrics;
 pub use models::Ranks;
 pub use models::placement::Placement;

@@ -1,12 +1,14 @@
 //! A loaded model with its backend and KV cache: batches in, logits out.
 
 mod cache;
+mod expert_routes;
 mod pack;
 mod stream;
 
 use crate::cache_bytes::LayerBytes;
 use crate::cache_rounding::{CacheRounding, rounding};
 use crate::cache_size::KvMemory;
+use crate::expert_profile::ProfileUse;
 use crate::identity::identity;
 use crate::{Error, ModelInfo};
 use backend::{
@@ -15,6 +17,7 @@ use backend::{
 };
 use base::Profile;
 use cache::{CacheMade, CacheNeeds, is_recurrent, make_cache};
+use expert_routes::ExpertRoutes;
 use formats::config::Attention;
 use formats::{Checkpoint, ModelConfig, Pooling};
 use models::placement::{Placed, Placement, TensorInfo, digest};
@@ -77,6 +80,10 @@ pub struct LoadOptions {
     /// The file that remembers digests of weights. A digest that it has must be that of the packed
     /// weights.
     pub digests: Option<PathBuf>,
+    /// The file that a trace of the choices of experts is written to.
+    pub route_trace: Option<PathBuf>,
+    /// Profiles of earlier runs, which tell what is read ahead where experts are streamed.
+    pub expert_profiles: Option<ProfileUse>,
     /// Ranks that share the model. Each loads its part and computes the same batches.
     pub ranks: Ranks,
 }
@@ -106,6 +113,8 @@ impl Default for LoadOptions {
             weights_read_threads: WEIGHTS_READ_THREADS,
             pack: PackChoice::Off,
             digests: None,
+            route_trace: None,
+            expert_profiles: None,
             ranks: Ranks::default(),
         }
     }
@@ -136,6 +145,8 @@ pub struct Runner {
     layer_bytes: LayerBytes,
     /// Whether the layers are divided among stages.
     is_stage: bool,
+    /// What is done with the choices of experts.
+    routes: ExpertRoutes,
     /// Number of state slots, 0 where no layer is recurrent.
     pub(crate) states: usize,
     pub(crate) state_every: usize,
@@ -220,6 +231,7 @@ impl Runner {
         if streams {
             start_stream(&mut *backend, options)?;
         }
+        let routes = ExpertRoutes::start(&mut *backend, config, &settings.checkpoint, options)?;
         let info = ModelInfo {
             name: config.name.clone(),
             architecture: config.architecture.clone(),
@@ -236,6 +248,7 @@ impl Runner {
             groups,
             layer_bytes,
             is_stage: options.ranks.stages.is_some(),
+            routes,
             states,
             state_every: options.state_every,
             warnings: note.into_iter().chain(unrounded).collect(),
@@ -308,6 +321,13 @@ impl Runner {
     /// none.
     pub fn stream_stats(&self) -> Option<StreamStats> {
         self.backend.stream_stats()
+    }
+
+    /// Mean bytes of an expert that is read from disk; `None` where there are none.
+    pub fn streamed_read_bytes(&self) -> Option<usize> {
+        self.backend.stream_stats()?;
+        let sizes = self.backend.expert_bytes();
+        Some(sizes.iter().map(|it| it.read).sum::<usize>() / sizes.len().max(1))
     }
 
     /// Pins the calling thread too, if threads are pinned. It should only compute from now on.
@@ -436,6 +456,7 @@ impl Runner {
         self.backend.fetch(logits, batch.logit_rows().len());
         self.backend.fetch(self.model.hidden(), self.hidden);
         self.backend.end()?;
+        self.routes.step(&mut *self.backend);
         Ok(self.logits())
     }
 

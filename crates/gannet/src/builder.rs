@@ -6,7 +6,7 @@ use crate::{Engine, Error};
 use api::{ModelCard, PrefixFiles, Service, ServiceParts};
 use engine::{
     DeviceChoice, EngineOptions, KvMemory, KvType, LoadOptions, Mode, PackChoice, Placement,
-    Runner, Speculate, WeightsMemory,
+    ProfileUse, Runner, Speculate, WeightsMemory,
 };
 use formats::{Checkpoint, OpenOptions};
 use std::path::{Path, PathBuf};
@@ -106,6 +106,11 @@ impl Builder {
         /// Sets the memory for weights; by default all of them if they fit. Experts beyond it are
         /// read from disk when tokens choose them.
         weights_memory(memory: WeightsMemory): |it| it.load.weights_memory = memory;
+        /// Sets the profiles that tell which experts are read at the start where not all are in
+        /// memory; by default none.
+        expert_profiles(profiles: ProfileUse): |it| it.load.expert_profiles = Some(profiles);
+        /// Sets the file for a trace of which experts tokens choose; by default none.
+        route_trace(path: impl Into<PathBuf>): |it| it.load.route_trace = Some(path.into());
         /// Sets all options of loading.
         load_options(options: LoadOptions): |it| it.load = options;
         /// Sets all options of the engine.

@@ -127,7 +127,7 @@ pub use ::devices::choose as device;
 #[doc(inline)]
 pub use ::engine::{
     DeviceChoice, EngineOptions, KvMemory, KvType, LoadOptions, Memory, Mode, ModelInfo,
-    PackChoice, Placement, Speculate, WeightsMemory,
+    PackChoice, Placement, ProfileUse, Speculate, WeightsMemory,
 };
 #[doc(inline)]
 pub use ::store::StoreKey;

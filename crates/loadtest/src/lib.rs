@@ -9,6 +9,7 @@ mod bench;
 mod drive;
 mod endpoint;
 mod events;
+mod eviction;
 mod lengths;
 mod measures;
 mod plot;
@@ -18,10 +19,12 @@ mod target;
 mod workload;
 
 pub use bench::{
-    BenchPlan, BenchReport, ConstraintRates, ScalingReport, bench, bench_constrained, bench_scaling,
+    BenchPlan, BenchReport, ConstraintRates, DiskPlan, DiskRates, ScalingReport, bench,
+    bench_constrained, bench_disk, bench_scaling,
 };
 pub use drive::{LoadRun, RunEnd};
 pub use endpoint::Endpoint;
+pub use eviction::{EvictionReport, SlotCount, simulate_evictions};
 pub use lengths::Lengths;
 pub use measures::{Errors, GoodputLimits, LoadSummary};
 pub use report::LoadReport;

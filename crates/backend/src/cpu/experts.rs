@@ -6,9 +6,11 @@
 //! Invariant: the output of a row is `0 + w1 * y1 + w2 * y2 ...` in ascending order of its experts'
 //! numbers, and no product depends on the rows that are computed together.
 
+mod routes;
+
 use super::products::{Rounded, grown, scratch};
 use super::{Buffer, Cpu};
-use crate::{Batch, Error, Experts, ExpertsSpec, Matrix};
+use crate::{Batch, Error, ExpertUse, Experts, ExpertsSpec, Matrix};
 use base::{AlignedVec, Tile};
 use kernels::elementwise;
 use kernels::layout::Inputs;
@@ -37,6 +39,8 @@ pub(super) struct ExpertScratch {
     counted: Vec<bool>,
     /// Whether the gates of each group of streamed experts are computed.
     gated_groups: Vec<bool>,
+    /// What rows of the step have chosen, if it is recorded.
+    routes: Option<Vec<ExpertUse>>,
 }
 
 /// Last rows of a prompt that count as uses.
@@ -92,6 +96,7 @@ impl ExpertScratch {
     /// Begins the step that computes `batch`.
     pub fn note_batch(&mut self, batch: &Batch) {
         self.counted.clear();
+        self.routes.iter_mut().for_each(Vec::clear);
         self.counted.resize(batch.rows(), false);
         for sequence in batch.sequences() {
             let rows = sequence.rows.clone();
@@ -214,6 +219,7 @@ impl Cpu {
         let spec = &self.experts[experts.0].spec;
         let held = spec.first..spec.first + spec.gate.len();
         work.plan.group(&work.choices, spec.routing.chosen, held);
+        work.note_routes(experts.0, spec.first);
         let all = [&spec.gate, &spec.up, &spec.down];
         let used = all.into_iter().flat_map(|all| work.plan.experts.iter().map(|at| all[*at].0));
         self.matrices.defer(used, self.isa, &self.pool);

@@ -56,6 +56,13 @@ pub(super) struct InChunk {
     range: Range<usize>,
 }
 
+impl InChunk {
+    /// Number of bytes.
+    pub fn len(&self) -> usize {
+        self.range.len()
+    }
+}
+
 /// What is to be done with a packed matrix before its first product.
 enum FirstUse {
     /// It is packed.

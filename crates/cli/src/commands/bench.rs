@@ -5,14 +5,19 @@ use crate::model::{self, BUILTIN};
 use crate::output;
 use crate::placement::PlacementArgs;
 use crate::progress::{self, Task};
+use crate::size::bytes;
 use crate::weights::WeightsArgs;
 use anyhow::{Context, Result, bail};
 use convert::MatrixTypes;
 use convert::synth::{self, SynthPlan};
 use engine::{CacheRounding, KvType, LoadOptions, Mode, Runner};
 use formats::{Checkpoint, OpenOptions};
-use loadtest::{BenchPlan, bench, bench_constrained, bench_scaling};
+use loadtest::{BenchPlan, DiskPlan, bench, bench_constrained, bench_disk, bench_scaling};
 use std::path::PathBuf;
+use std::time::Duration;
+
+/// Time of each measurement of a disk.
+const DISK_TIME: Duration = Duration::from_secs(2);
 
 /// Measure prefill and decode rates, memory bandwidth and arithmetic peaks
 ///
@@ -68,6 +73,13 @@ pub(crate) struct Args {
     placement: PlacementArgs,
     #[command(flatten)]
     weights: WeightsArgs,
+    /// Measure only reads of this file past the page cache, at random places and in order, with
+    /// --weights-read-threads threads
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["path", "model", "shape", "schema", "scaling", "csv"])]
+    disk: Option<PathBuf>,
+    /// Bytes of each read of --disk
+    #[arg(long, value_name = "SIZE", default_value = "4MiB", value_parser = bytes)]
+    disk_read: usize,
     /// Print one JSON object
     #[arg(long, conflicts_with = "csv")]
     json: bool,
@@ -77,6 +89,10 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
+    if let Some(file) = &args.disk {
+        let rates = bench_disk(file, &disk_plan(args, args.disk_read))?;
+        return output::report(args.json, || &rates, || rates.to_text());
+    }
     // The temporary folder lives until the end of the run.
     let scratch = args.shape.as_ref().map(|shape| synthesise(shape, args.types)).transpose()?;
     let model = args.path.as_ref().or(args.model.as_ref()).map_or(BUILTIN, String::as_str);
@@ -105,8 +121,26 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     bar.set_message("measuring");
     let report = bench(&mut runner, &checkpoint, plan, || bar.inc(1))?;
     bar.finish_and_clear();
+    let report = match (runner.streamed_read_bytes(), largest(&checkpoint.weight_files())) {
+        (Some(bytes), Some(file)) => {
+            let plan = disk_plan(args, bytes.min(args.disk_read));
+            report.with_disk(bench_disk(&file, &plan)?)
+        }
+        _ => report,
+    };
     let text = || if args.csv { report.to_csv() } else { report.to_table() };
     output::report(args.json, || &report, text)
+}
+
+/// How disks are measured.
+fn disk_plan(args: &Args, read_bytes: usize) -> DiskPlan {
+    DiskPlan { threads: args.weights.read_threads(), read_bytes, time: DISK_TIME }
+}
+
+/// The largest of some files.
+fn largest(files: &[PathBuf]) -> Option<PathBuf> {
+    let bytes = |file: &&PathBuf| file.metadata().map_or(0, |metadata| metadata.len());
+    files.iter().max_by_key(bytes).cloned()
 }
 
 /// Writes random weights into a temporary folder, which is deleted with the returned guard.
@@ -118,7 +152,7 @@ fn synthesise(shape: &str, types: MatrixTypes) -> Result<(PathBuf, tempfile::Tem
         MatrixTypes::One(ty) if ty.block_len == 1 => folder.path().to_owned(),
         _ => folder.path().join("model.gguf"),
     };
-    let plan = SynthPlan { config, types, seed: 0 };
+    let plan = SynthPlan { config, types, seed: 0, routing_skew: 0.0 };
     synth::write(&plan, &path, &mut Task::new(progress::bytes(0)))?;
     Ok((path, folder))
 }
@@ -148,7 +182,10 @@ fn load(checkpoint: &Checkpoint, args: &Args, threads: usize) -> Result<Runner> 
         placement: args.placement.rules()?,
         ..args.device.options()
     };
-    let mut runner = Runner::load(checkpoint, &args.weights.add_to(options))?;
+    let mut options = args.weights.add_to(options);
+    // The tokens of a measurement are not the tokens of users.
+    options.expert_profiles.iter_mut().for_each(|profiles| profiles.record = false);
+    let mut runner = Runner::load(checkpoint, &options)?;
     // Rates are those of later steps.
     while runner.prepare_weights() {}
     Ok(runner)

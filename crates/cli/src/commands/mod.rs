@@ -9,6 +9,7 @@ pub(crate) mod compare;
 pub(crate) mod completions;
 pub(crate) mod detokenize;
 pub(crate) mod devices;
+pub(crate) mod experts;
 pub(crate) mod imatrix;
 pub(crate) mod inspect;
 mod likelihood;

@@ -82,8 +82,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if args.stats {
         output::note(&loaded.description);
         output::note(answer.stats());
+        loaded.streamed().into_iter().for_each(output::note);
     }
-    match loaded.stores() {
+    match loaded.writes_at_end() {
         true => loaded.finish(),
         // The process ends: the system reclaims the memory faster than it can be freed.
         false => std::mem::forget(loaded),

@@ -91,6 +91,7 @@ pub(crate) fn run(args: &Args, effective: &EffectiveSettings) -> Result<()> {
     let ended = runtime.block_on(serve(listener, service, options));
     // The engine stops with the last of the server's tasks, the trace writer with the engine.
     runtime.shutdown_timeout(SHUTDOWN_TIME);
+    loaded.streamed().into_iter().for_each(note);
     loaded.finish();
     if let Some(state) = state {
         state.finish();

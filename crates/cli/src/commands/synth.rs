@@ -34,6 +34,10 @@ pub(crate) struct Args {
     /// Vocabulary size [default: from the shape]
     #[arg(long, value_name = "N")]
     vocab: Option<usize>,
+    /// Let routers choose some experts more than others: the norms of their rows are 1/rank^S, in
+    /// a random order of the experts of each layer
+    #[arg(long, value_name = "S", default_value_t = 0.0, value_parser = skew)]
+    routing_skew: f64,
     /// Replace existing files
     #[arg(long)]
     force: bool,
@@ -47,7 +51,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         return output::lines(synth::describe_shapes());
     }
     let out = args.out.as_deref().context("the output is missing: -o PATH")?;
-    let plan = SynthPlan { config: shape(args)?, types: args.types, seed: args.seed };
+    let Args { types, seed, routing_skew, .. } = *args;
+    let plan = SynthPlan { config: shape(args)?, types, seed, routing_skew };
     synth::prepare(out, args.force)?;
     let written = synth::write(&plan, out, &mut Task::new(progress::bytes(0)));
     written.with_context(|| format!("cannot write {}", out.display()))?;
@@ -66,4 +71,12 @@ fn shape(args: &Args) -> Result<ModelConfig> {
     };
     let layers = args.layers.map(|layers| layers as usize);
     Ok(synth::resized(config, layers, args.vocab))
+}
+
+fn skew(text: &str) -> Result<f64> {
+    let skew: f64 = text.parse().context("expected a number")?;
+    match (0.0..=16.0).contains(&skew) {
+        true => Ok(skew),
+        false => bail!("expected 0 to 16, found {text}"),
+    }
 }

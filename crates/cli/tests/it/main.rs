@@ -11,6 +11,7 @@ mod cache_transfer;
 mod determinism;
 mod devices;
 mod endings;
+mod experts;
 mod files;
 mod gannet;
 #[cfg(unix)]

@@ -28,6 +28,9 @@ pub struct SynthPlan {
     pub types: MatrixTypes,
     /// Decides all weights.
     pub seed: u64,
+    /// How unevenly routers choose: the norms of their rows are `1 / rank^routing_skew`, in a
+    /// random order of the experts of each layer.
+    pub routing_skew: f64,
 }
 
 /// The configuration of the shape called `name`.

@@ -106,6 +106,23 @@ const GLM4_MOE: Shape = Shape {
     more: |_| json!({"attention_bias": true, "use_qk_norm": true, "first_k_dense_replace": 1}),
     ..QWEN3_MOE
 };
+/// As its release: no norms of heads, and an expert that all tokens share.
+const GLM4_AIR: Shape = Shape {
+    vocab: 151_552,
+    context: 131_072,
+    more: |_| {
+        json!({
+            "rms_norm_eps": 1e-5,
+            "rope_theta": 1e6,
+            "attention_bias": true,
+            "use_qk_norm": false,
+            "first_k_dense_replace": 1,
+            "n_shared_experts": 1,
+            "norm_topk_prob": true,
+        })
+    },
+    ..GLM4_MOE
+};
 const QWEN3_5: Shape = Shape {
     class: "Qwen3_5ForCausalLM",
     vocab: 248_320,
@@ -148,6 +165,9 @@ static SHAPES: &[Shape] = &[
     Shape { name: "tiny-llama", ..tiny(LLAMA) },
     Shape { name: "tiny-mistral", ..tiny(MISTRAL) },
     Shape { name: "qwen3-moe-1b", hidden: 1024, layers: 16, heads: [16, 4, 128], mlp: 3072, experts: [64, 8, 256], ..QWEN3_MOE },
+    Shape { name: "qwen3-30b-a3b", hidden: 2048, layers: 48, heads: [32, 4, 128], mlp: 6144, vocab: 151_936, context: 40_960, experts: [128, 8, 768], ..QWEN3_MOE },
+    Shape { name: "glm-4.5-air", hidden: 4096, layers: 46, heads: [96, 8, 128], mlp: 10_944, experts: [128, 8, 1408], ..GLM4_AIR },
+    Shape { name: "gpt-oss-20b", hidden: 2880, layers: 24, heads: [64, 8, 64], mlp: 2880, vocab: 201_088, experts: [32, 4, 2880], ..GPT_OSS },
     Shape { name: "deepseek-v3-small", hidden: 1024, layers: 12, heads: [16, 16, 192], mlp: 4096, experts: [32, 4, 512], ..DEEPSEEK_V3 },
     Shape { name: "deepseek-v4-small", hidden: 1024, layers: 12, heads: [16, 1, 512], mlp: 768, experts: [32, 6, 768], ..DEEPSEEK_V4 },
     Shape { name: "gpt-oss-small", hidden: 1024, layers: 12, heads: [16, 4, 64], mlp: 768, experts: [32, 4, 768], ..GPT_OSS },
@@ -302,6 +322,10 @@ mod tests {
         check("mistral-7b", 7_241_732_096);
         // Without its image encoder and its draft layer.
         check("qwen3.5-0.8b", 752_393_024);
+        check("qwen3-30b-a3b", 30_532_122_624);
+        check("gpt-oss-20b", 20_914_757_184);
+        // Without its draft layer.
+        check("glm-4.5-air", 106_852_251_264);
     }
 
     #[test]

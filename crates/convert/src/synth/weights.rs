@@ -72,6 +72,27 @@ impl RandomWeights {
         &self.piece
     }
 
+    /// The next row of a router, with the deviation of all weights times `factor`.
+    pub fn router_row(&mut self, factor: f32, cols: usize, ty: &'static QuantType) -> &[u8] {
+        let mut values = Vec::with_capacity(cols + RUN);
+        while values.len() < cols {
+            let start = self.rng.below((self.drawn.len() - RUN) as u64 + 1) as usize;
+            values.extend(self.drawn[start..start + RUN].iter().map(|value| value * factor));
+        }
+        self.piece = store(ty, &values[..cols]);
+        &self.piece
+    }
+
+    /// Factors after Zipf, `1 / rank^skew`, of `count` experts in random order.
+    pub fn zipf(&mut self, count: usize, skew: f64) -> Vec<f32> {
+        let factor = |rank: usize| (rank as f64).powf(-skew) as f32;
+        let mut factors: Vec<f32> = (1..=count).map(factor).collect();
+        for end in (1..count).rev() {
+            factors.swap(end, self.rng.below(end as u64 + 1) as usize);
+        }
+        factors
+    }
+
     fn fill_with(&mut self, value: f32, ty: &'static QuantType, wanted: usize) {
         let run = store(ty, &[value; RUN]);
         while self.piece.len() < wanted {
@@ -132,6 +153,24 @@ mod tests {
         for row in numbers.chunks_exact(3) {
             assert!(row[0] != row[1] && row[1] != row[2] && row[2] != row[0], "{row:?}");
             assert!(row.iter().all(|number| (0..5).contains(number)), "{row:?}");
+        }
+    }
+
+    #[test]
+    fn factors_after_zipf_are_in_random_order_and_scale_the_rows_of_routers() {
+        let mut weights = RandomWeights::new(3, 1 << 16);
+        let (factors, others) = (weights.zipf(64, 1.5), weights.zipf(64, 1.5));
+        assert_ne!(factors, others);
+        let mut sorted = factors.clone();
+        sorted.sort_by(|a, b| b.total_cmp(a));
+        for (rank, factor) in (1_u8..).zip(sorted) {
+            assert_eq!(factor, f64::from(rank).powf(-1.5) as f32);
+        }
+        for factor in [1.0, 0.25] {
+            let bytes = weights.router_row(factor, 5000, &quant::F32).as_chunks().0.to_vec();
+            let square = bytes.iter().map(|it| f32::from_le_bytes(*it).powi(2)).sum::<f32>();
+            let deviation = (square / 5000.0).sqrt();
+            assert!((deviation / factor - DEVIATION).abs() < 0.002, "{deviation}");
         }
     }
 

@@ -19,6 +19,9 @@ use std::path::Path;
 
 /// Divisors of the rotary frequencies in GGUF files.
 const ROPE_FACTORS: &str = "rope_freqs.weight";
+/// What the names of routers end with.
+const ROUTER: &str = ".ffn_gate_inp.weight";
+
 /// A tensor to write.
 struct Tensor {
     name: String,
@@ -75,7 +78,7 @@ fn write_folder(plan: &SynthPlan, out: &Path, progress: &mut dyn WorkProgress) -
     write_json(&out.join("tokenizer.json"), &tokenizer)?;
     write_json(&out.join("tokenizer_config.json"), &settings)?;
     let stream = writer.create(&out.join("model.safetensors"))?;
-    write_weights(stream, plan.seed, &tensors, &[], progress)
+    write_weights(stream, plan, &tensors, &[], progress)
 }
 
 fn write_json(path: &Path, value: &Json) -> Result<()> {
@@ -109,7 +112,7 @@ fn write_gguf(plan: &SynthPlan, out: &Path, progress: &mut dyn WorkProgress) -> 
     if !factors.is_empty() {
         writer.plan(ROPE_FACTORS, &quant::F32, &[factors.len()])?;
     }
-    write_weights(writer.create(out)?, plan.seed, &tensors, &factors, progress)
+    write_weights(writer.create(out)?, plan, &tensors, &factors, progress)
 }
 
 fn typed(
@@ -152,16 +155,27 @@ impl Tensor {
 /// Writes the data of a file: the tensors, then the divisors of the rotary frequencies.
 fn write_weights(
     mut stream: TensorStream,
-    seed: u64,
+    plan: &SynthPlan,
     tensors: &[Tensor],
     factors: &[f32],
     progress: &mut dyn WorkProgress,
 ) -> Result<()> {
     progress.start(tensors.iter().map(|t| t.bytes() as u64).sum());
     let elements = tensors.iter().map(Tensor::elements).max().unwrap_or(0);
-    let mut weights = RandomWeights::new(seed, elements);
+    let mut weights = RandomWeights::new(plan.seed, elements);
     for tensor in tensors {
         let mut missing = tensor.bytes();
+        if let [experts, cols] = tensor.shape[..]
+            && plan.routing_skew > 0.0
+            && tensor.name.ends_with(ROUTER)
+        {
+            for factor in weights.zipf(experts, plan.routing_skew) {
+                let row = weights.router_row(factor, cols, tensor.ty);
+                stream.write(row)?;
+                missing -= row.len();
+                progress.advance(row.len() as u64);
+            }
+        }
         while missing > 0 {
             // An unfinished file is removed when the stream is dropped.
             progress.check()?;
@@ -192,7 +206,7 @@ mod tests {
         std::fs::create_dir_all(if is_gguf(&out) { &folder } else { &out }).unwrap();
         let config = super::super::named_shape(shape).unwrap();
         let types = MatrixTypes::One(ty);
-        write(&SynthPlan { config, types, seed }, &out, &mut ()).unwrap();
+        write(&SynthPlan { config, types, seed, routing_skew: 0.0 }, &out, &mut ()).unwrap();
         let file = if is_gguf(&out) { out.clone() } else { out.join("model.safetensors") };
         let bytes = std::fs::read(file).unwrap();
         (out, bytes)
@@ -234,6 +248,35 @@ mod tests {
     }
 
     #[test]
+    fn skewed_routers_have_rows_whose_norms_follow_zipf() {
+        for name in ["skewed.gguf", "skewed-hf"] {
+            let out = std::env::temp_dir().join(format!("gannet-{}-{name}", std::process::id()));
+            super::super::prepare(&out, true).unwrap();
+            let config = super::super::named_shape("tiny-deepseek-v3").unwrap();
+            let config = super::super::resized(config, Some(3), None);
+            let types = MatrixTypes::One(&quant::BF16);
+            let plan = SynthPlan { config, types, seed: 4, routing_skew: 1.0 };
+            write(&plan, &out, &mut ()).unwrap();
+            let checkpoint = Checkpoint::open(&out, &OpenOptions::default()).unwrap();
+            let orders = [1, 2].map(|layer| {
+                let router = format!("blk.{layer}{ROUTER}");
+                let router = checkpoint.require(&router, &[16, 256]).unwrap().to_f32().unwrap();
+                let norm = |row: &[f32]| row.iter().map(|value| value * value).sum::<f32>().sqrt();
+                let norms: Vec<f32> = router.chunks_exact(256).map(norm).collect();
+                let mut order: Vec<usize> = (0..16).collect();
+                order.sort_by(|a, b| norms[*b].total_cmp(&norms[*a]));
+                for (rank, expert) in (1_u8..).zip(&order).take(6) {
+                    // A row of normal values has about the norm of its deviation.
+                    let norm = norms[*expert] * f32::from(rank) / (0.02 * 16.0);
+                    assert!((0.7..1.4).contains(&norm), "{rank}: {norm}");
+                }
+                order
+            });
+            assert_ne!(orders[0], orders[1], "{name}");
+        }
+    }
+
+    #[test]
     fn mixtures_give_each_tensor_the_type_that_quantising_gives_it() {
         let shapes = || shapes::names().filter(|name| name.starts_with("tiny"));
         let pairs = shapes().flat_map(|shape| [(shape, "q4_k_m"), (shape, "q2_k")]);
@@ -249,7 +292,12 @@ mod tests {
             let synthetic = plain.with_extension("synth.gguf");
             let config = super::super::named_shape(shape).unwrap();
             // A name that a type has too, such as q2_k, is the type elsewhere.
-            let plan = SynthPlan { config, types: MatrixTypes::Mixed(mixture), seed: 1 };
+            let plan = SynthPlan {
+                config,
+                types: MatrixTypes::Mixed(mixture),
+                seed: 1,
+                routing_skew: 0.0,
+            };
             write(&plan, &synthetic, &mut ()).unwrap();
             let types = |path: &Path| -> Vec<(String, &'static str)> {
                 let files = formats::ModelFiles::open(path).unwrap();
@@ -262,7 +310,12 @@ mod tests {
             Checkpoint::open(&synthetic, &OpenOptions::default()).unwrap();
         }
         let config = super::super::named_shape("tiny-qwen3").unwrap();
-        let plan = SynthPlan { config, types: MatrixTypes::named("q4_k_m").unwrap(), seed: 0 };
+        let plan = SynthPlan {
+            config,
+            types: MatrixTypes::named("q4_k_m").unwrap(),
+            seed: 0,
+            routing_skew: 0.0,
+        };
         let error = write(&plan, Path::new("folder"), &mut ()).unwrap_err().to_string();
         assert_eq!(error, "only GGUF files (-o NAME.gguf) hold the mixture q4_k_m");
         assert!(MatrixTypes::named("q4_k_x").unwrap_err().contains("q4_k_m"));
@@ -272,7 +325,8 @@ mod tests {
     fn a_vocabulary_smaller_than_all_bytes_is_refused() {
         let mut config = super::super::named_shape("tiny-qwen3").unwrap();
         config.vocab_size = 200;
-        let plan = SynthPlan { config, types: MatrixTypes::One(&quant::BF16), seed: 0 };
+        let plan =
+            SynthPlan { config, types: MatrixTypes::One(&quant::BF16), seed: 0, routing_skew: 0.0 };
         let error = write(&plan, Path::new("unused.gguf"), &mut ()).unwrap_err().to_string();
         assert!(error.contains("found 200"), "{error}");
     }

@@ -26,6 +26,12 @@ impl Histogram {
         Self { bounds, counts, sum: Arc::default() }
     }
 
+    /// A histogram of observations that were counted elsewhere, under the same bounds.
+    pub fn of(bounds: &'static [f64], counts: &[u64], sum: f64) -> Self {
+        let counts = counts.iter().map(|count| AtomicU64::new(*count)).collect();
+        Self { bounds, counts, sum: Arc::new(AtomicU64::new(sum.to_bits())) }
+    }
+
     pub fn add(&self, value: f64) {
         self.add_times(value, 1);
     }

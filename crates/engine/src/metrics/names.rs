@@ -82,18 +82,23 @@ pub(super) fn weights_gauges(stats: &StreamStats) -> [(&'static str, &'static st
 }
 
 /// What has happened to streamed experts: name, help, value.
-pub(super) fn weights_counters(stats: &StreamStats) -> [(&'static str, &'static str, u64); 4] {
+pub(super) fn weights_counters(stats: &StreamStats) -> [(&'static str, &'static str, u64); 5] {
     [
         ("gannet:weights_hits", "Experts in memory when a layer needed them", stats.hits),
         ("gannet:weights_misses", "Experts that were not", stats.misses),
         ("gannet:weights_evictions", "Experts that lost their slot", stats.evictions),
         ("gannet:weights_read_bytes", "Bytes of experts read", stats.read_bytes),
+        ("gannet:weights_preloaded", "Experts read at the start", stats.preloaded),
     ]
 }
 
 /// Name and help of the time that products waited for experts.
 pub(super) const WEIGHTS_WAIT: (&str, &str) =
     ("gannet:weights_wait_seconds", "Time in which computation waited for experts");
+
+/// Name and help of the times of reads.
+pub(super) const WEIGHTS_READS: (&str, &str) =
+    ("gannet:weights_read_seconds", "Time of reading an expert, with packing");
 
 fn put<M: Metric + Clone>(registry: &mut Registry, table: &[(&str, &str, &M)]) {
     for &(name, help, metric) in table {

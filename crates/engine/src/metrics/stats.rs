@@ -57,6 +57,8 @@ pub struct Stats {
     pub restore: Times,
     /// What has happened to streamed experts; `None` where all weights are in memory.
     pub weights: Option<StreamStats>,
+    /// Times of reading streamed experts, each with packing.
+    pub weights_reads: Times,
 }
 
 /// Blocks of a group of rows of the KV cache.
@@ -163,6 +165,9 @@ pub(super) fn of(inner: &Inner) -> Stats {
         disk: inner.disk.stats(),
         restore: times(&inner.disk.restore),
         weights: inner.weights.stats(),
+        weights_reads: times(&super::weights::read_times(
+            &inner.weights.stats().unwrap_or_default(),
+        )),
     }
 }
 

@@ -118,6 +118,32 @@ fn text_has_the_numbers_under_their_names() {
 }
 
 #[test]
+fn reads_of_experts_are_a_histogram() {
+    let metrics = Metrics::default();
+    assert!(encoded(&metrics).contains("\ngannet:weights_read_seconds_count 0\n"));
+    let mut stats = StreamStats { preloaded: 3, ..StreamStats::default() };
+    for seconds in [0.001, 0.002, 0.002, 7.0] {
+        stats.reads.add(secs(seconds));
+    }
+    metrics.weights(stats);
+    let text = encoded(&metrics);
+    for line in [
+        "gannet:weights_preloaded_total 3",
+        "gannet:weights_read_seconds_sum 7.005",
+        "gannet:weights_read_seconds_count 4",
+        "gannet:weights_read_seconds_bucket{le=\"0.001\"} 1",
+        "gannet:weights_read_seconds_bucket{le=\"0.0025\"} 3",
+        "gannet:weights_read_seconds_bucket{le=\"5.0\"} 3",
+        "gannet:weights_read_seconds_bucket{le=\"+Inf\"} 4",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line} is not in {text}");
+    }
+    let reads = metrics.snapshot().weights_reads;
+    assert_eq!(reads.count, 4);
+    assert!((reads.mean - 7.005 / 4.0).abs() < 1e-9 && (0.0015..=0.0025).contains(&reads.p50));
+}
+
+#[test]
 fn without_work_nothing_stalls() {
     let metrics = Metrics::default();
     assert_eq!(metrics.stalled_for(), None);

@@ -1,8 +1,9 @@
 //! What has happened to experts that are read when tokens choose them.
 
 use super::disk::begin;
+use super::histogram::Histogram;
 use super::names;
-use backend::StreamStats;
+use backend::{ReadTimes, StreamStats};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
@@ -24,6 +25,12 @@ impl WeightsMetrics {
     }
 }
 
+/// The times of reads as a histogram.
+pub(super) fn read_times(stats: &StreamStats) -> Histogram {
+    let ReadTimes { counts, sum } = &stats.reads;
+    Histogram::of(&ReadTimes::BOUNDS, counts, sum.as_secs_f64())
+}
+
 impl Collector for WeightsMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let stats = self.stats().unwrap_or_default();
@@ -36,6 +43,8 @@ impl Collector for WeightsMetrics {
             counter.encode(begin(&mut encoder, (name, help), counter.metric_type())?)?;
         }
         let wait = ConstCounter::new(stats.wait.as_secs_f64());
-        wait.encode(begin(&mut encoder, names::WEIGHTS_WAIT, wait.metric_type())?)
+        wait.encode(begin(&mut encoder, names::WEIGHTS_WAIT, wait.metric_type())?)?;
+        let reads = read_times(&stats);
+        reads.encode(begin(&mut encoder, names::WEIGHTS_READS, reads.metric_type())?)
     }
 }

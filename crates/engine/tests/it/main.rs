@@ -18,5 +18,6 @@ mod ranks;
 mod replay;
 mod requests;
 mod reuse;
+mod routes;
 mod states;
 mod streaming;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 const TOKENS: u32 = 70;
 
-fn options(mode: Mode, weights_memory: WeightsMemory) -> LoadOptions {
+pub fn options(mode: Mode, weights_memory: WeightsMemory) -> LoadOptions {
     LoadOptions {
         mode,
         weights_memory,
@@ -21,7 +21,7 @@ fn options(mode: Mode, weights_memory: WeightsMemory) -> LoadOptions {
 }
 
 /// Bits of the logits behind a prompt, computed in two ways, and of tokens after it.
-fn bits(mut runner: Runner) -> Vec<u32> {
+pub fn bits(mut runner: Runner) -> Vec<u32> {
     let prompt: Vec<u32> = (0..TOKENS).map(|i| i * 37 % 131).collect();
     let mut all = SingleSequence::new(&mut runner).feed(&prompt, 128).unwrap().to_vec();
     let mut sequence = SingleSequence::new(&mut runner);
@@ -33,7 +33,7 @@ fn bits(mut runner: Runner) -> Vec<u32> {
 }
 
 /// The least memory for the weights of a model that is streamed.
-fn least(checkpoint: &Checkpoint, streamed: &LoadOptions) -> usize {
+pub fn least(checkpoint: &Checkpoint, streamed: &LoadOptions) -> usize {
     let limited =
         |bytes| LoadOptions { weights_memory: WeightsMemory::Bytes(bytes), ..streamed.clone() };
     let Err(error) = Runner::load(checkpoint, &limited(0)) else { panic!("no memory is needed") };

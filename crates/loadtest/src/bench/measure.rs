@@ -77,6 +77,9 @@ pub(super) struct StreamedExperts {
     pub hit_rate: f64,
     /// Bytes read, in GB per second of the whole time.
     pub read_gbs: f64,
+    /// Share of what raw reads of the same size give.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub raw_share: Option<f64>,
     /// Share of the time in which computation waited for experts.
     pub wait_share: f64,
 }
@@ -89,6 +92,7 @@ impl StreamedExperts {
         Self {
             hit_rate: hits / (hits + misses).max(1.0),
             read_gbs: (after.read_bytes - before.read_bytes) as f64 / seconds / 1e9,
+            raw_share: None,
             wait_share: (after.wait - before.wait).as_secs_f64() / seconds,
         }
     }

@@ -2,6 +2,7 @@
 //! and how they scale with threads.
 
 mod constrained;
+mod disk;
 mod machine;
 mod measure;
 mod report;
@@ -10,6 +11,7 @@ mod spread;
 mod work;
 
 pub use constrained::{ConstraintRates, bench_constrained};
+pub use disk::{DiskPlan, DiskRates, bench_disk};
 pub use measure::BenchPlan;
 pub use report::BenchReport;
 pub use scaling::{ScalingReport, bench_scaling};
@@ -47,6 +49,7 @@ pub fn bench(
         mode: settings.mode.name(),
         kv_type: settings.kv_type.name(),
         machine,
+        disk: None,
         results,
     })
 }

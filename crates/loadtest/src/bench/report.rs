@@ -1,5 +1,6 @@
 //! The results as a table, JSON or CSV.
 
+use super::disk::DiskRates;
 use super::machine::Machine;
 use super::measure::{Measurement, StreamedExperts};
 use super::spread::MedianRange;
@@ -17,10 +18,22 @@ pub struct BenchReport {
     pub(super) mode: &'static str,
     pub(super) kv_type: &'static str,
     pub(super) machine: Machine,
+    /// What the disk gives, where experts are streamed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) disk: Option<DiskRates>,
     pub(super) results: Vec<Measurement>,
 }
 
 impl BenchReport {
+    /// The report with the rates of the disk that experts are read from, and their shares of them.
+    pub fn with_disk(mut self, disk: DiskRates) -> Self {
+        for experts in self.results.iter_mut().filter_map(|result| result.experts.as_mut()) {
+            experts.raw_share = Some(experts.read_gbs / disk.random_gbs);
+        }
+        self.disk = Some(disk);
+        self
+    }
+
     /// The measurements as comma-separated values.
     pub fn to_csv(&self) -> String {
         let mut text = String::from(
@@ -58,14 +71,18 @@ impl BenchReport {
             let _ = writeln!(text, "{bandwidth:>6.0}%{:>9.1}{peak:>6.0}%", m.gops);
         }
         for m in &self.results {
-            let Some(StreamedExperts { hit_rate, read_gbs, wait_share }) = m.experts else {
+            let Some(StreamedExperts { hit_rate, read_gbs, raw_share, wait_share }) = m.experts
+            else {
                 continue;
             };
             let (hits, waits) = (100.0 * hit_rate, 100.0 * wait_share);
             let _ = write!(text, "\n{} {} x{}: {hits:.0}% of chosen", m.phase, m.tokens, m.batch);
             let _ = write!(text, " experts in memory, {read_gbs:.2} GB/s read");
+            if let Some(share) = raw_share {
+                let _ = write!(text, " ({:.0}% of the disk's)", 100.0 * share);
+            }
             let _ = writeln!(text, ", {waits:.0}% of the time waiting for them");
         }
-        text
+        text + &self.disk.as_ref().map_or_else(String::new, |disk| format!("\n{}", disk.to_text()))
     }
 }

@@ -8,6 +8,7 @@ use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Parts begin at multiples of this in a slot, where reads past the page cache can write them.
 const PAGE: usize = 4096;
@@ -183,6 +184,11 @@ impl Entry {
         self.parts.iter().map(|(part, _)| part.covering()).sum()
     }
 
+    /// The file of the first matrix, and where it begins there.
+    pub fn place(&self) -> Option<(&Path, u64)> {
+        self.parts.first().map(|(part, _)| (part.file.path(), part.range.start))
+    }
+
     /// A file of the expert that is not the one that was opened.
     pub fn changed_file(&self) -> Option<&Path> {
         let mut files = self.parts.iter().map(|(part, _)| &part.file);
@@ -200,10 +206,20 @@ pub(super) struct FillJob {
     pub memory: PageVec,
     /// Where the matrices are in the memory, once they are there.
     pub filled: io::Result<Vec<Range<usize>>>,
+    /// Time of reading and packing.
+    pub took: Duration,
 }
 
 impl ReadJob for FillJob {
     fn run(&mut self, scratch: &mut AlignedVec<u8>) {
+        let start = Instant::now();
+        self.fill(scratch);
+        self.took = start.elapsed();
+    }
+}
+
+impl FillJob {
+    fn fill(&mut self, scratch: &mut AlignedVec<u8>) {
         // The vector of ranges is used again.
         let mut places = std::mem::replace(&mut self.filled, Ok(Vec::new())).unwrap_or_default();
         places.clear();

@@ -11,28 +11,27 @@
 
 mod entry;
 mod foresight;
-mod heat;
 #[cfg(test)]
 mod layer_tests;
 mod layers;
+mod preload;
 mod slots;
 #[cfg(test)]
 mod tests;
 
 pub(super) use entry::{Entry, EntryPart, Packing, PartFile};
 
-use crate::{Error, StreamStats};
+use crate::{Error, Heat, StreamStats};
 use base::{DirectFile, PageVec, ReadPool, Urgency};
 use entry::FillJob;
 use foresight::Foresight;
-use heat::Heat;
 use layers::LayerOrder;
 use std::collections::HashMap;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Where an expert, or a matrix of a layer, is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -210,10 +209,11 @@ impl ExpertStream {
         let ExpertSlot { memory, expert, places, pinned, kept } = &mut self.slots[slot];
         (*expert, *pinned, *kept) = (Some(number), urgency == Urgency::Now, false);
         let (memory, filled) = (std::mem::take(memory), Ok(std::mem::take(places)));
+        let took = Duration::ZERO;
         self.experts[number].place = Place::Reading(slot);
         self.stats.read_bytes += entry.file_bytes() as u64;
         let pool = self.pool.as_ref().expect("slots were made with their threads");
-        pool.submit(urgency, FillJob { number, entry, slot, memory, filled });
+        pool.submit(urgency, FillJob { number, entry, slot, memory, filled, took });
     }
 
     /// Takes what the threads have read.
@@ -235,7 +235,8 @@ impl ExpertStream {
 
     /// Puts memory back that was read.
     fn put(&mut self, job: FillJob) {
-        let FillJob { number, slot: at, memory, filled, .. } = job;
+        let FillJob { number, slot: at, memory, filled, took, .. } = job;
+        self.stats.reads.add(took);
         let slot = &mut self.slots[at];
         slot.memory = memory;
         match filled {

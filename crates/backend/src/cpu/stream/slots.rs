@@ -90,6 +90,7 @@ impl ExpertStream {
             let memory = PageVec::zeroed(bytes).map_err(refused)?;
             self.slots.push(ExpertSlot { memory, ..ExpertSlot::default() });
         }
+        let window = window.min(slots.div_ceil(2));
         self.classes.push(SlotClass { slots: first..self.slots.len(), window });
         Ok(())
     }

@@ -59,7 +59,7 @@ pub(super) fn scripted(seed: u64) -> Arc<Scripted> {
 }
 
 /// Where matrix `part` of an expert is in the file.
-fn place(expert: usize, part: usize) -> Range<u64> {
+pub(super) fn place(expert: usize, part: usize) -> Range<u64> {
     let start = ((expert * PARTS + part) * PART) as u64;
     start..start + PART as u64
 }

@@ -68,7 +68,7 @@ impl StatsReport<'_> {
                 "evicted_snapshots": stats.states.evicted,
             },
             "kv_disk": stats.disk.as_ref().map(|disk| disk_json(disk, &stats.restore)),
-            "weights": stats.weights.as_ref().map(weights_json),
+            "weights": stats.weights.as_ref().map(|it| weights_json(it, &stats.weights_reads)),
             "latency_s": {
                 "time_to_first_token": times(&stats.first_token),
                 "inter_token": times(&stats.between_tokens),
@@ -119,7 +119,10 @@ impl StatsReport<'_> {
             ("kv blocks", stats.blocks.iter().map(blocks).collect::<Vec<_>>().join("; ")),
             ("states", states(&stats.states)),
             ("disk", stats.disk.as_ref().map_or("off".to_owned(), disk_text)),
-            ("weights", stats.weights.as_ref().map_or("in memory".to_owned(), weights_text)),
+            (
+                "weights",
+                stats.weights.as_ref().map_or("in memory".to_owned(), StreamStats::to_string),
+            ),
             ("cache hits", part(stats.cache_hits, stats.cache_queries, "prompt tokens")),
             ("first token", median(&stats.first_token)),
             ("between tokens", median(&stats.between_tokens)),
@@ -149,7 +152,7 @@ fn states(states: &StateStats) -> String {
 }
 
 /// The counts of streamed experts.
-fn weights_json(weights: &StreamStats) -> Value {
+fn weights_json(weights: &StreamStats, reads: &Times) -> Value {
     json!({
         "slots": weights.slots,
         "slot_bytes": weights.slot_bytes,
@@ -159,16 +162,10 @@ fn weights_json(weights: &StreamStats) -> Value {
         "hit_rate": share(weights.hits, weights.hits + weights.misses),
         "evictions": weights.evictions,
         "read_bytes": weights.read_bytes,
+        "preloaded": weights.preloaded,
+        "read_s": times(reads),
         "wait_s": round(weights.wait.as_secs_f64()),
     })
-}
-
-fn weights_text(weights: &StreamStats) -> String {
-    let StreamStats { hits, misses, slot_bytes, expert_bytes, read_bytes, .. } = weights;
-    let [held, all, read] =
-        [*slot_bytes as u64, *expert_bytes as u64, *read_bytes].map(|it| it >> 20);
-    let choices = part(*hits, hits + misses, "choices");
-    format!("{held} of {all} MiB of experts in memory; {choices}; {read} MiB read")
 }
 
 /// What is on disk and what was done there, `null` without a folder.
