@@ -22,6 +22,10 @@ pub(crate) const VERSION: u32 = 1;
 const MAX_HEADER: usize = 4 << 20;
 /// Most layers, and experts of a layer.
 const MAX_COUNT: usize = 1 << 16;
+/// Most experts of all layers.
+const MAX_EXPERTS: usize = 1 << 22;
+/// Most bytes of an expert. Sums over all experts, and over all entries, do not overflow.
+const MAX_BYTES: u64 = 1 << 36;
 /// Most bytes of a number with its comma.
 const MAX_DIGITS: usize = 22;
 /// Most entries that are read into memory.
@@ -98,11 +102,15 @@ impl RouteHeader {
         if !(1..=MAX_COUNT as u32).contains(&self.experts) {
             return expected("experts", format!("1 to {MAX_COUNT}"), self.experts.to_string());
         }
+        if layers * self.experts as usize > MAX_EXPERTS {
+            let found = (layers * self.experts as usize).to_string();
+            return expected("experts", format!("at most {MAX_EXPERTS} in all layers"), found);
+        }
         if !(1..=self.experts).contains(&self.chosen) {
             return expected("chosen", format!("1 to {}", self.experts), self.chosen.to_string());
         }
         for (name, bytes) in [("slot_bytes", &self.slot_bytes), ("read_bytes", &self.read_bytes)] {
-            let is_size = |bytes: &u64| (1..1 << 48).contains(bytes);
+            let is_size = |bytes: &u64| (1..=MAX_BYTES).contains(bytes);
             if bytes.len() != layers || !bytes.iter().all(is_size) {
                 return expected(name, format!("{layers} sizes"), format!("{}", bytes.len()));
             }
@@ -244,8 +252,11 @@ mod tests {
             ("{}\n".into(), "expected the header of a trace of routes"),
             (change(&|it| it.gannet_routes = 2), "gannet_routes: expected 1, found 2"),
             (change(&|it| it.layers = vec![3, 1]), "layers: expected ascending numbers"),
+            (change(&|it| it.experts = 1 << 17), "experts: expected 1 to 65536, found 131072"),
+            (change(&|it| (it.layers, it.experts) = ((0..65).collect(), 1 << 16)), "in all layers"),
             (change(&|it| it.chosen = 5), "chosen: expected 1 to 4, found 5"),
             (change(&|it| it.read_bytes = vec![0, 1]), "read_bytes: expected 2 sizes"),
+            (change(&|it| it.slot_bytes[1] = 1 << 40), "slot_bytes: expected 2 sizes"),
             (format!("{head}\n{{}}\n"), "expected numbers"),
             (format!("{head}\n[1]\n"), "expected a step and a layer, found 1 numbers"),
             (format!("{head}\n[1,2,0,1,0]\n"), "expected a layer of the header"),

@@ -33,6 +33,8 @@ fn a_profile_is_kept_from_run_to_run_and_changes_no_answer() {
     let (model, rules) = (model("experts.gguf", "901"), on_disk());
     let profile = |what: &str| run(&["experts", "profile", what, "-m", &model]);
     let expected = answer(&model, &[]).0;
+    // What an earlier run of the tests has left.
+    assert_eq!(profile("reset").code, Some(0));
     check_error(&profile("show"), "nothing is known of its experts yet");
     let streamed = ["--placement", rules.as_str()];
     for (more, reads_ahead) in
