@@ -138,18 +138,19 @@ impl ExpertStream {
         self.coldest(number).filter(is_colder)
     }
 
-    /// A slot for an expert, whatever it takes: that of the coldest, of what was read ahead, or of
-    /// the last expert that the layer needs. Waits where all are being read.
+    /// A slot for an expert, whatever it takes: that of what was read ahead or of the last expert
+    /// that the layer needs, if they are not hotter, else that of the coldest. Waits where all are
+    /// being read.
     pub(super) fn make_slot(&mut self, number: usize) -> usize {
         loop {
             self.take_finished();
-            if let Some(slot) = self.coldest(number) {
-                return slot;
-            }
             let slots = self.classes[self.experts[number].class].slots.clone();
             let there = slots.filter(|slot| !self.slots[*slot].memory.is_empty());
             let last = there.max_by_key(|slot| (self.slots[*slot].kept, self.slots[*slot].expert));
-            match last {
+            let heat = Some(self.experts[number].heat);
+            let not_hotter = last.filter(|slot| Heat::order(self.heat_in(*slot), heat).is_le());
+            let found = self.slot_for(number).or(not_hotter).or(self.coldest(number)).or(last);
+            match found {
                 Some(slot) => return slot,
                 None => self.wait(),
             }

@@ -11,7 +11,7 @@ const PART: usize = 5000;
 /// Matrices of an expert.
 const PARTS: usize = 3;
 /// An expert with a wrong checksum.
-const WRONG: usize = 40;
+const WRONG: usize = 90;
 
 /// A file whose byte at `i` is known, whose reads take some time, and of which some fail.
 pub(super) struct Scripted {
@@ -102,12 +102,9 @@ pub(super) fn started(file: &Arc<Scripted>, experts: usize, slots: usize) -> Exp
 }
 
 /// Requests experts that fit together.
-pub(super) fn request<'a>(
-    stream: &mut ExpertStream,
-    chosen: impl IntoIterator<Item = &'a usize> + Clone,
-) {
-    stream.begin_layer(chosen.clone().into_iter().copied());
-    chosen.into_iter().for_each(|expert| assert!(stream.request(*expert, true)));
+pub(super) fn request(stream: &mut ExpertStream, chosen: &[usize]) {
+    stream.begin_layer(chosen.iter().copied());
+    chosen.iter().for_each(|expert| assert!(stream.request(*expert, true)));
 }
 
 pub(super) fn check_bytes(stream: &ExpertStream, expert: usize) {
@@ -128,7 +125,7 @@ fn a_full_slot_holds_the_bytes_of_its_expert() {
             let first = rng.below(24) as usize;
             let chosen = (0..capacity).map(|i| (first + i * 5) % 24).collect::<HashSet<_>>();
             chosen.iter().for_each(|expert| stream.heat(*expert, 1));
-            request(&mut stream, &chosen);
+            request(&mut stream, &chosen.iter().copied().collect::<Vec<_>>());
             let mut left = chosen.clone();
             while !left.is_empty() {
                 // What was requested stays until it is released.
