@@ -23,7 +23,7 @@ use crate::{
     AttentionSpec, Backend, Batch, BlockCopy, Buffer, CPU, CacheSpec, Compression, DeltaSpec,
     Device, Error, Experts, ExpertsSpec, Gate, HeadColumns, Held, HyperSpec, IndexSpec, Matrix,
     MatrixSpec, Memory, Mode, PackedMatrix, Pairs, Rope, Rounding, RowAttention, Selection,
-    ShortConv, Storage, StreamStats, Table, Vector,
+    ShortConv, Storage, StreamPlan, StreamStats, Table, Vector,
 };
 use attend::{AttentionCall, AttentionPlan};
 use base::{AlignedVec, Profile, ThreadPool};
@@ -196,7 +196,9 @@ impl Backend for Cpu {
     }
 
     fn packed_matrices(&self) -> Vec<(Matrix, PackedMatrix)> {
-        self.matrices.packed()
+        let (mut all, places) = (self.matrices.packed(), self.places_of_experts());
+        all.sort_by_key(|(matrix, _)| *places.get(&matrix.0).unwrap_or(&(matrix.0, 0)));
+        all
     }
 
     fn read_packed(&mut self, matrix: Matrix) -> Cow<'_, [u8]> {
@@ -219,6 +221,15 @@ impl Backend for Cpu {
     fn stream_experts(&mut self, bytes: usize, threads: usize) -> Result<(), Error> {
         let least = self.experts.iter().map(ExpertGroup::least).max().unwrap_or(0);
         self.matrices.stream.start(bytes, threads, least)
+    }
+
+    fn stream_plan(&self) -> Option<StreamPlan> {
+        let stream = &self.matrices.stream;
+        (!stream.is_empty()).then(|| StreamPlan {
+            classes: stream.slot_classes(),
+            buffers: stream.scratch_bytes(),
+            token_bytes: self.experts.iter().map(|group| group.token_bytes(stream)).sum(),
+        })
     }
 
     fn stream_stats(&self) -> Option<StreamStats> {

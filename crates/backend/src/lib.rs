@@ -28,7 +28,7 @@ pub use handles::{
 pub use layer_cache::{
     CacheSpec, GroupSize, LayerCache, Rounding, RowLayout, Rows, State, group_windows,
 };
-pub use memory::{FreeMemory, Memory, StreamStats};
+pub use memory::{FreeMemory, Memory, SlotClass, StreamPlan, StreamStats};
 
 use base::Profile;
 use kernels::quant::QuantType;
@@ -60,8 +60,7 @@ pub enum Error {
     Computed(&'static str),
     /// Weights that shall be read when they are needed, but are in no file as they are used.
     #[error(
-        "expected experts that a file holds as they are used, found weights computed from others; \
-         `gannet pack MODEL -o FILE.gpack` writes such a file"
+        "expected experts that a file holds as they are used, found weights computed from others"
     )]
     NotInFile,
     /// The system refuses to lock weights in memory.
@@ -189,7 +188,8 @@ pub trait Backend: Send {
     /// Uses these bytes, in place, for matrices that are added from now on and held in the same
     /// layout: of equal name, number, type and shape.
     fn use_packed(&mut self, _matrices: Vec<(PackedMatrix, Storage)>) {}
-    /// The matrices that are held in packed layouts, in the order in which they were added.
+    /// The matrices in packed layouts, in the order in which they were added; those of an expert
+    /// follow one another: gate, up, down.
     fn packed_matrices(&self) -> Vec<(Matrix, PackedMatrix)> {
         Vec::new()
     }
@@ -216,6 +216,10 @@ pub trait Backend: Send {
     /// If that is too little for the experts of one token, or the system gives none.
     fn stream_experts(&mut self, _bytes: usize, _threads: usize) -> Result<(), Error> {
         Ok(())
+    }
+    /// The memory for streamed experts; `None` where there are none.
+    fn stream_plan(&self) -> Option<StreamPlan> {
+        None
     }
     /// What has happened to streamed experts; `None` where there are none.
     fn stream_stats(&self) -> Option<StreamStats> {

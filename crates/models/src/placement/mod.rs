@@ -23,6 +23,7 @@ pub use kind::TensorKind;
 pub use tensor::TensorInfo;
 
 use backend::{Device, MemoryPolicy, Mode, ThreadLimits};
+use formats::Checkpoint;
 use kernels::quant::QuantType;
 use regex::Regex;
 use std::ops::RangeInclusive;
@@ -168,6 +169,27 @@ pub fn stream_experts(placed: &mut [Placed]) -> bool {
     streams
 }
 
+/// Leaves the embedding on disk, unless a rule names its memory, its rows are computed when they
+/// are read, or a head that shares its weights computes with the same bytes.
+pub fn leave_table_on_disk(placed: &mut [Placed], checkpoint: &Checkpoint) {
+    let mapped = |placed: &Placed| {
+        matches!(placed.memory, TensorMemory::Mapped | TensorMemory::Locked) && placed.bytes == 0
+    };
+    if placed.iter().any(|placed| placed.kind == TensorKind::Head && mapped(placed)) {
+        return;
+    }
+    let in_file = |name: &str| {
+        let bytes = checkpoint.tensors().find(|view| view.name == name).map(|view| view.bytes());
+        bytes.is_some_and(|bytes| bytes.place(0..bytes.len()).is_some())
+    };
+    for placed in placed.iter_mut().filter(|placed| placed.kind == TensorKind::Embed) {
+        let held = placed.memory == TensorMemory::Mapped && !placed.memory_is_ruled;
+        if held && in_file(&placed.name) {
+            (placed.memory, placed.bytes) = (TensorMemory::Disk, 0);
+        }
+    }
+}
+
 impl TensorMemory {
     /// Values that rules may name.
     pub const ALL: [Self; 4] = [Self::Packed, Self::Mapped, Self::Locked, Self::Disk];
@@ -181,6 +203,16 @@ impl TensorMemory {
             Self::Disk => "disk",
             Self::Copied => "copied",
         }
+    }
+}
+
+impl Placement {
+    /// The same rules, but that they leave nothing on disk.
+    pub fn in_memory(mut self) -> Self {
+        for rule in &mut self.rules {
+            rule.place.memory = rule.place.memory.filter(|memory| *memory != TensorMemory::Disk);
+        }
+        self
     }
 }
 

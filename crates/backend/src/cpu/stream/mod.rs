@@ -15,7 +15,7 @@ mod tests;
 
 pub(super) use entry::{Entry, EntryPart, Packing, PartFile};
 
-use crate::{Error, StreamStats};
+use crate::{Error, SlotClass, StreamStats, memory};
 use base::{DirectFile, PageVec, ReadPool, Urgency};
 use entry::FillJob;
 use heat::Heat;
@@ -24,7 +24,7 @@ use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Where an expert is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +55,8 @@ struct ExpertSlot {
     places: Vec<Range<usize>>,
     /// Products of the current layer need it.
     pinned: bool,
+    /// The memory is locked, so that the system does not swap it out.
+    locked: bool,
 }
 
 /// All streamed experts of a model, and their slots.
@@ -73,10 +75,20 @@ pub(super) struct ExpertStream {
     /// The rows that chose experts that could not be read.
     failed_rows: Vec<u32>,
     files: HashMap<PathBuf, Arc<dyn PartFile>>,
+    /// When the files were last looked at.
+    looked: Option<Instant>,
+    /// A file that is not the one that was opened.
+    changed: Option<PathBuf>,
+    /// Whether slots are locked in memory when they are first filled.
+    locks: bool,
+    /// Bytes of the scratch memory of all threads.
+    scratch: usize,
 }
 
 /// Most reader threads.
 const MAX_THREADS: usize = 256;
+/// Time after which files are looked at again.
+const LOOK_EVERY: Duration = Duration::from_secs(60);
 
 /// Bytes of (size, number) of slots.
 fn total(sizes: &[(usize, usize)]) -> usize {
@@ -122,6 +134,7 @@ impl ExpertStream {
         let sizes = self.make_classes();
         let scratch = self.experts.iter().map(|expert| expert.entry.scratch()).max().unwrap_or(0);
         let (all, left) = (total(&sizes), bytes.saturating_sub(threads * scratch));
+        (self.scratch, self.locks) = (threads * scratch, memory::swaps());
         self.slots.clear();
         self.classes.clear();
         for &(size, count) in &sizes {
@@ -171,9 +184,36 @@ impl ExpertStream {
         self.classes.get(self.experts[first].class).map_or(0, Range::len)
     }
 
-    /// Begins a step, which is counted where it decodes.
+    /// The slots of each size.
+    pub fn slot_classes(&self) -> Vec<SlotClass> {
+        let class = |(number, slots): (usize, &Range<usize>)| {
+            let experts = self.experts.iter().filter(|expert| expert.class == number);
+            let bytes = self.slots.get(slots.start).map_or(0, |slot| slot.memory.len());
+            SlotClass { bytes, experts: experts.count(), slots: slots.len() }
+        };
+        self.classes.iter().enumerate().map(class).collect()
+    }
+
+    /// Bytes that reader threads use beside slots.
+    pub fn scratch_bytes(&self) -> usize {
+        self.scratch
+    }
+
+    /// Bytes that are read for an expert.
+    pub fn file_bytes(&self, expert: usize) -> usize {
+        self.experts[expert].entry.file_bytes()
+    }
+
+    /// Begins a step, which is counted where it decodes. Once in a while, looks whether files
+    /// have changed.
     pub fn begin_step(&mut self, decodes: bool) {
         self.step += u64::from(decodes);
+        if self.is_empty() || self.looked.is_some_and(|looked| looked.elapsed() < LOOK_EVERY) {
+            return;
+        }
+        self.looked = Some(Instant::now());
+        let changed = self.files.values().find(|file| file.has_changed());
+        self.changed = changed.map(|file| file.path().to_owned());
     }
 
     /// Notes that `rows` decoded rows have chosen an expert.
@@ -230,7 +270,7 @@ impl ExpertStream {
 
     fn read(&mut self, number: usize, slot: usize, urgency: Urgency) {
         let entry = Arc::clone(&self.experts[number].entry);
-        let ExpertSlot { memory, expert, places, pinned } = &mut self.slots[slot];
+        let ExpertSlot { memory, expert, places, pinned, .. } = &mut self.slots[slot];
         (*expert, *pinned) = (Some(number), urgency == Urgency::Now);
         let (memory, filled) = (std::mem::take(memory), Ok(std::mem::take(places)));
         self.experts[number].place = Place::Reading(slot);
@@ -262,6 +302,7 @@ impl ExpertStream {
         self.slots[slot].memory = memory;
         match filled {
             Ok(places) => {
+                self.lock(slot);
                 self.slots[slot].places = places;
                 self.experts[number].place = Place::In(slot);
             }
@@ -271,6 +312,17 @@ impl ExpertStream {
                 self.experts[number].place = Place::OnDisk;
                 self.failed.get_or_insert((number, error));
             }
+        }
+    }
+
+    /// Locks the memory of a slot that was filled, until the system refuses.
+    fn lock(&mut self, slot: usize) {
+        let ExpertSlot { memory, locked, .. } = &mut self.slots[slot];
+        if self.locks && !*locked {
+            *locked = memory.lock().is_ok();
+            self.locks = *locked;
+            self.stats.lock_refused |= !*locked;
+            self.stats.locked += if *locked { memory.len() } else { 0 };
         }
     }
 
@@ -305,15 +357,18 @@ impl ExpertStream {
     /// Takes the first error since the last call. A file that is not the one that was opened is a
     /// loss of the device.
     pub fn take_failure(&mut self) -> Option<Error> {
-        let (expert, source) = self.failed.take()?;
         let rows = std::mem::take(&mut self.failed_rows);
-        Some(match self.experts[expert].entry.changed_file() {
-            None => Error::Weights { rows, source },
-            Some(path) => Error::Lost(format!(
+        let failed = self.failed.take();
+        let read = |number: usize| self.experts[number].entry.changed_file().map(Path::to_owned);
+        let changed = self.changed.take();
+        let changed = changed.or_else(|| failed.as_ref().and_then(|(number, _)| read(*number)));
+        match changed {
+            None => failed.map(|(_, source)| Error::Weights { rows, source }),
+            Some(path) => Some(Error::Lost(format!(
                 "{}: the file has changed since the model was loaded",
                 path.display()
-            )),
-        })
+            ))),
+        }
     }
 
     /// Bytes of all slots.
