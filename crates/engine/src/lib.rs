@@ -53,7 +53,7 @@ pub use request::{
 pub use run::{EngineOptions, IDLE, start};
 pub use runner::{
     BLOCK, LoadOptions, PACK_EXTENSION, PackChoice, PackedPart, Runner, STATE_EVERY, Settings,
-    WEIGHTS_READ_THREADS, WeightsMemory, kv_types,
+    WEIGHTS_READ_THREADS, WeightsMemory, WeightsPlan, kv_types,
 };
 pub use sched::Slot;
 pub use sequence_memory::SequenceMemory;
