@@ -60,16 +60,12 @@ pub enum Error {
         source: backend::Error,
     },
     /// Weights that are to be read when they are needed are in no file as they are used.
-    #[error("{file}: tensor {tensor}: {source}; `{command}` writes a file that holds them")]
+    #[error("{problem}; `{command}` writes a file that holds them")]
     NotInFile {
-        /// The file of the tensor.
-        file: String,
-        /// Name of the tensor in the file.
-        tensor: String,
+        /// The tensor, and the error of the backend.
+        problem: Box<Error>,
         /// The command that writes a file of them.
         command: String,
-        /// The error of the backend.
-        source: backend::Error,
     },
     /// The backend reported another error.
     #[error(transparent)]

@@ -236,17 +236,17 @@ impl<'a> Loader<'a> {
 
     /// Why the backend cannot take a tensor.
     fn error(&self, view: &TensorView, source: backend::Error) -> Error {
+        let in_no_file = matches!(source, backend::Error::NotInFile);
         let (file, tensor) = (view.path().display().to_string(), view.source_name.clone());
-        match source {
-            backend::Error::NotInFile => {
-                let placed = self.placed.get(view.name.as_str());
-                let converted = placed.is_some_and(|placed| placed.ty != view.ty);
-                let rules = if converted { " --placement RULES" } else { "" };
-                let command = format!("gannet pack {}{rules}", self.checkpoint.path().display());
-                Error::NotInFile { file, tensor, command, source }
-            }
-            source => Error::Tensor { file, tensor, source },
+        let problem = Error::Tensor { file, tensor, source };
+        if !in_no_file {
+            return problem;
         }
+        let placed = self.placed.get(view.name.as_str());
+        let converted = placed.is_some_and(|placed| placed.ty != view.ty);
+        let rules = if converted { " --placement RULES" } else { "" };
+        let command = format!("gannet pack {}{rules}", self.checkpoint.path().display());
+        Error::NotInFile { problem: Box::new(problem), command }
     }
 
     /// This rank's attention heads; latent attention has a KV head for each.

@@ -252,7 +252,7 @@ mod tests {
     fn cache_and_workspace_come_before_weights() {
         let held = |weights, cache| Memory { weights, workspace: 1 << 30, cache, states: 0 };
         let free = |bytes| FreeMemory { bytes, spare: bytes };
-        let check = |available, weights, cache, fits, left| {
+        let check = |available: usize, weights: usize, cache: usize, fits, left: usize| {
             let (free, held) = (free(available << 30), held(weights << 30, cache << 30));
             assert_eq!((all_fit(free, held), left_for_weights(free, held)), (fits, left << 30));
         };
