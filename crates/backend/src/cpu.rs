@@ -23,7 +23,7 @@ use crate::{
     AttentionSpec, Backend, Batch, BlockCopy, Buffer, CPU, CacheSpec, Compression, DeltaSpec,
     Device, Error, ExpertBytes, ExpertUse, Experts, ExpertsSpec, Gate, HeadColumns, Held,
     HyperSpec, IndexSpec, Matrix, MatrixSpec, Memory, Mode, PackedMatrix, Pairs, Rope, Rounding,
-    RowAttention, Selection, ShortConv, Storage, StreamStats, Table, Vector,
+    RowAttention, Selection, ShortConv, Storage, StreamPlan, StreamStats, Table, Vector,
 };
 use attend::{AttentionCall, AttentionPlan};
 use base::{AlignedVec, Profile, ThreadPool};
@@ -196,7 +196,9 @@ impl Backend for Cpu {
     }
 
     fn packed_matrices(&self) -> Vec<(Matrix, PackedMatrix)> {
-        self.matrices.packed()
+        let (mut all, places) = (self.matrices.packed(), self.places_of_experts());
+        all.sort_by_key(|(matrix, _)| *places.get(&matrix.0).unwrap_or(&(matrix.0, 0)));
+        all
     }
 
     fn read_packed(&mut self, matrix: Matrix) -> Cow<'_, [u8]> {
@@ -231,6 +233,16 @@ impl Backend for Cpu {
 
     fn foresee(&mut self, logits: Buffer, experts: Experts, tokens: &[u32]) {
         self.foresee_experts(logits, experts, tokens);
+    }
+
+    fn stream_plan(&self) -> Option<StreamPlan> {
+        let stream = &self.matrices.stream;
+        (!stream.is_empty()).then(|| StreamPlan {
+            classes: stream.slot_classes(),
+            buffers: stream.scratch_bytes(),
+            token_bytes: self.experts.iter().map(|group| group.token_bytes(stream)).sum(),
+            step_bytes: stream.layer_bytes(),
+        })
     }
 
     fn stream_stats(&self) -> Option<StreamStats> {

@@ -32,7 +32,7 @@ pub use heat::Heat;
 pub use layer_cache::{
     CacheSpec, GroupSize, LayerCache, Rounding, RowLayout, Rows, State, group_windows,
 };
-pub use memory::{FreeMemory, Memory, StreamStats};
+pub use memory::{FreeMemory, Memory, SlotClass, StreamPlan, StreamStats};
 pub use read_times::ReadTimes;
 pub use routes::{ExpertBytes, ExpertUse};
 
@@ -66,8 +66,7 @@ pub enum Error {
     Computed(&'static str),
     /// Weights that shall be read when they are needed, but are in no file as they are used.
     #[error(
-        "expected weights that a file holds as they are used, found weights computed from others; \
-         `gannet pack MODEL -o FILE.gpack` writes such a file"
+        "expected weights that a file holds as they are used, found weights computed from others"
     )]
     NotInFile,
     /// The system refuses to lock weights in memory.
@@ -195,7 +194,8 @@ pub trait Backend: Send {
     /// Uses these bytes, in place, for matrices that are added from now on and held in the same
     /// layout: of equal name, number, type and shape.
     fn use_packed(&mut self, _matrices: Vec<(PackedMatrix, Storage)>) {}
-    /// The matrices that are held in packed layouts, in the order in which they were added.
+    /// The matrices in packed layouts, in the order in which they were added; those of an expert
+    /// follow one another: gate, up, down.
     fn packed_matrices(&self) -> Vec<(Matrix, PackedMatrix)> {
         Vec::new()
     }
@@ -234,6 +234,10 @@ pub trait Backend: Send {
     /// Hints that the rows of `tokens` are likely to choose the experts that these logits of their
     /// router choose, so that missing ones can be read before.
     fn foresee(&mut self, _logits: Buffer, _experts: Experts, _tokens: &[u32]) {}
+    /// The memory for streamed weights; `None` where there are none.
+    fn stream_plan(&self) -> Option<StreamPlan> {
+        None
+    }
     /// What has happened to streamed weights; `None` where there are none.
     fn stream_stats(&self) -> Option<StreamStats> {
         None

@@ -26,6 +26,10 @@ pub struct StreamStats {
     pub slot_bytes: usize,
     /// Bytes of all streamed weights, as they are in slots.
     pub expert_bytes: usize,
+    /// Bytes of slots that are locked in memory, where the system swaps.
+    pub locked: usize,
+    /// Whether the system has refused to lock more.
+    pub lock_refused: bool,
     /// Experts that were in memory when a layer needed them.
     pub hits: u64,
     /// Experts that were not.
@@ -60,6 +64,37 @@ impl fmt::Display for StreamStats {
     }
 }
 
+/// Memory for streamed weights, and what is read into it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StreamPlan {
+    /// Slots of each size.
+    pub classes: Vec<SlotClass>,
+    /// Bytes of buffers for reading, beside slots.
+    pub buffers: usize,
+    /// Bytes of layers that every step reads.
+    pub step_bytes: usize,
+    /// Bytes that are read for a token none of whose experts are in memory.
+    pub token_bytes: usize,
+}
+
+/// Slots of one size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlotClass {
+    /// Bytes of a slot.
+    pub bytes: usize,
+    /// Experts, or matrices of layers, that need slots of this size.
+    pub experts: usize,
+    /// Slots.
+    pub slots: usize,
+}
+
+impl StreamPlan {
+    /// Bytes of all slots.
+    pub fn slot_bytes(&self) -> usize {
+        self.classes.iter().map(|class| class.bytes * class.slots).sum()
+    }
+}
+
 /// Memory that is left.
 #[derive(Clone, Copy, Debug)]
 pub struct FreeMemory {
@@ -75,6 +110,11 @@ impl FreeMemory {
     pub fn of_this_machine(held: Memory) -> Option<Self> {
         let bytes = available_memory()?;
         Some(Self { bytes, spare: bytes.saturating_sub(held.weights + held.workspace) })
+    }
+
+    /// What is left if at most `most` bytes are available.
+    pub fn at_most(&self, most: usize) -> Self {
+        self.without(self.bytes.saturating_sub(most))
     }
 
     /// What is left beside `bytes`.
@@ -94,6 +134,13 @@ pub(crate) fn available_memory() -> Option<usize> {
     usize::try_from(machine.min(group)).ok().filter(|&bytes| bytes > 0)
 }
 
+/// Whether the system has memory on disk for what it moves out of memory.
+pub(crate) fn swaps() -> bool {
+    let mut system = sysinfo::System::new();
+    system.refresh_memory();
+    system.total_swap() > 0
+}
+
 /// Name of the CPU as the system reports it.
 pub(crate) fn cpu_name() -> String {
     let mut system = sysinfo::System::new();
@@ -105,6 +152,16 @@ pub(crate) fn cpu_name() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_that_is_simulated_is_less_than_what_is_available() {
+        let free = FreeMemory { bytes: 100, spare: 70 };
+        for (most, expected) in [(200, (100, 70)), (100, (100, 70)), (60, (60, 30)), (20, (20, 0))]
+        {
+            let simulated = free.at_most(most);
+            assert_eq!((simulated.bytes, simulated.spare), expected);
+        }
+    }
 
     #[test]
     fn the_system_tells_its_memory_and_cpu() {

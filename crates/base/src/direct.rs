@@ -128,6 +128,17 @@ impl DirectFile {
     }
 }
 
+/// Bytes that files in a folder, or in the one where it would be made, can still take.
+///
+/// # Errors
+/// If the system does not tell.
+pub fn free_space(folder: &Path) -> io::Result<u64> {
+    let there = folder.ancestors().find(|folder| folder.exists());
+    let there = there.filter(|folder| !folder.as_os_str().is_empty());
+    let space = rustix::fs::statvfs(there.unwrap_or(Path::new(".")))?;
+    Ok(space.f_bavail.saturating_mul(space.f_frsize))
+}
+
 /// Opens a file without the page cache; `None` where the file system cannot.
 #[cfg(target_os = "linux")]
 fn open_direct(path: &Path) -> io::Result<Option<File>> {
@@ -241,6 +252,14 @@ mod tests {
         file("direct-changed", 5001);
         assert!(opened.has_changed());
         std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn a_folder_that_is_not_there_yet_has_the_space_of_the_one_above() {
+        let folder = std::env::temp_dir();
+        assert!(free_space(&folder).unwrap() > 0);
+        assert!(free_space(&folder.join("no/such")).unwrap() > 0);
+        assert!(free_space(Path::new("no-such-folder")).unwrap() > 0);
     }
 
     #[test]

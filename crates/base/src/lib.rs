@@ -17,7 +17,7 @@ pub mod read_pool;
 pub mod rng;
 
 pub use bytes::{Bytes, Storage};
-pub use direct::{DirectFile, FilePart};
+pub use direct::{DirectFile, FilePart, free_space};
 pub use mem::{ALIGN, AlignedVec, OutOfMemory};
 pub use mmap::Mmap;
 pub use name::Name;

@@ -24,6 +24,14 @@ impl PageVec {
         let _ = memory.advise(memmap2::Advice::HugePage);
         Ok(Self(Some(memory)))
     }
+
+    /// Keeps the bytes in memory, where the system would swap them out, as long as they live.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub fn lock(&self) -> io::Result<()> {
+        self.0.as_ref().map_or(Ok(()), |memory| memory.lock())
+    }
 }
 
 impl Deref for PageVec {

@@ -28,7 +28,7 @@ pub(crate) const KEYS: &[&str] = &[
     "greedy-structure", "placement",
     "threads", "pin", "numa", "ctx", "mode", "kv-type", "cache-rounding", "kv-memory", "state-memory",
     "state-every", "kv-block", "chunk", "check", "weights-pack",
-    "weights-memory", "weights-read-threads", "weights-preload", "route-trace",
+    "weights-memory", "weights-read-threads", "weights-preload", "route-trace", "simulate-memory",
     "kv-dir", "kv-dir-size", "kv-dir-write", "kv-dir-write-rate", "kv-dir-key",
     "kv-dir-min-tokens",
     "max-tokens", "min-tokens", "temp", "top-k", "top-p", "min-p", "typical-p",

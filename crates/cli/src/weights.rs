@@ -15,13 +15,18 @@ pub(crate) struct WeightsArgs {
     /// model or in the user's cache folder, or off
     #[arg(long, value_name = "FILE|auto|off", default_value = "auto")]
     weights_pack: PathBuf,
-    /// Memory for weights, such as 8GiB; auto for all weights if they fit, else most of the
-    /// available memory; or all. Experts beyond it are read from disk when tokens choose them
+    /// Memory for weights, such as 8GiB; auto for all weights if they fit beside the KV cache, else
+    /// most of what is available; or all. Experts beyond it are read from disk when tokens choose
+    /// them
     #[arg(long, value_name = "SIZE|auto|all", default_value = "auto", value_parser = memory)]
     weights_memory: WeightsMemory,
     /// Threads that read such experts
     #[arg(long, value_name = "N", default_value_t = WEIGHTS_READ_THREADS)]
     weights_read_threads: usize,
+    /// Count at most this much memory as available, such as 8GiB, to see what a smaller machine
+    /// would do
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    simulate_memory: Option<usize>,
     #[command(flatten)]
     experts: ExpertArgs,
 }
@@ -47,6 +52,7 @@ impl WeightsArgs {
             digests: kv_dir::digests(),
             weights_memory: self.weights_memory,
             weights_read_threads: self.weights_read_threads,
+            simulate_memory: self.simulate_memory,
             ..options
         })
     }

@@ -2,10 +2,11 @@
 
 use crate::WorkProgress;
 use anyhow::{Context, Result, bail};
-use engine::{LoadOptions, PACK_EXTENSION, PackedPart, Runner, WeightsMemory};
+use engine::{LoadOptions, PACK_EXTENSION, PackedPart, Placement, Runner, WeightsMemory};
 use formats::{Checkpoint, OpenOptions, PackOrigin, PackWriter};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// How weights are packed.
 #[derive(Clone, Debug, Default)]
@@ -14,6 +15,8 @@ pub struct PackOptions {
     pub threads: usize,
     /// Whether an existing file is replaced.
     pub force: bool,
+    /// Placement rules, which decide the types of matrices; `None` for the built-in rules alone.
+    pub placement: Option<Placement>,
     /// The file that remembers digests of weights.
     pub digests: Option<PathBuf>,
 }
@@ -54,6 +57,7 @@ pub fn pack(
         logit_rows: 1,
         // Read one by one, so that they need not fit.
         weights_memory: WeightsMemory::All,
+        placement: options.placement.clone().map(|rules| Arc::new(rules.in_memory())),
         ..LoadOptions::default()
     };
     let mut runner = Runner::load(&checkpoint, &load)
@@ -71,6 +75,9 @@ pub fn pack(
     if path.exists() && !options.force {
         bail!("{} exists already; --force replaces it", path.display());
     }
+    let folder = path.parent().unwrap_or(Path::new(""));
+    // A system that does not tell is not asked again: writing reports a full disk.
+    check_space(&path, &parts, base::free_space(folder).unwrap_or(u64::MAX))?;
     let origin = origin(&checkpoint, &runner, &parts, options, progress)?;
     let bytes = write(&mut runner, &parts, &path, origin.clone(), progress)?;
     Ok(PackSummary { path, bytes, matrices: parts.len(), origin })
@@ -80,6 +87,16 @@ pub fn pack(
 fn target(out: &Path, runner: &Runner) -> PathBuf {
     let name = format!("{}.{}.{PACK_EXTENSION}", runner.settings().checkpoint, runner.isa());
     if out.is_dir() { out.join(name) } else { out.to_owned() }
+}
+
+/// Checks that a file of these matrices fits into `free` bytes.
+fn check_space(path: &Path, parts: &[PackedPart], free: u64) -> Result<()> {
+    let needed = PackWriter::bytes(parts.iter().map(|part| (&part.part, part.bytes)));
+    if needed > free {
+        let path = path.display();
+        bail!("{path}: expected {needed} bytes of free space on its disk, found {free}");
+    }
+    Ok(())
 }
 
 /// What the weights are packed from and for; reads the files, unless their digest is known.
@@ -158,6 +175,21 @@ mod tests {
             self.0.set(left.saturating_sub(1));
             if left == 0 { Err(Interrupted) } else { Ok(()) }
         }
+    }
+
+    #[test]
+    fn a_file_that_does_not_fit_on_the_disk_is_not_begun() {
+        let checkpoint = Checkpoint::open(Path::new(MODEL), &OpenOptions::default()).unwrap();
+        let runner = Runner::load(&checkpoint, &LoadOptions::default()).unwrap();
+        let parts = runner.packed_parts();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("weights.gpack");
+        let options = PackOptions { threads: 1, ..PackOptions::default() };
+        let written = pack(Path::new(MODEL), &path, &options, &mut ()).unwrap().bytes;
+        check_space(&path, &parts, written + written / 8).unwrap();
+        let error = check_space(&path, &parts, written - 1).unwrap_err().to_string();
+        let found = format!("bytes of free space on its disk, found {}", written - 1);
+        assert!(error.contains("weights.gpack") && error.ends_with(&found), "{error}");
     }
 
     #[test]

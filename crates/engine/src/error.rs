@@ -14,16 +14,19 @@ pub enum Error {
     Context(String),
     /// Weights that are always in memory take more than there is for weights.
     #[error(
-        "expected at least {resident} bytes of memory for weights, found {limit}; all weights take \
-         {all}, of which experts and layers are read when they are needed"
+        "expected at least {least} bytes of memory for weights, found {limit}{beside}; all weights \
+         take {all}, of which embeddings, experts and layers can be read when they are needed"
     )]
     WeightsMemory {
-        /// Bytes that are always in memory.
-        resident: usize,
+        /// Bytes that are always in memory, and once these are known, of the experts that one
+        /// token chooses in a layer and of the buffers that they are read through.
+        least: usize,
         /// Bytes of all weights.
         all: usize,
         /// Bytes for weights.
         limit: usize,
+        /// What the rest of the available memory is for, unless the user names the limit.
+        beside: String,
     },
     /// Choices of experts cannot be written to the file that was named.
     #[error("--route-trace: {path}: {problem}", path = path.display())]

@@ -57,7 +57,7 @@ pub use request::{
 pub use run::{EngineOptions, IDLE, start};
 pub use runner::{
     BLOCK, CHUNK, LoadOptions, PACK_EXTENSION, PackChoice, PackedPart, Runner, STATE_EVERY,
-    STREAMED_CHUNK, Settings, WEIGHTS_READ_THREADS, WeightsMemory, kv_types,
+    STREAMED_CHUNK, Settings, WEIGHTS_READ_THREADS, WeightsMemory, WeightsPlan, kv_types,
 };
 pub use sched::Slot;
 pub use sequence_memory::SequenceMemory;

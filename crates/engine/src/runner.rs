@@ -25,8 +25,10 @@ use models::{Model, Ranks, WorkspaceLimits};
 pub use pack::{PACK_EXTENSION, PackChoice, PackedPart};
 use std::path::PathBuf;
 use std::sync::Arc;
-pub use stream::{WEIGHTS_READ_THREADS, WeightsMemory};
-use stream::{start_stream, streams_weights};
+use stream::{
+    LeftLayers, check_limit, free_for_cache, place_again, place_weights, start_stream, streams,
+};
+pub use stream::{WEIGHTS_READ_THREADS, WeightsMemory, WeightsPlan};
 
 /// How a model is loaded.
 #[derive(Clone, Debug)]
@@ -75,6 +77,8 @@ pub struct LoadOptions {
     pub weights_memory: WeightsMemory,
     /// Number of threads that read such weights.
     pub weights_read_threads: usize,
+    /// Bytes of memory that count as available at most, for trials; `None` for all that are.
+    pub simulate_memory: Option<usize>,
     /// Which file of packed weights is used.
     pub pack: PackChoice,
     /// The file that remembers digests of weights. A digest that it has must be that of the packed
@@ -111,6 +115,7 @@ impl Default for LoadOptions {
             placement: None,
             weights_memory: WeightsMemory::default(),
             weights_read_threads: WEIGHTS_READ_THREADS,
+            simulate_memory: None,
             pack: PackChoice::Off,
             digests: None,
             route_trace: None,
@@ -152,6 +157,9 @@ pub struct Runner {
     pub(crate) state_every: usize,
     pub(crate) chunk: usize,
     pub(crate) limits: WorkspaceLimits,
+    weights: WeightsPlan,
+    /// Whether a warning has said that slots are not locked.
+    lock_refused: bool,
     check: bool,
     warnings: Vec<String>,
     /// The logits of the last batch and their number of rows.
@@ -183,6 +191,58 @@ pub struct Settings {
     pub rounding: Option<CacheRounding>,
 }
 
+/// A model with its backend and its cache, whose weights may still be in the files.
+struct Loaded {
+    backend: Box<dyn Backend>,
+    model: Box<dyn Model>,
+    layer_bytes: LayerBytes,
+    cache: CacheMade,
+    chunk: usize,
+    limits: WorkspaceLimits,
+}
+
+impl Loaded {
+    /// Loads a model into `backend`, with every tensor where `placed` says.
+    fn new(
+        mut backend: Box<dyn Backend>,
+        (checkpoint, placed): (&Checkpoint, &[Placed]),
+        settings: &Settings,
+        (chunk, limits): (usize, WorkspaceLimits),
+        options: &LoadOptions,
+    ) -> Result<Self, Error> {
+        let (config, kv_type) = (checkpoint.config(), settings.kv_type);
+        let native = settings.rounding == Some(CacheRounding::Native);
+        pack::use_pack(checkpoint, &settings.checkpoint, &mut *backend, options)?;
+        let model =
+            models::load(checkpoint, &mut *backend, limits, &options.ranks, placed, native)?;
+        let layers = models::layer_caches(config, native);
+        let (windows, recurrent) = (group_windows(&layers), layers.iter().any(is_recurrent));
+        let (layers, free) = (model.cache(), free_for_cache(&*backend, streams(placed), options));
+        let needs = CacheNeeds { layers: &layers, windows: &windows, recurrent, kv_type, free };
+        let row_bytes = |rows: &Rows| backend.block_bytes(rows, options.block, kv_type);
+        let state_bytes = |state: &State| backend.state_bytes(state);
+        let layer_bytes = LayerBytes::of(needs.layers, &windows, row_bytes, state_bytes);
+        let cache = make_cache(&mut *backend, &needs, config.context_length, (options, chunk))?;
+        Ok(Self { backend, model, layer_bytes, cache, chunk, limits })
+    }
+
+    /// Gives streamed weights their memory, of `all` bytes of weights, and says where all are.
+    fn start(
+        &mut self,
+        placed: &[Placed],
+        all: usize,
+        options: &LoadOptions,
+    ) -> Result<WeightsPlan, Error> {
+        let resident = self.backend.memory().weights;
+        let limit = match streams(placed) {
+            true => start_stream(self, all, options)?,
+            false => check_limit(&*self.backend, all, options).map(|()| None)?,
+        };
+        let stream = self.backend.stream_plan();
+        Ok(WeightsPlan { placed: placed.to_vec(), resident, limit, stream })
+    }
+}
+
 impl std::fmt::Debug for Runner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Runner({}, {})", self.info.name, self.settings.identity)
@@ -197,22 +257,15 @@ impl Runner {
     /// If options are out of range, the model is not supported, or the memory does not suffice.
     pub fn load(checkpoint: &Checkpoint, options: &LoadOptions) -> Result<Self, Error> {
         let config = checkpoint.config();
-        let mut backend = open(options)?;
+        let backend = open(options)?;
         let pooling = checkpoint.pooling().map_err(models::Error::from)?;
-        let (mut placed, placement) = place(checkpoint, &*backend, options.placement.as_deref())?;
-        let streams = streams_weights(&mut placed, &*backend, options)?;
-        let default = if streams { STREAMED_CHUNK } else { CHUNK };
-        let (chunk, limits) = limits(config, options, options.chunk.unwrap_or(default))?;
         let (rounding, unrounded) = rounding(config, options.rounding, options.mode)?;
         let native = rounding == Some(CacheRounding::Native);
-        let identity = identity(checkpoint);
-        pack::use_pack(checkpoint, &identity, &mut *backend, options)?;
-        let model =
-            models::load(checkpoint, &mut *backend, limits, &options.ranks, &placed, native)?;
         let kv_type = options.kv_type.unwrap_or(options.mode.default_kv_type());
         check_kv_type(config, kv_type, native)?;
+        let (mut placed, placement) = place(checkpoint, &*backend, options.placement.as_deref())?;
         let settings = Settings {
-            checkpoint: identity,
+            checkpoint: identity(checkpoint),
             mode: options.mode,
             kv_type,
             identity: backend.identity(),
@@ -220,18 +273,32 @@ impl Runner {
             slices: options.ranks.slices.as_ref().map_or(1, |slices| slices.ranks()),
             rounding,
         };
-        let layers = models::layer_caches(config, native);
-        let (windows, recurrent) = (group_windows(&layers), layers.iter().any(is_recurrent));
-        let needs = CacheNeeds { layers: &model.cache(), windows: &windows, recurrent, kv_type };
-        let row_bytes = |rows: &Rows| backend.block_bytes(rows, options.block, kv_type);
-        let state_bytes = |state: &State| backend.state_bytes(state);
-        let layer_bytes = LayerBytes::of(needs.layers, &windows, row_bytes, state_bytes);
-        let CacheMade { groups, states, context, note } =
-            make_cache(&mut *backend, &needs, config.context_length, (options, chunk))?;
-        if streams {
-            start_stream(&mut *backend, options)?;
+        let load = |backend, placed: &[Placed]| {
+            let default = if streams(placed) { STREAMED_CHUNK } else { CHUNK };
+            let limits = limits(config, options, options.chunk.unwrap_or(default))?;
+            Loaded::new(backend, (checkpoint, placed), &settings, limits, options)
+        };
+        let all = place_weights(&mut placed, checkpoint, &*backend, options);
+        let mut loaded = load(backend, &placed)?;
+        if place_again(&mut placed, checkpoint, &*loaded.backend, options)? {
+            drop(loaded);
+            loaded = load(open(options)?, &placed)?;
         }
+        let mut layers = LeftLayers::of(placed, options);
+        let weights = loop {
+            let error = match loaded.start(layers.placed(), all, options) {
+                Ok(weights) => break weights,
+                Err(error) => error,
+            };
+            if !layers.leave_more(&error) {
+                return Err(error);
+            }
+            drop(loaded);
+            loaded = load(open(options)?, layers.placed())?;
+        };
+        let Loaded { mut backend, model, layer_bytes, cache, chunk, limits } = loaded;
         let routes = ExpertRoutes::start(&mut *backend, config, &settings.checkpoint, options)?;
+        let CacheMade { groups, states, context, note } = cache;
         let info = ModelInfo {
             name: config.name.clone(),
             architecture: config.architecture.clone(),
@@ -254,6 +321,8 @@ impl Runner {
             warnings: note.into_iter().chain(unrounded).collect(),
             chunk,
             limits,
+            weights,
+            lock_refused: false,
             check: options.check,
             logits: None,
             hidden: 0,
@@ -315,6 +384,11 @@ impl Runner {
     /// Bytes held.
     pub fn memory(&self) -> Memory {
         self.backend.memory()
+    }
+
+    /// Where the weights are.
+    pub fn weights_plan(&self) -> &WeightsPlan {
+        &self.weights
     }
 
     /// What has happened to weights that are read when they are needed; `None` where there are
@@ -456,8 +530,23 @@ impl Runner {
         self.backend.fetch(logits, batch.logit_rows().len());
         self.backend.fetch(self.model.hidden(), self.hidden);
         self.backend.end()?;
-        self.routes.step(&mut *self.backend);
+        self.warn_of_unlocked();
         Ok(self.logits())
+    }
+
+    /// Says once that the system does not lock the memory of streamed weights, where it swaps.
+    fn warn_of_unlocked(&mut self) {
+        let stats = self.backend.stream_stats().filter(|stats| stats.lock_refused);
+        if let Some(StreamStats { locked, slot_bytes, .. }) = stats
+            && !std::mem::replace(&mut self.lock_refused, true)
+        {
+            tracing::warn!(
+                "{} of {} MiB of streamed experts are locked in memory, the system may swap out \
+                 others (the limit is `ulimit -l` in KiB, or LimitMEMLOCK= of a service)",
+                locked >> 20,
+                slot_bytes >> 20
+            );
+        }
     }
 
     /// The hidden states `[hidden rows, hidden_size]` of the last batch, after the last norm.

@@ -103,14 +103,17 @@ impl Builder {
         /// Sets which file of packed weights, as `gannet pack` writes them, is used; by default
         /// none.
         weights_pack(pack: PackChoice): |it| it.load.pack = pack;
-        /// Sets the memory for weights; by default all of them if they fit. Experts beyond it are
-        /// read from disk when tokens choose them.
+        /// Sets the memory for weights; by default all of them if they fit beside the KV cache.
+        /// Experts beyond it are read from disk when tokens choose them.
         weights_memory(memory: WeightsMemory): |it| it.load.weights_memory = memory;
         /// Sets the profiles that tell which experts are read at the start where not all are in
         /// memory; by default none.
         expert_profiles(profiles: ProfileUse): |it| it.load.expert_profiles = Some(profiles);
         /// Sets the file for a trace of which experts tokens choose; by default none.
         route_trace(path: impl Into<PathBuf>): |it| it.load.route_trace = Some(path.into());
+        /// Sets the most bytes of memory that count as available, for trials; by default all that
+        /// are.
+        simulate_memory(bytes: usize): |it| it.load.simulate_memory = Some(bytes);
         /// Sets all options of loading.
         load_options(options: LoadOptions): |it| it.load = options;
         /// Sets all options of the engine.

@@ -59,6 +59,14 @@ pub enum Error {
         /// The error of the backend.
         source: backend::Error,
     },
+    /// Weights that are to be read when they are needed are in no file as they are used.
+    #[error("{problem}; `{command}` writes a file that holds them")]
+    NotInFile {
+        /// The tensor, and the error of the backend.
+        problem: Box<Error>,
+        /// The command that writes a file of them.
+        command: String,
+    },
     /// The backend reported another error.
     #[error(transparent)]
     Backend(#[from] backend::Error),

@@ -127,7 +127,7 @@ impl<'a> Loader<'a> {
 
     fn take(&mut self, tensor: &str, spec: MatrixSpec, of: &TensorView) -> Result<Matrix, Error> {
         let spec = self.held(tensor, spec);
-        self.backend.matrix(spec).map_err(|source| tensor_error(of, source))
+        self.backend.matrix(spec).map_err(|source| self.error(of, source))
     }
 
     /// A tensor, or a part of one, in the storage type that the placement of `tensor` names.
@@ -174,7 +174,7 @@ impl<'a> Loader<'a> {
     pub fn table(&mut self, name: &str, rows: usize, cols: usize) -> Result<Table, Error> {
         let view = self.checkpoint.require(name, &[rows, cols])?;
         let spec = self.held(name, spec(&self.converted(name, view)?));
-        self.backend.table(spec).map_err(|source| tensor_error(view, source))
+        self.backend.table(spec).map_err(|source| self.error(view, source))
     }
 
     /// The part `slice` of the matrix `name` of shape `[rows, cols]` in `exact` mode, unless a rule
@@ -234,6 +234,21 @@ impl<'a> Loader<'a> {
         Ok(self.checkpoint.ids(&name, &shape, config.count as u32)?.into())
     }
 
+    /// Why the backend cannot take a tensor.
+    fn error(&self, view: &TensorView, source: backend::Error) -> Error {
+        let in_no_file = matches!(source, backend::Error::NotInFile);
+        let (file, tensor) = (view.path().display().to_string(), view.source_name.clone());
+        let problem = Error::Tensor { file, tensor, source };
+        if !in_no_file {
+            return problem;
+        }
+        let placed = self.placed.get(view.name.as_str());
+        let converted = placed.is_some_and(|placed| placed.ty != view.ty);
+        let rules = if converted { " --placement RULES" } else { "" };
+        let command = format!("gannet pack {}{rules}", self.checkpoint.path().display());
+        Error::NotInFile { problem: Box::new(problem), command }
+    }
+
     /// This rank's attention heads; latent attention has a KV head for each.
     pub fn heads(&self) -> Result<Heads, Error> {
         let config = self.checkpoint.config();
@@ -269,9 +284,4 @@ fn spec(view: &TensorView) -> MatrixSpec {
     let [rows, cols] = view.shape[..] else { panic!("a matrix") };
     let order = view.order.clone();
     MatrixSpec { order, ..MatrixSpec::new(view.name.clone(), view.ty, [rows, cols], view.bytes()) }
-}
-
-fn tensor_error(view: &TensorView, source: backend::Error) -> Error {
-    let file = view.path().display().to_string();
-    Error::Tensor { file, tensor: view.source_name.clone(), source }
 }

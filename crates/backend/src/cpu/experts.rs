@@ -9,12 +9,14 @@
 mod routes;
 
 use super::products::{Rounded, grown, scratch};
+use super::stream::ExpertStream;
 use super::{Buffer, Cpu};
 use crate::{Batch, Error, ExpertUse, Experts, ExpertsSpec, Matrix};
 use base::{AlignedVec, Tile};
 use kernels::elementwise;
 use kernels::layout::Inputs;
 use kernels::routing::ExpertChoice;
+use std::collections::HashMap;
 use std::ops::Range;
 
 /// Fewest and most columns of a tile.
@@ -84,6 +86,15 @@ impl ExpertGroup {
     /// Most experts that a row chooses here, where they are streamed.
     pub fn least(&self) -> usize {
         self.streamed.map_or(0, |_| self.spec.routing.chosen.min(self.spec.gate.len()))
+    }
+
+    /// Bytes that are read for a row none of whose experts are in memory.
+    pub fn token_bytes(&self, stream: &ExpertStream) -> usize {
+        let Some(first) = self.streamed else { return 0 };
+        let held = self.spec.gate.len();
+        let all: usize = (first..first + held).map(|expert| stream.file_bytes(expert)).sum();
+        // Experts of a layer are about alike.
+        all / held * self.least()
     }
 }
 
@@ -165,6 +176,19 @@ impl Cpu {
         self.expert_scratch.choices.reserve(spec.rows * spec.routing.chosen);
         let streamed = self.matrices.stream_experts([&spec.gate, &spec.up, &spec.down]);
         Ok(ExpertGroup { spec, apart, streamed })
+    }
+
+    /// For each matrix of an expert, the first matrix of its layer's experts, and its number among
+    /// these in a file that holds the matrices of an expert one after the other.
+    pub(super) fn places_of_experts(&self) -> HashMap<usize, (usize, usize)> {
+        let layer = |group: &ExpertGroup| {
+            let ExpertsSpec { gate, up, down, .. } = &group.spec;
+            let first = gate[0].0;
+            let experts = gate.iter().zip(up).zip(down);
+            let all: Vec<_> = experts.flat_map(|((gate, up), down)| [*gate, *up, *down]).collect();
+            all.into_iter().enumerate().map(move |(at, matrix)| (matrix.0, (first, at)))
+        };
+        self.experts.iter().flat_map(layer).collect()
     }
 
     fn check_experts(&self, spec: &ExpertsSpec) -> Result<(), Error> {

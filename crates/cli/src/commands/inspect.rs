@@ -6,8 +6,9 @@ mod report;
 mod values;
 
 use crate::args::FileArgs;
+use crate::weights::WeightsArgs;
 use crate::{model, output};
-use anyhow::Result;
+use anyhow::{Result, bail};
 use engine::Mode;
 use formats::{Error, ModelConfig, ModelFiles};
 use report::InspectReport;
@@ -40,6 +41,9 @@ pub(crate) struct Args {
     /// Compute mode to place weights for
     #[arg(long, value_name = "MODE", default_value = "fast", requires = "placement")]
     mode: Mode,
+    /// Where weights are that do not all fit into memory is shown with the placement.
+    #[command(flatten)]
+    weights: Option<WeightsArgs>,
     #[command(flatten)]
     files: FileArgs,
 }
@@ -47,8 +51,11 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<()> {
     let path = args.files.locate(&args.model)?;
     if let Some(rules) = &args.placement {
-        let plan = placement::plan(&path, rules.as_deref(), args.mode)?;
+        let plan = placement::plan(&path, rules.as_deref(), args.mode, args.weights.as_ref())?;
         return output::report(args.json, || plan.to_json(), || plan.to_text());
+    }
+    if args.weights.is_some() {
+        bail!("the memory of weights is shown with their placement: --placement is missing");
     }
     let files = ModelFiles::open(&path)?;
     if let (Some(name), Some(out)) = (&args.tensor, &args.npy) {

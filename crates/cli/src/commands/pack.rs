@@ -2,6 +2,7 @@
 
 use crate::exit::SilentExit;
 use crate::interrupt::Watch;
+use crate::placement::PlacementArgs;
 use crate::progress::{self, Task};
 use crate::weights::folder;
 use crate::{folders, kv_dir, output};
@@ -9,6 +10,7 @@ use anyhow::{Context, Result};
 use convert::PackOptions;
 use formats::PackFile;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Write a model's weights as this machine's products read them, so that later starts need not pack
 /// them
@@ -26,6 +28,8 @@ pub(crate) struct Args {
     /// Read this file and compare its checksums instead; exit with 1 if any is wrong
     #[arg(long, value_name = "FILE", conflicts_with = "model")]
     verify: Option<PathBuf>,
+    #[command(flatten)]
+    placement: PlacementArgs,
     /// Compute threads; 0 for all cores
     #[arg(long, value_name = "N", default_value_t = 0)]
     threads: usize,
@@ -51,8 +55,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             folder
         }
     };
-    let options =
-        PackOptions { threads: args.threads, force: args.force, digests: kv_dir::digests() };
+    let options = PackOptions {
+        threads: args.threads,
+        force: args.force,
+        placement: args.placement.rules()?.map(Arc::unwrap_or_clone),
+        digests: kv_dir::digests(),
+    };
     let packed = convert::pack(&source, &out, &options, &mut Task::new(progress::bytes(0)))?;
     if args.json {
         return output::json(&packed);

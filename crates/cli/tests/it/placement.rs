@@ -47,6 +47,26 @@ fn inspect_shows_what_rules_decide() {
 }
 
 #[test]
+fn inspect_shows_what_fits_into_memory() {
+    let inspect =
+        |memory: &[&str]| run(&[&["inspect", &tiny(), "--placement", "--json"], memory].concat());
+    let json = |memory: &[&str]| -> Value {
+        let ended = inspect(memory);
+        assert_eq!(ended.code, Some(0), "{}", ended.err);
+        serde_json::from_str(&ended.out).unwrap()
+    };
+    let all = json(&["--weights-memory", "all"]);
+    let bytes = all["weights"]["bytes"].as_u64().unwrap();
+    let less = (bytes - 1).to_string();
+    let less = json(&["--weights-memory", &less]);
+    assert!(less["weights"]["bytes"].as_u64() < Some(bytes));
+    assert_eq!(less["memory_bytes"]["disk"], 0, "the embedding is on disk");
+    check_error(&inspect(&["--weights-memory", "1MiB"]), "found 1048576");
+    let without = run(&["inspect", &tiny(), "--weights-memory", "1GiB"]);
+    check_error(&without, "--placement is missing");
+}
+
+#[test]
 fn rules_that_do_not_fit_are_refused_before_anything_is_loaded() {
     let none = file("none.yaml", "- match: {kind: router}\n  place: {threads: 1}\n");
     let expected = "rule 1 (line 1, kind: router): expected to match a tensor of the model";

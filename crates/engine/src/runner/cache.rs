@@ -5,7 +5,7 @@ use crate::Error;
 use crate::cache_bytes::CacheBytes;
 use crate::cache_size::{CacheRequest, KvMemory, StateRequest};
 use crate::draft::MAX_DRAFTED;
-use backend::{Backend, CacheSpec, GroupSize, KvType, LayerCache};
+use backend::{Backend, CacheSpec, FreeMemory, GroupSize, KvType, LayerCache};
 
 /// What the layers of this rank keep.
 pub(super) struct CacheNeeds<'a> {
@@ -15,6 +15,8 @@ pub(super) struct CacheNeeds<'a> {
     /// Whether a layer of the whole model has states.
     pub recurrent: bool,
     pub kv_type: KvType,
+    /// Memory that is left.
+    pub free: Option<FreeMemory>,
 }
 
 pub(super) fn is_recurrent(layer: &LayerCache) -> bool {
@@ -37,7 +39,7 @@ pub(super) fn make_cache(
     (options, chunk): (&LoadOptions, usize),
 ) -> Result<CacheMade, Error> {
     let LoadOptions { block, context, kv_memory: memory, parallel, ranks, .. } = options;
-    let free = backend.free_memory();
+    let free = needs.free;
     let bytes = CacheBytes::of_groups(
         needs.layers,
         needs.windows,

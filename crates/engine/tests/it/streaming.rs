@@ -2,8 +2,12 @@
 
 use crate::checkpoints::{architectures, config, open, random, write};
 use crate::placement::{rule, rules};
-use engine::{Error, LoadOptions, Mode, PackChoice, Runner, SingleSequence, WeightsMemory};
-use formats::{Checkpoint, PackOrigin, PackWriter};
+use engine::{
+    Error, KvMemory, LoadOptions, Mode, PackChoice, Runner, SingleSequence, WeightsMemory,
+};
+use formats::{Checkpoint, ModelConfig, PackFile, PackOrigin, PackPart, PackWriter};
+use models::placement::{Placed, TensorKind, TensorMemory};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -36,16 +40,13 @@ pub fn bits(mut runner: Runner) -> Vec<u32> {
 pub fn least(checkpoint: &Checkpoint, streamed: &LoadOptions) -> usize {
     let limited =
         |bytes| LoadOptions { weights_memory: WeightsMemory::Bytes(bytes), ..streamed.clone() };
-    let Err(error) = Runner::load(checkpoint, &limited(0)) else { panic!("no memory is needed") };
-    let Error::WeightsMemory { resident: mut least, .. } = error else { panic!("{error}") };
-    while let Err(error) = Runner::load(checkpoint, &limited(least)) {
-        let Error::Backend(backend::Error::WeightsMemory { needed, found }) = error else {
-            panic!("{error}")
-        };
-        assert!(needed > found);
-        least += needed - found;
+    let mut found = 0;
+    while let Err(error) = Runner::load(checkpoint, &limited(found)) {
+        let Error::WeightsMemory { least, limit, .. } = error else { panic!("{error}") };
+        assert!(limit == found && least > limit);
+        found = least;
     }
-    least
+    found
 }
 
 /// Compares a model that is streamed in several amounts of memory, up to `most`, with all weights
@@ -66,7 +67,10 @@ fn check(
         let options = LoadOptions { weights_memory, ..streamed.clone() };
         let runner = Runner::load(checkpoint, &options).unwrap();
         let (held, stats) = (runner.memory().weights, runner.stream_stats().unwrap());
-        assert!(held <= memory && stats.slots >= slots, "{name}: {held} of {memory}, {stats:?}");
+        let plan = runner.weights_plan();
+        let buffers = plan.stream.as_ref().unwrap().buffers;
+        assert_eq!((plan.bytes(), plan.limit), (held + buffers, Some(memory)), "{name}");
+        assert!(held + buffers <= memory && stats.slots >= slots, "{name}: {plan:?}, {stats:?}");
         slots = stats.slots;
         assert_eq!(*runner.settings(), settings, "{name}: the settings of the resident model");
         assert!(bits(runner) == expected, "{name} in {memory} bytes");
@@ -128,18 +132,8 @@ fn every_kind_may_be_left_on_disk_by_a_rule() {
 
 #[test]
 fn converted_experts_are_streamed_from_a_pack() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut config = config("qwen3_moe");
-    (config.hidden_size, config.intermediate_size) = (64, 96);
-    config.experts.as_mut().unwrap().width = 32;
-    write(folder.path(), &config, |_, _| {});
-    let checkpoint = open(folder.path());
     for ty in ["q8_0", "q4_0"] {
-        let text = rule("kind: [attention, dense, routed_expert]", &format!("type: {ty}"));
-        let resident = LoadOptions {
-            placement: Some(Arc::new(rules(&text))),
-            ..options(Mode::Fast, WeightsMemory::All)
-        };
+        let (checkpoint, folder, resident) = converted(ty);
         let limited =
             LoadOptions { weights_memory: WeightsMemory::Bytes(100_000), ..resident.clone() };
         let Err(error) = Runner::load(&checkpoint, &limited) else { panic!("there is no pack") };
@@ -147,11 +141,136 @@ fn converted_experts_are_streamed_from_a_pack() {
         let path = folder.path().join("weights.gpack");
         let mut runner = Runner::load(&checkpoint, &resident).unwrap();
         write_pack(&path, &mut runner);
-        let all = runner.memory().weights;
+        // Less than what all weights take beside an embedding on disk.
+        let most = runner.memory().weights - embedding(&runner).bytes - 1;
         let pack = PackChoice::File(path);
         let streamed = LoadOptions { pack, ..resident.clone() };
-        check(&checkpoint, [&resident, &streamed], all - 1, ty);
+        check(&checkpoint, [&resident, &streamed], most, ty);
     }
+}
+
+/// A mixture whose matrices are converted to a type when they are loaded.
+fn converted(ty: &str) -> (Checkpoint, tempfile::TempDir, LoadOptions) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = config("qwen3_moe");
+    (config.hidden_size, config.intermediate_size) = (64, 96);
+    config.experts.as_mut().unwrap().width = 32;
+    write(folder.path(), &config, |_, _| {});
+    let checkpoint = open(folder.path());
+    let text = rule("kind: [attention, dense, routed_expert]", &format!("type: {ty}"));
+    let placement = Some(Arc::new(rules(&text)));
+    let options = LoadOptions { placement, ..options(Mode::Fast, WeightsMemory::All) };
+    (checkpoint, folder, options)
+}
+
+#[test]
+fn a_pack_that_is_cut_or_changed_is_refused_or_fails_the_rows_that_need_it() {
+    let (checkpoint, folder, resident) = converted("q8_0");
+    let path = folder.path().join("weights.gpack");
+    let mut runner = Runner::load(&checkpoint, &resident).unwrap();
+    write_pack(&path, &mut runner);
+    let expected = bits(runner);
+    let bytes = std::fs::read(&path).unwrap();
+    let parts = PackFile::open(&path).unwrap().parts().to_vec();
+    let experts = parts.iter().filter(|part| part.name.contains("_exps"));
+    let experts: Vec<_> = experts.collect();
+    // The matrices of an expert follow one another.
+    let names = |all: &[&PackPart]| all.iter().map(|part| part.to_string()).collect::<Vec<_>>();
+    let of = |part: &str| format!("blk.0.ffn_{part}_exps.weight 0");
+    assert_eq!(names(&experts[..3]), ["gate", "up", "down"].map(of));
+    let near = experts.chunks(3).all(|expert| {
+        let gaps = expert.windows(2).map(|two| two[1].range.start - two[0].range.end);
+        gaps.max().unwrap() < 4096 && expert[0].range.start.is_multiple_of(4096)
+    });
+    assert!(near && experts.len() > 30, "{:?}", names(&experts));
+    let pack = PackChoice::File(path.clone());
+    let weights_memory = WeightsMemory::Bytes(120_000);
+    let streamed = LoadOptions { pack, weights_memory, ..resident };
+    let end = experts[2].range.end;
+    let flips = experts[..3].iter().flat_map(|part| {
+        let Range { start, end } = part.range.clone();
+        [start, start + 1, (start + end) / 2, end - 1]
+    });
+    for at in flips.chain([end]) {
+        let mut changed = bytes.clone();
+        changed[at] ^= 0x10;
+        std::fs::write(&path, &changed).unwrap();
+        let mut runner = Runner::load(&checkpoint, &streamed).unwrap();
+        if at == end {
+            // Between parts.
+            assert!(bits(runner) == expected);
+            continue;
+        }
+        let prompt: Vec<u32> = (0..TOKENS).map(|i| i * 37 % 131).collect();
+        let failed = SingleSequence::new(&mut runner).feed(&prompt, 128).unwrap_err();
+        let Error::Backend(backend::Error::Weights { rows, source }) = failed else {
+            panic!("{failed}")
+        };
+        assert!(!rows.is_empty() && source.to_string().contains("checksum"), "{rows:?} {source}");
+    }
+    for cut in [0, 4096, end - 1, bytes.len() / 2, bytes.len() - 1] {
+        std::fs::write(&path, &bytes[..cut]).unwrap();
+        let Err(error) = Runner::load(&checkpoint, &streamed) else { panic!("cut at {cut}") };
+        assert!(error.to_string().contains("weights.gpack"), "{error}");
+    }
+}
+
+/// The placement of the embedding of a loaded model.
+fn embedding(runner: &Runner) -> &Placed {
+    let placed = &runner.weights_plan().placed;
+    placed.iter().find(|placed| placed.kind == TensorKind::Embed).unwrap()
+}
+
+#[test]
+fn rows_of_an_embedding_on_disk_give_the_same_bits() {
+    let mut shared = 0;
+    for (mode, tied) in [(Mode::Exact, false), (Mode::Fast, false), (Mode::Exact, true)] {
+        let folder = tempfile::tempdir().unwrap();
+        let config = ModelConfig { tied_embeddings: tied, ..config("llama") };
+        write(folder.path(), &config, |_, _| {});
+        let checkpoint = open(folder.path());
+        let load = |memory, text: &str| {
+            let placement = Some(Arc::new(rules(text)));
+            Runner::load(&checkpoint, &LoadOptions { placement, ..options(mode, memory) })
+        };
+        let all = load(WeightsMemory::All, "").unwrap();
+        let less = WeightsMemory::Bytes(all.memory().weights - 1);
+        assert_eq!(embedding(&all).memory, TensorMemory::Mapped);
+        let ruled = load(less, &rule("kind: embed", "memory: mapped"));
+        assert!(matches!(ruled, Err(Error::WeightsMemory { .. })), "the rule wins");
+        let less = load(less, "");
+        if tied {
+            // The head multiplies with the same bytes.
+            assert!(matches!(less, Err(Error::WeightsMemory { .. })));
+            shared += 1;
+            continue;
+        }
+        let less = less.unwrap();
+        assert_eq!(embedding(&less).memory, TensorMemory::Disk);
+        assert!(less.memory().weights < all.memory().weights);
+        assert!(bits(less) == bits(all), "{mode:?}");
+    }
+    assert_eq!(shared, 1);
+}
+
+#[test]
+fn the_cache_is_sized_before_weights_and_errors_name_all_sizes() {
+    let (checkpoint, _folder) = random("qwen3_moe");
+    let available = 3 << 30;
+    let options = LoadOptions {
+        simulate_memory: Some(available),
+        kv_memory: KvMemory::Bytes(available - (1 << 16)),
+        context: None,
+        ..options(Mode::Fast, WeightsMemory::Auto)
+    };
+    // There is enough for all weights, and for the cache, but not for both.
+    let Err(error) = Runner::load(&checkpoint, &options) else { panic!("it does not fit") };
+    let Error::WeightsMemory { least, all, limit: 0, beside } = &error else { panic!("{error}") };
+    assert!(least < all, "the least is a part");
+    assert!(beside.contains(&available.to_string()) && beside.contains("KV cache"), "{error}");
+    let more = LoadOptions { kv_memory: KvMemory::Bytes(1 << 30), ..options };
+    let runner = Runner::load(&checkpoint, &more).unwrap();
+    assert_eq!(runner.stream_stats(), None);
 }
 
 fn write_pack(path: &Path, runner: &mut Runner) {
@@ -175,8 +294,8 @@ fn memory_that_is_too_small_is_an_error_with_numbers() {
     let (checkpoint, _folder) = random("qwen3");
     let limited = options(Mode::Fast, WeightsMemory::Bytes(1000));
     let Err(error) = Runner::load(&checkpoint, &limited) else { panic!("it does not fit") };
-    let Error::WeightsMemory { resident, all, limit: 1000 } = error else { panic!("{error}") };
-    assert_eq!(resident, all);
+    let Error::WeightsMemory { least, all, limit: 1000, .. } = error else { panic!("{error}") };
+    assert!(least < all, "without the embedding");
     // What fits is not streamed.
     let (checkpoint, _folder) = random("qwen3_moe");
     for memory in [WeightsMemory::Auto, WeightsMemory::Bytes(1 << 30)] {

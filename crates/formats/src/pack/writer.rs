@@ -11,6 +11,9 @@ use kernels::layout::LAYOUT_VERSION;
 use super::{CHECKED, MAGIC, MAX_TABLE, PAGE, PackOrigin, PackPart, PackRow, PackTable, VERSION};
 use crate::error::{Error, Result};
 
+/// Most bytes of a part in the table without its name, whose characters take six at most.
+const TABLE_ROW: usize = 256;
+
 /// A file of packed weights that is being written.
 #[derive(Debug)]
 pub struct PackWriter {
@@ -35,6 +38,13 @@ impl PackWriter {
         let mut writer = Self { path: path.to_owned(), unfinished, file, table, end: 0 };
         writer.put(&[0; PAGE])?;
         Ok(writer)
+    }
+
+    /// Bytes of a file of these matrices, of so many bytes each: at most some more than it takes.
+    pub fn bytes<'a>(parts: impl Iterator<Item = (&'a PackPart, usize)>) -> u64 {
+        let row = |part: &PackPart| TABLE_ROW + 6 * part.name.len();
+        let each = |(part, bytes): (&PackPart, usize)| bytes.next_multiple_of(PAGE) + row(part);
+        (2 * PAGE + parts.map(each).sum::<usize>()) as u64
     }
 
     /// Appends a matrix with these bytes. Range and checksum of `part` do not matter.

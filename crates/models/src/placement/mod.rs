@@ -21,7 +21,7 @@ mod tests;
 
 pub use digest::digest;
 pub use kind::TensorKind;
-pub use stream::{stream_experts, stream_layers};
+pub use stream::{leave_table_on_disk, stream_experts, stream_layers};
 pub use tensor::TensorInfo;
 
 use backend::{Device, MemoryPolicy, Mode, ThreadLimits};
@@ -171,6 +171,16 @@ impl TensorMemory {
             Self::Disk => "disk",
             Self::Copied => "copied",
         }
+    }
+}
+
+impl Placement {
+    /// The same rules, but that they leave nothing on disk.
+    pub fn in_memory(mut self) -> Self {
+        for rule in &mut self.rules {
+            rule.place.memory = rule.place.memory.filter(|memory| *memory != TensorMemory::Disk);
+        }
+        self
     }
 }
 

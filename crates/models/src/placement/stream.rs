@@ -1,6 +1,7 @@
 //! Which weights are left on disk where not all fit into memory.
 
 use super::{Placed, TensorKind, TensorMemory};
+use formats::Checkpoint;
 use std::collections::BTreeMap;
 
 /// Kinds of which a layer can be left on disk: its large matrices.
@@ -28,6 +29,26 @@ pub fn stream_experts(placed: &mut [Placed]) -> bool {
     let experts = placed.iter_mut().filter(|placed| placed.kind == TensorKind::RoutedExpert);
     experts.filter(|placed| placed.may_be_left()).for_each(Placed::leave);
     placed.iter().any(Placed::is_streamed)
+}
+
+/// Leaves the embedding on disk, unless a rule names its memory, its rows are computed when they
+/// are read, or a head that shares its weights computes with the same bytes.
+pub fn leave_table_on_disk(placed: &mut [Placed], checkpoint: &Checkpoint) {
+    let mapped = |placed: &Placed| {
+        matches!(placed.memory, TensorMemory::Mapped | TensorMemory::Locked) && placed.bytes == 0
+    };
+    if placed.iter().any(|placed| placed.kind == TensorKind::Head && mapped(placed)) {
+        return;
+    }
+    let in_file = |name: &str| {
+        let bytes = checkpoint.tensors().find(|view| view.name == name).map(|view| view.bytes());
+        bytes.is_some_and(|bytes| bytes.place(0..bytes.len()).is_some())
+    };
+    for placed in placed.iter_mut().filter(|placed| placed.kind == TensorKind::Embed) {
+        if placed.may_be_left() && in_file(&placed.name) {
+            placed.leave();
+        }
+    }
 }
 
 /// Leaves the large matrices of as few layers as possible on disk, spread evenly, so that the rest

@@ -71,7 +71,15 @@ pub(in crate::cpu) struct Packing {
 
 /// The matrices of an expert that are read and evicted together, each at its place in a slot.
 pub(in crate::cpu) struct Entry {
-    parts: Vec<(EntryPart, Range<usize>)>,
+    reads: Vec<EntryRead>,
+}
+
+/// Matrices that one read brings: one that is packed, or some that products read as they are and
+/// that follow one another in the file.
+struct EntryRead {
+    parts: Vec<EntryPart>,
+    /// Place in a slot.
+    place: Range<usize>,
 }
 
 impl EntryPart {
@@ -79,55 +87,113 @@ impl EntryPart {
         (self.range.end - self.range.start) as usize
     }
 
+    /// Whether `next` begins in the page in which this part ends, or in the one behind it, and both
+    /// are read into the slot as they are.
+    fn is_followed_by(&self, next: &Self) -> bool {
+        let near = self.range.end..self.range.end + PAGE as u64;
+        let as_stored = self.packing.is_none() && next.packing.is_none();
+        as_stored && Arc::ptr_eq(&self.file, &next.file) && near.contains(&next.range.start)
+    }
+
+    /// Compares the bytes of the part with its checksum.
+    fn check(&self, bytes: &[u8]) -> io::Result<()> {
+        match self.crc32c {
+            Some(expected) if crc32c::crc32c(bytes) != expected => {
+                let Range { start, end } = &self.range;
+                let problem = format!("bytes {start} to {end} differ from their checksum");
+                Err(io::Error::new(io::ErrorKind::InvalidData, problem))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl EntryRead {
+    /// Reads of all parts, in their order.
+    fn all(parts: Vec<EntryPart>) -> Vec<Self> {
+        let mut reads: Vec<Self> = Vec::new();
+        for part in parts {
+            match reads.last_mut() {
+                Some(read) if read.last().is_followed_by(&part) => read.parts.push(part),
+                _ => reads.push(Self { parts: vec![part], place: 0..0 }),
+            }
+        }
+        reads
+    }
+
+    fn last(&self) -> &EntryPart {
+        &self.parts[self.parts.len() - 1]
+    }
+
+    fn file(&self) -> &dyn PartFile {
+        &*self.parts[0].file
+    }
+
+    /// The bytes of the file from the first part to the last.
+    fn range(&self) -> Range<u64> {
+        self.parts[0].range.start..self.last().range.end
+    }
+
     /// Bytes of a read, whole units of the file system.
     fn covering(&self) -> usize {
-        let all = self.file.covering(&self.range);
+        let all = self.file().covering(&self.range());
         (all.end - all.start) as usize
     }
 
     /// Bytes of a unit of the file system.
     fn unit(&self) -> usize {
-        self.file.covering(&(0..1)).count()
+        self.file().covering(&(0..1)).count()
     }
 
     /// Bytes in a slot: of what is read, the same wherever it begins within a page.
     fn space(&self) -> usize {
-        match &self.packing {
-            Some(packing) => self.len().div_ceil(packing.rows) * packing.group,
-            None => self.covering().max(self.len().next_multiple_of(PAGE) + PAGE),
-        }
-    }
-
-    /// Reads the bytes of the file and compares their checksum.
-    fn read(&self, buffer: &mut [u8]) -> io::Result<Range<usize>> {
-        let within = self.file.read(&self.range, buffer)?;
-        match self.crc32c {
-            Some(expected) if crc32c::crc32c(&buffer[within.clone()]) != expected => {
-                let Range { start, end } = &self.range;
-                let problem = format!("bytes {start} to {end} differ from their checksum");
-                Err(io::Error::new(io::ErrorKind::InvalidData, problem))
+        let range = self.range();
+        match &self.parts[0].packing {
+            Some(packing) => self.parts[0].len().div_ceil(packing.rows) * packing.group,
+            None => {
+                let len = (range.end - range.start) as usize;
+                self.covering().max(len.next_multiple_of(PAGE) + PAGE)
             }
-            _ => Ok(within),
         }
     }
 
-    /// Reads the part into its place in a slot, and returns where in that its bytes are.
-    fn fill(&self, place: &mut [u8], scratch: &mut AlignedVec<u8>) -> io::Result<Range<usize>> {
-        let Some(Packing { isa, layout, ty, cols, rows, group }) = self.packing else {
-            return self.read(place);
+    /// Reads the parts, compares their checksums, and gives the place of each in `buffer`.
+    fn read(&self, buffer: &mut [u8], mut found: impl FnMut(Range<usize>)) -> io::Result<()> {
+        let range = self.range();
+        let within = self.file().read(&range, buffer)?;
+        for part in &self.parts {
+            let start = within.start + (part.range.start - range.start) as usize;
+            let place = start..start + part.len();
+            part.check(&buffer[place.clone()])?;
+            found(place);
+        }
+        Ok(())
+    }
+
+    /// Reads the parts into a slot, and appends where in that each of them is.
+    fn fill(
+        &self,
+        slot: &mut [u8],
+        scratch: &mut AlignedVec<u8>,
+        places: &mut Vec<Range<usize>>,
+    ) -> io::Result<()> {
+        let (start, to) = (self.place.start, &mut slot[self.place.clone()]);
+        let Some(Packing { isa, layout, ty, cols, rows, group }) = self.parts[0].packing else {
+            return self.read(to, |at| places.push(start + at.start..start + at.end));
         };
-        let groups = groups_at_once(rows);
-        let mut from = self.range.start;
-        for packed in place.chunks_mut(groups * group) {
-            let piece = from..self.range.end.min(from + (groups * rows) as u64);
-            let bytes = pages(scratch, self.file.covering(&piece).count());
-            let within = self.file.read(&piece, bytes)?;
+        let (groups, range) = (groups_at_once(rows), self.range());
+        let mut from = range.start;
+        for packed in to.chunks_mut(groups * group) {
+            let piece = from..range.end.min(from + (groups * rows) as u64);
+            let bytes = pages(scratch, self.file().covering(&piece).count());
+            let within = self.file().read(&piece, bytes)?;
             for (rows, group) in bytes[within].chunks(rows).zip(packed.chunks_mut(group)) {
                 layout.pack(isa, ty, cols, rows, group);
             }
             from = piece.end;
         }
-        Ok(0..place.len())
+        places.push(self.place.clone());
+        Ok(())
     }
 }
 
@@ -147,51 +213,55 @@ fn pages(memory: &mut AlignedVec<u8>, len: usize) -> &mut [u8] {
 
 impl Entry {
     pub fn new(parts: Vec<EntryPart>) -> Self {
-        let mut end = 0;
-        let place = |part: EntryPart| {
-            let start = end;
-            end = (start + part.space()).next_multiple_of(PAGE);
-            let space = start..start + part.space();
-            (part, space)
-        };
-        Self { parts: parts.into_iter().map(place).collect() }
+        let (mut reads, mut end) = (EntryRead::all(parts), 0);
+        for read in &mut reads {
+            read.place = end..end + read.space();
+            end = read.place.end.next_multiple_of(PAGE);
+        }
+        Self { reads }
     }
 
     /// Bytes of a slot for the expert: whole pages.
     pub fn space(&self) -> usize {
-        self.parts.last().map_or(0, |(_, place)| place.end.next_multiple_of(PAGE))
+        self.reads.last().map_or(0, |read| read.place.end.next_multiple_of(PAGE))
     }
 
     /// Bytes that a thread needs beside the slot, to read what it packs.
     pub fn scratch(&self) -> usize {
-        let packed = self.parts.iter().filter_map(|(part, _)| {
-            let rows = part.packing.as_ref()?.rows;
-            Some((groups_at_once(rows) * rows).min(part.len()) + 2 * part.unit())
+        let packed = self.reads.iter().filter_map(|read| {
+            let rows = read.parts[0].packing.as_ref()?.rows;
+            Some((groups_at_once(rows) * rows).min(read.parts[0].len()) + 2 * read.unit())
         });
         packed.max().map_or(0, |bytes| (bytes + PAGE).next_power_of_two())
     }
 
     /// Where the matrices are in a slot that nothing was read into.
     pub fn places(&self) -> impl Iterator<Item = Range<usize>> {
-        self.parts.iter().map(|(part, place)| match part.packing {
-            Some(_) => place.clone(),
-            None => place.start..place.start + part.len(),
+        self.reads.iter().flat_map(|read| {
+            let start = read.range().start;
+            read.parts.iter().map(move |part| match part.packing {
+                Some(_) => read.place.clone(),
+                None => {
+                    let from = read.place.start + (part.range.start - start) as usize;
+                    from..from + part.len()
+                }
+            })
         })
     }
 
     /// Bytes that are read.
     pub fn file_bytes(&self) -> usize {
-        self.parts.iter().map(|(part, _)| part.covering()).sum()
+        self.reads.iter().map(EntryRead::covering).sum()
     }
 
     /// The file of the first matrix, and where it begins there.
     pub fn place(&self) -> Option<(&Path, u64)> {
-        self.parts.first().map(|(part, _)| (part.file.path(), part.range.start))
+        self.reads.first().map(|read| (read.file().path(), read.range().start))
     }
 
     /// A file of the expert that is not the one that was opened.
     pub fn changed_file(&self) -> Option<&Path> {
-        let mut files = self.parts.iter().map(|(part, _)| &part.file);
+        let mut files = self.reads.iter().map(EntryRead::file);
         files.find(|file| file.has_changed()).map(|file| file.path())
     }
 }
@@ -223,14 +293,11 @@ impl FillJob {
         // The vector of ranges is used again.
         let mut places = std::mem::replace(&mut self.filled, Ok(Vec::new())).unwrap_or_default();
         places.clear();
-        for (part, place) in &self.entry.parts {
-            match part.fill(&mut self.memory[place.clone()], scratch) {
-                Ok(within) => places.push(place.start + within.start..place.start + within.end),
-                Err(error) => {
-                    let text = format!("{}: {error}", part.file.path().display());
-                    self.filled = Err(io::Error::new(error.kind(), text));
-                    return;
-                }
+        for read in &self.entry.reads {
+            if let Err(error) = read.fill(&mut self.memory, scratch, &mut places) {
+                let text = format!("{}: {error}", read.file().path().display());
+                self.filled = Err(io::Error::new(error.kind(), text));
+                return;
             }
         }
         self.filled = Ok(places);

@@ -68,6 +68,8 @@ struct ExpertSlot {
     pinned: bool,
     /// It was read ahead for the next layer.
     kept: bool,
+    /// The memory is locked, so that the system does not swap it out.
+    locked: bool,
 }
 
 /// Slots of one size.
@@ -104,10 +106,20 @@ pub(super) struct ExpertStream {
     /// The rows that need weights that could not be read.
     failed_rows: Vec<u32>,
     files: HashMap<PathBuf, Arc<dyn PartFile>>,
+    /// When the files were last looked at.
+    looked: Option<Instant>,
+    /// A file that is not the one that was opened.
+    changed: Option<PathBuf>,
+    /// Whether slots are locked in memory when they are first filled.
+    locks: bool,
+    /// Bytes of the scratch memory of all threads.
+    scratch: usize,
 }
 
 /// Most reader threads.
 const MAX_THREADS: usize = 256;
+/// Time after which files are looked at again.
+const LOOK_EVERY: Duration = Duration::from_secs(60);
 
 impl ExpertStream {
     /// A file to read experts from, which is opened once.
@@ -141,10 +153,43 @@ impl ExpertStream {
         self.experts.is_empty()
     }
 
-    /// Begins a step of `rows` rows, which is counted where it decodes.
+    /// The slots of each size.
+    pub fn slot_classes(&self) -> Vec<crate::SlotClass> {
+        let class = |(number, class): (usize, &SlotClass)| {
+            let experts = self.experts.iter().filter(|expert| expert.class == number);
+            let bytes = self.slots.get(class.slots.start).map_or(0, |slot| slot.memory.len());
+            crate::SlotClass { bytes, experts: experts.count(), slots: class.slots.len() }
+        };
+        self.classes.iter().enumerate().map(class).collect()
+    }
+
+    /// Bytes of the layers' matrices that every step reads.
+    pub fn layer_bytes(&self) -> usize {
+        let matrices = self.experts.iter().filter(|matrix| matrix.position.is_some());
+        matrices.map(|matrix| matrix.entry.file_bytes()).sum()
+    }
+
+    /// Bytes that reader threads use beside slots.
+    pub fn scratch_bytes(&self) -> usize {
+        self.scratch
+    }
+
+    /// Bytes that are read for an expert.
+    pub fn file_bytes(&self, expert: usize) -> usize {
+        self.experts[expert].entry.file_bytes()
+    }
+
+    /// Begins a step of `rows` rows, which is counted where it decodes. Once in a while, looks
+    /// whether files have changed.
     pub fn begin_step(&mut self, decodes: bool, rows: usize) {
         self.step += u64::from(decodes);
         self.rows = rows;
+        if self.is_empty() || self.looked.is_some_and(|looked| looked.elapsed() < LOOK_EVERY) {
+            return;
+        }
+        self.looked = Some(Instant::now());
+        let changed = self.files.values().find(|file| file.has_changed());
+        self.changed = changed.map(|file| file.path().to_owned());
     }
 
     /// Notes that `rows` decoded rows have chosen an expert.
@@ -206,7 +251,7 @@ impl ExpertStream {
             self.experts[evicted].place = Place::OnDisk;
             self.stats.evictions += u64::from(self.experts[evicted].position.is_none());
         }
-        let ExpertSlot { memory, expert, places, pinned, kept } = &mut self.slots[slot];
+        let ExpertSlot { memory, expert, places, pinned, kept, .. } = &mut self.slots[slot];
         (*expert, *pinned, *kept) = (Some(number), urgency == Urgency::Now, false);
         let (memory, filled) = (std::mem::take(memory), Ok(std::mem::take(places)));
         let took = Duration::ZERO;
@@ -243,6 +288,7 @@ impl ExpertStream {
             Ok(places) => {
                 slot.places = places;
                 self.experts[number].place = Place::In(at);
+                self.lock(at);
             }
             Err(error) => {
                 // What needs it next tries again.
@@ -259,6 +305,17 @@ impl ExpertStream {
                     expert.place = Place::OnDisk;
                 }
             }
+        }
+    }
+
+    /// Locks the memory of a slot that was filled, until the system refuses.
+    fn lock(&mut self, slot: usize) {
+        let ExpertSlot { memory, locked, .. } = &mut self.slots[slot];
+        if self.locks && !*locked {
+            *locked = memory.lock().is_ok();
+            self.locks = *locked;
+            self.stats.lock_refused |= !*locked;
+            self.stats.locked += if *locked { memory.len() } else { 0 };
         }
     }
 
@@ -296,15 +353,18 @@ impl ExpertStream {
     /// Takes the first error since the last call. A file that is not the one that was opened is a
     /// loss of the device.
     pub fn take_failure(&mut self) -> Option<Error> {
-        let (expert, source) = self.failed.take()?;
         let rows = std::mem::take(&mut self.failed_rows);
-        Some(match self.experts[expert].entry.changed_file() {
-            None => Error::Weights { rows, source },
-            Some(path) => Error::Lost(format!(
+        let failed = self.failed.take();
+        let read = |number: usize| self.experts[number].entry.changed_file().map(Path::to_owned);
+        let changed = self.changed.take();
+        let changed = changed.or_else(|| failed.as_ref().and_then(|(number, _)| read(*number)));
+        match changed {
+            None => failed.map(|(_, source)| Error::Weights { rows, source }),
+            Some(path) => Some(Error::Lost(format!(
                 "{}: the file has changed since the model was loaded",
                 path.display()
-            )),
-        })
+            ))),
+        }
     }
 
     /// Bytes of all slots.

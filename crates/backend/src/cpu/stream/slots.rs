@@ -2,7 +2,7 @@
 
 use super::entry::FillJob;
 use super::{ExpertSlot, ExpertStream, Heat, Place, SlotClass};
-use crate::Error;
+use crate::{Error, memory};
 use base::{PageVec, ReadPool};
 use std::collections::HashMap;
 
@@ -44,6 +44,7 @@ impl ExpertStream {
             return Err(Error::WeightsMemory { needed, found: bytes });
         }
         let (left, rest) = (bytes - needed, total(|size| size.most - size.least));
+        (self.scratch, self.locks) = (threads * scratch, memory::swaps());
         self.slots.clear();
         self.classes.clear();
         for size in &sizes {

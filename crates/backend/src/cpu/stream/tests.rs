@@ -2,8 +2,12 @@
 
 use super::*;
 use base::Rng;
+use kernels::Isa;
+use kernels::layout;
+use kernels::quant::Q8_0;
 use std::collections::HashSet;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Bytes of a matrix.
@@ -18,7 +22,8 @@ pub(super) struct Scripted {
     random: Mutex<Rng>,
     /// Starts of ranges that cannot be read.
     pub broken: Mutex<HashSet<u64>>,
-    changed: bool,
+    changed: AtomicBool,
+    reads: AtomicUsize,
 }
 
 pub(super) fn byte(at: u64) -> u8 {
@@ -33,6 +38,7 @@ impl PartFile for Scripted {
     fn read(&self, range: &Range<u64>, buffer: &mut [u8]) -> io::Result<Range<usize>> {
         let micros = self.random.lock().unwrap().below(300);
         std::thread::sleep(Duration::from_micros(micros));
+        self.reads.fetch_add(1, Ordering::Relaxed);
         if self.broken.lock().unwrap().contains(&range.start) {
             return Err(io::Error::other("a broken disk"));
         }
@@ -45,7 +51,7 @@ impl PartFile for Scripted {
     }
 
     fn has_changed(&self) -> bool {
-        self.changed
+        self.changed.load(Ordering::Relaxed)
     }
 
     fn path(&self) -> &Path {
@@ -55,7 +61,8 @@ impl PartFile for Scripted {
 
 pub(super) fn scripted(seed: u64) -> Arc<Scripted> {
     let (random, broken) = (Mutex::new(Rng::new(seed)), Mutex::default());
-    Arc::new(Scripted { random, broken, changed: false })
+    let (changed, reads) = (AtomicBool::new(false), AtomicUsize::new(0));
+    Arc::new(Scripted { random, broken, changed, reads })
 }
 
 /// Where matrix `part` of an expert is in the file.
@@ -172,7 +179,7 @@ fn the_coldest_experts_lose_their_slots() {
 fn an_expert_that_cannot_be_read_is_an_error_until_it_can() {
     let file = scripted(2);
     let mut stream = started(&file, 6, 4);
-    file.broken.lock().unwrap().insert(place(3, 1).start);
+    file.broken.lock().unwrap().insert(place(3, 0).start);
     let get = |stream: &mut ExpertStream| {
         request(stream, &[3]);
         while !stream.is_in(3) && !stream.has_failed(3) {
@@ -207,14 +214,118 @@ fn bytes_that_differ_from_their_checksum_are_not_used() {
 
 #[test]
 fn a_file_that_changed_is_lost() {
-    let file = Arc::try_unwrap(scripted(3)).ok().unwrap();
-    let file = Arc::new(Scripted { changed: true, ..file });
+    let file = scripted(3);
+    file.changed.store(true, Ordering::Relaxed);
     file.broken.lock().unwrap().insert(0);
     let mut stream = started(&file, 2, 2);
     request(&mut stream, &[0]);
     stream.wait();
     let error = stream.take_failure().unwrap();
     assert!(matches!(&error, Error::Lost(text) if text.contains("scripted.gguf")), "{error}");
+}
+
+#[test]
+fn files_are_looked_at_once_a_minute() {
+    let file = scripted(6);
+    let mut stream = started(&file, 2, 2);
+    stream.files.insert(file.path().to_owned(), file.clone());
+    stream.begin_step(false);
+    file.changed.store(true, Ordering::Relaxed);
+    stream.begin_step(true);
+    assert!(stream.take_failure().is_none());
+    stream.looked = Instant::now().checked_sub(LOOK_EVERY);
+    stream.begin_step(true);
+    let error = stream.take_failure().unwrap();
+    assert!(matches!(&error, Error::Lost(text) if text.contains("scripted.gguf")), "{error}");
+}
+
+/// The number of reads of an expert with so many bytes between its matrices.
+fn check_reads(gap: u64, packing: Option<Packing>, reads: usize) {
+    let file = scripted(7);
+    let len = packing.map_or(PART, |packing| 9 * packing.rows) as u64;
+    let range = |part: u64| {
+        let start = 4096 + part * (len + gap);
+        start..start + len
+    };
+    let parts = (0..3).map(|part| {
+        let file: Arc<dyn PartFile> = file.clone();
+        EntryPart { file, range: range(part), crc32c: None, packing }
+    });
+    let mut stream = ExpertStream::default();
+    stream.add(parts.collect());
+    stream.start(usize::MAX / 2, 1, 1).unwrap();
+    stream.request(std::iter::once(0));
+    stream.wait();
+    assert_eq!(file.reads.load(Ordering::Relaxed), reads, "{gap} bytes between");
+    for part in 0..3 {
+        let expected: Vec<u8> = range(part).map(byte).collect();
+        assert!(packing.is_some() || stream.bytes(0, part as usize) == expected, "{gap} {part}");
+    }
+}
+
+#[test]
+fn one_read_brings_matrices_that_follow_one_another() {
+    for (gap, reads) in [(0, 1), (8, 1), (4095, 1), (4096, 3), (1 << 20, 3)] {
+        check_reads(gap, None, reads);
+    }
+    check_reads(0, Some(packing()), 3);
+}
+
+/// Rows of 34 bytes that are packed.
+fn packing() -> Packing {
+    let isa = Isa::available()[0];
+    let layout = layout::packed(&Q8_0, 32, isa).unwrap();
+    let group = layout.bytes(&Q8_0, layout::GROUP, 32).unwrap();
+    Packing { isa, layout, ty: &Q8_0, cols: 32, rows: 34 * layout::GROUP, group }
+}
+
+#[test]
+fn slots_and_buffers_take_no_more_than_they_are_given() {
+    let file = scripted(8);
+    for packed in [None, Some(packing())] {
+        for threads in [1, 3, 8] {
+            let mut checked = 0;
+            for bytes in (0..1 << 20).step_by(7919) {
+                let mut stream = stream(&file, 20);
+                for number in 0..stream.experts.len() {
+                    let mut parts = Vec::new();
+                    for part in 0..PARTS {
+                        let (file, range): (Arc<dyn PartFile>, _) =
+                            (file.clone(), place(number, part));
+                        parts.push(EntryPart { file, range, crc32c: None, packing: packed });
+                    }
+                    stream.experts[number].entry = Arc::new(Entry::new(parts));
+                }
+                if stream.start(bytes, threads, 2).is_err() {
+                    continue;
+                }
+                let held = stream.slots.iter().map(|slot| slot.memory.len()).sum::<usize>();
+                let classes = stream.slot_classes();
+                let planned: usize = classes.iter().map(|it| it.bytes * it.slots).sum();
+                assert_eq!((held, held), (planned, stream.slot_bytes()));
+                assert!(held + stream.scratch_bytes() <= bytes, "{held} of {bytes}");
+                checked += 1;
+            }
+            assert!(checked > 50);
+        }
+    }
+}
+
+#[test]
+fn slots_are_locked_until_the_system_refuses() {
+    let mut stream = started(&scripted(9), 6, 4);
+    stream.locks = true;
+    for expert in 0..6 {
+        stream.request(std::iter::once(expert));
+        while !stream.is_in(expert) {
+            stream.wait();
+        }
+        stream.release();
+    }
+    let stats = stream.stats().unwrap();
+    let locked = stream.slots.iter().filter(|slot| slot.locked).count();
+    assert_eq!(stats.locked, locked * slot_size(&stream));
+    assert_eq!(locked < 4, stats.lock_refused, "{stats:?}");
 }
 
 #[test]

@@ -1,16 +1,20 @@
 //! `--placement`: the decisions of placement rules for a model that is not loaded.
 
 mod groups;
+mod memory;
 mod table;
 
+use crate::weights::WeightsArgs;
 use anyhow::{Context, Result};
 use backend::{Backend, Cpu, Mode};
+use engine::{LoadOptions, Runner, WeightsPlan};
 use formats::{Checkpoint, Error, ModelFiles, OpenOptions};
 use groups::PlacementGroup;
 use indexmap::IndexMap;
 use models::placement::{Placed, Placement, TensorInfo};
 use serde_json::{Value as Json, json};
 use std::path::Path;
+use std::sync::Arc;
 
 /// The tensors of a model with the placement of each.
 #[derive(Debug)]
@@ -20,12 +24,27 @@ pub(super) struct PlacementPlan {
     identity: String,
     tensors: Vec<TensorInfo>,
     placed: Vec<Placed>,
+    /// What of it is in memory, where that was asked.
+    weights: Option<WeightsPlan>,
 }
 
-/// Applies the rules in `file`, or the built-in ones alone, to the model at `path`.
-pub(super) fn plan(path: &Path, file: Option<&Path>, mode: Mode) -> Result<PlacementPlan> {
+/// Applies the rules in `file`, or the built-in ones alone, to the model at `path`; with `weights`
+/// in the memory that these arguments give.
+pub(super) fn plan(
+    path: &Path,
+    file: Option<&Path>,
+    mode: Mode,
+    weights: Option<&WeightsArgs>,
+) -> Result<PlacementPlan> {
     let rules = file.map_or_else(|| Ok(Placement::default()), Placement::open)?;
-    PlacementPlan::new(&rules, tensors(path)?, &Cpu::new(1, mode)?)
+    match weights {
+        None => PlacementPlan::new(&rules, tensors(path)?, &Cpu::new(1, mode)?),
+        Some(weights) => {
+            let placement = Some(Arc::new(rules));
+            let options = LoadOptions { mode, placement, threads: 1, ..LoadOptions::default() };
+            PlacementPlan::loaded(path, &weights.add_to(options))
+        }
+    }
 }
 
 /// All tensors under canonical names, which GGUF files have for every architecture.
@@ -46,7 +65,18 @@ impl PlacementPlan {
     fn new(rules: &Placement, tensors: Vec<TensorInfo>, backend: &dyn Backend) -> Result<Self> {
         let placed = rules.resolve(&tensors, backend)?;
         let (mode, identity) = (backend.mode(), backend.identity());
-        Ok(Self { mode, identity, tensors, placed })
+        Ok(Self { mode, identity, tensors, placed, weights: None })
+    }
+
+    /// Loads the model, which decides; its weights stay in the files until they are used.
+    fn loaded(path: &Path, options: &LoadOptions) -> Result<Self> {
+        let checkpoint = Checkpoint::open(path, &OpenOptions::default())?;
+        let runner = Runner::load(&checkpoint, options);
+        let runner = runner.with_context(|| format!("cannot load {}", path.display()))?;
+        let (tensors, weights) = (TensorInfo::all(&checkpoint), runner.weights_plan().clone());
+        let (mode, identity) = (options.mode, runner.isa().to_owned());
+        let placed = weights.placed.clone();
+        Ok(Self { mode, identity, tensors, placed, weights: Some(weights) })
     }
 
     fn groups(&self) -> Vec<PlacementGroup<'_>> {
@@ -73,20 +103,28 @@ impl PlacementPlan {
         for (name, bytes) in memory.into_iter().chain(device) {
             out += &format!("{name:<8} {:>10}\n", super::report::size(bytes));
         }
+        if let Some(weights) = &self.weights {
+            out += "\n";
+            out += &memory::text(weights);
+        }
         out
     }
 
     /// The placement as JSON.
     pub fn to_json(&self) -> Json {
         let tensors = self.tensors.iter().zip(&self.placed);
-        json!({
+        let mut plan = json!({
             "mode": self.mode.name(),
             "isa": self.identity,
             "groups": self.groups().iter().map(PlacementGroup::to_json).collect::<Json>(),
             "memory_bytes": self.totals(|placed| placed.memory.name()),
             "device_bytes": self.totals(|placed| placed.device.name),
             "tensors": tensors.map(|(info, placed)| tensor_json(info, placed)).collect::<Json>(),
-        })
+        });
+        if let Some(weights) = &self.weights {
+            plan["weights"] = memory::json(weights);
+        }
+        plan
     }
 }
 
