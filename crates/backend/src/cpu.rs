@@ -237,8 +237,11 @@ impl Backend for Cpu {
 
     fn stream_plan(&self) -> Option<StreamPlan> {
         let stream = &self.matrices.stream;
+        let classes = stream.slot_classes();
+        let experts: usize = classes.iter().map(|class| class.bytes * class.slots).sum();
         (!stream.is_empty()).then(|| StreamPlan {
-            classes: stream.slot_classes(),
+            classes,
+            layers: stream.slot_bytes() - experts,
             buffers: stream.scratch_bytes(),
             token_bytes: self.experts.iter().map(|group| group.token_bytes(stream)).sum(),
             step_bytes: stream.layer_bytes(),

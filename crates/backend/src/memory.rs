@@ -67,8 +67,10 @@ impl fmt::Display for StreamStats {
 /// Memory for streamed weights, and what is read into it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StreamPlan {
-    /// Slots of each size.
+    /// Slots of experts, of each size.
     pub classes: Vec<SlotClass>,
+    /// Bytes of slots for the matrices of layers.
+    pub layers: usize,
     /// Bytes of buffers for reading, beside slots.
     pub buffers: usize,
     /// Bytes of layers that every step reads.
@@ -82,7 +84,7 @@ pub struct StreamPlan {
 pub struct SlotClass {
     /// Bytes of a slot.
     pub bytes: usize,
-    /// Experts, or matrices of layers, that need slots of this size.
+    /// Experts that need slots of this size.
     pub experts: usize,
     /// Slots.
     pub slots: usize,
@@ -91,7 +93,7 @@ pub struct SlotClass {
 impl StreamPlan {
     /// Bytes of all slots.
     pub fn slot_bytes(&self) -> usize {
-        self.classes.iter().map(|class| class.bytes * class.slots).sum()
+        self.layers + self.classes.iter().map(|class| class.bytes * class.slots).sum::<usize>()
     }
 }
 

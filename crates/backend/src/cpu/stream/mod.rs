@@ -153,14 +153,16 @@ impl ExpertStream {
         self.experts.is_empty()
     }
 
-    /// The slots of each size.
+    /// The slots of experts of each size.
     pub fn slot_classes(&self) -> Vec<crate::SlotClass> {
         let class = |(number, class): (usize, &SlotClass)| {
             let experts = self.experts.iter().filter(|expert| expert.class == number);
+            let experts = experts.filter(|expert| expert.position.is_none()).count();
             let bytes = self.slots.get(class.slots.start).map_or(0, |slot| slot.memory.len());
-            crate::SlotClass { bytes, experts: experts.count(), slots: class.slots.len() }
+            crate::SlotClass { bytes, experts, slots: class.slots.len() }
         };
-        self.classes.iter().enumerate().map(class).collect()
+        let all = self.classes.iter().enumerate().map(class);
+        all.filter(|class| class.experts > 0).collect()
     }
 
     /// Bytes of the layers' matrices that every step reads.

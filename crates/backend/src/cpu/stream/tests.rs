@@ -229,12 +229,12 @@ fn files_are_looked_at_once_a_minute() {
     let file = scripted(6);
     let mut stream = started(&file, 2, 2);
     stream.files.insert(file.path().to_owned(), file.clone());
-    stream.begin_step(false);
+    stream.begin_step(false, 1);
     file.changed.store(true, Ordering::Relaxed);
-    stream.begin_step(true);
+    stream.begin_step(true, 1);
     assert!(stream.take_failure().is_none());
     stream.looked = Instant::now().checked_sub(LOOK_EVERY);
-    stream.begin_step(true);
+    stream.begin_step(true, 1);
     let error = stream.take_failure().unwrap();
     assert!(matches!(&error, Error::Lost(text) if text.contains("scripted.gguf")), "{error}");
 }
@@ -252,9 +252,9 @@ fn check_reads(gap: u64, packing: Option<Packing>, reads: usize) {
         EntryPart { file, range: range(part), crc32c: None, packing }
     });
     let mut stream = ExpertStream::default();
-    stream.add(parts.collect());
+    stream.add_experts(std::iter::once(parts.collect()));
     stream.start(usize::MAX / 2, 1, 1).unwrap();
-    stream.request(std::iter::once(0));
+    request(&mut stream, &[0]);
     stream.wait();
     assert_eq!(file.reads.load(Ordering::Relaxed), reads, "{gap} bytes between");
     for part in 0..3 {
@@ -316,11 +316,11 @@ fn slots_are_locked_until_the_system_refuses() {
     let mut stream = started(&scripted(9), 6, 4);
     stream.locks = true;
     for expert in 0..6 {
-        stream.request(std::iter::once(expert));
+        request(&mut stream, &[expert]);
         while !stream.is_in(expert) {
             stream.wait();
         }
-        stream.release();
+        stream.release(expert);
     }
     let stats = stream.stats().unwrap();
     let locked = stream.slots.iter().filter(|slot| slot.locked).count();

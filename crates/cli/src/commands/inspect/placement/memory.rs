@@ -22,6 +22,10 @@ pub(super) fn text(plan: &WeightsPlan) -> String {
         out +=
             &format!("  slots             {held:>10}  {slots} of {each} for {experts} experts\n");
     }
+    if stream.layers > 0 {
+        let (held, read) = (size(stream.layers), size(stream.step_bytes));
+        out += &format!("  layers            {held:>10}  of {read} that every step reads\n");
+    }
     out += &format!("  read buffers      {:>10}\n", size(stream.buffers));
     out += "bytes that a token reads, by the share of its experts that are in memory\n";
     for rate in HIT_RATES {
@@ -40,6 +44,8 @@ pub(super) fn json(plan: &WeightsPlan) -> Json {
         "bytes": plan.bytes(),
         "resident_bytes": plan.resident,
         "slots": stream.classes.iter().map(class).collect::<Json>(),
+        "layer_bytes": stream.layers,
+        "step_read_bytes": stream.step_bytes,
         "buffer_bytes": stream.buffers,
         "token_reads": HIT_RATES.map(reads),
     })
@@ -53,22 +59,25 @@ mod tests {
     fn plan() -> WeightsPlan {
         let class = |bytes, experts, slots| SlotClass { bytes, experts, slots };
         let classes = vec![class(3 << 20, 96, 30), class(1 << 20, 32, 10)];
-        let stream = Some(StreamPlan { classes, buffers: 8 << 20, token_bytes: 40 << 20 });
-        WeightsPlan { placed: Vec::new(), resident: 20 << 20, limit: Some(128 << 20), stream }
+        let (layers, step_bytes) = (4 << 20, 16 << 20);
+        let (buffers, token_bytes) = (8 << 20, 40 << 20);
+        let stream = Some(StreamPlan { classes, layers, buffers, step_bytes, token_bytes });
+        WeightsPlan { placed: Vec::new(), resident: 20 << 20, limit: Some(132 << 20), stream }
     }
 
     #[test]
     fn what_is_in_memory_and_what_a_token_reads_is_shown() {
         let expected = "\
-weights take 128.00 MiB of 128.00 MiB of memory
+weights take 132.00 MiB of 132.00 MiB of memory
   always in memory   20.00 MiB
   slots              90.00 MiB  30 of 3.00 MiB for 96 experts
   slots              10.00 MiB  10 of 1.00 MiB for 32 experts
+  layers              4.00 MiB  of 16.00 MiB that every step reads
   read buffers        8.00 MiB
 bytes that a token reads, by the share of its experts that are in memory
-  0                  40.00 MiB
-  0.5                20.00 MiB
-  0.9                 4.00 MiB
+  0                  56.00 MiB
+  0.5                36.00 MiB
+  0.9                20.00 MiB
 ";
         assert_eq!(text(&plan()), expected);
         let resident = WeightsPlan { stream: None, limit: None, ..plan() };
@@ -76,9 +85,9 @@ bytes that a token reads, by the share of its experts that are in memory
         let json = json(&plan());
         assert_eq!(
             (&json["bytes"], &json["buffer_bytes"]),
-            (&(128 << 20).into(), &(8 << 20).into())
+            (&(132 << 20).into(), &(8 << 20).into())
         );
         assert_eq!(json["slots"][1]["slots"], 10);
-        assert_eq!(json["token_reads"][2]["bytes"], 4 << 20);
+        assert_eq!(json["token_reads"][2]["bytes"], 20 << 20);
     }
 }
