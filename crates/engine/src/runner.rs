@@ -26,7 +26,7 @@ pub use pack::{PACK_EXTENSION, PackChoice, PackedPart};
 use std::path::PathBuf;
 use std::sync::Arc;
 use stream::{
-    LeftLayers, check_limit, free_for_cache, place_again, place_weights, start_stream, streams,
+    LeftOnDisk, check_limit, free_for_cache, place_again, place_weights, start_stream, streams,
 };
 pub use stream::{WEIGHTS_READ_THREADS, WeightsMemory, WeightsPlan};
 
@@ -284,17 +284,17 @@ impl Runner {
             drop(loaded);
             loaded = load(open(options)?, &placed)?;
         }
-        let mut layers = LeftLayers::of(placed, options);
+        let mut left = LeftOnDisk::of(placed, checkpoint, options);
         let weights = loop {
-            let error = match loaded.start(layers.placed(), all, options) {
+            let error = match loaded.start(left.placed(), all, options) {
                 Ok(weights) => break weights,
                 Err(error) => error,
             };
-            if !layers.leave_more(&error) {
+            if !left.leave_more(&error) {
                 return Err(error);
             }
             drop(loaded);
-            loaded = load(open(options)?, layers.placed())?;
+            loaded = load(open(options)?, left.placed())?;
         };
         let Loaded { mut backend, model, layer_bytes, cache, chunk, limits } = loaded;
         let routes = ExpertRoutes::start(&mut *backend, config, &settings.checkpoint, options)?;
@@ -530,6 +530,7 @@ impl Runner {
         self.backend.fetch(logits, batch.logit_rows().len());
         self.backend.fetch(self.model.hidden(), self.hidden);
         self.backend.end()?;
+        self.routes.step(&mut *self.backend);
         self.warn_of_unlocked();
         Ok(self.logits())
     }

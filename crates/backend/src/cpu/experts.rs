@@ -310,6 +310,9 @@ impl Cpu {
         self.matrices.stream.begin_layer((0..count).map(|group| number(work, group)));
         work.gated_groups.clear();
         work.gated_groups.resize(count, false);
+        let width = self.matrices.get(self.experts[experts.0].spec.gate[0].0).rows;
+        // Gates of experts that cannot be read are not computed.
+        grown(&mut work.gated, work.plan.all.len() * width);
         // Groups that were requested, and that are computed.
         let (mut asked, mut done) = (0, 0);
         while done < count {

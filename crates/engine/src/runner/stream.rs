@@ -145,20 +145,22 @@ pub(super) fn place_weights(
     all
 }
 
-/// Layers that are left on disk where the least of other weights does not fit.
-pub(super) struct LeftLayers<'a> {
+/// What more is left on disk where the memory turns out to be too little: the embedding, experts,
+/// then layers.
+pub(super) struct LeftOnDisk<'a> {
     /// The placement without them.
     whole: Vec<Placed>,
     placed: Vec<Placed>,
     /// Bytes by which the weights were found to be too many.
     excess: usize,
+    checkpoint: &'a Checkpoint,
     options: &'a LoadOptions,
 }
 
-impl<'a> LeftLayers<'a> {
-    /// None of the layers of a model that is placed so.
-    pub fn of(placed: Vec<Placed>, options: &'a LoadOptions) -> Self {
-        Self { whole: placed.clone(), placed, excess: 0, options }
+impl<'a> LeftOnDisk<'a> {
+    /// Nothing more than the placement of a model says.
+    pub fn of(placed: Vec<Placed>, checkpoint: &'a Checkpoint, options: &'a LoadOptions) -> Self {
+        Self { whole: placed.clone(), placed, excess: 0, checkpoint, options }
     }
 
     /// The placement of all tensors.
@@ -166,7 +168,7 @@ impl<'a> LeftLayers<'a> {
         &self.placed
     }
 
-    /// Leaves more layers on disk after an error. Returns false if the error has another reason, or
+    /// Leaves more weights on disk after an error. Returns false if the error has another reason, or
     /// no more are to be had. Ranks, which would have to agree, leave none.
     pub fn leave_more(&mut self, error: &Error) -> bool {
         let Error::WeightsMemory { least, limit, .. } = error else { return false };
@@ -174,11 +176,24 @@ impl<'a> LeftLayers<'a> {
         if ranks.stages.is_some() || ranks.slices.is_some() || least <= limit {
             return false;
         }
-        self.excess += least - limit;
-        let before = std::mem::replace(&mut self.placed, self.whole.clone());
-        let most = bytes(&self.whole, self.options).saturating_sub(self.excess);
-        stream_layers(&mut self.placed, most);
+        let all = bytes(&self.whole, self.options);
+        let before = self.placed.clone();
+        // Layers are large, so that the same number may be enough for a little less.
+        let step = (least - limit).max(all / 256);
+        while self.placed == before && self.excess < all {
+            self.excess += step;
+            self.leave(all.saturating_sub(self.excess));
+        }
         self.placed != before
+    }
+
+    /// Leaves as little on disk as brings the rest to `most` bytes.
+    fn leave(&mut self, most: usize) {
+        self.placed = self.whole.clone();
+        leave_on_disk(&mut self.placed, self.checkpoint, most, self.options);
+        if bytes(&self.placed, self.options) > most {
+            stream_layers(&mut self.placed, self.checkpoint, most);
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Weights that are read when they are needed: the bits of a resident model, in any memory.
 
-use crate::checkpoints::{architectures, config, open, random, write};
+use crate::checkpoints::{architectures, config, config_of, open, random, write};
 use crate::placement::{rule, rules};
 use engine::{
     Error, KvMemory, LoadOptions, Mode, PackChoice, Runner, SingleSequence, WeightsMemory,
@@ -61,7 +61,7 @@ fn check(
     assert_eq!(resident.stream_stats(), None);
     let (settings, expected) = (resident.settings().clone(), bits(resident));
     let least = least(checkpoint, streamed);
-    let mut slots = 0;
+    let mut before = 0;
     for memory in [least, most.min(least + least / 4), most] {
         let weights_memory = WeightsMemory::Bytes(memory);
         let options = LoadOptions { weights_memory, ..streamed.clone() };
@@ -70,8 +70,8 @@ fn check(
         let plan = runner.weights_plan();
         let buffers = plan.stream.as_ref().unwrap().buffers;
         assert_eq!((plan.bytes(), plan.limit), (held + buffers, Some(memory)), "{name}");
-        assert!(held + buffers <= memory && stats.slots >= slots, "{name}: {plan:?}, {stats:?}");
-        slots = stats.slots;
+        assert!(held + buffers <= memory && plan.bytes() >= before, "{name}: {plan:?}, {stats:?}");
+        before = plan.bytes();
         assert_eq!(*runner.settings(), settings, "{name}: the settings of the resident model");
         assert!(bits(runner) == expected, "{name} in {memory} bytes");
     }
@@ -104,29 +104,45 @@ fn streamed_equals_resident() {
 }
 
 #[test]
-fn layers_of_a_dense_model_are_streamed() {
+fn layers_are_streamed_in_every_architecture() {
+    let mut checked = 0;
     for architecture in architectures() {
-        let (checkpoint, _folder) = random(architecture);
-        // Their files hold gates and ups of experts in turns.
+        // Its files hold no experts as they are used, which would be left on disk too.
         if architecture == "gpt_oss" {
             continue;
         }
+        let (checkpoint, _folder) = random(architecture);
         for mode in [Mode::Exact, Mode::Fast] {
             let resident = options(mode, WeightsMemory::All);
-            let all = Runner::load(&checkpoint, &resident).unwrap().memory().weights;
-            check(&checkpoint, [&resident, &resident], all - 1, architecture);
+            let text = rule("kind: [attention, dense, shared_expert, head]", "memory: disk");
+            let placement = Some(Arc::new(rules(&text)));
+            let streamed = LoadOptions { placement, ..resident.clone() };
+            match Runner::load(&checkpoint, &streamed) {
+                // Files of some families hold no matrices as they are used.
+                Err(error) => assert!(error.to_string().contains("computed from others")),
+                Ok(_) => {
+                    check(&checkpoint, [&resident, &streamed], 1 << 30, architecture);
+                    checked += 1;
+                }
+            }
         }
     }
+    assert!(checked > 8, "{checked}");
 }
 
 #[test]
-fn every_kind_may_be_left_on_disk_by_a_rule() {
-    for architecture in ["qwen3", "deepseek_v3"] {
-        let (checkpoint, _folder) = random(architecture);
-        let resident = options(Mode::Fast, WeightsMemory::All);
-        let on_disk = rules(&rule("kind: [attention, dense, shared_expert, head]", "memory: disk"));
-        let streamed = LoadOptions { placement: Some(Arc::new(on_disk)), ..resident.clone() };
-        check(&checkpoint, [&resident, &streamed], 1 << 30, architecture);
+fn a_dense_model_streams() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = config_of("qwen3", 9);
+    config.intermediate_size = 2000;
+    write(folder.path(), &config, |_, _| {});
+    let checkpoint = open(folder.path());
+    for mode in [Mode::Exact, Mode::Fast] {
+        let resident = options(mode, WeightsMemory::All);
+        let all = Runner::load(&checkpoint, &resident).unwrap().memory().weights;
+        check(&checkpoint, [&resident, &resident], all * 2 / 3, "qwen3");
+        let in_pieces = LoadOptions { chunk: Some(5), ..resident.clone() };
+        check(&checkpoint, [&resident, &in_pieces], all * 3 / 4, "qwen3");
     }
 }
 
@@ -295,7 +311,7 @@ fn memory_that_is_too_small_is_an_error_with_numbers() {
     let limited = options(Mode::Fast, WeightsMemory::Bytes(1000));
     let Err(error) = Runner::load(&checkpoint, &limited) else { panic!("it does not fit") };
     let Error::WeightsMemory { least, all, limit: 1000, .. } = error else { panic!("{error}") };
-    assert!(least < all, "without the embedding");
+    assert!(least > 1000 && all > 1000, "{least} of {all}");
     // What fits is not streamed.
     let (checkpoint, _folder) = random("qwen3_moe");
     for memory in [WeightsMemory::Auto, WeightsMemory::Bytes(1 << 30)] {

@@ -31,6 +31,15 @@ pub fn stream_experts(placed: &mut [Placed]) -> bool {
     placed.iter().any(Placed::is_streamed)
 }
 
+/// Whether a file holds the bytes of a tensor as they are used or packed.
+fn is_in_file(checkpoint: &Checkpoint, placed: &Placed) -> bool {
+    let view = checkpoint.tensors().find(|view| view.name == placed.name);
+    view.is_some_and(|view| {
+        let bytes = view.bytes();
+        view.ty == placed.ty && bytes.place(0..bytes.len()).is_some()
+    })
+}
+
 /// Leaves the embedding on disk, unless a rule names its memory, its rows are computed when they
 /// are read, or a head that shares its weights computes with the same bytes.
 pub fn leave_table_on_disk(placed: &mut [Placed], checkpoint: &Checkpoint) {
@@ -40,12 +49,8 @@ pub fn leave_table_on_disk(placed: &mut [Placed], checkpoint: &Checkpoint) {
     if placed.iter().any(|placed| placed.kind == TensorKind::Head && mapped(placed)) {
         return;
     }
-    let in_file = |name: &str| {
-        let bytes = checkpoint.tensors().find(|view| view.name == name).map(|view| view.bytes());
-        bytes.is_some_and(|bytes| bytes.place(0..bytes.len()).is_some())
-    };
     for placed in placed.iter_mut().filter(|placed| placed.kind == TensorKind::Embed) {
-        if placed.may_be_left() && in_file(&placed.name) {
+        if placed.may_be_left() && is_in_file(checkpoint, placed) {
             placed.leave();
         }
     }
@@ -53,12 +58,17 @@ pub fn leave_table_on_disk(placed: &mut [Placed], checkpoint: &Checkpoint) {
 
 /// Leaves the large matrices of as few layers as possible on disk, spread evenly, so that the rest
 /// and two layers take at most `limit` bytes. Returns the bytes of both.
-pub fn stream_layers(placed: &mut [Placed], limit: usize) -> usize {
+pub fn stream_layers(placed: &mut [Placed], checkpoint: &Checkpoint, limit: usize) -> usize {
+    let in_file = |tensor: &Placed| is_in_file(checkpoint, tensor);
+    leave_layers(placed, limit, in_file)
+}
+
+fn leave_layers(placed: &mut [Placed], limit: usize, in_file: impl Fn(&Placed) -> bool) -> usize {
     let mut layers: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for (index, tensor) in placed.iter().enumerate() {
         let (kind, layer) = TensorKind::of(&tensor.name);
         let is_large = LARGE.contains(&kind) && !tensor.name.ends_with(COMPUTED);
-        if let Some(layer) = layer.filter(|_| is_large && tensor.may_be_left()) {
+        if let Some(layer) = layer.filter(|_| is_large && tensor.may_be_left() && in_file(tensor)) {
             layers.entry(layer).or_default().push(index);
         }
     }
@@ -128,7 +138,7 @@ mod tests {
             (0, (0..10).collect()),
         ] {
             let mut all = model();
-            let needed = stream_layers(&mut all, limit);
+            let needed = leave_layers(&mut all, limit, |_| true);
             let is_left = |layer: &usize| {
                 let of = |tensor: &&Placed| TensorKind::of(&tensor.name).1 == Some(*layer);
                 let on_disk = all.iter().filter(of).filter(|tensor| tensor.is_streamed()).count();
@@ -147,7 +157,7 @@ mod tests {
     fn rules_for_memory_come_first() {
         let mut all = model();
         all.iter_mut().for_each(|tensor| tensor.memory_is_ruled = true);
-        assert_eq!(stream_layers(&mut all, 0), 1200);
+        assert_eq!(leave_layers(&mut all, 0, |_| true), 1200);
         assert!(!all.iter().any(Placed::is_streamed));
     }
 }

@@ -147,7 +147,11 @@ impl ExpertStream {
             self.take_finished();
             let slots = self.classes[self.experts[number].class].slots.clone();
             let there = slots.filter(|slot| !self.slots[*slot].memory.is_empty());
-            let last = there.max_by_key(|slot| (self.slots[*slot].kept, self.slots[*slot].expert));
+            let later = there.filter(|slot| {
+                let ExpertSlot { kept, expert, .. } = self.slots[*slot];
+                kept || expert > Some(number)
+            });
+            let last = later.max_by_key(|slot| (self.slots[*slot].kept, self.slots[*slot].expert));
             let heat = Some(self.experts[number].heat);
             let not_hotter = last.filter(|slot| Heat::order(self.heat_in(*slot), heat).is_le());
             let found = self.slot_for(number).or(not_hotter).or(self.coldest(number)).or(last);

@@ -111,7 +111,9 @@ pub(super) fn started(file: &Arc<Scripted>, experts: usize, slots: usize) -> Exp
 /// Requests experts that fit together.
 pub(super) fn request(stream: &mut ExpertStream, chosen: &[usize]) {
     stream.begin_layer(chosen.iter().copied());
-    chosen.iter().for_each(|expert| assert!(stream.request(*expert, true)));
+    let mut chosen = chosen.to_vec();
+    chosen.sort_unstable();
+    chosen.into_iter().for_each(|expert| assert!(stream.request(expert, true)));
 }
 
 pub(super) fn check_bytes(stream: &ExpertStream, expert: usize) {
