@@ -196,18 +196,11 @@ impl Backend for Cpu {
     }
 
     fn packed_matrices(&self) -> Vec<(Matrix, PackedMatrix)> {
-        let (mut all, places) = (self.matrices.packed(), self.places_of_experts());
-        all.sort_by_key(|(matrix, _)| *places.get(&matrix.0).unwrap_or(&(matrix.0, 0)));
-        all
+        self.packed_in_order()
     }
 
     fn read_packed(&mut self, matrix: Matrix) -> Cow<'_, [u8]> {
-        // Not kept, so that reading all matrices takes the memory of one.
-        if let Some(job) = self.matrices.unpacked(matrix.0) {
-            return Cow::Owned(job.pack_apart(self.isa, &self.pool));
-        }
-        self.matrices.prepare(std::iter::once(matrix.0), self.isa, &self.pool);
-        self.matrices.read(self.matrices.get(matrix.0))
+        self.packed_bytes(matrix)
     }
 
     fn prepare_weights(&mut self) -> bool {
@@ -237,15 +230,7 @@ impl Backend for Cpu {
 
     fn stream_plan(&self) -> Option<StreamPlan> {
         let stream = &self.matrices.stream;
-        let classes = stream.slot_classes();
-        let experts: usize = classes.iter().map(|class| class.bytes * class.slots).sum();
-        (!stream.is_empty()).then(|| StreamPlan {
-            classes,
-            layers: stream.slot_bytes() - experts,
-            buffers: stream.scratch_bytes(),
-            token_bytes: self.experts.iter().map(|group| group.token_bytes(stream)).sum(),
-            step_bytes: stream.layer_bytes(),
-        })
+        stream.plan(self.experts.iter().map(|group| group.token_bytes(stream)).sum())
     }
 
     fn stream_stats(&self) -> Option<StreamStats> {

@@ -215,7 +215,7 @@ pub trait Backend: Send {
     fn take_prepared(&mut self) -> bool {
         false
     }
-    /// Notes that the matrices taken since the last call are those of a layer, in about the order of
+    /// Notes that the matrices taken since the last call are of one layer, in about the order of
     /// their use: [`MemoryPolicy::Disk`] brings them into memory together.
     fn layer_loaded(&mut self) {}
     /// Makes memory of at most `bytes` for the weights that are streamed ([`MemoryPolicy::Disk`]),

@@ -11,7 +11,6 @@ mod device;
 mod effective;
 mod elapsed;
 mod exit;
-mod expert_args;
 mod folders;
 mod input;
 mod interrupt;

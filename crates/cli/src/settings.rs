@@ -215,7 +215,7 @@ mod tests {
         let run = ["gannet", "run", "x"];
         check("temp: 0.5", &run, "temp: Some(0.5)");
         check("temp: 0.5", &["gannet", "run", "x", "--temp", "1"], "temp: Some(1.0)");
-        check("chunk: 7\nmode: exact", &run, "chunk: 7");
+        check("chunk: 7\nmode: exact", &run, "chunk: Some(7)");
         check("weights-preload: off", &run, "weights_preload: false");
         check("route-trace: a.jsonl", &run, r#"route_trace: Some("a.jsonl")"#);
         check("stop: [a, b c]", &run, r#"stop: ["a", "b c"]"#);

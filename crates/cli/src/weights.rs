@@ -1,13 +1,12 @@
-//! The arguments for the memory of weights, and for packed ones.
+//! The arguments for the memory of weights, for packed ones, and for what is known of experts.
 
-use crate::expert_args::ExpertArgs;
 use crate::folders;
 use crate::kv_dir;
 use crate::size::bytes;
-use engine::{LoadOptions, PackChoice, WEIGHTS_READ_THREADS, WeightsMemory};
+use engine::{LoadOptions, PackChoice, ProfileUse, WEIGHTS_READ_THREADS, WeightsMemory};
 use std::path::{Path, PathBuf};
 
-/// The arguments for the memory of weights, and for packed ones.
+/// The arguments for the memory of weights, for packed ones, and for what is known of experts.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Loading")]
 pub(crate) struct WeightsArgs {
@@ -27,8 +26,24 @@ pub(crate) struct WeightsArgs {
     /// would do
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     simulate_memory: Option<usize>,
-    #[command(flatten)]
-    experts: ExpertArgs,
+    /// Read experts at the start that earlier runs have used most, where not all are in memory:
+    /// auto, or off. `gannet experts profile` shows what is known
+    #[arg(long, value_name = "auto|off", default_value = "auto", value_parser = preload)]
+    #[arg(action = clap::ArgAction::Set)]
+    weights_preload: bool,
+    /// Write which experts the rows of each step choose into this file, for `gannet experts
+    /// simulate`
+    #[arg(long, value_name = "FILE")]
+    route_trace: Option<PathBuf>,
+}
+
+/// `auto` or `off`, which YAML reads as `false`.
+fn preload(text: &str) -> Result<bool, String> {
+    match text {
+        "auto" => Ok(true),
+        "off" | "false" => Ok(false),
+        other => Err(format!("expected auto or off, found {other:?}")),
+    }
 }
 
 fn memory(text: &str) -> Result<WeightsMemory, anyhow::Error> {
@@ -47,14 +62,17 @@ impl WeightsArgs {
 
     /// `options` with these arguments.
     pub fn add_to(&self, options: LoadOptions) -> LoadOptions {
-        self.experts.add_to(LoadOptions {
+        let profiles = |folder| ProfileUse { folder, preload: self.weights_preload, record: true };
+        LoadOptions {
             pack: self.choice(),
             digests: kv_dir::digests(),
             weights_memory: self.weights_memory,
             weights_read_threads: self.weights_read_threads,
             simulate_memory: self.simulate_memory,
+            route_trace: self.route_trace.clone(),
+            expert_profiles: profile_folder().map(profiles),
             ..options
-        })
+        }
     }
 
     fn choice(&self) -> PackChoice {
@@ -67,6 +85,11 @@ impl WeightsArgs {
             false => PackChoice::File(named.clone()),
         }
     }
+}
+
+/// The folder of profiles of experts in the user's cache folder.
+pub(crate) fn profile_folder() -> Option<PathBuf> {
+    Some(folders::cache()?.join("experts"))
 }
 
 /// The folder of packed weights in the user's cache folder.

@@ -2,6 +2,7 @@
 
 mod cache;
 mod expert_routes;
+mod loaded;
 mod pack;
 mod stream;
 
@@ -13,21 +14,19 @@ use crate::identity::identity;
 use crate::{Error, ModelInfo};
 use backend::{
     Backend, Batch, Buffer, DeviceChoice, DeviceOptions, GroupSize, InputSums, KvType, Memory,
-    Mode, Rows, State, StreamStats, group_windows,
+    Mode, StreamStats,
 };
 use base::Profile;
-use cache::{CacheMade, CacheNeeds, is_recurrent, make_cache};
+use cache::CacheMade;
 use expert_routes::ExpertRoutes;
 use formats::config::Attention;
 use formats::{Checkpoint, ModelConfig, Pooling};
+use loaded::{Loaded, load_weights};
 use models::placement::{Placed, Placement, TensorInfo, digest};
 use models::{Model, Ranks, WorkspaceLimits};
 pub use pack::{PACK_EXTENSION, PackChoice, PackedPart};
 use std::path::PathBuf;
 use std::sync::Arc;
-use stream::{
-    LeftOnDisk, check_limit, free_for_cache, place_again, place_weights, start_stream, streams,
-};
 pub use stream::{WEIGHTS_READ_THREADS, WeightsMemory, WeightsPlan};
 
 /// How a model is loaded.
@@ -191,58 +190,6 @@ pub struct Settings {
     pub rounding: Option<CacheRounding>,
 }
 
-/// A model with its backend and its cache, whose weights may still be in the files.
-struct Loaded {
-    backend: Box<dyn Backend>,
-    model: Box<dyn Model>,
-    layer_bytes: LayerBytes,
-    cache: CacheMade,
-    chunk: usize,
-    limits: WorkspaceLimits,
-}
-
-impl Loaded {
-    /// Loads a model into `backend`, with every tensor where `placed` says.
-    fn new(
-        mut backend: Box<dyn Backend>,
-        (checkpoint, placed): (&Checkpoint, &[Placed]),
-        settings: &Settings,
-        (chunk, limits): (usize, WorkspaceLimits),
-        options: &LoadOptions,
-    ) -> Result<Self, Error> {
-        let (config, kv_type) = (checkpoint.config(), settings.kv_type);
-        let native = settings.rounding == Some(CacheRounding::Native);
-        pack::use_pack(checkpoint, &settings.checkpoint, &mut *backend, options)?;
-        let model =
-            models::load(checkpoint, &mut *backend, limits, &options.ranks, placed, native)?;
-        let layers = models::layer_caches(config, native);
-        let (windows, recurrent) = (group_windows(&layers), layers.iter().any(is_recurrent));
-        let (layers, free) = (model.cache(), free_for_cache(&*backend, streams(placed), options));
-        let needs = CacheNeeds { layers: &layers, windows: &windows, recurrent, kv_type, free };
-        let row_bytes = |rows: &Rows| backend.block_bytes(rows, options.block, kv_type);
-        let state_bytes = |state: &State| backend.state_bytes(state);
-        let layer_bytes = LayerBytes::of(needs.layers, &windows, row_bytes, state_bytes);
-        let cache = make_cache(&mut *backend, &needs, config.context_length, (options, chunk))?;
-        Ok(Self { backend, model, layer_bytes, cache, chunk, limits })
-    }
-
-    /// Gives streamed weights their memory, of `all` bytes of weights, and says where all are.
-    fn start(
-        &mut self,
-        placed: &[Placed],
-        all: usize,
-        options: &LoadOptions,
-    ) -> Result<WeightsPlan, Error> {
-        let resident = self.backend.memory().weights;
-        let limit = match streams(placed) {
-            true => start_stream(self, all, options)?,
-            false => check_limit(&*self.backend, all, options).map(|()| None)?,
-        };
-        let stream = self.backend.stream_plan();
-        Ok(WeightsPlan { placed: placed.to_vec(), resident, limit, stream })
-    }
-}
-
 impl std::fmt::Debug for Runner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Runner({}, {})", self.info.name, self.settings.identity)
@@ -263,7 +210,7 @@ impl Runner {
         let native = rounding == Some(CacheRounding::Native);
         let kv_type = options.kv_type.unwrap_or(options.mode.default_kv_type());
         check_kv_type(config, kv_type, native)?;
-        let (mut placed, placement) = place(checkpoint, &*backend, options.placement.as_deref())?;
+        let (placed, placement) = place(checkpoint, &*backend, options.placement.as_deref())?;
         let settings = Settings {
             checkpoint: identity(checkpoint),
             mode: options.mode,
@@ -273,29 +220,7 @@ impl Runner {
             slices: options.ranks.slices.as_ref().map_or(1, |slices| slices.ranks()),
             rounding,
         };
-        let load = |backend, placed: &[Placed]| {
-            let default = if streams(placed) { STREAMED_CHUNK } else { CHUNK };
-            let limits = limits(config, options, options.chunk.unwrap_or(default))?;
-            Loaded::new(backend, (checkpoint, placed), &settings, limits, options)
-        };
-        let all = place_weights(&mut placed, checkpoint, &*backend, options);
-        let mut loaded = load(backend, &placed)?;
-        if place_again(&mut placed, checkpoint, &*loaded.backend, options)? {
-            drop(loaded);
-            loaded = load(open(options)?, &placed)?;
-        }
-        let mut left = LeftOnDisk::of(placed, checkpoint, options);
-        let weights = loop {
-            let error = match loaded.start(left.placed(), all, options) {
-                Ok(weights) => break weights,
-                Err(error) => error,
-            };
-            if !left.leave_more(&error) {
-                return Err(error);
-            }
-            drop(loaded);
-            loaded = load(open(options)?, left.placed())?;
-        };
+        let (loaded, weights) = load_weights(backend, (checkpoint, placed), &settings, options)?;
         let Loaded { mut backend, model, layer_bytes, cache, chunk, limits } = loaded;
         let routes = ExpertRoutes::start(&mut *backend, config, &settings.checkpoint, options)?;
         let CacheMade { groups, states, context, note } = cache;

@@ -4,7 +4,8 @@
 //! The KV cache is sized first. A model is loaded with all weights in memory, which takes none yet,
 //! to know its workspace and its cache; if they do not fit beside these, it is loaded again.
 
-use super::{LoadOptions, Loaded};
+use super::LoadOptions;
+use super::loaded::Loaded;
 use crate::Error;
 use backend::{Backend, CPU, FreeMemory, Memory, StreamPlan};
 use formats::Checkpoint;
@@ -168,8 +169,8 @@ impl<'a> LeftOnDisk<'a> {
         &self.placed
     }
 
-    /// Leaves more weights on disk after an error. Returns false if the error has another reason, or
-    /// no more are to be had. Ranks, which would have to agree, leave none.
+    /// Leaves more weights on disk after an error. Returns false if the error has another reason,
+    /// or no more are to be had. Ranks, which would have to agree, leave none.
     pub fn leave_more(&mut self, error: &Error) -> bool {
         let Error::WeightsMemory { least, limit, .. } = error else { return false };
         let ranks = &self.options.ranks;

@@ -1,7 +1,7 @@
 //! Experts that are read before their layer chooses them.
 //!
-//! Guesses for decoded rows come from the router of the next layer, which is given the inputs of the
-//! current one. They are given up when the layer is reached, and nothing is guessed for a while
+//! Guesses for decoded rows come from the router of the next layer, which is given the inputs of
+//! the current one. They are given up when the layer is reached, and nothing is guessed for a while
 //! where fewer than half of the guesses were used.
 
 use super::{ExpertStream, Place, Urgency};

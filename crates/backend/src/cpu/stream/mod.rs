@@ -21,7 +21,7 @@ mod tests;
 
 pub(super) use entry::{Entry, EntryPart, Packing, PartFile};
 
-use crate::{Error, Heat, StreamStats};
+use crate::{Error, Heat, StreamPlan, StreamStats};
 use base::{DirectFile, PageVec, ReadPool, Urgency};
 use entry::FillJob;
 use foresight::Foresight;
@@ -171,6 +171,20 @@ impl ExpertStream {
         matrices.map(|matrix| matrix.entry.file_bytes()).sum()
     }
 
+    /// The memory, if weights are streamed; a token none of whose experts are there reads
+    /// `token_bytes` of them.
+    pub fn plan(&self, token_bytes: usize) -> Option<StreamPlan> {
+        let classes = self.slot_classes();
+        let experts: usize = classes.iter().map(|class| class.bytes * class.slots).sum();
+        (!self.is_empty()).then(|| StreamPlan {
+            classes,
+            layers: self.slot_bytes() - experts,
+            buffers: self.scratch_bytes(),
+            token_bytes,
+            step_bytes: self.layer_bytes(),
+        })
+    }
+
     /// Bytes that reader threads use beside slots.
     pub fn scratch_bytes(&self) -> usize {
         self.scratch
@@ -230,8 +244,8 @@ impl ExpertStream {
         }
     }
 
-    /// Pins an expert and starts to read it if it is missing. Returns false where it must wait until
-    /// others are released; never if it `must` be read.
+    /// Pins an expert and starts to read it if it is missing. Returns false where it has to wait
+    /// until others are released; never if it `must` be read.
     pub fn request(&mut self, expert: usize, must: bool) -> bool {
         if let Place::In(_) | Place::Reading(_) = self.experts[expert].place {
             self.pin(expert);

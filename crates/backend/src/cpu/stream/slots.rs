@@ -110,7 +110,7 @@ impl ExpertStream {
         self.slots[slot].expert.map(|expert| self.experts[expert].heat)
     }
 
-    /// The slot of the coldest in the class of `number`, of those that nothing needs now.
+    /// The slot of the coldest in the class of `number`, of the slots that nothing needs now.
     fn coldest(&self, number: usize) -> Option<usize> {
         let free = |slot: &usize| {
             let ExpertSlot { memory, pinned, kept, .. } = &self.slots[*slot];

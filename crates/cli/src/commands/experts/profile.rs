@@ -1,8 +1,8 @@
 //! `gannet experts profile`: how often earlier runs have used the experts of a model.
 
 use crate::args::ModelArgs;
-use crate::expert_args::profile_folder;
 use crate::output;
+use crate::weights::profile_folder;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Subcommand;
 use engine::ExpertProfile;
