@@ -216,8 +216,7 @@ impl Backend for Cpu {
     }
 
     fn stream_weights(&mut self, bytes: usize, threads: usize) -> Result<(), Error> {
-        let least = self.experts.iter().map(ExpertGroup::least).max().unwrap_or(0);
-        self.matrices.stream.start(bytes, threads, least)
+        self.start_stream(bytes, threads)
     }
 
     fn foresees(&self) -> bool {
@@ -229,8 +228,7 @@ impl Backend for Cpu {
     }
 
     fn stream_plan(&self) -> Option<StreamPlan> {
-        let stream = &self.matrices.stream;
-        stream.plan(self.experts.iter().map(|group| group.token_bytes(stream)).sum())
+        self.plan_of_stream()
     }
 
     fn stream_stats(&self) -> Option<StreamStats> {

@@ -11,7 +11,7 @@ mod routes;
 use super::products::{Rounded, grown, scratch};
 use super::stream::ExpertStream;
 use super::{Buffer, Cpu};
-use crate::{Batch, Error, ExpertUse, Experts, ExpertsSpec, Matrix};
+use crate::{Batch, Error, ExpertUse, Experts, ExpertsSpec, Matrix, StreamPlan};
 use base::{AlignedVec, Tile};
 use kernels::elementwise;
 use kernels::layout::Inputs;
@@ -273,6 +273,18 @@ impl Cpu {
         self.expert_scratch = work;
     }
 
+    /// Makes slots for streamed weights, of at most `bytes` bytes, and starts reader threads.
+    pub(super) fn start_stream(&mut self, bytes: usize, threads: usize) -> Result<(), Error> {
+        let least = self.experts.iter().map(ExpertGroup::least).max().unwrap_or(0);
+        self.matrices.stream.start(bytes, threads, least)
+    }
+
+    /// The memory of streamed weights.
+    pub(super) fn plan_of_stream(&self) -> Option<StreamPlan> {
+        let stream = &self.matrices.stream;
+        stream.plan(self.experts.iter().map(|group| group.token_bytes(stream)).sum())
+    }
+
     /// Starts to read experts that the router of a later layer would choose by these logits.
     pub(super) fn foresee_experts(&mut self, logits: Buffer, experts: Experts, tokens: &[u32]) {
         let ExpertGroup { spec, streamed: Some(first), .. } = &self.experts[experts.0] else {
@@ -352,9 +364,9 @@ impl Cpu {
     ) {
         let ExpertScratch { plan, gated_groups, .. } = &mut *work;
         plan.groups.clear();
-        for group in done..gated_groups.len() {
-            if !gated_groups[group] && self.matrices.stream.is_in(first + plan.experts[group]) {
-                gated_groups[group] = true;
+        for (group, gated) in gated_groups.iter_mut().enumerate().skip(done) {
+            if !*gated && self.matrices.stream.is_in(first + plan.experts[group]) {
+                *gated = true;
                 plan.groups.push(group);
             }
         }

@@ -94,7 +94,7 @@ impl Loaded {
     ) -> Result<WeightsPlan, Error> {
         let resident = self.backend.memory().weights;
         let limit = match streams(placed) {
-            true => start_stream(self, all, options)?,
+            true => start_stream(&mut *self.backend, all, options)?,
             false => check_limit(&*self.backend, all, options).map(|()| None)?,
         };
         let stream = self.backend.stream_plan();

@@ -5,7 +5,6 @@
 //! to know its workspace and its cache; if they do not fit beside these, it is loaded again.
 
 use super::LoadOptions;
-use super::loaded::Loaded;
 use crate::Error;
 use backend::{Backend, CPU, FreeMemory, Memory, StreamPlan};
 use formats::Checkpoint;
@@ -252,11 +251,10 @@ pub(super) fn check_limit(
 /// # Errors
 /// If that is too little.
 pub(super) fn start_stream(
-    loaded: &mut Loaded,
+    backend: &mut dyn Backend,
     all: usize,
     options: &LoadOptions,
 ) -> Result<Option<usize>, Error> {
-    let backend = &mut *loaded.backend;
     let (held, free) = (backend.memory(), free_memory(backend, options));
     let limit = match (options.weights_memory, free) {
         (WeightsMemory::Bytes(bytes), _) => Some(bytes),

@@ -69,7 +69,7 @@ impl ExpertStream {
         let (mut sizes, mut known) = (Vec::<ClassSize>::new(), HashMap::new());
         for expert in &mut self.experts {
             let (bytes, position) = (expert.entry.space(), expert.position);
-            let key = position.map_or(Err(bytes), Ok);
+            let key = position.ok_or(bytes);
             let class = *known.entry(key).or_insert(sizes.len());
             if class == sizes.len() {
                 sizes.push(ClassSize { bytes, count: 0, least: 0, most: 0 });
