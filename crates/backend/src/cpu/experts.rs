@@ -9,7 +9,7 @@
 mod routes;
 
 use super::products::{Rounded, grown, scratch};
-use super::stream::ExpertStream;
+use super::stream::WeightStream;
 use super::{Buffer, Cpu};
 use crate::{Batch, Error, ExpertUse, Experts, ExpertsSpec, Matrix, StreamPlan};
 use base::{AlignedVec, Tile};
@@ -89,7 +89,7 @@ impl ExpertGroup {
     }
 
     /// Bytes that are read for a row none of whose experts are in memory.
-    pub fn token_bytes(&self, stream: &ExpertStream) -> usize {
+    pub fn token_bytes(&self, stream: &WeightStream) -> usize {
         let Some(first) = self.streamed else { return 0 };
         let held = self.spec.gate.len();
         let all: usize = (first..first + held).map(|expert| stream.file_bytes(expert)).sum();
@@ -116,6 +116,12 @@ impl ExpertScratch {
                 self.counted[rows.start.max(rows.end.saturating_sub(COUNTED))..rows.end].fill(true);
             }
         }
+    }
+
+    /// Rows of a group that count as uses of its expert.
+    fn uses(&self, group: usize) -> usize {
+        let rows = &self.plan.all[self.plan.cuts[group].clone()];
+        rows.iter().filter(|row| self.counted.get(row.row as usize) == Some(&true)).count()
     }
 
     /// Whether any row of the step counts.
@@ -312,10 +318,8 @@ impl Cpu {
     ) {
         let held = self.experts[experts.0].spec.gate.len();
         for group in 0..work.plan.experts.len() {
-            let cut = work.plan.cuts[group].clone();
-            let rows = work.plan.all[cut].iter();
-            let uses = rows.filter(|row| work.counted.get(row.row as usize) == Some(&true));
-            self.matrices.stream.heat(first + work.plan.experts[group], uses.count());
+            let uses = work.uses(group);
+            self.matrices.stream.heat(first + work.plan.experts[group], uses);
         }
         let number = |work: &ExpertScratch, group: usize| first + work.plan.experts[group];
         let count = work.plan.experts.len();

@@ -4,7 +4,7 @@
 use super::Cpu;
 use super::packed_parts::PackedParts;
 use super::packing::{PackJob, ReadAhead, pack_all};
-use super::stream::{EntryPart, ExpertStream, Packing};
+use super::stream::{EntryPart, Packing, WeightStream};
 use crate::{Error, Matrix, MatrixSpec, MemoryPolicy, Mode, PackedMatrix, Storage, ThreadLimits};
 use base::{ALIGN, AlignedVec, FilePart, OutOfMemory, ThreadPool};
 use kernels::Isa;
@@ -103,7 +103,7 @@ pub(super) struct Matrices {
     /// Bytes that are locked in memory, tables included.
     locked: usize,
     /// Weights that are not all in memory.
-    pub stream: ExpertStream,
+    pub stream: WeightStream,
     /// Streamed matrices whose expert or layer is not known yet.
     parts_of_streamed: HashMap<usize, EntryPart>,
 }

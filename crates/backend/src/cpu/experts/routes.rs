@@ -2,29 +2,26 @@
 //! are known to choose often.
 
 use super::super::Cpu;
+use super::super::stream::PAGE;
 use super::super::weights::WeightBytes;
 use super::{ExpertGroup, ExpertScratch};
 use crate::{ExpertBytes, ExpertUse};
-
-/// Bytes of a page.
-const PAGE: usize = 4096;
 
 impl ExpertScratch {
     /// Notes the choices of a layer, if they are recorded. `first` is the number of the first
     /// expert that is held.
     pub(super) fn note_routes(&mut self, layer: usize, first: usize) {
-        let Self { plan, counted, routes: Some(routes), .. } = self else { return };
-        for (expert, cut) in plan.experts.iter().zip(&plan.cuts) {
-            let rows = &plan.all[cut.clone()];
-            let counts = rows.iter().filter(|row| counted.get(row.row as usize) == Some(&true));
-            let counts = counts.count();
-            routes.push(ExpertUse {
+        let Some(mut routes) = self.routes.take() else { return };
+        routes.extend(self.plan.experts.iter().enumerate().map(|(group, expert)| {
+            let (counted, rows) = (self.uses(group), self.plan.cuts[group].len());
+            ExpertUse {
                 layer: layer as u32,
                 expert: (first + expert) as u32,
-                counted: counts as u32,
-                others: (rows.len() - counts) as u32,
-            });
-        }
+                counted: counted as u32,
+                others: (rows - counted) as u32,
+            }
+        }));
+        self.routes = Some(routes);
     }
 
     /// Records choices from now on.

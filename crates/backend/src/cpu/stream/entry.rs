@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Parts begin at multiples of this in a slot, where reads past the page cache can write them.
-const PAGE: usize = 4096;
+pub(in crate::cpu) const PAGE: usize = 4096;
 /// Bytes that are read before they are packed, about.
 const READ: usize = 4 << 20;
 
@@ -134,10 +134,15 @@ impl EntryRead {
         self.parts[0].range.start..self.last().range.end
     }
 
+    /// Where a part is within that range.
+    fn within(&self, part: &EntryPart) -> Range<usize> {
+        let start = (part.range.start - self.range().start) as usize;
+        start..start + part.len()
+    }
+
     /// Bytes of a read, whole units of the file system.
     fn covering(&self) -> usize {
-        let all = self.file().covering(&self.range());
-        (all.end - all.start) as usize
+        self.file().covering(&self.range()).count()
     }
 
     /// Bytes of a unit of the file system.
@@ -147,23 +152,18 @@ impl EntryRead {
 
     /// Bytes in a slot: of what is read, the same wherever it begins within a page.
     fn space(&self) -> usize {
-        let range = self.range();
         match &self.parts[0].packing {
             Some(packing) => self.parts[0].len().div_ceil(packing.rows) * packing.group,
-            None => {
-                let len = (range.end - range.start) as usize;
-                self.covering().max(len.next_multiple_of(PAGE) + PAGE)
-            }
+            None => self.covering().max(self.range().count().next_multiple_of(PAGE) + PAGE),
         }
     }
 
     /// Reads the parts, compares their checksums, and gives the place of each in `buffer`.
     fn read(&self, buffer: &mut [u8], mut found: impl FnMut(Range<usize>)) -> io::Result<()> {
-        let range = self.range();
-        let within = self.file().read(&range, buffer)?;
+        let Range { start, .. } = self.file().read(&self.range(), buffer)?;
         for part in &self.parts {
-            let start = within.start + (part.range.start - range.start) as usize;
-            let place = start..start + part.len();
+            let within = self.within(part);
+            let place = start + within.start..start + within.end;
             part.check(&buffer[place.clone()])?;
             found(place);
         }
@@ -238,13 +238,10 @@ impl Entry {
     /// Where the matrices are in a slot that nothing was read into.
     pub fn places(&self) -> impl Iterator<Item = Range<usize>> {
         self.reads.iter().flat_map(|read| {
-            let start = read.range().start;
-            read.parts.iter().map(move |part| match part.packing {
-                Some(_) => read.place.clone(),
-                None => {
-                    let from = read.place.start + (part.range.start - start) as usize;
-                    from..from + part.len()
-                }
+            let start = read.place.start;
+            read.parts.iter().map(move |part| match (part.packing, read.within(part)) {
+                (Some(_), _) => read.place.clone(),
+                (None, within) => start + within.start..start + within.end,
             })
         })
     }

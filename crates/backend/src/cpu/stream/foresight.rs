@@ -4,7 +4,7 @@
 //! the current one. They are given up when the layer is reached, and nothing is guessed for a while
 //! where fewer than half of the guesses were used.
 
-use super::{ExpertStream, Place, Urgency};
+use super::{Place, Urgency, WeightStream};
 
 /// Guesses after which it is decided whether they are of use.
 const JUDGED: u32 = 64;
@@ -34,7 +34,7 @@ impl Foresight {
     }
 }
 
-impl ExpertStream {
+impl WeightStream {
     /// Whether guesses are of use: some experts are not in memory, and the last guesses were used.
     pub fn foresees(&self) -> bool {
         let experts: usize = self.mixtures.iter().map(|all| all.len()).sum();
@@ -44,13 +44,12 @@ impl ExpertStream {
     /// Starts to read an expert that is likely to be chosen, if it is missing and would take the
     /// slot of one that was used less.
     pub fn foresee(&mut self, expert: usize) {
-        let mut heat = self.experts[expert].heat;
+        let mut heat = self.entries[expert].heat;
         heat.add(1, self.step);
-        if self.experts[expert].place == Place::OnDisk
+        if self.entries[expert].place == Place::OnDisk
             && let Some(slot) = self.slot_below(expert, heat)
         {
             self.keep_ahead(expert, slot);
-            self.foresight.note(self.step, 1, 0);
         }
     }
 
@@ -58,7 +57,7 @@ impl ExpertStream {
     pub fn read_ahead(&mut self, expert: usize) {
         let Some(next) = self.mixtures.get(self.mixture_of(expert) + 1).cloned() else { return };
         for expert in next {
-            if self.experts[expert].place == Place::OnDisk {
+            if self.entries[expert].place == Place::OnDisk {
                 let Some(slot) = self.slot_for(expert) else { return };
                 self.keep_ahead(expert, slot);
             }
@@ -66,11 +65,11 @@ impl ExpertStream {
     }
 
     fn keep_ahead(&mut self, expert: usize, slot: usize) {
-        self.ahead_of = self.mixture_of(expert);
         self.read(expert, slot, Urgency::Ahead);
         self.slots[slot].kept = true;
         self.ahead.push(slot);
         self.stats.ahead += 1;
+        self.foresight.note(self.step, 1, 0);
     }
 
     /// Which of the layers has an expert.

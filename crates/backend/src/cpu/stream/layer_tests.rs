@@ -8,8 +8,8 @@ use base::Rng;
 const SIZES: [&[usize]; 5] = [&[9000, 500], &[700, 8000, 60], &[12_000], &[4096, 4096], &[1, 2, 3]];
 
 /// A stream of these layers without experts.
-fn layers(file: &Arc<Scripted>) -> ExpertStream {
-    let mut stream = ExpertStream::default();
+fn layers(file: &Arc<Scripted>) -> WeightStream {
+    let mut stream = WeightStream::default();
     let mut start = 0;
     for sizes in SIZES {
         let parts = sizes.iter().map(|&size| {
@@ -72,7 +72,7 @@ fn a_layer_is_read_while_the_one_before_is_used() {
         for (layer, own) in all.iter().enumerate() {
             own.clone().for_each(|number| stream.need(std::iter::once(number)));
             let next = all[(layer + 1) % all.len()].start;
-            let is_coming = matches!(stream.experts[next].place, Place::In(_) | Place::Reading(_));
+            let is_coming = matches!(stream.entries[next].place, Place::In(_) | Place::Reading(_));
             assert!(is_coming, "step {step}, layer {layer}");
         }
     }
@@ -85,7 +85,7 @@ fn a_layer_that_cannot_be_read_fails_all_rows_until_it_can() {
     let broken = numbers()[2].start;
     let start: usize = SIZES[..2].concat().iter().sum();
     file.broken.lock().unwrap().insert(start as u64);
-    let step = |stream: &mut ExpertStream| {
+    let step = |stream: &mut WeightStream| {
         stream.begin_step(true, 3);
         for number in numbers().into_iter().flatten() {
             stream.need(std::iter::once(number));
@@ -104,7 +104,7 @@ fn a_layer_that_cannot_be_read_fails_all_rows_until_it_can() {
 }
 
 /// Computes experts in their order, as a layer does.
-fn compute(stream: &mut ExpertStream, chosen: Range<usize>) {
+fn compute(stream: &mut WeightStream, chosen: Range<usize>) {
     stream.begin_layer(chosen.clone());
     let (mut asked, mut done) = (chosen.start, chosen.start);
     while done < chosen.end {
@@ -138,7 +138,7 @@ fn a_prompt_leaves_what_decoding_uses() {
         }
     }
     // Ten slots are left for the others, which are not counted.
-    let hot = |stream: &ExpertStream| (0..30).filter(|expert| stream.is_in(*expert)).count();
+    let hot = |stream: &WeightStream| (0..30).filter(|expert| stream.is_in(*expert)).count();
     assert_eq!(hot(&stream), 30);
     for _ in 0..3 {
         stream.begin_step(false, 500);
@@ -175,7 +175,7 @@ fn more_experts_than_slots_are_computed_in_order() {
 #[test]
 fn what_is_read_ahead_is_used_or_given_up() {
     let file = scripted(3);
-    let mut stream = ExpertStream::default();
+    let mut stream = WeightStream::default();
     for layer in 0..3 {
         let experts = (0..8).map(|expert| parts(&file, layer * 8 + expert));
         assert_eq!(stream.add_experts(experts), layer * 8);
@@ -195,4 +195,29 @@ fn what_is_read_ahead_is_used_or_given_up() {
     for layer in [0..8, 8..16, 16..24] {
         compute(&mut stream, layer);
     }
+}
+
+#[test]
+fn guesses_are_given_up_when_their_layer_is_reached() {
+    let file = scripted(8);
+    let mut stream = WeightStream::default();
+    for layer in 0..3 {
+        stream.add_experts((0..8).map(|expert| parts(&file, layer * 8 + expert)));
+    }
+    stream.start(20 * slot_size(&stream), 2, 1).unwrap();
+    stream.begin_step(true, 1);
+    let kept = |stream: &WeightStream| -> Vec<usize> {
+        let slots = stream.slots.iter().filter(|slot| slot.kept);
+        let mut kept: Vec<usize> = slots.filter_map(|slot| slot.expert).collect();
+        kept.sort_unstable();
+        kept
+    };
+    [9, 10, 11].into_iter().for_each(|expert| stream.foresee(expert));
+    compute(&mut stream, 0..1);
+    assert_eq!(kept(&stream), [9, 10, 11], "their layer is the next");
+    stream.foresee(17);
+    compute(&mut stream, 9..10);
+    assert_eq!(kept(&stream), [17], "one was used, two were not");
+    let stats = stream.stats().unwrap();
+    assert_eq!((stats.ahead, stats.ahead_used), (4, 1));
 }

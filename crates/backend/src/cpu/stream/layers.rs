@@ -1,7 +1,7 @@
 //! Matrices of layers that are read in the order of layers, in every step: while one layer is used,
 //! the next is read into the other of two slots. There is no cache, which would miss on a cycle.
 
-use super::{ExpertStream, Place};
+use super::{Place, WeightStream};
 use base::Urgency;
 use std::ops::Range;
 
@@ -16,13 +16,13 @@ pub(super) struct LayerOrder {
     unused: usize,
 }
 
-impl ExpertStream {
+impl WeightStream {
     /// Adds the matrices of a layer, which are used in about this order, and returns the number of
     /// the first.
     pub fn add_layer(&mut self, parts: impl Iterator<Item = super::EntryPart>) -> usize {
-        let first = self.experts.len();
+        let first = self.entries.len();
         parts.enumerate().for_each(|(position, part)| self.add(vec![part], Some(position)));
-        self.layers.all.push(first..self.experts.len());
+        self.layers.all.push(first..self.entries.len());
         first
     }
 
@@ -38,14 +38,14 @@ impl ExpertStream {
         for number in numbers {
             let layer = self.layers.all.partition_point(|all| all.end <= number);
             let is_pinned = |slot: usize| self.slots[slot].pinned;
-            if !matches!(self.experts[number].place, Place::In(slot) if is_pinned(slot)) {
+            if !matches!(self.entries[number].place, Place::In(slot) if is_pinned(slot)) {
                 self.enter(layer);
             }
             self.layers.unused = self.layers.unused.saturating_sub(1);
-            while let Place::Reading(_) = self.experts[number].place {
+            while let Place::Reading(_) = self.entries[number].place {
                 self.wait();
             }
-            if let Place::Failed(_) = self.experts[number].place {
+            if let Place::Failed(_) = self.entries[number].place {
                 let rows = self.rows as u32;
                 self.note_failed(0..rows);
             }
@@ -72,10 +72,10 @@ impl ExpertStream {
             return;
         };
         for number in all {
-            match self.experts[number].place {
+            match self.entries[number].place {
                 Place::Failed(slot) => {
                     (self.slots[slot].expert, self.slots[slot].pinned) = (None, false);
-                    self.experts[number].place = Place::OnDisk;
+                    self.entries[number].place = Place::OnDisk;
                 }
                 _ => self.release(number),
             }
@@ -91,7 +91,7 @@ impl ExpertStream {
             return;
         }
         for number in self.layers.all[next].clone() {
-            if self.experts[number].place == Place::OnDisk
+            if self.entries[number].place == Place::OnDisk
                 && let Some(slot) = self.slot_for(number)
             {
                 self.read(number, slot, Urgency::Soon);

@@ -19,7 +19,7 @@ mod slots;
 #[cfg(test)]
 mod tests;
 
-pub(super) use entry::{Entry, EntryPart, Packing, PartFile};
+pub(super) use entry::{Entry, EntryPart, PAGE, Packing, PartFile};
 
 use crate::{Error, Heat, StreamPlan, StreamStats};
 use base::{DirectFile, PageVec, ReadPool, Urgency};
@@ -57,10 +57,10 @@ struct Streamed {
 
 /// Memory for one expert or matrix.
 #[derive(Default)]
-struct ExpertSlot {
+struct EntrySlot {
     /// Empty while it is read.
     memory: PageVec,
-    /// Number of the expert that it holds, or that is read into it.
+    /// Number of the expert or matrix that it holds, or that is read into it.
     expert: Option<usize>,
     /// Where the matrices are.
     places: Vec<Range<usize>>,
@@ -81,17 +81,16 @@ struct SlotClass {
 
 /// All streamed weights of a model, and their slots.
 #[derive(Default)]
-pub(super) struct ExpertStream {
-    experts: Vec<Streamed>,
+pub(super) struct WeightStream {
+    entries: Vec<Streamed>,
     /// The experts of each layer.
     mixtures: Vec<Range<usize>>,
     /// The other matrices of layers.
     layers: LayerOrder,
     classes: Vec<SlotClass>,
-    slots: Vec<ExpertSlot>,
-    /// Slots whose experts were read ahead, and the layer that they are for.
+    slots: Vec<EntrySlot>,
+    /// Slots whose experts were read ahead.
     ahead: Vec<usize>,
-    ahead_of: usize,
     foresight: Foresight,
     /// Jobs that were cancelled; kept, so that the next layer allocates nothing.
     cancelled: Vec<FillJob>,
@@ -121,7 +120,7 @@ const MAX_THREADS: usize = 256;
 /// Time after which files are looked at again.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 
-impl ExpertStream {
+impl WeightStream {
     /// A file to read experts from, which is opened once.
     ///
     /// # Errors
@@ -137,26 +136,26 @@ impl ExpertStream {
 
     /// Adds the experts of a layer, which have these matrices, and returns the number of the first.
     pub fn add_experts(&mut self, experts: impl Iterator<Item = Vec<EntryPart>>) -> usize {
-        let first = self.experts.len();
+        let first = self.entries.len();
         experts.for_each(|parts| self.add(parts, None));
-        self.mixtures.push(first..self.experts.len());
+        self.mixtures.push(first..self.entries.len());
         first
     }
 
     fn add(&mut self, parts: Vec<EntryPart>, position: Option<usize>) {
         let (entry, heat) = (Arc::new(Entry::new(parts)), Heat::default());
-        self.experts.push(Streamed { entry, position, class: 0, place: Place::OnDisk, heat });
+        self.entries.push(Streamed { entry, position, class: 0, place: Place::OnDisk, heat });
     }
 
     /// Whether there are streamed weights.
     pub fn is_empty(&self) -> bool {
-        self.experts.is_empty()
+        self.entries.is_empty()
     }
 
     /// The slots of experts of each size.
     pub fn slot_classes(&self) -> Vec<crate::SlotClass> {
         let class = |(number, class): (usize, &SlotClass)| {
-            let experts = self.experts.iter().filter(|expert| expert.class == number);
+            let experts = self.entries.iter().filter(|expert| expert.class == number);
             let experts = experts.filter(|expert| expert.position.is_none()).count();
             let bytes = self.slots.get(class.slots.start).map_or(0, |slot| slot.memory.len());
             crate::SlotClass { bytes, experts, slots: class.slots.len() }
@@ -167,7 +166,7 @@ impl ExpertStream {
 
     /// Bytes of the layers' matrices that every step reads.
     pub fn layer_bytes(&self) -> usize {
-        let matrices = self.experts.iter().filter(|matrix| matrix.position.is_some());
+        let matrices = self.entries.iter().filter(|matrix| matrix.position.is_some());
         matrices.map(|matrix| matrix.entry.file_bytes()).sum()
     }
 
@@ -192,7 +191,7 @@ impl ExpertStream {
 
     /// Bytes that are read for an expert.
     pub fn file_bytes(&self, expert: usize) -> usize {
-        self.experts[expert].entry.file_bytes()
+        self.entries[expert].entry.file_bytes()
     }
 
     /// Begins a step of `rows` rows, which is counted where it decodes. Once in a while, looks
@@ -210,7 +209,7 @@ impl ExpertStream {
 
     /// Notes that `rows` decoded rows have chosen an expert.
     pub fn heat(&mut self, expert: usize, rows: usize) {
-        self.experts[expert].heat.add(rows, self.step);
+        self.entries[expert].heat.add(rows, self.step);
     }
 
     /// Begins a layer that needs `chosen` experts: pins the ones that are in memory or being read,
@@ -219,27 +218,25 @@ impl ExpertStream {
         self.take_finished();
         let layer = chosen.clone().next().map_or(0, |expert| self.mixture_of(expert));
         for expert in chosen {
-            let place = self.experts[expert].place;
-            let is_in = matches!(place, Place::In(_));
-            (self.stats.hits, self.stats.misses) =
-                (self.stats.hits + u64::from(is_in), self.stats.misses + u64::from(!is_in));
+            match self.is_in(expert) {
+                true => self.stats.hits += 1,
+                false => self.stats.misses += 1,
+            }
             self.pin(expert);
         }
-        if self.ahead_of != layer + 1 {
-            self.drop_ahead();
-        }
+        self.drop_ahead(layer + 1);
     }
 
     /// Pins an expert that is in memory or being read, which is urgent from now on.
     fn pin(&mut self, number: usize) {
-        let (Place::In(slot) | Place::Reading(slot)) = self.experts[number].place else { return };
+        let (Place::In(slot) | Place::Reading(slot)) = self.entries[number].place else { return };
         let kept = std::mem::take(&mut self.slots[slot].kept);
-        if kept && self.experts[number].position.is_none() {
+        if kept && self.entries[number].position.is_none() {
             self.stats.ahead_used += 1;
             self.foresight.note(self.step, 0, 1);
         }
         self.slots[slot].pinned = true;
-        if let (Place::Reading(_), Some(pool)) = (self.experts[number].place, &self.pool) {
+        if let (Place::Reading(_), Some(pool)) = (self.entries[number].place, &self.pool) {
             pool.hasten(|job| job.number == number);
         }
     }
@@ -247,7 +244,7 @@ impl ExpertStream {
     /// Pins an expert and starts to read it if it is missing. Returns false where it has to wait
     /// until others are released; never if it `must` be read.
     pub fn request(&mut self, expert: usize, must: bool) -> bool {
-        if let Place::In(_) | Place::Reading(_) = self.experts[expert].place {
+        if let Place::In(_) | Place::Reading(_) = self.entries[expert].place {
             self.pin(expert);
             return true;
         }
@@ -262,16 +259,16 @@ impl ExpertStream {
     }
 
     fn read(&mut self, number: usize, slot: usize, urgency: Urgency) {
-        let entry = Arc::clone(&self.experts[number].entry);
+        let entry = Arc::clone(&self.entries[number].entry);
         if let Some(evicted) = self.slots[slot].expert.take() {
-            self.experts[evicted].place = Place::OnDisk;
-            self.stats.evictions += u64::from(self.experts[evicted].position.is_none());
+            self.entries[evicted].place = Place::OnDisk;
+            self.stats.evictions += u64::from(self.entries[evicted].position.is_none());
         }
-        let ExpertSlot { memory, expert, places, pinned, kept, .. } = &mut self.slots[slot];
+        let EntrySlot { memory, expert, places, pinned, kept, .. } = &mut self.slots[slot];
         (*expert, *pinned, *kept) = (Some(number), urgency == Urgency::Now, false);
         let (memory, filled) = (std::mem::take(memory), Ok(std::mem::take(places)));
         let took = Duration::ZERO;
-        self.experts[number].place = Place::Reading(slot);
+        self.entries[number].place = Place::Reading(slot);
         self.stats.read_bytes += entry.file_bytes() as u64;
         let pool = self.pool.as_ref().expect("slots were made with their threads");
         pool.submit(urgency, FillJob { number, entry, slot, memory, filled, took });
@@ -303,7 +300,7 @@ impl ExpertStream {
         match filled {
             Ok(places) => {
                 slot.places = places;
-                self.experts[number].place = Place::In(at);
+                self.entries[number].place = Place::In(at);
                 self.lock(at);
             }
             Err(error) => {
@@ -311,7 +308,7 @@ impl ExpertStream {
                 if slot.pinned {
                     self.failed.get_or_insert((number, error));
                 }
-                let expert = &mut self.experts[number];
+                let expert = &mut self.entries[number];
                 if expert.position.is_some() && slot.pinned {
                     slot.places.clear();
                     slot.places.extend(expert.entry.places());
@@ -326,7 +323,7 @@ impl ExpertStream {
 
     /// Locks the memory of a slot that was filled, until the system refuses.
     fn lock(&mut self, slot: usize) {
-        let ExpertSlot { memory, locked, .. } = &mut self.slots[slot];
+        let EntrySlot { memory, locked, .. } = &mut self.slots[slot];
         if self.locks && !*locked {
             *locked = memory.lock().is_ok();
             self.locks = *locked;
@@ -337,7 +334,7 @@ impl ExpertStream {
 
     /// Whether an expert is in memory.
     pub fn is_in(&self, expert: usize) -> bool {
-        matches!(self.experts[expert].place, Place::In(_))
+        matches!(self.entries[expert].place, Place::In(_))
     }
 
     /// Notes rows that chose an expert that could not be read.
@@ -348,12 +345,12 @@ impl ExpertStream {
     /// Whether an expert that was requested is neither in memory nor being read, because that
     /// failed.
     pub fn has_failed(&self, expert: usize) -> bool {
-        self.experts[expert].place == Place::OnDisk
+        self.entries[expert].place == Place::OnDisk
     }
 
     /// The bytes of matrix `part` of an expert that is in memory.
     pub fn bytes(&self, expert: usize, part: usize) -> &[u8] {
-        let (Place::In(slot) | Place::Failed(slot)) = self.experts[expert].place else {
+        let (Place::In(slot) | Place::Failed(slot)) = self.entries[expert].place else {
             panic!("products need weights that were requested")
         };
         &self.slots[slot].memory[self.slots[slot].places[part].clone()]
@@ -361,7 +358,7 @@ impl ExpertStream {
 
     /// Ends the products with an expert, which may be evicted.
     pub fn release(&mut self, expert: usize) {
-        if let Place::In(slot) | Place::Reading(slot) = self.experts[expert].place {
+        if let Place::In(slot) | Place::Reading(slot) = self.entries[expert].place {
             self.slots[slot].pinned = false;
         }
     }
@@ -371,7 +368,7 @@ impl ExpertStream {
     pub fn take_failure(&mut self) -> Option<Error> {
         let rows = std::mem::take(&mut self.failed_rows);
         let failed = self.failed.take();
-        let read = |number: usize| self.experts[number].entry.changed_file().map(Path::to_owned);
+        let read = |number: usize| self.entries[number].entry.changed_file().map(Path::to_owned);
         let changed = self.changed.take();
         let changed = changed.or_else(|| failed.as_ref().and_then(|(number, _)| read(*number)));
         match changed {

@@ -2,14 +2,14 @@
 //!
 //! Invariant: nothing waits for these reads but what needs their experts or their slots.
 
-use super::{ExpertStream, Place, SlotClass};
+use super::{Place, SlotClass, WeightStream};
 use crate::{ExpertBytes, Heat};
 use base::Urgency;
 
-impl ExpertStream {
+impl WeightStream {
     /// Bytes of an expert.
     pub fn expert_bytes(&self, expert: usize) -> ExpertBytes {
-        let entry = &self.experts[expert].entry;
+        let entry = &self.entries[expert].entry;
         ExpertBytes { slot: entry.space(), read: entry.file_bytes() }
     }
 
@@ -18,19 +18,19 @@ impl ExpertStream {
     pub fn preload(&mut self, shares: &[(usize, f32)]) {
         let mut hottest: Vec<usize> = Vec::new();
         for &(expert, share) in shares.iter().filter(|(_, share)| *share > 0.0) {
-            self.experts[expert].heat = Heat::steady(share.into(), self.step);
-            if self.experts[expert].place == Place::OnDisk {
+            self.entries[expert].heat = Heat::steady(share.into(), self.step);
+            if self.entries[expert].place == Place::OnDisk {
                 hottest.push(expert);
             }
         }
-        let heat = |expert: &usize| Some(self.experts[*expert].heat);
+        let heat = |expert: &usize| Some(self.entries[*expert].heat);
         hottest.sort_by(|a, b| Heat::order(heat(b), heat(a)).then(a.cmp(b)));
         let is_empty = |slot: &usize| self.slots[*slot].expert.is_none();
         let empty = |class: &SlotClass| class.slots.clone().filter(is_empty).collect();
         let mut empty: Vec<Vec<usize>> = self.classes.iter().map(empty).collect();
-        let with_slot = |expert: usize| Some((expert, empty[self.experts[expert].class].pop()?));
+        let with_slot = |expert: usize| Some((expert, empty[self.entries[expert].class].pop()?));
         let mut chosen: Vec<_> = hottest.into_iter().filter_map(with_slot).collect();
-        let place = |expert: usize| self.experts[expert].entry.place();
+        let place = |expert: usize| self.entries[expert].entry.place();
         chosen.sort_by(|a, b| place(a.0).cmp(&place(b.0)));
         for (expert, slot) in chosen {
             self.read(expert, slot, Urgency::Ahead);
@@ -44,14 +44,14 @@ mod tests {
     use super::super::tests::{check_bytes, place, request, scripted, started};
     use super::*;
 
-    fn wait_for_all(stream: &mut ExpertStream) {
-        while stream.experts.iter().any(|expert| matches!(expert.place, Place::Reading(_))) {
+    fn wait_for_all(stream: &mut WeightStream) {
+        while stream.entries.iter().any(|expert| matches!(expert.place, Place::Reading(_))) {
             stream.wait();
         }
     }
 
     /// Needs an expert once.
-    fn need(stream: &mut ExpertStream, expert: usize) {
+    fn need(stream: &mut WeightStream, expert: usize) {
         stream.begin_step(true, 1);
         stream.heat(expert, 1);
         request(stream, &[expert]);

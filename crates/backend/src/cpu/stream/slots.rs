@@ -1,7 +1,7 @@
 //! Which slot is read into next.
 
 use super::entry::FillJob;
-use super::{ExpertSlot, ExpertStream, Heat, Place, SlotClass};
+use super::{EntrySlot, Heat, Place, SlotClass, WeightStream};
 use crate::{Error, memory};
 use base::{PageVec, ReadPool};
 use std::collections::HashMap;
@@ -23,7 +23,7 @@ struct ClassSize {
     most: usize,
 }
 
-impl ExpertStream {
+impl WeightStream {
     /// Makes slots, and starts reader threads, of at most `bytes` bytes together. `least` is the
     /// number of experts that a row chooses in a layer.
     ///
@@ -35,7 +35,7 @@ impl ExpertStream {
         }
         let threads = threads.clamp(1, super::MAX_THREADS);
         let sizes = self.make_classes(least);
-        let scratch = self.experts.iter().map(|expert| expert.entry.scratch()).max().unwrap_or(0);
+        let scratch = self.entries.iter().map(|expert| expert.entry.scratch()).max().unwrap_or(0);
         let total = |number: fn(&ClassSize) -> usize| -> usize {
             sizes.iter().map(|size| size.bytes * number(size)).sum()
         };
@@ -54,7 +54,7 @@ impl ExpertStream {
             let slots = size.least + (share / size.bytes).min(more);
             self.add_class(size.bytes, slots, WINDOW * threads)?;
         }
-        self.stats.slots = self.classes_of_experts().map(|class| class.slots.len()).sum();
+        self.stats.slots = self.slot_classes().iter().map(|class| class.slots).sum();
         self.stats.expert_bytes = sizes.iter().map(|size| size.bytes * size.count).sum();
         self.stats.slot_bytes = self.slots.iter().map(|slot| slot.memory.len()).sum();
         self.ahead.reserve(self.slots.len());
@@ -67,7 +67,7 @@ impl ExpertStream {
     /// Sorts entries into classes: experts by their size, matrices of layers by their position.
     fn make_classes(&mut self, least: usize) -> Vec<ClassSize> {
         let (mut sizes, mut known) = (Vec::<ClassSize>::new(), HashMap::new());
-        for expert in &mut self.experts {
+        for expert in &mut self.entries {
             let (bytes, position) = (expert.entry.space(), expert.position);
             let key = position.ok_or(bytes);
             let class = *known.entry(key).or_insert(sizes.len());
@@ -89,46 +89,37 @@ impl ExpertStream {
         for _ in 0..slots {
             let refused = |_| base::OutOfMemory { bytes: (bytes * slots) as u128 };
             let memory = PageVec::zeroed(bytes).map_err(refused)?;
-            self.slots.push(ExpertSlot { memory, ..ExpertSlot::default() });
+            self.slots.push(EntrySlot { memory, ..EntrySlot::default() });
         }
         let window = window.min(slots.div_ceil(2));
         self.classes.push(SlotClass { slots: first..self.slots.len(), window });
         Ok(())
     }
 
-    fn classes_of_experts(&self) -> impl Iterator<Item = &SlotClass> {
-        let is_experts = |class: usize| {
-            let mut own = self.experts.iter().filter(move |expert| expert.class == class);
-            own.next().is_some_and(|expert| expert.position.is_none())
-        };
-        let all = self.classes.iter().enumerate();
-        all.filter(move |(class, _)| is_experts(*class)).map(|(_, class)| class)
-    }
-
     /// The heat of what a slot holds.
     fn heat_in(&self, slot: usize) -> Option<Heat> {
-        self.slots[slot].expert.map(|expert| self.experts[expert].heat)
+        self.slots[slot].expert.map(|expert| self.entries[expert].heat)
     }
 
     /// The slot of the coldest in the class of `number`, of the slots that nothing needs now.
     fn coldest(&self, number: usize) -> Option<usize> {
         let free = |slot: &usize| {
-            let ExpertSlot { memory, pinned, kept, .. } = &self.slots[*slot];
+            let EntrySlot { memory, pinned, kept, .. } = &self.slots[*slot];
             !pinned && !kept && !memory.is_empty()
         };
-        let all = self.classes[self.experts[number].class].slots.clone().filter(free);
+        let all = self.classes[self.entries[number].class].slots.clone().filter(free);
         all.min_by(|a, b| Heat::order(self.heat_in(*a), self.heat_in(*b)))
     }
 
     /// A slot for an expert: of one that is not hotter, or in the window of colder ones. So experts
     /// that only prompts choose pass through a few slots where the others are in use.
     pub(super) fn slot_for(&self, number: usize) -> Option<usize> {
-        if let Some(slot) = self.slot_below(number, self.experts[number].heat) {
+        if let Some(slot) = self.slot_below(number, self.entries[number].heat) {
             return Some(slot);
         }
-        let heat = Some(self.experts[number].heat);
+        let heat = Some(self.entries[number].heat);
         let is_colder = |slot: usize| Heat::order(self.heat_in(slot), heat).is_le();
-        let SlotClass { slots, window } = &self.classes[self.experts[number].class];
+        let SlotClass { slots, window } = &self.classes[self.entries[number].class];
         let passing = |slot: &usize| self.slots[*slot].expert.is_some() && is_colder(*slot);
         self.coldest(number).filter(|_| slots.clone().filter(passing).count() < *window)
     }
@@ -145,14 +136,14 @@ impl ExpertStream {
     pub(super) fn make_slot(&mut self, number: usize) -> usize {
         loop {
             self.take_finished();
-            let slots = self.classes[self.experts[number].class].slots.clone();
+            let slots = self.classes[self.entries[number].class].slots.clone();
             let there = slots.filter(|slot| !self.slots[*slot].memory.is_empty());
             let later = there.filter(|slot| {
-                let ExpertSlot { kept, expert, .. } = self.slots[*slot];
+                let EntrySlot { kept, expert, .. } = self.slots[*slot];
                 kept || expert > Some(number)
             });
             let last = later.max_by_key(|slot| (self.slots[*slot].kept, self.slots[*slot].expert));
-            let heat = Some(self.experts[number].heat);
+            let heat = Some(self.entries[number].heat);
             let not_hotter = last.filter(|slot| Heat::order(self.heat_in(*slot), heat).is_le());
             let found = self.slot_for(number).or(not_hotter).or(self.coldest(number)).or(last);
             match found {
@@ -162,19 +153,28 @@ impl ExpertStream {
         }
     }
 
-    /// Gives up experts that were read ahead and that the layer does not need.
-    pub(super) fn drop_ahead(&mut self) {
-        let Self { pool: Some(pool), slots, experts, ahead, .. } = self else { return };
-        let waits = |job: &FillJob| slots[job.slot].kept;
+    /// Gives up experts that were read ahead, except those of the layer `next`.
+    pub(super) fn drop_ahead(&mut self, next: usize) {
         let mut cancelled = std::mem::take(&mut self.cancelled);
-        pool.cancel_ahead(waits, |job| cancelled.push(job));
-        for job in cancelled.drain(..) {
-            let slot = &mut slots[job.slot];
-            (slot.memory, slot.places) = (job.memory, job.filled.unwrap_or_default());
-            slot.expert = None;
-            experts[job.number].place = Place::OnDisk;
+        let is_given_up = |stream: &Self, slot: usize| {
+            let expert = stream.slots[slot].expert.filter(|_| stream.slots[slot].kept);
+            expert.is_some_and(|expert| stream.mixture_of(expert) != next)
+        };
+        if let Some(pool) = &self.pool {
+            pool.cancel_ahead(|job| is_given_up(self, job.slot), |job| cancelled.push(job));
         }
-        ahead.drain(..).for_each(|slot| slots[slot].kept = false);
+        let mut ahead = std::mem::take(&mut self.ahead);
+        ahead.retain(|&slot| {
+            self.slots[slot].kept &= !is_given_up(self, slot);
+            self.slots[slot].kept
+        });
+        self.ahead = ahead;
+        for FillJob { number, slot, memory, filled, .. } in cancelled.drain(..) {
+            let slot = &mut self.slots[slot];
+            (slot.memory, slot.places) = (memory, filled.unwrap_or_default());
+            slot.expert = None;
+            self.entries[number].place = Place::OnDisk;
+        }
         self.cancelled = cancelled;
     }
 }

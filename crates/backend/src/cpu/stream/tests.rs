@@ -82,8 +82,8 @@ fn sums(expert: usize, part: usize) -> Option<u32> {
     }
 }
 
-fn stream(file: &Arc<Scripted>, experts: usize) -> ExpertStream {
-    let mut stream = ExpertStream::default();
+fn stream(file: &Arc<Scripted>, experts: usize) -> WeightStream {
+    let mut stream = WeightStream::default();
     stream.add_experts((0..experts).map(|expert| parts(file, expert)));
     stream
 }
@@ -96,12 +96,12 @@ pub(super) fn parts(file: &Arc<Scripted>, expert: usize) -> Vec<EntryPart> {
     (0..PARTS).map(part).collect()
 }
 
-pub(super) fn slot_size(stream: &ExpertStream) -> usize {
-    stream.experts.iter().map(|expert| expert.entry.space()).max().unwrap()
+pub(super) fn slot_size(stream: &WeightStream) -> usize {
+    stream.entries.iter().map(|expert| expert.entry.space()).max().unwrap()
 }
 
 /// A stream with memory for `slots` of its experts.
-pub(super) fn started(file: &Arc<Scripted>, experts: usize, slots: usize) -> ExpertStream {
+pub(super) fn started(file: &Arc<Scripted>, experts: usize, slots: usize) -> WeightStream {
     let mut stream = stream(file, experts);
     stream.start(slots * slot_size(&stream), 3, 1).unwrap();
     assert_eq!(stream.stats().unwrap().slots, slots);
@@ -109,14 +109,14 @@ pub(super) fn started(file: &Arc<Scripted>, experts: usize, slots: usize) -> Exp
 }
 
 /// Requests experts that fit together.
-pub(super) fn request(stream: &mut ExpertStream, chosen: &[usize]) {
+pub(super) fn request(stream: &mut WeightStream, chosen: &[usize]) {
     stream.begin_layer(chosen.iter().copied());
     let mut chosen = chosen.to_vec();
     chosen.sort_unstable();
     chosen.into_iter().for_each(|expert| assert!(stream.request(expert, true)));
 }
 
-pub(super) fn check_bytes(stream: &ExpertStream, expert: usize) {
+pub(super) fn check_bytes(stream: &WeightStream, expert: usize) {
     for part in 0..PARTS {
         let expected: Vec<u8> = place(expert, part).map(byte).collect();
         assert_eq!(stream.bytes(expert, part), expected, "expert {expert}, part {part}");
@@ -158,7 +158,7 @@ fn a_full_slot_holds_the_bytes_of_its_expert() {
 #[test]
 fn the_coldest_experts_lose_their_slots() {
     let mut stream = started(&scripted(1), 8, 4);
-    let get = |stream: &mut ExpertStream, expert: usize| {
+    let get = |stream: &mut WeightStream, expert: usize| {
         stream.begin_step(true, 1);
         stream.heat(expert, 1);
         request(stream, &[expert]);
@@ -182,7 +182,7 @@ fn an_expert_that_cannot_be_read_is_an_error_until_it_can() {
     let file = scripted(2);
     let mut stream = started(&file, 6, 4);
     file.broken.lock().unwrap().insert(place(3, 0).start);
-    let get = |stream: &mut ExpertStream| {
+    let get = |stream: &mut WeightStream| {
         request(stream, &[3]);
         while !stream.is_in(3) && !stream.has_failed(3) {
             stream.wait();
@@ -253,7 +253,7 @@ fn check_reads(gap: u64, packing: Option<Packing>, reads: usize) {
         let file: Arc<dyn PartFile> = file.clone();
         EntryPart { file, range: range(part), crc32c: None, packing }
     });
-    let mut stream = ExpertStream::default();
+    let mut stream = WeightStream::default();
     stream.add_experts(std::iter::once(parts.collect()));
     stream.start(usize::MAX / 2, 1, 1).unwrap();
     request(&mut stream, &[0]);
@@ -289,14 +289,14 @@ fn slots_and_buffers_take_no_more_than_they_are_given() {
             let mut checked = 0;
             for bytes in (0..1 << 20).step_by(7919) {
                 let mut stream = stream(&file, 20);
-                for number in 0..stream.experts.len() {
+                for number in 0..stream.entries.len() {
                     let mut parts = Vec::new();
                     for part in 0..PARTS {
                         let (file, range): (Arc<dyn PartFile>, _) =
                             (file.clone(), place(number, part));
                         parts.push(EntryPart { file, range, crc32c: None, packing: packed });
                     }
-                    stream.experts[number].entry = Arc::new(Entry::new(parts));
+                    stream.entries[number].entry = Arc::new(Entry::new(parts));
                 }
                 if stream.start(bytes, threads, 2).is_err() {
                     continue;
