@@ -15,11 +15,11 @@ pub(crate) struct WeightsArgs {
     #[arg(long, value_name = "FILE|auto|off", default_value = "auto")]
     weights_pack: PathBuf,
     /// Memory for weights, such as 8GiB; auto for all weights if they fit beside the KV cache, else
-    /// most of what is available; or all. Experts beyond it are read from disk when tokens choose
-    /// them
+    /// most of what is available; or all. Weights beyond it are read from disk when they are
+    /// needed, experts when tokens choose them
     #[arg(long, value_name = "SIZE|auto|all", default_value = "auto", value_parser = memory)]
     weights_memory: WeightsMemory,
-    /// Threads that read such experts
+    /// Threads that read such weights
     #[arg(long, value_name = "N", default_value_t = WEIGHTS_READ_THREADS)]
     weights_read_threads: usize,
     /// Count at most this much memory as available, such as 8GiB, to see what a smaller machine

@@ -104,7 +104,8 @@ impl Builder {
         /// none.
         weights_pack(pack: PackChoice): |it| it.load.pack = pack;
         /// Sets the memory for weights; by default all of them if they fit beside the KV cache.
-        /// Experts beyond it are read from disk when tokens choose them.
+        /// Weights beyond it are read from disk when they are needed, experts when tokens choose
+        /// them.
         weights_memory(memory: WeightsMemory): |it| it.load.weights_memory = memory;
         /// Sets the profiles that tell which experts are read at the start where not all are in
         /// memory; by default none.

@@ -2,7 +2,8 @@
 
 use super::{Placed, TensorKind, TensorMemory};
 use formats::Checkpoint;
-use std::collections::BTreeMap;
+use kernels::quant::QuantType;
+use std::collections::{BTreeMap, HashMap};
 
 /// Kinds of which a layer can be left on disk: its large matrices.
 const LARGE: [TensorKind; 3] = [TensorKind::Attention, TensorKind::Dense, TensorKind::SharedExpert];
@@ -24,20 +25,19 @@ impl Placed {
     }
 }
 
-/// Leaves the experts on disk whose memory no rule names. Returns whether any weights are there.
-pub fn stream_experts(placed: &mut [Placed]) -> bool {
+/// Leaves the experts on disk whose memory no rule names.
+pub fn stream_experts(placed: &mut [Placed]) {
     let experts = placed.iter_mut().filter(|placed| placed.kind == TensorKind::RoutedExpert);
     experts.filter(|placed| placed.may_be_left()).for_each(Placed::leave);
-    placed.iter().any(Placed::is_streamed)
 }
 
-/// Whether a file holds the bytes of a tensor as they are used or packed.
-fn is_in_file(checkpoint: &Checkpoint, placed: &Placed) -> bool {
-    let view = checkpoint.tensors().find(|view| view.name == placed.name);
-    view.is_some_and(|view| {
+/// The storage types of the tensors whose bytes a file holds as they are used or packed, by name.
+fn in_files(checkpoint: &Checkpoint) -> HashMap<&str, &'static QuantType> {
+    let views = checkpoint.tensors().filter(|view| {
         let bytes = view.bytes();
-        view.ty == placed.ty && bytes.place(0..bytes.len()).is_some()
-    })
+        bytes.place(0..bytes.len()).is_some()
+    });
+    views.map(|view| (view.name.as_str(), view.ty)).collect()
 }
 
 /// Leaves the embedding on disk, unless a rule names its memory, its rows are computed when they
@@ -49,20 +49,22 @@ pub fn leave_table_on_disk(placed: &mut [Placed], checkpoint: &Checkpoint) {
     if placed.iter().any(|placed| placed.kind == TensorKind::Head && mapped(placed)) {
         return;
     }
+    let in_files = in_files(checkpoint);
     for placed in placed.iter_mut().filter(|placed| placed.kind == TensorKind::Embed) {
-        if placed.may_be_left() && is_in_file(checkpoint, placed) {
+        if placed.may_be_left() && in_files.get(&*placed.name) == Some(&placed.ty) {
             placed.leave();
         }
     }
 }
 
 /// Leaves the large matrices of as few layers as possible on disk, spread evenly, so that the rest
-/// and two layers take at most `limit` bytes. Returns the bytes of both.
-pub fn stream_layers(placed: &mut [Placed], checkpoint: &Checkpoint, limit: usize) -> usize {
-    let in_file = |tensor: &Placed| is_in_file(checkpoint, tensor);
-    leave_layers(placed, limit, in_file)
+/// and two layers take at most `limit` bytes.
+pub fn stream_layers(placed: &mut [Placed], checkpoint: &Checkpoint, limit: usize) {
+    let in_files = in_files(checkpoint);
+    leave_layers(placed, limit, |tensor| in_files.get(&*tensor.name) == Some(&tensor.ty));
 }
 
+/// Returns the bytes of the rest and two layers.
 fn leave_layers(placed: &mut [Placed], limit: usize, in_file: impl Fn(&Placed) -> bool) -> usize {
     let mut layers: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for (index, tensor) in placed.iter().enumerate() {
