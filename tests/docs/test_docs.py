@@ -53,8 +53,10 @@ def test_there_are_command_lines_to_check():
 @pytest.mark.parametrize("document, words", list(command_lines()), ids=lambda value: str(value)[:60])
 def test_command_lines_are_taken(document, words):
     command, *rest = words
+    command = [command]
     # A command may have commands of its own.
-    command = [command, rest[0]] if rest and "\nCommands:" in help_of(command) else [command]
+    while rest and "\nCommands:" in help_of(*command):
+        command.append(rest.pop(0))
     flags = [word.split("=")[0] for word in rest if re.match(r"--?[a-z]", word)]
     missing = [flag for flag in flags if not takes(command, flag)]
     assert not missing, f"{document}: gannet {' '.join(command)} has no {', '.join(missing)}"
