@@ -6,8 +6,8 @@
 
 `prefill` gives the tokens per second of a prompt of `--tokens`; `decode` the tokens per second of all sequences together
 with `--tokens` in the cache of each; `load` the seconds from opening the file to the first token after a prompt of
-`--tokens`. The first two run once untimed before the timed run. The only Python code inside the measured time is a loop
-over steps.
+`--tokens`; `cold` the rates of a prompt and of what follows it, both for the first time, of llama.cpp only. The first two run once
+untimed before the timed run. The only Python code inside the measured time is a loop over steps.
 """
 
 import argparse
@@ -46,6 +46,7 @@ class LlamaCpp:
         params.n_seq_max = args.batch
         params.n_threads = params.n_threads_batch = args.threads
         params.flash_attn_type = int("flash" in args.variant)
+        params.n_ubatch = args.rows
         self.context = lib.llama_init_from_model(self.model, params)
         if not self.context:
             sys.exit(f"{args.model}: llama.cpp makes no context")
@@ -103,6 +104,15 @@ class LlamaCpp:
     def load(self, args):
         self.feed(args.tokens)
         return time.perf_counter() - self.started
+
+    def cold(self, args):
+        start = time.perf_counter()
+        self.feed(args.tokens)
+        first = time.perf_counter()
+        for position in range(args.tokens, args.tokens + args.gen):
+            self.step(position)
+        decode = time.perf_counter() - first
+        return {"prompt": args.tokens / (first - start), "decode": args.gen / decode}
 
     def version(self):
         info = self.lib.llama_print_system_info().decode()
@@ -213,17 +223,18 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("side", choices=SIDES)
     parser.add_argument("model")
-    parser.add_argument("--phase", choices=["prefill", "decode", "load"], required=True)
+    parser.add_argument("--phase", choices=["prefill", "decode", "load", "cold"], required=True)
     parser.add_argument("--tokens", type=int, default=8)
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--gen", type=int, default=32)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--variant", default="")
+    parser.add_argument("--rows", type=int, default=512, help="rows that llama.cpp computes together")
     args = parser.parse_args()
-    context = args.tokens + (args.gen if args.phase == "decode" else 0)
+    context = args.tokens + (args.gen if args.phase in ("decode", "cold") else 0)
     side = SIDES[args.side](args, (context + 1 + 255) // 256 * 256)
     value = getattr(side, args.phase)(args)
-    if not value > 0:
+    if args.phase != "cold" and not value > 0:
         sys.exit(f"{args.side}: {args.phase} {args.tokens} is too short to be timed")
     print(json.dumps({"value": value, "version": side.version()}))
 

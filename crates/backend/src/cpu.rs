@@ -227,6 +227,10 @@ impl Backend for Cpu {
         self.foresee_experts(logits, experts, tokens);
     }
 
+    fn request_experts(&mut self, logits: Buffer, experts: Experts, tokens: &[u32]) {
+        self.request_chosen(logits, experts, tokens);
+    }
+
     fn stream_plan(&self) -> Option<StreamPlan> {
         self.plan_of_stream()
     }

@@ -234,6 +234,9 @@ pub trait Backend: Send {
     /// Hints that the rows of `tokens` are likely to choose the experts that these logits of their
     /// router choose, so that missing ones can be read before.
     fn foresee(&mut self, _logits: Buffer, _experts: Experts, _tokens: &[u32]) {}
+    /// Hints that [`mix_experts`](Self::mix_experts) follows with these logits, so that missing
+    /// experts can be read while something else is computed.
+    fn request_experts(&mut self, _logits: Buffer, _experts: Experts, _tokens: &[u32]) {}
     /// The memory for streamed weights; `None` where there are none.
     fn stream_plan(&self) -> Option<StreamPlan> {
         None

@@ -36,6 +36,8 @@ struct Queues<J> {
     /// Jobs that threads have taken.
     running: usize,
     closed: bool,
+    /// A job has panicked.
+    broken: bool,
 }
 
 struct ReadState<J> {
@@ -70,6 +72,7 @@ impl<J: ReadJob> ReadPool<J> {
             finished: queue(),
             running: 0,
             closed: false,
+            broken: false,
         };
         let shared = Arc::new(ReadState {
             queues: Mutex::new(queues),
@@ -122,12 +125,16 @@ impl<J: ReadJob> ReadPool<J> {
     }
 
     /// Waits for a finished job and takes it; `None` if there are no jobs.
+    ///
+    /// # Panics
+    /// If a job has panicked, which has lost its memory.
     pub fn wait_finished(&self) -> Option<J> {
         let mut queues = self.shared.lock();
         loop {
             if let Some(job) = queues.finished.pop_front() {
                 return Some(job);
             }
+            assert!(!queues.broken, "a reader thread has panicked");
             if queues.running == 0 && queues.waiting.iter().all(VecDeque::is_empty) {
                 return None;
             }
@@ -156,7 +163,9 @@ impl<J: ReadJob> ReadState<J> {
     fn serve(&self) {
         let mut scratch = AlignedVec::default();
         while let Some(mut job) = self.next() {
+            let breaks = BreaksOnPanic(self);
             job.run(&mut scratch);
+            drop(breaks);
             let mut queues = self.lock();
             queues.running -= 1;
             queues.finished.push_back(job);
@@ -179,10 +188,25 @@ impl<J: ReadJob> ReadState<J> {
     }
 }
 
+/// Tells waiting threads when it is dropped by a panic.
+struct BreaksOnPanic<'a, J>(&'a ReadState<J>);
+
+impl<J> Drop for BreaksOnPanic<'_, J> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.queues.lock().unwrap_or_else(PoisonError::into_inner).broken = true;
+            self.0.finished.notify_all();
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::sync::mpsc::{Receiver, Sender, channel};
+
+    /// Number of a job that panics.
+    const BREAKS: u32 = 99;
 
     struct Numbered {
         number: u32,
@@ -195,6 +219,7 @@ mod tests {
             if let Some(gate) = &self.gate {
                 let _ = gate.recv();
             }
+            assert_ne!(self.number, BREAKS, "this job panics");
         }
     }
 
@@ -243,6 +268,16 @@ mod tests {
         pool.cancel_ahead(|job| job.number != 4, |job| cancelled.push(job.number));
         open.send(()).unwrap();
         assert_eq!((cancelled, order(&pool)), (vec![1, 3], vec![0, 2, 4]));
+    }
+
+    #[test]
+    fn a_job_that_panics_lets_the_waiting_thread_panic() {
+        let (pool, open) = busy();
+        pool.submit(Urgency::Now, job(BREAKS));
+        open.send(()).unwrap();
+        assert_eq!(pool.wait_finished().map(|job| job.number), Some(0));
+        let waits = std::panic::AssertUnwindSafe(|| pool.wait_finished().is_some());
+        assert!(std::panic::catch_unwind(waits).is_err());
     }
 
     #[test]

@@ -7,7 +7,7 @@ mod checkpoints;
 
 use engine::{
     BLOCK, EngineOptions, Event, Generation, KvMemory, LoadOptions, Request, Runner,
-    SamplingParams, SingleSequence, start,
+    SamplingParams, SingleSequence, WeightsMemory, start,
 };
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -71,6 +71,25 @@ fn decoding_allocates_nothing() {
         // An expert is packed when a row first chooses it.
         while runner.prepare_weights() {}
         assert_eq!(forward_passes(&mut runner), 0, "{architecture}: forward pass");
+        let most = max_allocations(runner.blocks().count());
+        let count = engine_steps(runner);
+        assert!(count <= most, "{architecture}: {count} in {TOKENS} steps of the engine");
+    }
+}
+
+#[test]
+fn decoding_with_streamed_weights_allocates_nothing() {
+    let _alone = alone();
+    for architecture in ["qwen3_moe", "qwen3"] {
+        let (checkpoint, _folder) = checkpoints::random_of(architecture, 6);
+        let options = LoadOptions { threads: 2, weights_read_threads: 2, ..Default::default() };
+        let weights_memory = WeightsMemory::Bytes(checkpoints::least(&checkpoint, &options));
+        let options = LoadOptions { weights_memory, ..options };
+        let mut runner = Runner::load(&checkpoint, &options).unwrap();
+        while runner.prepare_weights() {}
+        assert_eq!(forward_passes(&mut runner), 0, "{architecture}: forward pass");
+        let stats = runner.stream_stats().expect("weights are streamed");
+        assert!(stats.read_bytes > (TOKENS * stats.slot_bytes / 8) as u64, "{stats:?}");
         let most = max_allocations(runner.blocks().count());
         let count = engine_steps(runner);
         assert!(count <= most, "{architecture}: {count} in {TOKENS} steps of the engine");

@@ -307,6 +307,33 @@ impl Cpu {
         self.expert_scratch = work;
     }
 
+    /// Starts to read the experts that rows choose, as far as there is space for them.
+    pub(super) fn request_chosen(&mut self, logits: Buffer, experts: Experts, tokens: &[u32]) {
+        let ExpertGroup { spec, streamed: Some(first), .. } = &self.experts[experts.0] else {
+            return;
+        };
+        let (first, held) = (*first, spec.first..spec.first + spec.gate.len());
+        let mut work = std::mem::take(&mut self.expert_scratch);
+        self.choose(&mut work, logits, experts, tokens);
+        work.plan.group(&work.choices, self.experts[experts.0].spec.routing.chosen, held);
+        self.begin_streamed(&work, first);
+        let stream = &mut self.matrices.stream;
+        let _ = work.plan.experts.iter().all(|expert| stream.request(first + expert, false));
+        self.expert_scratch = work;
+    }
+
+    /// Counts the uses of the experts of the plan, and pins what is in memory, once for a layer.
+    fn begin_streamed(&mut self, work: &ExpertScratch, first: usize) {
+        let stream = &mut self.matrices.stream;
+        if stream.is_begun() {
+            return;
+        }
+        for (group, expert) in work.plan.experts.iter().enumerate() {
+            stream.heat(first + expert, work.uses(group));
+        }
+        stream.begin_layer(work.plan.experts.iter().map(|expert| first + expert));
+    }
+
     /// Computes the groups as their experts arrive, of which no more are requested than fit into
     /// memory. The experts of an output are added in the same order as if all were in memory.
     fn mix_streamed(
@@ -317,13 +344,9 @@ impl Cpu {
         out: &mut [f32],
     ) {
         let held = self.experts[experts.0].spec.gate.len();
-        for group in 0..work.plan.experts.len() {
-            let uses = work.uses(group);
-            self.matrices.stream.heat(first + work.plan.experts[group], uses);
-        }
+        self.begin_streamed(work, first);
         let number = |work: &ExpertScratch, group: usize| first + work.plan.experts[group];
         let count = work.plan.experts.len();
-        self.matrices.stream.begin_layer((0..count).map(|group| number(work, group)));
         work.gated_groups.clear();
         work.gated_groups.resize(count, false);
         let width = self.matrices.get(self.experts[experts.0].spec.gate[0].0).rows;
@@ -356,6 +379,7 @@ impl Cpu {
             (done..ready).for_each(|group| self.matrices.stream.release(number(work, group)));
             done = ready;
         }
+        self.matrices.stream.end_layer();
     }
 
     /// Computes the gates of groups from `done` on whose experts are in memory.

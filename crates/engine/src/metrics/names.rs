@@ -82,13 +82,15 @@ pub(super) fn weights_gauges(stats: &StreamStats) -> [(&'static str, &'static st
 }
 
 /// What has happened to streamed experts: name, help, value.
-pub(super) fn weights_counters(stats: &StreamStats) -> [(&'static str, &'static str, u64); 5] {
+pub(super) fn weights_counters(stats: &StreamStats) -> [(&'static str, &'static str, u64); 7] {
     [
         ("gannet:weights_hits", "Experts in memory when a layer needed them", stats.hits),
         ("gannet:weights_misses", "Experts that were not", stats.misses),
         ("gannet:weights_evictions", "Experts that lost their slot", stats.evictions),
         ("gannet:weights_read_bytes", "Bytes of experts read", stats.read_bytes),
         ("gannet:weights_preloaded", "Experts read at the start", stats.preloaded),
+        ("gannet:weights_foreseen", "Experts read before their layer chose any", stats.ahead),
+        ("gannet:weights_foreseen_used", "Those of them that it chose", stats.ahead_used),
     ]
 }
 

@@ -121,7 +121,7 @@ fn text_has_the_numbers_under_their_names() {
 fn reads_of_experts_are_a_histogram() {
     let metrics = Metrics::default();
     assert!(encoded(&metrics).contains("\ngannet:weights_read_seconds_count 0\n"));
-    let mut stats = StreamStats { preloaded: 3, ..StreamStats::default() };
+    let mut stats = StreamStats { preloaded: 3, ahead: 5, ahead_used: 4, ..StreamStats::default() };
     for seconds in [0.001, 0.002, 0.002, 7.0] {
         stats.reads.add(secs(seconds));
     }
@@ -129,6 +129,8 @@ fn reads_of_experts_are_a_histogram() {
     let text = encoded(&metrics);
     for line in [
         "gannet:weights_preloaded_total 3",
+        "gannet:weights_foreseen_total 5",
+        "gannet:weights_foreseen_used_total 4",
         "gannet:weights_read_seconds_sum 7.005",
         "gannet:weights_read_seconds_count 4",
         "gannet:weights_read_seconds_bucket{le=\"0.001\"} 1",

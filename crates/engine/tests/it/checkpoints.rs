@@ -1,6 +1,7 @@
 //! Random checkpoints, small enough to make for each test.
 
 use base::Rng;
+use engine::{Error, LoadOptions, Runner, WeightsMemory};
 use formats::config::TensorForm;
 use formats::safetensors::SafetensorsWriter;
 use formats::{Checkpoint, ModelConfig, OpenOptions, TensorStream};
@@ -60,9 +61,31 @@ fn bytes(ty: &QuantType, values: &[f32]) -> Vec<u8> {
 
 /// A checkpoint of random weights and the folder it lies in.
 pub fn random(architecture: &str) -> (Checkpoint, tempfile::TempDir) {
+    random_with(&config(architecture))
+}
+
+/// The same with `layers` layers.
+pub fn random_of(architecture: &str, layers: usize) -> (Checkpoint, tempfile::TempDir) {
+    random_with(&config_of(architecture, layers))
+}
+
+fn random_with(config: &ModelConfig) -> (Checkpoint, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
-    write(folder.path(), &config(architecture), |_, _| {});
+    write(folder.path(), config, |_, _| {});
     (open(folder.path()), folder)
+}
+
+/// The least memory for the weights of a model that is streamed.
+pub fn least(checkpoint: &Checkpoint, streamed: &LoadOptions) -> usize {
+    let limited =
+        |bytes| LoadOptions { weights_memory: WeightsMemory::Bytes(bytes), ..streamed.clone() };
+    let mut found = 0;
+    while let Err(error) = Runner::load(checkpoint, &limited(found)) {
+        let Error::WeightsMemory { least, limit, .. } = error else { panic!("{error}") };
+        assert!(limit == found && least > limit);
+        found = least;
+    }
+    found
 }
 
 /// Opens a checkpoint that must be good.

@@ -2,13 +2,13 @@
 //! preemption, from a warm cache, in chunks of any size, on any number of threads, with or without
 //! drafts.
 
-use crate::checkpoints::{config, open, random, write};
+use crate::checkpoints::{config, least, open, random, random_of, write};
 use crate::constraints::{Steered, Toy};
 use crate::devices::test_gpu;
 use base::Rng;
 use engine::{
     DeviceChoice, EngineHandle, EngineOptions, Event, Finished, Generation, KvMemory, LoadOptions,
-    Mode, Outcome, Request, Runner, SamplingParams, Speculate, start,
+    Mode, Outcome, Request, Runner, SamplingParams, Speculate, WeightsMemory, start,
 };
 use formats::Checkpoint;
 
@@ -84,6 +84,7 @@ struct Way {
     /// Tokens from one snapshot of states to the next.
     state_every: usize,
     speculate: Speculate,
+    weights_memory: WeightsMemory,
 }
 
 impl Way {
@@ -98,28 +99,37 @@ impl Way {
             blocks: 16 * 16,
             state_every: 0,
             speculate: Speculate::Off,
+            weights_memory: WeightsMemory::All,
         }
     }
 
     fn start(&self, checkpoint: &Checkpoint) -> EngineHandle {
+        let runner = Runner::load(checkpoint, &self.load_options(checkpoint)).unwrap();
+        start(runner, self.engine_options()).0
+    }
+
+    fn engine_options(&self) -> EngineOptions {
         let speculate = self.speculate;
-        let options =
-            EngineOptions { running: self.running, speculate, ..EngineOptions::default() };
-        let mut load = LoadOptions {
+        EngineOptions { running: self.running, speculate, ..EngineOptions::default() }
+    }
+
+    fn load_options(&self, checkpoint: &Checkpoint) -> LoadOptions {
+        let bytes = block_bytes(checkpoint, 16, self.mode);
+        LoadOptions {
             device: self.device.clone(),
             mode: self.mode,
             threads: self.threads,
             chunk: Some(self.chunk),
             block: 16,
-            logit_rows: options.logit_rows(),
+            logit_rows: self.engine_options().logit_rows(),
+            kv_memory: KvMemory::Bytes(bytes * self.blocks),
+            weights_memory: self.weights_memory,
+            weights_read_threads: 2,
             state_every: self.state_every,
             parallel: self.running,
             context: has_windows_or_states(checkpoint).then_some(LONGEST),
             ..LoadOptions::default()
-        };
-        let bytes = block_bytes(checkpoint, 16, self.mode);
-        load.kv_memory = KvMemory::Bytes(bytes * self.blocks);
-        start(Runner::load(checkpoint, &load).unwrap(), options).0
+        }
     }
 
     /// The answers in order of the requests, and what the engine counted.
@@ -278,6 +288,32 @@ fn snapshots_do_not_change_bits() {
 fn rows_with_windows_change_no_bits() {
     check_ways("deepseek_v4", Mode::Fast, &ways(Mode::Fast)[..6]);
     check_ways("gpt_oss", Mode::Exact, &ways(Mode::Exact)[..4]);
+}
+
+/// Experts and layers are read from disk, in the least memory and in a third more.
+#[test]
+fn streamed_weights_change_no_bits() {
+    for (architecture, mode) in [("qwen3_moe", Mode::Fast), ("deepseek_v3", Mode::Exact)] {
+        let (checkpoint, _folder) = random_of(architecture, 4);
+        let (count, first_way) = if mode == Mode::Fast { (REQUESTS, 0) } else { (32, 1) };
+        let requests = &requests()[..count];
+        let want = reference(&checkpoint, mode, requests);
+        let alone = Way::alone(mode);
+        let ways = [
+            Way { company: 8, threads: 2, ..alone.clone() },
+            Way { company: 32, running: 32, blocks: 17, chunk: 7, ..alone.clone() },
+            Way { company: 16, speculate: Speculate::Ngram(4), ..alone.clone() },
+        ];
+        for (at, way) in ways.into_iter().enumerate().skip(first_way) {
+            let least = least(&checkpoint, &way.load_options(&checkpoint));
+            let memory = WeightsMemory::Bytes(least + least * (at % 2) / 3);
+            let way = Way { weights_memory: memory, ..way };
+            let loaded = Runner::load(&checkpoint, &way.load_options(&checkpoint)).unwrap();
+            assert!(loaded.stream_stats().is_some());
+            drop(loaded);
+            check_against(&checkpoint, (requests, &want), &[way]);
+        }
+    }
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! Traces, time limits and the queue.
 
-use crate::checkpoints::random;
+use crate::checkpoints::{least, random, random_of};
 use crate::constraints::Steered;
 use engine::trace::TraceFiles;
 use engine::{
     EngineHandle, EngineOptions, Event, LoadOptions, Outcome, Request, Runner, SamplingParams,
-    Speculate, SubmitError, Trace, request_channel, start,
+    Speculate, SubmitError, Trace, WeightsMemory, request_channel, start,
 };
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
@@ -64,6 +64,30 @@ fn a_trace_comes_out_the_same_when_its_request_is_computed_alone() {
         assert_eq!(trace.divergence(&now).unwrap().at, 3);
     }
     assert!(in_company);
+}
+
+#[test]
+fn a_trace_of_a_resident_model_comes_out_the_same_when_weights_are_streamed() {
+    let (checkpoint, _folder) = random_of("qwen3_moe", 6);
+    let traced = |weights_memory| {
+        let (sink, traces) = sync_channel(64);
+        let options = EngineOptions { traces: Some(sink), ..EngineOptions::default() };
+        let load = LoadOptions { weights_memory, threads: 2, ..LoadOptions::default() };
+        let runner = Runner::load(&checkpoint, &load).unwrap();
+        assert_eq!(runner.stream_stats().is_some(), weights_memory != WeightsMemory::All);
+        (start(runner, options).0, traces)
+    };
+    let (resident, traces) = traced(WeightsMemory::All);
+    let least = least(&checkpoint, &LoadOptions { threads: 2, ..LoadOptions::default() });
+    let (streamed, again) = traced(WeightsMemory::Bytes(least));
+    for seed in 0..6 {
+        wait(&resident, request(seed));
+        let trace = traces.recv().unwrap();
+        wait(&streamed, trace.request().unwrap());
+        let now = again.recv().unwrap();
+        assert_eq!(trace.settings.placement, now.settings.placement);
+        assert_eq!(trace.divergence(&now), None, "{}", trace.name);
+    }
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! What is known of the choices of experts: traces of them, and profiles, which decide time only.
 
+use crate::checkpoints::least;
 use crate::checkpoints::{architectures, random};
 use crate::placement::{rule, rules};
-use crate::streaming::{bits, least, options};
+use crate::streaming::{bits, options};
 use engine::routes::RouteTrace;
 use engine::{Error, ExpertProfile, LoadOptions, Mode, ProfileUse, Runner, WeightsMemory};
 use std::sync::Arc;

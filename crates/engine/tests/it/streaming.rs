@@ -1,6 +1,6 @@
 //! Weights that are read when they are needed: the bits of a resident model, in any memory.
 
-use crate::checkpoints::{architectures, config, config_of, open, random, write};
+use crate::checkpoints::{architectures, config, config_of, least, open, random, write};
 use crate::placement::{rule, rules};
 use engine::{
     Error, KvMemory, LoadOptions, Mode, PackChoice, Runner, SingleSequence, WeightsMemory,
@@ -34,19 +34,6 @@ pub fn bits(mut runner: Runner) -> Vec<u32> {
         all.extend_from_slice(sequence.feed(&[token], 1).unwrap());
     }
     all.iter().map(|logit| logit.to_bits()).collect()
-}
-
-/// The least memory for the weights of a model that is streamed.
-pub fn least(checkpoint: &Checkpoint, streamed: &LoadOptions) -> usize {
-    let limited =
-        |bytes| LoadOptions { weights_memory: WeightsMemory::Bytes(bytes), ..streamed.clone() };
-    let mut found = 0;
-    while let Err(error) = Runner::load(checkpoint, &limited(found)) {
-        let Error::WeightsMemory { least, limit, .. } = error else { panic!("{error}") };
-        assert!(limit == found && least > limit);
-        found = least;
-    }
-    found
 }
 
 /// Compares a model that is streamed in several amounts of memory, up to `most`, with all weights

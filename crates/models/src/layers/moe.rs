@@ -105,13 +105,17 @@ impl Moe {
     pub fn forward(&self, pass: &mut ForwardPass<'_>, x: Buffer, out: Buffer) {
         let (logits, rows) = (self.logits, pass.rows());
         self.router.forward(pass, x, logits, rows);
-        pass.backend.mix_experts(x, logits, self.experts, out, pass.batch.tokens());
         if let Some(shared) = &self.shared {
+            // Computed first, while missing experts are read.
+            pass.backend.request_experts(logits, self.experts, pass.batch.tokens());
             shared.mlp.forward(pass, x, shared.out);
             if let Some((gate, logits)) = &shared.gate {
                 gate.forward(pass, x, *logits, rows);
                 pass.backend.scale_by_sigmoid(shared.out, *logits, rows);
             }
+        }
+        pass.backend.mix_experts(x, logits, self.experts, out, pass.batch.tokens());
+        if let Some(shared) = &self.shared {
             pass.backend.add(out, shared.out, rows);
         }
     }

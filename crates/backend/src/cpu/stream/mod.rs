@@ -89,6 +89,8 @@ pub(super) struct WeightStream {
     layers: LayerOrder,
     classes: Vec<SlotClass>,
     slots: Vec<EntrySlot>,
+    /// A layer of experts has begun, and not ended.
+    begun: bool,
     /// Slots whose experts were read ahead.
     ahead: Vec<usize>,
     foresight: Foresight,
@@ -215,6 +217,7 @@ impl WeightStream {
     /// Begins a layer that needs `chosen` experts: pins the ones that are in memory or being read,
     /// and drops what was read ahead in vain.
     pub fn begin_layer(&mut self, chosen: impl Iterator<Item = usize> + Clone) {
+        self.begun = true;
         self.take_finished();
         let layer = chosen.clone().next().map_or(0, |expert| self.mixture_of(expert));
         for expert in chosen {
@@ -225,6 +228,16 @@ impl WeightStream {
             self.pin(expert);
         }
         self.drop_ahead(layer + 1);
+    }
+
+    /// Whether a layer of experts has begun, and not ended.
+    pub fn is_begun(&self) -> bool {
+        self.begun
+    }
+
+    /// Ends a layer of experts.
+    pub fn end_layer(&mut self) {
+        self.begun = false;
     }
 
     /// Pins an expert that is in memory or being read, which is urgent from now on.
@@ -300,6 +313,8 @@ impl WeightStream {
         match filled {
             Ok(places) => {
                 slot.places = places;
+                // A second try has succeeded.
+                self.failed.take_if(|(failed, _)| *failed == number);
                 self.entries[number].place = Place::In(at);
                 self.lock(at);
             }

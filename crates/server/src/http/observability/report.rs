@@ -163,6 +163,8 @@ fn weights_json(weights: &StreamStats, reads: &Times) -> Value {
         "evictions": weights.evictions,
         "read_bytes": weights.read_bytes,
         "preloaded": weights.preloaded,
+        "foreseen": weights.ahead,
+        "foreseen_used": weights.ahead_used,
         "read_s": times(reads),
         "wait_s": round(weights.wait.as_secs_f64()),
     })
