@@ -548,6 +548,14 @@ impl Backend for Cpu {
         });
     }
 
+    fn scale(&mut self, x: Buffer, factor: f32, rows: usize) {
+        self.each_row("scale", (x, rows), |this, _, x| elementwise::scale(this.isa, x, factor));
+    }
+
+    fn soft_cap(&mut self, x: Buffer, cap: f32, rows: usize) {
+        self.each_row("soft_cap", (x, rows), |this, _, x| elementwise::soft_cap(this.isa, x, cap));
+    }
+
     fn mix_experts(
         &mut self,
         x: Buffer,

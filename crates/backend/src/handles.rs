@@ -156,6 +156,8 @@ pub struct ExpertsSpec {
     pub routing: Routing,
     /// Added to the router's scores for the choice only, `[count]`.
     pub correction: Option<Vector>,
+    /// Factors of the weights of chosen experts, `[count]` (Gemma 4).
+    pub scales: Option<Vector>,
     /// The experts of each token id, `[vocab, chosen]`, where they do not depend on scores.
     pub table: Option<Arc<[u32]>>,
     /// Most rows at once.

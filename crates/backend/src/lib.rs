@@ -456,6 +456,10 @@ pub trait Backend: Send {
     fn apply_gate(&mut self, kind: Gate, gate: Buffer, up: Buffer, rows: usize);
     /// `x[i] = x[i] * sigmoid(gate[i])`; `x` is `[rows, width]`, `gate` `[rows, 1]`.
     fn scale_by_sigmoid(&mut self, x: Buffer, gate: Buffer, rows: usize);
+    /// `x = x * factor`; `x` is `[rows, width]`.
+    fn scale(&mut self, x: Buffer, factor: f32, rows: usize);
+    /// `x = cap * tanh(x / cap)`; `x` is `[rows, width]`.
+    fn soft_cap(&mut self, x: Buffer, cap: f32, rows: usize);
     /// `out[i] = 0 + w1 * e1(x[i]) + w2 * e2(x[i]) ...` for the experts that the router's `logits`
     /// `[rows, experts]` choose, in ascending order of their numbers; `x` and `out` are
     /// `[rows, hidden]`. Chosen experts that are held elsewhere contribute nothing here. `tokens`

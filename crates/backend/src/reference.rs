@@ -19,7 +19,7 @@ use crate::{
 use cache::{Cache, CachedRows};
 use kernels::Isa;
 use kernels::quant::QuantType;
-use kernels::routing::ExpertChoice;
+use kernels::routing::{ExpertChoice, scale_weights};
 use std::ops::Range;
 
 /// A row-major array of f32 values.
@@ -230,6 +230,10 @@ fn gated(kind: Gate, gate: f32, up: f32) -> f32 {
         }
         Gate::SiluClamped { limit } => gated(Gate::Silu, gate.min(limit), up.clamp(-limit, limit)),
         Gate::Sigmoid => sigmoid(gate) * up,
+        Gate::GeluTanh => {
+            let inner = (2.0 / std::f32::consts::PI).sqrt() * (gate + 0.044_715 * gate.powi(3));
+            0.5 * gate * (1.0 + inner.tanh()) * up
+        }
     }
 }
 
@@ -500,6 +504,14 @@ impl Backend for Reference {
         });
     }
 
+    fn scale(&mut self, x: Buffer, factor: f32, rows: usize) {
+        self.each_row(x, rows, |_, _, x| x.iter_mut().for_each(|x| *x *= factor));
+    }
+
+    fn soft_cap(&mut self, x: Buffer, cap: f32, rows: usize) {
+        self.each_row(x, rows, |_, _, x| x.iter_mut().for_each(|x| *x = cap * (*x / cap).tanh()));
+    }
+
     fn mix_experts(
         &mut self,
         x: Buffer,
@@ -522,6 +534,9 @@ impl Backend for Reference {
                     let mut scratch = vec![0.0; spec.routing.scratch(logits.len())];
                     spec.routing.choose(logits, bias, &mut scratch, &mut chosen);
                 }
+            }
+            if let Some(scales) = spec.scales {
+                scale_weights(&mut chosen, &this.vectors[scales.0]);
             }
             chosen.sort_by_key(|choice| choice.expert);
             out.fill(0.0);

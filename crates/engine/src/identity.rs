@@ -2,7 +2,7 @@
 
 use formats::config::{
     Activation, CompressedConfig, DeltaConfig, ExpertGroups, ExpertsConfig, GroupRank, HyperConfig,
-    LatentConfig, RopeConfig, RopeLayout, RopeScaling, RouterScores, SpecialIds,
+    LatentConfig, RopeConfig, RopeLayout, RopeScaling, RouterScores, SpecialIds, WindowedConfig,
 };
 use formats::{Checkpoint, ModelConfig};
 use sha2::{Digest, Sha256};
@@ -49,6 +49,17 @@ fn config_text(config: &ModelConfig) -> String {
         activation,
         experts,
         attention: _,
+        windowed,
+        shared_kv_layers,
+        wide_mlps: _,
+        norms: _,
+        layer_inputs: _,
+        layer_scales: _,
+        unrotated,
+        embedding_scale,
+        residual_scale,
+        logit_scale,
+        logit_cap,
         hyper,
         delta,
         vocab_size,
@@ -66,6 +77,19 @@ fn config_text(config: &ModelConfig) -> String {
     let (rope, special) = (rope_text(rope), special_text(special));
     let compressed = added_text("compressed", config.compressed().map(compressed_text));
     let hyper = added_text("hyper", hyper.as_ref().map(hyper_text));
+    let more = [
+        added_text("windowed", windowed.as_ref().map(windowed_text)),
+        added_text(
+            "shared_kv_layers",
+            (*shared_kv_layers > 0).then(|| shared_kv_layers.to_string()),
+        ),
+        added_text("unrotated", unrotated.contains(&true).then(|| format!("{unrotated:?}"))),
+        scale_text("embedding_scale", *embedding_scale),
+        scale_text("residual_scale", *residual_scale),
+        scale_text("logit_scale", *logit_scale),
+        added_text("logit_cap", logit_cap.map(|cap| format!("{cap:?}"))),
+    ]
+    .concat();
     format!(
         "ModelConfig {{ architecture: {architecture:?}, name: \"\", hidden_size: {hidden_size}, \
          layers: {layers}, heads: {heads}, kv_heads: {kv_heads}, head_dim: {head_dim}, \
@@ -73,13 +97,18 @@ fn config_text(config: &ModelConfig) -> String {
          activation: {activation}, experts: {experts}, latent: {latent}, \
          {delta}vocab_size: {vocab_size}, context_length: {context_length}, \
          rms_norm_eps: {rms_norm_eps:?}, rope: {rope}, windows: {windows:?}, \
-         tied_embeddings: {tied_embeddings}, special: {special}{compressed}{hyper} }}"
+         tied_embeddings: {tied_embeddings}, special: {special}{compressed}{hyper}{more} }}"
     )
 }
 
 /// A field that is left out at its default.
 fn added_text(label: &str, text: Option<String>) -> String {
     text.map_or_else(String::new, |text| format!(", {label}: {text}"))
+}
+
+/// A factor that is left out where it is 1.
+fn scale_text(label: &str, scale: f32) -> String {
+    added_text(label, (scale != 1.0).then(|| format!("{scale:?}")))
 }
 
 fn option_text(text: Option<String>) -> String {
@@ -89,6 +118,7 @@ fn option_text(text: Option<String>) -> String {
 fn activation_text(activation: Activation) -> String {
     match activation {
         Activation::Silu => "Silu".to_owned(),
+        Activation::GeluTanh => "GeluTanh".to_owned(),
         Activation::ClampedSwiglu { alpha, limit } => {
             format!("ClampedSwiglu {{ alpha: {alpha:?}, limit: {limit:?} }}")
         }
@@ -103,6 +133,7 @@ fn experts_text(experts: &ExpertsConfig) -> String {
         shared_width,
         shared_gate: _,
         layers,
+        beside_mlp: _,
         scores,
         normalise,
         scale,
@@ -162,6 +193,12 @@ fn compressed_text(sizes: &CompressedConfig) -> String {
     )
 }
 
+fn windowed_text(windowed: &WindowedConfig) -> String {
+    let WindowedConfig { kv_heads, head_dim, rope } = windowed;
+    let rope = rope_text(rope);
+    format!("WindowedConfig {{ kv_heads: {kv_heads}, head_dim: {head_dim}, rope: {rope} }}")
+}
+
 fn hyper_text(hyper: &HyperConfig) -> String {
     let HyperConfig { streams, iterations, eps } = hyper;
     format!("HyperConfig {{ streams: {streams}, iterations: {iterations}, eps: {eps:?} }}")
@@ -203,6 +240,9 @@ fn rope_text(rope: &RopeConfig) -> String {
             "Yarn {{ factor: {factor:?}, original_context: {original_context}, \
              beta_fast: {beta_fast:?}, beta_slow: {beta_slow:?}, truncate: {truncate} }}"
         ),
+        RopeScaling::Proportional { share, factor } => {
+            format!("Proportional {{ share: {share:?}, factor: {factor:?} }}")
+        }
         RopeScaling::Factors(factors) => format!("Factors({factors:?})"),
     };
     format!(
@@ -251,6 +291,12 @@ mod tests {
         change(&|config| config.tied_embeddings = !config.tied_embeddings);
         change(&|config| config.experts.as_mut().expect("it has experts").by_token[0] = true);
         change(&|config| config.experts.as_mut().expect("it has experts").limits[0] = Some(2.0));
+        change(&|config| config.logit_cap = Some(3.0));
+        change(&|config| config.residual_scale = 3.0);
+        change(&|config| config.unrotated[0] = true);
+        change(&|config| config.shared_kv_layers = 1);
+        let gemma = ModelConfig::tiny("gemma3", 2).expect("a known family");
+        change(&|config| config.windowed = gemma.windowed.clone());
         let fourth = ModelConfig::tiny("deepseek_v4", 2).expect("a known family");
         change(&|config| config.attention = fourth.attention.clone());
         change(&|config| config.hyper = fourth.hyper);

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use indexmap::IndexMap;
 
-use crate::config::family::{Family, HeadNorms};
+use crate::config::family::{ExpertFiles, Family, HeadNorms};
 use crate::config::gguf::{FIRST_HEAD_NORM, ROPE_FACTORS};
 use crate::config::hf::HfConfig;
-use crate::config::{Attention, ModelConfig};
+use crate::config::{Attention, GroupedConfig, ModelConfig};
 use crate::delta::DeltaTensors;
 use crate::error::{Error, Result};
 use crate::experts::Experts;
@@ -87,7 +87,7 @@ impl Checkpoint {
         let (other_modalities, joined) = joined.into_iter().partition(is_other);
         let tensors = canonical_tensors(&files, joined, &config, family)?;
         // Checkpoints may have head norms that config.json does not declare.
-        if let (HeadNorms::Declared, Attention::Grouped { head_norms, .. }) =
+        if let (HeadNorms::Declared, Attention::Grouped(GroupedConfig { head_norms, .. })) =
             (family.head_norms, &mut config.attention)
         {
             *head_norms |= tensors.contains_key(FIRST_HEAD_NORM);
@@ -236,7 +236,7 @@ impl Checkpoint {
             for part in (self.family.required)(&self.config, layer).iter().chain(declared) {
                 let name = format!("blk.{layer}.{part}");
                 if !self.tensors.contains_key(&name) {
-                    return Err(self.missing(&name, &self.config.shape_of(part)));
+                    return Err(self.missing(&name, &self.config.shape_of(part, layer)));
                 }
             }
         }
@@ -312,7 +312,7 @@ fn canonical_tensors(
         (!unread).then(|| view.named(name))
     });
     let (hf, zero_centred) = (names.is_some(), family.zero_centred);
-    let by_turns = hf && family.experts_by_turns;
+    let by_turns = hf && family.hf_experts == ExpertFiles::ByTurns;
     let experts = Experts { path: files.path(), names, config, by_turns };
     let views =
         DeltaTensors { config, hf, zero_centred }.convert(experts.join(named.collect())?)?;

@@ -6,7 +6,7 @@ mod common;
 use std::path::Path;
 
 use common::read_all;
-use formats::config::{Attention, DeltaConfig, TensorForm};
+use formats::config::{Attention, DeltaConfig, GroupedConfig, TensorForm, ValueSource};
 use formats::gguf::GgufWriter;
 use formats::safetensors::SafetensorsWriter;
 use formats::{Checkpoint, ModelConfig, OpenOptions, TensorView};
@@ -17,7 +17,14 @@ fn open(fixture: &str) -> Option<Checkpoint> {
     Some(Checkpoint::open(&path, &OpenOptions::default()).unwrap_or_else(|e| panic!("{e}")))
 }
 
-const GATED: Attention = Attention::Grouped { head_norms: true, sinks: false, gate: true };
+const GATED: Attention = Attention::Grouped(GroupedConfig {
+    head_norms: true,
+    sinks: false,
+    gate: true,
+    values: ValueSource::Projected,
+    whole_norms: false,
+    norms_last: false,
+});
 
 fn delta(layers: [bool; 4], heads: [usize; 2], dims: [usize; 2]) -> Option<DeltaConfig> {
     Some(DeltaConfig {
@@ -213,13 +220,14 @@ fn written_gguf_files_open_with_all_of_their_tensors() {
 #[test]
 fn gguf_files_without_gates_are_known_by_their_queries() {
     let config = ModelConfig::tiny("qwen3_5", 2).unwrap();
-    let attention = Attention::Grouped { head_norms: true, sinks: false, gate: false };
+    let grouped = GroupedConfig { head_norms: true, ..GroupedConfig::default() };
+    let attention = Attention::Grouped(grouped);
     let check = |config: &ModelConfig| {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("m.gguf");
         let mut writer = GgufWriter::new();
         config.to_gguf(&mut writer).unwrap();
-        let rows = [config.query_rows(), config.hidden_size];
+        let rows = [config.query_rows(1), config.hidden_size];
         writer.plan("blk.1.attn_q.weight", &F32, &rows).unwrap();
         let mut stream = writer.create(&path).unwrap();
         stream.write(&vec![0; 4 * rows[0] * rows[1]]).unwrap();

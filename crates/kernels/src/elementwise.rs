@@ -30,6 +30,9 @@ pub enum Gate {
     },
     /// `sigmoid(gate) * up`.
     Sigmoid,
+    /// `gelu(gate) * up` with the approximation by a hyperbolic tangent (Hendrycks and Gimpel,
+    /// 2016).
+    GeluTanh,
 }
 
 isa_dispatch! {
@@ -40,6 +43,16 @@ isa_dispatch! {
 isa_dispatch! {
     /// `x[i] = x[i] * sigmoid(gate)`.
     pub fn scale_by_sigmoid(x: &mut [f32], gate: f32) = scale_by_sigmoid_body
+}
+
+isa_dispatch! {
+    /// `x[i] = x[i] * factor`.
+    pub fn scale(x: &mut [f32], factor: f32) = scale_body
+}
+
+isa_dispatch! {
+    /// `x[i] = cap * tanh(x[i] / cap)`.
+    pub fn soft_cap(x: &mut [f32], cap: f32) = soft_cap_body
 }
 
 isa_dispatch! {
@@ -81,6 +94,7 @@ fn apply_gate_body<L: Lanes>(kind: Gate, gate: &mut [f32], up: &[f32]) {
         Gate::Clamped { alpha, limit } => each_pair::<L>(Clamped { alpha, limit }, gate, up),
         Gate::SiluClamped { limit } => each_pair::<L>(SiluClamped { limit }, gate, up),
         Gate::Sigmoid => each_pair::<L>(SigmoidGate, gate, up),
+        Gate::GeluTanh => each_pair::<L>(GeluTanh, gate, up),
     }
 }
 
@@ -139,6 +153,21 @@ impl Pairwise for SigmoidGate {
     }
 }
 
+#[derive(Clone, Copy)]
+struct GeluTanh;
+
+impl Pairwise for GeluTanh {
+    #[inline(always)]
+    fn of<L: Lanes>(self, gate: L, up: L) -> L {
+        // (1 + tanh(y)) / 2 is the sigmoid of 2 y, where y = sqrt(2 / pi) * (x + 0.044715 * x^3).
+        const LINEAR: f32 = 1.595_769_1;
+        const CUBIC: f32 = 0.044_715 * LINEAR;
+        let square = gate.mul(gate);
+        let slope = square.mul_add(L::splat(CUBIC), L::splat(LINEAR));
+        gate.mul_sigmoid(gate.mul(slope)).mul(up)
+    }
+}
+
 /// The lower of two, or `x` if that is NaN.
 #[inline(always)]
 fn lower<L: Lanes>(x: L, limit: L) -> L {
@@ -177,6 +206,31 @@ fn scale_by_sigmoid_body<L: Lanes>(x: &mut [f32], gate: f32) {
     for x in x {
         *x *= factor[0];
     }
+}
+
+#[inline(always)]
+fn scale_body<L: Lanes>(x: &mut [f32], factor: f32) {
+    for x in x {
+        *x *= factor;
+    }
+}
+
+#[inline(always)]
+fn soft_cap_body<L: Lanes>(x: &mut [f32], cap: f32) {
+    let (whole, rest) = x.as_chunks_mut::<LANES>();
+    for x in whole {
+        capped(L::load(x), cap).store(x);
+    }
+    let mut last = [0.0; LANES];
+    capped(load_partial::<L>(rest, 0.0), cap).store(&mut last);
+    rest.copy_from_slice(&last[..rest.len()]);
+}
+
+/// `cap * tanh(x / cap)`, which is `2 * cap * sigmoid(2 * x / cap) - cap`.
+#[inline(always)]
+fn capped<L: Lanes>(x: L, cap: f32) -> L {
+    let twice = L::splat(2.0 * cap);
+    twice.mul_sigmoid(x.mul(L::splat(2.0 / cap))).sub(L::splat(cap))
 }
 
 #[inline(always)]
@@ -274,6 +328,28 @@ mod tests {
                 silu(gate.min(most), 1.0) * up.clamp(-most, most)
             })?;
             check_gate(Gate::Sigmoid, &row, |gate, up| up / (1.0 + (-gate).exp()))?;
+            check_gate(Gate::GeluTanh, &row, |x, up| {
+                let inner = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3));
+                0.5 * x * (1.0 + inner.tanh()) * up
+            })?;
+        }
+
+        #[test]
+        fn values_are_capped_and_scaled(row in row(), cap in 0.5f32..50.0) {
+            let x: Vec<f32> = row.into_iter().map(|(x, y)| 9.0 * x * y).collect();
+            let mut scalar = x.clone();
+            soft_cap(Isa::SCALAR, &mut scalar, cap);
+            for (x, got) in x.iter().zip(&scalar) {
+                let want = f64::from(cap) * (f64::from(*x) / f64::from(cap)).tanh();
+                prop_assert!((f64::from(*got) - want).abs() <= 3e-7 * f64::from(cap));
+            }
+            for isa in Isa::available() {
+                let (mut got, mut scaled) = (x.clone(), x.clone());
+                soft_cap(isa, &mut got, cap);
+                prop_assert_eq!(&got, &scalar);
+                scale(isa, &mut scaled, cap);
+                prop_assert!(scaled.iter().zip(&x).all(|(got, x)| *got == x * cap));
+            }
         }
 
         #[test]
@@ -291,7 +367,7 @@ mod tests {
 
     #[test]
     fn gates_of_nan_are_nan() {
-        let kinds = [Gate::Silu, Gate::SiluClamped { limit: 2.0 }, Gate::Sigmoid];
+        let kinds = [Gate::Silu, Gate::SiluClamped { limit: 2.0 }, Gate::Sigmoid, Gate::GeluTanh];
         for (isa, kind) in
             Isa::available().into_iter().flat_map(|isa| kinds.map(|kind| (isa, kind)))
         {

@@ -66,6 +66,13 @@ pub struct ExpertChoice {
     pub weight: f32,
 }
 
+/// Multiplies the weight of each chosen expert by its factor.
+pub fn scale_weights(chosen: &mut [ExpertChoice], scales: &[f32]) {
+    for choice in chosen {
+        choice.weight *= scales[choice.expert as usize];
+    }
+}
+
 impl Routing {
     /// Whether `experts` experts can be chosen from so.
     pub fn fits(&self, experts: usize) -> bool {

@@ -249,10 +249,11 @@ impl<'a> Loader<'a> {
         Error::NotInFile { problem: Box::new(problem), command }
     }
 
-    /// This rank's attention heads; latent attention has a KV head for each.
-    pub fn heads(&self) -> Result<Heads, Error> {
+    /// This rank's attention heads in a layer; latent attention has a KV head for each.
+    pub fn heads_of(&self, layer: usize) -> Result<Heads, Error> {
         let config = self.checkpoint.config();
-        let kv_heads = if config.latent().is_some() { config.heads } else { config.kv_heads };
+        let is_latent = config.latent().is_some();
+        let kv_heads = if is_latent { config.heads } else { config.kv_heads_of(layer) };
         Heads::of(self.slice, config.heads, kv_heads)
     }
 

@@ -364,7 +364,15 @@ impl Backend for WebGpu {
     }
 
     fn scale_by_sigmoid(&mut self, x: Buffer, gate: Buffer, rows: usize) {
-        self.scale(x, gate, rows);
+        self.scale_by_gates(x, gate, rows);
+    }
+
+    fn scale(&mut self, x: Buffer, factor: f32, rows: usize) {
+        self.scale_all(x, [factor, 0.0], rows);
+    }
+
+    fn soft_cap(&mut self, x: Buffer, cap: f32, rows: usize) {
+        self.scale_all(x, [1.0, cap], rows);
     }
 
     fn mix_experts(

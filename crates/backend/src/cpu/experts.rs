@@ -15,7 +15,7 @@ use crate::{Batch, Error, ExpertUse, Experts, ExpertsSpec, Matrix, StreamPlan};
 use base::{AlignedVec, Tile};
 use kernels::elementwise;
 use kernels::layout::Inputs;
-use kernels::routing::ExpertChoice;
+use kernels::routing::{ExpertChoice, scale_weights};
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -413,7 +413,7 @@ impl Cpu {
 
     /// Chooses the experts of each row, by its logits or by its token.
     fn choose(&self, work: &mut ExpertScratch, logits: Buffer, experts: Experts, tokens: &[u32]) {
-        let ExpertsSpec { routing, correction, table, .. } = &self.experts[experts.0].spec;
+        let ExpertsSpec { routing, correction, scales, table, .. } = &self.experts[experts.0].spec;
         let (bias, chosen) = (correction.map_or(&[][..], |b| &self.vectors[b.0]), routing.chosen);
         work.choices.clear();
         work.choices.resize(tokens.len() * chosen, ExpertChoice::default());
@@ -429,6 +429,9 @@ impl Cpu {
                     None => scratch(routing.scratch(logits.len()), |scratch| {
                         routing.choose(logits, bias, scratch, choices);
                     }),
+                }
+                if let Some(scales) = scales {
+                    scale_weights(choices, &self.vectors[scales.0]);
                 }
             }
         });

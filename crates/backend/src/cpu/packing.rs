@@ -352,6 +352,7 @@ mod tests {
             kind: Gate::Silu,
             routing,
             correction: None,
+            scales: None,
             table: None,
             rows: 1,
         };

@@ -113,6 +113,7 @@ impl Layer {
             kind,
             routing,
             correction,
+            scales: None,
             table,
             rows,
         };
@@ -232,6 +233,7 @@ fn experts_that_do_not_fit_are_refused() {
         kind,
         routing,
         correction,
+        scales: None,
         table,
         rows,
     };

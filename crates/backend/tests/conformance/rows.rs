@@ -25,8 +25,13 @@ fn norms_sums_and_gates_agree() {
         pair.agree(x, rows, CLOSE, "add_bias");
         pair.both(|backend| backend.scale_by_sigmoid(x, column, rows));
         pair.agree(x, rows, CLOSE, "scale_by_sigmoid");
+        pair.both(|backend| backend.scale(x, 3.7, rows));
+        pair.agree(x, rows, CLOSE, "scale");
+        pair.both(|backend| backend.soft_cap(x, 1.3, rows));
+        pair.agree(x, rows, CLOSE, "soft_cap");
         let clamped = Gate::Clamped { alpha: 1.7, limit: 0.9 };
-        for kind in [Gate::Silu, clamped, Gate::SiluClamped { limit: 0.5 }, Gate::Sigmoid] {
+        let silu_clamped = Gate::SiluClamped { limit: 0.5 };
+        for kind in [Gate::Silu, clamped, silu_clamped, Gate::Sigmoid, Gate::GeluTanh] {
             pair.fill(x, rows, width);
             pair.both(|backend| backend.apply_gate(kind, x, y, rows));
             pair.agree(x, rows, CLOSE, "apply_gate");

@@ -5,19 +5,36 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 /// Checkpoints under `next/models` of families that can be run, and GGUF files under `next/gguf`.
-const NEXT: [&str; 9] = [
+const NEXT: [&str; 22] = [
     "deepseek_v3_mtp",
     "deepseek_v4_mtp",
+    "ernie4_5",
+    "exaone4",
+    "gemma3_mm",
+    "gemma3_text",
+    "gemma4_mm",
+    "gemma4_moe",
+    "gemma4_text",
     "glm4_moe",
+    "glm4_moe_lite",
     "glm4_moe_mtp",
+    "granite",
+    "minimax_m2",
+    "olmo3",
     "qwen3_5",
     "qwen3_5_moe",
     "qwen3_5_mtp",
     "qwen3_5_text",
     "qwen3_next_mtp",
+    "seed_oss",
+    "smollm3",
 ];
-const NEXT_FILES: [&str; 8] = [
+/// Those of Gemma 3 do not say which of their layers have windows.
+const NEXT_FILES: [&str; 11] = [
     "deepseek_v4_fp8_fp4-mxfp4",
+    "gemma4_moe-q8_0",
+    "gemma4_text-f16",
+    "gemma4_text-q8_0",
     "glm4_moe-f16",
     "glm4_moe-q8_0",
     "qwen3_5-f16",

@@ -101,6 +101,8 @@ impl Backend for Fragile {
         fn delta_rule(layer: usize, spec: &DeltaSpec, batch: &Batch);
         fn apply_gate(kind: Gate, gate: Buffer, up: Buffer, rows: usize);
         fn scale_by_sigmoid(x: Buffer, gate: Buffer, rows: usize);
+        fn scale(x: Buffer, factor: f32, rows: usize);
+        fn soft_cap(x: Buffer, cap: f32, rows: usize);
         fn mix_experts(x: Buffer, logits: Buffer, experts: Experts, out: Buffer, tokens: &[u32]);
         fn add(x: Buffer, y: Buffer, rows: usize);
         fn gather(x: Buffer, rows: &[u32], out: Buffer);

@@ -1,11 +1,16 @@
 //! Consistency checks of a configuration, the same for both kinds of files.
 
 use super::fields::MAX_WIDTH;
-use super::{CompressedConfig, ExpertGroups, ExpertsConfig, GroupRank, ModelConfig, RopeScaling};
+use super::{
+    CompressedConfig, ExpertGroups, ExpertsConfig, GroupRank, ModelConfig, RopeScaling,
+    WindowedConfig,
+};
 use crate::json::Object;
 
 /// Names of the checked fields in a kind of file.
 pub(super) struct FieldNames<'a> {
+    pub layers: &'a str,
+    pub shared_kv: &'a str,
     pub heads: &'a str,
     pub kv_heads: &'a str,
     pub rope_dim: &'a str,
@@ -67,6 +72,9 @@ pub(super) fn broken<'a>(
         let problem = format!("expected an even number up to {name} ({head_dim}), found {dim}");
         return Some((field, problem));
     }
+    if let Some(broken) = broken_by_kinds(config, names) {
+        return Some(broken);
+    }
     let theta = config.rope.theta;
     if matches!(config.rope.scaling, RopeScaling::Yarn { .. }) && theta <= 1.0 {
         return Some((names.theta, format!("expected more than 1 for YaRN, found {theta}")));
@@ -82,6 +90,33 @@ pub(super) fn broken<'a>(
         return Some(broken);
     }
     broken_by_experts(config.experts.as_ref()?, names)
+}
+
+/// Checks what layers with a window have of their own, and which layers share keys and values.
+fn broken_by_kinds<'a>(config: &ModelConfig, names: &FieldNames<'a>) -> Option<(&'a str, String)> {
+    let ModelConfig { heads, layers, shared_kv_layers: shared, .. } = *config;
+    if let Some(WindowedConfig { kv_heads, head_dim, ref rope }) = config.windowed {
+        if kv_heads == 0 || !heads.is_multiple_of(kv_heads) {
+            let problem =
+                format!("expected divisors of {} ({heads}), found {kv_heads}", names.heads);
+            return Some((names.kv_heads, problem));
+        }
+        if rope.dim == 0 || rope.dim > head_dim || !rope.dim.is_multiple_of(2) {
+            let (name, found) = (names.head_dim, rope.dim);
+            let problem =
+                format!("expected an even number up to {name} ({head_dim}), found {found}");
+            return Some((names.rope_dim, problem));
+        }
+    }
+    if shared >= layers {
+        let problem = format!("expected fewer than {} ({layers}), found {shared}", names.layers);
+        return Some((names.shared_kv, problem));
+    }
+    let alone = (layers - shared..layers).find(|layer| config.kv_layer(*layer) == *layer)?;
+    let problem = format!(
+        "expected an earlier layer of the kind of layer {alone}, whose keys and values it shares"
+    );
+    Some((names.shared_kv, problem))
 }
 
 fn broken_by_compression<'a>(

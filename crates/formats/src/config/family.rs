@@ -5,11 +5,12 @@ use serde_json::Value as Json;
 use super::fields::GgufKeys;
 use super::yarn;
 use super::{
-    Activation, Attention, ExpertsConfig, LatentConfig, ModelConfig, RopeConfig, RopeLayout,
-    RopeScaling, RouterScores, SpecialIds,
+    Activation, Attention, ExpertsConfig, GroupedConfig, LatentConfig, ModelConfig, RopeConfig,
+    RopeLayout, RopeScaling, RouterScores, SpecialIds, SublayerNorms, ValueSource,
 };
 use crate::chat::ChatRules;
 use crate::error::Result;
+use crate::gguf::GgufFile;
 use crate::json::Object;
 use crate::names::{DENSE, NameTable};
 
@@ -28,6 +29,8 @@ pub(crate) struct Family {
     pub hf_wrapper: &'static str,
     /// Values of `model_type` in config.json in addition to the canonical name.
     pub hf_types: &'static [&'static str],
+    /// Rotary layout of its Hugging Face checkpoints.
+    pub hf_rope: RopeLayout,
     /// `general.architecture` in GGUF files.
     pub gguf_name: &'static str,
     /// Whether a GGUF file of this name is of this family, by its metadata. The first family of
@@ -77,9 +80,8 @@ pub(crate) struct Family {
     pub declared: &'static [(&'static str, bool, &'static [&'static str])],
     /// Names of its tensors in Hugging Face checkpoints.
     pub names: NameTable,
-    /// Whether Hugging Face checkpoints store gate and up of experts in one tensor with alternating
-    /// outputs, with biases, and matrices as `[inputs, outputs]`.
-    pub experts_by_turns: bool,
+    /// How Hugging Face checkpoints store routed experts.
+    pub hf_experts: ExpertFiles,
     /// Whether checkpoints may have layers of multi-token prediction after the last one.
     pub more_layers: bool,
     /// Whether Hugging Face checkpoints have such layers under `mtp.` only, so that numbers after
@@ -91,6 +93,15 @@ pub(crate) struct Family {
     pub activation: fn(config: Object) -> Result<Activation>,
     /// Routed experts in `layers` layers from config.json.
     pub experts: fn(config: Object, layers: usize) -> Result<Option<ExpertsConfig>>,
+    /// Fields of config.json that checkpoints may leave out, where that means other values than the
+    /// defaults of the readers.
+    pub hf_defaults: fn() -> Json,
+    /// Whether config.json may have rotary parameters for each kind of layer.
+    pub rope_by_type: bool,
+    /// Sets what config.json says beyond the common fields.
+    pub hf_more: fn(config: Object, model: &mut ModelConfig) -> Result<()>,
+    /// Sets what GGUF metadata says beyond the common keys.
+    pub gguf_more: fn(keys: &GgufKeys, file: &GgufFile, model: &mut ModelConfig) -> Result<()>,
     /// Fields that are written to config.json beyond the common ones.
     pub to_json: fn(config: &ModelConfig) -> Json,
     /// Biases in every layer of written checkpoints, in addition to the required ones.
@@ -132,7 +143,8 @@ impl Family {
             HeadNorms::Always => true,
             HeadNorms::Declared => declared()?,
         };
-        Ok(Attention::Grouped { head_norms, sinks: self.sinks, gate })
+        let sinks = self.sinks;
+        Ok(Attention::Grouped(GroupedConfig { head_norms, sinks, gate, ..Default::default() }))
     }
 }
 
@@ -143,6 +155,19 @@ pub(crate) enum HeadNorms {
     Always,
     /// Where config.json says `use_qk_norm` or the first layer has them.
     Declared,
+}
+
+/// How Hugging Face checkpoints of a family store routed experts, where it does not matter which
+/// form is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ExpertFiles {
+    /// One tensor for each matrix of an expert, or as `Fused`.
+    Single,
+    /// Gate and up of all experts in one tensor, `[experts, outputs, inputs]`, the gate's outputs
+    /// first.
+    Fused,
+    /// The same with alternating outputs, with biases, and `[experts, inputs, outputs]`.
+    ByTurns,
 }
 
 /// How the files of a family store Gated DeltaNet.
@@ -177,6 +202,7 @@ pub(crate) const BASE: Family = Family {
     hf_class: "",
     hf_wrapper: "",
     hf_types: &[],
+    hf_rope: RopeLayout::Halves,
     gguf_name: "",
     gguf_is: |_| Ok(true),
     gguf_rope: RopeLayout::Halves,
@@ -209,12 +235,16 @@ pub(crate) const BASE: Family = Family {
         ("mlp_bias", false, &["ffn_gate.bias", "ffn_up.bias", "ffn_down.bias"]),
     ],
     names: DENSE,
-    experts_by_turns: false,
+    hf_experts: ExpertFiles::Single,
     more_layers: false,
     more_apart: false,
     windows: |_, layers| Ok(vec![None; layers]),
     activation: |_| Ok(Activation::Silu),
     experts: |_, _| Ok(None),
+    hf_defaults: || Json::Null,
+    rope_by_type: false,
+    hf_more: |_, _| Ok(()),
+    gguf_more: |_, _, _| Ok(()),
     to_json: |_| Json::Null,
     written: &[],
     chat: None,
@@ -245,7 +275,18 @@ pub(crate) fn tiny(layers: usize) -> ModelConfig {
         intermediate_size: 104,
         activation: Activation::Silu,
         experts: None,
-        attention: Attention::Grouped { head_norms: false, sinks: false, gate: false },
+        windowed: None,
+        shared_kv_layers: 0,
+        wide_mlps: false,
+        norms: SublayerNorms::Before,
+        layer_inputs: 0,
+        layer_scales: false,
+        unrotated: vec![false; layers],
+        embedding_scale: 1.0,
+        residual_scale: 1.0,
+        logit_scale: 1.0,
+        logit_cap: None,
+        attention: Attention::Grouped(GroupedConfig::default()),
         delta: None,
         hyper: None,
         vocab_size: 131,
@@ -265,8 +306,14 @@ pub(crate) fn tiny(layers: usize) -> ModelConfig {
 }
 
 /// Attention with norms on the heads of queries and keys.
-pub(crate) const NORMED_HEADS: Attention =
-    Attention::Grouped { head_norms: true, sinks: false, gate: false };
+pub(crate) const NORMED_HEADS: Attention = Attention::Grouped(GroupedConfig {
+    head_norms: true,
+    sinks: false,
+    gate: false,
+    values: ValueSource::Projected,
+    whole_norms: false,
+    norms_last: false,
+});
 
 /// YaRN with a context that tests exceed.
 pub(crate) fn tiny_yarn(truncate: bool) -> RopeScaling {

@@ -97,6 +97,47 @@ impl GgufKeys<'_> {
         }
     }
 
+    /// A count for each of `layers` layers: from a list, or one for all.
+    pub fn of_layers(&self, suffix: &str, max: usize, layers: usize) -> Result<Option<Vec<usize>>> {
+        let Some(list) = self.list(suffix, max)? else {
+            return Ok(self.opt_count(suffix, max)?.map(|count| vec![count; layers]));
+        };
+        if list.len() < layers {
+            let problem = format!("expected one number per layer ({layers}), found {}", list.len());
+            return Err(self.metadata.error(&self.key(suffix), problem));
+        }
+        Ok(Some(list[..layers].to_vec()))
+    }
+
+    /// A positive count of all layers, or of the first where there is a list; 0 means absent.
+    pub fn of_first(&self, suffix: &str, max: usize) -> Result<Option<usize>> {
+        match self.list(suffix, max)? {
+            None => self.opt_count(suffix, max),
+            Some(list) => Ok(list.first().copied()),
+        }
+    }
+
+    /// A list of positive counts, if the key holds a list.
+    fn list(&self, suffix: &str, max: usize) -> Result<Option<Vec<usize>>> {
+        let key = self.key(suffix);
+        let list: Vec<i64> = match self.metadata.get(&key) {
+            Some(Value::Array(Array::I32(list))) => {
+                list.iter().map(|&count| count.into()).collect()
+            }
+            Some(Value::Array(Array::U32(list))) => {
+                list.iter().map(|&count| count.into()).collect()
+            }
+            _ => return Ok(None),
+        };
+        match list.iter().find(|count| **count < 1 || **count > max as i64) {
+            None => Ok(Some(list.into_iter().map(|count| count as usize).collect())),
+            Some(bad) => {
+                let problem = format!("expected integers from 1 to {max}, found {bad}");
+                Err(self.metadata.error(&key, problem))
+            }
+        }
+    }
+
     pub fn above_zero(&self, suffix: &str) -> Result<Option<f32>> {
         let key = self.key(suffix);
         match self.metadata.opt_float(&key)? {

@@ -10,7 +10,7 @@ use indexmap::IndexSet;
 use super::check::{self, CompressedFieldNames, ExpertFieldNames, FieldNames};
 use super::family::{Family, Windows};
 use super::fields::{GgufKeys, MAX_HEADS, MAX_LAYERS, MAX_TOKENS, MAX_WIDTH};
-use super::{Attention, ExpertsConfig, LatentConfig, ModelConfig, SpecialIds, yarn};
+use super::{Attention, ExpertsConfig, LatentConfig, ModelConfig, SpecialIds, SublayerNorms, yarn};
 use crate::error::Result;
 use crate::gguf::{GgufFile, Metadata, Strings};
 use crate::tensor::TensorView;
@@ -35,6 +35,8 @@ pub(crate) fn read(
     let (experts, chosen) = (key(experts::NAMES.count), key(experts::NAMES.chosen));
     let (groups, chosen_groups) = (key(experts::NAMES.groups), key(experts::NAMES.chosen_groups));
     let names = FieldNames {
+        layers: &key("block_count"),
+        shared_kv: &key("attention.shared_kv_layers"),
         heads: &key("attention.head_count"),
         kv_heads: &key("attention.head_count_kv"),
         rope_dim: &key("rope.dimension_count"),
@@ -88,7 +90,7 @@ fn build(
             (family.attention(latent, gate, normed)?, None, rope)
         }
     };
-    Ok(ModelConfig {
+    let mut model = ModelConfig {
         architecture: family.name.to_owned(),
         name: keys.metadata.opt_text("general.name")?.unwrap_or(name).to_owned(),
         hidden_size,
@@ -110,7 +112,20 @@ fn build(
         windows: windows(keys, family, layers)?,
         tied_embeddings: find(file, OUTPUT).is_none(),
         special: special(keys.metadata)?,
-    })
+        windowed: None,
+        shared_kv_layers: 0,
+        wide_mlps: false,
+        norms: SublayerNorms::Before,
+        layer_inputs: 0,
+        layer_scales: false,
+        unrotated: vec![false; layers],
+        embedding_scale: 1.0,
+        residual_scale: 1.0,
+        logit_scale: 1.0,
+        logit_cap: keys.opt_above_zero("final_logit_softcapping")?,
+    };
+    (family.gguf_more)(keys, file, &mut model)?;
+    Ok(model)
 }
 
 /// The width of the MLP, which need not be given where every layer has experts, and the experts.
@@ -121,7 +136,7 @@ fn mlp(
     layers: usize,
 ) -> Result<(usize, Option<ExpertsConfig>)> {
     const KEY: &str = "feed_forward_length";
-    let given = keys.opt_count(KEY, MAX_WIDTH)?;
+    let given = keys.of_first(KEY, MAX_WIDTH)?;
     let experts = experts::read(keys, file, family, layers, given.unwrap_or(0))?;
     let sparse = experts.as_ref().filter(|experts| !experts.layers.contains(&false));
     let width = match (given, sparse) {
@@ -161,7 +176,7 @@ fn kv_heads(
     let default = if family.compressed { 1 } else { heads };
     match latent {
         Some(_) => Ok(heads),
-        None => Ok(keys.opt_positive("attention.head_count_kv", MAX_HEADS)?.unwrap_or(default)),
+        None => Ok(keys.of_first("attention.head_count_kv", MAX_HEADS)?.unwrap_or(default)),
     }
 }
 
@@ -273,6 +288,6 @@ fn ends_by_text(metadata: &Metadata) -> Result<Vec<u32>> {
     Ok(ends.map(|(id, _)| id as u32).collect())
 }
 
-fn find<'a>(file: &'a GgufFile, name: &str) -> Option<&'a TensorView> {
+pub(crate) fn find<'a>(file: &'a GgufFile, name: &str) -> Option<&'a TensorView> {
     file.tensors().iter().find(|tensor| tensor.source_name == name)
 }

@@ -6,14 +6,17 @@
 pub(crate) mod compressed;
 pub(crate) mod delta;
 pub(crate) mod experts;
-mod rope;
+pub(crate) mod rope;
 
 use super::check::{self, CompressedFieldNames, ExpertFieldNames, FieldNames};
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json};
 
 use super::family::{Family, Windows};
 use super::fields::{MAX_HEADS, MAX_LAYERS, MAX_TOKENS, MAX_WIDTH};
-use super::{Attention, ExpertsConfig, LatentConfig, ModelConfig, SpecialIds, yarn};
+use super::{
+    Activation, Attention, ExpertsConfig, LatentConfig, ModelConfig, SpecialIds, SublayerNorms,
+    yarn,
+};
 use crate::error::Result;
 use crate::json::{Object, describe};
 use crate::names::NameTable;
@@ -24,6 +27,8 @@ const EPS: &str = "rms_norm_eps";
 const DEFAULT_WINDOW: usize = 4096;
 
 const NAMES: FieldNames = FieldNames {
+    layers: "num_hidden_layers",
+    shared_kv: "num_kv_shared_layers",
     heads: "num_attention_heads",
     kv_heads: "num_key_value_heads",
     rope_dim: "partial_rotary_factor",
@@ -74,17 +79,31 @@ pub(crate) fn read(
     Ok(HfConfig { model, family, declared: family.declared_tensors(config)? })
 }
 
+/// Name of the settings of the language model in checkpoints of several modalities.
+const TEXT: &str = "text_config";
+
+/// Adds fields that a config.json leaves out to the settings of its language model.
+pub(crate) fn fill(map: &mut Map<String, Json>, defaults: Json) {
+    let Json::Object(defaults) = defaults else { return };
+    let inner = match map.get_mut(TEXT).and_then(Json::as_object_mut) {
+        Some(inner) => inner,
+        None => map,
+    };
+    for (field, value) in defaults {
+        inner.entry(field).or_insert(value);
+    }
+}
+
 /// The settings of the language model: `text_config` in checkpoints of several modalities.
 fn text_config<'a>(whole: Object<'a>, family: &Family) -> Result<Object<'a>> {
-    const KEY: &str = "text_config";
     if family.hf_wrapper.is_empty() {
         return Ok(whole);
     }
     let classes = whole.array("architectures")?.unwrap_or_default();
     let wrapped = classes.first().is_some_and(|class| class == family.hf_wrapper);
-    match whole.object(KEY)? {
+    match whole.object(TEXT)? {
         Some(inner) => Ok(inner),
-        None if wrapped => whole.need(KEY, "an object", None),
+        None if wrapped => whole.need(TEXT, "an object", None),
         None => Ok(whole),
     }
 }
@@ -95,7 +114,10 @@ fn build(
     name: &str,
     has_output: impl FnOnce(&NameTable) -> bool,
 ) -> Result<ModelConfig> {
-    check_activation(config)?;
+    let activation = (family.activation)(config)?;
+    if activation != Activation::GeluTanh {
+        check_activation(config)?;
+    }
     let layers = config.positive("num_hidden_layers", MAX_LAYERS)?;
     let hidden_size = config.positive("hidden_size", MAX_WIDTH)?;
     let heads = config.positive(NAMES.heads, MAX_HEADS)?;
@@ -115,7 +137,7 @@ fn build(
     };
     let tied = config.flag("tie_word_embeddings")?;
     let experts = (family.experts)(config, layers)?.filter(|found| found.layers.contains(&true));
-    Ok(ModelConfig {
+    let mut model = ModelConfig {
         architecture: family.name.to_owned(),
         name: name.to_owned(),
         hidden_size,
@@ -125,7 +147,7 @@ fn build(
         head_dim,
         attention_scale: yarn::attention_scale(head_dim, latent.map_or(1.0, |_| sharpening)),
         intermediate_size: intermediate_size(config, experts.as_ref())?,
-        activation: (family.activation)(config)?,
+        activation,
         experts,
         attention,
         delta: family.delta.map_or(Ok(None), |_| delta::read(config, layers))?,
@@ -137,7 +159,20 @@ fn build(
         windows: (family.windows)(config, layers)?,
         tied_embeddings: tied.unwrap_or_else(|| !has_output(&family.names)),
         special: special(config)?,
-    })
+        windowed: None,
+        shared_kv_layers: 0,
+        wide_mlps: false,
+        norms: SublayerNorms::Before,
+        layer_inputs: 0,
+        layer_scales: false,
+        unrotated: vec![false; layers],
+        embedding_scale: 1.0,
+        residual_scale: 1.0,
+        logit_scale: 1.0,
+        logit_cap: None,
+    };
+    (family.hf_more)(config, &mut model)?;
+    Ok(model)
 }
 
 /// Width of the MLP, which need not be given where every layer has experts.

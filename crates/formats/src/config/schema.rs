@@ -31,10 +31,33 @@ pub struct ModelConfig {
     pub experts: Option<ExpertsConfig>,
     /// How all layers attend, except those of `delta`.
     pub attention: Attention,
+    /// Heads and rotary embedding of layers with a window, where these have their own.
+    pub windowed: Option<WindowedConfig>,
+    /// Number of last layers that attend to the keys and values of earlier ones: each to those of
+    /// the last layer before them that has the same window.
+    pub shared_kv_layers: usize,
+    /// Whether the MLPs of these layers are twice as wide.
+    pub wide_mlps: bool,
+    /// Which norms sublayers have.
+    pub norms: SublayerNorms,
+    /// Values of the input that each layer has of its own for each token; 0 where there is none.
+    pub layer_inputs: usize,
+    /// Whether the residual stream is multiplied by a number behind each layer.
+    pub layer_scales: bool,
     /// Layers with a recurrence in place of attention, where the model has any.
     pub delta: Option<DeltaConfig>,
     /// Hyper-connections, where several residual streams pass through the layers.
     pub hyper: Option<HyperConfig>,
+    /// Per layer: whether queries and keys are not rotated.
+    pub unrotated: Vec<bool>,
+    /// Factor of the embeddings.
+    pub embedding_scale: f32,
+    /// Factor of what sublayers add to the residual stream.
+    pub residual_scale: f32,
+    /// Factor of the logits.
+    pub logit_scale: f32,
+    /// Bound of the logits, which become `cap * tanh(logit / cap)`.
+    pub logit_cap: Option<f32>,
     /// Rows of the embedding and the output head (may exceed the tokenizer's vocabulary).
     pub vocab_size: usize,
     /// Longest context the model was trained for, in tokens.
@@ -114,6 +137,15 @@ pub enum RopeScaling {
         /// Whether the ends of the ramp are rounded to whole pairs.
         truncate: bool,
     },
+    /// The first pairs of a head are rotated, the others stay: frequencies are those of the whole
+    /// head (Gemma 4).
+    Proportional {
+        /// Share of the pairs that are rotated.
+        #[serde(rename = "partial_rotary_factor")]
+        share: f32,
+        /// Divisor of the frequencies.
+        factor: f32,
+    },
     /// One divisor per pair (`dim / 2` values), as GGUF files store in `rope_freqs.weight`. Cannot
     /// be serialised.
     #[serde(skip)]
@@ -125,6 +157,8 @@ pub enum RopeScaling {
 pub enum Activation {
     /// `silu(gate) * up`.
     Silu,
+    /// `gelu(gate) * up`, with the approximation by a hyperbolic tangent.
+    GeluTanh,
     /// gpt-oss: `gate * sigmoid(alpha * gate) * (up + 1)`, `gate` at most `limit` and `up` within
     /// `-limit..=limit`.
     ClampedSwiglu {
@@ -146,17 +180,62 @@ impl ModelConfig {
         self.delta.as_ref().filter(|delta| delta.layers[layer])
     }
 
-    /// Rows of the queries' projection: queries, and gates where there are any.
-    pub fn query_rows(&self) -> usize {
-        let gates = matches!(self.attention, Attention::Grouped { gate: true, .. });
-        self.heads * self.head_dim * if gates { 2 } else { 1 }
+    /// Rows of the queries' projection of a layer: queries, and gates where there are any.
+    pub fn query_rows(&self, layer: usize) -> usize {
+        let gates = self.grouped().is_some_and(|grouped| grouped.gate);
+        self.heads * self.head_dim_of(layer) * if gates { 2 } else { 1 }
+    }
+
+    /// What layers with a window have of their own, in a layer with one.
+    fn windowed_of(&self, layer: usize) -> Option<&WindowedConfig> {
+        self.windowed.as_ref().filter(|_| self.windows[layer].is_some())
+    }
+
+    /// Values per head of a layer.
+    pub fn head_dim_of(&self, layer: usize) -> usize {
+        self.windowed_of(layer).map_or(self.head_dim, |windowed| windowed.head_dim)
+    }
+
+    /// Key and value heads of a layer.
+    pub fn kv_heads_of(&self, layer: usize) -> usize {
+        self.windowed_of(layer).map_or(self.kv_heads, |windowed| windowed.kv_heads)
+    }
+
+    /// The layer whose keys and values a layer attends to: itself, or an earlier one.
+    pub fn kv_layer(&self, layer: usize) -> usize {
+        let own = self.layers - self.shared_kv_layers;
+        let mut before = (0..own.min(layer + 1)).rev();
+        match layer < own {
+            true => layer,
+            false => before.find(|at| self.windows[*at] == self.windows[layer]).unwrap_or(layer),
+        }
+    }
+
+    /// Width of the gated MLP of a layer without routed experts, or beside them.
+    pub fn mlp_width(&self, layer: usize) -> usize {
+        let wide = self.wide_mlps && layer >= self.layers - self.shared_kv_layers;
+        self.intermediate_size * if wide { 2 } else { 1 }
+    }
+
+    /// The settings of grouped attention, where layers attend so.
+    pub fn grouped(&self) -> Option<&GroupedConfig> {
+        match &self.attention {
+            Attention::Grouped(grouped) => Some(grouped),
+            Attention::Latent(_) | Attention::Compressed(_) => None,
+        }
+    }
+
+    /// Whether a layer takes values from the projection of keys.
+    pub fn takes_keys_as_values(&self, layer: usize) -> bool {
+        let values = self.grouped().map(|grouped| grouped.values);
+        values == Some(ValueSource::NormedKeys) && self.windows[layer].is_none()
     }
 
     /// The sizes of latent attention, where layers attend so.
     pub fn latent(&self) -> Option<LatentConfig> {
         match self.attention {
             Attention::Latent(sizes) => Some(sizes),
-            Attention::Grouped { .. } | Attention::Compressed(_) => None,
+            Attention::Grouped(_) | Attention::Compressed(_) => None,
         }
     }
 
@@ -164,7 +243,7 @@ impl ModelConfig {
     pub fn compressed(&self) -> Option<&CompressedConfig> {
         match &self.attention {
             Attention::Compressed(sizes) => Some(sizes),
-            Attention::Grouped { .. } | Attention::Latent(_) => None,
+            Attention::Grouped(_) | Attention::Latent(_) => None,
         }
     }
 }
@@ -173,20 +252,65 @@ impl ModelConfig {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Attention {
     /// Grouped-query attention: `heads / kv_heads` query heads share one KV head.
-    Grouped {
-        /// Whether an RMSNorm of `head_dim` values is applied to each query and key head.
-        head_norms: bool,
-        /// Whether each query head has a sink: one more score, of no position, in its softmax.
-        sinks: bool,
-        /// Whether each head's output is multiplied by the sigmoid of a gate. `attn_q` has twice
-        /// the rows then: for each head its query, then its gate.
-        gate: bool,
-    },
+    Grouped(GroupedConfig),
     /// Multi-head latent attention: keys and values are expanded from a shared low-rank row.
     Latent(LatentConfig),
     /// Attention to a window of rows, and to rows that each stand for several positions. Keys and
     /// values are the same row of `head_dim` values, shared by all heads.
     Compressed(Box<CompressedConfig>),
+}
+
+/// Variants of grouped-query attention.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GroupedConfig {
+    /// Whether an RMSNorm of `head_dim` values is applied to each query and key head.
+    pub head_norms: bool,
+    /// Whether each query head has a sink: one more score, of no position, in its softmax.
+    pub sinks: bool,
+    /// Whether each head's output is multiplied by the sigmoid of a gate. `attn_q` has twice the
+    /// rows then: for each head its query, then its gate.
+    pub gate: bool,
+    /// Where values come from.
+    pub values: ValueSource,
+    /// Whether the norms are of all heads together, over the whole projection (OLMo 2).
+    pub whole_norms: bool,
+    /// Whether norms follow the rotation (Hunyuan).
+    pub norms_last: bool,
+}
+
+/// Where the values of attention come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ValueSource {
+    /// A projection.
+    #[default]
+    Projected,
+    /// A projection, whose heads are divided by the root of their mean square.
+    Normed,
+    /// The same, of the projection of keys in layers without a window, which have no other.
+    NormedKeys,
+}
+
+/// What layers with a window have of their own (Gemma 3 and 4).
+#[derive(Clone, Debug, PartialEq)]
+pub struct WindowedConfig {
+    /// Key and value heads.
+    pub kv_heads: usize,
+    /// Values per head.
+    pub head_dim: usize,
+    /// Rotary position embedding.
+    pub rope: RopeConfig,
+}
+
+/// Which norms the sublayers of a layer have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SublayerNorms {
+    /// One of their input.
+    #[default]
+    Before,
+    /// One of their input, and one of their output before it is added to the residual stream.
+    Around,
+    /// One of their output (OLMo 2).
+    After,
 }
 
 /// Sizes of Gated DeltaNet: layers with a matrix of `[key_dim, value_dim]` per value head, into
@@ -247,6 +371,8 @@ pub struct ExpertsConfig {
     pub shared_gate: bool,
     /// Per layer: whether it has routed experts rather than one MLP.
     pub layers: Vec<bool>,
+    /// Whether layers with experts have the MLP too, and norms of both (Gemma 4).
+    pub beside_mlp: bool,
     /// How the router's logits become scores.
     pub scores: RouterScores,
     /// Whether the weights of the chosen experts are divided by their sum.
@@ -275,6 +401,7 @@ impl ExpertsConfig {
             shared_width: 0,
             shared_gate: false,
             layers: vec![true; layers],
+            beside_mlp: false,
             scores: RouterScores::Softmax,
             normalise: true,
             scale: 1.0,

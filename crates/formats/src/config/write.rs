@@ -10,15 +10,28 @@ pub(crate) use tensors::Tensors;
 use serde_json::{Value as Json, json};
 
 use super::family::Family;
-use super::{LatentConfig, ModelConfig, RopeLayout, RopeScaling, yarn};
+use super::{LatentConfig, ModelConfig, RopeConfig, RopeLayout, RopeScaling, WindowedConfig, yarn};
 use crate::error::{Error, Result};
 
+/// Divisor of the frequencies of pairs that are not rotated, as llama.cpp writes it.
+const UNROTATED: f32 = 1e30;
+
 impl RopeScaling {
+    /// Number of pairs of `dim` values that are rotated with a share.
+    pub fn rotated_pairs(share: f32, dim: usize) -> usize {
+        ((share * dim as f32) as usize / 2).min(dim / 2)
+    }
+
     /// One divisor per pair of rotated values, as GGUF files store them; `None` for scalings that
     /// are not written so.
     pub fn factors(&self, theta: f32, dim: usize) -> Option<Vec<f32>> {
         match self {
             Self::None | Self::Linear { .. } | Self::Yarn { .. } => None,
+            Self::Proportional { share, factor } => {
+                let rotated = Self::rotated_pairs(*share, dim);
+                let divisor = |pair: usize| if pair < rotated { *factor } else { UNROTATED };
+                Some((0..dim / 2).map(divisor).collect())
+            }
             Self::Factors(factors) => Some(factors.clone()),
             Self::Llama3 { factor, low_freq_factor, high_freq_factor, original_context } => {
                 let (low, high) = (f64::from(*low_freq_factor), f64::from(*high_freq_factor));
@@ -60,6 +73,12 @@ impl ModelConfig {
             "pad_token_id": self.special.pad,
         });
         self.windows_json(&mut json);
+        if let Some(windowed) = &self.windowed {
+            let fields = json.as_object_mut().expect("made as an object");
+            let of_all = ["rope_theta", "rope_scaling", "partial_rotary_factor"];
+            fields.retain(|key, _| !of_all.contains(&key.as_str()));
+            fields.insert("rope_parameters".to_owned(), self.rope_by_type(windowed)?);
+        }
         extend(&mut json, (family.to_json)(self));
         if let Some(latent) = self.latent() {
             let fields = json.as_object_mut().expect("made as an object");
@@ -130,6 +149,23 @@ impl ModelConfig {
             }
         }
         Ok(json)
+    }
+
+    /// Rotary parameters of layers without a window, and of layers with one.
+    fn rope_by_type(&self, windowed: &WindowedConfig) -> Result<Json> {
+        let parameters = |rope: &RopeConfig| {
+            if matches!(rope.scaling, RopeScaling::Factors(_)) {
+                let problem = "factors of single frequencies cannot be written to config.json";
+                return Err(self.error("rope_parameters", problem));
+            }
+            let mut json = json!(rope.scaling);
+            json["rope_theta"] = json!(rope.theta);
+            Ok(json)
+        };
+        Ok(json!({
+            "full_attention": parameters(&self.rope)?,
+            "sliding_attention": parameters(&windowed.rope)?,
+        }))
     }
 
     fn windows_json(&self, json: &mut Json) {

@@ -8,12 +8,17 @@ pub(super) static DEEPSEEK_V3: Family = Family {
     hf_class: "DeepseekV3ForCausalLM",
     hf_types: &["kimi_k2"],
     gguf_is: |keys| keys.has_sigmoid_router(),
+    experts: |config, layers| experts::sigmoid(config, layers, &V3),
+    ..V3_BASE
+};
+
+/// What families with routers of this kind have in common.
+pub(super) const V3_BASE: Family = Family {
     required: |config, layer| match config.experts_of(layer) {
         Some(_) => &["exp_probs_b.bias"],
         None => &[],
     },
     more_layers: true,
-    experts: |config, layers| experts::sigmoid(config, layers, &V3),
     tiny,
     ..DEEPSEEK_BASE
 };

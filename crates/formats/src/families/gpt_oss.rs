@@ -30,7 +30,7 @@ pub(super) static GPT_OSS: Family = Family {
         truncate: false,
     },
     sinks: true,
-    experts_by_turns: true,
+    hf_experts: ExpertFiles::ByTurns,
     required: |_, _| &["ffn_gate_inp.bias", "ffn_down_exps.bias"],
     declared: &[("attention_bias", true, &ATTENTION_BIASES)],
     names: NameTable {
@@ -103,7 +103,7 @@ fn tiny(layers: usize) -> ModelConfig {
     };
     ModelConfig {
         activation: Activation::ClampedSwiglu { alpha: 1.702, limit: 2.0 },
-        attention: Attention::Grouped { head_norms: false, sinks: true, gate: false },
+        attention: Attention::Grouped(GroupedConfig { sinks: true, ..Default::default() }),
         experts: Some(experts),
         windows: (0..layers).map(|layer| (layer % 2 == 0).then_some(24)).collect(),
         ..config

@@ -13,19 +13,7 @@ pub(super) static MIXTRAL: Family = Family {
     kv_heads: Some(8),
     theta: 1e6,
     declared: &[],
-    names: NameTable {
-        layer: &[
-            NORMS,
-            ATTENTION,
-            &[
-                ("block_sparse_moe.gate.weight", "ffn_gate_inp.weight"),
-                ("block_sparse_moe.experts.{}.w1.weight", "ffn_gate.{}.weight"),
-                ("block_sparse_moe.experts.{}.w3.weight", "ffn_up.{}.weight"),
-                ("block_sparse_moe.experts.{}.w2.weight", "ffn_down.{}.weight"),
-            ],
-        ],
-        ..DENSE
-    },
+    names: NameTable { layer: &[NORMS, ATTENTION, BLOCK_SPARSE], ..DENSE },
     windows: |config, layers| Ok(vec![config.opt_positive("sliding_window", MAX_TOKENS)?; layers]),
     experts: |config, layers| experts::local(config, layers, 8, 2),
     to_json: experts::local_json,

@@ -5,11 +5,19 @@
 mod deepseek_v2;
 mod deepseek_v3;
 mod deepseek_v4;
+mod ernie4_5;
+mod exaone4;
+mod gemma3;
+mod gemma4;
 mod glm4_moe;
+mod glm4_moe_lite;
 mod gpt_oss;
+mod granite;
 mod llama;
+mod minimax_m2;
 mod mistral;
 mod mixtral;
+mod olmo3;
 mod prelude;
 mod qwen2;
 mod qwen2_moe;
@@ -18,6 +26,8 @@ mod qwen3_5;
 mod qwen3_5_moe;
 mod qwen3_moe;
 mod qwen3_next;
+mod seed_oss;
+mod smollm3;
 #[cfg(test)]
 mod tests;
 
@@ -55,6 +65,16 @@ static FAMILIES: &[&Family] = &[
     &deepseek_v4::DEEPSEEK_V4,
     &glm4_moe::GLM4_MOE,
     &gpt_oss::GPT_OSS,
+    &gemma3::GEMMA3,
+    &gemma4::GEMMA4,
+    &glm4_moe_lite::GLM4_MOE_LITE,
+    &minimax_m2::MINIMAX_M2,
+    &smollm3::SMOLLM3,
+    &olmo3::OLMO3,
+    &exaone4::EXAONE4,
+    &seed_oss::SEED_OSS,
+    &ernie4_5::ERNIE4_5,
+    &granite::GRANITE,
 ];
 
 /// The family that config.json names: by class, or by `model_type` where no class is given.
@@ -129,9 +149,10 @@ pub(crate) fn read_hf(
     name: &str,
     has_output: impl FnOnce(&NameTable) -> bool,
 ) -> Result<HfConfig> {
-    let map = json::parse_object(text, path)?;
-    let config = Object::new(path, &map);
-    hf::read(config, of_hf(config)?, name, has_output)
+    let mut map = json::parse_object(text, path)?;
+    let family = of_hf(Object::new(path, &map))?;
+    hf::fill(&mut map, (family.hf_defaults)());
+    hf::read(Object::new(path, &map), family, name, has_output)
 }
 
 /// Reads the configuration of an open file. `name` is the display name if the file has none.

@@ -1,18 +1,24 @@
 //! The items that descriptions of families use.
 
+pub(super) use super::qwen3_next::merge;
 pub(super) use crate::chat::ChatRules;
 pub(super) use crate::config::check::ExpertFieldNames;
 pub(super) use crate::config::family::{
-    self, ATTENTION_BIASES, BASE, DeltaFiles, Family, GgufExperts, HEAD_NORMS, HeadNorms,
-    QKV_BIASES, Windows,
+    self, ATTENTION_BIASES, BASE, DeltaFiles, ExpertFiles, Family, GgufExperts, HEAD_NORMS,
+    HeadNorms, QKV_BIASES, Windows,
 };
-pub(super) use crate::config::fields::{MAX_EXPERTS, MAX_HEADS, MAX_LAYERS, MAX_TOKENS, MAX_WIDTH};
+pub(super) use crate::config::fields::{
+    GgufKeys, MAX_EXPERTS, MAX_HEADS, MAX_LAYERS, MAX_TOKENS, MAX_WIDTH,
+};
+pub(super) use crate::config::gguf;
 pub(super) use crate::config::hf::compressed;
 pub(super) use crate::config::hf::delta;
 pub(super) use crate::config::hf::experts::{self, SigmoidDefaults};
+pub(super) use crate::config::hf::rope;
 pub(super) use crate::config::hf::{window, windows_by_type};
 pub(super) use crate::config::*;
-pub(super) use crate::error::Result;
+pub(super) use crate::error::{Result, shown};
+pub(super) use crate::gguf::GgufFile;
 pub(super) use crate::json::{Object, describe};
 pub(super) use crate::names::*;
 pub(super) use serde_json::{Value as Json, json};

@@ -79,7 +79,11 @@ pub(super) fn tiny(layers: usize) -> ModelConfig {
         tiled: false,
     };
     ModelConfig {
-        attention: Attention::Grouped { head_norms: true, sinks: false, gate: true },
+        attention: Attention::Grouped(GroupedConfig {
+            head_norms: true,
+            gate: true,
+            ..Default::default()
+        }),
         delta: Some(delta).filter(|delta| delta.layers.contains(&true)),
         ..config
     }

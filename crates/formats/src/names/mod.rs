@@ -33,6 +33,12 @@ pub struct NameTable {
 /// A table of the numbers of experts, for each token id, in a layer.
 pub(crate) const EXPERTS_BY_TOKEN: &str = "ffn_gate_tid2eid.weight";
 
+/// Factors of a router's inputs (Gemma 4).
+pub(crate) const ROUTER_SCALES: &str = "ffn_gate_inp.scale";
+
+/// Factors of the weights of chosen experts (Gemma 4).
+pub(crate) const EXPERT_SCALES: &str = "ffn_down_exps.scale";
+
 /// Whether the tensor with this canonical name holds numbers of experts, which are integers, and
 /// not weights.
 pub fn holds_ids(canonical: &str) -> bool {

@@ -28,6 +28,28 @@ pub(crate) const NORMS: NamePairs = &[
     ("post_attention_layernorm.weight", "ffn_norm.weight"),
 ];
 
+/// Norms around both sublayers (Gemma).
+pub(crate) const NORMS_AROUND: NamePairs = &[
+    ("input_layernorm.weight", "attn_norm.weight"),
+    ("post_attention_layernorm.weight", "post_attention_norm.weight"),
+    ("pre_feedforward_layernorm.weight", "ffn_norm.weight"),
+    ("post_feedforward_layernorm.weight", "post_ffw_norm.weight"),
+];
+
+/// Norms of what sublayers give (OLMo 2).
+pub(crate) const NORMS_AFTER: NamePairs = &[
+    ("post_attention_layernorm.weight", "post_attention_norm.weight"),
+    ("post_feedforward_layernorm.weight", "post_ffw_norm.weight"),
+];
+
+/// Routed experts as Mixtral's checkpoints name them.
+pub(crate) const BLOCK_SPARSE: NamePairs = &[
+    ("block_sparse_moe.gate.weight", "ffn_gate_inp.weight"),
+    ("block_sparse_moe.experts.{}.w1.weight", "ffn_gate.{}.weight"),
+    ("block_sparse_moe.experts.{}.w3.weight", "ffn_up.{}.weight"),
+    ("block_sparse_moe.experts.{}.w2.weight", "ffn_down.{}.weight"),
+];
+
 pub(crate) const ATTENTION: NamePairs = &[
     ("self_attn.q_proj.weight", "attn_q.weight"),
     ("self_attn.q_proj.bias", "attn_q.bias"),

@@ -1,5 +1,5 @@
-//! Grouped-query attention with rotary positions, and optional norms of queries and keys, sliding
-//! window and sinks.
+//! Grouped-query attention with rotary positions, and optional norms of queries, keys and values,
+//! sliding window and sinks. A layer may attend to the keys and values of an earlier one.
 
 use super::{ForwardPass, Linear, Norm};
 use crate::Error;
@@ -7,6 +7,7 @@ use crate::loader::Loader;
 use crate::ranks::{Heads, Slice};
 use backend::{AttentionSpec, Buffer, Gate, HeadColumns, Rope};
 use formats::ModelConfig;
+use formats::config::{GroupedConfig, ValueSource};
 use std::ops::Range;
 
 /// Workspace shared by all layers, as wide as this rank's heads.
@@ -33,94 +34,99 @@ impl AttentionBuffers {
     }
 }
 
+/// A projection, and a norm of each head of what it gives, with its buffer.
+#[derive(Clone, Copy, Debug)]
+struct Projected {
+    linear: Linear,
+    norm: Option<(Norm, Buffer)>,
+}
+
+/// Keys and values of a layer that has its own.
+#[derive(Clone, Copy, Debug)]
+struct KeysAndValues {
+    k: Projected,
+    /// `None` where values are what keys are before their norm.
+    v: Option<Linear>,
+    v_norm: Option<(Norm, Buffer)>,
+}
+
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attention {
-    /// Index of the layer in this rank's KV cache.
+    /// Index in this rank's KV cache of the layer whose keys and values are attended to.
     layer: usize,
-    q: Linear,
-    k: Linear,
-    v: Linear,
+    q: Projected,
+    /// `None` where the keys and values are those of an earlier layer.
+    kv: Option<KeysAndValues>,
     pub out: Linear,
-    /// Norms of each head of queries and of keys, with buffers for what they give.
-    norms: Option<[(Norm, Buffer); 2]>,
     /// Where the outputs of heads are gated: queries with their gates, `[rows, heads * 2 *
     /// head_dim]`, and the gates, `[rows, heads * head_dim]`.
     gate: Option<[Buffer; 2]>,
-    rope: Rope,
+    /// `None` where heads are not rotated.
+    rope: Option<Rope>,
+    /// Whether norms follow the rotation.
+    norms_last: bool,
     head_dim: usize,
     spec: AttentionSpec,
     work: AttentionBuffers,
 }
 
-/// Variants of grouped attention.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct AttentionOptions {
-    /// Whether heads of queries and keys have norms.
-    pub head_norms: bool,
-    /// Whether query heads have sinks.
-    pub sinks: bool,
-    /// Whether the projection of queries gives each head a gate of its outputs, after its query.
-    pub gate: bool,
-}
-
 impl Attention {
-    /// Loads `attn_q`, `attn_k`, `attn_v` and `attn_output` of a layer, with `head_norms`
-    /// `attn_q_norm` and `attn_k_norm`, with `sinks` `attn_sinks`: all of this rank's heads.
+    /// Loads `attn_q`, `attn_k`, `attn_v` and `attn_output` of a layer, with norms of heads
+    /// `attn_q_norm` and `attn_k_norm`, with sinks `attn_sinks`: all of this rank's heads.
     pub fn load(
         loader: &mut Loader<'_>,
         layer: usize,
-        rope: Rope,
-        AttentionOptions { head_norms, sinks, gate }: AttentionOptions,
+        rope: Option<Rope>,
+        options: GroupedConfig,
     ) -> Result<Self, Error> {
-        let ModelConfig { hidden_size, heads, kv_heads, head_dim, rms_norm_eps, .. } =
-            *loader.checkpoint.config();
-        let scale = loader.checkpoint.config().attention_scale;
-        let window = loader.checkpoint.config().windows[layer];
+        let config = loader.checkpoint.config();
+        let ModelConfig { hidden_size: hidden, heads, attention_scale: scale, .. } = *config;
+        let (head_dim, window) = (config.head_dim_of(layer), config.windows[layer]);
         let prefix = format!("blk.{layer}");
-        let own = loader.heads()?;
-        let sinks = match sinks {
+        let own = loader.heads_of(layer)?;
+        let sinks = match options.sinks {
             true => {
                 let name = format!("{prefix}.attn_sinks.weight");
                 Some(loader.vector(&name, &[heads], own.queries.clone())?)
             }
             false => None,
         };
-        let mut norm = |part: &str, buffer: &'static str, heads: &Range<usize>| {
-            let norm =
-                Norm::load(loader, &format!("{prefix}.attn_{part}_norm"), head_dim, rms_norm_eps)?;
-            Ok::<_, Error>((norm, loader.shared(buffer, heads.len() * head_dim)?))
-        };
-        let norms = match head_norms {
-            true => Some([norm("q", "q_normed", &own.queries)?, norm("k", "k_normed", &own.kv)?]),
-            false => None,
-        };
         let work = AttentionBuffers::new(loader, &own, head_dim)?;
         let values = |heads: &Range<usize>| heads.start * head_dim..heads.end * head_dim;
-        let mut inner = |part: &str, heads: usize, own: &Range<usize>| {
-            let name = format!("{prefix}.attn_{part}");
-            Linear::load(loader, &name, heads * head_dim, hidden_size, Slice::Heads(values(own)))
+        let (parts, rows) = match options.gate {
+            true => (2 * own.queries.start..2 * own.queries.end, 2 * heads),
+            false => (own.queries.clone(), heads),
         };
-        let q = match gate {
-            true => inner("q", 2 * heads, &(2 * own.queries.start..2 * own.queries.end))?,
-            false => inner("q", heads, &own.queries)?,
+        let name = format!("{prefix}.attn_q");
+        let part = Slice::Heads(values(&parts));
+        let linear = Linear::load(loader, &name, rows * head_dim, hidden, part)?;
+        let q_norm = match options.head_norms {
+            true => Some(head_norm(loader, layer, ("q", "q_normed"), own.queries.len())?),
+            false => None,
         };
-        let (k, v) = (inner("k", kv_heads, &own.kv)?, inner("v", kv_heads, &own.kv)?);
-        let (out, inputs) = (format!("{prefix}.attn_output"), Slice::Inputs(values(&own.queries)));
         let gated = own.queries.len() * head_dim;
+        let gate = match options.gate {
+            true => Some([loader.shared("q_gate", 2 * gated)?, loader.shared("gate_q", gated)?]),
+            false => None,
+        };
+        let of = config.kv_layer(layer);
+        let kv = match of == layer {
+            true => Some(KeysAndValues::load(loader, layer, options, &own.kv)?),
+            false => None,
+        };
+        let layer = of.checked_sub(loader.layers.start).ok_or_else(|| {
+            let problem = format!("layer {layer} needs keys and values of layer {of}");
+            Error::Config(format!("{problem}, which is in another stage"))
+        })?;
+        let (out, inputs) = (format!("{prefix}.attn_output"), Slice::Inputs(values(&own.queries)));
         Ok(Self {
-            layer: layer - loader.layers.start,
-            gate: match gate {
-                true => {
-                    Some([loader.shared("q_gate", 2 * gated)?, loader.shared("gate_q", gated)?])
-                }
-                false => None,
-            },
-            q,
-            k,
-            v,
-            out: Linear::load(loader, &out, hidden_size, heads * head_dim, inputs)?,
-            norms,
+            layer,
+            q: Projected { linear, norm: q_norm },
+            kv,
+            out: Linear::load(loader, &out, hidden, heads * head_dim, inputs)?,
+            gate,
             rope,
+            norms_last: options.norms_last,
             head_dim,
             spec: AttentionSpec { heads: own.queries.len(), scale, window, sinks },
             work,
@@ -129,26 +135,27 @@ impl Attention {
 
     /// `[rows, hidden]` to `[rows, hidden]`; stores the rows' keys and values first.
     pub fn forward(&self, pass: &mut ForwardPass<'_>, x: Buffer, out: Buffer) {
-        let AttentionBuffers { mut q, mut k, v, mixed } = self.work;
-        let rows = pass.rows();
-        // q: [rows, heads * head_dim]; k, v: [rows, kv_heads * head_dim]
+        let AttentionBuffers { mut q, mixed, .. } = self.work;
+        let (rows, dim) = (pass.rows(), self.head_dim);
+        let heads = |buffer| HeadColumns { buffer, first: 0, stride: dim };
+        // q: [rows, heads * head_dim]
         let projected = self.gate.map_or(q, |[both, _]| both);
-        Linear::forward_each(pass, x, [(&self.q, projected), (&self.k, k), (&self.v, v)], rows);
-        let (heads, dim) =
-            (|buffer| HeadColumns { buffer, first: 0, stride: self.head_dim }, self.head_dim);
+        let queries = (&self.q.linear, projected);
+        match &self.kv {
+            Some(kv) => kv.project(pass, x, queries, self.work),
+            None => Linear::forward_each(pass, x, [queries], rows),
+        }
         if let Some([both, gate]) = self.gate {
             let part = |first| HeadColumns { buffer: both, first, stride: 2 * dim };
             pass.backend.copy_heads(part(0), dim, heads(q), rows);
             pass.backend.copy_heads(part(dim), dim, heads(gate), rows);
         }
-        if let Some([(q_norm, q_normed), (k_norm, k_normed)]) = self.norms {
-            q_norm.forward(pass, q, q_normed, rows);
-            k_norm.forward(pass, k, k_normed, rows);
-            (q, k) = (q_normed, k_normed);
+        q = self.turn(pass, q, self.q.norm);
+        if let Some(kv) = &self.kv {
+            let v = kv.values(pass, self.work);
+            let k = self.turn(pass, self.work.k, kv.k.norm);
+            pass.backend.store_kv(self.layer, k, Some(v), pass.batch);
         }
-        pass.backend.rotate(heads(q), self.rope, rows);
-        pass.backend.rotate(heads(k), self.rope, rows);
-        pass.backend.store_kv(self.layer, k, Some(v), pass.batch);
         // mixed: [rows, heads * head_dim]
         pass.backend.attention(self.layer, q, mixed, &self.spec, pass.batch);
         let gated = self.gate.map_or(mixed, |[_, gate]| {
@@ -157,4 +164,101 @@ impl Attention {
         });
         self.out.forward(pass, gated, out, rows);
     }
+
+    /// Queries or keys after their norm and rotation.
+    fn turn(&self, pass: &mut ForwardPass<'_>, x: Buffer, norm: Option<(Norm, Buffer)>) -> Buffer {
+        let rotate = |pass: &mut ForwardPass<'_>, buffer| {
+            if let Some(rope) = self.rope {
+                let heads = HeadColumns { buffer, first: 0, stride: self.head_dim };
+                pass.backend.rotate(heads, rope, pass.batch.rows());
+            }
+        };
+        if self.norms_last {
+            rotate(pass, x);
+            return normalised(pass, x, norm);
+        }
+        let x = normalised(pass, x, norm);
+        rotate(pass, x);
+        x
+    }
+}
+
+/// `x`, or what a norm makes of it.
+fn normalised(pass: &mut ForwardPass<'_>, x: Buffer, norm: Option<(Norm, Buffer)>) -> Buffer {
+    norm.map_or(x, |(norm, normed)| norm.forward(pass, x, normed, pass.batch.rows()))
+}
+
+impl KeysAndValues {
+    /// Loads those of a layer, for the KV heads `own`.
+    fn load(
+        loader: &mut Loader<'_>,
+        layer: usize,
+        options: GroupedConfig,
+        own: &Range<usize>,
+    ) -> Result<Self, Error> {
+        let config = loader.checkpoint.config();
+        let (dim, eps) = (config.head_dim_of(layer), config.rms_norm_eps);
+        let (heads, hidden) = (config.kv_heads_of(layer), config.hidden_size);
+        let takes_keys = config.takes_keys_as_values(layer);
+        let mut load = |part: &str| {
+            let name = format!("blk.{layer}.attn_{part}");
+            let values = Slice::Heads(own.start * dim..own.end * dim);
+            Linear::load(loader, &name, heads * dim, hidden, values)
+        };
+        let linear = load("k")?;
+        let v = if takes_keys { None } else { Some(load("v")?) };
+        let norm = match options.head_norms {
+            true => Some(head_norm(loader, layer, ("k", "k_normed"), own.len())?),
+            false => None,
+        };
+        let v_norm = match options.values {
+            ValueSource::Projected => None,
+            ValueSource::Normed | ValueSource::NormedKeys => {
+                let norm = Norm::without_weight(loader, dim, eps);
+                Some((norm, loader.shared("v_normed", own.len() * dim)?))
+            }
+        };
+        Ok(Self { k: Projected { linear, norm }, v, v_norm })
+    }
+
+    /// Queries, keys and values of `x`, which is rounded once.
+    fn project(
+        &self,
+        pass: &mut ForwardPass<'_>,
+        x: Buffer,
+        queries: (&Linear, Buffer),
+        AttentionBuffers { k, v, .. }: AttentionBuffers,
+    ) {
+        let (rows, keys) = (pass.rows(), (&self.k.linear, k));
+        match &self.v {
+            Some(values) => Linear::forward_each(pass, x, [queries, keys, (values, v)], rows),
+            None => Linear::forward_each(pass, x, [queries, keys], rows),
+        }
+    }
+
+    /// Values, `[rows, kv_heads * head_dim]`, before keys are changed.
+    fn values(&self, pass: &mut ForwardPass<'_>, work: AttentionBuffers) -> Buffer {
+        let projected = if self.v.is_some() { work.v } else { work.k };
+        normalised(pass, projected, self.v_norm)
+    }
+}
+
+/// Loads the norm of each of `heads` heads of queries or of keys, or of all together, with a buffer
+/// for what it gives.
+fn head_norm(
+    loader: &mut Loader<'_>,
+    layer: usize,
+    (part, buffer): (&str, &'static str),
+    heads: usize,
+) -> Result<(Norm, Buffer), Error> {
+    let config = loader.checkpoint.config();
+    let (dim, eps) = (config.head_dim_of(layer), config.rms_norm_eps);
+    let whole = config.grouped().is_some_and(|grouped| grouped.whole_norms);
+    if whole && loader.slice.ranks() > 1 {
+        let problem = "norms over all heads cannot be divided among ranks";
+        return Err(Error::Config(problem.to_owned()));
+    }
+    let width = if whole { heads * dim } else { dim };
+    let norm = Norm::load(loader, &format!("blk.{layer}.attn_{part}_norm"), width, eps)?;
+    Ok((norm, loader.shared(buffer, heads * dim)?))
 }

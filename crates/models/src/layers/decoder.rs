@@ -7,15 +7,16 @@
 
 use super::mlp::gate_kind;
 use super::{
-    Attention, AttentionOptions, ForwardPass, GatedDelta, GatedMlp, Head, HeldHeads,
-    LatentAttention, Mixture, Moe, Norm, Residual, SparseAttention, frequencies, layer_cache,
+    Attention, ForwardPass, GatedDelta, GatedMlp, Head, HeldHeads, LatentAttention, LayerInput,
+    LayerInputs, Mixture, MlpAndExperts, Moe, Norm, Residual, SparseAttention, frequencies,
+    layer_cache,
 };
 use crate::loader::Loader;
 use crate::ranks::Ranks;
 use crate::{Error, Model};
 use backend::{Backend, Batch, Buffer, LayerCache, Pairs, Rope, Table, ThreadLimits};
 use dist::{Comm, Split};
-use formats::config::{self, RopeConfig, RopeLayout};
+use formats::config::{self, RopeConfig, RopeLayout, SublayerNorms};
 
 /// One residual step of a layer: norm, operation, norm.
 struct Sublayer {
@@ -36,21 +37,30 @@ enum Op {
     Delta(Box<GatedDelta>),
     Mlp(GatedMlp),
     Experts(Moe),
+    /// Reads the residual stream through norms of its own.
+    MlpAndExperts(Box<MlpAndExperts>),
+    LayerInput(LayerInput),
+}
+
+/// A layer: sublayers, and a factor of the residual stream behind them.
+struct Layer {
+    sublayers: Vec<Sublayer>,
+    scale: Option<f32>,
 }
 
 impl Op {
     /// The attention of a layer, or the recurrence in its place. `ropes` are the rotary embedding
-    /// of the model, and that of layers with compressed rows.
+    /// of the model, and that of layers with compressed rows, or with a window.
     fn attention(loader: &mut Loader<'_>, layer: usize, ropes: &[Rope]) -> Result<Self, Error> {
         let config = loader.checkpoint.config();
         if let Some(delta) = config.delta_of(layer) {
             return Ok(Self::Delta(Box::new(GatedDelta::load(loader, layer, delta)?)));
         }
         match &config.attention {
-            config::Attention::Grouped { head_norms, sinks, gate } => {
-                let options =
-                    AttentionOptions { head_norms: *head_norms, sinks: *sinks, gate: *gate };
-                Attention::load(loader, layer, ropes[0], options).map(Self::Attention)
+            config::Attention::Grouped(options) => {
+                let own = config.windowed.is_some() && config.windows[layer].is_some();
+                let rope = (!config.unrotated[layer]).then_some(ropes[usize::from(own)]);
+                Attention::load(loader, layer, rope, *options).map(Self::Attention)
             }
             config::Attention::Latent(sizes) => {
                 LatentAttention::load(loader, layer, ropes[0], *sizes).map(Self::Latent)
@@ -67,9 +77,13 @@ impl Op {
     fn feed_forward(loader: &mut Loader<'_>, layer: usize) -> Result<Self, Error> {
         let config = loader.checkpoint.config();
         match config.experts_of(layer) {
+            Some(experts) if experts.beside_mlp => {
+                let both = MlpAndExperts::load(loader, layer, experts)?;
+                Ok(Self::MlpAndExperts(Box::new(both)))
+            }
             Some(experts) => Moe::load(loader, layer, experts).map(Self::Experts),
             None => {
-                let (width, kind) = (config.intermediate_size, gate_kind(config.activation));
+                let (width, kind) = (config.mlp_width(layer), gate_kind(config.activation));
                 GatedMlp::load(loader, layer, "", (width, kind)).map(Self::Mlp)
             }
         }
@@ -80,7 +94,8 @@ impl Op {
         match self {
             Self::Attention(_) | Self::Latent(_) | Self::Sparse(_) => "attention",
             Self::Delta(_) => "gated delta rule",
-            Self::Mlp(_) | Self::Experts(_) => "MLP",
+            Self::Mlp(_) | Self::Experts(_) | Self::MlpAndExperts(_) => "MLP",
+            Self::LayerInput(_) => "layer input",
         }
     }
 
@@ -94,10 +109,11 @@ impl Op {
             Self::Mlp(mlp) => mlp.down.split,
             // Each rank has a summand.
             Self::Experts(_) => Split::Experts,
+            Self::MlpAndExperts(_) | Self::LayerInput(_) => Split::Whole,
         }
     }
 
-    fn forward(&self, pass: &mut ForwardPass<'_>, x: Buffer, out: Buffer) {
+    fn forward(&self, pass: &mut ForwardPass<'_>, x: Buffer, out: Buffer) -> Result<(), Error> {
         match self {
             Self::Attention(attention) => attention.forward(pass, x, out),
             Self::Latent(attention) => attention.forward(pass, x, out),
@@ -105,7 +121,10 @@ impl Op {
             Self::Delta(delta) => delta.forward(pass, x, out),
             Self::Mlp(mlp) => mlp.forward(pass, x, out),
             Self::Experts(moe) => moe.forward(pass, x, out),
+            Self::MlpAndExperts(both) => both.forward(pass, x, out)?,
+            Self::LayerInput(input) => input.forward(pass, x, out),
         }
+        Ok(())
     }
 }
 
@@ -113,7 +132,10 @@ impl Op {
 pub(crate) struct Decoder {
     /// On the first stage only.
     embed: Option<Table>,
-    layers: Vec<[Sublayer; 2]>,
+    embedding_scale: f32,
+    residual_scale: f32,
+    layer_inputs: Option<LayerInputs>,
+    layers: Vec<Layer>,
     /// Number of the first of these in the whole model.
     first: usize,
     /// On the last stage only.
@@ -141,22 +163,16 @@ impl Decoder {
     /// Loads a decoder with the layers that the configuration describes.
     pub fn load(loader: &mut Loader<'_>) -> Result<Self, Error> {
         let config = loader.checkpoint.config();
-        let (hidden, eps) = (config.hidden_size, config.rms_norm_eps);
+        let hidden = config.hidden_size;
         let ropes = ropes(loader)?;
         let embed = match loader.stage.rank() {
             0 => Some(loader.table("token_embd.weight", config.vocab_size, hidden)?),
             _ => None,
         };
+        let layer_inputs = LayerInputs::load(loader, embed)?;
         let mut layers = Vec::with_capacity(loader.layers.len());
         for layer in loader.layers.clone() {
-            let mixture = Residual::mixture(loader, &format!("blk.{layer}.hc_attn"))?;
-            let norm = Norm::load(loader, &format!("blk.{layer}.attn_norm"), hidden, eps)?;
-            let op = Op::attention(loader, layer, &ropes)?;
-            let attention = Sublayer { mixture, before: Some(norm), op, after: None };
-            let mixture = Residual::mixture(loader, &format!("blk.{layer}.hc_ffn"))?;
-            let norm = Norm::load(loader, &format!("blk.{layer}.ffn_norm"), hidden, eps)?;
-            let op = Op::feed_forward(loader, layer)?;
-            layers.push([attention, Sublayer { mixture, before: Some(norm), op, after: None }]);
+            layers.push(Layer::load(loader, layer, &ropes)?);
             loader.backend.layer_loaded();
         }
         // Weights are loaded in the order of their use, in which disks read them ahead.
@@ -172,16 +188,30 @@ impl Decoder {
         let cache = |layer| layer_cache(config, layer, native, held);
         let cache = loader.layers.clone().map(cache).collect();
         let (first, ranks) = (loader.layers.start, loader.ranks.clone());
-        Ok(Self { embed, layers, first, head, ropes, cache, residual, work, ranks })
+        let (embedding_scale, residual_scale) = (config.embedding_scale, config.residual_scale);
+        Ok(Self {
+            embed,
+            embedding_scale,
+            residual_scale,
+            layer_inputs,
+            layers,
+            first,
+            head,
+            ropes,
+            cache,
+            residual,
+            work,
+            ranks,
+        })
     }
 
     /// The experts of the layer behind `layer`.
     fn experts_behind(&self, layer: usize) -> Option<&Moe> {
-        let [_, mlp] = self.layers.get(layer - self.first + 1)?;
-        match &mlp.op {
+        let next = self.layers.get(layer - self.first + 1)?;
+        next.sublayers.iter().find_map(|sublayer| match &sublayer.op {
             Op::Experts(moe) => Some(moe),
             _ => None,
-        }
+        })
     }
 
     /// Fills the residual stream with embeddings, or receives it from the previous stage.
@@ -191,12 +221,18 @@ impl Decoder {
             (Some(embed), _) => {
                 let embeddings = self.residual.embeddings();
                 pass.backend.embed(*embed, pass.batch.tokens(), embeddings);
+                if self.embedding_scale != 1.0 {
+                    pass.backend.scale(embeddings, self.embedding_scale, rows);
+                }
                 self.residual.start(pass);
             }
             (None, Some(stages)) => {
                 pass.exchange(x, rows, |values| stages.receive(stages.rank() - 1, values))?;
             }
             (None, None) => unreachable!("the only stage is the first"),
+        }
+        if let Some(inputs) = &self.layer_inputs {
+            inputs.compute(pass);
         }
         pass.check(x, || "token embedding".into())
     }
@@ -278,7 +314,7 @@ impl Model for Decoder {
         }
         self.begin(pass)?;
         let foresees = rows <= ThreadLimits::DECODE_ROWS && pass.backend.foresees();
-        for (layer, sublayers) in (self.first..).zip(&self.layers) {
+        for (layer, Layer { sublayers, scale }) in (self.first..).zip(&self.layers) {
             for Sublayer { mixture, before, op, after } in sublayers {
                 let mixture = mixture.as_ref();
                 // x, normed: [rows, hidden]
@@ -290,14 +326,20 @@ impl Model for Decoder {
                     next.foresee(pass, input);
                 }
                 // delta: [rows, hidden], where slices share the operation a summand of it
-                op.forward(pass, input, delta);
+                op.forward(pass, input, delta)?;
                 pass.sum_over_ranks(delta, op.split())?;
                 pass.check(delta, || format!("{} of layer {layer}", op.name()))?;
                 // normed: [rows, hidden]
                 let output = after.map_or(delta, |norm| norm.forward(pass, delta, normed, rows));
+                if self.residual_scale != 1.0 {
+                    pass.backend.scale(output, self.residual_scale, rows);
+                }
                 self.residual.add(pass, mixture, output);
             }
             let stream = self.residual.buffer();
+            if let Some(scale) = scale {
+                pass.backend.scale(stream, *scale, rows);
+            }
             pass.check(stream, || format!("residual stream after layer {layer}"))?;
         }
         // delta: [hidden rows, hidden]; logits: [logit rows, vocab]
@@ -306,12 +348,60 @@ impl Model for Decoder {
     }
 }
 
-/// The rotary embeddings of a model: the common one, and that of layers with compressed rows.
+impl Layer {
+    /// Loads a layer; `ropes` are those of [`Op::attention`].
+    fn load(loader: &mut Loader<'_>, layer: usize, ropes: &[Rope]) -> Result<Self, Error> {
+        let config = loader.checkpoint.config();
+        let (hidden, eps) = (config.hidden_size, config.rms_norm_eps);
+        let name = |part: &str| format!("blk.{layer}.{part}");
+        let norm = |loader: &mut Loader<'_>, part: &str| {
+            Norm::load(loader, &name(part), hidden, eps).map(Some)
+        };
+        let after = |loader: &mut Loader<'_>, part: &str| match config.norms {
+            SublayerNorms::Before => Ok(None),
+            SublayerNorms::Around | SublayerNorms::After => norm(loader, part),
+        };
+        let before = |loader: &mut Loader<'_>, part: &str| match config.norms {
+            SublayerNorms::After => Ok(None),
+            SublayerNorms::Before | SublayerNorms::Around => norm(loader, part),
+        };
+        let attention = Sublayer {
+            mixture: Residual::mixture(loader, &name("hc_attn"))?,
+            before: before(loader, "attn_norm")?,
+            op: Op::attention(loader, layer, ropes)?,
+            after: after(loader, "post_attention_norm")?,
+        };
+        let beside = config.experts_of(layer).is_some_and(|experts| experts.beside_mlp);
+        let mlp = Sublayer {
+            mixture: Residual::mixture(loader, &name("hc_ffn"))?,
+            before: if beside { None } else { before(loader, "ffn_norm")? },
+            op: Op::feed_forward(loader, layer)?,
+            after: after(loader, "post_ffw_norm")?,
+        };
+        let mut sublayers = vec![attention, mlp];
+        if config.layer_inputs > 0 {
+            let op = Op::LayerInput(LayerInput::load(loader, layer)?);
+            let after = norm(loader, "post_norm")?;
+            sublayers.push(Sublayer { mixture: None, before: None, op, after });
+        }
+        let scale = match config.layer_scales {
+            true => {
+                let name = name("layer_output_scale.weight");
+                loader.checkpoint.require(&name, &[1])?.to_f32()?.first().copied()
+            }
+            false => None,
+        };
+        Ok(Self { sublayers, scale })
+    }
+}
+
+/// The rotary embeddings of a model: the common one, and that of layers with compressed rows, or
+/// with a window.
 fn ropes(loader: &mut Loader<'_>) -> Result<Vec<Rope>, Error> {
     let config = loader.checkpoint.config();
-    let compressed = match &config.attention {
+    let other = match &config.attention {
         config::Attention::Compressed(sizes) => Some(&sizes.rope),
-        _ => None,
+        _ => config.windowed.as_ref().map(|windowed| &windowed.rope),
     };
     let mut load = |rope: &RopeConfig| {
         let pairs = match rope.layout {
@@ -321,5 +411,5 @@ fn ropes(loader: &mut Loader<'_>) -> Result<Vec<Rope>, Error> {
         let rows = loader.limits.rows;
         Ok(loader.backend.rope(frequencies(rope), rope.magnitude, pairs, rows)?)
     };
-    [Some(&config.rope), compressed].into_iter().flatten().map(&mut load).collect()
+    [Some(&config.rope), other].into_iter().flatten().map(&mut load).collect()
 }

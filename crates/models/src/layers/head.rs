@@ -16,6 +16,9 @@ pub(crate) struct Head {
     norm: Norm,
     linear: Linear,
     vocab: usize,
+    /// Factor of the logits, and their bound.
+    scale: f32,
+    cap: Option<f32>,
     others: Option<Others>,
 }
 
@@ -58,7 +61,7 @@ impl Head {
                 all: Mutex::default(),
             }),
         };
-        Ok(Self { norm, linear, vocab, others })
+        Ok(Self { norm, linear, vocab, scale: config.logit_scale, cap: config.logit_cap, others })
     }
 
     /// The norm alone.
@@ -82,6 +85,12 @@ impl Head {
         self.normalise(pass, (x, normed), rows);
         let own = self.others.as_ref().map_or(logits, |others| others.own);
         self.linear.forward(pass, normed, own, rows);
+        if self.scale != 1.0 {
+            pass.backend.scale(own, self.scale, rows);
+        }
+        if let Some(cap) = self.cap {
+            pass.backend.soft_cap(own, cap, rows);
+        }
         match (&self.others, pass.slices) {
             (Some(others), Some(comm)) => {
                 let mut all = others.all.lock().unwrap_or_else(PoisonError::into_inner);

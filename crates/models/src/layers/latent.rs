@@ -100,7 +100,7 @@ impl LatentAttention {
         let window = loader.checkpoint.config().windows[layer];
         let LatentConfig { q_rank, kv_rank, nope_dim, rope_dim, value_dim } = sizes;
         let name = |part: &str| format!("blk.{layer}.attn_{part}");
-        let own = loader.heads()?.queries;
+        let own = loader.heads_of(layer)?.queries;
         let values = |each: usize| own.start * each..own.end * each;
         let (each, queries) = (nope_dim + rope_dim, heads * (nope_dim + rope_dim));
         let (q_a, q) = match q_rank {

@@ -61,6 +61,7 @@ impl GatedMlp {
 pub(super) fn gate_kind(activation: Activation) -> Gate {
     match activation {
         Activation::Silu => Gate::Silu,
+        Activation::GeluTanh => Gate::GeluTanh,
         Activation::ClampedSwiglu { alpha, limit } => Gate::Clamped { alpha, limit },
     }
 }

@@ -1,6 +1,7 @@
 //! The decoder and its operations. Variants of an operation are data, not types.
 
 mod attention;
+mod beside;
 mod compressor;
 mod decoder;
 mod delta;
@@ -8,6 +9,7 @@ mod head;
 mod hyper;
 mod indexer;
 mod latent;
+mod layer_input;
 mod linear;
 mod mlp;
 mod moe;
@@ -15,12 +17,14 @@ mod norm;
 mod rope;
 mod sparse;
 
-pub(crate) use attention::{Attention, AttentionOptions};
+pub(crate) use attention::Attention;
+pub(crate) use beside::MlpAndExperts;
 pub(crate) use decoder::Decoder;
 pub(crate) use delta::GatedDelta;
 pub(crate) use head::Head;
 pub(crate) use hyper::{Mixture, Residual};
 pub(crate) use latent::LatentAttention;
+pub(crate) use layer_input::{LayerInput, LayerInputs};
 pub(crate) use linear::Linear;
 pub(crate) use mlp::GatedMlp;
 pub(crate) use moe::Moe;
@@ -45,8 +49,8 @@ pub fn layer_caches(config: &ModelConfig, native_rounding: bool) -> Vec<LayerCac
 /// The heads that a rank holds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HeldHeads {
-    /// KV heads of attention.
-    pub kv: usize,
+    /// KV heads of attention in layers without a window, and in layers with one.
+    pub kv: [usize; 2],
     /// Value heads of recurrent layers, and their key heads.
     pub delta: [usize; 2],
 }
@@ -54,7 +58,8 @@ pub(crate) struct HeldHeads {
 impl HeldHeads {
     fn all(config: &ModelConfig) -> Self {
         let delta = config.delta.as_ref().map_or([0; 2], |d| [d.value_heads, d.key_heads]);
-        Self { kv: config.kv_heads, delta }
+        let windowed = config.windowed.as_ref().map_or(config.kv_heads, |own| own.kv_heads);
+        Self { kv: [config.kv_heads, windowed], delta }
     }
 
     /// Those of this rank.
@@ -67,7 +72,11 @@ impl HeldHeads {
             }
             None => [0; 2],
         };
-        Ok(Self { kv: loader.heads()?.kv.len(), delta })
+        let mut kv = Self::all(config).kv;
+        for layer in 0..config.layers {
+            kv[usize::from(config.windows[layer].is_some())] = loader.heads_of(layer)?.kv.len();
+        }
+        Ok(Self { kv, delta })
     }
 }
 
@@ -83,8 +92,10 @@ pub(crate) fn layer_cache(
     }
     let window = model.windows[layer];
     match &model.attention {
-        config::Attention::Grouped { .. } => {
-            LayerCache::heads(held.kv, model.head_dim, None, window)
+        config::Attention::Grouped(_) if model.kv_layer(layer) != layer => LayerCache::default(),
+        config::Attention::Grouped(_) => {
+            let heads = held.kv[usize::from(window.is_some())];
+            LayerCache::heads(heads, model.head_dim_of(layer), None, window)
         }
         config::Attention::Latent(sizes) => {
             LayerCache::heads(1, sizes.kv_rank + sizes.rope_dim, Some(sizes.kv_rank), window)

@@ -59,6 +59,8 @@ impl Moe {
             routing: routing(config),
             correction: loader
                 .optional(&format!("blk.{layer}.exp_probs_b.bias"), &[config.count])?,
+            scales: loader
+                .optional(&format!("blk.{layer}.ffn_down_exps.scale"), &[config.count])?,
             table: match config.by_token[layer] {
                 true => Some(loader.expert_table(layer, config)?),
                 false => None,
@@ -103,8 +105,18 @@ impl Moe {
 
     /// `[rows, hidden]` to `[rows, hidden]`.
     pub fn forward(&self, pass: &mut ForwardPass<'_>, x: Buffer, out: Buffer) {
+        self.forward_routed(pass, (x, x), out);
+    }
+
+    /// The same, where the router's inputs are others than the experts'.
+    pub fn forward_routed(
+        &self,
+        pass: &mut ForwardPass<'_>,
+        (routed, x): (Buffer, Buffer),
+        out: Buffer,
+    ) {
         let (logits, rows) = (self.logits, pass.rows());
-        self.router.forward(pass, x, logits, rows);
+        self.router.forward(pass, routed, logits, rows);
         if let Some(shared) = &self.shared {
             // Computed first, while missing experts are read.
             pass.backend.request_experts(logits, self.experts, pass.batch.tokens());

@@ -12,6 +12,11 @@ pub(crate) fn frequencies(rope: &RopeConfig) -> Vec<f32> {
         RopeScaling::Linear { factor } => base.map(|f| f / factor).collect(),
         RopeScaling::Factors(factors) => base.zip(factors).map(|(f, by)| f / by).collect(),
         RopeScaling::Yarn { .. } => yarn(rope),
+        RopeScaling::Proportional { share, factor } => {
+            let rotated = RopeScaling::rotated_pairs(*share, rope.dim);
+            let rest = std::iter::repeat_n(0.0, rope.dim / 2 - rotated);
+            base.take(rotated).map(|f| f / factor).chain(rest).collect()
+        }
         RopeScaling::Llama3 { factor, low_freq_factor, high_freq_factor, original_context } => {
             let context = *original_context as f32;
             base.map(|f| llama3(f, *factor, *low_freq_factor, *high_freq_factor, context)).collect()
@@ -86,6 +91,8 @@ mod tests {
     fn plain_linear_and_stored_factors() {
         check(RopeScaling::None, [1.0, 0.1, 0.01, 0.001]);
         check(RopeScaling::Linear { factor: 4.0 }, [0.25, 0.025, 0.0025, 0.00025]);
+        let part = RopeScaling::Proportional { share: 0.5, factor: 2.0 };
+        check(part, [0.5, 0.05, 0.0, 0.0]);
         check(RopeScaling::Factors(vec![1.0, 2.0, 4.0, 8.0]), [1.0, 0.05, 0.0025, 0.000_125]);
     }
 

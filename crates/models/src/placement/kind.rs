@@ -60,7 +60,8 @@ impl TensorKind {
     fn outside(name: &str) -> Self {
         match name.split('.').next().unwrap_or_default() {
             part if part.contains("norm") => Self::Norm,
-            "token_embd" => Self::Embed,
+            "token_embd" | "per_layer_token_embd" => Self::Embed,
+            "per_layer_model_proj" => Self::Dense,
             "output" => Self::Head,
             part if part.starts_with("output_hc_") => Self::HyperConnection,
             _ => Self::Other,
@@ -70,11 +71,12 @@ impl TensorKind {
     fn in_layer(name: &str) -> Self {
         match name.split('.').next().unwrap_or_default() {
             part if part.contains("norm") => Self::Norm,
+            _ if name == "ffn_down_exps.scale" => Self::Router,
             part if part.ends_with("_shexp") => Self::SharedExpert,
             part if part.ends_with("_exps") => Self::RoutedExpert,
             "ffn_gate_inp" | "ffn_gate_tid2eid" | "exp_probs_b" => Self::Router,
             "ffn_gate" | "ffn_up" | "ffn_down" if is_of_one_expert(name) => Self::RoutedExpert,
-            "ffn_gate" | "ffn_up" | "ffn_down" => Self::Dense,
+            "ffn_gate" | "ffn_up" | "ffn_down" | "inp_gate" | "proj" => Self::Dense,
             part if part.contains("_compressor_") => Self::Compressor,
             part if part.starts_with("hc_") => Self::HyperConnection,
             part if part.starts_with("attn_") || part.starts_with("ssm_") => Self::Attention,
@@ -113,6 +115,9 @@ mod tests {
         check("blk.3.ffn_gate.weight", TensorKind::Dense, 3);
         check("blk.3.ffn_down.bias", TensorKind::Dense, 3);
         check("blk.3.ffn_gate_inp.weight", TensorKind::Router, 3);
+        check("per_layer_token_embd.weight", TensorKind::Embed, None);
+        check("blk.3.inp_gate.weight", TensorKind::Dense, 3);
+        check("blk.3.ffn_down_exps.scale", TensorKind::Router, 3);
         check("blk.3.exp_probs_b.bias", TensorKind::Router, 3);
         check("blk.3.ffn_up_shexp.weight", TensorKind::SharedExpert, 3);
         check("blk.3.ffn_gate_inp_shexp.weight", TensorKind::SharedExpert, 3);

@@ -33,6 +33,11 @@ fn gated(kind: u32, alpha: f32, limit: f32, gate: f32, up: f32) -> f32 {
             let low = min(gate, limit);
             return low * sigmoid(low) * clamp(up, -limit, limit);
         }
+        case 4u: {
+            // (1 + tanh(y)) / 2 is the sigmoid of 2 y.
+            let slope = fma(gate * gate, 0.044715 * 1.5957691, 1.5957691);
+            return gate * sigmoid(gate * slope) * up;
+        }
         default: { return sigmoid(gate) * up; }
     }
 }

@@ -26,6 +26,11 @@ static SCALE: Kernel = Kernel {
     source: &[include_str!("../shaders/scale.wgsl"), GATED, EXP_TO_ONE, EACH],
     bindings: &[Access::Write, Access::Write],
 };
+static FACTOR: Kernel = Kernel {
+    name: "factor",
+    source: &[include_str!("../shaders/factor.wgsl"), GATED, EXP_TO_ONE, EACH],
+    bindings: &[Access::Write],
+};
 static HEADS: Kernel = Kernel {
     name: "heads",
     source: &[include_str!("../shaders/heads.wgsl"), EACH],
@@ -91,6 +96,7 @@ pub(crate) fn gate_kind(gate: Gate) -> (u32, f32, f32) {
         Gate::Clamped { alpha, limit } => (1, alpha, limit),
         Gate::SiluClamped { limit } => (2, 0.0, limit),
         Gate::Sigmoid => (3, 0.0, 0.0),
+        Gate::GeluTanh => (4, 0.0, 0.0),
     }
 }
 
@@ -146,10 +152,17 @@ impl WebGpu {
         self.gpu.run(&GATE, dealt(count), &bound, &params);
     }
 
-    pub(crate) fn scale(&mut self, x: Buffer, gate: Buffer, rows: usize) {
+    pub(crate) fn scale_by_gates(&mut self, x: Buffer, gate: Buffer, rows: usize) {
         let width = self.buffer_of(x).width;
         let bound = [&self.buffers[x.0].words, &self.buffers[gate.0].words];
         self.gpu.run(&SCALE, dealt(rows * width), &bound, &[(rows * width) as u32, width as u32]);
+    }
+
+    /// `x = x * factor`, or with a `cap` above 0 `x = cap * tanh(x / cap)`.
+    pub(crate) fn scale_all(&mut self, x: Buffer, [factor, cap]: [f32; 2], rows: usize) {
+        let count = rows * self.buffer_of(x).width;
+        let params = [count as u32, factor.to_bits(), cap.to_bits()];
+        self.gpu.run(&FACTOR, dealt(count), &[&self.buffers[x.0].words], &params);
     }
 
     pub(crate) fn columns(&mut self, x: HeadColumns, width: usize, out: HeadColumns, rows: usize) {

@@ -57,6 +57,7 @@ pub(super) fn read(
         by_token: (0..layers.len()).map(|layer| layer < by_token).collect(),
         limits: routed_limits,
         shared_limits,
+        beside_mlp: false,
         layers,
     }))
 }

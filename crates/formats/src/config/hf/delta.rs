@@ -5,7 +5,7 @@ use serde_json::{Value as Json, json};
 
 use super::super::delta::{DEFAULT_INTERVAL, DeltaFieldNames, MAX_HEAD_DIM, broken, by_interval};
 use super::super::fields::{MAX_HEADS, MAX_LAYERS};
-use super::super::{Attention, DeltaConfig, ModelConfig};
+use super::super::{DeltaConfig, ModelConfig};
 use crate::error::Result;
 use crate::json::{Object, describe};
 
@@ -61,7 +61,7 @@ fn linear_layers(config: Object, layers: usize) -> Result<Vec<bool>> {
 /// Fields of config.json for the recurrence and for the attention beside it.
 pub(crate) fn to_json(config: &ModelConfig) -> Json {
     let kind = |layer| if config.delta_of(layer).is_some() { LINEAR } else { FULL };
-    let gate = matches!(config.attention, Attention::Grouped { gate: true, .. });
+    let gate = config.grouped().is_some_and(|grouped| grouped.gate);
     let mut json = json!({
         TYPES: (0..config.layers).map(kind).collect::<Vec<_>>(),
         "attn_output_gate": gate,

@@ -31,17 +31,21 @@ pub(super) fn read(
     head_dim: usize,
     latent: Option<LatentConfig>,
 ) -> Result<(RopeConfig, f32)> {
-    let parameters = parameters(config)?;
+    let parameters = parameters(config, family.rope_by_type.then_some(FULL))?;
     let number = |key: &str| -> Result<Option<f32>> {
         let outer = config.above_zero(key)?;
         Ok(parameters.map_or(Ok(None), |inner| inner.above_zero(key))?.or(outer))
     };
     let share = number(NAMES.rope_dim)?.unwrap_or(family.rotary_share);
-    let interleaved = latent.is_some() && config.flag("rope_interleave")? != Some(false);
+    let interleaved = match latent {
+        Some(_) => config.flag("rope_interleave")? != Some(false),
+        None => family.hf_rope == RopeLayout::Interleaved,
+    };
     let Scaling { scaling, magnitude, sharpening } = match parameters {
         None => (family.default_scaling)().into(),
         Some(parameters) => scaling(config, parameters)?,
     };
+    let share = if matches!(scaling, RopeScaling::Proportional { .. }) { 1.0 } else { share };
     let config = RopeConfig {
         theta: number("rope_theta")?.unwrap_or(family.theta),
         dim: latent.map_or((head_dim as f32 * share.min(2.0)) as usize, |l| l.rope_dim),
@@ -52,12 +56,31 @@ pub(super) fn read(
     Ok((config, sharpening))
 }
 
+/// Reads the parameters of layers with a window, `dim` values of each head: from the object of their
+/// kind, or with the base that config.json names beside the others.
+pub(crate) fn windowed(config: Object, dim: usize) -> Result<RopeConfig> {
+    let by_type = match chosen(config)? {
+        Some((_, parameters)) => parameters.object(SLIDING)?,
+        None => None,
+    };
+    let (theta, scaling) = match by_type {
+        Some(inner) => (inner.above_zero(NAMES.theta)?, scaling(config, inner)?.scaling),
+        None => (config.above_zero("rope_local_base_freq")?, RopeScaling::None),
+    };
+    let (theta, layout) = (theta.unwrap_or(10_000.0), RopeLayout::Halves);
+    Ok(RopeConfig { theta, dim, layout, scaling, magnitude: 1.0 })
+}
+
+/// Kinds of layers, for which rotary parameters may differ.
+const FULL: &str = "full_attention";
+const SLIDING: &str = "sliding_attention";
+
 /// Reads the parameters of layers without compressed rows and of layers with them, `dim` values of
 /// each head. They are `main` and `compress` of the object of parameters; otherwise that object
 /// scales the second, and both have a base outside. YaRN leaves cosines and sines unscaled.
 pub(super) fn read_pair(config: Object, dim: usize) -> Result<[RopeConfig; 2]> {
     let nested = pair(config)?;
-    let flat = if nested.is_some() { None } else { parameters(config)? };
+    let flat = if nested.is_some() { None } else { parameters(config, None)? };
     let read = |inner: Option<Object>, key: &str, default: f32| {
         let of_pair = inner.filter(|_| nested.is_some());
         let theta = of_pair.map_or(Ok(None), |inner| inner.above_zero(NAMES.theta))?;
@@ -125,9 +148,14 @@ fn chosen(config: Object) -> Result<Option<(&'static str, Object)>> {
     Ok(old.or(new.map(|new| (NEW, new))))
 }
 
-/// The rotary parameters of all layers.
-fn parameters(config: Object) -> Result<Option<Object>> {
+/// The rotary parameters of all layers, or of those of a kind where they may differ.
+fn parameters<'a>(config: Object<'a>, kind: Option<&'a str>) -> Result<Option<Object<'a>>> {
     let chosen = chosen(config)?.map(|(_, object)| object);
+    if let (Some(object), Some(kind)) = (chosen, kind)
+        && let Some(inner) = object.object(kind)?
+    {
+        return Ok(Some(inner));
+    }
     let nested = chosen.and_then(|chosen| Some((chosen, chosen.nested()?)));
     match nested {
         None => Ok(chosen),
@@ -151,9 +179,16 @@ fn scaling(config: Object, rope: Object) -> Result<Scaling> {
         "linear" => Ok(RopeScaling::Linear { factor: rope.need_above_zero("factor")? }.into()),
         "llama3" => llama3(rope).map(Scaling::from),
         "yarn" => read_yarn(config, rope),
+        "proportional" => {
+            let share = rope.above_zero(NAMES.rope_dim)?.unwrap_or(1.0).min(1.0);
+            let factor = rope.above_zero("factor")?.unwrap_or(1.0);
+            Ok(RopeScaling::Proportional { share, factor }.into())
+        }
         other => {
-            let problem =
-                format!("expected default, linear, llama3 or yarn, found {}", shown(other));
+            let problem = format!(
+                "expected default, linear, llama3, yarn or proportional, found {}",
+                shown(other)
+            );
             Err(rope.error("rope_type", problem))
         }
     }

@@ -4,7 +4,7 @@ use super::super::family::Family;
 use super::super::fields::{SIGMOID, SOFTMAX, SOFTMAX_OF_CHOSEN, SQRT_SOFTPLUS};
 use super::super::{
     CompressedConfig, DeltaConfig, ExpertsConfig, HyperConfig, INDEXED_RATIO, LatentConfig,
-    ModelConfig, RopeScaling, RouterScores, yarn,
+    ModelConfig, RopeScaling, RouterScores, WindowedConfig, yarn,
 };
 use crate::error::Result;
 use crate::gguf::{Array, GgufWriter, Value};
@@ -24,6 +24,11 @@ impl GgufKeyWriter<'_> {
         self.set(key, Value::U32(value.min(u32::MAX as usize) as u32));
     }
 
+    fn counts(&mut self, key: &str, values: impl Iterator<Item = usize>) {
+        let values = values.map(|value| value.min(i32::MAX as usize) as i32).collect();
+        self.set(key, Value::Array(Array::I32(values)));
+    }
+
     fn float(&mut self, key: &str, value: f32) {
         self.set(key, Value::F32(value));
     }
@@ -36,7 +41,13 @@ impl ModelConfig {
         keys.count("block_count", self.layers);
         keys.count("context_length", self.context_length);
         keys.count("embedding_length", self.hidden_size);
-        keys.count("feed_forward_length", self.intermediate_size);
+        match self.wide_mlps {
+            true => {
+                let widths = (0..self.layers).map(|layer| self.mlp_width(layer));
+                keys.counts("feed_forward_length", widths);
+            }
+            false => keys.count("feed_forward_length", self.intermediate_size),
+        }
         keys.count("rope.dimension_count", self.rope.dim);
         if family.gguf_sections {
             // Text has equal positions in all sections; llama.cpp needs the key.
@@ -49,12 +60,17 @@ impl ModelConfig {
         match self.latent() {
             Some(latent) => latent_keys(&mut keys, latent),
             None => {
-                keys.count("attention.head_count_kv", self.kv_heads);
+                let kv_heads = (0..self.layers).map(|layer| self.kv_heads_of(layer));
+                match kv_heads.clone().all(|heads| heads == self.kv_heads) {
+                    true => keys.count("attention.head_count_kv", self.kv_heads),
+                    false => keys.counts("attention.head_count_kv", kv_heads),
+                }
                 keys.count("attention.key_length", self.head_dim);
                 keys.count("attention.value_length", self.head_dim);
             }
         }
         self.window_keys(&mut keys, family)?;
+        self.kind_keys(&mut keys)?;
         if let Some(delta) = &self.delta {
             delta_keys(&mut keys, delta);
         } else if family.delta.is_some() {
@@ -99,6 +115,46 @@ impl ModelConfig {
             None if uniform => Ok(()),
             None => Err(self.error(FIELD, "GGUF files have one window for all layers")),
         }
+    }
+
+    /// Keys of what layers with a window have of their own, and of what few families have.
+    fn kind_keys(&self, keys: &mut GgufKeyWriter) -> Result<()> {
+        if let Some(WindowedConfig { head_dim, rope, .. }) = &self.windowed {
+            if rope.scaling != RopeScaling::None {
+                let problem = "expected no scaling in layers with a window";
+                return Err(self.error("rope.scaling.type", problem));
+            }
+            keys.count("attention.key_length_swa", *head_dim);
+            keys.count("attention.value_length_swa", *head_dim);
+            keys.count("rope.dimension_count_swa", rope.dim);
+            keys.float("rope.freq_base_swa", rope.theta);
+        }
+        if self.shared_kv_layers > 0 {
+            keys.count("attention.shared_kv_layers", self.shared_kv_layers);
+        }
+        if self.layer_inputs > 0 {
+            keys.count("embedding_length_per_layer_input", self.layer_inputs);
+        }
+        if let Some(cap) = self.logit_cap {
+            keys.float("final_logit_softcapping", cap);
+        }
+        let of_heads = yarn::attention_scale(self.head_dim, 1.0);
+        if self.latent().is_none() && self.attention_scale != of_heads {
+            keys.float("attention.scale", self.attention_scale);
+        }
+        // Families whose embeddings are scaled by the root of the width do not say so.
+        let by_width = (self.hidden_size as f32).sqrt();
+        let embedding_scale =
+            if self.embedding_scale == by_width { 1.0 } else { self.embedding_scale };
+        let factors = [
+            ("embedding_scale", embedding_scale),
+            ("residual_scale", self.residual_scale),
+            ("logit_scale", 1.0 / self.logit_scale),
+        ];
+        for (key, factor) in factors.into_iter().filter(|(_, factor)| *factor != 1.0) {
+            keys.float(key, factor);
+        }
+        Ok(())
     }
 
     fn expert_keys(
@@ -204,7 +260,10 @@ impl ModelConfig {
                     keys.float("rope.scaling.yarn_attn_factor", self.rope.magnitude);
                 }
             }
-            RopeScaling::None | RopeScaling::Llama3 { .. } | RopeScaling::Factors(_) => {}
+            RopeScaling::None
+            | RopeScaling::Llama3 { .. }
+            | RopeScaling::Proportional { .. }
+            | RopeScaling::Factors(_) => {}
         }
     }
 }

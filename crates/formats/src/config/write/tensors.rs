@@ -1,9 +1,11 @@
 //! The tensors of a model: canonical names and shapes, in GGUF files and in Hugging Face
 //! checkpoints.
 
-use super::super::family::{Family, HEAD_NORMS};
-use super::super::{Attention, DeltaConfig, ExpertsConfig, LatentConfig, ModelConfig};
-use crate::names::EXPERTS_BY_TOKEN;
+use super::super::family::{ExpertFiles, Family, HEAD_NORMS};
+use super::super::{
+    Attention, DeltaConfig, ExpertsConfig, LatentConfig, ModelConfig, SublayerNorms,
+};
+use crate::names::{EXPERT_SCALES, EXPERTS_BY_TOKEN, ROUTER_SCALES};
 
 pub(crate) type Tensors = Vec<(String, Vec<usize>)>;
 
@@ -34,28 +36,29 @@ impl ModelConfig {
     pub(crate) fn tensors_in(&self, family: &Family, form: TensorForm) -> Tensors {
         let (hidden, vocab) = (self.hidden_size, self.vocab_size);
         let mut tensors = vec![("token_embd.weight".to_owned(), vec![vocab, hidden])];
+        tensors.extend(self.layer_input_tables());
         for layer in 0..self.layers {
             let mut parts = match (self.delta_of(layer), &self.attention) {
                 (Some(delta), _) => self.recurrence(family, delta, form),
-                (None, Attention::Grouped { .. }) => self.attention(),
+                (None, Attention::Grouped(_)) => self.attention(layer),
                 (None, Attention::Latent(latent)) => self.latent_attention(*latent, form),
                 (None, Attention::Compressed(sizes)) => self.compressed_attention(sizes, layer),
             };
             parts.extend(self.hyper_connections());
-            parts.push(named("ffn_norm.weight", &[hidden]));
-            match self.experts_of(layer) {
-                Some(experts) => {
-                    parts.extend(self.choice_of_experts(experts, layer));
-                    parts.extend(self.experts(experts, family.experts_by_turns, form));
-                }
-                None => parts.extend(mlp(
-                    ["ffn_gate", "ffn_up", "ffn_down"],
-                    hidden,
-                    self.intermediate_size,
-                )),
+            parts.extend(self.before().map(|_| named("ffn_norm.weight", &[hidden])));
+            let experts = self.experts_of(layer);
+            if let Some(experts) = experts {
+                parts.extend(self.choice_of_experts(experts, layer));
+                parts.extend(self.experts(experts, family, form));
             }
+            if experts.is_none_or(|experts| experts.beside_mlp) {
+                let names = ["ffn_gate", "ffn_up", "ffn_down"];
+                parts.extend(mlp(names, hidden, self.mlp_width(layer)));
+            }
+            parts.extend(self.around(experts));
             let vectors = self.vectors(family, layer);
-            parts.extend(vectors.into_iter().map(|name| named(name, &self.shape_of(name))));
+            let vectors = vectors.into_iter().map(|name| named(name, &self.shape_of(name, layer)));
+            parts.extend(vectors);
             tensors.extend(
                 parts.into_iter().map(|(name, shape)| (format!("blk.{layer}.{name}"), shape)),
             );
@@ -80,16 +83,64 @@ impl ModelConfig {
         }
     }
 
-    fn attention(&self) -> Tensors {
-        let hidden = self.hidden_size;
-        let (q, kv) = (self.heads * self.head_dim, self.kv_heads * self.head_dim);
+    fn attention(&self, layer: usize) -> Tensors {
+        let (hidden, dim) = (self.hidden_size, self.head_dim_of(layer));
+        let (q, kv) = (self.heads * dim, self.kv_heads_of(layer) * dim);
+        let mut tensors: Vec<_> =
+            self.before().map(|_| named("attn_norm.weight", &[hidden])).into_iter().collect();
+        tensors.push(named("attn_q.weight", &[self.query_rows(layer), hidden]));
+        if self.kv_layer(layer) == layer {
+            tensors.push(named("attn_k.weight", &[kv, hidden]));
+            if !self.takes_keys_as_values(layer) {
+                tensors.push(named("attn_v.weight", &[kv, hidden]));
+            }
+        }
+        tensors.push(named("attn_output.weight", &[hidden, q]));
+        tensors
+    }
+
+    /// Tensors outside the layers of the inputs that layers have of their own.
+    fn layer_input_tables(&self) -> Tensors {
+        let (width, all) = (self.layer_inputs, self.layers * self.layer_inputs);
+        if width == 0 {
+            return Vec::new();
+        }
         vec![
-            named("attn_norm.weight", &[hidden]),
-            named("attn_q.weight", &[self.query_rows(), hidden]),
-            named("attn_k.weight", &[kv, hidden]),
-            named("attn_v.weight", &[kv, hidden]),
-            named("attn_output.weight", &[hidden, q]),
+            named("per_layer_token_embd.weight", &[self.vocab_size, all]),
+            named("per_layer_model_proj.weight", &[all, self.hidden_size]),
+            named("per_layer_proj_norm.weight", &[width]),
         ]
+    }
+
+    /// Whether sublayers have norms of their inputs.
+    fn before(&self) -> Option<()> {
+        (self.norms != SublayerNorms::After).then_some(())
+    }
+
+    /// Norms of what a layer's sublayers give, and what follows these.
+    fn around(&self, experts: Option<&ExpertsConfig>) -> Tensors {
+        let (hidden, width) = (self.hidden_size, self.layer_inputs);
+        let mut tensors = Vec::new();
+        if self.norms != SublayerNorms::Before {
+            let norms = ["post_attention_norm.weight", "post_ffw_norm.weight"];
+            tensors.extend(norms.map(|name| named(name, &[hidden])));
+        }
+        if experts.is_some_and(|experts| experts.beside_mlp) {
+            let norms =
+                ["post_ffw_norm_1.weight", "pre_ffw_norm_2.weight", "post_ffw_norm_2.weight"];
+            tensors.extend(norms.map(|name| named(name, &[hidden])));
+        }
+        if width > 0 {
+            tensors.extend([
+                named("inp_gate.weight", &[width, hidden]),
+                named("proj.weight", &[hidden, width]),
+                named("post_norm.weight", &[hidden]),
+            ]);
+        }
+        if self.layer_scales {
+            tensors.push(named("layer_output_scale.weight", &[1]));
+        }
+        tensors
     }
 
     fn recurrence(&self, family: &Family, delta: &DeltaConfig, form: TensorForm) -> Tensors {
@@ -161,6 +212,10 @@ impl ModelConfig {
     fn choice_of_experts(&self, experts: &ExpertsConfig, layer: usize) -> Tensors {
         let ExpertsConfig { count, chosen, .. } = *experts;
         let mut tensors = vec![named("ffn_gate_inp.weight", &[count, self.hidden_size])];
+        if experts.beside_mlp {
+            tensors.push(named(ROUTER_SCALES, &[self.hidden_size]));
+            tensors.push(named(EXPERT_SCALES, &[count]));
+        }
         if experts.by_token[layer] {
             tensors.push(named(EXPERTS_BY_TOKEN, &[self.vocab_size, chosen]));
         } else if experts.scores.has_bias() {
@@ -169,15 +224,21 @@ impl ModelConfig {
         tensors
     }
 
-    fn experts(&self, experts: &ExpertsConfig, biased: bool, form: TensorForm) -> Tensors {
+    fn experts(&self, experts: &ExpertsConfig, family: &Family, form: TensorForm) -> Tensors {
         let (hidden, count, width) = (self.hidden_size, experts.count, experts.width);
         let mut tensors = Vec::new();
-        match (form, biased) {
-            (TensorForm::Gguf | TensorForm::ReadGguf | TensorForm::Read, _) => {
-                tensors.extend(stacked(count, hidden, width, biased));
+        match (form, family.hf_experts) {
+            (TensorForm::Gguf | TensorForm::ReadGguf | TensorForm::Read, files) => {
+                tensors.extend(stacked(count, hidden, width, files == ExpertFiles::ByTurns));
             }
-            (TensorForm::Hf, true) => tensors.extend(fused(count, hidden, width)),
-            (TensorForm::Hf, false) => {
+            (TensorForm::Hf, ExpertFiles::ByTurns) => {
+                tensors.extend(by_turns(count, hidden, width));
+            }
+            (TensorForm::Hf, ExpertFiles::Fused) => tensors.extend([
+                named("ffn_gate_up_exps.weight", &[count, 2 * width, hidden]),
+                named("ffn_down_exps.weight", &[count, hidden, width]),
+            ]),
+            (TensorForm::Hf, ExpertFiles::Single) => {
                 let one =
                     |number| ["gate", "up", "down"].map(|part| format!("ffn_{part}.{number}"));
                 tensors.extend((0..count).flat_map(|number| mlp(one(number), hidden, width)));
@@ -198,11 +259,12 @@ impl ModelConfig {
     /// Biases, head norms and sinks of a layer, except those of experts.
     fn vectors(&self, family: &Family, layer: usize) -> Vec<&'static str> {
         let mut names = family.written.to_vec();
-        if let (&Attention::Grouped { head_norms, sinks, .. }, None) =
-            (&self.attention, self.delta_of(layer))
-        {
-            names.extend(head_norms.then_some(HEAD_NORMS).into_iter().flatten());
-            names.extend(sinks.then_some("attn_sinks.weight"));
+        if let (Some(grouped), None) = (self.grouped(), self.delta_of(layer)) {
+            let normed = HEAD_NORMS.iter().filter(|_| grouped.head_norms);
+            // Layers that attend to the keys of others have none of their own.
+            let count = if self.kv_layer(layer) == layer { 2 } else { 1 };
+            names.extend(normed.take(count));
+            names.extend(grouped.sinks.then_some("attn_sinks.weight"));
         }
         let of_experts = |name: &&str| name.contains("_exps.") || name.starts_with("exp_probs_b.");
         let required = (family.required)(self, layer);
@@ -211,14 +273,18 @@ impl ModelConfig {
     }
 
     /// Shape of a bias, norm or sink of a layer.
-    pub(crate) fn shape_of(&self, name: &str) -> Vec<usize> {
+    pub(crate) fn shape_of(&self, name: &str, layer: usize) -> Vec<usize> {
+        let dim = self.head_dim_of(layer);
+        let whole = self.grouped().is_some_and(|grouped| grouped.whole_norms);
         let experts = self.experts.as_ref().map_or(0, |experts| experts.count);
         match name {
-            "attn_q.bias" => vec![self.query_rows()],
-            "attn_k.bias" | "attn_v.bias" => vec![self.kv_heads * self.head_dim],
-            "attn_q_norm.weight" | "attn_k_norm.weight" => vec![self.head_dim],
+            "attn_q.bias" => vec![self.query_rows(layer)],
+            "attn_k.bias" | "attn_v.bias" => vec![self.kv_heads_of(layer) * dim],
+            "attn_q_norm.weight" if whole => vec![self.heads * dim],
+            "attn_k_norm.weight" if whole => vec![self.kv_heads_of(layer) * dim],
+            "attn_q_norm.weight" | "attn_k_norm.weight" => vec![dim],
             "attn_sinks.weight" => vec![self.heads],
-            "ffn_gate.bias" | "ffn_up.bias" => vec![self.intermediate_size],
+            "ffn_gate.bias" | "ffn_up.bias" => vec![self.mlp_width(layer)],
             "ffn_gate_inp.bias" | "exp_probs_b.bias" => vec![experts],
             "ffn_down_exps.bias" => vec![experts, self.hidden_size],
             _ => vec![self.hidden_size],
@@ -251,7 +317,7 @@ fn stacked(count: usize, hidden: usize, width: usize, biased: bool) -> Tensors {
 }
 
 /// Gate and up of all experts in one tensor, as gpt-oss stores them: `[experts, inputs, outputs]`.
-fn fused(count: usize, hidden: usize, width: usize) -> Tensors {
+fn by_turns(count: usize, hidden: usize, width: usize) -> Tensors {
     vec![
         named("ffn_gate_up_exps.weight", &[count, hidden, 2 * width]),
         named("ffn_gate_up_exps.bias", &[count, 2 * width]),

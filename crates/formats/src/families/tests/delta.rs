@@ -4,7 +4,7 @@ use serde_json::{Value as Json, json};
 
 use super::gguf::{read_with, u};
 use super::{check_error, with};
-use crate::config::{Attention, DeltaConfig, ModelConfig, RopeScaling, TensorForm};
+use crate::config::{Attention, DeltaConfig, GroupedConfig, ModelConfig, RopeScaling, TensorForm};
 use crate::gguf::{Array, Value};
 
 const NEXT: &str = "Qwen3NextForCausalLM";
@@ -20,7 +20,7 @@ fn delta(class: &str, fields: Json) -> DeltaConfig {
 
 fn gate(fields: Json) -> bool {
     let attention = with(TEXT, fields).unwrap().attention;
-    matches!(attention, Attention::Grouped { gate: true, head_norms: true, sinks: false })
+    matches!(attention, Attention::Grouped(GroupedConfig { gate: true, head_norms: true, .. }))
 }
 
 /// The base fields without some, under `text_config`.

@@ -1,0 +1,19 @@
+//! ERNIE 4.5: Llama with pairs of neighbours rotated.
+
+use super::prelude::*;
+
+pub(super) static ERNIE4_5: Family = Family {
+    name: "ernie4_5",
+    hf_class: "Ernie4_5ForCausalLM",
+    hf_rope: RopeLayout::Interleaved,
+    gguf_name: "ernie4_5",
+    gguf_rope: RopeLayout::Interleaved,
+    theta: 500_000.0,
+    declared: &[("use_bias", false, &[])],
+    tiny: |layers| {
+        let mut config = family::tiny(layers);
+        config.rope.layout = RopeLayout::Interleaved;
+        ModelConfig { tied_embeddings: true, ..config }
+    },
+    ..BASE
+};

@@ -1,0 +1,76 @@
+//! EXAONE 4: norms of what sublayers give, and of heads; windows on most layers, the others without
+//! rotary embedding.
+
+use super::prelude::*;
+
+pub(super) static EXAONE4: Family = Family {
+    name: "exaone4",
+    hf_class: "Exaone4ForCausalLM",
+    gguf_name: "exaone4",
+    gguf_window_period: None,
+    head_norms: HeadNorms::Always,
+    declared: &[("attention_bias", false, &[])],
+    names: NameTable { layer: &[NORMS_AFTER, ATTENTION, MLP], ..DENSE },
+    windows: |config, layers| {
+        let window = config.nullable("sliding_window", MAX_TOKENS, Some(4096))?;
+        if let Some(windows) = windows_by_type(config, layers, window)? {
+            return Ok(windows);
+        }
+        let period = period(config)?;
+        let slides =
+            |layer: usize| period.is_some_and(|period| !(layer + 1).is_multiple_of(period));
+        let all = (0..layers).map(|layer| window.filter(|_| slides(layer) && layer + 1 < layers));
+        Ok(all.collect())
+    },
+    hf_more: |config, model| {
+        let window = config.nullable("sliding_window", MAX_TOKENS, Some(4096))?;
+        set(model, window.is_some());
+        Ok(())
+    },
+    gguf_more: |keys, _, model| {
+        let window = keys.opt_count("attention.sliding_window", MAX_TOKENS)?;
+        let of_layer = |layer: usize| window.filter(|_| !(layer + 1).is_multiple_of(PERIOD));
+        model.windows = (0..model.layers).map(of_layer).collect();
+        if let Some(flags) = keys.flags("attention.sliding_window_pattern") {
+            for (own, slides) in model.windows.iter_mut().zip(flags) {
+                *own = window.filter(|_| *slides);
+            }
+        }
+        set(model, window.is_some());
+        Ok(())
+    },
+    to_json: |_| json!({"attention_bias": false}),
+    tiny: |layers| {
+        let mut config = family::tiny(layers);
+        config.windows = (0..layers).map(|layer| (layer % 4 < 3).then_some(24)).collect();
+        config.rope.scaling = RopeScaling::Llama3 {
+            factor: 8.0,
+            low_freq_factor: 1.0,
+            high_freq_factor: 4.0,
+            original_context: 64,
+        };
+        config.attention = family::NORMED_HEADS;
+        set(&mut config, true);
+        config
+    },
+    ..BASE
+};
+
+/// Layers to one without a window in files of llama.cpp.
+const PERIOD: usize = 4;
+
+/// Layers to one without a window: a number, or letters for each kind, such as `LLLG`.
+fn period(config: Object) -> Result<Option<usize>> {
+    const KEY: &str = "sliding_window_pattern";
+    match config.text(KEY) {
+        Ok(Some(letters)) => Ok(Some(letters.len()).filter(|length| *length > 0)),
+        Ok(None) => Ok(None),
+        Err(_) => config.opt_positive(KEY, MAX_LAYERS),
+    }
+}
+
+/// Sets what files do not say. Where layers `slide`, the others are not rotated.
+fn set(model: &mut ModelConfig, slide: bool) {
+    model.norms = SublayerNorms::After;
+    model.unrotated = model.windows.iter().map(|window| slide && window.is_none()).collect();
+}

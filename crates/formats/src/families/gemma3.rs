@@ -1,0 +1,170 @@
+//! Gemma 3: norms around each sublayer, windows on most layers, which have a rotary embedding of
+//! their own, scaled embeddings.
+
+use super::prelude::*;
+
+pub(super) static GEMMA3: Family = Family {
+    name: "gemma3",
+    hf_class: "Gemma3ForCausalLM",
+    hf_wrapper: "Gemma3ForConditionalGeneration",
+    hf_types: &[TEXT],
+    gguf_name: "gemma3",
+    hf_defaults: || {
+        json!({
+            "hidden_size": 2304,
+            "intermediate_size": 9216,
+            "num_hidden_layers": 26,
+            "num_attention_heads": 8,
+            "num_key_value_heads": 4,
+            "vocab_size": 262_208,
+            "max_position_embeddings": 131_072,
+            "rms_norm_eps": 1e-6,
+        })
+    },
+    zero_centred: true,
+    names: NameTable {
+        layer: &[NORMS_AROUND, ATTENTION, MLP],
+        wrapped: WRAPPED,
+        modalities: &[
+            "vision_tower.",
+            "model.vision_tower.",
+            "multi_modal_projector.",
+            "model.multi_modal_projector.",
+        ],
+        ..DENSE
+    },
+    windows: |config, layers| windows(config, layers, 4096),
+    hf_more,
+    gguf_more,
+    to_json: |config| {
+        let mut json = gelu_json(config);
+        merge(
+            &mut json,
+            json!({
+                "model_type": TEXT,
+                "query_pre_attn_scalar": f64::from(config.attention_scale).powi(-2),
+            }),
+        );
+        json
+    },
+    tiny: |layers| {
+        let config = tiny(layers);
+        let attention_scale = 0.25;
+        ModelConfig { attention_scale, attention: family::NORMED_HEADS, ..config }
+    },
+    ..GEMMA
+};
+
+/// What the generations of Gemma have in common.
+pub(super) const GEMMA: Family = Family {
+    gguf_activation: Activation::GeluTanh,
+    gguf_window_period: Some(PERIOD),
+    head_norms: HeadNorms::Always,
+    head_dim: Some(256),
+    theta: 1e6,
+    rope_by_type: true,
+    declared: &[("attention_bias", false, &[])],
+    activation,
+    ..BASE
+};
+
+const TEXT: &str = "gemma3_text";
+
+/// Layers to a layer without a window, where files do not say.
+const PERIOD: usize = 6;
+
+/// Windows by kind of layer, or on all layers but each of a period's last.
+pub(super) fn windows(config: Object, layers: usize, default: usize) -> Result<Windows> {
+    let window = config.nullable("sliding_window", MAX_TOKENS, Some(default))?;
+    if let Some(windows) = windows_by_type(config, layers, window)? {
+        return Ok(windows);
+    }
+    let mut period = config.opt_positive("sliding_window_pattern", MAX_LAYERS)?;
+    if period.is_none() {
+        period = config.opt_positive("_sliding_window_pattern", MAX_LAYERS)?;
+    }
+    let period = period.unwrap_or(PERIOD);
+    let slides = |layer: usize| !(layer + 1).is_multiple_of(period);
+    Ok((0..layers).map(|layer| window.filter(|_| slides(layer))).collect())
+}
+
+fn activation(config: Object) -> Result<Activation> {
+    const EXPECTED: &str = "gelu_pytorch_tanh";
+    for field in ["hidden_activation", "hidden_act"] {
+        match config.text(field)? {
+            None => {}
+            Some(EXPECTED) => break,
+            Some(other) => {
+                let problem = format!("expected {EXPECTED}, found {}", shown(other));
+                return Err(config.error(field, problem));
+            }
+        }
+    }
+    Ok(Activation::GeluTanh)
+}
+
+/// Sets what all generations have.
+pub(super) fn set_common(model: &mut ModelConfig) {
+    model.norms = SublayerNorms::Around;
+    model.embedding_scale = (model.hidden_size as f32).sqrt();
+}
+
+fn hf_more(config: Object, model: &mut ModelConfig) -> Result<()> {
+    const CAP: &str = "attn_logit_softcapping";
+    if let Some(found) = config.above_zero(CAP)? {
+        return Err(config.error(CAP, format!("expected no bound of scores, found {found}")));
+    }
+    set_common(model);
+    let scalar = config.above_zero("query_pre_attn_scalar")?.unwrap_or(256.0);
+    model.attention_scale = 1.0 / scalar.sqrt();
+    model.logit_cap = config.above_zero("final_logit_softcapping")?;
+    let (kv_heads, head_dim) = (model.kv_heads, model.head_dim);
+    let rope = rope::windowed(config, head_dim)?;
+    model.windowed = Some(WindowedConfig { kv_heads, head_dim, rope });
+    Ok(())
+}
+
+fn gguf_more(keys: &GgufKeys, _: &GgufFile, model: &mut ModelConfig) -> Result<()> {
+    // Files of llama.cpp do not say how scores are scaled: of the published sizes, that of 62 layers
+    // divides by the root of what the width has for each head.
+    const BY_WIDTH: usize = 62;
+    set_common(model);
+    let by_width = model.layers == BY_WIDTH;
+    let divisor = if by_width { model.hidden_size / model.heads } else { model.head_dim };
+    let scale = keys.above_zero("attention.scale")?;
+    model.attention_scale = scale.unwrap_or(1.0 / (divisor as f32).sqrt());
+    let theta = keys.above_zero("rope.freq_base_swa")?.unwrap_or(10_000.0);
+    let scaling = RopeScaling::None;
+    let rope = RopeConfig { theta, scaling, magnitude: 1.0, ..model.rope.clone() };
+    let (kv_heads, head_dim) = (model.kv_heads, model.head_dim);
+    model.windowed = Some(WindowedConfig { kv_heads, head_dim, rope });
+    Ok(())
+}
+
+/// Fields of config.json of all generations.
+pub(super) fn gelu_json(config: &ModelConfig) -> Json {
+    json!({
+        "hidden_act": null,
+        "hidden_activation": "gelu_pytorch_tanh",
+        "final_logit_softcapping": config.logit_cap,
+    })
+}
+
+/// A small configuration with a window on every layer but the last, and each third before it.
+pub(super) fn tiny(layers: usize) -> ModelConfig {
+    let mut config = family::tiny(layers);
+    set_common(&mut config);
+    let slides = |layer: usize| !(layers - 1 - layer).is_multiple_of(3);
+    config.windows = (0..layers).map(|layer| slides(layer).then_some(24)).collect();
+    config.rope.scaling = RopeScaling::Linear { factor: 2.0 };
+    config.rope.theta = 1e6;
+    let rope = RopeConfig { theta: 5e3, scaling: RopeScaling::None, ..config.rope.clone() };
+    let (kv_heads, head_dim) = (config.kv_heads, config.head_dim);
+    ModelConfig {
+        activation: Activation::GeluTanh,
+        tied_embeddings: true,
+        windowed: Some(WindowedConfig { kv_heads, head_dim, rope }),
+        logit_cap: Some(20.0),
+        ..config
+    }
+}

@@ -1,0 +1,69 @@
+//! MiniMax-M2: experts chosen by sigmoids in every layer, norms of all query and key heads together,
+//! a part of each head rotated.
+
+use super::prelude::*;
+
+pub(super) static MINIMAX_M2: Family = Family {
+    name: "minimax_m2",
+    hf_class: "MiniMaxM2ForCausalLM",
+    hf_types: &["minimax"],
+    gguf_name: "minimax-m2",
+    gguf_experts: GgufExperts {
+        scores: RouterScores::Sigmoid,
+        width: |mlp, _| mlp,
+        ..BASE.gguf_experts
+    },
+    head_norms: HeadNorms::Always,
+    head_dim: Some(128),
+    kv_heads: Some(8),
+    theta: 5e6,
+    declared: &[],
+    required: |_, _| &["exp_probs_b.bias"],
+    names: NameTable {
+        layer: &[
+            NORMS,
+            ATTENTION,
+            BLOCK_SPARSE,
+            &[("block_sparse_moe.e_score_correction_bias", "exp_probs_b.bias")],
+        ],
+        ..DENSE
+    },
+    experts: |config, layers| {
+        experts::expect(config, "scoring_func", &["sigmoid"])?;
+        let experts = experts::local(config, layers, 256, 8)?;
+        Ok(experts.map(|experts| ExpertsConfig { scores: RouterScores::Sigmoid, ..experts }))
+    },
+    hf_more: |config, model| {
+        let dim = config.opt_positive("rotary_dim", MAX_HEADS)?;
+        model.rope.dim = dim.unwrap_or(model.rope.dim);
+        set(model);
+        Ok(())
+    },
+    gguf_more: |_, _, model| {
+        set(model);
+        Ok(())
+    },
+    to_json: |config| {
+        let mut json = experts::local_json(config);
+        json["rotary_dim"] = json!(config.rope.dim);
+        json["scoring_func"] = json!("sigmoid");
+        json
+    },
+    tiny: |layers| {
+        let mut config = family::tiny(layers);
+        config.rope.dim = 12;
+        config.attention = family::NORMED_HEADS;
+        set(&mut config);
+        let (scores, width) = (RouterScores::Sigmoid, 104);
+        let experts = ExpertsConfig { scores, width, ..family::tiny_experts(layers) };
+        ModelConfig { experts: Some(experts), ..config }
+    },
+    ..BASE
+};
+
+/// Sets what files do not say.
+fn set(model: &mut ModelConfig) {
+    if let Attention::Grouped(grouped) = &mut model.attention {
+        grouped.whole_norms = true;
+    }
+}

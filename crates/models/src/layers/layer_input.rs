@@ -1,0 +1,121 @@
+//! Inputs that each layer has of its own for each token (per-layer embeddings; Gemma 3n and 4).
+//!
+//! They are rows of a table, and a projection of the token's embedding: of each layer `width` values,
+//! `(norm(projection) + row) / sqrt(2)`. A layer multiplies them with the gate of its residual stream,
+//! and adds what a projection makes of that.
+
+use super::mlp::gate_kind;
+use super::{ForwardPass, Linear, Norm};
+use crate::Error;
+use crate::loader::Loader;
+use crate::ranks::Slice;
+use backend::{Buffer, Gate, HeadColumns, Table};
+
+/// The inputs of all layers.
+#[derive(Debug)]
+pub(crate) struct LayerInputs {
+    /// The embedding, which stages after the first hold for this only.
+    embed: Table,
+    embedding_scale: f32,
+    table: Table,
+    projection: Linear,
+    norm: Norm,
+    width: usize,
+    hidden: usize,
+    /// Embeddings: `[rows, hidden]`.
+    embedded: Buffer,
+    /// `[rows, layers * width]` each: what is projected, its norm, and the inputs.
+    projected: Buffer,
+    normed: Buffer,
+    inputs: Buffer,
+}
+
+impl LayerInputs {
+    /// Loads `per_layer_token_embd`, `per_layer_model_proj` and `per_layer_proj_norm`, if layers have
+    /// inputs.
+    pub fn load(loader: &mut Loader<'_>, embed: Option<Table>) -> Result<Option<Self>, Error> {
+        let config = loader.checkpoint.config();
+        let (width, hidden, vocab) = (config.layer_inputs, config.hidden_size, config.vocab_size);
+        let (all, eps) = (config.layers * width, config.rms_norm_eps);
+        if width == 0 {
+            return Ok(None);
+        }
+        let embed = match embed {
+            Some(embed) => embed,
+            None => loader.table("token_embd.weight", vocab, hidden)?,
+        };
+        Ok(Some(Self {
+            embed,
+            embedding_scale: config.embedding_scale,
+            table: loader.table("per_layer_token_embd.weight", vocab, all)?,
+            projection: Linear::load(loader, "per_layer_model_proj", all, hidden, Slice::Whole)?,
+            norm: Norm::load(loader, "per_layer_proj_norm", width, eps)?,
+            width,
+            hidden,
+            embedded: loader.shared("layer_input_embeddings", hidden)?,
+            projected: loader.shared("layer_inputs_projected", all)?,
+            normed: loader.shared("layer_inputs_normed", all)?,
+            inputs: loader.shared("layer_inputs", all)?,
+        }))
+    }
+
+    /// Computes the inputs of all layers for the tokens of the batch.
+    pub fn compute(&self, pass: &mut ForwardPass<'_>) {
+        let Self { embedded, projected, normed, inputs, .. } = *self;
+        let (rows, root) = (pass.rows(), |count: usize| (count as f32).sqrt());
+        pass.backend.embed(self.embed, pass.batch.tokens(), embedded);
+        pass.backend.scale(embedded, self.embedding_scale, rows);
+        self.projection.forward(pass, embedded, projected, rows);
+        pass.backend.scale(projected, 1.0 / root(self.hidden), rows);
+        self.norm.forward(pass, projected, normed, rows);
+        pass.backend.embed(self.table, pass.batch.tokens(), inputs);
+        pass.backend.scale(inputs, root(self.width), rows);
+        pass.backend.add(inputs, normed, rows);
+        pass.backend.scale(inputs, std::f32::consts::FRAC_1_SQRT_2, rows);
+    }
+}
+
+/// What a layer makes of its input.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LayerInput {
+    gate: Linear,
+    projection: Linear,
+    kind: Gate,
+    width: usize,
+    /// The layer's columns of the inputs of all layers.
+    inputs: HeadColumns,
+    /// `[rows, width]` each: the gate, and the input.
+    work: [Buffer; 2],
+}
+
+impl LayerInput {
+    /// Loads `inp_gate` and `proj` of a layer.
+    pub fn load(loader: &mut Loader<'_>, layer: usize) -> Result<Self, Error> {
+        let config = loader.checkpoint.config();
+        let (width, hidden, all) =
+            (config.layer_inputs, config.hidden_size, config.layers * config.layer_inputs);
+        let name = |part: &str| format!("blk.{layer}.{part}");
+        Ok(Self {
+            gate: Linear::load(loader, &name("inp_gate"), width, hidden, Slice::Whole)?,
+            projection: Linear::load(loader, &name("proj"), hidden, width, Slice::Whole)?,
+            kind: gate_kind(config.activation),
+            width,
+            inputs: HeadColumns {
+                buffer: loader.shared("layer_inputs", all)?,
+                first: layer * width,
+                stride: all,
+            },
+            work: [loader.shared("layer_input_gate", width)?, loader.shared("layer_input", width)?],
+        })
+    }
+
+    /// `[rows, hidden]` of the residual stream to `[rows, hidden]`.
+    pub fn forward(&self, pass: &mut ForwardPass<'_>, x: Buffer, out: Buffer) {
+        let (rows, [gate, input]) = (pass.rows(), self.work);
+        self.gate.forward(pass, x, gate, rows);
+        let own = HeadColumns { buffer: input, first: 0, stride: self.width };
+        pass.backend.copy_heads(self.inputs, self.width, own, rows);
+        pass.backend.apply_gate(self.kind, gate, input, rows);
+        self.projection.forward(pass, gate, out, rows);
+    }
+}
