@@ -1,6 +1,7 @@
 //! Loading of a [`Tokenizer`] from the vocabulary inside a GGUF file.
 //!
-//! Follows llama.cpp: `gpt2` is byte-level BPE with a named pre-tokenizer, `llama` SentencePiece.
+//! Follows llama.cpp: `gpt2` is byte-level BPE with a named pre-tokenizer, `llama` SentencePiece,
+//! `gemma4` BPE over text whose spaces are `▁`.
 //! Control tokens match only if special tokens are parsed, user-defined tokens always.
 
 use crate::added::{AddedToken, AddedTokens};
@@ -17,7 +18,8 @@ use crate::tokenizer::{Encoder, Tokenizer};
 use crate::tokenizer_json::bpe_model;
 use crate::vocab::{Clash, TokenEntry, TokenKind, Vocab};
 use formats::gguf::{GgufFile, Metadata, Strings};
-use tokenizers::models::bpe::BPE;
+use tokenizers::models::bpe::{BPE, BpeBuilder};
+use tokenizers::normalizers::{self, NormalizerWrapper, Prepend, Replace};
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use tokenizers::pre_tokenizers::sequence::Sequence;
 use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
@@ -56,9 +58,10 @@ impl Tokenizer {
         match metadata.text("tokenizer.ggml.model")? {
             "gpt2" => byte_level(metadata, options),
             "llama" => sentence_piece(metadata),
+            "gemma4" => merges_of_characters(metadata),
             other => Err(TextError::tokenizer(
                 "tokenizer.ggml.model",
-                format!("expected \"gpt2\" or \"llama\", found \"{other}\""),
+                format!("expected \"gpt2\", \"llama\" or \"gemma4\", found \"{other}\""),
             )),
         }
     }
@@ -71,7 +74,7 @@ fn byte_level(metadata: &Metadata, options: &GgufOptions) -> Result<Tokenizer> {
     let pipeline = Pipeline {
         normalizer: None,
         pre_tokenizer: Some(pre_tokenizer(pre)?),
-        model: model(metadata, &vocab, pre)?,
+        model: model(metadata, &vocab, BPE::builder().ignore_merges(pre.ignore_merges))?,
         raw_added: added(metadata, &vocab)?,
         normalized_added: AddedTokens::default(),
     };
@@ -101,6 +104,38 @@ fn sentence_piece(metadata: &Metadata) -> Result<Tokenizer> {
     Ok(Tokenizer { vocab, engine, decoder, affixes, special, infill })
 }
 
+/// Merges of characters; what is no token is spelled in bytes.
+fn merges_of_characters(metadata: &Metadata) -> Result<Tokenizer> {
+    let space_prefix = metadata.opt_flag("tokenizer.ggml.add_space_prefix")?.unwrap_or(false);
+    let decoder = Decoder::sentence_piece(space_prefix);
+    let vocab = vocab(metadata, &decoder)?;
+    let special = special_ids(metadata, &vocab, SpecialIds::default());
+    let mut normalizers: Vec<NormalizerWrapper> = Vec::new();
+    if space_prefix {
+        normalizers.push(Prepend::new("▁".to_owned()).into());
+    }
+    let problem =
+        |e: tokenizers::Error| TextError::tokenizer("tokenizer.ggml.model", e.to_string());
+    normalizers.push(Replace::new(" ", "▁").map_err(problem)?.into());
+    let builder = BPE::builder().byte_fallback(true).fuse_unk(true);
+    let unknown = special.unk.and_then(|id| vocab.get(id)).map(|entry| entry.text.to_owned());
+    let builder = match unknown {
+        Some(unknown) => builder.unk_token(unknown),
+        None => builder,
+    };
+    let pipeline = Pipeline {
+        normalizer: Some(normalizers::Sequence::new(normalizers).into()),
+        pre_tokenizer: None,
+        model: model(metadata, &vocab, builder)?,
+        raw_added: added(metadata, &vocab)?,
+        normalized_added: AddedTokens::default(),
+    };
+    let affixes = affixes(metadata, special, true)?;
+    let engine = Encoder::Pipeline(Box::new(pipeline));
+    let infill = InfillTokens::of_gguf(metadata, &vocab);
+    Ok(Tokenizer { vocab, engine, decoder, affixes, special, infill })
+}
+
 fn pre_type(metadata: &Metadata, options: &GgufOptions) -> Result<PreType> {
     let name = metadata.opt_text("tokenizer.ggml.pre")?.unwrap_or("default");
     let fallback = || options.pre_fallback.as_deref().and_then(pre_types::find);
@@ -122,7 +157,7 @@ fn pre_tokenizer(pre: PreType) -> Result<PreTokenizerWrapper> {
     Ok(Sequence::new(stages).into())
 }
 
-fn model(metadata: &Metadata, vocab: &Vocab, pre: PreType) -> Result<ModelWrapper> {
+fn model(metadata: &Metadata, vocab: &Vocab, builder: BpeBuilder) -> Result<ModelWrapper> {
     let merges = required(metadata, MERGES)?;
     let parse = |text: &str| {
         RawMerge::parse(text)
@@ -130,7 +165,6 @@ fn model(metadata: &Metadata, vocab: &Vocab, pre: PreType) -> Result<ModelWrappe
     };
     let merges = merges.iter().map(parse).collect::<Result<Vec<_>>>()?;
     let tokens = vocab.iter().map(|(id, entry)| (entry.text.to_owned(), id));
-    let builder = BPE::builder().ignore_merges(pre.ignore_merges);
     bpe_model(builder, tokens, (merges, ""), MERGES)
 }
 

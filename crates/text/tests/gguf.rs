@@ -50,6 +50,32 @@ fn sentence_piece() -> Vec<(&'static str, Value)> {
     ]
 }
 
+/// Merges of characters in which `b c` comes before `a b`, unlike in the scores.
+fn merges_of_characters() -> Vec<(&'static str, Value)> {
+    let mut entries = sentence_piece();
+    entries.retain(|(key, _)| *key != "tokenizer.ggml.model");
+    entries.extend([
+        ("tokenizer.ggml.model", Value::String("gemma4".into())),
+        ("tokenizer.ggml.merges", strings(["b c", "a b", "▁ a"])),
+        ("tokenizer.ggml.unknown_token_id", Value::U32(0)),
+        ("tokenizer.ggml.bos_token_id", Value::U32(1)),
+        ("tokenizer.ggml.eos_token_id", Value::U32(2)),
+    ]);
+    entries
+}
+
+#[test]
+fn merges_of_characters_come_in_their_order_and_bytes_spell_the_rest() {
+    let tokenizer = Tokenizer::from_gguf(&open(merges_of_characters()), &GgufOptions::default());
+    let tokenizer = tokenizer.unwrap();
+    let ids = |text: &str| tokenizer.encode(text, EncodeOptions::default()).unwrap();
+    // "bc" comes before "ab", which comes before "▁a"; é is two bytes.
+    assert_eq!(ids("abc"), [4, 8]);
+    assert_eq!(ids("c ab"), [6, 3, 7]);
+    assert_eq!(ids("aé"), [4, 10, 11]);
+    assert_eq!(tokenizer.decode(&ids("b aé"), false), "b aé");
+}
+
 fn open(entries: Vec<(&str, Value)>) -> GgufFile {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("vocab.gguf");
