@@ -290,6 +290,18 @@ fn rows_with_windows_change_no_bits() {
     check_ways("gpt_oss", Mode::Exact, &ways(Mode::Exact)[..4]);
 }
 
+/// Layers attend to the keys and values of earlier ones, some of which have a window.
+#[test]
+fn shared_keys_and_values_change_no_bits() {
+    for (layers, mode) in [(3, Mode::Fast), (5, Mode::Exact)] {
+        let (checkpoint, _folder) = random_of("gemma4", layers);
+        assert_eq!(checkpoint.config().shared_kv_layers, 1);
+        let requests = &requests()[..32];
+        let want = reference(&checkpoint, mode, requests);
+        check_against(&checkpoint, (requests, &want), &ways(mode)[..5]);
+    }
+}
+
 /// Experts and layers are read from disk, in the least memory and in a third more.
 #[test]
 fn streamed_weights_change_no_bits() {
