@@ -22,8 +22,8 @@ mod weights;
 use crate::{
     AttentionSpec, Backend, Batch, BlockCopy, Buffer, CPU, CacheSpec, Compression, DeltaSpec,
     Device, Error, ExpertBytes, ExpertUse, Experts, ExpertsSpec, Gate, HeadColumns, Held,
-    HyperSpec, IndexSpec, Matrix, MatrixSpec, Memory, Mode, PackedMatrix, Pairs, Rope, Rounding,
-    RowAttention, Selection, ShortConv, Storage, StreamPlan, StreamStats, Table, Vector,
+    HyperSpec, IndexSpec, Magnitude, Matrix, MatrixSpec, Memory, Mode, PackedMatrix, Pairs, Rope,
+    Rounding, RowAttention, Selection, ShortConv, Storage, StreamPlan, StreamStats, Table, Vector,
 };
 use attend::{AttentionCall, AttentionPlan};
 use base::{AlignedVec, Profile, ThreadPool};
@@ -264,7 +264,7 @@ impl Backend for Cpu {
     fn rope(
         &mut self,
         frequencies: Vec<f32>,
-        magnitude: f32,
+        magnitude: Magnitude,
         pairs: Pairs,
         rows: usize,
     ) -> Result<Rope, Error> {
@@ -354,6 +354,16 @@ impl Backend for Cpu {
                 elementwise::rms_norm(this.isa, x, weight, eps, out);
             }
         });
+    }
+
+    fn center(&mut self, x: Buffer, out: Buffer, rows: usize) {
+        self.each_row("center", (out, rows), |this, row, out| {
+            elementwise::center(this.isa, this.row(x, row), out);
+        });
+    }
+
+    fn activate(&mut self, kind: Gate, x: Buffer, rows: usize) {
+        self.each_row("activate", (x, rows), |this, _, x| elementwise::activate(this.isa, kind, x));
     }
 
     fn linear(&mut self, x: Buffer, outputs: &[(Matrix, Buffer)], rows: usize) {

@@ -5,7 +5,7 @@ pub use base::{Bytes, Storage};
 pub use kernels::elementwise::Gate;
 pub use kernels::kv::KvType;
 use kernels::quant::QuantType;
-pub use kernels::rope::Pairs;
+pub use kernels::rope::{Growth, Magnitude, Pairs};
 pub use kernels::routing::{GroupRank, Groups, Routing, Scores};
 use std::sync::Arc;
 

@@ -24,9 +24,9 @@ pub use cpu::{Cpu, InputSums};
 pub use device::{CPU, Device, DeviceChoice, DeviceInfo, DeviceOptions, Held, REFERENCE};
 pub use handles::{
     AttentionSpec, Buffer, Bytes, Compression, DeltaSpec, Experts, ExpertsSpec, Gate, GroupRank,
-    Groups, HeadColumns, HyperSpec, IndexSpec, KvType, Matrix, MatrixSpec, MemoryPolicy, Mode,
-    PackedMatrix, Pairs, Rope, Routing, RowAttention, Scores, Selection, ShortConv, Storage, Table,
-    ThreadLimits, Vector,
+    Groups, Growth, HeadColumns, HyperSpec, IndexSpec, KvType, Magnitude, Matrix, MatrixSpec,
+    MemoryPolicy, Mode, PackedMatrix, Pairs, Rope, Routing, RowAttention, Scores, Selection,
+    ShortConv, Storage, Table, ThreadLimits, Vector,
 };
 pub use heat::Heat;
 pub use layer_cache::{
@@ -273,7 +273,7 @@ pub trait Backend: Send {
     fn rope(
         &mut self,
         frequencies: Vec<f32>,
-        magnitude: f32,
+        magnitude: Magnitude,
         pairs: Pairs,
         rows: usize,
     ) -> Result<Rope, Error>;
@@ -359,6 +359,10 @@ pub trait Backend: Send {
     /// `out = rms_norm(x) * weight` for each unit of `weight.len()` values; `x` and `out` are
     /// `[rows, units * weight.len()]`.
     fn rms_norm(&mut self, x: Buffer, weight: Vector, eps: f32, out: Buffer, rows: usize);
+    /// `out = x - mean(x)` for each row; `x` and `out` are `[rows, width]`.
+    fn center(&mut self, x: Buffer, out: Buffer, rows: usize);
+    /// `x = f(x, 1)` with the function of a gate; `x` is `[rows, width]`.
+    fn activate(&mut self, kind: Gate, x: Buffer, rows: usize);
     /// `out = x * weight^T` for each weight `[outputs, inputs]` and `out` `[rows, outputs]`; `x` is
     /// `[rows, inputs]` and is rounded once for all.
     fn linear(&mut self, x: Buffer, outputs: &[(Matrix, Buffer)], rows: usize);

@@ -12,9 +12,9 @@ mod streams;
 
 use crate::{
     AttentionSpec, Backend, Batch, BlockCopy, Buffer, CacheSpec, Compression, DeltaSpec, Device,
-    Error, Experts, ExpertsSpec, Gate, HeadColumns, Held, HyperSpec, IndexSpec, Matrix, MatrixSpec,
-    Memory, Mode, Pairs, REFERENCE, Rope, Rounding, RowAttention, Selection, ShortConv, Table,
-    Vector,
+    Error, Experts, ExpertsSpec, Gate, HeadColumns, Held, HyperSpec, IndexSpec, Magnitude, Matrix,
+    MatrixSpec, Memory, Mode, Pairs, REFERENCE, Rope, Rounding, RowAttention, Selection, ShortConv,
+    Table, Vector,
 };
 use cache::{Cache, CachedRows};
 use kernels::Isa;
@@ -34,7 +34,7 @@ struct Rows {
 struct Rotation {
     /// `[pairs]`, radians per position.
     frequencies: Vec<f32>,
-    magnitude: f32,
+    magnitude: Magnitude,
     pairs: Pairs,
     /// Cosine and sine of each angle, `[rows, pairs]`.
     angles: Vec<(f32, f32)>,
@@ -167,9 +167,10 @@ impl Reference {
 impl Rotation {
     /// Cosine and sine of each angle at a position.
     fn angles_at(&self, position: u32) -> Vec<(f32, f32)> {
+        let magnitude = self.magnitude.at(position);
         let angle = |frequency: &f32| {
             let (sin, cos) = (position as f32 * frequency).sin_cos();
-            (cos * self.magnitude, sin * self.magnitude)
+            (cos * magnitude, sin * magnitude)
         };
         self.frequencies.iter().map(angle).collect()
     }
@@ -285,7 +286,7 @@ impl Backend for Reference {
     fn rope(
         &mut self,
         frequencies: Vec<f32>,
-        magnitude: f32,
+        magnitude: Magnitude,
         pairs: Pairs,
         _rows: usize,
     ) -> Result<Rope, Error> {
@@ -323,6 +324,18 @@ impl Backend for Reference {
                 }
             }
         });
+    }
+
+    fn center(&mut self, x: Buffer, out: Buffer, rows: usize) {
+        self.each_row(out, rows, |this, row, out| {
+            let x = this.row(x, row);
+            let mean = x.iter().sum::<f32>() / x.len() as f32;
+            out.iter_mut().zip(x).for_each(|(out, x)| *out = x - mean);
+        });
+    }
+
+    fn activate(&mut self, kind: Gate, x: Buffer, rows: usize) {
+        self.each_row(x, rows, |_, _, x| x.iter_mut().for_each(|x| *x = gated(kind, *x, 1.0)));
     }
 
     fn linear(&mut self, x: Buffer, outputs: &[(Matrix, Buffer)], rows: usize) {

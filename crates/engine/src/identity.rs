@@ -2,7 +2,8 @@
 
 use formats::config::{
     Activation, CompressedConfig, DeltaConfig, ExpertGroups, ExpertsConfig, GroupRank, HyperConfig,
-    LatentConfig, RopeConfig, RopeLayout, RopeScaling, RouterScores, SpecialIds, WindowedConfig,
+    LatentConfig, QueryGrowth, RopeConfig, RopeLayout, RopeScaling, RouterScores, SpecialIds,
+    WindowedConfig,
 };
 use formats::{Checkpoint, ModelConfig};
 use sha2::{Digest, Sha256};
@@ -53,6 +54,10 @@ fn config_text(config: &ModelConfig) -> String {
         shared_kv_layers,
         wide_mlps: _,
         norms: _,
+        layer_norm: _,
+        parallel: _,
+        plain_mlp: _,
+        query_growth,
         layer_inputs: _,
         layer_scales: _,
         unrotated,
@@ -84,6 +89,7 @@ fn config_text(config: &ModelConfig) -> String {
             (*shared_kv_layers > 0).then(|| shared_kv_layers.to_string()),
         ),
         added_text("unrotated", unrotated.contains(&true).then(|| format!("{unrotated:?}"))),
+        added_text("query_growth", query_growth.map(|growth| growth_text(&growth))),
         scale_text("embedding_scale", *embedding_scale),
         scale_text("residual_scale", *residual_scale),
         scale_text("logit_scale", *logit_scale),
@@ -104,6 +110,11 @@ fn config_text(config: &ModelConfig) -> String {
 /// A field that is left out at its default.
 fn added_text(label: &str, text: Option<String>) -> String {
     text.map_or_else(String::new, |text| format!(", {label}: {text}"))
+}
+
+fn growth_text(growth: &QueryGrowth) -> String {
+    let QueryGrowth { beta, every, offset, unrotated } = growth;
+    format!("{beta:?} every {every} from {offset}, unrotated: {unrotated}")
 }
 
 /// A factor that is left out where it is 1.
@@ -135,6 +146,7 @@ fn experts_text(experts: &ExpertsConfig) -> String {
         layers,
         beside_mlp: _,
         scores,
+        biased: _,
         normalise,
         scale,
         groups,

@@ -326,7 +326,8 @@ impl Runner {
     pub fn streamed_read_bytes(&self) -> Option<usize> {
         self.backend.stream_stats()?;
         let sizes = self.backend.expert_bytes();
-        Some(sizes.iter().map(|it| it.read).sum::<usize>() / sizes.len().max(1))
+        let mean = sizes.iter().map(|it| it.read).sum::<usize>() / sizes.len().max(1);
+        Some(mean).filter(|bytes| *bytes > 0)
     }
 
     /// Pins the calling thread too, if threads are pinned. It should only compute from now on.

@@ -8,7 +8,7 @@ use indexmap::IndexMap;
 use crate::config::family::{ExpertFiles, Family, HeadNorms};
 use crate::config::gguf::{FIRST_HEAD_NORM, ROPE_FACTORS};
 use crate::config::hf::HfConfig;
-use crate::config::{Attention, GroupedConfig, ModelConfig};
+use crate::config::{Attention, GroupedConfig, ModelConfig, TensorForm};
 use crate::delta::DeltaTensors;
 use crate::error::{Error, Result};
 use crate::experts::Experts;
@@ -314,8 +314,8 @@ fn canonical_tensors(
     let (hf, zero_centred) = (names.is_some(), family.zero_centred);
     let by_turns = hf && family.hf_experts == ExpertFiles::ByTurns;
     let experts = Experts { path: files.path(), names, config, by_turns };
-    let views =
-        DeltaTensors { config, hf, zero_centred }.convert(experts.join(named.collect())?)?;
+    let views = DeltaTensors { config, hf, zero_centred }
+        .convert(experts.join(apart(named, family, config)?)?)?;
     let mut tensors = IndexMap::new();
     for view in views {
         // Checkpoints with tied embeddings may have an output head, a copy of the embedding.
@@ -330,6 +330,49 @@ fn canonical_tensors(
         insert(&mut tensors, Tracked { view, read })?;
     }
     Ok(tensors)
+}
+
+/// Splits matrices that the family's files store as the rows of one, and biases of the choice of
+/// experts that are stored as a row.
+fn apart(
+    tensors: impl Iterator<Item = TensorView>,
+    family: &Family,
+    config: &ModelConfig,
+) -> Result<Vec<TensorView>> {
+    let shapes: IndexMap<_, _> = match family.joined {
+        [] => IndexMap::new(),
+        _ => config.tensors_in(family, TensorForm::Read).into_iter().collect(),
+    };
+    let mut found = Vec::new();
+    for view in tensors {
+        let (layer, part) = names::split_canonical(&view.name).unwrap_or_default();
+        let joined = family.joined.iter().find(|(whole, _)| *whole == part);
+        match (joined, &view.shape[..]) {
+            (None, &[1, count]) if part == "exp_probs_b.bias" => {
+                found.push(view.with(view.ty, vec![count], view.bytes()));
+            }
+            (None, _) => found.push(view),
+            (Some((_, parts)), &[rows, _]) => {
+                let names = parts.iter().map(|part| format!("blk.{layer}.{part}"));
+                let mut from = 0;
+                for name in names {
+                    let count = shapes.get(&name).map_or(0, |shape| shape[0]);
+                    if from + count > rows {
+                        break;
+                    }
+                    found.push(view.rows(from..from + count).named(name));
+                    from += count;
+                }
+                if from != rows {
+                    return Err(view.error(format!("expected {from} rows, found {rows}")));
+                }
+            }
+            (Some(_), shape) => {
+                return Err(view.error(format!("expected a matrix, found {shape:?}")));
+            }
+        }
+    }
+    Ok(found)
 }
 
 /// Whether the tensor is a bias for the choice of experts in a layer whose tokens choose them.

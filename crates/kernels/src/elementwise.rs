@@ -9,6 +9,16 @@ isa_dispatch! {
     pub fn rms_norm(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) = rms_norm_body
 }
 
+isa_dispatch! {
+    /// `out[i] = x[i] - mean(x)`: what LayerNorm does before RMSNorm (Ba et al., 2016).
+    pub fn center(x: &[f32], out: &mut [f32]) = center_body
+}
+
+isa_dispatch! {
+    /// Applies a gate of one row to ones: `x[i] = f(x[i], 1)`.
+    pub fn activate(kind: Gate, x: &mut [f32]) = activate_body
+}
+
 /// How the gate of an MLP is applied to what passes it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Gate {
@@ -84,6 +94,28 @@ fn rms_norm_body<L: Lanes>(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32])
     let scale = 1.0 / (squares.sum() / x.len() as f32 + eps).sqrt();
     for ((out, x), weight) in out.iter_mut().zip(x).zip(weight) {
         *out = x * scale * weight;
+    }
+}
+
+#[inline(always)]
+fn center_body<L: Lanes>(x: &[f32], out: &mut [f32]) {
+    assert_eq!(x.len(), out.len(), "rows of one length");
+    let mut sums = L::splat(0.0);
+    let (whole, rest) = x.as_chunks::<LANES>();
+    for chunk in whole {
+        sums = sums.add(L::load(chunk));
+    }
+    let mean = sums.add(load_partial::<L>(rest, 0.0)).sum() / x.len() as f32;
+    for (out, x) in out.iter_mut().zip(x) {
+        *out = x - mean;
+    }
+}
+
+#[inline(always)]
+fn activate_body<L: Lanes>(kind: Gate, x: &mut [f32]) {
+    let ones = [1.0; LANES];
+    for x in x.chunks_mut(LANES) {
+        apply_gate_body::<L>(kind, x, &ones[..x.len()]);
     }
 }
 
@@ -332,6 +364,26 @@ mod tests {
                 let inner = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3));
                 0.5 * x * (1.0 + inner.tanh()) * up
             })?;
+        }
+
+        #[test]
+        fn rows_are_centred_and_activated(row in row()) {
+            let x: Vec<f32> = row.into_iter().map(|(x, y)| x + 9.0 * y).collect();
+            let mean = x.iter().map(|v| f64::from(*v)).sum::<f64>() / x.len() as f64;
+            let mut scalar = vec![0.0; x.len()];
+            center(Isa::SCALAR, &x, &mut scalar);
+            for (x, got) in x.iter().zip(&scalar) {
+                prop_assert!((f64::from(*got) - (f64::from(*x) - mean)).abs() <= 1e-4);
+            }
+            let mut gated = x.clone();
+            apply_gate(Isa::SCALAR, Gate::GeluTanh, &mut gated, &vec![1.0; x.len()]);
+            for isa in Isa::available() {
+                let (mut got, mut activated) = (vec![0.0; x.len()], x.clone());
+                center(isa, &x, &mut got);
+                prop_assert_eq!(&got, &scalar);
+                activate(isa, Gate::GeluTanh, &mut activated);
+                prop_assert_eq!(&activated, &gated);
+            }
         }
 
         #[test]

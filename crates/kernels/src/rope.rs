@@ -12,6 +12,42 @@ pub enum Pairs {
     Interleaved,
 }
 
+/// The factor of cosines and sines.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Magnitude {
+    /// At the first positions.
+    pub factor: f32,
+    /// How it grows with positions.
+    pub growth: Option<Growth>,
+}
+
+/// Growth of a factor with positions: `1 + beta * ln(1 + floor((position + offset) / every))`
+/// (Llama 4).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Growth {
+    /// Slope.
+    pub beta: f32,
+    /// Positions to a step.
+    pub every: u32,
+    /// Added to positions.
+    pub offset: u32,
+}
+
+impl From<f32> for Magnitude {
+    fn from(factor: f32) -> Self {
+        Self { factor, growth: None }
+    }
+}
+
+impl Magnitude {
+    /// The factor at a position.
+    pub fn at(&self, position: u32) -> f32 {
+        let Some(Growth { beta, every, offset }) = self.growth else { return self.factor };
+        let steps = position.saturating_add(offset) / every.max(1);
+        self.factor * (1.0 + beta * (1.0 + steps as f32).ln())
+    }
+}
+
 /// Writes `cos` and `sin` of `position * frequency`, times `magnitude`, for each frequency, in f32
 /// as the reference implementation computes them.
 pub fn angles(

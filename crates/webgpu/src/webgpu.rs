@@ -19,8 +19,8 @@ use crate::webgpu::step::StepBatch;
 use backend::{
     AttentionSpec, Backend, Batch, BlockCopy, Buffer, CacheSpec, Compression, DeltaSpec, Device,
     Error, Experts, ExpertsSpec, FreeMemory, Gate, HeadColumns, Held, HyperSpec, IndexSpec, KvType,
-    Matrix, MatrixSpec, Memory, Mode, Pairs, Rope, Rounding, RowAttention, Rows, Selection,
-    ShortConv, State, Table, Vector,
+    Magnitude, Matrix, MatrixSpec, Memory, Mode, Pairs, Rope, Rounding, RowAttention, Rows,
+    Selection, ShortConv, State, Table, Vector,
 };
 use kernels::quant::QuantType;
 
@@ -179,7 +179,7 @@ impl Backend for WebGpu {
     fn rope(
         &mut self,
         frequencies: Vec<f32>,
-        magnitude: f32,
+        magnitude: Magnitude,
         pairs: Pairs,
         rows: usize,
     ) -> Result<Rope, Error> {
@@ -247,6 +247,14 @@ impl Backend for WebGpu {
 
     fn rms_norm(&mut self, x: Buffer, weight: Vector, eps: f32, out: Buffer, rows: usize) {
         self.normalise([x, out], weight, eps, rows);
+    }
+
+    fn center(&mut self, x: Buffer, out: Buffer, rows: usize) {
+        self.center_rows(x, out, rows);
+    }
+
+    fn activate(&mut self, kind: Gate, x: Buffer, rows: usize) {
+        self.activate_all(kind, x, rows);
     }
 
     fn linear(&mut self, x: Buffer, outputs: &[(Matrix, Buffer)], rows: usize) {

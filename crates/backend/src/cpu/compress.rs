@@ -126,7 +126,7 @@ impl Cpu {
         let pairs_of_row = frequencies.len();
         super::products::scratch(2 * pairs_of_row, |angles| {
             let (cos, sin) = angles.split_at_mut(pairs_of_row);
-            rope::angles(position as u32, frequencies, *magnitude, cos, sin);
+            rope::angles(position as u32, frequencies, magnitude.at(position as u32), cos, sin);
             let rotated = 2 * pairs_of_row;
             let start = row.len() - rotated;
             rope::rotate(self.isa, &mut row[start..], rotated, *pairs, cos, sin);

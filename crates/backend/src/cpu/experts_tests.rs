@@ -62,6 +62,7 @@ fn mixed(threads: usize, rows: usize, chunk: usize, turned: [usize; 3]) -> Vec<f
         kind,
         routing,
         correction,
+        scales: None,
         table,
         rows,
         first,

@@ -3,12 +3,12 @@
 use super::Cpu;
 use crate::{Pairs, Rope};
 use base::AlignedVec;
-use kernels::rope;
+use kernels::rope::{self, Magnitude};
 
 /// A rotary embedding.
 pub(super) struct RopeTable {
     pub frequencies: Vec<f32>,
-    pub magnitude: f32,
+    pub magnitude: Magnitude,
     pub pairs: Pairs,
     /// `[rows, frequencies]`.
     pub cos: AlignedVec<f32>,
@@ -23,7 +23,7 @@ impl RopeTable {
         let n = frequencies.len();
         for (row, position) in positions.iter().enumerate() {
             let (cos, sin) = (&mut cos[row * n..][..n], &mut sin[row * n..][..n]);
-            rope::angles(*position, frequencies, *magnitude, cos, sin);
+            rope::angles(*position, frequencies, magnitude.at(*position), cos, sin);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Operations on rows by themselves.
 
 use crate::on_every_device;
-use backend::{Gate, HeadColumns, Pairs};
+use backend::{Gate, Growth, HeadColumns, Magnitude, Pairs};
 
 /// Largest difference where values are multiplied and added a few times.
 const CLOSE: f32 = 1e-5;
@@ -25,6 +25,10 @@ fn norms_sums_and_gates_agree() {
         pair.agree(x, rows, CLOSE, "add_bias");
         pair.both(|backend| backend.scale_by_sigmoid(x, column, rows));
         pair.agree(x, rows, CLOSE, "scale_by_sigmoid");
+        pair.both(|backend| backend.activate(Gate::GeluTanh, x, rows));
+        pair.agree(x, rows, CLOSE, "activate");
+        pair.both(|backend| backend.center(x, y, rows));
+        pair.agree(y, rows, CLOSE, "center");
         pair.both(|backend| backend.scale(x, 3.7, rows));
         pair.agree(x, rows, CLOSE, "scale");
         pair.both(|backend| backend.soft_cap(x, 1.3, rows));
@@ -67,8 +71,10 @@ fn rotations_agree() {
         let frequencies: Vec<f32> = (0..count).map(|at| 0.9f32.powi(at as i32)).collect();
         let positions: Vec<u32> = (0..rows).map(|_| pair.number(0, 5000) as u32).collect();
         for pairs in [Pairs::Halves, Pairs::Interleaved] {
-            let rope =
-                pair.both(|backend| backend.rope(frequencies.clone(), 1.25, pairs, rows).unwrap());
+            let growth = Some(Growth { beta: 0.1, every: 64, offset: 1 });
+            let magnitude = Magnitude { factor: 1.25, growth };
+            let rope = pair
+                .both(|backend| backend.rope(frequencies.clone(), magnitude, pairs, rows).unwrap());
             let x = pair.buffer(rows, first + heads * stride);
             let columns = HeadColumns { buffer: x, first, stride };
             pair.both(|backend| backend.rope_angles(rope, &positions));

@@ -70,7 +70,8 @@ fn compression(pair: &mut Pair, rows: &[Rows], first: usize, turning: bool) -> C
     let frequencies: Vec<f32> =
         (0..count).map(|at| if turning { 0.8f32.powi(at as i32) } else { 0.0 }).collect();
     let pairs = if pair.number(0, 1) == 0 { Pairs::Halves } else { Pairs::Interleaved };
-    let rope = pair.both(|backend| backend.rope(frequencies.clone(), 1.0, pairs, 4).unwrap());
+    let rope =
+        pair.both(|backend| backend.rope(frequencies.clone(), 1.0.into(), pairs, 4).unwrap());
     Compression {
         values: first,
         gates: first + 1,

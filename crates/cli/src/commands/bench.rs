@@ -121,8 +121,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     bar.set_message("measuring");
     let report = bench(&mut runner, &checkpoint, plan, || bar.inc(1))?;
     bar.finish_and_clear();
-    let report = match (runner.streamed_read_bytes(), largest(&checkpoint.weight_files())) {
-        (Some(bytes), Some(file)) => {
+    let report = match (runner.stream_stats(), largest(&checkpoint.weight_files())) {
+        (Some(_), Some(file)) => {
+            // Layers are read in larger pieces than experts.
+            let bytes = runner.streamed_read_bytes().unwrap_or(args.disk_read);
             let plan = disk_plan(args, bytes.min(args.disk_read));
             report.with_disk(bench_disk(&file, &plan)?)
         }

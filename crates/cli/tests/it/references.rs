@@ -5,21 +5,26 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 /// Checkpoints under `next/models` of families that can be run, and GGUF files under `next/gguf`.
-const NEXT: [&str; 22] = [
+const NEXT: [&str; 28] = [
+    "cohere2",
     "deepseek_v3_mtp",
     "deepseek_v4_mtp",
     "ernie4_5",
+    "ernie4_5_moe",
     "exaone4",
     "gemma3_mm",
     "gemma3_text",
     "gemma4_mm",
     "gemma4_moe",
     "gemma4_text",
+    "glm4",
     "glm4_moe",
     "glm4_moe_lite",
     "glm4_moe_mtp",
     "granite",
+    "hunyuan_v1_dense",
     "minimax_m2",
+    "ministral3",
     "olmo3",
     "qwen3_5",
     "qwen3_5_moe",
@@ -28,6 +33,7 @@ const NEXT: [&str; 22] = [
     "qwen3_next_mtp",
     "seed_oss",
     "smollm3",
+    "starcoder2",
 ];
 /// Those of Gemma 3 do not say which of their layers have windows.
 const NEXT_FILES: [&str; 11] = [

@@ -236,11 +236,12 @@ fn sums_of_inputs_depend_on_neither_chunks_nor_threads() {
             assert!(good, "{architecture} {name} {rows:?}");
         }
         if chosen == 0 {
-            // Seven matrices a layer, eight of one with a recurrence, and the head.
+            // Seven matrices a layer, six without gates, eight of one with a recurrence, and the head.
             let config = checkpoint.config();
             let eight =
                 (0..config.layers).filter(|layer| config.delta_of(*layer).is_some()).count();
-            assert_eq!(whole.len(), 7 * config.layers + eight + 1, "{architecture}");
+            let each = if config.plain_mlp { 6 } else { 7 };
+            assert_eq!(whole.len(), each * config.layers + eight + 1, "{architecture}");
         }
         for (threads, chunk) in [(3, 33), (2, 7), (1, 1)] {
             let sums = input_sums(&checkpoint, threads, chunk);

@@ -71,7 +71,7 @@ impl Backend for Fragile {
         fn matrix(spec: MatrixSpec) -> Result<Matrix, Error>;
         fn vector(values: Vec<f32>) -> Vector;
         fn experts(spec: ExpertsSpec) -> Result<Experts, Error>;
-        fn rope(frequencies: Vec<f32>, magnitude: f32, pairs: Pairs, rows: usize) -> Result<Rope, Error>;
+        fn rope(frequencies: Vec<f32>, magnitude: Magnitude, pairs: Pairs, rows: usize) -> Result<Rope, Error>;
         fn cache(spec: &CacheSpec<'_>) -> Result<(), Error>;
         fn begin(batch: &Batch);
         fn copy_blocks(copies: &[BlockCopy]);
@@ -101,6 +101,8 @@ impl Backend for Fragile {
         fn delta_rule(layer: usize, spec: &DeltaSpec, batch: &Batch);
         fn apply_gate(kind: Gate, gate: Buffer, up: Buffer, rows: usize);
         fn scale_by_sigmoid(x: Buffer, gate: Buffer, rows: usize);
+        fn center(x: Buffer, out: Buffer, rows: usize);
+        fn activate(kind: Gate, x: Buffer, rows: usize);
         fn scale(x: Buffer, factor: f32, rows: usize);
         fn soft_cap(x: Buffer, cap: f32, rows: usize);
         fn mix_experts(x: Buffer, logits: Buffer, experts: Experts, out: Buffer, tokens: &[u32]);

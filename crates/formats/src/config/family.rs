@@ -78,6 +78,8 @@ pub(crate) struct Family {
     /// Flags of config.json that declare further tensors of every layer: each with its default and
     /// the tensors. A flag without tensors must be false.
     pub declared: &'static [(&'static str, bool, &'static [&'static str])],
+    /// Matrices that its files store as the rows of one: (theirs, canonical parts).
+    pub joined: &'static [(&'static str, &'static [&'static str])],
     /// Names of its tensors in Hugging Face checkpoints.
     pub names: NameTable,
     /// How Hugging Face checkpoints store routed experts.
@@ -96,6 +98,12 @@ pub(crate) struct Family {
     /// Fields of config.json that checkpoints may leave out, where that means other values than the
     /// defaults of the readers.
     pub hf_defaults: fn() -> Json,
+    /// Whether `logit_scale` of GGUF files is a factor of the logits rather than a divisor.
+    pub gguf_logit_factor: bool,
+    /// Name of the epsilon of norms in config.json.
+    pub hf_eps: &'static str,
+    /// Name of the epsilon of norms in GGUF files.
+    pub gguf_eps: &'static str,
     /// Whether config.json may have rotary parameters for each kind of layer.
     pub rope_by_type: bool,
     /// Sets what config.json says beyond the common fields.
@@ -234,6 +242,7 @@ pub(crate) const BASE: Family = Family {
         ("attention_bias", false, &ATTENTION_BIASES),
         ("mlp_bias", false, &["ffn_gate.bias", "ffn_up.bias", "ffn_down.bias"]),
     ],
+    joined: &[],
     names: DENSE,
     hf_experts: ExpertFiles::Single,
     more_layers: false,
@@ -242,6 +251,9 @@ pub(crate) const BASE: Family = Family {
     activation: |_| Ok(Activation::Silu),
     experts: |_, _| Ok(None),
     hf_defaults: || Json::Null,
+    gguf_logit_factor: false,
+    hf_eps: "rms_norm_eps",
+    gguf_eps: "attention.layer_norm_rms_epsilon",
     rope_by_type: false,
     hf_more: |_, _| Ok(()),
     gguf_more: |_, _, _| Ok(()),
@@ -250,6 +262,10 @@ pub(crate) const BASE: Family = Family {
     chat: None,
     tiny,
 };
+
+/// Gates and ups as the rows of one matrix.
+pub(crate) const GATE_UP: (&str, &[&str]) =
+    ("ffn_gate_up.weight", &["ffn_gate.weight", "ffn_up.weight"]);
 
 /// Biases of queries, keys and values.
 pub(crate) const QKV_BIASES: [&str; 3] = ["attn_q.bias", "attn_k.bias", "attn_v.bias"];
@@ -279,6 +295,10 @@ pub(crate) fn tiny(layers: usize) -> ModelConfig {
         shared_kv_layers: 0,
         wide_mlps: false,
         norms: SublayerNorms::Before,
+        layer_norm: false,
+        parallel: false,
+        plain_mlp: false,
+        query_growth: None,
         layer_inputs: 0,
         layer_scales: false,
         unrotated: vec![false; layers],

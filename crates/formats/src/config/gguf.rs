@@ -107,7 +107,7 @@ fn build(
         hyper,
         vocab_size: vocab_size(keys, file)?,
         context_length: keys.positive("context_length", MAX_TOKENS)?,
-        rms_norm_eps: eps(keys)?,
+        rms_norm_eps: eps(keys, family)?,
         rope,
         windows: windows(keys, family, layers)?,
         tied_embeddings: find(file, OUTPUT).is_none(),
@@ -116,6 +116,10 @@ fn build(
         shared_kv_layers: 0,
         wide_mlps: false,
         norms: SublayerNorms::Before,
+        layer_norm: false,
+        parallel: false,
+        plain_mlp: false,
+        query_growth: None,
         layer_inputs: 0,
         layer_scales: false,
         unrotated: vec![false; layers],
@@ -227,9 +231,9 @@ fn windows(keys: &GgufKeys, family: &Family, layers: usize) -> Result<Windows> {
     Ok((0..layers).map(|layer| window.filter(|_| slides(layer))).collect())
 }
 
-fn eps(keys: &GgufKeys) -> Result<f32> {
-    const SUFFIX: &str = "attention.layer_norm_rms_epsilon";
-    keys.metadata.required(&keys.key(SUFFIX), "a float", keys.above_zero(SUFFIX)?)
+fn eps(keys: &GgufKeys, family: &Family) -> Result<f32> {
+    let suffix = family.gguf_eps;
+    keys.metadata.required(&keys.key(suffix), "a float", keys.above_zero(suffix)?)
 }
 
 /// Rows of the embedding: the declared size, else the rows of the tensor, else the size of the

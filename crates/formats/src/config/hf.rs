@@ -21,8 +21,6 @@ use crate::error::Result;
 use crate::json::{Object, describe};
 use crate::names::NameTable;
 
-/// Epsilon of RMSNorm.
-const EPS: &str = "rms_norm_eps";
 /// Default of `sliding_window` in the reference library.
 const DEFAULT_WINDOW: usize = 4096;
 
@@ -154,7 +152,10 @@ fn build(
         hyper,
         vocab_size: config.positive("vocab_size", MAX_TOKENS)?,
         context_length: config.positive("max_position_embeddings", MAX_TOKENS)?,
-        rms_norm_eps: config.need(EPS, "a number", config.above_zero(EPS)?)?,
+        rms_norm_eps: {
+            let eps = family.hf_eps;
+            config.need(eps, "a number", config.above_zero(eps)?)?
+        },
         rope,
         windows: (family.windows)(config, layers)?,
         tied_embeddings: tied.unwrap_or_else(|| !has_output(&family.names)),
@@ -163,6 +164,10 @@ fn build(
         shared_kv_layers: 0,
         wide_mlps: false,
         norms: SublayerNorms::Before,
+        layer_norm: false,
+        parallel: false,
+        plain_mlp: false,
+        query_growth: None,
         layer_inputs: 0,
         layer_scales: false,
         unrotated: vec![false; layers],

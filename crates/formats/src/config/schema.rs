@@ -40,6 +40,15 @@ pub struct ModelConfig {
     pub wide_mlps: bool,
     /// Which norms sublayers have.
     pub norms: SublayerNorms,
+    /// Whether norms subtract the mean first (LayerNorm), and may have biases.
+    pub layer_norm: bool,
+    /// Whether attention and MLP of a layer read the same norm of the stream, and are added
+    /// together.
+    pub parallel: bool,
+    /// Whether MLPs are an activation between two projections, without a gate.
+    pub plain_mlp: bool,
+    /// Growth of queries with their positions.
+    pub query_growth: Option<QueryGrowth>,
     /// Values of the input that each layer has of its own for each token; 0 where there is none.
     pub layer_inputs: usize,
     /// Whether the residual stream is multiplied by a number behind each layer.
@@ -301,6 +310,19 @@ pub struct WindowedConfig {
     pub rope: RopeConfig,
 }
 
+/// Growth of queries: by `1 + beta * ln(1 + floor((position + offset) / every))` (Llama 4).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct QueryGrowth {
+    /// Slope.
+    pub beta: f32,
+    /// Positions to a step.
+    pub every: usize,
+    /// Added to positions.
+    pub offset: usize,
+    /// Whether only layers without rotary embedding have it.
+    pub unrotated: bool,
+}
+
 /// Which norms the sublayers of a layer have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SublayerNorms {
@@ -375,6 +397,8 @@ pub struct ExpertsConfig {
     pub beside_mlp: bool,
     /// How the router's logits become scores.
     pub scores: RouterScores,
+    /// Whether a bias is added to the scores for the choice of experts.
+    pub biased: bool,
     /// Whether the weights of the chosen experts are divided by their sum.
     pub normalise: bool,
     /// Factor of the weights.
@@ -403,6 +427,7 @@ impl ExpertsConfig {
             layers: vec![true; layers],
             beside_mlp: false,
             scores: RouterScores::Softmax,
+            biased: false,
             normalise: true,
             scale: 1.0,
             groups: None,

@@ -63,7 +63,7 @@ impl ModelConfig {
             "intermediate_size": self.intermediate_size,
             "vocab_size": self.vocab_size,
             "max_position_embeddings": self.context_length,
-            "rms_norm_eps": self.rms_norm_eps,
+            (family.hf_eps): self.rms_norm_eps,
             "rope_theta": self.rope.theta,
             "partial_rotary_factor": self.rope.dim as f64 / self.head_dim as f64,
             "rope_scaling": self.rope_scaling_json(family)?,

@@ -20,6 +20,9 @@ pub(super) const DEEPSEEK_BASE: Family = Family {
     declared: &[("attention_bias", false, &[]), ("mlp_bias", false, &[])],
     names: NameTable {
         layer: &[NORMS, LATENT_ATTENTION, MLP, ROUTER, EXPERTS, FUSED_EXPERTS, SHARED_EXPERTS],
+        // Kimi K2.5 sees images too.
+        wrapped: WRAPPED,
+        modalities: &["vision_tower.", "mm_projector."],
         ..DENSE
     },
     latent: Some(latent),

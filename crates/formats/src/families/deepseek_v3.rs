@@ -6,6 +6,7 @@ use super::prelude::*;
 pub(super) static DEEPSEEK_V3: Family = Family {
     name: "deepseek_v3",
     hf_class: "DeepseekV3ForCausalLM",
+    hf_wrapper: "KimiK25ForConditionalGeneration",
     hf_types: &["kimi_k2"],
     gguf_is: |keys| keys.has_sigmoid_router(),
     experts: |config, layers| experts::sigmoid(config, layers, &V3),

@@ -5,8 +5,13 @@ use super::prelude::*;
 pub(super) static ERNIE4_5: Family = Family {
     name: "ernie4_5",
     hf_class: "Ernie4_5ForCausalLM",
-    hf_rope: RopeLayout::Interleaved,
     gguf_name: "ernie4_5",
+    ..ERNIE4_5_BASE
+};
+
+/// What the families have in common.
+pub(super) const ERNIE4_5_BASE: Family = Family {
+    hf_rope: RopeLayout::Interleaved,
     gguf_rope: RopeLayout::Interleaved,
     theta: 500_000.0,
     declared: &[("use_bias", false, &[])],

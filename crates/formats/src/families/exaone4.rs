@@ -10,7 +10,7 @@ pub(super) static EXAONE4: Family = Family {
     gguf_window_period: None,
     head_norms: HeadNorms::Always,
     declared: &[("attention_bias", false, &[])],
-    names: NameTable { layer: &[NORMS_AFTER, ATTENTION, MLP], ..DENSE },
+    names: NameTable { layer: &[NORMS_AFTER, ATTENTION, QK_NORMS, MLP], ..DENSE },
     windows: |config, layers| {
         let window = config.nullable("sliding_window", MAX_TOKENS, Some(4096))?;
         if let Some(windows) = windows_by_type(config, layers, window)? {

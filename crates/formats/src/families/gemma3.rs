@@ -23,14 +23,9 @@ pub(super) static GEMMA3: Family = Family {
     },
     zero_centred: true,
     names: NameTable {
-        layer: &[NORMS_AROUND, ATTENTION, MLP],
+        layer: &[NORMS_AROUND, ATTENTION, QK_NORMS, MLP],
         wrapped: WRAPPED,
-        modalities: &[
-            "vision_tower.",
-            "model.vision_tower.",
-            "multi_modal_projector.",
-            "model.multi_modal_projector.",
-        ],
+        modalities: MISTRAL_VISION,
         ..DENSE
     },
     windows: |config, layers| windows(config, layers, 4096),
@@ -64,7 +59,7 @@ pub(super) const GEMMA: Family = Family {
     theta: 1e6,
     rope_by_type: true,
     declared: &[("attention_bias", false, &[])],
-    activation,
+    activation: gelu,
     ..BASE
 };
 
@@ -88,7 +83,8 @@ pub(super) fn windows(config: Object, layers: usize, default: usize) -> Result<W
     Ok((0..layers).map(|layer| window.filter(|_| slides(layer))).collect())
 }
 
-fn activation(config: Object) -> Result<Activation> {
+/// The activation, which is expected to be GELU by a hyperbolic tangent.
+pub(super) fn gelu(config: Object) -> Result<Activation> {
     const EXPECTED: &str = "gelu_pytorch_tanh";
     for field in ["hidden_activation", "hidden_act"] {
         match config.text(field)? {

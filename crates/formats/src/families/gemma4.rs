@@ -44,6 +44,7 @@ pub(super) static GEMMA4: Family = Family {
         layer: &[
             NORMS_AROUND,
             ATTENTION,
+            QK_NORMS,
             MLP,
             &[
                 ("post_feedforward_layernorm_1.weight", "post_ffw_norm_1.weight"),

@@ -20,7 +20,7 @@ pub(super) static GLM4_MOE: Family = Family {
     // The output projection has no bias here.
     declared: &[("attention_bias", false, &QKV_BIASES), ("use_qk_norm", false, &HEAD_NORMS)],
     names: NameTable {
-        layer: &[NORMS, ATTENTION, MLP, ROUTER, EXPERTS, FUSED_EXPERTS, SHARED_EXPERTS],
+        layer: &[NORMS, ATTENTION, QK_NORMS, MLP, ROUTER, EXPERTS, FUSED_EXPERTS, SHARED_EXPERTS],
         ..DENSE
     },
     more_layers: true,

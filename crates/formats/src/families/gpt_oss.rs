@@ -37,6 +37,7 @@ pub(super) static GPT_OSS: Family = Family {
         layer: &[
             NORMS,
             ATTENTION,
+            QK_NORMS,
             FUSED_EXPERTS,
             &[
                 ("self_attn.sinks", "attn_sinks.weight"),

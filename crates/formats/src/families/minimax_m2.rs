@@ -23,6 +23,7 @@ pub(super) static MINIMAX_M2: Family = Family {
         layer: &[
             NORMS,
             ATTENTION,
+            QK_NORMS,
             BLOCK_SPARSE,
             &[("block_sparse_moe.e_score_correction_bias", "exp_probs_b.bias")],
         ],

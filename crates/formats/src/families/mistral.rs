@@ -6,12 +6,21 @@ use super::prelude::*;
 pub(super) static MISTRAL: Family = Family {
     name: "mistral",
     hf_class: "MistralForCausalLM",
+    hf_wrapper: WRAPPER,
     gguf_name: GGUF_NAME,
     gguf_rope: RopeLayout::Interleaved,
+    names: NAMES,
     windows,
     tiny: |layers| ModelConfig { windows: vec![Some(24); layers], ..family::tiny(layers) },
     ..BASE
 };
+
+/// The class of checkpoints that hold images too.
+pub(super) const WRAPPER: &str = "Mistral3ForConditionalGeneration";
+
+/// Names in checkpoints that may hold images too.
+pub(super) const NAMES: NameTable =
+    NameTable { wrapped: WRAPPED, modalities: MISTRAL_VISION, ..DENSE };
 
 fn windows(config: Object, layers: usize) -> Result<Windows> {
     let window = window(config)?;

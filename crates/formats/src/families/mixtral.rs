@@ -13,7 +13,7 @@ pub(super) static MIXTRAL: Family = Family {
     kv_heads: Some(8),
     theta: 1e6,
     declared: &[],
-    names: NameTable { layer: &[NORMS, ATTENTION, BLOCK_SPARSE], ..DENSE },
+    names: NameTable { layer: &[NORMS, ATTENTION, QK_NORMS, BLOCK_SPARSE], ..DENSE },
     windows: |config, layers| Ok(vec![config.opt_positive("sliding_window", MAX_TOKENS)?; layers]),
     experts: |config, layers| experts::local(config, layers, 8, 2),
     to_json: experts::local_json,

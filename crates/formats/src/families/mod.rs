@@ -2,19 +2,24 @@
 //!
 //! Invariant: the canonical name of a family is a literal in its file only.
 
+mod cohere2;
 mod deepseek_v2;
 mod deepseek_v3;
 mod deepseek_v4;
 mod ernie4_5;
+mod ernie4_5_moe;
 mod exaone4;
 mod gemma3;
 mod gemma4;
+mod glm4;
 mod glm4_moe;
 mod glm4_moe_lite;
 mod gpt_oss;
 mod granite;
+mod hunyuan_v1_dense;
 mod llama;
 mod minimax_m2;
+mod ministral3;
 mod mistral;
 mod mixtral;
 mod olmo3;
@@ -28,6 +33,7 @@ mod qwen3_moe;
 mod qwen3_next;
 mod seed_oss;
 mod smollm3;
+mod starcoder2;
 #[cfg(test)]
 mod tests;
 
@@ -75,6 +81,12 @@ static FAMILIES: &[&Family] = &[
     &seed_oss::SEED_OSS,
     &ernie4_5::ERNIE4_5,
     &granite::GRANITE,
+    &glm4::GLM4,
+    &ministral3::MINISTRAL3,
+    &cohere2::COHERE2,
+    &starcoder2::STARCODER2,
+    &hunyuan_v1_dense::HUNYUAN_V1_DENSE,
+    &ernie4_5_moe::ERNIE4_5_MOE,
 ];
 
 /// The family that config.json names: by class, or by `model_type` where no class is given.
@@ -86,13 +98,19 @@ fn of_hf(config: Object) -> Result<&'static Family> {
         None => config.text("model_type")?,
     };
     let name = config.need("architectures", "a list of one class", name)?;
+    let has_type = |family: &Family, name| family.name == name || family.hf_types.contains(&name);
+    // Several families may have one class of checkpoints that hold other modalities too.
+    let inner = config.object("text_config")?.map(|inner| inner.text("model_type"));
+    let inner = inner.transpose()?.flatten();
     let known = |family: &&&Family| match class {
-        Some(class) => [family.hf_class, family.hf_wrapper].contains(&class),
-        None => family.name == name || family.hf_types.contains(&name),
+        Some(class) if family.hf_wrapper == class => {
+            let shared = FAMILIES.iter().filter(|other| other.hf_wrapper == class).count() > 1;
+            !shared || inner.is_some_and(|inner| has_type(family, inner))
+        }
+        Some(class) => family.hf_class == class,
+        None => has_type(family, name),
     };
-    let classes = FAMILIES.iter().flat_map(|family| [family.hf_class, family.hf_wrapper]);
-    let supported = || classes.filter(|class| !class.is_empty());
-    FAMILIES.iter().find(known).copied().ok_or_else(|| unknown(config.path, name, supported()))
+    FAMILIES.iter().find(known).copied().ok_or_else(|| unknown(config.path, name, names()))
 }
 
 fn class_name<'a>(config: Object, class: &'a Json) -> Result<&'a str> {

@@ -11,7 +11,7 @@ pub(super) static OLMO3: Family = Family {
     head_norms: HeadNorms::Always,
     theta: 500_000.0,
     declared: &[("attention_bias", false, &ATTENTION_BIASES)],
-    names: NameTable { layer: &[NORMS_AFTER, ATTENTION, MLP], ..DENSE },
+    names: NameTable { layer: &[NORMS_AFTER, ATTENTION, QK_NORMS, MLP], ..DENSE },
     windows: |config, layers| {
         let window = window(config)?;
         let slides = |layer: usize| !(layer + 1).is_multiple_of(PERIOD);

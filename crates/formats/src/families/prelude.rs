@@ -4,8 +4,8 @@ pub(super) use super::qwen3_next::merge;
 pub(super) use crate::chat::ChatRules;
 pub(super) use crate::config::check::ExpertFieldNames;
 pub(super) use crate::config::family::{
-    self, ATTENTION_BIASES, BASE, DeltaFiles, ExpertFiles, Family, GgufExperts, HEAD_NORMS,
-    HeadNorms, QKV_BIASES, Windows,
+    self, ATTENTION_BIASES, BASE, DeltaFiles, ExpertFiles, Family, GATE_UP, GgufExperts,
+    HEAD_NORMS, HeadNorms, QKV_BIASES, Windows,
 };
 pub(super) use crate::config::fields::{
     GgufKeys, MAX_EXPERTS, MAX_HEADS, MAX_LAYERS, MAX_TOKENS, MAX_WIDTH,

@@ -11,7 +11,7 @@ pub(super) static QWEN2_MOE: Family = Family {
     kv_heads: Some(16),
     declared: &[("qkv_bias", true, &QKV_BIASES)],
     names: NameTable {
-        layer: &[NORMS, ATTENTION, MLP, ROUTER, EXPERTS, FUSED_EXPERTS, QWEN_SHARED],
+        layer: &[NORMS, ATTENTION, QK_NORMS, MLP, ROUTER, EXPERTS, FUSED_EXPERTS, QWEN_SHARED],
         ..DENSE
     },
     windows: windows_of_qwen2,

@@ -10,7 +10,7 @@ pub(super) static QWEN3_5: Family = Family {
     hf_types: &[TEXT],
     gguf_name: "qwen35",
     kv_heads: Some(4),
-    names: NameTable { layer: &[NORMS, ATTENTION, DELTA, MLP], ..QWEN_WRAPPED },
+    names: NameTable { layer: &[NORMS, ATTENTION, QK_NORMS, DELTA, MLP], ..QWEN_WRAPPED },
     gguf_sections: true,
     delta: Some(APART),
     to_json: |config| {

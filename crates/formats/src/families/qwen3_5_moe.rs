@@ -14,7 +14,17 @@ pub(super) static QWEN3_5_MOE: Family = Family {
     gguf_experts: GgufExperts { shared: true, ..BASE.gguf_experts },
     kv_heads: Some(2),
     names: NameTable {
-        layer: &[NORMS, ATTENTION, DELTA, MLP, ROUTER, EXPERTS, FUSED_EXPERTS, QWEN_SHARED],
+        layer: &[
+            NORMS,
+            ATTENTION,
+            QK_NORMS,
+            DELTA,
+            MLP,
+            ROUTER,
+            EXPERTS,
+            FUSED_EXPERTS,
+            QWEN_SHARED,
+        ],
         ..QWEN_WRAPPED
     },
     gguf_sections: true,

@@ -9,7 +9,10 @@ pub(super) static QWEN3_MOE: Family = Family {
     hf_class: "Qwen3MoeForCausalLM",
     gguf_name: "qwen3moe",
     kv_heads: Some(4),
-    names: NameTable { layer: &[NORMS, ATTENTION, MLP, ROUTER, EXPERTS, FUSED_EXPERTS], ..DENSE },
+    names: NameTable {
+        layer: &[NORMS, ATTENTION, QK_NORMS, MLP, ROUTER, EXPERTS, FUSED_EXPERTS],
+        ..DENSE
+    },
     windows: |config, layers| Ok(vec![used_window(config)?; layers]),
     experts: |config, layers| {
         let defaults = Defaults { count: 128, chosen: 8, width: 768 };

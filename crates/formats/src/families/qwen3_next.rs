@@ -11,7 +11,17 @@ pub(super) static QWEN3_NEXT: Family = Family {
     gguf_experts: GgufExperts { shared: true, ..BASE.gguf_experts },
     kv_heads: Some(2),
     names: NameTable {
-        layer: &[NORMS, ATTENTION, DELTA, MLP, ROUTER, EXPERTS, FUSED_EXPERTS, QWEN_SHARED],
+        layer: &[
+            NORMS,
+            ATTENTION,
+            QK_NORMS,
+            DELTA,
+            MLP,
+            ROUTER,
+            EXPERTS,
+            FUSED_EXPERTS,
+            QWEN_SHARED,
+        ],
         ..DENSE
     },
     delta: Some(DeltaFiles { fused: true, gguf_tiled: false }),

@@ -8,7 +8,7 @@ use super::{NamePairs, NameTable};
 pub(crate) const DENSE: NameTable = NameTable {
     globals: GLOBALS,
     layer_prefix: LAYER_PREFIX,
-    layer: &[NORMS, ATTENTION, MLP],
+    layer: &[NORMS, ATTENTION, QK_NORMS, MLP],
     ignored: &["rotary_emb.inv_freq"],
     others: &[],
     wrapped: &[],
@@ -36,6 +36,12 @@ pub(crate) const NORMS_AROUND: NamePairs = &[
     ("post_feedforward_layernorm.weight", "post_ffw_norm.weight"),
 ];
 
+/// Biases of norms.
+pub(crate) const NORM_BIASES: NamePairs = &[
+    ("input_layernorm.bias", "attn_norm.bias"),
+    ("post_attention_layernorm.bias", "ffn_norm.bias"),
+];
+
 /// Norms of what sublayers give (OLMo 2).
 pub(crate) const NORMS_AFTER: NamePairs = &[
     ("post_attention_layernorm.weight", "post_attention_norm.weight"),
@@ -57,10 +63,14 @@ pub(crate) const ATTENTION: NamePairs = &[
     ("self_attn.k_proj.bias", "attn_k.bias"),
     ("self_attn.v_proj.weight", "attn_v.weight"),
     ("self_attn.v_proj.bias", "attn_v.bias"),
-    ("self_attn.q_norm.weight", "attn_q_norm.weight"),
-    ("self_attn.k_norm.weight", "attn_k_norm.weight"),
     ("self_attn.o_proj.weight", "attn_output.weight"),
     ("self_attn.o_proj.bias", "attn_output.bias"),
+];
+
+/// Norms of heads of queries and keys.
+pub(crate) const QK_NORMS: NamePairs = &[
+    ("self_attn.q_norm.weight", "attn_q_norm.weight"),
+    ("self_attn.k_norm.weight", "attn_k_norm.weight"),
 ];
 
 pub(crate) const MLP: NamePairs = &[
@@ -133,6 +143,14 @@ pub(crate) const WRAPPED: NamePairs = &[
     ("model.language_model.", "model."),
     ("language_model.model.", "model."),
     ("language_model.lm_head.", "lm_head."),
+];
+
+/// Prefixes of what Mistral's and others' checkpoints have for images.
+pub(crate) const MISTRAL_VISION: &[&str] = &[
+    "vision_tower.",
+    "model.vision_tower.",
+    "multi_modal_projector.",
+    "model.multi_modal_projector.",
 ];
 
 /// Prefixes of what such checkpoints have for images and video.

@@ -1,7 +1,7 @@
 //! Grouped-query attention with rotary positions, and optional norms of queries, keys and values,
 //! sliding window and sinks. A layer may attend to the keys and values of an earlier one.
 
-use super::{ForwardPass, Linear, Norm};
+use super::{ForwardPass, LayerRope, Linear, Norm};
 use crate::Error;
 use crate::loader::Loader;
 use crate::ranks::{Heads, Slice};
@@ -61,8 +61,8 @@ pub(crate) struct Attention {
     /// Where the outputs of heads are gated: queries with their gates, `[rows, heads * 2 *
     /// head_dim]`, and the gates, `[rows, heads * head_dim]`.
     gate: Option<[Buffer; 2]>,
-    /// `None` where heads are not rotated.
-    rope: Option<Rope>,
+    /// Rotations of queries and of keys, where they are rotated.
+    ropes: [Option<Rope>; 2],
     /// Whether norms follow the rotation.
     norms_last: bool,
     head_dim: usize,
@@ -76,7 +76,7 @@ impl Attention {
     pub fn load(
         loader: &mut Loader<'_>,
         layer: usize,
-        rope: Option<Rope>,
+        rope: LayerRope,
         options: GroupedConfig,
     ) -> Result<Self, Error> {
         let config = loader.checkpoint.config();
@@ -109,7 +109,7 @@ impl Attention {
             true => Some([loader.shared("q_gate", 2 * gated)?, loader.shared("gate_q", gated)?]),
             false => None,
         };
-        let of = config.kv_layer(layer);
+        let (of, ropes) = (config.kv_layer(layer), rope.of_layer(config.unrotated[layer]));
         let kv = match of == layer {
             true => Some(KeysAndValues::load(loader, layer, options, &own.kv)?),
             false => None,
@@ -125,7 +125,7 @@ impl Attention {
             kv,
             out: Linear::load(loader, &out, hidden, heads * head_dim, inputs)?,
             gate,
-            rope,
+            ropes,
             norms_last: options.norms_last,
             head_dim,
             spec: AttentionSpec { heads: own.queries.len(), scale, window, sinks },
@@ -150,10 +150,10 @@ impl Attention {
             pass.backend.copy_heads(part(0), dim, heads(q), rows);
             pass.backend.copy_heads(part(dim), dim, heads(gate), rows);
         }
-        q = self.turn(pass, q, self.q.norm);
+        q = self.turn(pass, q, self.q.norm, self.ropes[0]);
         if let Some(kv) = &self.kv {
             let v = kv.values(pass, self.work);
-            let k = self.turn(pass, self.work.k, kv.k.norm);
+            let k = self.turn(pass, self.work.k, kv.k.norm, self.ropes[1]);
             pass.backend.store_kv(self.layer, k, Some(v), pass.batch);
         }
         // mixed: [rows, heads * head_dim]
@@ -166,9 +166,15 @@ impl Attention {
     }
 
     /// Queries or keys after their norm and rotation.
-    fn turn(&self, pass: &mut ForwardPass<'_>, x: Buffer, norm: Option<(Norm, Buffer)>) -> Buffer {
+    fn turn(
+        &self,
+        pass: &mut ForwardPass<'_>,
+        x: Buffer,
+        norm: Option<(Norm, Buffer)>,
+        rope: Option<Rope>,
+    ) -> Buffer {
         let rotate = |pass: &mut ForwardPass<'_>, buffer| {
-            if let Some(rope) = self.rope {
+            if let Some(rope) = rope {
                 let heads = HeadColumns { buffer, first: 0, stride: self.head_dim };
                 pass.backend.rotate(heads, rope, pass.batch.rows());
             }

@@ -8,15 +8,15 @@
 use super::mlp::gate_kind;
 use super::{
     Attention, ForwardPass, GatedDelta, GatedMlp, Head, HeldHeads, LatentAttention, LayerInput,
-    LayerInputs, Mixture, MlpAndExperts, Moe, Norm, Residual, SparseAttention, frequencies,
+    LayerInputs, LayerRope, Mixture, MlpAndExperts, Moe, Norm, Residual, SparseAttention,
     layer_cache,
 };
 use crate::loader::Loader;
 use crate::ranks::Ranks;
 use crate::{Error, Model};
-use backend::{Backend, Batch, Buffer, LayerCache, Pairs, Rope, Table, ThreadLimits};
+use backend::{Backend, Batch, Buffer, LayerCache, Table, ThreadLimits};
 use dist::{Comm, Split};
-use formats::config::{self, RopeConfig, RopeLayout, SublayerNorms};
+use formats::config::{self, SublayerNorms};
 
 /// One residual step of a layer: norm, operation, norm.
 struct Sublayer {
@@ -40,6 +40,27 @@ enum Op {
     /// Reads the residual stream through norms of its own.
     MlpAndExperts(Box<MlpAndExperts>),
     LayerInput(LayerInput),
+    Beside(Box<Beside>),
+}
+
+/// Attention and MLP of one input, which are added up.
+struct Beside {
+    attention: Op,
+    mlp: Op,
+    /// What the MLP gives: `[rows, hidden]`.
+    out: Buffer,
+}
+
+impl Beside {
+    fn forward(&self, pass: &mut ForwardPass<'_>, x: Buffer, out: Buffer) -> Result<(), Error> {
+        let rows = pass.rows();
+        self.attention.forward(pass, x, out)?;
+        pass.sum_over_ranks(out, self.attention.split())?;
+        self.mlp.forward(pass, x, self.out)?;
+        pass.sum_over_ranks(self.out, self.mlp.split())?;
+        pass.backend.add(out, self.out, rows);
+        Ok(())
+    }
 }
 
 /// A layer: sublayers, and a factor of the residual stream behind them.
@@ -51,7 +72,11 @@ struct Layer {
 impl Op {
     /// The attention of a layer, or the recurrence in its place. `ropes` are the rotary embedding
     /// of the model, and that of layers with compressed rows, or with a window.
-    fn attention(loader: &mut Loader<'_>, layer: usize, ropes: &[Rope]) -> Result<Self, Error> {
+    fn attention(
+        loader: &mut Loader<'_>,
+        layer: usize,
+        ropes: &[LayerRope],
+    ) -> Result<Self, Error> {
         let config = loader.checkpoint.config();
         if let Some(delta) = config.delta_of(layer) {
             return Ok(Self::Delta(Box::new(GatedDelta::load(loader, layer, delta)?)));
@@ -59,14 +84,14 @@ impl Op {
         match &config.attention {
             config::Attention::Grouped(options) => {
                 let own = config.windowed.is_some() && config.windows[layer].is_some();
-                let rope = (!config.unrotated[layer]).then_some(ropes[usize::from(own)]);
+                let rope = ropes[usize::from(own)];
                 Attention::load(loader, layer, rope, *options).map(Self::Attention)
             }
             config::Attention::Latent(sizes) => {
-                LatentAttention::load(loader, layer, ropes[0], *sizes).map(Self::Latent)
+                LatentAttention::load(loader, layer, ropes[0].keys, *sizes).map(Self::Latent)
             }
             config::Attention::Compressed(sizes) => {
-                let ropes = [ropes[0], ropes[1]];
+                let ropes = [ropes[0].keys, ropes[1].keys];
                 let attention = SparseAttention::load(loader, layer, sizes, ropes)?;
                 Ok(Self::Sparse(Box::new(attention)))
             }
@@ -96,6 +121,7 @@ impl Op {
             Self::Delta(_) => "gated delta rule",
             Self::Mlp(_) | Self::Experts(_) | Self::MlpAndExperts(_) => "MLP",
             Self::LayerInput(_) => "layer input",
+            Self::Beside(_) => "attention or MLP",
         }
     }
 
@@ -109,7 +135,7 @@ impl Op {
             Self::Mlp(mlp) => mlp.down.split,
             // Each rank has a summand.
             Self::Experts(_) => Split::Experts,
-            Self::MlpAndExperts(_) | Self::LayerInput(_) => Split::Whole,
+            Self::MlpAndExperts(_) | Self::LayerInput(_) | Self::Beside(_) => Split::Whole,
         }
     }
 
@@ -123,6 +149,7 @@ impl Op {
             Self::Experts(moe) => moe.forward(pass, x, out),
             Self::MlpAndExperts(both) => both.forward(pass, x, out)?,
             Self::LayerInput(input) => input.forward(pass, x, out),
+            Self::Beside(both) => both.forward(pass, x, out)?,
         }
         Ok(())
     }
@@ -140,7 +167,7 @@ pub(crate) struct Decoder {
     first: usize,
     /// On the last stage only.
     head: Option<Head>,
-    ropes: Vec<Rope>,
+    ropes: Vec<LayerRope>,
     cache: Vec<LayerCache>,
     residual: Residual,
     work: Workspace,
@@ -309,8 +336,8 @@ impl Model for Decoder {
         let slices: Option<&dyn Comm> = self.ranks.slices.as_deref();
         let pass = &mut ForwardPass { backend, batch, check, slices };
         let (Workspace { normed, delta, logits, .. }, rows) = (self.work, pass.rows());
-        for rope in &self.ropes {
-            pass.backend.rope_angles(*rope, batch.positions());
+        for rope in self.ropes.iter().flat_map(LayerRope::each) {
+            pass.backend.rope_angles(rope, batch.positions());
         }
         self.begin(pass)?;
         let foresees = rows <= ThreadLimits::DECODE_ROWS && pass.backend.foresees();
@@ -350,13 +377,11 @@ impl Model for Decoder {
 
 impl Layer {
     /// Loads a layer; `ropes` are those of [`Op::attention`].
-    fn load(loader: &mut Loader<'_>, layer: usize, ropes: &[Rope]) -> Result<Self, Error> {
+    fn load(loader: &mut Loader<'_>, layer: usize, ropes: &[LayerRope]) -> Result<Self, Error> {
         let config = loader.checkpoint.config();
-        let (hidden, eps) = (config.hidden_size, config.rms_norm_eps);
         let name = |part: &str| format!("blk.{layer}.{part}");
-        let norm = |loader: &mut Loader<'_>, part: &str| {
-            Norm::load(loader, &name(part), hidden, eps).map(Some)
-        };
+        let norm =
+            |loader: &mut Loader<'_>, part: &str| Norm::of_stream(loader, &name(part)).map(Some);
         let after = |loader: &mut Loader<'_>, part: &str| match config.norms {
             SublayerNorms::Before => Ok(None),
             SublayerNorms::Around | SublayerNorms::After => norm(loader, part),
@@ -371,6 +396,15 @@ impl Layer {
             op: Op::attention(loader, layer, ropes)?,
             after: after(loader, "post_attention_norm")?,
         };
+        if config.parallel {
+            let beside = Beside {
+                attention: attention.op,
+                mlp: Op::feed_forward(loader, layer)?,
+                out: loader.shared("beside", config.hidden_size)?,
+            };
+            let op = Op::Beside(Box::new(beside));
+            return Ok(Self { sublayers: vec![Sublayer { op, ..attention }], scale: None });
+        }
         let beside = config.experts_of(layer).is_some_and(|experts| experts.beside_mlp);
         let mlp = Sublayer {
             mixture: Residual::mixture(loader, &name("hc_ffn"))?,
@@ -397,19 +431,12 @@ impl Layer {
 
 /// The rotary embeddings of a model: the common one, and that of layers with compressed rows, or
 /// with a window.
-fn ropes(loader: &mut Loader<'_>) -> Result<Vec<Rope>, Error> {
+fn ropes(loader: &mut Loader<'_>) -> Result<Vec<LayerRope>, Error> {
     let config = loader.checkpoint.config();
     let other = match &config.attention {
         config::Attention::Compressed(sizes) => Some(&sizes.rope),
         _ => config.windowed.as_ref().map(|windowed| &windowed.rope),
     };
-    let mut load = |rope: &RopeConfig| {
-        let pairs = match rope.layout {
-            RopeLayout::Halves => Pairs::Halves,
-            RopeLayout::Interleaved => Pairs::Interleaved,
-        };
-        let rows = loader.limits.rows;
-        Ok(loader.backend.rope(frequencies(rope), rope.magnitude, pairs, rows)?)
-    };
-    [Some(&config.rope), other].into_iter().flatten().map(&mut load).collect()
+    let each = [Some(&config.rope), other].into_iter().flatten();
+    each.map(|rope| LayerRope::load(loader, rope)).collect()
 }

@@ -48,7 +48,7 @@ impl Head {
             }
             false => Linear::load(loader, "output", vocab, hidden, slice)?,
         };
-        let norm = Norm::load(loader, "output_norm", hidden, config.rms_norm_eps)?;
+        let norm = Norm::of_stream(loader, "output_norm")?;
         let others = match loader.slice.ranks() {
             1 => None,
             ranks => Some(Others {

@@ -1,4 +1,5 @@
-//! The gated MLP: `down(gate(x) applied to up(x))` (Shazeer, 2020).
+//! The gated MLP: `down(gate(x) applied to up(x))` (Shazeer, 2020), or without a gate
+//! `down(activation(up(x)))`.
 
 use super::{ForwardPass, Linear};
 use crate::Error;
@@ -12,7 +13,8 @@ const UNIT: usize = 32;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GatedMlp {
-    gate: Linear,
+    /// `None` where an activation of the inner values takes its place.
+    gate: Option<Linear>,
     up: Linear,
     pub down: Linear,
     kind: Gate,
@@ -40,7 +42,10 @@ impl GatedMlp {
         let inner = part(loader.slice, (width, &what), &units)?;
         let outputs = || Slice::Outputs(inner.clone());
         Ok(Self {
-            gate: Linear::load(loader, &name("gate"), width, hidden, outputs())?,
+            gate: match loader.checkpoint.config().plain_mlp {
+                true => None,
+                false => Some(Linear::load(loader, &name("gate"), width, hidden, outputs())?),
+            },
             up: Linear::load(loader, &name("up"), width, hidden, outputs())?,
             down: Linear::load(loader, &name("down"), hidden, width, Slice::Inputs(inner.clone()))?,
             kind,
@@ -51,8 +56,16 @@ impl GatedMlp {
     /// `[rows, hidden]` to `[rows, hidden]`.
     pub fn forward(&self, pass: &mut ForwardPass<'_>, x: Buffer, out: Buffer) {
         let ([gate, up], rows) = (self.work, pass.rows());
-        Linear::forward_each(pass, x, [(&self.gate, gate), (&self.up, up)], rows);
-        pass.backend.apply_gate(self.kind, gate, up, rows);
+        match &self.gate {
+            Some(linear) => {
+                Linear::forward_each(pass, x, [(linear, gate), (&self.up, up)], rows);
+                pass.backend.apply_gate(self.kind, gate, up, rows);
+            }
+            None => {
+                self.up.forward(pass, x, gate, rows);
+                pass.backend.activate(self.kind, gate, rows);
+            }
+        }
         self.down.forward(pass, gate, out, rows);
     }
 }

@@ -29,7 +29,7 @@ pub(crate) use linear::Linear;
 pub(crate) use mlp::GatedMlp;
 pub(crate) use moe::Moe;
 pub(crate) use norm::Norm;
-pub(crate) use rope::frequencies;
+pub(crate) use rope::LayerRope;
 pub(crate) use sparse::SparseAttention;
 
 use crate::Error;

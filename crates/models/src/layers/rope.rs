@@ -1,10 +1,68 @@
-//! Frequencies of the rotary embedding, computed as in `modeling_rope_utils` of transformers.
+//! Rotary embeddings, whose frequencies are computed as in `modeling_rope_utils` of transformers.
 
-use formats::config::{RopeConfig, RopeScaling};
+use crate::Error;
+use crate::loader::Loader;
+use backend::{Growth, Magnitude, Pairs, Rope};
+use formats::config::{QueryGrowth, RopeConfig, RopeLayout, RopeScaling};
 use std::f32::consts::TAU;
 
+/// The rotary embedding of a kind of layer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LayerRope {
+    pub keys: Rope,
+    /// That of queries, where they grow with their positions.
+    queries: Option<Rope>,
+    /// Growth of queries without a rotation, in layers that have none.
+    unrotated: Option<Rope>,
+}
+
+impl LayerRope {
+    /// Gives the backend the frequencies of an embedding.
+    pub fn load(loader: &mut Loader<'_>, rope: &RopeConfig) -> Result<Self, Error> {
+        let pairs = match rope.layout {
+            RopeLayout::Halves => Pairs::Halves,
+            RopeLayout::Interleaved => Pairs::Interleaved,
+        };
+        let (rows, config) = (loader.limits.rows, loader.checkpoint.config());
+        let mut load = |frequencies, growth| {
+            let magnitude = Magnitude { factor: rope.magnitude, growth };
+            loader.backend.rope(frequencies, magnitude, pairs, rows)
+        };
+        let grows = |unrotated: bool| match config.query_growth {
+            Some(QueryGrowth { beta, every, offset, unrotated: only }) if only == unrotated => {
+                let [every, offset] = [every, offset].map(|count| count as u32);
+                Some(Growth { beta, every, offset })
+            }
+            _ => None,
+        };
+        let queries = match grows(false) {
+            None => None,
+            growth => Some(load(frequencies(rope), growth)?),
+        };
+        let unrotated = match grows(true) {
+            None => None,
+            // Pairs that turn by nothing are multiplied only.
+            growth => Some(load(vec![0.0; config.head_dim / 2], growth)?),
+        };
+        Ok(Self { keys: load(frequencies(rope), None)?, queries, unrotated })
+    }
+
+    /// All embeddings of which angles are computed.
+    pub fn each(&self) -> impl Iterator<Item = Rope> {
+        [Some(self.keys), self.queries, self.unrotated].into_iter().flatten()
+    }
+
+    /// The rotations of queries and of keys in a layer, which may be `unrotated`.
+    pub fn of_layer(&self, unrotated: bool) -> [Option<Rope>; 2] {
+        match unrotated {
+            true => [self.unrotated, None],
+            false => [self.queries.or(Some(self.keys)), Some(self.keys)],
+        }
+    }
+}
+
 /// One frequency, in radians per position, for each pair of values.
-pub(crate) fn frequencies(rope: &RopeConfig) -> Vec<f32> {
+fn frequencies(rope: &RopeConfig) -> Vec<f32> {
     let base =
         (0..rope.dim / 2).map(|pair| 1.0 / rope.theta.powf((2 * pair) as f32 / rope.dim as f32));
     match &rope.scaling {

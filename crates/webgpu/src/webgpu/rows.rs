@@ -3,7 +3,7 @@
 use crate::gpu::{Access, Kernel};
 use crate::parts::{EACH, EXP_TO_ONE, GATED, LANES, dealt, workgroups};
 use crate::webgpu::WebGpu;
-use backend::{Buffer, Gate, HeadColumns, Pairs, Rope, Vector};
+use backend::{Buffer, Gate, HeadColumns, Magnitude, Pairs, Rope, Vector};
 use bytemuck::{Pod, Zeroable};
 
 static NORM: Kernel = Kernel {
@@ -30,6 +30,16 @@ static FACTOR: Kernel = Kernel {
     name: "factor",
     source: &[include_str!("../shaders/factor.wgsl"), GATED, EXP_TO_ONE, EACH],
     bindings: &[Access::Write],
+};
+static ACTIVATE: Kernel = Kernel {
+    name: "activate",
+    source: &[include_str!("../shaders/activate.wgsl"), GATED, EXP_TO_ONE, EACH],
+    bindings: &[Access::Write],
+};
+static CENTER: Kernel = Kernel {
+    name: "center",
+    source: &[include_str!("../shaders/center.wgsl"), LANES],
+    bindings: &[Access::Write, Access::Write],
 };
 static HEADS: Kernel = Kernel {
     name: "heads",
@@ -83,7 +93,7 @@ struct RotateParams {
 /// A rotary embedding.
 pub(crate) struct Rotation {
     pub frequencies: Vec<f32>,
-    pub magnitude: f32,
+    pub magnitude: Magnitude,
     pub pairs: Pairs,
     /// Cosines of a row, then its sines: `[rows, 2, pairs]`.
     pub angles: crate::gpu::Words,
@@ -152,6 +162,21 @@ impl WebGpu {
         self.gpu.run(&GATE, dealt(count), &bound, &params);
     }
 
+    /// `x = f(x, 1)`.
+    pub(crate) fn activate_all(&mut self, kind: Gate, x: Buffer, rows: usize) {
+        let count = rows * self.buffer_of(x).width;
+        let (kind, alpha, limit) = gate_kind(kind);
+        let params = GateParams { count: count as u32, kind, alpha, limit };
+        self.gpu.run(&ACTIVATE, dealt(count), &[&self.buffers[x.0].words], &params);
+    }
+
+    /// `out = x - mean(x)` of each row.
+    pub(crate) fn center_rows(&mut self, x: Buffer, out: Buffer, rows: usize) {
+        let width = self.buffer_of(x).width;
+        let bound = [&self.buffers[x.0].words, &self.buffers[out.0].words];
+        self.gpu.run(&CENTER, workgroups(rows), &bound, &[rows as u32, width as u32]);
+    }
+
     pub(crate) fn scale_by_gates(&mut self, x: Buffer, gate: Buffer, rows: usize) {
         let width = self.buffer_of(x).width;
         let bound = [&self.buffers[x.0].words, &self.buffers[gate.0].words];
@@ -186,7 +211,7 @@ impl WebGpu {
             positions.iter().zip(values.chunks_exact_mut(2 * frequencies.len()))
         {
             let (cos, sin) = values.split_at_mut(frequencies.len());
-            kernels::rope::angles(*position, frequencies, *magnitude, cos, sin);
+            kernels::rope::angles(*position, frequencies, magnitude.at(*position), cos, sin);
         }
         self.gpu.submit();
         self.gpu.write(angles, 0, bytemuck::cast_slice(&values));

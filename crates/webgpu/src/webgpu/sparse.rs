@@ -239,7 +239,13 @@ impl WebGpu {
         let mut list = Vec::with_capacity(rows.len() * self.listed_words(spec));
         for &(sequence, number) in rows {
             let (cos, sin) = angles.split_at_mut(frequencies.len());
-            kernels::rope::angles((number * every) as u32, frequencies, *magnitude, cos, sin);
+            kernels::rope::angles(
+                (number * every) as u32,
+                frequencies,
+                magnitude.at((number * every) as u32),
+                cos,
+                sin,
+            );
             list.extend([sequence as u32, number as u32]);
             list.extend(angles.iter().map(|value| value.to_bits()));
         }

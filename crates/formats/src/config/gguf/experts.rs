@@ -58,6 +58,7 @@ pub(super) fn read(
         limits: routed_limits,
         shared_limits,
         beside_mlp: false,
+        biased: false,
         layers,
     }))
 }

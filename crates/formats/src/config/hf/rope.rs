@@ -71,6 +71,20 @@ pub(crate) fn windowed(config: Object, dim: usize) -> Result<RopeConfig> {
     Ok(RopeConfig { theta, dim, layout, scaling, magnitude: 1.0 })
 }
 
+/// Factor of the base of rotary frequencies (Hunyuan).
+pub(crate) fn alpha(config: Object) -> Result<Option<f32>> {
+    chosen(config)?.map_or(Ok(None), |(_, parameters)| parameters.above_zero(ALPHA))
+}
+
+const ALPHA: &str = "alpha";
+
+/// Slope of the growth of queries with their positions (Ministral 3).
+pub(crate) fn query_slope(config: Object) -> Result<Option<f32>> {
+    const KEY: &str = "llama_4_scaling_beta";
+    let inner = chosen(config)?.map_or(Ok(None), |(_, parameters)| parameters.above_zero(KEY))?;
+    Ok(inner.or(config.above_zero(KEY)?))
+}
+
 /// Kinds of layers, for which rotary parameters may differ.
 const FULL: &str = "full_attention";
 const SLIDING: &str = "sliding_attention";
@@ -179,6 +193,8 @@ fn scaling(config: Object, rope: Object) -> Result<Scaling> {
         "linear" => Ok(RopeScaling::Linear { factor: rope.need_above_zero("factor")? }.into()),
         "llama3" => llama3(rope).map(Scaling::from),
         "yarn" => read_yarn(config, rope),
+        // The factor changes the base, once for all lengths.
+        "dynamic" if rope.has(ALPHA) => Ok(RopeScaling::None.into()),
         "proportional" => {
             let share = rope.above_zero(NAMES.rope_dim)?.unwrap_or(1.0).min(1.0);
             let factor = rope.above_zero("factor")?.unwrap_or(1.0);

@@ -70,7 +70,7 @@ impl ModelConfig {
             }
         }
         self.window_keys(&mut keys, family)?;
-        self.kind_keys(&mut keys)?;
+        self.kind_keys(&mut keys, family)?;
         if let Some(delta) = &self.delta {
             delta_keys(&mut keys, delta);
         } else if family.delta.is_some() {
@@ -80,7 +80,7 @@ impl ModelConfig {
         if let Some(experts) = &self.experts {
             self.expert_keys(&mut keys, family, experts)?;
         }
-        keys.float("attention.layer_norm_rms_epsilon", self.rms_norm_eps);
+        keys.float(family.gguf_eps, self.rms_norm_eps);
         keys.float("rope.freq_base", self.rope.theta);
         if let Some(HyperConfig { streams, iterations, eps }) = self.hyper {
             keys.count("hyper_connection.count", streams);
@@ -118,7 +118,7 @@ impl ModelConfig {
     }
 
     /// Keys of what layers with a window have of their own, and of what few families have.
-    fn kind_keys(&self, keys: &mut GgufKeyWriter) -> Result<()> {
+    fn kind_keys(&self, keys: &mut GgufKeyWriter, family: &Family) -> Result<()> {
         if let Some(WindowedConfig { head_dim, rope, .. }) = &self.windowed {
             if rope.scaling != RopeScaling::None {
                 let problem = "expected no scaling in layers with a window";
@@ -135,6 +135,9 @@ impl ModelConfig {
         if self.layer_inputs > 0 {
             keys.count("embedding_length_per_layer_input", self.layer_inputs);
         }
+        if let Some(growth) = self.query_growth {
+            keys.float("attention.temperature_scale", growth.beta);
+        }
         if let Some(cap) = self.logit_cap {
             keys.float("final_logit_softcapping", cap);
         }
@@ -146,10 +149,12 @@ impl ModelConfig {
         let by_width = (self.hidden_size as f32).sqrt();
         let embedding_scale =
             if self.embedding_scale == by_width { 1.0 } else { self.embedding_scale };
+        let divides = !family.gguf_logit_factor;
+        let logits = if divides { 1.0 / self.logit_scale } else { self.logit_scale };
         let factors = [
             ("embedding_scale", embedding_scale),
             ("residual_scale", self.residual_scale),
-            ("logit_scale", 1.0 / self.logit_scale),
+            ("logit_scale", logits),
         ];
         for (key, factor) in factors.into_iter().filter(|(_, factor)| *factor != 1.0) {
             keys.float(key, factor);

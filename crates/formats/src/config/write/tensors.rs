@@ -45,7 +45,9 @@ impl ModelConfig {
                 (None, Attention::Compressed(sizes)) => self.compressed_attention(sizes, layer),
             };
             parts.extend(self.hyper_connections());
-            parts.extend(self.before().map(|_| named("ffn_norm.weight", &[hidden])));
+            if !self.parallel {
+                parts.extend(self.before().map(|_| named("ffn_norm.weight", &[hidden])));
+            }
             let experts = self.experts_of(layer);
             if let Some(experts) = experts {
                 parts.extend(self.choice_of_experts(experts, layer));
@@ -53,18 +55,25 @@ impl ModelConfig {
             }
             if experts.is_none_or(|experts| experts.beside_mlp) {
                 let names = ["ffn_gate", "ffn_up", "ffn_down"];
-                parts.extend(mlp(names, hidden, self.mlp_width(layer)));
+                let gated = mlp(names, hidden, self.mlp_width(layer));
+                parts.extend(gated.into_iter().skip(usize::from(self.plain_mlp)));
             }
             parts.extend(self.around(experts));
             let vectors = self.vectors(family, layer);
             let vectors = vectors.into_iter().map(|name| named(name, &self.shape_of(name, layer)));
             parts.extend(vectors);
+            if matches!(form, TensorForm::Hf | TensorForm::Gguf) {
+                join(&mut parts, family);
+            }
             tensors.extend(
                 parts.into_iter().map(|(name, shape)| (format!("blk.{layer}.{name}"), shape)),
             );
         }
         tensors.extend(self.hyper_head());
         tensors.push(("output_norm.weight".to_owned(), vec![hidden]));
+        if family.written.contains(&"attn_norm.bias") {
+            tensors.push(("output_norm.bias".to_owned(), vec![hidden]));
+        }
         if !self.tied_embeddings {
             tensors.push(("output.weight".to_owned(), vec![vocab, hidden]));
         }
@@ -218,7 +227,7 @@ impl ModelConfig {
         }
         if experts.by_token[layer] {
             tensors.push(named(EXPERTS_BY_TOKEN, &[self.vocab_size, chosen]));
-        } else if experts.scores.has_bias() {
+        } else if experts.biased || experts.scores.has_bias() {
             tensors.push(named("exp_probs_b.bias", &[count]));
         }
         tensors
@@ -289,6 +298,19 @@ impl ModelConfig {
             "ffn_down_exps.bias" => vec![experts, self.hidden_size],
             _ => vec![self.hidden_size],
         }
+    }
+}
+
+/// Replaces matrices that the family's files store as the rows of one.
+fn join(tensors: &mut Tensors, family: &Family) {
+    for (whole, parts) in family.joined {
+        let is_part = |name: &str| parts.contains(&name);
+        let rows =
+            tensors.iter().filter(|(name, _)| is_part(name)).map(|(_, shape)| shape[0]).sum();
+        let Some(at) = tensors.iter().position(|(name, _)| is_part(name)) else { continue };
+        let cols = tensors[at].1[1];
+        tensors[at] = named(whole, &[rows, cols]);
+        tensors.retain(|(name, _)| !is_part(name));
     }
 }
 

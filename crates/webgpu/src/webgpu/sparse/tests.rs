@@ -43,7 +43,7 @@ fn outputs(most: usize) -> Option<[Vec<f32>; 2]> {
     let mut batch = Batch::with_capacity(ROWS, 18, 3);
     batch.push([&[0; ROWS], &[]], 0, 1);
     (0..3).for_each(|_| batch.table(&[4, 2, 0, 1, 3, 5]));
-    let rope = gpu.rope(vec![0.5; 4], 1.0, Pairs::Halves, ROWS).unwrap();
+    let rope = gpu.rope(vec![0.5; 4], 1.0.into(), Pairs::Halves, ROWS).unwrap();
     let (bias, norm) = (gpu.vector(vec![0.5; 2 * DIM]), gpu.vector(vec![1.5; DIM]));
     let compression =
         Compression { values: 1, gates: 2, out: 3, overlap: false, bias, norm, eps: 1e-6, rope };

@@ -1,0 +1,59 @@
+//! Cohere 2 (Command R7B and A): attention and MLP side by side behind one LayerNorm, windows on most
+//! layers, the others without rotary embedding, scaled logits.
+
+use super::prelude::*;
+
+pub(super) static COHERE2: Family = Family {
+    name: "cohere2",
+    hf_class: "Cohere2ForCausalLM",
+    hf_rope: RopeLayout::Interleaved,
+    gguf_name: "cohere2",
+    gguf_rope: RopeLayout::Interleaved,
+    gguf_window_period: Some(PERIOD),
+    gguf_logit_factor: true,
+    hf_eps: "layer_norm_eps",
+    gguf_eps: "attention.layer_norm_epsilon",
+    declared: &[("attention_bias", false, &[]), ("use_qk_norm", false, &[])],
+    names: NameTable {
+        layer: &[&[("input_layernorm.weight", "attn_norm.weight")], ATTENTION, QK_NORMS, MLP],
+        ..DENSE
+    },
+    windows: |config, layers| {
+        let window = window(config)?;
+        if let Some(windows) = windows_by_type(config, layers, window)? {
+            return Ok(windows);
+        }
+        let period = config.setting("sliding_window_pattern", MAX_LAYERS, PERIOD)?;
+        let slides = |layer: usize| !(layer + 1).is_multiple_of(period);
+        Ok((0..layers).map(|layer| window.filter(|_| slides(layer))).collect())
+    },
+    hf_more: |config, model| {
+        model.logit_scale = config.above_zero("logit_scale")?.unwrap_or(0.0625);
+        set(model);
+        Ok(())
+    },
+    gguf_more: |keys, _, model| {
+        model.logit_scale = keys.opt_above_zero("logit_scale")?.unwrap_or(1.0);
+        set(model);
+        Ok(())
+    },
+    to_json: |config| json!({"logit_scale": config.logit_scale}),
+    tiny: |layers| {
+        let mut config = family::tiny(layers);
+        config.rope.layout = RopeLayout::Interleaved;
+        let slides = |layer: usize| layer.is_multiple_of(2);
+        config.windows = (0..layers).map(|layer| slides(layer).then_some(24)).collect();
+        set(&mut config);
+        ModelConfig { logit_scale: 0.25, tied_embeddings: true, ..config }
+    },
+    ..BASE
+};
+
+/// Layers to one without a window, where files do not say.
+const PERIOD: usize = 4;
+
+/// Sets what files do not say.
+fn set(model: &mut ModelConfig) {
+    (model.layer_norm, model.parallel) = (true, true);
+    model.unrotated = model.windows.iter().map(Option::is_none).collect();
+}

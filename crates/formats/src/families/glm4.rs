@@ -1,0 +1,49 @@
+//! GLM-4: norms around both sublayers, a half of each head rotated in pairs of neighbours, gates and
+//! ups in one matrix.
+
+use super::prelude::*;
+
+pub(super) static GLM4: Family = Family {
+    name: "glm4",
+    hf_class: "Glm4ForCausalLM",
+    hf_rope: RopeLayout::Interleaved,
+    gguf_name: "glm4",
+    gguf_rope: RopeLayout::Interleaved,
+    gguf_aliases: &[("ffn_up.weight", "ffn_gate_up.weight")],
+    kv_heads: Some(2),
+    head_dim: Some(128),
+    rotary_share: 0.5,
+    declared: &[("attention_bias", false, &QKV_BIASES)],
+    joined: &[GATE_UP],
+    names: NameTable {
+        layer: &[
+            &[
+                ("input_layernorm.weight", "attn_norm.weight"),
+                ("post_self_attn_layernorm.weight", "post_attention_norm.weight"),
+                ("post_attention_layernorm.weight", "ffn_norm.weight"),
+                ("post_mlp_layernorm.weight", "post_ffw_norm.weight"),
+                ("mlp.gate_up_proj.weight", "ffn_gate_up.weight"),
+            ],
+            ATTENTION,
+            QK_NORMS,
+            MLP,
+        ],
+        ..DENSE
+    },
+    hf_more: |_, model| {
+        model.norms = SublayerNorms::Around;
+        Ok(())
+    },
+    gguf_more: |_, _, model| {
+        model.norms = SublayerNorms::Around;
+        Ok(())
+    },
+    to_json: |_| json!({"attention_bias": true}),
+    written: &QKV_BIASES,
+    tiny: |layers| {
+        let mut config = family::tiny(layers);
+        (config.rope.layout, config.rope.dim) = (RopeLayout::Interleaved, 12);
+        ModelConfig { norms: SublayerNorms::Around, ..config }
+    },
+    ..BASE
+};

@@ -1,0 +1,50 @@
+//! Hunyuan (dense): norms of heads behind the rotation, whose base grows with a factor.
+
+use super::prelude::*;
+
+pub(super) static HUNYUAN_V1_DENSE: Family = Family {
+    name: "hunyuan_v1_dense",
+    hf_class: "HunYuanDenseV1ForCausalLM",
+    gguf_name: "hunyuan-dense",
+    head_norms: HeadNorms::Declared,
+    declared: &[("attention_bias", false, &[]), ("use_qk_norm", false, &HEAD_NORMS)],
+    names: NameTable {
+        layer: &[
+            NORMS,
+            ATTENTION,
+            &[
+                ("self_attn.query_layernorm.weight", "attn_q_norm.weight"),
+                ("self_attn.key_layernorm.weight", "attn_k_norm.weight"),
+            ],
+            MLP,
+        ],
+        ..DENSE
+    },
+    hf_more: |config, model| {
+        if let Some(alpha) = rope::alpha(config)? {
+            let dim = model.head_dim as f32;
+            model.rope.theta *= alpha.powf(dim / (dim - 2.0));
+        }
+        set(model);
+        Ok(())
+    },
+    gguf_more: |_, _, model| {
+        set(model);
+        Ok(())
+    },
+    to_json: |_| json!({"use_qk_norm": true}),
+    tiny: |layers| {
+        let mut config = family::tiny(layers);
+        config.attention = family::NORMED_HEADS;
+        set(&mut config);
+        ModelConfig { tied_embeddings: true, ..config }
+    },
+    ..BASE
+};
+
+/// Sets what files do not say.
+fn set(model: &mut ModelConfig) {
+    if let Attention::Grouped(grouped) = &mut model.attention {
+        grouped.norms_last = true;
+    }
+}

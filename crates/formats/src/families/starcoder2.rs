@@ -1,0 +1,71 @@
+//! StarCoder2: LayerNorm, and MLPs without gates, with biases everywhere.
+
+use super::prelude::*;
+
+pub(super) static STARCODER2: Family = Family {
+    name: "starcoder2",
+    hf_class: "Starcoder2ForCausalLM",
+    gguf_name: "starcoder2",
+    gguf_activation: Activation::GeluTanh,
+    hf_eps: "norm_epsilon",
+    gguf_eps: "attention.layer_norm_epsilon",
+    kv_heads: Some(2),
+    declared: &[("use_bias", true, &BIASES)],
+    names: NameTable {
+        globals: &[
+            ("model.embed_tokens.weight", "token_embd.weight"),
+            ("model.norm.weight", "output_norm.weight"),
+            ("model.norm.bias", "output_norm.bias"),
+            ("lm_head.weight", "output.weight"),
+        ],
+        layer: &[
+            NORMS,
+            NORM_BIASES,
+            ATTENTION,
+            QK_NORMS,
+            &[
+                ("mlp.c_fc.weight", "ffn_up.weight"),
+                ("mlp.c_fc.bias", "ffn_up.bias"),
+                ("mlp.c_proj.weight", "ffn_down.weight"),
+                ("mlp.c_proj.bias", "ffn_down.bias"),
+            ],
+        ],
+        ..DENSE
+    },
+    windows: |config, layers| Ok(vec![config.opt_positive("sliding_window", MAX_TOKENS)?; layers]),
+    activation: super::gemma3::gelu,
+    hf_more: |_, model| {
+        set(model);
+        Ok(())
+    },
+    gguf_more: |_, _, model| {
+        set(model);
+        Ok(())
+    },
+    to_json: |_| json!({"use_bias": true, "hidden_act": "gelu_pytorch_tanh"}),
+    written: &BIASES,
+    tiny: |layers| {
+        let mut config = family::tiny(layers);
+        set(&mut config);
+        let (activation, windows) = (Activation::GeluTanh, vec![Some(24); layers]);
+        ModelConfig { activation, windows, tied_embeddings: true, ..config }
+    },
+    ..BASE
+};
+
+/// Biases of every layer.
+const BIASES: [&str; 8] = [
+    "attn_norm.bias",
+    "attn_q.bias",
+    "attn_k.bias",
+    "attn_v.bias",
+    "attn_output.bias",
+    "ffn_norm.bias",
+    "ffn_up.bias",
+    "ffn_down.bias",
+];
+
+/// Sets what files do not say.
+fn set(model: &mut ModelConfig) {
+    (model.layer_norm, model.plain_mlp) = (true, true);
+}
