@@ -268,24 +268,14 @@ impl Backend for Cpu {
         pairs: Pairs,
         rows: usize,
     ) -> Result<Rope, Error> {
-        let angles = || AlignedVec::try_zeroed(rows.saturating_mul(frequencies.len()));
-        let (cos, sin) = (angles()?, angles()?);
-        self.ropes.push(RopeTable { frequencies, magnitude, pairs, cos, sin });
+        self.ropes.push(RopeTable::new(frequencies, magnitude, pairs, rows)?);
         Ok(Rope(self.ropes.len() - 1))
     }
 
     fn cache(&mut self, spec: &CacheSpec<'_>) -> Result<(), Error> {
         self.kv = KvCache::new(&self.pool, spec)?;
         self.states = StateMemory::new(spec)?;
-        if let Some((most, dim)) = kv::largest_plain(spec) {
-            self.pool.run(&|_| sparse::warm_up(most, dim));
-        }
-        let compressed = spec.layers.iter().flat_map(|layer| &layer.rows);
-        let dim = compressed.filter(|rows| rows.every > 1).map(|rows| rows.dim).max();
-        let rows = self.buffers.iter().map(|buffer| buffer.data.len() / buffer.width.max(1)).max();
-        if let (Some(dim), Some(rows)) = (dim, rows) {
-            self.compressed.reserve(rows, dim);
-        }
+        self.warm_up(spec);
         Ok(())
     }
 
@@ -592,8 +582,7 @@ impl Backend for Cpu {
     }
 
     fn read(&self, x: Buffer, rows: usize) -> &[f32] {
-        let Workspace { width, data } = &self.buffers[x.0];
-        &data[..rows * width]
+        &self.buffers[x.0].data[..rows * self.width(x)]
     }
 
     fn update(&mut self, x: Buffer, rows: usize, change: &mut dyn FnMut(&mut [f32])) {
@@ -606,17 +595,6 @@ impl Backend for Cpu {
     }
 
     fn memory(&self) -> Memory {
-        Memory {
-            weights: self.weight_bytes(),
-            workspace: self.buffers.iter().map(|b| 4 * b.data.len()).sum::<usize>()
-                + self.ropes.iter().map(|r| 8 * r.cos.len()).sum::<usize>()
-                + self.rounded.bytes()
-                + self.expert_scratch.bytes()
-                + self.attention.bytes()
-                + self.compressed.bytes()
-                + self.selection_bytes(),
-            cache: self.kv.bytes(),
-            states: self.states.bytes(),
-        }
+        self.memory_in_use()
     }
 }

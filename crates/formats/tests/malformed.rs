@@ -68,7 +68,7 @@ const EXPECTED: &[(&str, &[&str])] = &[
     ("checkpoints/config_hidden_not_divisible", &["hidden_size", "(5)", "found 16"]),
     ("checkpoints/config_layers_one_billion", &["num_hidden_layers", "1000000000"]),
     ("checkpoints/config_string_number", &["hidden_size", "sixteen"]),
-    ("checkpoints/config_unknown_architecture", &["FooBarForCausalLM", "LlamaForCausalLM"]),
+    ("checkpoints/config_unknown_architecture", &["FooBarForCausalLM", "llama"]),
     ("checkpoints/config_unknown_rope_type", &["rope_scaling.rope_type", "warp"]),
     ("checkpoints/config_vocab_mismatch", &["embed_tokens", "[64, 16]", "[32, 16]"]),
     ("checkpoints/config_negative_eps", &["rms_norm_eps", "nan"]),

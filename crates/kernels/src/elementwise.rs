@@ -2,6 +2,7 @@
 
 use crate::lanes::{LANES, Lanes, isa_dispatch, load_partial};
 use crate::math::exp;
+use std::f32::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
 
 isa_dispatch! {
     /// RMSNorm of one row: `out[i] = x[i] / sqrt(mean(x^2) + eps) * weight[i]`
@@ -192,7 +193,7 @@ impl Pairwise for GeluTanh {
     #[inline(always)]
     fn of<L: Lanes>(self, gate: L, up: L) -> L {
         // (1 + tanh(y)) / 2 is the sigmoid of 2 y, where y = sqrt(2 / pi) * (x + 0.044715 * x^3).
-        const LINEAR: f32 = 1.595_769_1;
+        const LINEAR: f32 = 2.0 * FRAC_2_SQRT_PI * FRAC_1_SQRT_2;
         const CUBIC: f32 = 0.044_715 * LINEAR;
         let square = gate.mul(gate);
         let slope = square.mul_add(L::splat(CUBIC), L::splat(LINEAR));

@@ -1,7 +1,7 @@
 //! Workspaces of the CPU, and operations that compute each row of one.
 
-use super::{Cpu, SERIAL_VALUES};
-use crate::Buffer;
+use super::{Cpu, SERIAL_VALUES, kv, sparse};
+use crate::{Buffer, CacheSpec, Memory};
 use base::AlignedVec;
 use std::ops::Range;
 
@@ -12,6 +12,35 @@ pub(super) struct Workspace {
 }
 
 impl Cpu {
+    /// Bytes of weights, workspace and KV cache.
+    pub(super) fn memory_in_use(&self) -> Memory {
+        Memory {
+            weights: self.weight_bytes(),
+            workspace: self.buffers.iter().map(|b| 4 * b.data.len()).sum::<usize>()
+                + self.ropes.iter().map(|r| 8 * r.cos.len()).sum::<usize>()
+                + self.rounded.bytes()
+                + self.expert_scratch.bytes()
+                + self.attention.bytes()
+                + self.compressed.bytes()
+                + self.selection_bytes(),
+            cache: self.kv.bytes(),
+            states: self.states.bytes(),
+        }
+    }
+
+    /// Makes the memory that operations on rows of a cache need, so that steps allocate nothing.
+    pub(super) fn warm_up(&mut self, spec: &CacheSpec<'_>) {
+        if let Some((most, dim)) = kv::largest_plain(spec) {
+            self.pool.run(&|_| sparse::warm_up(most, dim));
+        }
+        let compressed = spec.layers.iter().flat_map(|layer| &layer.rows);
+        let dim = compressed.filter(|rows| rows.every > 1).map(|rows| rows.dim).max();
+        let rows = self.buffers.iter().map(|buffer| buffer.data.len() / buffer.width.max(1)).max();
+        if let (Some(dim), Some(rows)) = (dim, rows) {
+            self.compressed.reserve(rows, dim);
+        }
+    }
+
     /// Lends out a buffer so that others can be read meanwhile; `put` returns it.
     pub(super) fn take(&mut self, buffer: Buffer) -> AlignedVec<f32> {
         std::mem::take(&mut self.buffers[buffer.0].data)

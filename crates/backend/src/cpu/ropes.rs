@@ -1,7 +1,7 @@
 //! Rotary embeddings of the CPU: frequencies, and the angles of a batch.
 
 use super::Cpu;
-use crate::{Pairs, Rope};
+use crate::{Error, Pairs, Rope};
 use base::AlignedVec;
 use kernels::rope::{self, Magnitude};
 
@@ -17,6 +17,21 @@ pub(super) struct RopeTable {
 }
 
 impl RopeTable {
+    /// An embedding with memory for the angles of `rows` rows.
+    ///
+    /// # Errors
+    /// If there is not enough memory.
+    pub fn new(
+        frequencies: Vec<f32>,
+        magnitude: Magnitude,
+        pairs: Pairs,
+        rows: usize,
+    ) -> Result<Self, Error> {
+        let angles = || AlignedVec::try_zeroed(rows.saturating_mul(frequencies.len()));
+        let (cos, sin) = (angles()?, angles()?);
+        Ok(Self { frequencies, magnitude, pairs, cos, sin })
+    }
+
     /// Computes the angles of `positions`, one row each.
     pub fn compute(&mut self, positions: &[u32]) {
         let Self { frequencies, magnitude, cos, sin, .. } = self;

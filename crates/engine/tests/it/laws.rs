@@ -236,7 +236,7 @@ fn sums_of_inputs_depend_on_neither_chunks_nor_threads() {
             assert!(good, "{architecture} {name} {rows:?}");
         }
         if chosen == 0 {
-            // Seven matrices a layer, six without gates, eight of one with a recurrence, and the head.
+            // Seven matrices a layer, six without gates, eight with a recurrence, and the head.
             let config = checkpoint.config();
             let eight =
                 (0..config.layers).filter(|layer| config.delta_of(*layer).is_some()).count();

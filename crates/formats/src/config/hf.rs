@@ -152,10 +152,7 @@ fn build(
         hyper,
         vocab_size: config.positive("vocab_size", MAX_TOKENS)?,
         context_length: config.positive("max_position_embeddings", MAX_TOKENS)?,
-        rms_norm_eps: {
-            let eps = family.hf_eps;
-            config.need(eps, "a number", config.above_zero(eps)?)?
-        },
+        rms_norm_eps: config.need_above_zero(family.hf_eps)?,
         rope,
         windows: (family.windows)(config, layers)?,
         tied_embeddings: tied.unwrap_or_else(|| !has_output(&family.names)),

@@ -185,7 +185,8 @@ impl ModelConfig {
     }
 }
 
-fn extend(json: &mut Json, more: Json) {
+/// Adds the fields of an object to another.
+pub(crate) fn extend(json: &mut Json, more: Json) {
     if let (Some(fields), Json::Object(more)) = (json.as_object_mut(), more) {
         fields.extend(more);
     }

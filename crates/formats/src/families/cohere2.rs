@@ -1,5 +1,5 @@
-//! Cohere 2 (Command R7B and A): attention and MLP side by side behind one LayerNorm, windows on most
-//! layers, the others without rotary embedding, scaled logits.
+//! Cohere 2 (Command R7B and A): attention and MLP side by side behind one LayerNorm, windows on
+//! most layers, the others without rotary embedding, scaled logits.
 
 use super::prelude::*;
 

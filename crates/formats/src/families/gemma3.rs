@@ -33,7 +33,7 @@ pub(super) static GEMMA3: Family = Family {
     gguf_more,
     to_json: |config| {
         let mut json = gelu_json(config);
-        merge(
+        extend(
             &mut json,
             json!({
                 "model_type": TEXT,
@@ -121,8 +121,8 @@ fn hf_more(config: Object, model: &mut ModelConfig) -> Result<()> {
 }
 
 fn gguf_more(keys: &GgufKeys, _: &GgufFile, model: &mut ModelConfig) -> Result<()> {
-    // Files of llama.cpp do not say how scores are scaled: of the published sizes, that of 62 layers
-    // divides by the root of what the width has for each head.
+    // Files of llama.cpp do not say how scores are scaled: of the published sizes, that of 62
+    // layers divides by the root of what the width has for each head.
     const BY_WIDTH: usize = 62;
     set_common(model);
     let by_width = model.layers == BY_WIDTH;

@@ -188,7 +188,7 @@ fn to_json(config: &ModelConfig) -> Json {
     let keys_as_values =
         config.grouped().is_some_and(|grouped| grouped.values == ValueSource::NormedKeys);
     let windowed = config.windowed.as_ref();
-    merge(
+    extend(
         &mut json,
         json!({
             "model_type": TEXT,

@@ -1,5 +1,5 @@
-//! GLM-4: norms around both sublayers, a half of each head rotated in pairs of neighbours, gates and
-//! ups in one matrix.
+//! GLM-4: norms around both sublayers, a half of each head rotated in pairs of neighbours, gates
+//! and ups in one matrix.
 
 use super::prelude::*;
 

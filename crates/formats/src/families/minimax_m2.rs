@@ -1,5 +1,5 @@
-//! MiniMax-M2: experts chosen by sigmoids in every layer, norms of all query and key heads together,
-//! a part of each head rotated.
+//! MiniMax-M2: experts chosen by sigmoids in every layer, norms of all query and key heads
+//! together, a part of each head rotated.
 
 use super::prelude::*;
 

@@ -1,6 +1,5 @@
 //! The items that descriptions of families use.
 
-pub(super) use super::qwen3_next::merge;
 pub(super) use crate::chat::ChatRules;
 pub(super) use crate::config::check::ExpertFieldNames;
 pub(super) use crate::config::family::{
@@ -16,6 +15,7 @@ pub(super) use crate::config::hf::delta;
 pub(super) use crate::config::hf::experts::{self, SigmoidDefaults};
 pub(super) use crate::config::hf::rope;
 pub(super) use crate::config::hf::{window, windows_by_type};
+pub(super) use crate::config::write::extend;
 pub(super) use crate::config::*;
 pub(super) use crate::error::{Result, shown};
 pub(super) use crate::gguf::GgufFile;

@@ -1,7 +1,7 @@
 //! Qwen3.5 and later: Qwen3-Next without experts, and with projections apart.
 
 use super::prelude::*;
-use super::qwen3_next::{QWEN_DELTA, merge, tiny};
+use super::qwen3_next::{QWEN_DELTA, tiny};
 
 pub(super) static QWEN3_5: Family = Family {
     name: "qwen3_5",
@@ -15,7 +15,7 @@ pub(super) static QWEN3_5: Family = Family {
     delta: Some(APART),
     to_json: |config| {
         let mut json = delta::to_json(config);
-        merge(&mut json, json!({"model_type": TEXT}));
+        extend(&mut json, json!({"model_type": TEXT}));
         json
     },
     tiny: |layers| ModelConfig { tied_embeddings: true, ..tiny(layers) },

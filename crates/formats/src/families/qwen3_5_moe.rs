@@ -3,7 +3,7 @@
 use super::prelude::*;
 use super::qwen2_moe::{self, Defaults};
 use super::qwen3_5::{APART, QWEN_WRAPPED};
-use super::qwen3_next::{QWEN_DELTA, merge, shared_width, tiny, tiny_experts};
+use super::qwen3_next::{QWEN_DELTA, shared_width, tiny, tiny_experts};
 
 pub(super) static QWEN3_5_MOE: Family = Family {
     name: "qwen3_5_moe",
@@ -37,8 +37,8 @@ pub(super) static QWEN3_5_MOE: Family = Family {
     },
     to_json: |config| {
         let mut json = qwen2_moe::to_json(config);
-        merge(&mut json, delta::to_json(config));
-        merge(&mut json, json!({"model_type": TEXT}));
+        extend(&mut json, delta::to_json(config));
+        extend(&mut json, json!({"model_type": TEXT}));
         json
     },
     tiny: |layers| ModelConfig { experts: Some(tiny_experts(layers)), ..tiny(layers) },

@@ -33,7 +33,7 @@ pub(super) static QWEN3_NEXT: Family = Family {
     },
     to_json: |config| {
         let mut json = qwen2_moe::to_json(config);
-        merge(&mut json, delta::to_json(config));
+        extend(&mut json, delta::to_json(config));
         json
     },
     tiny: |layers| ModelConfig {
@@ -65,13 +65,6 @@ pub(super) const QWEN_DELTA: Family = Family {
 pub(super) fn shared_width(config: Object) -> Result<usize> {
     let width = config.count("shared_expert_intermediate_size", MAX_WIDTH)?;
     Ok(width.unwrap_or(512))
-}
-
-/// Adds the fields of an object to another.
-pub(super) fn merge(json: &mut Json, more: Json) {
-    if let (Some(fields), Json::Object(more)) = (json.as_object_mut(), more) {
-        fields.extend(more);
-    }
 }
 
 /// A small dense configuration: attention in every second layer, and in a layer that is alone.

@@ -1,9 +1,9 @@
 //! An MLP and routed experts beside it, with norms of what each gives (Gemma 4).
 //!
-//! Both read the residual stream through norms of their own: the MLP through `ffn_norm`, the experts
-//! through `pre_ffw_norm_2`, their router through a norm that is scaled by `ffn_gate_inp.scale`
-//! divided by the root of the width. What follows is added up: `post_ffw_norm_1(mlp) +
-//! post_ffw_norm_2(experts)`.
+//! Both read the residual stream through norms of their own: the MLP through `ffn_norm`, the
+//! experts through `pre_ffw_norm_2`, their router through a norm that is scaled by
+//! `ffn_gate_inp.scale` divided by the root of the width. What they give is added up:
+//! `post_ffw_norm_1(mlp) + post_ffw_norm_2(experts)`.
 
 use super::mlp::gate_kind;
 use super::{ForwardPass, GatedMlp, Moe, Norm};

@@ -1,8 +1,8 @@
 //! Inputs that each layer has of its own for each token (per-layer embeddings; Gemma 3n and 4).
 //!
-//! They are rows of a table, and a projection of the token's embedding: of each layer `width` values,
-//! `(norm(projection) + row) / sqrt(2)`. A layer multiplies them with the gate of its residual stream,
-//! and adds what a projection makes of that.
+//! They are rows of a table, and a projection of the token's embedding: of each layer `width`
+//! values, `(norm(projection) + row) / sqrt(2)`. A layer multiplies them with the gate of its
+//! residual stream, and adds what a projection makes of that.
 
 use super::mlp::gate_kind;
 use super::{ForwardPass, Linear, Norm};
@@ -31,8 +31,8 @@ pub(crate) struct LayerInputs {
 }
 
 impl LayerInputs {
-    /// Loads `per_layer_token_embd`, `per_layer_model_proj` and `per_layer_proj_norm`, if layers have
-    /// inputs.
+    /// Loads `per_layer_token_embd`, `per_layer_model_proj` and `per_layer_proj_norm`, if layers
+    /// have inputs.
     pub fn load(loader: &mut Loader<'_>, embed: Option<Table>) -> Result<Option<Self>, Error> {
         let config = loader.checkpoint.config();
         let (width, hidden, vocab) = (config.layer_inputs, config.hidden_size, config.vocab_size);

@@ -56,8 +56,8 @@ pub(super) fn read(
     Ok((config, sharpening))
 }
 
-/// Reads the parameters of layers with a window, `dim` values of each head: from the object of their
-/// kind, or with the base that config.json names beside the others.
+/// Reads the parameters of layers with a window, `dim` values of each head: from the object of
+/// their kind, or with the base that config.json names beside the others.
 pub(crate) fn windowed(config: Object, dim: usize) -> Result<RopeConfig> {
     let by_type = match chosen(config)? {
         Some((_, parameters)) => parameters.object(SLIDING)?,
