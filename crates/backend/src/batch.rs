@@ -62,6 +62,8 @@ pub struct Batch {
     copies: Vec<BlockCopy>,
     state_copies: Vec<(u32, u32)>,
     saves: Vec<StateSave>,
+    /// Rows of sequences that may become longer than the original context.
+    long: Vec<Range<usize>>,
 }
 
 impl Batch {
@@ -79,6 +81,7 @@ impl Batch {
             copies: Vec::with_capacity(rows),
             state_copies: Vec::with_capacity(rows),
             saves: Vec::with_capacity(rows),
+            long: Vec::with_capacity(rows),
         }
     }
 
@@ -94,6 +97,7 @@ impl Batch {
         self.copies.clear();
         self.state_copies.clear();
         self.saves.clear();
+        self.long.clear();
     }
 
     /// Copies a block before the forward pass, after the copies added earlier.
@@ -130,6 +134,17 @@ impl Batch {
         let tables = self.tables.len()..self.tables.len();
         let saves = self.saves.len()..self.saves.len();
         self.sequences.push(SequenceRows { rows, position, tables, state: None, saves });
+    }
+
+    /// Marks the sequence that was added last as one that may become longer than the original
+    /// context of the model.
+    pub fn mark_long(&mut self) {
+        self.long.extend(self.sequences.last().map(|sequence| sequence.rows.clone()));
+    }
+
+    /// Rows of such sequences.
+    pub fn long_rows(&self) -> &[Range<usize>] {
+        &self.long
     }
 
     /// Adds a block table, up to its last position here, of the sequence that was added last. The

@@ -22,8 +22,9 @@ mod weights;
 use crate::{
     AttentionSpec, Backend, Batch, BlockCopy, Buffer, CPU, CacheSpec, Compression, DeltaSpec,
     Device, Error, ExpertBytes, ExpertUse, Experts, ExpertsSpec, Gate, HeadColumns, Held,
-    HyperSpec, IndexSpec, Magnitude, Matrix, MatrixSpec, Memory, Mode, PackedMatrix, Pairs, Rope,
-    Rounding, RowAttention, Selection, ShortConv, Storage, StreamPlan, StreamStats, Table, Vector,
+    HyperSpec, IndexSpec, LongRows, Magnitude, Matrix, MatrixSpec, Memory, Mode, PackedMatrix,
+    Pairs, Rope, Rounding, RowAttention, Selection, ShortConv, Storage, StreamPlan, StreamStats,
+    Table, Vector,
 };
 use attend::{AttentionCall, AttentionPlan};
 use base::{AlignedVec, Profile, ThreadPool};
@@ -273,8 +274,7 @@ impl Backend for Cpu {
     }
 
     fn cache(&mut self, spec: &CacheSpec<'_>) -> Result<(), Error> {
-        self.kv = KvCache::new(&self.pool, spec)?;
-        self.states = StateMemory::new(spec)?;
+        (self.kv, self.states) = (KvCache::new(&self.pool, spec)?, StateMemory::new(spec)?);
         self.warm_up(spec);
         Ok(())
     }
@@ -388,9 +388,9 @@ impl Backend for Cpu {
         });
     }
 
-    fn rope_angles(&mut self, rope: Rope, positions: &[u32]) {
+    fn rope_angles(&mut self, rope: Rope, positions: &[u32], long: LongRows<'_>) {
         self.pool.begin("rope_angles");
-        self.ropes[rope.0].compute(positions);
+        self.compute_angles(rope, positions, long);
     }
 
     fn rotate(&mut self, x: HeadColumns, rope: Rope, rows: usize) {
@@ -586,8 +586,8 @@ impl Backend for Cpu {
     }
 
     fn update(&mut self, x: Buffer, rows: usize, change: &mut dyn FnMut(&mut [f32])) {
-        let Workspace { width, data } = &mut self.buffers[x.0];
-        change(&mut data[..rows * *width]);
+        let end = rows * self.width(x);
+        change(&mut self.buffers[x.0].data[..end]);
     }
 
     fn input_sums(&mut self) -> Option<Vec<InputSums>> {

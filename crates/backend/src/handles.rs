@@ -7,6 +7,7 @@ pub use kernels::kv::KvType;
 use kernels::quant::QuantType;
 pub use kernels::rope::{Growth, Magnitude, Pairs};
 pub use kernels::routing::{GroupRank, Groups, Routing, Scores};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A workspace made by [`Backend::buffer`](crate::Backend::buffer). Like that of all handles, the
@@ -162,6 +163,22 @@ pub struct ExpertsSpec {
     pub table: Option<Arc<[u32]>>,
     /// Most rows at once.
     pub rows: usize,
+}
+
+/// Rows of long sequences, which may have other rotary frequencies.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LongRows<'a> {
+    /// The embedding with these frequencies.
+    pub rope: Option<Rope>,
+    /// The rows.
+    pub rows: &'a [Range<usize>],
+}
+
+impl LongRows<'_> {
+    /// The embedding with the frequencies of a row, if they are others.
+    pub fn of_row(&self, row: usize) -> Option<Rope> {
+        self.rope.filter(|_| self.rows.iter().any(|rows| rows.contains(&row)))
+    }
 }
 
 /// The columns of a buffer that belong to heads: those of head `h` begin at `first + h * stride`.

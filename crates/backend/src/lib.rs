@@ -24,9 +24,9 @@ pub use cpu::{Cpu, InputSums};
 pub use device::{CPU, Device, DeviceChoice, DeviceInfo, DeviceOptions, Held, REFERENCE};
 pub use handles::{
     AttentionSpec, Buffer, Bytes, Compression, DeltaSpec, Experts, ExpertsSpec, Gate, GroupRank,
-    Groups, Growth, HeadColumns, HyperSpec, IndexSpec, KvType, Magnitude, Matrix, MatrixSpec,
-    MemoryPolicy, Mode, PackedMatrix, Pairs, Rope, Routing, RowAttention, Scores, Selection,
-    ShortConv, Storage, Table, ThreadLimits, Vector,
+    Groups, Growth, HeadColumns, HyperSpec, IndexSpec, KvType, LongRows, Magnitude, Matrix,
+    MatrixSpec, MemoryPolicy, Mode, PackedMatrix, Pairs, Rope, Routing, RowAttention, Scores,
+    Selection, ShortConv, Storage, Table, ThreadLimits, Vector,
 };
 pub use heat::Heat;
 pub use layer_cache::{
@@ -374,8 +374,9 @@ pub trait Backend: Send {
     fn copy_heads(&mut self, x: HeadColumns, width: usize, out: HeadColumns, rows: usize);
     /// `x += bias` for each row of `x` `[rows, bias.len()]`.
     fn add_bias(&mut self, x: Buffer, bias: Vector, rows: usize);
-    /// Computes the angles of `positions`, one row each, `[positions, pairs]`.
-    fn rope_angles(&mut self, rope: Rope, positions: &[u32]);
+    /// Computes the angles of `positions`, one row each, `[positions, pairs]`; of rows in `long`
+    /// with the frequencies of `long_rope`, which has as many.
+    fn rope_angles(&mut self, rope: Rope, positions: &[u32], long: LongRows<'_>);
     /// Rotates the first `2 * pairs` columns of each head in each row by the angles of the row.
     fn rotate(&mut self, x: HeadColumns, rope: Rope, rows: usize);
     /// As [`rotate`](Backend::rotate), by the negated angles.

@@ -12,9 +12,9 @@ mod streams;
 
 use crate::{
     AttentionSpec, Backend, Batch, BlockCopy, Buffer, CacheSpec, Compression, DeltaSpec, Device,
-    Error, Experts, ExpertsSpec, Gate, HeadColumns, Held, HyperSpec, IndexSpec, Magnitude, Matrix,
-    MatrixSpec, Memory, Mode, Pairs, REFERENCE, Rope, Rounding, RowAttention, Selection, ShortConv,
-    Table, Vector,
+    Error, Experts, ExpertsSpec, Gate, HeadColumns, Held, HyperSpec, IndexSpec, LongRows,
+    Magnitude, Matrix, MatrixSpec, Memory, Mode, Pairs, REFERENCE, Rope, Rounding, RowAttention,
+    Selection, ShortConv, Table, Vector,
 };
 use cache::{Cache, CachedRows};
 use kernels::Isa;
@@ -372,9 +372,11 @@ impl Backend for Reference {
         });
     }
 
-    fn rope_angles(&mut self, rope: Rope, positions: &[u32]) {
-        let rope = &mut self.ropes[rope.0];
-        rope.angles = positions.iter().flat_map(|position| rope.angles_at(*position)).collect();
+    fn rope_angles(&mut self, rope: Rope, positions: &[u32], long: LongRows<'_>) {
+        let of_row = |row: usize| &self.ropes[long.of_row(row).unwrap_or(rope).0];
+        let rows = positions.iter().enumerate();
+        let angles = rows.flat_map(|(row, position)| of_row(row).angles_at(*position)).collect();
+        self.ropes[rope.0].angles = angles;
     }
 
     fn rotate(&mut self, x: HeadColumns, rope: Rope, rows: usize) {

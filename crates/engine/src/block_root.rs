@@ -39,6 +39,14 @@ pub(crate) fn disk_root(settings: &Settings, block: usize, weights: &str, machin
     Name::root(&bytes)
 }
 
+/// The space of the prefix cache of long sequences, in place of `space`.
+pub(crate) fn long_space(space: [u8; 16]) -> [u8; 16] {
+    let mut bytes = vec![VERSION];
+    write_field(&mut bytes, "long", "true");
+    bytes.extend_from_slice(&space);
+    Name::root(&bytes).to_bytes()
+}
+
 /// Appends a label and a value, each preceded by its length in bytes (64 bits, little-endian).
 fn write_field(bytes: &mut Vec<u8>, label: &str, value: &str) {
     for text in [label, value] {
@@ -69,6 +77,12 @@ mod tests {
     fn block_names_do_not_depend_on_source_names() {
         let root = block_root(&settings(), 32);
         assert_eq!(root.to_string(), "826c98cc240859f7797b4eb0fe009bc4");
+    }
+
+    #[test]
+    fn long_sequences_have_spaces_of_their_own() {
+        let (common, other) = (long_space([0; 16]), long_space([1; 16]));
+        assert!(common != [0; 16] && common != other && other != [1; 16]);
     }
 
     #[test]

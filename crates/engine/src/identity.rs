@@ -255,6 +255,9 @@ fn rope_text(rope: &RopeConfig) -> String {
         RopeScaling::Proportional { share, factor } => {
             format!("Proportional {{ share: {share:?}, factor: {factor:?} }}")
         }
+        RopeScaling::LongRope { short, long, original_context } => format!(
+            "LongRope {{ short: {short:?}, long: {long:?}, original_context: {original_context} }}"
+        ),
         RopeScaling::Factors(factors) => format!("Factors({factors:?})"),
     };
     format!(

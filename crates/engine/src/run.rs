@@ -3,7 +3,7 @@
 //! Invariant: one thread, no locks, and nothing but the reader's own channel between a sequence
 //! and its reader.
 
-use crate::block_root::block_root;
+use crate::block_root::{block_root, long_space};
 use crate::disk::{Disk, DiskCache};
 use crate::draft::{MAX_DRAFTED, Speculate};
 use crate::embedding_pooler::EmbeddingPooler;
@@ -290,8 +290,10 @@ impl Engine {
         let Request { priority, tenant, user, space, cold, .. } = *request;
         let marks = std::mem::take(&mut request.marks);
         let running = RunningRequest::new(submission, setup);
+        let capacity = prompt.len() + budget;
+        let space = if runner.is_long(capacity) { long_space(space) } else { space };
         let slot = self.scheduler.add(NewSequence {
-            capacity: prompt.len() + budget,
+            capacity,
             prompt,
             priority,
             tenant,
@@ -409,6 +411,9 @@ impl Engine {
             let logits = if hidden { 0 } else { planned.outputs + planned.drafts };
             let drafts = running.draft.planned(planned);
             self.batch.push([tokens, drafts], planned.position, logits);
+            if self.runner.is_long(sequence.capacity) {
+                self.batch.mark_long();
+            }
             sequence.tables.iter().for_each(|table| self.batch.table(&table[..blocks]));
             self.batch.want_hidden(if hidden { planned.outputs } else { 0 });
             let Some(slot) = sequence.state else { continue };

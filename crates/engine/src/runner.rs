@@ -19,7 +19,7 @@ use backend::{
 use base::Profile;
 use cache::CacheMade;
 use expert_routes::ExpertRoutes;
-use formats::config::Attention;
+use formats::config::{Attention, RopeScaling};
 use formats::{Checkpoint, ModelConfig, Pooling};
 use loaded::{Loaded, load_weights};
 use models::placement::{Placed, Placement, TensorInfo, digest};
@@ -167,6 +167,8 @@ pub struct Runner {
     hidden: usize,
     /// Number of values of a hidden state.
     pub(crate) hidden_size: usize,
+    /// Capacity above which a sequence has the frequencies of long ones, where the model has such.
+    long_from: Option<usize>,
     /// Pooling of hidden states, if the checkpoint names one.
     pub(crate) pooling: Option<Pooling>,
 }
@@ -252,6 +254,10 @@ impl Runner {
             logits: None,
             hidden: 0,
             hidden_size: config.hidden_size,
+            long_from: match config.rope.scaling {
+                RopeScaling::LongRope { original_context, .. } => Some(original_context),
+                _ => None,
+            },
             pooling,
         })
     }
@@ -328,6 +334,13 @@ impl Runner {
         let sizes = self.backend.expert_bytes();
         let mean = sizes.iter().map(|it| it.read).sum::<usize>() / sizes.len().max(1);
         Some(mean).filter(|bytes| *bytes > 0)
+    }
+
+    /// Whether a sequence that may grow to `capacity` tokens is computed with the rotary
+    /// frequencies of long ones, where the model has such. Its blocks are not those of short
+    /// sequences.
+    pub fn is_long(&self, capacity: usize) -> bool {
+        self.long_from.is_some_and(|original| capacity > original)
     }
 
     /// Pins the calling thread too, if threads are pinned. It should only compute from now on.

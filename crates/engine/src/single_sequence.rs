@@ -15,6 +15,8 @@ pub struct SingleSequence<'a> {
     written: usize,
     /// Positions before which the state was kept, with its slot, ascending.
     snapshots: Vec<(usize, u32)>,
+    /// Whether it is computed as a sequence that may become long.
+    is_long: bool,
 }
 
 impl<'a> SingleSequence<'a> {
@@ -25,7 +27,14 @@ impl<'a> SingleSequence<'a> {
         // Reserved, within reason, so that decoding allocates nothing.
         let tokens = Vec::with_capacity(runner.info.context_length.min(1 << 16));
         let snapshots = Vec::with_capacity(runner.states);
-        Self { runner, batch, memory, tokens, written: 0, snapshots }
+        let is_long = runner.is_long(runner.info.context_length);
+        Self { runner, batch, memory, tokens, written: 0, snapshots, is_long }
+    }
+
+    /// Says that the sequence grows to at most `capacity` tokens, before any is computed; by
+    /// default it may fill the context. Some models have other rotary frequencies for short sequences.
+    pub fn expect(&mut self, capacity: usize) {
+        self.is_long = self.runner.is_long(capacity);
     }
 
     /// Number of tokens computed so far.
@@ -123,6 +132,9 @@ impl<'a> SingleSequence<'a> {
         }
         self.batch.clear();
         self.memory.push(&mut self.batch, tokens, start, logits);
+        if self.is_long {
+            self.batch.mark_long();
+        }
         self.keep_state(start);
         self.tokens.extend_from_slice(tokens);
         self.written = self.written.max(end);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use indexmap::IndexMap;
 
 use crate::config::family::{ExpertFiles, Family, HeadNorms};
-use crate::config::gguf::{FIRST_HEAD_NORM, ROPE_FACTORS};
+use crate::config::gguf::{FIRST_HEAD_NORM, LONG_FACTORS, ROPE_FACTORS, SHORT_FACTORS};
 use crate::config::hf::HfConfig;
 use crate::config::{Attention, GroupedConfig, ModelConfig, TensorForm};
 use crate::delta::DeltaTensors;
@@ -326,7 +326,9 @@ fn canonical_tensors(
             continue;
         }
         // These factors are already part of the configuration.
-        let read = AtomicBool::new(view.name == ROPE_FACTORS);
+        let read = AtomicBool::new(
+            [ROPE_FACTORS, LONG_FACTORS, SHORT_FACTORS].contains(&view.name.as_str()),
+        );
         insert(&mut tensors, Tracked { view, read })?;
     }
     Ok(tensors)

@@ -19,8 +19,8 @@ use crate::webgpu::step::StepBatch;
 use backend::{
     AttentionSpec, Backend, Batch, BlockCopy, Buffer, CacheSpec, Compression, DeltaSpec, Device,
     Error, Experts, ExpertsSpec, FreeMemory, Gate, HeadColumns, Held, HyperSpec, IndexSpec, KvType,
-    Magnitude, Matrix, MatrixSpec, Memory, Mode, Pairs, Rope, Rounding, RowAttention, Rows,
-    Selection, ShortConv, State, Table, Vector,
+    LongRows, Magnitude, Matrix, MatrixSpec, Memory, Mode, Pairs, Rope, Rounding, RowAttention,
+    Rows, Selection, ShortConv, State, Table, Vector,
 };
 use kernels::quant::QuantType;
 
@@ -275,8 +275,8 @@ impl Backend for WebGpu {
         self.bias(x, bias, rows);
     }
 
-    fn rope_angles(&mut self, rope: Rope, positions: &[u32]) {
-        self.set_angles(rope, positions);
+    fn rope_angles(&mut self, rope: Rope, positions: &[u32], long: LongRows<'_>) {
+        self.set_angles(rope, positions, long);
     }
 
     fn rotate(&mut self, x: HeadColumns, rope: Rope, rows: usize) {

@@ -1,7 +1,7 @@
 //! Rotary embeddings of the CPU: frequencies, and the angles of a batch.
 
 use super::Cpu;
-use crate::{Error, Pairs, Rope};
+use crate::{Error, LongRows, Pairs, Rope};
 use base::AlignedVec;
 use kernels::rope::{self, Magnitude};
 
@@ -31,19 +31,22 @@ impl RopeTable {
         let (cos, sin) = (angles()?, angles()?);
         Ok(Self { frequencies, magnitude, pairs, cos, sin })
     }
-
-    /// Computes the angles of `positions`, one row each.
-    pub fn compute(&mut self, positions: &[u32]) {
-        let Self { frequencies, magnitude, cos, sin, .. } = self;
-        let n = frequencies.len();
-        for (row, position) in positions.iter().enumerate() {
-            let (cos, sin) = (&mut cos[row * n..][..n], &mut sin[row * n..][..n]);
-            rope::angles(*position, frequencies, magnitude.at(*position), cos, sin);
-        }
-    }
 }
 
 impl Cpu {
+    /// Computes the angles of `positions`, one row each.
+    pub(super) fn compute_angles(&mut self, rope: Rope, positions: &[u32], long: LongRows<'_>) {
+        let table = &mut self.ropes[rope.0];
+        let (mut cos, mut sin) = (std::mem::take(&mut table.cos), std::mem::take(&mut table.sin));
+        let n = table.frequencies.len();
+        for (row, position) in positions.iter().enumerate() {
+            let table = &self.ropes[long.of_row(row).unwrap_or(rope).0];
+            let (cos, sin) = (&mut cos[row * n..][..n], &mut sin[row * n..][..n]);
+            rope::angles(*position, &table.frequencies, table.magnitude.at(*position), cos, sin);
+        }
+        (self.ropes[rope.0].cos, self.ropes[rope.0].sin) = (cos, sin);
+    }
+
     /// A rotary embedding, and cosines and sines of row `row`.
     pub(super) fn angles(&self, rope: Rope, row: usize) -> (&RopeTable, &[f32], &[f32]) {
         let table = &self.ropes[rope.0];

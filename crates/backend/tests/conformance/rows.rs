@@ -1,7 +1,7 @@
 //! Operations on rows by themselves.
 
 use crate::on_every_device;
-use backend::{Gate, Growth, HeadColumns, Magnitude, Pairs};
+use backend::{Gate, Growth, HeadColumns, LongRows, Magnitude, Pairs};
 
 /// Largest difference where values are multiplied and added a few times.
 const CLOSE: f32 = 1e-5;
@@ -77,7 +77,12 @@ fn rotations_agree() {
                 .both(|backend| backend.rope(frequencies.clone(), magnitude, pairs, rows).unwrap());
             let x = pair.buffer(rows, first + heads * stride);
             let columns = HeadColumns { buffer: x, first, stride };
-            pair.both(|backend| backend.rope_angles(rope, &positions));
+            let other: Vec<f32> = frequencies.iter().map(|frequency| 0.5 * frequency).collect();
+            let long_rope =
+                pair.both(|backend| backend.rope(other.clone(), 1.5.into(), pairs, rows).unwrap());
+            let some = rows / 3..rows / 2;
+            let long = LongRows { rope: Some(long_rope), rows: std::slice::from_ref(&some) };
+            pair.both(|backend| backend.rope_angles(rope, &positions, long));
             pair.both(|backend| backend.rotate(columns, rope, rows));
             pair.agree(x, rows, CLOSE, "rotate");
             pair.both(|backend| backend.rotate_back(columns, rope, rows));

@@ -102,6 +102,7 @@ fn score_window(
     watch: &Watch,
 ) -> Result<Score> {
     let mut session = SingleSequence::new(runner);
+    session.expect(ids.len());
     let mut score = Score::default();
     for (at, inputs) in ids[..ids.len() - 1].chunks(ROWS).enumerate() {
         watch.check()?;

@@ -106,6 +106,7 @@ fn check_numbers(
     for (index, prompt) in reference.prompts.iter().enumerate() {
         prompt.check(index, vocab)?;
         let mut session = SingleSequence::new(&mut runner);
+        session.expect(prompt.input_ids.len() + prompt.greedy_ids.len());
         numbers::check(&mut session, args.chunk, index, prompt, &bounds, report)?;
     }
     Ok(())

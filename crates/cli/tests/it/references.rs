@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 /// Checkpoints under `next/models` of families that can be run, and GGUF files under `next/gguf`.
-const NEXT: [&str; 28] = [
+const NEXT: [&str; 29] = [
     "cohere2",
     "deepseek_v3_mtp",
     "deepseek_v4_mtp",
@@ -26,6 +26,7 @@ const NEXT: [&str; 28] = [
     "minimax_m2",
     "ministral3",
     "olmo3",
+    "phi3",
     "qwen3_5",
     "qwen3_5_moe",
     "qwen3_5_mtp",

@@ -11,6 +11,7 @@ use engine::{
     Mode, Outcome, Request, Runner, SamplingParams, Speculate, WeightsMemory, start,
 };
 use formats::Checkpoint;
+use formats::config::RopeScaling;
 
 const REQUESTS: usize = 64;
 
@@ -288,6 +289,31 @@ fn snapshots_do_not_change_bits() {
 fn rows_with_windows_change_no_bits() {
     check_ways("deepseek_v4", Mode::Fast, &ways(Mode::Fast)[..6]);
     check_ways("gpt_oss", Mode::Exact, &ways(Mode::Exact)[..4]);
+}
+
+/// Some requests may grow beyond the original context, and have other rotary frequencies: their
+/// blocks are not those of requests that begin alike and stay shorter.
+#[test]
+fn long_sequences_change_no_bits_of_short_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut changed = config("phi3");
+    if let RopeScaling::LongRope { original_context, .. } = &mut changed.rope.scaling {
+        *original_context = 64;
+    }
+    write(folder.path(), &changed, |_, _| {});
+    let checkpoint = open(folder.path());
+    let (requests, mode) = (&requests()[..48], Mode::Fast);
+    let want = reference(&checkpoint, mode, requests);
+    check_against(&checkpoint, (requests, &want), &ways(mode)[..5]);
+    let engine = Way::alone(Mode::Fast).start(&checkpoint);
+    let ask = |max_tokens| Request {
+        max_tokens: Some(max_tokens),
+        logprobs: Some(0),
+        ..Request { prompt: (0..40).collect(), ..Request::default() }
+    };
+    let cached =
+        |max_tokens| collect(engine.submit(ask(max_tokens)).unwrap()).1.usage.cached_tokens;
+    assert_eq!([2, 24, 25, 60, 3].map(cached), [0, 39, 0, 39, 39]);
 }
 
 /// Layers attend to the keys and values of earlier ones, some of which have a window.

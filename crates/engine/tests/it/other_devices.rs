@@ -82,7 +82,7 @@ impl Backend for Fragile {
         fn linear_heads(x: HeadColumns, weights: &[Matrix], out: HeadColumns, rows: usize);
         fn copy_heads(x: HeadColumns, width: usize, out: HeadColumns, rows: usize);
         fn add_bias(x: Buffer, bias: Vector, rows: usize);
-        fn rope_angles(rope: Rope, positions: &[u32]);
+        fn rope_angles(rope: Rope, positions: &[u32], long: LongRows<'_>);
         fn rotate(x: HeadColumns, rope: Rope, rows: usize);
         fn rotate_back(x: HeadColumns, rope: Rope, rows: usize);
         fn store_kv(layer: usize, keys: Buffer, values: Option<Buffer>, batch: &Batch);

@@ -75,6 +75,15 @@ pub(super) fn broken<'a>(
     if let Some(broken) = broken_by_kinds(config, names) {
         return Some(broken);
     }
+    if let RopeScaling::LongRope { short, long, .. } = &config.rope.scaling {
+        for factors in [short, long] {
+            let bad = factors.iter().find(|factor| !factor.is_finite() || **factor <= 0.0);
+            if factors.len() != dim / 2 || bad.is_some() {
+                let problem = format!("expected {} factors above 0, found {factors:?}", dim / 2);
+                return Some((names.scaling, problem));
+            }
+        }
+    }
     let theta = config.rope.theta;
     if matches!(config.rope.scaling, RopeScaling::Yarn { .. }) && theta <= 1.0 {
         return Some((names.theta, format!("expected more than 1 for YaRN, found {theta}")));

@@ -21,6 +21,9 @@ const OUTPUT: &str = "output.weight";
 pub(crate) const FIRST_HEAD_NORM: &str = "blk.0.attn_q_norm.weight";
 /// Divisors of the rotary frequencies, one per pair.
 pub(crate) const ROPE_FACTORS: &str = "rope_freqs.weight";
+/// The same for long and for short sequences.
+pub(crate) const LONG_FACTORS: &str = "rope_factors_long.weight";
+pub(crate) const SHORT_FACTORS: &str = "rope_factors_short.weight";
 
 /// Reads the configuration of an open file of this family. `name` is the display name if the file
 /// has none.

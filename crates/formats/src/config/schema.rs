@@ -155,6 +155,19 @@ pub enum RopeScaling {
         /// Divisor of the frequencies.
         factor: f32,
     },
+    /// One divisor per pair (`dim / 2` values), of which there are two lists: for sequences that
+    /// cannot become longer than the original context, and for the others (Phi-3).
+    LongRope {
+        /// For sequences up to the original context.
+        #[serde(rename = "short_factor")]
+        short: Vec<f32>,
+        /// For longer ones.
+        #[serde(rename = "long_factor")]
+        long: Vec<f32>,
+        /// Context before scaling, in tokens.
+        #[serde(rename = "original_max_position_embeddings")]
+        original_context: usize,
+    },
     /// One divisor per pair (`dim / 2` values), as GGUF files store in `rope_freqs.weight`. Cannot
     /// be serialised.
     #[serde(skip)]

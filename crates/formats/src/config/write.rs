@@ -26,7 +26,7 @@ impl RopeScaling {
     /// are not written so.
     pub fn factors(&self, theta: f32, dim: usize) -> Option<Vec<f32>> {
         match self {
-            Self::None | Self::Linear { .. } | Self::Yarn { .. } => None,
+            Self::None | Self::Linear { .. } | Self::Yarn { .. } | Self::LongRope { .. } => None,
             Self::Proportional { share, factor } => {
                 let rotated = Self::rotated_pairs(*share, dim);
                 let divisor = |pair: usize| if pair < rotated { *factor } else { UNROTATED };
@@ -138,6 +138,9 @@ impl ModelConfig {
             return Err(self.error("rope_scaling", problem));
         }
         let mut json = json!(scaling);
+        if matches!(scaling, RopeScaling::LongRope { .. }) {
+            json["attention_factor"] = json!(self.rope.magnitude);
+        }
         if matches!(scaling, RopeScaling::Yarn { .. }) {
             // Equal values leave cosines and sines unscaled.
             let all = self.mscale_all_dim();

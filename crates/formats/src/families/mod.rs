@@ -23,6 +23,7 @@ mod ministral3;
 mod mistral;
 mod mixtral;
 mod olmo3;
+mod phi3;
 mod prelude;
 mod qwen2;
 mod qwen2_moe;
@@ -81,6 +82,7 @@ static FAMILIES: &[&Family] = &[
     &seed_oss::SEED_OSS,
     &ernie4_5::ERNIE4_5,
     &granite::GRANITE,
+    &phi3::PHI3,
     &glm4::GLM4,
     &ministral3::MINISTRAL3,
     &cohere2::COHERE2,

@@ -336,9 +336,7 @@ impl Model for Decoder {
         let slices: Option<&dyn Comm> = self.ranks.slices.as_deref();
         let pass = &mut ForwardPass { backend, batch, check, slices };
         let (Workspace { normed, delta, logits, .. }, rows) = (self.work, pass.rows());
-        for rope in self.ropes.iter().flat_map(LayerRope::each) {
-            pass.backend.rope_angles(rope, batch.positions());
-        }
+        self.ropes.iter().for_each(|rope| rope.turn_to(pass));
         self.begin(pass)?;
         let foresees = rows <= ThreadLimits::DECODE_ROWS && pass.backend.foresees();
         for (layer, Layer { sublayers, scale }) in (self.first..).zip(&self.layers) {

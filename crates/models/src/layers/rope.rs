@@ -1,8 +1,9 @@
 //! Rotary embeddings, whose frequencies are computed as in `modeling_rope_utils` of transformers.
 
+use super::ForwardPass;
 use crate::Error;
 use crate::loader::Loader;
-use backend::{Growth, Magnitude, Pairs, Rope};
+use backend::{Growth, LongRows, Magnitude, Pairs, Rope};
 use formats::config::{QueryGrowth, RopeConfig, RopeLayout, RopeScaling};
 use std::f32::consts::TAU;
 
@@ -10,6 +11,8 @@ use std::f32::consts::TAU;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LayerRope {
     pub keys: Rope,
+    /// With the frequencies of long sequences.
+    long: Option<Rope>,
     /// That of queries, where they grow with their positions.
     queries: Option<Rope>,
     /// Growth of queries without a rotation, in layers that have none.
@@ -44,12 +47,19 @@ impl LayerRope {
             // Pairs that turn by nothing are multiplied only.
             growth => Some(load(vec![0.0; config.head_dim / 2], growth)?),
         };
-        Ok(Self { keys: load(frequencies(rope), None)?, queries, unrotated })
+        let long = match &rope.scaling {
+            RopeScaling::LongRope { long, .. } => Some(load(divided(rope, long), None)?),
+            _ => None,
+        };
+        Ok(Self { keys: load(frequencies(rope), None)?, long, queries, unrotated })
     }
 
-    /// All embeddings of which angles are computed.
-    pub fn each(&self) -> impl Iterator<Item = Rope> {
-        [Some(self.keys), self.queries, self.unrotated].into_iter().flatten()
+    /// Computes the angles of the positions of a batch.
+    pub fn turn_to(&self, pass: &mut ForwardPass<'_>) {
+        let long = LongRows { rope: self.long, rows: pass.batch.long_rows() };
+        for rope in [Some(self.keys), self.queries, self.unrotated].into_iter().flatten() {
+            pass.backend.rope_angles(rope, pass.batch.positions(), long);
+        }
     }
 
     /// The rotations of queries and of keys in a layer, which may be `unrotated`.
@@ -61,13 +71,26 @@ impl LayerRope {
     }
 }
 
+/// Frequencies without scaling.
+fn unscaled(rope: &RopeConfig) -> impl Iterator<Item = f32> {
+    let (dim, theta) = (rope.dim, rope.theta);
+    (0..dim / 2).map(move |pair| 1.0 / theta.powf((2 * pair) as f32 / dim as f32))
+}
+
+/// Frequencies divided by a factor each, as the reference computes them.
+fn divided(rope: &RopeConfig, factors: &[f32]) -> Vec<f32> {
+    let (dim, theta) = (rope.dim, rope.theta);
+    let power = |pair: usize| theta.powf((2 * pair) as f32 / dim as f32);
+    factors.iter().enumerate().map(|(pair, by)| 1.0 / (by * power(pair))).collect()
+}
+
 /// One frequency, in radians per position, for each pair of values.
 fn frequencies(rope: &RopeConfig) -> Vec<f32> {
-    let base =
-        (0..rope.dim / 2).map(|pair| 1.0 / rope.theta.powf((2 * pair) as f32 / rope.dim as f32));
+    let base = unscaled(rope);
     match &rope.scaling {
         RopeScaling::None => base.collect(),
         RopeScaling::Linear { factor } => base.map(|f| f / factor).collect(),
+        RopeScaling::LongRope { short, .. } => divided(rope, short),
         RopeScaling::Factors(factors) => base.zip(factors).map(|(f, by)| f / by).collect(),
         RopeScaling::Yarn { .. } => yarn(rope),
         RopeScaling::Proportional { share, factor } => {

@@ -3,7 +3,7 @@
 use crate::gpu::{Access, Kernel};
 use crate::parts::{EACH, EXP_TO_ONE, GATED, LANES, dealt, workgroups};
 use crate::webgpu::WebGpu;
-use backend::{Buffer, Gate, HeadColumns, Magnitude, Pairs, Rope, Vector};
+use backend::{Buffer, Gate, HeadColumns, LongRows, Magnitude, Pairs, Rope, Vector};
 use bytemuck::{Pod, Zeroable};
 
 static NORM: Kernel = Kernel {
@@ -201,17 +201,18 @@ impl WebGpu {
     }
 
     /// Computes the angles of positions, as for every device.
-    pub(crate) fn set_angles(&mut self, rope: Rope, positions: &[u32]) {
-        let Rotation { frequencies, magnitude, angles, .. } = &self.ropes[rope.0];
+    pub(crate) fn set_angles(&mut self, rope: Rope, positions: &[u32], long: LongRows<'_>) {
+        let Rotation { frequencies, angles, .. } = &self.ropes[rope.0];
         let mut values = vec![0.0; 2 * positions.len() * frequencies.len()];
         if frequencies.is_empty() {
             return;
         }
-        for (position, values) in
-            positions.iter().zip(values.chunks_exact_mut(2 * frequencies.len()))
-        {
+        let each = values.chunks_exact_mut(2 * frequencies.len());
+        for ((row, position), values) in positions.iter().enumerate().zip(each) {
+            let used = &self.ropes[long.of_row(row).unwrap_or(rope).0];
             let (cos, sin) = values.split_at_mut(frequencies.len());
-            kernels::rope::angles(*position, frequencies, magnitude.at(*position), cos, sin);
+            let magnitude = used.magnitude.at(*position);
+            kernels::rope::angles(*position, &used.frequencies, magnitude, cos, sin);
         }
         self.gpu.submit();
         self.gpu.write(angles, 0, bytemuck::cast_slice(&values));

@@ -5,7 +5,7 @@ use kernels::quant::QuantType;
 use super::super::family::Family;
 use super::super::fields::{GgufKeys, MAX_HEADS, MAX_TOKENS};
 use super::super::{LatentConfig, RopeConfig, RopeScaling, yarn};
-use super::{ROPE_FACTORS, find};
+use super::{LONG_FACTORS, ROPE_FACTORS, SHORT_FACTORS, find};
 use crate::error::{Error, Result, shown};
 use crate::gguf::GgufFile;
 use crate::tensor::TensorView;
@@ -28,12 +28,19 @@ pub(super) fn read(
         Some(_) => keys.opt_above_zero("rope.scaling.yarn_log_multiplier")?,
         None => None,
     };
+    let magnitude = match (&scaling, factor) {
+        (RopeScaling::LongRope { .. }, _) => {
+            keys.opt_above_zero("rope.scaling.attn_factor")?.unwrap_or(1.0)
+        }
+        (_, Some(factor)) => magnitude(keys, factor, log_multiplier)?,
+        (_, None) => 1.0,
+    };
     let config = RopeConfig {
         theta: keys.above_zero("rope.freq_base")?.unwrap_or(10_000.0),
         dim,
         layout: family.gguf_rope,
         scaling,
-        magnitude: factor.map_or(Ok(1.0), |factor| magnitude(keys, factor, log_multiplier))?,
+        magnitude,
     };
     let sharpening = factor.zip(log_multiplier).map_or(1.0, |(f, log)| yarn::sharpening(f, log));
     Ok((config, sharpening))
@@ -89,6 +96,15 @@ fn rope_scaling(
             return Err(keys.metadata.error(&key, problem));
         }
     };
+    if let (Some(long), Some(short)) = (find(file, LONG_FACTORS), find(file, SHORT_FACTORS)) {
+        let original = keys.opt_count("rope.scaling.original_context_length", MAX_TOKENS)?;
+        let original_context = match original {
+            Some(original) => original,
+            None => keys.positive("context_length", MAX_TOKENS)?,
+        };
+        let (short, long) = (factors(short, dim)?, factors(long, dim)?);
+        return Ok(RopeScaling::LongRope { short, long, original_context });
+    }
     match (find(file, ROPE_FACTORS), scaling) {
         (None, scaling) => Ok(scaling),
         (Some(tensor), RopeScaling::None) => factors(tensor, dim).map(RopeScaling::Factors),
@@ -104,7 +120,7 @@ fn linear(factor: f32) -> RopeScaling {
 }
 
 fn factors(tensor: &TensorView, dim: usize) -> Result<Vec<f32>> {
-    let error = |problem: String| Error::tensor(tensor.path(), ROPE_FACTORS, problem);
+    let error = |problem: String| Error::tensor(tensor.path(), &tensor.source_name, problem);
     let pairs = dim / 2;
     let f32: &QuantType = &kernels::quant::F32;
     if tensor.ty != f32 || tensor.shape != [pairs] {

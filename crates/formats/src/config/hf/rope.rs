@@ -195,6 +195,7 @@ fn scaling(config: Object, rope: Object) -> Result<Scaling> {
         "yarn" => read_yarn(config, rope),
         // The factor changes the base, once for all lengths.
         "dynamic" if rope.has(ALPHA) => Ok(RopeScaling::None.into()),
+        "longrope" | "su" => long_rope(config, rope),
         "proportional" => {
             let share = rope.above_zero(NAMES.rope_dim)?.unwrap_or(1.0).min(1.0);
             let factor = rope.above_zero("factor")?.unwrap_or(1.0);
@@ -202,7 +203,7 @@ fn scaling(config: Object, rope: Object) -> Result<Scaling> {
         }
         other => {
             let problem = format!(
-                "expected default, linear, llama3, yarn or proportional, found {}",
+                "expected default, linear, llama3, yarn, longrope or proportional, found {}",
                 shown(other)
             );
             Err(rope.error("rope_type", problem))
@@ -227,13 +228,49 @@ fn llama3(rope: Object) -> Result<RopeScaling> {
     })
 }
 
-fn read_yarn(config: Object, rope: Object) -> Result<Scaling> {
+/// The longest context, and that before scaling.
+fn contexts(config: Object, rope: Object) -> Result<(usize, usize)> {
     const ORIGINAL: &str = "original_max_position_embeddings";
     let context = config.positive("max_position_embeddings", MAX_TOKENS)?;
     let original = match config.opt_positive(ORIGINAL, MAX_TOKENS)? {
         Some(outer) => outer,
         None => rope.opt_positive(ORIGINAL, MAX_TOKENS)?.unwrap_or(context),
     };
+    Ok((context, original))
+}
+
+/// Divisors for short and for long sequences. Cosines and sines grow with the logarithm of the
+/// factor of the context.
+fn long_rope(config: Object, rope: Object) -> Result<Scaling> {
+    let (context, original_context) = contexts(config, rope)?;
+    let factors = |key: &str| {
+        let list = rope.array(key)?;
+        let list = rope.need(key, "a list of numbers", list)?;
+        let numbers: Option<Vec<f32>> =
+            list.iter().map(|number| number.as_f64().map(|number| number as f32)).collect();
+        rope.need(key, "a list of numbers", numbers)
+    };
+    let factor = match rope.above_zero("factor")? {
+        Some(factor) => factor,
+        None => context as f32 / original_context as f32,
+    };
+    let default = match factor > 1.0 {
+        true => (1.0 + factor.ln() / (original_context as f32).ln()).sqrt(),
+        false => 1.0,
+    };
+    Ok(Scaling {
+        scaling: RopeScaling::LongRope {
+            short: factors("short_factor")?,
+            long: factors("long_factor")?,
+            original_context,
+        },
+        magnitude: rope.above_zero("attention_factor")?.unwrap_or(default),
+        sharpening: 1.0,
+    })
+}
+
+fn read_yarn(config: Object, rope: Object) -> Result<Scaling> {
+    let (context, original) = contexts(config, rope)?;
     let factor = rope.above_zero("factor")?.unwrap_or(context as f32 / original as f32);
     // The reference library treats 0 as absent in all of these.
     let number = |key: &str| match rope.number(key)? {

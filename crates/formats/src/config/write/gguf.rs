@@ -265,6 +265,10 @@ impl ModelConfig {
                     keys.float("rope.scaling.yarn_attn_factor", self.rope.magnitude);
                 }
             }
+            RopeScaling::LongRope { original_context, .. } => {
+                keys.count("rope.scaling.original_context_length", original_context);
+                keys.float("rope.scaling.attn_factor", rope.magnitude);
+            }
             RopeScaling::None
             | RopeScaling::Llama3 { .. }
             | RopeScaling::Proportional { .. }
