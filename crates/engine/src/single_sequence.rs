@@ -32,7 +32,8 @@ impl<'a> SingleSequence<'a> {
     }
 
     /// Says that the sequence grows to at most `capacity` tokens, before any is computed; by
-    /// default it may fill the context. Some models have other rotary frequencies for short sequences.
+    /// default it may fill the context. Some models have other rotary frequencies for short
+    /// sequences.
     pub fn expect(&mut self, capacity: usize) {
         self.is_long = self.runner.is_long(capacity);
     }

@@ -17,7 +17,7 @@ use crate::spm::SentencePiece;
 use crate::tokenizer::{Encoder, Tokenizer};
 use crate::tokenizer_json::bpe_model;
 use crate::vocab::{Clash, TokenEntry, TokenKind, Vocab};
-use formats::gguf::{GgufFile, Metadata, Strings};
+use formats::gguf::{GgufFile, Metadata, Strings, TURN_ENDS};
 use tokenizers::models::bpe::{BPE, BpeBuilder};
 use tokenizers::normalizers::{self, NormalizerWrapper, Prepend, Replace};
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
@@ -27,22 +27,6 @@ use tokenizers::{ModelWrapper, PreTokenizerWrapper, SplitDelimiterBehavior};
 
 const TOKENS: &str = "tokenizer.ggml.tokens";
 const MERGES: &str = "tokenizer.ggml.merges";
-
-/// Tokens that end an answer; they are control tokens even if their type is another.
-const ENDS: [&str; 12] = [
-    "<|eot_id|>",
-    "<|im_end|>",
-    "<|end|>",
-    "<|return|>",
-    "<|call|>",
-    "<end_of_turn>",
-    "<|endoftext|>",
-    "</s>",
-    "<|eom_id|>",
-    "<|end_of_text|>",
-    "<EOT>",
-    "<｜end▁of▁sentence｜>",
-];
 
 /// Options for reading a GGUF vocabulary.
 #[derive(Debug, Clone, Default)]
@@ -210,7 +194,8 @@ fn check_length(key: &str, found: usize, tokens: usize) -> Result<()> {
 fn kind(code: i32, text: &str) -> TokenKind {
     match code {
         2 | 3 => TokenKind::Special,
-        _ if ENDS.contains(&text) => TokenKind::Special,
+        // They are control tokens even if their type is another.
+        _ if TURN_ENDS.contains(&text) => TokenKind::Special,
         4 => TokenKind::Added,
         5 => TokenKind::Unused,
         6 => TokenKind::Byte,

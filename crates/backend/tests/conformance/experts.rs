@@ -97,6 +97,7 @@ impl Layer {
         let biases = (pair.number(0, 1) == 1)
             .then(|| [width, width, hidden].map(|len| pair.vector(held * len)));
         let correction = (pair.number(0, 1) == 1).then(|| scaled_vector(pair, count, 0.5));
+        let scales = (pair.number(0, 1) == 1).then(|| scaled_vector(pair, count, 1.5));
         let table: Option<Arc<[u32]>> = (pair.number(0, 3) == 0).then(|| {
             let all = TOKENS * routing.chosen;
             (0..all).map(|_| pair.number(0, count - 1) as u32).collect()
@@ -113,7 +114,7 @@ impl Layer {
             kind,
             routing,
             correction,
-            scales: None,
+            scales,
             table,
             rows,
         };

@@ -147,6 +147,74 @@ const DEEPSEEK_V2: Shape =
 const DEEPSEEK_V4: Shape =
     Shape { class: "DeepseekV4ForCausalLM", more: |shape| compressed(shape), ..GLM4_MOE };
 
+const GEMMA3: Shape = Shape {
+    class: "Gemma3ForCausalLM",
+    vocab: 262_144,
+    context: 32_768,
+    more: |shape| json!({"sliding_window": if shape.is_tiny() { 64 } else { 512 }}),
+    ..QWEN3
+};
+const GEMMA4: Shape = Shape {
+    class: "Gemma4ForCausalLM",
+    expert_keys: ["num_experts", "moe_intermediate_size"],
+    more: |shape| {
+        let [experts, chosen, _] = shape.experts;
+        json!({
+            "sliding_window": 64,
+            "layer_types": ["sliding_attention", "full_attention", "full_attention"],
+            "global_head_dim": 2 * shape.heads[2],
+            "num_kv_shared_layers": 1,
+            "use_double_wide_mlp": experts == 0,
+            "hidden_size_per_layer_input": 32,
+            "enable_moe_block": experts > 0,
+            "top_k_experts": chosen,
+            "final_logit_softcapping": 30.0,
+        })
+    },
+    ..QWEN3
+};
+const GRANITE: Shape = Shape {
+    class: "GraniteForCausalLM",
+    more: |_| {
+        json!({"embedding_multiplier": 12.0, "residual_multiplier": 0.22,
+            "attention_multiplier": 0.125, "logits_scaling": 8.0})
+    },
+    ..MISTRAL
+};
+const COHERE2: Shape = Shape {
+    class: "Cohere2ForCausalLM",
+    tied: true,
+    more: |_| json!({"layer_norm_eps": 1e-5, "sliding_window": 64, "logit_scale": 0.25}),
+    ..MISTRAL
+};
+const STARCODER2: Shape = Shape {
+    class: "Starcoder2ForCausalLM",
+    more: |_| json!({"norm_epsilon": 1e-5, "hidden_act": "gelu_pytorch_tanh", "sliding_window": 64}),
+    ..MISTRAL
+};
+const ERNIE4_5_MOE: Shape = Shape {
+    class: "Ernie4_5_MoeForCausalLM",
+    expert_keys: ["moe_num_experts", "moe_intermediate_size"],
+    more: |shape| json!({"moe_k": shape.experts[1], "moe_num_shared_experts": 1}),
+    ..QWEN3_MOE
+};
+const PHI3: Shape = Shape {
+    class: "Phi3ForCausalLM",
+    vocab: 200_064,
+    context: 131_072,
+    more: |shape| {
+        let pairs = shape.heads[2] * 3 / 8;
+        let factors = |slope: f32| (0..pairs).map(|at| 1.0 + slope * at as f32).collect::<Vec<_>>();
+        json!({
+            "rms_norm_eps": 1e-5,
+            "partial_rotary_factor": 0.75,
+            "original_max_position_embeddings": shape.context / 32,
+            "rope_scaling": {"type": "longrope", "short_factor": factors(0.0), "long_factor": factors(1.0)},
+        })
+    },
+    ..QWEN3
+};
+
 #[rustfmt::skip]
 static SHAPES: &[Shape] = &[
     Shape { name: "qwen3-0.6b", hidden: 1024, layers: 28, heads: [16, 8, 128], mlp: 3072, ..QWEN3 },
@@ -160,6 +228,9 @@ static SHAPES: &[Shape] = &[
     Shape { name: "llama-3.2-3b", hidden: 3072, layers: 28, heads: [24, 8, 128], mlp: 8192, ..LLAMA },
     Shape { name: "llama-3.1-8b", hidden: 4096, layers: 32, heads: [32, 8, 128], mlp: 14_336, tied: false, ..LLAMA },
     Shape { name: "mistral-7b", hidden: 4096, layers: 32, heads: [32, 8, 128], mlp: 14_336, ..MISTRAL },
+    Shape { name: "gemma-3-1b", hidden: 1152, layers: 26, heads: [4, 1, 256], mlp: 6912, ..GEMMA3 },
+    Shape { name: "gemma-3-4b", hidden: 2560, layers: 34, heads: [8, 4, 256], mlp: 10_240, context: 131_072, ..GEMMA3 },
+    Shape { name: "phi-4-mini", hidden: 3072, layers: 32, heads: [24, 8, 128], mlp: 8192, ..PHI3 },
     Shape { name: "tiny-qwen3", ..tiny(QWEN3) },
     Shape { name: "tiny-qwen2", ..tiny(QWEN2) },
     Shape { name: "tiny-llama", ..tiny(LLAMA) },
@@ -182,6 +253,24 @@ static SHAPES: &[Shape] = &[
     Shape { name: "tiny-qwen3-next", experts: [8, 2, 256], ..tiny(QWEN3_NEXT) },
     Shape { name: "tiny-deepseek-v4", layers: 4, heads: [4, 1, 64], experts: [8, 2, 256], ..tiny(DEEPSEEK_V4) },
     Shape { name: "tiny-glm4-moe", experts: [8, 2, 256], ..tiny(GLM4_MOE) },
+    Shape { name: "tiny-gemma3", ..tiny(GEMMA3) },
+    Shape { name: "tiny-gemma4", layers: 3, ..tiny(GEMMA4) },
+    Shape { name: "tiny-gemma4-moe", layers: 3, experts: [8, 2, 256], ..tiny(GEMMA4) },
+    Shape { name: "tiny-phi3", ..tiny(PHI3) },
+    Shape { name: "tiny-smollm3", layers: 4, ..tiny(Shape { class: "SmolLM3ForCausalLM", ..LLAMA }) },
+    Shape { name: "tiny-olmo3", layers: 4, ..tiny(Shape { class: "Olmo3ForCausalLM", ..MISTRAL }) },
+    Shape { name: "tiny-exaone4", layers: 4, ..tiny(Shape { class: "Exaone4ForCausalLM", ..MISTRAL }) },
+    Shape { name: "tiny-seed-oss", ..tiny(Shape { class: "SeedOssForCausalLM", ..MISTRAL }) },
+    Shape { name: "tiny-ernie4.5", ..tiny(Shape { class: "Ernie4_5ForCausalLM", ..MISTRAL }) },
+    Shape { name: "tiny-granite", ..tiny(GRANITE) },
+    Shape { name: "tiny-glm4", ..tiny(Shape { class: "Glm4ForCausalLM", ..MISTRAL }) },
+    Shape { name: "tiny-ministral3", ..tiny(Shape { class: "Ministral3ForCausalLM", ..MISTRAL }) },
+    Shape { name: "tiny-cohere2", layers: 4, ..tiny(COHERE2) },
+    Shape { name: "tiny-starcoder2", ..tiny(STARCODER2) },
+    Shape { name: "tiny-hunyuan", ..tiny(Shape { class: "HunYuanDenseV1ForCausalLM", more: |_| json!({"use_qk_norm": true}), ..QWEN3 }) },
+    Shape { name: "tiny-ernie4.5-moe", experts: [8, 2, 256], ..tiny(ERNIE4_5_MOE) },
+    Shape { name: "tiny-glm4-moe-lite", experts: [8, 2, 256], ..tiny(Shape { class: "Glm4MoeLiteForCausalLM", ..DEEPSEEK_V3 }) },
+    Shape { name: "tiny-minimax-m2", experts: [8, 2, 256], ..tiny(Shape { class: "MiniMaxM2ForCausalLM", ..MIXTRAL }) },
     Shape { name: "tiny-gpt-oss", experts: [8, 2, 256], ..tiny(GPT_OSS) },
 ];
 
@@ -320,6 +409,8 @@ mod tests {
         check("llama-3.2-1b", 1_235_814_400);
         check("llama-3.1-8b", 8_030_261_248);
         check("mistral-7b", 7_241_732_096);
+        check("gemma-3-1b", 999_885_952);
+        check("phi-4-mini", 3_836_021_760);
         // Without its image encoder and its draft layer.
         check("qwen3.5-0.8b", 752_393_024);
         check("qwen3-30b-a3b", 30_532_122_624);
@@ -331,6 +422,10 @@ mod tests {
     #[test]
     fn every_name_has_a_shape_and_those_with_experts_are_about_a_billion_parameters() {
         assert_eq!(describe_shapes().count(), names().count());
+        for family in formats::families::names() {
+            let has = |shape: &Shape| shape.is_tiny() && shape.config().architecture == family;
+            assert!(SHAPES.iter().any(has), "{family} has no small shape");
+        }
         check("qwen3-moe-1b", 955_814_912);
         check("deepseek-v3-small", 744_628_576);
     }

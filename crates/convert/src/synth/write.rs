@@ -18,7 +18,6 @@ use serde_json::Value as Json;
 use std::path::Path;
 
 /// Divisors of the rotary frequencies in GGUF files.
-const ROPE_FACTORS: &str = "rope_freqs.weight";
 /// What the names of routers end with.
 const ROUTER: &str = ".ffn_gate_inp.weight";
 
@@ -107,11 +106,11 @@ fn write_gguf(plan: &SynthPlan, out: &Path, progress: &mut dyn WorkProgress) -> 
     for Tensor { name, shape, ty, .. } in &tensors {
         writer.plan(&config.gguf_tensor_name(name)?, ty, shape)?;
     }
-    let factors = config.rope.scaling.factors(config.rope.theta, config.rope.dim);
-    let factors = factors.unwrap_or_default();
-    if !factors.is_empty() {
-        writer.plan(ROPE_FACTORS, &quant::F32, &[factors.len()])?;
+    let factors = config.rope.factor_tensors();
+    for (name, values) in &factors {
+        writer.plan(name, &quant::F32, &[values.len()])?;
     }
+    let factors: Vec<f32> = factors.into_iter().flat_map(|(_, values)| values).collect();
     write_weights(writer.create(out)?, plan, &tensors, &factors, progress)
 }
 

@@ -281,17 +281,35 @@ fn special(metadata: &Metadata) -> Result<SpecialIds> {
     })
 }
 
+/// Texts of tokens that end a turn, or a text.
+pub const TURN_ENDS: [&str; 16] = [
+    "<|eot_id|>",
+    "<|im_end|>",
+    "<|end|>",
+    "<|return|>",
+    "<|call|>",
+    "<end_of_turn>",
+    "<turn|>",
+    "[|endofturn|]",
+    "<|END_OF_TURN_TOKEN|>",
+    "<|endoftext|>",
+    "</s>",
+    "<|eom_id|>",
+    "<|end_of_text|>",
+    "<EOT>",
+    "<｜end▁of▁sentence｜>",
+    "<seed:eos>",
+];
+
 /// Control tokens known by their text to end a turn. Files of chat models often name only one, that
 /// of the base model.
 fn ends_by_text(metadata: &Metadata) -> Result<Vec<u32>> {
     const CONTROL: i32 = 3;
-    const ENDS: [&str; 6] =
-        ["<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|end|>"];
     let tokens = metadata.opt_strings("tokenizer.ggml.tokens")?;
     let types = metadata.opt_ints("tokenizer.ggml.token_type")?.unwrap_or_default();
     let Some(tokens) = tokens else { return Ok(Vec::new()) };
     let ends = tokens.iter().zip(types).enumerate();
-    let ends = ends.filter(|(_, (text, kind))| *kind == CONTROL && ENDS.contains(text));
+    let ends = ends.filter(|(_, (text, kind))| *kind == CONTROL && TURN_ENDS.contains(text));
     Ok(ends.map(|(id, _)| id as u32).collect())
 }
 

@@ -10,6 +10,7 @@ pub(crate) use tensors::Tensors;
 use serde_json::{Value as Json, json};
 
 use super::family::Family;
+use super::gguf::{LONG_FACTORS, ROPE_FACTORS, SHORT_FACTORS};
 use super::{LatentConfig, ModelConfig, RopeConfig, RopeLayout, RopeScaling, WindowedConfig, yarn};
 use crate::error::{Error, Result};
 
@@ -46,6 +47,17 @@ impl RopeScaling {
                 Some((0..dim / 2).map(divisor).collect())
             }
         }
+    }
+}
+
+impl RopeConfig {
+    /// Names and values of the tensors of GGUF files that hold divisors of the frequencies.
+    pub fn factor_tensors(&self) -> Vec<(&'static str, Vec<f32>)> {
+        if let RopeScaling::LongRope { short, long, .. } = &self.scaling {
+            return vec![(SHORT_FACTORS, short.clone()), (LONG_FACTORS, long.clone())];
+        }
+        let factors = self.scaling.factors(self.theta, self.dim);
+        factors.map(|factors| (ROPE_FACTORS, factors)).into_iter().collect()
     }
 }
 

@@ -32,7 +32,7 @@ pub(super) static HUNYUAN_V1_DENSE: Family = Family {
         set(model);
         Ok(())
     },
-    to_json: |_| json!({"use_qk_norm": true}),
+    to_json: |config| json!({"use_qk_norm": config.grouped().is_some_and(|grouped| grouped.head_norms)}),
     tiny: |layers| {
         let mut config = family::tiny(layers);
         config.attention = family::NORMED_HEADS;

@@ -17,6 +17,7 @@ use crate::bytes::map_file;
 use crate::error::Result;
 use crate::tensor::TensorView;
 
+pub use crate::config::gguf::TURN_ENDS;
 pub(crate) use cursor::Cursor;
 pub use metadata::Metadata;
 pub use parse::{Header, parse};

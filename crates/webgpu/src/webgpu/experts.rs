@@ -100,10 +100,6 @@ impl WebGpu {
     /// enough memory.
     pub(crate) fn add_experts(&mut self, spec: ExpertsSpec) -> Result<usize, Error> {
         self.check_experts(&spec)?;
-        if spec.scales.is_some() {
-            let problem = "this device cannot scale the weights of chosen experts";
-            return Err(Error::Experts(problem.to_owned()));
-        }
         let slots = spec.rows.saturating_mul(spec.routing.chosen);
         let gate = self.matrices.get(spec.gate[0]);
         let (width, hidden) = (gate.rows, gate.cols);

@@ -81,11 +81,14 @@ impl ModelConfig {
     }
 
     /// The value that the tensor with this canonical name is filled with in checkpoints of random
-    /// weights of `form`, if it is not random: norms scale by one, and states decay.
+    /// weights of `form`, if it is not random: norms and other factors are one, and states decay.
     pub fn constant(&self, name: &str, form: TensorForm) -> Option<f32> {
         let hf = form == TensorForm::Hf;
         match name.rsplit_once('.') {
             Some((_, "ssm_a")) => Some(if hf { 0.0 } else { -1.0 }),
+            _ if name.ends_with(".scale") || name.ends_with("layer_output_scale.weight") => {
+                Some(1.0)
+            }
             _ if !name.ends_with("norm.weight") => None,
             _ if hf && self.is_zero_centred(name) => Some(0.0),
             _ => Some(1.0),

@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 
 use super::super::name_table;
 use super::{llama3, with};
-use crate::config::{ModelConfig, RopeLayout, RopeScaling, TensorForm};
+use crate::config::{ModelConfig, RopeLayout, TensorForm};
 use crate::gguf::{GgufFile, GgufWriter};
 
 fn samples() -> Vec<ModelConfig> {
@@ -86,13 +86,8 @@ fn write_gguf(config: &ModelConfig, path: &Path) {
     if config.grouped().is_some_and(|grouped| grouped.head_norms) {
         tensors.push(one("blk.0.attn_q_norm.weight".to_owned()));
     }
-    if let Some(factors) = config.rope.scaling.factors(config.rope.theta, config.rope.dim) {
-        tensors.push(("rope_freqs.weight".to_owned(), factors));
-    }
-    if let RopeScaling::LongRope { short, long, .. } = &config.rope.scaling {
-        tensors.push(("rope_factors_short.weight".to_owned(), short.clone()));
-        tensors.push(("rope_factors_long.weight".to_owned(), long.clone()));
-    }
+    let factors = config.rope.factor_tensors().into_iter();
+    tensors.extend(factors.map(|(name, values)| (name.to_owned(), values)));
     for (name, values) in &tensors {
         writer.plan(name, &quant::F32, &[values.len()]).unwrap();
     }

@@ -16,6 +16,8 @@ struct Params {
     corrected: u32,
     // Where the experts of the rows begin in the inbox, or NONE.
     given_at: u32,
+    // Whether the weights of experts have factors.
+    scaled: u32,
 }
 var<immediate> params: Params;
 @group(0) @binding(0) var<storage, read_write> logits: array<f32>;
@@ -23,6 +25,7 @@ var<immediate> params: Params;
 @group(0) @binding(2) var<storage, read> inbox: array<u32>;
 // Expert, weight and slot of each choice, [rows, chosen, 3].
 @group(0) @binding(3) var<storage, read_write> choices: array<u32>;
+@group(0) @binding(4) var<storage, read> factors: array<f32>;
 
 const NONE = 0xffffffffu;
 const LANES = 64u;
@@ -215,6 +218,9 @@ fn weigh() {
     total = select(1.0, total + 1e-20, params.normalise != 0u);
     for (var at = 0u; at < params.chosen; at++) {
         expert_weights[at] = expert_weights[at] / total * params.scale;
+        if (params.scaled != 0u) {
+            expert_weights[at] *= factors[experts[at]];
+        }
     }
 }
 

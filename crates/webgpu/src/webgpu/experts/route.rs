@@ -13,7 +13,7 @@ const MOST: (usize, usize) = (1024, 64);
 static ROUTE: Kernel = Kernel {
     name: "choice of experts",
     source: &[include_str!("../../shaders/experts/route.wgsl"), GATED, EXP_TO_ONE, LANES],
-    bindings: &[Access::Write, Access::Read, Access::Read, Access::Write],
+    bindings: &[Access::Write, Access::Read, Access::Read, Access::Write, Access::Read],
 };
 
 #[repr(C)]
@@ -30,6 +30,7 @@ struct RouteParams {
     best_two: u32,
     corrected: u32,
     given_at: u32,
+    scaled: u32,
 }
 
 /// Scores, as the kernel numbers them.
@@ -67,7 +68,8 @@ impl WebGpu {
         choices: &Words,
         tokens: &[u32],
     ) {
-        let ExpertsSpec { routing, correction, table, count, .. } = &self.experts[experts.0].spec;
+        let ExpertsSpec { routing, correction, scales, table, count, .. } =
+            &self.experts[experts.0].spec;
         let chosen = routing.chosen;
         let given = table.as_ref().map(|table| -> Vec<u32> {
             let of = |token: &u32| &table[*token as usize * chosen..][..chosen];
@@ -87,10 +89,12 @@ impl WebGpu {
             best_two: u32::from(groups.is_some_and(|groups| groups.rank == GroupRank::BestTwo)),
             corrected: u32::from(correction.is_some()),
             given_at,
+            scaled: u32::from(scales.is_some()),
         };
         let inbox = self.gpu.inbox();
         let correction = correction.map_or(&inbox, |correction| &self.vectors[correction.0]);
-        let bound = [&self.buffers[logits.0].words, correction, &inbox, choices];
+        let factors = scales.map_or(&inbox, |scales| &self.vectors[scales.0]);
+        let bound = [&self.buffers[logits.0].words, correction, &inbox, choices, factors];
         self.gpu.run(&ROUTE, workgroups(tokens.len()), &bound, &params);
     }
 }
