@@ -52,9 +52,14 @@ impl SequenceMemory {
     }
 
     /// Most rows of a step: in groups with a window, the rows of a step must not take the place of
-    /// the rows that they see.
+    /// the rows that they see. Nothing is replaced in a group that holds as many positions as one
+    /// without a window.
     pub fn most_rows(&self) -> usize {
+        let each = self.groups.iter().zip(&self.windows);
+        let kept =
+            each.filter(|(_, window)| window.is_none()).map(|(blocks, _)| blocks.len()).min();
         let rows = |(blocks, window): (&Vec<u32>, &Option<usize>)| {
+            let window = window.filter(|_| kept.is_none_or(|kept| blocks.len() < kept));
             let seen = window.map(|window| window + self.block - 2);
             seen.map_or(usize::MAX, |seen| (blocks.len() * self.block).saturating_sub(seen))
         };
