@@ -12,7 +12,7 @@ use super::family::{Family, Windows};
 use super::fields::{GgufKeys, MAX_HEADS, MAX_LAYERS, MAX_TOKENS, MAX_WIDTH};
 use super::{Attention, ExpertsConfig, LatentConfig, ModelConfig, SpecialIds, SublayerNorms, yarn};
 use crate::error::Result;
-use crate::gguf::{GgufFile, Metadata, Strings};
+use crate::gguf::{GgufFile, Metadata, Strings, TURN_ENDS};
 use crate::tensor::TensorView;
 
 const EMBEDDING: &str = "token_embd.weight";
@@ -280,26 +280,6 @@ fn special(metadata: &Metadata) -> Result<SpecialIds> {
         pad: metadata.opt_id("tokenizer.ggml.padding_token_id")?,
     })
 }
-
-/// Texts of tokens that end a turn, or a text.
-pub const TURN_ENDS: [&str; 16] = [
-    "<|eot_id|>",
-    "<|im_end|>",
-    "<|end|>",
-    "<|return|>",
-    "<|call|>",
-    "<end_of_turn>",
-    "<turn|>",
-    "[|endofturn|]",
-    "<|END_OF_TURN_TOKEN|>",
-    "<|endoftext|>",
-    "</s>",
-    "<|eom_id|>",
-    "<|end_of_text|>",
-    "<EOT>",
-    "<｜end▁of▁sentence｜>",
-    "<seed:eos>",
-];
 
 /// Control tokens known by their text to end a turn. Files of chat models often name only one, that
 /// of the base model.

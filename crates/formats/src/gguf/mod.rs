@@ -17,13 +17,32 @@ use crate::bytes::map_file;
 use crate::error::Result;
 use crate::tensor::TensorView;
 
-pub use crate::config::gguf::TURN_ENDS;
 pub(crate) use cursor::Cursor;
 pub use metadata::Metadata;
 pub use parse::{Header, parse};
 pub use split_writer::SplitStream;
 pub use value::{Array, Strings, Value};
 pub use writer::GgufWriter;
+
+/// Texts of tokens that end a turn, or a text.
+pub const TURN_ENDS: [&str; 16] = [
+    "<|eot_id|>",
+    "<|im_end|>",
+    "<|end|>",
+    "<|return|>",
+    "<|call|>",
+    "<end_of_turn>",
+    "<turn|>",
+    "[|endofturn|]",
+    "<|END_OF_TURN_TOKEN|>",
+    "<|endoftext|>",
+    "</s>",
+    "<|eom_id|>",
+    "<|end_of_text|>",
+    "<EOT>",
+    "<｜end▁of▁sentence｜>",
+    "<seed:eos>",
+];
 
 /// An open GGUF model: the metadata of its first part and the tensors of all parts.
 ///
