@@ -355,18 +355,18 @@ fn apart(
             }
             (None, _) => found.push(view),
             (Some((_, parts)), &[rows, _]) => {
-                let names = parts.iter().map(|part| format!("blk.{layer}.{part}"));
+                let parts = parts.iter().map(|part| format!("blk.{layer}.{part}"));
+                let parts: Vec<_> = parts
+                    .map(|name| (shapes.get(&name).map_or(0, |shape| shape[0]), name))
+                    .collect();
+                let all: usize = parts.iter().map(|(count, _)| count).sum();
+                if all != rows {
+                    return Err(view.error(format!("expected {all} rows, found {rows}")));
+                }
                 let mut from = 0;
-                for name in names {
-                    let count = shapes.get(&name).map_or(0, |shape| shape[0]);
-                    if from + count > rows {
-                        break;
-                    }
+                for (count, name) in parts {
                     found.push(view.rows(from..from + count).named(name));
                     from += count;
-                }
-                if from != rows {
-                    return Err(view.error(format!("expected {from} rows, found {rows}")));
                 }
             }
             (Some(_), shape) => {

@@ -6,6 +6,7 @@
 //! Invariant: the output of a row is `0 + w1 * y1 + w2 * y2 ...` in ascending order of its experts'
 //! numbers, and no product depends on the rows that are computed together.
 
+mod ahead;
 mod routes;
 
 use super::products::{Rounded, grown, scratch};
@@ -243,12 +244,11 @@ impl Cpu {
     ) {
         let rows = tokens.len();
         let mut work = std::mem::take(&mut self.expert_scratch);
-        self.pool.begin("choose_experts");
-        self.choose(&mut work, logits, experts, tokens);
-        self.pool.begin("group_experts");
+        // The choice is there where the experts were requested before.
+        if !self.matrices.stream.is_begun() {
+            self.choose_groups(&mut work, logits, experts, tokens);
+        }
         let spec = &self.experts[experts.0].spec;
-        let held = spec.first..spec.first + spec.gate.len();
-        work.plan.group(&work.choices, spec.routing.chosen, held);
         work.note_routes(experts.0, spec.first);
         let all = [&spec.gate, &spec.up, &spec.down];
         let used = all.into_iter().flat_map(|all| work.plan.experts.iter().map(|at| all[*at].0));
@@ -291,35 +291,20 @@ impl Cpu {
         stream.plan(self.experts.iter().map(|group| group.token_bytes(stream)).sum())
     }
 
-    /// Starts to read experts that the router of a later layer would choose by these logits.
-    pub(super) fn foresee_experts(&mut self, logits: Buffer, experts: Experts, tokens: &[u32]) {
-        let ExpertGroup { spec, streamed: Some(first), .. } = &self.experts[experts.0] else {
-            return;
-        };
-        let (first, held) = (*first, spec.first..spec.first + spec.gate.len());
-        let mut work = std::mem::take(&mut self.expert_scratch);
-        self.pool.begin("foresee_experts");
-        self.choose(&mut work, logits, experts, tokens);
-        let chosen = work.choices.iter().map(|choice| choice.expert as usize);
-        for expert in chosen.filter(|expert| held.contains(expert)) {
-            self.matrices.stream.foresee(first + expert - held.start);
-        }
-        self.expert_scratch = work;
-    }
-
-    /// Starts to read the experts that rows choose, as far as there is space for them.
-    pub(super) fn request_chosen(&mut self, logits: Buffer, experts: Experts, tokens: &[u32]) {
-        let ExpertGroup { spec, streamed: Some(first), .. } = &self.experts[experts.0] else {
-            return;
-        };
-        let (first, held) = (*first, spec.first..spec.first + spec.gate.len());
-        let mut work = std::mem::take(&mut self.expert_scratch);
-        self.choose(&mut work, logits, experts, tokens);
-        work.plan.group(&work.choices, self.experts[experts.0].spec.routing.chosen, held);
-        self.begin_streamed(&work, first);
-        let stream = &mut self.matrices.stream;
-        let _ = work.plan.experts.iter().all(|expert| stream.request(first + expert, false));
-        self.expert_scratch = work;
+    /// Chooses the experts of each row, and groups rows by them.
+    fn choose_groups(
+        &self,
+        work: &mut ExpertScratch,
+        logits: Buffer,
+        experts: Experts,
+        tokens: &[u32],
+    ) {
+        self.pool.begin("choose_experts");
+        self.choose(work, logits, experts, tokens);
+        self.pool.begin("group_experts");
+        let spec = &self.experts[experts.0].spec;
+        let held = spec.first..spec.first + spec.gate.len();
+        work.plan.group(&work.choices, spec.routing.chosen, held);
     }
 
     /// Counts the uses of the experts of the plan, and pins what is in memory, once for a layer.

@@ -106,6 +106,8 @@ pub(crate) struct Family {
     pub gguf_eps: &'static str,
     /// Whether config.json may have rotary parameters for each kind of layer.
     pub rope_by_type: bool,
+    /// Sets what all models of the family are, and no file says.
+    pub fixed: fn(model: &mut ModelConfig),
     /// Sets what config.json says beyond the common fields.
     pub hf_more: fn(config: Object, model: &mut ModelConfig) -> Result<()>,
     /// Sets what GGUF metadata says beyond the common keys.
@@ -255,6 +257,7 @@ pub(crate) const BASE: Family = Family {
     hf_eps: "rms_norm_eps",
     gguf_eps: "attention.layer_norm_rms_epsilon",
     rope_by_type: false,
+    fixed: |_| {},
     hf_more: |_, _| Ok(()),
     gguf_more: |_, _, _| Ok(()),
     to_json: |_| Json::Null,
@@ -277,6 +280,54 @@ pub(crate) const ATTENTION_BIASES: [&str; 4] =
 /// Norms on the heads of queries and keys.
 pub(crate) const HEAD_NORMS: [&str; 2] = ["attn_q_norm.weight", "attn_k_norm.weight"];
 
+/// A decoder like Llama, whose names and sizes are not set. Readers set these, and what differs.
+pub(crate) fn plain(layers: usize) -> ModelConfig {
+    ModelConfig {
+        architecture: String::new(),
+        name: String::new(),
+        hidden_size: 0,
+        layers,
+        heads: 0,
+        kv_heads: 0,
+        head_dim: 0,
+        attention_scale: 1.0,
+        intermediate_size: 0,
+        activation: Activation::Silu,
+        experts: None,
+        attention: Attention::Grouped(GroupedConfig::default()),
+        windowed: None,
+        shared_kv_layers: 0,
+        wide_mlps: false,
+        norms: SublayerNorms::Before,
+        layer_norm: false,
+        parallel: false,
+        plain_mlp: false,
+        query_growth: None,
+        layer_inputs: 0,
+        layer_scales: false,
+        delta: None,
+        hyper: None,
+        unrotated: vec![false; layers],
+        embedding_scale: 1.0,
+        residual_scale: 1.0,
+        logit_scale: 1.0,
+        logit_cap: None,
+        vocab_size: 0,
+        context_length: 0,
+        rms_norm_eps: 0.0,
+        rope: RopeConfig {
+            theta: 10_000.0,
+            dim: 0,
+            layout: RopeLayout::Halves,
+            scaling: RopeScaling::None,
+            magnitude: 1.0,
+        },
+        windows: vec![None; layers],
+        tied_embeddings: false,
+        special: SpecialIds::default(),
+    }
+}
+
 /// The base of small configurations.
 pub(crate) fn tiny(layers: usize) -> ModelConfig {
     ModelConfig {
@@ -291,21 +342,6 @@ pub(crate) fn tiny(layers: usize) -> ModelConfig {
         intermediate_size: 104,
         activation: Activation::Silu,
         experts: None,
-        windowed: None,
-        shared_kv_layers: 0,
-        wide_mlps: false,
-        norms: SublayerNorms::Before,
-        layer_norm: false,
-        parallel: false,
-        plain_mlp: false,
-        query_growth: None,
-        layer_inputs: 0,
-        layer_scales: false,
-        unrotated: vec![false; layers],
-        embedding_scale: 1.0,
-        residual_scale: 1.0,
-        logit_scale: 1.0,
-        logit_cap: None,
         attention: Attention::Grouped(GroupedConfig::default()),
         delta: None,
         hyper: None,
@@ -321,7 +357,7 @@ pub(crate) fn tiny(layers: usize) -> ModelConfig {
         },
         windows: vec![None; layers],
         tied_embeddings: false,
-        special: SpecialIds::default(),
+        ..plain(layers)
     }
 }
 

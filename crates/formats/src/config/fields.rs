@@ -13,6 +13,10 @@ pub(crate) const MAX_EXPERTS: usize = 1 << 16;
 pub(crate) const MAX_RATIO: usize = 1 << 16;
 pub(crate) const MAX_ITERATIONS: usize = 1 << 10;
 
+/// Kinds of layers in config.json.
+pub(crate) const FULL: &str = "full_attention";
+pub(crate) const SLIDING: &str = "sliding_attention";
+
 /// Values of `expert_gating_func`.
 pub(crate) const SOFTMAX: usize = 1;
 pub(crate) const SIGMOID: usize = 2;

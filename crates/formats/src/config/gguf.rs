@@ -8,9 +8,9 @@ mod rope;
 use indexmap::IndexSet;
 
 use super::check::{self, CompressedFieldNames, ExpertFieldNames, FieldNames};
-use super::family::{Family, Windows};
+use super::family::{self, Family, Windows};
 use super::fields::{GgufKeys, MAX_HEADS, MAX_LAYERS, MAX_TOKENS, MAX_WIDTH};
-use super::{Attention, ExpertsConfig, LatentConfig, ModelConfig, SpecialIds, SublayerNorms, yarn};
+use super::{Attention, ExpertsConfig, LatentConfig, ModelConfig, SpecialIds, yarn};
 use crate::error::Result;
 use crate::gguf::{GgufFile, Metadata, Strings, TURN_ENDS};
 use crate::tensor::TensorView;
@@ -115,23 +115,11 @@ fn build(
         windows: windows(keys, family, layers)?,
         tied_embeddings: find(file, OUTPUT).is_none(),
         special: special(keys.metadata)?,
-        windowed: None,
-        shared_kv_layers: 0,
-        wide_mlps: false,
-        norms: SublayerNorms::Before,
-        layer_norm: false,
-        parallel: false,
-        plain_mlp: false,
-        query_growth: None,
-        layer_inputs: 0,
-        layer_scales: false,
-        unrotated: vec![false; layers],
-        embedding_scale: 1.0,
-        residual_scale: 1.0,
-        logit_scale: 1.0,
         logit_cap: keys.opt_above_zero("final_logit_softcapping")?,
+        ..family::plain(layers)
     };
     (family.gguf_more)(keys, file, &mut model)?;
+    (family.fixed)(&mut model);
     Ok(model)
 }
 

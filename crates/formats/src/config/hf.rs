@@ -11,12 +11,9 @@ pub(crate) mod rope;
 use super::check::{self, CompressedFieldNames, ExpertFieldNames, FieldNames};
 use serde_json::{Map, Value as Json};
 
-use super::family::{Family, Windows};
-use super::fields::{MAX_HEADS, MAX_LAYERS, MAX_TOKENS, MAX_WIDTH};
-use super::{
-    Activation, Attention, ExpertsConfig, LatentConfig, ModelConfig, SpecialIds, SublayerNorms,
-    yarn,
-};
+use super::family::{self, Family, Windows};
+use super::fields::{FULL, MAX_HEADS, MAX_LAYERS, MAX_TOKENS, MAX_WIDTH, SLIDING};
+use super::{Activation, Attention, ExpertsConfig, LatentConfig, ModelConfig, SpecialIds, yarn};
 use crate::error::Result;
 use crate::json::{Object, describe};
 use crate::names::NameTable;
@@ -157,23 +154,10 @@ fn build(
         windows: (family.windows)(config, layers)?,
         tied_embeddings: tied.unwrap_or_else(|| !has_output(&family.names)),
         special: special(config)?,
-        windowed: None,
-        shared_kv_layers: 0,
-        wide_mlps: false,
-        norms: SublayerNorms::Before,
-        layer_norm: false,
-        parallel: false,
-        plain_mlp: false,
-        query_growth: None,
-        layer_inputs: 0,
-        layer_scales: false,
-        unrotated: vec![false; layers],
-        embedding_scale: 1.0,
-        residual_scale: 1.0,
-        logit_scale: 1.0,
-        logit_cap: None,
+        ..family::plain(layers)
     };
     (family.hf_more)(config, &mut model)?;
+    (family.fixed)(&mut model);
     Ok(model)
 }
 
@@ -253,9 +237,9 @@ pub(crate) fn windows_by_type(
         return Err(config.error(KEY, problem));
     }
     let window_of = |kind: &Json| match kind.as_str() {
-        Some("full_attention") => Ok(None),
-        Some("sliding_attention") if window.is_some() => Ok(window),
-        Some("sliding_attention") => {
+        Some(FULL) => Ok(None),
+        Some(SLIDING) if window.is_some() => Ok(window),
+        Some(SLIDING) => {
             let problem = "expected a window, as layer_types has sliding_attention; found none";
             Err(config.error("sliding_window", problem))
         }

@@ -10,6 +10,7 @@ pub(crate) use tensors::Tensors;
 use serde_json::{Value as Json, json};
 
 use super::family::Family;
+use super::fields::{FULL, SLIDING};
 use super::gguf::{LONG_FACTORS, ROPE_FACTORS, SHORT_FACTORS};
 use super::{LatentConfig, ModelConfig, RopeConfig, RopeLayout, RopeScaling, WindowedConfig, yarn};
 use crate::error::{Error, Result};
@@ -178,8 +179,8 @@ impl ModelConfig {
             Ok(json)
         };
         Ok(json!({
-            "full_attention": parameters(&self.rope)?,
-            "sliding_attention": parameters(&windowed.rope)?,
+            (FULL): parameters(&self.rope)?,
+            (SLIDING): parameters(&windowed.rope)?,
         }))
     }
 
@@ -187,9 +188,7 @@ impl ModelConfig {
         let window = self.windows.iter().flatten().next();
         json["sliding_window"] = json!(window);
         if window.is_some() {
-            let kind = |w: &Option<usize>| {
-                ["full_attention", "sliding_attention"][usize::from(w.is_some())]
-            };
+            let kind = |w: &Option<usize>| [FULL, SLIDING][usize::from(w.is_some())];
             json["use_sliding_window"] = json!(true);
             json["layer_types"] = self.windows.iter().map(kind).collect();
         }

@@ -27,14 +27,13 @@ pub(super) static COHERE2: Family = Family {
         let slides = |layer: usize| !(layer + 1).is_multiple_of(period);
         Ok((0..layers).map(|layer| window.filter(|_| slides(layer))).collect())
     },
+    fixed,
     hf_more: |config, model| {
         model.logit_scale = config.above_zero("logit_scale")?.unwrap_or(0.0625);
-        set(model);
         Ok(())
     },
     gguf_more: |keys, _, model| {
         model.logit_scale = keys.opt_above_zero("logit_scale")?.unwrap_or(1.0);
-        set(model);
         Ok(())
     },
     to_json: |config| json!({"logit_scale": config.logit_scale}),
@@ -43,7 +42,6 @@ pub(super) static COHERE2: Family = Family {
         config.rope.layout = RopeLayout::Interleaved;
         let slides = |layer: usize| layer.is_multiple_of(2);
         config.windows = (0..layers).map(|layer| slides(layer).then_some(24)).collect();
-        set(&mut config);
         ModelConfig { logit_scale: 0.25, tied_embeddings: true, ..config }
     },
     ..BASE
@@ -52,8 +50,7 @@ pub(super) static COHERE2: Family = Family {
 /// Layers to one without a window, where files do not say.
 const PERIOD: usize = 4;
 
-/// Sets what files do not say.
-fn set(model: &mut ModelConfig) {
+fn fixed(model: &mut ModelConfig) {
     (model.layer_norm, model.parallel) = (true, true);
     model.unrotated = model.windows.iter().map(Option::is_none).collect();
 }

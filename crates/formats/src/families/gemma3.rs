@@ -58,6 +58,7 @@ pub(super) const GEMMA: Family = Family {
     head_dim: Some(256),
     theta: 1e6,
     rope_by_type: true,
+    fixed,
     declared: &[("attention_bias", false, &[])],
     activation: gelu,
     ..BASE
@@ -99,8 +100,8 @@ pub(super) fn gelu(config: Object) -> Result<Activation> {
     Ok(Activation::GeluTanh)
 }
 
-/// Sets what all generations have.
-pub(super) fn set_common(model: &mut ModelConfig) {
+/// Sets what all generations have, and no file says.
+fn fixed(model: &mut ModelConfig) {
     model.norms = SublayerNorms::Around;
     model.embedding_scale = (model.hidden_size as f32).sqrt();
 }
@@ -110,7 +111,6 @@ fn hf_more(config: Object, model: &mut ModelConfig) -> Result<()> {
     if let Some(found) = config.above_zero(CAP)? {
         return Err(config.error(CAP, format!("expected no bound of scores, found {found}")));
     }
-    set_common(model);
     let scalar = config.above_zero("query_pre_attn_scalar")?.unwrap_or(256.0);
     model.attention_scale = 1.0 / scalar.sqrt();
     model.logit_cap = config.above_zero("final_logit_softcapping")?;
@@ -124,7 +124,6 @@ fn gguf_more(keys: &GgufKeys, _: &GgufFile, model: &mut ModelConfig) -> Result<(
     // Files of llama.cpp do not say how scores are scaled: of the published sizes, that of 62
     // layers divides by the root of what the width has for each head.
     const BY_WIDTH: usize = 62;
-    set_common(model);
     let by_width = model.layers == BY_WIDTH;
     let divisor = if by_width { model.hidden_size / model.heads } else { model.head_dim };
     let scale = keys.above_zero("attention.scale")?;
@@ -149,7 +148,6 @@ pub(super) fn gelu_json(config: &ModelConfig) -> Json {
 /// A small configuration with a window on every layer but the last, and each third before it.
 pub(super) fn tiny(layers: usize) -> ModelConfig {
     let mut config = family::tiny(layers);
-    set_common(&mut config);
     let slides = |layer: usize| !(layers - 1 - layer).is_multiple_of(3);
     config.windows = (0..layers).map(|layer| slides(layer).then_some(24)).collect();
     config.rope.scaling = RopeScaling::Linear { factor: 2.0 };

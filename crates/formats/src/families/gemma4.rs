@@ -1,7 +1,7 @@
 //! Gemma 4: Gemma 3 with larger heads in layers without a window, keys and values that last layers
 //! share, an input of each layer for each token, and experts beside the MLP.
 
-use super::gemma3::{self, GEMMA, gelu_json, set_common};
+use super::gemma3::{self, GEMMA, gelu_json};
 use super::prelude::*;
 
 pub(super) static GEMMA4: Family = Family {
@@ -103,7 +103,6 @@ fn experts(config: Object, layers: usize) -> Result<Option<ExpertsConfig>> {
 
 /// Sets what does not depend on the kind of file: scores are not scaled, and values are normalised.
 fn set_generation(model: &mut ModelConfig, keys_as_values: bool) {
-    set_common(model);
     (model.attention_scale, model.layer_scales) = (1.0, true);
     let values = if keys_as_values { ValueSource::NormedKeys } else { ValueSource::Normed };
     model.attention =
@@ -173,7 +172,7 @@ fn gguf_more(keys: &GgufKeys, file: &GgufFile, model: &mut ModelConfig) -> Resul
     let own = (0..layers - shared.min(layers)).find(|layer| model.windows[*layer].is_none());
     let lacks = |layer: usize| gguf::find(file, &format!("blk.{layer}.attn_v.weight")).is_none();
     set_generation(model, own.is_some_and(lacks));
-    let widths = keys.of_layers(WIDTH, MAX_WIDTH, layers)?.unwrap_or_default();
+    let Some(widths) = keys.of_layers(WIDTH, MAX_WIDTH, layers)? else { return Ok(()) };
     model.wide_mlps = widths.last() != widths.first();
     if shared < layers && (0..layers).any(|layer| widths[layer] != model.mlp_width(layer)) {
         let problem =

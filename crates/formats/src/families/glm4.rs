@@ -30,20 +30,13 @@ pub(super) static GLM4: Family = Family {
         ],
         ..DENSE
     },
-    hf_more: |_, model| {
-        model.norms = SublayerNorms::Around;
-        Ok(())
-    },
-    gguf_more: |_, _, model| {
-        model.norms = SublayerNorms::Around;
-        Ok(())
-    },
+    fixed: |model| model.norms = SublayerNorms::Around,
     to_json: |_| json!({"attention_bias": true}),
     written: &QKV_BIASES,
     tiny: |layers| {
         let mut config = family::tiny(layers);
         (config.rope.layout, config.rope.dim) = (RopeLayout::Interleaved, 12);
-        ModelConfig { norms: SublayerNorms::Around, ..config }
+        config
     },
     ..BASE
 };

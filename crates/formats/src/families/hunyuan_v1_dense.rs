@@ -20,30 +20,28 @@ pub(super) static HUNYUAN_V1_DENSE: Family = Family {
         ],
         ..DENSE
     },
+    fixed,
     hf_more: |config, model| {
         if let Some(alpha) = rope::alpha(config)? {
             let dim = model.head_dim as f32;
             model.rope.theta *= alpha.powf(dim / (dim - 2.0));
+            if !model.rope.theta.is_finite() {
+                let problem = format!("expected a factor of a finite base, found {alpha}");
+                return Err(config.error("rope_scaling.alpha", problem));
+            }
         }
-        set(model);
-        Ok(())
-    },
-    gguf_more: |_, _, model| {
-        set(model);
         Ok(())
     },
     to_json: |config| json!({"use_qk_norm": config.grouped().is_some_and(|grouped| grouped.head_norms)}),
     tiny: |layers| {
         let mut config = family::tiny(layers);
         config.attention = family::NORMED_HEADS;
-        set(&mut config);
         ModelConfig { tied_embeddings: true, ..config }
     },
     ..BASE
 };
 
-/// Sets what files do not say.
-fn set(model: &mut ModelConfig) {
+fn fixed(model: &mut ModelConfig) {
     if let Attention::Grouped(grouped) = &mut model.attention {
         grouped.norms_last = true;
     }

@@ -34,14 +34,10 @@ pub(super) static MINIMAX_M2: Family = Family {
         let experts = experts::local(config, layers, 256, 8)?;
         Ok(experts.map(|experts| ExpertsConfig { scores: RouterScores::Sigmoid, ..experts }))
     },
+    fixed,
     hf_more: |config, model| {
         let dim = config.opt_positive("rotary_dim", MAX_HEADS)?;
         model.rope.dim = dim.unwrap_or(model.rope.dim);
-        set(model);
-        Ok(())
-    },
-    gguf_more: |_, _, model| {
-        set(model);
         Ok(())
     },
     to_json: |config| {
@@ -54,7 +50,6 @@ pub(super) static MINIMAX_M2: Family = Family {
         let mut config = family::tiny(layers);
         config.rope.dim = 12;
         config.attention = family::NORMED_HEADS;
-        set(&mut config);
         let (scores, width) = (RouterScores::Sigmoid, 104);
         let experts = ExpertsConfig { scores, width, ..family::tiny_experts(layers) };
         ModelConfig { experts: Some(experts), ..config }
@@ -62,8 +57,7 @@ pub(super) static MINIMAX_M2: Family = Family {
     ..BASE
 };
 
-/// Sets what files do not say.
-fn set(model: &mut ModelConfig) {
+fn fixed(model: &mut ModelConfig) {
     if let Attention::Grouped(grouped) = &mut model.attention {
         grouped.whole_norms = true;
     }

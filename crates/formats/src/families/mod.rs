@@ -208,7 +208,9 @@ impl ModelConfig {
     /// A small model of a family with `layers` layers, for tests. It uses every option of the
     /// family, and its sizes are no multiples of SIMD lanes or quant blocks where they need not be.
     pub fn tiny(architecture: &str, layers: usize) -> Option<Self> {
-        let config = (by_name(architecture)?.tiny)(layers);
+        let family = by_name(architecture)?;
+        let mut config = (family.tiny)(layers);
+        (family.fixed)(&mut config);
         let name = format!("tiny-{architecture}");
         Some(Self { architecture: architecture.to_owned(), name, ..config })
     }

@@ -18,14 +18,7 @@ pub(super) static OLMO3: Family = Family {
         let alternating = || (0..layers).map(|layer| window.filter(|_| slides(layer)));
         Ok(windows_by_type(config, layers, window)?.unwrap_or_else(|| alternating().collect()))
     },
-    hf_more: |_, model| {
-        set(model);
-        Ok(())
-    },
-    gguf_more: |_, _, model| {
-        set(model);
-        Ok(())
-    },
+    fixed,
     to_json: |config| {
         // The parameters are those of layers without a window.
         json!({
@@ -40,7 +33,6 @@ pub(super) static OLMO3: Family = Family {
         config.windows = (0..layers).map(|layer| slides(layer).then_some(24)).collect();
         (config.rope.scaling, config.rope.magnitude) = (family::tiny_yarn(true), 1.1);
         config.attention = family::NORMED_HEADS;
-        set(&mut config);
         config
     },
     ..BASE
@@ -49,8 +41,7 @@ pub(super) static OLMO3: Family = Family {
 /// Layers to one without a window, where files do not say.
 const PERIOD: usize = 4;
 
-/// Sets what files do not say.
-fn set(model: &mut ModelConfig) {
+fn fixed(model: &mut ModelConfig) {
     model.norms = SublayerNorms::After;
     if let Attention::Grouped(grouped) = &mut model.attention {
         grouped.whole_norms = true;

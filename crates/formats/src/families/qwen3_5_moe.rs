@@ -3,7 +3,7 @@
 use super::prelude::*;
 use super::qwen2_moe::{self, Defaults};
 use super::qwen3_5::{APART, QWEN_WRAPPED};
-use super::qwen3_next::{QWEN_DELTA, shared_width, tiny, tiny_experts};
+use super::qwen3_next::{MIXTURE, QWEN_DELTA, shared_width, tiny, tiny_experts};
 
 pub(super) static QWEN3_5_MOE: Family = Family {
     name: "qwen3_5_moe",
@@ -13,20 +13,7 @@ pub(super) static QWEN3_5_MOE: Family = Family {
     gguf_name: "qwen35moe",
     gguf_experts: GgufExperts { shared: true, ..BASE.gguf_experts },
     kv_heads: Some(2),
-    names: NameTable {
-        layer: &[
-            NORMS,
-            ATTENTION,
-            QK_NORMS,
-            DELTA,
-            MLP,
-            ROUTER,
-            EXPERTS,
-            FUSED_EXPERTS,
-            QWEN_SHARED,
-        ],
-        ..QWEN_WRAPPED
-    },
+    names: NameTable { layer: MIXTURE, ..QWEN_WRAPPED },
     gguf_sections: true,
     delta: Some(APART),
     experts: |config, layers| {

@@ -10,20 +10,7 @@ pub(super) static QWEN3_NEXT: Family = Family {
     gguf_name: "qwen3next",
     gguf_experts: GgufExperts { shared: true, ..BASE.gguf_experts },
     kv_heads: Some(2),
-    names: NameTable {
-        layer: &[
-            NORMS,
-            ATTENTION,
-            QK_NORMS,
-            DELTA,
-            MLP,
-            ROUTER,
-            EXPERTS,
-            FUSED_EXPERTS,
-            QWEN_SHARED,
-        ],
-        ..DENSE
-    },
+    names: NameTable { layer: MIXTURE, ..DENSE },
     delta: Some(DeltaFiles { fused: true, gguf_tiled: false }),
     experts: |config, layers| {
         let defaults = Defaults { count: 512, chosen: 10, width: 512 };
@@ -45,6 +32,10 @@ pub(super) static QWEN3_NEXT: Family = Family {
     },
     ..QWEN_DELTA
 };
+
+/// Names in layers with experts.
+pub(super) const MIXTURE: &[NamePairs] =
+    &[NORMS, ATTENTION, QK_NORMS, DELTA, MLP, ROUTER, EXPERTS, FUSED_EXPERTS, QWEN_SHARED];
 
 /// What Qwen's families with Gated DeltaNet have in common.
 pub(super) const QWEN_DELTA: Family = Family {

@@ -34,21 +34,12 @@ pub(super) static STARCODER2: Family = Family {
     },
     windows: |config, layers| Ok(vec![config.opt_positive("sliding_window", MAX_TOKENS)?; layers]),
     activation: super::gemma3::gelu,
-    hf_more: |_, model| {
-        set(model);
-        Ok(())
-    },
-    gguf_more: |_, _, model| {
-        set(model);
-        Ok(())
-    },
+    fixed,
     to_json: |_| json!({"use_bias": true, "hidden_act": "gelu_pytorch_tanh"}),
     written: &BIASES,
     tiny: |layers| {
-        let mut config = family::tiny(layers);
-        set(&mut config);
         let (activation, windows) = (Activation::GeluTanh, vec![Some(24); layers]);
-        ModelConfig { activation, windows, tied_embeddings: true, ..config }
+        ModelConfig { activation, windows, tied_embeddings: true, ..family::tiny(layers) }
     },
     ..BASE
 };
@@ -65,7 +56,6 @@ const BIASES: [&str; 8] = [
     "ffn_down.bias",
 ];
 
-/// Sets what files do not say.
-fn set(model: &mut ModelConfig) {
+fn fixed(model: &mut ModelConfig) {
     (model.layer_norm, model.plain_mlp) = (true, true);
 }

@@ -196,7 +196,7 @@ impl Decoder {
             0 => Some(loader.table("token_embd.weight", config.vocab_size, hidden)?),
             _ => None,
         };
-        let layer_inputs = LayerInputs::load(loader, embed)?;
+        let layer_inputs = LayerInputs::load(loader, embed.is_some())?;
         let mut layers = Vec::with_capacity(loader.layers.len());
         for layer in loader.layers.clone() {
             layers.push(Layer::load(loader, layer, &ropes)?);
@@ -259,7 +259,7 @@ impl Decoder {
             (None, None) => unreachable!("the only stage is the first"),
         }
         if let Some(inputs) = &self.layer_inputs {
-            inputs.compute(pass);
+            inputs.compute(pass, self.residual.embeddings());
         }
         pass.check(x, || "token embedding".into())
     }

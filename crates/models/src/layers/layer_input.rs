@@ -14,57 +14,69 @@ use backend::{Buffer, Gate, HeadColumns, Table};
 /// The inputs of all layers.
 #[derive(Debug)]
 pub(crate) struct LayerInputs {
-    /// The embedding, which stages after the first hold for this only.
-    embed: Table,
-    embedding_scale: f32,
+    /// On stages after the first, which have no embeddings in the residual stream.
+    own: Option<OwnEmbeddings>,
     table: Table,
     projection: Linear,
     norm: Norm,
     width: usize,
     hidden: usize,
-    /// Embeddings: `[rows, hidden]`.
-    embedded: Buffer,
     /// `[rows, layers * width]` each: what is projected, its norm, and the inputs.
     projected: Buffer,
     normed: Buffer,
     inputs: Buffer,
 }
 
+/// Embeddings for these inputs alone.
+#[derive(Debug)]
+struct OwnEmbeddings {
+    table: Table,
+    scale: f32,
+    /// `[rows, hidden]`.
+    out: Buffer,
+}
+
 impl LayerInputs {
     /// Loads `per_layer_token_embd`, `per_layer_model_proj` and `per_layer_proj_norm`, if layers
     /// have inputs.
-    pub fn load(loader: &mut Loader<'_>, embed: Option<Table>) -> Result<Option<Self>, Error> {
+    pub fn load(loader: &mut Loader<'_>, is_first: bool) -> Result<Option<Self>, Error> {
         let config = loader.checkpoint.config();
         let (width, hidden, vocab) = (config.layer_inputs, config.hidden_size, config.vocab_size);
         let (all, eps) = (config.layers * width, config.rms_norm_eps);
         if width == 0 {
             return Ok(None);
         }
-        let embed = match embed {
-            Some(embed) => embed,
-            None => loader.table("token_embd.weight", vocab, hidden)?,
+        let own = match is_first {
+            true => None,
+            false => Some(OwnEmbeddings {
+                table: loader.table("token_embd.weight", vocab, hidden)?,
+                scale: config.embedding_scale,
+                out: loader.shared("layer_input_embeddings", hidden)?,
+            }),
         };
         Ok(Some(Self {
-            embed,
-            embedding_scale: config.embedding_scale,
+            own,
             table: loader.table("per_layer_token_embd.weight", vocab, all)?,
             projection: Linear::load(loader, "per_layer_model_proj", all, hidden, Slice::Whole)?,
             norm: Norm::load(loader, "per_layer_proj_norm", width, eps)?,
             width,
             hidden,
-            embedded: loader.shared("layer_input_embeddings", hidden)?,
             projected: loader.shared("layer_inputs_projected", all)?,
             normed: loader.shared("layer_inputs_normed", all)?,
             inputs: loader.shared("layer_inputs", all)?,
         }))
     }
 
-    /// Computes the inputs of all layers for the tokens of the batch.
-    pub fn compute(&self, pass: &mut ForwardPass<'_>) {
-        let Self { embedded, projected, normed, inputs, .. } = *self;
+    /// Computes the inputs of all layers for the tokens of the batch; on the first stage,
+    /// `embeddings`, `[rows, hidden]`, are those of these tokens.
+    pub fn compute(&self, pass: &mut ForwardPass<'_>, embeddings: Buffer) {
+        let Self { projected, normed, inputs, .. } = *self;
         let (rows, root) = (pass.rows(), |count: usize| (count as f32).sqrt());
-        pass.backend.embed(self.embed, pass.batch.tokens(), embedded);
-        pass.backend.scale(embedded, self.embedding_scale, rows);
+        let embedded = self.own.as_ref().map_or(embeddings, |own| {
+            pass.backend.embed(own.table, pass.batch.tokens(), own.out);
+            pass.backend.scale(own.out, own.scale, rows);
+            own.out
+        });
         self.projection.forward(pass, embedded, projected, rows);
         pass.backend.scale(projected, 1.0 / root(self.hidden), rows);
         self.norm.forward(pass, projected, normed, rows);

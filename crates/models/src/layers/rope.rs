@@ -71,22 +71,20 @@ impl LayerRope {
     }
 }
 
-/// Frequencies without scaling.
-fn unscaled(rope: &RopeConfig) -> impl Iterator<Item = f32> {
+/// The inverse of the unscaled frequency of each pair.
+fn powers(rope: &RopeConfig) -> impl Iterator<Item = f32> {
     let (dim, theta) = (rope.dim, rope.theta);
-    (0..dim / 2).map(move |pair| 1.0 / theta.powf((2 * pair) as f32 / dim as f32))
+    (0..dim / 2).map(move |pair| theta.powf((2 * pair) as f32 / dim as f32))
 }
 
 /// Frequencies divided by a factor each, as the reference computes them.
 fn divided(rope: &RopeConfig, factors: &[f32]) -> Vec<f32> {
-    let (dim, theta) = (rope.dim, rope.theta);
-    let power = |pair: usize| theta.powf((2 * pair) as f32 / dim as f32);
-    factors.iter().enumerate().map(|(pair, by)| 1.0 / (by * power(pair))).collect()
+    powers(rope).zip(factors).map(|(power, by)| 1.0 / (by * power)).collect()
 }
 
 /// One frequency, in radians per position, for each pair of values.
 fn frequencies(rope: &RopeConfig) -> Vec<f32> {
-    let base = unscaled(rope);
+    let base = powers(rope).map(|power| 1.0 / power);
     match &rope.scaling {
         RopeScaling::None => base.collect(),
         RopeScaling::Linear { factor } => base.map(|f| f / factor).collect(),

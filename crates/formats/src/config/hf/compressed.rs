@@ -6,7 +6,7 @@ use kernels::hyper::MAX_STREAMS;
 use serde_json::Value as Json;
 
 use super::super::fields::{
-    MAX_HEADS, MAX_ITERATIONS, MAX_LAYERS, MAX_RATIO, MAX_TOKENS, MAX_WIDTH,
+    MAX_HEADS, MAX_ITERATIONS, MAX_LAYERS, MAX_RATIO, MAX_TOKENS, MAX_WIDTH, SLIDING,
 };
 use super::super::{Compressed, CompressedConfig, HyperConfig, INDEXED_RATIO};
 use super::{NAMES, rope};
@@ -19,7 +19,7 @@ pub(crate) const ROPE_DIM: &str = "qk_rope_head_dim";
 const RATIOS: &str = "compress_ratios";
 const TYPES: &str = "layer_types";
 /// Names of layers in `layer_types` and in `compress_rates`.
-pub(crate) const WINDOW_ONLY: &str = "sliding_attention";
+pub(crate) const WINDOW_ONLY: &str = SLIDING;
 pub(crate) const INDEXED: &str = "compressed_sparse_attention";
 pub(crate) const POOLED: &str = "heavily_compressed_attention";
 

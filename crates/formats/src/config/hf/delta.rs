@@ -4,7 +4,7 @@ use kernels::conv::MAX_KERNEL;
 use serde_json::{Value as Json, json};
 
 use super::super::delta::{DEFAULT_INTERVAL, DeltaFieldNames, MAX_HEAD_DIM, broken, by_interval};
-use super::super::fields::{MAX_HEADS, MAX_LAYERS};
+use super::super::fields::{FULL, MAX_HEADS, MAX_LAYERS};
 use super::super::{DeltaConfig, ModelConfig};
 use crate::error::Result;
 use crate::json::{Object, describe};
@@ -18,7 +18,6 @@ const NAMES: DeltaFieldNames = DeltaFieldNames {
 const KERNEL: &str = "linear_conv_kernel_dim";
 const TYPES: &str = "layer_types";
 const LINEAR: &str = "linear_attention";
-const FULL: &str = "full_attention";
 
 /// Reads the recurrence, if any layer has it.
 pub(crate) fn read(config: Object, layers: usize) -> Result<Option<DeltaConfig>> {

@@ -1,7 +1,7 @@
 //! Rotary position embedding in config.json.
 
 use super::super::family::Family;
-use super::super::fields::MAX_TOKENS;
+use super::super::fields::{FULL, MAX_TOKENS, SLIDING};
 use super::super::{LatentConfig, RopeConfig, RopeLayout, RopeScaling, yarn};
 use super::NAMES;
 use crate::error::{Result, shown};
@@ -84,10 +84,6 @@ pub(crate) fn query_slope(config: Object) -> Result<Option<f32>> {
     let inner = chosen(config)?.map_or(Ok(None), |(_, parameters)| parameters.above_zero(KEY))?;
     Ok(inner.or(config.above_zero(KEY)?))
 }
-
-/// Kinds of layers, for which rotary parameters may differ.
-const FULL: &str = "full_attention";
-const SLIDING: &str = "sliding_attention";
 
 /// Reads the parameters of layers without compressed rows and of layers with them, `dim` values of
 /// each head. They are `main` and `compress` of the object of parameters; otherwise that object

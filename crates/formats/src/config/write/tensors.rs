@@ -45,8 +45,8 @@ impl ModelConfig {
                 (None, Attention::Compressed(sizes)) => self.compressed_attention(sizes, layer),
             };
             parts.extend(self.hyper_connections());
-            if !self.parallel {
-                parts.extend(self.before().map(|_| named("ffn_norm.weight", &[hidden])));
+            if self.has_norms_before() && !self.parallel {
+                parts.push(named("ffn_norm.weight", &[hidden]));
             }
             let experts = self.experts_of(layer);
             if let Some(experts) = experts {
@@ -98,8 +98,10 @@ impl ModelConfig {
     fn attention(&self, layer: usize) -> Tensors {
         let (hidden, dim) = (self.hidden_size, self.head_dim_of(layer));
         let (q, kv) = (self.heads * dim, self.kv_heads_of(layer) * dim);
-        let mut tensors: Vec<_> =
-            self.before().map(|_| named("attn_norm.weight", &[hidden])).into_iter().collect();
+        let mut tensors = Vec::new();
+        if self.has_norms_before() {
+            tensors.push(named("attn_norm.weight", &[hidden]));
+        }
         tensors.push(named("attn_q.weight", &[self.query_rows(layer), hidden]));
         if self.kv_layer(layer) == layer {
             tensors.push(named("attn_k.weight", &[kv, hidden]));
@@ -125,8 +127,8 @@ impl ModelConfig {
     }
 
     /// Whether sublayers have norms of their inputs.
-    fn before(&self) -> Option<()> {
-        (self.norms != SublayerNorms::After).then_some(())
+    fn has_norms_before(&self) -> bool {
+        self.norms != SublayerNorms::After
     }
 
     /// Norms of what a layer's sublayers give, and what follows these.

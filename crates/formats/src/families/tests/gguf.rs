@@ -223,3 +223,29 @@ fn broken_numbers_are_refused_by_key() {
     let missing = &deepseek(&[])[..5];
     check_error("deepseek2", missing, &["deepseek2."]);
 }
+
+#[test]
+fn lists_of_counts_have_one_for_each_layer_and_may_be_absent() {
+    let counts = |counts: &[i32]| Value::Array(Array::I32(counts.to_vec()));
+    let gemma = |key: &'static str, value: Value| {
+        let mut fields = experts(&[("expert_feed_forward_length", u(32))]);
+        fields.extend([("attention.sliding_window", u(9)), (key, value)]);
+        let routers: Vec<_> = (0..4).map(|at| format!("blk.{at}.ffn_gate_inp.weight")).collect();
+        let routers: Vec<_> = routers.iter().map(String::as_str).collect();
+        read_with("gemma4", &fields, &routers)
+    };
+    let config = gemma("feed_forward_length", u(0)).unwrap();
+    assert_eq!(config.intermediate_size, 32, "that of the experts");
+    let kinds = gemma("attention.head_count_kv", counts(&[2, 2, 2, 2])).unwrap();
+    assert_eq!(kinds.windowed.unwrap().kv_heads, 2);
+    for (key, value) in [
+        ("attention.head_count_kv", counts(&[2, 2])),
+        ("attention.head_count_kv", counts(&[2, 4, 2, 2])),
+        ("attention.head_count_kv", counts(&[2, -1, 2, 2])),
+        ("attention.shared_kv_layers", u(4)),
+        ("feed_forward_length", counts(&[96, 192, 96, 96])),
+    ] {
+        let error = gemma(key, value).unwrap_err();
+        assert!(error.contains(key), "{error}");
+    }
+}

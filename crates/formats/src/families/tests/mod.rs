@@ -109,6 +109,24 @@ fn rope_scaling_is_read_in_both_styles() {
 }
 
 #[test]
+fn kinds_of_layers_and_factors_that_do_not_fit_are_errors() {
+    let all = json!({"num_kv_shared_layers": 4, "hidden_size_per_layer_input": 0});
+    check_error("Gemma4ForCausalLM", all, &["num_kv_shared_layers", "fewer", "4"]);
+    let kinds = ["sliding_attention", "sliding_attention", "sliding_attention", "full_attention"];
+    let alone = json!({"num_kv_shared_layers": 1, "layer_types": kinds});
+    check_error("Gemma4ForCausalLM", alone, &["num_kv_shared_layers", "layer 3"]);
+    let uneven = json!({"num_key_value_heads": 3, "num_global_key_value_heads": 2,
+        "attention_k_eq_v": true});
+    check_error("Gemma4ForCausalLM", uneven, &["num_key_value_heads", "8", "3"]);
+    let short = json!({"rope_scaling": {"type": "longrope", "short_factor": [1.0],
+        "long_factor": [1.0, 2.0, 3.0, 4.0]}});
+    check_error("Phi3ForCausalLM", short, &["rope_scaling", "4 factors"]);
+    let large = json!({"rope_scaling": {"type": "dynamic", "alpha": 1e38}});
+    check_error("HunYuanDenseV1ForCausalLM", large, &["rope_scaling.alpha", "finite"]);
+    check_error("Gemma3ForCausalLM", json!({"hidden_activation": "relu"}), &["gelu", "relu"]);
+}
+
+#[test]
 fn what_cannot_be_run_rightly_is_refused_by_name() {
     let llama = "LlamaForCausalLM";
     let dynamic = json!({"rope_scaling": {"rope_type": "dynamic", "factor": 4.0}});
