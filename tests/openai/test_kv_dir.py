@@ -1,6 +1,7 @@
 """Computed prefixes survive the end of a server in `--kv-dir`, and change no answer."""
 
 import contextlib
+import fcntl
 import os
 import random
 import re
@@ -110,14 +111,25 @@ def test_the_budget_holds_with_three_processes(tmp_path):
 
 
 def size(folder):
-    """Bytes of all extents and unfinished files. Files may come and go meanwhile."""
-    total = 0
-    for path, _, names in os.walk(folder):
-        for name in names:
-            if path.endswith("tmp") or name.endswith(".gkv"):
-                with contextlib.suppress(FileNotFoundError):
-                    total += os.stat(os.path.join(path, name)).st_size
-    return total
+    """Bytes of all extents and unfinished files at one moment.
+
+    Files are created and evicted under the folder's lock, which is held here. A file may be
+    finished meanwhile: its name changes, its inode does not.
+    """
+    files = {}
+    try:
+        lock = open(os.path.join(folder, "lock"), "rb")
+    except FileNotFoundError:
+        return 0
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for path, _, names in os.walk(folder):
+            for name in names:
+                if path.endswith("tmp") or name.endswith(".gkv"):
+                    with contextlib.suppress(FileNotFoundError):
+                        found = os.stat(os.path.join(path, name))
+                        files[found.st_ino] = found.st_size
+    return sum(files.values())
 
 
 def test_a_folder_that_cannot_be_used_is_named(tmp_path):
