@@ -4,7 +4,6 @@ mod attend;
 mod buffers;
 mod compress;
 mod convolution;
-mod delta;
 mod experts;
 mod heads;
 mod inputs;
@@ -12,6 +11,7 @@ mod kv;
 mod packed_parts;
 mod packing;
 mod products;
+mod recurrence;
 mod ropes;
 mod sparse;
 mod states;
@@ -20,17 +20,16 @@ mod threads;
 mod weights;
 
 use crate::{
-    AttentionSpec, Backend, Batch, BlockCopy, Buffer, CPU, CacheSpec, Compression, DeltaSpec,
-    Device, Error, ExpertBytes, ExpertUse, Experts, ExpertsSpec, Gate, HeadColumns, Held,
-    HyperSpec, IndexSpec, LongRows, Magnitude, Matrix, MatrixSpec, Memory, Mode, PackedMatrix,
-    Pairs, Rope, Rounding, RowAttention, Selection, ShortConv, Storage, StreamPlan, StreamStats,
+    AttentionSpec, Backend, Batch, BlockCopy, Buffer, CPU, CacheSpec, Compression, Device, Error,
+    ExpertBytes, ExpertUse, Experts, ExpertsSpec, Gate, HeadColumns, Held, HyperSpec, IndexSpec,
+    LongRows, Magnitude, Matrix, MatrixSpec, Memory, Mode, PackedMatrix, Pairs, RecurrenceSpec,
+    RmsNorm, Rope, Rounding, RowAttention, Selection, ShortConv, Storage, StreamPlan, StreamStats,
     Table, Vector,
 };
 use attend::{AttentionCall, AttentionPlan};
 use base::{AlignedVec, Profile, ThreadPool};
 use buffers::Workspace;
 use compress::CompressScratch;
-use delta::DeltaPlan;
 use experts::{ExpertGroup, ExpertScratch};
 pub use inputs::InputSums;
 use kernels::hyper::{self, Mixing};
@@ -39,6 +38,7 @@ use kernels::quant::QuantType;
 use kernels::{Isa, elementwise, rope};
 use kv::KvCache;
 use products::{Rounded, scratch};
+use recurrence::RecurrencePlan;
 use ropes::RopeTable;
 use sparse::SelectionMemory;
 use states::StateMemory;
@@ -63,7 +63,7 @@ pub struct Cpu {
     kv: KvCache,
     states: StateMemory,
     attention: AttentionPlan,
-    delta: DeltaPlan,
+    recurrence: RecurrencePlan,
     compressed: CompressScratch,
     selections: Vec<SelectionMemory>,
     /// Stored inputs of convolutions.
@@ -113,7 +113,7 @@ impl Cpu {
             kv: KvCache::default(),
             states: StateMemory::default(),
             attention: AttentionPlan::default(),
-            delta: DeltaPlan::default(),
+            recurrence: RecurrencePlan::default(),
             compressed: CompressScratch::default(),
             selections: Vec::new(),
             convolved: Vec::new(),
@@ -336,12 +336,12 @@ impl Backend for Cpu {
         });
     }
 
-    fn rms_norm(&mut self, x: Buffer, weight: Vector, eps: f32, out: Buffer, rows: usize) {
+    fn rms_norm(&mut self, x: Buffer, norm: RmsNorm, out: Buffer, rows: usize) {
         self.each_row("rms_norm", (out, rows), |this, row, out| {
-            let weight = &this.vectors[weight.0];
-            let units = this.row(x, row).chunks_exact(weight.len());
-            for (x, out) in units.zip(out.chunks_exact_mut(weight.len())) {
-                elementwise::rms_norm(this.isa, x, weight, eps, out);
+            let weights = this.vectors[norm.weight.0].chunks_exact(norm.unit).cycle();
+            let units = this.row(x, row).chunks_exact(norm.unit).zip(weights);
+            for ((x, weight), out) in units.zip(out.chunks_exact_mut(norm.unit)) {
+                elementwise::rms_norm(this.isa, x, weight, norm.eps, out);
             }
         });
     }
@@ -500,9 +500,9 @@ impl Backend for Cpu {
         self.convolve((layer, which), x, spec, batch);
     }
 
-    fn delta_rule(&mut self, layer: usize, spec: &DeltaSpec, batch: &Batch) {
-        self.prepare_delta(self.states.place(layer), spec, batch.rows());
-        self.run_delta(layer, spec, batch);
+    fn recur(&mut self, layer: usize, spec: &RecurrenceSpec, batch: &Batch) {
+        self.prepare_recurrence(self.states.place(layer), spec, batch.rows());
+        self.run_recurrence(layer, spec, batch);
     }
 
     fn store_kv(&mut self, layer: usize, keys: Buffer, values: Option<Buffer>, batch: &Batch) {

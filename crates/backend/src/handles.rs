@@ -2,6 +2,7 @@
 
 use crate::Error;
 pub use base::{Bytes, Storage};
+pub use kernels::attention::Window;
 pub use kernels::elementwise::Gate;
 pub use kernels::kv::KvType;
 use kernels::quant::QuantType;
@@ -153,6 +154,8 @@ pub struct ExpertsSpec {
     pub biases: Option<[Vector; 3]>,
     /// How gates are applied.
     pub kind: Gate,
+    /// Whether the weight of a chosen expert is a factor of its inputs rather than of its outputs.
+    pub weighs_inputs: bool,
     /// How experts are chosen.
     pub routing: Routing,
     /// Added to the router's scores for the choice only, `[count]`.
@@ -240,8 +243,8 @@ pub struct AttentionSpec {
     pub heads: usize,
     /// Factor of the scores.
     pub scale: f32,
-    /// Number of positions that a query attends to, its own included, or `None` for all.
-    pub window: Option<usize>,
+    /// The positions that a query attends to.
+    pub window: Window,
     /// Scores of attention sinks, one for each head: positions without a value.
     pub sinks: Option<Vector>,
 }
@@ -293,9 +296,9 @@ pub struct RowAttention {
     pub scale: f32,
     /// Scores of attention sinks, one for each head.
     pub sinks: Option<Vector>,
-    /// Which rows of the layer are those of the window, one for each position.
-    pub window: usize,
-    /// Which rows are compressed ones, where the layer has them.
+    /// Which rows of the layer are those of the window, one for each position, where it has them.
+    pub window: Option<usize>,
+    /// Which rows are chosen among or attended to without a window, where the layer has them.
     pub compressed: Option<usize>,
     /// The choice among these; without one, all that are complete.
     pub selection: Option<Selection>,
@@ -318,9 +321,22 @@ pub struct HyperSpec {
     pub head: bool,
 }
 
+/// RMSNorm of units of values (Zhang and Sennrich, 2019).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RmsNorm {
+    /// A weight for each value of one unit, or of several.
+    pub weight: Vector,
+    /// Values that are normalised together.
+    pub unit: usize,
+    /// Added to the mean of the squares.
+    pub eps: f32,
+}
+
 /// Depthwise convolution along positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShortConv {
+    /// Whether the silu of what it gives is taken.
+    pub silu: bool,
     /// `[kernel, channels]`.
     pub weight: Vector,
     /// `[channels]`.
@@ -329,30 +345,48 @@ pub struct ShortConv {
     pub out: Buffer,
 }
 
-/// Inputs and output of a gated delta rule; sizes are those of the layer's
-/// [`State`](crate::State).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DeltaSpec {
-    /// Queries `[rows, key heads * keys]`, which are normalised and scaled.
+/// How a layer's [`State`](crate::State) goes on from row to row; sizes are those of the state.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RecurrenceSpec {
+    /// What is read from the state and written to it.
+    pub rule: RecurrenceRule,
+    /// Queries `[rows, key heads * keys]`; the delta rule normalises and scales them.
     pub q: Buffer,
-    /// Keys `[rows, key heads * keys]`, which are normalised.
+    /// Keys `[rows, key heads * keys]`; the delta rule normalises them.
     pub k: Buffer,
     /// Values `[rows, heads * values]`.
     pub v: Buffer,
-    /// Inputs of the decay, `[rows, heads]`.
+    /// Inputs of the decay, `[rows, heads]`, or `[rows, heads * keys]` where each key of the state
+    /// has a decay of its own.
     pub a: Buffer,
-    /// Inputs of beta, `[rows, heads]`.
-    pub b: Buffer,
-    /// Added to `a`, `[heads]`.
+    /// Added to `a`, as long as its rows.
     pub dt: Vector,
-    /// Rate of the decay, negative: `decay = exp(rate * softplus(a + dt))`.
+    /// Rate of the decay, negative, as long as rows of `a`: `decay = exp(rate * softplus(a + dt))`.
     pub rate: Vector,
-    /// Workspace for decays, `[rows, heads]`.
+    /// Workspace for decays, like `a`.
     pub decay: Buffer,
-    /// Workspace for betas, `sigmoid(b)`, `[rows, heads]`.
+    /// Workspace for betas, `[rows, heads]`: `sigmoid(b)`, or the lengths of steps.
     pub beta: Buffer,
     /// Whether head `h` shares key head `h % key heads`, rather than `h / (heads / key heads)`.
     pub tiled: bool,
     /// `[rows, heads * values]`.
     pub out: Buffer,
+}
+
+/// What a recurrence reads from its state and writes to it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum RecurrenceRule {
+    /// The gated delta rule (Yang et al., 2024): the state is corrected towards the value.
+    Delta {
+        /// Inputs of beta, the share of the correction that is made: `[rows, heads]`.
+        b: Buffer,
+    },
+    /// A state space (Mamba-2; Dao and Gu, 2024): the value is added, times the length of the step,
+    /// `softplus(a + dt)`.
+    StateSpace {
+        /// Share of the value that passes by the state to the output: `[heads]`.
+        skip: Vector,
+        /// Least and greatest length of a step.
+        limits: [f32; 2],
+    },
 }

@@ -63,6 +63,8 @@ pub struct State {
     pub keys: usize,
     /// Values of a value.
     pub values: usize,
+    /// Whether each key of a head has a decay of its own.
+    pub channel_decay: bool,
 }
 
 impl LayerCache {
@@ -171,7 +173,12 @@ impl State {
 
     /// Values of a row that waits: keys, values, decay and beta of all heads.
     pub(crate) fn waiting(&self) -> usize {
-        self.key_heads * self.keys + self.heads * (self.values + 2)
+        self.key_heads * self.keys + self.heads * (self.values + self.decays() + 1)
+    }
+
+    /// Decays of a head.
+    pub fn decays(&self) -> usize {
+        if self.channel_decay { self.keys } else { 1 }
     }
 }
 

@@ -23,10 +23,11 @@ pub use batch::{Batch, BlockCopy, SequenceRows, StateRows, StateSave};
 pub use cpu::{Cpu, InputSums};
 pub use device::{CPU, Device, DeviceChoice, DeviceInfo, DeviceOptions, Held, REFERENCE};
 pub use handles::{
-    AttentionSpec, Buffer, Bytes, Compression, DeltaSpec, Experts, ExpertsSpec, Gate, GroupRank,
-    Groups, Growth, HeadColumns, HyperSpec, IndexSpec, KvType, LongRows, Magnitude, Matrix,
-    MatrixSpec, MemoryPolicy, Mode, PackedMatrix, Pairs, Rope, Routing, RowAttention, Scores,
-    Selection, ShortConv, Storage, Table, ThreadLimits, Vector,
+    AttentionSpec, Buffer, Bytes, Compression, Experts, ExpertsSpec, Gate, GroupRank, Groups,
+    Growth, HeadColumns, HyperSpec, IndexSpec, KvType, LongRows, Magnitude, Matrix, MatrixSpec,
+    MemoryPolicy, Mode, PackedMatrix, Pairs, RecurrenceRule, RecurrenceSpec, RmsNorm, Rope,
+    Routing, RowAttention, Scores, Selection, ShortConv, Storage, Table, ThreadLimits, Vector,
+    Window,
 };
 pub use heat::Heat;
 pub use layer_cache::{
@@ -356,9 +357,9 @@ pub trait Backend: Send {
 
     /// `out[i] = table[tokens[i]]`; `out` is `[tokens, width]`.
     fn embed(&mut self, table: Table, tokens: &[u32], out: Buffer);
-    /// `out = rms_norm(x) * weight` for each unit of `weight.len()` values; `x` and `out` are
-    /// `[rows, units * weight.len()]`.
-    fn rms_norm(&mut self, x: Buffer, weight: Vector, eps: f32, out: Buffer, rows: usize);
+    /// `out = rms_norm(x) * weight` for each unit of values, with the weights of each unit in turn;
+    /// `x` and `out` are `[rows, units * norm.unit]`.
+    fn rms_norm(&mut self, x: Buffer, norm: RmsNorm, out: Buffer, rows: usize);
     /// `out = x - mean(x)` for each row; `x` and `out` are `[rows, width]`.
     fn center(&mut self, x: Buffer, out: Buffer, rows: usize);
     /// `x = f(x, 1)` with the function of a gate; `x` is `[rows, width]`.
@@ -420,7 +421,7 @@ pub trait Backend: Send {
         batch: &Batch,
     );
     /// Attention of the batch's queries `q`, `[rows, heads * dim]`, over plain rows that are keys
-    /// and values of all heads: compressed ones, all or the selected, and those of the window;
+    /// and values of all heads: those without a window, all or the selected, and those of the window;
     /// `out` is `[rows, heads * dim]`.
     fn attend_rows(
         &mut self,
@@ -444,7 +445,8 @@ pub trait Backend: Send {
     /// [`stream_factors`](Backend::stream_factors).
     fn write_streams(&mut self, x: Buffer, factors: Buffer, y: Buffer, rows: usize);
     /// Stores the rows of `x`, `[rows, channels]`, as rows `which` of `layer`, and computes
-    /// `out[t] = silu(sum of weight[j] * x[t - kernel + 1 + j])` for each channel. Changes `x`.
+    /// `out[t] = sum of weight[j] * x[t - kernel + 1 + j]` for each channel, or the silu of that.
+    /// Changes `x`.
     fn short_conv(
         &mut self,
         layer: usize,
@@ -453,10 +455,9 @@ pub trait Backend: Send {
         spec: &ShortConv,
         batch: &Batch,
     );
-    /// Takes the rows of the batch through the recurrence of `layer` (Gated DeltaNet; Yang et al.,
-    /// 2024), saves states behind the rows that the batch names, and computes guessed rows without
+    /// Takes the rows of the batch through the recurrence of `layer`, saves states behind the rows that the batch names, and computes guessed rows without
     /// changing the state. Changes the inputs.
-    fn delta_rule(&mut self, layer: usize, spec: &DeltaSpec, batch: &Batch);
+    fn recur(&mut self, layer: usize, spec: &RecurrenceSpec, batch: &Batch);
     /// `gate = f(gate, up)`, elementwise, both `[rows, width]`.
     fn apply_gate(&mut self, kind: Gate, gate: Buffer, up: Buffer, rows: usize);
     /// `x[i] = x[i] * sigmoid(gate[i])`; `x` is `[rows, width]`, `gate` `[rows, 1]`.

@@ -11,10 +11,10 @@ mod sparse;
 mod streams;
 
 use crate::{
-    AttentionSpec, Backend, Batch, BlockCopy, Buffer, CacheSpec, Compression, DeltaSpec, Device,
-    Error, Experts, ExpertsSpec, Gate, HeadColumns, Held, HyperSpec, IndexSpec, LongRows,
-    Magnitude, Matrix, MatrixSpec, Memory, Mode, Pairs, REFERENCE, Rope, Rounding, RowAttention,
-    Selection, ShortConv, Table, Vector,
+    AttentionSpec, Backend, Batch, BlockCopy, Buffer, CacheSpec, Compression, Device, Error,
+    Experts, ExpertsSpec, Gate, HeadColumns, Held, HyperSpec, IndexSpec, LongRows, Magnitude,
+    Matrix, MatrixSpec, Memory, Mode, Pairs, REFERENCE, RecurrenceSpec, RmsNorm, Rope, Rounding,
+    RowAttention, Selection, ShortConv, Table, Vector,
 };
 use cache::{Cache, CachedRows};
 use kernels::Isa;
@@ -235,6 +235,8 @@ fn gated(kind: Gate, gate: f32, up: f32) -> f32 {
             let inner = (2.0 / std::f32::consts::PI).sqrt() * (gate + 0.044_715 * gate.powi(3));
             0.5 * gate * (1.0 + inner.tanh()) * up
         }
+        Gate::Product => gate * up,
+        Gate::ReluSquared => gate.max(0.0).powi(2) * up,
     }
 }
 
@@ -313,12 +315,12 @@ impl Backend for Reference {
         });
     }
 
-    fn rms_norm(&mut self, x: Buffer, weight: Vector, eps: f32, out: Buffer, rows: usize) {
+    fn rms_norm(&mut self, x: Buffer, norm: RmsNorm, out: Buffer, rows: usize) {
         self.each_row(out, rows, |this, row, out| {
-            let weight = &this.vectors[weight.0];
-            let units = this.row(x, row).chunks_exact(weight.len());
-            for (x, out) in units.zip(out.chunks_exact_mut(weight.len())) {
-                let scale = 1.0 / (dot(x, x) / x.len() as f32 + eps).sqrt();
+            let weights = this.vectors[norm.weight.0].chunks_exact(norm.unit).cycle();
+            let units = this.row(x, row).chunks_exact(norm.unit).zip(weights);
+            for ((x, weight), out) in units.zip(out.chunks_exact_mut(norm.unit)) {
+                let scale = 1.0 / (dot(x, x) / x.len() as f32 + norm.eps).sqrt();
                 for ((out, x), weight) in out.iter_mut().zip(x).zip(weight) {
                     *out = x * scale * weight;
                 }
@@ -411,7 +413,7 @@ impl Backend for Reference {
         let value_dim = rows.spec.value_dim();
         let mut values = vec![0.0; batch.rows() * spec.heads * value_dim];
         for (row, position, blocks) in rows_of(batch, rows.group) {
-            let first = (position + 1).saturating_sub(spec.window.unwrap_or(position + 1));
+            let first = spec.window.first_seen(position);
             for h in 0..spec.heads {
                 let (q, kv_head) = (&self.row(q, row)[h * dim..][..dim], h / (spec.heads / heads));
                 let sink = spec.sinks.map(|sinks| self.vectors[sinks.0][h]);
@@ -502,8 +504,8 @@ impl Backend for Reference {
         self.convolve((layer, which), spec, batch);
     }
 
-    fn delta_rule(&mut self, layer: usize, spec: &DeltaSpec, batch: &Batch) {
-        self.recur(layer, spec, batch);
+    fn recur(&mut self, layer: usize, spec: &RecurrenceSpec, batch: &Batch) {
+        self.take_through(layer, spec, batch);
     }
 
     fn apply_gate(&mut self, kind: Gate, gate: Buffer, up: Buffer, rows: usize) {
@@ -557,9 +559,12 @@ impl Backend for Reference {
             out.fill(0.0);
             for ExpertChoice { expert, weight } in chosen {
                 let Some(held) = (expert as usize).checked_sub(spec.first) else { continue };
-                if held < spec.gate.len() {
-                    add_scaled(out, &this.expert(spec, held, this.row(x, row)), weight);
+                if held >= spec.gate.len() {
+                    continue;
                 }
+                let (inner, outer) = if spec.weighs_inputs { (weight, 1.0) } else { (1.0, weight) };
+                let x: Vec<f32> = this.row(x, row).iter().map(|x| x * inner).collect();
+                add_scaled(out, &this.expert(spec, held, &x), outer);
             }
         });
     }

@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn all_layers_count() {
-        let state = State { heads: 2, key_heads: 1, keys: 4, values: 16 };
+        let state = State { heads: 2, key_heads: 1, keys: 4, values: 16, channel_decay: false };
         let layer = LayerCache::heads(2, 32, None, None);
         let windowed = LayerCache::heads(2, 32, None, Some(64));
         let layers = [LayerCache { state: Some(state), ..layer.clone() }, windowed, layer];

@@ -2,8 +2,8 @@
 
 use formats::config::{
     Activation, CompressedConfig, DeltaConfig, ExpertGroups, ExpertsConfig, GroupRank, HyperConfig,
-    LatentConfig, QueryGrowth, RopeConfig, RopeLayout, RopeScaling, RouterScores, SpecialIds,
-    WindowedConfig,
+    IndexConfig, LatentConfig, QueryGrowth, RopeConfig, RopeLayout, RopeScaling, RouterScores,
+    SpecialIds, WindowedConfig,
 };
 use formats::{Checkpoint, ModelConfig};
 use sha2::{Digest, Sha256};
@@ -58,6 +58,8 @@ fn config_text(config: &ModelConfig) -> String {
         parallel: _,
         plain_mlp: _,
         query_growth,
+        index,
+        chunked: _,
         layer_inputs: _,
         layer_scales: _,
         unrotated,
@@ -90,6 +92,7 @@ fn config_text(config: &ModelConfig) -> String {
         ),
         added_text("unrotated", unrotated.contains(&true).then(|| format!("{unrotated:?}"))),
         added_text("query_growth", query_growth.map(|growth| growth_text(&growth))),
+        added_text("index", index.as_ref().map(index_text)),
         scale_text("embedding_scale", *embedding_scale),
         scale_text("residual_scale", *residual_scale),
         scale_text("logit_scale", *logit_scale),
@@ -145,6 +148,7 @@ fn experts_text(experts: &ExpertsConfig) -> String {
         shared_gate: _,
         layers,
         beside_mlp: _,
+        weighs_inputs: _,
         scores,
         biased: _,
         normalise,
@@ -159,6 +163,7 @@ fn experts_text(experts: &ExpertsConfig) -> String {
         RouterScores::SoftmaxOfChosen => "SoftmaxOfChosen",
         RouterScores::Sigmoid => "Sigmoid",
         RouterScores::SqrtSoftplus => "SqrtSoftplus",
+        RouterScores::PlainSigmoid => "PlainSigmoid",
     };
     let list =
         |values: &[Option<f32>]| values.iter().any(Option::is_some).then(|| format!("{values:?}"));
@@ -233,12 +238,25 @@ fn latent_text(latent: LatentConfig) -> String {
     )
 }
 
-fn rope_text(rope: &RopeConfig) -> String {
-    let RopeConfig { theta, dim, layout, scaling, magnitude } = rope;
-    let layout = match layout {
+fn index_text(index: &IndexConfig) -> String {
+    let IndexConfig { heads, dim, top, layout, layers } = index;
+    let layout = layout_text(*layout);
+    format!(
+        "IndexConfig {{ heads: {heads}, dim: {dim}, top: {top}, layout: {layout}, \
+         layers: {layers:?} }}"
+    )
+}
+
+fn layout_text(layout: RopeLayout) -> &'static str {
+    match layout {
         RopeLayout::Halves => "Halves",
         RopeLayout::Interleaved => "Interleaved",
-    };
+    }
+}
+
+fn rope_text(rope: &RopeConfig) -> String {
+    let RopeConfig { theta, dim, layout, scaling, magnitude } = rope;
+    let layout = layout_text(*layout);
     let scaling = match scaling {
         RopeScaling::None => "None".to_owned(),
         RopeScaling::Linear { factor } => format!("Linear {{ factor: {factor:?} }}"),
@@ -315,6 +333,8 @@ mod tests {
         let fourth = ModelConfig::tiny("deepseek_v4", 2).expect("a known family");
         change(&|config| config.attention = fourth.attention.clone());
         change(&|config| config.hyper = fourth.hyper);
+        let indexed = ModelConfig::tiny("deepseek_v32", 2).expect("a known family");
+        change(&|config| config.index = indexed.index.clone());
         for (at, text) in texts.iter().enumerate() {
             assert!(!texts[..at].contains(text), "{text}");
         }

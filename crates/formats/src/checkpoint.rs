@@ -312,8 +312,8 @@ fn canonical_tensors(
         (!unread).then(|| view.named(name))
     });
     let (hf, zero_centred) = (names.is_some(), family.zero_centred);
-    let by_turns = hf && family.hf_experts == ExpertFiles::ByTurns;
-    let experts = Experts { path: files.path(), names, config, by_turns };
+    let form = if hf { family.hf_experts } else { ExpertFiles::Single };
+    let experts = Experts { path: files.path(), names, config, form };
     let views = DeltaTensors { config, hf, zero_centred }
         .convert(experts.join(apart(named, family, config)?)?)?;
     let mut tensors = IndexMap::new();

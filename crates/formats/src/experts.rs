@@ -11,6 +11,7 @@ use base::Storage;
 use indexmap::IndexMap;
 
 use crate::config::ModelConfig;
+use crate::config::family::ExpertFiles;
 use crate::derived::{Derived, EverySecond, Transposed};
 use crate::error::{Error, Result};
 use crate::names::{NameTable, split_number};
@@ -27,10 +28,8 @@ pub(crate) struct Experts<'a> {
     /// Table of the file's names, unless they are canonical.
     pub names: Option<&'a NameTable>,
     pub config: &'a ModelConfig,
-    /// Whether outputs of gate and up alternate in a tensor that holds both (gpt-oss), and matrices
-    /// of single values, those of down too, are `[inputs, outputs]`. Otherwise the outputs of the
-    /// gate come first. GGUF files have separate matrices.
-    pub by_turns: bool,
+    /// How fused tensors hold the experts.
+    pub form: ExpertFiles,
 }
 
 impl Experts<'_> {
@@ -45,7 +44,7 @@ impl Experts<'_> {
             }
             match fused {
                 Some(at) => joined.extend(self.split(&view, at)?),
-                None if self.by_turns && view.name.ends_with(DOWN) => {
+                None if self.form.is_turned() && view.name.ends_with(DOWN) => {
                     joined.push(transposed(&view))
                 }
                 None => joined.push(view),
@@ -115,7 +114,7 @@ impl Experts<'_> {
 
     /// Splits a tensor that holds gate and up; `FUSED` is at `at` in its name.
     fn split(&self, view: &TensorView, at: usize) -> Result<Vec<TensorView>> {
-        let view = if self.by_turns { transposed(view) } else { view.clone() };
+        let view = if self.form.is_turned() { transposed(view) } else { view.clone() };
         let even = |outputs: usize| outputs > 0 && outputs.is_multiple_of(2);
         let whole = match view.shape[..] {
             [_, outputs] if view.ty.block_len == 1 => even(outputs),
@@ -129,8 +128,8 @@ impl Experts<'_> {
         let half = |half: usize, name: &str| {
             let name =
                 format!("{}{name}_exps.{}", &view.name[..at], &view.name[at + FUSED.len()..]);
-            let parts =
-                (0..view.shape[0]).map(|expert| half_of(&view.part(expert), half, self.by_turns));
+            let parts = (0..view.shape[0])
+                .map(|expert| half_of(&view.part(expert), half, self.form == ExpertFiles::ByTurns));
             TensorView::stack(name, parts.collect())
         };
         Ok(vec![half(0, KINDS[0]), half(1, KINDS[1])])

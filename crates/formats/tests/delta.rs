@@ -24,6 +24,7 @@ const GATED: Attention = Attention::Grouped(GroupedConfig {
     values: ValueSource::Projected,
     whole_norms: false,
     norms_last: false,
+    bare_norms: false,
 });
 
 fn delta(layers: [bool; 4], heads: [usize; 2], dims: [usize; 2]) -> Option<DeltaConfig> {

@@ -7,8 +7,8 @@ use crate::lanes::{LANES, Lanes, isa_dispatch, load_partial};
 pub const MAX_KERNEL: usize = 16;
 
 isa_dispatch! {
-    /// One row of a convolution: `out[c] = silu(bias[c] + sum of weight[j][c] * inputs[j][c])`, the
-    /// terms in ascending `j`.
+    /// One row of a convolution: `out[c] = bias[c] + sum of weight[j][c] * inputs[j][c]`, the terms
+    /// in ascending `j`, and the silu of that if `silu`.
     ///
     /// `inputs` are the rows that the kernel covers, oldest first; positions before the first one
     /// are `None` and count as zeros. `weight` is `[inputs, channels]`.
@@ -19,6 +19,7 @@ isa_dispatch! {
         inputs: &[Option<&[f32]>],
         weight: &[f32],
         bias: Option<&[f32]>,
+        silu: bool,
         out: &mut [f32],
     ) = short_conv_body
 }
@@ -28,6 +29,7 @@ fn short_conv_body<L: Lanes>(
     inputs: &[Option<&[f32]>],
     weight: &[f32],
     bias: Option<&[f32]>,
+    silu: bool,
     out: &mut [f32],
 ) {
     let channels = out.len();
@@ -44,7 +46,9 @@ fn short_conv_body<L: Lanes>(
             add_products::<L>(out, weight, input);
         }
     }
-    apply_silu::<L>(out);
+    if silu {
+        apply_silu::<L>(out);
+    }
 }
 
 /// `sums[c] += a[c] * b[c]`, rounded once.
@@ -91,6 +95,7 @@ mod tests {
         #[test]
         fn short_conv_follows_its_definition(
             (kernel, channels, missing, values, biased) in cases(),
+            silu in any::<bool>(),
         ) {
             let (weight, values) = values.split_at(kernel * channels);
             let (rows, bias) = values.split_at(kernel * channels);
@@ -98,18 +103,18 @@ mod tests {
             let rows: Vec<_> = rows.chunks(channels).enumerate().collect();
             let inputs: Vec<_> = rows.iter().map(|(j, row)| (*j >= missing).then_some(*row)).collect();
             let mut scalar = vec![0.0; channels];
-            short_conv(Isa::SCALAR, &inputs, weight, bias, &mut scalar);
+            short_conv(Isa::SCALAR, &inputs, weight, bias, silu, &mut scalar);
             for c in 0..channels {
                 let mut sum = bias.map_or(0.0, |bias| f64::from(bias[c]));
                 for (j, row) in &rows[missing..] {
                     sum += f64::from(weight[j * channels + c]) * f64::from(row[c]);
                 }
-                let want = sum / (1.0 + (-sum).exp());
+                let want = if silu { sum / (1.0 + (-sum).exp()) } else { sum };
                 prop_assert!((f64::from(scalar[c]) - want).abs() < 2e-5, "{} {want}", scalar[c]);
             }
             for isa in Isa::available() {
                 let mut got = vec![0.0; channels];
-                short_conv(isa, &inputs, weight, bias, &mut got);
+                short_conv(isa, &inputs, weight, bias, silu, &mut got);
                 prop_assert_eq!(&got, &scalar);
             }
         }
@@ -120,9 +125,9 @@ mod tests {
         let (weight, row, zeros) = ([0.5; 3 * 19], [1.25; 19], [0.0; 19]);
         for isa in Isa::available() {
             let (mut missing, mut given) = ([0.0; 19], [1.0; 19]);
-            short_conv(isa, &[None, None, Some(&row)], &weight, None, &mut missing);
+            short_conv(isa, &[None, None, Some(&row)], &weight, None, true, &mut missing);
             let inputs = [Some(&zeros[..]), Some(&zeros), Some(&row)];
-            short_conv(isa, &inputs, &weight, None, &mut given);
+            short_conv(isa, &inputs, &weight, None, true, &mut given);
             assert_eq!(missing, given, "{isa:?}");
         }
     }

@@ -1,12 +1,13 @@
-//! The gated delta rule (Yang et al., 2024): a matrix per head that every row decays, corrects
-//! towards its value and reads.
+//! The gated delta rule (Yang et al., 2024), with a decay for each channel too (Kimi Team, 2025):
+//! a matrix per head that every row decays, corrects towards its value and reads. The state space
+//! of Mamba-2 (Dao and Gu, 2024) is the same without the correction.
 //!
 //! A *tile* is sixteen value columns of a head, `[keys][16]`, with columns in lanes. Each row goes
 //! through the recurrence, in prompts too, so that a tile depends on the rows before and not on the
 //! calls that brought them. A sum over keys is two sums, of the keys with equal remainders in
 //! ascending order, which are added in ascending order.
 
-use crate::elementwise::Sigmoid;
+use crate::elementwise::{Pairwise, SigmoidGate, each_pair, lower};
 use crate::lanes::{LANES, Lanes, isa_dispatch, load_partial};
 use crate::math::{exp, softplus};
 
@@ -47,17 +48,31 @@ pub struct DeltaRows<'a> {
     pub decay: Strided<'a>,
     /// Whether each key has a factor of its own.
     pub per_channel: bool,
-    /// Share of the correction that is made: one value a row.
+    /// Share of the correction that is made, or length of the step: one value a row.
     pub beta: Strided<'a>,
+    /// What the state becomes.
+    pub rule: StateRule,
+}
+
+/// What a state that has decayed becomes, and what a row reads from it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum StateRule {
+    /// The delta rule: the state is corrected by `(v - what it knows of the key) * beta`.
+    Delta,
+    /// A state space: `v * beta` is added. The output gets `v * skip` besides.
+    StateSpace {
+        /// Share of the value that passes the state by.
+        skip: f32,
+    },
 }
 
 isa_dispatch! {
     /// Takes one tile of a head through `inputs.rows` rows. For each row
     ///
     /// - `S[k] *= decay[k]`,
-    /// - `delta = (v - sum of S[k] * key[k]) * beta`,
+    /// - `delta = (v - sum of S[k] * key[k]) * beta`, in a state space `v * beta`,
     /// - `out = sum of S[k] * q[k] + delta * sum of key[k] * q[k]`, with the state after
-    ///   `S[k] += key[k] * delta`, without another pass over it.
+    ///   `S[k] += key[k] * delta`, without another pass over it; in a state space `v * skip` more.
     ///
     /// `state` is `[keys][16]`, of whose columns the first `columns` are used. `out` is where the
     /// outputs begin and the distance between rows; without it rows are only folded into the
@@ -79,16 +94,20 @@ isa_dispatch! {
 }
 
 isa_dispatch! {
-    /// Factors of a row for all heads: `decay[h] = exp(decay_rate[h] * softplus(a[h] + dt[h]))`
-    /// and `beta[h] = sigmoid(b[h])`. `decay_rate` is `-exp(A_log)`. All slices have one length.
-    pub fn delta_gates(
-        a: &[f32],
-        b: &[f32],
-        dt: &[f32],
-        decay_rate: &[f32],
-        decay: &mut [f32],
-        beta: &mut [f32],
-    ) = delta_gates_body
+    /// Lengths of steps: `times[i] = softplus(a[i] + dt[i])`, within `limits`. All slices have one
+    /// length.
+    pub fn step_times(a: &[f32], dt: &[f32], limits: [f32; 2], times: &mut [f32]) = step_times_body
+}
+
+isa_dispatch! {
+    /// Factors of states, in place of the lengths of steps: `times[i] = exp(rate[i] * times[i])`.
+    /// Rates are `-exp(A_log)`. Both slices have one length.
+    pub fn decays(rate: &[f32], times: &mut [f32]) = decays_body
+}
+
+isa_dispatch! {
+    /// `out[i] = sigmoid(x[i])`. Both slices have one length.
+    pub fn sigmoids(x: &[f32], out: &mut [f32]) = sigmoids_body
 }
 
 #[inline(always)]
@@ -101,9 +120,13 @@ fn delta_rule_body<L: Lanes>(
     assert_eq!(state.len(), inputs.keys * LANES, "a tile has sixteen columns for each key");
     assert!((1..=LANES).contains(&columns), "{columns} columns of a tile");
     let (tile, _) = state.as_chunks_mut::<LANES>();
-    match inputs.per_channel {
-        true => through_rows::<L, true>(tile, inputs, columns, out),
-        false => through_rows::<L, false>(tile, inputs, columns, out),
+    match (inputs.per_channel, inputs.rule) {
+        (true, StateRule::Delta) => through_rows::<L, true>(tile, inputs, columns, out),
+        (false, StateRule::Delta) => through_rows::<L, false>(tile, inputs, columns, out),
+        (false, StateRule::StateSpace { skip }) => {
+            through_space::<L>(tile, inputs, (columns, skip), out);
+        }
+        (true, StateRule::StateSpace { .. }) => panic!("a state space has one decay for a head"),
     }
 }
 
@@ -148,6 +171,69 @@ fn through_rows<L: Lanes, const CHANNELS: bool>(
         let last = row(last);
         sweep::<L, CHANNELS, true, false>(tile, last.k, delta, last);
     }
+}
+
+/// [`through_rows`] in a state space, where nothing is read before it is added.
+#[inline(always)]
+fn through_space<L: Lanes>(
+    tile: &mut [[f32; LANES]],
+    inputs: &DeltaRows<'_>,
+    (columns, skip): (usize, f32),
+    mut out: Option<(&mut [f32], usize)>,
+) {
+    let keys = inputs.keys;
+    for i in 0..inputs.rows {
+        let (key, query) = (inputs.k.row(i, keys), inputs.q.row(i, keys));
+        let v = load_partial::<L>(inputs.v.row(i, columns), 0.0);
+        let added = v.mul(L::splat(inputs.beta.row(i, 1)[0]));
+        let read = add_to_space(tile, (key, query), L::splat(inputs.decay.row(i, 1)[0]), added);
+        if let Some((out, stride)) = &mut out {
+            let mut values = [0.0; LANES];
+            v.mul_add(L::splat(skip), read).store(&mut values);
+            out[i * *stride..][..columns].copy_from_slice(&values[..columns]);
+        }
+    }
+}
+
+/// `S[k] = S[k] * decay + key[k] * added`; returns the sums of the state times the query.
+#[inline(always)]
+fn add_to_space<L: Lanes>(
+    tile: &mut [[f32; LANES]],
+    (key, query): (&[f32], &[f32]),
+    decay: L,
+    added: L,
+) -> L {
+    let n = tile.len();
+    let mut sums = [L::splat(0.0); SUMS];
+    let (tiles, tile_rest) = tile.as_chunks_mut::<SUMS>();
+    let ((keys, key_rest), (queries, query_rest)) =
+        (key[..n].as_chunks::<SUMS>(), query[..n].as_chunks::<SUMS>());
+    for ((tile, key), query) in tiles.iter_mut().zip(keys).zip(queries) {
+        for i in 0..SUMS {
+            sums[i] = add_key(&mut tile[i], (key[i], query[i]), (decay, added), sums[i]);
+        }
+    }
+    for (i, state) in tile_rest.iter_mut().enumerate() {
+        sums[i] = add_key(state, (key_rest[i], query_rest[i]), (decay, added), sums[i]);
+    }
+    let mut sum = sums[0];
+    for more in &sums[1..] {
+        sum = sum.add(*more);
+    }
+    sum
+}
+
+/// [`add_to_space`] for one key of the tile; returns the sum with what its query reads.
+#[inline(always)]
+fn add_key<L: Lanes>(
+    state: &mut [f32; LANES],
+    (key, query): (f32, f32),
+    (decay, added): (L, L),
+    sum: L,
+) -> L {
+    let s = L::splat(key).mul_add(added, L::load(state).mul(decay));
+    s.store(state);
+    s.mul_add(L::splat(query), sum)
 }
 
 /// Passes over a tile once: adds `key * delta` if `FOLD`; if `READ`, multiplies with the row's
@@ -226,28 +312,47 @@ fn l2_normalise_body<L: Lanes>(x: &mut [f32], eps: f32, scale: f32) {
     }
 }
 
+/// Length of a step, of what `a` is and what is added.
+#[derive(Clone, Copy)]
+struct StepTime {
+    limits: [f32; 2],
+}
+
+impl Pairwise for StepTime {
+    #[inline(always)]
+    fn of<L: Lanes>(self, a: L, dt: L) -> L {
+        let [least, most] = self.limits;
+        lower(softplus(a.add(dt)).max(L::splat(least)), L::splat(most))
+    }
+}
+
+/// Factor of a state, of the length of a step and a rate.
+#[derive(Clone, Copy)]
+struct Decay;
+
+impl Pairwise for Decay {
+    #[inline(always)]
+    fn of<L: Lanes>(self, time: L, rate: L) -> L {
+        exp(rate.mul(time))
+    }
+}
+
 #[inline(always)]
-fn delta_gates_body<L: Lanes>(
-    a: &[f32],
-    b: &[f32],
-    dt: &[f32],
-    decay_rate: &[f32],
-    decay: &mut [f32],
-    beta: &mut [f32],
-) {
-    let heads = decay.len();
-    let lengths = [a.len(), b.len(), dt.len(), decay_rate.len(), beta.len()];
-    assert_eq!(lengths, [heads; 5], "one value a head");
-    for first in (0..heads).step_by(LANES) {
-        let range = first..heads.min(first + LANES);
-        let time = load_partial::<L>(&a[range.clone()], 0.0);
-        let time = softplus(time.add(load_partial(&dt[range.clone()], 0.0)));
-        let rate = load_partial::<L>(&decay_rate[range.clone()], 0.0);
-        let mut values = [0.0; LANES];
-        exp(rate.mul(time)).store(&mut values);
-        decay[range.clone()].copy_from_slice(&values[..range.len()]);
-        L::splat(1.0).mul_sigmoid(load_partial(&b[range.clone()], 0.0)).store(&mut values);
-        beta[range.clone()].copy_from_slice(&values[..range.len()]);
+fn step_times_body<L: Lanes>(a: &[f32], dt: &[f32], limits: [f32; 2], times: &mut [f32]) {
+    times.copy_from_slice(a);
+    each_pair::<L>(StepTime { limits }, times, dt);
+}
+
+#[inline(always)]
+fn decays_body<L: Lanes>(rate: &[f32], times: &mut [f32]) {
+    each_pair::<L>(Decay, times, rate);
+}
+
+#[inline(always)]
+fn sigmoids_body<L: Lanes>(x: &[f32], out: &mut [f32]) {
+    out.copy_from_slice(x);
+    for x in out.chunks_mut(LANES) {
+        each_pair::<L>(SigmoidGate, x, &[1.0; LANES][..x.len()]);
     }
 }
 

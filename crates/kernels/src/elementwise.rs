@@ -44,6 +44,10 @@ pub enum Gate {
     /// `gelu(gate) * up` with the approximation by a hyperbolic tangent (Hendrycks and Gimpel,
     /// 2016).
     GeluTanh,
+    /// `gate * up`.
+    Product,
+    /// `max(gate, 0)^2 * up` (So et al., 2021).
+    ReluSquared,
 }
 
 isa_dispatch! {
@@ -128,11 +132,13 @@ fn apply_gate_body<L: Lanes>(kind: Gate, gate: &mut [f32], up: &[f32]) {
         Gate::SiluClamped { limit } => each_pair::<L>(SiluClamped { limit }, gate, up),
         Gate::Sigmoid => each_pair::<L>(SigmoidGate, gate, up),
         Gate::GeluTanh => each_pair::<L>(GeluTanh, gate, up),
+        Gate::Product => each_pair::<L>(Product, gate, up),
+        Gate::ReluSquared => each_pair::<L>(ReluSquared, gate, up),
     }
 }
 
 /// What becomes of two lanes. Not a closure, which is not compiled for the instruction set.
-trait Pairwise: Copy {
+pub(crate) trait Pairwise: Copy {
     /// `#[inline(always)]`.
     fn of<L: Lanes>(self, gate: L, up: L) -> L;
 }
@@ -177,7 +183,7 @@ impl Pairwise for SiluClamped {
 }
 
 #[derive(Clone, Copy)]
-struct SigmoidGate;
+pub(crate) struct SigmoidGate;
 
 impl Pairwise for SigmoidGate {
     #[inline(always)]
@@ -201,9 +207,30 @@ impl Pairwise for GeluTanh {
     }
 }
 
+#[derive(Clone, Copy)]
+struct Product;
+
+impl Pairwise for Product {
+    #[inline(always)]
+    fn of<L: Lanes>(self, gate: L, up: L) -> L {
+        gate.mul(up)
+    }
+}
+
+#[derive(Clone, Copy)]
+struct ReluSquared;
+
+impl Pairwise for ReluSquared {
+    #[inline(always)]
+    fn of<L: Lanes>(self, gate: L, up: L) -> L {
+        let positive = gate.max(L::splat(0.0));
+        positive.mul(positive).mul(up)
+    }
+}
+
 /// The lower of two, or `x` if that is NaN.
 #[inline(always)]
-fn lower<L: Lanes>(x: L, limit: L) -> L {
+pub(crate) fn lower<L: Lanes>(x: L, limit: L) -> L {
     let zero = L::splat(0.0);
     zero.sub(zero.sub(x).max(zero.sub(limit)))
 }
@@ -220,7 +247,7 @@ impl<L: Lanes> Sigmoid for L {}
 
 /// `a[i] = op(a[i], b[i])`.
 #[inline(always)]
-fn each_pair<L: Lanes>(op: impl Pairwise, a: &mut [f32], b: &[f32]) {
+pub(crate) fn each_pair<L: Lanes>(op: impl Pairwise, a: &mut [f32], b: &[f32]) {
     assert_eq!(a.len(), b.len(), "rows of one length");
     let (whole, rest) = a.as_chunks_mut::<LANES>();
     let (others, other_rest) = b.as_chunks::<LANES>();
@@ -361,6 +388,8 @@ mod tests {
                 silu(gate.min(most), 1.0) * up.clamp(-most, most)
             })?;
             check_gate(Gate::Sigmoid, &row, |gate, up| up / (1.0 + (-gate).exp()))?;
+            check_gate(Gate::Product, &row, |gate, up| gate * up)?;
+            check_gate(Gate::ReluSquared, &row, |gate, up| gate.max(0.0).powi(2) * up)?;
             check_gate(Gate::GeluTanh, &row, |x, up| {
                 let inner = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3));
                 0.5 * x * (1.0 + inner.tanh()) * up

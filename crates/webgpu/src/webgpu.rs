@@ -17,10 +17,10 @@ use crate::webgpu::rows::Rotation;
 use crate::webgpu::sparse::{Choice, Workplace};
 use crate::webgpu::step::StepBatch;
 use backend::{
-    AttentionSpec, Backend, Batch, BlockCopy, Buffer, CacheSpec, Compression, DeltaSpec, Device,
-    Error, Experts, ExpertsSpec, FreeMemory, Gate, HeadColumns, Held, HyperSpec, IndexSpec, KvType,
-    LongRows, Magnitude, Matrix, MatrixSpec, Memory, Mode, Pairs, Rope, Rounding, RowAttention,
-    Rows, Selection, ShortConv, State, Table, Vector,
+    AttentionSpec, Backend, Batch, BlockCopy, Buffer, CacheSpec, Compression, Device, Error,
+    Experts, ExpertsSpec, FreeMemory, Gate, HeadColumns, Held, HyperSpec, IndexSpec, KvType,
+    LongRows, Magnitude, Matrix, MatrixSpec, Memory, Mode, Pairs, RecurrenceSpec, RmsNorm, Rope,
+    Rounding, RowAttention, Rows, Selection, ShortConv, State, Table, Vector,
 };
 use kernels::quant::QuantType;
 
@@ -245,8 +245,8 @@ impl Backend for WebGpu {
         self.gpu.write(&self.buffers[out.0].words, 0, bytemuck::cast_slice(&values));
     }
 
-    fn rms_norm(&mut self, x: Buffer, weight: Vector, eps: f32, out: Buffer, rows: usize) {
-        self.normalise([x, out], weight, eps, rows);
+    fn rms_norm(&mut self, x: Buffer, norm: RmsNorm, out: Buffer, rows: usize) {
+        self.normalise([x, out], norm, rows);
     }
 
     fn center(&mut self, x: Buffer, out: Buffer, rows: usize) {
@@ -363,8 +363,8 @@ impl Backend for WebGpu {
         self.convolve(layer, which, x, spec, batch);
     }
 
-    fn delta_rule(&mut self, layer: usize, spec: &DeltaSpec, batch: &Batch) {
-        self.recur(layer, spec, batch);
+    fn recur(&mut self, layer: usize, spec: &RecurrenceSpec, batch: &Batch) {
+        self.take_through(layer, spec, batch);
     }
 
     fn apply_gate(&mut self, kind: Gate, gate: Buffer, up: Buffer, rows: usize) {

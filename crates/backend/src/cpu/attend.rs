@@ -117,7 +117,7 @@ impl AttentionCall<'_> {
             position: piece.position,
             blocks: self.batch.block_table(&self.batch.sequences()[piece.sequence], self.group),
             scale: self.spec.scale,
-            window: self.spec.window.unwrap_or(usize::MAX),
+            window: self.spec.window,
             narrow: self.narrow,
             sinks: self.sinks,
         }

@@ -64,7 +64,7 @@ impl Cpu {
             }
             let weight = &this.vectors[spec.weight.0];
             let bias = spec.bias.map(|bias| &this.vectors[bias.0][..]);
-            short_conv(this.isa, &inputs[..kernel], weight, bias, out);
+            short_conv(this.isa, &inputs[..kernel], weight, bias, spec.silu, out);
         });
         self.convolved = before;
     }

@@ -467,6 +467,16 @@ impl Cpu {
                 let (gates, ups) = both.split_at_mut(count * cols.len());
                 self.part(inputs, spec.gate[expert], gates, cols.clone());
                 self.part(up_inputs, spec.up[expert], ups, cols.clone());
+                if spec.weighs_inputs {
+                    // Products with inputs times a factor are those with the inputs, times it.
+                    let each =
+                        gates.chunks_exact_mut(cols.len()).zip(ups.chunks_exact_mut(cols.len()));
+                    for (row, (gates, ups)) in tile.rows().zip(each) {
+                        let weight = plan.all[row].weight;
+                        elementwise::scale(self.isa, gates, weight);
+                        elementwise::scale(self.isa, ups, weight);
+                    }
+                }
                 if let Some([gate, up, _]) = spec.biases {
                     let at = expert * width + cols.start..expert * width + cols.end;
                     self.add_to_each(gates, &self.vectors[gate.0][at.clone()]);
@@ -529,7 +539,8 @@ impl Cpu {
                     }
                     for (assigned, values) in rows.iter().zip(values.chunks_exact(cols.len())) {
                         let out = tile.row_mut(assigned.row as usize);
-                        elementwise::add_scaled(self.isa, out, values, assigned.weight);
+                        let weight = if spec.weighs_inputs { 1.0 } else { assigned.weight };
+                        elementwise::add_scaled(self.isa, out, values, weight);
                     }
                 });
             }

@@ -60,6 +60,7 @@ fn mixed(threads: usize, rows: usize, chunk: usize, turned: [usize; 3]) -> Vec<f
         down,
         biases,
         kind,
+        weighs_inputs: false,
         routing,
         correction,
         scales: None,

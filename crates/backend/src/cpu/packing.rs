@@ -350,6 +350,7 @@ mod tests {
             down: down.1,
             biases: None,
             kind: Gate::Silu,
+            weighs_inputs: false,
             routing,
             correction: None,
             scales: None,

@@ -123,9 +123,10 @@ impl Cpu {
     ) {
         self.pool.begin("attend_rows");
         let mut data = self.take(out);
-        let window = self.kv.plain(layer, spec.window);
-        let compressed = spec.compressed.map(|which| self.kv.plain(layer, which));
-        let (dim, width) = (window.rows.dim, spec.heads * window.rows.dim);
+        let rows = |which: usize| self.kv.plain(layer, which);
+        let (window, compressed) = (spec.window.map(rows), spec.compressed.map(rows));
+        let any = window.as_ref().or(compressed.as_ref()).expect("rows to attend to");
+        let (dim, width) = (any.rows.dim, spec.heads * any.rows.dim);
         let used = &mut data[..batch.rows() * width];
         let are_many = batch.rows() >= MANY_ROWS * self.pool.threads();
         let heads_at_once = HEADS[usize::from(are_many)];
@@ -137,7 +138,7 @@ impl Cpu {
             let sequence = &batch.sequences()[index];
             OFFSETS.with_borrow_mut(|[first, second]| {
                 let table = |rows: &PlainRef<'_>| batch.block_table(sequence, rows.group);
-                first.clear();
+                (first.clear(), second.clear());
                 if let Some(rows) = &compressed {
                     let complete = rows.rows.complete(position);
                     match spec.selection.map(|selection| &self.selections[selection.0]) {
@@ -149,11 +150,13 @@ impl Cpu {
                         _ => rows.offsets(0..complete, table(rows), first),
                     }
                 }
-                let seen = window.rows.window.unwrap_or(usize::MAX);
-                let oldest = (position + 1).saturating_sub(seen);
-                window.offsets(oldest..position + 1, table(&window), second);
-                let compressed = compressed.as_ref().unwrap_or(&window);
-                let list = [(compressed, &*first), (&window, &*second)];
+                if let Some(window) = &window {
+                    let seen = window.rows.window.unwrap_or(usize::MAX);
+                    let oldest = (position + 1).saturating_sub(seen);
+                    window.offsets(oldest..position + 1, table(window), second);
+                }
+                let list = [(&compressed, &*first), (&window, &*second)];
+                let list = list.map(|(rows, offsets)| (rows.as_ref().unwrap_or(any), offsets));
                 let lists = list.map(|(rows, offsets)| RowList {
                     rows: rows.plain,
                     data: rows.data,

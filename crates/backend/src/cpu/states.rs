@@ -60,12 +60,16 @@ impl<'a> WaitingRows<'a> {
 
     /// From the decay of a head in the first row on.
     pub fn decay(&self, head: usize) -> &'a [f32] {
-        &self.data[self.values() + self.state.heads * self.state.values + head..]
+        &self.data[self.decays() + head * self.state.decays()..]
     }
 
     /// From the beta of a head in the first row on.
     pub fn beta(&self, head: usize) -> &'a [f32] {
-        self.decay(self.state.heads + head)
+        &self.data[self.decays() + self.state.heads * self.state.decays() + head..]
+    }
+
+    fn decays(&self) -> usize {
+        self.values() + self.state.heads * self.state.values
     }
 
     fn values(&self) -> usize {
@@ -150,14 +154,14 @@ impl StateMemory {
 
     /// One row that waits in a slot, to be written: keys, values, decays, betas.
     pub fn waiting_row(&mut self, place: StatePlace, slot: u32, guess: usize) -> [&mut [f32]; 4] {
-        let State { heads, key_heads, keys, values } = place.state;
+        let State { heads, key_heads, keys, values, .. } = place.state;
         assert!(guess < place.guesses, "a row that may wait");
         let len = place.state.waiting();
         let start = slot as usize * self.waiting_stride + place.waiting + guess * len;
         let row = &mut self.waiting[start..start + len];
         let (k, rest) = row.split_at_mut(key_heads * keys);
         let (v, rest) = rest.split_at_mut(heads * values);
-        let (decay, beta) = rest.split_at_mut(heads);
+        let (decay, beta) = rest.split_at_mut(heads * place.state.decays());
         [k, v, decay, beta]
     }
 }

@@ -1,13 +1,13 @@
-//! Convolutions along positions and the gated delta rule, as they are defined.
+//! Convolutions along positions and recurrences, as they are defined.
 
 use super::{Reference, dot, sigmoid};
-use crate::{Batch, Buffer, DeltaSpec, ShortConv, State, StateRows};
+use crate::{Batch, Buffer, RecurrenceRule, RecurrenceSpec, ShortConv, State, StateRows};
 
 /// Epsilon of the norms of queries and keys: a constant of the reference implementation.
 const EPS: f32 = 1e-6;
 
 /// What a row brings to the recurrence.
-struct DeltaRow {
+struct InputRow {
     q: Vec<f32>,
     k: Vec<f32>,
     v: Vec<f32>,
@@ -41,7 +41,8 @@ impl Reference {
                             weight[tap * width + channel] * input
                         })
                         .sum();
-                    all.push((sum + bias) * sigmoid(sum + bias));
+                    let sum = sum + bias;
+                    all.push(if spec.silu { sum * sigmoid(sum) } else { sum });
                 }
             }
         }
@@ -49,7 +50,7 @@ impl Reference {
     }
 
     /// Takes the rows of the batch through the recurrence of a layer.
-    pub(super) fn recur(&mut self, layer: usize, spec: &DeltaSpec, batch: &Batch) {
+    pub(super) fn take_through(&mut self, layer: usize, spec: &RecurrenceSpec, batch: &Batch) {
         let mut cached = self.cache.states[layer].take().expect("the layer has a state");
         let mut all = Vec::new();
         for sequence in batch.sequences() {
@@ -59,19 +60,19 @@ impl Reference {
                 state.fill(0.0);
             }
             for [k, v, decay, beta] in cached.waiting[slot as usize].iter().take(right).cloned() {
-                let row = DeltaRow { q: k.clone(), k, v, decay, beta };
-                step(&cached.spec, spec.tiled, &mut state, &row);
+                let row = InputRow { q: k.clone(), k, v, decay, beta };
+                self.step(&cached.spec, spec, &mut state, &row);
             }
             cached.waiting[slot as usize].clear();
             let known = sequence.rows.end - guesses;
             for index in sequence.rows.clone() {
-                let row = self.delta_row(&cached.spec, spec, index);
+                let row = self.input_row(&cached.spec, spec, index);
                 if index == known {
                     cached.slots[slot as usize] = state.clone();
                 }
-                all.extend(step(&cached.spec, spec.tiled, &mut state, &row));
+                all.extend(self.step(&cached.spec, spec, &mut state, &row));
                 if index >= known {
-                    let DeltaRow { k, v, decay, beta, .. } = row;
+                    let InputRow { k, v, decay, beta, .. } = row;
                     cached.waiting[slot as usize].push([k, v, decay, beta]);
                 }
                 let mut saves = batch.saves(sequence).iter().filter(|save| save.row == index);
@@ -87,7 +88,7 @@ impl Reference {
         self.cache.states[layer] = Some(cached);
     }
 
-    fn delta_row(&self, state: &State, spec: &DeltaSpec, row: usize) -> DeltaRow {
+    fn input_row(&self, state: &State, spec: &RecurrenceSpec, row: usize) -> InputRow {
         let normed = |buffer: Buffer, scale: f32| -> Vec<f32> {
             let heads = self.row(buffer, row).chunks_exact(state.keys);
             heads
@@ -97,35 +98,61 @@ impl Reference {
                 })
                 .collect()
         };
-        let (dt, rate) = (&self.vectors[spec.dt.0], &self.vectors[spec.rate.0]);
-        let gates = self.row(spec.a, row).iter().zip(dt).zip(rate);
         let softplus = |x: f32| if x > 20.0 { x } else { x.exp().ln_1p() };
-        DeltaRow {
-            q: normed(spec.q, 1.0 / (state.keys as f32).sqrt()),
-            k: normed(spec.k, 1.0),
-            v: self.row(spec.v, row).to_vec(),
-            decay: gates.map(|((a, dt), rate)| (rate * softplus(a + dt)).exp()).collect(),
-            beta: self.row(spec.b, row).iter().map(|b| sigmoid(*b)).collect(),
+        let (dt, rate) = (&self.vectors[spec.dt.0], &self.vectors[spec.rate.0]);
+        let times = self.row(spec.a, row).iter().zip(dt).map(|(a, dt)| softplus(a + dt));
+        let decay = |times: &[f32]| -> Vec<f32> {
+            times.iter().zip(rate).map(|(time, rate)| (rate * time).exp()).collect()
+        };
+        let v = self.row(spec.v, row).to_vec();
+        match spec.rule {
+            RecurrenceRule::Delta { b } => InputRow {
+                q: normed(spec.q, 1.0 / (state.keys as f32).sqrt()),
+                k: normed(spec.k, 1.0),
+                v,
+                decay: decay(&times.collect::<Vec<_>>()),
+                beta: self.row(b, row).iter().map(|b| sigmoid(*b)).collect(),
+            },
+            RecurrenceRule::StateSpace { limits: [least, most], .. } => {
+                let times: Vec<f32> = times.map(|time| time.clamp(least, most)).collect();
+                let (q, k) = (self.row(spec.q, row).to_vec(), self.row(spec.k, row).to_vec());
+                InputRow { q, k, v, decay: decay(&times), beta: times }
+            }
         }
     }
-}
 
-/// One row of all heads: changes the state, `[heads, keys, values]`; returns `[heads, values]`.
-fn step(spec: &State, tiled: bool, state: &mut [f32], row: &DeltaRow) -> Vec<f32> {
-    let State { heads, key_heads, keys, values } = *spec;
-    let mut out = Vec::new();
-    for (head, state) in state.chunks_exact_mut(keys * values).enumerate() {
-        let shared = if tiled { head % key_heads } else { head / (heads / key_heads) };
-        let (q, k) = (&row.q[shared * keys..][..keys], &row.k[shared * keys..][..keys]);
-        let v = &row.v[head * values..][..values];
-        state.iter_mut().for_each(|value| *value *= row.decay[head]);
-        for (column, v) in v.iter().enumerate() {
-            let entry = |key: usize| key * values + column;
-            let known: f32 = (0..keys).map(|key| state[entry(key)] * k[key]).sum();
-            let change = (v - known) * row.beta[head];
-            (0..keys).for_each(|key| state[entry(key)] += k[key] * change);
-            out.push((0..keys).map(|key| state[entry(key)] * q[key]).sum());
+    /// One row of all heads: changes the state, `[heads, keys, values]`; returns `[heads, values]`.
+    fn step(
+        &self,
+        state_spec: &State,
+        spec: &RecurrenceSpec,
+        state: &mut [f32],
+        row: &InputRow,
+    ) -> Vec<f32> {
+        let State { heads, key_heads, keys, values, .. } = *state_spec;
+        let mut out = Vec::new();
+        for (head, state) in state.chunks_exact_mut(keys * values).enumerate() {
+            let shared = if spec.tiled { head % key_heads } else { head / (heads / key_heads) };
+            let (q, k) = (&row.q[shared * keys..][..keys], &row.k[shared * keys..][..keys]);
+            let v = &row.v[head * values..][..values];
+            let decay = &row.decay[head * state_spec.decays()..][..state_spec.decays()];
+            for (values, decay) in state.chunks_exact_mut(values).zip(decay.iter().cycle()) {
+                values.iter_mut().for_each(|value| *value *= decay);
+            }
+            for (column, v) in v.iter().enumerate() {
+                let entry = |key: usize| key * values + column;
+                let (known, skip): (f32, f32) = match spec.rule {
+                    RecurrenceRule::Delta { .. } => {
+                        ((0..keys).map(|key| state[entry(key)] * k[key]).sum(), 0.0)
+                    }
+                    RecurrenceRule::StateSpace { skip, .. } => (0.0, self.vectors[skip.0][head]),
+                };
+                let change = (v - known) * row.beta[head];
+                (0..keys).for_each(|key| state[entry(key)] += k[key] * change);
+                let read: f32 = (0..keys).map(|key| state[entry(key)] * q[key]).sum();
+                out.push(read + skip * v);
+            }
         }
+        out
     }
-    out
 }

@@ -110,9 +110,9 @@ impl Reference {
         spec: &RowAttention,
         batch: &Batch,
     ) {
-        let window = &self.cache.layers[layer][spec.window];
-        let compressed = spec.compressed.map(|which| &self.cache.layers[layer][which]);
-        let dim = window.spec.dim;
+        let rows = |which: usize| &self.cache.layers[layer][which];
+        let (window, compressed) = (spec.window.map(rows), spec.compressed.map(rows));
+        let dim = window.or(compressed).map_or(1, |rows| rows.spec.dim);
         let mut all = Vec::new();
         for sequence in batch.sequences() {
             for (row, position) in sequence.rows.clone().zip(sequence.position..) {
@@ -125,10 +125,12 @@ impl Reference {
                     let table = rows.table(batch, sequence);
                     entries.extend(numbers.iter().map(|n| rows.keys.row(rows.slot(*n, table))));
                 }
-                let seen = window.spec.window.unwrap_or(position + 1);
-                let table = window.table(batch, sequence);
-                let positions = (position + 1).saturating_sub(seen)..position + 1;
-                entries.extend(positions.map(|p| window.keys.row(window.slot(p, table))));
+                if let Some(window) = window {
+                    let seen = window.spec.window.unwrap_or(position + 1);
+                    let table = window.table(batch, sequence);
+                    let positions = (position + 1).saturating_sub(seen)..position + 1;
+                    entries.extend(positions.map(|p| window.keys.row(window.slot(p, table))));
+                }
                 for (head, q) in self.row(q, row).chunks_exact(dim).enumerate() {
                     let sink = spec.sinks.map(|sinks| self.vectors[sinks.0][head]);
                     all.extend(attend(q, &entries, spec.scale, sink));

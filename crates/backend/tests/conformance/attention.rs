@@ -3,6 +3,7 @@
 use crate::{on_every_device, open, open_gpu};
 use backend::{
     AttentionSpec, Backend, Batch, BlockCopy, CacheSpec, GroupSize, KvType, LayerCache, Mode,
+    Window,
 };
 use base::Rng;
 
@@ -18,6 +19,7 @@ struct Layer {
     dim: usize,
     latent: Option<usize>,
     window: Option<usize>,
+    chunks: bool,
     sinks: bool,
     ty: KvType,
     block: usize,
@@ -29,6 +31,7 @@ const LAYER: Layer = Layer {
     dim: 64,
     latent: None,
     window: None,
+    chunks: false,
     sinks: false,
     ty: KvType::F32,
     block: 32,
@@ -117,7 +120,9 @@ impl<'a> Run<'a> {
         for at in (1..free.len()).rev() {
             free.swap(at, rng.below(at as u64 + 1) as usize);
         }
-        let (heads, window) = (layer.heads(), layer.window);
+        let heads = layer.heads();
+        let positions = layer.window.unwrap_or(usize::MAX);
+        let window = Window { positions, is_chunk: layer.chunks };
         let scale = 1.5 / (layer.dim as f32).sqrt();
         Self {
             backend,
@@ -173,7 +178,7 @@ impl<'a> Run<'a> {
                 self.tables[at].push(self.free.pop().unwrap());
             }
             batch.push([&vec![0; rows], &[]], first, 1);
-            let oldest = (first + 1).saturating_sub(self.layer.window.unwrap_or(first + 1));
+            let oldest = self.spec.window.first_seen(first);
             let mut table = self.tables[at][..end.div_ceil(block)].to_vec();
             table[..oldest / block].fill(u32::MAX);
             batch.table(&table);
@@ -295,7 +300,8 @@ fn attention_agrees_with_windows_and_sinks() {
     agree(6, &KvType::TRANSPOSED, |rng| {
         let window = (rng.below(3) > 0).then(|| 1 + rng.below(60) as usize);
         let ratio = 1 + rng.below(16) as usize;
-        Layer { window, ratio, sinks: rng.below(2) == 0, ..LAYER }
+        let chunks = window.is_some() && rng.below(2) == 0;
+        Layer { window, chunks, ratio, sinks: rng.below(2) == 0, ..LAYER }
     });
 }
 

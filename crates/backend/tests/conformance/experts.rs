@@ -104,7 +104,10 @@ impl Layer {
         });
         let kinds = [Gate::Silu, Gate::Clamped { alpha: 1.7, limit: 2.0 }];
         let kind = kinds[pair.number(0, 1)];
+        // No GPU weighs inputs.
+        let weighs_inputs = pair.number(0, 1) == 1 && pair.tested.device().name == "reference";
         let spec = ExpertsSpec {
+            weighs_inputs,
             first,
             count,
             gate,
@@ -232,6 +235,7 @@ fn experts_that_do_not_fit_are_refused() {
         down,
         biases,
         kind,
+        weighs_inputs: false,
         routing,
         correction,
         scales: None,

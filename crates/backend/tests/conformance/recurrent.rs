@@ -1,11 +1,11 @@
-//! Short convolutions, gated delta rules and states.
+//! Short convolutions, recurrences and states.
 
 use crate::on_every_device;
 use crate::pair::Pair;
 use crate::sequences::{BLOCK, close, shuffled, whole, write};
 use backend::{
-    Batch, Buffer, CacheSpec, DeltaSpec, GroupSize, KvType, LayerCache, Rows, ShortConv, State,
-    StateRows,
+    Batch, Buffer, CacheSpec, GroupSize, KvType, LayerCache, RecurrenceRule, RecurrenceSpec, Rows,
+    ShortConv, State, StateRows,
 };
 use std::ops::Range;
 
@@ -21,7 +21,7 @@ const LAYER: usize = 1;
 /// One layer with a state and a convolution, and the inputs of sequences.
 struct Case {
     state: State,
-    delta: DeltaSpec,
+    spec: RecurrenceSpec,
     conv: ShortConv,
     x: Buffer,
     /// Buffers of inputs and their widths: queries, keys, values, decays, betas, channels.
@@ -62,31 +62,39 @@ impl Case {
         let key_heads = pair.number(1, 3);
         let heads = key_heads * pair.number(1, 3);
         let (keys, values) = (pair.number(1, 200), pair.number(1, 70));
-        let state = State { heads, key_heads, keys, values };
+        let space = pair.number(0, 2) == 0;
+        let channel_decay = !space && pair.number(0, 1) == 1;
+        let state = State { heads, key_heads, keys, values, channel_decay };
+        let decays = heads * state.decays();
         let (channels, kernel) = (pair.number(1, 90), pair.number(1, 4));
         let len = pair.number(8, BLOCKS * BLOCK - GUESSES);
         let rows = Self::rows(sequences);
-        let widths = [key_heads * keys, key_heads * keys, heads * values, heads, heads, channels];
+        let widths = [key_heads * keys, key_heads * keys, heads * values, decays, heads, channels];
         let inputs: Vec<_> =
             widths.iter().map(|width| (pair.buffer(rows, *width), *width)).collect();
-        let delta = DeltaSpec {
+        let rule = match space {
+            true => RecurrenceRule::StateSpace { skip: pair.vector(heads), limits: [0.05, 1.5] },
+            false => RecurrenceRule::Delta { b: inputs[4].0 },
+        };
+        let spec = RecurrenceSpec {
+            rule,
             q: inputs[0].0,
             k: inputs[1].0,
             v: inputs[2].0,
             a: inputs[3].0,
-            b: inputs[4].0,
-            dt: pair.vector(heads),
+            dt: pair.vector(decays),
             rate: {
-                let rates: Vec<f32> = pair.values(heads).iter().map(|rate| -rate.exp()).collect();
+                let rates: Vec<f32> = pair.values(decays).iter().map(|rate| -rate.exp()).collect();
                 pair.both(|backend| backend.vector(rates.clone()))
             },
-            decay: pair.buffer(rows, heads),
+            decay: pair.buffer(rows, decays),
             beta: pair.buffer(rows, heads),
             tiled: pair.number(0, 1) == 1,
             out: pair.buffer(rows, heads * values),
         };
         let bias = (pair.number(0, 1) == 1).then(|| pair.vector(channels));
         let conv = ShortConv {
+            silu: pair.number(0, 1) == 1,
             weight: pair.vector(kernel * channels),
             bias,
             out: pair.buffer(rows, channels),
@@ -95,7 +103,7 @@ impl Case {
             .map(|_| widths.iter().map(|width| pair.values(len * width)).collect())
             .collect();
         let x = inputs[5].0;
-        let case = Self { state, delta, conv, x, inputs, values: all, len };
+        let case = Self { state, spec, conv, x, inputs, values: all, len };
         case.cache(pair, sequences);
         case
     }
@@ -197,10 +205,10 @@ impl Case {
             }
             backend.begin(&batch);
             backend.short_conv(LAYER, 0, self.x, &self.conv, &batch);
-            backend.delta_rule(LAYER, &self.delta, &batch);
+            backend.recur(LAYER, &self.spec, &batch);
             backend.end().unwrap();
         });
-        let rule = pair.read(self.delta.out, rows);
+        let rule = pair.read(self.spec.out, rows);
         let conv = pair.read(self.conv.out, rows);
         let width = [self.state.heads * self.state.values, self.inputs[5].1];
         let mut first = 0;

@@ -1,7 +1,7 @@
 //! Operations on rows by themselves.
 
 use crate::on_every_device;
-use backend::{Gate, Growth, HeadColumns, LongRows, Magnitude, Pairs};
+use backend::{Gate, Growth, HeadColumns, LongRows, Magnitude, Pairs, RmsNorm};
 
 /// Largest difference where values are multiplied and added a few times.
 const CLOSE: f32 = 1e-5;
@@ -14,10 +14,14 @@ fn norms_sums_and_gates_agree() {
         let (x, y) = (pair.buffer(rows, width), pair.buffer(rows, width));
         let (weight, bias) = (pair.vector(len), pair.vector(width));
         let column = pair.buffer(rows, 1);
-        pair.both(|backend| backend.rms_norm(x, weight, 1e-6, y, rows));
+        let norm = RmsNorm { weight, unit: len, eps: 1e-6 };
+        pair.both(|backend| backend.rms_norm(x, norm, y, rows));
         pair.agree(y, rows, CLOSE, "rms_norm");
+        let each = RmsNorm { weight: bias, ..norm };
+        pair.both(|backend| backend.rms_norm(x, each, y, rows));
+        pair.agree(y, rows, CLOSE, "rms_norm with weights of each unit");
         let wider = pair.buffer(rows, width + 3);
-        pair.both(|backend| backend.rms_norm(x, weight, 1e-6, wider, rows));
+        pair.both(|backend| backend.rms_norm(x, norm, wider, rows));
         pair.agree(wider, rows, CLOSE, "rms_norm into wider rows");
         pair.both(|backend| backend.add(x, y, rows));
         pair.agree(x, rows, CLOSE, "add");
@@ -35,7 +39,8 @@ fn norms_sums_and_gates_agree() {
         pair.agree(x, rows, CLOSE, "soft_cap");
         let clamped = Gate::Clamped { alpha: 1.7, limit: 0.9 };
         let silu_clamped = Gate::SiluClamped { limit: 0.5 };
-        for kind in [Gate::Silu, clamped, silu_clamped, Gate::Sigmoid, Gate::GeluTanh] {
+        let plain = [Gate::Silu, Gate::Sigmoid, Gate::GeluTanh, Gate::Product, Gate::ReluSquared];
+        for kind in plain.into_iter().chain([clamped, silu_clamped]) {
             pair.fill(x, rows, width);
             pair.both(|backend| backend.apply_gate(kind, x, y, rows));
             pair.agree(x, rows, CLOSE, "apply_gate");

@@ -259,18 +259,25 @@ impl Case {
         }
     }
 
-    fn attentions(&self) -> [RowAttention; 3] {
+    fn attentions(&self) -> [RowAttention; 5] {
         let Self { heads, sinks, .. } = *self;
-        let spec = |compressed: Option<usize>, selection: Option<Selection>| RowAttention {
+        let spec = |window, compressed, selection: Option<Selection>| RowAttention {
             heads,
             scale: 0.2,
             sinks,
-            window: WINDOW,
+            window,
             compressed,
             selection,
         };
         let compressed = Some(MAIN + 2);
-        [spec(compressed, Some(self.index.selection)), spec(compressed, None), spec(None, None)]
+        let (window, selection) = (Some(WINDOW), Some(self.index.selection));
+        [
+            spec(window, compressed, selection),
+            spec(window, compressed, None),
+            spec(window, None, None),
+            spec(None, compressed, selection),
+            spec(None, compressed, None),
+        ]
     }
 
     /// Computes all sequences, up to `most` rows of each at a time.

@@ -5,8 +5,9 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 /// Checkpoints under `next/models` of families that can be run, and GGUF files under `next/gguf`.
-const NEXT: [&str; 29] = [
+const NEXT: [&str; 32] = [
     "cohere2",
+    "deepseek_v32",
     "deepseek_v3_mtp",
     "deepseek_v4_mtp",
     "ernie4_5",
@@ -21,8 +22,10 @@ const NEXT: [&str; 29] = [
     "glm4_moe",
     "glm4_moe_lite",
     "glm4_moe_mtp",
+    "glm_moe_dsa",
     "granite",
     "hunyuan_v1_dense",
+    "llama4_text",
     "minimax_m2",
     "ministral3",
     "olmo3",

@@ -77,7 +77,7 @@ impl Backend for Fragile {
         fn copy_blocks(copies: &[BlockCopy]);
         fn copy_states(copies: &[(u32, u32)]);
         fn embed(table: Table, tokens: &[u32], out: Buffer);
-        fn rms_norm(x: Buffer, weight: Vector, eps: f32, out: Buffer, rows: usize);
+        fn rms_norm(x: Buffer, norm: RmsNorm, out: Buffer, rows: usize);
         fn linear(x: Buffer, outputs: &[(Matrix, Buffer)], rows: usize);
         fn linear_heads(x: HeadColumns, weights: &[Matrix], out: HeadColumns, rows: usize);
         fn copy_heads(x: HeadColumns, width: usize, out: HeadColumns, rows: usize);
@@ -98,7 +98,7 @@ impl Backend for Fragile {
         fn read_streams(x: Buffer, factors: Buffer, out: Buffer, rows: usize);
         fn write_streams(x: Buffer, factors: Buffer, y: Buffer, rows: usize);
         fn short_conv(layer: usize, which: usize, x: Buffer, spec: &ShortConv, batch: &Batch);
-        fn delta_rule(layer: usize, spec: &DeltaSpec, batch: &Batch);
+        fn recur(layer: usize, spec: &RecurrenceSpec, batch: &Batch);
         fn apply_gate(kind: Gate, gate: Buffer, up: Buffer, rows: usize);
         fn scale_by_sigmoid(x: Buffer, gate: Buffer, rows: usize);
         fn center(x: Buffer, out: Buffer, rows: usize);

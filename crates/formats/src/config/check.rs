@@ -20,6 +20,8 @@ pub(super) struct FieldNames<'a> {
     pub shared_experts: &'a str,
     pub experts: ExpertFieldNames<'a>,
     pub compressed: CompressedFieldNames<'a>,
+    pub index_dim: &'a str,
+    pub q_rank: &'a str,
 }
 
 /// Names of the sizes of attention to compressed rows in a kind of file.
@@ -98,7 +100,25 @@ pub(super) fn broken<'a>(
     {
         return Some(broken);
     }
+    if let Some(broken) = broken_by_index(config, names) {
+        return Some(broken);
+    }
     broken_by_experts(config.experts.as_ref()?, names)
+}
+
+/// Checks the index over the positions of latent attention.
+fn broken_by_index<'a>(config: &ModelConfig, names: &FieldNames<'a>) -> Option<(&'a str, String)> {
+    let (index, rotated) = (config.index.as_ref()?, config.rope.dim);
+    if config.latent()?.q_rank.is_none() {
+        return Some((names.q_rank, "expected a rank, which the index needs; found none".into()));
+    }
+    if index.dim < rotated {
+        let problem =
+            format!("expected at least {} ({rotated}), found {}", names.rope_dim, index.dim);
+        return Some((names.index_dim, problem));
+    }
+    let first = index.layers.first() != Some(&true);
+    first.then(|| (names.layers, "expected an index of its own in the first layer".to_owned()))
 }
 
 /// Checks what layers with a window have of their own, and which layers share keys and values.

@@ -45,6 +45,8 @@ pub(crate) struct Family {
     /// Period of windows in GGUF files: the last layer of each period has none. `None`: all layers
     /// have the same window.
     pub gguf_window_period: Option<usize>,
+    /// Window in GGUF files that have no key for it.
+    pub gguf_window: Option<usize>,
     /// Whether its GGUF files share rotary pairs out to time, height and width.
     pub gguf_sections: bool,
     /// Whether query and key heads are normalised.
@@ -176,8 +178,17 @@ pub(crate) enum ExpertFiles {
     /// Gate and up of all experts in one tensor, `[experts, outputs, inputs]`, the gate's outputs
     /// first.
     Fused,
+    /// The same, `[experts, inputs, outputs]`.
+    Turned,
     /// The same with alternating outputs, with biases, and `[experts, inputs, outputs]`.
     ByTurns,
+}
+
+impl ExpertFiles {
+    /// Whether matrices are `[inputs, outputs]`.
+    pub fn is_turned(self) -> bool {
+        matches!(self, Self::Turned | Self::ByTurns)
+    }
 }
 
 /// How the files of a family store Gated DeltaNet.
@@ -219,6 +230,7 @@ pub(crate) const BASE: Family = Family {
     gguf_aliases: &[],
     gguf_activation: Activation::Silu,
     gguf_window_period: None,
+    gguf_window: None,
     gguf_sections: false,
     head_norms: HeadNorms::Never,
     sinks: false,
@@ -303,6 +315,8 @@ pub(crate) fn plain(layers: usize) -> ModelConfig {
         parallel: false,
         plain_mlp: false,
         query_growth: None,
+        index: None,
+        chunked: false,
         layer_inputs: 0,
         layer_scales: false,
         delta: None,
@@ -369,6 +383,7 @@ pub(crate) const NORMED_HEADS: Attention = Attention::Grouped(GroupedConfig {
     values: ValueSource::Projected,
     whole_norms: false,
     norms_last: false,
+    bare_norms: false,
 });
 
 /// YaRN with a context that tests exceed.

@@ -3,6 +3,7 @@
 mod compressed;
 mod delta;
 mod experts;
+pub(crate) mod index;
 mod rope;
 
 use indexmap::IndexSet;
@@ -58,6 +59,8 @@ pub(crate) fn read(
             index_dim: &key("attention.indexer.key_length"),
             theta: &key("attention.compress_rope_freq_base"),
         },
+        index_dim: &key("attention.indexer.key_length"),
+        q_rank: &key("attention.q_lora_rank"),
     };
     let model = build(keys, file, family, name, &names)?;
     check_tokens(metadata, model.vocab_size)?;
@@ -205,7 +208,7 @@ fn head_dim(
 /// of each period has no window.
 fn windows(keys: &GgufKeys, family: &Family, layers: usize) -> Result<Windows> {
     const PATTERN: &str = "attention.sliding_window_pattern";
-    let window = keys.opt_count("attention.sliding_window", MAX_TOKENS)?;
+    let window = keys.opt_count("attention.sliding_window", MAX_TOKENS)?.or(family.gguf_window);
     let Some(period) = family.gguf_window_period else { return Ok(vec![window; layers]) };
     if window.is_none() {
         keys.positive("attention.sliding_window", MAX_TOKENS)?;

@@ -6,6 +6,7 @@
 pub(crate) mod compressed;
 pub(crate) mod delta;
 pub(crate) mod experts;
+pub(crate) mod index;
 pub(crate) mod rope;
 
 use super::check::{self, CompressedFieldNames, ExpertFieldNames, FieldNames};
@@ -37,6 +38,8 @@ const NAMES: FieldNames = FieldNames {
         index_dim: "index_head_dim",
         theta: "compress_rope_theta",
     },
+    index_dim: index::DIM,
+    q_rank: "q_lora_rank",
 };
 
 /// A config.json that was read.

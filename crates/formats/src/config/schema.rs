@@ -49,6 +49,11 @@ pub struct ModelConfig {
     pub plain_mlp: bool,
     /// Growth of queries with their positions.
     pub query_growth: Option<QueryGrowth>,
+    /// The index that chooses the positions that latent attention sees, where there is one.
+    pub index: Option<IndexConfig>,
+    /// Whether windows follow each other: a query attends to the positions of the window that it is
+    /// in, up to its own.
+    pub chunked: bool,
     /// Values of the input that each layer has of its own for each token; 0 where there is none.
     pub layer_inputs: usize,
     /// Whether the residual stream is multiplied by a number behind each layer.
@@ -192,6 +197,11 @@ pub enum Activation {
 }
 
 impl ModelConfig {
+    /// The index of a layer's attention, if it has one of its own.
+    pub fn index_of(&self, layer: usize) -> Option<&IndexConfig> {
+        self.index.as_ref().filter(|index| index.layers[layer])
+    }
+
     /// The experts of a layer, if it has any.
     pub fn experts_of(&self, layer: usize) -> Option<&ExpertsConfig> {
         self.experts.as_ref().filter(|experts| experts.layers[layer])
@@ -298,6 +308,8 @@ pub struct GroupedConfig {
     pub whole_norms: bool,
     /// Whether norms follow the rotation (Hunyuan).
     pub norms_last: bool,
+    /// Whether norms have no weights, and only layers with rotary embedding have them (Llama 4).
+    pub bare_norms: bool,
 }
 
 /// Where the values of attention come from.
@@ -408,6 +420,9 @@ pub struct ExpertsConfig {
     pub layers: Vec<bool>,
     /// Whether layers with experts have the MLP too, and norms of both (Gemma 4).
     pub beside_mlp: bool,
+    /// Whether the weight of an expert is a factor of its inputs rather than of its outputs
+    /// (Llama 4).
+    pub weighs_inputs: bool,
     /// How the router's logits become scores.
     pub scores: RouterScores,
     /// Whether a bias is added to the scores for the choice of experts.
@@ -439,6 +454,7 @@ impl ExpertsConfig {
             shared_gate: false,
             layers: vec![true; layers],
             beside_mlp: false,
+            weighs_inputs: false,
             scores: RouterScores::Softmax,
             biased: false,
             normalise: true,
@@ -460,6 +476,8 @@ pub enum RouterScores {
     SoftmaxOfChosen,
     /// The sigmoid of each logit; a bias, where the checkpoint has one, counts in the choice only.
     Sigmoid,
+    /// The sigmoid of each logit, without a bias.
+    PlainSigmoid,
     /// The square root of the softplus of each logit; a bias counts in the choice only.
     SqrtSoftplus,
 }
@@ -504,6 +522,23 @@ pub struct LatentConfig {
     pub rope_dim: usize,
     /// Values of a value head.
     pub value_dim: usize,
+}
+
+/// Sizes of an index over the positions of latent attention (DeepSeek V3.2): small queries and one
+/// small key of each position choose the positions that a query attends to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexConfig {
+    /// Query heads of the index.
+    pub heads: usize,
+    /// Values of its queries and keys, of which the first are rotated, as many as in attention.
+    pub dim: usize,
+    /// Most positions that are chosen.
+    pub top: usize,
+    /// Which of the rotated values form a pair.
+    pub layout: RopeLayout,
+    /// Per layer: whether it has the index; other layers attend to the choice of the last layer
+    /// before them that has it. The first layer has it.
+    pub layers: Vec<bool>,
 }
 
 /// Sizes of attention to a window and to compressed rows (DeepSeek V4).

@@ -31,9 +31,13 @@ fn tensors(all: &[(&str, &[usize])]) -> Vec<TensorView> {
     all.iter().map(view).collect()
 }
 
-fn join(config: &ModelConfig, by_turns: bool, all: &[(&str, &[usize])]) -> Result<Vec<TensorView>> {
+fn join(
+    config: &ModelConfig,
+    form: ExpertFiles,
+    all: &[(&str, &[usize])],
+) -> Result<Vec<TensorView>> {
     let names = Some(&crate::names::DENSE);
-    Experts { path: Path::new("model"), names, config, by_turns }.join(tensors(all))
+    Experts { path: Path::new("model"), names, config, form }.join(tensors(all))
 }
 
 fn check(view: &TensorView, name: &str, shape: &[usize], values: &[f32]) {
@@ -52,7 +56,7 @@ fn tensors_of_single_experts_become_stacks_in_their_order() {
         ("blk.0.ffn_up.0.bias", &[1]),
         ("blk.0.ffn_up.1.bias", &[1]),
     ];
-    let joined = join(&config(2), false, all).unwrap();
+    let joined = join(&config(2), ExpertFiles::Single, all).unwrap();
     check(&joined[0], "blk.0.ffn_up_exps.weight", &[2, 1, 2], &[3.0, 4.0, 0.0, 1.0]);
     assert_eq!(joined[1].name, "blk.0.ffn_norm.weight");
     check(&joined[2], "blk.0.ffn_up_exps.bias", &[2, 1], &[5.0, 6.0]);
@@ -61,7 +65,7 @@ fn tensors_of_single_experts_become_stacks_in_their_order() {
 #[test]
 fn experts_that_are_missing_or_unlike_are_errors_that_name_them() {
     let error = |count: usize, all: &[(&str, &[usize])], expected: &str| {
-        let text = join(&config(count), false, all).unwrap_err().to_string();
+        let text = join(&config(count), ExpertFiles::Single, all).unwrap_err().to_string();
         assert!(text.contains(expected), "{text}");
     };
     let (first, second) = ("blk.0.ffn_up.0.weight", "blk.0.ffn_up.1.weight");
@@ -87,7 +91,7 @@ fn experts_that_are_missing_or_unlike_are_errors_that_name_them() {
 fn gate_and_up_in_one_come_apart_by_halves() {
     let all: &[(&str, &[usize])] =
         &[("blk.0.ffn_gate_up_exps.weight", &[2, 2, 2]), ("blk.0.ffn_gate_up_exps.bias", &[2, 2])];
-    let joined = join(&config(2), false, all).unwrap();
+    let joined = join(&config(2), ExpertFiles::Single, all).unwrap();
     check(&joined[0], "blk.0.ffn_gate_exps.weight", &[2, 1, 2], &[0.0, 1.0, 4.0, 5.0]);
     check(&joined[1], "blk.0.ffn_up_exps.weight", &[2, 1, 2], &[2.0, 3.0, 6.0, 7.0]);
     check(&joined[2], "blk.0.ffn_gate_exps.bias", &[2, 1], &[8.0, 10.0]);
@@ -102,7 +106,7 @@ fn gate_and_up_of_gpt_oss_come_apart_by_turns_and_transposed() {
         ("blk.0.ffn_down_exps.weight", &[1, 2, 3]),
         ("blk.0.ffn_down_exps.bias", &[1, 3]),
     ];
-    let joined = join(&config(1), true, all).unwrap();
+    let joined = join(&config(1), ExpertFiles::ByTurns, all).unwrap();
     let (gate, up) = ([0.0, 4.0, 8.0, 2.0, 6.0, 10.0], [1.0, 5.0, 9.0, 3.0, 7.0, 11.0]);
     check(&joined[0], "blk.0.ffn_gate_exps.weight", &[1, 2, 3], &gate);
     check(&joined[1], "blk.0.ffn_up_exps.weight", &[1, 2, 3], &up);

@@ -24,7 +24,7 @@ pub(super) const V3_BASE: Family = Family {
     ..DEEPSEEK_BASE
 };
 
-const V3: SigmoidDefaults = SigmoidDefaults {
+pub(super) const V3: SigmoidDefaults = SigmoidDefaults {
     count: 256,
     chosen: 8,
     width: 2048,

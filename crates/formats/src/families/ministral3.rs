@@ -26,7 +26,7 @@ pub(super) static MINISTRAL3: Family = Family {
     to_json: |config| {
         // YaRN's parameters are in the object of all.
         let beta = config.query_growth.map(|growth| growth.beta);
-        json!({"llama_4_scaling_beta": beta})
+        json!({GROWTH: beta})
     },
     tiny: |layers| {
         let mut config = family::tiny(layers);
@@ -38,8 +38,11 @@ pub(super) static MINISTRAL3: Family = Family {
     ..BASE
 };
 
+/// The field of config.json for the slope of the growth.
+pub(super) const GROWTH: &str = rope::SLOPE;
+
 /// Queries grow at each multiple of the context before scaling.
-fn growth(model: &ModelConfig, beta: Option<f32>) -> Result<Option<QueryGrowth>> {
+pub(super) fn growth(model: &ModelConfig, beta: Option<f32>) -> Result<Option<QueryGrowth>> {
     let every = match model.rope.scaling {
         RopeScaling::Yarn { original_context, .. } => original_context,
         _ => return Ok(None),

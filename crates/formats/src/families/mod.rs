@@ -5,6 +5,7 @@
 mod cohere2;
 mod deepseek_v2;
 mod deepseek_v3;
+mod deepseek_v32;
 mod deepseek_v4;
 mod ernie4_5;
 mod ernie4_5_moe;
@@ -14,13 +15,16 @@ mod gemma4;
 mod glm4;
 mod glm4_moe;
 mod glm4_moe_lite;
+mod glm_moe_dsa;
 mod gpt_oss;
 mod granite;
 mod hunyuan_v1_dense;
 mod llama;
+mod llama4;
 mod minimax_m2;
 mod ministral3;
 mod mistral;
+mod mistral4;
 mod mixtral;
 mod olmo3;
 mod phi3;
@@ -89,6 +93,10 @@ static FAMILIES: &[&Family] = &[
     &starcoder2::STARCODER2,
     &hunyuan_v1_dense::HUNYUAN_V1_DENSE,
     &ernie4_5_moe::ERNIE4_5_MOE,
+    &mistral4::MISTRAL4,
+    &deepseek_v32::DEEPSEEK_V32,
+    &glm_moe_dsa::GLM_MOE_DSA,
+    &llama4::LLAMA4,
 ];
 
 /// The family that config.json names: by class, or by `model_type` where no class is given.

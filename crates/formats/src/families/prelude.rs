@@ -13,6 +13,7 @@ pub(super) use crate::config::gguf;
 pub(super) use crate::config::hf::compressed;
 pub(super) use crate::config::hf::delta;
 pub(super) use crate::config::hf::experts::{self, SigmoidDefaults};
+pub(super) use crate::config::hf::index;
 pub(super) use crate::config::hf::rope;
 pub(super) use crate::config::hf::{window, windows_by_type};
 pub(super) use crate::config::write::extend;

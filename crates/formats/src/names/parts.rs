@@ -122,6 +122,15 @@ pub(crate) const LATENT_ATTENTION: NamePairs = &[
     ("self_attn.o_proj.weight", "attn_output.weight"),
 ];
 
+/// The index over the positions of latent attention (DeepSeek V3.2).
+pub(crate) const INDEX: NamePairs = &[
+    ("self_attn.indexer.wq_b.weight", "indexer.attn_q_b.weight"),
+    ("self_attn.indexer.wk.weight", "indexer.attn_k.weight"),
+    ("self_attn.indexer.k_norm.weight", "indexer.k_norm.weight"),
+    ("self_attn.indexer.k_norm.bias", "indexer.k_norm.bias"),
+    ("self_attn.indexer.weights_proj.weight", "indexer.proj.weight"),
+];
+
 /// Gated DeltaNet, with projections side by side, key head by key head (`ssm_in`, `ssm_ba`), or
 /// apart.
 pub(crate) const DELTA: NamePairs = &[

@@ -52,6 +52,29 @@ pub struct KvRef<'a> {
     pub stride: usize,
 }
 
+/// The positions that a query attends to, up to its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Most positions, above 0; `usize::MAX` for all.
+    pub positions: usize,
+    /// Whether windows follow each other, each as long as this, so that a query attends to those
+    /// of the window that it is in (Llama 4).
+    pub is_chunk: bool,
+}
+
+impl Window {
+    /// All positions.
+    pub const ALL: Self = Self { positions: usize::MAX, is_chunk: false };
+
+    /// The first position that a query at `position` attends to.
+    pub fn first_seen(self, position: usize) -> usize {
+        match self.is_chunk {
+            true => position - position % self.positions,
+            false => (position + 1).saturating_sub(self.positions),
+        }
+    }
+}
+
 /// Attention of consecutive positions of one sequence.
 #[derive(Clone, Copy, Debug)]
 pub struct Query<'a> {
@@ -68,8 +91,8 @@ pub struct Query<'a> {
     pub blocks: &'a [u32],
     /// Factor of the scores, usually `1 / sqrt(dim)`.
     pub scale: f32,
-    /// Number of positions that a query attends to, its own included; `usize::MAX` for all.
-    pub window: usize,
+    /// The positions that each query attends to.
+    pub window: Window,
     /// Whether BF16 keys and values may be multiplied as BF16 where the CPU can.
     pub narrow: bool,
     /// For each head, the score of a position without a value, which takes a share of the weights
@@ -85,7 +108,7 @@ impl Query<'_> {
 
     /// The first position that any row attends to.
     fn oldest(&self) -> usize {
-        (self.position + 1).saturating_sub(self.window)
+        self.window.first_seen(self.position)
     }
 
     /// The spans that any row attends to.
@@ -96,7 +119,7 @@ impl Query<'_> {
     fn check(&self, kv: KvRef<'_>) {
         let KvLayout { heads, dim, block, .. } = kv.layout;
         kv.layout.check();
-        assert!(self.rows > 0 && self.window > 0, "a row that sees itself");
+        assert!(self.rows > 0 && self.window.positions > 0, "a row that sees itself");
         assert!(self.group(kv) * heads == self.heads, "query heads share KV heads evenly");
         let last = self.position + self.rows;
         assert!(last <= self.blocks.len() * block, "positions outside the block table");

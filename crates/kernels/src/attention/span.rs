@@ -69,15 +69,15 @@ impl<'a> QueryPass<'a> {
 
     /// The first and the last position that any vector attends to.
     pub fn reach(&self) -> (usize, usize) {
-        let oldest = (self.position(0) + 1).saturating_sub(self.query.window);
+        let oldest = self.query.window.first_seen(self.position(0));
         (oldest, self.position(self.count - 1))
     }
 
     /// Columns of the span beginning at `start` that vector `i` attends to.
     fn visible(&self, i: usize, start: usize) -> Range<usize> {
-        let end = self.position(i) + 1;
+        let position = self.position(i);
         let column = |position: usize| position.saturating_sub(start).min(SPAN);
-        column(end.saturating_sub(self.query.window))..column(end)
+        column(self.query.window.first_seen(position))..column(position + 1)
     }
 
     /// The bytes of this KV head in the block of `position`, and those in the next block (or the

@@ -6,7 +6,7 @@ struct Case {
     kv_heads: usize,
     dim: usize,
     heads: usize,
-    window: usize,
+    window: Window,
     keys: Vec<f32>,
     values: Vec<f32>,
     queries: Vec<f32>,
@@ -56,7 +56,7 @@ impl Case {
             kv_heads,
             dim,
             heads,
-            window,
+            window: Window { positions: window, is_chunk: false },
             keys,
             values,
             queries,
@@ -68,6 +68,12 @@ impl Case {
 
     fn latent(self, values: usize) -> Self {
         Self { latent: Some(values), ..self }
+    }
+
+    /// Windows that follow each other.
+    fn chunks(mut self) -> Self {
+        self.window.is_chunk = true;
+        self
     }
 
     /// Sinks below, among and above the scores.
@@ -150,7 +156,7 @@ impl Case {
         for head in 0..self.heads {
             let kv_head = head / (self.heads / self.kv_heads);
             let q = &self.queries[(position * self.heads + head) * self.dim..][..self.dim];
-            let from = (position + 1).saturating_sub(self.window);
+            let from = self.window.first_seen(position);
             let at = |p: usize| (p * self.kv_heads + kv_head) * self.dim;
             let weight = |p: usize| {
                 let key = &self.keys[at(p)..][..self.dim];
@@ -196,6 +202,9 @@ fn cases() -> Vec<Case> {
         Case::new((32, 1, 32), 2, ALL, 1100),
         Case::new((64, 1, 16), 1, 600, 1700),
         Case::new((16, 2, 16), 4, 40, 90).sinks(),
+        Case::new((16, 2, 16), 4, 40, 150).chunks(),
+        Case::new((64, 1, 16), 2, 600, 1300).chunks(),
+        Case::new((32, 1, 20), 1, 1, 20).chunks(),
         Case::new((32, 1, 40), 5, ALL, 600).latent(32),
         Case::new((64, 1, 576), 3, ALL, 37).latent(512),
         Case::new((16, 1, 30), 2, ALL, 35).latent(21).sinks(),

@@ -9,6 +9,7 @@ struct DeltaCase {
     rows: usize,
     columns: usize,
     per_channel: bool,
+    rule: StateRule,
     stride: usize,
     values: Vec<f32>,
     state: Vec<f32>,
@@ -36,7 +37,8 @@ impl DeltaCase {
         for (i, s) in state.iter_mut().enumerate().filter(|(i, _)| i % LANES < columns) {
             *s = next(-1.0, 1.0) + (i % 2) as f32;
         }
-        Self { keys, rows, columns, per_channel, stride, values, state }
+        let rule = StateRule::Delta;
+        Self { keys, rows, columns, per_channel, rule, stride, values, state }
     }
 
     /// Rows `rows` of the case.
@@ -54,6 +56,7 @@ impl DeltaCase {
             v: from(3 * self.keys),
             beta: from(3 * self.keys + self.columns),
             per_channel: self.per_channel,
+            rule: self.rule,
         }
     }
 
@@ -91,11 +94,15 @@ impl DeltaCase {
                 let sum = |state: &[f64], with: &[f64]| -> f64 {
                     (0..self.keys).map(|i| state[i * LANES + column] * with[i]).sum()
                 };
-                let delta = (v[column] - sum(&state, k)) * beta;
+                let (known, skip) = match self.rule {
+                    StateRule::Delta => (sum(&state, k), 0.0),
+                    StateRule::StateSpace { skip } => (0.0, f64::from(skip)),
+                };
+                let delta = (v[column] - known) * beta;
                 for i in 0..self.keys {
                     state[i * LANES + column] += k[i] * delta;
                 }
-                out.push(sum(&state, q));
+                out.push(sum(&state, q) + skip * v[column]);
             }
         }
         (state, out)
@@ -115,9 +122,13 @@ fn close(got: &[u32], want: &[f64], what: &str) {
 
 fn cases() -> impl Strategy<Value = DeltaCase> {
     let sizes = (1..70usize, 1..12usize, 1..=16usize);
-    (sizes, any::<bool>(), any::<u64>()).prop_map(|((keys, rows, columns), per_channel, seed)| {
-        DeltaCase::new(keys, rows, columns, per_channel, seed)
-    })
+    let skip = prop::option::of(-2.0f32..2.0);
+    let case = |((keys, rows, columns), per_channel, seed, skip): (_, _, _, Option<f32>)| {
+        let rule = skip.map_or(StateRule::Delta, |skip| StateRule::StateSpace { skip });
+        let per_channel = per_channel && rule == StateRule::Delta;
+        DeltaCase { rule, ..DeltaCase::new(keys, rows, columns, per_channel, seed) }
+    };
+    (sizes, any::<bool>(), any::<u64>(), skip).prop_map(case)
 }
 
 proptest! {
@@ -176,7 +187,7 @@ proptest! {
 
     #[test]
     fn equal_factors_of_all_channels_are_one_factor(case in cases()) {
-        let mut case = DeltaCase { per_channel: false, ..case };
+        let mut case = DeltaCase { per_channel: false, rule: StateRule::Delta, ..case };
         for row in case.values.chunks_mut(case.stride) {
             let decay = &mut row[2 * case.keys..3 * case.keys];
             decay.fill(decay[0]);
@@ -207,26 +218,33 @@ proptest! {
     }
 
     #[test]
-    fn delta_gates_follow_their_definition(
+    fn gates_follow_their_definition(
         heads in prop::collection::vec(
             (-12.0f32..12.0, -20.0f32..20.0, -8.0f32..4.0, -3.0f32..3.0), 1..40),
+        limits in prop_oneof![Just([0.0, f32::INFINITY]), Just([0.01, 2.0])],
     ) {
         let column = |f: fn(&(f32, f32, f32, f32)) -> f32| heads.iter().map(f).collect::<Vec<_>>();
         let (a, b, dt) = (column(|h| h.0), column(|h| h.1), column(|h| h.2));
         let rate: Vec<f32> = heads.iter().map(|h| -h.3.exp()).collect();
-        let (mut decay, mut beta) = (vec![0.0; heads.len()], vec![0.0; heads.len()]);
-        delta_gates(Isa::SCALAR, &a, &b, &dt, &rate, &mut decay, &mut beta);
+        let all = |isa| {
+            let (mut times, mut beta) = (vec![0.0; heads.len()], vec![7.0; heads.len()]);
+            step_times(isa, &a, &dt, limits, &mut times);
+            let mut decay = times.clone();
+            decays(isa, &rate, &mut decay);
+            sigmoids(isa, &b, &mut beta);
+            [times, decay, beta]
+        };
+        let scalar = all(Isa::SCALAR);
         for h in 0..heads.len() {
             let time = (f64::from(a[h]) + f64::from(dt[h])).exp().ln_1p();
-            let want = (f64::from(rate[h]) * time).exp();
-            prop_assert!((f64::from(decay[h]) - want).abs() < 2e-6, "{} {want}", decay[h]);
-            let want = 1.0 / (1.0 + (-f64::from(b[h])).exp());
-            prop_assert!((f64::from(beta[h]) - want).abs() < 1e-6, "{} {want}", beta[h]);
+            let time = time.clamp(f64::from(limits[0]), f64::from(limits[1]));
+            let want = [time, (f64::from(rate[h]) * time).exp(), 1.0 / (1.0 + (-f64::from(b[h])).exp())];
+            for (got, want) in scalar.iter().zip(want) {
+                prop_assert!((f64::from(got[h]) - want).abs() < 2e-6 * (1.0 + want), "{} {want}", got[h]);
+            }
         }
         for isa in Isa::available() {
-            let (mut got, mut other) = (vec![0.0; heads.len()], vec![0.0; heads.len()]);
-            delta_gates(isa, &a, &b, &dt, &rate, &mut got, &mut other);
-            prop_assert_eq!((&got, &other), (&decay, &beta));
+            prop_assert_eq!(&all(isa), &scalar);
         }
     }
 }

@@ -5,7 +5,7 @@ use super::{ForwardPass, LayerRope, Linear, Norm};
 use crate::Error;
 use crate::loader::Loader;
 use crate::ranks::{Heads, Slice};
-use backend::{AttentionSpec, Buffer, Gate, HeadColumns, Rope};
+use backend::{AttentionSpec, Buffer, Gate, HeadColumns, Rope, Window};
 use formats::ModelConfig;
 use formats::config::{GroupedConfig, ValueSource};
 use std::ops::Range;
@@ -81,7 +81,7 @@ impl Attention {
     ) -> Result<Self, Error> {
         let config = loader.checkpoint.config();
         let ModelConfig { hidden_size: hidden, heads, attention_scale: scale, .. } = *config;
-        let (head_dim, window) = (config.head_dim_of(layer), config.windows[layer]);
+        let (head_dim, window) = (config.head_dim_of(layer), window_of(config, layer));
         let prefix = format!("blk.{layer}");
         let own = loader.heads_of(layer)?;
         let sinks = match options.sinks {
@@ -100,10 +100,7 @@ impl Attention {
         let name = format!("{prefix}.attn_q");
         let part = Slice::Heads(values(&parts));
         let linear = Linear::load(loader, &name, rows * head_dim, hidden, part)?;
-        let q_norm = match options.head_norms {
-            true => Some(head_norm(loader, layer, ("q", "q_normed"), own.queries.len())?),
-            false => None,
-        };
+        let q_norm = head_norm(loader, layer, ("q", "q_normed"), own.queries.len())?;
         let gated = own.queries.len() * head_dim;
         let gate = match options.gate {
             true => Some([loader.shared("q_gate", 2 * gated)?, loader.shared("gate_q", gated)?]),
@@ -213,10 +210,7 @@ impl KeysAndValues {
         };
         let linear = load("k")?;
         let v = if takes_keys { None } else { Some(load("v")?) };
-        let norm = match options.head_norms {
-            true => Some(head_norm(loader, layer, ("k", "k_normed"), own.len())?),
-            false => None,
-        };
+        let norm = head_norm(loader, layer, ("k", "k_normed"), own.len())?;
         let v_norm = match options.values {
             ValueSource::Projected => None,
             ValueSource::Normed | ValueSource::NormedKeys => {
@@ -249,22 +243,36 @@ impl KeysAndValues {
     }
 }
 
+/// The positions that queries of a layer attend to.
+pub(super) fn window_of(config: &ModelConfig, layer: usize) -> Window {
+    let positions = config.windows[layer].unwrap_or(usize::MAX);
+    Window { positions, is_chunk: config.chunked && positions != usize::MAX }
+}
+
 /// Loads the norm of each of `heads` heads of queries or of keys, or of all together, with a buffer
-/// for what it gives.
+/// for what it gives, where the layer has one.
 fn head_norm(
     loader: &mut Loader<'_>,
     layer: usize,
     (part, buffer): (&str, &'static str),
     heads: usize,
-) -> Result<(Norm, Buffer), Error> {
+) -> Result<Option<(Norm, Buffer)>, Error> {
     let config = loader.checkpoint.config();
     let (dim, eps) = (config.head_dim_of(layer), config.rms_norm_eps);
-    let whole = config.grouped().is_some_and(|grouped| grouped.whole_norms);
+    let options = config.grouped().copied().unwrap_or_default();
+    if options.bare_norms && !config.unrotated[layer] {
+        let norm = Norm::without_weight(loader, dim, eps);
+        return Ok(Some((norm, loader.shared(buffer, heads * dim)?)));
+    }
+    if !options.head_norms {
+        return Ok(None);
+    }
+    let whole = options.whole_norms;
     if whole && loader.slice.ranks() > 1 {
         let problem = "norms over all heads cannot be divided among ranks";
         return Err(Error::Config(problem.to_owned()));
     }
     let width = if whole { heads * dim } else { dim };
     let norm = Norm::load(loader, &format!("blk.{layer}.attn_{part}_norm"), width, eps)?;
-    Ok((norm, loader.shared(buffer, heads * dim)?))
+    Ok(Some((norm, loader.shared(buffer, heads * dim)?)))
 }

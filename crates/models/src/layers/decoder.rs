@@ -16,7 +16,7 @@ use crate::ranks::Ranks;
 use crate::{Error, Model};
 use backend::{Backend, Batch, Buffer, LayerCache, Table, ThreadLimits};
 use dist::{Comm, Split};
-use formats::config::{self, SublayerNorms};
+use formats::config::{self, IndexConfig, RopeConfig, SublayerNorms};
 
 /// One residual step of a layer: norm, operation, norm.
 struct Sublayer {
@@ -71,7 +71,7 @@ struct Layer {
 
 impl Op {
     /// The attention of a layer, or the recurrence in its place. `ropes` are the rotary embedding
-    /// of the model, and that of layers with compressed rows, or with a window.
+    /// of the model, and that of layers with compressed rows, or with a window, or of the index.
     fn attention(
         loader: &mut Loader<'_>,
         layer: usize,
@@ -88,7 +88,7 @@ impl Op {
                 Attention::load(loader, layer, rope, *options).map(Self::Attention)
             }
             config::Attention::Latent(sizes) => {
-                LatentAttention::load(loader, layer, ropes[0].keys, *sizes).map(Self::Latent)
+                LatentAttention::load(loader, layer, ropes, *sizes).map(Self::Latent)
             }
             config::Attention::Compressed(sizes) => {
                 let ropes = [ropes[0].keys, ropes[1].keys];
@@ -428,13 +428,15 @@ impl Layer {
 }
 
 /// The rotary embeddings of a model: the common one, and that of layers with compressed rows, or
-/// with a window.
+/// with a window, or of the index.
 fn ropes(loader: &mut Loader<'_>) -> Result<Vec<LayerRope>, Error> {
     let config = loader.checkpoint.config();
+    let of_index = |index: &IndexConfig| RopeConfig { layout: index.layout, ..config.rope.clone() };
     let other = match &config.attention {
-        config::Attention::Compressed(sizes) => Some(&sizes.rope),
-        _ => config.windowed.as_ref().map(|windowed| &windowed.rope),
+        config::Attention::Compressed(sizes) => Some(sizes.rope.clone()),
+        config::Attention::Latent(_) => config.index.as_ref().map(of_index),
+        config::Attention::Grouped(_) => config.windowed.as_ref().map(|own| own.rope.clone()),
     };
-    let each = [Some(&config.rope), other].into_iter().flatten();
-    each.map(|rope| LayerRope::load(loader, rope)).collect()
+    let each = [Some(config.rope.clone()), other].into_iter().flatten();
+    each.map(|rope| LayerRope::load(loader, &rope)).collect()
 }

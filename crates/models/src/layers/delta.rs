@@ -8,7 +8,7 @@ use super::{ForwardPass, Linear, Norm};
 use crate::Error;
 use crate::loader::Loader;
 use crate::ranks::{Heads, Slice};
-use backend::{Buffer, DeltaSpec, Gate, LayerCache, Rows, ShortConv, State};
+use backend::{Buffer, Gate, LayerCache, RecurrenceRule, RecurrenceSpec, Rows, ShortConv, State};
 use formats::config::DeltaConfig;
 use std::ops::Range;
 
@@ -31,12 +31,12 @@ pub(crate) struct GatedDelta {
     gate: (Linear, Buffer),
     /// Projections to the inputs of the decay and of beta.
     alpha: Linear,
-    beta: Linear,
+    beta: (Linear, Buffer),
     norm: Norm,
     /// Outputs after the norm: `[rows, heads * value_dim]`.
     normed: Buffer,
     pub out: Linear,
-    spec: DeltaSpec,
+    spec: RecurrenceSpec,
 }
 
 /// What a layer keeps of some value heads with their key heads.
@@ -45,7 +45,7 @@ pub(super) fn cache(config: &DeltaConfig, [heads, key_heads]: [usize; 2]) -> Lay
     let rows = |dim| Rows::plain(dim, Some(config.kernel));
     LayerCache {
         rows: vec![rows(key_heads * keys), rows(key_heads * keys), rows(heads * values)],
-        state: Some(State { heads, key_heads, keys, values }),
+        state: Some(State { heads, key_heads, keys, values, channel_decay: false }),
     }
 }
 
@@ -93,12 +93,12 @@ impl GatedDelta {
         let (out, normed) = (buffer("delta_out", value_dim)?, buffer("delta_normed", value_dim)?);
         let gated = buffer("delta_gate", value_dim)?;
         let [q, k, v] = inputs.map(|input| input.conv.out);
-        let spec = DeltaSpec {
+        let spec = RecurrenceSpec {
+            rule: RecurrenceRule::Delta { b },
             q,
             k,
             v,
             a,
-            b,
             dt: loader.vector(&name("ssm_dt.bias"), &[value_heads], own.clone())?,
             rate: loader.vector(&name("ssm_a"), &[value_heads], own.clone())?,
             decay,
@@ -112,7 +112,7 @@ impl GatedDelta {
             inputs,
             gate: (gate, gated),
             alpha,
-            beta,
+            beta: (beta, b),
             norm: Norm::load(loader, &name("ssm_norm"), value_dim, eps)?,
             normed,
             out: Linear::load(loader, &name("ssm_out"), hidden, inner, Slice::Inputs(values))?,
@@ -143,6 +143,7 @@ impl GatedDelta {
         let bias =
             loader.optional_part(&format!("blk.{layer}.ssm_conv1d.bias"), &[all], rows.clone())?;
         let conv = ShortConv {
+            silu: true,
             weight: loader.backend.vector(turned),
             bias,
             out: loader.shared(names[1], rows.len())?,
@@ -158,12 +159,13 @@ impl GatedDelta {
         let [q, k, v] = self.inputs.each_ref().map(|input| (&input.linear, input.projected));
         let (gate, gated) = self.gate;
         Linear::forward_each(pass, x, [q, k, v, (&gate, gated)], rows);
-        Linear::forward_each(pass, x, [(&self.alpha, spec.a), (&self.beta, spec.b)], rows);
+        let (beta, b) = self.beta;
+        Linear::forward_each(pass, x, [(&self.alpha, spec.a), (&beta, b)], rows);
         for (which, input) in self.inputs.iter().enumerate() {
             pass.backend.short_conv(self.layer, which, input.projected, &input.conv, pass.batch);
         }
         // spec.out: [rows, heads * value_dim]
-        pass.backend.delta_rule(self.layer, spec, pass.batch);
+        pass.backend.recur(self.layer, spec, pass.batch);
         self.norm.forward(pass, spec.out, self.normed, rows);
         pass.backend.apply_gate(Gate::Silu, gated, self.normed, rows);
         self.out.forward(pass, gated, out, rows);

@@ -1,11 +1,11 @@
 //! The residual stream, or streams: hyper-connections (mHC; DeepSeek V4) keep several, from which a
 //! sublayer reads a mixture and into which its output is mixed.
 
-use super::{ForwardPass, Linear};
+use super::{ForwardPass, Linear, Norm};
 use crate::Error;
 use crate::loader::Loader;
 use crate::ranks::Slice;
-use backend::{Buffer, HyperSpec, Vector};
+use backend::{Buffer, HyperSpec};
 use formats::config::HyperConfig;
 
 /// What sublayers read from and add to.
@@ -28,9 +28,8 @@ pub(crate) struct Streams {
     normed: Buffer,
     /// Streams of the rows that the output head reads: `[rows, streams * hidden]`.
     gathered: Buffer,
-    /// The norm's weights, all 1.
-    ones: Vector,
-    eps: f32,
+    /// Norm of all streams together, without weights.
+    norm: Norm,
     /// The mixture that the output head reads, on the last stage.
     head: Option<Mixture>,
 }
@@ -81,8 +80,7 @@ impl Residual {
             x,
             normed: loader.backend.buffer(rows, width)?,
             gathered: loader.backend.buffer(rows, width)?,
-            ones: loader.backend.vector(vec![1.0; width]),
-            eps,
+            norm: Norm::without_weight(loader, width, eps),
             head: match last {
                 true => Some(Mixture::load(loader, "output_hc", hyper, true)?),
                 false => None,
@@ -163,7 +161,7 @@ impl Streams {
         rows: usize,
     ) {
         let Mixture { products, z, factors, spec } = mixture;
-        pass.backend.rms_norm(from, self.ones, self.eps, self.normed, rows);
+        self.norm.forward(pass, from, self.normed, rows);
         products.forward(pass, self.normed, *z, rows);
         pass.backend.stream_factors(*z, spec, *factors, rows);
         pass.backend.read_streams(from, *factors, out, rows);

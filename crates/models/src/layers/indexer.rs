@@ -1,13 +1,13 @@
-//! The index of compressed rows (DeepSeek V4): small queries and rows of their own choose the rows
-//! that a position attends to.
+//! An index of rows: small queries and rows of their own choose the rows that a position attends
+//! to, which are compressed ones (DeepSeek V4) or the positions themselves (DeepSeek V3.2).
 
 use super::compressor::{Compressor, CompressorSizes};
-use super::{ForwardPass, Linear};
+use super::{ForwardPass, Linear, Norm};
 use crate::Error;
 use crate::loader::Loader;
 use crate::ranks::Slice;
 use backend::{Buffer, HeadColumns, IndexSpec, Rope, Rounding, Selection};
-use formats::config::CompressedConfig;
+use formats::config::{CompressedConfig, IndexConfig};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Indexer {
@@ -15,14 +15,36 @@ pub(super) struct Indexer {
     q: (Linear, Buffer),
     /// Weights of the heads: `[rows, heads]`.
     weights: (Linear, Buffer),
-    compressor: Compressor,
+    compared: Compared,
     spec: IndexSpec,
     rope: Rope,
-    /// Values of an index query, and how many of them, the last ones, are rotated.
+    /// Values of an index query, and the first of those that are rotated.
     dim: usize,
     rotated: usize,
     rounding: Rounding,
 }
+
+/// The rows that queries are compared with.
+#[derive(Clone, Copy, Debug)]
+enum Compared {
+    Compressed(Compressor),
+    Keys(IndexKeys),
+}
+
+/// A small key of each position.
+#[derive(Clone, Copy, Debug)]
+struct IndexKeys {
+    /// Projection and its outputs: `[rows, dim]`.
+    linear: (Linear, Buffer),
+    norm: Norm,
+    /// What the norm gives: `[rows, dim]`.
+    normed: Buffer,
+    /// Which rows of the layer they are.
+    rows: usize,
+}
+
+/// Epsilon of the norm of index keys: a constant of the reference, not of the configuration.
+const EPS: f32 = 1e-6;
 
 /// The compressor of the index of a layer.
 pub(super) fn sizes(config: &CompressedConfig, layer: usize) -> CompressorSizes {
@@ -39,23 +61,46 @@ impl Indexer {
         (first, rope, rounding): (usize, Rope, Rounding),
     ) -> Result<Self, Error> {
         let CompressedConfig { index_heads: heads, index_dim: dim, q_rank, .. } = *config;
-        let hidden = loader.checkpoint.config().hidden_size;
-        let name = |part: &str| format!("blk.{layer}.indexer{part}");
-        let q = Linear::load(loader, &name(".attn_q_b"), heads * dim, q_rank, Slice::Whole)?;
-        let weights = Linear::load(loader, &name(".proj"), heads, hidden, Slice::Whole)?;
+        let name = format!("blk.{layer}.indexer_compressor");
         let sizes = sizes(config, layer);
-        let compressor = Compressor::load(loader, &name("_compressor"), sizes, (first, rope))?;
-        let selection = loader.selection(config.index_top)?;
-        Ok(Self {
-            q: (q, loader.shared("index_q", heads * dim)?),
-            weights: (weights, loader.shared("index_weights", heads)?),
-            compressor,
-            spec: IndexSpec { rows: compressor.rows(), heads, selection },
-            rope,
-            dim,
-            rotated: config.rope_dim,
-            rounding,
-        })
+        let compressor = Compressor::load(loader, &name, sizes, (first, rope))?;
+        let rotated = dim - config.rope_dim;
+        let compared = Compared::Compressed(compressor);
+        let (top, rows) = (config.index_top, compressor.rows());
+        let [q, weights] = projections(loader, layer, [heads, dim, q_rank])?;
+        let selection = loader.selection(top)?;
+        let spec = IndexSpec { rows, heads, selection };
+        Ok(Self { q, weights, compared, spec, rope, dim, rotated, rounding })
+    }
+
+    /// Loads the index over positions of a layer: `indexer.attn_q_b`, `indexer.proj`, and
+    /// `indexer.attn_k` with its norm `indexer.k_norm`. Its keys are rows `rows` of the layer.
+    /// Every rank has all of it.
+    pub fn over_positions(
+        loader: &mut Loader<'_>,
+        layer: usize,
+        config: &IndexConfig,
+        (q_rank, rows, rope): (usize, usize, Rope),
+    ) -> Result<Self, Error> {
+        let IndexConfig { heads, dim, top, .. } = *config;
+        let hidden = loader.checkpoint.config().hidden_size;
+        let name = |part: &str| format!("blk.{layer}.indexer.{part}");
+        let linear = Linear::load(loader, &name("attn_k"), dim, hidden, Slice::Whole)?;
+        let keys = IndexKeys {
+            linear: (linear, loader.shared("index_key", dim)?),
+            norm: Norm::centred(loader, &name("k_norm"), (dim, EPS), "index_key_centred")?,
+            normed: loader.shared("index_key_normed", dim)?,
+            rows,
+        };
+        let [q, weights] = projections(loader, layer, [heads, dim, q_rank])?;
+        let spec = IndexSpec { rows, heads, selection: loader.selection(top)? };
+        let (compared, rounding) = (Compared::Keys(keys), Rounding::None);
+        Ok(Self { q, weights, compared, spec, rope, dim, rotated: 0, rounding })
+    }
+
+    /// Where the choice is written.
+    pub fn selection(&self) -> Selection {
+        self.spec.selection
     }
 
     /// Chooses the rows of each row of `x`, `[rows, hidden]`, whose low-rank query is `q_row`.
@@ -66,13 +111,37 @@ impl Indexer {
         (x, q_row): (Buffer, Buffer),
     ) -> Selection {
         let (rows, (q, queries), (weights, weighed)) = (pass.rows(), self.q, self.weights);
-        self.compressor.forward(pass, layer, x);
+        match &self.compared {
+            Compared::Compressed(compressor) => compressor.forward(pass, layer, x),
+            Compared::Keys(keys) => {
+                let (linear, projected) = keys.linear;
+                linear.forward(pass, x, projected, rows);
+                let key = keys.norm.forward(pass, projected, keys.normed, rows);
+                let key_columns = HeadColumns { buffer: key, first: 0, stride: self.dim };
+                pass.backend.rotate(key_columns, self.rope, rows);
+                pass.backend.store_rows(layer, keys.rows, key, pass.batch);
+            }
+        }
         q.forward(pass, q_row, queries, rows);
         weights.forward(pass, x, weighed, rows);
         let heads = |first| HeadColumns { buffer: queries, first, stride: self.dim };
-        pass.backend.rotate(heads(self.dim - self.rotated), self.rope, rows);
+        pass.backend.rotate(heads(self.rotated), self.rope, rows);
         pass.backend.round(heads(0), self.dim, self.rounding, rows);
         pass.backend.select_rows(layer, queries, weighed, &self.spec, pass.batch);
         self.spec.selection
     }
+}
+
+/// The projections to the queries of an index, and to the weights of its heads, with their buffers.
+fn projections(
+    loader: &mut Loader<'_>,
+    layer: usize,
+    [heads, dim, q_rank]: [usize; 3],
+) -> Result<[(Linear, Buffer); 2], Error> {
+    let hidden = loader.checkpoint.config().hidden_size;
+    let name = |part: &str| format!("blk.{layer}.indexer.{part}");
+    let q = Linear::load(loader, &name("attn_q_b"), heads * dim, q_rank, Slice::Whole)?;
+    let weights = Linear::load(loader, &name("proj"), heads, hidden, Slice::Whole)?;
+    let queries = loader.shared("index_q", heads * dim)?;
+    Ok([(q, queries), (weights, loader.shared("index_weights", heads)?)])
 }

@@ -6,11 +6,13 @@
 //! instead gives the same numbers up to rounding, so the form must not depend on how many rows are
 //! computed together; see docs/decisions/0011-latent-attention-is-absorbed.md.
 
-use super::{ForwardPass, Linear, Norm};
+use super::attention::window_of;
+use super::indexer::Indexer;
+use super::{ForwardPass, LayerRope, Linear, Norm};
 use crate::Error;
 use crate::loader::{ComputedMatrix, Loader};
 use crate::ranks::Slice;
-use backend::{AttentionSpec, Buffer, HeadColumns, Matrix, Mode, Rope};
+use backend::{AttentionSpec, Buffer, HeadColumns, Matrix, Mode, Rope, RowAttention, Selection};
 use dist::Split;
 use formats::config::LatentConfig;
 use formats::{ModelConfig, TensorView};
@@ -33,7 +35,8 @@ struct LatentBuffers {
     latent: Buffer,
     /// `[rows, heads * (kv_rank + rope)]`.
     q_latent: Buffer,
-    /// Outputs of the heads in the latent space: `[rows, heads * kv_rank]`.
+    /// Outputs of the heads in the latent space: `[rows, heads * kv_rank]`, with the rotated values
+    /// of rows besides where positions are chosen.
     seen: Buffer,
     /// `[rows, heads * value_dim]`.
     mixed: Buffer,
@@ -48,7 +51,10 @@ impl LatentBuffers {
             key: loader.shared("key", rope_dim)?,
             latent: loader.shared("latent", kv_rank + rope_dim)?,
             q_latent: loader.shared("q_latent", heads * (kv_rank + rope_dim))?,
-            seen: loader.shared("seen", heads * kv_rank)?,
+            seen: {
+                let chosen = loader.checkpoint.config().index.is_some();
+                loader.shared("seen", heads * (kv_rank + if chosen { rope_dim } else { 0 }))?
+            },
             mixed: loader.shared("mixed", heads * value_dim)?,
         })
     }
@@ -62,6 +68,18 @@ struct QueryRow {
     row: Buffer,
     normed: Buffer,
 }
+
+/// Rotary embeddings of a layer.
+#[derive(Clone, Copy, Debug)]
+struct LatentRope {
+    /// Rotations of queries and of keys, where they are rotated.
+    rotated: [Option<Rope>; 2],
+    /// Growth of the other values of queries.
+    plain: Option<Rope>,
+}
+
+/// Which rows of a layer are those of the index's keys.
+const INDEX: usize = 1;
 
 #[derive(Debug)]
 pub(crate) struct LatentAttention {
@@ -80,7 +98,9 @@ pub(crate) struct LatentAttention {
     /// `[value_dim, kv_rank]` of each head.
     v_b: Vec<Matrix>,
     pub out: Linear,
-    rope: Rope,
+    rope: LatentRope,
+    /// The choice of positions, and the index that makes it in layers with one of their own.
+    chosen: Option<(Selection, Option<Indexer>)>,
     sizes: LatentConfig,
     spec: AttentionSpec,
     work: LatentBuffers,
@@ -89,15 +109,15 @@ pub(crate) struct LatentAttention {
 impl LatentAttention {
     /// Loads `attn_q_a` with its norm and `attn_q_b`, or `attn_q`; `attn_kv_a_mqa` with its norm;
     /// `attn_kv_b`, or `attn_k_b` and `attn_v_b`; `attn_output`. Every rank has the latent rows of
-    /// all, and its own heads.
+    /// all, and its own heads. `ropes` are those of attention and of an index.
     pub fn load(
         loader: &mut Loader<'_>,
         layer: usize,
-        rope: Rope,
+        ropes: &[LayerRope],
         sizes: LatentConfig,
     ) -> Result<Self, Error> {
         let ModelConfig { hidden_size, heads, attention_scale, .. } = *loader.checkpoint.config();
-        let window = loader.checkpoint.config().windows[layer];
+        let window = window_of(loader.checkpoint.config(), layer);
         let LatentConfig { q_rank, kv_rank, nope_dim, rope_dim, value_dim } = sizes;
         let name = |part: &str| format!("blk.{layer}.attn_{part}");
         let own = loader.heads_of(layer)?.queries;
@@ -122,6 +142,11 @@ impl LatentAttention {
         let [row, key] = Self::load_row(loader, &name("kv_a_mqa"), [kv_rank, rope_dim])?;
         let (k_b, v_b) = Self::load_expansion(loader, layer, heads, &own, sizes)?;
         let inputs = Slice::Inputs(values(value_dim));
+        let rope = LatentRope {
+            rotated: ropes[0].of_layer(loader.checkpoint.config().unrotated[layer]),
+            plain: ropes[0].unrotated,
+        };
+        let chosen = Self::load_index(loader, layer, ropes, sizes)?;
         Ok(Self {
             layer: layer - loader.layers.start,
             q_a,
@@ -133,10 +158,34 @@ impl LatentAttention {
             v_b,
             out: Linear::load(loader, &name("output"), hidden_size, heads * value_dim, inputs)?,
             rope,
+            chosen,
             sizes,
             spec: AttentionSpec { heads: own.len(), scale: attention_scale, window, sinks: None },
             work: LatentBuffers::new(loader, own.len(), sizes)?,
         })
+    }
+
+    /// The choice of positions that a layer attends to, where the model has an index.
+    fn load_index(
+        loader: &mut Loader<'_>,
+        layer: usize,
+        ropes: &[LayerRope],
+        sizes: LatentConfig,
+    ) -> Result<Option<(Selection, Option<Indexer>)>, Error> {
+        let config = loader.checkpoint.config();
+        let Some(index) = &config.index else { return Ok(None) };
+        if config.index_of(layer).is_none() {
+            let of = (0..layer).rev().find(|before| index.layers[*before]).unwrap_or(layer);
+            if !loader.layers.contains(&of) {
+                let problem = format!("layer {layer} needs the positions that layer {of} chooses");
+                return Err(Error::Config(format!("{problem}, which is in another stage")));
+            }
+            return Ok(Some((loader.selection(index.top)?, None)));
+        }
+        let q_rank = sizes.q_rank.unwrap_or(config.hidden_size);
+        let rope = (q_rank, INDEX, ropes[1].keys);
+        let indexer = Indexer::over_positions(loader, layer, index, rope)?;
+        Ok(Some((indexer.selection(), Some(indexer))))
     }
 
     /// Loads the projections to the latent row and to the key, stored as one matrix.
@@ -213,20 +262,51 @@ impl LatentAttention {
         self.norm.forward(pass, work.row, work.latent, rows);
         let (key, latent_key) = (heads(work.key, 0, rope_dim), heads(work.latent, kv_rank, latent));
         pass.backend.copy_heads(key, rope_dim, latent_key, rows);
-        pass.backend.rotate(latent_key, self.rope, rows);
-        pass.backend.store_kv(self.layer, work.latent, None, pass.batch);
-        // [rows, heads, nope + rope] to [rows, heads, kv_rank + rope]
         let rotated = heads(work.q, nope_dim, query);
-        pass.backend.rotate(rotated, self.rope, rows);
+        let turned = self.rope.rotated.into_iter().zip([rotated, latent_key]);
+        for (rope, columns) in turned.chain([(self.rope.plain, heads(work.q, 0, query))]) {
+            if let Some(rope) = rope {
+                pass.backend.rotate(columns, rope, rows);
+            }
+        }
+        // [rows, heads, nope + rope] to [rows, heads, kv_rank + rope]
         let queries = heads(work.q_latent, 0, latent);
         pass.backend.linear_heads(heads(work.q, 0, query), &self.k_b, queries, rows);
         let queries = heads(work.q_latent, kv_rank, latent);
         pass.backend.copy_heads(rotated, rope_dim, queries, rows);
-        pass.backend.attention(self.layer, work.q_latent, work.seen, &self.spec, pass.batch);
+        let seen = self.attend(pass, x);
         // [rows, heads, kv_rank] to [rows, heads, value_dim]
         let values = heads(work.mixed, 0, value_dim);
-        pass.backend.linear_heads(heads(work.seen, 0, kv_rank), &self.v_b, values, rows);
+        pass.backend.linear_heads(seen, &self.v_b, values, rows);
         self.out.forward(pass, work.mixed, out, rows);
+    }
+
+    /// Stores the rows' latents, and attends to those of all positions or of the chosen ones.
+    /// Returns the outputs of the heads, `kv_rank` columns each.
+    fn attend(&self, pass: &mut ForwardPass<'_>, x: Buffer) -> HeadColumns {
+        let (LatentBuffers { latent, q_latent, seen, .. }, layer) = (self.work, self.layer);
+        let Some((selection, indexer)) = &self.chosen else {
+            pass.backend.store_kv(layer, latent, None, pass.batch);
+            pass.backend.attention(layer, q_latent, seen, &self.spec, pass.batch);
+            return HeadColumns { buffer: seen, first: 0, stride: self.sizes.kv_rank };
+        };
+        pass.backend.store_rows(layer, 0, latent, pass.batch);
+        if let Some(indexer) = indexer {
+            let q_row = self.q_a.as_ref().map_or(x, |q_a| q_a.normed);
+            indexer.forward(pass, layer, (x, q_row));
+        }
+        let spec = RowAttention {
+            heads: self.spec.heads,
+            scale: self.spec.scale,
+            sinks: None,
+            window: None,
+            compressed: Some(0),
+            selection: Some(*selection),
+        };
+        // [rows, heads * (kv_rank + rope)]
+        pass.backend.attend_rows(layer, q_latent, seen, &spec, pass.batch);
+        let stride = self.sizes.kv_rank + self.sizes.rope_dim;
+        HeadColumns { buffer: seen, first: 0, stride }
     }
 }
 

@@ -34,7 +34,7 @@ pub(crate) use sparse::SparseAttention;
 
 use crate::Error;
 use crate::loader::Loader;
-use backend::{Backend, Batch, Buffer, LayerCache};
+use backend::{Backend, Batch, Buffer, LayerCache, Rows};
 use dist::{Comm, Split};
 use formats::ModelConfig;
 use formats::config;
@@ -97,9 +97,16 @@ pub(crate) fn layer_cache(
             let heads = held.kv[usize::from(window.is_some())];
             LayerCache::heads(heads, model.head_dim_of(layer), None, window)
         }
-        config::Attention::Latent(sizes) => {
-            LayerCache::heads(1, sizes.kv_rank + sizes.rope_dim, Some(sizes.kv_rank), window)
-        }
+        config::Attention::Latent(sizes) => match &model.index {
+            None => {
+                LayerCache::heads(1, sizes.kv_rank + sizes.rope_dim, Some(sizes.kv_rank), window)
+            }
+            Some(index) => {
+                let keys = index.layers[layer].then(|| Rows::plain(index.dim, None));
+                let latents = Rows::plain(sizes.kv_rank + sizes.rope_dim, None);
+                LayerCache { rows: [latents].into_iter().chain(keys).collect(), state: None }
+            }
+        },
         config::Attention::Compressed(sizes) => sparse::cache(model, sizes, layer, native_rounding),
     }
 }

@@ -56,6 +56,7 @@ impl Moe {
             down: all("down_exps", hidden, config.width)?,
             biases: biases(loader, layer, config, &own)?,
             kind: limited(activation, config.limits[layer]),
+            weighs_inputs: config.weighs_inputs,
             routing: routing(config),
             correction: loader
                 .optional(&format!("blk.{layer}.exp_probs_b.bias"), &[config.count])?,
@@ -179,7 +180,7 @@ fn routing(config: &ExpertsConfig) -> Routing {
         scores: match config.scores {
             RouterScores::Softmax => Scores::Softmax,
             RouterScores::SoftmaxOfChosen => Scores::SoftmaxOfChosen,
-            RouterScores::Sigmoid => Scores::Sigmoid,
+            RouterScores::Sigmoid | RouterScores::PlainSigmoid => Scores::Sigmoid,
             RouterScores::SqrtSoftplus => Scores::SqrtSoftplus,
         },
         normalise: config.normalise,

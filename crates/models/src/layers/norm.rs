@@ -3,12 +3,11 @@
 use super::ForwardPass;
 use crate::Error;
 use crate::loader::Loader;
-use backend::{Buffer, Vector};
+use backend::{Buffer, RmsNorm, Vector};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Norm {
-    weight: Vector,
-    eps: f32,
+    norm: RmsNorm,
     /// What LayerNorm does besides.
     layer: Option<Centred>,
 }
@@ -30,7 +29,7 @@ impl Norm {
         eps: f32,
     ) -> Result<Self, Error> {
         let weight = loader.vector(&format!("{name}.weight"), &[width], 0..width)?;
-        Ok(Self { weight, eps, layer: None })
+        Ok(Self { norm: RmsNorm { weight, unit: width, eps }, layer: None })
     }
 
     /// Loads a norm of the residual stream: the LayerNorm `name.weight` and, if there is one,
@@ -39,12 +38,23 @@ impl Norm {
         let config = loader.checkpoint.config();
         let (hidden, eps, layer_norm) =
             (config.hidden_size, config.rms_norm_eps, config.layer_norm);
-        let norm = Self::load(loader, name, hidden, eps)?;
-        if !layer_norm {
-            return Ok(norm);
+        match layer_norm {
+            true => Self::centred(loader, name, (hidden, eps), "centred"),
+            false => Self::load(loader, name, hidden, eps),
         }
-        let bias = loader.optional(&format!("{name}.bias"), &[hidden])?;
-        let centred = loader.shared("centred", hidden)?;
+    }
+
+    /// Loads the LayerNorm `name.weight` of `width` values and, if there is one, `name.bias`.
+    /// `buffer` names the workspace that it shares with others of its width.
+    pub fn centred(
+        loader: &mut Loader<'_>,
+        name: &str,
+        (width, eps): (usize, f32),
+        buffer: &'static str,
+    ) -> Result<Self, Error> {
+        let norm = Self::load(loader, name, width, eps)?;
+        let bias = loader.optional(&format!("{name}.bias"), &[width])?;
+        let centred = loader.shared(buffer, width)?;
         Ok(Self { layer: Some(Centred { bias, centred }), ..norm })
     }
 
@@ -58,15 +68,17 @@ impl Norm {
     ) -> Result<Self, Error> {
         let mut weight = loader.checkpoint.require(name, &[width])?.to_f32()?;
         weight.iter_mut().for_each(|value| *value *= factor);
-        Ok(Self { weight: loader.backend.vector(weight), eps, layer: None })
+        let weight = loader.backend.vector(weight);
+        Ok(Self { norm: RmsNorm { weight, unit: width, eps }, layer: None })
     }
 
     /// A norm of `width` values that does not scale them.
     pub fn without_weight(loader: &mut Loader<'_>, width: usize, eps: f32) -> Self {
-        Self { weight: loader.backend.vector(vec![1.0; width]), eps, layer: None }
+        let weight = loader.backend.vector(vec![1.0; width]);
+        Self { norm: RmsNorm { weight, unit: width, eps }, layer: None }
     }
 
-    /// Normalises each run of the weight's width in the rows of `x`; returns `out`, of `x`'s shape.
+    /// Normalises each unit of values in the rows of `x`; returns `out`, of `x`'s shape.
     pub fn forward(
         &self,
         pass: &mut ForwardPass<'_>,
@@ -75,11 +87,11 @@ impl Norm {
         rows: usize,
     ) -> Buffer {
         let Some(Centred { bias, centred }) = self.layer else {
-            pass.backend.rms_norm(x, self.weight, self.eps, out, rows);
+            pass.backend.rms_norm(x, self.norm, out, rows);
             return out;
         };
         pass.backend.center(x, centred, rows);
-        pass.backend.rms_norm(centred, self.weight, self.eps, out, rows);
+        pass.backend.rms_norm(centred, self.norm, out, rows);
         if let Some(bias) = bias {
             pass.backend.add_bias(out, bias, rows);
         }

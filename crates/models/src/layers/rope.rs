@@ -15,8 +15,9 @@ pub(crate) struct LayerRope {
     long: Option<Rope>,
     /// That of queries, where they grow with their positions.
     queries: Option<Rope>,
-    /// Growth of queries without a rotation, in layers that have none.
-    unrotated: Option<Rope>,
+    /// Growth of queries without a rotation: in layers that have none, or of the values of latent
+    /// attention that are not rotated.
+    pub unrotated: Option<Rope>,
 }
 
 impl LayerRope {
@@ -42,10 +43,12 @@ impl LayerRope {
             None => None,
             growth => Some(load(frequencies(rope), growth)?),
         };
-        let unrotated = match grows(true) {
+        let plain = config.latent().map(|latent| latent.nope_dim);
+        let growth = grows(true).or(plain.and_then(|_| grows(false)));
+        let unrotated = match growth {
             None => None,
             // Pairs that turn by nothing are multiplied only.
-            growth => Some(load(vec![0.0; config.head_dim / 2], growth)?),
+            growth => Some(load(vec![0.0; plain.unwrap_or(config.head_dim) / 2], growth)?),
         };
         let long = match &rope.scaling {
             RopeScaling::LongRope { long, .. } => Some(load(divided(rope, long), None)?),

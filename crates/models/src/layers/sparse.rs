@@ -12,7 +12,7 @@ use crate::Error;
 use crate::loader::Loader;
 use crate::ranks::{Heads, Slice};
 use backend::{
-    Buffer, HeadColumns, LayerCache, Matrix, Rope, Rounding, RowAttention, RowLayout, Rows, Vector,
+    Buffer, HeadColumns, LayerCache, Matrix, Rope, Rounding, RowAttention, RowLayout, Rows,
 };
 use formats::ModelConfig;
 use formats::config::CompressedConfig;
@@ -60,9 +60,8 @@ pub(crate) struct SparseAttention {
     q_b: Linear,
     kv: Linear,
     kv_norm: Norm,
-    /// Weights of the norm of query heads, all 1.
-    ones: Vector,
-    eps: f32,
+    /// Norm of query heads, without weights.
+    q_norm: Norm,
     compressor: Option<Compressor>,
     indexer: Option<Indexer>,
     /// Outputs of this rank's groups of heads: `[out_rank, heads of a group * dim]` each.
@@ -176,8 +175,7 @@ impl SparseAttention {
             q_b: Linear::load(loader, &name("q_b"), heads * dim, q_rank, q_heads)?,
             kv: Linear::load(loader, &name("kv"), dim, hidden, Slice::Whole)?,
             kv_norm: Norm::load(loader, &name("kv_a_norm"), dim, eps)?,
-            ones: loader.backend.vector(vec![1.0; dim]),
-            eps,
+            q_norm: Norm::without_weight(loader, dim, eps),
             groups: matrices,
             out_rank,
             out: Linear::load(loader, &name("output_b"), hidden, groups * out_rank, inputs)?,
@@ -189,7 +187,7 @@ impl SparseAttention {
                 heads: own.len(),
                 scale,
                 sinks: Some(sinks),
-                window: WINDOW,
+                window: Some(WINDOW),
                 compressed: compressor.as_ref().map(Compressor::rows),
                 selection: None,
             },
@@ -206,7 +204,7 @@ impl SparseAttention {
         self.q_a_norm.forward(pass, q_row[0], q_row[1], rows);
         self.q_b.forward(pass, q_row[1], q[0], rows);
         // q: [rows, heads * dim]
-        pass.backend.rms_norm(q[0], self.ones, self.eps, q[1], rows);
+        self.q_norm.forward(pass, q[0], q[1], rows);
         self.kv_norm.forward(pass, kv[0], kv[1], rows);
         let last =
             |buffer| HeadColumns { buffer, first: self.dim - self.rotated, stride: self.dim };

@@ -26,6 +26,7 @@ struct Params {
     group: u32,
     block: u32,
     window: u32,
+    is_chunk: u32,
     scale: f32,
 }
 var<immediate> params: Params;

@@ -11,6 +11,7 @@ struct Params {
     heads: u32,
     value_dim: u32,
     window: u32,
+    is_chunk: u32,
     has_sinks: u32,
 }
 var<immediate> params: Params;

@@ -7,6 +7,7 @@ struct Params {
     waiting_row: u32,
     keys: u32,
     values: u32,
+    decays: u32,
     heads: u32,
     count: u32,
 }
@@ -35,10 +36,10 @@ fn each(i: u32) {
         value = v[row * params.values + at - params.keys];
     } else {
         let gate = at - params.keys - params.values;
-        if gate < params.heads {
-            value = decays[row * params.heads + gate];
+        if gate < params.decays {
+            value = decays[row * params.decays + gate];
         } else {
-            value = betas[row * params.heads + gate - params.heads];
+            value = betas[row * params.heads + gate - params.decays];
         }
     }
     waiting[(slot * params.guesses + guess) * params.waiting_row + at] = value;

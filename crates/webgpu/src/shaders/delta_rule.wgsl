@@ -1,4 +1,4 @@
-// The gated delta rule. A workgroup takes some value columns of a head of a sequence through the
+// The gated delta rule, or a state space. A workgroup takes some value columns of a head of a sequence through the
 // rows: first guesses of the step before that proved right, then rows of the batch. All go through
 // one loop, so that a row has the same bits however rows are cut into steps.
 //
@@ -18,25 +18,31 @@ struct Params {
     // Rows that may wait in a slot, and values of each: keys, values, decays and betas.
     guesses: u32,
     waiting_row: u32,
+    // Decays of a head: one, or one for each key.
+    decays: u32,
+    // Whether values are added instead of corrections.
+    space: u32,
 }
 var<immediate> params: Params;
 @group(0) @binding(0) var<storage, read> batch: array<u32>;
-@group(0) @binding(1) var<storage, read_write> states: array<f32>;
-@group(0) @binding(2) var<storage, read_write> waiting: array<f32>;
-@group(0) @binding(3) var<storage, read_write> q: array<f32>;
-@group(0) @binding(4) var<storage, read_write> k: array<f32>;
-@group(0) @binding(5) var<storage, read_write> v: array<f32>;
-@group(0) @binding(6) var<storage, read_write> decays: array<f32>;
-@group(0) @binding(7) var<storage, read_write> betas: array<f32>;
-@group(0) @binding(8) var<storage, read_write> out: array<f32>;
+// Shares of values that pass by the state, in a state space.
+@group(0) @binding(1) var<storage, read> skips: array<f32>;
+@group(0) @binding(2) var<storage, read_write> states: array<f32>;
+@group(0) @binding(3) var<storage, read_write> waiting: array<f32>;
+@group(0) @binding(4) var<storage, read_write> q: array<f32>;
+@group(0) @binding(5) var<storage, read_write> k: array<f32>;
+@group(0) @binding(6) var<storage, read_write> v: array<f32>;
+@group(0) @binding(7) var<storage, read_write> decays: array<f32>;
+@group(0) @binding(8) var<storage, read_write> betas: array<f32>;
+@group(0) @binding(9) var<storage, read_write> out: array<f32>;
 
 const COLUMNS = 16u;
 const PARTS = 8u;
 const LANES = COLUMNS * PARTS;
 const KEYS = PARTS * PER;
 
-// Keys, then queries, of two rows: those of the next are read while those of one are used.
-var<workgroup> inputs: array<f32, 4u * KEYS>;
+// Keys, then queries, then decays, of two rows: those of the next are read while those of one are used.
+var<workgroup> inputs: array<f32, 6u * KEYS>;
 // What the state knows of the key, what the query reads, and key times query.
 var<workgroup> sums: array<vec3<f32>, LANES>;
 var<private> state: array<f32, PER>;
@@ -88,6 +94,7 @@ struct Row {
 
 fn load_inputs(task: Task, row: Row, start: u32) {
     let head = task.key_head * params.keys;
+    let behind = row.at + params.key_heads * params.keys + params.all_heads * params.values;
     for (var key = task.lane; key < KEYS; key += LANES) {
         var values = vec2(0.0, 0.0);
         if key < params.keys {
@@ -100,29 +107,35 @@ fn load_inputs(task: Task, row: Row, start: u32) {
         }
         inputs[start + key] = values.x;
         inputs[start + KEYS + key] = values.y;
+        let decay = task.head * params.decays + min(key, params.decays - 1u);
+        if row.waits {
+            inputs[start + 2u * KEYS + key] = waiting[behind + decay];
+        } else {
+            let at = row.at * params.all_heads * params.decays + decay;
+            inputs[start + 2u * KEYS + key] = decays[at];
+        }
     }
 }
 
-// Value, decay and beta of a row.
-fn gates(task: Task, row: Row) -> vec3<f32> {
+// Value and beta of a row.
+fn gates(task: Task, row: Row) -> vec2<f32> {
     let column = min(task.column, params.values - 1u);
     if row.waits {
         let values = row.at + params.key_heads * params.keys;
-        let gate = values + params.all_heads * params.values + task.head;
-        let value = waiting[values + task.head * params.values + column];
-        return vec3(value, waiting[gate], waiting[gate + params.all_heads]);
+        let gate = values + params.all_heads * (params.values + params.decays) + task.head;
+        return vec2(waiting[values + task.head * params.values + column], waiting[gate]);
     }
     let at = row.at * params.all_heads + task.head;
-    return vec3(v[at * params.values + column], decays[at], betas[at]);
+    return vec2(v[at * params.values + column], betas[at]);
 }
 
 // Takes the state through the row with the inputs at `start`; returns the output of the column.
-fn take(task: Task, start: u32, gate: vec3<f32>) -> f32 {
+fn take(task: Task, start: u32, gate: vec2<f32>) -> f32 {
     var part = vec3(0.0, 0.0, 0.0);
     for (var i = 0u; i < PER; i++) {
         let key = inputs[start + i * PARTS + task.part];
         let query = inputs[start + KEYS + i * PARTS + task.part];
-        let left = state[i] * gate.y;
+        let left = state[i] * inputs[start + 2u * KEYS + i * PARTS + task.part];
         state[i] = left;
         part = fma(vec3(left, left, key), vec3(key, query, query), part);
     }
@@ -132,11 +145,16 @@ fn take(task: Task, start: u32, gate: vec3<f32>) -> f32 {
     for (var i = 1u; i < PARTS; i++) {
         sum += sums[i * COLUMNS + task.lane % COLUMNS];
     }
-    let change = (gate.x - sum.x) * gate.z;
+    let known = select(sum.x, 0.0, params.space != 0u);
+    let change = (gate.x - known) * gate.y;
     for (var i = 0u; i < PER; i++) {
         state[i] = fma(inputs[start + i * PARTS + task.part], change, state[i]);
     }
-    return fma(change, sum.z, sum.y);
+    let read = fma(change, sum.z, sum.y);
+    if params.space != 0u {
+        return fma(skips[task.head], gate.x, read);
+    }
+    return read;
 }
 
 fn run(task: Task) {
@@ -154,7 +172,7 @@ fn run(task: Task) {
         if row.waits {
             row.at = (slot * params.guesses + i) * params.waiting_row;
         }
-        let start = i % 2u * 2u * KEYS;
+        let start = i % 2u * 3u * KEYS;
         load_inputs(task, row, start);
         workgroupBarrier();
         let result = take(task, start, gates(task, row));

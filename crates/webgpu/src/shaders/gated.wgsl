@@ -38,6 +38,11 @@ fn gated(kind: u32, alpha: f32, limit: f32, gate: f32, up: f32) -> f32 {
             let slope = fma(gate * gate, 0.044715 * 1.5957691, 1.5957691);
             return gate * sigmoid(gate * slope) * up;
         }
+        case 5u: { return gate * up; }
+        case 6u: {
+            let positive = max(gate, 0.0);
+            return positive * positive * up;
+        }
         default: { return sigmoid(gate) * up; }
     }
 }

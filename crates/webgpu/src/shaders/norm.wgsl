@@ -1,5 +1,14 @@
 // RMS norm of units: out = x * inverse root of (mean of squares + eps) * weight.
-struct Params { units: u32, len: u32, eps: f32, row_units: u32, x_row: u32, out_row: u32 }
+struct Params {
+    units: u32,
+    len: u32,
+    eps: f32,
+    row_units: u32,
+    // Values of the weight, which is that of one unit or of several.
+    weights: u32,
+    x_row: u32,
+    out_row: u32,
+}
 var<immediate> params: Params;
 @group(0) @binding(0) var<storage, read_write> x: array<f32>;
 @group(0) @binding(1) var<storage, read> weight: array<f32>;
@@ -25,7 +34,7 @@ fn main(
         }
         let scale = 1.0 / sqrt(sum_of_lanes(sum, lane) / f32(params.len) + params.eps);
         for (var i = lane; i < params.len; i += LANES) {
-            out[out_start + i] = x[start + i] * scale * weight[i];
+            out[out_start + i] = x[start + i] * scale * weight[(column + i) % params.weights];
         }
         workgroupBarrier();
     }

@@ -146,6 +146,10 @@ impl WebGpu {
             return Err(Error::Experts(problem));
         }
         route::check(routing, count)?;
+        if spec.weighs_inputs {
+            let problem = "device wgpu: weights of the inputs of experts are not supported";
+            return Err(Error::Device(problem.to_owned()));
+        }
         let alike = |all: &[Matrix]| {
             let first = self.matrices.get(all[0]);
             all.iter().map(|matrix| self.matrices.get(*matrix)).all(|other| {

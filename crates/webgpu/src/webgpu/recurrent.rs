@@ -1,11 +1,13 @@
-//! Short convolutions, gated delta rules, and the states of recurrent layers.
+//! Short convolutions, recurrences, and the states of recurrent layers.
 
 use crate::gpu::{Access, Gpu, Kernel, Words};
 use crate::parts::{EACH, EXP_TO_ONE, GATED, LANES, dealt, workgroups};
 use crate::webgpu::WebGpu;
 use crate::webgpu::kv::{PLAIN_ROWS, PlainPlaces, STORED};
 use crate::webgpu::step::{Places, STEP};
-use backend::{Batch, Buffer, CacheSpec, DeltaSpec, Error, ShortConv, State, Vector};
+use backend::{
+    Batch, Buffer, CacheSpec, Error, RecurrenceRule, RecurrenceSpec, ShortConv, State, Vector,
+};
 use bytemuck::{Pod, Zeroable};
 
 /// Epsilon of the norms of queries and keys: a constant of the reference implementation.
@@ -40,17 +42,20 @@ static NORM: Kernel = Kernel {
     source: &[include_str!("../shaders/delta_norm.wgsl"), LANES],
     bindings: &[Access::Write],
 };
-static GATES: Kernel = Kernel {
-    name: "delta_gates",
-    source: &[include_str!("../shaders/delta_gates.wgsl"), GATED, EXP_TO_ONE, EACH],
-    bindings: &[
-        Access::Write,
-        Access::Write,
-        Access::Read,
-        Access::Read,
-        Access::Write,
-        Access::Write,
-    ],
+static DECAYS: Kernel = Kernel {
+    name: "recurrence_decays",
+    source: &[include_str!("../shaders/decays.wgsl"), GATED, EXP_TO_ONE, EACH],
+    bindings: &[Access::Write, Access::Read, Access::Read, Access::Write],
+};
+static TIMES: Kernel = Kernel {
+    name: "recurrence_times",
+    source: &[include_str!("../shaders/step_times.wgsl"), GATED, EXP_TO_ONE, EACH],
+    bindings: &[Access::Write, Access::Read, Access::Write],
+};
+static BETAS: Kernel = Kernel {
+    name: "recurrence_betas",
+    source: &[include_str!("../shaders/sigmoids.wgsl"), GATED, EXP_TO_ONE, EACH],
+    bindings: &[Access::Write, Access::Write],
 };
 static DELTA_FEW: Kernel = Kernel {
     name: "delta_rule of few keys",
@@ -62,7 +67,8 @@ static DELTA_MANY: Kernel = Kernel {
     source: &["const PER = 32u;\n", include_str!("../shaders/delta_rule.wgsl"), STEP],
     bindings: &DELTA_BINDINGS,
 };
-const DELTA_BINDINGS: [Access; 9] = [
+const DELTA_BINDINGS: [Access; 10] = [
+    Access::Read,
     Access::Read,
     Access::Write,
     Access::Write,
@@ -94,6 +100,7 @@ struct ConvParams {
     count: u32,
     kernel: u32,
     biased: u32,
+    silu: u32,
 }
 
 #[repr(C)]
@@ -103,6 +110,15 @@ struct NormParams {
     len: u32,
     eps: f32,
     scale: f32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct DecayParams {
+    count: u32,
+    decays: u32,
+    least: f32,
+    most: f32,
 }
 
 #[repr(C)]
@@ -118,6 +134,8 @@ struct DeltaParams {
     tiled: u32,
     guesses: u32,
     waiting_row: u32,
+    decays: u32,
+    space: u32,
 }
 
 #[repr(C)]
@@ -129,6 +147,7 @@ struct KeepParams {
     waiting_row: u32,
     keys: u32,
     values: u32,
+    decays: u32,
     heads: u32,
     count: u32,
 }
@@ -179,7 +198,7 @@ impl States {
 
 impl LayerState {
     fn new(gpu: &mut Gpu, state: State, spec: &CacheSpec<'_>, most: usize) -> Result<Self, Error> {
-        let State { heads, key_heads, keys, values } = state;
+        let State { heads, key_heads, keys, values, .. } = state;
         if keys > MOST_KEYS {
             return Err(Error::Device(format!(
                 "device wgpu: states with keys of {keys} values are not supported"
@@ -260,6 +279,7 @@ impl WebGpu {
             count: count as u32,
             kernel: (weight.len() / cached.rows.dim) as u32,
             biased: u32::from(spec.bias.is_some()),
+            silu: u32::from(spec.silu),
         };
         let bias = spec.bias.map_or(weight, |bias| &self.vectors[bias.0]);
         let out = &self.buffers[spec.out.0].words;
@@ -269,15 +289,17 @@ impl WebGpu {
 
     /// Takes the rows of the batch through the recurrence of a layer. Leaves queries and keys
     /// normalised.
-    pub(crate) fn recur(&mut self, layer: usize, spec: &DeltaSpec, batch: &Batch) {
+    pub(crate) fn take_through(&mut self, layer: usize, spec: &RecurrenceSpec, batch: &Batch) {
         let Some(kept) = self.states.layers.get(layer).and_then(Option::as_ref) else {
             let problem = format!("device wgpu: layer {layer} has no state");
             return self.note(Err(Error::Device(problem)));
         };
         let (state, rows) = (kept.state, batch.rows());
-        self.unit_heads(spec.q, state.keys, 1.0 / (state.keys as f32).sqrt(), rows);
-        self.unit_heads(spec.k, state.keys, 1.0, rows);
-        self.delta_gates(spec, state.heads, rows);
+        if let RecurrenceRule::Delta { .. } = spec.rule {
+            self.unit_heads(spec.q, state.keys, 1.0 / (state.keys as f32).sqrt(), rows);
+            self.unit_heads(spec.k, state.keys, 1.0, rows);
+        }
+        self.recurrence_gates(spec, state, rows);
         self.delta_rows(layer, spec, batch);
         self.keep_guesses(layer, spec, batch);
     }
@@ -290,27 +312,44 @@ impl WebGpu {
         self.gpu.run(&NORM, workgroups(units), &[&buffer.words], &params);
     }
 
-    /// Computes decays and betas, `[rows, heads]` each.
-    fn delta_gates(&mut self, spec: &DeltaSpec, heads: usize, rows: usize) {
+    /// Computes decays and betas.
+    fn recurrence_gates(&mut self, spec: &RecurrenceSpec, state: State, rows: usize) {
         let buffer = |buffer: Buffer| &self.buffers[buffer.0].words;
         let vector = |vector: Vector| &self.vectors[vector.0];
-        let bound = [
-            buffer(spec.a),
-            buffer(spec.b),
-            vector(spec.dt),
-            vector(spec.rate),
-            buffer(spec.decay),
-            buffer(spec.beta),
-        ];
-        let count = rows * heads;
-        let params = [count as u32, heads as u32];
-        self.gpu.run(&GATES, dealt(count), &bound, &params);
+        let (betas, limits) = match spec.rule {
+            RecurrenceRule::Delta { b } => (b, None),
+            // The lengths of steps come from the inputs of decays.
+            RecurrenceRule::StateSpace { limits, .. } => (spec.beta, Some(limits)),
+        };
+        let decays = state.heads * state.decays();
+        let count = rows * decays;
+        let [least, most] = limits.unwrap_or([0.0, f32::MAX]);
+        let params = DecayParams { count: count as u32, decays: decays as u32, least, most };
+        let bound = [buffer(spec.a), vector(spec.dt), vector(spec.rate), buffer(spec.decay)];
+        self.gpu.run(&DECAYS, dealt(count), &bound, &params);
+        let count = rows * state.heads;
+        if limits.is_some() {
+            let params = DecayParams { count: count as u32, decays: decays as u32, least, most };
+            let bound = [buffer(spec.a), vector(spec.dt), buffer(spec.beta)];
+            self.gpu.run(&TIMES, dealt(count), &bound, &params);
+        } else {
+            self.gpu.run(
+                &BETAS,
+                dealt(count),
+                &[buffer(betas), buffer(spec.beta)],
+                &[count as u32],
+            );
+        }
     }
 
     /// Computes outputs, states and saved states.
-    fn delta_rows(&mut self, layer: usize, spec: &DeltaSpec, batch: &Batch) {
+    fn delta_rows(&mut self, layer: usize, spec: &RecurrenceSpec, batch: &Batch) {
         let Some(kept) = &self.states.layers[layer] else { return };
-        let State { heads: all_heads, key_heads, keys, values } = kept.state;
+        let State { heads: all_heads, key_heads, keys, values, .. } = kept.state;
+        let skip = match spec.rule {
+            RecurrenceRule::Delta { .. } => None,
+            RecurrenceRule::StateSpace { skip, .. } => Some(skip),
+        };
         let kernel = if keys > FEW_KEYS { &DELTA_MANY } else { &DELTA_FEW };
         for (first, heads, part) in kept.parts() {
             let params = DeltaParams {
@@ -324,17 +363,20 @@ impl WebGpu {
                 tiled: u32::from(spec.tiled),
                 guesses: kept.guesses as u32,
                 waiting_row: waiting_row(&kept.state) as u32,
+                decays: kept.state.decays() as u32,
+                space: u32::from(skip.is_some()),
             };
             let buffers = [spec.q, spec.k, spec.v, spec.decay, spec.beta, spec.out];
             let [q, k, v, decay, beta, out] = buffers.map(|buffer| &self.buffers[buffer.0].words);
-            let bound = [self.step.words(), part, &kept.waiting, q, k, v, decay, beta, out];
+            let skips = skip.map_or(self.step.words(), |skip| &self.vectors[skip.0]);
+            let bound = [self.step.words(), skips, part, &kept.waiting, q, k, v, decay, beta, out];
             let groups = batch.sequences().len() * heads * values.div_ceil(COLUMNS);
             self.gpu.run(kernel, workgroups(groups), &bound, &params);
         }
     }
 
     /// Keeps the inputs of guessed rows, which the next step folds if they proved right.
-    fn keep_guesses(&mut self, layer: usize, spec: &DeltaSpec, batch: &Batch) {
+    fn keep_guesses(&mut self, layer: usize, spec: &RecurrenceSpec, batch: &Batch) {
         let Some(kept) = &self.states.layers[layer] else { return };
         let guesses = |state: backend::StateRows| state.guesses;
         let states = batch.sequences().iter().filter_map(|sequence| sequence.state);
@@ -347,7 +389,7 @@ impl WebGpu {
                 format!("device wgpu: {most} guesses, of which {} may wait", kept.guesses);
             return self.note(Err(Error::Device(problem)));
         }
-        let State { heads, key_heads, keys, values } = kept.state;
+        let State { heads, key_heads, keys, values, .. } = kept.state;
         let row = waiting_row(&kept.state);
         let count = batch.sequences().len() * most * row;
         let params = KeepParams {
@@ -357,6 +399,7 @@ impl WebGpu {
             waiting_row: row as u32,
             keys: (key_heads * keys) as u32,
             values: (heads * values) as u32,
+            decays: (heads * kept.state.decays()) as u32,
             heads: heads as u32,
             count: count as u32,
         };

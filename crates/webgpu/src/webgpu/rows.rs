@@ -3,7 +3,7 @@
 use crate::gpu::{Access, Kernel};
 use crate::parts::{EACH, EXP_TO_ONE, GATED, LANES, dealt, workgroups};
 use crate::webgpu::WebGpu;
-use backend::{Buffer, Gate, HeadColumns, LongRows, Magnitude, Pairs, Rope, Vector};
+use backend::{Buffer, Gate, HeadColumns, LongRows, Magnitude, Pairs, RmsNorm, Rope, Vector};
 use bytemuck::{Pod, Zeroable};
 
 static NORM: Kernel = Kernel {
@@ -64,6 +64,7 @@ struct NormParams {
     len: u32,
     eps: f32,
     row_units: u32,
+    weights: u32,
     x_row: u32,
     out_row: u32,
 }
@@ -107,6 +108,8 @@ pub(crate) fn gate_kind(gate: Gate) -> (u32, f32, f32) {
         Gate::SiluClamped { limit } => (2, 0.0, limit),
         Gate::Sigmoid => (3, 0.0, 0.0),
         Gate::GeluTanh => (4, 0.0, 0.0),
+        Gate::Product => (5, 0.0, 0.0),
+        Gate::ReluSquared => (6, 0.0, 0.0),
     }
 }
 
@@ -119,11 +122,10 @@ impl WebGpu {
     pub(crate) fn normalise(
         &mut self,
         [x, out]: [Buffer; 2],
-        weight: Vector,
-        eps: f32,
+        RmsNorm { weight, unit: len, eps }: RmsNorm,
         rows: usize,
     ) {
-        let len = self.vectors[weight.0].len();
+        let weights = self.vectors[weight.0].len();
         let (x_row, out_row) = (self.buffer_of(x).width, self.buffer_of(out).width);
         let row_units = x_row.min(out_row) / len;
         let units = rows * row_units;
@@ -132,6 +134,7 @@ impl WebGpu {
             len: len as u32,
             eps,
             row_units: row_units as u32,
+            weights: weights as u32,
             x_row: x_row as u32,
             out_row: out_row as u32,
         };

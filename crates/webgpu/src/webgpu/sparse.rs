@@ -6,7 +6,7 @@
 use crate::gpu::{Access, Kernel, Words};
 use crate::parts::{EXP_TO_ONE, LANES, workgroups};
 use crate::webgpu::WebGpu;
-use crate::webgpu::kv::{PLAIN_ROWS, PlainPlaces, ROUNDING, STORED, codes};
+use crate::webgpu::kv::{CachedRows, KvCache, PLAIN_ROWS, PlainPlaces, ROUNDING, STORED, codes};
 use crate::webgpu::rows::Rotation;
 use crate::webgpu::step::{Places, STEP};
 use backend::{
@@ -376,8 +376,7 @@ impl WebGpu {
         let params = self.entry_params(layer, spec, batch);
         let (heads, stride) = (spec.heads, params.stride as usize);
         let scores = self.scores(heads * stride)?;
-        let window = self.kv.rows(layer, spec.window);
-        let compressed = spec.compressed.map_or(window, |which| self.kv.rows(layer, which));
+        let [compressed, window] = attended(&self.kv, layer, spec);
         let numbers = spec.selection.map(|selection| &self.selections[selection.0].numbers);
         let sinks = spec.sinks.map(|sinks| &self.vectors[sinks.0]);
         let bound = |last| {
@@ -403,20 +402,19 @@ impl WebGpu {
 
     /// Parameters of the kernels of attention, except the rows of a pass.
     fn entry_params(&self, layer: usize, spec: &RowAttention, batch: &Batch) -> EntryParams {
-        let window = self.kv.rows(layer, spec.window);
-        let compressed = spec.compressed.map(|which| self.kv.rows(layer, which));
+        let [compressed, window] = attended(&self.kv, layer, spec);
         let last = last_position(batch);
-        let seen = window.rows.window.unwrap_or(usize::MAX);
-        let limit = match (compressed, spec.selection) {
+        let seen = spec.window.map_or(0, |_| window.rows.window.unwrap_or(usize::MAX));
+        let limit = match (spec.compressed, spec.selection) {
             (None, _) => 0,
             (_, Some(selection)) => self.selections[selection.0].top,
             (_, None) => usize::MAX,
         };
-        let complete = compressed.map_or(0, |rows| rows.rows.complete(last));
+        let complete = spec.compressed.map_or(0, |_| compressed.rows.complete(last));
         let word = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
         EntryParams {
             places: self.step.places(),
-            compressed: compressed.unwrap_or(window).plain(),
+            compressed: compressed.plain(),
             window: window.plain(),
             seen: word(seen),
             limit: word(limit),
@@ -428,6 +426,14 @@ impl WebGpu {
             sinks: u32::from(spec.sinks.is_some()),
         }
     }
+}
+
+/// Rows that are chosen among and those of the window, or the others again where the layer has only
+/// ones.
+fn attended<'a>(kv: &'a KvCache, layer: usize, spec: &RowAttention) -> [&'a CachedRows; 2] {
+    let rows = |which: Option<usize>| which.map(|which| kv.rows(layer, which));
+    let (compressed, window) = (rows(spec.compressed), rows(spec.window));
+    [compressed.or(window), window.or(compressed)].map(|rows| rows.expect("rows to attend to"))
 }
 
 #[cfg(test)]

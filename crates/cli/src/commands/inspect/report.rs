@@ -288,6 +288,12 @@ fn config_json(config: &ModelConfig) -> Json {
         json["rope_dim"] = latent.rope_dim.into();
         json["value_dim"] = latent.value_dim.into();
     }
+    if let Some(index) = &config.index {
+        json["layers_with_index"] = index.layers.iter().filter(|has| **has).count().into();
+        json["index_heads"] = index.heads.into();
+        json["index_dim"] = index.dim.into();
+        json["index_top"] = index.top.into();
+    }
     if let Some(delta) = &config.delta {
         json["linear_layers"] = delta.layers.iter().filter(|linear| **linear).count().into();
         json["linear_heads"] = json!([delta.key_heads, delta.value_heads]);

@@ -58,6 +58,7 @@ pub(super) fn read(
         limits: routed_limits,
         shared_limits,
         beside_mlp: false,
+        weighs_inputs: false,
         biased: false,
         layers,
     }))
@@ -140,7 +141,9 @@ fn groups(keys: &GgufKeys, scores: RouterScores) -> Result<Option<ExpertGroups>>
     let Some(count) = count.filter(|&count| count > 1) else { return Ok(None) };
     let rank = match scores {
         RouterScores::Sigmoid | RouterScores::SqrtSoftplus => GroupRank::BestTwo,
-        RouterScores::Softmax | RouterScores::SoftmaxOfChosen => GroupRank::Best,
+        RouterScores::Softmax | RouterScores::SoftmaxOfChosen | RouterScores::PlainSigmoid => {
+            GroupRank::Best
+        }
     };
     let chosen = keys.positive(NAMES.chosen_groups, MAX_EXPERTS)?;
     Ok(Some(ExpertGroups { count, chosen, rank }))

@@ -6,7 +6,7 @@ use super::super::check::ExpertFieldNames;
 use super::super::fields::{MAX_EXPERTS, MAX_LAYERS, MAX_WIDTH};
 use super::super::{ExpertGroups, ExpertsConfig, GroupRank, ModelConfig, RouterScores};
 use crate::error::{Result, shown};
-use crate::json::Object;
+use crate::json::{Object, describe};
 
 /// Defaults of a configuration class with DeepSeek V3's kind of experts.
 pub(crate) struct SigmoidDefaults {
@@ -68,6 +68,16 @@ pub(crate) fn grouped_json(config: &ModelConfig) -> Json {
     })
 }
 
+/// Reads experts of which a softmax chooses, from groups where there are several.
+pub(crate) fn softmax(
+    config: Object,
+    layers: usize,
+    defaults: &SigmoidDefaults,
+) -> Result<Option<ExpertsConfig>> {
+    let plain = sigmoid(config, layers, defaults)?;
+    Ok(plain.map(|experts| ExpertsConfig { scores: RouterScores::Softmax, ..experts }))
+}
+
 /// Reads experts in every layer whose width is `intermediate_size`. By default there are `count`,
 /// of which `chosen` are chosen.
 pub(crate) fn local(
@@ -120,9 +130,25 @@ pub(crate) fn scale(config: Object, default: f32) -> Result<f32> {
     Ok(config.above_zero("routed_scaling_factor")?.unwrap_or(default))
 }
 
-/// Whether each layer has experts: from `first_k_dense_replace` on, every `moe_layer_freq`-th. The
+/// Whether each layer has experts: by `mlp_layer_types`, or from `first_k_dense_replace` on, every `moe_layer_freq`-th. The
 /// reference library ignores the latter; the models' original code follows it.
 pub(crate) fn after_dense(config: Object, layers: usize, default: usize) -> Result<Vec<bool>> {
+    const TYPES: &str = "mlp_layer_types";
+    if let Some(types) = config.array(TYPES)? {
+        if types.len() != layers {
+            let problem = format!("expected one entry per layer ({layers}), found {}", types.len());
+            return Err(config.error(TYPES, problem));
+        }
+        let sparse = |kind: &Json| match kind.as_str() {
+            Some("sparse") => Ok(true),
+            Some("dense") => Ok(false),
+            _ => {
+                let problem = format!("expected dense or sparse, found {}", describe(kind));
+                Err(config.error(TYPES, problem))
+            }
+        };
+        return types.iter().map(sparse).collect();
+    }
     let dense = config.count("first_k_dense_replace", MAX_LAYERS)?.unwrap_or(default);
     let step = config.setting("moe_layer_freq", MAX_LAYERS, 1)?;
     Ok((0..layers).map(|layer| layer >= dense && layer.is_multiple_of(step)).collect())

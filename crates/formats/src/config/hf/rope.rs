@@ -78,11 +78,13 @@ pub(crate) fn alpha(config: Object) -> Result<Option<f32>> {
 
 const ALPHA: &str = "alpha";
 
+/// The field of that slope, among the rotary parameters.
+pub(crate) const SLOPE: &str = "llama_4_scaling_beta";
+
 /// Slope of the growth of queries with their positions (Ministral 3).
 pub(crate) fn query_slope(config: Object) -> Result<Option<f32>> {
-    const KEY: &str = "llama_4_scaling_beta";
-    let inner = chosen(config)?.map_or(Ok(None), |(_, parameters)| parameters.above_zero(KEY))?;
-    Ok(inner.or(config.above_zero(KEY)?))
+    let inner = chosen(config)?.map_or(Ok(None), |(_, parameters)| parameters.above_zero(SLOPE))?;
+    Ok(inner.or(config.above_zero(SLOPE)?))
 }
 
 /// Reads the parameters of layers without compressed rows and of layers with them, `dim` values of

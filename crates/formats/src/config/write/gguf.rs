@@ -80,6 +80,11 @@ impl ModelConfig {
         if let Some(experts) = &self.experts {
             self.expert_keys(&mut keys, family, experts)?;
         }
+        if let Some(index) = &self.index {
+            keys.count("attention.indexer.head_count", index.heads);
+            keys.count("attention.indexer.key_length", index.dim);
+            keys.count("attention.indexer.top_k", index.top);
+        }
         keys.float(family.gguf_eps, self.rms_norm_eps);
         keys.float("rope.freq_base", self.rope.theta);
         if let Some(HyperConfig { streams, iterations, eps }) = self.hyper {
@@ -175,7 +180,7 @@ impl ModelConfig {
         keys.set("expert_weights_norm", Value::Bool(experts.normalise));
         let scores = match experts.scores {
             RouterScores::Softmax => SOFTMAX,
-            RouterScores::Sigmoid => SIGMOID,
+            RouterScores::Sigmoid | RouterScores::PlainSigmoid => SIGMOID,
             RouterScores::SoftmaxOfChosen => SOFTMAX_OF_CHOSEN,
             RouterScores::SqrtSoftplus => SQRT_SOFTPLUS,
         };

@@ -3,7 +3,7 @@
 
 use super::super::family::{ExpertFiles, Family, HEAD_NORMS};
 use super::super::{
-    Attention, DeltaConfig, ExpertsConfig, LatentConfig, ModelConfig, SublayerNorms,
+    Attention, DeltaConfig, ExpertsConfig, IndexConfig, LatentConfig, ModelConfig, SublayerNorms,
 };
 use crate::names::{EXPERT_SCALES, EXPERTS_BY_TOKEN, ROUTER_SCALES};
 
@@ -41,7 +41,13 @@ impl ModelConfig {
             let mut parts = match (self.delta_of(layer), &self.attention) {
                 (Some(delta), _) => self.recurrence(family, delta, form),
                 (None, Attention::Grouped(_)) => self.attention(layer),
-                (None, Attention::Latent(latent)) => self.latent_attention(*latent, form),
+                (None, Attention::Latent(latent)) => {
+                    let mut parts = self.latent_attention(*latent, form);
+                    parts.extend(
+                        self.index_of(layer).map(|index| self.index(index)).into_iter().flatten(),
+                    );
+                    parts
+                }
                 (None, Attention::Compressed(sizes)) => self.compressed_attention(sizes, layer),
             };
             parts.extend(self.hyper_connections());
@@ -222,6 +228,19 @@ impl ModelConfig {
         tensors
     }
 
+    /// Tensors of the index of a layer with latent attention.
+    fn index(&self, index: &IndexConfig) -> Tensors {
+        let IndexConfig { heads, dim, .. } = *index;
+        let q_rank = self.latent().and_then(|latent| latent.q_rank).unwrap_or(self.hidden_size);
+        vec![
+            named("indexer.attn_q_b.weight", &[heads * dim, q_rank]),
+            named("indexer.attn_k.weight", &[dim, self.hidden_size]),
+            named("indexer.k_norm.weight", &[dim]),
+            named("indexer.k_norm.bias", &[dim]),
+            named("indexer.proj.weight", &[heads, self.hidden_size]),
+        ]
+    }
+
     /// Tensors of the choice of experts in a layer.
     fn choice_of_experts(&self, experts: &ExpertsConfig, layer: usize) -> Tensors {
         let ExpertsConfig { count, chosen, .. } = *experts;
@@ -248,6 +267,10 @@ impl ModelConfig {
             (TensorForm::Hf, ExpertFiles::ByTurns) => {
                 tensors.extend(by_turns(count, hidden, width));
             }
+            (TensorForm::Hf, ExpertFiles::Turned) => tensors.extend([
+                named("ffn_gate_up_exps.weight", &[count, hidden, 2 * width]),
+                named("ffn_down_exps.weight", &[count, width, hidden]),
+            ]),
             (TensorForm::Hf, ExpertFiles::Fused) => tensors.extend([
                 named("ffn_gate_up_exps.weight", &[count, 2 * width, hidden]),
                 named("ffn_down_exps.weight", &[count, hidden, width]),

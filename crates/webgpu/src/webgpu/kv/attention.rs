@@ -10,7 +10,7 @@ use crate::gpu::{Access, Kernel};
 use crate::parts::{EACH, EXP_TO_ONE, MOST_GROUPS, dealt};
 use crate::webgpu::WebGpu;
 use crate::webgpu::step::{Places, STEP, StepBatch};
-use backend::{AttentionSpec, Buffer, Error};
+use backend::{AttentionSpec, Buffer, Error, Window};
 use bytemuck::{Pod, Zeroable};
 use std::ops::Range;
 
@@ -93,6 +93,7 @@ struct AttendParams {
     group: u32,
     block: u32,
     window: u32,
+    is_chunk: u32,
     scale: f32,
 }
 
@@ -108,6 +109,7 @@ struct CombineParams {
     heads: u32,
     value_dim: u32,
     window: u32,
+    is_chunk: u32,
     has_sinks: u32,
 }
 
@@ -123,13 +125,13 @@ struct Piece {
 /// Rows and positions of the batch as the host knows them.
 struct Seen<'a> {
     step: &'a StepBatch,
-    window: Option<usize>,
+    window: Window,
 }
 
 impl Seen<'_> {
     /// The spans that a row at `position` sees something of.
     fn spans(&self, position: usize) -> Range<usize> {
-        let first = (position + 1).saturating_sub(self.window.unwrap_or(usize::MAX));
+        let first = self.window.first_seen(position);
         first / SPAN..position / SPAN + 1
     }
 
@@ -255,6 +257,7 @@ impl WebGpu {
             group: *group as u32,
             block: *block as u32,
             window: window(spec),
+            is_chunk: u32::from(spec.window.is_chunk),
             scale: spec.scale,
         };
         let values = cached.values.as_ref().unwrap_or(&cached.words);
@@ -277,6 +280,7 @@ impl WebGpu {
             heads: spec.heads as u32,
             value_dim: value_dim as u32,
             window: window(spec),
+            is_chunk: u32::from(spec.window.is_chunk),
             has_sinks: u32::from(spec.sinks.is_some()),
         };
         let inbox = self.gpu.inbox();
@@ -288,5 +292,5 @@ impl WebGpu {
 
 /// The window as kernels take it.
 fn window(spec: &AttentionSpec) -> u32 {
-    spec.window.map_or(u32::MAX, |window| window.clamp(1, u32::MAX as usize) as u32)
+    spec.window.positions.clamp(1, u32::MAX as usize) as u32
 }

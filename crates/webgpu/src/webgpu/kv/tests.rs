@@ -5,7 +5,7 @@ use crate::adapter::open_for_tests;
 use crate::webgpu::WebGpu;
 use backend::{
     AttentionSpec, Backend, Batch, Buffer, CacheSpec, GroupSize, KvType, LayerCache, Rounding,
-    RowLayout, Rows,
+    RowLayout, Rows, Window,
 };
 
 fn values(count: usize, seed: usize) -> Vec<f32> {
@@ -103,7 +103,7 @@ fn attended(gpu: &mut WebGpu, partials: Option<usize>) -> Vec<f32> {
     batch.table(&table[..17]);
     batch.table(&[]);
     let sinks = Some(gpu.vector(vec![0.5, -1.0]));
-    let spec = AttentionSpec { heads, scale: 0.3, window: None, sinks };
+    let spec = AttentionSpec { heads, scale: 0.3, window: Window::ALL, sinks };
     gpu.begin(&batch);
     gpu.store_kv(0, k, Some(v), &batch);
     gpu.attention(0, q, out, &spec, &batch);

@@ -3,9 +3,12 @@
 use super::States;
 use crate::adapter::open_for_tests;
 use crate::webgpu::WebGpu;
-use backend::{Backend, Batch, Buffer, CacheSpec, DeltaSpec, KvType, LayerCache, State, StateRows};
+use backend::{
+    Backend, Batch, Buffer, CacheSpec, KvType, LayerCache, RecurrenceRule, RecurrenceSpec, State,
+    StateRows,
+};
 
-const STATE: State = State { heads: 6, key_heads: 2, keys: 20, values: 30 };
+const STATE: State = State { heads: 6, key_heads: 2, keys: 20, values: 30, channel_decay: false };
 /// Rows of each of the steps.
 const ROWS: usize = 7;
 
@@ -44,7 +47,8 @@ fn outputs(most: usize) -> Option<(usize, Vec<f32>)> {
         let (decay, beta) = (filled(&mut gpu, STATE.heads, 7), filled(&mut gpu, STATE.heads, 8));
         let dt = gpu.vector(vec![0.3; STATE.heads]);
         let rate = gpu.vector(vec![-0.4; STATE.heads]);
-        let spec = DeltaSpec { q, k, v, a, b, dt, rate, decay, beta, tiled: true, out };
+        let rule = RecurrenceRule::Delta { b };
+        let spec = RecurrenceSpec { rule, q, k, v, a, dt, rate, decay, beta, tiled: true, out };
         let mut batch = Batch::with_capacity(ROWS, 0, 0);
         batch.push([&[0; ROWS], &[]], position, 1);
         batch.state(StateRows { slot: 0, right, guesses });
@@ -52,7 +56,7 @@ fn outputs(most: usize) -> Option<(usize, Vec<f32>)> {
             batch.save(ROWS - 3, 2);
         }
         gpu.begin(&batch);
-        gpu.delta_rule(0, &spec, &batch);
+        gpu.recur(0, &spec, &batch);
         gpu.copy_states(&[(2, 1), (1, slot)]);
         gpu.fetch(out, ROWS);
         gpu.end().unwrap();

@@ -65,7 +65,7 @@ fn outputs(most: usize) -> Option<[Vec<f32>; 2]> {
             heads: HEADS,
             scale: 0.3,
             sinks: None,
-            window: 0,
+            window: Some(0),
             compressed,
             selection,
         };

@@ -1,4 +1,4 @@
-//! Gated delta rule (Yang et al., 2024): a matrix per head that every row reads and changes.
+//! Recurrences: a matrix per head that every row reads and changes.
 //!
 //! Heads of sequences are spread over the threads; a thread takes all rows of a head one after
 //! another. Where a state is saved behind a row, all heads are computed up to that row first.
@@ -7,9 +7,9 @@ use super::Cpu;
 use super::products::scratch;
 use super::states::StatePlace;
 use crate::layer_cache::STATE_TILE;
-use crate::{Batch, Buffer, DeltaSpec, SequenceRows, StateRows};
+use crate::{Batch, Buffer, RecurrenceRule, RecurrenceSpec, SequenceRows, StateRows};
 use base::PairCut;
-use kernels::delta::{self, DeltaRows, Strided};
+use kernels::delta::{self, DeltaRows, StateRule, Strided};
 use std::ops::Range;
 
 /// Epsilon of the norms of queries and keys: a constant of the reference.
@@ -17,14 +17,14 @@ const EPS: f32 = 1e-6;
 
 /// The pieces of a call; kept, so that the next one allocates nothing.
 #[derive(Default)]
-pub(super) struct DeltaPlan {
+pub(super) struct RecurrencePlan {
     /// Rows and state slot of each piece.
     cuts: Vec<PairCut>,
     /// Index of the sequence of each piece.
     sequences: Vec<usize>,
 }
 
-impl DeltaPlan {
+impl RecurrencePlan {
     /// Lists the rows of each sequence from its `round`-th save on, up to the next.
     fn cut(&mut self, batch: &Batch, round: usize) {
         self.cuts.clear();
@@ -50,54 +50,71 @@ fn slot_of(sequence: &SequenceRows) -> StateRows {
 }
 
 impl Cpu {
-    /// Normalises queries and keys, and turns gates into decays and betas.
-    pub(super) fn prepare_delta(&mut self, place: StatePlace, spec: &DeltaSpec, rows: usize) {
-        let keys = place.state.keys;
-        let normalise = |this: &mut Self, x: Buffer, scale: f32| {
-            this.each_row("delta_inputs", (x, rows), |this, _, row| {
-                let heads = row.chunks_exact_mut(keys);
-                heads.for_each(|head| delta::l2_normalise(this.isa, head, EPS, scale));
-            });
+    /// Normalises queries and keys for the delta rule, and turns gates into decays and betas.
+    pub(super) fn prepare_recurrence(
+        &mut self,
+        place: StatePlace,
+        spec: &RecurrenceSpec,
+        rows: usize,
+    ) {
+        let limits = match spec.rule {
+            RecurrenceRule::Delta { b } => {
+                let keys = place.state.keys;
+                self.unit_heads(spec.q, keys, 1.0 / (keys as f32).sqrt(), rows);
+                self.unit_heads(spec.k, keys, 1.0, rows);
+                self.each_row("recurrence_gates", (spec.beta, rows), |this, row, beta| {
+                    delta::sigmoids(this.isa, this.row(b, row), beta);
+                });
+                [0.0, f32::INFINITY]
+            }
+            RecurrenceRule::StateSpace { limits, .. } => {
+                self.each_row("recurrence_gates", (spec.beta, rows), |this, row, times| {
+                    let (a, dt) = (this.row(spec.a, row), &this.vectors[spec.dt.0]);
+                    delta::step_times(this.isa, a, dt, limits, times);
+                });
+                limits
+            }
         };
-        normalise(self, spec.q, 1.0 / (keys as f32).sqrt());
-        normalise(self, spec.k, 1.0);
-        let (mut decay, mut beta) = (self.take(spec.decay), self.take(spec.beta));
-        let heads = place.state.heads;
-        let outs = decay.chunks_exact_mut(heads).zip(beta.chunks_exact_mut(heads));
-        for (row, (decay, beta)) in outs.take(rows).enumerate() {
-            let (a, b) = (self.row(spec.a, row), self.row(spec.b, row));
-            let (dt, rate) = (&self.vectors[spec.dt.0], &self.vectors[spec.rate.0]);
-            delta::delta_gates(self.isa, a, b, dt, rate, decay, beta);
-        }
-        self.put(spec.decay, decay);
-        self.put(spec.beta, beta);
+        self.each_row("recurrence_gates", (spec.decay, rows), |this, row, decay| {
+            let (dt, rate) = (&this.vectors[spec.dt.0], &this.vectors[spec.rate.0]);
+            delta::step_times(this.isa, this.row(spec.a, row), dt, limits, decay);
+            delta::decays(this.isa, rate, decay);
+        });
+    }
+
+    /// Divides heads of `keys` values by their length, times `scale`.
+    fn unit_heads(&mut self, x: Buffer, keys: usize, scale: f32, rows: usize) {
+        self.each_row("recurrence_inputs", (x, rows), |this, _, row| {
+            let heads = row.chunks_exact_mut(keys);
+            heads.for_each(|head| delta::l2_normalise(this.isa, head, EPS, scale));
+        });
     }
 
     /// Computes all rows: outputs, states, saved states.
-    pub(super) fn run_delta(&mut self, layer: usize, spec: &DeltaSpec, batch: &Batch) {
-        self.pool.begin("delta_rule");
+    pub(super) fn run_recurrence(&mut self, layer: usize, spec: &RecurrenceSpec, batch: &Batch) {
+        self.pool.begin("recurrence");
         let place = self.states.place(layer);
         let most = batch.sequences().iter().map(|sequence| batch.saves(sequence).len()).max();
-        let mut plan = std::mem::take(&mut self.delta);
+        let mut plan = std::mem::take(&mut self.recurrence);
         for round in 0..=most.unwrap_or(0) {
             plan.cut(batch, round);
-            self.delta_round((place, round), spec, batch, &plan);
+            self.recurrence_round((place, round), spec, batch, &plan);
             for sequence in batch.sequences() {
                 if let Some(save) = batch.saves(sequence).get(round) {
                     self.states.copy_layer(place, slot_of(sequence).slot, save.slot);
                 }
             }
         }
-        self.delta = plan;
+        self.recurrence = plan;
         self.keep_guesses(place, spec, batch);
     }
 
-    fn delta_round(
+    fn recurrence_round(
         &mut self,
         (place, round): (StatePlace, usize),
-        spec: &DeltaSpec,
+        spec: &RecurrenceSpec,
         batch: &Batch,
-        plan: &DeltaPlan,
+        plan: &RecurrencePlan,
     ) {
         let (values, width) = (place.state.values, self.width(spec.out));
         let mut out = self.take(spec.out);
@@ -127,7 +144,7 @@ impl Cpu {
     }
 
     /// Keeps the inputs of guessed rows, which the next step folds if they proved right.
-    fn keep_guesses(&mut self, place: StatePlace, spec: &DeltaSpec, batch: &Batch) {
+    fn keep_guesses(&mut self, place: StatePlace, spec: &RecurrenceSpec, batch: &Batch) {
         for sequence in batch.sequences() {
             let StateRows { slot, guesses, .. } = slot_of(sequence);
             for (guess, row) in (sequence.rows.end - guesses..sequence.rows.end).enumerate() {
@@ -145,7 +162,7 @@ impl Cpu {
 struct HeadTask<'a> {
     this: &'a Cpu,
     place: StatePlace,
-    spec: &'a DeltaSpec,
+    spec: &'a RecurrenceSpec,
     sequence: &'a SequenceRows,
     head: usize,
 }
@@ -157,6 +174,15 @@ impl HeadTask<'_> {
         match self.spec.tiled {
             true => self.head % state.key_heads,
             false => self.head / (state.heads / state.key_heads),
+        }
+    }
+
+    fn rule(&self) -> StateRule {
+        match self.spec.rule {
+            RecurrenceRule::Delta { .. } => StateRule::Delta,
+            RecurrenceRule::StateSpace { skip, .. } => {
+                StateRule::StateSpace { skip: self.this.vectors[skip.0][self.head] }
+            }
         }
     }
 
@@ -192,8 +218,9 @@ impl HeadTask<'_> {
                 k: strided(waiting.key(key_head)),
                 v: strided(&waiting.value(self.head)[columns.start..]),
                 decay: strided(waiting.decay(self.head)),
-                per_channel: false,
+                per_channel: self.place.state.channel_decay,
                 beta: strided(waiting.beta(self.head)),
+                rule: self.rule(),
             };
             delta::delta_rule(self.this.isa, state, &inputs, columns.len(), None);
         }
@@ -243,9 +270,10 @@ impl HeadTask<'_> {
             q: part(spec.q, key_head * state_spec.keys),
             k: part(spec.k, key_head * state_spec.keys),
             v: part(spec.v, self.head * state_spec.values + columns.start),
-            decay: part(spec.decay, self.head),
-            per_channel: false,
+            decay: part(spec.decay, self.head * state_spec.decays()),
+            per_channel: state_spec.channel_decay,
             beta: part(spec.beta, self.head),
+            rule: self.rule(),
         };
         delta::delta_rule(this.isa, state, &inputs, columns.len(), Some((out, STATE_TILE)));
     }

@@ -1,0 +1,52 @@
+//! DeepSeek V3.2: V3 with an index that chooses the positions to attend to.
+
+use super::deepseek_v3::{V3, V3_BASE};
+use super::prelude::*;
+
+pub(super) static DEEPSEEK_V32: Family = Family {
+    name: "deepseek_v32",
+    hf_class: "DeepseekV32ForCausalLM",
+    gguf_name: "deepseek32",
+    gguf_is: |_| Ok(true),
+    experts: |config, layers| experts::sigmoid(config, layers, &V3),
+    hf_more: |config, model| {
+        model.index = Some(index::read(config, model.layers, 64, RopeLayout::Halves)?);
+        Ok(())
+    },
+    gguf_more: |keys, file, model| {
+        model.index = gguf::index::read(keys, file, model.layers, RopeLayout::Halves)?;
+        Ok(())
+    },
+    ..INDEXED
+};
+
+/// What families with an index have in common.
+pub(super) const INDEXED: Family = Family {
+    names: NameTable {
+        layer: &[
+            NORMS,
+            LATENT_ATTENTION,
+            INDEX,
+            MLP,
+            ROUTER,
+            EXPERTS,
+            FUSED_EXPERTS,
+            SHARED_EXPERTS,
+        ],
+        ..DENSE
+    },
+    to_json: |config| {
+        let mut json = experts::grouped_json(config);
+        extend(&mut json, index::to_json(config));
+        json
+    },
+    tiny: |layers| tiny(layers, RopeLayout::Halves),
+    ..V3_BASE
+};
+
+/// A small configuration whose index chooses fewer positions than tests have.
+pub(super) fn tiny(layers: usize, layout: RopeLayout) -> ModelConfig {
+    let layers_with = vec![true; layers];
+    let index = IndexConfig { heads: 3, dim: 14, top: 9, layout, layers: layers_with };
+    ModelConfig { index: Some(index), ..(V3_BASE.tiny)(layers) }
+}

@@ -1,0 +1,41 @@
+//! GLM-5: DeepSeek V3.2, in which layers may attend to the positions that an earlier one chose.
+
+use super::deepseek_v32::{self, INDEXED};
+use super::prelude::*;
+
+pub(super) static GLM_MOE_DSA: Family = Family {
+    name: "glm_moe_dsa",
+    hf_class: "GlmMoeDsaForCausalLM",
+    gguf_name: "glm-dsa",
+    gguf_is: |_| Ok(true),
+    experts: |config, layers| experts::sigmoid(config, layers, &DEFAULTS),
+    hf_more: |config, model| {
+        model.index = Some(index::read(config, model.layers, 32, RopeLayout::Interleaved)?);
+        Ok(())
+    },
+    gguf_more: |keys, file, model| {
+        model.index = gguf::index::read(keys, file, model.layers, RopeLayout::Interleaved)?;
+        Ok(())
+    },
+    hf_defaults: || json!({"q_lora_rank": 2048, "qk_nope_head_dim": 192, "v_head_dim": 256}),
+    tiny: |layers| {
+        let mut config = deepseek_v32::tiny(layers, RopeLayout::Interleaved);
+        (config.rope.scaling, config.rope.magnitude) = (RopeScaling::None, 1.0);
+        config.attention_scale = 1.0 / (config.head_dim as f32).sqrt();
+        if let Some(index) = &mut config.index {
+            index.layers = (0..layers).map(|layer| layer % 2 == 0).collect();
+        }
+        config
+    },
+    ..INDEXED
+};
+
+const DEFAULTS: SigmoidDefaults = SigmoidDefaults {
+    count: 256,
+    chosen: 8,
+    width: 2048,
+    dense: 3,
+    scale: 2.5,
+    groups: 1,
+    chosen_groups: 1,
+};

@@ -1,0 +1,82 @@
+//! Mistral 4: latent attention whose queries grow with their positions, and experts of which a
+//! softmax chooses.
+
+use super::deepseek_v2::{DEEPSEEK_BASE, tiny_latent};
+use super::ministral3::{GROWTH, growth};
+use super::prelude::*;
+
+pub(super) static MISTRAL4: Family = Family {
+    name: "mistral4",
+    hf_class: "Mistral4ForCausalLM",
+    hf_wrapper: super::mistral::WRAPPER,
+    gguf_name: "mistral4",
+    gguf_experts: GgufExperts { normalise: true, ..DEEPSEEK_BASE.gguf_experts },
+    experts: |config, layers| experts::softmax(config, layers, &DEFAULTS),
+    names: NameTable { modalities: MISTRAL_VISION, ..DEEPSEEK_BASE.names },
+    hf_defaults: || {
+        json!({
+            "q_lora_rank": 1024,
+            "kv_lora_rank": 256,
+            "qk_nope_head_dim": 64,
+            "rope_parameters": {
+                "rope_type": "yarn",
+                "rope_theta": 10000.0,
+                "factor": 128.0,
+                "original_max_position_embeddings": 8192,
+                "mscale": 1.0,
+                "mscale_all_dim": 1.0,
+                GROWTH: 0.1,
+            },
+        })
+    },
+    hf_more: |config, model| {
+        let beta = rope::query_slope(config)?;
+        model.query_growth = growth(model, beta)?;
+        Ok(())
+    },
+    gguf_more: |keys, _, model| {
+        let beta = keys.opt_above_zero("attention.temperature_scale")?;
+        model.query_growth = growth(model, beta)?;
+        Ok(())
+    },
+    fixed,
+    to_json: |config| {
+        let mut json = experts::grouped_json(config);
+        let beta = config.query_growth.map(|growth| growth.beta);
+        let fields = json!({"scoring_func": null, "topk_method": null, GROWTH: beta});
+        extend(&mut json, fields);
+        json
+    },
+    tiny: |layers| {
+        let experts = ExpertsConfig {
+            shared_width: 40,
+            scale: 1.5,
+            groups: Some(ExpertGroups { count: 3, chosen: 2, rank: GroupRank::BestTwo }),
+            ..family::tiny_experts(layers)
+        };
+        let mut config = tiny_latent(layers, Some(40), experts);
+        (config.rope.scaling, config.rope.magnitude) = (family::tiny_yarn(true), 1.0);
+        config.query_growth =
+            Some(QueryGrowth { beta: 0.1, every: 64, offset: 0, unrotated: false });
+        config
+    },
+    ..DEEPSEEK_BASE
+};
+
+fn fixed(model: &mut ModelConfig) {
+    // Scaling of the context leaves the scores as they are.
+    model.attention_scale = 1.0 / (model.head_dim as f32).sqrt();
+    if let Some(groups) = model.experts.as_mut().and_then(|experts| experts.groups.as_mut()) {
+        groups.rank = GroupRank::BestTwo;
+    }
+}
+
+const DEFAULTS: SigmoidDefaults = SigmoidDefaults {
+    count: 128,
+    chosen: 4,
+    width: 2048,
+    dense: 0,
+    scale: 1.0,
+    groups: 1,
+    chosen_groups: 1,
+};

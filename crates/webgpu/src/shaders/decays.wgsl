@@ -1,0 +1,13 @@
+// decay = exp(rate * the length of the step), for each row and decay.
+struct Params { count: u32, decays: u32, least: f32, most: f32 }
+var<immediate> params: Params;
+@group(0) @binding(0) var<storage, read_write> a: array<f32>;
+@group(0) @binding(1) var<storage, read> dt: array<f32>;
+@group(0) @binding(2) var<storage, read> rate: array<f32>;
+@group(0) @binding(3) var<storage, read_write> decay: array<f32>;
+
+fn each(i: u32) {
+    let at = i % params.decays;
+    let time = clamp(softplus(a[i] + dt[at]), params.least, params.most);
+    decay[i] = exp_to_one(rate[at] * time);
+}
