@@ -1,9 +1,9 @@
 //! Identity of a checkpoint, so that cached numbers of another are not mistaken for its own.
 
 use formats::config::{
-    Activation, CompressedConfig, DeltaConfig, ExpertGroups, ExpertsConfig, GroupRank, HyperConfig,
-    IndexConfig, LatentConfig, QueryGrowth, RopeConfig, RopeLayout, RopeScaling, RouterScores,
-    SpecialIds, WindowedConfig,
+    Activation, CompressedConfig, ConvConfig, DeltaConfig, ExpertGroups, ExpertsConfig, GroupRank,
+    HyperConfig, IndexConfig, LatentConfig, MambaConfig, MambaNorm, QueryGrowth, RopeConfig,
+    RopeLayout, RopeScaling, RouterScores, SpecialIds, Sublayers, WindowedConfig,
 };
 use formats::{Checkpoint, ModelConfig};
 use sha2::{Digest, Sha256};
@@ -59,6 +59,11 @@ fn config_text(config: &ModelConfig) -> String {
         plain_mlp: _,
         query_growth,
         index,
+        learned_positions: _,
+        mamba,
+        convs,
+        sublayers,
+        factors,
         chunked: _,
         layer_inputs: _,
         layer_scales: _,
@@ -93,6 +98,10 @@ fn config_text(config: &ModelConfig) -> String {
         added_text("unrotated", unrotated.contains(&true).then(|| format!("{unrotated:?}"))),
         added_text("query_growth", query_growth.map(|growth| growth_text(&growth))),
         added_text("index", index.as_ref().map(index_text)),
+        added_text("mamba", mamba.as_ref().map(mamba_text)),
+        added_text("convs", convs.as_ref().map(convs_text)),
+        added_text("sublayers", sublayers_text(sublayers)),
+        added_text("factors", (!factors.is_empty()).then(|| format!("{factors:?}"))),
         scale_text("embedding_scale", *embedding_scale),
         scale_text("residual_scale", *residual_scale),
         scale_text("logit_scale", *logit_scale),
@@ -133,6 +142,7 @@ fn activation_text(activation: Activation) -> String {
     match activation {
         Activation::Silu => "Silu".to_owned(),
         Activation::GeluTanh => "GeluTanh".to_owned(),
+        Activation::ReluSquared => "ReluSquared".to_owned(),
         Activation::ClampedSwiglu { alpha, limit } => {
             format!("ClampedSwiglu {{ alpha: {alpha:?}, limit: {limit:?} }}")
         }
@@ -222,11 +232,21 @@ fn hyper_text(hyper: &HyperConfig) -> String {
 }
 
 fn delta_text(delta: &DeltaConfig) -> String {
-    let DeltaConfig { layers, key_heads, value_heads, key_dim, value_dim, kernel, tiled } = delta;
+    let DeltaConfig {
+        layers,
+        key_heads,
+        value_heads,
+        key_dim,
+        value_dim,
+        kernel,
+        per_channel,
+        tiled,
+    } = delta;
+    let per_channel = if *per_channel { ", per_channel: true" } else { "" };
     format!(
         "delta: DeltaConfig {{ layers: {layers:?}, key_heads: {key_heads}, \
          value_heads: {value_heads}, key_dim: {key_dim}, value_dim: {value_dim}, \
-         kernel: {kernel}, tiled: {tiled} }}, "
+         kernel: {kernel}, tiled: {tiled}{per_channel} }}, "
     )
 }
 
@@ -245,6 +265,47 @@ fn index_text(index: &IndexConfig) -> String {
         "IndexConfig {{ heads: {heads}, dim: {dim}, top: {top}, layout: {layout}, \
          layers: {layers:?} }}"
     )
+}
+
+fn mamba_text(mamba: &MambaConfig) -> String {
+    let MambaConfig {
+        layers,
+        beside_attention,
+        heads,
+        head_dim,
+        groups,
+        state,
+        kernel,
+        norm,
+        norm_groups,
+        limits,
+    } = mamba;
+    let norm = match norm {
+        MambaNorm::None => "None",
+        MambaNorm::BeforeGate => "BeforeGate",
+        MambaNorm::BehindGate => "BehindGate",
+    };
+    format!(
+        "MambaConfig {{ layers: {layers:?}, beside_attention: {beside_attention}, \
+         heads: {heads}, head_dim: {head_dim}, groups: {groups}, state: {state}, \
+         kernel: {kernel}, norm: {norm}, norm_groups: {norm_groups}, limits: {limits:?} }}"
+    )
+}
+
+fn convs_text(convs: &ConvConfig) -> String {
+    let ConvConfig { layers, kernel } = convs;
+    format!("ConvConfig {{ layers: {layers:?}, kernel: {kernel} }}")
+}
+
+/// A letter for each layer; `None` where all have both sublayers.
+fn sublayers_text(sublayers: &[Sublayers]) -> Option<String> {
+    let letter = |sublayers: &Sublayers| match sublayers {
+        Sublayers::Both => 'b',
+        Sublayers::Mixer => 'm',
+        Sublayers::FeedForward => 'f',
+    };
+    let letters: String = sublayers.iter().map(letter).collect();
+    letters.contains(['m', 'f']).then_some(letters)
 }
 
 fn layout_text(layout: RopeLayout) -> &'static str {
@@ -335,6 +396,11 @@ mod tests {
         change(&|config| config.hyper = fourth.hyper);
         let indexed = ModelConfig::tiny("deepseek_v32", 2).expect("a known family");
         change(&|config| config.index = indexed.index.clone());
+        let hybrid = ModelConfig::tiny("nemotron_h", 2).expect("a known family");
+        change(&|config| config.mamba = hybrid.mamba.clone());
+        change(&|config| config.sublayers = hybrid.sublayers.clone());
+        let scaled = ModelConfig::tiny("falcon_h1", 2).expect("a known family");
+        change(&|config| config.factors = scaled.factors.clone());
         for (at, text) in texts.iter().enumerate() {
             assert!(!texts[..at].contains(text), "{text}");
         }

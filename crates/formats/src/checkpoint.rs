@@ -307,9 +307,12 @@ fn canonical_tensors(
             || family.more_layers && predicts_more(family, source, config.layers);
         let name = match names {
             None => gguf_name(family, source),
-            Some(_) => canonical_name(family, source),
+            Some(_) => canonical_name(family, config, source),
         };
-        (!unread).then(|| view.named(name))
+        (!unread).then(|| match names {
+            Some(_) => turned(view.named(name), family),
+            None => view.named(name),
+        })
     });
     let (hf, zero_centred) = (names.is_some(), family.zero_centred);
     let form = if hf { family.hf_experts } else { ExpertFiles::Single };
@@ -334,6 +337,12 @@ fn canonical_tensors(
     Ok(tensors)
 }
 
+/// A matrix with outputs first, where the family's checkpoints have inputs first.
+fn turned(view: TensorView, family: &Family) -> TensorView {
+    let part = names::split_canonical(&view.name).map_or("", |(_, part)| part);
+    if family.turned.contains(&part) { crate::experts::transposed(&view) } else { view }
+}
+
 /// Splits matrices that the family's files store as the rows of one, and biases of the choice of
 /// experts that are stored as a row.
 fn apart(
@@ -354,7 +363,7 @@ fn apart(
                 found.push(view.with(view.ty, vec![count], view.bytes()));
             }
             (None, _) => found.push(view),
-            (Some((_, parts)), &[rows, _]) => {
+            (Some((_, parts)), &[rows] | &[rows, _]) => {
                 let parts = parts.iter().map(|part| format!("blk.{layer}.{part}"));
                 let parts: Vec<_> = parts
                     .map(|name| (shapes.get(&name).map_or(0, |shape| shape[0]), name))
@@ -365,7 +374,7 @@ fn apart(
                 }
                 let mut from = 0;
                 for (count, name) in parts {
-                    found.push(view.rows(from..from + count).named(name));
+                    found.push(view.first_rows(from..from + count).named(name));
                     from += count;
                 }
             }
@@ -402,19 +411,28 @@ fn predicts_more(family: &Family, source: &str, layers: usize) -> bool {
 
 /// The canonical name of a tensor of a GGUF file: its own, except for the family's aliases.
 fn gguf_name(family: &Family, name: &str) -> String {
-    let canonical = names::split_canonical(name).and_then(|(layer, rest)| {
-        let (_, known) = family.gguf_aliases.iter().find(|(theirs, _)| *theirs == rest)?;
-        Some(format!("blk.{layer}.{known}"))
-    });
-    canonical.unwrap_or_else(|| name.to_owned())
+    let known = |name: &str| family.gguf_aliases.iter().find(|(theirs, _)| *theirs == name);
+    match names::split_canonical(name) {
+        Some((layer, rest)) => {
+            known(rest).map_or_else(|| name.to_owned(), |(_, known)| format!("blk.{layer}.{known}"))
+        }
+        None => known(name).map_or(name, |(_, known)| known).to_owned(),
+    }
 }
 
 /// The canonical name of a source tensor, or its own. Checkpoints of a model without its head, as
 /// the reference library saves them, lack the prefix.
-fn canonical_name(family: &Family, source: &str) -> String {
+fn canonical_name(family: &Family, config: &ModelConfig, source: &str) -> String {
     let with_prefix = || family.names.canonical(&format!("{BASE_PREFIX}{source}"));
     let canonical = family.names.canonical(source).or_else(with_prefix);
-    canonical.unwrap_or_else(|| source.to_owned())
+    let canonical = canonical.unwrap_or_else(|| source.to_owned());
+    match names::split_canonical(&canonical) {
+        Some((layer, part)) => match (family.renamed)(config, part) {
+            Some(other) => format!("blk.{layer}.{other}"),
+            None => canonical,
+        },
+        None => canonical,
+    }
 }
 
 fn insert(tensors: &mut IndexMap<String, Tracked>, tracked: Tracked) -> Result<()> {

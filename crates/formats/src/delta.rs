@@ -1,4 +1,4 @@
-//! Converts the tensors of families with Gated DeltaNet to one form.
+//! Converts the tensors of families with recurrences to one form.
 //!
 //! Projections are apart, as in GGUF files of Qwen3.5: `attn_qkv` (rows of all queries, all keys,
 //! all values), `attn_gate`, `ssm_beta` and `ssm_alpha`. Of what else differs in Hugging Face
@@ -40,7 +40,7 @@ impl DeltaTensors<'_> {
                     converted.extend(apart(&view, &gates(delta))?);
                 }
                 _ if self.hf => converted.push(self.plain(view)),
-                _ => converted.push(view),
+                _ => converted.push(flat(view)),
             }
         }
         Ok(converted)
@@ -50,15 +50,31 @@ impl DeltaTensors<'_> {
     fn plain(&self, view: TensorView) -> TensorView {
         let part = split_canonical(&view.name).map(|(_, part)| part);
         match (part, &view.shape[..]) {
-            (Some("ssm_a"), _) if self.config.delta.is_some() => {
-                computed(&view, |log| -(f64::from(log).exp() as f32))
+            (Some("ssm_a"), _) if self.config.delta.is_some() || self.config.mamba.is_some() => {
+                computed(&flat(view), |log| -(f64::from(log).exp() as f32))
             }
-            (Some("ssm_conv1d.weight"), &[channels, 1, kernel]) => {
+            (Some(part), &[channels, 1, kernel]) if is_convolution(part) => {
                 view.with(view.ty, vec![channels, kernel], view.bytes())
             }
             _ if self.zero_centred && is_zero_centred(&view.name) => computed(&view, |w| w + 1.0),
             _ => view,
         }
+    }
+}
+
+fn is_convolution(part: &str) -> bool {
+    part.starts_with("ssm_conv1d") || part == "shortconv.conv.weight"
+}
+
+/// A tensor with a value for each head, or for each value of all heads, without dimensions that
+/// divide these.
+fn flat(view: TensorView) -> TensorView {
+    let part = split_canonical(&view.name).map_or("", |(_, part)| part);
+    match part {
+        "ssm_a" | "ssm_d" | "ssm_norm.weight" if view.shape.len() > 1 => {
+            view.with(view.ty, vec![view.elements()], view.bytes())
+        }
+        _ => view,
     }
 }
 

@@ -166,19 +166,25 @@ fn half_of(part: &TensorView, half: usize, by_turns: bool) -> TensorView {
     view
 }
 
-/// Transposes a stack of matrices of single values; other tensors are returned unchanged.
-fn transposed(view: &TensorView) -> TensorView {
-    let [experts, cols, rows] = view.shape[..] else { return view.clone() };
+/// Transposes a matrix, or a stack of matrices, of single values; other tensors are returned
+/// unchanged.
+pub(crate) fn transposed(view: &TensorView) -> TensorView {
     if view.ty.block_len != 1 {
         return view.clone();
     }
-    let size = view.ty.block_bytes;
-    let part = |expert| {
-        let part = view.part(expert);
-        let values = Transposed { of: part.bytes(), size, rows, cols };
-        part.with(view.ty, vec![rows, cols], Arc::new(Derived::across(values, rows, cols * size)))
-    };
-    TensorView::stack(view.name.clone(), (0..experts).map(part).collect())
+    match view.shape[..] {
+        [cols, rows] => {
+            let size = view.ty.block_bytes;
+            let values = Transposed { of: view.bytes(), size, rows, cols };
+            let bytes = Arc::new(Derived::across(values, rows, cols * size));
+            view.with(view.ty, vec![rows, cols], bytes)
+        }
+        [experts, _, _] => {
+            let parts = (0..experts).map(|expert| transposed(&view.part(expert)));
+            TensorView::stack(view.name.clone(), parts.collect())
+        }
+        _ => view.clone(),
+    }
 }
 
 /// Checks that a tensor of all experts has `count` of them, at least one.

@@ -32,7 +32,12 @@ pub fn read_text(path: &Path, max_bytes: u64) -> Result<String> {
 
 /// Parses `text` as one JSON object.
 pub(crate) fn parse_object(text: &str, path: &Path) -> Result<Map<String, Value>> {
-    match serde_json::from_str(text) {
+    let parsed = serde_json::from_str(text);
+    let parsed = parsed.or_else(|error| match finite(text) {
+        Some(text) => serde_json::from_str(&text).map_err(|_| error),
+        None => Err(error),
+    });
+    match parsed {
         Ok(Value::Object(map)) => Ok(map),
         Ok(other) => {
             let problem = format!("expected a JSON object, found {}", describe(&other));
@@ -40,6 +45,27 @@ pub(crate) fn parse_object(text: &str, path: &Path) -> Result<Map<String, Value>
         }
         Err(e) => Err(Error::file(path, format!("not valid JSON: {e}"))),
     }
+}
+
+/// A text with the largest number in place of `Infinity`, which Python writes and JSON does not
+/// have; `None` if the text has none.
+fn finite(text: &str) -> Option<String> {
+    const INFINITY: &str = "Infinity";
+    let (mut out, mut rest) = (String::new(), text);
+    let (mut quoted, mut changed) = (false, false);
+    while let Some(next) = rest.chars().next() {
+        if !quoted && let Some(behind) = rest.strip_prefix(INFINITY) {
+            out.push_str(&f32::MAX.to_string());
+            (rest, changed) = (behind, true);
+            continue;
+        }
+        let escaped = quoted && next == '\\';
+        let len = next.len_utf8() + if escaped { rest[1..].chars().next()?.len_utf8() } else { 0 };
+        quoted ^= next == '"';
+        out.push_str(&rest[..len]);
+        rest = &rest[len..];
+    }
+    changed.then_some(out)
 }
 
 /// A JSON object and where it came from. A `null` counts as absent.

@@ -107,6 +107,17 @@ impl TensorView {
         Self { shape: vec![1, self.elements()], ..self.clone() }
     }
 
+    /// Rows of a matrix, or values of a vector.
+    pub(crate) fn first_rows(&self, rows: Range<usize>) -> Self {
+        match self.shape[..] {
+            [count] => {
+                let len = self.bytes().len() / count.max(1);
+                self.slice(vec![rows.len()], rows.start * len..rows.end * len)
+            }
+            _ => self.rows(rows),
+        }
+    }
+
     /// Rows of a matrix.
     ///
     /// # Panics

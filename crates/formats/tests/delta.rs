@@ -35,6 +35,7 @@ fn delta(layers: [bool; 4], heads: [usize; 2], dims: [usize; 2]) -> Option<Delta
         key_dim: dims[0],
         value_dim: dims[1],
         kernel: 4,
+        per_channel: false,
         tiled: false,
     })
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 /// Checkpoints under `next/models` of families that can be run, and GGUF files under `next/gguf`.
-const NEXT: [&str; 32] = [
+const NEXT: [&str; 38] = [
     "cohere2",
     "deepseek_v32",
     "deepseek_v3_mtp",
@@ -13,6 +13,7 @@ const NEXT: [&str; 32] = [
     "ernie4_5",
     "ernie4_5_moe",
     "exaone4",
+    "falcon_h1",
     "gemma3_mm",
     "gemma3_text",
     "gemma4_mm",
@@ -23,11 +24,16 @@ const NEXT: [&str; 32] = [
     "glm4_moe_lite",
     "glm4_moe_mtp",
     "glm_moe_dsa",
+    "gpt2",
     "granite",
+    "granitemoehybrid",
     "hunyuan_v1_dense",
+    "kimi_linear",
+    "lfm2",
     "llama4_text",
     "minimax_m2",
     "ministral3",
+    "nemotron_h",
     "olmo3",
     "phi3",
     "qwen3_5",

@@ -68,7 +68,7 @@ fn wanted(
 /// hyper-connections, weights of the heads of an index and short convolutions are small and
 /// sensitive; tables of experts hold integers.
 pub(crate) fn is_matrix(name: &str, shape: &[usize]) -> bool {
-    const KEPT: [&str; 9] = [
+    const KEPT: [&str; 10] = [
         "_norm.weight",
         "ffn_gate_inp",
         "ffn_gate_tid2eid",
@@ -76,6 +76,7 @@ pub(crate) fn is_matrix(name: &str, shape: &[usize]) -> bool {
         "_compressor_ape",
         "indexer.proj",
         "ssm_conv1d",
+        "shortconv.conv",
         "position_embd",
         "token_types",
     ];

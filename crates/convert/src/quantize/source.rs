@@ -10,6 +10,7 @@ use formats::families::name_table;
 use formats::gguf::{GgufFile, GgufWriter, Value};
 use formats::{Checkpoint, ModelConfig, ModelFiles, OpenOptions, TensorView};
 use kernels::quant::{self, QuantType};
+use std::collections::HashMap;
 use std::sync::Arc;
 use text::TextAssets;
 
@@ -202,15 +203,21 @@ fn write_vocabulary(
 /// The tensors in the order of GGUF files: embedding, layers, output.
 fn tensors(checkpoint: &Checkpoint) -> Result<Vec<Tensor>> {
     let config = checkpoint.config();
-    let expected = config.tensors(TensorForm::Gguf);
-    let is_fused = || expected != config.tensors(TensorForm::ReadGguf);
+    let (expected, read) = (config.tensors(TensorForm::Gguf), config.tensors(TensorForm::ReadGguf));
+    let elements = |tensors: &[(String, Vec<usize>)]| -> Vec<(String, usize)> {
+        let sizes = tensors.iter().map(|(name, shape)| (name.clone(), shape.iter().product()));
+        sizes.collect()
+    };
+    let is_fused = || elements(&expected) != elements(&read);
     if config.experts.is_some() || config.latent().is_some() || is_fused() {
         let path = checkpoint.path().display();
         bail!("{path}: expected a dense model, found {}: take a GGUF file", config.architecture);
     }
-    for (name, shape) in &expected {
+    for (name, shape) in &read {
         checkpoint.require(name, shape)?;
     }
+    // The same values may have other shapes in files.
+    let shapes: HashMap<_, _> = expected.into_iter().collect();
     let interleaved =
         config.gguf_rope()? == RopeLayout::Interleaved && config.rope.layout == RopeLayout::Halves;
     let mut tensors = Vec::new();
@@ -222,6 +229,9 @@ fn tensors(checkpoint: &Checkpoint) -> Result<Vec<Tensor>> {
         }
         if let Some(delta) = config.delta.as_ref().filter(|_| config.gguf_is_tiled()) {
             tile(&mut tensor, delta);
+        }
+        if let Some(shape) = shapes.get(&view.name) {
+            tensor.shape.clone_from(shape);
         }
         tensor.name = config.gguf_tensor_name(&view.name)?;
         tensors.push(tensor);

@@ -66,6 +66,19 @@ pub fn resized(
             repeat(&mut delta.layers, layers);
         }
         config.delta = config.delta.filter(|delta| delta.layers.contains(&true));
+        if let Some(mamba) = &mut config.mamba {
+            repeat(&mut mamba.layers, layers);
+        }
+        config.mamba = config.mamba.filter(|mamba| mamba.layers.contains(&true));
+        if let Some(convs) = &mut config.convs {
+            repeat(&mut convs.layers, layers);
+        }
+        config.convs = config.convs.filter(|convs| convs.layers.contains(&true));
+        if let Some(index) = &mut config.index {
+            repeat(&mut index.layers, layers);
+        }
+        repeat(&mut config.sublayers, layers);
+        repeat(&mut config.unrotated, layers);
         if let Attention::Compressed(sizes) = &mut config.attention {
             repeat(&mut sizes.ratios, layers);
             repeat(&mut sizes.indexed, layers);

@@ -1,12 +1,12 @@
 //! The descriptor of a model family: how files name it, and where its configuration differs.
 
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json};
 
 use super::fields::GgufKeys;
 use super::yarn;
 use super::{
     Activation, Attention, ExpertsConfig, GroupedConfig, LatentConfig, ModelConfig, RopeConfig,
-    RopeLayout, RopeScaling, RouterScores, SpecialIds, SublayerNorms, ValueSource,
+    RopeLayout, RopeScaling, RouterScores, SpecialIds, SublayerNorms, Sublayers, ValueSource,
 };
 use crate::chat::ChatRules;
 use crate::error::Result;
@@ -97,6 +97,17 @@ pub(crate) struct Family {
     pub activation: fn(config: Object) -> Result<Activation>,
     /// Routed experts in `layers` layers from config.json.
     pub experts: fn(config: Object, layers: usize) -> Result<Option<ExpertsConfig>>,
+    /// Gives fields of config.json the names and forms that the readers know.
+    pub hf_fill: fn(fields: &mut Map<String, Json>),
+    /// Matrices that Hugging Face checkpoints store as `[inputs, outputs]`.
+    pub turned: &'static [&'static str],
+    /// Another canonical name of a layer's tensor of a Hugging Face checkpoint, in models of some
+    /// configurations.
+    pub renamed: fn(config: &ModelConfig, name: &str) -> Option<&'static str>,
+    /// Whether GGUF files store matrices so that Hugging Face checkpoints join.
+    pub gguf_joins: bool,
+    /// Whether GGUF files mark layers without attention by 0 heads of keys and values.
+    pub gguf_zero_heads: bool,
     /// Fields of config.json that checkpoints may leave out, where that means other values than the
     /// defaults of the readers.
     pub hf_defaults: fn() -> Json,
@@ -264,6 +275,11 @@ pub(crate) const BASE: Family = Family {
     windows: |_, layers| Ok(vec![None; layers]),
     activation: |_| Ok(Activation::Silu),
     experts: |_, _| Ok(None),
+    hf_fill: |_| {},
+    turned: &[],
+    renamed: |_, _| None,
+    gguf_joins: true,
+    gguf_zero_heads: false,
     hf_defaults: || Json::Null,
     gguf_logit_factor: false,
     hf_eps: "rms_norm_eps",
@@ -316,6 +332,11 @@ pub(crate) fn plain(layers: usize) -> ModelConfig {
         plain_mlp: false,
         query_growth: None,
         index: None,
+        learned_positions: false,
+        mamba: None,
+        convs: None,
+        sublayers: vec![Sublayers::Both; layers],
+        factors: Vec::new(),
         chunked: false,
         layer_inputs: 0,
         layer_scales: false,

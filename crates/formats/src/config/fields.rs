@@ -106,22 +106,38 @@ impl GgufKeys<'_> {
         let Some(list) = self.list(suffix, max)? else {
             return Ok(self.opt_count(suffix, max)?.map(|count| vec![count; layers]));
         };
-        if list.len() < layers {
-            let problem = format!("expected one number per layer ({layers}), found {}", list.len());
+        self.check_len(suffix, list.len(), layers)?;
+        if list[..layers].contains(&0) {
+            let problem = format!("expected integers from 1 to {max}, found 0");
             return Err(self.metadata.error(&self.key(suffix), problem));
         }
         Ok(Some(list[..layers].to_vec()))
     }
 
-    /// A positive count of all layers, or of the first where there is a list; 0 means absent.
+    /// A positive count of all layers, or the first above 0 where there is a list; 0 means absent.
     pub fn of_first(&self, suffix: &str, max: usize) -> Result<Option<usize>> {
         match self.list(suffix, max)? {
             None => self.opt_count(suffix, max),
-            Some(list) => Ok(list.first().copied()),
+            Some(list) => Ok(list.into_iter().find(|count| *count > 0)),
         }
     }
 
-    /// A list of positive counts, if the key holds a list.
+    /// Whether the count of each of `layers` layers is 0, if the key holds a list.
+    pub fn zeros(&self, suffix: &str, layers: usize) -> Result<Option<Vec<bool>>> {
+        let Some(list) = self.list(suffix, usize::MAX >> 1)? else { return Ok(None) };
+        self.check_len(suffix, list.len(), layers)?;
+        Ok(Some(list[..layers].iter().map(|count| *count == 0).collect()))
+    }
+
+    fn check_len(&self, suffix: &str, found: usize, layers: usize) -> Result<()> {
+        if found < layers {
+            let problem = format!("expected one number per layer ({layers}), found {found}");
+            return Err(self.metadata.error(&self.key(suffix), problem));
+        }
+        Ok(())
+    }
+
+    /// A list of counts, which may be 0, if the key holds a list.
     fn list(&self, suffix: &str, max: usize) -> Result<Option<Vec<usize>>> {
         let key = self.key(suffix);
         let list: Vec<i64> = match self.metadata.get(&key) {
@@ -133,10 +149,10 @@ impl GgufKeys<'_> {
             }
             _ => return Ok(None),
         };
-        match list.iter().find(|count| **count < 1 || **count > max as i64) {
+        match list.iter().find(|count| **count < 0 || **count > max as i64) {
             None => Ok(Some(list.into_iter().map(|count| count as usize).collect())),
             Some(bad) => {
-                let problem = format!("expected integers from 1 to {max}, found {bad}");
+                let problem = format!("expected integers from 0 to {max}, found {bad}");
                 Err(self.metadata.error(&key, problem))
             }
         }

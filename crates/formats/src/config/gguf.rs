@@ -4,6 +4,7 @@ mod compressed;
 mod delta;
 mod experts;
 pub(crate) mod index;
+pub(crate) mod mamba;
 mod rope;
 
 use indexmap::IndexSet;

@@ -7,6 +7,7 @@ pub(crate) mod compressed;
 pub(crate) mod delta;
 pub(crate) mod experts;
 pub(crate) mod index;
+pub(crate) mod mamba;
 pub(crate) mod rope;
 
 use super::check::{self, CompressedFieldNames, ExpertFieldNames, FieldNames};
@@ -80,13 +81,16 @@ pub(crate) fn read(
 /// Name of the settings of the language model in checkpoints of several modalities.
 const TEXT: &str = "text_config";
 
-/// Adds fields that a config.json leaves out to the settings of its language model.
-pub(crate) fn fill(map: &mut Map<String, Json>, defaults: Json) {
-    let Json::Object(defaults) = defaults else { return };
-    let inner = match map.get_mut(TEXT).and_then(Json::as_object_mut) {
-        Some(inner) => inner,
-        None => map,
+/// Gives the settings of the language model in a config.json the names that the readers know, and
+/// adds fields that it leaves out.
+pub(crate) fn fill(map: &mut Map<String, Json>, family: &Family) {
+    let inner = match map.get_mut(TEXT) {
+        Some(Json::Object(_)) => map.get_mut(TEXT).and_then(Json::as_object_mut),
+        _ => Some(map),
     };
+    let Some(inner) = inner else { return };
+    (family.hf_fill)(inner);
+    let Json::Object(defaults) = (family.hf_defaults)() else { return };
     for (field, value) in defaults {
         inner.entry(field).or_insert(value);
     }
@@ -113,7 +117,7 @@ fn build(
     has_output: impl FnOnce(&NameTable) -> bool,
 ) -> Result<ModelConfig> {
     let activation = (family.activation)(config)?;
-    if activation != Activation::GeluTanh {
+    if !matches!(activation, Activation::GeluTanh | Activation::ReluSquared) {
         check_activation(config)?;
     }
     let layers = config.positive("num_hidden_layers", MAX_LAYERS)?;

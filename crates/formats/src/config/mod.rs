@@ -1,7 +1,7 @@
 //! Model configurations: their schema, and how both kinds of files are read and written.
 //!
 //! Invariant: a module knows those before it in this list and no family: `schema`; `fields` and
-//! `yarn`; `family`, the descriptor that readers and writers take; `check` and `delta`; `hf`,
+//! `yarn`; `family`, the descriptor that readers and writers take; `check`, `delta` and `mamba`; `hf`,
 //! `gguf` and `write`.
 
 pub(crate) mod check;
@@ -10,6 +10,7 @@ pub(crate) mod family;
 pub(crate) mod fields;
 pub(crate) mod gguf;
 pub(crate) mod hf;
+mod mamba;
 mod schema;
 pub(crate) mod write;
 mod yarn;

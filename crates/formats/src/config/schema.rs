@@ -51,6 +51,16 @@ pub struct ModelConfig {
     pub query_growth: Option<QueryGrowth>,
     /// The index that chooses the positions that latent attention sees, where there is one.
     pub index: Option<IndexConfig>,
+    /// Whether each position has an embedding of its own, which is added to that of its token.
+    pub learned_positions: bool,
+    /// Layers with state spaces, where the model has any.
+    pub mamba: Option<MambaConfig>,
+    /// Layers with a short convolution in place of attention, where the model has any.
+    pub convs: Option<ConvConfig>,
+    /// Per layer: which sublayers it has.
+    pub sublayers: Vec<Sublayers>,
+    /// Factors of what projections give, by the names of their weights in a layer.
+    pub factors: Vec<(&'static str, f32)>,
     /// Whether windows follow each other: a query attends to the positions of the window that it is
     /// in, up to its own.
     pub chunked: bool,
@@ -186,6 +196,8 @@ pub enum Activation {
     Silu,
     /// `gelu(gate) * up`, with the approximation by a hyperbolic tangent.
     GeluTanh,
+    /// `max(gate, 0)^2 * up`.
+    ReluSquared,
     /// gpt-oss: `gate * sigmoid(alpha * gate) * (up + 1)`, `gate` at most `limit` and `up` within
     /// `-limit..=limit`.
     ClampedSwiglu {
@@ -205,6 +217,33 @@ impl ModelConfig {
     /// The experts of a layer, if it has any.
     pub fn experts_of(&self, layer: usize) -> Option<&ExpertsConfig> {
         self.experts.as_ref().filter(|experts| experts.layers[layer])
+    }
+
+    /// The sizes of a layer's state space, if it has one.
+    pub fn mamba_of(&self, layer: usize) -> Option<&MambaConfig> {
+        self.mamba.as_ref().filter(|mamba| mamba.layers[layer])
+    }
+
+    /// The convolution of a layer, if it has one in place of attention.
+    pub fn conv_of(&self, layer: usize) -> Option<&ConvConfig> {
+        self.convs.as_ref().filter(|convs| convs.layers[layer])
+    }
+
+    /// Whether a layer has attention.
+    pub fn attends(&self, layer: usize) -> bool {
+        let apart = self.mamba_of(layer).is_some_and(|mamba| !mamba.beside_attention);
+        let other = apart || self.delta_of(layer).is_some() || self.conv_of(layer).is_some();
+        self.sublayers[layer] != Sublayers::FeedForward && !other
+    }
+
+    /// Whether a layer has an MLP or experts.
+    pub fn has_feed_forward(&self, layer: usize) -> bool {
+        self.sublayers[layer] != Sublayers::Mixer
+    }
+
+    /// Factor of what the projection with this name gives.
+    pub fn factor_of(&self, name: &str) -> f32 {
+        self.factors.iter().find(|(known, _)| *known == name).map_or(1.0, |(_, factor)| *factor)
     }
 
     /// The sizes of a layer's recurrence, if it has one in place of attention.
@@ -376,9 +415,88 @@ pub struct DeltaConfig {
     pub value_dim: usize,
     /// Positions that the convolution of queries, keys and values covers, its own included.
     pub kernel: usize,
+    /// Whether each key of a head has a decay of its own (Kimi Linear). Queries, keys and values
+    /// are projected apart then, gates are sigmoids, and these and decays are projected by two
+    /// matrices, with `key_dim` values between them.
+    pub per_channel: bool,
     /// Whether value head `j` uses key head `j % key_heads`, as in llama.cpp's files of Qwen3.5,
     /// rather than `j / (value_heads / key_heads)`.
     pub tiled: bool,
+}
+
+/// Sizes of state spaces (Mamba-2): layers with a matrix of `[state, head_dim]` per head, to which
+/// each position adds a value.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MambaConfig {
+    /// Per layer: whether it has a state space.
+    pub layers: Vec<bool>,
+    /// Whether these layers attend too, and add up what both give (Falcon-H1).
+    pub beside_attention: bool,
+    /// Heads.
+    pub heads: usize,
+    /// Values of a head.
+    pub head_dim: usize,
+    /// Groups of consecutive heads that share keys and queries; divides `heads`.
+    pub groups: usize,
+    /// Values of a key.
+    pub state: usize,
+    /// Positions that the convolution of values, keys and queries covers, its own included.
+    pub kernel: usize,
+    /// Where the outputs are normalised.
+    pub norm: MambaNorm,
+    /// Groups of values that are normalised together; divides those of all heads.
+    pub norm_groups: usize,
+    /// Least and greatest length of a step.
+    pub limits: [f32; 2],
+}
+
+impl MambaConfig {
+    /// Values of all heads.
+    pub fn values(&self) -> usize {
+        self.heads * self.head_dim
+    }
+
+    /// Channels of the convolution: values, keys and queries.
+    pub fn channels(&self) -> usize {
+        self.values() + 2 * self.groups * self.state
+    }
+
+    /// Rows of the projection of the input: gates, channels, and the length of each head's step.
+    pub fn inputs(&self) -> usize {
+        self.values() + self.channels() + self.heads
+    }
+}
+
+/// Where the outputs of a state space are normalised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MambaNorm {
+    /// Nowhere.
+    None,
+    /// Before they are multiplied with their gates.
+    BeforeGate,
+    /// Behind that.
+    BehindGate,
+}
+
+/// Layers with a short convolution in place of attention (LFM2).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConvConfig {
+    /// Per layer: whether it has one.
+    pub layers: Vec<bool>,
+    /// Positions that it covers, its own included.
+    pub kernel: usize,
+}
+
+/// Which sublayers a layer has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sublayers {
+    /// Attention, or what takes its place, and an MLP or experts.
+    #[default]
+    Both,
+    /// The first alone.
+    Mixer,
+    /// The second alone.
+    FeedForward,
 }
 
 impl DeltaConfig {

@@ -13,6 +13,7 @@ fn config() -> ModelConfig {
         key_dim: 1,
         value_dim: 2,
         kernel: 3,
+        per_channel: false,
         tiled: false,
     };
     let tiny = ModelConfig::tiny("llama", 1).unwrap();

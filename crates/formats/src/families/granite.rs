@@ -9,14 +9,7 @@ pub(super) static GRANITE: Family = Family {
     gguf_rope: RopeLayout::Interleaved,
     hf_more,
     gguf_more,
-    to_json: |config| {
-        json!({
-            "embedding_multiplier": config.embedding_scale,
-            "residual_multiplier": config.residual_scale,
-            "attention_multiplier": config.attention_scale,
-            "logits_scaling": 1.0 / config.logit_scale,
-        })
-    },
+    to_json,
     tiny: |layers| ModelConfig {
         embedding_scale: 4.0,
         residual_scale: 0.25,
@@ -27,7 +20,16 @@ pub(super) static GRANITE: Family = Family {
     ..BASE
 };
 
-fn hf_more(config: Object, model: &mut ModelConfig) -> Result<()> {
+pub(super) fn to_json(config: &ModelConfig) -> Json {
+    json!({
+        "embedding_multiplier": config.embedding_scale,
+        "residual_multiplier": config.residual_scale,
+        "attention_multiplier": config.attention_scale,
+        "logits_scaling": 1.0 / config.logit_scale,
+    })
+}
+
+pub(super) fn hf_more(config: Object, model: &mut ModelConfig) -> Result<()> {
     let factor = |key| Ok(config.above_zero(key)?.unwrap_or(1.0));
     model.embedding_scale = factor("embedding_multiplier")?;
     model.residual_scale = factor("residual_multiplier")?;
@@ -36,7 +38,7 @@ fn hf_more(config: Object, model: &mut ModelConfig) -> Result<()> {
     Ok(())
 }
 
-fn gguf_more(keys: &GgufKeys, _: &GgufFile, model: &mut ModelConfig) -> Result<()> {
+pub(super) fn gguf_more(keys: &GgufKeys, _: &GgufFile, model: &mut ModelConfig) -> Result<()> {
     let factor = |key| Ok(keys.opt_above_zero(key)?.unwrap_or(1.0));
     model.embedding_scale = factor("embedding_scale")?;
     model.residual_scale = factor("residual_scale")?;

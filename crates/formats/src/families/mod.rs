@@ -10,15 +10,20 @@ mod deepseek_v4;
 mod ernie4_5;
 mod ernie4_5_moe;
 mod exaone4;
+mod falcon_h1;
 mod gemma3;
 mod gemma4;
 mod glm4;
 mod glm4_moe;
 mod glm4_moe_lite;
 mod glm_moe_dsa;
+mod gpt2;
 mod gpt_oss;
 mod granite;
+mod granitemoehybrid;
 mod hunyuan_v1_dense;
+mod kimi_linear;
+mod lfm2;
 mod llama;
 mod llama4;
 mod minimax_m2;
@@ -26,6 +31,7 @@ mod ministral3;
 mod mistral;
 mod mistral4;
 mod mixtral;
+mod nemotron_h;
 mod olmo3;
 mod phi3;
 mod prelude;
@@ -97,6 +103,12 @@ static FAMILIES: &[&Family] = &[
     &deepseek_v32::DEEPSEEK_V32,
     &glm_moe_dsa::GLM_MOE_DSA,
     &llama4::LLAMA4,
+    &gpt2::GPT2,
+    &kimi_linear::KIMI_LINEAR,
+    &granitemoehybrid::GRANITEMOEHYBRID,
+    &nemotron_h::NEMOTRON_H,
+    &falcon_h1::FALCON_H1,
+    &lfm2::LFM2,
 ];
 
 /// The family that config.json names: by class, or by `model_type` where no class is given.
@@ -179,7 +191,7 @@ pub(crate) fn read_hf(
 ) -> Result<HfConfig> {
     let mut map = json::parse_object(text, path)?;
     let family = of_hf(Object::new(path, &map))?;
-    hf::fill(&mut map, (family.hf_defaults)());
+    hf::fill(&mut map, family);
     hf::read(Object::new(path, &map), family, name, has_output)
 }
 
@@ -274,11 +286,14 @@ impl ModelConfig {
     /// If the family is unknown.
     pub fn gguf_tensor_name(&self, canonical: &str) -> Result<String> {
         let family = self.family()?;
-        let known = names::split_canonical(canonical).and_then(|(layer, rest)| {
-            let (theirs, _) = family.gguf_aliases.iter().find(|(_, known)| *known == rest)?;
-            Some(format!("blk.{layer}.{theirs}"))
-        });
-        Ok(known.unwrap_or_else(|| canonical.to_owned()))
+        let theirs = |name: &str| family.gguf_aliases.iter().find(|(_, known)| *known == name);
+        Ok(match names::split_canonical(canonical) {
+            Some((layer, rest)) => theirs(rest).map_or_else(
+                || canonical.to_owned(),
+                |(theirs, _)| format!("blk.{layer}.{theirs}"),
+            ),
+            None => theirs(canonical).map_or(canonical, |(theirs, _)| theirs).to_owned(),
+        })
     }
 
     fn family(&self) -> Result<&'static Family> {

@@ -70,6 +70,7 @@ pub(super) fn tiny(layers: usize) -> ModelConfig {
         key_dim: 20,
         value_dim: 22,
         kernel: 4,
+        per_channel: false,
         tiled: false,
     };
     ModelConfig {

@@ -147,6 +147,18 @@ pub(crate) const DELTA: NamePairs = &[
     ("linear_attn.out_proj.weight", "ssm_out.weight"),
 ];
 
+/// State spaces (Mamba-2).
+pub(crate) const MAMBA: NamePairs = &[
+    ("mamba.in_proj.weight", "ssm_in.weight"),
+    ("mamba.conv1d.weight", "ssm_conv1d.weight"),
+    ("mamba.conv1d.bias", "ssm_conv1d.bias"),
+    ("mamba.dt_bias", "ssm_dt.bias"),
+    ("mamba.A_log", "ssm_a"),
+    ("mamba.D", "ssm_d"),
+    ("mamba.norm.weight", "ssm_norm.weight"),
+    ("mamba.out_proj.weight", "ssm_out.weight"),
+];
+
 /// Prefixes of language models in checkpoints of several modalities.
 pub(crate) const WRAPPED: NamePairs = &[
     ("model.language_model.", "model."),

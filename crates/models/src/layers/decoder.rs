@@ -8,15 +8,15 @@
 use super::mlp::gate_kind;
 use super::{
     Attention, ForwardPass, GatedDelta, GatedMlp, Head, HeldHeads, LatentAttention, LayerInput,
-    LayerInputs, LayerRope, Mixture, MlpAndExperts, Moe, Norm, Residual, SparseAttention,
-    layer_cache,
+    LayerInputs, LayerRope, Mamba, Mixture, MlpAndExperts, Moe, Norm, Residual, ShortConvolution,
+    SparseAttention, layer_cache,
 };
 use crate::loader::Loader;
 use crate::ranks::Ranks;
 use crate::{Error, Model};
 use backend::{Backend, Batch, Buffer, LayerCache, Table, ThreadLimits};
 use dist::{Comm, Split};
-use formats::config::{self, IndexConfig, RopeConfig, SublayerNorms};
+use formats::config::{self, IndexConfig, RopeConfig, SublayerNorms, Sublayers};
 
 /// One residual step of a layer: norm, operation, norm.
 struct Sublayer {
@@ -35,6 +35,8 @@ enum Op {
     Latent(LatentAttention),
     Sparse(Box<SparseAttention>),
     Delta(Box<GatedDelta>),
+    Mamba(Box<Mamba>),
+    Conv(Box<ShortConvolution>),
     Mlp(GatedMlp),
     Experts(Moe),
     /// Reads the residual stream through norms of its own.
@@ -43,21 +45,21 @@ enum Op {
     Beside(Box<Beside>),
 }
 
-/// Attention and MLP of one input, which are added up.
+/// Two operations of one input, which are added up: attention, and a state space or the MLP.
 struct Beside {
-    attention: Op,
-    mlp: Op,
-    /// What the MLP gives: `[rows, hidden]`.
+    first: Op,
+    second: Op,
+    /// What the second gives: `[rows, hidden]`.
     out: Buffer,
 }
 
 impl Beside {
     fn forward(&self, pass: &mut ForwardPass<'_>, x: Buffer, out: Buffer) -> Result<(), Error> {
         let rows = pass.rows();
-        self.attention.forward(pass, x, out)?;
-        pass.sum_over_ranks(out, self.attention.split())?;
-        self.mlp.forward(pass, x, self.out)?;
-        pass.sum_over_ranks(self.out, self.mlp.split())?;
+        self.first.forward(pass, x, out)?;
+        pass.sum_over_ranks(out, self.first.split())?;
+        self.second.forward(pass, x, self.out)?;
+        pass.sum_over_ranks(self.out, self.second.split())?;
         pass.backend.add(out, self.out, rows);
         Ok(())
     }
@@ -70,6 +72,26 @@ struct Layer {
 }
 
 impl Op {
+    /// The attention of a layer, or what takes its place or is beside it. `ropes` are those of
+    /// [`attention`](Self::attention).
+    fn mixer(loader: &mut Loader<'_>, layer: usize, ropes: &[LayerRope]) -> Result<Self, Error> {
+        let config = loader.checkpoint.config();
+        if let Some(conv) = config.conv_of(layer) {
+            return Ok(Self::Conv(Box::new(ShortConvolution::load(loader, layer, conv)?)));
+        }
+        let Some(mamba) = config.mamba_of(layer) else {
+            return Self::attention(loader, layer, ropes);
+        };
+        if !mamba.beside_attention {
+            return Ok(Self::Mamba(Box::new(Mamba::load(loader, layer, mamba, 0)?)));
+        }
+        let first = Self::attention(loader, layer, ropes)?;
+        // The rows of attention come first.
+        let second = Self::Mamba(Box::new(Mamba::load(loader, layer, mamba, 1)?));
+        let out = loader.shared("beside", config.hidden_size)?;
+        Ok(Self::Beside(Box::new(Beside { first, second, out })))
+    }
+
     /// The attention of a layer, or the recurrence in its place. `ropes` are the rotary embedding
     /// of the model, and that of layers with compressed rows, or with a window, or of the index.
     fn attention(
@@ -119,9 +141,11 @@ impl Op {
         match self {
             Self::Attention(_) | Self::Latent(_) | Self::Sparse(_) => "attention",
             Self::Delta(_) => "gated delta rule",
+            Self::Mamba(_) => "state space",
+            Self::Conv(_) => "convolution",
             Self::Mlp(_) | Self::Experts(_) | Self::MlpAndExperts(_) => "MLP",
             Self::LayerInput(_) => "layer input",
-            Self::Beside(_) => "attention or MLP",
+            Self::Beside(_) => "attention or what is beside it",
         }
     }
 
@@ -132,6 +156,8 @@ impl Op {
             Self::Latent(attention) => attention.out.split,
             Self::Sparse(attention) => attention.out.split,
             Self::Delta(delta) => delta.out.split,
+            Self::Mamba(mamba) => mamba.out.split,
+            Self::Conv(conv) => conv.out.split,
             Self::Mlp(mlp) => mlp.down.split,
             // Each rank has a summand.
             Self::Experts(_) => Split::Experts,
@@ -145,6 +171,8 @@ impl Op {
             Self::Latent(attention) => attention.forward(pass, x, out),
             Self::Sparse(attention) => attention.forward(pass, x, out),
             Self::Delta(delta) => delta.forward(pass, x, out),
+            Self::Mamba(mamba) => mamba.forward(pass, x, out),
+            Self::Conv(conv) => conv.forward(pass, x, out),
             Self::Mlp(mlp) => mlp.forward(pass, x, out),
             Self::Experts(moe) => moe.forward(pass, x, out),
             Self::MlpAndExperts(both) => both.forward(pass, x, out)?,
@@ -159,6 +187,9 @@ impl Op {
 pub(crate) struct Decoder {
     /// On the first stage only.
     embed: Option<Table>,
+    /// Embeddings of positions with a buffer `[rows, hidden]`, on the first stage, where the model
+    /// has them.
+    positions: Option<(Table, Buffer)>,
     embedding_scale: f32,
     residual_scale: f32,
     layer_inputs: Option<LayerInputs>,
@@ -196,6 +227,13 @@ impl Decoder {
             0 => Some(loader.table("token_embd.weight", config.vocab_size, hidden)?),
             _ => None,
         };
+        let positions = match config.learned_positions && embed.is_some() {
+            true => {
+                let table = loader.table("position_embd.weight", config.context_length, hidden)?;
+                Some((table, loader.shared("positions", hidden)?))
+            }
+            false => None,
+        };
         let layer_inputs = LayerInputs::load(loader, embed.is_some())?;
         let mut layers = Vec::with_capacity(loader.layers.len());
         for layer in loader.layers.clone() {
@@ -218,6 +256,7 @@ impl Decoder {
         let (embedding_scale, residual_scale) = (config.embedding_scale, config.residual_scale);
         Ok(Self {
             embed,
+            positions,
             embedding_scale,
             residual_scale,
             layer_inputs,
@@ -250,6 +289,10 @@ impl Decoder {
                 pass.backend.embed(*embed, pass.batch.tokens(), embeddings);
                 if self.embedding_scale != 1.0 {
                     pass.backend.scale(embeddings, self.embedding_scale, rows);
+                }
+                if let Some((table, buffer)) = self.positions {
+                    pass.backend.embed(table, pass.batch.positions(), buffer);
+                    pass.backend.add(embeddings, buffer, rows);
                 }
                 self.residual.start(pass);
             }
@@ -388,29 +431,37 @@ impl Layer {
             SublayerNorms::After => Ok(None),
             SublayerNorms::Before | SublayerNorms::Around => norm(loader, part),
         };
-        let attention = Sublayer {
-            mixture: Residual::mixture(loader, &name("hc_attn"))?,
-            before: before(loader, "attn_norm")?,
-            op: Op::attention(loader, layer, ropes)?,
-            after: after(loader, "post_attention_norm")?,
-        };
-        if config.parallel {
+        let mut sublayers = Vec::with_capacity(2);
+        if config.sublayers[layer] != Sublayers::FeedForward {
+            sublayers.push(Sublayer {
+                mixture: Residual::mixture(loader, &name("hc_attn"))?,
+                before: before(loader, "attn_norm")?,
+                op: Op::mixer(loader, layer, ropes)?,
+                after: after(loader, "post_attention_norm")?,
+            });
+        }
+        if config.parallel
+            && let Some(attention) = sublayers.pop()
+        {
             let beside = Beside {
-                attention: attention.op,
-                mlp: Op::feed_forward(loader, layer)?,
+                first: attention.op,
+                second: Op::feed_forward(loader, layer)?,
                 out: loader.shared("beside", config.hidden_size)?,
             };
             let op = Op::Beside(Box::new(beside));
             return Ok(Self { sublayers: vec![Sublayer { op, ..attention }], scale: None });
         }
-        let beside = config.experts_of(layer).is_some_and(|experts| experts.beside_mlp);
-        let mlp = Sublayer {
-            mixture: Residual::mixture(loader, &name("hc_ffn"))?,
-            before: if beside { None } else { before(loader, "ffn_norm")? },
-            op: Op::feed_forward(loader, layer)?,
-            after: after(loader, "post_ffw_norm")?,
-        };
-        let mut sublayers = vec![attention, mlp];
+        if config.has_feed_forward(layer) {
+            let beside = config.experts_of(layer).is_some_and(|experts| experts.beside_mlp);
+            // The only sublayer of a layer has the first of its norms.
+            let norm = if sublayers.is_empty() { "attn_norm" } else { "ffn_norm" };
+            sublayers.push(Sublayer {
+                mixture: Residual::mixture(loader, &name("hc_ffn"))?,
+                before: if beside { None } else { before(loader, norm)? },
+                op: Op::feed_forward(loader, layer)?,
+                after: after(loader, "post_ffw_norm")?,
+            });
+        }
         if config.layer_inputs > 0 {
             let op = Op::LayerInput(LayerInput::load(loader, layer)?);
             let after = norm(loader, "post_norm")?;

@@ -1,24 +1,40 @@
 //! Gated DeltaNet (Yang et al., 2024; Qwen3-Next): a matrix per head instead of keys and values,
-//! which every position decays and corrects.
+//! which every position decays and corrects. In Kimi Delta Attention (Kimi Team, 2025) each key of
+//! a head has a decay of its own.
 //!
 //! Queries, keys and values pass a short convolution along positions. Its inputs are rows of the
 //! cache with a window; the matrices are states.
 
+use super::convolved::{ConvolvedLinear, ConvolvedSource};
 use super::{ForwardPass, Linear, Norm};
 use crate::Error;
 use crate::loader::Loader;
 use crate::ranks::{Heads, Slice};
-use backend::{Buffer, Gate, LayerCache, RecurrenceRule, RecurrenceSpec, Rows, ShortConv, State};
+use backend::{Buffer, Gate, LayerCache, RecurrenceRule, RecurrenceSpec, Rows, State};
 use formats::config::DeltaConfig;
 use std::ops::Range;
 
-/// A projection with the convolution of its outputs.
+/// A projection, or two with few values between them.
 #[derive(Clone, Copy, Debug)]
-struct ConvolvedLinear {
-    linear: Linear,
-    /// Outputs of the projection: `[rows, channels]`.
-    projected: Buffer,
-    conv: ShortConv,
+struct Projection {
+    first: Linear,
+    /// What the first gives, `[rows, few]`, and the second.
+    second: Option<(Buffer, Linear)>,
+    out: Buffer,
+}
+
+impl Projection {
+    /// The first product, and its buffer.
+    fn begin(&self) -> (&Linear, Buffer) {
+        (&self.first, self.second.map_or(self.out, |(few, _)| few))
+    }
+
+    /// The second product, if there is one.
+    fn end(&self, pass: &mut ForwardPass<'_>, rows: usize) {
+        if let Some((few, second)) = self.second {
+            second.forward(pass, few, self.out, rows);
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -27,10 +43,11 @@ pub(crate) struct GatedDelta {
     layer: usize,
     /// Queries, keys and values.
     inputs: [ConvolvedLinear; 3],
-    /// The gate of the outputs, and its buffer `[rows, heads * value_dim]`.
-    gate: (Linear, Buffer),
-    /// Projections to the inputs of the decay and of beta.
-    alpha: Linear,
+    /// The gate of the outputs, `[rows, heads * value_dim]`, and how it is applied.
+    gate: Projection,
+    kind: Gate,
+    /// Inputs of the decay, and of beta.
+    alpha: Projection,
     beta: (Linear, Buffer),
     norm: Norm,
     /// Outputs after the norm: `[rows, heads * value_dim]`.
@@ -42,133 +59,212 @@ pub(crate) struct GatedDelta {
 /// What a layer keeps of some value heads with their key heads.
 pub(super) fn cache(config: &DeltaConfig, [heads, key_heads]: [usize; 2]) -> LayerCache {
     let (keys, values) = (config.key_dim, config.value_dim);
+    let channel_decay = config.per_channel;
     let rows = |dim| Rows::plain(dim, Some(config.kernel));
     LayerCache {
         rows: vec![rows(key_heads * keys), rows(key_heads * keys), rows(heads * values)],
-        state: Some(State { heads, key_heads, keys, values, channel_decay: false }),
+        state: Some(State { heads, key_heads, keys, values, channel_decay }),
+    }
+}
+
+/// A layer that is loaded, and this rank's heads.
+struct LayerParts<'a> {
+    layer: usize,
+    config: &'a DeltaConfig,
+    own: Range<usize>,
+    keys: Range<usize>,
+}
+
+impl LayerParts<'_> {
+    fn name(&self, part: &str) -> String {
+        format!("blk.{}.{part}", self.layer)
+    }
+
+    /// Rows of this rank's key heads, and of its value heads.
+    fn key_rows(&self) -> Range<usize> {
+        self.keys.start * self.config.key_dim..self.keys.end * self.config.key_dim
+    }
+
+    fn value_rows(&self) -> Range<usize> {
+        self.own.start * self.config.value_dim..self.own.end * self.config.value_dim
     }
 }
 
 impl GatedDelta {
     /// Loads `attn_qkv`, `attn_gate`, `ssm_conv1d`, `ssm_alpha`, `ssm_beta`, `ssm_dt`, `ssm_a`,
-    /// `ssm_norm` and `ssm_out` of a layer: this rank's key heads with their value heads.
+    /// `ssm_norm` and `ssm_out` of a layer: this rank's key heads with their value heads. With
+    /// decays per channel `attn_q`, `attn_k` and `attn_v` with a convolution each, `ssm_g_a` and
+    /// `ssm_g_b`, `ssm_f_a` and `ssm_f_b`, and `attn_output` take the place of some of them.
     pub fn load(
         loader: &mut Loader<'_>,
         layer: usize,
         config: &DeltaConfig,
     ) -> Result<Self, Error> {
-        let DeltaConfig { value_heads, key_heads, key_dim, value_dim, .. } = *config;
+        let DeltaConfig { value_heads, value_dim, per_channel, .. } = *config;
         let hidden = loader.checkpoint.config().hidden_size;
         let eps = loader.checkpoint.config().rms_norm_eps;
         let Heads { queries: own, kv: keys } = delta_heads(loader, config)?;
-        let name = |part: &str| format!("blk.{layer}.{part}");
-        let key_rows = keys.start * key_dim..keys.end * key_dim;
-        let values = own.start * value_dim..own.end * value_dim;
-        let (q, k) = (key_heads * key_dim, value_heads * value_dim);
-        let part = |rows: &Range<usize>, first: usize| rows.start + first..rows.end + first;
-        let inputs = [
-            Self::load_input(loader, layer, config, (["delta_q_in", "delta_q"], key_rows.clone()))?,
-            Self::load_input(
-                loader,
-                layer,
-                config,
-                (["delta_k_in", "delta_k"], part(&key_rows, q)),
-            )?,
-            Self::load_input(
-                loader,
-                layer,
-                config,
-                (["delta_v_in", "delta_v"], part(&values, 2 * q)),
-            )?,
-        ];
-        let gate = Slice::Heads(values.clone());
-        let gate = Linear::load(loader, &name("attn_gate"), k, hidden, gate)?;
-        let mut scalar = |name: String| {
-            Linear::load_exact(loader, &name, value_heads, hidden, Slice::Heads(own.clone()))
+        let parts = LayerParts { layer, config, own: own.clone(), keys };
+        let inputs = match per_channel {
+            true => Self::inputs_apart(loader, &parts)?,
+            false => Self::inputs_of_one(loader, &parts)?,
         };
-        let (alpha, beta) = (scalar(name("ssm_alpha"))?, scalar(name("ssm_beta"))?);
+        let (gate, alpha) = match per_channel {
+            true => (
+                Self::two(loader, &parts, ("ssm_g", "delta_gate_few", "delta_gate"))?,
+                Self::two(loader, &parts, ("ssm_f", "delta_a_few", "delta_a"))?,
+            ),
+            false => Self::gates_of_one(loader, &parts)?,
+        };
+        let slice = Slice::Heads(own.clone());
+        let beta = Linear::load_exact(loader, &parts.name("ssm_beta"), value_heads, hidden, slice)?;
+        let beta = (beta, loader.shared("delta_b", own.len())?);
+        let spec = Self::spec(loader, &parts, (&inputs, alpha.out, beta.1))?;
+        let out = parts.name(if per_channel { "attn_output" } else { "ssm_out" });
+        let outputs = Slice::Inputs(parts.value_rows());
+        Ok(Self {
+            layer: layer - loader.layers.start,
+            inputs,
+            gate,
+            kind: if per_channel { Gate::Sigmoid } else { Gate::Silu },
+            alpha,
+            beta,
+            norm: Norm::load(loader, &parts.name("ssm_norm"), value_dim, eps)?,
+            normed: loader.shared("delta_normed", own.len() * value_dim)?,
+            out: Linear::load(loader, &out, hidden, value_heads * value_dim, outputs)?,
+            spec,
+        })
+    }
+
+    /// Queries, keys and values that are the rows of one matrix.
+    fn inputs_of_one(
+        loader: &mut Loader<'_>,
+        parts: &LayerParts<'_>,
+    ) -> Result<[ConvolvedLinear; 3], Error> {
+        let (all, keys) = (parts.config.channels(), parts.config.keys());
+        let (source, conv) = (parts.name("attn_qkv.weight"), parts.name("ssm_conv1d"));
+        let mut input = |rows: Range<usize>, first: usize, buffers| {
+            let rows = rows.start + first..rows.end + first;
+            let noted = if first == 0 { &source[..] } else { "" };
+            let (matrix, conv) = ((&source[..], all, rows.clone()), (&conv[..], all, rows));
+            let (part, kernel) = ("", parts.config.kernel);
+            let source = ConvolvedSource { matrix, noted, part, conv, kernel, buffers };
+            ConvolvedLinear::load(loader, &source)
+        };
+        Ok([
+            input(parts.key_rows(), 0, ["delta_q_in", "delta_q"])?,
+            input(parts.key_rows(), keys, ["delta_k_in", "delta_k"])?,
+            input(parts.value_rows(), 2 * keys, ["delta_v_in", "delta_v"])?,
+        ])
+    }
+
+    /// Queries, keys and values that have a matrix and a convolution each.
+    fn inputs_apart(
+        loader: &mut Loader<'_>,
+        parts: &LayerParts<'_>,
+    ) -> Result<[ConvolvedLinear; 3], Error> {
+        let mut input = |part: char, rows: Range<usize>, all: usize, buffers| {
+            let matrix = parts.name(&format!("attn_{part}.weight"));
+            let conv = parts.name(&format!("ssm_conv1d_{part}"));
+            let source = ConvolvedSource {
+                matrix: (&matrix, all, rows.clone()),
+                noted: &matrix,
+                part: "",
+                conv: (&conv, all, rows),
+                kernel: parts.config.kernel,
+                buffers,
+            };
+            ConvolvedLinear::load(loader, &source)
+        };
+        let (keys, values) = (parts.config.keys(), parts.config.values());
+        Ok([
+            input('q', parts.key_rows(), keys, ["delta_q_in", "delta_q"])?,
+            input('k', parts.key_rows(), keys, ["delta_k_in", "delta_k"])?,
+            input('v', parts.value_rows(), values, ["delta_v_in", "delta_v"])?,
+        ])
+    }
+
+    /// The gate, and the inputs of the decay.
+    fn gates_of_one(
+        loader: &mut Loader<'_>,
+        parts: &LayerParts<'_>,
+    ) -> Result<(Projection, Projection), Error> {
+        let hidden = loader.checkpoint.config().hidden_size;
+        let (heads, rows) = (parts.config.value_heads, parts.value_rows());
+        let slice = Slice::Heads(rows.clone());
+        let name = parts.name("attn_gate");
+        let first = Linear::load(loader, &name, parts.config.values(), hidden, slice)?;
+        let out = loader.shared("delta_gate", rows.len())?;
+        let gate = Projection { first, second: None, out };
+        let slice = Slice::Heads(parts.own.clone());
+        let first = Linear::load_exact(loader, &parts.name("ssm_alpha"), heads, hidden, slice)?;
+        let out = loader.shared("delta_a", parts.own.len())?;
+        Ok((gate, Projection { first, second: None, out }))
+    }
+
+    /// Two products, `name_a` and `name_b`, with the values of a key between them.
+    fn two(
+        loader: &mut Loader<'_>,
+        parts: &LayerParts<'_>,
+        (name, few, out): (&str, &'static str, &'static str),
+    ) -> Result<Projection, Error> {
+        let hidden = loader.checkpoint.config().hidden_size;
+        let (between, rows) = (parts.config.key_dim, parts.value_rows());
+        let (a, b) = (parts.name(&format!("{name}_a")), parts.name(&format!("{name}_b")));
+        let first = Linear::load_exact(loader, &a, between, hidden, Slice::Whole)?;
+        let slice = Slice::Heads(rows.clone());
+        let second = Linear::load_exact(loader, &b, parts.config.values(), between, slice)?;
+        let second = Some((loader.shared(few, between)?, second));
+        Ok(Projection { first, second, out: loader.shared(out, rows.len())? })
+    }
+
+    fn spec(
+        loader: &mut Loader<'_>,
+        parts: &LayerParts<'_>,
+        (inputs, a, b): (&[ConvolvedLinear; 3], Buffer, Buffer),
+    ) -> Result<RecurrenceSpec, Error> {
+        let LayerParts { config, ref own, .. } = *parts;
+        // Decays of a head, all of which have its rate.
+        let each = if config.per_channel { config.key_dim } else { 1 };
+        let [q, k, v] = inputs.each_ref().map(|input| input.conv.out);
+        let rates = loader.checkpoint.require(&parts.name("ssm_a"), &[config.value_heads])?;
+        let rates = rates.to_f32()?;
+        let rates = own.clone().flat_map(|head| std::iter::repeat_n(rates[head], each)).collect();
+        let dt = own.start * each..own.end * each;
         let mut buffer = |name, each| loader.shared(name, own.len() * each);
-        let (a, b) = (buffer("delta_a", 1)?, buffer("delta_b", 1)?);
-        let (decay, betas) = (buffer("delta_decay", 1)?, buffer("delta_beta", 1)?);
-        let (out, normed) = (buffer("delta_out", value_dim)?, buffer("delta_normed", value_dim)?);
-        let gated = buffer("delta_gate", value_dim)?;
-        let [q, k, v] = inputs.map(|input| input.conv.out);
-        let spec = RecurrenceSpec {
+        let (decay, beta) = (buffer("delta_decay", each)?, buffer("delta_beta", 1)?);
+        Ok(RecurrenceSpec {
             rule: RecurrenceRule::Delta { b },
             q,
             k,
             v,
             a,
-            dt: loader.vector(&name("ssm_dt.bias"), &[value_heads], own.clone())?,
-            rate: loader.vector(&name("ssm_a"), &[value_heads], own.clone())?,
             decay,
-            beta: betas,
+            beta,
+            out: buffer("delta_out", config.value_dim)?,
+            dt: loader.vector(&parts.name("ssm_dt.bias"), &[config.value_heads * each], dt)?,
+            rate: loader.backend.vector(rates),
             tiled: config.tiled,
-            out,
-        };
-        let inner = value_heads * value_dim;
-        Ok(Self {
-            layer: layer - loader.layers.start,
-            inputs,
-            gate: (gate, gated),
-            alpha,
-            beta: (beta, b),
-            norm: Norm::load(loader, &name("ssm_norm"), value_dim, eps)?,
-            normed,
-            out: Linear::load(loader, &name("ssm_out"), hidden, inner, Slice::Inputs(values))?,
-            spec,
         })
-    }
-
-    /// Rows `rows` of `attn_qkv` with their convolution.
-    fn load_input(
-        loader: &mut Loader<'_>,
-        layer: usize,
-        config: &DeltaConfig,
-        (names, rows): ([&'static str; 2], Range<usize>),
-    ) -> Result<ConvolvedLinear, Error> {
-        let DeltaConfig { value_heads, key_heads, key_dim, value_dim, kernel, .. } = *config;
-        let all = 2 * key_heads * key_dim + value_heads * value_dim;
-        let hidden = loader.checkpoint.config().hidden_size;
-        let source = format!("blk.{layer}.attn_qkv.weight");
-        let view = loader.checkpoint.require(&source, &[all, hidden])?.clone();
-        // The inputs of all three are counted once, under the name of the first.
-        let noted = if rows.start == 0 { source.clone() } else { String::new() };
-        let weight = loader.part_of(&source, &view.rows(rows.clone()).named(noted))?;
-        let conv = format!("blk.{layer}.ssm_conv1d.weight");
-        let taps = loader.checkpoint.require(&conv, &[all, kernel])?.to_f32()?;
-        let of = |tap: usize, channel: usize| taps[channel * kernel + tap];
-        let turned = (0..kernel).flat_map(|tap| rows.clone().map(move |channel| (tap, channel)));
-        let turned = turned.map(|(tap, channel)| of(tap, channel)).collect();
-        let bias =
-            loader.optional_part(&format!("blk.{layer}.ssm_conv1d.bias"), &[all], rows.clone())?;
-        let conv = ShortConv {
-            silu: true,
-            weight: loader.backend.vector(turned),
-            bias,
-            out: loader.shared(names[1], rows.len())?,
-        };
-        let projected = loader.shared(names[0], rows.len())?;
-        let split = Slice::Heads(rows).split();
-        Ok(ConvolvedLinear { linear: Linear { weight, bias: None, split }, projected, conv })
     }
 
     /// `[rows, hidden]` to `[rows, hidden]`; takes the states of the batch's sequences on.
     pub fn forward(&self, pass: &mut ForwardPass<'_>, x: Buffer, out: Buffer) {
         let (rows, spec) = (pass.rows(), &self.spec);
         let [q, k, v] = self.inputs.each_ref().map(|input| (&input.linear, input.projected));
-        let (gate, gated) = self.gate;
-        Linear::forward_each(pass, x, [q, k, v, (&gate, gated)], rows);
-        let (beta, b) = self.beta;
-        Linear::forward_each(pass, x, [(&self.alpha, spec.a), (&beta, b)], rows);
+        Linear::forward_each(pass, x, [q, k, v, self.gate.begin()], rows);
+        let (beta, b) = &self.beta;
+        Linear::forward_each(pass, x, [self.alpha.begin(), (beta, *b)], rows);
+        self.gate.end(pass, rows);
+        self.alpha.end(pass, rows);
         for (which, input) in self.inputs.iter().enumerate() {
             pass.backend.short_conv(self.layer, which, input.projected, &input.conv, pass.batch);
         }
         // spec.out: [rows, heads * value_dim]
         pass.backend.recur(self.layer, spec, pass.batch);
         self.norm.forward(pass, spec.out, self.normed, rows);
-        pass.backend.apply_gate(Gate::Silu, gated, self.normed, rows);
-        self.out.forward(pass, gated, out, rows);
+        pass.backend.apply_gate(self.kind, self.gate.out, self.normed, rows);
+        self.out.forward(pass, self.gate.out, out, rows);
     }
 }
 

@@ -44,7 +44,7 @@ impl Head {
             true => {
                 let embed = loader.checkpoint.require("token_embd.weight", &[vocab, hidden])?;
                 let weight = loader.part_of("output.weight", &slice.of(embed)?)?;
-                Linear { weight, bias: None, split: slice.split() }
+                Linear { weight, bias: None, factor: 1.0, split: slice.split() }
             }
             false => Linear::load(loader, "output", vocab, hidden, slice)?,
         };

@@ -6,11 +6,14 @@ use crate::loader::Loader;
 use crate::ranks::Slice;
 use backend::{Buffer, Matrix, Vector};
 use dist::Split;
+use std::ops::Range;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Linear {
     pub weight: Matrix,
     pub bias: Option<Vector>,
+    /// Factor of the products, before the bias is added.
+    pub factor: f32,
     /// How the projection is divided among ranks, and thus which part of the outputs this rank has.
     pub split: Split,
 }
@@ -57,7 +60,28 @@ impl Linear {
         let bias = loader.optional_part(&format!("{name}.bias"), &[outputs], values)?;
         // Outputs that are summed over ranks get their bias once.
         let bias = bias.filter(|_| !matches!(slice, Slice::Inputs(_)) || loader.slice.rank() == 0);
-        Ok(Self { weight, bias, split: slice.split() })
+        let factor = loader.checkpoint.config().factor_of(in_layer(name));
+        Ok(Self { weight, bias, factor, split: slice.split() })
+    }
+
+    /// Rows of the projection `tensor`, `[outputs, hidden]`, which holds several, with their biases
+    /// if there are any. Its inputs are counted under the name `noted`, unless that is empty;
+    /// `part` names its factor.
+    pub fn part(
+        loader: &mut Loader<'_>,
+        (tensor, noted, part): (&str, &str, &str),
+        outputs: usize,
+        rows: Range<usize>,
+    ) -> Result<Self, Error> {
+        let config = loader.checkpoint.config();
+        let name =
+            if part.is_empty() { in_layer(tensor).trim_end_matches(".weight") } else { part };
+        let factor = config.factor_of(name);
+        let view = loader.checkpoint.require(tensor, &[outputs, config.hidden_size])?.clone();
+        let weight = loader.part_of(tensor, &view.rows(rows.clone()).named(noted.to_owned()))?;
+        let bias = format!("{}.bias", tensor.trim_end_matches(".weight"));
+        let bias = loader.optional_part(&bias, &[outputs], rows.clone())?;
+        Ok(Self { weight, bias, factor, split: Slice::Heads(rows).split() })
     }
 
     /// `out = x W^T + b`, `[rows, inputs]` to `[rows, outputs]`, for this rank's inputs and
@@ -75,9 +99,17 @@ impl Linear {
     ) {
         pass.backend.linear(x, &outputs.map(|(linear, out)| (linear.weight, out)), rows);
         for (linear, out) in outputs {
+            if linear.factor != 1.0 {
+                pass.backend.scale(out, linear.factor, rows);
+            }
             if let Some(bias) = linear.bias {
                 pass.backend.add_bias(out, bias, rows);
             }
         }
     }
+}
+
+/// The name of a tensor within its layer.
+fn in_layer(name: &str) -> &str {
+    name.strip_prefix("blk.").and_then(|rest| rest.split_once('.')).map_or(name, |(_, name)| name)
 }

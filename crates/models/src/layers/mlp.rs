@@ -75,6 +75,7 @@ pub(super) fn gate_kind(activation: Activation) -> Gate {
     match activation {
         Activation::Silu => Gate::Silu,
         Activation::GeluTanh => Gate::GeluTanh,
+        Activation::ReluSquared => Gate::ReluSquared,
         Activation::ClampedSwiglu { alpha, limit } => Gate::Clamped { alpha, limit },
     }
 }

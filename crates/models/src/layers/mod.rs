@@ -3,6 +3,7 @@
 mod attention;
 mod beside;
 mod compressor;
+mod convolved;
 mod decoder;
 mod delta;
 mod head;
@@ -11,6 +12,7 @@ mod indexer;
 mod latent;
 mod layer_input;
 mod linear;
+mod mamba;
 mod mlp;
 mod moe;
 mod norm;
@@ -19,6 +21,7 @@ mod sparse;
 
 pub(crate) use attention::Attention;
 pub(crate) use beside::MlpAndExperts;
+pub(crate) use convolved::ShortConvolution;
 pub(crate) use decoder::Decoder;
 pub(crate) use delta::GatedDelta;
 pub(crate) use head::Head;
@@ -26,6 +29,7 @@ pub(crate) use hyper::{Mixture, Residual};
 pub(crate) use latent::LatentAttention;
 pub(crate) use layer_input::{LayerInput, LayerInputs};
 pub(crate) use linear::Linear;
+pub(crate) use mamba::Mamba;
 pub(crate) use mlp::GatedMlp;
 pub(crate) use moe::Moe;
 pub(crate) use norm::Norm;
@@ -52,31 +56,38 @@ pub(crate) struct HeldHeads {
     /// KV heads of attention in layers without a window, and in layers with one.
     pub kv: [usize; 2],
     /// Value heads of recurrent layers, and their key heads.
-    pub delta: [usize; 2],
+    pub recurrent: [usize; 2],
+    /// Channels of convolutions in place of attention.
+    pub channels: usize,
 }
 
 impl HeldHeads {
     fn all(config: &ModelConfig) -> Self {
-        let delta = config.delta.as_ref().map_or([0; 2], |d| [d.value_heads, d.key_heads]);
+        let delta = config.delta.as_ref().map(|delta| [delta.value_heads, delta.key_heads]);
+        let mamba = config.mamba.as_ref().map(|mamba| [mamba.heads, mamba.groups]);
+        let recurrent = delta.or(mamba).unwrap_or_default();
         let windowed = config.windowed.as_ref().map_or(config.kv_heads, |own| own.kv_heads);
-        Self { kv: [config.kv_heads, windowed], delta }
+        Self { kv: [config.kv_heads, windowed], recurrent, channels: config.hidden_size }
     }
 
     /// Those of this rank.
     pub fn of(loader: &Loader<'_>) -> Result<Self, Error> {
         let config = loader.checkpoint.config();
-        let delta = match &config.delta {
-            Some(config) => {
-                let heads = delta::delta_heads(loader, config)?;
-                [heads.queries.len(), heads.kv.len()]
-            }
-            None => [0; 2],
+        let heads = match (&config.delta, &config.mamba) {
+            (Some(delta), _) => Some(delta::delta_heads(loader, delta)?),
+            (None, Some(mamba)) => Some(mamba::mamba_heads(loader, mamba)?),
+            (None, None) => None,
         };
+        let recurrent = heads.map(|heads| [heads.queries.len(), heads.kv.len()]);
         let mut kv = Self::all(config).kv;
-        for layer in 0..config.layers {
+        for layer in (0..config.layers).filter(|layer| config.attends(*layer)) {
             kv[usize::from(config.windows[layer].is_some())] = loader.heads_of(layer)?.kv.len();
         }
-        Ok(Self { kv, delta })
+        let channels = match &config.convs {
+            Some(_) => convolved::own_channels(loader)?.len(),
+            None => 0,
+        };
+        Ok(Self { kv, recurrent: recurrent.unwrap_or_default(), channels })
     }
 }
 
@@ -88,8 +99,30 @@ pub(crate) fn layer_cache(
     held: HeldHeads,
 ) -> LayerCache {
     if let Some(delta) = model.delta_of(layer) {
-        return delta::cache(delta, held.delta);
+        return delta::cache(delta, held.recurrent);
     }
+    if let Some(conv) = model.conv_of(layer) {
+        return convolved::cache(conv, held.channels);
+    }
+    let mut cache = match model.attends(layer) {
+        true => attention_cache(model, layer, native_rounding, held),
+        false => LayerCache::default(),
+    };
+    if let Some(mamba) = model.mamba_of(layer) {
+        let LayerCache { rows, state } = mamba::cache(mamba, held.recurrent);
+        cache.rows.extend(rows);
+        cache.state = state;
+    }
+    cache
+}
+
+/// What a layer with attention keeps of the heads that a rank holds.
+fn attention_cache(
+    model: &ModelConfig,
+    layer: usize,
+    native_rounding: bool,
+    held: HeldHeads,
+) -> LayerCache {
     let window = model.windows[layer];
     match &model.attention {
         config::Attention::Grouped(_) if model.kv_layer(layer) != layer => LayerCache::default(),

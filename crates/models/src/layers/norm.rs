@@ -4,6 +4,7 @@ use super::ForwardPass;
 use crate::Error;
 use crate::loader::Loader;
 use backend::{Buffer, RmsNorm, Vector};
+use std::ops::Range;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Norm {
@@ -30,6 +31,19 @@ impl Norm {
     ) -> Result<Self, Error> {
         let weight = loader.vector(&format!("{name}.weight"), &[width], 0..width)?;
         Ok(Self { norm: RmsNorm { weight, unit: width, eps }, layer: None })
+    }
+
+    /// Loads the values `part` of the RMSNorm `name.weight` of `width` values, of which `unit` are
+    /// normalised together.
+    pub fn of_units(
+        loader: &mut Loader<'_>,
+        name: &str,
+        (width, part): (usize, Range<usize>),
+        unit: usize,
+    ) -> Result<Self, Error> {
+        let eps = loader.checkpoint.config().rms_norm_eps;
+        let weight = loader.vector(&format!("{name}.weight"), &[width], part)?;
+        Ok(Self { norm: RmsNorm { weight, unit, eps }, layer: None })
     }
 
     /// Loads a norm of the residual stream: the LayerNorm `name.weight` and, if there is one,

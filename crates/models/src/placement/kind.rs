@@ -60,7 +60,7 @@ impl TensorKind {
     fn outside(name: &str) -> Self {
         match name.split('.').next().unwrap_or_default() {
             part if part.contains("norm") => Self::Norm,
-            "token_embd" | "per_layer_token_embd" => Self::Embed,
+            "token_embd" | "per_layer_token_embd" | "position_embd" => Self::Embed,
             "per_layer_model_proj" => Self::Dense,
             "output" => Self::Head,
             part if part.starts_with("output_hc_") => Self::HyperConnection,
@@ -80,7 +80,7 @@ impl TensorKind {
             part if part.contains("_compressor_") => Self::Compressor,
             part if part.starts_with("hc_") => Self::HyperConnection,
             part if part.starts_with("attn_") || part.starts_with("ssm_") => Self::Attention,
-            "indexer" => Self::Attention,
+            "indexer" | "shortconv" => Self::Attention,
             _ => Self::Other,
         }
     }
@@ -124,6 +124,8 @@ mod tests {
         check("blk.3.ffn_gate_exps.weight", TensorKind::RoutedExpert, 3);
         check("blk.3.ffn_up_exps.bias", TensorKind::RoutedExpert, 3);
         check("blk.3.ffn_gate.17.weight", TensorKind::RoutedExpert, 3);
+        check("position_embd.weight", TensorKind::Embed, None);
+        check("blk.3.shortconv.in_proj.weight", TensorKind::Attention, 3);
         check("blk.3.ssm_out.weight", TensorKind::Attention, 3);
         check("blk.3.ssm_norm.weight", TensorKind::Norm, 3);
         check("blk.3.indexer.attn_q_b.weight", TensorKind::Attention, 3);

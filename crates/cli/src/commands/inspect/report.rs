@@ -300,6 +300,18 @@ fn config_json(config: &ModelConfig) -> Json {
         json["linear_head_dims"] = json!([delta.key_dim, delta.value_dim]);
         json["linear_kernel"] = delta.kernel.into();
     }
+    if let Some(mamba) = &config.mamba {
+        json["mamba_layers"] = mamba.layers.iter().filter(|has| **has).count().into();
+        json["mamba_heads"] = mamba.heads.into();
+        json["mamba_head_dim"] = mamba.head_dim.into();
+        json["mamba_groups"] = mamba.groups.into();
+        json["mamba_state"] = mamba.state.into();
+        json["mamba_kernel"] = mamba.kernel.into();
+    }
+    if let Some(convs) = &config.convs {
+        json["convolution_layers"] = convs.layers.iter().filter(|has| **has).count().into();
+        json["convolution_kernel"] = convs.kernel.into();
+    }
     if let Some(sizes) = config.compressed() {
         json["q_rank"] = sizes.q_rank.into();
         json["rope_dim"] = sizes.rope_dim.into();

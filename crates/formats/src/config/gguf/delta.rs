@@ -9,6 +9,9 @@ use crate::gguf::GgufFile;
 use crate::names::split_canonical;
 use kernels::conv::MAX_KERNEL;
 
+/// Values of a head with decays per channel.
+pub(crate) const CHANNELS: &str = "kda.head_dim";
+const KV_HEADS: &str = "attention.head_count_kv";
 const KEY_HEADS: &str = "ssm.group_count";
 const VALUE_HEADS: &str = "ssm.time_step_rank";
 const KEY_DIM: &str = "ssm.state_size";
@@ -24,6 +27,9 @@ pub(super) fn read(
     if !layers.contains(&true) {
         return Ok(None);
     }
+    if let Some(dim) = keys.opt_positive(CHANNELS, MAX_HEAD_DIM)? {
+        return apart(keys, layers, dim).map(Some);
+    }
     let value_heads = keys.positive(VALUE_HEADS, MAX_HEADS)?;
     let delta = DeltaConfig {
         layers,
@@ -33,6 +39,7 @@ pub(super) fn read(
         value_dim: value_dim(keys, value_heads)?,
         kernel: keys.positive("ssm.conv_kernel", MAX_KERNEL)?,
         tiled: files.gguf_tiled,
+        per_channel: false,
     };
     let names = DeltaFieldNames {
         key_heads: &keys.key(KEY_HEADS),
@@ -42,6 +49,32 @@ pub(super) fn read(
     };
     match broken(&delta, &names) {
         None => Ok(Some(delta)),
+        Some((field, problem)) => Err(keys.metadata.error(field, problem)),
+    }
+}
+
+/// The recurrence with decays per channel: as many heads as attention has, of `dim` values.
+fn apart(keys: &GgufKeys, layers: Vec<bool>, dim: usize) -> Result<DeltaConfig> {
+    let heads = match keys.opt_positive(VALUE_HEADS, MAX_HEADS)? {
+        Some(heads) => heads,
+        None => keys.positive("attention.head_count", MAX_HEADS)?,
+    };
+    let kernel = keys.positive("ssm.conv_kernel", MAX_KERNEL)?;
+    let delta = DeltaConfig {
+        layers,
+        key_heads: heads,
+        value_heads: heads,
+        key_dim: dim,
+        value_dim: dim,
+        kernel,
+        per_channel: true,
+        tiled: false,
+    };
+    let name = keys.key(CHANNELS);
+    let names =
+        DeltaFieldNames { key_heads: &name, value_heads: &name, key_dim: &name, value_dim: &name };
+    match broken(&delta, &names) {
+        None => Ok(delta),
         Some((field, problem)) => Err(keys.metadata.error(field, problem)),
     }
 }
@@ -70,6 +103,9 @@ fn recurrent_layers(keys: &GgufKeys, layers: usize) -> Result<Vec<bool>> {
             Err(keys.metadata.error(&keys.key(FLAGS), problem))
         }
         Some(flags) => Ok(flags[..layers].to_vec()),
+        None if keys.zeros(KV_HEADS, layers)?.is_some() => {
+            Ok(keys.zeros(KV_HEADS, layers)?.unwrap_or_default())
+        }
         None => {
             let interval = keys.opt_positive("full_attention_interval", MAX_LAYERS)?;
             Ok(by_interval(layers, interval.unwrap_or(DEFAULT_INTERVAL)))

@@ -17,7 +17,7 @@ const NAMES: DeltaFieldNames = DeltaFieldNames {
 };
 const KERNEL: &str = "linear_conv_kernel_dim";
 const TYPES: &str = "layer_types";
-const LINEAR: &str = "linear_attention";
+pub(crate) const LINEAR: &str = "linear_attention";
 
 /// Reads the recurrence, if any layer has it.
 pub(crate) fn read(config: Object, layers: usize) -> Result<Option<DeltaConfig>> {
@@ -30,6 +30,7 @@ pub(crate) fn read(config: Object, layers: usize) -> Result<Option<DeltaConfig>>
         value_dim: config.setting(NAMES.value_dim, MAX_HEAD_DIM, 128)?,
         kernel: config.setting(KERNEL, MAX_KERNEL, 4)?,
         tiled: false,
+        per_channel: false,
     };
     if let Some((field, problem)) = broken(&delta, &NAMES) {
         return Err(config.error(field, problem));

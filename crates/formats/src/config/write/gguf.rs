@@ -2,9 +2,10 @@
 
 use super::super::family::Family;
 use super::super::fields::{SIGMOID, SOFTMAX, SOFTMAX_OF_CHOSEN, SQRT_SOFTPLUS};
+use super::super::gguf::mamba::{LEAST_STEP, MOST_STEP, NORM_FIRST, PROJECTION_SCALE};
 use super::super::{
     CompressedConfig, DeltaConfig, ExpertsConfig, HyperConfig, INDEXED_RATIO, LatentConfig,
-    ModelConfig, RopeScaling, RouterScores, WindowedConfig, yarn,
+    MambaConfig, MambaNorm, ModelConfig, RopeScaling, RouterScores, WindowedConfig, yarn,
 };
 use crate::error::Result;
 use crate::gguf::{Array, GgufWriter, Value};
@@ -41,12 +42,10 @@ impl ModelConfig {
         keys.count("block_count", self.layers);
         keys.count("context_length", self.context_length);
         keys.count("embedding_length", self.hidden_size);
-        match self.wide_mlps {
-            true => {
-                let widths = (0..self.layers).map(|layer| self.mlp_width(layer));
-                keys.counts("feed_forward_length", widths);
-            }
-            false => keys.count("feed_forward_length", self.intermediate_size),
+        let width = |layer| if self.has_feed_forward(layer) { self.mlp_width(layer) } else { 0 };
+        match (0..self.layers).all(|layer| width(layer) == self.intermediate_size) {
+            false => keys.counts("feed_forward_length", (0..self.layers).map(width)),
+            true => keys.count("feed_forward_length", self.intermediate_size),
         }
         keys.count("rope.dimension_count", self.rope.dim);
         if family.gguf_sections {
@@ -58,9 +57,19 @@ impl ModelConfig {
         keys.count("vocab_size", self.vocab_size);
         keys.count("attention.head_count", self.heads);
         match self.latent() {
-            Some(latent) => latent_keys(&mut keys, latent),
+            Some(latent) => {
+                latent_keys(&mut keys, latent);
+                if family.gguf_zero_heads {
+                    let attends = (0..self.layers).map(|layer| usize::from(self.attends(layer)));
+                    keys.counts("attention.head_count_kv", attends);
+                }
+            }
             None => {
-                let kv_heads = (0..self.layers).map(|layer| self.kv_heads_of(layer));
+                let heads = |layer| match family.gguf_zero_heads && !self.attends(layer) {
+                    true => 0,
+                    false => self.kv_heads_of(layer),
+                };
+                let kv_heads = (0..self.layers).map(heads);
                 match kv_heads.clone().all(|heads| heads == self.kv_heads) {
                     true => keys.count("attention.head_count_kv", self.kv_heads),
                     false => keys.counts("attention.head_count_kv", kv_heads),
@@ -76,6 +85,12 @@ impl ModelConfig {
         } else if family.delta.is_some() {
             let none = Value::Array(Array::Bool(vec![false; self.layers]));
             keys.set("attention.recurrent_layers", none);
+        }
+        if let Some(mamba) = &self.mamba {
+            mamba_keys(&mut keys, mamba);
+        }
+        if let Some(convs) = &self.convs {
+            keys.count("shortconv.l_cache", convs.kernel);
         }
         if let Some(experts) = &self.experts {
             self.expert_keys(&mut keys, family, experts)?;
@@ -146,6 +161,10 @@ impl ModelConfig {
         if let Some(cap) = self.logit_cap {
             keys.float("final_logit_softcapping", cap);
         }
+        if family.gguf_zero_heads && self.grouped().is_some() && self.unrotated.contains(&true) {
+            // llama.cpp takes this key for a switch of the rotation in Granite.
+            keys.set("rope.scaling.finetuned", Value::Bool(self.unrotated.contains(&false)));
+        }
         let of_heads = yarn::attention_scale(self.head_dim, 1.0);
         if self.latent().is_none() && self.attention_scale != of_heads {
             keys.float("attention.scale", self.attention_scale);
@@ -163,6 +182,9 @@ impl ModelConfig {
         ];
         for (key, factor) in factors.into_iter().filter(|(_, factor)| *factor != 1.0) {
             keys.float(key, factor);
+        }
+        for (name, factor) in &self.factors {
+            keys.float(&format!("{PROJECTION_SCALE}.{name}"), *factor);
         }
         Ok(())
     }
@@ -284,6 +306,11 @@ impl ModelConfig {
 
 /// Keys of Gated DeltaNet. Programs that know no list of layers read a period.
 fn delta_keys(keys: &mut GgufKeyWriter, delta: &DeltaConfig) {
+    if delta.per_channel {
+        keys.count("kda.head_dim", delta.key_dim);
+        keys.count("ssm.time_step_rank", delta.value_heads);
+        return keys.count("ssm.conv_kernel", delta.kernel);
+    }
     let period = delta.layers.iter().take_while(|linear| **linear).count() + 1;
     keys.set("attention.recurrent_layers", Value::Array(Array::Bool(delta.layers.clone())));
     keys.count("full_attention_interval", period);
@@ -292,6 +319,22 @@ fn delta_keys(keys: &mut GgufKeyWriter, delta: &DeltaConfig) {
     keys.count("ssm.group_count", delta.key_heads);
     keys.count("ssm.time_step_rank", delta.value_heads);
     keys.count("ssm.inner_size", delta.values());
+}
+
+fn mamba_keys(keys: &mut GgufKeyWriter, mamba: &MambaConfig) {
+    keys.count("ssm.conv_kernel", mamba.kernel);
+    keys.count("ssm.state_size", mamba.state);
+    keys.count("ssm.group_count", mamba.groups);
+    keys.count("ssm.time_step_rank", mamba.heads);
+    keys.count("ssm.inner_size", mamba.values());
+    if mamba.norm == MambaNorm::BeforeGate {
+        keys.set(NORM_FIRST, Value::Bool(true));
+    }
+    for (key, limit) in [LEAST_STEP, MOST_STEP].into_iter().zip(mamba.limits) {
+        if limit > 0.0 && limit.is_finite() {
+            keys.float(key, limit);
+        }
+    }
 }
 
 /// Keys of latent attention. llama.cpp counts the cached row of all heads as one KV head.

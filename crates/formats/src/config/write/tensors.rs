@@ -3,7 +3,8 @@
 
 use super::super::family::{ExpertFiles, Family, HEAD_NORMS};
 use super::super::{
-    Attention, DeltaConfig, ExpertsConfig, IndexConfig, LatentConfig, ModelConfig, SublayerNorms,
+    Attention, ConvConfig, DeltaConfig, ExpertsConfig, IndexConfig, LatentConfig, MambaConfig,
+    MambaNorm, ModelConfig, SublayerNorms, Sublayers,
 };
 use crate::names::{EXPERT_SCALES, EXPERTS_BY_TOKEN, ROUTER_SCALES};
 
@@ -36,40 +37,26 @@ impl ModelConfig {
     pub(crate) fn tensors_in(&self, family: &Family, form: TensorForm) -> Tensors {
         let (hidden, vocab) = (self.hidden_size, self.vocab_size);
         let mut tensors = vec![("token_embd.weight".to_owned(), vec![vocab, hidden])];
+        if self.learned_positions {
+            tensors.push((POSITIONS.to_owned(), vec![self.context_length, hidden]));
+        }
         tensors.extend(self.layer_input_tables());
         for layer in 0..self.layers {
-            let mut parts = match (self.delta_of(layer), &self.attention) {
-                (Some(delta), _) => self.recurrence(family, delta, form),
-                (None, Attention::Grouped(_)) => self.attention(layer),
-                (None, Attention::Latent(latent)) => {
-                    let mut parts = self.latent_attention(*latent, form);
-                    parts.extend(
-                        self.index_of(layer).map(|index| self.index(index)).into_iter().flatten(),
-                    );
-                    parts
-                }
-                (None, Attention::Compressed(sizes)) => self.compressed_attention(sizes, layer),
-            };
+            let mut parts = self.mixer(family, layer, form);
             parts.extend(self.hyper_connections());
-            if self.has_norms_before() && !self.parallel {
-                parts.push(named("ffn_norm.weight", &[hidden]));
+            if self.has_feed_forward(layer) {
+                parts.extend(self.feed_forward(family, layer, form));
             }
-            let experts = self.experts_of(layer);
-            if let Some(experts) = experts {
-                parts.extend(self.choice_of_experts(experts, layer));
-                parts.extend(self.experts(experts, family, form));
-            }
-            if experts.is_none_or(|experts| experts.beside_mlp) {
-                let names = ["ffn_gate", "ffn_up", "ffn_down"];
-                let gated = mlp(names, hidden, self.mlp_width(layer));
-                parts.extend(gated.into_iter().skip(usize::from(self.plain_mlp)));
-            }
-            parts.extend(self.around(experts));
+            parts.extend(self.around(self.experts_of(layer)));
             let vectors = self.vectors(family, layer);
             let vectors = vectors.into_iter().map(|name| named(name, &self.shape_of(name, layer)));
             parts.extend(vectors);
-            if matches!(form, TensorForm::Hf | TensorForm::Gguf) {
+            if form == TensorForm::Hf || form == TensorForm::Gguf && family.gguf_joins {
                 join(&mut parts, family);
+            }
+            if form == TensorForm::Hf {
+                let turned = |name: &String| family.turned.contains(&name.as_str());
+                parts.iter_mut().filter(|(name, _)| turned(name)).for_each(|(_, s)| s.reverse());
             }
             tensors.extend(
                 parts.into_iter().map(|(name, shape)| (format!("blk.{layer}.{name}"), shape)),
@@ -99,6 +86,87 @@ impl ModelConfig {
             _ if hf && self.is_zero_centred(name) => Some(0.0),
             _ => Some(1.0),
         }
+    }
+
+    /// Tensors of the attention of a layer, or of what takes its place.
+    fn mixer(&self, family: &Family, layer: usize, form: TensorForm) -> Tensors {
+        let mut parts = Vec::new();
+        // A layer without attention has the norm that comes before it too.
+        if !self.attends(layer) {
+            parts.push(named("attn_norm.weight", &[self.hidden_size]));
+        }
+        parts.extend(match (self.delta_of(layer), &self.attention) {
+            (Some(delta), _) => self.recurrence(family, delta, form),
+            _ if !self.attends(layer) => Vec::new(),
+            (None, Attention::Grouped(_)) => self.attention(layer),
+            (None, Attention::Latent(latent)) => {
+                let index = self.index_of(layer).map(|index| self.index(index));
+                let mut parts = self.latent_attention(*latent, form);
+                parts.extend(index.into_iter().flatten());
+                parts
+            }
+            (None, Attention::Compressed(sizes)) => self.compressed_attention(sizes, layer),
+        });
+        let mamba = self.mamba_of(layer).map(|mamba| self.state_space(mamba, form));
+        parts.extend(mamba.into_iter().flatten());
+        let conv = self.conv_of(layer).map(|conv| self.convolution(conv, form));
+        parts.extend(conv.into_iter().flatten());
+        parts
+    }
+
+    /// Tensors of the MLP or of the experts of a layer.
+    fn feed_forward(&self, family: &Family, layer: usize, form: TensorForm) -> Tensors {
+        let (hidden, experts) = (self.hidden_size, self.experts_of(layer));
+        let mut parts = Vec::new();
+        let own_norm = self.sublayers[layer] == Sublayers::Both && !self.parallel;
+        if self.has_norms_before() && own_norm {
+            parts.push(named("ffn_norm.weight", &[hidden]));
+        }
+        if let Some(experts) = experts {
+            parts.extend(self.choice_of_experts(experts, layer));
+            parts.extend(self.experts(experts, family, form));
+        }
+        if experts.is_none_or(|experts| experts.beside_mlp) {
+            let names = ["ffn_gate", "ffn_up", "ffn_down"];
+            let gated = mlp(names, hidden, self.mlp_width(layer));
+            parts.extend(gated.into_iter().skip(usize::from(self.plain_mlp)));
+        }
+        parts
+    }
+
+    /// Tensors of a state space.
+    fn state_space(&self, mamba: &MambaConfig, form: TensorForm) -> Tensors {
+        let (hidden, heads, values) = (self.hidden_size, mamba.heads, mamba.values());
+        let channels = mamba.channels();
+        let mut tensors = vec![
+            named("ssm_in.weight", &[mamba.inputs(), hidden]),
+            named("ssm_conv1d.weight", &taps(channels, mamba.kernel, form)),
+            named("ssm_conv1d.bias", &[channels]),
+            named("ssm_dt.bias", &[heads]),
+            named("ssm_out.weight", &[hidden, values]),
+        ];
+        // llama.cpp has these as matrices.
+        let (each, norm) = match form {
+            TensorForm::Gguf => {
+                (vec![heads, 1], vec![mamba.norm_groups, values / mamba.norm_groups])
+            }
+            _ => (vec![heads], vec![values]),
+        };
+        tensors.extend([named("ssm_a", &each), named("ssm_d", &each)]);
+        if mamba.norm != MambaNorm::None {
+            tensors.push(named("ssm_norm.weight", &norm));
+        }
+        tensors
+    }
+
+    /// Tensors of a short convolution in place of attention.
+    fn convolution(&self, conv: &ConvConfig, form: TensorForm) -> Tensors {
+        let hidden = self.hidden_size;
+        vec![
+            named("shortconv.in_proj.weight", &[3 * hidden, hidden]),
+            named("shortconv.conv.weight", &taps(hidden, conv.kernel, form)),
+            named("shortconv.out_proj.weight", &[hidden, hidden]),
+        ]
     }
 
     fn attention(&self, layer: usize) -> Tensors {
@@ -166,8 +234,11 @@ impl ModelConfig {
     fn recurrence(&self, family: &Family, delta: &DeltaConfig, form: TensorForm) -> Tensors {
         let (hidden, heads) = (self.hidden_size, delta.value_heads);
         let (channels, values) = (delta.channels(), delta.values());
+        if delta.per_channel {
+            return self.recurrence_apart(delta, form);
+        }
         let fused = family.delta.is_some_and(|files| files.fused);
-        let mut tensors = vec![named("attn_norm.weight", &[hidden])];
+        let mut tensors = Vec::new();
         match form {
             TensorForm::Hf if fused => {
                 tensors.push(named("ssm_in.weight", &[channels + values, hidden]));
@@ -186,16 +257,35 @@ impl ModelConfig {
                 named("ssm_alpha.weight", &[heads, hidden]),
             ]),
         }
-        let kernel = match form {
-            TensorForm::Hf => &[channels, 1, delta.kernel][..],
-            _ => &[channels, delta.kernel],
-        };
         tensors.extend([
-            named("ssm_conv1d.weight", kernel),
+            named("ssm_conv1d.weight", &taps(channels, delta.kernel, form)),
             named("ssm_dt.bias", &[heads]),
             named("ssm_a", &[heads]),
             named("ssm_norm.weight", &[delta.value_dim]),
             named("ssm_out.weight", &[hidden, values]),
+        ]);
+        tensors
+    }
+
+    /// Tensors of a recurrence with decays per channel.
+    fn recurrence_apart(&self, delta: &DeltaConfig, form: TensorForm) -> Tensors {
+        let (hidden, heads, between) = (self.hidden_size, delta.value_heads, delta.key_dim);
+        let mut tensors = Vec::new();
+        for (part, rows) in [("q", delta.keys()), ("k", delta.keys()), ("v", delta.values())] {
+            tensors.push(named(&format!("attn_{part}.weight"), &[rows, hidden]));
+            let conv = format!("ssm_conv1d_{part}.weight");
+            tensors.push(named(&conv, &taps(rows, delta.kernel, form)));
+        }
+        for part in ["f", "g"] {
+            tensors.push(named(&format!("ssm_{part}_a.weight"), &[between, hidden]));
+            tensors.push(named(&format!("ssm_{part}_b.weight"), &[delta.values(), between]));
+        }
+        tensors.extend([
+            named("ssm_beta.weight", &[heads, hidden]),
+            named("ssm_dt.bias", &[heads * delta.key_dim]),
+            named("ssm_a", &[heads]),
+            named("ssm_norm.weight", &[delta.value_dim]),
+            named("attn_output.weight", &[hidden, delta.values()]),
         ]);
         tensors
     }
@@ -296,7 +386,7 @@ impl ModelConfig {
     /// Biases, head norms and sinks of a layer, except those of experts.
     fn vectors(&self, family: &Family, layer: usize) -> Vec<&'static str> {
         let mut names = family.written.to_vec();
-        if let (Some(grouped), None) = (self.grouped(), self.delta_of(layer)) {
+        if let (Some(grouped), true) = (self.grouped(), self.attends(layer)) {
             let normed = HEAD_NORMS.iter().filter(|_| grouped.head_norms);
             // Layers that attend to the keys of others have none of their own.
             let count = if self.kv_layer(layer) == layer { 2 } else { 1 };
@@ -336,11 +426,22 @@ fn join(tensors: &mut Tensors, family: &Family) {
         let rows =
             tensors.iter().filter(|(name, _)| is_part(name)).map(|(_, shape)| shape[0]).sum();
         let Some(at) = tensors.iter().position(|(name, _)| is_part(name)) else { continue };
-        let cols = tensors[at].1[1];
-        tensors[at] = named(whole, &[rows, cols]);
+        let shape = [&[rows], &tensors[at].1[1..]].concat();
+        tensors[at] = named(whole, &shape);
         tensors.retain(|(name, _)| !is_part(name));
     }
 }
+
+/// Shape of the weights of a convolution.
+fn taps(channels: usize, kernel: usize, form: TensorForm) -> Vec<usize> {
+    match form {
+        TensorForm::Hf => vec![channels, 1, kernel],
+        _ => vec![channels, kernel],
+    }
+}
+
+/// The table of the embeddings of positions.
+pub(crate) const POSITIONS: &str = "position_embd.weight";
 
 pub(super) fn named(name: &str, shape: &[usize]) -> (String, Vec<usize>) {
     (name.to_owned(), shape.to_vec())

@@ -44,6 +44,7 @@ fn absent_fields_have_the_defaults_of_the_reference() {
             key_dim: 128,
             value_dim: 128,
             kernel: 4,
+            per_channel: false,
             tiled: false,
         };
         assert_eq!(delta(class, json!({})), expected, "{class}");

@@ -150,7 +150,7 @@ fn what_cannot_be_run_rightly_is_refused_by_name() {
     let apart = json!({"rope_parameters": {"full_attention": {"rope_theta": 5e5}}});
     check_error(llama, apart, &["rope_parameters.full_attention", "all layers"]);
     check_error(llama, json!({"architectures": [5]}), &["architectures", "found 5"]);
-    check_error("GPT2LMHeadModel", json!({}), &["GPT2LMHeadModel", "qwen3"]);
+    check_error("BloomForCausalLM", json!({}), &["BloomForCausalLM", "qwen3"]);
 }
 
 fn llama3() -> Json {

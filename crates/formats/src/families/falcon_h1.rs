@@ -1,0 +1,152 @@
+//! Falcon-H1: attention and a state space of one input in every layer, and factors of what most
+//! projections give.
+
+use super::granitemoehybrid::tiny_mamba;
+use super::prelude::*;
+
+pub(super) static FALCON_H1: Family = Family {
+    name: "falcon_h1",
+    hf_class: "FalconH1ForCausalLM",
+    gguf_name: "falcon-h1",
+    kv_heads: Some(8),
+    declared: &[
+        ("attention_bias", false, &[]),
+        ("mlp_bias", false, &[]),
+        ("projectors_bias", false, &[]),
+        ("mamba_proj_bias", false, &[]),
+    ],
+    names: NameTable {
+        globals: &[
+            ("model.embed_tokens.weight", "token_embd.weight"),
+            ("model.final_layernorm.weight", "output_norm.weight"),
+            ("lm_head.weight", "output.weight"),
+        ],
+        layer: &[
+            &[
+                ("input_layernorm.weight", "attn_norm.weight"),
+                ("pre_ff_layernorm.weight", "ffn_norm.weight"),
+                ("feed_forward.gate_proj.weight", "ffn_gate.weight"),
+                ("feed_forward.up_proj.weight", "ffn_up.weight"),
+                ("feed_forward.down_proj.weight", "ffn_down.weight"),
+            ],
+            ATTENTION,
+            MAMBA,
+        ],
+        ..DENSE
+    },
+    fixed: |model| {
+        if let Some(mamba) = &mut model.mamba {
+            (mamba.beside_attention, mamba.norm_groups) = (true, mamba.groups);
+        }
+    },
+    hf_more,
+    gguf_more,
+    to_json,
+    tiny: |layers| {
+        let mut config = family::tiny(layers);
+        let groups = 2;
+        let spaces = tiny_mamba(vec![true; layers]);
+        config.mamba = Some(MambaConfig { beside_attention: true, norm_groups: groups, ..spaces });
+        // Queries and values have one factor.
+        let factor = |at: usize| if at == 2 { 0.5 } else { 0.5 + 0.125 * at as f32 };
+        config.factors =
+            PROJECTIONS.iter().enumerate().map(|(at, name)| (*name, factor(at))).collect();
+        ModelConfig { embedding_scale: 4.0, logit_scale: 0.25, ..config }
+    },
+    ..BASE
+};
+
+/// Projections that have factors.
+const PROJECTIONS: [&str; 12] = [
+    "attn_q",
+    "attn_k",
+    "attn_v",
+    "attn_output",
+    "ffn_gate",
+    "ffn_down",
+    "ssm_in.z",
+    "ssm_in.x",
+    "ssm_in.b",
+    "ssm_in.c",
+    "ssm_in.dt",
+    "ssm_out",
+];
+const NORMED: &str = "mamba_rms_norm";
+const NORM_FIRST: &str = "mamba_norm_before_gate";
+
+fn hf_more(config: Object, model: &mut ModelConfig) -> Result<()> {
+    let defaults = MambaDefaults { heads: 128, head_dim: None, groups: 1, state: 256 };
+    let spaces = mamba::read(config, vec![true; model.layers], &mamba::FIELDS, &defaults)?;
+    let first = config.flag(NORM_FIRST)?.unwrap_or(true);
+    let norm = match config.flag(NORMED)?.unwrap_or(false) {
+        false => MambaNorm::None,
+        true if first => MambaNorm::BeforeGate,
+        true => MambaNorm::BehindGate,
+    };
+    model.mamba = Some(MambaConfig { norm, ..spaces });
+    let factor = |key| Ok(config.number(key)?.unwrap_or(1.0));
+    model.embedding_scale = factor("embedding_multiplier")?;
+    model.logit_scale = factor("lm_head_multiplier")?;
+    let (attention_in, out) =
+        (factor("attention_in_multiplier")?, factor("attention_out_multiplier")?);
+    let (ssm_in, ssm_out) = (factor("ssm_in_multiplier")?, factor("ssm_out_multiplier")?);
+    let keys = attention_in * factor("key_multiplier")?;
+    let [gate, down] = list(config, "mlp_multipliers")?;
+    let parts: [f32; 5] = list(config, "ssm_multipliers")?;
+    let [z, x, b, c, dt] = parts.map(|part| ssm_in * part);
+    let all = [attention_in, keys, attention_in, out, gate, down, z, x, b, c, dt, ssm_out];
+    let all = PROJECTIONS.into_iter().zip(all);
+    model.factors = all.filter(|(_, factor)| *factor != 1.0).collect();
+    Ok(())
+}
+
+/// A list of factors, all 1 by default.
+fn list<const N: usize>(config: Object, key: &str) -> Result<[f32; N]> {
+    let Some(list) = config.array(key)? else { return Ok([1.0; N]) };
+    let numbers: Option<Vec<f32>> =
+        list.iter().map(|number| number.as_f64().map(|number| number as f32)).collect();
+    numbers.and_then(|numbers| numbers.try_into().ok()).ok_or_else(|| {
+        config.error(key, format!("expected {N} numbers, found {} entries", list.len()))
+    })
+}
+
+fn gguf_more(keys: &GgufKeys, file: &GgufFile, model: &mut ModelConfig) -> Result<()> {
+    let spaces = gguf::mamba::read(keys, vec![true; model.layers])?;
+    let normed = gguf::find(file, "blk.0.ssm_norm.weight").is_some() || file.tensors().is_empty();
+    let first = keys.metadata.opt_flag(&keys.key(gguf::mamba::NORM_FIRST))?.unwrap_or(false);
+    let norm = match normed {
+        false => MambaNorm::None,
+        true if first => MambaNorm::BeforeGate,
+        true => MambaNorm::BehindGate,
+    };
+    model.mamba = Some(MambaConfig { norm, ..spaces });
+    model.embedding_scale = keys.opt_above_zero("embedding_scale")?.unwrap_or(1.0);
+    model.logit_scale = 1.0 / keys.opt_above_zero("logit_scale")?.unwrap_or(1.0);
+    for name in PROJECTIONS {
+        let key = keys.key(&format!("{}.{name}", gguf::mamba::PROJECTION_SCALE));
+        if let Some(factor) = keys.metadata.opt_float(&key)? {
+            model.factors.push((name, factor));
+        }
+    }
+    Ok(())
+}
+
+fn to_json(config: &ModelConfig) -> Json {
+    let mut json = mamba::to_json(config, &mamba::FIELDS);
+    let norm = config.mamba.as_ref().map_or(MambaNorm::None, |mamba| mamba.norm);
+    let of = |names: [&str; 5]| names.map(|name| config.factor_of(name));
+    let more = json!({
+        NORMED: norm != MambaNorm::None,
+        NORM_FIRST: norm == MambaNorm::BeforeGate,
+        "embedding_multiplier": config.embedding_scale,
+        "lm_head_multiplier": config.logit_scale,
+        "attention_in_multiplier": config.factor_of("attn_q"),
+        "attention_out_multiplier": config.factor_of("attn_output"),
+        "key_multiplier": config.factor_of("attn_k") / config.factor_of("attn_q"),
+        "mlp_multipliers": [config.factor_of("ffn_gate"), config.factor_of("ffn_down")],
+        "ssm_multipliers": of(["ssm_in.z", "ssm_in.x", "ssm_in.b", "ssm_in.c", "ssm_in.dt"]),
+        "ssm_out_multiplier": config.factor_of("ssm_out"),
+    });
+    extend(&mut json, more);
+    json
+}

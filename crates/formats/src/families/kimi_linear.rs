@@ -1,0 +1,122 @@
+//! Kimi Linear: Kimi Delta Attention in most layers, latent attention without rotary embedding in
+//! the others, and experts of DeepSeek V3.
+
+use super::deepseek_v3::{V3, V3_BASE};
+use super::prelude::*;
+
+pub(super) static KIMI_LINEAR: Family = Family {
+    name: "kimi_linear",
+    hf_class: "KimiLinearForCausalLM",
+    gguf_name: "kimi-linear",
+    gguf_is: |_| Ok(true),
+    gguf_zero_heads: true,
+    delta: Some(DeltaFiles { fused: false, gguf_tiled: false }),
+    names: NameTable {
+        layer: &[
+            NORMS,
+            LATENT_ATTENTION,
+            DELTA_APART,
+            MLP,
+            BLOCK_SPARSE,
+            &[
+                ("block_sparse_moe.gate.e_score_correction_bias", "exp_probs_b.bias"),
+                ("block_sparse_moe.shared_experts.gate_proj.weight", "ffn_gate_shexp.weight"),
+                ("block_sparse_moe.shared_experts.up_proj.weight", "ffn_up_shexp.weight"),
+                ("block_sparse_moe.shared_experts.down_proj.weight", "ffn_down_shexp.weight"),
+            ],
+        ],
+        ..DENSE
+    },
+    experts: |config, layers| experts::sigmoid(config, layers, &DEFAULTS),
+    hf_defaults: || json!({"q_lora_rank": null}),
+    hf_fill,
+    fixed: |model| {
+        model.unrotated = vec![true; model.layers];
+        if let Some(delta) = &mut model.delta {
+            delta.per_channel = true;
+        }
+    },
+    to_json: |config| {
+        let mut json = experts::grouped_json(config);
+        extend(&mut json, delta::to_json(config));
+        json
+    },
+    tiny: |layers| {
+        let mut config = (V3_BASE.tiny)(layers);
+        (config.rope.scaling, config.rope.magnitude) = (RopeScaling::None, 1.0);
+        config.attention_scale = 1.0 / (config.head_dim as f32).sqrt();
+        config.unrotated = vec![true; layers];
+        let linear = |layer: usize| layer.is_multiple_of(2) && layers > 1;
+        let delta = DeltaConfig {
+            layers: (0..layers).map(linear).collect(),
+            key_heads: 3,
+            value_heads: 3,
+            key_dim: 22,
+            value_dim: 22,
+            kernel: 4,
+            per_channel: true,
+            tiled: false,
+        };
+        ModelConfig { delta: Some(delta).filter(|d| d.layers.contains(&true)), ..config }
+    },
+    ..V3_BASE
+};
+
+const DEFAULTS: SigmoidDefaults =
+    SigmoidDefaults { width: 1024, dense: 1, scale: 2.446, groups: 1, chosen_groups: 1, ..V3 };
+
+/// Kimi Delta Attention, beside the names of latent attention.
+const DELTA_APART: NamePairs = &[
+    ("self_attn.k_proj.weight", "attn_k.weight"),
+    ("self_attn.v_proj.weight", "attn_v.weight"),
+    ("self_attn.q_conv1d.weight", "ssm_conv1d_q.weight"),
+    ("self_attn.k_conv1d.weight", "ssm_conv1d_k.weight"),
+    ("self_attn.v_conv1d.weight", "ssm_conv1d_v.weight"),
+    ("self_attn.f_a_proj.weight", "ssm_f_a.weight"),
+    ("self_attn.f_b_proj.weight", "ssm_f_b.weight"),
+    ("self_attn.g_a_proj.weight", "ssm_g_a.weight"),
+    ("self_attn.g_b_proj.weight", "ssm_g_b.weight"),
+    ("self_attn.b_proj.weight", "ssm_beta.weight"),
+    ("self_attn.dt_bias", "ssm_dt.bias"),
+    ("self_attn.A_log", "ssm_a"),
+    ("self_attn.o_norm.weight", "ssm_norm.weight"),
+];
+
+/// Names in its config.json, and those that the readers know.
+const NAMES: [(&str, &str); 6] = [
+    ("num_experts_per_token", "num_experts_per_tok"),
+    ("num_shared_experts", "n_shared_experts"),
+    ("num_expert_group", "n_group"),
+    ("moe_renormalize", "norm_topk_prob"),
+    ("moe_router_activation_func", "scoring_func"),
+    ("model_max_length", "max_position_embeddings"),
+];
+
+fn hf_fill(fields: &mut Map<String, Json>) {
+    for (theirs, known) in NAMES {
+        if let Some(value) = fields.get(theirs).cloned() {
+            fields.entry(known).or_insert(value);
+        }
+    }
+    let Some(Json::Object(linear)) = fields.get("linear_attn_config").cloned() else { return };
+    let names = [
+        ("head_dim", ["linear_key_head_dim", "linear_value_head_dim"]),
+        ("num_heads", ["linear_num_key_heads", "linear_num_value_heads"]),
+        ("short_conv_kernel_size", ["linear_conv_kernel_dim"; 2]),
+    ];
+    for (theirs, known) in names {
+        for known in known {
+            if let Some(value) = linear.get(theirs).cloned() {
+                fields.entry(known).or_insert(value);
+            }
+        }
+    }
+    // Layers are counted from 1.
+    let layers = fields.get("num_hidden_layers").and_then(Json::as_u64).unwrap_or(0);
+    let attending = linear.get("full_attn_layers").and_then(Json::as_array);
+    if let (Some(attending), true) = (attending, layers <= MAX_LAYERS as u64) {
+        let attends = |number| attending.iter().any(|one| one.as_u64() == Some(number));
+        let kind = |number| if attends(number) { "full_attention" } else { delta::LINEAR };
+        fields.entry("layer_types").or_insert((1..=layers).map(kind).collect());
+    }
+}

@@ -1,0 +1,122 @@
+//! LFM2: short convolutions in place of attention in most layers.
+
+use super::prelude::*;
+
+pub(super) static LFM2: Family = Family {
+    name: "lfm2",
+    hf_class: "Lfm2ForCausalLM",
+    gguf_name: "lfm2",
+    gguf_aliases: &[("token_embd_norm.weight", "output_norm.weight")],
+    gguf_zero_heads: true,
+    hf_eps: "norm_eps",
+    head_norms: HeadNorms::Always,
+    kv_heads: Some(8),
+    theta: 1e6,
+    declared: &[("conv_bias", false, &[])],
+    names: NameTable {
+        globals: &[
+            ("model.embed_tokens.weight", "token_embd.weight"),
+            ("model.embedding_norm.weight", "output_norm.weight"),
+            ("lm_head.weight", "output.weight"),
+        ],
+        layer: &[&[
+            ("operator_norm.weight", "attn_norm.weight"),
+            ("ffn_norm.weight", "ffn_norm.weight"),
+            ("self_attn.q_proj.weight", "attn_q.weight"),
+            ("self_attn.k_proj.weight", "attn_k.weight"),
+            ("self_attn.v_proj.weight", "attn_v.weight"),
+            ("self_attn.out_proj.weight", "attn_output.weight"),
+            ("self_attn.q_layernorm.weight", "attn_q_norm.weight"),
+            ("self_attn.k_layernorm.weight", "attn_k_norm.weight"),
+            ("conv.in_proj.weight", "shortconv.in_proj.weight"),
+            ("conv.conv.weight", "shortconv.conv.weight"),
+            ("conv.out_proj.weight", "shortconv.out_proj.weight"),
+            ("feed_forward.w1.weight", "ffn_gate.weight"),
+            ("feed_forward.w3.weight", "ffn_up.weight"),
+            ("feed_forward.w2.weight", "ffn_down.weight"),
+        ]],
+        ..DENSE
+    },
+    hf_fill: |fields| {
+        for (theirs, known) in NAMES {
+            if let Some(value) = fields.get(theirs).cloned() {
+                fields.insert(known.to_owned(), value);
+            }
+        }
+    },
+    hf_more,
+    gguf_more: |keys, _, model| {
+        model.convs = gguf::mamba::convolutions(keys, model.layers)?;
+        Ok(())
+    },
+    to_json: |config| {
+        let kind = |layer| if config.conv_of(layer).is_some() { CONV } else { FULL };
+        json!({
+            TYPES: (0..config.layers).map(kind).collect::<Vec<_>>(),
+            "conv_L_cache": config.convs.as_ref().map_or(KERNEL, |convs| convs.kernel),
+            "block_auto_adjust_ff_dim": false,
+        })
+    },
+    tiny: |layers| {
+        let has = |layer: usize| layer.is_multiple_of(2) && layers > 1;
+        let convs = ConvConfig { layers: (0..layers).map(has).collect(), kernel: 3 };
+        ModelConfig {
+            attention: family::NORMED_HEADS,
+            convs: Some(convs).filter(|convs| convs.layers.contains(&true)),
+            tied_embeddings: true,
+            ..family::tiny(layers)
+        }
+    },
+    ..BASE
+};
+
+/// Names of other versions of config.json, which have precedence, and those that the readers know.
+const NAMES: [(&str, &str); 2] =
+    [("block_ff_dim", "intermediate_size"), ("tie_embedding", "tie_word_embeddings")];
+const TYPES: &str = "layer_types";
+const CONV: &str = "conv";
+const FULL: &str = "full_attention";
+const KERNEL: usize = 3;
+
+fn hf_more(config: Object, model: &mut ModelConfig) -> Result<()> {
+    let layers = convolved(config, model.layers)?;
+    let kernel = config.setting("conv_L_cache", MAX_LAYERS, KERNEL)?;
+    if kernel > kernels::conv::MAX_KERNEL {
+        let problem = format!("expected at most {}, found {kernel}", kernels::conv::MAX_KERNEL);
+        return Err(config.error("conv_L_cache", problem));
+    }
+    model.convs = layers.contains(&true).then_some(ConvConfig { layers, kernel });
+    if config.flag("block_auto_adjust_ff_dim")?.unwrap_or(true) {
+        let factor = config.above_zero("block_ffn_dim_multiplier")?.unwrap_or(1.0);
+        let multiple = config.setting("block_multiple_of", MAX_WIDTH, 256)?;
+        let width = (f64::from(factor) * (2 * model.intermediate_size / 3) as f64) as usize;
+        model.intermediate_size = width.min(MAX_WIDTH).next_multiple_of(multiple).max(multiple);
+    }
+    Ok(())
+}
+
+/// Whether each layer has a convolution: by `layer_types`, or else all but those listed in
+/// `full_attn_idxs`.
+fn convolved(config: Object, layers: usize) -> Result<Vec<bool>> {
+    if let Some(types) = config.array(TYPES)? {
+        if types.len() != layers {
+            let problem = format!("expected one entry per layer ({layers}), found {}", types.len());
+            return Err(config.error(TYPES, problem));
+        }
+        let kind = |kind: &Json| match kind.as_str() {
+            Some(CONV) => Ok(true),
+            Some(FULL) => Ok(false),
+            _ => {
+                let problem = format!("expected {CONV} or {FULL}, found {}", describe(kind));
+                Err(config.error(TYPES, problem))
+            }
+        };
+        return types.iter().map(kind).collect();
+    }
+    let attending = config.array("full_attn_idxs")?.map(|list| list.to_vec());
+    let attends = |layer: usize| match &attending {
+        None => true,
+        Some(list) => list.iter().any(|one| one.as_u64() == Some(layer as u64)),
+    };
+    Ok((0..layers).map(|layer| !attends(layer)).collect())
+}
