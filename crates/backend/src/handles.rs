@@ -345,7 +345,7 @@ pub struct ShortConv {
     pub out: Buffer,
 }
 
-/// How a layer's [`State`](crate::State) goes on from row to row; sizes are those of the state.
+/// How rows change a layer's [`State`](crate::State); sizes are those of the state.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RecurrenceSpec {
     /// What is read from the state and written to it.

@@ -421,7 +421,7 @@ pub trait Backend: Send {
         batch: &Batch,
     );
     /// Attention of the batch's queries `q`, `[rows, heads * dim]`, over plain rows that are keys
-    /// and values of all heads: those without a window, all or the selected, and those of the window;
+    /// and values of all heads: rows without a window, all or the selected, and rows of the window;
     /// `out` is `[rows, heads * dim]`.
     fn attend_rows(
         &mut self,
@@ -455,8 +455,9 @@ pub trait Backend: Send {
         spec: &ShortConv,
         batch: &Batch,
     );
-    /// Takes the rows of the batch through the recurrence of `layer`, saves states behind the rows that the batch names, and computes guessed rows without
-    /// changing the state. Changes the inputs.
+    /// Takes the rows of the batch through the recurrence of `layer`, saves states behind the rows
+    /// that the batch names, and computes guessed rows without changing the state. Changes the
+    /// inputs.
     fn recur(&mut self, layer: usize, spec: &RecurrenceSpec, batch: &Batch);
     /// `gate = f(gate, up)`, elementwise, both `[rows, width]`.
     fn apply_gate(&mut self, kind: Gate, gate: Buffer, up: Buffer, rows: usize);

@@ -6,6 +6,7 @@
 //! threads change nothing here.
 
 mod cache;
+mod gates;
 mod recurrent;
 mod sparse;
 mod streams;
@@ -17,6 +18,7 @@ use crate::{
     RowAttention, Selection, ShortConv, Table, Vector,
 };
 use cache::{Cache, CachedRows};
+use gates::{gated, sigmoid};
 use kernels::Isa;
 use kernels::quant::QuantType;
 use kernels::routing::{ExpertChoice, scale_weights};
@@ -133,6 +135,19 @@ impl Reference {
         biased(spec.down[expert], 2, &inner)
     }
 
+    /// Adds to `out` what an expert gives, with the weight of its inputs or of its outputs.
+    fn add_expert(
+        &self,
+        out: &mut [f32],
+        (spec, held): (&ExpertsSpec, usize),
+        weight: f32,
+        x: &[f32],
+    ) {
+        let (inner, outer) = if spec.weighs_inputs { (weight, 1.0) } else { (1.0, weight) };
+        let x: Vec<f32> = x.iter().map(|x| x * inner).collect();
+        add_scaled(out, &self.expert(spec, held, &x), outer);
+    }
+
     /// Attention of one query head, `[dim]`, over the positions that it sees: `[value dim]`.
     fn attend<'a>(&self, rows: &'a CachedRows, head: Head<'_>, out: &mut [f32]) {
         let dim = rows.spec.dim;
@@ -216,28 +231,6 @@ fn add_scaled(x: &mut [f32], y: &[f32], factor: f32) {
 
 fn dot(a: &[f32], b: &[f32]) -> f32 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
-}
-
-fn sigmoid(x: f32) -> f32 {
-    1.0 / (1.0 + (-x).exp())
-}
-
-fn gated(kind: Gate, gate: f32, up: f32) -> f32 {
-    match kind {
-        Gate::Silu => gate * sigmoid(gate) * up,
-        Gate::Clamped { alpha, limit } => {
-            let (gate, up) = (gate.min(limit), up.clamp(-limit, limit));
-            gate * sigmoid(alpha * gate) * (up + 1.0)
-        }
-        Gate::SiluClamped { limit } => gated(Gate::Silu, gate.min(limit), up.clamp(-limit, limit)),
-        Gate::Sigmoid => sigmoid(gate) * up,
-        Gate::GeluTanh => {
-            let inner = (2.0 / std::f32::consts::PI).sqrt() * (gate + 0.044_715 * gate.powi(3));
-            0.5 * gate * (1.0 + inner.tanh()) * up
-        }
-        Gate::Product => gate * up,
-        Gate::ReluSquared => gate.max(0.0).powi(2) * up,
-    }
 }
 
 impl Backend for Reference {
@@ -559,12 +552,9 @@ impl Backend for Reference {
             out.fill(0.0);
             for ExpertChoice { expert, weight } in chosen {
                 let Some(held) = (expert as usize).checked_sub(spec.first) else { continue };
-                if held >= spec.gate.len() {
-                    continue;
+                if held < spec.gate.len() {
+                    this.add_expert(out, (spec, held), weight, this.row(x, row));
                 }
-                let (inner, outer) = if spec.weighs_inputs { (weight, 1.0) } else { (1.0, weight) };
-                let x: Vec<f32> = this.row(x, row).iter().map(|x| x * inner).collect();
-                add_scaled(out, &this.expert(spec, held, &x), outer);
             }
         });
     }

@@ -50,28 +50,28 @@ fn config_text(config: &ModelConfig) -> String {
         activation,
         experts,
         attention: _,
-        windowed,
-        shared_kv_layers,
+        windowed: _,
+        shared_kv_layers: _,
         wide_mlps: _,
         norms: _,
         layer_norm: _,
         parallel: _,
         plain_mlp: _,
-        query_growth,
-        index,
+        query_growth: _,
+        index: _,
         learned_positions: _,
-        mamba,
-        convs,
-        sublayers,
-        factors,
+        mamba: _,
+        convs: _,
+        sublayers: _,
+        factors: _,
         chunked: _,
         layer_inputs: _,
         layer_scales: _,
-        unrotated,
-        embedding_scale,
-        residual_scale,
-        logit_scale,
-        logit_cap,
+        unrotated: _,
+        embedding_scale: _,
+        residual_scale: _,
+        logit_scale: _,
+        logit_cap: _,
         hyper,
         delta,
         vocab_size,
@@ -89,25 +89,7 @@ fn config_text(config: &ModelConfig) -> String {
     let (rope, special) = (rope_text(rope), special_text(special));
     let compressed = added_text("compressed", config.compressed().map(compressed_text));
     let hyper = added_text("hyper", hyper.as_ref().map(hyper_text));
-    let more = [
-        added_text("windowed", windowed.as_ref().map(windowed_text)),
-        added_text(
-            "shared_kv_layers",
-            (*shared_kv_layers > 0).then(|| shared_kv_layers.to_string()),
-        ),
-        added_text("unrotated", unrotated.contains(&true).then(|| format!("{unrotated:?}"))),
-        added_text("query_growth", query_growth.map(|growth| growth_text(&growth))),
-        added_text("index", index.as_ref().map(index_text)),
-        added_text("mamba", mamba.as_ref().map(mamba_text)),
-        added_text("convs", convs.as_ref().map(convs_text)),
-        added_text("sublayers", sublayers_text(sublayers)),
-        added_text("factors", (!factors.is_empty()).then(|| format!("{factors:?}"))),
-        scale_text("embedding_scale", *embedding_scale),
-        scale_text("residual_scale", *residual_scale),
-        scale_text("logit_scale", *logit_scale),
-        added_text("logit_cap", logit_cap.map(|cap| format!("{cap:?}"))),
-    ]
-    .concat();
+    let more = added_texts(config);
     format!(
         "ModelConfig {{ architecture: {architecture:?}, name: \"\", hidden_size: {hidden_size}, \
          layers: {layers}, heads: {heads}, kv_heads: {kv_heads}, head_dim: {head_dim}, \
@@ -117,6 +99,35 @@ fn config_text(config: &ModelConfig) -> String {
          rms_norm_eps: {rms_norm_eps:?}, rope: {rope}, windows: {windows:?}, \
          tied_embeddings: {tied_embeddings}, special: {special}{compressed}{hyper}{more} }}"
     )
+}
+
+/// What few families have, each with its label, where it is not at its default.
+fn added_texts(config: &ModelConfig) -> String {
+    [
+        added_text("windowed", config.windowed.as_ref().map(windowed_text)),
+        added_text(
+            "shared_kv_layers",
+            (config.shared_kv_layers > 0).then(|| config.shared_kv_layers.to_string()),
+        ),
+        added_text(
+            "unrotated",
+            config.unrotated.contains(&true).then(|| format!("{:?}", config.unrotated)),
+        ),
+        added_text("query_growth", config.query_growth.map(|growth| growth_text(&growth))),
+        added_text("index", config.index.as_ref().map(index_text)),
+        added_text("mamba", config.mamba.as_ref().map(mamba_text)),
+        added_text("convs", config.convs.as_ref().map(convs_text)),
+        added_text("sublayers", sublayers_text(&config.sublayers)),
+        added_text(
+            "factors",
+            (!config.factors.is_empty()).then(|| format!("{:?}", config.factors)),
+        ),
+        scale_text("embedding_scale", config.embedding_scale),
+        scale_text("residual_scale", config.residual_scale),
+        scale_text("logit_scale", config.logit_scale),
+        added_text("logit_cap", config.logit_cap.map(|cap| format!("{cap:?}"))),
+    ]
+    .concat()
 }
 
 /// A field that is left out at its default.

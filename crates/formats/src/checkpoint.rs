@@ -340,7 +340,7 @@ fn canonical_tensors(
 /// A matrix with outputs first, where the family's checkpoints have inputs first.
 fn turned(view: TensorView, family: &Family) -> TensorView {
     let part = names::split_canonical(&view.name).map_or("", |(_, part)| part);
-    if family.turned.contains(&part) { crate::experts::transposed(&view) } else { view }
+    if family.turned.contains(&part) { crate::experts::transposed_matrix(&view) } else { view }
 }
 
 /// Splits matrices that the family's files store as the rows of one, and biases of the choice of

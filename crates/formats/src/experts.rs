@@ -166,25 +166,26 @@ fn half_of(part: &TensorView, half: usize, by_turns: bool) -> TensorView {
     view
 }
 
-/// Transposes a matrix, or a stack of matrices, of single values; other tensors are returned
-/// unchanged.
-pub(crate) fn transposed(view: &TensorView) -> TensorView {
+/// Transposes a stack of matrices of single values; other tensors are returned unchanged.
+fn transposed(view: &TensorView) -> TensorView {
+    let [experts, ..] = view.shape[..] else { return view.clone() };
+    if view.shape.len() != 3 || view.ty.block_len != 1 {
+        return view.clone();
+    }
+    let parts = (0..experts).map(|expert| transposed_matrix(&view.part(expert)));
+    TensorView::stack(view.name.clone(), parts.collect())
+}
+
+/// Transposes a matrix of single values; other tensors are returned unchanged.
+pub(crate) fn transposed_matrix(view: &TensorView) -> TensorView {
+    let [cols, rows] = view.shape[..] else { return view.clone() };
     if view.ty.block_len != 1 {
         return view.clone();
     }
-    match view.shape[..] {
-        [cols, rows] => {
-            let size = view.ty.block_bytes;
-            let values = Transposed { of: view.bytes(), size, rows, cols };
-            let bytes = Arc::new(Derived::across(values, rows, cols * size));
-            view.with(view.ty, vec![rows, cols], bytes)
-        }
-        [experts, _, _] => {
-            let parts = (0..experts).map(|expert| transposed(&view.part(expert)));
-            TensorView::stack(view.name.clone(), parts.collect())
-        }
-        _ => view.clone(),
-    }
+    let size = view.ty.block_bytes;
+    let values = Transposed { of: view.bytes(), size, rows, cols };
+    let bytes = Arc::new(Derived::across(values, rows, cols * size));
+    view.with(view.ty, vec![rows, cols], bytes)
 }
 
 /// Checks that a tensor of all experts has `count` of them, at least one.

@@ -269,7 +269,8 @@ impl<'a> Loader<'a> {
                     layer < self.checkpoint.config().layers && !self.layers.contains(&layer)
                 }
                 None => {
-                    !first && view.name.starts_with("token_embd.")
+                    let of_first = ["token_embd.", "position_embd."];
+                    !first && of_first.iter().any(|name| view.name.starts_with(name))
                         || !last && view.name.starts_with("output")
                 }
             };

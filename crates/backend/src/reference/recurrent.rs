@@ -1,6 +1,7 @@
 //! Convolutions along positions and recurrences, as they are defined.
 
-use super::{Reference, dot, sigmoid};
+use super::gates::sigmoid;
+use super::{Reference, dot};
 use crate::{Batch, Buffer, RecurrenceRule, RecurrenceSpec, ShortConv, State, StateRows};
 
 /// Epsilon of the norms of queries and keys: a constant of the reference implementation.

@@ -215,6 +215,106 @@ const PHI3: Shape = Shape {
     ..QWEN3
 };
 
+const DEEPSEEK_V32: Shape = Shape {
+    class: "DeepseekV32ForCausalLM",
+    more: |shape| {
+        let mut json = (DEEPSEEK_V3.more)(shape);
+        let index = json!({"index_n_heads": 4, "index_head_dim": 64, "index_topk": 64});
+        json.as_object_mut().zip(index.as_object()).into_iter().for_each(|(all, index)| {
+            all.extend(index.clone());
+        });
+        json
+    },
+    ..DEEPSEEK_V3
+};
+const MISTRAL4: Shape = Shape {
+    class: "Mistral4ForCausalLM",
+    more: |shape| {
+        let mut json = (DEEPSEEK_V2.more)(shape);
+        json["first_k_dense_replace"] = json!(0);
+        json["rope_scaling"]["llama_4_scaling_beta"] = json!(0.1);
+        json
+    },
+    ..DEEPSEEK_V2
+};
+const LLAMA4: Shape = Shape {
+    class: "Llama4ForCausalLM",
+    expert_keys: ["num_local_experts", "intermediate_size"],
+    more: |shape| {
+        json!({"intermediate_size_mlp": shape.mlp, "interleave_moe_layer_step": 2,
+            "attention_chunk_size": 64, "floor_scale": 32})
+    },
+    ..QWEN3_MOE
+};
+const GPT2: Shape = Shape {
+    class: "GPT2LMHeadModel",
+    context: 1024,
+    more: |_| json!({"layer_norm_epsilon": 1e-5}),
+    ..QWEN3
+};
+const KIMI_LINEAR: Shape = Shape {
+    class: "KimiLinearForCausalLM",
+    more: |shape| {
+        let mut json = latent(shape, None);
+        json["rope_scaling"] = Json::Null;
+        json["linear_attn_config"] = json!({"full_attn_layers": [2], "kda_layers": [1],
+            "head_dim": 32, "num_heads": 4, "short_conv_kernel_size": 4});
+        json
+    },
+    ..DEEPSEEK_V2
+};
+/// Granite 4: attention in four of forty layers; in tiny shapes, in the second.
+const GRANITE4: Shape = Shape {
+    class: "GraniteMoeHybridForCausalLM",
+    vocab: 100_352,
+    context: 131_072,
+    expert_keys: ["num_local_experts", "intermediate_size"],
+    more: |shape| {
+        let attends = |layer: usize| if shape.is_tiny() { layer == 1 } else { layer % 10 == 5 };
+        let kind = |layer| if attends(layer) { "attention" } else { "mamba" };
+        let (heads, state) = if shape.is_tiny() { (8, 32) } else { (48, 128) };
+        let mut json = json!({
+            "rms_norm_eps": 1e-5,
+            "embedding_multiplier": 12.0, "residual_multiplier": 0.22,
+            "attention_multiplier": 1.0 / shape.heads[2] as f64, "logits_scaling": 8.0,
+            "layer_types": (0..shape.layers).map(kind).collect::<Vec<_>>(),
+            "shared_intermediate_size": shape.mlp,
+            "mamba_n_heads": heads, "mamba_d_state": state, "mamba_n_groups": 1,
+        });
+        if shape.experts[0] == 0 {
+            json["num_local_experts"] = json!(0);
+        }
+        json
+    },
+    ..QWEN3
+};
+const NEMOTRON_H: Shape = Shape {
+    class: "NemotronHForCausalLM",
+    more: |_| {
+        json!({"layer_norm_epsilon": 1e-5, "hybrid_override_pattern": "M-*-", "n_groups": 2,
+            "mamba_num_heads": 8, "mamba_head_dim": 64, "ssm_state_size": 32})
+    },
+    ..MISTRAL
+};
+const FALCON_H1: Shape = Shape {
+    class: "FalconH1ForCausalLM",
+    more: |_| {
+        json!({"rope_theta": 1e11, "mamba_d_ssm": 512, "mamba_n_heads": 8, "mamba_d_state": 32,
+            "mamba_n_groups": 1, "mamba_rms_norm": true, "mamba_norm_before_gate": false,
+            "key_multiplier": 0.5, "ssm_out_multiplier": 0.25, "mlp_multipliers": [0.5, 0.25],
+            "lm_head_multiplier": 0.125, "embedding_multiplier": 4.0})
+    },
+    ..MISTRAL
+};
+const LFM2: Shape = Shape {
+    class: "Lfm2ForCausalLM",
+    more: |_| {
+        json!({"norm_eps": 1e-5, "block_auto_adjust_ff_dim": false,
+            "layer_types": ["conv", "full_attention", "conv"]})
+    },
+    ..QWEN3
+};
+
 #[rustfmt::skip]
 static SHAPES: &[Shape] = &[
     Shape { name: "qwen3-0.6b", hidden: 1024, layers: 28, heads: [16, 8, 128], mlp: 3072, ..QWEN3 },
@@ -231,6 +331,7 @@ static SHAPES: &[Shape] = &[
     Shape { name: "gemma-3-1b", hidden: 1152, layers: 26, heads: [4, 1, 256], mlp: 6912, ..GEMMA3 },
     Shape { name: "gemma-3-4b", hidden: 2560, layers: 34, heads: [8, 4, 256], mlp: 10_240, context: 131_072, ..GEMMA3 },
     Shape { name: "phi-4-mini", hidden: 3072, layers: 32, heads: [24, 8, 128], mlp: 8192, ..PHI3 },
+    Shape { name: "granite-4-h-1b", hidden: 1536, layers: 40, heads: [12, 4, 128], mlp: 4096, ..GRANITE4 },
     Shape { name: "tiny-qwen3", ..tiny(QWEN3) },
     Shape { name: "tiny-qwen2", ..tiny(QWEN2) },
     Shape { name: "tiny-llama", ..tiny(LLAMA) },
@@ -272,6 +373,16 @@ static SHAPES: &[Shape] = &[
     Shape { name: "tiny-glm4-moe-lite", experts: [8, 2, 256], ..tiny(Shape { class: "Glm4MoeLiteForCausalLM", ..DEEPSEEK_V3 }) },
     Shape { name: "tiny-minimax-m2", experts: [8, 2, 256], ..tiny(Shape { class: "MiniMaxM2ForCausalLM", ..MIXTRAL }) },
     Shape { name: "tiny-gpt-oss", experts: [8, 2, 256], ..tiny(GPT_OSS) },
+    Shape { name: "tiny-mistral4", experts: [8, 2, 256], ..tiny(MISTRAL4) },
+    Shape { name: "tiny-deepseek-v3.2", experts: [16, 4, 256], ..tiny(DEEPSEEK_V32) },
+    Shape { name: "tiny-glm-5", experts: [16, 4, 256], ..tiny(Shape { class: "GlmMoeDsaForCausalLM", ..DEEPSEEK_V32 }) },
+    Shape { name: "tiny-llama4", layers: 4, experts: [8, 1, 256], ..tiny(LLAMA4) },
+    Shape { name: "tiny-gpt2", heads: [4, 4, 64], ..tiny(GPT2) },
+    Shape { name: "tiny-kimi-linear", experts: [8, 2, 256], ..tiny(KIMI_LINEAR) },
+    Shape { name: "tiny-granite4", experts: [8, 2, 256], ..tiny(GRANITE4) },
+    Shape { name: "tiny-nemotron-h", layers: 4, ..tiny(NEMOTRON_H) },
+    Shape { name: "tiny-falcon-h1", ..tiny(FALCON_H1) },
+    Shape { name: "tiny-lfm2", layers: 3, ..tiny(LFM2) },
 ];
 
 const fn tiny(of: Shape) -> Shape {

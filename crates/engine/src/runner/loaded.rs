@@ -10,7 +10,7 @@ use crate::Error;
 use crate::cache_bytes::LayerBytes;
 use crate::cache_rounding::CacheRounding;
 use backend::{Backend, Rows, State, group_windows};
-use formats::Checkpoint;
+use formats::{Checkpoint, ModelConfig};
 use models::placement::Placed;
 use models::{Model, WorkspaceLimits};
 
@@ -71,6 +71,7 @@ impl Loaded {
     ) -> Result<Self, Error> {
         let (config, kv_type) = (checkpoint.config(), settings.kv_type);
         let native = settings.rounding == Some(CacheRounding::Native);
+        check_positions(config, options)?;
         pack::use_pack(checkpoint, &settings.checkpoint, &mut *backend, options)?;
         let model =
             models::load(checkpoint, &mut *backend, limits, &options.ranks, placed, native)?;
@@ -99,5 +100,16 @@ impl Loaded {
         };
         let stream = self.backend.stream_plan();
         Ok(WeightsPlan { placed: placed.to_vec(), resident, limit, stream })
+    }
+}
+
+/// An error if sequences may be longer than the model has embeddings of positions.
+fn check_positions(config: &ModelConfig, options: &LoadOptions) -> Result<(), Error> {
+    let most = config.context_length;
+    match options.context {
+        Some(context) if config.learned_positions && context > most => Err(Error::Context(
+            format!("a context of {context} tokens: the model has embeddings of {most} positions"),
+        )),
+        _ => Ok(()),
     }
 }

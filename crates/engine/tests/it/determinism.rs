@@ -5,6 +5,7 @@
 use crate::checkpoints::{config, least, open, random, random_of, write};
 use crate::constraints::{Steered, Toy};
 use crate::devices::test_gpu;
+use crate::kinds::has_states;
 use base::Rng;
 use engine::{
     DeviceChoice, EngineHandle, EngineOptions, Event, Finished, Generation, KvMemory, LoadOptions,
@@ -64,7 +65,8 @@ fn requests() -> Vec<Request> {
 fn has_windows_or_states(checkpoint: &Checkpoint) -> bool {
     let config = checkpoint.config();
     let differ = config.windows.iter().any(|window| *window != config.windows[0]);
-    differ || config.delta.is_some() || config.compressed().is_some()
+    let apart = config.compressed().is_some() || config.convs.is_some();
+    differ || has_states(config) || apart
 }
 
 /// Tokens of the longest request with its answer, and some.
@@ -326,6 +328,17 @@ fn shared_keys_and_values_change_no_bits() {
         let want = reference(&checkpoint, mode, requests);
         check_against(&checkpoint, (requests, &want), &ways(mode)[..5]);
     }
+}
+
+/// The layer in the middle attends to the positions that the first chooses.
+#[test]
+fn shared_choices_of_positions_change_no_bits() {
+    let (checkpoint, _folder) = random_of("glm_moe_dsa", 3);
+    let index = checkpoint.config().index.as_ref().expect("the family has an index");
+    assert_eq!(index.layers, [true, false, true]);
+    let (requests, mode) = (&requests()[..32], Mode::Exact);
+    let want = reference(&checkpoint, mode, requests);
+    check_against(&checkpoint, (requests, &want), &ways(mode)[..5]);
 }
 
 /// Experts and layers are read from disk, in the least memory and in a third more.

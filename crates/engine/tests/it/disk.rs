@@ -6,6 +6,7 @@ mod scripted;
 
 use crate::checkpoints::{architectures, config, random};
 use crate::determinism::{Answer, collect};
+use crate::kinds::{has_states, has_windows};
 use crate::reuse::{ask_in, request};
 use engine::{
     DiskCache, DiskWrite, EngineHandle, EngineOptions, KvMemory, KvType, LoadOptions, Mode,
@@ -112,10 +113,9 @@ enum Rows {
 impl Rows {
     fn of(architecture: &str) -> Self {
         let config = config(architecture);
-        let has_windows = config.windows.iter().any(Option::is_some);
-        match config.delta.is_some() {
+        match has_states(&config) {
             true => Self::WithStates,
-            false if has_windows || config.compressed().is_some() => Self::Windowed,
+            false if has_windows(&config) => Self::Windowed,
             false => Self::Plain,
         }
     }

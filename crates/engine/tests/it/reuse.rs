@@ -3,6 +3,7 @@
 
 use crate::checkpoints::{architectures, config, random};
 use crate::determinism::{Answer, collect};
+use crate::kinds::has_states;
 use engine::{
     EngineHandle, EngineOptions, KvMemory, KvType, LoadOptions, Mode, Request, Runner,
     SamplingParams, start,
@@ -91,7 +92,7 @@ fn check(checkpoint: &Checkpoint, mode: Mode, kv_type: KvType, prompts: &[(Vec<u
 
 /// Runs `check` for every architecture and for every cache type.
 fn everywhere(prompts: &[(Vec<u32>, usize)]) {
-    for architecture in architectures().filter(|name| config(name).delta.is_none()) {
+    for architecture in architectures().filter(|name| !has_states(&config(name))) {
         check(&random(architecture).0, Mode::Fast, KvType::Bf16, prompts);
     }
     for architecture in ["qwen3", "deepseek_v3"] {
@@ -120,7 +121,7 @@ fn a_prompt_sent_again_computes_one_token() {
 fn a_prompt_is_found_where_a_state_was_kept() {
     let short = prompt()[..20].to_vec();
     let other: Vec<u32> = prompt()[..50].iter().copied().chain([7, 7, 7, 9, 9]).collect();
-    for architecture in architectures().filter(|name| config(name).delta.is_some()) {
+    for architecture in architectures().filter(|name| has_states(&config(name))) {
         let (checkpoint, _folder) = random(architecture);
         for (mode, kv_type) in [(Mode::Fast, KvType::Bf16), (Mode::Exact, KvType::F32)] {
             let prompts = [

@@ -1,6 +1,7 @@
 //! States and windowed rows: snapshots and guesses change no bits.
 
 use crate::checkpoints::{architectures, config, random};
+use crate::kinds::has_states;
 use engine::{LoadOptions, Mode, Runner, SequenceMemory};
 use formats::Checkpoint;
 
@@ -42,7 +43,7 @@ fn bits(logits: &[f32]) -> Vec<u32> {
 }
 
 fn recurrent() -> impl Iterator<Item = &'static str> {
-    architectures().filter(|name| config(name).delta.is_some())
+    architectures().filter(|name| has_states(&config(name)))
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Model configurations: their schema, and how both kinds of files are read and written.
 //!
 //! Invariant: a module knows those before it in this list and no family: `schema`; `fields` and
-//! `yarn`; `family`, the descriptor that readers and writers take; `check`, `delta` and `mamba`; `hf`,
-//! `gguf` and `write`.
+//! `yarn`; `family`, the descriptor that readers and writers take; `check`, `delta` and `mamba`;
+//! `hf`, `gguf` and `write`.
 
 pub(crate) mod check;
 mod delta;

@@ -48,7 +48,7 @@ pub(super) static FALCON_H1: Family = Family {
         let spaces = tiny_mamba(vec![true; layers]);
         config.mamba = Some(MambaConfig { beside_attention: true, norm_groups: groups, ..spaces });
         // Queries and values have one factor.
-        let factor = |at: usize| if at == 2 { 0.5 } else { 0.5 + 0.125 * at as f32 };
+        let factor = |at: usize| 0.3125 + 0.125 * if at == 2 { 0 } else { at } as f32;
         config.factors =
             PROJECTIONS.iter().enumerate().map(|(at, name)| (*name, factor(at))).collect();
         ModelConfig { embedding_scale: 4.0, logit_scale: 0.25, ..config }

@@ -23,7 +23,8 @@ pub(super) static GLM_MOE_DSA: Family = Family {
         (config.rope.scaling, config.rope.magnitude) = (RopeScaling::None, 1.0);
         config.attention_scale = 1.0 / (config.head_dim as f32).sqrt();
         if let Some(index) = &mut config.index {
-            index.layers = (0..layers).map(|layer| layer % 2 == 0).collect();
+            // A stage of a model of two or of four layers has one layer, which needs its own.
+            index.layers = (0..layers).map(|layer| layers != 3 || layer % 2 == 0).collect();
         }
         config
     },

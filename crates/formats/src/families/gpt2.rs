@@ -63,6 +63,7 @@ pub(super) static GPT2: Family = Family {
     written: &NORM_BIASES_OF_LAYER,
     tiny: |layers| ModelConfig {
         kv_heads: 4,
+        context_length: 1024,
         activation: Activation::GeluTanh,
         tied_embeddings: true,
         ..family::tiny(layers)
@@ -96,7 +97,7 @@ const BIASES: [&str; 6] = [
 ];
 const NORM_BIASES_OF_LAYER: [&str; 2] = ["attn_norm.bias", "ffn_norm.bias"];
 
-/// Names in its config.json, and those that the readers know.
+/// Names in its config.json, and the readers' names.
 const NAMES: [(&str, &str); 5] = [
     ("n_embd", "hidden_size"),
     ("n_layer", "num_hidden_layers"),

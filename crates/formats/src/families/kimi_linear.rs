@@ -49,8 +49,8 @@ pub(super) static KIMI_LINEAR: Family = Family {
         let linear = |layer: usize| layer.is_multiple_of(2) && layers > 1;
         let delta = DeltaConfig {
             layers: (0..layers).map(linear).collect(),
-            key_heads: 3,
-            value_heads: 3,
+            key_heads: 4,
+            value_heads: 4,
             key_dim: 22,
             value_dim: 22,
             kernel: 4,
@@ -82,7 +82,7 @@ const DELTA_APART: NamePairs = &[
     ("self_attn.o_norm.weight", "ssm_norm.weight"),
 ];
 
-/// Names in its config.json, and those that the readers know.
+/// Names in its config.json, and the readers' names.
 const NAMES: [(&str, &str); 6] = [
     ("num_experts_per_token", "num_experts_per_tok"),
     ("num_shared_experts", "n_shared_experts"),

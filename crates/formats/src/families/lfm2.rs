@@ -70,7 +70,7 @@ pub(super) static LFM2: Family = Family {
     ..BASE
 };
 
-/// Names of other versions of config.json, which have precedence, and those that the readers know.
+/// Names of other versions of config.json, which have precedence, and the readers' names.
 const NAMES: [(&str, &str); 2] =
     [("block_ff_dim", "intermediate_size"), ("tie_embedding", "tie_word_embeddings")];
 const TYPES: &str = "layer_types";

@@ -4,9 +4,10 @@
 use super::prelude::*;
 
 pub(super) static LLAMA4: Family = Family {
-    name: "llama4_text",
+    name: "llama4",
     hf_class: "Llama4ForCausalLM",
     hf_wrapper: "Llama4ForConditionalGeneration",
+    hf_types: &[TEXT],
     hf_rope: RopeLayout::Interleaved,
     gguf_name: "llama4",
     gguf_rope: RopeLayout::Interleaved,
@@ -51,6 +52,7 @@ pub(super) static LLAMA4: Family = Family {
     ..BASE
 };
 
+const TEXT: &str = "llama4_text";
 /// Layers to one without rotary embedding, where files do not say.
 const PERIOD: usize = 4;
 /// Positions to a step of the growth of queries, and its slope, where files do not say.
@@ -156,6 +158,7 @@ fn to_json(config: &ModelConfig) -> Json {
     let normed = config.grouped().is_some_and(|grouped| grouped.bare_norms);
     let rotated = config.unrotated.iter().map(|unrotated| u8::from(!unrotated));
     let mut json = json!({
+        "model_type": TEXT,
         "intermediate_size_mlp": config.intermediate_size,
         "no_rope_layers": rotated.collect::<Vec<_>>(),
         "attention_chunk_size": config.windows.iter().flatten().next(),

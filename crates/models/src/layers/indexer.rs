@@ -18,7 +18,7 @@ pub(super) struct Indexer {
     compared: Compared,
     spec: IndexSpec,
     rope: Rope,
-    /// Values of an index query, and the first of those that are rotated.
+    /// Values of an index query, and the first rotated one.
     dim: usize,
     rotated: usize,
     rounding: Rounding,

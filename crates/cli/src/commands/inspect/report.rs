@@ -281,6 +281,33 @@ fn config_json(config: &ModelConfig) -> Json {
         json["shared_expert_width"] = experts.shared_width.into();
         json["layers_with_experts"] = experts.layers.iter().filter(|has| **has).count().into();
     }
+    add_mixers(&mut json, config);
+    if let Some(sizes) = config.compressed() {
+        json["q_rank"] = sizes.q_rank.into();
+        json["rope_dim"] = sizes.rope_dim.into();
+        json["output_groups"] = sizes.groups.into();
+        json["output_rank"] = sizes.out_rank.into();
+        json["compress_ratios"] = json!(sizes.ratios);
+        json["layers_with_index"] = sizes.indexed.iter().filter(|has| **has).count().into();
+        json["index_heads"] = sizes.index_heads.into();
+        json["index_dim"] = sizes.index_dim.into();
+        json["index_top"] = sizes.index_top.into();
+        json["compress_rope_theta"] = float(sizes.rope.theta);
+        json["compress_rope_scaling"] = rope_scaling(&sizes.rope).into();
+    }
+    let by_token = config.experts.iter().flat_map(|experts| &experts.by_token);
+    let by_token = by_token.filter(|by_token| **by_token).count();
+    if by_token > 0 {
+        json["layers_by_token"] = by_token.into();
+    }
+    if let Some(hyper) = config.hyper {
+        json["residual_streams"] = hyper.streams.into();
+    }
+    json
+}
+
+/// Adds the sizes of what layers have in place of plain attention.
+fn add_mixers(json: &mut Json, config: &ModelConfig) {
     if let Some(latent) = config.latent() {
         json["q_rank"] = latent.q_rank.into();
         json["kv_rank"] = latent.kv_rank.into();
@@ -312,28 +339,6 @@ fn config_json(config: &ModelConfig) -> Json {
         json["convolution_layers"] = convs.layers.iter().filter(|has| **has).count().into();
         json["convolution_kernel"] = convs.kernel.into();
     }
-    if let Some(sizes) = config.compressed() {
-        json["q_rank"] = sizes.q_rank.into();
-        json["rope_dim"] = sizes.rope_dim.into();
-        json["output_groups"] = sizes.groups.into();
-        json["output_rank"] = sizes.out_rank.into();
-        json["compress_ratios"] = json!(sizes.ratios);
-        json["layers_with_index"] = sizes.indexed.iter().filter(|has| **has).count().into();
-        json["index_heads"] = sizes.index_heads.into();
-        json["index_dim"] = sizes.index_dim.into();
-        json["index_top"] = sizes.index_top.into();
-        json["compress_rope_theta"] = float(sizes.rope.theta);
-        json["compress_rope_scaling"] = rope_scaling(&sizes.rope).into();
-    }
-    let by_token = config.experts.iter().flat_map(|experts| &experts.by_token);
-    let by_token = by_token.filter(|by_token| **by_token).count();
-    if by_token > 0 {
-        json["layers_by_token"] = by_token.into();
-    }
-    if let Some(hyper) = config.hyper {
-        json["residual_streams"] = hyper.streams.into();
-    }
-    json
 }
 
 fn rope_scaling(rope: &RopeConfig) -> String {

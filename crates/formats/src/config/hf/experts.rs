@@ -130,8 +130,9 @@ pub(crate) fn scale(config: Object, default: f32) -> Result<f32> {
     Ok(config.above_zero("routed_scaling_factor")?.unwrap_or(default))
 }
 
-/// Whether each layer has experts: by `mlp_layer_types`, or from `first_k_dense_replace` on, every `moe_layer_freq`-th. The
-/// reference library ignores the latter; the models' original code follows it.
+/// Whether each layer has experts: by `mlp_layer_types`, or from `first_k_dense_replace` on, every
+/// `moe_layer_freq`-th. The reference library ignores the latter; the models' original code follows
+/// it.
 pub(crate) fn after_dense(config: Object, layers: usize, default: usize) -> Result<Vec<bool>> {
     const TYPES: &str = "mlp_layer_types";
     if let Some(types) = config.array(TYPES)? {

@@ -80,25 +80,9 @@ impl ModelConfig {
         }
         self.window_keys(&mut keys, family)?;
         self.kind_keys(&mut keys, family)?;
-        if let Some(delta) = &self.delta {
-            delta_keys(&mut keys, delta);
-        } else if family.delta.is_some() {
-            let none = Value::Array(Array::Bool(vec![false; self.layers]));
-            keys.set("attention.recurrent_layers", none);
-        }
-        if let Some(mamba) = &self.mamba {
-            mamba_keys(&mut keys, mamba);
-        }
-        if let Some(convs) = &self.convs {
-            keys.count("shortconv.l_cache", convs.kernel);
-        }
+        self.mixer_keys(&mut keys, family);
         if let Some(experts) = &self.experts {
             self.expert_keys(&mut keys, family, experts)?;
-        }
-        if let Some(index) = &self.index {
-            keys.count("attention.indexer.head_count", index.heads);
-            keys.count("attention.indexer.key_length", index.dim);
-            keys.count("attention.indexer.top_k", index.top);
         }
         keys.float(family.gguf_eps, self.rms_norm_eps);
         keys.float("rope.freq_base", self.rope.theta);
@@ -114,6 +98,27 @@ impl ModelConfig {
         writer.set("general.architecture", Value::String(prefix.to_owned()));
         writer.set("general.name", Value::String(self.name.clone()));
         Ok(())
+    }
+
+    /// Keys of what layers have in place of attention, or beside it.
+    fn mixer_keys(&self, keys: &mut GgufKeyWriter, family: &Family) {
+        if let Some(delta) = &self.delta {
+            delta_keys(keys, delta);
+        } else if family.delta.is_some() {
+            let none = Value::Array(Array::Bool(vec![false; self.layers]));
+            keys.set("attention.recurrent_layers", none);
+        }
+        if let Some(mamba) = &self.mamba {
+            mamba_keys(keys, mamba);
+        }
+        if let Some(convs) = &self.convs {
+            keys.count("shortconv.l_cache", convs.kernel);
+        }
+        if let Some(index) = &self.index {
+            keys.count("attention.indexer.head_count", index.heads);
+            keys.count("attention.indexer.key_length", index.dim);
+            keys.count("attention.indexer.top_k", index.top);
+        }
     }
 
     /// Window keys: one window for all layers, or a window and one flag per layer.

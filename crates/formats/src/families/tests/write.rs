@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 
 use super::super::name_table;
 use super::{llama3, with};
-use crate::config::{ModelConfig, RopeLayout, TensorForm};
+use crate::config::{MambaNorm, ModelConfig, RopeLayout, TensorForm};
 use crate::gguf::{GgufFile, GgufWriter};
 
 fn samples() -> Vec<ModelConfig> {
@@ -85,6 +85,11 @@ fn write_gguf(config: &ModelConfig, path: &Path) {
     }
     if config.grouped().is_some_and(|grouped| grouped.head_norms) {
         tensors.push(one("blk.0.attn_q_norm.weight".to_owned()));
+    }
+    let indexed = (0..config.layers).filter(|layer| config.index_of(*layer).is_some());
+    tensors.extend(indexed.map(|layer| one(format!("blk.{layer}.indexer.attn_k.weight"))));
+    if config.mamba.as_ref().is_some_and(|mamba| mamba.norm != MambaNorm::None) {
+        tensors.push(one("blk.0.ssm_norm.weight".to_owned()));
     }
     let factors = config.rope.factor_tensors().into_iter();
     tensors.extend(factors.map(|(name, values)| (name.to_owned(), values)));
