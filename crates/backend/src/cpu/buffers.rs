@@ -1,6 +1,8 @@
 //! Workspaces of the CPU, and operations that compute each row of one.
 
+use super::products::scratch;
 use super::{Cpu, SERIAL_VALUES, kv, sparse};
+use crate::layer_cache::STATE_TILE;
 use crate::{Buffer, CacheSpec, Memory};
 use base::AlignedVec;
 use std::ops::Range;
@@ -32,6 +34,11 @@ impl Cpu {
     pub(super) fn warm_up(&mut self, spec: &CacheSpec<'_>) {
         if let Some((most, dim)) = kv::largest_plain(spec) {
             self.pool.run(&|_| sparse::warm_up(most, dim));
+        }
+        let states = spec.layers.iter().filter_map(|layer| layer.state);
+        if let Some(tile) = states.map(|state| state.tile()).max() {
+            let outputs = (1 + spec.guesses) * STATE_TILE;
+            self.pool.run(&|_| scratch(tile + outputs, |_| ()));
         }
         let compressed = spec.layers.iter().flat_map(|layer| &layer.rows);
         let dim = compressed.filter(|rows| rows.every > 1).map(|rows| rows.dim).max();

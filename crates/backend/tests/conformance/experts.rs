@@ -104,8 +104,7 @@ impl Layer {
         });
         let kinds = [Gate::Silu, Gate::Clamped { alpha: 1.7, limit: 2.0 }];
         let kind = kinds[pair.number(0, 1)];
-        // No GPU weighs inputs.
-        let weighs_inputs = pair.number(0, 1) == 1 && pair.tested.device().name == "reference";
+        let weighs_inputs = pair.number(0, 1) == 1;
         let spec = ExpertsSpec {
             weighs_inputs,
             first,

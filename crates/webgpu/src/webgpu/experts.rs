@@ -40,6 +40,8 @@ struct GatesParams {
     limit: f32,
     biased: u32,
     experts_at: u32,
+    weights_at: u32,
+    weighed: u32,
 }
 
 /// The experts of a layer.
@@ -146,10 +148,6 @@ impl WebGpu {
             return Err(Error::Experts(problem));
         }
         route::check(routing, count)?;
-        if spec.weighs_inputs {
-            let problem = "device wgpu: weights of the inputs of experts are not supported";
-            return Err(Error::Device(problem.to_owned()));
-        }
         let alike = |all: &[Matrix]| {
             let first = self.matrices.get(all[0]);
             all.iter().map(|matrix| self.matrices.get(*matrix)).all(|other| {
@@ -315,6 +313,8 @@ impl WebGpu {
             limit,
             biased: u32::from(spec.biases.is_some()),
             experts_at: step.plan.experts_at,
+            weights_at: step.plan.weights_at,
+            weighed: u32::from(spec.weighs_inputs),
         };
         let inbox = self.gpu.inbox();
         let biases = spec.biases.map(|[gate, up, _]| [gate, up].map(|bias| &self.vectors[bias.0]));
@@ -327,7 +327,8 @@ impl WebGpu {
         let spec = &self.experts[experts.0].spec;
         let count = step.plan.rows * hidden;
         let biased = usize::from(spec.biases.is_some());
-        let params = [count, hidden, spec.routing.chosen, spec.first, biased];
+        let weighed = usize::from(spec.weighs_inputs);
+        let params = [count, hidden, spec.routing.chosen, spec.first, biased, weighed];
         let inbox = self.gpu.inbox();
         let bias = spec.biases.map_or(&inbox, |[.., bias]| &self.vectors[bias.0]);
         let bound = [&step.choices, &step.down, bias, &self.buffers[out.0].words];

@@ -162,6 +162,7 @@ impl ModelConfig {
         }
         if let Some(growth) = self.query_growth {
             keys.float("attention.temperature_scale", growth.beta);
+            keys.count("attention.temperature_length", growth.every);
         }
         if let Some(cap) = self.logit_cap {
             keys.float("final_logit_softcapping", cap);

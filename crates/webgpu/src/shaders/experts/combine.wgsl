@@ -1,5 +1,6 @@
-// Sums the outputs of the experts of each row, in ascending order of their numbers.
-struct Params { count: u32, width: u32, chosen: u32, first: u32, biased: u32 }
+// Sums the outputs of the experts of each row, in ascending order of their numbers, with their
+// weights unless these are those of the inputs.
+struct Params { count: u32, width: u32, chosen: u32, first: u32, biased: u32, weighed: u32 }
 var<immediate> params: Params;
 @group(0) @binding(0) var<storage, read_write> choices: array<u32>;
 @group(0) @binding(1) var<storage, read_write> down: array<f32>;
@@ -19,7 +20,8 @@ fn each(i: u32) {
             if params.biased != 0u {
                 value += bias[(choices[3u * at] - params.first) * params.width + column];
             }
-            sum = fma(bitcast<f32>(choices[3u * at + 1u]), value, sum);
+            let weight = select(bitcast<f32>(choices[3u * at + 1u]), 1.0, params.weighed != 0u);
+            sum = fma(weight, value, sum);
         }
     }
     out[i] = sum;

@@ -1,4 +1,4 @@
-// gate = f(gate + bias, up + bias) of each slot.
+// gate = f(gate + bias, up + bias) of each slot. Weights of inputs are factors of both products.
 struct Params {
     count: u32,
     width: u32,
@@ -7,6 +7,8 @@ struct Params {
     limit: f32,
     biased: u32,
     experts_at: u32,
+    weights_at: u32,
+    weighed: u32,
 }
 var<immediate> params: Params;
 @group(0) @binding(0) var<storage, read_write> gate: array<f32>;
@@ -21,6 +23,9 @@ fn each(i: u32) {
         return;
     }
     var both = vec2(gate[i], up[i]);
+    if params.weighed != 0u {
+        both *= bitcast<f32>(plan[params.weights_at + slot]);
+    }
     if params.biased != 0u {
         let at = plan[params.experts_at + slot] * params.width + i % params.width;
         both += vec2(gate_bias[at], up_bias[at]);

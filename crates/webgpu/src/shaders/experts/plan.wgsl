@@ -11,12 +11,14 @@ struct Params {
     tile_rows: u32,
     tiles: u32,
     // Where parts of the plan begin: slots of each expert, the first slot of each, tiles (expert,
-    // first slot, slots), the row and the expert of each slot. Word 0 is the number of slots.
+    // first slot, slots), the row, the expert and the weight of each slot. Word 0 is the number of
+    // slots.
     counts_at: u32,
     starts_at: u32,
     tiles_at: u32,
     rows_at: u32,
     experts_at: u32,
+    weights_at: u32,
 }
 var<immediate> params: Params;
 @group(0) @binding(0) var<storage, read_write> choices: array<u32>;

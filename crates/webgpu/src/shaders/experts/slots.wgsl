@@ -6,6 +6,7 @@ fn each(expert: u32, range: vec2<u32>, lane: u32) {
             choices[3u * at + 2u] = slot;
             plan[params.rows_at + slot] = at / params.chosen;
             plan[params.experts_at + slot] = expert;
+            plan[params.weights_at + slot] = choices[3u * at + 1u];
             slot += 1u;
         }
     }

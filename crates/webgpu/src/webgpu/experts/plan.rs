@@ -39,6 +39,7 @@ struct PlanParams {
     tiles_at: u32,
     rows_at: u32,
     experts_at: u32,
+    weights_at: u32,
 }
 
 /// Sizes of a plan, and where its parts lie (`shaders/experts/plan.wgsl`).
@@ -53,6 +54,7 @@ pub(super) struct Plan {
     pub tiles_at: u32,
     pub rows_at: u32,
     pub experts_at: u32,
+    pub weights_at: u32,
     first: usize,
     held: usize,
     chosen: usize,
@@ -61,7 +63,7 @@ pub(super) struct Plan {
 impl Plan {
     /// Words of a plan of at most `slots` slots of `held` experts.
     pub fn words(held: usize, slots: usize) -> usize {
-        slots.saturating_mul(5).saturating_add(1 + 2 * held)
+        slots.saturating_mul(6).saturating_add(1 + 2 * held)
     }
 
     /// The plan of `rows` rows, each with `chosen` choices, for `held` experts from `first` on.
@@ -83,6 +85,7 @@ impl Plan {
             tiles_at: tiles_at as u32,
             rows_at: rows_at as u32,
             experts_at: (rows_at + slots) as u32,
+            weights_at: (rows_at + 2 * slots) as u32,
             first,
             held,
             chosen,
@@ -103,6 +106,7 @@ impl Plan {
             tiles_at: self.tiles_at,
             rows_at: self.rows_at,
             experts_at: self.experts_at,
+            weights_at: self.weights_at,
         };
         let bound = [choices, plan];
         let each = workgroups(self.held);
