@@ -16,6 +16,8 @@ pub(crate) struct Decoder {
     byte_fallback: bool,
     byte_level: bool,
     fused: bool,
+    /// Beginning of tokens that continue a word; all others follow a space.
+    continuing: Option<String>,
     /// The character, and how many of it are dropped from the start of a decoded sequence.
     pub strip_start: Option<(char, usize)>,
 }
@@ -58,6 +60,10 @@ impl Decoder {
             "Replace" => return self.add_replace(value),
             "Strip" => return self.add_strip(value),
             "Metaspace" => return self.add_metaspace(value),
+            "WordPiece" => {
+                self.continuing = Some(value["prefix"].as_str().unwrap_or("##").to_owned());
+                self.strip_start = Some((' ', 1));
+            }
             "ByteLevel" => self.byte_level = true,
             "ByteFallback" => self.byte_fallback = true,
             "Fuse" => self.fused = true,
@@ -103,6 +109,12 @@ impl Decoder {
 
     /// Returns the bytes of a token with this text.
     pub fn bytes<'a>(&self, token: &'a str) -> Cow<'a, [u8]> {
+        if let Some(prefix) = &self.continuing {
+            return match token.strip_prefix(prefix.as_str()) {
+                Some(rest) => rest.as_bytes().into(),
+                None => format!(" {token}").into_bytes().into(),
+            };
+        }
         let mut text = Cow::Borrowed(token);
         for (from, to) in &self.replace {
             if text.contains(from.as_str()) {
@@ -151,6 +163,9 @@ mod tests {
         check(json!({"type": "ByteLevel"}), "Ġa", b" a");
         check(json!({"type": "ByteLevel"}), "<｜a｜>", "<｜a｜>".as_bytes());
         check(json!({"type": "Metaspace"}), "▁a▁", b" a ");
+        let word_piece = json!({"type": "WordPiece", "prefix": "##"});
+        check(word_piece.clone(), "##ing", b"ing");
+        check(word_piece, "sing", b" sing");
         let spm = json!({"type": "Sequence", "decoders": [
             {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
             {"type": "ByteFallback"}, {"type": "Fuse"},
@@ -163,7 +178,6 @@ mod tests {
     #[test]
     fn decoders_that_need_the_whole_text_are_refused() {
         for value in [
-            json!({"type": "WordPiece", "prefix": "##"}),
             json!({"type": "Strip", "content": " ", "start": 1, "stop": 0}),
             json!({"type": "Replace", "pattern": {"Regex": "a"}, "content": " "}),
             json!({}),

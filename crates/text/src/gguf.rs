@@ -269,7 +269,9 @@ fn affixes(metadata: &Metadata, special: SpecialIds, bos_by_default: bool) -> Re
             }
         }
     };
+    let pair = Vec::new();
     Ok(Affixes {
+        pair,
         prefix: side("tokenizer.ggml.add_bos_token", bos_by_default, special.bos, "bos")?,
         suffix: side("tokenizer.ggml.add_eos_token", false, special.eos, "eos")?,
     })

@@ -57,7 +57,7 @@ pub struct RawAdded {
 /// The `model` object.
 #[derive(Debug, Deserialize)]
 pub struct RawModel {
-    /// `BPE` or `Unigram`; BPE if absent.
+    /// `BPE`, `Unigram` or `WordPiece`; BPE if absent.
     #[serde(rename = "type")]
     pub kind: Option<String>,
     /// The tokens.
@@ -65,12 +65,14 @@ pub struct RawModel {
     /// The merges of BPE, the first ones first.
     #[serde(default)]
     pub merges: Vec<RawMerge>,
-    /// The token for unknown text, of BPE.
+    /// The token for unknown text, of BPE and WordPiece.
     pub unk_token: Option<String>,
     /// The id for unknown text, of Unigram.
     pub unk_id: Option<usize>,
     /// Beginning of tokens that continue a word.
     pub continuing_subword_prefix: Option<String>,
+    /// Characters of the longest word that WordPiece splits.
+    pub max_input_chars_per_word: Option<usize>,
     /// End of tokens that end a word.
     pub end_of_word_suffix: Option<String>,
     /// Whether adjacent unknown characters are one token.

@@ -1,7 +1,7 @@
 //! The tokenizer: text to ids and ids to bytes.
 
 use crate::added::{AddedTokens, Specials};
-use crate::affixes::Affixes;
+use crate::affixes::{Affixes, PairPart};
 use crate::decoder::Decoder;
 use crate::error::{Result, TextError};
 use crate::files::{MAX_BYTES, optional_text};
@@ -14,6 +14,15 @@ use crate::vocab::{TokenKind, Vocab};
 use serde_json::Value;
 use std::ops::Range;
 use std::path::Path;
+
+/// The ids of two texts that are put together, with the type of each token.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EncodedPair {
+    /// The ids.
+    pub ids: Vec<u32>,
+    /// Their types, as many.
+    pub types: Vec<u32>,
+}
 
 /// Converts between text and token ids.
 #[derive(Debug)]
@@ -70,6 +79,41 @@ impl Tokenizer {
         let specials =
             if options.parse_special { Specials::Outside(&[]) } else { Specials::Ignore };
         self.encode_with(text, specials, options.add_special)
+    }
+
+    /// Returns the ids of two texts with the tokens that the vocabulary puts around and between them.
+    /// Of the second text, tokens at its end are left out where all would be more than `most`.
+    pub fn encode_pair(&self, texts: [&str; 2], most: usize) -> Result<EncodedPair> {
+        let first = self.encode(texts[0], EncodeOptions::default())?;
+        let mut second = self.encode(texts[1], EncodeOptions::default())?;
+        let plain = [PairPart::First(0), PairPart::Second(0)];
+        let parts = if self.affixes.pair.is_empty() { &plain } else { &self.affixes.pair[..] };
+        let between = parts.iter().map(|part| match part {
+            PairPart::Ids(ids, _) => ids.len(),
+            PairPart::First(_) => first.len(),
+            PairPart::Second(_) => 0,
+        });
+        second.truncate(most.saturating_sub(between.sum()));
+        let mut pair = EncodedPair::default();
+        for part in parts {
+            let (ids, kind) = match part {
+                PairPart::Ids(ids, kind) => (ids, kind),
+                PairPart::First(kind) => (&first, kind),
+                PairPart::Second(kind) => (&second, kind),
+            };
+            pair.ids.extend_from_slice(ids);
+            pair.types.resize(pair.ids.len(), *kind);
+        }
+        Ok(pair)
+    }
+
+    /// Returns the ids of `text` with the tokens that the vocabulary puts around it. Tokens at its
+    /// end are left out where all would be more than `most`.
+    pub fn encode_within(&self, text: &str, most: usize) -> Result<Vec<u32>> {
+        let mut ids = self.encode(text, EncodeOptions::default())?;
+        let Affixes { prefix, suffix, .. } = &self.affixes;
+        ids.truncate(most.saturating_sub(prefix.len() + suffix.len()));
+        Ok([&prefix[..], &ids, suffix].concat())
     }
 
     /// Returns the ids of `text` with special tokens parsed, except where they touch one of

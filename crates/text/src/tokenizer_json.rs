@@ -4,6 +4,7 @@
 
 use crate::added::{self, AddedToken, AddedTokens};
 use crate::affixes::Affixes;
+use crate::charsmap;
 use crate::decoder::{Decoder, byte_token};
 use crate::error::{Result, TextError};
 use crate::pipeline::Pipeline;
@@ -11,7 +12,7 @@ use crate::raw_json::{RawAdded, RawMerge, RawModel, RawTokenizer, RawVocab};
 use crate::vocab::{Clash, TokenEntry, TokenKind, Vocab};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tokenizers::models::{bpe, unigram};
+use tokenizers::models::{bpe, unigram, wordpiece};
 use tokenizers::{ModelWrapper, NormalizerWrapper};
 
 /// The parts of a `tokenizer.json`.
@@ -44,9 +45,12 @@ pub(crate) fn load(bytes: &[u8]) -> Result<TokenizerParts> {
 
 /// The stages that vocabularies of language models use, separated as in messages.
 const NORMALIZERS: &str = "Sequence, NFC, NFD, NFKC, NFKD, Lowercase, Strip, StripAccents, \
-                           Replace, Prepend, ByteLevel";
+                           Replace, Prepend, ByteLevel, BertNormalizer, Precompiled, Nmt";
 const PRE_TOKENIZERS: &str = "Sequence, ByteLevel, Split, Metaspace, Digits, Punctuation, \
-                              Whitespace, WhitespaceSplit, CharDelimiterSplit, UnicodeScripts";
+                              BertPreTokenizer, Whitespace, WhitespaceSplit, CharDelimiterSplit, UnicodeScripts";
+
+/// Most characters of a word that WordPiece splits.
+const MAX_WORD: usize = 1000;
 
 /// Checks that all stages are known, nested ones included.
 fn check_kinds(name: &str, value: &Value, known: &str) -> Result<()> {
@@ -56,6 +60,10 @@ fn check_kinds(name: &str, value: &Value, known: &str) -> Result<()> {
     }
     if value["type"] == "Prepend" && value["prepend"] == "" {
         return Err(bad(format!("{name}: Prepend needs a text to prepend")));
+    }
+    if value["type"] == "Precompiled" {
+        let table = value["precompiled_charsmap"].as_str().unwrap_or_default();
+        charsmap::check(table).map_err(|e| bad(format!("{name}: precompiled_charsmap: {e}")))?;
     }
     let inner = [&value["normalizers"], &value["pretokenizers"]];
     let mut inner = inner.into_iter().filter_map(Value::as_array).flatten();
@@ -150,9 +158,30 @@ fn model(raw: RawModel) -> Result<ModelWrapper> {
             let built = unigram::Unigram::from(scores, raw.unk_id, raw.byte_fallback);
             built.map(ModelWrapper::from).map_err(|e| bad(format!("model: {e}")))
         }
-        ("BPE", _) => Err(bad("model.vocab: expected an object of token ids, found a list")),
+        ("WordPiece", RawVocab::Ids(vocab)) => {
+            let unknown = raw.unk_token.unwrap_or_else(|| "[UNK]".into());
+            if vocab.iter().all(|(token, _)| *token != unknown) {
+                return Err(bad(format!(
+                    "model.unk_token: no token \"{unknown}\" in the vocabulary"
+                )));
+            }
+            let prefix = raw.continuing_subword_prefix.unwrap_or_else(|| "##".into());
+            // A word costs the square of its length.
+            let longest = raw.max_input_chars_per_word.unwrap_or(100).min(MAX_WORD);
+            let builder = wordpiece::WordPiece::builder()
+                .vocab(vocab.into_iter().collect::<bpe::Vocab>())
+                .unk_token(unknown)
+                .continuing_subword_prefix(prefix)
+                .max_input_chars_per_word(longest);
+            builder.build().map(ModelWrapper::from).map_err(|e| bad(format!("model: {e}")))
+        }
+        ("BPE" | "WordPiece", _) => {
+            Err(bad("model.vocab: expected an object of token ids, found a list"))
+        }
         ("Unigram", _) => Err(bad("model.vocab: expected a list of scores, found an object")),
-        (other, _) => Err(bad(format!("model.type: expected BPE or Unigram, found \"{other}\""))),
+        (other, _) => {
+            Err(bad(format!("model.type: expected BPE, Unigram or WordPiece, found \"{other}\"")))
+        }
     }
 }
 
