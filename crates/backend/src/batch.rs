@@ -17,6 +17,13 @@ pub struct SequenceRows {
     saves: Range<usize>,
 }
 
+impl SequenceRows {
+    /// One more than the position of the last row.
+    pub fn end(&self) -> usize {
+        self.position + self.rows.len()
+    }
+}
+
 /// The state slot of a sequence in a batch, and what the step does to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StateRows {
@@ -59,6 +66,8 @@ pub struct Batch {
     blocks: Vec<u32>,
     logit_rows: Vec<u32>,
     hidden_rows: Vec<u32>,
+    /// Type of each token.
+    types: Vec<u32>,
     copies: Vec<BlockCopy>,
     state_copies: Vec<(u32, u32)>,
     saves: Vec<StateSave>,
@@ -78,6 +87,7 @@ impl Batch {
             blocks: Vec::with_capacity(blocks),
             logit_rows: Vec::with_capacity(rows),
             hidden_rows: Vec::with_capacity(rows),
+            types: Vec::with_capacity(rows),
             copies: Vec::with_capacity(rows),
             state_copies: Vec::with_capacity(rows),
             saves: Vec::with_capacity(rows),
@@ -94,6 +104,7 @@ impl Batch {
         self.blocks.clear();
         self.logit_rows.clear();
         self.hidden_rows.clear();
+        self.types.clear();
         self.copies.clear();
         self.state_copies.clear();
         self.saves.clear();
@@ -127,6 +138,7 @@ impl Batch {
         let first = self.tokens.len();
         tokens.iter().for_each(|part| self.tokens.extend_from_slice(part));
         let len = self.tokens.len() - first;
+        self.types.resize(self.tokens.len(), 0);
         assert!(len > 0 && logits <= len, "logits of rows that are there");
         self.positions.extend((position..position + len).map(|p| p as u32));
         let rows = first..self.tokens.len();
@@ -134,6 +146,18 @@ impl Batch {
         let tables = self.tables.len()..self.tables.len();
         let saves = self.saves.len()..self.saves.len();
         self.sequences.push(SequenceRows { rows, position, tables, state: None, saves });
+    }
+
+    /// Sets the types of the tokens of the sequence that was added last, such as that of a query
+    /// and that of a document; 0 is the type of tokens without one.
+    pub fn types(&mut self, types: &[u32]) {
+        let rows = self.last().rows.clone();
+        self.types[rows].copy_from_slice(types);
+    }
+
+    /// Type of each token.
+    pub fn token_types(&self) -> &[u32] {
+        &self.types
     }
 
     /// Marks the sequence that was added last as one that may become longer than the original
@@ -245,10 +269,13 @@ mod tests {
         batch.state(StateRows { slot: 6, right: 0, guesses: 1 });
         batch.save(17, 2);
         batch.push([&[8], &[]], 0, 1);
+        batch.types(&[1]);
         batch.table(&[1]);
         batch.table(&[0]);
         assert_eq!(batch.positions(), [16, 17, 18, 0]);
         assert_eq!(batch.logit_rows(), [1, 2, 3]);
+        assert_eq!(batch.token_types(), [0, 0, 0, 1]);
+        assert_eq!(batch.sequences()[0].end(), 19);
         assert_eq!([0, 2, 3].map(|row| batch.place(row)), [(0, 16), (0, 18), (1, 0)]);
         let [first, second] = batch.sequences() else { panic!("two sequences") };
         assert_eq!(batch.block_table(first, 0), [3, 9]);

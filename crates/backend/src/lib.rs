@@ -177,6 +177,10 @@ pub trait Backend: Send {
     fn held(&self, ty: &'static QuantType, rows: usize, cols: usize, mode: Mode) -> Held;
     /// The mode of products with matrices that name none.
     fn mode(&self) -> Mode;
+    /// Whether attention can look at later positions ([`Window::ahead`]).
+    fn attends_ahead(&self) -> bool {
+        true
+    }
     /// Allocates a workspace `[rows, width]` of zeros.
     ///
     /// # Errors

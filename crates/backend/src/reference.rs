@@ -407,10 +407,11 @@ impl Backend for Reference {
         let mut values = vec![0.0; batch.rows() * spec.heads * value_dim];
         for (row, position, blocks) in rows_of(batch, rows.group) {
             let first = spec.window.first_seen(position);
+            let end = batch.sequences()[batch.place(row).0].end();
             for h in 0..spec.heads {
                 let (q, kv_head) = (&self.row(q, row)[h * dim..][..dim], h / (spec.heads / heads));
                 let sink = spec.sinks.map(|sinks| self.vectors[sinks.0][h]);
-                let seen = first..position + 1;
+                let seen = first..spec.window.seen_end(position, end);
                 let head = Head { q, kv_head, scale: spec.scale, sink, seen, blocks };
                 let start = (row * spec.heads + h) * value_dim;
                 self.attend(rows, head, &mut values[start..][..value_dim]);

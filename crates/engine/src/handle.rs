@@ -3,6 +3,7 @@
 
 use crate::Metrics;
 use crate::draft::{MAX_DRAFTED, Speculate};
+use crate::embedding_pooler::Embed;
 use crate::request::{Event, Field, MAX_MARKS, Request};
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -24,9 +25,30 @@ pub struct ModelInfo {
     pub vocab_size: usize,
     /// Number of tokens that the KV cache holds for all sequences together.
     pub cache_tokens: usize,
+    /// What the model computes.
+    pub task: Task,
+    /// Number of values of an embedding.
+    pub hidden_size: usize,
+    /// Number of types of tokens; at least 1.
+    pub token_types: usize,
     /// Whether requests should have [`Request::marks`]: the model keeps states, or some layers see
     /// rows through a window, so that a prefix is not found at every position.
     pub uses_marks: bool,
+}
+
+/// What a model computes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Task {
+    /// Text, and embeddings of texts.
+    #[default]
+    Generate,
+    /// Embeddings of texts.
+    Embed,
+    /// Scores of texts.
+    Score {
+        /// Number of scores of a text.
+        labels: usize,
+    },
 }
 
 /// Why a request was rejected when it was submitted.
@@ -179,6 +201,7 @@ impl EngineHandle {
             let message = format!("prompt holds token id {id}, but the model has {vocab} tokens");
             return Err(invalid(Field::Prompt, message));
         }
+        self.check_task(request)?;
         check_marks(request)?;
         let max = request.speculate.map_or(0, Speculate::max);
         if max > MAX_DRAFTED {
@@ -192,6 +215,40 @@ impl EngineHandle {
             ));
         }
         request.sampling.check(vocab).map_err(|(field, message)| invalid(field, message))
+    }
+
+    /// Checks that the model computes what is requested.
+    fn check_task(&self, request: &Request) -> Result<(), SubmitError> {
+        let ModelInfo { task, hidden_size, token_types, .. } = *self.info;
+        let Request { prompt, types, .. } = request;
+        let problem = match (task, request.embed) {
+            (Task::Embed, None) => "the model computes embeddings and generates no text",
+            (Task::Score { .. }, None) => "the model scores texts and generates none",
+            (Task::Score { .. }, Some(Embed { scores: false, .. })) => {
+                "the model scores texts and computes no embeddings"
+            }
+            (Task::Generate | Task::Embed, Some(Embed { scores: true, .. })) => {
+                "the model has no head that scores texts"
+            }
+            _ => "",
+        };
+        if !problem.is_empty() {
+            return Err(invalid(Field::Parameter("model"), problem));
+        }
+        let dimensions = request.embed.and_then(|embed| embed.dimensions);
+        if let Some(found) = dimensions.filter(|found| !(1..=hidden_size).contains(found)) {
+            let message = format!("dimensions must be from 1 to {hidden_size}, not {found}");
+            return Err(invalid(Field::Parameter("dimensions"), message));
+        }
+        let known = types.iter().all(|&id| (id as usize) < token_types);
+        if !types.is_empty() && (types.len() != prompt.len() || !known) {
+            let (count, tokens) = (types.len(), prompt.len());
+            let message = format!(
+                "types must be one below {token_types} for each of {tokens} tokens, not {count}"
+            );
+            return Err(invalid(Field::Parameter("types"), message));
+        }
+        Ok(())
     }
 }
 

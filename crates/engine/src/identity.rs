@@ -74,6 +74,8 @@ fn config_text(config: &ModelConfig) -> String {
         logit_cap: _,
         hyper,
         delta,
+        encoder: _,
+        classifier: _,
         vocab_size,
         context_length,
         rms_norm_eps,
@@ -103,6 +105,8 @@ fn config_text(config: &ModelConfig) -> String {
 
 /// What few families have, each with its label, where it is not at its default.
 fn added_texts(config: &ModelConfig) -> String {
+    let table = config.encoder.as_ref().and_then(|encoder| encoder.positions);
+    let first_position = table.map(|table| table.first);
     [
         added_text("windowed", config.windowed.as_ref().map(windowed_text)),
         added_text(
@@ -113,6 +117,7 @@ fn added_texts(config: &ModelConfig) -> String {
             "unrotated",
             config.unrotated.contains(&true).then(|| format!("{:?}", config.unrotated)),
         ),
+        added_text("first_position", first_position.map(|first| first.to_string())),
         added_text("query_growth", config.query_growth.map(|growth| growth_text(&growth))),
         added_text("index", config.index.as_ref().map(index_text)),
         added_text("mamba", config.mamba.as_ref().map(mamba_text)),
@@ -154,6 +159,7 @@ fn activation_text(activation: Activation) -> String {
         Activation::Silu => "Silu".to_owned(),
         Activation::GeluTanh => "GeluTanh".to_owned(),
         Activation::ReluSquared => "ReluSquared".to_owned(),
+        Activation::Gelu => "Gelu".to_owned(),
         Activation::ClampedSwiglu { alpha, limit } => {
             format!("ClampedSwiglu {{ alpha: {alpha:?}, limit: {limit:?} }}")
         }

@@ -42,7 +42,7 @@ pub use error::Error;
 pub use expert_profile::{ExpertProfile, ProfileUse};
 pub use formats::Pooling;
 pub use handle::{
-    EngineHandle, Generation, ModelInfo, QueueSlot, RequestReceiver, Submission, SubmitError,
+    EngineHandle, Generation, ModelInfo, QueueSlot, RequestReceiver, Submission, SubmitError, Task,
     request_channel,
 };
 pub use identity::identity;

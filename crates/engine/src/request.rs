@@ -35,6 +35,9 @@ pub struct Request {
     pub prompt_logprobs: Option<usize>,
     /// Computes an embedding of the prompt instead of an answer.
     pub embed: Option<Embed>,
+    /// Type of each token of the prompt, in models with types: that of a query, or of a document.
+    /// Empty where all are 0.
+    pub types: Vec<u32>,
     /// Priority: lower numbers go first; 0 is the default.
     pub priority: i32,
     /// The tenant of the request; tenants share the machine evenly. 0 for no particular tenant.

@@ -281,7 +281,7 @@ impl Engine {
             max_drafted: drafts.max().min(MAX_DRAFTED),
             timeout: request.timeout.or(options.timeout),
             constraint: SequenceConstraint::of(request, info.vocab_size),
-            pooler: request.embed.map(|embed| EmbeddingPooler::new(embed, runner.pooling)),
+            pooler: request.embed.map(|embed| EmbeddingPooler::new(embed, &runner.embedding)),
             recorder: traced.then(|| Recorder::new(runner, request, number)),
         };
         let prompt = std::mem::take(&mut request.prompt);
@@ -300,6 +300,7 @@ impl Engine {
             user,
             space,
             cold,
+            whole: runner.is_encoder(),
             marks,
             output: running.prompt_output(),
         });
@@ -409,8 +410,10 @@ impl Engine {
             let blocks = (end + planned.drafts).div_ceil(self.runner.block());
             let hidden = running.wants_hidden();
             let logits = if hidden { 0 } else { planned.outputs + planned.drafts };
-            let drafts = running.draft.planned(planned);
-            self.batch.push([tokens, drafts], planned.position, logits);
+            self.batch.push([tokens, running.draft.planned(planned)], planned.position, logits);
+            if !running.types().is_empty() {
+                self.batch.types(&running.types()[planned.position..end]);
+            }
             if self.runner.is_long(sequence.capacity) {
                 self.batch.mark_long();
             }

@@ -5,10 +5,12 @@ mod expert_routes;
 mod loaded;
 mod pack;
 mod stream;
+mod texts;
 
 use crate::cache_bytes::LayerBytes;
 use crate::cache_rounding::{CacheRounding, rounding};
 use crate::cache_size::KvMemory;
+use crate::embedding_pooler::EmbeddingDefaults;
 use crate::expert_profile::ProfileUse;
 use crate::identity::identity;
 use crate::{Error, ModelInfo};
@@ -28,6 +30,7 @@ pub use pack::{PACK_EXTENSION, PackChoice, PackedPart};
 use std::path::PathBuf;
 use std::sync::Arc;
 pub use stream::{WEIGHTS_READ_THREADS, WeightsMemory, WeightsPlan};
+use texts::{embedding, task};
 
 /// How a model is loaded.
 #[derive(Clone, Debug)]
@@ -68,6 +71,8 @@ pub struct LoadOptions {
     pub chunk: Option<usize>,
     /// Maximum number of rows of a batch that have logits.
     pub logit_rows: usize,
+    /// How states become a vector where a request does not say; `None` for what the checkpoint says.
+    pub pooling: Option<Pooling>,
     /// Whether the output of every stage is checked for NaN and infinities.
     pub check: bool,
     /// Placement rules of weights; `None` for the built-in rules alone.
@@ -110,6 +115,7 @@ impl Default for LoadOptions {
             block: BLOCK,
             chunk: None,
             logit_rows: 16,
+            pooling: None,
             check: false,
             placement: None,
             weights_memory: WeightsMemory::default(),
@@ -169,8 +175,9 @@ pub struct Runner {
     pub(crate) hidden_size: usize,
     /// Capacity above which a sequence has the frequencies of long ones, where the model has such.
     long_from: Option<usize>,
-    /// Pooling of hidden states, if the checkpoint names one.
-    pub(crate) pooling: Option<Pooling>,
+    /// What the model says of vectors of texts.
+    pub(crate) embedding: EmbeddingDefaults,
+    is_encoder: bool,
 }
 
 /// Everything but the request that decides the bits of an answer: equal settings, equal bits.
@@ -207,7 +214,6 @@ impl Runner {
     pub fn load(checkpoint: &Checkpoint, options: &LoadOptions) -> Result<Self, Error> {
         let config = checkpoint.config();
         let backend = open(options)?;
-        let pooling = checkpoint.pooling().map_err(models::Error::from)?;
         let (rounding, unrounded) = rounding(config, options.rounding, options.mode)?;
         let native = rounding == Some(CacheRounding::Native);
         let kv_type = options.kv_type.unwrap_or(options.mode.default_kv_type());
@@ -226,12 +232,16 @@ impl Runner {
         let Loaded { mut backend, model, layer_bytes, cache, chunk, limits } = loaded;
         let routes = ExpertRoutes::start(&mut *backend, config, &settings.checkpoint, options)?;
         let CacheMade { groups, states, context, note } = cache;
+        let embedding = embedding(checkpoint, options, &*model);
         let info = ModelInfo {
             name: config.name.clone(),
             architecture: config.architecture.clone(),
             context_length: context,
             vocab_size: config.vocab_size,
             cache_tokens: groups[0].blocks * options.block,
+            task: task(config),
+            hidden_size: config.hidden_size,
+            token_types: config.encoder.as_ref().map_or(0, |it| it.token_types).max(1),
             uses_marks: states > 0 || groups.len() > 1,
         };
         Ok(Self {
@@ -258,7 +268,8 @@ impl Runner {
                 RopeScaling::LongRope { original_context, .. } => Some(original_context),
                 _ => None,
             },
-            pooling,
+            embedding,
+            is_encoder: config.encoder.is_some(),
         })
     }
 
@@ -341,6 +352,11 @@ impl Runner {
     /// sequences.
     pub fn is_long(&self, capacity: usize) -> bool {
         self.long_from.is_some_and(|original| capacity > original)
+    }
+
+    /// Whether positions attend to later ones too, so that a prompt is computed in one step.
+    pub fn is_encoder(&self) -> bool {
+        self.is_encoder
     }
 
     /// Pins the calling thread too, if threads are pinned. It should only compute from now on.
@@ -515,10 +531,13 @@ fn limits(
         return Err(Error::Block(block));
     }
     // No prompt exceeds the context.
-    let chunk = chunk.clamp(1, context.unwrap_or(config.context_length).max(1));
+    let context = context.unwrap_or(config.context_length).max(1);
+    let chunk = if config.encoder.is_some() { chunk.max(1) } else { chunk.clamp(1, context) };
     let logit_rows = options.logit_rows.max(1);
+    // The texts of an encoder are not cut.
+    let most = if config.encoder.is_some() { chunk.max(context) } else { chunk };
     // A whole chunk and all sequences that decode.
-    Ok((chunk, WorkspaceLimits { rows: chunk.saturating_add(logit_rows), logit_rows }))
+    Ok((chunk, WorkspaceLimits { rows: most.saturating_add(logit_rows), logit_rows }))
 }
 
 /// Opens the device that `options` choose.

@@ -75,6 +75,11 @@ impl RunningRequest {
         }
     }
 
+    /// Types of the tokens of the prompt; empty where all are 0.
+    pub fn types(&self) -> &[u32] {
+        &self.request.types
+    }
+
     /// Whether the request needs hidden states instead of logits.
     pub fn wants_hidden(&self) -> bool {
         self.output.pooler.is_some()

@@ -17,13 +17,17 @@ use crate::generation::{GENERATION_FILE, GenerationDefaults};
 use crate::gguf::GgufFile;
 use crate::json::{self, CONFIG_FILE, MAX_CONFIG_BYTES};
 use crate::names::{self, NameTable};
-use crate::pooling::{POOLING_FILE, Pooling};
+use crate::pooling::Pooling;
+use crate::sentence::SentenceConfig;
 use crate::tensor::TensorView;
 use crate::{families, native};
 
 /// Prefix of the names of all tensors except the output head.
 const BASE_PREFIX: &str = "model.";
 const OUTPUT: &str = "output.weight";
+/// The head of a decoder that scores texts, and its canonical name.
+const SCORE: &str = "score.weight";
+const HEAD_OUTPUT: &str = "cls.output.weight";
 
 /// Options for opening a checkpoint.
 #[derive(Clone, Debug, Default)]
@@ -38,6 +42,7 @@ pub struct Checkpoint {
     files: ModelFiles,
     config: ModelConfig,
     generation: GenerationDefaults,
+    sentence: SentenceConfig,
     family: &'static Family,
     tensors: IndexMap<String, Tracked>,
     other_modalities: Vec<TensorView>,
@@ -80,6 +85,10 @@ impl Checkpoint {
         if !generation.eos.is_empty() {
             config.special.eos.clone_from(&generation.eos);
         }
+        let sentence = read_sentence(&files)?;
+        if let (Some(_), Some(most)) = (&config.encoder, sentence.max_tokens) {
+            config.context_length = config.context_length.min(most);
+        }
         config.name = options.name.clone().unwrap_or(config.name);
         let is_other = |view: &TensorView| {
             files.gguf().is_none() && family.names.is_of_other_modality(&view.source_name)
@@ -92,7 +101,8 @@ impl Checkpoint {
         {
             *head_norms |= tensors.contains_key(FIRST_HEAD_NORM);
         }
-        let checkpoint = Self { files, config, generation, family, tensors, other_modalities };
+        let checkpoint =
+            Self { files, config, generation, sentence, family, tensors, other_modalities };
         checkpoint.check_required(&declared)?;
         Ok(checkpoint)
     }
@@ -122,19 +132,9 @@ impl Checkpoint {
         &self.generation
     }
 
-    /// How an embedding is pooled; `None` if the checkpoint does not say.
-    ///
-    /// # Errors
-    /// If the pooling configuration is unreadable or not supported.
-    pub fn pooling(&self) -> Result<Option<Pooling>> {
-        if let Some(gguf) = self.gguf() {
-            return Pooling::from_gguf(gguf);
-        }
-        let path = self.folder().map(|folder| folder.join(POOLING_FILE));
-        match path.filter(|path| path.is_file()) {
-            Some(path) => Pooling::from_json(&json::read_text(&path, MAX_CONFIG_BYTES)?, &path),
-            None => Ok(None),
-        }
+    /// How texts become vectors, as far as the checkpoint says.
+    pub fn sentence(&self) -> &SentenceConfig {
+        &self.sentence
     }
 
     /// The tensor with this canonical name, marked as read.
@@ -294,6 +294,16 @@ fn read_generation(files: &ModelFiles) -> Result<GenerationDefaults> {
     }
 }
 
+fn read_sentence(files: &ModelFiles) -> Result<SentenceConfig> {
+    match (files.gguf(), files.folder()) {
+        (Some(gguf), _) => {
+            Ok(SentenceConfig { pooling: Pooling::from_gguf(gguf)?, ..SentenceConfig::default() })
+        }
+        (None, Some(folder)) => SentenceConfig::read(folder),
+        (None, None) => Ok(SentenceConfig::default()),
+    }
+}
+
 fn canonical_tensors(
     files: &ModelFiles,
     tensors: Vec<TensorView>,
@@ -301,12 +311,14 @@ fn canonical_tensors(
     family: &Family,
 ) -> Result<IndexMap<String, Tracked>> {
     let names = files.gguf().is_none().then_some(&family.names);
+    let scores = config.classifier.is_some() && config.encoder.is_none();
     let named = tensors.into_iter().filter_map(|view| {
         let source = &view.source_name;
         let unread = names.is_some_and(|names| names.is_ignored(source))
             || family.more_layers && predicts_more(family, source, config.layers);
         let name = match names {
             None => gguf_name(family, source),
+            Some(_) if scores && source == SCORE => HEAD_OUTPUT.to_owned(),
             Some(_) => canonical_name(family, config, source),
         };
         (!unread).then(|| match names {
@@ -386,8 +398,13 @@ fn apart(
     Ok(found)
 }
 
-/// Whether the tensor is a bias for the choice of experts in a layer whose tokens choose them.
+/// Whether the tensor is a head of a class that the checkpoint is not of, or a bias for the choice
+/// of experts in a layer whose tokens choose them.
 fn has_no_use(config: &ModelConfig, name: &str) -> bool {
+    let is_head = name.starts_with("cls.") && config.classifier.is_none();
+    if config.encoder.is_some() && (is_head || name.starts_with("pooler.")) {
+        return true;
+    }
     let Some(experts) = &config.experts else { return false };
     let layer = names::split_canonical(name).filter(|(_, rest)| *rest == "exp_probs_b.bias");
     let layer = layer.and_then(|(layer, _)| layer.parse::<usize>().ok());

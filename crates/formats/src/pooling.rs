@@ -3,48 +3,71 @@
 
 use std::path::Path;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, shown};
 use crate::gguf::GgufFile;
 use crate::json::{self, Object};
-
-/// File name under a checkpoint's folder.
-pub(crate) const POOLING_FILE: &str = "1_Pooling/config.json";
 
 /// How the hidden states of a text's tokens become one vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pooling {
     /// The mean of all positions.
     Mean,
+    /// The hidden state of the first token.
+    Cls,
     /// The hidden state of the last token.
     Last,
+    /// The largest value of all positions, value by value.
+    Max,
+    /// The sum of all positions divided by the square root of their number.
+    MeanSqrt,
+    /// The mean of all positions, each with its number, counted from 1, as its weight.
+    WeightedMean,
 }
 
 impl Pooling {
-    /// Reads the text of a [`POOLING_FILE`]; `path` names it in errors. `None` if it names no mode.
+    /// All, each with its name and the flag of sentence-transformers.
+    const ALL: [(Self, &'static str, &'static str); 6] = [
+        (Self::Mean, "mean", "pooling_mode_mean_tokens"),
+        (Self::Cls, "cls", "pooling_mode_cls_token"),
+        (Self::Last, "lasttoken", "pooling_mode_lasttoken"),
+        (Self::Max, "max", "pooling_mode_max_tokens"),
+        (Self::MeanSqrt, "mean_sqrt_len_tokens", "pooling_mode_mean_sqrt_len_tokens"),
+        (Self::WeightedMean, "weightedmean", "pooling_mode_weightedmean_tokens"),
+    ];
+
+    /// The pooling of this name, as sentence-transformers has it; `last` stands for `lasttoken`.
+    pub fn named(name: &str) -> Option<Self> {
+        let name = if name == "last" { "lasttoken" } else { name };
+        Self::ALL.iter().find(|(_, known, _)| *known == name).map(|(pooling, ..)| *pooling)
+    }
+
+    /// The names of all, separated by commas.
+    pub fn names() -> String {
+        Self::ALL.map(|(_, name, _)| name).join(", ")
+    }
+
+    /// Reads the text of the configuration of a pooling module; `path` names it in errors. `None` if it names no mode.
     pub(crate) fn from_json(text: &str, path: &Path) -> Result<Option<Self>> {
         let map = json::parse_object(text, path)?;
         let file = Object::new(path, &map);
+        if let Some(name) = file.text("pooling_mode")? {
+            let problem = || format!("expected one of {}; found {}", Self::names(), shown(name));
+            return Self::named(name)
+                .map(Some)
+                .ok_or_else(|| file.error("pooling_mode", problem()));
+        }
         let mut found = None;
-        for (key, pooling) in [
-            ("pooling_mode_mean_tokens", Some(Self::Mean)),
-            ("pooling_mode_lasttoken", Some(Self::Last)),
-            ("pooling_mode_cls_token", None),
-            ("pooling_mode_max_tokens", None),
-            ("pooling_mode_mean_sqrt_len_tokens", None),
-            ("pooling_mode_weightedmean_tokens", None),
-        ] {
+        for (pooling, _, key) in Self::ALL {
             if file.flag(key)? != Some(true) {
                 continue;
             }
-            if pooling.is_none() || found.is_some() {
-                let problem = format!(
-                    "expected pooling_mode_mean_tokens or pooling_mode_lasttoken alone, found {key}"
-                );
+            if let Some((_, first)) = found {
+                let problem = format!("expected one mode alone, found {first} and {key}");
                 return Err(Error::file(path, problem));
             }
-            found = pooling;
+            found = Some((pooling, key));
         }
-        Ok(found)
+        Ok(found.map(|(pooling, _)| pooling))
     }
 
     /// Reads the metadata of a GGUF file.
@@ -54,11 +77,10 @@ impl Pooling {
         match metadata.opt_count(&key)? {
             None | Some(0) => Ok(None),
             Some(1) => Ok(Some(Self::Mean)),
+            Some(2) => Ok(Some(Self::Cls)),
             Some(3) => Ok(Some(Self::Last)),
-            Some(other) => {
-                Err(metadata
-                    .error(&key, format!("expected 0, 1 (mean) or 3 (last), found {other}")))
-            }
+            Some(other) => Err(metadata
+                .error(&key, format!("expected 0, 1 (mean), 2 (cls) or 3 (last), found {other}"))),
         }
     }
 }
@@ -68,7 +90,7 @@ mod tests {
     use super::*;
 
     fn check(text: &str, expected: Result<Option<Pooling>, &str>) {
-        match (Pooling::from_json(text, Path::new(POOLING_FILE)), expected) {
+        match (Pooling::from_json(text, Path::new("1_Pooling/config.json")), expected) {
             (Ok(found), Ok(expected)) => assert_eq!(found, expected, "{text}"),
             (Err(error), Err(word)) => assert!(error.to_string().contains(word), "{error}"),
             (found, expected) => panic!("{text}: expected {expected:?}, found {found:?}"),
@@ -82,7 +104,9 @@ mod tests {
         check(mean, Ok(Some(Pooling::Mean)));
         check(r#"{"pooling_mode_lasttoken": true}"#, Ok(Some(Pooling::Last)));
         check("{}", Ok(None));
-        check(r#"{"pooling_mode_cls_token": true}"#, Err("pooling_mode_cls_token"));
+        check(r#"{"pooling_mode_cls_token": true}"#, Ok(Some(Pooling::Cls)));
+        check(r#"{"pooling_mode": "weightedmean"}"#, Ok(Some(Pooling::WeightedMean)));
+        check(r#"{"pooling_mode": "median"}"#, Err("lasttoken"));
         let both = r#"{"pooling_mode_mean_tokens": true, "pooling_mode_lasttoken": true}"#;
         check(both, Err("alone"));
         check(r#"{"pooling_mode_mean_tokens": 1}"#, Err("true or false"));

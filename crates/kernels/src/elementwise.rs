@@ -1,7 +1,7 @@
 //! Operations on single rows: normalisation, gates, sums, conversion to BF16.
 
 use crate::lanes::{LANES, Lanes, isa_dispatch, load_partial};
-use crate::math::exp;
+use crate::math::{erfc, exp};
 use std::f32::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
 
 isa_dispatch! {
@@ -48,6 +48,8 @@ pub enum Gate {
     Product,
     /// `max(gate, 0)^2 * up` (So et al., 2021).
     ReluSquared,
+    /// `gelu(gate) * up` by its definition (Hendrycks and Gimpel, 2016).
+    Gelu,
 }
 
 isa_dispatch! {
@@ -134,6 +136,7 @@ fn apply_gate_body<L: Lanes>(kind: Gate, gate: &mut [f32], up: &[f32]) {
         Gate::GeluTanh => each_pair::<L>(GeluTanh, gate, up),
         Gate::Product => each_pair::<L>(Product, gate, up),
         Gate::ReluSquared => each_pair::<L>(ReluSquared, gate, up),
+        Gate::Gelu => each_pair::<L>(Gelu, gate, up),
     }
 }
 
@@ -225,6 +228,22 @@ impl Pairwise for ReluSquared {
     fn of<L: Lanes>(self, gate: L, up: L) -> L {
         let positive = gate.max(L::splat(0.0));
         positive.mul(positive).mul(up)
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Gelu;
+
+impl Pairwise for Gelu {
+    #[inline(always)]
+    fn of<L: Lanes>(self, gate: L, up: L) -> L {
+        // x * (1 + erf(x / sqrt(2))) / 2 is max(x, 0) less the value for the distance of x from 0.
+        // That is 0 in f32 from 14 on.
+        let zero = L::splat(0.0);
+        let distance = lower(gate.max(zero.sub(gate)), L::splat(14.0));
+        let beyond = erfc(distance.mul(L::splat(FRAC_1_SQRT_2)));
+        let less = distance.mul(L::splat(0.5)).mul(beyond);
+        gate.max(zero).sub(less).mul(up)
     }
 }
 
@@ -330,6 +349,7 @@ pub(crate) fn bf16_bits(x: f32) -> u16 {
 mod tests {
     use super::*;
     use crate::Isa;
+    use crate::math::tests::exact_erfc;
     use proptest::prelude::*;
 
     fn row() -> impl Strategy<Value = Vec<(f32, f32)>> {
@@ -394,6 +414,10 @@ mod tests {
                 let inner = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3));
                 0.5 * x * (1.0 + inner.tanh()) * up
             })?;
+            check_gate(Gate::Gelu, &row, |x, up| {
+                let below = 0.5 * exact_erfc(x.abs() / std::f64::consts::SQRT_2);
+                x * if x > 0.0 { 1.0 - below } else { below } * up
+            })?;
         }
 
         #[test]
@@ -449,7 +473,8 @@ mod tests {
 
     #[test]
     fn gates_of_nan_are_nan() {
-        let kinds = [Gate::Silu, Gate::SiluClamped { limit: 2.0 }, Gate::Sigmoid, Gate::GeluTanh];
+        let clamped = Gate::SiluClamped { limit: 2.0 };
+        let kinds = [Gate::Silu, clamped, Gate::Sigmoid, Gate::GeluTanh, Gate::Gelu];
         for (isa, kind) in
             Isa::available().into_iter().flat_map(|isa| kinds.map(|kind| (isa, kind)))
         {

@@ -6,11 +6,13 @@
 //! Invariant: nothing here depends on text, HTTP or details of file formats, and no operation
 //! depends on how its weights are stored.
 
+mod classifier;
 mod layers;
 mod loader;
 pub mod placement;
 mod ranks;
 
+pub use classifier::Classifier;
 pub use layers::{expanded_cache, layer_caches};
 pub use loader::WorkspaceLimits;
 pub use ranks::Ranks;
@@ -36,11 +38,31 @@ pub fn load(
     placed: &[Placed],
     native_rounding: bool,
 ) -> Result<Box<dyn Model>, Error> {
+    check_encoder(checkpoint, backend, ranks)?;
     let mut loader = Loader::new(checkpoint, backend, limits, ranks, placed, native_rounding)?;
     let model = Decoder::load(&mut loader)?;
     loader.mark_parts_of_other_ranks();
     checkpoint.check_all_read()?;
     Ok(Box::new(model))
+}
+
+/// Checks that an encoder is computed on one rank of a device that can.
+fn check_encoder(
+    checkpoint: &Checkpoint,
+    backend: &dyn Backend,
+    ranks: &Ranks,
+) -> Result<(), Error> {
+    if checkpoint.config().encoder.is_none() {
+        return Ok(());
+    }
+    if !backend.attends_ahead() {
+        let device = backend.device().name;
+        return Err(Error::Config(format!("device {device} computes no encoders yet")));
+    }
+    match (&ranks.stages, &ranks.slices) {
+        (None, None) => Ok(()),
+        _ => Err(Error::Config("an encoder cannot be divided among ranks".to_owned())),
+    }
 }
 
 /// Why a model could not be loaded or run.
@@ -112,6 +134,9 @@ pub trait Model: Send {
     /// The buffer of hidden states of the last batch, `[hidden rows, hidden]`, valid until the next
     /// batch.
     fn hidden(&self) -> Buffer;
+
+    /// The head that scores texts, where the model has one.
+    fn classifier(&self) -> Option<&Classifier>;
 
     /// Computes the batch and stores its keys and values. Returns the buffer of logits, `[logit
     /// rows, vocab]`. With `check`, values that are not finite are an error that names where they

@@ -172,9 +172,19 @@ impl<'a> Loader<'a> {
 
     /// The embedding table `name` of shape `[rows, cols]`.
     pub fn table(&mut self, name: &str, rows: usize, cols: usize) -> Result<Table, Error> {
-        let view = self.checkpoint.require(name, &[rows, cols])?;
-        let spec = self.held(name, spec(&self.converted(name, view)?));
-        self.backend.table(spec).map_err(|source| self.error(view, source))
+        self.table_rows(name, [rows, cols], 0..rows)
+    }
+
+    /// The rows `part` of the table `name` of this shape.
+    pub fn table_rows(
+        &mut self,
+        name: &str,
+        shape: [usize; 2],
+        part: Range<usize>,
+    ) -> Result<Table, Error> {
+        let view = self.checkpoint.require(name, &shape)?.rows(part);
+        let spec = self.held(name, spec(&self.converted(name, &view)?));
+        self.backend.table(spec).map_err(|source| self.error(&view, source))
     }
 
     /// The part `slice` of the matrix `name` of shape `[rows, cols]` in `exact` mode, unless a rule

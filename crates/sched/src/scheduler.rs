@@ -89,6 +89,8 @@ struct StepBudget {
     prompt: usize,
     drafts: usize,
     logits: usize,
+    /// Whether no rows of prompts are planned yet.
+    untouched: bool,
 }
 
 /// Continuous batching over KV blocks and states.
@@ -160,6 +162,7 @@ impl Scheduler {
     /// capacity of the sequence must fit the pool. Not to be called between a plan and its commits.
     pub fn add(&mut self, new: NewSequence) -> Slot {
         assert!(new.capacity <= self.capacity(), "it can fit");
+        assert!(!new.whole || new.prompt.len() <= self.limits.rows, "a step holds it");
         self.arrivals += 1;
         let slot = self.free.pop().unwrap_or(self.sequences.unused());
         self.waiting.add(slot, new.tenant, new.user);
@@ -261,7 +264,8 @@ impl Scheduler {
         let prompt = prompt.min(spare);
         // Sequences that are admitted or end their prompt now need logits too.
         let logits = self.limits.logits - self.limits.running;
-        let mut budget = StepBudget { prompt, drafts: logits.min(spare - prompt), logits };
+        let drafts = logits.min(spare - prompt);
+        let mut budget = StepBudget { prompt, drafts, logits, untouched: true };
         let mut order = std::mem::take(&mut self.order);
         order.clone_from(&self.running);
         for &slot in &order {
@@ -326,12 +330,19 @@ impl Scheduler {
         let right = position - sequence.folded;
         // The budget holds no rows of those that decode.
         let drafts = drafts.filter(|_| pending == 1);
+        let whole = sequence.whole && drafts.is_none();
         let rows = match drafts {
             Some(_) => 1,
+            // It has a step of its own if it is longer than the prompts of a step.
+            None if whole && budget.untouched && budget.prompt > 0 => pending,
+            None if whole && pending > budget.prompt => {
+                budget.prompt = 0;
+                return None;
+            }
             None => sequence.within(pending.min(budget.prompt), 1 + budget.logits),
         };
         let tokens = self.allocate_rows(slot, rows);
-        if tokens == 0 {
+        if tokens == 0 || whole && tokens < rows {
             return None;
         }
         let sequence = &self.sequences[slot];
@@ -348,7 +359,8 @@ impl Scheduler {
                 drafts
             }
             None => {
-                budget.prompt -= tokens;
+                budget.prompt = budget.prompt.saturating_sub(tokens);
+                budget.untouched = false;
                 0
             }
         };

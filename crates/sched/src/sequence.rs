@@ -28,6 +28,9 @@ pub struct NewSequence {
     pub space: [u8; 16],
     /// Whether the whole prompt is computed, without the prefix cache.
     pub cold: bool,
+    /// Whether the prompt is computed in one step, as rows look at later ones too: nothing of it is
+    /// found in the prefix cache or goes there. It has at most as many tokens as a step has rows.
+    pub whole: bool,
     /// Which rows of the prompt need outputs.
     pub output: PromptOutput,
     /// Positions of the prompt where messages end, from which later prompts are likely to differ.
@@ -78,6 +81,8 @@ pub(crate) struct Sequence {
     pub tenant: u64,
     pub user: u64,
     cold: bool,
+    /// Whether the prompt is computed in one step, and nothing of it is kept.
+    pub whole: bool,
     pub output: PromptOutput,
     /// Rows of the prompt whose outputs were delivered.
     delivered: usize,
@@ -116,6 +121,7 @@ pub(crate) struct Sequence {
 impl Sequence {
     pub fn new(new: NewSequence, arrival: u64, root: Name, cache: &Cache, every: usize) -> Self {
         let NewSequence { capacity, priority, tenant, user, space, cold, output, .. } = new;
+        let (whole, cold) = (new.whole, cold || new.whole);
         let prompt = new.prompt.len();
         assert!(prompt > 0 && prompt <= capacity, "the prompt fits the capacity");
         let chain = Chain::new(root.in_space(space), cache.block, new.prompt, capacity);
@@ -133,6 +139,7 @@ impl Sequence {
             tenant,
             user,
             cold,
+            whole,
             output,
             delivered: 0,
             arrival,
@@ -351,14 +358,14 @@ impl Sequence {
         }
         self.chain.extend(sampled);
         assert!(self.chain.tokens.len() <= self.capacity, "grew beyond its capacity");
-        let computed = self.computed;
+        let computed = if self.whole { 0 } else { self.computed };
         self.blocks(cache).for_each(|mut blocks| blocks.register_full(computed));
     }
 
     /// Returns all blocks to the pools, and its slot as a snapshot: the sequence has nothing
     /// computed any more, but may find it in the cache, the partial last block included.
     pub fn release(&mut self, cache: &mut Cache) {
-        let (computed, next) = (self.computed, self.folded);
+        let (computed, next) = if self.whole { (0, 0) } else { (self.computed, self.folded) };
         let known = self.spans[0].registrable && next > 0 && !self.in_step;
         self.released = self.spans[0].registered;
         self.blocks(cache).for_each(|blocks| blocks.release(computed, next));

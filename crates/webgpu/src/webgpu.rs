@@ -128,6 +128,10 @@ impl Backend for WebGpu {
         self.identity.clone()
     }
 
+    fn attends_ahead(&self) -> bool {
+        false
+    }
+
     fn threads(&self) -> usize {
         1
     }

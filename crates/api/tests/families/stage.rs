@@ -328,6 +328,9 @@ fn info(vocab_size: usize) -> ModelInfo {
         context_length: 100_000,
         vocab_size,
         cache_tokens: 100_000,
+        task: engine::Task::Generate,
+        hidden_size: 8,
+        token_types: 1,
         uses_marks: true,
     }
 }

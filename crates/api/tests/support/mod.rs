@@ -140,6 +140,9 @@ fn info() -> ModelInfo {
         context_length: CONTEXT,
         vocab_size: VOCAB,
         cache_tokens: 4 * CONTEXT,
+        task: engine::Task::Generate,
+        hidden_size: 8,
+        token_types: 1,
         uses_marks: true,
     }
 }

@@ -109,15 +109,17 @@ impl AttentionCall<'_> {
 
     fn query(&self, plan: &AttentionPlan, piece: usize) -> Query<'_> {
         let (rows, piece) = (plan.cuts[piece].clone(), &plan.pieces[piece]);
+        let sequence = &self.batch.sequences()[piece.sequence];
         let width = self.spec.heads * self.kv.layout.dim;
         Query {
             q: &self.q[rows.start * width..rows.end * width],
             rows: rows.len(),
             heads: self.spec.heads,
             position: piece.position,
-            blocks: self.batch.block_table(&self.batch.sequences()[piece.sequence], self.group),
+            blocks: self.batch.block_table(sequence, self.group),
             scale: self.spec.scale,
             window: self.spec.window,
+            end: sequence.end(),
             narrow: self.narrow,
             sinks: self.sinks,
         }

@@ -6,6 +6,16 @@ pub(super) fn sigmoid(x: f32) -> f32 {
     1.0 / (1.0 + (-x).exp())
 }
 
+/// `1 - erf(x)`, as a sum over its density.
+fn erfc(x: f32) -> f32 {
+    const STEPS: i32 = 4000;
+    let (x, factor) = (f64::from(x), 2.0 / std::f64::consts::PI.sqrt());
+    let width = x / f64::from(STEPS);
+    let middle = |step: i32| (f64::from(step) + 0.5) * width;
+    let area: f64 = (0..STEPS).map(|step| width * (-middle(step).powi(2)).exp()).sum();
+    (1.0 - factor * area) as f32
+}
+
 /// What the gate of an MLP makes of two values.
 pub(super) fn gated(kind: Gate, gate: f32, up: f32) -> f32 {
     match kind {
@@ -22,5 +32,6 @@ pub(super) fn gated(kind: Gate, gate: f32, up: f32) -> f32 {
         }
         Gate::Product => gate * up,
         Gate::ReluSquared => gate.max(0.0).powi(2) * up,
+        Gate::Gelu => gate * (0.5 * erfc(-gate / 2f32.sqrt())) * up,
     }
 }

@@ -1,6 +1,7 @@
 //! Hyper-connections (DeepSeek V4), as they are defined.
 
-use super::{Reference, sigmoid};
+use super::Reference;
+use super::gates::sigmoid;
 use crate::{Buffer, HyperSpec};
 
 impl Reference {

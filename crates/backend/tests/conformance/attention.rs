@@ -1,6 +1,6 @@
 //! Keys and values in the cache, and attention over them.
 
-use crate::{on_every_device, open, open_gpu};
+use crate::{on_device, on_every_device, open, open_gpu};
 use backend::{
     AttentionSpec, Backend, Batch, BlockCopy, CacheSpec, GroupSize, KvType, LayerCache, Mode,
     Window,
@@ -20,6 +20,7 @@ struct Layer {
     latent: Option<usize>,
     window: Option<usize>,
     chunks: bool,
+    ahead: usize,
     sinks: bool,
     ty: KvType,
     block: usize,
@@ -32,6 +33,7 @@ const LAYER: Layer = Layer {
     latent: None,
     window: None,
     chunks: false,
+    ahead: 0,
     sinks: false,
     ty: KvType::F32,
     block: 32,
@@ -122,7 +124,7 @@ impl<'a> Run<'a> {
         }
         let heads = layer.heads();
         let positions = layer.window.unwrap_or(usize::MAX);
-        let window = Window { positions, is_chunk: layer.chunks };
+        let window = Window { positions, is_chunk: layer.chunks, ahead: layer.ahead };
         let scale = 1.5 / (layer.dim as f32).sqrt();
         Self {
             backend,
@@ -313,6 +315,23 @@ fn attention_agrees_with_latent_values() {
             Layer { kv_heads: 1, ratio: 5, dim, latent, ..LAYER }
         });
     }
+}
+
+#[test]
+fn attention_to_later_positions_agrees() {
+    // The reference is the only other device that computes it.
+    on_device("reference", Mode::Exact, 6, |pair| {
+        let sides = (pair.number(0, 1) > 0).then(|| pair.number(1, 40));
+        let (window, ahead) = (sides.map(|side| side + 1), sides.unwrap_or(usize::MAX));
+        let layer = Layer { window, ahead, kv_heads: 3, ratio: 1, dim: 32, ..LAYER };
+        let lens = [pair.number(1, 90), pair.number(30, 140), pair.number(1, 3)];
+        let sequences = layer.sequences(&lens, pair.rng.next_u64());
+        let whole = lens.iter().copied().enumerate().collect();
+        let plan = Plan { steps: vec![whole], seed: 7, moves: false };
+        let [want, got] = [&mut pair.cpu, &mut pair.tested]
+            .map(|backend| Run::new(&mut **backend, &layer, &sequences, &plan).results(&plan));
+        assert_close(&want, &got, &format!("{layer:?}"));
+    });
 }
 
 /// What the device with the laws computes; `None` where this machine lacks it.

@@ -39,8 +39,9 @@ fn norms_sums_and_gates_agree() {
         pair.agree(x, rows, CLOSE, "soft_cap");
         let clamped = Gate::Clamped { alpha: 1.7, limit: 0.9 };
         let silu_clamped = Gate::SiluClamped { limit: 0.5 };
-        let plain = [Gate::Silu, Gate::Sigmoid, Gate::GeluTanh, Gate::Product, Gate::ReluSquared];
-        for kind in plain.into_iter().chain([clamped, silu_clamped]) {
+        let plain = [Gate::Silu, Gate::Sigmoid, Gate::Product, Gate::ReluSquared];
+        let gelu = [Gate::GeluTanh, Gate::Gelu];
+        for kind in plain.into_iter().chain(gelu).chain([clamped, silu_clamped]) {
             pair.fill(x, rows, width);
             pair.both(|backend| backend.apply_gate(kind, x, y, rows));
             pair.agree(x, rows, CLOSE, "apply_gate");

@@ -35,7 +35,11 @@ fn engine(checkpoint: &Checkpoint, mode: Mode, chunk: usize, blocks: usize) -> E
 }
 
 fn request(prompt: Vec<u32>, pooling: Option<Pooling>, normalize: bool) -> Request {
-    Request { prompt, embed: Some(Embed { pooling, normalize }), ..Request::default() }
+    Request {
+        prompt,
+        embed: Some(Embed { pooling, normalize, ..Embed::default() }),
+        ..Request::default()
+    }
 }
 
 fn collect(mut generation: Generation) -> (Vec<f32>, Finished) {

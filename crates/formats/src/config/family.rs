@@ -5,8 +5,9 @@ use serde_json::{Map, Value as Json};
 use super::fields::GgufKeys;
 use super::yarn;
 use super::{
-    Activation, Attention, ExpertsConfig, GroupedConfig, LatentConfig, ModelConfig, RopeConfig,
-    RopeLayout, RopeScaling, RouterScores, SpecialIds, SublayerNorms, Sublayers, ValueSource,
+    Activation, Attention, ClassifierConfig, ExpertsConfig, GroupedConfig, LatentConfig,
+    ModelConfig, RopeConfig, RopeLayout, RopeScaling, RouterScores, SpecialIds, SublayerNorms,
+    Sublayers, ValueSource,
 };
 use crate::chat::ChatRules;
 use crate::error::Result;
@@ -24,6 +25,8 @@ pub(crate) struct Family {
     pub name: &'static str,
     /// `architectures` in config.json.
     pub hf_class: &'static str,
+    /// Further classes, of other names; the ends that stand for a task do not matter.
+    pub hf_classes: &'static [&'static str],
     /// `architectures` of checkpoints that hold other modalities too: the settings are in
     /// `text_config` there. Empty where there are none.
     pub hf_wrapper: &'static str,
@@ -119,6 +122,8 @@ pub(crate) struct Family {
     pub gguf_eps: &'static str,
     /// Whether config.json may have rotary parameters for each kind of layer.
     pub rope_by_type: bool,
+    /// Reads the head that scores texts, in classes of the family that have one.
+    pub classifier: fn(config: Object) -> Result<ClassifierConfig>,
     /// Sets what all models of the family are, and no file says.
     pub fixed: fn(model: &mut ModelConfig),
     /// Sets what config.json says beyond the common fields.
@@ -232,6 +237,7 @@ pub(crate) struct GgufExperts {
 pub(crate) const BASE: Family = Family {
     name: "",
     hf_class: "",
+    hf_classes: &[],
     hf_wrapper: "",
     hf_types: &[],
     hf_rope: RopeLayout::Halves,
@@ -285,6 +291,7 @@ pub(crate) const BASE: Family = Family {
     hf_eps: "rms_norm_eps",
     gguf_eps: "attention.layer_norm_rms_epsilon",
     rope_by_type: false,
+    classifier: ClassifierConfig::of_decoder,
     fixed: |_| {},
     hf_more: |_, _| Ok(()),
     gguf_more: |_, _, _| Ok(()),
@@ -342,6 +349,8 @@ pub(crate) fn plain(layers: usize) -> ModelConfig {
         layer_scales: false,
         delta: None,
         hyper: None,
+        encoder: None,
+        classifier: None,
         unrotated: vec![false; layers],
         embedding_scale: 1.0,
         residual_scale: 1.0,

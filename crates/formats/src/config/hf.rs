@@ -117,7 +117,8 @@ fn build(
     has_output: impl FnOnce(&NameTable) -> bool,
 ) -> Result<ModelConfig> {
     let activation = (family.activation)(config)?;
-    if !matches!(activation, Activation::GeluTanh | Activation::ReluSquared) {
+    let own = [Activation::GeluTanh, Activation::Gelu, Activation::ReluSquared];
+    if !own.contains(&activation) {
         check_activation(config)?;
     }
     let layers = config.positive("num_hidden_layers", MAX_LAYERS)?;
@@ -163,9 +164,35 @@ fn build(
         special: special(config)?,
         ..family::plain(layers)
     };
+    if scores_texts(config)? {
+        model.classifier = Some((family.classifier)(config)?);
+    }
     (family.hf_more)(config, &mut model)?;
     (family.fixed)(&mut model);
+    check_direction(config, &model)?;
     Ok(model)
+}
+
+/// Whether the class of the checkpoint has a head that scores texts.
+fn scores_texts(config: Object) -> Result<bool> {
+    let classes = config.array("architectures")?.unwrap_or_default();
+    let class = classes.first().and_then(Json::as_str);
+    Ok(class.is_some_and(|class| class.ends_with(SCORES_TEXTS)))
+}
+
+/// The end of the name of a class with a head that scores texts.
+pub(crate) const SCORES_TEXTS: &str = "ForSequenceClassification";
+
+/// Checks that no setting makes a decoder attend to later positions.
+fn check_direction(config: Object, model: &ModelConfig) -> Result<()> {
+    for (field, causal) in [("is_causal", true), ("use_bidirectional_attention", false)] {
+        if model.encoder.is_none() && config.flag(field)? == Some(!causal) {
+            let found = !causal;
+            let problem = format!("expected {causal} in a decoder, found {found}");
+            return Err(config.error(field, problem));
+        }
+    }
+    Ok(())
 }
 
 /// Width of the MLP, which need not be given where every layer has experts.

@@ -1,11 +1,12 @@
 //! Model configurations: their schema, and how both kinds of files are read and written.
 //!
-//! Invariant: a module knows those before it in this list and no family: `schema`; `fields` and
-//! `yarn`; `family`, the descriptor that readers and writers take; `check`, `delta` and `mamba`;
-//! `hf`, `gguf` and `write`.
+//! Invariant: a module knows those before it in this list and no family: `schema` and `encoder`;
+//! `fields` and `yarn`; `family`, the descriptor that readers and writers take; `check`, `delta`
+//! and `mamba`; `hf`, `gguf` and `write`.
 
 pub(crate) mod check;
 mod delta;
+pub(crate) mod encoder;
 pub(crate) mod family;
 pub(crate) mod fields;
 pub(crate) mod gguf;
@@ -15,6 +16,7 @@ mod schema;
 pub(crate) mod write;
 mod yarn;
 
+pub use encoder::{ClassifierConfig, EncoderConfig, HeadActivation, PositionTable};
 pub use schema::*;
 use schema::{Compressed, INDEXED_RATIO};
 pub use write::TensorForm;

@@ -4,6 +4,7 @@ mod mixers;
 
 use serde::Serialize;
 
+use super::{ClassifierConfig, EncoderConfig};
 pub use mixers::*;
 
 /// Everything the forward pass needs to know besides the weights, whichever file format
@@ -76,6 +77,10 @@ pub struct ModelConfig {
     pub delta: Option<DeltaConfig>,
     /// Hyper-connections, where several residual streams pass through the layers.
     pub hyper: Option<HyperConfig>,
+    /// What an encoder has, whose positions attend to later ones too.
+    pub encoder: Option<EncoderConfig>,
+    /// The head that scores a text, in models that have one in place of an output head.
+    pub classifier: Option<ClassifierConfig>,
     /// Per layer: whether queries and keys are not rotated.
     pub unrotated: Vec<bool>,
     /// Factor of the embeddings.
@@ -202,6 +207,8 @@ pub enum Activation {
     GeluTanh,
     /// `max(gate, 0)^2 * up`.
     ReluSquared,
+    /// `gelu(gate) * up`.
+    Gelu,
     /// gpt-oss: `gate * sigmoid(alpha * gate) * (up + 1)`, `gate` at most `limit` and `up` within
     /// `-limit..=limit`.
     ClampedSwiglu {
@@ -213,6 +220,11 @@ pub enum Activation {
 }
 
 impl ModelConfig {
+    /// Whether the model generates text: it is no encoder, and has an output head.
+    pub fn generates(&self) -> bool {
+        self.encoder.is_none() && self.classifier.is_none()
+    }
+
     /// The index of a layer's attention, if it has one of its own.
     pub fn index_of(&self, layer: usize) -> Option<&IndexConfig> {
         self.index.as_ref().filter(|index| index.layers[layer])
@@ -401,6 +413,8 @@ pub enum SublayerNorms {
     Around,
     /// One of their output (OLMo 2).
     After,
+    /// One of the residual stream behind them (BERT).
+    Behind,
 }
 
 /// Routed experts: of many small MLPs each token passes through a few.

@@ -2,6 +2,7 @@
 //!
 //! Invariant: the canonical name of a family is a literal in its file only.
 
+mod bert;
 mod cohere2;
 mod deepseek_v2;
 mod deepseek_v3;
@@ -31,6 +32,7 @@ mod ministral3;
 mod mistral;
 mod mistral4;
 mod mixtral;
+mod modernbert;
 mod nemotron_h;
 mod olmo3;
 mod phi3;
@@ -47,6 +49,7 @@ mod smollm3;
 mod starcoder2;
 #[cfg(test)]
 mod tests;
+mod xlm_roberta;
 
 use std::path::Path;
 
@@ -55,7 +58,7 @@ use serde_json::Value as Json;
 use crate::chat::ChatRules;
 use crate::config::family::Family;
 use crate::config::fields::GgufKeys;
-use crate::config::hf::{self, HfConfig};
+use crate::config::hf::{self, HfConfig, SCORES_TEXTS};
 use crate::config::write::{TensorForm, Tensors};
 use crate::config::{ModelConfig, RopeLayout, gguf};
 use crate::delta;
@@ -111,6 +114,23 @@ static FAMILIES: &[&Family] = &[
     &lfm2::LFM2,
 ];
 
+/// The families of encoders, of which files are Hugging Face checkpoints.
+static ENCODERS: &[&Family] = &[&bert::BERT, &xlm_roberta::XLM_ROBERTA, &modernbert::MODERNBERT];
+
+/// All families.
+fn all() -> impl Iterator<Item = &'static Family> {
+    FAMILIES.iter().chain(ENCODERS).copied()
+}
+
+/// What stands for a task at the end of the name of a class.
+const TASKS: &[&str] =
+    &["ForCausalLM", "Model", SCORES_TEXTS, "ForMaskedLM", "ForPreTraining", "LMHeadModel"];
+
+/// The name of a class without its task.
+fn stem(class: &str) -> &str {
+    TASKS.iter().find_map(|task| class.strip_suffix(task)).unwrap_or(class)
+}
+
 /// The family that config.json names: by class, or by `model_type` where no class is given.
 fn of_hf(config: Object) -> Result<&'static Family> {
     let classes = config.array("architectures")?.unwrap_or_default();
@@ -124,15 +144,19 @@ fn of_hf(config: Object) -> Result<&'static Family> {
     // Several families may have one class of checkpoints that hold other modalities too.
     let inner = config.object("text_config")?.map(|inner| inner.text("model_type"));
     let inner = inner.transpose()?.flatten();
-    let known = |family: &&&Family| match class {
+    let known = |family: &&Family| match class {
         Some(class) if family.hf_wrapper == class => {
             let shared = FAMILIES.iter().filter(|other| other.hf_wrapper == class).count() > 1;
             !shared || inner.is_some_and(|inner| has_type(family, inner))
         }
-        Some(class) => family.hf_class == class,
+        Some(class) => {
+            let classes = std::iter::once(&family.hf_class).chain(family.hf_classes);
+            { classes }.any(|known| stem(known) == stem(class))
+        }
         None => has_type(family, name),
     };
-    FAMILIES.iter().find(known).copied().ok_or_else(|| unknown(config.path, name, names()))
+    let supported = || all().map(|family| family.name);
+    all().find(known).ok_or_else(|| unknown(config.path, name, supported()))
 }
 
 fn class_name<'a>(config: Object, class: &'a Json) -> Result<&'a str> {
@@ -154,7 +178,12 @@ fn of_gguf(keys: &GgufKeys) -> Result<&'static Family> {
     Err(unknown(keys.metadata.path(), keys.prefix, supported.into_iter()))
 }
 
-/// Canonical names of all families.
+/// Canonical names of all families of encoders.
+pub fn encoders() -> impl Iterator<Item = &'static str> {
+    ENCODERS.iter().map(|family| family.name)
+}
+
+/// Canonical names of all families that generate text.
 pub fn names() -> impl Iterator<Item = &'static str> {
     FAMILIES.iter().map(|family| family.name)
 }
@@ -171,7 +200,7 @@ pub fn chat_rules(architecture: &str) -> Option<&'static ChatRules> {
 
 /// The family with this canonical name.
 fn by_name(architecture: &str) -> Option<&'static Family> {
-    FAMILIES.iter().find(|family| family.name == architecture).copied()
+    all().find(|family| family.name == architecture)
 }
 
 fn unknown(path: &Path, found: &str, supported: impl Iterator<Item = &'static str>) -> Error {

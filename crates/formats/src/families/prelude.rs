@@ -2,6 +2,7 @@
 
 pub(super) use crate::chat::ChatRules;
 pub(super) use crate::config::check::ExpertFieldNames;
+pub(super) use crate::config::encoder::labels;
 pub(super) use crate::config::family::{
     self, ATTENTION_BIASES, BASE, DeltaFiles, ExpertFiles, Family, GATE_UP, GgufExperts,
     HEAD_NORMS, HeadNorms, QKV_BIASES, Windows,
@@ -23,4 +24,5 @@ pub(super) use crate::error::{Result, shown};
 pub(super) use crate::gguf::GgufFile;
 pub(super) use crate::json::{Object, describe};
 pub(super) use crate::names::*;
+pub(super) use crate::pooling::Pooling;
 pub(super) use serde_json::{Map, Value as Json, json};

@@ -1,4 +1,4 @@
-//! Causal attention over a KV cache stored in blocks (see [`kv`](crate::kv) for their layout).
+//! Attention over a KV cache stored in blocks (see [`kv`](crate::kv) for their layout).
 //!
 //! Every output has one order of additions, independent of the rows that are computed together and
 //! of the chunks of the prompt. Positions form spans of [`SPAN`], aligned to absolute positions.
@@ -52,19 +52,21 @@ pub struct KvRef<'a> {
     pub stride: usize,
 }
 
-/// The positions that a query attends to, up to its own.
+/// The positions that a query attends to: its own, those before and, in encoders, those after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// Most positions, above 0; `usize::MAX` for all.
+    /// Most positions up to its own, above 0; `usize::MAX` for all.
     pub positions: usize,
     /// Whether windows follow each other, each as long as this, so that a query attends to those
     /// of the window that it is in (Llama 4).
     pub is_chunk: bool,
+    /// Most later positions, as far as the sequence has them: 0 in causal attention.
+    pub ahead: usize,
 }
 
 impl Window {
-    /// All positions.
-    pub const ALL: Self = Self { positions: usize::MAX, is_chunk: false };
+    /// All positions up to its own.
+    pub const ALL: Self = Self { positions: usize::MAX, is_chunk: false, ahead: 0 };
 
     /// The first position that a query at `position` attends to.
     pub fn first_seen(self, position: usize) -> usize {
@@ -72,6 +74,12 @@ impl Window {
             true => position - position % self.positions,
             false => (position + 1).saturating_sub(self.positions),
         }
+    }
+
+    /// One more than the last position that a query at `position` of a sequence of `end` positions
+    /// attends to.
+    pub fn seen_end(self, position: usize, end: usize) -> usize {
+        (position + 1).saturating_add(self.ahead).min(end)
     }
 }
 
@@ -93,6 +101,8 @@ pub struct Query<'a> {
     pub scale: f32,
     /// The positions that each query attends to.
     pub window: Window,
+    /// Positions of the sequence, those of all its rows included.
+    pub end: usize,
     /// Whether BF16 keys and values may be multiplied as BF16 where the CPU can.
     pub narrow: bool,
     /// For each head, the score of a position without a value, which takes a share of the weights
@@ -111,9 +121,15 @@ impl Query<'_> {
         self.window.first_seen(self.position)
     }
 
+    /// One more than the last position that the row at `position` attends to.
+    fn seen_end(&self, position: usize) -> usize {
+        self.window.seen_end(position, self.end)
+    }
+
     /// The spans that any row attends to.
     pub fn spans(&self) -> Range<usize> {
-        self.oldest() / SPAN..(self.position + self.rows - 1) / SPAN + 1
+        let last = self.seen_end(self.position + self.rows - 1) - 1;
+        self.oldest() / SPAN..last / SPAN + 1
     }
 
     fn check(&self, kv: KvRef<'_>) {
@@ -121,8 +137,8 @@ impl Query<'_> {
         kv.layout.check();
         assert!(self.rows > 0 && self.window.positions > 0, "a row that sees itself");
         assert!(self.group(kv) * heads == self.heads, "query heads share KV heads evenly");
-        let last = self.position + self.rows;
-        assert!(last <= self.blocks.len() * block, "positions outside the block table");
+        assert!(self.position + self.rows <= self.end, "rows of the sequence");
+        assert!(self.end <= self.blocks.len() * block, "positions outside the block table");
         let seen = &self.blocks[self.oldest() / block..];
         let block = kv.layout.block_bytes();
         let there = |&at: &u32| at as usize * kv.stride + block <= kv.data.len();

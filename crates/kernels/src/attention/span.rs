@@ -70,14 +70,14 @@ impl<'a> QueryPass<'a> {
     /// The first and the last position that any vector attends to.
     pub fn reach(&self) -> (usize, usize) {
         let oldest = self.query.window.first_seen(self.position(0));
-        (oldest, self.position(self.count - 1))
+        (oldest, self.query.seen_end(self.position(self.count - 1)) - 1)
     }
 
     /// Columns of the span beginning at `start` that vector `i` attends to.
     fn visible(&self, i: usize, start: usize) -> Range<usize> {
         let position = self.position(i);
         let column = |position: usize| position.saturating_sub(start).min(SPAN);
-        column(self.query.window.first_seen(position))..column(position + 1)
+        column(self.query.window.first_seen(position))..column(self.query.seen_end(position))
     }
 
     /// The bytes of this KV head in the block of `position`, and those in the next block (or the

@@ -56,7 +56,7 @@ impl Case {
             kv_heads,
             dim,
             heads,
-            window: Window { positions: window, is_chunk: false },
+            window: Window { positions: window, ..Window::ALL },
             keys,
             values,
             queries,
@@ -74,6 +74,17 @@ impl Case {
     fn chunks(mut self) -> Self {
         self.window.is_chunk = true;
         self
+    }
+
+    /// Queries attend to later positions too.
+    fn ahead(mut self, ahead: usize) -> Self {
+        self.window.ahead = ahead;
+        self
+    }
+
+    /// One more than the last position that the query at `position` attends to.
+    fn seen_end(&self, position: usize) -> usize {
+        self.window.seen_end(position, self.positions)
     }
 
     /// Sinks below, among and above the scores.
@@ -121,9 +132,10 @@ impl Case {
         (data, table)
     }
 
-    /// Outputs of positions `range`, with all positions before in the cache.
+    /// Outputs of positions `range`, with all positions in the cache that they attend to.
     fn run(&self, how: How, range: std::ops::Range<usize>) -> Vec<f32> {
-        let (data, table) = self.cache(how.ty, range.end);
+        let end = self.seen_end(range.end - 1);
+        let (data, table) = self.cache(how.ty, end);
         let (columns, width) = (self.columns(), self.heads * self.dim);
         let layout = self.layout(how.ty);
         let kv = KvRef { layout, data: &data, stride: layout.block_bytes() + GAP };
@@ -139,6 +151,7 @@ impl Case {
                 blocks: &table,
                 scale: SCALE,
                 window: self.window,
+                end,
                 narrow: how.narrow,
                 sinks: &self.sinks,
             };
@@ -157,18 +170,19 @@ impl Case {
             let kv_head = head / (self.heads / self.kv_heads);
             let q = &self.queries[(position * self.heads + head) * self.dim..][..self.dim];
             let from = self.window.first_seen(position);
+            let seen = || from..self.seen_end(position);
             let at = |p: usize| (p * self.kv_heads + kv_head) * self.dim;
             let weight = |p: usize| {
                 let key = &self.keys[at(p)..][..self.dim];
                 let dot: f64 = q.iter().zip(key).map(|(a, b)| f64::from(a * b)).sum();
                 (dot * f64::from(SCALE)).exp()
             };
-            let weights: Vec<f64> = (from..=position).map(weight).collect();
+            let weights: Vec<f64> = seen().map(weight).collect();
             let sink = self.sinks.get(head).map_or(0.0, |sink| f64::from(*sink).exp());
             let total = weights.iter().sum::<f64>() + sink;
             let values = if self.latent.is_some() { &self.keys } else { &self.values };
             out.extend((0..self.latent.unwrap_or(self.dim)).map(|d| {
-                let weighted = (from..=position).zip(&weights);
+                let weighted = seen().zip(&weights);
                 weighted.map(|(p, w)| w * f64::from(values[at(p) + d])).sum::<f64>() / total
             }));
         }
@@ -208,6 +222,10 @@ fn cases() -> Vec<Case> {
         Case::new((32, 1, 40), 5, ALL, 600).latent(32),
         Case::new((64, 1, 576), 3, ALL, 37).latent(512),
         Case::new((16, 1, 30), 2, ALL, 35).latent(21).sinks(),
+        Case::new((16, 2, 16), 2, ALL, 75).ahead(ALL),
+        Case::new((32, 3, 64), 3, 9, 131).ahead(8),
+        Case::new((32, 1, 24), 1, ALL, 1100).ahead(ALL),
+        Case::new((32, 1, 16), 1, 301, 1300).ahead(300),
     ]
 }
 

@@ -111,6 +111,8 @@ impl Attention {
             true => Some(KeysAndValues::load(loader, layer, options, &own.kv)?),
             false => None,
         };
+        // One layer of an encoder is computed after another, in the same place.
+        let of = if config.encoder.is_some() { 0 } else { of };
         let layer = of.checked_sub(loader.layers.start).ok_or_else(|| {
             let problem = format!("layer {layer} needs keys and values of layer {of}");
             Error::Config(format!("{problem}, which is in another stage"))
@@ -246,7 +248,12 @@ impl KeysAndValues {
 /// The positions that queries of a layer attend to.
 pub(super) fn window_of(config: &ModelConfig, layer: usize) -> Window {
     let positions = config.windows[layer].unwrap_or(usize::MAX);
-    Window { positions, is_chunk: config.chunked && positions != usize::MAX }
+    let ahead = match config.encoder {
+        Some(_) if positions == usize::MAX => usize::MAX,
+        Some(_) => positions - 1,
+        None => 0,
+    };
+    Window { positions, is_chunk: config.chunked && positions != usize::MAX, ahead }
 }
 
 /// Loads the norm of each of `heads` heads of queries or of keys, or of all together, with a buffer

@@ -1,19 +1,19 @@
 //! The decoder that computes every family: embedding, layers of sublayers, output head.
 //!
 //! Each sublayer adds its output to the residual stream: norm, operation, norm, of which the norms
-//! are optional. Where ranks share a model, each stage has some of the layers and hands the
+//! are optional, as is a norm of the stream behind it. Encoders are computed so too. Where ranks share a model, each stage has some of the layers and hands the
 //! residual stream to the next; slices have shares of what an operation gives, which are summed up
 //! before they are added to the stream.
 
 use super::mlp::gate_kind;
 use super::{
-    Attention, ForwardPass, GatedDelta, GatedMlp, Head, HeldHeads, LatentAttention, LayerInput,
-    LayerInputs, LayerRope, Mamba, Mixture, MlpAndExperts, Moe, Norm, Residual, ShortConvolution,
-    SparseAttention, layer_cache,
+    Attention, EncoderInputs, ForwardPass, GatedDelta, GatedMlp, Head, HeldHeads, LatentAttention,
+    LayerInput, LayerInputs, LayerRope, Mamba, Mixture, MlpAndExperts, Moe, Norm, Residual,
+    ShortConvolution, SparseAttention, encoder_cache, layer_cache,
 };
 use crate::loader::Loader;
 use crate::ranks::Ranks;
-use crate::{Error, Model};
+use crate::{Classifier, Error, Model};
 use backend::{Backend, Batch, Buffer, LayerCache, Table, ThreadLimits};
 use dist::{Comm, Split};
 use formats::config::{self, IndexConfig, RopeConfig, SublayerNorms, Sublayers};
@@ -27,6 +27,8 @@ struct Sublayer {
     op: Op,
     /// Norm of the operation's output, before it is added to the residual stream.
     after: Option<Norm>,
+    /// Norm of the residual stream, after it.
+    behind: Option<Norm>,
 }
 
 /// What a sublayer computes: `[rows, hidden]` to `[rows, hidden]`.
@@ -193,6 +195,8 @@ pub(crate) struct Decoder {
     embedding_scale: f32,
     residual_scale: f32,
     layer_inputs: Option<LayerInputs>,
+    encoder_inputs: Option<EncoderInputs>,
+    classifier: Option<Classifier>,
     layers: Vec<Layer>,
     /// Number of the first of these in the whole model.
     first: usize,
@@ -235,6 +239,8 @@ impl Decoder {
             false => None,
         };
         let layer_inputs = LayerInputs::load(loader, embed.is_some())?;
+        let encoder_inputs = EncoderInputs::load(loader)?;
+        let classifier = Classifier::load(loader.checkpoint)?;
         let mut layers = Vec::with_capacity(loader.layers.len());
         for layer in loader.layers.clone() {
             layers.push(Layer::load(loader, layer, &ropes)?);
@@ -251,7 +257,10 @@ impl Decoder {
         let residual = Residual::load(loader, x)?;
         let native = loader.native_rounding;
         let cache = |layer| layer_cache(config, layer, native, held);
-        let cache = loader.layers.clone().map(cache).collect();
+        let cache = match config.encoder {
+            Some(_) => vec![encoder_cache(config, held)],
+            None => loader.layers.clone().map(cache).collect(),
+        };
         let (first, ranks) = (loader.layers.start, loader.ranks.clone());
         let (embedding_scale, residual_scale) = (config.embedding_scale, config.residual_scale);
         Ok(Self {
@@ -260,6 +269,8 @@ impl Decoder {
             embedding_scale,
             residual_scale,
             layer_inputs,
+            encoder_inputs,
+            classifier,
             layers,
             first,
             head,
@@ -293,6 +304,9 @@ impl Decoder {
                 if let Some((table, buffer)) = self.positions {
                     pass.backend.embed(table, pass.batch.positions(), buffer);
                     pass.backend.add(embeddings, buffer, rows);
+                }
+                if let Some(inputs) = &self.encoder_inputs {
+                    inputs.complete(pass, embeddings);
                 }
                 self.residual.start(pass);
             }
@@ -334,7 +348,8 @@ impl Decoder {
         let Workspace { last, logits, normed, delta } = self.work;
         let (hidden, wanted) = (pass.batch.hidden_rows(), pass.batch.logit_rows());
         if !hidden.is_empty() {
-            self.residual.gather(pass, hidden, normed);
+            let into = if head.has_norm() { normed } else { delta };
+            self.residual.gather(pass, hidden, into);
             head.normalise(pass, (normed, delta), hidden.len());
         }
         if !wanted.is_empty() {
@@ -355,7 +370,7 @@ impl Workspace {
             normed: buffer(rows.max(logit_rows), config.hidden_size)?,
             delta: buffer(rows, config.hidden_size)?,
             last: buffer(logit_rows, config.hidden_size)?,
-            logits: buffer(logit_rows, config.vocab_size)?,
+            logits: buffer(logit_rows, if config.generates() { config.vocab_size } else { 1 })?,
         })
     }
 }
@@ -363,6 +378,10 @@ impl Workspace {
 impl Model for Decoder {
     fn cache(&self) -> Vec<LayerCache> {
         self.cache.clone()
+    }
+
+    fn classifier(&self) -> Option<&Classifier> {
+        self.classifier.as_ref()
     }
 
     fn hidden(&self) -> Buffer {
@@ -383,7 +402,7 @@ impl Model for Decoder {
         self.begin(pass)?;
         let foresees = rows <= ThreadLimits::DECODE_ROWS && pass.backend.foresees();
         for (layer, Layer { sublayers, scale }) in (self.first..).zip(&self.layers) {
-            for Sublayer { mixture, before, op, after } in sublayers {
+            for Sublayer { mixture, before, op, after, behind } in sublayers {
                 let mixture = mixture.as_ref();
                 // x, normed: [rows, hidden]
                 let x = self.residual.read(pass, mixture);
@@ -403,6 +422,10 @@ impl Model for Decoder {
                     pass.backend.scale(output, self.residual_scale, rows);
                 }
                 self.residual.add(pass, mixture, output);
+                if let Some(norm) = behind {
+                    let stream = self.residual.buffer();
+                    norm.forward(pass, stream, stream, rows);
+                }
             }
             let stream = self.residual.buffer();
             if let Some(scale) = scale {
@@ -424,20 +447,26 @@ impl Layer {
         let norm =
             |loader: &mut Loader<'_>, part: &str| Norm::of_stream(loader, &name(part)).map(Some);
         let after = |loader: &mut Loader<'_>, part: &str| match config.norms {
-            SublayerNorms::Before => Ok(None),
+            SublayerNorms::Before | SublayerNorms::Behind => Ok(None),
             SublayerNorms::Around | SublayerNorms::After => norm(loader, part),
         };
         let before = |loader: &mut Loader<'_>, part: &str| match config.norms {
-            SublayerNorms::After => Ok(None),
+            SublayerNorms::After | SublayerNorms::Behind => Ok(None),
             SublayerNorms::Before | SublayerNorms::Around => norm(loader, part),
         };
+        let behind = |loader: &mut Loader<'_>, part: &str| match config.norms {
+            SublayerNorms::Behind => norm(loader, part),
+            _ => Ok(None),
+        };
+        let bare = config.encoder.as_ref().is_some_and(|it| it.bare_first) && layer == 0;
         let mut sublayers = Vec::with_capacity(2);
         if config.sublayers[layer] != Sublayers::FeedForward {
             sublayers.push(Sublayer {
                 mixture: Residual::mixture(loader, &name("hc_attn"))?,
-                before: before(loader, "attn_norm")?,
+                before: if bare { None } else { before(loader, "attn_norm")? },
                 op: Op::mixer(loader, layer, ropes)?,
                 after: after(loader, "post_attention_norm")?,
+                behind: behind(loader, "attn_output_norm")?,
             });
         }
         if config.parallel
@@ -460,12 +489,13 @@ impl Layer {
                 before: if beside { None } else { before(loader, norm)? },
                 op: Op::feed_forward(loader, layer)?,
                 after: after(loader, "post_ffw_norm")?,
+                behind: behind(loader, "layer_output_norm")?,
             });
         }
         if config.layer_inputs > 0 {
             let op = Op::LayerInput(LayerInput::load(loader, layer)?);
             let after = norm(loader, "post_norm")?;
-            sublayers.push(Sublayer { mixture: None, before: None, op, after });
+            sublayers.push(Sublayer { mixture: None, before: None, op, after, behind: None });
         }
         let scale = match config.layer_scales {
             true => {

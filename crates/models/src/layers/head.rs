@@ -6,6 +6,7 @@ use crate::loader::Loader;
 use crate::ranks::{Slice, part};
 use backend::Buffer;
 use dist::Shard;
+use formats::config::SublayerNorms;
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
@@ -13,8 +14,10 @@ use std::sync::{Mutex, PoisonError};
 const UNIT: usize = 16;
 
 pub(crate) struct Head {
-    norm: Norm,
-    linear: Linear,
+    /// `None` where the last layer ends with a norm.
+    norm: Option<Norm>,
+    /// `None` in models that do not generate.
+    linear: Option<Linear>,
     vocab: usize,
     /// Factor of the logits, and their bound.
     scale: f32,
@@ -34,21 +37,26 @@ struct Others {
 }
 
 impl Head {
-    /// Loads `output_norm`, and `output` or, where they are tied, `token_embd`.
+    /// Loads `output_norm`, and `output` or, where they are tied, `token_embd`, in models that
+    /// generate.
     pub fn load(loader: &mut Loader<'_>) -> Result<Self, Error> {
         let config = loader.checkpoint.config();
         let (hidden, vocab) = (config.hidden_size, config.vocab_size);
         let columns = |shard| part(shard, (vocab, "words of the vocabulary"), &[UNIT, 1]);
         let slice = Slice::Outputs(columns(loader.slice)?);
-        let linear = match config.tied_embeddings {
-            true => {
+        let linear = match (config.generates(), config.tied_embeddings) {
+            (false, _) => None,
+            (true, true) => {
                 let embed = loader.checkpoint.require("token_embd.weight", &[vocab, hidden])?;
                 let weight = loader.part_of("output.weight", &slice.of(embed)?)?;
-                Linear { weight, bias: None, factor: 1.0, split: slice.split() }
+                Some(Linear { weight, bias: None, factor: 1.0, split: slice.split() })
             }
-            false => Linear::load(loader, "output", vocab, hidden, slice)?,
+            (true, false) => Some(Linear::load(loader, "output", vocab, hidden, slice)?),
         };
-        let norm = Norm::of_stream(loader, "output_norm")?;
+        let norm = match config.norms {
+            SublayerNorms::Behind => None,
+            _ => Some(Norm::of_stream(loader, "output_norm")?),
+        };
         let others = match loader.slice.ranks() {
             1 => None,
             ranks => Some(Others {
@@ -64,14 +72,21 @@ impl Head {
         Ok(Self { norm, linear, vocab, scale: config.logit_scale, cap: config.logit_cap, others })
     }
 
-    /// The norm alone.
+    /// The norm alone, if there is one.
     pub fn normalise(
         &self,
         pass: &mut ForwardPass<'_>,
         (x, normed): (Buffer, Buffer),
         rows: usize,
     ) {
-        self.norm.forward(pass, x, normed, rows);
+        if let Some(norm) = self.norm {
+            norm.forward(pass, x, normed, rows);
+        }
+    }
+
+    /// Whether there is a norm.
+    pub fn has_norm(&self) -> bool {
+        self.norm.is_some()
     }
 
     /// `[rows, hidden]` to `[rows, vocab]`; `normed` is workspace of the shape of `x`.
@@ -84,7 +99,8 @@ impl Head {
     ) -> Result<(), Error> {
         self.normalise(pass, (x, normed), rows);
         let own = self.others.as_ref().map_or(logits, |others| others.own);
-        self.linear.forward(pass, normed, own, rows);
+        let linear = self.linear.expect("logits are computed of models that generate");
+        linear.forward(pass, normed, own, rows);
         if self.scale != 1.0 {
             pass.backend.scale(own, self.scale, rows);
         }

@@ -40,16 +40,20 @@ impl GatedMlp {
         let what = format!("inner values of {}", down.source_name);
         let units = [UNIT.next_multiple_of(block), block];
         let inner = part(loader.slice, (width, &what), &units)?;
+        let is_plain = loader.checkpoint.config().plain_mlp;
         let outputs = || Slice::Outputs(inner.clone());
         Ok(Self {
-            gate: match loader.checkpoint.config().plain_mlp {
+            gate: match is_plain {
                 true => None,
                 false => Some(Linear::load(loader, &name("gate"), width, hidden, outputs())?),
             },
             up: Linear::load(loader, &name("up"), width, hidden, outputs())?,
             down: Linear::load(loader, &name("down"), hidden, width, Slice::Inputs(inner.clone()))?,
             kind,
-            work: [loader.shared("gate", inner.len())?, loader.shared("up", inner.len())?],
+            work: [
+                loader.shared("gate", inner.len())?,
+                loader.shared("up", if is_plain { 1 } else { inner.len() })?,
+            ],
         })
     }
 
@@ -76,6 +80,7 @@ pub(super) fn gate_kind(activation: Activation) -> Gate {
         Activation::Silu => Gate::Silu,
         Activation::GeluTanh => Gate::GeluTanh,
         Activation::ReluSquared => Gate::ReluSquared,
+        Activation::Gelu => Gate::Gelu,
         Activation::ClampedSwiglu { alpha, limit } => Gate::Clamped { alpha, limit },
     }
 }

@@ -6,6 +6,7 @@ mod compressor;
 mod convolved;
 mod decoder;
 mod delta;
+mod encoder_inputs;
 mod head;
 mod hyper;
 mod indexer;
@@ -24,6 +25,7 @@ pub(crate) use beside::MlpAndExperts;
 pub(crate) use convolved::ShortConvolution;
 pub(crate) use decoder::Decoder;
 pub(crate) use delta::GatedDelta;
+pub(crate) use encoder_inputs::EncoderInputs;
 pub(crate) use head::Head;
 pub(crate) use hyper::{Mixture, Residual};
 pub(crate) use latent::LatentAttention;
@@ -47,6 +49,9 @@ use formats::config;
 /// model was trained for, where it was.
 pub fn layer_caches(config: &ModelConfig, native_rounding: bool) -> Vec<LayerCache> {
     let held = HeldHeads::all(config);
+    if config.encoder.is_some() {
+        return vec![encoder_cache(config, held)];
+    }
     (0..config.layers).map(|layer| layer_cache(config, layer, native_rounding, held)).collect()
 }
 
@@ -89,6 +94,12 @@ impl HeldHeads {
         };
         Ok(Self { kv, recurrent: recurrent.unwrap_or_default(), channels })
     }
+}
+
+/// What all layers of an encoder keep, one after another: nothing is looked at once a layer has been
+/// computed.
+pub(crate) fn encoder_cache(config: &ModelConfig, held: HeldHeads) -> LayerCache {
+    LayerCache::heads(held.kv[0], config.head_dim, None, None)
 }
 
 /// What a layer keeps of the heads that a rank holds.

@@ -60,9 +60,9 @@ impl TensorKind {
     fn outside(name: &str) -> Self {
         match name.split('.').next().unwrap_or_default() {
             part if part.contains("norm") => Self::Norm,
-            "token_embd" | "per_layer_token_embd" | "position_embd" => Self::Embed,
+            "token_embd" | "position_embd" | "token_types" | "per_layer_token_embd" => Self::Embed,
             "per_layer_model_proj" => Self::Dense,
-            "output" => Self::Head,
+            "output" | "cls" => Self::Head,
             part if part.starts_with("output_hc_") => Self::HyperConnection,
             _ => Self::Other,
         }
@@ -104,6 +104,8 @@ mod tests {
     fn names_tell_kinds_and_layers() {
         check("token_embd.weight", TensorKind::Embed, None);
         check("output.weight", TensorKind::Head, None);
+        check("position_embd.weight", TensorKind::Embed, None);
+        check("cls.output.weight", TensorKind::Head, None);
         check("output_norm.weight", TensorKind::Norm, None);
         check("rope_freqs.weight", TensorKind::Other, None);
         check("blk.0.attn_q.weight", TensorKind::Attention, 0);

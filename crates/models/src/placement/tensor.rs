@@ -37,7 +37,8 @@ impl TensorInfo {
     pub fn all(checkpoint: &Checkpoint) -> Vec<Self> {
         let mut all: Vec<_> = checkpoint.tensors().map(Self::from).collect();
         let embed = all.iter().find(|tensor| tensor.name == EMBED);
-        if let (true, Some(embed)) = (checkpoint.config().tied_embeddings, embed) {
+        let config = checkpoint.config();
+        if let (true, Some(embed)) = (config.generates() && config.tied_embeddings, embed) {
             all.push(Self::new(HEAD, &embed.shape, embed.ty, 0));
         }
         all

@@ -50,6 +50,9 @@ impl Stage {
             context_length: CONTEXT,
             vocab_size,
             cache_tokens: CONTEXT,
+            task: engine::Task::Generate,
+            hidden_size: 8,
+            token_types: 1,
             uses_marks: true,
         };
         let (engine, receiver) = request_channel(info, 8);

@@ -22,6 +22,26 @@ fn softplus(x: f32) -> f32 {
     return fma(2.0 * s, sum, max(x, 0.0));
 }
 
+// The error function by a polynomial of t = 1 / (1 + x / 2), as on CPUs.
+fn gelu(x: f32) -> f32 {
+    let distance = min(abs(x), 14.0);
+    let far = distance * 0.70710678;
+    let t = 1.0 / fma(far, 0.5, 1.0);
+    var sum = -0.15300614;
+    sum = fma(sum, t, 1.0375311);
+    sum = fma(sum, t, -2.9576526);
+    sum = fma(sum, t, 4.492053);
+    sum = fma(sum, t, -3.7949107);
+    sum = fma(sum, t, 1.8217874);
+    sum = fma(sum, t, -0.7776201);
+    sum = fma(sum, t, 0.24408712);
+    sum = fma(sum, t, 0.35131845);
+    sum = fma(sum, t, 1.0019976);
+    sum = fma(sum, t, -1.2655854);
+    let less = 0.5 * distance * t * exp_to_one(min(fma(-far, far, sum), 0.0));
+    return max(x, 0.0) - less;
+}
+
 fn gated(kind: u32, alpha: f32, limit: f32, gate: f32, up: f32) -> f32 {
     switch kind {
         case 0u: { return gate * sigmoid(gate) * up; }
@@ -43,6 +63,7 @@ fn gated(kind: u32, alpha: f32, limit: f32, gate: f32, up: f32) -> f32 {
             let positive = max(gate, 0.0);
             return positive * positive * up;
         }
+        case 7u: { return gelu(gate) * up; }
         default: { return sigmoid(gate) * up; }
     }
 }

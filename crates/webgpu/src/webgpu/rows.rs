@@ -110,6 +110,7 @@ pub(crate) fn gate_kind(gate: Gate) -> (u32, f32, f32) {
         Gate::GeluTanh => (4, 0.0, 0.0),
         Gate::Product => (5, 0.0, 0.0),
         Gate::ReluSquared => (6, 0.0, 0.0),
+        Gate::Gelu => (7, 0.0, 0.0),
     }
 }
 

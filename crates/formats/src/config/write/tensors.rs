@@ -41,6 +41,7 @@ impl ModelConfig {
             tensors.push((POSITIONS.to_owned(), vec![self.context_length, hidden]));
         }
         tensors.extend(self.layer_input_tables());
+        tensors.extend(self.encoder_tables());
         for layer in 0..self.layers {
             let mut parts = self.mixer(family, layer, form);
             parts.extend(self.hyper_connections());
@@ -63,7 +64,10 @@ impl ModelConfig {
             );
         }
         tensors.extend(self.hyper_head());
-        tensors.push(("output_norm.weight".to_owned(), vec![hidden]));
+        if self.norms != SublayerNorms::Behind {
+            tensors.push(("output_norm.weight".to_owned(), vec![hidden]));
+        }
+        tensors.extend(self.classifier_tensors());
         if family.written.contains(&"attn_norm.bias") {
             tensors.push(("output_norm.bias".to_owned(), vec![hidden]));
         }
@@ -173,7 +177,8 @@ impl ModelConfig {
         let (hidden, dim) = (self.hidden_size, self.head_dim_of(layer));
         let (q, kv) = (self.heads * dim, self.kv_heads_of(layer) * dim);
         let mut tensors = Vec::new();
-        if self.has_norms_before() {
+        let bare = self.encoder.as_ref().is_some_and(|it| it.bare_first) && layer == 0;
+        if self.has_norms_before() && !bare {
             tensors.push(named("attn_norm.weight", &[hidden]));
         }
         tensors.push(named("attn_q.weight", &[self.query_rows(layer), hidden]));
@@ -200,17 +205,58 @@ impl ModelConfig {
         ]
     }
 
+    /// Tensors outside the layers that encoders have.
+    fn encoder_tables(&self) -> Tensors {
+        let Some(encoder) = &self.encoder else { return Vec::new() };
+        let hidden = self.hidden_size;
+        let mut tensors = vec![named("token_embd_norm.weight", &[hidden])];
+        if self.norms == SublayerNorms::Behind {
+            tensors.push(named("token_embd_norm.bias", &[hidden]));
+        }
+        if let Some(table) = encoder.positions {
+            tensors.push(named("position_embd.weight", &[table.rows, hidden]));
+        }
+        if encoder.token_types > 0 {
+            tensors.push(named("token_types.weight", &[encoder.token_types, hidden]));
+        }
+        tensors
+    }
+
+    /// Tensors of the head that scores texts.
+    fn classifier_tensors(&self) -> Tensors {
+        let Some(head) = &self.classifier else { return Vec::new() };
+        let (hidden, labels) = (self.hidden_size, head.labels);
+        let mut tensors = Vec::new();
+        if head.dense.is_some() {
+            tensors.extend([named("cls.weight", &[hidden, hidden]), named("cls.bias", &[hidden])]);
+        }
+        if head.norm {
+            tensors.push(named("cls.norm.weight", &[hidden]));
+        }
+        tensors.push(named("cls.output.weight", &[labels, hidden]));
+        if self.encoder.is_some() {
+            tensors.push(named("cls.output.bias", &[labels]));
+        }
+        tensors
+    }
+
     /// Whether sublayers have norms of their inputs.
     fn has_norms_before(&self) -> bool {
-        self.norms != SublayerNorms::After
+        !matches!(self.norms, SublayerNorms::After | SublayerNorms::Behind)
     }
 
     /// Norms of what a layer's sublayers give, and what follows these.
     fn around(&self, experts: Option<&ExpertsConfig>) -> Tensors {
         let (hidden, width) = (self.hidden_size, self.layer_inputs);
         let mut tensors = Vec::new();
-        if self.norms != SublayerNorms::Before {
-            let norms = ["post_attention_norm.weight", "post_ffw_norm.weight"];
+        let norms = match self.norms {
+            SublayerNorms::Before => None,
+            SublayerNorms::Behind => Some(["attn_output_norm.weight", "layer_output_norm.weight"]),
+            SublayerNorms::Around | SublayerNorms::After => {
+                Some(["post_attention_norm.weight", "post_ffw_norm.weight"])
+            }
+        };
+        if let Some(norms) = norms {
             tensors.extend(norms.map(|name| named(name, &[hidden])));
         }
         if experts.is_some_and(|experts| experts.beside_mlp) {

@@ -188,6 +188,7 @@ impl Simulation {
                 1 => PromptOutput::HiddenStates,
                 _ => PromptOutput::LastLogits,
             },
+            whole: false,
             marks: self.marks(len),
         };
         self.machine.add_new(id, new);

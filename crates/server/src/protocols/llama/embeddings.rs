@@ -78,6 +78,6 @@ fn read(service: &Service, body: &Value) -> Result<(Embed, Vec<Prompt>), HttpErr
         (None, None) => return Err(wire::missing("input")),
     };
     let texts = mixed_prompts::read(texts, name)?;
-    let embed = Embed { pooling: body.pooling.map(Pooling::from), normalize };
+    let embed = Embed { pooling: body.pooling.map(Pooling::from), normalize, ..Embed::default() };
     Ok((embed, embeddings::tokenized(service, &texts, name)?))
 }

@@ -107,5 +107,6 @@ async fn vectors(
     read: fn(&Service, &Value) -> Result<Vec<Prompt>, HttpError>,
 ) -> Result<Vec<api::Embedding>, HttpError> {
     let prompts = prepare(&context.app, body, read).await?;
-    compute(context, prompts, Embed { pooling: None, normalize }, RequestOptions::default()).await
+    compute(context, prompts, Embed { normalize, ..Embed::default() }, RequestOptions::default())
+        .await
 }

@@ -137,7 +137,8 @@ fn read(body: &Value) -> Result<(EmbeddingRequest, Vec<MixedPrompt>), HttpError>
 impl EmbeddingRequest {
     fn embed(&self) -> Embed {
         let pooling = self.pooling.map(Pooling::from);
-        Embed { pooling, normalize: self.normalize.unwrap_or(true) }
+        let normalize = self.normalize.unwrap_or(true);
+        Embed { pooling, normalize, ..Embed::default() }
     }
 }
 
@@ -152,11 +153,11 @@ mod tests {
             "normalize": false, "encoding_format": "base64", "dimensions": 2.0, "user": "u"}))
         .unwrap();
         assert_eq!(prompts.len(), 2);
-        let embed = Embed { pooling: Some(Pooling::Mean), normalize: false };
+        let embed = Embed { pooling: Some(Pooling::Mean), ..Embed::default() };
         assert_eq!((asked.embed(), asked.dimensions), (embed, Some(2)));
         assert_eq!((asked.encoding_format, asked.user), (Some(Encoding::Base64), Some("u".into())));
         let (plain, prompts) = read(&json!({"input": [1, 2]})).unwrap();
-        assert_eq!(plain.embed(), Embed { pooling: None, normalize: true });
+        assert_eq!(plain.embed(), Embed { normalize: true, ..Embed::default() });
         assert_eq!(prompts.len(), 1);
     }
 

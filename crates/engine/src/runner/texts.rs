@@ -1,0 +1,32 @@
+//! What a model computes of whole texts.
+
+use super::LoadOptions;
+use crate::embedding_pooler::EmbeddingDefaults;
+use crate::handle::Task;
+use formats::{Checkpoint, ModelConfig, Pooling};
+use models::Model;
+use std::sync::Arc;
+
+/// What a model computes.
+pub(super) fn task(config: &ModelConfig) -> Task {
+    match (&config.classifier, &config.encoder) {
+        (Some(head), _) => Task::Score { labels: head.labels },
+        (None, Some(_)) => Task::Embed,
+        (None, None) => Task::Generate,
+    }
+}
+
+/// How states are pooled: as `options` say, as the checkpoint says, or else the mean of an encoder
+/// and the last state of a decoder.
+pub(super) fn embedding(
+    checkpoint: &Checkpoint,
+    options: &LoadOptions,
+    model: &dyn Model,
+) -> EmbeddingDefaults {
+    let config = checkpoint.config();
+    let default = if config.encoder.is_some() { Pooling::Mean } else { Pooling::Last };
+    let named = options.pooling.or(checkpoint.sentence().pooling);
+    let head = model.classifier().cloned().map(Arc::new);
+    let pooling = config.classifier.map(|head| head.pooling);
+    EmbeddingDefaults { pooling: named.unwrap_or(default), head: head.zip(pooling) }
+}

@@ -1,0 +1,118 @@
+//! Encoders, and heads that score a whole text.
+
+use crate::error::Result;
+use crate::json::Object;
+use crate::pooling::Pooling;
+
+use super::fields::MAX_WIDTH;
+
+/// What a model has whose positions attend to earlier and to later ones alike. In layers with a
+/// window, a position attends to as many later ones as earlier ones.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EncoderConfig {
+    /// The table of positions, where they are not rotated.
+    pub positions: Option<PositionTable>,
+    /// Types of tokens that have an embedding; 0 where there are none.
+    pub token_types: usize,
+    /// Whether attention of the first layer reads the residual stream without a norm.
+    pub bare_first: bool,
+}
+
+/// Learned embeddings of positions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PositionTable {
+    /// Rows of the table.
+    pub rows: usize,
+    /// The row of position 0.
+    pub first: usize,
+}
+
+impl PositionTable {
+    /// Number of positions of a sequence.
+    pub fn positions(&self) -> usize {
+        self.rows - self.first
+    }
+}
+
+/// A head that turns the pooled state of a text into a score for each label:
+/// `out(norm(activation(dense(state))))`, of which `dense` and the norm are optional.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClassifierConfig {
+    /// Number of labels.
+    pub labels: usize,
+    /// How the states of a text's tokens become one.
+    pub pooling: Pooling,
+    /// What follows the first projection, where there is one.
+    pub dense: Option<HeadActivation>,
+    /// Whether a LayerNorm follows that.
+    pub norm: bool,
+}
+
+/// A function of single values in a head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeadActivation {
+    /// The value itself.
+    Identity,
+    /// The hyperbolic tangent.
+    Tanh,
+    /// `x * (1 + erf(x / sqrt(2))) / 2`.
+    Gelu,
+    /// The same with the approximation by a hyperbolic tangent.
+    GeluTanh,
+    /// `x * sigmoid(x)`.
+    Silu,
+    /// `max(x, 0)`.
+    Relu,
+}
+
+impl HeadActivation {
+    /// Names in config.json.
+    const NAMES: [(&'static str, Self); 9] = [
+        ("identity", Self::Identity),
+        ("linear", Self::Identity),
+        ("tanh", Self::Tanh),
+        ("gelu", Self::Gelu),
+        ("gelu_new", Self::GeluTanh),
+        ("gelu_pytorch_tanh", Self::GeluTanh),
+        ("silu", Self::Silu),
+        ("swish", Self::Silu),
+        ("relu", Self::Relu),
+    ];
+
+    /// The function of this name in config.json.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, function)| *function)
+    }
+
+    /// Reads the field `key`, which is `default` where it is absent.
+    pub(crate) fn read(config: Object, key: &str, default: Self) -> Result<Self> {
+        let Some(name) = config.text(key)? else { return Ok(default) };
+        Self::named(name).ok_or_else(|| {
+            let expected = Self::NAMES.map(|(name, _)| name).join(", ");
+            let found = crate::error::shown(name);
+            config.error(key, format!("expected one of {expected}; found {found}"))
+        })
+    }
+}
+
+impl ClassifierConfig {
+    /// A projection of the last token's state, which classes of decoders have.
+    pub(crate) fn of_decoder(config: Object) -> Result<Self> {
+        let (labels, pooling) = (labels(config)?, Pooling::Last);
+        Ok(Self { labels, pooling, dense: None, norm: false })
+    }
+
+    /// A projection with a hyperbolic tangent, and another, of the first token's state.
+    pub(crate) fn of_bert(config: Object) -> Result<Self> {
+        let dense = Some(HeadActivation::Tanh);
+        Ok(Self { labels: labels(config)?, pooling: Pooling::Cls, dense, norm: false })
+    }
+}
+
+/// Number of labels of a class that scores texts: two where config.json does not say.
+pub(crate) fn labels(config: Object) -> Result<usize> {
+    match config.object("id2label")? {
+        Some(names) if !names.is_empty() && names.len() <= MAX_WIDTH => Ok(names.len()),
+        _ => config.setting("num_labels", MAX_WIDTH, 2),
+    }
+}

@@ -1,0 +1,197 @@
+//! BERT: an encoder with learned positions and types of tokens, whose norms follow each sum.
+
+use super::prelude::*;
+
+pub(super) static BERT: Family = Family {
+    name: "bert",
+    hf_class: "BertModel",
+    hf_defaults: defaults,
+    hf_eps: "layer_norm_eps",
+    activation: gelu,
+    required: |_, _| &BIASES,
+    declared: &[],
+    names: NameTable {
+        globals: &[
+            ("embeddings.word_embeddings.weight", "token_embd.weight"),
+            ("embeddings.position_embeddings.weight", "position_embd.weight"),
+            ("embeddings.token_type_embeddings.weight", "token_types.weight"),
+            ("embeddings.LayerNorm.weight", "token_embd_norm.weight"),
+            ("embeddings.LayerNorm.bias", "token_embd_norm.bias"),
+            ("pooler.dense.weight", "cls.weight"),
+            ("pooler.dense.bias", "cls.bias"),
+            ("classifier.weight", "cls.output.weight"),
+            ("classifier.bias", "cls.output.bias"),
+        ],
+        ..NAMES
+    },
+    classifier: ClassifierConfig::of_bert,
+    fixed,
+    hf_more: |config, model| more(config, model, 0),
+    to_json,
+    tiny,
+    ..BASE
+};
+
+pub(super) fn defaults() -> Json {
+    json!({
+        "hidden_size": 768,
+        "intermediate_size": 3072,
+        "num_hidden_layers": 12,
+        "num_attention_heads": 12,
+        "vocab_size": 30522,
+        "max_position_embeddings": 512,
+        "type_vocab_size": 2,
+        "layer_norm_eps": 1e-12,
+        "hidden_act": "gelu",
+    })
+}
+
+/// Names that BERT's relatives share, without those outside the layers.
+pub(super) const NAMES: NameTable = NameTable {
+    globals: &[],
+    layer_prefix: "encoder.layer.",
+    layer: &[LAYER],
+    ignored: &[
+        "embeddings.position_ids",
+        "embeddings.token_type_ids",
+        // Heads that predict words, and the next sentence.
+        "cls.predictions.bias",
+        "cls.predictions.decoder.weight",
+        "cls.predictions.decoder.bias",
+        "cls.predictions.transform.dense.weight",
+        "cls.predictions.transform.dense.bias",
+        "cls.predictions.transform.LayerNorm.weight",
+        "cls.predictions.transform.LayerNorm.bias",
+        "cls.predictions.transform.LayerNorm.gamma",
+        "cls.predictions.transform.LayerNorm.beta",
+        "cls.seq_relationship.weight",
+        "cls.seq_relationship.bias",
+        "lm_head.bias",
+        "lm_head.dense.weight",
+        "lm_head.dense.bias",
+        "lm_head.layer_norm.weight",
+        "lm_head.layer_norm.bias",
+        "lm_head.decoder.weight",
+        "lm_head.decoder.bias",
+    ],
+    // Norms as checkpoints converted from TensorFlow name their weights.
+    others: &[NameTable {
+        globals: &[
+            ("embeddings.LayerNorm.gamma", "token_embd_norm.weight"),
+            ("embeddings.LayerNorm.beta", "token_embd_norm.bias"),
+        ],
+        layer_prefix: "encoder.layer.",
+        layer: &[&[
+            ("attention.output.LayerNorm.gamma", "attn_output_norm.weight"),
+            ("attention.output.LayerNorm.beta", "attn_output_norm.bias"),
+            ("output.LayerNorm.gamma", "layer_output_norm.weight"),
+            ("output.LayerNorm.beta", "layer_output_norm.bias"),
+        ]],
+        ignored: &[],
+        others: &[],
+        wrapped: WRAPPERS,
+        modalities: &[],
+    }],
+    wrapped: WRAPPERS,
+    modalities: &[],
+};
+
+/// Prefixes of the encoder in checkpoints of a task, and of several libraries.
+const WRAPPERS: NamePairs = &[("bert.", ""), ("roberta.", ""), ("0.auto_model.", "")];
+
+const LAYER: NamePairs = &[
+    ("attention.self.query.weight", "attn_q.weight"),
+    ("attention.self.query.bias", "attn_q.bias"),
+    ("attention.self.key.weight", "attn_k.weight"),
+    ("attention.self.key.bias", "attn_k.bias"),
+    ("attention.self.value.weight", "attn_v.weight"),
+    ("attention.self.value.bias", "attn_v.bias"),
+    ("attention.output.dense.weight", "attn_output.weight"),
+    ("attention.output.dense.bias", "attn_output.bias"),
+    ("attention.output.LayerNorm.weight", "attn_output_norm.weight"),
+    ("attention.output.LayerNorm.bias", "attn_output_norm.bias"),
+    ("intermediate.dense.weight", "ffn_up.weight"),
+    ("intermediate.dense.bias", "ffn_up.bias"),
+    ("output.dense.weight", "ffn_down.weight"),
+    ("output.dense.bias", "ffn_down.bias"),
+    ("output.LayerNorm.weight", "layer_output_norm.weight"),
+    ("output.LayerNorm.bias", "layer_output_norm.bias"),
+];
+
+/// Biases of every layer.
+pub(super) const BIASES: [&str; 8] = [
+    "attn_q.bias",
+    "attn_k.bias",
+    "attn_v.bias",
+    "attn_output.bias",
+    "attn_output_norm.bias",
+    "ffn_up.bias",
+    "ffn_down.bias",
+    "layer_output_norm.bias",
+];
+
+pub(super) fn fixed(model: &mut ModelConfig) {
+    (model.layer_norm, model.plain_mlp, model.tied_embeddings) = (true, true, true);
+    model.norms = SublayerNorms::Behind;
+    model.unrotated = vec![true; model.layers];
+}
+
+/// The activation between the projections of the MLP.
+pub(super) fn gelu(config: Object) -> Result<Activation> {
+    const KEY: &str = "hidden_act";
+    match config.text(KEY)?.unwrap_or("gelu") {
+        "gelu" => Ok(Activation::Gelu),
+        "gelu_new" | "gelu_fast" | "gelu_pytorch_tanh" => Ok(Activation::GeluTanh),
+        "silu" | "swish" => Ok(Activation::Silu),
+        other => {
+            let problem = format!("expected gelu, gelu_new or silu, found {}", shown(other));
+            Err(config.error(KEY, problem))
+        }
+    }
+}
+
+/// Sets the tables of positions and types. The row of position 0 is `first`.
+pub(super) fn more(config: Object, model: &mut ModelConfig, first: usize) -> Result<()> {
+    const KIND: &str = "position_embedding_type";
+    if let Some(other) = config.text(KIND)?.filter(|kind| *kind != "absolute") {
+        return Err(config.error(KIND, format!("expected absolute, found {}", shown(other))));
+    }
+    let rows = model.context_length;
+    if first >= rows {
+        let problem = format!("expected more than {first}, the row of position 0, found {rows}");
+        return Err(config.error("max_position_embeddings", problem));
+    }
+    let positions = PositionTable { rows, first };
+    model.context_length = positions.positions();
+    let token_types = config.count("type_vocab_size", MAX_WIDTH)?.unwrap_or(0);
+    let positions = Some(positions);
+    model.encoder = Some(EncoderConfig { positions, token_types, bare_first: false });
+    Ok(())
+}
+
+pub(super) fn to_json(config: &ModelConfig) -> Json {
+    let encoder = config.encoder.as_ref();
+    let table = encoder.and_then(|encoder| encoder.positions);
+    json!({
+        "hidden_act": match config.activation {
+            Activation::GeluTanh => "gelu_new",
+            Activation::Silu => "silu",
+            _ => "gelu",
+        },
+        "max_position_embeddings": table.map_or(config.context_length, |table| table.rows),
+        "type_vocab_size": encoder.map_or(0, |encoder| encoder.token_types),
+    })
+}
+
+pub(super) fn tiny(layers: usize) -> ModelConfig {
+    let positions = Some(PositionTable { rows: 256, first: 0 });
+    ModelConfig {
+        kv_heads: 4,
+        head_dim: 18,
+        attention_scale: 1.0 / 18f32.sqrt(),
+        rope: RopeConfig { dim: 18, ..family::tiny(layers).rope },
+        activation: Activation::Gelu,
+        encoder: Some(EncoderConfig { positions, token_types: 2, bare_first: false }),
+        ..family::tiny(layers)
+    }
+}

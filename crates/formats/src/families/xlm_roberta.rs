@@ -1,0 +1,50 @@
+//! XLM-RoBERTa, and RoBERTa and CamemBERT, which differ in their vocabularies: BERT whose positions
+//! begin behind the row of the padding token.
+
+use super::bert::{self, NAMES};
+use super::prelude::*;
+
+pub(super) static XLM_ROBERTA: Family = Family {
+    name: "xlm_roberta",
+    hf_class: "XLMRobertaModel",
+    hf_classes: &["RobertaModel", "CamembertModel"],
+    hf_types: &["xlm-roberta", "roberta", "camembert"],
+    hf_defaults: bert::defaults,
+    hf_eps: "layer_norm_eps",
+    activation: bert::gelu,
+    required: |_, _| &bert::BIASES,
+    declared: &[],
+    names: NameTable {
+        globals: &[
+            ("embeddings.word_embeddings.weight", "token_embd.weight"),
+            ("embeddings.position_embeddings.weight", "position_embd.weight"),
+            ("embeddings.token_type_embeddings.weight", "token_types.weight"),
+            ("embeddings.LayerNorm.weight", "token_embd_norm.weight"),
+            ("embeddings.LayerNorm.bias", "token_embd_norm.bias"),
+            ("pooler.dense.weight", "pooler.weight"),
+            ("pooler.dense.bias", "pooler.bias"),
+            ("classifier.dense.weight", "cls.weight"),
+            ("classifier.dense.bias", "cls.bias"),
+            ("classifier.out_proj.weight", "cls.output.weight"),
+            ("classifier.out_proj.bias", "cls.output.bias"),
+        ],
+        ..NAMES
+    },
+    classifier: ClassifierConfig::of_bert,
+    fixed: bert::fixed,
+    to_json: bert::to_json,
+    hf_more: |config, model| {
+        let padding = config.padding("pad_token_id")?.unwrap_or(PADDING);
+        bert::more(config, model, padding as usize + 1)
+    },
+    tiny: |layers| {
+        let positions = Some(PositionTable { rows: 258, first: 2 });
+        let special = SpecialIds { pad: Some(PADDING), ..SpecialIds::default() };
+        let encoder = Some(EncoderConfig { positions, token_types: 1, bare_first: false });
+        ModelConfig { encoder, special, ..bert::tiny(layers) }
+    },
+    ..BASE
+};
+
+/// Default id of the padding token.
+const PADDING: u32 = 1;
