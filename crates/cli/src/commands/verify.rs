@@ -4,6 +4,7 @@ mod numbers;
 mod reference;
 mod report;
 mod text_cases;
+mod texts;
 
 use crate::device::DeviceArgs;
 use crate::exit::SilentExit;
@@ -19,8 +20,9 @@ use std::path::{Path, PathBuf};
 /// Check a model against reference outputs
 ///
 /// Computes every prompt of the reference file and compares last-position logits, the five best
-/// tokens of every position, greedy continuations and mean NLL, and the tokenizer and chat cases
-/// where the file has them. Exits with 0 only if all checks pass. `--make-script` prints a Python
+/// tokens of every position, greedy continuations and mean NLL; of embedding models the vector of
+/// every text, of rerankers the score of every pair; and the tokenizer and chat cases where the file
+/// has them. Exits with 0 only if all checks pass. `--make-script` prints a Python
 /// program that writes such a file with transformers.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -86,7 +88,10 @@ fn check_numbers(
     report: &mut VerifyReport,
 ) -> Result<()> {
     let checkpoint = Checkpoint::open(path, &OpenOptions::default())?;
-    let longest = reference.prompts.iter().map(|p| p.input_ids.len() + p.greedy_ids.len()).max();
+    let prompts = reference.prompts.iter().map(|p| p.input_ids.len() + p.greedy_ids.len());
+    let texts = reference.texts.iter().map(|text| text.input_ids.len());
+    let pairs = reference.pairs.iter().map(|pair| pair.input_ids.len());
+    let longest = prompts.chain(texts).chain(pairs).max();
     let options = LoadOptions {
         threads: args.threads,
         mode: args.mode,
@@ -108,6 +113,9 @@ fn check_numbers(
         let mut session = SingleSequence::new(&mut runner);
         session.expect(prompt.input_ids.len() + prompt.greedy_ids.len());
         numbers::check(&mut session, args.chunk, index, prompt, &bounds, report)?;
+    }
+    if !reference.texts.is_empty() || !reference.pairs.is_empty() {
+        texts::check(runner, args.mode == Mode::Exact, reference, report)?;
     }
     Ok(())
 }

@@ -106,11 +106,11 @@ fn ranks_agree(logits: &[f32], want: &[u32], gap: f64) -> bool {
     ids[..want.len().min(ids.len())] == *want || ids.windows(2).any(close)
 }
 
-fn max_abs(a: &[f32], b: &[f32]) -> f64 {
+pub(super) fn max_abs(a: &[f32], b: &[f32]) -> f64 {
     a.iter().zip(b).map(|(a, b)| f64::from(a - b).abs()).fold(0.0, f64::max)
 }
 
-fn cosine(a: &[f32], b: &[f32]) -> f64 {
+pub(super) fn cosine(a: &[f32], b: &[f32]) -> f64 {
     let dot = |a: &[f32], b: &[f32]| -> f64 {
         a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
     };

@@ -1,7 +1,7 @@
 //! The reference file: outputs of another implementation, and the tolerances.
 
 use anyhow::{Context, Result, bail};
-use engine::Mode;
+use engine::{Mode, Pooling};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::HashMap;
@@ -13,7 +13,19 @@ pub(super) struct Reference {
     /// `f32_` and `bf16_max_abs` and `_min_cosine`, where they differ from the usual ones.
     #[serde(default)]
     tolerance: HashMap<String, f64>,
+    /// Prompts of a model that generates.
+    #[serde(default)]
     pub prompts: Vec<ReferencePrompt>,
+    /// Texts and their vectors.
+    #[serde(default)]
+    pub texts: Vec<ReferenceText>,
+    /// How states become a vector; `None` for what the checkpoint says.
+    pooling: Option<String>,
+    /// Whether vectors have the length 1, as they do by default.
+    pub normalize: Option<bool>,
+    /// Pairs of texts and their scores.
+    #[serde(default)]
+    pub pairs: Vec<ReferencePair>,
     #[serde(default)]
     pub chat: Vec<ChatCase>,
     #[serde(default)]
@@ -39,6 +51,25 @@ pub(super) struct ReferencePrompt {
     #[serde(default)]
     pub greedy_top5: Vec<Candidates>,
     pub mean_nll: Option<f64>,
+}
+
+/// A text and its vector.
+#[derive(Debug, Deserialize)]
+pub(super) struct ReferenceText {
+    pub text: Option<String>,
+    pub input_ids: Vec<u32>,
+    pub token_type_ids: Option<Vec<u32>>,
+    pub embedding: Vec<f32>,
+}
+
+/// A query with a document, and the logit of the first label.
+#[derive(Debug, Deserialize)]
+pub(super) struct ReferencePair {
+    pub query: Option<String>,
+    pub document: Option<String>,
+    pub input_ids: Vec<u32>,
+    pub token_type_ids: Option<Vec<u32>>,
+    pub score: f64,
 }
 
 fn yes() -> bool {
@@ -81,14 +112,26 @@ pub(super) struct Bounds {
     pub mean_nll: Option<f64>,
 }
 
+/// The tolerances of vectors and scores of texts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TextBounds {
+    /// Maximum difference of a value, where single values are compared.
+    pub max_abs: Option<f64>,
+    /// Minimum cosine of vectors.
+    pub cosine: f64,
+    /// Maximum difference of scores where single values are not compared.
+    pub score: f64,
+}
+
 impl Reference {
     pub fn open(path: &Path) -> Result<Self> {
         let file = || format!("{}", path.display());
         let text = std::fs::read_to_string(path).with_context(file)?;
         let reference: Self = serde_json::from_str(&text)
             .with_context(|| format!("{} is not a reference file", path.display()))?;
-        if reference.prompts.is_empty() {
-            bail!("{}: prompts: expected at least one, found none", path.display());
+        let cases = [reference.prompts.len(), reference.texts.len(), reference.pairs.len()];
+        if cases == [0; 3] {
+            bail!("{}: expected prompts, texts or pairs, found none", path.display());
         }
         Ok(reference)
     }
@@ -98,6 +141,33 @@ impl Reference {
         !self.chat.is_empty()
             || !self.tokenizer_cases.is_empty()
             || self.prompts.iter().any(|p| p.text.is_some())
+            || self.texts.iter().any(|text| text.text.is_some())
+            || self.pairs.iter().any(|pair| pair.query.is_some())
+    }
+
+    /// How states become a vector, where the file says.
+    pub fn pooling(&self) -> Result<Option<Pooling>> {
+        let Some(name) = &self.pooling else { return Ok(None) };
+        match Pooling::named(name) {
+            Some(pooling) => Ok(Some(pooling)),
+            None => bail!("pooling: expected one of {}; found {name}", Pooling::names()),
+        }
+    }
+
+    pub fn text_bounds(&self, exact: bool) -> TextBounds {
+        let given = |name: &str, usual| self.tolerance.get(name).copied().unwrap_or(usual);
+        match exact {
+            true => TextBounds {
+                max_abs: Some(given("f32_max_abs", 1e-5)),
+                cosine: given("f32_min_cosine", 0.999_999),
+                score: 0.0,
+            },
+            false => TextBounds {
+                max_abs: None,
+                cosine: given("bf16_min_cosine", 0.998),
+                score: given("bf16_max_abs", 0.1),
+            },
+        }
     }
 
     pub fn bounds(&self, mode: Mode) -> Bounds {

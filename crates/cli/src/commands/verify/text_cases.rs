@@ -1,11 +1,11 @@
 //! Tokenizer and chat template cases.
 
-use super::reference::{ChatCase, Reference, TokenizerCase};
+use super::reference::{ChatCase, Reference, ReferencePair, TokenizerCase};
 use super::report::VerifyReport;
 use anyhow::Result;
 use serde_json::Value;
 use std::path::Path;
-use text::{EncodeOptions, GgufOptions, TextAssets, Tokenizer};
+use text::{EncodeOptions, EncodedPair, GgufOptions, TextAssets, Tokenizer};
 
 pub(super) fn check(path: &Path, reference: &Reference, report: &mut VerifyReport) -> Result<()> {
     let assets = TextAssets::load(path, &GgufOptions::default())?;
@@ -15,6 +15,13 @@ pub(super) fn check(path: &Path, reference: &Reference, report: &mut VerifyRepor
         Some(encodes(tokenizer, text, p.add_special_tokens, &p.input_ids))
     });
     tally(report, "prompts tokenized", prompts);
+    let texts = reference
+        .texts
+        .iter()
+        .filter_map(|text| Some(encodes(tokenizer, text.text.as_ref()?, true, &text.input_ids)));
+    tally(report, "texts tokenized", texts);
+    let pairs = reference.pairs.iter().filter_map(|pair| pair_case(tokenizer, pair));
+    tally(report, "pairs tokenized", pairs);
     let cases = reference.tokenizer_cases.iter().map(|case| tokenizer_case(tokenizer, case));
     tally(report, "tokenizer cases", cases);
     if !reference.chat.is_empty() {
@@ -35,6 +42,17 @@ fn tally(report: &mut VerifyReport, name: &str, results: impl IntoIterator<Item 
 fn encodes(tokenizer: &Tokenizer, text: &str, add_special: bool, want: &[u32]) -> bool {
     let options = EncodeOptions { add_special, parse_special: true };
     tokenizer.encode(text, options).is_ok_and(|ids| ids == want)
+}
+
+/// Whether a pair is put together as in the reference; `None` if it has no texts.
+fn pair_case(tokenizer: &Tokenizer, pair: &ReferencePair) -> Option<bool> {
+    let texts = [pair.query.as_deref()?, pair.document.as_deref()?];
+    let found = tokenizer.encode_pair(texts, usize::MAX);
+    let same = |found: EncodedPair| {
+        let types = pair.token_type_ids.as_ref();
+        found.ids == pair.input_ids && types.is_none_or(|types| found.types == *types)
+    };
+    Some(found.is_ok_and(same))
 }
 
 fn tokenizer_case(tokenizer: &Tokenizer, case: &TokenizerCase) -> bool {
