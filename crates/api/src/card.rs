@@ -1,6 +1,6 @@
 //! Facts about a checkpoint, for listings of models.
 
-use formats::{Checkpoint, TensorView};
+use formats::{Checkpoint, SentenceConfig, TensorView};
 use std::collections::HashMap;
 use std::time::SystemTime;
 
@@ -31,6 +31,8 @@ pub struct ModelCard {
     pub heads: usize,
     /// Key and value heads.
     pub kv_heads: usize,
+    /// How texts become vectors, as far as the checkpoint says.
+    pub sentence: SentenceConfig,
 }
 
 impl ModelCard {
@@ -53,6 +55,7 @@ impl ModelCard {
             layers: config.layers,
             heads: config.heads,
             kv_heads: config.kv_heads,
+            sentence: checkpoint.sentence().clone(),
         }
     }
 }

@@ -1,21 +1,61 @@
-//! Embeddings: one vector for a text.
+//! Embeddings, one vector for a text, and scores of a document for a query.
 
 use crate::error::ApiError;
 use crate::request::{Prompt, RequestOptions};
 use crate::service::Service;
 use crate::usage_counter::Usage;
-use engine::{Embed, Event, Request};
+use engine::{Embed, Event, Request, Task};
+use text::EncodedPair;
 
 /// An embedding with its token counts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Embedding {
-    /// The vector, as wide as the model's hidden states.
+    /// The vector: as wide as the model's hidden states, or as was asked for.
     pub vector: Vec<f32>,
     /// Tokens of the prompt, and those found in the cache.
     pub usage: Usage,
 }
 
+/// The logistic function of a score: from 0 to 1.
+pub fn probability(score: f32) -> f32 {
+    (1.0 / (1.0 + (-f64::from(score)).exp())) as f32
+}
+
 impl Service {
+    /// The text that is put before texts to embed: that of `name`, or of the checkpoint's default.
+    ///
+    /// # Errors
+    /// If the checkpoint has no prompt of this name.
+    pub fn embedding_prompt(&self, name: Option<&str>) -> Result<&str, ApiError> {
+        let sentence = &self.card.sentence;
+        let Some(chosen) = name.or(sentence.default_prompt.as_deref()) else { return Ok("") };
+        sentence.prompts.get(chosen).map(String::as_str).ok_or_else(|| {
+            let known: Vec<_> = sentence.prompts.keys().map(String::as_str).collect();
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            let message = format!("prompt_name must be one of the model's prompts ({known})");
+            ApiError::invalid("prompt_name", message)
+        })
+    }
+
+    /// Checks the ids of a text to embed, of which the end is left out where they are too many and
+    /// `shorten` is set.
+    ///
+    /// # Errors
+    /// As [`embed`](Self::embed) before anything is computed.
+    pub fn checked_text(
+        &self,
+        mut ids: Vec<u32>,
+        embed: Embed,
+        shorten: bool,
+    ) -> Result<Vec<u32>, ApiError> {
+        if shorten {
+            self.tokenizer().shorten(&mut ids, self.info().context_length);
+        }
+        let request = Request { prompt: ids, embed: Some(embed), ..Request::default() };
+        self.engine.check(&request)?;
+        Ok(request.prompt)
+    }
+
     /// Computes the embedding of `prompt`; a text gets the model's special tokens. Dropping the
     /// future cancels the computation.
     pub async fn embed(
@@ -25,9 +65,47 @@ impl Service {
         terms: &RequestOptions,
     ) -> Result<Embedding, ApiError> {
         let prompt = self.prompt_ids(prompt, true)?;
-        let mut usage = Usage { prompt_tokens: prompt.len(), ..Usage::default() };
-        let space = self.partition.space;
-        let request = Request { prompt, embed: Some(embed), space, ..Request::default() };
+        self.vector(Request { prompt, embed: Some(embed), ..Request::default() }, terms).await
+    }
+
+    /// Whether the model has a head that scores a document for a query.
+    pub fn ranks(&self) -> bool {
+        self.info().task == Task::Score { labels: 1 }
+    }
+
+    /// The ids of a query with a document, of which the end is left out where they are too many and
+    /// `shorten` is set.
+    ///
+    /// # Errors
+    /// If the model ranks no documents, or the ids are too many.
+    pub fn checked_pair(&self, texts: [&str; 2], shorten: bool) -> Result<EncodedPair, ApiError> {
+        let most = if shorten { self.info().context_length } else { usize::MAX };
+        let pair = self.tokenizer().encode_pair(texts, most);
+        let mut pair = pair.map_err(|error| ApiError::Text(error.to_string()))?;
+        let known = self.info().token_types as u32;
+        // A vocabulary may have types that its model has no use for.
+        pair.types.iter_mut().filter(|kind| **kind >= known).for_each(|kind| *kind = 0);
+        self.engine.check(&scored(pair.clone()))?;
+        Ok(pair)
+    }
+
+    /// Computes the scores of a document for a query, one for each label. Dropping the future
+    /// cancels the computation.
+    pub async fn score(
+        &self,
+        pair: EncodedPair,
+        terms: &RequestOptions,
+    ) -> Result<Embedding, ApiError> {
+        self.vector(scored(pair), terms).await
+    }
+
+    async fn vector(
+        &self,
+        request: Request,
+        terms: &RequestOptions,
+    ) -> Result<Embedding, ApiError> {
+        let mut usage = Usage { prompt_tokens: request.prompt.len(), ..Usage::default() };
+        let request = Request { space: self.partition.space, ..request };
         let mut generation = self.submit(request, terms)?;
         let mut vector = None;
         loop {
@@ -45,4 +123,10 @@ impl Service {
         let vector = vector.ok_or_else(|| ApiError::Engine("no vector was made".into()))?;
         Ok(Embedding { vector, usage })
     }
+}
+
+/// The request of a score.
+fn scored(pair: EncodedPair) -> Request {
+    let embed = Some(Embed { scores: true, ..Embed::default() });
+    Request { prompt: pair.ids, types: pair.types, embed, ..Request::default() }
 }

@@ -32,8 +32,8 @@ mod turn_records;
 mod usage_counter;
 
 pub use card::ModelCard;
-pub use embed::Embedding;
-pub use engine::{Embed, Field, ModelInfo, Pooling, SamplingParams, Speculate, metrics};
+pub use embed::{Embedding, probability};
+pub use engine::{Embed, Field, ModelInfo, Pooling, SamplingParams, Speculate, Task, metrics};
 pub use error::ApiError;
 pub use event::{CallEvent, Delta, Done, Finish, TextEvent, TokenText, TopToken};
 pub use ids::{derived_id, fnv1a, unique_id};
@@ -46,6 +46,6 @@ pub use replay::arguments;
 pub use request::{ChatRequest, Prepared, Prompt, RequestOptions, TextRequest, ToolChoice};
 pub use service::{Service, ServiceParts};
 pub use stream::TextStream;
-pub use text::{EncodeOptions, GrammarSource, closed_object};
+pub use text::{EncodeOptions, EncodedPair, GrammarSource, closed_object};
 pub use turn_records::TurnRecords;
 pub use usage_counter::{Timings, Usage};

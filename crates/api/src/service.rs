@@ -16,7 +16,7 @@ use crate::stream::{TextStream, TurnRecorder};
 use crate::structure::GreedyMarkup;
 use crate::turn_encoding::ModelDigest;
 use crate::turn_records::TurnRecords;
-use engine::{EngineHandle, Generation, GrammarRef, ModelInfo, Request};
+use engine::{EngineHandle, Generation, GrammarRef, ModelInfo, Request, Task};
 use formats::{GenerationDefaults, families};
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
@@ -330,6 +330,9 @@ impl Service {
     }
 
     fn template(&self, request: &ChatRequest) -> Result<Cow<'_, ChatTemplate>, ApiError> {
+        if self.info().task != Task::Generate {
+            return Err(ApiError::invalid("model", "the model generates no text"));
+        }
         match &self.template {
             Some(template) => Ok(Cow::Borrowed(template)),
             None => {

@@ -7,7 +7,9 @@ use anyhow::{Context, Result, bail};
 use api::SamplingOptions;
 use clap::Args;
 use engine::trace::TraceFiles;
-use engine::{CacheRounding, EngineOptions, KvMemory, KvType, LoadOptions, Mode, Speculate};
+use engine::{
+    CacheRounding, EngineOptions, KvMemory, KvType, LoadOptions, Mode, Pooling, Speculate,
+};
 use std::path::PathBuf;
 use std::time::Duration;
 use text::GgufOptions;
@@ -82,6 +84,11 @@ pub(crate) struct LoadArgs {
     /// read from disk]
     #[arg(long, value_name = "N")]
     chunk: Option<usize>,
+    /// How the states of a text's tokens become one vector where a request does not say: mean, cls,
+    /// lasttoken, max, mean_sqrt_len_tokens or weightedmean [default: as the checkpoint says, else
+    /// the mean of encoders and the last token's of decoders]
+    #[arg(long, value_name = "HOW", value_parser = pooling)]
+    pooling: Option<Pooling>,
     /// Check for NaN and infinite values after every layer, and name where they arise
     #[arg(long)]
     check: bool,
@@ -244,6 +251,11 @@ impl FileArgs {
     }
 }
 
+/// The pooling of this name.
+fn pooling(name: &str) -> Result<Pooling, String> {
+    Pooling::named(name).ok_or_else(|| format!("expected one of {}", Pooling::names()))
+}
+
 impl LoadArgs {
     /// The compute mode.
     pub fn mode(&self) -> Mode {
@@ -270,6 +282,7 @@ impl LoadArgs {
             state_every: self.state_every,
             block: self.kv_block,
             chunk: self.chunk,
+            pooling: self.pooling,
             check: self.check,
             ..self.device.options()
         })

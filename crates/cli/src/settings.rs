@@ -19,7 +19,8 @@ const FILE: &str = "gannet.yaml";
 const MAX_BYTES: u64 = 1 << 20;
 
 /// Commands that read settings; the others take arguments only.
-const COMMANDS: [&str; 6] = ["run", "chat", "serve", "batch", "perplexity", "bench"];
+const COMMANDS: [&str; 8] =
+    ["run", "chat", "serve", "batch", "perplexity", "bench", "embed", "rerank"];
 
 /// All keys, by subject.
 #[rustfmt::skip]
@@ -27,7 +28,7 @@ pub(crate) const KEYS: &[&str] = &[
     "model", "hub-endpoint", "pre-fallback", "chat-template", "tool-format",
     "greedy-structure", "placement",
     "threads", "pin", "numa", "ctx", "mode", "kv-type", "cache-rounding", "kv-memory", "state-memory",
-    "state-every", "kv-block", "chunk", "check", "weights-pack",
+    "state-every", "kv-block", "chunk", "pooling", "check", "weights-pack",
     "weights-memory", "weights-read-threads", "weights-preload", "route-trace", "simulate-memory",
     "kv-dir", "kv-dir-size", "kv-dir-write", "kv-dir-write-rate", "kv-dir-key",
     "kv-dir-min-tokens",

@@ -4,10 +4,11 @@ pub(crate) mod anthropic;
 pub(crate) mod llama;
 pub(crate) mod ollama;
 pub(crate) mod openai;
+pub(crate) mod ranking;
 pub(crate) mod responses;
 
 /// Where bodies are taken, in an order that the fuzzer's seeds count on.
-const ROUTES: [&str; 20] = [
+const ROUTES: [&str; 22] = [
     "/v1/chat/completions",
     "/v1/completions",
     "/v1/embeddings",
@@ -28,6 +29,8 @@ const ROUTES: [&str; 20] = [
     "/embedding",
     "/v1/chat/completions/input_tokens",
     "/v1/conversations",
+    "/v1/rerank",
+    "/v1/score",
 ];
 
 /// One of the routes that take bodies. For fuzzing.

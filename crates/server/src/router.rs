@@ -15,6 +15,7 @@ use crate::protocols::anthropic::Anthropic;
 use crate::protocols::llama::Llama;
 use crate::protocols::ollama::Ollama;
 use crate::protocols::openai::OpenAi;
+use crate::protocols::ranking::Ranking;
 use crate::protocols::responses::Responses;
 use crate::protocols::responses::store::{ResponseStore, StoreLimits};
 use crate::unprefixed;
@@ -59,6 +60,7 @@ pub(crate) fn routes(app: App, store: Arc<ResponseStore>) -> Router {
         protocol::routes::<Anthropic>(&app),
         protocol::routes::<Ollama>(&app),
         protocol::routes::<Llama>(&app),
+        protocol::routes::<Ranking>(&app),
     ];
     let (mut router, mut document) = (Router::new(), Document::openapi());
     for (routes, part) in protocols {

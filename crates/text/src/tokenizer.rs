@@ -107,13 +107,16 @@ impl Tokenizer {
         Ok(pair)
     }
 
-    /// Returns the ids of `text` with the tokens that the vocabulary puts around it. Tokens at its
-    /// end are left out where all would be more than `most`.
-    pub fn encode_within(&self, text: &str, most: usize) -> Result<Vec<u32>> {
-        let mut ids = self.encode(text, EncodeOptions::default())?;
-        let Affixes { prefix, suffix, .. } = &self.affixes;
-        ids.truncate(most.saturating_sub(prefix.len() + suffix.len()));
-        Ok([&prefix[..], &ids, suffix].concat())
+    /// Leaves out tokens at the end of a text of more than `most`, but not those that the vocabulary
+    /// puts behind a text.
+    pub fn shorten(&self, ids: &mut Vec<u32>, most: usize) {
+        let suffix = &self.affixes.suffix;
+        if ids.len() <= most {
+            return;
+        }
+        let kept = if ids.ends_with(suffix) { &suffix[..suffix.len().min(most)] } else { &[] };
+        ids.truncate(most - kept.len());
+        ids.extend_from_slice(kept);
     }
 
     /// Returns the ids of `text` with special tokens parsed, except where they touch one of

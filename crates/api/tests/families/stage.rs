@@ -329,7 +329,7 @@ fn info(vocab_size: usize) -> ModelInfo {
         vocab_size,
         cache_tokens: 100_000,
         task: engine::Task::Generate,
-        hidden_size: 8,
+        hidden_size: 2,
         token_types: 1,
         uses_marks: true,
     }
@@ -345,7 +345,7 @@ fn card() -> ModelCard {
         quantisation: "BF16".into(),
         modified: None,
         context_length: 100_000,
-        hidden_size: 8,
+        hidden_size: 2,
         layers: 2,
         heads: 4,
         kv_heads: 2,

@@ -141,7 +141,7 @@ fn info() -> ModelInfo {
         vocab_size: VOCAB,
         cache_tokens: 4 * CONTEXT,
         task: engine::Task::Generate,
-        hidden_size: 8,
+        hidden_size: 2,
         token_types: 1,
         uses_marks: true,
     }
@@ -149,6 +149,7 @@ fn info() -> ModelInfo {
 
 fn card() -> ModelCard {
     ModelCard {
+        sentence: Default::default(),
         file: "model.gguf".into(),
         format: "gguf",
         digest: "0123456789abcdef".into(),
@@ -157,7 +158,7 @@ fn card() -> ModelCard {
         quantisation: "Q8_0".into(),
         modified: Some(std::time::UNIX_EPOCH + Duration::from_secs(1_700_000_000)),
         context_length: 2 * CONTEXT,
-        hidden_size: 8,
+        hidden_size: 2,
         layers: 2,
         heads: 4,
         kv_heads: 2,

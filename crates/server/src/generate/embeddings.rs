@@ -5,8 +5,7 @@ use crate::http::error::HttpError;
 use crate::http::request::RequestContext;
 use crate::http::shutdown::Phase;
 use api::{
-    ApiError, Embed, Embedding, Field, Pooling, Prompt, RequestOptions, SamplingOptions, Service,
-    TextRequest,
+    ApiError, Embed, Embedding, EncodedPair, Field, Pooling, Prompt, RequestOptions, Service,
 };
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use serde::Deserialize;
@@ -17,20 +16,33 @@ pub(crate) const MAX_TEXTS: usize = 2048;
 /// Most of them that are computed or wait at one time.
 const MAX_CONCURRENT_TEXTS: usize = 16;
 
+/// How texts are prepared.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct TextOptions<'a> {
+    /// What is computed.
+    pub embed: Embed,
+    /// The name of the prompt that is put before each; `None` for the checkpoint's default.
+    pub prompt_name: Option<&'a str>,
+    /// Whether the ends of texts that are too long are left out.
+    pub truncate: bool,
+}
+
 /// The ids of texts, which take time to find; there must be 1 to [`MAX_TEXTS`] in the field
 /// `param`.
-pub(crate) fn prompts(
+pub(crate) fn tokenized(
     service: &Service,
-    texts: Vec<Prompt>,
+    texts: Vec<MixedPrompt>,
     param: &str,
+    options: &TextOptions<'_>,
 ) -> Result<Vec<Prompt>, HttpError> {
     count(texts.len(), param)?;
-    let ids = |(at, prompt)| {
-        let sampling = SamplingOptions::default();
-        let request = TextRequest { prompt, add_special: true, sampling, grammar: None };
-        let prepared = service.prepare_text(&request);
-        let prepared = prepared.map_err(|error| refused(error, &format!("{param}[{at}]")))?;
-        Ok(Prompt::Ids(prepared.prompt().to_vec()))
+    let before = service.embedding_prompt(options.prompt_name);
+    let before = before.map_err(|error| HttpError::of(error, param))?;
+    let ids = |(at, text): (usize, MixedPrompt)| {
+        let ids = text.after(before).ids(service)?;
+        let checked = service.checked_text(ids, options.embed, options.truncate);
+        let checked = checked.map_err(|error| refused(error, &format!("{param}[{at}]")))?;
+        Ok(Prompt::Ids(checked))
     };
     texts.into_iter().enumerate().map(ids).collect()
 }
@@ -40,27 +52,20 @@ pub(crate) fn prompts(
 #[serde(rename_all = "lowercase")]
 pub(crate) enum EmbeddingPooling {
     Mean,
+    Cls,
     Last,
+    Max,
 }
 
 impl From<EmbeddingPooling> for Pooling {
     fn from(pooling: EmbeddingPooling) -> Self {
         match pooling {
             EmbeddingPooling::Mean => Self::Mean,
+            EmbeddingPooling::Cls => Self::Cls,
             EmbeddingPooling::Last => Self::Last,
+            EmbeddingPooling::Max => Self::Max,
         }
     }
-}
-
-/// As [`prompts`], of texts in the forms of llama.cpp's server.
-pub(crate) fn tokenized(
-    service: &Service,
-    texts: &[MixedPrompt],
-    param: &str,
-) -> Result<Vec<Prompt>, HttpError> {
-    count(texts.len(), param)?;
-    let ids = texts.iter().map(|text| text.ids(service).map(Prompt::Ids));
-    prompts(service, ids.collect::<Result<_, _>>()?, param)
 }
 
 /// Refuses no texts, and too many.
@@ -80,26 +85,49 @@ pub(crate) async fn compute(
     embed: Embed,
     options: RequestOptions,
 ) -> Result<Vec<Embedding>, HttpError> {
+    let texts = prompts.into_iter().map(|prompt| TextWork::Embed(prompt, embed)).collect();
+    each(context, texts, options, "input").await
+}
+
+/// What is computed of a text.
+#[derive(Debug)]
+pub(crate) enum TextWork {
+    /// Its vector.
+    Embed(Prompt, Embed),
+    /// The score of a pair of texts, as a vector of one value.
+    Score(EncodedPair),
+}
+
+/// What is computed of each text of the field `param`, in their order, some at a time.
+pub(crate) async fn each(
+    context: &RequestContext,
+    texts: Vec<TextWork>,
+    options: RequestOptions,
+    param: &str,
+) -> Result<Vec<Embedding>, HttpError> {
     let (app, id) = (&context.app, &context.id);
     let name = Some(id.name.to_string());
     let options = &RequestOptions { name, ..context.on_behalf(options) };
     let service = &app.service.for_options(options);
     let at_once = app.service.engine.queue().clamp(1, MAX_CONCURRENT_TEXTS);
     // Each is paid for once it is there, whatever becomes of the others.
-    let one = |prompt: Prompt| async move {
-        let found = service.embed(&prompt, embed, options).await;
+    let one = |text: TextWork| async move {
+        let found = match text {
+            TextWork::Embed(prompt, embed) => service.embed(&prompt, embed, options).await,
+            TextWork::Score(pair) => service.score(pair, options).await,
+        };
         found.inspect(|found| id.charge.spend(found.usage.prompt_tokens))
     };
-    let all = stream::iter(prompts).map(one).buffered(at_once).try_collect();
+    let all = stream::iter(texts).map(one).buffered(at_once).try_collect();
     tokio::select! {
         biased;
         () = app.life.reached(Phase::Closing) => Err(HttpError::shutting_down()),
-        vectors = all => vectors.map_err(|error| refused(error, "input")),
+        found = all => found.map_err(|error| refused(error, param)),
     }
 }
 
 /// The error of the text at `path`.
-fn refused(error: ApiError, path: &str) -> HttpError {
+pub(crate) fn refused(error: ApiError, path: &str) -> HttpError {
     match error {
         ApiError::Invalid { field: Field::Prompt, message } => HttpError::at(path, message),
         other => HttpError::of(other, path),

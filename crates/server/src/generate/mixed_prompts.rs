@@ -167,6 +167,19 @@ impl MixedPrompt {
         self.ids_with(service, WHOLE_TEXT)
     }
 
+    /// A prompt of one text, which is at `path`.
+    pub fn of_text(text: String, path: String) -> Self {
+        Self { path, parts: vec![PromptPart::Text(text)] }
+    }
+
+    /// The same with a text before it, if it begins with a text.
+    pub fn after(mut self, before: &str) -> Self {
+        if let Some(PromptPart::Text(text)) = self.parts.first_mut() {
+            text.insert_str(0, before);
+        }
+        self
+    }
+
     /// As [`Self::ids`], with these options for its texts.
     pub fn ids_with(
         &self,

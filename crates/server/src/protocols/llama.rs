@@ -15,7 +15,6 @@ mod answer;
 mod completion;
 mod embeddings;
 mod props;
-mod rerank;
 mod sampling;
 mod slots;
 mod tokens;
@@ -33,7 +32,7 @@ pub(crate) struct Llama;
 
 impl Protocol for Llama {
     fn routes() -> OpenApiRouter<App> {
-        let router = OpenApiRouter::new()
+        OpenApiRouter::new()
             .routes(routes!(tokens::tokenize))
             .routes(routes!(tokens::detokenize))
             .routes(routes!(tokens::apply_template))
@@ -44,8 +43,7 @@ impl Protocol for Llama {
             .route("/embeddings", post(embeddings::embed))
             .routes(routes!(props::properties))
             .routes(routes!(props::slots))
-            .routes(routes!(slots::act));
-        rerank::PATHS.iter().fold(router, |router, path| router.route(path, post(rerank::rerank)))
+            .routes(routes!(slots::act))
     }
 
     fn error_json(error: &HttpError) -> Value {

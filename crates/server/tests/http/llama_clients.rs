@@ -268,7 +268,7 @@ async fn no_model_ranks_documents() {
     let server = Server::start([]).await;
     for path in ["/rerank", "/reranking", "/v1/rerank", "/v1/reranking"] {
         let body = json!({"query": "a", "documents": ["b"]});
-        llama_error(server.post(path, &body).await, 501, "not_supported_error").await;
+        error(server.post(path, &body).await, 501).await;
     }
 }
 

@@ -51,7 +51,7 @@ impl Stage {
             vocab_size,
             cache_tokens: CONTEXT,
             task: engine::Task::Generate,
-            hidden_size: 8,
+            hidden_size: 2,
             token_types: 1,
             uses_marks: true,
         };

@@ -1,7 +1,7 @@
 //! `POST /embedding` and `POST /embeddings`: vectors of texts, in the form that llama.cpp's server
 //! had before OpenAI's.
 
-use crate::generate::embeddings::{self, EmbeddingPooling};
+use crate::generate::embeddings::{self, EmbeddingPooling, TextOptions};
 use crate::generate::flow::prepare;
 use crate::generate::mixed_prompts::{self, MixedPrompts};
 use crate::http::error::HttpError;
@@ -79,5 +79,6 @@ fn read(service: &Service, body: &Value) -> Result<(Embed, Vec<Prompt>), HttpErr
     };
     let texts = mixed_prompts::read(texts, name)?;
     let embed = Embed { pooling: body.pooling.map(Pooling::from), normalize, ..Embed::default() };
-    Ok((embed, embeddings::tokenized(service, &texts, name)?))
+    let options = TextOptions { embed, ..TextOptions::default() };
+    Ok((embed, embeddings::tokenized(service, texts, name, &options)?))
 }

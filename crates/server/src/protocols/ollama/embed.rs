@@ -1,7 +1,8 @@
 //! `POST /api/embed` and the older `/api/embeddings`.
 
-use crate::generate::embeddings::{compute, prompts, tokens};
+use crate::generate::embeddings::{TextOptions, compute, tokenized, tokens};
 use crate::generate::flow::prepare;
+use crate::generate::mixed_prompts::MixedPrompt;
 use crate::http::error::HttpError;
 use crate::http::refusals::Refusals;
 use crate::http::request::RequestContext;
@@ -24,8 +25,12 @@ struct EmbedBody {
     model: Option<String>,
     /// A text, or several.
     input: Texts,
-    /// Nothing is ever cut off a text, whatever this says.
+    /// Leave out the ends of texts that are too long; they are refused unless this is true.
     truncate: Option<bool>,
+    /// Number of leading values of each vector that are kept.
+    #[serde(default, deserialize_with = "wire::count")]
+    #[schema(minimum = 1)]
+    dimensions: Option<usize>,
     keep_alive: Option<KeepAlive>,
 }
 
@@ -67,10 +72,17 @@ pub(crate) async fn embed(
     body: Body,
 ) -> Result<Json<Embedded>, HttpError> {
     let start = Instant::now();
-    let vectors = vectors(&context, body, true, |service, body| {
+    let vectors = vectors(&context, body, |service, body| {
         let body: EmbedBody = wire::read(body)?;
         duration::unloads(body.keep_alive.as_ref())?;
-        prompts(service, body.input.all().into_iter().map(Prompt::Text).collect(), "input")
+        let embed = Embed { normalize: true, dimensions: body.dimensions, ..Embed::default() };
+        let truncate = body.truncate == Some(true);
+        texts(
+            service,
+            body.input.all(),
+            "input",
+            TextOptions { embed, prompt_name: None, truncate },
+        )
     });
     let vectors = vectors.await?;
     Ok(Json(Embedded {
@@ -91,22 +103,32 @@ pub(crate) async fn embeddings(
     context: RequestContext,
     body: Body,
 ) -> Result<Json<Embedding>, HttpError> {
-    let vectors = vectors(&context, body, false, |service, body| {
+    let vectors = vectors(&context, body, |service, body| {
         let body: EmbeddingsBody = wire::read(body)?;
         duration::unloads(body.keep_alive.as_ref())?;
-        prompts(service, vec![Prompt::Text(body.prompt)], "prompt")
+        texts(service, vec![body.prompt], "prompt", TextOptions::default())
     });
     let one = vectors.await?.into_iter().next();
     Ok(Json(Embedding { embedding: one.map(|one| one.vector).unwrap_or_default() }))
 }
 
+/// The ids of texts, and what is computed of them.
+fn texts(
+    service: &Service,
+    texts: Vec<String>,
+    param: &str,
+    options: TextOptions<'_>,
+) -> Result<(Embed, Vec<Prompt>), HttpError> {
+    let texts = texts.into_iter().enumerate();
+    let texts = texts.map(|(at, text)| MixedPrompt::of_text(text, format!("{param}[{at}]")));
+    Ok((options.embed, tokenized(service, texts.collect(), param, &options)?))
+}
+
 async fn vectors(
     context: &RequestContext,
     body: Body,
-    normalize: bool,
-    read: fn(&Service, &Value) -> Result<Vec<Prompt>, HttpError>,
+    read: fn(&Service, &Value) -> Result<(Embed, Vec<Prompt>), HttpError>,
 ) -> Result<Vec<api::Embedding>, HttpError> {
-    let prompts = prepare(&context.app, body, read).await?;
-    compute(context, prompts, Embed { normalize, ..Embed::default() }, RequestOptions::default())
-        .await
+    let (embed, prompts) = prepare(&context.app, body, read).await?;
+    compute(context, prompts, embed, RequestOptions::default()).await
 }

@@ -1,6 +1,6 @@
 //! `POST /v1/embeddings`: vectors of texts.
 
-use crate::generate::embeddings::{self, EmbeddingPooling};
+use crate::generate::embeddings::{self, EmbeddingPooling, TextOptions};
 use crate::generate::flow::prepare;
 use crate::generate::mixed_prompts::{self, MixedPrompt, MixedPrompts};
 use crate::http::error::HttpError;
@@ -27,7 +27,8 @@ struct EmbeddingRequest {
     #[schema(value_type = MixedPrompts)]
     input: Option<Value>,
     encoding_format: Option<Encoding>,
-    /// Must be as many as the model's states have.
+    /// Number of leading values of each vector that are kept, of which its length is then computed.
+    /// Models for it are trained so (Matryoshka representations).
     #[serde(default, deserialize_with = "wire::count")]
     #[schema(minimum = 1)]
     dimensions: Option<usize>,
@@ -38,6 +39,11 @@ struct EmbeddingRequest {
     pooling: Option<EmbeddingPooling>,
     /// Divide vectors by their length; true by default; an extension.
     normalize: Option<bool>,
+    /// The name of the checkpoint's prompt that is put before each text; an extension.
+    prompt_name: Option<String>,
+    /// Leave out the ends of texts that are too long; false by default; an extension.
+    #[serde(default)]
+    truncate: bool,
 }
 
 /// How vectors are written: as numbers, or as base64 of 32-bit floats, the lowest byte first.
@@ -92,17 +98,18 @@ pub(crate) async fn embed(
 ) -> Result<Json<EmbeddingList>, HttpError> {
     let asked = prepare(&context.app, body, |service, body| {
         let (asked, prompts) = read(body)?;
-        Ok((asked, embeddings::tokenized(service, &prompts, "input")?))
+        let options = TextOptions {
+            embed: asked.embed(),
+            prompt_name: asked.prompt_name.as_deref(),
+            truncate: asked.truncate,
+        };
+        let prompts = embeddings::tokenized(service, prompts, "input", &options)?;
+        Ok((asked, prompts))
     });
     let (asked, prompts) = asked.await?;
     let embed = asked.embed();
     let options = RequestOptions { user: asked.user, ..RequestOptions::default() };
     let vectors = embeddings::compute(&context, prompts, embed, options).await?;
-    let size = vectors.first().map_or(0, |vector| vector.vector.len());
-    if let Some(wanted) = asked.dimensions.filter(|&wanted| wanted != size) {
-        let problem = format!("must be {size} with this model, not {wanted}");
-        return Err(HttpError::member("dimensions", problem));
-    }
     let tokens = embeddings::tokens(&vectors);
     let encoding = asked.encoding_format.unwrap_or_default();
     let item = |(index, Embedding { vector, .. }): (usize, Embedding)| {
@@ -138,7 +145,7 @@ impl EmbeddingRequest {
     fn embed(&self) -> Embed {
         let pooling = self.pooling.map(Pooling::from);
         let normalize = self.normalize.unwrap_or(true);
-        Embed { pooling, normalize, ..Embed::default() }
+        Embed { pooling, normalize, dimensions: self.dimensions, scores: false }
     }
 }
 
@@ -153,8 +160,9 @@ mod tests {
             "normalize": false, "encoding_format": "base64", "dimensions": 2.0, "user": "u"}))
         .unwrap();
         assert_eq!(prompts.len(), 2);
-        let embed = Embed { pooling: Some(Pooling::Mean), ..Embed::default() };
-        assert_eq!((asked.embed(), asked.dimensions), (embed, Some(2)));
+        let dimensions = Some(2);
+        let embed = Embed { pooling: Some(Pooling::Mean), dimensions, ..Embed::default() };
+        assert_eq!(asked.embed(), embed);
         assert_eq!((asked.encoding_format, asked.user), (Some(Encoding::Base64), Some("u".into())));
         let (plain, prompts) = read(&json!({"input": [1, 2]})).unwrap();
         assert_eq!(plain.embed(), Embed { normalize: true, ..Embed::default() });
@@ -173,6 +181,6 @@ mod tests {
         check(json!({"input": vec!["a"; embeddings::MAX_TEXTS + 1]}), "input");
         check(json!({"input": "a", "dimensions": 0}), "dimensions");
         check(json!({"input": "a", "encoding_format": "hex"}), "encoding_format");
-        check(json!({"input": "a", "pooling": "max"}), "pooling");
+        check(json!({"input": "a", "pooling": "median"}), "pooling");
     }
 }

@@ -1,0 +1,79 @@
+//! `gannet embed`: vectors of texts.
+
+use crate::load::SourceArgs;
+use crate::output;
+use anyhow::Result;
+use api::{Embed, EncodeOptions, Prompt, RequestOptions, Service};
+use engine::{EngineOptions, KvMemory};
+use serde_json::json;
+use std::io::BufRead;
+
+/// Texts that are computed together.
+const TOGETHER: usize = 64;
+
+/// Print the embeddings of texts
+///
+/// Prints one JSON array of numbers for each text, on a line of its own. Without texts, each line
+/// of standard input is one.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The texts [default: the lines of standard input]
+    texts: Vec<String>,
+    /// Name of the checkpoint's prompt that is put before each text, such as `query` [default: the
+    /// checkpoint's default, if it has one]
+    #[arg(long, value_name = "NAME")]
+    prompt_name: Option<String>,
+    /// Number of leading values of each vector that are kept
+    #[arg(long, value_name = "N")]
+    dimensions: Option<usize>,
+    /// Do not divide vectors by their length
+    #[arg(long)]
+    no_normalize: bool,
+    /// Leave out the ends of texts that are too long
+    #[arg(long)]
+    truncate: bool,
+    #[command(flatten)]
+    source: SourceArgs,
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let loaded = args.source.load(EngineOptions::default(), KvMemory::Share)?;
+    let runtime = super::runtime()?;
+    let print = |texts: &[String]| {
+        let vectors = runtime.block_on(vectors(args, &loaded.service, texts))?;
+        output::lines(vectors.iter().map(|vector| json!(vector).to_string()))
+    };
+    if !args.texts.is_empty() {
+        return args.texts.chunks(TOGETHER).try_for_each(print);
+    }
+    let mut lines = std::io::stdin().lock().lines();
+    loop {
+        let texts: Vec<String> = lines.by_ref().take(TOGETHER).collect::<Result<_, _>>()?;
+        if texts.is_empty() {
+            return Ok(());
+        }
+        print(&texts)?;
+    }
+}
+
+/// The vectors of texts, which are computed together.
+async fn vectors(args: &Args, service: &Service, texts: &[String]) -> Result<Vec<Vec<f32>>> {
+    let normalize = !args.no_normalize;
+    let embed = Embed { normalize, dimensions: args.dimensions, ..Embed::default() };
+    let before = service.embedding_prompt(args.prompt_name.as_deref())?;
+    let mut running = Vec::with_capacity(texts.len());
+    for text in texts {
+        let options = EncodeOptions { add_special: true, parse_special: true };
+        let ids = service.tokenize(&format!("{before}{text}"), options)?;
+        let prompt = Prompt::Ids(service.checked_text(ids, embed, args.truncate)?);
+        let service = service.clone();
+        running.push(tokio::spawn(async move {
+            service.embed(&prompt, embed, &RequestOptions::default()).await
+        }));
+    }
+    let mut vectors = Vec::with_capacity(texts.len());
+    for found in running {
+        vectors.push(found.await??.vector);
+    }
+    Ok(vectors)
+}

@@ -1,0 +1,75 @@
+//! `gannet rerank`: documents by their relevance for a query.
+
+use crate::load::SourceArgs;
+use crate::output;
+use anyhow::{Result, bail};
+use api::{RequestOptions, Service, probability};
+use engine::{EngineOptions, KvMemory};
+use serde_json::json;
+
+/// Documents that are computed together.
+const TOGETHER: usize = 64;
+
+/// Order documents by their relevance for a query
+///
+/// Prints one line for each document, the most relevant first: its relevance from 0 to 1, its
+/// number from 0 on, and its text.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The query
+    query: String,
+    /// The documents
+    #[arg(required = true)]
+    documents: Vec<String>,
+    /// Print the model's scores instead of numbers from 0 to 1
+    #[arg(long)]
+    raw_scores: bool,
+    /// Leave out the ends of documents that are too long
+    #[arg(long)]
+    truncate: bool,
+    /// Print one JSON object for each document
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    source: SourceArgs,
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let loaded = args.source.load(EngineOptions::default(), KvMemory::Share)?;
+    let scores = super::runtime()?.block_on(scores(args, &loaded.service))?;
+    let mut order: Vec<usize> = (0..scores.len()).collect();
+    order.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]));
+    for index in order {
+        let score = scores[index];
+        let relevance = if args.raw_scores { score } else { probability(score) };
+        let document = &args.documents[index];
+        if args.json {
+            let line = json!({"index": index, "relevance_score": relevance, "document": document});
+            output::lines([line.to_string()])?;
+        } else {
+            output::lines([format!("{relevance:.6}\t{index}\t{document}")])?;
+        }
+    }
+    Ok(())
+}
+
+/// The score of each document.
+async fn scores(args: &Args, service: &Service) -> Result<Vec<f32>> {
+    if !service.ranks() {
+        bail!("the model has no head that scores documents");
+    }
+    let mut scores = Vec::with_capacity(args.documents.len());
+    for documents in args.documents.chunks(TOGETHER) {
+        let mut running = Vec::with_capacity(documents.len());
+        for document in documents {
+            let pair = service.checked_pair([&args.query, document], args.truncate)?;
+            let service = service.clone();
+            let terms = RequestOptions::default();
+            running.push(tokio::spawn(async move { service.score(pair, &terms).await }));
+        }
+        for found in running {
+            scores.extend(found.await??.vector.first());
+        }
+    }
+    Ok(scores)
+}

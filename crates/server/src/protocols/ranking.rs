@@ -1,0 +1,89 @@
+//! Scores of documents for a query: rerankers.
+//!
+//! Source: the API references of Jina and Cohere, and those of vLLM, llama.cpp's server and Text
+//! Embeddings Inference (TEI). Where these leave a choice:
+//!
+//! - A relevance is the logistic function of the model's score, from 0 to 1, unless `raw_scores`
+//!   is set.
+//! - A body with `texts` instead of `documents` is one of TEI's, and is answered with a list.
+//! - A query with its document that is too long is refused, unless `truncate` is set: then the end
+//!   of the document is left out.
+//! - Members about chunks of documents are ignored.
+
+mod rerank;
+mod score;
+
+use crate::generate::embeddings::{self, TextWork, refused};
+use crate::http::app::App;
+use crate::http::error::HttpError;
+use crate::http::protocol::Protocol;
+use crate::http::request::RequestContext;
+use api::{EncodedPair, RequestOptions, Service};
+use axum::routing::post;
+use serde::Serialize;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// The routes of rerankers.
+pub(crate) struct Ranking;
+
+/// Further paths under which clients look for a ranking.
+const PATHS: [&str; 4] = ["/rerank", "/reranking", "/v1/reranking", "/v2/rerank"];
+
+impl Protocol for Ranking {
+    fn routes() -> OpenApiRouter<App> {
+        let router = OpenApiRouter::new()
+            .routes(routes!(rerank::rerank))
+            .routes(routes!(score::score))
+            .route("/score", post(score::score));
+        PATHS.iter().fold(router, |router, path| router.route(path, post(rerank::rerank)))
+    }
+}
+
+/// Token counts of queries and documents.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct RankingUsage {
+    prompt_tokens: usize,
+    total_tokens: usize,
+}
+
+/// The scores of documents, with their token counts.
+struct Scores {
+    /// Logits.
+    values: Vec<f32>,
+    usage: RankingUsage,
+}
+
+/// The ids of each of the `pairs`, of which the second text is at `param`.
+fn checked(
+    service: &Service,
+    pairs: &[[&str; 2]],
+    param: &str,
+    truncate: bool,
+) -> Result<Vec<EncodedPair>, HttpError> {
+    if !service.ranks() {
+        let message = "the model does not support reranking: it has no head that scores documents";
+        return Err(HttpError::not_supported(message));
+    }
+    embeddings::count(pairs.len(), param)?;
+    let one = |(at, texts): (usize, &[&str; 2])| {
+        let pair = service.checked_pair(*texts, truncate);
+        pair.map_err(|error| refused(error, &format!("{param}[{at}]")))
+    };
+    pairs.iter().enumerate().map(one).collect()
+}
+
+/// The score of each pair, in their order.
+async fn computed(
+    context: &RequestContext,
+    pairs: Vec<EncodedPair>,
+    options: RequestOptions,
+    param: &str,
+) -> Result<Scores, HttpError> {
+    let pairs = pairs.into_iter().map(TextWork::Score).collect();
+    let found = embeddings::each(context, pairs, options, param).await?;
+    let tokens = embeddings::tokens(&found);
+    let values = found.iter().flat_map(|one| one.vector.first().copied()).collect();
+    Ok(Scores { values, usage: RankingUsage { prompt_tokens: tokens, total_tokens: tokens } })
+}

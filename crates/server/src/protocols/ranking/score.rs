@@ -1,0 +1,99 @@
+//! `POST /v1/score`: the score of each of two lists of texts with each other, as vLLM has it.
+
+use super::{RankingUsage, Scores, checked, computed};
+use crate::generate::flow::prepare;
+use crate::http::error::HttpError;
+use crate::http::refusals::Refusals;
+use crate::http::request::RequestContext;
+use crate::http::wire::{self, Texts};
+use crate::protocols::openai::problem::Problem;
+use api::{EncodedPair, RequestOptions, Service, probability};
+use axum::Json;
+use axum::body::Body;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::time::{SystemTime, UNIX_EPOCH};
+use utoipa::ToSchema;
+
+/// Texts that are scored with each other.
+#[derive(Debug, Deserialize, ToSchema)]
+struct ScoreRequest {
+    /// Any name: one model is served.
+    #[allow(dead_code, reason = "only its type is checked")]
+    model: Option<String>,
+    /// A query, for all of the second texts, or one for each of them.
+    #[serde(alias = "queries")]
+    text_1: Texts,
+    /// A document, or several.
+    #[serde(alias = "documents")]
+    text_2: Texts,
+    /// Give numbers from 0 to 1, which is the default, rather than the model's scores.
+    use_activation: Option<bool>,
+    /// Leave out the ends of second texts that are too long; false by default; an extension.
+    #[serde(default)]
+    truncate: bool,
+    /// The user of the request: the users of a key share its part of the machine evenly.
+    user: Option<String>,
+}
+
+/// The scores, in the order of the second texts.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ScoreList {
+    id: String,
+    object: &'static str,
+    created: u64,
+    model: String,
+    data: Vec<ScoreItem>,
+    usage: RankingUsage,
+}
+
+/// A score.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ScoreItem {
+    index: usize,
+    object: &'static str,
+    score: f32,
+}
+
+/// Scores of texts with each other.
+#[utoipa::path(post, path = "/v1/score", tag = "Ranking", request_body = ScoreRequest,
+    responses((status = 200, body = ScoreList), Refusals<Problem>))]
+pub(crate) async fn score(
+    context: RequestContext,
+    body: Body,
+) -> Result<Json<ScoreList>, HttpError> {
+    let (user, activated, pairs) = prepare(&context.app, body, read).await?;
+    let options = RequestOptions { user, ..RequestOptions::default() };
+    let Scores { values, usage } = computed(&context, pairs, options, "text_2").await?;
+    let item = |(index, score): (usize, f32)| ScoreItem {
+        index,
+        object: "score",
+        score: if activated { probability(score) } else { score },
+    };
+    let created = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    Ok(Json(ScoreList {
+        id: context.id.name.to_string(),
+        object: "list",
+        created,
+        model: context.app.service.info().name.clone(),
+        data: values.into_iter().enumerate().map(item).collect(),
+        usage,
+    }))
+}
+
+fn read(
+    service: &Service,
+    body: &Value,
+) -> Result<(Option<String>, bool, Vec<EncodedPair>), HttpError> {
+    let request: ScoreRequest = wire::read(body)?;
+    let (first, second) = (request.text_1.all(), request.text_2.all());
+    if first.len() != 1 && first.len() != second.len() {
+        let (expected, found) = (second.len(), first.len());
+        let problem = format!("must hold 1 text or {expected} as text_2 does, not {found}");
+        return Err(HttpError::member("text_1", problem));
+    }
+    let queries = first.iter().cycle();
+    let pairs: Vec<_> = queries.zip(&second).map(|(query, text)| [&**query, &**text]).collect();
+    let pairs = checked(service, &pairs, "text_2", request.truncate)?;
+    Ok((request.user, request.use_activation.unwrap_or(true), pairs))
+}
