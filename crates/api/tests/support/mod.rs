@@ -104,6 +104,12 @@ pub fn scripted_without_marks() -> Scripted {
     scripted_with_info(ModelInfo { uses_marks: false, ..info() }, assets(), Vec::new(), 1)
 }
 
+/// A service of a model that scores documents.
+pub fn scripted_ranker() -> Scripted {
+    let task = engine::Task::Score { labels: 1 };
+    scripted_with_info(ModelInfo { task, ..info() }, assets(), Vec::new(), 64)
+}
+
 fn scripted_with_info(
     info: ModelInfo,
     assets: TextAssets,

@@ -95,6 +95,22 @@ fn checkpoints_agree_with_hugging_face() {
 }
 
 #[test]
+fn embedding_models_and_rerankers_agree_with_hugging_face() {
+    let Some(models) = fixtures::find("embeddings") else { return };
+    let mut verified = 0;
+    for entry in models.read_dir().unwrap() {
+        let model = entry.unwrap().path();
+        let reference = model.join("reference.json");
+        let paths = [&model, &reference].map(|path| path.to_str().unwrap());
+        for mode in ["exact", "fast"] {
+            succeed(&["verify", paths[0], "--reference", paths[1], "--mode", mode]);
+        }
+        verified += 1;
+    }
+    assert!(verified >= 6, "{verified} checkpoints");
+}
+
+#[test]
 fn gguf_files_agree_with_what_they_hold() {
     let Some(models) = fixtures::find("gguf/models") else { return };
     let verified = verify_all(&models, is_gguf);

@@ -7,6 +7,7 @@ mod determinism;
 mod devices;
 mod disk;
 mod embeddings;
+mod encoders;
 mod kinds;
 mod laws;
 mod native_rounding;

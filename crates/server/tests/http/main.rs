@@ -25,6 +25,7 @@ mod llama_clients;
 mod models;
 mod observability;
 mod ollama;
+mod ranking;
 mod rendered;
 mod responses;
 #[path = "../../../api/tests/support/mod.rs"]

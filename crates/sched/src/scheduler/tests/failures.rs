@@ -314,3 +314,37 @@ fn a_space_finds_its_own_blocks_only() {
         assert_eq!(machine.cached_in(other, 20 + id as u64, &prompt(1, 3)), 0);
     }
 }
+
+#[test]
+fn prompts_that_are_computed_whole_are_never_cut_or_kept() {
+    let groups = group(12, None);
+    let limits = SchedulerLimits { rows: 40, running: 3, logits: 3, groups, ..limits() };
+    let mut machine = Machine::new(limits);
+    let prompt = |len: u32| (0..len).collect::<Vec<u32>>();
+    let whole = |len: u32| NewSequence {
+        prompt: prompt(len),
+        capacity: len as usize,
+        whole: true,
+        output: PromptOutput::HiddenStates,
+        ..NewSequence::default()
+    };
+    for (id, len) in [(1, 9), (2, 9), (3, 30), (4, 5), (5, 1), (6, 40)] {
+        machine.add_new(id, whole(len));
+    }
+    let mut steps = Vec::new();
+    while !machine.scheduler.is_idle() {
+        // Prompts of a step have 20 tokens, unless one alone is longer.
+        let plan = machine.plan_with(20, |_| true, |_| 0);
+        assert!(!plan.is_empty(), "no progress after {steps:?}");
+        for planned in &plan {
+            let length = machine.scheduler.sequence(planned.slot).prompt;
+            assert_eq!((planned.position, planned.tokens), (0, length), "{planned:?}");
+            machine.forward(planned, &[]);
+            machine.commit(planned, &[]);
+        }
+        machine.check();
+        steps.push(plan.iter().map(|planned| planned.tokens).collect::<Vec<_>>());
+    }
+    assert_eq!(steps, [vec![9, 9], vec![30], vec![5, 1], vec![40]]);
+    assert_eq!(machine.cached(7, &prompt(40)), 0, "nothing is found of them");
+}
