@@ -137,7 +137,9 @@ impl Service {
         let defaults = Arc::new(options.over(&self.defaults));
         let service = Self { defaults, ..self };
         let (prompt, sampling) = (vec![0], SamplingOptions::default());
-        service.prepare(prompt, &sampling, OutputSpec::plain(true))?;
+        if service.info().task == Task::Generate {
+            service.prepare(prompt, &sampling, OutputSpec::plain(true))?;
+        }
         Ok(service)
     }
 
