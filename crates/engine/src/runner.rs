@@ -71,7 +71,8 @@ pub struct LoadOptions {
     pub chunk: Option<usize>,
     /// Maximum number of rows of a batch that have logits.
     pub logit_rows: usize,
-    /// How states become a vector where a request does not say; `None` for what the checkpoint says.
+    /// How states become a vector where a request does not say; `None` for what the checkpoint
+    /// says.
     pub pooling: Option<Pooling>,
     /// Whether the output of every stage is checked for NaN and infinities.
     pub check: bool,

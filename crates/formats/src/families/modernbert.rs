@@ -1,5 +1,5 @@
-//! ModernBERT: an encoder with rotary positions, gated MLPs and windows on most layers, which have a
-//! rotary base of their own.
+//! ModernBERT: an encoder with rotary positions, gated MLPs and windows on most layers, which have
+//! a rotary base of their own.
 
 use super::prelude::*;
 

@@ -1,9 +1,11 @@
 //! The decoder that computes every family: embedding, layers of sublayers, output head.
 //!
 //! Each sublayer adds its output to the residual stream: norm, operation, norm, of which the norms
-//! are optional, as is a norm of the stream behind it. Encoders are computed so too. Where ranks share a model, each stage has some of the layers and hands the
-//! residual stream to the next; slices have shares of what an operation gives, which are summed up
-//! before they are added to the stream.
+//! are optional, as is a norm of the stream behind it. Encoders are computed so too.
+//!
+//! Where ranks share a model, each stage has some of the layers and hands the residual stream to
+//! the next; slices have shares of what an operation gives, which are summed up before they are
+//! added to the stream.
 
 use super::mlp::gate_kind;
 use super::{
