@@ -4,7 +4,7 @@ use crate::error::ApiError;
 use crate::request::{Prompt, RequestOptions};
 use crate::service::Service;
 use crate::usage_counter::Usage;
-use engine::{Embed, Event, Request, Task};
+use engine::{Embed, Event, ModelTask, Request};
 use text::EncodedPair;
 
 /// An embedding with its token counts.
@@ -70,7 +70,7 @@ impl Service {
 
     /// Whether the model has a head that scores a document for a query.
     pub fn ranks(&self) -> bool {
-        self.info().task == Task::Score { labels: 1 }
+        self.info().task == ModelTask::Score { labels: 1 }
     }
 
     /// The ids of a query with a document, of which the end is left out where they are too many and

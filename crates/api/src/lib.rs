@@ -33,7 +33,7 @@ mod usage_counter;
 
 pub use card::ModelCard;
 pub use embed::{Embedding, probability};
-pub use engine::{Embed, Field, ModelInfo, Pooling, SamplingParams, Speculate, Task, metrics};
+pub use engine::{Embed, Field, ModelInfo, ModelTask, Pooling, SamplingParams, Speculate, metrics};
 pub use error::ApiError;
 pub use event::{CallEvent, Delta, Done, Finish, TextEvent, TokenText, TopToken};
 pub use ids::{derived_id, fnv1a, unique_id};

@@ -16,7 +16,7 @@ use crate::stream::{TextStream, TurnRecorder};
 use crate::structure::GreedyMarkup;
 use crate::turn_encoding::ModelDigest;
 use crate::turn_records::TurnRecords;
-use engine::{EngineHandle, Generation, GrammarRef, ModelInfo, Request, Task};
+use engine::{EngineHandle, Generation, GrammarRef, ModelInfo, ModelTask, Request};
 use formats::{GenerationDefaults, families};
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
@@ -137,7 +137,7 @@ impl Service {
         let defaults = Arc::new(options.over(&self.defaults));
         let service = Self { defaults, ..self };
         let (prompt, sampling) = (vec![0], SamplingOptions::default());
-        if service.info().task == Task::Generate {
+        if service.info().task == ModelTask::Generate {
             service.prepare(prompt, &sampling, OutputSpec::plain(true))?;
         }
         Ok(service)
@@ -332,7 +332,7 @@ impl Service {
     }
 
     fn template(&self, request: &ChatRequest) -> Result<Cow<'_, ChatTemplate>, ApiError> {
-        if self.info().task != Task::Generate {
+        if self.info().task != ModelTask::Generate {
             return Err(ApiError::invalid("model", "the model generates no text"));
         }
         match &self.template {

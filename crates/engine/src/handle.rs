@@ -26,7 +26,7 @@ pub struct ModelInfo {
     /// Number of tokens that the KV cache holds for all sequences together.
     pub cache_tokens: usize,
     /// What the model computes.
-    pub task: Task,
+    pub task: ModelTask,
     /// Number of values of an embedding.
     pub hidden_size: usize,
     /// Number of types of tokens; at least 1.
@@ -38,7 +38,7 @@ pub struct ModelInfo {
 
 /// What a model computes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Task {
+pub enum ModelTask {
     /// Text, and embeddings of texts.
     #[default]
     Generate,
@@ -222,12 +222,12 @@ impl EngineHandle {
         let ModelInfo { task, hidden_size, token_types, .. } = *self.info;
         let Request { prompt, types, .. } = request;
         let problem = match (task, request.embed) {
-            (Task::Embed, None) => "the model computes embeddings and generates no text",
-            (Task::Score { .. }, None) => "the model scores texts and generates none",
-            (Task::Score { .. }, Some(Embed { scores: false, .. })) => {
+            (ModelTask::Embed, None) => "the model computes embeddings and generates no text",
+            (ModelTask::Score { .. }, None) => "the model scores texts and generates none",
+            (ModelTask::Score { .. }, Some(Embed { scores: false, .. })) => {
                 "the model scores texts and computes no embeddings"
             }
-            (Task::Generate | Task::Embed, Some(Embed { scores: true, .. })) => {
+            (ModelTask::Generate | ModelTask::Embed, Some(Embed { scores: true, .. })) => {
                 "the model has no head that scores texts"
             }
             _ => "",

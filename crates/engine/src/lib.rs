@@ -42,8 +42,8 @@ pub use error::Error;
 pub use expert_profile::{ExpertProfile, ProfileUse};
 pub use formats::Pooling;
 pub use handle::{
-    EngineHandle, Generation, ModelInfo, QueueSlot, RequestReceiver, Submission, SubmitError, Task,
-    request_channel,
+    EngineHandle, Generation, ModelInfo, ModelTask, QueueSlot, RequestReceiver, Submission,
+    SubmitError, request_channel,
 };
 pub use identity::identity;
 pub use metrics::Metrics;

@@ -46,8 +46,8 @@ impl Pooling {
         Self::ALL.map(|(_, name, _)| name).join(", ")
     }
 
-    /// Reads the text of the configuration of a pooling module; `path` names it in errors. `None` if
-    /// it names no mode.
+    /// Reads the text of the configuration of a pooling module; `path` names it in errors. `None`
+    /// if it names no mode.
     pub(crate) fn from_json(text: &str, path: &Path) -> Result<Option<Self>> {
         let map = json::parse_object(text, path)?;
         let file = Object::new(path, &map);

@@ -11,14 +11,14 @@ use formats::config::HeadActivation;
 /// A head that scores texts.
 #[derive(Clone, Debug)]
 pub struct Classifier {
-    dense: Option<(Projection, HeadActivation)>,
+    dense: Option<(HeadProjection, HeadActivation)>,
     norm: Option<LayerNorm>,
-    out: Projection,
+    out: HeadProjection,
 }
 
 /// `x W^T + b`.
 #[derive(Clone, Debug)]
-struct Projection {
+struct HeadProjection {
     /// `[outputs, inputs]`.
     weight: Vec<f32>,
     /// `[outputs]`, or empty.
@@ -44,7 +44,7 @@ impl Classifier {
         let (hidden, eps) = (config.hidden_size, f64::from(config.rms_norm_eps));
         let dense = match head.dense {
             Some(function) => {
-                Some((Projection::load(checkpoint, "cls", hidden, hidden)?, function))
+                Some((HeadProjection::load(checkpoint, "cls", hidden, hidden)?, function))
             }
             None => None,
         };
@@ -55,7 +55,7 @@ impl Classifier {
             }
             false => None,
         };
-        let out = Projection::load(checkpoint, "cls.output", head.labels, hidden)?;
+        let out = HeadProjection::load(checkpoint, "cls.output", head.labels, hidden)?;
         Ok(Some(Self { dense, norm, out }))
     }
 
@@ -81,7 +81,7 @@ fn bias(checkpoint: &Checkpoint, name: &str, len: usize) -> Result<Vec<f32>, Err
     }
 }
 
-impl Projection {
+impl HeadProjection {
     fn load(
         checkpoint: &Checkpoint,
         name: &str,
@@ -175,8 +175,8 @@ mod tests {
     #[test]
     fn a_state_passes_projection_norm_and_projection() {
         let dense =
-            Projection { weight: vec![1.0, 2.0, 0.0, -1.0], bias: vec![0.5, 0.0], inputs: 2 };
-        let out = Projection { weight: vec![3.0, 1.0], bias: vec![0.25], inputs: 2 };
+            HeadProjection { weight: vec![1.0, 2.0, 0.0, -1.0], bias: vec![0.5, 0.0], inputs: 2 };
+        let out = HeadProjection { weight: vec![3.0, 1.0], bias: vec![0.25], inputs: 2 };
         let norm = LayerNorm { weight: vec![2.0, 4.0], bias: vec![1.0, 0.0], eps: 0.0 };
         let head = |norm| Classifier {
             dense: Some((dense.clone(), HeadActivation::Identity)),

@@ -82,7 +82,7 @@ impl Tokenizer {
     }
 
     /// Returns the ids of two texts with the tokens that the vocabulary puts around and between
-    /// them. Of the second text, tokens at its end are left out where all would be more than `most`.
+    /// them. Tokens at the end of the second text are left out where all would be more than `most`.
     pub fn encode_pair(&self, texts: [&str; 2], most: usize) -> Result<EncodedPair> {
         let first = self.encode(texts[0], EncodeOptions::default())?;
         let mut second = self.encode(texts[1], EncodeOptions::default())?;
@@ -107,8 +107,8 @@ impl Tokenizer {
         Ok(pair)
     }
 
-    /// Leaves out tokens at the end of a text of more than `most`, but not those that the
-    /// vocabulary puts behind a text.
+    /// Leaves out tokens at the end of a text of more than `most`, but not the ones with which the
+    /// vocabulary ends a text.
     pub fn shorten(&self, ids: &mut Vec<u32>, most: usize) {
         let suffix = &self.affixes.suffix;
         if ids.len() <= most {

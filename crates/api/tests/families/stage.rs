@@ -328,7 +328,7 @@ fn info(vocab_size: usize) -> ModelInfo {
         context_length: 100_000,
         vocab_size,
         cache_tokens: 100_000,
-        task: engine::Task::Generate,
+        task: engine::ModelTask::Generate,
         hidden_size: 2,
         token_types: 1,
         uses_marks: true,

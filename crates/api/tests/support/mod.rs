@@ -106,7 +106,7 @@ pub fn scripted_without_marks() -> Scripted {
 
 /// A service of a model that scores documents.
 pub fn scripted_ranker() -> Scripted {
-    let task = engine::Task::Score { labels: 1 };
+    let task = engine::ModelTask::Score { labels: 1 };
     scripted_with_info(ModelInfo { task, ..info() }, assets(), Vec::new(), 64)
 }
 
@@ -146,7 +146,7 @@ fn info() -> ModelInfo {
         context_length: CONTEXT,
         vocab_size: VOCAB,
         cache_tokens: 4 * CONTEXT,
-        task: engine::Task::Generate,
+        task: engine::ModelTask::Generate,
         hidden_size: 2,
         token_types: 1,
         uses_marks: true,

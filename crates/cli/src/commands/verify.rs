@@ -21,8 +21,8 @@ use std::path::{Path, PathBuf};
 ///
 /// Computes every prompt of the reference file and compares last-position logits, the five best
 /// tokens of every position, greedy continuations and mean NLL; of embedding models the vector of
-/// every text, of rerankers the score of every pair; and the tokenizer and chat cases where the file
-/// has them. Exits with 0 only if all checks pass. `--make-script` prints a Python
+/// every text, of rerankers the score of every pair; and the tokenizer and chat cases where the
+/// file has them. Exits with 0 only if all checks pass. `--make-script` prints a Python
 /// program that writes such a file with transformers.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {

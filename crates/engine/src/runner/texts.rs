@@ -2,17 +2,17 @@
 
 use super::LoadOptions;
 use crate::embedding_pooler::EmbeddingDefaults;
-use crate::handle::Task;
+use crate::handle::ModelTask;
 use formats::{Checkpoint, ModelConfig, Pooling};
 use models::Model;
 use std::sync::Arc;
 
 /// What a model computes.
-pub(super) fn task(config: &ModelConfig) -> Task {
+pub(super) fn task(config: &ModelConfig) -> ModelTask {
     match (&config.classifier, &config.encoder) {
-        (Some(head), _) => Task::Score { labels: head.labels },
-        (None, Some(_)) => Task::Embed,
-        (None, None) => Task::Generate,
+        (Some(head), _) => ModelTask::Score { labels: head.labels },
+        (None, Some(_)) => ModelTask::Embed,
+        (None, None) => ModelTask::Generate,
     }
 }
 

@@ -4,6 +4,7 @@ use crate::error::Result;
 use crate::json::Object;
 use crate::pooling::Pooling;
 
+use super::ModelConfig;
 use super::fields::MAX_WIDTH;
 
 /// What a model has whose positions attend to earlier and to later ones alike. In layers with a
@@ -25,6 +26,13 @@ pub struct PositionTable {
     pub rows: usize,
     /// The row of position 0.
     pub first: usize,
+}
+
+impl ModelConfig {
+    /// Whether the model generates text: it is no encoder, and has an output head.
+    pub fn generates(&self) -> bool {
+        self.encoder.is_none() && self.classifier.is_none()
+    }
 }
 
 impl PositionTable {

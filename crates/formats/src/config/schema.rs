@@ -220,11 +220,6 @@ pub enum Activation {
 }
 
 impl ModelConfig {
-    /// Whether the model generates text: it is no encoder, and has an output head.
-    pub fn generates(&self) -> bool {
-        self.encoder.is_none() && self.classifier.is_none()
-    }
-
     /// The index of a layer's attention, if it has one of its own.
     pub fn index_of(&self, layer: usize) -> Option<&IndexConfig> {
         self.index.as_ref().filter(|index| index.layers[layer])
@@ -401,20 +396,6 @@ pub struct QueryGrowth {
     pub offset: usize,
     /// Whether only layers without rotary embedding have it.
     pub unrotated: bool,
-}
-
-/// Which norms the sublayers of a layer have.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SublayerNorms {
-    /// One of their input.
-    #[default]
-    Before,
-    /// One of their input, and one of their output before it is added to the residual stream.
-    Around,
-    /// One of their output (OLMo 2).
-    After,
-    /// One of the residual stream behind them (BERT).
-    Behind,
 }
 
 /// Routed experts: of many small MLPs each token passes through a few.

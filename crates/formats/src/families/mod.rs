@@ -124,7 +124,7 @@ fn all() -> impl Iterator<Item = &'static Family> {
 
 /// What stands for a task at the end of the name of a class.
 const TASKS: &[&str] =
-    &["ForCausalLM", "Model", SCORES_TEXTS, "ForMaskedLM", "ForPreTraining", "LMHeadModel"];
+    &["ForCausalLM", "LMHeadModel", "Model", SCORES_TEXTS, "ForMaskedLM", "ForPreTraining"];
 
 /// The name of a class without its task.
 fn stem(class: &str) -> &str {

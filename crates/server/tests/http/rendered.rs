@@ -50,7 +50,7 @@ impl Stage {
             context_length: CONTEXT,
             vocab_size,
             cache_tokens: CONTEXT,
-            task: engine::Task::Generate,
+            task: engine::ModelTask::Generate,
             hidden_size: 2,
             token_types: 1,
             uses_marks: true,

@@ -140,3 +140,17 @@ pub struct IndexConfig {
     /// before them that has it. The first layer has it.
     pub layers: Vec<bool>,
 }
+
+/// Which norms the sublayers of a layer have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SublayerNorms {
+    /// One of their input.
+    #[default]
+    Before,
+    /// One of their input, and one of their output before it is added to the residual stream.
+    Around,
+    /// One of their output (OLMo 2).
+    After,
+    /// One of the residual stream behind them (BERT).
+    Behind,
+}
