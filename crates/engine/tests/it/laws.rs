@@ -61,14 +61,18 @@ fn bits(logits: &[f32]) -> Vec<u32> {
     logits.iter().map(|l| l.to_bits()).collect()
 }
 
-/// Runs `law` on every architecture, and on quantised weights, in both modes, on a device.
-fn everywhere_on(device: &DeviceChoice, law: impl Fn(&Checkpoint, &Place)) {
+/// Runs `law` on architectures, and on quantised weights, in both modes, on a device.
+fn everywhere_on<'a>(
+    device: &DeviceChoice,
+    architectures: impl Iterator<Item = &'a str>,
+    law: impl Fn(&Checkpoint, &Place),
+) {
     let both = |checkpoint: &Checkpoint| {
         for mode in [Mode::Exact, Mode::Fast] {
             law(checkpoint, &Place { device: device.clone(), mode });
         }
     };
-    for architecture in architectures() {
+    for architecture in architectures {
         both(&random(architecture).0);
     }
     both(&open(Path::new(BUILT_IN_Q8_0)));
@@ -76,14 +80,33 @@ fn everywhere_on(device: &DeviceChoice, law: impl Fn(&Checkpoint, &Place)) {
 
 /// Runs `law` everywhere on the CPU.
 fn everywhere(law: impl Fn(&Checkpoint, &Place)) {
-    everywhere_on(&DeviceChoice::default(), law);
+    everywhere_on(&DeviceChoice::default(), architectures(), law);
 }
 
-/// Runs `law` everywhere on a GPU, if this machine has one for tests.
+/// Runs `law` on a GPU, if this machine has one for tests: with one family of each kind, because
+/// the others differ in numbers only.
 fn everywhere_on_a_gpu(law: impl Fn(&Checkpoint, &Place)) {
+    let mut kinds = std::collections::HashSet::new();
     if let Some(device) = test_gpu() {
-        everywhere_on(&device, law);
+        everywhere_on(&device, architectures().filter(|name| kinds.insert(kind(name))), law);
     }
+}
+
+/// What distinguishes the operations of a family.
+fn kind(architecture: &str) -> String {
+    let config = config(architecture);
+    let windows = config.windows.iter().any(Option::is_some);
+    let apart = [config.delta.as_ref().is_some_and(|delta| delta.per_channel), config.chunked];
+    let has = [
+        config.latent().is_some(),
+        config.compressed().is_some(),
+        config.index.is_some(),
+        config.delta.is_some(),
+        config.mamba.is_some(),
+        config.convs.is_some(),
+        config.experts.is_some(),
+    ];
+    format!("{windows} {apart:?} {has:?}")
 }
 
 /// The built-in model in Q8_0.
