@@ -1,5 +1,6 @@
 //! The inputs of one forward pass: rows of several sequences, each at its own positions.
 
+use crate::{AdaptedRows, AdapterSet};
 use std::ops::Range;
 
 /// Rows of one sequence in a batch: consecutive positions.
@@ -73,6 +74,9 @@ pub struct Batch {
     saves: Vec<StateSave>,
     /// Rows of sequences that may become longer than the original context.
     long: Vec<Range<usize>>,
+    /// Rows of sequences with adapters, and the same among the rows with logits.
+    adapted: Vec<AdaptedRows>,
+    adapted_logits: Vec<AdaptedRows>,
 }
 
 impl Batch {
@@ -92,6 +96,8 @@ impl Batch {
             state_copies: Vec::with_capacity(rows),
             saves: Vec::with_capacity(rows),
             long: Vec::with_capacity(rows),
+            adapted: Vec::with_capacity(rows),
+            adapted_logits: Vec::with_capacity(rows),
         }
     }
 
@@ -109,6 +115,8 @@ impl Batch {
         self.state_copies.clear();
         self.saves.clear();
         self.long.clear();
+        self.adapted.clear();
+        self.adapted_logits.clear();
     }
 
     /// Copies a block before the forward pass, after the copies added earlier.
@@ -169,6 +177,27 @@ impl Batch {
     /// Rows of such sequences.
     pub fn long_rows(&self) -> &[Range<usize>] {
         &self.long
+    }
+
+    /// Computes the sequence that was added last with `adapters`.
+    pub fn adapt(&mut self, adapters: &AdapterSet) {
+        if adapters.is_empty() {
+            return;
+        }
+        let rows = self.last().rows.clone();
+        let logits = self.logit_rows.partition_point(|row| (*row as usize) < rows.start);
+        extend(&mut self.adapted, rows, adapters);
+        extend(&mut self.adapted_logits, logits..self.logit_rows.len(), adapters);
+    }
+
+    /// Rows of sequences with adapters, ascending; neighbours have other adapters.
+    pub fn adapted(&self) -> &[AdaptedRows] {
+        &self.adapted
+    }
+
+    /// The same for the rows that output logits, by their place among these.
+    pub fn adapted_logits(&self) -> &[AdaptedRows] {
+        &self.adapted_logits
     }
 
     /// Adds a block table, up to its last position here, of the sequence that was added last. The
@@ -256,9 +285,27 @@ impl Batch {
     }
 }
 
+/// Adds rows with these adapters, to those before them if they have the same.
+fn extend(all: &mut Vec<AdaptedRows>, rows: Range<usize>, adapters: &AdapterSet) {
+    match all.last_mut() {
+        _ if rows.is_empty() => {}
+        Some(last) if last.rows.end == rows.start && last.adapters == *adapters => {
+            last.rows.end = rows.end;
+        }
+        _ => all.push(AdaptedRows { rows, adapters: adapters.clone() }),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Adapter, ScaledAdapter};
+    use std::sync::Arc;
+
+    fn set(digest: u32) -> AdapterSet {
+        let adapter = Arc::new(Adapter::new(digest.to_string(), Vec::new()));
+        AdapterSet::new([ScaledAdapter { adapter, scale: 1.0 }])
+    }
 
     #[test]
     fn rows_positions_and_tables_line_up() {
@@ -285,6 +332,14 @@ mod tests {
         assert!(batch.saves(second).is_empty());
         batch.want_hidden(1);
         assert_eq!(batch.hidden_rows(), [3]);
+        batch.adapt(&set(1));
+        batch.push([&[9, 9], &[]], 0, 1);
+        batch.adapt(&set(1));
+        batch.push([&[9, 9], &[]], 0, 0);
+        batch.adapt(&set(2));
+        let rows = |of: &[AdaptedRows]| of.iter().map(|it| it.rows.clone()).collect::<Vec<_>>();
+        assert_eq!(rows(batch.adapted()), [3..6, 6..8]);
+        assert_eq!(rows(batch.adapted_logits()), [3..5]);
         let copy = BlockCopy { group: 1, from: 9, to: 4 };
         batch.copy(copy);
         assert_eq!(batch.copies(), [copy]);

@@ -8,6 +8,7 @@ mod experts;
 mod heads;
 mod inputs;
 mod kv;
+mod low_rank;
 mod packed_parts;
 mod packing;
 mod products;
@@ -20,13 +21,13 @@ mod threads;
 mod weights;
 
 use crate::{
-    AttentionSpec, Backend, Batch, BlockCopy, Buffer, CPU, CacheSpec, Compression, Device, Error,
-    ExpertBytes, ExpertUse, Experts, ExpertsSpec, Gate, HeadColumns, Held, HyperSpec, IndexSpec,
-    LongRows, Magnitude, Matrix, MatrixSpec, Memory, Mode, PackedMatrix, Pairs, RecurrenceSpec,
-    RmsNorm, Rope, Rounding, RowAttention, Selection, ShortConv, Storage, StreamPlan, StreamStats,
-    Table, Vector,
+    AdaptedRows, AttentionSpec, Backend, Batch, BlockCopy, Buffer, CPU, CacheSpec, Compression,
+    Device, Error, ExpertBytes, ExpertUse, Experts, ExpertsSpec, Gate, HeadColumns, Held,
+    HyperSpec, IndexSpec, LongRows, Magnitude, Matrix, MatrixSpec, Memory, Mode, PackedMatrix,
+    Pairs, RecurrenceSpec, RmsNorm, Rope, Rounding, RowAttention, Selection, ShortConv, Storage,
+    StreamPlan, StreamStats, Table, Vector,
 };
-use attend::{AttentionCall, AttentionPlan};
+use attend::AttentionPlan;
 use base::{AlignedVec, Profile, ThreadPool};
 use buffers::Workspace;
 use compress::CompressScratch;
@@ -37,6 +38,7 @@ use kernels::layout::STORED;
 use kernels::quant::QuantType;
 use kernels::{Isa, elementwise, rope};
 use kv::KvCache;
+use low_rank::LowRankScratch;
 use products::{Rounded, scratch};
 use recurrence::RecurrencePlan;
 use ropes::RopeTable;
@@ -70,6 +72,7 @@ pub struct Cpu {
     convolved: Vec<f32>,
     experts: Vec<ExpertGroup>,
     expert_scratch: ExpertScratch,
+    low_rank: LowRankScratch,
     /// Activations of the current products, rounded.
     rounded: Rounded,
     /// Rows of each head among the gathered rows; kept for the next call.
@@ -119,6 +122,7 @@ impl Cpu {
             convolved: Vec::new(),
             experts: Vec::new(),
             expert_scratch: ExpertScratch::default(),
+            low_rank: LowRankScratch::default(),
             rounded: Rounded::default(),
             cuts: Vec::new(),
             inputs: None,
@@ -366,6 +370,14 @@ impl Backend for Cpu {
         self.pool.limit(None);
     }
 
+    fn takes_adapters(&self) -> bool {
+        true
+    }
+
+    fn add_low_rank(&mut self, x: Buffer, outputs: &[(usize, Buffer)], adapted: &[AdaptedRows]) {
+        self.low_rank_products(x, outputs, adapted);
+    }
+
     fn linear_heads(&mut self, x: HeadColumns, weights: &[Matrix], out: HeadColumns, rows: usize) {
         self.defer(weights.iter().copied());
         self.limit(weights.iter().copied(), rows);
@@ -519,21 +531,7 @@ impl Backend for Cpu {
         spec: &AttentionSpec,
         batch: &Batch,
     ) {
-        let mut data = self.take(out);
-        let (group, kv) = self.kv.heads(layer);
-        let call = AttentionCall {
-            isa: self.isa,
-            pool: &self.pool,
-            narrow: self.mode == Mode::Fast,
-            sinks: spec.sinks.map_or(&[][..], |sinks| &self.vectors[sinks.0]),
-            group,
-            kv,
-            q: &self.buffers[q.0].data,
-            spec,
-            batch,
-        };
-        call.run(&mut self.attention, &mut data);
-        self.put(out, data);
+        self.attend((layer, q, out), spec, batch);
     }
 
     fn apply_gate(&mut self, kind: Gate, gate: Buffer, up: Buffer, rows: usize) {

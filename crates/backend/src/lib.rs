@@ -8,6 +8,7 @@
 //! Invariant: nothing here depends on architectures, files or text, and nothing here has `unsafe`.
 //! `Cpu` computes; `reference` is the specification of the operations.
 
+mod adapters;
 mod batch;
 mod cpu;
 mod device;
@@ -19,6 +20,7 @@ mod read_times;
 mod reference;
 mod routes;
 
+pub use adapters::{AdaptedRows, Adapter, AdapterSet, LowRank, ScaledAdapter};
 pub use batch::{Batch, BlockCopy, SequenceRows, StateRows, StateSave};
 pub use cpu::{Cpu, InputSums};
 pub use device::{CPU, Device, DeviceChoice, DeviceInfo, DeviceOptions, Held, REFERENCE};
@@ -371,6 +373,17 @@ pub trait Backend: Send {
     /// `out = x * weight^T` for each weight `[outputs, inputs]` and `out` `[rows, outputs]`; `x` is
     /// `[rows, inputs]` and is rounded once for all.
     fn linear(&mut self, x: Buffer, outputs: &[(Matrix, Buffer)], rows: usize);
+    /// Whether [`add_low_rank`](Self::add_low_rank) is there.
+    fn takes_adapters(&self) -> bool {
+        false
+    }
+    /// `out += scale * (x a^T) b^T` for each projection, named by its number, with its `out`
+    /// `[rows, outputs]`, for the rows in `adapted`, ascending: with the factors that each of
+    /// their adapters has for it, one adapter after the other. `x` is `[rows, inputs]` and is not
+    /// rounded.
+    fn add_low_rank(&mut self, _x: Buffer, _outputs: &[(usize, Buffer)], _adapted: &[AdaptedRows]) {
+        panic!("device {} computes no adapters", self.device().name)
+    }
     /// `out[h] = x[h] * weights[h]^T` for the columns of each head `h`: `x[h]` is `[rows, inputs]`,
     /// `weights[h]` `[outputs, inputs]`, `out[h]` `[rows, outputs]`.
     fn linear_heads(&mut self, x: HeadColumns, weights: &[Matrix], out: HeadColumns, rows: usize);

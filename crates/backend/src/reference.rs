@@ -5,17 +5,19 @@
 //! thread computes everything in ascending order. Instruction sets, memory policies and limits of
 //! threads change nothing here.
 
+mod adapters;
 mod cache;
 mod gates;
 mod recurrent;
+mod rotation;
 mod sparse;
 mod streams;
 
 use crate::{
-    AttentionSpec, Backend, Batch, BlockCopy, Buffer, CacheSpec, Compression, Device, Error,
-    Experts, ExpertsSpec, Gate, HeadColumns, Held, HyperSpec, IndexSpec, LongRows, Magnitude,
-    Matrix, MatrixSpec, Memory, Mode, Pairs, REFERENCE, RecurrenceSpec, RmsNorm, Rope, Rounding,
-    RowAttention, Selection, ShortConv, Table, Vector,
+    AdaptedRows, AttentionSpec, Backend, Batch, BlockCopy, Buffer, CacheSpec, Compression, Device,
+    Error, Experts, ExpertsSpec, Gate, HeadColumns, Held, HyperSpec, IndexSpec, LongRows,
+    Magnitude, Matrix, MatrixSpec, Memory, Mode, Pairs, REFERENCE, RecurrenceSpec, RmsNorm, Rope,
+    Rounding, RowAttention, Selection, ShortConv, Table, Vector,
 };
 use cache::{Cache, CachedRows};
 use gates::{gated, sigmoid};
@@ -165,18 +167,6 @@ impl Reference {
             add_scaled(out, of_head(values, slot), weight / sum);
         }
     }
-
-    /// Rotates each head of each row by its angles, times `sign`.
-    fn turn_heads(&mut self, x: HeadColumns, rope: Rope, rows: usize, sign: f32) {
-        self.each_row(x.buffer, rows, |this, row, values| {
-            let rope = &this.ropes[rope.0];
-            let count = rope.frequencies.len();
-            let angles = &rope.angles[row * count..][..count];
-            for head in values[x.first..].chunks_mut(x.stride) {
-                turn(head, rope.pairs, angles, sign);
-            }
-        });
-    }
 }
 
 impl Rotation {
@@ -188,18 +178,6 @@ impl Rotation {
             (cos * magnitude, sin * magnitude)
         };
         self.frequencies.iter().map(angle).collect()
-    }
-}
-
-/// Rotates pairs of values by angles times `sign`.
-fn turn(head: &mut [f32], pairs: Pairs, angles: &[(f32, f32)], sign: f32) {
-    for (pair, (cos, sin)) in angles.iter().enumerate() {
-        let (first, second) = match pairs {
-            Pairs::Halves => (pair, pair + angles.len()),
-            Pairs::Interleaved => (2 * pair, 2 * pair + 1),
-        };
-        let (a, b, sin) = (head[first], head[second], sign * sin);
-        (head[first], head[second]) = (a * cos - b * sin, b * cos + a * sin);
     }
 }
 
@@ -339,6 +317,14 @@ impl Backend for Reference {
                 out.copy_from_slice(&this.product(matrix, this.row(x, row)));
             });
         }
+    }
+
+    fn takes_adapters(&self) -> bool {
+        true
+    }
+
+    fn add_low_rank(&mut self, x: Buffer, outputs: &[(usize, Buffer)], adapted: &[AdaptedRows]) {
+        self.low_rank_products(x, outputs, adapted);
     }
 
     fn linear_heads(&mut self, x: HeadColumns, weights: &[Matrix], out: HeadColumns, rows: usize) {

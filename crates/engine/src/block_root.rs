@@ -5,6 +5,7 @@
 //! variants have in the source, so that renaming them changes no block name.
 
 use crate::Settings;
+use backend::{AdapterSet, ScaledAdapter};
 use base::Name;
 
 /// Version of the encoding: raised when a label, the order or the encoding changes.
@@ -47,6 +48,20 @@ pub(crate) fn long_space(space: [u8; 16]) -> [u8; 16] {
     Name::root(&bytes).to_bytes()
 }
 
+/// The space of the prefix cache of sequences with `adapters`, in place of `space`.
+pub(crate) fn adapted_space(space: [u8; 16], adapters: &AdapterSet) -> [u8; 16] {
+    if adapters.is_empty() {
+        return space;
+    }
+    let mut bytes = vec![VERSION];
+    for ScaledAdapter { adapter, scale } in adapters.iter() {
+        write_field(&mut bytes, "adapter", adapter.digest());
+        write_field(&mut bytes, "scale", &format!("{:08x}", scale.to_bits()));
+    }
+    bytes.extend_from_slice(&space);
+    Name::root(&bytes).to_bytes()
+}
+
 /// Appends a label and a value, each preceded by its length in bytes (64 bits, little-endian).
 fn write_field(bytes: &mut Vec<u8>, label: &str, value: &str) {
     for text in [label, value] {
@@ -59,7 +74,8 @@ fn write_field(bytes: &mut Vec<u8>, label: &str, value: &str) {
 mod tests {
     use super::*;
     use crate::CacheRounding;
-    use backend::{KvType, Mode};
+    use backend::{Adapter, KvType, Mode};
+    use std::sync::Arc;
 
     fn settings() -> Settings {
         Settings {
@@ -83,6 +99,33 @@ mod tests {
     fn long_sequences_have_spaces_of_their_own() {
         let (common, other) = (long_space([0; 16]), long_space([1; 16]));
         assert!(common != [0; 16] && common != other && other != [1; 16]);
+    }
+
+    #[test]
+    fn adapters_their_scales_and_their_order_have_spaces_of_their_own() {
+        let set = |adapters: &[(&str, f32)]| {
+            let scaled = |(digest, scale): &(&str, f32)| {
+                let adapter = Arc::new(Adapter::new((*digest).to_owned(), Vec::new()));
+                ScaledAdapter { adapter, scale: *scale }
+            };
+            AdapterSet::new(adapters.iter().map(scaled))
+        };
+        let sets = [
+            set(&[]),
+            set(&[("a", 1.0)]),
+            set(&[("b", 1.0)]),
+            set(&[("a", 0.5)]),
+            set(&[("a", 1.0), ("b", 1.0)]),
+            set(&[("b", 1.0), ("a", 1.0)]),
+        ];
+        let spaces =
+            sets.iter().flat_map(|set| [[0; 16], [1; 16]].map(|it| adapted_space(it, set)));
+        let spaces: Vec<_> = spaces.collect();
+        for (at, space) in spaces.iter().enumerate() {
+            assert!(!spaces[..at].contains(space), "{at}");
+        }
+        assert_eq!(adapted_space([1; 16], &set(&[("a", 0.0)])), [1; 16]);
+        assert_eq!(adapted_space([1; 16], &set(&[("a", 1.0)])), spaces[3]);
     }
 
     #[test]

@@ -28,6 +28,9 @@ pub enum Error {
         /// What the rest of the available memory is for, unless the user names the limit.
         beside: String,
     },
+    /// An adapter that the model does not take.
+    #[error("{0}")]
+    Adapter(String),
     /// Choices of experts cannot be written to the file that was named.
     #[error("--route-trace: {path}: {problem}", path = path.display())]
     RouteTrace {

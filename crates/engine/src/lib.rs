@@ -3,6 +3,7 @@
 //!
 //! Invariant: nothing here knows text or HTTP, and no lock is held across a step.
 
+mod adapters;
 mod block_root;
 mod cache_bytes;
 mod cache_rounding;
@@ -30,6 +31,11 @@ mod single_sequence;
 mod step_sampler;
 pub mod trace;
 
+pub use adapters::{
+    AdapterBase, AdapterSource, LoadedAdapter, MAX_ADAPTER_SCALE, MAX_ADAPTERS, check_count,
+    check_scale,
+};
+pub use backend::{Adapter, AdapterSet, ScaledAdapter};
 pub use backend::{Batch, Device, DeviceChoice, Heat, InputSums, KvType, LayerCache, Memory, Mode};
 pub use cache_bytes::{CacheBytes, GroupBytes};
 pub use cache_rounding::CacheRounding;
@@ -41,6 +47,7 @@ pub use embedding_pooler::Embed;
 pub use error::Error;
 pub use expert_profile::{ExpertProfile, ProfileUse};
 pub use formats::Pooling;
+pub use formats::adapter::MAX_RANK as MAX_ADAPTER_RANK;
 pub use handle::{
     EngineHandle, Generation, ModelInfo, ModelTask, QueueSlot, RequestReceiver, Submission,
     SubmitError, request_channel,

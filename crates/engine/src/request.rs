@@ -5,6 +5,7 @@ use crate::constraint::GrammarRef;
 use crate::draft::Speculate;
 use crate::embedding_pooler::Embed;
 use crate::outcome::Outcome;
+use backend::AdapterSet;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -47,6 +48,9 @@ pub struct Request {
     /// The part of the prefix cache that the request uses. Requests with the same number find each
     /// other's prefixes, and no others; zero is the common part.
     pub space: [u8; 16],
+    /// The adapters that the sequence is computed with, and that its part of the prefix cache
+    /// belongs to; `None` for the adapters of the model.
+    pub adapters: Option<AdapterSet>,
     /// Positions of the prompt, in tokens from its start, from which later prompts are likely to
     /// continue with other tokens: where messages end. They ascend, are above 0 and below the
     /// prompt's length, and are at most [`MAX_MARKS`]. A model that keeps states snapshots them

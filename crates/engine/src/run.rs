@@ -3,7 +3,7 @@
 //! Invariant: one thread, no locks, and nothing but the reader's own channel between a sequence
 //! and its reader.
 
-use crate::block_root::{block_root, long_space};
+use crate::block_root::{adapted_space, block_root, long_space};
 use crate::disk::{Disk, DiskCache};
 use crate::draft::{MAX_DRAFTED, Speculate};
 use crate::embedding_pooler::EmbeddingPooler;
@@ -277,6 +277,7 @@ impl Engine {
         request.sampling.seed.get_or_insert_with(Rng::entropy_seed);
         let drafts = request.speculate.unwrap_or(options.speculate);
         let traced = options.traces.is_some();
+        let adapters = request.adapters.get_or_insert_with(|| runner.adapters().clone()).clone();
         let setup = RequestSetup {
             max_drafted: drafts.max().min(MAX_DRAFTED),
             timeout: request.timeout.or(options.timeout),
@@ -291,6 +292,7 @@ impl Engine {
         let marks = std::mem::take(&mut request.marks);
         let running = RunningRequest::new(submission, setup);
         let capacity = prompt.len() + budget;
+        let space = adapted_space(space, &adapters);
         let space = if runner.is_long(capacity) { long_space(space) } else { space };
         let slot = self.scheduler.add(NewSequence {
             capacity,
@@ -348,12 +350,22 @@ impl Engine {
             // What decodes waits for its readers.
             self.scheduler.plan(self.runner.chunk, &mut self.plan);
         }
+        self.group_adapters();
         if let Some(disk) = self.disk.as_mut().filter(|_| self.scheduler.counters().0 > before) {
             for (slot, running) in self.requests.iter() {
                 if self.scheduler.is_preempted(slot) && running.is_stored() {
                     disk.preempted(&self.scheduler, slot);
                 }
             }
+        }
+    }
+
+    /// Brings rows with the same adapters together, so that their factors are read once.
+    fn group_adapters(&mut self) {
+        let Self { plan, requests, .. } = self;
+        let key = |planned: &Planned| (requests[planned.slot].adapter_key(), planned.slot.0);
+        if plan.iter().any(|planned| !requests[planned.slot].adapters().is_empty()) {
+            plan.sort_unstable_by_key(key);
         }
     }
 
@@ -414,6 +426,7 @@ impl Engine {
             if !running.types().is_empty() {
                 self.batch.types(&running.types()[planned.position..end]);
             }
+            self.batch.adapt(running.adapters());
             if self.runner.is_long(sequence.capacity) {
                 self.batch.mark_long();
             }

@@ -1,5 +1,6 @@
 //! A loaded model with its backend and KV cache: batches in, logits out.
 
+mod adapters;
 mod cache;
 mod expert_routes;
 mod loaded;
@@ -7,6 +8,7 @@ mod pack;
 mod stream;
 mod texts;
 
+use crate::adapters::AdapterSource;
 use crate::cache_bytes::LayerBytes;
 use crate::cache_rounding::{CacheRounding, rounding};
 use crate::cache_size::KvMemory;
@@ -14,6 +16,7 @@ use crate::embedding_pooler::EmbeddingDefaults;
 use crate::expert_profile::ProfileUse;
 use crate::identity::identity;
 use crate::{Error, ModelInfo};
+use adapters::ModelAdapters;
 use backend::{
     Backend, Batch, Buffer, DeviceChoice, DeviceOptions, GroupSize, InputSums, KvType, Memory,
     Mode, StreamStats,
@@ -93,6 +96,8 @@ pub struct LoadOptions {
     pub route_trace: Option<PathBuf>,
     /// Profiles of earlier runs, which tell what is read ahead where experts are streamed.
     pub expert_profiles: Option<ProfileUse>,
+    /// Adapters that sequences are computed with unless they name others.
+    pub adapters: Vec<AdapterSource>,
     /// Ranks that share the model. Each loads its part and computes the same batches.
     pub ranks: Ranks,
 }
@@ -126,6 +131,7 @@ impl Default for LoadOptions {
             digests: None,
             route_trace: None,
             expert_profiles: None,
+            adapters: Vec::new(),
             ranks: Ranks::default(),
         }
     }
@@ -168,6 +174,7 @@ pub struct Runner {
     lock_refused: bool,
     check: bool,
     warnings: Vec<String>,
+    adapters: ModelAdapters,
     /// The logits of the last batch and their number of rows.
     logits: Option<(Buffer, usize)>,
     /// Number of hidden states of the last batch.
@@ -232,6 +239,7 @@ impl Runner {
         let (loaded, weights) = load_weights(backend, (checkpoint, placed), &settings, options)?;
         let Loaded { mut backend, model, layer_bytes, cache, chunk, limits } = loaded;
         let routes = ExpertRoutes::start(&mut *backend, config, &settings.checkpoint, options)?;
+        let adapters = ModelAdapters::open((config, &*backend, &*model), options)?;
         let CacheMade { groups, states, context, note } = cache;
         let embedding = embedding(checkpoint, options, &*model);
         let info = ModelInfo {
@@ -262,6 +270,7 @@ impl Runner {
             weights,
             lock_refused: false,
             check: options.check,
+            adapters,
             logits: None,
             hidden: 0,
             hidden_size: config.hidden_size,

@@ -6,6 +6,7 @@ mod output;
 mod reader;
 
 use crate::TokenSet;
+use crate::block_root::adapted_space;
 use crate::constraint::Allowed;
 use crate::draft::RequestDraft;
 use crate::embedding_pooler::EmbeddingPooler;
@@ -16,6 +17,7 @@ use crate::outcome::Outcome;
 use crate::request::{Event, Finished, Request, TokenLogprobs, Usage};
 use crate::sampler::{History, Sampler, SamplerScratch, logprobs};
 use crate::trace::{Recorder, TraceSink};
+use backend::AdapterSet;
 use clock::RequestClock;
 use output::StepOutput;
 use reader::ReaderChannel;
@@ -40,6 +42,8 @@ pub(crate) struct RequestSetup {
 #[derive(Debug)]
 pub(crate) struct RunningRequest {
     request: Request,
+    adapters: AdapterSet,
+    adapter_key: [u8; 16],
     sampler: Sampler,
     pub constraint: SequenceConstraint,
     output: StepOutput,
@@ -52,10 +56,13 @@ pub(crate) struct RunningRequest {
 impl RunningRequest {
     /// A request that waits. The prompt of `submission` is not used.
     pub fn new(submission: Submission, setup: RequestSetup) -> Self {
-        let Submission { request, events, submitted, queue_slot } = submission;
+        let Submission { mut request, events, submitted, queue_slot } = submission;
+        let adapters = request.adapters.take().unwrap_or_default();
         let RequestSetup { max_drafted, timeout, constraint, pooler, recorder } = setup;
         Self {
             draft: RequestDraft::new(max_drafted),
+            adapter_key: adapted_space([0; 16], &adapters),
+            adapters,
             sampler: Sampler::new(request.sampling.clone()),
             constraint,
             output: StepOutput::new(max_drafted, pooler),
@@ -64,6 +71,16 @@ impl RunningRequest {
             recorder: recorder.map(Box::new),
             request,
         }
+    }
+
+    /// The adapters that it is computed with.
+    pub fn adapters(&self) -> &AdapterSet {
+        &self.adapters
+    }
+
+    /// A number that stands for its adapters.
+    pub fn adapter_key(&self) -> [u8; 16] {
+        self.adapter_key
     }
 
     /// The rows of the prompt that need outputs.

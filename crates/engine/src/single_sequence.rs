@@ -133,6 +133,7 @@ impl<'a> SingleSequence<'a> {
         }
         self.batch.clear();
         self.memory.push(&mut self.batch, tokens, start, logits);
+        self.batch.adapt(self.runner.adapters());
         if self.is_long {
             self.batch.mark_long();
         }

@@ -9,6 +9,7 @@ use crate::constraint::{Allowed, Constraint, Grammar, GrammarRef, TokenSet};
 use crate::request::{Request, SamplingParams};
 use crate::runner::Settings;
 use crate::{Runner, Speculate};
+use backend::{AdapterSet, ScaledAdapter};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -68,6 +69,9 @@ pub struct TraceSettings {
     /// How cached rows are rounded; empty where the model was not trained for it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub rounding: String,
+    /// Digests and scales of the adapters that sequences were computed with; empty without any.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub adapters: String,
     /// Threads, which do not matter.
     pub threads: usize,
     /// Positions of a KV block, which do not matter.
@@ -154,6 +158,7 @@ impl TraceSettings {
             isa: identity.clone(),
             placement: placement.clone(),
             rounding: rounding.map_or("", CacheRounding::name).into(),
+            adapters: adapters_text(runner.adapters()),
             threads: runner.threads(),
             block: runner.block(),
             chunk: runner.chunk,
@@ -169,12 +174,19 @@ impl TraceSettings {
             ("isa", &self.isa, &other.isa),
             ("placement", &self.placement, &other.placement),
             ("rounding", &self.rounding, &other.rounding),
+            ("adapters", &self.adapters, &other.adapters),
         ];
         pairs
             .into_iter()
             .find(|(_, a, b)| a != b)
             .map(|(name, a, b)| (name, a.as_str(), b.as_str()))
     }
+}
+
+/// The digests of `adapters`, each with its scale.
+fn adapters_text(adapters: &AdapterSet) -> String {
+    let text = |it: &ScaledAdapter| format!("{}={}", it.adapter.digest(), it.scale);
+    adapters.iter().map(text).collect::<Vec<_>>().join(" ")
 }
 
 /// The first difference of two traces.
@@ -348,11 +360,13 @@ pub(crate) struct Recorder {
 impl Recorder {
     pub fn new(runner: &Runner, request: &Request, number: u64) -> Self {
         let name = request.name.clone().unwrap_or_else(|| format!("request-{number}"));
+        let adapters = request.adapters.as_ref().unwrap_or(runner.adapters());
+        let adapters = adapters_text(adapters);
         let trace = Trace {
             version: VERSION,
             name,
             model: runner.info.name.clone(),
-            settings: TraceSettings::of(runner),
+            settings: TraceSettings { adapters, ..TraceSettings::of(runner) },
             request: TraceRequest::of(request),
             cached_tokens: 0,
             preemptions: 0,

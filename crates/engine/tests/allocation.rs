@@ -5,13 +5,14 @@
 #[path = "it/checkpoints.rs"]
 mod checkpoints;
 
+use backend::{LowRank, Mode};
 use engine::{
-    BLOCK, EngineOptions, Event, Generation, KvMemory, LoadOptions, Request, Runner,
-    SamplingParams, SingleSequence, WeightsMemory, start,
+    Adapter, AdapterSet, BLOCK, EngineOptions, Event, Generation, KvMemory, LoadOptions, Request,
+    Runner, SamplingParams, ScaledAdapter, SingleSequence, WeightsMemory, start,
 };
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
@@ -75,6 +76,27 @@ fn decoding_allocates_nothing() {
         let count = engine_steps(runner);
         assert!(count <= most, "{architecture}: {count} in {TOKENS} steps of the engine");
     }
+}
+
+#[test]
+fn decoding_with_adapters_allocates_nothing() {
+    let _alone = alone();
+    let (checkpoint, _folder) = checkpoints::random("llama");
+    let options = LoadOptions { threads: 2, ..LoadOptions::default() };
+    let mut runner = Runner::load(&checkpoint, &options).unwrap();
+    while runner.prepare_weights() {}
+    let shapes = runner.adapter_base().shapes();
+    let pair = |[outputs, inputs]: &[usize; 2]| {
+        let (a, b) = (vec![0.01; 5 * inputs], vec![0.01; outputs * 5]);
+        Some(LowRank::new(5, [&a, &b], 1.0, Mode::Fast).unwrap())
+    };
+    let pairs = shapes.values().map(pair).collect();
+    let adapter = Arc::new(Adapter::new("digest".to_owned(), pairs));
+    runner.set_adapters(AdapterSet::new([ScaledAdapter { adapter, scale: 1.0 }]));
+    assert_eq!(forward_passes(&mut runner), 0, "forward pass");
+    let most = max_allocations(runner.blocks().count());
+    let count = engine_steps(runner);
+    assert!(count <= most, "{count} in {TOKENS} steps of the engine");
 }
 
 #[test]

@@ -427,7 +427,7 @@ fn predicts_more(family: &Family, source: &str, layers: usize) -> bool {
 }
 
 /// The canonical name of a tensor of a GGUF file: its own, except for the family's aliases.
-fn gguf_name(family: &Family, name: &str) -> String {
+pub(crate) fn gguf_name(family: &Family, name: &str) -> String {
     let known = |name: &str| family.gguf_aliases.iter().find(|(theirs, _)| *theirs == name);
     match names::split_canonical(name) {
         Some((layer, rest)) => {
@@ -439,7 +439,7 @@ fn gguf_name(family: &Family, name: &str) -> String {
 
 /// The canonical name of a source tensor, or its own. Checkpoints of a model without its head, as
 /// the reference library saves them, lack the prefix.
-fn canonical_name(family: &Family, config: &ModelConfig, source: &str) -> String {
+pub(crate) fn canonical_name(family: &Family, config: &ModelConfig, source: &str) -> String {
     let with_prefix = || family.names.canonical(&format!("{BASE_PREFIX}{source}"));
     let canonical = family.names.canonical(source).or_else(with_prefix);
     let canonical = canonical.unwrap_or_else(|| source.to_owned());

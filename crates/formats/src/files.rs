@@ -104,7 +104,7 @@ fn no_weights(folder: &Path) -> Error {
 }
 
 /// The one file with this extension. Parts of one split GGUF model count as one file.
-fn only_file(folder: &Path, extension: &str) -> Result<Option<PathBuf>> {
+pub(crate) fn only_file(folder: &Path, extension: &str) -> Result<Option<PathBuf>> {
     let mut found = Vec::new();
     let entries = std::fs::read_dir(folder).map_err(|source| Error::Io {
         action: "list",

@@ -95,6 +95,12 @@ impl<'a> Object<'a> {
         })
     }
 
+    /// The keys and their values, in the order of the file.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (&'a str, &'a Value)> + use<'a> {
+        let map = self.map;
+        map.iter().map(|(key, value)| (key.as_str(), value))
+    }
+
     pub(crate) fn get(&self, key: &str) -> Option<&'a Value> {
         self.map.get(key).filter(|value| !value.is_null())
     }

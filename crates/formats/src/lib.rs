@@ -5,6 +5,7 @@
 //! memory is allocated, and every error names the file, the field or tensor, what was expected and
 //! what was found.
 
+pub mod adapter;
 mod bytes;
 mod chat;
 mod checkpoint;
@@ -32,6 +33,7 @@ mod storage;
 mod stream;
 mod tensor;
 
+pub use adapter::{AdapterFile, AdapterPair, ProjectionShapes};
 pub use chat::ChatRules;
 pub use checkpoint::{Checkpoint, OpenOptions};
 pub use config::ModelConfig;

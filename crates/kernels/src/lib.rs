@@ -25,6 +25,7 @@ mod isa;
 pub mod kv;
 mod lanes;
 pub mod layout;
+pub mod low_rank;
 mod math;
 pub mod probe;
 pub mod quant;

@@ -10,11 +10,13 @@ mod classifier;
 mod layers;
 mod loader;
 pub mod placement;
+mod projections;
 mod ranks;
 
 pub use classifier::Classifier;
 pub use layers::{expanded_cache, layer_caches};
 pub use loader::WorkspaceLimits;
+pub use projections::Projections;
 pub use ranks::Ranks;
 
 use backend::{Backend, Batch, Buffer, LayerCache};
@@ -130,6 +132,9 @@ pub enum Error {
 pub trait Model: Send {
     /// What each layer that this rank holds keeps for a sequence.
     fn cache(&self) -> Vec<LayerCache>;
+
+    /// The projections that adapters may change.
+    fn projections(&self) -> &Projections;
 
     /// The buffer of hidden states of the last batch, `[hidden rows, hidden]`, valid until the next
     /// batch.

@@ -2,6 +2,7 @@
 
 use crate::Error;
 use crate::placement::Placed;
+use crate::projections::Projections;
 use crate::ranks::{Heads, Ranks, Slice, part};
 use backend::{Backend, Buffer, Matrix, MatrixSpec, Mode, Selection, Table, Vector};
 use dist::Shard;
@@ -37,6 +38,8 @@ pub(crate) struct Loader<'a> {
     pub layers: Range<usize>,
     /// Whether cached rows are rounded as the model was trained for.
     pub native_rounding: bool,
+    /// The projections that an adapter may change.
+    pub projections: Projections,
     /// Workspace of operations, by name and width.
     shared: HashMap<(&'static str, usize), Buffer>,
     /// The choice of rows that all layers use in turns, and its size.
@@ -75,6 +78,7 @@ impl<'a> Loader<'a> {
             slice,
             layers,
             native_rounding,
+            projections: Projections::default(),
             shared: HashMap::new(),
             selection: None,
         })

@@ -5,11 +5,38 @@
 //! positions is computed on its own and the spans of a row are added up afterwards, which gives
 //! the same bits.
 
-use crate::{AttentionSpec, Batch};
+use super::Cpu;
+use crate::{AttentionSpec, Batch, Buffer, Mode};
 use base::{AlignedVec, ThreadPool};
 use kernels::Isa;
 use kernels::attention::{self, KvRef, Query};
 use std::ops::Range;
+
+impl Cpu {
+    /// Attention of a layer over the queries `q`.
+    pub(super) fn attend(
+        &mut self,
+        (layer, q, out): (usize, Buffer, Buffer),
+        spec: &AttentionSpec,
+        batch: &Batch,
+    ) {
+        let mut data = self.take(out);
+        let (group, kv) = self.kv.heads(layer);
+        let call = AttentionCall {
+            isa: self.isa,
+            pool: &self.pool,
+            narrow: self.mode == Mode::Fast,
+            sinks: spec.sinks.map_or(&[][..], |sinks| &self.vectors[sinks.0]),
+            group,
+            kv,
+            q: &self.buffers[q.0].data,
+            spec,
+            batch,
+        };
+        call.run(&mut self.attention, &mut data);
+        self.put(out, data);
+    }
+}
 
 /// Query vectors of a piece.
 const VECTORS: usize = 24;

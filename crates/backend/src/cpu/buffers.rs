@@ -22,6 +22,7 @@ impl Cpu {
                 + self.ropes.iter().map(|r| 8 * r.cos.len()).sum::<usize>()
                 + self.rounded.bytes()
                 + self.expert_scratch.bytes()
+                + self.low_rank.bytes()
                 + self.attention.bytes()
                 + self.compressed.bytes()
                 + self.selection_bytes(),

@@ -1,6 +1,7 @@
 //! Compressed rows, their choice, and attention over plain rows, as they are defined.
 
-use super::{Reference, add_scaled, dot, turn};
+use super::rotation::turn;
+use super::{Reference, add_scaled, dot};
 use crate::layer_cache::RowLayout;
 use crate::{Batch, Buffer, Compression, IndexSpec, RowAttention};
 use kernels::Isa;

@@ -3,6 +3,7 @@
 //! `GANNET_TEST_GPU` names a GPU, as `--device` does; without it only the reference device is
 //! compared.
 
+mod adapters;
 mod attention;
 mod experts;
 mod pair;

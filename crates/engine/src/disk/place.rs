@@ -1,7 +1,7 @@
 //! Where the blocks of a runner are in a store: below which root, and what they consist of.
 
 use super::parts::CacheParts;
-use crate::block_root::{block_root, disk_root};
+use crate::block_root::{adapted_space, block_root, disk_root};
 use crate::trace::TraceSettings;
 use crate::{Runner, Settings};
 use base::Name;
@@ -14,6 +14,8 @@ pub struct DiskPlace {
     /// As [`backend::Backend::fingerprint`].
     machine: Vec<f32>,
     layout: Layout,
+    /// The part of the cache of sequences with the adapters that the model was loaded with.
+    space: [u8; 16],
     about: String,
 }
 
@@ -32,7 +34,8 @@ impl DiskPlace {
         let about = serde_json::json!({ "model": runner.info().name, "settings": settings });
         let about = format!("{about:#}\n");
         let (settings, machine) = (runner.settings().clone(), runner.fingerprint());
-        Ok(Self { settings, machine, layout, about })
+        let space = adapted_space([0; 16], runner.adapters());
+        Ok(Self { settings, machine, layout, space, about })
     }
 
     /// The root on disk, where `digest` is that of all bytes of the weights.
@@ -40,9 +43,10 @@ impl DiskPlace {
         disk_root(&self.settings, self.layout.positions, digest, &self.machine)
     }
 
-    /// The parent of the first blocks of requests that share the prefix cache with all others.
+    /// The parent of the first blocks of requests that share the prefix cache with all others and
+    /// name no adapters.
     pub fn parent(&self) -> Name {
-        block_root(&self.settings, self.layout.positions)
+        block_root(&self.settings, self.layout.positions).in_space(self.space)
     }
 
     /// What the root stands for, as JSON.

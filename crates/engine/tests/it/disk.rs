@@ -4,13 +4,14 @@
 #[path = "../../../store/tests/store/scripted.rs"]
 mod scripted;
 
+use crate::adapters::write_adapter;
 use crate::checkpoints::{architectures, config, random};
 use crate::determinism::{Answer, collect};
 use crate::kinds::{has_states, has_windows};
 use crate::reuse::{ask_in, request};
 use engine::{
-    DiskCache, DiskWrite, EngineHandle, EngineOptions, KvMemory, KvType, LoadOptions, Mode,
-    Request, Runner, start,
+    AdapterSet, DiskCache, DiskWrite, EngineHandle, EngineOptions, KvMemory, KvType, LoadOptions,
+    Mode, Request, Runner, ScaledAdapter, start,
 };
 use formats::Checkpoint;
 use scripted::Scripted;
@@ -99,6 +100,28 @@ fn check(checkpoint: &Checkpoint, setup: &Setup, prompts: &[(Vec<u32>, Option<us
         let engine = Stored::start(checkpoint, setup, empty.path());
         assert_eq!(engine.ask(prompt), (0, answer), "{name}: prompt {at}");
         engine.end();
+    }
+}
+
+#[test]
+fn what_is_stored_with_adapters_is_found_with_these_alone() {
+    let (checkpoint, _folder) = random("qwen3");
+    let (folder, adapter) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    write_adapter(adapter.path(), &checkpoint, 1, |_| true);
+    let runner = Runner::load(&checkpoint, &LoadOptions::default()).unwrap();
+    let adapter = runner.adapter_base().open(adapter.path()).unwrap().adapter;
+    let set = |scale| AdapterSet::new([ScaledAdapter { adapter: Arc::clone(&adapter), scale }]);
+    let ask = |scale| {
+        let engine = Stored::start(&checkpoint, &FAST, folder.path());
+        let asked = Request { adapters: Some(set(scale)), ..request(&prompt(90)) };
+        let (answer, finished) = collect(engine.handle.submit(asked).unwrap());
+        engine.end();
+        (finished.usage.cached_tokens, answer)
+    };
+    let (first, second) = ([1.0, 0.0, 0.5].map(ask), [1.0, 0.0, 0.5].map(ask));
+    for (cold, warm) in first.into_iter().zip(second) {
+        assert_eq!(cold.0, 0);
+        assert!(warm.0 >= 80 && warm.1 == cold.1, "{} found", warm.0);
     }
 }
 

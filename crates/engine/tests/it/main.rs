@@ -1,5 +1,6 @@
 //! The laws of the engine, on small random checkpoints of every architecture.
 
+mod adapters;
 mod arithmetic;
 mod checkpoints;
 mod constraints;

@@ -1,11 +1,12 @@
 //! Ranks that share a model, each with a runner on a separate thread. Stages give the bits of one
 //! rank; slices agree with one rank up to rounding.
 
+use crate::adapters::write_adapter;
 use crate::checkpoints::{architectures, config, config_of, open, write};
 use crate::placement::{BUILT_IN_Q8_0, rule, rules};
 use base::Rng;
 use dist::{Comm, Local};
-use engine::{LoadOptions, Mode, Ranks, Runner, SingleSequence};
+use engine::{AdapterSet, LoadOptions, Mode, Ranks, Runner, ScaledAdapter, SingleSequence};
 use formats::ModelConfig;
 use std::path::Path;
 use std::sync::Arc;
@@ -322,4 +323,36 @@ fn what_cannot_be_shared_out_is_refused_with_numbers() {
     let found = on_each(folder.path(), Mode::Exact, grid(3, 1), |_, _| ());
     let message = found.into_iter().last().unwrap().unwrap_err();
     assert!(message.contains("layer 2 needs keys and values of layer 1"), "{message}");
+}
+
+#[test]
+fn slices_apply_their_parts_of_an_adapter_and_stages_refuse_one() {
+    for architecture in ["llama", "gemma3", "deepseek_v3"] {
+        let folder = folder_of(architecture, 2);
+        let adapter = tempfile::tempdir().unwrap();
+        let takes = |name: &str| !name.contains("ffn_gate_inp");
+        write_adapter(adapter.path(), &open(folder.path()), 4, takes);
+        let adapted = |ranks| {
+            let all = on_each(folder.path(), Mode::Exact, ranks, |_, mut runner| {
+                let adapter = runner.adapter_base().open(adapter.path()).unwrap().adapter;
+                runner.set_adapters(AdapterSet::new([ScaledAdapter { adapter, scale: 1.0 }]));
+                logits(&mut runner)
+            });
+            all.into_iter().map(|logits| logits.unwrap()).collect::<Vec<_>>()
+        };
+        let alone = adapted(vec![Ranks::default()]).remove(0);
+        let base = together_and_alone(folder.path(), Mode::Exact, vec![Ranks::default()]).1;
+        let largest = |a: &[f32], b: &[f32]| {
+            a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0f32, f32::max)
+        };
+        for together in adapted(grid(1, 2)) {
+            let (near, far) = (largest(&together, &alone), largest(&base, &alone));
+            assert!(near < 1e-3 && near < 0.01 * far, "{architecture}: {near}, {far}");
+        }
+        for found in on_each(folder.path(), Mode::Exact, grid(2, 1), |_, runner| {
+            runner.adapter_base().open(adapter.path()).unwrap_err().to_string()
+        }) {
+            assert!(found.unwrap().contains("stages"), "{architecture}");
+        }
+    }
 }

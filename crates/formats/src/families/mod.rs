@@ -325,7 +325,11 @@ impl ModelConfig {
         })
     }
 
-    fn family(&self) -> Result<&'static Family> {
+    /// The descriptor of the family.
+    ///
+    /// # Errors
+    /// If the family is unknown.
+    pub(crate) fn family(&self) -> Result<&'static Family> {
         by_name(&self.architecture).ok_or_else(|| {
             self.error("architecture", &format!("{} is not supported", self.architecture))
         })

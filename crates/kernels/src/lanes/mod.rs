@@ -42,6 +42,12 @@ pub(crate) trait Lanes: Copy {
     /// # Safety
     /// 16 values must be readable; no alignment is needed.
     unsafe fn load_bf16_at(src: *const u16) -> Self;
+    /// As [`load_bf16_at`](Self::load_bf16_at), from an array.
+    #[inline(always)]
+    fn load_bf16(src: &[u16; LANES]) -> Self {
+        // SAFETY: the array holds 16 values.
+        unsafe { Self::load_bf16_at(src.as_ptr()) }
+    }
     /// Lanes to an array.
     #[inline(always)]
     fn store(self, dst: &mut [f32; LANES]) {

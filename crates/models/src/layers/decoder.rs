@@ -15,7 +15,7 @@ use super::{
 };
 use crate::loader::Loader;
 use crate::ranks::Ranks;
-use crate::{Classifier, Error, Model};
+use crate::{Classifier, Error, Model, Projections};
 use backend::{Backend, Batch, Buffer, LayerCache, Table, ThreadLimits};
 use dist::{Comm, Split};
 use formats::config::{self, IndexConfig, RopeConfig, SublayerNorms, Sublayers};
@@ -209,6 +209,7 @@ pub(crate) struct Decoder {
     residual: Residual,
     work: Workspace,
     ranks: Ranks,
+    projections: Projections,
 }
 
 /// Workspace, `[rows, hidden]` unless stated.
@@ -281,6 +282,7 @@ impl Decoder {
             residual,
             work,
             ranks,
+            projections: std::mem::take(&mut loader.projections),
         })
     }
 
@@ -384,6 +386,10 @@ impl Model for Decoder {
 
     fn classifier(&self) -> Option<&Classifier> {
         self.classifier.as_ref()
+    }
+
+    fn projections(&self) -> &Projections {
+        &self.projections
     }
 
     fn hidden(&self) -> Buffer {

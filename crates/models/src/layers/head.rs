@@ -49,7 +49,9 @@ impl Head {
             (true, true) => {
                 let embed = loader.checkpoint.require("token_embd.weight", &[vocab, hidden])?;
                 let weight = loader.part_of("output.weight", &slice.of(embed)?)?;
-                Some(Linear { weight, bias: None, factor: 1.0, split: slice.split() })
+                let split = slice.split();
+                let number = Some(loader.projections.add("output", [vocab, hidden], slice, 1.0));
+                Some(Linear { weight, bias: None, factor: 1.0, split, number })
             }
             (true, false) => Some(Linear::load(loader, "output", vocab, hidden, slice)?),
         };
@@ -100,7 +102,7 @@ impl Head {
         self.normalise(pass, (x, normed), rows);
         let own = self.others.as_ref().map_or(logits, |others| others.own);
         let linear = self.linear.expect("logits are computed of models that generate");
-        linear.forward(pass, normed, own, rows);
+        linear.forward_logits(pass, normed, own, rows);
         if self.scale != 1.0 {
             pass.backend.scale(own, self.scale, rows);
         }

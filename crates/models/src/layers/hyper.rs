@@ -6,6 +6,7 @@ use crate::Error;
 use crate::loader::Loader;
 use crate::ranks::Slice;
 use backend::{Buffer, HyperSpec};
+use dist::Split;
 use formats::config::HyperConfig;
 
 /// What sublayers read from and add to.
@@ -56,8 +57,10 @@ impl Mixture {
         let inputs = streams * loader.checkpoint.config().hidden_size;
         let count = if head { streams } else { (2 + streams) * streams };
         let parts = if head { 1 } else { 3 };
-        let products =
-            Linear::load_exact(loader, &format!("{name}_fn"), count, inputs, Slice::Whole)?;
+        let weight = format!("{name}_fn.weight");
+        let weight = loader.exact_matrix(&weight, count, inputs, &Slice::Whole)?;
+        let (bias, split) = (None, Split::Whole);
+        let products = Linear { weight, bias, factor: 1.0, split, number: None };
         let base = loader.vector(&format!("{name}_base.weight"), &[count], 0..count)?;
         let scale = loader.vector(&format!("{name}_scale.weight"), &[parts], 0..parts)?;
         let spec = HyperSpec { streams, iterations, eps, base, scale, head };

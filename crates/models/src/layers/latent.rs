@@ -205,7 +205,7 @@ impl LatentAttention {
             // Inputs of both are counted once, under the name of the first.
             let name = if rows.start == 0 { view.name.clone() } else { String::new() };
             let weight = loader.part_of(&view.name, &view.rows(rows).named(name))?;
-            Ok(Linear { weight, bias, factor: 1.0, split: Split::Whole })
+            Ok(Linear { weight, bias, factor: 1.0, split: Split::Whole, number: None })
         };
         Ok([part(0..first)?, part(first..all)?])
     }

@@ -4,7 +4,7 @@ use super::ForwardPass;
 use crate::Error;
 use crate::loader::Loader;
 use crate::ranks::Slice;
-use backend::{Buffer, Matrix, Vector};
+use backend::{AdaptedRows, Buffer, Matrix, Vector};
 use dist::Split;
 use std::ops::Range;
 
@@ -16,6 +16,8 @@ pub(crate) struct Linear {
     pub factor: f32,
     /// How the projection is divided among ranks, and thus which part of the outputs this rank has.
     pub split: Split,
+    /// Its number among the projections that an adapter may change; `None` where none may.
+    pub number: Option<usize>,
 }
 
 impl Linear {
@@ -29,7 +31,7 @@ impl Linear {
         slice: Slice,
     ) -> Result<Self, Error> {
         let weight = loader.matrix(&format!("{name}.weight"), outputs, inputs, &slice)?;
-        Self::with_bias(loader, name, outputs, weight, slice)
+        Self::with_bias(loader, name, [outputs, inputs], weight, slice)
     }
 
     /// As [`load`](Self::load), but in `exact` mode unless a rule says otherwise, for outputs that
@@ -42,14 +44,14 @@ impl Linear {
         slice: Slice,
     ) -> Result<Self, Error> {
         let weight = loader.exact_matrix(&format!("{name}.weight"), outputs, inputs, &slice)?;
-        Self::with_bias(loader, name, outputs, weight, slice)
+        Self::with_bias(loader, name, [outputs, inputs], weight, slice)
     }
 
     /// The projection of `weight`, with the bias `name.bias` if it exists.
     fn with_bias(
         loader: &mut Loader<'_>,
         name: &str,
-        outputs: usize,
+        [outputs, inputs]: [usize; 2],
         weight: Matrix,
         slice: Slice,
     ) -> Result<Self, Error> {
@@ -61,7 +63,9 @@ impl Linear {
         // Outputs that are summed over ranks get their bias once.
         let bias = bias.filter(|_| !matches!(slice, Slice::Inputs(_)) || loader.slice.rank() == 0);
         let factor = loader.checkpoint.config().factor_of(in_layer(name));
-        Ok(Self { weight, bias, factor, split: slice.split() })
+        let split = slice.split();
+        let number = Some(loader.projections.add(name, [outputs, inputs], slice, factor));
+        Ok(Self { weight, bias, factor, split, number })
     }
 
     /// Rows of the projection `tensor`, `[outputs, hidden]`, which holds several, with their biases
@@ -81,11 +85,12 @@ impl Linear {
         let weight = loader.part_of(tensor, &view.rows(rows.clone()).named(noted.to_owned()))?;
         let bias = format!("{}.bias", tensor.trim_end_matches(".weight"));
         let bias = loader.optional_part(&bias, &[outputs], rows.clone())?;
-        Ok(Self { weight, bias, factor, split: Slice::Heads(rows).split() })
+        let split = Slice::Heads(rows).split();
+        Ok(Self { weight, bias, factor, split, number: None })
     }
 
     /// `out = x W^T + b`, `[rows, inputs]` to `[rows, outputs]`, for this rank's inputs and
-    /// outputs.
+    /// outputs, with what adapters add.
     pub fn forward(&self, pass: &mut ForwardPass<'_>, x: Buffer, out: Buffer, rows: usize) {
         Self::forward_each(pass, x, [(self, out)], rows);
     }
@@ -97,6 +102,23 @@ impl Linear {
         outputs: [(&Self, Buffer); N],
         rows: usize,
     ) {
+        let batch = pass.batch;
+        Self::forward_adapted(pass, x, outputs, rows, batch.adapted());
+    }
+
+    /// [`forward`](Self::forward) for the rows that output logits.
+    pub fn forward_logits(&self, pass: &mut ForwardPass<'_>, x: Buffer, out: Buffer, rows: usize) {
+        let batch = pass.batch;
+        Self::forward_adapted(pass, x, [(self, out)], rows, batch.adapted_logits());
+    }
+
+    fn forward_adapted<const N: usize>(
+        pass: &mut ForwardPass<'_>,
+        x: Buffer,
+        outputs: [(&Self, Buffer); N],
+        rows: usize,
+        adapted: &[AdaptedRows],
+    ) {
         pass.backend.linear(x, &outputs.map(|(linear, out)| (linear.weight, out)), rows);
         for (linear, out) in outputs {
             if linear.factor != 1.0 {
@@ -106,6 +128,27 @@ impl Linear {
                 pass.backend.add_bias(out, bias, rows);
             }
         }
+        if !adapted.is_empty() {
+            Self::adapt(pass, x, outputs, adapted);
+        }
+    }
+
+    /// Adds to the outputs what adapters of their rows add.
+    fn adapt<const N: usize>(
+        pass: &mut ForwardPass<'_>,
+        x: Buffer,
+        outputs: [(&Self, Buffer); N],
+        adapted: &[AdaptedRows],
+    ) {
+        let mut changed = [(0, x); N];
+        let mut count = 0;
+        for (linear, out) in outputs {
+            if let Some(number) = linear.number {
+                changed[count] = (number, out);
+                count += 1;
+            }
+        }
+        pass.backend.add_low_rank(x, &changed[..count], adapted);
     }
 }
 

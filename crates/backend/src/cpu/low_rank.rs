@@ -1,0 +1,180 @@
+//! What adapters add to the outputs of projections: for all rows of a step, each with its own
+//! adapters, the products with first factors are one job of the threads and those with second
+//! factors another.
+//!
+//! Inputs are not rounded, and no sum depends on other rows: a product with a first factor is one
+//! with stored weights, one with a second factor as [`kernels::low_rank`] says.
+
+use super::Cpu;
+use crate::{AdaptedRows, Buffer};
+use base::{AlignedVec, MAX_MATRICES, Tile};
+use kernels::layout::{GROUP, Inputs, STORED};
+use kernels::low_rank;
+use std::ops::Range;
+
+/// Rows of a piece of products with first factors.
+const ROWS: usize = 24;
+/// Outputs of a piece of products with second factors.
+const OUTPUTS: Range<usize> = 64..512;
+
+/// Products with first factors, and how they are divided; kept for the next call.
+#[derive(Default)]
+pub(super) struct LowRankScratch {
+    /// For each row the products with the factors of all its pairs, those of each pair in whole
+    /// groups of columns.
+    inner: AlignedVec<f32>,
+    /// Rows of each piece, and the index of the adapted rows that they belong to.
+    cuts: Vec<Range<usize>>,
+    of: Vec<usize>,
+}
+
+impl LowRankScratch {
+    /// Bytes held.
+    pub fn bytes(&self) -> usize {
+        4 * self.inner.len()
+    }
+
+    fn cut(&mut self, adapted: &[AdaptedRows]) {
+        self.cuts.clear();
+        self.of.clear();
+        for (at, AdaptedRows { rows, .. }) in adapted.iter().enumerate() {
+            for start in rows.clone().step_by(ROWS) {
+                self.cuts.push(start..(start + ROWS).min(rows.end));
+                self.of.push(at);
+            }
+        }
+    }
+}
+
+/// Columns of the products with the first factors of a pair.
+fn columns(rank: usize) -> usize {
+    rank.next_multiple_of(GROUP)
+}
+
+impl AdaptedRows {
+    /// Columns of the products with all first factors of these rows.
+    fn columns(&self, outputs: &[(usize, Buffer)]) -> usize {
+        let of = |projection: usize| self.adapters.pairs(projection);
+        outputs
+            .iter()
+            .flat_map(|(projection, _)| of(*projection))
+            .map(|it| columns(it.0.rank()))
+            .sum()
+    }
+}
+
+impl Cpu {
+    /// As [`Backend::add_low_rank`](crate::Backend::add_low_rank).
+    pub(super) fn low_rank_products(
+        &mut self,
+        x: Buffer,
+        outputs: &[(usize, Buffer)],
+        adapted: &[AdaptedRows],
+    ) {
+        outputs.chunks(MAX_MATRICES).for_each(|some| self.products_of_some(x, some, adapted));
+    }
+
+    /// The same for as many projections as a job has.
+    fn products_of_some(
+        &mut self,
+        x: Buffer,
+        outputs: &[(usize, Buffer)],
+        adapted: &[AdaptedRows],
+    ) {
+        let width = adapted.iter().map(|rows| rows.columns(outputs)).max().unwrap_or(0);
+        let rows = adapted.last().map_or(0, |last| last.rows.end);
+        if width == 0 {
+            return;
+        }
+        let mut scratch = std::mem::take(&mut self.low_rank);
+        scratch.cut(adapted);
+        let LowRankScratch { inner, cuts, of } = &mut scratch;
+        let inner = super::products::grown(inner, rows * width);
+        self.pool.begin("adapter inner");
+        let this = &*self;
+        self.pool.for_each_cut(inner, width, (cuts, GROUP), |cut, tile| {
+            this.first_product(x, outputs, &adapted[of[cut]], tile);
+        });
+        self.pool.begin("adapter outer");
+        self.second_products((inner, width), outputs, adapted);
+        self.low_rank = scratch;
+    }
+
+    /// The products of a piece of rows with a group of rows of a first factor.
+    fn first_product(
+        &self,
+        x: Buffer,
+        outputs: &[(usize, Buffer)],
+        adapted: &AdaptedRows,
+        tile: Tile<'_, f32>,
+    ) {
+        let (rows, start) = (tile.rows(), tile.cols().start);
+        let mut first = 0;
+        for (pair, _) in outputs.iter().flat_map(|(at, _)| adapted.adapters.pairs(*at)) {
+            let behind = first + columns(pair.rank());
+            if start < behind {
+                let within = start - first;
+                let count = GROUP.min(pair.rank() - within);
+                let inputs = Inputs::f32(self.read_rows(x, rows.clone()), self.width(x));
+                let tile = tile.from(rows.start, start).columns(0..count);
+                STORED.product(self.isa, inputs, pair.a(), &mut tile.behind(within));
+                return;
+            }
+            first = behind;
+        }
+    }
+
+    /// Adds the products of `inner`, rows of `width` values, with all second factors.
+    fn second_products(
+        &mut self,
+        (inner, width): (&[f32], usize),
+        outputs: &[(usize, Buffer)],
+        adapted: &[AdaptedRows],
+    ) {
+        assert!(outputs.len() <= MAX_MATRICES, "as many outputs as a job has");
+        let mut data: [AlignedVec<f32>; MAX_MATRICES] = Default::default();
+        for (data, (_, out)) in data.iter_mut().zip(outputs) {
+            *data = self.take(*out);
+        }
+        let (this, rows) = (&*self, adapted.last().map_or(0, |last| last.rows.end));
+        let mut all = data.iter_mut();
+        let mut parts: [(&mut [f32], usize, usize); MAX_MATRICES] =
+            std::array::from_fn(|at| match (outputs.get(at), all.next()) {
+                (Some((_, out)), Some(data)) => {
+                    let outputs = this.width(*out);
+                    let each = (outputs / (4 * this.pool.threads())).next_multiple_of(GROUP);
+                    (&mut data[..rows * outputs], outputs, each.clamp(OUTPUTS.start, OUTPUTS.end))
+                }
+                _ => (&mut [][..], 1, 1),
+            });
+        this.pool.for_each_tile_of(&mut parts[..outputs.len()], |at, mut tile| {
+            for adapted in adapted {
+                this.second_product((inner, width), (outputs, at), adapted, &mut tile);
+            }
+        });
+        for (data, (_, out)) in data.into_iter().zip(outputs) {
+            self.put(*out, data);
+        }
+    }
+
+    /// Adds to some outputs of projection `at` of `outputs` the products with the second factors
+    /// of its rows.
+    fn second_product(
+        &self,
+        (inner, width): (&[f32], usize),
+        (outputs, at): (&[(usize, Buffer)], usize),
+        AdaptedRows { rows, adapters }: &AdaptedRows,
+        tile: &mut Tile<'_, f32>,
+    ) {
+        let before = outputs[..at].iter().flat_map(|(projection, _)| adapters.pairs(*projection));
+        let mut first: usize = before.map(|(pair, _)| columns(pair.rank())).sum();
+        for (pair, scale) in adapters.pairs(outputs[at].0) {
+            let b = pair.b(tile.cols());
+            for row in rows.clone() {
+                let x = &inner[row * width + first..][..pair.rank()];
+                low_rank::add_product(self.isa, b, x, scale, tile.row_mut(row));
+            }
+            first += columns(pair.rank());
+        }
+    }
+}

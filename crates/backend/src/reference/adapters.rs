@@ -1,0 +1,32 @@
+//! What adapters add to the outputs of projections.
+
+use super::{Reference, add_scaled, dot};
+use crate::{AdaptedRows, Buffer, LowRank};
+
+impl Reference {
+    /// As [`Backend::add_low_rank`](crate::Backend::add_low_rank).
+    pub(super) fn low_rank_products(
+        &mut self,
+        x: Buffer,
+        outputs: &[(usize, Buffer)],
+        adapted: &[AdaptedRows],
+    ) {
+        for (projection, out) in outputs {
+            let rows = adapted.last().map_or(0, |last| last.rows.end);
+            self.each_row(*out, rows, |this, row, out| {
+                let adapters = adapted.iter().find(|adapted| adapted.rows.contains(&row));
+                let adapters = adapters.iter().flat_map(|it| it.adapters.pairs(*projection));
+                for (pair, scale) in adapters {
+                    add_scaled(out, &product(pair, this.row(x, row)), scale);
+                }
+            });
+        }
+    }
+}
+
+/// `b (a x)`: `[outputs]` of inputs `[inputs]`.
+fn product(pair: &LowRank, x: &[f32]) -> Vec<f32> {
+    let (a, b) = pair.values();
+    let inner: Vec<f32> = a.chunks_exact(x.len()).map(|row| dot(row, x)).collect();
+    b.chunks_exact(pair.rank()).map(|row| dot(row, &inner)).collect()
+}
