@@ -105,7 +105,8 @@ impl Service {
         terms: &RequestOptions,
     ) -> Result<Embedding, ApiError> {
         let mut usage = Usage { prompt_tokens: request.prompt.len(), ..Usage::default() };
-        let request = Request { space: self.partition.space, ..request };
+        let (space, adapters) = (self.partition.space, self.adapters_of_request());
+        let request = Request { space, adapters, ..request };
         let mut generation = self.submit(request, terms)?;
         let mut vector = None;
         loop {

@@ -4,6 +4,7 @@
 //! Invariant: dropping a [`TextStream`] cancels its generation and no other; the crate knows
 //! nothing of HTTP.
 
+mod adapters;
 mod assemble;
 mod budget;
 mod card;
@@ -31,9 +32,12 @@ mod turn_encoding;
 mod turn_records;
 mod usage_counter;
 
+pub use adapters::{AdapterError, Adapters, DEFAULT_ADAPTERS, NamedAdapter};
 pub use card::ModelCard;
 pub use embed::{Embedding, probability};
-pub use engine::{Embed, Field, ModelInfo, ModelTask, Pooling, SamplingParams, Speculate, metrics};
+pub use engine::{
+    AdapterSet, Embed, Field, ModelInfo, ModelTask, Pooling, SamplingParams, Speculate, metrics,
+};
 pub use error::ApiError;
 pub use event::{CallEvent, Delta, Done, Finish, TextEvent, TokenText, TopToken};
 pub use ids::{derived_id, fnv1a, unique_id};

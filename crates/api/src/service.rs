@@ -1,5 +1,6 @@
 //! The service: one running model with its tokenizer and chat template.
 
+use crate::adapters::Adapters;
 use crate::assemble::Assembler;
 use crate::card::ModelCard;
 use crate::constraint_builder::{ConstraintBuilder, compile_constraint};
@@ -16,7 +17,7 @@ use crate::stream::{TextStream, TurnRecorder};
 use crate::structure::GreedyMarkup;
 use crate::turn_encoding::ModelDigest;
 use crate::turn_records::TurnRecords;
-use engine::{EngineHandle, Generation, GrammarRef, ModelInfo, ModelTask, Request};
+use engine::{AdapterSet, EngineHandle, Generation, GrammarRef, ModelInfo, ModelTask, Request};
 use formats::{GenerationDefaults, families};
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
@@ -68,6 +69,10 @@ pub struct Service {
     pub parallel: usize,
     /// The part of the caches that requests use.
     pub partition: CachePartition,
+    /// The adapters of the model.
+    pub adapters: Adapters,
+    /// The adapters of requests; `None` for the defaults of the model.
+    chosen: Option<AdapterSet>,
     /// Whether the markup of calls is generated greedily, in formats that have a tracker of it.
     pub greedy_structure: bool,
     /// Takes computed prefixes to files, where there is a cache on disk.
@@ -87,6 +92,8 @@ impl Service {
             card: Arc::new(parts.card),
             parallel: parts.parallel,
             partition: CachePartition::default(),
+            adapters: Adapters::default(),
+            chosen: None,
             greedy_structure: true,
             prefixes: None,
             engine: parts.engine,
@@ -121,6 +128,21 @@ impl Service {
     /// The same model for requests that use another part of the caches.
     pub fn within(&self, partition: CachePartition) -> Self {
         Self { partition, ..self.clone() }
+    }
+
+    /// The same model with these adapters for all requests, under the name of one, if there is one.
+    pub fn adapted(&self, adapters: AdapterSet, name: Option<&str>) -> Self {
+        let mut service = Self { chosen: Some(adapters), ..self.clone() };
+        if let Some(name) = name {
+            let info = ModelInfo { name: name.to_owned(), ..(*self.engine.info).clone() };
+            service.engine.info = Arc::new(info);
+        }
+        service
+    }
+
+    /// The adapters of a request.
+    pub(crate) fn adapters_of_request(&self) -> Option<AdapterSet> {
+        self.chosen.clone().or_else(|| self.adapters.default_set())
     }
 
     /// The same model for a request of the user and with the salt of `options`.
@@ -383,6 +405,7 @@ impl Service {
             sampled_logprobs: sampling.sampled_logprobs,
             prompt_logprobs: sampling.prompt_logprobs,
             space: self.partition.space,
+            adapters: self.adapters_of_request(),
             ..Request::default()
         };
         self.engine.check(&request)?;

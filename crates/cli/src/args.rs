@@ -1,5 +1,6 @@
 //! Arguments that several commands share.
 
+use crate::adapters::AdapterArgs;
 use crate::device::DeviceArgs;
 use crate::size::bytes;
 use crate::weights::WeightsArgs;
@@ -92,6 +93,8 @@ pub(crate) struct LoadArgs {
     /// Check for NaN and infinite values after every layer, and name where they arise
     #[arg(long)]
     check: bool,
+    #[command(flatten)]
+    adapters: AdapterArgs,
     #[command(flatten)]
     weights: WeightsArgs,
 }
@@ -284,6 +287,7 @@ impl LoadArgs {
             chunk: self.chunk,
             pooling: self.pooling,
             check: self.check,
+            adapters: self.adapters.sources(),
             ..self.device.options()
         })
     }

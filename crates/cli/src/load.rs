@@ -73,6 +73,9 @@ pub(crate) struct SourceArgs {
     /// Whether short and quickly computed prefixes are kept too.
     #[arg(skip)]
     keeps_all: bool,
+    /// Maximum number of adapters in memory, unless it is the default.
+    #[arg(skip)]
+    max_adapters: Option<usize>,
     #[command(flatten)]
     model: ModelArgs,
     /// Jinja template, instead of the model's own
@@ -109,6 +112,11 @@ impl SourceArgs {
     /// The same model under this name, if there is one.
     pub fn named(self, name: Option<String>) -> Self {
         Self { name, ..self }
+    }
+
+    /// The same with memory for this many adapters.
+    pub fn holding_adapters(self, most: usize) -> Self {
+        Self { max_adapters: Some(most), ..self }
     }
 
     /// The same with prefixes kept on disk, unless the arguments say otherwise.
@@ -158,6 +166,7 @@ impl SourceArgs {
         let builder = self.chat_template.iter().fold(builder, Builder::chat_template);
         let builder = self.tool_format.into_iter().fold(builder, Builder::tool_format);
         let builder = builder.greedy_structure(self.greedy_structure);
+        let builder = self.max_adapters.into_iter().fold(builder, Builder::max_adapters);
         let kv_dir = self.kv_dir.folder(if self.keeps_prefixes { "auto" } else { "off" })?;
         let kv_dir = match self.keeps_all {
             true => kv_dir.map(KvDir::keeping_all),

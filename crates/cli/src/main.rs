@@ -2,6 +2,7 @@
 //!
 //! Invariant: the process ends with one of the exit codes of `exit`.
 
+mod adapters;
 mod answer;
 mod args;
 mod builtin;

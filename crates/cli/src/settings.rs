@@ -26,7 +26,7 @@ const COMMANDS: [&str; 8] =
 #[rustfmt::skip]
 pub(crate) const KEYS: &[&str] = &[
     "model", "hub-endpoint", "pre-fallback", "chat-template", "tool-format",
-    "greedy-structure", "placement",
+    "greedy-structure", "placement", "lora",
     "threads", "pin", "numa", "ctx", "mode", "kv-type", "cache-rounding", "kv-memory", "state-memory",
     "state-every", "kv-block", "chunk", "pooling", "check", "weights-pack",
     "weights-memory", "weights-read-threads", "weights-preload", "route-trace", "simulate-memory",
@@ -37,7 +37,7 @@ pub(crate) const KEYS: &[&str] = &[
     "logit-bias", "seed", "stop", "stop-id", "ignore-eos",
     "system", "stats", "state-dir",
     "host", "port", "unix", "unix-mode", "tls-cert", "tls-key",
-    "alias", "no-ui", "no-slots", "slot-save-path", "no-metrics",
+    "lora-dir", "max-loras", "allow-lora-updates", "alias", "no-ui", "no-slots", "slot-save-path", "no-metrics",
     "api-key", "api-key-file", "cors", "rate-limit", "rate-limit-tokens", "max-concurrent",
     "cache-isolation", "log-prompts",
     "connections", "header-limit", "header-timeout", "body-limit", "body-timeout", "json-depth",

@@ -3,10 +3,10 @@
 use crate::kv_dir::KvDir;
 use crate::prefixes::StoredPrefixes;
 use crate::{Engine, Error};
-use api::{ModelCard, PrefixFiles, Service, ServiceParts};
+use api::{Adapters, ModelCard, PrefixFiles, Service, ServiceParts};
 use engine::{
-    DeviceChoice, EngineOptions, KvMemory, KvType, LoadOptions, Mode, PackChoice, Placement,
-    ProfileUse, Runner, Speculate, WeightsMemory,
+    AdapterSource, DeviceChoice, EngineOptions, KvMemory, KvType, LoadOptions, Mode, PackChoice,
+    Placement, ProfileUse, Runner, Speculate, WeightsMemory,
 };
 use formats::{Checkpoint, OpenOptions};
 use std::path::{Path, PathBuf};
@@ -38,6 +38,7 @@ pub struct Builder {
     greedy_structure: bool,
     gguf: GgufOptions,
     kv_dir: Option<KvDir>,
+    max_adapters: usize,
 }
 
 impl Default for Builder {
@@ -52,6 +53,7 @@ impl Default for Builder {
             greedy_structure: true,
             gguf: GgufOptions::default(),
             kv_dir: None,
+            max_adapters: api::DEFAULT_ADAPTERS,
         };
         builder.parallel(PARALLEL).queue(QUEUE)
     }
@@ -115,6 +117,10 @@ impl Builder {
         /// Sets the most bytes of memory that count as available, for trials; by default all that
         /// are.
         simulate_memory(bytes: usize): |it| it.load.simulate_memory = Some(bytes);
+        /// Sets the low-rank adapters that answers are computed with; by default none.
+        adapters(adapters: Vec<AdapterSource>): |it| it.load.adapters = adapters;
+        /// Sets the largest number of adapters in memory; 64 by default.
+        max_adapters(adapters: usize): |it| it.max_adapters = adapters;
         /// Sets all options of loading.
         load_options(options: LoadOptions): |it| it.load = options;
         /// Sets all options of the engine.
@@ -148,6 +154,9 @@ impl Builder {
         let mut options = self.engine.clone();
         options.disk = self.kv_dir.as_ref().map(|it| it.open(&checkpoint)).transpose()?;
         let prefixes = StoredPrefixes::of(options.disk.as_ref(), &runner);
+        let (base, loaded) = (runner.adapter_base().clone(), runner.loaded_adapters());
+        let adapters = Adapters::new(base, loaded, self.max_adapters)
+            .map_err(|source| Error::Adapters { path: path.to_owned(), source })?;
         let (engine, thread) = engine::start(runner, options);
         let mut service = Service::new(ServiceParts {
             engine,
@@ -160,6 +169,7 @@ impl Builder {
             parallel,
         });
         service.greedy_structure = self.greedy_structure;
+        service.adapters = adapters;
         service.prefixes = prefixes.clone().ok().map(|it| Arc::new(it) as Arc<dyn PrefixFiles>);
         let thread = Arc::new(thread);
         Ok(Engine { service, memory, threads, isa, parallel, warnings, prefixes, thread })

@@ -35,6 +35,14 @@ pub enum Error {
         /// The error of the template.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// There are more adapters than may be held, or one has no printable name.
+    #[error("{}: {source}", path.display())]
+    Adapters {
+        /// The model.
+        path: PathBuf,
+        /// The error of the adapters.
+        source: api::AdapterError,
+    },
     /// The folder of stored prefixes cannot be used.
     #[error("cannot use the cache on disk: {0}")]
     Store(#[from] store::StoreError),

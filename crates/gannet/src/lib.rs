@@ -126,8 +126,8 @@ pub use ::api::{
 pub use ::devices::choose as device;
 #[doc(inline)]
 pub use ::engine::{
-    DeviceChoice, EngineOptions, KvMemory, KvType, LoadOptions, Memory, Mode, ModelInfo,
-    PackChoice, Placement, ProfileUse, Speculate, WeightsMemory,
+    AdapterSource, DeviceChoice, EngineOptions, KvMemory, KvType, LoadOptions, Memory, Mode,
+    ModelInfo, PackChoice, Placement, ProfileUse, Speculate, WeightsMemory,
 };
 #[doc(inline)]
 pub use ::store::StoreKey;

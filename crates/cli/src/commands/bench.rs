@@ -1,5 +1,6 @@
 //! `gannet bench`: prefill and decode rates, compared with what the machine sustains.
 
+use crate::adapters::AdapterArgs;
 use crate::device::DeviceArgs;
 use crate::model::{self, BUILTIN};
 use crate::output;
@@ -41,6 +42,8 @@ pub(crate) struct Args {
     types: MatrixTypes,
     #[command(flatten)]
     plan: BenchPlan,
+    #[command(flatten)]
+    adapters: AdapterArgs,
     #[command(flatten)]
     device: DeviceArgs,
     /// Compute threads; 0 for all cores. Several numbers with --scaling
@@ -182,6 +185,7 @@ fn load(checkpoint: &Checkpoint, args: &Args, threads: usize) -> Result<Runner> 
         parallel: batch,
         rounding: args.cache_rounding,
         placement: args.placement.rules()?,
+        adapters: args.adapters.sources(),
         ..args.device.options()
     };
     let mut options = args.weights.add_to(options);

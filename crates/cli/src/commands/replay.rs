@@ -1,5 +1,6 @@
 //! `gannet replay`: computes the requests of traces again, each alone, and compares the bits.
 
+use crate::adapters::AdapterArgs;
 use crate::args::ModelArgs;
 use crate::device::DeviceArgs;
 use crate::exit::SilentExit;
@@ -28,6 +29,8 @@ pub(crate) struct Args {
     model: ModelArgs,
     #[command(flatten)]
     placement: PlacementArgs,
+    #[command(flatten)]
+    adapters: AdapterArgs,
     #[command(flatten)]
     device: DeviceArgs,
     /// Compute threads, which do not change the bits; 0 for all cores
@@ -150,6 +153,7 @@ impl Replay {
             logit_rows: options.logit_rows(),
             parallel: options.running,
             placement: args.placement.rules()?,
+            adapters: args.adapters.sources(),
             ..args.device.options()
         };
         let runner = Runner::load(&checkpoint, &load)

@@ -1,5 +1,6 @@
 //! `gannet serve`: the model over HTTP.
 
+mod adapters;
 mod limits;
 mod listen;
 mod routes;
@@ -10,6 +11,7 @@ use crate::effective::EffectiveSettings;
 use crate::interrupt::{Signal, Watch};
 use crate::load::SourceArgs;
 use crate::output::{self, note};
+use adapters::AdapterFolderArgs;
 use anyhow::{Context, Result, bail};
 use api::Service;
 use convert::Interrupted;
@@ -39,6 +41,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     routes: RouteArgs,
     #[command(flatten)]
+    adapters: AdapterFolderArgs,
+    #[command(flatten)]
     clients: ClientArgs,
     #[command(flatten)]
     connections: ConnectionArgs,
@@ -57,7 +61,7 @@ const SHUTDOWN_TIME: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(args: &Args, effective: &EffectiveSettings) -> Result<()> {
     let options = args.routes.over(args.clients.options(&args.connections)?);
-    let mut options = args.state.over(options);
+    let mut options = args.adapters.over(args.state.over(options));
     let settings = effective.yaml(&args.listen.chosen(), &options.keys.labels());
     if args.print_config {
         return output::text(&settings);
@@ -74,6 +78,7 @@ pub(crate) fn run(args: &Args, effective: &EffectiveSettings) -> Result<()> {
     options.state.clone_from(&state);
     let traces = args.engine.traces()?;
     let source = args.source.clone().named(args.routes.name());
+    let source = source.holding_adapters(args.adapters.most());
     let source = match &options.slot_files {
         Some(folder) => {
             open_slot_files(folder)?;
@@ -83,6 +88,7 @@ pub(crate) fn run(args: &Args, effective: &EffectiveSettings) -> Result<()> {
     };
     let loaded = source.load(args.engine.options(traces.as_ref()), KvMemory::Share)?;
     let service = loaded.service.clone().with_defaults(&args.sampling.options())?;
+    args.adapters.load(&service, &options.aliases)?;
     if options.slot_files.is_some() && service.prefixes.is_none() {
         bail!("--slot-save-path: the model's prefixes are not kept on disk; see --kv-dir");
     }

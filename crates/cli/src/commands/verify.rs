@@ -6,6 +6,7 @@ mod report;
 mod text_cases;
 mod texts;
 
+use crate::adapters::AdapterArgs;
 use crate::device::DeviceArgs;
 use crate::exit::SilentExit;
 use crate::output;
@@ -29,8 +30,9 @@ pub(crate) struct Args {
     /// Folder, .gguf file or Hugging Face name
     #[arg(required_unless_present = "make_script")]
     model: Option<String>,
-    /// Reference outputs, written by the program of --make-script
-    #[arg(long, value_name = "FILE", required_unless_present = "make_script")]
+    /// Reference outputs, written by the program of --make-script [default: reference.json of the
+    /// adapter, where there is one]
+    #[arg(long, value_name = "FILE")]
     reference: Option<PathBuf>,
     /// Compute mode: exact (f32 activations) or fast
     #[arg(long, default_value = "exact")]
@@ -42,6 +44,8 @@ pub(crate) struct Args {
     /// exact mode, native in fast mode]
     #[arg(long, value_name = "HOW")]
     cache_rounding: Option<CacheRounding>,
+    #[command(flatten)]
+    adapters: AdapterArgs,
     #[command(flatten)]
     device: DeviceArgs,
     /// Compute threads; 0 for all cores
@@ -67,10 +71,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if args.make_script {
         return output::text(SCRIPT);
     }
-    let (Some(model), Some(reference)) = (&args.model, &args.reference) else {
+    let reference = args.reference.clone().or_else(|| args.adapters.reference());
+    let (Some(model), Some(reference)) = (&args.model, reference) else {
         bail!("expected a model and --reference");
     };
-    let reference = Reference::open(reference)?;
+    let reference = Reference::open(&reference)?;
     let path = crate::model::locate(model, None)?;
     let mut report = VerifyReport::default();
     check_numbers(args, &path, &reference, &mut report)?;
@@ -103,6 +108,7 @@ fn check_numbers(
         kv_type: args.kv_type,
         rounding: args.cache_rounding,
         placement: args.placement.rules()?,
+        adapters: args.adapters.sources(),
         ..args.device.options()
     };
     let mut runner = Runner::load(&checkpoint, &options)

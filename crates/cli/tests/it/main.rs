@@ -1,5 +1,6 @@
 //! The real binary: what it prints where, and how it ends.
 
+mod adapters;
 mod answers;
 mod batch;
 mod bench;

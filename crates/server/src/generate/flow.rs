@@ -1,5 +1,6 @@
 //! The steps of a request in every protocol: read, prepare on a blocking thread, submit, answer.
 
+use crate::generate::adapters;
 use crate::generate::answer::Answer;
 use crate::generate::choices::Choices;
 use crate::generate::delivery;
@@ -17,7 +18,8 @@ use axum::response::{IntoResponse, Response};
 use serde_json::Value;
 use std::sync::Arc;
 
-/// Reads the body and runs `work` with its JSON on a thread that may block.
+/// Reads the body and runs `work` with its JSON on a thread that may block. The service is that of
+/// the adapters that the body names.
 pub(crate) async fn prepare<T: Send + 'static>(
     app: &App,
     body: Body,
@@ -29,9 +31,23 @@ pub(crate) async fn prepare<T: Send + 'static>(
     let (service, depth) = (app.service.clone(), app.options.json_depth);
     let prepared = tokio::task::spawn_blocking(move || {
         let _permit = permit;
-        work(&service, &body::json(&bytes, depth)?)
+        let body = body::json(&bytes, depth)?;
+        work(&*adapters::chosen(&service, &body)?, &body)
     });
     prepared.await.map_err(|_| HttpError::internal())?
+}
+
+/// As [`prepare`], for requests that are computed with the service of `context`, which becomes that
+/// of the adapters that the body names.
+pub(crate) async fn prepare_within<T: Send + 'static>(
+    context: RequestContext,
+    body: Body,
+    work: impl FnOnce(&Service, &Value) -> Result<T, HttpError> + Send + 'static,
+) -> Result<(RequestContext, T), HttpError> {
+    let read = |service: &Service, body: &Value| Ok((service.clone(), work(service, body)?));
+    let (service, read) = prepare(&context.app, body, read).await?;
+    let app = App { service, ..context.app };
+    Ok((RequestContext { app, ..context }, read))
 }
 
 /// Tokens of a prompt, also of one that the context does not hold.

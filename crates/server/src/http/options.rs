@@ -25,6 +25,8 @@ pub struct ServerOptions {
     pub slot_files: Option<PathBuf>,
     /// Serve `/metrics`.
     pub metrics: bool,
+    /// Load and unload adapters on request.
+    pub adapter_updates: bool,
     /// What each caller may take.
     pub rates: RateLimits,
     /// Most connections at one time. Further ones get an error and are closed.
@@ -93,6 +95,7 @@ impl Default for ServerOptions {
             slots: true,
             slot_files: None,
             metrics: true,
+            adapter_updates: false,
             rates: RateLimits::default(),
             connections: 1024,
             header_limit: 64 << 10,

@@ -11,6 +11,7 @@
 //!   indentation are passed over.
 //! - `n_predict: 0` computes the prompt, and one token that is not returned.
 
+mod adapters;
 mod answer;
 mod completion;
 mod embeddings;
@@ -43,6 +44,7 @@ impl Protocol for Llama {
             .route("/embeddings", post(embeddings::embed))
             .routes(routes!(props::properties))
             .routes(routes!(props::slots))
+            .routes(routes!(adapters::list, adapters::set))
             .routes(routes!(slots::act))
     }
 

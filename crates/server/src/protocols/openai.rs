@@ -3,12 +3,14 @@
 //! Source: OpenAI API reference; fields that vLLM and llama.cpp add are taken in their spelling.
 //! Where these leave a choice:
 //!
-//! - `model` may be any name: one model is served, and answers carry its own name.
+//! - `model` may be any name: one model is served, and answers carry its own name, or that of the
+//!   adapter that `model` names.
 //! - Unknown members are ignored; known ones that cannot be honoured are refused.
 //! - Reasoning is in `reasoning_content`, unless `reasoning_format` is `none`. Stop strings are
 //!   sought in the content only. Log probabilities cover all tokens, reasoning included.
 //! - With `n` choices and a seed, choice `i` is the answer to the seed plus `i`.
 
+pub(crate) mod adapters;
 mod answer;
 pub(crate) mod chat;
 mod chat_answer;
@@ -47,5 +49,7 @@ impl Protocol for OpenAi {
             .routes(routes!(models::model_list))
             .route("/v1/models/{*id}", get(models::model))
             .routes(routes!(embeddings::embed))
+            .routes(routes!(adapters::load))
+            .routes(routes!(adapters::unload))
     }
 }

@@ -2,7 +2,7 @@
 //! had before OpenAI's.
 
 use crate::generate::embeddings::{self, EmbeddingPooling, TextOptions};
-use crate::generate::flow::prepare;
+use crate::generate::flow::prepare_within;
 use crate::generate::mixed_prompts::{self, MixedPrompts};
 use crate::http::error::HttpError;
 use crate::http::request::RequestContext;
@@ -50,8 +50,7 @@ pub(crate) async fn embed(
     context: RequestContext,
     body: Body,
 ) -> Result<Json<Vec<NumberedEmbedding>>, HttpError> {
-    let asked = prepare(&context.app, body, read);
-    let (embed, prompts) = asked.await?;
+    let (context, (embed, prompts)) = prepare_within(context, body, read).await?;
     let options = RequestOptions::default();
     let vectors = embeddings::compute(&context, prompts, embed, options).await?;
     let numbered = vectors.into_iter().enumerate();

@@ -112,10 +112,7 @@ fn refuse(fields: &ObjectReader<'_>) -> Result<(), HttpError> {
             return Err(HttpError::member(name, "is not supported"));
         }
     }
-    match fields.array("lora")? {
-        Some([_, ..]) => Err(HttpError::member("lora", "is not supported")),
-        _ => Ok(()),
-    }
+    Ok(())
 }
 
 /// Pairs in an array, or members of an object whose names are ids or texts.

@@ -1,7 +1,7 @@
 //! `POST /api/embed` and the older `/api/embeddings`.
 
 use crate::generate::embeddings::{TextOptions, compute, tokenized, tokens};
-use crate::generate::flow::prepare;
+use crate::generate::flow::prepare_within;
 use crate::generate::mixed_prompts::MixedPrompt;
 use crate::http::error::HttpError;
 use crate::http::refusals::Refusals;
@@ -129,6 +129,6 @@ async fn vectors(
     body: Body,
     read: fn(&Service, &Value) -> Result<(Embed, Vec<Prompt>), HttpError>,
 ) -> Result<Vec<api::Embedding>, HttpError> {
-    let (embed, prompts) = prepare(&context.app, body, read).await?;
-    compute(context, prompts, embed, RequestOptions::default()).await
+    let (context, (embed, prompts)) = prepare_within(context.clone(), body, read).await?;
+    compute(&context, prompts, embed, RequestOptions::default()).await
 }

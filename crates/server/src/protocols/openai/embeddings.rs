@@ -1,7 +1,7 @@
 //! `POST /v1/embeddings`: vectors of texts.
 
 use crate::generate::embeddings::{self, EmbeddingPooling, TextOptions};
-use crate::generate::flow::prepare;
+use crate::generate::flow::prepare_within;
 use crate::generate::mixed_prompts::{self, MixedPrompt, MixedPrompts};
 use crate::http::error::HttpError;
 use crate::http::refusals::Refusals;
@@ -96,7 +96,7 @@ pub(crate) async fn embed(
     context: RequestContext,
     body: Body,
 ) -> Result<Json<EmbeddingList>, HttpError> {
-    let asked = prepare(&context.app, body, |service, body| {
+    let asked = prepare_within(context, body, |service, body| {
         let (asked, prompts) = read(body)?;
         let options = TextOptions {
             embed: asked.embed(),
@@ -106,7 +106,7 @@ pub(crate) async fn embed(
         let prompts = embeddings::tokenized(service, prompts, "input", &options)?;
         Ok((asked, prompts))
     });
-    let (asked, prompts) = asked.await?;
+    let (context, (asked, prompts)) = asked.await?;
     let embed = asked.embed();
     let options = RequestOptions { user: asked.user, ..RequestOptions::default() };
     let vectors = embeddings::compute(&context, prompts, embed, options).await?;

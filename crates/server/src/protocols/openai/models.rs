@@ -1,4 +1,4 @@
-//! `GET /v1/models`: the one model that is served.
+//! `GET /v1/models`: the model that is served, and its adapters.
 
 use crate::http::app::App;
 use crate::http::error::HttpError;
@@ -33,6 +33,9 @@ pub(crate) struct ModelObject {
     /// When the server started, in seconds since 1970.
     created: u64,
     owned_by: &'static str,
+    /// The model that this one is an adapter of; an extension.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent: Option<String>,
     /// Tokens that the context holds; an extension.
     context_length: usize,
     /// As `context_length`.
@@ -47,7 +50,7 @@ struct ModelMeta {
     n_ctx: usize,
 }
 
-/// The models that are served.
+/// The model that is served, then its adapters.
 #[utoipa::path(get, path = "/v1/models", tag = "OpenAI",
     responses((status = 200, body = ModelList), (status = 401, body = Problem)))]
 pub(crate) async fn model_list(
@@ -56,7 +59,10 @@ pub(crate) async fn model_list(
 ) -> Json<ModelList> {
     let insists = query.is_some_and(|query| query.contains("client_version="));
     let models = insists.then(Vec::new);
-    Json(ModelList { object: "list", data: vec![ModelObject::of(&app)], models })
+    let adapters = app.service.adapters.list();
+    let adapters = adapters.iter().map(|adapter| ModelObject::of_adapter(&app, &adapter.name));
+    let data = std::iter::once(ModelObject::of(&app)).chain(adapters).collect();
+    Json(ModelList { object: "list", data, models })
 }
 
 /// A model by its name, which may have slashes.
@@ -69,6 +75,9 @@ pub(crate) async fn model(
 ) -> Result<Json<ModelObject>, HttpError> {
     if id == app.service.info().name || app.options.aliases.contains(&id) {
         return Ok(Json(ModelObject::of(&app)));
+    }
+    if let Ok(Some(adapter)) = app.service.adapters.of_model(&id) {
+        return Ok(Json(ModelObject::of_adapter(&app, &adapter.name)));
     }
     let message = format!("no such model: {id}");
     Err(HttpError::request(StatusCode::NOT_FOUND, message).with_code("model_not_found"))
@@ -84,9 +93,17 @@ impl ModelObject {
             object: "model",
             created: app.started,
             owned_by: "gannet",
+            parent: None,
             context_length: info.context_length,
             max_model_len: info.context_length,
             meta: ModelMeta { n_vocab: info.vocab_size, n_ctx: info.context_length },
         }
+    }
+
+    /// An adapter of this name.
+    fn of_adapter(app: &App, name: &str) -> Self {
+        let base = Self::of(app);
+        let aliases = vec![format!("{}:{name}", base.id)];
+        Self { id: name.to_owned(), aliases, parent: Some(base.id.clone()), ..base }
     }
 }

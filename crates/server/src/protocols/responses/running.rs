@@ -5,6 +5,7 @@
 //! for. When a server starts, it computes those that have not ended again, under their ids: the
 //! text, the items and the numbers of the events are the same.
 
+use crate::generate::adapters;
 use crate::generate::answer::Answer;
 use crate::generate::choices::Choices;
 use crate::http::app::App;
@@ -187,6 +188,7 @@ async fn reread(
         let body = serde_json::from_str(body.unwrap_or_default());
         let body = body.map_err(|_| HttpError::internal())?;
         let (transport, service, store, owner) = (&Transport::Http, &service, &store, &owner);
+        let service = &*adapters::chosen(service, &body)?;
         let reader = RequestReader { service, store, owner, transport, limit };
         let call = reader.read_again(&body, &response.turn)?;
         let prompt = service.for_options(&call.options).prepare_chat(&call.request);

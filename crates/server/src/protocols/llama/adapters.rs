@@ -1,0 +1,69 @@
+//! `GET` and `POST /lora-adapters`: adapters, and how far each applies to requests that choose
+//! none.
+
+use crate::generate::adapters::{refused, scales};
+use crate::generate::flow::prepare;
+use crate::http::app::App;
+use crate::http::error::HttpError;
+use crate::protocols::openai::adapters::check_updates;
+use axum::Json;
+use axum::body::Body;
+use axum::extract::State;
+use serde::Serialize;
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+
+/// An adapter.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = LoraAdapter)]
+pub(crate) struct AdapterItem {
+    /// Its number, by which `lora` of requests chooses it.
+    id: usize,
+    /// Its name, by which `model` of requests chooses it; an extension.
+    name: String,
+    /// The name of its file or folder, without those above it.
+    path: String,
+    /// Factor for requests that choose no adapters.
+    scale: f32,
+}
+
+/// How far an adapter applies.
+#[derive(Debug, ToSchema)]
+#[schema(as = LoraScale)]
+#[allow(dead_code, reason = "describes what is read by hand")]
+pub(crate) struct ScaleBody {
+    /// Its number.
+    id: usize,
+    /// The factor; 0 for not at all.
+    scale: f32,
+}
+
+/// The adapters.
+#[utoipa::path(
+    get, path = "/lora-adapters", tag = "llama.cpp", responses((status = 200, body = Vec<AdapterItem>))
+)]
+pub(crate) async fn list(State(app): State<App>) -> Json<Vec<AdapterItem>> {
+    let item = |adapter: api::NamedAdapter| AdapterItem {
+        id: adapter.id,
+        path: adapter.path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        name: adapter.name,
+        scale: adapter.scale,
+    };
+    Json(app.service.adapters.list().into_iter().map(item).collect())
+}
+
+/// Sets the factors for requests that choose no adapters; 0 for adapters that are left out.
+#[utoipa::path(
+    post, path = "/lora-adapters", tag = "llama.cpp", request_body = Vec<ScaleBody>,
+    responses((status = 200, body = Object), (status = 400), (status = 501))
+)]
+pub(crate) async fn set(State(app): State<App>, body: Body) -> Result<Json<Value>, HttpError> {
+    check_updates(&app)?;
+    prepare(&app, body, |service, body| {
+        let scales = scales(Some(body))?.unwrap_or_default();
+        let set = service.adapters.set_scales(&scales);
+        set.map_err(|error| refused("lora", error))
+    })
+    .await?;
+    Ok(Json(json!({ "success": true })))
+}

@@ -1,0 +1,76 @@
+//! `POST /v1/load_lora_adapter` and `POST /v1/unload_lora_adapter`: adapters that come and go while
+//! the server runs, as in vLLM.
+
+use crate::generate::adapters::refused;
+use crate::generate::flow::prepare;
+use crate::http::app::App;
+use crate::http::error::HttpError;
+use crate::http::refusals::Refusals;
+use crate::http::wire;
+use crate::protocols::openai::problem::Problem;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::Deserialize;
+use std::path::Path;
+use utoipa::ToSchema;
+
+/// The adapter to load.
+#[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = LoadLoraAdapter)]
+pub(crate) struct LoadBody {
+    /// The name by which requests choose it.
+    lora_name: String,
+    /// A folder of PEFT or a `.gguf` file on the machine of the server.
+    lora_path: String,
+}
+
+/// The adapter to unload.
+#[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = UnloadLoraAdapter)]
+pub(crate) struct UnloadBody {
+    /// Its name.
+    lora_name: String,
+}
+
+/// Checks that adapters may be changed.
+pub(crate) fn check_updates(app: &App) -> Result<(), HttpError> {
+    match app.options.adapter_updates {
+        true => Ok(()),
+        false => {
+            let message = "adapters are not changed on request (--allow-lora-updates)";
+            Err(HttpError::not_supported(message))
+        }
+    }
+}
+
+/// Loads an adapter.
+#[utoipa::path(post, path = "/v1/load_lora_adapter", tag = "OpenAI", request_body = LoadBody,
+    responses((status = 200, body = String), (status = 501, body = Problem), Refusals<Problem>))]
+pub(crate) async fn load(State(app): State<App>, body: Body) -> Result<String, HttpError> {
+    check_updates(&app)?;
+    prepare(&app, body, |service, body| {
+        let LoadBody { lora_name: name, lora_path: path } = wire::read(body)?;
+        let added = service.adapters.add(Some(&name), Path::new(&path));
+        let added = added.map_err(|error| refused("lora_path", error))?;
+        tracing::info!(adapter = added.name, rank = added.rank(), "loaded");
+        Ok(format!("the adapter {name} is loaded"))
+    })
+    .await
+}
+
+/// Unloads an adapter. Requests that have begun with it keep it.
+#[utoipa::path(post, path = "/v1/unload_lora_adapter", tag = "OpenAI", request_body = UnloadBody,
+    responses((status = 200, body = String), (status = 404, body = Problem), (status = 501, body = Problem),
+        Refusals<Problem>))]
+pub(crate) async fn unload(State(app): State<App>, body: Body) -> Result<String, HttpError> {
+    check_updates(&app)?;
+    prepare(&app, body, |service, body| {
+        let UnloadBody { lora_name: name } = wire::read(body)?;
+        let removed = service.adapters.remove(&name);
+        removed.map_err(|error| HttpError::request(StatusCode::NOT_FOUND, error.to_string()))?;
+        tracing::info!(adapter = name, "unloaded");
+        Ok(format!("the adapter {name} is unloaded"))
+    })
+    .await
+}
