@@ -6,7 +6,7 @@ use super::work::ForwardCost;
 use crate::spec::between;
 use anyhow::{Result, bail};
 use engine::metrics::StreamStats;
-use engine::{Batch, Runner, SequenceMemory};
+use engine::{AdapterSet, Batch, Runner, ScaledAdapter, SequenceMemory};
 use kernels::layout::Activations;
 use serde::Serialize;
 use std::time::Instant;
@@ -31,6 +31,10 @@ pub struct BenchPlan {
     #[arg(long, value_delimiter = ',', default_value = "0",
           value_parser = between(0, engine::MAX_DRAFTED as u64))]
     pub guesses: Vec<usize>,
+    /// Measure decoding once more, in turns, where each sequence has another low-rank adapter of
+    /// this rank, random values for all projections of the layers
+    #[arg(long, value_name = "RANK", value_parser = between(1, engine::MAX_ADAPTER_RANK as u64))]
+    pub adapter_rank: Option<usize>,
     /// Repetitions of each measurement
     #[arg(long, default_value_t = 5, value_parser = between(1, u32::MAX.into()))]
     pub runs: usize,
@@ -42,14 +46,16 @@ pub struct BenchPlan {
 impl BenchPlan {
     /// Number of measurements.
     pub fn measurements(&self) -> usize {
-        self.prompt.len() + self.depth.len() * self.batch.len() * self.guesses.len()
+        let decoded = self.depth.len() * self.batch.len() * self.guesses.len();
+        self.prompt.len() + decoded * (1 + usize::from(self.adapter_rank.is_some()))
     }
 }
 
 /// One measurement.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Measurement {
-    /// `prefill`, `decode`, or `verify` for decoding with guesses.
+    /// `prefill`, `decode`, `verify` for decoding with guesses, or `adapted` for decoding with
+    /// adapters.
     pub phase: &'static str,
     /// Prompt length of prefill; tokens in the cache before decode.
     pub tokens: usize,
@@ -131,8 +137,10 @@ impl Bench<'_> {
         for &depth in &plan.depth {
             for &batch in &plan.batch {
                 for &guesses in &plan.guesses {
-                    results.push(self.decode(depth, batch, guesses)?);
-                    measured();
+                    for measurement in self.decode(depth, batch, guesses)? {
+                        results.push(measurement);
+                        measured();
+                    }
                 }
             }
         }
@@ -146,7 +154,7 @@ impl Bench<'_> {
         let (chunk, work) = (self.plan.chunk, self.cost);
         let mut lanes = Lanes::new(self.runner, 1);
         lanes.feed(self.runner, prompt, chunk)?; // warms up
-        let runs = self.time(prompt, |runner| {
+        let runs = self.time(prompt, 1, |runner, _| {
             lanes.len = 0;
             lanes.feed(runner, prompt, chunk)
         })?;
@@ -156,10 +164,11 @@ impl Bench<'_> {
             bytes: chunks * work.weight_bytes + n * work.kv_bytes,
             operations: work.operations(n, n * (n + 1) / 2, 1),
         };
-        Ok(measurement("prefill", [prompt, 1, 0], &runs, &cost))
+        Ok(measurement("prefill", [prompt, 1, 0], &runs[0], &cost))
     }
 
-    fn decode(&mut self, depth: usize, batch: usize, guesses: usize) -> Result<Measurement> {
+    /// Decoding without adapters, and with them where the plan has some.
+    fn decode(&mut self, depth: usize, batch: usize, guesses: usize) -> Result<Vec<Measurement>> {
         if batch == 0 {
             bail!("--batch: expected at least one sequence, found 0");
         }
@@ -167,9 +176,17 @@ impl Bench<'_> {
         let mut lanes = Lanes::new(self.runner, batch);
         lanes.feed(self.runner, depth.max(1), self.plan.chunk)?;
         let before = lanes.len;
-        lanes.step(self.runner, guesses)?; // warms up
-        let runs = self.time(batch * rows * steps, |runner| {
+        let adapters = self.adapters(batch)?;
+        let kinds = if adapters.is_empty() { 1 } else { 2 };
+        for _ in 0..kinds {
+            // Warms up.
+            lanes.step(self.runner, guesses)?;
+            lanes.adapters.clone_from(&adapters);
+        }
+        let runs = self.time(batch * rows * steps, kinds, |runner, kind| {
             lanes.len = before;
+            lanes.adapters.clear();
+            lanes.adapters.extend(adapters.iter().take(kind * batch).cloned());
             (0..steps).try_for_each(|_| lanes.step(runner, guesses))
         })?;
         // Positions that one sequence reads over the whole run: in each step those of its last row.
@@ -183,28 +200,44 @@ impl Bench<'_> {
             operations: work.operations(tokens, batch_u64 * seen, tokens),
         };
         let phase = if guesses == 0 { "decode" } else { "verify" };
-        Ok(measurement(phase, [depth, batch, guesses], &runs, &cost))
+        let phases = [phase, "adapted"].into_iter().zip(&runs);
+        let measured =
+            phases.map(|(phase, runs)| measurement(phase, [depth, batch, guesses], runs, &cost));
+        Ok(measured.collect())
     }
 
-    /// Times runs, each of which computes `tokens`.
+    /// Another random adapter for each of `count` sequences, or none.
+    fn adapters(&self, count: usize) -> Result<Vec<AdapterSet>> {
+        let Some(rank) = self.plan.adapter_rank else { return Ok(Vec::new()) };
+        let random = |seed: usize| {
+            let adapter = self.runner.adapter_base().random(rank, seed as u64)?;
+            Ok(AdapterSet::new([ScaledAdapter { adapter, scale: 1.0 }]))
+        };
+        (0..count).map(random).collect()
+    }
+
+    /// Times runs of `kinds` kinds in turns, each of which computes `tokens`.
     fn time(
         &mut self,
         tokens: usize,
-        mut run: impl FnMut(&mut Runner) -> Result<()>,
-    ) -> Result<Runs> {
-        let (mut rates, mut seconds) = (Vec::with_capacity(self.plan.runs), 0.0);
-        let before = self.runner.stream_stats();
+        kinds: usize,
+        mut run: impl FnMut(&mut Runner, usize) -> Result<()>,
+    ) -> Result<Vec<Runs>> {
+        let mut all = vec![Vec::with_capacity(self.plan.runs); kinds];
+        let (before, mut seconds) = (self.runner.stream_stats(), 0.0);
         for _ in 0..self.plan.runs {
-            self.probe.sample();
-            let start = Instant::now();
-            run(self.runner)?;
-            let took = start.elapsed().as_secs_f64();
-            rates.push(tokens as f64 / took);
-            seconds += took;
+            for (kind, rates) in all.iter_mut().enumerate() {
+                self.probe.sample();
+                let start = Instant::now();
+                run(self.runner, kind)?;
+                let took = start.elapsed().as_secs_f64();
+                rates.push(tokens as f64 / took);
+                seconds += took;
+            }
         }
         let both = before.zip(self.runner.stream_stats());
         let experts = both.map(|(before, now)| StreamedExperts::between(before, now, seconds));
-        Ok(Runs { rates, experts })
+        Ok(all.into_iter().map(|rates| Runs { rates, experts }).collect())
     }
 }
 
@@ -253,6 +286,8 @@ struct Lanes {
     len: usize,
     /// Guesses of the step before, all right.
     right: usize,
+    /// The adapters of each sequence, or none.
+    adapters: Vec<AdapterSet>,
 }
 
 impl Lanes {
@@ -261,7 +296,8 @@ impl Lanes {
         let vocab = runner.info().vocab_size as u32;
         // The ids differ, so that the embedding rows do.
         let tokens = (0..runner.limits().rows as u32).map(|i| i.wrapping_mul(7919) % vocab);
-        Self { batch: runner.batch(), memory, tokens: tokens.collect(), len: 0, right: 0 }
+        let (batch, tokens) = (runner.batch(), tokens.collect());
+        Self { batch, memory, tokens, len: 0, right: 0, adapters: Vec::new() }
     }
 
     /// Computes `tokens` more tokens of each sequence, `chunk` of one sequence at a time.
@@ -290,6 +326,9 @@ impl Lanes {
             let (known, guessed) = self.tokens[first..][..1 + guesses].split_at(1);
             let logits = 1 + guesses;
             memory.push_with(&mut self.batch, [known, guessed], self.len, (self.right, logits));
+            if let Some(adapters) = self.adapters.get(number) {
+                self.batch.adapt(adapters);
+            }
         }
         runner.forward(&self.batch)?;
         (self.len, self.right) = (self.len + 1 + guesses, guesses);
