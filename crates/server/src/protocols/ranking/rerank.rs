@@ -1,7 +1,7 @@
 //! `POST /v1/rerank`: documents in the order of their relevance for a query.
 
 use super::{RankingUsage, Scores, checked, computed};
-use crate::generate::flow::prepare;
+use crate::generate::flow::prepare_within;
 use crate::http::error::HttpError;
 use crate::http::refusals::Refusals;
 use crate::http::request::RequestContext;
@@ -116,7 +116,7 @@ struct Asked {
 #[utoipa::path(post, path = "/v1/rerank", tag = "Ranking", request_body = RerankRequest,
     responses((status = 200, body = Ranked), Refusals<Problem>))]
 pub(crate) async fn rerank(context: RequestContext, body: Body) -> Result<Json<Ranked>, HttpError> {
-    let asked = prepare(&context.app, body, read).await?;
+    let (context, asked) = prepare_within(context, body, read).await?;
     let Asked { request, mut documents, pairs, param } = asked;
     let options = RequestOptions { user: request.user, ..RequestOptions::default() };
     let Scores { values: scores, usage } = computed(&context, pairs, options, param).await?;

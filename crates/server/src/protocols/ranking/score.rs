@@ -1,7 +1,7 @@
 //! `POST /v1/score`: the score of each of two lists of texts with each other, as vLLM has it.
 
 use super::{RankingUsage, Scores, checked, computed};
-use crate::generate::flow::prepare;
+use crate::generate::flow::prepare_within;
 use crate::http::error::HttpError;
 use crate::http::refusals::Refusals;
 use crate::http::request::RequestContext;
@@ -62,7 +62,7 @@ pub(crate) async fn score(
     context: RequestContext,
     body: Body,
 ) -> Result<Json<ScoreList>, HttpError> {
-    let (user, activated, pairs) = prepare(&context.app, body, read).await?;
+    let (context, (user, activated, pairs)) = prepare_within(context, body, read).await?;
     let options = RequestOptions { user, ..RequestOptions::default() };
     let Scores { values, usage } = computed(&context, pairs, options, "text_2").await?;
     let item = |(index, score): (usize, f32)| ScoreItem {
