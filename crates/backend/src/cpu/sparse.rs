@@ -138,7 +138,8 @@ impl Cpu {
             let sequence = &batch.sequences()[index];
             OFFSETS.with_borrow_mut(|[first, second]| {
                 let table = |rows: &PlainRef<'_>| batch.block_table(sequence, rows.group);
-                (first.clear(), second.clear());
+                first.clear();
+                second.clear();
                 if let Some(rows) = &compressed {
                     let complete = rows.rows.complete(position);
                     match spec.selection.map(|selection| &self.selections[selection.0]) {

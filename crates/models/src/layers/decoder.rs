@@ -35,8 +35,8 @@ struct Sublayer {
 
 /// What a sublayer computes: `[rows, hidden]` to `[rows, hidden]`.
 enum Op {
-    Attention(Attention),
-    Latent(LatentAttention),
+    Attention(Box<Attention>),
+    Latent(Box<LatentAttention>),
     Sparse(Box<SparseAttention>),
     Delta(Box<GatedDelta>),
     Mamba(Box<Mamba>),
@@ -111,10 +111,12 @@ impl Op {
             config::Attention::Grouped(options) => {
                 let own = config.windowed.is_some() && config.windows[layer].is_some();
                 let rope = ropes[usize::from(own)];
-                Attention::load(loader, layer, rope, *options).map(Self::Attention)
+                let attention = Attention::load(loader, layer, rope, *options)?;
+                Ok(Self::Attention(Box::new(attention)))
             }
             config::Attention::Latent(sizes) => {
-                LatentAttention::load(loader, layer, ropes, *sizes).map(Self::Latent)
+                let attention = LatentAttention::load(loader, layer, ropes, *sizes)?;
+                Ok(Self::Latent(Box::new(attention)))
             }
             config::Attention::Compressed(sizes) => {
                 let ropes = [ropes[0].keys, ropes[1].keys];

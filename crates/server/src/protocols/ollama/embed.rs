@@ -17,6 +17,9 @@ use serde_json::Value;
 use std::time::Instant;
 use utoipa::ToSchema;
 
+/// What a request asks for, and its texts.
+type Asked = (Embed, Vec<Prompt>);
+
 /// Texts to compute vectors of.
 #[derive(Debug, Deserialize, ToSchema)]
 #[allow(dead_code, reason = "of some members only the type is checked")]
@@ -118,7 +121,7 @@ fn texts(
     texts: Vec<String>,
     param: &str,
     options: TextOptions<'_>,
-) -> Result<(Embed, Vec<Prompt>), HttpError> {
+) -> Result<Asked, HttpError> {
     let texts = texts.into_iter().enumerate();
     let texts = texts.map(|(at, text)| MixedPrompt::of_text(text, format!("{param}[{at}]")));
     Ok((options.embed, tokenized(service, texts.collect(), param, &options)?))
@@ -127,7 +130,7 @@ fn texts(
 async fn vectors(
     context: &RequestContext,
     body: Body,
-    read: fn(&Service, &Value) -> Result<(Embed, Vec<Prompt>), HttpError>,
+    read: fn(&Service, &Value) -> Result<Asked, HttpError>,
 ) -> Result<Vec<api::Embedding>, HttpError> {
     let (context, (embed, prompts)) = prepare_within(context.clone(), body, read).await?;
     compute(&context, prompts, embed, RequestOptions::default()).await
