@@ -151,7 +151,7 @@ mod tests {
         check(Pooling::Cls, [1.0, 6.0]);
         check(Pooling::Last, [5.0, 2.0]);
         check(Pooling::Max, [5.0, 6.0]);
-        check(Pooling::MeanSqrt, [6.0 / 2f32.sqrt(), 8.0 / 2f32.sqrt()]);
+        check(Pooling::MeanSqrt, [6.0, 8.0].map(|sum| (sum / 2f64.sqrt()) as f32));
         check(Pooling::WeightedMean, [11.0 / 3.0, 10.0 / 3.0]);
     }
 

@@ -30,9 +30,18 @@ pub(crate) fn part<T: DeserializeOwned>(value: &Value, at: &str) -> Result<T, Ht
             (at, path) => format!("{at}.{path}"),
         };
         let message = error.into_inner().to_string();
+        if let Some(name) = absent(&message) {
+            let joined = format!("{path}.{name}");
+            return missing(if path.is_empty() { name } else { &joined });
+        }
         let message = if path.is_empty() { message } else { format!("{path}: {message}") };
         HttpError::invalid(path, message)
     })
+}
+
+/// The member that serde's `message` of a missing field names.
+fn absent(message: &str) -> Option<&str> {
+    message.strip_prefix("missing field `")?.strip_suffix('`')
 }
 
 /// One text or several.

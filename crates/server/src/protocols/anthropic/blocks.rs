@@ -158,7 +158,7 @@ mod tests {
         check_error(json!([{"type": "text", "text": "a"}, {"type": "image"}]), "c[1].type");
         check_error(json!([{"type": "document"}]), "c[0].type");
         check_error(json!([{"type": "text", "text": 3}]), "c[0].text");
-        check_error(json!([{"type": "text"}]), "c[0]");
+        check_error(json!([{"type": "text"}]), "c[0].text");
         check_error(json!([{"type": "tool_use", "id": "a", "name": []}]), "c[0].name");
         check_error(json!([{"type": "tool_result", "tool_use_id": {}}]), "c[0].tool_use_id");
         let result = json!([{"type": "text", "text": "a"}, {"type": "tool_use"}]);
