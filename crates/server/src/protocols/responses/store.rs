@@ -95,7 +95,7 @@ impl ResponseStore {
         Self { records, limits, held, responses, conversations }
     }
 
-    /// A store with the responses of `state`. Those that have not ended can be resumed, unless
+    /// A store with the responses of `state`. Responses in progress can be resumed, unless
     /// `resumes` is false: then they have failed.
     pub fn open(limits: StoreLimits, state: StateDir, resumes: bool) -> Self {
         let records = Records::new(state);
