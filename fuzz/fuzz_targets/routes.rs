@@ -5,7 +5,7 @@
 use api::{ModelCard, Service, ServiceParts};
 use axum::body::Body;
 use axum::http::Request;
-use engine::{Event, Finished, ModelInfo, Outcome, Timings, Usage, request_channel};
+use engine::{Event, Finished, ModelInfo, ModelTask, Outcome, Timings, Usage, request_channel};
 use libfuzzer_sys::fuzz_target;
 use std::path::Path;
 use std::sync::OnceLock;
@@ -44,6 +44,9 @@ fn service() -> Service {
         context_length: 4096,
         vocab_size: 512,
         cache_tokens: 4096,
+        task: ModelTask::Generate,
+        hidden_size: 1,
+        token_types: 1,
         uses_marks: true,
     };
     let (engine, mut receiver) = request_channel(info, 64);
@@ -73,6 +76,7 @@ fn service() -> Service {
 
 fn card() -> ModelCard {
     ModelCard {
+        sentence: Default::default(),
         file: "model".into(),
         format: "safetensors",
         digest: "0".into(),
