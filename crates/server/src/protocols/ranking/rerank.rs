@@ -114,7 +114,7 @@ struct Asked {
 
 /// Documents in the order of their relevance for a query.
 #[utoipa::path(post, path = "/v1/rerank", tag = "Ranking", request_body = RerankRequest,
-    responses((status = 200, body = Ranked), Refusals<Problem>))]
+    responses((status = 200, body = Ranked), (status = 501, body = Problem), Refusals<Problem>))]
 pub(crate) async fn rerank(context: RequestContext, body: Body) -> Result<Json<Ranked>, HttpError> {
     let (context, asked) = prepare_within(context, body, read).await?;
     let Asked { request, mut documents, pairs, param } = asked;

@@ -57,7 +57,7 @@ pub(crate) struct ScoreItem {
 
 /// Scores of texts with each other.
 #[utoipa::path(post, path = "/v1/score", tag = "Ranking", request_body = ScoreRequest,
-    responses((status = 200, body = ScoreList), Refusals<Problem>))]
+    responses((status = 200, body = ScoreList), (status = 501, body = Problem), Refusals<Problem>))]
 pub(crate) async fn score(
     context: RequestContext,
     body: Body,
