@@ -59,7 +59,7 @@ fn config_text(config: &ModelConfig) -> String {
         plain_mlp: _,
         query_growth: _,
         index: _,
-        learned_positions: _,
+        positions: _,
         mamba: _,
         convs: _,
         sublayers: _,
@@ -105,8 +105,7 @@ fn config_text(config: &ModelConfig) -> String {
 
 /// What few families have, each with its label, where it is not at its default.
 fn added_texts(config: &ModelConfig) -> String {
-    let table = config.encoder.as_ref().and_then(|encoder| encoder.positions);
-    let first_position = table.map(|table| table.first);
+    let first_position = config.positions.map(|table| table.first);
     [
         added_text("windowed", config.windowed.as_ref().map(windowed_text)),
         added_text(

@@ -105,11 +105,11 @@ impl Loaded {
 
 /// An error if sequences may be longer than the model has embeddings of positions.
 fn check_positions(config: &ModelConfig, options: &LoadOptions) -> Result<(), Error> {
-    let most = config.context_length;
+    let Some(most) = config.positions.map(|table| table.positions()) else { return Ok(()) };
     match options.context {
-        Some(context) if config.learned_positions && context > most => Err(Error::Context(
-            format!("a context of {context} tokens: the model has embeddings of {most} positions"),
-        )),
+        Some(context) if context > most => Err(Error::Context(format!(
+            "a context of {context} tokens: the model has embeddings of {most} positions"
+        ))),
         _ => Ok(()),
     }
 }

@@ -156,3 +156,17 @@ fn a_vector_is_cut_before_it_is_normalised() {
     assert_eq!(cut.len(), 10);
     assert!(cut.iter().zip(whole).all(|(cut, value)| (cut - value / length).abs() < 1e-6));
 }
+
+#[test]
+fn contexts_end_where_tables_of_positions_do() {
+    for (architecture, most) in [("bert", 256), ("xlm_roberta", 256), ("gpt2", 1024)] {
+        let (checkpoint, _folder) = random_of(architecture, 1);
+        let load = |context| {
+            let options = LoadOptions { context: Some(context), ..options(Mode::Exact, 1, 512) };
+            Runner::load(&checkpoint, &options).map(|runner| runner.info().context_length)
+        };
+        assert_eq!(load(most).unwrap(), most, "{architecture}");
+        let error = load(most + 1).unwrap_err().to_string();
+        assert!(error.contains(&format!("{most} positions")), "{architecture}: {error}");
+    }
+}

@@ -11,8 +11,6 @@ use super::fields::MAX_WIDTH;
 /// window, a position attends to as many later ones as earlier ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EncoderConfig {
-    /// The table of positions, where they are not rotated.
-    pub positions: Option<PositionTable>,
     /// Types of tokens that have an embedding; 0 where there are none.
     pub token_types: usize,
     /// Whether attention of the first layer reads the residual stream without a norm.

@@ -339,7 +339,7 @@ pub(crate) fn plain(layers: usize) -> ModelConfig {
         plain_mlp: false,
         query_growth: None,
         index: None,
-        learned_positions: false,
+        positions: None,
         mamba: None,
         convs: None,
         sublayers: vec![Sublayers::Both; layers],

@@ -4,7 +4,7 @@ mod mixers;
 
 use serde::Serialize;
 
-use super::{ClassifierConfig, EncoderConfig};
+use super::{ClassifierConfig, EncoderConfig, PositionTable};
 pub use mixers::*;
 
 /// Everything the forward pass needs to know besides the weights, whichever file format
@@ -56,8 +56,9 @@ pub struct ModelConfig {
     pub query_growth: Option<QueryGrowth>,
     /// The index that chooses the positions that latent attention sees, where there is one.
     pub index: Option<IndexConfig>,
-    /// Whether each position has an embedding of its own, which is added to that of its token.
-    pub learned_positions: bool,
+    /// The table of the embeddings of positions, which are added to those of tokens, where there is
+    /// one.
+    pub positions: Option<PositionTable>,
     /// Layers with state spaces, where the model has any.
     pub mamba: Option<MambaConfig>,
     /// Layers with a short convolution in place of attention, where the model has any.

@@ -7,7 +7,7 @@ pub(super) static BERT: Family = Family {
     hf_class: "BertModel",
     hf_defaults: defaults,
     hf_eps: "layer_norm_eps",
-    activation: gelu,
+    activation: |config| gelu(config, "hidden_act"),
     required: |_, _| &BIASES,
     declared: &[],
     names: NameTable {
@@ -136,16 +136,15 @@ pub(super) fn fixed(model: &mut ModelConfig) {
     model.unrotated = vec![true; model.layers];
 }
 
-/// The activation between the projections of the MLP.
-pub(super) fn gelu(config: Object) -> Result<Activation> {
-    const KEY: &str = "hidden_act";
-    match config.text(KEY)?.unwrap_or("gelu") {
+/// The activation of the MLP, which the field `key` names.
+pub(super) fn gelu(config: Object, key: &str) -> Result<Activation> {
+    match config.text(key)?.unwrap_or("gelu") {
         "gelu" => Ok(Activation::Gelu),
         "gelu_new" | "gelu_fast" | "gelu_pytorch_tanh" => Ok(Activation::GeluTanh),
         "silu" | "swish" => Ok(Activation::Silu),
         other => {
             let problem = format!("expected gelu, gelu_new or silu, found {}", shown(other));
-            Err(config.error(KEY, problem))
+            Err(config.error(key, problem))
         }
     }
 }
@@ -164,34 +163,32 @@ pub(super) fn more(config: Object, model: &mut ModelConfig, first: usize) -> Res
     let positions = PositionTable { rows, first };
     model.context_length = positions.positions();
     let token_types = config.count("type_vocab_size", MAX_WIDTH)?.unwrap_or(0);
-    let positions = Some(positions);
-    model.encoder = Some(EncoderConfig { positions, token_types, bare_first: false });
+    model.positions = Some(positions);
+    model.encoder = Some(EncoderConfig { token_types, bare_first: false });
     Ok(())
 }
 
 pub(super) fn to_json(config: &ModelConfig) -> Json {
-    let encoder = config.encoder.as_ref();
-    let table = encoder.and_then(|encoder| encoder.positions);
     json!({
         "hidden_act": match config.activation {
             Activation::GeluTanh => "gelu_new",
             Activation::Silu => "silu",
             _ => "gelu",
         },
-        "max_position_embeddings": table.map_or(config.context_length, |table| table.rows),
-        "type_vocab_size": encoder.map_or(0, |encoder| encoder.token_types),
+        "max_position_embeddings": config.positions.map_or(config.context_length, |table| table.rows),
+        "type_vocab_size": config.encoder.as_ref().map_or(0, |encoder| encoder.token_types),
     })
 }
 
 pub(super) fn tiny(layers: usize) -> ModelConfig {
-    let positions = Some(PositionTable { rows: 256, first: 0 });
     ModelConfig {
         kv_heads: 4,
         head_dim: 18,
         attention_scale: 1.0 / 18f32.sqrt(),
         rope: RopeConfig { dim: 18, ..family::tiny(layers).rope },
         activation: Activation::Gelu,
-        encoder: Some(EncoderConfig { positions, token_types: 2, bare_first: false }),
+        positions: Some(PositionTable { rows: 256, first: 0 }),
+        encoder: Some(EncoderConfig { token_types: 2, bare_first: false }),
         ..family::tiny(layers)
     }
 }

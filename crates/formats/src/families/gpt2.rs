@@ -45,7 +45,8 @@ pub(super) static GPT2: Family = Family {
     activation,
     hf_fill,
     fixed: |model| {
-        (model.layer_norm, model.plain_mlp, model.learned_positions) = (true, true, true);
+        (model.layer_norm, model.plain_mlp) = (true, true);
+        model.positions = Some(PositionTable { rows: model.context_length, first: 0 });
         model.unrotated = vec![true; model.layers];
     },
     to_json: |config| {

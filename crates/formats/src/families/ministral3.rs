@@ -13,20 +13,12 @@ pub(super) static MINISTRAL3: Family = Family {
     theta: 1e6,
     names: super::mistral::NAMES,
     windows: |config, layers| Ok(vec![config.opt_positive("sliding_window", MAX_TOKENS)?; layers]),
-    hf_more: |config, model| {
-        let beta = rope::query_slope(config)?;
-        model.query_growth = growth(model, beta)?;
-        Ok(())
-    },
-    gguf_more: |keys, _, model| {
-        let beta = keys.opt_above_zero("attention.temperature_scale")?;
-        model.query_growth = growth(model, beta)?;
-        Ok(())
-    },
+    hf_more: hf_growth,
+    gguf_more: gguf_growth,
     to_json: |config| {
         // YaRN's parameters are in the object of all.
         let beta = config.query_growth.map(|growth| growth.beta);
-        json!({GROWTH: beta})
+        json!({rope::SLOPE: beta})
     },
     tiny: |layers| {
         let mut config = family::tiny(layers);
@@ -38,14 +30,24 @@ pub(super) static MINISTRAL3: Family = Family {
     ..BASE
 };
 
-/// The field of config.json for the slope of the growth.
-pub(super) const GROWTH: &str = rope::SLOPE;
+/// Reads the growth of queries from config.json.
+pub(super) fn hf_growth(config: Object, model: &mut ModelConfig) -> Result<()> {
+    model.query_growth = growth(model, rope::query_slope(config)?);
+    Ok(())
+}
+
+/// Reads the growth of queries from a GGUF file.
+pub(super) fn gguf_growth(keys: &GgufKeys, _: &GgufFile, model: &mut ModelConfig) -> Result<()> {
+    let beta = keys.opt_above_zero("attention.temperature_scale")?;
+    model.query_growth = growth(model, beta);
+    Ok(())
+}
 
 /// Queries grow at each multiple of the context before scaling.
-pub(super) fn growth(model: &ModelConfig, beta: Option<f32>) -> Result<Option<QueryGrowth>> {
+fn growth(model: &ModelConfig, beta: Option<f32>) -> Option<QueryGrowth> {
     let every = match model.rope.scaling {
         RopeScaling::Yarn { original_context, .. } => original_context,
-        _ => return Ok(None),
+        _ => return None,
     };
-    Ok(beta.map(|beta| QueryGrowth { beta, every, offset: 0, unrotated: false }))
+    beta.map(|beta| QueryGrowth { beta, every, offset: 0, unrotated: false })
 }

@@ -2,7 +2,7 @@
 //! softmax chooses.
 
 use super::deepseek_v2::{DEEPSEEK_BASE, tiny_latent};
-use super::ministral3::{GROWTH, growth};
+use super::ministral3::{gguf_growth, hf_growth};
 use super::prelude::*;
 
 pub(super) static MISTRAL4: Family = Family {
@@ -25,25 +25,17 @@ pub(super) static MISTRAL4: Family = Family {
                 "original_max_position_embeddings": 8192,
                 "mscale": 1.0,
                 "mscale_all_dim": 1.0,
-                GROWTH: 0.1,
+                rope::SLOPE: 0.1,
             },
         })
     },
-    hf_more: |config, model| {
-        let beta = rope::query_slope(config)?;
-        model.query_growth = growth(model, beta)?;
-        Ok(())
-    },
-    gguf_more: |keys, _, model| {
-        let beta = keys.opt_above_zero("attention.temperature_scale")?;
-        model.query_growth = growth(model, beta)?;
-        Ok(())
-    },
+    hf_more: hf_growth,
+    gguf_more: gguf_growth,
     fixed,
     to_json: |config| {
         let mut json = experts::grouped_json(config);
         let beta = config.query_growth.map(|growth| growth.beta);
-        let fields = json!({"scoring_func": null, "topk_method": null, GROWTH: beta});
+        let fields = json!({"scoring_func": null, "topk_method": null, rope::SLOPE: beta});
         extend(&mut json, fields);
         json
     },

@@ -20,7 +20,7 @@ pub(super) static MODERNBERT: Family = Family {
     hf_eps: "norm_eps",
     theta: 160_000.0,
     rope_by_type: true,
-    activation: gelu,
+    activation: |config| super::bert::gelu(config, "hidden_activation"),
     declared: &[
         ("attention_bias", false, &[]),
         ("mlp_bias", false, &[]),
@@ -90,20 +90,7 @@ const PERIOD: usize = 3;
 
 fn fixed(model: &mut ModelConfig) {
     (model.layer_norm, model.tied_embeddings) = (true, true);
-    model.encoder = Some(EncoderConfig { positions: None, token_types: 0, bare_first: true });
-}
-
-fn gelu(config: Object) -> Result<Activation> {
-    const KEY: &str = "hidden_activation";
-    match config.text(KEY)?.unwrap_or("gelu") {
-        "gelu" => Ok(Activation::Gelu),
-        "gelu_new" | "gelu_fast" | "gelu_pytorch_tanh" => Ok(Activation::GeluTanh),
-        "silu" | "swish" => Ok(Activation::Silu),
-        other => {
-            let problem = format!("expected gelu, gelu_new or silu, found {}", shown(other));
-            Err(config.error(KEY, problem))
-        }
-    }
+    model.encoder = Some(EncoderConfig { token_types: 0, bare_first: true });
 }
 
 /// `local_attention` counts the positions on both sides. A window counts those on one side, and the

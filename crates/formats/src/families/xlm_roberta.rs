@@ -11,7 +11,7 @@ pub(super) static XLM_ROBERTA: Family = Family {
     hf_types: &["xlm-roberta", "roberta", "camembert"],
     hf_defaults: bert::defaults,
     hf_eps: "layer_norm_eps",
-    activation: bert::gelu,
+    activation: |config| bert::gelu(config, "hidden_act"),
     required: |_, _| &bert::BIASES,
     declared: &[],
     names: NameTable {
@@ -40,8 +40,8 @@ pub(super) static XLM_ROBERTA: Family = Family {
     tiny: |layers| {
         let positions = Some(PositionTable { rows: 258, first: 2 });
         let special = SpecialIds { pad: Some(PADDING), ..SpecialIds::default() };
-        let encoder = Some(EncoderConfig { positions, token_types: 1, bare_first: false });
-        ModelConfig { encoder, special, ..bert::tiny(layers) }
+        let encoder = Some(EncoderConfig { token_types: 1, bare_first: false });
+        ModelConfig { positions, encoder, special, ..bert::tiny(layers) }
     },
     ..BASE
 };

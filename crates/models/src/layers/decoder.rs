@@ -9,9 +9,9 @@
 
 use super::mlp::gate_kind;
 use super::{
-    Attention, EncoderInputs, ForwardPass, GatedDelta, GatedMlp, Head, HeldHeads, LatentAttention,
-    LayerInput, LayerInputs, LayerRope, Mamba, Mixture, MlpAndExperts, Moe, Norm, Residual,
-    ShortConvolution, SparseAttention, encoder_cache, layer_cache,
+    AddedEmbeddings, Attention, ForwardPass, GatedDelta, GatedMlp, Head, HeldHeads,
+    LatentAttention, LayerInput, LayerInputs, LayerRope, Mamba, Mixture, MlpAndExperts, Moe, Norm,
+    Residual, ShortConvolution, SparseAttention, encoder_cache, layer_cache,
 };
 use crate::loader::Loader;
 use crate::ranks::Ranks;
@@ -193,13 +193,11 @@ impl Op {
 pub(crate) struct Decoder {
     /// On the first stage only.
     embed: Option<Table>,
-    /// Embeddings of positions with a buffer `[rows, hidden]`, on the first stage, where the model
-    /// has them.
-    positions: Option<(Table, Buffer)>,
     embedding_scale: f32,
     residual_scale: f32,
     layer_inputs: Option<LayerInputs>,
-    encoder_inputs: Option<EncoderInputs>,
+    /// On the first stage only.
+    added: Option<AddedEmbeddings>,
     classifier: Option<Classifier>,
     layers: Vec<Layer>,
     /// Number of the first of these in the whole model.
@@ -236,15 +234,11 @@ impl Decoder {
             0 => Some(loader.table("token_embd.weight", config.vocab_size, hidden)?),
             _ => None,
         };
-        let positions = match config.learned_positions && embed.is_some() {
-            true => {
-                let table = loader.table("position_embd.weight", config.context_length, hidden)?;
-                Some((table, loader.shared("positions", hidden)?))
-            }
-            false => None,
+        let added = match embed {
+            Some(_) => AddedEmbeddings::load(loader)?,
+            None => None,
         };
         let layer_inputs = LayerInputs::load(loader, embed.is_some())?;
-        let encoder_inputs = EncoderInputs::load(loader)?;
         let classifier = Classifier::load(loader.checkpoint)?;
         let mut layers = Vec::with_capacity(loader.layers.len());
         for layer in loader.layers.clone() {
@@ -270,11 +264,10 @@ impl Decoder {
         let (embedding_scale, residual_scale) = (config.embedding_scale, config.residual_scale);
         Ok(Self {
             embed,
-            positions,
             embedding_scale,
             residual_scale,
             layer_inputs,
-            encoder_inputs,
+            added,
             classifier,
             layers,
             first,
@@ -307,12 +300,8 @@ impl Decoder {
                 if self.embedding_scale != 1.0 {
                     pass.backend.scale(embeddings, self.embedding_scale, rows);
                 }
-                if let Some((table, buffer)) = self.positions {
-                    pass.backend.embed(table, pass.batch.positions(), buffer);
-                    pass.backend.add(embeddings, buffer, rows);
-                }
-                if let Some(inputs) = &self.encoder_inputs {
-                    inputs.complete(pass, embeddings);
+                if let Some(added) = &self.added {
+                    added.complete(pass, embeddings);
                 }
                 self.residual.start(pass);
             }

@@ -1,12 +1,12 @@
 //! The decoder and its operations. Variants of an operation are data, not types.
 
+mod added_embeddings;
 mod attention;
 mod beside;
 mod compressor;
 mod convolved;
 mod decoder;
 mod delta;
-mod encoder_inputs;
 mod head;
 mod hyper;
 mod indexer;
@@ -20,12 +20,12 @@ mod norm;
 mod rope;
 mod sparse;
 
+pub(crate) use added_embeddings::AddedEmbeddings;
 pub(crate) use attention::Attention;
 pub(crate) use beside::MlpAndExperts;
 pub(crate) use convolved::ShortConvolution;
 pub(crate) use decoder::Decoder;
 pub(crate) use delta::GatedDelta;
-pub(crate) use encoder_inputs::EncoderInputs;
 pub(crate) use head::Head;
 pub(crate) use hyper::{Mixture, Residual};
 pub(crate) use latent::LatentAttention;

@@ -37,8 +37,8 @@ impl ModelConfig {
     pub(crate) fn tensors_in(&self, family: &Family, form: TensorForm) -> Tensors {
         let (hidden, vocab) = (self.hidden_size, self.vocab_size);
         let mut tensors = vec![("token_embd.weight".to_owned(), vec![vocab, hidden])];
-        if self.learned_positions {
-            tensors.push((POSITIONS.to_owned(), vec![self.context_length, hidden]));
+        if let Some(table) = self.positions {
+            tensors.push(named("position_embd.weight", &[table.rows, hidden]));
         }
         tensors.extend(self.layer_input_tables());
         tensors.extend(self.encoder_tables());
@@ -212,9 +212,6 @@ impl ModelConfig {
         let mut tensors = vec![named("token_embd_norm.weight", &[hidden])];
         if self.norms == SublayerNorms::Behind {
             tensors.push(named("token_embd_norm.bias", &[hidden]));
-        }
-        if let Some(table) = encoder.positions {
-            tensors.push(named("position_embd.weight", &[table.rows, hidden]));
         }
         if encoder.token_types > 0 {
             tensors.push(named("token_types.weight", &[encoder.token_types, hidden]));
@@ -485,9 +482,6 @@ fn taps(channels: usize, kernel: usize, form: TensorForm) -> Vec<usize> {
         _ => vec![channels, kernel],
     }
 }
-
-/// The table of the embeddings of positions.
-pub(crate) const POSITIONS: &str = "position_embd.weight";
 
 pub(super) fn named(name: &str, shape: &[usize]) -> (String, Vec<usize>) {
     (name.to_owned(), shape.to_vec())

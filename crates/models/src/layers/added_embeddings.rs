@@ -1,38 +1,44 @@
-//! The inputs of an encoder: embeddings of tokens, positions and types, summed up and normalised.
+//! Embeddings of types and positions, which are added to the embeddings of tokens, and the norm of
+//! the sum.
 
 use super::{ForwardPass, Norm};
 use crate::Error;
 use crate::loader::Loader;
 use backend::{Buffer, Table};
 
-pub(crate) struct EncoderInputs {
+pub(crate) struct AddedEmbeddings {
     positions: Option<Table>,
     types: Option<Table>,
-    norm: Norm,
+    /// Norm of the sum, which encoders have.
+    norm: Option<Norm>,
     /// What is added to the embeddings of tokens: `[rows, hidden]`.
     added: Buffer,
 }
 
-impl EncoderInputs {
-    /// Loads `position_embd`, `token_types` and `token_embd_norm`; `None` for models that are no
-    /// encoders.
+impl AddedEmbeddings {
+    /// Loads `position_embd`, `token_types` and `token_embd_norm`, as far as the model has them;
+    /// `None` for models with none of these.
     pub fn load(loader: &mut Loader<'_>) -> Result<Option<Self>, Error> {
         let config = loader.checkpoint.config();
-        let (Some(encoder), hidden) = (&config.encoder, config.hidden_size) else {
-            return Ok(None);
-        };
-        let positions = match encoder.positions {
+        let hidden = config.hidden_size;
+        let positions = match config.positions {
             Some(table) => {
                 let rows = table.first..table.rows;
                 Some(loader.table_rows("position_embd.weight", [table.rows, hidden], rows)?)
             }
             None => None,
         };
-        let types = match encoder.token_types {
+        let types = match config.encoder.as_ref().map_or(0, |encoder| encoder.token_types) {
             0 => None,
             types => Some(loader.table("token_types.weight", types, hidden)?),
         };
-        let norm = Norm::of_stream(loader, "token_embd_norm")?;
+        let norm = match config.encoder {
+            Some(_) => Some(Norm::of_stream(loader, "token_embd_norm")?),
+            None => None,
+        };
+        if positions.is_none() && types.is_none() && norm.is_none() {
+            return Ok(None);
+        }
         Ok(Some(Self { positions, types, norm, added: loader.shared("added", hidden)? }))
     }
 
@@ -45,6 +51,8 @@ impl EncoderInputs {
             pass.backend.embed(table, ids, self.added);
             pass.backend.add(x, self.added, rows);
         }
-        self.norm.forward(pass, x, x, rows);
+        if let Some(norm) = &self.norm {
+            norm.forward(pass, x, x, rows);
+        }
     }
 }
