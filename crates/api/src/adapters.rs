@@ -85,11 +85,11 @@ impl Adapters {
         Ok(adapters)
     }
 
-    /// The same with names of the model, which no adapter may have.
+    /// Reserves names of the model, which no adapter may have.
     ///
     /// # Errors
     /// If an adapter has one of these names.
-    pub fn beside(self, names: impl IntoIterator<Item = String>) -> Result<Self, AdapterError> {
+    pub fn reserve(&self, names: impl IntoIterator<Item = String>) -> Result<(), AdapterError> {
         let mut table = self.table();
         for name in names {
             if table.adapters.iter().any(|adapter| adapter.name == name) {
@@ -97,8 +97,7 @@ impl Adapters {
             }
             table.taken.push(name);
         }
-        drop(table);
-        Ok(self)
+        Ok(())
     }
 
     fn table(&self) -> std::sync::MutexGuard<'_, AdapterTable> {
@@ -163,7 +162,7 @@ impl Adapters {
     pub fn set_scales(&self, scales: &[(usize, f32)]) -> Result<(), AdapterError> {
         self.of_numbers(scales)?;
         for adapter in &mut self.table().adapters {
-            let own = scales.iter().rev().find(|(id, _)| *id == adapter.id);
+            let own = scales.iter().find(|(id, _)| *id == adapter.id);
             adapter.scale = own.map_or(0.0, |(_, scale)| *scale);
         }
         Ok(())
@@ -193,12 +192,11 @@ impl Adapters {
         if let Some(found) = find(model).or_else(|| find(behind?)) {
             return Ok(Some(found));
         }
-        let had = |name: &str| table.removed.contains(name);
         let has_adapters = table.next > 0;
-        match behind.filter(|name| has_adapters && *name != "latest") {
-            _ if had(model) => Err(AdapterError::Unknown(format!("no such model: {model}"))),
-            Some(_) => Err(AdapterError::Unknown(format!("no such model: {model}"))),
-            None => Ok(None),
+        let is_unknown = behind.is_some_and(|name| has_adapters && name != "latest");
+        match is_unknown || table.removed.contains(model) {
+            true => Err(AdapterError::Unknown(format!("no such model: {model}"))),
+            false => Ok(None),
         }
     }
 

@@ -5,7 +5,7 @@ use crate::request::{Prompt, RequestOptions};
 use crate::service::Service;
 use crate::usage_counter::Usage;
 use engine::{Embed, Event, ModelTask, Request};
-use text::EncodedPair;
+use text::{EncodeOptions, EncodedPair};
 
 /// An embedding with its token counts.
 #[derive(Clone, Debug, PartialEq)]
@@ -73,14 +73,28 @@ impl Service {
         self.info().task == ModelTask::Score { labels: 1 }
     }
 
+    /// The ids of a query, for [`checked_pair`](Self::checked_pair).
+    ///
+    /// # Errors
+    /// If the vocabulary cannot encode the text.
+    pub fn query_ids(&self, query: &str) -> Result<Vec<u32>, ApiError> {
+        let ids = self.tokenizer().encode(query, EncodeOptions::default());
+        ids.map_err(|error| ApiError::Text(error.to_string()))
+    }
+
     /// The ids of a query with a document, of which the end is left out where they are too many and
     /// `shorten` is set.
     ///
     /// # Errors
     /// If the model ranks no documents, or the ids are too many.
-    pub fn checked_pair(&self, texts: [&str; 2], shorten: bool) -> Result<EncodedPair, ApiError> {
+    pub fn checked_pair(
+        &self,
+        query: &[u32],
+        document: &str,
+        shorten: bool,
+    ) -> Result<EncodedPair, ApiError> {
         let most = if shorten { self.info().context_length } else { usize::MAX };
-        let pair = self.tokenizer().encode_pair(texts, most);
+        let pair = self.tokenizer().encode_pair(query, document, most);
         let mut pair = pair.map_err(|error| ApiError::Text(error.to_string()))?;
         let known = self.info().token_types as u32;
         // A vocabulary may have types that its model has no use for.

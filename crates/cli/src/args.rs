@@ -88,7 +88,7 @@ pub(crate) struct LoadArgs {
     /// How the states of a text's tokens become one vector where a request does not say: mean, cls,
     /// lasttoken, max, mean_sqrt_len_tokens or weightedmean [default: as the checkpoint says, else
     /// the mean of encoders and the last token's of decoders]
-    #[arg(long, value_name = "HOW", value_parser = pooling)]
+    #[arg(long, value_name = "HOW")]
     pooling: Option<Pooling>,
     /// Check for NaN and infinite values after every layer, and name where they arise
     #[arg(long)]
@@ -252,11 +252,6 @@ impl FileArgs {
     pub fn gguf_options(&self) -> GgufOptions {
         GgufOptions { pre_fallback: self.pre_fallback.clone() }
     }
-}
-
-/// The pooling of this name.
-fn pooling(name: &str) -> Result<Pooling, String> {
-    Pooling::named(name).ok_or_else(|| format!("expected one of {}", Pooling::names()))
 }
 
 impl LoadArgs {

@@ -458,7 +458,7 @@ impl Engine {
 
     fn sample(&mut self) {
         let Self { runner, scheduler, requests, masks, sampler, plan, .. } = self;
-        let (mut hidden, size) = (runner.hidden(), runner.hidden_size);
+        let (mut hidden, size) = (runner.hidden(), runner.info.hidden_size);
         for planned in plan.iter().filter(|planned| planned.outputs > 0) {
             let running = &mut requests[planned.slot];
             if running.wants_hidden() {

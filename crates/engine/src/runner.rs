@@ -180,8 +180,6 @@ pub struct Runner {
     logits: Option<(Buffer, usize)>,
     /// Number of hidden states of the last batch.
     hidden: usize,
-    /// Number of values of a hidden state.
-    pub(crate) hidden_size: usize,
     /// Capacity above which a sequence has the frequencies of long ones, where the model has such.
     long_from: Option<usize>,
     /// What the model says of vectors of texts.
@@ -274,7 +272,6 @@ impl Runner {
             adapters,
             logits: None,
             hidden: 0,
-            hidden_size: config.hidden_size,
             long_from: match config.rope.scaling {
                 RopeScaling::LongRope { original_context, .. } => Some(original_context),
                 _ => None,

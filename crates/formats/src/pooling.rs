@@ -2,6 +2,7 @@
 //! or `<architecture>.pooling_type` in GGUF metadata.
 
 use std::path::Path;
+use std::str::FromStr;
 
 use crate::error::{Error, Result, shown};
 use crate::gguf::GgufFile;
@@ -35,27 +36,15 @@ impl Pooling {
         (Self::WeightedMean, "weightedmean", "pooling_mode_weightedmean_tokens"),
     ];
 
-    /// The pooling of this name, as sentence-transformers has it; `last` stands for `lasttoken`.
-    pub fn named(name: &str) -> Option<Self> {
-        let name = if name == "last" { "lasttoken" } else { name };
-        Self::ALL.iter().find(|(_, known, _)| *known == name).map(|(pooling, ..)| *pooling)
-    }
-
-    /// The names of all, separated by commas.
-    pub fn names() -> String {
-        Self::ALL.map(|(_, name, _)| name).join(", ")
-    }
-
     /// Reads the text of the configuration of a pooling module; `path` names it in errors. `None`
     /// if it names no mode.
     pub(crate) fn from_json(text: &str, path: &Path) -> Result<Option<Self>> {
         let map = json::parse_object(text, path)?;
         let file = Object::new(path, &map);
         if let Some(name) = file.text("pooling_mode")? {
-            let problem = || format!("expected one of {}; found {}", Self::names(), shown(name));
-            return Self::named(name)
-                .map(Some)
-                .ok_or_else(|| file.error("pooling_mode", problem()));
+            let problem = |expected| format!("{expected}; found {}", shown(name));
+            let pooling = name.parse().map_err(problem);
+            return pooling.map(Some).map_err(|problem| file.error("pooling_mode", problem));
         }
         let mut found = None;
         for (pooling, _, key) in Self::ALL {
@@ -83,6 +72,20 @@ impl Pooling {
             Some(other) => Err(metadata
                 .error(&key, format!("expected 0, 1 (mean), 2 (cls) or 3 (last), found {other}"))),
         }
+    }
+}
+
+impl FromStr for Pooling {
+    type Err = String;
+
+    /// The pooling of this name, as sentence-transformers has it; `last` stands for `lasttoken`.
+    fn from_str(name: &str) -> std::result::Result<Self, String> {
+        let name = if name == "last" { "lasttoken" } else { name };
+        let found = Self::ALL.iter().find(|(_, known, _)| *known == name);
+        found.map(|(pooling, ..)| *pooling).ok_or_else(|| {
+            let names = Self::ALL.map(|(_, name, _)| name).join(", ");
+            format!("expected one of {names}")
+        })
     }
 }
 

@@ -7,7 +7,7 @@
 //! calls that brought them. A sum over keys is two sums, of the keys with equal remainders in
 //! ascending order, which are added in ascending order.
 
-use crate::elementwise::{Pairwise, SigmoidGate, each_pair, lower};
+use crate::elementwise::{Pairwise, each_pair, lower};
 use crate::lanes::{LANES, Lanes, isa_dispatch, load_partial};
 use crate::math::{exp, softplus};
 
@@ -67,12 +67,17 @@ pub enum StateRule {
 }
 
 isa_dispatch! {
-    /// Takes one tile of a head through `inputs.rows` rows. For each row
+    /// Takes one tile of a head through `inputs.rows` rows. For each row of the delta rule
     ///
     /// - `S[k] *= decay[k]`,
-    /// - `delta = (v - sum of S[k] * key[k]) * beta`, in a state space `v * beta`,
+    /// - `delta = (v - sum of S[k] * key[k]) * beta`,
     /// - `out = sum of S[k] * q[k] + delta * sum of key[k] * q[k]`, with the state after
-    ///   `S[k] += key[k] * delta`, without another pass over it; in a state space `v * skip` more.
+    ///   `S[k] += key[k] * delta`, without another pass over it.
+    ///
+    /// For each row of a state space
+    ///
+    /// - `S[k] = S[k] * decay + key[k] * (v * beta)`,
+    /// - `out = sum of S[k] * q[k] + v * skip`.
     ///
     /// `state` is `[keys][16]`, of whose columns the first `columns` are used. `out` is where the
     /// outputs begin and the distance between rows; without it rows are only folded into the
@@ -103,11 +108,6 @@ isa_dispatch! {
     /// Factors of states, in place of the lengths of steps: `times[i] = exp(rate[i] * times[i])`.
     /// Rates are `-exp(A_log)`. Both slices have one length.
     pub fn decays(rate: &[f32], times: &mut [f32]) = decays_body
-}
-
-isa_dispatch! {
-    /// `out[i] = sigmoid(x[i])`. Both slices have one length.
-    pub fn sigmoids(x: &[f32], out: &mut [f32]) = sigmoids_body
 }
 
 #[inline(always)]
@@ -346,14 +346,6 @@ fn step_times_body<L: Lanes>(a: &[f32], dt: &[f32], limits: [f32; 2], times: &mu
 #[inline(always)]
 fn decays_body<L: Lanes>(rate: &[f32], times: &mut [f32]) {
     each_pair::<L>(Decay, times, rate);
-}
-
-#[inline(always)]
-fn sigmoids_body<L: Lanes>(x: &[f32], out: &mut [f32]) {
-    out.copy_from_slice(x);
-    for x in out.chunks_mut(LANES) {
-        each_pair::<L>(SigmoidGate, x, &[1.0; LANES][..x.len()]);
-    }
 }
 
 #[cfg(test)]

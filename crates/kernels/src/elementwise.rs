@@ -186,7 +186,7 @@ impl Pairwise for SiluClamped {
 }
 
 #[derive(Clone, Copy)]
-pub(crate) struct SigmoidGate;
+struct SigmoidGate;
 
 impl Pairwise for SigmoidGate {
     #[inline(always)]

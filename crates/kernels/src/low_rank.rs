@@ -3,7 +3,7 @@
 //! One order for every output element: the products of its values in ascending rank, added to one
 //! f32 sum by fused multiply-adds; the sum, times a factor, is added to the output, fused.
 
-use crate::lanes::{LANES, Lanes, isa_dispatch};
+use crate::lanes::{LANES, Lanes, isa_dispatch, load_partial};
 
 /// Groups of outputs whose sums are computed together: as many as hide the latency of an addition.
 const GROUPS: usize = 4;
@@ -105,8 +105,7 @@ fn some_groups<L: Lanes, E: FactorValue, const N: usize>(
     let scale = L::splat(scale);
     for (sum, out) in sums.into_iter().zip(out.chunks_mut(LANES)) {
         let mut values = [0.0; LANES];
-        values[..out.len()].copy_from_slice(out);
-        sum.mul_add(scale, L::load(&values)).store(&mut values);
+        sum.mul_add(scale, load_partial::<L>(out, 0.0)).store(&mut values);
         out.copy_from_slice(&values[..out.len()]);
     }
 }

@@ -24,6 +24,7 @@ use formats::Checkpoint;
 use layers::Decoder;
 use loader::Loader;
 use placement::Placed;
+use std::sync::Arc;
 
 /// Loads the model of `checkpoint`, or the part that this rank of `ranks` holds, into `backend`.
 /// Each tensor is held as `placed` says, and must be used by this rank or belong to another. With
@@ -141,7 +142,7 @@ pub trait Model: Send {
     fn hidden(&self) -> Buffer;
 
     /// The head that scores texts, where the model has one.
-    fn classifier(&self) -> Option<&Classifier>;
+    fn classifier(&self) -> Option<&Arc<Classifier>>;
 
     /// Computes the batch and stores its keys and values. Returns the buffer of logits, `[logit
     /// rows, vocab]`. With `check`, values that are not finite are an error that names where they

@@ -81,11 +81,11 @@ impl Tokenizer {
         self.encode_with(text, specials, options.add_special)
     }
 
-    /// Returns the ids of two texts with the tokens that the vocabulary puts around and between
-    /// them. Tokens at the end of the second text are left out where all would be more than `most`.
-    pub fn encode_pair(&self, texts: [&str; 2], most: usize) -> Result<EncodedPair> {
-        let first = self.encode(texts[0], EncodeOptions::default())?;
-        let mut second = self.encode(texts[1], EncodeOptions::default())?;
+    /// Returns the ids of two texts, of which `first` is encoded already, with the tokens that the
+    /// vocabulary puts around and between them. Tokens at the end of the second text are left out
+    /// where all would be more than `most`.
+    pub fn encode_pair(&self, first: &[u32], second: &str, most: usize) -> Result<EncodedPair> {
+        let mut second = self.encode(second, EncodeOptions::default())?;
         let plain = [PairPart::First(0), PairPart::Second(0)];
         let parts = if self.affixes.pair.is_empty() { &plain } else { &self.affixes.pair[..] };
         let between = parts.iter().map(|part| match part {
@@ -97,9 +97,9 @@ impl Tokenizer {
         let mut pair = EncodedPair::default();
         for part in parts {
             let (ids, kind) = match part {
-                PairPart::Ids(ids, kind) => (ids, kind),
-                PairPart::First(kind) => (&first, kind),
-                PairPart::Second(kind) => (&second, kind),
+                PairPart::Ids(ids, kind) => (&ids[..], kind),
+                PairPart::First(kind) => (first, kind),
+                PairPart::Second(kind) => (&second[..], kind),
             };
             pair.ids.extend_from_slice(ids);
             pair.types.resize(pair.ids.len(), *kind);

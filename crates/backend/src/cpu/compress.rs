@@ -81,7 +81,7 @@ impl Cpu {
         let (dim, every) = (out.dim, out.every);
         scratch.complete.clear();
         for (index, sequence) in batch.sequences().iter().enumerate() {
-            let end = sequence.position + sequence.rows.len();
+            let end = sequence.end();
             let rows = sequence.position / every..end / every;
             scratch.complete.extend(rows.map(|number| (index, number)));
         }

@@ -7,9 +7,10 @@ use super::Cpu;
 use super::products::scratch;
 use super::states::StatePlace;
 use crate::layer_cache::STATE_TILE;
-use crate::{Batch, Buffer, RecurrenceRule, RecurrenceSpec, SequenceRows, StateRows};
+use crate::{Batch, Buffer, Gate, RecurrenceRule, RecurrenceSpec, SequenceRows, StateRows};
 use base::PairCut;
 use kernels::delta::{self, DeltaRows, StateRule, Strided};
+use kernels::elementwise;
 use std::ops::Range;
 
 /// Epsilon of the norms of queries and keys: a constant of the reference.
@@ -57,28 +58,34 @@ impl Cpu {
         spec: &RecurrenceSpec,
         rows: usize,
     ) {
-        let limits = match spec.rule {
+        match spec.rule {
             RecurrenceRule::Delta { b } => {
                 let keys = place.state.keys;
                 self.unit_heads(spec.q, keys, 1.0 / (keys as f32).sqrt(), rows);
                 self.unit_heads(spec.k, keys, 1.0, rows);
                 self.each_row("recurrence_gates", (spec.beta, rows), |this, row, beta| {
-                    delta::sigmoids(this.isa, this.row(b, row), beta);
+                    beta.copy_from_slice(this.row(b, row));
+                    elementwise::activate(this.isa, Gate::Sigmoid, beta);
                 });
-                [0.0, f32::INFINITY]
             }
             RecurrenceRule::StateSpace { limits, .. } => {
                 self.each_row("recurrence_gates", (spec.beta, rows), |this, row, times| {
                     let (a, dt) = (this.row(spec.a, row), &this.vectors[spec.dt.0]);
                     delta::step_times(this.isa, a, dt, limits, times);
                 });
-                limits
             }
-        };
+        }
         self.each_row("recurrence_gates", (spec.decay, rows), |this, row, decay| {
-            let (dt, rate) = (&this.vectors[spec.dt.0], &this.vectors[spec.rate.0]);
-            delta::step_times(this.isa, this.row(spec.a, row), dt, limits, decay);
-            delta::decays(this.isa, rate, decay);
+            match spec.rule {
+                RecurrenceRule::Delta { .. } => {
+                    let (a, dt) = (this.row(spec.a, row), &this.vectors[spec.dt.0]);
+                    delta::step_times(this.isa, a, dt, [0.0, f32::INFINITY], decay);
+                }
+                RecurrenceRule::StateSpace { .. } => {
+                    decay.copy_from_slice(this.row(spec.beta, row));
+                }
+            }
+            delta::decays(this.isa, &this.vectors[spec.rate.0], decay);
         });
     }
 

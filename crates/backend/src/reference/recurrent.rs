@@ -31,7 +31,7 @@ impl Reference {
         let mut all = Vec::new();
         for sequence in batch.sequences() {
             let table = rows.table(batch, sequence);
-            for position in sequence.position..sequence.position + sequence.rows.len() {
+            for position in sequence.position..sequence.end() {
                 for channel in 0..width {
                     let bias = spec.bias.map_or(0.0, |bias| self.vectors[bias.0][channel]);
                     let first = (position + 1).saturating_sub(kernel);

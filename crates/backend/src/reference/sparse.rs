@@ -12,7 +12,7 @@ impl Reference {
     pub(super) fn compress_rows(&mut self, layer: usize, spec: &Compression, batch: &Batch) {
         for sequence in batch.sequences() {
             let every = self.cache.layers[layer][spec.out].spec.every;
-            let end = sequence.position + sequence.rows.len();
+            let end = sequence.end();
             for number in sequence.position / every..end / every {
                 let row =
                     self.compressed(layer, spec, number, |rows| batch.block_table(sequence, rows));

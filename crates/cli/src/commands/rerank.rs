@@ -58,11 +58,12 @@ async fn scores(args: &Args, service: &Service) -> Result<Vec<f32>> {
     if !service.ranks() {
         bail!("the model has no head that scores documents");
     }
+    let query = service.query_ids(&args.query)?;
     let mut scores = Vec::with_capacity(args.documents.len());
     for documents in args.documents.chunks(TOGETHER) {
         let mut running = Vec::with_capacity(documents.len());
         for document in documents {
-            let pair = service.checked_pair([&args.query, document], args.truncate)?;
+            let pair = service.checked_pair(&query, document, args.truncate)?;
             let service = service.clone();
             let terms = RequestOptions::default();
             running.push(tokio::spawn(async move { service.score(pair, &terms).await }));

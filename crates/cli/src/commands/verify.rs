@@ -121,7 +121,7 @@ fn check_numbers(
         numbers::check(&mut session, args.chunk, index, prompt, &bounds, report)?;
     }
     if !reference.texts.is_empty() || !reference.pairs.is_empty() {
-        texts::check(runner, args.mode == Mode::Exact, reference, report)?;
+        texts::check(runner, args.mode, reference, report)?;
     }
     Ok(())
 }

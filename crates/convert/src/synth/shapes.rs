@@ -219,10 +219,9 @@ const DEEPSEEK_V32: Shape = Shape {
     class: "DeepseekV32ForCausalLM",
     more: |shape| {
         let mut json = (DEEPSEEK_V3.more)(shape);
-        let index = json!({"index_n_heads": 4, "index_head_dim": 64, "index_topk": 64});
-        json.as_object_mut().zip(index.as_object()).into_iter().for_each(|(all, index)| {
-            all.extend(index.clone());
-        });
+        json["index_n_heads"] = json!(4);
+        json["index_head_dim"] = json!(64);
+        json["index_topk"] = json!(64);
         json
     },
     ..DEEPSEEK_V3

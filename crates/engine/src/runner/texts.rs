@@ -5,7 +5,6 @@ use crate::embedding_pooler::EmbeddingDefaults;
 use crate::handle::ModelTask;
 use formats::{Checkpoint, ModelConfig, Pooling};
 use models::Model;
-use std::sync::Arc;
 
 /// What a model computes.
 pub(super) fn task(config: &ModelConfig) -> ModelTask {
@@ -26,7 +25,7 @@ pub(super) fn embedding(
     let config = checkpoint.config();
     let default = if config.encoder.is_some() { Pooling::Mean } else { Pooling::Last };
     let named = options.pooling.or(checkpoint.sentence().pooling);
-    let head = model.classifier().cloned().map(Arc::new);
+    let head = model.classifier().cloned();
     let pooling = config.classifier.map(|head| head.pooling);
     EmbeddingDefaults { pooling: named.unwrap_or(default), head: head.zip(pooling) }
 }

@@ -1,5 +1,6 @@
 use super::*;
 use crate::Isa;
+use crate::elementwise::{Gate, activate};
 use proptest::prelude::*;
 
 /// Inputs of one tile, whose rows lie `stride` values apart in one array, as in a workspace.
@@ -227,11 +228,11 @@ proptest! {
         let (a, b, dt) = (column(|h| h.0), column(|h| h.1), column(|h| h.2));
         let rate: Vec<f32> = heads.iter().map(|h| -h.3.exp()).collect();
         let all = |isa| {
-            let (mut times, mut beta) = (vec![0.0; heads.len()], vec![7.0; heads.len()]);
+            let (mut times, mut beta) = (vec![0.0; heads.len()], b.clone());
             step_times(isa, &a, &dt, limits, &mut times);
             let mut decay = times.clone();
             decays(isa, &rate, &mut decay);
-            sigmoids(isa, &b, &mut beta);
+            activate(isa, Gate::Sigmoid, &mut beta);
             [times, decay, beta]
         };
         let scalar = all(Isa::SCALAR);

@@ -43,8 +43,8 @@ impl ConvolvedLinear {
         let linear =
             Linear::part(loader, (name, source.noted, source.part), *outputs, rows.clone())?;
         let (conv, channels, taken) = &source.conv;
-        let conv = short_conv(loader, conv, (*channels, source.kernel), taken, out)?;
-        let conv = ShortConv { silu: true, ..conv };
+        let sizes = (*channels, source.kernel);
+        let conv = ShortConv { silu: true, ..short_conv(loader, conv, sizes, taken, out)? };
         Ok(Self { linear, projected: loader.shared(projected, rows.len())?, conv })
     }
 }

@@ -19,6 +19,7 @@ use crate::{Classifier, Error, Model, Projections};
 use backend::{Backend, Batch, Buffer, LayerCache, Table, ThreadLimits};
 use dist::{Comm, Split};
 use formats::config::{self, IndexConfig, RopeConfig, SublayerNorms, Sublayers};
+use std::sync::Arc;
 
 /// One residual step of a layer: norm, operation, norm.
 struct Sublayer {
@@ -198,7 +199,7 @@ pub(crate) struct Decoder {
     layer_inputs: Option<LayerInputs>,
     /// On the first stage only.
     added: Option<AddedEmbeddings>,
-    classifier: Option<Classifier>,
+    classifier: Option<Arc<Classifier>>,
     layers: Vec<Layer>,
     /// Number of the first of these in the whole model.
     first: usize,
@@ -239,7 +240,7 @@ impl Decoder {
             None => None,
         };
         let layer_inputs = LayerInputs::load(loader, embed.is_some())?;
-        let classifier = Classifier::load(loader.checkpoint)?;
+        let classifier = Classifier::load(loader.checkpoint)?.map(Arc::new);
         let mut layers = Vec::with_capacity(loader.layers.len());
         for layer in loader.layers.clone() {
             layers.push(Layer::load(loader, layer, &ropes)?);
@@ -375,7 +376,7 @@ impl Model for Decoder {
         self.cache.clone()
     }
 
-    fn classifier(&self) -> Option<&Classifier> {
+    fn classifier(&self) -> Option<&Arc<Classifier>> {
         self.classifier.as_ref()
     }
 

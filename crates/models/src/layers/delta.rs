@@ -105,10 +105,7 @@ impl GatedDelta {
         let eps = loader.checkpoint.config().rms_norm_eps;
         let Heads { queries: own, kv: keys } = delta_heads(loader, config)?;
         let parts = LayerParts { layer, config, own: own.clone(), keys };
-        let inputs = match per_channel {
-            true => Self::inputs_apart(loader, &parts)?,
-            false => Self::inputs_of_one(loader, &parts)?,
-        };
+        let inputs = Self::load_inputs(loader, &parts)?;
         let (gate, alpha) = match per_channel {
             true => (
                 Self::two(loader, &parts, ("ssm_g", "delta_gate_few", "delta_gate"))?,
@@ -136,51 +133,41 @@ impl GatedDelta {
         })
     }
 
-    /// Queries, keys and values that are the rows of one matrix.
-    fn inputs_of_one(
+    /// Queries, keys and values: rows of one matrix and channels of one convolution, or with a
+    /// matrix and a convolution each.
+    fn load_inputs(
         loader: &mut Loader<'_>,
         parts: &LayerParts<'_>,
     ) -> Result<[ConvolvedLinear; 3], Error> {
-        let (all, keys) = (parts.config.channels(), parts.config.keys());
-        let (source, conv) = (parts.name("attn_qkv.weight"), parts.name("ssm_conv1d"));
-        let mut input = |rows: Range<usize>, first: usize, buffers| {
-            let rows = rows.start + first..rows.end + first;
-            let noted = if first == 0 { &source[..] } else { "" };
-            let (matrix, conv) = ((&source[..], all, rows.clone()), (&conv[..], all, rows));
-            let (part, kernel) = ("", parts.config.kernel);
-            let source = ConvolvedSource { matrix, noted, part, conv, kernel, buffers };
-            ConvolvedLinear::load(loader, &source)
-        };
-        Ok([
-            input(parts.key_rows(), 0, ["delta_q_in", "delta_q"])?,
-            input(parts.key_rows(), keys, ["delta_k_in", "delta_k"])?,
-            input(parts.value_rows(), 2 * keys, ["delta_v_in", "delta_v"])?,
-        ])
-    }
-
-    /// Queries, keys and values that have a matrix and a convolution each.
-    fn inputs_apart(
-        loader: &mut Loader<'_>,
-        parts: &LayerParts<'_>,
-    ) -> Result<[ConvolvedLinear; 3], Error> {
-        let mut input = |part: char, rows: Range<usize>, all: usize, buffers| {
-            let matrix = parts.name(&format!("attn_{part}.weight"));
-            let conv = parts.name(&format!("ssm_conv1d_{part}"));
-            let source = ConvolvedSource {
-                matrix: (&matrix, all, rows.clone()),
-                noted: &matrix,
-                part: "",
-                conv: (&conv, all, rows),
-                kernel: parts.config.kernel,
-                buffers,
-            };
-            ConvolvedLinear::load(loader, &source)
-        };
+        let DeltaConfig { per_channel: apart, kernel, .. } = *parts.config;
         let (keys, values) = (parts.config.keys(), parts.config.values());
+        let mut input =
+            |part: char, rows: Range<usize>, (count, first): (usize, usize), buffers| {
+                let (matrix, conv, all, first) = match apart {
+                    true => (format!("attn_{part}.weight"), format!("ssm_conv1d_{part}"), count, 0),
+                    false => {
+                        let all = parts.config.channels();
+                        ("attn_qkv.weight".to_owned(), "ssm_conv1d".to_owned(), all, first)
+                    }
+                };
+                let (matrix, conv) = (parts.name(&matrix), parts.name(&conv));
+                let rows = rows.start + first..rows.end + first;
+                // Inputs of the rows of one matrix are counted once.
+                let noted = if first == 0 { &matrix[..] } else { "" };
+                let source = ConvolvedSource {
+                    matrix: (&matrix, all, rows.clone()),
+                    noted,
+                    part: "",
+                    conv: (&conv, all, rows),
+                    kernel,
+                    buffers,
+                };
+                ConvolvedLinear::load(loader, &source)
+            };
         Ok([
-            input('q', parts.key_rows(), keys, ["delta_q_in", "delta_q"])?,
-            input('k', parts.key_rows(), keys, ["delta_k_in", "delta_k"])?,
-            input('v', parts.value_rows(), values, ["delta_v_in", "delta_v"])?,
+            input('q', parts.key_rows(), (keys, 0), ["delta_q_in", "delta_q"])?,
+            input('k', parts.key_rows(), (keys, keys), ["delta_k_in", "delta_k"])?,
+            input('v', parts.value_rows(), (values, 2 * keys), ["delta_v_in", "delta_v"])?,
         ])
     }
 

@@ -194,20 +194,13 @@ impl LatentAttention {
         name: &str,
         [first, second]: [usize; 2],
     ) -> Result<[Linear; 2], Error> {
-        let (all, hidden) = (first + second, loader.checkpoint.config().hidden_size);
-        let view = loader.checkpoint.require(&format!("{name}.weight"), &[all, hidden])?.clone();
-        let bias = match loader.checkpoint.tensor(&format!("{name}.bias")) {
-            Some(_) => loader.checkpoint.require(&format!("{name}.bias"), &[all])?.to_f32()?,
-            None => Vec::new(),
+        let (all, tensor) = (first + second, format!("{name}.weight"));
+        let mut part = |rows: Range<usize>, noted: &str| -> Result<Linear, Error> {
+            let part = Linear::part(loader, (&tensor, noted, ""), all, rows)?;
+            Ok(Linear { split: Split::Whole, ..part })
         };
-        let mut part = |rows: std::ops::Range<usize>| -> Result<Linear, Error> {
-            let bias = bias.get(rows.clone()).map(|bias| loader.backend.vector(bias.to_vec()));
-            // Inputs of both are counted once, under the name of the first.
-            let name = if rows.start == 0 { view.name.clone() } else { String::new() };
-            let weight = loader.part_of(&view.name, &view.rows(rows).named(name))?;
-            Ok(Linear { weight, bias, factor: 1.0, split: Split::Whole, number: None })
-        };
-        Ok([part(0..first)?, part(first..all)?])
+        // Inputs of both are counted once, under the name of the first.
+        Ok([part(0..first, &tensor)?, part(first..all, "")?])
     }
 
     /// The matrices that expand the latent row, for each head of this rank: one for keys,

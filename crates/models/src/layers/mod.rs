@@ -96,8 +96,8 @@ impl HeldHeads {
     }
 }
 
-/// What all layers of an encoder keep, one after another: nothing is looked at once a layer has
-/// been computed.
+/// What all layers of an encoder keep, one after another: no row of a layer is read after that
+/// layer has been computed.
 pub(crate) fn encoder_cache(config: &ModelConfig, held: HeldHeads) -> LayerCache {
     LayerCache::heads(held.kv[0], config.head_dim, None, None)
 }

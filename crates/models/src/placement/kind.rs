@@ -126,7 +126,6 @@ mod tests {
         check("blk.3.ffn_gate_exps.weight", TensorKind::RoutedExpert, 3);
         check("blk.3.ffn_up_exps.bias", TensorKind::RoutedExpert, 3);
         check("blk.3.ffn_gate.17.weight", TensorKind::RoutedExpert, 3);
-        check("position_embd.weight", TensorKind::Embed, None);
         check("blk.3.shortconv.in_proj.weight", TensorKind::Attention, 3);
         check("blk.3.ssm_out.weight", TensorKind::Attention, 3);
         check("blk.3.ssm_norm.weight", TensorKind::Norm, 3);

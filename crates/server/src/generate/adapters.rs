@@ -1,5 +1,6 @@
 //! The adapters of a request, which its `model` or its `lora` names.
 
+use crate::http::app::App;
 use crate::http::error::HttpError;
 use crate::http::fields::{ObjectReader, wrong};
 use api::{AdapterError, Service};
@@ -51,6 +52,17 @@ pub(crate) fn scales(list: Option<&Value>) -> Result<Option<Vec<(usize, f32)>>, 
         .map(|fields| scale(fields?))
         .collect::<Result<_, _>>()
         .map(Some)
+}
+
+/// Checks that adapters may be changed.
+pub(crate) fn check_updates(app: &App) -> Result<(), HttpError> {
+    match app.options.adapter_updates {
+        true => Ok(()),
+        false => {
+            let message = "adapters are not changed on request (--allow-lora-updates)";
+            Err(HttpError::not_supported(message))
+        }
+    }
 }
 
 /// The error of an adapter that the member `name` chooses.

@@ -55,23 +55,31 @@ struct Scores {
     usage: RankingUsage,
 }
 
-/// The ids of each of the `pairs`, of which the second text is at `param`.
+/// The ids of each of the `documents`, which are at `param`, with its query. Queries are taken by
+/// turns.
 fn checked(
     service: &Service,
-    pairs: &[[&str; 2]],
-    param: &str,
+    queries: &[String],
+    (documents, param): (&[String], &str),
     truncate: bool,
 ) -> Result<Vec<EncodedPair>, HttpError> {
     if !service.ranks() {
         let message = "the model does not support reranking: it has no head that scores documents";
         return Err(HttpError::not_supported(message));
     }
-    embeddings::count(pairs.len(), param)?;
-    let one = |(at, texts): (usize, &[&str; 2])| {
-        let pair = service.checked_pair(*texts, truncate);
-        pair.map_err(|error| refused(error, &format!("{param}[{at}]")))
-    };
-    pairs.iter().enumerate().map(one).collect()
+    embeddings::count(documents.len(), param)?;
+    let at = |index: usize| format!("{param}[{index}]");
+    let queries = queries
+        .iter()
+        .enumerate()
+        .map(|(index, query)| service.query_ids(query).map_err(|error| refused(error, &at(index))));
+    let queries = queries.collect::<Result<Vec<_>, _>>()?;
+    let pairs = queries.iter().cycle().zip(documents).enumerate();
+    let pairs = pairs.map(|(index, (query, document))| {
+        let pair = service.checked_pair(query, document, truncate);
+        pair.map_err(|error| refused(error, &at(index)))
+    });
+    pairs.collect()
 }
 
 /// The score of each pair, in their order.

@@ -316,29 +316,27 @@ impl WebGpu {
     fn recurrence_gates(&mut self, spec: &RecurrenceSpec, state: State, rows: usize) {
         let buffer = |buffer: Buffer| &self.buffers[buffer.0].words;
         let vector = |vector: Vector| &self.vectors[vector.0];
-        let (betas, limits) = match spec.rule {
-            RecurrenceRule::Delta { b } => (b, None),
-            // The lengths of steps come from the inputs of decays.
-            RecurrenceRule::StateSpace { limits, .. } => (spec.beta, Some(limits)),
+        let [least, most] = match spec.rule {
+            RecurrenceRule::Delta { .. } => [0.0, f32::MAX],
+            RecurrenceRule::StateSpace { limits, .. } => limits,
         };
         let decays = state.heads * state.decays();
         let count = rows * decays;
-        let [least, most] = limits.unwrap_or([0.0, f32::MAX]);
         let params = DecayParams { count: count as u32, decays: decays as u32, least, most };
         let bound = [buffer(spec.a), vector(spec.dt), vector(spec.rate), buffer(spec.decay)];
         self.gpu.run(&DECAYS, dealt(count), &bound, &params);
         let count = rows * state.heads;
-        if limits.is_some() {
-            let params = DecayParams { count: count as u32, decays: decays as u32, least, most };
-            let bound = [buffer(spec.a), vector(spec.dt), buffer(spec.beta)];
-            self.gpu.run(&TIMES, dealt(count), &bound, &params);
-        } else {
-            self.gpu.run(
-                &BETAS,
-                dealt(count),
-                &[buffer(betas), buffer(spec.beta)],
-                &[count as u32],
-            );
+        match spec.rule {
+            RecurrenceRule::Delta { b } => {
+                let bound = [buffer(b), buffer(spec.beta)];
+                self.gpu.run(&BETAS, dealt(count), &bound, &[count as u32]);
+            }
+            // The lengths of steps come from the inputs of decays.
+            RecurrenceRule::StateSpace { .. } => {
+                let params = DecayParams { count: count as u32, ..params };
+                let bound = [buffer(spec.a), vector(spec.dt), buffer(spec.beta)];
+                self.gpu.run(&TIMES, dealt(count), &bound, &params);
+            }
         }
     }
 

@@ -204,7 +204,7 @@ impl WebGpu {
         let every = self.kv.rows(layer, spec.out).rows.every;
         let mut complete = Vec::new();
         for (index, sequence) in batch.sequences().iter().enumerate() {
-            let end = sequence.position + sequence.rows.len();
+            let end = sequence.end();
             let numbers = sequence.position / every..end / every;
             complete.extend(numbers.map(|number| (index, number)));
         }
@@ -428,8 +428,8 @@ impl WebGpu {
     }
 }
 
-/// Rows that are chosen among and those of the window, or the others again where the layer has only
-/// ones.
+/// Rows that are chosen among, and rows of the window; the same rows twice where the layer has only
+/// one kind.
 fn attended<'a>(kv: &'a KvCache, layer: usize, spec: &RowAttention) -> [&'a CachedRows; 2] {
     let rows = |which: Option<usize>| which.map(|which| kv.rows(layer, which));
     let (compressed, window) = (rows(spec.compressed), rows(spec.window));

@@ -33,10 +33,11 @@ impl AdapterFolderArgs {
         ServerOptions { adapter_updates: self.allow_lora_updates, ..options }
     }
 
-    /// Loads the adapters of the folder, and keeps the names of the model from them.
+    /// Loads the adapters of the folder, and reserves the names of the model, so that no adapter
+    /// takes one.
     pub fn load(&self, service: &Service, aliases: &[String]) -> Result<()> {
         let names = [service.info().name.clone()].into_iter().chain(aliases.iter().cloned());
-        service.adapters.clone().beside(names)?;
+        service.adapters.reserve(names)?;
         let Some(folder) = &self.lora_dir else { return Ok(()) };
         for path in adapters_in(folder)? {
             let added = service.adapters.add(None, &path);

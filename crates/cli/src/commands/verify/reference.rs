@@ -1,6 +1,6 @@
 //! The reference file: outputs of another implementation, and the tolerances.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use engine::{Mode, Pooling};
 use serde::Deserialize;
 use serde_json::Value;
@@ -102,25 +102,14 @@ pub(super) struct TokenizerCase {
 /// The tolerances of a compute mode.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
-    /// Maximum difference of a last logit, where single values are compared.
+    /// Maximum difference of a value, where single values are compared.
     pub max_abs: Option<f64>,
-    /// Minimum cosine of the last logits.
+    /// Minimum cosine of the last logits, or of vectors.
     pub min_cosine: f64,
-    /// Differences between candidates below which their order may differ.
+    /// Differences between candidates below which their order may differ, and between scores.
     pub gap: f64,
     /// Maximum difference of the mean NLL.
     pub mean_nll: Option<f64>,
-}
-
-/// The tolerances of vectors and scores of texts.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct TextBounds {
-    /// Maximum difference of a value, where single values are compared.
-    pub max_abs: Option<f64>,
-    /// Minimum cosine of vectors.
-    pub cosine: f64,
-    /// Maximum difference of scores where single values are not compared.
-    pub score: f64,
 }
 
 impl Reference {
@@ -148,33 +137,27 @@ impl Reference {
     /// How states become a vector, where the file says.
     pub fn pooling(&self) -> Result<Option<Pooling>> {
         let Some(name) = &self.pooling else { return Ok(None) };
-        match Pooling::named(name) {
-            Some(pooling) => Ok(Some(pooling)),
-            None => bail!("pooling: expected one of {}; found {name}", Pooling::names()),
-        }
+        let pooling = name.parse();
+        pooling.map(Some).map_err(|expected| anyhow!("pooling: {expected}; found {name}"))
     }
 
-    pub fn text_bounds(&self, exact: bool) -> TextBounds {
-        let given = |name: &str, usual| self.tolerance.get(name).copied().unwrap_or(usual);
-        match exact {
-            true => TextBounds {
-                max_abs: Some(given("f32_max_abs", 1e-5)),
-                cosine: given("f32_min_cosine", 0.999_999),
-                score: 0.0,
-            },
-            false => TextBounds {
-                max_abs: None,
-                cosine: given("bf16_min_cosine", 0.998),
-                score: given("bf16_max_abs", 0.1),
-            },
-        }
-    }
-
+    /// The tolerances of logits.
     pub fn bounds(&self, mode: Mode) -> Bounds {
+        self.bounds_or(mode, [1e-3, 1.5])
+    }
+
+    /// The tolerances of vectors and scores of texts.
+    pub fn text_bounds(&self, mode: Mode) -> Bounds {
+        self.bounds_or(mode, [1e-5, 0.1])
+    }
+
+    /// The tolerances of `mode`, with the maximum difference of a value in exact and in fast mode
+    /// where the file has none.
+    fn bounds_or(&self, mode: Mode, [exact_gap, fast_gap]: [f64; 2]) -> Bounds {
         let given = |name: &str, usual| self.tolerance.get(name).copied().unwrap_or(usual);
         let (gap, min_cosine) = match mode {
-            Mode::Exact => (given("f32_max_abs", 1e-3), given("f32_min_cosine", 0.999_999)),
-            Mode::Fast => (given("bf16_max_abs", 1.5), given("bf16_min_cosine", 0.998)),
+            Mode::Exact => (given("f32_max_abs", exact_gap), given("f32_min_cosine", 0.999_999)),
+            Mode::Fast => (given("bf16_max_abs", fast_gap), given("bf16_min_cosine", 0.998)),
         };
         let exact = mode == Mode::Exact;
         Bounds { max_abs: exact.then_some(gap), min_cosine, gap, mean_nll: exact.then_some(1e-4) }

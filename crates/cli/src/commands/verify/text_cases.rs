@@ -46,8 +46,9 @@ fn encodes(tokenizer: &Tokenizer, text: &str, add_special: bool, want: &[u32]) -
 
 /// Whether a pair is put together as in the reference; `None` if it has no texts.
 fn pair_case(tokenizer: &Tokenizer, pair: &ReferencePair) -> Option<bool> {
-    let texts = [pair.query.as_deref()?, pair.document.as_deref()?];
-    let found = tokenizer.encode_pair(texts, usize::MAX);
+    let (query, document) = (pair.query.as_deref()?, pair.document.as_deref()?);
+    let query = tokenizer.encode(query, EncodeOptions::default());
+    let found = query.and_then(|query| tokenizer.encode_pair(&query, document, usize::MAX));
     let same = |found: EncodedPair| {
         let types = pair.token_type_ids.as_ref();
         found.ids == pair.input_ids && types.is_none_or(|types| found.types == *types)

@@ -5,13 +5,13 @@ use super::reference::{Reference, ReferencePair, ReferenceText};
 use super::report::VerifyReport;
 use anyhow::{Result, bail};
 use engine::{
-    Embed, EngineHandle, EngineOptions, Event, Generation, Outcome, Request, Runner, start,
+    Embed, EngineHandle, EngineOptions, Event, Generation, Mode, Outcome, Request, Runner, start,
 };
 
 /// Computes all texts or pairs of the reference and compares.
 pub(super) fn check(
     runner: Runner,
-    exact: bool,
+    mode: Mode,
     reference: &Reference,
     report: &mut VerifyReport,
 ) -> Result<()> {
@@ -36,7 +36,7 @@ pub(super) fn check(
     let alone: Result<Vec<_>> =
         requests.iter().map(|request| vector(engine.submit(request.clone())?)).collect();
     let alone = alone?;
-    let bounds = reference.text_bounds(exact);
+    let bounds = reference.text_bounds(mode);
     for (index, (text, vector)) in texts.iter().zip(&alone).enumerate() {
         if text.embedding.len() != vector.len() {
             let (expected, found) = (vector.len(), text.embedding.len());
@@ -45,12 +45,16 @@ pub(super) fn check(
         let at = |what: &str| format!("text {index} ({} tokens): {what}", text.input_ids.len());
         let difference = max_abs(vector, &text.embedding);
         report.at_most(at("embedding, largest difference"), difference, bounds.max_abs);
-        report.at_least(at("embedding, cosine"), cosine(vector, &text.embedding), bounds.cosine);
+        report.at_least(
+            at("embedding, cosine"),
+            cosine(vector, &text.embedding),
+            bounds.min_cosine,
+        );
     }
     for (index, (pair, scores)) in pairs.iter().zip(&alone[texts.len()..]).enumerate() {
         let at = format!("pair {index} ({} tokens): score, difference", pair.input_ids.len());
         let difference = (f64::from(scores[0]) - pair.score).abs();
-        report.at_most(at, difference, Some(bounds.max_abs.unwrap_or(bounds.score)));
+        report.at_most(at, difference, Some(bounds.gap));
     }
     let same = same_beside_others(&engine, &requests, &alone)?;
     report.equal("same bits beside others".into(), same, requests.len());

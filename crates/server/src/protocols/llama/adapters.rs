@@ -1,11 +1,10 @@
 //! `GET` and `POST /lora-adapters`: adapters, and how far each applies to requests that choose
 //! none.
 
-use crate::generate::adapters::{refused, scales};
+use crate::generate::adapters::{check_updates, refused, scales};
 use crate::generate::flow::prepare;
 use crate::http::app::App;
 use crate::http::error::HttpError;
-use crate::protocols::openai::adapters::check_updates;
 use axum::Json;
 use axum::body::Body;
 use axum::extract::State;

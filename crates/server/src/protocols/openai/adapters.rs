@@ -1,7 +1,7 @@
-//! `POST /v1/load_lora_adapter` and `POST /v1/unload_lora_adapter`: adapters that come and go while
-//! the server runs, as in vLLM.
+//! `POST /v1/load_lora_adapter` and `POST /v1/unload_lora_adapter`: load and unload adapters
+//! while the server runs, as in vLLM.
 
-use crate::generate::adapters::refused;
+use crate::generate::adapters::{check_updates, refused};
 use crate::generate::flow::prepare;
 use crate::http::app::App;
 use crate::http::error::HttpError;
@@ -31,17 +31,6 @@ pub(crate) struct LoadBody {
 pub(crate) struct UnloadBody {
     /// Its name.
     lora_name: String,
-}
-
-/// Checks that adapters may be changed.
-pub(crate) fn check_updates(app: &App) -> Result<(), HttpError> {
-    match app.options.adapter_updates {
-        true => Ok(()),
-        false => {
-            let message = "adapters are not changed on request (--allow-lora-updates)";
-            Err(HttpError::not_supported(message))
-        }
-    }
 }
 
 /// Loads an adapter.

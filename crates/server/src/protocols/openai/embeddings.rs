@@ -27,8 +27,8 @@ struct EmbeddingRequest {
     #[schema(value_type = MixedPrompts)]
     input: Option<Value>,
     encoding_format: Option<Encoding>,
-    /// Number of leading values of each vector that are kept, of which its length is then computed.
-    /// Models for it are trained so (Matryoshka representations).
+    /// Number of leading values of each vector to keep; the vector is normalised afterwards. Only
+    /// for models trained for this (Matryoshka representations).
     #[serde(default, deserialize_with = "wire::count")]
     #[schema(minimum = 1)]
     dimensions: Option<usize>,

@@ -172,8 +172,8 @@ fn read(service: &Service, body: &Value) -> Result<Asked, HttpError> {
         (None, None) => return Err(wire::missing("documents")),
     };
     let documents: Vec<String> = documents;
-    let pairs: Vec<_> = documents.iter().map(|text| [&*request.query, text.as_str()]).collect();
-    let pairs = checked(service, &pairs, param, request.truncate)?;
+    let queries = std::slice::from_ref(&request.query);
+    let pairs = checked(service, queries, (&documents, param), request.truncate)?;
     Ok(Asked { request, documents, pairs, param })
 }
 

@@ -2,6 +2,7 @@
 
 use super::{RankingUsage, Scores, checked, computed};
 use crate::generate::flow::prepare_within;
+use crate::http::app::unix_now;
 use crate::http::error::HttpError;
 use crate::http::refusals::Refusals;
 use crate::http::request::RequestContext;
@@ -12,7 +13,6 @@ use axum::Json;
 use axum::body::Body;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::time::{SystemTime, UNIX_EPOCH};
 use utoipa::ToSchema;
 
 /// Texts that are scored with each other.
@@ -70,11 +70,10 @@ pub(crate) async fn score(
         object: "score",
         score: if activated { probability(score) } else { score },
     };
-    let created = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     Ok(Json(ScoreList {
         id: context.id.name.to_string(),
         object: "list",
-        created,
+        created: unix_now(),
         model: context.app.service.info().name.clone(),
         data: values.into_iter().enumerate().map(item).collect(),
         usage,
@@ -92,8 +91,6 @@ fn read(
         let problem = format!("must hold 1 text or {expected} as text_2 does, not {found}");
         return Err(HttpError::member("text_1", problem));
     }
-    let queries = first.iter().cycle();
-    let pairs: Vec<_> = queries.zip(&second).map(|(query, text)| [&**query, &**text]).collect();
-    let pairs = checked(service, &pairs, "text_2", request.truncate)?;
+    let pairs = checked(service, &first, (&second, "text_2"), request.truncate)?;
     Ok((request.user, request.use_activation.unwrap_or(true), pairs))
 }
