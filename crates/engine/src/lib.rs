@@ -1,7 +1,8 @@
 //! The engine: loads a model, keeps the KV cache, and turns requests into tokens on one
 //! synchronous thread.
 //!
-//! Invariant: nothing here knows text or HTTP, and no lock is held across a step.
+//! Invariant: nothing here knows text or HTTP, and no lock is held across a step
+//! but the turn of engines that share the processors.
 
 mod adapters;
 mod block_root;
@@ -30,6 +31,7 @@ mod sequence_memory;
 mod single_sequence;
 mod step_sampler;
 pub mod trace;
+mod turns;
 
 pub use adapters::{
     AdapterBase, AdapterSource, LoadedAdapter, MAX_ADAPTER_SCALE, MAX_ADAPTERS, check_count,
@@ -70,3 +72,4 @@ pub use sched::Slot;
 pub use sequence_memory::SequenceMemory;
 pub use single_sequence::SingleSequence;
 pub use trace::Trace;
+pub use turns::ComputeTurns;

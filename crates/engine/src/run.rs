@@ -1,7 +1,7 @@
 //! The engine thread: drain, plan, batch, forward, sample, commit, emit.
 //!
-//! Invariant: one thread, no locks, and nothing but the reader's own channel between a sequence
-//! and its reader.
+//! Invariant: one thread, no lock but the turn among engines that share the processors, and nothing
+//! but the reader's own channel between a sequence and its reader.
 
 use crate::block_root::{adapted_space, block_root, long_space};
 use crate::disk::{Disk, DiskCache};
@@ -16,6 +16,7 @@ use crate::request::Request;
 use crate::running_request::{RequestSetup, RunningRequest};
 use crate::step_sampler::StepSampler;
 use crate::trace::{Recorder, TraceSink, TraceStep};
+use crate::turns::{ComputeTurns, Turn, TurnTaker};
 use crate::{Error, Runner};
 use backend::{Batch, BlockCopy, StateRows};
 use base::Rng;
@@ -45,6 +46,8 @@ pub struct EngineOptions {
     /// is idle. Systems provide memory when it is first written, which slows a prompt by up to a
     /// third.
     pub cache_ahead: usize,
+    /// The turns of the engines that share the processors; `None` for an engine that is alone.
+    pub turns: Option<ComputeTurns>,
 }
 
 impl Default for EngineOptions {
@@ -58,6 +61,7 @@ impl Default for EngineOptions {
             traces: None,
             disk: None,
             cache_ahead: 0,
+            turns: None,
         }
     }
 }
@@ -107,6 +111,7 @@ struct Engine {
     masks: Masks,
     prefill_budget: PrefillBudget,
     disk: Option<Disk>,
+    turns: Option<TurnTaker>,
     /// Requests accepted so far.
     accepted: u64,
     plan: Vec<Planned>,
@@ -154,6 +159,7 @@ impl Engine {
                 budget => budget,
             },
             disk: options.disk.clone().and_then(|disk| Disk::new(disk, &runner, &receiver.metrics)),
+            turns: options.turns.as_ref().map(ComputeTurns::join),
             accepted: 0,
             plan: Vec::with_capacity(running),
             touched: vec![0; runner.groups.len()],
@@ -176,12 +182,14 @@ impl Engine {
                 self.wait_for_readers();
                 continue;
             }
+            let (turn, waited) = self.take_turn();
             self.runner.begin("batch");
             self.batch();
             match self.forward() {
                 Ok(()) => {
                     self.runner.begin("sample");
                     self.sample();
+                    drop(turn);
                     self.runner.begin("commit");
                     self.commit();
                     self.runner.begin("emit");
@@ -196,10 +204,25 @@ impl Engine {
                     }
                 }
             }
-            self.record_step(start.elapsed());
+            self.record_step(start.elapsed().saturating_sub(waited));
         }
         if let Some(disk) = &mut self.disk {
             disk.finish(&mut self.scheduler, &mut self.runner, LAST_STORES);
+        }
+    }
+
+    /// Waits for the turn among engines that share the processors; returns it with the time waited.
+    fn take_turn(&mut self) -> (Option<Turn>, Duration) {
+        let Some(turns) = &self.turns else { return (None, Duration::ZERO) };
+        self.runner.begin(IDLE);
+        let start = Instant::now();
+        (Some(turns.take()), start.elapsed())
+    }
+
+    /// Leaves the turns to other engines, until there is work.
+    fn rest(&self) {
+        if let Some(turns) = &self.turns {
+            turns.rest();
         }
     }
 
@@ -217,6 +240,7 @@ impl Engine {
             self.runner.begin(IDLE);
             self.report();
             self.receiver.metrics.working(false);
+            self.rest();
             self.prepare_weights_ahead();
             self.touch_cache_ahead(|engine| engine.receiver.submissions.is_empty());
             self.store_while_idle();
@@ -235,10 +259,15 @@ impl Engine {
         true
     }
 
-    /// Prepares weights that no product has used yet, until the next request comes.
+    /// Prepares weights that no product has used yet, until the next request comes, or another
+    /// engine has work.
     fn prepare_weights_ahead(&mut self) {
-        let Self { runner, receiver: RequestReceiver { submissions, .. }, .. } = self;
-        while submissions.is_empty() && !submissions.is_closed() && runner.prepare_weights() {}
+        let Self { runner, turns, receiver: RequestReceiver { submissions, .. }, .. } = self;
+        let is_idle = || {
+            let others_work = turns.as_ref().is_some_and(TurnTaker::others_work);
+            submissions.is_empty() && !submissions.is_closed() && !others_work
+        };
+        while is_idle() && runner.prepare_weights() {}
         // It is no part of a step.
         runner.take_prepared();
     }
@@ -392,6 +421,7 @@ impl Engine {
         self.runner.begin(IDLE);
         self.report();
         self.receiver.metrics.working(false);
+        self.rest();
         match &mut self.disk {
             Some(disk) if disk.is_restoring() => disk.wait(READER_POLL),
             _ if !self.scheduler.is_idle() => std::thread::sleep(READER_POLL),
