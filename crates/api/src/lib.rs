@@ -11,6 +11,7 @@ mod card;
 mod constraint;
 mod constraint_builder;
 mod conversation;
+mod description;
 mod effort;
 mod embed;
 mod error;
@@ -34,6 +35,7 @@ mod usage_counter;
 
 pub use adapters::{AdapterError, Adapters, DEFAULT_ADAPTERS, NamedAdapter};
 pub use card::ModelCard;
+pub use description::{ModelDescription, TextParts};
 pub use embed::{Embedding, probability};
 pub use engine::{
     AdapterSet, Embed, Field, ModelInfo, ModelTask, Pooling, SamplingParams, Speculate, metrics,

@@ -5,8 +5,9 @@ use crate::assemble::Assembler;
 use crate::card::ModelCard;
 use crate::constraint_builder::{ConstraintBuilder, compile_constraint};
 use crate::conversation::{
-    Beginning, Renderer, THINK, offers_tools, signatures, template_error, text_error,
+    Beginning, Renderer, offers_tools, signatures, template_error, text_error,
 };
+use crate::description::{ModelDescription, TextParts};
 use crate::error::ApiError;
 use crate::options::SamplingOptions;
 use crate::partition::CachePartition;
@@ -82,7 +83,9 @@ pub struct Service {
 impl Service {
     /// Creates a service.
     pub fn new(parts: ServiceParts) -> Self {
-        let (thinks, defaults) = (thinks(&parts), Arc::new(defaults(&parts)));
+        let text = TextParts { assets: &parts.assets, template: parts.template.as_ref() };
+        let defaults = Arc::new(text.defaults(&parts.defaults, &parts.stop_ids));
+        let thinks = text.thinks();
         let assets = Arc::new(parts.assets);
         Self {
             thinks,
@@ -170,23 +173,26 @@ impl Service {
         &self.engine.info
     }
 
-    /// Whether the model has reasoning that can be controlled.
-    pub fn reasons(&self) -> bool {
-        self.thinks || self.template_source().is_some_and(|it| it.contains("reasoning_effort"))
+    /// The tokenizer and the templates.
+    fn text(&self) -> TextParts<'_> {
+        TextParts { assets: &self.assets, template: self.template.as_deref() }
     }
 
-    /// Whether the template renders tools.
-    pub fn takes_tools(&self) -> bool {
-        match &self.template {
-            Some(template) => template.mentions("tools"),
-            None => self.assets.templates.sources().any(|source| source.contains("tools")),
-        }
+    /// Whether the model has reasoning that can be controlled.
+    pub fn reasons(&self) -> bool {
+        self.text().reasons()
     }
 
     /// The chat template, if there is one.
     pub fn template_source(&self) -> Option<&str> {
-        let own = || self.assets.templates.source("default");
-        self.template.as_ref().map(|template| template.source()).or_else(own)
+        self.text().template_source()
+    }
+
+    /// What clients may know of the model.
+    pub fn description(&self) -> ModelDescription {
+        let ModelInfo { architecture, vocab_size, .. } = self.info();
+        let (card, defaults) = ((*self.card).clone(), (*self.defaults).clone());
+        ModelDescription::of(card, architecture.clone(), *vocab_size, self.text(), defaults)
     }
 
     /// The texts of the BOS and EOS tokens.
@@ -418,23 +424,4 @@ fn number_of(tenant: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     tenant.hash(&mut hasher);
     hasher.finish()
-}
-
-/// Sampling defaults of requests, stop ids included.
-fn defaults(parts: &ServiceParts) -> SamplingOptions {
-    let mut defaults = SamplingOptions::from(&parts.defaults);
-    let ids = &mut defaults.stop_ids;
-    ids.extend(parts.assets.tokenizer.special.eos);
-    ids.extend(&parts.stop_ids);
-    ids.sort_unstable();
-    ids.dedup();
-    defaults
-}
-
-/// Whether the vocabulary or a template has the tag of reasoning.
-fn thinks(parts: &ServiceParts) -> bool {
-    let mut sources = parts.assets.templates.sources();
-    parts.assets.tokenizer.token_to_id(THINK).is_some()
-        || parts.template.as_ref().is_some_and(|template| template.mentions(THINK))
-        || sources.any(|source| source.contains(THINK))
 }

@@ -35,7 +35,7 @@ pub use heat::Heat;
 pub use layer_cache::{
     CacheSpec, GroupSize, LayerCache, Rounding, RowLayout, Rows, State, group_windows,
 };
-pub use memory::{FreeMemory, Memory, SlotClass, StreamPlan, StreamStats};
+pub use memory::{FreeMemory, Memory, SlotClass, StreamPlan, StreamStats, available_memory};
 pub use read_times::ReadTimes;
 pub use routes::{ExpertBytes, ExpertUse};
 

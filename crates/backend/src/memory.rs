@@ -127,7 +127,7 @@ impl FreeMemory {
 
 /// Bytes of memory available without swapping on this machine and in the control group of this
 /// process; `None` if the system does not report them.
-pub(crate) fn available_memory() -> Option<usize> {
+pub fn available_memory() -> Option<usize> {
     let mut system = sysinfo::System::new();
     system.refresh_memory();
     let machine = system.available_memory();

@@ -260,6 +260,11 @@ impl LoadArgs {
         self.mode
     }
 
+    /// Whether the memory of the cache was given.
+    pub fn has_kv_memory(&self) -> bool {
+        self.kv_memory.is_some()
+    }
+
     /// The type of the cache, if it was given.
     pub fn kv_type(&self) -> Option<KvType> {
         self.kv_type

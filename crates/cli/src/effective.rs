@@ -24,6 +24,11 @@ impl EffectiveSettings {
         Self(KEYS.iter().filter_map(setting).collect())
     }
 
+    /// The values of each setting.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, &[String])> {
+        self.0.iter().map(|(key, values)| (*key, &**values))
+    }
+
     /// The text of the file. `chosen` are settings whose values come from elsewhere; API keys are
     /// listed by their `labels`.
     pub fn yaml(&self, chosen: &[(&'static str, String)], labels: &[String]) -> String {

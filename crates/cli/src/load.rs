@@ -5,14 +5,14 @@ use crate::kv_dir::KvDirArgs;
 use crate::model;
 use crate::placement::PlacementArgs;
 use anyhow::Result;
-use api::Service;
 use api::metrics::StreamStats;
+use api::{ModelDescription, Service};
 use clap::ArgAction;
 use clap::builder::BoolishValueParser;
 use engine::{EngineOptions, KvMemory, LoadOptions};
 use formats::Checkpoint;
 use gannet::{Builder, Engine, KvDir};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use text::{TextAssets, ToolFormat};
 
@@ -49,6 +49,23 @@ impl LoadedModel {
         self.service.engine.metrics.snapshot().weights
     }
 
+    /// Bytes of memory that the model takes.
+    pub fn bytes(&self) -> usize {
+        let memory = self.engine.memory();
+        memory.weights + memory.workspace + memory.cache + memory.states
+    }
+
+    /// Ends the engine and waits for it, so that its memory is free. Clones of the service must be
+    /// dropped before.
+    pub fn unload(self) {
+        let Self { service, engine, .. } = self;
+        let name = service.info().name.clone();
+        drop(service);
+        if !engine.finish(LAST_STORES) {
+            tracing::warn!("{name}: has not ended after {} s", LAST_STORES.as_secs());
+        }
+    }
+
     /// Ends the engine, and waits for what it writes to disk. Clones of the service must be dropped
     /// before.
     pub fn finish(self) {
@@ -76,6 +93,9 @@ pub(crate) struct SourceArgs {
     /// Maximum number of adapters in memory, unless it is the default.
     #[arg(skip)]
     max_adapters: Option<usize>,
+    /// Maximum bytes of memory, where models share it.
+    #[arg(skip)]
+    memory: Option<usize>,
     #[command(flatten)]
     model: ModelArgs,
     /// Jinja template, instead of the model's own
@@ -119,6 +139,11 @@ impl SourceArgs {
         Self { max_adapters: Some(most), ..self }
     }
 
+    /// The same in at most this many bytes of memory, if there is a limit.
+    pub fn within(self, memory: Option<usize>) -> Self {
+        Self { memory, ..self }
+    }
+
     /// The same with prefixes kept on disk, unless the arguments say otherwise.
     pub fn keeping_prefixes(self) -> Self {
         Self { keeps_prefixes: true, ..self }
@@ -140,6 +165,11 @@ impl SourceArgs {
         self.model.locate()
     }
 
+    /// The folder or file of the model, if it is on this machine under the name that was given.
+    pub fn local_path(&self) -> Option<PathBuf> {
+        Some(PathBuf::from(self.model.name())).filter(|path| path.exists())
+    }
+
     /// What names the model, with a path made absolute; `None` for the built-in model.
     pub fn model_source(&self) -> Option<String> {
         model::lasting_name(self.model.name())
@@ -154,16 +184,11 @@ impl SourceArgs {
     pub fn load(&self, engine: EngineOptions, kv_memory: KvMemory) -> Result<LoadedModel> {
         let started = Instant::now();
         let path = self.model.locate()?;
-        let load =
+        let mut load =
             LoadOptions { placement: self.placement.rules()?, ..self.load.options(kv_memory) };
+        load.simulate_memory = [load.simulate_memory, self.memory].into_iter().flatten().min();
         let traces_routes = load.route_trace.is_some();
-        let gguf = self.model.files.gguf_options();
-        let name = self.name.clone().or_else(|| model::public_name(self.model.name()));
-        // Each setting is made where it is given.
-        let builder = Engine::builder().load_options(load).engine_options(engine);
-        let builder = name.into_iter().fold(builder, Builder::name);
-        let builder = gguf.pre_fallback.into_iter().fold(builder, Builder::pre_fallback);
-        let builder = self.chat_template.iter().fold(builder, Builder::chat_template);
+        let builder = self.builder().load_options(load).engine_options(engine);
         let builder = self.tool_format.into_iter().fold(builder, Builder::tool_format);
         let builder = builder.greedy_structure(self.greedy_structure);
         let builder = self.max_adapters.into_iter().fold(builder, Builder::max_adapters);
@@ -181,6 +206,20 @@ impl SourceArgs {
         let description = describe(&engine, time);
         let service = engine.service().clone();
         Ok(LoadedModel { service, description, engine, stores, traces_routes })
+    }
+
+    /// Describes the model at `path` without loading it.
+    pub fn describe(&self, path: &Path) -> Result<ModelDescription> {
+        Ok(self.builder().describe(path)?)
+    }
+
+    /// A builder with the settings that files are read with. Each is made where it is given.
+    fn builder(&self) -> Builder {
+        let gguf = self.model.files.gguf_options();
+        let name = self.name.clone().or_else(|| model::public_name(self.model.name()));
+        let builder = name.into_iter().fold(Engine::builder(), Builder::name);
+        let builder = gguf.pre_fallback.into_iter().fold(builder, Builder::pre_fallback);
+        self.chat_template.iter().fold(builder, Builder::chat_template)
     }
 }
 

@@ -36,12 +36,12 @@ pub(crate) const KEYS: &[&str] = &[
     "repeat-penalty", "presence-penalty", "frequency-penalty", "penalty-window",
     "logit-bias", "seed", "stop", "stop-id", "ignore-eos",
     "system", "stats", "state-dir",
-    "host", "port", "unix", "unix-mode", "tls-cert", "tls-key",
+    "models", "models-memory", "keep-alive", "host", "port", "unix", "unix-mode", "tls-cert", "tls-key",
     "lora-dir", "max-loras", "allow-lora-updates", "alias", "no-ui", "no-slots", "slot-save-path", "no-metrics",
     "api-key", "api-key-file", "cors", "rate-limit", "rate-limit-tokens", "max-concurrent",
     "cache-isolation", "log-prompts",
     "connections", "header-limit", "header-timeout", "body-limit", "body-timeout", "json-depth",
-    "keep-alive", "stall-timeout", "progress-timeout", "grace",
+    "sse-ping-interval", "stall-timeout", "progress-timeout", "grace",
     "stored-responses", "stored-response-bytes", "stored-response-age",
     "resume-background",
     "parallel", "queue", "itl-target-ms", "speculate", "request-timeout", "trace-dir",
@@ -147,7 +147,7 @@ impl SettingsFile {
 }
 
 /// The texts of a value or of a list; `None` for what no flag has.
-fn texts(value: Value) -> Option<Vec<String>> {
+pub(crate) fn texts(value: Value) -> Option<Vec<String>> {
     let text = |value| match value {
         Value::Bool(switch) => Some(switch.to_string()),
         // Without a fraction of zero, which whole numbers do not have.
@@ -191,7 +191,7 @@ fn variable(key: &str) -> String {
     format!("GANNET_{}", key.to_uppercase().replace('-', "_"))
 }
 
-fn is_switch(arg: &Arg) -> bool {
+pub(crate) fn is_switch(arg: &Arg) -> bool {
     matches!(arg.get_action(), ArgAction::SetTrue)
 }
 

@@ -78,3 +78,10 @@ pub enum Error {
     #[error("no token is left to choose: logit_bias and min_tokens ban all of them")]
     NothingLeft,
 }
+
+impl Error {
+    /// Whether a model might be loaded with more memory.
+    pub fn needs_memory(&self) -> bool {
+        matches!(self, Self::Context(_) | Self::States(_) | Self::WeightsMemory { .. })
+    }
+}

@@ -37,6 +37,7 @@ pub use adapters::{
     AdapterBase, AdapterSource, LoadedAdapter, MAX_ADAPTER_SCALE, MAX_ADAPTERS, check_count,
     check_scale,
 };
+pub use backend::available_memory;
 pub use backend::{Adapter, AdapterSet, ScaledAdapter};
 pub use backend::{Batch, Device, DeviceChoice, Heat, InputSums, KvType, LayerCache, Memory, Mode};
 pub use cache_bytes::{CacheBytes, GroupBytes};

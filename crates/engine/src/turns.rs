@@ -12,17 +12,17 @@ const PATIENCE: Duration = Duration::from_millis(2);
 
 /// The turns of the engines of one process. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct ComputeTurns(Arc<Shared>);
+pub struct ComputeTurns(Arc<TurnState>);
 
 #[derive(Debug, Default)]
-struct Shared {
+struct TurnState {
     table: Mutex<TurnTable>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct TurnTable {
-    /// By the numbers of the engines; `None` for those that have ended.
+    /// By the numbers of the engines; `None` for engines that have ended.
     engines: Vec<Option<EngineTime>>,
     computes: bool,
     /// When the last turn ended.
@@ -36,7 +36,7 @@ struct EngineTime {
     works: bool,
 }
 
-/// An engine among those that take turns.
+/// An engine that takes turns with others.
 #[derive(Debug)]
 pub(crate) struct TurnTaker {
     turns: ComputeTurns,

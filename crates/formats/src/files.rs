@@ -103,6 +103,24 @@ fn no_weights(folder: &Path) -> Error {
     Error::file(folder, problem)
 }
 
+/// Bytes of the files with weights of the model at `path`, a folder or a GGUF file with all its
+/// parts, by their sizes alone; 0 for what cannot be listed.
+pub fn weight_bytes(path: &Path) -> u64 {
+    let is_dir = path.is_dir();
+    let folder = if is_dir { Some(path) } else { path.parent() };
+    let belongs = |other: &Path| match is_dir {
+        true => other.extension().is_some_and(|end| end == "safetensors" || end == "gguf"),
+        false => split_prefix(other) == split_prefix(path),
+    };
+    let folder = folder.filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    // Names are compared in one form.
+    let paths = entries
+        .map(|entry| if is_dir { entry.path() } else { path.with_file_name(entry.file_name()) });
+    let sizes = paths.filter(|path| belongs(path)).filter_map(|path| path.metadata().ok());
+    sizes.map(|file| file.len()).sum()
+}
+
 /// The one file with this extension. Parts of one split GGUF model count as one file.
 pub(crate) fn only_file(folder: &Path, extension: &str) -> Result<Option<PathBuf>> {
     let mut found = Vec::new();

@@ -39,7 +39,7 @@ pub use checkpoint::{Checkpoint, OpenOptions};
 pub use config::ModelConfig;
 pub use digest::{digest_files, known_digest};
 pub use error::{Error, Result};
-pub use files::ModelFiles;
+pub use files::{ModelFiles, weight_bytes};
 pub use generation::GenerationDefaults;
 pub use json::{MAX_CONFIG_BYTES, read_text};
 pub use layout::TensorEntry;

@@ -3,7 +3,7 @@
 use crate::kv_dir::KvDir;
 use crate::prefixes::StoredPrefixes;
 use crate::{Engine, Error};
-use api::{Adapters, ModelCard, PrefixFiles, Service, ServiceParts};
+use api::{Adapters, ModelCard, ModelDescription, PrefixFiles, Service, ServiceParts, TextParts};
 use engine::{
     AdapterSource, DeviceChoice, EngineOptions, KvMemory, KvType, LoadOptions, Mode, PackChoice,
     Placement, ProfileUse, Runner, Speculate, WeightsMemory,
@@ -173,6 +173,28 @@ impl Builder {
         service.prefixes = prefixes.clone().ok().map(|it| Arc::new(it) as Arc<dyn PrefixFiles>);
         let thread = Arc::new(thread);
         Ok(Engine { service, memory, threads, isa, parallel, warnings, prefixes, thread })
+    }
+
+    /// Describes the model at `path` from its files, without loading it.
+    ///
+    /// # Errors
+    /// If a file is missing or malformed.
+    pub fn describe(&self, path: impl AsRef<Path>) -> Result<ModelDescription, Error> {
+        let path = path.as_ref();
+        let template = self.template.as_deref().map(read_template).transpose()?;
+        let checkpoint = Checkpoint::open(path, &OpenOptions { name: self.name.clone() })?;
+        let assets = TextAssets::from_checkpoint(&checkpoint, &self.gguf)
+            .map_err(|source| Error::Text { path: path.to_owned(), source })?;
+        let text = TextParts { assets: &assets, template: template.as_ref() };
+        let config = checkpoint.config();
+        let eos = &config.special.eos;
+        Ok(ModelDescription::of(
+            ModelCard::of(&checkpoint, &engine::identity(&checkpoint)),
+            config.architecture.clone(),
+            config.vocab_size,
+            text,
+            text.defaults(checkpoint.generation_defaults(), eos),
+        ))
     }
 
     /// Loads vocabulary and weights at the same time.

@@ -16,6 +16,9 @@ pub use http::body::check_body;
 pub use http::keys::check_key_file;
 pub use http::keys::{ApiKeys, KeyError};
 pub use http::limits::RateLimits;
+pub use http::models::{
+    KeepAlive, LoadError, LoadModel, ModelCollection, ModelEntry, RunningModel, ServedModels,
+};
 pub use http::options::ServerOptions;
 pub use http::transport::{Listener, Tls, TlsError, UnixSocket};
 #[doc(hidden)]

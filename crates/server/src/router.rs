@@ -3,6 +3,7 @@
 use crate::http::app::App;
 use crate::http::fallback::unknown_route;
 use crate::http::middleware::{self, Exemptions};
+use crate::http::models::ServedModels;
 use crate::http::options::ServerOptions;
 use crate::http::origin::{LOCALHOST, is_local};
 use crate::http::protocol;
@@ -19,7 +20,6 @@ use crate::protocols::ranking::Ranking;
 use crate::protocols::responses::Responses;
 use crate::protocols::responses::store::{ResponseStore, StoreLimits};
 use crate::unprefixed;
-use api::Service;
 use axum::Extension;
 use axum::body::Bytes;
 use axum::http::{HeaderValue, Method, header};
@@ -31,9 +31,9 @@ use std::sync::Arc;
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 use utoipa::OpenApi;
 
-/// The server's routes over `service`, to be served or tested as any tower service.
-pub fn router(service: Service, options: ServerOptions) -> Router {
-    let app = App::new(service, options, Life::default());
+/// The server's routes over `models`, to be served or tested as any tower service.
+pub fn router(models: impl Into<ServedModels>, options: ServerOptions) -> Router {
+    let app = App::new(models.into(), options, Life::default());
     let store = store(&app.options);
     routes(app, store)
 }

@@ -1,13 +1,13 @@
 //! Serving a listener from start to a graceful end.
 
 use crate::http::app::App;
+use crate::http::models::{LoadError, ServedModels};
 use crate::http::options::ServerOptions;
 use crate::http::reload::{self, Reload};
 use crate::http::shutdown::{Life, Phase};
 use crate::http::transport::{Connections, Listener};
 use crate::protocols::responses::running::resume;
 use crate::router::{routes, store};
-use api::Service;
 use std::iter;
 use std::pin::pin;
 use std::sync::Arc;
@@ -22,20 +22,24 @@ pub enum ServeError {
     /// The engine thread has ended while the server accepted requests.
     #[error("the engine has stopped")]
     EngineStopped,
+    /// A pinned model cannot be loaded.
+    #[error("{0}")]
+    Load(#[from] LoadError),
 }
 
-/// Serves `service` on `listener` until `shutdown` completes; then running requests may finish
+/// Serves `models` on `listener` until `shutdown` completes; then running requests may finish
 /// within the grace period of `options`. Files of keys and certificates are read again when they
 /// change, and on SIGHUP.
 pub async fn serve(
     listener: impl Into<Listener>,
-    service: Service,
+    models: impl Into<ServedModels>,
     options: ServerOptions,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), ServeError> {
     let listener = listener.into();
-    let app = App::new(service, options, Life::default());
-    let App { service, options, life, observability, .. } = &app;
+    let app = App::new(models.into(), options, Life::default());
+    let App { models, options, life, .. } = &app;
+    models.load_pinned().await?;
     let tls = listener.tls.iter().map(|tls| Arc::new(tls.clone()) as Arc<dyn Reload>);
     // The files that may change while the server runs.
     let files = iter::once(Arc::new(options.keys.clone()) as _).chain(tls).collect();
@@ -45,15 +49,19 @@ pub async fn serve(
     let server = async { tokio::join!(connections.serve(listener), ask(life, shutdown)) };
     let mut server = pin!(server);
     let stopped = tokio::select! {
-        _ = &mut server => return Ok(()),
-        never = observability.window.look(&service.engine.metrics) => match never {},
+        _ = &mut server => {
+            models.close().await;
+            return Ok(());
+        }
+        never = models.attend() => match never {},
         never = reload::watch(files, options.reload) => match never {},
-        () = service.engine.stopped() => true,
+        () = models.stopped() => true,
         () = grace_over(life, options.grace) => false,
     };
     life.advance(Phase::Closing);
     // Streams that are still open end here.
     let _ = tokio::time::timeout(LAST_WORDS, server).await;
+    models.close().await;
     if stopped { Err(ServeError::EngineStopped) } else { Ok(()) }
 }
 

@@ -1,31 +1,32 @@
-//! `gannet serve`: the model over HTTP.
+//! `gannet serve`: one model or many over HTTP.
 
 mod adapters;
 mod limits;
 mod listen;
+mod models;
 mod routes;
 mod state_dir;
 
 use crate::args::{EngineArgs, SamplingArgs};
 use crate::effective::EffectiveSettings;
 use crate::interrupt::{Signal, Watch};
-use crate::load::SourceArgs;
+use crate::load::{LoadedModel, SourceArgs};
 use crate::output::{self, note};
 use adapters::AdapterFolderArgs;
 use anyhow::{Context, Result, bail};
-use api::Service;
 use convert::Interrupted;
 use engine::KvMemory;
 use limits::{ClientArgs, ConnectionArgs};
 use listen::ListenArgs;
+use models::{ModelsArgs, SharedSettings};
 use routes::RouteArgs;
-use server::{Listener, ServerOptions};
+use server::{Listener, ModelCollection, ServedModels, ServerOptions};
 use state_dir::StateArgs;
 use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// Serve a model over HTTP, with the protocols of OpenAI, Anthropic, Ollama and llama-server
+/// Serve models over HTTP, with the protocols of OpenAI, Anthropic, Ollama and llama-server
 ///
 /// Clients only change their base URL. A browser shows a chat at / and the routes at /docs. For
 /// operation there are GET /health, /ready, /metrics and /v1/stats. The options under Sampling are
@@ -38,6 +39,8 @@ pub(crate) struct Args {
     print_config: bool,
     #[command(flatten)]
     listen: ListenArgs,
+    #[command(flatten)]
+    models: ModelsArgs,
     #[command(flatten)]
     routes: RouteArgs,
     #[command(flatten)]
@@ -77,28 +80,29 @@ pub(crate) fn run(args: &Args, effective: &EffectiveSettings) -> Result<()> {
     let state = args.state.open()?;
     options.state.clone_from(&state);
     let traces = args.engine.traces()?;
-    let source = args.source.clone().named(args.routes.name());
-    let source = source.holding_adapters(args.adapters.most());
-    let source = match &options.slot_files {
-        Some(folder) => {
-            open_slot_files(folder)?;
-            source.keeping_all_prefixes()
-        }
-        None => source,
-    };
-    let loaded = source.load(args.engine.options(traces.as_ref()), KvMemory::Share)?;
-    let service = loaded.service.clone().with_defaults(&args.sampling.options())?;
-    args.adapters.load(&service, &options.aliases)?;
-    if options.slot_files.is_some() && service.prefixes.is_none() {
-        bail!("--slot-save-path: the model's prefixes are not kept on disk; see --kv-dir");
+    if let Some(folder) = &options.slot_files {
+        open_slot_files(folder)?;
     }
-    note(&loaded.description);
+    let keeps_all_prefixes = options.slot_files.is_some();
+    let shared = SharedSettings { effective, traces: traces.as_ref(), keeps_all_prefixes };
+    let (models, loaded) = match args.models.collection(&shared)? {
+        Some(many) => {
+            describe(&many);
+            (many.into(), None)
+        }
+        None => {
+            let (models, loaded) = args.load(&shared)?;
+            (models, Some(loaded))
+        }
+    };
     addresses.iter().for_each(|address| note(format_args!("listening on {address}")));
-    let ended = runtime.block_on(serve(listener, service, options));
+    let ended = runtime.block_on(serve(listener, models, options));
     // The engine stops with the last of the server's tasks, the trace writer with the engine.
     runtime.shutdown_timeout(SHUTDOWN_TIME);
-    loaded.streamed().into_iter().for_each(note);
-    loaded.finish();
+    if let Some(loaded) = loaded {
+        loaded.streamed().into_iter().for_each(note);
+        loaded.finish();
+    }
     if let Some(state) = state {
         state.finish();
     }
@@ -106,6 +110,33 @@ pub(crate) fn run(args: &Args, effective: &EffectiveSettings) -> Result<()> {
         traces.finish(SHUTDOWN_TIME);
     }
     ended
+}
+
+impl Args {
+    /// Loads the only model of the server.
+    fn load(&self, shared: &SharedSettings<'_>) -> Result<(ServedModels, LoadedModel)> {
+        let source = self.source.clone().named(self.routes.name());
+        let source = source.holding_adapters(self.adapters.most());
+        let source = if shared.keeps_all_prefixes { source.keeping_all_prefixes() } else { source };
+        let loaded = source.load(self.engine.options(shared.traces), KvMemory::Share)?;
+        let service = loaded.service.clone().with_defaults(&self.sampling.options())?;
+        let aliases = self.routes.aliases();
+        self.adapters.load(&service, &aliases)?;
+        if shared.keeps_all_prefixes && service.prefixes.is_none() {
+            bail!("--slot-save-path: the model's prefixes are not kept on disk; see --kv-dir");
+        }
+        note(&loaded.description);
+        Ok((ServedModels::One { service, aliases }, loaded))
+    }
+}
+
+/// Says which models are served.
+fn describe(many: &ModelCollection) {
+    let names: Vec<&str> = many.models.iter().map(|model| &*model.name).collect();
+    let memory = many.memory.map_or_else(String::new, |memory| {
+        format!(" in up to {:.1} GiB", memory as f64 / f64::from(1 << 30))
+    });
+    note(format_args!("{} models{memory}: {}", names.len(), names.join(", ")));
 }
 
 /// Makes the folder for the files of slots ready.
@@ -117,7 +148,7 @@ fn open_slot_files(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-async fn serve(listener: Listener, service: Service, options: ServerOptions) -> Result<()> {
+async fn serve(listener: Listener, models: ServedModels, options: ServerOptions) -> Result<()> {
     static SIGNAL: OnceLock<Signal> = OnceLock::new();
     let mut watch = Watch::new();
     let shutdown = async move {
@@ -126,7 +157,7 @@ async fn serve(listener: Listener, service: Service, options: ServerOptions) -> 
         note("shutting down; a second Ctrl-C exits at once");
         // The watch is dropped here: a second signal ends the process.
     };
-    server::serve(listener, service, options, shutdown).await?;
+    server::serve(listener, models, options, shutdown).await?;
     match SIGNAL.get() {
         Some(Signal::Interrupt) => Err(Interrupted.into()),
         _ => Ok(()),

@@ -20,6 +20,7 @@ use crate::tensor::TensorView;
 pub(crate) use cursor::Cursor;
 pub use metadata::Metadata;
 pub use parse::{Header, parse};
+pub use split::part_of;
 pub use split_writer::SplitStream;
 pub use value::{Array, Strings, Value};
 pub use writer::GgufWriter;

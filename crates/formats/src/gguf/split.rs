@@ -17,10 +17,18 @@ pub(super) const COUNT: &str = "split.count";
 pub(super) const NUMBER: &str = "split.no";
 pub(super) const TENSORS: &str = "split.tensors.count";
 
-/// Prefix and number of parts, read from the name of one part.
+/// Prefix, number and count of parts, read from the name of one part.
 pub(super) struct SplitName {
     prefix: String,
+    /// Counted from 1.
+    number: usize,
     count: usize,
+}
+
+/// The name of the whole model of which the file at `path` is a part, and the number of the part,
+/// counted from 1; `None` if its name is not that of a part.
+pub fn part_of(path: &Path) -> Option<(String, usize)> {
+    from_name(path).map(|name| (name.prefix, name.number))
 }
 
 /// The split model that the file belongs to, or `None` for a whole model.
@@ -64,7 +72,7 @@ fn from_name(path: &Path) -> Option<SplitName> {
     let (prefix, number) = rest.rsplit_once('-')?;
     let (number, count) = (five_digits(number)?, five_digits(count)?);
     let valid = (1..=count).contains(&number);
-    valid.then(|| SplitName { prefix: prefix.to_owned(), count })
+    valid.then(|| SplitName { prefix: prefix.to_owned(), number, count })
 }
 
 fn five_digits(text: &str) -> Option<usize> {

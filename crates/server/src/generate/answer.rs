@@ -1,6 +1,7 @@
 //! How the events of the model become the JSON of a protocol.
 
 use crate::http::error::HttpError;
+use crate::http::models::KeepAlive;
 use crate::http::sse::{Frame, Framing};
 use api::{CallEvent, Done, TextEvent, TokenText, Usage};
 use serde_json::{Map, Value};
@@ -16,7 +17,13 @@ pub(crate) trait Answer: Send + 'static {
     const FRAMING: Framing = Framing::Events;
     /// Longest time without a frame that clients of the protocol accept.
     const MAX_SILENCE: Duration = Duration::MAX;
+    /// Whether answers are streamed to requests that do not say.
+    const STREAMS: bool = false;
 
+    /// How long the model of a request stays loaded after it, if the protocol lets its body say.
+    fn keep_alive(_body: &Value) -> Option<KeepAlive> {
+        None
+    }
     /// The frames before the first event.
     fn open(&mut self) -> Vec<Frame> {
         Vec::new()
@@ -27,11 +34,19 @@ pub(crate) trait Answer: Send + 'static {
     fn close(&mut self, _usage: &Usage) -> Vec<Frame> {
         Vec::new()
     }
+    /// The frames of a stream that ends with an error before the answer begins.
+    fn refused(error: &HttpError) -> Vec<Frame>;
     /// The frames of an answer that breaks off.
-    fn broken(&mut self, error: &HttpError) -> Vec<Frame>;
+    fn broken(&mut self, error: &HttpError) -> Vec<Frame> {
+        Self::refused(error)
+    }
+    /// The frame that keeps a stream open before the answer begins, if the protocol has one.
+    fn waiting() -> Option<Frame> {
+        Some(Frame::Comment("keep-alive"))
+    }
     /// The frame that keeps an idle stream open, if the protocol has one.
     fn ping(&self) -> Option<Frame> {
-        Some(Frame::Comment("keep-alive"))
+        Self::waiting()
     }
     /// Records an event of an answer that is given whole, for protocols that need more of it than
     /// [`Collected`] holds.

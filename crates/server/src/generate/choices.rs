@@ -8,8 +8,9 @@
 use crate::generate::transcript::Transcript;
 use crate::http::app::App;
 use crate::http::error::HttpError;
+use crate::http::models::ModelUse;
 use crate::http::observability::http::HttpMetrics;
-use crate::http::request::{RequestContext, RequestId};
+use crate::http::request::{ModelContext, RequestId};
 use crate::http::shutdown::Phase;
 use api::{Done, Prepared, RequestOptions, TextEvent, TextStream, Timings, Usage};
 use axum::http::StatusCode;
@@ -34,6 +35,8 @@ pub(crate) struct Choices {
     /// How many answers each prompt gets.
     pub per_prompt: usize,
     pub log: RequestLog,
+    /// Keeps the model loaded.
+    _model: ModelUse,
 }
 
 /// The log line of a request, written when it ends or is dropped.
@@ -60,36 +63,37 @@ impl Choices {
     /// Submits every prompt `per_prompt` times, for the answer named `id`; all of them are queued,
     /// or none.
     pub fn start(
-        context: &RequestContext,
+        context: &ModelContext,
         prompts: &[Prepared],
         per_prompt: usize,
         options: RequestOptions,
         id: String,
     ) -> Result<Self, HttpError> {
-        let app = &context.app;
-        let (count, queue) = (prompts.len() * per_prompt, app.service.engine.queue());
+        let ModelContext { request, model } = context;
+        let (app, service) = (&request.app, &model.service);
+        let (count, queue) = (prompts.len() * per_prompt, service.engine.queue());
         if count > queue {
             // To try again would be of no use.
             let message = format!("{count} answers at once do not fit into the queue of {queue}");
             return Err(HttpError::invalid("n", message));
         }
-        let options = context.on_behalf(options);
+        let options = request.on_behalf(options);
         let (sender, events) = mpsc::channel(BUFFERED_EVENTS);
         let each = prompts.iter().flat_map(|prompt| (0..per_prompt).map(move |n| (prompt, n)));
         let start = |(index, (prompt, n)): (usize, (&Prepared, usize))| {
             let name = Some(format!("{id}-{index}"));
-            app.service.start(prompt, n, &RequestOptions { name, ..options.clone() })
+            service.start(prompt, n, &RequestOptions { name, ..options.clone() })
         };
         let streams = each.enumerate().map(start).collect::<Result<Vec<TextStream>, _>>();
         let streams = streams.map_err(|error| HttpError::of(error, "prompt"))?;
         for (index, stream) in streams.into_iter().enumerate() {
             tokio::spawn(pump(index, stream, sender.clone(), app.clone()));
         }
-        context.id.charge.spend(prompts.iter().map(|prompt| prompt.prompt().len()).sum());
-        let begin = || Transcript::begin(&app.service, &context.id.name, prompts, count);
+        request.id.charge.spend(prompts.iter().map(|prompt| prompt.prompt().len()).sum());
+        let begin = || Transcript::begin(service, &request.id.name, prompts, count);
         let transcript = app.options.log_prompts.then(begin);
         let log = RequestLog {
-            request: context.id.clone(),
+            request: request.id.clone(),
             id,
             http: app.observability.http.clone(),
             running: count,
@@ -101,7 +105,7 @@ impl Choices {
             timings: Timings::default(),
         };
         log.http.opened();
-        Ok(Self { events, count, per_prompt, log })
+        Ok(Self { events, count, per_prompt, log, _model: model.clone() })
     }
 
     /// The next event of any choice; `None` when all have ended. The last event of a choice is

@@ -2,12 +2,13 @@
 
 use crate::generate::answer::{Answer, Collected};
 use crate::generate::choices::Choices;
+use crate::http::app::App;
 use crate::http::error::HttpError;
 use crate::http::sse::{Frame, streaming, written};
 use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::response::{IntoResponse, Response};
-use futures_util::stream;
+use futures_util::stream::{self, StreamExt};
 use std::convert::Infallible;
 use std::time::Duration;
 
@@ -35,6 +36,36 @@ pub(crate) async fn whole(
     let whole = answer.whole(collected, &choices.log.usage);
     answer.settled().await;
     Ok(Json(whole).into_response())
+}
+
+/// Longest time without a frame in a stream.
+pub(crate) fn silence<A: Answer>(app: &App) -> Duration {
+    app.options.ping_interval.min(A::MAX_SILENCE)
+}
+
+/// The response of `work`. If that takes longer than `silence`, a stream that begins before it: it
+/// pings until the response is there, whose body or error follows.
+pub(crate) async fn begun<A: Answer>(
+    silence: Duration,
+    work: impl Future<Output = Result<Response, HttpError>> + Send + 'static,
+) -> Result<Response, HttpError> {
+    let mut work = Box::pin(work);
+    if let Ok(done) = tokio::time::timeout(silence, &mut work).await {
+        return done;
+    }
+    let text = |frames: &[Frame]| -> String {
+        frames.iter().map(|frame| written(frame, A::FRAMING)).collect()
+    };
+    let parts = stream::unfold(Some(work), move |work| async move {
+        let mut work = work?;
+        Some(match tokio::time::timeout(silence, &mut work).await {
+            Err(_) => (Body::from(text(A::waiting().as_slice())), Some(work)),
+            Ok(Ok(response)) => (response.into_body(), None),
+            Ok(Err(error)) => (Body::from(text(&A::refused(&error))), None),
+        })
+    });
+    let bytes = parts.flat_map(Body::into_data_stream);
+    Ok(streaming(A::FRAMING, Body::from_stream(bytes)))
 }
 
 /// Writes the frames of each event when it arrives, and the answer's ping whenever no event arrives

@@ -2,7 +2,7 @@
 
 use crate::generate::mixed_prompts::MixedPrompt;
 use crate::http::error::HttpError;
-use crate::http::request::RequestContext;
+use crate::http::request::ModelContext;
 use crate::http::shutdown::Phase;
 use api::{
     ApiError, Embed, Embedding, EncodedPair, Field, Pooling, Prompt, RequestOptions, Service,
@@ -80,7 +80,7 @@ pub(crate) fn count(texts: usize, param: &str) -> Result<(), HttpError> {
 
 /// The vectors of all `prompts`, in their order.
 pub(crate) async fn compute(
-    context: &RequestContext,
+    context: &ModelContext,
     prompts: Vec<Prompt>,
     embed: Embed,
     options: RequestOptions,
@@ -100,16 +100,16 @@ pub(crate) enum TextWork {
 
 /// What is computed of each text of the field `param`, in their order, some at a time.
 pub(crate) async fn each(
-    context: &RequestContext,
+    context: &ModelContext,
     texts: Vec<TextWork>,
     options: RequestOptions,
     param: &str,
 ) -> Result<Vec<Embedding>, HttpError> {
-    let (app, id) = (&context.app, &context.id);
+    let (app, id) = (&context.request.app, &context.request.id);
     let name = Some(id.name.to_string());
-    let options = &RequestOptions { name, ..context.on_behalf(options) };
-    let service = &app.service.for_options(options);
-    let at_once = app.service.engine.queue().clamp(1, MAX_CONCURRENT_TEXTS);
+    let options = &RequestOptions { name, ..context.request.on_behalf(options) };
+    let service = &context.service().for_options(options);
+    let at_once = service.engine.queue().clamp(1, MAX_CONCURRENT_TEXTS);
     // Each is paid for once it is there, whatever becomes of the others.
     let one = |text: TextWork| async move {
         let found = match text {

@@ -7,7 +7,8 @@ use crate::generate::delivery;
 use crate::http::app::App;
 use crate::http::body;
 use crate::http::error::HttpError;
-use crate::http::request::RequestContext;
+use crate::http::models::{ModelPool, ModelUse};
+use crate::http::request::{ModelContext, RequestContext};
 use api::{
     ApiError, GrammarSource, InfillRequest, Prepared, Prompt, RequestOptions, SamplingOptions,
     Service, TextRequest,
@@ -18,36 +19,116 @@ use axum::response::{IntoResponse, Response};
 use serde_json::Value;
 use std::sync::Arc;
 
-/// Reads the body and runs `work` with its JSON on a thread that may block. The service is that of
-/// the adapters that the body names.
-pub(crate) async fn prepare<T: Send + 'static>(
+/// Reads the body and runs `work` with its JSON on a thread that may block.
+pub(crate) async fn read<T: Send + 'static>(
     app: &App,
     body: Body,
-    work: impl FnOnce(&Service, &Value) -> Result<T, HttpError> + Send + 'static,
+    work: impl FnOnce(Value) -> Result<T, HttpError> + Send + 'static,
 ) -> Result<T, HttpError> {
     let bytes = body::read(body, &app.options).await?;
-    let permit =
-        Arc::clone(&app.preparing).acquire_owned().await.map_err(|_| HttpError::shutting_down())?;
-    let (service, depth) = (app.service.clone(), app.options.json_depth);
-    let prepared = tokio::task::spawn_blocking(move || {
-        let _permit = permit;
-        let body = body::json(&bytes, depth)?;
-        work(&*adapters::chosen(&service, &body)?, &body)
-    });
-    prepared.await.map_err(|_| HttpError::internal())?
+    let depth = app.options.json_depth;
+    on_thread(app, move || work(body::json(&bytes, depth)?)).await
 }
 
-/// As [`prepare`], for requests that are computed with the service of `context`, which becomes that
-/// of the adapters that the body names.
+/// Runs `work` on a thread that may block, as soon as there are not too many.
+async fn on_thread<T: Send + 'static>(
+    app: &App,
+    work: impl FnOnce() -> Result<T, HttpError> + Send + 'static,
+) -> Result<T, HttpError> {
+    let permit =
+        Arc::clone(&app.preparing).acquire_owned().await.map_err(|_| HttpError::shutting_down())?;
+    let done = tokio::task::spawn_blocking(move || {
+        let _permit = permit;
+        work()
+    });
+    done.await.map_err(|_| HttpError::internal())?
+}
+
+/// The body of a request, and the model that it names.
+pub(crate) struct NamedModel {
+    body: Value,
+    /// `None` if it has to be loaded first.
+    ready: Option<ModelUse>,
+}
+
+impl NamedModel {
+    /// Reads the body. A model that the server does not have is an error.
+    pub async fn read(app: &App, body: Body) -> Result<Self, HttpError> {
+        let models = app.models.clone();
+        read(app, body, move |body| Self::of(&models, body)).await
+    }
+
+    /// The model that `body` names.
+    pub fn of(models: &ModelPool, body: Value) -> Result<Self, HttpError> {
+        let name = name_of(&body);
+        models.find(name)?;
+        Ok(Self { ready: models.ready(name), body })
+    }
+
+    /// The body.
+    pub fn body(&self) -> &Value {
+        &self.body
+    }
+
+    /// Whether the model has to be loaded first.
+    pub fn is_away(&self) -> bool {
+        self.ready.is_none()
+    }
+
+    /// Whether the model has to be loaded first, for an answer that is streamed unless its body
+    /// says otherwise, if that is the `default`.
+    fn waits_to_stream(&self, default: bool) -> bool {
+        let stream = self.body.get("stream").and_then(Value::as_bool);
+        self.is_away() && stream.unwrap_or(default)
+    }
+
+    /// Waits for the model, and runs `work` with it and the body on a thread that may block. The
+    /// service is that of the adapters that the body names.
+    pub async fn prepare<T: Send + 'static>(
+        self,
+        context: RequestContext,
+        work: impl FnOnce(&ModelUse, &Value) -> Result<T, HttpError> + Send + 'static,
+    ) -> Result<(ModelContext, T), HttpError> {
+        let Self { body, ready } = self;
+        let model = match ready {
+            Some(model) => model,
+            None => context.app.models.acquire(name_of(&body)).await?,
+        };
+        let ModelContext { request, model } = context.with(model);
+        let app = request.app.clone();
+        on_thread(&app, move || {
+            let service = adapters::chosen(&model.service, &body)?.into_owned();
+            let model = model.with(service);
+            let done = work(&model, &body)?;
+            Ok((ModelContext { request, model }, done))
+        })
+        .await
+    }
+}
+
+/// The name of the model in a body.
+fn name_of(body: &Value) -> Option<&str> {
+    body.get("model").and_then(Value::as_str)
+}
+
+/// Reads the body and runs `work` with its JSON on a thread that may block, with the service of the
+/// model and the adapters that the body names. Returns the request with its model too.
 pub(crate) async fn prepare_within<T: Send + 'static>(
     context: RequestContext,
     body: Body,
     work: impl FnOnce(&Service, &Value) -> Result<T, HttpError> + Send + 'static,
-) -> Result<(RequestContext, T), HttpError> {
-    let read = |service: &Service, body: &Value| Ok((service.clone(), work(service, body)?));
-    let (service, read) = prepare(&context.app, body, read).await?;
-    let app = App { service, ..context.app };
-    Ok((RequestContext { app, ..context }, read))
+) -> Result<(ModelContext, T), HttpError> {
+    let named = NamedModel::read(&context.app, body).await?;
+    named.prepare(context, |model, body| work(&model.service, body)).await
+}
+
+/// As [`prepare_within`], for what takes no computation.
+pub(crate) async fn prepare<T: Send + 'static>(
+    context: RequestContext,
+    body: Body,
+    work: impl FnOnce(&Service, &Value) -> Result<T, HttpError> + Send + 'static,
+) -> Result<T, HttpError> {
+    prepare_within(context, body, work).await.map(|(_, done)| done)
 }
 
 /// Tokens of a prompt, also of one that the context does not hold.
@@ -118,13 +199,46 @@ pub(crate) async fn generate<A: Answer>(
     body: Body,
     read: impl FnOnce(&Service, &Value) -> Result<Reply<A>, HttpError> + Send + 'static,
 ) -> Result<Response, HttpError> {
-    let generation = match prepare(&context.app, body, read).await? {
+    let read = |model: &ModelUse, body: &Value| read(&model.service, body);
+    when_ready::<A, _>(context, body, |context, named| answered(context, named, read)).await
+}
+
+/// Reads the body and responds as `work` does. Where that waits for a model to be loaded, a stream
+/// begins before it.
+pub(crate) async fn when_ready<A, F>(
+    context: RequestContext,
+    body: Body,
+    work: impl FnOnce(RequestContext, NamedModel) -> F,
+) -> Result<Response, HttpError>
+where
+    A: Answer,
+    F: Future<Output = Result<Response, HttpError>> + Send + 'static,
+{
+    let named = NamedModel::read(&context.app, body).await?;
+    let waits = named.waits_to_stream(A::STREAMS);
+    let silence = delivery::silence::<A>(&context.app);
+    let work = work(context, named);
+    if waits { delivery::begun::<A>(silence, work).await } else { work.await }
+}
+
+/// Reads a request whose model is named, computes its answer and responds with it.
+pub(crate) async fn answered<A: Answer>(
+    context: RequestContext,
+    named: NamedModel,
+    read: impl FnOnce(&ModelUse, &Value) -> Result<Reply<A>, HttpError> + Send + 'static,
+) -> Result<Response, HttpError> {
+    let keep_alive = A::keep_alive(named.body());
+    let (context, reply) = named.prepare(context, read).await?;
+    if let Some(time) = keep_alive {
+        context.model.keep(time);
+    }
+    let generation = match reply {
         Reply::Ready(json) => return Ok(Json(json).into_response()),
         Reply::Generate(generation) => generation,
     };
     let Generation { prompts, per_prompt, options, id, answer, delivery } = *generation;
     let choices = Choices::start(&context, &prompts, per_prompt, options, id)?;
-    respond(&context.app, choices, answer, delivery).await
+    respond(&context.request.app, choices, answer, delivery).await
 }
 
 /// Responds with the answer to `choices`.
@@ -137,9 +251,6 @@ pub(crate) async fn respond<A: Answer>(
     match delivery {
         Delivery::Whole => delivery::whole(choices, None, answer).await,
         Delivery::Likeliest(keep) => delivery::whole(choices, Some(keep), answer).await,
-        Delivery::Stream => {
-            let silence = app.options.keep_alive.min(A::MAX_SILENCE);
-            Ok(delivery::streamed(choices, answer, silence))
-        }
+        Delivery::Stream => Ok(delivery::streamed(choices, answer, delivery::silence::<A>(app))),
     }
 }

@@ -1,61 +1,100 @@
 //! Counts and statistics of the server: metrics for Prometheus, and a report as JSON or text.
 
+mod families;
 pub(crate) mod http;
 mod report;
 mod sliding_window;
 
 use api::Service;
+use api::metrics::Metrics;
 use http::HttpMetrics;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
-use report::StatsReport;
+pub(crate) use report::StatsReport;
 use sliding_window::{Sample, SlidingWindow};
+use std::convert::Infallible;
 use std::fmt;
 use std::time::Instant;
 
-/// Metrics and statistics of the server.
+/// The label of the model that a metric belongs to.
+const MODEL: &str = "model_name";
+
+/// Metrics of the server besides those of its models.
 #[derive(Debug)]
 pub(crate) struct Observability {
     pub http: HttpMetrics,
     registry: Registry,
+}
+
+/// Metrics of a loaded model.
+#[derive(Debug)]
+pub(crate) struct ModelObservability {
+    registry: Registry,
+    metrics: Metrics,
     /// The rates of the last minute.
-    pub window: SlidingWindow,
+    window: SlidingWindow,
     started: Instant,
 }
 
 impl Observability {
+    /// Registers the metrics of a server, of the model `only` if it has one.
+    pub fn new(only: Option<&str>) -> Self {
+        let mut registry = registry(only);
+        let http = HttpMetrics::default();
+        http.register(&mut registry);
+        Self { http, registry }
+    }
+
+    /// The metrics of the server and of its loaded `models` in the text format of Prometheus.
+    pub fn text<'a>(
+        &self,
+        models: impl Iterator<Item = &'a ModelObservability>,
+    ) -> Result<String, fmt::Error> {
+        let registries = models.map(|model| &model.registry).chain([&self.registry]);
+        let text = |registry: &Registry| {
+            let mut text = String::new();
+            encode(&mut text, registry).map(|()| text)
+        };
+        let texts = registries.map(text).collect::<Result<Vec<_>, _>>()?;
+        Ok(families::merged(&texts))
+    }
+}
+
+impl ModelObservability {
     /// Registers the metrics of `service` and begins the window of its rates.
     pub fn new(service: &Service) -> Self {
-        let model = service.info().name.clone();
-        let mut registry = Registry::with_labels([("model_name".into(), model.into())].into_iter());
-        let http = HttpMetrics::default();
-        service.engine.metrics.register(&mut registry);
-        http.register(&mut registry);
-        Self {
-            http,
-            registry,
-            window: SlidingWindow::new(&service.engine.metrics.snapshot()),
-            started: Instant::now(),
-        }
+        let metrics = service.engine.metrics.clone();
+        let mut registry = registry(Some(&service.info().name));
+        metrics.register(&mut registry);
+        let window = SlidingWindow::new(&metrics.snapshot());
+        Self { registry, metrics, window, started: Instant::now() }
     }
 
-    /// The metrics in the text format of Prometheus.
-    pub fn text(&self) -> Result<String, fmt::Error> {
-        let mut text = String::new();
-        encode(&mut text, &self.registry)?;
-        Ok(text)
+    /// Samples the counts periodically, for ever.
+    pub async fn sample(&self) -> Infallible {
+        self.window.look(&self.metrics).await
     }
 
-    /// The statistics of `service` and of the server at this moment.
-    pub fn report<'a>(&'a self, service: &'a Service, ready: bool) -> StatsReport<'a> {
-        let stats = service.engine.metrics.snapshot();
+    /// The statistics of the model and of the server at this moment.
+    pub fn report<'a>(
+        &self,
+        model: String,
+        ready: bool,
+        server: &'a Observability,
+    ) -> StatsReport<'a> {
+        let stats = self.metrics.snapshot();
         StatsReport {
-            model: &service.info().name,
+            model,
             ready,
             uptime: self.started.elapsed(),
             rates: self.window.rates(Sample::of(&stats)),
-            http: &self.http,
+            http: &server.http,
             stats,
         }
     }
+}
+
+fn registry(model: Option<&str>) -> Registry {
+    let labels = model.map(|name| (MODEL.into(), name.to_owned().into()));
+    Registry::with_labels(labels.into_iter())
 }

@@ -15,8 +15,6 @@ pub struct ServerOptions {
     /// Origin that browsers may call from: one origin, `localhost` for those of this machine at any
     /// port, or `*`. `None` sends no CORS headers, and OPTIONS is a method that no route has.
     pub cors_origin: Option<String>,
-    /// Names of the model besides its own.
-    pub aliases: Vec<String>,
     /// Serve the pages at `/` and `/docs`.
     pub ui: bool,
     /// Serve `/slots`.
@@ -42,7 +40,7 @@ pub struct ServerOptions {
     /// Deepest nesting of a body's JSON, at most [`MAX_JSON_DEPTH`](Self::MAX_JSON_DEPTH).
     pub json_depth: usize,
     /// Longest silence of an event stream before a comment is sent to keep it open.
-    pub keep_alive: Duration,
+    pub ping_interval: Duration,
     /// Longest time a client may leave its answer unread before it is given up.
     pub stall_timeout: Duration,
     /// Longest time a WebSocket may be open. An answer that has begun is finished.
@@ -90,7 +88,6 @@ impl Default for ServerOptions {
         Self {
             keys: ApiKeys::default(),
             cors_origin: None,
-            aliases: Vec::new(),
             ui: true,
             slots: true,
             slot_files: None,
@@ -103,7 +100,7 @@ impl Default for ServerOptions {
             body_limit: 32 << 20,
             body_timeout: Duration::from_secs(60),
             json_depth: Self::MAX_JSON_DEPTH,
-            keep_alive: Duration::from_secs(5),
+            ping_interval: Duration::from_secs(5),
             stall_timeout: Duration::from_secs(30),
             websocket_lifetime: Duration::from_secs(3600),
             progress_timeout: Duration::from_secs(60),

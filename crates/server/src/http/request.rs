@@ -3,8 +3,9 @@
 use crate::http::app::App;
 use crate::http::caller::Tenant;
 use crate::http::limits::TokenCharge;
+use crate::http::models::ModelUse;
 use crate::http::random;
-use api::{CachePartition, RequestOptions};
+use api::{CachePartition, RequestOptions, Service};
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName};
@@ -37,10 +38,23 @@ impl RequestId {
     }
 }
 
-/// A request to be computed: the state of the server, the request's id and its key.
+/// A request with the model that computes it.
+#[derive(Clone, Debug)]
+pub(crate) struct ModelContext {
+    pub request: RequestContext,
+    pub model: ModelUse,
+}
+
+impl ModelContext {
+    /// The service, for the part of the caches and the adapters of the request.
+    pub fn service(&self) -> &Service {
+        &self.model.service
+    }
+}
+
+/// A request: the state of the server, the request's id and its key.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestContext {
-    /// Its service uses the part of the caches that belongs to the key.
     pub app: App,
     pub id: RequestId,
     /// The name of the tenant whose key the request came with.
@@ -50,9 +64,14 @@ pub(crate) struct RequestContext {
 impl RequestContext {
     /// A request with this id and key.
     pub fn new(app: &App, id: RequestId, key: Option<Arc<str>>) -> Self {
-        let partition = CachePartition::of_key(app.options.isolation(), key.as_deref());
-        let app = App { service: app.service.within(partition), ..app.clone() };
-        Self { app, id, key }
+        Self { app: app.clone(), id, key }
+    }
+
+    /// `model` for the part of the caches that belongs to the key.
+    pub fn with(&self, model: ModelUse) -> ModelContext {
+        let partition = CachePartition::of_key(self.app.options.isolation(), self.key.as_deref());
+        let service = model.service.within(partition);
+        ModelContext { request: self.clone(), model: model.with(service) }
     }
 
     /// The options of a request on behalf of its key, which is the tenant.

@@ -2,12 +2,15 @@
 
 use crate::http::app::App;
 use crate::http::error::HttpError;
+use crate::http::models::LiveModel;
+use crate::http::observability::StatsReport;
 use crate::http::shutdown::Phase;
 use axum::Json;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 /// When the server started, in seconds since 1970, as llama.cpp's server tells it.
 const STARTED: HeaderName = HeaderName::from_static("process-start-time-unix");
@@ -15,7 +18,8 @@ const STARTED: HeaderName = HeaderName::from_static("process-start-time-unix");
 /// What Prometheus asks for and every version of it reads.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// `GET /health`: whether the engine lives.
+/// `GET /health`: whether the engine of the only model lives; a server of many models lives without
+/// them.
 pub(crate) async fn health(State(app): State<App>) -> Result<Json<Value>, HttpError> {
     alive(&app)?;
     Ok(Json(json!({ "status": "ok" })))
@@ -32,7 +36,8 @@ fn readiness(app: &App) -> Result<(), HttpError> {
     if app.life.phase() > Phase::Serving {
         return Err(HttpError::shutting_down().with_code("shutting_down"));
     }
-    match app.service.engine.metrics.stalled_for() {
+    let stalled = |loaded: Arc<LiveModel>| loaded.service.engine.metrics.stalled_for();
+    match app.models.loaded().into_iter().filter_map(stalled).max() {
         Some(time) if time >= app.options.progress_timeout => {
             let message = format!("the engine has made no progress for {} s", time.as_secs());
             Err(unavailable(message, "engine_stalled"))
@@ -42,9 +47,11 @@ fn readiness(app: &App) -> Result<(), HttpError> {
 }
 
 fn alive(app: &App) -> Result<(), HttpError> {
-    match app.service.engine.is_alive() {
-        true => Ok(()),
-        false => Err(unavailable("the engine has stopped", "engine_stopped")),
+    match app.models.only().and_then(|only| only.loaded()) {
+        Some(loaded) if !loaded.service.engine.is_alive() => {
+            Err(unavailable("the engine has stopped", "engine_stopped"))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -57,7 +64,9 @@ pub(crate) async fn metrics(State(app): State<App>) -> Result<Response, HttpErro
     if !app.options.metrics {
         return Err(HttpError::not_supported("the metrics endpoint is disabled (--no-metrics)"));
     }
-    let text = app.observability.text().map_err(|_| HttpError::internal())?;
+    let loaded = app.models.loaded();
+    let models = loaded.iter().map(|loaded| &*loaded.observability);
+    let text = app.observability.text(models).map_err(|_| HttpError::internal())?;
     let started = app.started.to_string();
     let headers = [(header::CONTENT_TYPE, OPEN_METRICS), (STARTED, &*started)];
     Ok((headers, text).into_response())
@@ -69,14 +78,24 @@ pub(crate) async fn stats(
     Query(query): Query<Vec<(String, String)>>,
     headers: HeaderMap,
 ) -> Result<Response, HttpError> {
-    let report = app.observability.report(&app.service, readiness(&app).is_ok());
+    let (loaded, ready) = (app.models.loaded(), readiness(&app).is_ok());
+    let report = |loaded: &Arc<LiveModel>| {
+        let name = loaded.service.info().name.clone();
+        loaded.observability.report(name, ready, &app.observability)
+    };
+    let mut reports: Vec<StatsReport<'_>> = loaded.iter().map(report).collect();
+    let only = app.models.only().and_then(|_| reports.pop());
     Ok(match as_table(&query, &headers)? {
-        true => report.text().into_response(),
+        true => only.iter().chain(&reports).map(StatsReport::text).collect::<Vec<_>>().join("\n"),
         false => {
-            let json = [(header::CONTENT_TYPE, "application/json")];
-            (json, format!("{:#}\n", report.json())).into_response()
+            let all =
+                || json!({ "models": reports.iter().map(StatsReport::json).collect::<Value>() });
+            let json = only.as_ref().map_or_else(all, StatsReport::json);
+            return Ok(([(header::CONTENT_TYPE, "application/json")], format!("{json:#}\n"))
+                .into_response());
         }
-    })
+    }
+    .into_response())
 }
 
 /// Whether the client asks for a table: by `format`, or else by its `Accept` header.

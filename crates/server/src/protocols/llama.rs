@@ -15,6 +15,7 @@ mod adapters;
 mod answer;
 mod completion;
 mod embeddings;
+mod models;
 mod props;
 mod sampling;
 mod slots;
@@ -46,6 +47,8 @@ impl Protocol for Llama {
             .routes(routes!(props::slots))
             .routes(routes!(adapters::list, adapters::set))
             .routes(routes!(slots::act))
+            .routes(routes!(models::load))
+            .routes(routes!(models::unload))
     }
 
     fn error_json(error: &HttpError) -> Value {

@@ -2,18 +2,19 @@
 //!
 //! Source: Ollama's API document and the types of its clients. Where these leave a choice:
 //!
-//! - `model` may be any name, with or without a tag: one model is served, under its own name.
+//! - Where one model is served, `model` may be any name. Among many, the tag `latest` may be left
+//!   out or added.
 //! - Nothing is ever cut off a prompt. `num_ctx`, `num_keep`, `truncate` and `shift` are read and
 //!   change nothing; a prompt that does not fit is refused with both sizes.
 //! - Sampling that a request leaves open is the model's own, not Ollama's.
-//! - The model stays loaded: `keep_alive` is checked and changes nothing, and requests to load or
-//!   unload are answered as if they had been followed.
+//! - The only model of a server stays loaded, as do pinned ones: `keep_alive` is checked and
+//!   changes nothing, and requests to load or unload are answered as if they had been followed.
 //! - `context` continues where an answer ended, its closing token included.
 
 mod answer;
-mod duration;
 mod embed;
 mod generation;
+mod keep_alive;
 mod line;
 mod messages;
 mod models;
@@ -25,7 +26,6 @@ use crate::http::fallback::unknown_route;
 use crate::http::protocol::Protocol;
 use crate::http::refusals::ErrorObject;
 use axum::extract::State;
-use axum::http::StatusCode;
 use axum::routing::any;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -34,8 +34,8 @@ use utoipa::{PartialSchema, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-/// Paths of what a server of one model cannot do.
-const OTHER_MODELS: [&str; 6] =
+/// Paths of what this server cannot do.
+const FILES_OF_MODELS: [&str; 6] =
     ["/api/pull", "/api/push", "/api/create", "/api/copy", "/api/delete", "/api/blobs/{digest}"];
 
 /// Ollama's API.
@@ -54,7 +54,7 @@ impl Protocol for Ollama {
             .routes(routes!(models::version))
             .route("/api", any(unknown_route))
             .nest("/api/", OpenApiRouter::new().fallback(unknown_route));
-        OTHER_MODELS.into_iter().fold(router, |router, path| router.route(path, any(one_model)))
+        FILES_OF_MODELS.into_iter().fold(router, |router, path| router.route(path, any(no_changes)))
     }
 
     fn error_json(error: &HttpError) -> Value {
@@ -62,12 +62,14 @@ impl Protocol for Ollama {
     }
 }
 
-async fn one_model(State(app): State<App>) -> HttpError {
-    let message = format!(
-        "this server serves one model, {}, which was chosen when it was started",
-        app.service.info().name
-    );
-    HttpError::request(StatusCode::NOT_IMPLEMENTED, message)
+async fn no_changes(State(app): State<App>) -> HttpError {
+    HttpError::not_supported(match app.models.only() {
+        Some(only) => format!(
+            "this server serves one model, {}, which was chosen when it was started",
+            only.name
+        ),
+        None => "the models of this server were chosen when it was started".to_owned(),
+    })
 }
 
 /// An error.

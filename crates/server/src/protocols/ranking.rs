@@ -17,7 +17,7 @@ use crate::generate::embeddings::{self, TextWork, refused};
 use crate::http::app::App;
 use crate::http::error::HttpError;
 use crate::http::protocol::Protocol;
-use crate::http::request::RequestContext;
+use crate::http::request::ModelContext;
 use api::{EncodedPair, RequestOptions, Service};
 use axum::routing::post;
 use serde::Serialize;
@@ -84,7 +84,7 @@ fn checked(
 
 /// The score of each pair, in their order.
 async fn computed(
-    context: &RequestContext,
+    context: &ModelContext,
     pairs: Vec<EncodedPair>,
     options: RequestOptions,
     param: &str,

@@ -102,7 +102,7 @@ async fn stream_has_anthropics_events_in_order() {
 
 #[tokio::test]
 async fn silence_is_filled_with_pings() {
-    let options = ServerOptions { keep_alive: Duration::from_millis(20), ..Default::default() };
+    let options = ServerOptions { ping_interval: Duration::from_millis(20), ..Default::default() };
     let script = vec![Act::Pause(Duration::from_millis(200)), Act::Say("a")];
     let server = Server::start_with(script, 4, options).await;
     let events = events(&server, json!({})).await;

@@ -3,7 +3,7 @@
 use crate::support::{Act, Report, Scripted, scripted_with_queue};
 use reqwest::{Client, Response};
 use serde_json::{Value, json};
-use server::{Listener, ServeError, ServerOptions, serve};
+use server::{Listener, ServeError, ServedModels, ServerOptions, serve};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Mutex, Once};
@@ -52,7 +52,26 @@ impl Server {
         Self::serve_on(listener().into(), scripted, options)
     }
 
+    /// A server of these models, one of which is `scripted`.
+    pub fn serve_models(
+        models: impl Into<ServedModels>,
+        scripted: Scripted,
+        options: ServerOptions,
+    ) -> Self {
+        Self::serve_models_on(listener().into(), models.into(), scripted, options)
+    }
+
     fn serve_on(listener: Listener, scripted: Scripted, options: ServerOptions) -> Self {
+        let models = scripted.service.clone().into();
+        Self::serve_models_on(listener, models, scripted, options)
+    }
+
+    fn serve_models_on(
+        listener: Listener,
+        models: ServedModels,
+        scripted: Scripted,
+        options: ServerOptions,
+    ) -> Self {
         let addr = listener.tcp_address().unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0)));
         let (shutdown, asked) = oneshot::channel::<()>();
         let asked = async {
@@ -61,7 +80,7 @@ impl Server {
                 std::future::pending::<()>().await;
             }
         };
-        let served = tokio::spawn(serve(listener, scripted.service.clone(), options, asked));
+        let served = tokio::spawn(serve(listener, models, options, asked));
         Self { addr, client: Client::new(), scripted, shutdown: Some(shutdown), served }
     }
 

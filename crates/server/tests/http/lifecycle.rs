@@ -53,7 +53,7 @@ async fn leaving_a_whole_answer_cancels_too() {
 
 #[tokio::test]
 async fn long_prefill_is_bridged_by_comments() {
-    let options = ServerOptions { keep_alive: Duration::from_millis(20), ..Default::default() };
+    let options = ServerOptions { ping_interval: Duration::from_millis(20), ..Default::default() };
     let script = [Act::Pause(Duration::from_millis(200)), Act::Say("x")];
     let server = Server::start_with(script, 4, options).await;
     let response = server.post(CHAT, &chat_body(json!({"stream": true}))).await;

@@ -5,7 +5,7 @@ use crate::support::{Act, CONTEXT, IM_END, Scripted, ids, scripted_with_queue};
 use api::SamplingOptions;
 use reqwest::Response;
 use serde_json::{Value, json};
-use server::{Listener, ServerOptions};
+use server::{Listener, ServedModels, ServerOptions};
 
 const ANSWER: [Act; 3] = [Act::Prefill(5), Act::Prefill(9), Act::Say("hello!<|im_end|>")];
 
@@ -293,9 +293,10 @@ async fn routes_can_be_turned_off() {
 
 #[tokio::test]
 async fn further_names_of_the_model_are_known() {
-    let options =
-        ServerOptions { aliases: vec!["a".into(), "b/c".into()], ..ServerOptions::default() };
-    let server = Server::start_with([], 4, options).await;
+    let scripted = scripted_with_queue(Vec::new(), 4);
+    let aliases = vec!["a".into(), "b/c".into()];
+    let models = ServedModels::One { service: scripted.service.clone(), aliases };
+    let server = Server::serve_models(models, scripted, ServerOptions::default());
     let list = ok(server.get("/models").await).await;
     assert_eq!(list["data"][0]["aliases"], json!(["a", "b/c"]));
     for name in ["a", "b/c", "test/model"] {

@@ -393,7 +393,7 @@ async fn background_streams_can_be_left_and_taken_up_again() {
 
 #[tokio::test]
 async fn silence_is_bridged_by_events() {
-    let options = ServerOptions { keep_alive: Duration::from_millis(20), ..Default::default() };
+    let options = ServerOptions { ping_interval: Duration::from_millis(20), ..Default::default() };
     let script = [Act::Pause(Duration::from_millis(200)), Act::Say("x")];
     let server = Server::start_with(script, 4, options).await;
     let events = stream(&server, json!({})).await;

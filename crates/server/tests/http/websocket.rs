@@ -421,7 +421,7 @@ async fn a_connection_is_open_for_so_long_and_no_longer() {
 
 #[tokio::test]
 async fn silence_is_bridged() {
-    let options = ServerOptions { keep_alive: Duration::from_millis(20), ..Default::default() };
+    let options = ServerOptions { ping_interval: Duration::from_millis(20), ..Default::default() };
     let script = [Act::Pause(Duration::from_millis(200)), Act::Say("x")];
     let server = Server::start_with(script, 4, options).await;
     let mut socket = Socket::open(&server).await;

@@ -65,9 +65,9 @@ pub(super) struct ConnectionArgs {
     #[arg(long, value_name = "N", default_value = "127")]
     #[arg(value_parser = value_parser!(u16).range(1..=ServerOptions::MAX_JSON_DEPTH as i64))]
     json_depth: u16,
-    /// Seconds between keep-alive comments of a silent stream
+    /// Seconds without an event after which a stream sends a comment to stay open
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
-    keep_alive: Duration,
+    sse_ping_interval: Duration,
     /// Seconds after which a client that does not read its answer is disconnected
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     stall_timeout: Duration,
@@ -110,7 +110,7 @@ impl ConnectionArgs {
             body_limit: self.body_limit,
             body_timeout: self.body_timeout,
             json_depth: self.json_depth.into(),
-            keep_alive: self.keep_alive,
+            ping_interval: self.sse_ping_interval,
             stall_timeout: self.stall_timeout,
             progress_timeout: self.progress_timeout,
             grace: Duration::from_secs(self.grace),

@@ -39,10 +39,14 @@ impl RouteArgs {
         self.alias.first().cloned()
     }
 
+    /// The further names of the model.
+    pub fn aliases(&self) -> Vec<String> {
+        self.alias.clone()
+    }
+
     /// These arguments over `options`.
     pub fn over(&self, options: ServerOptions) -> ServerOptions {
         ServerOptions {
-            aliases: self.alias.clone(),
             ui: !self.no_ui,
             slots: self.slots || !self.no_slots,
             slot_files: self.slot_save_path.clone(),
@@ -53,7 +57,7 @@ impl RouteArgs {
 }
 
 /// Parses a name of a model.
-fn name(text: &str) -> Result<String> {
+pub(super) fn name(text: &str) -> Result<String> {
     let text = text.trim();
     ensure!(!text.is_empty(), "expected a name");
     ensure!(!text.contains(char::is_control), "expected a name without control characters");
@@ -78,7 +82,6 @@ mod tests {
         assert!(!options(&["--slots", "--no-slots"]).slots);
         assert!(options(&["--no-metrics", "--metrics"]).metrics);
         assert!(!options(&["--no-metrics"]).metrics && !options(&["--no-ui"]).ui);
-        assert_eq!(options(&["--alias", "a, b"]).aliases, ["a", "b"]);
     }
 
     #[test]

@@ -12,7 +12,7 @@ const LABEL: usize = 15;
 /// The statistics of the server at one moment.
 #[derive(Debug)]
 pub(crate) struct StatsReport<'a> {
-    pub model: &'a str,
+    pub model: String,
     pub ready: bool,
     pub uptime: Duration,
     pub stats: Stats,
@@ -103,7 +103,7 @@ impl StatsReport<'_> {
         let Rates { prompt, generated, over } = self.rates;
         let (refused, failed) = (self.http.responses(4), self.http.responses(5));
         let rows = [
-            ("model", self.model.to_owned()),
+            ("model", self.model.clone()),
             ("state", if self.ready { "ready" } else { "not ready" }.to_owned()),
             ("up", span(self.uptime)),
             ("requests", format!("{} running, {} waiting", stats.running, stats.waiting)),

@@ -220,11 +220,11 @@ impl Answer for MessageAnswer {
         self.take()
     }
 
-    fn broken(&mut self, error: &HttpError) -> Vec<Frame> {
+    fn refused(error: &HttpError) -> Vec<Frame> {
         vec![Frame::typed(Anthropic::json(error))]
     }
 
-    fn ping(&self) -> Option<Frame> {
+    fn waiting() -> Option<Frame> {
         Some(Frame::typed(json!(StreamEvent::Ping)))
     }
 

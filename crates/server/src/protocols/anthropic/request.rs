@@ -22,7 +22,7 @@ pub(crate) struct MessageRequest {
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(as = AnthropicConversation)]
 pub(crate) struct Conversation {
-    /// Any name: one model is served.
+    /// The name of a model; any name where one is served.
     #[serde(rename = "model")]
     _model: Option<String>,
     #[schema(min_items = 1, max_items = 100_000)]

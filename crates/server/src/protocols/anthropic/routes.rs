@@ -57,7 +57,7 @@ pub(crate) async fn count_tokens(
     context: RequestContext,
     body: Body,
 ) -> Result<Json<TokenCount>, HttpError> {
-    let input_tokens = prepare(&context.app, body, |service, body| {
+    let input_tokens = prepare(context, body, |service, body| {
         counted(service.prepare_chat(&chat::prompt(wire::read(body)?)?))
             .map_err(|error| HttpError::of(error, "messages"))
     });

@@ -2,9 +2,10 @@
 //! none.
 
 use crate::generate::adapters::{check_updates, refused, scales};
-use crate::generate::flow::prepare;
+use crate::generate::flow;
 use crate::http::app::App;
 use crate::http::error::HttpError;
+use crate::http::queried_model::{ModelQuery, QueriedModel};
 use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
@@ -39,28 +40,33 @@ pub(crate) struct ScaleBody {
 
 /// The adapters.
 #[utoipa::path(
-    get, path = "/lora-adapters", tag = "llama.cpp", responses((status = 200, body = Vec<AdapterItem>))
+    get, path = "/lora-adapters", tag = "llama.cpp", params(ModelQuery),
+    responses((status = 200, body = Vec<AdapterItem>))
 )]
-pub(crate) async fn list(State(app): State<App>) -> Json<Vec<AdapterItem>> {
+pub(crate) async fn list(QueriedModel(model): QueriedModel) -> Json<Vec<AdapterItem>> {
     let item = |adapter: api::NamedAdapter| AdapterItem {
         id: adapter.id,
         path: adapter.path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
         name: adapter.name,
         scale: adapter.scale,
     };
-    Json(app.service.adapters.list().into_iter().map(item).collect())
+    Json(model.service.adapters.list().into_iter().map(item).collect())
 }
 
 /// Sets the factors for requests that choose no adapters; 0 for adapters that are left out.
 #[utoipa::path(
-    post, path = "/lora-adapters", tag = "llama.cpp", request_body = Vec<ScaleBody>,
+    post, path = "/lora-adapters", tag = "llama.cpp", params(ModelQuery), request_body = Vec<ScaleBody>,
     responses((status = 200, body = Object), (status = 400), (status = 501))
 )]
-pub(crate) async fn set(State(app): State<App>, body: Body) -> Result<Json<Value>, HttpError> {
+pub(crate) async fn set(
+    State(app): State<App>,
+    QueriedModel(model): QueriedModel,
+    body: Body,
+) -> Result<Json<Value>, HttpError> {
     check_updates(&app)?;
-    prepare(&app, body, |service, body| {
-        let scales = scales(Some(body))?.unwrap_or_default();
-        let set = service.adapters.set_scales(&scales);
+    flow::read(&app, body, move |body| {
+        let scales = scales(Some(&body))?.unwrap_or_default();
+        let set = model.service.adapters.set_scales(&scales);
         set.map_err(|error| refused("lora", error))
     })
     .await?;

@@ -287,7 +287,7 @@ impl Answer for CompletionAnswer {
         }
     }
 
-    fn broken(&mut self, error: &HttpError) -> Vec<Frame> {
+    fn refused(error: &HttpError) -> Vec<Frame> {
         vec![Frame::Data(Llama::json(error))]
     }
 

@@ -5,6 +5,7 @@ use crate::generate::flow::{self, Delivery, Generation, Reply};
 use crate::generate::mixed_prompts;
 use crate::generate::options::Telemetry;
 use crate::http::error::HttpError;
+use crate::http::models::ModelUse;
 use crate::http::random;
 use crate::http::request::RequestContext;
 use crate::http::slots::SlotTable;
@@ -36,15 +37,18 @@ const MAX_FIELDS: usize = 100;
     )
 )]
 pub(crate) async fn complete(context: RequestContext, body: Body) -> Result<Response, HttpError> {
-    let slots = context.app.slots.clone();
-    flow::generate(context, body, move |service, body| {
-        let PromptBody { prompt } = wire::read(body)?;
+    let read = |model: &ModelUse, body: &Value| {
+        let (service, slots) = (&model.service, model.loaded.slots.clone());
+        let PromptBody { prompt, .. } = wire::read(body)?;
         let how = wire::read(body)?;
         let prompt = prompt.ok_or_else(|| wire::missing("prompt"))?;
         let sampling = sampling::read(body, service)?;
         let prompts = mixed_prompts::read(&prompt, "prompt")?.into_iter();
         let prompts = prompts.map(|prompt| prompt.ids(service)).collect::<Result<_, _>>()?;
         prepare(service, prompts, how, sampling, sampling::grammar(body), slots)
+    };
+    flow::when_ready::<CompletionAnswer, _>(context, body, |context, named| {
+        flow::answered(context, named, read)
     })
     .await
 }
@@ -76,7 +80,10 @@ struct CompletionBody {
 
 /// What is to be continued.
 #[derive(Debug, Deserialize, ToSchema)]
+#[allow(dead_code, reason = "the model is found before")]
 struct PromptBody {
+    /// The name of a model; any name where one is served.
+    model: Option<String>,
     /// A string, an array of token ids, an array of both, or an array of several prompts.
     prompt: Option<Value>,
 }

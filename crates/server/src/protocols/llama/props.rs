@@ -2,6 +2,8 @@
 
 use crate::http::app::App;
 use crate::http::error::HttpError;
+use crate::http::models::ModelUse;
+use crate::http::queried_model::{ModelQuery, QueriedModel};
 use crate::protocols::llama::sampling;
 use api::SamplingOptions;
 use axum::Json;
@@ -54,9 +56,12 @@ pub(crate) struct Slot {
 
 /// What the server is.
 #[utoipa::path(
-    get, path = "/props", tag = "llama.cpp", responses((status = 200, body = Props))
+    get, path = "/props", tag = "llama.cpp", params(ModelQuery),
+    responses((status = 200, body = Props))
 )]
-pub(crate) async fn properties(State(App { service, .. }): State<App>) -> Json<Props> {
+pub(crate) async fn properties(
+    QueriedModel(ModelUse { service, .. }): QueriedModel,
+) -> Json<Props> {
     let info = service.info();
     let [bos, eos] = service.ends_of_text().map(|text| text.unwrap_or_default().to_owned());
     let params = sampling::settings(&service, &SamplingOptions::default());
@@ -76,13 +81,14 @@ pub(crate) async fn properties(State(App { service, .. }): State<App>) -> Json<P
 
 /// The places for answers, and which of them are taken.
 #[utoipa::path(
-    get, path = "/slots", tag = "llama.cpp",
+    get, path = "/slots", tag = "llama.cpp", params(ModelQuery),
     responses((status = 200, body = Vec<Slot>),
         (status = 501, description = "The endpoint is disabled"),
         (status = 503, description = "No slot is free"))
 )]
 pub(crate) async fn slots(
-    State(App { service, options, .. }): State<App>,
+    State(App { options, .. }): State<App>,
+    QueriedModel(ModelUse { service, .. }): QueriedModel,
     Query(query): Query<Vec<(String, String)>>,
 ) -> Result<Json<Vec<Slot>>, HttpError> {
     if !options.slots {

@@ -3,13 +3,14 @@
 use crate::generate::flow;
 use crate::http::app::App;
 use crate::http::error::HttpError;
-use crate::http::request::RequestContext;
+use crate::http::models::ModelUse;
+use crate::http::queried_model::{ModelQuery, QueriedModel};
 use crate::http::slots::SlotTable;
 use crate::http::wire;
 use api::{CacheIsolation, PrefixFile, PrefixFiles};
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Path, Query};
+use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -78,6 +79,7 @@ pub(crate) struct RestoreTimes {
     params(
         ("id_slot" = usize, Path, description = "The slot"),
         ("action" = String, Query, description = "`save`, `restore` or `erase`"),
+        ModelQuery,
     ),
     responses((status = 200, body = Done), (status = 400),
         (status = 503, description = "Too many files of slots are written or read"),
@@ -85,12 +87,13 @@ pub(crate) struct RestoreTimes {
             of the caches of their own"))
 )]
 pub(crate) async fn act(
-    context: RequestContext,
+    State(app): State<App>,
+    QueriedModel(model): QueriedModel,
     Path(id): Path<String>,
     Query(query): Query<Vec<(String, String)>>,
     body: Body,
 ) -> Result<Json<Done>, HttpError> {
-    let (slots, files) = storage(&context.app)?;
+    let (slots, files) = storage(&app, &model)?;
     let id = id.parse().ok().filter(|id| slots.has(*id));
     let id: usize = id.ok_or_else(|| HttpError::invalid("id_slot", "invalid slot ID"))?;
     let action = query.iter().find(|(name, _)| name == "action");
@@ -107,7 +110,7 @@ pub(crate) async fn act(
         }
     };
     let folder = slots.folder().to_owned();
-    let named = flow::prepare(&context.app, body, move |_, body| file(&folder, body));
+    let named = flow::read(&app, body, move |body| file(&folder, &body));
     let (filename, path) = named.await?;
     let begin = Instant::now();
     let permit = slots.file_permit().ok_or_else(busy)?;
@@ -151,9 +154,12 @@ fn busy() -> HttpError {
 }
 
 /// The slots of the server and what takes their prefixes to files.
-fn storage(app: &App) -> Result<(Arc<SlotTable>, Arc<dyn PrefixFiles>), HttpError> {
+fn storage(
+    app: &App,
+    model: &ModelUse,
+) -> Result<(Arc<SlotTable>, Arc<dyn PrefixFiles>), HttpError> {
     let unsupported = "slots are not saved without --slot-save-path and a cache on disk";
-    let slots = app.slots.clone().zip(app.service.prefixes.clone());
+    let slots = model.loaded.slots.clone().zip(model.service.prefixes.clone());
     let slots = slots.ok_or_else(|| HttpError::not_supported(unsupported))?;
     match app.options.isolation() {
         CacheIsolation::Off => Ok(slots),

@@ -2,7 +2,6 @@
 
 use crate::generate::flow::prepare;
 use crate::generate::mixed_prompts;
-use crate::http::app::App;
 use crate::http::error::HttpError;
 use crate::http::request::RequestContext;
 use crate::http::wire;
@@ -10,7 +9,6 @@ use crate::protocols::openai::chat::{self, ChatCompletionRequest};
 use api::{EncodeOptions, Service};
 use axum::Json;
 use axum::body::Body;
-use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -76,10 +74,10 @@ pub(crate) struct Rendered {
     responses((status = 200, body = Tokens), (status = 400))
 )]
 pub(crate) async fn tokenize(
-    State(app): State<App>,
+    context: RequestContext,
     body: Body,
 ) -> Result<Json<Tokens>, HttpError> {
-    let tokens = prepare(&app, body, |service, body| {
+    let tokens = prepare(context, body, |service, body| {
         let body: TokenizeBody = wire::read(body)?;
         let content = body.content.ok_or_else(|| wire::missing("content"))?;
         let (add, parse) = (body.add_special.unwrap_or(false), body.parse_special.unwrap_or(true));
@@ -108,10 +106,10 @@ impl TokenPiece {
     responses((status = 200, body = DetokenizedText), (status = 400))
 )]
 pub(crate) async fn detokenize(
-    State(app): State<App>,
+    context: RequestContext,
     body: Body,
 ) -> Result<Json<DetokenizedText>, HttpError> {
-    let text = prepare(&app, body, |service, body| {
+    let text = prepare(context, body, |service, body| {
         let body: DetokenizeBody = wire::read(body)?;
         let ids = body.tokens.ok_or_else(|| wire::missing("tokens"))?;
         let size = service.info().vocab_size;
@@ -134,7 +132,7 @@ pub(crate) async fn apply_template(
     context: RequestContext,
     body: Body,
 ) -> Result<Json<Rendered>, HttpError> {
-    let rendered = prepare(&context.app, body, |service, body| {
+    let rendered = prepare(context, body, |service, body| {
         let call = chat::read(body)?;
         let prompt = service.for_options(&call.options).render(&call.request);
         let prompt = prompt.map_err(|error| HttpError::of(error, "messages"))?;

@@ -3,10 +3,12 @@
 use crate::generate::answer::{Answer, AnswerCall, Collected};
 use crate::generate::flow::{Delivery, Generation, Reply};
 use crate::http::error::HttpError;
+use crate::http::models::KeepAlive;
 use crate::http::protocol::Protocol;
 use crate::http::random;
 use crate::http::sse::{Frame, Framing};
 use crate::protocols::ollama::Ollama;
+use crate::protocols::ollama::keep_alive;
 use crate::protocols::ollama::line::{
     self, Called, CalledFunction, ChatLine, End, GenerateLine, Logprob, Said,
 };
@@ -70,6 +72,11 @@ impl OllamaAnswer {
         service.prepare_text(&request).map_err(|error| HttpError::of(error, "options"))?;
         let end = End::idle(if unload { "unload" } else { "load" });
         Ok(Reply::Ready(self.line(Said::default(), None, end)))
+    }
+
+    /// The answer to a request to unload a model that is not loaded.
+    pub fn unloaded(mut self) -> Value {
+        self.line(Said::default(), None, End::idle("unload"))
     }
 
     fn line(&mut self, said: Said, logprobs: Option<Vec<Logprob>>, end: End) -> Value {
@@ -147,6 +154,11 @@ impl Said {
 
 impl Answer for OllamaAnswer {
     const FRAMING: Framing = Framing::Lines;
+    const STREAMS: bool = true;
+
+    fn keep_alive(body: &Value) -> Option<KeepAlive> {
+        keep_alive::of_body(body)
+    }
 
     fn frames(&mut self, _: usize, event: TextEvent) -> Vec<Frame> {
         match event {
@@ -170,12 +182,12 @@ impl Answer for OllamaAnswer {
         }
     }
 
-    fn broken(&mut self, error: &HttpError) -> Vec<Frame> {
+    fn refused(error: &HttpError) -> Vec<Frame> {
         vec![Frame::Data(Ollama::json(error))]
     }
 
     /// Every line must be an object of the answer.
-    fn ping(&self) -> Option<Frame> {
+    fn waiting() -> Option<Frame> {
         None
     }
 

@@ -1,14 +1,14 @@
 //! `POST /api/embed` and the older `/api/embeddings`.
 
 use crate::generate::embeddings::{TextOptions, compute, tokenized, tokens};
-use crate::generate::flow::prepare_within;
+use crate::generate::flow::NamedModel;
 use crate::generate::mixed_prompts::MixedPrompt;
 use crate::http::error::HttpError;
 use crate::http::refusals::Refusals;
-use crate::http::request::RequestContext;
+use crate::http::request::{ModelContext, RequestContext};
 use crate::http::wire::{self, Texts};
 use crate::protocols::ollama::Refusal;
-use crate::protocols::ollama::duration::{self, KeepAlive};
+use crate::protocols::ollama::keep_alive::{self, KeepAliveTime};
 use api::{Embed, Prompt, RequestOptions, Service};
 use axum::Json;
 use axum::body::Body;
@@ -24,7 +24,7 @@ type Asked = (Embed, Vec<Prompt>);
 #[derive(Debug, Deserialize, ToSchema)]
 #[allow(dead_code, reason = "of some members only the type is checked")]
 struct EmbedBody {
-    /// Any name: one model is served.
+    /// The name of a model; any name where one is served.
     model: Option<String>,
     /// A text, or several.
     input: Texts,
@@ -34,17 +34,19 @@ struct EmbedBody {
     #[serde(default, deserialize_with = "wire::count")]
     #[schema(minimum = 1)]
     dimensions: Option<usize>,
-    keep_alive: Option<KeepAlive>,
+    /// How long the model stays loaded after this request.
+    keep_alive: Option<KeepAliveTime>,
 }
 
 /// A text to compute a vector of.
 #[derive(Debug, Deserialize, ToSchema)]
 #[allow(dead_code, reason = "of some members only the type is checked")]
 struct EmbeddingsBody {
-    /// Any name: one model is served.
+    /// The name of a model; any name where one is served.
     model: Option<String>,
     prompt: String,
-    keep_alive: Option<KeepAlive>,
+    /// How long the model stays loaded after this request.
+    keep_alive: Option<KeepAliveTime>,
 }
 
 /// Vectors of length 1.
@@ -75,9 +77,9 @@ pub(crate) async fn embed(
     body: Body,
 ) -> Result<Json<Embedded>, HttpError> {
     let start = Instant::now();
-    let vectors = vectors(&context, body, |service, body| {
+    let (context, vectors) = vectors(context, body, |service, body| {
         let body: EmbedBody = wire::read(body)?;
-        duration::unloads(body.keep_alive.as_ref())?;
+        keep_alive::unloads(body.keep_alive.as_ref())?;
         let embed = Embed { normalize: true, dimensions: body.dimensions, ..Embed::default() };
         let truncate = body.truncate == Some(true);
         texts(
@@ -86,10 +88,10 @@ pub(crate) async fn embed(
             "input",
             TextOptions { embed, prompt_name: None, truncate },
         )
-    });
-    let vectors = vectors.await?;
+    })
+    .await?;
     Ok(Json(Embedded {
-        model: context.app.service.info().name.clone(),
+        model: context.service().info().name.clone(),
         prompt_eval_count: tokens(&vectors),
         embeddings: vectors.into_iter().map(|one| one.vector).collect(),
         total_duration: start.elapsed().as_nanos() as u64,
@@ -106,12 +108,13 @@ pub(crate) async fn embeddings(
     context: RequestContext,
     body: Body,
 ) -> Result<Json<Embedding>, HttpError> {
-    let vectors = vectors(&context, body, |service, body| {
+    let (_, vectors) = vectors(context, body, |service, body| {
         let body: EmbeddingsBody = wire::read(body)?;
-        duration::unloads(body.keep_alive.as_ref())?;
+        keep_alive::unloads(body.keep_alive.as_ref())?;
         texts(service, vec![body.prompt], "prompt", TextOptions::default())
-    });
-    let one = vectors.await?.into_iter().next();
+    })
+    .await?;
+    let one = vectors.into_iter().next();
     Ok(Json(Embedding { embedding: one.map(|one| one.vector).unwrap_or_default() }))
 }
 
@@ -128,10 +131,17 @@ fn texts(
 }
 
 async fn vectors(
-    context: &RequestContext,
+    context: RequestContext,
     body: Body,
     read: fn(&Service, &Value) -> Result<Asked, HttpError>,
-) -> Result<Vec<api::Embedding>, HttpError> {
-    let (context, (embed, prompts)) = prepare_within(context.clone(), body, read).await?;
-    compute(&context, prompts, embed, RequestOptions::default()).await
+) -> Result<(ModelContext, Vec<api::Embedding>), HttpError> {
+    let named = NamedModel::read(&context.app, body).await?;
+    let keep_alive = keep_alive::of_body(named.body());
+    let (context, (embed, prompts)) =
+        named.prepare(context, move |model, body| read(&model.service, body)).await?;
+    if let Some(time) = keep_alive {
+        context.model.keep(time);
+    }
+    let vectors = compute(&context, prompts, embed, RequestOptions::default()).await?;
+    Ok((context, vectors))
 }

@@ -1,24 +1,26 @@
 //! `POST /api/chat` and `POST /api/generate`: the next message of a conversation; an answer to one
 //! prompt, the continuation of a raw text, or what is missing in the middle of one.
 
-use crate::generate::flow::{self, Reply};
+use crate::generate::flow::{self, NamedModel, Reply};
 use crate::generate::logprobs;
 use crate::http::error::HttpError;
 use crate::http::fields::ObjectReader;
+use crate::http::models::ModelUse;
 use crate::http::refusals::Refusals;
 use crate::http::request::RequestContext;
 use crate::http::wire;
 use crate::protocols::ollama::Refusal;
 use crate::protocols::ollama::answer::{AnswerKind, OllamaAnswer};
-use crate::protocols::ollama::duration::{self, KeepAlive};
+use crate::protocols::ollama::keep_alive::{self, KeepAliveTime};
 use crate::protocols::ollama::line::{ChatLine, GenerateLine};
 use crate::protocols::ollama::messages::{self, OllamaMessage};
 use crate::protocols::ollama::options::{self, Options, Think};
 use api::{
     ChatRequest, InfillRequest, Message, Prompt, SamplingOptions, Service, TextRequest, Tool,
 };
+use axum::Json;
 use axum::body::Body;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -33,7 +35,27 @@ use utoipa::ToSchema;
     )
 )]
 pub(crate) async fn chat(context: RequestContext, body: Body) -> Result<Response, HttpError> {
-    flow::generate(context, body, prepare_chat).await
+    answer(context, body, AnswerKind::Chat, prepare_chat).await
+}
+
+/// Computes an answer. Where a request asks for no more than to unload a model that is not loaded,
+/// it is not loaded for that.
+async fn answer(
+    context: RequestContext,
+    body: Body,
+    kind: AnswerKind,
+    read: fn(&Service, &Value) -> Result<Reply<OllamaAnswer>, HttpError>,
+) -> Result<Response, HttpError> {
+    let work = async move |context: RequestContext, named: NamedModel| {
+        if keep_alive::is_done(&named, &["messages", "prompt", "suffix"]) {
+            let name = named.body()["model"].as_str().unwrap_or_default();
+            let line = OllamaAnswer::new(name, kind, false).unloaded();
+            return Ok(Json(line).into_response());
+        }
+        let read = move |model: &ModelUse, body: &Value| read(&model.service, body);
+        flow::answered(context, named, read).await
+    };
+    flow::when_ready::<OllamaAnswer, _>(context, body, work).await
 }
 
 /// The next message of a conversation. Without messages it asks to load the model.
@@ -41,7 +63,7 @@ pub(crate) async fn chat(context: RequestContext, body: Body) -> Result<Response
 #[schema(as = OllamaChatBody)]
 #[allow(dead_code, reason = "of some members only the type is checked")]
 struct ChatBody {
-    /// Any name: one model is served.
+    /// The name of a model; any name where one is served.
     model: Option<String>,
     messages: Option<Vec<OllamaMessage>>,
     /// Tools the model may call.
@@ -53,8 +75,8 @@ struct ChatBody {
     #[schema(value_type = Option<Options>)]
     options: Option<Value>,
     think: Option<Think>,
-    /// Checked, but the model stays loaded.
-    keep_alive: Option<KeepAlive>,
+    /// How long the model stays loaded after this request.
+    keep_alive: Option<KeepAliveTime>,
     /// Nothing is ever cut off.
     truncate: Option<bool>,
     /// Nothing is ever pushed out.
@@ -68,7 +90,7 @@ struct ChatBody {
 /// Reads and prepares a request for the next message.
 fn prepare_chat(service: &Service, body: &Value) -> Result<Reply<OllamaAnswer>, HttpError> {
     let body: ChatBody = wire::read(body)?;
-    let unload = duration::unloads(body.keep_alive.as_ref())?;
+    let unload = keep_alive::unloads(body.keep_alive.as_ref())?;
     let logprobs = logprobs::alternatives(body.logprobs, body.top_logprobs)?;
     let answer = OllamaAnswer::new(&service.info().name, AnswerKind::Chat, logprobs.is_some());
     let messages = messages::read(body.messages.unwrap_or_default())?;
@@ -111,14 +133,14 @@ fn tools(tools: Vec<Value>) -> Result<Vec<Tool>, HttpError> {
     )
 )]
 pub(crate) async fn generate(context: RequestContext, body: Body) -> Result<Response, HttpError> {
-    flow::generate(context, body, prepare_prompt).await
+    answer(context, body, AnswerKind::Generate, prepare_prompt).await
 }
 
 /// A prompt to answer. Without one it asks to load the model.
 #[derive(Debug, Deserialize, ToSchema)]
 #[allow(dead_code, reason = "of some members only the type is checked")]
 struct GenerateBody {
-    /// Any name: one model is served.
+    /// The name of a model; any name where one is served.
     model: Option<String>,
     prompt: Option<String>,
     /// What follows the gap that is to be filled, where `prompt` is what precedes it.
@@ -139,8 +161,8 @@ struct GenerateBody {
     #[schema(value_type = Option<Options>)]
     options: Option<Value>,
     think: Option<Think>,
-    /// Checked, but the model stays loaded.
-    keep_alive: Option<KeepAlive>,
+    /// How long the model stays loaded after this request.
+    keep_alive: Option<KeepAliveTime>,
     /// Nothing is ever cut off.
     truncate: Option<bool>,
     /// Nothing is ever pushed out.
@@ -154,7 +176,7 @@ struct GenerateBody {
 /// Reads and prepares a request for an answer to a prompt.
 fn prepare_prompt(service: &Service, body: &Value) -> Result<Reply<OllamaAnswer>, HttpError> {
     let body: GenerateBody = wire::read(body)?;
-    let unload = duration::unloads(body.keep_alive.as_ref())?;
+    let unload = keep_alive::unloads(body.keep_alive.as_ref())?;
     let logprobs = logprobs::alternatives(body.logprobs, body.top_logprobs)?;
     let shown = logprobs.is_some();
     let mut answer = OllamaAnswer::new(&service.info().name, AnswerKind::Generate, shown);

@@ -1,17 +1,20 @@
-//! What Ollama's clients ask about models: the one that is served.
+//! What Ollama's clients ask about models.
 
-use crate::generate::flow::prepare;
+use crate::generate::flow;
 use crate::http::app::App;
 use crate::http::error::HttpError;
+use crate::http::models::PooledModel;
 use crate::http::refusals::Refusals;
 use crate::http::wire;
 use crate::protocols::ollama::{Refusal, line};
-use api::{SamplingOptions, Service};
+use api::{ModelCard, ModelDescription, SamplingOptions};
 use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use utoipa::ToSchema;
 
@@ -84,16 +87,18 @@ struct Details {
     get, path = "/api/tags", tag = "Ollama", responses((status = 200, body = ModelTags), Refusals<Refusal>)
 )]
 pub(crate) async fn tags(State(app): State<App>) -> Json<ModelTags> {
-    let (name, card) = (&app.service.info().name, &app.service.card);
-    let tag = ModelTag {
-        name: name.clone(),
-        model: name.clone(),
-        modified_at: modified(&app),
-        size: card.bytes,
-        digest: card.digest.clone(),
-        details: details(&app.service),
+    let tag = |entry: &Arc<PooledModel>| {
+        let (name, known) = (entry.name.clone(), known(entry));
+        ModelTag {
+            model: name.clone(),
+            modified_at: modified(&app, &known.card),
+            size: known.card.bytes,
+            digest: known.card.digest.clone(),
+            details: details(&known),
+            name,
+        }
     };
-    Json(ModelTags { models: vec![tag] })
+    Json(ModelTags { models: app.models.list().iter().map(tag).collect() })
 }
 
 /// The models that are loaded.
@@ -101,25 +106,30 @@ pub(crate) async fn tags(State(app): State<App>) -> Json<ModelTags> {
     get, path = "/api/ps", tag = "Ollama", responses((status = 200, body = Running), Refusals<Refusal>)
 )]
 pub(crate) async fn ps(State(app): State<App>) -> Json<Running> {
-    let (info, card) = (app.service.info(), &app.service.card);
-    let loaded = LoadedModel {
-        name: info.name.clone(),
-        model: info.name.clone(),
-        size: card.bytes,
-        digest: card.digest.clone(),
-        details: details(&app.service),
-        expires_at: line::time(SystemTime::now() + NEVER),
-        size_vram: 0,
-        context_length: info.context_length,
+    let running = |entry: &Arc<PooledModel>| {
+        let loaded = entry.loaded()?;
+        let (name, known) = (entry.name.clone(), known(entry));
+        Some(LoadedModel {
+            model: name.clone(),
+            size: known.card.bytes,
+            digest: known.card.digest.clone(),
+            details: details(&known),
+            expires_at: line::time(
+                SystemTime::now() + entry.expires_in().unwrap_or(NEVER).min(NEVER),
+            ),
+            size_vram: 0,
+            context_length: loaded.service.info().context_length,
+            name,
+        })
     };
-    Json(Running { models: vec![loaded] })
+    Json(Running { models: app.models.list().iter().filter_map(running).collect() })
 }
 
 /// The model to describe.
 #[derive(Debug, Deserialize, ToSchema)]
-#[allow(dead_code, reason = "only the types of its members are checked")]
+#[allow(dead_code, reason = "of one member only the type is checked")]
 struct ShowBody {
-    /// Any name: one model is served.
+    /// The name of a model; any name where one is served.
     model: Option<String>,
     /// An older name of `model`.
     name: Option<String>,
@@ -127,21 +137,22 @@ struct ShowBody {
     verbose: Option<bool>,
 }
 
-/// What the model is.
+/// What the model is. A model that is not loaded is described from its files.
 #[utoipa::path(
     post, path = "/api/show", tag = "Ollama", request_body = ShowBody,
     responses((status = 200, body = Shown), Refusals<Refusal>)
 )]
 pub(crate) async fn show(State(app): State<App>, body: Body) -> Result<Json<Shown>, HttpError> {
-    let _: ShowBody = prepare(&app, body, |_, body| wire::read(body)).await?;
-    let service = &app.service;
+    let asked: ShowBody = flow::read(&app, body, |body| wire::read(&body)).await?;
+    let entry = app.models.find(asked.model.or(asked.name).as_deref())?;
+    let known = app.models.described(entry).await?;
     Ok(Json(Shown {
-        parameters: parameters(&service.defaults),
-        template: service.template_source().unwrap_or_default().to_owned(),
-        details: details(service),
-        model_info: model_info(service),
-        capabilities: capabilities(service),
-        modified_at: modified(&app),
+        parameters: parameters(&known.defaults),
+        template: known.template.clone().unwrap_or_default(),
+        details: details(known),
+        model_info: model_info(&entry.name, known),
+        capabilities: capabilities(known),
+        modified_at: modified(&app, &known.card),
     }))
 }
 
@@ -160,44 +171,44 @@ pub(crate) async fn version() -> Json<Version> {
     Json(Version { version: env!("CARGO_PKG_VERSION") })
 }
 
-/// The capabilities of the model, by Ollama's names.
-fn capabilities(service: &Service) -> Vec<&'static str> {
+/// The capabilities of a model, by Ollama's names.
+fn capabilities(known: &ModelDescription) -> Vec<&'static str> {
     let all = [
         ("completion", true),
-        ("tools", service.takes_tools()),
-        ("thinking", service.reasons()),
-        ("insert", service.fills()),
+        ("tools", known.takes_tools),
+        ("thinking", known.reasons),
+        ("insert", known.fills),
         ("embedding", true),
     ];
     all.into_iter().filter_map(|(name, can)| can.then_some(name)).collect()
 }
 
-fn details(service: &Service) -> Details {
-    let (info, card) = (service.info(), &service.card);
+fn details(known: &ModelDescription) -> Details {
+    let ModelDescription { card, architecture, .. } = known;
     Details {
         parent_model: String::new(),
         format: card.format.to_owned(),
-        family: info.architecture.clone(),
-        families: vec![info.architecture.clone()],
+        family: architecture.clone(),
+        families: vec![architecture.clone()],
         parameter_size: count(card.parameters),
         quantization_level: card.quantisation.clone(),
     }
 }
 
 /// In the keys of GGUF files, whatever the file.
-fn model_info(service: &Service) -> Map<String, Value> {
-    let (info, card) = (service.info(), &service.card);
-    let own = |key: &str| format!("{}.{key}", info.architecture);
+fn model_info(name: &str, known: &ModelDescription) -> Map<String, Value> {
+    let ModelDescription { card, architecture, .. } = known;
+    let own = |key: &str| format!("{architecture}.{key}");
     let all = [
-        ("general.architecture".to_owned(), json!(info.architecture)),
-        ("general.basename".to_owned(), json!(info.name)),
+        ("general.architecture".to_owned(), json!(architecture)),
+        ("general.basename".to_owned(), json!(name)),
         ("general.parameter_count".to_owned(), json!(card.parameters)),
         (own("context_length"), json!(card.context_length)),
         (own("embedding_length"), json!(card.hidden_size)),
         (own("block_count"), json!(card.layers)),
         (own("attention.head_count"), json!(card.heads)),
         (own("attention.head_count_kv"), json!(card.kv_heads)),
-        (own("vocab_size"), json!(info.vocab_size)),
+        (own("vocab_size"), json!(known.vocab_size)),
     ];
     Map::from_iter(all)
 }
@@ -215,9 +226,22 @@ fn parameters(defaults: &SamplingOptions) -> String {
     numbers.into_iter().filter_map(line).collect()
 }
 
-fn modified(app: &App) -> String {
+/// When the files of a model were written; at the start of the server where that is not known.
+fn modified(app: &App, card: &ModelCard) -> String {
     let started = UNIX_EPOCH + Duration::from_secs(app.started);
-    line::time(app.service.card.modified.unwrap_or(started))
+    line::time(card.modified.unwrap_or(started))
+}
+
+/// What is known of a model; of one whose files were not read yet, the bytes of its weights.
+fn known(entry: &PooledModel) -> Cow<'_, ModelDescription> {
+    match entry.description() {
+        Some(known) => Cow::Borrowed(known),
+        None => {
+            let bytes = entry.loader.as_ref().map_or(0, |loader| loader.file_bytes());
+            let card = ModelCard { bytes, ..ModelCard::default() };
+            Cow::Owned(ModelDescription { card, ..ModelDescription::default() })
+        }
+    }
 }
 
 /// A number of weights in short: `8.0B`, `751.63M`.

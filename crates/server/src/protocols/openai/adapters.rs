@@ -3,13 +3,12 @@
 
 use crate::generate::adapters::{check_updates, refused};
 use crate::generate::flow::prepare;
-use crate::http::app::App;
 use crate::http::error::HttpError;
 use crate::http::refusals::Refusals;
+use crate::http::request::RequestContext;
 use crate::http::wire;
 use crate::protocols::openai::problem::Problem;
 use axum::body::Body;
-use axum::extract::State;
 use axum::http::StatusCode;
 use serde::Deserialize;
 use std::path::Path;
@@ -36,9 +35,9 @@ pub(crate) struct UnloadBody {
 /// Loads an adapter.
 #[utoipa::path(post, path = "/v1/load_lora_adapter", tag = "OpenAI", request_body = LoadBody,
     responses((status = 200, body = String), (status = 501, body = Problem), Refusals<Problem>))]
-pub(crate) async fn load(State(app): State<App>, body: Body) -> Result<String, HttpError> {
-    check_updates(&app)?;
-    prepare(&app, body, |service, body| {
+pub(crate) async fn load(context: RequestContext, body: Body) -> Result<String, HttpError> {
+    check_updates(&context.app)?;
+    prepare(context, body, |service, body| {
         let LoadBody { lora_name: name, lora_path: path } = wire::read(body)?;
         let added = service.adapters.add(Some(&name), Path::new(&path));
         let added = added.map_err(|error| refused("lora_path", error))?;
@@ -52,9 +51,9 @@ pub(crate) async fn load(State(app): State<App>, body: Body) -> Result<String, H
 #[utoipa::path(post, path = "/v1/unload_lora_adapter", tag = "OpenAI", request_body = UnloadBody,
     responses((status = 200, body = String), (status = 404, body = Problem), (status = 501, body = Problem),
         Refusals<Problem>))]
-pub(crate) async fn unload(State(app): State<App>, body: Body) -> Result<String, HttpError> {
-    check_updates(&app)?;
-    prepare(&app, body, |service, body| {
+pub(crate) async fn unload(context: RequestContext, body: Body) -> Result<String, HttpError> {
+    check_updates(&context.app)?;
+    prepare(context, body, |service, body| {
         let UnloadBody { lora_name: name } = wire::read(body)?;
         let removed = service.adapters.remove(&name);
         removed.map_err(|error| HttpError::request(StatusCode::NOT_FOUND, error.to_string()))?;

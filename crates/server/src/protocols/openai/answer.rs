@@ -91,7 +91,7 @@ pub(crate) fn close(last: Option<Value>) -> Vec<Frame> {
 }
 
 /// The last frames of a stream that breaks off.
-pub(crate) fn broken(error: &HttpError) -> Vec<Frame> {
+pub(crate) fn refused(error: &HttpError) -> Vec<Frame> {
     vec![Frame::Named("error".into(), OpenAi::json(error)), Frame::Word("[DONE]")]
 }
 

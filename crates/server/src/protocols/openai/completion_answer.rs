@@ -164,8 +164,8 @@ impl Answer for CompletionAnswer {
         answer::close(self.style.stream_usage.then(last))
     }
 
-    fn broken(&mut self, error: &HttpError) -> Vec<Frame> {
-        answer::broken(error)
+    fn refused(error: &HttpError) -> Vec<Frame> {
+        answer::refused(error)
     }
 
     fn whole(&mut self, choices: Vec<Collected>, usage: &Usage) -> Value {

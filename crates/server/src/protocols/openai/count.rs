@@ -34,7 +34,7 @@ pub(crate) async fn chat_input_tokens(
     context: RequestContext,
     body: Body,
 ) -> Result<Json<InputTokens>, HttpError> {
-    let tokens = prepare(&context.app, body, |service, body| {
+    let tokens = prepare(context, body, |service, body| {
         let call = chat::read(body)?;
         let service = service.for_options(&call.options);
         counted(service.prepare_chat(&call.request)).map_err(|error| call.error(error))

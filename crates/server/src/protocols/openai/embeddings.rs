@@ -20,7 +20,7 @@ use utoipa::ToSchema;
 /// What is to become vectors.
 #[derive(Debug, Deserialize, ToSchema)]
 struct EmbeddingRequest {
-    /// Any name: one model is served.
+    /// The name of a model; any name where one is served.
     #[allow(dead_code, reason = "only its type is checked")]
     model: Option<String>,
     /// One text or up to 2048, also as token ids or as ids and texts.
@@ -125,7 +125,7 @@ pub(crate) async fn embed(
     Ok(Json(EmbeddingList {
         object: "list",
         data: vectors.into_iter().enumerate().map(item).collect(),
-        model: context.app.service.info().name.clone(),
+        model: context.service().info().name.clone(),
         usage: EmbeddingUsage { prompt_tokens: tokens, total_tokens: tokens },
     }))
 }

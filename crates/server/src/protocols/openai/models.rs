@@ -1,13 +1,14 @@
-//! `GET /v1/models`: the model that is served, and its adapters.
+//! `GET /v1/models`: the models of the server and their adapters.
 
 use crate::http::app::App;
 use crate::http::error::HttpError;
+use crate::http::models::{PooledModel, unknown};
 use crate::protocols::openai::problem::Problem;
 use axum::Json;
 use axum::extract::{Path, RawQuery, State};
-use axum::http::StatusCode;
 use serde::Serialize;
 use serde_json::{Map, Value};
+use std::sync::Arc;
 use utoipa::ToSchema;
 
 /// The models that are served.
@@ -36,11 +37,30 @@ pub(crate) struct ModelObject {
     /// The model that this one is an adapter of; an extension.
     #[serde(skip_serializing_if = "Option::is_none")]
     parent: Option<String>,
-    /// Tokens that the context holds; an extension.
-    context_length: usize,
+    /// Where it is; an extension.
+    status: ModelState,
+    /// Tokens that the context holds; of a model that is not loaded, those it was trained for. An
+    /// extension.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context_length: Option<usize>,
     /// As `context_length`.
-    max_model_len: usize,
-    meta: ModelMeta,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_model_len: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    meta: Option<ModelMeta>,
+}
+
+/// Where a model is, as llama.cpp's server tells it.
+#[derive(Debug, Serialize, ToSchema)]
+struct ModelState {
+    /// `unloaded`, `loading`, `loaded` or `unloading`.
+    value: &'static str,
+    /// Whether the last attempt to load it has failed.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    failed: bool,
+    /// Why it has failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
 }
 
 /// What clients of llama.cpp's server look into.
@@ -50,7 +70,7 @@ struct ModelMeta {
     n_ctx: usize,
 }
 
-/// The model that is served, then its adapters.
+/// The models, each followed by its adapters where it is loaded.
 #[utoipa::path(get, path = "/v1/models", tag = "OpenAI",
     responses((status = 200, body = ModelList), (status = 401, body = Problem)))]
 pub(crate) async fn model_list(
@@ -59,9 +79,13 @@ pub(crate) async fn model_list(
 ) -> Json<ModelList> {
     let insists = query.is_some_and(|query| query.contains("client_version="));
     let models = insists.then(Vec::new);
-    let adapters = app.service.adapters.list();
-    let adapters = adapters.iter().map(|adapter| ModelObject::of_adapter(&app, &adapter.name));
-    let data = std::iter::once(ModelObject::of(&app)).chain(adapters).collect();
+    let with_adapters = |entry: &Arc<PooledModel>| {
+        let loaded = entry.loaded().map(|loaded| loaded.service.adapters.list());
+        let adapters = loaded.unwrap_or_default().into_iter();
+        let adapters = adapters.map(|adapter| ModelObject::of_adapter(&app, entry, &adapter.name));
+        std::iter::once(ModelObject::of(&app, entry)).chain(adapters).collect::<Vec<_>>()
+    };
+    let data = app.models.list().iter().flat_map(with_adapters).collect();
     Json(ModelList { object: "list", data, models })
 }
 
@@ -73,36 +97,52 @@ pub(crate) async fn model(
     State(app): State<App>,
     Path(id): Path<String>,
 ) -> Result<Json<ModelObject>, HttpError> {
-    if id == app.service.info().name || app.options.aliases.contains(&id) {
-        return Ok(Json(ModelObject::of(&app)));
+    let entry = app.models.find(Some(&id))?;
+    let adapter = entry.loaded().map(|loaded| loaded.service.adapters.of_model(&id));
+    if let Some(Ok(Some(adapter))) = adapter {
+        return Ok(Json(ModelObject::of_adapter(&app, entry, &adapter.name)));
     }
-    if let Ok(Some(adapter)) = app.service.adapters.of_model(&id) {
-        return Ok(Json(ModelObject::of_adapter(&app, &adapter.name)));
+    match app.models.only() {
+        // It answers to every name, and has its own.
+        Some(only) if !only.is_named(&id) => Err(unknown(&id)),
+        _ => Ok(Json(ModelObject::of(&app, entry))),
     }
-    let message = format!("no such model: {id}");
-    Err(HttpError::request(StatusCode::NOT_FOUND, message).with_code("model_not_found"))
 }
 
 impl ModelObject {
-    /// The model that is served.
-    fn of(app: &App) -> Self {
-        let info = app.service.info();
+    /// A model of the server.
+    fn of(app: &App, entry: &PooledModel) -> Self {
+        let loaded = entry.loaded().map(|loaded| {
+            let info = loaded.service.info();
+            ModelMeta { n_vocab: info.vocab_size, n_ctx: info.context_length }
+        });
+        let meta = loaded.or_else(|| {
+            let known = entry.description()?;
+            Some(ModelMeta { n_vocab: known.vocab_size, n_ctx: known.card.context_length })
+        });
+        let context_length = meta.as_ref().map(|meta| meta.n_ctx);
+        let problem = entry.problem();
         Self {
-            id: info.name.clone(),
-            aliases: app.options.aliases.clone(),
+            id: entry.name.clone(),
+            aliases: entry.aliases.clone(),
             object: "model",
             created: app.started,
             owned_by: "gannet",
             parent: None,
-            context_length: info.context_length,
-            max_model_len: info.context_length,
-            meta: ModelMeta { n_vocab: info.vocab_size, n_ctx: info.context_length },
+            status: ModelState {
+                value: entry.status().name(),
+                failed: problem.is_some(),
+                error: problem.map(|problem| problem.to_string()),
+            },
+            context_length,
+            max_model_len: context_length,
+            meta,
         }
     }
 
-    /// An adapter of this name.
-    fn of_adapter(app: &App, name: &str) -> Self {
-        let base = Self::of(app);
+    /// An adapter of a model.
+    fn of_adapter(app: &App, entry: &PooledModel, name: &str) -> Self {
+        let base = Self::of(app, entry);
         let aliases = vec![format!("{}:{name}", base.id)];
         Self { id: name.to_owned(), aliases, parent: Some(base.id.clone()), ..base }
     }

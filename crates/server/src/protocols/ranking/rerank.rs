@@ -17,7 +17,7 @@ use utoipa::ToSchema;
 /// A query and documents.
 #[derive(Debug, Deserialize, ToSchema)]
 struct RerankRequest {
-    /// Any name: one model is served.
+    /// The name of a model; any name where one is served.
     #[allow(dead_code, reason = "only its type is checked")]
     model: Option<String>,
     query: String,
@@ -137,9 +137,9 @@ pub(crate) async fn rerank(context: RequestContext, body: Body) -> Result<Json<R
         document: text(index).map(|text| RankedContent { text }),
     };
     Ok(Json(Ranked::List(RankedList {
-        id: context.id.name.to_string(),
+        id: context.request.id.name.to_string(),
         object: "list",
-        model: context.app.service.info().name.clone(),
+        model: context.service().info().name.clone(),
         results: best.into_iter().map(item).collect(),
         usage,
     })))

@@ -18,7 +18,7 @@ use utoipa::ToSchema;
 /// Texts that are scored with each other.
 #[derive(Debug, Deserialize, ToSchema)]
 struct ScoreRequest {
-    /// Any name: one model is served.
+    /// The name of a model; any name where one is served.
     #[allow(dead_code, reason = "only its type is checked")]
     model: Option<String>,
     /// A query, for all of the second texts, or one for each of them.
@@ -71,10 +71,10 @@ pub(crate) async fn score(
         score: if activated { probability(score) } else { score },
     };
     Ok(Json(ScoreList {
-        id: context.id.name.to_string(),
+        id: context.request.id.name.to_string(),
         object: "list",
         created: unix_now(),
-        model: context.app.service.info().name.clone(),
+        model: context.service().info().name.clone(),
         data: values.into_iter().enumerate().map(item).collect(),
         usage,
     }))

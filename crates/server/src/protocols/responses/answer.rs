@@ -262,15 +262,19 @@ impl Answer for ResponseAnswer {
         self.events.take()
     }
 
+    fn refused(error: &HttpError) -> Vec<Frame> {
+        let mut events = Events::new(ItemView::default());
+        events.add("error", error_members(error));
+        events.take()
+    }
+
     fn broken(&mut self, error: &HttpError) -> Vec<Frame> {
         self.end_item(ItemStatus::Incomplete);
+        if !self.one_end {
+            self.events.add("error", error_members(error));
+        }
         let message = error.message.clone();
         let error = error.body()["error"].take();
-        if !self.one_end {
-            let members =
-                json!({ "code": error["code"], "message": message, "param": error["param"] });
-            self.events.add("error", members);
-        }
         let code = match error["type"].as_str() {
             Some("rate_limit_error") => "rate_limit_exceeded",
             Some("invalid_request_error") => "invalid_prompt",
@@ -297,6 +301,12 @@ impl Answer for ResponseAnswer {
         self.close(usage);
         json!(self.response)
     }
+}
+
+/// The members of an `error` event.
+fn error_members(error: &HttpError) -> Value {
+    let body = error.body()["error"].take();
+    json!({ "code": body["code"], "message": error.message, "param": body["param"] })
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 
 use crate::generate::answer::Collected;
 use crate::generate::choices::Choices;
+use crate::generate::flow::NamedModel;
 use crate::generate::options;
 use crate::http::app::unix_now;
 use crate::http::error::HttpError;
@@ -44,7 +45,7 @@ const MIN_TOKENS: usize = 8;
 #[derive(Debug, ToSchema)]
 #[allow(dead_code, reason = "describes what is read as a request for a response")]
 pub(crate) struct CompactResponse {
-    /// Any name: one model is served.
+    /// The name of a model; any name where one is served.
     model: String,
     /// A text, or an array of items.
     #[schema(value_type = Option<ResponseInput>)]
@@ -90,7 +91,8 @@ pub(crate) async fn compact(
     Extension(store): StoreExtension,
     body: Body,
 ) -> Result<Json<CompactedResponse>, HttpError> {
-    let compaction = with_reader(&context, &store, Transport::Http, body, read).await?;
+    let named = NamedModel::read(&context.app, body).await?;
+    let (context, compaction) = with_reader(context, &store, Transport::Http, named, read).await?;
     let Compaction { prompt, options, kept, warnings } = compaction;
     let id = random::id("resp_");
     let mut choices = Choices::start(&context, &[prompt], 1, options, id.clone())?;

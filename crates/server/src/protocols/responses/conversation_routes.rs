@@ -3,7 +3,7 @@
 //! Source: OpenAI API reference, "Conversations". Conversations belong to the key that they were
 //! made with, and stay until they are removed or make space for others.
 
-use crate::generate::flow::prepare;
+use crate::generate::flow;
 use crate::http::error::HttpError;
 use crate::http::fields::wrong;
 use crate::http::refusals::Refusals;
@@ -97,8 +97,8 @@ pub(crate) async fn create(
     body: Body,
 ) -> Result<Json<ConversationObject>, HttpError> {
     let (reading, owner) = (Arc::clone(&store), context.key.clone());
-    let read = move |_: &_, body: &Value| {
-        let asked: CreateConversation = wire::read(body)?;
+    let read = move |body: Value| {
+        let asked: CreateConversation = wire::read(&body)?;
         let metadata = checked(asked.metadata.unwrap_or_default())?;
         let (items, warnings) = match &asked.items {
             Some(items) => items_of(items, &reading, &owner)?,
@@ -106,7 +106,7 @@ pub(crate) async fn create(
         };
         Ok((metadata, items, warnings))
     };
-    let (metadata, items, warnings) = prepare(&context.app, body, read).await?;
+    let (metadata, items, warnings) = flow::read(&context.app, body, read).await?;
     let last = turn(None, items, &store);
     let (id, conversation, commit) = store.conversations.create(&context.key, metadata, last);
     store.fits();
@@ -138,11 +138,11 @@ pub(crate) async fn update(
     body: Body,
 ) -> Result<Json<ConversationObject>, HttpError> {
     let (id, _) = find(&store, &context.key, id)?;
-    let read = |_: &_, body: &Value| {
-        let asked: UpdateConversation = wire::read(body)?;
+    let read = |body: Value| {
+        let asked: UpdateConversation = wire::read(&body)?;
         checked(asked.metadata.ok_or_else(|| wire::missing("metadata"))?)
     };
-    let metadata = prepare(&context.app, body, read).await?;
+    let metadata = flow::read(&context.app, body, read).await?;
     let described = store.conversations.describe(&context.key, &id, metadata);
     let (conversation, commit) = described.ok_or_else(|| unknown(&id))?;
     settled(commit).await;
@@ -176,11 +176,11 @@ pub(crate) async fn add_items(
 ) -> Result<Json<ItemList>, HttpError> {
     let (id, _) = find(&store, &context.key, id)?;
     let (reading, owner) = (Arc::clone(&store), context.key.clone());
-    let read = move |_: &_, body: &Value| {
-        let asked: AddItems = wire::read(body)?;
+    let read = move |body: Value| {
+        let asked: AddItems = wire::read(&body)?;
         items_of(&asked.items.ok_or_else(|| wire::missing("items"))?, &reading, &owner)
     };
-    let (items, warnings) = prepare(&context.app, body, read).await?;
+    let (items, warnings) = flow::read(&context.app, body, read).await?;
     let lease = lease(&store.conversations, &context.key, &id)?;
     let all = conversation(lease.last.as_deref(), &items);
     input::check_size(&all, context.app.options.body_limit, "items")?;

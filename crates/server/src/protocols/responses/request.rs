@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 /// and `top_k`, are taken too.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 pub(crate) struct CreateResponse {
-    /// Any name: one model is served.
+    /// The name of a model; any name where one is served.
     #[allow(dead_code, reason = "only its type is checked")]
     pub model: Option<String>,
     /// A text, or an array of items: messages, function calls and their outputs, reasoning,

@@ -1,12 +1,14 @@
 //! The routes that make responses, and the routes of stored responses.
 
 use crate::generate::answer::Answer;
-use crate::generate::flow::{Delivery, counted, prepare, respond};
+use crate::generate::flow::{Delivery, NamedModel, counted, respond, when_ready};
 use crate::http::error::HttpError;
+use crate::http::models::ModelUse;
 use crate::http::refusals::Refusals;
-use crate::http::request::RequestContext;
+use crate::http::request::{ModelContext, RequestContext};
 use crate::protocols::openai::count::InputTokens;
 use crate::protocols::openai::problem::Problem;
+use crate::protocols::responses::answer::ResponseAnswer;
 use crate::protocols::responses::background::{Background, follow};
 use crate::protocols::responses::call::{RequestReader, ResponseCall, Transport};
 use crate::protocols::responses::history::Item;
@@ -41,52 +43,64 @@ pub(crate) async fn create(
     Extension(store): StoreExtension,
     body: Body,
 ) -> Result<Response, HttpError> {
-    let (call, prompt) = read(&context, &store, Transport::Http, body, |prepared| prepared).await?;
+    let work = |context, named| created(context, store, named);
+    when_ready::<ResponseAnswer, _>(context, body, work).await
+}
+
+async fn created(
+    context: RequestContext,
+    store: Arc<ResponseStore>,
+    named: NamedModel,
+) -> Result<Response, HttpError> {
+    let read = read(context, &store, Transport::Http, named, |prepared| prepared);
+    let (context, (call, prompt)) = read.await?;
     let stream = call.stream;
     let background = call.response.background;
     let work = || Background::new(stream, call.body.clone(), &store.held);
     let work = background.then(work).map(Arc::new);
     let (choices, mut answer) = begin(&context, store, call, prompt, work.clone())?;
+    let app = context.request.app;
     let Some(work) = work else {
-        return respond(&context.app, choices, answer, Delivery::of(stream)).await;
+        return respond(&app, choices, answer, Delivery::of(stream)).await;
     };
     answer.store();
     answer.settled().await;
     // Made before the work begins, so that it shows the beginning.
     let first = match stream {
-        true => follow(Arc::clone(&work), 0, context.app.options.keep_alive),
+        true => follow(Arc::clone(&work), 0, app.options.ping_interval),
         false => Json(&answer.response).into_response(),
     };
-    tokio::spawn(in_background(choices, answer, work, context.app.life));
+    tokio::spawn(in_background(choices, answer, work, app.life));
     Ok(first)
 }
 
-/// Reads the body and runs `work` with it, and with a reader of requests with this `transport`.
+/// Runs `work` with the body, and with a reader of requests with this `transport`.
 pub(crate) async fn with_reader<T: Send + 'static>(
-    context: &RequestContext,
+    context: RequestContext,
     store: &Arc<ResponseStore>,
     transport: Transport,
-    body: Body,
+    named: NamedModel,
     work: impl FnOnce(&RequestReader<'_>, &Value) -> Result<T, HttpError> + Send + 'static,
-) -> Result<T, HttpError> {
+) -> Result<(ModelContext, T), HttpError> {
     let (store, owner) = (Arc::clone(store), context.key.clone());
     let limit = context.app.options.body_limit;
-    prepare(&context.app, body, move |service, body| {
+    let work = move |model: &ModelUse, body: &Value| {
+        let service = &model.service;
         let (owner, transport) = (&owner, &transport);
         work(&RequestReader { service, store: &store, owner, transport, limit }, body)
-    })
-    .await
+    };
+    named.prepare(context, work).await
 }
 
 /// Reads a request and lets `check` look at what became of its prompt.
 pub(crate) async fn read<T: Send + 'static>(
-    context: &RequestContext,
+    context: RequestContext,
     store: &Arc<ResponseStore>,
     transport: Transport,
-    body: Body,
+    named: NamedModel,
     check: impl FnOnce(Result<Prepared, ApiError>) -> Result<T, ApiError> + Send + 'static,
-) -> Result<(ResponseCall, T), HttpError> {
-    with_reader(context, store, transport, body, |reader, body| {
+) -> Result<(ModelContext, (ResponseCall, T)), HttpError> {
+    with_reader(context, store, transport, named, |reader, body| {
         let call = reader.read(body)?;
         let prompt = check(reader.service.for_options(&call.options).prepare_chat(&call.request));
         Ok((call, prompt.map_err(|error| HttpError::of(error, "input"))?))
@@ -103,7 +117,8 @@ pub(crate) async fn input_tokens(
     Extension(store): StoreExtension,
     body: Body,
 ) -> Result<Json<InputTokens>, HttpError> {
-    let (_, input_tokens) = read(&context, &store, Transport::Count, body, counted).await?;
+    let named = NamedModel::read(&context.app, body).await?;
+    let (_, (_, input_tokens)) = read(context, &store, Transport::Count, named, counted).await?;
     Ok(Json(InputTokens::of(input_tokens)))
 }
 
@@ -141,7 +156,7 @@ pub(crate) async fn retrieve(
         HttpError::invalid("stream", message)
     })?;
     let from = wanted.starting_after.map_or(0, |number| number.saturating_add(1));
-    Ok(follow(work, from, context.app.options.keep_alive))
+    Ok(follow(work, from, context.app.options.ping_interval))
 }
 
 /// That a response or a conversation is gone.

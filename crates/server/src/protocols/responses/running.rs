@@ -5,12 +5,13 @@
 //! for. When a server starts, it computes those that have not ended again, under their ids: the
 //! text, the items and the numbers of the events are the same.
 
-use crate::generate::adapters;
 use crate::generate::answer::Answer;
 use crate::generate::choices::Choices;
+use crate::generate::flow::NamedModel;
 use crate::http::app::App;
 use crate::http::error::HttpError;
-use crate::http::request::{RequestContext, RequestId};
+use crate::http::models::ModelUse;
+use crate::http::request::{ModelContext, RequestContext, RequestId};
 use crate::http::shutdown::{Life, Phase};
 use crate::http::sse::Frame;
 use crate::protocols::responses::answer::{ResponseAnswer, StoreSlot};
@@ -33,7 +34,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// Begins to compute the response that `call` asks for, if needed in the `background`.
 pub(crate) fn begin(
-    context: &RequestContext,
+    context: &ModelContext,
     store: Arc<ResponseStore>,
     call: ResponseCall,
     prompt: Prepared,
@@ -41,7 +42,7 @@ pub(crate) fn begin(
 ) -> Result<(Choices, ResponseAnswer), HttpError> {
     let (options, id) = (call.options.clone(), call.response.id.clone());
     let choices = Choices::start(context, &[prompt], 1, options, id)?;
-    Ok((choices, answer(context, store, call, background)))
+    Ok((choices, answer(&context.request, store, call, background)))
 }
 
 /// The answer to `call` before it is computed.
@@ -152,7 +153,7 @@ async fn begun(
     lease: Option<Lease>,
 ) -> Result<(Choices, ResponseAnswer), HttpError> {
     let before: Value = serde_json::from_str(&response.json).unwrap_or_default();
-    let (mut call, prompt) = reread(context, store, response).await?;
+    let (context, (mut call, prompt)) = reread(context, store, response).await?;
     if before["model"] != *call.response.model {
         let message = "the server has another model than before it ended";
         return Err(HttpError::server(StatusCode::INTERNAL_SERVER_ERROR, message));
@@ -163,7 +164,7 @@ async fn begun(
     call.response.status = Status::Queued;
     let choices = loop {
         let (options, id) = (call.options.clone(), name.1.clone());
-        match Choices::start(context, slice::from_ref(&prompt), 1, options, id) {
+        match Choices::start(&context, slice::from_ref(&prompt), 1, options, id) {
             Err(error) if error.status == StatusCode::TOO_MANY_REQUESTS => {
                 tokio::time::sleep(PAUSE).await;
             }
@@ -171,33 +172,27 @@ async fn begun(
         }
     };
     let work = response.background.clone();
-    Ok((choices, answer(context, Arc::clone(store), call, work)))
+    Ok((choices, answer(&context.request, Arc::clone(store), call, work)))
 }
 
-/// Reads the request of `response` again, on a thread that may block.
+/// Reads the request of `response` again.
 async fn reread(
     context: &RequestContext,
     store: &Arc<ResponseStore>,
     response: &Arc<StoredResponse>,
-) -> Result<(ResponseCall, Prepared), HttpError> {
-    let (service, limit) = (context.app.service.clone(), context.app.options.body_limit);
-    let (store, owner) = (Arc::clone(store), context.key.clone());
+) -> Result<(ModelContext, (ResponseCall, Prepared)), HttpError> {
+    let (limit, store, owner) =
+        (context.app.options.body_limit, Arc::clone(store), context.key.clone());
+    let body = response.background.as_ref().and_then(|work| work.body.as_deref());
+    let body = serde_json::from_str(body.unwrap_or_default()).map_err(|_| HttpError::internal())?;
     let response = Arc::clone(response);
-    let read = move || {
-        let body = response.background.as_ref().and_then(|work| work.body.as_deref());
-        let body = serde_json::from_str(body.unwrap_or_default());
-        let body = body.map_err(|_| HttpError::internal())?;
-        let (transport, service, store, owner) = (&Transport::Http, &service, &store, &owner);
-        let service = &*adapters::chosen(service, &body)?;
+    let read = move |model: &ModelUse, body: &Value| {
+        let service = &model.service;
+        let (transport, store, owner) = (&Transport::Http, &store, &owner);
         let reader = RequestReader { service, store, owner, transport, limit };
-        let call = reader.read_again(&body, &response.turn)?;
+        let call = reader.read_again(body, &response.turn)?;
         let prompt = service.for_options(&call.options).prepare_chat(&call.request);
         Ok((call, prompt.map_err(|error| HttpError::of(error, "input"))?))
     };
-    let permit = Arc::clone(&context.app.preparing).acquire_owned().await;
-    let read = tokio::task::spawn_blocking(move || {
-        let _permit = permit;
-        read()
-    });
-    read.await.map_err(|_| HttpError::internal())?
+    NamedModel::of(&context.app.models, body)?.prepare(context.clone(), read).await
 }

@@ -8,6 +8,7 @@
 //! with `response.failed`.
 
 use crate::generate::delivery::Feed;
+use crate::generate::flow::NamedModel;
 use crate::http::caller::{Caller, Identity};
 use crate::http::error::HttpError;
 use crate::http::fallback::wrong_method;
@@ -141,7 +142,7 @@ impl Session {
                 () = tokio::time::sleep_until(self.ends) => Idle::Expired,
                 message = ready(waiting) => Idle::Received(Received::Message(message)),
                 received = receive(&mut self.socket) => Idle::Received(received),
-                () = tokio::time::sleep(self.context.app.options.keep_alive) => Idle::Silence,
+                () = tokio::time::sleep(self.context.app.options.ping_interval) => Idle::Silence,
             };
             match idle {
                 Idle::Received(Received::Message(message)) => return Ok(message),
@@ -167,7 +168,16 @@ impl Session {
 
     /// Answers one message.
     async fn turn(&mut self, message: Bytes) -> Result<(), Ended> {
-        match self.begin(message.clone()).await {
+        let mut begin = Box::pin(self.begin(message.clone()));
+        let begun = loop {
+            // It may wait for a model to be loaded.
+            let silence = self.context.app.options.ping_interval;
+            match tokio::time::timeout(silence, &mut begin).await {
+                Ok(begun) => break begun,
+                Err(_) => self.send(Message::Ping(Bytes::new())).await?,
+            }
+        };
+        match begun {
             Ok(feed) => self.events(feed, &message).await,
             Err(refusal) => {
                 self.forget(&message);
@@ -177,27 +187,14 @@ impl Session {
     }
 
     /// Begins the response that `message` asks for, or says in a response why not.
-    async fn begin(&mut self, message: Bytes) -> Result<Feed<ResponseAnswer>, Response> {
-        let app = &self.context.app;
-        if app.life.phase() > Phase::Serving {
-            return Err(HttpError::shutting_down().into_response());
-        }
-        if let Identity::Key(digest) = &self.caller.identity
-            && !app.options.keys.holds(digest)
-        {
-            return Err(HttpError::unauthorized().into_response());
-        }
-        let admission = app.limits.admit(self.caller.identity);
-        let admission = admission.map_err(rate_limit_headers::refusal)?;
-        let mut context = self.context.clone();
-        context.id.charge = admission.charge;
+    fn begin(
+        &self,
+        message: Bytes,
+    ) -> impl Future<Output = Result<Feed<ResponseAnswer>, Response>> + use<> {
+        let (context, store, caller) =
+            (self.context.clone(), Arc::clone(&self.store), self.caller.identity);
         let transport = Transport::Socket(self.recent.clone());
-        let call = read(&context, &self.store, transport, Body::from(message), |it| it).await;
-        let begun =
-            call.and_then(|(call, prompt)| begin(&context, self.store.clone(), call, prompt, None));
-        let (choices, mut answer) = begun.map_err(HttpError::into_response)?;
-        answer.one_end = true;
-        Ok(Feed::new(choices, answer, app.options.keep_alive))
+        begun(context, store, caller, transport, message)
     }
 
     /// Sends the events of a response, and remembers the response. If the client leaves, the
@@ -273,6 +270,37 @@ impl Session {
         self.send(Message::Close(Some(frame))).await?;
         Err(Ended)
     }
+}
+
+/// Begins the response that the `message` of a caller asks for.
+async fn begun(
+    mut context: RequestContext,
+    store: Arc<ResponseStore>,
+    caller: Identity,
+    transport: Transport,
+    message: Bytes,
+) -> Result<Feed<ResponseAnswer>, Response> {
+    let app = context.app.clone();
+    if app.life.phase() > Phase::Serving {
+        return Err(HttpError::shutting_down().into_response());
+    }
+    if let Identity::Key(digest) = &caller
+        && !app.options.keys.holds(digest)
+    {
+        return Err(HttpError::unauthorized().into_response());
+    }
+    let admission = app.limits.admit(caller);
+    let admission = admission.map_err(rate_limit_headers::refusal)?;
+    context.id.charge = admission.charge;
+    let begun = async {
+        let named = NamedModel::read(&app, Body::from(message)).await?;
+        let read = read(context, &store, transport, named, |prepared| prepared);
+        let (context, (call, prompt)) = read.await?;
+        begin(&context, store.clone(), call, prompt, None)
+    };
+    let (choices, mut answer) = begun.await.map_err(HttpError::into_response)?;
+    answer.one_end = true;
+    Ok(Feed::new(choices, answer, app.options.ping_interval))
 }
 
 /// Waits until the server gives the connection up.
