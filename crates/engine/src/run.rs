@@ -171,7 +171,9 @@ impl Engine {
     }
 
     fn run(mut self) {
-        self.touch_cache_ahead(|_| true);
+        // Where engines come and go, requests wait for them already.
+        let alone = self.turns.is_none();
+        self.touch_cache_ahead(|engine| alone || engine.receiver.submissions.is_empty());
         self.prepare_weights_ahead();
         while self.drain() {
             let start = Instant::now();
@@ -219,6 +221,11 @@ impl Engine {
         (Some(turns.take()), start.elapsed())
     }
 
+    /// Whether other engines that share the processors have work.
+    fn others_work(&self) -> bool {
+        self.turns.as_ref().is_some_and(TurnTaker::others_work)
+    }
+
     /// Leaves the turns to other engines, until there is work.
     fn rest(&self) {
         if let Some(turns) = &self.turns {
@@ -262,14 +269,13 @@ impl Engine {
     /// Prepares weights that no product has used yet, until the next request comes, or another
     /// engine has work.
     fn prepare_weights_ahead(&mut self) {
-        let Self { runner, turns, receiver: RequestReceiver { submissions, .. }, .. } = self;
-        let is_idle = || {
-            let others_work = turns.as_ref().is_some_and(TurnTaker::others_work);
-            submissions.is_empty() && !submissions.is_closed() && !others_work
+        let is_idle = |engine: &Self| {
+            let submissions = &engine.receiver.submissions;
+            submissions.is_empty() && !submissions.is_closed() && !engine.others_work()
         };
-        while is_idle() && runner.prepare_weights() {}
+        while is_idle(self) && self.runner.prepare_weights() {}
         // It is no part of a step.
-        runner.take_prepared();
+        self.runner.take_prepared();
     }
 
     /// Stores what is to be stored until the next request comes.
@@ -372,7 +378,9 @@ impl Engine {
             self.scheduler.set_ready(slot, running.is_ready() && !is_held);
         }
         self.offer_drafts();
-        let prompt = self.prefill_budget.prompt(self.scheduler.decoding().count());
+        // Other engines may decode too, and wait for this step.
+        let others = usize::from(self.others_work());
+        let prompt = self.prefill_budget.prompt(self.scheduler.decoding().count() + others);
         let before = self.scheduler.counters().0;
         self.scheduler.plan(prompt, &mut self.plan);
         if self.plan.is_empty() && prompt == 0 {

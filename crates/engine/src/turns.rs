@@ -1,7 +1,8 @@
 //! Turns of engines that share the processors of a machine: one computes a step at a time.
 //!
 //! Each engine has threads for all processors. Two that compute at once would make each other's
-//! threads wait, so they take turns, and while several have work, each gets the same time.
+//! threads wait, so they take turns, and while several have work, each gets the same time
+//! (start-time fair queueing: Goyal, Vin, Cheng 1997).
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -25,13 +26,16 @@ struct TurnTable {
     /// By the numbers of the engines; `None` for engines that have ended.
     engines: Vec<Option<EngineTime>>,
     computes: bool,
+    /// The time of the engine that had the last turn, when it began: an engine that begins to work
+    /// counts as having had as much.
+    clock: Duration,
     /// When the last turn ended.
     free_since: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct EngineTime {
-    /// Time of all its turns. Beginning to work counts as having had as much as the others.
+    /// Time of all its turns, and what it counts as having had without work.
     used: Duration,
     works: bool,
 }
@@ -89,10 +93,10 @@ impl TurnTable {
 
     /// Notes that an engine has work.
     fn begin(&mut self, engine: usize) {
-        let least = self.others(engine).map(|(used, _)| used).min().unwrap_or_default();
+        let clock = self.clock;
         let time = self.time(engine);
         if !time.works {
-            *time = EngineTime { used: time.used.max(least), works: true };
+            *time = EngineTime { used: time.used.max(clock), works: true };
         }
     }
 
@@ -119,7 +123,7 @@ impl TurnTaker {
             let changed = &self.turns.0.changed;
             table = match table.wait(self.engine, now) {
                 Some(Duration::ZERO) => {
-                    table.computes = true;
+                    (table.computes, table.clock) = (true, table.time(self.engine).used);
                     drop(table);
                     return Turn { turns: self.turns.clone(), engine: self.engine, begun: now };
                 }
@@ -174,6 +178,7 @@ mod tests {
         table.begin(a.engine);
         assert_eq!(table.wait(a.engine, now), Some(Duration::ZERO));
         table.time(a.engine).used = MS(50);
+        table.clock = MS(50);
         table.begin(b.engine);
         assert_eq!(table.time(b.engine).used, MS(50), "time before its work is no credit");
         table.time(a.engine).used = MS(60);
@@ -197,6 +202,21 @@ mod tests {
         drop(b);
         assert!(!a.others_work());
         assert_eq!(turns.join().engine, 1, "its number is free again");
+    }
+
+    #[test]
+    fn time_that_an_engine_has_had_alone_is_no_debt() {
+        let turns = ComputeTurns::default();
+        let (a, b) = (turns.join(), turns.join());
+        let mut table = turns.table();
+        table.begin(a.engine);
+        // Its last turn took 10 ms.
+        table.time(a.engine).used = MS(20_000);
+        table.clock = MS(19_990);
+        table.time(a.engine).works = false;
+        [b.engine, a.engine].into_iter().for_each(|engine| table.begin(engine));
+        assert_eq!(table.time(b.engine).used, MS(19_990));
+        assert_eq!(table.time(a.engine).used, MS(20_000));
     }
 
     #[test]

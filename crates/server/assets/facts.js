@@ -1,10 +1,12 @@
-// What the server says of itself: the model, its context, its cache, its work.
+// What the server says of itself: its models, their context, their cache, their work.
 
 import { get } from "./api.js";
 import { byId, h } from "./dom.js";
 import { number } from "./words.js";
 
 const EVERY = 15_000;
+// The model that was chosen last, where there are several.
+const NAME = "gannet.model";
 
 const facts = { model: "", context: 0, version: "" };
 
@@ -24,25 +26,50 @@ export async function learn() {
 
 async function identify(quiet) {
   try {
-    const [one] = (await get("v1/models", { quiet })).data;
-    Object.assign(facts, { model: one.id, context: one.context_length ?? one.max_model_len ?? 0 });
+    const models = (await get("v1/models", { quiet })).data;
     facts.version = (await get("version", { quiet: true })).version;
-    byId("model").textContent = byId("hello").textContent = facts.model;
-    document.title = `${facts.model} · Gannet`;
+    offer(models);
+    choose(models.find(({ id }) => id === localStorage.getItem(NAME)) ?? models[0]);
   } catch (error) {
     byId("hello").textContent = error.message;
   }
 }
 
+// Lets the user choose among several models.
+function offer(models) {
+  const select = byId("models");
+  select.replaceChildren(...models.map(({ id }) => h("option", { value: id }, id)));
+  select.hidden = models.length < 2;
+  byId("model").hidden = !select.hidden;
+  select.onchange = () => {
+    localStorage.setItem(NAME, select.value);
+    choose(models.find(({ id }) => id === select.value));
+    refresh();
+  };
+}
+
+function choose({ id, context_length: context }) {
+  Object.assign(facts, { model: id, context: context ?? 0 });
+  byId("models").value = byId("model").textContent = byId("hello").textContent = id;
+  document.title = `${id} · Gannet`;
+}
+
 export async function refresh() {
   if (!facts.model) await identify(true);
   const stats = get("v1/stats", { quiet: true });
-  const rows = await stats.then(rowsOf).catch(() => [["server", "tells nothing"]]);
+  const rows = await stats.then(ofModel).then(rowsOf).catch(() => [["server", "tells nothing"]]);
   const nodes = rows.flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]);
   byId("facts").replaceChildren(...nodes);
 }
 
-function rowsOf({ requests, kv_cache: cache, tokens }) {
+// The counts of the model that is chosen, where the server has several.
+const ofModel = (stats) => (stats.models ? stats.models.find((one) => one.model === facts.model) : stats);
+
+function rowsOf(stats) {
+  return stats ? countsOf(stats) : [["version", facts.version], ["model", "is loaded by the next message"]];
+}
+
+function countsOf({ requests, kv_cache: cache, tokens }) {
   const rows = [["version", facts.version]];
   if (facts.context) rows.push(["context", `${number(facts.context)} tokens`]);
   rows.push(["requests", `${requests.running} running, ${requests.waiting} waiting`]);

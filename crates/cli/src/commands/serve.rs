@@ -136,7 +136,7 @@ fn describe(many: &ModelCollection) {
     let memory = many.memory.map_or_else(String::new, |memory| {
         format!(" in up to {:.1} GiB", memory as f64 / f64::from(1 << 30))
     });
-    note(format_args!("{} models{memory}: {}", names.len(), names.join(", ")));
+    note(format_args!("models on request{memory}: {}", names.join(", ")));
 }
 
 /// Makes the folder for the files of slots ready.

@@ -19,6 +19,7 @@ mod gannet;
 mod guarding;
 mod imatrix;
 mod malformed;
+mod many_models;
 mod packs;
 mod placement;
 mod quantize;

@@ -22,6 +22,7 @@ mod lifecycle;
 mod limits;
 mod llama;
 mod llama_clients;
+mod many_models;
 mod models;
 mod observability;
 mod ollama;

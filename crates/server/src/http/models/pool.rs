@@ -97,6 +97,7 @@ impl ModelPool {
         let entry = self.find(name)?;
         let mut changed = entry.changed.subscribe();
         let since = entry.attempts();
+        let _waiting = entry.wait();
         loop {
             match entry.begin_use(since) {
                 Usable::Now(loaded) => return Ok(ModelUse::new(loaded, Arc::clone(entry))),

@@ -28,6 +28,8 @@ struct PooledState {
     phase: Residence,
     /// Requests that use the model.
     users: usize,
+    /// Requests that wait for it.
+    waiting: usize,
     /// End of the last use, or of loading.
     idle_since: Instant,
     /// The time that requests have asked for, while the model is loaded.
@@ -82,6 +84,15 @@ pub(super) enum Expiry {
     Gone,
 }
 
+/// A request that waits for a model.
+pub(super) struct Waiting<'a>(&'a PooledModel);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.change(|state| state.waiting -= 1);
+    }
+}
+
 impl LoadStatus {
     /// Its name, as in llama.cpp's server.
     pub fn name(self) -> &'static str {
@@ -123,6 +134,7 @@ impl PooledModel {
         let state = PooledState {
             phase,
             users: 0,
+            waiting: 0,
             idle_since: Instant::now(),
             keep_alive: None,
             leaves: false,
@@ -261,6 +273,12 @@ impl PooledModel {
         state.attempts - u64::from(matches!(state.phase, Residence::Loading))
     }
 
+    /// Counts a request that waits for the model, until what it returns is dropped.
+    pub(super) fn wait(&self) -> Waiting<'_> {
+        self.lock().waiting += 1;
+        Waiting(self)
+    }
+
     /// Ends a use.
     pub fn end_use(&self) {
         self.change(|state| {
@@ -315,6 +333,7 @@ impl PooledModel {
         match state.keep_alive.unwrap_or(self.keep_alive) {
             _ if state.users > 0 => Expiry::Never,
             _ if state.leaves => Expiry::In(Duration::ZERO),
+            _ if state.waiting > 0 => Expiry::Never,
             KeepAlive::Forever => Expiry::Never,
             KeepAlive::For(time) => Expiry::In(time.saturating_sub(state.idle_since.elapsed())),
         }
@@ -340,7 +359,7 @@ impl PooledModel {
         self.change(|state| {
             let Residence::Loaded(_, running) = &mut state.phase else { return None };
             // A request may have come since.
-            if state.users > 0 {
+            if state.users > 0 || state.waiting > 0 && !state.leaves {
                 return None;
             }
             let running = running.take()?;
