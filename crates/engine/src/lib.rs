@@ -13,6 +13,7 @@ mod constraint;
 mod disk;
 mod draft;
 mod embedding_pooler;
+mod engine_options;
 mod error;
 mod expert_profile;
 mod handle;
@@ -47,6 +48,7 @@ pub use constraint::{Allowed, Constraint, Grammar, GrammarRef, TokenSet};
 pub use disk::{DiskCache, DiskPlace, DiskWrite, MIN_TOKENS};
 pub use draft::{MAX_DRAFTED, Speculate};
 pub use embedding_pooler::Embed;
+pub use engine_options::EngineOptions;
 pub use error::Error;
 pub use expert_profile::{ExpertProfile, ProfileUse};
 pub use formats::Pooling;
@@ -64,7 +66,7 @@ pub use request::{
     Bounds, Event, Field, Finished, MAX_MARKS, Request, SamplingParams, Timings, TokenLogprobs,
     Usage,
 };
-pub use run::{EngineOptions, IDLE, start};
+pub use run::{IDLE, start};
 pub use runner::{
     BLOCK, CHUNK, LoadOptions, PACK_EXTENSION, PackChoice, PackedPart, Runner, STATE_EVERY,
     STREAMED_CHUNK, Settings, WEIGHTS_READ_THREADS, WeightsMemory, WeightsPlan, kv_types,

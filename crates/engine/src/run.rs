@@ -4,9 +4,10 @@
 //! but the reader's own channel between a sequence and its reader.
 
 use crate::block_root::{adapted_space, block_root, long_space};
-use crate::disk::{Disk, DiskCache};
-use crate::draft::{MAX_DRAFTED, Speculate};
+use crate::disk::Disk;
+use crate::draft::MAX_DRAFTED;
 use crate::embedding_pooler::EmbeddingPooler;
+use crate::engine_options::EngineOptions;
 use crate::handle::{EngineHandle, RequestReceiver, Submission, request_channel};
 use crate::masks::{Masks, SequenceConstraint};
 use crate::metrics::Step;
@@ -15,7 +16,7 @@ use crate::prefill_budget::PrefillBudget;
 use crate::request::Request;
 use crate::running_request::{RequestSetup, RunningRequest};
 use crate::step_sampler::StepSampler;
-use crate::trace::{Recorder, TraceSink, TraceStep};
+use crate::trace::{Recorder, TraceStep};
 use crate::turns::{ComputeTurns, Turn, TurnTaker};
 use crate::{Error, Runner};
 use backend::{Batch, BlockCopy, StateRows};
@@ -24,54 +25,6 @@ use sched::{NewSequence, Planned, Scheduler, Slot, SlotTable, StateCopy};
 use std::ops::Range;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-
-/// How an engine takes requests.
-#[derive(Clone, Debug)]
-pub struct EngineOptions {
-    /// Requests that may wait before more are rejected.
-    pub queue: usize,
-    /// Sequences that run at once.
-    pub running: usize,
-    /// Time between tokens that the prompts of other requests shall not exceed.
-    pub itl_target: Duration,
-    /// How tokens are drafted, unless a request says otherwise.
-    pub speculate: Speculate,
-    /// Maximum time of a request, from submission to its end.
-    pub timeout: Option<Duration>,
-    /// Where traces of requests go.
-    pub traces: Option<TraceSink>,
-    /// The cache on disk, if there is one.
-    pub disk: Option<DiskCache>,
-    /// Bytes of the KV cache beyond those in use that are touched at the start and while the engine
-    /// is idle. Systems provide memory when it is first written, which slows a prompt by up to a
-    /// third.
-    pub cache_ahead: usize,
-    /// The turns of the engines that share the processors; `None` for an engine that is alone.
-    pub turns: Option<ComputeTurns>,
-}
-
-impl Default for EngineOptions {
-    fn default() -> Self {
-        Self {
-            queue: 256,
-            running: 16,
-            itl_target: Duration::from_millis(100),
-            speculate: Speculate::Off,
-            timeout: None,
-            traces: None,
-            disk: None,
-            cache_ahead: 0,
-            turns: None,
-        }
-    }
-}
-
-impl EngineOptions {
-    /// Maximum rows of a step that have logits: one for each sequence, and drafts of some.
-    pub fn logit_rows(&self) -> usize {
-        self.running.max(1) + 4 * MAX_DRAFTED
-    }
-}
 
 /// Bytes of the KV cache touched between two checks for requests.
 const MAX_TOUCHED: usize = 16 << 20;

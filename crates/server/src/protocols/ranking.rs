@@ -55,8 +55,8 @@ struct Scores {
     usage: RankingUsage,
 }
 
-/// The ids of each of the `documents`, which are at `param`, with its query. Queries are taken by
-/// turns.
+/// The ids of each of the `documents`, which are at `param`, with its query. The first of
+/// several queries is that of the first document, and so on.
 fn checked(
     service: &Service,
     queries: &[String],

@@ -85,9 +85,9 @@ pub(super) enum Expiry {
 }
 
 /// A request that waits for a model.
-pub(super) struct Waiting<'a>(&'a PooledModel);
+pub(super) struct PoolWait<'a>(&'a PooledModel);
 
-impl Drop for Waiting<'_> {
+impl Drop for PoolWait<'_> {
     fn drop(&mut self) {
         self.0.change(|state| state.waiting -= 1);
     }
@@ -274,9 +274,9 @@ impl PooledModel {
     }
 
     /// Counts a request that waits for the model, until what it returns is dropped.
-    pub(super) fn wait(&self) -> Waiting<'_> {
+    pub(super) fn wait(&self) -> PoolWait<'_> {
         self.lock().waiting += 1;
-        Waiting(self)
+        PoolWait(self)
     }
 
     /// Ends a use.

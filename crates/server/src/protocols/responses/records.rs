@@ -105,7 +105,7 @@ impl Records {
         self.last.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// All turns of the file by their numbers. Those that nothing refers to lose their records
+    /// All turns of the file by their numbers. Turns that nothing refers to lose their records
     /// when the map is dropped.
     pub fn turns(&self, held: &HeldBytes) -> HashMap<u64, Arc<StoredTurn>> {
         let mut turns: HashMap<u64, Arc<StoredTurn>> = HashMap::new();

@@ -2,7 +2,7 @@
 //! of a server has cut them off.
 //!
 //! A response that is kept in a file is recorded with its request and its seed when it is asked
-//! for. When a server starts, it computes those that have not ended again, under their ids: the
+//! for. When a server starts, it computes unfinished ones again, under their ids: the
 //! text, the items and the numbers of the events are the same.
 
 use crate::generate::answer::Answer;
