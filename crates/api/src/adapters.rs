@@ -205,7 +205,9 @@ impl Adapters {
     /// # Errors
     /// If there is none of a number, a factor is out of range, or there are too many.
     pub fn of_numbers(&self, chosen: &[(usize, f32)]) -> Result<AdapterSet, AdapterError> {
-        check_count(chosen.len()).map_err(AdapterError::Refused)?;
+        // Factors of 0 leave adapters out.
+        let applied = chosen.iter().filter(|(_, scale)| *scale != 0.0).count();
+        check_count(applied).map_err(AdapterError::Refused)?;
         let mut chosen = chosen.to_vec();
         chosen.sort_by_key(|(id, _)| *id);
         if let Some(two) = chosen.windows(2).find(|two| two[0].0 == two[1].0) {

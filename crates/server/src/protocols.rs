@@ -8,7 +8,7 @@ pub(crate) mod ranking;
 pub(crate) mod responses;
 
 /// Where bodies are taken, in an order that the fuzzer's seeds count on.
-const ROUTES: [&str; 22] = [
+const ROUTES: [&str; 24] = [
     "/v1/chat/completions",
     "/v1/completions",
     "/v1/embeddings",
@@ -31,6 +31,8 @@ const ROUTES: [&str; 22] = [
     "/v1/conversations",
     "/v1/rerank",
     "/v1/score",
+    "/v1/models/load",
+    "/v1/models/unload",
 ];
 
 /// One of the routes that take bodies. For fuzzing.

@@ -255,3 +255,39 @@ fn factors_that_do_not_fit_are_refused_with_both_shapes() {
     check([vec![0, HIDDEN], vec![4, 0]], [&a, "expected a rank", "found 0"]);
     refused(json!({}), &[(&a, &F32, vec![2, HIDDEN])], &[&a, "expected two factors"]);
 }
+
+/// Opens the adapter in `folder` with its `file` cut off at each length, and with each of its bytes
+/// replaced. What still opens is whole.
+fn check_damaged(folder: &TempDir, file: &str, adapter: &Path) {
+    let (config, shapes) = model("llama", RopeLayout::Halves);
+    let path = folder.path().join(file);
+    let whole = std::fs::read(&path).expect("the file");
+    let replaced = |at: usize, byte: u8| {
+        let mut damaged = whole.clone();
+        damaged[at] = byte;
+        damaged
+    };
+    let cuts = (0..whole.len()).map(|length| whole[..length].to_vec());
+    let bytes = [0, 0x7f, 0xff, b'9', b'"'];
+    let changes = (0..whole.len()).flat_map(|at| bytes.map(|byte| replaced(at, byte)));
+    for damaged in cuts.chain(changes) {
+        std::fs::write(&path, damaged).expect("there is space");
+        let Ok(opened) = AdapterFile::open(adapter, &config, &shapes) else { continue };
+        for pair in opened.pairs {
+            let [outputs, inputs] = shapes[pair.projection];
+            assert_eq!((pair.a.len(), pair.b.len()), (pair.rank * inputs, outputs * pair.rank));
+        }
+    }
+    std::fs::write(&path, whole).expect("there is space");
+}
+
+#[test]
+fn damaged_files_are_errors_or_whole_adapters() {
+    let folder = peft(json!({}), &named(&pair(&format!("{ATTENTION}v_proj"), 4, 2)));
+    check_damaged(&folder, "adapter_config.json", folder.path());
+    check_damaged(&folder, "adapter_model.safetensors", folder.path());
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = gguf(&folder, 3.0);
+    let name = file.file_name().expect("a name").to_str().expect("UTF-8").to_owned();
+    check_damaged(&folder, &name, &file);
+}

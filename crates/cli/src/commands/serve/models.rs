@@ -13,6 +13,7 @@ use loader::{EntryArgs, FileLoader};
 use server::{KeepAlive, ModelCollection, ModelEntry};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Arguments for serving many models.
 #[derive(Clone, Debug, clap::Args)]
@@ -20,17 +21,20 @@ use std::sync::Arc;
 pub(super) struct ModelsArgs {
     /// Serve many models, each loaded when a request names it: those of a folder, by the names of
     /// its folders and .gguf files, or the list `models` of a YAML file
-    #[arg(long, value_name = "DIR|FILE.yaml", conflicts_with = "model")]
+    #[arg(long, value_name = "DIR|FILE.yaml", conflicts_with_all = ["model", "alias"])]
     models: Option<PathBuf>,
     /// Maximum memory of all loaded models; the least recently used are unloaded for others
     /// [default: 90 % of the memory that is available at the start]
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     models_memory: Option<usize>,
     /// How long a model stays loaded without requests: seconds, or a time such as 90s, 5m or 1h30m;
-    /// -1 for ever. Requests may say otherwise (`keep_alive`)
-    #[arg(long, value_name = "TIME", default_value = "5m", allow_negative_numbers = true)]
-    keep_alive: KeepAlive,
+    /// -1 for ever. Requests may say otherwise (`keep_alive`) [default: 5m]
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true)]
+    keep_alive: Option<KeepAlive>,
 }
+
+/// How long a model stays loaded without requests, unless the arguments say otherwise.
+const KEEP_ALIVE: KeepAlive = KeepAlive::For(Duration::from_secs(300));
 
 /// What the models of a server share.
 #[derive(Debug)]
@@ -49,7 +53,15 @@ impl ModelsArgs {
     /// # Errors
     /// If the folder or the file cannot be read, holds no model, or has a setting that is wrong.
     pub fn collection(&self, shared: &SharedSettings<'_>) -> Result<Option<ModelCollection>> {
-        let Some(path) = &self.models else { return Ok(None) };
+        let Some(path) = &self.models else {
+            if self.keep_alive.is_some() {
+                tracing::warn!(
+                    "--keep-alive has no effect without --models; silent streams have \
+                     --sse-ping-interval"
+                );
+            }
+            return Ok(None);
+        };
         let found = if path.is_dir() { in_folder(path) } else { in_file(path) };
         let found = found.with_context(|| format!("--models {}", path.display()))?;
         let memory = self.models_memory.or_else(|| Some(engine::available_memory()? / 10 * 9));
@@ -64,7 +76,8 @@ impl ModelsArgs {
             }
             models.push(entry);
         }
-        Ok(Some(ModelCollection { models, memory, keep_alive: self.keep_alive }))
+        let keep_alive = self.keep_alive.unwrap_or(KEEP_ALIVE);
+        Ok(Some(ModelCollection { models, memory, keep_alive }))
     }
 }
 

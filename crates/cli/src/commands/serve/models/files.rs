@@ -187,12 +187,12 @@ mod tests {
 
     #[test]
     fn a_file_names_models_with_their_settings() {
-        let yaml = "models:\n- model: tiny\n  pinned: true\n  alias: [x, y]\n  kv_memory: 1MiB\n\
+        let yaml = "models:\n- model: tiny\n  pinned: true\n  alias: [x, z]\n  kv_memory: 1MiB\n\
             - {name: big, path: owner/big, temp: 0.5}\n";
         let models = read(yaml).unwrap();
         assert!(models[0].settings["model"][0].ends_with("/tiny"), "{models:?}");
         assert_eq!(models[0].settings["kv-memory"], ["1MiB"]);
-        assert_eq!(models[0].settings["alias"], ["x", "y"]);
+        assert_eq!(models[0].settings["alias"], ["x", "z"]);
         assert_eq!((&*models[1].name, &*models[1].settings["model"][0]), ("big", "owner/big"));
     }
 
