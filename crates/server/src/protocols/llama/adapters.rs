@@ -41,7 +41,7 @@ pub(crate) struct ScaleBody {
 /// The adapters.
 #[utoipa::path(
     get, path = "/lora-adapters", tag = "llama.cpp", params(ModelQuery),
-    responses((status = 200, body = Vec<AdapterItem>))
+    responses((status = 200, body = Vec<AdapterItem>), (status = 400), (status = 404), (status = 503))
 )]
 pub(crate) async fn list(QueriedModel(model): QueriedModel) -> Json<Vec<AdapterItem>> {
     let item = |adapter: api::NamedAdapter| AdapterItem {
@@ -56,7 +56,7 @@ pub(crate) async fn list(QueriedModel(model): QueriedModel) -> Json<Vec<AdapterI
 /// Sets the factors for requests that choose no adapters; 0 for adapters that are left out.
 #[utoipa::path(
     post, path = "/lora-adapters", tag = "llama.cpp", params(ModelQuery), request_body = Vec<ScaleBody>,
-    responses((status = 200, body = Object), (status = 400), (status = 501))
+    responses((status = 200, body = Object), (status = 400), (status = 404), (status = 501), (status = 503))
 )]
 pub(crate) async fn set(
     State(app): State<App>,

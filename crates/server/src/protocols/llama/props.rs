@@ -57,7 +57,7 @@ pub(crate) struct Slot {
 /// What the server is.
 #[utoipa::path(
     get, path = "/props", tag = "llama.cpp", params(ModelQuery),
-    responses((status = 200, body = Props))
+    responses((status = 200, body = Props), (status = 400), (status = 404), (status = 503))
 )]
 pub(crate) async fn properties(
     QueriedModel(ModelUse { service, .. }): QueriedModel,
@@ -82,7 +82,7 @@ pub(crate) async fn properties(
 /// The places for answers, and which of them are taken.
 #[utoipa::path(
     get, path = "/slots", tag = "llama.cpp", params(ModelQuery),
-    responses((status = 200, body = Vec<Slot>),
+    responses((status = 200, body = Vec<Slot>), (status = 400), (status = 404),
         (status = 501, description = "The endpoint is disabled"),
         (status = 503, description = "No slot is free"))
 )]
