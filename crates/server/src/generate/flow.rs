@@ -7,7 +7,7 @@ use crate::generate::delivery;
 use crate::http::app::App;
 use crate::http::body;
 use crate::http::error::HttpError;
-use crate::http::models::{ModelPool, ModelUse};
+use crate::http::models::{ModelPool, ModelUse, unknown};
 use crate::http::request::{ModelContext, RequestContext};
 use api::{
     ApiError, GrammarSource, InfillRequest, Prepared, Prompt, RequestOptions, SamplingOptions,
@@ -17,6 +17,7 @@ use axum::Json;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use serde_json::Value;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Reads the body and runs `work` with its JSON on a thread that may block.
@@ -97,7 +98,14 @@ impl NamedModel {
         let ModelContext { request, model } = context.with(model);
         let app = request.app.clone();
         on_thread(&app, move || {
-            let service = adapters::chosen(&model.service, &body)?.into_owned();
+            let service = match adapters::chosen(&model.service, &body)? {
+                Cow::Owned(adapted) => adapted,
+                // A name of the model with that of no adapter behind it.
+                Cow::Borrowed(own) => match name_of(&body).filter(|it| !model.answers_to(it)) {
+                    Some(name) => return Err(unknown(name)),
+                    None => own.clone(),
+                },
+            };
             let model = model.with(service);
             let done = work(&model, &body)?;
             Ok((ModelContext { request, model }, done))

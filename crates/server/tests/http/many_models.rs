@@ -151,6 +151,8 @@ async fn names_that_mean_no_model_are_refused_in_each_protocol() {
     let server = serve(two(&Deeds::default()), None, KeepAlive::Forever);
     let unknown = server.post("/v1/chat/completions", &chat_body(json!({"model": "c"}))).await;
     assert_eq!(error(unknown, 404).await["code"], "model_not_found");
+    let tagged = server.post("/v1/chat/completions", &chat_body(json!({"model": "a:0.6b"}))).await;
+    assert_eq!(error(tagged, 404).await["code"], "model_not_found");
     let missing = server.post("/v1/chat/completions", &chat_body(json!({"model": null}))).await;
     assert_eq!(error(missing, 400).await["param"], "model");
     assert_eq!(error(server.get("/v1/models/c").await, 404).await["code"], "model_not_found");

@@ -30,6 +30,11 @@ impl ModelUse {
         Self { service, ..self }
     }
 
+    /// Whether `name` means the model itself and none of its adapters.
+    pub fn answers_to(&self, name: &str) -> bool {
+        self.lease.0.answers_to(name)
+    }
+
     /// Asks that the model stays loaded for `time` from now on, after requests.
     pub fn keep(&self, time: KeepAlive) {
         self.lease.0.keep(time);

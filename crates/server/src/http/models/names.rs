@@ -1,13 +1,10 @@
 //! Which model a request names.
 
 use crate::http::error::HttpError;
-use crate::http::models::pooled_model::PooledModel;
+use crate::http::models::pooled_model::{LATEST, PooledModel};
 use crate::http::wire;
 use axum::http::StatusCode;
 use std::sync::Arc;
-
-/// The tag that Ollama's clients put behind a name without one.
-const LATEST: &str = ":latest";
 
 /// 404: there is no model of this name.
 pub(crate) fn unknown(name: &str) -> HttpError {
@@ -27,11 +24,12 @@ pub(super) fn find<'a>(
             _ => Err(wire::missing("model")),
         };
     };
-    let of_name = |name: &str| entries.iter().find(|entry| entry.is_named(name));
-    let short = name.strip_suffix(LATEST);
+    // Its whole name means a model rather than the name of another with a tag.
+    let exact = || entries.iter().find(|entry| entry.is_named(name));
+    let tagged = || entries.iter().find(|entry| entry.answers_to(name));
     let base = || entries.iter().find(|entry| entry.names().any(|own| is_behind(own, name)));
     let adapter = || entries.iter().find(|entry| entry.has_adapter(name));
-    let found = of_name(name).or_else(|| of_name(short?)).or_else(base).or_else(adapter);
+    let found = exact().or_else(tagged).or_else(base).or_else(adapter);
     found.ok_or_else(|| unknown(name))
 }
 

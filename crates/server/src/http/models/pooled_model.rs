@@ -7,6 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
+/// The tag that Ollama's clients put behind a name without one.
+pub(super) const LATEST: &str = ":latest";
+
 /// A model of the server.
 #[derive(Debug)]
 pub(crate) struct PooledModel {
@@ -171,6 +174,13 @@ impl PooledModel {
     /// Whether `name` is one of its names.
     pub fn is_named(&self, name: &str) -> bool {
         self.names().any(|own| own == name)
+    }
+
+    /// Whether `name` means the model itself and none of its adapters: one of its names, with or
+    /// without the tag `latest`. The only model of a server answers to every name.
+    pub fn answers_to(&self, name: &str) -> bool {
+        let short = name.strip_suffix(LATEST);
+        self.loader.is_none() || self.is_named(name) || short.is_some_and(|it| self.is_named(it))
     }
 
     /// Whether it is loaded with an adapter of this name.
