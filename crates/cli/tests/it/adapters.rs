@@ -121,6 +121,9 @@ fn requests_choose_adapters_by_model_and_by_number() {
     assert_eq!(ids, ["llama3", "one", "two"]);
     assert_eq!(models["data"][1]["parent"], "llama3");
     assert_eq!(server.answer("GET /v1/models/llama3:two", &Value::Null)["id"], "two");
+    let tags = server.answer("GET /api/tags", &Value::Null)["models"].take();
+    let two = tags.as_array().unwrap().iter().find(|tag| tag["name"] == "two").unwrap();
+    assert_eq!(two["details"]["parent_model"], tags[0]["name"]);
     // Nothing changes without --allow-lora-updates.
     for path in ["/v1/load_lora_adapter", "/v1/unload_lora_adapter", "/lora-adapters"] {
         let answer = server.request(&format!("POST {path}"), "{}");

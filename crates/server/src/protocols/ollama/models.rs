@@ -82,23 +82,27 @@ struct Details {
     quantization_level: String,
 }
 
-/// The models there are.
+/// The models there are, each followed by its adapters where it is loaded.
 #[utoipa::path(
     get, path = "/api/tags", tag = "Ollama", responses((status = 200, body = ModelTags), Refusals<Refusal>)
 )]
 pub(crate) async fn tags(State(app): State<App>) -> Json<ModelTags> {
-    let tag = |entry: &Arc<PooledModel>| {
-        let (name, known) = (entry.name.clone(), known(entry));
-        ModelTag {
-            model: name.clone(),
-            modified_at: modified(&app, &known.card),
-            size: known.card.bytes,
-            digest: known.card.digest.clone(),
-            details: details(&known),
-            name,
-        }
+    let tag = |name: String, known: &ModelDescription, parent: &str| ModelTag {
+        model: name.clone(),
+        modified_at: modified(&app, &known.card),
+        size: known.card.bytes,
+        digest: known.card.digest.clone(),
+        details: Details { parent_model: parent.to_owned(), ..details(known) },
+        name,
     };
-    Json(ModelTags { models: app.models.list().iter().map(tag).collect() })
+    let tags = |entry: &Arc<PooledModel>| {
+        let known = known(entry);
+        let adapters = entry.loaded().map(|loaded| loaded.service.adapters.list());
+        let adapters = adapters.unwrap_or_default().into_iter();
+        let adapters = adapters.map(|adapter| tag(adapter.name, &known, &entry.name));
+        std::iter::once(tag(entry.name.clone(), &known, "")).chain(adapters).collect::<Vec<_>>()
+    };
+    Json(ModelTags { models: app.models.list().iter().flat_map(tags).collect() })
 }
 
 /// The models that are loaded.
