@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result};
 use std::fs::DirBuilder;
+use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
@@ -39,4 +40,14 @@ fn folder(variable: &str, below_home: &str) -> Option<PathBuf> {
     let set = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
     let base = set(variable).or_else(|| Some(set("HOME")?.join(below_home)))?;
     Some(base.join("gannet"))
+}
+
+/// The entries of `folder` whose names do not begin with a dot.
+pub(crate) fn visible(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let paths = folder.read_dir()?.map(|entry| Ok(entry?.path()));
+    let mut paths = paths.collect::<io::Result<Vec<_>>>()?;
+    let is_hidden =
+        |path: &Path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
+    paths.retain(|path| !is_hidden(path));
+    Ok(paths)
 }

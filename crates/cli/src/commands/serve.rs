@@ -5,6 +5,7 @@ mod limits;
 mod listen;
 mod models;
 mod routes;
+mod served_model;
 mod state_dir;
 
 use crate::args::{EngineArgs, SamplingArgs};
@@ -15,11 +16,11 @@ use crate::output::{self, note};
 use adapters::AdapterFolderArgs;
 use anyhow::{Context, Result, bail};
 use convert::Interrupted;
-use engine::KvMemory;
 use limits::{ClientArgs, ConnectionArgs};
 use listen::ListenArgs;
 use models::{ModelsArgs, SharedSettings};
 use routes::RouteArgs;
+use served_model::ServedArgs;
 use server::{Listener, ModelCollection, ServedModels, ServerOptions};
 use state_dir::StateArgs;
 use std::path::Path;
@@ -115,13 +116,13 @@ pub(crate) fn run(args: &Args, effective: &EffectiveSettings) -> Result<()> {
 impl Args {
     /// Loads the only model of the server.
     fn load(&self, shared: &SharedSettings<'_>) -> Result<(ServedModels, LoadedModel)> {
-        let source = self.source.clone().named(self.routes.name());
-        let source = source.holding_adapters(self.adapters.most());
-        let source = if shared.keeps_all_prefixes { source.keeping_all_prefixes() } else { source };
-        let loaded = source.load(self.engine.options(shared.traces), KvMemory::Share)?;
-        let service = loaded.service.clone().with_defaults(&self.sampling.options())?;
         let aliases = self.routes.aliases();
-        self.adapters.load(&service, &aliases)?;
+        let Self { source, adapters, sampling, .. } = self;
+        let keeps_all_prefixes = shared.keeps_all_prefixes;
+        let served =
+            ServedArgs { source, adapters, sampling, aliases: &aliases, keeps_all_prefixes };
+        let engine = self.engine.options(shared.traces);
+        let (loaded, service) = served.load(self.routes.name(), engine, None)?;
         if shared.keeps_all_prefixes && service.prefixes.is_none() {
             bail!("--slot-save-path: the model's prefixes are not kept on disk; see --kv-dir");
         }

@@ -7,7 +7,7 @@ use crate::generate::delivery;
 use crate::http::app::App;
 use crate::http::body;
 use crate::http::error::HttpError;
-use crate::http::models::{ModelPool, ModelUse, unknown};
+use crate::http::models::{ModelPool, ModelUse, PooledModel, unknown};
 use crate::http::request::{ModelContext, RequestContext};
 use api::{
     ApiError, GrammarSource, InfillRequest, Prepared, Prompt, RequestOptions, SamplingOptions,
@@ -48,6 +48,7 @@ async fn on_thread<T: Send + 'static>(
 /// The body of a request, and the model that it names.
 pub(crate) struct NamedModel {
     body: Value,
+    entry: Arc<PooledModel>,
     /// `None` if it has to be loaded first.
     ready: Option<ModelUse>,
 }
@@ -61,9 +62,8 @@ impl NamedModel {
 
     /// The model that `body` names.
     pub fn of(models: &ModelPool, body: Value) -> Result<Self, HttpError> {
-        let name = name_of(&body);
-        models.find(name)?;
-        Ok(Self { ready: models.ready(name), body })
+        let entry = Arc::clone(models.find(name_of(&body))?);
+        Ok(Self { ready: models.ready(&entry), entry, body })
     }
 
     /// The body.
@@ -90,10 +90,10 @@ impl NamedModel {
         context: RequestContext,
         work: impl FnOnce(&ModelUse, &Value) -> Result<T, HttpError> + Send + 'static,
     ) -> Result<(ModelContext, T), HttpError> {
-        let Self { body, ready } = self;
+        let Self { body, entry, ready } = self;
         let model = match ready {
             Some(model) => model,
-            None => context.app.models.acquire(name_of(&body)).await?,
+            None => context.app.models.acquire(&entry).await?,
         };
         let ModelContext { request, model } = context.with(model);
         let app = request.app.clone();

@@ -27,6 +27,7 @@ impl FromRequestParts<App> for QueriedModel {
         let query = Query::<ModelQuery>::try_from_uri(&parts.uri).map_err(|rejection| {
             HttpError::request(StatusCode::BAD_REQUEST, rejection.body_text())
         })?;
-        app.models.acquire(query.model.as_deref()).await.map(Self)
+        let entry = app.models.find(query.model.as_deref())?;
+        app.models.acquire(entry).await.map(Self)
     }
 }

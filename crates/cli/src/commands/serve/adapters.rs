@@ -1,5 +1,6 @@
 //! The adapters that `gannet serve` offers beside the model.
 
+use crate::folders;
 use anyhow::{Context, Result, bail};
 use api::{DEFAULT_ADAPTERS, Service};
 use server::ServerOptions;
@@ -50,16 +51,12 @@ impl AdapterFolderArgs {
 
 /// The folders and `.gguf` files in `folder`, sorted by name.
 fn adapters_in(folder: &Path) -> Result<Vec<PathBuf>> {
-    let cannot = || format!("--lora-dir: cannot list {}", folder.display());
-    let mut found = Vec::new();
-    for entry in folder.read_dir().with_context(cannot)? {
-        let path = entry.with_context(cannot)?.path();
-        let hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
+    let mut found = folders::visible(folder)
+        .with_context(|| format!("--lora-dir: cannot list {}", folder.display()))?;
+    found.retain(|path| {
         let is_gguf = path.extension().is_some_and(|end| end == "gguf") && path.is_file();
-        if !hidden && (path.is_dir() || is_gguf) {
-            found.push(path);
-        }
-    }
+        path.is_dir() || is_gguf
+    });
     if found.is_empty() {
         bail!("--lora-dir {}: expected folders or .gguf files, found none", folder.display());
     }

@@ -73,9 +73,8 @@ impl ModelPool {
         }
     }
 
-    /// The model of this name, if it can be used at once.
-    pub fn ready(&self, name: Option<&str>) -> Option<ModelUse> {
-        let entry = self.find(name).ok()?;
+    /// The model of `entry`, if it can be used at once.
+    pub fn ready(&self, entry: &Arc<PooledModel>) -> Option<ModelUse> {
         entry.loaded()?;
         match entry.begin_use(u64::MAX) {
             Usable::Now(loaded) => Some(ModelUse::new(loaded, Arc::clone(entry))),
@@ -88,13 +87,12 @@ impl ModelPool {
         }
     }
 
-    /// The model that a request means by `name`, loaded if it is not. Waits until it is; the
-    /// request may be dropped meanwhile, which does not end the loading.
+    /// The model of `entry`, loaded if it is not. Waits until it is; the request may be dropped
+    /// meanwhile, which does not end the loading.
     ///
     /// # Errors
-    /// As [`find`](Self::find); 503 if the model cannot be loaded.
-    pub async fn acquire(&self, name: Option<&str>) -> Result<ModelUse, HttpError> {
-        let entry = self.find(name)?;
+    /// 503 if the model cannot be loaded.
+    pub async fn acquire(&self, entry: &Arc<PooledModel>) -> Result<ModelUse, HttpError> {
         let mut changed = entry.changed.subscribe();
         let since = entry.attempts();
         let _waiting = entry.wait();
@@ -134,7 +132,7 @@ impl ModelPool {
     /// If one of them cannot be loaded.
     pub async fn load_pinned(&self) -> Result<(), LoadError> {
         for entry in self.0.entries.iter().filter(|entry| entry.pinned) {
-            self.acquire(Some(&entry.name))
+            self.acquire(entry)
                 .await
                 .map_err(|error| LoadError { message: error.message, needs_memory: false })?;
         }

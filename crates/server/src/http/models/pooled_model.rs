@@ -2,7 +2,7 @@
 
 use crate::http::models::live_model::LiveModel;
 use crate::http::models::{KeepAlive, LoadModel, ModelEntry, RunningModel};
-use api::ModelDescription;
+use api::{ModelDescription, NamedAdapter};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
@@ -190,6 +190,11 @@ impl PooledModel {
         matches!(found, Some(Ok(Some(_))))
     }
 
+    /// The adapters of the model, where it is loaded.
+    pub fn adapters(&self) -> Vec<NamedAdapter> {
+        self.loaded().map(|it| it.service.adapters.list()).unwrap_or_default()
+    }
+
     /// What is known of it.
     pub fn description(&self) -> Option<&ModelDescription> {
         self.description.get()
@@ -336,7 +341,10 @@ impl PooledModel {
 
     /// When the model that the attempt of this number has loaded is to be unloaded.
     pub(super) fn expiry(&self, attempt: u64) -> Expiry {
-        let state = self.lock();
+        self.expiry_in(&self.lock(), attempt)
+    }
+
+    fn expiry_in(&self, state: &PooledState, attempt: u64) -> Expiry {
         if state.attempts != attempt || !matches!(state.phase, Residence::Loaded(..)) {
             return Expiry::Gone;
         }
@@ -363,19 +371,16 @@ impl PooledModel {
 
     /// Takes the model that is to be freed, if it is due.
     pub(super) fn begin_unloading(&self, attempt: u64) -> Option<Box<dyn RunningModel>> {
-        if self.expiry(attempt) != Expiry::In(Duration::ZERO) {
+        let mut state = self.lock();
+        if self.expiry_in(&state, attempt) != Expiry::In(Duration::ZERO) {
             return None;
         }
-        self.change(|state| {
-            let Residence::Loaded(_, running) = &mut state.phase else { return None };
-            // A request may have come since.
-            if state.users > 0 || state.waiting > 0 && !state.leaves {
-                return None;
-            }
-            let running = running.take()?;
-            state.phase = Residence::Unloading(running.bytes());
-            Some(running)
-        })
+        let Residence::Loaded(_, running) = &mut state.phase else { return None };
+        let running = running.take()?;
+        state.phase = Residence::Unloading(running.bytes());
+        drop(state);
+        self.changed.send_replace(());
+        Some(running)
     }
 
     /// Notes that the model is gone.

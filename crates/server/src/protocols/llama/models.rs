@@ -34,7 +34,7 @@ pub(crate) struct ModelDone {
 )]
 pub(crate) async fn load(State(app): State<App>, body: Body) -> Result<Json<ModelDone>, HttpError> {
     let ModelBody { model } = flow::read(&app, body, |body| wire::read(&body)).await?;
-    app.models.acquire(Some(&model)).await?;
+    app.models.acquire(app.models.find(Some(&model))?).await?;
     Ok(Json(ModelDone { success: true }))
 }
 

@@ -97,8 +97,7 @@ pub(crate) async fn tags(State(app): State<App>) -> Json<ModelTags> {
     };
     let tags = |entry: &Arc<PooledModel>| {
         let known = known(entry);
-        let adapters = entry.loaded().map(|loaded| loaded.service.adapters.list());
-        let adapters = adapters.unwrap_or_default().into_iter();
+        let adapters = entry.adapters().into_iter();
         let adapters = adapters.map(|adapter| tag(adapter.name, &known, &entry.name));
         std::iter::once(tag(entry.name.clone(), &known, "")).chain(adapters).collect::<Vec<_>>()
     };

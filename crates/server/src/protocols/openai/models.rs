@@ -80,8 +80,7 @@ pub(crate) async fn model_list(
     let insists = query.is_some_and(|query| query.contains("client_version="));
     let models = insists.then(Vec::new);
     let with_adapters = |entry: &Arc<PooledModel>| {
-        let loaded = entry.loaded().map(|loaded| loaded.service.adapters.list());
-        let adapters = loaded.unwrap_or_default().into_iter();
+        let adapters = entry.adapters().into_iter();
         let adapters = adapters.map(|adapter| ModelObject::of_adapter(&app, entry, &adapter.name));
         std::iter::once(ModelObject::of(&app, entry)).chain(adapters).collect::<Vec<_>>()
     };

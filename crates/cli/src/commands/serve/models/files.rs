@@ -1,6 +1,7 @@
 //! Which models a folder or a YAML file names, and their settings.
 
 use crate::commands::serve::routes;
+use crate::folders;
 use crate::settings;
 use anyhow::{Context, Result, bail, ensure};
 use formats::gguf;
@@ -58,11 +59,7 @@ pub(super) fn in_folder(folder: &Path) -> Result<Vec<NamedSettings>> {
 
 /// The visible entries of `folder`.
 fn listed(folder: &Path) -> Result<Vec<PathBuf>> {
-    let cannot = || format!("cannot list {}", folder.display());
-    let paths = folder.read_dir().with_context(cannot)?.map(|entry| Ok(entry?.path()));
-    let mut paths = paths.collect::<std::io::Result<Vec<_>>>().with_context(cannot)?;
-    paths.retain(|path| !file_name(path).starts_with('.'));
-    Ok(paths)
+    folders::visible(folder).with_context(|| format!("cannot list {}", folder.display()))
 }
 
 fn file_name(path: &Path) -> String {

@@ -3,13 +3,14 @@
 use crate::args::{EngineArgs, SamplingArgs};
 use crate::commands::serve::adapters::AdapterFolderArgs;
 use crate::commands::serve::routes;
+use crate::commands::serve::served_model::ServedArgs;
 use crate::effective::EffectiveSettings;
 use crate::load::{LoadedModel, SourceArgs};
 use crate::settings::is_switch;
 use anyhow::{Result, bail};
 use api::{ModelDescription, Service};
 use clap::{Arg, Args, Command, FromArgMatches};
-use engine::{EngineOptions, KvMemory};
+use engine::EngineOptions;
 use server::{KeepAlive, LoadError, LoadModel, RunningModel};
 use std::collections::BTreeMap;
 
@@ -92,6 +93,8 @@ pub(super) struct FileLoader {
     engine: EngineOptions,
     /// Bytes of all models.
     memory: Option<usize>,
+    keeps_all_prefixes: bool,
+    name: String,
 }
 
 impl FileLoader {
@@ -103,21 +106,18 @@ impl FileLoader {
         memory: Option<usize>,
         keeps_all_prefixes: bool,
     ) -> Self {
-        let source = args.source.clone().named(Some(name));
-        let source = source.holding_adapters(args.adapters.most());
-        let source = if keeps_all_prefixes { source.keeping_all_prefixes() } else { source };
-        Self { args: EntryArgs { source, ..args }, engine, memory }
+        Self { args, engine, memory, keeps_all_prefixes, name }
     }
 
     fn loaded(&self, memory: Option<usize>) -> Result<LoadedFiles> {
-        let (EntryArgs { source, adapters, sampling, .. }, bytes) = (&self.args, self.file_bytes());
+        let (EntryArgs { source, adapters, sampling, alias: aliases, .. }, bytes) =
+            (&self.args, self.file_bytes());
         let part = |all: usize| (bytes as usize).saturating_add(all / PART);
         let part = self.memory.filter(|_| !source.load_args().has_kv_memory()).map(part);
         let memory = [memory, part].into_iter().flatten().min();
-        let source = source.clone().within(memory);
-        let model = source.load(self.engine.clone(), KvMemory::Share)?;
-        let service = model.service.clone().with_defaults(&sampling.options())?;
-        adapters.load(&service, &self.args.alias)?;
+        let keeps_all_prefixes = self.keeps_all_prefixes;
+        let served = ServedArgs { source, adapters, sampling, aliases, keeps_all_prefixes };
+        let (model, service) = served.load(Some(self.name.clone()), self.engine.clone(), memory)?;
         tracing::info!("{}", model.description);
         Ok(LoadedFiles { model, service })
     }
@@ -134,7 +134,8 @@ impl LoadModel for FileLoader {
             let message = "the model is not on this machine yet".to_owned();
             return Err(LoadError { message, needs_memory: false });
         };
-        let mut known = source.describe(&path).map_err(load_error)?;
+        let named = source.clone().named(Some(self.name.clone()));
+        let mut known = named.describe(&path).map_err(load_error)?;
         known.defaults = self.args.sampling.options().over(&known.defaults);
         Ok(known)
     }
