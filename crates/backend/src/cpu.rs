@@ -562,7 +562,7 @@ impl Backend for Cpu {
         out: Buffer,
         tokens: &[u32],
     ) {
-        self.limit([self.first_gate(experts)], tokens.len());
+        self.limit([self.first_of(experts)], tokens.len());
         self.mix(x, logits, experts, out, tokens);
         self.pool.limit(None);
     }

@@ -137,20 +137,21 @@ impl ThreadLimits {
 }
 
 /// The consecutive routed experts of a layer that this backend holds: MLPs
-/// `down(gate(x) applied to up(x))`, all of one shape.
+/// `down(gate(x) applied to up(x))`, or without gates `down(activation(up(x)))`, all of one shape.
 #[derive(Clone, Debug)]
 pub struct ExpertsSpec {
     /// Number of the first expert held here.
     pub first: usize,
     /// Number of experts that the router chooses among, wherever they are held.
     pub count: usize,
-    /// `[width, hidden]` of each expert.
+    /// `[width, hidden]` of each expert; empty where experts have no gates.
     pub gate: Vec<Matrix>,
     /// `[width, hidden]` of each expert.
     pub up: Vec<Matrix>,
     /// `[hidden, width]` of each expert.
     pub down: Vec<Matrix>,
-    /// Biases of gate, up and down: `[experts held, outputs]` each.
+    /// Biases of gate, up and down: `[experts held, outputs]` each. Only experts with gates have
+    /// them.
     pub biases: Option<[Vector; 3]>,
     /// How gates are applied.
     pub kind: Gate,
@@ -166,6 +167,47 @@ pub struct ExpertsSpec {
     pub table: Option<Arc<[u32]>>,
     /// Most rows at once.
     pub rows: usize,
+}
+
+impl ExpertsSpec {
+    /// Number of experts held here.
+    pub fn held(&self) -> usize {
+        self.up.len()
+    }
+
+    /// Whether experts have gates.
+    pub fn has_gates(&self) -> bool {
+        !self.gate.is_empty()
+    }
+
+    /// The matrices that multiply the inputs of experts: gates, where there are any, and ups.
+    pub fn inward(&self) -> impl Iterator<Item = &[Matrix]> {
+        [&self.gate[..], &self.up].into_iter().filter(|all| !all.is_empty())
+    }
+
+    /// All matrices by their kind, as [`inward`](Self::inward), then downs.
+    pub fn kinds(&self) -> impl Iterator<Item = &[Matrix]> {
+        self.inward().chain([&self.down[..]])
+    }
+
+    /// What is wrong with the numbers of matrices and of chosen experts, if anything is.
+    pub fn broken(&self) -> Option<String> {
+        let Self { first, count, gate, up, down, routing, .. } = self;
+        let held = up.len();
+        let gated = !self.has_gates() || gate.len() == held;
+        if held == 0 || !gated || down.len() != held || first + held > *count {
+            let (gate, down) = (gate.len(), down.len());
+            return Some(format!(
+                "expected as many gates, if any, as ups and downs of experts, at most {count}, \
+                 found {gate}, {held} and {down} from number {first} on"
+            ));
+        }
+        if !self.has_gates() && self.biases.is_some() {
+            return Some("expected no biases of experts without gates".to_owned());
+        }
+        (!routing.fits(*count))
+            .then(|| format!("a router that chooses {routing:?} does not fit {count} experts"))
+    }
 }
 
 /// Rows of long sequences, which may have other rotary frequencies.

@@ -202,7 +202,7 @@ pub trait Backend: Send {
     /// layout: of equal name, number, type and shape.
     fn use_packed(&mut self, _matrices: Vec<(PackedMatrix, Storage)>) {}
     /// The matrices in packed layouts, in the order in which they were added; those of an expert
-    /// follow one another: gate, up, down.
+    /// follow one another: gate, if it has one, up, down.
     fn packed_matrices(&self) -> Vec<(Matrix, PackedMatrix)> {
         Vec::new()
     }

@@ -132,8 +132,14 @@ impl Reference {
             }
             out
         };
-        let (gate, up) = (biased(spec.gate[expert], 0, x), biased(spec.up[expert], 1, x));
-        let inner: Vec<f32> = gate.iter().zip(&up).map(|(g, u)| gated(spec.kind, *g, *u)).collect();
+        let up = biased(spec.up[expert], 1, x);
+        let inner: Vec<f32> = match spec.gate.get(expert) {
+            Some(gate) => {
+                let gate = biased(*gate, 0, x);
+                gate.iter().zip(&up).map(|(g, u)| gated(spec.kind, *g, *u)).collect()
+            }
+            None => up.iter().map(|up| gated(spec.kind, *up, 1.0)).collect(),
+        };
         biased(spec.down[expert], 2, &inner)
     }
 
@@ -252,6 +258,9 @@ impl Backend for Reference {
     }
 
     fn experts(&mut self, spec: ExpertsSpec) -> Result<Experts, Error> {
+        if let Some(problem) = spec.broken() {
+            return Err(Error::Experts(problem));
+        }
         self.experts.push(spec);
         Ok(Experts(self.experts.len() - 1))
     }
@@ -539,7 +548,7 @@ impl Backend for Reference {
             out.fill(0.0);
             for ExpertChoice { expert, weight } in chosen {
                 let Some(held) = (expert as usize).checked_sub(spec.first) else { continue };
-                if held < spec.gate.len() {
+                if held < spec.held() {
                     this.add_expert(out, (spec, held), weight, this.row(x, row));
                 }
             }

@@ -170,6 +170,7 @@ fn experts_text(experts: &ExpertsConfig) -> String {
         count,
         chosen,
         width,
+        latent,
         shared_width,
         shared_gate: _,
         layers,
@@ -195,6 +196,7 @@ fn experts_text(experts: &ExpertsConfig) -> String {
         |values: &[Option<f32>]| values.iter().any(Option::is_some).then(|| format!("{values:?}"));
     let by_token = by_token.contains(&true).then(|| format!("{by_token:?}"));
     let added = [
+        added_text("latent", latent.map(|latent| latent.to_string())),
         added_text("by_token", by_token),
         added_text("limits", list(limits)),
         added_text("shared_limits", list(shared_limits)),

@@ -12,7 +12,7 @@ mod routes;
 use super::products::{Rounded, grown, scratch};
 use super::stream::WeightStream;
 use super::{Buffer, Cpu};
-use crate::{Batch, Error, ExpertUse, Experts, ExpertsSpec, Matrix, StreamPlan};
+use crate::{Batch, Error, ExpertUse, Experts, ExpertsSpec, Matrix, StreamPlan, Vector};
 use base::{AlignedVec, Tile};
 use kernels::elementwise;
 use kernels::layout::Inputs;
@@ -86,13 +86,13 @@ pub(super) struct ExpertGroup {
 impl ExpertGroup {
     /// Most experts that a row chooses here, where they are streamed.
     pub fn least(&self) -> usize {
-        self.streamed.map_or(0, |_| self.spec.routing.chosen.min(self.spec.gate.len()))
+        self.streamed.map_or(0, |_| self.spec.routing.chosen.min(self.spec.held()))
     }
 
     /// Bytes that are read for a row none of whose experts are in memory.
     pub fn token_bytes(&self, stream: &WeightStream) -> usize {
         let Some(first) = self.streamed else { return 0 };
-        let held = self.spec.gate.len();
+        let held = self.spec.held();
         let all: usize = (first..first + held).map(|expert| stream.file_bytes(expert)).sum();
         // Experts of a layer are about alike.
         all / held * self.least()
@@ -170,7 +170,7 @@ impl Cpu {
     /// Unless the experts are alike and their router can choose among them.
     pub(super) fn expert_group(&mut self, spec: ExpertsSpec) -> Result<ExpertGroup, Error> {
         self.check_experts(&spec)?;
-        for matrix in [&spec.gate, &spec.up, &spec.down].into_iter().flatten() {
+        for matrix in spec.kinds().flatten() {
             self.matrices.note_routed(matrix.0);
         }
         let differ = |(gate, up): (&Matrix, &Matrix)| {
@@ -181,7 +181,7 @@ impl Cpu {
         let most = (2 * spec.rows * COLUMNS.1).max(spec.routing.scratch(spec.count));
         self.pool.run(&|_| scratch(most, |_| ()));
         self.expert_scratch.choices.reserve(spec.rows * spec.routing.chosen);
-        let streamed = self.matrices.stream_experts([&spec.gate, &spec.up, &spec.down]);
+        let streamed = self.matrices.stream_experts(&spec.kinds().collect::<Vec<_>>());
         Ok(ExpertGroup { spec, apart, streamed })
     }
 
@@ -189,17 +189,19 @@ impl Cpu {
     /// these in a file that holds the matrices of an expert one after the other.
     pub(super) fn places_of_experts(&self) -> HashMap<usize, (usize, usize)> {
         let layer = |group: &ExpertGroup| {
-            let ExpertsSpec { gate, up, down, .. } = &group.spec;
-            let first = gate[0].0;
-            let experts = gate.iter().zip(up).zip(down);
-            let all: Vec<_> = experts.flat_map(|((gate, up), down)| [*gate, *up, *down]).collect();
+            let kinds: Vec<_> = group.spec.kinds().collect();
+            let first = kinds[0][0].0;
+            let of_expert = |expert: usize| kinds.iter().map(move |all| all[expert]);
+            let all: Vec<_> = (0..group.spec.held()).flat_map(of_expert).collect();
             all.into_iter().enumerate().map(move |(at, matrix)| (matrix.0, (first, at)))
         };
         self.experts.iter().flat_map(layer).collect()
     }
 
     fn check_experts(&self, spec: &ExpertsSpec) -> Result<(), Error> {
-        let ExpertsSpec { gate, up, down, routing, .. } = spec;
+        if let Some(problem) = spec.broken() {
+            return Err(Error::Experts(problem));
+        }
         let alike = |all: &[Matrix]| {
             let first = self.matrices.get(all[0].0);
             all.iter().map(|matrix| self.matrices.get(matrix.0)).all(|other| {
@@ -207,30 +209,17 @@ impl Cpu {
                 shape && other.layout.activations == first.layout.activations
             })
         };
-        let (held, count) = (gate.len(), spec.count);
-        if held == 0 || up.len() != held || down.len() != held || spec.first + held > count {
-            let (up, down) = (up.len(), down.len());
-            return Err(Error::Experts(format!(
-                "expected as many gates, ups and downs of experts, at most {count}, found {held}, \
-                 {up} and {down} from number {} on",
-                spec.first
-            )));
-        }
-        if !routing.fits(count) {
-            let problem = format!("a router that chooses {routing:?} does not fit {count} experts");
-            return Err(Error::Experts(problem));
-        }
-        if ![gate, up, down].into_iter().all(|all| alike(all)) {
-            let name = &self.matrices.get(gate[0].0).name;
+        if !spec.kinds().all(alike) {
+            let name = &self.matrices.get(spec.up[0].0).name;
             let problem = format!("the experts beginning with {name} are not stored alike");
             return Err(Error::Experts(problem));
         }
         Ok(())
     }
 
-    /// The first gate of a layer's experts, whose settings hold for all.
-    pub(super) fn first_gate(&self, experts: Experts) -> Matrix {
-        self.experts[experts.0].spec.gate[0]
+    /// The first matrix of a layer's experts, whose settings hold for all.
+    pub(super) fn first_of(&self, experts: Experts) -> Matrix {
+        self.experts[experts.0].spec.up[0]
     }
 
     /// Outputs of the chosen experts of each row.
@@ -250,13 +239,12 @@ impl Cpu {
         }
         let spec = &self.experts[experts.0].spec;
         work.note_routes(experts.0, spec.first);
-        let all = [&spec.gate, &spec.up, &spec.down];
-        let used = all.into_iter().flat_map(|all| work.plan.experts.iter().map(|at| all[*at].0));
+        let used = spec.kinds().flat_map(|all| work.plan.experts.iter().map(|at| all[*at].0));
         self.matrices.defer(used, self.isa, &self.pool);
         self.note_inputs_of(
             &work.plan,
             (experts, 0..work.plan.experts.len()),
-            |spec| [&spec.gate, &spec.up],
+            |spec, expert, to| to.extend(spec.inward().map(|all| all[expert])),
             |this, at, values| {
                 values.extend_from_slice(this.row(x, work.plan.all[at].row as usize));
             },
@@ -303,7 +291,7 @@ impl Cpu {
         self.choose(work, logits, experts, tokens);
         self.pool.begin("group_experts");
         let spec = &self.experts[experts.0].spec;
-        let held = spec.first..spec.first + spec.gate.len();
+        let held = spec.first..spec.first + spec.held();
         work.plan.group(&work.choices, spec.routing.chosen, held);
     }
 
@@ -328,13 +316,13 @@ impl Cpu {
         first: usize,
         out: &mut [f32],
     ) {
-        let held = self.experts[experts.0].spec.gate.len();
+        let held = self.experts[experts.0].spec.held();
         self.begin_streamed(work, first);
         let number = |work: &ExpertScratch, group: usize| first + work.plan.experts[group];
         let count = work.plan.experts.len();
         work.gated_groups.clear();
         work.gated_groups.resize(count, false);
-        let width = self.matrices.get(self.experts[experts.0].spec.gate[0].0).rows;
+        let width = self.matrices.get(self.first_of(experts).0).rows;
         // Gates of experts that cannot be read are not computed.
         grown(&mut work.gated, work.plan.all.len() * width);
         // Groups that were requested, and that are computed.
@@ -425,19 +413,17 @@ impl Cpu {
     /// Rounds the inputs of the gate and up products of all groups.
     fn gather_gates(&self, work: &mut ExpertScratch, x: Buffer, experts: Experts) {
         let ExpertGroup { spec, apart, .. } = &self.experts[experts.0];
-        let (gate, up) = (self.matrices.get(spec.gate[0].0), self.matrices.get(spec.up[0].0));
-        let hidden = gate.cols;
         let ExpertScratch { plan, inputs, up_inputs, .. } = work;
-        let fill = |matrices: &[Matrix], at: usize, values: &mut [f32]| {
-            let Assignment { row, expert, .. } = plan.all[at];
-            let weights = self.matrices.get(matrices[expert as usize].0);
-            weights.take_inputs(self.row(x, row as usize), values);
-        };
-        let cuts = &plan.cuts;
-        let [to, up_to] = [gate, up].map(|weights| weights.layout.activations);
-        self.gather(inputs, to, hidden, cuts, |at, to| fill(&spec.gate, at, to));
-        if *apart {
-            self.gather(up_inputs, up_to, hidden, cuts, |at, to| fill(&spec.up, at, to));
+        // Ups take the inputs of gates, unless theirs are others.
+        let kinds = spec.inward().take(if *apart { 2 } else { 1 });
+        for (matrices, inputs) in kinds.zip([inputs, up_inputs]) {
+            let first = self.matrices.get(matrices[0].0);
+            let (to, hidden) = (first.layout.activations, first.cols);
+            self.gather(inputs, to, hidden, &plan.cuts, |at, values| {
+                let Assignment { row, expert, .. } = plan.all[at];
+                let weights = self.matrices.get(matrices[expert as usize].0);
+                weights.take_inputs(self.row(x, row as usize), values);
+            });
         }
     }
 
@@ -445,49 +431,71 @@ impl Cpu {
     fn gates(&self, work: &mut ExpertScratch, experts: Experts) {
         self.pool.begin("expert_gates");
         let ExpertGroup { spec, apart, .. } = &self.experts[experts.0];
-        let (gate, up) = (self.matrices.get(spec.gate[0].0), self.matrices.get(spec.up[0].0));
-        let (width, hidden) = (gate.rows, gate.cols);
-        let [to, up_to] = [gate, up].map(|weights| weights.layout.activations);
         let ExpertScratch { plan, gated, inputs, up_inputs, .. } = work;
         if plan.groups.is_empty() {
             return;
         }
         plan.group_cuts.clear();
         plan.group_cuts.extend(plan.groups.iter().map(|group| plan.cuts[*group].clone()));
-        let rows = plan.all.len();
-        let up_inputs = if *apart { up_inputs } else { &*inputs }.inputs(up_to, rows, hidden);
-        let inputs = inputs.inputs(to, rows, hidden);
+        let first = self.matrices.get(spec.up[0].0);
+        let (width, hidden) = (first.rows, first.cols);
+        let (to, rows) = (first.layout.activations, plan.all.len());
+        let up_inputs = if *apart { up_inputs } else { &*inputs }.inputs(to, rows, hidden);
+        let gate_inputs = spec.gate.first().map(|gate| {
+            let to = self.matrices.get(gate.0).layout.activations;
+            inputs.inputs(to, rows, hidden)
+        });
+        let biases = spec.biases.map_or([None; 2], |[gate, up, _]| [Some(gate), Some(up)]);
         let columns = self.columns(width, plan.groups.len());
         let gated = grown(gated, plan.all.len() * width);
         self.pool.for_each_cut(gated, width, (&plan.group_cuts, columns), |at, mut tile| {
             let (expert, cols) = (plan.experts[plan.groups[at]], tile.cols());
-            let (inputs, up_inputs) = (inputs.slice(tile.rows()), up_inputs.slice(tile.rows()));
-            let count = tile.rows().len();
-            scratch(2 * count * cols.len(), |both| {
-                let (gates, ups) = both.split_at_mut(count * cols.len());
-                self.part(inputs, spec.gate[expert], gates, cols.clone());
-                self.part(up_inputs, spec.up[expert], ups, cols.clone());
-                if spec.weighs_inputs {
-                    // Products with inputs times a factor are those with the inputs, times it.
-                    let each =
-                        gates.chunks_exact_mut(cols.len()).zip(ups.chunks_exact_mut(cols.len()));
-                    for (row, (gates, ups)) in tile.rows().zip(each) {
-                        let weight = plan.all[row].weight;
-                        elementwise::scale(self.isa, gates, weight);
-                        elementwise::scale(self.isa, ups, weight);
+            let values = tile.rows().len() * cols.len();
+            scratch(2 * values, |both| {
+                let (gates, ups) = both.split_at_mut(values);
+                let part = (spec, expert, cols.clone());
+                let of = &plan.all[tile.rows()];
+                self.inward(&part, of, (&spec.up, biases[1]), up_inputs.slice(tile.rows()), ups);
+                let inner = match gate_inputs {
+                    Some(inputs) => {
+                        let gate = (&spec.gate[..], biases[0]);
+                        self.inward(&part, of, gate, inputs.slice(tile.rows()), gates);
+                        elementwise::apply_gate(self.isa, spec.kind, gates, ups);
+                        gates
                     }
-                }
-                if let Some([gate, up, _]) = spec.biases {
-                    let at = expert * width + cols.start..expert * width + cols.end;
-                    self.add_to_each(gates, &self.vectors[gate.0][at.clone()]);
-                    self.add_to_each(ups, &self.vectors[up.0][at]);
-                }
-                elementwise::apply_gate(self.isa, spec.kind, gates, ups);
-                for (row, gates) in tile.rows().zip(gates.chunks_exact(cols.len())) {
-                    tile.row_mut(row).copy_from_slice(gates);
+                    None => {
+                        elementwise::activate(self.isa, spec.kind, ups);
+                        ups
+                    }
+                };
+                for (row, inner) in tile.rows().zip(inner.chunks_exact(cols.len())) {
+                    tile.row_mut(row).copy_from_slice(inner);
                 }
             });
         });
+    }
+
+    /// Columns of what the gate or the up projection of an expert gives for rows.
+    fn inward(
+        &self,
+        (spec, expert, cols): &(&ExpertsSpec, usize, Range<usize>),
+        rows: &[Assignment],
+        (matrices, bias): (&[Matrix], Option<Vector>),
+        inputs: Inputs<'_>,
+        out: &mut [f32],
+    ) {
+        self.part(inputs, matrices[*expert], out, cols.clone());
+        if spec.weighs_inputs {
+            // Products with inputs times a factor are those with the inputs, times it.
+            for (row, out) in rows.iter().zip(out.chunks_exact_mut(cols.len())) {
+                elementwise::scale(self.isa, out, row.weight);
+            }
+        }
+        if let Some(bias) = bias {
+            let first = expert * self.matrices.get(matrices[*expert].0).rows;
+            let at = first + cols.start..first + cols.end;
+            self.add_to_each(out, &self.vectors[bias.0][at]);
+        }
     }
 
     /// Down products of `groups`, added to `out` row by row, without those of experts that could
@@ -506,7 +514,7 @@ impl Cpu {
         self.note_inputs_of(
             &work.plan,
             (experts, groups.clone()),
-            |spec| [&spec.down],
+            |spec, expert, to| to.push(spec.down[expert]),
             |_, at, values| values.extend_from_slice(&gated[at * width..][..width]),
         );
         let ExpertGroup { spec, streamed, .. } = &self.experts[experts.0];
@@ -566,11 +574,11 @@ impl Cpu {
 
     /// Sums up the inputs of the experts' products, if they are collected: `fill` appends the
     /// inputs of an assignment.
-    fn note_inputs_of<const N: usize>(
+    fn note_inputs_of(
         &mut self,
         plan: &ExpertPlan,
         (experts, groups): (Experts, Range<usize>),
-        matrices: impl Fn(&ExpertsSpec) -> [&[Matrix]; N],
+        matrices: impl Fn(&ExpertsSpec, usize, &mut Vec<Matrix>),
         fill: impl Fn(&Self, usize, &mut Vec<f32>),
     ) {
         if self.inputs.is_none() {
@@ -579,9 +587,9 @@ impl Cpu {
         for (expert, cut) in plan.experts[groups.clone()].iter().zip(&plan.cuts[groups]) {
             let mut values = Vec::new();
             cut.clone().for_each(|at| fill(self, at, &mut values));
-            for matrix in matrices(&self.experts[experts.0].spec).map(|all| all[*expert]) {
-                self.note_rows(&values, matrix);
-            }
+            let mut of_expert = Vec::new();
+            matrices(&self.experts[experts.0].spec, *expert, &mut of_expert);
+            of_expert.into_iter().for_each(|matrix| self.note_rows(&values, matrix));
         }
     }
 }

@@ -270,14 +270,15 @@ impl Matrices {
 
     /// Makes each expert's matrices, of which the slices have one each, one that is read as a
     /// whole, where they are streamed. Returns the number of the first expert.
-    pub fn stream_experts(&mut self, matrices: [&[Matrix]; 3]) -> Option<usize> {
-        let streamed = matrices.map(|all| self.parts_of_streamed.contains_key(&all[0].0));
+    pub fn stream_experts(&mut self, matrices: &[&[Matrix]]) -> Option<usize> {
+        let is_streamed = |all: &&[Matrix]| self.parts_of_streamed.contains_key(&all[0].0);
+        let streamed: Vec<bool> = matrices.iter().map(is_streamed).collect();
         if !streamed.contains(&true) {
             return None;
         }
         let all: Vec<Vec<usize>> = (0..matrices[0].len())
             .map(|at| {
-                let own = matrices.iter().zip(streamed).filter(|(_, streamed)| *streamed);
+                let own = matrices.iter().zip(&streamed).filter(|(_, streamed)| **streamed);
                 own.map(|(all, _)| all[at].0).collect()
             })
             .collect();

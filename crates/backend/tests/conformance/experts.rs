@@ -90,11 +90,15 @@ impl Layer {
     fn random(pair: &mut Pair, types: [&'static QuantType; 3], sizes: Sizes) -> Self {
         let Sizes { hidden, width, first, held, count, rows } = sizes;
         let ordered = [0; 3].map(|_| pair.number(0, 3) == 0);
-        let gate = projection(pair, types[0], (held, [width, hidden]), ordered[0]);
+        let gated = pair.number(0, 3) > 0;
+        let gate = match gated {
+            true => projection(pair, types[0], (held, [width, hidden]), ordered[0]),
+            false => Vec::new(),
+        };
         let up = projection(pair, types[1], (held, [width, hidden]), ordered[1]);
         let down = projection(pair, types[2], (held, [hidden, width]), ordered[2]);
         let routing = routing(pair, count);
-        let biases = (pair.number(0, 1) == 1)
+        let biases = (gated && pair.number(0, 1) == 1)
             .then(|| [width, width, hidden].map(|len| pair.vector(held * len)));
         let correction = (pair.number(0, 1) == 1).then(|| scaled_vector(pair, count, 0.5));
         let scales = (pair.number(0, 1) == 1).then(|| scaled_vector(pair, count, 1.5));
@@ -102,8 +106,10 @@ impl Layer {
             let all = TOKENS * routing.chosen;
             (0..all).map(|_| pair.number(0, count - 1) as u32).collect()
         });
-        let kinds = [Gate::Silu, Gate::Clamped { alpha: 1.7, limit: 2.0 }];
-        let kind = kinds[pair.number(0, 1)];
+        let kind = match gated {
+            true => [Gate::Silu, Gate::Clamped { alpha: 1.7, limit: 2.0 }][pair.number(0, 1)],
+            false => [Gate::ReluSquared, Gate::GeluTanh][pair.number(0, 1)],
+        };
         let weighs_inputs = pair.number(0, 1) == 1;
         let spec = ExpertsSpec {
             weighs_inputs,

@@ -94,6 +94,13 @@ fn checkpoints_agree_with_hugging_face() {
     assert!(verified >= 18, "{verified} checkpoints");
 }
 
+/// No checkpoint in the folder of all references has such layers.
+#[test]
+fn experts_without_gates_that_read_fewer_values_agree_with_hugging_face() {
+    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/nemotron_3");
+    verify(&model, &model.join("reference.json"));
+}
+
 #[test]
 fn embedding_models_and_rerankers_agree_with_hugging_face() {
     let Some(models) = fixtures::find("embeddings") else { return };

@@ -295,6 +295,18 @@ const NEMOTRON_H: Shape = Shape {
     },
     ..MISTRAL
 };
+const NEMOTRON_3: Shape = Shape {
+    expert_keys: ["n_routed_experts", "moe_intermediate_size"],
+    more: |shape| {
+        let mut json = (NEMOTRON_H.more)(shape);
+        json["hybrid_override_pattern"] = json!("ME*E");
+        json["moe_shared_expert_intermediate_size"] = json!(2 * shape.experts[2]);
+        json["moe_latent_size"] = json!(shape.hidden / 2);
+        json["routed_scaling_factor"] = json!(2.5);
+        json
+    },
+    ..NEMOTRON_H
+};
 const FALCON_H1: Shape = Shape {
     class: "FalconH1ForCausalLM",
     more: |_| {
@@ -380,6 +392,7 @@ static SHAPES: &[Shape] = &[
     Shape { name: "tiny-kimi-linear", experts: [8, 2, 256], ..tiny(KIMI_LINEAR) },
     Shape { name: "tiny-granite4", experts: [8, 2, 256], ..tiny(GRANITE4) },
     Shape { name: "tiny-nemotron-h", layers: 4, ..tiny(NEMOTRON_H) },
+    Shape { name: "tiny-nemotron-3", layers: 4, experts: [8, 2, 256], ..tiny(NEMOTRON_3) },
     Shape { name: "tiny-falcon-h1", ..tiny(FALCON_H1) },
     Shape { name: "tiny-lfm2", layers: 3, ..tiny(LFM2) },
 ];

@@ -16,17 +16,17 @@ use crate::gguf::GgufFile;
 pub(super) fn read(reader: &Reader<'_>, file: &Path, family: &Family) -> Result<Vec<AdapterPair>> {
     let gguf = GgufFile::open(file)?;
     let metadata = gguf.metadata();
-    let expect = |key: &str, expected: &str| match metadata.opt_text(key)? {
-        Some(found) if found == expected => Ok(()),
-        Some(found) => {
-            let found = crate::error::shown(found);
-            Err(metadata.error(key, format!("expected {expected}, found {found}")))
+    let expect = |key: &str, expected: &[&str]| {
+        let found = metadata.opt_text(key)?;
+        if found.is_some_and(|found| expected.contains(&found)) {
+            return Ok(());
         }
-        None => Err(metadata.error(key, format!("expected {expected}, found no such key"))),
+        let found = found.map_or_else(|| "no such key".to_owned(), crate::error::shown);
+        Err(metadata.error(key, format!("expected {}, found {found}", expected.join(" or "))))
     };
-    expect("general.type", "adapter")?;
-    expect("adapter.type", "lora")?;
-    expect("general.architecture", family.gguf_name)?;
+    expect("general.type", &["adapter"])?;
+    expect("adapter.type", &["lora"])?;
+    expect("general.architecture", &family.gguf_names().collect::<Vec<_>>())?;
     const INVOCATION: &str = "adapter.alora.invocation_tokens";
     if metadata.get(INVOCATION).is_some() {
         return Err(metadata.error(INVOCATION, "activated adapters are not supported"));

@@ -36,6 +36,8 @@ pub(crate) struct Family {
     pub hf_rope: RopeLayout,
     /// `general.architecture` in GGUF files.
     pub gguf_name: &'static str,
+    /// The same of models with experts, where it is another; a file of either may have them.
+    pub gguf_sparse: Option<&'static str>,
     /// Whether a GGUF file of this name is of this family, by its metadata. The first family of
     /// the table that agrees has the file.
     pub gguf_is: fn(keys: &GgufKeys) -> Result<bool>,
@@ -142,6 +144,16 @@ pub(crate) struct Family {
 }
 
 impl Family {
+    /// All names of its GGUF files.
+    pub fn gguf_names(&self) -> impl Iterator<Item = &'static str> {
+        std::iter::once(self.gguf_name).chain(self.gguf_sparse)
+    }
+
+    /// The name of the GGUF files of a model.
+    pub fn gguf_name_of(&self, config: &ModelConfig) -> &'static str {
+        self.gguf_sparse.filter(|_| config.experts.is_some()).unwrap_or(self.gguf_name)
+    }
+
     /// The tensors of every layer that config.json declares.
     pub fn declared_tensors(&self, config: Object) -> Result<Vec<&'static str>> {
         let mut declared = Vec::new();
@@ -242,6 +254,7 @@ pub(crate) const BASE: Family = Family {
     hf_types: &[],
     hf_rope: RopeLayout::Halves,
     gguf_name: "",
+    gguf_sparse: None,
     gguf_is: |_| Ok(true),
     gguf_rope: RopeLayout::Halves,
     gguf_aliases: &[],

@@ -2,7 +2,7 @@
 
 mod compressed;
 mod delta;
-mod experts;
+pub(crate) mod experts;
 pub(crate) mod index;
 pub(crate) mod mamba;
 mod rope;

@@ -168,12 +168,12 @@ fn class_name<'a>(config: Object, class: &'a Json) -> Result<&'a str> {
 
 /// The family of a GGUF file, by `general.architecture` and other metadata.
 fn of_gguf(keys: &GgufKeys) -> Result<&'static Family> {
-    for family in FAMILIES.iter().filter(|family| family.gguf_name == keys.prefix) {
+    for family in FAMILIES.iter().filter(|family| family.gguf_names().any(|it| it == keys.prefix)) {
         if (family.gguf_is)(keys)? {
             return Ok(family);
         }
     }
-    let mut supported: Vec<_> = FAMILIES.iter().map(|family| family.gguf_name).collect();
+    let mut supported: Vec<_> = FAMILIES.iter().flat_map(|family| family.gguf_names()).collect();
     supported.dedup();
     Err(unknown(keys.metadata.path(), keys.prefix, supported.into_iter()))
 }

@@ -1,5 +1,6 @@
-//! Nemotron-H: layers of one sublayer each, which are state spaces, attention without rotary
-//! embedding, or MLPs without gates.
+//! Nemotron-H and Nemotron 3: layers of one sublayer each, which are state spaces, attention
+//! without rotary embedding, MLPs without gates, or experts of that kind, which may read and give
+//! fewer values than the residual stream has.
 
 use super::granitemoehybrid::tiny_mamba;
 use super::prelude::*;
@@ -8,6 +9,15 @@ pub(super) static NEMOTRON_H: Family = Family {
     name: "nemotron_h",
     hf_class: "NemotronHForCausalLM",
     gguf_name: "nemotron_h",
+    gguf_sparse: Some("nemotron_h_moe"),
+    gguf_experts: GgufExperts { scores: RouterScores::Sigmoid, shared: true, ..BASE.gguf_experts },
+    more_layers: true,
+    more_apart: true,
+    experts: read_experts,
+    required: |model, layer| match model.experts_of(layer) {
+        Some(_) => &["exp_probs_b.bias"],
+        None => &[],
+    },
     gguf_activation: Activation::ReluSquared,
     gguf_zero_heads: true,
     hf_eps: "layer_norm_epsilon",
@@ -56,6 +66,9 @@ pub(super) static NEMOTRON_H: Family = Family {
     },
     fixed: |model| {
         model.plain_mlp = true;
+        if let Some(experts) = &mut model.experts {
+            experts.shared_gate = false;
+        }
         model.unrotated = vec![true; model.layers];
         if let Some(mamba) = &mut model.mamba {
             mamba.norm_groups = mamba.groups;
@@ -67,21 +80,34 @@ pub(super) static NEMOTRON_H: Family = Family {
         let mut json = mamba::to_json(config, &FIELDS);
         let letters: String = (0..config.layers).map(|layer| letter(config, layer)).collect();
         extend(&mut json, json!({PATTERN: letters, "mlp_hidden_act": "relu2"}));
+        if let Some(experts) = &config.experts {
+            extend(&mut json, experts::grouped_json(config));
+            extend(&mut json, experts_json(experts));
+        }
         json
     },
     tiny: |layers| {
         let mut config = family::tiny(layers);
         config.activation = Activation::ReluSquared;
         config.unrotated = vec![true; layers];
-        // A state space, attention, an MLP; attention where the layer is alone.
-        let kind = |layer: usize| if layers == 1 { 1 } else { layer % 3 };
-        config.sublayers = (0..layers)
-            .map(|layer| if kind(layer) == 2 { Sublayers::FeedForward } else { Sublayers::Mixer })
-            .collect();
-        let spaces: Vec<bool> = (0..layers).map(|layer| kind(layer) == 0).collect();
-        let mamba = MambaConfig { norm_groups: 2, ..tiny_mamba(spaces) };
+        // A state space, attention, experts, an MLP; attention where the layer is alone.
+        let kind = |layer: usize| if layers == 1 { '*' } else { ['M', '*', 'E', '-'][layer % 4] };
+        let letters: Vec<char> = (0..layers).map(kind).collect();
+        config.sublayers = sublayers(&letters);
+        let mamba = MambaConfig { norm_groups: 2, ..tiny_mamba(layers_of(&letters, 'M')) };
         let mamba = Some(mamba).filter(|mamba| mamba.layers.contains(&true));
-        ModelConfig { plain_mlp: true, mamba, ..config }
+        let groups = Some(ExpertGroups { count: 2, chosen: 1, rank: GroupRank::BestTwo });
+        let experts = ExpertsConfig {
+            layers: layers_of(&letters, 'E'),
+            latent: Some(56),
+            shared_width: 48,
+            scores: RouterScores::Sigmoid,
+            scale: 2.5,
+            groups,
+            ..family::tiny_experts(layers)
+        };
+        let experts = Some(experts).filter(|experts| experts.layers.contains(&true));
+        ModelConfig { plain_mlp: true, mamba, experts, ..config }
     },
     ..BASE
 };
@@ -94,6 +120,16 @@ const LAYER: NamePairs = &[
     ("mixer.o_proj.weight", "attn_output.weight"),
     ("mixer.up_proj.weight", "ffn_up.weight"),
     ("mixer.down_proj.weight", "ffn_down.weight"),
+    ("mixer.gate.weight", "ffn_gate_inp.weight"),
+    ("mixer.gate.e_score_correction_bias", "exp_probs_b.bias"),
+    ("mixer.experts.{}.up_proj.weight", "ffn_up.{}.weight"),
+    ("mixer.experts.{}.down_proj.weight", "ffn_down.{}.weight"),
+    ("mixer.experts.up_proj", "ffn_up_exps.weight"),
+    ("mixer.experts.down_proj", "ffn_down_exps.weight"),
+    ("mixer.shared_experts.up_proj.weight", "ffn_up_shexp.weight"),
+    ("mixer.shared_experts.down_proj.weight", "ffn_down_shexp.weight"),
+    ("mixer.fc1_latent_proj.weight", "ffn_latent_down.weight"),
+    ("mixer.fc2_latent_proj.weight", "ffn_latent_up.weight"),
     ("mixer.in_proj.weight", "ssm_in.weight"),
     ("mixer.conv1d.weight", "ssm_conv1d.weight"),
     ("mixer.conv1d.bias", "ssm_conv1d.bias"),
@@ -113,25 +149,75 @@ const FIELDS: MambaFields = MambaFields {
 };
 const PATTERN: &str = "hybrid_override_pattern";
 const TYPES: &str = "layers_block_type";
+const SHARED_WIDTH: &str = "moe_shared_expert_intermediate_size";
+const LATENT: &str = "moe_latent_size";
+
+const EXPERT_DEFAULTS: SigmoidDefaults = SigmoidDefaults {
+    count: 8,
+    chosen: 2,
+    width: 7688,
+    dense: 0,
+    scale: 1.0,
+    groups: 1,
+    chosen_groups: 1,
+};
 
 /// The letter of a layer in the pattern.
 fn letter(config: &ModelConfig, layer: usize) -> char {
     match (config.sublayers[layer], config.mamba_of(layer)) {
+        (Sublayers::FeedForward, _) if config.experts_of(layer).is_some() => 'E',
         (Sublayers::FeedForward, _) => '-',
         (_, Some(_)) => 'M',
         (_, None) => '*',
     }
 }
 
+/// The layers of one letter.
+fn layers_of(letters: &[char], wanted: char) -> Vec<bool> {
+    letters.iter().map(|letter| *letter == wanted).collect()
+}
+
+/// The sublayer of each layer.
+fn sublayers(letters: &[char]) -> Vec<Sublayers> {
+    let sublayer = |letter: &char| match letter {
+        '-' | 'E' => Sublayers::FeedForward,
+        _ => Sublayers::Mixer,
+    };
+    letters.iter().map(sublayer).collect()
+}
+
+fn read_experts(config: Object, layers: usize) -> Result<Option<ExpertsConfig>> {
+    let of_experts = layers_of(&letters(config, layers)?, 'E');
+    if !of_experts.contains(&true) {
+        return Ok(None);
+    }
+    const SHARED: &str = "n_shared_experts";
+    let shared = experts::shared(config, 1)?;
+    if shared != 1 {
+        return Err(config.error(SHARED, format!("expected 1, found {shared}")));
+    }
+    let experts = experts::sigmoid(config, layers, &EXPERT_DEFAULTS)?;
+    let shared_width = config.setting(SHARED_WIDTH, MAX_WIDTH, EXPERT_DEFAULTS.width)?;
+    let latent = config.nullable(LATENT, MAX_WIDTH, None)?;
+    Ok(experts.map(|all| ExpertsConfig { layers: of_experts, shared_width, latent, ..all }))
+}
+
+/// Fields of experts beyond those of DeepSeek's kind.
+fn experts_json(experts: &ExpertsConfig) -> Json {
+    json!({
+        "n_shared_experts": 1,
+        SHARED_WIDTH: experts.shared_width,
+        LATENT: experts.latent,
+    })
+}
+
 /// The letters of all layers.
 fn letters(config: Object, layers: usize) -> Result<Vec<char>> {
-    let known = |key: &'static str, letter: Option<char>, found: String| match letter {
-        Some(letter @ ('M' | '*' | '-')) => Ok(letter),
-        Some(_) => Err(config.error(key, format!("layers of experts are not supported ({found})"))),
-        None => {
-            let expected = "expected state spaces, attention or MLPs (M, * or -)";
-            Err(config.error(key, format!("{expected}, found {found}")))
-        }
+    let known = |key: &'static str, letter: Option<char>, found: String| {
+        letter.ok_or_else(|| {
+            let expected = "expected state spaces, attention, MLPs or experts (M, *, - or E)";
+            config.error(key, format!("{expected}, found {found}"))
+        })
     };
     let (key, letters) = match (config.text(PATTERN)?, config.array(TYPES)?) {
         (Some(pattern), _) => {
@@ -165,12 +251,8 @@ fn letters(config: Object, layers: usize) -> Result<Vec<char>> {
 
 fn hf_more(config: Object, model: &mut ModelConfig) -> Result<()> {
     let letters = letters(config, model.layers)?;
-    let sublayers = |letter: &char| match letter {
-        '-' => Sublayers::FeedForward,
-        _ => Sublayers::Mixer,
-    };
-    model.sublayers = letters.iter().map(sublayers).collect();
-    let spaces: Vec<bool> = letters.iter().map(|letter| *letter == 'M').collect();
+    model.sublayers = sublayers(&letters);
+    let spaces = layers_of(&letters, 'M');
     if spaces.contains(&true) {
         let defaults = MambaDefaults { heads: 128, head_dim: Some(64), groups: 8, state: 128 };
         model.mamba = Some(mamba::read(config, spaces, &FIELDS, &defaults)?);
@@ -182,11 +264,18 @@ fn gguf_more(keys: &GgufKeys, _: &GgufFile, model: &mut ModelConfig) -> Result<(
     let apart = gguf::mamba::without_attention(keys, model.layers)?;
     let without_mlp = keys.zeros("feed_forward_length", model.layers)?;
     let without_mlp = without_mlp.unwrap_or_else(|| vec![true; model.layers]);
-    let sublayers =
-        |without: &bool| if *without { Sublayers::Mixer } else { Sublayers::FeedForward };
-    model.sublayers = without_mlp.iter().map(sublayers).collect();
-    let spaces: Vec<bool> =
-        apart.iter().zip(&without_mlp).map(|(apart, without)| *apart && *without).collect();
+    let kind = |layer: usize| match (without_mlp[layer], apart[layer]) {
+        (false, _) if model.experts_of(layer).is_some() => 'E',
+        (false, _) => '-',
+        (true, true) => 'M',
+        (true, false) => '*',
+    };
+    let letters: Vec<char> = (0..model.layers).map(kind).collect();
+    model.sublayers = sublayers(&letters);
+    if let Some(experts) = &mut model.experts {
+        experts.layers = layers_of(&letters, 'E');
+    }
+    let spaces = layers_of(&letters, 'M');
     if spaces.contains(&true) {
         model.mamba = Some(gguf::mamba::read(keys, spaces)?);
     }

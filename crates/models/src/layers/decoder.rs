@@ -43,7 +43,7 @@ enum Op {
     Mamba(Box<Mamba>),
     Conv(Box<ShortConvolution>),
     Mlp(GatedMlp),
-    Experts(Moe),
+    Experts(Box<Moe>),
     /// Reads the residual stream through norms of its own.
     MlpAndExperts(Box<MlpAndExperts>),
     LayerInput(LayerInput),
@@ -135,7 +135,7 @@ impl Op {
                 let both = MlpAndExperts::load(loader, layer, experts)?;
                 Ok(Self::MlpAndExperts(Box::new(both)))
             }
-            Some(experts) => Moe::load(loader, layer, experts).map(Self::Experts),
+            Some(experts) => Ok(Self::Experts(Box::new(Moe::load(loader, layer, experts)?))),
             None => {
                 let (width, kind) = (config.mlp_width(layer), gate_kind(config.activation));
                 GatedMlp::load(loader, layer, "", (width, kind)).map(Self::Mlp)
@@ -286,7 +286,7 @@ impl Decoder {
     fn experts_behind(&self, layer: usize) -> Option<&Moe> {
         let next = self.layers.get(layer - self.first + 1)?;
         next.sublayers.iter().find_map(|sublayer| match &sublayer.op {
-            Op::Experts(moe) => Some(moe),
+            Op::Experts(moe) => Some(&**moe),
             _ => None,
         })
     }

@@ -15,8 +15,19 @@ pub(crate) struct Moe {
     router: Linear,
     /// Logits of the router: `[rows, experts]`.
     logits: Buffer,
+    latent: Option<Latent>,
     experts: Experts,
     shared: Option<SharedExpert>,
+}
+
+/// The projections around experts that read and give fewer values than the residual stream has
+/// (Nemotron 3).
+#[derive(Debug)]
+struct Latent {
+    /// `[latent, hidden]` and `[hidden, latent]`.
+    projections: [Linear; 2],
+    /// What experts read and what they give: `[rows, latent]` each.
+    work: [Buffer; 2],
 }
 
 /// The MLP that every row passes through.
@@ -30,8 +41,9 @@ struct SharedExpert {
 }
 
 impl Moe {
-    /// Loads `ffn_gate_inp`, `ffn_gate_exps`, `ffn_up_exps` and `ffn_down_exps` of a layer, the
-    /// biases of all these and `exp_probs_b` if there; for a shared expert
+    /// Loads `ffn_gate_inp`, `ffn_gate_exps` where experts have gates, `ffn_up_exps` and
+    /// `ffn_down_exps` of a layer, the biases of all these and `exp_probs_b` if there; for experts
+    /// that read fewer values `ffn_latent_down` and `ffn_latent_up`; for a shared expert
     /// `ffn_gate_shexp`, `ffn_up_shexp` and `ffn_down_shexp`, for its gate `ffn_gate_inp_shexp`.
     /// This rank holds a range of the experts, and a range of the shared one's inner values.
     pub fn load(
@@ -45,15 +57,20 @@ impl Moe {
         let router =
             Linear::load_exact(loader, &name("gate_inp"), config.count, hidden, Slice::Whole)?;
         let own = part(loader.slice, (config.count, "experts"), &[1])?;
+        let is_plain = loader.checkpoint.config().plain_mlp;
+        let inputs = config.inputs(hidden);
         let mut all = |part: &str, outputs: usize, inputs: usize| {
             matrices(loader, &name(part), &own, [config.count, outputs, inputs])
         };
         let spec = ExpertsSpec {
             first: own.start,
             count: config.count,
-            gate: all("gate_exps", config.width, hidden)?,
-            up: all("up_exps", config.width, hidden)?,
-            down: all("down_exps", hidden, config.width)?,
+            gate: match is_plain {
+                true => Vec::new(),
+                false => all("gate_exps", config.width, inputs)?,
+            },
+            up: all("up_exps", config.width, inputs)?,
+            down: all("down_exps", inputs, config.width)?,
             biases: biases(loader, layer, config, &own)?,
             kind: limited(activation, config.limits[layer]),
             weighs_inputs: config.weighs_inputs,
@@ -92,8 +109,9 @@ impl Moe {
                 },
             }),
         };
+        let latent = config.latent.map(|width| Latent::load(loader, layer, width)).transpose()?;
         let logits = loader.shared("router", config.count)?;
-        Ok(Self { router, logits, experts, shared })
+        Ok(Self { router, logits, latent, experts, shared })
     }
 
     /// Guesses the experts from `x`, `[rows, hidden]`, the input of an earlier layer's experts, so
@@ -127,10 +145,33 @@ impl Moe {
                 pass.backend.scale_by_sigmoid(shared.out, *logits, rows);
             }
         }
-        pass.backend.mix_experts(x, logits, self.experts, out, pass.batch.tokens());
+        match &self.latent {
+            None => pass.backend.mix_experts(x, logits, self.experts, out, pass.batch.tokens()),
+            Some(Latent { projections: [down, up], work: [read, given] }) => {
+                down.forward(pass, x, *read, rows);
+                let tokens = pass.batch.tokens();
+                pass.backend.mix_experts(*read, logits, self.experts, *given, tokens);
+                up.forward(pass, *given, out, rows);
+            }
+        }
         if let Some(shared) = &self.shared {
             pass.backend.add(out, shared.out, rows);
         }
+    }
+}
+
+impl Latent {
+    /// Loads `ffn_latent_down` and `ffn_latent_up` of a layer; every rank has all of them.
+    fn load(loader: &mut Loader<'_>, layer: usize, width: usize) -> Result<Self, Error> {
+        let hidden = loader.checkpoint.config().hidden_size;
+        let name = |part: &str| format!("blk.{layer}.ffn_latent_{part}");
+        Ok(Self {
+            projections: [
+                Linear::load(loader, &name("down"), width, hidden, Slice::Whole)?,
+                Linear::load(loader, &name("up"), hidden, width, Slice::Whole)?,
+            ],
+            work: [loader.shared("latent_read", width)?, loader.shared("latent_given", width)?],
+        })
     }
 }
 

@@ -42,13 +42,22 @@ struct GatesParams {
     experts_at: u32,
     weights_at: u32,
     weighed: u32,
+    plain: u32,
 }
 
 /// The experts of a layer.
 pub(crate) struct ExpertGroup {
     spec: ExpertsSpec,
-    /// Gates, ups and downs, made when their weights are on the device.
-    projections: Option<[Projection; 3]>,
+    /// Made when their weights are on the device.
+    projections: Option<Projections>,
+}
+
+/// The projections of a layer's experts.
+#[derive(Clone)]
+struct Projections {
+    /// Of their inputs: gates, where there are any, and ups.
+    inward: Vec<Projection>,
+    down: Projection,
 }
 
 /// A matrix of each expert.
@@ -69,8 +78,9 @@ pub(crate) struct ExpertWork {
     /// Expert, weight and slot of each choice.
     choices: Option<Words>,
     plan: Option<Words>,
-    /// Outputs of slots.
+    /// Outputs of slots: gates, or ups where there are none.
     gate: Option<Words>,
+    /// Ups behind gates.
     up: Option<Words>,
     down: Option<Words>,
 }
@@ -103,13 +113,13 @@ impl WebGpu {
     pub(crate) fn add_experts(&mut self, spec: ExpertsSpec) -> Result<usize, Error> {
         self.check_experts(&spec)?;
         let slots = spec.rows.saturating_mul(spec.routing.chosen);
-        let gate = self.matrices.get(spec.gate[0]);
-        let (width, hidden) = (gate.rows, gate.cols);
+        let up = self.matrices.get(spec.up[0]);
+        let (width, hidden) = (up.rows, up.cols);
         let sizes = [
             slots.saturating_mul(3),
-            Plan::words(spec.gate.len(), slots),
+            Plan::words(spec.held(), slots),
             slots.saturating_mul(width),
-            slots.saturating_mul(width),
+            if spec.has_gates() { slots.saturating_mul(width) } else { 1 },
             slots.saturating_mul(hidden),
         ];
         let mut work = std::mem::take(&mut self.expert_work);
@@ -123,9 +133,10 @@ impl WebGpu {
             }
         }
         self.expert_work = work;
-        for all in [&spec.gate, &spec.up, &spec.down] {
+        for (at, all) in spec.kinds().enumerate() {
             let Weights { form, cols, .. } = *self.matrices.get(all[0]);
-            let apart = !std::ptr::eq(all, &spec.down) && self.orders_of(all).len() == 1;
+            let inward = at < spec.inward().count();
+            let apart = inward && self.orders_of(all).len() == 1;
             self.reserve_inputs(form.inputs, if apart { spec.rows } else { slots }, cols)?;
         }
         self.experts.push(ExpertGroup { spec, projections: None });
@@ -133,21 +144,10 @@ impl WebGpu {
     }
 
     fn check_experts(&self, spec: &ExpertsSpec) -> Result<(), Error> {
-        let ExpertsSpec { gate, up, down, routing, .. } = spec;
-        let (held, count) = (gate.len(), spec.count);
-        if held == 0 || up.len() != held || down.len() != held || spec.first + held > count {
-            let (up, down) = (up.len(), down.len());
-            return Err(Error::Experts(format!(
-                "expected as many gates, ups and downs of experts, at most {count}, found {held}, \
-                 {up} and {down} from number {} on",
-                spec.first
-            )));
-        }
-        if !routing.fits(count) {
-            let problem = format!("a router that chooses {routing:?} does not fit {count} experts");
+        if let Some(problem) = spec.broken() {
             return Err(Error::Experts(problem));
         }
-        route::check(routing, count)?;
+        route::check(&spec.routing, spec.count)?;
         let alike = |all: &[Matrix]| {
             let first = self.matrices.get(all[0]);
             all.iter().map(|matrix| self.matrices.get(*matrix)).all(|other| {
@@ -155,8 +155,8 @@ impl WebGpu {
                 shape && std::ptr::eq(other.form, first.form)
             })
         };
-        if ![gate, up, down].into_iter().all(|all| alike(all)) {
-            let name = &self.matrices.get(gate[0]).name;
+        if !spec.kinds().all(alike) {
+            let name = &self.matrices.get(spec.up[0]).name;
             let problem = format!("the experts beginning with {name} are not stored alike");
             return Err(Error::Experts(problem));
         }
@@ -174,13 +174,13 @@ impl WebGpu {
     }
 
     /// The projections of a layer, whose tables are made at the first call.
-    fn projections(&mut self, experts: Experts) -> Result<[Projection; 3], Error> {
+    fn projections(&mut self, experts: Experts) -> Result<Projections, Error> {
         if let Some(made) = &self.experts[experts.0].projections {
             return Ok(made.clone());
         }
-        let ExpertsSpec { gate, up, down, .. } = &self.experts[experts.0].spec;
-        let [gate, up, down] = [gate, up, down].map(Clone::clone);
-        let made = [self.projection(&gate)?, self.projection(&up)?, self.projection(&down)?];
+        let spec = self.experts[experts.0].spec.clone();
+        let inward = spec.inward().map(|all| self.projection(all)).collect::<Result<_, _>>()?;
+        let made = Projections { inward, down: self.projection(&spec.down)? };
         self.experts[experts.0].projections = Some(made.clone());
         Ok(made)
     }
@@ -210,12 +210,12 @@ impl WebGpu {
             return Ok(());
         }
         self.upload()?;
-        let [gate, up, down] = self.projections(experts)?;
+        let Projections { inward, down } = self.projections(experts)?;
         let step = self.plan_step(logits, experts, tokens);
-        let hidden = self.matrices.get(gate.matrix).cols;
+        let hidden = self.matrices.get(inward[0].matrix).cols;
         let x = self.buffer_of(x).words.clone();
         let mut taken = None;
-        for (projection, out) in [(&gate, &step.gate), (&up, &step.up)] {
+        for (projection, out) in inward.iter().zip([&step.gate, &step.up]) {
             let form = self.matrices.get(projection.matrix).form;
             let key = (form.inputs, projection.orders.clone());
             if taken.as_ref() != Some(&key) {
@@ -244,7 +244,7 @@ impl WebGpu {
         let ExpertWork { choices, plan, gate, up, down } = &self.expert_work;
         let [choices, words, gate, up, down] = [choices, plan, gate, up, down]
             .map(|words| words.clone().expect("allocated with the experts"));
-        let (first, held, chosen) = (spec.first, spec.gate.len(), spec.routing.chosen);
+        let (first, held, chosen) = (spec.first, spec.held(), spec.routing.chosen);
         self.route(logits, experts, &choices, tokens);
         let plan = Plan::new(first, held, chosen, rows);
         plan.make(&mut self.gpu, &choices, &words);
@@ -303,7 +303,7 @@ impl WebGpu {
 
     fn apply_gates(&mut self, experts: Experts, step: &ExpertStep) {
         let spec = &self.experts[experts.0].spec;
-        let width = self.matrices.get(spec.gate[0]).rows;
+        let width = self.matrices.get(spec.up[0]).rows;
         let (kind, alpha, limit) = gate_kind(spec.kind);
         let params = GatesParams {
             count: (step.plan.slots * width) as u32,
@@ -315,6 +315,7 @@ impl WebGpu {
             experts_at: step.plan.experts_at,
             weights_at: step.plan.weights_at,
             weighed: u32::from(spec.weighs_inputs),
+            plain: u32::from(!spec.has_gates()),
         };
         let inbox = self.gpu.inbox();
         let biases = spec.biases.map(|[gate, up, _]| [gate, up].map(|bias| &self.vectors[bias.0]));

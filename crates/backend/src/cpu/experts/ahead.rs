@@ -15,7 +15,7 @@ impl Cpu {
         let ExpertGroup { spec, streamed: Some(first), .. } = &self.experts[experts.0] else {
             return;
         };
-        let (first, held) = (*first, spec.first..spec.first + spec.gate.len());
+        let (first, held) = (*first, spec.first..spec.first + spec.held());
         let mut work = std::mem::take(&mut self.expert_scratch);
         self.pool.begin("foresee_experts");
         self.choose(&mut work, logits, experts, tokens);

@@ -42,8 +42,7 @@ impl Cpu {
             if let Some(first) = group.streamed {
                 return self.matrices.stream.expert_bytes(first);
             }
-            let matrices = [&group.spec.gate, &group.spec.up, &group.spec.down];
-            let matrices = matrices.into_iter().filter_map(|all| all.first());
+            let matrices = group.spec.kinds().filter_map(|all| all.first());
             let bytes = matrices.map(|matrix| match &self.matrices.get(matrix.0).bytes {
                 WeightBytes::File(bytes) => bytes.len(),
                 WeightBytes::Streamed { .. } => 0,
@@ -60,7 +59,7 @@ impl Cpu {
         let mut all = Vec::new();
         for (group, shares) in self.experts.iter().zip(shares) {
             let Some(streamed) = group.streamed else { continue };
-            let held = shares.iter().skip(group.spec.first).take(group.spec.gate.len());
+            let held = shares.iter().skip(group.spec.first).take(group.spec.held());
             all.extend((streamed..).zip(held.copied()));
         }
         self.matrices.stream.preload(&all);

@@ -19,6 +19,8 @@ pub(super) const NAMES: ExpertFieldNames = ExpertFieldNames {
     groups: "expert_group_count",
     chosen_groups: "expert_group_used_count",
 };
+/// Values that routed experts read, where these are not those of the residual stream.
+pub(crate) const LATENT: &str = "moe_latent_size";
 /// The router of a layer, which only layers with experts have.
 const ROUTER: &str = "ffn_gate_inp.weight";
 
@@ -48,6 +50,7 @@ pub(super) fn read(
         count,
         chosen,
         width,
+        latent: keys.opt_count(LATENT, MAX_WIDTH)?,
         shared_width,
         shared_gate: defaults.shared && shared_width > 0,
         scores,

@@ -2,6 +2,7 @@
 
 use super::super::family::Family;
 use super::super::fields::{SIGMOID, SOFTMAX, SOFTMAX_OF_CHOSEN, SQRT_SOFTPLUS};
+use super::super::gguf::experts::LATENT;
 use super::super::gguf::mamba::{LEAST_STEP, MOST_STEP, NORM_FIRST, PROJECTION_SCALE};
 use super::super::{
     CompressedConfig, DeltaConfig, ExpertsConfig, HyperConfig, INDEXED_RATIO, LatentConfig,
@@ -37,7 +38,7 @@ impl GgufKeyWriter<'_> {
 
 impl ModelConfig {
     pub(crate) fn gguf_keys(&self, family: &Family, writer: &mut GgufWriter) -> Result<()> {
-        let prefix = family.gguf_name;
+        let prefix = family.gguf_name_of(self);
         let mut keys = GgufKeyWriter { writer, prefix };
         keys.count("block_count", self.layers);
         keys.count("context_length", self.context_length);
@@ -204,6 +205,9 @@ impl ModelConfig {
         keys.count("expert_count", experts.count);
         keys.count("expert_used_count", experts.chosen);
         keys.count("expert_feed_forward_length", experts.width);
+        if let Some(latent) = experts.latent {
+            keys.count(LATENT, latent);
+        }
         keys.float("expert_weights_scale", experts.scale);
         keys.set("expert_weights_norm", Value::Bool(experts.normalise));
         let scores = match experts.scores {

@@ -1,6 +1,8 @@
 //! The tensors of a model: canonical names and shapes, in GGUF files and in Hugging Face
 //! checkpoints.
 
+use std::fmt::Display;
+
 use super::super::family::{ExpertFiles, Family, HEAD_NORMS};
 use super::super::{
     Attention, ConvConfig, DeltaConfig, ExpertsConfig, IndexConfig, LatentConfig, MambaConfig,
@@ -132,8 +134,7 @@ impl ModelConfig {
         }
         if experts.is_none_or(|experts| experts.beside_mlp) {
             let names = ["ffn_gate", "ffn_up", "ffn_down"];
-            let gated = mlp(names, hidden, self.mlp_width(layer));
-            parts.extend(gated.into_iter().skip(usize::from(self.plain_mlp)));
+            parts.extend(self.mlp(names, hidden, self.mlp_width(layer)));
         }
         parts
     }
@@ -391,11 +392,14 @@ impl ModelConfig {
     }
 
     fn experts(&self, experts: &ExpertsConfig, family: &Family, form: TensorForm) -> Tensors {
-        let (hidden, count, width) = (self.hidden_size, experts.count, experts.width);
+        let (count, width) = (experts.count, experts.width);
+        let hidden = experts.inputs(self.hidden_size);
         let mut tensors = Vec::new();
         match (form, family.hf_experts) {
             (TensorForm::Gguf | TensorForm::ReadGguf | TensorForm::Read, files) => {
-                tensors.extend(stacked(count, hidden, width, files == ExpertFiles::ByTurns));
+                let biased = files == ExpertFiles::ByTurns;
+                let parts = self.mlp(["gate", "up", "down"], hidden, width);
+                tensors.extend(stacked(count, parts, biased));
             }
             (TensorForm::Hf, ExpertFiles::ByTurns) => {
                 tensors.extend(by_turns(count, hidden, width));
@@ -411,19 +415,31 @@ impl ModelConfig {
             (TensorForm::Hf, ExpertFiles::Single) => {
                 let one =
                     |number| ["gate", "up", "down"].map(|part| format!("ffn_{part}.{number}"));
-                tensors.extend((0..count).flat_map(|number| mlp(one(number), hidden, width)));
+                tensors.extend((0..count).flat_map(|at| self.mlp(one(at), hidden, width)));
             }
+        }
+        if let Some(latent) = experts.latent {
+            let shape = [latent, self.hidden_size];
+            tensors.push(named("ffn_latent_down.weight", &shape));
+            tensors.push(named("ffn_latent_up.weight", &[shape[1], shape[0]]));
         }
         if experts.shared_width > 0 {
             let names = ["ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp"];
-            tensors.extend(mlp(names, hidden, experts.shared_width));
+            tensors.extend(self.mlp(names, self.hidden_size, experts.shared_width));
             if experts.shared_gate {
-                let row = [1, hidden];
+                let row = [1, self.hidden_size];
                 let shape = if form.is_gguf() { &row[1..] } else { &row[..] };
                 tensors.push(named("ffn_gate_inp_shexp.weight", shape));
             }
         }
         tensors
+    }
+
+    /// Gate, where MLPs have one, up and down of one MLP.
+    fn mlp(&self, names: [impl Display; 3], hidden: usize, width: usize) -> Tensors {
+        let shapes = [[width, hidden], [width, hidden], [hidden, width]];
+        let tensor = |(name, shape): (_, [usize; 2])| (format!("{name}.weight"), shape.to_vec());
+        names.into_iter().zip(shapes).skip(usize::from(self.plain_mlp)).map(tensor).collect()
     }
 
     /// Biases, head norms and sinks of a layer, except those of experts.
@@ -487,21 +503,14 @@ pub(super) fn named(name: &str, shape: &[usize]) -> (String, Vec<usize>) {
     (name.to_owned(), shape.to_vec())
 }
 
-/// Gate, up and down of one MLP.
-fn mlp(names: [impl std::fmt::Display; 3], hidden: usize, width: usize) -> Tensors {
-    let shapes = [[width, hidden], [width, hidden], [hidden, width]];
-    let tensor = |(name, shape): (_, [usize; 2])| (format!("{name}.weight"), shape.to_vec());
-    names.into_iter().zip(shapes).map(tensor).collect()
-}
-
-/// Gate, up and down of all experts.
-fn stacked(count: usize, hidden: usize, width: usize, biased: bool) -> Tensors {
-    let parts = [("gate", width, hidden), ("up", width, hidden), ("down", hidden, width)];
+/// Matrices of all experts, from those of one.
+fn stacked(count: usize, parts: Tensors, biased: bool) -> Tensors {
     let mut tensors = Vec::new();
-    for (part, rows, columns) in parts {
-        tensors.push((format!("ffn_{part}_exps.weight"), vec![count, rows, columns]));
+    for (name, shape) in parts {
+        let part = name.trim_end_matches(".weight");
+        tensors.push((format!("ffn_{part}_exps.weight"), [&[count], &shape[..]].concat()));
         if biased {
-            tensors.push((format!("ffn_{part}_exps.bias"), vec![count, rows]));
+            tensors.push((format!("ffn_{part}_exps.bias"), vec![count, shape[0]]));
         }
     }
     tensors

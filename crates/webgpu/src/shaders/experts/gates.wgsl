@@ -1,4 +1,5 @@
-// gate = f(gate + bias, up + bias) of each slot. Weights of inputs are factors of both products.
+// gate = f(gate + bias, up + bias) of each slot, or f(gate, 1) where experts are plain. Weights of
+// inputs are factors of both products.
 struct Params {
     count: u32,
     width: u32,
@@ -9,6 +10,7 @@ struct Params {
     experts_at: u32,
     weights_at: u32,
     weighed: u32,
+    plain: u32,
 }
 var<immediate> params: Params;
 @group(0) @binding(0) var<storage, read_write> gate: array<f32>;
@@ -22,7 +24,10 @@ fn each(i: u32) {
     if slot >= plan[0] {
         return;
     }
-    var both = vec2(gate[i], up[i]);
+    var both = vec2(gate[i], 0.0);
+    if params.plain == 0u {
+        both.y = up[i];
+    }
     if params.weighed != 0u {
         both *= bitcast<f32>(plan[params.weights_at + slot]);
     }
@@ -30,5 +35,6 @@ fn each(i: u32) {
         let at = plan[params.experts_at + slot] * params.width + i % params.width;
         both += vec2(gate_bias[at], up_bias[at]);
     }
-    gate[i] = gated(params.kind, params.alpha, params.limit, both.x, both.y);
+    let other = select(both.y, 1.0, params.plain != 0u);
+    gate[i] = gated(params.kind, params.alpha, params.limit, both.x, other);
 }
