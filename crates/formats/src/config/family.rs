@@ -38,9 +38,9 @@ pub(crate) struct Family {
     pub gguf_name: &'static str,
     /// The same of models with experts, where it is another; a file of either may have them.
     pub gguf_sparse: Option<&'static str>,
-    /// Whether a GGUF file of this name is of this family, by its metadata. The first family of
-    /// the table that agrees has the file.
-    pub gguf_is: fn(keys: &GgufKeys) -> Result<bool>,
+    /// Whether a GGUF file of this name is of this family, by its metadata and the names of its
+    /// tensors. The first family of the table that agrees has the file.
+    pub gguf_is: fn(keys: &GgufKeys, file: &GgufFile) -> Result<bool>,
     /// Rotary layout of its GGUF files.
     pub gguf_rope: RopeLayout,
     /// Names of a layer's tensors in the family's GGUF files that differ: (theirs, canonical).
@@ -255,7 +255,7 @@ pub(crate) const BASE: Family = Family {
     hf_rope: RopeLayout::Halves,
     gguf_name: "",
     gguf_sparse: None,
-    gguf_is: |_| Ok(true),
+    gguf_is: |_, _| Ok(true),
     gguf_rope: RopeLayout::Halves,
     gguf_aliases: &[],
     gguf_activation: Activation::Silu,

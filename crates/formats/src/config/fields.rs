@@ -190,10 +190,4 @@ impl GgufKeys<'_> {
     pub fn has_experts(&self) -> Result<bool> {
         Ok(self.opt_count("expert_count", MAX_EXPERTS)?.is_some())
     }
-
-    /// Whether the router's scores are sigmoids, which distinguishes DeepSeek V3 from V2 in files
-    /// with the same name.
-    pub fn has_sigmoid_router(&self) -> Result<bool> {
-        Ok(self.metadata.opt_count(&self.key("expert_gating_func"))? == Some(SIGMOID))
-    }
 }

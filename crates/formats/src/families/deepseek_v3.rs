@@ -8,21 +8,28 @@ pub(super) static DEEPSEEK_V3: Family = Family {
     hf_class: "DeepseekV3ForCausalLM",
     hf_wrapper: "KimiK25ForConditionalGeneration",
     hf_types: &["kimi_k2"],
-    gguf_is: |keys| keys.has_sigmoid_router(),
+    gguf_is: |keys, file| match gguf::experts::scores(keys)? {
+        Some(scores) => Ok(scores == RouterScores::Sigmoid),
+        // Files of GLM-4.7-Flash do not say; V2 has no biases for the choice of experts.
+        None => Ok(file.tensors().iter().any(|tensor| tensor.source_name.ends_with(CHOICE_BIAS))),
+    },
     experts: |config, layers| experts::sigmoid(config, layers, &V3),
     ..V3_BASE
 };
 
 /// What families with routers of this kind have in common.
 pub(super) const V3_BASE: Family = Family {
+    gguf_experts: GgufExperts { scores: RouterScores::Sigmoid, ..DEEPSEEK_BASE.gguf_experts },
     required: |config, layer| match config.experts_of(layer) {
-        Some(_) => &["exp_probs_b.bias"],
+        Some(_) => &[CHOICE_BIAS],
         None => &[],
     },
     more_layers: true,
     tiny,
     ..DEEPSEEK_BASE
 };
+
+const CHOICE_BIAS: &str = "exp_probs_b.bias";
 
 pub(super) const V3: SigmoidDefaults = SigmoidDefaults {
     count: 256,

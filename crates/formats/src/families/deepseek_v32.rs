@@ -7,7 +7,7 @@ pub(super) static DEEPSEEK_V32: Family = Family {
     name: "deepseek_v32",
     hf_class: "DeepseekV32ForCausalLM",
     gguf_name: "deepseek32",
-    gguf_is: |_| Ok(true),
+    gguf_is: |_, _| Ok(true),
     experts: |config, layers| experts::sigmoid(config, layers, &V3),
     hf_more: |config, model| {
         model.index = Some(index::read(config, model.layers, 64, RopeLayout::Halves)?);

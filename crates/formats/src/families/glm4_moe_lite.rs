@@ -8,7 +8,7 @@ pub(super) static GLM4_MOE_LITE: Family = Family {
     hf_class: "Glm4MoeLiteForCausalLM",
     hf_types: &[],
     // GGUF files have the name of DeepSeek's.
-    gguf_is: |_| Ok(false),
+    gguf_is: |_, _| Ok(false),
     experts: |config, layers| experts::sigmoid(config, layers, &DEFAULTS),
     tiny: |layers| {
         let mut config = (V3_BASE.tiny)(layers);

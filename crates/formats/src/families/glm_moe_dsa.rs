@@ -7,7 +7,7 @@ pub(super) static GLM_MOE_DSA: Family = Family {
     name: "glm_moe_dsa",
     hf_class: "GlmMoeDsaForCausalLM",
     gguf_name: "glm-dsa",
-    gguf_is: |_| Ok(true),
+    gguf_is: |_, _| Ok(true),
     experts: |config, layers| experts::sigmoid(config, layers, &DEFAULTS),
     hf_more: |config, model| {
         model.index = Some(index::read(config, model.layers, 32, RopeLayout::Interleaved)?);

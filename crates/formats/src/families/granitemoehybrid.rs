@@ -11,7 +11,7 @@ pub(super) static GRANITEMOEHYBRID: Family = Family {
     gguf_rope: RopeLayout::Interleaved,
     gguf_joins: false,
     gguf_zero_heads: true,
-    gguf_experts: GgufExperts { shared: true, ..BASE.gguf_experts },
+    gguf_experts: GgufExperts { shared: true, width: |mlp, _| mlp, ..BASE.gguf_experts },
     hf_experts: ExpertFiles::Fused,
     declared: &[("attention_bias", false, &[]), ("mamba_proj_bias", false, &[])],
     joined: &[

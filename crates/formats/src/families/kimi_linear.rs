@@ -8,8 +8,9 @@ pub(super) static KIMI_LINEAR: Family = Family {
     name: "kimi_linear",
     hf_class: "KimiLinearForCausalLM",
     gguf_name: "kimi-linear",
-    gguf_is: |_| Ok(true),
+    gguf_is: |_, _| Ok(true),
     gguf_zero_heads: true,
+    gguf_experts: GgufExperts { normalise: true, ..V3_BASE.gguf_experts },
     delta: Some(DeltaFiles { fused: false, gguf_tiled: false }),
     names: NameTable {
         layer: &[

@@ -7,7 +7,7 @@ pub(super) static MIXTRAL: Family = Family {
     name: "mixtral",
     hf_class: "MixtralForCausalLM",
     gguf_name: GGUF_NAME,
-    gguf_is: |keys| keys.has_experts(),
+    gguf_is: |keys, _| keys.has_experts(),
     gguf_rope: RopeLayout::Interleaved,
     gguf_experts: GgufExperts { width: |mlp, _| mlp, ..BASE.gguf_experts },
     kv_heads: Some(8),

@@ -166,10 +166,10 @@ fn class_name<'a>(config: Object, class: &'a Json) -> Result<&'a str> {
     })
 }
 
-/// The family of a GGUF file, by `general.architecture` and other metadata.
-fn of_gguf(keys: &GgufKeys) -> Result<&'static Family> {
+/// The family of a GGUF file, by `general.architecture`, other metadata and names of tensors.
+fn of_gguf(keys: &GgufKeys, file: &GgufFile) -> Result<&'static Family> {
     for family in FAMILIES.iter().filter(|family| family.gguf_names().any(|it| it == keys.prefix)) {
-        if (family.gguf_is)(keys)? {
+        if (family.gguf_is)(keys, file)? {
             return Ok(family);
         }
     }
@@ -228,7 +228,7 @@ pub(crate) fn read_hf(
 pub(crate) fn read_gguf(file: &GgufFile, name: &str) -> Result<(ModelConfig, &'static Family)> {
     let metadata = file.metadata();
     let keys = GgufKeys { metadata, prefix: metadata.text("general.architecture")? };
-    let family = of_gguf(&keys)?;
+    let family = of_gguf(&keys, file)?;
     Ok((gguf::read(&keys, file, family, name)?, family))
 }
 

@@ -37,7 +37,7 @@ pub(super) fn read(
     let chosen = keys.positive(NAMES.chosen, MAX_EXPERTS)?;
     let width = keys.opt_count("expert_feed_forward_length", MAX_WIDTH)?;
     let width = width.unwrap_or((defaults.width)(mlp, chosen));
-    let scores = scores(keys, defaults.scores)?;
+    let scores = scores(keys)?.unwrap_or(defaults.scores);
     let normalise = keys.metadata.opt_flag(&keys.key("expert_weights_norm"))?;
     let layers = match defaults.leading_dense {
         true => after_dense(keys, layers)?,
@@ -116,15 +116,16 @@ fn limits_of(keys: &GgufKeys, suffix: &str, layers: usize) -> Result<Option<Limi
     numbers[..layers].iter().map(bound).collect::<Result<_>>().map(Some)
 }
 
-fn scores(keys: &GgufKeys, default: RouterScores) -> Result<RouterScores> {
+/// The scores of the router, where the file says what they are.
+pub(crate) fn scores(keys: &GgufKeys) -> Result<Option<RouterScores>> {
     let key = keys.key("expert_gating_func");
     match keys.metadata.opt_count(&key)? {
         // 0 means unspecified.
-        None | Some(0) => Ok(default),
-        Some(SOFTMAX) => Ok(RouterScores::Softmax),
-        Some(SIGMOID) => Ok(RouterScores::Sigmoid),
-        Some(SOFTMAX_OF_CHOSEN) => Ok(RouterScores::SoftmaxOfChosen),
-        Some(SQRT_SOFTPLUS) => Ok(RouterScores::SqrtSoftplus),
+        None | Some(0) => Ok(None),
+        Some(SOFTMAX) => Ok(Some(RouterScores::Softmax)),
+        Some(SIGMOID) => Ok(Some(RouterScores::Sigmoid)),
+        Some(SOFTMAX_OF_CHOSEN) => Ok(Some(RouterScores::SoftmaxOfChosen)),
+        Some(SQRT_SOFTPLUS) => Ok(Some(RouterScores::SqrtSoftplus)),
         Some(other) => {
             let problem = format!("expected {SOFTMAX} to {SQRT_SOFTPLUS}, found {other}");
             Err(keys.metadata.error(&key, problem))

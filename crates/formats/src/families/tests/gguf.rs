@@ -8,7 +8,7 @@ use crate::gguf::{Array, GgufFile, GgufWriter, Value};
 
 pub(super) type Fields<'a> = &'a [(&'a str, Value)];
 
-pub(super) fn u(value: u32) -> Value {
+pub(super) const fn u(value: u32) -> Value {
     Value::U32(value)
 }
 
@@ -28,9 +28,11 @@ pub(super) fn read_with(
         ("context_length", u(512)),
         ("vocab_size", u(320)),
         ("attention.head_count", u(8)),
-        ("attention.layer_norm_rms_epsilon", Value::F32(1e-6)),
     ];
-    for (key, value) in base.iter().chain(fields) {
+    let eps = [("attention.layer_norm_rms_epsilon", Value::F32(1e-6))];
+    let has_other = fields.iter().any(|(key, _)| *key == OTHER_EPS);
+    let eps = eps.iter().filter(|_| !has_other);
+    for (key, value) in base.iter().chain(eps).chain(fields) {
         writer.set(&format!("{arch}.{key}"), value.clone());
     }
     for name in tensors {
@@ -43,6 +45,9 @@ pub(super) fn read_with(
     stream.finish().unwrap();
     ModelConfig::from_gguf(&GgufFile::open(&path).unwrap()).map_err(|e| e.to_string())
 }
+
+/// Name of the epsilon that some families have in place of the common one.
+const OTHER_EPS: &str = "attention.layer_norm_epsilon";
 
 fn read(arch: &str, fields: Fields) -> ModelConfig {
     read_with(arch, fields, &[]).unwrap()
@@ -137,6 +142,37 @@ fn deepseek_v3_is_known_by_its_router() {
     assert_eq!(second.architecture, "deepseek_v2");
     assert_eq!(second.experts.unwrap().groups, groups(GroupRank::Best));
 }
+
+#[test]
+fn deepseek_v3_is_known_by_its_biases_where_its_router_is_unsaid() {
+    let known = |fields: Fields, tensors: &[&str]| {
+        let config = read_with("deepseek2", &deepseek(fields), tensors).unwrap();
+        (config.architecture, config.experts.unwrap().scores)
+    };
+    let biased = ["blk.0.attn_norm.weight", "blk.3.exp_probs_b.bias"];
+    let of = |name: &str, scores| (name.to_owned(), scores);
+    assert_eq!(known(&[], &biased), of("deepseek_v3", RouterScores::Sigmoid));
+    assert_eq!(known(&[], &biased[..1]), of("deepseek_v2", RouterScores::Softmax));
+    let softmax = [("expert_gating_func", u(1))];
+    assert_eq!(known(&softmax, &biased), of("deepseek_v2", RouterScores::Softmax));
+}
+
+#[test]
+fn experts_of_granite_have_the_width_that_files_give_mlps() {
+    let config = read("granitehybrid", &experts(&[("expert_shared_feed_forward_length", u(40))]));
+    let found = config.experts.unwrap();
+    assert_eq!((found.width, found.shared_width, found.shared_gate), (96, 40, false));
+}
+
+#[test]
+fn weights_of_experts_of_kimi_linear_are_normalised_where_files_do_not_say() {
+    let fields = [&deepseek(&[("expert_gating_func", u(2))])[..], &KIMI].concat();
+    let found = read("kimi-linear", &fields).experts.unwrap();
+    assert_eq!((found.normalise, found.scores), (true, RouterScores::Sigmoid));
+}
+
+/// Three layers with the recurrence, and one with attention.
+const KIMI: [(&str, Value); 2] = [("kda.head_dim", u(16)), ("ssm.conv_kernel", u(4))];
 
 #[test]
 fn old_and_new_files_of_latent_attention_read_alike() {
