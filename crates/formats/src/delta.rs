@@ -67,12 +67,15 @@ fn is_convolution(part: &str) -> bool {
 }
 
 /// A tensor with a value for each head, or for each value of all heads, without dimensions that
-/// divide these.
+/// divide these; the weights of a convolution without those of size 1.
 fn flat(view: TensorView) -> TensorView {
     let part = split_canonical(&view.name).map_or("", |(_, part)| part);
-    match part {
-        "ssm_a" | "ssm_d" | "ssm_norm.weight" if view.shape.len() > 1 => {
+    match (part, &view.shape[..]) {
+        ("ssm_a" | "ssm_d" | "ssm_norm.weight", [_, _, ..]) => {
             view.with(view.ty, vec![view.elements()], view.bytes())
+        }
+        (part, &[1, channels, 1, kernel] | &[channels, 1, kernel]) if is_convolution(part) => {
+            view.with(view.ty, vec![channels, kernel], view.bytes())
         }
         _ => view,
     }

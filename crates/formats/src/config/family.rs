@@ -120,8 +120,9 @@ pub(crate) struct Family {
     pub gguf_logit_factor: bool,
     /// Name of the epsilon of norms in config.json.
     pub hf_eps: &'static str,
-    /// Name of the epsilon of norms in GGUF files.
-    pub gguf_eps: &'static str,
+    /// Names of the epsilon of norms in GGUF files: the first that a file has is read, and all are
+    /// written.
+    pub gguf_eps: &'static [&'static str],
     /// Whether config.json may have rotary parameters for each kind of layer.
     pub rope_by_type: bool,
     /// Reads the head that scores texts, in classes of the family that have one.
@@ -302,7 +303,7 @@ pub(crate) const BASE: Family = Family {
     hf_defaults: || Json::Null,
     gguf_logit_factor: false,
     hf_eps: "rms_norm_eps",
-    gguf_eps: "attention.layer_norm_rms_epsilon",
+    gguf_eps: &[RMS_EPS],
     rope_by_type: false,
     classifier: ClassifierConfig::of_decoder,
     fixed: |_| {},
@@ -317,6 +318,10 @@ pub(crate) const BASE: Family = Family {
 /// Gates and ups as the rows of one matrix.
 pub(crate) const GATE_UP: (&str, &[&str]) =
     ("ffn_gate_up.weight", &["ffn_gate.weight", "ffn_up.weight"]);
+/// Names of the epsilon of norms in GGUF files: of those without a mean, and of those with one.
+pub(crate) const RMS_EPS: &str = "attention.layer_norm_rms_epsilon";
+pub(crate) const LAYER_EPS: &str = "attention.layer_norm_epsilon";
+
 
 /// Biases of queries, keys and values.
 pub(crate) const QKV_BIASES: [&str; 3] = ["attn_q.bias", "attn_k.bias", "attn_v.bias"];

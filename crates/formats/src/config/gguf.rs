@@ -227,8 +227,12 @@ fn windows(keys: &GgufKeys, family: &Family, layers: usize) -> Result<Windows> {
 }
 
 fn eps(keys: &GgufKeys, family: &Family) -> Result<f32> {
-    let suffix = family.gguf_eps;
-    keys.metadata.required(&keys.key(suffix), "a float", keys.above_zero(suffix)?)
+    for suffix in family.gguf_eps {
+        if let Some(eps) = keys.above_zero(suffix)? {
+            return Ok(eps);
+        }
+    }
+    keys.metadata.required(&keys.key(family.gguf_eps[0]), "a float", None)
 }
 
 /// Rows of the embedding: the declared size, else the rows of the tensor, else the size of the

@@ -12,7 +12,7 @@ pub(super) static COHERE2: Family = Family {
     gguf_window_period: Some(PERIOD),
     gguf_logit_factor: true,
     hf_eps: "layer_norm_eps",
-    gguf_eps: "attention.layer_norm_epsilon",
+    gguf_eps: &[family::LAYER_EPS],
     declared: &[("attention_bias", false, &[]), ("use_qk_norm", false, &[])],
     names: NameTable {
         layer: &[&[("input_layernorm.weight", "attn_norm.weight")], ATTENTION, QK_NORMS, MLP],

@@ -9,7 +9,7 @@ pub(super) static GPT2: Family = Family {
     gguf_name: "gpt2",
     gguf_activation: Activation::GeluTanh,
     hf_eps: "layer_norm_epsilon",
-    gguf_eps: "attention.layer_norm_epsilon",
+    gguf_eps: &[family::LAYER_EPS],
     required: |_, _| &BIASES,
     declared: &[("scale_attn_by_inverse_layer_idx", false, &[])],
     joined: &[

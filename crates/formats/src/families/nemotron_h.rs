@@ -20,6 +20,8 @@ pub(super) static NEMOTRON_H: Family = Family {
     },
     gguf_activation: Activation::ReluSquared,
     gguf_zero_heads: true,
+    // Its config.json has one name, both or the other.
+    gguf_eps: &[family::RMS_EPS, family::LAYER_EPS],
     hf_eps: "layer_norm_epsilon",
     kv_heads: Some(8),
     head_dim: Some(128),

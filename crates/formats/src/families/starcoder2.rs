@@ -8,7 +8,7 @@ pub(super) static STARCODER2: Family = Family {
     gguf_name: "starcoder2",
     gguf_activation: Activation::GeluTanh,
     hf_eps: "norm_epsilon",
-    gguf_eps: "attention.layer_norm_epsilon",
+    gguf_eps: &[family::LAYER_EPS],
     kv_heads: Some(2),
     declared: &[("use_bias", true, &BIASES)],
     names: NameTable {

@@ -85,7 +85,7 @@ impl ModelConfig {
         if let Some(experts) = &self.experts {
             self.expert_keys(&mut keys, family, experts)?;
         }
-        keys.float(family.gguf_eps, self.rms_norm_eps);
+        family.gguf_eps.iter().for_each(|key| keys.float(key, self.rms_norm_eps));
         keys.float("rope.freq_base", self.rope.theta);
         if let Some(HyperConfig { streams, iterations, eps }) = self.hyper {
             keys.count("hyper_connection.count", streams);

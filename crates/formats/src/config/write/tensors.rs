@@ -314,11 +314,14 @@ impl ModelConfig {
     /// Tensors of a recurrence with decays per channel.
     fn recurrence_apart(&self, delta: &DeltaConfig, form: TensorForm) -> Tensors {
         let (hidden, heads, between) = (self.hidden_size, delta.value_heads, delta.key_dim);
+        let column = [heads, 1];
         let mut tensors = Vec::new();
         for (part, rows) in [("q", delta.keys()), ("k", delta.keys()), ("v", delta.values())] {
             tensors.push(named(&format!("attn_{part}.weight"), &[rows, hidden]));
             let conv = format!("ssm_conv1d_{part}.weight");
-            tensors.push(named(&conv, &taps(rows, delta.kernel, form)));
+            // llama.cpp has these as Hugging Face checkpoints do.
+            let taps_form = if form == TensorForm::Gguf { TensorForm::Hf } else { form };
+            tensors.push(named(&conv, &taps(rows, delta.kernel, taps_form)));
         }
         for part in ["f", "g"] {
             tensors.push(named(&format!("ssm_{part}_a.weight"), &[between, hidden]));
@@ -327,7 +330,7 @@ impl ModelConfig {
         tensors.extend([
             named("ssm_beta.weight", &[heads, hidden]),
             named("ssm_dt.bias", &[heads * delta.key_dim]),
-            named("ssm_a", &[heads]),
+            named("ssm_a", if form == TensorForm::Gguf { &column } else { &column[..1] }),
             named("ssm_norm.weight", &[delta.value_dim]),
             named("attn_output.weight", &[hidden, delta.values()]),
         ]);

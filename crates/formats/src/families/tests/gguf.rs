@@ -175,6 +175,16 @@ fn weights_of_experts_of_kimi_linear_are_normalised_where_files_do_not_say() {
 const KIMI: [(&str, Value); 2] = [("kda.head_dim", u(16)), ("ssm.conv_kernel", u(4))];
 
 #[test]
+fn nemotron_files_may_have_either_name_of_the_epsilon() {
+    let other = (OTHER_EPS, Value::F32(1e-5));
+    let both = ("attention.layer_norm_rms_epsilon", Value::F32(1e-4));
+    assert_eq!(read("nemotron_h", &[]).rms_norm_eps, 1e-6);
+    assert_eq!(read("nemotron_h", std::slice::from_ref(&other)).rms_norm_eps, 1e-5);
+    assert_eq!(read("nemotron_h", &[other.clone(), both]).rms_norm_eps, 1e-4);
+    check_error("llama", &[other], &["llama.attention.layer_norm_rms_epsilon"]);
+}
+
+#[test]
 fn old_and_new_files_of_latent_attention_read_alike() {
     let old = read("deepseek2", &deepseek(&[]));
     let new = [
