@@ -5,7 +5,7 @@ mod delta;
 pub(crate) mod experts;
 pub(crate) mod index;
 pub(crate) mod mamba;
-mod rope;
+pub(crate) mod rope;
 
 use indexmap::IndexSet;
 
@@ -205,13 +205,12 @@ fn head_dim(
     }
 }
 
-/// Window of each layer; 0 means none. With a period, from the file or the family, the last layer
-/// of each period has no window.
+/// Window of each layer; 0 means none. Without flags of layers and with a period, from the file or
+/// the family, the last layer of each period has no window.
 fn windows(keys: &GgufKeys, family: &Family, layers: usize) -> Result<Windows> {
     const PATTERN: &str = "attention.sliding_window_pattern";
     let window = keys.opt_count("attention.sliding_window", MAX_TOKENS)?.or(family.gguf_window);
-    let Some(period) = family.gguf_window_period else { return Ok(vec![window; layers]) };
-    if window.is_none() {
+    if window.is_none() && family.gguf_window_period.is_some() {
         keys.positive("attention.sliding_window", MAX_TOKENS)?;
     }
     if let Some(flags) = keys.flags(PATTERN) {
@@ -221,6 +220,7 @@ fn windows(keys: &GgufKeys, family: &Family, layers: usize) -> Result<Windows> {
         }
         return Ok(flags[..layers].iter().map(|&slides| window.filter(|_| slides)).collect());
     }
+    let Some(period) = family.gguf_window_period else { return Ok(vec![window; layers]) };
     let period = keys.metadata.opt_count(&keys.key(PATTERN))?.unwrap_or(period);
     let slides = |layer: usize| period == 0 || layer % period < period - 1;
     Ok((0..layers).map(|layer| window.filter(|_| slides(layer))).collect())

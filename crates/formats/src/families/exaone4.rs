@@ -29,12 +29,9 @@ pub(super) static EXAONE4: Family = Family {
     },
     gguf_more: |keys, _, model| {
         let window = keys.opt_count("attention.sliding_window", MAX_TOKENS)?;
-        let of_layer = |layer: usize| window.filter(|_| !(layer + 1).is_multiple_of(PERIOD));
-        model.windows = (0..model.layers).map(of_layer).collect();
-        if let Some(flags) = keys.flags("attention.sliding_window_pattern") {
-            for (own, slides) in model.windows.iter_mut().zip(flags) {
-                *own = window.filter(|_| *slides);
-            }
+        if keys.flags("attention.sliding_window_pattern").is_none() {
+            let of_layer = |layer: usize| window.filter(|_| !(layer + 1).is_multiple_of(PERIOD));
+            model.windows = (0..model.layers).map(of_layer).collect();
         }
         set(model, window.is_some());
         Ok(())

@@ -10,6 +10,9 @@ use crate::error::{Error, Result, shown};
 use crate::gguf::GgufFile;
 use crate::tensor::TensorView;
 
+/// What divides YaRN's factors.
+pub(crate) const LOG_MULTIPLIER: &str = "rope.scaling.yarn_log_multiplier";
+
 /// Reads the rotary parameters, and YaRN's factor of the scores of latent attention.
 pub(super) fn read(
     keys: &GgufKeys,
@@ -24,15 +27,15 @@ pub(super) fn read(
         RopeScaling::Yarn { factor, .. } => Some(factor),
         _ => None,
     };
-    let log_multiplier = match latent.and(factor) {
-        Some(_) => keys.opt_above_zero("rope.scaling.yarn_log_multiplier")?,
+    let log_multiplier = match factor {
+        Some(_) => keys.opt_above_zero(LOG_MULTIPLIER)?,
         None => None,
     };
     let magnitude = match (&scaling, factor) {
         (RopeScaling::LongRope { .. }, _) => {
             keys.opt_above_zero("rope.scaling.attn_factor")?.unwrap_or(1.0)
         }
-        (_, Some(factor)) => magnitude(keys, factor, log_multiplier)?,
+        (_, Some(factor)) => magnitude(keys, factor, log_multiplier, latent)?,
         (_, None) => 1.0,
     };
     let config = RopeConfig {
@@ -42,18 +45,27 @@ pub(super) fn read(
         scaling,
         magnitude,
     };
-    let sharpening = factor.zip(log_multiplier).map_or(1.0, |(f, log)| yarn::sharpening(f, log));
+    let of_scores = latent.and(factor).zip(log_multiplier);
+    let sharpening = of_scores.map_or(1.0, |(factor, log)| yarn::sharpening(factor, log));
     Ok((config, sharpening))
 }
 
 /// Factor of the cosines and sines. The converter writes transformers' `attention_factor` as
-/// `yarn_attn_factor`. With `yarn_log_multiplier`, `mscale` equals `mscale_all_dim` as in
-/// llama.cpp, and the factor is 1.
-fn magnitude(keys: &GgufKeys, factor: f32, log_multiplier: Option<f32>) -> Result<f32> {
+/// `yarn_attn_factor`. With `yarn_log_multiplier`, `mscale` of latent attention equals
+/// `mscale_all_dim` as in llama.cpp, and the factor is 1. In other families the multiplier is
+/// `mscale_all_dim`, and `mscale` is 1.
+fn magnitude(
+    keys: &GgufKeys,
+    factor: f32,
+    log_multiplier: Option<f32>,
+    latent: Option<LatentConfig>,
+) -> Result<f32> {
     let more = keys.opt_above_zero("rope.scaling.attn_factor")?.unwrap_or(1.0);
+    let plain = yarn::sharpening(factor, yarn::LOG_MULTIPLIER);
     let default = match log_multiplier {
-        Some(_) => 1.0,
-        None => yarn::sharpening(factor, yarn::LOG_MULTIPLIER),
+        Some(_) if latent.is_some() => 1.0,
+        Some(all) => plain / yarn::sharpening(factor, yarn::tenth(all)),
+        None => plain,
     };
     Ok(more * keys.opt_above_zero("rope.scaling.yarn_attn_factor")?.unwrap_or(default))
 }
@@ -86,13 +98,15 @@ fn rope_scaling(
     let key = keys.key("rope.scaling.type");
     let factor = || keys.above_zero("rope.scaling.factor");
     let scaling = match keys.metadata.opt_text(&key)? {
-        Some("none") => RopeScaling::None,
+        // The factors are tensors.
+        Some("none" | "longrope") => RopeScaling::None,
         Some("yarn") => yarn(keys, family)?,
         Some("linear") => linear(factor()?.unwrap_or(1.0)),
         // Before the type had a key, the factor alone meant linear scaling.
         None => linear(keys.above_zero("rope.scale_linear")?.or(factor()?).unwrap_or(1.0)),
         Some(other) => {
-            let problem = format!("expected none, linear or yarn, found {}", shown(other));
+            let problem =
+                format!("expected none, linear, yarn or longrope, found {}", shown(other));
             return Err(keys.metadata.error(&key, problem));
         }
     };

@@ -4,6 +4,7 @@ use super::super::family::Family;
 use super::super::fields::{SIGMOID, SOFTMAX, SOFTMAX_OF_CHOSEN, SQRT_SOFTPLUS};
 use super::super::gguf::experts::LATENT;
 use super::super::gguf::mamba::{LEAST_STEP, MOST_STEP, NORM_FIRST, PROJECTION_SCALE};
+use super::super::gguf::rope::LOG_MULTIPLIER;
 use super::super::{
     CompressedConfig, DeltaConfig, ExpertsConfig, HyperConfig, INDEXED_RATIO, LatentConfig,
     MambaConfig, MambaNorm, ModelConfig, RopeScaling, RouterScores, WindowedConfig, yarn,
@@ -131,16 +132,11 @@ impl ModelConfig {
             return Err(self.error(FIELD, "GGUF files have one window for all layers"));
         }
         keys.count("attention.sliding_window", window);
-        match family.gguf_window_period {
-            Some(_) => {
-                let slides = self.windows.iter().map(Option::is_some).collect();
-                let flags = Value::Array(Array::Bool(slides));
-                keys.set("attention.sliding_window_pattern", flags);
-                Ok(())
-            }
-            None if uniform => Ok(()),
-            None => Err(self.error(FIELD, "GGUF files have one window for all layers")),
+        if !uniform || family.gguf_window_period.is_some() {
+            let slides = self.windows.iter().map(Option::is_some).collect();
+            keys.set("attention.sliding_window_pattern", Value::Array(Array::Bool(slides)));
         }
+        Ok(())
     }
 
     /// Keys of what layers with a window have of their own, and of what few families have.
@@ -296,9 +292,12 @@ impl ModelConfig {
                     None => yarn::sharpening(factor, yarn::LOG_MULTIPLIER),
                 };
                 if let Some(all) = all {
-                    keys.float("rope.scaling.yarn_log_multiplier", yarn::tenth(all as f32));
+                    keys.float(LOG_MULTIPLIER, yarn::tenth(all as f32));
                 }
-                if self.rope.magnitude != default {
+                if self.rope.magnitude == 1.0 && default != 1.0 {
+                    // llama.cpp knows no factor, but what divides it.
+                    keys.float(LOG_MULTIPLIER, 1.0);
+                } else if self.rope.magnitude != default {
                     keys.float("rope.scaling.yarn_attn_factor", self.rope.magnitude);
                 }
             }

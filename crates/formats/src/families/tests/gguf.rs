@@ -185,6 +185,18 @@ fn nemotron_files_may_have_either_name_of_the_epsilon() {
 }
 
 #[test]
+fn windows_of_layers_may_be_flagged_in_any_family() {
+    let flags = Value::Array(Array::Bool(vec![true, false, false, true]));
+    let window = ("attention.sliding_window", u(7));
+    let pattern = ("attention.sliding_window_pattern", flags);
+    let config = read("exaone4", &[window.clone(), pattern.clone()]);
+    assert_eq!(config.windows, [Some(7), None, None, Some(7)]);
+    let unflagged = read("exaone4", std::slice::from_ref(&window));
+    assert_eq!(unflagged.windows, [Some(7), Some(7), Some(7), None]);
+    assert_eq!(read("llama", &[window, pattern]).windows, config.windows);
+}
+
+#[test]
 fn old_and_new_files_of_latent_attention_read_alike() {
     let old = read("deepseek2", &deepseek(&[]));
     let new = [
@@ -254,6 +266,27 @@ fn yarn_sharpens_latent_attention_by_its_multiplier() {
     close(scaling(std::slice::from_ref(&multiplier)), (1.0, log * log));
     let factor = ("rope.scaling.yarn_attn_factor", Value::F32(0.5));
     close(scaling(&[multiplier, factor]), (0.5, log * log));
+}
+
+#[test]
+fn the_multiplier_of_yarn_divides_its_factor_where_attention_is_not_latent() {
+    let yarn = [
+        ("rope.scaling.type", Value::String("yarn".into())),
+        ("rope.scaling.factor", Value::F32(16.0)),
+        ("rope.scaling.yarn_log_multiplier", Value::F32(1.0)),
+        ("attention.temperature_scale", Value::F32(0.1)),
+    ];
+    let config = read("mistral3", &yarn);
+    assert_eq!((config.rope.magnitude, config.attention_scale), (1.0, 1.0 / 8f32.sqrt()));
+    assert_eq!(config.query_growth.unwrap().every, 512);
+}
+
+#[test]
+fn factors_of_longrope_are_tensors() {
+    let kind = [("rope.scaling.type", Value::String("longrope".into()))];
+    assert_eq!(read("phi3", &kind).rope.scaling, RopeScaling::None);
+    let other = [("rope.scaling.type", Value::String("dynamic".into()))];
+    check_error("phi3", &other, &["phi3.rope.scaling.type", "longrope", "dynamic"]);
 }
 
 #[test]
