@@ -100,13 +100,16 @@ impl<'a> RowConverter<'a> {
         let tensor = &self.target.tensor;
         let source = tensor.heads.map_or(row, |heads| heads.source_row(row));
         let bytes = tensor.bytes.read(source * self.from..(source + 1) * self.from);
-        if self.target.ty == tensor.ty && tensor.order.is_none() {
+        if self.target.ty == tensor.ty && tensor.is_copied() {
             return out.copy_from_slice(&bytes);
         }
         let (Some(read), Some(write)) = (tensor.ty.dequantize, self.target.ty.quantize) else {
             unreachable!("the plan has refused other types");
         };
         read(&bytes, values);
+        if let Some((_, factor)) = tensor.factors.iter().find(|(end, _)| source < *end) {
+            values.iter_mut().for_each(|value| *value *= factor);
+        }
         if let Some(order) = &tensor.order {
             formats::in_order(values, order);
         }
@@ -139,10 +142,20 @@ impl<'a> RowConverter<'a> {
 mod tests {
     use super::super::source::Tensor;
     use super::*;
+    use formats::config::RowFactors;
     use kernels::quant::QuantType;
     use std::sync::Arc;
 
     fn converted(values: &[f32], columns: usize, ty: &'static QuantType) -> Result<Vec<u8>> {
+        with_factors(values, columns, ty, Vec::new())
+    }
+
+    fn with_factors(
+        values: &[f32],
+        columns: usize,
+        ty: &'static QuantType,
+        factors: RowFactors,
+    ) -> Result<Vec<u8>> {
         let tensor = Tensor {
             name: "t".into(),
             shape: vec![values.len() / columns, columns],
@@ -150,6 +163,7 @@ mod tests {
             bytes: Arc::new(values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>()),
             order: None,
             heads: None,
+            factors,
         };
         let target = Target { tensor, ty, instead_of: None, weighed: false };
         let mut out = Vec::new();
@@ -168,6 +182,14 @@ mod tests {
         (quant::Q8_0.quantize.unwrap())(&values, None, &mut expected);
         assert!(expected.len() > PIECE);
         assert!(converted(&values, 1024, &quant::Q8_0).unwrap() == expected);
+    }
+
+    #[test]
+    fn rows_are_multiplied_with_their_factors_in_the_same_type_too() {
+        let factors = vec![(1, 2.0), (3, 0.5)];
+        let found = with_factors(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], 2, &quant::F32, factors);
+        let expected = [2.0f32, 4.0, 1.5, 2.0, 2.5, 3.0];
+        assert_eq!(found.unwrap(), expected.map(f32::to_le_bytes).concat());
     }
 
     #[test]

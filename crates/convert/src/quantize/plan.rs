@@ -115,7 +115,7 @@ fn quantized(
     let columns = tensor.shape.last().copied().unwrap_or(0);
     let ty = whole_blocks(wanted, columns);
     let instead_of = (ty != wanted).then_some(wanted);
-    if ty != from {
+    if ty != from || !tensor.factors.is_empty() {
         let coarse = from.block_len > 1 && from.bits_per_value() < 8.0;
         if coarse && !requantize {
             bail!(
@@ -147,7 +147,8 @@ mod tests {
 
     fn tensor(name: &str, shape: &[usize], ty: &'static QuantType) -> Tensor {
         let (name, shape) = (name.to_owned(), shape.to_vec());
-        Tensor { name, shape, ty, bytes: std::sync::Arc::new(Vec::new()), order: None, heads: None }
+        let bytes = std::sync::Arc::new(Vec::new());
+        Tensor { name, shape, ty, bytes, order: None, heads: None, factors: Vec::new() }
     }
 
     fn decided(

@@ -5,7 +5,7 @@ use super::mixture::{ModelTraits, split_layer};
 use super::vocabulary::{self, VocabularySource};
 use anyhow::{Result, bail};
 use base::Storage;
-use formats::config::{DeltaConfig, RopeLayout, TensorForm};
+use formats::config::{DeltaConfig, RopeLayout, RowFactors, TensorForm};
 use formats::families::name_table;
 use formats::gguf::{GgufFile, GgufWriter, Value};
 use formats::{Checkpoint, ModelConfig, ModelFiles, OpenOptions, TensorView};
@@ -41,6 +41,8 @@ pub(super) struct Tensor {
     pub order: Option<Arc<[u32]>>,
     /// Heads whose rows are reordered.
     pub heads: Option<Heads>,
+    /// Factors of the rows, in the order of the source.
+    pub factors: RowFactors,
 }
 
 /// How the rows of heads are reordered.
@@ -104,6 +106,11 @@ impl Heads {
 }
 
 impl Tensor {
+    /// Whether values are written as they are where the type stays.
+    pub fn is_copied(&self) -> bool {
+        self.order.is_none() && self.factors.is_empty()
+    }
+
     /// Rows and values of a row. Heads of a vector have one value for each row.
     pub fn rows(&self) -> (usize, usize) {
         match self.heads {
@@ -123,6 +130,7 @@ impl Tensor {
             bytes: view.bytes(),
             order: view.order.clone(),
             heads: None,
+            factors: Vec::new(),
         }
     }
 }
@@ -159,7 +167,7 @@ impl QuantizeSource {
         let config = checkpoint.config();
         let mut header = GgufWriter::new();
         header.set("general.type", Value::String("model".into()));
-        config.to_gguf(&mut header)?;
+        config.folded()?.to_gguf(&mut header)?;
         let note = write_vocabulary(checkpoint, pre, &mut header)?;
         let model = ModelTraits::of(config);
         Ok(Self { header, tensors: tensors(checkpoint)?, model, note })
@@ -233,6 +241,7 @@ fn tensors(checkpoint: &Checkpoint) -> Result<Vec<Tensor>> {
         if let Some(shape) = shapes.get(&view.name) {
             tensor.shape.clone_from(shape);
         }
+        tensor.factors = config.row_factors(&view.name)?;
         tensor.name = config.gguf_tensor_name(&view.name)?;
         tensors.push(tensor);
     }
@@ -306,6 +315,7 @@ fn rope_factors(config: &ModelConfig) -> Option<Tensor> {
         bytes: Arc::new(factors.iter().flat_map(|f| f.to_le_bytes()).collect::<Vec<u8>>()),
         order: None,
         heads: None,
+        factors: Vec::new(),
     })
 }
 

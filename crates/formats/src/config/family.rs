@@ -116,6 +116,8 @@ pub(crate) struct Family {
     /// Fields of config.json that checkpoints may leave out, where that means other values than the
     /// defaults of the readers.
     pub hf_defaults: fn() -> Json,
+    /// Whether factors of projections, embeddings and logits are in the weights of GGUF files.
+    pub gguf_folds: bool,
     /// Whether `logit_scale` of GGUF files is a factor of the logits rather than a divisor.
     pub gguf_logit_factor: bool,
     /// Name of the epsilon of norms in config.json.
@@ -301,6 +303,7 @@ pub(crate) const BASE: Family = Family {
     gguf_joins: true,
     gguf_zero_heads: false,
     hf_defaults: || Json::Null,
+    gguf_folds: false,
     gguf_logit_factor: false,
     hf_eps: "rms_norm_eps",
     gguf_eps: &[RMS_EPS],
@@ -315,13 +318,13 @@ pub(crate) const BASE: Family = Family {
     tiny,
 };
 
-/// Gates and ups as the rows of one matrix.
-pub(crate) const GATE_UP: (&str, &[&str]) =
-    ("ffn_gate_up.weight", &["ffn_gate.weight", "ffn_up.weight"]);
 /// Names of the epsilon of norms in GGUF files: of those without a mean, and of those with one.
 pub(crate) const RMS_EPS: &str = "attention.layer_norm_rms_epsilon";
 pub(crate) const LAYER_EPS: &str = "attention.layer_norm_epsilon";
 
+/// Gates and ups as the rows of one matrix.
+pub(crate) const GATE_UP: (&str, &[&str]) =
+    ("ffn_gate_up.weight", &["ffn_gate.weight", "ffn_up.weight"]);
 
 /// Biases of queries, keys and values.
 pub(crate) const QKV_BIASES: [&str; 3] = ["attn_q.bias", "attn_k.bias", "attn_v.bias"];

@@ -19,4 +19,4 @@ mod yarn;
 pub use encoder::{ClassifierConfig, EncoderConfig, HeadActivation, PositionTable};
 pub use schema::*;
 use schema::{Compressed, INDEXED_RATIO};
-pub use write::TensorForm;
+pub use write::{RowFactors, TensorForm};

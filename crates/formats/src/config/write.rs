@@ -1,9 +1,11 @@
 //! Writes configurations: config.json, GGUF metadata, and the list of a model's tensors.
 
 mod compressed;
+mod folded;
 mod gguf;
 mod tensors;
 
+pub use folded::RowFactors;
 pub use tensors::TensorForm;
 pub(crate) use tensors::Tensors;
 

@@ -8,6 +8,8 @@ pub(super) static FALCON_H1: Family = Family {
     name: "falcon_h1",
     hf_class: "FalconH1ForCausalLM",
     gguf_name: "falcon-h1",
+    gguf_aliases: &[("ffn_norm", "ffn_norm.weight")],
+    gguf_folds: true,
     kv_heads: Some(8),
     declared: &[
         ("attention_bias", false, &[]),

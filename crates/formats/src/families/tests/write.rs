@@ -155,6 +155,55 @@ fn tensors_of_checkpoints_have_names_there_and_as_many_values_in_both_forms() {
 }
 
 #[test]
+fn files_are_written_with_the_names_that_llama_cpp_reads() {
+    let tiny = |name, layers| ModelConfig::tiny(name, layers).unwrap();
+    let keys = |config: &ModelConfig| {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("m.gguf");
+        write_gguf(config, &path);
+        let file = GgufFile::open(&path).unwrap();
+        file.metadata().iter().map(|(key, _)| key.to_owned()).collect::<Vec<_>>()
+    };
+    let nemotron = keys(&tiny("nemotron_h", 3));
+    for key in ["attention.layer_norm_rms_epsilon", "attention.layer_norm_epsilon"] {
+        assert!(nemotron.contains(&format!("nemotron_h.{key}")), "{key}");
+    }
+    let scaling = keys(&tiny("ministral3", 2));
+    assert!(scaling.contains(&"mistral3.rope.scaling.yarn_log_multiplier".to_owned()));
+    assert!(!scaling.contains(&"mistral3.rope.scaling.yarn_attn_factor".to_owned()));
+    let windows = keys(&tiny("exaone4", 4));
+    assert!(windows.contains(&"exaone4.attention.sliding_window_pattern".to_owned()));
+    let kimi = tiny("kimi_linear", 2).tensors(TensorForm::Gguf);
+    let shape = |name: &str| kimi.iter().find(|(known, _)| known == name).unwrap().1.clone();
+    assert_eq!(shape("blk.0.ssm_conv1d_q.weight"), [88, 1, 4]);
+    assert_eq!(shape("blk.0.ssm_a"), [4, 1]);
+    let falcon = tiny("falcon_h1", 2);
+    assert_eq!(falcon.gguf_tensor_name("blk.1.ffn_norm.weight").unwrap(), "blk.1.ffn_norm");
+}
+
+#[test]
+fn factors_are_in_the_weights_of_files_of_falcon_h1_unless_tables_are_shared() {
+    let config = ModelConfig::tiny("falcon_h1", 2).unwrap();
+    let factors = |config: &ModelConfig, name: &str| config.row_factors(name).unwrap();
+    let folded = config.folded().unwrap();
+    assert_eq!((folded.embedding_scale, folded.logit_scale, folded.factors.len()), (1.0, 1.0, 0));
+    let whole = |name: &str| vec![(usize::MAX, config.factor_of(name))];
+    assert_eq!(factors(&config, "token_embd.weight"), [(usize::MAX, 4.0)]);
+    assert_eq!(factors(&config, "output.weight"), [(usize::MAX, 0.25)]);
+    assert_eq!(factors(&config, "blk.1.attn_k.weight"), whole("attn_k"));
+    assert_eq!(factors(&config, "blk.1.ffn_up.weight"), []);
+    let ends: Vec<_> =
+        factors(&config, "blk.0.ssm_in.weight").iter().map(|(end, _)| *end).collect();
+    assert_eq!(ends, [108, 216, 236, 256, 262]);
+    assert_eq!(factors(&config, "blk.0.ssm_in.weight")[3].1, config.factor_of("ssm_in.c"));
+    let tied = ModelConfig { tied_embeddings: true, ..config };
+    assert_eq!(tied.folded().unwrap(), tied);
+    assert_eq!(factors(&tied, "token_embd.weight"), []);
+    let granite = ModelConfig::tiny("granite", 2).unwrap();
+    assert_eq!(granite.folded().unwrap().embedding_scale, 4.0);
+}
+
+#[test]
 fn gguf_files_call_the_second_norm_otherwise_in_some_families() {
     let check = |class: &str, expected: &str| {
         let fields = json!({"num_key_value_heads": 8, "first_k_dense_replace": 1});

@@ -1,0 +1,63 @@
+//! Factors of what projections give, in the weights of GGUF files: llama.cpp has no keys for them.
+//!
+//! Invariant: weights times [`ModelConfig::row_factors`] compute under [`ModelConfig::folded`] what
+//! the weights alone compute under the configuration itself.
+
+use super::super::ModelConfig;
+use crate::error::Result;
+use crate::names::split_canonical;
+
+/// Runs of a matrix's rows: where each ends, and the factor of its weights.
+pub type RowFactors = Vec<(usize, f32)>;
+
+impl ModelConfig {
+    /// The configuration of a GGUF file whose weights have the factors.
+    ///
+    /// # Errors
+    /// If the family is unknown.
+    pub fn folded(&self) -> Result<Self> {
+        Ok(match self.folds()? {
+            false => self.clone(),
+            true => {
+                Self { factors: Vec::new(), embedding_scale: 1.0, logit_scale: 1.0, ..self.clone() }
+            }
+        })
+    }
+
+    /// The factors of the rows of the tensor with this canonical name; none where all are 1.
+    ///
+    /// # Errors
+    /// If the family is unknown.
+    pub fn row_factors(&self, name: &str) -> Result<RowFactors> {
+        let whole = |factor| vec![(usize::MAX, factor)];
+        let runs = match split_canonical(name) {
+            _ if !self.folds()? => Vec::new(),
+            None if name == "token_embd.weight" => whole(self.embedding_scale),
+            None if name == "output.weight" => whole(self.logit_scale),
+            None => Vec::new(),
+            Some((_, "ssm_in.weight")) => self.input_factors(),
+            Some((_, part)) => part
+                .strip_suffix(".weight")
+                .map_or_else(Vec::new, |name| whole(self.factor_of(name))),
+        };
+        Ok(if runs.iter().all(|(_, factor)| *factor == 1.0) { Vec::new() } else { runs })
+    }
+
+    /// The factors of what the input projection of a state space gives, one for each part.
+    fn input_factors(&self) -> RowFactors {
+        let Some(mamba) = &self.mamba else { return Vec::new() };
+        let (values, keys) = (mamba.values(), mamba.groups * mamba.state);
+        let parts = [("z", values), ("x", values), ("b", keys), ("c", keys), ("dt", mamba.heads)];
+        let run = |end: &mut usize, (part, rows): (&str, usize)| {
+            *end += rows;
+            Some((*end, self.factor_of(&format!("ssm_in.{part}"))))
+        };
+        parts.into_iter().scan(0, run).collect()
+    }
+
+    /// Whether the weights of GGUF files have the factors. A table that serves as embedding and as
+    /// output cannot have those of both.
+    fn folds(&self) -> Result<bool> {
+        Ok(self.family()?.gguf_folds && !self.tied_embeddings)
+    }
+}
