@@ -1,11 +1,12 @@
 //! A checkpoint: weights under canonical names and one normalised configuration.
 
+use std::cell::LazyCell;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use indexmap::IndexMap;
 
-use crate::config::family::{ExpertFiles, Family, HeadNorms};
+use crate::config::family::{ExpertFiles, Family, HeadNorms, QKV, QKV_BIASES};
 use crate::config::gguf::{FIRST_HEAD_NORM, LONG_FACTORS, ROPE_FACTORS, SHORT_FACTORS};
 use crate::config::hf::HfConfig;
 use crate::config::{Attention, GroupedConfig, ModelConfig, TensorForm};
@@ -330,7 +331,7 @@ fn canonical_tensors(
     let form = if hf { family.hf_experts } else { ExpertFiles::Single };
     let experts = Experts { path: files.path(), names, config, form };
     let views = DeltaTensors { config, hf, zero_centred }
-        .convert(experts.join(apart(named, family, config)?)?)?;
+        .convert(experts.join(apart(named, family, config, hf)?)?)?;
     let mut tensors = IndexMap::new();
     for view in views {
         // Checkpoints with tied embeddings may have an output head, a copy of the embedding.
@@ -355,47 +356,61 @@ fn turned(view: TensorView, family: &Family) -> TensorView {
     if family.turned.contains(&part) { crate::experts::transposed_matrix(&view) } else { view }
 }
 
-/// Splits matrices that the family's files store as the rows of one, and biases of the choice of
-/// experts that are stored as a row.
+/// Queries, keys and values, of which converters can make one matrix in GGUF files of any family.
+const GGUF_JOINED: [(&str, &[&str]); 2] = [QKV, ("attn_qkv.bias", &QKV_BIASES)];
+
+/// Splits matrices that files store as the rows of one. Biases of the choice of experts that are
+/// stored as a row become vectors.
 fn apart(
     tensors: impl Iterator<Item = TensorView>,
     family: &Family,
     config: &ModelConfig,
+    hf: bool,
 ) -> Result<Vec<TensorView>> {
-    let shapes: IndexMap<_, _> = match family.joined {
-        [] => IndexMap::new(),
-        _ => config.tensors_in(family, TensorForm::Read).into_iter().collect(),
+    let shapes = LazyCell::new(|| -> IndexMap<_, _> {
+        config.tensors_in(family, TensorForm::Read).into_iter().collect()
+    });
+    // Biases have as many rows as their matrices.
+    let rows_of = |name: &str| {
+        let matrix = name.strip_suffix(".bias").map(|name| format!("{name}.weight"));
+        shapes.get(matrix.as_deref().unwrap_or(name)).map_or(0, |shape| shape[0])
     };
     let mut found = Vec::new();
     for view in tensors {
         let (layer, part) = names::split_canonical(&view.name).unwrap_or_default();
-        let joined = family.joined.iter().find(|(whole, _)| *whole == part);
-        match (joined, &view.shape[..]) {
-            (None, &[1, count]) if part == "exp_probs_b.bias" => {
+        let everywhere = if hf { &[][..] } else { &GGUF_JOINED };
+        let joined = family.joined.iter().chain(everywhere).find(|(whole, _)| *whole == part);
+        let parts = joined.map_or(&[][..], |(_, parts)| parts).iter();
+        let parts = parts.map(|part| format!("blk.{layer}.{part}"));
+        let parts: Vec<_> = parts.map(|name| (rows_of(&name), name)).collect();
+        // The recurrence of a layer may have a matrix of this name, which is one.
+        let is_joined = parts.iter().any(|(count, _)| *count > 0);
+        match &view.shape[..] {
+            &[1, count] if part == "exp_probs_b.bias" => {
                 found.push(view.with(view.ty, vec![count], view.bytes()));
             }
-            (None, _) => found.push(view),
-            (Some((_, parts)), &[rows] | &[rows, _]) => {
-                let parts = parts.iter().map(|part| format!("blk.{layer}.{part}"));
-                let parts: Vec<_> = parts
-                    .map(|name| (shapes.get(&name).map_or(0, |shape| shape[0]), name))
-                    .collect();
-                let all: usize = parts.iter().map(|(count, _)| count).sum();
-                if all != rows {
-                    return Err(view.error(format!("expected {all} rows, found {rows}")));
-                }
-                let mut from = 0;
-                for (count, name) in parts {
-                    found.push(view.first_rows(from..from + count).named(name));
-                    from += count;
-                }
-            }
-            (Some(_), shape) => {
-                return Err(view.error(format!("expected a matrix, found {shape:?}")));
-            }
+            _ if !is_joined => found.push(view),
+            _ => found.extend(parts_of(&view, parts)?),
         }
     }
     Ok(found)
+}
+
+/// The parts of a matrix or vector: the number of rows of each, and its name.
+fn parts_of(view: &TensorView, parts: Vec<(usize, String)>) -> Result<Vec<TensorView>> {
+    let (&[rows] | &[rows, _]) = &view.shape[..] else {
+        return Err(view.error(format!("expected a matrix, found {:?}", view.shape)));
+    };
+    let all: usize = parts.iter().map(|(count, _)| count).sum();
+    if all != rows {
+        return Err(view.error(format!("expected {all} rows, found {rows}")));
+    }
+    let part = |from: &mut usize, (count, name): (usize, String)| {
+        let rows = *from..*from + count;
+        *from = rows.end;
+        Some(view.first_rows(rows).named(name))
+    };
+    Ok(parts.into_iter().scan(0, part).collect())
 }
 
 /// Whether the tensor is a head of a class that the checkpoint is not of, or a bias for the choice

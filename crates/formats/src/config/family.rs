@@ -326,6 +326,10 @@ pub(crate) const LAYER_EPS: &str = "attention.layer_norm_epsilon";
 pub(crate) const GATE_UP: (&str, &[&str]) =
     ("ffn_gate_up.weight", &["ffn_gate.weight", "ffn_up.weight"]);
 
+/// Queries, keys and values as the rows of one matrix.
+pub(crate) const QKV: (&str, &[&str]) =
+    ("attn_qkv.weight", &["attn_q.weight", "attn_k.weight", "attn_v.weight"]);
+
 /// Biases of queries, keys and values.
 pub(crate) const QKV_BIASES: [&str; 3] = ["attn_q.bias", "attn_k.bias", "attn_v.bias"];
 

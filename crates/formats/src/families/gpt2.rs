@@ -12,10 +12,7 @@ pub(super) static GPT2: Family = Family {
     gguf_eps: &[family::LAYER_EPS],
     required: |_, _| &BIASES,
     declared: &[("scale_attn_by_inverse_layer_idx", false, &[])],
-    joined: &[
-        ("attn_qkv.weight", &["attn_q.weight", "attn_k.weight", "attn_v.weight"]),
-        ("attn_qkv.bias", &QKV_BIASES),
-    ],
+    joined: &[family::QKV, ("attn_qkv.bias", &QKV_BIASES)],
     turned: &["attn_qkv.weight", "attn_output.weight", "ffn_up.weight", "ffn_down.weight"],
     names: NameTable {
         globals: &[

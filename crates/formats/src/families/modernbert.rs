@@ -26,7 +26,7 @@ pub(super) static MODERNBERT: Family = Family {
         ("mlp_bias", false, &[]),
         ("norm_bias", false, &[]),
     ],
-    joined: &[("attn_qkv.weight", &["attn_q.weight", "attn_k.weight", "attn_v.weight"]), GATE_UP],
+    joined: &[family::QKV, GATE_UP],
     names: NameTable {
         globals: &[
             ("embeddings.tok_embeddings.weight", "token_embd.weight"),

@@ -9,7 +9,7 @@ pub(super) static PHI3: Family = Family {
     gguf_name: "phi3",
     gguf_aliases: &[("ffn_up.weight", "ffn_gate_up.weight")],
     declared: &[("attention_bias", false, &[])],
-    joined: &[("attn_qkv.weight", &["attn_q.weight", "attn_k.weight", "attn_v.weight"]), GATE_UP],
+    joined: &[family::QKV, GATE_UP],
     names: NameTable {
         layer: &[
             NORMS,
