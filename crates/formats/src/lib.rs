@@ -20,6 +20,7 @@ pub mod families;
 mod files;
 mod generation;
 pub mod gguf;
+mod gguf_form;
 pub mod imatrix;
 mod json;
 mod layout;

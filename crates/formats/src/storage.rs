@@ -63,34 +63,39 @@ impl Bytes for Slice {
     }
 }
 
-/// Concatenation of parts of equal length.
+/// Concatenation of parts.
 pub(crate) struct Stack {
     parts: Vec<Storage>,
-    part: usize,
+    /// Where each part ends.
+    ends: Vec<usize>,
 }
 
 impl Stack {
     pub fn new(parts: Vec<Storage>) -> Self {
-        let part = parts.first().map_or(0, |part| part.len());
-        assert!(parts.iter().all(|other| other.len() == part), "parts of one length");
-        Self { parts, part }
+        let lengths = parts.iter().scan(0, |end, part| {
+            *end += part.len();
+            Some(*end)
+        });
+        let ends = lengths.collect();
+        Self { parts, ends }
     }
 
     /// The parts that `range` is in, and the range of each.
     fn split(&self, range: Range<usize>) -> impl Iterator<Item = (&Storage, Range<usize>)> {
-        let len = self.part.max(1);
-        let parts = self.parts.iter().enumerate();
-        parts.take(range.end.div_ceil(len)).skip(range.start / len).map(move |(index, part)| {
-            let first = index * len;
-            let within = |at: usize| at.saturating_sub(first).min(len);
-            (part, within(range.start)..within(range.end))
-        })
+        let first = self.ends.partition_point(|end| *end <= range.start);
+        let parts = self.parts.iter().zip(&self.ends).skip(first);
+        let split = parts.map(move |(part, end)| {
+            let start = end - part.len();
+            let within = |at: usize| at.saturating_sub(start).min(part.len());
+            (part, within(range.start)..within(range.end), start < range.end)
+        });
+        split.take_while(|(.., inside)| *inside).map(|(part, within, _)| (part, within))
     }
 }
 
 impl Bytes for Stack {
     fn len(&self) -> usize {
-        self.parts.len() * self.part
+        self.ends.last().copied().unwrap_or(0)
     }
 
     fn read(&self, range: Range<usize>) -> Cow<'_, [u8]> {
@@ -140,8 +145,8 @@ mod tests {
     #[test]
     fn slices_of_stacks_read_as_one_copy_would() {
         let bytes: Vec<u8> = (0..60).collect();
-        let parts = bytes.chunks(20).map(|part| Arc::new(part.to_vec()) as Storage);
-        let stack: Storage = Arc::new(Stack::new(parts.collect()));
+        let parts = [0..20, 20..45, 45..60].map(|part| Arc::new(bytes[part].to_vec()) as Storage);
+        let stack: Storage = Arc::new(Stack::new(parts.to_vec()));
         let slice = Slice::new(stack, 5..58);
         for (start, end) in [(0, 53), (0, 15), (3, 3), (15, 35), (14, 16), (36, 53), (53, 53)] {
             assert_eq!(*slice.read(start..end), bytes[5 + start..5 + end]);

@@ -78,6 +78,28 @@ impl TensorView {
         Self { name, shape, order: None, contents: Contents::Parts(parts.into()), ..first }
     }
 
+    /// The rows of at least one tensor, or their values where they are vectors, one after the other.
+    ///
+    /// # Errors
+    /// If they are not stored alike.
+    pub(crate) fn joined(name: String, parts: Vec<Self>) -> Result<Self> {
+        let first = parts[0].clone();
+        let alike = |part: &Self| {
+            let (ty, columns) = (part.ty == first.ty, part.shape[1..] == first.shape[1..]);
+            ty && columns && part.order == first.order
+        };
+        if let Some(other) = parts.iter().find(|part| !alike(part)) {
+            let (ty, shape) = (first.ty, &first.shape);
+            let problem = format!("expected type {ty} and rows as those of {shape:?}");
+            let found = format!("{} and {:?}", other.ty, other.shape);
+            return Err(other.error(format!("{problem}, to be joined, found {found}")));
+        }
+        let rows = parts.iter().map(|part| part.shape[0]).sum();
+        let shape = [&[rows], &first.shape[1..]].concat();
+        let bytes = Arc::new(Stack::new(parts.iter().map(Self::bytes).collect()));
+        Ok(Self { name, shape, contents: Contents::One(bytes), ..first })
+    }
+
     /// The stored bytes: mapped ones are borrowed, others are computed when they are read.
     pub fn bytes(&self) -> Storage {
         match &self.contents {

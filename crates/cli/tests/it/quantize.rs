@@ -80,18 +80,45 @@ fn permuted_heads_and_scaled_rotation_verify() {
     }
 }
 
+/// Experts become stacks, joined matrices stay joined, expansions of latent rows are turned.
 #[test]
-fn windows_and_heads_of_synthetic_models_come_through() {
+fn mixtures_latent_attention_and_joined_matrices_verify() {
+    let Some(models) = fixtures::find("models") else { return };
+    let Some(next) = fixtures::find("next/models") else { return };
+    let older = ["deepseek_v2", "deepseek_v3", "qwen2_moe", "qwen3_moe_fused", "qwen3_next"];
+    let newer = ["glm4", "glm4_moe_mtp", "glm_moe_dsa", "gpt2", "granitemoehybrid", "kimi_linear"];
+    let older = older.map(|family| models.join(family));
+    for source in older.into_iter().chain(newer.map(|family| next.join(family))) {
+        let family = source.file_name().unwrap().to_str().unwrap();
+        let out = path(&format!("{family}-f32.gguf"));
+        quantize(source.to_str().unwrap(), &out, "f32", &["--pre", "qwen2"]);
+        verify(&out, &source.join("reference.json"), true);
+    }
+}
+
+/// Every tiny shape that `synth` knows.
+fn tiny_shapes() -> Vec<String> {
+    let listed = succeed(&["synth", "--list"]);
+    let names = listed.lines().filter_map(|line| line.split_whitespace().next());
+    names.filter(|name| name.starts_with("tiny-")).map(str::to_owned).collect()
+}
+
+#[test]
+fn a_synthetic_model_of_every_family_says_the_same() {
     let prompt = "many words behind the window ".repeat(8);
-    for shape in ["tiny-mistral", "tiny-llama"] {
+    let shapes = tiny_shapes();
+    assert!(shapes.len() > 40, "{shapes:?}");
+    for shape in shapes {
         let (source, out) = (path(&format!("q-{shape}")), path(&format!("q-{shape}.gguf")));
-        succeed(&["synth", shape, "-o", &source, "--type", "f32", "--force"]);
+        succeed(&["synth", &shape, "-o", &source, "--type", "f32", "--force"]);
         quantize(&source, &out, "f32", &[]);
         let answer = |model: &str| {
             let args = ["run", "-m", model, &prompt, "--temp", "0", "-n", "8", "--mode", "exact"];
             succeed(&[&args[..], &["--ignore-eos"]].concat())
         };
         assert_eq!(answer(&out), answer(&source), "{shape}");
+        std::fs::remove_dir_all(&source).unwrap();
+        std::fs::remove_file(&out).unwrap();
     }
 }
 

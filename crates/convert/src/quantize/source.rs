@@ -211,26 +211,15 @@ fn write_vocabulary(
 /// The tensors in the order of GGUF files: embedding, layers, output.
 fn tensors(checkpoint: &Checkpoint) -> Result<Vec<Tensor>> {
     let config = checkpoint.config();
-    let (expected, read) = (config.tensors(TensorForm::Gguf), config.tensors(TensorForm::ReadGguf));
-    let elements = |tensors: &[(String, Vec<usize>)]| -> Vec<(String, usize)> {
-        let sizes = tensors.iter().map(|(name, shape)| (name.clone(), shape.iter().product()));
-        sizes.collect()
-    };
-    let is_fused = || elements(&expected) != elements(&read);
-    if config.experts.is_some() || config.latent().is_some() || is_fused() {
-        let path = checkpoint.path().display();
-        bail!("{path}: expected a dense model, found {}: take a GGUF file", config.architecture);
-    }
-    for (name, shape) in &read {
-        checkpoint.require(name, shape)?;
-    }
     // The same values may have other shapes in files.
-    let shapes: HashMap<_, _> = expected.into_iter().collect();
+    let shapes: HashMap<_, _> = config.tensors(TensorForm::Gguf).into_iter().collect();
     let interleaved =
         config.gguf_rope()? == RopeLayout::Interleaved && config.rope.layout == RopeLayout::Halves;
     let mut tensors = Vec::new();
-    for view in checkpoint.tensors() {
-        check_known(config, view)?;
+    for view in &checkpoint.gguf_tensors()? {
+        if !shapes.contains_key(&view.name) {
+            check_known(config, view)?;
+        }
         let mut tensor = Tensor::of(view);
         if interleaved {
             tensor.heads = heads(config, view)?;

@@ -36,13 +36,3 @@ fn value_heads_and_norms_are_converted_as_llama_cpp_converts_them() {
         }
     }
 }
-
-#[test]
-fn fused_projections_need_a_gguf_file() {
-    let Some(source) = fixtures::find("models/qwen3_next") else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let options = QuantizeOptions::new(Mixture::named("f16").unwrap());
-    let error = quantize(&source, &folder.path().join("x.gguf"), &options, &mut ());
-    let error = error.unwrap_err().to_string();
-    assert!(error.contains("expected a dense model, found qwen3_next"), "{error}");
-}
