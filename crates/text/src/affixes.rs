@@ -24,6 +24,24 @@ pub(crate) enum PairPart {
 }
 
 impl Affixes {
+    /// Two texts, each with `suffix` behind it and the first with `between` behind that. Their
+    /// tokens have these `types`.
+    pub fn with_pairs(
+        prefix: Vec<u32>,
+        suffix: Vec<u32>,
+        between: &[u32],
+        types: [u32; 2],
+    ) -> Self {
+        let pair = vec![
+            PairPart::Ids(prefix.clone(), types[0]),
+            PairPart::First(types[0]),
+            PairPart::Ids([&suffix, between].concat(), types[0]),
+            PairPart::Second(types[1]),
+            PairPart::Ids(suffix.clone(), types[1]),
+        ];
+        Affixes { prefix, suffix, pair }
+    }
+
     /// Reads the `post_processor` value of a `tokenizer.json` with a vocabulary of `size` ids.
     pub fn from_json(value: &Value, size: usize) -> Result<Self> {
         let affixes = read(value)?;
@@ -103,17 +121,10 @@ fn pair_part(value: &Value, item: &Value) -> Result<PairPart> {
     }
 }
 
-/// The form of BERT and its relatives, with `between` separators between two texts.
+/// The form of BERT and its relatives, with `between` separators, at least one, between two texts.
 fn read_pair(value: &Value, between: usize, types: [u32; 2]) -> Result<Affixes> {
     let (cls, sep) = (token_id(&value["cls"][1])?, token_id(&value["sep"][1])?);
-    let pair = vec![
-        PairPart::Ids(vec![cls], types[0]),
-        PairPart::First(types[0]),
-        PairPart::Ids(vec![sep; between], types[0]),
-        PairPart::Second(types[1]),
-        PairPart::Ids(vec![sep], types[1]),
-    ];
-    Ok(Affixes { prefix: vec![cls], suffix: vec![sep], pair })
+    Ok(Affixes::with_pairs(vec![cls], vec![sep], &vec![sep; between - 1], types))
 }
 
 fn token_id(value: &Value) -> Result<u32> {

@@ -38,6 +38,20 @@ impl Decoder {
         }
     }
 
+    /// WordPiece: a token follows a space unless it begins with `continuing`.
+    pub fn word_piece(continuing: &str) -> Self {
+        Decoder {
+            continuing: Some(continuing.to_owned()),
+            strip_start: Some((' ', 1)),
+            ..Self::default()
+        }
+    }
+
+    /// Whether a space comes before every word, whatever kind of token it is.
+    pub fn spaces_words(&self) -> bool {
+        self.continuing.is_some()
+    }
+
     /// Reads the `decoder` value of a `tokenizer.json`; null keeps tokens as they are.
     pub fn from_json(value: &Value) -> Result<Self> {
         let mut decoder = Decoder::default();

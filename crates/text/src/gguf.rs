@@ -1,8 +1,10 @@
 //! Loading of a [`Tokenizer`] from the vocabulary inside a GGUF file.
 //!
 //! Follows llama.cpp: `gpt2` is byte-level BPE with a named pre-tokenizer, `llama` SentencePiece,
-//! `gemma4` BPE over text whose spaces are `▁`.
+//! `gemma4` BPE over text whose spaces are `▁`, `bert` WordPiece and `t5` Unigram.
 //! Control tokens match only if special tokens are parsed, user-defined tokens always.
+
+mod subwords;
 
 use crate::added::{AddedToken, AddedTokens};
 use crate::affixes::Affixes;
@@ -18,8 +20,9 @@ use crate::tokenizer::{Encoder, Tokenizer};
 use crate::tokenizer_json::bpe_model;
 use crate::vocab::{Clash, TokenEntry, TokenKind, Vocab};
 use formats::gguf::{GgufFile, Metadata, Strings, TURN_ENDS};
+use std::borrow::Cow;
 use tokenizers::models::bpe::{BPE, BpeBuilder};
-use tokenizers::normalizers::{self, NormalizerWrapper, Prepend, Replace};
+use tokenizers::normalizers::{self, NFC, NormalizerWrapper, Prepend, Replace};
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use tokenizers::pre_tokenizers::sequence::Sequence;
 use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
@@ -43,9 +46,13 @@ impl Tokenizer {
             "gpt2" => byte_level(metadata, options),
             "llama" => sentence_piece(metadata),
             "gemma4" => merges_of_characters(metadata),
+            "bert" => subwords::bert(metadata),
+            "t5" => subwords::unigram(metadata),
             other => Err(TextError::tokenizer(
                 "tokenizer.ggml.model",
-                format!("expected \"gpt2\", \"llama\" or \"gemma4\", found \"{other}\""),
+                format!(
+                    "expected \"gpt2\", \"llama\", \"gemma4\", \"bert\" or \"t5\", found \"{other}\""
+                ),
             )),
         }
     }
@@ -54,16 +61,17 @@ impl Tokenizer {
 fn byte_level(metadata: &Metadata, options: &GgufOptions) -> Result<Tokenizer> {
     let pre = pre_type(metadata, options)?;
     let decoder = Decoder::byte_level();
-    let vocab = vocab(metadata, &decoder)?;
+    let vocab = vocab(metadata, &decoder, |text, _| text.into())?;
     let pipeline = Pipeline {
-        normalizer: None,
+        normalizer: pre.composes.then_some(NFC.into()),
         pre_tokenizer: Some(pre_tokenizer(pre)?),
         model: model(metadata, &vocab, BPE::builder().ignore_merges(pre.ignore_merges))?,
         raw_added: added(metadata, &vocab)?,
         normalized_added: AddedTokens::default(),
     };
-    let special = special_ids(metadata, &vocab, SpecialIds::default());
-    let affixes = affixes(metadata, special, pre.add_bos)?;
+    let special = ids_of_roles(metadata, &vocab, SpecialIds::default());
+    let around = affixes(metadata, special, [pre.add_bos, false])?;
+    let affixes = with_pairs(metadata, &vocab, around, pre.separates)?;
     let engine = Encoder::Pipeline(Box::new(pipeline));
     let infill = InfillTokens::of_gguf(metadata, &vocab);
     Ok(Tokenizer { vocab, engine, decoder, affixes, special, infill })
@@ -72,9 +80,9 @@ fn byte_level(metadata: &Metadata, options: &GgufOptions) -> Result<Tokenizer> {
 fn sentence_piece(metadata: &Metadata) -> Result<Tokenizer> {
     let space_prefix = metadata.opt_flag("tokenizer.ggml.add_space_prefix")?.unwrap_or(true);
     let decoder = Decoder::sentence_piece(space_prefix);
-    let vocab = vocab(metadata, &decoder)?;
+    let vocab = vocab(metadata, &decoder, |text, _| text.into())?;
     let defaults = SpecialIds { bos: Some(1), eos: Some(2), pad: None, unk: Some(0) };
-    let special = special_ids(metadata, &vocab, defaults);
+    let special = ids_of_roles(metadata, &vocab, defaults);
     let spm = SentencePiece {
         added: added(metadata, &vocab)?,
         scores: scores(metadata, vocab.size())?,
@@ -82,7 +90,7 @@ fn sentence_piece(metadata: &Metadata) -> Result<Tokenizer> {
         unk: special.unk,
         space_prefix,
     };
-    let affixes = affixes(metadata, special, true)?;
+    let affixes = affixes(metadata, special, [true, false])?;
     let engine = Encoder::SentencePiece(Box::new(spm));
     let infill = InfillTokens::of_gguf(metadata, &vocab);
     Ok(Tokenizer { vocab, engine, decoder, affixes, special, infill })
@@ -92,8 +100,8 @@ fn sentence_piece(metadata: &Metadata) -> Result<Tokenizer> {
 fn merges_of_characters(metadata: &Metadata) -> Result<Tokenizer> {
     let space_prefix = metadata.opt_flag("tokenizer.ggml.add_space_prefix")?.unwrap_or(false);
     let decoder = Decoder::sentence_piece(space_prefix);
-    let vocab = vocab(metadata, &decoder)?;
-    let special = special_ids(metadata, &vocab, SpecialIds::default());
+    let vocab = vocab(metadata, &decoder, |text, _| text.into())?;
+    let special = ids_of_roles(metadata, &vocab, SpecialIds::default());
     let mut normalizers: Vec<NormalizerWrapper> = Vec::new();
     if space_prefix {
         normalizers.push(Prepend::new("▁".to_owned()).into());
@@ -114,7 +122,7 @@ fn merges_of_characters(metadata: &Metadata) -> Result<Tokenizer> {
         raw_added: added(metadata, &vocab)?,
         normalized_added: AddedTokens::default(),
     };
-    let affixes = affixes(metadata, special, true)?;
+    let affixes = affixes(metadata, special, [true, false])?;
     let engine = Encoder::Pipeline(Box::new(pipeline));
     let infill = InfillTokens::of_gguf(metadata, &vocab);
     Ok(Tokenizer { vocab, engine, decoder, affixes, special, infill })
@@ -157,16 +165,23 @@ fn required<'a>(metadata: &'a Metadata, key: &str) -> Result<&'a Strings> {
     found.ok_or_else(|| TextError::tokenizer(key, "expected a list of strings, found nothing"))
 }
 
-fn vocab(metadata: &Metadata, decoder: &Decoder) -> Result<Vocab> {
+/// Reads the tokens; `text_of` gives the text of a token that is written otherwise.
+fn vocab(
+    metadata: &Metadata,
+    decoder: &Decoder,
+    text_of: for<'a> fn(&'a str, TokenKind) -> Cow<'a, str>,
+) -> Result<Vocab> {
     let tokens = required(metadata, TOKENS)?;
     let types = metadata.opt_ints("tokenizer.ggml.token_type")?.unwrap_or_default();
     check_length("tokenizer.ggml.token_type", types.len(), tokens.len())?;
     let mut vocab = Vocab::for_count(tokens.len());
     for (id, text) in (0u32..).zip(tokens.iter()) {
         let kind = kind(types.get(id as usize).copied().unwrap_or(1), text);
+        let text = &*text_of(text, kind);
         let empty = text.is_empty().then(|| format!("[EMPTY_{id}]"));
         let named = empty.as_deref().unwrap_or(text);
         let whole = matches!(kind, TokenKind::Special | TokenKind::Added);
+        let whole = whole && !decoder.spaces_words();
         let bytes = if whole { text.as_bytes().into() } else { decoder.bytes(text) };
         let entry = TokenEntry { text: named, bytes: &bytes, kind };
         let before = vocab.insert(id, entry).map_err(|clash| match clash {
@@ -241,13 +256,16 @@ fn byte_ids(vocab: &Vocab) -> Box<[Option<u32>; 256]> {
     ids
 }
 
-/// Ids outside the vocabulary count as absent, as published files have them.
-fn special_ids(metadata: &Metadata, vocab: &Vocab, defaults: SpecialIds) -> SpecialIds {
+/// The id with a role. Ids outside the vocabulary count as absent, as published files have them.
+fn id_of(metadata: &Metadata, vocab: &Vocab, role: &str) -> Option<u32> {
+    let stated = metadata.get(&format!("tokenizer.ggml.{role}_token_id"));
+    let stated = stated.and_then(|v| v.as_u64()).and_then(|id| u32::try_from(id).ok());
+    stated.filter(|id| vocab.get(*id).is_some())
+}
+
+fn ids_of_roles(metadata: &Metadata, vocab: &Vocab, defaults: SpecialIds) -> SpecialIds {
     let id = |role: &str, default: Option<u32>| {
-        let stated = metadata.get(&format!("tokenizer.ggml.{role}_token_id"));
-        let stated = stated.and_then(|v| v.as_u64()).and_then(|id| u32::try_from(id).ok());
-        let known = |id: &u32| vocab.get(*id).is_some();
-        stated.filter(known).or(default.filter(known))
+        id_of(metadata, vocab, role).or(default.filter(|id| vocab.get(*id).is_some()))
     };
     SpecialIds {
         bos: id("bos", defaults.bos),
@@ -257,7 +275,9 @@ fn special_ids(metadata: &Metadata, vocab: &Vocab, defaults: SpecialIds) -> Spec
     }
 }
 
-fn affixes(metadata: &Metadata, special: SpecialIds, bos_by_default: bool) -> Result<Affixes> {
+/// The tokens around a text. `by_default` is for files that do not say: whether it has a beginning,
+/// and an end.
+fn affixes(metadata: &Metadata, special: SpecialIds, by_default: [bool; 2]) -> Result<Affixes> {
     let side = |key: &str, by_default: bool, id: Option<u32>, name: &str| {
         let stated = metadata.opt_flag(key)?;
         match (stated.unwrap_or(by_default), id) {
@@ -269,10 +289,32 @@ fn affixes(metadata: &Metadata, special: SpecialIds, bos_by_default: bool) -> Re
             }
         }
     };
-    let pair = Vec::new();
+    let [bos, eos] = by_default;
     Ok(Affixes {
-        pair,
-        prefix: side("tokenizer.ggml.add_bos_token", bos_by_default, special.bos, "bos")?,
-        suffix: side("tokenizer.ggml.add_eos_token", false, special.eos, "eos")?,
+        pair: Vec::new(),
+        prefix: side("tokenizer.ggml.add_bos_token", bos, special.bos, "bos")?,
+        suffix: side("tokenizer.ggml.add_eos_token", eos, special.eos, "eos")?,
     })
+}
+
+/// The same with the form of two texts: after the end of the first stands a separator, if the file
+/// says so, or `by_default`. `None`: two texts of files that do not say follow each other.
+fn with_pairs(
+    metadata: &Metadata,
+    vocab: &Vocab,
+    around: Affixes,
+    by_default: Option<bool>,
+) -> Result<Affixes> {
+    let stated = metadata.opt_flag("tokenizer.ggml.add_sep_token")?;
+    let Some(separates) = stated.or(by_default) else { return Ok(around) };
+    let between = match separates {
+        true => id_of(metadata, vocab, "seperator").or(around.suffix.first().copied()),
+        false => None,
+    };
+    Ok(Affixes::with_pairs(around.prefix, around.suffix, between.as_slice(), [0, 0]))
+}
+
+/// Number of token types.
+fn token_types(metadata: &Metadata) -> Result<usize> {
+    Ok(metadata.opt_count("tokenizer.ggml.token_type_count")?.unwrap_or(2))
 }

@@ -110,17 +110,28 @@ pub struct PreType {
     pub ignore_merges: bool,
     /// Whether a begin-of-sequence token is added if the file does not say.
     pub add_bos: bool,
+    /// Whether two texts have a separator between them if the file does not say; `None`: they
+    /// follow each other.
+    pub separates: Option<bool>,
+    /// Whether characters are composed first (NFC).
+    pub composes: bool,
 }
 
 impl PreType {
     /// The kind of most vocabularies: merges always, no begin-of-sequence token.
     const fn plain(expressions: &'static [&'static str]) -> Self {
-        PreType { expressions, ignore_merges: false, add_bos: false }
+        PreType {
+            expressions,
+            ignore_merges: false,
+            add_bos: false,
+            separates: None,
+            composes: false,
+        }
     }
 
     /// The kind of Llama 3 and Tekken.
     const fn whole(expressions: &'static [&'static str]) -> Self {
-        PreType { expressions, ignore_merges: true, add_bos: true }
+        PreType { ignore_merges: true, add_bos: true, ..Self::plain(expressions) }
     }
 }
 
@@ -141,10 +152,15 @@ const TABLE: &[(&str, PreType)] = &[
     ("deepseek-coder", PreType::plain(DEEPSEEK_CODER)),
     ("deepseek-v3 joyai-llm hunyuan-dense hy_v4", PreType::plain(DEEPSEEK3)),
     (
-        "gpt-2 phi-2 jina-es jina-de gigachat jina-v2-es jina-v2-de a.x-4.0 mellum modern-bert \
-         mpt olmo jais trillion granite-docling exaone4 roberta-bpe jina-v1-en jina-v2-code",
+        "gpt-2 phi-2 jina-es jina-de gigachat jina-v2-es jina-v2-de a.x-4.0 mellum \
+         mpt olmo jais trillion granite-docling exaone4",
         PreType::plain(&[GPT2]),
     ),
+    (
+        "roberta-bpe jina-v1-en jina-v2-code",
+        PreType { separates: Some(true), ..PreType::plain(&[GPT2]) },
+    ),
+    ("modern-bert", PreType { composes: true, ..PreType::plain(&[GPT2]) }),
     (
         "smollm starcoder refact command-r codeshell exaone minerva-7b mellum2",
         PreType::plain(&[r"\p{N}", GPT2]),

@@ -49,8 +49,9 @@ const NORMALIZERS: &str = "Sequence, NFC, NFD, NFKC, NFKD, Lowercase, Strip, Str
 const PRE_TOKENIZERS: &str = "Sequence, ByteLevel, Split, Metaspace, Digits, Punctuation, \
                               BertPreTokenizer, Whitespace, WhitespaceSplit, CharDelimiterSplit, UnicodeScripts";
 
-/// Most characters of a word that WordPiece splits.
+/// Most characters of a word that WordPiece splits, and how many it is by default.
 const MAX_WORD: usize = 1000;
+pub(crate) const LONGEST_WORD: usize = 100;
 
 /// Checks that all stages are known, nested ones included.
 fn check_kinds(name: &str, value: &Value, known: &str) -> Result<()> {
@@ -166,14 +167,9 @@ fn model(raw: RawModel) -> Result<ModelWrapper> {
                 )));
             }
             let prefix = raw.continuing_subword_prefix.unwrap_or_else(|| "##".into());
-            // A word costs the square of its length.
-            let longest = raw.max_input_chars_per_word.unwrap_or(100).min(MAX_WORD);
-            let builder = wordpiece::WordPiece::builder()
-                .vocab(vocab.into_iter().collect::<bpe::Vocab>())
-                .unk_token(unknown)
-                .continuing_subword_prefix(prefix)
-                .max_input_chars_per_word(longest);
-            builder.build().map(ModelWrapper::from).map_err(|e| bad(format!("model: {e}")))
+            let longest = raw.max_input_chars_per_word.unwrap_or(LONGEST_WORD);
+            word_piece(vocab.into_iter().collect(), unknown, prefix, longest)
+                .map_err(|e| bad(format!("model: {e}")))
         }
         ("BPE" | "WordPiece", _) => {
             Err(bad("model.vocab: expected an object of token ids, found a list"))
@@ -183,6 +179,22 @@ fn model(raw: RawModel) -> Result<ModelWrapper> {
             Err(bad(format!("model.type: expected BPE, Unigram or WordPiece, found \"{other}\"")))
         }
     }
+}
+
+/// Builds a WordPiece model. Longer words than `longest` characters are unknown.
+pub(crate) fn word_piece(
+    vocab: bpe::Vocab,
+    unknown: String,
+    continuing: String,
+    longest: usize,
+) -> std::result::Result<ModelWrapper, String> {
+    let builder = wordpiece::WordPiece::builder()
+        .vocab(vocab)
+        .unk_token(unknown)
+        .continuing_subword_prefix(continuing)
+        // A word costs the square of its length.
+        .max_input_chars_per_word(longest.min(MAX_WORD));
+    builder.build().map(ModelWrapper::from).map_err(|e| e.to_string())
 }
 
 /// Builds a BPE model after checking that every merge names tokens that exist. `prefix` is what

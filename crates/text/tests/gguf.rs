@@ -2,18 +2,14 @@
 
 mod common;
 
-use common::expect_error;
-use formats::gguf::{Array, GgufFile, GgufWriter, Value};
+use common::{expect_error, open, shown, strings, with};
+use formats::gguf::{Array, Value};
 use text::{EncodeOptions, GgufOptions, TextAssets, TokenKind, Tokenizer};
 
 const NORMAL: i32 = 1;
 const CONTROL: i32 = 3;
 const USER: i32 = 4;
 const BYTE: i32 = 6;
-
-fn strings<S: AsRef<str>>(items: impl IntoIterator<Item = S>) -> Value {
-    Value::Array(Array::Strings(items.into_iter().collect()))
-}
 
 /// A byte-level vocabulary: all printable bytes, a merge, a control and a user-defined token.
 fn byte_level() -> Vec<(&'static str, Value)> {
@@ -76,32 +72,8 @@ fn merges_of_characters_come_in_their_order_and_bytes_spell_the_rest() {
     assert_eq!(tokenizer.decode(&ids("b aé"), false), "b aé");
 }
 
-fn open(entries: Vec<(&str, Value)>) -> GgufFile {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("vocab.gguf");
-    let mut writer = GgufWriter::new();
-    entries.into_iter().for_each(|(key, value)| writer.set(key, value));
-    writer.create(&path).unwrap().finish().unwrap();
-    GgufFile::open(&path).unwrap()
-}
-
 fn tokenizer(entries: Vec<(&str, Value)>) -> text::Result<Tokenizer> {
     Tokenizer::from_gguf(&open(entries), &GgufOptions::default())
-}
-
-fn with(
-    mut entries: Vec<(&'static str, Value)>,
-    key: &'static str,
-    value: Value,
-) -> Vec<(&'static str, Value)> {
-    entries.retain(|(k, _)| *k != key);
-    entries.push((key, value));
-    entries
-}
-
-fn shown(tokenizer: &Tokenizer, text: &str, add_special: bool, parse_special: bool) -> String {
-    let ids = tokenizer.encode(text, EncodeOptions { add_special, parse_special }).unwrap();
-    ids.iter().map(|&id| tokenizer.id_to_token(id).unwrap()).collect::<Vec<_>>().join(" ")
 }
 
 #[test]
