@@ -29,6 +29,8 @@ const OUTPUT: &str = "output.weight";
 /// The head of a decoder that scores texts, and its canonical name.
 const SCORE: &str = "score.weight";
 const HEAD_OUTPUT: &str = "cls.output.weight";
+/// Matrices outside the layers that may have one row.
+const MAYBE_ONE_ROW: [&str; 2] = [HEAD_OUTPUT, "token_types.weight"];
 
 /// Options for opening a checkpoint.
 #[derive(Clone, Debug, Default)]
@@ -388,6 +390,10 @@ fn apart(
         match &view.shape[..] {
             &[1, count] if part == "exp_probs_b.bias" => {
                 found.push(view.with(view.ty, vec![count], view.bytes()));
+            }
+            // Writers of GGUF files leave out a dimension of 1.
+            [_] if !is_joined && MAYBE_ONE_ROW.contains(&view.name.as_str()) => {
+                found.push(view.as_matrix());
             }
             _ if !is_joined => found.push(view),
             _ => found.extend(parts_of(&view, parts)?),

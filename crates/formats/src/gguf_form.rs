@@ -1,6 +1,7 @@
 //! The tensors of a checkpoint in Hugging Face's layout as GGUF files hold them: matrices that
-//! files of the family store as the rows of one are joined, and the expansion of the latent rows of
-//! attention is one matrix for keys, turned, and one for values, for each head.
+//! files of the family store as the rows of one are joined, the expansion of the latent rows of
+//! attention is one matrix for keys, turned, and one for values, for each head, and tables of
+//! positions begin with position 0.
 //!
 //! Values are only reordered, when they are read.
 
@@ -20,6 +21,8 @@ use crate::tensor::TensorView;
 /// Tensors by their canonical names.
 type Views = IndexMap<String, TensorView>;
 
+/// Learned embeddings of positions.
+const POSITIONS: &str = "position_embd.weight";
 /// The matrix that expands latent rows, and the two of GGUF files.
 const EXPANSION: &str = "attn_kv_b.weight";
 const KEYS: &str = "attn_k_b.weight";
@@ -53,6 +56,10 @@ impl Checkpoint {
             } else {
                 self.require(&name, &shape)?;
             }
+        }
+        if let Some(table) = config.positions {
+            let positions = views.get_mut(POSITIONS).expect("a tensor of the list");
+            *positions = positions.rows(table.first..table.rows);
         }
         if let Some(latent) = config.latent() {
             check_rotation(config, family)?;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::str::FromStr;
 
 use crate::error::{Error, Result, shown};
-use crate::gguf::GgufFile;
+use crate::gguf::{GgufFile, Metadata};
 use crate::json::{self, Object};
 
 /// How the hidden states of a text's tokens become one vector.
@@ -25,7 +25,13 @@ pub enum Pooling {
     WeightedMean,
 }
 
+/// The number that stands for a head in GGUF metadata.
+pub(crate) const RANK: usize = 4;
+
 impl Pooling {
+    /// Numbers in GGUF metadata.
+    const GGUF: [(Self, usize); 3] = [(Self::Mean, 1), (Self::Cls, 2), (Self::Last, 3)];
+
     /// All, each with its name and the flag of sentence-transformers.
     const ALL: [(Self, &'static str, &'static str); 6] = [
         (Self::Mean, "mean", "pooling_mode_mean_tokens"),
@@ -63,15 +69,27 @@ impl Pooling {
     /// Reads the metadata of a GGUF file.
     pub(crate) fn from_gguf(file: &GgufFile) -> Result<Option<Self>> {
         let metadata = file.metadata();
-        let key = format!("{}.pooling_type", metadata.text("general.architecture")?);
-        match metadata.opt_count(&key)? {
-            None | Some(0) => Ok(None),
-            Some(1) => Ok(Some(Self::Mean)),
-            Some(2) => Ok(Some(Self::Cls)),
-            Some(3) => Ok(Some(Self::Last)),
-            Some(other) => Err(metadata
-                .error(&key, format!("expected 0, 1 (mean), 2 (cls) or 3 (last), found {other}"))),
+        let architecture = metadata.text("general.architecture")?;
+        Self::from_gguf_key(metadata, &format!("{architecture}.pooling_type"))
+    }
+
+    /// Reads a key of GGUF metadata. Rerankers (4) have a head, which pools in its own way.
+    pub(crate) fn from_gguf_key(metadata: &Metadata, key: &str) -> Result<Option<Self>> {
+        let Some(number) = metadata.opt_count(key)? else { return Ok(None) };
+        let known = Self::GGUF.iter().find(|(_, known)| *known == number);
+        match (known, number) {
+            (Some((pooling, _)), _) => Ok(Some(*pooling)),
+            (None, 0 | RANK) => Ok(None),
+            (None, other) => {
+                let expected = "expected 0, 1 (mean), 2 (cls), 3 (last) or 4 (rank)";
+                Err(metadata.error(key, format!("{expected}, found {other}")))
+            }
         }
+    }
+
+    /// The number in GGUF metadata, if it has one.
+    pub(crate) fn gguf_number(self) -> Option<usize> {
+        Self::GGUF.iter().find(|(pooling, _)| *pooling == self).map(|(_, number)| *number)
     }
 }
 

@@ -9,10 +9,12 @@ use std::path::{Component, Path, PathBuf};
 
 use serde_json::Value;
 
+use crate::config::ModelConfig;
 use crate::config::fields::MAX_TOKENS;
 use crate::error::{Error, Result, shown};
+use crate::gguf::{GgufWriter, Value as GgufValue};
 use crate::json::{self, MAX_CONFIG_BYTES, Object};
-use crate::pooling::Pooling;
+use crate::pooling::{Pooling, RANK};
 
 const MODULES_FILE: &str = "modules.json";
 const POOLING_FOLDER: &str = "1_Pooling";
@@ -61,6 +63,24 @@ impl SentenceConfig {
         }
         found.read_prompts(&folder.join(PROMPTS_FILE))?;
         Ok(found)
+    }
+
+    /// Sets the pooling of a model of this configuration in GGUF metadata.
+    ///
+    /// # Errors
+    /// If the metadata has no number for it.
+    pub fn to_gguf(&self, config: &ModelConfig, writer: &mut GgufWriter) -> Result<()> {
+        let number = match (self.pooling, &config.classifier) {
+            (_, Some(_)) => RANK,
+            (None, None) => return Ok(()),
+            (Some(pooling), None) => pooling.gguf_number().ok_or_else(|| {
+                let problem = format!("expected mean, cls or lasttoken, found {pooling:?}");
+                config.error("pooling", &problem)
+            })?,
+        };
+        let key = format!("{}.pooling_type", config.family()?.gguf_name);
+        writer.set(&key, GgufValue::U32(number as u32));
+        Ok(())
     }
 
     fn read_prompts(&mut self, path: &Path) -> Result<()> {

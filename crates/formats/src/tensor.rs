@@ -78,7 +78,7 @@ impl TensorView {
         Self { name, shape, order: None, contents: Contents::Parts(parts.into()), ..first }
     }
 
-    /// The rows of at least one tensor, or their values where they are vectors, one after the other.
+    /// The rows of at least one tensor, or their values if they are vectors, one after the other.
     ///
     /// # Errors
     /// If they are not stored alike.

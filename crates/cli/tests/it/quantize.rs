@@ -80,6 +80,45 @@ fn permuted_heads_and_scaled_rotation_verify() {
     }
 }
 
+#[test]
+fn encoders_and_rerankers_verify() {
+    let Some(models) = fixtures::find("embeddings") else { return };
+    for name in ["bert", "bert_reranker", "modernbert"] {
+        let (source, out) = (models.join(name), path(&format!("{name}-f32.gguf")));
+        quantize(source.to_str().unwrap(), &out, "f32", &[]);
+        verify(&out, &source.join("reference.json"), false);
+        let inspected = succeed(&["inspect", &out, "--json"]);
+        assert!(inspected.contains("attention.causal"), "{inspected}");
+    }
+    // Their plain NFKC has no key.
+    for name in ["xlmr_embedding", "xlmr_reranker"] {
+        let (source, plain) = (models.join(name), path(&format!("{name}-plain")));
+        let out = path(&format!("{name}-f16.gguf"));
+        let ended = run(&["quantize", source.to_str().unwrap(), &out, "--type", "f16"]);
+        check_error(&ended, "normalizer: expected Precompiled or none, found NFKC");
+        copy_folder(&source, Path::new(&plain));
+        let tokenizer = Path::new(&plain).join("tokenizer.json");
+        let mut changed: Value =
+            serde_json::from_str(&std::fs::read_to_string(&tokenizer).unwrap()).unwrap();
+        changed["normalizer"] = Value::Null;
+        std::fs::write(&tokenizer, changed.to_string()).unwrap();
+        quantize(&plain, &out, "f32", &[]);
+        verify(&out, &source.join("reference.json"), true);
+        assert_eq!(tokens(&out), tokens(&plain), "{name}");
+    }
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in from.read_dir().unwrap() {
+        let (from, name) = (entry.as_ref().unwrap().path(), entry.unwrap().file_name());
+        match from.is_dir() {
+            true => copy_folder(&from, &to.join(name)),
+            false => std::fs::write(to.join(name), std::fs::read(from).unwrap()).unwrap(),
+        }
+    }
+}
+
 /// Experts become stacks, joined matrices stay joined, expansions of latent rows are turned.
 #[test]
 fn mixtures_latent_attention_and_joined_matrices_verify() {

@@ -8,6 +8,7 @@ mod plan;
 mod pre;
 mod sentence_piece;
 mod source;
+mod subwords;
 mod summary;
 #[cfg(test)]
 mod tests;

@@ -65,10 +65,10 @@ fn wanted(
 }
 
 /// Whether a tensor is a matrix of weights that inputs are multiplied with. Norms, routers,
-/// hyper-connections, weights of the heads of an index and short convolutions are small and
-/// sensitive; tables of experts hold integers.
+/// hyper-connections, weights of the heads of an index, heads that score texts and short
+/// convolutions are small and sensitive; tables of experts hold integers.
 pub(crate) fn is_matrix(name: &str, shape: &[usize]) -> bool {
-    const KEPT: [&str; 10] = [
+    const KEPT: [&str; 11] = [
         "_norm.weight",
         "ffn_gate_inp",
         "ffn_gate_tid2eid",
@@ -79,6 +79,7 @@ pub(crate) fn is_matrix(name: &str, shape: &[usize]) -> bool {
         "shortconv.conv",
         "position_embd",
         "token_types",
+        "cls.",
     ];
     let kept = KEPT.iter().any(|part| name.contains(part));
     shape.len() >= 2 && name.ends_with(".weight") && !kept

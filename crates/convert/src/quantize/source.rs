@@ -5,7 +5,7 @@ use super::mixture::{ModelTraits, split_layer};
 use super::vocabulary::{self, VocabularySource};
 use anyhow::{Result, bail};
 use base::Storage;
-use formats::config::{DeltaConfig, RopeLayout, RowFactors, TensorForm};
+use formats::config::{DeltaConfig, PositionTable, RopeLayout, RowFactors, TensorForm};
 use formats::families::name_table;
 use formats::gguf::{GgufFile, GgufWriter, Value};
 use formats::{Checkpoint, ModelConfig, ModelFiles, OpenOptions, TensorView};
@@ -13,9 +13,6 @@ use kernels::quant::{self, QuantType};
 use std::collections::HashMap;
 use std::sync::Arc;
 use text::TextAssets;
-
-/// Divisors of the rotary frequencies in GGUF files.
-const ROPE_FACTORS: &str = "rope_freqs.weight";
 
 /// A model to be written.
 #[derive(Debug)]
@@ -168,6 +165,7 @@ impl QuantizeSource {
         let mut header = GgufWriter::new();
         header.set("general.type", Value::String("model".into()));
         config.folded()?.to_gguf(&mut header)?;
+        checkpoint.sentence().to_gguf(config, &mut header)?;
         let note = write_vocabulary(checkpoint, pre, &mut header)?;
         let model = ModelTraits::of(config);
         Ok(Self { header, tensors: tensors(checkpoint)?, model, note })
@@ -203,6 +201,7 @@ fn write_vocabulary(
             rows: config.vocab_size,
             eos: &config.special.eos,
             pre,
+            encoder: config.encoder.is_some(),
         },
         header,
     )
@@ -211,8 +210,10 @@ fn write_vocabulary(
 /// The tensors in the order of GGUF files: embedding, layers, output.
 fn tensors(checkpoint: &Checkpoint) -> Result<Vec<Tensor>> {
     let config = checkpoint.config();
+    let positions = config.positions.map(PositionTable::from_first);
+    let made = ModelConfig { positions, ..config.clone() };
     // The same values may have other shapes in files.
-    let shapes: HashMap<_, _> = config.tensors(TensorForm::Gguf).into_iter().collect();
+    let shapes: HashMap<_, _> = made.tensors(TensorForm::Gguf).into_iter().collect();
     let interleaved =
         config.gguf_rope()? == RopeLayout::Interleaved && config.rope.layout == RopeLayout::Halves;
     let mut tensors = Vec::new();
@@ -295,10 +296,10 @@ fn heads(config: &ModelConfig, view: &TensorView) -> Result<Option<Heads>> {
     Ok(Some(Heads::Pairs { head: config.head_dim, dim: config.rope.dim }))
 }
 
-fn rope_factors(config: &ModelConfig) -> Option<Tensor> {
-    let factors = config.rope.scaling.factors(config.rope.theta, config.rope.dim)?;
-    Some(Tensor {
-        name: ROPE_FACTORS.to_owned(),
+/// Divisors of the rotary frequencies, of short and of long sequences where these differ.
+fn rope_factors(config: &ModelConfig) -> impl Iterator<Item = Tensor> {
+    config.rope.factor_tensors().into_iter().map(|(name, factors)| Tensor {
+        name: name.to_owned(),
         shape: vec![factors.len()],
         ty: &quant::F32,
         bytes: Arc::new(factors.iter().flat_map(|f| f.to_le_bytes()).collect::<Vec<u8>>()),
@@ -317,6 +318,16 @@ mod tests {
         let heads = Heads::Pairs { head: 6, dim: 4 };
         let rows: Vec<usize> = (0..12).map(|row| heads.source_row(row)).collect();
         assert_eq!(rows, [0, 2, 1, 3, 4, 5, 6, 8, 7, 9, 10, 11]);
+    }
+
+    #[test]
+    fn factors_of_long_and_of_short_sequences_are_written() {
+        let names = |architecture: &str| -> Vec<String> {
+            let config = ModelConfig::tiny(architecture, 1).unwrap();
+            rope_factors(&config).map(|tensor| tensor.name).collect()
+        };
+        assert_eq!(names("phi3"), ["rope_factors_short.weight", "rope_factors_long.weight"]);
+        assert!(names("qwen3").is_empty());
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! Invariant: the written vocabulary tokenizes like the source, or is refused: a probe text goes
 //! through both before any weight is written.
 
-use super::{pre, sentence_piece};
+use super::{pre, sentence_piece, subwords};
 use anyhow::{Context, Result, bail};
 use formats::gguf::{Array, GgufFile, GgufWriter, Value};
 use serde_json::Value as Json;
@@ -34,6 +34,8 @@ pub(super) struct VocabularySource<'a> {
     pub eos: &'a [u32],
     /// The pre-tokenizer that the user named.
     pub pre: Option<&'a str>,
+    /// Whether the model is an encoder.
+    pub encoder: bool,
 }
 
 /// Sets the keys of the vocabulary and the templates. Returns a note about what is lost.
@@ -46,8 +48,13 @@ pub(super) fn write(
         || format!("{}: cannot become the vocabulary of a GGUF file", source.file.display());
     let raw: RawTokenizer = serde_json::from_str(&text).with_context(problem)?;
     source.fill(&raw, header).and_then(|()| source.probe(&raw)).with_context(problem)?;
-    let composes = !raw.normalizer.is_null() && !raw.model.byte_fallback;
+    let of_bytes = is_bpe(&raw) && !raw.model.byte_fallback;
+    let composes = of_bytes && !raw.normalizer.is_null() && !source.encoder;
     Ok(composes.then_some(COMPOSES))
+}
+
+fn is_bpe(raw: &RawTokenizer) -> bool {
+    raw.model.kind.as_deref().is_none_or(|kind| kind == "BPE")
 }
 
 impl VocabularySource<'_> {
@@ -55,17 +62,25 @@ impl VocabularySource<'_> {
         let kind = raw.model.kind.as_deref().unwrap_or("BPE");
         match (kind, raw.model.byte_fallback) {
             ("BPE", false) => self.byte_level(raw, header)?,
-            ("BPE", true) if self.pre.is_some() => {
-                bail!("--pre: a vocabulary with byte fallback has no pre-tokenizer to name")
+            ("BPE", true) | ("WordPiece" | "Unigram", _) if self.pre.is_some() => {
+                bail!("--pre: a vocabulary of {kind} has no pre-tokenizer to name")
             }
             ("BPE", true) => {
                 sentence_piece::write(&self.assets.tokenizer, self.rows, raw, header)?;
             }
+            ("WordPiece", _) => subwords::word_pieces(raw, header)?,
+            ("Unigram", false) => subwords::pieces(raw, self.rows, header)?,
             _ => bail!("model.type: expected BPE, found {}", kind.escape_default()),
         }
-        self.tokens(header)?;
+        self.tokens(kind == "WordPiece", header)?;
         self.special(header)?;
-        self.affixes(header)?;
+        if let Some(id) = subwords::unknown(raw, &self.assets.tokenizer) {
+            header.set("tokenizer.ggml.unknown_token_id", Value::U32(id));
+        }
+        match self.encoder {
+            true => subwords::around(&self.assets.tokenizer, header)?,
+            false => self.affixes(header)?,
+        }
         for name in self.assets.templates.names() {
             let key = match name {
                 "default" => "tokenizer.chat_template".to_owned(),
@@ -79,7 +94,11 @@ impl VocabularySource<'_> {
 
     fn byte_level(&self, raw: &RawTokenizer, header: &mut GgufWriter) -> Result<()> {
         check_normalizer(&raw.normalizer)?;
-        let known = || pre::name(&raw.pre_tokenizer, raw.model.ignore_merges);
+        let composed = self.encoder && raw.normalizer["type"] == "NFC";
+        let known = || {
+            let name = pre::name(&raw.pre_tokenizer, raw.model.ignore_merges)?;
+            Some(if composed && name == "gpt-2" { "modern-bert" } else { name })
+        };
         let pre = self
             .pre
             .or_else(known)
@@ -98,8 +117,8 @@ impl VocabularySource<'_> {
         Ok(())
     }
 
-    /// Texts and types, one for each row of the embedding.
-    fn tokens(&self, header: &mut GgufWriter) -> Result<()> {
+    /// Texts and types, one for each row of the embedding. Words have marks in WordPiece.
+    fn tokens(&self, marks: bool, header: &mut GgufWriter) -> Result<()> {
         let (tokenizer, rows) = (&self.assets.tokenizer, self.rows);
         let found = tokenizer.vocab_size();
         if found > rows {
@@ -107,6 +126,7 @@ impl VocabularySource<'_> {
         }
         let ids = 0..rows as u32;
         let texts = ids.clone().map(|id| match tokenizer.id_to_token(id) {
+            Some(text) if marks => subwords::marked(text, tokenizer.token_kind(id)),
             Some(text) => text.to_owned(),
             None => format!("[PAD{id}]"),
         });
@@ -193,6 +213,14 @@ impl VocabularySource<'_> {
             let (expected, found) = (source.encode(text, options)?, made.encode(text, options)?);
             if expected != found {
                 return Ok(Some(format!("{text:?} becomes {found:?}, expected {expected:?}")));
+            }
+            let (first, most) = (&expected[..expected.len().min(9)], usize::MAX);
+            let pairs = [source, made].map(|it| it.encode_pair(first, text, most));
+            let [expected_pair, found_pair] = pairs;
+            if self.encoder && expected_pair? != found_pair? {
+                return Ok(Some(format!(
+                    "{text:?} becomes another pair with the tokens {first:?}"
+                )));
             }
             let (expected, found) = (source.decode(&expected, false), made.decode(&found, false));
             if expected != found {

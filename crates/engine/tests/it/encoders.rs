@@ -1,11 +1,12 @@
 //! Encoders: a text has the same vector in any company, and on any number of threads.
 
-use crate::checkpoints::random_of;
+use crate::checkpoints::{open, random_of};
 use engine::{
     Embed, EngineHandle, EngineOptions, Event, KvMemory, LoadOptions, Mode, Pooling, Request,
     Runner, SubmitError, start,
 };
 use formats::Checkpoint;
+use formats::gguf::GgufWriter;
 
 /// Layers of both kinds of ModernBERT.
 const LAYERS: usize = 4;
@@ -79,6 +80,40 @@ fn a_text_has_the_same_bits_in_any_company() {
             let block = LoadOptions { block: 128, ..options(mode, 2, 300) };
             let engine = engine(&checkpoint, &block);
             assert_eq!(together(&engine, &requests), want, "{architecture} {mode:?} blocks");
+        }
+    }
+}
+
+/// The weights of a checkpoint in Hugging Face's layout as a GGUF file, and the folder it lies in.
+fn as_gguf(checkpoint: &Checkpoint) -> (Checkpoint, tempfile::TempDir) {
+    let config = checkpoint.config();
+    let views = checkpoint.gguf_tensors().unwrap();
+    let mut writer = GgufWriter::new();
+    config.to_gguf(&mut writer).unwrap();
+    for view in &views {
+        writer.plan(&config.gguf_tensor_name(&view.name).unwrap(), view.ty, &view.shape).unwrap();
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.gguf");
+    let mut stream = writer.create(&path).unwrap();
+    for view in &views {
+        stream.write(&view.bytes().read(0..view.bytes().len())).unwrap();
+    }
+    stream.finish().unwrap();
+    (open(&path), folder)
+}
+
+#[test]
+fn a_gguf_file_has_the_bits_of_what_it_was_made_from() {
+    for architecture in formats::families::encoders() {
+        let (source, _folder) = random_of(architecture, LAYERS);
+        let (made, _folder) = as_gguf(&source);
+        let types = source.config().encoder.as_ref().unwrap().token_types;
+        let requests = &requests(types)[..6];
+        for mode in [Mode::Exact, Mode::Fast] {
+            let [made, source] = [&made, &source]
+                .map(|checkpoint| together(&engine(checkpoint, &options(mode, 2, 512)), requests));
+            assert_eq!(made, source, "{architecture} {mode:?}");
         }
     }
 }

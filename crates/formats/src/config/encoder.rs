@@ -4,8 +4,8 @@ use crate::error::Result;
 use crate::json::Object;
 use crate::pooling::Pooling;
 
-use super::ModelConfig;
 use super::fields::MAX_WIDTH;
+use super::{Activation, ModelConfig};
 
 /// What a model has whose positions attend to earlier and to later ones alike. In layers with a
 /// window, a position attends to as many later ones as earlier ones.
@@ -34,6 +34,11 @@ impl ModelConfig {
 }
 
 impl PositionTable {
+    /// The table without the rows before that of position 0, as GGUF files have it.
+    pub fn from_first(self) -> Self {
+        Self { rows: self.positions(), first: 0 }
+    }
+
     /// Number of positions of a sequence.
     pub fn positions(&self) -> usize {
         self.rows - self.first
@@ -112,6 +117,28 @@ impl ClassifierConfig {
     pub(crate) fn of_bert(config: Object) -> Result<Self> {
         let dense = Some(HeadActivation::Tanh);
         Ok(Self { labels: labels(config)?, pooling: Pooling::Cls, dense, norm: false })
+    }
+}
+
+/// The names that [`activation_named`] knows, for messages.
+pub(crate) const ACTIVATIONS: &str = "gelu, gelu_new or silu";
+
+/// The activation of an encoder's MLPs that config.json calls so.
+pub(crate) fn activation_named(name: &str) -> Option<Activation> {
+    match name {
+        "gelu" => Some(Activation::Gelu),
+        "gelu_new" | "gelu_fast" | "gelu_pytorch_tanh" => Some(Activation::GeluTanh),
+        "silu" | "swish" => Some(Activation::Silu),
+        _ => None,
+    }
+}
+
+/// The name of an encoder's activation in config.json.
+pub(crate) fn activation_name(activation: Activation) -> &'static str {
+    match activation {
+        Activation::GeluTanh => "gelu_pytorch_tanh",
+        Activation::Silu => "silu",
+        _ => "gelu",
     }
 }
 

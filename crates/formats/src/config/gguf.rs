@@ -2,6 +2,7 @@
 
 mod compressed;
 mod delta;
+pub(crate) mod encoder;
 pub(crate) mod experts;
 pub(crate) mod index;
 pub(crate) mod mamba;
@@ -208,26 +209,39 @@ fn head_dim(
 /// Window of each layer; 0 means none. Without flags of layers and with a period, from the file or
 /// the family, the last layer of each period has no window.
 fn windows(keys: &GgufKeys, family: &Family, layers: usize) -> Result<Windows> {
-    const PATTERN: &str = "attention.sliding_window_pattern";
     let window = keys.opt_count("attention.sliding_window", MAX_TOKENS)?.or(family.gguf_window);
     if window.is_none() && family.gguf_window_period.is_some() {
         keys.positive("attention.sliding_window", MAX_TOKENS)?;
     }
+    let before_last = |layer: usize, period: usize| layer % period < period - 1;
+    let slides = slides(keys, layers, family.gguf_window_period, before_last)?;
+    Ok(slides.into_iter().map(|slides| window.filter(|_| slides)).collect())
+}
+
+/// Whether each layer has a window: from a list, or by a period, which is `period` where the file
+/// has none. With a period of 0, or without one, all layers have a window.
+fn slides(
+    keys: &GgufKeys,
+    layers: usize,
+    period: Option<usize>,
+    of_period: fn(layer: usize, period: usize) -> bool,
+) -> Result<Vec<bool>> {
+    const PATTERN: &str = "attention.sliding_window_pattern";
     if let Some(flags) = keys.flags(PATTERN) {
         if flags.len() < layers {
             let problem = format!("expected one flag per layer ({layers}), found {}", flags.len());
             return Err(keys.metadata.error(&keys.key(PATTERN), problem));
         }
-        return Ok(flags[..layers].iter().map(|&slides| window.filter(|_| slides)).collect());
+        return Ok(flags[..layers].to_vec());
     }
-    let Some(period) = family.gguf_window_period else { return Ok(vec![window; layers]) };
+    let Some(period) = period else { return Ok(vec![true; layers]) };
     let period = keys.metadata.opt_count(&keys.key(PATTERN))?.unwrap_or(period);
-    let slides = |layer: usize| period == 0 || layer % period < period - 1;
-    Ok((0..layers).map(|layer| window.filter(|_| slides(layer))).collect())
+    Ok((0..layers).map(|layer| period == 0 || of_period(layer, period)).collect())
 }
 
+/// Epsilon of norms. Files of LayerNorms may have it under the name of that of RMSNorm.
 fn eps(keys: &GgufKeys, family: &Family) -> Result<f32> {
-    for suffix in family.gguf_eps {
+    for suffix in family.gguf_eps.iter().chain(family::BASE.gguf_eps) {
         if let Some(eps) = keys.above_zero(suffix)? {
             return Ok(eps);
         }

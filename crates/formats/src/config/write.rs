@@ -1,6 +1,7 @@
 //! Writes configurations: config.json, GGUF metadata, and the list of a model's tensors.
 
 mod compressed;
+mod encoder;
 mod folded;
 mod gguf;
 mod tensors;

@@ -7,6 +7,10 @@ pub(super) static BERT: Family = Family {
     hf_class: "BertModel",
     hf_defaults: defaults,
     hf_eps: "layer_norm_eps",
+    gguf_name: "bert",
+    gguf_eps: &[family::LAYER_EPS],
+    gguf_activation: Activation::Gelu,
+    gguf_more,
     activation: |config| gelu(config, "hidden_act"),
     required: |_, _| &BIASES,
     declared: &[],
@@ -138,15 +142,9 @@ pub(super) fn fixed(model: &mut ModelConfig) {
 
 /// The activation of the MLP, which the field `key` names.
 pub(super) fn gelu(config: Object, key: &str) -> Result<Activation> {
-    match config.text(key)?.unwrap_or("gelu") {
-        "gelu" => Ok(Activation::Gelu),
-        "gelu_new" | "gelu_fast" | "gelu_pytorch_tanh" => Ok(Activation::GeluTanh),
-        "silu" | "swish" => Ok(Activation::Silu),
-        other => {
-            let problem = format!("expected gelu, gelu_new or silu, found {}", shown(other));
-            Err(config.error(key, problem))
-        }
-    }
+    let name = config.text(key)?.unwrap_or("gelu");
+    activation_named(name)
+        .ok_or_else(|| config.error(key, format!("expected {ACTIVATIONS}, found {}", shown(name))))
 }
 
 /// Sets the tables of positions and types. The row of position 0 is `first`.
@@ -168,13 +166,20 @@ pub(super) fn more(config: Object, model: &mut ModelConfig, first: usize) -> Res
     Ok(())
 }
 
+/// What GGUF files of BERT and its relatives say.
+pub(super) fn gguf_more(keys: &GgufKeys, file: &GgufFile, model: &mut ModelConfig) -> Result<()> {
+    let token_types = gguf::encoder::token_types(keys, file)?;
+    model.encoder = Some(EncoderConfig { token_types, bare_first: false });
+    gguf::encoder::positions(model);
+    gguf::encoder::activation(keys, model)?;
+    let (pooling, activation) = (Pooling::Cls, HeadActivation::Tanh);
+    model.classifier = gguf::encoder::classifier(keys, file, pooling, activation)?;
+    Ok(())
+}
+
 pub(super) fn to_json(config: &ModelConfig) -> Json {
     json!({
-        "hidden_act": match config.activation {
-            Activation::GeluTanh => "gelu_new",
-            Activation::Silu => "silu",
-            _ => "gelu",
-        },
+        "hidden_act": activation_name(config.activation),
         "max_position_embeddings": config.positions.map_or(config.context_length, |table| table.rows),
         "type_vocab_size": config.encoder.as_ref().map_or(0, |encoder| encoder.token_types),
     })

@@ -34,6 +34,7 @@ mod mistral4;
 mod mixtral;
 mod modernbert;
 mod nemotron_h;
+mod nomic_bert;
 mod olmo3;
 mod phi3;
 mod prelude;
@@ -114,8 +115,9 @@ static FAMILIES: &[&Family] = &[
     &lfm2::LFM2,
 ];
 
-/// The families of encoders, of which files are Hugging Face checkpoints.
-static ENCODERS: &[&Family] = &[&bert::BERT, &xlm_roberta::XLM_ROBERTA, &modernbert::MODERNBERT];
+/// The families of encoders, in the same order.
+static ENCODERS: &[&Family] =
+    &[&xlm_roberta::XLM_ROBERTA, &bert::BERT, &modernbert::MODERNBERT, &nomic_bert::NOMIC_BERT];
 
 /// All families.
 fn all() -> impl Iterator<Item = &'static Family> {
@@ -168,12 +170,12 @@ fn class_name<'a>(config: Object, class: &'a Json) -> Result<&'a str> {
 
 /// The family of a GGUF file, by `general.architecture`, other metadata and names of tensors.
 fn of_gguf(keys: &GgufKeys, file: &GgufFile) -> Result<&'static Family> {
-    for family in FAMILIES.iter().filter(|family| family.gguf_names().any(|it| it == keys.prefix)) {
+    for family in all().filter(|family| family.gguf_names().any(|it| it == keys.prefix)) {
         if (family.gguf_is)(keys, file)? {
             return Ok(family);
         }
     }
-    let mut supported: Vec<_> = FAMILIES.iter().flat_map(|family| family.gguf_names()).collect();
+    let mut supported: Vec<_> = all().flat_map(|family| family.gguf_names()).collect();
     supported.dedup();
     Err(unknown(keys.metadata.path(), keys.prefix, supported.into_iter()))
 }

@@ -18,6 +18,17 @@ pub(super) static MODERNBERT: Family = Family {
         })
     },
     hf_eps: "norm_eps",
+    gguf_name: "modern-bert",
+    gguf_eps: &[family::LAYER_EPS],
+    gguf_activation: Activation::Gelu,
+    gguf_aliases: &[("ffn_up.weight", "ffn_gate_up.weight")],
+    gguf_more: |keys, file, model| {
+        gguf::encoder::windows(keys, PERIOD, model)?;
+        gguf::encoder::activation(keys, model)?;
+        let (pooling, activation) = (Pooling::Mean, HeadActivation::Gelu);
+        model.classifier = gguf::encoder::classifier(keys, file, pooling, activation)?;
+        Ok(())
+    },
     theta: 160_000.0,
     rope_by_type: true,
     activation: |config| super::bert::gelu(config, "hidden_activation"),
@@ -72,11 +83,7 @@ pub(super) static MODERNBERT: Family = Family {
     to_json: |config| {
         let local = config.windows.iter().flatten().next();
         json!({
-            "hidden_activation": match config.activation {
-                Activation::GeluTanh => "gelu_pytorch_tanh",
-                Activation::Silu => "silu",
-                _ => "gelu",
-            },
+            "hidden_activation": activation_name(config.activation),
             // The window counts the position itself and those on one side.
             "local_attention": local.map_or(0, |window| 2 * (window - 1)),
         })

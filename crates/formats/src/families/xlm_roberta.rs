@@ -11,6 +11,15 @@ pub(super) static XLM_ROBERTA: Family = Family {
     hf_types: &["xlm-roberta", "roberta", "camembert"],
     hf_defaults: bert::defaults,
     hf_eps: "layer_norm_eps",
+    gguf_name: "bert",
+    // Its vocabulary is no WordPiece.
+    gguf_is: |keys, _| {
+        let model = keys.metadata.opt_text("tokenizer.ggml.model")?;
+        Ok(model.is_some_and(|model| model != "bert"))
+    },
+    gguf_eps: &[family::LAYER_EPS],
+    gguf_activation: Activation::Gelu,
+    gguf_more: bert::gguf_more,
     activation: |config| bert::gelu(config, "hidden_act"),
     required: |_, _| &bert::BIASES,
     declared: &[],

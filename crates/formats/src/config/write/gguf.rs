@@ -13,17 +13,17 @@ use crate::error::Result;
 use crate::gguf::{Array, GgufWriter, Value};
 
 /// Keys under the name of the architecture.
-struct GgufKeyWriter<'a> {
-    writer: &'a mut GgufWriter,
+pub(super) struct GgufKeyWriter<'a> {
+    pub writer: &'a mut GgufWriter,
     prefix: &'static str,
 }
 
 impl GgufKeyWriter<'_> {
-    fn set(&mut self, key: &str, value: Value) {
+    pub fn set(&mut self, key: &str, value: Value) {
         self.writer.set(&format!("{}.{key}", self.prefix), value);
     }
 
-    fn count(&mut self, key: &str, value: usize) {
+    pub fn count(&mut self, key: &str, value: usize) {
         self.set(key, Value::U32(value.min(u32::MAX as usize) as u32));
     }
 
@@ -83,6 +83,7 @@ impl ModelConfig {
         self.window_keys(&mut keys, family)?;
         self.kind_keys(&mut keys, family)?;
         self.mixer_keys(&mut keys, family);
+        self.encoder_keys(&mut keys)?;
         if let Some(experts) = &self.experts {
             self.expert_keys(&mut keys, family, experts)?;
         }
@@ -131,8 +132,10 @@ impl ModelConfig {
         if self.windows.iter().flatten().any(|found| *found != window) {
             return Err(self.error(FIELD, "GGUF files have one window for all layers"));
         }
-        keys.count("attention.sliding_window", window);
-        if !uniform || family.gguf_window_period.is_some() {
+        // Windows of encoders count the positions on both sides.
+        let encoder = self.encoder.is_some();
+        keys.count("attention.sliding_window", if encoder { 2 * (window - 1) } else { window });
+        if !uniform || family.gguf_window_period.is_some() || encoder {
             let slides = self.windows.iter().map(Option::is_some).collect();
             keys.set("attention.sliding_window_pattern", Value::Array(Array::Bool(slides)));
         }

@@ -2,6 +2,7 @@
 
 mod compressed;
 mod delta;
+mod encoders;
 mod experts;
 mod gguf;
 mod names;

@@ -7,8 +7,11 @@ use serde_json::{Value as Json, json};
 
 use super::super::name_table;
 use super::{llama3, with};
-use crate::config::{MambaNorm, ModelConfig, RopeLayout, TensorForm};
+use crate::config::{
+    ClassifierConfig, HeadActivation, MambaNorm, ModelConfig, PositionTable, RopeLayout, TensorForm,
+};
 use crate::gguf::{GgufFile, GgufWriter};
+use crate::pooling::Pooling;
 
 fn samples() -> Vec<ModelConfig> {
     let mistral = json!({"sliding_window": 9, "num_key_value_heads": 2, "bos_token_id": 1});
@@ -26,6 +29,7 @@ fn samples() -> Vec<ModelConfig> {
     samples.extend(super::compressed::samples());
     samples.extend(
         super::super::names()
+            .chain(super::super::encoders())
             .map(|name| ModelConfig { name: "m".into(), ..ModelConfig::tiny(name, 3).unwrap() }),
     );
     samples
@@ -91,6 +95,14 @@ fn write_gguf(config: &ModelConfig, path: &Path) {
     if config.mamba.as_ref().is_some_and(|mamba| mamba.norm != MambaNorm::None) {
         tensors.push(one("blk.0.ssm_norm.weight".to_owned()));
     }
+    if config.encoder.as_ref().is_some_and(|encoder| encoder.token_types > 0) {
+        tensors.push(one("token_types.weight".to_owned()));
+    }
+    if let Some(head) = config.classifier {
+        let parts = [("cls.weight", head.dense.is_some()), ("cls.norm.weight", head.norm)];
+        let parts = parts.into_iter().chain([("cls.output.weight", true)]).filter(|it| it.1);
+        tensors.extend(parts.map(|(name, _)| one(name.to_owned())));
+    }
     let factors = config.rope.factor_tensors().into_iter();
     tensors.extend(factors.map(|(name, values)| (name.to_owned(), values)));
     for (name, values) in &tensors {
@@ -103,10 +115,25 @@ fn write_gguf(config: &ModelConfig, path: &Path) {
     stream.finish().unwrap();
 }
 
+/// Encoders with a head for one label.
+fn rerankers() -> impl Iterator<Item = ModelConfig> {
+    let with_heads = super::super::encoders().filter(|name| *name != "nomic_bert");
+    with_heads.map(|name| {
+        let config = ModelConfig::tiny(name, 3).unwrap();
+        let modern = config.positions.is_none();
+        let (pooling, dense) = match modern {
+            true => (Pooling::Mean, HeadActivation::Gelu),
+            false => (Pooling::Cls, HeadActivation::Tanh),
+        };
+        let head = ClassifierConfig { labels: 1, pooling, dense: Some(dense), norm: modern };
+        ModelConfig { name: "m".into(), classifier: Some(head), ..config }
+    })
+}
+
 #[test]
 fn written_gguf_metadata_reads_the_same_but_for_what_the_format_cannot_say() {
     let folder = tempfile::tempdir().unwrap();
-    for config in samples() {
+    for config in samples().into_iter().chain(rerankers()) {
         let path = folder.path().join("m.gguf");
         write_gguf(&config, &path);
         let mut read = ModelConfig::from_gguf(&GgufFile::open(&path).unwrap()).unwrap();
@@ -116,11 +143,15 @@ fn written_gguf_metadata_reads_the_same_but_for_what_the_format_cannot_say() {
         }
         (read.rope.layout, read.activation) = (config.rope.layout, config.activation);
         read.special = config.special.clone();
+        assert_eq!(read.positions, config.positions.map(PositionTable::from_first));
+        read.positions = config.positions;
         if let (Some(read), Some(delta)) = (&mut read.delta, &config.delta) {
             read.tiled = delta.tiled;
         }
         // Families with the name of another in GGUF files.
-        for (own, other) in [("mistral", "llama"), ("glm4_moe_lite", "deepseek_v3")] {
+        for (own, other) in
+            [("mistral", "llama"), ("glm4_moe_lite", "deepseek_v3"), ("xlm_roberta", "bert")]
+        {
             if config.architecture == own {
                 assert_eq!(std::mem::replace(&mut read.architecture, own.into()), other);
             }

@@ -1,0 +1,138 @@
+//! Nomic BERT (nomic-embed-text): BERT with rotary positions in place of a table, gated MLPs and no
+//! biases but those of norms.
+
+use super::bert;
+use super::prelude::*;
+
+pub(super) static NOMIC_BERT: Family = Family {
+    name: "nomic_bert",
+    hf_class: "NomicBertModel",
+    hf_defaults: || {
+        json!({
+            "hidden_size": 768,
+            "intermediate_size": 3072,
+            "num_hidden_layers": 12,
+            "num_attention_heads": 12,
+            "vocab_size": 30528,
+            "max_position_embeddings": 2048,
+            "type_vocab_size": 2,
+            "layer_norm_eps": 1e-12,
+        })
+    },
+    hf_fill,
+    hf_eps: "layer_norm_eps",
+    gguf_name: "nomic-bert",
+    gguf_eps: &[family::LAYER_EPS],
+    gguf_more: |keys, file, model| {
+        let token_types = gguf::encoder::token_types(keys, file)?;
+        model.encoder = Some(EncoderConfig { token_types, bare_first: false });
+        Ok(())
+    },
+    theta: 1_000.0,
+    required: |_, _| &["attn_output_norm.bias", "layer_output_norm.bias"],
+    declared: &[
+        ("qkv_proj_bias", false, &[]),
+        ("mlp_fc1_bias", false, &[]),
+        ("mlp_fc2_bias", false, &[]),
+        ("prenorm", false, &[]),
+        ("rotary_emb_interleaved", false, &[]),
+    ],
+    joined: &[("attn_qkv.weight", &["attn_q.weight", "attn_k.weight", "attn_v.weight"])],
+    names: NameTable {
+        globals: &[
+            ("embeddings.word_embeddings.weight", "token_embd.weight"),
+            ("embeddings.token_type_embeddings.weight", "token_types.weight"),
+            ("emb_ln.weight", "token_embd_norm.weight"),
+            ("emb_ln.bias", "token_embd_norm.bias"),
+        ],
+        layer_prefix: "encoder.layers.",
+        layer: &[&[
+            ("attn.Wqkv.weight", "attn_qkv.weight"),
+            ("attn.out_proj.weight", "attn_output.weight"),
+            ("norm1.weight", "attn_output_norm.weight"),
+            ("norm1.bias", "attn_output_norm.bias"),
+            ("mlp.fc12.weight", "ffn_gate.weight"),
+            ("mlp.fc11.weight", "ffn_up.weight"),
+            ("mlp.fc2.weight", "ffn_down.weight"),
+            ("norm2.weight", "layer_output_norm.weight"),
+            ("norm2.bias", "layer_output_norm.bias"),
+        ]],
+        ignored: bert::NAMES.ignored,
+        wrapped: &[("bert.", ""), ("nomic_bert.", ""), ("0.auto_model.", "")],
+        ..DENSE
+    },
+    activation: |config| match config.text(ACTIVATION)?.unwrap_or("swiglu") {
+        "swiglu" => Ok(Activation::Silu),
+        other => {
+            let problem = format!("expected swiglu, found {}", shown(other));
+            Err(config.error(ACTIVATION, problem))
+        }
+    },
+    fixed: |model| {
+        (model.layer_norm, model.tied_embeddings) = (true, true);
+        model.norms = SublayerNorms::Behind;
+    },
+    classifier: |config| Err(config.error("architectures", "expected a class without a head")),
+    hf_more,
+    to_json: |config| {
+        let types = config.encoder.as_ref().map_or(0, |encoder| encoder.token_types);
+        json!({ "type_vocab_size": types })
+    },
+    tiny,
+    ..BASE
+};
+
+const ACTIVATION: &str = "activation_function";
+
+/// Names of fields in published checkpoints, which are GPT-2's, and the ones that the readers know.
+const FIELDS: [(&str, &str); 7] = [
+    ("n_embd", "hidden_size"),
+    ("n_inner", "intermediate_size"),
+    ("n_layer", "num_hidden_layers"),
+    ("n_head", "num_attention_heads"),
+    ("n_positions", "max_position_embeddings"),
+    ("layer_norm_epsilon", "layer_norm_eps"),
+    ("rotary_emb_base", "rope_theta"),
+];
+
+/// Positions that published checkpoints are trained for, if they do not say.
+const TRAINED: u64 = 2048;
+
+fn hf_fill(fields: &mut Map<String, Json>) {
+    for (theirs, known) in FIELDS {
+        match fields.get(theirs).cloned() {
+            Some(value) if !fields.contains_key(known) => fields.insert(known.to_owned(), value),
+            _ => None,
+        };
+    }
+    // Beyond these, frequencies would have to change.
+    let trained = fields.get("max_trained_positions").and_then(Json::as_u64).unwrap_or(TRAINED);
+    if fields.contains_key("n_positions")
+        && let Some(most) = fields.get_mut("max_position_embeddings")
+        && most.as_u64().is_some_and(|most| most > trained)
+    {
+        *most = json!(trained);
+    }
+}
+
+fn hf_more(config: Object, model: &mut ModelConfig) -> Result<()> {
+    const EXPERTS: &str = "moe_every_n_layers";
+    if config.count(EXPERTS, MAX_LAYERS)?.is_some_and(|every| every > 0) {
+        return Err(config.error(EXPERTS, "expected no layers with experts"));
+    }
+    let token_types = config.count("type_vocab_size", MAX_WIDTH)?.unwrap_or(0);
+    model.encoder = Some(EncoderConfig { token_types, bare_first: false });
+    Ok(())
+}
+
+fn tiny(layers: usize) -> ModelConfig {
+    let (kv_heads, head_dim) = (4, 18);
+    ModelConfig {
+        kv_heads,
+        head_dim,
+        attention_scale: 1.0 / (head_dim as f32).sqrt(),
+        rope: RopeConfig { theta: 1_000.0, dim: head_dim, ..family::tiny(layers).rope },
+        encoder: Some(EncoderConfig { token_types: 2, bare_first: false }),
+        ..family::tiny(layers)
+    }
+}
