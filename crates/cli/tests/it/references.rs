@@ -94,11 +94,13 @@ fn checkpoints_agree_with_hugging_face() {
     assert!(verified >= 18, "{verified} checkpoints");
 }
 
-/// No checkpoint in the folder of all references has such layers.
+/// Families that the folder of all references has no checkpoint of.
 #[test]
-fn experts_without_gates_that_read_fewer_values_agree_with_hugging_face() {
-    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/nemotron_3");
-    verify(&model, &model.join("reference.json"));
+fn nemotron_3_and_mistral_4_agree_with_hugging_face() {
+    let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
+    for model in ["nemotron_3", "mistral_4"].map(|name| models.join(name)) {
+        verify(&model, &model.join("reference.json"));
+    }
 }
 
 #[test]

@@ -447,6 +447,11 @@ pub(crate) fn tiny_yarn(truncate: bool) -> RopeScaling {
     RopeScaling::Yarn { factor: 4.0, original_context: 64, beta_fast, beta_slow, truncate }
 }
 
+/// The factor of the scores that goes with [`tiny_yarn`] in latent attention.
+pub(crate) fn tiny_yarn_scale(head_dim: usize) -> f32 {
+    yarn::attention_scale(head_dim, yarn::sharpening(4.0, yarn::LOG_MULTIPLIER))
+}
+
 /// The base of small mixtures of experts.
 pub(crate) fn tiny_experts(layers: usize) -> ExpertsConfig {
     ExpertsConfig::plain(6, 2, 40, layers)

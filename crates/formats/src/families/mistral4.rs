@@ -48,6 +48,7 @@ pub(super) static MISTRAL4: Family = Family {
         };
         let mut config = tiny_latent(layers, Some(40), experts);
         (config.rope.scaling, config.rope.magnitude) = (family::tiny_yarn(true), 1.0);
+        config.attention_scale = family::tiny_yarn_scale(config.head_dim);
         config.query_growth =
             Some(QueryGrowth { beta: 0.1, every: 64, offset: 0, unrotated: false });
         config
@@ -56,8 +57,6 @@ pub(super) static MISTRAL4: Family = Family {
 };
 
 fn fixed(model: &mut ModelConfig) {
-    // Scaling of the context leaves the scores as they are.
-    model.attention_scale = 1.0 / (model.head_dim as f32).sqrt();
     if let Some(groups) = model.experts.as_mut().and_then(|experts| experts.groups.as_mut()) {
         groups.rank = GroupRank::BestTwo;
     }

@@ -297,7 +297,7 @@ impl ModelConfig {
                 if let Some(all) = all {
                     keys.float(LOG_MULTIPLIER, yarn::tenth(all as f32));
                 }
-                if self.rope.magnitude == 1.0 && default != 1.0 {
+                if self.rope.magnitude == 1.0 && default != 1.0 && self.latent().is_none() {
                     // llama.cpp knows no factor, but what divides it.
                     keys.float(LOG_MULTIPLIER, 1.0);
                 } else if self.rope.magnitude != default {

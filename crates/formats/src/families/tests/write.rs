@@ -195,9 +195,11 @@ fn files_are_written_with_the_names_that_llama_cpp_reads() {
         let file = GgufFile::open(&path).unwrap();
         file.metadata().iter().map(|(key, _)| key.to_owned()).collect::<Vec<_>>()
     };
-    let nemotron = keys(&tiny("nemotron_h", 3));
-    for key in ["attention.layer_norm_rms_epsilon", "attention.layer_norm_epsilon"] {
-        assert!(nemotron.contains(&format!("nemotron_h.{key}")), "{key}");
+    for (layers, name) in [(1, "nemotron_h"), (3, "nemotron_h_moe")] {
+        let nemotron = keys(&tiny("nemotron_h", layers));
+        for key in ["attention.layer_norm_rms_epsilon", "attention.layer_norm_epsilon"] {
+            assert!(nemotron.contains(&format!("{name}.{key}")), "{name}.{key}");
+        }
     }
     let scaling = keys(&tiny("ministral3", 2));
     assert!(scaling.contains(&"mistral3.rope.scaling.yarn_log_multiplier".to_owned()));

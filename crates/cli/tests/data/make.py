@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+"""Writes the checkpoints of random weights in this folder, with their reference outputs.
+
+    pip install torch transformers
+    python make.py [name ...]
+"""
+import json
+import sys
+from pathlib import Path
+
+import torch
+from transformers import (
+    Mistral4Config,
+    Mistral4ForCausalLM,
+    NemotronHConfig,
+    NemotronHForCausalLM,
+)
+
+FOLDER = Path(__file__).parent
+STEPS = 8
+COMMON = dict(
+    vocab_size=96, hidden_size=32, num_attention_heads=4, intermediate_size=64,
+    max_position_embeddings=256, bos_token_id=None, eos_token_id=None, pad_token_id=None,
+)
+MODELS = {
+    # A state space, experts, a state space, attention, experts, an MLP and a state space. Experts
+    # are chosen from groups and read fewer values than the residual stream has.
+    "nemotron_3": (NemotronHForCausalLM, NemotronHConfig(
+        hybrid_override_pattern="MEM*E-M", num_key_value_heads=2, head_dim=8, ssm_state_size=8,
+        mamba_num_heads=4, mamba_head_dim=8, n_groups=2, n_routed_experts=6,
+        num_experts_per_tok=2, n_group=2, topk_group=1, moe_intermediate_size=24,
+        moe_shared_expert_intermediate_size=40, moe_latent_size=20, routed_scaling_factor=2.5,
+        **COMMON,
+    )),
+    # A dense layer and two of experts from groups; queries grow every 16 positions.
+    "mistral_4": (Mistral4ForCausalLM, Mistral4Config(
+        num_hidden_layers=3, first_k_dense_replace=1, n_routed_experts=6, num_experts_per_tok=2,
+        n_group=2, topk_group=1, moe_intermediate_size=24, routed_scaling_factor=1.5,
+        num_key_value_heads=4, kv_lora_rank=16, q_lora_rank=24, qk_nope_head_dim=8,
+        qk_rope_head_dim=8, v_head_dim=12,
+        rope_parameters={
+            "rope_type": "yarn", "rope_theta": 10000.0, "factor": 16.0, "beta_fast": 32.0,
+            "beta_slow": 1.0, "original_max_position_embeddings": 16, "mscale": 1.0,
+            "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1, "partial_rotary_factor": 0.5,
+        },
+        **COMMON,
+    )),
+}
+
+
+def measure(model, ids):
+    with torch.no_grad():
+        logits = model(torch.tensor([ids])).logits[0]
+        nll = torch.nn.functional.cross_entropy(logits[:-1].double(), torch.tensor(ids[1:]))
+        known = list(ids)
+        for _ in range(STEPS):
+            known.append(model(torch.tensor([known])).logits[0, -1].argmax().item())
+    return {
+        "input_ids": ids,
+        "last_logits": logits[-1].tolist(),
+        "top5_ids": logits.topk(5).indices.tolist(),
+        "greedy_ids": known[len(ids):],
+        "mean_nll": nll.item(),
+    }
+
+
+def fill(model):
+    with torch.no_grad():
+        for name, values in [*model.named_parameters(), *model.named_buffers()]:
+            noise = torch.randn_like(values)
+            if "norm" in name:
+                values.copy_(1 + 0.1 * noise)
+            elif name.endswith(("A_log", "dt_bias", ".D", "e_score_correction_bias")):
+                values.copy_(0.5 * noise)
+            elif "inv_freq" not in name:
+                values.copy_(0.15 * noise)
+
+
+def make(name):
+    folder = FOLDER / name
+    torch.manual_seed(3)
+    kind, config = MODELS[name]
+    model = kind(config).float()
+    fill(model)
+    # Weights that BF16 holds, computed in F32.
+    model.to(torch.bfloat16).save_pretrained(folder)
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    model = kind.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+    prompts = [torch.randint(0, 96, (length,)).tolist() for length in (5, 40)]
+    reference = {"name": name, "prompts": [measure(model, ids) for ids in prompts]}
+    (folder / "reference.json").write_text(json.dumps(reference))
+
+
+for name in sys.argv[1:] or MODELS:
+    make(name)
