@@ -199,10 +199,17 @@ mod tests {
     use formats::{Checkpoint, OpenOptions};
     use std::path::PathBuf;
 
-    fn written(shape: &str, ty: &'static QuantType, name: &str, seed: u64) -> (PathBuf, Vec<u8>) {
-        let folder = std::env::temp_dir().join(format!("gannet-synth-{}", std::process::id()));
-        let out = folder.join(format!("{shape}-{ty}-{seed}-{name}"));
-        std::fs::create_dir_all(if is_gguf(&out) { &folder } else { &out }).unwrap();
+    /// Writes a checkpoint of the shape into a folder; returns its path and its bytes.
+    fn written(
+        folder: &Path,
+        shape: &str,
+        ty: &'static QuantType,
+        (name, seed): (&str, u64),
+    ) -> (PathBuf, Vec<u8>) {
+        let out = folder.join(name);
+        if !is_gguf(&out) {
+            std::fs::create_dir(&out).unwrap();
+        }
         let config = super::super::named_shape(shape).unwrap();
         let types = MatrixTypes::One(ty);
         write(&SynthPlan { config, types, seed, routing_skew: 0.0 }, &out, &mut ()).unwrap();
@@ -215,7 +222,8 @@ mod tests {
     fn every_tiny_shape_opens_again_in_both_formats() {
         for shape in shapes::names().filter(|name| name.starts_with("tiny")) {
             for (ty, name) in [(&quant::BF16, "hf"), (&quant::Q4_K, "x.gguf")] {
-                let (out, _) = written(shape, ty, name, 1);
+                let folder = tempfile::tempdir().unwrap();
+                let (out, _) = written(folder.path(), shape, ty, (name, 1));
                 let checkpoint = Checkpoint::open(&out, &OpenOptions::default()).unwrap();
                 let expected = super::super::named_shape(shape).unwrap();
                 assert_eq!(checkpoint.config().windows, expected.windows, "{shape}");
@@ -239,17 +247,19 @@ mod tests {
 
     #[test]
     fn the_seed_decides_every_byte() {
-        let (_, first) = written("tiny-qwen3", &quant::Q8_0, "a.gguf", 5);
-        let (_, again) = written("tiny-qwen3", &quant::Q8_0, "b.gguf", 5);
-        let (_, other) = written("tiny-qwen3", &quant::Q8_0, "c.gguf", 6);
+        let folder = tempfile::tempdir().unwrap();
+        let bytes = |name, seed| written(folder.path(), "tiny-qwen3", &quant::Q8_0, (name, seed)).1;
+        let [first, again, other] =
+            [("a.gguf", 5), ("b.gguf", 5), ("c.gguf", 6)].map(|(name, seed)| bytes(name, seed));
         assert_eq!(first, again);
         assert_ne!(first, other);
     }
 
     #[test]
     fn skewed_routers_have_rows_whose_norms_follow_zipf() {
+        let folder = tempfile::tempdir().unwrap();
         for name in ["skewed.gguf", "skewed-hf"] {
-            let out = std::env::temp_dir().join(format!("gannet-{}-{name}", std::process::id()));
+            let out = folder.path().join(name);
             super::super::prepare(&out, true).unwrap();
             let config = super::super::named_shape("tiny-deepseek-v3").unwrap();
             let config = super::super::resized(config, Some(3), None);
@@ -283,7 +293,8 @@ mod tests {
         let pairs = pairs.chain([("tiny-qwen3-moe", "iq3_xs")]);
         for (shape, name) in pairs {
             let mixture = crate::Mixture::named(name).unwrap();
-            let (plain, _) = written(shape, &quant::F32, &format!("{name}-plain.gguf"), 1);
+            let folder = tempfile::tempdir().unwrap();
+            let (plain, _) = written(folder.path(), shape, &quant::F32, ("plain.gguf", 1));
             let quantized = plain.with_extension("mixed.gguf");
             let options =
                 crate::QuantizeOptions { force: true, ..crate::QuantizeOptions::new(mixture) };
