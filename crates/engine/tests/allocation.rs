@@ -42,6 +42,8 @@ fn allocations(run: impl FnOnce()) -> usize {
     ALLOCATIONS.load(Ordering::SeqCst) - before
 }
 
+/// Tokens read before, with the prompt as many as penalties look back at.
+const WARM_UP: usize = 61;
 /// Tokens read while counting.
 const TOKENS: usize = 128;
 /// Tokens per sequence that wait for a reader at most: its channel holds 64 events, 3 of which stay
@@ -145,12 +147,14 @@ fn engine_steps(runner: Runner) -> usize {
         temperature: 0.9,
         seed: Some(1),
     };
+    // More tokens than are read, so that the engine is not done before, which takes memory too.
+    let more = Some(WARM_UP + TOKENS + AHEAD + 2);
     let request =
-        Request { prompt: vec![1, 2, 3], sampling, max_tokens: Some(240), ..Request::default() };
+        Request { prompt: vec![1, 2, 3], sampling, max_tokens: more, ..Request::default() };
     let mut generation = handle.submit(request).unwrap();
     assert!(matches!(generation.next_blocking(), Some(Event::Admitted { .. })));
     let mut next = || assert!(matches!(generation.next_blocking(), Some(Event::Token { .. })));
-    (0..64).for_each(|_| next());
+    (0..WARM_UP).for_each(|_| next());
     let count = allocations(|| (0..TOKENS).for_each(|_| next()));
     drop((generation, handle));
     thread.join().unwrap();

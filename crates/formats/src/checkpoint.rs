@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use indexmap::IndexMap;
 
-use crate::config::family::{ExpertFiles, Family, HeadNorms, QKV, QKV_BIASES};
+use crate::config::family::{ExpertFiles, Family, HeadNorms, QKV_AND_BIASES};
 use crate::config::gguf::{FIRST_HEAD_NORM, LONG_FACTORS, ROPE_FACTORS, SHORT_FACTORS};
 use crate::config::hf::HfConfig;
 use crate::config::{Attention, GroupedConfig, ModelConfig, TensorForm};
@@ -17,7 +17,7 @@ use crate::files::ModelFiles;
 use crate::generation::{GENERATION_FILE, GenerationDefaults};
 use crate::gguf::GgufFile;
 use crate::json::{self, CONFIG_FILE, MAX_CONFIG_BYTES};
-use crate::names::{self, NameTable};
+use crate::names::{self, HEAD_OUTPUT, NameTable};
 use crate::pooling::Pooling;
 use crate::sentence::SentenceConfig;
 use crate::tensor::TensorView;
@@ -26,9 +26,8 @@ use crate::{families, native};
 /// Prefix of the names of all tensors except the output head.
 const BASE_PREFIX: &str = "model.";
 const OUTPUT: &str = "output.weight";
-/// The head of a decoder that scores texts, and its canonical name.
+/// The head of a decoder that scores texts.
 const SCORE: &str = "score.weight";
-const HEAD_OUTPUT: &str = "cls.output.weight";
 /// Matrices outside the layers that may have one row.
 const MAYBE_ONE_ROW: [&str; 2] = [HEAD_OUTPUT, "token_types.weight"];
 
@@ -358,9 +357,6 @@ fn turned(view: TensorView, family: &Family) -> TensorView {
     if family.turned.contains(&part) { crate::experts::transposed_matrix(&view) } else { view }
 }
 
-/// Queries, keys and values, of which converters can make one matrix in GGUF files of any family.
-const GGUF_JOINED: [(&str, &[&str]); 2] = [QKV, ("attn_qkv.bias", &QKV_BIASES)];
-
 /// Splits matrices that files store as the rows of one. Biases of the choice of experts that are
 /// stored as a row become vectors.
 fn apart(
@@ -380,7 +376,8 @@ fn apart(
     let mut found = Vec::new();
     for view in tensors {
         let (layer, part) = names::split_canonical(&view.name).unwrap_or_default();
-        let everywhere = if hf { &[][..] } else { &GGUF_JOINED };
+        // Converters can make one matrix of these in GGUF files of any family.
+        let everywhere = if hf { &[][..] } else { &QKV_AND_BIASES };
         let joined = family.joined.iter().chain(everywhere).find(|(whole, _)| *whole == part);
         let parts = joined.map_or(&[][..], |(_, parts)| parts).iter();
         let parts = parts.map(|part| format!("blk.{layer}.{part}"));
@@ -411,12 +408,18 @@ fn parts_of(view: &TensorView, parts: Vec<(usize, String)>) -> Result<Vec<Tensor
     if all != rows {
         return Err(view.error(format!("expected {all} rows, found {rows}")));
     }
+    if view.shape.len() == 1 && view.ty.block_len > 1 {
+        return Err(
+            view.error(format!("expected a vector of single values, found type {}", view.ty))
+        );
+    }
+    let parts = parts.into_iter().filter(|(count, _)| *count > 0);
     let part = |from: &mut usize, (count, name): (usize, String)| {
         let rows = *from..*from + count;
         *from = rows.end;
         Some(view.first_rows(rows).named(name))
     };
-    Ok(parts.into_iter().scan(0, part).collect())
+    Ok(parts.scan(0, part).collect())
 }
 
 /// Whether the tensor is a head of a class that the checkpoint is not of, or a bias for the choice

@@ -78,7 +78,7 @@ impl SentenceConfig {
                 config.error("pooling", &problem)
             })?,
         };
-        let key = format!("{}.pooling_type", config.family()?.gguf_name);
+        let key = format!("{}.pooling_type", config.family()?.gguf_name_of(config));
         writer.set(&key, GgufValue::U32(number as u32));
         Ok(())
     }

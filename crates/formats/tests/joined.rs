@@ -5,7 +5,7 @@ use std::path::Path;
 use formats::config::TensorForm;
 use formats::gguf::GgufWriter;
 use formats::{Checkpoint, ModelConfig, OpenOptions, families};
-use kernels::quant::F32;
+use kernels::quant::{F32, Q8_0};
 
 type Tensors = Vec<(String, Vec<usize>)>;
 
@@ -74,4 +74,31 @@ fn queries_keys_and_values_of_one_matrix_are_read_apart_in_every_family() {
     for family in ["llama", "qwen2", "qwen3_5", "starcoder2", "falcon_h1", "gemma3"] {
         assert!(joined.contains(&family), "{family} of {joined:?}");
     }
+}
+
+#[test]
+fn a_joined_bias_in_blocks_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.gguf");
+    let config = ModelConfig::tiny("qwen2", 1).unwrap();
+    let tensors = join(config.tensors(TensorForm::Gguf), 1);
+    let mut writer = GgufWriter::new();
+    config.to_gguf(&mut writer).unwrap();
+    let ty = |name: &str| if name.ends_with("attn_qkv.bias") { &Q8_0 } else { &F32 };
+    let mut planned = tensors.clone();
+    for (name, shape) in &mut planned {
+        // Whole blocks, of another number of values.
+        if name.ends_with("attn_qkv.bias") {
+            *shape = vec![shape[0].next_multiple_of(32)];
+        }
+        writer.plan(name, ty(name), shape).unwrap();
+    }
+    let mut stream = writer.create(&path).unwrap();
+    for (name, shape) in &planned {
+        let bytes = ty(name).bytes_for(shape.iter().product()).unwrap();
+        stream.write(&vec![0; bytes]).unwrap();
+    }
+    stream.finish().unwrap();
+    let error = Checkpoint::open(&path, &OpenOptions::default()).unwrap_err().to_string();
+    assert!(error.contains("attn_qkv.bias: expected"), "{error}");
 }

@@ -19,7 +19,7 @@ use crate::spm::SentencePiece;
 use crate::tokenizer::{Encoder, Tokenizer};
 use crate::tokenizer_json::bpe_model;
 use crate::vocab::{Clash, TokenEntry, TokenKind, Vocab};
-use formats::gguf::{GgufFile, Metadata, Strings, TURN_ENDS};
+use formats::gguf::{GgufFile, Metadata, Strings, TOKEN_TYPES, TURN_ENDS};
 use std::borrow::Cow;
 use tokenizers::models::bpe::{BPE, BpeBuilder};
 use tokenizers::normalizers::{self, NFC, NormalizerWrapper, Prepend, Replace};
@@ -316,5 +316,5 @@ fn with_pairs(
 
 /// Number of token types.
 fn token_types(metadata: &Metadata) -> Result<usize> {
-    Ok(metadata.opt_count("tokenizer.ggml.token_type_count")?.unwrap_or(2))
+    Ok(metadata.opt_count(TOKEN_TYPES)?.unwrap_or(2))
 }

@@ -11,7 +11,7 @@ use text::{EncodeOptions, GgufOptions, Tokenizer};
 
 type Entries = Vec<(&'static str, Value)>;
 
-const TEXTS: [&str; 9] = [
+const TEXTS: [&str; 10] = [
     "",
     "Ab, a!",
     "abab xyz ab",
@@ -21,6 +21,7 @@ const TEXTS: [&str; 9] = [
     "a\u{0}b \u{fffd}",
     "a [SEP] b",
     "ａ ﬁ ½",
+    "a[PAD12] [PAD12]",
 ];
 
 const WORDS: [&str; 16] = [

@@ -162,6 +162,12 @@ impl QuantizeSource {
 
     fn from_checkpoint(checkpoint: &Checkpoint, pre: Option<&str>) -> Result<Self> {
         let config = checkpoint.config();
+        if config.classifier.is_some() && config.encoder.is_none() {
+            let (path, family) = (checkpoint.path().display(), &config.architecture);
+            bail!(
+                "{path}: GGUF files hold heads that score texts of encoders only, found {family}"
+            );
+        }
         let mut header = GgufWriter::new();
         header.set("general.type", Value::String("model".into()));
         config.folded()?.to_gguf(&mut header)?;

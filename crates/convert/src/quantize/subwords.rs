@@ -54,7 +54,12 @@ pub(super) fn pieces(raw: &RawTokenizer, rows: usize, header: &mut GgufWriter) -
         bail!("model.vocab: expected a list of scores, found an object");
     };
     let mut scores: Vec<f32> = pieces.iter().map(|(_, score)| *score as f32).collect();
+    // Unknown text is scored by the least score of all tokens.
+    let least = scores.iter().copied().fold(0.0, f32::min);
+    let known = scores.len();
     scores.resize(rows, NO_TOKEN);
+    let added = raw.added_tokens.iter().map(|token| token.id as usize);
+    added.filter(|id| (known..rows).contains(id)).for_each(|id| scores[id] = least);
     let (charsmap, merges_runs) = replacements(&raw.normalizer)?;
     let (splits, prefix) = spaces(&raw.pre_tokenizer)?;
     header.set("tokenizer.ggml.model", Value::String("t5".into()));

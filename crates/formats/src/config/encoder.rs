@@ -123,7 +123,7 @@ impl ClassifierConfig {
 /// The names that [`activation_named`] knows, for messages.
 pub(crate) const ACTIVATIONS: &str = "gelu, gelu_new or silu";
 
-/// The activation of an encoder's MLPs that config.json calls so.
+/// The activation of an encoder's MLPs of this name in config.json.
 pub(crate) fn activation_named(name: &str) -> Option<Activation> {
     match name {
         "gelu" => Some(Activation::Gelu),

@@ -333,6 +333,9 @@ pub(crate) const QKV: (&str, &[&str]) =
 /// Biases of queries, keys and values.
 pub(crate) const QKV_BIASES: [&str; 3] = ["attn_q.bias", "attn_k.bias", "attn_v.bias"];
 
+/// The same with their biases.
+pub(crate) const QKV_AND_BIASES: [(&str, &[&str]); 2] = [QKV, ("attn_qkv.bias", &QKV_BIASES)];
+
 /// Biases of the four projections of attention.
 pub(crate) const ATTENTION_BIASES: [&str; 4] =
     ["attn_q.bias", "attn_k.bias", "attn_v.bias", "attn_output.bias"];

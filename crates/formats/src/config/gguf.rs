@@ -125,6 +125,7 @@ fn build(
     };
     (family.gguf_more)(keys, file, &mut model)?;
     (family.fixed)(&mut model);
+    encoder::check_direction(keys, &model)?;
     Ok(model)
 }
 

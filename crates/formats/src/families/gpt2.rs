@@ -12,7 +12,7 @@ pub(super) static GPT2: Family = Family {
     gguf_eps: &[family::LAYER_EPS],
     required: |_, _| &BIASES,
     declared: &[("scale_attn_by_inverse_layer_idx", false, &[])],
-    joined: &[family::QKV, ("attn_qkv.bias", &QKV_BIASES)],
+    joined: &family::QKV_AND_BIASES,
     turned: &["attn_qkv.weight", "attn_output.weight", "ffn_up.weight", "ffn_down.weight"],
     names: NameTable {
         globals: &[

@@ -115,7 +115,8 @@ static FAMILIES: &[&Family] = &[
     &lfm2::LFM2,
 ];
 
-/// The families of encoders, in the same order.
+/// The families of encoders. Of those with one name in GGUF files, the one with the narrower
+/// `gguf_is` comes first.
 static ENCODERS: &[&Family] =
     &[&xlm_roberta::XLM_ROBERTA, &bert::BERT, &modernbert::MODERNBERT, &nomic_bert::NOMIC_BERT];
 

@@ -35,9 +35,10 @@ pub(super) static NOMIC_BERT: Family = Family {
         ("mlp_fc1_bias", false, &[]),
         ("mlp_fc2_bias", false, &[]),
         ("prenorm", false, &[]),
+        ("causal", false, &[]),
         ("rotary_emb_interleaved", false, &[]),
     ],
-    joined: &[("attn_qkv.weight", &["attn_q.weight", "attn_k.weight", "attn_v.weight"])],
+    joined: &[family::QKV],
     names: NameTable {
         globals: &[
             ("embeddings.word_embeddings.weight", "token_embd.weight"),
@@ -119,6 +120,10 @@ fn hf_more(config: Object, model: &mut ModelConfig) -> Result<()> {
     const EXPERTS: &str = "moe_every_n_layers";
     if config.count(EXPERTS, MAX_LAYERS)?.is_some_and(|every| every > 0) {
         return Err(config.error(EXPERTS, "expected no layers with experts"));
+    }
+    const ROTATED: &str = "rotary_emb_fraction";
+    if let Some(share) = config.above_zero(ROTATED)?.filter(|share| *share != 1.0) {
+        return Err(config.error(ROTATED, format!("expected 1, found {share}")));
     }
     let token_types = config.count("type_vocab_size", MAX_WIDTH)?.unwrap_or(0);
     model.encoder = Some(EncoderConfig { token_types, bare_first: false });

@@ -25,6 +25,9 @@ pub use split_writer::SplitStream;
 pub use value::{Array, Strings, Value};
 pub use writer::GgufWriter;
 
+/// Key of the number of token types that a vocabulary is for.
+pub const TOKEN_TYPES: &str = "tokenizer.ggml.token_type_count";
+
 /// Texts of tokens that end a turn, or a text.
 pub const TURN_ENDS: [&str; 16] = [
     "<|eot_id|>",

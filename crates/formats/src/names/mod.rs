@@ -30,6 +30,9 @@ pub struct NameTable {
     pub modalities: &'static [&'static str],
 }
 
+/// The last projection of a head that scores texts.
+pub(crate) const HEAD_OUTPUT: &str = "cls.output.weight";
+
 /// A table of the numbers of experts, for each token id, in a layer.
 pub(crate) const EXPERTS_BY_TOKEN: &str = "ffn_gate_tid2eid.weight";
 

@@ -137,8 +137,9 @@ fn replacements(metadata: &Metadata) -> Result<Option<NormalizerWrapper>> {
     serde_json::from_value(stage).map(Some).map_err(|error| problem(error.to_string()))
 }
 
-/// The pieces with their scores. Placeholders, which the vocabulary of the model lacks, have the
-/// least score of the others: unknown text is scored by the least of all.
+/// The pieces with their scores. Placeholders, which the vocabulary of the model lacks, have a
+/// text that no text has once its spaces are marked, and the least score of the others: unknown
+/// text is scored by the least of all.
 fn unigram_model(metadata: &Metadata, vocab: &Vocab, unk: Option<u32>) -> Result<ModelWrapper> {
     const KEY: &str = "tokenizer.ggml.scores";
     let scores = scores(metadata, vocab.size())?;
@@ -149,7 +150,10 @@ fn unigram_model(metadata: &Metadata, vocab: &Vocab, unk: Option<u32>) -> Result
     let score = |id: u32| f64::from(scores.get(id as usize).copied().unwrap_or(0.0));
     let used = vocab.iter().filter(|(_, entry)| entry.kind != TokenKind::Unused);
     let least = used.map(|(id, _)| score(id)).fold(0.0, f64::min);
-    let pieces = vocab.iter().map(|(id, entry)| (entry.text.to_owned(), score(id).max(least)));
+    let pieces = vocab.iter().map(|(id, entry)| match entry.kind {
+        TokenKind::Unused => (format!(" {id}"), least),
+        _ => (entry.text.to_owned(), score(id)),
+    });
     let model = Unigram::from(pieces.collect(), unk.map(|id| id as usize), false);
     model.map(ModelWrapper::from).map_err(|error| TextError::tokenizer(TOKENS, error.to_string()))
 }

@@ -8,15 +8,29 @@ use super::super::{
 };
 use super::{find, slides};
 use crate::error::{Error, Result, shown};
-use crate::gguf::GgufFile;
+use crate::gguf::{GgufFile, TOKEN_TYPES};
+use crate::names::HEAD_OUTPUT;
 use crate::pooling::Pooling;
 
-/// Number of token types, a key of the vocabulary.
-pub(crate) const TOKEN_TYPES: &str = "tokenizer.ggml.token_type_count";
 /// How the states of tokens become the one that the head reads.
 pub(crate) const HEAD_POOLING: &str = "classifier.pooling_type";
 /// Activation of MLPs, by its name in config.json.
 pub(crate) const ACTIVATION: &str = "hidden_activation";
+
+/// Whether positions attend to earlier ones only.
+pub(crate) const CAUSAL: &str = "attention.causal";
+
+/// Refuses a decoder whose positions attend to later ones, and an encoder whose do not.
+pub(super) fn check_direction(keys: &GgufKeys, model: &ModelConfig) -> Result<()> {
+    let key = keys.key(CAUSAL);
+    let expected = model.encoder.is_none();
+    match keys.metadata.opt_flag(&key)? {
+        Some(found) if found != expected => {
+            Err(keys.metadata.error(&key, format!("expected {expected}, found {found}")))
+        }
+        _ => Ok(()),
+    }
+}
 
 /// Sets learned positions: tables in GGUF files begin with the row of position 0.
 pub(crate) fn positions(model: &mut ModelConfig) {
@@ -48,12 +62,11 @@ pub(crate) fn classifier(
     pooling: Pooling,
     activation: HeadActivation,
 ) -> Result<Option<ClassifierConfig>> {
-    const OUTPUT: &str = "cls.output.weight";
-    let Some(output) = find(file, OUTPUT) else { return Ok(None) };
+    let Some(output) = find(file, HEAD_OUTPUT) else { return Ok(None) };
     let labels = if output.shape.len() > 1 { output.shape[0] } else { 1 };
     if !(1..=MAX_WIDTH).contains(&labels) {
         let problem = format!("expected 1 to {MAX_WIDTH} rows, found {labels}");
-        return Err(Error::tensor(output.path(), OUTPUT, problem));
+        return Err(Error::tensor(output.path(), HEAD_OUTPUT, problem));
     }
     let stated = Pooling::from_gguf_key(keys.metadata, &keys.key(HEAD_POOLING))?;
     Ok(Some(ClassifierConfig {

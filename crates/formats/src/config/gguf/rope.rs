@@ -10,7 +10,7 @@ use crate::error::{Error, Result, shown};
 use crate::gguf::GgufFile;
 use crate::tensor::TensorView;
 
-/// What divides YaRN's factors.
+/// `mscale_all_dim`; a tenth of it in latent attention.
 pub(crate) const LOG_MULTIPLIER: &str = "rope.scaling.yarn_log_multiplier";
 
 /// Reads the rotary parameters, and YaRN's factor of the scores of latent attention.

@@ -1,18 +1,18 @@
 //! Keys of encoders in GGUF files.
 
 use super::super::encoder::activation_name;
-use super::super::gguf::encoder::{ACTIVATION, HEAD_POOLING, TOKEN_TYPES};
+use super::super::gguf::encoder::{ACTIVATION, CAUSAL, HEAD_POOLING};
 use super::super::{ClassifierConfig, HeadActivation, ModelConfig};
 use super::gguf::GgufKeyWriter;
 use crate::error::Result;
-use crate::gguf::{Array, Value};
+use crate::gguf::{Array, TOKEN_TYPES, Value};
 
 impl ModelConfig {
     /// Sets what encoders have beyond decoders. Tables of positions lack the rows before that of
     /// position 0.
     pub(super) fn encoder_keys(&self, keys: &mut GgufKeyWriter) -> Result<()> {
         let Some(encoder) = &self.encoder else { return Ok(()) };
-        keys.set("attention.causal", Value::Bool(false));
+        keys.set(CAUSAL, Value::Bool(false));
         let activation = activation_name(self.activation).to_owned();
         keys.set(ACTIVATION, Value::String(activation));
         if let Some(table) = self.positions {

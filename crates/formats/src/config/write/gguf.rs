@@ -134,7 +134,8 @@ impl ModelConfig {
         }
         // Windows of encoders count the positions on both sides.
         let encoder = self.encoder.is_some();
-        keys.count("attention.sliding_window", if encoder { 2 * (window - 1) } else { window });
+        let positions = if encoder { (2 * (window - 1)).max(1) } else { window };
+        keys.count("attention.sliding_window", positions);
         if !uniform || family.gguf_window_period.is_some() || encoder {
             let slides = self.windows.iter().map(Option::is_some).collect();
             keys.set("attention.sliding_window_pattern", Value::Array(Array::Bool(slides)));

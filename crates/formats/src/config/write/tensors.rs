@@ -8,7 +8,7 @@ use super::super::{
     Attention, ConvConfig, DeltaConfig, ExpertsConfig, IndexConfig, LatentConfig, MambaConfig,
     MambaNorm, ModelConfig, SublayerNorms, Sublayers,
 };
-use crate::names::{EXPERT_SCALES, EXPERTS_BY_TOKEN, ROUTER_SCALES};
+use crate::names::{EXPERT_SCALES, EXPERTS_BY_TOKEN, HEAD_OUTPUT, ROUTER_SCALES};
 
 pub(crate) type Tensors = Vec<(String, Vec<usize>)>;
 
@@ -231,7 +231,7 @@ impl ModelConfig {
         if head.norm {
             tensors.push(named("cls.norm.weight", &[hidden]));
         }
-        tensors.push(named("cls.output.weight", &[labels, hidden]));
+        tensors.push(named(HEAD_OUTPUT, &[labels, hidden]));
         if self.encoder.is_some() {
             tensors.push(named("cls.output.bias", &[labels]));
         }

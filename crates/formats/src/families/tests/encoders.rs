@@ -50,6 +50,16 @@ fn either_name_of_the_epsilon_is_read() {
 }
 
 #[test]
+fn the_direction_of_attention_is_that_of_the_family() {
+    for (arch, causal) in [("bert", false), ("llama", true)] {
+        read(arch, &[("attention.causal", Value::Bool(causal))], &[]);
+        let other = [("attention.causal", Value::Bool(!causal))];
+        let key = format!("{arch}.attention.causal");
+        check_error(arch, &other, &[], &[&key, &format!("found {}", !causal)]);
+    }
+}
+
+#[test]
 fn layers_between_those_that_see_all_have_half_a_window_to_each_side() {
     let (none, some) = (None, Some(9));
     let window = ("attention.sliding_window", u(16));
