@@ -242,8 +242,10 @@ pub(crate) struct GgufExperts {
     /// Whether experts begin after `leading_dense_block_count` layers; otherwise every layer with a
     /// router has experts.
     pub leading_dense: bool,
-    /// Whether each layer has one shared expert behind a gate, by default of the MLP's width.
+    /// Whether each layer has one shared expert, by default of the MLP's width.
     pub shared: bool,
+    /// Whether that expert is behind a gate.
+    pub shared_gate: bool,
     /// Default width of an expert, from the width of the MLP and the number of chosen experts.
     pub width: fn(mlp: usize, chosen: usize) -> usize,
 }
@@ -277,6 +279,7 @@ pub(crate) const BASE: Family = Family {
         normalise: true,
         leading_dense: false,
         shared: false,
+        shared_gate: true,
         width: |mlp, chosen| mlp / chosen.max(1),
     },
     kv_heads: None,

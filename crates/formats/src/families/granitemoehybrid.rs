@@ -11,7 +11,12 @@ pub(super) static GRANITEMOEHYBRID: Family = Family {
     gguf_rope: RopeLayout::Interleaved,
     gguf_joins: false,
     gguf_zero_heads: true,
-    gguf_experts: GgufExperts { shared: true, width: |mlp, _| mlp, ..BASE.gguf_experts },
+    gguf_experts: GgufExperts {
+        shared: true,
+        shared_gate: false,
+        width: |mlp, _| mlp,
+        ..BASE.gguf_experts
+    },
     hf_experts: ExpertFiles::Fused,
     declared: &[("attention_bias", false, &[]), ("mamba_proj_bias", false, &[])],
     joined: &[
@@ -38,11 +43,6 @@ pub(super) static GRANITEMOEHYBRID: Family = Family {
         ..DENSE
     },
     experts: read_experts,
-    fixed: |model| {
-        if let Some(experts) = &mut model.experts {
-            experts.shared_gate = false;
-        }
-    },
     hf_more,
     gguf_more: |keys, file, model| {
         granite::gguf_more(keys, file, model)?;

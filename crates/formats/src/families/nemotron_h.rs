@@ -2,6 +2,7 @@
 //! without rotary embedding, MLPs without gates, or experts of that kind, which may read and give
 //! fewer values than the residual stream has.
 
+use super::deepseek_v3::V3_BASE;
 use super::granitemoehybrid::tiny_mamba;
 use super::prelude::*;
 
@@ -10,14 +11,16 @@ pub(super) static NEMOTRON_H: Family = Family {
     hf_class: "NemotronHForCausalLM",
     gguf_name: "nemotron_h",
     gguf_sparse: Some("nemotron_h_moe"),
-    gguf_experts: GgufExperts { scores: RouterScores::Sigmoid, shared: true, ..BASE.gguf_experts },
+    gguf_experts: GgufExperts {
+        scores: RouterScores::Sigmoid,
+        shared: true,
+        shared_gate: false,
+        ..BASE.gguf_experts
+    },
     more_layers: true,
     more_apart: true,
     experts: read_experts,
-    required: |model, layer| match model.experts_of(layer) {
-        Some(_) => &["exp_probs_b.bias"],
-        None => &[],
-    },
+    required: V3_BASE.required,
     gguf_activation: Activation::ReluSquared,
     gguf_zero_heads: true,
     // Its config.json has one name, both or the other.
@@ -68,9 +71,6 @@ pub(super) static NEMOTRON_H: Family = Family {
     },
     fixed: |model| {
         model.plain_mlp = true;
-        if let Some(experts) = &mut model.experts {
-            experts.shared_gate = false;
-        }
         model.unrotated = vec![true; model.layers];
         if let Some(mamba) = &mut model.mamba {
             mamba.norm_groups = mamba.groups;

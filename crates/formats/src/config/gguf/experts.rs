@@ -52,7 +52,7 @@ pub(super) fn read(
         width,
         latent: keys.opt_count(LATENT, MAX_WIDTH)?,
         shared_width,
-        shared_gate: defaults.shared && shared_width > 0,
+        shared_gate: defaults.shared && defaults.shared_gate && shared_width > 0,
         scores,
         normalise: normalise.unwrap_or(defaults.normalise),
         scale: keys.opt_above_zero("expert_weights_scale")?.unwrap_or(1.0),
