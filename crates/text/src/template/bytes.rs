@@ -1,8 +1,7 @@
 //! Bytes of encoded strings, and tables that translate characters.
 
 use super::budget::Budget;
-use super::methods::one_text;
-use super::values::{as_int, invalid, split_kwargs, text_of};
+use super::values::{as_int, invalid, one_text, split_kwargs, text_of};
 use minijinja::value::{ValueKind, from_args};
 use minijinja::{Error, Value};
 use std::collections::BTreeMap;

@@ -5,8 +5,7 @@
 //! their first statements replace by the default, and take further arguments as `varargs` and
 //! `kwargs` if they name them.
 
-use super::methods;
-use super::values::{invalid, split_kwargs};
+use super::values::{dict_of, invalid, split_kwargs};
 use minijinja::value::{Kwargs, Object, ObjectRepr, Tuple};
 use minijinja::{Error, ErrorKind, State, Value};
 use std::sync::Arc;
@@ -87,7 +86,7 @@ fn arranged(function: &Value, args: &[Value]) -> Result<Vec<Value>, Error> {
     let rest = kwargs.args().filter(is_rest).map(|name| Ok((name.to_owned(), kwargs.get(name)?)));
     let rest: Vec<(String, Value)> = rest.collect::<Result<_, Error>>()?;
     if takes_named {
-        all.push(methods::dict_of(rest));
+        all.push(dict_of(rest));
     } else if let Some((name, _)) = rest.first() {
         let problem = format!("the macro takes no keyword argument '{name}'");
         return Err(Error::new(ErrorKind::TooManyArguments, problem));

@@ -2,7 +2,7 @@
 
 use super::budget::Budget;
 use super::rewrite::names;
-use super::values::invalid;
+use super::values::{invalid, one_text};
 use super::{calls, compare, filters, lazy, methods, ops, pystr, slicing, views};
 use chrono::NaiveDateTime;
 use minijinja::value::{Rest, ValueOrKwargs};
@@ -98,7 +98,7 @@ fn install_functions(env: &mut Environment, now: Option<NaiveDateTime>) {
     env.add_function("cycler", |args: Rest<Value>| lazy::cycler(&args));
     env.add_function("strftime_now", move |args: Rest<ValueOrKwargs>| {
         let args = methods::positional(&args.into_values(), &["format"])?;
-        let format = methods::one_text(&args)?;
+        let format = one_text(&args)?;
         strftime(now.unwrap_or_else(|| chrono::Local::now().naive_local()), format)
     });
 }

@@ -7,7 +7,7 @@ use super::numbers::{file_size, to_float, to_int};
 use super::ops::{self, escaped};
 use super::printf::{PrintfValues, printf};
 use super::pystr::str_of;
-use super::values::{as_int, first, invalid, options, split_kwargs, text_like, text_of};
+use super::values::{as_int, dict_of, first, invalid, options, split_kwargs, text_like, text_of};
 use super::{calls, compare, html, methods, strings, unicode, views, wrap};
 use minijinja::value::{Rest, ValueKind, ValueOrKwargs};
 use minijinja::{Environment, Error, Value};
@@ -157,7 +157,7 @@ fn format(budget: &Budget, args: &[Value]) -> Result<Value, Error> {
     }
     let pairs = names.into_iter().map(|name| Ok((name.to_owned(), kwargs.get(name)?)));
     let pairs = pairs.collect::<Result<Vec<_>, Error>>()?;
-    let named = (!pairs.is_empty()).then(|| methods::dict_of(pairs));
+    let named = (!pairs.is_empty()).then(|| dict_of(pairs));
     ops::format_like(budget, model, &pattern, PrintfValues { list, named: named.as_ref() })
 }
 

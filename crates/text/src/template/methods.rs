@@ -7,12 +7,11 @@ use super::lazy::is_list;
 use super::ops::escaped;
 use super::pystr::str_of;
 use super::str_format::{FieldValues, str_format};
-use super::values::{as_int, first, invalid, list_like, split_kwargs, text_of};
-use super::views::{View, as_range};
+use super::values::{as_int, dict_of, first, invalid, list_like, one_text, split_kwargs, text_of};
+use super::views::{DictView, as_range};
 use super::{bytes, calls, numbers, strings, unicode};
-use minijinja::value::{Rest, Serde, Tuple, ValueKind, ValueOrKwargs, from_args};
+use minijinja::value::{Rest, Tuple, ValueKind, ValueOrKwargs, from_args};
 use minijinja::{Error, State, Value};
-use serde::{Serialize, Serializer};
 
 /// `object.name(args)`.
 pub(super) fn call(
@@ -196,12 +195,7 @@ pub(super) fn map_method(map: &Value, name: &str, args: &[Value]) -> Result<Opti
 }
 
 fn view(kind: &'static str, items: Vec<Value>) -> Value {
-    Value::from_object(View { kind, items })
-}
-
-/// A dictionary of pairs in their order.
-pub(super) fn dict_of(pairs: Vec<(String, Value)>) -> Value {
-    Value::from(Serde(&DictPairs(pairs)))
+    Value::from_object(DictView { kind, items })
 }
 
 /// The function `dict`: a copy of a dictionary or of pairs, with keyword arguments added.
@@ -223,15 +217,6 @@ pub(super) fn dict(args: &[Value]) -> Result<Value, Error> {
         pairs.push((name.to_owned(), kwargs.get(name)?));
     }
     Ok(dict_of(pairs))
-}
-
-/// Pairs that become a dictionary in their order.
-struct DictPairs(Vec<(String, Value)>);
-
-impl Serialize for DictPairs {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().map(|(key, value)| (key, value)))
-    }
 }
 
 fn list_method(list: &Value, name: &str, args: &[Value]) -> Result<Option<Value>, Error> {
@@ -310,7 +295,7 @@ fn string_predicate(s: &str, name: &str, args: &[Value]) -> Result<Option<Value>
     Ok(Some(Value::from(answer)))
 }
 
-/// Whether words begin with upper case or titles, and go on with lower case.
+/// Whether words begin with upper case or titles, and continue in lower case.
 fn is_title(s: &str) -> bool {
     let (mut inside, mut any) = (false, false);
     for c in s.chars() {
@@ -375,14 +360,6 @@ fn window<'a>(s: &'a str, bounds: &[Value]) -> Result<Option<(usize, &'a str)>, 
     }
     let byte = |at: i128| s.char_indices().nth(at as usize).map_or(s.len(), |(byte, _)| byte);
     Ok(Some((start as usize, &s[byte(start)..byte(end)])))
-}
-
-/// Returns the only argument, which must be a string.
-pub(super) fn one_text(args: &[Value]) -> Result<&str, Error> {
-    match args {
-        [only] => text_of(only).ok_or_else(|| invalid("expected a string argument")),
-        _ => Err(invalid("expected one string argument")),
-    }
 }
 
 /// `startswith` and `endswith`: a string or a tuple of strings.

@@ -2,11 +2,10 @@
 
 use super::budget::Budget;
 use super::lazy::is_list;
-use super::methods::dict_of;
 use super::printf::{PrintfValues, printf, values_of};
 use super::pystr::{as_float, str_of};
 use super::strings;
-use super::values::{as_int, int, invalid, list_like, text_like, text_of};
+use super::values::{as_int, dict_of, int, invalid, list_like, text_like, text_of};
 use minijinja::value::ValueKind;
 use minijinja::{Error, Value};
 

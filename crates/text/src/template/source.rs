@@ -93,7 +93,7 @@ fn block(tag: &str) -> Result<(String, usize), String> {
         }
         "print" => {
             lexed.tokens[first].text = format!("do {PRINT}(");
-            lexed.tokens.push(Token::new(TokenKind::Sign, ")"));
+            lexed.tokens.push(SourceToken::new(TokenKind::Sign, ")"));
         }
         _ => {}
     }
@@ -108,16 +108,16 @@ enum TokenKind {
     Sign,
 }
 
-struct Token {
+struct SourceToken {
     kind: TokenKind,
     text: String,
     /// Brackets around it.
     depth: usize,
 }
 
-impl Token {
+impl SourceToken {
     fn new(kind: TokenKind, text: &str) -> Self {
-        Token { kind, text: text.to_owned(), depth: 0 }
+        SourceToken { kind, text: text.to_owned(), depth: 0 }
     }
 
     fn is_space(&self) -> bool {
@@ -134,7 +134,7 @@ struct Lexed<'a> {
     /// The brackets, and the signs of white space beside them.
     open: &'a str,
     close: &'a str,
-    tokens: Vec<Token>,
+    tokens: Vec<SourceToken>,
     length: usize,
 }
 
@@ -159,7 +159,7 @@ impl<'a> Lexed<'a> {
                 TokenKind::Literal => literal(text)?,
                 _ => text.to_owned(),
             };
-            tokens.push(Token { kind, depth, text });
+            tokens.push(SourceToken { kind, depth, text });
             depth += usize::from(kind == TokenKind::Sign && rest.starts_with(['(', '[', '{']));
             at += length;
         }
@@ -168,7 +168,7 @@ impl<'a> Lexed<'a> {
 
     /// Whether the token at `at` is the last one.
     fn ends_at(&self, at: usize) -> bool {
-        self.tokens[at + 1..].iter().all(Token::is_space)
+        self.tokens[at + 1..].iter().all(SourceToken::is_space)
     }
 
     /// A plus before its only operand is a minus twice.
@@ -189,20 +189,20 @@ impl<'a> Lexed<'a> {
 
     /// What a `for` tag iterates.
     fn iterated(&self) -> Option<std::ops::Range<usize>> {
-        let is_word = |token: &Token, text: &str| token.is_outside(TokenKind::Word, text);
+        let is_word = |token: &SourceToken, text: &str| token.is_outside(TokenKind::Word, text);
         let start = 1 + self.tokens.iter().position(|token| is_word(token, "in"))?;
         let rest = &self.tokens[start..];
-        let ends = |token: &Token| is_word(token, "if") || is_word(token, "recursive");
+        let ends = |token: &SourceToken| is_word(token, "if") || is_word(token, "recursive");
         let end = rest.iter().position(ends);
         Some(start..end.map_or(self.tokens.len(), |end| start + end))
     }
 
     /// Puts a tuple in `range` into parentheses.
     fn parenthesize(&mut self, range: std::ops::Range<usize>) {
-        let comma = |token: &Token| token.is_outside(TokenKind::Sign, ",");
+        let comma = |token: &SourceToken| token.is_outside(TokenKind::Sign, ",");
         if self.tokens[range.clone()].iter().any(comma) {
-            self.tokens.insert(range.end, Token::new(TokenKind::Sign, ") "));
-            self.tokens.insert(range.start, Token::new(TokenKind::Sign, " ("));
+            self.tokens.insert(range.end, SourceToken::new(TokenKind::Sign, ") "));
+            self.tokens.insert(range.start, SourceToken::new(TokenKind::Sign, " ("));
         }
     }
 

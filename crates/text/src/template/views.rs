@@ -71,13 +71,13 @@ pub(super) fn range(args: &[Value]) -> Result<Value, Error> {
 
 /// A view of a dictionary: its keys, values or items.
 #[derive(Debug)]
-pub(super) struct View {
+pub(super) struct DictView {
     /// The name of its type.
     pub kind: &'static str,
     pub items: Vec<Value>,
 }
 
-impl Object for View {
+impl Object for DictView {
     fn repr(self: &Arc<Self>) -> ObjectRepr {
         ObjectRepr::Iterable
     }
@@ -93,7 +93,7 @@ pub(super) fn subscripted(value: Value) -> Value {
 }
 
 /// The view of a dictionary that `value` is.
-pub(super) fn as_view(value: &Value) -> Option<&View> {
+pub(super) fn as_view(value: &Value) -> Option<&DictView> {
     value.downcast_object_ref()
 }
 
