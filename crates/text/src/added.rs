@@ -130,7 +130,7 @@ fn touches(literals: &[Range<usize>], found: &Range<usize>) -> bool {
 
 /// `single_word` tokens match only between characters that are not part of a word.
 fn word_rule_holds(token: &AddedToken, text: &str, found: &Range<usize>) -> bool {
-    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    let is_word = regex_syntax::is_word_character;
     !token.single_word
         || !(text[..found.start].ends_with(is_word) || text[found.end..].starts_with(is_word))
 }
@@ -210,5 +210,18 @@ mod tests {
     #[test]
     fn single_words_do_not_match_inside_words() {
         assert_eq!(shown("monday day", Specials::Ignore), ["monday ", "#5"]);
+        // Letters, marks, digits, connectors and joiners are of a word, other signs are not.
+        for c in [
+            'a', 'é', '中', '\u{301}', '\u{94d}', '\u{20dd}', '7', '٣', 'ⅷ', 'ⓐ', '_', '\u{203f}',
+            '\u{200d}', '\u{200c}',
+        ] {
+            let (before, after) = (format!("{c}day"), format!("day{c}"));
+            assert_eq!(shown(&before, Specials::Ignore), [&*before], "{c:?} before");
+            assert_eq!(shown(&after, Specials::Ignore), [&*after], "{c:?} after");
+        }
+        for c in [' ', '-', '½', '²', '\u{200b}', '\u{2060}', '。', '🙂', '\u{ad}'] {
+            let text = format!("{c}day{c}");
+            assert_eq!(shown(&text, Specials::Ignore).len(), 3, "{c:?}");
+        }
     }
 }

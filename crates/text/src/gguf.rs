@@ -1,7 +1,7 @@
 //! Loading of a [`Tokenizer`] from the vocabulary inside a GGUF file.
 //!
-//! Follows llama.cpp: `gpt2` is byte-level BPE with a named pre-tokenizer, `llama` SentencePiece,
-//! `gemma4` BPE over text whose spaces are `▁`, `bert` WordPiece and `t5` Unigram.
+//! Follows llama.cpp: `gpt2` is BPE with a named pre-tokenizer, `llama` SentencePiece, `gemma4` BPE
+//! over text whose spaces are `▁`, `whitespace` BPE of words, `bert` WordPiece and `t5` Unigram.
 //! Control tokens match only if special tokens are parsed, user-defined tokens always.
 
 mod subwords;
@@ -12,20 +12,21 @@ use crate::decoder::{Decoder, byte_token};
 use crate::error::{Result, TextError};
 use crate::infill::InfillTokens;
 use crate::pipeline::Pipeline;
-use crate::pre_types::{self, PreType};
+use crate::pre_types::{self, Alphabet, PreType};
 use crate::raw_json::RawMerge;
 use crate::special_tokens::SpecialIds;
 use crate::spm::SentencePiece;
 use crate::tokenizer::{Encoder, Tokenizer};
 use crate::tokenizer_json::bpe_model;
 use crate::vocab::{Clash, TokenEntry, TokenKind, Vocab};
-use formats::gguf::{GgufFile, Metadata, Strings, TOKEN_TYPES, TURN_ENDS};
+use formats::gguf::{GgufFile, Metadata, Strings, TOKEN_TYPES, TurnEnds};
 use std::borrow::Cow;
 use tokenizers::models::bpe::{BPE, BpeBuilder};
 use tokenizers::normalizers::{self, NFC, NormalizerWrapper, Prepend, Replace};
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use tokenizers::pre_tokenizers::sequence::Sequence;
 use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
+use tokenizers::pre_tokenizers::whitespace::WhitespaceSplit;
 use tokenizers::{ModelWrapper, PreTokenizerWrapper, SplitDelimiterBehavior};
 
 const TOKENS: &str = "tokenizer.ggml.tokens";
@@ -43,9 +44,9 @@ impl Tokenizer {
     pub fn from_gguf(file: &GgufFile, options: &GgufOptions) -> Result<Self> {
         let metadata = file.metadata();
         match metadata.text("tokenizer.ggml.model")? {
-            "gpt2" => byte_level(metadata, options),
+            "gpt2" | "whitespace" => byte_pairs(metadata, options),
             "llama" => sentence_piece(metadata),
-            "gemma4" => merges_of_characters(metadata),
+            "gemma4" => merges_of_characters(metadata, true),
             "bert" => subwords::bert(metadata),
             "t5" => subwords::unigram(metadata),
             other => Err(TextError::tokenizer(
@@ -58,8 +59,16 @@ impl Tokenizer {
     }
 }
 
-fn byte_level(metadata: &Metadata, options: &GgufOptions) -> Result<Tokenizer> {
+fn byte_pairs(metadata: &Metadata, options: &GgufOptions) -> Result<Tokenizer> {
     let pre = pre_type(metadata, options)?;
+    match pre.alphabet {
+        Alphabet::Bytes => byte_level(metadata, pre),
+        Alphabet::Marked(begins) => merges_of_characters(metadata, begins),
+        Alphabet::Words => merges_of_words(metadata),
+    }
+}
+
+fn byte_level(metadata: &Metadata, pre: PreType) -> Result<Tokenizer> {
     let decoder = Decoder::byte_level();
     let vocab = vocab(metadata, &decoder, |text, _| text.into())?;
     let pipeline = Pipeline {
@@ -96,8 +105,28 @@ fn sentence_piece(metadata: &Metadata) -> Result<Tokenizer> {
     Ok(Tokenizer { vocab, engine, decoder, affixes, special, infill })
 }
 
-/// Merges of characters; what is no token is spelled in bytes.
-fn merges_of_characters(metadata: &Metadata) -> Result<Tokenizer> {
+/// Merges of the characters of words; what is no token is spelled in bytes, else left out.
+fn merges_of_words(metadata: &Metadata) -> Result<Tokenizer> {
+    let decoder = Decoder::sentence_piece(false);
+    let vocab = vocab(metadata, &decoder, |text, _| text.into())?;
+    let special = ids_of_roles(metadata, &vocab, SpecialIds::default());
+    let lowers = metadata.opt_flag(subwords::LOWERCASE)?.unwrap_or(false);
+    let pipeline = Pipeline {
+        normalizer: lowers.then_some(normalizers::Lowercase.into()),
+        pre_tokenizer: Some(WhitespaceSplit.into()),
+        model: model(metadata, &vocab, BPE::builder().byte_fallback(true))?,
+        raw_added: added(metadata, &vocab)?,
+        normalized_added: AddedTokens::default(),
+    };
+    let affixes = affixes(metadata, special, [false, false])?;
+    let engine = Encoder::Pipeline(Box::new(pipeline));
+    let infill = InfillTokens::of_gguf(metadata, &vocab);
+    Ok(Tokenizer { vocab, engine, decoder, affixes, special, infill })
+}
+
+/// Merges of characters; what is no token is spelled in bytes. `begins`: a begin-of-sequence token
+/// comes first even where the file says otherwise, as published files of Gemma 4 do.
+fn merges_of_characters(metadata: &Metadata, begins: bool) -> Result<Tokenizer> {
     let space_prefix = metadata.opt_flag("tokenizer.ggml.add_space_prefix")?.unwrap_or(false);
     let decoder = Decoder::sentence_piece(space_prefix);
     let vocab = vocab(metadata, &decoder, |text, _| text.into())?;
@@ -122,7 +151,10 @@ fn merges_of_characters(metadata: &Metadata) -> Result<Tokenizer> {
         raw_added: added(metadata, &vocab)?,
         normalized_added: AddedTokens::default(),
     };
-    let affixes = affixes(metadata, special, [true, false])?;
+    let mut affixes = affixes(metadata, special, [begins, false])?;
+    if begins && affixes.prefix.is_empty() {
+        affixes.prefix.extend(special.bos);
+    }
     let engine = Encoder::Pipeline(Box::new(pipeline));
     let infill = InfillTokens::of_gguf(metadata, &vocab);
     Ok(Tokenizer { vocab, engine, decoder, affixes, special, infill })
@@ -137,7 +169,8 @@ fn pre_type(metadata: &Metadata, options: &GgufOptions) -> Result<PreType> {
     })
 }
 
-fn pre_tokenizer(pre: PreType) -> Result<PreTokenizerWrapper> {
+/// The stages that split a text of byte-level tokens.
+pub(crate) fn pre_tokenizer(pre: PreType) -> Result<PreTokenizerWrapper> {
     let mut stages: Vec<PreTokenizerWrapper> = Vec::new();
     for expression in pre.expressions {
         let pattern = SplitPattern::Regex((*expression).to_owned());
@@ -174,9 +207,11 @@ fn vocab(
     let tokens = required(metadata, TOKENS)?;
     let types = metadata.opt_ints("tokenizer.ggml.token_type")?.unwrap_or_default();
     check_length("tokenizer.ggml.token_type", types.len(), tokens.len())?;
+    let ends = TurnEnds::read(metadata)?;
     let mut vocab = Vocab::for_count(tokens.len());
     for (id, text) in (0u32..).zip(tokens.iter()) {
-        let kind = kind(types.get(id as usize).copied().unwrap_or(1), text);
+        let code = types.get(id as usize).copied().unwrap_or(1);
+        let kind = if ends.has_text(id) { TokenKind::Special } else { kind(code) };
         let text = &*text_of(text, kind);
         let empty = text.is_empty().then(|| format!("[EMPTY_{id}]"));
         let named = empty.as_deref().unwrap_or(text);
@@ -206,11 +241,9 @@ fn check_length(key: &str, found: usize, tokens: usize) -> Result<()> {
     Err(TextError::tokenizer(key, format!("expected {tokens} entries, found {found}")))
 }
 
-fn kind(code: i32, text: &str) -> TokenKind {
+fn kind(code: i32) -> TokenKind {
     match code {
         2 | 3 => TokenKind::Special,
-        // They are control tokens even if their type is another.
-        _ if TURN_ENDS.contains(&text) => TokenKind::Special,
         4 => TokenKind::Added,
         5 => TokenKind::Unused,
         6 => TokenKind::Byte,

@@ -10,6 +10,7 @@ mod assets;
 mod byte_level;
 mod call_reader;
 mod charsmap;
+mod config_tokens;
 mod decoder;
 mod error;
 mod files;

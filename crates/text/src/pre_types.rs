@@ -95,10 +95,82 @@ const DEEPSEEK_LLM: &[&str] = &[
     r"\p{N}+",
 ];
 const DEEPSEEK_CODER: &[&str] = &[r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", DEEPSEEK_CJK, r"\p{N}"];
-const DEEPSEEK3: &[&str] =
-    &[r"\p{N}{1,3}", r"[\x{4E00}-\x{9FA5}\x{3040}-\x{309F}\x{30A0}-\x{30FF}]+", deepseek3_words!()];
+const DEEPSEEK3: &[&str] = &[r"\p{N}{1,3}", DEEPSEEK3_CJK, deepseek3_words!()];
 const DEFAULT: &[&str] = &[r"[\p{P}\$\+<=>\^~\|]+", GPT2, r"\p{N}+", r"[0-9][0-9][0-9]"];
 const FALCON: &[&str] = &[r"[\p{P}\$\+<=>\^~\|`]+", GPT2, r"[0-9][0-9][0-9]"];
+/// Ideographs and kana, as DeepSeek V3 has them.
+const DEEPSEEK3_CJK: &str = r"[\x{4E00}-\x{9FA5}\x{3040}-\x{309F}\x{30A0}-\x{30FF}]+";
+const SPARK: &[&str] = &[
+    r"\p{N}{1,3}",
+    DEEPSEEK3_CJK,
+    concat!(
+        r##"[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+"##,
+        r"|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+|[\r\n]|\s+(?!\S)|\s+"
+    ),
+    r"\p{N}",
+];
+const YOUTU: &[&str] = &[
+    concat!(
+        r"[\x{AC00}-\x{D7A3}\x{3131}-\x{318E}]+",
+        r"|[\x{FF01}\x{2026}\x{201C}\x{201D}\x{2018}\x{2019}\x{2014}\x{FF1A}\x{FF1B}\x{FF0C}",
+        r"\x{3001}-\x{303F}\x{FE30}-\x{FE4F}]+|[\x{3105}-\x{312F}]+",
+        r"|[\x{4E00}-\x{9FA5}\x{3040}-\x{309F}\x{30A0}-\x{30FF}]+"
+    ),
+    concat!(
+        cased_words!(concat!(contractions!(), "?")),
+        r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    ),
+];
+/// Runs of ideographs, and words without them.
+const KIMI: &str = concat!(
+    r"[\p{Han}]+",
+    r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*",
+    r"[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+",
+    contractions!(),
+    r"?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+",
+    r"[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*",
+    contractions!(),
+    r"?|\p{N}{1,3}|",
+    tail!()
+);
+/// Digits in groups of three, counted from the end of a run: what is left over comes first.
+const GROUPED: &str = r"(?<!\p{N})\p{N}{1,2}(?=(?:\p{N}{3})+(?!\p{N}))|\p{N}{3}|\p{N}+";
+/// The same within a run of numbers that may have others than digits.
+const GROUPED_DIGITS: &str = r"(?<!\d)\d{1,2}(?=(?:\d{3})+(?!\d))|\d{3}";
+/// The same for runs before the end of a word; others stay.
+const GROUPED_WORDS: &str = r"(?<!\d)\d{1,3}(?=(?:\d{3})*\b)|\G(?<=\d)\d{3}";
+const AFMOE: &[&str] = &[
+    GROUPED,
+    concat!(
+        r"[\x{4E00}-\x{9FFF}\x{3400}-\x{4DBF}\x{F900}-\x{FAFF}\x{3040}-\x{309F}",
+        r"\x{30A0}-\x{30FF}\x{FF65}-\x{FF9F}\x{2F00}-\x{2FDF}\x{E40}-\x{E7F}\x{E80}-\x{EFF}",
+        r"\x{1780}-\x{17FF}\x{1000}-\x{109F}\x{AA60}-\x{AA7F}\x{A9E0}-\x{A9FF}",
+        r"\x{AC00}-\x{D7AF}\x{1100}-\x{11FF}]+"
+    ),
+    deepseek3_words!(),
+];
+const CHAMELEON: &[&str] = &[
+    "<sentinel:[0-9]+>",
+    "IMGIMG[A-I]{1,4}Z",
+    r"[\t\n]|    |  ",
+    r"\p{N}",
+    r"[\p{P}!-/:-@\[-`{-~]",
+    GPT2,
+];
+const EXAONE_MOE: &str = concat!(
+    contractions!(),
+    r"|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}",
+    r"| ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+"
+);
+const JAIS2: &str = concat!(
+    contractions!(),
+    r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+",
+    r"|\s{512}(?!\S)|\s{256}(?!\S)|\s{128}(?!\S)|\s{64}(?!\S)|\s{32}(?!\S)|\s{16}(?!\S)",
+    r"|\s{8}(?!\S)|\s{4}(?!\S)|\s{1,2}(?!\S)|\s"
+);
+const MINICPM5: &[&str] =
+    &[r"\p{N}{1,3}", concat!(contractions!(), r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}+|", tail!())];
+const UFAKZEKA: &str = concat!(r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|", tail!());
 const VIKING_WORDS: &str = r" ?[^(\s|.,!?\x{2026}\x{3002}\x{FF0C}\x{3001}\x{964}\x{6D4}\x{60C})]+";
 
 /// One kind of pre-tokenizer.
@@ -115,6 +187,20 @@ pub struct PreType {
     pub separates: Option<bool>,
     /// Whether characters are composed first (NFC).
     pub composes: bool,
+    /// The characters that tokens are written in.
+    pub alphabet: Alphabet,
+}
+
+/// The characters that the tokens of byte-pair encoding are written in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Alphabet {
+    /// One character for each byte, as GPT-2 has it.
+    Bytes,
+    /// Text whose spaces are `▁`; merges cross them, and a begin-of-sequence token is always added
+    /// (`false`: as the file says).
+    Marked(bool),
+    /// The words of the text; white space is left out.
+    Words,
 }
 
 impl PreType {
@@ -126,12 +212,18 @@ impl PreType {
             add_bos: false,
             separates: None,
             composes: false,
+            alphabet: Alphabet::Bytes,
         }
+    }
+
+    /// The kind in which a piece that is a token needs no merges.
+    const fn merged(expressions: &'static [&'static str]) -> Self {
+        PreType { ignore_merges: true, ..Self::plain(expressions) }
     }
 
     /// The kind of Llama 3 and Tekken.
     const fn whole(expressions: &'static [&'static str]) -> Self {
-        PreType { ignore_merges: true, add_bos: true, ..Self::plain(expressions) }
+        PreType { add_bos: true, ..Self::merged(expressions) }
     }
 }
 
@@ -142,15 +234,26 @@ const TABLE: &[(&str, PreType)] = &[
         "llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano",
         PreType::whole(&[LLAMA3]),
     ),
-    ("dbrx smaug-bpe glm4 chatglm-bpe", PreType::plain(&[LLAMA3])),
+    ("dbrx smaug-bpe chatglm-bpe", PreType::plain(&[LLAMA3])),
+    ("glm4 glm5", PreType::merged(&[LLAMA3])),
+    ("jais-2", PreType::plain(&[JAIS2])),
+    ("minicpm5", PreType::merged(MINICPM5)),
     (
         "qwen2 deepseek-r1-qwen kormo f2llmv2 stablelm2 hunyuan solar-open megrez grok-2",
         PreType::plain(&[QWEN2]),
     ),
     ("qwen35", PreType::plain(&[QWEN35])),
+    ("ufakzeka", PreType::plain(&[UFAKZEKA])),
+    ("laguna", PreType::plain(&[r"[^\n]+|[\n]+", QWEN2])),
+    ("exaone-moe", PreType::plain(&[EXAONE_MOE])),
     ("deepseek-llm", PreType::plain(DEEPSEEK_LLM)),
     ("deepseek-coder", PreType::plain(DEEPSEEK_CODER)),
     ("deepseek-v3 joyai-llm hunyuan-dense hy_v4", PreType::plain(DEEPSEEK3)),
+    ("spark2_5", PreType::plain(SPARK)),
+    ("youtu", PreType::merged(YOUTU)),
+    ("kimi-k2", PreType::plain(&[KIMI])),
+    ("afmoe", PreType::plain(AFMOE)),
+    ("superbpe", PreType::plain(&[r"\p{N}+", GROUPED_DIGITS])),
     (
         "gpt-2 phi-2 jina-es jina-de gigachat jina-v2-es jina-v2-de a.x-4.0 mellum \
          mpt olmo jais trillion granite-docling exaone4",
@@ -168,10 +271,19 @@ const TABLE: &[(&str, PreType)] = &[
     ("falcon", PreType::plain(FALCON)),
     ("tekken", PreType::whole(&[TEKKEN])),
     ("gpt-4o llama4 kanana2 talkie minimax-m2", PreType::plain(&[GPT4O])),
+    ("granite-embed-multi-97m", PreType::merged(&[GPT4O])),
+    ("tiny_aya cohere2moe", PreType::plain(&[GROUPED_WORDS, GPT4O])),
+    ("chameleon", PreType { add_bos: true, ..PreType::plain(CHAMELEON) }),
     ("seed-coder", PreType::plain(&[SEED_CODER])),
     ("bailingmoe bailingmoe2 llada-moe", PreType::plain(&[BAILING])),
     ("poro-chat bloom gpt3-finnish", PreType::plain(&[VIKING_WORDS])),
     ("viking", PreType::plain(&[VIKING_WORDS, r"\p{N}"])),
+    (
+        "gemma4 granite-embed-multi-311m",
+        PreType { alphabet: Alphabet::Marked(true), ..PreType::plain(&[]) },
+    ),
+    ("sarvam-moe", PreType { alphabet: Alphabet::Marked(false), ..PreType::plain(&[]) }),
+    ("whitespace", PreType { alphabet: Alphabet::Words, ..PreType::plain(&[]) }),
 ];
 
 /// Returns the pre-tokenizer of this name.
@@ -190,28 +302,19 @@ pub(crate) fn known() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::Value;
+    use tokenizers::{OffsetReferential, OffsetType, PreTokenizedString, PreTokenizer};
 
-    /// Applies the expressions as the tokenizer does.
-    fn split(name: &str, text: &str) -> Vec<String> {
-        let mut pieces = vec![text.to_owned()];
-        for expression in find(name).unwrap().expressions {
-            let regex = fancy_regex::Regex::new(expression).unwrap();
-            pieces = pieces.iter().flat_map(|piece| cut(&regex, piece)).collect();
-        }
-        pieces
+    /// The pieces of a text, as the tokenizer splits it.
+    fn split(kind: PreType, text: &str) -> Vec<String> {
+        let mut parts = PreTokenizedString::from(text);
+        crate::gguf::pre_tokenizer(kind).unwrap().pre_tokenize(&mut parts).unwrap();
+        let parts = parts.get_splits(OffsetReferential::Original, OffsetType::Byte);
+        parts.into_iter().map(|(_, (start, end), _)| text[start..end].to_owned()).collect()
     }
 
-    fn cut(regex: &fancy_regex::Regex, text: &str) -> Vec<String> {
-        let mut pieces = Vec::new();
-        let mut done = 0;
-        for found in regex.find_iter(text).map(Result::unwrap) {
-            pieces.push(text[done..found.start()].to_owned());
-            pieces.push(found.as_str().to_owned());
-            done = found.end();
-        }
-        pieces.push(text[done..].to_owned());
-        pieces.retain(|piece| !piece.is_empty());
-        pieces
+    fn goldens() -> Value {
+        serde_json::from_str(include_str!("../tests/data/pre_types.json")).unwrap()
     }
 
     #[test]
@@ -230,18 +333,32 @@ mod tests {
     }
 
     #[test]
-    fn pre_types_split_as_published() {
-        let check =
-            |name, text, expected: &[&str]| assert_eq!(split(name, text), expected, "{name}");
-        check("gpt-2", "I'm  12345 a.\n\n", &["I", "'m", " ", " 12345", " a", ".", "\n\n"]);
-        check("gpt-2", "I'M", &["I", "'", "M"]);
-        check("llama-bpe", "I'M 12345!\n x", &["I", "'M", " ", "123", "45", "!\n", " x"]);
-        check("qwen2", "a 123", &["a", " ", "1", "2", "3"]);
-        check("smollm", "a 123 b", &["a", " ", "1", "2", "3", " b"]);
-        check("deepseek-coder", "a 12,b\n\n", &["a", " ", "1", "2", ",", "b", "\n", "\n"]);
-        check("deepseek-v3", "1234 a'b 你好x", &["123", "4", " a", "'b", " ", "你好", "x"]);
-        check("default", "Hi, 12345!", &["Hi", ",", " ", "123", "45", "!"]);
-        check("gpt-4o", "HelloWorld's", &["Hello", "World's"]);
-        check("tekken", "HelloWorld's", &["Hello", "World", "'s"]);
+    fn every_pre_type_splits_as_published() {
+        let goldens = goldens();
+        let mut names = Vec::new();
+        for row in goldens["rows"].as_array().unwrap() {
+            for name in row["names"].as_str().unwrap().split(' ') {
+                let kind = find(name).unwrap_or_else(|| panic!("{name} is unknown"));
+                assert_eq!(row["whole"], kind.ignore_merges, "{name}");
+                names.push(name);
+                let texts = goldens["texts"].as_array().unwrap().iter();
+                let cases = texts.zip(row["pieces"].as_array().unwrap());
+                for (text, pieces) in cases.filter(|_| kind.alphabet == Alphabet::Bytes) {
+                    let found = split(kind, text.as_str().unwrap());
+                    assert_eq!(serde_json::json!(found), *pieces, "{name}: {text}");
+                }
+            }
+        }
+        names.sort_unstable();
+        assert_eq!(names.join(", "), known(), "every name has a golden");
+    }
+
+    #[test]
+    fn long_runs_of_digits_cost_time_in_proportion() {
+        let digits = "1".repeat(50_000);
+        for name in ["afmoe", "superbpe", "tiny_aya"] {
+            let pieces = split(find(name).unwrap(), &digits);
+            assert_eq!((pieces.len(), pieces[0].len(), pieces[1].len()), (16_667, 2, 3), "{name}");
+        }
     }
 }

@@ -95,6 +95,16 @@ pub enum RawVocab {
     Scores(Vec<(String, f64)>),
 }
 
+impl RawVocab {
+    /// The number of tokens.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            RawVocab::Ids(ids) => ids.len(),
+            RawVocab::Scores(scores) => scores.len(),
+        }
+    }
+}
+
 /// The two sides of a merge.
 #[derive(Debug)]
 pub struct RawMerge(pub String, pub String);

@@ -2,9 +2,10 @@
 
 use crate::added::{AddedTokens, Specials};
 use crate::affixes::{Affixes, PairPart};
+use crate::config_tokens;
 use crate::decoder::Decoder;
 use crate::error::{Result, TextError};
-use crate::files::{MAX_BYTES, optional_text};
+use crate::files::{MAX_BYTES, optional_json};
 use crate::infill::InfillTokens;
 use crate::pipeline::Pipeline;
 use crate::special_tokens::SpecialIds;
@@ -55,20 +56,31 @@ pub struct EncodeOptions {
 }
 
 impl Tokenizer {
-    /// Reads `tokenizer.json` and, if there is one, `tokenizer_config.json` in a folder.
+    /// Reads `tokenizer.json` and, if there is one, `tokenizer_config.json` in a folder. Added
+    /// tokens that this one does not state are those of `special_tokens_map.json` and
+    /// `added_tokens.json`.
     pub fn from_folder(folder: &Path) -> Result<Self> {
         let path = folder.join("tokenizer.json");
         let json = formats::read_text(&path, MAX_BYTES)?;
-        let config = optional_text(&folder.join("tokenizer_config.json"))?;
-        Self::from_json_bytes(json.as_bytes(), config.as_deref().map(str::as_bytes))
+        let mut config = optional_json(&folder.join("tokenizer_config.json"))?;
+        if !config_tokens::are_stated(&config) {
+            let map = optional_json(&folder.join("special_tokens_map.json"))?;
+            let added = optional_json(&folder.join("added_tokens.json"))?;
+            config_tokens::with_older_files(&mut config, map, added);
+        }
+        Self::from_json(json.as_bytes(), &config)
     }
 
     /// Reads the bytes of a `tokenizer.json` and of a `tokenizer_config.json`.
     pub fn from_json_bytes(tokenizer: &[u8], config: Option<&[u8]>) -> Result<Self> {
-        let TokenizerParts { vocab, pipeline, decoder, affixes } = tokenizer_json::load(tokenizer)?;
-        let config = config.map(parse_config).transpose()?.unwrap_or_default();
-        let special = SpecialIds::named(|role| vocab.id(config_token(&config, role)?));
-        let affixes = with_config_bos(affixes, &config, special.bos);
+        Self::from_json(tokenizer, &config.map(parse_config).transpose()?.unwrap_or_default())
+    }
+
+    fn from_json(tokenizer: &[u8], config: &Value) -> Result<Self> {
+        let parts = tokenizer_json::load(tokenizer, config)?;
+        let TokenizerParts { vocab, pipeline, decoder, affixes } = parts;
+        let special = SpecialIds::named(|role| vocab.id(config_token(config, role)?));
+        let affixes = with_config_bos(affixes, config, special.bos);
         let engine = Encoder::Pipeline(Box::new(pipeline));
         let infill = InfillTokens::named(&vocab);
         Ok(Tokenizer { vocab, engine, decoder, affixes, special, infill })

@@ -5,6 +5,7 @@
 use crate::added::{self, AddedToken, AddedTokens};
 use crate::affixes::Affixes;
 use crate::charsmap;
+use crate::config_tokens;
 use crate::decoder::{Decoder, byte_token};
 use crate::error::{Result, TextError};
 use crate::pipeline::Pipeline;
@@ -23,12 +24,14 @@ pub(crate) struct TokenizerParts {
     pub affixes: Affixes,
 }
 
-/// Reads the bytes of a `tokenizer.json`.
-pub(crate) fn load(bytes: &[u8]) -> Result<TokenizerParts> {
-    let raw: RawTokenizer =
+/// Reads the bytes of a `tokenizer.json`, and the added tokens of a `tokenizer_config.json`.
+pub(crate) fn load(bytes: &[u8], config: &Value) -> Result<TokenizerParts> {
+    let mut raw: RawTokenizer =
         serde_json::from_slice(bytes).map_err(|e| bad(format!("not a tokenizer: {e}")))?;
     let decoder = Decoder::from_json(&raw.decoder)?;
     let mut vocab = model_vocab(&raw.model, raw.added_tokens.len(), &decoder)?;
+    let size = raw.model.vocab.len();
+    config_tokens::add(&mut raw.added_tokens, config, |text| vocab.id(text), size)?;
     let normalizer = stage("normalizer", raw.normalizer, NORMALIZERS)?;
     let added = add_tokens(&mut vocab, raw.added_tokens, &decoder, normalizer.as_ref())?;
     let affixes = Affixes::from_json(&raw.post_processor, vocab.size())?;

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{expect_error, open, shown, strings, with};
+use common::{data, expect_error, json, open, shown, strings, with};
 use formats::gguf::{Array, Value};
 use text::{EncodeOptions, GgufOptions, TextAssets, TokenKind, Tokenizer};
 
@@ -167,4 +167,81 @@ fn marks_of_a_gap_are_those_that_the_file_states() {
     assert_eq!(load(outside).infill, None, "an id outside the vocabulary");
     let whole = load(part.into_iter().chain([(key("mid"), Value::U32(5))]).collect());
     assert_eq!(whole.infill.unwrap().around(&[7], &[8]), [3, 7, 4, 8, 5]);
+}
+
+/// A vocabulary with `hello`, which no merges make.
+fn unmerged(pre: &str) -> Vec<(&'static str, Value)> {
+    let mut tokens: Vec<String> = (b'!'..=b'~').map(|b| char::from(b).to_string()).collect();
+    let more = ["Ġ", "Ċ", "▁", "he", "ll", "hello", "Ġhello", "▁hello", "<s>"];
+    tokens.extend(more.map(String::from));
+    let (last, mut types) = (tokens.len() - 1, vec![NORMAL; tokens.len()]);
+    types[last] = CONTROL;
+    vec![
+        ("general.architecture", Value::String("llama".into())),
+        ("tokenizer.ggml.model", Value::String("gpt2".into())),
+        ("tokenizer.ggml.pre", Value::String(pre.into())),
+        ("tokenizer.ggml.tokens", strings(&tokens)),
+        ("tokenizer.ggml.token_type", Value::Array(Array::I32(types))),
+        ("tokenizer.ggml.merges", strings(["h e", "l l"])),
+        ("tokenizer.ggml.bos_token_id", Value::U32(last as u32)),
+    ]
+}
+
+#[test]
+fn every_pre_type_has_the_flags_of_llama_cpp() {
+    let begins = [
+        "llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano",
+        "tekken chameleon gemma4 granite-embed-multi-311m",
+    ];
+    for row in json(&data("pre_types.json"))["rows"].as_array().unwrap() {
+        for name in row["names"].as_str().unwrap().split(' ') {
+            let expected = match name {
+                "gemma4" | "granite-embed-multi-311m" | "sarvam-moe" => "he ll o ▁ he ll o",
+                "whitespace" => "he ll o he ll o",
+                _ if row["whole"] == true => "hello Ġhello",
+                _ => "he ll o Ġ he ll o",
+            };
+            let begins = begins.iter().any(|names| names.split(' ').any(|it| it == name));
+            let expected = if begins { format!("<s> {expected}") } else { expected.to_owned() };
+            let tokenizer = tokenizer(unmerged(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
+            assert_eq!(shown(&tokenizer, "hello hello", true, false), expected, "{name}");
+        }
+    }
+}
+
+#[test]
+fn files_of_gemma_4_cannot_leave_out_the_beginning() {
+    for (pre, expected) in [("gemma4", "<s> he ll o"), ("sarvam-moe", "he ll o")] {
+        let entries = with(unmerged(pre), "tokenizer.ggml.add_bos_token", Value::Bool(false));
+        assert_eq!(shown(&tokenizer(entries).unwrap(), "hello", true, false), expected, "{pre}");
+    }
+}
+
+#[test]
+fn words_are_merged_in_lower_case_where_the_file_says_so() {
+    let entries =
+        || with(unmerged("whitespace"), "tokenizer.ggml.model", Value::String("whitespace".into()));
+    let text = " HE\u{2003}hello\n ☃ ";
+    assert_eq!(shown(&tokenizer(entries()).unwrap(), text, false, false), "H E he ll o");
+    let entries = with(entries(), "tokenizer.ggml.normalizer.lowercase", Value::Bool(true));
+    assert_eq!(shown(&tokenizer(entries).unwrap(), text, false, false), "he he ll o");
+}
+
+#[test]
+fn tokens_that_end_a_turn_are_control_tokens_of_any_type() {
+    for (text, code) in [NORMAL, 2, CONTROL, USER, 5, BYTE].iter().flat_map(|code| {
+        ["<|im_end|>", "<|flush|>", "[EOT]", "[e~[", "_<EOT>"].map(|text| (text, *code))
+    }) {
+        let tokens = ["a", text, "b"];
+        let entries = with(byte_level(), "tokenizer.ggml.tokens", strings(tokens));
+        let types = Value::Array(Array::I32(vec![NORMAL, code, NORMAL]));
+        let entries = with(entries, "tokenizer.ggml.token_type", types);
+        let entries = with(entries, "tokenizer.ggml.merges", strings::<&str>([]));
+        let entries = with(entries, "tokenizer.ggml.eos_token_id", Value::U32(0));
+        let file = open(entries);
+        let tokenizer = Tokenizer::from_gguf(&file, &GgufOptions::default()).unwrap();
+        assert!(tokenizer.is_special(1), "{text} of type {code}");
+        assert_eq!(shown(&tokenizer, &format!("a{text}b"), false, true), format!("a {text} b"));
+        assert_eq!(formats::gguf::TurnEnds::read(file.metadata()).unwrap().ids, [0, 1]);
+    }
 }

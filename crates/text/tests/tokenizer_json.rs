@@ -46,6 +46,46 @@ fn own_checkpoints_tokenize_as_hugging_face_does() {
 }
 
 #[test]
+fn added_tokens_of_the_configuration_are_those_of_transformers() {
+    let goldens = json(&data("config_tokens.json"));
+    let texts = goldens["texts"].as_array().unwrap();
+    for case in goldens["cases"].as_array().unwrap() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, content: &Value| {
+            std::fs::write(folder.path().join(name), content.to_string()).unwrap();
+        };
+        let mut file = json(&data("llama3").join("tokenizer.json"));
+        file["added_tokens"] = case["added"].clone();
+        write("tokenizer.json", &file);
+        write("tokenizer_config.json", &case["config"]);
+        for (name, content) in case["files"].as_object().unwrap() {
+            write(name, content);
+        }
+        let tokenizer = Tokenizer::from_folder(folder.path()).unwrap();
+        for (text, expected) in texts.iter().zip(case["ids"].as_array().unwrap()) {
+            let text = text.as_str().unwrap();
+            let found = tokenizer.encode(text, FULL).unwrap();
+            assert_eq!(found, ids(expected), "{}: {text:?}", case["name"]);
+        }
+    }
+}
+
+#[test]
+fn broken_added_tokens_of_the_configuration_are_errors() {
+    let bytes = std::fs::read(data("llama3").join("tokenizer.json")).unwrap();
+    for (config, words) in [
+        (r#"{"added_tokens_decoder": {"x": {"content": "a"}}}"#, "\"x\" is not an id"),
+        (r#"{"added_tokens_decoder": {"700": {}}}"#, "700 has no \"content\""),
+    ] {
+        let result = Tokenizer::from_json_bytes(&bytes, Some(config.as_bytes()));
+        expect_error(config, result.map(drop), words);
+    }
+    // What is no token counts for nothing.
+    let odd = r#"{"pad_token": 3, "extra_special_tokens": [1, ""], "added_tokens_decoder": null}"#;
+    assert!(Tokenizer::from_json_bytes(&bytes, Some(odd.as_bytes())).is_ok());
+}
+
+#[test]
 fn normalized_added_tokens_keep_their_space_when_decoded() {
     let mut file = json(&data("mistral").join("tokenizer.json"));
     let id = file["model"]["vocab"].as_object().unwrap().len();

@@ -8,14 +8,12 @@ pub(crate) mod index;
 pub(crate) mod mamba;
 pub(crate) mod rope;
 
-use indexmap::IndexSet;
-
 use super::check::{self, CompressedFieldNames, ExpertFieldNames, FieldNames};
 use super::family::{self, Family, Windows};
 use super::fields::{GgufKeys, MAX_HEADS, MAX_LAYERS, MAX_TOKENS, MAX_WIDTH};
 use super::{Attention, ExpertsConfig, LatentConfig, ModelConfig, SpecialIds, yarn};
 use crate::error::Result;
-use crate::gguf::{GgufFile, Metadata, Strings, TURN_ENDS};
+use crate::gguf::{GgufFile, Metadata, Strings, TurnEnds};
 use crate::tensor::TensorView;
 
 const EMBEDDING: &str = "token_embd.weight";
@@ -280,28 +278,11 @@ fn check_tokens(metadata: &Metadata, rows: usize) -> Result<()> {
 }
 
 fn special(metadata: &Metadata) -> Result<SpecialIds> {
-    let mut eos = IndexSet::new();
-    for key in ["eos_token_id", "eot_token_id", "eom_token_id"] {
-        eos.extend(metadata.opt_id(&format!("tokenizer.ggml.{key}"))?);
-    }
-    eos.extend(ends_by_text(metadata)?);
     Ok(SpecialIds {
         bos: metadata.opt_id("tokenizer.ggml.bos_token_id")?,
-        eos: eos.into_iter().collect(),
+        eos: TurnEnds::read(metadata)?.ids,
         pad: metadata.opt_id("tokenizer.ggml.padding_token_id")?,
     })
-}
-
-/// Control tokens known by their text to end a turn. Files of chat models often name only one, that
-/// of the base model.
-fn ends_by_text(metadata: &Metadata) -> Result<Vec<u32>> {
-    const CONTROL: i32 = 3;
-    let tokens = metadata.opt_strings("tokenizer.ggml.tokens")?;
-    let types = metadata.opt_ints("tokenizer.ggml.token_type")?.unwrap_or_default();
-    let Some(tokens) = tokens else { return Ok(Vec::new()) };
-    let ends = tokens.iter().zip(types).enumerate();
-    let ends = ends.filter(|(_, (text, kind))| *kind == CONTROL && TURN_ENDS.contains(text));
-    Ok(ends.map(|(id, _)| id as u32).collect())
 }
 
 pub(crate) fn find<'a>(file: &'a GgufFile, name: &str) -> Option<&'a TensorView> {

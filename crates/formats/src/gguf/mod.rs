@@ -5,6 +5,7 @@ mod metadata;
 mod parse;
 mod split;
 mod split_writer;
+mod turn_ends;
 mod value;
 mod writer;
 
@@ -22,31 +23,12 @@ pub use metadata::Metadata;
 pub use parse::{Header, parse};
 pub use split::part_of;
 pub use split_writer::SplitStream;
+pub use turn_ends::TurnEnds;
 pub use value::{Array, Strings, Value};
 pub use writer::GgufWriter;
 
 /// Key of the number of token types that a vocabulary is for.
 pub const TOKEN_TYPES: &str = "tokenizer.ggml.token_type_count";
-
-/// Texts of tokens that end a turn, or a text.
-pub const TURN_ENDS: [&str; 16] = [
-    "<|eot_id|>",
-    "<|im_end|>",
-    "<|end|>",
-    "<|return|>",
-    "<|call|>",
-    "<end_of_turn>",
-    "<turn|>",
-    "[|endofturn|]",
-    "<|END_OF_TURN_TOKEN|>",
-    "<|endoftext|>",
-    "</s>",
-    "<|eom_id|>",
-    "<|end_of_text|>",
-    "<EOT>",
-    "<｜end▁of▁sentence｜>",
-    "<seed:eos>",
-];
 
 /// An open GGUF model: the metadata of its first part and the tensors of all parts.
 ///

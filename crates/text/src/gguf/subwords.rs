@@ -35,7 +35,7 @@ const CONTINUES: &str = "##";
 const SPACE_PREFIX: &str = "tokenizer.ggml.add_space_prefix";
 const MERGES_SPACES: &str = "tokenizer.ggml.remove_extra_whitespaces";
 const CHARSMAP: &str = "tokenizer.ggml.precompiled_charsmap";
-const LOWERCASE: &str = "tokenizer.ggml.normalizer.lowercase";
+pub(super) const LOWERCASE: &str = "tokenizer.ggml.normalizer.lowercase";
 const STRIP_ACCENTS: &str = "tokenizer.ggml.normalizer.strip_accents";
 
 /// Reads the vocabulary of BERT.

@@ -41,6 +41,11 @@ impl Budget {
         spend(&self.0.make, bytes as u64, "the text it makes is too long")
     }
 
+    /// Charges for `bytes` bytes that are read again.
+    pub fn read(&self, bytes: usize) -> Result<(), Error> {
+        spend(&self.0.read, bytes as u64, "it works on too much text")
+    }
+
     /// Charges for a list of `count` elements.
     pub fn make_list(&self, count: usize) -> Result<(), Error> {
         spend(&self.0.make, ELEMENT.saturating_mul(count as u64), "a list is too long")
@@ -62,7 +67,7 @@ impl Budget {
             None if is_cheap(&value) => 1,
             None => ELEMENT * value.len().unwrap_or(1) as u64,
         };
-        spend(&self.0.read, size, "it works on too much text")?;
+        self.read(usize::try_from(size).unwrap_or(usize::MAX))?;
         Ok(value)
     }
 }

@@ -2,11 +2,11 @@
 
 use super::budget::Budget;
 use super::rewrite::names;
-use super::values::invalid;
-use super::{compare, filters, lazy, methods, ops, pystr, slicing};
+use super::values::{invalid, one_text};
+use super::{calls, compare, filters, lazy, methods, ops, pystr, slicing, views};
 use chrono::NaiveDateTime;
 use minijinja::value::{Rest, ValueOrKwargs};
-use minijinja::{Environment, Error, State, Value};
+use minijinja::{AutoEscape, Environment, Error, State, Value};
 use std::fmt::Write;
 
 /// Instructions that one rendering may execute.
@@ -20,8 +20,11 @@ pub(super) fn build(budget: &Budget, now: Option<NaiveDateTime>) -> Environment<
     env.set_fuel(Some(FUEL));
     env.set_recursion_limit(RECURSION);
     let own = budget.clone();
-    env.set_formatter(move |out, _, value| {
-        let text = pystr::str_of(value)?;
+    env.set_formatter(move |out, state, value| {
+        let text = match state.auto_escape() {
+            AutoEscape::None => pystr::str_of(value)?,
+            _ => ops::escaped(value)?,
+        };
         own.make(text.len())?;
         out.write_str(&text).map_err(Error::from)
     });
@@ -44,6 +47,8 @@ fn install_operators(env: &mut Environment, budget: &Budget) {
         let budget = budget.clone();
         env.add_function(name, move |a: Value, b: Value| operator(&budget, &a, &b));
     }
+    env.add_function(names::NEG, |value: Value| ops::neg(&value));
+    env.add_function(names::SUBSCRIPTED, views::subscripted);
     env.add_function(names::LESS, |a: Value, b: Value| compare::less(&a, &b));
     env.add_function(names::LESS_OR_EQUAL, |a: Value, b: Value| compare::less_or_equal(&a, &b));
     env.add_function(names::CONTAINS, |item: Value, of: Value| compare::contains(&item, &of));
@@ -52,6 +57,16 @@ fn install_operators(env: &mut Environment, budget: &Budget) {
         slicing::slice(&of, &start, &stop, &step)
     });
     env.add_function(names::ITERABLE, compare::iterable);
+    env.add_function(names::MISSING, |value: Value| calls::is_missing(&value));
+    env.add_function(names::DEFAULT, |value: Value| {
+        if calls::is_missing(&value) { Value::UNDEFINED } else { value }
+    });
+    env.add_function(
+        names::CALL,
+        |state: &mut State, name: String, function: Value, args: Rest<ValueOrKwargs>| {
+            calls::call(state, &name, &function, &args.into_values())
+        },
+    );
     let own = budget.clone();
     env.add_function(names::MADE, move |value: Value| own.made(value));
     let own = budget.clone();
@@ -73,6 +88,8 @@ fn install_functions(env: &mut Environment, now: Option<NaiveDateTime>) {
     env.add_function("raise_exception", |message: Value| -> Result<Value, Error> {
         Err(invalid(&pystr::str_of(&message)?))
     });
+    env.add_function("range", |args: Rest<Value>| views::range(&args));
+    env.add_function("lipsum", || -> Result<Value, Error> { Err(calls::refused("lipsum")) });
     env.add_function("dict", |args: Rest<ValueOrKwargs>| methods::dict(&args.into_values()));
     env.add_function("namespace", |args: Rest<ValueOrKwargs>| {
         methods::namespace(&args.into_values())
@@ -81,7 +98,7 @@ fn install_functions(env: &mut Environment, now: Option<NaiveDateTime>) {
     env.add_function("cycler", |args: Rest<Value>| lazy::cycler(&args));
     env.add_function("strftime_now", move |args: Rest<ValueOrKwargs>| {
         let args = methods::positional(&args.into_values(), &["format"])?;
-        let format = methods::one_text(&args)?;
+        let format = one_text(&args)?;
         strftime(now.unwrap_or_else(|| chrono::Local::now().naive_local()), format)
     });
 }

@@ -4,17 +4,18 @@ use super::budget::Budget;
 use super::json::{from_json, tojson};
 use super::lazy;
 use super::numbers::{file_size, to_float, to_int};
-use super::ops::{escaped, format_like};
+use super::ops::{self, escaped};
+use super::printf::{PrintfValues, printf};
 use super::pystr::str_of;
-use super::values::{as_int, first, invalid, options, text_like, text_of};
-use super::{methods, strings};
-use minijinja::formatting::FormatStyle;
+use super::values::{as_int, dict_of, first, invalid, options, split_kwargs, text_like, text_of};
+use super::{calls, compare, html, methods, strings, unicode, views, wrap};
 use minijinja::value::{Rest, ValueKind, ValueOrKwargs};
 use minijinja::{Environment, Error, Value};
+use std::cmp::Ordering;
 
 type Filter = fn(&Budget, &[Value]) -> Result<Value, Error>;
 
-const FILTERS: [(&str, Filter); 30] = [
+const FILTERS: [(&str, Filter); 39] = [
     ("tojson", tojson),
     ("from_json", from_json),
     ("string", |_, args| on_text(args, str::to_owned)),
@@ -45,6 +46,15 @@ const FILTERS: [(&str, Filter); 30] = [
     ("items", methods::items),
     ("truncate", truncate),
     ("urlencode", url_encode),
+    ("attr", methods::attribute_filter),
+    ("dictsort", dict_sort),
+    ("sort", sort),
+    ("pprint", wrap::pretty_print),
+    ("wordwrap", wrap::word_wrap),
+    ("striptags", html::strip_tags),
+    ("xmlattr", html::xml_attributes),
+    ("urlize", html::urlize),
+    ("random", |_, _| Err(calls::refused("the filter random"))),
 ];
 
 /// Installs the filters and tests.
@@ -55,7 +65,7 @@ pub(super) fn install(env: &mut Environment, budget: &Budget) {
             budget.made(filter(&budget, &args.into_values())?)
         });
     }
-    for name in ["split", "lines", "chain", "zip", "bool", "pprint"] {
+    for name in ["split", "lines", "chain", "zip", "bool"] {
         env.remove_filter(name);
     }
     install_tests(env);
@@ -64,7 +74,9 @@ pub(super) fn install(env: &mut Environment, budget: &Budget) {
 fn install_tests(env: &mut Environment) {
     use ValueKind::{Iterable, Map, Number, Seq, String, Undefined};
     env.add_test("sequence", |v: &Value| {
-        matches!(v.kind(), Seq | Iterable | Map | String | Undefined) && !lazy::is_generator(v)
+        matches!(v.kind(), Seq | Iterable | Map | String | Undefined)
+            && !lazy::is_generator(v)
+            && views::as_view(v).is_none()
     });
     env.add_test("iterable", |v: &Value| {
         matches!(v.kind(), Seq | Iterable | Map | String | Undefined)
@@ -136,15 +148,105 @@ fn center(budget: &Budget, args: &[Value]) -> Result<Value, Error> {
 }
 
 fn format(budget: &Budget, args: &[Value]) -> Result<Value, Error> {
-    let pattern = str_of(first(args)?)?;
-    format_like(budget, FormatStyle::Printf, first(args)?, &pattern, &args[1..])
+    let model = first(args)?;
+    let pattern = str_of(model)?;
+    let (list, kwargs) = split_kwargs(&args[1..])?;
+    let names: Vec<&str> = kwargs.args().collect();
+    if !names.is_empty() && !list.is_empty() {
+        return Err(invalid("format: positional and keyword arguments at the same time"));
+    }
+    let pairs = names.into_iter().map(|name| Ok((name.to_owned(), kwargs.get(name)?)));
+    let pairs = pairs.collect::<Result<Vec<_>, Error>>()?;
+    let named = (!pairs.is_empty()).then(|| dict_of(pairs));
+    ops::format_like(budget, model, &pattern, PrintfValues { list, named: named.as_ref() })
 }
 
 /// `title` as a filter, which differs from the method: words start after space, `-`, `(`,
-/// `{`, `[` and `<`.
+/// `{`, `[` and `<`, and with upper case.
 fn title(s: &str) -> String {
     let boundary = |c: char| strings::is_space(c) || matches!(c, '-' | '(' | '{' | '[' | '<');
-    strings::title_words(s, boundary)
+    let mut out = String::with_capacity(s.len());
+    for part in s.split_inclusive(boundary) {
+        let mut chars = part.chars();
+        out.extend(chars.next().into_iter().flat_map(char::to_uppercase));
+        out.push_str(&chars.as_str().to_lowercase());
+    }
+    out
+}
+
+/// `dictionary|dictsort(case_sensitive, by, reverse)`.
+fn dict_sort(budget: &Budget, args: &[Value]) -> Result<Value, Error> {
+    let [cased, by, reverse] = options(args, ["case_sensitive", "by", "reverse"])?;
+    let truth = |value: Option<Value>| value.is_some_and(|value| value.is_true());
+    let (cased, reverse) = (truth(cased), truth(reverse));
+    let side = match by.as_ref().map_or(Some("key"), text_of) {
+        Some("key") => 0,
+        Some("value") => 1,
+        _ => return Err(invalid("dictsort: expected \"key\" or \"value\" to sort by")),
+    };
+    let items = methods::items(budget, args.get(..1).unwrap_or_default())?;
+    let mut keyed = Vec::new();
+    for pair in items.try_iter()? {
+        let key = pair.get_item_by_index(side)?;
+        let folded = text_of(&key).filter(|_| !cased).map(str::to_lowercase);
+        keyed.push((folded.map_or(key, Value::from), pair));
+    }
+    sorted(keyed, reverse)
+}
+
+/// `items|sort(reverse, case_sensitive, attribute)`.
+fn sort(_: &Budget, args: &[Value]) -> Result<Value, Error> {
+    let [reverse, cased, attribute] = options(args, ["reverse", "case_sensitive", "attribute"])?;
+    let truth = |value: Option<Value>| value.is_some_and(|value| value.is_true());
+    let (reverse, cased) = (truth(reverse), truth(cased));
+    let fold = |key: Value| {
+        let folded = text_of(&key).filter(|_| !cased).map(str::to_lowercase);
+        folded.map_or(key, Value::from)
+    };
+    let path = attribute.filter(|path| !path.is_none()).map(|path| str_of(&path)).transpose()?;
+    let mut keyed = Vec::new();
+    for item in first(args)?.try_iter()? {
+        let key = match path.as_deref().map(|path| path.split(',').collect::<Vec<_>>()) {
+            None => fold(item.clone()),
+            Some(paths) => {
+                let keys = paths.into_iter().map(|path| Ok(fold(member(&item, path)?)));
+                let mut keys = keys.collect::<Result<Vec<Value>, Error>>()?;
+                if keys.len() == 1 { keys.remove(0) } else { Value::from(keys) }
+            }
+        };
+        keyed.push((key, item));
+    }
+    sorted(keyed, reverse)
+}
+
+/// A member of a value by names and numbers with dots between them.
+fn member(value: &Value, path: &str) -> Result<Value, Error> {
+    path.split('.').try_fold(value.clone(), |value, name| {
+        value.get_item(&name.parse::<u64>().map_or_else(|_| Value::from(name), Value::from))
+    })
+}
+
+/// The values in the order of their keys; keys without an order are an error.
+fn sorted(mut keyed: Vec<(Value, Value)>, reverse: bool) -> Result<Value, Error> {
+    let mut problem = None;
+    let less = |a: &Value, b: &Value, problem: &mut Option<Error>| {
+        compare::less(a, b).unwrap_or_else(|error| {
+            problem.get_or_insert(error);
+            false
+        })
+    };
+    keyed.sort_by(|(a, _), (b, _)| {
+        let (a, b) = if reverse { (b, a) } else { (a, b) };
+        match (less(a, b, &mut problem), less(b, a, &mut problem)) {
+            (true, _) => Ordering::Less,
+            (_, true) => Ordering::Greater,
+            _ => Ordering::Equal,
+        }
+    });
+    match problem {
+        Some(error) => Err(error),
+        None => Ok(keyed.into_iter().map(|(_, value)| value).collect()),
+    }
 }
 
 fn escape(_: &Budget, args: &[Value]) -> Result<Value, Error> {
@@ -198,7 +300,8 @@ fn url_encode(_: &Budget, args: &[Value]) -> Result<Value, Error> {
 
 fn word_count(_: &Budget, args: &[Value]) -> Result<Value, Error> {
     let text = str_of(first(args)?)?;
-    let words = text.split(|c: char| !(c.is_alphanumeric() || c == '_'));
+    let is_word = |c: char| unicode::is_letter(c) || unicode::is_numeric(c) || c == '_';
+    let words = text.split(|c: char| !is_word(c));
     Ok(Value::from(words.filter(|word| !word.is_empty()).count()))
 }
 

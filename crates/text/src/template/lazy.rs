@@ -3,6 +3,7 @@
 //! A generator is true even if it is empty, has no length, and can be iterated once.
 
 use super::values::{invalid, options, text_of};
+use super::views::{as_range, as_view};
 use minijinja::value::{Enumerator, Object, ObjectRepr, Rest, ValueKind};
 use minijinja::{Error, State, Value};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -43,9 +44,12 @@ pub(super) fn is_generator(value: &Value) -> bool {
     value.downcast_object_ref::<Generator>().is_some()
 }
 
-/// Whether a value is a list, a tuple or another sequence with a length.
+/// Whether a value is a list, a tuple or another sequence with a length, but no range or view.
 pub(super) fn is_list(value: &Value) -> bool {
-    matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable) && !is_generator(value)
+    matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable)
+        && !is_generator(value)
+        && as_view(value).is_none()
+        && as_range(value).is_none()
 }
 
 /// Returns a list as a generator, and any other value unchanged.

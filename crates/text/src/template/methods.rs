@@ -1,17 +1,17 @@
-//! Python's methods of strings, lists and dictionaries.
+//! Python's methods of strings, numbers, lists and dictionaries.
 //!
 //! Methods that change a list or dictionary do not exist, as in the immutable sandbox.
 
 use super::budget::Budget;
 use super::lazy::is_list;
-use super::ops::{escaped, format_text};
+use super::ops::escaped;
 use super::pystr::str_of;
-use super::strings;
-use super::values::{as_int, first, invalid, list_like, split_kwargs, text_of};
-use minijinja::formatting::FormatStyle;
-use minijinja::value::{Rest, Serde, Tuple, ValueKind, ValueOrKwargs, from_args};
+use super::str_format::{FieldValues, str_format};
+use super::values::{as_int, dict_of, first, invalid, list_like, one_text, split_kwargs, text_of};
+use super::views::{DictView, as_range};
+use super::{bytes, calls, numbers, strings, unicode};
+use minijinja::value::{Rest, Tuple, ValueKind, ValueOrKwargs, from_args};
 use minijinja::{Error, State, Value};
-use serde::{Serialize, Serializer};
 
 /// `object.name(args)`.
 pub(super) fn call(
@@ -28,14 +28,84 @@ pub(super) fn call(
         }
         ValueKind::String => string_method(budget, object.as_str().unwrap_or(""), name, args)?,
         ValueKind::Map => map_method(object, name, args)?,
-        _ if is_list(object) => list_method(object, name, args)?,
+        ValueKind::Number | ValueKind::Bool => numbers::method(object, name, args)?,
+        ValueKind::Bytes => bytes::method(object, name, args)?,
+        _ if is_list(object) || as_range(object).is_some() => list_method(object, name, args)?,
         _ => None,
     };
     match found {
         Some(value) if object.is_safe() => as_markup(value),
         Some(value) => Ok(value),
-        None => object.call_method(state, name, args),
+        None => {
+            let member = object.get_attr(name).ok().filter(calls::is_macro);
+            match member {
+                Some(function) => calls::call(state, name, &function, args),
+                None => object.call_method(state, name, args),
+            }
+        }
     }
+}
+
+/// Methods of dictionaries and lists.
+const DICT_METHODS: [&str; 5] = ["items", "keys", "values", "get", "copy"];
+const LIST_METHODS: [&str; 3] = ["count", "index", "copy"];
+/// Methods of strings.
+const STRING_METHODS: [&str; 47] = [
+    "capitalize",
+    "casefold",
+    "center",
+    "count",
+    "encode",
+    "endswith",
+    "expandtabs",
+    "find",
+    "format",
+    "format_map",
+    "index",
+    "isalnum",
+    "isalpha",
+    "isascii",
+    "isdecimal",
+    "isdigit",
+    "isidentifier",
+    "islower",
+    "isnumeric",
+    "isprintable",
+    "isspace",
+    "istitle",
+    "isupper",
+    "join",
+    "ljust",
+    "lower",
+    "lstrip",
+    "maketrans",
+    "partition",
+    "removeprefix",
+    "removesuffix",
+    "replace",
+    "rfind",
+    "rindex",
+    "rjust",
+    "rpartition",
+    "rsplit",
+    "rstrip",
+    "split",
+    "splitlines",
+    "startswith",
+    "strip",
+    "swapcase",
+    "title",
+    "translate",
+    "upper",
+    "zfill",
+];
+/// What Jinja2 tells of a macro.
+const MACRO_ATTRIBUTES: [&str; 3] = ["arguments", "catch_varargs", "catch_kwargs"];
+
+/// Whether some values have an attribute of this name that is no item.
+pub(super) fn is_attribute(name: &str) -> bool {
+    let lists = [&DICT_METHODS[..], &STRING_METHODS, &MACRO_ATTRIBUTES];
+    lists.iter().any(|names| names.contains(&name)) || numbers::is_attribute(name)
 }
 
 /// Methods of markup that escape their arguments.
@@ -63,10 +133,19 @@ fn as_markup(value: Value) -> Result<Value, Error> {
     }
 }
 
-/// `object.name` without a call, for names that are methods of dictionaries.
+/// `object.name` without a call, for names that [`is_attribute`] knows.
 pub(super) fn attribute(budget: &Budget, object: &Value, name: &str) -> Result<Value, Error> {
-    let plain_map = object.kind() == ValueKind::Map && map_method(object, "keys", &[])?.is_some();
-    if !plain_map {
+    let is_method = match object.kind() {
+        _ if calls::is_macro(object) => return calls::attribute(object, name),
+        ValueKind::Map => is_plain(object) && DICT_METHODS.contains(&name),
+        ValueKind::String => STRING_METHODS.contains(&name),
+        ValueKind::Number | ValueKind::Bool => match numbers::attribute(object, name) {
+            Some(value) => return Ok(value),
+            None => numbers::METHODS.contains(&name),
+        },
+        _ => is_list(object) && LIST_METHODS.contains(&name),
+    };
+    if !is_method {
         return object.get_attr(name);
     }
     let (budget, object, name) = (budget.clone(), object.clone(), name.to_owned());
@@ -75,11 +154,24 @@ pub(super) fn attribute(budget: &Budget, object: &Value, name: &str) -> Result<V
     }))
 }
 
+/// The filter `attr`: an attribute, but no item of a dictionary.
+pub(super) fn attribute_filter(budget: &Budget, args: &[Value]) -> Result<Value, Error> {
+    let object = first(args)?;
+    let name = args.get(1).and_then(text_of).ok_or_else(|| invalid("attr needs a name"))?;
+    match object.kind() {
+        ValueKind::Map if is_plain(object) && !DICT_METHODS.contains(&name) => Ok(Value::UNDEFINED),
+        _ => attribute(budget, object, name),
+    }
+}
+
+/// Whether a map is a dictionary: loops, namespaces and macros are objects with attributes.
+fn is_plain(map: &Value) -> bool {
+    map.as_object().is_none_or(|object| object.type_name().contains("Map"))
+}
+
 /// Calls a method of a plain dictionary; `None` if there is no such method.
 pub(super) fn map_method(map: &Value, name: &str, args: &[Value]) -> Result<Option<Value>, Error> {
-    // Loops, namespaces and macros are objects with attributes.
-    let plain = map.as_object().is_none_or(|o| o.type_name().contains("Map"));
-    if !plain {
+    if !is_plain(map) {
         return Ok(None);
     }
     let pairs = || -> Result<Vec<(Value, Value)>, Error> {
@@ -91,15 +183,19 @@ pub(super) fn map_method(map: &Value, name: &str, args: &[Value]) -> Result<Opti
             let known = map.try_iter()?.any(|k| k == key);
             if known { map.get_item(&key)? } else { default.unwrap_or_else(|| Value::from(())) }
         }
-        "keys" => map.try_iter()?.collect::<Vec<Value>>().into(),
-        "values" => pairs()?.into_iter().map(|(_, v)| v).collect::<Vec<Value>>().into(),
+        "keys" => view("dict_keys", map.try_iter()?.collect()),
+        "values" => view("dict_values", pairs()?.into_iter().map(|(_, v)| v).collect()),
         "items" => {
             let tuple = |(k, v)| Value::from(Tuple::from(vec![k, v]));
-            pairs()?.into_iter().map(tuple).collect::<Vec<Value>>().into()
+            view("dict_items", pairs()?.into_iter().map(tuple).collect())
         }
         "copy" => map.clone(),
         _ => return Ok(None),
     }))
+}
+
+fn view(kind: &'static str, items: Vec<Value>) -> Value {
+    Value::from_object(DictView { kind, items })
 }
 
 /// The function `dict`: a copy of a dictionary or of pairs, with keyword arguments added.
@@ -120,16 +216,7 @@ pub(super) fn dict(args: &[Value]) -> Result<Value, Error> {
     for name in kwargs.args() {
         pairs.push((name.to_owned(), kwargs.get(name)?));
     }
-    Ok(Value::from(Serde(&DictPairs(pairs))))
-}
-
-/// Pairs that become a dictionary in their order.
-struct DictPairs(Vec<(String, Value)>);
-
-impl Serialize for DictPairs {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().map(|(key, value)| (key, value)))
-    }
+    Ok(dict_of(pairs))
 }
 
 fn list_method(list: &Value, name: &str, args: &[Value]) -> Result<Option<Value>, Error> {
@@ -186,23 +273,39 @@ fn string_method(
 
 fn string_predicate(s: &str, name: &str, args: &[Value]) -> Result<Option<Value>, Error> {
     let all = |test: fn(char) -> bool| !s.is_empty() && s.chars().all(test);
-    let cased = |upper: bool| {
-        s.chars().any(|c| if upper { c.is_uppercase() } else { c.is_lowercase() })
-            && !s.chars().any(|c| if upper { c.is_lowercase() } else { c.is_uppercase() })
+    let cased = |own: fn(char) -> bool| {
+        s.chars().any(own) && s.chars().all(|c| own(c) || !unicode::is_cased(c))
     };
     let answer = match name {
         "isspace" => all(strings::is_space),
-        "isdigit" | "isdecimal" | "isnumeric" => all(char::is_numeric),
-        "isalpha" => all(char::is_alphabetic),
-        "isalnum" => all(char::is_alphanumeric),
+        "isdigit" => all(unicode::is_digit),
+        "isdecimal" => all(unicode::is_decimal),
+        "isnumeric" => all(unicode::is_numeric),
+        "isalpha" => all(unicode::is_letter),
+        "isalnum" => all(|c| unicode::is_letter(c) || unicode::is_numeric(c)),
         "isascii" => s.is_ascii(),
-        "isupper" => cased(true),
-        "islower" => cased(false),
-        "istitle" => s.chars().any(char::is_alphabetic) && strings::title(s) == s,
+        "isupper" => cased(char::is_uppercase),
+        "islower" => cased(char::is_lowercase),
+        "istitle" => is_title(s),
+        "isprintable" => s.chars().all(unicode::is_printable),
+        "isidentifier" => unicode::is_identifier(s),
         _ => return Ok(None),
     };
     let () = from_args(args)?;
     Ok(Some(Value::from(answer)))
+}
+
+/// Whether words begin with upper case or titles, and continue in lower case.
+fn is_title(s: &str) -> bool {
+    let (mut inside, mut any) = (false, false);
+    for c in s.chars() {
+        if unicode::is_cased(c) && c.is_lowercase() != inside {
+            return false;
+        }
+        inside = unicode::is_cased(c);
+        any |= inside;
+    }
+    any
 }
 
 fn string_search(s: &str, name: &str, args: &[Value]) -> Result<Option<Value>, Error> {
@@ -257,14 +360,6 @@ fn window<'a>(s: &'a str, bounds: &[Value]) -> Result<Option<(usize, &'a str)>, 
     }
     let byte = |at: i128| s.char_indices().nth(at as usize).map_or(s.len(), |(byte, _)| byte);
     Ok(Some((start as usize, &s[byte(start)..byte(end)])))
-}
-
-/// Returns the only argument, which must be a string.
-pub(super) fn one_text(args: &[Value]) -> Result<&str, Error> {
-    match args {
-        [only] => text_of(only).ok_or_else(|| invalid("expected a string argument")),
-        _ => Err(invalid("expected one string argument")),
-    }
 }
 
 /// `startswith` and `endswith`: a string or a tuple of strings.
@@ -337,7 +432,8 @@ fn string_change(
         "removeprefix" => s.strip_prefix(one_text(args)?).unwrap_or(s).into(),
         "removesuffix" => s.strip_suffix(one_text(args)?).unwrap_or(s).into(),
         "upper" => s.to_uppercase(),
-        "lower" | "casefold" => s.to_lowercase(),
+        "lower" => s.to_lowercase(),
+        "casefold" => unicode::case_fold(s),
         "title" => strings::title(s),
         "capitalize" => strings::capitalize(s),
         "swapcase" => strings::swap_case(s),
@@ -358,7 +454,23 @@ fn string_change(
             let (width, fill) = padding(name, args)?;
             return strings::pad(budget, s, name, width, fill).map(|s| Some(Value::from(s)));
         }
-        "format" => return format_text(budget, FormatStyle::StrFormat, s, args).map(Some),
+        "format" => {
+            let (list, named) = split_kwargs(args)?;
+            let named = |name: &str| named.get::<Option<Value>>(name);
+            let text = str_format(budget, s, FieldValues { list, named: &named })?;
+            return Ok(Some(Value::from(text)));
+        }
+        "format_map" => {
+            let (map,): (Value,) = from_args(args)?;
+            let named = |name: &str| {
+                Ok(Some(map.get_item(&Value::from(name))?).filter(|v| !v.is_undefined()))
+            };
+            let text = str_format(budget, s, FieldValues { list: &[], named: &named })?;
+            return Ok(Some(Value::from(text)));
+        }
+        "encode" => return bytes::encode(s, &positional(args, &["encoding", "errors"])?).map(Some),
+        "translate" => return bytes::translate(budget, s, args).map(Some),
+        "maketrans" => return bytes::table(args).map(Some),
         _ => return Ok(None),
     };
     Ok(Some(Value::from(text)))

@@ -6,21 +6,32 @@
 //! written and read are all bounded.
 
 mod budget;
+mod bytes;
+mod calls;
 mod compare;
 mod defaults;
 mod depth;
 mod environment;
 mod filters;
+mod format_spec;
+mod html;
 mod json;
 mod lazy;
+mod literals;
 mod methods;
 mod numbers;
 mod ops;
+mod printf;
 mod pystr;
 mod rewrite;
 mod slicing;
+mod source;
+mod str_format;
 mod strings;
+mod unicode;
 mod values;
+mod views;
+mod wrap;
 
 use crate::error::{Result, TextError};
 use crate::special_tokens::{ROLES, SpecialTokens};
@@ -30,7 +41,6 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Error, Value};
 use serde_json::Value as Json;
-use std::borrow::Cow;
 
 /// Bytes of a template.
 const MAX_SOURCE: usize = 1 << 20;
@@ -48,7 +58,8 @@ impl ChatTemplate {
             let what = format!("{} bytes long, expected at most {MAX_SOURCE}", source.len());
             return Err(TextError::Template(what));
         }
-        let source = generation_blocks(&normalize_newlines(source)).into_owned();
+        let source = source::normalize(source)
+            .map_err(|problem| TextError::Template(format!("syntax error: {problem}")))?;
         depth::on_large_stack(|| rewrite::statement(&parse(&source)?).map(drop))
             .map_err(failure)?;
         Ok(ChatTemplate { source })
@@ -112,66 +123,6 @@ fn parse(source: &str) -> std::result::Result<machinery::ast::Stmt<'_>, Error> {
     let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?;
     depth::check(source, &syntax)?;
     machinery::parse(source, "chat", syntax)
-}
-
-/// Jinja2 reads every line ending as `\n`.
-fn normalize_newlines(source: &str) -> Cow<'_, str> {
-    if !source.contains('\r') {
-        return source.into();
-    }
-    source.replace("\r\n", "\n").replace('\r', "\n").into()
-}
-
-/// `{% generation %}` marks what the model wrote; for rendering it is only a scope.
-fn generation_blocks(source: &str) -> Cow<'_, str> {
-    if !source.contains("generation") && !source.contains("raw") {
-        return source.into();
-    }
-    let mut out = String::with_capacity(source.len());
-    let mut rest = source;
-    while let Some(at) = rest.find("{%") {
-        let (before, tag) = rest.split_at(at + 2);
-        out.push_str(before);
-        rest = tag;
-        if lone_word(tag, "raw").is_some() {
-            let end = tag.find("endraw").unwrap_or(tag.len());
-            let (open, body) = raw_body(&tag[..end]);
-            out.push_str(open);
-            // The engine drops a line end after the opening tag, which Jinja2 keeps.
-            out.push_str(if body.starts_with('\n') { "\n" } else { "" });
-            out.push_str(body);
-            rest = &tag[end..];
-            continue;
-        }
-        for (word, replacement) in [("generation", "with"), ("endgeneration", "endwith")] {
-            if let Some((open, close)) = lone_word(tag, word) {
-                out.push_str(&tag[..open]);
-                out.push_str(replacement);
-                rest = &tag[close..];
-                break;
-            }
-        }
-    }
-    out.push_str(rest);
-    out.into()
-}
-
-/// Returns the rest of an opening `raw` tag, and the text after it.
-fn raw_body(tag: &str) -> (&str, &str) {
-    match tag.find("%}") {
-        Some(at) if !tag[..at].ends_with('-') => tag.split_at(at + 2),
-        _ => (tag, ""),
-    }
-}
-
-/// Returns the index of `word` if it is the only word before the next `%}`.
-fn lone_word(tag: &str, word: &str) -> Option<(usize, usize)> {
-    let body = tag.strip_prefix(['-', '+']).unwrap_or(tag);
-    let body = body.trim_start();
-    let open = tag.len() - body.len();
-    let after = body.strip_prefix(word)?.trim_start();
-    let after = after.strip_prefix(['-', '+']).unwrap_or(after);
-    after.starts_with("%}").then_some((open, open + word.len()))
 }
 
 /// Returns the variables of a template: those of the input replace the defaults.

@@ -1,9 +1,11 @@
-//! The filters `int`, `float` and `filesizeformat`: numbers as Python reads them.
+//! Methods of numbers, and the filters `int`, `float` and `filesizeformat`: numbers as Python reads
+//! them.
 
 use super::budget::Budget;
-use super::pystr::as_float;
+use super::pystr::{as_float, float_repr};
 use super::strings;
 use super::values::{as_int, first, int, invalid, options, text_of};
+use minijinja::value::{Tuple, from_args};
 use minijinja::{Error, Value};
 
 /// `value|int(default, base)`: a value that is no number becomes the default.
@@ -46,6 +48,92 @@ pub(super) fn file_size(_: &Budget, args: &[Value]) -> Result<Value, Error> {
         size /= base;
     }
     Err(invalid("a size must be a number"))
+}
+
+/// Methods of numbers.
+pub(super) const METHODS: [&str; 6] =
+    ["bit_length", "bit_count", "conjugate", "is_integer", "hex", "as_integer_ratio"];
+const PARTS: [&str; 4] = ["real", "imag", "numerator", "denominator"];
+
+/// Whether numbers have an attribute or a method of this name.
+pub(super) fn is_attribute(name: &str) -> bool {
+    METHODS.contains(&name) || PARTS.contains(&name)
+}
+
+/// `number.name` of what is no method.
+pub(super) fn attribute(number: &Value, name: &str) -> Option<Value> {
+    let whole = as_int(number);
+    match (name, whole) {
+        ("real" | "numerator", Some(x)) => int(Some(x)).ok(),
+        ("real", None) => Some(number.clone()),
+        ("imag", Some(_)) => Some(Value::from(0)),
+        ("imag", None) => Some(Value::from(0.0)),
+        ("denominator", Some(_)) => Some(Value::from(1)),
+        _ => None,
+    }
+}
+
+/// `number.name(args)`; `None` if there is no such method.
+pub(super) fn method(number: &Value, name: &str, args: &[Value]) -> Result<Option<Value>, Error> {
+    let found = match (as_int(number), as_float(number)) {
+        (Some(x), _) => int_method(x, name)?,
+        (_, Some(x)) => float_method(x, name)?,
+        _ => None,
+    };
+    if found.is_some() {
+        let () = from_args(args)?;
+    }
+    Ok(found)
+}
+
+fn int_method(x: i128, name: &str) -> Result<Option<Value>, Error> {
+    let magnitude = x.unsigned_abs();
+    Ok(Some(match name {
+        "bit_length" => Value::from(u128::BITS - magnitude.leading_zeros()),
+        "bit_count" => Value::from(magnitude.count_ones()),
+        "conjugate" => int(Some(x))?,
+        "is_integer" => Value::from(true),
+        "as_integer_ratio" => Value::from(Tuple::from(vec![int(Some(x))?, Value::from(1)])),
+        _ => return Ok(None),
+    }))
+}
+
+fn float_method(x: f64, name: &str) -> Result<Option<Value>, Error> {
+    Ok(Some(match name {
+        "is_integer" => Value::from(x.is_finite() && x.fract() == 0.0),
+        "conjugate" => Value::from(x),
+        "hex" => Value::from(hex(x)),
+        "as_integer_ratio" => ratio(x)?,
+        _ => return Ok(None),
+    }))
+}
+
+/// The numerator and denominator of a float in lowest terms.
+fn ratio(x: f64) -> Result<Value, Error> {
+    let (mut above, mut below) = (x, 1i128);
+    while above.is_finite() && above.fract() != 0.0 && below < 1 << 100 {
+        (above, below) = (above * 2.0, below * 2);
+    }
+    if !above.is_finite() || above.fract() != 0.0 || above.abs() >= 1e38 {
+        return Err(invalid("as_integer_ratio: the number has no ratio of this size"));
+    }
+    Ok(Value::from(Tuple::from(vec![int(Some(above as i128))?, int(Some(below))?])))
+}
+
+/// `float.hex`.
+fn hex(x: f64) -> String {
+    if !x.is_finite() {
+        return float_repr(x);
+    }
+    let sign = if x.is_sign_negative() { "-" } else { "" };
+    let (bits, mantissa) = (x.to_bits(), x.to_bits() & ((1 << 52) - 1));
+    match ((bits >> 52) & 0x7FF, mantissa) {
+        (0, 0) => format!("{sign}0x0.0p+0"),
+        (0, mantissa) => format!("{sign}0x0.{mantissa:013x}p-1022"),
+        (exponent, mantissa) => {
+            format!("{sign}0x1.{mantissa:013x}p{:+}", exponent.cast_signed() - 1023)
+        }
+    }
 }
 
 fn defined(args: &[Value]) -> Result<&Value, Error> {

@@ -2,14 +2,12 @@
 
 use super::budget::Budget;
 use super::lazy::is_list;
+use super::printf::{PrintfValues, printf, values_of};
 use super::pystr::{as_float, str_of};
 use super::strings;
-use super::values::{as_int, int, invalid, list_like, text_like, text_of};
-use minijinja::formatting::{FormatStyle, format as format_values};
+use super::values::{as_int, dict_of, int, invalid, list_like, text_like, text_of};
+use minijinja::value::ValueKind;
 use minijinja::{Error, Value};
-
-/// Digits of a width or precision in a format string, which are allocated.
-const MAX_WIDTH_DIGITS: usize = 4;
 
 /// `a + b`: numbers, strings, lists and tuples.
 pub(super) fn add(budget: &Budget, a: &Value, b: &Value) -> Result<Value, Error> {
@@ -66,8 +64,13 @@ pub(super) fn mul(budget: &Budget, a: &Value, b: &Value) -> Result<Value, Error>
 /// `a % b`: the remainder with the sign of `b`, or printf-style formatting.
 pub(super) fn rem(budget: &Budget, a: &Value, b: &Value) -> Result<Value, Error> {
     if let Some(pattern) = text_of(a) {
-        let args: Vec<Value> = if b.is_tuple() { b.try_iter()?.collect() } else { vec![b.clone()] };
-        return format_like(budget, FormatStyle::Printf, a, pattern, &args);
+        let (list, named) = values_of(b)?;
+        return format_like(
+            budget,
+            a,
+            pattern,
+            PrintfValues { list: &list, named: named.as_ref() },
+        );
     }
     match numbers(a, b) {
         Some(Numbers::Int(_, 0)) => Err(invalid("integer modulo by zero")),
@@ -93,43 +96,43 @@ pub(super) fn pow(a: &Value, b: &Value) -> Result<Value, Error> {
     }
 }
 
-/// Formats with bounded widths.
-pub(super) fn format_text(
-    budget: &Budget,
-    style: FormatStyle,
-    pattern: &str,
-    args: &[Value],
-) -> Result<Value, Error> {
-    let mut digits = 0;
-    for c in pattern.chars() {
-        digits = if c.is_ascii_digit() { digits + 1 } else { 0 };
-        if digits > MAX_WIDTH_DIGITS || c == '*' && matches!(style, FormatStyle::Printf) {
-            return Err(invalid("a format asks for too wide a field"));
-        }
+/// `-a`.
+pub(super) fn neg(a: &Value) -> Result<Value, Error> {
+    match (as_int(a), as_float(a)) {
+        (Some(x), _) => int(x.checked_neg()),
+        (_, Some(x)) => Ok(Value::from(-x)),
+        _ => Err(invalid(&format!("bad operand type for unary operator: {}", a.kind()))),
     }
-    let text = format_values(style, pattern, args)?;
-    budget.make(text.len())?;
-    Ok(Value::from(text))
 }
 
-/// Formats, and escapes the values if the pattern is markup.
+/// `pattern % values`; a pattern that is markup escapes the values.
 pub(super) fn format_like(
     budget: &Budget,
-    style: FormatStyle,
     model: &Value,
     pattern: &str,
-    args: &[Value],
+    values: PrintfValues,
 ) -> Result<Value, Error> {
     if !model.is_safe() {
-        return format_text(budget, style, pattern, args);
+        return printf(budget, pattern, values).map(Value::from);
     }
-    let escape = |v: &Value| match text_of(v) {
-        Some(_) => escaped(v).map(Value::from),
-        None => Ok(v.clone()),
+    let list = values.list.iter().map(escaped_value).collect::<Result<Vec<_>, Error>>()?;
+    let named = match values.named.filter(|named| named.kind() == ValueKind::Map) {
+        Some(map) => {
+            let keys = map.try_iter()?;
+            let pair = |key: Value| Ok((str_of(&key)?, escaped_value(&map.get_item(&key)?)?));
+            Some(dict_of(keys.map(pair).collect::<Result<_, Error>>()?))
+        }
+        None => values.named.cloned(),
     };
-    let args = args.iter().map(escape).collect::<Result<Vec<_>, Error>>()?;
-    let text = format_text(budget, style, pattern, &args)?;
-    Ok(text_like(model, text_of(&text).unwrap_or("").to_owned()))
+    let values = PrintfValues { list: &list, named: named.as_ref() };
+    Ok(text_like(model, printf(budget, pattern, values)?))
+}
+
+fn escaped_value(value: &Value) -> Result<Value, Error> {
+    match text_of(value) {
+        Some(_) => escaped(value).map(Value::from),
+        None => Ok(value.clone()),
+    }
 }
 
 enum Numbers {

@@ -1,6 +1,10 @@
 //! Values as Python prints them: `str` and `repr`.
 
+use super::calls;
 use super::lazy::is_list;
+use super::literals::ascii;
+use super::unicode::is_printable;
+use super::views::{as_range, as_view};
 use minijinja::value::ValueKind;
 use minijinja::{Error, ErrorKind, Value};
 use std::fmt::Write;
@@ -19,6 +23,38 @@ pub(super) fn str_of(value: &Value) -> Result<String, Error> {
             Ok(out)
         }
     }
+}
+
+/// `repr(value)`.
+pub(super) fn repr_of(value: &Value) -> Result<String, Error> {
+    let mut out = String::new();
+    write_repr(&mut out, value, 0)?;
+    Ok(out)
+}
+
+/// `ascii(value)`: `repr` with escapes of all characters outside ASCII.
+pub(super) fn ascii_of(value: &Value) -> Result<String, Error> {
+    let escaped = |c: char| if c.is_ascii() { c.to_string() } else { ascii(c) };
+    Ok(repr_of(value)?.chars().map(escaped).collect())
+}
+
+/// `repr` of a string, or of bytes as characters.
+fn text_repr(text: impl Iterator<Item = char> + Clone, is_plain: fn(char) -> bool) -> String {
+    let double = text.clone().any(|c| c == '\'') && !text.clone().any(|c| c == '"');
+    let quote = if double { '"' } else { '\'' };
+    let mut out = String::from(quote);
+    for c in text {
+        match c {
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            c if c == '\\' || c == quote => out.extend(['\\', c]),
+            c if is_plain(c) => out.push(c),
+            c => out.push_str(&ascii(c)),
+        }
+    }
+    out.push(quote);
+    out
 }
 
 /// `repr(float)`: the shortest digits that read back, with an exponent outside 1e-4..1e16.
@@ -59,19 +95,60 @@ fn write_repr(out: &mut String, value: &Value, depth: usize) -> Result<(), Error
     }
     match value.kind() {
         _ if is_list(value) => write_items(out, value, depth),
-        ValueKind::Map => write_map(out, value, depth),
-        ValueKind::Iterable => write!(out, "<generator object>").map_err(Error::from),
-        ValueKind::Undefined => write!(out, "Undefined").map_err(Error::from),
-        ValueKind::String if value.is_safe() => {
-            write!(out, "Markup({value:?})").map_err(Error::from)
+        ValueKind::Iterable | ValueKind::Seq => write_view(out, value, depth),
+        ValueKind::Map if calls::is_macro(value) => {
+            let name = repr_of(&value.get_attr("name")?)?;
+            write!(out, "<Macro {name}>").map_err(Error::from)
         }
-        ValueKind::String => write!(out, "{value:?}").map_err(Error::from),
+        ValueKind::Map if is_namespace(value) => {
+            out.push_str("<Namespace ");
+            write_map(out, value, depth)?;
+            out.push('>');
+            Ok(())
+        }
+        ValueKind::Map => write_map(out, value, depth),
+        ValueKind::Undefined => write!(out, "Undefined").map_err(Error::from),
+        ValueKind::String => {
+            let text = text_repr(value.as_str().unwrap_or("").chars(), is_printable);
+            out.push_str(&if value.is_safe() { format!("Markup({text})") } else { text });
+            Ok(())
+        }
+        ValueKind::Bytes => {
+            let bytes = value.as_bytes().unwrap_or_default().iter().map(|byte| char::from(*byte));
+            out.push('b');
+            out.push_str(&text_repr(bytes, |c| (' '..='~').contains(&c)));
+            Ok(())
+        }
+        ValueKind::Plain => write!(out, "<function>").map_err(Error::from),
         _ => write!(out, "{value}").map_err(Error::from),
     }
 }
 
+fn is_namespace(value: &Value) -> bool {
+    value.as_object().is_some_and(|object| object.type_name().contains("Namespace"))
+}
+
+/// A range, the view of a dictionary, or a generator.
+fn write_view(out: &mut String, value: &Value, depth: usize) -> Result<(), Error> {
+    if let Some(range) = as_range(value) {
+        let step = if range.step == 1 { String::new() } else { format!(", {}", range.step) };
+        return write!(out, "range({}, {}{step})", range.start, range.stop).map_err(Error::from);
+    }
+    let Some(view) = as_view(value) else {
+        return write!(out, "<generator object>").map_err(Error::from);
+    };
+    out.push_str(view.kind);
+    out.push('(');
+    write_items(out, &Value::from(view.items.clone()), depth + 1)?;
+    out.push(')');
+    Ok(())
+}
+
 fn write_items(out: &mut String, value: &Value, depth: usize) -> Result<(), Error> {
-    let tuple = value.is_tuple();
+    let is_group = |value: &Value| {
+        value.as_object().is_some_and(|object| object.type_name().contains("Group"))
+    };
+    let tuple = value.is_tuple() || is_group(value);
     out.push(if tuple { '(' } else { '[' });
     let mut count = 0;
     for item in value.try_iter()? {

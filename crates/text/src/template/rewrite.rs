@@ -5,11 +5,11 @@
 //! read and write; methods are looked up as in Python. Statements that the environment of Hugging
 //! Face does not have are errors.
 
-use super::lazy;
-use minijinja::machinery::Span;
+use super::{calls, lazy, methods, source};
 use minijinja::machinery::ast::{
     self, BinOpKind, Call, CallArg, CompareOpKind, Expr, ForLoop, Spanned, Stmt, UnaryOpKind,
 };
+use minijinja::machinery::{CodeGenerator, Instruction, Span};
 use minijinja::{Error, ErrorKind, Value};
 
 /// Names of the functions that rewritten templates call.
@@ -19,6 +19,8 @@ pub(super) mod names {
     pub const MUL: &str = "__mul";
     pub const REM: &str = "__rem";
     pub const POW: &str = "__pow";
+    pub const NEG: &str = "__neg";
+    pub const SUBSCRIPTED: &str = "__subscripted";
     pub const LESS: &str = "__less";
     pub const LESS_OR_EQUAL: &str = "__less_or_equal";
     pub const CONTAINS: &str = "__contains";
@@ -29,10 +31,13 @@ pub(super) mod names {
     pub const TOUCH: &str = "__touch";
     pub const METHOD: &str = "__method";
     pub const ATTRIBUTE: &str = "__attribute";
+    pub const CALL: &str = "__call";
+    pub const MISSING: &str = "__missing";
+    pub const DEFAULT: &str = "__default";
 }
 
-/// Attributes that name a method of every dictionary, even if it has such a key.
-const DICT_METHODS: [&str; 4] = ["items", "keys", "values", "get"];
+/// Functions of the engine whose calls it knows by their name.
+const OF_ENGINE: [&str; 2] = ["loop", "super"];
 
 /// Filters that iterate their value, for which none is an error.
 const ITERATING: [&str; 9] =
@@ -48,7 +53,9 @@ pub(super) fn statement<'a>(stmt: &Stmt<'a>) -> Rewritten<Stmt<'a>> {
         }
         Stmt::EmitExpr(e) => Stmt::EmitExpr(again(e, ast::EmitExpr { expr: expr(&e.expr) })),
         // As an expression, raw text passes the formatter, which charges for it.
-        Stmt::EmitRaw(r) => Stmt::EmitExpr(again(r, ast::EmitExpr { expr: text(r.raw, r.span()) })),
+        Stmt::EmitRaw(r) => {
+            Stmt::EmitExpr(again(r, ast::EmitExpr { expr: markup(r.raw, r.span()) }))
+        }
         Stmt::ForLoop(l) => Stmt::ForLoop(again(l, for_loop(l)?)),
         Stmt::IfCond(c) => {
             let (true_body, false_body) = (all(&c.true_body)?, all(&c.false_body)?);
@@ -77,7 +84,7 @@ pub(super) fn statement<'a>(stmt: &Stmt<'a>) -> Rewritten<Stmt<'a>> {
         Stmt::Macro(m) => Stmt::Macro(again(m, macro_decl(m)?)),
         Stmt::CallBlock(c) => {
             // The called macro receives the block; its result is charged for where it is emitted.
-            let call = Spanned::new(call_parts(&c.call), c.call.span());
+            let call = Spanned::new(call_parts(&c.call, c.call.span()), c.call.span());
             let macro_decl = again(&c.macro_decl, macro_decl(&c.macro_decl)?);
             Stmt::CallBlock(again(c, ast::CallBlock { call, macro_decl }))
         }
@@ -95,7 +102,25 @@ pub(super) fn statement<'a>(stmt: &Stmt<'a>) -> Rewritten<Stmt<'a>> {
 }
 
 fn all<'a>(body: &[Stmt<'a>]) -> Rewritten<Vec<Stmt<'a>>> {
-    body.iter().map(statement).collect()
+    let mut statements = Vec::with_capacity(body.len());
+    for stmt in body {
+        match printed(stmt) {
+            Some(values) => statements.extend(values),
+            None => statements.push(statement(stmt)?),
+        }
+    }
+    Ok(statements)
+}
+
+/// The statements of a `print` tag.
+fn printed<'a>(stmt: &Stmt<'a>) -> Option<Vec<Stmt<'a>>> {
+    let Stmt::Do(tag) = stmt else { return None };
+    let named = matches!(&tag.call.expr, Expr::Var(v) if v.id == source::PRINT);
+    let emit = |arg: &CallArg<'a>| match arg {
+        CallArg::Pos(e) => Some(Stmt::EmitExpr(again(tag, ast::EmitExpr { expr: expr(e) }))),
+        _ => None,
+    };
+    named.then(|| tag.call.args.iter().map(emit).collect()).flatten()
 }
 
 fn for_loop<'a>(l: &ForLoop<'a>) -> Rewritten<ForLoop<'a>> {
@@ -109,13 +134,43 @@ fn for_loop<'a>(l: &ForLoop<'a>) -> Rewritten<ForLoop<'a>> {
     })
 }
 
-fn macro_decl<'a>(m: &ast::Macro<'a>) -> Rewritten<ast::Macro<'a>> {
-    Ok(ast::Macro {
-        name: m.name,
-        args: targets(&m.args),
-        defaults: exprs(&m.defaults),
-        body: all(&m.body)?,
-    })
+/// A macro whose first statements set the arguments that are missing, one after the other.
+fn macro_decl<'a>(m: &Spanned<ast::Macro<'a>>) -> Rewritten<ast::Macro<'a>> {
+    let (mut args, rest) = (targets(&m.args), all(&m.body)?);
+    let required = m.args.len() - m.defaults.len();
+    let set = |(at, arg): (usize, &Expr<'a>)| {
+        let default = at.checked_sub(required).map(|at| &m.defaults[at]);
+        set_if_missing(arg, default)
+    };
+    let mut body: Vec<Stmt<'a>> = m.args.iter().enumerate().map(set).collect();
+    for name in [calls::VARARGS, calls::KWARGS] {
+        let named = |arg: &Expr<'a>| matches!(arg, Expr::Var(v) if v.id == name);
+        if reads(&rest, name) && !args.iter().any(named) {
+            args.push(variable(name, m.span()));
+        }
+    }
+    body.extend(rest);
+    Ok(ast::Macro { name: m.name, args, defaults: Vec::new(), body })
+}
+
+/// `{% if arg is missing %}{% set arg = default %}{% endif %}`.
+fn set_if_missing<'a>(arg: &Expr<'a>, default: Option<&Expr<'a>>) -> Stmt<'a> {
+    let span = arg.span();
+    let undefined = || constant(Value::UNDEFINED, span);
+    let value = function(names::DEFAULT, vec![default.map_or_else(undefined, expr)], span);
+    let set = Stmt::Set(Spanned::new(ast::Set { target: target(arg), expr: value }, span));
+    let missing = function(names::MISSING, vec![expr(arg)], span);
+    let (true_body, false_body) = (vec![set], Vec::new());
+    Stmt::IfCond(Spanned::new(ast::IfCond { expr: missing, true_body, false_body }, span))
+}
+
+/// Whether statements read a variable.
+fn reads(body: &[Stmt], name: &str) -> bool {
+    let mut generator = CodeGenerator::new("chat", "");
+    body.iter().for_each(|stmt| generator.compile_stmt(stmt));
+    let (instructions, _) = generator.finish();
+    let mut all = (0..).map_while(|at| instructions.get(at));
+    all.any(|one| matches!(one, Instruction::Lookup(found) if *found == name))
 }
 
 /// An assignment target: names and attributes stay as they are.
@@ -152,9 +207,13 @@ fn expr<'a>(e: &Expr<'a>) -> Expr<'a> {
         Expr::Const(c) => Expr::Const(again(c, ast::Const { value: c.value.clone() })),
         Expr::Slice(s) => made(slice(s)),
         Expr::UnaryOp(u) => {
-            let negates = matches!(u.op, UnaryOpKind::Not);
-            let op = if negates { UnaryOpKind::Not } else { UnaryOpKind::Neg };
-            Expr::UnaryOp(again(u, ast::UnaryOp { op, expr: expr(&u.expr) }))
+            let expr = expr(&u.expr);
+            match u.op {
+                UnaryOpKind::Not => {
+                    Expr::UnaryOp(again(u, ast::UnaryOp { op: UnaryOpKind::Not, expr }))
+                }
+                UnaryOpKind::Neg => function(names::NEG, vec![expr], u.span()),
+            }
         }
         Expr::BinOp(b) => binary(b),
         Expr::Compare(c) => compare(c),
@@ -170,10 +229,11 @@ fn expr<'a>(e: &Expr<'a>) -> Expr<'a> {
         }
         Expr::GetAttr(g) => attribute(g),
         Expr::GetItem(g) => {
-            let (object, subscript_expr) = (touch_text(&g.expr), expr(&g.subscript_expr));
+            let object = function(names::SUBSCRIPTED, vec![touch_text(&g.expr)], g.span());
+            let subscript_expr = expr(&g.subscript_expr);
             Expr::GetItem(again(g, ast::GetItem { expr: object, subscript_expr }))
         }
-        Expr::Call(c) => made(Expr::Call(again(c, call_parts(c)))),
+        Expr::Call(c) => made(Expr::Call(again(c, call_parts(c, c.span())))),
         Expr::List(l) => Expr::List(again(l, ast::List { items: exprs(&l.items) })),
         Expr::Tuple(t) => Expr::Tuple(again(t, ast::Tuple { items: exprs(&t.items) })),
         Expr::Map(m) => {
@@ -241,7 +301,7 @@ fn comparison<'a>(op: CompareOpKind, left: &Expr<'a>, right: &Expr<'a>, span: Sp
 
 fn slice<'a>(s: &Spanned<ast::Slice<'a>>) -> Expr<'a> {
     let span = s.span();
-    let none = || Expr::Const(Spanned::new(ast::Const { value: Value::from(()) }, span));
+    let none = || constant(Value::from(()), span);
     let bound = |bound: &Option<Expr<'a>>| bound.as_ref().map_or_else(none, expr);
     let args = vec![touch(&s.expr), bound(&s.start), bound(&s.stop), bound(&s.step)];
     function(names::SLICE, args, span)
@@ -260,21 +320,26 @@ fn filter<'a>(f: &Spanned<ast::Filter<'a>>) -> Expr<'a> {
 /// `object.name`; dictionaries have methods before keys.
 fn attribute<'a>(g: &Spanned<ast::GetAttr<'a>>) -> Expr<'a> {
     let object = expr(&g.expr);
-    if DICT_METHODS.contains(&g.name) {
+    if methods::is_attribute(g.name) {
         return function(names::ATTRIBUTE, vec![object, text(g.name, g.span())], g.span());
     }
     Expr::GetAttr(again(g, ast::GetAttr { expr: object, name: g.name }))
 }
 
 /// A call; `object.name(...)` calls the methods of this crate.
-fn call_parts<'a>(c: &Call<'a>) -> Call<'a> {
+fn call_parts<'a>(c: &Call<'a>, span: Span) -> Call<'a> {
     let mut args = arguments(&c.args);
-    let Expr::GetAttr(method) = &c.expr else {
-        return Call { expr: expr(&c.expr), args };
+    let (function, first, second) = match &c.expr {
+        Expr::Var(v) if OF_ENGINE.contains(&v.id) => return Call { expr: expr(&c.expr), args },
+        Expr::GetAttr(method) => {
+            let name = text(method.name, span);
+            (names::METHOD, touch_text(&method.expr), name)
+        }
+        Expr::Var(v) => (names::CALL, text(v.id, span), expr(&c.expr)),
+        other => (names::CALL, text(other.description(), span), expr(other)),
     };
-    let name = text(method.name, method.span());
-    args.splice(0..0, [CallArg::Pos(touch_text(&method.expr)), CallArg::Pos(name)]);
-    Call { expr: variable(names::METHOD, method.span()), args }
+    args.splice(0..0, [CallArg::Pos(first), CallArg::Pos(second)]);
+    Call { expr: variable(function, span), args }
 }
 
 fn arguments<'a>(args: &[CallArg<'a>]) -> Vec<CallArg<'a>> {
@@ -325,7 +390,16 @@ fn variable<'a>(id: &'static str, span: Span) -> Expr<'a> {
 }
 
 fn text<'a>(text: &str, span: Span) -> Expr<'a> {
-    Expr::Const(Spanned::new(ast::Const { value: Value::from(text) }, span))
+    constant(Value::from(text), span)
+}
+
+/// Text of the template itself, which is never escaped.
+fn markup<'a>(text: &str, span: Span) -> Expr<'a> {
+    constant(Value::from_safe_string(text.to_owned()), span)
+}
+
+fn constant<'a>(value: Value, span: Span) -> Expr<'a> {
+    Expr::Const(Spanned::new(ast::Const { value }, span))
 }
 
 fn again<T, U>(old: &Spanned<T>, new: U) -> Spanned<U> {

@@ -1,6 +1,7 @@
 //! Python's string operations on plain text.
 
 use super::budget::Budget;
+use super::unicode;
 use super::values::invalid;
 use minijinja::{Error, Value};
 
@@ -96,19 +97,35 @@ pub(super) fn partition<'a>(s: &'a str, separator: &'a str, from_right: bool) ->
     }
 }
 
-/// `title`: letters after letters are lower case, all others upper.
+/// `title`: letters after letters with a case are lower case, all others titles.
 pub(super) fn title(s: &str) -> String {
-    title_words(s, |c| !c.is_alphabetic())
+    title_words(s, |c| !unicode::is_cased(c))
 }
 
-/// Returns `s` with the first character and those after a `boundary` in upper case, others lower.
+/// Returns `s` with the first character and those after a `boundary` as in titles, others lower.
 pub(super) fn title_words(s: &str, boundary: impl Fn(char) -> bool) -> String {
+    let lower = lower_chars(s);
     let mut starts = true;
-    let cased = |c: char| match std::mem::replace(&mut starts, boundary(c)) {
-        true => c.to_uppercase().to_string(),
-        false => c.to_lowercase().to_string(),
+    let cased = |(c, lower): (char, String)| match std::mem::replace(&mut starts, boundary(c)) {
+        true => unicode::title(c),
+        false => lower,
     };
-    s.chars().map(cased).collect()
+    s.chars().zip(lower).map(cased).collect()
+}
+
+/// The lower case of each character: a sigma at the end of a word has another.
+fn lower_chars(s: &str) -> Vec<String> {
+    let mut lower: Vec<String> = s.chars().map(|c| c.to_lowercase().collect()).collect();
+    if s.contains('Σ') {
+        // Of all characters, this one alone depends on its neighbours, and has one lower case.
+        let whole = s.replace('İ', "i").to_lowercase();
+        for (one, (c, found)) in lower.iter_mut().zip(s.chars().zip(whole.chars())) {
+            if c == 'Σ' {
+                *one = found.into();
+            }
+        }
+    }
+    lower
 }
 
 /// Returns markup that shows `s`.
@@ -135,18 +152,19 @@ pub(super) fn url_quote(s: &str, query: bool) -> String {
 
 /// `capitalize`: the first character upper case, the rest lower.
 pub(super) fn capitalize(s: &str) -> String {
-    let mut chars = s.chars();
-    let first: String = chars.next().into_iter().flat_map(char::to_uppercase).collect();
-    first + &chars.as_str().to_lowercase()
+    let mut lower = lower_chars(s).into_iter();
+    lower.next();
+    s.chars().next().map(unicode::title).into_iter().chain(lower).collect()
 }
 
 /// `swapcase`.
 pub(super) fn swap_case(s: &str) -> String {
-    let swapped = |c: char| match c.is_uppercase() {
-        true => c.to_lowercase().to_string(),
-        false => c.to_uppercase().to_string(),
+    let swapped = |(c, lower): (char, String)| match (c.is_uppercase(), c.is_lowercase()) {
+        (true, _) => lower,
+        (_, true) => c.to_uppercase().to_string(),
+        _ => c.to_string(),
     };
-    s.chars().map(swapped).collect()
+    s.chars().zip(lower_chars(s)).map(swapped).collect()
 }
 
 /// `replace`, charged for before it is done.

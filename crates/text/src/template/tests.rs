@@ -45,6 +45,14 @@ fn errors_say_where_and_why() {
 }
 
 #[test]
+fn what_is_random_is_refused_by_name() {
+    for source in ["{{ [1, 2]|random }}", "{{ lipsum() }}"] {
+        assert!(render(source).unwrap_err().to_string().contains("is refused"), "{source}");
+    }
+    check("{{ lipsum is defined }}{{ 'random' is filter }}", "TrueTrue");
+}
+
+#[test]
 fn limits_grow_with_the_input() {
     let template =
         ChatTemplate::from_source("{% for m in ms %}{{ m|trim|upper }}{% endfor %}").unwrap();

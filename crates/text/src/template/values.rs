@@ -1,7 +1,8 @@
 //! Template values and arguments: what operators, methods and filters share.
 
-use minijinja::value::{Kwargs, Tuple, ValueKind, from_args};
+use minijinja::value::{Kwargs, Serde, Tuple, ValueKind, from_args};
 use minijinja::{Error, ErrorKind, Value};
+use serde::{Serialize, Serializer};
 
 /// Returns a value as an integer; booleans are integers, as in Python.
 pub(super) fn as_int(value: &Value) -> Option<i128> {
@@ -66,4 +67,26 @@ pub(super) fn options<const N: usize>(
     }
     kwargs.assert_all_used()?;
     Ok(found)
+}
+
+/// Returns the only argument, which must be a string.
+pub(super) fn one_text(args: &[Value]) -> Result<&str, Error> {
+    match args {
+        [only] => text_of(only).ok_or_else(|| invalid("expected a string argument")),
+        _ => Err(invalid("expected one string argument")),
+    }
+}
+
+/// A dictionary of pairs in their order.
+pub(super) fn dict_of(pairs: Vec<(String, Value)>) -> Value {
+    Value::from(Serde(&DictPairs(pairs)))
+}
+
+/// Pairs that become a dictionary in their order.
+struct DictPairs(Vec<(String, Value)>);
+
+impl Serialize for DictPairs {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(key, value)| (key, value)))
+    }
 }
