@@ -1,20 +1,22 @@
 //! Renders messages to the tokens of a prompt. After a remembered turn that called tools, the
 //! prompt is the tokens of that turn, followed by the rendered messages after it.
 
+use crate::arrange::Arrangement;
 use crate::effort;
 use crate::error::ApiError;
 use crate::ids::nine_characters;
 use crate::marks::MarkFinder;
 use crate::message::{Message, Tool};
+use crate::prefill::{Prefill, opens_reasoning};
+use crate::probed_template::ProbedTemplate;
 use crate::replay::{ReplayMemory, digests};
 use crate::request::{ChatRequest, Origin, ToolChoice};
+use crate::tool_prompt::with_calls;
 use formats::ChatRules;
 use serde_json::{Map, Value, json};
+use std::borrow::Cow;
 use text::tool_formats::{deepseek::DEEPSEEK_V3, harmony::HARMONY, mistral::MISTRAL};
-use text::{
-    ChatTemplate, Reasoning, RenderedPrompt, TextAssets, TextError, Thinking, ToolFormat,
-    ToolSignature,
-};
+use text::{Reasoning, RenderedPrompt, TextAssets, TextError, Thinking, ToolFormat, ToolSignature};
 
 /// The tag that opens reasoning.
 pub(crate) const THINK: &str = "<think>";
@@ -26,8 +28,7 @@ pub(crate) const CLOSING: &str = "\n</think>\n\n";
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Renderer<'a> {
     pub assets: &'a TextAssets,
-    pub template: &'a ChatTemplate,
-    pub format: Option<&'static ToolFormat>,
+    pub probed: &'a ProbedTemplate,
     pub memory: &'a ReplayMemory,
     /// The part of the memory that is searched.
     pub space: [u8; 16],
@@ -35,6 +36,8 @@ pub(crate) struct Renderer<'a> {
     pub ends: &'a [u32],
     /// What is known of the family's chats.
     pub rules: Option<&'static ChatRules>,
+    /// The vocabulary or the template has the tag of reasoning.
+    pub thinks: bool,
     /// Tokens of the context.
     pub context: usize,
     /// Whether marks are found.
@@ -49,6 +52,8 @@ pub(crate) struct Rendered {
     pub marks: Vec<usize>,
     /// The text at the end of the prompt.
     pub tail: String,
+    /// The beginning of the answer leaves its reasoning open.
+    pub reasons: bool,
     pub origin: Origin,
 }
 
@@ -60,30 +65,40 @@ impl Renderer<'_> {
 
     /// Renders the prompt of a conversation.
     pub fn prompt(&self, request: &ChatRequest) -> Result<Rendered, ApiError> {
-        let input = self.input(request)?;
-        let messages = &request.messages;
-        let digests = digests(self.space, &setting(&input), messages);
+        let messages = self.arranged(request);
+        let input = self.input(request, &messages)?;
+        let digests = digests(self.space, &setting(&input), &messages);
         let before = digests[messages.len()];
         // After the digests: a remembered turn is found on the next day too.
-        let input = self.template.with_defaults(input, None);
-        if let Some((at, turn)) = self.memory.find(messages, |at| digests[at])
-            && let Some(rest) = self.behind(&input, at + 1)?
+        let input = self.probed.template.with_defaults(input, None);
+        let prefill = Prefill::of(request, self.closing(), self.thinks);
+        if let Some((at, turn)) = self.memory.find(&messages, |at| digests[at])
+            && let Some(mut rest) = self.behind(&input, at + 1)?
         {
             let mut tokens = turn.tokens();
             let shared = tokens.len();
-            let rest = begun(rest, request.prefill.as_deref(), self.closing());
+            let reasons = prefill.is_some_and(|prefill| prefill.append(&mut rest));
             tokens.extend(self.assets.encode(&rest).map_err(text_error)?);
             let marks = self.marks(&input, &rest, &tokens[shared..], Some(at + 1));
             let marks = marks.into_iter().map(|mark| shared + mark).collect();
             let origin = Origin { before, parent: Some(turn), shared };
-            return Ok(Rendered { tokens, marks, tail: rest.text, origin });
+            return Ok(Rendered { tokens, marks, tail: rest.text, reasons, origin });
         }
-        let rendered = self.assets.render(self.template, &input, None).map_err(template_error)?;
-        let rendered = begun(rendered, request.prefill.as_deref(), self.closing());
+        let rendered = self.assets.render(&self.probed.template, &input, None);
+        let mut rendered = rendered.map_err(template_error)?;
+        let reasons = prefill.is_some_and(|prefill| prefill.append(&mut rendered));
         let tokens = self.assets.encode(&rendered).map_err(text_error)?;
         let marks = self.marks(&input, &rendered, &tokens, None);
         let origin = Origin { before, parent: None, shared: 0 };
-        Ok(Rendered { tokens, marks, tail: rendered.text, origin })
+        Ok(Rendered { tokens, marks, tail: rendered.text, reasons, origin })
+    }
+
+    /// The messages as the template takes them.
+    fn arranged<'m>(&self, request: &'m ChatRequest) -> Cow<'m, [Message]> {
+        let described = self.probed.describes().filter(|_| offers_tools(request));
+        let described = described.map(|format| (&*request.tools, format, request.parallel_calls));
+        let ProbedTemplate { rules, calls_as_text, .. } = self.probed;
+        Arrangement { rules, calls_as_text: *calls_as_text, described }.of(&request.messages)
     }
 
     fn marks(
@@ -96,7 +111,8 @@ impl Renderer<'_> {
         if !self.marks {
             return Vec::new();
         }
-        let (Self { assets, template, .. }, ends) = (*self, self.end_texts());
+        let (Self { assets, probed, .. }, ends) = (*self, self.end_texts());
+        let template = &probed.template;
         MarkFinder { assets, template, input, prompt, tokens, behind, ends: &ends }.marks()
     }
 
@@ -116,40 +132,23 @@ impl Renderer<'_> {
     /// The part of the prompt after the turn before message `at`.
     fn behind(&self, input: &Value, at: usize) -> Result<Option<RenderedPrompt>, ApiError> {
         let ends = self.end_texts();
-        self.assets.render_behind(self.template, input, at, &ends).map_err(template_error)
+        self.assets.render_behind(&self.probed.template, input, at, &ends).map_err(template_error)
     }
 
     /// The variables of the template. `tools` is undefined without tools, because templates test
     /// whether it is defined.
-    fn input(&self, request: &ChatRequest) -> Result<Value, ApiError> {
-        let messages = request.messages.iter().map(|it| template_message(it, self.format));
+    fn input(&self, request: &ChatRequest, messages: &[Message]) -> Result<Value, ApiError> {
+        let ProbedTemplate { format, calls_as_text, .. } = *self.probed;
+        let messages = messages.iter().map(|it| template_message(it, format, calls_as_text));
         let mut input = request.template_kwargs.clone();
         effort::apply(&mut input, self.rules, self.context)?;
         input.insert("messages".into(), messages.collect());
         input.insert("add_generation_prompt".into(), json!(request.add_generation_prompt));
-        if offers_tools(request) {
+        if offers_tools(request) && self.probed.describes().is_none() {
             input.insert("tools".into(), request.tools.iter().map(Tool::json).collect());
         }
         Ok(Value::Object(input))
     }
-}
-
-/// Appends the content with which the answer begins, if given, after closing the reasoning that the
-/// template opened. Control tokens in the content are plain text.
-fn begun(mut prompt: RenderedPrompt, words: Option<&str>, closing: &str) -> RenderedPrompt {
-    let Some(words) = words else { return prompt };
-    if opens_reasoning(&prompt.text) {
-        prompt.text.push_str(closing);
-    }
-    let start = prompt.text.len();
-    prompt.text.push_str(words);
-    prompt.literals.push(start..prompt.text.len());
-    prompt
-}
-
-/// Whether an answer to the prompt begins with reasoning.
-fn opens_reasoning(prompt: &str) -> bool {
-    prompt.trim_end().ends_with(THINK)
 }
 
 /// Whether an answer may contain reasoning, given the end of its prompt.
@@ -157,6 +156,8 @@ fn opens_reasoning(prompt: &str) -> bool {
 pub(crate) struct Beginning {
     /// The prompt opens the reasoning.
     opened: bool,
+    /// The prompt has text of the reasoning, which the answer continues.
+    continued: bool,
     /// The prompt closes the reasoning.
     closed: bool,
     /// The answer may contain reasoning; an answer with a given beginning does not.
@@ -164,17 +165,20 @@ pub(crate) struct Beginning {
 }
 
 impl Beginning {
-    /// Examines a prompt that ends in `tail`, for a model that `thinks` or not.
-    pub fn of(request: &ChatRequest, tail: &str, thinks: bool) -> Self {
+    /// Examines the end of a prompt, for a model that `thinks` or not.
+    pub fn of(request: &ChatRequest, rendered: &Rendered, thinks: bool) -> Self {
+        let Rendered { tail, reasons: continued, .. } = rendered;
         let begun = request.prefill.is_some();
-        let opened = !begun && opens_reasoning(tail);
+        let opened = if begun { *continued } else { opens_reasoning(tail) };
         let closed = tail.trim_end().ends_with(CLOSE);
-        Self { opened, closed, may_reason: opened || (thinks && !begun) }
+        let may_reason = opened || (thinks && !begun);
+        Self { opened, continued: *continued, closed, may_reason }
     }
 
     /// Where the output parser looks for reasoning.
     pub fn reasoning(&self) -> Reasoning {
         match self.may_reason {
+            true if self.continued => Reasoning::Continued,
             true if self.opened => Reasoning::Open,
             true => Reasoning::Possible,
             false => Reasoning::Unsplit,
@@ -218,12 +222,21 @@ fn setting(input: &Value) -> Value {
     setting
 }
 
-/// A message in the form that templates of `format` expect. Clients omit the text of a message with
-/// calls or send an empty one; some templates fail on an omitted text, and others render a separate
-/// turn for an empty one.
-fn template_message(message: &Message, format: Option<&'static ToolFormat>) -> Value {
-    let is_call = !message.calls.is_empty();
-    let mut content = message.text().filter(|text| !is_call || !text.is_empty());
+/// A message in the form that templates of `format` expect; its calls are text in this format if
+/// `calls_as_text`. Clients omit the text of a message with calls or send an empty one; some
+/// templates fail on an omitted text, and others render a separate turn for an empty one.
+pub(crate) fn template_message(
+    message: &Message,
+    format: Option<&'static ToolFormat>,
+    calls_as_text: bool,
+) -> Value {
+    let written = format.filter(|_| calls_as_text && !message.calls.is_empty());
+    let is_call = !message.calls.is_empty() && written.is_none();
+    let text = message.text();
+    let mut content = match written {
+        Some(format) => Some(with_calls(&text.unwrap_or_default(), &message.calls, format)),
+        None => text.filter(|text| !is_call || !text.is_empty()),
+    };
     let mut members = Map::new();
     members.insert("role".into(), message.role.name().into());
     members.insert("content".into(), Value::Null);

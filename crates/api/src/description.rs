@@ -19,7 +19,7 @@ pub struct ModelDescription {
     pub template: Option<String>,
     /// Sampling of requests that leave it open.
     pub defaults: SamplingOptions,
-    /// Whether the template renders tools.
+    /// Whether the model can be given tools: it has a chat template.
     pub takes_tools: bool,
     /// Whether the model has reasoning that can be controlled.
     pub reasons: bool,
@@ -51,7 +51,7 @@ impl ModelDescription {
             vocab_size,
             template: parts.template_source().map(str::to_owned),
             defaults,
-            takes_tools: parts.takes_tools(),
+            takes_tools: parts.template_source().is_some(),
             reasons: parts.reasons(),
             fills: parts.assets.tokenizer.infill.is_some(),
         }
@@ -63,14 +63,6 @@ impl<'a> TextParts<'a> {
     pub fn template_source(&self) -> Option<&'a str> {
         let own = || self.assets.templates.source("default");
         self.template.map(ChatTemplate::source).or_else(own)
-    }
-
-    /// Whether the template renders tools.
-    pub fn takes_tools(&self) -> bool {
-        match self.template {
-            Some(template) => template.mentions("tools"),
-            None => self.assets.templates.sources().any(|source| source.contains("tools")),
-        }
     }
 
     /// Whether the model has reasoning that can be controlled.

@@ -5,9 +5,10 @@ use crate::error::ApiError;
 use formats::ChatRules;
 use serde_json::{Map, Value};
 
-/// The variables of templates.
+/// The variable of the effort.
 const EFFORT: &str = "reasoning_effort";
-const SWITCH: &str = "enable_thinking";
+/// The variables that switch thinking; families differ in which one their templates read.
+const SWITCHES: [&str; 2] = ["enable_thinking", "thinking"];
 
 /// The effort at which the model does not think, and the greatest one.
 const NONE: &str = "none";
@@ -18,12 +19,17 @@ const HIGH: &str = "high";
 /// The efforts of families with rules, in ascending order.
 const EFFORTS: [&str; 7] = [NONE, "minimal", "low", "medium", HIGH, "xhigh", MAX];
 
-/// Sets the variables that follow from the effort in `kwargs`, unless the request sets them itself:
-/// `none` switches thinking off, and in families with `rules` every other effort switches it on.
+/// The template variables that switch thinking on or off, under the names of all families.
+pub fn thinking_switches(on: bool) -> [(String, Value); 2] {
+    SWITCHES.map(|name| (name.to_owned(), on.into()))
+}
+
+/// Sets the variables that follow from the effort in `kwargs`: `none` switches thinking off, and
+/// every other effort, the least one too, switches it on, unless the request sets a switch itself.
 /// `context` is the context length in tokens.
 ///
 /// # Errors
-/// If the family has rules and does not know the effort.
+/// If the family has `rules` and does not know the effort.
 pub(crate) fn apply(
     kwargs: &mut Map<String, Value>,
     rules: Option<&ChatRules>,
@@ -31,20 +37,15 @@ pub(crate) fn apply(
 ) -> Result<(), ApiError> {
     let Some(effort) = kwargs.get(EFFORT).filter(|effort| !effort.is_null()) else { return Ok(()) };
     let known = EFFORTS.into_iter().find(|known| effort == known);
-    let rules = match (known, rules) {
-        (Some(NONE), _) => {
-            kwargs.entry(SWITCH).or_insert(false.into());
-            return Ok(());
-        }
-        (Some(_), Some(rules)) => rules,
-        (None, Some(_)) => {
-            let message = format!("{EFFORT}: expected {}, found {effort}", EFFORTS.join(", "));
-            return Err(ApiError::invalid(EFFORT, message));
-        }
-        (_, None) => return Ok(()),
-    };
-    kwargs.entry(SWITCH).or_insert(true.into());
-    let least = rules.max_effort_context;
+    if rules.is_some() && known.is_none() {
+        let message = format!("{EFFORT}: expected {}, found {effort}", EFFORTS.join(", "));
+        return Err(ApiError::invalid(EFFORT, message));
+    }
+    let given = |name: &&str| kwargs.get(*name).is_some_and(|value| !value.is_null());
+    if !SWITCHES.iter().any(given) {
+        kwargs.extend(thinking_switches(known != Some(NONE)));
+    }
+    let least = rules.map_or(0, |rules| rules.max_effort_context);
     if known == Some(MAX) && context < least {
         tracing::warn!(
             "{EFFORT}: {MAX} needs a context of {least} tokens, this one has {context}: it is {HIGH}"
@@ -72,23 +73,27 @@ mod tests {
 
     #[test]
     fn efforts_switch_thinking_unless_the_request_does() {
-        for family in ["deepseek_v4", "qwen3"] {
-            let none = json!({"reasoning_effort": "none"});
-            check(family, none, json!({"reasoning_effort": "none", "enable_thinking": false}));
-            let both = json!({"reasoning_effort": "none", "enable_thinking": true});
-            check(family, both.clone(), both);
-            for silent in [json!({}), json!({"reasoning_effort": null})] {
-                check(family, silent.clone(), silent);
+        let families = ["deepseek_v4", "qwen3", "gemma4"];
+        for effort in ["none", "minimal", "low", "medium", "high", "xhigh", "max"] {
+            let given = json!({"reasoning_effort": effort});
+            let on = effort != "none";
+            let switched =
+                json!({"reasoning_effort": effort, "enable_thinking": on, "thinking": on});
+            families.iter().for_each(|family| check(family, given.clone(), switched.clone()));
+            for switch in SWITCHES {
+                let own = json!({"reasoning_effort": effort, switch: !on});
+                families.iter().for_each(|family| check(family, own.clone(), own.clone()));
             }
         }
-        for effort in ["minimal", "low", "medium", "high", "xhigh", "max"] {
-            let given = json!({"reasoning_effort": effort});
-            check("qwen3", given.clone(), given.clone());
-            let on = json!({"reasoning_effort": effort, "enable_thinking": true});
-            check("deepseek_v4", given, on);
-            let off = json!({"reasoning_effort": effort, "enable_thinking": false});
-            check("deepseek_v4", off.clone(), off);
+        for silent in [json!({}), json!({"reasoning_effort": null})] {
+            families.iter().for_each(|family| check(family, silent.clone(), silent.clone()));
         }
+        let null = json!({"reasoning_effort": "low", "enable_thinking": null});
+        let on = json!({"reasoning_effort": "low", "enable_thinking": true, "thinking": true});
+        check("qwen3", null, on);
+        // The templates of other families may know further efforts.
+        let own = json!({"reasoning_effort": "ultra", "enable_thinking": true, "thinking": true});
+        check("gpt_oss", json!({"reasoning_effort": "ultra"}), own);
     }
 
     #[test]
@@ -105,7 +110,6 @@ mod tests {
     fn unknown_efforts_are_refused_where_efforts_are_known() {
         for effort in [json!("ultra"), json!(3)] {
             let given = json!({ "reasoning_effort": effort });
-            check("gpt_oss", given.clone(), given.clone());
             let error = applied(given, "deepseek_v4", 100).unwrap_err().to_string();
             let expected =
                 "reasoning_effort: expected none, minimal, low, medium, high, xhigh, max";

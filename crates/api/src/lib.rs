@@ -5,6 +5,7 @@
 //! nothing of HTTP.
 
 mod adapters;
+mod arrange;
 mod assemble;
 mod budget;
 mod card;
@@ -20,15 +21,19 @@ mod ids;
 mod infill;
 mod marks;
 mod message;
+mod message_rules;
 mod options;
 mod partition;
+mod prefill;
 mod prefix;
+mod probed_template;
 mod replay;
 mod replay_turn;
 mod request;
 mod service;
 mod stream;
 mod structure;
+mod tool_prompt;
 mod turn_encoding;
 mod turn_records;
 mod usage_counter;
@@ -36,6 +41,7 @@ mod usage_counter;
 pub use adapters::{AdapterError, Adapters, DEFAULT_ADAPTERS, NamedAdapter};
 pub use card::ModelCard;
 pub use description::{ModelDescription, TextParts};
+pub use effort::thinking_switches;
 pub use embed::{Embedding, probability};
 pub use engine::{
     AdapterSet, Embed, Field, ModelInfo, ModelTask, Pooling, SamplingParams, Speculate, metrics,

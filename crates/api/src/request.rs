@@ -46,6 +46,9 @@ pub struct ChatRequest {
     pub add_generation_prompt: bool,
     /// The beginning of the answer's content, which generation continues.
     pub prefill: Option<String>,
+    /// The beginning of the answer's reasoning, which generation continues; it counts only if
+    /// `prefill` is empty.
+    pub prefill_reasoning: Option<String>,
     /// Report reasoning separately from content.
     pub split_reasoning: bool,
     /// Sampling options.
@@ -67,6 +70,7 @@ impl Default for ChatRequest {
             template_kwargs: Map::new(),
             add_generation_prompt: true,
             prefill: None,
+            prefill_reasoning: None,
             split_reasoning: true,
             sampling: SamplingOptions::default(),
             grammar: None,

@@ -4,14 +4,13 @@ use crate::adapters::Adapters;
 use crate::assemble::Assembler;
 use crate::card::ModelCard;
 use crate::constraint_builder::{ConstraintBuilder, compile_constraint};
-use crate::conversation::{
-    Beginning, Renderer, offers_tools, signatures, template_error, text_error,
-};
+use crate::conversation::{Beginning, Renderer, offers_tools, signatures, text_error};
 use crate::description::{ModelDescription, TextParts};
 use crate::error::ApiError;
 use crate::options::SamplingOptions;
 use crate::partition::CachePartition;
 use crate::prefix::PrefixFiles;
+use crate::probed_template::{ProbedTemplate, ProbedTemplates};
 use crate::replay::ReplayMemory;
 use crate::request::{ChatRequest, OutputSpec, Prepared, Prompt, RequestOptions, TextRequest};
 use crate::stream::{TextStream, TurnRecorder};
@@ -21,7 +20,6 @@ use crate::turn_records::TurnRecords;
 use engine::{AdapterSet, EngineHandle, Generation, GrammarRef, ModelInfo, ModelTask, Request};
 use formats::{GenerationDefaults, families};
 use sha2::{Digest, Sha256};
-use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use text::{
@@ -57,12 +55,11 @@ pub struct Service {
     pub engine: EngineHandle,
     assets: Arc<TextAssets>,
     grammars: Arc<GrammarCompiler>,
-    template: Option<Arc<ChatTemplate>>,
+    templates: Arc<ProbedTemplates>,
     /// Sampling defaults of requests.
     pub defaults: Arc<SamplingOptions>,
     /// The vocabulary or the template has the tag of reasoning.
     thinks: bool,
-    tool_format: Option<&'static ToolFormat>,
     memory: Arc<ReplayMemory>,
     /// Facts about the checkpoint.
     pub card: Arc<ModelCard>,
@@ -87,10 +84,11 @@ impl Service {
         let defaults = Arc::new(text.defaults(&parts.defaults, &parts.stop_ids));
         let thinks = text.thinks();
         let assets = Arc::new(parts.assets);
+        let templates = ProbedTemplates::new(parts.template, &assets, parts.tool_format);
         Self {
             thinks,
             defaults,
-            tool_format: parts.tool_format,
+            templates: Arc::new(templates),
             memory: Arc::default(),
             card: Arc::new(parts.card),
             parallel: parts.parallel,
@@ -102,7 +100,6 @@ impl Service {
             engine: parts.engine,
             grammars: Arc::new(GrammarCompiler::new(Arc::clone(&assets))),
             assets,
-            template: parts.template.map(Arc::new),
         }
     }
 
@@ -175,7 +172,7 @@ impl Service {
 
     /// The tokenizer and the templates.
     fn text(&self) -> TextParts<'_> {
-        TextParts { assets: &self.assets, template: self.template.as_deref() }
+        TextParts { assets: &self.assets, template: self.templates.replacement() }
     }
 
     /// Whether the model has reasoning that can be controlled.
@@ -219,16 +216,12 @@ impl Service {
     /// Renders, tokenizes and checks a conversation; nothing is computed yet. Takes time
     /// proportional to the length of the text.
     pub fn prepare_chat(&self, request: &ChatRequest) -> Result<Prepared, ApiError> {
-        let template = self.template(request)?;
-        let renderer = Renderer { marks: self.info().uses_marks, ..self.renderer(&template) };
+        let renderer = self.renderer(self.template(request)?);
+        let renderer = Renderer { marks: self.info().uses_marks, ..renderer };
         let tools: Arc<[ToolSignature]> = signatures(request).into();
-        if !tools.is_empty() && renderer.format.is_none() && !template.mentions("tools") {
-            let message = "the model's chat template has no place for tools";
-            return Err(ApiError::invalid("tools", message));
-        }
         let rendered = renderer.prompt(request)?;
-        let beginning = Beginning::of(request, &rendered.tail, self.thinks);
-        let (format, parallel) = (renderer.format, request.parallel_calls);
+        let beginning = Beginning::of(request, &rendered, self.thinks);
+        let (format, parallel) = (renderer.probed.format, request.parallel_calls);
         let restraint = ConstraintBuilder {
             compiler: &self.grammars,
             format,
@@ -345,8 +338,7 @@ impl Service {
 
     /// The text of the prompt of a conversation.
     pub fn render(&self, request: &ChatRequest) -> Result<String, ApiError> {
-        let template = self.template(request)?;
-        self.renderer(&template).text(request)
+        self.renderer(self.template(request)?).text(request)
     }
 
     /// The text of `ids`, special tokens left out.
@@ -359,28 +351,22 @@ impl Service {
         self.assets.tokenizer.encode(text, options).map_err(text_error)
     }
 
-    fn template(&self, request: &ChatRequest) -> Result<Cow<'_, ChatTemplate>, ApiError> {
+    fn template(&self, request: &ChatRequest) -> Result<&ProbedTemplate, ApiError> {
         if self.info().task != ModelTask::Generate {
             return Err(ApiError::invalid("model", "the model generates no text"));
         }
-        match &self.template {
-            Some(template) => Ok(Cow::Borrowed(template)),
-            None => {
-                let own = self.assets.templates.get(None, offers_tools(request));
-                own.map(Cow::Owned).map_err(template_error)
-            }
-        }
+        self.templates.of(offers_tools(request))
     }
 
-    fn renderer<'a>(&'a self, template: &'a ChatTemplate) -> Renderer<'a> {
+    fn renderer<'a>(&'a self, probed: &'a ProbedTemplate) -> Renderer<'a> {
         Renderer {
             assets: &self.assets,
-            template,
-            format: self.tool_format.or_else(|| ToolFormat::detect(template.source())),
+            probed,
             memory: &self.memory,
             space: self.partition.space,
             ends: &self.defaults.stop_ids,
             rules: families::chat_rules(&self.engine.info.architecture),
+            thinks: self.thinks,
             context: self.engine.info.context_length,
             marks: false,
         }

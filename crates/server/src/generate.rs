@@ -12,5 +12,6 @@ pub(crate) mod logprobs;
 pub(crate) mod mixed_prompts;
 pub(crate) mod options;
 pub(crate) mod sampling;
+pub(crate) mod think;
 pub(crate) mod timings;
 pub(crate) mod transcript;

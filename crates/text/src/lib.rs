@@ -22,6 +22,7 @@ mod output;
 mod pipeline;
 pub mod pre_types;
 pub mod raw_json;
+mod spaced_json;
 mod special_tokens;
 mod spm;
 mod stop;
@@ -45,6 +46,7 @@ pub use grammar::{
 pub use guard::{MAX_POINTS, PointedPrompt, RenderedPrompt};
 pub use infill::InfillTokens;
 pub use output::{OutputForm, OutputParser};
+pub use spaced_json::spaced_json;
 pub use special_tokens::{SpecialIds, SpecialTokens};
 pub use stop::{StopStep, StopStrings};
 pub use stream::IncrementalDecoder;

@@ -15,6 +15,15 @@ pub enum Reasoning {
     Possible,
     /// The prompt has opened the reasoning.
     Open,
+    /// The prompt has text of the reasoning, which the answer continues to the letter.
+    Continued,
+}
+
+impl Reasoning {
+    /// Whether the answer begins within reasoning.
+    pub fn is_open(self) -> bool {
+        matches!(self, Self::Open | Self::Continued)
+    }
 }
 
 /// The part of an answer that a text belongs to.
@@ -48,11 +57,12 @@ pub(crate) struct ThinkSplitter {
 }
 
 impl ThinkSplitter {
-    /// A splitter for these tags; the prompt has already opened the reasoning if `open`.
-    pub fn new(tags: ThinkTags, open: bool) -> Self {
-        let part = if open { ThinkPart::Reasoning } else { ThinkPart::Content };
+    /// A splitter for these tags.
+    pub fn new(tags: ThinkTags, reasoning: Reasoning) -> Self {
+        let part = if reasoning.is_open() { ThinkPart::Reasoning } else { ThinkPart::Content };
+        let at_start = reasoning != Reasoning::Continued;
         let (space, literals) = (String::new(), Literals::default());
-        ThinkSplitter { tags, part, space, literals, at_start: true, reasoned: false }
+        ThinkSplitter { tags, part, space, literals, at_start, reasoned: false }
     }
 
     /// Takes the next piece and returns the parts that it completes, in order.
@@ -117,7 +127,12 @@ mod tests {
     use proptest::prelude::*;
 
     fn run(open: bool, pieces: &[&str]) -> (String, String) {
-        let mut splitter = ThinkSplitter::new(THINK, open);
+        let reasoning = if open { Reasoning::Open } else { Reasoning::Possible };
+        split(reasoning, pieces)
+    }
+
+    fn split(reasoning: Reasoning, pieces: &[&str]) -> (String, String) {
+        let mut splitter = ThinkSplitter::new(THINK, reasoning);
         let mut parts: Vec<_> = pieces.iter().flat_map(|p| splitter.push(p)).collect();
         parts.extend(splitter.finish());
         let of = |wanted| parts.iter().filter(|p| p.0 == wanted).map(|p| p.1.as_str()).collect();
@@ -137,6 +152,12 @@ mod tests {
     }
 
     #[test]
+    fn continued_reasoning_keeps_the_space_before_it() {
+        let split = split(Reasoning::Continued, &[" ques", "tion\n</think>", "\n\nyes"]);
+        assert_eq!(split, (" question".into(), "yes".into()));
+    }
+
+    #[test]
     fn tags_inside_content_are_content() {
         check(false, &["say <think>x</think>"], "", "say <think>x</think>");
         check(true, &["a</think>b <think>c"], "a", "b <think>c");
@@ -144,7 +165,7 @@ mod tests {
 
     #[test]
     fn partial_tags_are_held_back() {
-        let mut splitter = ThinkSplitter::new(THINK, false);
+        let mut splitter = ThinkSplitter::new(THINK, Reasoning::Possible);
         assert_eq!(splitter.push("<thi"), []);
         assert_eq!(splitter.push("ng"), [(ThinkPart::Content, "<thing".into())]);
         assert_eq!(splitter.push("a <thi"), [(ThinkPart::Content, "a <thi".into())]);

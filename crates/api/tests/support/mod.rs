@@ -73,6 +73,11 @@ pub fn scripted_with_queue(script: Vec<Act>, queue: usize) -> Scripted {
 
 /// A service that only renders, with a template of this source.
 pub fn scripted_with_template(source: &str) -> Scripted {
+    scripted_template(source, Vec::new())
+}
+
+/// A service that plays `script`, with a template of this source.
+pub fn scripted_template(source: &str, script: Vec<Act>) -> Scripted {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     let name = format!("gannet-api-template-{}-{number}", std::process::id());
@@ -84,7 +89,8 @@ pub fn scripted_with_template(source: &str) -> Scripted {
     std::fs::write(folder.join("chat_template.jinja"), source).expect("there is space");
     let assets = TextAssets::from_folder(&folder).expect("the fixture is sound");
     std::fs::remove_dir_all(&folder).expect("the folder is there");
-    scripted_with_assets(assets, Vec::new(), 1)
+    let info = ModelInfo { context_length: 16 * CONTEXT, ..info() };
+    scripted_with_info(info, assets, script, 1)
 }
 
 /// As [`scripted_with_queue`], with another tokenizer or other templates.
@@ -117,10 +123,11 @@ fn scripted_with_info(
     queue: usize,
 ) -> Scripted {
     let vocab_size = VOCAB.max(assets.tokenizer.vocab_size());
+    let context = info.context_length;
     let (engine, receiver) = request_channel(ModelInfo { vocab_size, ..info }, queue);
     receiver.metrics.device_memory("scripted", Memory::default());
     let (reporter, reports) = channel();
-    let player = Player { tokenizer: Arc::new(tokenizer()), script, reporter };
+    let player = Player { tokenizer: Arc::new(tokenizer()), script, reporter, context };
     std::thread::spawn(move || player.run(receiver));
     let parts = ServiceParts {
         engine,
@@ -209,12 +216,14 @@ struct Player {
     tokenizer: Arc<Tokenizer>,
     script: Vec<Act>,
     reporter: Sender<Report>,
+    context: usize,
 }
 
 /// One request being played.
 struct Play<'a> {
     submission: &'a Submission,
     metrics: &'a Metrics,
+    context: usize,
     sent: usize,
     last: Instant,
 }
@@ -229,7 +238,8 @@ impl Player {
     fn run(self, mut receiver: RequestReceiver) {
         while let Some(submission) = receiver.submissions.blocking_recv() {
             let metrics = &receiver.metrics;
-            let mut play = Play { submission: &submission, metrics, sent: 0, last: Instant::now() };
+            let (context, last) = (self.context, Instant::now());
+            let mut play = Play { submission: &submission, metrics, context, sent: 0, last };
             play.begin(receiver.submissions.len());
             let ended = self.play(&mut play);
             play.end(&ended);
@@ -373,7 +383,7 @@ impl Play<'_> {
         self.computed();
         self.send(Event::Token { id, logprobs })?;
         self.sent += 1;
-        let full = CONTEXT - request.prompt.len();
+        let full = self.context - request.prompt.len();
         if self.sent >= request.max_tokens.unwrap_or(full).min(full) {
             return Err(Curtain::Ended(Outcome::Length));
         }

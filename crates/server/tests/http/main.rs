@@ -31,6 +31,7 @@ mod rendered;
 mod responses;
 #[path = "../../../api/tests/support/mod.rs"]
 mod support;
+mod templates;
 mod transport;
 mod web;
 mod websocket;

@@ -59,14 +59,13 @@ pub struct OutputParser {
 impl OutputParser {
     /// A parser at the start of an answer.
     pub fn new(form: &OutputForm) -> Self {
-        let open = form.reasoning == Reasoning::Open;
         let format = form.searched();
         let tags = form.format.map_or(THINK, |format| format.thinking);
         let tagged =
             form.reasoning != Reasoning::Unsplit && !format.is_some_and(ToolFormat::reads_answers);
         let recovery = format.filter(|_| tagged);
         OutputParser {
-            splitter: tagged.then(|| ThinkSplitter::new(tags, open)),
+            splitter: tagged.then(|| ThinkSplitter::new(tags, form.reasoning)),
             calls: format.map(|format| Calls::new(format, Arc::clone(&form.tools), form.parallel)),
             recovery: recovery.map(|format| Recovery::new(format, Arc::clone(&form.tools))),
             parallel: form.parallel,

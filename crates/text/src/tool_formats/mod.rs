@@ -12,6 +12,7 @@ pub mod llama;
 pub mod mistral;
 pub mod qwen_coder;
 pub(crate) mod syntax;
+mod written;
 
 use crate::call_reader::{CallReader, LiteralRole};
 use crate::think::{Reasoning, ThinkTags};

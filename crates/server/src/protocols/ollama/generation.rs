@@ -3,6 +3,7 @@
 
 use crate::generate::flow::{self, NamedModel, Reply};
 use crate::generate::logprobs;
+use crate::generate::think::Think;
 use crate::http::error::HttpError;
 use crate::http::fields::ObjectReader;
 use crate::http::models::ModelUse;
@@ -14,7 +15,7 @@ use crate::protocols::ollama::answer::{AnswerKind, OllamaAnswer};
 use crate::protocols::ollama::keep_alive::{self, KeepAliveTime};
 use crate::protocols::ollama::line::{ChatLine, GenerateLine};
 use crate::protocols::ollama::messages::{self, OllamaMessage};
-use crate::protocols::ollama::options::{self, Options, Think};
+use crate::protocols::ollama::options::{self, Options};
 use api::{
     ChatRequest, InfillRequest, Message, Prompt, SamplingOptions, Service, TextRequest, Tool,
 };

@@ -2,11 +2,12 @@
 //! and `think`.
 
 use crate::generate::sampling::{SamplingRules, sampling_schema};
+use crate::generate::think::Think;
 use crate::http::error::HttpError;
 use crate::http::wire::{self, Texts};
 use api::{GrammarSource, SamplingOptions, Service};
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde::Deserialize;
+use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 const RULES: SamplingRules = SamplingRules {
@@ -101,49 +102,9 @@ pub(crate) fn grammar(format: Option<&Value>) -> Result<Option<GrammarSource>, H
     }
 }
 
-/// On, off, or how hard.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, ToSchema)]
-#[serde(
-    untagged,
-    expecting = "expected true, false, \"none\", \"minimal\", \"low\", \"medium\", \"high\", \"xhigh\" \
-                          or \"max\""
-)]
-pub(crate) enum Think {
-    Switch(bool),
-    Level(Level),
-}
-
-/// How hard.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Level {
-    None,
-    Minimal,
-    Low,
-    Medium,
-    High,
-    XHigh,
-    Max,
-}
-
-impl Think {
-    /// Whether to think at all.
-    fn is_on(self) -> bool {
-        !matches!(self, Self::Switch(false) | Self::Level(Level::None))
-    }
-}
-
-/// The template variables that carry `think`; templates differ in which one they read.
+/// The template variables that carry `think`.
 pub(crate) fn think_kwargs(think: Option<Think>) -> Map<String, Value> {
-    let mut kwargs = Map::new();
-    let Some(think) = think else { return kwargs };
-    let on = think.is_on();
-    kwargs.insert("enable_thinking".into(), on.into());
-    kwargs.insert("thinking".into(), on.into());
-    if let Think::Level(level) = think {
-        kwargs.insert("reasoning_effort".into(), json!(level));
-    }
-    kwargs
+    think.map(Think::kwargs).unwrap_or_default()
 }
 
 /// Refuses thinking where the model does not.
@@ -160,6 +121,7 @@ pub(crate) fn check_think(think: Option<Think>, service: &Service) -> Result<(),
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn check_error(options: Value, param: &str) {
         let error = sampling(Some(&options)).expect_err(&options.to_string());
@@ -216,23 +178,5 @@ mod tests {
         check_error(json!({"mirostat": 2}), "options.mirostat");
         check_error(json!({"stop": [1]}), "options.stop");
         check_error(json!([]), "options");
-    }
-
-    fn check_think(think: Value, expected: Value) {
-        let think = serde_json::from_value(think).unwrap();
-        assert_eq!(Value::Object(think_kwargs(think)), expected);
-    }
-
-    #[test]
-    fn templates_are_told_in_all_their_words() {
-        check_think(Value::Null, json!({}));
-        check_think(json!(false), json!({"enable_thinking": false, "thinking": false}));
-        let high = json!({"enable_thinking": true, "thinking": true, "reasoning_effort": "high"});
-        check_think(json!("high"), high);
-        let none = json!({"enable_thinking": false, "thinking": false, "reasoning_effort": "none"});
-        check_think(json!("none"), none);
-        let max = json!({"enable_thinking": true, "thinking": true, "reasoning_effort": "max"});
-        check_think(json!("max"), max);
-        assert!(serde_json::from_value::<Think>(json!("a lot")).is_err());
     }
 }

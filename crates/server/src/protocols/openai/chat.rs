@@ -181,7 +181,9 @@ pub(crate) fn read(body: &Value) -> Result<ChatCall, HttpError> {
     let (tools, tool_choice) = tools(&chat)?;
     let constraint = constraint::read(body)?;
     let mut messages = messages::read(chat.messages.as_deref())?;
-    let prefill = prefill(&chat, &mut messages)?;
+    let begun = prefill(&chat, &mut messages)?;
+    let (prefill, prefill_reasoning) = begun.map(|last| (last.text(), last.reasoning)).unzip();
+    let (prefill, prefill_reasoning) = (prefill.flatten(), prefill_reasoning.flatten());
     // A grammar says nothing about the rest of an answer that has begun.
     if let (Some(ConstraintField { field, .. }), Some(_)) = (&constraint, &prefill) {
         let problem = "cannot be given together with continue_final_message";
@@ -200,6 +202,7 @@ pub(crate) fn read(body: &Value) -> Result<ChatCall, HttpError> {
         template_kwargs,
         add_generation_prompt: prefill.is_some() || chat.add_generation_prompt.unwrap_or(true),
         prefill,
+        prefill_reasoning,
         split_reasoning: chat.reasoning_format.as_deref() != Some("none"),
         // Times with every chunk need the number of its tokens.
         sampling: SamplingOptions {
@@ -228,18 +231,18 @@ fn tools(chat: &ChatBody) -> Result<(Vec<Tool>, ToolChoice), HttpError> {
     Ok((tools, choice))
 }
 
-/// The beginning of the answer, where the last message is one.
-fn prefill(chat: &ChatBody, messages: &mut Vec<Message>) -> Result<Option<String>, HttpError> {
+/// The last message, where it is the beginning of the answer.
+fn prefill(chat: &ChatBody, messages: &mut Vec<Message>) -> Result<Option<Message>, HttpError> {
     const FIELD: &str = "continue_final_message";
     if chat.continue_final_message != Some(true) {
         return Ok(None);
     }
     let last = messages.pop().unwrap_or_default();
     let begins = last.role == Role::Assistant && last.calls.is_empty() && !messages.is_empty();
-    match last.text() {
-        Some(text) if begins => Ok(Some(text)),
-        _ => Err(HttpError::member(FIELD, "needs an assistant's text behind other messages")),
+    if !begins || last.text().is_none() {
+        return Err(HttpError::member(FIELD, "needs an assistant's text after other messages"));
     }
+    Ok(Some(last))
 }
 
 #[cfg(test)]
@@ -334,6 +337,12 @@ mod tests {
         let request = call(body.clone()).unwrap().request;
         assert_eq!((request.messages.len(), request.prefill.as_deref()), (1, Some("Well,")));
         assert!(request.add_generation_prompt);
+        let mut reasoned = body.clone();
+        reasoned["messages"][1] =
+            json!({"role": "assistant", "content": "", "reasoning_content": "So"});
+        let request = call(reasoned).unwrap().request;
+        let begun = (request.prefill.as_deref(), request.prefill_reasoning.as_deref());
+        assert_eq!(begun, (Some(""), Some("So")));
         let mut constraint = body;
         constraint["guided_regex"] = "a".into();
         check_error(constraint, "guided_regex");

@@ -2,6 +2,7 @@
 //! says something counts: the template's own variables, then those below in the order of the
 //! document.
 
+use crate::generate::think::Think;
 use crate::http::error::HttpError;
 use crate::http::wire;
 use serde::Deserialize;
@@ -24,6 +25,8 @@ pub(crate) struct ThinkingBody {
     /// For the chat template: `none`, which switches thinking off, `minimal`, `low`, `medium`,
     /// `high`, `xhigh`, `max`, or what else the template knows.
     reasoning_effort: Option<String>,
+    /// On, off, or an effort, as in Ollama's API; an extension.
+    think: Option<Think>,
 }
 
 /// Whether to think.
@@ -86,6 +89,12 @@ pub(crate) fn read(
     if let Some(effort) = effort {
         kwargs.entry("reasoning_effort").or_insert(effort.into());
     }
+    // Ollama's switch has several names, and says nothing where another one does.
+    if let Some(think) = asked.think.filter(|_| !kwargs.contains_key("enable_thinking")) {
+        for (name, value) in think.kwargs() {
+            kwargs.entry(name).or_insert(value);
+        }
+    }
     Ok((budget, kwargs))
 }
 
@@ -116,6 +125,11 @@ mod tests {
         assert_eq!(kwargs(json!({"reasoning": {"enabled": false}})), off);
         let both = json!({"enable_thinking": false, "thinking": {"type": "enabled"}});
         assert_eq!(kwargs(both), off);
+        let silent = json!({"enable_thinking": false, "thinking": false});
+        assert_eq!(kwargs(json!({"think": false})), silent);
+        let hard = json!({"enable_thinking": true, "thinking": true, "reasoning_effort": "high"});
+        assert_eq!(kwargs(json!({"think": "high"})), hard);
+        assert_eq!(kwargs(json!({"think": true, "enable_thinking": false})), off);
     }
 
     #[test]
@@ -139,5 +153,6 @@ mod tests {
         check(json!({"thinking_budget": -2}), "thinking_budget");
         check(json!({"reasoning_effort": 3}), "reasoning_effort");
         check(json!({"enable_thinking": "yes"}), "enable_thinking");
+        check(json!({"think": "a lot"}), "think");
     }
 }

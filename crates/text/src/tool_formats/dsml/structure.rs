@@ -46,7 +46,7 @@ impl CallStructure {
         let place = match reasoning {
             Reasoning::Unsplit => Place::Outside,
             Reasoning::Possible => Place::Start,
-            Reasoning::Open => Place::Reasoning,
+            Reasoning::Open | Reasoning::Continued => Place::Reasoning,
         };
         Self { place, dialect: &DIALECTS[0], tail: Vec::new() }
     }

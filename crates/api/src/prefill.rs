@@ -1,0 +1,152 @@
+//! The beginning of an answer that a client gives: content, or reasoning that the answer continues.
+
+use crate::conversation::{CLOSE, THINK};
+use crate::request::ChatRequest;
+use text::RenderedPrompt;
+
+/// How an answer begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Prefill<'a> {
+    reasoning: Option<PrefilledReasoning<'a>>,
+    content: &'a str,
+    /// The text that ends reasoning on behalf of the model.
+    closing: &'static str,
+}
+
+/// The reasoning at the beginning of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct PrefilledReasoning<'a> {
+    /// The text after the opening tag.
+    text: &'a str,
+    /// The answer continues the reasoning.
+    open: bool,
+    /// The client wrote the tags itself.
+    tagged: bool,
+}
+
+impl<'a> Prefill<'a> {
+    /// The beginning that `request` gives, for a model that `thinks` or not. Reasoning stands between
+    /// tags at the start of the content; given apart, it counts without content only, as reasoning
+    /// before content is over.
+    pub fn of(request: &'a ChatRequest, closing: &'static str, thinks: bool) -> Option<Self> {
+        let given = request.prefill.as_deref()?;
+        let apart = request.prefill_reasoning.as_deref();
+        let apart = apart.filter(|text| !text.is_empty() && given.is_empty() && thinks);
+        let tagged = given.trim_start().strip_prefix(THINK).filter(|_| thinks);
+        let (reasoning, content) = match (apart, tagged) {
+            (Some(text), _) => (Some(PrefilledReasoning { text, open: true, tagged: false }), ""),
+            (None, Some(rest)) => {
+                let (text, content) = rest.split_once(CLOSE).unwrap_or((rest, ""));
+                let open = rest.len() == text.len();
+                (Some(PrefilledReasoning { text, open, tagged: true }), content)
+            }
+            (None, None) => (None, given),
+        };
+        Some(Self { reasoning, content, closing })
+    }
+
+    /// Appends the beginning to the prompt, and returns whether its reasoning is still open. Control
+    /// tokens in the texts of the client are plain text, except for the tags of reasoning.
+    pub fn append(&self, prompt: &mut RenderedPrompt) -> bool {
+        let opened = opens_reasoning(&prompt.text);
+        let Some(reasoning) = self.reasoning else {
+            if opened {
+                prompt.text.push_str(self.closing);
+            }
+            literal(prompt, self.content);
+            return false;
+        };
+        if !opened {
+            remove_empty_reasoning(prompt);
+            prompt.text.push_str(THINK);
+            if !reasoning.tagged && self.closing.starts_with('\n') {
+                prompt.text.push('\n');
+            }
+        }
+        // The line end after the tag is there already if the template wrote it.
+        let text = reasoning.text.strip_prefix('\n').filter(|_| prompt.text.ends_with('\n'));
+        literal(prompt, text.unwrap_or(reasoning.text));
+        if !reasoning.open {
+            prompt.text.push_str(CLOSE);
+            literal(prompt, self.content);
+        }
+        reasoning.open
+    }
+}
+
+/// Whether an answer to the prompt begins with reasoning.
+pub(crate) fn opens_reasoning(prompt: &str) -> bool {
+    prompt.trim_end().ends_with(THINK)
+}
+
+/// Removes the reasoning without text with which templates switch thinking off.
+fn remove_empty_reasoning(prompt: &mut RenderedPrompt) {
+    let before = prompt.text.trim_end().strip_suffix(CLOSE).map(str::trim_end);
+    if let Some(before) = before.and_then(|text| text.strip_suffix(THINK)) {
+        let end = before.len();
+        prompt.literals.retain(|range| range.end <= end);
+        prompt.text.truncate(end);
+    }
+}
+
+fn literal(prompt: &mut RenderedPrompt, text: &str) {
+    let start = prompt.text.len();
+    prompt.text.push_str(text);
+    prompt.literals.push(start..prompt.text.len());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conversation::CLOSING;
+
+    const OPENED: &str = "assistant\n<think>\n";
+    const SILENT: &str = "assistant\n<think>\n\n</think>\n\n";
+    const PLAIN: &str = "assistant\n";
+
+    #[track_caller]
+    fn check(prompt: &str, reasoning: Option<&str>, content: &str, expected: &str, open: bool) {
+        let request = ChatRequest {
+            prefill: Some(content.into()),
+            prefill_reasoning: reasoning.map(str::to_owned),
+            ..ChatRequest::default()
+        };
+        let mut rendered = RenderedPrompt { text: prompt.into(), literals: Vec::new() };
+        let reasons = Prefill::of(&request, CLOSING, true).unwrap().append(&mut rendered);
+        assert_eq!((rendered.text.as_str(), reasons), (expected, open));
+    }
+
+    #[test]
+    fn reasoning_that_the_beginning_opens_is_continued() {
+        for prompt in [OPENED, SILENT, PLAIN] {
+            let expected = "assistant\n<think>\nThis is a";
+            check(prompt, None, "<think>\nThis is a", expected, true);
+            check(prompt, Some("This is a"), "", expected, true);
+        }
+        check(OPENED, None, "<think>", OPENED, true);
+    }
+
+    #[test]
+    fn reasoning_that_the_beginning_closes_is_over() {
+        for prompt in [OPENED, SILENT, PLAIN] {
+            let expected = "assistant\n<think>\nw\n</think>\n\nThe";
+            check(prompt, None, "<think>\nw\n</think>\n\nThe", expected, false);
+        }
+        check(PLAIN, Some("w"), "The", "assistant\nThe", false);
+    }
+
+    #[test]
+    fn content_follows_reasoning_that_the_template_opened() {
+        check(OPENED, None, "The", "assistant\n<think>\n\n</think>\n\nThe", false);
+        check(PLAIN, None, "The", "assistant\nThe", false);
+        check(PLAIN, None, "say <think>", "assistant\nsay <think>", false);
+    }
+
+    #[test]
+    fn tags_are_text_for_models_that_do_not_think() {
+        let request = ChatRequest { prefill: Some("<think>a".into()), ..ChatRequest::default() };
+        let mut rendered = RenderedPrompt { text: PLAIN.into(), literals: Vec::new() };
+        assert!(!Prefill::of(&request, CLOSING, false).unwrap().append(&mut rendered));
+        assert_eq!(rendered.literals, [PLAIN.len()..PLAIN.len() + "<think>a".len()]);
+    }
+}
