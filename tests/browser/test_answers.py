@@ -46,7 +46,7 @@ HARD = [
 
 HOSTILE = {
     "dollars": "$a " * 40_000,
-    "formulas": "$x^2$ " * 3_000,
+    "formulas": "$x^2$ " * 1_000,
     "nested formula": "$" + "{" * 4_000 + "$",
     "open formulas": "\\[\n" * 20_000,
     "programs": "```js\n" + "x = /(a+)+$/; " * 3_000 + "\n```",

@@ -39,11 +39,17 @@ ANSWER = """Paris. A **short** comparison, with `code`:
 2. The second
    - with something below
 
-```rust
-fn main() { println!("a line that is rather long, longer than any phone is wide, surely"); }
+```python
+def shorten(line): return str(12)  # a line that is rather long, longer than any phone is wide, "surely"
+```
+
+```js
+const city = "Oslo";
 ```
 
 > Quoted.
+
+$$ \\sum_{i=1}^{n} i = \\frac{n(n+1)}{2}, \\qquad \\int_0^1 x^2 \\, dx = \\frac{1}{3}, \\qquad a^2 + b^2 = c^2 $$
 """
 
 
@@ -66,31 +72,41 @@ def test_pages_are_not_blank_and_fit(look):
     calls = call(0, json.dumps({"city": "Oslo", "note": LONG * 3}), "c1", LONG.replace("-", "_"))
     thought = {"reasoning_content": f"They ask for a capital. {LONG}{LONG}"}
     first = stream(thought, {"content": ANSWER})
-    answer_with(look, first, stream({"content": f"One moment, {LONG}{LONG}."}, calls))
+    last = stream({"content": f"One moment, {LONG}{LONG}."}, calls)
+    answer_with(look, first, first, last)
     expect(look.page.locator("#hello")).to_have_text(LONG)
     expect(look.page.locator("#menu")).to_be_visible(visible="phone" in look.name)
     shoot(look, "empty")
-    assert wide(look) == []
+    file = {"name": f"{LONG}{LONG}.txt", "mimeType": "text/plain", "buffer": LONG.encode() * 20}
+    look.page.locator("#files").set_input_files([file])
+    shoot(look, "file")
     look.send(f"What is the capital of France, and how does it compare with Oslo? {LONG}{LONG}")
     look.wait()
+    look.page.get_by_role("button", name="Regenerate").click()
+    look.wait()
     look.page.locator(".thinking summary").click()
+    look.page.locator(".file summary").click()
     shoot(look, "answer")
-    assert wide(look) == []
+    look.page.get_by_role("button", name="Edit answer").click()
+    shoot(look, "edit")
+    look.page.get_by_role("button", name="Cancel").click()
     look.send("And the weather?")
     look.wait()
     picture = shoot(look, "tool")
-    assert wide(look) == []
     assert brightness(look, "body") < 60 if "dark" in look.name else brightness(look, "body") > 200
     assert len(picture) > 10_000
     look.page.get_by_role("button", name="Settings").click()
+    look.page.get_by_label("Name", exact=True).fill(LONG)
+    look.page.get_by_role("button", name="Keep as preset").click()
     shoot(look, "settings")
-    assert wide(look) == []
     look.page.keyboard.press("Escape")
     if "phone" in look.name:
-        look.page.get_by_role("button", name="Conversations").tap()
+        look.page.get_by_role("button", name="Conversations", exact=True).tap()
+        expect(look.page.get_by_role("navigation")).to_be_visible()
+        look.page.get_by_role("searchbox").fill(LONG)
+        expect(look.page.locator(".excerpt")).to_be_visible()
         look.page.wait_for_timeout(250)
         shoot(look, "drawer")
-        assert wide(look) == []
 
 
 @pytest.mark.parametrize("width", [320, 390])
@@ -123,7 +139,9 @@ def test_letters_stand_out(browser, server, scheme):
     answer_with(tab, stream({"content": ANSWER}))
     tab.send("go")
     tab.wait()
-    for selector in (".md p", ".counts", ".bubble", "#facts dt", ".code-bar span", "h2.group", "th"):
+    letters = (".md p", ".counts", ".bubble", "#facts dt", ".code-bar span", "h2.group", "th", ".katex")
+    colours = [f".hljs-{name}" for name in ("keyword", "string", "comment", "number", "title", "built_in")]
+    for selector in (*letters, *colours):
         assert contrast(tab, selector) >= 4.5, selector
     tab.context.close()
 
@@ -182,7 +200,9 @@ def wide(tab):
 
 
 def shoot(tab, name):
+    """A picture of the page, all of which is on the screen."""
     picture = tab.page.screenshot()
+    assert wide(tab) == [], name
     if folder := os.environ.get("SCREENSHOTS"):
         path = pathlib.Path(folder) / f"{tab.name}-{name}.png"
         path.parent.mkdir(parents=True, exist_ok=True)

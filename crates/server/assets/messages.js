@@ -49,7 +49,8 @@ function fileCard({ name, text }) {
 // A field for a message's text with buttons: "Cancel", and the `actions`, which take the text. The
 // last of them is what Enter does, or Ctrl+Enter where `enters` is not set.
 function editorOf(text, label, back, actions, enters = false) {
-  const field = h("textarea", { value: text, rows: 3, "aria-label": label });
+  const rows = Math.min(14, Math.max(3, text.split("\n").length + 1));
+  const field = h("textarea", { value: text, rows, "aria-label": label });
   const act = (action) => action(field.value.trim());
   field.onkeydown = (event) => {
     if (event.key === "Escape") (event.stopPropagation(), back());

@@ -24,7 +24,7 @@ export function counts(stats) {
   const parts = [];
   if (stats.rate) parts.push(`${speed(stats.rate)} tokens/s`);
   if (stats.completion !== undefined) {
-    parts.push(`${number(stats.completion)} tokens`);
+    parts.push(`${number(stats.completion)} ${stats.completion === 1 ? "token" : "tokens"}`);
     parts.push(`prompt ${number(stats.prompt)}, ${number(stats.cached)} cached`);
   }
   if (stats.first !== undefined) parts.push(`time to first token ${duration(stats.first)}`);
