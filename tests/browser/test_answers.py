@@ -254,7 +254,8 @@ def test_formulas_are_drawn_with_the_pages_own_fonts(tab):
 def test_programs_have_colours(tab, scheme):
     tab.page.emulate_media(color_scheme=scheme)
     source = '    def f(x):  # why\n        return "<b>" + str(12)'
-    answer_with(tab, text(f"```python\n{source}\n```\n\n```nonesuch\nlet x\n```\n\n- a\n\n  ```js\n  let y;\n  ```"))
+    others = "```nonesuch\nlet x\n```\n\n- a\n\n  ```js\n  let y;\n  ```"
+    answer_with(tab, text(f"```python\n{source}\n```\n\n{others}"))
     tab.send("go")
     tab.wait()
     programs = tab.answers().locator("pre code")

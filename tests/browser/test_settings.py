@@ -41,8 +41,10 @@ def test_every_setting_becomes_a_member_of_the_request(tab):
 
 def test_the_server_takes_every_setting(tab):
     """With the built-in model and no canned answer."""
-    schema = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 20}}, "required": ["city"]}
-    numbers = {"temperature": "0", "top_p": "0.9", "top_k": "40", "min_p": "0.05", "max_tokens": "60", "seed": "-1"}
+    properties = {"city": {"type": "string", "maxLength": 20}}
+    schema = {"type": "object", "properties": properties, "required": ["city"]}
+    numbers = {"temperature": "0", "top_p": "0.9", "top_k": "40", "min_p": "0.05"}
+    numbers |= {"max_tokens": "60", "seed": "-1"}
     penalties = {"repeat_penalty": "1.1", "presence_penalty": "0.1", "frequency_penalty": "-0.1"}
     given = {"schema": json.dumps(schema), "effort": "none", "thinking": "off", "stop": "ZZ"}
     settings(tab, **numbers, **penalties, **given)
@@ -76,7 +78,8 @@ def test_fields_show_what_the_server_takes_instead(browser, serve):
     tab = Tab(browser, server)
     expect(tab.page.locator("#facts")).to_contain_text("running")
     tab.page.get_by_role("button", name="Settings").click()
-    for name, shown in {"temperature": "0.25", "top_k": "7", "seed": "random", "max_tokens": "no limit"}.items():
+    expected = {"temperature": "0.25", "top_k": "7", "seed": "random", "max_tokens": "no limit"}
+    for name, shown in expected.items():
         expect(tab.page.locator(f"#set-{name}")).to_have_attribute("placeholder", shown)
     params = server.get("/props").json["default_generation_settings"]["params"]
     for name in ("top_p", "min_p", "repeat_penalty"):

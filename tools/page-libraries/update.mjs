@@ -32,7 +32,8 @@ const UNUSED = ["node_modules/argparse", "node_modules/commander", "node_modules
 function install() {
   const folder = mkdtempSync(join(tmpdir(), "page-libraries-"));
   for (const name of ["package.json", "package-lock.json"]) cpSync(join(HERE, name), join(folder, name));
-  execFileSync("npm", ["ci", "--ignore-scripts", "--loglevel=error", "--no-audit", "--no-fund"], { cwd: folder, stdio: "inherit" });
+  const options = ["--ignore-scripts", "--loglevel=error", "--no-audit", "--no-fund"];
+  execFileSync("npm", ["ci", ...options], { cwd: folder, stdio: "inherit" });
   return folder;
 }
 
@@ -46,13 +47,15 @@ function contents(modules) {
   return files;
 }
 
-const withoutMap = (script) => Buffer.from(script.toString().replace(/\n?\/\/# sourceMappingURL=.*\n?$/, "\n"));
+function withoutMap(script) {
+  return Buffer.from(script.toString().replace(/\n?\/\/# sourceMappingURL=.*\n?$/, "\n"));
+}
 
 // The rules of KaTeX with those fonts that are here, in the one format that all browsers read.
 function styles(css) {
   const face = /@font-face\{[^}]*?url\(fonts\/(KaTeX_[^)]*\.woff2)\)[^}]*\}/g;
-  const kept = (rule, font) => (FONTS.includes(font) ? rule.replace(/src:[^}]*/, `src:url(${font}) format("woff2")`) : "");
-  return css.replace(face, kept);
+  const one = (font) => `src:url(${font}) format("woff2")`;
+  return css.replace(face, (rule, font) => (FONTS.includes(font) ? rule.replace(/src:[^}]*/, one(font)) : ""));
 }
 
 // The name, version and licence of every package, those within the others included.
@@ -72,10 +75,10 @@ function licenses(modules) {
 
 function check(files) {
   const found = readdirSync(VENDOR);
-  const differs = ([name, content]) => !found.includes(name) || !readFileSync(join(VENDOR, name)).equals(content);
-  const wrong = [...files].filter(differs).map(([name]) => name);
+  const isSame = (name, content) => found.includes(name) && readFileSync(join(VENDOR, name)).equals(content);
+  const wrong = [...files].filter(([name, content]) => !isSame(name, content)).map(([name]) => name);
   wrong.push(...found.filter((name) => !files.has(name)));
-  if (wrong.length > 0) throw new Error(`crates/server/assets/vendor is not what the packages hold: ${wrong.join(", ")}`);
+  if (wrong.length > 0) throw new Error(`${VENDOR} is not what the packages hold: ${wrong.join(", ")}`);
   console.log(`${files.size} files are those of the packages`);
 }
 

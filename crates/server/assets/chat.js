@@ -122,8 +122,8 @@ export class Chat {
     if (this.running) return;
     const { reasoning_content, thought } = message;
     const versions = this.fork(message);
-    const written = { ...answer(), content, reasoning_content, thought, state: "done", edited: true, versions };
-    this.conversation.messages.push(written);
+    const kept = { content, reasoning_content, thought, versions };
+    this.conversation.messages.push({ ...answer(), ...kept, state: "done", edited: true });
     if (goesOn) return this.resume();
     this.keep(this.conversation);
     this.sync();
@@ -192,19 +192,24 @@ export class Chat {
   // Many pieces may come before the next frame is drawn; they are shown together.
   changed(run) {
     if (this.runs.get(run.conversation.id) !== run) return;
-    const isShown = run.conversation === this.conversation;
-    if (isShown) this.due ??= setTimeout(() => requestAnimationFrame(() => this.draw()), this.rested - performance.now());
+    if (run.conversation === this.conversation) this.due ??= this.drawSoon();
     if (performance.now() - (run.kept ?? 0) > SAVE_EVERY) {
       run.kept = performance.now();
       this.keep(run.conversation);
     }
   }
 
+  drawSoon() {
+    const draw = () => requestAnimationFrame(() => this.draw());
+    return setTimeout(draw, this.rested - performance.now());
+  }
+
   draw() {
     this.due = undefined;
     if (!this.running) return;
     const begun = performance.now();
-    this.views.find((view) => view.message === this.running.message)?.update({ isLast: false, isFree: false });
+    const view = this.views.find(({ message }) => message === this.running.message);
+    view?.update({ isLast: false, isFree: false });
     follow();
     this.rested = performance.now() + PAUSE * (performance.now() - begun);
   }

@@ -74,8 +74,9 @@ export class Files {
         this.show();
         byId("question").focus();
       });
+      const name = h("span.chip-name", { title: file.name }, file.name);
       const bytes = h("span.muted", {}, size(file.text.length));
-      return h("span.chip", { role: "listitem" }, h("span.chip-name", { title: file.name }, file.name), bytes, remove);
+      return h("span.chip", { role: "listitem" }, name, bytes, remove);
     });
     byId("chips").replaceChildren();
     fill(byId("chips"), chips);

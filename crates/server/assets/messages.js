@@ -77,9 +77,10 @@ function versionSwitch({ message, choose }, isFree) {
     button.disabled = !isFree || to < 0 || to >= tails.length;
     return button;
   };
-  const count = h("span", { "aria-label": `Version ${at + 1} of ${tails.length}` }, `${at + 1}/${tails.length}`);
-  const props = { role: "group", "aria-label": "Versions" };
-  return h("span.versions", props, step("left", "Previous version", at - 1), count, step("chevron", "Next version", at + 1));
+  const label = `Version ${at + 1} of ${tails.length}`;
+  const count = h("span", { "aria-label": label }, `${at + 1}/${tails.length}`);
+  const [back, on] = [step("left", "Previous version", at - 1), step("chevron", "Next version", at + 1)];
+  return h("span.versions", { role: "group", "aria-label": "Versions" }, back, count, on);
 }
 
 // An answer. `update` shows it as it is now, and costs what has changed since.

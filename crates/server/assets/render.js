@@ -12,8 +12,8 @@ const DEPTH = 30;
 const LINK = /^(?:https?:\/\/|mailto:)/i;
 const SAFE = {
   ALLOWED_TAGS: [
-    "a", "blockquote", "br", "code", "del", "div", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "li", "ol", "p",
-    "pre", "s", "span", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul",
+    "a", "blockquote", "br", "code", "div", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "li", "ol",
+    "p", "pre", "s", "span", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul",
   ],
   ALLOWED_ATTR: ["class", "href", "start"],
   ALLOWED_URI_REGEXP: LINK,

@@ -5,8 +5,8 @@ const NAME = "gannet.settings";
 const PRESETS = "gannet.presets";
 
 export const NUMBERS = [
-  "temperature", "top_p", "top_k", "min_p", "repeat_penalty", "presence_penalty", "frequency_penalty", "max_tokens",
-  "seed",
+  "temperature", "top_p", "top_k", "min_p", "repeat_penalty", "presence_penalty", "frequency_penalty",
+  "max_tokens", "seed",
 ];
 export const EMPTY = { system: "", thinking: "default", effort: "default", stop: "", schema: "", tools: "" };
 
@@ -66,10 +66,13 @@ export function body(values) {
   for (const name of NUMBERS) {
     if (Number.isFinite(values[name])) out[name] = values[name];
   }
-  const [tools, stop, schema] = [parseTools(values.tools).tools ?? [], stopStrings(values.stop), parseSchema(values.schema).schema];
+  const { tools = [] } = parseTools(values.tools);
+  const { schema } = parseSchema(values.schema);
+  const stop = stopStrings(values.stop);
+  const json_schema = { name: "answer", schema, strict: true };
   if (tools.length > 0) out.tools = tools;
   if (stop.length > 0) out.stop = stop;
-  if (schema) out.response_format = { type: "json_schema", json_schema: { name: "answer", schema, strict: true } };
+  if (schema) out.response_format = { type: "json_schema", json_schema };
   if (values.thinking !== "default") out.chat_template_kwargs = { enable_thinking: values.thinking === "on" };
   if (values.effort !== "default") out.reasoning_effort = values.effort;
   return out;

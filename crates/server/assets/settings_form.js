@@ -9,7 +9,11 @@ import {
 
 const CHECKS = { tools: parseTools, schema: parseSchema };
 // Values that switch a bound off, in words.
-const WORDS = { max_tokens: { "-1": "no limit" }, top_k: { 0: "all", "-1": "all" }, seed: { 4294967295: "random" } };
+const WORDS = {
+  max_tokens: { "-1": "no limit" },
+  top_k: { 0: "all", "-1": "all" },
+  seed: { 4294967295: "random" },
+};
 
 // Prepares the dialog. `conversation` is the one on show, `saved` is called after a change.
 export function bindSettings({ conversation, saved }) {
@@ -72,9 +76,9 @@ function check(name) {
 // What an empty field stands for.
 async function showDefaults() {
   const values = await defaults();
+  const digits = (value) => (Number.isFinite(value) ? String(Number(value.toPrecision(6))) : "");
   for (const name of NUMBERS) {
-    const value = values[name];
-    byId(`set-${name}`).placeholder = WORDS[name]?.[value] ?? (Number.isFinite(value) ? String(Number(value.toPrecision(6))) : "");
+    byId(`set-${name}`).placeholder = WORDS[name]?.[values[name]] ?? digits(values[name]);
   }
   byId("set-stop").placeholder = [values.stop ?? []].flat().join("\n");
 }

@@ -2,7 +2,7 @@
 // written them.
 
 import { h } from "./dom.js";
-import { fresh, title } from "./conversation.js";
+import { entitle, fresh, title } from "./conversation.js";
 import { clean } from "./settings.js";
 
 const MOST_BYTES = 64_000_000;
@@ -39,10 +39,12 @@ function conversation(value) {
   const whole = fresh();
   whole.title = text(value.title).slice(0, LONGEST_TITLE);
   if (Number.isFinite(value.created)) whole.created = value.created;
-  const rules = value.messages.filter((message) => message?.role === "system").map(({ content }) => plain(content));
-  if (value.settings || rules.length > 0) whole.settings = clean(value.settings ?? { system: rules.join("\n\n") });
+  const rules = value.messages.filter((message) => message?.role === "system");
+  const system = rules.map(({ content }) => plain(content)).join("\n\n");
+  if (value.settings || system) whole.settings = clean(value.settings ?? { system });
   whole.messages = list(value.messages, DEPTH);
   if (whole.messages.length === 0) throw new Error("the conversation has no messages");
+  entitle(whole);
   return whole;
 }
 
@@ -66,7 +68,8 @@ const READERS = { user, assistant, tool };
 
 function user({ content, files }) {
   const found = { role: "user", content: plain(content) };
-  const kept = Array.isArray(files) ? files.map((file) => ({ name: text(file?.name), text: text(file?.text) })) : [];
+  const all = Array.isArray(files) ? files : [];
+  const kept = all.map((file) => ({ name: text(file?.name), text: text(file?.text) }));
   if (kept.length > 0) found.files = kept;
   return found;
 }
@@ -95,8 +98,9 @@ function assistant(value) {
 }
 
 function call(value, at) {
-  const { name, arguments: given } = value?.function ?? {};
-  return { id: text(value?.id) || `call_${at}`, type: "function", function: { name: text(name), arguments: text(given) } };
+  const given = value?.function ?? {};
+  const called = { name: text(given.name), arguments: text(given.arguments) };
+  return { id: text(value?.id) || `call_${at}`, type: "function", function: called };
 }
 
 function tool({ tool_call_id, content }) {
