@@ -113,6 +113,7 @@ WRONG = {
     "null": ("null", "expected a conversation with a list of messages"),
     "role": ('{"messages": [{"role": "robot"}]}', 'message 1 has the role "robot"'),
     "nothing": ('{"messages": [null]}', "message 1 has the role"),
+    "many": (json.dumps([{"messages": [USER]}] * 201), "200 conversations are kept"),
     "none": ('{"messages": []}', "the conversation has no messages"),
 }
 

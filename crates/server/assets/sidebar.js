@@ -48,6 +48,9 @@ export class Sidebar {
   async import(file) {
     try {
       const found = await read(file);
+      const count = (await store.list()).length + found.length;
+      const many = `${store.MOST} conversations are kept, with these there would be ${count}`;
+      if (count > store.MOST) throw new Error(many);
       for (const conversation of found) await store.save(conversation);
       await this.imported(found[found.length - 1].id);
       announce("imported");

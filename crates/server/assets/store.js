@@ -5,7 +5,7 @@ import { last } from "./conversation.js";
 import { everyMessage } from "./versions.js";
 
 // More are forgotten, the oldest first.
-const MOST = 200;
+export const MOST = 200;
 const DRAFT = "gannet.draft";
 
 const memory = new Map();
