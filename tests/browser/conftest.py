@@ -113,3 +113,16 @@ def opened(browser, server, **settings):
     yield tab
     tab.check()
     tab.context.close()
+
+
+def settings(tab, **values):
+    """Fills fields of the settings and saves them; texts are typed, the others chosen."""
+    tab.page.get_by_role("button", name="Settings").click()
+    for name, value in values.items():
+        field = tab.page.locator(f"#set-{name}")
+        if field.evaluate("e => e.tagName") == "SELECT":
+            field.select_option(value)
+        else:
+            field.fill(value)
+    tab.page.get_by_role("button", name="Save").click()
+    expect(tab.page.get_by_role("dialog")).to_have_count(0)

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// Folders without files of the project.
-const SKIPPED: &[&str] = &["target", "corpus", "node_modules", "__pycache__", "build"];
+const SKIPPED: &[&str] = &["target", "corpus", "node_modules", "__pycache__", "build", "vendor"];
 /// Extensions of files with text that rules read.
 const TEXT: &[&str] = &[
     "css", "html", "jinja", "js", "json", "md", "mjs", "py", "rs", "sh", "toml", "ts", "txt",

@@ -3,6 +3,9 @@
 import * as key from "./key.js";
 import { events } from "./sse.js";
 
+// A stream that tells the tokens so far with every piece, and all at its end.
+const STREAM = { stream: true, stream_options: { include_usage: true }, timings_per_token: true };
+
 // What the server or the network said went wrong, in words for people.
 export class ApiError extends Error {
   constructor(message, status = 0) {
@@ -22,7 +25,7 @@ export async function* chat(body, signal) {
   const request = {
     method: "POST",
     headers: { "content-type": "application/json" },
-    body: JSON.stringify({ ...body, stream: true, stream_options: { include_usage: true } }),
+    body: JSON.stringify({ ...body, ...STREAM }),
     signal,
   };
   const response = await send("v1/chat/completions", request, false);

@@ -1,16 +1,21 @@
 // The conversation on the page: its views, the runs that add to it, and what is kept of it.
 
 import { announce, byId, toast } from "./dom.js";
-import { entitle, fresh, last, resultOf } from "./conversation.js";
+import { answer, entitle, fresh, last, resultOf } from "./conversation.js";
 import { model, refresh as refreshFacts, showContext } from "./facts.js";
 import { AnswerView, UserView } from "./messages.js";
-import { isOpen, Run } from "./run.js";
+import { Run } from "./run.js";
 import { follow, toEnd } from "./scroll.js";
+import { settingsOf } from "./settings.js";
 import * as store from "./store.js";
+import { choose, fork } from "./versions.js";
 import { outcome } from "./words.js";
 
 // How often an answer that is on its way is kept.
 const SAVE_EVERY = 1000;
+// How many times as long as it takes to draw an answer the page does other things before it draws
+// it again: long ones are drawn less often, not ever more slowly.
+const PAUSE = 4;
 
 export class Chat {
   // `listed` is called when the list of conversations may look different.
@@ -18,6 +23,7 @@ export class Chat {
     this.listed = listed;
     this.runs = new Map();
     this.views = [];
+    this.rested = 0;
     this.conversation = fresh();
     addEventListener("pagehide", () => this.leave());
   }
@@ -49,10 +55,9 @@ export class Chat {
     }
     const shown = messages.filter((message) => message.role !== "tool");
     for (const message of shown.slice(this.views.length)) this.add(message);
-    const lastUser = shown.findLast((message) => message.role === "user");
     for (const view of this.views) {
-      if (view instanceof UserView) view.show(view.message === lastUser && !this.running);
-      else view.update(view.message === shown[shown.length - 1] && !this.running);
+      const isLast = view.message === shown[shown.length - 1];
+      view.update({ isLast: isLast && !this.running, isFree: !this.running });
     }
     document.body.classList.toggle("empty", shown.length === 0);
     document.body.classList.toggle("running", Boolean(this.running));
@@ -61,49 +66,85 @@ export class Chat {
   }
 
   add(message) {
-    const edit = (text) => this.resend(message, text);
     const isUser = message.role === "user";
-    const view = isUser ? new UserView(message, { edit }) : this.answerView(message);
+    const view = isUser ? this.userView(message) : this.answerView(message);
     this.views.push(view);
     byId("messages").append(view.element);
+  }
+
+  userView(message) {
+    return new UserView(message, {
+      edit: (text) => this.resend(message, text),
+      choose: (to) => this.choose(message, to),
+    });
   }
 
   answerView(message) {
     const { conversation } = this;
     return new AnswerView(message, {
       retry: () => this.retry(message),
+      resume: () => this.resume(),
+      edit: (text, goesOn) => this.rewrite(message, text, goesOn),
+      choose: (to) => this.choose(message, to),
       giveResult: (call, result) => this.giveResult(message, call, result),
       resultOf: (call) => resultOf(conversation, message, call),
     });
   }
 
-  send(content) {
+  send(content, files = [], versions = undefined) {
     if (this.running) return;
-    this.conversation.messages.push({ role: "user", content });
+    const message = { role: "user", content };
+    if (files.length > 0) message.files = files;
+    if (versions) message.versions = versions;
+    this.conversation.messages.push(message);
+    this.conversation.settings ??= { ...settingsOf(this.conversation) };
     entitle(this.conversation);
     this.run();
     toEnd();
   }
 
-  // Another text in place of a message; what came after it goes.
+  // Another text in place of a message; what came after it is another version.
   resend(message, text) {
     if (this.running) return;
-    this.cut(message);
-    this.send(text);
+    this.send(text, message.files, this.fork(message));
   }
 
-  // Another answer in place of the last.
+  // Another answer in place of one.
   retry(message) {
     if (this.running) return;
-    this.cut(message);
+    const versions = this.fork(message);
     this.sync();
-    if (isOpen(this.conversation)) this.run();
+    this.run(versions);
   }
 
-  cut(message) {
+  // The user's text in place of an answer's.
+  rewrite(message, content, goesOn) {
+    if (this.running) return;
+    const { reasoning_content, thought } = message;
+    const versions = this.fork(message);
+    const kept = { content, reasoning_content, thought, versions };
+    this.conversation.messages.push({ ...answer(), ...kept, state: "done", edited: true });
+    if (goesOn) return this.resume();
+    this.keep(this.conversation);
+    this.sync();
+  }
+
+  fork(message) {
+    const { messages } = this.conversation;
+    return fork(messages, messages.indexOf(message));
+  }
+
+  // Shows another version of a message and of what follows it.
+  choose(message, to) {
+    if (this.running) return;
     const { messages } = this.conversation;
     const at = messages.indexOf(message);
-    if (at >= 0) messages.splice(at);
+    choose(messages, at, to);
+    this.keep(this.conversation);
+    this.sync();
+    const { element } = this.views.find((view) => view.message === messages[at]);
+    element.scrollIntoView({ block: "nearest" });
+    element.querySelector(".versions button:enabled")?.focus();
   }
 
   // The result of a call. When all calls of the answer have theirs, the model goes on.
@@ -120,13 +161,26 @@ export class Chat {
     }
   }
 
-  run() {
-    const { conversation } = this;
+  run(versions) {
+    this.go(this.next().begin(versions));
+  }
+
+  // The model goes on with the last answer.
+  resume() {
+    if (!this.running) this.go(this.next().resume());
+  }
+
+  next() {
     const events = { changed: (run) => this.changed(run), ended: (run) => this.ended(run) };
-    const run = new Run(conversation, events);
+    return new Run(this.conversation, events);
+  }
+
+  go(run) {
+    const { conversation } = run;
     this.runs.set(conversation.id, run);
     this.keep(conversation);
     this.sync();
+    keepFocus();
     announce("answering");
     run.go(model());
   }
@@ -138,19 +192,26 @@ export class Chat {
   // Many pieces may come before the next frame is drawn; they are shown together.
   changed(run) {
     if (this.runs.get(run.conversation.id) !== run) return;
-    const isShown = run.conversation === this.conversation;
-    if (isShown) this.frame ??= requestAnimationFrame(() => this.draw());
+    if (run.conversation === this.conversation) this.due ??= this.drawSoon();
     if (performance.now() - (run.kept ?? 0) > SAVE_EVERY) {
       run.kept = performance.now();
       this.keep(run.conversation);
     }
   }
 
+  drawSoon() {
+    const draw = () => requestAnimationFrame(() => this.draw());
+    return setTimeout(draw, this.rested - performance.now());
+  }
+
   draw() {
-    this.frame = undefined;
+    this.due = undefined;
     if (!this.running) return;
-    this.views.find((view) => view.message === this.running.message)?.update(false);
+    const begun = performance.now();
+    const view = this.views.find(({ message }) => message === this.running.message);
+    view?.update({ isLast: false, isFree: false });
     follow();
+    this.rested = performance.now() + PAUSE * (performance.now() - begun);
   }
 
   // A run whose conversation was removed meanwhile ends unheard.
@@ -196,4 +257,10 @@ export class Chat {
     const [run] = this.runs.values();
     if (run && last(run.conversation) === run.message) store.saveDraft(run.conversation);
   }
+}
+
+// A button that has gone takes the focus with it; phones would show their keyboard for a field.
+function keepFocus() {
+  const isLost = document.activeElement === document.body;
+  if (isLost && matchMedia("(hover: hover)").matches) byId("question").focus();
 }

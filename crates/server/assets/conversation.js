@@ -1,5 +1,6 @@
 // A conversation as it is kept, and as it is sent. Messages have the protocol's own members, and
-// beside them what the page knows of an answer: `state`, `error`, `finish`, `stats`.
+// beside them what the page knows: of an answer `state`, `error`, `finish`, `stats`, `edited`; of a
+// user's message its `files`; of both their `versions`. `settings` are those of the conversation.
 
 // Most tool calls of one answer; whatever a server numbers higher is not kept.
 const MOST_CALLS = 128;
@@ -19,7 +20,7 @@ export function title(conversation) {
 export function entitle(conversation) {
   const first = conversation.messages.find((message) => message.role === "user");
   if (conversation.title || !first) return;
-  const line = first.content.trim().split("\n")[0];
+  const line = (first.content.trim() || first.files?.[0]?.name || "").split("\n")[0];
   conversation.title = line.length > LONGEST_TITLE ? `${line.slice(0, LONGEST_TITLE - 1)}…` : line;
 }
 
@@ -41,6 +42,12 @@ export function resultOf(conversation, message, call) {
     if (next.tool_call_id === call.id) return next.content;
   }
   return undefined;
+}
+
+// Whether the model can go on with an answer: its text was cut off, or changed by the user.
+export function canContinue({ content, tool_calls, state, finish, edited }) {
+  if (!content || tool_calls.length > 0) return false;
+  return edited || finish === "length" || ["stopped", "interrupted", "failed"].includes(state);
 }
 
 // Adds a piece of the stream to the answer.
@@ -65,9 +72,21 @@ export function toSend(conversation, system) {
   const out = system.trim() ? [{ role: "system", content: system }] : [];
   for (const message of conversation.messages) {
     if (message.role === "assistant") out.push(...answered(conversation, message));
-    else if (message.role === "user") out.push({ role: "user", content: message.content });
+    else if (message.role === "user") out.push({ role: "user", content: asked(message) });
   }
   return out;
+}
+
+// A user's text, after the files that come with it.
+function asked({ content, files = [] }) {
+  return [...files.map(quoted), content].filter(Boolean).join("\n\n");
+}
+
+// A file between fences that are longer than any within it.
+function quoted({ name, text }) {
+  const runs = text.match(/`{3,}/g) ?? [];
+  const fence = "`".repeat(runs.reduce((most, run) => Math.max(most, run.length + 1), 3));
+  return `${name}:\n${fence}\n${text.replace(/\n$/, "")}\n${fence}`;
 }
 
 // An answer with the results of its calls. Answers that failed before their first word are

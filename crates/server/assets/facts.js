@@ -8,7 +8,7 @@ const EVERY = 15_000;
 // The model that was chosen last, where there are several.
 const NAME = "gannet.model";
 
-const facts = { model: "", context: 0, version: "" };
+const facts = { model: "", context: 0, version: "", loaded: false };
 
 export const model = () => facts.model;
 
@@ -57,7 +57,7 @@ function choose({ id, context_length: context }) {
 export async function refresh() {
   if (!facts.model) await identify(true);
   const stats = get("v1/stats", { quiet: true });
-  const rows = await stats.then(ofModel).then(rowsOf).catch(() => [["server", "tells nothing"]]);
+  const rows = await stats.then(ofModel).then(rowsOf).catch(() => [["server", "does not answer"]]);
   const nodes = rows.flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]);
   byId("facts").replaceChildren(...nodes);
 }
@@ -66,6 +66,7 @@ export async function refresh() {
 const ofModel = (stats) => (stats.models ? stats.models.find((one) => one.model === facts.model) : stats);
 
 function rowsOf(stats) {
+  facts.loaded = Boolean(stats);
   return stats ? countsOf(stats) : [["version", facts.version], ["model", "is loaded by the next message"]];
 }
 
@@ -78,12 +79,21 @@ function countsOf({ requests, kv_cache: cache, tokens }) {
   return rows;
 }
 
+// What the server takes where a request says nothing, by the names of the protocol; nothing of a
+// model that is not loaded, which the question would load.
+export async function defaults() {
+  if (!facts.loaded) return {};
+  const path = `props?model=${encodeURIComponent(facts.model)}`;
+  const props = await get(path, { quiet: true }).catch(() => null);
+  return props?.default_generation_settings?.params ?? {};
+}
+
 const percent = (share) => `${(share * 100).toFixed(share > 0 && share < 0.1 ? 1 : 0)} %`;
 
 // How much of the context the conversation has taken, by the counts of its last answer.
 export function showContext(conversation) {
   const stats = conversation.messages.findLast((message) => message.stats?.prompt)?.stats;
-  const used = stats ? stats.prompt + stats.completion : 0;
+  const used = stats ? stats.used ?? stats.prompt + stats.completion : 0;
   const text = facts.context ? `${number(used)} / ${number(facts.context)}` : "";
   byId("context").textContent = text;
   byId("context").title = "tokens of the conversation and of the context";

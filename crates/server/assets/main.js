@@ -3,8 +3,9 @@
 import { Chat } from "./chat.js";
 import { byId, toast } from "./dom.js";
 import { learn, showContext, watchFacts } from "./facts.js";
+import { Files } from "./files.js";
 import { bindScroll } from "./scroll.js";
-import { bindSettings } from "./settings.js";
+import { bindSettings } from "./settings_form.js";
 import { Sidebar } from "./sidebar.js";
 import { isLasting } from "./store.js";
 
@@ -12,8 +13,10 @@ const chat = new Chat(() => sidebar.refresh(chat.conversation.id));
 const sidebar = new Sidebar({
   renamed: (id, name) => chat.rename(id, name),
   removed: (id) => chat.remove(id),
+  imported: (id) => (location.hash = id),
 });
 const field = byId("question");
+const files = new Files(() => fit());
 
 // The address names the conversation, so that a reload finds it again.
 async function navigate() {
@@ -32,18 +35,19 @@ function newChat() {
 
 function send() {
   const text = field.value.trim();
-  if (!text || chat.running) return;
+  if (!hasWords() || chat.running) return;
   field.value = "";
-  fit();
-  chat.send(text);
+  chat.send(text, files.take());
   history.replaceState(null, "", `#${chat.conversation.id}`);
 }
+
+const hasWords = () => field.value.trim() !== "" || files.list.length > 0;
 
 // The field is as high as its text, within limits that the style sheet sets.
 function fit() {
   field.style.height = "auto";
   field.style.height = `${field.scrollHeight + 2}px`;
-  byId("send").disabled = field.value.trim() === "";
+  byId("send").disabled = !hasWords();
 }
 
 function onKey(event) {
@@ -58,6 +62,11 @@ function onPageKey(event) {
   else chat.stop();
 }
 
+function saved() {
+  if (chat.conversation.messages.length > 0) chat.keep(chat.conversation);
+  learn();
+}
+
 function bind() {
   byId("composer").onsubmit = (event) => (event.preventDefault(), send());
   byId("stop").onclick = () => (chat.stop(), field.focus());
@@ -69,7 +78,7 @@ function bind() {
   addEventListener("keydown", onPageKey);
   addEventListener("hashchange", navigate);
   bindScroll();
-  bindSettings(() => learn());
+  bindSettings({ conversation: () => chat.conversation, saved });
 }
 
 bind();

@@ -2,18 +2,36 @@
 
 import { chat } from "./api.js";
 import { add, answer, isSilent, last, toSend } from "./conversation.js";
-import { body, settings } from "./settings.js";
+import { body, settingsOf } from "./settings.js";
 
-// A conversation that waits for an answer. `changed` is called for every piece, `ended` once.
+// A conversation that waits for an answer, or for the rest of its last one. `changed` is called
+// for every piece, `ended` once.
 export class Run {
   constructor(conversation, { changed, ended }) {
     this.conversation = conversation;
     this.changed = changed;
     this.ended = ended;
     this.stopping = new AbortController();
-    this.messages = toSend(conversation, settings().system);
+    const values = settingsOf(conversation);
+    this.request = { ...body(values), messages: toSend(conversation, values.system) };
+  }
+
+  // Begins a new answer, which holds the `versions` of the conversation from there on.
+  begin(versions) {
     this.message = answer();
-    conversation.messages.push(this.message);
+    if (versions) this.message.versions = versions;
+    this.conversation.messages.push(this.message);
+    return this;
+  }
+
+  // Goes on with the last answer. Its format says nothing about the rest of a text.
+  resume() {
+    this.message = last(this.conversation);
+    this.earlier = this.message.stats;
+    Object.assign(this.message, { state: "running", error: undefined, finish: undefined, edited: false });
+    Object.assign(this.request, { continue_final_message: true, add_generation_prompt: false });
+    delete this.request.response_format;
+    return this;
   }
 
   stop() {
@@ -24,7 +42,7 @@ export class Run {
     this.start = performance.now();
     this.first = null;
     try {
-      const request = { model, messages: this.messages, ...body() };
+      const request = { model, ...this.request };
       for await (const chunk of chat(request, this.stopping.signal)) this.take(chunk);
       this.message.state = "done";
     } catch (error) {
@@ -38,6 +56,7 @@ export class Run {
     const choice = chunk.choices?.[0];
     if (choice?.delta) this.piece(choice.delta);
     if (choice?.finish_reason) this.message.finish = choice.finish_reason;
+    if (chunk.timings) this.timings = chunk.timings;
     if (chunk.usage) this.usage = chunk.usage;
     this.changed(this);
   }
@@ -45,7 +64,7 @@ export class Run {
   piece(delta) {
     const { message } = this;
     add(message, delta);
-    if (!isSilent(message)) this.first ??= performance.now();
+    if (delta.content || !isSilent(message)) this.first ??= performance.now();
     const speaks = message.content || message.tool_calls.length > 0;
     if (speaks && message.reasoning_content) message.thought ??= seconds(this.first);
     this.latest = performance.now();
@@ -58,22 +77,28 @@ export class Run {
   }
 
   finish() {
-    const { message, usage, first } = this;
+    const { message, first, earlier } = this;
     if (message.reasoning_content && first !== null) message.thought ??= seconds(first);
-    const stats = { seconds: seconds(this.start) };
+    const stats = { seconds: seconds(this.start), ...this.counts() };
     if (first !== null) stats.first = (first - this.start) / 1000;
+    if (first !== null && stats.completion) stats.rate = rate(stats.completion, this.latest - first);
+    if (stats.completion !== undefined) stats.used = stats.prompt + stats.completion;
+    if (earlier?.completion) stats.completion = (stats.completion ?? 0) + earlier.completion;
+    message.stats = earlier ? { ...earlier, ...stats } : stats;
+  }
+
+  // The tokens: those of the stream's end, or the last that were told before it was cut off.
+  counts() {
+    const { usage, timings } = this;
     if (usage) {
-      stats.prompt = usage.prompt_tokens;
-      stats.cached = usage.prompt_tokens_details?.cached_tokens ?? 0;
-      stats.completion = usage.completion_tokens;
-      stats.rate = rate(usage.completion_tokens, this.latest - first);
+      const cached = usage.prompt_tokens_details?.cached_tokens ?? 0;
+      return { prompt: usage.prompt_tokens, cached, completion: usage.completion_tokens };
     }
-    message.stats = stats;
+    if (!timings) return {};
+    const { cache_n: cached, prompt_n: computed, predicted_n: completion } = timings;
+    return { prompt: cached + computed, cached, completion };
   }
 }
-
-// Whether an answer may be asked for: the last word is not the model's.
-export const isOpen = (conversation) => ["user", "tool"].includes(last(conversation)?.role);
 
 const seconds = (since) => (performance.now() - since) / 1000;
 

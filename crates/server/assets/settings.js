@@ -1,48 +1,105 @@
-// What the user may set, kept in the browser, and the dialog to set it in.
-
-import { byId } from "./dom.js";
-import * as key from "./key.js";
+// What the user may set: the fields, their values for each conversation and for new ones, presets,
+// and what becomes of them in a request.
 
 const NAME = "gannet.settings";
-const NUMBERS = ["temperature", "top_p", "top_k", "min_p", "max_tokens", "seed"];
-const DEFAULTS = { system: "", thinking: "default", tools: "" };
+const PRESETS = "gannet.presets";
 
-let current = load();
+export const NUMBERS = [
+  "temperature", "top_p", "top_k", "min_p", "repeat_penalty", "presence_penalty", "frequency_penalty",
+  "max_tokens", "seed",
+];
+export const EMPTY = { system: "", thinking: "default", effort: "default", stop: "", schema: "", tools: "" };
 
-export const settings = () => current;
+// The settings of new conversations.
+let current = clean(read(NAME));
 
-function load() {
+function read(name) {
   try {
-    const kept = JSON.parse(localStorage.getItem(NAME) ?? "{}");
-    return { ...DEFAULTS, ...kept };
+    return JSON.parse(localStorage.getItem(name) ?? "{}");
   } catch {
-    return { ...DEFAULTS };
+    return {};
   }
 }
 
-// The members of a request that the settings decide. What is not set is the model's own affair.
-export function body() {
-  const out = {};
-  for (const name of NUMBERS) {
-    if (Number.isFinite(current[name])) out[name] = current[name];
+// The values that fields have, whatever else an object holds.
+export function clean(values) {
+  const out = { ...EMPTY };
+  for (const name of Object.keys(EMPTY)) {
+    if (typeof values?.[name] === "string") out[name] = values[name];
   }
-  const tools = parseTools(current.tools).tools ?? [];
-  if (tools.length > 0) out.tools = tools;
-  if (current.thinking !== "default") {
-    out.chat_template_kwargs = { enable_thinking: current.thinking === "on" };
+  for (const name of NUMBERS) {
+    if (Number.isFinite(values?.[name])) out[name] = values[name];
   }
   return out;
+}
+
+// The settings of a conversation: its own, or those of new ones.
+export const settingsOf = ({ settings }) => (settings ? clean(settings) : current);
+
+// Keeps settings for new conversations.
+export function keepDefaults(values) {
+  current = clean(values);
+  localStorage.setItem(NAME, JSON.stringify(current));
+}
+
+// The presets by name.
+export function presets() {
+  const found = Object.entries(read(PRESETS)).map(([name, values]) => [name, clean(values)]);
+  return new Map(found.sort(([a], [b]) => a.localeCompare(b)));
+}
+
+export function keepPreset(name, values) {
+  keepPresets(presets().set(name, clean(values)));
+}
+
+export function removePreset(name) {
+  const left = presets();
+  left.delete(name);
+  keepPresets(left);
+}
+
+const keepPresets = (all) => localStorage.setItem(PRESETS, JSON.stringify(Object.fromEntries(all)));
+
+// The members of a request that settings decide. What is not set is the model's own affair.
+export function body(values) {
+  const out = {};
+  for (const name of NUMBERS) {
+    if (Number.isFinite(values[name])) out[name] = values[name];
+  }
+  const { tools = [] } = parseTools(values.tools);
+  const { schema } = parseSchema(values.schema);
+  const stop = stopStrings(values.stop);
+  const json_schema = { name: "answer", schema, strict: true };
+  if (tools.length > 0) out.tools = tools;
+  if (stop.length > 0) out.stop = stop;
+  if (schema) out.response_format = { type: "json_schema", json_schema };
+  if (values.thinking !== "default") out.chat_template_kwargs = { enable_thinking: values.thinking === "on" };
+  if (values.effort !== "default") out.reasoning_effort = values.effort;
+  return out;
+}
+
+const ESCAPES = { "\\n": "\n", "\\t": "\t", "\\\\": "\\" };
+
+// One on each line; \n, \t and \\ stand for what cannot be typed.
+function stopStrings(text) {
+  const lines = text.split("\n").filter((line) => line !== "");
+  return lines.map((line) => line.replace(/\\[nt\\]/g, (escape) => ESCAPES[escape]));
+}
+
+// A schema as JSON, or what is wrong with it.
+export function parseSchema(text) {
+  if (!text.trim()) return {};
+  const { value, problem } = parse(text);
+  if (problem) return { problem };
+  const isObject = typeof value === "object" && value !== null && !Array.isArray(value);
+  return isObject ? { schema: value } : { problem: "expected a JSON schema, which is an object" };
 }
 
 // The tools of a JSON list, or what is wrong with it. A bare function is taken for a tool too.
 export function parseTools(text) {
   if (!text.trim()) return { tools: [] };
-  let tools;
-  try {
-    tools = JSON.parse(text);
-  } catch (error) {
-    return { problem: `not JSON: ${error.message}` };
-  }
+  const { value: tools, problem } = parse(text);
+  if (problem) return { problem };
   if (!Array.isArray(tools)) return { problem: "expected a JSON list of tools" };
   const whole = tools.map((tool) => (tool?.name ? { type: "function", function: tool } : tool));
   const wrong = whole.findIndex((tool) => typeof tool?.function?.name !== "string");
@@ -50,48 +107,10 @@ export function parseTools(text) {
   return { tools: whole };
 }
 
-// Prepares the dialog; `changed` is called after it was saved.
-export function bindSettings(changed) {
-  const dialog = byId("settings-dialog");
-  byId("settings-open").onclick = () => (fillForm(), dialog.showModal());
-  byId("settings-cancel").onclick = () => dialog.close();
-  byId("set-tools").oninput = checkTools;
-  byId("settings-reset").onclick = () => writeForm(DEFAULTS);
-  byId("settings-form").onsubmit = (event) => {
-    event.preventDefault();
-    if (!checkTools()) return byId("set-tools").focus();
-    save();
-    dialog.close();
-    changed();
-  };
-}
-
-function fillForm() {
-  writeForm(current);
-  byId("set-key").value = key.current();
-  byId("set-remember").checked = key.isRemembered();
-  checkTools();
-}
-
-function writeForm(values) {
-  for (const name of NUMBERS) byId(`set-${name}`).value = values[name] ?? "";
-  for (const name of Object.keys(DEFAULTS)) byId(`set-${name}`).value = values[name];
-}
-
-function checkTools() {
-  const { problem } = parseTools(byId("set-tools").value);
-  byId("tools-problem").textContent = problem ?? "";
-  byId("set-tools").setAttribute("aria-invalid", String(Boolean(problem)));
-  return !problem;
-}
-
-function save() {
-  current = {};
-  for (const name of Object.keys(DEFAULTS)) current[name] = byId(`set-${name}`).value;
-  for (const name of NUMBERS) {
-    const field = byId(`set-${name}`);
-    if (field.value !== "") current[name] = field.valueAsNumber;
+function parse(text) {
+  try {
+    return { value: JSON.parse(text) };
+  } catch (error) {
+    return { problem: `not JSON: ${error.message}` };
   }
-  localStorage.setItem(NAME, JSON.stringify(current));
-  key.keep(byId("set-key").value.trim(), byId("set-remember").checked);
 }

@@ -2,9 +2,10 @@
 // Where the browser has no database for us, they live as long as the page.
 
 import { last } from "./conversation.js";
+import { everyMessage } from "./versions.js";
 
 // More are forgotten, the oldest first.
-const MOST = 200;
+export const MOST = 200;
 const DRAFT = "gannet.draft";
 
 const memory = new Map();
@@ -56,6 +57,46 @@ export async function load(id) {
   return found;
 }
 
+// The conversations that hold all `words`, newest first, each with the `excerpt` where the first
+// one stands. Messages of all versions are searched, with their files.
+export async function search(words) {
+  const found = [];
+  await eachBody((conversation) => {
+    const texts = textsOf(conversation);
+    const lower = texts.map((text) => text.toLowerCase());
+    if (!words.every((word) => lower.some((text) => text.includes(word)))) return;
+    const { id, title, created, updated } = conversation;
+    const at = lower.findIndex((text, index) => index > 0 && text.includes(words[0]));
+    const excerpt = at < 0 ? "" : around(texts[at], lower[at].indexOf(words[0]));
+    found.push({ id, title, created, updated, excerpt });
+  });
+  return newest(found);
+}
+
+const around = (text, at) => `${at > 20 ? "…" : ""}${text.slice(Math.max(0, at - 20), at + 100)}`;
+
+// The title, and whatever was said.
+function textsOf({ title, messages }) {
+  const texts = [title];
+  for (const { content, files = [] } of everyMessage(messages)) {
+    texts.push(content, ...files.map(({ text }) => text));
+  }
+  return texts;
+}
+
+// Calls `see` with each conversation, one after another: all at once might not fit.
+async function eachBody(see) {
+  if (!(await isLasting())) return memory.forEach((conversation) => see(conversation));
+  await transact("readonly", (_, bodies) => {
+    const request = bodies.openCursor();
+    request.onsuccess = () => {
+      if (!request.result) return;
+      see(request.result.value);
+      request.result.continue();
+    };
+  });
+}
+
 // Keeps the conversation. When there is no room, the oldest other one makes room, once.
 export async function save(conversation) {
   if (!(await isLasting())) return void memory.set(conversation.id, conversation);
@@ -93,7 +134,8 @@ export async function remove(id) {
 export function saveDraft(conversation) {
   try {
     const { id, messages } = conversation;
-    const draft = { id, count: messages.length, message: last(conversation) };
+    const { versions, ...message } = last(conversation);
+    const draft = { id, count: messages.length, message };
     localStorage.setItem(DRAFT, JSON.stringify(draft));
   } catch {
     // Too long for it: then what was saved a moment ago must do.
@@ -118,7 +160,10 @@ function addDraft(conversation) {
   const kept = draft();
   const { messages } = conversation;
   const newer = kept?.id === conversation.id && kept.count >= messages.length && kept.message;
-  if (newer) messages.splice(kept.count - 1, 1, kept.message);
+  if (newer) {
+    const { versions } = messages[kept.count - 1] ?? {};
+    messages.splice(kept.count - 1, 1, versions ? { ...kept.message, versions } : kept.message);
+  }
   for (const message of messages) {
     if (message.state === "running") message.state = "interrupted";
   }

@@ -10,6 +10,12 @@ export function duration(seconds) {
   return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
 }
 
+// A count of bytes.
+export function size(bytes) {
+  if (bytes < 1000) return `${bytes} bytes`;
+  return bytes < 1e6 ? `${(bytes / 1000).toFixed(1)} KB` : `${(bytes / 1e6).toFixed(1)} MB`;
+}
+
 const speed = (rate) => (rate < 100 ? rate.toFixed(1) : number(Math.round(rate)));
 
 // The counts of one answer.
@@ -18,7 +24,7 @@ export function counts(stats) {
   const parts = [];
   if (stats.rate) parts.push(`${speed(stats.rate)} tokens/s`);
   if (stats.completion !== undefined) {
-    parts.push(`${number(stats.completion)} tokens`);
+    parts.push(`${number(stats.completion)} ${stats.completion === 1 ? "token" : "tokens"}`);
     parts.push(`prompt ${number(stats.prompt)}, ${number(stats.cached)} cached`);
   }
   if (stats.first !== undefined) parts.push(`time to first token ${duration(stats.first)}`);
@@ -26,9 +32,10 @@ export function counts(stats) {
 }
 
 // What has to be said about how an answer ended; nothing where it ended as it should.
-export function outcome({ state, error, finish, content, tool_calls }) {
+export function outcome({ state, error, finish, content, tool_calls, edited }) {
   if (state === "failed") return error;
   if (state === "stopped") return "Stopped.";
+  if (edited) return "Changed by you.";
   if (state === "interrupted") return "The page was closed while this was being written.";
   if (finish === "length") return "Cut off: no more tokens were allowed.";
   if (state === "done" && !content && tool_calls.length === 0) return "The answer is empty.";

@@ -24,6 +24,16 @@ fn named(text: &str, before: &str) -> BTreeSet<String> {
     after.map(|rest| rest.split('"').next().unwrap().to_owned()).collect()
 }
 
+/// The files that a script or a style sheet loads.
+fn loaded(name: &str, text: &str) -> BTreeSet<String> {
+    let folder = name.rsplit_once('/').map_or(String::new(), |(folder, _)| format!("{folder}/"));
+    let mut found = named(text, "from \"./");
+    found.extend(named(text, "import \"./"));
+    let fonts = text.split("url(").skip(1).filter(|_| name.ends_with(".css"));
+    found.extend(fonts.map(|rest| rest.split(')').next().unwrap().to_owned()));
+    found.into_iter().map(|file| format!("{folder}{file}")).collect()
+}
+
 #[tokio::test]
 async fn the_page_needs_no_key_and_the_data_do() {
     let server = with_key().await;
@@ -65,12 +75,16 @@ async fn everything_that_the_pages_load_is_there() {
         let expected = match name.rsplit_once('.').unwrap().1 {
             "js" => "text/javascript; charset=utf-8",
             "css" => "text/css; charset=utf-8",
+            "woff2" => "font/woff2",
             _ => "image/svg+xml",
         };
         assert_eq!(header(&response, "content-type"), expected, "{name}");
-        wanted.extend(named(&response.text().await.unwrap(), "from \"./"));
+        let bytes = response.bytes().await.unwrap();
+        wanted.extend(loaded(&name, &String::from_utf8_lossy(&bytes)));
     }
-    assert!(seen.len() > 20, "{seen:?}");
+    for name in ["main.js", "vendor/purify.js", "vendor/KaTeX_Main-Regular.woff2"] {
+        assert!(seen.contains(name), "{name}: {seen:?}");
+    }
 }
 
 #[tokio::test]
@@ -81,6 +95,9 @@ async fn a_browser_is_bound_to_this_server() {
         let policy = header(&response, "content-security-policy");
         let rules: Vec<&str> = policy.split(';').map(str::trim).collect();
         for rule in ["default-src 'self'", "frame-ancestors 'none'", "base-uri 'none'"] {
+            assert!(rules.contains(&rule), "{path}: {policy}");
+        }
+        for rule in ["require-trusted-types-for 'script'", "trusted-types dompurify"] {
             assert!(rules.contains(&rule), "{path}: {policy}");
         }
         assert!(!policy.contains("unsafe") && !policy.contains("data:"), "{policy}");
@@ -133,7 +150,9 @@ async fn head_tells_what_get_would() {
 #[tokio::test]
 async fn the_page_is_at_no_other_path() {
     let server = Server::start([]).await;
-    for path in ["/index.html", "/ui", "/ui/", "/ui/none.js", "/ui/..%2Fmain.js", "/chat"] {
+    for path in
+        ["/index.html", "/ui", "/ui/", "/ui/none.js", "/ui/vendor", "/ui/..%2Fmain.js", "/chat"]
+    {
         assert_eq!(error(server.get(path).await, 404).await["code"], "unknown_endpoint", "{path}");
     }
     for path in ["/", "/ui/main.js"] {
