@@ -8,6 +8,8 @@ use std::fmt;
 const MAX_DIGITS: usize = 400;
 /// Digits of which a double is certain to keep all.
 const KEPT_DIGITS: usize = 15;
+/// Digits before the point up to which a number may have been written without an exponent.
+const WRITTEN_OUT: usize = 40;
 
 /// A decimal number. Zero has no sign.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +32,8 @@ impl Decimal {
             format!("expected a number of at most {MAX_DIGITS} digits, found {number}")
         })?;
         let significant = found.whole.trim_end_matches('0').len();
-        if number.is_f64() && found.whole.len() >= KEPT_DIGITS && significant > KEPT_DIGITS {
+        let written_out = (KEPT_DIGITS..=WRITTEN_OUT).contains(&found.whole.len());
+        if number.is_f64() && written_out && significant > KEPT_DIGITS {
             return Err(format!(
                 "expected an integer of 64 bits or of at most {KEPT_DIGITS} digits before zeros, \
                  found {number}, which is not exact"

@@ -5,11 +5,11 @@
 //! steps are computed with doubles. Found by random schemas against exact arithmetic.
 
 use super::decimal::Decimal;
-use super::numbers::{Bound, NumberSet};
+use super::numbers::{Bound, NumberSet, multiples_of};
 use serde_json::{Map, Value};
 
-/// Integers up to 2^53 are doubles without loss.
-const EXACT_INTEGER: &str = "9007199254740992";
+/// Integers below 2^53 and their neighbours are doubles without loss.
+const EXACT_INTEGER: &str = "9007199254740991";
 /// Digits after the point that are read without overflow.
 const MAX_FRACTION: usize = 15;
 /// Bounds of a schema that are compared with each other.
@@ -174,6 +174,10 @@ fn unit_is_exact(low: Option<&Bound>, high: Option<&Bound>) -> bool {
 /// Whether steps fit the arithmetic of llguidance, and whether doubles can tell that a range has
 /// one.
 fn steps_are_exact(set: &NumberSet) -> bool {
+    // Of a step with digits after the point, the library wants all of them in every number.
+    if set.multiples.iter().any(|step| !step.is_whole() && multiples_of(step).is_some()) {
+        return false;
+    }
     let mut product = 1u64;
     for step in &set.multiples {
         let Some(coefficient) = coefficient(step) else { return false };

@@ -261,7 +261,7 @@ fn at_most(value: &Decimal) -> String {
 
 /// The texts of the multiples of `step` without a sign, where its digits divide a power of ten, so
 /// that the last digits of a multiple say that it is one.
-fn multiples_of(step: &Decimal) -> Option<String> {
+pub(super) fn multiples_of(step: &Decimal) -> Option<String> {
     let (digits, power) = step.scientific();
     let factor: u64 = digits.parse().ok()?;
     let count = (0..=6u32).find(|count| 10u64.pow(*count) % factor == 0)?;
