@@ -8,7 +8,7 @@ use crate::request::{ChatRequest, ToolChoice};
 use engine::{Field, GrammarRef};
 use serde_json::Value;
 use std::collections::HashSet;
-use text::grammar::MAX_TOOLS;
+use text::grammar::{LeftOut, check_tools};
 use text::{
     CallGrammar, CompiledGrammar, GrammarCompiler, GrammarError, GrammarSource, Thinking,
     ToolFormat, ToolSignature,
@@ -33,7 +33,23 @@ pub(crate) fn compile_constraint(
     thinking: Thinking,
 ) -> Result<GrammarRef, ApiError> {
     let compiled = compiler.compile(source, thinking);
-    Ok(constraint(compiled.map_err(|error| wrong(Field::Constraint, &error))?))
+    let compiled = compiled.map_err(|error| wrong(Field::Constraint, &error))?;
+    warn("the schema of the answer", compiled.left_out());
+    Ok(constraint(compiled))
+}
+
+/// Parts of a schema that one line of the log names.
+const MAX_NAMED: usize = 8;
+
+/// Logs which parts of a schema are not enforced.
+fn warn(schema: &str, left_out: &[LeftOut]) {
+    if left_out.is_empty() {
+        return;
+    }
+    let named: Vec<String> = left_out.iter().take(MAX_NAMED).map(LeftOut::to_string).collect();
+    let more = left_out.len() - named.len();
+    let rest = if more > 0 { format!("; and {more} more") } else { String::new() };
+    tracing::warn!("{schema} is enforced without {}{rest}", named.join("; "));
 }
 
 impl ConstraintBuilder<'_> {
@@ -85,11 +101,8 @@ impl ConstraintBuilder<'_> {
         if tools.is_empty() {
             return Err(ApiError::invalid("tool_choice", "tool_choice names none of the tools"));
         }
-        if tools.len() > MAX_TOOLS {
-            let found = tools.len();
-            let message = format!("tools: expected 1 to {MAX_TOOLS} tools, found {found}");
-            return Err(ApiError::invalid("tools", message));
-        }
+        // Before any of them is compiled.
+        check_tools(&tools).map_err(|error| wrong(Field::Parameter("tools"), &error))?;
         let Some(format) = self.format else {
             let message = "calls cannot be forced: it is not known how the model writes them \
                            (--tool-format says it)";
@@ -100,8 +113,8 @@ impl ConstraintBuilder<'_> {
         Ok(Some(CallGrammar { format, tools, required, parallel, answer }))
     }
 
-    /// Compiles the grammar of calls. A schema that cannot be compiled is an error for strict tools
-    /// and is left out for others.
+    /// Compiles the grammar of calls. A part of a schema that cannot be enforced is an error for
+    /// strict tools and is left out for others.
     fn compiled(
         &self,
         mut grammar: CallGrammar,
@@ -111,24 +124,25 @@ impl ConstraintBuilder<'_> {
             let strict = strict.contains(&*tool.name);
             if !grammar.required && !strict {
                 tool.parameters = Value::Null;
-            }
-            if strict || tool.parameters.is_null() {
                 continue;
             }
-            let schema = GrammarSource::JsonSchema(tool.parameters.clone());
-            if self.compiler.compile(&schema, Thinking::None).is_err() {
-                tool.parameters = Value::Null;
-            }
+            let arguments = self.compiler.arguments(tool, grammar.format, strict);
+            let (schema, left_out) =
+                arguments.map_err(|error| wrong(Field::Parameter("tools"), &error))?;
+            warn(&format!("the schema of tool {}", tool.name), &left_out);
+            tool.parameters = schema;
         }
         let answer = grammar.answer.clone().filter(|_| !grammar.required);
         let compiled = self.compiler.compile(&GrammarSource::Calls(grammar), self.thinking);
-        compiled.map_err(|error| {
+        let compiled = compiled.map_err(|error| {
             let alone = |answer: &GrammarSource| self.compiler.compile(answer, self.thinking).err();
             match answer.as_deref().and_then(alone) {
                 Some(error) => wrong(Field::Constraint, &error),
                 None => wrong(Field::Parameter("tools"), &error),
             }
-        })
+        })?;
+        warn("the schema of the answer", compiled.left_out());
+        Ok(compiled)
     }
 }
 
@@ -154,7 +168,7 @@ mod tests {
     const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data");
 
     #[test]
-    fn more_tools_than_can_be_forced_are_refused_before_any_is_compiled() {
+    fn tools_of_more_bytes_than_can_be_forced_are_refused_before_any_is_compiled() {
         let compiler =
             GrammarCompiler::new(Arc::new(TextAssets::from_folder(Path::new(DATA)).unwrap()));
         let tool = |at: usize| {
@@ -174,7 +188,7 @@ mod tests {
             ConstraintBuilder { compiler: &compiler, format, thinking, may_reason, closing };
         let start = Instant::now();
         let error = restraint.of(&request, &tools).unwrap_err().to_string();
-        assert!(error.contains("expected 1 to 128 tools, found 10000"), "{error}");
+        assert!(error.contains("tools: expected at most 1048576 bytes"), "{error}");
         assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
     }
 }

@@ -1,5 +1,5 @@
 //! Constraints of answers: OpenAI's response formats, and the members that vLLM and llama.cpp have
-//! for the same. A request has at most one of them.
+//! for the same. A request has at most one of them, which may be given twice.
 
 use crate::http::error::HttpError;
 use crate::http::wire;
@@ -8,7 +8,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-/// What the answer, its reasoning apart, is held to. At most one of these may say something.
+/// What the answer, its reasoning apart, is held to. At most one of these may say something, but
+/// several may say the same.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 pub(crate) struct ConstraintBody {
     response_format: Option<ResponseFormat>,
@@ -60,7 +61,7 @@ struct NamedSchema {
     description: Option<String>,
     #[schema(value_type = Option<Object>)]
     schema: Option<Value>,
-    /// Answers are held to their schema in either case.
+    /// Whether a part of the schema that cannot be enforced is an error; it is left out otherwise.
     strict: Option<bool>,
 }
 
@@ -122,6 +123,7 @@ pub(crate) fn read(body: &Value) -> Result<Option<ConstraintField>, HttpError> {
         let field = "structured_outputs.structural_tag";
         return Err(HttpError::member(field, "is not supported"));
     }
+    let loose = |given| schema("json_schema", given, GrammarSource::LooseSchema);
     let object = outputs.json_object.unwrap_or(false).then_some(GrammarSource::JsonObject);
     let all = [
         ("response_format", format),
@@ -134,17 +136,32 @@ pub(crate) fn read(body: &Value) -> Result<Option<ConstraintField>, HttpError> {
         ("guided_regex", asked.guided_regex.map(GrammarSource::Regex)),
         ("guided_choice", choice("guided_choice", asked.guided_choice)?),
         ("guided_grammar", asked.guided_grammar.map(GrammarSource::of_grammar)),
-        ("json_schema", asked.json_schema.map(|it| schema("json_schema", it)).transpose()?),
+        ("json_schema", asked.json_schema.map(loose).transpose()?),
         ("grammar", asked.grammar.and_then(llama_grammar)),
     ];
     let given = |(field, source)| Some(ConstraintField { field, source: source? });
     let mut given = all.into_iter().filter_map(given);
-    match (given.next(), given.next()) {
-        (Some(first), Some(second)) => {
+    let Some(mut first) = given.next() else { return Ok(None) };
+    for other in given {
+        let Some(source) = same(&first.source, &other.source) else {
             let problem = format!("cannot be given together with {}", first.field);
-            Err(HttpError::member(second.field, problem))
+            return Err(HttpError::member(other.field, problem));
+        };
+        first.source = source;
+    }
+    Ok(Some(first))
+}
+
+/// The constraint that two members give, if they give the same: strictly if one of them does.
+fn same(one: &GrammarSource, other: &GrammarSource) -> Option<GrammarSource> {
+    use GrammarSource::{JsonSchema, LooseSchema};
+    match (one, other) {
+        (JsonSchema(schema) | LooseSchema(schema), JsonSchema(again) | LooseSchema(again)) => {
+            let strict = matches!(one, JsonSchema(_)) || matches!(other, JsonSchema(_));
+            let source = if strict { JsonSchema } else { LooseSchema };
+            (schema == again).then(|| source(schema.clone()))
         }
-        (only, _) => Ok(only),
+        _ => (one == other).then(|| one.clone()),
     }
 }
 
@@ -162,6 +179,7 @@ pub(crate) fn llama_grammar(text: String) -> Option<GrammarSource> {
 type Given = Result<Option<GrammarSource>, HttpError>;
 
 fn of_format(format: ResponseFormat) -> Given {
+    let strict = format.json_schema.as_ref().is_some_and(|named| named.strict == Some(true));
     let named = format.json_schema.and_then(|named| named.schema);
     let (field, given) = match named {
         Some(given) => ("response_format.json_schema.schema", Some(given)),
@@ -171,7 +189,8 @@ fn of_format(format: ResponseFormat) -> Given {
         (FormatKind::Text, _) => Ok(None),
         (FormatKind::JsonObject, None) => Ok(Some(GrammarSource::JsonObject)),
         (FormatKind::JsonSchema, None) => Err(wire::missing("response_format.json_schema.schema")),
-        (_, Some(given)) => schema(field, given).map(Some),
+        (_, Some(given)) if strict => schema(field, given, GrammarSource::JsonSchema).map(Some),
+        (_, Some(given)) => schema(field, given, GrammarSource::LooseSchema).map(Some),
     }
 }
 
@@ -182,12 +201,16 @@ fn json(field: &str, given: Option<Value>) -> Given {
             .map_err(|error| HttpError::member(field, format!("is no JSON: {error}")))?,
         Some(given) => given,
     };
-    schema(field, given).map(Some)
+    schema(field, given, GrammarSource::LooseSchema).map(Some)
 }
 
-fn schema(field: &str, given: Value) -> Result<GrammarSource, HttpError> {
+fn schema(
+    field: &str,
+    given: Value,
+    source: fn(Value) -> GrammarSource,
+) -> Result<GrammarSource, HttpError> {
     match given.is_object() {
-        true => Ok(GrammarSource::JsonSchema(given)),
+        true => Ok(source(given)),
         false => Err(HttpError::member(field, "must be a JSON schema, which is an object")),
     }
 }
@@ -214,13 +237,17 @@ mod tests {
 
     #[test]
     fn every_spelling_becomes_its_grammar() {
-        use GrammarSource::{Choice, Gbnf, JsonObject, JsonSchema, Lark, Regex};
+        use GrammarSource::{Choice, Gbnf, JsonObject, JsonSchema, Lark, LooseSchema, Regex};
         let schema = json!({"type": "object"});
-        let of = || JsonSchema(schema.clone());
+        let of = || LooseSchema(schema.clone());
         let format = |format: Value| json!({ "response_format": format });
-        let named = json!({"type": "json_schema", "json_schema":
-            {"name": "n", "strict": true, "schema": schema}});
-        check(format(named), "response_format", of());
+        let named = |strict: Value| {
+            json!({"type": "json_schema", "json_schema":
+                {"name": "n", "strict": strict, "schema": schema}})
+        };
+        check(format(named(json!(true))), "response_format", JsonSchema(schema.clone()));
+        check(format(named(json!(false))), "response_format", of());
+        check(format(named(Value::Null)), "response_format", of());
         check(format(json!({"type": "json_object"})), "response_format", JsonObject);
         let bare = json!({"type": "json_object", "schema": schema});
         check(format(bare), "response_format", of());
@@ -292,6 +319,28 @@ mod tests {
         check_error(json!({"json_schema": {}, "grammar": "root ::= \"a\""}), "grammar");
         let both = json!({"json": {}, "regex": "a"});
         check_error(json!({"structured_outputs": both}), "structured_outputs.regex");
+    }
+
+    #[test]
+    fn the_same_twice_is_one_constraint() {
+        use GrammarSource::{Gbnf, JsonSchema, LooseSchema, Regex};
+        let both = |field: &str, name: &str, value: Value| json!({field: value, "structured_outputs": {name: value}});
+        let outputs = "structured_outputs.regex";
+        check(both("guided_regex", "regex", json!("[0-9]{2}")), outputs, Regex("[0-9]{2}".into()));
+        let grammar = "root ::= \"a\"";
+        let body = both("grammar", "grammar", json!(grammar));
+        check(body, "structured_outputs.grammar", Gbnf(grammar.into()));
+        let schema = json!({"type": "integer"});
+        let body = json!({"guided_json": schema.to_string(), "structured_outputs": {"json": schema},
+            "json_schema": schema});
+        check(body, "structured_outputs.json", LooseSchema(schema.clone()));
+        let strict = json!({"name": "n", "strict": true, "schema": schema});
+        let format = json!({"type": "json_schema", "json_schema": strict});
+        let body = json!({"response_format": format, "guided_json": schema});
+        check(body, "response_format", JsonSchema(schema.clone()));
+        let other = json!({"guided_regex": "a", "structured_outputs": {"regex": "b"}});
+        check_error(other, "guided_regex");
+        check_error(json!({"guided_json": {}, "json_schema": {"type": "null"}}), "json_schema");
     }
 
     #[test]

@@ -6,6 +6,10 @@ use crate::call_reader::call::ToolSignature;
 
 /// Bytes of a source.
 const MAX_SCHEMA: usize = 512 << 10;
+/// Bytes of the tools that may be called, by [`size_of_tool`].
+const MAX_TOOLS: usize = 1 << 20;
+/// Bytes that a tool counts beside its own, for the rules of its call.
+const TOOL: usize = 512;
 const MAX_LARK: usize = 128 << 10;
 const MAX_REGEX: usize = 16 << 10;
 /// Depth of brackets.
@@ -26,23 +30,40 @@ pub(super) fn check(source: &GrammarSource) -> Result<(), GrammarError> {
     }
 }
 
-fn check_size(source: &GrammarSource) -> Result<(), GrammarError> {
-    let (kind, size, most) = match source {
-        GrammarSource::JsonSchema(schema) => ("schema", schema.to_string().len(), MAX_SCHEMA),
-        GrammarSource::JsonObject => return Ok(()),
-        GrammarSource::Regex(text) => ("regex", text.len(), MAX_REGEX),
-        GrammarSource::Lark(text) | GrammarSource::Gbnf(text) => ("grammar", text.len(), MAX_LARK),
-        GrammarSource::Choice(texts) => ("choice", texts.iter().map(String::len).sum(), MAX_LARK),
-        GrammarSource::Calls(calls) => {
-            let size = |tool: &ToolSignature| tool.parameters.to_string().len();
-            ("tools", calls.tools.iter().map(size).sum(), MAX_SCHEMA)
-        }
-    };
+/// Checks the size of tools that calls may name.
+///
+/// # Errors
+/// If they are too large together.
+pub fn check_tools(tools: &[ToolSignature]) -> Result<(), GrammarError> {
+    at_most("tools", tools.iter().map(size_of_tool).sum(), MAX_TOOLS)
+}
+
+fn size_of_tool(tool: &ToolSignature) -> usize {
+    TOOL + tool.name.len() + tool.parameters.to_string().len()
+}
+
+fn at_most(kind: &'static str, size: usize, most: usize) -> Result<(), GrammarError> {
     if size <= most {
         return Ok(());
     }
     let what = format!("expected at most {most} bytes, found {size}");
     Err(GrammarError::Source { kind, what })
+}
+
+fn check_size(source: &GrammarSource) -> Result<(), GrammarError> {
+    let (kind, size, most) = match source {
+        GrammarSource::JsonSchema(schema) | GrammarSource::LooseSchema(schema) => {
+            ("schema", schema.to_string().len(), MAX_SCHEMA)
+        }
+        GrammarSource::JsonObject => return Ok(()),
+        GrammarSource::Regex(text) => ("regex", text.len(), MAX_REGEX),
+        GrammarSource::Lark(text) | GrammarSource::Gbnf(text) => ("grammar", text.len(), MAX_LARK),
+        GrammarSource::Choice(texts) => ("choice", texts.iter().map(String::len).sum(), MAX_LARK),
+        GrammarSource::Calls(calls) => {
+            return check_tools(&calls.tools);
+        }
+    };
+    at_most(kind, size, most)
 }
 
 /// Checks the depth of brackets: parsers of expressions recurse at each of them.

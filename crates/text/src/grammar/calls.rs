@@ -3,9 +3,10 @@
 //! Markers that are tokens of the vocabulary must be those tokens, others are text. The root is in
 //! llguidance's dialect of Lark; arguments are separate grammars, to which the root refers by name.
 
+use super::json::{json_grammar, of_objects};
 use super::lark::{MarkerTokens, literal};
 use super::parameters::{any_parameters, parameters};
-use super::schema::{checked, json_grammar};
+use super::schema::checked;
 use super::source::CallGrammar;
 use super::{GrammarError, Thinking};
 use crate::Tokenizer;
@@ -13,10 +14,8 @@ use crate::call_reader::call::ToolSignature;
 use crate::tool_formats::ToolFormat;
 use crate::tool_formats::syntax::{AnswerSyntax, CallSyntax, MessageSyntax};
 use llguidance::api::GrammarWithLexer;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-/// Most tools of a grammar; the schema of each is compiled.
-pub const MAX_TOOLS: usize = 128;
 /// Bytes of the name of a tool.
 const MAX_NAME: usize = 128;
 
@@ -70,9 +69,8 @@ pub(super) fn grammars(
 
 fn check(calls: &CallGrammar) -> Result<(), GrammarError> {
     let wrong = |what: String| Err(GrammarError::Source { kind: "tools", what });
-    let count = calls.tools.len();
-    if !(1..=MAX_TOOLS).contains(&count) {
-        return wrong(format!("expected 1 to {MAX_TOOLS} tools, found {count}"));
+    if calls.tools.is_empty() {
+        return wrong("expected one or more tools, found none".into());
     }
     let fits = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
     for ToolSignature { name, .. } in &calls.tools {
@@ -83,6 +81,23 @@ fn check(calls: &CallGrammar) -> Result<(), GrammarError> {
         }
     }
     Ok(())
+}
+
+/// Whether a checked schema says nothing about values.
+pub(super) fn allows_anything(schema: &Value) -> bool {
+    *schema == true || schema.as_object().is_some_and(Map::is_empty)
+}
+
+/// Checks that calls in `format` can write the arguments of `tool`, whose schema is one of objects.
+///
+/// # Errors
+/// If they cannot.
+pub(super) fn check_arguments(
+    format: &'static ToolFormat,
+    tool: &ToolSignature,
+) -> Result<(), GrammarError> {
+    let Some(syntax) = format.writes.parameters else { return Ok(()) };
+    parameters(syntax, 0, &tool.parameters, &MarkerTokens::default()).map(drop)
 }
 
 /// Returns the syntax of a format that fits a vocabulary.
@@ -106,19 +121,23 @@ impl Writer {
     fn call(&mut self, at: usize, tool: &ToolSignature) -> Result<String, GrammarError> {
         let CallSyntax { before, after, parameters: one_by_one, .. } = *self.syntax;
         let schema = match &tool.parameters {
-            Value::Null => json!({"type": "object"}),
+            Value::Null => json!(true),
             schema => checked(schema)?,
         };
         let arguments = match one_by_one {
-            None => self.json(format!("arguments-{at}"), schema),
+            None => {
+                let name = format!("arguments-{at}");
+                let reference = format!("@{name}");
+                let grammar = json_grammar(of_objects(schema)?)?;
+                self.grammars.push(GrammarWithLexer { name: Some(name), ..grammar });
+                reference
+            }
             Some(syntax) => {
-                let written = match &tool.parameters {
-                    Value::Null => any_parameters(syntax, at, &self.tags),
-                    _ => parameters(syntax, at, &schema, &self.tags)?,
+                let written = match allows_anything(&schema) {
+                    true => any_parameters(syntax, at, &self.tags),
+                    false => parameters(syntax, at, &of_objects(schema)?, &self.tags)?,
                 };
-                for (name, schema) in written.values {
-                    self.json(name, schema);
-                }
+                self.grammars.extend(written.values);
                 self.rules.push_str(&written.rules);
                 written.sequence
             }
@@ -127,13 +146,6 @@ impl Writer {
         let after = self.tags.sequence(after);
         self.rules.push_str(&format!("body-{at}: {before} {arguments} {after}\n"));
         Ok(format!("body-{at}"))
-    }
-
-    /// Adds the grammar of a JSON value and returns the reference to it.
-    fn json(&mut self, name: String, schema: Value) -> String {
-        let reference = format!("@{name}");
-        self.grammars.push(GrammarWithLexer { name: Some(name), ..json_grammar(schema) });
-        reference
     }
 
     /// One call or several, with the texts around them.

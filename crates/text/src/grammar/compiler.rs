@@ -1,10 +1,17 @@
 //! Compilation of sources into grammars that sequences follow.
 
+use super::json::{json_grammar, of_objects};
 use super::lark::{MarkerTokens, literal};
 use super::locate::located;
+use super::loose::LeftOut;
 use super::matcher::plain;
+use super::schema::{Checked, Tolerance};
 use super::vocabulary::Vocabulary;
-use super::{GrammarError, GrammarSource, Matcher, Thinking, bounds, calls, gbnf, schema};
+use super::{
+    CallGrammar, GrammarError, GrammarSource, Matcher, Thinking, bounds, calls, gbnf, loose, schema,
+};
+use crate::call_reader::call::ToolSignature;
+use crate::tool_formats::ToolFormat;
 use crate::tool_formats::harmony::MESSAGES;
 use crate::{TextAssets, Tokenizer};
 use llguidance::api::{GrammarWithLexer, ParserLimits, TopLevelGrammar};
@@ -36,7 +43,10 @@ const ANSWER: &str = "answer";
 
 /// A grammar for the sequences of a request. Clones share it.
 #[derive(Clone)]
-pub struct CompiledGrammar(Arc<Matcher>);
+pub struct CompiledGrammar {
+    start: Arc<Matcher>,
+    left_out: Arc<[LeftOut]>,
+}
 
 impl GrammarCompiler {
     /// A compiler for the tokenizer of `assets`.
@@ -62,20 +72,120 @@ impl GrammarCompiler {
         thinking: Thinking,
     ) -> Result<CompiledGrammar, GrammarError> {
         bounds::check(source)?;
+        on_large_stack(|| self.compile_here(source, thinking))
+    }
+
+    fn compile_here(
+        &self,
+        source: &GrammarSource,
+        thinking: Thinking,
+    ) -> Result<CompiledGrammar, GrammarError> {
+        let (enforced, left_out) = self.enforced(source, false)?;
+        match self.compile_in_full(enforced.as_ref().unwrap_or(source), thinking) {
+            Ok(start) => Ok(CompiledGrammar { start, left_out: left_out.into() }),
+            Err(_) if enforced.is_some() => {
+                let (enforced, left_out) = self.enforced(source, true)?;
+                let start = self.compile_in_full(enforced.as_ref().unwrap_or(source), thinking)?;
+                Ok(CompiledGrammar { start, left_out: left_out.into() })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn compile_in_full(
+        &self,
+        source: &GrammarSource,
+        thinking: Thinking,
+    ) -> Result<Arc<Matcher>, GrammarError> {
         let (kind, grammars) = grammars(source, thinking, &self.assets.tokenizer)?;
         let ready = self.ready()?;
-        let compiled = match has_rules(source) {
-            true => on_large_stack(|| ready.compile(grammars)),
-            false => ready.compile(grammars),
-        };
-        compiled.map_err(|what| match source {
+        ready.compile(grammars).map_err(|what| match source {
             // The message names the part of the schema at fault: the schema may be long.
             GrammarSource::JsonSchema(schema) => match schema::checked(schema) {
-                Ok(schema) => located(&schema, what, |part| ready.error_of(part)),
+                Ok(schema) => ready.located(&schema, what),
                 Err(error) => error,
             },
             _ => GrammarError::Source { kind, what },
         })
+    }
+
+    /// Returns the schema of the arguments of `tool` that calls can be held to, and the parts that
+    /// it leaves out: none if the tool is `strict`. The schema of a tool without one is null.
+    ///
+    /// # Errors
+    /// If a strict schema cannot be enforced in full, or no object fits a schema.
+    pub fn arguments(
+        &self,
+        tool: &ToolSignature,
+        format: &'static ToolFormat,
+        strict: bool,
+    ) -> Result<(Value, Vec<LeftOut>), GrammarError> {
+        if tool.parameters.is_null() {
+            return Ok((Value::Null, Vec::new()));
+        }
+        let arguments = on_large_stack(|| self.arguments_here(tool, format, strict));
+        arguments
+            .map_err(|error| GrammarError::Tool { name: tool.name.clone(), error: Box::new(error) })
+    }
+
+    fn arguments_here(
+        &self,
+        tool: &ToolSignature,
+        format: &'static ToolFormat,
+        strict: bool,
+    ) -> Result<(Value, Vec<LeftOut>), GrammarError> {
+        let tolerance = if strict { Tolerance::None } else { Tolerance::Malformed };
+        let mut checked = schema::tolerant(&tool.parameters, tolerance)?;
+        let ready = self.ready()?;
+        if calls::allows_anything(&checked.schema) {
+            return Ok((Value::Null, checked.left_out));
+        }
+        checked.schema = of_objects(checked.schema)?;
+        let error_of = |schema: &Value| {
+            let parameters = schema.clone();
+            ready.error_of(schema).or_else(|| {
+                calls::check_arguments(format, &ToolSignature { parameters, ..tool.clone() }).err()
+            })
+        };
+        if strict {
+            return match error_of(&checked.schema) {
+                Some(error) => Err(error),
+                None => Ok((checked.schema, checked.left_out)),
+            };
+        }
+        let loose = loose::loosened(checked, error_of)?;
+        match calls::allows_anything(&loose.schema) {
+            true => Ok((Value::Null, loose.left_out)),
+            false => Ok((loose.schema, loose.left_out)),
+        }
+    }
+
+    /// Returns a source in which a loose schema, also beside calls, is without what cannot be
+    /// enforced, and what that is; `None` if `source` has no loose schema. Parts that are only
+    /// found by compiling are left out if `compiles`.
+    fn enforced(
+        &self,
+        source: &GrammarSource,
+        compiles: bool,
+    ) -> Result<(Option<GrammarSource>, Vec<LeftOut>), GrammarError> {
+        match source {
+            GrammarSource::LooseSchema(schema) => {
+                let mut checked = schema::tolerant(schema, Tolerance::Unsupported)?;
+                if compiles {
+                    let ready = self.ready()?;
+                    checked = loose::loosened(checked, |schema| ready.error_of(schema))?;
+                }
+                let Checked { schema, left_out } = checked;
+                Ok((Some(GrammarSource::JsonSchema(schema)), left_out))
+            }
+            GrammarSource::Calls(calls) if !calls.required => {
+                let Some(answer) = &calls.answer else { return Ok((None, Vec::new())) };
+                let (answer, left_out) = self.enforced(answer, compiles)?;
+                let with = |answer| CallGrammar { answer: Some(Box::new(answer)), ..calls.clone() };
+                Ok((answer.map(|answer| GrammarSource::Calls(with(answer))), left_out))
+            }
+            _ => Ok((None, Vec::new())),
+        }
     }
 
     fn ready(&self) -> Result<&Ready, GrammarError> {
@@ -105,7 +215,7 @@ impl Ready {
         Ok(Self { factory, end })
     }
 
-    fn compile(&self, grammars: Vec<GrammarWithLexer>) -> Result<CompiledGrammar, String> {
+    fn compile(&self, grammars: Vec<GrammarWithLexer>) -> Result<Arc<Matcher>, String> {
         let parser = self.factory.create_parser(TopLevelGrammar { grammars, max_tokens: None });
         let mut inner = Inner::new(parser);
         if let Some(error) = inner.get_error() {
@@ -117,19 +227,35 @@ impl Ready {
         }
         // Expressions are compiled when they are first met: one that is too complex fails here.
         inner.compute_mask().map_err(|error| plain(&error.to_string()))?;
-        Ok(CompiledGrammar(Arc::new(Matcher { inner, end: self.end })))
+        Ok(Arc::new(Matcher { inner, end: self.end }))
     }
 
-    /// Returns the error of compiling a schema.
-    fn error_of(&self, schema: Value) -> Option<String> {
-        self.compile(vec![schema::json_grammar(schema)]).err()
+    /// Returns the error of compiling a checked schema, with the part at fault.
+    fn error_of(&self, schema: &Value) -> Option<GrammarError> {
+        match json_grammar(schema.clone()) {
+            Ok(grammar) => self.compile(vec![grammar]).err().map(|what| self.located(schema, what)),
+            Err(error) => Some(error),
+        }
+    }
+
+    fn located(&self, schema: &Value, what: String) -> GrammarError {
+        located(schema, what, |part| match json_grammar(part) {
+            Ok(grammar) => self.compile(vec![grammar]).err(),
+            Err(GrammarError::Schema { what, .. }) => Some(what),
+            Err(error) => Some(error.to_string()),
+        })
     }
 }
 
 impl CompiledGrammar {
     /// Returns the state before the first token.
     pub fn start(&self) -> Matcher {
-        Matcher::clone(&self.0)
+        Matcher::clone(&self.start)
+    }
+
+    /// The parts of a loose schema that are not enforced.
+    pub fn left_out(&self) -> &[LeftOut] {
+        &self.left_out
     }
 }
 
@@ -178,17 +304,16 @@ fn answer_grammar(
     tokenizer: &Tokenizer,
 ) -> Result<(&'static str, GrammarWithLexer), GrammarError> {
     let (kind, answer) = match source {
-        GrammarSource::JsonSchema(schema) => {
-            ("schema", schema::json_grammar(schema::checked(schema)?))
-        }
-        GrammarSource::JsonObject => ("schema", schema::json_grammar(json!({"type": "object"}))),
+        GrammarSource::JsonSchema(schema) => ("schema", json_grammar(schema::checked(schema)?)?),
+        GrammarSource::JsonObject => ("schema", json_grammar(json!({"type": "object"}))?),
         GrammarSource::Regex(text) => ("regex", GrammarWithLexer::from_regex(text)),
         GrammarSource::Lark(text) => ("grammar", GrammarWithLexer::from_lark(text.clone())),
         GrammarSource::Gbnf(text) => {
             ("grammar", GrammarWithLexer::from_lark(gbnf::lark(text, tokenizer)?))
         }
         GrammarSource::Choice(texts) => ("choice", GrammarWithLexer::from_lark(choice(texts)?)),
-        GrammarSource::Calls(_) => {
+        // A loose schema has become one that is enforced in full.
+        GrammarSource::Calls(_) | GrammarSource::LooseSchema(_) => {
             let what =
                 "expected a schema, regex, grammar or choice beside calls, found calls".into();
             return Err(GrammarError::Source { kind: "tools", what });
@@ -197,21 +322,17 @@ fn answer_grammar(
     Ok((kind, GrammarWithLexer { name: Some(ANSWER.into()), ..answer }))
 }
 
-/// Whether a source or the answer beside its calls has rules that callers wrote.
-fn has_rules(source: &GrammarSource) -> bool {
-    match source {
-        GrammarSource::Lark(_) | GrammarSource::Gbnf(_) => true,
-        GrammarSource::Calls(calls) => calls.answer.as_deref().is_some_and(has_rules),
-        _ => false,
-    }
-}
-
-/// Runs `work` on a stack that is large enough for the longest chain of rules, through which the
-/// compiler of grammars recurses.
-fn on_large_stack<T: Send>(work: impl FnOnce() -> Result<T, String> + Send) -> Result<T, String> {
+/// Runs `work` on a stack that is large enough for the longest chain of rules or references,
+/// through which the compiler of grammars recurses.
+fn on_large_stack<T: Send>(
+    work: impl FnOnce() -> Result<T, GrammarError> + Send,
+) -> Result<T, GrammarError> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("grammar".into()).stack_size(STACK);
-        let running = thread.spawn_scoped(scope, work).map_err(|e| format!("no thread: {e}"))?;
+        let running = thread.spawn_scoped(scope, work).map_err(|error| GrammarError::Source {
+            kind: "grammar",
+            what: format!("no thread to compile it: {error}"),
+        })?;
         running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }

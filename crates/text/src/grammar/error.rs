@@ -19,6 +19,14 @@ pub enum GrammarError {
         /// What was expected and found.
         what: String,
     },
+    /// The arguments of a tool cannot be enforced.
+    #[error("tool {name}: {error}")]
+    Tool {
+        /// The name of the tool.
+        name: String,
+        /// The error of its schema.
+        error: Box<GrammarError>,
+    },
     /// The match of an answer failed.
     #[error("the answer cannot match the grammar: {0}")]
     Match(String),

@@ -13,7 +13,8 @@ pub(super) fn literal(text: &str) -> String {
     json!(text).to_string()
 }
 
-/// Markers that are tokens of a vocabulary, with their ids.
+/// Markers that are tokens of a vocabulary, with their ids; by default none are.
+#[derive(Default)]
 pub(super) struct MarkerTokens {
     tokens: Vec<(&'static str, u32)>,
 }

@@ -1,9 +1,16 @@
 //! Arguments that a format writes one by one: strings as they are, other values as JSON.
 
 use super::GrammarError;
+use super::exact::{self, Arguments, Part};
+use super::expression::Expression;
+use super::formats;
+use super::json::{NO_VALUE, json_grammar};
 use super::lark::{MarkerTokens, literal};
 use super::locate::with_definitions;
+use super::references::escaped;
 use crate::tool_formats::syntax::ParameterSyntax;
+use llguidance::api::GrammarWithLexer;
+use llguidance::regex_to_lark;
 use serde_json::{Map, Value};
 
 /// The arguments of one tool.
@@ -12,14 +19,12 @@ pub(super) struct Parameters {
     pub sequence: String,
     /// The rules that the sequence refers to.
     pub rules: String,
-    /// The names and schemas of JSON values.
-    pub values: Vec<(String, Value)>,
+    /// The grammars of JSON values, by name.
+    pub values: Vec<GrammarWithLexer>,
 }
 
-/// Keywords of a schema of strings that are written as they are.
-const STRING_KEYWORDS: [&str; 3] = ["type", "enum", "const"];
-
-/// Returns the grammar of the arguments of tool `tool`, whose `schema` is checked.
+/// Returns the grammar of the arguments of tool `tool`, whose `schema` is checked and one of
+/// objects.
 ///
 /// # Errors
 /// If the format cannot write arguments of this schema.
@@ -29,49 +34,27 @@ pub(super) fn parameters(
     schema: &Value,
     tags: &MarkerTokens,
 ) -> Result<Parameters, GrammarError> {
-    let place = |key: &str| format!("#/properties/{key}");
-    let wrong = |pointer: String, what: String| Err(GrammarError::Schema { pointer, what });
-    let known = ["type", "properties", "required", "additionalProperties", "$defs", "definitions"];
-    let object = schema.as_object().filter(|_| schema["type"] == "object");
-    let Some(object) = object.filter(|object| object.keys().all(|key| known.contains(&&**key)))
-    else {
-        return wrong(
-            "#".into(),
-            format!("expected an object with nothing but {}", known.join(", ")),
-        );
+    let mut writer = Writer {
+        syntax,
+        tool,
+        schema,
+        tags,
+        all: Parameters { sequence: String::new(), rules: String::new(), values: Vec::new() },
+        count: 0,
     };
-    let none = Map::new();
-    let properties = object.get("properties").and_then(Value::as_object).unwrap_or(&none);
-    let is_required = |key: &str| {
-        let names = object.get("required").and_then(Value::as_array);
-        names.is_some_and(|names| names.iter().any(|name| name == key))
-    };
-    let mut all = Parameters { sequence: String::new(), rules: String::new(), values: Vec::new() };
-    for (at, (key, value)) in properties.iter().enumerate() {
-        if !key.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c)) {
-            return wrong(place(key), "expected letters, digits, _, - and . in its name".into());
-        }
-        let name = format!("value-{tool}-{at}");
-        let text = value["type"] == "string";
-        let before =
-            tags.sequence(&if text { syntax.text } else { syntax.json }.replace("KEY", key));
-        let rule = match (text, value.as_object()) {
-            (true, Some(value)) if !value.keys().all(|key| STRING_KEYWORDS.contains(&&**key)) => {
-                return wrong(
-                    place(key),
-                    "a string of this format can have a type and values only".into(),
-                );
-            }
-            (true, Some(value)) => string(syntax, &name, value, tags, &mut all.rules),
-            _ => {
-                all.values.push((name.clone(), with_definitions(value, object)));
-                format!("@{name} {}", tags.sequence(syntax.close))
-            }
-        };
-        let optional = if is_required(key) { "" } else { "?" };
-        all.sequence.push_str(&format!("({before} {rule}){optional} "));
+    let mut options = Vec::new();
+    for arguments in exact::arguments(schema)? {
+        options.extend(writer.arguments(&arguments)?);
     }
-    Ok(all)
+    let sequence = match &options[..] {
+        [] => {
+            let what = format!("{NO_VALUE}, or the format of calls cannot write it");
+            return Err(GrammarError::Schema { pointer: "#".into(), what });
+        }
+        [only] => only.clone(),
+        options => format!("({})", options.join(" | ")),
+    };
+    Ok(Parameters { sequence, ..writer.all })
 }
 
 /// Returns the grammar of strings of any names.
@@ -82,29 +65,229 @@ pub(super) fn any_parameters(
 ) -> Parameters {
     let (name, key) = (format!("any-{tool}"), format!("KEY-{tool}"));
     let mut rules = format!("{key}: /[A-Za-z_][A-Za-z0-9_.-]{{0,63}}/\n");
-    let text = string(syntax, &format!("value-{tool}"), &Map::new(), tags, &mut rules);
+    let text = any_string(syntax, &format!("value-{tool}"), tags, &mut rules);
     let (before, behind) = syntax.text.split_once("KEY").unwrap_or((syntax.text, ""));
     let [before, behind] = [before, behind].map(|text| tags.sequence(text));
     rules.push_str(&format!("{name}: {before} {key} {behind} {text}\n"));
     Parameters { sequence: format!("{name}*"), rules, values: Vec::new() }
 }
 
-/// Adds the rules of a string of the values that `of` allows, and of what ends it. Returns their
-/// sequence.
-fn string(
+struct Writer<'a> {
+    syntax: ParameterSyntax,
+    tool: usize,
+    schema: &'a Value,
+    tags: &'a MarkerTokens,
+    all: Parameters,
+    count: usize,
+}
+
+impl<'a> Writer<'a> {
+    /// Returns the sequence of one alternative of the arguments; `None` if no value fits a required
+    /// one.
+    fn arguments(&mut self, arguments: &Arguments<'a>) -> Result<Option<String>, GrammarError> {
+        let mut sequence = String::new();
+        for (key, parts) in &arguments.properties {
+            let required = arguments.required.contains(key);
+            let name = format!("value-{}-{}", self.tool, self.count);
+            self.count += 1;
+            let written = (self.syntax.key)(key);
+            let rule = match written.is_some() {
+                true => self.value(key, parts, name)?,
+                false => None,
+            };
+            let (Some(written), Some((text, rule))) = (written, rule) else {
+                if required {
+                    return Ok(None);
+                }
+                continue;
+            };
+            let before = if text { self.syntax.text } else { self.syntax.json };
+            let before = self.tags.sequence(&before.replace("KEY", &written));
+            let optional = if required { "" } else { "?" };
+            sequence.push_str(&format!("({before} {rule}){optional} "));
+        }
+        Ok(Some(if sequence.is_empty() { "\"\"".into() } else { sequence }))
+    }
+
+    /// Returns whether a value is written as it is, and the sequence of the value and its end.
+    fn value(
+        &mut self,
+        key: &str,
+        parts: &[Part<'a>],
+        name: String,
+    ) -> Result<Option<(bool, String)>, GrammarError> {
+        // Readers know strings by this place of the schema.
+        let text = self.schema["properties"][key]["type"] == "string";
+        if text {
+            return Ok(self.text(key, parts, &name)?.map(|rule| (true, rule)));
+        }
+        let grammar = match parts {
+            [Part::Schema(schema)] if !refers_elsewhere(schema) => {
+                let none = Map::new();
+                let whole = self.schema.as_object().unwrap_or(&none);
+                Some(json_grammar(with_definitions(schema, whole))?)
+            }
+            parts => exact::grammar(self.schema, parts)?,
+        };
+        let Some(grammar) = grammar else { return Ok(None) };
+        let rule = format!("@{name} {}", self.tags.sequence(self.syntax.close));
+        self.all.values.push(GrammarWithLexer { name: Some(name), ..grammar });
+        Ok(Some((false, rule)))
+    }
+
+    fn text(
+        &mut self,
+        key: &str,
+        parts: &[Part<'a>],
+        name: &str,
+    ) -> Result<Option<String>, GrammarError> {
+        let (mut literals, mut expressions) = (Vec::new(), Vec::new());
+        let wrong =
+            |what| GrammarError::Schema { pointer: format!("#/properties/{}", escaped(key)), what };
+        for strings in exact::strings(self.schema, parts)? {
+            let limits = limits(&strings.keywords);
+            match strings.values {
+                None if limits.is_empty() => {
+                    return Ok(Some(any_string(self.syntax, name, self.tags, &mut self.all.rules)));
+                }
+                None => expressions.push(Expression::All(limits)),
+                Some(values) => {
+                    for value in values {
+                        let mut all = limits.clone();
+                        all.push(Expression::Literal(value.into()));
+                        let fits = Expression::All(all).terminal().map_err(wrong)?.is_some();
+                        literals.extend(self.written(value).filter(|_| fits));
+                    }
+                }
+            }
+        }
+        let mut options = Vec::new();
+        if !literals.is_empty() {
+            let close = self.tags.sequence(self.syntax.close);
+            options.push(format!("({}) {close}", literals.join(" | ")));
+        }
+        if !expressions.is_empty() {
+            options.extend(self.limited(Expression::Any(expressions), name).map_err(wrong)?);
+        }
+        Ok(match &options[..] {
+            [] => None,
+            [only] => Some(only.clone()),
+            options => Some(format!("({})", options.join(" | "))),
+        })
+    }
+
+    /// Returns a value as a literal, if readers can tell its end.
+    fn written(&self, value: &str) -> Option<String> {
+        let ParameterSyntax { end, escaped_end, .. } = self.syntax;
+        if escaped_end.is_some_and(|escaped| value.contains(escaped)) {
+            return None;
+        }
+        let value = match escaped_end {
+            Some(escaped) => value.replace(&format!("{end}>"), escaped),
+            None => value.to_owned(),
+        };
+        (!value.contains(end)).then(|| literal(&value))
+    }
+
+    /// Adds the terminal of the texts that match `body` and what ends them. The texts do not hold
+    /// what readers take for the end, nor what they take for its escape.
+    fn limited(&mut self, body: Expression, name: &str) -> Result<Option<String>, String> {
+        let ParameterSyntax { close, end, escaped_end, .. } = self.syntax;
+        let mut all = vec![body];
+        for mark in [Some(end), escaped_end].into_iter().flatten() {
+            let any = || Expression::Regex("(?s:.*)".into());
+            let holds = vec![any(), Expression::Literal(mark.into()), any()];
+            all.push(Expression::Not(Box::new(Expression::Sequence(holds))));
+        }
+        let lead = self.tags.first(close).unwrap_or(close.trim_end());
+        let with_lead = vec![Expression::All(all), Expression::Literal(lead.into())];
+        let Some(terminal) = Expression::Sequence(with_lead).terminal()? else { return Ok(None) };
+        let token = name.to_uppercase();
+        self.all.rules.push_str(&format!("{token}: {terminal}\n"));
+        Ok(Some(format!("{token} {}", self.tags.sequence(&close[lead.len()..]))))
+    }
+}
+
+/// The limits that keywords set to strings.
+fn limits(keywords: &[&Map<String, Value>]) -> Vec<Expression> {
+    let mut limits = Vec::new();
+    for keywords in keywords {
+        let count = |key: &str| keywords.get(key).and_then(Value::as_u64);
+        let (least, most) = (count("minLength").unwrap_or(0), count("maxLength"));
+        if least > 0 || most.is_some() {
+            let most = most.map_or(String::new(), |most| most.to_string());
+            limits.push(Expression::Regex(format!("(?s:.{{{least},{most}}})")));
+        }
+        let text = |key: &str| keywords.get(key).and_then(Value::as_str);
+        limits.extend(text("pattern").map(|pattern| Expression::Regex(searched(pattern))));
+        limits.extend(text("format").and_then(formats::expression).map(Expression::Regex));
+    }
+    limits
+}
+
+/// Returns the expression of the texts in which `pattern` is found. Each alternative is bound to
+/// the ends of the text where it begins with `^` or ends with `$`.
+fn searched(pattern: &str) -> String {
+    let pattern = regex_to_lark(pattern, "dw");
+    let any = "(?s:.*)";
+    let options = alternatives(&pattern).into_iter().map(|option| {
+        let (begin, option) = option.strip_prefix('^').map_or((any, option), |rest| ("", rest));
+        let slashes =
+            option.strip_suffix('$').map(|rest| rest.len() - rest.trim_end_matches('\\').len());
+        let (option, end) = match slashes {
+            Some(count) if count % 2 == 0 => (&option[..option.len() - 1], ""),
+            _ => (option, any),
+        };
+        format!("{begin}({option}){end}")
+    });
+    options.collect::<Vec<_>>().join("|")
+}
+
+/// Splits a regular expression at each `|` that is in no group and no class.
+fn alternatives(pattern: &str) -> Vec<&str> {
+    let (mut options, mut begin, mut depth, mut class, mut escaped) =
+        (Vec::new(), 0, 0, false, false);
+    for (at, c) in pattern.char_indices() {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            ']' => class = false,
+            _ if class => {}
+            '[' => class = true,
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            '|' if depth == 0 => {
+                options.push(&pattern[begin..at]);
+                begin = at + 1;
+            }
+            _ => {}
+        }
+    }
+    options.push(&pattern[begin..]);
+    options
+}
+
+/// Whether a schema has a reference to a place that [`with_definitions`] does not keep.
+fn refers_elsewhere(schema: &Value) -> bool {
+    match schema {
+        Value::Object(object) => {
+            let kept = |to: &str| to.starts_with("#/$defs/") || to.starts_with("#/definitions/");
+            let elsewhere = object.get("$ref").is_some_and(|to| !to.as_str().is_some_and(kept));
+            elsewhere || object.values().any(refers_elsewhere)
+        }
+        Value::Array(list) => list.iter().any(refers_elsewhere),
+        _ => false,
+    }
+}
+
+/// Adds the rules of any string, and of what ends it. Returns their sequence.
+fn any_string(
     syntax: ParameterSyntax,
     name: &str,
-    of: &Map<String, Value>,
     tags: &MarkerTokens,
     rules: &mut String,
 ) -> String {
     let close = syntax.close;
-    let values = of.get("enum").and_then(Value::as_array);
-    let values = values.map(Vec::as_slice).or(of.get("const").map(std::slice::from_ref));
-    if let Some(values) = values {
-        let literals: Vec<String> = values.iter().filter_map(Value::as_str).map(literal).collect();
-        return format!("({}) {}", literals.join(" | "), tags.sequence(close));
-    }
     match tags.first(close) {
         // The string ends where the token is: the text between them is part of it.
         Some(lead) => {

@@ -1,12 +1,17 @@
-//! Checks of JSON schemas before compilation: a schema with an unknown keyword is an error.
+//! Checks of JSON schemas before compilation: a keyword that cannot be enforced is an error or is
+//! left out.
 //!
-//! The keywords are a subset of draft 2020-12. Annotations (titles, defaults) are dropped, and the
-//! tuples of draft 7, `items: [..]` with `additionalItems`, become `prefixItems` with `items`. A
-//! keyword that the compiler would ignore or misread is an error that names its position.
+//! The keywords are a subset of draft 2020-12. Annotations and unknown keywords are dropped, the
+//! tuples of draft 7, `items: [..]` with `additionalItems`, become `prefixItems` with `items`, and
+//! the ends of draft 4, of which a flag says that they are excluded, become those of later drafts.
 
-use super::GrammarError;
-use llguidance::api::GrammarWithLexer;
+use super::exact;
+use super::json::library_error;
+use super::loose::LeftOut;
+use super::references::{escaped, follow, has_reference};
+use super::{GrammarError, finite};
 use serde_json::{Map, Value, json};
+use std::borrow::Cow;
 
 /// Bounds of a schema.
 const MAX_DEPTH: usize = 64;
@@ -14,17 +19,12 @@ const MAX_NODES: usize = 20_000;
 const MAX_COUNT: u64 = 100_000;
 const MAX_TEXT: usize = 4096;
 
-/// Returns the checked value of a keyword, `None` for one that does not count.
-type KeywordCheck = fn(&mut Walk, &Value) -> Result<Option<Value>, GrammarError>;
+/// The result of a keyword: its checked value, `None` for one that does not count.
+type Kept = Result<Option<Value>, Fault>;
+type KeywordCheck = fn(&mut Walk, &Value) -> Kept;
 
-/// The keywords of each kind.
-const KEYWORDS: [(&[&str], KeywordCheck); 16] = [
-    // Annotations.
-    (&["title", "description", "default", "examples", "example", "deprecated"], |_, _| Ok(None)),
-    (
-        &["readOnly", "writeOnly", "contentMediaType", "contentEncoding", "$comment", "$schema"],
-        |_, _| Ok(None),
-    ),
+/// The keywords that are checked. Any other is unknown to JSON Schema and says nothing.
+const KEYWORDS: [(&[&str], KeywordCheck); 20] = [
     (&["$defs", "definitions", "properties"], |walk, value| walk.schemas_by_name(value).map(Some)),
     (&["additionalProperties", "additionalItems"], |walk, value| walk.schema(value).map(Some)),
     (&["items"], |walk, value| match value {
@@ -54,82 +54,99 @@ const KEYWORDS: [(&[&str], KeywordCheck); 16] = [
             walk.plain(value, known, &format!("a whole number up to {MAX_COUNT}"))
         },
     ),
-    (
-        &["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"],
-        |walk, value| walk.plain(value, value.is_number(), "a number"),
-    ),
-    (&["pattern", "format"], |walk, value| {
-        let known = value.as_str().is_some_and(|text| text.len() <= MAX_TEXT);
-        walk.plain(value, known, &format!("a text of at most {MAX_TEXT} bytes"))
+    (&["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"], Walk::number),
+    (&["multipleOf"], |walk, value| match value.as_f64() {
+        Some(0.0) => walk.expected("a number other than 0", value),
+        _ => walk.number(value),
     }),
-    (&["uniqueItems", "nullable"], |walk, value| walk.without(*value == false)),
+    (&["pattern"], |walk, value| walk.expression("pattern", value)),
+    (&["format"], |walk, value| match walk.expression("format", value) {
+        // Formats are annotations: one that is not known says nothing.
+        Err(Fault { malformed: false, .. }) => Ok(None),
+        known => known,
+    }),
+    (&["uniqueItems"], |walk, value| walk.without(*value == false)),
+    (&["propertyNames"], |walk, value| walk.without(allows_all_names(value))),
     (
         &["patternProperties", "dependentRequired", "dependentSchemas", "dependencies"],
         |walk, value| walk.without(value.as_object().is_some_and(Map::is_empty)),
     ),
+    (&["not"], |walk, value| walk.without(*value == false)),
+    (&["if", "contains"], |walk, _| walk.without(false)),
+    (
+        &["unevaluatedItems", "unevaluatedProperties", "$dynamicRef", "$recursiveRef"],
+        |walk, value| walk.without(allows_all(value)),
+    ),
 ];
 
 const TYPES: [&str; 7] = ["null", "boolean", "integer", "number", "string", "array", "object"];
+
+/// What becomes of a keyword that cannot be enforced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tolerance {
+    /// An error.
+    None,
+    /// One that is not supported is left out, one that is malformed is an error.
+    Unsupported,
+    /// Left out.
+    Malformed,
+}
+
+/// A schema in the words of draft 2020-12, and what it leaves out of another.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Checked {
+    pub schema: Value,
+    pub left_out: Vec<LeftOut>,
+}
 
 /// Returns `schema` without annotations, in the words of draft 2020-12.
 ///
 /// # Errors
 /// If the schema is malformed, too large, or has a keyword that is not supported.
 pub(super) fn checked(schema: &Value) -> Result<Value, GrammarError> {
-    let mut walk = Walk { place: vec!["#".into()], nodes: 0, renamed: Vec::new() };
-    let mut checked = walk.schema(schema)?;
+    Ok(tolerant(schema, Tolerance::None)?.schema)
+}
+
+/// Returns `schema` as [`checked`] does, without the parts that `tolerance` leaves out; it allows
+/// every value that `schema` allows.
+///
+/// # Errors
+/// If a part is not tolerated, or references lead to themselves.
+pub(super) fn tolerant(schema: &Value, tolerance: Tolerance) -> Result<Checked, GrammarError> {
+    let mut walk = Walk {
+        tolerance,
+        place: vec!["#".into()],
+        nodes: 0,
+        renamed: Vec::new(),
+        left_out: Vec::new(),
+    };
+    let mut schema = walk.schema(schema).map_err(|fault| fault.error)?;
     if !walk.renamed.is_empty() {
         // Inner places first: their pointers begin with the old names of outer ones.
         walk.renamed.reverse();
-        follow(&mut checked, true, &walk.renamed);
+        follow(&mut schema, true, &walk.renamed);
     }
-    Ok(checked)
-}
-
-/// Lets references follow subschemas to their new places. `keywords` says whether the members of an
-/// object are keywords, not the names of subschemas.
-fn follow(schema: &mut Value, keywords: bool, renamed: &[(String, String)]) {
-    match schema {
-        Value::Array(list) => list.iter_mut().for_each(|value| follow(value, true, renamed)),
-        Value::Object(object) => {
-            for (key, value) in object.iter_mut() {
-                match (key.as_str(), value) {
-                    // Values, in which a reference is a text like any other.
-                    ("const" | "enum", _) if keywords => {}
-                    ("$ref", Value::String(pointer)) if keywords => {
-                        *pointer = moved(pointer, renamed);
-                    }
-                    ("$defs" | "definitions" | "properties", value) if keywords => {
-                        follow(value, false, renamed);
-                    }
-                    (_, value) => follow(value, true, renamed),
-                }
-            }
-        }
-        _ => {}
-    }
-}
-
-fn moved(pointer: &str, renamed: &[(String, String)]) -> String {
-    renamed.iter().fold(pointer.to_owned(), |pointer, (from, to)| {
-        match pointer.strip_prefix(&**from) {
-            Some(rest) if rest.is_empty() || rest.starts_with('/') => format!("{to}{rest}"),
-            _ => pointer,
-        }
-    })
+    finite::check(&schema)?;
+    Ok(Checked { schema, left_out: walk.left_out })
 }
 
 struct Walk {
+    tolerance: Tolerance,
     place: Vec<String>,
     nodes: usize,
     /// Old and new pointers to subschemas of tuples, outer ones first; of one tuple, `items` last.
     renamed: Vec<(String, String)>,
+    left_out: Vec<LeftOut>,
 }
 
-type Checked = Result<Value, GrammarError>;
+/// An error of a keyword, and whether the keyword is malformed.
+struct Fault {
+    error: GrammarError,
+    malformed: bool,
+}
 
 impl Walk {
-    fn schema(&mut self, schema: &Value) -> Checked {
+    fn schema(&mut self, schema: &Value) -> Result<Value, Fault> {
         self.nodes += 1;
         if self.nodes > MAX_NODES {
             return self.wrong(format!("expected at most {MAX_NODES} subschemas, found more"));
@@ -139,30 +156,33 @@ impl Walk {
         }
         match schema {
             Value::Bool(_) => Ok(schema.clone()),
-            Value::Object(object) => self.object(object),
+            Value::Object(object) => self.object(&with_numeric_ends(object)),
             other => self.expected("a schema", other),
         }
     }
 
-    fn object(&mut self, object: &Map<String, Value>) -> Checked {
+    fn object(&mut self, object: &Map<String, Value>) -> Result<Value, Fault> {
+        if let Some(id) = self.inner_id(object)? {
+            return Ok(id);
+        }
         let mut kept = Map::new();
         let is_tuple = self.tuple(object)?;
         for (key, value) in object {
+            let depth = self.place.len();
             self.place.push(escaped(key));
-            if let Some(value) = self.keyword(key, value)? {
-                kept.insert(key.clone(), value);
+            let before = self.left_out.len();
+            let checked = self.keyword(key, value);
+            let checked = self.tolerated(checked)?;
+            // Of weaker options, several may hold.
+            let weaker = key == "oneOf" && self.left_out.len() > before;
+            self.place.truncate(depth);
+            match checked {
+                Some(value) if weaker => self.any_of(&mut kept, object, value),
+                Some(value) => drop(kept.insert(key.clone(), value)),
+                None => {}
             }
-            self.place.pop();
         }
-        // Additional properties may repeat a name, so only required ones can be counted.
-        let required = object.get("required").and_then(Value::as_array).map_or(0, Vec::len) as u64;
-        let least = object.get("minProperties").and_then(Value::as_u64).unwrap_or(0);
-        if least > required {
-            return self.wrong(format!(
-                "minProperties is {least}, but can be at most the number of required properties, {required}"
-            ));
-        }
-        kept.remove("minProperties");
+        self.count_properties(object, &mut kept)?;
         let rest = kept.remove("additionalItems");
         if is_tuple && let Some(first) = kept.remove("items") {
             if is_list(&first) {
@@ -170,12 +190,73 @@ impl Walk {
             }
             kept.extend(rest.map(|rest| ("items".into(), rest)));
         }
+        // Without the keyword on the left, the other one would say more than the schema does.
+        for (absent, other) in [
+            ("properties", "additionalProperties"),
+            ("patternProperties", "additionalProperties"),
+            ("prefixItems", "items"),
+        ] {
+            let has = |object: &Map<String, Value>| object.contains_key(absent);
+            if has(object) && !has(&kept) && self.leaves_out(absent) {
+                kept.remove(other);
+            }
+        }
         Ok(Value::Object(kept))
+    }
+
+    /// Whether the keyword of the current place has been left out.
+    fn leaves_out(&self, key: &str) -> bool {
+        let place = format!("{}/{key}", self.place.join("/"));
+        self.left_out.iter().any(|part| part.pointer == place)
+    }
+
+    /// Keeps the options of `oneOf` as those of `anyOf`.
+    fn any_of(
+        &mut self,
+        kept: &mut Map<String, Value>,
+        object: &Map<String, Value>,
+        options: Value,
+    ) {
+        if !object.contains_key("anyOf") {
+            let place = self.place.join("/");
+            self.renamed.push((format!("{place}/oneOf"), format!("{place}/anyOf")));
+            kept.insert("anyOf".into(), options);
+        }
+    }
+
+    /// References within a schema of its own address lead elsewhere.
+    fn inner_id(&mut self, object: &Map<String, Value>) -> Result<Option<Value>, Fault> {
+        let inner = self.place.len() > 1 && object.get("$id").is_some_and(Value::is_string);
+        if !inner || !object.values().any(has_reference) {
+            return Ok(None);
+        }
+        self.place.push("$id".into());
+        let refused = self.without(false);
+        self.tolerated(refused)?;
+        self.place.pop();
+        Ok(Some(true.into()))
+    }
+
+    /// Additional properties may repeat a name, so only required ones can be counted.
+    fn count_properties(
+        &mut self,
+        object: &Map<String, Value>,
+        kept: &mut Map<String, Value>,
+    ) -> Result<(), Fault> {
+        let required = object.get("required").and_then(Value::as_array).map_or(0, Vec::len) as u64;
+        let least = kept.remove("minProperties").and_then(|least| least.as_u64()).unwrap_or(0);
+        if least > required {
+            let refused = self.wrong(format!(
+                "minProperties is {least}, but can be at most the number of required properties, {required}"
+            ));
+            self.tolerated(refused)?;
+        }
+        Ok(())
     }
 
     /// Whether a schema has `items` as draft 7 has them: the schemas of the first items in order.
     /// Only then `additionalItems` says anything, as `items` of draft 2020-12 does.
-    fn tuple(&mut self, object: &Map<String, Value>) -> Result<bool, GrammarError> {
+    fn tuple(&mut self, object: &Map<String, Value>) -> Result<bool, Fault> {
         if !object.get("items").is_some_and(Value::is_array) {
             return Ok(false);
         }
@@ -189,69 +270,153 @@ impl Walk {
         Ok(true)
     }
 
-    /// Returns the checked value of a keyword, `None` for an annotation.
-    fn keyword(&mut self, key: &str, value: &Value) -> Result<Option<Value>, GrammarError> {
-        let root = self.place.len() == 2;
+    /// Returns the checked value of a keyword, `None` for one that says nothing about validity.
+    fn keyword(&mut self, key: &str, value: &Value) -> Kept {
         match KEYWORDS.iter().find(|(names, _)| names.contains(&key)) {
             Some((_, check)) => check(self, value),
-            None if root && key == "$id" => Ok(None),
-            None => self.without(key.starts_with("x-") && key != "x-guidance"),
+            None => Ok(None),
+        }
+    }
+
+    /// Leaves a keyword out if its fault is tolerated.
+    fn tolerated(&mut self, checked: Kept) -> Kept {
+        let fault = match checked {
+            Err(fault) => fault,
+            checked => return checked,
+        };
+        match (self.tolerance, fault) {
+            (Tolerance::None, fault) => Err(fault),
+            (Tolerance::Unsupported, fault) if fault.malformed => Err(fault),
+            (_, Fault { error: GrammarError::Schema { pointer, what }, .. }) => {
+                self.left_out.push(LeftOut { pointer, what });
+                Ok(None)
+            }
+            (_, fault) => Err(fault),
         }
     }
 
     /// Leaves a keyword out if it `can_be` left out, and otherwise refuses it.
-    fn without(&self, can_be: bool) -> Result<Option<Value>, GrammarError> {
+    fn without(&self, can_be: bool) -> Kept {
         if can_be { Ok(None) } else { self.wrong("this keyword is not supported".into()) }
     }
 
-    fn schemas(&mut self, value: &Value) -> Checked {
+    fn number(&mut self, value: &Value) -> Kept {
+        let Value::Number(number) = value else { return self.expected("a number", value) };
+        match exact::readable(number) {
+            Ok(()) => Ok(Some(value.clone())),
+            Err(what) => self.wrong(what),
+        }
+    }
+
+    /// Takes a `pattern` or `format` that llguidance takes.
+    fn expression(&mut self, key: &str, value: &Value) -> Kept {
+        let known = value.as_str().is_some_and(|text| text.len() <= MAX_TEXT);
+        let kept = self.plain(value, known, &format!("a text of at most {MAX_TEXT} bytes"))?;
+        match library_error(json!({"type": "string", key: value})) {
+            None => Ok(kept),
+            Some(what) => self.wrong(what),
+        }
+    }
+
+    fn schemas(&mut self, value: &Value) -> Result<Value, Fault> {
         let Some(list) = value.as_array().filter(|list| !list.is_empty()) else {
             return self.expected("an array of schemas", value);
         };
         let mut checked = Vec::new();
         for (at, schema) in list.iter().enumerate() {
             self.place.push(at.to_string());
-            checked.push(self.schema(schema)?);
+            checked.push(self.part(schema)?);
             self.place.pop();
         }
         Ok(Value::Array(checked))
     }
 
-    fn schemas_by_name(&mut self, value: &Value) -> Checked {
+    fn schemas_by_name(&mut self, value: &Value) -> Result<Value, Fault> {
         let Some(object) = value.as_object() else {
             return self.expected("an object of schemas", value);
         };
         let mut checked = Map::new();
         for (name, schema) in object {
             self.place.push(escaped(name));
-            checked.insert(name.clone(), self.schema(schema)?);
+            checked.insert(name.clone(), self.part(schema)?);
             self.place.pop();
         }
         Ok(Value::Object(checked))
     }
 
+    /// Returns a checked subschema, which allows everything if its fault is tolerated.
+    fn part(&mut self, schema: &Value) -> Result<Value, Fault> {
+        let depth = self.place.len();
+        let checked = self.schema(schema).map(Some);
+        let kept = self.tolerated(checked)?;
+        self.place.truncate(depth);
+        Ok(kept.unwrap_or(Value::Bool(true)))
+    }
+
     /// Takes a value that holds no schema, which must be as `expected`.
-    fn plain(
-        &mut self,
-        value: &Value,
-        as_expected: bool,
-        expected: &str,
-    ) -> Result<Option<Value>, GrammarError> {
+    fn plain(&mut self, value: &Value, as_expected: bool, expected: &str) -> Kept {
         self.nodes += value.as_array().map_or(0, Vec::len);
         if as_expected { Ok(Some(value.clone())) } else { self.expected(expected, value) }
     }
 
-    fn expected<T>(&self, expected: &str, found: &Value) -> Result<T, GrammarError> {
+    fn expected<T>(&self, expected: &str, found: &Value) -> Result<T, Fault> {
         let mut found = found.to_string();
         if found.chars().count() > 60 {
             found = found.chars().take(57).chain("...".chars()).collect();
         }
-        self.wrong(format!("expected {expected}, found {found}"))
+        let fault = self.fault(format!("expected {expected}, found {found}"));
+        Err(Fault { malformed: true, ..fault })
     }
 
-    fn wrong<T>(&self, what: String) -> Result<T, GrammarError> {
-        Err(GrammarError::Schema { pointer: self.place.join("/"), what })
+    fn wrong<T>(&self, what: String) -> Result<T, Fault> {
+        Err(self.fault(what))
     }
+
+    fn fault(&self, what: String) -> Fault {
+        let error = GrammarError::Schema { pointer: self.place.join("/"), what };
+        Fault { error, malformed: false }
+    }
+}
+
+/// Returns a schema of draft 4, in which `exclusiveMinimum` says whether `minimum` is excluded, in
+/// the words of later drafts.
+fn with_numeric_ends(object: &Map<String, Value>) -> Cow<'_, Map<String, Value>> {
+    let ends = [("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")];
+    if !ends.iter().any(|(excluded, _)| object.get(*excluded).is_some_and(Value::is_boolean)) {
+        return Cow::Borrowed(object);
+    }
+    let mut object = object.clone();
+    for (excluded, end) in ends {
+        match object.get(excluded) {
+            Some(Value::Bool(false)) => drop(object.shift_remove(excluded)),
+            Some(Value::Bool(true)) => match object.shift_remove(end) {
+                Some(value) => drop(object.insert(excluded.into(), value)),
+                None => drop(object.shift_remove(excluded)),
+            },
+            _ => {}
+        }
+    }
+    Cow::Owned(object)
+}
+
+/// Whether a schema allows every value.
+fn allows_all(schema: &Value) -> bool {
+    match schema {
+        Value::Object(object) => {
+            object.keys().all(|key| !KEYWORDS.iter().any(|(names, _)| names.contains(&&**key)))
+        }
+        other => *other == true,
+    }
+}
+
+/// Whether a schema allows every string.
+fn allows_all_names(schema: &Value) -> bool {
+    let mut schema = schema.clone();
+    let strings = schema["type"] == "string";
+    if let Some(object) = schema.as_object_mut().filter(|_| strings) {
+        object.shift_remove("type");
+    }
+    allows_all(&schema)
 }
 
 /// Whether a value is a list with at least one item.
@@ -262,25 +427,6 @@ fn is_list(value: &Value) -> bool {
 /// Whether a value is a list of which every item passes `check`.
 fn all(value: &Value, check: impl Fn(&Value) -> bool) -> bool {
     value.as_array().is_some_and(|list| list.iter().all(check))
-}
-
-/// Returns the grammar of JSON for `schema`. One space may follow `,` and `:`, and no other white
-/// space stands between values: models that are free to add line breaks add them without end.
-pub(super) fn json_grammar(mut schema: Value) -> GrammarWithLexer {
-    let form =
-        json!({"item_separator": ", ?", "key_separator": ": ?", "whitespace_flexible": false});
-    match &mut schema {
-        Value::Object(object) => {
-            object.insert("x-guidance".into(), form);
-        }
-        other => *other = json!({"allOf": [other.take()], "x-guidance": form}),
-    }
-    GrammarWithLexer::from_json_schema(schema)
-}
-
-/// Returns a name as it is written in a JSON pointer.
-pub(super) fn escaped(name: &str) -> String {
-    name.replace('~', "~0").replace('/', "~1")
 }
 
 #[cfg(test)]
@@ -298,9 +444,9 @@ mod tests {
         check(json!({"properties": {"a/b": {"if": {}}}}), &no("properties/a~1b/if"));
         check(json!({"anyOf": [true, {"uniqueItems": true}]}), &no("anyOf/1/uniqueItems"));
         check(json!({"patternProperties": {"a": {}}}), &no("patternProperties"));
-        check(json!({"items": {"$id": "http://x"}}), &no("items/$id"));
-        check(json!({"x-guidance": {"lenient": true}}), &no("x-guidance"));
-        check(json!({"typo": "string"}), &no("typo"));
+        check(json!({"items": {"$id": "http://x", "not": {"$ref": "#"}}}), &no("items/$id"));
+        check(json!({"propertyNames": {"pattern": "^a"}}), &no("propertyNames"));
+        check(json!({"unevaluatedProperties": false}), &no("unevaluatedProperties"));
         check(json!([]), "schema at #: expected a schema, found []");
         check(json!({"items": 3}), "schema at #/items: expected a schema, found 3");
         check(json!({"items": [true, {"not": {}}]}), &no("items/1/not"));
@@ -327,11 +473,73 @@ mod tests {
     fn what_says_nothing_about_validity_is_left_out() {
         let schema = json!({
             "$schema": "https://json-schema.org/draft/2020-12/schema", "title": "T", "x-order": 1,
-            "type": "object", "uniqueItems": false,
-            "properties": {"title": {"type": "string", "default": "a"}},
+            "type": "object", "uniqueItems": false, "x-guidance": {"lenient": true}, "typo": 1,
+            "discriminator": {"propertyName": "k"}, "propertyOrdering": ["title"], "not": false,
+            "propertyNames": {"type": "string"}, "unevaluatedItems": {}, "$id": "http://x",
+            "properties": {
+                "title": {"type": "string", "default": "a", "nullable": true, "format": "path"},
+                "day": {"type": "string", "format": "date", "enumNames": ["a"]},
+            },
         });
-        let kept = json!({"type": "object", "properties": {"title": {"type": "string"}}});
+        let kept = json!({"type": "object", "properties": {"title": {"type": "string"},
+            "day": {"type": "string", "format": "date"}}});
         assert_eq!(checked(&schema).unwrap(), kept);
+    }
+
+    #[test]
+    fn ends_of_draft_4_are_those_of_later_drafts() {
+        let translated = |schema: Value, expected: Value| {
+            assert_eq!(checked(&schema).unwrap(), expected, "{schema}");
+        };
+        translated(
+            json!({"minimum": 1, "exclusiveMinimum": true, "maximum": 2, "exclusiveMaximum": false}),
+            json!({"exclusiveMinimum": 1, "maximum": 2}),
+        );
+        translated(json!({"exclusiveMinimum": true}), json!({}));
+    }
+
+    /// Checks what is left of a schema, and the places of what is not.
+    fn check_loose(schema: Value, kept: Value, places: &[&str]) {
+        let Checked { schema: found, left_out } = tolerant(&schema, Tolerance::Malformed).unwrap();
+        let found_places: Vec<&str> = left_out.iter().map(|part| &*part.pointer).collect();
+        assert_eq!((found, &*found_places), (kept, places), "{schema}");
+    }
+
+    #[test]
+    fn what_is_left_out_leaves_a_schema_of_more_values() {
+        let one = |key: &str, value: Value| {
+            let schema =
+                json!({"type": "object", "properties": {"a": {key: value, "minItems": 1}}});
+            let kept = json!({"type": "object", "properties": {"a": {"minItems": 1}}});
+            check_loose(schema, kept, &[&format!("#/properties/a/{key}")]);
+        };
+        one("uniqueItems", json!(true));
+        one("not", json!({"type": "null"}));
+        one("if", json!({}));
+        one("contains", json!({}));
+        one("dependentRequired", json!({"a": ["b"]}));
+        one("pattern", json!("(?=a)b"));
+        one("type", json!("str"));
+        one("required", json!(true));
+        one("minLength", json!(-1));
+        one("$ref", json!("https://example.com"));
+        let closed = json!({"additionalProperties": false, "patternProperties": {"a": {}}});
+        check_loose(closed, json!({}), &["#/patternProperties"]);
+        let closed = json!({"additionalProperties": false, "properties": 3, "required": ["a"]});
+        check_loose(closed, json!({"required": ["a"]}), &["#/properties"]);
+        let options =
+            json!({"oneOf": [{"type": "array", "uniqueItems": true}, {"$ref": "#/oneOf/0"}]});
+        let weaker = json!({"anyOf": [{"type": "array"}, {"$ref": "#/anyOf/0"}]});
+        check_loose(options, weaker, &["#/oneOf/0/uniqueItems"]);
+        let least = json!({"type": "object", "minProperties": 2, "required": ["a"]});
+        check_loose(least, json!({"type": "object", "required": ["a"]}), &["#"]);
+    }
+
+    #[test]
+    fn malformed_keywords_are_an_error_where_only_unsupported_ones_are_left_out() {
+        let tolerant = |schema: Value| tolerant(&schema, Tolerance::Unsupported);
+        assert!(tolerant(json!({"uniqueItems": true})).is_ok());
+        assert!(tolerant(json!({"type": "str"})).is_err());
     }
 
     #[test]

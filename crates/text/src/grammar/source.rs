@@ -8,8 +8,11 @@ use serde_json::Value;
 /// A constraint on an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum GrammarSource {
-    /// JSON that is valid against this schema.
+    /// JSON that is valid against this schema, in full.
     JsonSchema(Value),
+    /// JSON that is valid against this schema but for the parts that cannot be enforced, which are
+    /// left out.
+    LooseSchema(Value),
     /// Any JSON object.
     JsonObject,
     /// Text that this regular expression matches from its beginning to its end.

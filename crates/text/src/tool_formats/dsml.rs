@@ -51,6 +51,9 @@ pub static DSML: ToolFormat = ToolFormat {
             text: "<｜DSML｜parameter name=\"KEY\" string=\"true\">",
             json: "<｜DSML｜parameter name=\"KEY\" string=\"false\">",
             close: "</｜DSML｜parameter>\n",
+            end: "</｜DSML｜parameter",
+            escaped_end: Some("&lt;/｜DSML｜parameter>"),
+            key: |key| Some(escape(key)),
         }),
         ..CallSyntax::PLAIN
     },
@@ -424,15 +427,22 @@ impl Dialect {
     }
 }
 
+/// The entities of XML, the one of the character that begins them first.
+const ENTITIES: [(&str, char); 5] =
+    [("&amp;", '&'), ("&lt;", '<'), ("&gt;", '>'), ("&quot;", '"'), ("&apos;", '\'')];
+
+/// Writes a text as the value of an attribute.
+fn escape(text: &str) -> String {
+    ENTITIES.iter().fold(text.to_owned(), |text, (name, c)| text.replace(*c, name))
+}
+
 /// Resolves the five entities of XML, once, from left to right.
 fn unescape(text: &str) -> String {
-    let entities =
-        [("&amp;", '&'), ("&lt;", '<'), ("&gt;", '>'), ("&quot;", '"'), ("&apos;", '\'')];
     let mut out = String::new();
     let mut rest = text;
     while let Some(at) = rest.find('&') {
         let (before, after) = rest.split_at(at);
-        let found = entities.iter().find(|(name, _)| after.starts_with(name));
+        let found = ENTITIES.iter().find(|(name, _)| after.starts_with(name));
         let (taken, c) = found.map_or((1, '&'), |&(name, c)| (name.len(), c));
         out.push_str(before);
         out.push(c);

@@ -37,6 +37,9 @@ pub static QWEN_CODER: ToolFormat = ToolFormat {
             text: "<parameter=KEY>\n",
             json: "<parameter=KEY>\n",
             close: "\n</parameter>\n",
+            end: CLOSE[1],
+            escaped_end: None,
+            key: |key| (!key.contains(['\n', '<', '>'])).then(|| key.to_owned()),
         }),
         ..CallSyntax::PLAIN
     },

@@ -34,6 +34,12 @@ pub(crate) struct ParameterSyntax {
     pub json: &'static str,
     /// Text after the value.
     pub close: &'static str,
+    /// What readers take for the end of a string wherever it stands.
+    pub end: &'static str,
+    /// What readers take for `end` and `>` within a string, if there is such a text.
+    pub escaped_end: Option<&'static str>,
+    /// Returns a name as it is written; `None` if readers would read another.
+    pub key: fn(&str) -> Option<String>,
 }
 
 /// Content of an answer besides calls if no call is required.

@@ -69,7 +69,7 @@ fn grammar(format: OutputFormat) -> Result<GrammarSource, HttpError> {
     if !format.schema.is_object() {
         return Err(HttpError::member("output_config.format.schema", "must be an object"));
     }
-    Ok(GrammarSource::JsonSchema(format.schema))
+    Ok(GrammarSource::LooseSchema(format.schema))
 }
 
 /// The switches of thinking that templates know. A begun answer does not think any more.
@@ -263,7 +263,7 @@ mod tests {
         let format = json!({"type": "json_schema", "schema": {"type": "object"}});
         for body in [json!({"output_config": {"format": format}}), json!({"output_format": format})]
         {
-            let expected = GrammarSource::JsonSchema(json!({"type": "object"}));
+            let expected = GrammarSource::LooseSchema(json!({"type": "object"}));
             assert_eq!(call(body).unwrap().request.grammar, Some(expected));
         }
     }

@@ -99,7 +99,7 @@ impl LlamaMembers {
 pub(crate) fn grammar(body: &Value) -> Option<ConstraintField> {
     let given = |field| body.get(field).filter(|value| !value.is_null()).cloned();
     if let Some(schema) = given("json_schema") {
-        let source = GrammarSource::JsonSchema(schema);
+        let source = GrammarSource::LooseSchema(schema);
         return Some(ConstraintField { field: "json_schema", source });
     }
     let source = llama_grammar(given("grammar")?.as_str()?.to_owned())?;

@@ -97,7 +97,7 @@ pub(crate) fn grammar(format: Option<&Value>) -> Result<Option<GrammarSource>, H
         None => Ok(None),
         Some(Value::String(name)) if name.is_empty() => Ok(None),
         Some(Value::String(name)) if name == "json" => Ok(Some(GrammarSource::JsonObject)),
-        Some(schema @ Value::Object(_)) => Ok(Some(GrammarSource::JsonSchema(schema.clone()))),
+        Some(schema @ Value::Object(_)) => Ok(Some(GrammarSource::LooseSchema(schema.clone()))),
         Some(_) => Err(HttpError::member("format", "must be \"json\" or a JSON schema")),
     }
 }

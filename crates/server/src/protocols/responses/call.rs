@@ -350,7 +350,10 @@ fn grammar(text: Option<&TextOptions>) -> Result<Option<GrammarSource>, HttpErro
     match (format.kind.as_str(), &format.schema) {
         ("text", _) => Ok(None),
         ("json_object", _) => Ok(Some(GrammarSource::JsonObject)),
-        ("json_schema", Some(schema)) => Ok(Some(GrammarSource::JsonSchema(schema.clone()))),
+        ("json_schema", Some(schema)) if format.strict == Some(true) => {
+            Ok(Some(GrammarSource::JsonSchema(schema.clone())))
+        }
+        ("json_schema", Some(schema)) => Ok(Some(GrammarSource::LooseSchema(schema.clone()))),
         ("json_schema", None) => Err(wire::missing("text.format.schema")),
         (kind, _) => {
             let problem = format!("must be text, json_object or json_schema, not {kind}");

@@ -139,7 +139,7 @@ pub(crate) struct Format {
     /// The JSON schema that the text is valid against.
     #[schema(value_type = Option<Object>)]
     pub schema: Option<Value>,
-    /// A schema is kept strictly in any case.
+    /// Whether a part of the schema that cannot be enforced is an error; it is left out otherwise.
     pub strict: Option<bool>,
 }
 
@@ -151,7 +151,7 @@ impl Format {
             None => json!({ "type": kind }),
             Some(schema) => json!({
                 "type": kind, "name": name, "description": description, "schema": schema,
-                "strict": strict.unwrap_or(true),
+                "strict": strict.unwrap_or(false),
             }),
         }
     }

@@ -1,0 +1,475 @@
+//! Rules for schemas whose numbers llguidance does not compile exactly.
+//!
+//! llguidance computes with doubles: some bounds are off by their end, integers beyond 53 bits are
+//! rounded. A schema that has such a number becomes rules in llguidance's dialect of Lark here, down
+//! to the parts that have none, which are schemas within the rules. A rule belongs to a conjunction
+//! of schemas, so that schemas in `allOf` are merged where they meet and recursion ends.
+
+mod decimal;
+mod library;
+mod numbers;
+mod parts;
+
+pub(super) use library::is_exact;
+pub(super) use parts::{Document, Part};
+
+use super::GrammarError;
+use super::json::with_form;
+use super::lark::literal;
+use super::references::has_reference;
+use decimal::Decimal;
+use llguidance::api::GrammarWithLexer;
+use parts::{Flat, Problem, Types, decimal, listed, numbers, types};
+use serde_json::{Map, Number, Value, json};
+use std::collections::{HashMap, HashSet};
+
+/// Rules of a grammar.
+const MAX_RULES: usize = 50_000;
+
+/// Separators as in schemas that llguidance compiles, and names of properties.
+const COMMON: &str = "%llguidance {\"ignore_once\": true}\nCOMMA: /, ?/\nCOLON: /: ?/\n\
+                      NAME: /\"([^\"\\\\\\x00-\\x1f\\x7f]|\\\\[\"\\\\bfnrt])*\"/\n";
+
+/// Checks that a number of a schema is the one that was written.
+///
+/// # Errors
+/// If it may have lost digits, or has too many.
+pub(super) fn readable(number: &Number) -> Result<(), String> {
+    Decimal::of(number).map(drop)
+}
+
+/// Returns the grammar of JSON values that fit all `parts` of the schema `root`; `None` if there
+/// are none.
+///
+/// # Errors
+/// If a part cannot be expressed.
+pub(super) fn grammar(
+    root: &Value,
+    parts: &[Part<'_>],
+) -> Result<Option<GrammarWithLexer>, GrammarError> {
+    let document = Document { root };
+    let mut writer = Writer {
+        document,
+        rules: COMMON.to_owned(),
+        names: HashMap::new(),
+        count: 0,
+        terminals: HashMap::new(),
+    };
+    let start = writer.rule(parts).map_err(|problem| error(document, problem))?;
+    Ok(start.map(|start| GrammarWithLexer::from_lark(format!("start: {start}\n{}", writer.rules))))
+}
+
+/// Arguments of a call: the properties of one alternative of a schema of objects.
+pub(super) struct Arguments<'a> {
+    /// Names in order, each with all that its value must be.
+    pub properties: Vec<(&'a str, Vec<Part<'a>>)>,
+    pub required: Vec<&'a str>,
+}
+
+/// Returns the alternatives of the arguments that a checked `schema` allows.
+///
+/// # Errors
+/// If the schema cannot be expanded.
+pub(super) fn arguments(schema: &Value) -> Result<Vec<Arguments<'_>>, GrammarError> {
+    let mut all = Vec::new();
+    for flat in alternatives(schema, &[Part::Schema(schema)])? {
+        let values = listed(&flat).map(|values| values.into_iter().map(Some).collect());
+        for value in values.unwrap_or(vec![None]) {
+            let parts = flat.iter().copied().chain(value.map(Part::Equal));
+            let object = types(&flat).has(Types::OBJECT) && value.is_none_or(Value::is_object);
+            all.extend(object.then(|| merged(&parts.map(ObjectPart::of).collect::<Vec<_>>())));
+        }
+    }
+    Ok(all)
+}
+
+/// The strings of an alternative.
+pub(super) struct Strings<'a> {
+    /// The only ones, if they are listed.
+    pub values: Option<Vec<&'a str>>,
+    /// Schemas that limit them.
+    pub keywords: Vec<&'a Map<String, Value>>,
+}
+
+/// Returns the alternatives of the strings that fit all `parts` of the schema `root`.
+///
+/// # Errors
+/// If a part cannot be expanded.
+pub(super) fn strings<'a>(
+    root: &'a Value,
+    parts: &[Part<'a>],
+) -> Result<Vec<Strings<'a>>, GrammarError> {
+    let flats = alternatives(root, parts)?.into_iter();
+    let flats = flats.filter(|flat| types(flat).has(Types::STRING));
+    Ok(flats
+        .map(|flat| Strings {
+            values: listed(&flat)
+                .map(|values| values.into_iter().filter_map(Value::as_str).collect()),
+            keywords: flat.iter().filter_map(|part| part.keywords()).collect(),
+        })
+        .collect())
+}
+
+fn alternatives<'a>(root: &'a Value, parts: &[Part<'a>]) -> Result<Vec<Flat<'a>>, GrammarError> {
+    let document = Document { root };
+    document.alternatives(parts).map_err(|problem| error(document, problem))
+}
+
+fn error<'a>(document: Document<'a>, (part, what): Problem<'a>) -> GrammarError {
+    GrammarError::Schema { pointer: document.pointer(part), what }
+}
+
+struct Writer<'a> {
+    document: Document<'a>,
+    rules: String,
+    /// The rules of conjunctions; `None` where no value fits.
+    names: HashMap<Vec<(bool, usize)>, Option<String>>,
+    count: usize,
+    terminals: HashMap<String, String>,
+}
+
+type Written<'a> = Result<Option<String>, Problem<'a>>;
+
+impl<'a> Writer<'a> {
+    /// Returns the rule of the values that fit all `parts`.
+    fn rule(&mut self, parts: &[Part<'a>]) -> Written<'a> {
+        let mut kept: Vec<Part> = Vec::new();
+        for part in parts {
+            if !kept.iter().any(|other| other.key() == part.key()) {
+                kept.push(*part);
+            }
+        }
+        let key: Vec<_> = kept.iter().map(|part| part.key()).collect();
+        if let Some(name) = self.names.get(&key) {
+            return Ok(name.clone());
+        }
+        let name = self.name();
+        if self.count > MAX_RULES {
+            let part = kept.first().copied().unwrap_or(Part::Schema(self.document.root));
+            return Err((part, format!("expected at most {MAX_RULES} rules, found more")));
+        }
+        self.names.insert(key.clone(), Some(name.clone()));
+        let options = match &kept[..] {
+            [] => vec![leaf(Value::Bool(true))],
+            [Part::Schema(schema)] if !has_reference(schema) && is_exact(schema) => {
+                if **schema == false { Vec::new() } else { vec![leaf((*schema).clone())] }
+            }
+            _ => self.options(&kept)?,
+        };
+        if options.is_empty() {
+            self.names.insert(key, None);
+            return Ok(None);
+        }
+        self.rules.push_str(&format!("{name}: {}\n", options.join(" | ")));
+        Ok(Some(name))
+    }
+
+    fn name(&mut self) -> String {
+        self.count += 1;
+        format!("v{}", self.count)
+    }
+
+    fn options(&mut self, parts: &[Part<'a>]) -> Result<Vec<String>, Problem<'a>> {
+        let mut options = Vec::new();
+        for flat in self.document.alternatives(parts)? {
+            self.flat(&flat, &mut options)?;
+        }
+        options.dedup();
+        Ok(options)
+    }
+
+    /// Adds the values of an alternative, type by type.
+    fn flat(&mut self, flat: &Flat<'a>, options: &mut Vec<String>) -> Result<(), Problem<'a>> {
+        let (types, values) = (types(flat), listed(flat));
+        let has = |value: &Value| values.as_ref().is_none_or(|values| values.contains(&value));
+        for (kind, words) in [(Types::NULL, &WORDS[..1]), (Types::BOOLEAN, &WORDS[1..])] {
+            let words = words.iter().filter(|word| types.has(kind) && has(word));
+            options.extend(words.map(|word| literal(&word.to_string())));
+        }
+        if types.has(Types::INTEGER) || types.has(Types::FRACTION) {
+            options.extend(self.number(flat, values.as_deref())?);
+        }
+        if types.has(Types::STRING) {
+            options.extend(string(flat, values.as_deref()));
+        }
+        let compounds = |kind: fn(&Value) -> bool| match &values {
+            None => vec![None],
+            Some(values) => {
+                values.iter().filter(|value| kind(value)).map(|value| Some(*value)).collect()
+            }
+        };
+        let of = |value: Option<&'a Value>| {
+            let mut flat = flat.clone();
+            flat.extend(value.map(Part::Equal));
+            flat
+        };
+        if types.has(Types::ARRAY) {
+            for value in compounds(Value::is_array) {
+                options.extend(self.array(&of(value))?);
+            }
+        }
+        if types.has(Types::OBJECT) {
+            for value in compounds(Value::is_object) {
+                options.extend(self.object(&of(value))?);
+            }
+        }
+        Ok(())
+    }
+
+    fn number(
+        &mut self,
+        flat: &Flat<'a>,
+        values: Option<&[&Value]>,
+    ) -> Result<Vec<String>, Problem<'a>> {
+        let set = numbers(flat)?;
+        if let Some(values) = values {
+            let found = values.iter().filter_map(|value| decimal(value));
+            return Ok(found
+                .filter(|value| set.has(value))
+                .map(|value| literal(&value.to_string()))
+                .collect());
+        }
+        if set.is_free() {
+            let kind = if set.integer { "integer" } else { "number" };
+            return Ok(vec![leaf(json!({ "type": kind }))]);
+        }
+        let part = flat[0];
+        let Some(terminal) = set.terminal().map_err(|what| (part, what))? else {
+            return Ok(Vec::new());
+        };
+        let next = format!("NUMBER{}", self.terminals.len());
+        let name = self.terminals.entry(terminal.clone()).or_insert_with(|| {
+            self.rules.push_str(&format!("{next}: {terminal}\n"));
+            next
+        });
+        Ok(vec![name.clone()])
+    }
+
+    fn array(&mut self, flat: &Flat<'a>) -> Written<'a> {
+        let parts: Vec<ArrayPart> = flat.iter().map(|part| ArrayPart::of(*part)).collect();
+        let least = parts.iter().map(|part| part.least).max().unwrap_or(0);
+        let mut most = parts.iter().filter_map(|part| part.most).min();
+        let mut first = parts.iter().map(|part| part.first.len()).max().unwrap_or(0);
+        first = first.min(most.unwrap_or(usize::MAX));
+        let mut items = Vec::new();
+        for at in 0..first {
+            let parts: Vec<Part> = parts.iter().filter_map(|part| part.item(at)).collect();
+            match self.rule(&parts)? {
+                Some(item) => items.push(item),
+                None => {
+                    most = Some(at);
+                    break;
+                }
+            }
+        }
+        let mut rest = None;
+        if most.is_none_or(|most| most > items.len()) {
+            let parts: Vec<Part> = parts.iter().filter_map(|part| part.rest).collect();
+            rest = self.rule(&parts)?;
+        }
+        let most = if rest.is_none() { Some(items.len()) } else { most };
+        if most.is_some_and(|most| most < least) {
+            return Ok(None);
+        }
+        Ok(Some(sequence(&items, rest.as_deref(), least, most)))
+    }
+
+    fn object(&mut self, flat: &Flat<'a>) -> Written<'a> {
+        let parts: Vec<ObjectPart> = flat.iter().map(|part| ObjectPart::of(*part)).collect();
+        let Arguments { properties, required } = merged(&parts);
+        let mut members = Vec::new();
+        for (name, schemas) in &properties {
+            let is_required = required.contains(name);
+            match self.rule(schemas)? {
+                Some(value) => {
+                    members.push((format!("{} COLON {value}", quoted(name)), is_required))
+                }
+                None if is_required => return Ok(None),
+                None => {}
+            }
+        }
+        let names: Vec<&str> = properties.iter().map(|(name, _)| *name).collect();
+        let others: Vec<Part> = parts.iter().filter_map(|part| part.others).collect();
+        let most = parts.iter().filter_map(|part| part.most).min();
+        let required = members.iter().filter(|(_, required)| *required).count();
+        if most.is_some_and(|most| most < required) {
+            return Ok(None);
+        }
+        if most.is_some() && required < members.len() {
+            let what = "maxProperties is supported beside properties that are all required";
+            return Err((flat[0], what.into()));
+        }
+        let most = most.map(|most| most - required);
+        if let Some(value) = self.rule(&others)?.filter(|_| most != Some(0)) {
+            members.push((self.others(&names, &value, most), false));
+        }
+        Ok(Some(self.members(&members)))
+    }
+
+    /// Returns the sequence of one or more properties that are not among `names`.
+    fn others(&mut self, names: &[&str], value: &str, most: Option<usize>) -> String {
+        let key = match names {
+            [] => "NAME".to_owned(),
+            names => {
+                let taken: Vec<String> = names.iter().map(|name| quoted(name)).collect();
+                self.count += 1;
+                let key = format!("NAME{}", self.count);
+                self.rules.push_str(&format!("{key}: NAME & ~({})\n", taken.join(" | ")));
+                key
+            }
+        };
+        let pair = format!("{key} COLON {value}");
+        let more = most.map_or("*".to_owned(), |most| format!("{{0,{}}}", most - 1));
+        format!("{pair} (COMMA {pair}){more}")
+    }
+
+    /// Returns an object of `members` in order, each with whether it is required. The rules of a
+    /// rest with and without a member before it differ by a comma.
+    fn members(&mut self, members: &[(String, bool)]) -> String {
+        let (mut alone, mut after) = ("\"\"".to_owned(), "\"\"".to_owned());
+        for (member, required) in members.iter().rev() {
+            let [next_alone, next_after] = [self.name(), self.name()];
+            let (with_comma, first) =
+                (format!("COMMA {member} {after}"), format!("{member} {after}"));
+            self.rules.push_str(&match required {
+                true => format!("{next_alone}: {first}\n{next_after}: {with_comma}\n"),
+                false => format!(
+                    "{next_alone}: {first} | {alone}\n{next_after}: {with_comma} | {after}\n"
+                ),
+            });
+            (alone, after) = (next_alone, next_after);
+        }
+        format!("\"{{\" {alone} \"}}\"")
+    }
+}
+
+/// What a part says about arrays.
+struct ArrayPart<'a> {
+    first: Vec<Part<'a>>,
+    rest: Option<Part<'a>>,
+    least: usize,
+    most: Option<usize>,
+}
+
+static NOTHING: Value = Value::Bool(false);
+/// The values of the types that have few.
+static WORDS: [Value; 3] = [Value::Null, Value::Bool(true), Value::Bool(false)];
+
+impl<'a> ArrayPart<'a> {
+    fn of(part: Part<'a>) -> Self {
+        if let Part::Equal(Value::Array(list)) = part {
+            let first = list.iter().map(Part::Equal).collect();
+            let rest = Some(Part::Schema(&NOTHING));
+            return Self { first, rest, least: list.len(), most: Some(list.len()) };
+        }
+        let get = |key: &str| part.keywords().and_then(|schema| schema.get(key));
+        let count = |key: &str| get(key).and_then(Value::as_u64).map(|count| count as usize);
+        let first = get("prefixItems").and_then(Value::as_array).into_iter().flatten();
+        let first = first.map(Part::Schema).collect();
+        let least = count("minItems").unwrap_or(0);
+        Self { first, rest: get("items").map(Part::Schema), least, most: count("maxItems") }
+    }
+
+    fn item(&self, at: usize) -> Option<Part<'a>> {
+        self.first.get(at).copied().or(self.rest)
+    }
+}
+
+/// What a part says about objects.
+struct ObjectPart<'a> {
+    properties: Vec<(&'a str, Part<'a>)>,
+    others: Option<Part<'a>>,
+    required: Vec<&'a str>,
+    most: Option<usize>,
+}
+
+impl<'a> ObjectPart<'a> {
+    fn of(part: Part<'a>) -> Self {
+        if let Part::Equal(Value::Object(object)) = part {
+            let properties = object.iter().map(|(name, value)| (&**name, Part::Equal(value)));
+            let required = object.keys().map(|name| &**name).collect();
+            let others = Some(Part::Schema(&NOTHING));
+            return Self { properties: properties.collect(), others, required, most: None };
+        }
+        let get = |key: &str| part.keywords().and_then(|schema| schema.get(key));
+        let properties = get("properties").and_then(Value::as_object).into_iter().flatten();
+        let required = get("required").and_then(Value::as_array).into_iter().flatten();
+        Self {
+            properties: properties.map(|(name, schema)| (&**name, Part::Schema(schema))).collect(),
+            others: get("additionalProperties").map(Part::Schema),
+            required: required.filter_map(Value::as_str).collect(),
+            most: get("maxProperties").and_then(Value::as_u64).map(|most| most as usize),
+        }
+    }
+
+    fn property(&self, name: &str) -> Option<Part<'a>> {
+        let known = self.properties.iter().find(|(known, _)| *known == name);
+        known.map(|(_, part)| *part).or(self.others)
+    }
+}
+
+/// Returns the properties of objects that fit all `parts`, in the order in which they are named.
+fn merged<'a>(parts: &[ObjectPart<'a>]) -> Arguments<'a> {
+    let required: Vec<&str> = parts.iter().flat_map(|part| part.required.iter().copied()).collect();
+    let named = parts.iter().flat_map(|part| part.properties.iter().map(|(name, _)| *name));
+    let mut seen = HashSet::new();
+    let names = named.chain(required.iter().copied()).filter(|name| seen.insert(*name));
+    let properties =
+        names.map(|name| (name, parts.iter().filter_map(|part| part.property(name)).collect()));
+    Arguments { properties: properties.collect(), required }
+}
+
+/// Returns an array of `items`, then any number of `rest`, between two lengths.
+fn sequence(items: &[String], rest: Option<&str>, least: usize, most: Option<usize>) -> String {
+    let count = items.len();
+    let mut all = String::new();
+    if let Some(rest) = rest {
+        let first = if count == 0 { rest.to_owned() } else { format!("COMMA {rest}") };
+        let (few, many) = (least.saturating_sub(count), most.map(|most| most - count));
+        let many = many.map_or(String::new(), |many| (many - 1).to_string());
+        let more = format!("{first} (COMMA {rest}){{{},{many}}}", few.saturating_sub(1));
+        all = if few == 0 { format!("({more})?") } else { more };
+    }
+    for (at, item) in items.iter().enumerate().rev() {
+        let comma = if at == 0 { "" } else { "COMMA " };
+        all = format!("{comma}{item} {all}");
+        if at >= least {
+            all = format!("({all})?");
+        }
+    }
+    format!("\"[\" {all} \"]\"")
+}
+
+/// Returns the strings of an alternative, as a schema.
+fn string(flat: &Flat, values: Option<&[&Value]>) -> Option<String> {
+    let mut all = Vec::new();
+    if let Some(values) = values {
+        let texts: Vec<&Value> = values.iter().copied().filter(|value| value.is_string()).collect();
+        if texts.is_empty() {
+            return None;
+        }
+        all.push(json!({"type": "string", "enum": texts}));
+    }
+    for schema in flat.iter().filter_map(|part| part.keywords()) {
+        let mut text = Map::from_iter([("type".to_owned(), "string".into())]);
+        for key in ["minLength", "maxLength", "pattern", "format"] {
+            text.extend(schema.get(key).map(|value| (key.to_owned(), value.clone())));
+        }
+        all.extend((text.len() > 1).then_some(Value::Object(text)));
+    }
+    Some(leaf(match all.len() {
+        0 => json!({"type": "string"}),
+        1 => all.remove(0),
+        _ => json!({ "allOf": all }),
+    }))
+}
+
+/// Returns a schema within a rule.
+fn leaf(schema: Value) -> String {
+    format!("%json {}", with_form(schema))
+}
+
+/// Returns a name as a literal of its JSON text.
+fn quoted(name: &str) -> String {
+    literal(&Value::from(name).to_string())
+}

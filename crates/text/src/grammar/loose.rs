@@ -1,0 +1,127 @@
+//! Schemas without what cannot be enforced, part by part.
+
+use super::GrammarError;
+use super::json::NO_VALUE;
+use super::locate::with_definitions;
+use super::references::follow;
+use super::schema::Checked;
+use serde_json::{Map, Value};
+use std::fmt::{Display, Formatter};
+use std::time::{Duration, Instant};
+
+/// Parts that are left out one by one; then the whole schema is.
+const MAX_PARTS: usize = 24;
+/// Time for the search of such parts.
+const MAX_TIME: Duration = Duration::from_millis(1000);
+
+/// Keywords in the order in which they are left out of a schema that does not compile, those first
+/// that llguidance most often refuses; with each the keyword that would say more without it.
+const WEAKENED: [(&str, &str); 21] = [
+    ("pattern", ""),
+    ("format", ""),
+    ("multipleOf", ""),
+    ("oneOf", ""),
+    ("maxProperties", ""),
+    ("minLength", ""),
+    ("maxLength", ""),
+    ("minItems", ""),
+    ("maxItems", ""),
+    ("minimum", ""),
+    ("maximum", ""),
+    ("exclusiveMinimum", ""),
+    ("exclusiveMaximum", ""),
+    ("enum", ""),
+    ("const", ""),
+    ("anyOf", ""),
+    ("allOf", ""),
+    ("$ref", ""),
+    ("prefixItems", "items"),
+    ("items", ""),
+    ("properties", "additionalProperties"),
+];
+
+/// A part of a schema that is not enforced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftOut {
+    /// The part, as a JSON pointer in a fragment.
+    pub pointer: String,
+    /// Why the part is not enforced.
+    pub what: String,
+}
+
+impl Display for LeftOut {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.pointer, self.what)
+    }
+}
+
+/// Leaves parts out of a checked schema until it compiles. `error_of` compiles a schema and names
+/// the part at fault.
+///
+/// # Errors
+/// If no value fits the schema.
+pub(super) fn loosened(
+    mut checked: Checked,
+    error_of: impl Fn(&Value) -> Option<GrammarError>,
+) -> Result<Checked, GrammarError> {
+    let began = Instant::now();
+    for _ in 0..MAX_PARTS {
+        let (pointer, what) = match error_of(&checked.schema) {
+            None => return Ok(checked),
+            Some(GrammarError::Schema { pointer, what }) if !is_contradiction(&what) => {
+                (pointer, what)
+            }
+            Some(error) => return Err(error),
+        };
+        if began.elapsed() > MAX_TIME {
+            break;
+        }
+        checked.left_out.push(weaken(&mut checked.schema, pointer, what, &error_of));
+    }
+    let what = "expected fewer parts that cannot be enforced".to_owned();
+    checked.left_out.push(LeftOut { pointer: "#".into(), what });
+    checked.schema = Value::Object(Map::new());
+    Ok(checked)
+}
+
+fn is_contradiction(what: &str) -> bool {
+    what.contains(NO_VALUE.split(':').next().unwrap_or_default())
+}
+
+/// Leaves one keyword out of the part at `pointer`, or all of them.
+fn weaken(
+    schema: &mut Value,
+    pointer: String,
+    what: String,
+    error_of: &impl Fn(&Value) -> Option<GrammarError>,
+) -> LeftOut {
+    let whole = schema.as_object().cloned().unwrap_or_default();
+    let place = pointer.strip_prefix('#').unwrap_or_default();
+    let part = schema.pointer(place).and_then(Value::as_object).cloned().unwrap_or_default();
+    for (key, other) in WEAKENED.iter().filter(|(key, _)| part.contains_key(*key)) {
+        let mut weaker = part.clone();
+        weaker.shift_remove(*other);
+        let options = weaker.shift_remove(*key).filter(|_| *key == "oneOf");
+        if let Some(options) = options.filter(|_| !part.contains_key("anyOf")) {
+            weaker.insert("anyOf".into(), options);
+        }
+        let weaker = Value::Object(weaker);
+        if error_of(&with_definitions(&weaker, &whole)).is_some() {
+            continue;
+        }
+        replace(schema, place, weaker);
+        let pointer = format!("{pointer}/{key}");
+        if *key == "oneOf" {
+            follow(schema, true, &[(pointer.clone(), pointer.replace("/oneOf", "/anyOf"))]);
+        }
+        return LeftOut { pointer, what };
+    }
+    replace(schema, place, Value::Object(Map::new()));
+    LeftOut { pointer, what }
+}
+
+fn replace(schema: &mut Value, place: &str, with: Value) {
+    if let Some(part) = schema.pointer_mut(place) {
+        *part = with;
+    }
+}
