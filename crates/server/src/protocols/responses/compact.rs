@@ -1,4 +1,5 @@
-//! `POST /v1/responses/compact`: a conversation made shorter.
+//! Conversations made shorter: `POST /v1/responses/compact`, and the item `compaction_trigger`, which
+//! asks a request for a response for the same summary.
 //!
 //! Source: OpenAI API reference, "Compact a response". What remains of a conversation are the
 //! messages of the system and of the user, followed by one item that stands for all else: a
@@ -16,16 +17,19 @@ use crate::http::request::RequestContext;
 use crate::http::wire;
 use crate::protocols::openai::problem::Problem;
 use crate::protocols::responses::call::{Continuation, RequestReader, Transport, refuse};
-use crate::protocols::responses::history::{Item, append};
-use crate::protocols::responses::object::{Tokens, Warnings};
+use crate::protocols::responses::history::{Item, append, outlives_summary};
+use crate::protocols::responses::object::Tokens;
 use crate::protocols::responses::request::{CreateResponse, ResponseInput};
 use crate::protocols::responses::routes::{StoreExtension, with_reader};
-use api::{ChatRequest, Message, Prepared, RequestOptions, Role, SamplingOptions, Service};
+use crate::protocols::warnings::Warnings;
+use api::{
+    ChatRequest, Message, Prepared, RequestOptions, Role, SamplingOptions, Service, ToolChoice,
+};
 use axum::body::Body;
 use axum::http::StatusCode;
 use axum::{Extension, Json};
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::sync::Arc;
 use utoipa::ToSchema;
 
@@ -128,28 +132,28 @@ fn read(reader: &RequestReader<'_>, body: &Value) -> Result<Compaction, HttpErro
     let space = reader.space(&options);
     let Continuation { parent, input, .. } = reader.conversation(&asked, space, &mut warnings)?;
     let items = reader.items(parent.as_deref(), &input)?;
-    let mut messages = reader.messages(asked.instructions.as_deref(), &items)?;
-    request_summary(&mut messages);
-    let request = ChatRequest {
-        messages,
-        template_kwargs: Map::from_iter([("enable_thinking".to_owned(), false.into())]),
-        sampling: sampling(reader.service),
-        ..ChatRequest::default()
-    };
+    let messages = reader.messages(asked.instructions.as_deref(), &items)?;
+    let mut request = ChatRequest { messages, ..ChatRequest::default() };
+    request_summary(&mut request, reader.service);
     let prompt = reader.service.for_options(&options).prepare_chat(&request);
     let prompt = prompt.map_err(|error| HttpError::of(error, "input"))?;
-    let kept = items.into_iter().filter(|item| stays(item)).collect();
+    let kept = items.into_iter().filter(|item| outlives_summary(item)).collect();
     Ok(Compaction { prompt, options, kept, warnings })
 }
 
-/// Whether an item is not replaced by the summary.
-fn stays(item: &Item) -> bool {
-    matches!(item, Item::Message { role, .. } if *role != Role::Assistant)
+/// Makes `request` one for a summary of its messages. The answer neither thinks nor calls tools.
+pub(crate) fn request_summary(request: &mut ChatRequest, service: &Service) {
+    ask(&mut request.messages);
+    request.tool_choice = ToolChoice::None;
+    request.grammar = None;
+    request.template_kwargs.shift_remove("reasoning_effort");
+    request.template_kwargs.insert("enable_thinking".into(), false.into());
+    request.sampling = sampling(service, request.sampling.max_tokens);
 }
 
 /// Asks for the summary at the end of `messages`: within the user's message if there is one, since
 /// many templates want the user and the assistant to take turns.
-fn request_summary(messages: &mut Vec<Message>) {
+fn ask(messages: &mut Vec<Message>) {
     match messages.last_mut() {
         Some(Message { role: Role::User, content, .. }) => {
             append(content, &format!("\n\n{REQUEST}"));
@@ -158,9 +162,10 @@ fn request_summary(messages: &mut Vec<Message>) {
     }
 }
 
-/// The same conversation gets the same summary.
-fn sampling(service: &Service) -> SamplingOptions {
+/// The same conversation gets the same summary, of at most `limit` tokens.
+fn sampling(service: &Service, limit: Option<usize>) -> SamplingOptions {
     let most = (service.info().context_length / SHARE).clamp(1, MAX_TOKENS);
+    let most = limit.map_or(most, |limit| limit.min(most));
     SamplingOptions {
         temperature: Some(0.0),
         max_tokens: Some(most),
@@ -170,7 +175,7 @@ fn sampling(service: &Service) -> SamplingOptions {
 }
 
 /// The summary that the model wrote: its answer, or else what it thought.
-fn summary(written: Collected) -> Result<String, HttpError> {
+pub(crate) fn summary(written: Collected) -> Result<String, HttpError> {
     let texts = [written.content, written.reasoning];
     let text = texts.iter().map(|text| text.trim()).find(|text| !text.is_empty());
     text.map(str::to_owned).ok_or_else(|| {
@@ -186,10 +191,10 @@ mod tests {
     #[test]
     fn the_request_continues_the_users_message() {
         let mut messages = vec![Message::user("a")];
-        request_summary(&mut messages);
+        ask(&mut messages);
         assert_eq!(messages.len(), 1);
         messages.push(Message::assistant("b"));
-        request_summary(&mut messages);
+        ask(&mut messages);
         assert_eq!((messages.len(), messages[2].role.name()), (3, "user"));
     }
 

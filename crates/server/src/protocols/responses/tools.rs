@@ -1,23 +1,38 @@
 //! The tools of a request: as functions for the model, with the way back to what the client
-//! calls them, and which of them the model may or must call.
+//! calls them, and which of them the model may or must call. Tools of items of the conversation
+//! follow those of the member `tools`.
 
 use crate::http::error::HttpError;
 use crate::http::fields::{ObjectReader, wrong};
-use crate::protocols::responses::object::Warnings;
+use crate::protocols::responses::history::{CallKind, Item};
+use crate::protocols::responses::tools_item::execution;
+use crate::protocols::warnings::Warnings;
 use api::{Tool, ToolChoice};
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 /// The parameter that carries the text of a custom tool.
 pub(crate) const INPUT: &str = "input";
 
+/// The type, and the function's name, of the tool that searches for tools.
+pub(crate) const SEARCH: &str = "tool_search";
+
 /// The client's own name for a function of the model.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wire {
     pub name: String,
     pub namespace: Option<String>,
-    /// The argument of the tool is free text.
-    pub custom: bool,
+    pub kind: CallKind,
+}
+
+/// Where tools come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The member `tools`, where a name counts once.
+    Member,
+    /// An item of the conversation, which defines its tools anew.
+    Item,
 }
 
 /// The tools that the model may call.
@@ -32,48 +47,82 @@ impl Tools {
     /// Reads the array `tools`.
     pub fn read(tools: &[Value], warnings: &mut Warnings) -> Result<Self, HttpError> {
         let mut all = Self::default();
-        for fields in ObjectReader::all(tools, "tools") {
+        all.extend(tools, "tools", Origin::Member, warnings)?;
+        Ok(all)
+    }
+
+    /// Adds the tools of the items of a conversation.
+    pub fn extend_from(
+        &mut self,
+        items: &[Arc<Item>],
+        warnings: &mut Warnings,
+    ) -> Result<(), HttpError> {
+        for item in items {
+            if let Item::Tools(item) = &**item {
+                self.extend(&item.tools, "input", Origin::Item, warnings)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds `tools`, which stand at `path` of the body.
+    pub fn extend(
+        &mut self,
+        tools: &[Value],
+        path: &str,
+        origin: Origin,
+        warnings: &mut Warnings,
+    ) -> Result<(), HttpError> {
+        for fields in ObjectReader::all(tools, path) {
             let fields = fields?;
             if fields.text("type")? != Some("namespace") {
-                all.add(&fields, None, warnings)?;
+                self.add(&fields, None, origin, warnings)?;
                 continue;
             }
             let namespace = fields.required("name")?;
             let tools = fields.array("tools")?.unwrap_or_default();
             for tool in ObjectReader::all(tools, &fields.path("tools")) {
-                all.add(&tool?, Some(namespace), warnings)?;
+                self.add(&tool?, Some(namespace), origin, warnings)?;
             }
         }
-        Ok(all)
+        Ok(())
     }
 
     /// What the client calls the function `name`.
     pub fn wire(&self, name: &str) -> Wire {
         let known = self.by_name.get(name).cloned();
-        known.unwrap_or_else(|| Wire { name: name.to_owned(), namespace: None, custom: false })
+        known.unwrap_or_else(|| Wire { name: name.to_owned(), ..Wire::default() })
     }
 
     fn add(
         &mut self,
         fields: &ObjectReader<'_>,
         namespace: Option<&str>,
+        origin: Origin,
         warnings: &mut Warnings,
     ) -> Result<(), HttpError> {
-        let kind = fields.required("type")?;
-        let custom = kind == "custom";
-        if !custom && kind != "function" {
-            warnings.add(kind, "tools of this type are not supported and were left out");
-            return Ok(());
-        }
-        let name = fields.required("name")?;
+        let (kind, name) = match fields.required("type")? {
+            "function" => (CallKind::Function, fields.required("name")?),
+            "custom" => (CallKind::Custom, fields.required("name")?),
+            SEARCH if execution(fields)? == "client" => (CallKind::Search, SEARCH),
+            other => {
+                warnings.add(other, "tools of this type are not supported and were left out");
+                return Ok(());
+            }
+        };
         let flat = flat(namespace, name);
-        if self.by_name.contains_key(&flat) {
+        let known = self.by_name.contains_key(&flat);
+        if known && origin == Origin::Member {
             warnings.add(name, "a tool of this name came twice; the later one was left out");
             return Ok(());
         }
+        let tool = function(fields, flat.clone(), kind, warnings)?;
+        match self.functions.iter_mut().find(|tool| known && tool.name == flat) {
+            Some(before) => *before = tool,
+            None => self.functions.push(tool),
+        }
         let (name, namespace) = (name.to_owned(), namespace.map(str::to_owned));
-        self.functions.push(function(fields, flat.clone(), custom, warnings)?);
-        self.by_name.insert(flat, Wire { name, namespace, custom });
+        self.by_name.insert(flat, Wire { name, namespace, kind });
         Ok(())
     }
 }
@@ -112,11 +161,11 @@ pub(crate) fn flat(namespace: Option<&str>, name: &str) -> String {
 fn function(
     fields: &ObjectReader<'_>,
     name: String,
-    custom: bool,
+    kind: CallKind,
     warnings: &mut Warnings,
 ) -> Result<Tool, HttpError> {
     let description = fields.text("description")?.map(str::to_owned);
-    if !custom {
+    if kind != CallKind::Custom {
         let parameters = fields.fields("parameters")?;
         let parameters = parameters.map(|all| all.object.clone().into()).unwrap_or_default();
         let strict = fields.flag("strict")? == Some(true);
@@ -256,7 +305,10 @@ mod tests {
         ]));
         let wire = tools.wire("mail__draft");
         assert_eq!((wire.name.as_str(), wire.namespace.as_deref()), ("draft", Some("mail")));
-        assert!(wire.custom && !tools.wire("mail__send").custom);
+        assert_eq!(
+            [wire.kind, tools.wire("mail__send").kind],
+            [CallKind::Custom, CallKind::Function]
+        );
         assert_eq!(flat(Some("mcp__x__"), "send"), "mcp__x__send");
         assert_eq!(tools.wire("other").name, "other");
     }
@@ -296,6 +348,32 @@ mod tests {
         check(json!({"type": "function"}), "tools[0].name");
         check(json!({"type": "function", "name": "f", "parameters": 3}), "tools[0].parameters");
         check(json!({"type": "namespace", "name": "n", "tools": [1]}), "tools[0].tools[0]");
+    }
+
+    #[test]
+    fn tools_of_items_follow_those_of_the_request_and_define_theirs_anew() {
+        let (mut tools, mut warnings) = read(json!([
+            {"type": "function", "name": "f", "defer_loading": true},
+            {"type": "function", "name": "g"}]));
+        let found = json!([{"type": "namespace", "name": "n", "tools": [
+            {"type": "custom", "name": "c"}]}, {"type": "function", "name": "f", "description": "d"}]);
+        let found = found.as_array().unwrap();
+        tools.extend(found, "input[0].tools", Origin::Item, &mut warnings).unwrap();
+        let names: Vec<&str> = tools.functions.iter().map(|tool| &*tool.name).collect();
+        assert_eq!(names, ["f", "g", "n__c"]);
+        assert_eq!(tools.functions[0].description.as_deref(), Some("d"));
+        assert!(warnings.is_empty());
+    }
+
+    #[test]
+    fn a_search_that_the_client_makes_is_a_function() {
+        let (tools, warnings) = read(json!([{"type": "tool_search", "execution": "client",
+            "description": "d", "parameters": {"type": "object"}}]));
+        assert_eq!(tools.functions[0].name, "tool_search");
+        assert_eq!(tools.wire("tool_search").kind, CallKind::Search);
+        assert!(warnings.is_empty());
+        let (tools, warnings) = read(json!([{"type": "tool_search"}]));
+        assert!(tools.functions.is_empty() && !warnings.is_empty());
     }
 
     fn choose(choice: Value) -> Result<(ToolChoice, usize), HttpError> {
