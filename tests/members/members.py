@@ -7,6 +7,7 @@ and in `[members]` how each member is treated:
 - `warned`: the request is answered, and `warnings` of the answer name the member.
 - `refused`: the request is refused, and the error names the member.
 - `inert: REASON`: it asks for nothing that a local server could do or leave out.
+- `as PATH`: the server reads it as it reads the member PATH, where its own members are listed.
 
 Members of an object are listed where the object itself is honoured. Of several forms of an object
 each has a path of its own, by its `type`: `input[type=message].role`.
@@ -17,6 +18,7 @@ file gives them, or else the one that the server at ADDRESS shows, or else `?`.
 
 import importlib
 import json
+import re
 import sys
 import tomllib
 import typing
@@ -48,15 +50,18 @@ class Protocol:
         module, root = self.root
         return getattr(importlib.import_module(module), root)
 
-    def walk(self, treatment=None):
-        """The members of requests, those of honoured objects included. `treatment` decides, where
-        the file does not, whether the members of an object are walked."""
-        treatment = treatment or (lambda member: "?")
+    def walk(self, otherwise=lambda member: "?"):
+        """The members of requests with their treatments: those of the file, or else what `otherwise`
+        says."""
+        return self.visit(lambda member: self.members.get(member.path) or otherwise(member))
+
+    def visit(self, treatment):
+        """Calls `treatment` with every member of requests, those of honoured objects included, and
+        returns what it says of each."""
         seen = {}
 
         def decided(member):
-            told = self.members.get(member.path)
-            seen[member.path] = told or treatment(member)
+            seen[member.path] = treatment(member)
             return seen[member.path] == "honoured"
 
         def fields(objects, path, build):
@@ -69,7 +74,7 @@ class Protocol:
                 at = f"{path}.{name}" if path else name
                 if name == "type" or at in seen:
                     continue
-                start = self.base if not path else self.example_of(form, path)
+                start = self.base if not path else self.object_of(form, path)
 
                 def put(value, name=name, start=start):
                     return build({**start, name: value})
@@ -81,7 +86,7 @@ class Protocol:
         def value(hint, path, build):
             """What a value of this type consists of."""
             for element in elements(hint):
-                value(element, f"{path}[]" if False else path, lambda one: build(self.listed(path, one)))
+                value(element, path, lambda one: build(listed(one)))
             forms = {}
             for form in objects_of(hint):
                 forms.setdefault(label(form), []).append(form)
@@ -89,24 +94,19 @@ class Protocol:
             if None in forms:
                 fields(forms[None], path, build)
             for name, some in named.items():
-                at = f"{path}[type={name}]"
+                at = f"{path}[{name}]"
                 if at in seen:
                     continue
 
                 def put(one, at=at):
                     return build(one) if at not in self.around else build(Around(self.around[at], one))
 
-                member = Member(self, at, name, some[0], put)
+                member = Member(self, at, name.partition("=")[2], some[0], put)
                 if decided(member):
                     fields(some, at, put)
 
         fields([self.type()], "", lambda body: body)
         return seen
-
-    def listed(self, path, one):
-        if isinstance(one, Around):
-            return [one.value if item == "@" else item for item in one.items]
-        return [one]
 
     def example_of(self, hint, path):
         """The smallest value of a type."""
@@ -121,14 +121,20 @@ class Protocol:
         if is_list(hint):
             return [self.example_of(args[0], path)] if args else []
         if is_typeddict(hint):
-            hints = typing.get_type_hints(hint, include_extras=True)
-            inner = f"{path}[type={label(hint)}]" if label(hint) and "[type=" not in path[-40:] else path
-            return {
-                name: self.example_of(inner_hint, f"{path}.{name}")
-                for name, inner_hint in hints.items()
-                if name in hint.__required_keys__ or name == "type"
-            }
+            return self.object_of(hint, path)
         return {str: "x", int: 1, float: 1.0, bool: True}.get(hint, {})
+
+
+    def object_of(self, form, path):
+        """The object of a form that has no more members than it must have."""
+        given = self.examples.get(path)
+        if isinstance(given, dict):
+            return given
+        return {
+            name: self.example_of(hint, f"{path}.{name}")
+            for name, hint in typing.get_type_hints(form, include_extras=True).items()
+            if is_required(form, name, hint) or name == "type"
+        }
 
 
 class Around:
@@ -136,6 +142,13 @@ class Around:
 
     def __init__(self, items, value):
         self.items, self.value = items, value
+
+
+def listed(one):
+    """An array with an element."""
+    if isinstance(one, Around):
+        return [one.value if item == "@" else item for item in one.items]
+    return [one]
 
 
 class Member:
@@ -188,11 +201,19 @@ def objects_of(hint):
     return [one for one in options(hint) if is_typeddict(one)]
 
 
+def is_required(form, name, hint):
+    return typing.get_origin(hint) is typing.Required or name in form.__required_keys__
+
+
 def label(form):
-    """What the `type` of an object is."""
-    hint = bare(typing.get_type_hints(form, include_extras=True).get("type", str))
-    words = [word for one in options(hint) for word in typing.get_args(one) if isinstance(word, str)]
-    return words[0] if words else None
+    """What tells an object from others: its `type`, or else its `role`."""
+    hints = typing.get_type_hints(form, include_extras=True)
+    for name in ("type", "role"):
+        some = options(hints.get(name, str))
+        words = [word for one in some for word in typing.get_args(one) if isinstance(word, str)]
+        if len(words) == 1 or (words and name == "type"):
+            return f"{name}={words[0]}"
+    return None
 
 
 def kinds(hint):
@@ -224,9 +245,9 @@ def post(address, route, body):
         return error.code, json.load(error)
 
 
-def named(name, text):
-    """Whether a text names a member or a form."""
-    return name in text
+def named(member, text):
+    """Whether a text names a member, or a form or one of its members."""
+    return member.name in text or (member.is_form() and bool(re.search(r"\]\.[a-z_]+", text)))
 
 
 def shown(address):
@@ -238,18 +259,18 @@ def shown(address):
             return f"? {answer}"
         refusal = json.dumps(answer.get("error")) if status != 200 else ""
         warnings = " ".join(answer.get("warnings", []))
-        if status == 200 and named(member.name, warnings):
+        if status == 200 and named(member, warnings):
             return "warned"
         if status == 200 and member.is_form():
             return "honoured"
         wrong = member.wrong()
-        if wrong is not None and (status == 200 or named(member.name, refusal)):
+        if wrong is not None and (status == 200 or named(member, refusal)):
             again, error = post(address, member.protocol.route, wrong)
-            if again == 400 and named(member.name, json.dumps(error["error"])):
+            if again == 400 and named(member, json.dumps(error["error"])):
                 missing = "not supported" in refusal
                 return "refused" if missing else "honoured"
         if status != 200:
-            return "refused" if named(member.name, refusal) else f"? {refusal}"
+            return "refused" if named(member, refusal) else f"? {refusal}"
         return "?"
 
     return treatment
