@@ -8,8 +8,8 @@
 //!   routes of models answer in this protocol's form.
 //! - `max_tokens` beyond what the context has left means all that it has left.
 //! - Tools that run on Anthropic's servers (those with a `type` and no `input_schema`) are left
-//!   out, and so is what they once did, where it stands in the history; the member `warnings` of the
-//!   answer names them. Documents of text are text. Images and other documents are refused in
+//!   out, and so is what they once did, where it stands in the history; the member `warnings` of
+//!   the answer names them. Documents of text are text. Images and other documents are refused in
 //!   messages, and notes in results of tools.
 //! - A message that ends the conversation in the role `assistant` is how the answer begins. Such an
 //!   answer does not think.

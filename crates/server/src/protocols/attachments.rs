@@ -1,8 +1,8 @@
 //! Files, images and other parts of requests that are no plain text.
 //!
 //! A file of text is text. What a language model cannot read is refused where a person sends it. In
-//! the result of a tool a note stands for it: clients keep results and send them with every turn, so
-//! that a refusal would end the conversation for ever.
+//! the result of a tool a note stands for it: clients keep results and send them with every turn,
+//! so that a refusal would end the conversation for ever.
 
 use crate::http::error::HttpError;
 use crate::http::fields::ObjectReader;
@@ -14,7 +14,7 @@ use base64::engine::general_purpose::GeneralPurposeConfig;
 
 /// Where a part stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum PartPlace {
     /// In a message: what cannot be read is refused.
     Message,
     /// In the result of a tool: a note stands for what cannot be read.
@@ -27,20 +27,20 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// What the model reads of a part of type `kind`, named `name`, that is no text. The member at `path`
-/// says the type.
+/// What the model reads of a part of type `kind`, named `name`, that is no text. The member at
+/// `path` says the type.
 pub(crate) fn unread(
     kind: &str,
     name: Option<&str>,
     path: &str,
-    place: Place,
+    place: PartPlace,
 ) -> Result<String, HttpError> {
     match place {
-        Place::Message => {
+        PartPlace::Message => {
             let problem = format!("parts of type {kind} are not supported: the model reads text");
             Err(HttpError::at(path, problem))
         }
-        Place::Result => Ok(match name {
+        PartPlace::Result => Ok(match name {
             Some(name) => format!("[{} {name}: not supported]", noun(kind)),
             None => format!("[{}: not supported]", noun(kind)),
         }),
@@ -58,7 +58,7 @@ fn noun(kind: &str) -> &str {
 }
 
 /// The text of a file of OpenAI's protocols: `fields` has `file_data`, and may have `filename`.
-pub(crate) fn file(fields: &ObjectReader<'_>, place: Place) -> Result<String, HttpError> {
+pub(crate) fn file(fields: &ObjectReader<'_>, place: PartPlace) -> Result<String, HttpError> {
     let name = fields.text("filename")?;
     for elsewhere in ["file_id", "file_url"] {
         fields.text(elsewhere)?;
@@ -176,10 +176,10 @@ mod tests {
 
     #[test]
     fn a_note_stands_for_what_cannot_be_read_in_results_alone() {
-        let note = |kind, name| unread(kind, name, "p", Place::Result).unwrap();
+        let note = |kind, name| unread(kind, name, "p", PartPlace::Result).unwrap();
         assert_eq!(note("input_image", None), "[image: not supported]");
         assert_eq!(note("input_file", Some("a.pdf")), "[file a.pdf: not supported]");
-        let error = unread("input_image", None, "p", Place::Message).unwrap_err();
+        let error = unread("input_image", None, "p", PartPlace::Message).unwrap_err();
         assert_eq!(error.body()["error"]["param"], "p");
     }
 }

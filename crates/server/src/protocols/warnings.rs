@@ -23,8 +23,8 @@ impl Warnings {
         }
     }
 
-    /// Adds one for each of `members`, names and what there is to say of them, that `object` gives a
-    /// value other than `null`, `false` or an empty array.
+    /// Adds one for each of `members`, names with sentences, that `object` gives a value other than
+    /// `null`, `false` or an empty array.
     pub fn add_given(&mut self, object: &Map<String, Value>, members: &[(&str, &str)]) {
         for (name, what) in members {
             let asks = match object.get(*name) {

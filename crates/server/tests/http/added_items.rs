@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 const PATH: &str = "/v1/responses";
 const COUNT: &str = "/v1/responses/input_tokens";
 const CALL: Act =
-    Act::Say("<tool_call>\n{\"name\": \"mail__send\", \"arguments\": {}}\n</tool_call><|im_end|>");
+    Act::Say("<tool_call>\n{\"name\": \"m__s\", \"arguments\": {}}\n</tool_call><|im_end|>");
 const SAID: Act = Act::Say("hello<|im_end|>");
 
 fn user(text: &str) -> Value {
@@ -16,8 +16,8 @@ fn user(text: &str) -> Value {
 
 /// A function and a namespace with another.
 fn tools() -> Value {
-    json!([{"type": "function", "name": "look", "parameters": {"type": "object"}},
-        {"type": "namespace", "name": "mail", "tools": [{"type": "function", "name": "send"}]}])
+    json!([{"type": "function", "name": "f"},
+        {"type": "namespace", "name": "m", "tools": [{"type": "function", "name": "s"}]}])
 }
 
 fn added() -> Value {
@@ -46,15 +46,15 @@ async fn tools_of_items_are_those_of_the_request() {
     let call = &response["output"][0];
     assert_eq!(
         (&call["type"], &call["name"], &call["namespace"]),
-        (&json!("function_call"), &json!("send"), &json!("mail"))
+        (&json!("function_call"), &json!("s"), &json!("m"))
     );
     let search = json!({"type": "tool_search_call", "call_id": "s", "arguments": {},
                         "execution": "client", "status": "completed"});
     let found = json!({"type": "tool_search_output", "call_id": "s", "execution": "client",
-                       "tools": tools()});
+                       "tools": [tools()[1]]});
     let input = json!([user("hi"), search, found]);
     let response = ask(&server, json!({"input": input, "tool_choice": "required"})).await;
-    assert_eq!(response["output"][0]["namespace"], "mail");
+    assert_eq!(response["output"][0]["namespace"], "m");
 }
 
 #[tokio::test]
@@ -101,8 +101,9 @@ async fn settings_hold_from_their_item_on() {
 #[tokio::test]
 async fn a_trigger_gets_a_summary_in_place_of_an_answer() {
     let server = Server::start([Act::Say("<think>hm</think>Rex.<|im_end|>")]).await;
+    let tool = json!({"type": "additional_tools", "role": "developer", "tools": [tools()[0]]});
     let input = json!([user("My dog is Rex."), {"role": "assistant", "content": "ok"},
-        added(), {"type": "compaction_trigger"}]);
+        tool, {"type": "compaction_trigger"}]);
     let response = ask(
         &server,
         json!({"input": input, "tools": tools(), "tool_choice": "required",

@@ -5,8 +5,7 @@
 use crate::http::error::HttpError;
 use crate::http::fields::{ObjectReader, wrong};
 use crate::http::wire;
-use crate::protocols::anthropic::request::AnthropicTool;
-use crate::protocols::attachments::{self, Place};
+use crate::protocols::attachments::{self, PartPlace};
 use crate::protocols::sealed::unsealed;
 use crate::protocols::warnings::Warnings;
 use serde::Deserialize;
@@ -80,7 +79,8 @@ pub(crate) enum InputBlock {
     ToolResult(ToolResult),
     /// A summary that replaces what stands before it.
     Summary(String),
-    ToolAddition(AnthropicTool),
+    /// The definition of a tool.
+    ToolAddition(Value),
     /// The name of a tool that cannot be called any more.
     ToolRemoval(String),
 }
@@ -171,7 +171,7 @@ pub(crate) struct ToolReferenceBlock {
 
 /// Whose content is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Source {
+pub(crate) enum BlockSource {
     /// A person, or a program that writes for one.
     User,
     /// The model. What cannot be read is left out, since no client can change it.
@@ -186,7 +186,7 @@ pub(crate) enum Source {
 pub(crate) fn read(
     content: &Value,
     path: &str,
-    source: Source,
+    source: BlockSource,
     warnings: &mut Warnings,
 ) -> Result<Vec<(String, InputBlock)>, HttpError> {
     match content {
@@ -207,7 +207,7 @@ pub(crate) fn read(
 pub(crate) fn texts(
     content: &Value,
     path: &str,
-    source: Source,
+    source: BlockSource,
     warnings: &mut Warnings,
 ) -> Result<Vec<String>, HttpError> {
     if content.is_null() {
@@ -228,7 +228,7 @@ pub(crate) fn misplaced(path: &str, why: &str) -> HttpError {
 fn block(
     value: &Value,
     path: &str,
-    source: Source,
+    source: BlockSource,
     warnings: &mut Warnings,
 ) -> Result<Option<InputBlock>, HttpError> {
     let fields = ObjectReader::of(value, path)?;
@@ -249,11 +249,11 @@ fn block(
             // A compaction that failed.
             None => return Ok(None),
         },
-        "tool_addition" | "tool_removal" if source == Source::System => {
-            return tool_change(&fields, kind == "tool_addition");
+        "tool_addition" | "tool_removal" if source == BlockSource::System => {
+            return tool_change(&fields, kind == "tool_addition", warnings);
         }
         kind if SILENT.contains(&kind) => return Ok(None),
-        kind if source == Source::Assistant || FOREIGN.contains(&kind) => {
+        kind if source == BlockSource::Assistant || FOREIGN.contains(&kind) => {
             warnings.add(kind, LEFT_OUT);
             return Ok(None);
         }
@@ -267,16 +267,17 @@ fn thought(block: ThinkingBlock) -> String {
     hidden.unwrap_or(thinking)
 }
 
-/// What the model reads of a part of type `kind` that is no text; `path` is the member that says so.
-fn unread(kind: &str, path: &str, source: Source) -> Result<String, HttpError> {
-    let place = if source == Source::Tool { Place::Result } else { Place::Message };
+/// What the model reads of a part of type `kind` that is no text; `path` is the member that says
+/// the type.
+fn unread(kind: &str, path: &str, source: BlockSource) -> Result<String, HttpError> {
+    let place = if source == BlockSource::Tool { PartPlace::Result } else { PartPlace::Message };
     attachments::unread(kind, None, path, place)
 }
 
 fn document(
     value: &Value,
     path: &str,
-    source: Source,
+    source: BlockSource,
     warnings: &mut Warnings,
 ) -> Result<String, HttpError> {
     let DocumentBlock { source: given, title, context, citations } = wire::part(value, path)?;
@@ -303,7 +304,7 @@ fn document(
 fn search_result(
     value: &Value,
     path: &str,
-    source: Source,
+    source: BlockSource,
     warnings: &mut Warnings,
 ) -> Result<String, HttpError> {
     let block: SearchResultBlock = wire::part(value, path)?;
@@ -319,16 +320,21 @@ fn warn_of(citations: Option<Citations>, warnings: &mut Warnings) {
 }
 
 /// A block that changes the tools; `None` where it names one that is known already.
-fn tool_change(fields: &ObjectReader<'_>, adds: bool) -> Result<Option<InputBlock>, HttpError> {
+fn tool_change(
+    fields: &ObjectReader<'_>,
+    adds: bool,
+    warnings: &mut Warnings,
+) -> Result<Option<InputBlock>, HttpError> {
     let tool = fields.fields("tool")?.ok_or_else(|| fields.missing("tool"))?;
+    if let Some(foreign @ ("mcp_tool_reference" | "mcp_toolset_reference")) = tool.text("type")? {
+        warnings.add(foreign, LEFT_OUT);
+        return Ok(None);
+    }
     if !adds {
         return Ok(Some(InputBlock::ToolRemoval(tool.required("name")?.to_owned())));
     }
     match tool.value("definition") {
-        Some(definition) => {
-            let definition = wire::part(definition, &tool.path("definition"))?;
-            Ok(Some(InputBlock::ToolAddition(definition)))
-        }
+        Some(definition) => Ok(Some(InputBlock::ToolAddition(definition.clone()))),
         None => tool.required("name").map(|_| None),
     }
 }
@@ -338,7 +344,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn read(content: &Value, source: Source) -> Result<(Vec<String>, Warnings), HttpError> {
+    fn read(content: &Value, source: BlockSource) -> Result<(Vec<String>, Warnings), HttpError> {
         let mut warnings = Warnings::default();
         let blocks = super::read(content, "c", source, &mut warnings)?;
         let shown = blocks.into_iter().map(|(_, block)| match block {
@@ -348,13 +354,13 @@ mod tests {
         Ok((shown.collect(), warnings))
     }
 
-    fn check(block: Value, source: Source, expected: &str) {
+    fn check(block: Value, source: BlockSource, expected: &str) {
         let (shown, _) = read(&json!([block]), source).unwrap();
         assert_eq!(shown, [expected], "{block}");
     }
 
     fn check_error(content: Value, param: &str) {
-        let error = read(&content, Source::User).expect_err(&content.to_string());
+        let error = read(&content, BlockSource::User).expect_err(&content.to_string());
         assert_eq!(error.body()["error"]["param"], param, "{content}");
     }
 
@@ -377,14 +383,14 @@ mod tests {
         check_error(json!([{"type": "tool_use", "id": "a", "name": []}]), "c[0].name");
         check_error(json!([{"type": "tool_result", "tool_use_id": {}}]), "c[0].tool_use_id");
         let result = json!([{"type": "text", "text": "a"}, {"type": "tool_use"}]);
-        assert!(texts(&result, "c", Source::Tool, &mut Warnings::default()).is_err());
+        assert!(texts(&result, "c", BlockSource::Tool, &mut Warnings::default()).is_err());
     }
 
     #[test]
     fn members_stand_in_any_order_and_unknown_ones_are_ignored() {
         let block = json!({"cache_control": {"type": "ephemeral"}, "text": "a", "type": "text",
                            "citations": null});
-        check(block, Source::User, "a");
+        check(block, BlockSource::User, "a");
     }
 
     #[test]
@@ -397,14 +403,14 @@ mod tests {
                 {"type": "text", "text": "x"}, {"type": "text", "text": "y"}]}),
             json!({"type": "base64", "media_type": "text/plain", "data": "eAp5"}),
         ] {
-            check(document(source.clone()), Source::User, "Document: t\n\nx\ny");
-            check(document(source), Source::Tool, "Document: t\n\nx\ny");
+            check(document(source.clone()), BlockSource::User, "Document: t\n\nx\ny");
+            check(document(source), BlockSource::Tool, "Document: t\n\nx\ny");
         }
         let found = json!({"type": "search_result", "title": "t", "source": "s",
                            "content": [{"type": "text", "text": "x"}]});
-        check(found, Source::Tool, "Search result: t\nSource: s\n\nx");
+        check(found, BlockSource::Tool, "Search result: t\nSource: s\n\nx");
         let reference = json!({"type": "tool_reference", "tool_name": "f"});
-        check(reference, Source::Tool, "This tool can be called now: f");
+        check(reference, BlockSource::Tool, "This tool can be called now: f");
     }
 
     #[test]
@@ -430,7 +436,7 @@ mod tests {
             ),
             (json!({"type": "hologram"}), "[hologram: not supported]", "c[0].type"),
         ] {
-            check(block.clone(), Source::Tool, note);
+            check(block.clone(), BlockSource::Tool, note);
             check_error(json!([block]), path);
         }
     }
@@ -446,7 +452,7 @@ mod tests {
             {"type": "browser_state", "tabs": []},
             {"type": "text", "text": "found"},
         ]);
-        let (shown, warnings) = read(&blocks, Source::Assistant).unwrap();
+        let (shown, warnings) = read(&blocks, BlockSource::Assistant).unwrap();
         assert_eq!(shown, ["found"]);
         let named: Vec<String> = ["server_tool_use", "web_search_tool_result", "hologram"]
             .map(|name| format!("{name}: {LEFT_OUT}"))
@@ -458,9 +464,9 @@ mod tests {
     fn reasoning_that_was_not_shown_comes_back_in_its_signature() {
         let block = |thinking: &str, signature: String| json!({"type": "thinking", "thinking": thinking, "signature": signature});
         let hidden = crate::protocols::sealed::sealed("why");
-        check(block("", hidden.clone()), Source::Assistant, "why");
-        check(block("x", hidden), Source::Assistant, "x");
-        check(block("", "of another server".into()), Source::Assistant, "");
+        check(block("", hidden.clone()), BlockSource::Assistant, "why");
+        check(block("x", hidden), BlockSource::Assistant, "x");
+        check(block("", "of another server".into()), BlockSource::Assistant, "");
     }
 
     #[test]
@@ -469,7 +475,7 @@ mod tests {
             let source = json!({"type": "text", "data": "x"});
             let block = json!({"type": "document", "source": source,
                                "citations": {"enabled": enabled}});
-            !read(&json!([block]), Source::User).unwrap().1.is_empty()
+            !read(&json!([block]), BlockSource::User).unwrap().1.is_empty()
         };
         assert!(warns(true) && !warns(false));
     }

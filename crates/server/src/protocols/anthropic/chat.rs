@@ -92,6 +92,14 @@ fn refuse(body: &Value) -> Result<(), HttpError> {
 fn warn(body: &Value, warnings: &mut Warnings) {
     let Some(members) = body.as_object() else { return };
     warnings.add_given(members, &UNUSED);
+    for (object, name, what) in [
+        ("thinking", "block_binding", "thinking blocks are not checked"),
+        ("output_config", "task_budget", "there is no budget of a task"),
+    ] {
+        if let Some(members) = members.get(object).and_then(Value::as_object) {
+            warnings.add_given(members, &[(name, what)]);
+        }
+    }
     if members.get("speed").is_some_and(|speed| !speed.is_null() && speed != "standard") {
         warnings.add("speed", "there is one");
     }
@@ -352,6 +360,8 @@ mod tests {
             ("diagnostics", json!({"previous_message_id": null})),
             ("fallbacks", json!([{"model": "m"}])),
             ("speed", json!("fast")),
+            ("output_config", json!({"task_budget": {"type": "tokens", "total": 9}})),
+            ("thinking", json!({"type": "adaptive", "block_binding": {"x": 1}})),
         ] {
             assert!(warned(json!({(name): value})), "{name}");
         }

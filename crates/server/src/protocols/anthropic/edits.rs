@@ -11,6 +11,7 @@ use crate::protocols::warnings::Warnings;
 use api::{Message, Part, Role};
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use std::collections::HashSet;
 use utoipa::ToSchema;
 
 /// What the model reads in place of a result that was removed.
@@ -23,46 +24,40 @@ pub(crate) struct ContextEdits {
     pub edits: Option<Vec<Edit>>,
 }
 
-/// One kind of removal.
+/// One kind of removal. Each has members of its own.
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(tag = "type")]
 #[schema(as = AnthropicContextEdit)]
-pub(crate) enum Edit {
-    /// Results of tools, the oldest first.
-    #[serde(rename = "clear_tool_uses_20250919")]
-    ToolUses(ClearToolUses),
-    /// Reasoning of earlier turns.
-    #[serde(rename = "clear_thinking_20251015")]
-    Thinking(ClearThinking),
-    /// A summary of the conversation: not made, which a warning says.
-    #[serde(rename = "compact_20260112")]
-    Compact {},
-}
-
-/// Which results of tools are removed.
-#[derive(Debug, Default, Deserialize, ToSchema)]
-#[schema(as = AnthropicClearToolUses)]
-pub(crate) struct ClearToolUses {
+pub(crate) struct Edit {
+    #[serde(rename = "type")]
+    kind: EditKind,
     /// The size of a conversation from which on results are removed; 100,000 tokens by default.
     trigger: Option<Amount>,
-    /// How many of the newest uses stay; 3 by default.
-    keep: Option<Amount>,
+    /// How many of the newest uses of tools stay, 3 by default; or how many of the newest turns
+    /// keep their reasoning, 1 by default, or `all`.
+    #[schema(value_type = Option<Object>)]
+    keep: Option<Value>,
     /// Fewest tokens that are worth a change of the prompt.
     clear_at_least: Option<Amount>,
     /// Tools whose results stay.
     exclude_tools: Option<Vec<String>>,
-    /// Whether arguments are removed too, or those of which tools.
+    /// Whether arguments of calls are removed too, or those of which tools.
     #[schema(value_type = Option<Object>)]
     clear_tool_inputs: Option<Value>,
 }
 
-/// Which reasoning is removed.
-#[derive(Debug, Default, Deserialize, ToSchema)]
-#[schema(as = AnthropicClearThinking)]
-pub(crate) struct ClearThinking {
-    /// `all`, or how many of the newest turns keep theirs; 1 by default.
-    #[schema(value_type = Option<Object>)]
-    keep: Option<Value>,
+/// What an edit removes.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, ToSchema)]
+#[schema(as = AnthropicContextEditKind)]
+enum EditKind {
+    /// Results of tools, the oldest first.
+    #[serde(rename = "clear_tool_uses_20250919")]
+    ToolUses,
+    /// Reasoning of earlier turns.
+    #[serde(rename = "clear_thinking_20251015")]
+    Thinking,
+    /// Nothing: a summary of the conversation is not made, which a warning says.
+    #[serde(rename = "compact_20260112")]
+    Compact,
 }
 
 /// A number of something.
@@ -94,23 +89,25 @@ impl ContextEdits {
     ) -> Result<ContextManagement, HttpError> {
         let mut applied = Vec::new();
         for (at, edit) in self.edits.iter().flatten().enumerate() {
+            let path = format!("context_management.edits[{at}]");
             let mut edited = messages.clone();
-            let cleared = match edit {
-                Edit::Compact {} => {
+            let cleared = match edit.kind {
+                EditKind::Compact => {
                     warnings.add("compact_20260112", "the conversation is not summarized");
-                    continue;
+                    0
                 }
-                Edit::Thinking(edit) => edit.apply(&mut edited, at)?,
-                Edit::ToolUses(edit) if edit.is_due(messages, &mut count)? => {
-                    edit.apply(&mut edited, at)?
+                EditKind::Thinking => edit.clear_thinking(&mut edited, &path)?,
+                EditKind::ToolUses => {
+                    let due = edit.is_due(messages, &mut count)?;
+                    let cleared = edit.clear_tool_uses(&mut edited, &path)?;
+                    if due { cleared } else { 0 }
                 }
-                Edit::ToolUses(_) => 0,
             };
             if cleared == 0 {
                 continue;
             }
             let tokens = count(messages)?.saturating_sub(count(&edited)?);
-            if tokens >= edit.least() {
+            if tokens >= edit.clear_at_least.map_or(0, |least| least.value) {
                 applied.push(edit.applied(cleared, tokens));
                 *messages = edited;
             }
@@ -120,27 +117,17 @@ impl ContextEdits {
 }
 
 impl Edit {
-    /// Fewest tokens that it removes if it removes any.
-    fn least(&self) -> usize {
-        match self {
-            Self::ToolUses(edit) => edit.clear_at_least.map_or(0, |least| least.value),
-            Self::Thinking(_) | Self::Compact {} => 0,
-        }
-    }
-
     fn applied(&self, cleared: usize, cleared_input_tokens: usize) -> AppliedEdit {
-        match self {
-            Self::ToolUses(_) => {
+        match self.kind {
+            EditKind::ToolUses => {
                 AppliedEdit::ToolUses { cleared_input_tokens, cleared_tool_uses: cleared }
             }
-            Self::Thinking(_) | Self::Compact {} => {
+            EditKind::Thinking | EditKind::Compact => {
                 AppliedEdit::Thinking { cleared_input_tokens, cleared_thinking_turns: cleared }
             }
         }
     }
-}
 
-impl ClearToolUses {
     fn is_due(
         &self,
         messages: &[Message],
@@ -154,20 +141,24 @@ impl ClearToolUses {
         }
     }
 
+    /// The member `keep` as a number.
+    fn kept(&self, path: &str, otherwise: usize) -> Result<usize, HttpError> {
+        let Some(keep) = &self.keep else { return Ok(otherwise) };
+        Ok(wire::part::<Amount>(keep, &format!("{path}.keep"))?.value)
+    }
+
     /// Returns how many uses were cleared.
-    fn apply(&self, messages: &mut [Message], at: usize) -> Result<usize, HttpError> {
-        let keep = self.keep.map_or(3, |keep| keep.value);
-        let inputs = self.inputs(at)?;
-        let mut old: Vec<String> = messages
-            .iter()
-            .filter(|message| message.role == Role::Tool)
-            .filter_map(|message| message.call_id.clone())
-            .collect();
-        old.truncate(old.len().saturating_sub(keep));
+    fn clear_tool_uses(&self, messages: &mut [Message], path: &str) -> Result<usize, HttpError> {
+        let keep = self.kept(path, 3)?;
+        let inputs = self.inputs(path)?;
+        let results = messages.iter().filter(|message| message.role == Role::Tool);
+        let uses: Vec<String> = results.filter_map(|message| message.call_id.clone()).collect();
+        let older = uses.len().saturating_sub(keep);
+        let mut old: HashSet<String> = uses.into_iter().take(older).collect();
         for call in messages.iter_mut().flat_map(|message| &mut message.calls) {
             let Some(id) = call.id.clone().filter(|id| old.contains(id)) else { continue };
             if self.exclude_tools.iter().flatten().any(|name| *name == call.name) {
-                old.retain(|other| *other != id);
+                old.remove(&id);
             } else if inputs.clears(&call.name) {
                 call.arguments = Map::new().into();
             }
@@ -183,46 +174,22 @@ impl ClearToolUses {
         Ok(cleared)
     }
 
-    /// The member `clear_tool_inputs` of the edit `at`.
-    fn inputs(&self, at: usize) -> Result<Inputs, HttpError> {
+    /// The member `clear_tool_inputs`.
+    fn inputs(&self, path: &str) -> Result<Inputs, HttpError> {
         match &self.clear_tool_inputs {
             None | Some(Value::Bool(false)) => Ok(Inputs::Of(Vec::new())),
             Some(Value::Bool(true)) => Ok(Inputs::All),
-            Some(names) => {
-                let path = format!("context_management.edits[{at}].clear_tool_inputs");
-                Ok(Inputs::Of(wire::part(names, &path)?))
-            }
+            Some(names) => Ok(Inputs::Of(wire::part(names, &format!("{path}.clear_tool_inputs"))?)),
         }
     }
-}
 
-/// Of which tools arguments are removed.
-enum Inputs {
-    All,
-    Of(Vec<String>),
-}
-
-impl Inputs {
-    fn clears(&self, tool: &str) -> bool {
-        match self {
-            Self::All => true,
-            Self::Of(names) => names.iter().any(|name| name == tool),
-        }
-    }
-}
-
-impl ClearThinking {
     /// Returns how many turns were cleared.
-    fn apply(&self, messages: &mut [Message], at: usize) -> Result<usize, HttpError> {
-        let keep = match &self.keep {
-            None => 1,
-            Some(Value::String(all)) if all == "all" => return Ok(0),
-            Some(keep) if keep["type"] == "all" => return Ok(0),
-            Some(keep) => {
-                let path = format!("context_management.edits[{at}].keep");
-                wire::part::<Amount>(keep, &path)?.value
-            }
-        };
+    fn clear_thinking(&self, messages: &mut [Message], path: &str) -> Result<usize, HttpError> {
+        let keeps_all = |keep: &Value| *keep == "all" || keep["type"] == "all";
+        if self.keep.as_ref().is_some_and(keeps_all) {
+            return Ok(0);
+        }
+        let keep = self.kept(path, 1)?;
         let thinks = |message: &Message| message.reasoning.is_some();
         let (mut kept, mut cleared, mut within) = (0, 0, false);
         // A turn with calls is several messages.
@@ -241,6 +208,21 @@ impl ClearThinking {
             }
         }
         Ok(cleared)
+    }
+}
+
+/// Of which tools arguments are removed.
+enum Inputs {
+    All,
+    Of(Vec<String>),
+}
+
+impl Inputs {
+    fn clears(&self, tool: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Of(names) => names.iter().any(|name| name == tool),
+        }
     }
 }
 

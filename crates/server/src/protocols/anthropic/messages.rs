@@ -3,11 +3,11 @@
 use crate::http::error::HttpError;
 use crate::http::fields::wrong;
 use crate::protocols::anthropic::blocks::{
-    self, InputBlock, Source, ToolResult, ToolUse, misplaced,
+    self, BlockSource, InputBlock, ToolResult, ToolUse, misplaced,
 };
 use crate::protocols::anthropic::request::{ClearAt, Conversation, InputMessage, InputRole};
 use crate::protocols::anthropic::system;
-use crate::protocols::responses::history::SUMMARY;
+use crate::protocols::sealed::SUMMARY;
 use crate::protocols::warnings::Warnings;
 use api::{Message, ToolCall, arguments};
 use serde_json::{Map, Value};
@@ -140,7 +140,7 @@ impl InputTurn {
     ) -> Result<Self, HttpError> {
         let mut turn = Self::new(role);
         let user = role == InputRole::User;
-        let source = if user { Source::User } else { Source::Assistant };
+        let source = if user { BlockSource::User } else { BlockSource::Assistant };
         // An answer's own blocks were one text, so that nothing is put between them.
         let (mut text, mut reasoning) = (String::new(), String::new());
         for (path, block) in blocks::read(content, path, source, warnings)? {
@@ -227,7 +227,7 @@ fn answered(
     warnings: &mut Warnings,
 ) -> Result<Answered, HttpError> {
     let content = format!("{path}.content");
-    let texts = blocks::texts(&result.content, &content, Source::Tool, warnings)?;
+    let texts = blocks::texts(&result.content, &content, BlockSource::Tool, warnings)?;
     let mut text = texts.join("\n");
     // Templates have no place for the flag, and the model must learn of it.
     if result.is_error == Some(true) && !begins_with_error(&text) {

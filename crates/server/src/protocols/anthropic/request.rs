@@ -152,6 +152,8 @@ pub(crate) struct AnthropicThinking {
 pub(crate) enum ThinkingDisplay {
     /// All of it.
     Summarized,
+    /// As `summarized`.
+    Updates,
     /// Blocks without text. Their signatures hold it, encoded and not secret.
     Omitted,
 }

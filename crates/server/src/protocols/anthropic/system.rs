@@ -4,7 +4,7 @@
 //! prompt it would keep everything behind it from being found in the cache.
 
 use crate::http::error::HttpError;
-use crate::protocols::anthropic::blocks::{self, InputBlock, Source, misplaced};
+use crate::protocols::anthropic::blocks::{self, BlockSource, InputBlock, misplaced};
 use crate::protocols::warnings::Warnings;
 use serde_json::Value;
 
@@ -31,7 +31,7 @@ pub(crate) fn read(
     let (mut kept, mut tool_changes) = (Vec::new(), Vec::new());
     let blocks = match content {
         Value::Null => Vec::new(),
-        content => blocks::read(content, path, Source::System, warnings)?,
+        content => blocks::read(content, path, BlockSource::System, warnings)?,
     };
     for (path, block) in blocks {
         match block {

@@ -20,8 +20,9 @@ pub(crate) fn read(
     }
     for (path, change) in changes {
         match change {
-            InputBlock::ToolAddition(tool) => {
-                let added = one(tool, &format!("{path}.tool.definition"), warnings)?;
+            InputBlock::ToolAddition(definition) => {
+                let path = format!("{path}.tool.definition");
+                let added = one(&wire::part(definition, &path)?, &path, warnings)?;
                 all.retain(|known| added.as_ref().is_none_or(|added| added.name != known.name));
                 all.extend(added);
             }
@@ -163,16 +164,14 @@ mod tests {
 
     #[test]
     fn blocks_of_the_conversation_add_and_remove_tools_in_their_order() {
-        let tool = |name: &str| {
-            let tool = json!({"name": name, "input_schema": {}});
-            serde_json::from_value::<AnthropicTool>(tool).unwrap()
-        };
+        let definition = |name: &str| json!({"name": name, "input_schema": {}});
+        let tool = |name| serde_json::from_value::<AnthropicTool>(definition(name)).unwrap();
         let change = |block| ("m".to_owned(), block);
         let changes = [
-            change(InputBlock::ToolAddition(tool("g"))),
+            change(InputBlock::ToolAddition(definition("g"))),
             change(InputBlock::ToolRemoval("f".into())),
             change(InputBlock::ToolRemoval("h".into())),
-            change(InputBlock::ToolAddition(tool("h"))),
+            change(InputBlock::ToolAddition(definition("h"))),
         ];
         let list = read(&[tool("f"), tool("i")], &changes, &mut Warnings::default()).unwrap();
         let names: Vec<&str> = list.iter().map(|tool| &*tool.name).collect();

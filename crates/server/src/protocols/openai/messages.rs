@@ -8,7 +8,7 @@
 use crate::http::error::HttpError;
 use crate::http::fields::ObjectReader;
 use crate::http::wire;
-use crate::protocols::attachments::{self, Place};
+use crate::protocols::attachments::{self, PartPlace};
 use api::{Message, Part, Role, ToolCall, arguments};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -61,8 +61,8 @@ enum ChatContentItem {
     Part(ChatPart),
 }
 
-/// A part of a message. Images, audio and files that are no text are refused in messages of persons;
-/// in results of tools a note stands for them.
+/// A part of a message. Images, audio and files that are no text are refused in messages of
+/// persons; in results of tools a note stands for them.
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(as = ChatContentPart)]
 struct ChatPart {
@@ -161,7 +161,7 @@ fn content(message: &ChatMessage, role: &Role, path: &str) -> Result<Vec<Part>, 
         Some(Value::String(given)) => text(given),
         Some(Value::Array(parts)) if parts.is_empty() => text(""),
         Some(Value::Array(parts)) => {
-            let place = if *role == Role::Tool { Place::Result } else { Place::Message };
+            let place = if *role == Role::Tool { PartPlace::Result } else { PartPlace::Message };
             let part =
                 |(at, part): (usize, &Value)| text_part(part, &format!("{path}[{at}]"), place);
             parts.iter().enumerate().map(part).collect()
@@ -177,7 +177,7 @@ fn content(message: &ChatMessage, role: &Role, path: &str) -> Result<Vec<Part>, 
     }
 }
 
-fn text_part(value: &Value, path: &str, place: Place) -> Result<Part, HttpError> {
+fn text_part(value: &Value, path: &str, place: PartPlace) -> Result<Part, HttpError> {
     if let Value::String(text) = value {
         return Ok(Part::Text(text.clone()));
     }

@@ -11,12 +11,13 @@ use crate::http::random;
 use crate::http::sse::{Frame, Framing, written};
 use crate::protocols::responses::background::Background;
 use crate::protocols::responses::call::Continuation;
-use crate::protocols::responses::compact;
-use crate::protocols::responses::history::{CallItem, CallKind, Item};
+use crate::protocols::responses::history::{CallItem, Item};
 use crate::protocols::responses::object::{ItemStatus, Response, ResponseFailure, Status, Tokens};
 use crate::protocols::responses::open_item::{Events, ItemView, OpenItem};
 use crate::protocols::responses::records::{Owner, settled};
 use crate::protocols::responses::store::{ResponseStore, StoredResponse};
+use crate::protocols::responses::summary;
+use crate::protocols::responses::tools::CallKind;
 use crate::protocols::responses::tools::{Tools, Wire};
 use crate::protocols::responses::turn::StoredTurn;
 use api::{CallEvent, Delta, Finish, Role, TextEvent, Usage};
@@ -178,7 +179,7 @@ impl ResponseAnswer {
         if !ends {
             return;
         }
-        match compact::summary(std::mem::take(&mut self.written)) {
+        match summary::summary(std::mem::take(&mut self.written)) {
             Ok(text) => {
                 self.more(Delta { text, tokens: Vec::new() });
                 self.end_item(ItemStatus::Completed);

@@ -8,7 +8,6 @@ use crate::http::fields::wrong;
 use crate::http::random;
 use crate::http::wire;
 use crate::protocols::openai::sampling;
-use crate::protocols::responses::compact;
 use crate::protocols::responses::conversations::{self, Lease};
 use crate::protocols::responses::history::{self, Item};
 use crate::protocols::responses::input::{self, TRIGGER};
@@ -20,7 +19,8 @@ use crate::protocols::responses::request::{
 };
 use crate::protocols::responses::settings;
 use crate::protocols::responses::store::ResponseStore;
-use crate::protocols::responses::tools::{self, Tools};
+use crate::protocols::responses::summary;
+use crate::protocols::responses::tools::{self, Origin, Tools};
 use crate::protocols::responses::turn::{StoredTurn, conversation};
 use crate::protocols::warnings::Warnings;
 use api::{ChatRequest, GrammarSource, Message, RequestOptions, SamplingOptions, Service};
@@ -167,9 +167,17 @@ impl RequestReader<'_> {
         let space = self.space(&options);
         let context = context(&asked, space, &mut warnings)?;
         let items = self.items(context.parent.as_deref(), &context.input)?;
-        settings::apply(&mut asked, &items)?;
+        let settings = items.iter().filter_map(|item| match &**item {
+            Item::Configuration(item) => Some(item),
+            _ => None,
+        });
+        settings::apply(&mut asked, settings)?;
         let mut tools = Tools::read(asked.tools.as_deref().unwrap_or_default(), &mut warnings)?;
-        tools.extend_from(&items, &mut warnings)?;
+        for item in &items {
+            if let Item::Tools(item) = &**item {
+                tools.extend(&item.tools, "input", Origin::Item, &mut warnings)?;
+            }
+        }
         let tool_choice = tools::choice(asked.tool_choice.as_ref(), &mut tools)?;
         let view = ItemView { compacts, ..view(&asked, &mut warnings) };
         warn(&asked, body, &mut warnings);
@@ -193,7 +201,7 @@ impl RequestReader<'_> {
             ..ChatRequest::default()
         };
         if compacts {
-            compact::request_summary(&mut request, self.service);
+            summary::request_summary(&mut request, self.service);
         }
         let stream = asked.stream.unwrap_or(false);
         let response = self.response(asked, &request.sampling, warnings);

@@ -8,9 +8,9 @@ use crate::protocols::responses::object::{
     CompactionItem, CustomCall, FunctionCall, ItemStatus, OutputItem, SearchCall,
 };
 use crate::protocols::responses::settings::ConfigurationItem;
-use crate::protocols::responses::tools::{INPUT, flat};
+use crate::protocols::responses::tools::{CallKind, INPUT, flat};
 use crate::protocols::responses::tools_item::ToolsItem;
-use crate::protocols::sealed::sealed;
+use crate::protocols::sealed::{SUMMARY, sealed};
 use api::{Message, Part, Role, ToolCall};
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -54,17 +54,6 @@ pub(crate) struct CallItem {
     /// JSON text of arguments, or the text of a custom tool.
     pub input: String,
     pub kind: CallKind,
-}
-
-/// What kind of tool a call is of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum CallKind {
-    #[default]
-    Function,
-    /// The argument of the tool is free text.
-    Custom,
-    /// A search for tools, which the client makes.
-    Search,
 }
 
 impl Item {
@@ -210,10 +199,6 @@ pub(crate) fn without_summarized(items: &mut Vec<Arc<Item>>) {
     let mut at = 0..;
     items.retain(|item| at.next() >= Some(last) || outlives_summary(item));
 }
-
-/// What the model reads before the summary of a conversation.
-pub(crate) const SUMMARY: &str =
-    "The conversation before this was replaced by a summary of it:\n\n";
 
 #[derive(Default)]
 struct Renderer<'a> {

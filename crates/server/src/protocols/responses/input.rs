@@ -1,15 +1,16 @@
 //! Reading the member `input`: a text, or items in the forms that clients send back.
 //!
 //! Files of text count as text. Other files, and images, are refused in messages. In the output of
-//! a tool, which a client cannot change, a note stands for each, so that the conversation goes on.
+//! a tool, which a client cannot change, a note stands for each, so that the conversation
+//! continues.
 
 use crate::http::error::HttpError;
 use crate::http::fields::{ObjectReader, wrong};
 use crate::http::random;
-use crate::protocols::attachments::{self, Place};
-use crate::protocols::responses::history::{CallItem, CallKind, Item};
+use crate::protocols::attachments::{self, PartPlace};
+use crate::protocols::responses::history::{CallItem, Item};
 use crate::protocols::responses::settings::{self, ConfigurationItem};
-use crate::protocols::responses::tools::SEARCH;
+use crate::protocols::responses::tools::{CallKind, SEARCH, execution};
 use crate::protocols::responses::tools_item::{self, ToolsItem};
 use crate::protocols::sealed::unsealed;
 use crate::protocols::warnings::Warnings;
@@ -138,7 +139,7 @@ fn spoken(fields: &ObjectReader<'_>) -> Result<Item, HttpError> {
         return Err(HttpError::member(&fields.path("role"), problem));
     }
     let role = Role::from(name);
-    let texts = match texts(fields, "content", Place::Message)? {
+    let texts = match texts(fields, "content", PartPlace::Message)? {
         Some(texts) => texts,
         None if role == Role::Assistant => Vec::new(),
         None => return Err(fields.missing("content")),
@@ -160,7 +161,7 @@ fn call(fields: &ObjectReader<'_>, kind: CallKind) -> Result<Item, HttpError> {
 
 /// A search for tools that the client made.
 fn search(fields: &ObjectReader<'_>) -> Result<Item, HttpError> {
-    tools_item::execution(fields)?;
+    execution(fields)?;
     let input = match fields.value("arguments") {
         None => String::new(),
         Some(Value::String(text)) => text.clone(),
@@ -177,7 +178,8 @@ fn search(fields: &ObjectReader<'_>) -> Result<Item, HttpError> {
 }
 
 fn result(fields: &ObjectReader<'_>, kind: &str) -> Result<Item, HttpError> {
-    let texts = texts(fields, "output", Place::Result)?.ok_or_else(|| fields.missing("output"))?;
+    let texts =
+        texts(fields, "output", PartPlace::Result)?.ok_or_else(|| fields.missing("output"))?;
     Ok(Item::Result {
         id: id(fields, "fco_")?,
         call_id: fields.required("call_id")?.to_owned(),
@@ -193,9 +195,9 @@ fn reasoning(fields: &ObjectReader<'_>, warnings: &mut Warnings) -> Result<Item,
     if let Some(text) = sealed.and_then(unsealed) {
         return Ok(Item::Reasoning { id, text });
     }
-    let content = texts(fields, "content", Place::Message)?.unwrap_or_default();
+    let content = texts(fields, "content", PartPlace::Message)?.unwrap_or_default();
     let shown = match content.is_empty() {
-        true => texts(fields, "summary", Place::Message)?.unwrap_or_default(),
+        true => texts(fields, "summary", PartPlace::Message)?.unwrap_or_default(),
         false => content,
     };
     if shown.is_empty() && sealed.is_some() {
@@ -248,7 +250,7 @@ pub(crate) fn check_outputs(items: &[Arc<Item>]) -> Result<(), HttpError> {
 fn texts(
     fields: &ObjectReader<'_>,
     name: &str,
-    place: Place,
+    place: PartPlace,
 ) -> Result<Option<Vec<String>>, HttpError> {
     let path = fields.path(name);
     match fields.value(name) {
@@ -262,7 +264,7 @@ fn texts(
     }
 }
 
-fn text(fields: &ObjectReader<'_>, place: Place) -> Result<String, HttpError> {
+fn text(fields: &ObjectReader<'_>, place: PartPlace) -> Result<String, HttpError> {
     let name = match fields.required("type")? {
         "input_text" | "output_text" | "text" | "summary_text" | "reasoning_text" => "text",
         "refusal" => "refusal",

@@ -3,10 +3,11 @@
 use crate::generate::logprobs;
 use crate::http::sse::Frame;
 use crate::protocols::responses::freeform::Freeform;
-use crate::protocols::responses::history::{CallItem, CallKind, Item};
+use crate::protocols::responses::history::{CallItem, Item};
 use crate::protocols::responses::object::{
     Assistant, CompactionItem, ItemStatus, MessageItem, MessagePart, OutputItem, Passage, Reasoning,
 };
+use crate::protocols::responses::tools::CallKind;
 use crate::protocols::sealed::sealed;
 use api::{Delta, TokenText};
 use serde_json::{Value, json};

@@ -193,8 +193,9 @@ pub(crate) async fn settled(commit: Option<Commit>) {
 mod tests {
     use super::*;
     use crate::http::fields::ObjectReader;
-    use crate::protocols::responses::history::{CallItem, CallKind};
+    use crate::protocols::responses::history::CallItem;
     use crate::protocols::responses::settings::ConfigurationItem;
+    use crate::protocols::responses::tools::CallKind;
     use crate::protocols::responses::tools_item::{ADDITIONAL, FOUND, ToolsItem};
     use api::Role;
 

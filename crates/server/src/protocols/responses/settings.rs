@@ -7,10 +7,8 @@ use crate::http::error::HttpError;
 use crate::http::fields::ObjectReader;
 use crate::http::random;
 use crate::http::wire;
-use crate::protocols::responses::history::Item;
 use crate::protocols::responses::request::{CreateResponse, Format};
 use serde_json::{Value, json};
-use std::sync::Arc;
 
 /// The type of items that change settings.
 pub(crate) const UPDATE: &str = "configuration_update";
@@ -64,11 +62,11 @@ impl ConfigurationItem {
 }
 
 /// Gives `asked` the settings that `items` end with.
-pub(crate) fn apply(asked: &mut CreateResponse, items: &[Arc<Item>]) -> Result<(), HttpError> {
-    for item in items {
-        let Item::Configuration(ConfigurationItem { effort, format, .. }) = &**item else {
-            continue;
-        };
+pub(crate) fn apply<'a>(
+    asked: &mut CreateResponse,
+    items: impl IntoIterator<Item = &'a ConfigurationItem>,
+) -> Result<(), HttpError> {
+    for ConfigurationItem { effort, format, .. } in items {
         if let Some(effort) = effort {
             asked.reasoning.get_or_insert_default().effort = Some(effort.clone());
         }
@@ -96,7 +94,7 @@ mod tests {
             json!({"reasoning": {"effort": "high"}}),
             json!({}),
         ];
-        let items = updates.map(|update| Arc::new(Item::Configuration(item(update).unwrap())));
+        let items = updates.map(|update| item(update).unwrap());
         let mut asked: CreateResponse =
             wire::read(&json!({"reasoning": {"effort": "none", "summary": "auto"}})).unwrap();
         apply(&mut asked, &items).unwrap();

@@ -4,19 +4,33 @@
 
 use crate::http::error::HttpError;
 use crate::http::fields::{ObjectReader, wrong};
-use crate::protocols::responses::history::{CallKind, Item};
-use crate::protocols::responses::tools_item::execution;
 use crate::protocols::warnings::Warnings;
 use api::{Tool, ToolChoice};
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 
 /// The parameter that carries the text of a custom tool.
 pub(crate) const INPUT: &str = "input";
 
 /// The type, and the function's name, of the tool that searches for tools.
 pub(crate) const SEARCH: &str = "tool_search";
+
+/// What kind of tool a call is of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum CallKind {
+    #[default]
+    Function,
+    /// The argument of the tool is free text.
+    Custom,
+    /// A search for tools, which the client makes.
+    Search,
+}
+
+/// Members of tools that have no effect, and what a warning says of them.
+const UNUSED: [(&str, &str); 2] = [
+    ("async", "the client decides when it answers a call"),
+    ("output_schema", "the model is not told what a tool returns"),
+];
 
 /// The client's own name for a function of the model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -51,20 +65,6 @@ impl Tools {
         Ok(all)
     }
 
-    /// Adds the tools of the items of a conversation.
-    pub fn extend_from(
-        &mut self,
-        items: &[Arc<Item>],
-        warnings: &mut Warnings,
-    ) -> Result<(), HttpError> {
-        for item in items {
-            if let Item::Tools(item) = &**item {
-                self.extend(&item.tools, "input", Origin::Item, warnings)?;
-            }
-        }
-        Ok(())
-    }
-
     /// Adds `tools`, which stand at `path` of the body.
     pub fn extend(
         &mut self,
@@ -80,6 +80,9 @@ impl Tools {
                 continue;
             }
             let namespace = fields.required("name")?;
+            if fields.text("description")?.is_some_and(|text| !text.is_empty()) {
+                warnings.add("description", "that of a namespace is not told to the model");
+            }
             let tools = fields.array("tools")?.unwrap_or_default();
             for tool in ObjectReader::all(tools, &fields.path("tools")) {
                 self.add(&tool?, Some(namespace), origin, warnings)?;
@@ -116,6 +119,11 @@ impl Tools {
             warnings.add(name, "a tool of this name came twice; the later one was left out");
             return Ok(());
         }
+        warnings.add_given(fields.object, &UNUSED);
+        let callers = fields.array("allowed_callers")?;
+        if callers.is_some_and(|callers| !callers.iter().any(|caller| caller == "direct")) {
+            warnings.add("allowed_callers", "the model itself calls every tool");
+        }
         let tool = function(fields, flat.clone(), kind, warnings)?;
         match self.functions.iter_mut().find(|tool| known && tool.name == flat) {
             Some(before) => *before = tool,
@@ -124,6 +132,18 @@ impl Tools {
         let (name, namespace) = (name.to_owned(), namespace.map(str::to_owned));
         self.by_name.insert(flat, Wire { name, namespace, kind });
         Ok(())
+    }
+}
+
+/// Who executes a search for tools.
+pub(crate) fn execution<'a>(fields: &ObjectReader<'a>) -> Result<&'a str, HttpError> {
+    match fields.text("execution")? {
+        None => Ok("server"),
+        Some(execution @ ("client" | "server")) => Ok(execution),
+        Some(other) => {
+            let problem = format!("must be client or server, not {other}");
+            Err(HttpError::member(&fields.path("execution"), problem))
+        }
     }
 }
 
@@ -362,6 +382,26 @@ mod tests {
         let names: Vec<&str> = tools.functions.iter().map(|tool| &*tool.name).collect();
         assert_eq!(names, ["f", "g", "n__c"]);
         assert_eq!(tools.functions[0].description.as_deref(), Some("d"));
+        assert!(warnings.is_empty());
+    }
+
+    #[test]
+    fn members_without_effect_are_named() {
+        let check = |tool: Value, named: &str| {
+            let (tools, warnings) = read(json!([tool]));
+            assert_eq!(tools.functions.len(), 1);
+            assert!(json!(warnings)[0].as_str().unwrap().starts_with(named), "{named}");
+        };
+        let tool =
+            |name: &str, value: Value| json!({"type": "function", "name": "f", (name): value});
+        check(tool("async", json!(true)), "async");
+        check(tool("output_schema", json!({})), "output_schema");
+        check(tool("allowed_callers", json!(["programmatic"])), "allowed_callers");
+        let space = json!({"type": "namespace", "name": "n", "description": "d",
+                           "tools": [{"type": "function", "name": "f"}]});
+        check(space, "description");
+        let (_, warnings) = read(json!([tool("allowed_callers", json!(["direct"])),
+            {"type": "function", "name": "g", "async": false, "defer_loading": true}]));
         assert!(warnings.is_empty());
     }
 

@@ -1,4 +1,4 @@
-//! Items that add tools to a conversation: `additional_tools`, and the results of searches for tools.
+//! Items that add tools to a conversation: `additional_tools`, and results of searches for tools.
 //!
 //! Source: the types of OpenAI's official clients. Their tools belong to the tools of every request
 //! whose conversation holds the item, after those of the member `tools`.
@@ -6,7 +6,7 @@
 use crate::http::error::HttpError;
 use crate::http::fields::ObjectReader;
 use crate::http::random;
-use crate::protocols::responses::tools::{Origin, Tools, flat};
+use crate::protocols::responses::tools::{Origin, Tools, execution, flat};
 use crate::protocols::warnings::Warnings;
 use serde_json::{Value, json};
 
@@ -93,18 +93,6 @@ impl Search {
     fn read(fields: &ObjectReader<'_>) -> Result<Self, HttpError> {
         let execution = execution(fields)?.to_owned();
         Ok(Self { call_id: fields.text("call_id")?.map(str::to_owned), execution })
-    }
-}
-
-/// Who executes a search for tools.
-pub(crate) fn execution<'a>(fields: &ObjectReader<'a>) -> Result<&'a str, HttpError> {
-    match fields.text("execution")? {
-        None => Ok("server"),
-        Some(execution @ ("client" | "server")) => Ok(execution),
-        Some(other) => {
-            let problem = format!("must be client or server, not {other}");
-            Err(HttpError::member(&fields.path("execution"), problem))
-        }
     }
 }
 
