@@ -1,11 +1,14 @@
 //! The protocols: one module for each, which reads its requests and writes its answers.
 
 pub(crate) mod anthropic;
+mod attachments;
 pub(crate) mod llama;
 pub(crate) mod ollama;
 pub(crate) mod openai;
 pub(crate) mod ranking;
 pub(crate) mod responses;
+mod sealed;
+mod warnings;
 
 /// Where bodies are taken, in an order that the fuzzer's seeds count on.
 const ROUTES: [&str; 24] = [

@@ -32,9 +32,11 @@ mod records;
 mod request;
 mod routes;
 pub(crate) mod running;
-mod sealed;
+mod settings;
 pub(crate) mod store;
+mod summary;
 mod tools;
+mod tools_item;
 mod turn;
 mod websocket;
 

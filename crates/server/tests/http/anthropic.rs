@@ -1,7 +1,7 @@
 //! `POST /v1/messages` and the count of its tokens.
 
 use crate::harness::{Server, ok};
-use crate::support::{Act, CONTEXT, ids};
+use crate::support::{Act, CONTEXT, ids, tokenizer};
 use reqwest::Response;
 use serde_json::{Value, json};
 use server::{ApiKeys, ServerOptions};
@@ -301,4 +301,116 @@ async fn the_document_describes_both_routes() {
     for name in references.map(|rest| rest.split('"').next().unwrap()) {
         assert!(document["components"]["schemas"][name].is_object(), "{name} is not described");
     }
+}
+
+/// The prompt of the request with these `messages`.
+async fn prompt(server: Server, messages: Value, extra: Value) -> (String, Server) {
+    let mut asked = json!({"messages": messages});
+    asked.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+    message(&server, asked).await;
+    let (report, server) = server.report().await;
+    (tokenizer().decode(&report.request.prompt, false), server)
+}
+
+#[tokio::test]
+async fn results_with_images_and_references_keep_the_conversation_alive() {
+    let server = Server::start([Act::Say("a<|im_end|>")]).await;
+    let result = json!({"type": "tool_result", "tool_use_id": "t", "content": [
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}},
+        {"type": "tool_reference", "tool_name": "g"},
+        {"type": "search_result", "title": "T", "source": "S",
+         "content": [{"type": "text", "text": "found"}]},
+        {"type": "browser_state", "tabs": []}]});
+    let document = json!({"type": "document", "title": "D", "context": "C",
+        "source": {"type": "text", "media_type": "text/plain", "data": "read me"}});
+    let messages = json!([{"role": "user", "content": "hi"},
+        {"role": "assistant", "content": [
+            {"type": "tool_use", "id": "t", "name": "f", "input": {}}]},
+        {"role": "user", "content": [result, document, {"type": "container_upload", "file_id": "x"}]}]);
+    let (prompt, server) = prompt(server, messages, json!({})).await;
+    for part in [
+        "[image: not supported]",
+        "called now: g",
+        "T\nSource: S\n\nfound",
+        "Document: D\nContext: C\n\nread me<|im_end|>",
+    ] {
+        assert!(prompt.contains(part), "{part} in {prompt}");
+    }
+    // A person can send the message again without the image.
+    let image = json!({"type": "image", "source": {"type": "url", "url": "http://x"}});
+    let refused = json!({"messages": [{"role": "user", "content": [image]}]});
+    let refused = error(server.post(MESSAGES, &body(refused)).await, 400).await;
+    assert!(refused["message"].as_str().unwrap().contains("messages[0].content[0].type"));
+}
+
+#[tokio::test]
+async fn thinking_that_is_not_shown_is_in_its_signature() {
+    let server = Server::start([Act::Say("<think>why</think>hello<|im_end|>")]).await;
+    let thinking = json!({"type": "adaptive", "display": "omitted"});
+    let answer = message(&server, json!({"thinking": thinking})).await;
+    let block = answer["content"][0].clone();
+    assert_eq!((&block["type"], &block["thinking"]), (&json!("thinking"), &json!("")));
+    let events = events(&server, json!({"thinking": thinking})).await;
+    let deltas: Vec<&str> =
+        events.iter().filter_map(|event| event["delta"]["type"].as_str()).collect();
+    assert_eq!(deltas[..2], ["signature_delta", "text_delta"]);
+    let (_, server) = server.report().await;
+    let (_, server) = server.report().await;
+    let history = |block: Value| {
+        json!([{"role": "user", "content": "hi"},
+            {"role": "assistant", "content": [block, {"type": "text", "text": "hello"},
+                {"type": "tool_use", "id": "t", "name": "f", "input": {}}]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "x"}]}])
+    };
+    let shown = json!({"type": "thinking", "thinking": "why", "signature": ""});
+    let (hidden, server) = prompt(server, history(block), json!({})).await;
+    let (open, _server) = prompt(server, history(shown), json!({})).await;
+    assert_eq!(hidden, open);
+}
+
+#[tokio::test]
+async fn edits_remove_what_they_name_and_say_so() {
+    let server = Server::start([Act::Say("a<|im_end|>")]).await;
+    let turn = |id: &str| {
+        [
+            json!({"role": "assistant", "content": [
+            {"type": "tool_use", "id": id, "name": "f", "input": {}}]}),
+            json!({"role": "user", "content": [
+            {"type": "tool_result", "tool_use_id": id, "content": format!("result {id}")}]}),
+        ]
+    };
+    let mut messages = vec![json!({"role": "user", "content": "hi"})];
+    messages.extend(["p", "q"].iter().flat_map(|id| turn(id)));
+    let edit = json!({"type": "clear_tool_uses_20250919",
+        "trigger": {"type": "input_tokens", "value": 10}, "keep": {"type": "tool_uses", "value": 1}});
+    let edits = json!({"messages": messages, "context_management": {"edits": [edit]}});
+    let answer = message(&server, edits.clone()).await;
+    let applied = &answer["context_management"]["applied_edits"][0];
+    assert_eq!(applied["cleared_tool_uses"], 1);
+    let (report, server) = server.report().await;
+    let told = tokenizer().decode(&report.request.prompt, false);
+    assert!(!told.contains("result p") && told.contains("result q"), "{told}");
+    let count = ok(server.post(COUNT, &body(edits)).await).await;
+    assert_eq!(count["input_tokens"], report.request.prompt.len());
+    assert!(count["context_management"]["original_input_tokens"].is_u64(), "{count}");
+    let events = events(&server, json!({"context_management": {"edits": []}})).await;
+    let last = &events[events.len() - 2];
+    assert_eq!(last["context_management"], json!({"applied_edits": []}));
+}
+
+#[tokio::test]
+async fn members_without_effect_are_named_in_the_answer() {
+    let server = Server::start([Act::Say("a<|im_end|>")]).await;
+    let asked = json!({"container": "c", "tools": [{"type": "web_search_20250305",
+        "name": "web_search"}], "context_management": {"edits": [{"type": "compact_20260112"}]}});
+    let answer = message(&server, asked.clone()).await;
+    let named: Vec<&str> = answer["warnings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|warning| warning.as_str()?.split(':').next())
+        .collect();
+    assert_eq!(named, ["container", "web_search_20250305", "compact_20260112"]);
+    assert_eq!(events(&server, asked).await[0]["message"]["warnings"], answer["warnings"]);
+    assert_eq!(message(&server, json!({})).await.get("warnings"), None);
 }

@@ -137,6 +137,28 @@ async fn end((mut server, state): (Server, StateDir)) {
 }
 
 #[tokio::test]
+async fn tools_and_settings_of_items_outlive_the_server() {
+    let count = async |server: &Server, body: Value| {
+        ok(server.post("/v1/responses/input_tokens", &body).await).await
+    };
+    let tools = json!([{"type": "function", "name": "look"}]);
+    let items = json!([{"type": "additional_tools", "role": "developer", "tools": tools},
+        {"type": "configuration_update", "reasoning": {"effort": "none"}}]);
+    let folder = tempfile::tempdir().unwrap();
+    let first = start(folder.path(), [SAID]).await;
+    let id = create(&first.0, json!({"items": items})).await;
+    let before = count(&first.0, asked(&id, json!({}))).await;
+    end(first).await;
+    let second = start(folder.path(), [SAID]).await;
+    assert_eq!(count(&second.0, asked(&id, json!({}))).await, before);
+    let same = json!({"input": "hi", "tools": tools, "reasoning": {"effort": "none"}});
+    assert_eq!(count(&second.0, same).await, before);
+    let response = ask(&second.0, &id, json!({})).await;
+    assert_eq!(response["reasoning"]["effort"], "none");
+    end(second).await;
+}
+
+#[tokio::test]
 async fn responses_and_conversations_outlive_the_server() {
     let folder = tempfile::tempdir().unwrap();
     let first = start(folder.path(), [SAID]).await;

@@ -1,5 +1,6 @@
 //! The server over real sockets, its engine played by a script.
 
+mod added_items;
 mod anthropic;
 mod bodies;
 mod chat;

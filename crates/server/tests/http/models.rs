@@ -27,6 +27,42 @@ async fn codex_finds_the_list_that_it_insists_on() {
 }
 
 #[tokio::test]
+async fn anthropics_clients_get_their_form_whatever_version_and_key_they_send() {
+    let server = Server::start([]).await;
+    let get = async |path: &str, headers: [(&'static str, &str); 2]| {
+        let mut request = server.client.get(server.url(path));
+        for (name, value) in headers {
+            request = request.header(name, value);
+        }
+        request.send().await.unwrap()
+    };
+    for (version, key) in [
+        ("2023-06-01", ("x-api-key", "none")),
+        ("2026-10-21", ("authorization", "Bearer none")),
+        ("2099-01-01", ("authorization", "Bearer none")),
+    ] {
+        let headers = [("anthropic-version", version), key];
+        let list = ok(get("/v1/models?limit=1", headers).await).await;
+        let model = &list["data"][0];
+        assert_eq!((&model["type"], &model["id"]), (&json!("model"), &json!("test/model")));
+        assert!(model["display_name"].is_string() && model["created_at"].is_string(), "{model}");
+        assert_eq!(
+            (&list["has_more"], &list["first_id"], &list["last_id"]),
+            (&json!(false), &model["id"], &model["id"])
+        );
+        assert_eq!(ok(get("/v1/models/test/model", headers).await).await, *model);
+        let unknown = get("/v1/models/other", headers).await;
+        assert_eq!(unknown.status(), 404);
+        let unknown: serde_json::Value = unknown.json().await.unwrap();
+        assert_eq!(unknown["error"]["type"], "not_found_error", "{unknown}");
+        let asked = json!({"max_tokens": 1, "messages": [{"role": "user", "content": "hi"}]});
+        let request = server.client.post(server.url("/v1/messages/count_tokens")).json(&asked);
+        let counted = request.header("anthropic-version", version).header(key.0, key.1);
+        assert_eq!(counted.send().await.unwrap().status(), 200);
+    }
+}
+
+#[tokio::test]
 async fn health_and_version_answer() {
     let server = Server::start([]).await;
     assert_eq!(ok(server.get("/health").await).await, json!({"status": "ok"}));

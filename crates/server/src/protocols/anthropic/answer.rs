@@ -11,6 +11,8 @@ use crate::protocols::anthropic::response::{
     BlockDelta, ContentBlock, Ending, MessageResponse, MessageUsage, OutputTokensDetails,
     StopReason, StreamEvent,
 };
+use crate::protocols::sealed::sealed;
+use crate::protocols::warnings::Warnings;
 use api::{CallEvent, Finish, TextEvent};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
@@ -24,6 +26,8 @@ pub(crate) struct MessageAnswer {
     pub message: MessageResponse,
     /// Tokens that had to be computed count as written to the cache.
     caches: bool,
+    /// Thinking blocks have no text; their signatures hold it.
+    pub omits_thinking: bool,
     /// Blocks that were begun.
     blocks: usize,
     open: Option<OpenBlock>,
@@ -55,8 +59,11 @@ impl MessageAnswer {
             stop_reason: None,
             stop_sequence: None,
             usage: MessageUsage { service_tier: TIER, ..usage },
+            context_management: None,
+            warnings: Warnings::default(),
         };
-        Self { message, caches, blocks: 0, open: None, events: Vec::new() }
+        let (open, events) = (None, Vec::new());
+        Self { message, caches, omits_thinking: false, blocks: 0, open, events }
     }
 
     /// Begins the message: how many tokens of the prompt are cached is known now, and final. The
@@ -107,7 +114,10 @@ impl MessageAnswer {
         let Some(OpenBlock { mut block, text, .. }) = self.open.take() else { return };
         match &mut block {
             ContentBlock::Thinking { thinking, signature } => {
-                (*signature, *thinking) = (Digest::of(text.as_bytes()).hex(), text);
+                (*signature, *thinking) = match self.omits_thinking {
+                    true => (sealed(&text), String::new()),
+                    false => (Digest::of(text.as_bytes()).hex(), text),
+                };
                 self.delta(BlockDelta::Signature { signature: signature.clone() });
             }
             ContentBlock::Text { text: whole } => *whole = text,
@@ -152,6 +162,9 @@ impl MessageAnswer {
     fn more(&mut self, text: String) {
         let Some(open) = &mut self.open else { return };
         open.text.push_str(&text);
+        if self.omits_thinking && matches!(open.block, ContentBlock::Thinking { .. }) {
+            return;
+        }
         let delta = match open.block {
             ContentBlock::Thinking { .. } => BlockDelta::Thinking { thinking: text },
             ContentBlock::Text { .. } => BlockDelta::Text { text },
@@ -213,10 +226,12 @@ impl Answer for MessageAnswer {
     }
 
     fn close(&mut self, usage: &api::Usage) -> Vec<Frame> {
-        let MessageResponse { stop_reason, stop_sequence, .. } = self.message.clone();
+        let MessageResponse { stop_reason, stop_sequence, context_management, .. } =
+            self.message.clone();
         let delta = Ending { stop_reason, stop_sequence };
         let usage = MessageUsage { service_tier: None, ..self.usage(usage) };
-        self.events.extend([StreamEvent::MessageDelta { delta, usage }, StreamEvent::MessageStop]);
+        let delta = StreamEvent::MessageDelta { delta, usage, context_management };
+        self.events.extend([delta, StreamEvent::MessageStop]);
         self.take()
     }
 

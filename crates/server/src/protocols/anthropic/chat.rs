@@ -1,12 +1,19 @@
 //! The request of `POST /v1/messages`, and of the count of its tokens.
 
+use crate::generate::flow;
 use crate::http::error::HttpError;
 use crate::http::wire;
+use crate::protocols::anthropic::edits::ContextEdits;
 use crate::protocols::anthropic::request::{
-    Conversation, MessageSettings, OutputFormat, OutputFormatKind, ThinkingKind,
+    Conversation, MessageSettings, OutputFormat, OutputFormatKind, ThinkingDisplay, ThinkingKind,
 };
+use crate::protocols::anthropic::response::ContextManagement;
 use crate::protocols::anthropic::{messages, tools};
-use api::{ChatRequest, GrammarSource, RequestOptions, SamplingOptions, ToolChoice};
+use crate::protocols::warnings::Warnings;
+use api::{
+    ApiError, ChatRequest, GrammarSource, Message, Prepared, RequestOptions, SamplingOptions,
+    Service, ToolChoice,
+};
 use serde_json::{Map, Value, json};
 
 /// Highest temperature; Anthropic's own limit is 1.
@@ -16,6 +23,17 @@ const MAX_STOPS: usize = 16;
 /// What the ids of calls begin with.
 const CALL_PREFIX: &str = "toolu_";
 
+/// Members of a request that this server has nothing for, and what a warning says of them.
+const UNUSED: [(&str, &str); 7] = [
+    ("billing_policy", "nothing is billed"),
+    ("container", "there are no containers"),
+    ("diagnostics", "the reason of a cache miss is not told"),
+    ("fallback_credit_token", "nothing is billed"),
+    ("fallbacks", "no other model takes over"),
+    ("inference_geo", "the answer is computed where the server is"),
+    ("mcp_servers", "the server calls no tools by itself"),
+];
+
 /// A request for a message.
 #[derive(Debug)]
 pub(crate) struct MessageCall {
@@ -24,23 +42,95 @@ pub(crate) struct MessageCall {
     pub stream: bool,
     /// The client marked what it wants to be cached.
     pub caches: bool,
+    /// Thinking blocks have no text.
+    pub omits_thinking: bool,
+    pub edits: ContextEdits,
+    pub warnings: Warnings,
 }
 
 /// Reads the body of a request for a message.
 pub(crate) fn read(body: &Value) -> Result<MessageCall, HttpError> {
-    let (conversation, settings) = (wire::read(body)?, wire::read::<MessageSettings>(body)?);
-    let sampling = sampling(&settings)?;
-    let request = ChatRequest { sampling, ..prompt(conversation)? };
+    let (call, settings) = (counted(body)?, wire::read::<MessageSettings>(body)?);
+    let request = ChatRequest { sampling: sampling(&settings)?, ..call.request };
     let user = settings.metadata.and_then(|metadata| metadata.user_id);
     let options = RequestOptions { user, ..RequestOptions::default() };
     let stream = settings.stream.unwrap_or(false);
-    Ok(MessageCall { request, options, stream, caches: marks_cache(body) })
+    Ok(MessageCall { request, options, stream, caches: marks_cache(body), ..call })
+}
+
+/// Reads the body of a request for the count of its tokens, which has no settings of an answer.
+pub(crate) fn counted(body: &Value) -> Result<MessageCall, HttpError> {
+    refuse(body)?;
+    let mut conversation: Conversation = wire::read(body)?;
+    let edits = conversation.context_management.take().unwrap_or_default();
+    let display = conversation.thinking.as_ref().and_then(|thinking| thinking.display);
+    let mut warnings = Warnings::default();
+    warn(body, &mut warnings);
+    Ok(MessageCall {
+        request: prompt(conversation, &mut warnings)?,
+        options: RequestOptions::default(),
+        stream: false,
+        caches: false,
+        omits_thinking: display == Some(ThinkingDisplay::Omitted),
+        edits,
+        warnings,
+    })
+}
+
+/// Refuses members that ask for something other than the answer to a conversation.
+fn refuse(body: &Value) -> Result<(), HttpError> {
+    let refusals = [
+        ("compaction", "is not supported: the server does not summarize in this protocol"),
+        ("thread", "is not supported: the server keeps no conversations in this protocol"),
+    ];
+    match refusals.into_iter().find(|(name, _)| !body[name].is_null()) {
+        Some((name, why)) => Err(HttpError::member(name, why)),
+        None => Ok(()),
+    }
+}
+
+fn warn(body: &Value, warnings: &mut Warnings) {
+    let Some(members) = body.as_object() else { return };
+    warnings.add_given(members, &UNUSED);
+    for (object, name, what) in [
+        ("thinking", "block_binding", "thinking blocks are not checked"),
+        ("output_config", "task_budget", "there is no budget of a task"),
+    ] {
+        if let Some(members) = members.get(object).and_then(Value::as_object) {
+            warnings.add_given(members, &[(name, what)]);
+        }
+    }
+    if members.get("speed").is_some_and(|speed| !speed.is_null() && speed != "standard") {
+        warnings.add("speed", "there is one");
+    }
+}
+
+impl MessageCall {
+    /// Removes what the request's edits name from its messages, and prepares the prompt. Returns
+    /// what was removed, where the request has edits.
+    pub fn prepare(
+        &mut self,
+        service: &Service,
+    ) -> Result<(Result<Prepared, ApiError>, Option<ContextManagement>), HttpError> {
+        let service = service.for_options(&self.options);
+        let Self { request, edits, warnings, .. } = self;
+        let mut messages = std::mem::take(&mut request.messages);
+        let applied = edits.apply(&mut messages, warnings, |messages: &[Message]| {
+            let request = ChatRequest { messages: messages.to_vec(), ..request.clone() };
+            let counted = flow::counted(service.prepare_chat(&request));
+            counted.map_err(|error| HttpError::of(error, "messages"))
+        })?;
+        request.messages = messages;
+        let applied = edits.edits.is_some().then_some(applied);
+        Ok((service.prepare_chat(request), applied))
+    }
 }
 
 /// The request for the message that follows `conversation`.
-pub(crate) fn prompt(conversation: Conversation) -> Result<ChatRequest, HttpError> {
-    let messages = messages::read(&conversation)?;
-    let tools = tools::read(conversation.tools.as_deref().unwrap_or_default())?;
+fn prompt(conversation: Conversation, warnings: &mut Warnings) -> Result<ChatRequest, HttpError> {
+    let messages = messages::read(&conversation, warnings)?;
+    let given = conversation.tools.as_deref().unwrap_or_default();
+    let tools = tools::read(given, &messages.tool_changes, warnings)?;
     let choice = conversation.tool_choice.as_ref();
     let tool_choice =
         choice.map_or(Ok(ToolChoice::Auto), |choice| tools::choice(choice, &tools))?;
@@ -84,7 +174,8 @@ fn template_kwargs(
         return Err(HttpError::invalid("thinking", message));
     }
     if begun || thinking.is_some() {
-        let on = !begun && thinking != Some(ThinkingKind::Disabled);
+        let off = [Some(ThinkingKind::Disabled), Some(ThinkingKind::BetweenTools)];
+        let on = !begun && !off.contains(&thinking);
         kwargs.insert("enable_thinking".into(), on.into());
     }
     let effort = conversation.output_config.as_ref().and_then(|config| config.effort);
@@ -98,7 +189,7 @@ fn reasoning_budget(conversation: &Conversation) -> Result<Option<usize>, HttpEr
     let Some(thinking) = &conversation.thinking else { return Ok(None) };
     match (thinking.kind, thinking.budget_tokens) {
         (_, Some(0)) => Err(HttpError::member("thinking.budget_tokens", "must be at least 1")),
-        (ThinkingKind::Disabled, _) => Ok(None),
+        (ThinkingKind::Disabled | ThinkingKind::BetweenTools, _) => Ok(None),
         (_, budget) => Ok(budget),
     }
 }
@@ -204,6 +295,7 @@ mod tests {
         assert_eq!(read(enabled), (switch(true), Some(2048)));
         assert_eq!(read(json!({"thinking": {"type": "adaptive"}})), (switch(true), None));
         assert_eq!(read(json!({"thinking": {"type": "disabled"}})), (switch(false), None));
+        assert_eq!(read(json!({"thinking": {"type": "between_tools"}})), (switch(false), None));
         let effort = json!({"output_config": {"effort": "xhigh"}});
         assert_eq!(read(effort), (json!({"reasoning_effort": "xhigh"}), None));
     }
@@ -256,6 +348,26 @@ mod tests {
         check_error(json!({"tools": [{"name": "f", "input_schema": []}]}), "tools[0].input_schema");
         let format = json!({"type": "json_schema", "schema": 1});
         check_error(json!({"output_config": {"format": format}}), "output_config.format.schema");
+    }
+
+    #[test]
+    fn members_that_have_no_effect_are_named() {
+        let warned = |extra: Value| !call(extra).unwrap().warnings.is_empty();
+        for (name, value) in [
+            ("container", json!("c")),
+            ("mcp_servers", json!([{"type": "url"}])),
+            ("inference_geo", json!("eu")),
+            ("diagnostics", json!({"previous_message_id": null})),
+            ("fallbacks", json!([{"model": "m"}])),
+            ("speed", json!("fast")),
+            ("output_config", json!({"task_budget": {"type": "tokens", "total": 9}})),
+            ("thinking", json!({"type": "adaptive", "block_binding": {"x": 1}})),
+        ] {
+            assert!(warned(json!({(name): value})), "{name}");
+        }
+        assert!(!warned(json!({"service_tier": "auto", "speed": "standard", "mcp_servers": []})));
+        check_error(json!({"compaction": {"type": "summarize"}}), "compaction");
+        check_error(json!({"thread": {"type": "create"}}), "thread");
     }
 
     #[test]

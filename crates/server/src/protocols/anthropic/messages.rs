@@ -2,9 +2,13 @@
 
 use crate::http::error::HttpError;
 use crate::http::fields::wrong;
-use crate::protocols::anthropic::blocks::{self, InputBlock, ToolResult, ToolUse, misplaced};
-use crate::protocols::anthropic::request::{Conversation, InputMessage, InputRole};
+use crate::protocols::anthropic::blocks::{
+    self, BlockSource, InputBlock, ToolResult, ToolUse, misplaced,
+};
+use crate::protocols::anthropic::request::{ClearAt, Conversation, InputMessage, InputRole};
 use crate::protocols::anthropic::system;
+use crate::protocols::sealed::SUMMARY;
+use crate::protocols::warnings::Warnings;
 use api::{Message, ToolCall, arguments};
 use serde_json::{Map, Value};
 use std::collections::HashMap;
@@ -17,6 +21,8 @@ const MAX_MESSAGES: usize = 100_000;
 pub(crate) struct Messages {
     pub list: Vec<Message>,
     pub prefill: Option<String>,
+    /// Blocks that change the tools, in their order, with their paths.
+    pub tool_changes: Vec<(String, InputBlock)>,
     /// Where each call of the last answer stands among them.
     places: HashMap<String, usize>,
 }
@@ -24,6 +30,8 @@ pub(crate) struct Messages {
 /// Consecutive messages of one role.
 #[derive(Debug)]
 struct InputTurn {
+    /// What stands for all messages before the turn.
+    summary: Option<String>,
     role: InputRole,
     /// Each block of a user, each message of others.
     texts: Vec<String>,
@@ -42,24 +50,46 @@ struct Answered {
 }
 
 /// The messages of `conversation`, its system prompt first.
-pub(crate) fn read(conversation: &Conversation) -> Result<Messages, HttpError> {
+pub(crate) fn read(
+    conversation: &Conversation,
+    warnings: &mut Warnings,
+) -> Result<Messages, HttpError> {
     let given = &conversation.messages;
     if given.is_empty() || given.len() > MAX_MESSAGES {
         let message = format!("messages must hold 1 to {MAX_MESSAGES} messages");
         return Err(HttpError::invalid("messages", message));
     }
-    let mut turns: Vec<InputTurn> = Vec::new();
+    let (mut turns, mut messages) = (Vec::new(), Messages::default());
     let system = conversation.system.as_ref().unwrap_or(&Value::Null);
-    turns.extend(InputTurn::read(InputRole::System, system, "system")?);
-    for (at, InputMessage { role, content }) in given.iter().enumerate() {
-        let turn = InputTurn::read(*role, content, &format!("messages[{at}].content"))?;
+    let changes = &mut messages.tool_changes;
+    turns.extend(InputTurn::of_system(system, "system", changes, warnings)?);
+    let own = turns.len();
+    let last_user = given.iter().rposition(|message| message.role == InputRole::User);
+    for (at, InputMessage { role, content, clear_at, output_config }) in given.iter().enumerate() {
+        let path = format!("messages[{at}].content");
+        if output_config.as_ref().is_some_and(|config| !config.is_empty()) {
+            warnings.add("output_config", "that of a single message has no effect");
+        }
+        let mut turn = match role {
+            InputRole::System => {
+                let turn = InputTurn::of_system(content, &path, changes, warnings)?;
+                let over = *clear_at == Some(ClearAt::NextUserMessage) && Some(at) < last_user;
+                turn.filter(|_| !over)
+            }
+            role => Some(InputTurn::read(*role, content, &path, warnings)?),
+        };
+        if let Some(summary) = turn.as_mut().and_then(|turn| turn.summary.take()) {
+            turns.truncate(own);
+            let texts = vec![format!("{SUMMARY}{summary}")];
+            turns.push(InputTurn { texts, ..InputTurn::new(InputRole::User) });
+            turn = turn.filter(|turn| !turn.is_empty());
+        }
         match (turns.last_mut(), turn) {
             (_, None) => {}
             (Some(last), Some(turn)) if last.role == turn.role => last.extend(turn),
             (_, Some(turn)) => turns.push(turn),
         }
     }
-    let mut messages = Messages::default();
     if let Some(begun) = turns.pop_if(|turn| turn.role == InputRole::Assistant) {
         messages.prefill = prefill(begun, given.len() - 1)?;
     }
@@ -78,35 +108,68 @@ fn prefill(begun: InputTurn, at: usize) -> Result<Option<String>, HttpError> {
 }
 
 impl InputTurn {
-    /// What a message of `role` with `content` says; `None` for a system prompt without text.
-    fn read(role: InputRole, content: &Value, path: &str) -> Result<Option<Self>, HttpError> {
-        let (texts, reasoning, calls, results) = Default::default();
-        let mut turn = Self { role, texts, reasoning, calls, results };
-        if role == InputRole::System {
-            turn.texts.extend(system::read(content, path)?);
-            return Ok(Some(turn).filter(|turn| !turn.texts.is_empty()));
-        }
+    /// A turn that says nothing.
+    fn new(role: InputRole) -> Self {
+        let (summary, texts, reasoning, calls, results) = Default::default();
+        Self { summary, role, texts, reasoning, calls, results }
+    }
+
+    fn is_empty(&self) -> bool {
+        let Self { texts, reasoning, calls, results, .. } = self;
+        texts.is_empty() && reasoning.is_empty() && calls.is_empty() && results.is_empty()
+    }
+
+    /// The system prompt `content`; `None` if it has no text.
+    fn of_system(
+        content: &Value,
+        path: &str,
+        changes: &mut Vec<(String, InputBlock)>,
+        warnings: &mut Warnings,
+    ) -> Result<Option<Self>, HttpError> {
+        let system::SystemPrompt { text, tool_changes } = system::read(content, path, warnings)?;
+        changes.extend(tool_changes);
+        Ok(text.map(|text| Self { texts: vec![text], ..Self::new(InputRole::System) }))
+    }
+
+    /// What a message of a user or an assistant with `content` says.
+    fn read(
+        role: InputRole,
+        content: &Value,
+        path: &str,
+        warnings: &mut Warnings,
+    ) -> Result<Self, HttpError> {
+        let mut turn = Self::new(role);
         let user = role == InputRole::User;
+        let source = if user { BlockSource::User } else { BlockSource::Assistant };
         // An answer's own blocks were one text, so that nothing is put between them.
         let (mut text, mut reasoning) = (String::new(), String::new());
-        for (path, block) in blocks::read(content, path)? {
+        for (path, block) in blocks::read(content, path, source, warnings)? {
             match (block, user) {
-                (InputBlock::Text(block), true) => turn.texts.push(block.text),
-                (InputBlock::Text(block), false) => text.push_str(&block.text),
-                (InputBlock::Thinking(block), false) => reasoning.push_str(&block.thinking),
+                (InputBlock::Text(block), true) => turn.texts.push(block),
+                (InputBlock::Text(block), false) => text.push_str(&block),
+                (InputBlock::Thinking(block), false) => reasoning.push_str(&block),
                 (InputBlock::ToolUse(call), false) => turn.calls.push(called(call, &path)?),
-                (InputBlock::ToolResult(it), true) => turn.results.push(answered(it, &path)?),
+                (InputBlock::ToolResult(it), true) => {
+                    turn.results.push(answered(it, &path, warnings)?);
+                }
+                (InputBlock::Summary(summary), _) => {
+                    turn = Self { summary: Some(summary), ..Self::new(role) };
+                    (text, reasoning) = Default::default();
+                }
                 (InputBlock::ToolResult(_), false) => {
                     return Err(misplaced(&path, "only user messages hold such blocks"));
                 }
                 (_, true) => {
                     return Err(misplaced(&path, "only assistant messages hold such blocks"));
                 }
+                (_, false) => {
+                    return Err(misplaced(&path, "only system messages hold such blocks"));
+                }
             }
         }
         turn.texts.extend(Some(text).filter(|text| !text.is_empty()));
         turn.reasoning.extend(Some(reasoning).filter(|text| !text.is_empty()));
-        Ok(Some(turn))
+        Ok(turn)
     }
 
     fn extend(&mut self, more: Self) {
@@ -158,8 +221,14 @@ impl Messages {
     }
 }
 
-fn answered(result: ToolResult, path: &str) -> Result<Answered, HttpError> {
-    let mut text = blocks::texts(&result.content, &format!("{path}.content"))?.join("\n");
+fn answered(
+    result: ToolResult,
+    path: &str,
+    warnings: &mut Warnings,
+) -> Result<Answered, HttpError> {
+    let content = format!("{path}.content");
+    let texts = blocks::texts(&result.content, &content, BlockSource::Tool, warnings)?;
+    let mut text = texts.join("\n");
     // Templates have no place for the flag, and the model must learn of it.
     if result.is_error == Some(true) && !begins_with_error(&text) {
         text.insert_str(0, "Error: ");
@@ -189,7 +258,7 @@ mod tests {
     use serde_json::json;
 
     fn messages(body: &Value) -> Result<Messages, HttpError> {
-        read(&wire::read(body)?)
+        read(&wire::read(body)?, &mut Warnings::default())
     }
 
     fn check_list(mut list: Vec<Message>, expected: &Value) {
@@ -332,6 +401,50 @@ mod tests {
     }
 
     #[test]
+    fn a_summary_stands_for_all_messages_before_it() {
+        let summary = json!({"type": "compaction", "content": "sum"});
+        let said = format!("{SUMMARY}sum");
+        let system = json!({"role": "system", "content": "s"});
+        let answer = json!({"role": "assistant", "content": "x"});
+        check(
+            json!([
+                user("a"),
+                answer,
+                user("b"),
+                assistant(json!([text("y"), summary, text("x")])),
+                user("c")
+            ]),
+            json!([user(&said), answer, user("c")]),
+        );
+        check(
+            json!([user("a"), assistant(json!([summary])), user("c")]),
+            json!([user(&format!("{said}\nc"))]),
+        );
+        let body =
+            json!({"system": "s", "messages": [user("a"), assistant(json!([summary])), user("c")]});
+        let expected = json!([system, user(&format!("{said}\nc"))]);
+        check_list(messages(&body).unwrap().list, &expected);
+        // One that failed stands for nothing.
+        let failed = json!({"type": "compaction", "content": null});
+        check(
+            json!([user("a"), assistant(json!([failed, text("x")])), user("c")]),
+            json!([user("a"), answer, user("c")]),
+        );
+    }
+
+    #[test]
+    fn system_messages_for_one_turn_go_with_the_next() {
+        let reminder = json!({"role": "system", "content": "r", "clear_at": "next_user_message"});
+        let shown = json!({"role": "system", "content": "r"});
+        let answer = json!({"role": "assistant", "content": "x"});
+        check(
+            json!([user("a"), reminder, answer, user("b")]),
+            json!([user("a"), answer, user("b")]),
+        );
+        check(json!([user("a"), reminder]), json!([user("a"), shown]));
+    }
+
+    #[test]
     fn faults_name_the_message_and_member() {
         let at_user = |block: Value| json!([{"role": "user", "content": [block]}]);
         check_error(json!([]), "messages");
@@ -342,8 +455,8 @@ mod tests {
         check_error(at_user(tool_use("a", json!({}))), "messages[0].content[0].type");
         check_error(at_user(result("a", json!("x"))), "messages[0].content[0].tool_use_id");
         check_error(
-            at_user(result("a", json!([{"type": "image"}]))),
-            "messages[0].content[0].content[0].type",
+            at_user(result("a", json!([{"type": "text"}]))),
+            "messages[0].content[0].content[0].text",
         );
         check_error(
             json!([assistant(json!([result("a", json!("x"))])), user("x")]),

@@ -3,6 +3,7 @@
 
 use crate::http::wire;
 use crate::protocols::anthropic::blocks::{Content, SystemContent};
+use crate::protocols::anthropic::edits::ContextEdits;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
@@ -35,6 +36,8 @@ pub(crate) struct Conversation {
     pub output_config: Option<OutputConfig>,
     /// Where `output_config` holds no format.
     pub output_format: Option<OutputFormat>,
+    /// What is removed from the conversation ahead of its answer.
+    pub context_management: Option<ContextEdits>,
 }
 
 /// How the answer is made.
@@ -66,6 +69,19 @@ pub(crate) struct InputMessage {
     #[serde(default)]
     #[schema(value_type = Content)]
     pub content: Value,
+    /// How long a message of the system is shown.
+    pub clear_at: Option<ClearAt>,
+    /// Not supported for a single message; a warning says so.
+    #[schema(value_type = Option<Object>)]
+    pub output_config: Option<Map<String, Value>>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[schema(as = AnthropicClearAt)]
+pub(crate) enum ClearAt {
+    NextUserMessage,
+    Never,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, ToSchema)]
@@ -90,6 +106,11 @@ pub(crate) struct AnthropicTool {
     pub input_schema: Option<Map<String, Value>>,
     /// The input of calls keeps to the schema.
     pub strict: Option<bool>,
+    /// Inputs that the model reads as the `examples` of the schema.
+    #[schema(value_type = Option<Vec<Object>>)]
+    pub input_examples: Option<Vec<Map<String, Value>>>,
+    /// Who may call it; a warning says where that is not the model itself.
+    pub allowed_callers: Option<Vec<String>>,
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
@@ -121,15 +142,31 @@ pub(crate) struct AnthropicThinking {
     #[serde(default, deserialize_with = "wire::count")]
     #[schema(minimum = 1)]
     pub budget_tokens: Option<usize>,
+    pub display: Option<ThinkingDisplay>,
+}
+
+/// What an answer shows of the reasoning.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, ToSchema)]
+#[serde(rename_all = "lowercase")]
+#[schema(as = AnthropicThinkingDisplay)]
+pub(crate) enum ThinkingDisplay {
+    /// All of it.
+    Summarized,
+    /// As `summarized`.
+    Updates,
+    /// Blocks without text. Their signatures hold it, encoded and not secret.
+    Omitted,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, ToSchema)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "snake_case")]
 #[schema(as = AnthropicThinkingKind)]
 pub(crate) enum ThinkingKind {
     Enabled,
     Disabled,
     Adaptive,
+    /// As `disabled`: text between calls stays text.
+    BetweenTools,
 }
 
 #[derive(Debug, Deserialize, ToSchema)]

@@ -2,6 +2,7 @@
 
 use crate::http::error::HttpError;
 use crate::http::refusals::ErrorObject;
+use crate::protocols::warnings::Warnings;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
@@ -22,6 +23,41 @@ pub(crate) struct MessageResponse {
     /// The stop sequence that ended it.
     pub stop_sequence: Option<String>,
     pub usage: MessageUsage,
+    /// What was removed from the conversation, where the request says what may be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context_management: Option<ContextManagement>,
+    /// What was asked for and left out; an extension.
+    #[serde(skip_serializing_if = "Warnings::is_empty")]
+    pub warnings: Warnings,
+}
+
+/// What was removed from a conversation.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = AnthropicAppliedEdits)]
+pub(crate) struct ContextManagement {
+    pub applied_edits: Vec<AppliedEdit>,
+}
+
+impl ContextManagement {
+    /// Tokens that were removed.
+    pub fn cleared_input_tokens(&self) -> usize {
+        let tokens = |edit: &AppliedEdit| match edit {
+            AppliedEdit::ToolUses { cleared_input_tokens, .. }
+            | AppliedEdit::Thinking { cleared_input_tokens, .. } => *cleared_input_tokens,
+        };
+        self.applied_edits.iter().map(tokens).sum()
+    }
+}
+
+/// One removal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(tag = "type")]
+#[schema(as = AnthropicAppliedEdit)]
+pub(crate) enum AppliedEdit {
+    #[serde(rename = "clear_tool_uses_20250919")]
+    ToolUses { cleared_input_tokens: usize, cleared_tool_uses: usize },
+    #[serde(rename = "clear_thinking_20251015")]
+    Thinking { cleared_input_tokens: usize, cleared_thinking_turns: usize },
 }
 
 /// A part of an answer.
@@ -84,6 +120,19 @@ pub(crate) struct OutputTokensDetails {
 #[schema(as = AnthropicTokenCount)]
 pub(crate) struct TokenCount {
     pub input_tokens: usize,
+    /// Where the request says what may be removed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context_management: Option<OriginalCount>,
+    /// What was asked for and left out; an extension.
+    #[serde(skip_serializing_if = "Warnings::is_empty")]
+    pub warnings: Warnings,
+}
+
+/// The tokens of a conversation of which nothing was removed.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = AnthropicOriginalCount)]
+pub(crate) struct OriginalCount {
+    pub original_input_tokens: usize,
 }
 
 /// An event of a stream.
@@ -102,7 +151,12 @@ pub(crate) enum StreamEvent {
     /// The block is complete.
     ContentBlockStop { index: usize },
     /// Why the message ends, and all of its tokens.
-    MessageDelta { delta: Ending, usage: MessageUsage },
+    MessageDelta {
+        delta: Ending,
+        usage: MessageUsage,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        context_management: Option<ContextManagement>,
+    },
     /// The message is complete.
     MessageStop,
 }

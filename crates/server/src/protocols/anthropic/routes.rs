@@ -4,11 +4,12 @@ use crate::generate::flow::{Delivery, Generation, Reply, counted, generate, prep
 use crate::http::error::HttpError;
 use crate::http::refusals::Refusals;
 use crate::http::request::RequestContext;
-use crate::http::wire;
 use crate::protocols::anthropic::answer::MessageAnswer;
 use crate::protocols::anthropic::chat;
 use crate::protocols::anthropic::request::{Conversation, MessageRequest};
-use crate::protocols::anthropic::response::{ErrorBody, MessageResponse, StreamEvent, TokenCount};
+use crate::protocols::anthropic::response::{
+    ErrorBody, MessageResponse, OriginalCount, StreamEvent, TokenCount,
+};
 use api::Service;
 use axum::Json;
 use axum::body::Body;
@@ -31,10 +32,13 @@ pub(crate) async fn messages(context: RequestContext, body: Body) -> Result<Resp
 }
 
 fn generation(service: &Service, body: &Value) -> Result<Reply<MessageAnswer>, HttpError> {
-    let call = chat::read(body)?;
-    let prompt = service.for_options(&call.options).prepare_chat(&call.request);
+    let mut call = chat::read(body)?;
+    let (prompt, applied) = call.prepare(service)?;
     let prompt = prompt.map_err(|error| HttpError::of(error, "messages"))?;
-    let answer = MessageAnswer::new(&service.info().name, prompt.prompt().len(), call.caches);
+    let mut answer = MessageAnswer::new(&service.info().name, prompt.prompt().len(), call.caches);
+    answer.omits_thinking = call.omits_thinking;
+    answer.message.context_management = applied;
+    answer.message.warnings = call.warnings;
     Ok(Reply::Generate(Box::new(Generation {
         prompts: vec![prompt],
         per_prompt: 1,
@@ -57,9 +61,14 @@ pub(crate) async fn count_tokens(
     context: RequestContext,
     body: Body,
 ) -> Result<Json<TokenCount>, HttpError> {
-    let input_tokens = prepare(context, body, |service, body| {
-        counted(service.prepare_chat(&chat::prompt(wire::read(body)?)?))
-            .map_err(|error| HttpError::of(error, "messages"))
+    let count = prepare(context, body, |service, body| {
+        let mut call = chat::counted(body)?;
+        let (prompt, applied) = call.prepare(service)?;
+        let input_tokens = counted(prompt).map_err(|error| HttpError::of(error, "messages"))?;
+        let context_management = applied.map(|applied| OriginalCount {
+            original_input_tokens: input_tokens + applied.cleared_input_tokens(),
+        });
+        Ok(TokenCount { input_tokens, context_management, warnings: call.warnings })
     });
-    Ok(Json(TokenCount { input_tokens: input_tokens.await? }))
+    Ok(Json(count.await?))
 }

@@ -4,7 +4,8 @@
 //! prompt it would keep everything behind it from being found in the cache.
 
 use crate::http::error::HttpError;
-use crate::protocols::anthropic::blocks;
+use crate::protocols::anthropic::blocks::{self, BlockSource, InputBlock, misplaced};
+use crate::protocols::warnings::Warnings;
 use serde_json::Value;
 
 /// A header that may stand anywhere in the prompt, as programs between may join its blocks.
@@ -12,11 +13,37 @@ const BILLING: &str = "x-anthropic-billing-header";
 /// What other headers begin with; they count at the head of a text only.
 const HEADER: &str = "x-anthropic-";
 
-/// The texts of `content`, one line each where there are several; `None` where there are none.
-pub(crate) fn read(content: &Value, path: &str) -> Result<Option<String>, HttpError> {
-    let texts = blocks::texts(content, path)?;
-    let kept: Vec<String> = texts.iter().filter_map(|text| without_headers(text)).collect();
-    Ok(if kept.is_empty() { None } else { Some(kept.join("\n")) })
+/// A system prompt.
+#[derive(Debug, Default)]
+pub(crate) struct SystemPrompt {
+    /// One line for each text; `None` where there are none.
+    pub text: Option<String>,
+    /// Blocks that change the tools, with their paths.
+    pub tool_changes: Vec<(String, InputBlock)>,
+}
+
+/// Reads the system prompt `content`.
+pub(crate) fn read(
+    content: &Value,
+    path: &str,
+    warnings: &mut Warnings,
+) -> Result<SystemPrompt, HttpError> {
+    let (mut kept, mut tool_changes) = (Vec::new(), Vec::new());
+    let blocks = match content {
+        Value::Null => Vec::new(),
+        content => blocks::read(content, path, BlockSource::System, warnings)?,
+    };
+    for (path, block) in blocks {
+        match block {
+            InputBlock::Text(text) => kept.extend(without_headers(&text)),
+            InputBlock::ToolAddition(_) | InputBlock::ToolRemoval(_) => {
+                tool_changes.push((path, block));
+            }
+            _ => return Err(misplaced(&path, "only text can stand here")),
+        }
+    }
+    let text = (!kept.is_empty()).then(|| kept.join("\n"));
+    Ok(SystemPrompt { text, tool_changes })
 }
 
 /// `text` without headers; `None` if it has nothing else.
@@ -52,7 +79,8 @@ mod tests {
     const LINE: &str = "x-anthropic-billing-header: cc_version=2.1; cch=0f3a1;";
 
     fn check(system: Value, expected: Option<&str>) {
-        assert_eq!(read(&system, "system").unwrap().as_deref(), expected, "{system}");
+        let read = read(&system, "system", &mut Warnings::default()).unwrap();
+        assert_eq!(read.text.as_deref(), expected, "{system}");
     }
 
     #[test]

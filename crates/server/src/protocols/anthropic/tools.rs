@@ -2,30 +2,65 @@
 
 use crate::http::error::HttpError;
 use crate::http::wire;
+use crate::protocols::anthropic::blocks::InputBlock;
 use crate::protocols::anthropic::request::{AnthropicTool, AnthropicToolChoice, ToolChoiceKind};
+use crate::protocols::warnings::Warnings;
 use api::{Tool, ToolChoice};
+use serde_json::Value;
 
-/// The tools that run at the client.
-pub(crate) fn read(tools: &[AnthropicTool]) -> Result<Vec<Tool>, HttpError> {
-    tools.iter().enumerate().filter_map(|(at, tool)| one(tool, at).transpose()).collect()
+/// The tools that run at the client: those of a request, changed by blocks of its messages.
+pub(crate) fn read(
+    tools: &[AnthropicTool],
+    changes: &[(String, InputBlock)],
+    warnings: &mut Warnings,
+) -> Result<Vec<Tool>, HttpError> {
+    let mut all = Vec::with_capacity(tools.len());
+    for (at, tool) in tools.iter().enumerate() {
+        all.extend(one(tool, &format!("tools[{at}]"), warnings)?);
+    }
+    for (path, change) in changes {
+        match change {
+            InputBlock::ToolAddition(definition) => {
+                let path = format!("{path}.tool.definition");
+                let added = one(&wire::part(definition, &path)?, &path, warnings)?;
+                all.retain(|known| added.as_ref().is_none_or(|added| added.name != known.name));
+                all.extend(added);
+            }
+            InputBlock::ToolRemoval(name) => all.retain(|tool| tool.name != *name),
+            _ => {}
+        }
+    }
+    Ok(all)
 }
 
-/// `None` for a tool that does not run at the client.
-fn one(tool: &AnthropicTool, at: usize) -> Result<Option<Tool>, HttpError> {
+/// The tool at `path`; `None` for one that does not run at the client.
+fn one(
+    tool: &AnthropicTool,
+    path: &str,
+    warnings: &mut Warnings,
+) -> Result<Option<Tool>, HttpError> {
     let kind = tool.kind.as_deref().unwrap_or("custom");
-    let missing = |member| wire::missing(&format!("tools[{at}].{member}"));
+    let missing = |member| wire::missing(&format!("{path}.{member}"));
     let Some(schema) = &tool.input_schema else {
         if kind == "custom" {
             return Err(missing("input_schema"));
         }
-        tracing::debug!(kind, "tool left out");
+        warnings.add(kind, "tools of this type are not supported and were left out");
         return Ok(None);
     };
+    if tool.allowed_callers.as_ref().is_some_and(|all| !all.iter().any(|it| it == "direct")) {
+        warnings.add("allowed_callers", "the model itself calls every tool");
+    }
+    let mut parameters = schema.clone();
+    if let Some(examples) = tool.input_examples.as_ref().filter(|examples| !examples.is_empty()) {
+        let examples = examples.iter().cloned().map(Value::Object).collect();
+        parameters.entry("examples").or_insert(examples);
+    }
     let name = tool.name.as_deref().filter(|name| !name.is_empty());
     Ok(Some(Tool {
         name: name.ok_or_else(|| missing("name"))?.to_owned(),
         description: tool.description.clone(),
-        parameters: schema.clone().into(),
+        parameters: parameters.into(),
         strict: tool.strict == Some(true),
         source: None,
     }))
@@ -57,10 +92,11 @@ pub(crate) fn choice(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     fn tools(tools: Value, given: Value) -> Result<(Vec<Tool>, ToolChoice), HttpError> {
-        let tools = read(&serde_json::from_value::<Vec<AnthropicTool>>(tools).unwrap())?;
+        let tools = serde_json::from_value::<Vec<AnthropicTool>>(tools).unwrap();
+        let tools = read(&tools, &[], &mut Warnings::default())?;
         let given: Option<AnthropicToolChoice> = serde_json::from_value(given).unwrap();
         let choice = given.map_or(Ok(ToolChoice::Auto), |given| choice(&given, &tools))?;
         Ok((tools, choice))
@@ -102,6 +138,44 @@ mod tests {
             json!({"type": "any"}),
             "tool_choice",
         );
+    }
+
+    #[test]
+    fn tools_that_are_left_out_or_called_by_others_are_named() {
+        let given = json!([
+            {"type": "web_search_20250305", "name": "web_search"},
+            {"name": "f", "input_schema": {}, "allowed_callers": ["code_execution_20260120"]},
+            {"name": "g", "input_schema": {}, "allowed_callers": ["direct"]},
+        ]);
+        let mut warnings = Warnings::default();
+        let given = serde_json::from_value::<Vec<AnthropicTool>>(given).unwrap();
+        assert_eq!(read(&given, &[], &mut warnings).unwrap().len(), 2);
+        let told = json!(warnings).to_string();
+        assert!(told.contains("web_search_20250305") && told.contains("allowed_callers"), "{told}");
+    }
+
+    #[test]
+    fn examples_are_those_of_the_schema() {
+        let given = json!([{"name": "f", "input_schema": {"type": "object"},
+                            "input_examples": [{"a": 1}]}]);
+        let (list, _) = tools(given, json!(null)).unwrap();
+        assert_eq!(list[0].parameters, json!({"type": "object", "examples": [{"a": 1}]}));
+    }
+
+    #[test]
+    fn blocks_of_the_conversation_add_and_remove_tools_in_their_order() {
+        let definition = |name: &str| json!({"name": name, "input_schema": {}});
+        let tool = |name| serde_json::from_value::<AnthropicTool>(definition(name)).unwrap();
+        let change = |block| ("m".to_owned(), block);
+        let changes = [
+            change(InputBlock::ToolAddition(definition("g"))),
+            change(InputBlock::ToolRemoval("f".into())),
+            change(InputBlock::ToolRemoval("h".into())),
+            change(InputBlock::ToolAddition(definition("h"))),
+        ];
+        let list = read(&[tool("f"), tool("i")], &changes, &mut Warnings::default()).unwrap();
+        let names: Vec<&str> = list.iter().map(|tool| &*tool.name).collect();
+        assert_eq!(names, ["i", "g", "h"]);
     }
 
     #[test]

@@ -6,7 +6,9 @@
 //! template.
 
 use crate::http::error::HttpError;
+use crate::http::fields::ObjectReader;
 use crate::http::wire;
+use crate::protocols::attachments::{self, PartPlace};
 use api::{Message, Part, Role, ToolCall, arguments};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -59,16 +61,20 @@ enum ChatContentItem {
     Part(ChatPart),
 }
 
-/// A part of a message; there are no images, audio or files.
+/// A part of a message. Images, audio and files that are no text are refused in messages of
+/// persons; in results of tools a note stands for them.
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(as = ChatContentPart)]
 struct ChatPart {
-    /// `text` (by default), `input_text`, `output_text` or `refusal`.
+    /// `text` (by default), `input_text`, `output_text`, `refusal` or `file`.
     #[serde(rename = "type")]
     kind: Option<String>,
     text: Option<String>,
     /// The text of a refusal.
     refusal: Option<String>,
+    /// `file_data`, a data URL or base64, and `filename`.
+    #[schema(value_type = Option<Object>)]
+    file: Option<Value>,
 }
 
 /// A call that the assistant made.
@@ -155,7 +161,9 @@ fn content(message: &ChatMessage, role: &Role, path: &str) -> Result<Vec<Part>, 
         Some(Value::String(given)) => text(given),
         Some(Value::Array(parts)) if parts.is_empty() => text(""),
         Some(Value::Array(parts)) => {
-            let part = |(at, part): (usize, &Value)| text_part(part, &format!("{path}[{at}]"));
+            let place = if *role == Role::Tool { PartPlace::Result } else { PartPlace::Message };
+            let part =
+                |(at, part): (usize, &Value)| text_part(part, &format!("{path}[{at}]"), place);
             parts.iter().enumerate().map(part).collect()
         }
         Some(_) => Err(HttpError::member(&path, "must be a string or an array of text parts")),
@@ -169,7 +177,7 @@ fn content(message: &ChatMessage, role: &Role, path: &str) -> Result<Vec<Part>, 
     }
 }
 
-fn text_part(value: &Value, path: &str) -> Result<Part, HttpError> {
+fn text_part(value: &Value, path: &str, place: PartPlace) -> Result<Part, HttpError> {
     if let Value::String(text) = value {
         return Ok(Part::Text(text.clone()));
     }
@@ -177,9 +185,14 @@ fn text_part(value: &Value, path: &str) -> Result<Part, HttpError> {
     let (name, text) = match part.kind.as_deref().unwrap_or("text") {
         "text" | "input_text" | "output_text" => ("text", part.text),
         "refusal" => ("refusal", part.refusal),
+        "file" => {
+            let path = format!("{path}.file");
+            let file = part.file.ok_or_else(|| wire::missing(&path))?;
+            return attachments::file(&ObjectReader::of(&file, &path)?, place).map(Part::Text);
+        }
         other => {
-            let problem = format!("parts of type {other} are not supported");
-            return Err(HttpError::at(&format!("{path}.type"), problem));
+            let path = format!("{path}.type");
+            return attachments::unread(other, None, &path, place).map(Part::Text);
         }
     };
     text.map(Part::Text).ok_or_else(|| wire::missing(&format!("{path}.{name}")))

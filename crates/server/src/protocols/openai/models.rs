@@ -3,9 +3,12 @@
 use crate::http::app::App;
 use crate::http::error::HttpError;
 use crate::http::models::{PooledModel, unknown};
+use crate::protocols::anthropic::models::{self as anthropic, ModelPage};
 use crate::protocols::openai::problem::Problem;
 use axum::Json;
 use axum::extract::{Path, RawQuery, State};
+use axum::http::{HeaderMap, Uri};
+use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -21,6 +24,25 @@ pub(crate) struct ModelList {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<Object>>)]
     models: Option<Vec<Map<String, Value>>>,
+}
+
+/// The models in the form of the client's protocol: with the header `anthropic-version`, in
+/// Anthropic's.
+#[derive(ToSchema)]
+#[serde(untagged)]
+#[allow(dead_code, reason = "describes what is written by hand")]
+enum ListedModels {
+    OpenAi(ModelList),
+    Anthropic(ModelPage),
+}
+
+/// A model, in the form of the client's protocol.
+#[derive(ToSchema)]
+#[serde(untagged)]
+#[allow(dead_code, reason = "describes what is written by hand")]
+enum ListedModel {
+    OpenAi(ModelObject),
+    Anthropic(anthropic::Model),
 }
 
 /// A model.
@@ -72,11 +94,13 @@ struct ModelMeta {
 
 /// The models, each followed by its adapters where it is loaded.
 #[utoipa::path(get, path = "/v1/models", tag = "OpenAI",
-    responses((status = 200, body = ModelList), (status = 401, body = Problem)))]
+    responses((status = 200, body = ListedModels), (status = 401, body = Problem)))]
 pub(crate) async fn model_list(
     State(app): State<App>,
+    headers: HeaderMap,
+    uri: Uri,
     RawQuery(query): RawQuery,
-) -> Json<ModelList> {
+) -> Response {
     let insists = query.is_some_and(|query| query.contains("client_version="));
     let models = insists.then(Vec::new);
     let with_adapters = |entry: &Arc<PooledModel>| {
@@ -84,27 +108,41 @@ pub(crate) async fn model_list(
         let adapters = adapters.map(|adapter| ModelObject::of_adapter(&app, entry, &adapter.name));
         std::iter::once(ModelObject::of(&app, entry)).chain(adapters).collect::<Vec<_>>()
     };
-    let data = app.models.list().iter().flat_map(with_adapters).collect();
-    Json(ModelList { object: "list", data, models })
+    let data: Vec<_> = app.models.list().iter().flat_map(with_adapters).collect();
+    if anthropic::is_asked(&headers) {
+        let models = data.into_iter().map(ModelObject::anthropic).collect();
+        return anthropic::response(ModelPage::of(models, &uri));
+    }
+    Json(ModelList { object: "list", data, models }).into_response()
 }
 
 /// A model by its name, which may have slashes.
 #[utoipa::path(get, path = "/v1/models/{id}", tag = "OpenAI", params(("id" = String, Path)),
-    responses((status = 200, body = ModelObject), (status = 401, body = Problem),
+    responses((status = 200, body = ListedModel), (status = 401, body = Problem),
         (status = 404, body = Problem)))]
 pub(crate) async fn model(
     State(app): State<App>,
     Path(id): Path<String>,
-) -> Result<Json<ModelObject>, HttpError> {
-    let entry = app.models.find(Some(&id))?;
-    let adapter = entry.loaded().map(|loaded| loaded.service.adapters.of_model(&id));
+    headers: HeaderMap,
+) -> Result<Response, HttpError> {
+    let model = named(&app, &id);
+    match anthropic::is_asked(&headers) {
+        true => Ok(anthropic::response(model.map(ModelObject::anthropic))),
+        false => Ok(Json(model?).into_response()),
+    }
+}
+
+/// The model of this name.
+fn named(app: &App, id: &str) -> Result<ModelObject, HttpError> {
+    let entry = app.models.find(Some(id))?;
+    let adapter = entry.loaded().map(|loaded| loaded.service.adapters.of_model(id));
     if let Some(Ok(Some(adapter))) = adapter {
-        return Ok(Json(ModelObject::of_adapter(&app, entry, &adapter.name)));
+        return Ok(ModelObject::of_adapter(app, entry, &adapter.name));
     }
     match app.models.only() {
         // It answers to every name, and has its own.
-        Some(only) if !only.is_named(&id) => Err(unknown(&id)),
-        _ => Ok(Json(ModelObject::of(&app, entry))),
+        Some(only) if !only.is_named(id) => Err(unknown(id)),
+        _ => Ok(ModelObject::of(app, entry)),
     }
 }
 
@@ -137,6 +175,11 @@ impl ModelObject {
             max_model_len: context_length,
             meta,
         }
+    }
+
+    /// The model in Anthropic's form.
+    fn anthropic(self) -> anthropic::Model {
+        anthropic::Model::new(self.id, self.created, self.context_length)
     }
 
     /// An adapter of a model.

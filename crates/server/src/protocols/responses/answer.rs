@@ -16,6 +16,8 @@ use crate::protocols::responses::object::{ItemStatus, Response, ResponseFailure,
 use crate::protocols::responses::open_item::{Events, ItemView, OpenItem};
 use crate::protocols::responses::records::{Owner, settled};
 use crate::protocols::responses::store::{ResponseStore, StoredResponse};
+use crate::protocols::responses::summary;
+use crate::protocols::responses::tools::CallKind;
 use crate::protocols::responses::tools::{Tools, Wire};
 use crate::protocols::responses::turn::StoredTurn;
 use api::{CallEvent, Delta, Finish, Role, TextEvent, Usage};
@@ -47,6 +49,8 @@ pub(crate) struct ResponseAnswer {
     announced: usize,
     /// Items that ended, as they are stored.
     items: Vec<Arc<Item>>,
+    /// What was written of a summary.
+    written: Collected,
     slot: Option<StoreSlot>,
     /// The turn as it was stored last, or would be if the response were to be stored.
     pub turn: Option<Arc<StoredTurn>>,
@@ -66,6 +70,7 @@ impl ResponseAnswer {
             open: None,
             announced: 0,
             items: Vec::new(),
+            written: Collected::default(),
             slot,
             turn: None,
             commit: None,
@@ -134,6 +139,9 @@ impl ResponseAnswer {
             }
             return;
         }
+        if self.events.view.compacts {
+            return self.summarize(event);
+        }
         match event {
             TextEvent::Reasoning(delta) => self.say(delta, true),
             TextEvent::Content(delta) => self.say(delta, false),
@@ -155,6 +163,45 @@ impl ResponseAnswer {
             | TextEvent::Prompt { .. }
             | TextEvent::Failed(_) => {}
         }
+    }
+
+    /// More of a summary, whose item is shown when it is whole.
+    fn summarize(&mut self, event: TextEvent) {
+        let ends = matches!(event, TextEvent::Done(_));
+        let writes = matches!(event, TextEvent::Reasoning(_) | TextEvent::Content(_));
+        self.written.add(event);
+        if writes && self.open.is_none() {
+            let (id, output_index) = (self.item_id("cmp_"), self.announced);
+            let members = json!({ "item_id": id, "output_index": output_index });
+            self.begin(Item::Compaction { id, summary: String::new() }, None);
+            self.events.add("response.compaction.compacting", members);
+        }
+        if !ends {
+            return;
+        }
+        match summary::summary(std::mem::take(&mut self.written)) {
+            Ok(text) => {
+                self.more(Delta { text, tokens: Vec::new() });
+                self.end_item(ItemStatus::Completed);
+                self.response.end(Status::Completed);
+            }
+            Err(error) => {
+                self.open = None;
+                self.fail(&error);
+            }
+        }
+    }
+
+    /// Ends a response that has failed.
+    fn fail(&mut self, error: &HttpError) {
+        let code = match error.body()["error"]["type"].as_str() {
+            Some("rate_limit_error") => "rate_limit_exceeded",
+            Some("invalid_request_error") => "invalid_prompt",
+            _ => "server_error",
+        };
+        let message = error.message.clone();
+        self.response.error = Some(ResponseFailure { code: code.into(), message });
+        self.response.end(Status::Failed);
     }
 
     /// Whether a message or a call was begun.
@@ -191,10 +238,14 @@ impl ResponseAnswer {
         let is_open = |call| self.open.as_ref().is_some_and(|open| open.call == Some(call));
         match event {
             CallEvent::Start { index, id: call_id, name } => {
-                let Wire { name, namespace, custom } = self.tools.wire(&name);
-                let id = self.item_id(if custom { "ctc_" } else { "fc_" });
+                let Wire { name, namespace, kind } = self.tools.wire(&name);
+                let id = self.item_id(match kind {
+                    CallKind::Function => "fc_",
+                    CallKind::Custom => "ctc_",
+                    CallKind::Search => "tsc_",
+                });
                 let input = String::new();
-                let call = CallItem { id, call_id, name, namespace, input, custom };
+                let call = CallItem { id, call_id, name, namespace, input, kind };
                 self.begin(Item::Call(call), Some(index));
             }
             CallEvent::Arguments { index, delta } if is_open(index) => {
@@ -257,6 +308,7 @@ impl Answer for ResponseAnswer {
         self.store();
         self.state(match self.response.status {
             Status::Incomplete => "response.incomplete",
+            Status::Failed => "response.failed",
             _ => "response.completed",
         });
         self.events.take()
@@ -273,15 +325,7 @@ impl Answer for ResponseAnswer {
         if !self.one_end {
             self.events.add("error", error_members(error));
         }
-        let message = error.message.clone();
-        let error = error.body()["error"].take();
-        let code = match error["type"].as_str() {
-            Some("rate_limit_error") => "rate_limit_exceeded",
-            Some("invalid_request_error") => "invalid_prompt",
-            _ => "server_error",
-        };
-        self.response.error = Some(ResponseFailure { code: code.into(), message });
-        self.response.end(Status::Failed);
+        self.fail(error);
         self.store();
         self.state("response.failed");
         self.events.take()

@@ -10,16 +10,19 @@ use crate::http::wire;
 use crate::protocols::openai::sampling;
 use crate::protocols::responses::conversations::{self, Lease};
 use crate::protocols::responses::history::{self, Item};
-use crate::protocols::responses::input;
-use crate::protocols::responses::object::{ConversationId, Response, Status, Warnings};
+use crate::protocols::responses::input::{self, TRIGGER};
+use crate::protocols::responses::object::{ConversationId, Response, Status};
 use crate::protocols::responses::open_item::ItemView;
 use crate::protocols::responses::records::Owner;
 use crate::protocols::responses::request::{
     CreateResponse, Format, SummaryKind, TextOptions, Truncation,
 };
+use crate::protocols::responses::settings;
 use crate::protocols::responses::store::ResponseStore;
-use crate::protocols::responses::tools::{self, Tools};
+use crate::protocols::responses::summary;
+use crate::protocols::responses::tools::{self, Origin, Tools};
 use crate::protocols::responses::turn::{StoredTurn, conversation};
+use crate::protocols::warnings::Warnings;
 use api::{ChatRequest, GrammarSource, Message, RequestOptions, SamplingOptions, Service};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -32,6 +35,17 @@ const NEVER_PRESENT: [&str; 6] = [
     "message.input_image.image_url",
     "computer_call_output.output.image_url",
     "code_interpreter_call.outputs",
+];
+
+/// Members of a request that this server has nothing for, and what a warning says of them.
+const UNUSED: [(&str, &str); 7] = [
+    ("access_programs", "there are none"),
+    ("background_options", "a background response is computed as soon as there is space"),
+    ("image", "there are no images"),
+    ("moderation", "nothing is moderated"),
+    ("prompt_cache_options", "every prompt is cached, as long as there is space"),
+    ("prompt_cache_retention", "every prompt is cached, as long as there is space"),
+    ("multi_agent", "there is one agent"),
 ];
 
 /// A request for a response.
@@ -111,6 +125,10 @@ impl RequestReader<'_> {
         let call = self.call(asked, &body, context)?;
         if let Some(body) = body.as_object_mut() {
             body.shift_remove("input");
+            // It is no item of the turn.
+            if call.view.compacts {
+                body.insert("input".into(), json!([{ "type": TRIGGER }]));
+            }
         }
         Ok(ResponseCall { body: Some(body.to_string()), ..call })
     }
@@ -135,7 +153,7 @@ impl RequestReader<'_> {
     /// request adds to it.
     fn call(
         &self,
-        asked: CreateResponse,
+        mut asked: CreateResponse,
         body: &Value,
         context: impl FnOnce(
             &CreateResponse,
@@ -144,21 +162,32 @@ impl RequestReader<'_> {
         ) -> Result<Continuation, HttpError>,
     ) -> Result<ResponseCall, HttpError> {
         let mut warnings = Warnings::default();
+        let compacts = input::take_trigger(&mut asked.input)?;
+        let options = options::read(body)?;
+        let space = self.space(&options);
+        let context = context(&asked, space, &mut warnings)?;
+        let items = self.items(context.parent.as_deref(), &context.input)?;
+        let settings = items.iter().filter_map(|item| match &**item {
+            Item::Configuration(item) => Some(item),
+            _ => None,
+        });
+        settings::apply(&mut asked, settings)?;
         let mut tools = Tools::read(asked.tools.as_deref().unwrap_or_default(), &mut warnings)?;
+        for item in &items {
+            if let Item::Tools(item) = &**item {
+                tools.extend(&item.tools, "input", Origin::Item, &mut warnings)?;
+            }
+        }
         let tool_choice = tools::choice(asked.tool_choice.as_ref(), &mut tools)?;
-        let view = view(&asked, &mut warnings);
-        warn(&asked, &mut warnings);
+        let view = ItemView { compacts, ..view(&asked, &mut warnings) };
+        warn(&asked, body, &mut warnings);
         let sampling = SamplingOptions {
             max_tokens: if view.nothing { Some(1) } else { asked.max_output_tokens },
             logprobs: view.logprobs.then(|| asked.top_logprobs.unwrap_or(0)),
             ..sampling::read(body)?
         };
-        let options = options::read(body)?;
-        let space = self.space(&options);
-        let context = context(&asked, space, &mut warnings)?;
-        let items = self.items(context.parent.as_deref(), &context.input)?;
         let messages = self.messages(asked.instructions.as_deref(), &items)?;
-        let request = ChatRequest {
+        let mut request = ChatRequest {
             messages,
             tools: tools.functions.clone(),
             tool_choice,
@@ -171,6 +200,9 @@ impl RequestReader<'_> {
             },
             ..ChatRequest::default()
         };
+        if compacts {
+            summary::request_summary(&mut request, self.service);
+        }
         let stream = asked.stream.unwrap_or(false);
         let response = self.response(asked, &request.sampling, warnings);
         let body = None;
@@ -241,7 +273,8 @@ impl RequestReader<'_> {
         parent: Option<&StoredTurn>,
         input: &[Arc<Item>],
     ) -> Result<Vec<Arc<Item>>, HttpError> {
-        let items = conversation(parent, input);
+        let mut items = conversation(parent, input);
+        history::without_summarized(&mut items);
         input::check_outputs(&items)?;
         input::check_size(&items, self.limit, "input")?;
         Ok(items)
@@ -318,8 +351,15 @@ pub(crate) fn refuse(asked: &CreateResponse) -> Result<(), HttpError> {
         (asked.max_output_tokens == Some(0), "max_output_tokens", "must be at least 1"),
         (unstored, "background", "needs store to be true"),
     ];
-    match refusals.into_iter().find(|(refused, ..)| *refused) {
-        Some((_, field, why)) => Err(HttpError::member(field, why)),
+    if let Some((_, field, why)) = refusals.into_iter().find(|(refused, ..)| *refused) {
+        return Err(HttpError::member(field, why));
+    }
+    let managed = asked.context_management.iter().flatten().enumerate();
+    match managed.into_iter().find(|(_, entry)| entry.kind != "compaction") {
+        Some((at, entry)) => {
+            let problem = format!("must be compaction, not {}", entry.kind);
+            Err(HttpError::member(&format!("context_management[{at}].type"), problem))
+        }
         None => Ok(()),
     }
 }
@@ -346,20 +386,8 @@ fn check_event(body: &Value, asked: &CreateResponse) -> Result<(), HttpError> {
 
 /// The grammar that the text must match.
 fn grammar(text: Option<&TextOptions>) -> Result<Option<GrammarSource>, HttpError> {
-    let Some(format) = text.and_then(|text| text.format.as_ref()) else { return Ok(None) };
-    match (format.kind.as_str(), &format.schema) {
-        ("text", _) => Ok(None),
-        ("json_object", _) => Ok(Some(GrammarSource::JsonObject)),
-        ("json_schema", Some(schema)) if format.strict == Some(true) => {
-            Ok(Some(GrammarSource::JsonSchema(schema.clone())))
-        }
-        ("json_schema", Some(schema)) => Ok(Some(GrammarSource::LooseSchema(schema.clone()))),
-        ("json_schema", None) => Err(wire::missing("text.format.schema")),
-        (kind, _) => {
-            let problem = format!("must be text, json_object or json_schema, not {kind}");
-            Err(HttpError::member("text.format.type", problem))
-        }
-    }
+    let format = text.and_then(|text| text.format.as_ref());
+    format.map_or(Ok(None), |format| format.grammar("text.format"))
 }
 
 fn view(asked: &CreateResponse, warnings: &mut Warnings) -> ItemView {
@@ -381,7 +409,24 @@ fn view(asked: &CreateResponse, warnings: &mut Warnings) -> ItemView {
 }
 
 /// Warns of members that have no effect.
-fn warn(asked: &CreateResponse, warnings: &mut Warnings) {
+fn warn(asked: &CreateResponse, body: &Value, warnings: &mut Warnings) {
+    if let Some(members) = body.as_object() {
+        warnings.add_given(members, &UNUSED);
+    }
+    if let Some(members) = body.get("reasoning").and_then(Value::as_object) {
+        let context = members.get("context").and_then(Value::as_str);
+        if context == Some("current_turn") {
+            warnings.add("reasoning.context", "the template decides which reasoning it renders");
+        }
+        let mode = members.get("mode").and_then(Value::as_str);
+        if mode.is_some_and(|mode| mode != "standard") {
+            warnings.add("reasoning.mode", "there is one");
+        }
+    }
+    if asked.context_management.as_ref().is_some_and(|entries| !entries.is_empty()) {
+        let what = "a conversation is not compacted by itself; an item compaction_trigger does it";
+        warnings.add("context_management", what);
+    }
     if asked.truncation == Some(Truncation::Auto) {
         warnings.add("truncation", "a prompt that is too long is refused, not truncated");
     }

@@ -16,30 +16,19 @@ use crate::http::request::RequestContext;
 use crate::http::wire;
 use crate::protocols::openai::problem::Problem;
 use crate::protocols::responses::call::{Continuation, RequestReader, Transport, refuse};
-use crate::protocols::responses::history::{Item, append};
-use crate::protocols::responses::object::{Tokens, Warnings};
+use crate::protocols::responses::history::{Item, outlives_summary};
+use crate::protocols::responses::object::Tokens;
 use crate::protocols::responses::request::{CreateResponse, ResponseInput};
 use crate::protocols::responses::routes::{StoreExtension, with_reader};
-use api::{ChatRequest, Message, Prepared, RequestOptions, Role, SamplingOptions, Service};
+use crate::protocols::responses::summary::{request_summary, summary};
+use crate::protocols::warnings::Warnings;
+use api::{ChatRequest, Prepared, RequestOptions};
 use axum::body::Body;
-use axum::http::StatusCode;
 use axum::{Extension, Json};
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::sync::Arc;
 use utoipa::ToSchema;
-
-/// What the model is asked for after the conversation.
-const REQUEST: &str = "\
-Summarize the conversation above so that it can be continued without it: goals, facts, decisions, \
-results and next steps.";
-
-/// Most tokens of a summary.
-const MAX_TOKENS: usize = 2048;
-/// Which part of the context a summary may fill at most.
-const SHARE: usize = 8;
-/// Fewest tokens of a summary: an empty one would lose the conversation.
-const MIN_TOKENS: usize = 8;
 
 /// The conversation that shall be shorter.
 #[derive(Debug, ToSchema)]
@@ -128,80 +117,11 @@ fn read(reader: &RequestReader<'_>, body: &Value) -> Result<Compaction, HttpErro
     let space = reader.space(&options);
     let Continuation { parent, input, .. } = reader.conversation(&asked, space, &mut warnings)?;
     let items = reader.items(parent.as_deref(), &input)?;
-    let mut messages = reader.messages(asked.instructions.as_deref(), &items)?;
-    request_summary(&mut messages);
-    let request = ChatRequest {
-        messages,
-        template_kwargs: Map::from_iter([("enable_thinking".to_owned(), false.into())]),
-        sampling: sampling(reader.service),
-        ..ChatRequest::default()
-    };
+    let messages = reader.messages(asked.instructions.as_deref(), &items)?;
+    let mut request = ChatRequest { messages, ..ChatRequest::default() };
+    request_summary(&mut request, reader.service);
     let prompt = reader.service.for_options(&options).prepare_chat(&request);
     let prompt = prompt.map_err(|error| HttpError::of(error, "input"))?;
-    let kept = items.into_iter().filter(|item| stays(item)).collect();
+    let kept = items.into_iter().filter(|item| outlives_summary(item)).collect();
     Ok(Compaction { prompt, options, kept, warnings })
-}
-
-/// Whether an item is not replaced by the summary.
-fn stays(item: &Item) -> bool {
-    matches!(item, Item::Message { role, .. } if *role != Role::Assistant)
-}
-
-/// Asks for the summary at the end of `messages`: within the user's message if there is one, since
-/// many templates want the user and the assistant to take turns.
-fn request_summary(messages: &mut Vec<Message>) {
-    match messages.last_mut() {
-        Some(Message { role: Role::User, content, .. }) => {
-            append(content, &format!("\n\n{REQUEST}"));
-        }
-        _ => messages.push(Message::user(REQUEST)),
-    }
-}
-
-/// The same conversation gets the same summary.
-fn sampling(service: &Service) -> SamplingOptions {
-    let most = (service.info().context_length / SHARE).clamp(1, MAX_TOKENS);
-    SamplingOptions {
-        temperature: Some(0.0),
-        max_tokens: Some(most),
-        min_tokens: Some(MIN_TOKENS.min(most)),
-        ..SamplingOptions::default()
-    }
-}
-
-/// The summary that the model wrote: its answer, or else what it thought.
-fn summary(written: Collected) -> Result<String, HttpError> {
-    let texts = [written.content, written.reasoning];
-    let text = texts.iter().map(|text| text.trim()).find(|text| !text.is_empty());
-    text.map(str::to_owned).ok_or_else(|| {
-        let message = "the model wrote no summary of the conversation";
-        HttpError::server(StatusCode::INTERNAL_SERVER_ERROR, message)
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_request_continues_the_users_message() {
-        let mut messages = vec![Message::user("a")];
-        request_summary(&mut messages);
-        assert_eq!(messages.len(), 1);
-        messages.push(Message::assistant("b"));
-        request_summary(&mut messages);
-        assert_eq!((messages.len(), messages[2].role.name()), (3, "user"));
-    }
-
-    #[test]
-    fn thoughts_are_a_summary_where_nothing_was_said_and_nothing_is_none() {
-        let collected = |content: &str, reasoning: &str| Collected {
-            content: content.into(),
-            reasoning: reasoning.into(),
-            ..Collected::default()
-        };
-        assert_eq!(summary(collected(" a\n", "b")).unwrap(), "a");
-        assert_eq!(summary(collected("\n", "b")).unwrap(), "b");
-        assert!(summary(collected("", " ")).is_err());
-    }
 }

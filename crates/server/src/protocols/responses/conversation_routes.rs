@@ -13,13 +13,13 @@ use crate::protocols::openai::problem::Problem;
 use crate::protocols::responses::conversations::{StoredConversation, lease, unknown};
 use crate::protocols::responses::history::Item;
 use crate::protocols::responses::input;
-use crate::protocols::responses::object::Warnings;
 use crate::protocols::responses::records::{Owner, settled};
 use crate::protocols::responses::routes::{
     Id, ItemList, Page, Removed, StoreExtension, bad_path, bad_query,
 };
 use crate::protocols::responses::store::ResponseStore;
 use crate::protocols::responses::turn::{StoredTurn, conversation};
+use crate::protocols::warnings::Warnings;
 use axum::body::Body;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query};

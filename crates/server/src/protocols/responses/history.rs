@@ -3,9 +3,14 @@
 //! Invariant: the items of an answer give the messages that the answer was, its reasoning and the
 //! names of its calls included, so that its tokens are found in the cache.
 
-use crate::protocols::responses::object::{CustomCall, FunctionCall, ItemStatus, OutputItem};
-use crate::protocols::responses::sealed::sealed;
-use crate::protocols::responses::tools::{INPUT, flat};
+use crate::generate::answer::members;
+use crate::protocols::responses::object::{
+    CompactionItem, CustomCall, FunctionCall, ItemStatus, OutputItem, SearchCall,
+};
+use crate::protocols::responses::settings::ConfigurationItem;
+use crate::protocols::responses::tools::{CallKind, INPUT, flat};
+use crate::protocols::responses::tools_item::ToolsItem;
+use crate::protocols::sealed::{SUMMARY, sealed};
 use api::{Message, Part, Role, ToolCall};
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -35,6 +40,8 @@ pub(crate) enum Item {
         id: String,
         summary: String,
     },
+    Tools(ToolsItem),
+    Configuration(ConfigurationItem),
 }
 
 /// A call that the model made.
@@ -46,7 +53,7 @@ pub(crate) struct CallItem {
     pub namespace: Option<String>,
     /// JSON text of arguments, or the text of a custom tool.
     pub input: String,
-    pub custom: bool,
+    pub kind: CallKind,
 }
 
 impl Item {
@@ -58,6 +65,8 @@ impl Item {
             | Self::Result { id, .. }
             | Self::Compaction { id, .. } => id,
             Self::Call(call) => &call.id,
+            Self::Tools(item) => &item.id,
+            Self::Configuration(item) => &item.id,
         }
     }
 
@@ -71,6 +80,8 @@ impl Item {
                 let namespace = call.namespace.as_ref().map_or(0, String::len);
                 call.call_id.len() + call.name.len() + namespace + call.input.len()
             }
+            Self::Tools(item) => item.size(),
+            Self::Configuration(item) => item.size(),
         };
         size_of::<Self>() + 64 + self.id().len() + texts
     }
@@ -94,9 +105,9 @@ impl Item {
                 json!({ "id": id, "type": "reasoning", "summary": [], "content": content })
             }
             Self::Call(call) => json!(call.shown(ItemStatus::Completed)),
-            Self::Compaction { id, summary } => {
-                json!({ "id": id, "type": "compaction", "encrypted_content": sealed(summary) })
-            }
+            Self::Compaction { id, summary } => json!(OutputItem::compaction(id, summary)),
+            Self::Tools(item) => item.json(),
+            Self::Configuration(item) => item.json(),
             Self::Result { id, call_id, text, custom } => {
                 let kind = if *custom { "custom_tool_call_output" } else { "function_call_output" };
                 json!({ "id": id, "type": kind, "call_id": call_id, "output": text,
@@ -106,22 +117,49 @@ impl Item {
     }
 }
 
+impl OutputItem {
+    /// The item that stands for a conversation with this `summary`.
+    pub fn compaction(id: &str, summary: &str) -> Self {
+        let (id, encrypted_content) = (id.to_owned(), sealed(summary));
+        Self::Compaction(CompactionItem { id, encrypted_content })
+    }
+}
+
 impl CallItem {
     /// The call as the client sees it.
     pub fn shown(&self, status: ItemStatus) -> OutputItem {
-        let Self { id, call_id, name, namespace, input, custom } = self.clone();
-        if custom {
-            let call = CustomCall { id, call_id, name, namespace, input, status };
-            return OutputItem::CustomToolCall(call);
+        let Self { id, call_id, name, namespace, input, kind } = self.clone();
+        match kind {
+            CallKind::Function => OutputItem::FunctionCall(FunctionCall {
+                id,
+                call_id,
+                name,
+                namespace,
+                arguments: input,
+                status,
+            }),
+            CallKind::Custom => OutputItem::CustomToolCall(CustomCall {
+                id,
+                call_id,
+                name,
+                namespace,
+                input,
+                status,
+            }),
+            CallKind::Search => OutputItem::ToolSearchCall(SearchCall {
+                id,
+                call_id,
+                arguments: members(&input),
+                execution: "client".into(),
+                status,
+            }),
         }
-        let call = FunctionCall { id, call_id, name, namespace, arguments: input, status };
-        OutputItem::FunctionCall(call)
     }
 
     fn called(&self) -> ToolCall {
-        let arguments = match self.custom {
-            true => json!({ (INPUT): self.input }),
-            false => api::arguments(&self.input),
+        let arguments = match self.kind {
+            CallKind::Custom => json!({ (INPUT): self.input }),
+            CallKind::Function | CallKind::Search => api::arguments(&self.input),
         };
         let name = flat(self.namespace.as_deref(), &self.name);
         ToolCall { id: Some(self.call_id.clone()), name, arguments, ..ToolCall::default() }
@@ -143,8 +181,24 @@ pub(crate) fn render(instructions: Option<&str>, items: &[Arc<Item>]) -> Vec<Mes
     messages
 }
 
-/// What the model reads before the summary of a conversation.
-const SUMMARY: &str = "The conversation before this was replaced by a summary of it:\n\n";
+/// Whether an item outlives a summary of the conversation that it belongs to.
+pub(crate) fn outlives_summary(item: &Item) -> bool {
+    match item {
+        Item::Message { role, .. } => *role != Role::Assistant,
+        Item::Tools(_) | Item::Configuration(_) => true,
+        Item::Reasoning { .. } | Item::Call(_) | Item::Result { .. } | Item::Compaction { .. } => {
+            false
+        }
+    }
+}
+
+/// Removes the items that the last summary in `items` stands for.
+pub(crate) fn without_summarized(items: &mut Vec<Arc<Item>>) {
+    let is_summary = |item: &Arc<Item>| matches!(**item, Item::Compaction { .. });
+    let Some(last) = items.iter().rposition(is_summary) else { return };
+    let mut at = 0..;
+    items.retain(|item| at.next() >= Some(last) || outlives_summary(item));
+}
 
 #[derive(Default)]
 struct Renderer<'a> {
@@ -180,13 +234,22 @@ impl<'a> Renderer<'a> {
                 self.called.insert(&call.call_id, called.name.clone());
                 self.assistant().calls.push(called);
             }
-            Item::Result { call_id, text, .. } => {
-                let name = self.called.get(call_id.as_str()).cloned();
-                let call_id = Some(call_id.clone());
-                self.push(Message { call_id, name, ..Message::new("tool", text) });
-            }
+            Item::Result { call_id, text, .. } => self.result(call_id, text.clone()),
             Item::Compaction { summary, .. } => self.summary(summary),
+            Item::Tools(item) => {
+                let call = item.search.as_ref().and_then(|search| search.call_id.as_deref());
+                if let Some(call) = call.filter(|call| self.called.contains_key(call)) {
+                    self.result(call, item.found());
+                }
+            }
+            Item::Configuration(_) => {}
         }
+    }
+
+    fn result(&mut self, call_id: &str, text: String) {
+        let name = self.called.get(call_id).cloned();
+        let call_id = Some(call_id.to_owned());
+        self.push(Message { call_id, name, ..Message::new("tool", text) });
     }
 
     fn user(&mut self, text: String) {

@@ -1,11 +1,19 @@
 //! Reading the member `input`: a text, or items in the forms that clients send back.
+//!
+//! Files of text count as text. Other files, and images, are refused in messages. In the output of
+//! a tool, which a client cannot change, a note stands for each, so that the conversation
+//! continues.
 
 use crate::http::error::HttpError;
 use crate::http::fields::{ObjectReader, wrong};
 use crate::http::random;
+use crate::protocols::attachments::{self, PartPlace};
 use crate::protocols::responses::history::{CallItem, Item};
-use crate::protocols::responses::object::Warnings;
-use crate::protocols::responses::sealed::unsealed;
+use crate::protocols::responses::settings::{self, ConfigurationItem};
+use crate::protocols::responses::tools::{CallKind, SEARCH, execution};
+use crate::protocols::responses::tools_item::{self, ToolsItem};
+use crate::protocols::sealed::unsealed;
+use crate::protocols::warnings::Warnings;
 use api::Role;
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
@@ -13,6 +21,21 @@ use std::sync::Arc;
 
 /// Most items of one request.
 const MAX_ITEMS: usize = 100_000;
+
+/// The type of the item that asks for a summary in place of an answer. It is no item of the
+/// conversation.
+pub(crate) const TRIGGER: &str = "compaction_trigger";
+
+/// Removes the item that asks for a summary from `input`, and returns whether it was there.
+pub(crate) fn take_trigger(input: &mut Option<Value>) -> Result<bool, HttpError> {
+    let Some(items) = input.as_mut().and_then(Value::as_array_mut) else { return Ok(false) };
+    let found = items.iter().position(|item| item["type"] == TRIGGER);
+    match found {
+        None => Ok(false),
+        Some(at) if at + 1 == items.len() => Ok(items.pop().is_some()),
+        Some(at) => Err(HttpError::at(&format!("input[{at}]"), "must be the last item")),
+    }
+}
 
 /// The ids of items that `input`, at `path` of the body, refers to; each may come once.
 pub(crate) fn references(input: &Value, path: &str) -> Result<HashSet<String>, HttpError> {
@@ -87,10 +110,15 @@ fn one(fields: &ObjectReader<'_>, warnings: &mut Warnings) -> Result<Option<Item
     match kind {
         "message" => spoken(fields).map(Some),
         "reasoning" => reasoning(fields, warnings).map(Some),
-        "function_call" => call(fields, "arguments").map(Some),
-        "custom_tool_call" => call(fields, "input").map(Some),
+        "function_call" => call(fields, CallKind::Function).map(Some),
+        "custom_tool_call" => call(fields, CallKind::Custom).map(Some),
+        "tool_search_call" if fields.value("call_id").is_some() => search(fields).map(Some),
         "function_call_output" | "custom_tool_call_output" => result(fields, kind).map(Some),
         "compaction" | "compaction_summary" => compaction(fields).map(Some),
+        tools_item::ADDITIONAL | tools_item::FOUND => {
+            ToolsItem::read(fields, kind, warnings).map(|item| Some(Item::Tools(item)))
+        }
+        settings::UPDATE => ConfigurationItem::read(fields).map(Item::Configuration).map(Some),
         "item_reference" => fields.required("id").map(|_| None),
         other => {
             warnings.add(other, "items of this type are not supported and were left out");
@@ -111,7 +139,7 @@ fn spoken(fields: &ObjectReader<'_>) -> Result<Item, HttpError> {
         return Err(HttpError::member(&fields.path("role"), problem));
     }
     let role = Role::from(name);
-    let texts = match texts(fields, "content")? {
+    let texts = match texts(fields, "content", PartPlace::Message)? {
         Some(texts) => texts,
         None if role == Role::Assistant => Vec::new(),
         None => return Err(fields.missing("content")),
@@ -119,19 +147,39 @@ fn spoken(fields: &ObjectReader<'_>) -> Result<Item, HttpError> {
     Ok(Item::Message { id: id(fields, "msg_")?, role, texts })
 }
 
-fn call(fields: &ObjectReader<'_>, input: &str) -> Result<Item, HttpError> {
+fn call(fields: &ObjectReader<'_>, kind: CallKind) -> Result<Item, HttpError> {
+    let input = if kind == CallKind::Custom { "input" } else { "arguments" };
     Ok(Item::Call(CallItem {
         id: id(fields, "fc_")?,
         call_id: fields.required("call_id")?.to_owned(),
         name: fields.required("name")?.to_owned(),
         namespace: fields.text("namespace")?.map(str::to_owned),
         input: fields.text(input)?.unwrap_or_default().to_owned(),
-        custom: input == "input",
+        kind,
+    }))
+}
+
+/// A search for tools that the client made.
+fn search(fields: &ObjectReader<'_>) -> Result<Item, HttpError> {
+    execution(fields)?;
+    let input = match fields.value("arguments") {
+        None => String::new(),
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+    };
+    Ok(Item::Call(CallItem {
+        id: id(fields, "tsc_")?,
+        call_id: fields.required("call_id")?.to_owned(),
+        name: SEARCH.into(),
+        namespace: None,
+        input,
+        kind: CallKind::Search,
     }))
 }
 
 fn result(fields: &ObjectReader<'_>, kind: &str) -> Result<Item, HttpError> {
-    let texts = texts(fields, "output")?.ok_or_else(|| fields.missing("output"))?;
+    let texts =
+        texts(fields, "output", PartPlace::Result)?.ok_or_else(|| fields.missing("output"))?;
     Ok(Item::Result {
         id: id(fields, "fco_")?,
         call_id: fields.required("call_id")?.to_owned(),
@@ -147,9 +195,11 @@ fn reasoning(fields: &ObjectReader<'_>, warnings: &mut Warnings) -> Result<Item,
     if let Some(text) = sealed.and_then(unsealed) {
         return Ok(Item::Reasoning { id, text });
     }
-    let content = texts(fields, "content")?.unwrap_or_default();
-    let shown =
-        if content.is_empty() { texts(fields, "summary")?.unwrap_or_default() } else { content };
+    let content = texts(fields, "content", PartPlace::Message)?.unwrap_or_default();
+    let shown = match content.is_empty() {
+        true => texts(fields, "summary", PartPlace::Message)?.unwrap_or_default(),
+        false => content,
+    };
     if shown.is_empty() && sealed.is_some() {
         warnings.add("encrypted_content", "it is not of this server and was left out");
     }
@@ -197,27 +247,29 @@ pub(crate) fn check_outputs(items: &[Arc<Item>]) -> Result<(), HttpError> {
 }
 
 /// The texts of the member `name`: a string, or parts that each have one.
-fn texts(fields: &ObjectReader<'_>, name: &str) -> Result<Option<Vec<String>>, HttpError> {
+fn texts(
+    fields: &ObjectReader<'_>,
+    name: &str,
+    place: PartPlace,
+) -> Result<Option<Vec<String>>, HttpError> {
     let path = fields.path(name);
     match fields.value(name) {
         None => Ok(None),
         Some(Value::String(text)) => Ok(Some(vec![text.clone()])),
         Some(Value::Array(parts)) => {
             let parts = ObjectReader::all(parts, &path);
-            parts.map(|part| text(&part?)).collect::<Result<_, _>>().map(Some)
+            parts.map(|part| text(&part?, place)).collect::<Result<_, _>>().map(Some)
         }
         Some(other) => Err(wrong(&path, "a string or an array of text parts", other)),
     }
 }
 
-fn text(fields: &ObjectReader<'_>) -> Result<String, HttpError> {
+fn text(fields: &ObjectReader<'_>, place: PartPlace) -> Result<String, HttpError> {
     let name = match fields.required("type")? {
         "input_text" | "output_text" | "text" | "summary_text" | "reasoning_text" => "text",
         "refusal" => "refusal",
-        other => {
-            let problem = format!("parts of type {other} are not supported");
-            return Err(HttpError::at(&fields.path("type"), problem));
-        }
+        "input_file" => return attachments::file(fields, place),
+        other => return attachments::unread(other, None, &fields.path("type"), place),
     };
     fields.text(name)?.map(str::to_owned).ok_or_else(|| fields.missing(name))
 }
@@ -226,7 +278,7 @@ fn text(fields: &ObjectReader<'_>) -> Result<String, HttpError> {
 mod tests {
     use super::*;
     use crate::protocols::responses::history::render;
-    use crate::protocols::responses::sealed::sealed;
+    use crate::protocols::sealed::sealed;
     use base64::Engine;
     use base64::engine::general_purpose::STANDARD;
     use serde_json::json;
@@ -362,6 +414,64 @@ mod tests {
     }
 
     #[test]
+    fn a_trigger_comes_last() {
+        let trigger = json!({"type": TRIGGER});
+        let taken = |input: Value| {
+            let mut input = Some(input);
+            take_trigger(&mut input).map(|found| (found, input.unwrap()))
+        };
+        assert_eq!(taken(json!("hi")).unwrap(), (false, json!("hi")));
+        assert_eq!(taken(json!([1])).unwrap(), (false, json!([1])));
+        assert_eq!(taken(json!([1, trigger])).unwrap(), (true, json!([1])));
+        let error = taken(json!([1, trigger, 2])).unwrap_err();
+        assert_eq!(error.body()["error"]["param"], "input[1]");
+    }
+
+    #[test]
+    fn files_of_text_are_text_and_notes_stand_for_the_rest_of_a_result() {
+        let file = json!({"type": "input_file", "filename": "a.txt",
+                          "file_data": "data:text/plain;base64,aGk="});
+        let pdf = json!({"type": "input_file", "filename": "a.pdf",
+                         "file_data": "data:application/pdf;base64,aGk="});
+        let image = json!({"type": "input_image", "image_url": "data:image/png;base64,aGk="});
+        check(
+            json!([{"role": "user", "content": [file]},
+                {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+                {"type": "function_call_output", "call_id": "c", "output": [file, pdf, image]}]),
+            json!([{"role": "user", "content": "Document: a.txt\n\nhi"},
+                {"role": "assistant", "content": "", "tool_calls": [{"id": "c",
+                 "type": "function", "function": {"name": "f", "arguments": {}}}]},
+                {"role": "tool", "tool_call_id": "c", "name": "f", "content":
+                 "Document: a.txt\n\nhi\n[file a.pdf: not supported]\n[image: not supported]"}]),
+        );
+        let input = json!([{"role": "user", "content": [pdf]}]);
+        assert!(items(&input).is_err());
+    }
+
+    #[test]
+    fn a_search_for_tools_is_a_call_and_its_result() {
+        let found = json!({"type": "tool_search_output", "call_id": "c", "execution": "client",
+                           "tools": [{"type": "function", "name": "g"}]});
+        check(
+            json!([{"type": "tool_search_call", "call_id": "c", "execution": "client",
+                    "arguments": {"query": "x"}}, found]),
+            json!([
+                {"role": "assistant", "content": "", "tool_calls": [{"id": "c",
+                 "type": "function",
+                 "function": {"name": "tool_search", "arguments": {"query": "x"}}}]},
+                {"role": "tool", "tool_call_id": "c", "name": "tool_search",
+                 "content": "These tools can be called now: g"},
+            ]),
+        );
+        // One that the server made: its tools count, and it is no call.
+        let hosted = json!([{"type": "tool_search_call", "call_id": null, "arguments": {}},
+                            {"type": "tool_search_output", "call_id": null, "tools": []}]);
+        let (read, warnings) = items(&hosted).unwrap();
+        assert_eq!(read.len(), 1);
+        assert!(warnings.contains("tool_search_call"));
+    }
+
+    #[test]
     fn outputs_need_their_calls() {
         let call = json!({"type": "function_call", "call_id": "a", "name": "f"});
         let output =
@@ -408,8 +518,17 @@ mod tests {
             (json!([{"type": "function_call_output", "call_id": "c"}]), "input[0].output"),
             (
                 json!([{"type": "function_call_output", "call_id": "c",
-                     "output": [{"type": "input_file"}]}]),
-                "input[0].output[0].type",
+                     "output": [{"type": "input_file", "file_data": 3}]}]),
+                "input[0].output[0].file_data",
+            ),
+            (
+                json!([{"role": "user", "content": [{"type": "input_file", "file_id": "f"}]}]),
+                "input[0].content[0].file_data",
+            ),
+            (json!([{"type": "tool_search_call", "call_id": 3}]), "input[0].call_id"),
+            (
+                json!([{"type": "tool_search_call", "call_id": "c", "execution": "x"}]),
+                "input[0].execution",
             ),
             (json!([{"type": "item_reference", "id": "x"}]), "input[0].id"),
             (json!([{"id": "x"}, {"id": "x"}]), "input[1].id"),

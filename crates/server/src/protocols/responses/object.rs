@@ -1,6 +1,7 @@
 //! The response object, and the items that it consists of.
 
 use crate::http::app::unix_now;
+use crate::protocols::warnings::Warnings;
 use api::Usage;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -181,6 +182,8 @@ pub(crate) enum OutputItem {
     Message(MessageItem),
     FunctionCall(FunctionCall),
     CustomToolCall(CustomCall),
+    ToolSearchCall(SearchCall),
+    Compaction(CompactionItem),
 }
 
 /// What the model thought.
@@ -263,43 +266,22 @@ pub(crate) struct CustomCall {
     pub status: ItemStatus,
 }
 
-/// Most sentences of one answer.
-const MAX_WARNINGS: usize = 32;
-/// Most characters of a name that a client gave.
-const MAX_NAME_LEN: usize = 64;
-
-/// Sentences about what was left out, each said once.
-#[derive(Clone, Debug, Default, Serialize, ToSchema)]
-pub(crate) struct Warnings(Vec<String>);
-
-impl Warnings {
-    /// Adds one, with the name that the client gave to the thing.
-    pub fn add(&mut self, name: &str, what: &str) {
-        let name: String = name.chars().take(MAX_NAME_LEN).collect();
-        let sentence = format!("{name}: {what}");
-        if self.0.len() < MAX_WARNINGS && !self.0.contains(&sentence) {
-            self.0.push(sentence);
-        }
-    }
-
-    /// Whether there is nothing to say.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
+/// A call of the tool that searches for tools, which the client executes.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub(crate) struct SearchCall {
+    pub id: String,
+    pub call_id: String,
+    #[schema(value_type = Object)]
+    pub arguments: Map<String, Value>,
+    /// Always `client`.
+    pub execution: String,
+    pub status: ItemStatus,
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn many_are_few_and_short() {
-        let mut warnings = Warnings::default();
-        for number in 0..1000 {
-            warnings.add(&"x".repeat(1000 + number), "a");
-            warnings.add(&number.to_string(), "b");
-        }
-        assert_eq!(warnings.0.len(), MAX_WARNINGS);
-        assert!(warnings.0.iter().all(|sentence| sentence.len() < 100));
-    }
+/// What stands for the conversation before it.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub(crate) struct CompactionItem {
+    pub id: String,
+    /// The summary that the model wrote; empty while it is written.
+    pub encrypted_content: String,
 }

@@ -5,9 +5,10 @@ use crate::http::sse::Frame;
 use crate::protocols::responses::freeform::Freeform;
 use crate::protocols::responses::history::{CallItem, Item};
 use crate::protocols::responses::object::{
-    Assistant, ItemStatus, MessageItem, MessagePart, OutputItem, Passage, Reasoning,
+    Assistant, CompactionItem, ItemStatus, MessageItem, MessagePart, OutputItem, Passage, Reasoning,
 };
-use crate::protocols::responses::sealed::sealed;
+use crate::protocols::responses::tools::CallKind;
+use crate::protocols::sealed::sealed;
 use api::{Delta, TokenText};
 use serde_json::{Value, json};
 use std::cell::Cell;
@@ -24,6 +25,8 @@ pub(crate) struct ItemView {
     pub logprobs: bool,
     /// No item: the prompt alone is computed, for the next turn.
     pub nothing: bool,
+    /// One item, a summary of the conversation.
+    pub compacts: bool,
 }
 
 /// The events of one stream, which are numbered, and what they show.
@@ -98,7 +101,8 @@ pub(crate) struct OpenItem {
     item: Item,
     text: String,
     logprobs: Vec<Value>,
-    names: &'static TextEvents,
+    /// `None` where no events tell the text.
+    names: Option<&'static TextEvents>,
     /// The number of the call that it is.
     pub call: Option<usize>,
     /// Reads the arguments of a custom tool.
@@ -109,11 +113,12 @@ impl OpenItem {
     /// Begins with `item`, which has no text yet. If it is a call, `call` is the call's number.
     pub fn begin(index: usize, item: Item, call: Option<usize>, events: &mut Events) -> Self {
         let names = match &item {
-            Item::Reasoning { .. } if events.view.summaries => &SUMMARY,
-            Item::Reasoning { .. } => &REASONING,
-            Item::Call(CallItem { custom: true, .. }) => &CUSTOM,
-            Item::Call(_) => &FUNCTION,
-            Item::Message { .. } | Item::Result { .. } | Item::Compaction { .. } => &MESSAGE,
+            Item::Reasoning { .. } if events.view.summaries => Some(&SUMMARY),
+            Item::Reasoning { .. } => Some(&REASONING),
+            Item::Call(CallItem { kind: CallKind::Custom, .. }) => Some(&CUSTOM),
+            Item::Call(CallItem { kind: CallKind::Function, .. }) => Some(&FUNCTION),
+            Item::Message { .. } => Some(&MESSAGE),
+            _ => None,
         };
         let (text, logprobs, freeform) = Default::default();
         let open = Self { index, item, text, logprobs, names, call, freeform };
@@ -131,7 +136,7 @@ impl OpenItem {
     /// More of its text, or of the arguments of its call.
     pub fn push(&mut self, delta: Delta, events: &mut Events) {
         let text = match &self.item {
-            Item::Call(call) if call.custom => self.freeform.push(&delta.text),
+            Item::Call(call) if call.kind == CallKind::Custom => self.freeform.push(&delta.text),
             _ => delta.text,
         };
         self.add(text, &delta.tokens, events);
@@ -150,11 +155,12 @@ impl OpenItem {
 
     /// Ends it: returns the item as the client sees it, and the item to be stored.
     pub fn end(mut self, status: ItemStatus, events: &mut Events) -> (OutputItem, Item) {
-        if let Item::Call(CallItem { custom: true, .. }) = self.item {
+        if let Item::Call(CallItem { kind: CallKind::Custom, .. }) = self.item {
             let rest = std::mem::take(&mut self.freeform).finish(&self.text);
             self.add(rest, &[], events);
         }
-        self.event("done", self.names.whole, &self.text, &self.logprobs, events);
+        let whole = self.names.map_or("", |names| names.whole);
+        self.event("done", whole, &self.text, &self.logprobs, events);
         self.part("done", events);
         let item = self.shown(status, events.view);
         let done = json!({ "output_index": self.index, "item": item });
@@ -164,17 +170,18 @@ impl OpenItem {
 
     /// Adds the event `kind` about the text, with `text` as its member `name`.
     fn event(&self, kind: &str, name: &str, text: &str, logprobs: &[Value], events: &mut Events) {
+        let Some(names) = self.names else { return };
         let mut members = self.members();
         members[name] = text.into();
         if let Item::Message { .. } = self.item {
             members["logprobs"] = logprobs.into();
         }
-        events.add(&format!("{}.{kind}", self.names.name), members);
+        events.add(&format!("{}.{kind}", names.name), members);
     }
 
     /// Adds the event `kind` about the part that holds the text, if there are parts.
     fn part(&self, kind: &str, events: &mut Events) {
-        let Some((list, name)) = self.names.part else { return };
+        let Some((list, name)) = self.names.and_then(|names| names.part) else { return };
         let mut members = self.members();
         members["part"] = json!(self.shown(ItemStatus::Completed, events.view))[list][0].take();
         events.add(&format!("{name}.{kind}"), members);
@@ -183,7 +190,7 @@ impl OpenItem {
     /// The members that say which item and part an event is about.
     fn members(&self) -> Value {
         let mut members = json!({ "item_id": self.item.id(), "output_index": self.index });
-        if let Some((list, _)) = self.names.part {
+        if let Some((list, _)) = self.names.and_then(|names| names.part) {
             members[format!("{list}_index")] = 0.into();
         }
         members
@@ -198,6 +205,7 @@ impl OpenItem {
             | Item::Call(CallItem { input: text, .. })
             | Item::Compaction { summary: text, .. }
             | Item::Result { text, .. } => text.clone_from(&self.text),
+            Item::Tools(_) | Item::Configuration(_) => {}
         }
         item
     }
@@ -218,7 +226,13 @@ impl OpenItem {
                 OutputItem::Reasoning(Reasoning { id, summary, content, encrypted_content, status })
             }
             Item::Call(call) => call.shown(status),
-            Item::Message { id, .. } | Item::Result { id, .. } | Item::Compaction { id, .. } => {
+            Item::Compaction { id, summary } if begun => OutputItem::compaction(&id, &summary),
+            Item::Compaction { id, .. } => {
+                OutputItem::Compaction(CompactionItem { id, encrypted_content: String::new() })
+            }
+            // An answer has no other items.
+            item => {
+                let id = item.id().to_owned();
                 let (text, logprobs) = (self.text.clone(), self.logprobs.clone());
                 let part = MessagePart::OutputText { text, annotations: [], logprobs };
                 let content = if begun { vec![part] } else { Vec::new() };

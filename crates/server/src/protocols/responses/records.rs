@@ -7,8 +7,8 @@
 use crate::protocols::responses::held_bytes::HeldBytes;
 use crate::protocols::responses::history::Item;
 use crate::protocols::responses::input;
-use crate::protocols::responses::object::Warnings;
 use crate::protocols::responses::turn::{StoredTurn, TURNS, TurnRecord, TurnTable};
+use crate::protocols::warnings::Warnings;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -192,7 +192,11 @@ pub(crate) async fn settled(commit: Option<Commit>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::fields::ObjectReader;
     use crate::protocols::responses::history::CallItem;
+    use crate::protocols::responses::settings::ConfigurationItem;
+    use crate::protocols::responses::tools::CallKind;
+    use crate::protocols::responses::tools_item::{ADDITIONAL, FOUND, ToolsItem};
     use api::Role;
 
     #[test]
@@ -202,10 +206,16 @@ mod tests {
             let texts = texts.iter().map(|text| (*text).to_owned()).collect();
             Item::Message { id: id("msg_1"), role: Role::from(role), texts }
         };
-        let call = |custom: bool| {
+        let call = |kind: CallKind| {
             let (call_id, name, input) = ("call_1".into(), "f".into(), "{\"a\": 1".into());
-            let namespace = (!custom).then(|| "n".into());
-            Item::Call(CallItem { id: id("fc_1"), call_id, name, namespace, input, custom })
+            let namespace = (kind == CallKind::Function).then(|| "n".into());
+            Item::Call(CallItem { id: id("fc_1"), call_id, name, namespace, input, kind })
+        };
+        let added = |kind| {
+            let item = json!({"id": "t", "call_id": "c", "execution": "client",
+                              "tools": [{"type": "function", "name": "f"}]});
+            let fields = ObjectReader::of(&item, "").unwrap();
+            Item::Tools(ToolsItem::read(&fields, kind, &mut Warnings::default()).unwrap())
         };
         let all = [
             message("user", &["a", "b\n"]),
@@ -215,8 +225,23 @@ mod tests {
             message("developer", &["d"]),
             Item::Reasoning { id: id("rs_1"), text: "hm\n".into() },
             Item::Reasoning { id: id("rs_2"), text: String::new() },
-            call(true),
-            call(false),
+            call(CallKind::Custom),
+            call(CallKind::Function),
+            Item::Call(CallItem {
+                id: id("tsc_1"),
+                call_id: id("c"),
+                name: id("tool_search"),
+                namespace: None,
+                input: id("{\"a\":1}"),
+                kind: CallKind::Search,
+            }),
+            added(ADDITIONAL),
+            added(FOUND),
+            Item::Configuration(ConfigurationItem {
+                id: id("cu_1"),
+                effort: Some(id("low")),
+                format: Some(json!({"type": "text"})),
+            }),
             Item::Result { id: id("o"), call_id: id("c"), text: "é".into(), custom: true },
             Item::Result { id: id("o"), call_id: id("c"), text: String::new(), custom: false },
             Item::Compaction { id: id("cmp_1"), summary: "sum".into() },

@@ -1,6 +1,8 @@
 //! The body of `POST /v1/responses`.
 
+use crate::http::error::HttpError;
 use crate::http::wire;
+use api::GrammarSource;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
@@ -48,6 +50,9 @@ pub(crate) struct CreateResponse {
     pub reasoning: Option<ReasoningOptions>,
     pub text: Option<TextOptions>,
     pub truncation: Option<Truncation>,
+    /// When a conversation is to be made shorter by itself: never, which an answer says in its
+    /// `warnings`.
+    pub context_management: Option<Vec<ContextManagement>>,
     /// Keep the response; true by default.
     pub store: Option<bool>,
     /// Compute without the client; the response is polled.
@@ -72,6 +77,18 @@ pub(crate) struct CreateResponse {
     /// Variables for the chat template; an extension.
     #[schema(value_type = Option<Object>)]
     pub chat_template_kwargs: Option<Map<String, Value>>,
+}
+
+/// When a conversation is to be made shorter.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct ContextManagement {
+    /// `compaction`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Tokens of the prompt.
+    #[serde(default, deserialize_with = "wire::count")]
+    #[allow(dead_code, reason = "only its type is checked")]
+    pub compact_threshold: Option<usize>,
 }
 
 /// The id of a conversation, or an object that has it.
@@ -144,6 +161,23 @@ pub(crate) struct Format {
 }
 
 impl Format {
+    /// The grammar that a text of this form matches; `path` is the form's place in the body.
+    pub fn grammar(&self, path: &str) -> Result<Option<GrammarSource>, HttpError> {
+        match (self.kind.as_str(), &self.schema) {
+            ("text", _) => Ok(None),
+            ("json_object", _) => Ok(Some(GrammarSource::JsonObject)),
+            ("json_schema", Some(schema)) if self.strict == Some(true) => {
+                Ok(Some(GrammarSource::JsonSchema(schema.clone())))
+            }
+            ("json_schema", Some(schema)) => Ok(Some(GrammarSource::LooseSchema(schema.clone()))),
+            ("json_schema", None) => Err(wire::missing(&format!("{path}.schema"))),
+            (kind, _) => {
+                let problem = format!("must be text, json_object or json_schema, not {kind}");
+                Err(HttpError::member(&format!("{path}.type"), problem))
+            }
+        }
+    }
+
     /// The form as the response shows it: with all its members.
     pub fn shown(&self) -> Value {
         let Self { kind, name, description, schema, strict } = self;

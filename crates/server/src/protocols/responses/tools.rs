@@ -1,9 +1,10 @@
 //! The tools of a request: as functions for the model, with the way back to what the client
-//! calls them, and which of them the model may or must call.
+//! calls them, and which of them the model may or must call. Tools of items of the conversation
+//! follow those of the member `tools`.
 
 use crate::http::error::HttpError;
 use crate::http::fields::{ObjectReader, wrong};
-use crate::protocols::responses::object::Warnings;
+use crate::protocols::warnings::Warnings;
 use api::{Tool, ToolChoice};
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
@@ -11,13 +12,41 @@ use std::collections::{HashMap, HashSet};
 /// The parameter that carries the text of a custom tool.
 pub(crate) const INPUT: &str = "input";
 
+/// The type, and the function's name, of the tool that searches for tools.
+pub(crate) const SEARCH: &str = "tool_search";
+
+/// What kind of tool a call is of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum CallKind {
+    #[default]
+    Function,
+    /// The argument of the tool is free text.
+    Custom,
+    /// A search for tools, which the client makes.
+    Search,
+}
+
+/// Members of tools that have no effect, and what a warning says of them.
+const UNUSED: [(&str, &str); 2] = [
+    ("async", "the client decides when it answers a call"),
+    ("output_schema", "the model is not told what a tool returns"),
+];
+
 /// The client's own name for a function of the model.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wire {
     pub name: String,
     pub namespace: Option<String>,
-    /// The argument of the tool is free text.
-    pub custom: bool,
+    pub kind: CallKind,
+}
+
+/// Where tools come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The member `tools`, where a name counts once.
+    Member,
+    /// An item of the conversation, which defines its tools anew.
+    Item,
 }
 
 /// The tools that the model may call.
@@ -32,49 +61,89 @@ impl Tools {
     /// Reads the array `tools`.
     pub fn read(tools: &[Value], warnings: &mut Warnings) -> Result<Self, HttpError> {
         let mut all = Self::default();
-        for fields in ObjectReader::all(tools, "tools") {
+        all.extend(tools, "tools", Origin::Member, warnings)?;
+        Ok(all)
+    }
+
+    /// Adds `tools`, which stand at `path` of the body.
+    pub fn extend(
+        &mut self,
+        tools: &[Value],
+        path: &str,
+        origin: Origin,
+        warnings: &mut Warnings,
+    ) -> Result<(), HttpError> {
+        for fields in ObjectReader::all(tools, path) {
             let fields = fields?;
             if fields.text("type")? != Some("namespace") {
-                all.add(&fields, None, warnings)?;
+                self.add(&fields, None, origin, warnings)?;
                 continue;
             }
             let namespace = fields.required("name")?;
+            if fields.text("description")?.is_some_and(|text| !text.is_empty()) {
+                warnings.add("description", "that of a namespace is not told to the model");
+            }
             let tools = fields.array("tools")?.unwrap_or_default();
             for tool in ObjectReader::all(tools, &fields.path("tools")) {
-                all.add(&tool?, Some(namespace), warnings)?;
+                self.add(&tool?, Some(namespace), origin, warnings)?;
             }
         }
-        Ok(all)
+        Ok(())
     }
 
     /// What the client calls the function `name`.
     pub fn wire(&self, name: &str) -> Wire {
         let known = self.by_name.get(name).cloned();
-        known.unwrap_or_else(|| Wire { name: name.to_owned(), namespace: None, custom: false })
+        known.unwrap_or_else(|| Wire { name: name.to_owned(), ..Wire::default() })
     }
 
     fn add(
         &mut self,
         fields: &ObjectReader<'_>,
         namespace: Option<&str>,
+        origin: Origin,
         warnings: &mut Warnings,
     ) -> Result<(), HttpError> {
-        let kind = fields.required("type")?;
-        let custom = kind == "custom";
-        if !custom && kind != "function" {
-            warnings.add(kind, "tools of this type are not supported and were left out");
-            return Ok(());
-        }
-        let name = fields.required("name")?;
+        let (kind, name) = match fields.required("type")? {
+            "function" => (CallKind::Function, fields.required("name")?),
+            "custom" => (CallKind::Custom, fields.required("name")?),
+            SEARCH if execution(fields)? == "client" => (CallKind::Search, SEARCH),
+            other => {
+                warnings.add(other, "tools of this type are not supported and were left out");
+                return Ok(());
+            }
+        };
         let flat = flat(namespace, name);
-        if self.by_name.contains_key(&flat) {
+        let known = self.by_name.contains_key(&flat);
+        if known && origin == Origin::Member {
             warnings.add(name, "a tool of this name came twice; the later one was left out");
             return Ok(());
         }
+        warnings.add_given(fields.object, &UNUSED);
+        let callers = fields.array("allowed_callers")?;
+        if callers.is_some_and(|callers| !callers.iter().any(|caller| caller == "direct")) {
+            warnings.add("allowed_callers", "the model itself calls every tool");
+        }
+        let tool = function(fields, flat.clone(), kind, warnings)?;
+        match self.functions.iter_mut().find(|tool| known && tool.name == flat) {
+            Some(before) => *before = tool,
+            None => self.functions.push(tool),
+        }
         let (name, namespace) = (name.to_owned(), namespace.map(str::to_owned));
-        self.functions.push(function(fields, flat.clone(), custom, warnings)?);
-        self.by_name.insert(flat, Wire { name, namespace, custom });
+        self.by_name.insert(flat, Wire { name, namespace, kind });
         Ok(())
+    }
+}
+
+/// Who executes a search for tools.
+pub(crate) fn execution<'a>(fields: &ObjectReader<'a>) -> Result<&'a str, HttpError> {
+    match fields.text("execution")? {
+        None => Ok("server"),
+        Some(execution @ ("client" | "server")) => Ok(execution),
+        Some(other) => {
+            let problem = format!("must be client or server, not {other}");
+            Err(HttpError::member(&fields.path("execution"), problem))
+        }
     }
 }
 
@@ -112,11 +181,11 @@ pub(crate) fn flat(namespace: Option<&str>, name: &str) -> String {
 fn function(
     fields: &ObjectReader<'_>,
     name: String,
-    custom: bool,
+    kind: CallKind,
     warnings: &mut Warnings,
 ) -> Result<Tool, HttpError> {
     let description = fields.text("description")?.map(str::to_owned);
-    if !custom {
+    if kind != CallKind::Custom {
         let parameters = fields.fields("parameters")?;
         let parameters = parameters.map(|all| all.object.clone().into()).unwrap_or_default();
         let strict = fields.flag("strict")? == Some(true);
@@ -256,7 +325,10 @@ mod tests {
         ]));
         let wire = tools.wire("mail__draft");
         assert_eq!((wire.name.as_str(), wire.namespace.as_deref()), ("draft", Some("mail")));
-        assert!(wire.custom && !tools.wire("mail__send").custom);
+        assert_eq!(
+            [wire.kind, tools.wire("mail__send").kind],
+            [CallKind::Custom, CallKind::Function]
+        );
         assert_eq!(flat(Some("mcp__x__"), "send"), "mcp__x__send");
         assert_eq!(tools.wire("other").name, "other");
     }
@@ -296,6 +368,52 @@ mod tests {
         check(json!({"type": "function"}), "tools[0].name");
         check(json!({"type": "function", "name": "f", "parameters": 3}), "tools[0].parameters");
         check(json!({"type": "namespace", "name": "n", "tools": [1]}), "tools[0].tools[0]");
+    }
+
+    #[test]
+    fn tools_of_items_follow_those_of_the_request_and_define_theirs_anew() {
+        let (mut tools, mut warnings) = read(json!([
+            {"type": "function", "name": "f", "defer_loading": true},
+            {"type": "function", "name": "g"}]));
+        let found = json!([{"type": "namespace", "name": "n", "tools": [
+            {"type": "custom", "name": "c"}]}, {"type": "function", "name": "f", "description": "d"}]);
+        let found = found.as_array().unwrap();
+        tools.extend(found, "input[0].tools", Origin::Item, &mut warnings).unwrap();
+        let names: Vec<&str> = tools.functions.iter().map(|tool| &*tool.name).collect();
+        assert_eq!(names, ["f", "g", "n__c"]);
+        assert_eq!(tools.functions[0].description.as_deref(), Some("d"));
+        assert!(warnings.is_empty());
+    }
+
+    #[test]
+    fn members_without_effect_are_named() {
+        let check = |tool: Value, named: &str| {
+            let (tools, warnings) = read(json!([tool]));
+            assert_eq!(tools.functions.len(), 1);
+            assert!(json!(warnings)[0].as_str().unwrap().starts_with(named), "{named}");
+        };
+        let tool =
+            |name: &str, value: Value| json!({"type": "function", "name": "f", (name): value});
+        check(tool("async", json!(true)), "async");
+        check(tool("output_schema", json!({})), "output_schema");
+        check(tool("allowed_callers", json!(["programmatic"])), "allowed_callers");
+        let space = json!({"type": "namespace", "name": "n", "description": "d",
+                           "tools": [{"type": "function", "name": "f"}]});
+        check(space, "description");
+        let (_, warnings) = read(json!([tool("allowed_callers", json!(["direct"])),
+            {"type": "function", "name": "g", "async": false, "defer_loading": true}]));
+        assert!(warnings.is_empty());
+    }
+
+    #[test]
+    fn a_search_that_the_client_makes_is_a_function() {
+        let (tools, warnings) = read(json!([{"type": "tool_search", "execution": "client",
+            "description": "d", "parameters": {"type": "object"}}]));
+        assert_eq!(tools.functions[0].name, "tool_search");
+        assert_eq!(tools.wire("tool_search").kind, CallKind::Search);
+        assert!(warnings.is_empty());
+        let (tools, warnings) = read(json!([{"type": "tool_search"}]));
+        assert!(tools.functions.is_empty() && !warnings.is_empty());
     }
 
     fn choose(choice: Value) -> Result<(ToolChoice, usize), HttpError> {

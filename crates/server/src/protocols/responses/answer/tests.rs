@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::http::app::unix_now;
-use crate::protocols::responses::object::Warnings;
 use crate::protocols::responses::store::StoreLimits;
+use crate::protocols::warnings::Warnings;
 use api::{ApiError, Done, Message, TokenText};
 use std::time::Duration;
 
@@ -165,7 +165,7 @@ fn summaries_are_the_events_and_stand_beside_the_content() {
     let item = &last(&events)["output"][0];
     assert_eq!(item["summary"], json!([{"type": "summary_text", "text": "hm"}]));
     assert_eq!(item["content"], json!([{"type": "reasoning_text", "text": "hm"}]));
-    assert_eq!(item["encrypted_content"], crate::protocols::responses::sealed::sealed("hm"));
+    assert_eq!(item["encrypted_content"], crate::protocols::sealed::sealed("hm"));
 }
 
 /// An answer of `events` has these items, of which the last is a message without text.

@@ -1,7 +1,11 @@
-//! Texts that clients keep for the server: encoded and not secret.
+//! Texts that clients keep for the server, encoded and not secret: reasoning and summaries.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+
+/// What the model reads before the summary of a conversation.
+pub(crate) const SUMMARY: &str =
+    "The conversation before this was replaced by a summary of it:\n\n";
 
 /// What tells texts of this server from those of others, which cannot be read.
 const OWN: &[u8] = b"gannet:";

@@ -1,0 +1,71 @@
+//! Warnings in answers: what a request asked for and did not get.
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+/// Most sentences of one answer.
+const MAX_WARNINGS: usize = 32;
+/// Most characters of a name that a client gave.
+const MAX_NAME_LEN: usize = 64;
+
+/// Sentences about what was left out, each said once.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+pub(crate) struct Warnings(Vec<String>);
+
+impl Warnings {
+    /// Adds one, with the name that the client gave to the thing.
+    pub fn add(&mut self, name: &str, what: &str) {
+        let name: String = name.chars().take(MAX_NAME_LEN).collect();
+        let sentence = format!("{name}: {what}");
+        if self.0.len() < MAX_WARNINGS && !self.0.contains(&sentence) {
+            self.0.push(sentence);
+        }
+    }
+
+    /// Adds one for each of `members`, names with sentences, that `object` gives a value other than
+    /// `null`, `false` or an empty array.
+    pub fn add_given(&mut self, object: &Map<String, Value>, members: &[(&str, &str)]) {
+        for (name, what) in members {
+            let asks = match object.get(*name) {
+                None | Some(Value::Null | Value::Bool(false)) => false,
+                Some(Value::Array(values)) => !values.is_empty(),
+                Some(_) => true,
+            };
+            if asks {
+                self.add(name, what);
+            }
+        }
+    }
+
+    /// Whether there is nothing to say.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn members_that_ask_for_nothing_are_not_named() {
+        let body = json!({"a": 1, "b": null, "c": [], "d": false, "e": {}});
+        let mut warnings = Warnings::default();
+        let members = ["a", "b", "c", "d", "e", "f"].map(|name| (name, "x"));
+        warnings.add_given(body.as_object().unwrap(), &members);
+        assert_eq!(json!(warnings), json!(["a: x", "e: x"]));
+    }
+
+    #[test]
+    fn many_are_few_and_short() {
+        let mut warnings = Warnings::default();
+        for number in 0..1000 {
+            warnings.add(&"x".repeat(1000 + number), "a");
+            warnings.add(&number.to_string(), "b");
+        }
+        assert_eq!(warnings.0.len(), MAX_WARNINGS);
+        assert!(warnings.0.iter().all(|sentence| sentence.len() < 100));
+    }
+}
