@@ -35,6 +35,7 @@ mod usage_counter;
 
 pub use adapters::{AdapterError, Adapters, DEFAULT_ADAPTERS, NamedAdapter};
 pub use card::ModelCard;
+pub use constraint::constraint_of_trace;
 pub use description::{ModelDescription, TextParts};
 pub use embed::{Embedding, probability};
 pub use engine::{
