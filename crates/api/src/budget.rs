@@ -1,9 +1,11 @@
 //! A budget of reasoning tokens. When it is used up, the tokens of the closing tag are forced, as
 //! if the model had chosen them.
 
+use crate::constraint::ConstraintSource;
 use crate::conversation::{CLOSE, THINK};
 use crate::error::ApiError;
 use engine::{Allowed, Constraint, Grammar, GrammarRef, TokenSet};
+use serde_json::{Value, json};
 use std::sync::Arc;
 use text::{EncodeOptions, TextAssets};
 
@@ -13,12 +15,13 @@ const MAX_CHARACTER_TOKENS: usize = 3;
 /// A limit on reasoning tokens, around an optional grammar for the answer.
 #[derive(Debug)]
 pub(crate) struct Budget {
-    tokens: usize,
+    pub tokens: usize,
     /// The prompt has opened the reasoning.
-    opened: bool,
-    assets: Arc<TextAssets>,
-    closing: Arc<[u32]>,
-    inner: Option<GrammarRef>,
+    pub opened: bool,
+    pub assets: Arc<TextAssets>,
+    /// The tokens that end the reasoning.
+    pub closing: Arc<[u32]>,
+    pub inner: Option<GrammarRef>,
 }
 
 impl Budget {
@@ -49,6 +52,15 @@ impl Grammar for Budget {
             now: Moment { phase, left: self.tokens, text: Vec::new() },
             after: 0,
         })
+    }
+
+    fn source(&self) -> Option<Value> {
+        let inner = match &self.inner {
+            Some(inner) => Some(inner.source()?),
+            None => None,
+        };
+        let (tokens, opened, closing) = (self.tokens, self.opened, self.closing.to_vec());
+        Some(json!(ConstraintSource::Budget { tokens, opened, closing, inner }))
     }
 }
 
@@ -179,7 +191,7 @@ impl Constraint for BudgetState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::constraint_builder::compile_constraint;
+    use crate::constraint::compile;
     use crate::conversation::CLOSING;
     use std::path::Path;
     use text::{GrammarCompiler, GrammarSource, Thinking};
@@ -257,8 +269,7 @@ mod tests {
     #[test]
     fn no_character_is_cut_where_the_budget_ends() {
         let compiler = GrammarCompiler::new(assets());
-        let json =
-            compile_constraint(&compiler, &GrammarSource::JsonObject, Thinking::Open).unwrap();
+        let json = compile(&compiler, GrammarSource::JsonObject, Thinking::Open).unwrap();
         for inner in [None, Some(json)] {
             for (tokens, thought) in [(1, "é"), (2, "é"), (3, "é😀"), (5, "é😀"), (6, "é😀")]
             {

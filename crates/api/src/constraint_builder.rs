@@ -2,17 +2,14 @@
 //! and the budget of reasoning before them.
 
 use crate::budget::Budget;
-use crate::constraint::constraint;
+use crate::constraint::{compile, constraint, wrong};
 use crate::error::ApiError;
 use crate::request::{ChatRequest, ToolChoice};
 use engine::{Field, GrammarRef};
 use serde_json::Value;
 use std::collections::HashSet;
-use text::grammar::{LeftOut, check_tools};
-use text::{
-    CallGrammar, CompiledGrammar, GrammarCompiler, GrammarError, GrammarSource, Thinking,
-    ToolFormat, ToolSignature,
-};
+use text::grammar::check_tools;
+use text::{CallGrammar, GrammarCompiler, GrammarSource, Thinking, ToolFormat, ToolSignature};
 
 /// Builds the constraints of one model.
 #[derive(Clone, Copy, Debug)]
@@ -26,32 +23,6 @@ pub(crate) struct ConstraintBuilder<'a> {
     pub closing: &'static str,
 }
 
-/// Compiles `source` to a constraint.
-pub(crate) fn compile_constraint(
-    compiler: &GrammarCompiler,
-    source: &GrammarSource,
-    thinking: Thinking,
-) -> Result<GrammarRef, ApiError> {
-    let compiled = compiler.compile(source, thinking);
-    let compiled = compiled.map_err(|error| wrong(Field::Constraint, &error))?;
-    warn("the schema of the answer", compiled.left_out());
-    Ok(constraint(compiled))
-}
-
-/// Parts of a schema that one line of the log names.
-const MAX_NAMED: usize = 8;
-
-/// Logs which parts of a schema are not enforced.
-fn warn(schema: &str, left_out: &[LeftOut]) {
-    if left_out.is_empty() {
-        return;
-    }
-    let named: Vec<String> = left_out.iter().take(MAX_NAMED).map(LeftOut::to_string).collect();
-    let more = left_out.len() - named.len();
-    let rest = if more > 0 { format!("; and {more} more") } else { String::new() };
-    tracing::warn!("{schema} is enforced without {}{rest}", named.join("; "));
-}
-
 impl ConstraintBuilder<'_> {
     /// The constraint of an answer that may call `tools`; `None` if the answer is free.
     ///
@@ -63,8 +34,8 @@ impl ConstraintBuilder<'_> {
         tools: &[ToolSignature],
     ) -> Result<Option<GrammarRef>, ApiError> {
         let inner = match (self.calls(request, tools)?, &request.grammar) {
-            (Some(calls), _) => Some(constraint(self.compiled(calls, &strict(request))?)),
-            (None, Some(source)) => Some(compile_constraint(self.compiler, source, self.thinking)?),
+            (Some(calls), _) => Some(self.compiled(calls, &strict(request))?),
+            (None, Some(source)) => Some(compile(self.compiler, source.clone(), self.thinking)?),
             (None, None) => None,
         };
         let budgeted = request.reasoning_budget.filter(|_| self.may_reason);
@@ -119,7 +90,7 @@ impl ConstraintBuilder<'_> {
         &self,
         mut grammar: CallGrammar,
         strict: &HashSet<&str>,
-    ) -> Result<CompiledGrammar, ApiError> {
+    ) -> Result<GrammarRef, ApiError> {
         for tool in &mut grammar.tools {
             let strict = strict.contains(&*tool.name);
             if !grammar.required && !strict {
@@ -133,8 +104,8 @@ impl ConstraintBuilder<'_> {
             tool.parameters = schema;
         }
         let answer = grammar.answer.clone().filter(|_| !grammar.required);
-        let compiled = self.compiler.compile(&GrammarSource::Calls(grammar), self.thinking);
-        let compiled = compiled.map_err(|error| {
+        let source = GrammarSource::Calls(grammar);
+        let compiled = self.compiler.compile(&source, self.thinking).map_err(|error| {
             let alone = |answer: &GrammarSource| self.compiler.compile(answer, self.thinking).err();
             match answer.as_deref().and_then(alone) {
                 Some(error) => wrong(Field::Constraint, &error),
@@ -142,17 +113,13 @@ impl ConstraintBuilder<'_> {
             }
         })?;
         warn("the schema of the answer", compiled.left_out());
-        Ok(compiled)
+        Ok(constraint(compiled, source, self.thinking))
     }
 }
 
 /// The names of strict tools.
 fn strict(request: &ChatRequest) -> HashSet<&str> {
     request.tools.iter().filter(|tool| tool.strict).map(|tool| &*tool.name).collect()
-}
-
-fn wrong(field: Field, error: &GrammarError) -> ApiError {
-    ApiError::Invalid { field, message: error.to_string() }
 }
 
 #[cfg(test)]

@@ -40,6 +40,7 @@ mod usage_counter;
 
 pub use adapters::{AdapterError, Adapters, DEFAULT_ADAPTERS, NamedAdapter};
 pub use card::ModelCard;
+pub use constraint::constraint_of_trace;
 pub use description::{ModelDescription, TextParts};
 pub use effort::thinking_switches;
 pub use embed::{Embedding, probability};

@@ -3,7 +3,8 @@
 use crate::adapters::Adapters;
 use crate::assemble::Assembler;
 use crate::card::ModelCard;
-use crate::constraint_builder::{ConstraintBuilder, compile_constraint};
+use crate::constraint::compile;
+use crate::constraint_builder::ConstraintBuilder;
 use crate::conversation::{Beginning, Renderer, offers_tools, signatures, text_error};
 use crate::description::{ModelDescription, TextParts};
 use crate::error::ApiError;
@@ -277,7 +278,7 @@ impl Service {
         let mut prepared = self.prepare(prompt, &request.sampling, OutputSpec::plain(true))?;
         if let Some(source) = &request.grammar {
             prepared.request.constraint =
-                Some(compile_constraint(&self.grammars, source, Thinking::None)?);
+                Some(compile(&self.grammars, source.clone(), Thinking::None)?);
         }
         Ok(prepared)
     }

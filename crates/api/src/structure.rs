@@ -2,6 +2,7 @@
 //! tags around them as at temperature 0.
 
 use engine::{Allowed, Constraint, Grammar, GrammarRef, MAX_DRAFTED, TokenSet};
+use serde_json::Value;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use text::{CallStructure, TextAssets};
@@ -27,6 +28,10 @@ impl Grammar for GreedyMarkup {
 
     fn excludes(&self) -> bool {
         self.inner.as_ref().is_some_and(GrammarRef::excludes)
+    }
+
+    fn source(&self) -> Option<Value> {
+        self.inner.as_ref().and_then(GrammarRef::source)
     }
 }
 
@@ -80,7 +85,7 @@ impl Constraint for MarkupState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::constraint_builder::compile_constraint;
+    use crate::constraint::compile;
     use std::path::Path;
     use text::tool_formats::dsml::DSML;
     use text::{EncodeOptions, GrammarCompiler, GrammarSource, Reasoning, Thinking};
@@ -146,7 +151,7 @@ mod tests {
         assert!(!free.is_complete());
         let compiler = GrammarCompiler::new(Arc::clone(&assets));
         let source = GrammarSource::Choice(vec![TEXT.into()]);
-        let inner = compile_constraint(&compiler, &source, Thinking::None).unwrap();
+        let inner = compile(&compiler, source, Thinking::None).unwrap();
         let mut alone = inner.start();
         let mut joined = state(&assets, Some(inner));
         for id in ids(&assets, TEXT) {

@@ -4,12 +4,12 @@ use crate::args::{FileArgs, LoadArgs, ModelArgs};
 use crate::kv_dir::KvDirArgs;
 use crate::model;
 use crate::placement::PlacementArgs;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use api::metrics::StreamStats;
 use api::{ModelDescription, Service};
 use clap::ArgAction;
 use clap::builder::BoolishValueParser;
-use engine::{EngineOptions, KvMemory, LoadOptions};
+use engine::{EngineOptions, KvMemory, LoadOptions, Runner};
 use formats::Checkpoint;
 use gannet::{Builder, Engine, KvDir};
 use std::path::{Path, PathBuf};
@@ -239,6 +239,14 @@ fn describe(engine: &Engine, time: Duration) -> String {
         engine.threads(),
         engine.isa(),
     )
+}
+
+/// Loads the model of `checkpoint`, and logs what the user should know about it.
+pub(crate) fn runner(checkpoint: &Checkpoint, options: &LoadOptions) -> Result<Runner> {
+    let runner = Runner::load(checkpoint, options)
+        .with_context(|| format!("cannot load {}", checkpoint.path().display()))?;
+    runner.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
+    Ok(runner)
 }
 
 /// The tokenizer and templates that come with a checkpoint.

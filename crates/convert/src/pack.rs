@@ -62,6 +62,7 @@ pub fn pack(
     };
     let mut runner = Runner::load(&checkpoint, &load)
         .with_context(|| format!("cannot load {}", source.display()))?;
+    runner.warnings().iter().for_each(|warning| progress.note(&format!("warning: {warning}")));
     let parts = runner.packed_parts();
     if parts.is_empty() {
         let isa = runner.isa();

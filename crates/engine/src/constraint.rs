@@ -4,6 +4,7 @@
 //! handles stop ids: they may be chosen exactly where the constraint may end. A constraint may also
 //! allow every token and say how the next one is chosen.
 
+use serde_json::Value;
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -16,6 +17,11 @@ pub trait Grammar: Debug + Send + Sync {
     /// always [`Allowed::All`] and are not computed on the mask thread.
     fn excludes(&self) -> bool {
         true
+    }
+
+    /// A description from which its maker can make it again, for traces; `None` if there is none.
+    fn source(&self) -> Option<Value> {
+        None
     }
 }
 
@@ -72,6 +78,11 @@ impl GrammarRef {
     /// Whether its constraints ever exclude a token.
     pub fn excludes(&self) -> bool {
         self.0.excludes()
+    }
+
+    /// A description from which its maker can make it again; `None` if there is none.
+    pub fn source(&self) -> Option<Value> {
+        self.0.source()
     }
 }
 

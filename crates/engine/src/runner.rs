@@ -263,7 +263,7 @@ impl Runner {
             routes,
             states,
             state_every: options.state_every,
-            warnings: note.into_iter().chain(unrounded).collect(),
+            warnings: checkpoint.warnings().iter().cloned().chain(note).chain(unrounded).collect(),
             chunk,
             limits,
             weights,
@@ -286,7 +286,8 @@ impl Runner {
         &self.info
     }
 
-    /// What the user should know about the loaded model: options that could not be met in full.
+    /// What the user should know about the loaded model: tensors that contradict its configuration,
+    /// and options that could not be met in full.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }

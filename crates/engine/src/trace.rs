@@ -11,6 +11,7 @@ use crate::runner::Settings;
 use crate::{Runner, Speculate};
 use backend::{AdapterSet, ScaledAdapter};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -91,9 +92,12 @@ pub struct TraceRequest {
     #[serde(flatten)]
     pub sampling: SamplingParams,
     pub speculate: Option<String>,
-    /// Whether it had a constraint that excludes tokens, which a trace does not hold.
+    /// Whether it had a constraint that excludes tokens.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub constrained: bool,
+    /// The source of that constraint, which whoever made it can read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub constraint: Option<Value>,
 }
 
 /// The rows of a sequence in one step.
@@ -113,6 +117,7 @@ pub struct TraceStep {
 
 impl TraceRequest {
     pub(crate) fn of(request: &Request) -> Self {
+        let constraint = request.constraint.as_ref().filter(|constraint| constraint.excludes());
         Self {
             prompt: request.prompt.clone(),
             max_tokens: request.max_tokens,
@@ -120,19 +125,17 @@ impl TraceRequest {
             stop_ids: request.stop_ids.clone(),
             sampling: request.sampling.clone(),
             speculate: request.speculate.map(|speculate| speculate.to_string()),
-            constrained: request.constraint.as_ref().is_some_and(GrammarRef::excludes),
+            constrained: constraint.is_some(),
+            constraint: constraint.and_then(GrammarRef::source),
         }
     }
 
-    /// Rebuilds the request, without what made choices greedy.
+    /// Rebuilds the request, without its constraint and what made choices greedy.
     ///
     /// # Errors
     ///
     /// The field that cannot be read, as a message.
     fn request(&self) -> Result<Request, String> {
-        if self.constrained {
-            return Err("constrained: a trace does not hold the constraint of its request".into());
-        }
         let speculate = |text: &String| text.parse::<Speculate>();
         Ok(Request {
             prompt: self.prompt.clone(),
@@ -199,14 +202,24 @@ pub struct Divergence {
 }
 
 impl Trace {
-    /// Rebuilds the request. Its choices are greedy where those of the trace were.
+    /// Rebuilds the request. Its choices are greedy where those of the trace were. `constraint` is
+    /// made from the source in the trace, where it holds one.
     ///
     /// # Errors
     ///
-    /// The field that cannot be read, as a message.
-    pub fn request(&self) -> Result<Request, String> {
-        let greedy = GreedyChoices { at: self.greedy.as_slice().into(), next: 0 };
-        let constraint = (!self.greedy.is_empty()).then(|| GrammarRef::new(greedy));
+    /// The field that cannot be read, as a message; also if the request had a constraint and none
+    /// is given, as for traces of versions that did not store its source.
+    pub fn request(&self, constraint: Option<GrammarRef>) -> Result<Request, String> {
+        if self.request.constrained && constraint.is_none() {
+            return Err("constraint: expected the source of the constraint that the request had, \
+                        found none: an earlier version wrote the trace"
+                .into());
+        }
+        let greedy = GreedyChoices { at: self.greedy.as_slice().into(), inner: constraint.clone() };
+        let constraint = match self.greedy.is_empty() {
+            true => constraint,
+            false => Some(GrammarRef::new(greedy)),
+        };
         Ok(Request { constraint, ..self.request.request()? })
     }
 
@@ -250,44 +263,57 @@ impl Trace {
     }
 }
 
-/// The choices of a trace that were greedy, in ascending order, and the number of the next choice.
-#[derive(Clone, Debug)]
+/// The choices of a trace that were greedy, in ascending order, around an optional grammar.
+#[derive(Debug)]
 struct GreedyChoices {
     at: Arc<[usize]>,
-    next: usize,
+    inner: Option<GrammarRef>,
 }
 
 impl Grammar for GreedyChoices {
     fn start(&self) -> Box<dyn Constraint> {
-        Box::new(self.clone())
+        let inner = self.inner.as_ref().map(GrammarRef::start);
+        Box::new(GreedyState { at: Arc::clone(&self.at), next: 0, inner })
     }
 
     fn excludes(&self) -> bool {
-        false
+        self.inner.as_ref().is_some_and(GrammarRef::excludes)
+    }
+
+    fn source(&self) -> Option<Value> {
+        self.inner.as_ref().and_then(GrammarRef::source)
     }
 }
 
-impl Constraint for GreedyChoices {
-    fn mask(&mut self, _: &mut TokenSet) -> Result<Allowed, String> {
-        Ok(Allowed::All)
+#[derive(Debug)]
+struct GreedyState {
+    at: Arc<[usize]>,
+    /// The number of the next choice.
+    next: usize,
+    inner: Option<Box<dyn Constraint>>,
+}
+
+impl Constraint for GreedyState {
+    fn mask(&mut self, allowed: &mut TokenSet) -> Result<Allowed, String> {
+        self.inner.as_mut().map_or(Ok(Allowed::All), |inner| inner.mask(allowed))
     }
 
     fn greedy(&self) -> bool {
         self.at.binary_search(&self.next).is_ok()
     }
 
-    fn accept(&mut self, _: u32) -> Result<(), String> {
+    fn accept(&mut self, id: u32) -> Result<(), String> {
         self.next += 1;
-        Ok(())
+        self.inner.as_mut().map_or(Ok(()), |inner| inner.accept(id))
     }
 
     fn rollback(&mut self, tokens: usize) -> Result<(), String> {
         self.next = self.next.checked_sub(tokens).ok_or("fewer tokens were accepted")?;
-        Ok(())
+        self.inner.as_mut().map_or(Ok(()), |inner| inner.rollback(tokens))
     }
 
     fn is_complete(&self) -> bool {
-        false
+        self.inner.as_ref().is_some_and(|inner| inner.is_complete())
     }
 }
 

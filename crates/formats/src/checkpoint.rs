@@ -1,5 +1,8 @@
 //! A checkpoint: weights under canonical names and one normalised configuration.
 
+mod biases;
+mod output_head;
+
 use std::cell::LazyCell;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,6 +28,7 @@ use crate::{families, native};
 
 /// Prefix of the names of all tensors except the output head.
 const BASE_PREFIX: &str = "model.";
+const EMBEDDING: &str = "token_embd.weight";
 const OUTPUT: &str = "output.weight";
 /// The head of a decoder that scores texts.
 const SCORE: &str = "score.weight";
@@ -48,6 +52,7 @@ pub struct Checkpoint {
     family: &'static Family,
     tensors: IndexMap<String, Tracked>,
     other_modalities: Vec<TensorView>,
+    warnings: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -96,15 +101,32 @@ impl Checkpoint {
             files.gguf().is_none() && family.names.is_of_other_modality(&view.source_name)
         };
         let (other_modalities, joined) = joined.into_iter().partition(is_other);
-        let tensors = canonical_tensors(&files, joined, &config, family)?;
+        let mut views = canonical_tensors(&files, joined, &config, family)?;
+        let denied = match files.gguf() {
+            Some(_) => None,
+            None => biases::leave_out_denied(&mut views, family, &config, &declared),
+        };
+        let untied = output_head::settle(&mut views, &mut config);
+        let tensors = tracked(views)?;
         // Checkpoints may have head norms that config.json does not declare.
         if let (HeadNorms::Declared, Attention::Grouped(GroupedConfig { head_norms, .. })) =
             (family.head_norms, &mut config.attention)
         {
             *head_norms |= tensors.contains_key(FIRST_HEAD_NORM);
         }
-        let checkpoint =
-            Self { files, config, generation, sentence, family, tensors, other_modalities };
+        let path = files.path().display().to_string();
+        let warnings = [denied, untied].into_iter().flatten().map(|it| format!("{path}: {it}"));
+        let warnings = warnings.collect();
+        let checkpoint = Self {
+            files,
+            config,
+            generation,
+            sentence,
+            family,
+            tensors,
+            other_modalities,
+            warnings,
+        };
         checkpoint.check_required(&declared)?;
         Ok(checkpoint)
     }
@@ -217,6 +239,12 @@ impl Checkpoint {
         &self.other_modalities
     }
 
+    /// What the user should know about tensors that contradict the configuration: which of them are
+    /// used.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
     /// An error that names the first unread tensor, if there is one.
     ///
     /// # Errors
@@ -235,8 +263,15 @@ impl Checkpoint {
     /// Checks that required and declared tensors exist: other code loads biases only if present.
     fn check_required(&self, declared: &[&str]) -> Result<()> {
         for layer in 0..self.config.layers {
+            let in_layer = |part: &str| format!("blk.{layer}.{part}");
+            // Layers differ in what they project.
+            let projects = |part: &&&str| match part.strip_suffix(".bias") {
+                Some(stem) => self.tensors.contains_key(&in_layer(&format!("{stem}.weight"))),
+                None => true,
+            };
+            let declared = declared.iter().filter(projects);
             for part in (self.family.required)(&self.config, layer).iter().chain(declared) {
-                let name = format!("blk.{layer}.{part}");
+                let name = in_layer(part);
                 if !self.tensors.contains_key(&name) {
                     return Err(self.missing(&name, &self.config.shape_of(part, layer)));
                 }
@@ -278,11 +313,16 @@ fn name_of(path: &Path) -> String {
 fn read_config(files: &ModelFiles, tensors: &[TensorView], name: &str) -> Result<HfConfig> {
     let path = files.folder().unwrap_or(Path::new("")).join(CONFIG_FILE);
     let text = json::read_text(&path, MAX_CONFIG_BYTES)?;
-    let has_output = |names: &NameTable| {
-        let is_output = |t: &TensorView| names.canonical(&t.source_name).as_deref() == Some(OUTPUT);
-        tensors.iter().any(is_output)
+    let has_own_head = |names: &NameTable| {
+        let canonical = |source: &str| names.canonical(source);
+        let with_prefix = |source: &str| canonical(&format!("{BASE_PREFIX}{source}"));
+        let is = |source: &str, name| {
+            canonical(source).or_else(|| with_prefix(source)).as_deref() == Some(name)
+        };
+        let has = |name| tensors.iter().any(|view| is(&view.source_name, name));
+        has(OUTPUT) && has(EMBEDDING)
     };
-    families::read_hf(&text, &path, name, has_output)
+    families::read_hf(&text, &path, name, has_own_head)
 }
 
 fn read_generation(files: &ModelFiles) -> Result<GenerationDefaults> {
@@ -311,7 +351,7 @@ fn canonical_tensors(
     tensors: Vec<TensorView>,
     config: &ModelConfig,
     family: &Family,
-) -> Result<IndexMap<String, Tracked>> {
+) -> Result<Vec<TensorView>> {
     let names = files.gguf().is_none().then_some(&family.names);
     let scores = config.classifier.is_some() && config.encoder.is_none();
     let named = tensors.into_iter().filter_map(|view| {
@@ -331,17 +371,16 @@ fn canonical_tensors(
     let (hf, zero_centred) = (names.is_some(), family.zero_centred);
     let form = if hf { family.hf_experts } else { ExpertFiles::Single };
     let experts = Experts { path: files.path(), names, config, form };
-    let views = DeltaTensors { config, hf, zero_centred }
-        .convert(experts.join(apart(named, family, config, hf)?)?)?;
+    let joined = experts.join(apart(named, family, config, hf)?)?;
+    let mut views = DeltaTensors { config, hf, zero_centred }.convert(joined)?;
+    views.retain(|view| !has_no_use(config, &view.name));
+    Ok(views)
+}
+
+/// The tensors by their canonical names.
+fn tracked(views: Vec<TensorView>) -> Result<IndexMap<String, Tracked>> {
     let mut tensors = IndexMap::new();
     for view in views {
-        // Checkpoints with tied embeddings may have an output head, a copy of the embedding.
-        if config.tied_embeddings && view.name == OUTPUT {
-            continue;
-        }
-        if has_no_use(config, &view.name) {
-            continue;
-        }
         // These factors are already part of the configuration.
         let read = AtomicBool::new(
             [ROPE_FACTORS, LONG_FACTORS, SHORT_FACTORS].contains(&view.name.as_str()),

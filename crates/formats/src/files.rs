@@ -87,14 +87,22 @@ impl ModelFiles {
         if folder.join(safetensors::INDEX_FILE).exists() {
             return safetensors::open_sharded(folder).map(safetensors);
         }
-        match only_file(folder, "safetensors")? {
-            Some(path) => safetensors::open(&path).map(safetensors),
-            None => match only_file(folder, "gguf")? {
+        match files_with(folder, "safetensors")?.as_slice() {
+            [path] => safetensors::open(path).map(safetensors),
+            found @ [_, _, ..] => Err(no_index(folder, found)),
+            [] => match only_file(folder, "gguf")? {
                 Some(path) => Self::open_gguf(&path),
                 None => Err(no_weights(folder)),
             },
         }
     }
+}
+
+fn no_index(folder: &Path, found: &[PathBuf]) -> Error {
+    let (index, found) = (safetensors::INDEX_FILE, several(found));
+    let problem =
+        format!("expected {SINGLE_FILE}, {index} or one .safetensors file, found {found}");
+    Error::file(folder, problem)
 }
 
 fn no_weights(folder: &Path) -> Error {
@@ -117,12 +125,35 @@ pub fn weight_bytes(path: &Path) -> u64 {
     // Names are compared in one form.
     let paths = entries
         .map(|entry| if is_dir { entry.path() } else { path.with_file_name(entry.file_name()) });
-    let sizes = paths.filter(|path| belongs(path)).filter_map(|path| path.metadata().ok());
+    let below = if is_dir { safetensors::shards_below(path) } else { Vec::new() };
+    let paths = paths.filter(|path| belongs(path)).chain(below);
+    let sizes = paths.filter_map(|path| path.metadata().ok());
     sizes.map(|file| file.len()).sum()
 }
 
 /// The one file with this extension. Parts of one split GGUF model count as one file.
 pub(crate) fn only_file(folder: &Path, extension: &str) -> Result<Option<PathBuf>> {
+    let mut found = files_with(folder, extension)?;
+    found.dedup_by_key(|path| split_prefix(path));
+    match found.as_slice() {
+        [] => Ok(None),
+        [only] => Ok(Some(only.clone())),
+        _ => {
+            let problem = format!("expected one .{extension} file, found {}", several(&found));
+            Err(Error::file(folder, problem))
+        }
+    }
+}
+
+/// How many files there are, and the names of the first two.
+fn several(files: &[PathBuf]) -> String {
+    let names = files.iter().take(2).filter_map(|path| path.file_name());
+    let names: Vec<_> = names.map(|name| name.display().to_string()).collect();
+    format!("{} ({}…)", files.len(), names.join(", "))
+}
+
+/// The files with this extension, in the order of their names.
+fn files_with(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let entries = std::fs::read_dir(folder).map_err(|source| Error::Io {
         action: "list",
@@ -136,18 +167,7 @@ pub(crate) fn only_file(folder: &Path, extension: &str) -> Result<Option<PathBuf
         }
     }
     found.sort();
-    found.dedup_by_key(|path| split_prefix(path));
-    match found.as_slice() {
-        [] => Ok(None),
-        [only] => Ok(Some(only.clone())),
-        [first, second, ..] => {
-            let name = |path: &Path| path.file_name().map(|n| n.display().to_string());
-            let (a, b) = (name(first).unwrap_or_default(), name(second).unwrap_or_default());
-            let count = found.len();
-            let problem = format!("expected one .{extension} file, found {count} ({a}, {b}…)");
-            Err(Error::file(folder, problem))
-        }
-    }
+    Ok(found)
 }
 
 /// The name without `-00001-of-00003.gguf`, or all of it.

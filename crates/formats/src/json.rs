@@ -30,14 +30,22 @@ pub fn read_text(path: &Path, max_bytes: u64) -> Result<String> {
     String::from_utf8(bytes).map_err(|e| Error::file(path, format!("not valid UTF-8: {e}")))
 }
 
-/// Parses `text` as one JSON object.
-pub(crate) fn parse_object(text: &str, path: &Path) -> Result<Map<String, Value>> {
-    let parsed = serde_json::from_str(text);
-    let parsed = parsed.or_else(|error| match finite(text) {
+/// Parses a JSON text in which numbers may be `NaN`, `Infinity` and `-Infinity`, as Python writes
+/// and reads them. An infinity becomes the largest number, and `NaN` a string, which no field for
+/// numbers takes.
+///
+/// # Errors
+/// If the text is not valid JSON otherwise.
+pub fn parse_json(text: &str) -> serde_json::Result<Value> {
+    serde_json::from_str(text).or_else(|error| match without_constants(text) {
         Some(text) => serde_json::from_str(&text).map_err(|_| error),
         None => Err(error),
-    });
-    match parsed {
+    })
+}
+
+/// Parses `text` as one JSON object.
+pub(crate) fn parse_object(text: &str, path: &Path) -> Result<Map<String, Value>> {
+    match parse_json(text) {
         Ok(Value::Object(map)) => Ok(map),
         Ok(other) => {
             let problem = format!("expected a JSON object, found {}", describe(&other));
@@ -47,16 +55,17 @@ pub(crate) fn parse_object(text: &str, path: &Path) -> Result<Map<String, Value>
     }
 }
 
-/// A text with the largest number in place of `Infinity`, which Python writes and JSON does not
-/// have; `None` if the text has none.
-fn finite(text: &str) -> Option<String> {
-    const INFINITY: &str = "Infinity";
+/// A text with JSON values in place of the constants that Python writes and JSON does not have;
+/// `None` if the text has none.
+fn without_constants(text: &str) -> Option<String> {
+    let constants = [("Infinity", f32::MAX.to_string()), ("NaN", "\"NaN\"".to_owned())];
     let (mut out, mut rest) = (String::new(), text);
     let (mut quoted, mut changed) = (false, false);
     while let Some(next) = rest.chars().next() {
-        if !quoted && let Some(behind) = rest.strip_prefix(INFINITY) {
-            out.push_str(&f32::MAX.to_string());
-            (rest, changed) = (behind, true);
+        let found = constants.iter().filter(|_| !quoted).find(|(it, _)| rest.starts_with(it));
+        if let Some((constant, value)) = found {
+            out.push_str(value);
+            (rest, changed) = (&rest[constant.len()..], true);
             continue;
         }
         let escaped = quoted && next == '\\';
@@ -208,5 +217,41 @@ pub(crate) fn describe(value: &Value) -> String {
         Value::Object(_) => "an object".into(),
         Value::String(text) => format!("the string \"{}\"", shown(text)),
         scalar => scalar.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: Option<&str>) {
+        let expected = expected.map(|text| serde_json::from_str::<Value>(text).unwrap());
+        assert_eq!(parse_json(text).ok(), expected, "{text}");
+    }
+
+    #[test]
+    fn constants_of_python_are_values_and_stay_text_in_strings() {
+        let most = f32::MAX.to_string();
+        check(r#"{"a": NaN, "b": [1]}"#, Some(r#"{"a": "NaN", "b": [1]}"#));
+        check(r#"[Infinity, -Infinity]"#, Some(&format!("[{most}, -{most}]")));
+        check(
+            r#"{"NaN": "-Infinity \" NaN", "b": NaN}"#,
+            Some(r#"{"NaN": "-Infinity \" NaN", "b": "NaN"}"#),
+        );
+        check("{\"a\": nan}", None);
+        check("{\"a\": -NaN}", None);
+        check("{\"a\": 1NaN}", None);
+        check("{\"a\": NaN", None);
+    }
+
+    #[test]
+    fn a_field_for_numbers_does_not_take_nan() {
+        let path = Path::new("config.json");
+        let map = parse_object(r#"{"eps": NaN, "dropout": NaN}"#, path).unwrap();
+        let error = Object::new(path, &map).number("eps").unwrap_err().to_string();
+        assert!(
+            error.contains("eps: expected a finite number, found the string \"NaN\""),
+            "{error}"
+        );
     }
 }

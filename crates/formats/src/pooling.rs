@@ -4,12 +4,14 @@
 use std::path::Path;
 use std::str::FromStr;
 
+use serde::Serialize;
+
 use crate::error::{Error, Result, shown};
 use crate::gguf::{GgufFile, Metadata};
 use crate::json::{self, Object};
 
 /// How the hidden states of a text's tokens become one vector.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Pooling {
     /// The mean of all positions.
     Mean,

@@ -180,7 +180,7 @@ fn a_model_is_found_by_folder_or_file() {
     assert!(open(&home).is_ok());
     std::fs::copy(home.join("other.safetensors"), home.join("b.safetensors")).unwrap();
     let message = open(&home).unwrap_err().to_string();
-    assert!(message.contains("expected one .safetensors file, found 2"), "{message}");
+    assert!(message.contains("index.json or one .safetensors file, found 2"), "{message}");
     let message = open(&home.join("config.json")).unwrap_err().to_string();
     assert!(message.contains("expected a folder"), "{message}");
     assert!(open(&home.join("absent")).unwrap_err().to_string().contains("cannot read"));
@@ -215,6 +215,12 @@ fn an_index_must_agree_with_its_shards() {
         }
     };
     check(json!({"a": one, "b": one, "c": two}), Ok(3));
+    check(json!({"a": "./m-1.safetensors", "b": one, "c": "././m-2.safetensors"}), Ok(3));
+    std::fs::create_dir(folder.path().join("w")).unwrap();
+    std::fs::rename(folder.path().join(two), folder.path().join("w").join(two)).unwrap();
+    check(json!({"a": one, "b": one, "c": "w/m-2.safetensors"}), Ok(3));
+    check(json!({"a": one, "b": one, "c": "w/../w/m-2.safetensors"}), Err("weight_map: expected"));
+    std::fs::rename(folder.path().join("w").join(two), folder.path().join(two)).unwrap();
     check(json!({"a": one, "b": two, "c": two}), Err("tensor b: expected in m-2.safetensors"));
     check(json!({"a": one, "d": two}), Err("tensor d: expected in m-2.safetensors, found in no"));
     check(json!({}), Err("weight_map: expected 1 to"));

@@ -117,7 +117,7 @@ fn gguf_twins_of_llama_are_interleaved_and_carry_factors() {
     for name in ["llama3-f32", "llama3-f16", "llama3-q8_0"] {
         let Some(twin) = check_twin("llama3", name) else { return };
         assert_eq!(twin.config().rope.layout, RopeLayout::Interleaved);
-        let RopeScaling::Factors(factors) = &twin.config().rope.scaling else { panic!() };
+        let RopeScaling::Factors { factors } = &twin.config().rope.scaling else { panic!() };
         let Some(folder) = fixtures::find("models/llama3") else { return };
         let rope = &open(&folder).config().rope.clone();
         let computed = rope.scaling.factors(rope.theta, rope.dim).unwrap();

@@ -62,7 +62,9 @@ pub(crate) fn shards(model: &ModelRef, index: &str) -> Result<Vec<String>, Error
         serde_json::from_str(index).map_err(|e| error(format!("not valid JSON: {e}")))?;
     let map = json.get("weight_map").and_then(|map| map.as_object());
     let map = map.ok_or_else(|| error("expected a weight_map, found none".into()))?;
-    let names = map.values().map(|name| name.as_str().map(str::to_owned));
+    let plain =
+        |name: &str| name.split('/').filter(|part| *part != ".").collect::<Vec<_>>().join("/");
+    let names = map.values().map(|name| name.as_str().map(plain));
     let names: Option<Vec<String>> = names.collect();
     let mut names = names.ok_or_else(|| error("expected names of shards as strings".into()))?;
     names.sort();
@@ -207,6 +209,8 @@ mod tests {
         let model: ModelRef = "a/b".parse().unwrap();
         let index = r#"{"weight_map": {"x": "m-2.safetensors", "y": "m-1.safetensors"}}"#;
         assert_eq!(shards(&model, index).unwrap(), ["m-1.safetensors", "m-2.safetensors"]);
+        let index = r#"{"weight_map": {"x": "./m.safetensors", "y": "w/./m.safetensors"}}"#;
+        assert_eq!(shards(&model, index).unwrap(), ["m.safetensors", "w/m.safetensors"]);
         assert!(shards(&model, r#"{"weight_map": {"x": "../../m"}}"#).is_err());
         assert!(shards(&model, "[]").is_err());
     }

@@ -19,6 +19,6 @@ pub(crate) fn optional_text(path: &Path) -> Result<Option<String>> {
 /// Returns a JSON file, null if it does not exist.
 pub(crate) fn optional_json(path: &Path) -> Result<Value> {
     let Some(text) = optional_text(path)? else { return Ok(Value::Null) };
-    serde_json::from_str(&text)
+    formats::parse_json(&text)
         .map_err(|e| TextError::tokenizer(path.display().to_string(), format!("not JSON: {e}")))
 }

@@ -191,7 +191,7 @@ fn load(checkpoint: &Checkpoint, args: &Args, threads: usize) -> Result<Runner> 
     let mut options = args.weights.add_to(options);
     // The tokens of a measurement are not the tokens of users.
     options.expert_profiles.iter_mut().for_each(|profiles| profiles.record = false);
-    let mut runner = Runner::load(checkpoint, &options)?;
+    let mut runner = crate::load::runner(checkpoint, &options)?;
     // Rates are those of later steps.
     while runner.prepare_weights() {}
     Ok(runner)

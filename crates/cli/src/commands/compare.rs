@@ -8,7 +8,7 @@ use crate::args::{FileArgs, LoadArgs};
 use crate::input::TextSource;
 use crate::interrupt::Watch;
 use crate::{load, output, progress};
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use engine::{KvMemory, KvType, LoadOptions, Runner, SingleSequence};
 use formats::{Checkpoint, OpenOptions};
 use serde_json::json;
@@ -53,9 +53,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let options = args.load.options(KvMemory::OneSequence);
     let context = options.context.unwrap_or(lengths[0].min(lengths[1]).min(CONTEXT));
     let options = LoadOptions { context: Some(context), ..options };
-    let mut a = runner(&options, &a, &args.a)?;
+    let mut a = runner(&options, &a)?;
     let options = LoadOptions { kv_type: args.b_kv_type.or(options.kv_type), ..options };
-    let mut b = runner(&options, &b, &args.b)?;
+    let mut b = runner(&options, &b)?;
     let vocabularies = [&a, &b].map(|runner| runner.info().vocab_size);
     if vocabularies[0] != vocabularies[1] {
         let [a, b] = vocabularies;
@@ -70,11 +70,11 @@ fn open(args: &Args, model: &str) -> Result<Checkpoint> {
     Ok(Checkpoint::open(&args.files.locate(model)?, &OpenOptions::default())?)
 }
 
-fn runner(options: &LoadOptions, checkpoint: &Checkpoint, name: &str) -> Result<Runner> {
+fn runner(options: &LoadOptions, checkpoint: &Checkpoint) -> Result<Runner> {
     let chunk = options.chunk.map_or(ROWS, |chunk| chunk.min(ROWS));
     let options =
         LoadOptions { chunk: Some(chunk), logit_rows: chunk, parallel: 1, ..options.clone() };
-    Runner::load(checkpoint, &options).with_context(|| format!("cannot load {name}"))
+    load::runner(checkpoint, &options)
 }
 
 /// Sums over the scored positions.

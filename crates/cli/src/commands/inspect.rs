@@ -10,7 +10,7 @@ use crate::weights::WeightsArgs;
 use crate::{model, output};
 use anyhow::{Result, bail};
 use engine::Mode;
-use formats::{Error, ModelConfig, ModelFiles};
+use formats::{Checkpoint, Error, ModelConfig, ModelFiles, OpenOptions};
 use report::InspectReport;
 use std::path::{Path, PathBuf};
 use text::Templates;
@@ -62,12 +62,20 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         return npy::write(&files, name, out);
     }
     let mut config = config(&files)?;
+    let mut warnings = Vec::new();
+    // Tensors decide whether the embedding is the output head too.
+    if let (Ok(config), Ok(checkpoint)) =
+        (&mut config, Checkpoint::open(&path, &OpenOptions::default()))
+    {
+        config.tied_embeddings = checkpoint.config().tied_embeddings;
+        warnings.extend_from_slice(checkpoint.warnings());
+    }
     if let (Ok(config), Some(name)) = (&mut config, model::public_name(&args.model)) {
         config.name = name;
     }
     let trained = config.as_ref().map_or(0, |config| config.context_length);
     let (context, chat_template) = (args.ctx.unwrap_or(trained), chat_template(&files));
-    let report = InspectReport { files: &files, config, chat_template, context };
+    let report = InspectReport { files: &files, config, chat_template, context, warnings };
     output::report(args.json, || report.to_json(), || report.to_text())
 }
 

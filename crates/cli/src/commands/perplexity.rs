@@ -9,7 +9,7 @@ use crate::args::{LoadArgs, ModelArgs};
 use crate::input::TextSource;
 use crate::interrupt::Watch;
 use crate::{load, output, progress};
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use engine::{KvMemory, LoadOptions, Runner, SingleSequence};
 use formats::{Checkpoint, OpenOptions};
 use indicatif::ProgressBar;
@@ -55,8 +55,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let assets = load::assets(&checkpoint, &args.model.files)?;
     let options = EncodeOptions { add_special: true, parse_special: false };
     let ids = assets.tokenizer.encode(&text, options)?;
-    let mut runner = Runner::load(&checkpoint, &load_options(args, &checkpoint))
-        .with_context(|| format!("cannot load {}", path.display()))?;
+    let mut runner = load::runner(&checkpoint, &load_options(args, &checkpoint))?;
     let started = Instant::now();
     let score = score(&mut runner, &ids, args.stride)?;
     print(args.json, score, started.elapsed().as_secs_f64(), runner.info().context_length)

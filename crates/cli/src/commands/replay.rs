@@ -6,20 +6,24 @@ use crate::device::DeviceArgs;
 use crate::exit::SilentExit;
 use crate::interrupt::Watch;
 use crate::placement::PlacementArgs;
-use crate::{output, progress};
+use crate::{load, output, progress};
 use anyhow::{Context, Result, anyhow, bail};
+use api::constraint_of_trace;
 use engine::trace::{Divergence, TraceSettings};
-use engine::{EngineHandle, EngineOptions, LoadOptions, Runner, Trace, start};
+use engine::{EngineHandle, EngineOptions, LoadOptions, Trace, start};
 use formats::{Checkpoint, OpenOptions};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
+use text::GrammarCompiler;
 
 /// Compute the requests of traces again, each alone, and compare the bits
 ///
 /// `gannet serve --trace-dir` writes the traces. Other requests, prefill chunks, cached blocks and
 /// preemptions must not have changed an answer: token ids and all bits of all logits are compared.
-/// Exits with 1 if a trace differs.
+/// Schemas, grammars and forced calls are compiled again from the traces. Exits with 1 if a trace
+/// differs.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Traces, or folders of them
@@ -121,6 +125,8 @@ fn read_all(paths: &[PathBuf]) -> Result<Vec<TraceFile>> {
 struct Replay {
     engine: EngineHandle,
     traces: Receiver<Trace>,
+    /// Compiles the constraints of requests, if any has one.
+    compiler: Option<GrammarCompiler>,
 }
 
 impl Replay {
@@ -156,18 +162,23 @@ impl Replay {
             adapters: args.adapters.sources(),
             ..args.device.options()
         };
-        let runner = Runner::load(&checkpoint, &load)
-            .with_context(|| format!("cannot load {}", path.display()))?;
+        let runner = load::runner(&checkpoint, &load)?;
         if let Some((name, then, now)) = then.difference(&TraceSettings::of(&runner)) {
             let (first, model) = (first.display(), args.model.name());
             bail!("{first}: expected {name} {now}, as {model} has here, found {then}");
         }
-        Ok(Self { engine: start(runner, options).0, traces: received })
+        let is_constrained = traces.iter().any(|(_, trace)| trace.request.constraint.is_some());
+        let compiler = is_constrained.then(|| load::assets(&checkpoint, &args.model.files));
+        let compiler = compiler.transpose()?.map(|assets| GrammarCompiler::new(Arc::new(assets)));
+        Ok(Self { engine: start(runner, options).0, traces: received, compiler })
     }
 
     /// Computes the request of `trace` alone and returns the new trace.
     fn run(&self, trace: &Trace) -> Result<Trace> {
-        let mut request = trace.request().map_err(|error| anyhow!(error))?;
+        let source = trace.request.constraint.as_ref().zip(self.compiler.as_ref());
+        let constraint = source.map(|(source, compiler)| constraint_of_trace(source, compiler));
+        let request = trace.request(constraint.transpose()?);
+        let mut request = request.map_err(|error| anyhow!(error))?;
         request.cold = true;
         if trace.finish != "stop" {
             // It ended at a limit that may differ here, or was aborted.

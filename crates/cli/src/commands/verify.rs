@@ -9,10 +9,10 @@ mod texts;
 use crate::adapters::AdapterArgs;
 use crate::device::DeviceArgs;
 use crate::exit::SilentExit;
-use crate::output;
 use crate::placement::PlacementArgs;
-use anyhow::{Context, Result, bail};
-use engine::{CacheRounding, KvType, LoadOptions, Mode, Runner, SingleSequence};
+use crate::{load, output};
+use anyhow::{Result, bail};
+use engine::{CacheRounding, KvType, LoadOptions, Mode, SingleSequence};
 use formats::{Checkpoint, OpenOptions};
 use reference::Reference;
 use report::VerifyReport;
@@ -23,8 +23,9 @@ use std::path::{Path, PathBuf};
 /// Computes every prompt of the reference file and compares last-position logits, the five best
 /// tokens of every position, greedy continuations and mean NLL; of embedding models the vector of
 /// every text, of rerankers the score of every pair; and the tokenizer and chat cases where the
-/// file has them. Exits with 0 only if all checks pass. `--make-script` prints a Python
-/// program that writes such a file with transformers.
+/// file has them. Checks for which the file decides nothing are not comparable, and counted.
+/// Exits with 0 only if anything was compared and all checks pass. `--make-script` prints a
+/// Python program that writes such a file with transformers.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Folder, .gguf file or Hugging Face name
@@ -111,8 +112,7 @@ fn check_numbers(
         adapters: args.adapters.sources(),
         ..args.device.options()
     };
-    let mut runner = Runner::load(&checkpoint, &options)
-        .with_context(|| format!("cannot load {}", path.display()))?;
+    let mut runner = load::runner(&checkpoint, &options)?;
     let (vocab, bounds) = (runner.info().vocab_size, reference.bounds(args.mode));
     for (index, prompt) in reference.prompts.iter().enumerate() {
         prompt.check(index, vocab)?;

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import torch
 from transformers import (
+    Lfm2Config,
+    Lfm2ForCausalLM,
     Mistral4Config,
     Mistral4ForCausalLM,
     NemotronHConfig,
@@ -23,6 +25,11 @@ COMMON = dict(
     max_position_embeddings=256, bos_token_id=None, eos_token_id=None, pad_token_id=None,
 )
 MODELS = {
+    # Convolutions with biases, and a layer that attends.
+    "lfm2_biased": (Lfm2ForCausalLM, Lfm2Config(
+        layer_types=["conv", "full_attention", "conv"], num_hidden_layers=3, num_key_value_heads=2,
+        conv_bias=True, conv_L_cache=3, block_auto_adjust_ff_dim=False, **COMMON,
+    )),
     # A state space, experts, a state space, attention, experts, an MLP and a state space. Experts
     # are chosen from groups and read fewer values than the residual stream has.
     "nemotron_3": (NemotronHForCausalLM, NemotronHConfig(

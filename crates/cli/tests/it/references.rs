@@ -94,11 +94,11 @@ fn checkpoints_agree_with_hugging_face() {
     assert!(verified >= 18, "{verified} checkpoints");
 }
 
-/// Families that the folder of all references has no checkpoint of.
+/// Families and options that the folder of all references has no checkpoint of.
 #[test]
-fn nemotron_3_and_mistral_4_agree_with_hugging_face() {
+fn further_configurations_agree_with_hugging_face() {
     let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
-    for model in ["nemotron_3", "mistral_4"].map(|name| models.join(name)) {
+    for model in ["lfm2_biased", "nemotron_3", "mistral_4"].map(|name| models.join(name)) {
         verify(&model, &model.join("reference.json"));
     }
 }

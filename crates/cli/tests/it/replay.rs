@@ -52,6 +52,70 @@ fn one_other_bit_is_found(trace: &std::path::Path) {
     assert!(ended.out.contains("0 of 1 traces"), "{ended:?}");
 }
 
+/// Requests whose answers are constrained: by formats, by forced and strict calls, and by a budget
+/// of reasoning.
+fn constrained() -> Vec<(&'static str, Value)> {
+    let messages = json!([{ "role": "user", "content": "What is the capital of France?" }]);
+    let chat = |more: Value| {
+        let mut body = json!({ "messages": messages });
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        ("POST /v1/chat/completions", body)
+    };
+    let schema = json!({
+        "type": "object",
+        "properties": { "n": { "type": "integer" }, "city": { "enum": ["Paris", "Rome"] } },
+        "required": ["n", "city"],
+        "additionalProperties": false,
+    });
+    let tool = |strict: bool| {
+        let function = json!({ "name": "find", "parameters": schema, "strict": strict });
+        json!([{ "type": "function", "function": function }])
+    };
+    let format = json!({ "name": "answer", "schema": schema });
+    let format = json!({ "type": "json_schema", "json_schema": format });
+    let object = json!({ "type": "json_object" });
+    vec![
+        chat(json!({ "response_format": format })),
+        chat(json!({ "response_format": object, "reasoning_budget": 3 })),
+        chat(json!({ "guided_regex": "[a-d ]{3,9}!" })),
+        chat(json!({ "guided_choice": ["yes", "no"] })),
+        chat(json!({ "tools": tool(false), "tool_choice": "required" })),
+        chat(json!({ "tools": tool(true) })),
+        chat(json!({ "tools": tool(false) })),
+        chat(json!({ "tools": tool(false), "response_format": format })),
+        ("POST /v1/completions", json!({ "prompt": "x", "guided_grammar": "start: /[xyz ]{5}/" })),
+        ("POST /v1/completions", json!({ "prompt": "x", "grammar": "root ::= [0-9]+ \"!\"" })),
+    ]
+}
+
+#[test]
+fn constrained_answers_come_out_the_same_by_the_constraints_in_their_traces() {
+    let folder = path("constrained-traces");
+    let _ = std::fs::remove_dir_all(&folder);
+    let server = Server::start(&["--trace-dir", &folder, "--tool-format", "dsml"]);
+    let requests = constrained();
+    for (seed, (head, body)) in requests.iter().enumerate() {
+        let mut body = body.clone();
+        let sampling = json!({ "seed": seed, "temperature": 0.9, "max_tokens": 40 });
+        body.as_object_mut().unwrap().extend(sampling.as_object().unwrap().clone());
+        let answer = server.request(head, &body.to_string());
+        assert!(answer.starts_with("HTTP/1.1 200"), "{body}: {answer}");
+    }
+    let files = traces(&folder, requests.len());
+    server.end("-TERM");
+    let report: Value = serde_json::from_str(&succeed(&["replay", &folder, "--json"])).unwrap();
+    assert_eq!(report["same"], json!(requests.len()), "{report}");
+    let read = |path| -> Value { serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap() };
+    let has_source = |trace: &Value| !trace["request"]["constraint"].is_null();
+    let mut sources = files.iter().map(read).filter(has_source);
+    // One of the requests has greedy markup alone.
+    assert_eq!(sources.by_ref().count(), requests.len() - 1);
+    let mut old = files.iter().map(read).find(has_source).unwrap();
+    old["request"].as_object_mut().unwrap().remove("constraint");
+    let old = file("old-trace.json", old.to_string());
+    check_error(&run(&["replay", &old]), "an earlier version wrote the trace");
+}
+
 #[test]
 fn what_is_no_trace_or_of_another_model_is_refused_by_name() {
     let broken = file("broken-trace.json", "{\"version\": 1}");

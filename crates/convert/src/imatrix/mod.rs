@@ -170,6 +170,7 @@ fn load_runner(checkpoint: &Checkpoint, context: usize, threads: usize) -> Resul
     };
     let mut runner = Runner::load(checkpoint, &options)
         .with_context(|| format!("cannot load {}", checkpoint.path().display()))?;
+    runner.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
     runner.collect_inputs();
     Ok(runner)
 }

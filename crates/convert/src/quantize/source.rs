@@ -161,6 +161,7 @@ impl QuantizeSource {
     }
 
     fn from_checkpoint(checkpoint: &Checkpoint, pre: Option<&str>) -> Result<Self> {
+        checkpoint.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
         let config = checkpoint.config();
         if config.classifier.is_some() && config.encoder.is_none() {
             let (path, family) = (checkpoint.path().display(), &config.architecture);

@@ -5,6 +5,7 @@ use engine::{
     Allowed, Constraint, EngineHandle, EngineOptions, Event, Finished, Generation, Grammar,
     GrammarRef, LoadOptions, Outcome, Request, Runner, SamplingParams, Speculate, TokenSet, start,
 };
+use serde_json::{Value, json};
 
 /// Allows a third of the ids, others at each place and after each token. May end at every fourth
 /// place, and must at the last.
@@ -47,6 +48,10 @@ impl Toy {
 impl Grammar for Toy {
     fn start(&self) -> Box<dyn Constraint> {
         Box::new(self.clone())
+    }
+
+    fn source(&self) -> Option<Value> {
+        Some(json!(self.number))
     }
 }
 

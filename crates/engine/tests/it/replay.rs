@@ -1,12 +1,13 @@
 //! Traces, time limits and the queue.
 
 use crate::checkpoints::{least, random, random_of};
-use crate::constraints::Steered;
+use crate::constraints::{Steered, Toy};
 use engine::trace::TraceFiles;
 use engine::{
     EngineHandle, EngineOptions, Event, LoadOptions, Outcome, Request, Runner, SamplingParams,
     Speculate, SubmitError, Trace, WeightsMemory, request_channel, start,
 };
+use serde_json::Value;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
@@ -55,7 +56,7 @@ fn a_trace_comes_out_the_same_when_its_request_is_computed_alone() {
         let steered = trace.name.ends_with(['1', '3', '5', '7']);
         let greedy: Vec<usize> = [0].into_iter().chain(behind).filter(|_| steered).collect();
         assert_eq!(trace.greedy, greedy, "{}", trace.name);
-        wait(&alone, trace.request().unwrap());
+        wait(&alone, trace.request(None).unwrap());
         let mut now = again.recv().unwrap();
         assert_eq!(trace.divergence(&now), None, "{}", trace.name);
         now.logits[7] = "0".into();
@@ -64,6 +65,37 @@ fn a_trace_comes_out_the_same_when_its_request_is_computed_alone() {
         assert_eq!(trace.divergence(&now).unwrap().at, 3);
     }
     assert!(in_company);
+}
+
+#[test]
+fn a_trace_of_a_constrained_request_comes_out_the_same_with_its_constraint_alone() {
+    let (together, traces) = traced(Speculate::Ngram(2), 2);
+    let toy = |number: usize| Toy { steers: number.is_multiple_of(2), ..Toy::of(number) }.grammar();
+    let constrained = |seed: u64| {
+        let constraint = Some(toy(seed as usize));
+        Request { constraint, max_tokens: Some(40), ..request(seed) }
+    };
+    let running: Vec<_> = (0..4).map(|seed| together.submit(constrained(seed)).unwrap()).collect();
+    for mut generation in running {
+        while generation.next_blocking().is_some() {}
+    }
+    let (alone, again) = traced(Speculate::Off, 1);
+    for trace in traces.iter().take(4) {
+        let number = trace.request.constraint.as_ref().and_then(Value::as_u64).unwrap() as usize;
+        assert_eq!(trace.greedy.is_empty(), number % 2 == 1, "{}", trace.name);
+        let json = serde_json::to_vec(&trace).unwrap();
+        let trace: Trace = serde_json::from_slice(&json).unwrap();
+        let replayed = |constraint| {
+            wait(&alone, trace.request(Some(constraint)).unwrap());
+            again.recv().unwrap()
+        };
+        let now = replayed(toy(number));
+        assert_eq!(trace.divergence(&now), None, "{}", trace.name);
+        assert_eq!((&now.greedy, &now.request), (&trace.greedy, &trace.request), "{}", trace.name);
+        assert_ne!(trace.divergence(&replayed(toy(number + 1))), None, "{}", trace.name);
+        let problem = trace.request(None).unwrap_err();
+        assert!(problem.contains("an earlier version wrote the trace"), "{problem}");
+    }
 }
 
 #[test]
@@ -83,7 +115,7 @@ fn a_trace_of_a_resident_model_comes_out_the_same_when_weights_are_streamed() {
     for seed in 0..6 {
         wait(&resident, request(seed));
         let trace = traces.recv().unwrap();
-        wait(&streamed, trace.request().unwrap());
+        wait(&streamed, trace.request(None).unwrap());
         let now = again.recv().unwrap();
         assert_eq!(trace.settings.placement, now.settings.placement);
         assert_eq!(trace.divergence(&now), None, "{}", trace.name);
@@ -102,7 +134,7 @@ fn traces_are_written_as_files_that_can_be_read_again() {
     let path = folder.path().join("request_3.json");
     let trace = Trace::read(&path).unwrap();
     assert_eq!((trace.name.as_str(), trace.ids.len()), ("request 3", 25));
-    assert_eq!(trace.request().unwrap().prompt, request(3).prompt);
+    assert_eq!(trace.request(None).unwrap().prompt, request(3).prompt);
     std::fs::write(&path, "{}").unwrap();
     assert!(Trace::read(&path).unwrap_err().contains("request_3.json"));
 }

@@ -1,5 +1,7 @@
 //! Encoders, and heads that score a whole text.
 
+use serde::Serialize;
+
 use crate::error::Result;
 use crate::json::Object;
 use crate::pooling::Pooling;
@@ -9,7 +11,7 @@ use super::{Activation, ModelConfig};
 
 /// What a model has whose positions attend to earlier and to later ones alike. In layers with a
 /// window, a position attends to as many later ones as earlier ones.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct EncoderConfig {
     /// Types of tokens that have an embedding; 0 where there are none.
     pub token_types: usize,
@@ -18,7 +20,7 @@ pub struct EncoderConfig {
 }
 
 /// Learned embeddings of positions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct PositionTable {
     /// Rows of the table.
     pub rows: usize,
@@ -47,7 +49,7 @@ impl PositionTable {
 
 /// A head that turns the pooled state of a text into a score for each label:
 /// `out(norm(activation(dense(state))))`, of which `dense` and the norm are optional.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct ClassifierConfig {
     /// Number of labels.
     pub labels: usize,
@@ -60,7 +62,7 @@ pub struct ClassifierConfig {
 }
 
 /// A function of single values in a head.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum HeadActivation {
     /// The value itself.
     Identity,

@@ -82,8 +82,9 @@ pub(crate) struct Family {
     pub default_scaling: fn() -> RopeScaling,
     /// Biases that a layer must have, whatever the configuration says.
     pub required: fn(config: &ModelConfig, layer: usize) -> &'static [&'static str],
-    /// Flags of config.json that declare further tensors of every layer: each with its default and
-    /// the tensors. A flag without tensors must be false.
+    /// Flags of config.json that declare further tensors of every layer that has them: each with its
+    /// default and the tensors. A flag without tensors must be false. Flags that the reference
+    /// library does not read for this family are not listed.
     pub declared: &'static [(&'static str, bool, &'static [&'static str])],
     /// Matrices that its files store as the rows of one: (theirs, canonical parts).
     pub joined: &'static [(&'static str, &'static [&'static str])],
@@ -342,6 +343,9 @@ pub(crate) const QKV_AND_BIASES: [(&str, &[&str]); 2] = [QKV, ("attn_qkv.bias", 
 /// Biases of the four projections of attention.
 pub(crate) const ATTENTION_BIASES: [&str; 4] =
     ["attn_q.bias", "attn_k.bias", "attn_v.bias", "attn_output.bias"];
+
+/// The bias of the convolution of a state space.
+pub(crate) const CONV_BIAS: [&str; 1] = ["ssm_conv1d.bias"];
 
 /// Norms on the heads of queries and keys.
 pub(crate) const HEAD_NORMS: [&str; 2] = ["attn_q_norm.weight", "attn_k_norm.weight"];

@@ -51,17 +51,17 @@ pub(crate) struct HfConfig {
     pub declared: Vec<&'static str>,
 }
 
-/// Reads a config.json of this family. `name` is the display name; `has_output`, whether the
-/// checkpoint has an output head under the family's names, decides if `tie_word_embeddings` is
-/// absent.
+/// Reads a config.json of this family. `name` is the display name; `has_own_head`, whether the
+/// checkpoint has an output head beside the embedding under the family's names, decides if
+/// `tie_word_embeddings` is absent.
 pub(crate) fn read(
     whole: Object,
     family: &'static Family,
     name: &str,
-    has_output: impl FnOnce(&NameTable) -> bool,
+    has_own_head: impl FnOnce(&NameTable) -> bool,
 ) -> Result<HfConfig> {
     let config = text_config(whole, family)?;
-    let mut model = build(config, family, name, has_output)?;
+    let mut model = build(config, family, name, has_own_head)?;
     // What a checkpoint of several modalities says of the whole is the case for its text.
     model.tied_embeddings = whole.flag("tie_word_embeddings")?.unwrap_or(model.tied_embeddings);
     model.special = special(whole)?.or(model.special);
@@ -114,7 +114,7 @@ fn build(
     config: Object,
     family: &Family,
     name: &str,
-    has_output: impl FnOnce(&NameTable) -> bool,
+    has_own_head: impl FnOnce(&NameTable) -> bool,
 ) -> Result<ModelConfig> {
     let activation = (family.activation)(config)?;
     let own = [Activation::GeluTanh, Activation::Gelu, Activation::ReluSquared];
@@ -160,7 +160,7 @@ fn build(
         rms_norm_eps: config.need_above_zero(family.hf_eps)?,
         rope,
         windows: (family.windows)(config, layers)?,
-        tied_embeddings: tied.unwrap_or_else(|| !has_output(&family.names)),
+        tied_embeddings: tied.unwrap_or_else(|| !has_own_head(&family.names)),
         special: special(config)?,
         ..family::plain(layers)
     };

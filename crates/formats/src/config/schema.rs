@@ -1,4 +1,7 @@
 //! The normalised configuration of a model: no architecture reads a raw JSON key or GGUF field.
+//!
+//! A configuration serialises whole, for digests of it. The names of fields and variants are labels
+//! there: one that is renamed keeps its label by `serde(rename)`.
 
 mod experts;
 mod mixers;
@@ -11,7 +14,7 @@ pub use mixers::*;
 
 /// Everything the forward pass needs to know besides the weights, whichever file format
 /// it was read from. All counts are checked to be positive and consistent when built.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ModelConfig {
     /// Canonical family name: `llama`, `qwen3_moe`, `deepseek_v3` and so on.
     pub architecture: String,
@@ -111,7 +114,7 @@ pub struct ModelConfig {
 }
 
 /// Rotary position embedding.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RopeConfig {
     /// Base of the frequencies.
     pub theta: f32,
@@ -127,7 +130,7 @@ pub struct RopeConfig {
 }
 
 /// Which two values of a head are rotated together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum RopeLayout {
     /// `(i, i + dim/2)`: Hugging Face checkpoints, and GGUF files of most architectures.
     Halves,
@@ -135,7 +138,7 @@ pub enum RopeLayout {
     Interleaved,
 }
 
-/// Change of the rotary frequencies. Serialises as `rope_scaling` of config.json.
+/// Change of the rotary frequencies. Serialises as `rope_scaling` of config.json, except `Factors`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "rope_type", rename_all = "lowercase")]
 pub enum RopeScaling {
@@ -195,14 +198,16 @@ pub enum RopeScaling {
         #[serde(rename = "original_max_position_embeddings")]
         original_context: usize,
     },
-    /// One divisor per pair (`dim / 2` values), as GGUF files store in `rope_freqs.weight`. Cannot
-    /// be serialised.
-    #[serde(skip)]
-    Factors(Vec<f32>),
+    /// One divisor per pair (`dim / 2` values), as GGUF files store in `rope_freqs.weight`;
+    /// config.json has no form for these.
+    Factors {
+        /// The divisors.
+        factors: Vec<f32>,
+    },
 }
 
 /// How the gate of an MLP is applied to its other half.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub enum Activation {
     /// `silu(gate) * up`.
     Silu,
@@ -334,7 +339,7 @@ impl ModelConfig {
 }
 
 /// How layers attend.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub enum Attention {
     /// Grouped-query attention: `heads / kv_heads` query heads share one KV head.
     Grouped(GroupedConfig),
@@ -346,7 +351,7 @@ pub enum Attention {
 }
 
 /// Variants of grouped-query attention.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct GroupedConfig {
     /// Whether an RMSNorm of `head_dim` values is applied to each query and key head.
     pub head_norms: bool,
@@ -366,7 +371,7 @@ pub struct GroupedConfig {
 }
 
 /// Where the values of attention come from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub enum ValueSource {
     /// A projection.
     #[default]
@@ -378,7 +383,7 @@ pub enum ValueSource {
 }
 
 /// What layers with a window have of their own (Gemma 3 and 4).
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct WindowedConfig {
     /// Key and value heads.
     pub kv_heads: usize,
@@ -389,7 +394,7 @@ pub struct WindowedConfig {
 }
 
 /// Growth of queries: by `1 + beta * ln(1 + floor((position + offset) / every))` (Llama 4).
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct QueryGrowth {
     /// Slope.
     pub beta: f32,
@@ -402,7 +407,7 @@ pub struct QueryGrowth {
 }
 
 /// Sizes of multi-head latent attention (DeepSeek V2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct LatentConfig {
     /// Rank of the queries' projection; `None` where one matrix projects queries.
     pub q_rank: Option<usize>,
@@ -422,7 +427,7 @@ pub struct LatentConfig {
 /// positions become one row: one that is pooled from its own positions alone, or, where the layer
 /// has an index, from those of the window before it too. An index scores the rows of its layer, and
 /// the best are attended to; layers without an index attend to all.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CompressedConfig {
     /// Rank of the projection of queries.
     pub q_rank: usize,
@@ -460,7 +465,7 @@ pub(super) struct Compressed {
 
 /// Manifold-constrained hyper-connections (DeepSeek V4): several residual streams, which each
 /// sublayer reads, writes and mixes with weights that follow from the streams.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct HyperConfig {
     /// Residual streams.
     pub streams: usize,
@@ -471,7 +476,7 @@ pub struct HyperConfig {
 }
 
 /// Token ids with a role.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SpecialIds {
     /// Begins a text, where the model wants one.
     pub bos: Option<u32>,

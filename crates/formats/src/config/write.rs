@@ -37,7 +37,7 @@ impl RopeScaling {
                 let divisor = |pair: usize| if pair < rotated { *factor } else { UNROTATED };
                 Some((0..dim / 2).map(divisor).collect())
             }
-            Self::Factors(factors) => Some(factors.clone()),
+            Self::Factors { factors } => Some(factors.clone()),
             Self::Llama3 { factor, low_freq_factor, high_freq_factor, original_context } => {
                 let (low, high) = (f64::from(*low_freq_factor), f64::from(*high_freq_factor));
                 let (factor, context) = (f64::from(*factor), *original_context as f64);
@@ -149,7 +149,7 @@ impl ModelConfig {
         if *scaling == RopeScaling::None && (family.default_scaling)() == RopeScaling::None {
             return Ok(Json::Null);
         }
-        if matches!(scaling, RopeScaling::Factors(_)) {
+        if matches!(scaling, RopeScaling::Factors { .. }) {
             let problem = "factors of single frequencies cannot be written to config.json";
             return Err(self.error("rope_scaling", problem));
         }
@@ -173,7 +173,7 @@ impl ModelConfig {
     /// Rotary parameters of layers without a window, and of layers with one.
     fn rope_by_type(&self, windowed: &WindowedConfig) -> Result<Json> {
         let parameters = |rope: &RopeConfig| {
-            if matches!(rope.scaling, RopeScaling::Factors(_)) {
+            if matches!(rope.scaling, RopeScaling::Factors { .. }) {
                 let problem = "factors of single frequencies cannot be written to config.json";
                 return Err(self.error("rope_parameters", problem));
             }

@@ -9,7 +9,7 @@ pub(super) static EXAONE4: Family = Family {
     gguf_name: "exaone4",
     gguf_window_period: None,
     head_norms: HeadNorms::Always,
-    declared: &[("attention_bias", false, &[])],
+    declared: &[],
     names: NameTable { layer: &[NORMS_AFTER, ATTENTION, QK_NORMS, MLP], ..DENSE },
     windows: |config, layers| {
         let window = config.nullable("sliding_window", MAX_TOKENS, Some(4096))?;
@@ -36,7 +36,6 @@ pub(super) static EXAONE4: Family = Family {
         set(model, window.is_some());
         Ok(())
     },
-    to_json: |_| json!({"attention_bias": false}),
     tiny: |layers| {
         let mut config = family::tiny(layers);
         config.windows = (0..layers).map(|layer| (layer % 4 < 3).then_some(24)).collect();

@@ -16,6 +16,7 @@ pub(super) static FALCON_H1: Family = Family {
         ("mlp_bias", false, &[]),
         ("projectors_bias", false, &[]),
         ("mamba_proj_bias", false, &[]),
+        ("mamba_conv_bias", true, &CONV_BIAS),
     ],
     names: NameTable {
         globals: &[

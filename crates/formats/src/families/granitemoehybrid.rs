@@ -18,7 +18,11 @@ pub(super) static GRANITEMOEHYBRID: Family = Family {
         ..BASE.gguf_experts
     },
     hf_experts: ExpertFiles::Fused,
-    declared: &[("attention_bias", false, &[]), ("mamba_proj_bias", false, &[])],
+    declared: &[
+        ("attention_bias", false, &[]),
+        ("mamba_proj_bias", false, &[]),
+        ("mamba_conv_bias", true, &CONV_BIAS),
+    ],
     joined: &[
         ("ffn_gate_up_shexp.weight", &["ffn_gate_shexp.weight", "ffn_up_shexp.weight"]),
         GATE_UP,

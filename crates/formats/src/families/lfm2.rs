@@ -12,7 +12,11 @@ pub(super) static LFM2: Family = Family {
     head_norms: HeadNorms::Always,
     kv_heads: Some(8),
     theta: 1e6,
-    declared: &[("conv_bias", false, &[])],
+    declared: &[],
+    required: |config, layer| match config.conv_of(layer) {
+        Some(convs) if convs.biased => &BIASES,
+        _ => &[],
+    },
     names: NameTable {
         globals: &[
             ("model.embed_tokens.weight", "token_embd.weight"),
@@ -29,8 +33,11 @@ pub(super) static LFM2: Family = Family {
             ("self_attn.q_layernorm.weight", "attn_q_norm.weight"),
             ("self_attn.k_layernorm.weight", "attn_k_norm.weight"),
             ("conv.in_proj.weight", "shortconv.in_proj.weight"),
+            ("conv.in_proj.bias", "shortconv.in_proj.bias"),
             ("conv.conv.weight", "shortconv.conv.weight"),
+            ("conv.conv.bias", "shortconv.conv.bias"),
             ("conv.out_proj.weight", "shortconv.out_proj.weight"),
+            ("conv.out_proj.bias", "shortconv.out_proj.bias"),
             ("feed_forward.w1.weight", "ffn_gate.weight"),
             ("feed_forward.w3.weight", "ffn_up.weight"),
             ("feed_forward.w2.weight", "ffn_down.weight"),
@@ -45,8 +52,8 @@ pub(super) static LFM2: Family = Family {
         }
     },
     hf_more,
-    gguf_more: |keys, _, model| {
-        model.convs = gguf::mamba::convolutions(keys, model.layers)?;
+    gguf_more: |keys, file, model| {
+        model.convs = gguf::mamba::convolutions(keys, file, model.layers)?;
         Ok(())
     },
     to_json: |config| {
@@ -54,12 +61,14 @@ pub(super) static LFM2: Family = Family {
         json!({
             TYPES: (0..config.layers).map(kind).collect::<Vec<_>>(),
             "conv_L_cache": config.convs.as_ref().map_or(KERNEL, |convs| convs.kernel),
+            (BIASED): config.convs.as_ref().is_some_and(|convs| convs.biased),
             "block_auto_adjust_ff_dim": false,
         })
     },
     tiny: |layers| {
         let has = |layer: usize| layer.is_multiple_of(2) && layers > 1;
-        let convs = ConvConfig { layers: (0..layers).map(has).collect(), kernel: 3 };
+        let layers_with = (0..layers).map(has).collect();
+        let convs = ConvConfig { layers: layers_with, kernel: 3, biased: true };
         ModelConfig {
             attention: family::NORMED_HEADS,
             convs: Some(convs).filter(|convs| convs.layers.contains(&true)),
@@ -77,6 +86,10 @@ const TYPES: &str = "layer_types";
 const CONV: &str = "conv";
 const FULL: &str = "full_attention";
 const KERNEL: usize = 3;
+const BIASED: &str = "conv_bias";
+/// What layers with a convolution have then.
+const BIASES: [&str; 3] =
+    ["shortconv.in_proj.bias", "shortconv.conv.bias", "shortconv.out_proj.bias"];
 
 fn hf_more(config: Object, model: &mut ModelConfig) -> Result<()> {
     let layers = convolved(config, model.layers)?;
@@ -85,7 +98,8 @@ fn hf_more(config: Object, model: &mut ModelConfig) -> Result<()> {
         let problem = format!("expected at most {}, found {kernel}", kernels::conv::MAX_KERNEL);
         return Err(config.error("conv_L_cache", problem));
     }
-    model.convs = layers.contains(&true).then_some(ConvConfig { layers, kernel });
+    let biased = config.flag(BIASED)?.unwrap_or(false);
+    model.convs = layers.contains(&true).then_some(ConvConfig { layers, kernel, biased });
     if config.flag("block_auto_adjust_ff_dim")?.unwrap_or(true) {
         let factor = config.above_zero("block_ffn_dim_multiplier")?.unwrap_or(1.0);
         let multiple = config.setting("block_multiple_of", MAX_WIDTH, 256)?;

@@ -22,6 +22,7 @@ pub(super) static LLAMA4: Family = Family {
     kv_heads: Some(8),
     head_dim: Some(128),
     theta: 500_000.0,
+    declared: &[("attention_bias", false, &ATTENTION_BIASES)],
     names: NameTable {
         layer: &[
             NORMS,

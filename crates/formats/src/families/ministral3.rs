@@ -11,6 +11,7 @@ pub(super) static MINISTRAL3: Family = Family {
     kv_heads: Some(8),
     head_dim: Some(128),
     theta: 1e6,
+    declared: &[],
     names: super::mistral::NAMES,
     windows: |config, layers| Ok(vec![config.opt_positive("sliding_window", MAX_TOKENS)?; layers]),
     hf_more: hf_growth,

@@ -9,6 +9,7 @@ pub(super) static MISTRAL: Family = Family {
     hf_wrapper: WRAPPER,
     gguf_name: GGUF_NAME,
     gguf_rope: RopeLayout::Interleaved,
+    declared: &[],
     names: NAMES,
     windows,
     tiny: |layers| ModelConfig { windows: vec![Some(24); layers], ..family::tiny(layers) },

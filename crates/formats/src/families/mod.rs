@@ -214,17 +214,17 @@ fn unknown(path: &Path, found: &str, supported: impl Iterator<Item = &'static st
     }
 }
 
-/// Reads the text of a config.json; for `name` and `has_output` see [`hf::read`].
+/// Reads the text of a config.json; for `name` and `has_own_head` see [`hf::read`].
 pub(crate) fn read_hf(
     text: &str,
     path: &Path,
     name: &str,
-    has_output: impl FnOnce(&NameTable) -> bool,
+    has_own_head: impl FnOnce(&NameTable) -> bool,
 ) -> Result<HfConfig> {
     let mut map = json::parse_object(text, path)?;
     let family = of_hf(Object::new(path, &map))?;
     hf::fill(&mut map, family);
-    hf::read(Object::new(path, &map), family, name, has_output)
+    hf::read(Object::new(path, &map), family, name, has_own_head)
 }
 
 /// Reads the configuration of an open file. `name` is the display name if the file has none.

@@ -33,6 +33,7 @@ pub(super) static NEMOTRON_H: Family = Family {
         ("mlp_bias", false, &[]),
         ("mamba_proj_bias", false, &[]),
         ("use_bias", false, &[]),
+        ("use_conv_bias", true, &CONV_BIAS),
     ],
     names: NameTable {
         globals: &[

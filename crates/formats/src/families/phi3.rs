@@ -8,7 +8,7 @@ pub(super) static PHI3: Family = Family {
     hf_class: "Phi3ForCausalLM",
     gguf_name: "phi3",
     gguf_aliases: &[("ffn_up.weight", "ffn_gate_up.weight")],
-    declared: &[("attention_bias", false, &[])],
+    declared: &[],
     joined: &[family::QKV, GATE_UP],
     names: NameTable {
         layer: &[

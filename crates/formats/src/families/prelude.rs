@@ -4,7 +4,7 @@ pub(super) use crate::chat::ChatRules;
 pub(super) use crate::config::check::ExpertFieldNames;
 pub(super) use crate::config::encoder::{ACTIVATIONS, activation_name, activation_named, labels};
 pub(super) use crate::config::family::{
-    self, ATTENTION_BIASES, BASE, DeltaFiles, ExpertFiles, Family, GATE_UP, GgufExperts,
+    self, ATTENTION_BIASES, BASE, CONV_BIAS, DeltaFiles, ExpertFiles, Family, GATE_UP, GgufExperts,
     HEAD_NORMS, HeadNorms, QKV_BIASES, Windows,
 };
 pub(super) use crate::config::fields::{

@@ -9,6 +9,7 @@ pub(super) static QWEN2: Family = Family {
     name: "qwen2",
     hf_class: "Qwen2ForCausalLM",
     gguf_name: "qwen2",
+    declared: &[],
     required: |_, _| &QKV_BIASES,
     windows,
     ..BASE

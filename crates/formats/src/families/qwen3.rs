@@ -9,6 +9,7 @@ pub(super) static QWEN3: Family = Family {
     gguf_name: "qwen3",
     head_dim: Some(128),
     head_norms: HeadNorms::Always,
+    declared: &[("attention_bias", false, &ATTENTION_BIASES)],
     windows: qwen2::windows,
     tiny: |layers| ModelConfig {
         tied_embeddings: true,

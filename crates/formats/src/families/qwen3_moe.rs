@@ -9,6 +9,7 @@ pub(super) static QWEN3_MOE: Family = Family {
     hf_class: "Qwen3MoeForCausalLM",
     gguf_name: "qwen3moe",
     kv_heads: Some(4),
+    declared: &[("attention_bias", false, &ATTENTION_BIASES)],
     names: NameTable {
         layer: &[NORMS, ATTENTION, QK_NORMS, MLP, ROUTER, EXPERTS, FUSED_EXPERTS],
         ..DENSE

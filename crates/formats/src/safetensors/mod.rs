@@ -12,6 +12,7 @@ use crate::error::Result;
 use crate::tensor::TensorView;
 
 pub use header::parse;
+pub(crate) use index::shards_below;
 pub use index::{INDEX_FILE, open_sharded};
 pub use writer::SafetensorsWriter;
 

@@ -92,7 +92,7 @@ fn frequencies(rope: &RopeConfig) -> Vec<f32> {
         RopeScaling::None => base.collect(),
         RopeScaling::Linear { factor } => base.map(|f| f / factor).collect(),
         RopeScaling::LongRope { short, .. } => divided(rope, short),
-        RopeScaling::Factors(factors) => base.zip(factors).map(|(f, by)| f / by).collect(),
+        RopeScaling::Factors { factors } => base.zip(factors).map(|(f, by)| f / by).collect(),
         RopeScaling::Yarn { .. } => yarn(rope),
         RopeScaling::Proportional { share, factor } => {
             let rotated = RopeScaling::rotated_pairs(*share, rope.dim);
@@ -175,7 +175,10 @@ mod tests {
         check(RopeScaling::Linear { factor: 4.0 }, [0.25, 0.025, 0.0025, 0.00025]);
         let part = RopeScaling::Proportional { share: 0.5, factor: 2.0 };
         check(part, [0.5, 0.05, 0.0, 0.0]);
-        check(RopeScaling::Factors(vec![1.0, 2.0, 4.0, 8.0]), [1.0, 0.05, 0.0025, 0.000_125]);
+        check(
+            RopeScaling::Factors { factors: vec![1.0, 2.0, 4.0, 8.0] },
+            [1.0, 0.05, 0.0025, 0.000_125],
+        );
     }
 
     /// The frequencies of DeepSeek V4's compressed layers, at both ends of the ramp and on it.

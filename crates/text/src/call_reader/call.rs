@@ -1,11 +1,12 @@
 //! Events of an answer, and the call that readers write.
 
 use super::json::{JsonObject, NotJson, Span, escape_into};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
 
 /// Name of a tool and JSON schema of its parameters (`Value::Null` if it has none).
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolSignature {
     /// The name that calls use.
     pub name: String,

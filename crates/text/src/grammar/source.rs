@@ -1,12 +1,14 @@
-//! Constraints as callers write them.
+//! Constraints as callers write them. They serialise, so that records of requests can hold them.
 
 use super::gbnf;
 use crate::call_reader::call::ToolSignature;
 use crate::tool_formats::ToolFormat;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::Value;
 
 /// A constraint on an answer.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum GrammarSource {
     /// JSON that is valid against this schema, in full.
     JsonSchema(Value),
@@ -38,9 +40,10 @@ impl GrammarSource {
 /// Calls of tools. Arguments match the schemas of their tools; a schema that is not supported is an
 /// error. `Value::Null` as schema allows any object, or any strings if the format writes arguments
 /// one by one.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CallGrammar {
     /// How the model writes a call.
+    #[serde(serialize_with = "format_name", deserialize_with = "format_named")]
     pub format: &'static ToolFormat,
     /// Tools that may be called.
     pub tools: Vec<ToolSignature>,
@@ -56,7 +59,8 @@ pub struct CallGrammar {
 }
 
 /// The reasoning before the part of an answer that a grammar constrains.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Thinking {
     /// None.
     #[default]
@@ -67,4 +71,12 @@ pub enum Thinking {
     Open,
     /// The answer is a message of the channel `final`, after messages of other channels.
     Channels,
+}
+
+fn format_name<S: Serializer>(format: &ToolFormat, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(format.name)
+}
+
+fn format_named<'de, D: Deserializer<'de>>(from: D) -> Result<&'static ToolFormat, D::Error> {
+    String::deserialize(from)?.parse().map_err(de::Error::custom)
 }

@@ -19,6 +19,8 @@ pub(super) struct InspectReport<'a> {
     pub chat_template: Option<String>,
     /// Tokens that the KV cache is to hold.
     pub context: usize,
+    /// Tensors that contradict the configuration.
+    pub warnings: Vec<String>,
 }
 
 /// Memory that one sequence takes in the cache.
@@ -54,6 +56,7 @@ impl InspectReport<'_> {
             "bytes": total.bytes,
             "types": self.types(),
             "other_modalities": self.other_modalities(),
+            "warnings": self.warnings,
             "memory": self.memory_json(),
             "tensors": self.files.tensors().iter().map(tensor_json).collect::<Json>(),
         })
@@ -72,6 +75,7 @@ impl InspectReport<'_> {
         self.tensors_text(&mut out);
         self.totals_text(&mut out);
         self.memory_text(&mut out);
+        self.warnings.iter().for_each(|warning| out += &format!("\nwarning: {warning}\n"));
         out
     }
 
@@ -343,7 +347,7 @@ fn add_mixers(json: &mut Json, config: &ModelConfig) {
 
 fn rope_scaling(rope: &RopeConfig) -> String {
     match &rope.scaling {
-        formats::config::RopeScaling::Factors(factors) => format!("{} factors", factors.len()),
+        formats::config::RopeScaling::Factors { factors } => format!("{} factors", factors.len()),
         other => format!("{other:?}").to_lowercase(),
     }
 }

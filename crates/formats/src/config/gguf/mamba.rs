@@ -5,7 +5,9 @@ use kernels::conv::MAX_KERNEL;
 use super::super::fields::{GgufKeys, MAX_HEADS, MAX_WIDTH};
 use super::super::mamba::{MAX_STATE, broken};
 use super::super::{ConvConfig, MambaConfig, MambaNorm};
+use super::find;
 use crate::error::Result;
+use crate::gguf::GgufFile;
 
 /// Key of a factor of what a projection gives, which llama.cpp's files have in their weights.
 pub(crate) const PROJECTION_SCALE: &str = "projection_scale";
@@ -56,9 +58,15 @@ pub(crate) fn read(keys: &GgufKeys, layers: Vec<bool>) -> Result<MambaConfig> {
     }
 }
 
-/// Reads the convolutions of the layers without attention.
-pub(crate) fn convolutions(keys: &GgufKeys, layers: usize) -> Result<Option<ConvConfig>> {
+/// Reads the convolutions of the layers without attention. They have biases where the first has.
+pub(crate) fn convolutions(
+    keys: &GgufKeys,
+    file: &GgufFile,
+    layers: usize,
+) -> Result<Option<ConvConfig>> {
     let layers = without_attention(keys, layers)?;
     let kernel = keys.positive("shortconv.l_cache", MAX_KERNEL)?;
-    Ok(layers.contains(&true).then_some(ConvConfig { layers, kernel }))
+    let Some(first) = layers.iter().position(|has| *has) else { return Ok(None) };
+    let biased = find(file, &format!("blk.{first}.shortconv.conv.bias")).is_some();
+    Ok(Some(ConvConfig { layers, kernel, biased }))
 }

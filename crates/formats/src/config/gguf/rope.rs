@@ -121,7 +121,9 @@ fn rope_scaling(
     }
     match (find(file, ROPE_FACTORS), scaling) {
         (None, scaling) => Ok(scaling),
-        (Some(tensor), RopeScaling::None) => factors(tensor, dim).map(RopeScaling::Factors),
+        (Some(tensor), RopeScaling::None) => {
+            factors(tensor, dim).map(|factors| RopeScaling::Factors { factors })
+        }
         (Some(tensor), _) => {
             let problem = "expected either scaling or factors, found both";
             Err(Error::tensor(tensor.path(), ROPE_FACTORS, problem))

@@ -1,7 +1,9 @@
 //! Routed experts and how they are chosen.
 
+use serde::Serialize;
+
 /// Routed experts: of many small MLPs each token passes through a few.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ExpertsConfig {
     /// Routed experts of a layer.
     pub count: usize,
@@ -74,7 +76,7 @@ impl ExpertsConfig {
 }
 
 /// How the logits of a router become scores.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum RouterScores {
     /// A softmax over all experts, before the choice.
     Softmax,
@@ -96,7 +98,7 @@ impl RouterScores {
 }
 
 /// Grouped choice of experts: first groups are chosen, then experts within them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct ExpertGroups {
     /// Groups of equal size, consecutive experts each; divides the number of experts.
     pub count: usize,
@@ -107,7 +109,7 @@ pub struct ExpertGroups {
 }
 
 /// The score of a group of experts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum GroupRank {
     /// The best score of the group (DeepSeek V2).
     Best,

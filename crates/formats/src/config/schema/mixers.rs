@@ -1,10 +1,12 @@
 //! What layers have in place of attention, or beside it, and which sublayers they have.
 
+use serde::Serialize;
+
 use super::RopeLayout;
 
 /// Sizes of Gated DeltaNet: layers with a matrix of `[key_dim, value_dim]` per value head, into
 /// which each position folds a key and a value.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DeltaConfig {
     /// Per layer: whether it has the recurrence in place of attention.
     pub layers: Vec<bool>,
@@ -29,7 +31,7 @@ pub struct DeltaConfig {
 
 /// Sizes of state spaces (Mamba-2): layers with a matrix of `[state, head_dim]` per head, to which
 /// each position adds a value.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MambaConfig {
     /// Per layer: whether it has a state space.
     pub layers: Vec<bool>,
@@ -71,7 +73,7 @@ impl MambaConfig {
 }
 
 /// Where the outputs of a state space are normalised.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum MambaNorm {
     /// Nowhere.
     None,
@@ -82,16 +84,18 @@ pub enum MambaNorm {
 }
 
 /// Layers with a short convolution in place of attention (LFM2).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ConvConfig {
     /// Per layer: whether it has one.
     pub layers: Vec<bool>,
     /// Positions that it covers, its own included.
     pub kernel: usize,
+    /// Whether it and the projections before and after it have biases.
+    pub biased: bool,
 }
 
 /// Which sublayers a layer has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub enum Sublayers {
     /// Attention, or what takes its place, and an MLP or experts.
     #[default]
@@ -126,7 +130,7 @@ impl DeltaConfig {
 
 /// Sizes of an index over the positions of latent attention (DeepSeek V3.2): small queries and one
 /// small key of each position choose the positions that a query attends to.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct IndexConfig {
     /// Query heads of the index.
     pub heads: usize,
@@ -142,7 +146,7 @@ pub struct IndexConfig {
 }
 
 /// Which norms the sublayers of a layer have.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub enum SublayerNorms {
     /// One of their input.
     #[default]

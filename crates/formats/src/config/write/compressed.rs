@@ -81,7 +81,7 @@ impl ModelConfig {
     }
 
     fn rope_json(&self, rope: &RopeConfig) -> Result<Json> {
-        if matches!(rope.scaling, RopeScaling::Factors(_)) {
+        if matches!(rope.scaling, RopeScaling::Factors { .. }) {
             let problem = "factors of single frequencies cannot be written to config.json";
             return Err(self.error("rope_parameters", problem));
         }

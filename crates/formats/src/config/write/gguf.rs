@@ -312,7 +312,7 @@ impl ModelConfig {
             RopeScaling::None
             | RopeScaling::Llama3 { .. }
             | RopeScaling::Proportional { .. }
-            | RopeScaling::Factors(_) => {}
+            | RopeScaling::Factors { .. } => {}
         }
     }
 }

@@ -474,6 +474,7 @@ impl ModelConfig {
             "attn_q_norm.weight" | "attn_k_norm.weight" => vec![dim],
             "attn_sinks.weight" => vec![self.heads],
             "ffn_gate.bias" | "ffn_up.bias" => vec![self.mlp_width(layer)],
+            "shortconv.in_proj.bias" => vec![3 * self.hidden_size],
             "ffn_gate_inp.bias" | "exp_probs_b.bias" => vec![experts],
             "ffn_down_exps.bias" => vec![experts, self.hidden_size],
             _ => vec![self.hidden_size],
