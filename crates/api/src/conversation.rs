@@ -4,6 +4,7 @@
 use crate::effort;
 use crate::error::ApiError;
 use crate::ids::nine_characters;
+use crate::length::TokenLimit;
 use crate::marks::MarkFinder;
 use crate::message::{Message, Tool};
 use crate::replay::{ReplayMemory, digests};
@@ -37,6 +38,8 @@ pub(crate) struct Renderer<'a> {
     pub rules: Option<&'static ChatRules>,
     /// Tokens of the context.
     pub context: usize,
+    /// Most tokens of the prompt.
+    pub limit: TokenLimit,
     /// Whether marks are found.
     pub marks: bool,
 }
@@ -72,7 +75,7 @@ impl Renderer<'_> {
             let mut tokens = turn.tokens();
             let shared = tokens.len();
             let rest = begun(rest, request.prefill.as_deref(), self.closing());
-            tokens.extend(self.assets.encode(&rest).map_err(text_error)?);
+            tokens.extend(self.tokens(&rest)?);
             let marks = self.marks(&input, &rest, &tokens[shared..], Some(at + 1));
             let marks = marks.into_iter().map(|mark| shared + mark).collect();
             let origin = Origin { before, parent: Some(turn), shared };
@@ -80,10 +83,14 @@ impl Renderer<'_> {
         }
         let rendered = self.assets.render(self.template, &input, None).map_err(template_error)?;
         let rendered = begun(rendered, request.prefill.as_deref(), self.closing());
-        let tokens = self.assets.encode(&rendered).map_err(text_error)?;
+        let tokens = self.tokens(&rendered)?;
         let marks = self.marks(&input, &rendered, &tokens, None);
         let origin = Origin { before, parent: None, shared: 0 };
         Ok(Rendered { tokens, marks, tail: rendered.text, origin })
+    }
+
+    fn tokens(&self, prompt: &RenderedPrompt) -> Result<Vec<u32>, ApiError> {
+        self.limit.whole(self.assets.encode_within(prompt, self.limit.most()))
     }
 
     fn marks(

@@ -78,6 +78,8 @@ pub struct Service {
     pub greedy_structure: bool,
     /// Takes computed prefixes to files, where there is a cache on disk.
     pub prefixes: Option<Arc<dyn PrefixFiles>>,
+    /// Whether requests are made to have their tokens counted.
+    pub(crate) counts: bool,
 }
 
 impl Service {
@@ -99,6 +101,7 @@ impl Service {
             chosen: None,
             greedy_structure: true,
             prefixes: None,
+            counts: false,
             engine: parts.engine,
             grammars: Arc::new(GrammarCompiler::new(Arc::clone(&assets))),
             assets,
@@ -220,6 +223,7 @@ impl Service {
     /// proportional to the length of the text.
     pub fn prepare_chat(&self, request: &ChatRequest) -> Result<Prepared, ApiError> {
         let template = self.template(request)?;
+        self.check_length(&request.messages)?;
         let renderer = Renderer { marks: self.info().uses_marks, ..self.renderer(&template) };
         let tools: Arc<[ToolSignature]> = signatures(request).into();
         if !tools.is_empty() && renderer.format.is_none() && !template.mentions("tools") {
@@ -337,7 +341,7 @@ impl Service {
     ) -> Result<Vec<u32>, ApiError> {
         match prompt {
             Prompt::Text(text) => {
-                self.tokenize(text, EncodeOptions { add_special, parse_special: true })
+                self.prompt_tokens(text, EncodeOptions { add_special, parse_special: true })
             }
             Prompt::Ids(ids) => Ok(ids.clone()),
         }
@@ -346,7 +350,7 @@ impl Service {
     /// The text of the prompt of a conversation.
     pub fn render(&self, request: &ChatRequest) -> Result<String, ApiError> {
         let template = self.template(request)?;
-        self.renderer(&template).text(request)
+        self.counting().renderer(&template).text(request)
     }
 
     /// The text of `ids`, special tokens left out.
@@ -382,6 +386,7 @@ impl Service {
             ends: &self.defaults.stop_ids,
             rules: families::chat_rules(&self.engine.info.architecture),
             context: self.engine.info.context_length,
+            limit: self.token_limit(),
             marks: false,
         }
     }

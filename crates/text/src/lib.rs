@@ -18,6 +18,7 @@ pub mod grammar;
 mod guard;
 mod infill;
 mod output;
+mod parts;
 mod pipeline;
 pub mod pre_types;
 pub mod raw_json;
@@ -44,6 +45,7 @@ pub use grammar::{
 pub use guard::{MAX_POINTS, PointedPrompt, RenderedPrompt};
 pub use infill::InfillTokens;
 pub use output::{OutputForm, OutputParser};
+pub use parts::EncodedText;
 pub use special_tokens::{SpecialIds, SpecialTokens};
 pub use stop::{StopStep, StopStrings};
 pub use stream::IncrementalDecoder;

@@ -27,22 +27,14 @@ pub(crate) async fn read<T: Send + 'static>(
     work: impl FnOnce(Value) -> Result<T, HttpError> + Send + 'static,
 ) -> Result<T, HttpError> {
     let bytes = body::read(body, &app.options).await?;
-    let depth = app.options.json_depth;
-    on_thread(app, move || work(body::json(&bytes, depth)?)).await
-}
-
-/// Runs `work` on a thread that may block, as soon as there are not too many.
-async fn on_thread<T: Send + 'static>(
-    app: &App,
-    work: impl FnOnce() -> Result<T, HttpError> + Send + 'static,
-) -> Result<T, HttpError> {
-    let permit =
-        Arc::clone(&app.preparing).acquire_owned().await.map_err(|_| HttpError::shutting_down())?;
-    let done = tokio::task::spawn_blocking(move || {
-        let _permit = permit;
-        work()
-    });
-    done.await.map_err(|_| HttpError::internal())?
+    let (depth, size) = (app.options.json_depth, bytes.len());
+    let read = move || {
+        let json = body::json(&bytes, depth)?;
+        // A long text is not kept twice.
+        drop(bytes);
+        work(json)
+    };
+    app.prepare(size, read).await
 }
 
 /// The body of a request, and the model that it names.
@@ -97,7 +89,7 @@ impl NamedModel {
         };
         let ModelContext { request, model } = context.with(model);
         let app = request.app.clone();
-        on_thread(&app, move || {
+        app.prepare(text_bytes(&body), move || {
             let service = match adapters::chosen(&model.service, &body)? {
                 Cow::Owned(adapted) => adapted,
                 // A name of the model with that of no adapter behind it.
@@ -111,6 +103,16 @@ impl NamedModel {
             Ok((ModelContext { request, model }, done))
         })
         .await
+    }
+}
+
+/// Bytes of all texts of a body.
+fn text_bytes(body: &Value) -> usize {
+    match body {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(text_bytes).sum(),
+        Value::Object(members) => members.values().map(text_bytes).sum(),
+        _ => 0,
     }
 }
 

@@ -58,7 +58,7 @@ pub(crate) async fn count_tokens(
     body: Body,
 ) -> Result<Json<TokenCount>, HttpError> {
     let input_tokens = prepare(context, body, |service, body| {
-        counted(service.prepare_chat(&chat::prompt(wire::read(body)?)?))
+        counted(service.counting().prepare_chat(&chat::prompt(wire::read(body)?)?))
             .map_err(|error| HttpError::of(error, "messages"))
     });
     Ok(Json(TokenCount { input_tokens: input_tokens.await? }))
