@@ -4,6 +4,7 @@ use crate::generate::adapters;
 use crate::generate::answer::Answer;
 use crate::generate::choices::Choices;
 use crate::generate::delivery;
+use crate::generate::length;
 use crate::http::app::App;
 use crate::http::body;
 use crate::http::error::HttpError;
@@ -238,6 +239,10 @@ pub(crate) async fn answered<A: Answer>(
     read: impl FnOnce(&ModelUse, &Value) -> Result<Reply<A>, HttpError> + Send + 'static,
 ) -> Result<Response, HttpError> {
     let keep_alive = A::keep_alive(named.body());
+    let read = |model: &ModelUse, body: &Value| {
+        length::check(&model.service, body)?;
+        read(model, body)
+    };
     let (context, reply) = named.prepare(context, read).await?;
     if let Some(time) = keep_alive {
         context.model.keep(time);

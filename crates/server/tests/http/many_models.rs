@@ -374,7 +374,8 @@ async fn metrics_and_statistics_name_each_model() {
     chat(&server, "a").await;
     chat(&server, "b").await;
     let text = server.get("/metrics").await.text().await.unwrap();
-    let types = text.lines().filter(|line| *line == "# TYPE gannet:prompt_tokens_total counter").count();
+    let types =
+        text.lines().filter(|line| *line == "# TYPE gannet:prompt_tokens_total counter").count();
     assert_eq!(types, 1, "{text}");
     for name in ["a", "b"] {
         let sample = format!("gannet:prompt_tokens_total{{model_name=\"{name}\"}}");

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep};
 
 /// What every answer begins with.
 const BEGINNING: &[u8] = b"HTTP/1.";
@@ -218,8 +218,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for HalfClose<S> {
         for &byte in &rest[written.saturating_sub(2)..written] {
             self.tail = [self.tail[1], byte];
         }
-        // The end of what the client sends is read again.
-        (self.probes, self.begun, self.ended) = (0, 0, None);
+        (self.probes, self.begun) = (0, 0);
+        if let Some(timer) = &mut self.ended {
+            timer.as_mut().reset(Instant::now() + Duration::from_millis(INTERVALS_MS[0]));
+            // Nothing else might wake the connection before the next chunk.
+            let _ = timer.as_mut().poll(context);
+        }
         Poll::Ready(Ok(begun + written))
     }
 

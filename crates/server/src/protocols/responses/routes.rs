@@ -2,6 +2,7 @@
 
 use crate::generate::answer::Answer;
 use crate::generate::flow::{Delivery, NamedModel, counted, respond, when_ready};
+use crate::generate::length;
 use crate::http::error::HttpError;
 use crate::http::models::ModelUse;
 use crate::http::refusals::Refusals;
@@ -102,6 +103,9 @@ pub(crate) async fn read<T: Send + 'static>(
 ) -> Result<(ModelContext, (ResponseCall, T)), HttpError> {
     let counts = matches!(transport, Transport::Count);
     with_reader(context, store, transport, named, move |reader, body| {
+        if !counts {
+            length::check(reader.service, body)?;
+        }
         let call = reader.read(body)?;
         let service = reader.service.for_options(&call.options);
         let service = if counts { service.counting() } else { service };
