@@ -359,7 +359,7 @@ def raw(server, data, timeout=20):
 
 def request(body, path="/v1/chat/completions", more=b"", length=None):
     length = len(body) if length is None else length
-    head = f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n"
+    head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n"
     return head.encode() + b"content-type: application/json\r\n" + more + b"\r\n" + body
 
 
@@ -372,7 +372,7 @@ def test_huge_heads_are_refused(server):
     many = b"".join(b"x-%d: y\r\n" % at for at in range(5000))
     said = raw(server, request(SMALL, more=many))
     assert said.startswith(b"HTTP/1.1 431") or said == b"", said[:200]
-    said = raw(server, b"GET /" + b"x" * 1_000_000 + b" HTTP/1.1\r\nhost: x\r\n\r\n")
+    said = raw(server, b"GET /" + b"x" * 1_000_000 + b" HTTP/1.1\r\nhost: localhost\r\n\r\n")
     assert said[:12] in (b"HTTP/1.1 414", b"HTTP/1.1 431", b""), said[:200]
 
 
@@ -389,7 +389,7 @@ def test_pipelined_requests_are_answered_in_order(server):
     [
         b"",
         b"POST",
-        b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n",
+        b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n",
         request(SMALL)[:-5],
         request(SMALL, length=10**12),
         request(b"", more=b"transfer-encoding: chunked\r\n", length=0),
@@ -418,7 +418,7 @@ def test_a_body_in_drops_is_given_up(server):
 
 def test_a_body_in_chunks_is_read(server):
     chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in SMALL) + b"0\r\n\r\n"
-    head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nconnection: close\r\n"
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n"
     head += b"content-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
     assert raw(server, head + chunks).startswith(b"HTTP/1.1 200")
 

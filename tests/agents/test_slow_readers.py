@@ -31,7 +31,7 @@ def unread(server, protocol):
         # Many bytes per token, so that the buffers between fill up.
         body |= {"logprobs": True, "top_logprobs": 20}
     body = json.dumps(body).encode()
-    head = f"POST {protocol.path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+    head = f"POST {protocol.path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
     sock.sendall(head.encode() + f"content-length: {len(body)}\r\n\r\n".encode() + body)
     return sock
 
@@ -83,7 +83,7 @@ def test_a_reader_that_takes_its_time_gets_everything(server):
     }
     sock = server.socket(60)
     text = json.dumps(body).encode()
-    head = "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nconnection: close\r\n"
+    head = "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n"
     head += f"content-type: application/json\r\ncontent-length: {len(text)}\r\n\r\n"
     sock.sendall(head.encode() + text)
     received, started = bytearray(), time.monotonic()

@@ -5,6 +5,7 @@ use crate::arrange::Arrangement;
 use crate::effort;
 use crate::error::ApiError;
 use crate::ids::nine_characters;
+use crate::length::TokenLimit;
 use crate::marks::MarkFinder;
 use crate::message::{Message, Tool};
 use crate::prefill::{Prefill, opens_reasoning};
@@ -40,6 +41,8 @@ pub(crate) struct Renderer<'a> {
     pub thinks: bool,
     /// Tokens of the context.
     pub context: usize,
+    /// Most tokens of the prompt.
+    pub limit: TokenLimit,
     /// Whether marks are found.
     pub marks: bool,
 }
@@ -78,7 +81,7 @@ impl Renderer<'_> {
             let mut tokens = turn.tokens();
             let shared = tokens.len();
             let reasons = prefill.is_some_and(|prefill| prefill.append(&mut rest));
-            tokens.extend(self.assets.encode(&rest).map_err(text_error)?);
+            tokens.extend(self.tokens(&rest)?);
             let marks = self.marks(&input, &rest, &tokens[shared..], Some(at + 1));
             let marks = marks.into_iter().map(|mark| shared + mark).collect();
             let origin = Origin { before, parent: Some(turn), shared };
@@ -87,7 +90,7 @@ impl Renderer<'_> {
         let rendered = self.assets.render(&self.probed.template, &input, None);
         let mut rendered = rendered.map_err(template_error)?;
         let reasons = prefill.is_some_and(|prefill| prefill.append(&mut rendered));
-        let tokens = self.assets.encode(&rendered).map_err(text_error)?;
+        let tokens = self.tokens(&rendered)?;
         let marks = self.marks(&input, &rendered, &tokens, None);
         let origin = Origin { before, parent: None, shared: 0 };
         Ok(Rendered { tokens, marks, tail: rendered.text, reasons, origin })
@@ -99,6 +102,10 @@ impl Renderer<'_> {
         let described = described.map(|format| (&*request.tools, format, request.parallel_calls));
         let ProbedTemplate { rules, calls_as_text, .. } = self.probed;
         Arrangement { rules, calls_as_text: *calls_as_text, described }.of(&request.messages)
+    }
+
+    fn tokens(&self, prompt: &RenderedPrompt) -> Result<Vec<u32>, ApiError> {
+        self.limit.whole(self.assets.encode_within(prompt, self.limit.most()))
     }
 
     fn marks(

@@ -1,6 +1,7 @@
 //! Embeddings, one vector for a text, and scores of a document for a query.
 
 use crate::error::ApiError;
+use crate::length::LONG;
 use crate::request::{Prompt, RequestOptions};
 use crate::service::Service;
 use crate::usage_counter::Usage;
@@ -76,10 +77,9 @@ impl Service {
     /// The ids of a query, for [`checked_pair`](Self::checked_pair).
     ///
     /// # Errors
-    /// If the vocabulary cannot encode the text.
+    /// If the vocabulary cannot encode the text, or the context does not hold it.
     pub fn query_ids(&self, query: &str) -> Result<Vec<u32>, ApiError> {
-        let ids = self.tokenizer().encode(query, EncodeOptions::default());
-        ids.map_err(|error| ApiError::Text(error.to_string()))
+        self.prompt_tokens(query, EncodeOptions::default())
     }
 
     /// The ids of a query with a document, of which the end is left out where they are too many and
@@ -94,6 +94,9 @@ impl Service {
         shorten: bool,
     ) -> Result<EncodedPair, ApiError> {
         let most = if shorten { self.info().context_length } else { usize::MAX };
+        if !shorten && document.len() > LONG {
+            self.prompt_tokens(document, EncodeOptions::default())?;
+        }
         let pair = self.tokenizer().encode_pair(query, document, most);
         let mut pair = pair.map_err(|error| ApiError::Text(error.to_string()))?;
         let known = self.info().token_types as u32;

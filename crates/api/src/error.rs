@@ -17,6 +17,17 @@ pub enum ApiError {
         /// Context length in tokens, answer included.
         context_length: usize,
     },
+    /// The prompt fills the context, and was tokenized no further than that shows.
+    #[error(
+        "a prompt of at least {least_tokens} tokens with room for an answer exceeds the available \
+         context size of {context_length} tokens"
+    )]
+    FarBeyondContext {
+        /// The least number of tokens that the prompt has.
+        least_tokens: usize,
+        /// Context length in tokens, answer included.
+        context_length: usize,
+    },
     /// The chat template refused the messages.
     #[error("chat template: {0}")]
     Template(String),

@@ -78,6 +78,6 @@ impl Service {
     }
 
     fn plain(&self, text: &str) -> Result<Vec<u32>, ApiError> {
-        self.tokenize(text, EncodeOptions::default())
+        self.prompt_tokens(text, EncodeOptions::default())
     }
 }

@@ -76,6 +76,8 @@ pub struct Service {
     pub greedy_structure: bool,
     /// Takes computed prefixes to files, where there is a cache on disk.
     pub prefixes: Option<Arc<dyn PrefixFiles>>,
+    /// Whether requests are made to have their tokens counted.
+    pub(crate) counts: bool,
 }
 
 impl Service {
@@ -98,6 +100,7 @@ impl Service {
             chosen: None,
             greedy_structure: true,
             prefixes: None,
+            counts: false,
             engine: parts.engine,
             grammars: Arc::new(GrammarCompiler::new(Arc::clone(&assets))),
             assets,
@@ -217,8 +220,9 @@ impl Service {
     /// Renders, tokenizes and checks a conversation; nothing is computed yet. Takes time
     /// proportional to the length of the text.
     pub fn prepare_chat(&self, request: &ChatRequest) -> Result<Prepared, ApiError> {
-        let renderer = self.renderer(self.template(request)?);
-        let renderer = Renderer { marks: self.info().uses_marks, ..renderer };
+        let template = self.template(request)?;
+        self.check_length(&request.messages)?;
+        let renderer = Renderer { marks: self.info().uses_marks, ..self.renderer(template) };
         let tools: Arc<[ToolSignature]> = signatures(request).into();
         let rendered = renderer.prompt(request)?;
         let beginning = Beginning::of(request, &rendered, self.thinks);
@@ -331,7 +335,7 @@ impl Service {
     ) -> Result<Vec<u32>, ApiError> {
         match prompt {
             Prompt::Text(text) => {
-                self.tokenize(text, EncodeOptions { add_special, parse_special: true })
+                self.prompt_tokens(text, EncodeOptions { add_special, parse_special: true })
             }
             Prompt::Ids(ids) => Ok(ids.clone()),
         }
@@ -339,7 +343,8 @@ impl Service {
 
     /// The text of the prompt of a conversation.
     pub fn render(&self, request: &ChatRequest) -> Result<String, ApiError> {
-        self.renderer(self.template(request)?).text(request)
+        let template = self.template(request)?;
+        self.counting().renderer(template).text(request)
     }
 
     /// The text of `ids`, special tokens left out.
@@ -369,6 +374,7 @@ impl Service {
             rules: families::chat_rules(&self.engine.info.architecture),
             thinks: self.thinks,
             context: self.engine.info.context_length,
+            limit: self.token_limit(),
             marks: false,
         }
     }

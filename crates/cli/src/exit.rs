@@ -1,6 +1,6 @@
 //! Exit codes: 0 success, 1 an operating error, 2 wrong usage (from clap), 130 Ctrl-C.
 
-use crate::output::note;
+use crate::output::{failure, note};
 use crate::terminal;
 use convert::Interrupted;
 use std::io;
@@ -37,7 +37,7 @@ pub(crate) fn install_panic_hook() {
     std::panic::set_hook(Box::new(move |panic| {
         let place = panic.location().map_or_else(String::new, |place| format!(" ({place})"));
         let message = panic.payload_as_str().unwrap_or("no message");
-        note(format_args!("error: internal error: {}{place}", indented(message)));
+        failure(format_args!("internal error: {}{place}", indented(message)));
         if std::thread::current().id() == main {
             terminal::restore();
             std::process::exit(1);
@@ -48,7 +48,7 @@ pub(crate) fn install_panic_hook() {
 /// Prints an error and its causes.
 pub(crate) fn report(error: &anyhow::Error) {
     let mut last = error.to_string();
-    note(format_args!("error: {}", indented(&last)));
+    failure(indented(&last));
     for cause in error.chain().skip(1).map(ToString::to_string) {
         // Some errors include their cause already.
         if !last.contains(&cause) {

@@ -1,10 +1,22 @@
 //! Logs on standard error.
 
 use std::io::IsTerminal;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tracing_subscriber::EnvFilter;
 
 /// The log filter in the syntax of `tracing-subscriber`: `debug`, `server=info`.
 const VARIABLE: &str = "GANNET_LOG";
+
+/// The target of what is said whatever the filter.
+pub(crate) const NOTE: &str = "note";
+
+/// Whether all lines on standard error are JSON.
+static JSON: AtomicBool = AtomicBool::new(false);
+
+/// Whether log lines are JSON.
+pub(crate) fn is_json() -> bool {
+    JSON.load(Ordering::Relaxed)
+}
 
 /// Format of log lines.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -19,8 +31,8 @@ pub(crate) enum LogFormat {
 pub(crate) fn install(verbosity: u8, format: LogFormat) {
     let level = ["warn", "info", "debug", "trace"][usize::from(verbosity.min(3))];
     let filter = match std::env::var(VARIABLE) {
-        Ok(wanted) if verbosity == 0 => EnvFilter::new(wanted),
-        _ => EnvFilter::new(level),
+        Ok(wanted) if verbosity == 0 => EnvFilter::new(format!("{wanted},{NOTE}=info")),
+        _ => EnvFilter::new(format!("{level},{NOTE}=info")),
     };
     let ansi = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let reports = tracing_subscriber::fmt()
@@ -29,6 +41,9 @@ pub(crate) fn install(verbosity: u8, format: LogFormat) {
         .with_target(false);
     match format {
         LogFormat::Text => reports.with_ansi(ansi).init(),
-        LogFormat::Json => reports.json().flatten_event(true).init(),
+        LogFormat::Json => {
+            reports.json().flatten_event(true).init();
+            JSON.store(true, Ordering::Relaxed);
+        }
     }
 }

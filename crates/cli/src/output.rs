@@ -2,6 +2,7 @@
 //!
 //! Invariant: output is flushed at once, so that it is complete however the process ends.
 
+use crate::logging;
 use anstyle::Style;
 use anyhow::Result;
 use serde::Serialize;
@@ -45,9 +46,23 @@ pub(crate) fn report<J: Serialize>(
     if as_json { json(&to_json()) } else { text(&to_text()) }
 }
 
-/// Writes a line to standard error. A failure to write is ignored.
+/// Writes a line to standard error, as a log line where those are JSON. A failure to write is
+/// ignored.
 pub(crate) fn note(line: impl Display) {
-    let _ = writeln!(anstream::stderr(), "{line}");
+    if logging::is_json() {
+        tracing::info!(target: logging::NOTE, "{line}");
+    } else {
+        let _ = writeln!(anstream::stderr(), "{line}");
+    }
+}
+
+/// Writes an error to standard error, as [`note`] does.
+pub(crate) fn failure(line: impl Display) {
+    if logging::is_json() {
+        tracing::error!(target: logging::NOTE, "{line}");
+    } else {
+        let _ = writeln!(anstream::stderr(), "error: {line}");
+    }
 }
 
 /// Writes dimmed text to standard error, if it is a terminal.

@@ -38,7 +38,7 @@ pub(crate) const KEYS: &[&str] = &[
     "system", "stats", "state-dir",
     "models", "models-memory", "keep-alive", "host", "port", "unix", "unix-mode", "tls-cert", "tls-key",
     "lora-dir", "max-loras", "allow-lora-updates", "alias", "no-ui", "no-slots", "slot-save-path", "no-metrics",
-    "api-key", "api-key-file", "cors", "rate-limit", "rate-limit-tokens", "max-concurrent",
+    "api-key", "api-key-file", "cors", "allowed-host", "rate-limit", "rate-limit-tokens", "max-concurrent",
     "cache-isolation", "log-prompts",
     "connections", "header-limit", "header-timeout", "body-limit", "body-timeout", "json-depth",
     "sse-ping-interval", "stall-timeout", "progress-timeout", "grace",

@@ -180,14 +180,17 @@ impl Metrics {
         self.progressed();
     }
 
-    /// Counts the first token of a request: its time to first token, the time since admission, and
-    /// the prompt tokens that were computed for it.
-    pub fn first_token(&self, since_submitted: Duration, prefill: Duration, computed: usize) {
-        self.0.counters.generation_tokens.inc();
+    /// Counts a prompt: the time since admission, and the tokens that were computed.
+    pub fn prompt_computed(&self, prefill: Duration, computed: usize) {
         self.0.counters.prompt_tokens.inc_by(computed as u64);
-        self.0.first_token.add(since_submitted.as_secs_f64());
         self.0.prefill.add(prefill.as_secs_f64());
         add_rate(&self.0.prefill_rate, computed, prefill);
+    }
+
+    /// Counts the first token of a request and its time to first token.
+    pub fn first_token(&self, since_submitted: Duration) {
+        self.0.counters.generation_tokens.inc();
+        self.0.first_token.add(since_submitted.as_secs_f64());
     }
 
     /// Counts `tokens` further tokens of a request, `gap` after the one before. Several of one

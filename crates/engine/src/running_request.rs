@@ -154,7 +154,7 @@ impl RunningRequest {
         pooler.add(states);
         self.output.clear();
         if planned.samples {
-            self.output.end(Outcome::Length);
+            self.output.end(Outcome::Complete);
         }
     }
 
@@ -314,7 +314,8 @@ impl RunningRequest {
             metrics.drafted(planned.drafts, self.draft.accepted_now);
         }
         let computed = sequence.prompt - sequence.cached.unwrap_or(0);
-        self.clock.record_tokens(output.ids.len(), computed, metrics);
+        self.clock.record_prompt(computed, metrics);
+        self.clock.record_tokens(output.ids.len(), metrics);
         for (&id, logprobs) in output.ids.iter().zip(&mut output.logprobs) {
             if let Some(recorder) = &mut self.recorder {
                 recorder.trace.ids.push(id);

@@ -8,6 +8,7 @@ pub(crate) mod constraint;
 pub(crate) mod delivery;
 pub(crate) mod embeddings;
 pub(crate) mod flow;
+pub(crate) mod length;
 pub(crate) mod logprobs;
 pub(crate) mod mixed_prompts;
 pub(crate) mod options;

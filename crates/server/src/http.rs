@@ -6,6 +6,7 @@
 pub(crate) mod app;
 pub(crate) mod body;
 pub(crate) mod caller;
+pub(crate) mod content_encoding;
 pub(crate) mod error;
 pub(crate) mod fallback;
 pub(crate) mod fields;

@@ -5,7 +5,7 @@ use crate::http::fallback::unknown_route;
 use crate::http::middleware::{self, Exemptions};
 use crate::http::models::ServedModels;
 use crate::http::options::ServerOptions;
-use crate::http::origin::{LOCALHOST, is_local};
+use crate::http::origin::{self, LOCALHOST, is_local};
 use crate::http::protocol;
 use crate::http::rate_limit_headers;
 use crate::http::request::REQUEST_ID;
@@ -21,15 +21,18 @@ use crate::protocols::responses::Responses;
 use crate::protocols::responses::store::{ResponseStore, StoreLimits};
 use crate::unprefixed;
 use axum::Extension;
+use axum::Router;
 use axum::body::Bytes;
 use axum::http::{HeaderValue, Method, header};
 use axum::middleware::{from_fn, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use axum::{Json, Router};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::sync::Arc;
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 use utoipa::OpenApi;
+use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouterExt};
+use utoipa_axum::routes;
 
 /// The server's routes over `models`, to be served or tested as any tower service.
 pub fn router(models: impl Into<ServedModels>, options: ServerOptions) -> Router {
@@ -53,29 +56,39 @@ pub(crate) fn store(options: &ServerOptions) -> Arc<ResponseStore> {
 
 pub(crate) fn routes(app: App, store: Arc<ResponseStore>) -> Router {
     let cors = app.options.cors_origin.as_deref().map(cors);
-    let (responses, described) = protocol::routes::<Responses>(&app);
-    let protocols = [
-        protocol::routes::<OpenAi>(&app),
-        (responses.layer(Extension(store)), described),
-        protocol::routes::<Anthropic>(&app),
-        protocol::routes::<Ollama>(&app),
-        protocol::routes::<Llama>(&app),
-        protocol::routes::<Ranking>(&app),
-    ];
-    let (mut router, mut document) = (Router::new(), Document::openapi());
-    for (routes, part) in protocols {
-        router = router.merge(routes);
-        document.merge(part);
-    }
-    unprefixed::describe(&mut document);
-    let own = protocol::guarded(own_routes(&document), &app, OWN_EXEMPTIONS);
     let pages = if app.options.ui { web::routes() } else { Router::new() };
-    let router = own.merge(router).with_state(app.clone()).merge(pages);
+    let pages = pages.layer(from_fn_with_state(app.clone(), origin::guard));
+    let router = described(&app, store).0.with_state(app.clone()).merge(pages);
     let router = match cors {
         Some(cors) => router.layer(cors),
         None => router,
     };
     unprefixed::served(router.layer(from_fn_with_state(app, middleware::log)))
+}
+
+/// The routes without the pages, and what the document says of them.
+fn described(app: &App, store: Arc<ResponseStore>) -> (Router<App>, utoipa::openapi::OpenApi) {
+    let (responses, described) = protocol::routes::<Responses>(app);
+    let protocols = [
+        protocol::routes::<OpenAi>(app),
+        (responses.layer(Extension(store)), described),
+        protocol::routes::<Anthropic>(app),
+        protocol::routes::<Ollama>(app),
+        protocol::routes::<Llama>(app),
+        protocol::routes::<Ranking>(app),
+    ];
+    let (mut router, mut document) = (Router::new(), Head::openapi());
+    let (own, described) = own_routes().split_for_parts();
+    document.merge(described);
+    for (routes, part) in protocols {
+        router = router.merge(routes);
+        document.merge(part);
+    }
+    unprefixed::describe(&mut document);
+    // Serialized once: the document is long, and needs no key.
+    let own = own.layer(Extension(Document(Bytes::from(json!(document).to_string()))));
+    let own = protocol::guarded(own, app, OWN_EXEMPTIONS);
+    (own.merge(router), document)
 }
 
 /// The own routes of supervisors, and the document, which the page reads before it has a key.
@@ -86,25 +99,33 @@ const OWN_EXEMPTIONS: Exemptions = Exemptions {
 };
 
 /// The routes that belong to no protocol, and the answer to paths that are no route.
-fn own_routes(document: &utoipa::openapi::OpenApi) -> Router<App> {
-    // Serialized once: the document is long, and needs no key.
-    let document = Bytes::from(json!(document).to_string());
-    let kind = [(header::CONTENT_TYPE, "application/json")];
-    Router::new()
-        .route("/openapi.json", get(async move || (kind, document)))
-        .route("/health", get(status::health))
+fn own_routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(openapi))
+        .routes(routes!(status::health))
         .route("/v1/health", get(status::health))
-        .route("/ready", get(status::ready))
-        .route("/metrics", get(status::metrics).layer(from_fn(protocol::translated::<Llama>)))
-        .route("/v1/stats", get(status::stats))
-        .route("/version", get(version))
+        .routes(routes!(status::ready))
+        .routes(routes!(status::metrics).layer(from_fn(protocol::translated::<Llama>)))
+        .routes(routes!(status::stats))
+        .routes(routes!(status::version))
         .fallback(unknown_route)
 }
 
-/// The head of the document; the protocols add paths and types.
+/// The document, as JSON.
+#[derive(Clone, Debug)]
+struct Document(Bytes);
+
+/// This description of all routes.
+#[utoipa::path(get, path = "/openapi.json", tag = "Operation",
+    responses((status = 200, body = Object)))]
+async fn openapi(Extension(Document(document)): Extension<Document>) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], document).into_response()
+}
+
+/// The head of the document; the routes add paths and types.
 #[derive(OpenApi)]
 #[openapi(info(title = "Gannet", description = "A large language model over HTTP"))]
-struct Document;
+struct Head;
 
 /// Browsers of `origin` may call every route. An origin that no header can carry allows none.
 ///
@@ -127,6 +148,28 @@ fn cors(origin: &str) -> CorsLayer {
         .expose_headers(shown.collect::<Vec<_>>())
 }
 
-async fn version() -> Json<Value> {
-    Json(json!({ "name": "gannet", "version": env!("CARGO_PKG_VERSION") }))
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::models::{KeepAlive, ModelCollection};
+    use std::collections::BTreeSet;
+
+    /// The paths of the routes of `router`, with parameters as the document writes them.
+    fn paths(router: &Router<App>) -> BTreeSet<String> {
+        let shown = format!("{router:?}");
+        let texts = shown.split('"').skip(1).step_by(2);
+        texts.filter(|text| text.starts_with('/')).map(|path| path.replace("{*", "{")).collect()
+    }
+
+    #[test]
+    fn every_route_is_described() {
+        let models =
+            ModelCollection { models: Vec::new(), memory: None, keep_alive: KeepAlive::Forever };
+        let options = ServerOptions { adapter_updates: true, ..ServerOptions::default() };
+        let app = App::new(models.into(), options, Life::default());
+        let (router, document) = described(&app, store(&app.options));
+        let (served, described) = (paths(&router), &document.paths.paths);
+        let absent: Vec<_> = served.iter().filter(|path| !described.contains_key(*path)).collect();
+        assert!(absent.is_empty() && served.len() > 50, "{absent:?} of {served:?}");
+    }
 }

@@ -37,7 +37,9 @@ pub async fn serve(
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), ServeError> {
     let listener = listener.into();
-    let app = App::new(models.into(), options, Life::default());
+    let loopback = listener.is_loopback();
+    let mut app = App::new(models.into(), options, Life::default());
+    app.loopback = loopback;
     let App { models, options, life, .. } = &app;
     models.load_pinned().await?;
     let tls = listener.tls.iter().map(|tls| Arc::new(tls.clone()) as Arc<dyn Reload>);

@@ -19,7 +19,16 @@ const PREFIX: &str = "/v1";
 /// The paths that are also served without the prefix, with all paths below them.
 const PATHS: [&str; 3] = ["/chat/completions", "/models", "/responses"];
 /// Further paths with the route that each is a name of.
-const NAMES: [(&str, &str); 2] = [("/completions", "/completion"), ("/embeddings", "/embedding")];
+const NAMES: [(&str, &str); 8] = [
+    ("/completions", "/completion"),
+    ("/embeddings", "/embedding"),
+    ("/rerank", "/v1/rerank"),
+    ("/reranking", "/v1/rerank"),
+    ("/v1/reranking", "/v1/rerank"),
+    ("/v2/rerank", "/v1/rerank"),
+    ("/score", "/v1/score"),
+    ("/v1/health", "/health"),
+];
 
 /// `router`, with its routes of other protocols served without their prefix too.
 pub(crate) fn served(router: Router) -> Router {
@@ -57,18 +66,31 @@ pub(crate) fn describe(document: &mut OpenApi) {
     });
     let named =
         NAMES.iter().filter_map(|&(name, path)| Some((name.to_owned(), all.get(path)?.clone())));
-    let found: Vec<(String, PathItem)> = shorter.chain(named).collect();
-    for (path, mut item) in found {
-        let operations = [&mut item.get, &mut item.post, &mut item.delete];
-        operations.into_iter().flatten().for_each(rewrite);
-        document.paths.paths.insert(path, item);
+    let mut named: Vec<(String, PathItem)> = named.collect();
+    let mut shorter: Vec<(String, PathItem)> = shorter.collect();
+    for (_, item) in &mut shorter {
+        operations(item).for_each(rewrite);
     }
+    for (path, item) in &mut named {
+        let suffix = path.replace('/', "_");
+        operations(item).for_each(|operation| rename(operation, &suffix));
+    }
+    document.paths.paths.extend(shorter.into_iter().chain(named));
+}
+
+fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
+    [&mut item.get, &mut item.post, &mut item.delete].into_iter().flatten()
+}
+
+/// Gives the operation a name of its own, which ends in `suffix`.
+fn rename(operation: &mut Operation, suffix: &str) {
+    operation.operation_id = operation.operation_id.as_ref().map(|id| format!("{id}{suffix}"));
 }
 
 /// Gives the operation a name and a tag of its own, and errors without a form: they are those of
 /// llama.cpp's server.
 fn rewrite(operation: &mut Operation) {
-    operation.operation_id = operation.operation_id.as_ref().map(|id| format!("{id}_unprefixed"));
+    rename(operation, "_unprefixed");
     operation.tags = Some(vec!["llama.cpp".to_owned()]);
     for (status, response) in &mut operation.responses.responses {
         match response {

@@ -82,6 +82,11 @@ impl AddedTokens {
         pieces
     }
 
+    /// Whether a token takes white space around it.
+    pub fn widens(&self) -> bool {
+        self.tokens.iter().any(|token| token.lstrip || token.rstrip)
+    }
+
     /// Whether `text` ends with the beginning of a special token.
     pub fn ends_like_special(&self, text: &str) -> bool {
         let begins = |token: &AddedToken| {

@@ -4,6 +4,7 @@ use crate::error::{Result, TextError};
 use crate::files::{optional_json, optional_text};
 use crate::gguf::GgufOptions;
 use crate::guard::{self, PointedPrompt, RenderedPrompt};
+use crate::parts::EncodedText;
 use crate::special_tokens::{SpecialIds, SpecialTokens};
 use crate::template::ChatTemplate;
 use crate::tokenizer::{Tokenizer, config_token};
@@ -136,7 +137,12 @@ impl TextAssets {
 
     /// Returns the ids of a rendered prompt. Templates write the begin-of-sequence token.
     pub fn encode(&self, prompt: &RenderedPrompt) -> Result<Vec<u32>> {
-        self.tokenizer.encode_guarded(&prompt.text, &prompt.literals)
+        Ok(self.encode_within(prompt, usize::MAX)?.ids)
+    }
+
+    /// Returns the ids of a rendered prompt, as [`Tokenizer::encode_within`] does those of a text.
+    pub fn encode_within(&self, prompt: &RenderedPrompt, most: usize) -> Result<EncodedText> {
+        self.tokenizer.encode_guarded(&prompt.text, &prompt.literals, most)
     }
 }
 

@@ -19,6 +19,7 @@ pub mod grammar;
 mod guard;
 mod infill;
 mod output;
+mod parts;
 mod pipeline;
 pub mod pre_types;
 pub mod raw_json;
@@ -46,6 +47,7 @@ pub use grammar::{
 pub use guard::{MAX_POINTS, PointedPrompt, RenderedPrompt};
 pub use infill::InfillTokens;
 pub use output::{OutputForm, OutputParser};
+pub use parts::EncodedText;
 pub use spaced_json::spaced_json;
 pub use special_tokens::{SpecialIds, SpecialTokens};
 pub use stop::{StopStep, StopStrings};

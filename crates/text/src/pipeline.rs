@@ -33,6 +33,19 @@ impl Pipeline {
         self.try_encode(text, specials).map_err(|e| TextError::Encode(e.to_string()))
     }
 
+    /// Whether every byte of a text is part of a token, as with vocabularies of bytes whose texts
+    /// are not normalized.
+    pub fn keeps_all(&self) -> bool {
+        let spells_bytes = |pre_tokenizer: &PreTokenizerWrapper| match pre_tokenizer {
+            PreTokenizerWrapper::Sequence(all) => {
+                let last = all.as_ref().last();
+                last.is_some_and(|last| matches!(last, PreTokenizerWrapper::ByteLevel(_)))
+            }
+            one => matches!(one, PreTokenizerWrapper::ByteLevel(_)),
+        };
+        self.normalizer.is_none() && self.pre_tokenizer.as_ref().is_some_and(spells_bytes)
+    }
+
     fn try_encode(
         &self,
         text: &str,

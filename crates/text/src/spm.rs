@@ -23,10 +23,16 @@ pub(crate) struct SentencePiece {
 }
 
 impl SentencePiece {
-    /// Returns the ids of `text`, nothing added.
-    pub fn encode(&self, text: &str, specials: Specials, vocab: &Vocab) -> Vec<u32> {
+    /// Returns the ids of `text`, nothing added. `at_start` says that no other text comes before.
+    pub fn encode(
+        &self,
+        text: &str,
+        specials: Specials,
+        vocab: &Vocab,
+        at_start: bool,
+    ) -> Vec<u32> {
         let mut ids = Vec::new();
-        let mut after_token = true;
+        let mut after_token = at_start;
         for piece in self.added.split(text, specials) {
             if let Some(id) = piece.token {
                 ids.push(id);

@@ -7,6 +7,7 @@ use crate::decoder::Decoder;
 use crate::error::{Result, TextError};
 use crate::files::{MAX_BYTES, optional_json};
 use crate::infill::InfillTokens;
+use crate::parts::EncodedText;
 use crate::pipeline::Pipeline;
 use crate::special_tokens::SpecialIds;
 use crate::spm::SentencePiece;
@@ -88,16 +89,32 @@ impl Tokenizer {
 
     /// Returns the ids of `text`.
     pub fn encode(&self, text: &str, options: EncodeOptions) -> Result<Vec<u32>> {
+        Ok(self.encode_within(text, options, usize::MAX)?.ids)
+    }
+
+    /// Returns the ids of `text`. Where they are more than `most`, the text may be encoded no
+    /// further than that shows: the ids are its first, with the tokens that `add_special` adds.
+    pub fn encode_within(
+        &self,
+        text: &str,
+        options: EncodeOptions,
+        most: usize,
+    ) -> Result<EncodedText> {
         let specials =
             if options.parse_special { Specials::Outside(&[]) } else { Specials::Ignore };
-        self.encode_with(text, specials, options.add_special)
+        let EncodedText { ids, is_cut } = self.encode_parts(text, specials, most)?;
+        if !options.add_special {
+            return Ok(EncodedText { ids, is_cut });
+        }
+        let ids = [&self.affixes.prefix[..], &ids, &self.affixes.suffix].concat();
+        Ok(EncodedText { ids, is_cut })
     }
 
     /// Returns the ids of two texts, of which `first` is encoded already, with the tokens that the
     /// vocabulary puts around and between them. Tokens at the end of the second text are left out
     /// where all would be more than `most`.
     pub fn encode_pair(&self, first: &[u32], second: &str, most: usize) -> Result<EncodedPair> {
-        let mut second = self.encode(second, EncodeOptions::default())?;
+        let mut second = self.encode_within(second, EncodeOptions::default(), most)?.ids;
         let plain = [PairPart::First(0), PairPart::Second(0)];
         let parts = if self.affixes.pair.is_empty() { &plain } else { &self.affixes.pair[..] };
         let between = parts.iter().map(|part| match part {
@@ -132,20 +149,30 @@ impl Tokenizer {
     }
 
     /// Returns the ids of `text` with special tokens parsed, except where they touch one of
-    /// `literals` (byte ranges in order): there the text of a special token stays plain text.
-    pub fn encode_guarded(&self, text: &str, literals: &[Range<usize>]) -> Result<Vec<u32>> {
-        self.encode_with(text, Specials::Outside(literals), false)
+    /// `literals` (byte ranges in order): there the text of a special token stays plain text. As
+    /// [`encode_within`](Self::encode_within) of more than `most`.
+    pub fn encode_guarded(
+        &self,
+        text: &str,
+        literals: &[Range<usize>],
+        most: usize,
+    ) -> Result<EncodedText> {
+        self.encode_parts(text, Specials::Outside(literals), most)
     }
 
-    fn encode_with(&self, text: &str, specials: Specials, affixes: bool) -> Result<Vec<u32>> {
-        let ids = match &self.engine {
-            Encoder::Pipeline(pipeline) => pipeline.encode(text, specials)?,
-            Encoder::SentencePiece(spm) => spm.encode(text, specials, &self.vocab),
+    /// Returns the least number of tokens that a text of so many bytes can have, special tokens
+    /// included: 0 where the vocabulary drops parts of texts.
+    pub fn least_tokens(&self, bytes: usize) -> usize {
+        let keeps_all = match &self.engine {
+            Encoder::Pipeline(pipeline) => pipeline.keeps_all(),
+            Encoder::SentencePiece(spm) => spm.bytes.iter().all(Option::is_some),
         };
-        if !affixes {
-            return Ok(ids);
+        let widens = self.added().iter().any(|added| added.widens());
+        if !keeps_all || widens {
+            return 0;
         }
-        Ok([&self.affixes.prefix[..], &ids, &self.affixes.suffix].concat())
+        let longest = self.vocab.iter().map(|(_, entry)| entry.bytes.len()).max().unwrap_or(0);
+        bytes / longest.max(1)
     }
 
     /// Returns the bytes of `id`; empty for ids without a token.

@@ -61,6 +61,18 @@ fn merges_of_characters() -> Vec<(&'static str, Value)> {
 }
 
 #[test]
+fn a_long_text_has_a_space_before_it_once() {
+    let tokenizer = Tokenizer::from_gguf(&open(sentence_piece()), &GgufOptions::default());
+    let tokenizer = tokenizer.unwrap();
+    let ids =
+        |times: usize| tokenizer.encode(&"ab cé ".repeat(times), EncodeOptions::default()).unwrap();
+    let (one, two) = (ids(1), ids(2));
+    let further = &two[one.len()..];
+    let expected = [&one[..], &further.repeat(20_000 - 1)].concat();
+    assert!(ids(20_000) == expected);
+}
+
+#[test]
 fn merges_of_characters_come_in_their_order_and_bytes_spell_the_rest() {
     let tokenizer = Tokenizer::from_gguf(&open(merges_of_characters()), &GgufOptions::default());
     let tokenizer = tokenizer.unwrap();

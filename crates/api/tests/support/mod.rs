@@ -361,7 +361,10 @@ impl Play<'_> {
         let prompt_tokens = if self.sent == 0 { prompt.saturating_sub(3) } else { 0 };
         self.metrics.step(Step { rows: 1, sequences: 1, took: gap });
         match self.sent {
-            0 => self.metrics.first_token(self.submission.submitted.elapsed(), gap, prompt_tokens),
+            0 => {
+                self.metrics.prompt_computed(gap, prompt_tokens);
+                self.metrics.first_token(self.submission.submitted.elapsed());
+            }
             _ => self.metrics.tokens(1, gap),
         }
     }

@@ -151,8 +151,10 @@ impl Chat {
         };
         let mut watch = Watch::new();
         let stream = self.loaded.service.chat(&request).map_err(|error| match error {
-            ApiError::ContextLength { .. } => anyhow::Error::from(error)
-                .context("the conversation is too long; /reset starts a new one"),
+            ApiError::ContextLength { .. } | ApiError::FarBeyondContext { .. } => {
+                anyhow::Error::from(error)
+                    .context("the conversation is too long; /reset starts a new one")
+            }
             other => other.into(),
         })?;
         self.runtime.block_on(StreamedAnswer::follow(stream, Show::Pieces, watch.wait()))

@@ -13,6 +13,8 @@ pub struct Server {
     child: Child,
     pub address: String,
     err: BufReader<ChildStderr>,
+    /// What it said until it listened.
+    log: String,
 }
 
 impl Server {
@@ -26,12 +28,14 @@ impl Server {
         command.arg("serve").args(args).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let err = BufReader::new(child.stderr.take().unwrap());
-        let mut server = Self { child, address: String::new(), err };
+        let mut server = Self { child, address: String::new(), err, log: String::new() };
         while server.address.is_empty() {
             let mut line = String::new();
             assert_ne!(server.err.read_line(&mut line).unwrap(), 0, "it ended before it listened");
-            let address = line.trim().strip_prefix("listening on ").unwrap_or_default();
+            let said = line.split_once("listening on ").map(|(_, said)| said);
+            let address = said.and_then(|said| said.split(['"', '\n']).next()).unwrap_or_default();
             server.address.push_str(address.trim_start_matches("http://"));
+            server.log += &line;
         }
         server
     }
@@ -41,7 +45,7 @@ impl Server {
         let length = body.len();
         // At once: a server that refuses the head may close before it has read a later body.
         let request = format!(
-            "{head} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n\
+            "{head} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n\
              content-length: {length}\r\n\r\n{body}"
         );
         stream.write_all(request.as_bytes()).unwrap();
@@ -68,9 +72,9 @@ impl Server {
     pub fn end(mut self, signal: &str) -> (Option<i32>, String) {
         self.signal(signal);
         let code = self.child.wait().unwrap().code();
-        let mut rest = String::new();
-        self.err.read_to_string(&mut rest).unwrap();
-        (code, rest)
+        let mut log = std::mem::take(&mut self.log);
+        self.err.read_to_string(&mut log).unwrap();
+        (code, log)
     }
 }
 
@@ -97,15 +101,21 @@ fn it_answers_and_ends_with_zero_on_sigterm() {
 }
 
 #[test]
-fn reports_of_one_request_share_its_name() {
+fn every_log_line_is_json_and_reports_of_one_request_share_its_name() {
     let server = Server::start(&["-v", "--log-format", "json"]);
     // The last header takes the rest of the line that such a head begins.
     let head = "POST /v1/chat/completions HTTP/1.1\r\nx-request-id: trace-1\r\nx-rest:";
     let answer = server.request(head, QUESTION);
     assert!(answer.contains("x-request-id: trace-1\r\n"), "{answer}");
     let (_, rest) = server.end("-TERM");
-    let lines = rest.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let lines: Vec<Value> = lines.filter(|line| line["request_id"] == "trace-1").collect();
+    let json = |line| serde_json::from_str::<Value>(line).unwrap_or_else(|_| panic!("{line}"));
+    let all: Vec<Value> = rest.lines().map(json).collect();
+    for said in ["listening on ", "loaded in ", "shutting down"] {
+        let says = |line: &Value| line["message"].as_str().is_some_and(|it| it.contains(said));
+        assert!(all.iter().any(says), "{said}: {rest}");
+    }
+    let lines: Vec<Value> =
+        all.into_iter().filter(|line| line["request_id"] == "trace-1").collect();
     let with = |message: &str| lines.iter().find(|line| line["message"] == message).unwrap();
     assert_eq!(with("request")["status"], 200, "{rest}");
     assert_eq!(with("generation")["outcome"], "answered", "{rest}");

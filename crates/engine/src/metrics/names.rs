@@ -142,7 +142,7 @@ pub(super) fn register(of: &Inner, registry: &mut Registry) {
         ("kv_blocks_used", "KV blocks held by sequences, by group of rows", &cache.used),
         ("kv_blocks_cached", "KV blocks kept as prefix cache, by group of rows", &cache.cached),
         ("kv_blocks_free", "Empty KV blocks, by group of rows", &cache.free),
-        ("kv_blocks_total", "All KV blocks, by group of rows", &cache.total),
+        ("kv_blocks", "All KV blocks, by group of rows", &cache.total),
     ];
     put(registry, &groups);
     let help = "Bytes that the model holds on the device, by kind";
@@ -163,7 +163,7 @@ pub(super) fn register(of: &Inner, registry: &mut Registry) {
         ("step_time_seconds", "Time of a step", &of.step),
         ("request_prefill_tokens_per_second", prefill, &of.prefill_rate),
         ("request_decode_tokens_per_second", decode, &of.decode_rate),
-        ("iteration_tokens_total", "Rows of a step", &of.rows),
+        ("iteration_tokens", "Rows of a step", &of.rows),
         ("iteration_sequences", "Sequences of a step: the size of its batch", &of.sequences),
         ("request_prompt_tokens", "Tokens of a request's prompt", &of.prompt_length),
         ("request_generation_tokens", "Tokens a request generated", &of.generated_length),

@@ -14,7 +14,8 @@ fn one_request(metrics: &Metrics) {
     metrics.load(1, 2);
     metrics.blocks(0, 3, 1, 4);
     metrics.step(Step { rows: 6, sequences: 1, took: secs(0.25) });
-    metrics.first_token(secs(0.75), secs(0.25), 6);
+    metrics.prompt_computed(secs(0.25), 6);
+    metrics.first_token(secs(0.75));
     for _ in 0..2 {
         metrics.step(Step { rows: 1, sequences: 1, took: secs(0.1) });
         metrics.tokens(1, secs(0.1));
@@ -70,7 +71,7 @@ fn groups_and_states_are_counted_apart() {
     let text = encoded(&metrics);
     for line in [
         "gannet:kv_blocks_used{group=\"all\"} 1",
-        "gannet:kv_blocks_total{group=\"128\"} 4",
+        "gannet:kv_blocks{group=\"128\"} 4",
         // That of the fullest group.
         "gannet:kv_cache_usage_perc 0.75",
         "gannet:state_slots_live 2",
@@ -110,7 +111,7 @@ fn text_has_the_numbers_under_their_names() {
         "gannet:time_to_first_token_seconds_bucket{le=\"0.5\"} 0",
         "gannet:time_to_first_token_seconds_bucket{le=\"0.75\"} 1",
         "gannet:time_to_first_token_seconds_bucket{le=\"+Inf\"} 1",
-        "gannet:iteration_tokens_total_sum 12.0",
+        "gannet:iteration_tokens_sum 12.0",
         "gannet:request_prefill_tokens_per_second_sum 24.0",
     ] {
         assert!(text.lines().any(|have| have == line), "{line} is missing in\n{text}");

@@ -12,13 +12,22 @@ pub(super) struct RequestClock {
     /// Maximum time from submission to the end.
     timeout: Option<Duration>,
     admitted: Option<Instant>,
+    /// When its prompt was computed.
+    prompt_end: Option<Instant>,
     first_token: Option<Instant>,
     last_token: Option<Instant>,
 }
 
 impl RequestClock {
     pub fn new(submitted: Instant, timeout: Option<Duration>) -> Self {
-        Self { submitted, timeout, admitted: None, first_token: None, last_token: None }
+        Self {
+            submitted,
+            timeout,
+            admitted: None,
+            prompt_end: None,
+            first_token: None,
+            last_token: None,
+        }
     }
 
     /// The outcome of a request whose time is up.
@@ -36,8 +45,17 @@ impl RequestClock {
         Some(self.submitted.elapsed())
     }
 
-    /// Counts `tokens` generated tokens of a step; `computed` prompt tokens came before the first.
-    pub fn record_tokens(&mut self, tokens: usize, computed: usize, metrics: &Metrics) {
+    /// Counts the prompt, of which `computed` tokens were not in the cache, once it is computed.
+    pub fn record_prompt(&mut self, computed: usize, metrics: &Metrics) {
+        if self.prompt_end.is_none() {
+            let now = Instant::now();
+            self.prompt_end = Some(now);
+            metrics.prompt_computed(now - self.admitted.unwrap_or(now), computed);
+        }
+    }
+
+    /// Counts `tokens` generated tokens of a step.
+    pub fn record_tokens(&mut self, tokens: usize, metrics: &Metrics) {
         if tokens == 0 {
             return;
         }
@@ -46,8 +64,7 @@ impl RequestClock {
             Some(last) => metrics.tokens(tokens, now - last),
             None => {
                 self.first_token = Some(now);
-                let prefill = now - self.admitted.unwrap_or(now);
-                metrics.first_token(self.submitted.elapsed(), prefill, computed);
+                metrics.first_token(self.submitted.elapsed());
                 metrics.tokens(tokens - 1, Duration::ZERO);
             }
         }

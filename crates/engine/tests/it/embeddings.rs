@@ -140,7 +140,7 @@ fn a_vector_has_the_same_bits_in_any_batch() {
                     let (vector, finished) = collect(generation);
                     assert_eq!(bits(&vector), bits(want), "{architecture} {chunk} {blocks} {time}");
                     let usage = finished.usage;
-                    assert_eq!((finished.outcome, usage.completion_tokens), (Outcome::Length, 0));
+                    assert_eq!((finished.outcome, usage.completion_tokens), (Outcome::Complete, 0));
                     assert!(i % 2 == 1 || usage.cached_tokens == 0, "states are not in the cache");
                 }
                 drop(other);
@@ -157,6 +157,9 @@ fn the_last_state_is_found_behind_what_the_cache_has() {
     let (cold, warm) = (last(), last());
     assert_eq!((cold.1.usage.cached_tokens, warm.1.usage.cached_tokens), (0, 89));
     assert_eq!(bits(&cold.0), bits(&warm.0));
+    let stats = engine.metrics.snapshot();
+    assert_eq!((stats.prompt_tokens, stats.cache_hits), (180, 89), "both prompts are counted");
+    assert_eq!(stats.by_outcome().find(|(_, count)| *count > 0), Some(("stop", 2)));
 }
 
 #[test]

@@ -39,7 +39,8 @@ pub(crate) fn tokenized(
     let before = service.embedding_prompt(options.prompt_name);
     let before = before.map_err(|error| HttpError::of(error, param))?;
     let ids = |(at, text): (usize, MixedPrompt)| {
-        let ids = text.after(before).ids(service)?;
+        let text = text.after(before);
+        let ids = if options.truncate { text.first_ids(service) } else { text.ids(service) }?;
         let checked = service.checked_text(ids, options.embed, options.truncate);
         let checked = checked.map_err(|error| refused(error, &format!("{param}[{at}]")))?;
         Ok(Prompt::Ids(checked))

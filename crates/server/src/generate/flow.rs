@@ -4,6 +4,7 @@ use crate::generate::adapters;
 use crate::generate::answer::Answer;
 use crate::generate::choices::Choices;
 use crate::generate::delivery;
+use crate::generate::length;
 use crate::http::app::App;
 use crate::http::body;
 use crate::http::error::HttpError;
@@ -27,22 +28,14 @@ pub(crate) async fn read<T: Send + 'static>(
     work: impl FnOnce(Value) -> Result<T, HttpError> + Send + 'static,
 ) -> Result<T, HttpError> {
     let bytes = body::read(body, &app.options).await?;
-    let depth = app.options.json_depth;
-    on_thread(app, move || work(body::json(&bytes, depth)?)).await
-}
-
-/// Runs `work` on a thread that may block, as soon as there are not too many.
-async fn on_thread<T: Send + 'static>(
-    app: &App,
-    work: impl FnOnce() -> Result<T, HttpError> + Send + 'static,
-) -> Result<T, HttpError> {
-    let permit =
-        Arc::clone(&app.preparing).acquire_owned().await.map_err(|_| HttpError::shutting_down())?;
-    let done = tokio::task::spawn_blocking(move || {
-        let _permit = permit;
-        work()
-    });
-    done.await.map_err(|_| HttpError::internal())?
+    let (depth, size) = (app.options.json_depth, bytes.len());
+    let read = move || {
+        let json = body::json(&bytes, depth)?;
+        // A long text is not kept twice.
+        drop(bytes);
+        work(json)
+    };
+    app.prepare(size, read).await
 }
 
 /// The body of a request, and the model that it names.
@@ -97,7 +90,7 @@ impl NamedModel {
         };
         let ModelContext { request, model } = context.with(model);
         let app = request.app.clone();
-        on_thread(&app, move || {
+        app.prepare(text_bytes(&body), move || {
             let service = match adapters::chosen(&model.service, &body)? {
                 Cow::Owned(adapted) => adapted,
                 // A name of the model with that of no adapter behind it.
@@ -111,6 +104,16 @@ impl NamedModel {
             Ok((ModelContext { request, model }, done))
         })
         .await
+    }
+}
+
+/// Bytes of all texts of a body.
+fn text_bytes(body: &Value) -> usize {
+    match body {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(text_bytes).sum(),
+        Value::Object(members) => members.values().map(text_bytes).sum(),
+        _ => 0,
     }
 }
 
@@ -236,6 +239,10 @@ pub(crate) async fn answered<A: Answer>(
     read: impl FnOnce(&ModelUse, &Value) -> Result<Reply<A>, HttpError> + Send + 'static,
 ) -> Result<Response, HttpError> {
     let keep_alive = A::keep_alive(named.body());
+    let read = |model: &ModelUse, body: &Value| {
+        length::check(&model.service, body)?;
+        read(model, body)
+    };
     let (context, reply) = named.prepare(context, read).await?;
     if let Some(time) = keep_alive {
         context.model.keep(time);

@@ -7,7 +7,7 @@
 
 use crate::http::error::HttpError;
 use crate::http::fields::{ObjectReader, wrong};
-use api::{EncodeOptions, Service};
+use api::{ApiError, EncodeOptions, Service};
 use serde_json::Value;
 use utoipa::ToSchema;
 
@@ -162,9 +162,15 @@ pub(crate) fn id(value: &Value, path: &str) -> Result<u32, HttpError> {
 }
 
 impl MixedPrompt {
-    /// The ids of the prompt; its text gets the tokens with which a text of the model begins.
+    /// The ids of the prompt; its text gets the tokens with which a text of the model begins. A
+    /// prompt that the context does not hold is an error.
     pub fn ids(&self, service: &Service) -> Result<Vec<u32>, HttpError> {
-        self.ids_with(service, WHOLE_TEXT)
+        self.ids_with(WHOLE_TEXT, |text, options| service.prompt_tokens(text, options))
+    }
+
+    /// As [`Self::ids`], or more of them than the context holds, with those that end a text.
+    pub fn first_ids(&self, service: &Service) -> Result<Vec<u32>, HttpError> {
+        self.ids_with(WHOLE_TEXT, |text, options| service.first_tokens(text, options))
     }
 
     /// A prompt of one text, which is at `path`.
@@ -180,11 +186,11 @@ impl MixedPrompt {
         self
     }
 
-    /// As [`Self::ids`], with these options for its texts.
+    /// The ids of the prompt, with these options for its texts, whose ids `tokenize` finds.
     pub fn ids_with(
         &self,
-        service: &Service,
         options: EncodeOptions,
+        tokenize: impl Fn(&str, EncodeOptions) -> Result<Vec<u32>, ApiError>,
     ) -> Result<Vec<u32>, HttpError> {
         let mut ids = Vec::with_capacity(self.parts.len());
         for (at, part) in self.parts.iter().enumerate() {
@@ -192,7 +198,7 @@ impl MixedPrompt {
                 PromptPart::Id(id) => ids.push(*id),
                 PromptPart::Text(text) => {
                     let add_special = options.add_special && at == 0;
-                    let found = service.tokenize(text, EncodeOptions { add_special, ..options });
+                    let found = tokenize(text, EncodeOptions { add_special, ..options });
                     ids.extend(found.map_err(|error| HttpError::of(error, &self.path))?);
                 }
             }

@@ -11,6 +11,21 @@ use utoipa::Number;
 use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, Schema, SchemaFormat, SchemaType, Type};
 use utoipa::openapi::{Object, RefOr};
 
+/// Numbers of samplers that are not built; 0 switches each off.
+const NOT_BUILT: [&str; 4] = ["mirostat", "dry_multiplier", "xtc_probability", "dynatemp_range"];
+
+/// Refuses a request for a sampler that is not built.
+pub(crate) fn refuse_samplers(body: &Value) -> Result<(), HttpError> {
+    let is_asked = |name: &&&str| match body.get(**name) {
+        None | Some(Value::Null) => false,
+        Some(value) => value.as_f64() != Some(0.0),
+    };
+    match NOT_BUILT.iter().find(is_asked) {
+        Some(name) => Err(HttpError::member(name, "is not supported")),
+        None => Ok(()),
+    }
+}
+
 /// The sampling members of a request, under the names of all protocols. `F` is the type that a
 /// protocol reads numbers as.
 #[derive(Debug, Default, Deserialize)]

@@ -1,5 +1,6 @@
 //! What handlers and middleware of all routes can reach.
 
+use crate::http::error::HttpError;
 use crate::http::limits::Limits;
 use crate::http::models::{ModelFolders, ModelPool, ServedModels};
 use crate::http::observability::Observability;
@@ -17,8 +18,9 @@ pub(crate) struct App {
     pub life: Life,
     pub observability: Arc<Observability>,
     pub limits: Limits,
-    /// Bounds the prompts that are parsed and tokenized at one time.
-    pub preparing: Arc<Semaphore>,
+    preparing: Preparing,
+    /// Whether the server listens on this machine's own addresses alone, besides a Unix socket.
+    pub loopback: bool,
     /// Seconds since 1970.
     pub started: u64,
 }
@@ -34,10 +36,47 @@ impl App {
             options: Arc::new(options),
             life,
             observability: Arc::new(Observability::new(only)),
-            preparing: Arc::new(Semaphore::new(cores)),
+            preparing: Preparing::new(cores),
+            loopback: false,
             started: unix_now(),
             models,
         }
+    }
+}
+
+/// Bounds the bodies that are decoded, parsed and tokenized at one time.
+#[derive(Clone, Debug)]
+struct Preparing {
+    small: Arc<Semaphore>,
+    /// One at a time: it takes memory in proportion, and others need not wait for it.
+    large: Arc<Semaphore>,
+}
+
+/// Bytes above which a body is large.
+const LARGE: usize = 256 << 10;
+
+impl Preparing {
+    fn new(cores: usize) -> Self {
+        Self { small: Arc::new(Semaphore::new(cores)), large: Arc::new(Semaphore::new(1)) }
+    }
+}
+
+impl App {
+    /// Runs `work` with a body of `bytes` on a thread that may block, as soon as there are not too
+    /// many.
+    pub async fn prepare<T: Send + 'static>(
+        &self,
+        bytes: usize,
+        work: impl FnOnce() -> Result<T, HttpError> + Send + 'static,
+    ) -> Result<T, HttpError> {
+        let Preparing { small, large } = &self.preparing;
+        let permits = Arc::clone(if bytes > LARGE { large } else { small });
+        let permit = permits.acquire_owned().await.map_err(|_| HttpError::shutting_down())?;
+        let done = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            work()
+        });
+        done.await.map_err(|_| HttpError::internal())?
     }
 }
 

@@ -47,12 +47,17 @@ async fn collect(body: Body, limit: usize) -> Result<Vec<u8>, HttpError> {
     }
 }
 
-fn too_large(message: String) -> HttpError {
+/// 413: a body, or what it holds, is larger than allowed.
+pub(crate) fn too_large(message: String) -> HttpError {
     HttpError::request(StatusCode::PAYLOAD_TOO_LARGE, message).with_code("body_too_large")
 }
 
+/// What some programs put before a text in UTF-8.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// `body` as JSON of at most `max_depth` levels and a bounded number of values.
 pub(crate) fn json(body: &[u8], max_depth: usize) -> Result<Value, HttpError> {
+    let body = body.strip_prefix(BYTE_ORDER_MARK).unwrap_or(body);
     let JsonShape { depth, values } = JsonShape::of(body);
     if depth > max_depth {
         let message =
@@ -136,6 +141,12 @@ mod tests {
         let list = format!("[{}1]", "1,".repeat(MAX_VALUES));
         assert!(json(list.as_bytes(), 9).is_err());
         assert!(json(b"[1,1]", 9).is_ok());
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_the_json() {
+        assert_eq!(json(b"\xef\xbb\xbf{}", 9).unwrap(), serde_json::json!({}));
+        assert!(json(b"\xef\xbb\xbf\xef\xbb\xbf{}", 9).is_err());
     }
 
     fn nested(depth: usize) -> String {

@@ -3,6 +3,7 @@
 //! Source: OpenAI API reference, "Error codes". The two context numbers are an extension that other
 //! local servers share.
 
+use crate::http::content_encoding;
 use api::{ApiError, Field};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -105,7 +106,8 @@ impl HttpError {
     pub fn of(error: ApiError, prompt: &str) -> Self {
         let message = error.to_string();
         match error {
-            ApiError::ContextLength { prompt_tokens, context_length } => {
+            ApiError::ContextLength { prompt_tokens, context_length }
+            | ApiError::FarBeyondContext { least_tokens: prompt_tokens, context_length } => {
                 let numbers = vec![("n_prompt_tokens", prompt_tokens), ("n_ctx", context_length)];
                 let error = Self::invalid(prompt, message).with_code("context_length_exceeded");
                 Self { numbers, ..error }
@@ -162,6 +164,10 @@ impl IntoResponse for HttpError {
         if self.status == StatusCode::TOO_MANY_REQUESTS {
             let seconds = HeaderValue::from_static(RETRY_AFTER);
             response.headers_mut().insert(header::RETRY_AFTER, seconds);
+        }
+        if self.status == StatusCode::UNSUPPORTED_MEDIA_TYPE {
+            let accepted = HeaderValue::from_static(content_encoding::ACCEPTED);
+            response.headers_mut().insert(header::ACCEPT_ENCODING, accepted);
         }
         response.extensions_mut().insert(self);
         response

@@ -7,6 +7,7 @@ mod sliding_window;
 
 use api::Service;
 use api::metrics::Metrics;
+pub(crate) use families::Exposition;
 use http::HttpMetrics;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
@@ -45,10 +46,11 @@ impl Observability {
         Self { http, registry }
     }
 
-    /// The metrics of the server and of its loaded `models` in the text format of Prometheus.
+    /// The metrics of the server and of its loaded `models`, for Prometheus.
     pub fn text<'a>(
         &self,
         models: impl Iterator<Item = &'a ModelObservability>,
+        form: Exposition,
     ) -> Result<String, fmt::Error> {
         let registries = models.map(|model| &model.registry).chain([&self.registry]);
         let text = |registry: &Registry| {
@@ -56,7 +58,7 @@ impl Observability {
             encode(&mut text, registry).map(|()| text)
         };
         let texts = registries.map(text).collect::<Result<Vec<_>, _>>()?;
-        Ok(families::merged(&texts))
+        Ok(families::merged(&texts, form))
     }
 }
 

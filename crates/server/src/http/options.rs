@@ -12,9 +12,13 @@ use std::time::Duration;
 pub struct ServerOptions {
     /// Keys of which every request must carry one, but those to `/health`, `/ready` and the page.
     pub keys: ApiKeys,
-    /// Origin that browsers may call from: one origin, `localhost` for those of this machine at any
-    /// port, or `*`. `None` sends no CORS headers, and OPTIONS is a method that no route has.
+    /// Origin besides the server's own that browsers may call from: one origin, `localhost` for
+    /// those of this machine at any port, or `*`. `None` sends no CORS headers, and OPTIONS is a
+    /// method that no route has.
     pub cors_origin: Option<String>,
+    /// Names of hosts besides addresses, `localhost` and the machine's name, for which a server
+    /// without keys that listens on this machine alone answers.
+    pub allowed_hosts: Vec<String>,
     /// Serve the pages at `/` and `/docs`.
     pub ui: bool,
     /// Serve `/slots`.
@@ -88,6 +92,7 @@ impl Default for ServerOptions {
         Self {
             keys: ApiKeys::default(),
             cors_origin: None,
+            allowed_hosts: Vec::new(),
             ui: true,
             slots: true,
             slot_files: None,

@@ -1,9 +1,11 @@
 //! The seam between HTTP and a protocol: its routes, its names of fields and its error objects.
 
 use crate::http::app::App;
+use crate::http::content_encoding;
 use crate::http::error::{self, HttpError};
 use crate::http::fallback::wrong_method;
 use crate::http::middleware::{self, Exemptions};
+use crate::http::origin;
 use crate::http::request::RequestId;
 use api::Field;
 use axum::Router;
@@ -51,12 +53,15 @@ pub(crate) fn routes<P: Protocol>(app: &App) -> (Router<App>, OpenApi) {
     (guarded(router, app, P::EXEMPTIONS).layer(from_fn(translated::<P>)), document)
 }
 
-/// `router` behind admission, with JSON errors for wrong methods and for panics.
+/// `router` behind the check of origins and admission, with JSON errors for wrong methods and for
+/// panics.
 pub(crate) fn guarded(router: Router<App>, app: &App, exemptions: Exemptions) -> Router<App> {
     router
         .method_not_allowed_fallback(wrong_method)
+        .layer(from_fn_with_state(app.clone(), content_encoding::decode))
         .layer(CatchPanicLayer::custom(middleware::panicked))
         .layer(from_fn_with_state((app.clone(), exemptions), middleware::admit))
+        .layer(from_fn_with_state(app.clone(), origin::guard))
 }
 
 /// How the errors of a request are written, in place of the form of its route's protocol.

@@ -57,7 +57,8 @@ pub(crate) fn written(frame: &Frame, framing: Framing) -> String {
         (Framing::Events, Frame::Data(json)) => format!("data: {json}\n\n"),
         (Framing::Events, Frame::Named(name, json)) => format!("event: {name}\ndata: {json}\n\n"),
         (Framing::Events, Frame::Word(word)) => format!("data: {word}\n\n"),
-        (Framing::Events, Frame::Comment(text)) => format!(": {text}\n\n"),
+        // An empty line would end an event: readers that know no events without data fail at it.
+        (Framing::Events, Frame::Comment(text)) => format!(": {text}\n"),
         (Framing::Lines, Frame::Data(json) | Frame::Named(_, json)) => format!("{json}\n"),
         (Framing::Lines, Frame::Word(_) | Frame::Comment(_)) => String::new(),
     }

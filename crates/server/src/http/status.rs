@@ -3,32 +3,54 @@
 use crate::http::app::App;
 use crate::http::error::HttpError;
 use crate::http::models::LiveModel;
-use crate::http::observability::StatsReport;
+use crate::http::observability::{Exposition, StatsReport};
 use crate::http::shutdown::Phase;
 use axum::Json;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
+use utoipa::ToSchema;
 
 /// When the server started, in seconds since 1970, as llama.cpp's server tells it.
 const STARTED: HeaderName = HeaderName::from_static("process-start-time-unix");
 
-/// What Prometheus asks for and every version of it reads.
-const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
-/// `GET /health`: whether the engine of the only model lives; a server of many models lives without
-/// them.
-pub(crate) async fn health(State(app): State<App>) -> Result<Json<Value>, HttpError> {
-    alive(&app)?;
-    Ok(Json(json!({ "status": "ok" })))
+/// The state of the server in a word.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ServerStatus {
+    status: &'static str,
 }
 
-/// `GET /ready`: whether a request sent now would be answered.
-pub(crate) async fn ready(State(app): State<App>) -> Result<Json<Value>, HttpError> {
+/// The program.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ProgramVersion {
+    name: &'static str,
+    version: &'static str,
+}
+
+/// Whether the engine of the only model lives; a server of many models lives without them.
+#[utoipa::path(get, path = "/health", tag = "Operation",
+    responses((status = 200, body = ServerStatus), (status = 503)))]
+pub(crate) async fn health(State(app): State<App>) -> Result<Json<ServerStatus>, HttpError> {
+    alive(&app)?;
+    Ok(Json(ServerStatus { status: "ok" }))
+}
+
+/// Whether a request sent now would be answered.
+#[utoipa::path(get, path = "/ready", tag = "Operation",
+    responses((status = 200, body = ServerStatus), (status = 503)))]
+pub(crate) async fn ready(State(app): State<App>) -> Result<Json<ServerStatus>, HttpError> {
     readiness(&app)?;
-    Ok(Json(json!({ "status": "ready" })))
+    Ok(Json(ServerStatus { status: "ready" }))
+}
+
+/// The name and the version of the program.
+#[utoipa::path(get, path = "/version", tag = "Operation",
+    responses((status = 200, body = ProgramVersion), (status = 401)))]
+pub(crate) async fn version() -> Json<ProgramVersion> {
+    Json(ProgramVersion { name: "gannet", version: env!("CARGO_PKG_VERSION") })
 }
 
 fn readiness(app: &App) -> Result<(), HttpError> {
@@ -59,20 +81,48 @@ fn unavailable(message: impl Into<String>, code: &'static str) -> HttpError {
     HttpError::server(StatusCode::SERVICE_UNAVAILABLE, message).with_code(code)
 }
 
-/// `GET /metrics`: the counts for Prometheus.
-pub(crate) async fn metrics(State(app): State<App>) -> Result<Response, HttpError> {
+/// The counts for Prometheus, as OpenMetrics where `Accept` asks for it.
+#[utoipa::path(get, path = "/metrics", tag = "Operation", responses(
+    (status = 200, body = String, content_type = "text/plain"), (status = 401),
+    (status = 501, description = "The metrics endpoint is disabled")))]
+pub(crate) async fn metrics(
+    State(app): State<App>,
+    headers: HeaderMap,
+) -> Result<Response, HttpError> {
     if !app.options.metrics {
         return Err(HttpError::not_supported("the metrics endpoint is disabled (--no-metrics)"));
     }
+    let form = exposition(&headers);
     let loaded = app.models.loaded();
     let models = loaded.iter().map(|loaded| &*loaded.observability);
-    let text = app.observability.text(models).map_err(|_| HttpError::internal())?;
+    let text = app.observability.text(models, form).map_err(|_| HttpError::internal())?;
     let started = app.started.to_string();
-    let headers = [(header::CONTENT_TYPE, OPEN_METRICS), (STARTED, &*started)];
+    let headers = [(header::CONTENT_TYPE, form.content_type()), (STARTED, &*started)];
     Ok((headers, text).into_response())
 }
 
-/// `GET /v1/stats`: the counts to be read by a person, as JSON or as a table.
+/// OpenMetrics where the client names it, and does not like the older format better.
+fn exposition(headers: &HeaderMap) -> Exposition {
+    let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let accepted: Vec<&str> = accepted.flat_map(|value| value.split(',')).collect();
+    let quality = |kind: &str| {
+        let named = |range: &&str| range.split(';').next().is_some_and(|it| it.trim() == kind);
+        let range = accepted.iter().copied().find(named)?;
+        let given = range.split(';').find_map(|part| part.trim().strip_prefix("q="));
+        Some(given.map_or(1.0, |quality| quality.parse::<f32>().unwrap_or(0.0)))
+    };
+    let open = quality("application/openmetrics-text").unwrap_or(0.0);
+    match open > 0.0 && open >= quality("text/plain").unwrap_or(0.0) {
+        true => Exposition::OpenMetrics,
+        false => Exposition::Prometheus,
+    }
+}
+
+/// The counts to be read by a person, as JSON or as a table: that of the only model, or of each
+/// that is loaded under `models`.
+#[utoipa::path(get, path = "/v1/stats", tag = "Operation",
+    params(("format" = Option<String>, Query, description = "json, or text for a table")),
+    responses((status = 200, body = Object), (status = 400), (status = 401)))]
 pub(crate) async fn stats(
     State(app): State<App>,
     Query(query): Query<Vec<(String, String)>>,
@@ -123,6 +173,33 @@ mod tests {
             format.map(|f| ("format".to_owned(), f.to_owned())).into_iter().collect();
         let headers = HeaderMap::from_iter([(header::ACCEPT, accept.parse().unwrap())]);
         assert_eq!(as_table(&query, &headers).ok(), expected, "{format:?} {accept}");
+    }
+
+    fn check_exposition(accept: &str, expected: Exposition) {
+        let headers = HeaderMap::from_iter([(header::ACCEPT, accept.parse().unwrap())]);
+        assert_eq!(exposition(&headers), expected, "{accept}");
+    }
+
+    #[test]
+    fn open_metrics_are_for_those_who_ask() {
+        use Exposition::{OpenMetrics, Prometheus};
+        assert_eq!(exposition(&HeaderMap::new()), Prometheus);
+        check_exposition("*/*", Prometheus);
+        check_exposition("text/plain;version=0.0.4", Prometheus);
+        check_exposition("application/openmetrics-text", OpenMetrics);
+        check_exposition("application/openmetrics-text;q=0", Prometheus);
+        // What versions 2 and 3 of Prometheus send.
+        check_exposition(
+            "application/openmetrics-text;version=1.0.0,\
+             application/openmetrics-text;version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
+            OpenMetrics,
+        );
+        check_exposition(
+            "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,\
+             text/plain;version=1.0.0;escaping=allow-utf-8;q=0.5,*/*;q=0.2",
+            OpenMetrics,
+        );
+        check_exposition("application/openmetrics-text;q=0.4, text/plain;q=0.5", Prometheus);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Where clients connect, over TCP, TLS or a Unix socket, and how their connections are served.
 
 mod connections;
+mod half_close;
 mod timeouts;
 mod tls;
 #[cfg_attr(not(unix), path = "transport/no_unix.rs")]
@@ -44,6 +45,12 @@ impl Listener {
     /// The address of its first TCP port.
     pub fn tcp_address(&self) -> Option<SocketAddr> {
         self.tcp.first()?.local_addr().ok()
+    }
+
+    /// Whether every TCP port is one that only this machine reaches.
+    pub(crate) fn is_loopback(&self) -> bool {
+        let loopback = |tcp: &TcpListener| tcp.local_addr().is_ok_and(|it| it.ip().is_loopback());
+        self.tcp.iter().all(loopback)
     }
 
     /// Accepts the next connection. The future can be dropped while it waits.

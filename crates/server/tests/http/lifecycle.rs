@@ -58,8 +58,9 @@ async fn long_prefill_is_bridged_by_comments() {
     let server = Server::start_with(script, 4, options).await;
     let response = server.post(CHAT, &chat_body(json!({"stream": true}))).await;
     let text = response.text().await.unwrap();
-    let comments = text.lines().take_while(|line| line.starts_with(':') || line.is_empty());
-    assert!(comments.filter(|line| line.starts_with(": ")).count() >= 3, "{text}");
+    let comments = text.lines().take_while(|line| *line == ": keep-alive");
+    assert!(comments.count() >= 3, "{text}");
+    assert!(text.split("\n\n").all(|event| event.is_empty() || event.contains("data: ")), "{text}");
     assert!(text.ends_with("data: [DONE]\n\n"));
 }
 
@@ -67,7 +68,10 @@ async fn long_prefill_is_bridged_by_comments() {
 async fn ask_and_stall(server: &Server, n: usize) -> TcpStream {
     let large = json!({"stream": true, "n": n, "logprobs": true, "top_logprobs": 20});
     let body = chat_body(large).to_string();
-    let head = format!("POST {CHAT} HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n", body.len());
+    let head = format!(
+        "POST {CHAT} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(1024).unwrap();
     let mut socket = socket.connect(server.addr).await.unwrap();
@@ -121,7 +125,10 @@ async fn requests_on_open_connections_are_refused_during_shutdown() {
     let mut server = Server::start(slow_tokens(20)).await;
     let body = chat_body(json!({})).to_string();
     let (first, rest) = body.split_at(5);
-    let head = format!("POST {CHAT} HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n", body.len());
+    let head = format!(
+        "POST {CHAT} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
     let running = server.post(CHAT, &chat_body(json!({"stream": true}))).await;
     let mut socket = TcpStream::connect(server.addr).await.unwrap();
     server.get("/health").await;

@@ -296,12 +296,12 @@ async fn streams_are_kept_open_while_their_model_loads() {
     assert_eq!(events.last().unwrap()["choices"][0]["finish_reason"], "stop");
     let chat = || chat_body(json!({"max_tokens": 9}));
     let text = streamed(None, "/v1/chat/completions", chat()).await;
-    assert!(text.starts_with(": keep-alive\n\n"), "{text}");
+    assert!(text.starts_with(": keep-alive\n"), "{text}");
     let text = streamed(None, "/v1/messages", chat()).await;
     assert!(text.starts_with("event: ping\n"), "{text}");
     assert!(text.contains("event: message_stop"), "{text}");
     let text = streamed(None, "/v1/responses", json!({"input": "hi"})).await;
-    assert!(text.starts_with(": keep-alive\n\n"), "{text}");
+    assert!(text.starts_with(": keep-alive\n"), "{text}");
     assert!(text.contains("event: response.completed"), "{text}");
     let text = streamed(None, "/api/chat", chat()).await;
     assert!(text.starts_with("{\"model\":\"a\""), "{text}");
@@ -374,7 +374,8 @@ async fn metrics_and_statistics_name_each_model() {
     chat(&server, "a").await;
     chat(&server, "b").await;
     let text = server.get("/metrics").await.text().await.unwrap();
-    let types = text.lines().filter(|line| *line == "# TYPE gannet:prompt_tokens counter").count();
+    let types =
+        text.lines().filter(|line| *line == "# TYPE gannet:prompt_tokens_total counter").count();
     assert_eq!(types, 1, "{text}");
     for name in ["a", "b"] {
         let sample = format!("gannet:prompt_tokens_total{{model_name=\"{name}\"}}");

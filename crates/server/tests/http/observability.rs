@@ -13,11 +13,39 @@ const CHAT: &str = "/v1/chat/completions";
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md");
 
 async fn metrics(server: &Server) -> String {
-    let response = server.get("/metrics").await;
+    let asked = server.client.get(server.url("/metrics"));
+    let asked = asked.header("accept", "application/openmetrics-text;version=1.0.0");
+    let response = asked.send().await.unwrap();
     assert_eq!(response.status(), 200);
     let content_type = response.headers()["content-type"].to_str().unwrap().to_owned();
     assert!(content_type.starts_with("application/openmetrics-text"), "{content_type}");
     response.text().await.unwrap()
+}
+
+/// What `promtool check metrics` wants: every family is described under the name of its samples,
+/// counters alone end in `_total`, and there is no mark of an end.
+#[tokio::test]
+async fn the_older_format_is_the_default_and_describes_every_family() {
+    let server = Server::start([Act::Say("x")]).await;
+    server.chat(json!({})).await;
+    let response = server.get("/metrics").await;
+    assert_eq!(response.headers()["content-type"], "text/plain; version=0.0.4; charset=utf-8");
+    let text = response.text().await.unwrap();
+    let (mut helped, mut families) = ("", 0);
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("# HELP ") {
+            let (name, help) = rest.split_once(' ').unwrap();
+            assert!(help.len() > 3, "{line}");
+            helped = name;
+        } else if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = rest.split_once(' ').unwrap();
+            assert_eq!((name, name.ends_with("_total")), (helped, kind == "counter"), "{line}");
+            families += 1;
+        } else {
+            assert!(line.starts_with(helped) && !line.starts_with('#'), "{line}");
+        }
+    }
+    assert!(families > 40, "{families}");
 }
 
 /// The value of the sample with this name and these labels, beside the model's name.
@@ -138,7 +166,10 @@ async fn not_ready_while_work_gets_nowhere() {
 /// What the open connection is answered that asked before the end began.
 async fn late_answer(server: &mut Server, path: &str) -> String {
     let mut socket = TcpStream::connect(server.addr).await.unwrap();
-    socket.write_all(format!("GET {path} HTTP/1.1\r\nhost: x\r\n").as_bytes()).await.unwrap();
+    socket
+        .write_all(format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n").as_bytes())
+        .await
+        .unwrap();
     server.get("/health").await;
     server.shut_down();
     server.drains().await;

@@ -291,7 +291,9 @@ async fn the_model_is_listed_and_described() {
     assert!(shown["template"].as_str().unwrap().contains("im_start"));
     assert!(shown["parameters"].as_str().unwrap().starts_with("temperature "));
     let version = ok(server.get("/api/version").await).await;
-    assert_eq!(version, json!({"version": env!("CARGO_PKG_VERSION")}));
+    assert_eq!(version, json!({"version": "0.14.0"}));
+    let own = ok(server.get("/version").await).await;
+    assert_eq!(own, json!({"name": "gannet", "version": env!("CARGO_PKG_VERSION")}));
 }
 
 #[tokio::test]

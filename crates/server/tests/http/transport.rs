@@ -62,7 +62,7 @@ async fn answers_come_over_tls() {
     let mut server = tls_server(&pair).await;
     let body = chat_body(json!({"stream": true})).to_string();
     let request = format!(
-        "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
          content-length: {}\r\n\r\n{body}",
         body.len()
     );
@@ -178,6 +178,9 @@ async fn large_heads_are_refused() {
         request.header("x-large", "a".repeat(bytes)).send()
     };
     assert_eq!(get(4000).await.unwrap().status(), 200);
+    assert_eq!(get(8000).await.unwrap().status(), 200);
+    // What HTTP is read with takes more than the limit.
+    assert_eq!(get(9000).await.unwrap().status(), 431);
     assert_eq!(get(20_000).await.unwrap().status(), 431);
 }
 

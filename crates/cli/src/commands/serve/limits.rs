@@ -23,6 +23,10 @@ pub(super) struct ClientArgs {
     /// CORS origin that browsers may call from, `localhost` for pages of this machine, or *
     #[arg(long, value_name = "ORIGIN")]
     cors: Option<String>,
+    /// Further host name under which a server without keys on 127.0.0.1 answers, such as that of a
+    /// proxy before it; may be repeated, or hold several separated by commas
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = host_name)]
+    allowed_host: Vec<String>,
     /// Requests per minute per key, or per address without keys
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
     rate_limit: Option<u32>,
@@ -89,6 +93,7 @@ impl ClientArgs {
         Ok(ServerOptions {
             keys,
             cors_origin: self.cors.clone(),
+            allowed_hosts: self.allowed_host.clone(),
             rates: RateLimits {
                 requests: self.rate_limit,
                 tokens: self.rate_limit_tokens,
@@ -117,6 +122,14 @@ impl ConnectionArgs {
             ..ServerOptions::default()
         }
     }
+}
+
+/// Parses the name of a host, without a port.
+fn host_name(text: &str) -> Result<String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+    let is_name = !text.is_empty() && text.chars().all(plain);
+    anyhow::ensure!(is_name, "expected the name of a host without a port, found {text:?}");
+    Ok(text.to_owned())
 }
 
 fn header_limit(text: &str) -> Result<usize> {

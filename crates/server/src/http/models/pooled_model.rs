@@ -144,9 +144,15 @@ impl PooledModel {
             attempts: 0,
             failed: None,
         };
+        let mut others: Vec<String> = Vec::new();
+        for alias in aliases {
+            if alias != name && !others.contains(&alias) {
+                others.push(alias);
+            }
+        }
         Self {
             name,
-            aliases,
+            aliases: others,
             pinned,
             keep_alive,
             loader,

@@ -3,6 +3,7 @@
 //! Invariant: nothing that a client does or leaves undone holds up another connection, or its own
 //! for longer than the limits say.
 
+use super::half_close::{AnswerBody, Exchange, HalfClose, RequestBody};
 use super::timeouts::WriteTimeout;
 use super::{Listener, Socket};
 use crate::http::caller::Peer;
@@ -12,10 +13,13 @@ use crate::http::options::ServerOptions;
 use crate::http::shutdown::{Life, Phase};
 use axum::Router;
 use axum::body::Body;
-use axum::http::StatusCode;
-use hyper::body::Incoming;
+use axum::extract::Request;
+use axum::http::{HeaderName, HeaderValue, StatusCode, Version};
+use axum::response::{IntoResponse, Response};
+use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use std::convert::Infallible;
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
@@ -37,6 +41,7 @@ const REFUSAL: Duration = Duration::from_secs(1);
 pub(crate) struct Connections {
     router: Router,
     http: http1::Builder,
+    header_limit: usize,
     handshake: Duration,
     stall_timeout: Duration,
     slots: Arc<Semaphore>,
@@ -47,14 +52,16 @@ pub(crate) struct Connections {
 impl Connections {
     /// Serves `router` as `options` say, as long as `life` lasts.
     pub fn new(router: Router, options: &ServerOptions, life: Life) -> Self {
+        let header_limit = options.header_limit.max(ServerOptions::LEAST_HEADER_LIMIT);
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new())
             .header_read_timeout(options.header_timeout)
-            .max_buf_size(options.header_limit.max(ServerOptions::LEAST_HEADER_LIMIT));
+            .max_buf_size(header_limit);
         let slots = options.connections.clamp(1, Semaphore::MAX_PERMITS);
         Self {
             router,
             http,
+            header_limit,
             handshake: HANDSHAKE.min(options.header_timeout),
             stall_timeout: options.stall_timeout,
             slots: Arc::new(Semaphore::new(slots)),
@@ -128,13 +135,21 @@ impl Connections {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
+        let exchange = Arc::new(Exchange::default());
         let service = hyper::service::service_fn(|request: hyper::Request<Incoming>| {
-            let mut request = request.map(Body::new);
+            let open = exchange.begin(request.body().is_end_stream());
+            let chunks = request.version() >= Version::HTTP_11;
+            let body = |body| Body::new(RequestBody::new(body, Arc::clone(&exchange)));
+            let mut request = request.map(body);
             request.extensions_mut().insert(peer);
             request.extensions_mut().insert(hold.clone());
-            self.router.clone().oneshot(request)
+            let answer = self.respond(request);
+            async move {
+                Ok::<_, Infallible>(answer.await.map(|body| AnswerBody::new(body, open, chunks)))
+            }
         });
-        let io = TokioIo::new(WriteTimeout::new(socket, self.stall_timeout));
+        let socket = WriteTimeout::new(socket, self.stall_timeout);
+        let io = TokioIo::new(HalfClose::new(socket, Arc::clone(&exchange)));
         let mut connection = pin!(self.http.serve_connection(io, service).with_upgrades());
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,
@@ -147,6 +162,31 @@ impl Connections {
             tracing::debug!(?peer, "a connection broke off: {error}");
         }
     }
+
+    /// The answer to a request, unless its head is larger than allowed: what HTTP is read with
+    /// takes up to twice as much.
+    fn respond(&self, request: Request) -> impl Future<Output = Response> + use<> {
+        let (limit, bytes) = (self.header_limit, head_bytes(&request));
+        let router = self.router.clone();
+        async move {
+            if bytes <= limit {
+                return router.oneshot(request).await.into_response();
+            }
+            let message =
+                format!("the head is {bytes} bytes large; {limit} is allowed (header-limit)");
+            let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+            HttpError::request(status, message).with_code("head_too_large").into_response()
+        }
+    }
+}
+
+/// The bytes of a request's head as it is commonly written.
+fn head_bytes(request: &Request) -> usize {
+    let line = request.method().as_str().len() + request.uri().to_string().len();
+    let header = |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len();
+    // Between and after the parts of the request line stand 12 bytes, of a header 4.
+    let headers = request.headers().iter().map(header).map(|bytes| bytes + 4);
+    line + 12 + headers.sum::<usize>() + 2
 }
 
 /// Sends a client the error that there are too many connections.

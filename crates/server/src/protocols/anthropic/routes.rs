@@ -63,7 +63,7 @@ pub(crate) async fn count_tokens(
 ) -> Result<Json<TokenCount>, HttpError> {
     let count = prepare(context, body, |service, body| {
         let mut call = chat::counted(body)?;
-        let (prompt, applied) = call.prepare(service)?;
+        let (prompt, applied) = call.prepare(&service.counting())?;
         let input_tokens = counted(prompt).map_err(|error| HttpError::of(error, "messages"))?;
         let context_management = applied.map(|applied| OriginalCount {
             original_input_tokens: input_tokens + applied.cleared_input_tokens(),

@@ -87,7 +87,9 @@ pub(crate) async fn tokenize(
             true => Token::WithPiece { id, piece: TokenPiece::of(service, id) },
         };
         let options = EncodeOptions { add_special: add, parse_special: parse };
-        let ids = mixed_prompts::mixed(&content, "content")?.ids_with(service, options)?;
+        let service = &service.counting();
+        let content = mixed_prompts::mixed(&content, "content")?;
+        let ids = content.ids_with(options, |text, it| service.prompt_tokens(text, it))?;
         Ok(Tokens { tokens: ids.into_iter().map(token).collect() })
     });
     tokens.await.map(Json)

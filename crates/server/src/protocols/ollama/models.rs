@@ -159,19 +159,23 @@ pub(crate) async fn show(State(app): State<App>, body: Body) -> Result<Json<Show
     }))
 }
 
-/// The version of this program.
+/// The version of Ollama whose API this is, which clients compare with the least one that they
+/// need. This program's own is at `/version`.
+const API_VERSION: &str = "0.14.0";
+
+/// The version of Ollama's API.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Version {
     version: &'static str,
 }
 
-/// The version of this program.
+/// The version of Ollama whose API this is.
 #[utoipa::path(
     get, path = "/api/version", tag = "Ollama",
     responses((status = 200, body = Version), Refusals<Refusal>)
 )]
 pub(crate) async fn version() -> Json<Version> {
-    Json(Version { version: env!("CARGO_PKG_VERSION") })
+    Json(Version { version: API_VERSION })
 }
 
 /// The capabilities of a model, by Ollama's names.

@@ -36,7 +36,7 @@ pub(crate) async fn chat_input_tokens(
 ) -> Result<Json<InputTokens>, HttpError> {
     let tokens = prepare(context, body, |service, body| {
         let call = chat::read(body)?;
-        let service = service.for_options(&call.options);
+        let service = service.for_options(&call.options).counting();
         counted(service.prepare_chat(&call.request)).map_err(|error| call.error(error))
     });
     let input_tokens = tokens.await?;

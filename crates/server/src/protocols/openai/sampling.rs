@@ -2,7 +2,7 @@
 //! of vLLM and llama.cpp. Their bounds are checked in the precision of the document, which states
 //! the same ones.
 
-use crate::generate::sampling::{SamplingRules, sampling_schema};
+use crate::generate::sampling::{SamplingRules, refuse_samplers, sampling_schema};
 use crate::http::error::HttpError;
 use crate::http::wire;
 use api::SamplingOptions;
@@ -89,6 +89,7 @@ enum Stop {
 
 /// Reads everything about sampling but log probabilities, which chat and text ask for differently.
 pub(crate) fn read(body: &Value) -> Result<SamplingOptions, HttpError> {
+    refuse_samplers(body)?;
     let own: OpenAiMembers = wire::read(body)?;
     Ok(SamplingOptions {
         logit_bias: biases(own.logit_bias.unwrap_or_default())?,
@@ -168,6 +169,9 @@ mod tests {
     #[test]
     fn wrong_types_name_the_field() {
         check_error(json!({"temperature": "hot"}), "temperature");
+        check_error(json!({"mirostat": 2}), "mirostat");
+        check_error(json!({"xtc_probability": 0.5}), "xtc_probability");
+        assert!(read(&json!({"mirostat": 0, "dry_multiplier": 0.0})).is_ok());
         check_error(json!({"stop": [1]}), "stop[0]");
         check_error(json!({"stop": 1}), "stop");
         check_error(json!({"logit_bias": {"a": 1}}), "logit_bias");

@@ -15,7 +15,7 @@ use tokio::sync::{Notify, watch};
 /// Most events that a follower is sent at once.
 const EVENTS_AT_ONCE: usize = 256;
 /// What a follower is sent while nothing happens.
-const SILENCE: &str = ": keep-alive\n\n";
+const SILENCE: &str = ": keep-alive\n";
 
 /// The work on a response without its client.
 #[derive(Debug)]

@@ -2,6 +2,7 @@
 
 use crate::generate::answer::Answer;
 use crate::generate::flow::{Delivery, NamedModel, counted, respond, when_ready};
+use crate::generate::length;
 use crate::http::error::HttpError;
 use crate::http::models::ModelUse;
 use crate::http::refusals::Refusals;
@@ -101,9 +102,15 @@ pub(crate) async fn read<T: Send + 'static>(
     named: NamedModel,
     check: impl FnOnce(Result<Prepared, ApiError>) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<(ModelContext, (ResponseCall, T)), HttpError> {
-    with_reader(context, store, transport, named, |reader, body| {
+    let counts = matches!(transport, Transport::Count);
+    with_reader(context, store, transport, named, move |reader, body| {
+        if !counts {
+            length::check(reader.service, body)?;
+        }
         let call = reader.read(body)?;
-        let prompt = check(reader.service.for_options(&call.options).prepare_chat(&call.request));
+        let service = reader.service.for_options(&call.options);
+        let service = if counts { service.counting() } else { service };
+        let prompt = check(service.prepare_chat(&call.request));
         Ok((call, prompt.map_err(|error| HttpError::of(error, "input"))?))
     })
     .await

@@ -13,7 +13,6 @@ use crate::http::caller::{Caller, Identity};
 use crate::http::error::HttpError;
 use crate::http::fallback::wrong_method;
 use crate::http::hold::ConnectionHold;
-use crate::http::origin;
 use crate::http::protocol::Protocol;
 use crate::http::rate_limit_headers;
 use crate::http::request::RequestContext;
@@ -62,7 +61,6 @@ pub(crate) async fn connect(
     if !headers.contains_key(header::UPGRADE) {
         return Err(wrong_method(method, uri).await);
     }
-    origin::check(&headers, context.app.options.cors_origin.as_deref())?;
     let upgrade = upgrade
         .map_err(|rejection| HttpError::request(StatusCode::BAD_REQUEST, rejection.body_text()))?;
     let caller = extensions.get().cloned().unwrap_or_else(|| Caller::at(None));

@@ -1,0 +1,103 @@
+//! Bodies with far more text than the context holds, and compressed ones.
+
+use crate::harness::{Server, chat_body, error, ok};
+use crate::support::{Act, CONTEXT};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use reqwest::Response;
+use serde_json::{Value, json};
+use server::ServerOptions;
+use std::io::Write;
+
+const CHAT: &str = "/v1/chat/completions";
+
+/// Text of many parts.
+fn text(times: usize) -> String {
+    "hello world, ".repeat(times)
+}
+
+#[tokio::test]
+async fn far_more_text_than_the_context_holds_is_refused_on_every_route() {
+    let server = Server::start([Act::Say("x")]).await;
+    let long = text(40_000);
+    let messages = json!([{"role": "user", "content": &long}]);
+    for (path, body) in [
+        (CHAT, json!({"messages": messages})),
+        ("/v1/completions", json!({"prompt": &long})),
+        ("/v1/responses", json!({"input": &long})),
+        ("/v1/messages", json!({"max_tokens": 1, "messages": messages})),
+        ("/api/chat", json!({"messages": messages})),
+        ("/api/generate", json!({"prompt": &long})),
+        ("/completion", json!({"prompt": &long})),
+        ("/v1/embeddings", json!({"input": ["a", &long]})),
+    ] {
+        let response = server.post(path, &body).await;
+        assert_eq!(response.status(), 400, "{path}");
+        let message = response.text().await.unwrap();
+        assert!(message.contains("at least") || message.contains("too long"), "{path}: {message}");
+    }
+    let body = json!({"messages": messages});
+    let refused = error(server.post(CHAT, &body).await, 400).await;
+    assert_eq!(refused["code"], "context_length_exceeded");
+    assert_eq!(refused["n_ctx"], CONTEXT);
+    let found = refused["n_prompt_tokens"].as_u64().unwrap() as usize;
+    assert!(found > CONTEXT && found < long.len(), "{found}");
+    assert!(server.no_report());
+}
+
+#[tokio::test]
+async fn what_the_context_does_not_hold_is_counted_to_its_end() {
+    let server = Server::start([]).await;
+    let path = "/v1/chat/completions/input_tokens";
+    let count = async |times: usize| {
+        let body = json!({"messages": [{"role": "user", "content": text(times)}]});
+        ok(server.post(path, &body).await).await["input_tokens"].as_u64().unwrap()
+    };
+    let (one, two) = (count(1000).await, count(2000).await);
+    assert_eq!(count(20_000).await, one + 19 * (two - one));
+    let tokens = async |times: usize| {
+        let body = json!({"content": text(times)});
+        ok(server.post("/tokenize", &body).await).await["tokens"].as_array().unwrap().clone()
+    };
+    let all = tokens(20_000).await;
+    assert!(all.starts_with(&tokens(1000).await) && all.len() as u64 > one, "{}", all.len());
+}
+
+#[tokio::test]
+async fn texts_to_embed_are_cut_at_the_context() {
+    let server = Server::start([]).await;
+    let embed = async |times: usize| {
+        let body = json!({"input": text(times), "truncate": true});
+        ok(server.post("/v1/embeddings", &body).await).await["usage"]["prompt_tokens"].clone()
+    };
+    assert_eq!(embed(40_000).await, embed(1000).await);
+}
+
+/// The answer to a chat request whose body is this, encoded so.
+async fn posted(server: &Server, coding: &str, body: Vec<u8>) -> Response {
+    let request = server.client.post(server.url(CHAT)).header("content-encoding", coding);
+    request.header("content-type", "application/json").body(body).send().await.unwrap()
+}
+
+fn gzip(body: &Value) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    encoder.write_all(body.to_string().as_bytes()).unwrap();
+    encoder.finish().unwrap()
+}
+
+#[tokio::test]
+async fn compressed_bodies_are_read_within_the_limit_of_what_they_decode_to() {
+    let options = ServerOptions { body_limit: 2000, ..ServerOptions::default() };
+    let server = Server::start_with([Act::Say("x")], 4, options).await;
+    ok(posted(&server, "gzip", gzip(&chat_body(json!({})))).await).await;
+    let bomb = gzip(&chat_body(json!({"user": "a".repeat(5000)})));
+    assert!(bomb.len() < 500);
+    let refused = error(posted(&server, "gzip", bomb).await, 413).await;
+    assert_eq!(refused["code"], "body_too_large");
+    let plain = chat_body(json!({})).to_string().into_bytes();
+    error(posted(&server, "gzip", plain.clone()).await, 400).await;
+    let other = posted(&server, "br", plain.clone()).await;
+    assert_eq!(other.headers()["accept-encoding"], "gzip, deflate, zstd");
+    assert_eq!(error(other, 415).await["code"], "unsupported_content_encoding");
+    ok(posted(&server, "identity", [b"\xef\xbb\xbf", &plain[..]].concat()).await).await;
+}
