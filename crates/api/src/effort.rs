@@ -16,7 +16,7 @@ const MAX: &str = "max";
 const HIGH: &str = "high";
 
 /// The efforts of families with rules, in ascending order.
-const EFFORTS: [&str; 7] = [NONE, "minimal", "low", "medium", HIGH, "xhigh", MAX];
+pub const EFFORTS: [&str; 7] = [NONE, "minimal", "low", "medium", HIGH, "xhigh", MAX];
 
 /// Sets the variables that follow from the effort in `kwargs`, unless the request sets them itself:
 /// `none` switches thinking off, and in families with `rules` every other effort switches it on.

@@ -36,6 +36,7 @@ mod usage_counter;
 pub use adapters::{AdapterError, Adapters, DEFAULT_ADAPTERS, NamedAdapter};
 pub use card::ModelCard;
 pub use description::{ModelDescription, TextParts};
+pub use effort::EFFORTS;
 pub use embed::{Embedding, probability};
 pub use engine::{
     AdapterSet, Embed, Field, ModelInfo, ModelTask, Pooling, SamplingParams, Speculate, metrics,
