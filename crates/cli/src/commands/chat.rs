@@ -156,7 +156,13 @@ impl Chat {
         let done = match SlashCommand::parse(line) {
             None if line.trim().is_empty() => Ok(Next::Line),
             None => self.message(loaded, line).map(|()| Next::Line),
-            Some(command) => command.and_then(|command| self.command(loaded, command)),
+            Some(command) => {
+                let next = command.and_then(|command| self.command(loaded, command));
+                Ok(next.unwrap_or_else(|error| {
+                    self.report(&error);
+                    Next::Line
+                }))
+            }
         };
         match done {
             Err(error) if !is_final(&error) => {

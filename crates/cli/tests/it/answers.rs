@@ -72,11 +72,12 @@ fn empty_prompts_are_refused() {
 #[test]
 fn a_piped_conversation_continues_after_mistakes() {
     let saved = path("conversation.json");
+    let _ = std::fs::remove_file(&saved);
     let lines = format!(
         "Hello\n/nonsense\n/load none\n/save {saved}\n/load {saved}\n\n/think off\nHello\n/exit\nno\n"
     );
     let ended = run_with_input(&["chat"], &lines);
-    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    assert_eq!(ended.code, Some(1), "{}", ended.err);
     assert_eq!(ended.out.lines().count(), 2, "{}", ended.out);
     assert!(ended.err.contains("error: /nonsense"), "{}", ended.err);
     assert!(ended.err.contains("error: cannot load none"), "{}", ended.err);

@@ -61,7 +61,8 @@ fn prefixes_are_found_by_the_next_run_listed_checked_and_removed() {
     assert!(found.out.contains(damaged.to_str().unwrap()), "{found:?}");
     assert_eq!(run(&["cache", "verify", "--remove", "--kv-dir", dir]).code, Some(1));
     assert!(!damaged.exists());
-    succeed(&["cache", "verify", "--kv-dir", dir]);
+    // A check of nothing is no success.
+    check_error(&run(&["cache", "verify", "--kv-dir", dir]), "expected prefixes to check");
 
     check_error(&run(&["cache", "verify", "--kv-dir", "/no/such/folder"]), "no such folder");
     check_error(&run(&["cache", "list", "--kv-dir", "/no/such/folder"]), "no such folder");
@@ -132,9 +133,9 @@ fn prefixes_under_a_key_are_found_with_it_alone() {
     assert!(succeed(&["cache", "list", "--kv-dir", dir]).contains(", encrypted)"));
     let verified = run(&["cache", "verify", "--kv-dir", dir]);
     assert_eq!(verified.code, Some(0));
-    assert!(verified.err.contains("2 are encrypted, and were checked without"), "{verified:?}");
+    assert!(verified.err.contains("encrypted, and checked without their key: 2"), "{verified:?}");
     let verified = run(&["cache", "verify", "--kv-dir", dir, "--kv-dir-key", &key]);
-    assert!(verified.err.contains("1 are encrypted"), "{verified:?}");
+    assert!(verified.err.contains("encrypted, and checked without their key: 1"), "{verified:?}");
 
     let mut bytes = std::fs::read(&files[0]).unwrap();
     *bytes.last_chunk_mut::<5000>().unwrap().first_mut().unwrap() ^= 1;

@@ -151,7 +151,7 @@ fn shapes_of_every_family_run_from_both_formats() {
 fn what_is_there_is_not_overwritten_unasked() {
     check_error(&run(&["synth", "tiny-qwen3", "-o", &tiny()]), "exists already");
     let taken = file("taken.npy", "x");
-    let tensor = ["inspect", "builtin", "--tensor", "output_norm.weight", "--npy", &taken];
+    let tensor = ["inspect", "builtin", "--tensor", "model.norm.weight", "--npy", &taken];
     check_error(&run(&tensor), "taken.npy exists already");
     assert_eq!(std::fs::read_to_string(&taken).unwrap(), "x");
     succeed(&[&tensor[..], &["--force"]].concat());
