@@ -65,7 +65,7 @@ def test_command_lines_are_taken(document, words):
     command, *rest = words
     command = [command]
     # A command may have commands of its own.
-    while rest and "\nCommands:" in help_of(*command):
+    while rest and re.search(rf"\nCommands:\n(  .*\n)*  {re.escape(rest[0])} ", help_of(*command)):
         command.append(rest.pop(0))
     flags = [word.split("=")[0] for word in rest if re.match(r"--?[a-z]", word)]
     missing = [flag for flag in flags if not takes(command, flag)]

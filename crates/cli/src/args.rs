@@ -2,7 +2,7 @@
 
 use crate::adapters::AdapterArgs;
 use crate::device::DeviceArgs;
-use crate::size::bytes;
+use crate::size::{bytes, count};
 use crate::weights::WeightsArgs;
 use anyhow::{Context, Result, bail};
 use api::SamplingOptions;
@@ -154,12 +154,6 @@ impl EngineArgs {
             ..EngineOptions::default()
         }
     }
-}
-
-/// Parses a number of things of which there is at least one.
-pub(crate) fn count(text: &str) -> Result<usize> {
-    let count = text.parse().ok().filter(|count| *count > 0);
-    count.with_context(|| format!("expected a number from 1 on, found {text:?}"))
 }
 
 /// Parses seconds such as 30 or 0.5.

@@ -11,11 +11,11 @@ use tempfile::NamedTempFile;
 #[derive(Debug)]
 pub(crate) struct NewFile {
     path: PathBuf,
-    content: Content,
+    destination: Destination,
 }
 
 #[derive(Debug)]
-enum Content {
+enum Destination {
     /// A file beside the named one, which is renamed; whether it may replace another.
     Temporary(NamedTempFile, bool),
     /// What is no file in a folder: a pipe or a device.
@@ -49,13 +49,13 @@ impl NewFile {
         Self::check(path, force)?;
         let is_device = path.metadata().is_ok_and(|found| !found.is_file());
         let opened = match is_device {
-            true => File::options().write(true).open(path).map(Content::Device),
-            false => temporary(path).map(|file| Content::Temporary(file, force)),
+            true => File::options().write(true).open(path).map(Destination::Device),
+            false => temporary(path).map(|file| Destination::Temporary(file, force)),
         };
-        let content = opened.with_context(|| format!("cannot write {}", path.display()))?;
+        let destination = opened.with_context(|| format!("cannot write {}", path.display()))?;
         // The file that a link names is replaced, not the link.
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        Ok(Self { path, content })
+        Ok(Self { path, destination })
     }
 
     /// Writes all of a file.
@@ -73,9 +73,9 @@ impl NewFile {
     /// The path at which the content is until the file is finished, for a writer that opens it
     /// itself.
     pub fn written_path(&self) -> &Path {
-        match &self.content {
-            Content::Temporary(file, _) => file.path(),
-            Content::Device(_) => &self.path,
+        match &self.destination {
+            Destination::Temporary(file, _) => file.path(),
+            Destination::Device(_) => &self.path,
         }
     }
 
@@ -85,7 +85,7 @@ impl NewFile {
     ///
     /// If another has it by now and must not be replaced, or the system gives one.
     pub fn finish(self) -> Result<()> {
-        let Content::Temporary(file, force) = self.content else { return Ok(()) };
+        let Destination::Temporary(file, force) = self.destination else { return Ok(()) };
         let named = match force {
             true => file.persist(&self.path),
             false => file.persist_noclobber(&self.path),
@@ -113,17 +113,17 @@ fn of_system(error: io::Error) -> io::Error {
 
 impl Write for NewFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match &mut self.content {
+        match &mut self.destination {
             // Its own errors name the hidden file.
-            Content::Temporary(file, _) => file.as_file_mut().write(bytes),
-            Content::Device(file) => file.write(bytes),
+            Destination::Temporary(file, _) => file.as_file_mut().write(bytes),
+            Destination::Device(file) => file.write(bytes),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        match &mut self.content {
-            Content::Temporary(file, _) => file.as_file_mut().flush(),
-            Content::Device(file) => file.flush(),
+        match &mut self.destination {
+            Destination::Temporary(file, _) => file.as_file_mut().flush(),
+            Destination::Device(file) => file.flush(),
         }
     }
 }

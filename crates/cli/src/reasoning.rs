@@ -71,14 +71,14 @@ mod tests {
     use clap::Parser;
 
     #[derive(Debug, Parser)]
-    struct Program {
+    struct ReasoningProgram {
         #[command(flatten)]
         args: ReasoningArgs,
     }
 
     fn check(args: &[&str], expected: Option<Value>) {
         let args = std::iter::once("program").chain(args.iter().copied());
-        let parsed = Program::try_parse_from(args).ok();
+        let parsed = ReasoningProgram::try_parse_from(args).ok();
         assert_eq!(parsed.map(|it| Value::Object(it.args.kwargs())), expected);
     }
 

@@ -1,9 +1,8 @@
 //! The arguments for the memory of weights, for packed ones, and for what is known of experts.
 
-use crate::args::count;
 use crate::folders;
 use crate::kv_dir;
-use crate::size::bytes;
+use crate::size::{bytes, count};
 use engine::{LoadOptions, PackChoice, ProfileUse, WEIGHTS_READ_THREADS, WeightsMemory};
 use std::path::{Path, PathBuf};
 

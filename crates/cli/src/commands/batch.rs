@@ -12,12 +12,13 @@ mod plan;
 mod tally;
 mod work;
 
-use crate::args::{SpeculateArgs, count};
+use crate::args::SpeculateArgs;
 use crate::exit::SilentExit;
 use crate::interrupt::Watch;
 use crate::load::SourceArgs;
 use crate::output::note;
 use crate::progress;
+use crate::size::count;
 use anyhow::{Context, Result, bail};
 use engine::{EngineOptions, KvMemory};
 use input::RequestFile;

@@ -27,8 +27,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     output::text(&String::from_utf8_lossy(&script))
 }
 
-/// The command with the values of its options, as far as they are names. Only scripts see them: what
-/// an option takes is decided where it is parsed.
+/// The command with the values of its options, as far as they are names. Only scripts see them:
+/// what an option takes is decided where it is parsed.
 fn with_values(command: Command) -> Command {
     let names: Vec<String> =
         command.get_subcommands().map(|inner| inner.get_name().to_owned()).collect();

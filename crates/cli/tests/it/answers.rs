@@ -153,7 +153,7 @@ fn commands_of_a_chat_say_what_they_did() {
     let ended = chat(&lines);
     assert_eq!(ended.code, Some(0), "{}", ended.err);
     for expected in [
-        "read.txt: 1 line, which precede the next message",
+        "read.txt: 1 line before the next message",
         "[user]\nThe sky is green.\n\nWhat is the sky?\n",
         "of 300 tokens of context",
         "the effort of reasoning is low",

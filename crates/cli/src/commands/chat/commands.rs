@@ -94,7 +94,7 @@ impl Chat {
     fn read_file(&mut self, path: &Path) -> Result<()> {
         let text = input::read_path(path)?;
         let lines = counted(text.lines().count(), "line");
-        note(format_args!("{}: {lines}, which precede the next message", path.display()));
+        note(format_args!("{}: {lines} before the next message", path.display()));
         self.read.push(text.trim_end().to_owned());
         Ok(())
     }

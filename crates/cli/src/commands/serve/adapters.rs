@@ -1,7 +1,7 @@
 //! The adapters that `gannet serve` offers beside the model.
 
-use crate::args::count;
 use crate::folders;
+use crate::size::count;
 use anyhow::{Context, Result, bail};
 use api::{DEFAULT_ADAPTERS, Service};
 use server::ServerOptions;
