@@ -1,16 +1,23 @@
 """The real binary accepts every `gannet` command line in the documents.
 
-GANNET_BIN names the binary. A command line is compared with the help of its command, not run. The
-chart of speeds is compared with the recorded figures.
+GANNET_BIN names the binary. Every command line is compared with the help of its command. Those of the
+README and of `docs/` are also typed, in the order of their document, in a folder where the files that
+they name are the built-in model. A line `<!-- not typed: WORD, WORD -->` before a block excludes the
+commands with one of these words, and `<!-- not typed: all -->` all of the block: what needs a larger
+model, a hub, a GPU or a running server. Defaults that tables state are those of the help. The chart
+of speeds is compared with the recorded figures.
 """
 
 import functools
+import json
 import os
 import pathlib
 import re
 import shlex
+import shutil
 import subprocess
 import sys
+import urllib.request
 
 import pytest
 
@@ -33,6 +40,9 @@ def command_lines():
                     prefix = next((p for p in PREFIXES if part.startswith(p)), None)
                     if prefix:
                         words = shlex.split(part[len(prefix) :], comments=True)
+                        # Options before the command are those of the program.
+                        while words[0].startswith("--"):
+                            words = words[2:]
                         yield document.relative_to(ROOT), words
 
 
@@ -55,7 +65,7 @@ def test_command_lines_are_taken(document, words):
     command, *rest = words
     command = [command]
     # A command may have commands of its own.
-    while rest and "\nCommands:" in help_of(*command):
+    while rest and re.search(rf"\nCommands:\n(  .*\n)*  {re.escape(rest[0])} ", help_of(*command)):
         command.append(rest.pop(0))
     flags = [word.split("=")[0] for word in rest if re.match(r"--?[a-z]", word)]
     missing = [flag for flag in flags if not takes(command, flag)]
@@ -77,3 +87,126 @@ def test_the_chart_shows_the_recorded_figures():
     command = [sys.executable, peers / "chart.py", peers / "recorded/qwen3-0.6b-q4_k_m.json"]
     drawn = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert drawn == (ROOT / "docs/images/speed.svg").read_text()
+
+
+TYPED = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+MARKER = re.compile(r"<!-- not typed: (.*) -->")
+PLACEHOLDERS = {"MODEL": "builtin"}
+
+
+def typed_lines(document):
+    """The command lines of a document that can be typed as they stand."""
+    fenced, excluded, lines = False, [], []
+    for line in document.read_text().splitlines():
+        marker = MARKER.match(line)
+        if marker:
+            excluded = [word.strip() for word in marker[1].split(",")]
+        elif line.startswith("```"):
+            fenced = not fenced
+            excluded = excluded if fenced else []
+        elif fenced and any(part.startswith("gannet ") for part in line.split(" | ")):
+            if not any(word == "all" or word in line for word in excluded):
+                lines.append(line)
+    return lines
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with the files that documents name."""
+    tiny = ROOT / "models/tiny"
+    for name in ("my-checkpoint", "my-embedding-model", "models/small"):
+        shutil.copytree(tiny, tmp_path / name)
+    for name in ("model.gguf", "model-Q4_K_M.gguf", "quantised.gguf"):
+        shutil.copy(tiny / "tiny-q8_0.gguf", tmp_path / name)
+    shutil.copy(tiny / "reference.json", tmp_path)
+    (tmp_path / "text.txt").write_text((ROOT / "README.md").read_text()[:2000])
+    (tmp_path / "case.json").write_text('{"messages": [{"role": "user", "content": "Hi"}]}')
+    (tmp_path / "models.yaml").write_text("models: [{name: small, model: my-checkpoint}]")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/gannet").symlink_to(pathlib.Path(os.environ["GANNET_BIN"]).resolve())
+    return tmp_path
+
+
+def environment(folder):
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("GANNET_", "XDG_"))}
+    return kept | {"HOME": str(folder), "PATH": f"{folder}/bin:{os.environ['PATH']}"}
+
+
+def serve(line, folder):
+    """Starts a server as the line says, but at a free port, asks it something and ends it."""
+    line = re.sub(r"--port \d+", "", line.split(" #")[0]) + " --port 0"
+    process = subprocess.Popen(
+        shlex.split(line), cwd=folder, env=environment(folder), stderr=subprocess.PIPE, text=True
+    )
+    said = []
+    for text in process.stderr:
+        said.append(text)
+        if text.startswith("listening on http"):
+            address = text.removeprefix("listening on ").strip()
+            body = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2}
+            with urllib.request.urlopen(f"{address}/v1/models", timeout=60) as answer:
+                body["model"] = json.load(answer)["data"][0]["id"]
+            request = urllib.request.Request(
+                f"{address}/v1/chat/completions",
+                json.dumps(body).encode(),
+                {"content-type": "application/json"},
+            )
+            urllib.request.urlopen(request, timeout=60).read()
+            process.terminate()
+    assert process.wait(timeout=60) == 0, "".join(said)
+
+
+@pytest.mark.parametrize("document", TYPED, ids=lambda document: document.name)
+def test_command_lines_do_what_they_say(document, folder):
+    for line in typed_lines(document):
+        for word, value in PLACEHOLDERS.items():
+            line = re.sub(rf"\b{word}\b", value, line)
+        if re.search(r"gannet (--config \S+ )?serve", line) and "--print-config" not in line:
+            serve(line, folder)
+            continue
+        ended = subprocess.run(
+            ["bash", "-o", "pipefail", "-c", line],
+            cwd=folder,
+            env=environment(folder),
+            input="Hello\n" if "echo" not in line else None,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert ended.returncode == 0, f"{document.name}: {line}\n{ended.stderr}"
+
+
+def test_most_documents_have_commands_that_are_typed():
+    assert sum(len(typed_lines(document)) for document in TYPED) > 40
+
+
+def stated_defaults():
+    """(document, flag, default) of the tables with a column of flags and one of defaults."""
+    for document in TYPED:
+        columns = None
+        for line in document.read_text().splitlines():
+            cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+            if not cells:
+                columns = None
+            elif columns is None:
+                columns = [cell.lower() for cell in cells]
+            elif columns[0] == "flag" and "default" in columns:
+                flags = re.findall(r"`(--[a-z-]+)", cells[0])
+                default = cells[columns.index("default")].replace("`", "")
+                values = default.split(", ")
+                if len(flags) == len(values):
+                    yield from ((document.name, *pair) for pair in zip(flags, values))
+
+
+def test_defaults_in_tables_are_those_of_the_help():
+    text = re.sub(r"\s+", " ", help_of("serve"))
+    checked = 0
+    for document, flag, stated in stated_defaults():
+        section = re.search(rf" {flag}[ =\[](.*?)(?= --[a-z]|$)", text)
+        assert section, f"{document}: {flag} is no flag of serve"
+        default = re.search(r"\[default: ([^\]]*)\]", section[1])
+        if default and re.fullmatch(r"[\w.:-]+", default[1]) and re.fullmatch(r"[\w.: -]+", stated):
+            plain = stated.replace(" s", "").replace(" ", "")
+            assert plain == default[1], f"{document}: {flag}: {stated}, but {default[1]} in the help"
+            checked += 1
+    assert checked > 10

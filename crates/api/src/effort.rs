@@ -17,7 +17,7 @@ const MAX: &str = "max";
 const HIGH: &str = "high";
 
 /// The efforts of families with rules, in ascending order.
-const EFFORTS: [&str; 7] = [NONE, "minimal", "low", "medium", HIGH, "xhigh", MAX];
+pub const EFFORTS: [&str; 7] = [NONE, "minimal", "low", "medium", HIGH, "xhigh", MAX];
 
 /// The template variables that switch thinking on or off, under the names of all families.
 pub fn thinking_switches(on: bool) -> [(String, Value); 2] {

@@ -43,7 +43,7 @@ pub use adapters::{AdapterError, Adapters, DEFAULT_ADAPTERS, NamedAdapter};
 pub use card::ModelCard;
 pub use constraint::constraint_of_trace;
 pub use description::{ModelDescription, TextParts};
-pub use effort::thinking_switches;
+pub use effort::{EFFORTS, thinking_switches};
 pub use embed::{Embedding, probability};
 pub use engine::{
     AdapterSet, Embed, Field, ModelInfo, ModelTask, Pooling, SamplingParams, Speculate, metrics,

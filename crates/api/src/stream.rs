@@ -10,6 +10,7 @@ use crate::usage_counter::{Usage, UsageCounter};
 use engine::{Event, Finished, Generation, Outcome, TokenLogprobs};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// The stream of events of one request. Dropping the stream cancels the request and no other.
 #[derive(Debug)]
@@ -23,7 +24,13 @@ pub struct TextStream {
     progress: bool,
     /// Prompt tokens of the last report.
     reported: Option<usize>,
+    /// When the prompt was begun, and when the log last had a line about it.
+    begun: Instant,
+    logged: Instant,
 }
+
+/// Time between the lines of the log about a prompt.
+const PROMPT_LINES: Duration = Duration::from_secs(5);
 
 /// Collects a turn for the replay memory, which keeps it if the answer ends in calls.
 #[derive(Debug)]
@@ -44,8 +51,18 @@ impl TextStream {
     ) -> Self {
         let meter = UsageCounter::new(prompt_tokens);
         let generation = Some(generation);
-        let ready = VecDeque::new();
-        Self { generation, assembler, meter, ready, record, progress: false, reported: None }
+        let now = Instant::now();
+        Self {
+            generation,
+            assembler,
+            meter,
+            ready: VecDeque::new(),
+            record,
+            progress: false,
+            reported: None,
+            begun: now,
+            logged: now,
+        }
     }
 
     /// The same stream with the progress of the prompt.
@@ -79,6 +96,7 @@ impl TextStream {
         match event {
             Some(Event::Admitted { cached_tokens, queued_s }) => {
                 self.meter.admitted(cached_tokens, queued_s);
+                (self.begun, self.logged) = (Instant::now(), Instant::now());
                 self.ready.push_back(TextEvent::Admitted { cached_tokens });
                 self.prefilled(cached_tokens);
             }
@@ -99,10 +117,22 @@ impl TextStream {
     /// Reports that `done` tokens of the prompt are there, if these are more than before: a
     /// sequence that was preempted computes some again.
     fn prefilled(&mut self, done: usize) {
+        self.log_prompt(done);
         if self.progress && self.reported.is_none_or(|before| before < done) {
             self.reported = Some(done);
             let Usage { cached_tokens: cached, prompt_tokens: total, .. } = self.meter.usage;
             self.ready.push_back(TextEvent::Prefill { cached, done, total });
+        }
+    }
+
+    /// Logs how far a long prompt is, every few seconds.
+    fn log_prompt(&mut self, done: usize) {
+        let Usage { cached_tokens: cached, prompt_tokens: total, .. } = self.meter.usage;
+        if done < total && self.logged.elapsed() >= PROMPT_LINES {
+            self.logged = Instant::now();
+            let computed = done.saturating_sub(cached) as f64;
+            let rate = computed / self.begun.elapsed().as_secs_f64();
+            tracing::info!(done, total, cached, "prompt: {rate:.0} tokens/s");
         }
     }
 

@@ -1,8 +1,9 @@
 //! A streamed answer: shown, collected and counted.
 
-use crate::output;
+use crate::{output, progress};
 use anyhow::Result;
-use api::{Done, TextEvent, TextStream};
+use api::{Done, Finish, TextEvent, TextStream, TokenText};
+use indicatif::ProgressBar;
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -13,6 +14,8 @@ pub(crate) struct StreamedAnswer {
     pub text: String,
     /// The reasoning before it.
     pub reasoning: String,
+    /// The tokens, where log probabilities were asked for.
+    pub tokens: Vec<TokenText>,
     /// Usage and finish reason; `None` for an answer that was stopped.
     pub done: Option<Done>,
 }
@@ -29,15 +32,20 @@ pub(crate) enum Show {
 impl StreamedAnswer {
     /// Receives `stream` to its end, or until `stop` completes.
     pub async fn follow(mut stream: TextStream, show: Show, stop: impl Future) -> Result<Self> {
-        let mut answer = Self { text: String::new(), reasoning: String::new(), done: None };
+        let (text, reasoning) = (String::new(), String::new());
+        let mut answer = Self { text, reasoning, tokens: Vec::new(), done: None };
         let mut stop = std::pin::pin!(stop);
+        let mut prefill = PrefillBar::default();
         loop {
             let event = tokio::select! {
                 event = stream.next() => event,
                 _ = &mut stop => None,
             };
             match event {
-                Some(event) => answer.take(event, show)?,
+                Some(event) => {
+                    prefill.take(&event);
+                    answer.take(event, show)?;
+                }
                 None => break,
             }
         }
@@ -55,6 +63,7 @@ impl StreamedAnswer {
             | TextEvent::Prompt { .. }
             | TextEvent::Call(_) => {}
             TextEvent::Reasoning(delta) => {
+                self.tokens.extend(delta.tokens);
                 self.reasoning.push_str(&delta.text);
                 if show == Show::Pieces {
                     output::aside(&delta.text);
@@ -68,6 +77,7 @@ impl StreamedAnswer {
                     output::text(&delta.text)?;
                 }
                 self.text.push_str(&delta.text);
+                self.tokens.extend(delta.tokens);
             }
             TextEvent::Done(done) => self.done = Some(done),
             TextEvent::Failed(error) => return Err(error.into()),
@@ -97,6 +107,36 @@ impl StreamedAnswer {
         value
     }
 
+    /// A line for each token, as JSON: its log probability and those of the most likely ones.
+    pub fn token_lines(&self) -> String {
+        let line = |token: &TokenText| {
+            let top = token.top.iter().map(|top| {
+                json!({"id": top.id, "token": top.text, "bytes": top.bytes, "logprob": top.logprob})
+            });
+            let value = json!({
+                "id": token.id,
+                "token": token.text,
+                "bytes": token.bytes,
+                "logprob": token.logprob,
+                "top_logprobs": top.collect::<Vec<_>>(),
+            });
+            format!("{value}\n")
+        };
+        self.tokens.iter().map(line).collect()
+    }
+
+    /// What to say of an answer without text: that reasoning took all tokens.
+    pub fn hint(&self) -> Option<String> {
+        let Some(Done { finish: Finish::Length, usage, .. }) = &self.done else { return None };
+        let is_silent = self.text.is_empty() && usage.reasoning_tokens > 0;
+        is_silent.then(|| {
+            format!(
+                "all {} tokens were reasoning: -n allows more, --no-think turns it off",
+                usage.completion_tokens
+            )
+        })
+    }
+
     /// Token counts and rates as one line of text.
     pub fn stats(&self) -> String {
         let Some(Done { usage, timings, finish }) = &self.done else { return "stopped".into() };
@@ -116,6 +156,35 @@ impl StreamedAnswer {
     }
 }
 
+/// The progress of a prompt as a bar on standard error, until the answer begins.
+#[derive(Debug, Default)]
+struct PrefillBar(Option<ProgressBar>);
+
+impl PrefillBar {
+    fn take(&mut self, event: &TextEvent) {
+        match event {
+            &TextEvent::Prefill { done, total, .. } if done < total => {
+                let bar = self.0.get_or_insert_with(|| {
+                    let bar = progress::tokens(total as u64);
+                    bar.set_message("prompt");
+                    bar.set_position(done as u64);
+                    bar.reset_eta();
+                    bar
+                });
+                bar.set_position(done as u64);
+            }
+            TextEvent::Admitted { .. } => {}
+            _ => drop(self.0.take().inspect(ProgressBar::finish_and_clear)),
+        }
+    }
+}
+
+impl Drop for PrefillBar {
+    fn drop(&mut self) {
+        self.0.iter().for_each(ProgressBar::finish_and_clear);
+    }
+}
+
 /// Prefill and decode rates in tokens per second; `None` where a phase took no time.
 fn rates(done: &Option<Done>) -> (Option<f64>, Option<f64>) {
     let Some(Done { usage, timings, .. }) = done else { return (None, None) };
@@ -131,7 +200,54 @@ fn rates(done: &Option<Done>) -> (Option<f64>, Option<f64>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use api::{Finish, Timings, Usage};
+    use api::{Timings, TopToken, Usage};
+
+    fn answer(text: &str, done: Option<Done>) -> StreamedAnswer {
+        StreamedAnswer { text: text.into(), reasoning: String::new(), tokens: Vec::new(), done }
+    }
+
+    #[test]
+    fn an_answer_of_reasoning_alone_is_explained() {
+        let explained = |text: &str, finish, reasoning_tokens| {
+            let usage = Usage { completion_tokens: 3, reasoning_tokens, ..Usage::default() };
+            let timings = Timings { queued_s: 0.0, prefill_s: 0.0, decode_s: 0.0 };
+            answer(text, Some(Done { finish, usage, timings })).hint().is_some()
+        };
+        assert!(explained("", Finish::Length, 3));
+        assert!(!explained("x", Finish::Length, 2));
+        assert!(!explained("", Finish::Length, 0));
+        assert!(!explained("", Finish::Complete, 3));
+    }
+
+    #[test]
+    fn each_token_is_a_line_with_its_alternatives() {
+        let top = TopToken { id: 7, text: "a".into(), bytes: vec![97], logprob: -0.5 };
+        let mut answer = answer("\n", None);
+        answer.tokens = vec![TokenText {
+            id: 9,
+            text: "\n".into(),
+            bytes: vec![10],
+            logprob: -1.0,
+            top: vec![top],
+        }];
+        assert_eq!(
+            answer.token_lines(),
+            "{\"id\":9,\"token\":\"\\n\",\"bytes\":[10],\"logprob\":-1.0,\"top_logprobs\":\
+             [{\"id\":7,\"token\":\"a\",\"bytes\":[97],\"logprob\":-0.5}]}\n"
+        );
+    }
+
+    #[test]
+    fn the_bar_of_a_prompt_ends_before_the_answer() {
+        let mut bar = PrefillBar::default();
+        bar.take(&TextEvent::Admitted { cached_tokens: 3 });
+        bar.take(&TextEvent::Prefill { cached: 3, done: 3, total: 9 });
+        assert_eq!(bar.0.as_ref().map(ProgressBar::position), Some(3));
+        bar.take(&TextEvent::Prefill { cached: 3, done: 6, total: 9 });
+        assert_eq!(bar.0.as_ref().map(ProgressBar::position), Some(6));
+        bar.take(&TextEvent::Prefill { cached: 3, done: 9, total: 9 });
+        assert!(bar.0.is_none());
+    }
 
     #[test]
     fn rates_count_what_was_computed_in_each_phase() {
@@ -140,7 +256,7 @@ mod tests {
         let timings = Timings { queued_s: 0.0, prefill_s: 2.0, decode_s: 0.5 };
         let done = Some(Done { finish: Finish::Length, usage, timings });
         assert_eq!(rates(&done), (Some(5.0), Some(8.0)));
-        let answer = StreamedAnswer { text: "x".into(), reasoning: String::new(), done };
+        let answer = answer("x", done);
         assert_eq!(answer.to_json("m")["finish_reason"], "length");
         assert!(answer.stats().contains("12 tokens (2 cached)"), "{}", answer.stats());
     }

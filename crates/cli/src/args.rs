@@ -2,7 +2,7 @@
 
 use crate::adapters::AdapterArgs;
 use crate::device::DeviceArgs;
-use crate::size::bytes;
+use crate::size::{bytes, count};
 use crate::weights::WeightsArgs;
 use anyhow::{Context, Result, bail};
 use api::SamplingOptions;
@@ -53,7 +53,7 @@ pub(crate) struct LoadArgs {
     numa: bool,
     /// Context length: tokens of prompt and answer together [default: the model's, as far as memory
     /// allows]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count)]
     ctx: Option<usize>,
     /// Compute mode: exact (f32 activations) or fast (activations rounded to the layout's type)
     #[arg(long, value_name = "MODE", default_value = "fast")]
@@ -83,7 +83,7 @@ pub(crate) struct LoadArgs {
     kv_block: usize,
     /// Prefill chunk size: maximum prompt tokens per step [default: 512, or 4096 where weights are
     /// read from disk]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count)]
     chunk: Option<usize>,
     /// How the states of a text's tokens become one vector where a request does not say: mean, cls,
     /// lasttoken, max, mean_sqrt_len_tokens or weightedmean [default: as the checkpoint says, else
@@ -99,12 +99,22 @@ pub(crate) struct LoadArgs {
     weights: WeightsArgs,
 }
 
+/// The argument for drafting tokens.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct SpeculateArgs {
+    /// Speculative decoding: off, or ngram:N to draft up to N tokens that followed the same tokens
+    /// before
+    #[arg(long, value_name = "HOW", default_value_t = Speculate::Off, help_heading = "Scheduling")]
+    pub speculate: Speculate,
+}
+
 /// Arguments for computing many requests together.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Scheduling")]
 pub(crate) struct EngineArgs {
     /// Maximum number of running requests
     #[arg(long, value_name = "N", default_value_t = EngineOptions::default().running)]
+    #[arg(value_parser = count)]
     parallel: usize,
     /// Maximum number of waiting requests; more are rejected
     #[arg(long, value_name = "N", default_value_t = EngineOptions::default().queue)]
@@ -113,10 +123,8 @@ pub(crate) struct EngineArgs {
     /// step
     #[arg(long, value_name = "MS", default_value_t = 100)]
     itl_target_ms: u64,
-    /// Speculative decoding: off, or ngram:N to draft up to N tokens that followed the same tokens
-    /// before
-    #[arg(long, value_name = "HOW", default_value_t = Speculate::Off)]
-    speculate: Speculate,
+    #[command(flatten)]
+    speculate: SpeculateArgs,
     /// Seconds after which an unfinished request is aborted [default: none]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     request_timeout: Option<Duration>,
@@ -139,7 +147,7 @@ impl EngineArgs {
             queue: self.queue,
             running: self.parallel,
             itl_target: Duration::from_millis(self.itl_target_ms),
-            speculate: self.speculate,
+            speculate: self.speculate.speculate,
             timeout: self.request_timeout,
             traces: traces.map(|files| files.sink.clone()),
             cache_ahead: 512 << 20,
@@ -170,48 +178,51 @@ pub(crate) fn age(text: &str) -> Result<Duration> {
     Duration::try_from_secs_f64(number * seconds).with_context(wrong)
 }
 
-/// Sampling parameters; the model's own defaults apply where one is left out.
+/// Sampling parameters. Where one is left out, the model's own default applies, from its
+/// generation_config.json, and else the one that the help states.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Sampling")]
 pub(crate) struct SamplingArgs {
-    /// Maximum number of generated tokens; -1 for as many as the context holds
+    /// Maximum number of generated tokens; -1 for as many as the context holds [default: the
+    /// model's, else -1]
     #[arg(short = 'n', long, value_name = "N", visible_aliases = ["predict", "n-predict"])]
     #[arg(allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(-1..))]
     max_tokens: Option<i64>,
-    /// Minimum number of generated tokens
+    /// Minimum number of generated tokens [default: 0]
     #[arg(long, value_name = "N")]
     min_tokens: Option<usize>,
-    /// Temperature; 0 is greedy
+    /// Temperature; 0 is greedy [default: the model's, else 1]
     #[arg(long, value_name = "T", alias = "temperature")]
     temp: Option<f32>,
-    /// Keep the K most likely tokens; 0 for all
+    /// Keep the K most likely tokens; 0 for all [default: the model's, else 0]
     #[arg(long, value_name = "K")]
     top_k: Option<usize>,
-    /// Keep the most likely tokens whose probabilities add up to P
+    /// Keep the most likely tokens whose probabilities add up to P [default: the model's, else 1]
     #[arg(long, value_name = "P")]
     top_p: Option<f32>,
-    /// Drop tokens less likely than P times the most likely one
+    /// Drop tokens less likely than P times the most likely one [default: the model's, else 0]
     #[arg(long, value_name = "P")]
     min_p: Option<f32>,
-    /// Keep the locally typical tokens whose probabilities add up to P
+    /// Keep the locally typical tokens whose probabilities add up to P [default: the model's,
+    /// else 1]
     #[arg(long, value_name = "P", alias = "typical")]
     typical_p: Option<f32>,
-    /// Repetition penalty of tokens seen before; 1 is off
+    /// Repetition penalty of tokens seen before; 1 is off [default: the model's, else 1]
     #[arg(long, value_name = "R")]
     repeat_penalty: Option<f32>,
-    /// Subtract R once from the logits of generated tokens
+    /// Subtract R once from the logits of generated tokens [default: 0]
     #[arg(long, value_name = "R", allow_negative_numbers = true)]
     presence_penalty: Option<f32>,
-    /// Subtract R from the logits of generated tokens for each time they occur
+    /// Subtract R from the logits of generated tokens for each time they occur [default: 0]
     #[arg(long, value_name = "R", allow_negative_numbers = true)]
     frequency_penalty: Option<f32>,
     /// Tokens that the three penalties look back [default: all]
     #[arg(long, value_name = "N", alias = "repeat-last-n")]
     penalty_window: Option<usize>,
     /// Add BIAS to the logit of a token; may be repeated
-    #[arg(long, value_name = "ID=BIAS", value_parser = logit_bias)]
+    #[arg(long, value_name = "ID=BIAS", value_parser = logit_bias, allow_hyphen_values = true)]
     logit_bias: Vec<(u32, f32)>,
-    /// Random seed: the same seed gives the same text; -1 draws one
+    /// Random seed: the same seed gives the same text; -1 draws one [default: -1]
     #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = seed)]
     seed: Option<i128>,
     /// Stop before this text; may be repeated
@@ -229,6 +240,11 @@ impl ModelArgs {
     /// The model as it was given.
     pub fn name(&self) -> &str {
         self.model.as_deref().unwrap_or(crate::model::BUILTIN)
+    }
+
+    /// Takes this model.
+    pub fn set(&mut self, model: String) {
+        self.model = Some(model);
     }
 
     /// Takes this model where none was given.
@@ -255,6 +271,11 @@ impl FileArgs {
 }
 
 impl LoadArgs {
+    /// Takes this context length in tokens.
+    pub fn set_context(&mut self, tokens: usize) {
+        self.ctx = Some(tokens);
+    }
+
     /// The compute mode.
     pub fn mode(&self) -> Mode {
         self.mode
@@ -294,6 +315,14 @@ impl LoadArgs {
 }
 
 impl SamplingArgs {
+    /// An error if a token to stop at is not one of the vocabulary of `size` tokens.
+    pub fn check(&self, size: usize) -> Result<()> {
+        match self.stop_id.iter().find(|&&id| id as usize >= size) {
+            Some(id) => bail!("--stop-id: expected a token below {size}, found {id}"),
+            None => Ok(()),
+        }
+    }
+
     /// These arguments as options of the service.
     pub fn options(&self) -> SamplingOptions {
         SamplingOptions {
@@ -331,7 +360,7 @@ fn seed(text: &str) -> Result<i128> {
 fn logit_bias(text: &str) -> Result<(u32, f32)> {
     let (id, bias) = text.split_once('=').context("expected ID=BIAS")?;
     let id = id.trim().parse().context("expected a token id before the =")?;
-    Ok((id, bias.trim().parse().context("expected a number behind the =")?))
+    Ok((id, bias.trim().parse().context("expected a number after the =")?))
 }
 
 #[cfg(test)]

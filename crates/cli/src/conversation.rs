@@ -3,6 +3,7 @@
 //! Invariant: after the optional system message, user and assistant messages alternate.
 
 use crate::answer::StreamedAnswer;
+use crate::new_file::NewFile;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -59,6 +60,21 @@ impl Conversation {
         system.chain(self.turns.iter().cloned()).collect()
     }
 
+    /// The messages as text, with the role of each.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        for message in self.messages() {
+            let part = |name: &str| message[name].as_str().unwrap_or_default();
+            let reasoning = part("reasoning_content");
+            if !reasoning.is_empty() {
+                text += &format!("[reasoning]\n{reasoning}\n\n");
+            }
+            text += &format!("[{}]\n{}\n\n", part("role"), part("content"));
+        }
+        text.truncate(text.trim_end().len());
+        text + "\n"
+    }
+
     /// Adds a user message.
     pub fn ask(&mut self, content: &str) {
         self.turns.push(json!({"role": "user", "content": content}));
@@ -91,17 +107,21 @@ impl Conversation {
     pub fn rewind(&mut self, count: usize) -> Result<()> {
         let all = self.seeds.len();
         let Some(left) = all.checked_sub(count) else {
-            bail!("expected at most {all} questions with their answers, found {count}");
+            bail!("expected to remove at most {all}, found {count}");
         };
         self.seeds.truncate(left);
         self.turns.truncate(2 * left);
         Ok(())
     }
 
-    /// Writes the messages to a file.
-    pub fn save(&self, path: &Path) -> Result<()> {
+    /// Writes the messages to a file; over an existing one only if `force` says so.
+    ///
+    /// # Errors
+    ///
+    /// If there is one, or it cannot be written.
+    pub fn save(&self, path: &Path, force: bool) -> Result<()> {
         let text = format!("{:#}\n", json!({"messages": self.messages()}));
-        Ok(std::fs::write(path, text)?)
+        NewFile::write(path, force, text.as_bytes())
     }
 
     /// Reads what [`Conversation::save`] wrote.
@@ -152,7 +172,12 @@ mod tests {
     use super::*;
 
     fn answered(text: &str) -> StreamedAnswer {
-        StreamedAnswer { text: text.into(), reasoning: String::new(), done: None }
+        StreamedAnswer {
+            text: text.into(),
+            reasoning: String::new(),
+            tokens: Vec::new(),
+            done: None,
+        }
     }
 
     #[test]
@@ -160,9 +185,13 @@ mod tests {
         let mut conversation = Conversation::new(Some("Be brief.".into()));
         conversation.ask("Hello");
         conversation.answer(&answered("Hi"), None);
-        let file = tempfile::NamedTempFile::new().unwrap();
-        conversation.save(file.path()).unwrap();
-        assert_eq!(Conversation::load(file.path()).unwrap(), conversation);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.json");
+        conversation.save(&path, false).unwrap();
+        assert_eq!(Conversation::load(&path).unwrap(), conversation);
+        assert!(Conversation::default().save(&path, false).is_err());
+        Conversation::default().save(&path, true).unwrap();
+        assert!(Conversation::load(&path).unwrap().messages().is_empty());
     }
 
     #[test]

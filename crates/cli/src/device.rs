@@ -9,12 +9,11 @@ use engine::{DeviceChoice, LoadOptions};
 pub(crate) struct DeviceArgs {
     /// Device that computes: auto, cpu, wgpu, wgpu:N or wgpu:NAME; `gannet devices` lists them.
     /// reference defines every operation and is slow
-    #[arg(long, value_name = "DEVICE", env = "GANNET_DEVICE", hide_env = true)]
+    #[arg(long, value_name = "DEVICE")]
     #[arg(default_value = "auto", value_parser = devices::choose)]
     device: DeviceChoice,
     /// Maximum memory of a GPU, such as 8GiB [default: all]
-    #[arg(long, value_name = "SIZE", env = "GANNET_DEVICE_MEMORY", hide_env = true)]
-    #[arg(value_parser = bytes)]
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
     device_memory: Option<usize>,
 }
 

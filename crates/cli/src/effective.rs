@@ -2,55 +2,122 @@
 //!
 //! Invariant: the file holds no API key, only the labels of keys in logs.
 
-use crate::settings::KEYS;
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use crate::settings::keys::{SETTINGS, Setting, flag, setting_of};
+use crate::settings::{SettingsFile, is_switch, unknown_variables};
+use clap::parser::ValueSource;
+use clap::{Arg, ArgMatches, Command};
+use std::collections::BTreeMap;
 
 /// The secret setting.
 const SECRET: &str = "api-key";
 
-/// The settings of a command that have a value, in the order of [`KEYS`].
+/// A setting that has a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct EffectiveSetting {
+    key: &'static str,
+    values: Vec<String>,
+    /// Whether it is the default of the command, and was given nowhere.
+    is_default: bool,
+}
+
+/// The settings of a command that have a value, in the order of [`SETTINGS`].
 #[derive(Clone, Debug, Default)]
-pub(crate) struct EffectiveSettings(Vec<(&'static str, Vec<String>)>);
+pub(crate) struct EffectiveSettings {
+    settings: Vec<EffectiveSetting>,
+    /// Settings of the file that the command has no flag for.
+    others: BTreeMap<String, Vec<String>>,
+    command_takes_settings: bool,
+    notes: Vec<String>,
+}
 
 impl EffectiveSettings {
-    /// Merges flags, variables, the file and the defaults. `program` must have parsed `matches`.
-    pub fn of(program: &Command, matches: &ArgMatches) -> Self {
-        let Some((name, matches)) = matches.subcommand() else { return Self::default() };
-        let Some(command) = program.find_subcommand(name) else { return Self::default() };
-        let setting = |&key: &&'static str| {
-            let arg = command.get_arguments().find(|arg| arg.get_long() == Some(key))?;
-            Some((key, values(arg, matches)?))
+    /// Merges flags, variables, `file` and the defaults. `program` must have parsed `matches`.
+    pub fn of(program: &Command, matches: &ArgMatches, file: &SettingsFile) -> Self {
+        let (command, matches) = innermost(program, matches);
+        let effective = |setting: &Setting, arg: &Arg| {
+            let (values, id) = (values(arg, matches)?, arg.get_id().as_str());
+            let is_default = matches.value_source(id) == Some(ValueSource::DefaultValue)
+                && file.given(setting).is_none();
+            Some(EffectiveSetting { key: setting.key, values, is_default })
         };
-        Self(KEYS.iter().filter_map(setting).collect())
+        let flags = SETTINGS.iter().filter_map(|it| Some((it, flag(command, it)?)));
+        let mut others = file.values().clone();
+        flags.clone().for_each(|(setting, _)| drop(others.remove(setting.key)));
+        let of_all = |arg: &Arg| program.get_arguments().any(|it| it.get_id() == arg.get_id());
+        let own = |arg: &Arg| setting_of(arg).is_some() && !of_all(arg);
+        let found = file
+            .found(command)
+            .map(|(path, keys)| format!("settings of {}: {}", path.display(), keys.join(", ")));
+        Self {
+            settings: flags.filter_map(|(setting, arg)| effective(setting, arg)).collect(),
+            others,
+            command_takes_settings: command.get_arguments().any(own),
+            notes: found.into_iter().chain(unknown_variables(variables())).collect(),
+        }
+    }
+
+    /// Whether the command has a flag that is a setting.
+    pub fn command_takes_settings(&self) -> bool {
+        self.command_takes_settings
+    }
+
+    /// What the user should know of where settings come from: lines for standard error.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// Whether a setting was given, by a flag, a variable or the file.
+    pub fn is_given(&self, key: &str) -> bool {
+        self.settings.iter().any(|setting| setting.key == key && !setting.is_default)
     }
 
     /// The values of each setting.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &[String])> {
-        self.0.iter().map(|(key, values)| (*key, &**values))
+        self.settings.iter().map(|setting| (setting.key, &*setting.values))
     }
 
-    /// The text of the file. `chosen` are settings whose values come from elsewhere; API keys are
-    /// listed by their `labels`.
+    /// The text of the file, with defaults as comments. `chosen` are defaults whose values come
+    /// from elsewhere; API keys are listed by their `labels`.
     pub fn yaml(&self, chosen: &[(&'static str, String)], labels: &[String]) -> String {
         let version = env!("CARGO_PKG_VERSION");
-        let mut text = format!("# The settings in effect, gannet {version}\n");
+        let mut text = format!(
+            "# The settings in effect, gannet {version}. Lines with # before a key are defaults.\n"
+        );
         for label in labels {
             text += &format!("# a key of clients: {label}\n");
         }
-        for key in KEYS.iter().filter(|&&key| key != SECRET) {
-            let given = self.0.iter().find(|(name, _)| name == key).map(|(_, values)| list(values));
-            let chosen = || chosen.iter().find(|(name, _)| name == key);
-            if let Some(value) = given.or_else(|| chosen().map(|(_, value)| scalar(value))) {
-                text += &format!("{key}: {value}\n");
-            }
+        for key in SETTINGS.iter().map(|setting| setting.key).filter(|key| *key != SECRET) {
+            let given = self.settings.iter().find(|setting| setting.key == key);
+            let chosen = chosen.iter().find(|(name, _)| *name == key);
+            text += &match (given, self.others.get(key), chosen) {
+                (Some(it), ..) if it.is_default => format!("# {key}: {}\n", list(&it.values)),
+                (Some(it), ..) => format!("{key}: {}\n", list(&it.values)),
+                (None, Some(values), _) => format!("{key}: {}\n", list(values)),
+                (None, None, Some((_, value))) => format!("# {key}: {}\n", scalar(value)),
+                (None, None, None) => continue,
+            };
         }
         text
     }
 }
 
+/// The command that was given, which may be one of another command, and its matches.
+fn innermost<'a>(program: &'a Command, matches: &'a ArgMatches) -> (&'a Command, &'a ArgMatches) {
+    let (mut command, mut matches) = (program, matches);
+    while let Some((name, inner)) = matches.subcommand() {
+        let Some(found) = command.find_subcommand(name) else { break };
+        (command, matches) = (found, inner);
+    }
+    (command, matches)
+}
+
+fn variables() -> impl Iterator<Item = std::ffi::OsString> {
+    std::env::vars_os().map(|(name, _)| name)
+}
+
 fn values(arg: &Arg, matches: &ArgMatches) -> Option<Vec<String>> {
     let id = arg.get_id().as_str();
-    if matches!(arg.get_action(), ArgAction::SetTrue) {
+    if is_switch(arg) {
         return Some(vec![matches.get_flag(id).to_string()]);
     }
     let raw = matches.get_raw(id)?;
@@ -79,7 +146,6 @@ fn scalar(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::SettingsFile;
     use clap::CommandFactory;
     use std::path::Path;
 
@@ -87,7 +153,8 @@ mod tests {
         let settings = SettingsFile::parse(yaml, Path::new("gannet.yaml")).unwrap();
         let mut program = settings.apply(crate::Cli::command()).unwrap();
         let matches = program.try_get_matches_from_mut([&["gannet", "serve"], args].concat());
-        EffectiveSettings::of(&program, &matches.unwrap()).yaml(&[], &["sha256:0".to_owned()])
+        let effective = EffectiveSettings::of(&program, &matches.unwrap(), &settings);
+        effective.yaml(&[("host", "127.0.0.1".to_owned())], &["sha256:0".to_owned()])
     }
 
     fn check(args: &[&str], line: &str) {
@@ -98,17 +165,34 @@ mod tests {
 
     #[test]
     fn what_is_printed_gives_the_same_again() {
-        check(&[], "grace: 30");
+        check(&[], "# grace: 30");
+        check(&["--grace", "30"], "grace: 30");
         check(&["--kv-memory", "4GiB"], "kv-memory: \"4GiB\"");
         check(&["--state-memory", "2GiB"], "state-memory: \"2GiB\"");
-        check(&[], "state-every: 2048");
+        check(&[], "# state-every: 2048");
         check(&["--unix-mode", "0660"], "unix-mode: \"0660\"");
         check(&["--pin"], "pin: true");
         check(&["--numa"], "numa: true");
+        check(&["-vv"], "verbose: 2");
+        check(&["--device", "cpu"], "device: \"cpu\"");
         check(&["--request-timeout", "0.5"], "request-timeout: 0.5");
         check(&["--cors", "*"], "cors: \"*\"");
         check(&["--model", "a: b # c\n\"d\""], r#"model: "a: b # c\n\"d\"""#);
         check(&["--port", "0", "--host", "::1"], "host: \"::1\"");
+    }
+
+    #[test]
+    fn defaults_are_comments() {
+        let yaml = effective("", &[]);
+        assert!(yaml.lines().all(|line| line.starts_with('#')), "{yaml}");
+        assert!(yaml.contains("# host: \"127.0.0.1\""), "{yaml}");
+    }
+
+    #[test]
+    fn settings_of_other_commands_stay() {
+        let yaml = effective("system: Be brief.\ntemp: 0.5\n", &["--temp", "1"]);
+        let lines: Vec<_> = yaml.lines().filter(|line| !line.starts_with('#')).collect();
+        assert_eq!(lines, ["temp: 1", "system: \"Be brief.\""]);
     }
 
     #[test]

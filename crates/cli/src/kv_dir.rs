@@ -9,6 +9,8 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+/// The name of the folder in the user's cache folder.
+pub(crate) const AUTO: &str = "auto";
 /// Default of the most bytes of the folder, and the part of the space for it, free or taken by it,
 /// that it has at most.
 const MAX_BYTES: u64 = 16 << 30;
@@ -73,7 +75,7 @@ impl KvDirArgs {
 ///
 /// If it is the user's, who has none.
 pub(crate) fn folder(named: &Path) -> Result<PathBuf> {
-    if named != Path::new("auto") {
+    if named != Path::new(AUTO) {
         return Ok(named.to_owned());
     }
     Ok(folders::cache().context("--kv-dir auto: no HOME, name a folder")?.join("kv"))

@@ -7,8 +7,8 @@ use crate::placement::PlacementArgs;
 use anyhow::{Context, Result};
 use api::metrics::StreamStats;
 use api::{ModelDescription, Service};
-use clap::ArgAction;
 use clap::builder::BoolishValueParser;
+use clap::{ArgAction, Command};
 use engine::{EngineOptions, KvMemory, LoadOptions, Runner};
 use formats::Checkpoint;
 use gannet::{Builder, Engine, KvDir};
@@ -97,7 +97,27 @@ pub(crate) struct SourceArgs {
     #[arg(skip)]
     memory: Option<usize>,
     #[command(flatten)]
+    plain: PlainSourceArgs,
+    #[command(flatten)]
+    chat: ChatFormatArgs,
+    #[command(flatten)]
+    kv_dir: KvDirArgs,
+}
+
+/// Arguments for a model that computes vectors, and for loading it.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct PlainSourceArgs {
+    #[command(flatten)]
     model: ModelArgs,
+    #[command(flatten)]
+    placement: PlacementArgs,
+    #[command(flatten)]
+    load: LoadArgs,
+}
+
+/// Arguments for chats with the model.
+#[derive(Clone, Debug, clap::Args)]
+struct ChatFormatArgs {
     /// Jinja template, instead of the model's own
     #[arg(long, value_name = "FILE", help_heading = "Loading")]
     chat_template: Option<PathBuf>,
@@ -120,12 +140,29 @@ pub(crate) struct SourceArgs {
         help_heading = "Loading"
     )]
     greedy_structure: bool,
-    #[command(flatten)]
-    placement: PlacementArgs,
-    #[command(flatten)]
-    load: LoadArgs,
-    #[command(flatten)]
-    kv_dir: KvDirArgs,
+}
+
+impl PlainSourceArgs {
+    /// Loads the model, as [`SourceArgs::load`] does.
+    pub fn load(&self, engine: EngineOptions, kv_memory: KvMemory) -> Result<LoadedModel> {
+        let source = SourceArgs {
+            name: None,
+            keeps_prefixes: false,
+            keeps_all: false,
+            max_adapters: None,
+            memory: None,
+            plain: self.clone(),
+            chat: defaults(),
+            kv_dir: defaults(),
+        };
+        source.load(engine, kv_memory)
+    }
+}
+
+/// Arguments of which none is given.
+fn defaults<A: clap::Args>() -> A {
+    let matches = A::augment_args(Command::new("defaults")).get_matches_from(["defaults"]);
+    A::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
 }
 
 impl SourceArgs {
@@ -154,43 +191,57 @@ impl SourceArgs {
         Self { keeps_all: true, ..self.keeping_prefixes() }
     }
 
+    /// The same with this model.
+    pub fn with_model(mut self, model: String) -> Self {
+        self.plain.model.set(model);
+        self
+    }
+
+    /// The same with a context of this many tokens.
+    pub fn with_context(mut self, tokens: usize) -> Self {
+        self.plain.load.set_context(tokens);
+        self
+    }
+
     /// The same with this model, where none is named.
     pub fn or_model(mut self, model: Option<String>) -> Self {
-        self.model.set_default(model);
+        self.plain.model.set_default(model);
         self
     }
 
     /// Finds the folder or file of the model, downloading it first where needed.
     pub fn locate(&self) -> Result<PathBuf> {
-        self.model.locate()
+        self.plain.model.locate()
     }
 
     /// The folder or file of the model, if it is on this machine under the name that was given.
     pub fn local_path(&self) -> Option<PathBuf> {
-        Some(PathBuf::from(self.model.name())).filter(|path| path.exists())
+        Some(PathBuf::from(self.plain.model.name())).filter(|path| path.exists())
     }
 
     /// What names the model, with a path made absolute; `None` for the built-in model.
     pub fn model_source(&self) -> Option<String> {
-        model::lasting_name(self.model.name())
+        model::lasting_name(self.plain.model.name())
     }
 
     /// The arguments for loading the model.
     pub fn load_args(&self) -> &LoadArgs {
-        &self.load
+        &self.plain.load
     }
 
     /// Loads the model and starts its engine; `kv_memory` applies where none is given.
     pub fn load(&self, engine: EngineOptions, kv_memory: KvMemory) -> Result<LoadedModel> {
         let started = Instant::now();
-        let path = self.model.locate()?;
-        let mut load =
-            LoadOptions { placement: self.placement.rules()?, ..self.load.options(kv_memory) };
+        let path = self.plain.model.locate()?;
+        let mut load = LoadOptions {
+            placement: self.plain.placement.rules()?,
+            ..self.plain.load.options(kv_memory)
+        };
         load.simulate_memory = [load.simulate_memory, self.memory].into_iter().flatten().min();
         let traces_routes = load.route_trace.is_some();
         let builder = self.builder().load_options(load).engine_options(engine);
-        let builder = self.tool_format.into_iter().fold(builder, Builder::tool_format);
-        let builder = builder.greedy_structure(self.greedy_structure);
+        let builder = self.chat.tool_format.into_iter().fold(builder, Builder::tool_format);
+        let builder = builder.greedy_structure(self.chat.greedy_structure);
         let builder = self.max_adapters.into_iter().fold(builder, Builder::max_adapters);
         let kv_dir = self.kv_dir.folder(if self.keeps_prefixes { "auto" } else { "off" })?;
         let kv_dir = match self.keeps_all {
@@ -215,11 +266,11 @@ impl SourceArgs {
 
     /// A builder with the settings that files are read with. Each is made where it is given.
     fn builder(&self) -> Builder {
-        let gguf = self.model.files.gguf_options();
-        let name = self.name.clone().or_else(|| model::public_name(self.model.name()));
+        let gguf = self.plain.model.files.gguf_options();
+        let name = self.name.clone().or_else(|| model::public_name(self.plain.model.name()));
         let builder = name.into_iter().fold(Engine::builder(), Builder::name);
         let builder = gguf.pre_fallback.into_iter().fold(builder, Builder::pre_fallback);
-        self.chat_template.iter().fold(builder, Builder::chat_template)
+        self.chat.chat_template.iter().fold(builder, Builder::chat_template)
     }
 }
 

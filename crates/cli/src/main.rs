@@ -13,15 +13,18 @@ mod effective;
 mod elapsed;
 mod exit;
 mod folders;
+mod help;
 mod input;
 mod interrupt;
 mod kv_dir;
 mod load;
 mod logging;
 mod model;
+mod new_file;
 mod output;
 mod placement;
 mod progress;
+mod reasoning;
 mod sessions;
 mod settings;
 mod size;
@@ -50,7 +53,6 @@ struct Cli {
     verbose: u8,
     /// Log format
     #[arg(long, global = true, value_name = "FORMAT", default_value = "text")]
-    #[arg(env = "GANNET_LOG_FORMAT", hide_env = true)]
     log_format: LogFormat,
     #[command(subcommand)]
     command: Command,
@@ -86,9 +88,12 @@ enum Command {
 }
 
 const AFTER_HELP: &str = "\
-Settings: the long name of a flag of run, chat, serve, batch, perplexity or bench is a key of
-gannet.yaml (temp: 0.7) and, in capitals, a variable (GANNET_TEMP=0.7). Flags override variables,
-variables override the file. GANNET_LOG sets the log filter, GANNET_ISA the instruction set.";
+Settings: flags for models, devices, sampling, caches and serving are keys of gannet.yaml, by their
+long names (temp: 0.7), and in capitals variables (GANNET_TEMP=0.7), for every command that has the
+flag; gannet serve --print-config lists them. Flags override variables, variables override the file.
+GANNET_LOG sets the log filter, GANNET_ISA the instruction set.
+
+Exit codes: 0 success, 1 an error or a check that found something, 2 wrong usage, 130 Ctrl-C.";
 
 fn main() -> ExitCode {
     exit::install_panic_hook();
@@ -96,24 +101,38 @@ fn main() -> ExitCode {
     exit::code(parse().and_then(|(cli, effective)| run(cli, &effective)))
 }
 
-/// Parses the arguments over the settings; gives both merged as well. Wrong usage ends the process.
+/// Parses the arguments over the settings; gives both merged as well. Wrong usage ends the process,
+/// and so does a request for help, whatever the settings are.
 fn parse() -> Result<(Cli, EffectiveSettings)> {
-    let settings = SettingsFile::read(settings::file_asked_for(std::env::args_os()).as_deref())?;
-    let mut program = settings.apply(Cli::command())?;
-    let matches = program.get_matches_mut();
+    let args = help::arguments();
+    let command = || help::shaped(Cli::command(), &args);
+    let read = || SettingsFile::read(settings::file_asked_for(args.clone()).as_deref());
+    let applied = read().and_then(|file| Ok((file.apply(command())?, file)));
+    let (mut program, file, wrong) = match applied {
+        Ok((program, file)) => (program, file, None),
+        Err(error) => (command(), SettingsFile::default(), Some(error)),
+    };
+    let matches = program.try_get_matches_from_mut(&args).unwrap_or_else(|error| error.exit());
+    let effective = EffectiveSettings::of(&program, &matches, &file);
+    if let Some(error) = wrong
+        && effective.command_takes_settings()
+    {
+        return Err(error);
+    }
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    Ok((cli, EffectiveSettings::of(&program, &matches)))
+    Ok((cli, effective))
 }
 
 fn run(cli: Cli, effective: &EffectiveSettings) -> Result<()> {
     logging::install(cli.verbose, cli.log_format);
+    effective.notes().into_iter().for_each(output::note);
     match cli.command {
         Command::Run(args) => commands::run::run(&args),
         Command::Chat(args) => commands::chat::run(&args),
         Command::Sessions(args) => commands::sessions::run(&args),
         Command::Serve(args) => commands::serve::run(&args, effective),
         Command::Batch(args) => commands::batch::run(&args),
-        Command::Inspect(args) => commands::inspect::run(&args),
+        Command::Inspect(args) => commands::inspect::run(&args, effective),
         Command::Embed(args) => commands::embed::run(&args),
         Command::Rerank(args) => commands::rerank::run(&args),
         Command::Tokenize(args) => commands::tokenize::run(&args),

@@ -4,7 +4,7 @@
 
 use crate::logging;
 use anstyle::Style;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use serde::Serialize;
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -12,18 +12,21 @@ use std::io::{self, IsTerminal, Write};
 /// Style of secondary text.
 const DIM: Style = Style::new().dimmed();
 
+/// What an error of standard output says first.
+const CANNOT: &str = "cannot write to standard output";
+
 /// Writes lines to standard output.
 pub(crate) fn lines(lines: impl IntoIterator<Item = impl Display>) -> Result<()> {
     let mut out = io::stdout().lock();
-    lines.into_iter().try_for_each(|line| writeln!(out, "{line}"))?;
-    Ok(out.flush()?)
+    let mut lines = lines.into_iter();
+    let written = lines.try_for_each(|line| writeln!(out, "{line}")).and_then(|()| out.flush());
+    written.context(CANNOT)
 }
 
 /// Writes text to standard output as it is.
 pub(crate) fn text(text: &str) -> Result<()> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    Ok(out.flush()?)
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context(CANNOT)
 }
 
 /// Writes text to standard output, with a final line end added on a terminal.

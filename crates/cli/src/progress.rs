@@ -15,6 +15,11 @@ pub(crate) fn count(total: u64) -> ProgressBar {
     bar(total, "{msg} [{bar:32}] {pos}/{len} {per_sec} {eta}")
 }
 
+/// A bar over `total` tokens.
+pub(crate) fn tokens(total: u64) -> ProgressBar {
+    bar(total, "{msg} [{bar:32}] {pos}/{len} tokens {per_sec} {eta} left")
+}
+
 /// A bar over `total` lines, whose message is the rate.
 pub(crate) fn lines(total: u64) -> ProgressBar {
     bar(total, "[{bar:32}] {pos}/{len} lines {msg} {eta}")
@@ -39,6 +44,11 @@ impl Task {
     /// Work that `bar` shows; its length is set when the work starts.
     pub fn new(bar: ProgressBar) -> Self {
         Self { bar, watch: None }
+    }
+
+    /// The bar, which is removed with this value.
+    pub fn bar(&self) -> &ProgressBar {
+        &self.bar
     }
 }
 

@@ -27,7 +27,7 @@ const EXTENSION: &str = "json";
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct StateDirArgs {
     /// Folder in which sessions are kept [default: gannet in the user's state folder]
-    #[arg(long, value_name = "DIR", env = "GANNET_STATE_DIR", hide_env = true)]
+    #[arg(long, value_name = "DIR", global = true)]
     state_dir: Option<PathBuf>,
 }
 

@@ -1,6 +1,12 @@
-//! Sizes in bytes as users write them.
+//! Sizes in bytes and counts, as users write them.
 
 use anyhow::{Context, Result};
+
+/// Parses a number of things of which there is at least one.
+pub(crate) fn count(text: &str) -> Result<usize> {
+    let count = text.parse().ok().filter(|count| *count > 0);
+    count.with_context(|| format!("expected a number from 1 on, found {text:?}"))
+}
 
 /// Parses a size such as 4GiB, 512M or 1000000.
 pub(crate) fn bytes(text: &str) -> Result<usize> {

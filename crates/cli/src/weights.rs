@@ -2,7 +2,7 @@
 
 use crate::folders;
 use crate::kv_dir;
-use crate::size::bytes;
+use crate::size::{bytes, count};
 use engine::{LoadOptions, PackChoice, ProfileUse, WEIGHTS_READ_THREADS, WeightsMemory};
 use std::path::{Path, PathBuf};
 
@@ -10,6 +10,23 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Loading")]
 pub(crate) struct WeightsArgs {
+    #[command(flatten)]
+    memory: MemoryArgs,
+    /// Read experts at the start that earlier runs have used most, where not all are in memory:
+    /// auto, or off. `gannet experts profile` shows what is known
+    #[arg(long, value_name = "auto|off", default_value = "auto", value_parser = preload)]
+    #[arg(action = clap::ArgAction::Set)]
+    weights_preload: bool,
+    /// Write which experts the rows of each step choose into this file, for `gannet experts
+    /// simulate`
+    #[arg(long, value_name = "FILE")]
+    route_trace: Option<PathBuf>,
+}
+
+/// The arguments for the memory of weights and for packed ones.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Loading")]
+pub(crate) struct MemoryArgs {
     /// Weights that `gannet pack` wrote, used in place: a file, auto for one that fits beside the
     /// model or in the user's cache folder, or off
     #[arg(long, value_name = "FILE|auto|off", default_value = "auto")]
@@ -20,21 +37,12 @@ pub(crate) struct WeightsArgs {
     #[arg(long, value_name = "SIZE|auto|all", default_value = "auto", value_parser = memory)]
     weights_memory: WeightsMemory,
     /// Threads that read such weights
-    #[arg(long, value_name = "N", default_value_t = WEIGHTS_READ_THREADS)]
+    #[arg(long, value_name = "N", default_value_t = WEIGHTS_READ_THREADS, value_parser = count)]
     weights_read_threads: usize,
     /// Count at most this much memory as available, such as 8GiB, to see what a smaller machine
     /// would do
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     simulate_memory: Option<usize>,
-    /// Read experts at the start that earlier runs have used most, where not all are in memory:
-    /// auto, or off. `gannet experts profile` shows what is known
-    #[arg(long, value_name = "auto|off", default_value = "auto", value_parser = preload)]
-    #[arg(action = clap::ArgAction::Set)]
-    weights_preload: bool,
-    /// Write which experts the rows of each step choose into this file, for `gannet experts
-    /// simulate`
-    #[arg(long, value_name = "FILE")]
-    route_trace: Option<PathBuf>,
 }
 
 /// `auto` or `off`, which YAML reads as `false`.
@@ -57,19 +65,35 @@ fn memory(text: &str) -> Result<WeightsMemory, anyhow::Error> {
 impl WeightsArgs {
     /// Threads that read weights.
     pub fn read_threads(&self) -> usize {
-        self.weights_read_threads
+        self.memory.weights_read_threads
     }
 
     /// `options` with these arguments.
     pub fn add_to(&self, options: LoadOptions) -> LoadOptions {
-        let profiles = |folder| ProfileUse { folder, preload: self.weights_preload, record: true };
+        let mut options = self.memory.add_to(options);
+        options.route_trace.clone_from(&self.route_trace);
+        options
+            .expert_profiles
+            .iter_mut()
+            .for_each(|profiles| profiles.preload = self.weights_preload);
+        options
+    }
+}
+
+impl MemoryArgs {
+    /// The settings that these arguments give.
+    pub const KEYS: [&str; 4] =
+        ["weights-pack", "weights-memory", "weights-read-threads", "simulate-memory"];
+
+    /// `options` with these arguments.
+    pub fn add_to(&self, options: LoadOptions) -> LoadOptions {
+        let profiles = |folder| ProfileUse { folder, preload: true, record: true };
         LoadOptions {
             pack: self.choice(),
             digests: kv_dir::digests(),
             weights_memory: self.weights_memory,
             weights_read_threads: self.weights_read_threads,
             simulate_memory: self.simulate_memory,
-            route_trace: self.route_trace.clone(),
             expert_profiles: profile_folder().map(profiles),
             ..options
         }
@@ -105,10 +129,10 @@ mod tests {
     #[derive(Parser)]
     struct Program {
         #[command(flatten)]
-        args: WeightsArgs,
+        args: MemoryArgs,
     }
 
-    fn parse(args: &[&str]) -> Result<WeightsArgs, String> {
+    fn parse(args: &[&str]) -> Result<MemoryArgs, String> {
         let args = std::iter::once("program").chain(args.iter().copied());
         Program::try_parse_from(args).map(|it| it.args).map_err(|error| error.to_string())
     }

@@ -12,6 +12,9 @@ pub static DEVICES: &[&Device] = &[
     &webgpu::WGPU,
 ];
 
+/// The name of GPUs, which a build may lack.
+const WGPU: &str = "wgpu";
+
 /// The device of a name: `auto`, a kind such as `cpu`, or a kind with a number or a part of a name
 /// behind a colon, such as `wgpu:1`.
 ///
@@ -27,7 +30,11 @@ pub fn choose(name: &str) -> Result<DeviceChoice, String> {
     };
     let device = DEVICES.iter().find(|device| device.name == kind).ok_or_else(|| {
         let names: Vec<_> = DEVICES.iter().map(|device| device.name).collect();
-        format!("device must be auto or one of {}, not {name:?}", names.join(", "))
+        let hint = match kind == WGPU && !names.contains(&WGPU) {
+            true => "; this build has no GPUs: cargo build --features wgpu",
+            false => "",
+        };
+        format!("device must be auto or one of {}, not {name:?}{hint}", names.join(", "))
     })?;
     if which.as_deref() == Some("") {
         return Err(format!("expected a number or a name behind {name:?}"));

@@ -29,7 +29,7 @@ impl TensorStream {
         alignment: usize,
     ) -> Result<Self> {
         let unfinished = path.with_added_extension("incomplete");
-        let file = File::create(&unfinished).map_err(|e| Error::write(&unfinished, e))?;
+        let file = File::create(&unfinished).map_err(|e| Error::write(path, e))?;
         let mut stream = Self {
             path: path.to_owned(),
             unfinished,
@@ -83,7 +83,7 @@ impl TensorStream {
     /// If bytes are missing, or the system reports an error.
     pub fn finish(mut self) -> Result<()> {
         self.check_complete()?;
-        self.file.flush().map_err(|e| Error::write(&self.unfinished, e))?;
+        self.file.flush().map_err(|e| Error::write(&self.path, e))?;
         std::fs::rename(&self.unfinished, &self.path).map_err(|e| Error::write(&self.path, e))
     }
 
@@ -102,7 +102,7 @@ impl TensorStream {
     }
 
     fn put(&mut self, bytes: &[u8]) -> Result<()> {
-        self.file.write_all(bytes).map_err(|e| Error::write(&self.unfinished, e))
+        self.file.write_all(bytes).map_err(|e| Error::write(&self.path, e))
     }
 }
 

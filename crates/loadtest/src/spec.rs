@@ -19,13 +19,20 @@ pub struct ServerOptions {
     #[arg(long, value_enum, default_value = "completions")]
     pub endpoint: Endpoint,
     /// Name of the model [default: the first that the server lists]
-    #[arg(long, value_name = "NAME")]
+    // The ids tell these flags from the settings of the same names.
+    #[arg(id = "served_model", long = "model", value_name = "NAME")]
     pub model: Option<String>,
     /// Vocabulary size, from which prompts are drawn [default: from the server]
     #[arg(long, value_name = "N", value_parser = between(1, 1 << 24))]
     pub vocab: Option<usize>,
     /// API key, sent as bearer token
-    #[arg(long, value_name = "KEY", env = "GANNET_API_KEY", hide_env_values = true)]
+    #[arg(
+        id = "sent_key",
+        long = "api-key",
+        value_name = "KEY",
+        env = "GANNET_API_KEY",
+        hide_env_values = true
+    )]
     pub api_key: Option<String>,
     /// Allow a server on another machine
     #[arg(long)]
@@ -65,13 +72,14 @@ pub struct LoadSpec {
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = between(0, 1 << 20))]
     pub shared_prefix: usize,
     /// Seed of lengths, prompts, arrivals and of the server's sampling
-    #[arg(long, value_name = "S", default_value_t = 0)]
+    #[arg(id = "load_seed", long = "seed", value_name = "S", default_value_t = 0)]
     pub seed: u64,
     /// Seed of the shared prefix, to reuse it with other prompts [default: --seed]
     #[arg(long, value_name = "S")]
     pub prefix_seed: Option<u64>,
     /// Temperature; 0 is greedy
-    #[arg(long, value_name = "T", default_value_t = 0.0, value_parser = number(0.0, 100.0))]
+    #[arg(id = "load_temp", long = "temp", value_name = "T", default_value_t = 0.0)]
+    #[arg(value_parser = number(0.0, 100.0))]
     pub temp: f64,
 }
 

@@ -153,11 +153,12 @@ impl<R: Read> TransferReader<R> {
     ///
     /// If it cannot be read, or is not one of this version.
     pub fn new(mut input: R) -> Result<Self, TransferError> {
-        let mut header = read_bytes(&mut input, PAGE)?;
-        let number = |at: usize| u32::from_le_bytes(std::array::from_fn(|byte| header[at + byte]));
-        if header[..8] != *MAGIC {
+        let mut header = read_bytes(&mut input, MAGIC.len()).unwrap_or_default();
+        if header != MAGIC {
             return Err(wrong("expected GANNETKX at the start"));
         }
+        header.extend(read_bytes(&mut input, PAGE - MAGIC.len())?);
+        let number = |at: usize| u32::from_le_bytes(std::array::from_fn(|byte| header[at + byte]));
         if number(8) > VERSION {
             return Err(wrong(format!("version {}, which is later than {VERSION}", number(8))));
         }

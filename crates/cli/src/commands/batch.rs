@@ -12,13 +12,15 @@ mod plan;
 mod tally;
 mod work;
 
+use crate::args::SpeculateArgs;
 use crate::exit::SilentExit;
 use crate::interrupt::Watch;
 use crate::load::SourceArgs;
 use crate::output::note;
 use crate::progress;
+use crate::size::count;
 use anyhow::{Context, Result, bail};
-use engine::{EngineOptions, KvMemory, Speculate};
+use engine::{EngineOptions, KvMemory};
 use input::RequestFile;
 use output::AnswerFile;
 use plan::BatchPlan;
@@ -54,11 +56,10 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
     /// Maximum number of running requests
-    #[arg(long, value_name = "N", default_value_t = 32)]
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = count)]
     parallel: usize,
-    /// Speculative decoding: off, or ngram:N
-    #[arg(long, value_name = "HOW", default_value_t = Speculate::Off)]
-    speculate: Speculate,
+    #[command(flatten)]
+    speculate: SpeculateArgs,
     /// Seconds that running requests get to finish after Ctrl-C
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     grace: u64,
@@ -95,7 +96,7 @@ impl Args {
 
     /// Requests in flight: twice as many as run, so that the engine never waits for input.
     fn in_flight(&self) -> usize {
-        self.parallel.max(1).saturating_mul(2)
+        self.parallel.saturating_mul(2)
     }
 
     /// Loads the model behind the server's routes. Its queue holds all choices of all requests in
@@ -107,7 +108,7 @@ impl Args {
             running: self.parallel,
             // No client watches the tokens: latency does not matter.
             itl_target: Duration::from_secs(3600),
-            speculate: self.speculate,
+            speculate: self.speculate.speculate,
             ..EngineOptions::default()
         };
         let loaded = self.source.load(engine, KvMemory::Share)?;

@@ -31,7 +31,7 @@ pub(crate) struct Args {
     #[arg(conflicts_with = "shape")]
     path: Option<String>,
     /// The same as PATH, as a flag of all commands
-    #[arg(short, long, env = "GANNET_MODEL", conflicts_with_all = ["path", "shape"])]
+    #[arg(short, long, conflicts_with_all = ["path", "shape"])]
     model: Option<String>,
     /// Random weights of this shape instead of a model, such as qwen3-0.6b
     #[arg(long, value_name = "NAME")]
@@ -40,6 +40,9 @@ pub(crate) struct Args {
     #[arg(long = "type", value_name = "TYPE", default_value = "bf16",
           value_parser = MatrixTypes::named)]
     types: MatrixTypes,
+    /// Address of the hub, instead of HF_ENDPOINT
+    #[arg(long, value_name = "URL")]
+    hub_endpoint: Option<String>,
     #[command(flatten)]
     plan: BenchPlan,
     #[command(flatten)]
@@ -47,7 +50,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     device: DeviceArgs,
     /// Compute threads; 0 for all cores. Several numbers with --scaling
-    #[arg(long, env = "GANNET_THREADS", value_delimiter = ',', default_value = "0")]
+    #[arg(long, value_delimiter = ',', default_value = "0")]
     threads: Vec<usize>,
     /// Measure with each number of threads where the time of a step goes: in every operation, the
     /// shares in which threads compute, wait for each other, and wait for one of them
@@ -60,10 +63,10 @@ pub(crate) struct Args {
     #[arg(long)]
     numa: bool,
     /// Compute mode: exact (f32 activations) or fast
-    #[arg(long, env = "GANNET_MODE", default_value = "fast")]
+    #[arg(long, default_value = "fast")]
     mode: Mode,
     /// Type of the KV cache [default: f32 in exact mode, bf16 in fast mode]
-    #[arg(long, env = "GANNET_KV_TYPE", value_name = "TYPE")]
+    #[arg(long, value_name = "TYPE")]
     kv_type: Option<KvType>,
     /// Rounding of cached rows in models that were trained with it: off or native [default: off in
     /// exact mode, native in fast mode]
@@ -101,7 +104,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let model = args.path.as_ref().or(args.model.as_ref()).map_or(BUILTIN, String::as_str);
     let path = match &scratch {
         Some((path, _)) => path.clone(),
-        None => model::locate(model, None)?,
+        None => model::locate(model, args.hub_endpoint.as_deref())?,
     };
     let checkpoint = Checkpoint::open(&path, &OpenOptions { name: args.shape.clone() })?;
     let plan = &args.plan;

@@ -1,11 +1,11 @@
 //! `gannet bench-serve`: load on a server that speaks OpenAI's protocol, and its measures.
 
 use crate::interrupt::Watch;
+use crate::new_file::NewFile;
 use crate::{output, progress};
 use anyhow::{Context, Result, bail};
 use convert::Interrupted;
 use loadtest::{GoodputLimits, LoadSpec, LoadTest, RunEnd, ServerOptions};
-use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -46,6 +46,9 @@ struct ReportArgs {
     /// Write a plot of the times to first token and of the inter-token latencies (SVG)
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
+    /// Replace an existing file of --svg
+    #[arg(long, requires = "svg")]
+    force: bool,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
@@ -56,9 +59,7 @@ async fn measure(args: &Args) -> Result<()> {
     let test = LoadTest::connect(&args.url, &args.server, args.load.clone()).await?;
     let mut watch = Watch::new();
     // Created before the load starts, so that an error shows at once.
-    let create = |path: &PathBuf| {
-        File::create(path).with_context(|| format!("cannot write {}", path.display()))
-    };
+    let create = |path: &PathBuf| NewFile::create(path, args.report.force);
     let plot = args.report.svg.as_ref().map(create).transpose()?;
     if args.load.warmup > 0 {
         let bar = progress::count(args.load.warmup as u64);
@@ -75,6 +76,7 @@ async fn measure(args: &Args) -> Result<()> {
     output::report(args.report.json, || report.to_json(), || report.to_table())?;
     if let Some(mut file) = plot {
         file.write_all(report.svg().as_bytes()).context("cannot write the plot")?;
+        file.finish()?;
     }
     if run.ended == RunEnd::Interrupted {
         return Err(Interrupted.into());

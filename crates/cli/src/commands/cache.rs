@@ -7,13 +7,14 @@ mod prune;
 
 use crate::exit::SilentExit;
 use crate::interrupt::Watch;
-use crate::{kv_dir, output, progress};
+use crate::{folders, kv_dir, output, progress};
 use anyhow::{Context, Result, bail};
 use clap::Subcommand;
 use list::roots;
+use serde_json::json;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use store::{Files, Problem, StoreKey, remove_extents, verify_extent};
+use store::{Files, FolderExtent, Problem, StoreKey, remove_extents, verify_extent};
 
 /// Show, check and remove the prefixes that --kv-dir keeps on disk
 ///
@@ -28,12 +29,33 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Args)]
 struct FolderArgs {
     /// Folder of the prefixes: a path, or auto for kv in the user's cache folder
-    #[arg(long, value_name = "DIR|auto", default_value = "auto")]
+    #[arg(long, value_name = "DIR|auto", default_value = kv_dir::AUTO)]
     kv_dir: PathBuf,
 }
 
 impl FolderArgs {
+    /// The folder, which need not exist where none is named.
+    ///
+    /// # Errors
+    ///
+    /// If it is off, or a named one does not exist.
     fn folder(&self) -> Result<PathBuf> {
+        let folder = self.folder_to_write()?;
+        if self.kv_dir != Path::new(kv_dir::AUTO) && !folder.is_dir() {
+            bail!("--kv-dir: {}: no such folder", folder.display());
+        }
+        Ok(folder)
+    }
+
+    /// The folder, which need not exist.
+    ///
+    /// # Errors
+    ///
+    /// If it is off.
+    fn folder_to_write(&self) -> Result<PathBuf> {
+        if folders::is_off(&self.kv_dir) {
+            bail!("--kv-dir is off: name a folder");
+        }
         kv_dir::folder(&self.kv_dir)
     }
 }
@@ -61,6 +83,9 @@ struct VerifyArgs {
     /// The key of encrypted files
     #[arg(long, value_name = "FILE")]
     kv_dir_key: Option<PathBuf>,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     folder: FolderArgs,
 }
@@ -68,17 +93,23 @@ struct VerifyArgs {
 /// Compute the digest of a model's weights now, which is needed before prefixes are stored or found
 #[derive(Debug, clap::Args)]
 struct DigestArgs {
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     model: crate::args::ModelArgs,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     match &args.command {
-        CacheCommand::Path(args) => output::lines([args.folder()?.display()]),
+        CacheCommand::Path(args) => output::lines([args.folder_to_write()?.display()]),
         CacheCommand::List(args) => list::run(args),
         CacheCommand::Verify(args) => verify(args),
         CacheCommand::Prune(args) => prune::run(args),
-        CacheCommand::Digest(args) => output::lines([digest(&args.model.locate()?)?]),
+        CacheCommand::Digest(args) => {
+            let digest = digest(&args.model.locate()?)?;
+            output::report(args.json, || json!({ "digest": digest }), || format!("{digest}\n"))
+        }
         CacheCommand::Export(args) => export::run(args),
         CacheCommand::Import(args) => import::run(args),
     }
@@ -87,6 +118,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 fn verify(args: &VerifyArgs) -> Result<()> {
     let folder = args.folder.folder()?;
     let roots = roots(&folder)?;
+    if roots.iter().all(|root| root.extents.is_empty()) {
+        bail!("{}: expected prefixes to check, found none", folder.display());
+    }
     let extents = || roots.iter().flat_map(|root| root.extents.iter().map(|it| (root.root, it)));
     let bar = progress::bytes(extents().map(|(_, extent)| extent.bytes).sum());
     let key = args.kv_dir_key.as_deref().map(kv_dir::key).transpose()?;
@@ -113,14 +147,21 @@ fn verify(args: &VerifyArgs) -> Result<()> {
         bar.inc(extent.bytes);
     }
     bar.finish_and_clear();
-    let wrong = damaged.iter().chain(&unread);
-    output::lines(wrong.map(|(it, what)| format!("{}: {what}", it.path.display())))?;
-    output::note(format_args!("{checked} files are as they should be, {} are not", damaged.len()));
-    if !unread.is_empty() {
-        output::note(format_args!("{} cannot be read, and are left as they are", unread.len()));
-    }
-    if sealed > 0 {
-        output::note(format_args!("{sealed} are encrypted, and were checked without their key"));
+    if args.json {
+        let named = |files: &[(&FolderExtent, String)]| {
+            let entry =
+                |(it, what): &(&FolderExtent, String)| json!({ "path": it.path, "problem": what });
+            files.iter().map(entry).collect::<Vec<_>>()
+        };
+        let (damaged, unread) = (named(&damaged), named(&unread));
+        output::json(&json!({
+            "whole": checked,
+            "damaged": damaged,
+            "unreadable": unread,
+            "without_key": sealed,
+        }))?;
+    } else {
+        report_checked(checked, &damaged, &unread, sealed)?;
     }
     if args.remove {
         let extents: Vec<_> = damaged.iter().map(|(extent, _)| *extent).collect();
@@ -130,6 +171,25 @@ fn verify(args: &VerifyArgs) -> Result<()> {
         true => Ok(()),
         false => Err(SilentExit(1).into()),
     }
+}
+
+/// Prints what a check has found.
+fn report_checked(
+    checked: usize,
+    damaged: &[(&FolderExtent, String)],
+    unread: &[(&FolderExtent, String)],
+    sealed: usize,
+) -> Result<()> {
+    let wrong = damaged.iter().chain(unread);
+    output::lines(wrong.map(|(it, what)| format!("{}: {what}", it.path.display())))?;
+    output::note(format_args!("whole files: {checked}, damaged: {}", damaged.len()));
+    if !unread.is_empty() {
+        output::note(format_args!("not readable, and left as they are: {}", unread.len()));
+    }
+    if sealed > 0 {
+        output::note(format_args!("encrypted, and checked without their key: {sealed}"));
+    }
+    Ok(())
 }
 
 /// Computes the digest of the weights of the model at a path, unless it is known.

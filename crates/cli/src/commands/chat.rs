@@ -1,20 +1,21 @@
 //! `gannet chat`: a conversation on the terminal.
 
+mod commands;
 mod lines;
 mod session;
 mod slash;
 
 use crate::answer::{Show, StreamedAnswer};
-use crate::args::SamplingArgs;
-use crate::commands::run::{ThinkArgs, think_kwargs};
+use crate::args::{SamplingArgs, SpeculateArgs};
 use crate::commands::sessions;
 use crate::conversation::Conversation;
-use crate::exit;
+use crate::exit::{self, SilentExit};
 use crate::interrupt::Watch;
 use crate::load::{LoadedModel, SourceArgs};
 use crate::output::note;
-use anyhow::{Context, Result};
-use api::{ApiError, ChatRequest, SamplingOptions};
+use crate::reasoning::ReasoningArgs;
+use anyhow::Result;
+use api::{ApiError, ChatRequest, RequestOptions, SamplingOptions};
 use engine::{EngineOptions, KvMemory};
 use lines::{ChatInput, ChatLines};
 use session::{ChatSession, SessionArgs};
@@ -24,8 +25,9 @@ use tokio::runtime::Runtime;
 /// Chat with a model
 ///
 /// /help lists the commands of a conversation. Ctrl-C stops an answer and keeps the conversation,
-/// Ctrl-D ends. Lines may also be piped in; each is a message. With --session it is kept, and
-/// continued with the options that it had, unless others are given.
+/// Ctrl-D ends. Lines may also be piped in; each is a message, and an error of any ends the command
+/// with 1. With --session it is kept, and continued with the options that it had, unless others are
+/// given.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// System prompt
@@ -37,7 +39,9 @@ pub(crate) struct Args {
     #[command(flatten)]
     session: SessionArgs,
     #[command(flatten)]
-    think: ThinkArgs,
+    reasoning: ReasoningArgs,
+    #[command(flatten)]
+    speculate: SpeculateArgs,
     #[command(flatten)]
     source: SourceArgs,
     #[command(flatten)]
@@ -46,26 +50,35 @@ pub(crate) struct Args {
 
 /// A running chat.
 struct Chat {
-    loaded: LoadedModel,
+    source: SourceArgs,
     runtime: Runtime,
     session: ChatSession,
     conversation: Conversation,
+    /// Texts of files that come before the next message.
+    read: Vec<String>,
     stats: bool,
     last: Option<StreamedAnswer>,
-    over: bool,
+    /// Whether a line had an error.
+    failed: bool,
+}
+
+/// What follows a line.
+enum Next {
+    Line,
+    /// The model is loaded anew, by these arguments.
+    Load(Box<SourceArgs>),
+    End,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    // One conversation at a time; its turns continue from the slots of the others.
-    let options = EngineOptions { running: 4, ..EngineOptions::default() };
     let mut session = args.session.open()?;
     let source = session.source(&args.source);
-    let loaded = source.load(options, KvMemory::OneSequence)?;
+    let mut loaded = args.load(&source)?;
     session.keep_fork()?;
     let mut conversation = session.content.conversation()?;
     conversation.system = args.system.clone().or(conversation.system);
     session.content.sampling = session.content.sampling_with(args.sampling.options());
-    session.content.think = args.think.choice().or(session.content.think);
+    args.reasoning.over(&mut session.content);
     session.begin(&loaded.service.info().name, &source);
     let mut lines = ChatLines::open()?;
     if lines.is_interactive() {
@@ -74,59 +87,115 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         note("/help lists the commands; Ctrl-D ends the chat");
     }
     let mut chat = Chat {
-        loaded,
+        source,
         runtime: super::runtime()?,
         session,
         conversation,
+        read: Vec::new(),
         stats: args.stats,
         last: None,
-        over: false,
+        failed: false,
     };
-    while !chat.over {
-        match lines.next()? {
-            ChatInput::Line(line) => chat.line(&line)?,
-            ChatInput::Cancelled => note("Ctrl-D or /exit ends the chat"),
-            ChatInput::End => break,
-        }
+    while let Some(source) = chat.talk(&loaded, &mut lines)? {
+        loaded.finish();
+        loaded = chat.load(source, args)?;
     }
-    let Chat { loaded, runtime, .. } = chat;
-    drop(runtime);
+    let failed = chat.failed && !lines.is_interactive();
+    drop(chat);
     loaded.finish();
-    Ok(())
+    if failed { Err(SilentExit(1).into()) } else { Ok(()) }
+}
+
+impl Args {
+    fn load(&self, source: &SourceArgs) -> Result<LoadedModel> {
+        // One conversation at a time; its turns continue from the slots of the others.
+        let speculate = self.speculate.speculate;
+        let options = EngineOptions { running: 4, speculate, ..EngineOptions::default() };
+        let loaded = source.load(options, KvMemory::OneSequence)?;
+        self.sampling.check(loaded.service.info().vocab_size)?;
+        Ok(loaded)
+    }
 }
 
 impl Chat {
+    /// Takes lines until the last, or until the model is to be loaded by the returned arguments.
+    fn talk(&mut self, loaded: &LoadedModel, lines: &mut ChatLines) -> Result<Option<SourceArgs>> {
+        loop {
+            match lines.next()? {
+                ChatInput::Line(line) => match self.line(loaded, &line)? {
+                    Next::Line => {}
+                    Next::Load(source) => return Ok(Some(*source)),
+                    Next::End => return Ok(None),
+                },
+                ChatInput::Cancelled => note("Ctrl-D or /exit ends the chat"),
+                ChatInput::End => return Ok(None),
+            }
+        }
+    }
+
+    /// Loads the model by other arguments, or if that fails by those of before.
+    fn load(&mut self, source: SourceArgs, args: &Args) -> Result<LoadedModel> {
+        let loaded = match args.load(&source) {
+            Ok(loaded) => {
+                self.source = source;
+                loaded
+            }
+            Err(error) => {
+                self.report(&error);
+                args.load(&self.source)?
+            }
+        };
+        note(&loaded.description);
+        self.session.begin(&loaded.service.info().name, &self.source);
+        Ok(loaded)
+    }
+
     /// Handles a line. Its error is printed and the conversation continues, unless every further
     /// line would fail as well.
-    fn line(&mut self, line: &str) -> Result<()> {
+    fn line(&mut self, loaded: &LoadedModel, line: &str) -> Result<Next> {
         let done = match SlashCommand::parse(line) {
-            None if line.trim().is_empty() => Ok(()),
-            None => self.message(line),
+            None if line.trim().is_empty() => Ok(Next::Line),
+            None => self.message(loaded, line).map(|()| Next::Line),
             Some(command) => {
-                if let Err(error) = command.and_then(|command| self.command(command)) {
-                    exit::report(&error);
-                }
-                Ok(())
+                let next = command.and_then(|command| self.command(loaded, command));
+                Ok(next.unwrap_or_else(|error| {
+                    self.report(&error);
+                    Next::Line
+                }))
             }
         };
         match done {
-            Err(error) if !is_final(&error) => exit::report(&error),
-            done => return done,
+            Err(error) if !is_final(&error) => {
+                self.report(&error);
+                Ok(Next::Line)
+            }
+            done => done,
         }
-        Ok(())
     }
 
-    fn message(&mut self, content: &str) -> Result<()> {
-        self.conversation.ask(slash::message(content));
+    /// Prints an error, after which the conversation continues.
+    fn report(&mut self, error: &anyhow::Error) {
+        self.failed = true;
+        exit::report(error);
+    }
+
+    fn message(&mut self, loaded: &LoadedModel, content: &str) -> Result<()> {
+        let read = std::mem::take(&mut self.read);
+        let content = read.iter().map(String::as_str).chain([slash::message(content)]);
+        self.conversation.ask(&content.collect::<Vec<_>>().join("\n\n"));
         let sampling = self.session.sampling();
         let seed = sampling.seed;
-        let answer = self.answer(sampling);
+        let answer = self.answer(loaded, sampling);
         match &answer {
             Ok(answer) => self.conversation.answer(answer, seed),
-            Err(_) => self.conversation.take_back(),
+            Err(_) => {
+                self.conversation.take_back();
+                self.read = read;
+            }
         }
         let answer = answer?;
         self.keep();
+        answer.hint().into_iter().for_each(note);
         if self.stats {
             note(answer.stats());
         }
@@ -138,76 +207,33 @@ impl Chat {
     /// kept after its next answer.
     fn keep(&mut self) {
         if let Err(error) = self.session.keep(&self.conversation) {
-            exit::report(&error);
+            self.report(&error);
         }
     }
 
-    fn answer(&self, sampling: SamplingOptions) -> Result<StreamedAnswer> {
-        let request = ChatRequest {
+    /// The request for the next answer.
+    fn request(&self, sampling: SamplingOptions) -> ChatRequest {
+        ChatRequest {
             messages: self.conversation.messages().into_iter().map(Into::into).collect(),
-            template_kwargs: think_kwargs(self.session.content.think),
+            template_kwargs: self.session.content.reasoning_kwargs(),
             sampling,
             ..ChatRequest::default()
-        };
+        }
+    }
+
+    fn answer(&self, loaded: &LoadedModel, sampling: SamplingOptions) -> Result<StreamedAnswer> {
         let mut watch = Watch::new();
-        let stream = self.loaded.service.chat(&request).map_err(|error| match error {
+        let prepared = loaded.service.prepare_chat(&self.request(sampling));
+        let prepared = prepared.map_err(|error| match error {
             ApiError::ContextLength { .. } | ApiError::FarBeyondContext { .. } => {
                 anyhow::Error::from(error)
                     .context("the conversation is too long; /reset starts a new one")
             }
             other => other.into(),
         })?;
+        let terms = RequestOptions { progress: true, ..RequestOptions::default() };
+        let stream = loaded.service.start(&prepared, 0, &terms)?;
         self.runtime.block_on(StreamedAnswer::follow(stream, Show::Pieces, watch.wait()))
-    }
-
-    fn command(&mut self, command: SlashCommand) -> Result<()> {
-        let changes = command.changes_the_conversation();
-        self.follow(command)?;
-        if changes {
-            self.keep();
-        }
-        Ok(())
-    }
-
-    fn follow(&mut self, command: SlashCommand) -> Result<()> {
-        match command {
-            SlashCommand::Help => note(slash::HELP),
-            SlashCommand::System(text) => self.conversation.system = text,
-            SlashCommand::Reset => {
-                self.conversation = Conversation::new(self.conversation.system.take());
-            }
-            SlashCommand::Save(path) => {
-                let saved = self.conversation.save(&path);
-                saved.with_context(|| format!("cannot save to {}", path.display()))?;
-                note(format_args!("saved to {}", path.display()));
-            }
-            SlashCommand::Load(path) => {
-                self.conversation = Conversation::load(&path)
-                    .with_context(|| format!("cannot load {}", path.display()))?;
-                note(format_args!("{} messages", self.conversation.messages().len()));
-            }
-            SlashCommand::Rewind(count) => self.conversation.rewind(count)?,
-            SlashCommand::Fork(name) => self.session.fork(name, &self.conversation)?,
-            SlashCommand::Rename(name) => self.session.rename(name)?,
-            SlashCommand::Sessions => {
-                note(sessions::lines(&self.session.folder()?.list()?).trim_end());
-            }
-            SlashCommand::Stats => {
-                note(&self.loaded.description);
-                match &self.last {
-                    Some(answer) => note(format_args!("last answer: {}", answer.stats())),
-                    None => note("no answer yet"),
-                }
-            }
-            SlashCommand::Think(choice) => {
-                // Without an argument it toggles; templates think by default.
-                let think = &mut self.session.content.think;
-                let think = *think.insert(choice.unwrap_or(!think.unwrap_or(true)));
-                note(format_args!("thinking is {}", if think { "on" } else { "off" }));
-            }
-            SlashCommand::Exit => self.over = true,
-        }
-        Ok(())
     }
 }
 

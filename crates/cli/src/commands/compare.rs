@@ -3,16 +3,18 @@
 //! Both read the same tokens in the same windows as `perplexity`; at every scored position the
 //! two distributions over the next token are compared. The first model is the reference.
 
-use super::likelihood::{CONTEXT, ROWS, check_ids, log_total, windows};
+use super::likelihood::{CONTEXT, ROWS, check_ids, check_window, log_total, windows};
 use crate::args::{FileArgs, LoadArgs};
 use crate::input::TextSource;
 use crate::interrupt::Watch;
+use crate::placement::PlacementArgs;
 use crate::{load, output, progress};
 use anyhow::{Result, bail};
-use engine::{KvMemory, KvType, LoadOptions, Runner, SingleSequence};
+use engine::{KvMemory, KvType, LoadOptions, Placement, Runner, SingleSequence};
 use formats::{Checkpoint, OpenOptions};
 use serde_json::json;
 use std::path::PathBuf;
+use std::sync::Arc;
 use text::EncodeOptions;
 
 /// Compare the predictions of two models for a text
@@ -27,14 +29,19 @@ pub(crate) struct Args {
     /// The model to compare with the reference
     b: String,
     /// File with the text, `-` for standard input [default: standard input]
-    #[arg(short, long, value_name = "FILE", alias = "file")]
-    text: Option<PathBuf>,
+    #[arg(short, long, value_name = "FILE", alias = "text", short_alias = 't')]
+    file: Option<PathBuf>,
     /// Type of B's KV cache [default: --kv-type, as for A]
     #[arg(long, value_name = "TYPE")]
     b_kv_type: Option<KvType>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+    /// Placement rules of B, instead of --placement
+    #[arg(long, value_name = "FILE", help_heading = "Loading")]
+    b_placement: Option<PathBuf>,
+    #[command(flatten)]
+    placement: PlacementArgs,
     #[command(flatten)]
     files: FileArgs,
     #[command(flatten)]
@@ -42,8 +49,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let source = TextSource { argument: None, file: args.text.as_ref() };
-    let text = source.read("compare", "--text is missing")?;
+    let source = TextSource { argument: None, file: args.file.as_ref() };
+    let text = source.read("compare", "--file is missing")?;
     let a = open(args, &args.a)?;
     let b = open(args, &args.b)?;
     let assets = load::assets(&a, &args.files)?;
@@ -52,9 +59,15 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let lengths = [&a, &b].map(|checkpoint| checkpoint.config().context_length);
     let options = args.load.options(KvMemory::OneSequence);
     let context = options.context.unwrap_or(lengths[0].min(lengths[1]).min(CONTEXT));
-    let options = LoadOptions { context: Some(context), ..options };
+    let placement = args.placement.rules()?;
+    let options = LoadOptions { context: Some(context), placement, ..options };
     let mut a = runner(&options, &a)?;
-    let options = LoadOptions { kv_type: args.b_kv_type.or(options.kv_type), ..options };
+    let placement = match &args.b_placement {
+        Some(file) => Some(Arc::new(Placement::open(file)?)),
+        None => options.placement.clone(),
+    };
+    let kv_type = args.b_kv_type.or(options.kv_type);
+    let options = LoadOptions { kv_type, placement, ..options };
     let mut b = runner(&options, &b)?;
     let vocabularies = [&a, &b].map(|runner| runner.info().vocab_size);
     if vocabularies[0] != vocabularies[1] {
@@ -62,6 +75,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         bail!("expected models with the same vocabulary, found {a} and {b} tokens");
     }
     check_ids(vocabularies[0], &ids)?;
+    check_window(context)?;
     let totals = compare(&mut a, &mut b, &ids, context)?;
     print(args.json, &totals, context)
 }
@@ -89,7 +103,7 @@ struct Totals {
 
 fn compare(a: &mut Runner, b: &mut Runner, ids: &[u32], context: usize) -> Result<Totals> {
     let windows = windows(ids.len(), context, context);
-    let bar = progress::count(windows.iter().map(|(window, _)| window.len() as u64 - 1).sum());
+    let bar = progress::tokens(windows.iter().map(|(window, _)| window.len() as u64 - 1).sum());
     let (mut totals, watch) = (Totals::default(), Watch::new());
     let mut reference = Vec::new();
     for (window, _) in windows {

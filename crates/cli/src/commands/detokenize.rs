@@ -5,6 +5,7 @@ use crate::args::FileArgs;
 use crate::input::read_path;
 use crate::output;
 use anyhow::{Context, Result, bail};
+use serde_json::json;
 use std::path::Path;
 
 /// Print the text of token ids
@@ -20,6 +21,9 @@ pub(crate) struct Args {
     /// Leave special tokens out
     #[arg(long)]
     skip_special: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     files: FileArgs,
 }
@@ -35,7 +39,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if let Some(id) = ids.iter().find(|&&id| id as usize >= size) {
         bail!("expected ids of the vocabulary of {size} tokens, found {id}");
     }
-    output::exact(&tokenizer.decode(&ids, args.skip_special))
+    let text = tokenizer.decode(&ids, args.skip_special);
+    if args.json {
+        output::json(&json!({ "ids": ids, "text": text }))
+    } else {
+        output::exact(&text)
+    }
 }
 
 fn parse_ids(text: &str) -> Result<Vec<u32>> {

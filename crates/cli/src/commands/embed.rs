@@ -1,10 +1,12 @@
 //! `gannet embed`: vectors of texts.
 
-use crate::load::SourceArgs;
+use crate::load::PlainSourceArgs;
 use crate::output;
+use crate::progress::{self, Task};
 use anyhow::Result;
 use api::{Embed, EncodeOptions, Prompt, RequestOptions, Service};
 use engine::{EngineOptions, KvMemory};
+use indicatif::ProgressBar;
 use serde_json::json;
 use std::io::BufRead;
 
@@ -33,15 +35,17 @@ pub(crate) struct Args {
     #[arg(long)]
     truncate: bool,
     #[command(flatten)]
-    source: SourceArgs,
+    source: PlainSourceArgs,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     let loaded = args.source.load(EngineOptions::default(), KvMemory::Share)?;
     let runtime = super::runtime()?;
+    let bar = Task::new(progress::tokens(0));
     let print = |texts: &[String]| {
-        let vectors = runtime.block_on(vectors(args, &loaded.service, texts))?;
-        output::lines(vectors.iter().map(|vector| json!(vector).to_string()))
+        let vectors = runtime.block_on(vectors(args, &loaded.service, texts, bar.bar()))?;
+        let lines = vectors.iter().map(|vector| json!(vector).to_string());
+        bar.bar().suspend(|| output::lines(lines))
     };
     if !args.texts.is_empty() {
         return args.texts.chunks(TOGETHER).try_for_each(print);
@@ -56,8 +60,13 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
 }
 
-/// The vectors of texts, which are computed together.
-async fn vectors(args: &Args, service: &Service, texts: &[String]) -> Result<Vec<Vec<f32>>> {
+/// The vectors of texts, which are computed together and counted by `bar`.
+async fn vectors(
+    args: &Args,
+    service: &Service,
+    texts: &[String],
+    bar: &ProgressBar,
+) -> Result<Vec<Vec<f32>>> {
     let normalize = !args.no_normalize;
     let embed = Embed { normalize, dimensions: args.dimensions, ..Embed::default() };
     let before = service.embedding_prompt(args.prompt_name.as_deref())?;
@@ -65,10 +74,14 @@ async fn vectors(args: &Args, service: &Service, texts: &[String]) -> Result<Vec
     for text in texts {
         let options = EncodeOptions { add_special: true, parse_special: true };
         let ids = service.tokenize(&format!("{before}{text}"), options)?;
-        let prompt = Prompt::Ids(service.checked_text(ids, embed, args.truncate)?);
-        let service = service.clone();
+        let ids = service.checked_text(ids, embed, args.truncate)?;
+        let tokens = ids.len() as u64;
+        bar.inc_length(tokens);
+        let (prompt, service, bar) = (Prompt::Ids(ids), service.clone(), bar.clone());
         running.push(tokio::spawn(async move {
-            service.embed(&prompt, embed, &RequestOptions::default()).await
+            let embedded = service.embed(&prompt, embed, &RequestOptions::default()).await;
+            bar.inc(tokens);
+            embedded
         }));
     }
     let mut vectors = Vec::with_capacity(texts.len());

@@ -23,8 +23,8 @@ pub(crate) struct Args {
     /// Folder, .gguf file, owner/name on the hub, or `builtin`
     model: String,
     /// File with the text, `-` for standard input [default: standard input]
-    #[arg(short, long, value_name = "FILE", alias = "file")]
-    text: Option<PathBuf>,
+    #[arg(short, long, value_name = "FILE", alias = "text", short_alias = 't')]
+    file: Option<PathBuf>,
     /// File to write, or to resume from
     #[arg(short, long, value_name = "FILE", default_value = "imatrix.gguf")]
     output: PathBuf,
@@ -49,8 +49,8 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     let started = Instant::now();
-    let source = TextSource { argument: None, file: args.text.as_ref() };
-    let text = source.read("imatrix", "--text is missing")?;
+    let source = TextSource { argument: None, file: args.file.as_ref() };
+    let text = source.read("imatrix", "--file is missing")?;
     let path = args.files.locate(&args.model)?;
     let checkpoint = Checkpoint::open(&path, &OpenOptions::default())?;
     let tokenizer = load::assets(&checkpoint, &args.files)?.tokenizer;
@@ -62,11 +62,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         windows: args.windows,
         threads: args.threads,
         force: args.force,
-        dataset: dataset(args.text.as_deref()),
+        dataset: dataset(args.file.as_deref()),
     };
     let text = TextIds { prefix: tokenizer.prefix_ids(), ids: &ids };
     let collected =
-        collect(&checkpoint, text, &args.output, &options, &mut Task::new(progress::count(0)))?;
+        collect(&checkpoint, text, &args.output, &options, &mut Task::new(progress::tokens(0)))?;
     report(args, &collected, started.elapsed().as_secs_f64())
 }
 

@@ -6,9 +6,10 @@ mod report;
 mod values;
 
 use crate::args::FileArgs;
-use crate::weights::WeightsArgs;
+use crate::effective::EffectiveSettings;
+use crate::weights::MemoryArgs;
 use crate::{model, output};
-use anyhow::{Result, bail};
+use anyhow::Result;
 use engine::Mode;
 use formats::{Checkpoint, Error, ModelConfig, ModelFiles, OpenOptions};
 use report::InspectReport;
@@ -19,6 +20,7 @@ use text::Templates;
 ///
 /// Vocabularies without weights and models of unsupported types or architectures are shown too.
 #[derive(Debug, clap::Args)]
+#[command(mut_group("MemoryArgs", |group| group.requires("shown_placement")))]
 pub(crate) struct Args {
     /// Folder, .gguf or .safetensors file, owner/name on the hub, or `builtin`
     model: String,
@@ -34,32 +36,35 @@ pub(crate) struct Args {
     /// NumPy file to write
     #[arg(long, value_name = "FILE", requires = "tensor")]
     npy: Option<PathBuf>,
+    /// Replace an existing file of --npy
+    #[arg(long, requires = "npy")]
+    force: bool,
     /// Show the placement of weights instead, by the rules in this file or by the built-in rules
     /// alone
-    #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with_all = ["ctx", "tensor"])]
+    #[arg(id = "shown_placement", long = "placement", value_name = "FILE", num_args = 0..=1)]
+    #[arg(conflicts_with_all = ["ctx", "tensor"])]
     placement: Option<Option<PathBuf>>,
     /// Compute mode to place weights for
-    #[arg(long, value_name = "MODE", default_value = "fast", requires = "placement")]
+    #[arg(long, value_name = "MODE", default_value = "fast", requires = "shown_placement")]
     mode: Mode,
-    /// Where weights are that do not all fit into memory is shown with the placement.
     #[command(flatten)]
-    weights: Option<WeightsArgs>,
+    memory: MemoryArgs,
     #[command(flatten)]
     files: FileArgs,
 }
 
-pub(crate) fn run(args: &Args) -> Result<()> {
+pub(crate) fn run(args: &Args, effective: &EffectiveSettings) -> Result<()> {
     let path = args.files.locate(&args.model)?;
     if let Some(rules) = &args.placement {
-        let plan = placement::plan(&path, rules.as_deref(), args.mode, args.weights.as_ref())?;
+        // Only these have the model loaded, which decides.
+        let is_asked = MemoryArgs::KEYS.iter().any(|key| effective.is_given(key));
+        let memory = is_asked.then_some(&args.memory);
+        let plan = placement::plan(&path, rules.as_deref(), args.mode, memory)?;
         return output::report(args.json, || plan.to_json(), || plan.to_text());
-    }
-    if args.weights.is_some() {
-        bail!("the memory of weights is shown with their placement: --placement is missing");
     }
     let files = ModelFiles::open(&path)?;
     if let (Some(name), Some(out)) = (&args.tensor, &args.npy) {
-        return npy::write(&files, name, out);
+        return npy::write(&files, name, out, args.force);
     }
     let mut config = config(&files)?;
     let mut warnings = Vec::new();

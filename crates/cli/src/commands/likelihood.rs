@@ -16,6 +16,14 @@ pub(super) fn check_ids(vocab: usize, ids: &[u32]) -> Result<()> {
     }
 }
 
+/// Checks that a window of `context` tokens has one to score: the first never is.
+pub(super) fn check_window(context: usize) -> Result<()> {
+    if context < 2 {
+        bail!("--ctx: expected windows of at least 2 tokens, found {context}");
+    }
+    Ok(())
+}
+
 /// The windows over `len` tokens, each with its first token to be scored.
 pub(super) fn windows(len: usize, context: usize, stride: usize) -> Vec<(Range<usize>, usize)> {
     let (mut windows, mut done) = (Vec::new(), 0);

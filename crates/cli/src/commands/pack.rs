@@ -1,5 +1,7 @@
 //! `gannet pack`: weights as products read them, in a file that later starts use in place.
 
+mod kept;
+
 use crate::exit::SilentExit;
 use crate::interrupt::Watch;
 use crate::placement::PlacementArgs;
@@ -9,6 +11,7 @@ use crate::{folders, kv_dir, output};
 use anyhow::{Context, Result};
 use convert::PackOptions;
 use formats::PackFile;
+use kept::PackCommand;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -18,7 +21,10 @@ use std::sync::Arc;
 /// --weights-pack uses the file, and finds it by itself in the cache folder and beside the model.
 /// The model's own files are still needed. Answers have the same bits with and without it.
 #[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Args {
+    #[command(subcommand)]
+    kept: Option<PackCommand>,
     /// Folder, .gguf file, or owner/name on the hub
     #[arg(required_unless_present = "verify")]
     model: Option<String>,
@@ -28,6 +34,9 @@ pub(crate) struct Args {
     /// Read this file and compare its checksums instead; exit with 1 if any is wrong
     #[arg(long, value_name = "FILE", conflicts_with = "model")]
     verify: Option<PathBuf>,
+    /// Address of the hub, instead of HF_ENDPOINT
+    #[arg(long, value_name = "URL")]
+    hub_endpoint: Option<String>,
     #[command(flatten)]
     placement: PlacementArgs,
     /// Compute threads; 0 for all cores
@@ -42,11 +51,14 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
+    if let Some(command) = &args.kept {
+        return kept::run(command);
+    }
     if let Some(path) = &args.verify {
         return verify(path);
     }
     let model = args.model.as_deref().context("expected a model")?;
-    let source = crate::model::locate(model, None)?;
+    let source = crate::model::locate(model, args.hub_endpoint.as_deref())?;
     let out = match &args.output {
         Some(out) => out.clone(),
         None => {
@@ -86,6 +98,6 @@ fn verify(path: &Path) -> Result<()> {
     let wrong = |part| format!("{}: part {part}: the checksum is wrong", path.display());
     output::lines(damaged.iter().map(wrong))?;
     let parts = pack.parts().len();
-    output::note(format_args!("{} parts are as they should be", parts - damaged.len()));
+    output::note(format_args!("{} of {parts} parts are whole", parts - damaged.len()));
     if damaged.is_empty() { Ok(()) } else { Err(SilentExit(1).into()) }
 }

@@ -4,10 +4,11 @@
 //! given those before it in the window. With a stride, windows overlap and only the tokens that
 //! no earlier window has scored count, so that each has a longer context.
 
-use super::likelihood::{CONTEXT, ROWS, check_ids, nll, windows};
+use super::likelihood::{CONTEXT, ROWS, check_ids, check_window, nll, windows};
 use crate::args::{LoadArgs, ModelArgs};
 use crate::input::TextSource;
 use crate::interrupt::Watch;
+use crate::placement::PlacementArgs;
 use crate::{load, output, progress};
 use anyhow::{Result, bail};
 use engine::{KvMemory, LoadOptions, Runner, SingleSequence};
@@ -37,6 +38,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     model: ModelArgs,
     #[command(flatten)]
+    placement: PlacementArgs,
+    #[command(flatten)]
     load: LoadArgs,
 }
 
@@ -53,9 +56,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let path = args.model.locate()?;
     let checkpoint = Checkpoint::open(&path, &OpenOptions::default())?;
     let assets = load::assets(&checkpoint, &args.model.files)?;
-    let options = EncodeOptions { add_special: true, parse_special: false };
-    let ids = assets.tokenizer.encode(&text, options)?;
-    let mut runner = load::runner(&checkpoint, &load_options(args, &checkpoint))?;
+    let encode = EncodeOptions { add_special: true, parse_special: false };
+    let ids = assets.tokenizer.encode(&text, encode)?;
+    let options =
+        LoadOptions { placement: args.placement.rules()?, ..load_options(args, &checkpoint) };
+    let mut runner = load::runner(&checkpoint, &options)?;
     let started = Instant::now();
     let score = score(&mut runner, &ids, args.stride)?;
     print(args.json, score, started.elapsed().as_secs_f64(), runner.info().context_length)
@@ -78,8 +83,9 @@ fn score(runner: &mut Runner, ids: &[u32], stride: Option<u32>) -> Result<Score>
     let context = runner.info().context_length;
     let stride = stride.map_or(context, |stride| (stride as usize).min(context));
     check_ids(runner.info().vocab_size, ids)?;
+    check_window(context)?;
     let windows = windows(ids.len(), context, stride);
-    let bar = progress::count(windows.iter().map(|(window, _)| window.len() as u64 - 1).sum());
+    let bar = progress::tokens(windows.iter().map(|(window, _)| window.len() as u64 - 1).sum());
     let (mut score, watch) = (Score::default(), Watch::new());
     for (window, scored) in windows {
         score.add(score_window(runner, &ids[window], scored, &bar, &watch)?);

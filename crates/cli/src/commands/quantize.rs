@@ -35,9 +35,12 @@ pub(crate) struct Args {
     /// Allow tensors of fewer than eight bits to be quantised again
     #[arg(long)]
     allow_requantize: bool,
-    /// Name of the pre-tokenizer, where tokenizer.json has an unknown one
-    #[arg(long, value_name = "NAME")]
-    pre: Option<String>,
+    /// Pre-tokenizer, where tokenizer.json has an unknown one
+    #[arg(long, value_name = "TYPE", alias = "pre")]
+    pre_fallback: Option<String>,
+    /// Address of the hub, instead of HF_ENDPOINT
+    #[arg(long, value_name = "URL")]
+    hub_endpoint: Option<String>,
     /// Compute threads; 0 for all cores
     #[arg(long, value_name = "N", default_value_t = 0)]
     threads: usize,
@@ -57,11 +60,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         split_size: args.split_size,
         requantize: args.allow_requantize,
         name: model::public_name(&args.source),
-        pre: args.pre.as_deref(),
+        pre: args.pre_fallback.as_deref(),
         threads: args.threads,
         force: args.force,
     };
-    let source = model::locate(&args.source, None)?;
+    let source = model::locate(&args.source, args.hub_endpoint.as_deref())?;
     let quantized =
         convert::quantize(&source, &args.out, &options, &mut Task::new(progress::bytes(0)))?;
     if args.json {

@@ -1,7 +1,8 @@
 //! `gannet rerank`: documents by their relevance for a query.
 
-use crate::load::SourceArgs;
+use crate::load::PlainSourceArgs;
 use crate::output;
+use crate::progress::{self, Task};
 use anyhow::{Result, bail};
 use api::{RequestOptions, Service, probability};
 use engine::{EngineOptions, KvMemory};
@@ -31,7 +32,7 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    source: SourceArgs,
+    source: PlainSourceArgs,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
@@ -59,14 +60,20 @@ async fn scores(args: &Args, service: &Service) -> Result<Vec<f32>> {
         bail!("the model has no head that scores documents");
     }
     let query = service.query_ids(&args.query)?;
+    let task = Task::new(progress::tokens(0));
     let mut scores = Vec::with_capacity(args.documents.len());
     for documents in args.documents.chunks(TOGETHER) {
         let mut running = Vec::with_capacity(documents.len());
         for document in documents {
             let pair = service.checked_pair(&query, document, args.truncate)?;
-            let service = service.clone();
-            let terms = RequestOptions::default();
-            running.push(tokio::spawn(async move { service.score(pair, &terms).await }));
+            let tokens = pair.ids.len() as u64;
+            task.bar().inc_length(tokens);
+            let (service, bar) = (service.clone(), task.bar().clone());
+            running.push(tokio::spawn(async move {
+                let score = service.score(pair, &RequestOptions::default()).await;
+                bar.inc(tokens);
+                score
+            }));
         }
         for found in running {
             scores.extend(found.await??.vector.first());

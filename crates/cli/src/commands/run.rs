@@ -1,14 +1,18 @@
 //! `gannet run`: one prompt, one answer.
 
 use crate::answer::{Show, StreamedAnswer};
-use crate::args::SamplingArgs;
+use crate::args::{SamplingArgs, SpeculateArgs};
 use crate::input::TextSource;
 use crate::load::{LoadedModel, SourceArgs};
+use crate::new_file::NewFile;
 use crate::output;
-use anyhow::{Context, Result, bail};
-use api::{ApiError, ChatRequest, Message, Prompt, TextRequest, TextStream};
+use crate::reasoning::ReasoningArgs;
+use anyhow::{Result, bail};
+use api::{
+    ApiError, ChatRequest, Message, Prompt, RequestOptions, SamplingOptions, TextRequest,
+    TextStream,
+};
 use engine::{EngineOptions, KvMemory};
-use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 
 /// Answer one prompt
@@ -34,51 +38,48 @@ pub(crate) struct Args {
     /// Print token counts and rates on standard error afterwards
     #[arg(long)]
     stats: bool,
+    /// Write the log probability of each token and of the N most likely ones to --output
+    #[arg(long, value_name = "N", requires = "output")]
+    logprobs: Option<usize>,
+    /// File for --logprobs: one JSON object per token
+    #[arg(short, long, value_name = "FILE.jsonl", requires = "logprobs")]
+    output: Option<PathBuf>,
+    /// Replace an existing file of --output
+    #[arg(long, requires = "output")]
+    force: bool,
     #[command(flatten)]
-    think: ThinkArgs,
+    reasoning: ReasoningArgs,
+    #[command(flatten)]
+    speculate: SpeculateArgs,
     #[command(flatten)]
     source: SourceArgs,
     #[command(flatten)]
     sampling: SamplingArgs,
 }
 
-/// Whether the model reasons before it answers.
-#[derive(Clone, Copy, Debug, clap::Args)]
-pub(crate) struct ThinkArgs {
-    /// Turn reasoning before the answer on, if the template has a choice
-    #[arg(long, overrides_with = "no_think")]
-    think: bool,
-    /// Turn reasoning before the answer off, if the template has a choice
-    #[arg(long, overrides_with = "think")]
-    no_think: bool,
-}
-
-impl ThinkArgs {
-    /// The choice; `None` leaves it to the template.
-    pub fn choice(self) -> Option<bool> {
-        (self.think || self.no_think).then_some(self.think)
-    }
-}
-
-/// The template variables for the choice.
-pub(crate) fn think_kwargs(think: Option<bool>) -> Map<String, Value> {
-    think.map(|think| ("enable_thinking".to_owned(), json!(think))).into_iter().collect()
-}
-
 pub(crate) fn run(args: &Args) -> Result<()> {
     let source = TextSource { argument: args.prompt.as_deref(), file: args.file.as_ref() };
     let missing = "a prompt is missing: gannet run \"What is the capital of France?\"";
     let prompt = source.read("run", missing)?;
-    let options = EngineOptions { running: 1, ..EngineOptions::default() };
+    if let Some(path) = &args.output {
+        NewFile::check(path, args.force)?;
+    }
+    let speculate = args.speculate.speculate;
+    let options = EngineOptions { running: 1, speculate, ..EngineOptions::default() };
     let loaded = args.source.load(options, KvMemory::OneSequence)?;
+    args.sampling.check(loaded.service.info().vocab_size)?;
     let stream = start(args, prompt, &loaded)?;
     let show = if args.json { Show::Nothing } else { Show::Pieces };
     let runtime = super::runtime()?;
     let answer =
         runtime.block_on(StreamedAnswer::follow(stream, show, std::future::pending::<()>()))?;
+    if let Some(path) = &args.output {
+        NewFile::write(path, args.force, answer.token_lines().as_bytes())?;
+    }
     if args.json {
         output::json(&answer.to_json(&loaded.service.info().name))?;
     }
+    answer.hint().into_iter().for_each(output::note);
     if args.stats {
         output::note(&loaded.description);
         output::note(answer.stats());
@@ -93,11 +94,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 }
 
 fn start(args: &Args, prompt: String, loaded: &LoadedModel) -> Result<TextStream> {
-    let sampling = args.sampling.options();
+    let sampling = SamplingOptions { logprobs: args.logprobs, ..args.sampling.options() };
+    let terms = RequestOptions { progress: true, ..RequestOptions::default() };
     if args.raw {
         let prompt = Prompt::Text(prompt);
         let request = TextRequest { prompt, add_special: true, sampling, grammar: None };
-        return Ok(loaded.service.complete(&request)?);
+        return Ok(loaded.service.start(&loaded.service.prepare_text(&request)?, 0, &terms)?);
     }
     let content = prompt.strip_suffix('\n').unwrap_or(&prompt);
     if content.is_empty() {
@@ -106,13 +108,14 @@ fn start(args: &Args, prompt: String, loaded: &LoadedModel) -> Result<TextStream
     let system = args.system.iter().map(Message::system);
     let request = ChatRequest {
         messages: system.chain([Message::user(content)]).collect(),
-        template_kwargs: think_kwargs(args.think.choice()),
+        template_kwargs: args.reasoning.kwargs(),
         sampling,
         ..ChatRequest::default()
     };
-    let stream = loaded.service.chat(&request);
-    if let Err(ApiError::Template(_)) = &stream {
-        return stream.context("cannot render the prompt; --raw continues it without a template");
-    }
-    Ok(stream?)
+    let prepared = loaded.service.prepare_chat(&request).map_err(|error| match error {
+        ApiError::Template(_) => anyhow::Error::from(error)
+            .context("cannot render the prompt; --raw continues it without a template"),
+        other => other.into(),
+    })?;
+    Ok(loaded.service.start(&prepared, 0, &terms)?)
 }

@@ -12,6 +12,7 @@ use crate::args::{EngineArgs, SamplingArgs};
 use crate::effective::EffectiveSettings;
 use crate::interrupt::{Signal, Watch};
 use crate::load::{LoadedModel, SourceArgs};
+use crate::new_file::NewFile;
 use crate::output::{self, note};
 use adapters::AdapterFolderArgs;
 use anyhow::{Context, Result, bail};
@@ -23,7 +24,7 @@ use routes::RouteArgs;
 use served_model::ServedArgs;
 use server::{Listener, ModelCollection, ServedModels, ServerOptions};
 use state_dir::StateArgs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -35,9 +36,10 @@ use std::time::Duration;
 /// signal exits at once. SIGHUP reloads keys and certificates.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Print the settings in effect as a gannet.yaml, without API keys, and exit
-    #[arg(long)]
-    print_config: bool,
+    /// Print the settings in effect as a gannet.yaml, without API keys, or write them to a new
+    /// FILE, and exit
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
+    print_config: Option<Option<PathBuf>>,
     #[command(flatten)]
     listen: ListenArgs,
     #[command(flatten)]
@@ -67,8 +69,10 @@ pub(crate) fn run(args: &Args, effective: &EffectiveSettings) -> Result<()> {
     let options = args.routes.over(args.clients.options(&args.connections)?);
     let mut options = args.adapters.over(args.state.over(options));
     let settings = effective.yaml(&args.listen.chosen(), &options.keys.labels());
-    if args.print_config {
-        return output::text(&settings);
+    match &args.print_config {
+        Some(Some(file)) => return NewFile::write(file, false, settings.as_bytes()),
+        Some(None) => return output::text(&settings),
+        None => {}
     }
     tracing::debug!("{settings}");
     let runtime = tokio::runtime::Builder::new_multi_thread()

@@ -1,6 +1,7 @@
 //! `gannet sessions`: the conversations that `gannet chat --session` keeps.
 
 use crate::elapsed::passed_since;
+use crate::new_file::NewFile;
 use crate::output;
 use crate::sessions::{
     ListedSession, Session, SessionFolder, SessionName, StateDirArgs, printable, printable_lines,
@@ -58,6 +59,9 @@ enum SessionsCommand {
         /// The file [default: standard output]
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
+        /// Replace an existing file
+        #[arg(long, requires = "output")]
+        force: bool,
     },
     /// Add a session from a file that export wrote
     Import {
@@ -82,9 +86,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         SessionsCommand::Remove { names } => {
             names.iter().try_for_each(|name| remove(&folder, name))
         }
-        SessionsCommand::Export { name, output: Some(file) } => {
-            let text = folder.read(name)?.text()?;
-            std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
+        SessionsCommand::Export { name, output: Some(file), force } => {
+            NewFile::write(file, *force, folder.read(name)?.text()?.as_bytes())
         }
         SessionsCommand::Export { name, .. } => output::text(&folder.read(name)?.text()?),
         SessionsCommand::Import { file, name } => import(&folder, file, name.clone()),
@@ -144,26 +147,11 @@ fn age(seconds: u64) -> String {
 
 /// Prints the messages of a session, on a terminal without what controls it.
 fn show(session: &Session) -> Result<()> {
-    let text = shown(session)?;
+    let text = session.conversation()?.text();
     match std::io::stdout().is_terminal() {
         true => output::text(&printable_lines(&text)),
         false => output::text(&text),
     }
-}
-
-/// The messages of a session as text.
-fn shown(session: &Session) -> Result<String> {
-    let mut text = String::new();
-    for message in session.conversation()?.messages() {
-        let part = |name: &str| message[name].as_str().unwrap_or_default();
-        let reasoning = part("reasoning_content");
-        if !reasoning.is_empty() {
-            text += &format!("[reasoning]\n{reasoning}\n\n");
-        }
-        text += &format!("[{}]\n{}\n\n", part("role"), part("content"));
-    }
-    text.truncate(text.trim_end().len());
-    Ok(text + "\n")
 }
 
 fn remove(folder: &SessionFolder, name: &SessionName) -> Result<()> {

@@ -18,16 +18,16 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", conflicts_with = "shape")]
     config: Option<PathBuf>,
     /// Folder to write, or a file whose name ends in .gguf
-    #[arg(short, long, value_name = "PATH", required_unless_present = "list")]
-    out: Option<PathBuf>,
+    #[arg(short, long, value_name = "PATH", required_unless_present = "list", alias = "out")]
+    output: Option<PathBuf>,
     /// Storage type of the matrices: bf16, f16 or f32; in GGUF files also types such as q8_0 or
     /// q4_k, and mixtures as `gannet quantize` has them, such as q4_k_m
     #[arg(long = "type", value_name = "TYPE", default_value = "bf16")]
     #[arg(value_parser = MatrixTypes::named)]
     types: MatrixTypes,
     /// Seed of the weights
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    seed: u64,
+    #[arg(long = "seed", value_name = "N", default_value_t = 0)]
+    weights_seed: u64,
     /// Number of layers [default: from the shape]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     layers: Option<u32>,
@@ -44,17 +44,28 @@ pub(crate) struct Args {
     /// List the named shapes and exit
     #[arg(long)]
     list: bool,
+    /// Print the list as JSON
+    #[arg(long, requires = "list")]
+    json: bool,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     if args.list {
-        return output::lines(synth::describe_shapes());
+        return match args.json {
+            true => output::json(&synth::shape_names().collect::<Vec<_>>()),
+            false => output::lines(synth::describe_shapes()),
+        };
     }
-    let out = args.out.as_deref().context("the output is missing: -o PATH")?;
-    let Args { types, seed, routing_skew, .. } = *args;
+    let out = args.output.as_deref().context("the output is missing: -o PATH")?;
+    let Args { types, weights_seed: seed, routing_skew, .. } = *args;
     let plan = SynthPlan { config: shape(args)?, types, seed, routing_skew };
+    let was_there = out.exists();
     synth::prepare(out, args.force)?;
     let written = synth::write(&plan, out, &mut Task::new(progress::bytes(0)));
+    if written.is_err() && !was_there {
+        // A folder that was made for it is empty.
+        let _ = std::fs::remove_dir(out);
+    }
     written.with_context(|| format!("cannot write {}", out.display()))?;
     output::note(format_args!("wrote {}", out.display()));
     Ok(())

@@ -33,6 +33,9 @@ pub(crate) struct Session {
     pub sampling: SamplingOptions,
     /// Whether the model reasons before it answers; unset for the template's choice.
     pub think: Option<bool>,
+    /// How much it reasons; unset for the template's choice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effort: Option<String>,
     system: Option<String>,
     messages: Vec<Value>,
     /// The seed of each answer.
@@ -78,6 +81,7 @@ impl Session {
             settings: SessionSettings::default(),
             sampling: SamplingOptions::default(),
             think: None,
+            effort: None,
             system: None,
             messages: Vec::new(),
             seeds: Vec::new(),
@@ -132,9 +136,8 @@ impl Session {
         self.system.clone_from(&conversation.system);
         self.messages = conversation.turns().to_vec();
         self.seeds = conversation.seeds().to_vec();
-        if let (true, Some(first)) = (self.title.is_empty(), self.messages.first()) {
-            self.title = title(first["content"].as_str().unwrap_or_default());
-        }
+        let first = self.messages.first().map(|message| &message["content"]);
+        self.title = title(first.and_then(Value::as_str).unwrap_or_default());
     }
 
     /// Number of questions with their answers.

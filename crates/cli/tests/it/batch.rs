@@ -125,7 +125,7 @@ fn what_is_finished_is_not_computed_again() {
     let before = answers(&output);
 
     // The broken line is tried again, and still broken; no model is loaded for it.
-    let ended = batch(&input, &output, &["--json", "-m", &tiny(), "--ctx", "0"]);
+    let ended = batch(&input, &output, &["--json", "-m", "/no/such/model"]);
     assert_eq!(summary(&ended)["skipped"], 2);
     assert_eq!(ended.code, Some(1));
     let after = answers(&output);

@@ -1,6 +1,6 @@
 //! `bench-serve` against `serve`.
 
-use crate::gannet::{check_error, command, path, run, succeed, until};
+use crate::gannet::{check_error, command, run, succeed, until};
 use crate::serving::Server;
 use serde_json::Value;
 use std::process::{Command, Stdio};
@@ -55,13 +55,13 @@ fn other_machines_and_absent_servers_are_named() {
 #[test]
 fn ctrl_c_reports_what_was_measured() {
     let server = Server::start(&[]);
-    let plot = path("interrupted.svg");
-    let _ = std::fs::remove_file(&plot);
+    let folder = tempfile::tempdir().unwrap();
+    let plot = folder.path().join("interrupted.svg").to_str().unwrap().to_owned();
     let mut command = command();
     command.args(["bench-serve", &server.address, "--json", "--rate", "1", "--svg", &plot]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     // The plot's file is there when signals are listened for.
-    until("the plot's file exists", || std::path::Path::new(&plot).exists());
+    until("the plot is begun", || folder.path().read_dir().unwrap().next().is_some());
     let id = child.id().to_string();
     assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
     let output = child.wait_with_output().unwrap();

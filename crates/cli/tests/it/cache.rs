@@ -61,7 +61,11 @@ fn prefixes_are_found_by_the_next_run_listed_checked_and_removed() {
     assert!(found.out.contains(damaged.to_str().unwrap()), "{found:?}");
     assert_eq!(run(&["cache", "verify", "--remove", "--kv-dir", dir]).code, Some(1));
     assert!(!damaged.exists());
-    succeed(&["cache", "verify", "--kv-dir", dir]);
+    // A check of nothing is no success.
+    check_error(&run(&["cache", "verify", "--kv-dir", dir]), "expected prefixes to check");
+
+    check_error(&run(&["cache", "verify", "--kv-dir", "/no/such/folder"]), "no such folder");
+    check_error(&run(&["cache", "list", "--kv-dir", "/no/such/folder"]), "no such folder");
 
     compute(folder.path());
     succeed(&["cache", "prune", "--older", "1h", "--kv-dir", dir]);
@@ -71,7 +75,8 @@ fn prefixes_are_found_by_the_next_run_listed_checked_and_removed() {
     assert!(extents(folder.path()).is_empty());
     compute(folder.path());
     succeed(&["cache", "prune", "--all", "--kv-dir", dir]);
-    assert!(extents(folder.path()).is_empty());
+    assert!(extents(folder.path()).is_empty() && list(folder.path()).is_empty());
+    check_error(&run(&["cache", "verify", "--kv-dir", dir]), "expected prefixes to check");
 }
 
 #[test]
@@ -88,7 +93,7 @@ fn files_that_cannot_be_read_are_reported_and_stay() {
     let found = run(&["cache", "verify", "--remove", "--kv-dir", dir]);
     assert_eq!(found.code, Some(1));
     assert!(found.out.contains(link.to_str().unwrap()), "{found:?}");
-    assert!(found.err.contains("1 cannot be read, and are left as they are"), "{found:?}");
+    assert!(found.err.contains("not readable, and left as they are: 1"), "{found:?}");
     assert!(link.is_symlink() && !files[0].exists());
     // What is wrong with it remains to be seen.
     assert_eq!(run(&["cache", "verify", "--remove", "--kv-dir", dir]).code, Some(1));
@@ -128,9 +133,9 @@ fn prefixes_under_a_key_are_found_with_it_alone() {
     assert!(succeed(&["cache", "list", "--kv-dir", dir]).contains(", encrypted)"));
     let verified = run(&["cache", "verify", "--kv-dir", dir]);
     assert_eq!(verified.code, Some(0));
-    assert!(verified.err.contains("2 are encrypted, and were checked without"), "{verified:?}");
+    assert!(verified.err.contains("encrypted, and checked without their key: 2"), "{verified:?}");
     let verified = run(&["cache", "verify", "--kv-dir", dir, "--kv-dir-key", &key]);
-    assert!(verified.err.contains("1 are encrypted"), "{verified:?}");
+    assert!(verified.err.contains("encrypted, and checked without their key: 1"), "{verified:?}");
 
     let mut bytes = std::fs::read(&files[0]).unwrap();
     *bytes.last_chunk_mut::<5000>().unwrap().first_mut().unwrap() ^= 1;

@@ -36,7 +36,7 @@ impl Folders {
 
     fn export(&self, folder: &str, more: &[&str]) -> crate::gannet::Ended {
         let (folder, file) = (self.path(folder), self.path("out.gkvx"));
-        run(&[&["cache", "export", "--kv-dir", &folder, "-o", &file], more].concat())
+        run(&[&["cache", "export", "--force", "--kv-dir", &folder, "-o", &file], more].concat())
     }
 
     fn import(&self, folder: &str, more: &[&str]) -> crate::gannet::Ended {
@@ -148,7 +148,9 @@ fn files_that_are_cut_or_changed_are_refused() {
         }
         std::fs::write(&path, bad).unwrap();
         check_error(&folders.import("b", &[]), "out.gkvx");
-        succeed(&["cache", "verify", "--kv-dir", &folders.path("b")]);
+        // What was imported before the fault is whole.
+        let verified = run(&["cache", "verify", "--kv-dir", &folders.path("b")]);
+        assert_eq!(verified.out, "", "{verified:?}");
     }
     std::fs::write(&path, &good).unwrap();
     assert_eq!(folders.import("b", &[]).code, Some(0));

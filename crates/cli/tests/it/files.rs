@@ -127,7 +127,7 @@ fn a_tensor_is_written_as_numpy_would() {
     for ty in ["bf16", "q8_0", "q4_k", "q6_k"] {
         let (gguf, out) = (tensors.join(format!("{ty}.gguf")), path("tensor.npy"));
         let gguf = gguf.to_str().unwrap();
-        succeed(&["inspect", gguf, "--tensor", "random_bits", "--npy", &out]);
+        succeed(&["inspect", gguf, "--tensor", "random_bits", "--npy", &out, "--force"]);
         let expected = std::fs::read(tensors.join(format!("{ty}.random_bits.npy"))).unwrap();
         assert!(std::fs::read(&out).unwrap() == expected, "{ty}");
     }
@@ -150,4 +150,10 @@ fn shapes_of_every_family_run_from_both_formats() {
 #[test]
 fn what_is_there_is_not_overwritten_unasked() {
     check_error(&run(&["synth", "tiny-qwen3", "-o", &tiny()]), "exists already");
+    let taken = file("taken.npy", "x");
+    let tensor = ["inspect", "builtin", "--tensor", "model.norm.weight", "--npy", &taken];
+    check_error(&run(&tensor), "taken.npy exists already");
+    assert_eq!(std::fs::read_to_string(&taken).unwrap(), "x");
+    succeed(&[&tensor[..], &["--force"]].concat());
+    assert!(std::fs::read(&taken).unwrap().starts_with(b"\x93NUMPY"));
 }

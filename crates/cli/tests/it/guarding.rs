@@ -69,7 +69,8 @@ fn the_settings_in_effect_give_themselves_again() {
     let args = ["--api-key-file", &keys, "--api-key", "hidden-2", "--rate-limit", "5"];
     let more = ["--kv-memory", "64MiB", "--cors", "https://a.example", "--log-prompts"];
     let printed = succeed(&[&["serve", "--print-config"], &args[..], &more].concat());
-    for line in ["rate-limit: 5", "port: 8080", "log-prompts: true", "# a key of clients: alice"] {
+    for line in ["rate-limit: 5", "# port: 8080", "log-prompts: true", "# a key of clients: alice"]
+    {
         assert!(printed.lines().any(|one| one == line), "{line} is not in:\n{printed}");
     }
     assert!(!printed.contains("hidden-") && printed.contains("# a key of clients: sha256:"));

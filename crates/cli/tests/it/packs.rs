@@ -21,6 +21,25 @@ fn answer(model: &str, pack: &str) -> (Value, String) {
 }
 
 #[test]
+fn packs_of_the_cache_folder_are_listed_and_removed() {
+    let home = tempfile::tempdir().unwrap();
+    let packed = |args: &[&str]| {
+        let mut command = crate::gannet::command();
+        command.env("XDG_CACHE_HOME", home.path()).arg("pack").args(args);
+        crate::gannet::Ended::from(command.output().unwrap())
+    };
+    assert_eq!(packed(&["list"]).out, "no packed weights\n");
+    assert_eq!(packed(&["builtin"]).code, Some(0));
+    let listed = packed(&["list", "--json"]).out;
+    let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
+    let name = listed[0]["name"].as_str().unwrap();
+    assert!(listed[0]["problem"].is_null() && listed[0]["bytes"].as_u64() > Some(0), "{listed}");
+    assert_eq!(packed(&["remove", "another"]).code, Some(1));
+    assert_eq!(packed(&["remove", name]).code, Some(0));
+    assert_eq!(packed(&["list"]).out, "no packed weights\n");
+}
+
+#[test]
 fn answers_are_the_same_with_a_pack_that_is_named_or_found() {
     let model = model("packed-q4_k.gguf", "q4_k_m");
     let expected = answer(&model, "off").0;

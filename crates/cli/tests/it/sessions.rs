@@ -45,10 +45,15 @@ impl State {
 
     /// A chat of these lines.
     fn say(&self, more: &[&str], lines: &[&str]) -> Ended {
+        self.say_and_end(0, more, lines)
+    }
+
+    /// A chat of these lines, which ends with this code.
+    fn say_and_end(&self, code: i32, more: &[&str], lines: &[&str]) -> Ended {
         let mut args = self.chat();
         args.extend(more.iter().map(|arg| (*arg).to_owned()));
         let ended = run_with_input(&args, &(lines.join("\n") + "\n"));
-        assert_eq!(ended.code, Some(0), "{}", ended.err);
+        assert_eq!(ended.code, Some(code), "{}", ended.err);
         ended
     }
 
@@ -154,7 +159,7 @@ fn a_fork_leaves_its_origin_alone() {
     check_error(&missing, "none.json: no such session");
     state.say(&["--session", "origin", "--fork", "one"], &LINES[2..3]);
     let chatted = ["/fork two", LINES[3], "/rewind", LINES[3], "/fork one", "/sessions"];
-    let ended = state.say(&["--session", "origin"], &chatted);
+    let ended = state.say_and_end(1, &["--session", "origin"], &chatted);
     assert!(ended.err.contains("there is a session one already"), "{}", ended.err);
     assert!(ended.err.contains("two  (3 turns"), "{}", ended.err);
     assert_eq!(std::fs::read(state.file("origin")).unwrap(), before);
@@ -165,7 +170,10 @@ fn a_fork_leaves_its_origin_alone() {
         assert_eq!((&fork["system"], &fork["think"]), (&origin["system"], &origin["think"]));
     }
     // A chat without a session can become one.
-    state.say(&[], &[LINES[0], "/rename x", "/fork three"]);
+    state.say_and_end(1, &[], &[LINES[0], "/rename x", "/fork three"]);
+    // The name of the chat's own session is no other.
+    let own = state.say_and_end(1, &["--session", "three"], &["/fork three", "/rename three"]);
+    assert_eq!(own.err.matches("the chat is in three already").count(), 2, "{}", own.err);
     assert_eq!(contents(&state.read("three")).len(), 2);
 }
 
@@ -174,8 +182,9 @@ fn sessions_are_rewound_renamed_shown_and_removed() {
     let state = State::new();
     let lines = [LINES[0], LINES[1], LINES[2], "/rewind 2", "/rename b c"];
     state.say(&["--session", "a", "--no-think"], &lines);
-    let ended = state.say(&["--session", "b c"], &["/rewind 2", "/system Be brief."]);
-    assert!(ended.err.contains("expected at most 1 questions"), "{}", ended.err);
+    let lines = ["/rewind 2", "/system Be brief."];
+    let ended = state.say_and_end(1, &["--session", "b c"], &lines);
+    assert!(ended.err.contains("expected to remove at most 1, found 2"), "{}", ended.err);
     let session = state.read("b c");
     assert_eq!((contents(&session).len(), &session["system"]), (2, &Value::from("Be brief.")));
     assert_eq!(state.files(), ["b c.json"]);
@@ -198,6 +207,8 @@ fn sessions_are_rewound_renamed_shown_and_removed() {
     let file = state.0.path().join("out.json");
     state.sessions_succeed(&["export", "d", "-o", file.to_str().unwrap()]);
     assert_eq!(state.sessions_succeed(&["export", "d"]), std::fs::read_to_string(&file).unwrap());
+    let again = state.sessions(&["export", "d", "-o", file.to_str().unwrap()]);
+    check_error(&again, "out.json exists already");
     state.sessions_succeed(&["import", file.to_str().unwrap()]);
     state.sessions_succeed(&["import", file.to_str().unwrap(), "--name", "e"]);
     let taken = state.sessions(&["import", file.to_str().unwrap()]);
@@ -207,6 +218,17 @@ fn sessions_are_rewound_renamed_shown_and_removed() {
     assert_eq!(state.files(), ["out.json"]);
     check_error(&state.sessions(&["remove", "d"]), "d.json");
     assert_eq!(run(&["sessions", "show", "../x"]).code, Some(2));
+}
+
+#[test]
+fn a_new_conversation_replaces_what_a_session_keeps_with_its_first_answer() {
+    let state = State::new();
+    let ended = state.say(&["--session", "a"], &[LINES[0], "/reset"]);
+    assert!(ended.err.contains("session a keeps 1 question until the next answer"));
+    assert_eq!(state.list()[0]["turns"], 1);
+    state.say(&["--session", "a"], &["/reset", LINES[3]]);
+    let listed = state.list();
+    assert_eq!((&listed[0]["turns"], &listed[0]["title"]), (&1.into(), &LINES[3].into()));
 }
 
 #[test]

@@ -79,7 +79,8 @@ impl Quantized {
         }
         for ((wanted, used), count) in pairs {
             let why = "their rows are not whole blocks";
-            let _ = writeln!(out, "{count} tensors are {used} instead of {wanted}: {why}");
+            let tensors = if count == 1 { "tensor is" } else { "tensors are" };
+            let _ = writeln!(out, "{count} {tensors} {used} instead of {wanted}: {why}");
         }
         out
     }

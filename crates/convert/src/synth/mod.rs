@@ -10,7 +10,7 @@ mod weights;
 mod write;
 
 pub use matrix_types::MatrixTypes;
-pub use shapes::describe_shapes;
+pub use shapes::{describe_shapes, names as shape_names};
 pub use write::write;
 
 use anyhow::{Context, Result, bail};

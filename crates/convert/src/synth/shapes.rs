@@ -465,7 +465,7 @@ pub(super) fn find(name: &str) -> Option<ModelConfig> {
 }
 
 /// All names.
-pub(super) fn names() -> impl Iterator<Item = &'static str> {
+pub fn names() -> impl Iterator<Item = &'static str> {
     SHAPES.iter().map(|shape| shape.name)
 }
 

@@ -15,9 +15,8 @@ use formats::safetensors::SafetensorsWriter;
 use formats::{ModelConfig, TensorStream, families, names};
 use kernels::quant::{self, QuantType};
 use serde_json::Value as Json;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// Divisors of the rotary frequencies in GGUF files.
 /// What the names of routers end with.
 const ROUTER: &str = ".ffn_gate_inp.weight";
 
@@ -37,7 +36,7 @@ struct Tensor {
 /// # Errors
 ///
 /// A vocabulary without space for all bytes, a type that the format lacks, and errors of the
-/// file system. Then no file of weights is left.
+/// file system. Then no file is left, and files of before stay.
 pub fn write(plan: &SynthPlan, out: &Path, progress: &mut dyn WorkProgress) -> Result<()> {
     let mut plan = plan.clone();
     let (found, least) = (plan.config.vocab_size, vocabulary::SMALLEST);
@@ -72,17 +71,43 @@ fn write_folder(plan: &SynthPlan, out: &Path, progress: &mut dyn WorkProgress) -
         writer.plan(&source, ty, shape).context("only GGUF files (-o NAME.gguf) hold this type")?;
     }
     let (tokenizer, settings) = vocabulary::to_hf_json(config.vocab_size);
-    write_json(&out.join("config.json"), &config.to_hf_json()?)?;
-    write_json(&out.join("generation_config.json"), &vocabulary::generation_json())?;
-    write_json(&out.join("tokenizer.json"), &tokenizer)?;
-    write_json(&out.join("tokenizer_config.json"), &settings)?;
+    progress.start(total(&tensors));
+    let mut files = UnfinishedFiles::default();
+    files.write(&out.join("config.json"), &config.to_hf_json()?)?;
+    files.write(&out.join("generation_config.json"), &vocabulary::generation_json())?;
+    files.write(&out.join("tokenizer.json"), &tokenizer)?;
+    files.write(&out.join("tokenizer_config.json"), &settings)?;
     let stream = writer.create(&out.join("model.safetensors"))?;
-    write_weights(stream, plan, &tensors, &[], progress)
+    write_weights(stream, plan, &tensors, &[], progress)?;
+    files.finish()
 }
 
-fn write_json(path: &Path, value: &Json) -> Result<()> {
-    let text = serde_json::to_string_pretty(value)? + "\n";
-    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+/// JSON files that get their names when all is written, and are removed otherwise.
+#[derive(Default)]
+struct UnfinishedFiles(Vec<(PathBuf, PathBuf)>);
+
+impl UnfinishedFiles {
+    fn write(&mut self, path: &Path, value: &Json) -> Result<()> {
+        let text = serde_json::to_string_pretty(value)? + "\n";
+        let unfinished = path.with_added_extension("incomplete");
+        self.0.push((unfinished.clone(), path.to_owned()));
+        let written = std::fs::write(unfinished, text);
+        written.with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    fn finish(self) -> Result<()> {
+        self.0.iter().try_for_each(|(unfinished, path)| {
+            let named = std::fs::rename(unfinished, path);
+            named.with_context(|| format!("cannot write {}", path.display()))
+        })
+    }
+}
+
+impl Drop for UnfinishedFiles {
+    fn drop(&mut self) {
+        // After `finish` there are none under these names.
+        self.0.iter().for_each(|(unfinished, _)| drop(std::fs::remove_file(unfinished)));
+    }
 }
 
 fn write_gguf(plan: &SynthPlan, out: &Path, progress: &mut dyn WorkProgress) -> Result<()> {
@@ -111,6 +136,7 @@ fn write_gguf(plan: &SynthPlan, out: &Path, progress: &mut dyn WorkProgress) -> 
         writer.plan(name, &quant::F32, &[values.len()])?;
     }
     let factors: Vec<f32> = factors.into_iter().flat_map(|(_, values)| values).collect();
+    progress.start(total(&tensors));
     write_weights(writer.create(out)?, plan, &tensors, &factors, progress)
 }
 
@@ -151,6 +177,11 @@ impl Tensor {
     }
 }
 
+/// Bytes of all tensors.
+fn total(tensors: &[Tensor]) -> u64 {
+    tensors.iter().map(|tensor| tensor.bytes() as u64).sum()
+}
+
 /// Writes the data of a file: the tensors, then the divisors of the rotary frequencies.
 fn write_weights(
     mut stream: TensorStream,
@@ -159,7 +190,6 @@ fn write_weights(
     factors: &[f32],
     progress: &mut dyn WorkProgress,
 ) -> Result<()> {
-    progress.start(tensors.iter().map(|t| t.bytes() as u64).sum());
     let elements = tensors.iter().map(Tensor::elements).max().unwrap_or(0);
     let mut weights = RandomWeights::new(plan.seed, elements);
     for tensor in tensors {
@@ -197,7 +227,6 @@ mod tests {
     use super::*;
     use crate::synth::shapes;
     use formats::{Checkpoint, OpenOptions};
-    use std::path::PathBuf;
 
     /// Writes a checkpoint of the shape into a folder; returns its path and its bytes.
     fn written(
@@ -243,6 +272,30 @@ mod tests {
                 checkpoint.check_all_read().unwrap();
             }
         }
+    }
+
+    /// Work that is interrupted when it has begun.
+    struct Interrupting;
+
+    impl WorkProgress for Interrupting {
+        fn check(&self) -> Result<(), crate::Interrupted> {
+            Err(crate::Interrupted)
+        }
+    }
+
+    #[test]
+    fn interrupted_work_leaves_no_file_and_those_that_were_there() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("config.json"), "old").unwrap();
+        let config = super::super::named_shape("tiny-qwen3").unwrap();
+        let types = MatrixTypes::One(&quant::BF16);
+        let plan = SynthPlan { config, types, seed: 0, routing_skew: 0.0 };
+        for out in [folder.path().to_owned(), folder.path().join("a.gguf")] {
+            assert!(write(&plan, &out, &mut Interrupting).is_err());
+            let left = folder.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name());
+            assert_eq!(left.collect::<Vec<_>>(), ["config.json"]);
+        }
+        assert_eq!(std::fs::read(folder.path().join("config.json")).unwrap(), b"old");
     }
 
     #[test]

@@ -38,7 +38,8 @@ pub struct WeightsPlan {
 
 /// Default number of threads that read weights.
 pub const WEIGHTS_READ_THREADS: usize = 8;
-/// Least memory that is left to the system.
+/// Memory that is left to the system: at least a tenth of what is there, and this much, or on
+/// smaller machines a quarter.
 const LEFT: usize = 2 << 30;
 
 impl WeightsPlan {
@@ -92,7 +93,7 @@ fn all_fit(free: FreeMemory, held: Memory) -> bool {
 
 /// What is left to the system.
 fn left_to_system(free: FreeMemory) -> usize {
-    LEFT.max(free.bytes / 10)
+    LEFT.min(free.bytes / 4).max(free.bytes / 10)
 }
 
 /// What weights may take where not all fit.
@@ -310,5 +311,7 @@ mod tests {
         // A tenth is more than 2 GiB.
         check(40, 36, 4, false, 31);
         check(4, 10, 2, false, 0);
+        // Of less than 8 GiB, a quarter is left to the system.
+        check(4, 10, 0, false, 2);
     }
 }

@@ -42,7 +42,7 @@ pub(super) fn read(reader: &Reader<'_>, family: &Family) -> Result<Vec<AdapterPa
         false => (reader.path, reader.path.join(WEIGHTS)),
     };
     if !reader.path.exists() {
-        return Err(Error::read(reader.path, std::io::ErrorKind::NotFound.into()));
+        return Err(Error::file(reader.path, "no such file or folder"));
     }
     if !weights.exists() {
         let problem = format!("expected {WEIGHTS} or a .gguf file, found neither");

@@ -21,8 +21,8 @@ pub(super) fn parse(bytes: &[u8], path: &Path) -> Result<Imatrix> {
     let count = count(&mut cursor, "the number of entries")?;
     if count == 0 || count > MAX_ENTRIES {
         let problem = format!(
-            "expected the magic number GGUF, or 1 to {MAX_ENTRIES} entries of the older form of \
-             importance, found {count}"
+            "expected a file of importance: GGUF, or the older form, which begins with a count of 1 \
+             to {MAX_ENTRIES}; found {count}"
         );
         return Err(Error::file(path, problem));
     }

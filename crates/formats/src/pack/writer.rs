@@ -32,7 +32,7 @@ impl PackWriter {
     /// If the file cannot be written.
     pub fn create(path: &Path, origin: PackOrigin) -> Result<Self> {
         let unfinished = path.with_added_extension("incomplete");
-        let file = File::create(&unfinished).map_err(|error| Error::write(&unfinished, error))?;
+        let file = File::create(&unfinished).map_err(|error| Error::write(path, error))?;
         let file = BufWriter::with_capacity(1 << 20, file);
         let table = PackTable { origin, parts: Vec::new() };
         let mut writer = Self { path: path.to_owned(), unfinished, file, table, end: 0 };
@@ -100,7 +100,7 @@ impl PackWriter {
 
     fn put(&mut self, bytes: &[u8]) -> Result<()> {
         self.end += bytes.len();
-        self.file.write_all(bytes).map_err(|error| Error::write(&self.unfinished, error))
+        self.file.write_all(bytes).map_err(|error| Error::write(&self.path, error))
     }
 }
 

@@ -39,7 +39,7 @@ pub struct BenchPlan {
     #[arg(long, default_value_t = 5, value_parser = between(1, u32::MAX.into()))]
     pub runs: usize,
     /// Prefill chunk size: maximum prompt tokens per step
-    #[arg(long, default_value_t = 512)]
+    #[arg(long, default_value_t = 512, value_parser = between(1, u32::MAX.into()))]
     pub chunk: usize,
 }
 

@@ -85,7 +85,11 @@ pub(super) fn shown(value: &Value) -> String {
 }
 
 fn short(text: &str) -> String {
-    let shown: String = text.chars().take(LONGEST).flat_map(char::escape_debug).collect();
+    let plain = |c: char| match c.is_control() {
+        true => c.escape_debug().to_string(),
+        false => c.to_string(),
+    };
+    let shown: String = text.chars().take(LONGEST).map(plain).collect();
     if text.chars().nth(LONGEST).is_some() { shown + "…" } else { shown }
 }
 

@@ -64,6 +64,11 @@ pub trait LoadModel: Debug + Send + Sync {
     /// Returns the bytes of its weights in their files, without opening them.
     fn file_bytes(&self) -> u64;
 
+    /// Whether the files are not on this machine yet, and loading the model downloads them.
+    fn needs_download(&self) -> bool {
+        false
+    }
+
     /// Describes the model as far as its files do. Blocks.
     ///
     /// # Errors

@@ -72,8 +72,8 @@ impl BatchTally {
         let more = more.iter().filter(|(count, _)| *count > 0);
         counts.extend(more.map(|(count, what)| format!("{count} {what}")));
         format!(
-            "{} lines: {}; {prompt_tokens} prompt tokens and {completion_tokens} generated tokens \
-             in {:.2} s, {:.1} tokens/s",
+            "{} lines: {}; the answers have {prompt_tokens} prompt tokens and {completion_tokens} \
+             generated tokens, in {:.2} s, {:.1} tokens/s",
             self.lines,
             counts.join(", "),
             self.started.elapsed().as_secs_f64(),

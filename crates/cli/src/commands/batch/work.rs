@@ -118,9 +118,11 @@ impl BatchRun {
     }
 
     async fn drain(&mut self, grace: Duration, bar: &ProgressBar) -> Result<()> {
-        let (running, seconds) = (self.running.len(), grace.as_secs());
+        let (waiting, seconds) = (self.waiting(), grace.as_secs());
+        let running = self.running.len().saturating_sub(waiting);
         let message = format!(
-            "shutting down: {running} running requests get {seconds} s; a second Ctrl-C exits at once"
+            "shutting down: {running} running and {waiting} waiting requests get {seconds} s; a \
+             second Ctrl-C exits at once"
         );
         bar.suspend(|| note(message));
         let rest = async {
@@ -131,6 +133,12 @@ impl BatchRun {
         };
         // Requests that take longer are abandoned, and computed by the next run.
         tokio::time::timeout(grace, rest).await.unwrap_or(Ok(()))
+    }
+
+    /// Requests in flight that are not computed yet.
+    fn waiting(&self) -> usize {
+        let engine = self.server.as_ref().map(|server| &server.loaded.service.engine);
+        engine.map_or(0, |engine| engine.metrics.snapshot().waiting as usize)
     }
 
     fn show(&self, bar: &ProgressBar) {

@@ -1,17 +1,18 @@
 //! `gannet cache export`: takes the prefix of a prompt out of the folder.
 
 use super::digest;
-use crate::commands::run::{ThinkArgs, think_kwargs};
 use crate::exit::SilentExit;
 use crate::input::TextSource;
 use crate::load::{LoadedModel, SourceArgs};
+use crate::new_file::NewFile;
 use crate::output;
+use crate::reasoning::ReasoningArgs;
 use crate::sessions::{Session, SessionName, StateDirArgs};
 use anyhow::{Context, Result};
 use api::{ChatRequest, EncodeOptions, Message};
 use engine::{EngineOptions, KvMemory};
-use std::path::{Path, PathBuf};
-use tempfile::NamedTempFile;
+use serde_json::json;
+use std::path::PathBuf;
 
 /// Write what is kept of a prompt or a session to a file, which import reads
 ///
@@ -38,15 +39,23 @@ pub(super) struct Args {
     /// The file that is written, F.gkvx
     #[arg(short, long, value_name = "F.gkvx")]
     output: PathBuf,
+    /// Replace an existing file
+    #[arg(long)]
+    force: bool,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     state: StateDirArgs,
     #[command(flatten)]
-    think: ThinkArgs,
+    reasoning: ReasoningArgs,
     #[command(flatten)]
     source: SourceArgs,
 }
 
 pub(super) fn run(args: &Args) -> Result<()> {
+    // Before the model is loaded, so that an error shows at once.
+    NewFile::check(&args.output, args.force)?;
     let session = args.session.as_ref().map(|name| args.state.sessions()?.read(name));
     let session = session.transpose()?;
     let source = args.source.clone().keeping_prefixes();
@@ -63,16 +72,18 @@ pub(super) fn run(args: &Args) -> Result<()> {
     let loaded = source.load(EngineOptions::default(), KvMemory::OneSequence)?;
     let tokens = tokens(args, &loaded, session.as_ref(), prompt.as_deref())?;
     let engine = loaded.storing().context("--kv-dir is off: there is nothing to take out")?;
-    let folder = args.output.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let context = || format!("cannot write {}", args.output.display());
-    let file = NamedTempFile::new_in(folder.unwrap_or(Path::new("."))).with_context(context)?;
-    let exported = engine.export_prefix(&tokens, file.path())?;
+    let file = NewFile::create(&args.output, args.force)?;
+    let exported = engine.export_prefix(&tokens, file.written_path())?;
     let (covered, all) = (exported.tokens, tokens.len());
     if covered == 0 {
         output::note(format_args!("none of {all} tokens are kept"));
         return Err(SilentExit(1).into());
     }
-    file.persist(&args.output).map_err(|error| error.error).with_context(context)?;
+    file.finish()?;
+    if args.json {
+        let bytes = exported.bytes;
+        return output::json(&json!({ "tokens": covered, "of_tokens": all, "bytes": bytes }));
+    }
     let mib = exported.bytes as f64 / f64::from(1 << 20);
     output::note(format_args!("{covered} of {all} tokens, {mib:.1} MiB"));
     Ok(())
@@ -99,10 +110,9 @@ fn tokens(
             system.chain([Message::user(content)]).collect()
         }
     };
-    let think = args.think.choice().or(session.and_then(|session| session.think));
     let request = ChatRequest {
         messages,
-        template_kwargs: think_kwargs(think),
+        template_kwargs: args.reasoning.kwargs_over(session),
         add_generation_prompt: session.is_none(),
         ..ChatRequest::default()
     };

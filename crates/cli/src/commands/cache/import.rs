@@ -29,13 +29,16 @@ pub(super) struct Args {
     /// The key under which the folder's files are encrypted
     #[arg(long, value_name = "FILE")]
     kv_dir_key: Option<PathBuf>,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     folder: FolderArgs,
 }
 
 pub(super) fn run(args: &Args) -> Result<()> {
     let context = || format!("cannot import {}", args.file.display());
-    let folder = args.folder.folder()?;
+    let folder = args.folder.folder_to_write()?;
     let key = args.kv_dir_key.as_deref().map(kv_dir::key).transpose()?;
     let file = File::open(&args.file).with_context(context)?;
     let bytes = file.metadata().with_context(context)?.len();
@@ -58,9 +61,12 @@ pub(super) fn run(args: &Args) -> Result<()> {
         bar.inc(1);
     }
     bar.finish_and_clear();
-    output::note(format_args!(
-        "{written} files added, {present} were there already, {dropped} did not fit"
-    ));
+    match args.json {
+        true => output::json(&json!({ "added": written, "present": present, "dropped": dropped }))?,
+        false => output::note(format_args!(
+            "{written} files added, {present} were there already, {dropped} did not fit"
+        )),
+    }
     match dropped {
         0 => Ok(()),
         _ => Err(SilentExit(1).into()),

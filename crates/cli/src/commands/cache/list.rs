@@ -38,7 +38,10 @@ struct Summary {
 
 pub(super) fn run(args: &Args) -> Result<()> {
     let folder = args.folder.folder()?;
-    let summaries: Vec<_> = roots(&folder)?.iter().map(Summary::of).collect();
+    // Roots remain where all that was below them is removed.
+    let all = roots(&folder)?;
+    let kept = all.iter().filter(|root| !root.extents.is_empty());
+    let summaries: Vec<_> = kept.map(Summary::of).collect();
     let as_json = || summaries.iter().map(Summary::json).collect::<Vec<_>>();
     output::report(args.json, as_json, || match summaries.is_empty() {
         true => format!("{}: nothing is stored\n", folder.display()),

@@ -8,6 +8,7 @@ use crate::output;
 use crate::size::bytes;
 use anyhow::{Context, Result};
 use base::Name;
+use serde_json::json;
 use std::time::Duration;
 use store::{Files, FolderExtent, FolderRoot, read_extent, remove_extents};
 
@@ -22,8 +23,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "AGE", value_parser = age, group = "what")]
     older: Option<Duration>,
     /// Of the model of this name, as `list` shows it
-    #[arg(long, value_name = "NAME", group = "what")]
-    model: Option<String>,
+    #[arg(long = "model", value_name = "NAME", group = "what")]
+    of_model: Option<String>,
     /// Below this root, as `list` shows it
     #[arg(long, value_name = "ROOT", group = "what")]
     root: Option<Name>,
@@ -31,8 +32,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SIZE", value_parser = bytes, group = "what")]
     to: Option<usize>,
     /// All
-    #[arg(long, group = "what", conflicts_with_all = ["older", "model", "root", "to"])]
+    #[arg(long, group = "what", conflicts_with_all = ["older", "of_model", "root", "to"])]
     all: bool,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     folder: FolderArgs,
 }
@@ -42,7 +46,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
     let roots = roots(&folder)?;
     let is_of = |root: &&FolderRoot| {
         args.root.is_none_or(|wanted| root.root == wanted)
-            && args.model.as_ref().is_none_or(|wanted| model(root) == *wanted)
+            && args.of_model.as_ref().is_none_or(|wanted| model(root) == *wanted)
     };
     let chosen = roots.iter().filter(is_of);
     let mut extents: Vec<(Name, &FolderExtent)> =
@@ -65,11 +69,15 @@ pub(super) fn run(args: &Args) -> Result<()> {
         0 => 0,
         _ => remove_extents(&Files, &folder, &removed).context("cannot remove prefixes")?,
     };
+    let left = all.saturating_sub(bytes);
+    if args.json {
+        return output::json(&json!({ "files": count, "bytes": bytes, "bytes_left": left }));
+    }
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     output::note(format_args!(
         "{count} files removed, {:.1} MiB; {:.1} MiB are left",
         mib(bytes),
-        mib(all.saturating_sub(bytes))
+        mib(left)
     ));
     Ok(())
 }

@@ -152,6 +152,7 @@ impl ChatSession {
     ///
     /// If there is one of this name, or it cannot be written.
     pub fn fork(&mut self, name: SessionName, conversation: &Conversation) -> Result<()> {
+        self.check_other(&name)?;
         let held = self.folder()?.hold_new(name)?;
         self.content.update(conversation);
         held.save(&self.content)?;
@@ -165,10 +166,24 @@ impl ChatSession {
     ///
     /// If there is no session, or one of this name.
     pub fn rename(&mut self, name: SessionName) -> Result<()> {
+        self.check_other(&name)?;
         match &mut self.held {
             Some(held) => held.rename(name),
             None => anyhow::bail!("/rename: this chat has no session; /fork NAME begins one"),
         }
+    }
+
+    /// The name of the session, if there is one.
+    pub fn name(&self) -> Option<&SessionName> {
+        self.held.as_ref().map(HeldSession::name)
+    }
+
+    /// An error if the chat is in the session of this name.
+    fn check_other(&self, name: &SessionName) -> Result<()> {
+        if self.name() == Some(name) {
+            anyhow::bail!("the chat is in {name} already");
+        }
+        Ok(())
     }
 
     /// The folder of sessions.

@@ -1,33 +1,40 @@
 //! One tensor as a NumPy file: version 1.0 of the format, little-endian float32, C order.
 
+use crate::interrupt::Watch;
+use crate::new_file::NewFile;
 use anyhow::{Context, Result, bail};
 use formats::{ModelFiles, TensorView};
-use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
 /// Quant blocks dequantised at a time, so that memory does not grow with the tensor.
 const BLOCKS: usize = 1 << 12;
 
-/// Writes the values of the tensor that the files or the engine call `name`.
-pub(super) fn write(files: &ModelFiles, name: &str, out: &Path) -> Result<()> {
+/// Writes the values of the tensor that the files or the engine call `name`; over an existing file
+/// only if `force` says so.
+pub(super) fn write(files: &ModelFiles, name: &str, out: &Path, force: bool) -> Result<()> {
     let named = |tensor: &&TensorView| tensor.source_name == name || tensor.name == name;
     let Some(tensor) = files.tensors().iter().find(named) else {
         let count = files.tensors().len();
         bail!("{}: none of its {count} tensors is named {name}", files.path().display());
     };
-    write_values(tensor, out).with_context(|| format!("cannot write {}", out.display()))
+    let mut file = NewFile::create(out, force)?;
+    let written = write_values(tensor, &mut file);
+    written.with_context(|| format!("cannot write {}", out.display()))?;
+    file.finish()
 }
 
-fn write_values(tensor: &TensorView, out: &Path) -> Result<()> {
+fn write_values(tensor: &TensorView, out: &mut NewFile) -> Result<()> {
     let unsupported =
         || format!("tensor {}: values of type {} cannot be read", tensor.name, tensor.ty);
     let dequantize = tensor.ty.dequantize.with_context(unsupported)?;
-    let mut file = BufWriter::new(File::create(out)?);
+    let watch = Watch::new();
+    let mut file = BufWriter::new(out);
     file.write_all(&header(&tensor.shape))?;
     let mut values = Vec::new();
     let (bytes, step) = (tensor.bytes(), BLOCKS * tensor.ty.block_bytes);
     for start in (0..bytes.len()).step_by(step) {
+        watch.check()?;
         let piece = bytes.read(start..bytes.len().min(start + step));
         values.resize(piece.len() / tensor.ty.block_bytes * tensor.ty.block_len, 0.0f32);
         dequantize(&piece, &mut values);

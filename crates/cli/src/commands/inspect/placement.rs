@@ -4,7 +4,7 @@ mod groups;
 mod memory;
 mod table;
 
-use crate::weights::WeightsArgs;
+use crate::weights::MemoryArgs;
 use anyhow::{Context, Result};
 use backend::{Backend, Cpu, Mode};
 use engine::{LoadOptions, Runner, WeightsPlan};
@@ -34,7 +34,7 @@ pub(super) fn plan(
     path: &Path,
     file: Option<&Path>,
     mode: Mode,
-    weights: Option<&WeightsArgs>,
+    weights: Option<&MemoryArgs>,
 ) -> Result<PlacementPlan> {
     let rules = file.map_or_else(|| Ok(Placement::default()), Placement::open)?;
     match weights {

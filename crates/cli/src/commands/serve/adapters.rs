@@ -1,6 +1,7 @@
 //! The adapters that `gannet serve` offers beside the model.
 
 use crate::folders;
+use crate::size::count;
 use anyhow::{Context, Result, bail};
 use api::{DEFAULT_ADAPTERS, Service};
 use server::ServerOptions;
@@ -15,7 +16,7 @@ pub(super) struct AdapterFolderArgs {
     #[arg(long, value_name = "DIR")]
     lora_dir: Option<PathBuf>,
     /// Maximum number of adapters in memory
-    #[arg(long, value_name = "N", default_value_t = DEFAULT_ADAPTERS)]
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_ADAPTERS, value_parser = count)]
     max_loras: usize,
     /// Take POST /v1/load_lora_adapter, /v1/unload_lora_adapter and /lora-adapters, with which a
     /// client loads adapters from paths on this machine

@@ -15,13 +15,13 @@ use std::time::Duration;
 pub(super) struct ClientArgs {
     /// API key that clients must send; may be repeated, or hold several separated by commas
     #[arg(long, value_name = "KEY", value_delimiter = ',')]
-    #[arg(env = "GANNET_API_KEY", hide_env_values = true, hide_default_value = true)]
+    #[arg(hide_default_value = true)]
     api_key: Vec<String>,
     /// File of API keys, one per line, as KEY or NAME:KEY
     #[arg(long, value_name = "FILE")]
     api_key_file: Option<PathBuf>,
     /// CORS origin that browsers may call from, `localhost` for pages of this machine, or *
-    #[arg(long, value_name = "ORIGIN")]
+    #[arg(long, value_name = "ORIGIN", value_parser = origin)]
     cors: Option<String>,
     /// Further host name under which a server without keys on 127.0.0.1 answers, such as that of a
     /// proxy before it; may be repeated, or hold several separated by commas
@@ -132,6 +132,20 @@ fn host_name(text: &str) -> Result<String> {
     Ok(text.to_owned())
 }
 
+/// An origin as browsers send it, or one of the words that stand for some.
+fn origin(text: &str) -> Result<String> {
+    let is_authority = |it: &str| !it.is_empty() && !it.contains(['/', '?', '#', '@']);
+    let parts = text.split_once("://");
+    let is_origin = parts.is_some_and(|(scheme, rest)| is_authority(scheme) && is_authority(rest));
+    let is_printable = text.chars().all(|it| it.is_ascii_graphic());
+    let is_word = ["*", "localhost", "null"].contains(&text);
+    anyhow::ensure!(
+        is_word || is_origin && is_printable,
+        "expected *, localhost, or an origin such as https://chat.example, found {text:?}"
+    );
+    Ok(text.to_owned())
+}
+
 fn header_limit(text: &str) -> Result<usize> {
     let size = bytes(text)?;
     let least = ServerOptions::LEAST_HEADER_LIMIT;
@@ -150,6 +164,15 @@ mod tests {
         let matches = command.get_matches_from(["serve"]);
         let options = ConnectionArgs::from_arg_matches(&matches).unwrap().options();
         assert_eq!(format!("{options:?}"), format!("{:?}", ServerOptions::default()));
+    }
+
+    #[test]
+    fn origins_are_what_browsers_send() {
+        let good = ["*", "localhost", "null", "https://a.example", "http://[::1]:8080", "app://x"];
+        good.iter().for_each(|text| assert!(origin(text).is_ok(), "{text}"));
+        let wrong =
+            ["foo bar", "", "a.example", "https://a.example/", "https://", "://a", "h://a b"];
+        wrong.iter().for_each(|text| assert!(origin(text).is_err(), "{text}"));
     }
 
     #[test]

@@ -64,7 +64,15 @@ impl ModelsArgs {
         };
         let found = if path.is_dir() { in_folder(path) } else { in_file(path) };
         let found = found.with_context(|| format!("--models {}", path.display()))?;
-        let memory = self.models_memory.or_else(|| Some(engine::available_memory()? / 10 * 9));
+        let available = engine::available_memory();
+        if let (Some(given), Some(there)) = (self.models_memory, available)
+            && given > there
+        {
+            let gib = |bytes: usize| bytes as f64 / f64::from(1 << 30);
+            let (given, there) = (gib(given), gib(there));
+            tracing::warn!("--models-memory: {given:.1} GiB is more than the {there:.1} available");
+        }
+        let memory = self.models_memory.or_else(|| Some(available? / 10 * 9));
         let (turns, mut models) = (ComputeTurns::default(), Vec::<ModelEntry>::new());
         for named in found {
             let entry = entry(&named, memory, &turns, shared);

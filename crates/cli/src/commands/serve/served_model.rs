@@ -36,6 +36,7 @@ impl ServedArgs<'_> {
         let source = source.holding_adapters(self.adapters.most());
         let source = if self.keeps_all_prefixes { source.keeping_all_prefixes() } else { source };
         let model = source.load(engine, KvMemory::Share)?;
+        self.sampling.check(model.service.info().vocab_size)?;
         let service = model.service.clone().with_defaults(&self.sampling.options())?;
         self.adapters.load(&service, self.aliases)?;
         Ok((model, service))

@@ -149,7 +149,9 @@ impl ModelPool {
     /// Reads descriptions of all models whose files were not read yet.
     pub async fn describe_all(&self) {
         for entry in &self.0.entries {
-            if let Err(error) = self.described(entry).await {
+            if entry.loader.as_ref().is_some_and(|loader| loader.needs_download()) {
+                tracing::info!("{}: is downloaded when a request names it", entry.name);
+            } else if let Err(error) = self.described(entry).await {
                 tracing::warn!("{}", error.message);
             }
         }

@@ -89,11 +89,12 @@ struct ModelsFile {
 
 /// The models that the file at `path` lists. A `model` that is a path is relative to its folder.
 pub(super) fn in_file(path: &Path) -> Result<Vec<NamedSettings>> {
-    let cannot = || "cannot read it as a list of models";
-    let bytes = path.metadata().with_context(cannot)?.len();
+    let bytes = path.metadata()?.len();
     ensure!(bytes <= MAX_BYTES, "expected at most {MAX_BYTES} bytes, found {bytes}");
-    let text = std::fs::read_to_string(path).with_context(cannot)?;
-    let ModelsFile { models } = serde_saphyr::from_str(&text).with_context(cannot)?;
+    let text = std::fs::read_to_string(path)?;
+    let parsed = serde_saphyr::from_str(&text);
+    let ModelsFile { models } =
+        parsed.map_err(|error| anyhow::anyhow!("expected a list `models`: {error}"))?;
     ensure!(!models.is_empty(), "expected at least one model, found none");
     ensure!(models.len() <= MAX_MODELS, "expected at most {MAX_MODELS} models, found more");
     let folder = path.parent().unwrap_or(Path::new(""));

@@ -50,7 +50,7 @@ impl EntryArgs {
             parser.get_arguments().filter_map(|arg| Some((arg.get_long()?, arg))).collect();
         if let Some(key) = own.keys().find(|key| !known.contains_key(key.as_str())) {
             let known = known.into_keys().collect::<Vec<_>>().join(", ");
-            bail!("{key}: no such setting of a model (known: name, {known})");
+            bail!("{key}: no such setting of a model (known: name, path, {known})");
         }
         let own = own.iter().map(|(key, values)| (key.as_str(), values.as_slice()));
         let of_command = command.iter().filter(|(key, _)| !OF_THE_COMMAND.contains(key));
@@ -128,10 +128,16 @@ impl LoadModel for FileLoader {
         self.args.source.local_path().map_or(0, |path| formats::weight_bytes(&path))
     }
 
+    fn needs_download(&self) -> bool {
+        self.args.source.local_path().is_none()
+    }
+
     fn describe(&self) -> Result<ModelDescription, LoadError> {
         let source = &self.args.source;
         let Some(path) = source.local_path() else {
-            let message = "the model is not on this machine yet".to_owned();
+            let message = "it is not on this machine yet, and is downloaded when a request for an \
+                           answer names it";
+            let message = message.to_owned();
             return Err(LoadError { message, needs_memory: false });
         };
         let named = source.clone().named(Some(self.name.clone()));

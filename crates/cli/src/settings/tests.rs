@@ -1,0 +1,179 @@
+//! Tests of settings as defaults of flags, over all commands.
+
+use super::keys::{self, for_each_command};
+use super::*;
+use clap::{CommandFactory, FromArgMatches};
+use std::collections::BTreeSet;
+
+fn parse(yaml: &str, args: &[&str]) -> Result<crate::Cli> {
+    let settings = SettingsFile::parse(yaml, Path::new("gannet.yaml"))?;
+    let matches = settings.apply(crate::Cli::command())?.try_get_matches_from(args)?;
+    Ok(crate::Cli::from_arg_matches(&matches)?)
+}
+
+fn check(yaml: &str, args: &[&str], expected: &str) {
+    let parsed = format!("{:?}", parse(yaml, args).unwrap());
+    assert!(parsed.contains(expected), "{parsed}");
+}
+
+#[test]
+fn flags_win_over_settings_and_settings_over_defaults() {
+    let run = ["gannet", "run", "x"];
+    check("temp: 0.5", &run, "temp: Some(0.5)");
+    check("temp: 0.5", &["gannet", "run", "x", "--temp", "1"], "temp: Some(1.0)");
+    check("chunk: 7\nmode: exact", &run, "chunk: Some(7)");
+    check("weights-preload: off", &run, "weights_preload: false");
+    check("route-trace: a.jsonl", &run, r#"route_trace: Some("a.jsonl")"#);
+    check("stop: [a, b c]", &run, r#"stop: ["a", "b c"]"#);
+    check("stop: [a]", &["gannet", "run", "x", "--stop", "z"], r#"stop: ["z"]"#);
+    check("ignore-eos: true", &run, "ignore_eos: true");
+    check("port: 99", &["gannet", "serve"], "port: Some(99)");
+    check("parallel: 5", &["gannet", "batch", "a", "-o", "b"], "parallel: 5");
+    check("port: 99", &run, "prompt: Some(\"x\")");
+    check("device: cpu\ndevice-memory: 1MiB", &run, "device_memory: Some(1048576)");
+    check("verbose: 2\nlog-format: json", &run, "verbose: 2, log_format: Json");
+    check("# nothing\n\n", &run, "temp: None");
+}
+
+#[test]
+fn settings_reach_commands_of_commands() {
+    check("kv-dir: /kv", &["gannet", "cache", "path"], r#"kv_dir: "/kv""#);
+    check("state-dir: /st", &["gannet", "sessions", "list"], r#"state_dir: Some("/st")"#);
+    check("kv-dir: /kv", &["gannet", "cache", "verify", "--kv-dir", "/x"], r#"kv_dir: "/x""#);
+}
+
+fn check_refused(yaml: &str, expected: &str) {
+    let error = format!("{:#}", parse(yaml, &["gannet", "run", "x"]).unwrap_err());
+    assert!(error.contains("gannet.yaml") && error.contains(expected), "{error}");
+}
+
+#[test]
+fn wrong_settings_are_refused_by_name() {
+    check_refused("tempo: 1", "tempo: no such setting (did you mean temp?)");
+    check_refused("temp: warm", "invalid value 'warm'");
+    check_refused("temp: [1, 2]", "temp: expected one value");
+    check_refused("ignore-eos: 7", "ignore-eos: expected true or false");
+    check_refused("verbose: much", "verbose");
+    check_refused("port: 99999", "port");
+    check_refused("- a", "key: value");
+}
+
+#[test]
+fn a_file_of_the_folder_has_no_setting_that_only_the_user_gives() {
+    for setting in SETTINGS {
+        let yaml = format!("{}: x", setting.key);
+        let file = SettingsFile::parse(&yaml, Path::new("/a/gannet.yaml")).unwrap();
+        match file.of_folder() {
+            Ok(_) => assert!(!setting.trusted_only, "{}", setting.key),
+            Err(error) => {
+                let error = error.to_string();
+                assert!(setting.trusted_only, "{error}");
+                let parts = ["/a/gannet.yaml", setting.key, "--config ./gannet.yaml"];
+                assert!(parts.iter().all(|part| error.contains(part)), "{error}");
+            }
+        }
+    }
+}
+
+/// Flags of `serve`, and of programs as a whole, that are not settings: what one call does, and the
+/// opposites of settings.
+const NOT_SETTINGS: [&str; 5] = ["config", "print-config", "slots", "metrics", "force"];
+
+#[test]
+fn every_flag_of_the_server_is_a_setting() {
+    let program = crate::Cli::command();
+    let serve = program.find_subcommand("serve").unwrap();
+    for arg in program.get_arguments().chain(serve.get_arguments()) {
+        let Some(long) = arg.get_long() else { continue };
+        let is_other = NOT_SETTINGS.contains(&long);
+        assert_ne!(setting_of(arg).is_some(), is_other, "{long}");
+    }
+}
+
+#[test]
+fn every_key_is_the_name_of_a_flag() {
+    let mut found = BTreeSet::new();
+    for_each_command(&crate::Cli::command(), &mut |_, args| {
+        found.extend(args.iter().filter_map(|arg| setting_of(arg)).map(|setting| setting.key));
+    });
+    let all: BTreeSet<_> = SETTINGS.iter().map(|setting| setting.key).collect();
+    assert_eq!(found, all);
+    assert_eq!(SETTINGS.len(), all.len());
+}
+
+/// Values of which each flag takes some.
+const VALUES: [&str; 14] = [
+    "77",
+    "true",
+    "off",
+    "exact",
+    "bf16",
+    "mean",
+    "::2",
+    "9=1",
+    "json",
+    "cpu",
+    "hermes",
+    "7d",
+    "localhost",
+    "9000000",
+];
+
+#[test]
+fn every_setting_reaches_every_command_that_has_its_flag() {
+    let program = crate::Cli::command();
+    for setting in SETTINGS {
+        let settings = |value: &&'static str| {
+            let yaml = format!("{}: \"{value}\"", setting.key);
+            let file = SettingsFile::parse(&yaml, Path::new("gannet.yaml")).unwrap();
+            file.check_command(&program).ok()?;
+            Some((*value, file.with_defaults(program.clone())))
+        };
+        let (value, program) = VALUES.iter().find_map(settings).expect(setting.key);
+        let mut commands = 0;
+        for_each_command(&program, &mut |name, args| {
+            let Some(arg) = args.iter().find(|arg| setting_of(arg) == Some(setting)) else {
+                return;
+            };
+            assert_eq!(arg.get_default_values(), [value], "{name} --{}", setting.key);
+            commands += 1;
+        });
+        assert!(commands > 0, "{}", setting.key);
+    }
+}
+
+#[test]
+fn a_flag_that_is_no_setting_has_another_meaning() {
+    let mut found = Vec::new();
+    for_each_command(&crate::Cli::command(), &mut |name, args| {
+        let longs = args.iter().filter_map(|arg| Some((arg.get_long()?, *arg)));
+        let others =
+            longs.filter(|(long, arg)| keys::setting(long).is_some() && setting_of(arg).is_none());
+        found.extend(others.map(|(long, _)| format!("{name} --{long}")));
+    });
+    let expected = [
+        "inspect --placement",
+        "prune --model",
+        "bench-serve --model",
+        "bench-serve --api-key",
+        "bench-serve --seed",
+        "bench-serve --temp",
+        "synth --seed",
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn the_file_is_named_before_the_command() {
+    let asked = |args: &[&str]| file_asked_for(args.iter().map(OsString::from));
+    assert_eq!(asked(&["gannet", "--config", "a.yaml", "run"]), Some("a.yaml".into()));
+    assert_eq!(asked(&["gannet", "-v", "--config=a.yaml"]), Some("a.yaml".into()));
+    let formatted = ["gannet", "--log-format", "json", "--config", "a.yaml", "run"];
+    assert_eq!(asked(&formatted), Some("a.yaml".into()));
+    assert_eq!(asked(&["gannet", "synth", "--config", "config.json"]), None);
+}
+
+#[test]
+fn the_arguments_are_consistent() {
+    crate::Cli::command().debug_assert();
+}
