@@ -2,7 +2,7 @@
 //! and the budget of reasoning before them.
 
 use crate::budget::Budget;
-use crate::constraint::{compile, constraint, wrong};
+use crate::constraint::{compile, constraint, warn, wrong};
 use crate::error::ApiError;
 use crate::request::{ChatRequest, ToolChoice};
 use engine::{Field, GrammarRef};

@@ -5,7 +5,7 @@ use super::json::{from_json, tojson};
 use super::lazy;
 use super::numbers::{file_size, to_float, to_int};
 use super::ops::{self, escaped};
-use super::printf::{PrintfValues, printf};
+use super::printf::PrintfValues;
 use super::pystr::str_of;
 use super::values::{as_int, dict_of, first, invalid, options, split_kwargs, text_like, text_of};
 use super::{calls, compare, html, methods, strings, unicode, views, wrap};
