@@ -35,7 +35,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 /// Paths of what this server cannot do.
-const FILES_OF_MODELS: [&str; 6] =
+pub(crate) const FILES_OF_MODELS: [&str; 6] =
     ["/api/pull", "/api/push", "/api/create", "/api/copy", "/api/delete", "/api/blobs/{digest}"];
 
 /// Ollama's API.
