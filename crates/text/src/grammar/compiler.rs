@@ -153,10 +153,10 @@ impl GrammarCompiler {
                 None => Ok((checked.schema, checked.left_out)),
             };
         }
-        let loose = loose::loosened(checked, error_of)?;
-        match calls::allows_anything(&loose.schema) {
-            true => Ok((Value::Null, loose.left_out)),
-            false => Ok((loose.schema, loose.left_out)),
+        let (schema, left_out) = loose::loosened(checked.schema, checked.left_out, error_of)?;
+        match calls::allows_anything(&schema) {
+            true => Ok((Value::Null, left_out)),
+            false => Ok((schema, left_out)),
         }
     }
 
@@ -170,12 +170,13 @@ impl GrammarCompiler {
     ) -> Result<(Option<GrammarSource>, Vec<LeftOut>), GrammarError> {
         match source {
             GrammarSource::LooseSchema(schema) => {
-                let mut checked = schema::tolerant(schema, Tolerance::Unsupported)?;
+                let Checked { mut schema, mut left_out } =
+                    schema::tolerant(schema, Tolerance::Unsupported)?;
                 if compiles {
                     let ready = self.ready()?;
-                    checked = loose::loosened(checked, |schema| ready.error_of(schema))?;
+                    let error_of = |schema: &Value| ready.error_of(schema);
+                    (schema, left_out) = loose::loosened(schema, left_out, error_of)?;
                 }
-                let Checked { schema, left_out } = checked;
                 Ok((Some(GrammarSource::JsonSchema(schema)), left_out))
             }
             GrammarSource::Calls(calls) if !calls.required => {

@@ -1,7 +1,7 @@
 //! References that lead to themselves: a schema that only they could satisfy has no finite value.
 
 use super::GrammarError;
-use super::exact::Document;
+use super::exact::SchemaRoot;
 use serde_json::Value;
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use std::collections::HashMap;
 /// # Errors
 /// If a part has none, because references lead to themselves.
 pub(super) fn check(schema: &Value) -> Result<(), GrammarError> {
-    let document = Document { root: schema };
+    let document = SchemaRoot { root: schema };
     let nodes = reachable(document);
     let mut parents: HashMap<usize, Vec<usize>> = HashMap::new();
     for (at, node) in nodes.iter().enumerate() {
@@ -44,7 +44,7 @@ fn address(value: &Value) -> usize {
 }
 
 /// Returns the subschemas that count, inner ones first.
-fn reachable(document: Document<'_>) -> Vec<&Value> {
+fn reachable(document: SchemaRoot<'_>) -> Vec<&Value> {
     let (mut order, mut seen) = (Vec::new(), HashMap::new());
     let mut waiting = vec![(document.root, false)];
     while let Some((node, inner_done)) = waiting.pop() {
@@ -58,11 +58,11 @@ fn reachable(document: Document<'_>) -> Vec<&Value> {
     order
 }
 
-fn target<'a>(document: Document<'a>, schema: &'a Value) -> Option<&'a Value> {
+fn target<'a>(document: SchemaRoot<'a>, schema: &'a Value) -> Option<&'a Value> {
     document.target(schema.get("$ref")?.as_str()?)
 }
 
-fn children<'a>(document: Document<'a>, schema: &'a Value) -> Vec<&'a Value> {
+fn children<'a>(document: SchemaRoot<'a>, schema: &'a Value) -> Vec<&'a Value> {
     let mut children: Vec<&Value> = target(document, schema).into_iter().collect();
     for key in ["allOf", "anyOf", "oneOf", "prefixItems"] {
         children.extend(schema.get(key).and_then(Value::as_array).into_iter().flatten());
@@ -76,7 +76,7 @@ fn children<'a>(document: Document<'a>, schema: &'a Value) -> Vec<&'a Value> {
 /// Whether a schema has a finite value if exactly the subschemas have one for which `finite` holds.
 /// A reference to nothing is an error elsewhere.
 fn has_finite_value<'a>(
-    document: Document<'a>,
+    document: SchemaRoot<'a>,
     schema: &'a Value,
     finite: &impl Fn(&Value) -> bool,
 ) -> bool {

@@ -1,7 +1,8 @@
 //! The grammar of JSON for a checked schema.
 
 use super::GrammarError;
-use super::exact::{self, Part};
+use super::exact::{self, Condition};
+use super::lark::with_form;
 use super::matcher::plain;
 use super::references::follow;
 use llguidance::api::{GrammarWithLexer, ParserLimits};
@@ -23,7 +24,7 @@ pub(super) fn json_grammar(schema: Value) -> Result<GrammarWithLexer, GrammarErr
     if exact::is_exact(&schema) {
         return Ok(GrammarWithLexer::from_json_schema(with_form(schema)));
     }
-    exact::grammar(&schema, &[Part::Schema(&schema)])?
+    exact::grammar(&schema, &[Condition::Schema(&schema)])?
         .ok_or_else(|| GrammarError::Schema { pointer: "#".into(), what: NO_VALUE.into() })
 }
 
@@ -71,20 +72,6 @@ fn refers_to_root(schema: &Value) -> bool {
 
 /// Begins messages about schemas that no value fits, here and in llguidance.
 pub(super) const NO_VALUE: &str = "Unsatisfiable schema: no value fits";
-
-/// Returns a schema with the form of its JSON. One space may follow `,` and `:`, and no other white
-/// space stands between values: models that are free to add line breaks add them without end.
-pub(super) fn with_form(mut schema: Value) -> Value {
-    let form =
-        json!({"item_separator": ", ?", "key_separator": ": ?", "whitespace_flexible": false});
-    match &mut schema {
-        Value::Object(object) => {
-            object.insert("x-guidance".into(), form);
-        }
-        other => *other = json!({"allOf": [other.take()], "x-guidance": form}),
-    }
-    schema
-}
 
 #[cfg(test)]
 mod tests {

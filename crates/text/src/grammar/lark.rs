@@ -6,11 +6,25 @@ use crate::think::THINK_OR_BRACKETS;
 use crate::tool_formats::ToolFormat;
 use crate::tool_formats::syntax::MessageSyntax;
 use crate::{TokenKind, Tokenizer};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Returns a text as a literal.
 pub(super) fn literal(text: &str) -> String {
     json!(text).to_string()
+}
+
+/// Returns a schema with the form of its JSON. One space may follow `,` and `:`, and no other white
+/// space stands between values: models that are free to add line breaks add them without end.
+pub(super) fn with_form(mut schema: Value) -> Value {
+    let form =
+        json!({"item_separator": ", ?", "key_separator": ": ?", "whitespace_flexible": false});
+    match &mut schema {
+        Value::Object(object) => {
+            object.insert("x-guidance".into(), form);
+        }
+        other => *other = json!({"allOf": [other.take()], "x-guidance": form}),
+    }
+    schema
 }
 
 /// Markers that are tokens of a vocabulary, with their ids; by default none are.

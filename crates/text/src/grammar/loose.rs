@@ -4,7 +4,6 @@ use super::GrammarError;
 use super::json::NO_VALUE;
 use super::locate::with_definitions;
 use super::references::follow;
-use super::schema::Checked;
 use serde_json::{Map, Value};
 use std::fmt::{Display, Formatter};
 use std::time::{Duration, Instant};
@@ -55,19 +54,20 @@ impl Display for LeftOut {
     }
 }
 
-/// Leaves parts out of a checked schema until it compiles. `error_of` compiles a schema and names
-/// the part at fault.
+/// Leaves parts out of a checked schema, of which `left_out` is left out already, until it
+/// compiles. `error_of` compiles a schema and names the part at fault.
 ///
 /// # Errors
 /// If no value fits the schema.
 pub(super) fn loosened(
-    mut checked: Checked,
+    mut schema: Value,
+    mut left_out: Vec<LeftOut>,
     error_of: impl Fn(&Value) -> Option<GrammarError>,
-) -> Result<Checked, GrammarError> {
+) -> Result<(Value, Vec<LeftOut>), GrammarError> {
     let began = Instant::now();
     for _ in 0..MAX_PARTS {
-        let (pointer, what) = match error_of(&checked.schema) {
-            None => return Ok(checked),
+        let (pointer, what) = match error_of(&schema) {
+            None => return Ok((schema, left_out)),
             Some(GrammarError::Schema { pointer, what }) if !is_contradiction(&what) => {
                 (pointer, what)
             }
@@ -76,12 +76,11 @@ pub(super) fn loosened(
         if began.elapsed() > MAX_TIME {
             break;
         }
-        checked.left_out.push(weaken(&mut checked.schema, pointer, what, &error_of));
+        left_out.push(weaken(&mut schema, pointer, what, &error_of));
     }
     let what = "expected fewer parts that cannot be enforced".to_owned();
-    checked.left_out.push(LeftOut { pointer: "#".into(), what });
-    checked.schema = Value::Object(Map::new());
-    Ok(checked)
+    left_out.push(LeftOut { pointer: "#".into(), what });
+    Ok((Value::Object(Map::new()), left_out))
 }
 
 fn is_contradiction(what: &str) -> bool {

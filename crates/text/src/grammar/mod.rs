@@ -3,7 +3,8 @@
 //! A [`GrammarSource`] is a constraint as callers write it, a [`GrammarCompiler`] compiles sources
 //! for one vocabulary, a [`CompiledGrammar`] is shared by all sequences of a request, and a
 //! [`Matcher`] is the state of one sequence. Invariants: a source that is not supported in full is
-//! an error, except for the parts that a caller has left out; compilation and matching take bounded time and memory.
+//! an error, except for the parts that a caller has left out; compilation and matching take bounded
+//! time and memory.
 
 mod bounds;
 mod calls;

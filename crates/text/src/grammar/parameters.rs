@@ -1,7 +1,7 @@
 //! Arguments that a format writes one by one: strings as they are, other values as JSON.
 
 use super::GrammarError;
-use super::exact::{self, Arguments, Part};
+use super::exact::{self, Arguments, Condition};
 use super::expression::Expression;
 use super::formats;
 use super::json::{NO_VALUE, json_grammar};
@@ -34,7 +34,7 @@ pub(super) fn parameters(
     schema: &Value,
     tags: &MarkerTokens,
 ) -> Result<Parameters, GrammarError> {
-    let mut writer = Writer {
+    let mut writer = ParameterWriter {
         syntax,
         tool,
         schema,
@@ -72,7 +72,7 @@ pub(super) fn any_parameters(
     Parameters { sequence: format!("{name}*"), rules, values: Vec::new() }
 }
 
-struct Writer<'a> {
+struct ParameterWriter<'a> {
     syntax: ParameterSyntax,
     tool: usize,
     schema: &'a Value,
@@ -81,7 +81,7 @@ struct Writer<'a> {
     count: usize,
 }
 
-impl<'a> Writer<'a> {
+impl<'a> ParameterWriter<'a> {
     /// Returns the sequence of one alternative of the arguments; `None` if no value fits a required
     /// one.
     fn arguments(&mut self, arguments: &Arguments<'a>) -> Result<Option<String>, GrammarError> {
@@ -113,7 +113,7 @@ impl<'a> Writer<'a> {
     fn value(
         &mut self,
         key: &str,
-        parts: &[Part<'a>],
+        parts: &[Condition<'a>],
         name: String,
     ) -> Result<Option<(bool, String)>, GrammarError> {
         // Readers know strings by this place of the schema.
@@ -122,7 +122,7 @@ impl<'a> Writer<'a> {
             return Ok(self.text(key, parts, &name)?.map(|rule| (true, rule)));
         }
         let grammar = match parts {
-            [Part::Schema(schema)] if !refers_elsewhere(schema) => {
+            [Condition::Schema(schema)] if !refers_elsewhere(schema) => {
                 let none = Map::new();
                 let whole = self.schema.as_object().unwrap_or(&none);
                 Some(json_grammar(with_definitions(schema, whole))?)
@@ -138,7 +138,7 @@ impl<'a> Writer<'a> {
     fn text(
         &mut self,
         key: &str,
-        parts: &[Part<'a>],
+        parts: &[Condition<'a>],
         name: &str,
     ) -> Result<Option<String>, GrammarError> {
         let (mut literals, mut expressions) = (Vec::new(), Vec::new());

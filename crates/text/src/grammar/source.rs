@@ -12,8 +12,7 @@ use serde_json::Value;
 pub enum GrammarSource {
     /// JSON that is valid against this schema, in full.
     JsonSchema(Value),
-    /// JSON that is valid against this schema but for the parts that cannot be enforced, which are
-    /// left out.
+    /// JSON that is valid against this schema, without the parts of it that cannot be enforced.
     LooseSchema(Value),
     /// Any JSON object.
     JsonObject,

@@ -1,4 +1,5 @@
-//! Annotations refuse nothing, what cannot be enforced is left out part by part, and references end.
+//! Annotations refuse nothing, what cannot be enforced is left out part by part, and references
+//! end.
 
 use crate::answers::valid;
 use crate::player::TINY;

@@ -1,8 +1,8 @@
 //! What llguidance 1.9.1 compiles exactly of numbers.
 //!
 //! A whole number that is excluded and has the other end of the range in the next unit is accepted;
-//! an end of two or more digits after the point has no shorter number below it; doubles lose digits;
-//! steps are computed with doubles. Found by random schemas against exact arithmetic.
+//! an end of two or more digits after the point has no shorter number below it; doubles lose
+//! digits; steps are computed with doubles. Found by random schemas against exact arithmetic.
 
 use super::decimal::Decimal;
 use super::numbers::{Bound, NumberSet, multiples_of};

@@ -1,9 +1,9 @@
 //! Rules for schemas whose numbers llguidance does not compile exactly.
 //!
 //! llguidance computes with doubles: some bounds are off by their end, integers beyond 53 bits are
-//! rounded. A schema that has such a number becomes rules in llguidance's dialect of Lark here, down
-//! to the parts that have none, which are schemas within the rules. A rule belongs to a conjunction
-//! of schemas, so that schemas in `allOf` are merged where they meet and recursion ends.
+//! rounded. A schema that has such a number becomes rules in llguidance's dialect of Lark, down to
+//! the parts that have none, which are schemas within the rules. A rule belongs to a conjunction of
+//! schemas, so that schemas in `allOf` are merged where they meet and recursion ends.
 
 mod decimal;
 mod library;
@@ -11,15 +11,14 @@ mod numbers;
 mod parts;
 
 pub(super) use library::is_exact;
-pub(super) use parts::{Document, Part};
+pub(super) use parts::{Condition, SchemaRoot};
 
 use super::GrammarError;
-use super::json::with_form;
-use super::lark::literal;
+use super::lark::{literal, with_form};
 use super::references::has_reference;
 use decimal::Decimal;
 use llguidance::api::GrammarWithLexer;
-use parts::{Flat, Problem, Types, decimal, listed, numbers, types};
+use parts::{ConditionError, Flat, Types, decimal, listed, numbers, types};
 use serde_json::{Map, Number, Value, json};
 use std::collections::{HashMap, HashSet};
 
@@ -45,10 +44,10 @@ pub(super) fn readable(number: &Number) -> Result<(), String> {
 /// If a part cannot be expressed.
 pub(super) fn grammar(
     root: &Value,
-    parts: &[Part<'_>],
+    parts: &[Condition<'_>],
 ) -> Result<Option<GrammarWithLexer>, GrammarError> {
-    let document = Document { root };
-    let mut writer = Writer {
+    let document = SchemaRoot { root };
+    let mut writer = RuleWriter {
         document,
         rules: COMMON.to_owned(),
         names: HashMap::new(),
@@ -62,7 +61,7 @@ pub(super) fn grammar(
 /// Arguments of a call: the properties of one alternative of a schema of objects.
 pub(super) struct Arguments<'a> {
     /// Names in order, each with all that its value must be.
-    pub properties: Vec<(&'a str, Vec<Part<'a>>)>,
+    pub properties: Vec<(&'a str, Vec<Condition<'a>>)>,
     pub required: Vec<&'a str>,
 }
 
@@ -72,10 +71,10 @@ pub(super) struct Arguments<'a> {
 /// If the schema cannot be expanded.
 pub(super) fn arguments(schema: &Value) -> Result<Vec<Arguments<'_>>, GrammarError> {
     let mut all = Vec::new();
-    for flat in alternatives(schema, &[Part::Schema(schema)])? {
+    for flat in alternatives(schema, &[Condition::Schema(schema)])? {
         let values = listed(&flat).map(|values| values.into_iter().map(Some).collect());
         for value in values.unwrap_or(vec![None]) {
-            let parts = flat.iter().copied().chain(value.map(Part::Equal));
+            let parts = flat.iter().copied().chain(value.map(Condition::Equal));
             let object = types(&flat).has(Types::OBJECT) && value.is_none_or(Value::is_object);
             all.extend(object.then(|| merged(&parts.map(ObjectPart::of).collect::<Vec<_>>())));
         }
@@ -97,7 +96,7 @@ pub(super) struct Strings<'a> {
 /// If a part cannot be expanded.
 pub(super) fn strings<'a>(
     root: &'a Value,
-    parts: &[Part<'a>],
+    parts: &[Condition<'a>],
 ) -> Result<Vec<Strings<'a>>, GrammarError> {
     let flats = alternatives(root, parts)?.into_iter();
     let flats = flats.filter(|flat| types(flat).has(Types::STRING));
@@ -110,17 +109,20 @@ pub(super) fn strings<'a>(
         .collect())
 }
 
-fn alternatives<'a>(root: &'a Value, parts: &[Part<'a>]) -> Result<Vec<Flat<'a>>, GrammarError> {
-    let document = Document { root };
+fn alternatives<'a>(
+    root: &'a Value,
+    parts: &[Condition<'a>],
+) -> Result<Vec<Flat<'a>>, GrammarError> {
+    let document = SchemaRoot { root };
     document.alternatives(parts).map_err(|problem| error(document, problem))
 }
 
-fn error<'a>(document: Document<'a>, (part, what): Problem<'a>) -> GrammarError {
+fn error<'a>(document: SchemaRoot<'a>, (part, what): ConditionError<'a>) -> GrammarError {
     GrammarError::Schema { pointer: document.pointer(part), what }
 }
 
-struct Writer<'a> {
-    document: Document<'a>,
+struct RuleWriter<'a> {
+    document: SchemaRoot<'a>,
     rules: String,
     /// The rules of conjunctions; `None` where no value fits.
     names: HashMap<Vec<(bool, usize)>, Option<String>>,
@@ -128,12 +130,12 @@ struct Writer<'a> {
     terminals: HashMap<String, String>,
 }
 
-type Written<'a> = Result<Option<String>, Problem<'a>>;
+type Written<'a> = Result<Option<String>, ConditionError<'a>>;
 
-impl<'a> Writer<'a> {
+impl<'a> RuleWriter<'a> {
     /// Returns the rule of the values that fit all `parts`.
-    fn rule(&mut self, parts: &[Part<'a>]) -> Written<'a> {
-        let mut kept: Vec<Part> = Vec::new();
+    fn rule(&mut self, parts: &[Condition<'a>]) -> Written<'a> {
+        let mut kept: Vec<Condition> = Vec::new();
         for part in parts {
             if !kept.iter().any(|other| other.key() == part.key()) {
                 kept.push(*part);
@@ -145,13 +147,13 @@ impl<'a> Writer<'a> {
         }
         let name = self.name();
         if self.count > MAX_RULES {
-            let part = kept.first().copied().unwrap_or(Part::Schema(self.document.root));
+            let part = kept.first().copied().unwrap_or(Condition::Schema(self.document.root));
             return Err((part, format!("expected at most {MAX_RULES} rules, found more")));
         }
         self.names.insert(key.clone(), Some(name.clone()));
         let options = match &kept[..] {
             [] => vec![leaf(Value::Bool(true))],
-            [Part::Schema(schema)] if !has_reference(schema) && is_exact(schema) => {
+            [Condition::Schema(schema)] if !has_reference(schema) && is_exact(schema) => {
                 if **schema == false { Vec::new() } else { vec![leaf((*schema).clone())] }
             }
             _ => self.options(&kept)?,
@@ -169,7 +171,7 @@ impl<'a> Writer<'a> {
         format!("v{}", self.count)
     }
 
-    fn options(&mut self, parts: &[Part<'a>]) -> Result<Vec<String>, Problem<'a>> {
+    fn options(&mut self, parts: &[Condition<'a>]) -> Result<Vec<String>, ConditionError<'a>> {
         let mut options = Vec::new();
         for flat in self.document.alternatives(parts)? {
             self.flat(&flat, &mut options)?;
@@ -179,7 +181,11 @@ impl<'a> Writer<'a> {
     }
 
     /// Adds the values of an alternative, type by type.
-    fn flat(&mut self, flat: &Flat<'a>, options: &mut Vec<String>) -> Result<(), Problem<'a>> {
+    fn flat(
+        &mut self,
+        flat: &Flat<'a>,
+        options: &mut Vec<String>,
+    ) -> Result<(), ConditionError<'a>> {
         let (types, values) = (types(flat), listed(flat));
         let has = |value: &Value| values.as_ref().is_none_or(|values| values.contains(&value));
         for (kind, words) in [(Types::NULL, &WORDS[..1]), (Types::BOOLEAN, &WORDS[1..])] {
@@ -200,7 +206,7 @@ impl<'a> Writer<'a> {
         };
         let of = |value: Option<&'a Value>| {
             let mut flat = flat.clone();
-            flat.extend(value.map(Part::Equal));
+            flat.extend(value.map(Condition::Equal));
             flat
         };
         if types.has(Types::ARRAY) {
@@ -220,7 +226,7 @@ impl<'a> Writer<'a> {
         &mut self,
         flat: &Flat<'a>,
         values: Option<&[&Value]>,
-    ) -> Result<Vec<String>, Problem<'a>> {
+    ) -> Result<Vec<String>, ConditionError<'a>> {
         let set = numbers(flat)?;
         if let Some(values) = values {
             let found = values.iter().filter_map(|value| decimal(value));
@@ -253,7 +259,7 @@ impl<'a> Writer<'a> {
         first = first.min(most.unwrap_or(usize::MAX));
         let mut items = Vec::new();
         for at in 0..first {
-            let parts: Vec<Part> = parts.iter().filter_map(|part| part.item(at)).collect();
+            let parts: Vec<Condition> = parts.iter().filter_map(|part| part.item(at)).collect();
             match self.rule(&parts)? {
                 Some(item) => items.push(item),
                 None => {
@@ -264,7 +270,7 @@ impl<'a> Writer<'a> {
         }
         let mut rest = None;
         if most.is_none_or(|most| most > items.len()) {
-            let parts: Vec<Part> = parts.iter().filter_map(|part| part.rest).collect();
+            let parts: Vec<Condition> = parts.iter().filter_map(|part| part.rest).collect();
             rest = self.rule(&parts)?;
         }
         let most = if rest.is_none() { Some(items.len()) } else { most };
@@ -289,7 +295,7 @@ impl<'a> Writer<'a> {
             }
         }
         let names: Vec<&str> = properties.iter().map(|(name, _)| *name).collect();
-        let others: Vec<Part> = parts.iter().filter_map(|part| part.others).collect();
+        let others: Vec<Condition> = parts.iter().filter_map(|part| part.others).collect();
         let most = parts.iter().filter_map(|part| part.most).min();
         let required = members.iter().filter(|(_, required)| *required).count();
         if most.is_some_and(|most| most < required) {
@@ -345,8 +351,8 @@ impl<'a> Writer<'a> {
 
 /// What a part says about arrays.
 struct ArrayPart<'a> {
-    first: Vec<Part<'a>>,
-    rest: Option<Part<'a>>,
+    first: Vec<Condition<'a>>,
+    rest: Option<Condition<'a>>,
     least: usize,
     most: Option<usize>,
 }
@@ -356,53 +362,55 @@ static NOTHING: Value = Value::Bool(false);
 static WORDS: [Value; 3] = [Value::Null, Value::Bool(true), Value::Bool(false)];
 
 impl<'a> ArrayPart<'a> {
-    fn of(part: Part<'a>) -> Self {
-        if let Part::Equal(Value::Array(list)) = part {
-            let first = list.iter().map(Part::Equal).collect();
-            let rest = Some(Part::Schema(&NOTHING));
+    fn of(part: Condition<'a>) -> Self {
+        if let Condition::Equal(Value::Array(list)) = part {
+            let first = list.iter().map(Condition::Equal).collect();
+            let rest = Some(Condition::Schema(&NOTHING));
             return Self { first, rest, least: list.len(), most: Some(list.len()) };
         }
         let get = |key: &str| part.keywords().and_then(|schema| schema.get(key));
         let count = |key: &str| get(key).and_then(Value::as_u64).map(|count| count as usize);
         let first = get("prefixItems").and_then(Value::as_array).into_iter().flatten();
-        let first = first.map(Part::Schema).collect();
+        let first = first.map(Condition::Schema).collect();
         let least = count("minItems").unwrap_or(0);
-        Self { first, rest: get("items").map(Part::Schema), least, most: count("maxItems") }
+        Self { first, rest: get("items").map(Condition::Schema), least, most: count("maxItems") }
     }
 
-    fn item(&self, at: usize) -> Option<Part<'a>> {
+    fn item(&self, at: usize) -> Option<Condition<'a>> {
         self.first.get(at).copied().or(self.rest)
     }
 }
 
 /// What a part says about objects.
 struct ObjectPart<'a> {
-    properties: Vec<(&'a str, Part<'a>)>,
-    others: Option<Part<'a>>,
+    properties: Vec<(&'a str, Condition<'a>)>,
+    others: Option<Condition<'a>>,
     required: Vec<&'a str>,
     most: Option<usize>,
 }
 
 impl<'a> ObjectPart<'a> {
-    fn of(part: Part<'a>) -> Self {
-        if let Part::Equal(Value::Object(object)) = part {
-            let properties = object.iter().map(|(name, value)| (&**name, Part::Equal(value)));
+    fn of(part: Condition<'a>) -> Self {
+        if let Condition::Equal(Value::Object(object)) = part {
+            let properties = object.iter().map(|(name, value)| (&**name, Condition::Equal(value)));
             let required = object.keys().map(|name| &**name).collect();
-            let others = Some(Part::Schema(&NOTHING));
+            let others = Some(Condition::Schema(&NOTHING));
             return Self { properties: properties.collect(), others, required, most: None };
         }
         let get = |key: &str| part.keywords().and_then(|schema| schema.get(key));
         let properties = get("properties").and_then(Value::as_object).into_iter().flatten();
         let required = get("required").and_then(Value::as_array).into_iter().flatten();
         Self {
-            properties: properties.map(|(name, schema)| (&**name, Part::Schema(schema))).collect(),
-            others: get("additionalProperties").map(Part::Schema),
+            properties: properties
+                .map(|(name, schema)| (&**name, Condition::Schema(schema)))
+                .collect(),
+            others: get("additionalProperties").map(Condition::Schema),
             required: required.filter_map(Value::as_str).collect(),
             most: get("maxProperties").and_then(Value::as_u64).map(|most| most as usize),
         }
     }
 
-    fn property(&self, name: &str) -> Option<Part<'a>> {
+    fn property(&self, name: &str) -> Option<Condition<'a>> {
         let known = self.properties.iter().find(|(known, _)| *known == name);
         known.map(|(_, part)| *part).or(self.others)
     }

@@ -14,7 +14,7 @@ const MAX_OPEN: usize = 200;
 
 /// What a value must be.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::grammar) enum Part<'a> {
+pub(in crate::grammar) enum Condition<'a> {
     /// Valid against the schema.
     Schema(&'a Value),
     /// Equal to the value.
@@ -22,9 +22,9 @@ pub(in crate::grammar) enum Part<'a> {
 }
 
 /// A problem of a part.
-pub(super) type Problem<'a> = (Part<'a>, String);
+pub(super) type ConditionError<'a> = (Condition<'a>, String);
 
-impl<'a> Part<'a> {
+impl<'a> Condition<'a> {
     /// What tells the part from all others of the same document.
     pub fn key(self) -> (bool, usize) {
         match self {
@@ -118,7 +118,7 @@ impl Types {
 }
 
 /// One alternative of a conjunction: schemas of which the applicators in place are expanded.
-pub(super) type Flat<'a> = Vec<Part<'a>>;
+pub(super) type Flat<'a> = Vec<Condition<'a>>;
 
 pub(super) fn types(flat: &Flat) -> Types {
     Types(flat.iter().fold(Types::ANY.0, |all, part| all & part.types().0))
@@ -134,7 +134,7 @@ pub(super) fn listed<'a>(flat: &Flat<'a>) -> Option<Vec<&'a Value>> {
 }
 
 /// The numbers that an alternative allows, listed values apart.
-pub(super) fn numbers<'a>(flat: &Flat<'a>) -> Result<NumberSet, Problem<'a>> {
+pub(super) fn numbers<'a>(flat: &Flat<'a>) -> Result<NumberSet, ConditionError<'a>> {
     let integer = !types(flat).has(Types::FRACTION);
     let mut set = NumberSet { integer, ..NumberSet::default() };
     for part in flat {
@@ -179,19 +179,19 @@ struct Open {
 
 /// The document that references lead into.
 #[derive(Clone, Copy)]
-pub(in crate::grammar) struct Document<'a> {
+pub(in crate::grammar) struct SchemaRoot<'a> {
     pub root: &'a Value,
 }
 
-impl<'a> Document<'a> {
+impl<'a> SchemaRoot<'a> {
     /// The schema that a reference leads to.
     pub fn target(self, reference: &str) -> Option<&'a Value> {
         self.root.pointer(&decoded(reference.strip_prefix('#')?)?)
     }
 
     /// The place of a part of the document.
-    pub fn pointer(self, part: Part<'a>) -> String {
-        let (Part::Schema(value) | Part::Equal(value)) = part;
+    pub fn pointer(self, part: Condition<'a>) -> String {
+        let (Condition::Schema(value) | Condition::Equal(value)) = part;
         self.pointer_of(value)
     }
 
@@ -225,7 +225,10 @@ impl<'a> Document<'a> {
     }
 
     /// The alternatives of a conjunction.
-    pub fn alternatives(self, parts: &[Part<'a>]) -> Result<Vec<Flat<'a>>, Problem<'a>> {
+    pub fn alternatives(
+        self,
+        parts: &[Condition<'a>],
+    ) -> Result<Vec<Flat<'a>>, ConditionError<'a>> {
         let mut flats = vec![Vec::new()];
         for part in parts {
             flats = self.expand(*part, flats, &mut Open { parts: Vec::new(), compared: false })?;
@@ -235,7 +238,7 @@ impl<'a> Document<'a> {
 
     /// The alternatives of a conjunction, to be compared with others: options of `oneOf` are not
     /// compared with each other again.
-    fn compared(self, parts: &[Part<'a>]) -> Result<Vec<Flat<'a>>, Problem<'a>> {
+    fn compared(self, parts: &[Condition<'a>]) -> Result<Vec<Flat<'a>>, ConditionError<'a>> {
         let mut flats = vec![Vec::new()];
         for part in parts {
             flats = self.expand(*part, flats, &mut Open { parts: Vec::new(), compared: true })?;
@@ -246,11 +249,11 @@ impl<'a> Document<'a> {
     /// Adds `part` to each of `flats`; `open` has the schemas in which it stands.
     fn expand(
         self,
-        part: Part<'a>,
+        part: Condition<'a>,
         mut flats: Vec<Flat<'a>>,
         open: &mut Open,
-    ) -> Result<Vec<Flat<'a>>, Problem<'a>> {
-        let Part::Schema(schema) = part else {
+    ) -> Result<Vec<Flat<'a>>, ConditionError<'a>> {
+        let Condition::Schema(schema) = part else {
             flats.iter_mut().for_each(|flat| flat.push(part));
             return Ok(flats);
         };
@@ -271,14 +274,14 @@ impl<'a> Document<'a> {
         if let Some(reference) = keywords.get("$ref").and_then(Value::as_str) {
             let target = self.target(reference);
             let target = target.ok_or_else(|| (part, format!("found nothing at {reference}")))?;
-            flats = self.expand(Part::Schema(target), flats, open)?;
+            flats = self.expand(Condition::Schema(target), flats, open)?;
         }
         let schemas = |key: &str| keywords.get(key).and_then(Value::as_array).into_iter().flatten();
         for each in schemas("allOf") {
-            flats = self.expand(Part::Schema(each), flats, open)?;
+            flats = self.expand(Condition::Schema(each), flats, open)?;
         }
         for key in ["anyOf", "oneOf"].into_iter().filter(|key| keywords.contains_key(*key)) {
-            let options: Vec<Part> = schemas(key).map(Part::Schema).collect();
+            let options: Vec<Condition> = schemas(key).map(Condition::Schema).collect();
             if key == "oneOf" && !open.compared && !self.exclude_each_other(&options)? {
                 return Err((
                     part,
@@ -298,7 +301,7 @@ impl<'a> Document<'a> {
         Ok(flats)
     }
 
-    fn exclude_each_other(self, options: &[Part<'a>]) -> Result<bool, Problem<'a>> {
+    fn exclude_each_other(self, options: &[Condition<'a>]) -> Result<bool, ConditionError<'a>> {
         let flats: Vec<Vec<Flat>> =
             options.iter().map(|option| self.compared(&[*option])).collect::<Result<_, _>>()?;
         Ok(flats.iter().enumerate().all(|(at, one)| {
@@ -333,7 +336,7 @@ impl<'a> Document<'a> {
         let property = |flat: &Flat<'a>, name: &str| {
             let schemas =
                 flat.iter().filter_map(|part| part.keywords()?.get("properties")?.get(name));
-            self.compared(&schemas.map(Part::Schema).collect::<Vec<_>>()).ok()
+            self.compared(&schemas.map(Condition::Schema).collect::<Vec<_>>()).ok()
         };
         depth < MAX_COMPARED
             && required.any(|name| {
