@@ -65,7 +65,8 @@ async fn vectors(args: &Args, service: &Service, texts: &[String]) -> Result<Vec
     for text in texts {
         let options = EncodeOptions { add_special: true, parse_special: true };
         let ids = service.tokenize(&format!("{before}{text}"), options)?;
-        let prompt = Prompt::Ids(service.checked_text(ids, embed, args.truncate)?);
+        let prompt =
+            Prompt::Ids(service.checked_text(ids, embed, args.truncate.then_some(usize::MAX))?);
         let service = service.clone();
         running.push(tokio::spawn(async move {
             service.embed(&prompt, embed, &RequestOptions::default()).await

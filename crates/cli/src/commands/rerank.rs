@@ -63,7 +63,8 @@ async fn scores(args: &Args, service: &Service) -> Result<Vec<f32>> {
     for documents in args.documents.chunks(TOGETHER) {
         let mut running = Vec::with_capacity(documents.len());
         for document in documents {
-            let pair = service.checked_pair(&query, document, args.truncate)?;
+            let pair =
+                service.checked_pair(&query, document, args.truncate.then_some(usize::MAX))?;
             let service = service.clone();
             let terms = RequestOptions::default();
             running.push(tokio::spawn(async move { service.score(pair, &terms).await }));
