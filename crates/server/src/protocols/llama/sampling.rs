@@ -4,7 +4,7 @@ use crate::generate::constraint::{ConstraintField, llama_grammar};
 use crate::generate::mixed_prompts::id;
 use crate::generate::sampling::{SamplingRules, sampling_schema};
 use crate::http::error::HttpError;
-use crate::http::fields::{ObjectReader, wrong};
+use crate::http::fields::wrong;
 use crate::http::wire::{self, Texts};
 use api::{EncodeOptions, GrammarSource, SamplingOptions, Service};
 use serde::Deserialize;
@@ -60,12 +60,8 @@ struct LlamaMembers {
     json_schema: Option<Value>,
 }
 
-/// Numbers of samplers that are not built; 0 switches each off.
-const NOT_BUILT: [&str; 4] = ["mirostat", "dry_multiplier", "xtc_probability", "dynatemp_range"];
-
 /// Reads the sampling of a request.
 pub(crate) fn read(body: &Value, service: &Service) -> Result<SamplingOptions, HttpError> {
-    refuse(&ObjectReader::of(body, "")?)?;
     let own: LlamaMembers = wire::read(body)?;
     let shared = RULES.read::<f32>(body)?;
     own.check()?;
@@ -104,15 +100,6 @@ pub(crate) fn grammar(body: &Value) -> Option<ConstraintField> {
     }
     let source = llama_grammar(given("grammar")?.as_str()?.to_owned())?;
     Some(ConstraintField { field: "grammar", source })
-}
-
-fn refuse(fields: &ObjectReader<'_>) -> Result<(), HttpError> {
-    for name in NOT_BUILT {
-        if fields.value(name).is_some_and(|value| value.as_f64() != Some(0.0)) {
-            return Err(HttpError::member(name, "is not supported"));
-        }
-    }
-    Ok(())
 }
 
 /// Pairs in an array, or members of an object whose names are ids or texts.
