@@ -144,9 +144,16 @@ impl PooledModel {
             attempts: 0,
             failed: None,
         };
+        // A name is listed once.
+        let mut further: Vec<String> = Vec::new();
+        for alias in aliases {
+            if alias != name && !further.contains(&alias) {
+                further.push(alias);
+            }
+        }
         Self {
             name,
-            aliases,
+            aliases: further,
             pinned,
             keep_alive,
             loader,
