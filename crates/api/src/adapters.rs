@@ -18,7 +18,10 @@ pub enum AdapterError {
     /// There is no adapter of this name or number.
     #[error("{0}")]
     Unknown(String),
-    /// The adapter is there already, or there are too many, or it does not fit the model.
+    /// The name of an adapter to add is taken, or is none.
+    #[error("{0}")]
+    Name(String),
+    /// There are too many adapters, or it does not fit the model.
     #[error("{0}")]
     Refused(String),
 }
@@ -26,7 +29,7 @@ pub enum AdapterError {
 /// An adapter among those of a model.
 #[derive(Clone, Debug)]
 pub struct NamedAdapter {
-    /// Its number, which no other adapter gets.
+    /// Its number, which no adapter of another name gets.
     pub id: usize,
     /// Its name.
     pub name: String,
@@ -93,7 +96,7 @@ impl Adapters {
         let mut table = self.table();
         for name in names {
             if table.adapters.iter().any(|adapter| adapter.name == name) {
-                return Err(AdapterError::Refused(format!("{name}: the model has this name")));
+                return Err(AdapterError::Name(format!("{name}: the model has this name")));
             }
             table.taken.push(name);
         }
@@ -115,12 +118,39 @@ impl Adapters {
     /// # Errors
     /// If the name is taken, too many are held, or the adapter cannot be read for the model.
     pub fn add(&self, name: Option<&str>, path: &Path) -> Result<NamedAdapter, AdapterError> {
-        let Some(base) = &self.base else {
-            return Err(AdapterError::Refused("this model takes no adapters".to_owned()));
-        };
+        self.base()?;
         self.table().check_room(name, self.most)?;
-        let loaded = base.open(path).map_err(|error| AdapterError::Refused(with_causes(&error)))?;
-        self.insert(loaded, name, 0.0)
+        self.insert(self.open(path)?, name, 0.0)
+    }
+
+    /// Reads the adapter at `path` in the place of the one named `name`, whose number and factor it
+    /// gets, or adds it if there is none. Requests that have begun keep the adapter that they have.
+    ///
+    /// # Errors
+    /// As [`add`](Self::add), but for a name that is an adapter's.
+    pub fn replace(&self, name: &str, path: &Path) -> Result<NamedAdapter, AdapterError> {
+        if self.table().named(name).is_none() {
+            return self.add(Some(name), path);
+        }
+        let LoadedAdapter { path, adapter, .. } = self.open(path)?;
+        let mut table = self.table();
+        match table.adapters.iter_mut().find(|held| held.name == name) {
+            Some(held) => {
+                (held.path, held.adapter) = (path, adapter);
+                Ok(held.clone())
+            }
+            None => Err(AdapterError::Unknown(format!("no such adapter: {name}"))),
+        }
+    }
+
+    fn base(&self) -> Result<&AdapterBase, AdapterError> {
+        let none = || AdapterError::Refused("this model takes no adapters".to_owned());
+        self.base.as_ref().ok_or_else(none)
+    }
+
+    fn open(&self, path: &Path) -> Result<LoadedAdapter, AdapterError> {
+        let opened = self.base()?.open(path);
+        opened.map_err(|error| AdapterError::Refused(with_causes(&error)))
     }
 
     fn insert(
@@ -186,7 +216,7 @@ impl Adapters {
         if self.base.is_none() || table.taken.iter().any(|taken| taken == model) {
             return Ok(None);
         }
-        let find = |name: &str| table.adapters.iter().find(|adapter| adapter.name == name).cloned();
+        let find = |name: &str| table.named(name).cloned();
         let behind =
             table.taken.iter().find_map(|taken| model.strip_prefix(taken)?.strip_prefix(':'));
         if let Some(found) = find(model).or_else(|| find(behind?)) {
@@ -246,6 +276,10 @@ impl NamedAdapter {
 }
 
 impl AdapterTable {
+    fn named(&self, name: &str) -> Option<&NamedAdapter> {
+        self.adapters.iter().find(|adapter| adapter.name == name)
+    }
+
     /// Checks that an adapter of this name may be added.
     fn check_room(&self, name: Option<&str>, most: usize) -> Result<(), AdapterError> {
         let refused = |problem: String| Err(AdapterError::Refused(problem));
@@ -253,13 +287,14 @@ impl AdapterTable {
             return refused(format!("expected at most {most} adapters, found one more"));
         }
         let Some(name) = name else { return Ok(()) };
+        let wrong = |problem: String| Err(AdapterError::Name(problem));
         let is_plain = !name.is_empty() && !name.chars().any(char::is_control);
         if !is_plain || name.chars().count() > MAX_NAME {
-            return refused(format!("expected a name of 1 to {MAX_NAME} printable characters"));
+            return wrong(format!("expected a name of 1 to {MAX_NAME} printable characters"));
         }
         let held = self.adapters.iter().map(|adapter| &adapter.name);
         match held.chain(&self.taken).any(|taken| taken == name) {
-            true => refused(format!("{name}: the name is taken")),
+            true => wrong(format!("{name}: the name is taken")),
             false => Ok(()),
         }
     }

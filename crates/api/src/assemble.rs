@@ -8,7 +8,7 @@ use crate::event::{CallEvent, Delta, TextEvent, TokenText, TopToken};
 use crate::ids::{derived_id, unique_id};
 use crate::message::ToolCall;
 use crate::replay::arguments;
-use crate::request::OutputSpec;
+use crate::request::{OutputSpec, StopTexts};
 use engine::TokenLogprobs;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub(crate) struct Assembler {
     decoder: IncrementalDecoder,
     parser: OutputParser,
     stops: StopStrings,
-    stop_strings: Vec<String>,
+    stop_texts: StopTexts,
     /// Tokens that the decoder and the parser still hold back.
     undecided: Vec<TokenText>,
     undecided_count: usize,
@@ -55,10 +55,10 @@ pub(crate) struct Assembler {
 }
 
 impl Assembler {
-    /// Creates the state of the answer `name`, which ends at `stop_strings`.
+    /// Creates the state of the answer `name`, which ends at `stop_texts`.
     pub fn new(
         assets: Arc<TextAssets>,
-        stop_strings: &[String],
+        stop_texts: StopTexts,
         form: &OutputSpec,
         name: Option<String>,
     ) -> Self {
@@ -70,8 +70,8 @@ impl Assembler {
             decoder: decoder.showing(assets.tokenizer.special_among(&form.output.markers())),
             assets,
             parser: OutputParser::new(&form.output),
-            stops: StopStrings::new(stop_strings.iter().cloned()),
-            stop_strings: stop_strings.to_vec(),
+            stops: StopStrings::new(stop_texts.strings.iter().cloned()),
+            stop_texts,
             undecided: Vec::new(),
             undecided_count: 0,
             reasoning_tokens: 0,
@@ -207,9 +207,11 @@ impl Assembler {
         self.hold_undecided();
         self.taken += text.len();
         let stopped = self.stops.push(text);
-        self.given += stopped.text.len();
-        step.stop = stopped.stopped.map(|index| self.stop_strings[index].clone());
-        self.emit(stopped.text, step);
+        let mut text = stopped.text;
+        step.stop = stopped.stopped.map(|index| self.stop_texts.strings[index].clone());
+        text.extend(step.stop.as_deref().filter(|_| self.stop_texts.included));
+        self.given += text.len();
+        self.emit(text, step);
     }
 
     fn hold_undecided(&mut self) {

@@ -9,6 +9,8 @@ use std::time::SystemTime;
 pub struct ModelCard {
     /// Name of the file or folder.
     pub file: String,
+    /// The title that a GGUF file gives the model, which need not tell it from others.
+    pub title: Option<String>,
     /// `gguf` or `safetensors`.
     pub format: &'static str,
     /// Digest that identifies the checkpoint, in hexadecimal digits.
@@ -35,6 +37,9 @@ pub struct ModelCard {
     pub sentence: SentenceConfig,
 }
 
+/// The key of the title in a GGUF file.
+const TITLE: &str = "general.name";
+
 impl ModelCard {
     /// The card of `checkpoint`, identified by `digest`.
     pub fn of(checkpoint: &Checkpoint, digest: &str) -> Self {
@@ -42,8 +47,10 @@ impl ModelCard {
         let path = checkpoint.path();
         let modified = std::fs::metadata(path).and_then(|file| file.modified()).ok();
         let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let title = checkpoint.gguf().and_then(|gguf| gguf.metadata().opt_text(TITLE).ok()?);
         Self {
             file,
+            title: title.filter(|title| !title.is_empty()).map(str::to_owned),
             format: if checkpoint.gguf().is_some() { "gguf" } else { "safetensors" },
             digest: digest.to_owned(),
             bytes: checkpoint.tensors().map(bytes).sum(),

@@ -38,8 +38,8 @@ impl Service {
         })
     }
 
-    /// Checks the ids of a text to embed, of which the end is left out where they are too many and
-    /// `shorten` is set.
+    /// Checks the ids of a text to embed, of which the end is left out where they are more than
+    /// `most`, if there is such a limit, or than the context holds.
     ///
     /// # Errors
     /// As [`embed`](Self::embed) before anything is computed.
@@ -47,10 +47,10 @@ impl Service {
         &self,
         mut ids: Vec<u32>,
         embed: Embed,
-        shorten: bool,
+        most: Option<usize>,
     ) -> Result<Vec<u32>, ApiError> {
-        if shorten {
-            self.tokenizer().shorten(&mut ids, self.info().context_length);
+        if let Some(most) = most {
+            self.tokenizer().shorten(&mut ids, most.min(self.info().context_length));
         }
         let request = Request { prompt: ids, embed: Some(embed), ..Request::default() };
         self.engine.check(&request)?;
@@ -82,8 +82,8 @@ impl Service {
         self.prompt_tokens(query, EncodeOptions::default())
     }
 
-    /// The ids of a query with a document, of which the end is left out where they are too many and
-    /// `shorten` is set.
+    /// The ids of a query with a document, of which the end is left out where they are more than
+    /// `most`, if there is such a limit, or than the context holds.
     ///
     /// # Errors
     /// If the model ranks no documents, or the ids are too many.
@@ -91,12 +91,12 @@ impl Service {
         &self,
         query: &[u32],
         document: &str,
-        shorten: bool,
+        most: Option<usize>,
     ) -> Result<EncodedPair, ApiError> {
-        let most = if shorten { self.info().context_length } else { usize::MAX };
-        if !shorten && document.len() > LONG {
+        if most.is_none() && document.len() > LONG {
             self.prompt_tokens(document, EncodeOptions::default())?;
         }
+        let most = most.map_or(usize::MAX, |most| most.min(self.info().context_length));
         let pair = self.tokenizer().encode_pair(query, document, most);
         let mut pair = pair.map_err(|error| ApiError::Text(error.to_string()))?;
         let known = self.info().token_types as u32;

@@ -7,10 +7,7 @@ use engine::{Field, Outcome, SubmitError};
 pub enum ApiError {
     /// The prompt fills the context. The message is llama.cpp's, by which agents recognise the
     /// error and shorten the conversation.
-    #[error(
-        "a prompt of {prompt_tokens} tokens with room for an answer exceeds the available context size \
-         of {context_length} tokens"
-    )]
+    #[error("{}", over_context(.prompt_tokens, .context_length))]
     ContextLength {
         /// Tokens of the prompt.
         prompt_tokens: usize,
@@ -54,6 +51,12 @@ pub enum ApiError {
     /// The engine failed.
     #[error("{0}")]
     Engine(String),
+}
+
+/// The message of a prompt that is too long.
+fn over_context(prompt_tokens: &usize, context_length: &usize) -> String {
+    let (prompt_tokens, context_length) = (*prompt_tokens, *context_length);
+    SubmitError::ContextLength { prompt_tokens, context_length }.to_string()
 }
 
 impl ApiError {

@@ -50,6 +50,8 @@ pub struct SamplingOptions {
     pub min_tokens: Option<usize>,
     /// Strings that end the answer and are not part of it.
     pub stop: Vec<String>,
+    /// The string that ends the answer is part of it.
+    pub include_stop: bool,
     /// Stop ids in addition to the model's.
     pub stop_ids: Vec<u32>,
     /// Do not stop at the model's stop ids.
@@ -75,6 +77,7 @@ impl SamplingOptions {
                     $($field: self.$field.or(defaults.$field),)*
                     logit_bias: either(&self.logit_bias, &defaults.logit_bias),
                     stop: either(&self.stop, &defaults.stop),
+                    include_stop: self.include_stop,
                     stop_ids: [&self.stop_ids, model_ids].concat(),
                     ignore_eos: self.ignore_eos,
                     seed: self.seed.or(defaults.seed).filter(|_| !self.random_seed),

@@ -130,12 +130,20 @@ pub struct RequestOptions {
     pub progress: bool,
 }
 
+/// The strings that end an answer.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct StopTexts {
+    pub strings: Vec<String>,
+    /// Whether the one that ends the answer is part of it.
+    pub included: bool,
+}
+
 /// A request that is rendered, tokenized and within the model's limits. A prepared request holds no
 /// queue slot.
 #[derive(Clone, Debug)]
 pub struct Prepared {
     pub(crate) request: Request,
-    pub(crate) stop: Vec<String>,
+    pub(crate) stop: StopTexts,
     pub(crate) form: OutputSpec,
     pub(crate) origin: Option<Origin>,
 }

@@ -13,7 +13,9 @@ use crate::partition::CachePartition;
 use crate::prefix::PrefixFiles;
 use crate::probed_template::{ProbedTemplate, ProbedTemplates};
 use crate::replay::ReplayMemory;
-use crate::request::{ChatRequest, OutputSpec, Prepared, Prompt, RequestOptions, TextRequest};
+use crate::request::{
+    ChatRequest, OutputSpec, Prepared, Prompt, RequestOptions, StopTexts, TextRequest,
+};
 use crate::stream::{TextStream, TurnRecorder};
 use crate::structure::GreedyMarkup;
 use crate::turn_encoding::ModelDigest;
@@ -308,7 +310,7 @@ impl Service {
         let generation = self.submit(request, terms)?;
         let assets = Arc::clone(&self.assets);
         let name = terms.name.clone();
-        let assembler = Assembler::new(assets, &prepared.stop, &prepared.form, name);
+        let assembler = Assembler::new(assets, prepared.stop.clone(), &prepared.form, name);
         let stream = TextStream::new(generation, assembler, prompt_tokens, record);
         Ok(if terms.progress { stream.with_progress() } else { stream })
     }
@@ -408,7 +410,8 @@ impl Service {
             ..Request::default()
         };
         self.engine.check(&request)?;
-        Ok(Prepared { request, stop: sampling.stop, form, origin: None })
+        let stop = StopTexts { strings: sampling.stop, included: sampling.include_stop };
+        Ok(Prepared { request, stop, form, origin: None })
     }
 }
 

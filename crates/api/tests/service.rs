@@ -201,6 +201,17 @@ fn stop_string_across_tokens_is_held_back_and_cancels() {
 }
 
 #[test]
+fn a_stop_string_is_part_of_the_answer_where_that_is_asked_for() {
+    let sampling = SamplingOptions { include_stop: true, logprobs: Some(0), ..stops(&["END"]) };
+    let request = ChatRequest { sampling, ..chat("x") };
+    let events = events(vec![Act::Say("one EN"), Act::Say("Dx"), Act::Say("y")], &request);
+    let (_, content, end) = split(&events);
+    assert_eq!((content.as_str(), finish(end)), ("one END", &Finish::StopString("END".into())));
+    let told: String = tokens(&events).into_iter().flat_map(|(_, tokens)| tokens).collect();
+    assert_eq!(told, "one END");
+}
+
+#[test]
 fn text_held_for_a_stop_string_comes_at_the_end() {
     let request = ChatRequest { sampling: stops(&["END"]), ..chat("x") };
     check_text(vec![Act::Say("the EN")], &request, "", "the EN");

@@ -341,6 +341,7 @@ impl SamplingArgs {
             max_tokens: self.max_tokens.and_then(|most| most.try_into().ok()),
             min_tokens: self.min_tokens,
             stop: self.stop.clone(),
+            include_stop: false,
             stop_ids: self.stop_id.clone(),
             ignore_eos: self.ignore_eos,
             logprobs: None,

@@ -2,6 +2,7 @@
 
 use crate::{builtin, progress};
 use anyhow::{Context, Result, anyhow};
+use formats::gguf;
 use hub::{HubSettings, ModelRef, Progress};
 use std::path::{Path, PathBuf};
 
@@ -25,15 +26,22 @@ pub(crate) fn locate(model: &str, endpoint: Option<&str>) -> Result<PathBuf> {
     })
 }
 
-/// The name that clients see where the folder's name means nothing: for the built-in model, by its
-/// own folder too, and for a download, whose folder is named after a commit.
+/// The name that clients see where it is not that of the model's folder: for the built-in model, by
+/// its own folder too, for a download, whose folder is named after a commit, and for a GGUF file.
 pub(crate) fn public_name(model: &str) -> Option<String> {
     match Path::new(model) {
         path if builtin::is_unpacked(path) => Some(builtin::NAME.to_owned()),
-        path if path.exists() => None,
+        path if path.exists() => gguf_name(path),
         _ if model == BUILTIN => Some(builtin::NAME.to_owned()),
         _ => Some(model.to_owned()),
     }
+}
+
+/// The name of a GGUF file without its ending, and without its number if it is one of several.
+pub(crate) fn gguf_name(path: &Path) -> Option<String> {
+    let name = path.file_name()?.to_string_lossy();
+    let stem = name.strip_suffix(".gguf").filter(|_| path.is_file())?;
+    Some(gguf::part_of(path).map_or_else(|| stem.to_owned(), |(whole, _)| whole))
 }
 
 /// What names the same model in any folder: a path made absolute, or the name as it is. `None` for
@@ -103,6 +111,20 @@ mod tests {
         check("./owner/name", false);
         check("/owner/name", false);
         check("a/b/c", false);
+    }
+
+    #[test]
+    fn a_gguf_file_has_the_name_of_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let check = |file: &str, expected: Option<&str>| {
+            let path = folder.path().join(file);
+            std::fs::write(&path, "").unwrap();
+            assert_eq!(public_name(path.to_str().unwrap()).as_deref(), expected, "{file}");
+        };
+        check("smol-Q4_1.gguf", Some("smol-Q4_1"));
+        check("big-00002-of-00003.gguf", Some("big"));
+        check("model.safetensors", None);
+        assert_eq!(public_name(folder.path().to_str().unwrap()), None);
     }
 
     #[test]

@@ -56,8 +56,9 @@ pub enum ModelTask {
 pub enum SubmitError {
     /// The prompt fills the context.
     #[error(
-        "a prompt of {prompt_tokens} tokens with room for an answer exceeds the available context size \
-         of {context_length} tokens"
+        "a prompt of {prompt_tokens} tokens{} exceeds the available context size of {context_length} \
+         tokens",
+        answer_room(.prompt_tokens, .context_length)
     )]
     ContextLength {
         /// Tokens of the prompt.
@@ -79,6 +80,11 @@ pub enum SubmitError {
     /// The engine thread has ended.
     #[error("the engine has stopped")]
     Stopped,
+}
+
+/// What a prompt that fills the context exactly has no room for.
+fn answer_room(prompt_tokens: &usize, context_length: &usize) -> &'static str {
+    if prompt_tokens > context_length { "" } else { " with room for an answer" }
 }
 
 /// A request on its way to the engine thread.

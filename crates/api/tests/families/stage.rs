@@ -338,6 +338,7 @@ fn info(vocab_size: usize) -> ModelInfo {
 fn card() -> ModelCard {
     ModelCard {
         sentence: Default::default(),
+        title: None,
         file: "model".into(),
         format: "safetensors",
         digest: "0123456789abcdef".into(),

@@ -163,6 +163,7 @@ fn info() -> ModelInfo {
 fn card() -> ModelCard {
     ModelCard {
         sentence: Default::default(),
+        title: None,
         file: "model.gguf".into(),
         format: "gguf",
         digest: "0123456789abcdef".into(),

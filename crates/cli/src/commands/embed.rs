@@ -74,7 +74,8 @@ async fn vectors(
     for text in texts {
         let options = EncodeOptions { add_special: true, parse_special: true };
         let ids = service.tokenize(&format!("{before}{text}"), options)?;
-        let ids = service.checked_text(ids, embed, args.truncate)?;
+        let most = args.truncate.then_some(usize::MAX);
+        let ids = service.checked_text(ids, embed, most)?;
         let tokens = ids.len() as u64;
         bar.inc_length(tokens);
         let (prompt, service, bar) = (Prompt::Ids(ids), service.clone(), bar.clone());

@@ -65,7 +65,8 @@ async fn scores(args: &Args, service: &Service) -> Result<Vec<f32>> {
     for documents in args.documents.chunks(TOGETHER) {
         let mut running = Vec::with_capacity(documents.len());
         for document in documents {
-            let pair = service.checked_pair(&query, document, args.truncate)?;
+            let most = args.truncate.then_some(usize::MAX);
+            let pair = service.checked_pair(&query, document, most)?;
             let tokens = pair.ids.len() as u64;
             task.bar().inc_length(tokens);
             let (service, bar) = (service.clone(), task.bar().clone());

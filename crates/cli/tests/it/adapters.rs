@@ -168,6 +168,47 @@ fn adapters_come_and_go_while_the_server_runs() {
 }
 
 #[test]
+fn an_adapter_is_replaced_under_its_name_without_the_prefixes_of_the_old_one() {
+    let more = ["--allow-lora-updates", "--max-loras", "2"];
+    let (Some(server), Some((adapter, _))) = (serve("loras-replaced", &more), llama()) else {
+        return;
+    };
+    let weak = path("lora-weak");
+    let _ = std::fs::remove_dir_all(&weak);
+    std::fs::create_dir_all(&weak).unwrap();
+    std::fs::copy(
+        adapter.join("adapter_model.safetensors"),
+        format!("{weak}/adapter_model.safetensors"),
+    )
+    .unwrap();
+    let config = std::fs::read_to_string(adapter.join("adapter_config.json")).unwrap();
+    let mut config: Value = serde_json::from_str(&config).unwrap();
+    config["lora_alpha"] = json!(1e-6);
+    std::fs::write(format!("{weak}/adapter_config.json"), config.to_string()).unwrap();
+    let load = |name: &str, path: &str, in_place: bool| {
+        let body = json!({"lora_name": name, "lora_path": path, "load_inplace": in_place});
+        server.request("POST /v1/load_lora_adapter", &body.to_string())
+    };
+    let base = said(&server, &json!({}));
+    let adapted = said(&server, &json!({ "model": "one" }));
+    assert!(load("one", &weak, true).starts_with("HTTP/1.1 200"));
+    assert_eq!(said(&server, &json!({ "model": "one" })), base);
+    assert_eq!(said(&server, &json!({ "model": "two" })), adapted);
+    assert_eq!(said(&server, &json!({ "lora": [{"id": 0, "scale": 1.0}] })), base);
+    assert!(load("one", text(&adapter), true).starts_with("HTTP/1.1 200"));
+    assert_eq!(said(&server, &json!({ "model": "one" })), adapted);
+    for (name, in_place) in [("one", false), ("llama3", true)] {
+        let answer = load(name, text(&adapter), in_place);
+        assert!(
+            answer.starts_with("HTTP/1.1 400") && answer.contains(r#""param":"lora_name""#),
+            "{answer}"
+        );
+    }
+    let full = load("three", text(&adapter), true);
+    assert!(full.starts_with("HTTP/1.1 400") && full.contains("at most 2 adapters"), "{full}");
+}
+
+#[test]
 fn answers_of_adapters_in_company_come_out_the_same_alone() {
     let folder = path("lora-traces");
     let _ = std::fs::remove_dir_all(&folder);

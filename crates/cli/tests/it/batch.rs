@@ -86,6 +86,27 @@ fn every_line_is_answered_as_over_http() {
 }
 
 #[test]
+fn embeddings_and_responses_are_answered_and_counted() {
+    let lines = [
+        request("a", "/v1/embeddings", &json!({"input": ["x", "y"]})),
+        request("b", "/v1/responses", &json!({"input": "Hello", "max_output_tokens": 4})),
+    ];
+    let (input, output) = files("routes", &lines);
+    let ended = batch(&input, &output, &["--json"]);
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    let answers = answers(&output);
+    let body = |id: &str| answers[id]["response"]["body"].clone();
+    assert_eq!(body("a")["data"].as_array().unwrap().len(), 2);
+    assert_eq!(body("b")["object"], "response");
+    let [vectors, response] = [&body("a")["usage"], &body("b")["usage"]].map(Value::clone);
+    let count = |usage: &Value, name: &str| usage[name].as_u64().unwrap();
+    let prompts = count(&vectors, "prompt_tokens") + count(&response, "input_tokens");
+    let summary = summary(&ended);
+    assert_eq!(summary["prompt_tokens"], prompts);
+    assert_eq!(summary["completion_tokens"], response["output_tokens"]);
+}
+
+#[test]
 fn invalid_lines_have_errors_and_the_others_answers() {
     let lines = [
         chat("a", "Hello"),

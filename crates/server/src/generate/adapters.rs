@@ -71,8 +71,8 @@ pub(crate) fn refused(name: &str, error: AdapterError) -> HttpError {
         AdapterError::Unknown(message) if name == "model" => {
             HttpError::request(StatusCode::NOT_FOUND, message).with_code("model_not_found")
         }
-        AdapterError::Unknown(message) | AdapterError::Refused(message) => {
-            HttpError::at(name, message)
-        }
+        AdapterError::Unknown(message)
+        | AdapterError::Name(message)
+        | AdapterError::Refused(message) => HttpError::at(name, message),
     }
 }

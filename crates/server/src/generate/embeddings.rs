@@ -23,8 +23,9 @@ pub(crate) struct TextOptions<'a> {
     pub embed: Embed,
     /// The name of the prompt that is put before each; `None` for the checkpoint's default.
     pub prompt_name: Option<&'a str>,
-    /// Whether the ends of texts that are too long are left out.
-    pub truncate: bool,
+    /// Number of tokens, or that of the context if it is less, at which longer texts end; `None` to
+    /// refuse texts that are too long.
+    pub most_tokens: Option<usize>,
 }
 
 /// The ids of texts, which take time to find; there must be 1 to [`MAX_TEXTS`] in the field
@@ -40,8 +41,9 @@ pub(crate) fn tokenized(
     let before = before.map_err(|error| HttpError::of(error, param))?;
     let ids = |(at, text): (usize, MixedPrompt)| {
         let text = text.after(before);
-        let ids = if options.truncate { text.first_ids(service) } else { text.ids(service) }?;
-        let checked = service.checked_text(ids, options.embed, options.truncate);
+        let shortened = options.most_tokens.is_some();
+        let ids = if shortened { text.first_ids(service) } else { text.ids(service) }?;
+        let checked = service.checked_text(ids, options.embed, options.most_tokens);
         let checked = checked.map_err(|error| refused(error, &format!("{param}[{at}]")))?;
         Ok(Prompt::Ids(checked))
     };
@@ -65,6 +67,26 @@ impl From<EmbeddingPooling> for Pooling {
             EmbeddingPooling::Cls => Self::Cls,
             EmbeddingPooling::Last => Self::Last,
             EmbeddingPooling::Max => Self::Max,
+        }
+    }
+}
+
+/// Number of tokens at which longer texts end, by the members `truncate` and
+/// `truncate_prompt_tokens`; `None` to refuse texts that are too long.
+///
+/// # Errors
+/// If `truncate_prompt_tokens` is neither positive nor -1.
+pub(crate) fn most_tokens(
+    truncate: bool,
+    truncate_prompt_tokens: Option<i64>,
+) -> Result<Option<usize>, HttpError> {
+    match truncate_prompt_tokens {
+        None => Ok(truncate.then_some(usize::MAX)),
+        Some(-1) => Ok(Some(usize::MAX)),
+        Some(most @ 1..) => Ok(Some(usize::try_from(most).unwrap_or(usize::MAX))),
+        Some(other) => {
+            let problem = format!("must be at least 1, or -1 for the context, not {other}");
+            Err(HttpError::member("truncate_prompt_tokens", problem))
         }
     }
 }

@@ -53,6 +53,8 @@ pub(crate) struct OptionsBody {
 struct StreamOptions {
     /// A last chunk with the usage.
     include_usage: Option<bool>,
+    /// With `include_usage`, the usage so far in every chunk of a choice; as in vLLM.
+    continuous_usage_stats: Option<bool>,
     /// Taken; nothing is obfuscated.
     #[allow(dead_code, reason = "only its type is checked")]
     include_obfuscation: Option<bool>,
@@ -65,12 +67,19 @@ pub(crate) struct Telemetry {
     pub timings: bool,
     /// The progress of the prompt.
     pub progress: bool,
+    /// The usage so far with every chunk.
+    pub usage: bool,
 }
 
 impl Telemetry {
     /// Whether the events of the prompt are needed.
     pub fn any(self) -> bool {
-        self.timings || self.progress
+        self.progress || self.counts_tokens()
+    }
+
+    /// Whether chunks tell how many tokens were generated.
+    pub fn counts_tokens(self) -> bool {
+        self.timings || self.usage
     }
 }
 
@@ -92,9 +101,12 @@ impl OptionsBody {
     /// What a stream reports of the computation.
     pub fn telemetry(&self) -> Telemetry {
         let stream = self.stream == Some(true);
+        let options = self.stream_options.unwrap_or_default();
+        let continuous = options.continuous_usage_stats == Some(true);
         Telemetry {
             timings: stream && self.timings_per_token == Some(true),
             progress: stream && self.return_progress == Some(true),
+            usage: stream && continuous && options.include_usage == Some(true),
         }
     }
 

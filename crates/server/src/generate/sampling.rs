@@ -7,24 +7,10 @@ use api::{SamplingOptions, SamplingParams};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use utoipa::Number;
 use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, Schema, SchemaFormat, SchemaType, Type};
 use utoipa::openapi::{Object, RefOr};
-
-/// Numbers of samplers that are not built; 0 switches each off.
-const NOT_BUILT: [&str; 4] = ["mirostat", "dry_multiplier", "xtc_probability", "dynatemp_range"];
-
-/// Refuses a request for a sampler that is not built.
-pub(crate) fn refuse_samplers(body: &Value) -> Result<(), HttpError> {
-    let is_asked = |name: &&&str| match body.get(**name) {
-        None | Some(Value::Null) => false,
-        Some(value) => value.as_f64() != Some(0.0),
-    };
-    match NOT_BUILT.iter().find(is_asked) {
-        Some(name) => Err(HttpError::member(name, "is not supported")),
-        None => Ok(()),
-    }
-}
 
 /// The sampling members of a request, under the names of all protocols. `F` is the type that a
 /// protocol reads numbers as.
@@ -54,6 +40,17 @@ struct SamplingBody<F> {
     )]
     max_tokens: Option<i64>,
 }
+
+/// Samplers of other servers that are not built, each with the values that switch it off.
+const NOT_BUILT: [(&str, RangeInclusive<f64>); 7] = [
+    ("mirostat", 0.0..=0.0),
+    ("dry_multiplier", 0.0..=0.0),
+    ("xtc_probability", 0.0..=0.0),
+    ("dynatemp_range", 0.0..=0.0),
+    ("top_n_sigma", f64::NEG_INFINITY..=0.0),
+    ("adaptive_target", f64::NEG_INFINITY..=-f64::MIN_POSITIVE),
+    ("tfs_z", 1.0..=f64::INFINITY),
+];
 
 /// The name in [`SamplingBody`] of the member that a protocol calls `name`.
 fn canonical(name: &str) -> &str {
@@ -88,6 +85,7 @@ impl SamplingRules {
     where
         F: for<'de> Deserialize<'de> + Into<f64>,
     {
+        self.refuse(body)?;
         let mut first = None;
         // Further names of a member are only checked.
         for members in self.spellings(body) {
@@ -99,6 +97,23 @@ impl SamplingRules {
             first.get_or_insert_with(|| self.options(body));
         }
         Ok(first.unwrap_or_default())
+    }
+
+    /// Refuses samplers that are not built, unless they are off.
+    fn refuse(&self, body: &Value) -> Result<(), HttpError> {
+        let is_on = |(name, off): &&(&str, RangeInclusive<f64>)| {
+            let value = body.get(*name).filter(|value| !value.is_null());
+            value.is_some_and(|value| value.as_f64().is_none_or(|value| !off.contains(&value)))
+        };
+        match NOT_BUILT.iter().find(is_on) {
+            Some((name, _)) => Err(HttpError::member(&self.at(name), "is not supported")),
+            None => Ok(()),
+        }
+    }
+
+    /// The path of a member.
+    fn at(&self, name: &str) -> String {
+        if self.path.is_empty() { name.into() } else { format!("{}.{name}", self.path) }
     }
 
     /// The members of `body` by their first names, then by their second ones, and so on.
@@ -131,7 +146,7 @@ impl SamplingRules {
     /// Refuses a value that is out of its range. Numbers of less precision than the document's are
     /// left to the engine; the protocols that have them take seeds with a sign only.
     fn check(&self, name: &str, value: &Value, precise: bool) -> Result<(), HttpError> {
-        let path = if self.path.is_empty() { name.into() } else { format!("{}.{name}", self.path) };
+        let path = self.at(name);
         let number = value.as_f64().unwrap_or_default();
         if canonical(name) == "seed" && !precise && value.is_u64() && !value.is_i64() {
             return Err(HttpError::at(&path, format!("expected an integer, found {value}")));

@@ -3,7 +3,7 @@
 //! Source: the README of llama.cpp's server. A rate of generation is over the steps between
 //! tokens, because the first token comes from the computation of the prompt.
 
-use api::{Delta, Done};
+use api::{Delta, Done, Usage};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 use utoipa::ToSchema;
@@ -104,7 +104,11 @@ pub(crate) struct ChoiceProgress {
     cached: usize,
     /// Prompt tokens that are there.
     done: usize,
+    /// Prompt tokens.
+    total: usize,
     generated: usize,
+    /// Generated tokens of reasoning.
+    reasoning: usize,
     /// When the request was admitted.
     admitted: Option<Instant>,
     /// Time from the admission to the last report of computed prompt tokens.
@@ -123,7 +127,7 @@ impl ChoiceProgress {
         let admitted = *self.admitted.get_or_insert_with(Instant::now);
         // What the cache had took no time.
         let elapsed = if done > cached { admitted.elapsed() } else { Duration::ZERO };
-        (self.cached, self.done, self.prefill) = (cached, done, elapsed);
+        (self.cached, self.done, self.total, self.prefill) = (cached, done, total, elapsed);
         let time_ms = elapsed.as_millis() as u64;
         PromptProgress { total, cache: cached, processed: done, time_ms }
     }
@@ -132,6 +136,28 @@ impl ChoiceProgress {
     pub fn add(&mut self, delta: &Delta) {
         self.first_token.get_or_insert_with(Instant::now);
         self.generated += delta.tokens.len();
+    }
+
+    /// Records a piece of the reasoning.
+    pub fn add_reasoning(&mut self, delta: &Delta) {
+        self.reasoning += delta.tokens.len();
+        self.add(delta);
+    }
+
+    /// The token counts so far: those of the end, once it is there, or those of the text that was
+    /// given.
+    pub fn usage_by(&self, done: Option<&Done>) -> Usage {
+        done.map_or_else(|| self.usage(), |done| done.usage)
+    }
+
+    fn usage(&self) -> Usage {
+        Usage {
+            prompt_tokens: self.total,
+            cached_tokens: self.cached,
+            completion_tokens: self.generated,
+            reasoning_tokens: self.reasoning,
+            ..Usage::default()
+        }
     }
 
     /// The times so far.
@@ -152,7 +178,7 @@ impl ChoiceProgress {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use api::{Finish, Usage};
+    use api::Finish;
 
     fn done(completion_tokens: usize) -> Done {
         Done {

@@ -199,8 +199,7 @@ mod tests {
             ApiError::ContextLength { prompt_tokens: 9, context_length: 8 },
             400,
             &json!({"error": {
-                "message": "a prompt of 9 tokens with room for an answer exceeds the available context \
-                    size of 8 tokens",
+                "message": "a prompt of 9 tokens exceeds the available context size of 8 tokens",
                 "type": "invalid_request_error",
                 "param": "messages",
                 "code": "context_length_exceeded",

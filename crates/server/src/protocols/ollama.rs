@@ -5,7 +5,8 @@
 //! - Where one model is served, `model` may be any name. Among many, the tag `latest` may be left
 //!   out or added.
 //! - Nothing is ever cut off a prompt. `num_ctx`, `num_keep`, `truncate` and `shift` are read and
-//!   change nothing; a prompt that does not fit is refused with both sizes.
+//!   change nothing; a prompt that does not fit is refused with both sizes. The ends of texts to
+//!   embed are left out where they are too long, unless `truncate` is false.
 //! - Sampling that a request leaves open is the model's own, not Ollama's.
 //! - The only model of a server stays loaded, as do pinned ones: `keep_alive` is checked and
 //!   changes nothing, and requests to load or unload are answered as if they had been followed.

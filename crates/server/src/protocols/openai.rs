@@ -17,6 +17,7 @@ mod chat_answer;
 mod completion_answer;
 mod completions;
 pub(crate) mod count;
+mod custom_tools;
 mod embeddings;
 mod messages;
 mod models;

@@ -6,8 +6,8 @@
 //! - A relevance is the logistic function of the model's score, from 0 to 1, unless `raw_scores`
 //!   is set.
 //! - A body with `texts` instead of `documents` is one of TEI's, and is answered with a list.
-//! - A query with its document that is too long is refused, unless `truncate` is set: then the end
-//!   of the document is left out.
+//! - A query with its document that is too long is refused, unless `truncate` is set or
+//!   `truncate_prompt_tokens` given: then the end of the document is left out.
 //! - Members about chunks of documents are ignored.
 
 mod rerank;
@@ -56,12 +56,13 @@ struct Scores {
 }
 
 /// The ids of each of the `documents`, which are at `param`, with its query. The first of
-/// several queries is that of the first document, and so on.
+/// several queries is that of the first document, and so on. The ends of documents that make more
+/// than `most_tokens`, if there is such a limit, are left out.
 fn checked(
     service: &Service,
     queries: &[String],
     (documents, param): (&[String], &str),
-    truncate: bool,
+    most_tokens: Option<usize>,
 ) -> Result<Vec<EncodedPair>, HttpError> {
     if !service.ranks() {
         let message = "the model does not support reranking: it has no head that scores documents";
@@ -76,7 +77,7 @@ fn checked(
     let queries = queries.collect::<Result<Vec<_>, _>>()?;
     let pairs = queries.iter().cycle().zip(documents).enumerate();
     let pairs = pairs.map(|(index, (query, document))| {
-        let pair = service.checked_pair(query, document, truncate);
+        let pair = service.checked_pair(query, document, most_tokens);
         pair.map_err(|error| refused(error, &at(index)))
     });
     pairs.collect()

@@ -22,7 +22,7 @@ mod call;
 mod compact;
 mod conversation_routes;
 mod conversations;
-mod freeform;
+pub(crate) mod freeform;
 mod held_bytes;
 mod history;
 mod input;

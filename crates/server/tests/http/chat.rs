@@ -77,6 +77,41 @@ async fn usage_ends_a_stream_that_asked_for_it() {
 }
 
 #[tokio::test]
+async fn usage_so_far_is_in_every_chunk_that_asked_for_it() {
+    let server = Server::start([Act::Prefill(9), Act::Say("<think>\nw\n</think>\n\nhello")]).await;
+    let stream = json!({"include_usage": true, "continuous_usage_stats": true});
+    let mut events = server.chat_events(json!({ "stream_options": stream })).await;
+    let whole = events.pop().unwrap()["usage"].clone();
+    let counts = events.iter().map(|event| event["usage"]["completion_tokens"].as_u64().unwrap());
+    let counts: Vec<u64> = counts.collect();
+    assert!(counts.is_sorted() && counts[0] == 0 && counts.len() > 3, "{counts:?}");
+    assert_eq!(events.last().unwrap()["usage"], whole);
+    assert!(events.iter().all(|event| {
+        let usage = &event["usage"];
+        let sum =
+            usage["prompt_tokens"].as_u64().unwrap() + usage["completion_tokens"].as_u64().unwrap();
+        usage["prompt_tokens"] == whole["prompt_tokens"] && usage["total_tokens"] == sum
+    }));
+    assert!(events.iter().all(|event| event["choices"][0]["logprobs"].is_null()));
+    let alone = json!({"continuous_usage_stats": true});
+    let events = server.chat_events(json!({ "stream_options": alone })).await;
+    assert!(events.iter().all(|event| event.get("usage").is_none()));
+}
+
+#[tokio::test]
+async fn stop_strings_are_part_of_the_answer_where_that_is_asked_for() {
+    let server = Server::start([Act::Say("one END two")]).await;
+    let ask = json!({"stop": ["END"], "include_stop_str_in_output": true});
+    let choice = server.chat(ask).await["choices"][0].clone();
+    assert_eq!(
+        (&choice["message"]["content"], &choice["finish_reason"]),
+        (&json!("one END"), &json!("stop"))
+    );
+    let choice = server.chat(json!({"stop": ["END"]})).await["choices"][0].clone();
+    assert_eq!(choice["message"]["content"], "one ");
+}
+
+#[tokio::test]
 async fn reasoning_is_apart_from_content() {
     let server = Server::start([Act::Say("<think>\nwhy\n</think>\n\nyes")]).await;
     let answer = server.chat(json!({})).await;

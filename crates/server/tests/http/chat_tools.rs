@@ -90,6 +90,30 @@ async fn streamed_fragments_make_the_whole_calls() {
 }
 
 #[tokio::test]
+async fn custom_tools_are_called_with_a_text() {
+    let said = "<tool_call>\n{\"name\": \"c\", \"arguments\": {\"input\": \"a\\n\\\"b\\\"\"}}\n</tool_call>";
+    let server = Server::start([Act::Say(said)]).await;
+    let grammar = json!({"type": "grammar", "grammar": {"syntax": "regex", "definition": "a"}});
+    let tools = json!([{"type": "custom", "custom": {"name": "c", "format": grammar}}]);
+    let whole = server.chat(json!({ "tools": tools })).await;
+    let choice = &whole["choices"][0];
+    assert_eq!(choice["finish_reason"], "tool_calls");
+    let call = json!({"type": "custom", "custom": {"name": "c", "input": "a\n\"b\""}});
+    assert_eq!(without_ids(&choice["message"]["tool_calls"]), json!([call]));
+    let warnings = json!(["c: the grammar is told to the model and not enforced"]);
+    assert_eq!(whole["warnings"], warnings);
+    let events = server.chat_events(json!({ "tools": tools })).await;
+    assert_eq!(events[0]["warnings"], warnings);
+    assert!(events[1..].iter().all(|event| event.get("warnings").is_none()));
+    let deltas = events.iter().filter_map(|it| it["choices"][0]["delta"]["tool_calls"].as_array());
+    let deltas: Vec<&Value> = deltas.flatten().collect();
+    assert_eq!((&deltas[0]["type"], &deltas[0]["custom"]["name"]), (&json!("custom"), &json!("c")));
+    let input = deltas.iter().filter_map(|delta| delta["custom"]["input"].as_str());
+    assert_eq!(input.collect::<String>(), "a\n\"b\"");
+    assert!(deltas.iter().all(|delta| delta.get("function").is_none()));
+}
+
+#[tokio::test]
 async fn an_answer_that_is_a_call_has_no_content() {
     let server = Server::start([Act::Say(CALL)]).await;
     let answer = server.chat(json!({"tools": tools()})).await;

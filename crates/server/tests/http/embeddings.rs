@@ -48,6 +48,21 @@ async fn base64_holds_the_floats_lowest_byte_first() {
 }
 
 #[tokio::test]
+async fn the_ends_of_texts_are_left_out_beyond_a_number_of_tokens() {
+    let server = Server::start([]).await;
+    let tokens = async |extra: Value| {
+        let mut body = json!({"input": "x".repeat(2 * CONTEXT)});
+        body.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        ok(server.post(PATH, &body).await).await["usage"]["prompt_tokens"].clone()
+    };
+    assert_eq!(tokens(json!({"truncate_prompt_tokens": 7})).await, 7);
+    assert_eq!(tokens(json!({"truncate_prompt_tokens": 9000, "truncate": false})).await, CONTEXT);
+    for all in [json!({"truncate_prompt_tokens": -1}), json!({"truncate": true})] {
+        assert_eq!(tokens(all).await, CONTEXT);
+    }
+}
+
+#[tokio::test]
 async fn what_cannot_be_embedded_is_named() {
     let server = Server::start([]).await;
     let check = async |body: Value, param: &str| {
@@ -56,6 +71,10 @@ async fn what_cannot_be_embedded_is_named() {
     };
     check(json!({}), "input").await;
     check(json!({"input": "a", "dimensions": 3}), "dimensions").await;
+    for tokens in [0, -2] {
+        let body = json!({"input": "a", "truncate_prompt_tokens": tokens});
+        check(body, "truncate_prompt_tokens").await;
+    }
     check(json!({"input": [99999]}), "input[0]").await;
     check(json!({"input": ["a", [1, true]]}), "input[1][1]").await;
     let long = "x".repeat(CONTEXT + 1);

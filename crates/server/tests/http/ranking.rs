@@ -83,6 +83,9 @@ async fn what_cannot_be_ranked_is_named() {
     }
     let body = json!({"query": "a", "documents": ["b", long], "truncate": true});
     ok(server.post("/v1/rerank", &body).await).await;
+    let body = json!({"query": "a", "documents": [long], "truncate_prompt_tokens": 9});
+    let ranked = ok(server.post("/v1/rerank", &body).await).await;
+    assert_eq!(ranked["usage"]["prompt_tokens"], 9);
     let body = json!({"messages": [{"role": "user", "content": "a"}]});
     let refused = error(server.post("/v1/chat/completions", &body).await, 400).await;
     assert_eq!(refused["param"], "model");

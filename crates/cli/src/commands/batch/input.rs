@@ -13,7 +13,8 @@ const MAX_BYTES: usize = 32 << 20;
 /// Maximum length of a `custom_id`; all ids are held in memory.
 const MAX_ID_BYTES: usize = 1024;
 /// The supported routes.
-const URLS: [&str; 2] = ["/v1/chat/completions", "/v1/completions"];
+const URLS: [&str; 4] =
+    ["/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses"];
 
 /// An open file of requests.
 #[derive(Debug)]
@@ -164,9 +165,7 @@ impl<'a> Members<'a> {
             return Err(LineProblem::invalid("url", &URLS.join(" or ")));
         };
         let body = self.body.ok_or_else(|| LineProblem::missing("body"))?.get();
-        if streams(body) {
-            return Err(LineProblem::invalid("body.stream", "false: a batch has no streams"));
-        }
+        asks_for_an_answer(body)?;
         Ok(BatchCall { url, body })
     }
 }
@@ -176,13 +175,23 @@ fn text<'a>(field: &str, value: &'a Option<Value>) -> Result<&'a str, LineProble
     value.as_str().ok_or_else(|| LineProblem::invalid(field, "a string"))
 }
 
-/// Whether a body asks for a stream. The server checks everything else.
-fn streams(body: &str) -> bool {
+/// Checks that the server answers a body with the answer itself, not with a stream or before it is
+/// computed. The server checks everything else.
+fn asks_for_an_answer(body: &str) -> Result<(), LineProblem> {
     #[derive(Deserialize)]
-    struct StreamField {
+    struct DeliveryFields {
         stream: Option<bool>,
+        background: Option<bool>,
     }
-    object::<StreamField>(body.as_bytes()).is_ok_and(|field| field.stream == Some(true))
+    let Ok(fields) = object::<DeliveryFields>(body.as_bytes()) else { return Ok(()) };
+    if fields.stream == Some(true) {
+        return Err(LineProblem::invalid("body.stream", "false: a batch has no streams"));
+    }
+    if fields.background == Some(true) {
+        let expected = "false: a batch waits for its answers";
+        return Err(LineProblem::invalid("body.background", expected));
+    }
+    Ok(())
 }
 
 /// Parses `bytes` as a JSON object with the members of `T`.
@@ -235,6 +244,8 @@ mod tests {
         check_problem(&line(r#""url": "/v1/completions""#), "body is missing");
         let streamed = r#""url": "/v1/completions", "body": {"stream": true}"#;
         check_problem(&line(streamed), "body.stream must be false");
+        let later = r#""url": "/v1/responses", "body": {"background": true}"#;
+        check_problem(&line(later), "body.background must be false");
     }
 
     #[test]

@@ -22,8 +22,11 @@ pub(crate) struct BatchTally {
 
 /// Tokens as the server counts them.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default)]
 pub(crate) struct BatchUsage {
+    #[serde(alias = "input_tokens")]
     prompt_tokens: u64,
+    #[serde(alias = "output_tokens")]
     completion_tokens: u64,
 }
 

@@ -191,6 +191,7 @@ fn prepare(
     let telemetry = Telemetry {
         timings: stream && how.timings_per_token == Some(true),
         progress: stream && how.return_progress == Some(true),
+        usage: false,
     };
     let shown = |ids: &Vec<u32>| {
         let text = service.tokenizer().decode(ids, false);

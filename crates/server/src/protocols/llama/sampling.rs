@@ -2,7 +2,7 @@
 
 use crate::generate::constraint::{ConstraintField, llama_grammar};
 use crate::generate::mixed_prompts::id;
-use crate::generate::sampling::{SamplingRules, refuse_samplers, sampling_schema};
+use crate::generate::sampling::{SamplingRules, sampling_schema};
 use crate::http::error::HttpError;
 use crate::http::fields::wrong;
 use crate::http::wire::{self, Texts};
@@ -62,7 +62,6 @@ struct LlamaMembers {
 
 /// Reads the sampling of a request.
 pub(crate) fn read(body: &Value, service: &Service) -> Result<SamplingOptions, HttpError> {
-    refuse_samplers(body)?;
     let own: LlamaMembers = wire::read(body)?;
     let shared = RULES.read::<f32>(body)?;
     own.check()?;

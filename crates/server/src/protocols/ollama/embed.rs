@@ -26,9 +26,9 @@ type Asked = (Embed, Vec<Prompt>);
 struct EmbedBody {
     /// The name of a model; any name where one is served.
     model: Option<String>,
-    /// A text, or several.
+    /// A text, or several, or none.
     input: Texts,
-    /// Leave out the ends of texts that are too long; they are refused unless this is true.
+    /// Leave out the ends of texts that are too long, which is the default, or refuse such texts.
     truncate: Option<bool>,
     /// Number of leading values of each vector that are kept.
     #[serde(default, deserialize_with = "wire::count")]
@@ -38,7 +38,7 @@ struct EmbedBody {
     keep_alive: Option<KeepAliveTime>,
 }
 
-/// A text to compute a vector of.
+/// A text to compute a vector of; the end of one that is too long is left out.
 #[derive(Debug, Deserialize, ToSchema)]
 #[allow(dead_code, reason = "of some members only the type is checked")]
 struct EmbeddingsBody {
@@ -81,13 +81,12 @@ pub(crate) async fn embed(
         let body: EmbedBody = wire::read(body)?;
         keep_alive::unloads(body.keep_alive.as_ref())?;
         let embed = Embed { normalize: true, dimensions: body.dimensions, ..Embed::default() };
-        let truncate = body.truncate == Some(true);
-        texts(
-            service,
-            body.input.all(),
-            "input",
-            TextOptions { embed, prompt_name: None, truncate },
-        )
+        let most_tokens = body.truncate.unwrap_or(true).then_some(usize::MAX);
+        let options = TextOptions { embed, prompt_name: None, most_tokens };
+        match body.input.all() {
+            none if none.is_empty() => Ok((embed, Vec::new())),
+            some => texts(service, some, "input", options),
+        }
     })
     .await?;
     Ok(Json(Embedded {
@@ -111,7 +110,8 @@ pub(crate) async fn embeddings(
     let (_, vectors) = vectors(context, body, |service, body| {
         let body: EmbeddingsBody = wire::read(body)?;
         keep_alive::unloads(body.keep_alive.as_ref())?;
-        texts(service, vec![body.prompt], "prompt", TextOptions::default())
+        let options = TextOptions { most_tokens: Some(usize::MAX), ..TextOptions::default() };
+        texts(service, vec![body.prompt], "prompt", options)
     })
     .await?;
     let one = vectors.into_iter().next();

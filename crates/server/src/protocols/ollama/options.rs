@@ -57,10 +57,6 @@ struct OllamaMembers {
     /// The context is what the server was started with.
     #[serde(default, deserialize_with = "wire::integer")]
     num_ctx: Option<i64>,
-    /// Must be 0.
-    #[serde(default, deserialize_with = "wire::integer")]
-    #[schema(minimum = 0, maximum = 0)]
-    mirostat: Option<i64>,
 }
 
 /// The sampling that `options` ask for.
@@ -78,14 +74,11 @@ pub(crate) fn sampling(options: Option<&Value>) -> Result<SamplingOptions, HttpE
 
 impl OllamaMembers {
     fn check(&self) -> Result<(), HttpError> {
-        let wrong = |name: &str, expected: &str, value: i64| {
-            let problem = format!("must be {expected}, not {value}");
-            Err(HttpError::member(&format!("options.{name}"), problem))
-        };
-        match (self.num_ctx, self.mirostat) {
-            (Some(size @ ..0), _) => wrong("num_ctx", "at least 0", size),
-            // Sampling by another rule is nothing to pass over.
-            (_, Some(mirostat)) if mirostat != 0 => wrong("mirostat", "0", mirostat),
+        match self.num_ctx {
+            Some(size @ ..0) => {
+                let problem = format!("must be at least 0, not {size}");
+                Err(HttpError::member("options.num_ctx", problem))
+            }
             _ => Ok(()),
         }
     }
@@ -134,7 +127,7 @@ mod tests {
             "temperature": 0.5, "top_k": 40.0, "top_p": 0.9, "min_p": 0.1, "typical_p": 0.8,
             "repeat_penalty": 1.1, "repeat_last_n": 64, "presence_penalty": 0.2,
             "frequency_penalty": 0.3, "seed": 42, "num_predict": 7, "stop": ["a", "b"],
-            "num_ctx": 8192, "num_gpu": 99, "unheard_of": {}, "mirostat": 0,
+            "num_ctx": 8192, "num_gpu": 99, "unheard_of": {}, "mirostat": 0, "tfs_z": 1.0,
         })));
         let expected = SamplingOptions {
             temperature: Some(0.5),
@@ -176,6 +169,7 @@ mod tests {
         check_error(json!({"num_ctx": "big"}), "options.num_ctx");
         check_error(json!({"seed": 1_u64 << 63}), "options.seed");
         check_error(json!({"mirostat": 2}), "options.mirostat");
+        check_error(json!({"tfs_z": 0.5}), "options.tfs_z");
         check_error(json!({"stop": [1]}), "options.stop");
         check_error(json!([]), "options");
     }

@@ -8,6 +8,7 @@ use crate::http::refusals::Refusals;
 use crate::http::request::RequestContext;
 use crate::http::wire;
 use crate::protocols::openai::problem::Problem;
+use api::AdapterError;
 use axum::body::Body;
 use axum::http::StatusCode;
 use serde::Deserialize;
@@ -22,6 +23,9 @@ pub(crate) struct LoadBody {
     lora_name: String,
     /// A folder of PEFT or a `.gguf` file on the machine of the server.
     lora_path: String,
+    /// Takes the place of an adapter of this name, if there is one; false by default.
+    #[serde(default)]
+    load_inplace: bool,
 }
 
 /// The adapter to unload.
@@ -38,9 +42,15 @@ pub(crate) struct UnloadBody {
 pub(crate) async fn load(context: RequestContext, body: Body) -> Result<String, HttpError> {
     check_updates(&context.app)?;
     prepare(context, body, |service, body| {
-        let LoadBody { lora_name: name, lora_path: path } = wire::read(body)?;
-        let added = service.adapters.add(Some(&name), Path::new(&path));
-        let added = added.map_err(|error| refused("lora_path", error))?;
+        let LoadBody { lora_name: name, lora_path: path, load_inplace } = wire::read(body)?;
+        let added = match load_inplace {
+            true => service.adapters.replace(&name, Path::new(&path)),
+            false => service.adapters.add(Some(&name), Path::new(&path)),
+        };
+        let added = added.map_err(|error| match error {
+            AdapterError::Name(message) => HttpError::at("lora_name", message),
+            other => refused("lora_path", other),
+        })?;
         tracing::info!(adapter = added.name, rank = added.rank(), "loaded");
         Ok(format!("the adapter {name} is loaded"))
     })

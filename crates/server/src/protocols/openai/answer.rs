@@ -42,6 +42,11 @@ pub(crate) struct Completion<C> {
     /// Only in chunks of a stream that was asked for it; an extension.
     #[serde(skip_serializing_if = "Option::is_none")]
     prompt_progress: Option<PromptProgress>,
+    /// What the request asked for and did not get; of a stream only the first chunk has it. An
+    /// extension.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    warnings: Vec<String>,
 }
 
 /// The members of an answer or chunk that its choices do not hold.
@@ -51,6 +56,7 @@ pub(crate) struct Extras<'a> {
     pub usage: Option<Option<&'a Usage>>,
     pub timings: Option<Timings>,
     pub progress: Option<PromptProgress>,
+    pub warnings: &'a [String],
 }
 
 impl Heading {
@@ -81,6 +87,7 @@ impl Heading {
             usage: extras.usage.map(|used| used.map(usage)),
             timings: extras.timings,
             prompt_progress: extras.progress,
+            warnings: extras.warnings.to_vec(),
         })
     }
 }

@@ -10,6 +10,7 @@ use crate::http::request::RequestContext;
 use crate::http::wire;
 use crate::protocols::openai::answer::{Completion, Heading};
 use crate::protocols::openai::chat_answer::{ChatAnswer, ChatChoice, ChatStyle, ChunkChoice};
+use crate::protocols::openai::custom_tools::CustomTools;
 use crate::protocols::openai::messages::{self, ChatMessage};
 use crate::protocols::openai::problem::Problem;
 use crate::protocols::openai::sampling::{self, ChatSampling};
@@ -145,6 +146,7 @@ pub(crate) struct ChatCall {
     choices: usize,
     stream: bool,
     style: ChatStyle,
+    custom: CustomTools,
 }
 
 impl ChatCall {
@@ -159,14 +161,14 @@ fn prepare(service: &Service, body: &Value) -> Result<Reply<ChatAnswer>, HttpErr
     let call = read(body)?;
     let prompt = service.for_options(&call.options).prepare_chat(&call.request);
     let prompt = prompt.map_err(|error| call.error(error))?;
-    let ChatCall { options, choices, stream, style, .. } = call;
+    let ChatCall { options, choices, stream, style, custom, .. } = call;
     let heading = Heading::new("chatcmpl-", &service.info().name);
     Ok(Reply::Generate(Box::new(Generation {
         prompts: vec![prompt],
         per_prompt: choices,
         options,
         id: heading.id.clone(),
-        answer: ChatAnswer::new(heading, choices, style),
+        answer: ChatAnswer::new(heading, choices, style, custom),
         delivery: Delivery::of(stream),
     })))
 }
@@ -178,7 +180,7 @@ pub(crate) fn read(body: &Value) -> Result<ChatCall, HttpError> {
         return Err(HttpError::member("audio", "is not supported"));
     }
     let functions = chat.functions.is_some();
-    let (tools, tool_choice) = tools(&chat)?;
+    let (tools, custom, tool_choice) = tools(&chat)?;
     let constraint = constraint::read(body)?;
     let mut messages = messages::read(chat.messages.as_deref())?;
     let begun = prefill(&chat, &mut messages)?;
@@ -204,9 +206,9 @@ pub(crate) fn read(body: &Value) -> Result<ChatCall, HttpError> {
         prefill,
         prefill_reasoning,
         split_reasoning: chat.reasoning_format.as_deref() != Some("none"),
-        // Times with every chunk need the number of its tokens.
+        // Times and counts with every chunk need the number of its tokens.
         sampling: SamplingOptions {
-            logprobs: logprobs.or(telemetry.timings.then_some(0)),
+            logprobs: logprobs.or(telemetry.counts_tokens().then_some(0)),
             ..sampling::read(body)?
         },
         grammar: constraint.as_ref().map(|constraint| constraint.source.clone()),
@@ -214,21 +216,22 @@ pub(crate) fn read(body: &Value) -> Result<ChatCall, HttpError> {
     };
     let (choices, (stream, stream_usage)) = (options.choices()?, options.stream());
     let style = ChatStyle { logprobs: logprobs.is_some(), stream_usage, telemetry, functions };
-    Ok(ChatCall { request, constraint, options: options.options()?, choices, stream, style })
+    let options = options.options()?;
+    Ok(ChatCall { request, constraint, options, choices, stream, style, custom })
 }
 
-fn tools(chat: &ChatBody) -> Result<(Vec<Tool>, ToolChoice), HttpError> {
+fn tools(chat: &ChatBody) -> Result<(Vec<Tool>, CustomTools, ToolChoice), HttpError> {
     let Some(functions) = &chat.functions else {
-        let mut tools = tools::read(chat.tools.as_deref().unwrap_or_default())?;
+        let (mut tools, custom) = tools::read(chat.tools.as_deref().unwrap_or_default())?;
         let choice = tools::choice(chat.tool_choice.as_ref(), &mut tools)?;
-        return Ok((tools, choice));
+        return Ok((tools, custom, choice));
     };
     if chat.tools.as_ref().is_some_and(|tools| !tools.is_empty()) {
         return Err(HttpError::member("functions", "cannot be given together with tools"));
     }
     let tools = tools::functions(functions)?;
     let choice = tools::old_choice(chat.function_call.as_ref(), &tools)?;
-    Ok((tools, choice))
+    Ok((tools, CustomTools::default(), choice))
 }
 
 /// The last message, where it is the beginning of the answer.

@@ -7,6 +7,8 @@ use crate::generate::timings::{ChoiceProgress, PromptProgress, Timings};
 use crate::http::error::HttpError;
 use crate::http::sse::Frame;
 use crate::protocols::openai::answer::{self, Extras, Heading};
+use crate::protocols::openai::custom_tools::{CustomTools, OpenCall};
+use crate::protocols::responses::freeform;
 use api::{CallEvent, Delta, Done, TextEvent, TokenText, Usage};
 use serde::Serialize;
 use serde_json::Value;
@@ -20,6 +22,7 @@ pub(crate) struct ChatAnswer {
     heading: Heading,
     style: ChatStyle,
     choices: Vec<StreamedChoice>,
+    custom: CustomTools,
 }
 
 /// Where one choice of a stream stands.
@@ -28,6 +31,8 @@ struct StreamedChoice {
     /// Its first chunk, with the role, was sent.
     opened: bool,
     progress: ChoiceProgress,
+    /// The call of a custom tool that has begun and not ended.
+    open: Option<OpenCall>,
     done: Option<Done>,
 }
 
@@ -44,11 +49,11 @@ pub(crate) struct ChatStyle {
 }
 
 impl ChatAnswer {
-    /// For an answer of so many choices.
-    pub fn new(heading: Heading, choices: usize, style: ChatStyle) -> Self {
+    /// For an answer of so many choices, which may call these custom tools.
+    pub fn new(heading: Heading, choices: usize, style: ChatStyle, custom: CustomTools) -> Self {
         let progress = ChoiceProgress::default();
-        let choice = StreamedChoice { opened: false, progress, done: None };
-        Self { heading, style, choices: vec![choice; choices] }
+        let choice = StreamedChoice { opened: false, progress, open: None, done: None };
+        Self { heading, style, choices: vec![choice; choices], custom }
     }
 
     fn chunk(
@@ -65,7 +70,10 @@ impl ChatAnswer {
 
     /// A chunk. A stream that ends with the usage has the member in all chunks.
     fn frame(&self, choice: ChunkChoice, extras: Extras<'_>) -> Frame {
-        let extras = Extras { usage: self.style.stream_usage.then_some(None), ..extras };
+        let StreamedChoice { progress, done, .. } = &self.choices[choice.index];
+        let so_far = self.style.telemetry.usage.then(|| progress.usage_by(done.as_ref()));
+        let usage = self.style.stream_usage.then_some(so_far.as_ref());
+        let extras = Extras { usage, ..extras };
         Frame::Data(self.heading.json(CHUNK, vec![choice], extras))
     }
 
@@ -76,14 +84,29 @@ impl ChatAnswer {
         ChunkChoice { index, delta, logprobs: None, finish_reason: None }
     }
 
+    /// A chunk of a choice, after the first one if that was not sent.
+    fn opened(&mut self, index: usize, chunk: Frame) -> Vec<Frame> {
+        if std::mem::replace(&mut self.choices[index].opened, true) {
+            return vec![chunk];
+        }
+        let extras = Extras { warnings: self.warnings(index), ..Extras::default() };
+        vec![self.frame(self.opening(index), extras), chunk]
+    }
+
+    /// The warnings of a choice's first chunk.
+    fn warnings(&self, index: usize) -> &[String] {
+        if index == 0 { &self.custom.warnings } else { &[] }
+    }
+
     /// A chunk about the prompt; the first one has the role.
     fn progress(&mut self, index: usize, progress: PromptProgress) -> Frame {
-        let choice = match std::mem::replace(&mut self.choices[index].opened, true) {
-            false => self.opening(index),
-            true => ChunkChoice { index, ..ChunkChoice::default() },
+        let (choice, warnings) = match std::mem::replace(&mut self.choices[index].opened, true) {
+            false => (self.opening(index), self.warnings(index)),
+            true => (ChunkChoice { index, ..ChunkChoice::default() }, &[][..]),
         };
         let timings = self.style.telemetry.timings.then(|| self.choices[index].progress.timings());
-        self.frame(choice, Extras { timings, progress: Some(progress), usage: None })
+        let progress = Some(progress);
+        self.frame(choice, Extras { timings, progress, warnings, ..Extras::default() })
     }
 
     /// The last chunk of a choice, with the times where no chunk with the usage follows.
@@ -97,11 +120,17 @@ impl ChatAnswer {
     }
 
     fn text(&mut self, index: usize, delta: Delta, reasoning: bool) -> Frame {
-        self.choices[index].progress.add(&delta);
         let logprobs = self.logprobs(&delta.tokens);
+        let progress = &mut self.choices[index].progress;
         let (content, thought) = match reasoning {
-            true => (None, Some(delta.text)),
-            false => (Some(delta.text), None),
+            true => {
+                progress.add_reasoning(&delta);
+                (None, Some(delta.text))
+            }
+            false => {
+                progress.add(&delta);
+                (Some(delta.text), None)
+            }
         };
         let delta = ChatDelta { content, reasoning_content: thought, ..ChatDelta::default() };
         self.chunk(index, delta, logprobs, None)
@@ -109,23 +138,48 @@ impl ChatAnswer {
 
     /// What a chunk says of a call. A broken one gets no further word: its choice does not end in
     /// `tool_calls`, and so it is not executed.
-    fn call(&self, choice: usize, event: CallEvent) -> Option<Frame> {
+    fn call(&mut self, choice: usize, event: CallEvent) -> Option<Frame> {
         let delta = match event {
+            CallEvent::Start { index, id, name } if self.custom.has(&name) => {
+                self.choices[choice].open = Some(OpenCall::new(index));
+                let custom = Some(CustomDelta { name: Some(name), ..CustomDelta::default() });
+                let (id, kind) = (Some(id), Some("custom"));
+                ToolCallDelta { index, id, kind, custom, ..ToolCallDelta::default() }
+            }
             CallEvent::Start { index, id, name } => {
-                let function = FunctionDelta { name: Some(name), ..FunctionDelta::default() };
-                ToolCallDelta { index, id: Some(id), kind: Some("function"), function }
+                let function = Some(FunctionDelta { name: Some(name), ..FunctionDelta::default() });
+                let (id, kind) = (Some(id), Some("function"));
+                ToolCallDelta { index, id, kind, function, ..ToolCallDelta::default() }
             }
-            CallEvent::Arguments { index, delta } => {
-                let function = FunctionDelta { name: None, arguments: delta };
-                ToolCallDelta { index, function, ..ToolCallDelta::default() }
+            CallEvent::Arguments { index, delta } => match &mut self.choices[choice].open {
+                Some(open) => ToolCallDelta::input(index, open.push(&delta))?,
+                None => {
+                    let function = Some(FunctionDelta { name: None, arguments: delta });
+                    ToolCallDelta { index, function, ..ToolCallDelta::default() }
+                }
+            },
+            CallEvent::End { .. } => return self.rest_of_call(choice),
+            CallEvent::Broken { .. } => {
+                self.choices[choice].open = None;
+                return None;
             }
-            CallEvent::End { .. } | CallEvent::Broken { .. } => return None,
         };
+        Some(self.call_chunk(choice, delta))
+    }
+
+    /// What of the text of a custom tool's call was held back until its end.
+    fn rest_of_call(&mut self, choice: usize) -> Option<Frame> {
+        let open = self.choices[choice].open.take()?;
+        let delta = ToolCallDelta::input(open.index, open.finish())?;
+        Some(self.call_chunk(choice, delta))
+    }
+
+    fn call_chunk(&self, choice: usize, delta: ToolCallDelta) -> Frame {
         let delta = match self.style.functions {
-            true => ChatDelta { function_call: Some(delta.function), ..ChatDelta::default() },
+            true => ChatDelta { function_call: delta.function, ..ChatDelta::default() },
             false => ChatDelta { tool_calls: vec![delta], ..ChatDelta::default() },
         };
-        Some(self.chunk(choice, delta, None, None))
+        self.chunk(choice, delta, None, None)
     }
 
     fn logprobs(&self, tokens: &[TokenText]) -> Option<ChatLogprobs> {
@@ -144,11 +198,15 @@ impl ChatAnswer {
         let Collected { content, reasoning, calls, .. } = choice;
         let silent = content.is_empty() && !calls.is_empty();
         let mut calls = calls.into_iter().map(|AnswerCall { id, name, arguments, .. }| {
-            let function = CalledFunction { name, arguments };
-            AnswerToolCall { id, kind: "function", function }
+            if self.custom.has(&name) {
+                let custom = Some(CalledCustom { name, input: freeform::text(&arguments) });
+                return AnswerToolCall { id, kind: "custom", function: None, custom };
+            }
+            let function = Some(CalledFunction { name, arguments });
+            AnswerToolCall { id, kind: "function", function, custom: None }
         });
         let (tool_calls, function_call) = match self.style.functions {
-            true => (Vec::new(), calls.next().map(|call| call.function)),
+            true => (Vec::new(), calls.next().and_then(|call| call.function)),
             false => (calls.collect(), None),
         };
         AssistantMessage {
@@ -168,7 +226,11 @@ impl Answer for ChatAnswer {
             TextEvent::Reasoning(delta) => Some(self.text(index, delta, true)),
             TextEvent::Content(delta) => Some(self.text(index, delta, false)),
             TextEvent::Call(event) => self.call(index, event),
-            TextEvent::Done(done) => Some(self.end(index, done)),
+            TextEvent::Done(done) => {
+                let rest = self.rest_of_call(index);
+                let end = self.end(index, done);
+                return rest.into_iter().chain(self.opened(index, end)).collect();
+            }
             TextEvent::Prefill { cached, done, total } => {
                 let progress = self.choices[index].progress.prefill(cached, done, total);
                 let told = self.style.telemetry.progress;
@@ -176,11 +238,7 @@ impl Answer for ChatAnswer {
             }
             TextEvent::Admitted { .. } | TextEvent::Prompt { .. } | TextEvent::Failed(_) => None,
         };
-        let Some(chunk) = chunk else { return Vec::new() };
-        if std::mem::replace(&mut self.choices[index].opened, true) {
-            return vec![chunk];
-        }
-        vec![self.frame(self.opening(index), Extras::default()), chunk]
+        chunk.map(|chunk| self.opened(index, chunk)).unwrap_or_default()
     }
 
     fn close(&mut self, usage: &Usage) -> Vec<Frame> {
@@ -189,7 +247,7 @@ impl Answer for ChatAnswer {
             Some((at == 0, done))
         });
         let timings = Some(Timings::of_all(ended));
-        let extras = Extras { usage: Some(Some(usage)), timings, progress: None };
+        let extras = Extras { usage: Some(Some(usage)), timings, ..Extras::default() };
         let last = || self.heading.json(CHUNK, Vec::<ChunkChoice>::new(), extras);
         answer::close(self.style.stream_usage.then(last))
     }
@@ -209,7 +267,9 @@ impl Answer for ChatAnswer {
             message: self.message(choice),
         };
         let choices = choices.into_iter().enumerate().map(choice).collect();
-        let extras = Extras { usage: Some(Some(usage)), timings, progress: None };
+        let warnings = &self.custom.warnings;
+        let usage = Some(Some(usage));
+        let extras = Extras { usage, timings, warnings, ..Extras::default() };
         self.heading.json("chat.completion", choices, extras)
     }
 }
@@ -246,9 +306,21 @@ struct AssistantMessage {
 #[schema(as = ChatToolCall)]
 struct AnswerToolCall {
     id: String,
+    /// `function` or `custom`.
     #[serde(rename = "type")]
     kind: &'static str,
-    function: CalledFunction,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    function: Option<CalledFunction>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    custom: Option<CalledCustom>,
+}
+
+/// The custom tool that is called, and its text.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ChatCalledCustom)]
+struct CalledCustom {
+    name: String,
+    input: String,
 }
 
 /// What is called.
@@ -301,7 +373,28 @@ struct ToolCallDelta {
     id: Option<String>,
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     kind: Option<&'static str>,
-    function: FunctionDelta,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    function: Option<FunctionDelta>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    custom: Option<CustomDelta>,
+}
+
+impl ToolCallDelta {
+    /// A piece of a custom tool's text, unless it is empty.
+    fn input(index: usize, input: String) -> Option<Self> {
+        let custom = CustomDelta { name: None, input };
+        let is_some = !custom.input.is_empty();
+        is_some.then(|| Self { index, custom: Some(custom), ..Self::default() })
+    }
+}
+
+/// A step of the text of a custom tool.
+#[derive(Debug, Default, Serialize, ToSchema)]
+#[schema(as = ChatCustomDelta)]
+struct CustomDelta {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    input: String,
 }
 
 /// A step of what is called.

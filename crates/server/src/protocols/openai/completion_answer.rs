@@ -80,7 +80,10 @@ impl CompletionAnswer {
 
     /// A chunk. A stream that ends with the usage has the member in all chunks.
     fn frame(&self, choice: TextChoice, extras: Extras<'_>) -> Frame {
-        let extras = Extras { usage: self.style.stream_usage.then_some(None), ..extras };
+        let Choice { progress, done, .. } = &self.choices[choice.index];
+        let so_far = self.style.telemetry.usage.then(|| progress.usage_by(done.as_ref()));
+        let usage = self.style.stream_usage.then_some(so_far.as_ref());
+        let extras = Extras { usage, ..extras };
         Frame::Data(self.heading.json(OBJECT, vec![choice], extras))
     }
 
@@ -102,7 +105,7 @@ impl CompletionAnswer {
     fn progress(&self, index: usize, progress: PromptProgress) -> Frame {
         let choice = TextChoice { text: String::new(), index, logprobs: None, finish_reason: None };
         let timings = self.timings(index);
-        self.frame(choice, Extras { timings, progress: Some(progress), usage: None })
+        self.frame(choice, Extras { timings, progress: Some(progress), ..Extras::default() })
     }
 
     /// The times of all choices that have ended.
@@ -159,7 +162,7 @@ impl Answer for CompletionAnswer {
     fn close(&mut self, usage: &Usage) -> Vec<Frame> {
         let ended = self.choices.iter().map(|choice| choice.done.as_ref());
         let timings = Some(self.all_timings(ended));
-        let extras = Extras { usage: Some(Some(usage)), timings, progress: None };
+        let extras = Extras { usage: Some(Some(usage)), timings, ..Extras::default() };
         let last = || self.heading.json(OBJECT, Vec::<TextChoice>::new(), extras);
         answer::close(self.style.stream_usage.then(last))
     }
@@ -175,7 +178,7 @@ impl Answer for CompletionAnswer {
             self.choice(index, &one.content, &one.tokens, one.finish_reason())
         };
         let choices = choices.into_iter().enumerate().map(choice).collect();
-        let extras = Extras { usage: Some(Some(usage)), timings, progress: None };
+        let extras = Extras { usage: Some(Some(usage)), timings, ..Extras::default() };
         self.heading.json(OBJECT, choices, extras)
     }
 }

@@ -120,9 +120,9 @@ fn read(body: &Value) -> Result<CompletionCall, HttpError> {
     // To echo a prompt takes no answer.
     let unasked = (sampling.max_tokens == Some(0)).then_some(0);
     let prompt_logprobs = logprobs.or(unasked).filter(|_| text.echo == Some(true));
-    // The best are found by their log probabilities, and times with every chunk need its tokens.
+    // The best are found by their log probabilities, and what chunks tell needs their tokens.
     let telemetry = options.telemetry();
-    let hidden = (best_of > choices || telemetry.timings).then_some(0);
+    let hidden = (best_of > choices || telemetry.counts_tokens()).then_some(0);
     let sampling = SamplingOptions { logprobs: logprobs.or(hidden), prompt_logprobs, ..sampling };
     let add_special = text.add_special_tokens.unwrap_or(true);
     let prompts = prompts("prompt", text.prompt.as_ref())?;

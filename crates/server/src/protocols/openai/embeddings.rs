@@ -44,6 +44,11 @@ struct EmbeddingRequest {
     /// Leave out the ends of texts that are too long; false by default; an extension.
     #[serde(default)]
     truncate: bool,
+    /// Leave out what exceeds this many tokens, special ones included, of a text; -1 for
+    /// what the context holds; as in vLLM.
+    #[serde(default, deserialize_with = "wire::integer")]
+    #[schema(minimum = -1)]
+    truncate_prompt_tokens: Option<i64>,
 }
 
 /// How vectors are written: as numbers, or as base64 of 32-bit floats, the lowest byte first.
@@ -101,7 +106,7 @@ pub(crate) async fn embed(
         let options = TextOptions {
             embed: asked.embed(),
             prompt_name: asked.prompt_name.as_deref(),
-            truncate: asked.truncate,
+            most_tokens: embeddings::most_tokens(asked.truncate, asked.truncate_prompt_tokens)?,
         };
         let prompts = embeddings::tokenized(service, prompts, "input", &options)?;
         Ok((asked, prompts))

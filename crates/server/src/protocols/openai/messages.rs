@@ -9,6 +9,7 @@ use crate::http::error::HttpError;
 use crate::http::fields::ObjectReader;
 use crate::http::wire;
 use crate::protocols::attachments::{self, PartPlace};
+use crate::protocols::openai::custom_tools::PastCustom;
 use api::{Message, Part, Role, ToolCall, arguments};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -85,8 +86,9 @@ struct PastCall {
     #[serde(rename = "type")]
     #[allow(dead_code, reason = "only its type is checked")]
     kind: Option<String>,
-    #[schema(value_type = PastFunction)]
+    /// Missing only where a custom tool was called.
     function: Option<PastFunction>,
+    custom: Option<PastCustom>,
 }
 
 /// What was called.
@@ -202,7 +204,12 @@ fn text_part(value: &Value, path: &str, place: PartPlace) -> Result<Part, HttpEr
 fn calls(message: &ChatMessage, given: &Value, path: &str) -> Result<Vec<ToolCall>, HttpError> {
     let mut calls = Vec::new();
     for (at, call) in message.tool_calls.iter().flatten().enumerate() {
-        let path = format!("{path}.tool_calls[{at}].function");
+        let path = format!("{path}.tool_calls[{at}]");
+        if let Some(custom) = &call.custom {
+            calls.push(custom.call(call.id.clone(), &format!("{path}.custom"))?);
+            continue;
+        }
+        let path = format!("{path}.function");
         let function = call.function.as_ref().ok_or_else(|| wire::missing(&path))?;
         let mut source = given["tool_calls"][at].as_object().cloned().unwrap_or_default();
         if call.id.is_none() {
@@ -286,6 +293,21 @@ mod tests {
         check(call(json!(null)), call(json!({})));
         check(call(json!("{broken")), call(json!("{broken")));
         check(call(json!({"x": 1})), call(json!({"x": 1})));
+    }
+
+    #[test]
+    fn calls_of_custom_tools_are_calls_of_one_string() {
+        let custom = |custom: Value| {
+            json!({"role": "assistant", "content": null, "tool_calls": [
+                {"id": "1", "type": "custom", "custom": custom}]})
+        };
+        let mut expected = call(json!({"input": "{text"}));
+        check(custom(json!({"name": "f", "input": "{text"})), expected.clone());
+        let read = messages(json!([custom(json!({"name": "f", "input": "{text"}))])).unwrap();
+        let source = &read[0].calls[0].source;
+        assert_eq!(json!(source), expected["tool_calls"][0].take());
+        let nameless = custom(json!({"input": "x"}));
+        check_error(json!([nameless]), "messages[0].tool_calls[0].custom.name");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! `GET /v1/models`: the models of the server and their adapters.
 
+use crate::generate::adapters::refused;
 use crate::http::app::App;
 use crate::http::error::HttpError;
 use crate::http::models::{PooledModel, unknown};
@@ -50,6 +51,9 @@ enum ListedModel {
 #[schema(as = Model)]
 pub(crate) struct ModelObject {
     id: String,
+    /// The title that its file gives it; an extension.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    display_name: Option<String>,
     /// Its other names; an extension.
     aliases: Vec<String>,
     object: &'static str,
@@ -116,7 +120,8 @@ pub(crate) async fn model_list(
     Json(ModelList { object: "list", data, models }).into_response()
 }
 
-/// A model by its name, which may have slashes.
+/// A model by a name that requests may use for it, which may have slashes. The object has the
+/// model's own name.
 #[utoipa::path(get, path = "/v1/models/{id}", tag = "OpenAI", params(("id" = String, Path)),
     responses((status = 200, body = ListedModel), (status = 401, body = Problem),
         (status = 404, body = Problem)))]
@@ -132,17 +137,16 @@ pub(crate) async fn model(
     }
 }
 
-/// The model of this name.
+/// The model that requests reach by this name.
 fn named(app: &App, id: &str) -> Result<ModelObject, HttpError> {
     let entry = app.models.find(Some(id))?;
     let adapter = entry.loaded().map(|loaded| loaded.service.adapters.of_model(id));
-    if let Some(Ok(Some(adapter))) = adapter {
-        return Ok(ModelObject::of_adapter(app, entry, &adapter.name));
-    }
-    match app.models.only() {
-        // It answers to every name, and has its own.
-        Some(only) if !only.is_named(id) => Err(unknown(id)),
-        _ => Ok(ModelObject::of(app, entry)),
+    let adapter = adapter.transpose().map_err(|error| refused("model", error))?.flatten();
+    match adapter {
+        Some(adapter) => Ok(ModelObject::of_adapter(app, entry, &adapter.name)),
+        // A name of the model with that of no adapter after it.
+        None if entry.loaded().is_some() && !entry.answers_to(id) => Err(unknown(id)),
+        None => Ok(ModelObject::of(app, entry)),
     }
 }
 
@@ -161,6 +165,7 @@ impl ModelObject {
         let problem = entry.problem();
         Self {
             id: entry.name.clone(),
+            display_name: entry.description().and_then(|known| known.card.title.clone()),
             aliases: entry.aliases.clone(),
             object: "model",
             created: app.started,
@@ -186,6 +191,7 @@ impl ModelObject {
     fn of_adapter(app: &App, entry: &PooledModel, name: &str) -> Self {
         let base = Self::of(app, entry);
         let aliases = vec![format!("{}:{name}", base.id)];
-        Self { id: name.to_owned(), aliases, parent: Some(base.id.clone()), ..base }
+        let parent = Some(base.id.clone());
+        Self { id: name.to_owned(), display_name: None, aliases, parent, ..base }
     }
 }

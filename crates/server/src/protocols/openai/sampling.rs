@@ -2,7 +2,7 @@
 //! of vLLM and llama.cpp. Their bounds are checked in the precision of the document, which states
 //! the same ones.
 
-use crate::generate::sampling::{SamplingRules, refuse_samplers, sampling_schema};
+use crate::generate::sampling::{SamplingRules, sampling_schema};
 use crate::http::error::HttpError;
 use crate::http::wire;
 use api::SamplingOptions;
@@ -70,11 +70,32 @@ struct OpenAiMembers {
     /// Texts that end the answer and are not part of it: one, or up to 16.
     #[schema(value_type = Option<Stop>)]
     stop: Option<Value>,
+    /// The text of `stop` that ends the answer is part of it; false by default; as in vLLM.
+    include_stop_str_in_output: Option<bool>,
     /// Token ids that end the answer.
     #[schema(max_items = 1024)]
     stop_token_ids: Option<Vec<u32>>,
     /// Do not end where the model does.
     ignore_eos: Option<bool>,
+}
+
+/// Members of vLLM that change the prompt or the answer and are not supported.
+const REFUSED: [&str; 6] = [
+    "truncate_prompt_tokens",
+    "prompt_logprobs",
+    "use_beam_search",
+    "bad_words",
+    "allowed_token_ids",
+    "logits_processors",
+];
+
+/// Whether a value asks for something.
+fn is_given(value: Option<&Value>) -> bool {
+    match value {
+        None | Some(Value::Null | Value::Bool(false)) => false,
+        Some(Value::Array(values)) => !values.is_empty(),
+        Some(_) => true,
+    }
 }
 
 /// One text or several.
@@ -89,12 +110,15 @@ enum Stop {
 
 /// Reads everything about sampling but log probabilities, which chat and text ask for differently.
 pub(crate) fn read(body: &Value) -> Result<SamplingOptions, HttpError> {
-    refuse_samplers(body)?;
+    if let Some(name) = REFUSED.into_iter().find(|name| is_given(body.get(*name))) {
+        return Err(HttpError::member(name, "is not supported"));
+    }
     let own: OpenAiMembers = wire::read(body)?;
     Ok(SamplingOptions {
         logit_bias: biases(own.logit_bias.unwrap_or_default())?,
         min_tokens: own.min_tokens,
         stop: stop(own.stop.as_ref())?,
+        include_stop: own.include_stop_str_in_output.unwrap_or(false),
         stop_ids: own.stop_token_ids.unwrap_or_default(),
         ignore_eos: own.ignore_eos.unwrap_or(false),
         ..RULES.read::<f64>(body)?
@@ -138,7 +162,7 @@ mod tests {
             "repeat_penalty": 1.1, "presence_penalty": 0.2, "frequency_penalty": 0.3,
             "repeat_last_n": 64, "logit_bias": {"5": -100, "7": 2.5}, "seed": 42,
             "max_completion_tokens": 9, "max_tokens": 8, "min_tokens": 2.0, "stop": "x",
-            "stop_token_ids": [3], "ignore_eos": true, "unheard_of": {"a": 1},
+            "include_stop_str_in_output": true, "stop_token_ids": [3], "ignore_eos": true, "unheard_of": {"a": 1},
         }))
         .unwrap();
         let expected = SamplingOptions {
@@ -157,6 +181,7 @@ mod tests {
             max_tokens: Some(9),
             min_tokens: Some(2),
             stop: vec!["x".into()],
+            include_stop: true,
             stop_ids: vec![3],
             ignore_eos: true,
             logprobs: None,
@@ -182,6 +207,26 @@ mod tests {
         check_error(json!({"max_tokens": -2}), "max_tokens");
         check_error(json!({"max_completion_tokens": 5, "max_tokens": -2}), "max_tokens");
         check_error(json!({"ignore_eos": 1}), "ignore_eos");
+        check_error(json!({"include_stop_str_in_output": 1}), "include_stop_str_in_output");
+    }
+
+    #[test]
+    fn what_would_change_the_answer_is_refused_unless_it_is_off() {
+        for (name, off, on) in [
+            ("tfs_z", json!(1), json!(0.9)),
+            ("mirostat", json!(0), json!(2)),
+            ("dry_multiplier", json!(0.0), json!(0.8)),
+            ("xtc_probability", json!(null), json!("x")),
+            ("dynatemp_range", json!(0), json!(1)),
+            ("top_n_sigma", json!(-1), json!(1.0)),
+            ("adaptive_target", json!(-1.0), json!(0.0)),
+            ("truncate_prompt_tokens", json!(null), json!(-1)),
+            ("use_beam_search", json!(false), json!(true)),
+            ("bad_words", json!([]), json!(["x"])),
+        ] {
+            assert!(read(&json!({ name: off })).is_ok(), "{name}");
+            check_error(json!({ name: on }), name);
+        }
     }
 
     #[test]

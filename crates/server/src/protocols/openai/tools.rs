@@ -2,6 +2,7 @@
 
 use crate::http::error::HttpError;
 use crate::http::wire;
+use crate::protocols::openai::custom_tools::{CustomTool, CustomTools};
 use api::{Tool, ToolChoice};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -14,11 +15,13 @@ const CHOICE: &str = "tool_choice";
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(as = ChatTool)]
 pub(crate) struct ChatTool {
-    /// `function`.
+    /// `function` or `custom`.
     #[serde(rename = "type")]
     kind: Option<String>,
     /// Missing only where its members stand beside `type`.
     function: Option<Function>,
+    /// As `function`, of a custom tool.
+    custom: Option<CustomTool>,
     name: Option<String>,
 }
 
@@ -60,12 +63,17 @@ pub(crate) enum Mode {
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(as = ChatToolChoiceObject)]
 pub(crate) struct ChoiceObject {
-    /// `function` or `allowed_tools`.
+    /// `function`, `custom` or `allowed_tools`.
     #[schema(value_type = String)]
     #[serde(rename = "type")]
     kind: Option<String>,
+    /// Missing only where its members stand beside `type`, as those of the others may.
     function: Option<Named>,
+    custom: Option<Named>,
     allowed_tools: Option<Allowed>,
+    name: Option<String>,
+    mode: Option<Mode>,
+    tools: Option<Vec<AllowedTool>>,
 }
 
 /// A function by its name.
@@ -89,25 +97,40 @@ struct Allowed {
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(as = ChatAllowedTool)]
 struct AllowedTool {
-    /// `function`.
+    /// `function` or `custom`.
     #[serde(rename = "type")]
-    #[allow(dead_code, reason = "only its type is checked")]
     kind: Option<String>,
-    #[schema(value_type = Named)]
+    /// Missing only where its members stand beside `type`.
     function: Option<Named>,
+    custom: Option<Named>,
+    name: Option<String>,
 }
 
-/// The tools, as far as possible in the client's own form.
-pub(crate) fn read(tools: &[Value]) -> Result<Vec<Tool>, HttpError> {
-    tools.iter().enumerate().map(|(at, tool)| one(tool, &format!("tools[{at}]"))).collect()
+/// The tools, as far as possible in the client's own form, and which of them are custom ones.
+pub(crate) fn read(tools: &[Value]) -> Result<(Vec<Tool>, CustomTools), HttpError> {
+    let mut custom = CustomTools::default();
+    let one = |(at, tool)| one(tool, &format!("tools[{at}]"), &mut custom);
+    let tools = tools.iter().enumerate().map(one).collect::<Result<_, _>>()?;
+    Ok((tools, custom))
 }
 
-fn one(value: &Value, path: &str) -> Result<Tool, HttpError> {
+fn one(value: &Value, path: &str, custom: &mut CustomTools) -> Result<Tool, HttpError> {
     let tool: ChatTool = wire::part(value, path)?;
-    if let Some(kind) = tool.kind.as_deref().filter(|&kind| kind != "function") {
-        let message = format!("{path}: tools of type {kind} are not supported");
-        return Err(HttpError::invalid(format!("{path}.type"), message));
+    match tool.kind.as_deref() {
+        None | Some("function") => function(&tool, value, path),
+        Some("custom") => match (tool.custom, tool.name) {
+            (Some(tool), _) => custom.add(tool, &format!("{path}.custom")),
+            (None, Some(_)) => custom.add(wire::part(value, path)?, path),
+            (None, None) => Err(wire::missing(&format!("{path}.custom"))),
+        },
+        Some(kind) => {
+            let message = format!("{path}: tools of type {kind} are not supported");
+            Err(HttpError::invalid(format!("{path}.type"), message))
+        }
     }
+}
+
+fn function(tool: &ChatTool, value: &Value, path: &str) -> Result<Tool, HttpError> {
     match (&tool.function, &tool.name) {
         (Some(function), _) => {
             check(function, &format!("{path}.function"))?;
@@ -186,15 +209,18 @@ fn of_mode(mode: Mode) -> ToolChoice {
 
 fn of_object(choice: ChoiceObject, tools: &mut Vec<Tool>) -> Result<ToolChoice, HttpError> {
     match choice.kind.as_deref() {
-        Some("function") => {
-            let path = format!("{CHOICE}.function");
-            let function = choice.function.ok_or_else(|| wire::missing(&path))?;
-            named(function, &path, &names(tools)).map(ToolChoice::Named)
+        Some(kind @ ("function" | "custom")) => {
+            let nested = if kind == "custom" { choice.custom } else { choice.function };
+            let name = chosen((kind, nested), choice.name, CHOICE, &names(tools));
+            name.map(ToolChoice::Named)
         }
-        Some("allowed_tools") => {
-            let path = format!("{CHOICE}.allowed_tools");
-            allowed(choice.allowed_tools.ok_or_else(|| wire::missing(&path))?, &path, tools)
-        }
+        Some("allowed_tools") => match (choice.allowed_tools, choice.tools) {
+            (Some(nested), _) => allowed(nested, &format!("{CHOICE}.allowed_tools"), tools),
+            (None, Some(flat)) => {
+                allowed(Allowed { mode: choice.mode, tools: Some(flat) }, CHOICE, tools)
+            }
+            (None, None) => Err(wire::missing(&format!("{CHOICE}.allowed_tools"))),
+        },
         None => Err(wire::missing(&format!("{CHOICE}.type"))),
         Some(other) => {
             let message = format!("a tool_choice of type {other} is not supported");
@@ -205,6 +231,21 @@ fn of_object(choice: ChoiceObject, tools: &mut Vec<Tool>) -> Result<ToolChoice, 
 
 fn names(tools: &[Tool]) -> HashSet<&str> {
     tools.iter().map(|tool| &*tool.name).collect()
+}
+
+/// The name of the tool at `path`, which the `member` there has, or which stands beside `type`.
+fn chosen(
+    (member, nested): (&str, Option<Named>),
+    beside: Option<String>,
+    path: &str,
+    tools: &HashSet<&str>,
+) -> Result<String, HttpError> {
+    let member = format!("{path}.{member}");
+    match (nested, beside) {
+        (Some(tool), _) => named(tool, &member, tools),
+        (None, Some(name)) => named(Named { name: Some(name) }, path, tools),
+        (None, None) => Err(wire::missing(&member)),
+    }
 }
 
 /// The name of the function at `path`, which must be one of `tools`.
@@ -222,8 +263,11 @@ fn allowed(given: Allowed, path: &str, tools: &mut Vec<Tool>) -> Result<ToolChoi
     let path = format!("{path}.tools");
     let present = names(tools);
     let one = |(at, tool): (usize, AllowedTool)| {
-        let function = tool.function.unwrap_or(Named { name: None });
-        named(function, &format!("{path}[{at}].function"), &present)
+        let nested = match tool.kind.as_deref() {
+            Some("custom") => ("custom", tool.custom),
+            _ => ("function", tool.function),
+        };
+        chosen(nested, tool.name, &format!("{path}[{at}]"), &present)
     };
     let all = given.tools.ok_or_else(|| wire::missing(&path))?.into_iter().enumerate();
     let names = all.map(one).collect::<Result<HashSet<String>, _>>()?;
@@ -252,6 +296,7 @@ mod tests {
     fn tools_stay_as_they_are_told() {
         let given = json!({"type": "function", "extra": 1, "function":
             {"parameters": {}, "name": "f", "strict": true}});
+        let read = |tools: &[Value]| read(tools).map(|(tools, _)| tools);
         check_tools(read(std::slice::from_ref(&given)), given);
         let flat = json!({"type": "function", "name": "f", "description": "d"});
         let whole = json!({"type": "function", "function": {"name": "f", "description": "d"}});
@@ -267,7 +312,10 @@ mod tests {
             assert_eq!(error.body()["error"]["param"], param);
         };
         check(json!("x"), "tools[0]");
-        check(json!({"type": "custom", "custom": {"name": "c"}}), "tools[0].type");
+        check(json!({"type": "web_search"}), "tools[0].type");
+        check(json!({"type": "custom"}), "tools[0].custom");
+        check(json!({"type": "custom", "custom": {}}), "tools[0].custom.name");
+        check(json!({"type": "custom", "name": "c", "format": 3}), "tools[0].format");
         check(json!({"type": "function"}), "tools[0].function");
         check(json!({"type": "function", "function": {}}), "tools[0].function.name");
         check(json!({"function": {"name": "f", "parameters": 3}}), "tools[0].function.parameters");
@@ -299,6 +347,13 @@ mod tests {
         check(json!("none"), ToolChoice::None, 3);
         check(json!("required"), ToolChoice::Required, 3);
         check(tool("g"), ToolChoice::Named("g".into()), 3);
+        for kind in ["function", "custom"] {
+            check(json!({"type": kind, "name": "g"}), ToolChoice::Named("g".into()), 3);
+            check(json!({"type": kind, kind: {"name": "g"}}), ToolChoice::Named("g".into()), 3);
+        }
+        let flat = json!([{"type": "function", "name": "f"}, {"type": "custom", "name": "g"}]);
+        let flat = json!({"type": "allowed_tools", "mode": "required", "tools": flat});
+        check(flat, ToolChoice::Required, 2);
         check(allow("auto", &["f", "g"]), ToolChoice::Auto, 2);
         check(allow("required", &["f", "g"]), ToolChoice::Required, 2);
         check(allow("required", &["h"]), ToolChoice::Named("h".into()), 3);
@@ -313,7 +368,9 @@ mod tests {
         check(json!("sometimes"), "tool_choice");
         check(json!(3), "tool_choice");
         check(json!({}), "tool_choice.type");
-        check(json!({"type": "custom", "custom": {"name": "c"}}), "tool_choice.type");
+        check(json!({"type": "web_search"}), "tool_choice.type");
+        check(json!({"type": "custom", "custom": {"name": "c"}}), "tool_choice.custom.name");
+        check(json!({"type": "function", "name": "x"}), "tool_choice.name");
         check(json!({"type": "function"}), "tool_choice.function");
         check(tool("x"), "tool_choice.function.name");
         check(json!({"type": "allowed_tools"}), "tool_choice.allowed_tools");

@@ -1,6 +1,7 @@
 //! `POST /v1/rerank`: documents in the order of their relevance for a query.
 
 use super::{RankingUsage, Scores, checked, computed};
+use crate::generate::embeddings::most_tokens;
 use crate::generate::flow::prepare_within;
 use crate::http::error::HttpError;
 use crate::http::refusals::Refusals;
@@ -38,6 +39,11 @@ struct RerankRequest {
     /// Leave out the ends of documents that are too long; false by default.
     #[serde(default)]
     truncate: bool,
+    /// Leave out what exceeds this many tokens, special ones included, of a query with its document;
+    /// -1 for what the context holds; as in vLLM.
+    #[serde(default, deserialize_with = "wire::integer")]
+    #[schema(minimum = -1)]
+    truncate_prompt_tokens: Option<i64>,
     /// The user of the request: the users of a key share its part of the machine evenly.
     user: Option<String>,
 }
@@ -173,7 +179,8 @@ fn read(service: &Service, body: &Value) -> Result<Asked, HttpError> {
     };
     let documents: Vec<String> = documents;
     let queries = std::slice::from_ref(&request.query);
-    let pairs = checked(service, queries, (&documents, param), request.truncate)?;
+    let most = most_tokens(request.truncate, request.truncate_prompt_tokens)?;
+    let pairs = checked(service, queries, (&documents, param), most)?;
     Ok(Asked { request, documents, pairs, param })
 }
 

@@ -1,6 +1,7 @@
 //! `POST /v1/score`: the score of each of two lists of texts with each other, as vLLM has it.
 
 use super::{RankingUsage, Scores, checked, computed};
+use crate::generate::embeddings::most_tokens;
 use crate::generate::flow::prepare_within;
 use crate::http::app::unix_now;
 use crate::http::error::HttpError;
@@ -32,6 +33,11 @@ struct ScoreRequest {
     /// Leave out the ends of second texts that are too long; false by default; an extension.
     #[serde(default)]
     truncate: bool,
+    /// Leave out what exceeds this many tokens, special ones included, of two texts; -1 for
+    /// what the context holds; as in vLLM.
+    #[serde(default, deserialize_with = "wire::integer")]
+    #[schema(minimum = -1)]
+    truncate_prompt_tokens: Option<i64>,
     /// The user of the request: the users of a key share its part of the machine evenly.
     user: Option<String>,
 }
@@ -91,6 +97,7 @@ fn read(
         let problem = format!("must hold 1 text or {expected} as text_2 does, not {found}");
         return Err(HttpError::member("text_1", problem));
     }
-    let pairs = checked(service, &first, (&second, "text_2"), request.truncate)?;
+    let most = most_tokens(request.truncate, request.truncate_prompt_tokens)?;
+    let pairs = checked(service, &first, (&second, "text_2"), most)?;
     Ok((request.user, request.use_activation.unwrap_or(true), pairs))
 }

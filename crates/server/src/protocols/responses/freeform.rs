@@ -1,12 +1,50 @@
-//! The free text of a custom tool, read from the arguments of the function that stands for it
-//! while they arrive.
+//! Custom tools, whose argument is free text: the function of one string that stands for each, and
+//! the text, read from the arguments of a call while they arrive.
 
 use crate::generate::answer::members;
 use crate::protocols::responses::tools::INPUT;
-use serde_json::Value;
+use api::Tool;
+use serde_json::{Value, json};
+
+/// What a warning says of a custom tool whose text has a grammar.
+pub(crate) const GRAMMAR_IS_TOLD: &str = "the grammar is told to the model and not enforced";
+
+/// The function that stands for the custom tool `name`. The syntax and the definition of a
+/// `grammar` are told to the model.
+pub(crate) fn function(
+    name: String,
+    description: Option<String>,
+    grammar: Option<(&str, &str)>,
+) -> Tool {
+    let mut input = json!({ "type": "string" });
+    if let Some((syntax, definition)) = grammar {
+        input["description"] = format!("Text of this {syntax} grammar:\n{definition}").into();
+    }
+    let description = Some(description.unwrap_or_default());
+    let parameters = json!({
+        "type": "object",
+        "properties": { (INPUT): input },
+        "required": [INPUT],
+        "additionalProperties": false,
+    });
+    Tool { name, description, parameters, strict: false, source: None }
+}
+
+/// The arguments of the function for a call with this text.
+pub(crate) fn arguments(text: &str) -> Value {
+    json!({ (INPUT): text })
+}
+
+/// The text of a call with these arguments.
+pub(crate) fn text(arguments: &str) -> String {
+    let mut reader = Freeform::default();
+    let text = reader.push(arguments);
+    let rest = reader.finish(&text);
+    text + &rest
+}
 
 /// Reads `{"input": "..."}`.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Freeform {
     arguments: String,
     /// Bytes of `arguments` that are read.
@@ -121,6 +159,13 @@ mod tests {
         check(r#" { "input" : "x" } "#, "x");
         check(r#"{"input": "\ud83d\ude00\u00e9"}"#, "😀é");
         check(r#"{"input": ""}"#, "");
+    }
+
+    #[test]
+    fn the_text_of_arguments_is_the_one_that_they_were_made_of() {
+        for given in ["", "a \"b\"\n", "{\"input\": 1}"] {
+            assert_eq!(text(&arguments(given).to_string()), given);
+        }
     }
 
     #[test]

@@ -4,9 +4,10 @@
 
 use crate::http::error::HttpError;
 use crate::http::fields::{ObjectReader, wrong};
+use crate::protocols::responses::freeform::{self, GRAMMAR_IS_TOLD};
 use crate::protocols::warnings::Warnings;
 use api::{Tool, ToolChoice};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 
 /// The parameter that carries the text of a custom tool.
@@ -191,22 +192,14 @@ fn function(
         let strict = fields.flag("strict")? == Some(true);
         return Ok(Tool { name, description, parameters, strict, source: None });
     }
-    let mut input = json!({ "type": "string" });
+    let mut grammar = None;
     if let Some(format) = fields.fields("format")?
         && let Some(definition) = format.text("definition")?
     {
-        let syntax = format.text("syntax")?.unwrap_or("lark");
-        input["description"] = format!("Text of this {syntax} grammar:\n{definition}").into();
-        warnings.add(&name, "the grammar is told to the model and not enforced");
+        grammar = Some((format.text("syntax")?.unwrap_or("lark"), definition));
+        warnings.add(&name, GRAMMAR_IS_TOLD);
     }
-    let description = Some(description.unwrap_or_default());
-    let parameters = json!({
-        "type": "object",
-        "properties": { (INPUT): input },
-        "required": [INPUT],
-        "additionalProperties": false,
-    });
-    Ok(Tool { name, description, parameters, strict: false, source: None })
+    Ok(freeform::function(name, description, grammar))
 }
 
 const CHOICE: &str = "tool_choice";
@@ -278,6 +271,7 @@ fn allowed(fields: &ObjectReader<'_>, tools: &mut Tools) -> Result<ToolChoice, H
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn read(tools: Value) -> (Tools, Warnings) {
         let mut warnings = Warnings::default();

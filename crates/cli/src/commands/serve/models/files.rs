@@ -2,6 +2,7 @@
 
 use crate::commands::serve::routes;
 use crate::folders;
+use crate::model;
 use crate::settings;
 use anyhow::{Context, Result, bail, ensure};
 use formats::gguf;
@@ -72,11 +73,9 @@ fn model_at(path: &Path) -> Option<String> {
     if path.is_dir() {
         return path.join("config.json").is_file().then_some(name);
     }
-    let stem = name.strip_suffix(".gguf").filter(|_| path.is_file())?;
     match gguf::part_of(path) {
-        Some((whole, 1)) => Some(whole),
-        Some(_) => None,
-        None => Some(stem.to_owned()),
+        Some((_, number)) if number != 1 => None,
+        _ => model::gguf_name(path),
     }
 }
 
