@@ -214,7 +214,10 @@ fn biases_count_where_a_flag_declares_them_that_the_family_reads() {
         let biases: Vec<_> = parts.map(bias).collect();
         source.tensors.extend(biases);
         let (checkpoint, _folder) = source.open().unwrap();
-        let has = checkpoint.tensors().any(|view| view.source_name.ends_with("_proj.bias"));
+        let has = checkpoint.tensors().any(|view| {
+            is_part(&view.source_name.replace(".bias", ".weight"))
+                && view.source_name.ends_with(".bias")
+        });
         assert_eq!((has, checkpoint.warnings().is_empty()), (counts, counts), "{family}, {flag}");
     };
     check("llama", "attention_bias", "self_attn", true);

@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 fn checkpoint_digests_do_not_depend_on_source_names() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny");
     let checkpoint = Checkpoint::open(Path::new(folder), &OpenOptions::default()).unwrap();
-    assert_eq!(identity(&checkpoint), "cb0c649ae9f42616717d935caa9ff015");
+    assert_eq!(identity(&checkpoint), "0aaf67134a7d2b90f3a8fbf9ddf80e18");
 }
 
 #[test]
@@ -18,7 +18,7 @@ fn configuration_texts_do_not_depend_on_source_names() {
     let mut hash = Sha256::new();
     FAMILIES.iter().for_each(|config| hash.update(config_text(config)));
     let digest: String = hash.finalize()[..8].iter().map(|byte| format!("{byte:02x}")).collect();
-    assert_eq!(digest, "");
+    assert_eq!(digest, "eb6f74a5a74abe38");
 }
 
 #[test]
@@ -70,7 +70,7 @@ macro_rules! single {
 single! {
     usize: 7, |it| it + 1;
     u32: 7, |it| it + 1;
-    f32: 7.0, |it| it.mul_add(2.0, 1.0);
+    f32: 7.0, |it| if it.is_finite() { it.mul_add(2.0, 1.0) } else { 9.0 };
     bool: true, |it| !it;
     String: "x".to_owned(), |it| format!("{it}x");
     &'static str: "x", |it| if *it == "x" { "y" } else { "x" };

@@ -103,6 +103,10 @@ fn write_gguf(config: &ModelConfig, path: &Path) {
         let parts = parts.into_iter().chain([("cls.output.weight", true)]).filter(|it| it.1);
         tensors.extend(parts.map(|(name, _)| one(name.to_owned())));
     }
+    if let Some(convs) = config.convs.as_ref().filter(|convs| convs.biased) {
+        let first = convs.layers.iter().position(|has| *has).unwrap();
+        tensors.push(one(format!("blk.{first}.shortconv.conv.bias")));
+    }
     let factors = config.rope.factor_tensors().into_iter();
     tensors.extend(factors.map(|(name, values)| (name.to_owned(), values)));
     for (name, values) in &tensors {
