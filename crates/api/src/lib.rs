@@ -10,6 +10,7 @@ mod budget;
 mod card;
 mod constraint;
 mod constraint_builder;
+mod constraint_source;
 mod conversation;
 mod description;
 mod effort;
@@ -29,13 +30,13 @@ mod request;
 mod service;
 mod stream;
 mod structure;
+mod traced_constraint;
 mod turn_encoding;
 mod turn_records;
 mod usage_counter;
 
 pub use adapters::{AdapterError, Adapters, DEFAULT_ADAPTERS, NamedAdapter};
 pub use card::ModelCard;
-pub use constraint::constraint_of_trace;
 pub use description::{ModelDescription, TextParts};
 pub use embed::{Embedding, probability};
 pub use engine::{
@@ -54,5 +55,6 @@ pub use request::{ChatRequest, Prepared, Prompt, RequestOptions, TextRequest, To
 pub use service::{Service, ServiceParts};
 pub use stream::TextStream;
 pub use text::{EncodeOptions, EncodedPair, GrammarSource, closed_object};
+pub use traced_constraint::constraint_of_trace;
 pub use turn_records::TurnRecords;
 pub use usage_counter::{Timings, Usage};
