@@ -1,7 +1,7 @@
 //! A budget of reasoning tokens. When it is used up, the tokens of the closing tag are forced, as
 //! if the model had chosen them.
 
-use crate::constraint::ConstraintSource;
+use crate::constraint_source::ConstraintSource;
 use crate::conversation::{CLOSE, THINK};
 use crate::error::ApiError;
 use engine::{Allowed, Constraint, Grammar, GrammarRef, TokenSet};

@@ -1,44 +1,11 @@
-//! Grammars of `text` as constraints of `engine`, and constraints as traces hold them.
+//! Grammars of `text` as constraints of `engine`.
 
-use crate::budget::Budget;
+use crate::constraint_source::ConstraintSource;
 use crate::error::ApiError;
 use engine::{Allowed, Constraint, Field, Grammar, GrammarRef, TokenSet};
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use text::grammar::LeftOut;
 use text::{CompiledGrammar, GrammarCompiler, GrammarError, GrammarSource, Matcher, Thinking};
-
-/// The source of a constraint, from which it can be made again.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum ConstraintSource {
-    /// A grammar, which reasoning may precede.
-    Grammar { source: GrammarSource, thinking: Thinking },
-    /// A budget of reasoning, and the source of the constraint around which it is.
-    Budget { tokens: usize, opened: bool, closing: Vec<u32>, inner: Option<Value> },
-}
-
-/// Makes the constraint of a request again from the source that its trace holds.
-///
-/// # Errors
-/// If `source` is none, or its grammar cannot be compiled for the vocabulary of `compiler`.
-pub fn constraint_of_trace(
-    source: &Value,
-    compiler: &GrammarCompiler,
-) -> Result<GrammarRef, ApiError> {
-    let invalid = |error: serde_json::Error| ApiError::Invalid {
-        field: Field::Constraint,
-        message: format!("expected the source of a constraint: {error}"),
-    };
-    match ConstraintSource::deserialize(source).map_err(invalid)? {
-        ConstraintSource::Grammar { source, thinking } => compile(compiler, source, thinking),
-        ConstraintSource::Budget { tokens, opened, closing, inner } => {
-            let inner = inner.map(|inner| constraint_of_trace(&inner, compiler)).transpose()?;
-            let (assets, closing) = (&compiler.assets, closing.into());
-            Ok(GrammarRef::new(Budget { tokens, opened, assets: assets.clone(), closing, inner }))
-        }
-    }
-}
 
 /// Compiles `source` to a constraint.
 pub(crate) fn compile(

@@ -38,6 +38,8 @@ pub(super) struct SamplingFields {
     stop: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     stop_ids: Vec<u32>,
+    #[serde(skip)]
+    include_stop: bool,
     ignore_eos: bool,
     #[serde(skip)]
     logprobs: Option<usize>,

@@ -12,7 +12,7 @@ use crate::tensor::TensorView;
 const BIAS: &str = ".bias";
 
 /// Removes the biases that the model does not have by its configuration, as the reference library
-/// does, and says which. `declared` are those that config.json declares for every layer.
+/// does, and says which. `declared` are the tensors that config.json declares for every layer.
 pub(super) fn leave_out_denied(
     views: &mut Vec<TensorView>,
     family: &Family,

@@ -82,9 +82,9 @@ pub(crate) struct Family {
     pub default_scaling: fn() -> RopeScaling,
     /// Biases that a layer must have, whatever the configuration says.
     pub required: fn(config: &ModelConfig, layer: usize) -> &'static [&'static str],
-    /// Flags of config.json that declare further tensors of every layer that has them: each with its
-    /// default and the tensors. A flag without tensors must be false. Flags that the reference
-    /// library does not read for this family are not listed.
+    /// Flags of config.json that declare further tensors of every layer with their matrices: each
+    /// with its default and the tensors. A flag without tensors must be false. Flags that the
+    /// reference library does not read for this family are not listed.
     pub declared: &'static [(&'static str, bool, &'static [&'static str])],
     /// Matrices that its files store as the rows of one: (theirs, canonical parts).
     pub joined: &'static [(&'static str, &'static [&'static str])],

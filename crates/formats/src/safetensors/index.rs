@@ -1,7 +1,7 @@
 //! Checkpoints in shards, tied together by `model.safetensors.index.json`.
 //!
-//! Invariant: only files in the index's folder and below it are opened, every tensor is in the shard that the
-//! index names, and in no other.
+//! Invariant: only files in the index's folder and below it are opened, every tensor is in the
+//! shard that the index names, and in no other.
 
 use std::path::{Path, PathBuf};
 
