@@ -282,11 +282,18 @@ impl AdapterTable {
 
     /// Checks that an adapter of this name may be added.
     fn check_room(&self, name: Option<&str>, most: usize) -> Result<(), AdapterError> {
-        let refused = |problem: String| Err(AdapterError::Refused(problem));
-        if self.adapters.len() >= most {
-            return refused(format!("expected at most {most} adapters, found one more"));
+        name.map_or(Ok(()), |name| self.check_name(name))?;
+        match self.adapters.len() >= most {
+            true => {
+                let problem = format!("expected at most {most} adapters, found one more");
+                Err(AdapterError::Refused(problem))
+            }
+            false => Ok(()),
         }
-        let Some(name) = name else { return Ok(()) };
+    }
+
+    /// Checks that `name` is one that an adapter may have, and not taken.
+    fn check_name(&self, name: &str) -> Result<(), AdapterError> {
         let wrong = |problem: String| Err(AdapterError::Name(problem));
         let is_plain = !name.is_empty() && !name.chars().any(char::is_control);
         if !is_plain || name.chars().count() > MAX_NAME {

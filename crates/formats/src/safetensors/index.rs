@@ -80,7 +80,7 @@ fn path_below(name: &str) -> Option<PathBuf> {
     let outside = |c: char| c == '\\' || c == ':' || c.is_control();
     let is_part = |part: &&str| !part.is_empty() && *part != ".." && !part.contains(outside);
     let parts: Vec<_> = name.split('/').collect();
-    let is_below = name.ends_with(".safetensors") && parts.iter().all(|part| is_part(part));
+    let is_below = name.ends_with(".safetensors") && parts.iter().all(is_part);
     is_below.then(|| parts.into_iter().filter(|part| *part != ".").collect())
 }
 
