@@ -24,5 +24,11 @@ def server(serve):
 
 
 @pytest.fixture(scope="session")
+def exact_server(serve):
+    """Whose greedy texts are those of transformers."""
+    return serve("--mode", "exact")
+
+
+@pytest.fixture(scope="session")
 def embedder(serve):
     return serve(model=minilm())

@@ -7,8 +7,8 @@ import openai
 QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
 
 
-def test_openai_answers_and_streams_the_same_text(server):
-    client = openai.OpenAI(base_url=server.address + "/v1", api_key="none", max_retries=0)
+def test_openai_answers_and_streams_the_same_text(exact_server):
+    client = openai.OpenAI(base_url=exact_server.address + "/v1", api_key="none", max_retries=0)
     model = client.models.list().data[0].id
     settings = {"model": model, "messages": QUESTION, "temperature": 0, "max_tokens": 24}
     answer = client.chat.completions.create(**settings).choices[0].message.content
@@ -21,8 +21,8 @@ def test_openai_answers_and_streams_the_same_text(server):
     assert response.output_text == answer
 
 
-def test_anthropic_answers_and_streams_the_same_text(server):
-    client = anthropic.Anthropic(base_url=server.address, api_key="none", max_retries=0)
+def test_anthropic_answers_and_streams_the_same_text(exact_server):
+    client = anthropic.Anthropic(base_url=exact_server.address, api_key="none", max_retries=0)
     settings = {"model": "any", "messages": QUESTION, "temperature": 0, "max_tokens": 24}
     [block] = client.messages.create(**settings).content
     assert "Paris" in block.text
@@ -30,8 +30,8 @@ def test_anthropic_answers_and_streams_the_same_text(server):
         assert "".join(stream.text_stream) == block.text
 
 
-def test_ollama_answers_and_streams_the_same_text(server):
-    client = ollama.Client(host=server.address)
+def test_ollama_answers_and_streams_the_same_text(exact_server):
+    client = ollama.Client(host=exact_server.address)
     model = client.list().models[0].model
     settings = {"model": model, "messages": QUESTION, "options": {"temperature": 0, "num_predict": 24}}
     answer = client.chat(**settings).message.content

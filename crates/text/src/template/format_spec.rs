@@ -205,7 +205,7 @@ fn number(
     }
     let mut out = String::new();
     for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at) % group == 0 {
+        if at > 0 && (digits.len() - at).is_multiple_of(group) {
             out.push(separator);
         }
         out.push(digit);

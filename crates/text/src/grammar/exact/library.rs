@@ -62,12 +62,11 @@ fn collect<'a>(schema: &'a Value, keywords: bool, found: &mut Found<'a>) {
         return object.values().for_each(|value| collect(value, true, found));
     }
     let has = |key: &&str| object.contains_key(*key);
-    let bounded = BOUNDS.iter().any(|key| has(key));
+    let bounded = BOUNDS.iter().any(&has);
     let all_of = object.get("allOf").and_then(Value::as_array).map_or(0, Vec::len);
     let applied = ["$ref", "anyOf", "oneOf"].iter().filter(|key| has(key)).count();
     // Properties and items of schemas that are merged are merged as well.
-    let own =
-        ["properties", "items", "prefixItems", "additionalProperties"].iter().any(|key| has(key));
+    let own = ["properties", "items", "prefixItems", "additionalProperties"].iter().any(has);
     found.merges |= all_of + applied + usize::from(bounded || own) > 1;
     if bounded {
         let names = match object.get("type") {
