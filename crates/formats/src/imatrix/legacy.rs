@@ -127,7 +127,7 @@ mod tests {
             let message = parse(&bytes.concat()).unwrap_err().to_string();
             assert!(message.contains(expected), "{message}");
         };
-        check(&[b"{\"model\": 1}"], "expected the magic number GGUF");
+        check(&[b"{\"model\": 1}"], "expected a file of importance: GGUF");
         check(&[&number(-1)], "the number of entries: expected a number from 0, found -1");
         check(&[&number(1 << 20), &[0; 40]], "the list of entries claims 1048576");
         check(&[&number(1), &number(i32::MAX), &[0; 40]], "at most 4096 bytes");
