@@ -22,7 +22,7 @@ pub struct Request {
 
 #[derive(Clone, Debug)]
 enum RequestKind {
-    Chat(ChatRequest),
+    Chat(Box<ChatRequest>),
     Text(TextRequest),
 }
 
@@ -92,7 +92,7 @@ impl Request {
 
 impl From<ChatRequest> for Request {
     fn from(chat: ChatRequest) -> Self {
-        Self { kind: RequestKind::Chat(chat) }
+        Self { kind: RequestKind::Chat(Box::new(chat)) }
     }
 }
 

@@ -41,10 +41,9 @@ impl Range {
         let unit = 10i128.pow(PLACES);
         let below = |(least, excluded)| value < least || excluded && value == least;
         let above = |(most, excluded)| value > most || excluded && value == most;
-        !(self.integer && value % unit != 0)
-            && !self.least.is_some_and(below)
-            && !self.most.is_some_and(above)
-            && self.step.is_none_or(|step| value % step == 0)
+        let is_outside = self.least.is_some_and(below) || self.most.is_some_and(above);
+        let has_kind = !self.integer || value % unit == 0;
+        !is_outside && has_kind && self.step.is_none_or(|step| value % step == 0)
     }
 
     fn of(rng: &mut Rng) -> Self {
@@ -99,7 +98,8 @@ impl Range {
             0 => whole["type"] = kind.into(),
             1 => whole["type"] = json!([kind, "null"]),
             2 => {
-                let parts: Vec<Value> = keywords.iter().map(|one| object(&[one.clone()])).collect();
+                let parts: Vec<Value> =
+                    keywords.iter().map(|one| object(std::slice::from_ref(one))).collect();
                 whole = json!({"type": kind, "allOf": parts});
                 if keywords.is_empty() {
                     whole = json!({ "type": kind });
