@@ -147,6 +147,7 @@ mod tests {
         let request = ChatRequest { prefill: Some("<think>a".into()), ..ChatRequest::default() };
         let mut rendered = RenderedPrompt { text: PLAIN.into(), literals: Vec::new() };
         assert!(!Prefill::of(&request, CLOSING, false).unwrap().append(&mut rendered));
-        assert_eq!(rendered.literals, [PLAIN.len()..PLAIN.len() + "<think>a".len()]);
+        assert_eq!(rendered.literals.len(), 1);
+        assert_eq!(rendered.literals[0], PLAIN.len()..PLAIN.len() + "<think>a".len());
     }
 }

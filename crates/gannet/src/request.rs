@@ -23,7 +23,7 @@ pub struct Request {
 #[derive(Clone, Debug)]
 enum RequestKind {
     Chat(Box<ChatRequest>),
-    Text(TextRequest),
+    Text(Box<TextRequest>),
 }
 
 impl Request {
@@ -98,7 +98,7 @@ impl From<ChatRequest> for Request {
 
 impl From<TextRequest> for Request {
     fn from(text: TextRequest) -> Self {
-        Self { kind: RequestKind::Text(text) }
+        Self { kind: RequestKind::Text(Box::new(text)) }
     }
 }
 
