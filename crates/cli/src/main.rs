@@ -125,7 +125,7 @@ fn parse() -> Result<(Cli, EffectiveSettings)> {
 
 fn run(cli: Cli, effective: &EffectiveSettings) -> Result<()> {
     logging::install(cli.verbose, cli.log_format);
-    effective.notes().into_iter().for_each(output::note);
+    effective.notes().iter().for_each(output::note);
     match cli.command {
         Command::Run(args) => commands::run::run(&args),
         Command::Chat(args) => commands::chat::run(&args),

@@ -1,8 +1,9 @@
 //! `POST /v1/chat/completions`: tool calls, whole and in pieces.
 
 use crate::harness::{Server, chat_body, error};
-use crate::support::{Act, ids};
+use crate::support::{Act, ids, scripted_template};
 use serde_json::{Value, json};
+use server::ServerOptions;
 
 const CALL: &str =
     "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": [1, \"é\"]}}\n</tool_call>";
@@ -92,7 +93,10 @@ async fn streamed_fragments_make_the_whole_calls() {
 #[tokio::test]
 async fn custom_tools_are_called_with_a_text() {
     let said = "<tool_call>\n{\"name\": \"c\", \"arguments\": {\"input\": \"a\\n\\\"b\\\"\"}}\n</tool_call>";
-    let server = Server::start([Act::Say(said)]).await;
+    // The description of the tool needs a longer context than that of other tests.
+    let template = "{% for message in messages %}{{ message.content }}\n{% endfor %}";
+    let scripted = scripted_template(template, vec![Act::Say(said)]);
+    let server = Server::serve(scripted, ServerOptions::default());
     let grammar = json!({"type": "grammar", "grammar": {"syntax": "regex", "definition": "a"}});
     let tools = json!([{"type": "custom", "custom": {"name": "c", "format": grammar}}]);
     let whole = server.chat(json!({ "tools": tools })).await;
