@@ -39,6 +39,8 @@ struct PooledState {
     keep_alive: Option<KeepAlive>,
     /// Whether the model takes no more requests until it is unloaded.
     leaves: bool,
+    /// Whether a request has used the model since it was loaded.
+    served: bool,
     /// Attempts to load so far.
     attempts: u64,
     /// The problem of the last attempt that failed, with its number.
@@ -141,6 +143,7 @@ impl PooledModel {
             idle_since: Instant::now(),
             keep_alive: None,
             leaves: false,
+            served: false,
             attempts: 0,
             failed: None,
         };
@@ -265,13 +268,14 @@ impl PooledModel {
             Residence::Loaded(loaded, _) => {
                 let (loaded, has_ended) = (Arc::clone(loaded), !loaded.service.engine.is_alive());
                 if self.loader.is_some() && has_ended && !state.leaves {
-                    state.leaves = true;
+                    (state.leaves, state.served) = (true, true);
                     self.changed.send_replace(());
                 }
-                if state.leaves {
+                if state.leaves && state.served {
                     return Usable::Changing;
                 }
                 state.users += 1;
+                state.served = true;
                 drop(state);
                 Usable::Now(loaded)
             }
@@ -314,6 +318,7 @@ impl PooledModel {
             Ok((loaded, running)) => {
                 state.idle_since = Instant::now();
                 state.failed = None;
+                state.served = false;
                 state.phase = Residence::Loaded(loaded, Some(running));
             }
             Err(problem) => {
@@ -356,7 +361,9 @@ impl PooledModel {
         }
         match state.keep_alive.unwrap_or(self.keep_alive) {
             _ if state.users > 0 => Expiry::Never,
-            _ if state.leaves => Expiry::In(Duration::ZERO),
+            // One of the requests that it was loaded for uses it before it goes. Without this, models
+            // that make way for each other might never be used.
+            _ if state.leaves && (state.served || state.waiting == 0) => Expiry::In(Duration::ZERO),
             _ if state.waiting > 0 => Expiry::Never,
             KeepAlive::Forever => Expiry::Never,
             KeepAlive::For(time) => Expiry::In(time.saturating_sub(state.idle_since.elapsed())),
