@@ -127,7 +127,7 @@ impl Adapters {
     /// gets, or adds it if there is none. Requests that have begun keep the adapter that they have.
     ///
     /// # Errors
-    /// As [`add`](Self::add), but for a name that is an adapter's.
+    /// As [`add`](Self::add), for a name that an adapter has already.
     pub fn replace(&self, name: &str, path: &Path) -> Result<NamedAdapter, AdapterError> {
         if self.table().named(name).is_none() {
             return self.add(Some(name), path);

@@ -71,8 +71,8 @@ impl Service {
         limit.whole(self.tokenizer().encode_within(text, options, limit.most()))
     }
 
-    /// The ids of `text`, or its first ones and those that end a text, if the context does not hold
-    /// them all.
+    /// The ids of `text`; if the context does not hold them all, its first ones and the ones that
+    /// end a text.
     pub fn first_tokens(&self, text: &str, options: EncodeOptions) -> Result<Vec<u32>, ApiError> {
         let encoded = self.tokenizer().encode_within(text, options, self.info().context_length);
         Ok(encoded.map_err(text_error)?.ids)

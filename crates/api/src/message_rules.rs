@@ -2,7 +2,7 @@
 //! conversations.
 //!
 //! Clients may put system messages anywhere, and messages of one role in a row; some templates
-//! refuse such conversations, or leave messages out. A conversation is taken if the template renders
+//! refuse such conversations, or leave messages out. A conversation is taken if a template renders
 //! it with the contents of all messages.
 
 use crate::conversation::template_message;

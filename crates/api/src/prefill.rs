@@ -25,7 +25,7 @@ struct PrefilledReasoning<'a> {
 }
 
 impl<'a> Prefill<'a> {
-    /// The beginning that `request` gives, for a model that `thinks` or not. Reasoning stands between
+    /// The beginning that `request` gives, of a model that `thinks` or not. Reasoning is between
     /// tags at the start of the content; given apart, it counts without content only, as reasoning
     /// before content is over.
     pub fn of(request: &'a ChatRequest, closing: &'static str, thinks: bool) -> Option<Self> {
@@ -45,7 +45,7 @@ impl<'a> Prefill<'a> {
         Some(Self { reasoning, content, closing })
     }
 
-    /// Appends the beginning to the prompt, and returns whether its reasoning is still open. Control
+    /// Appends the beginning to the prompt; returns whether its reasoning is still open. Control
     /// tokens in the texts of the client are plain text, except for the tags of reasoning.
     pub fn append(&self, prompt: &mut RenderedPrompt) -> bool {
         let opened = opens_reasoning(&prompt.text);

@@ -18,7 +18,7 @@ pub(crate) struct ProbedTemplate {
 }
 
 impl ProbedTemplate {
-    /// Probes a template. Calls are in `format`, or in the format that the template shows; if it has
+    /// Probes a template. Calls are in `format`, or in the one that the template shows; if it has
     /// no place for tools and shows none, in Hermes' format.
     pub fn new(
         template: ChatTemplate,

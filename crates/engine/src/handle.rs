@@ -82,7 +82,7 @@ pub enum SubmitError {
     Stopped,
 }
 
-/// What a prompt that fills the context exactly has no room for.
+/// What a prompt that fills the context exactly leaves no position for.
 fn answer_room(prompt_tokens: &usize, context_length: &usize) -> &'static str {
     if prompt_tokens > context_length { "" } else { " with room for an answer" }
 }

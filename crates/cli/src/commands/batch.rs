@@ -36,7 +36,8 @@ const MAX_CHOICES: usize = 128;
 /// Answer all requests of a file, many at a time
 ///
 /// Lines are OpenAI's: {"custom_id": "a", "method": "POST", "url": "/v1/chat/completions", "body":
-/// {...}}, or /v1/completions, /v1/embeddings or /v1/responses. Each request gives one line of the output as soon as it is answered,
+/// {...}}, or /v1/completions, /v1/embeddings or /v1/responses.
+/// Each request gives one line of the output as soon as it is answered,
 /// with its custom_id. An invalid request gives a line with an error; the others are not affected.
 ///
 /// Started again with the same output, the command resumes, however it ended: answered requests and

@@ -168,7 +168,7 @@ impl MixedPrompt {
         self.ids_with(WHOLE_TEXT, |text, options| service.prompt_tokens(text, options))
     }
 
-    /// As [`Self::ids`], or more of them than the context holds, with those that end a text.
+    /// As [`Self::ids`], or more of them than the context holds, with the ones that end a text.
     pub fn first_ids(&self, service: &Service) -> Result<Vec<u32>, HttpError> {
         self.ids_with(WHOLE_TEXT, |text, options| service.first_tokens(text, options))
     }

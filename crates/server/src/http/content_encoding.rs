@@ -1,7 +1,7 @@
 //! Compressed bodies of requests, which handlers receive decoded.
 //!
 //! Source: RFC 9110, 8.4 and 15.5.16. The limit of a body holds for its bytes as sent, and for
-//! those that they decode to.
+//! the decoded ones.
 
 use crate::http::app::App;
 use crate::http::body;

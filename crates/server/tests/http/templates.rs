@@ -25,7 +25,7 @@ const ALTERNATE: &str = "\
 {{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{%- endfor -%}
 {%- if add_generation_prompt -%}{{ '<|im_start|>assistant\\n' }}{%- endif -%}";
 
-/// Thinks only if it is told to.
+/// Thinks only where the request says so.
 const THINK_OFF: &str = "\
 {%- for m in messages -%}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{%- endfor -%}
 {%- if add_generation_prompt -%}{{ '<|im_start|>assistant\\n' }}

@@ -361,8 +361,8 @@ impl PooledModel {
         }
         match state.keep_alive.unwrap_or(self.keep_alive) {
             _ if state.users > 0 => Expiry::Never,
-            // One of the requests that it was loaded for uses it before it goes. Without this, models
-            // that make way for each other might never be used.
+            // A request that it was loaded for uses it before it goes: models that make way for
+            // each other might never be used otherwise.
             _ if state.leaves && (state.served || state.waiting == 0) => Expiry::In(Duration::ZERO),
             _ if state.waiting > 0 => Expiry::Never,
             KeepAlive::Forever => Expiry::Never,

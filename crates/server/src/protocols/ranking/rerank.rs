@@ -39,7 +39,7 @@ struct RerankRequest {
     /// Leave out the ends of documents that are too long; false by default.
     #[serde(default)]
     truncate: bool,
-    /// Leave out what exceeds this many tokens, special ones included, of a query with its document;
+    /// Leave out what exceeds this many tokens, special ones included, of a query and its document;
     /// -1 for what the context holds; as in vLLM.
     #[serde(default, deserialize_with = "wire::integer")]
     #[schema(minimum = -1)]
