@@ -77,7 +77,7 @@ fn described(app: &App, store: Arc<ResponseStore>) -> (Router<App>, utoipa::open
         protocol::routes::<Llama>(app),
         protocol::routes::<Ranking>(app),
     ];
-    let (mut router, mut document) = (Router::new(), Head::openapi());
+    let (mut router, mut document) = (Router::new(), ApiHead::openapi());
     let (own, described) = own_routes().split_for_parts();
     document.merge(described);
     for (routes, part) in protocols {
@@ -125,7 +125,7 @@ async fn openapi(Extension(Document(document)): Extension<Document>) -> Response
 /// The head of the document; the routes add paths and types.
 #[derive(OpenApi)]
 #[openapi(info(title = "Gannet", description = "A large language model over HTTP"))]
-struct Head;
+struct ApiHead;
 
 /// Browsers of `origin` may call every route. An origin that no header can carry allows none.
 ///

@@ -29,7 +29,7 @@ pub struct EncodedText {
 
 /// A text that is encoded.
 #[derive(Debug, Clone, Copy)]
-struct Source<'a> {
+struct PartedText<'a> {
     tokenizer: &'a Tokenizer,
     text: &'a str,
     specials: Specials<'a>,
@@ -43,7 +43,7 @@ impl Tokenizer {
         specials: Specials,
         most: usize,
     ) -> Result<EncodedText> {
-        let source = Source { tokenizer: self, text, specials };
+        let source = PartedText { tokenizer: self, text, specials };
         let mut encoded = EncodedText::default();
         let mut start = 0;
         while start < text.len() {
@@ -65,7 +65,7 @@ impl Tokenizer {
     }
 }
 
-impl Source<'_> {
+impl PartedText<'_> {
     /// The ids of a part.
     fn ids(&self, range: Range<usize>) -> Result<Vec<u32>> {
         let Self { tokenizer, text, specials } = self;
@@ -191,7 +191,7 @@ mod tests {
 
     /// The ids of a text that is not cut.
     fn whole(tokenizer: &Tokenizer, text: &str, specials: Specials) -> Vec<u32> {
-        Source { tokenizer, text, specials }.ids(0..text.len()).unwrap()
+        PartedText { tokenizer, text, specials }.ids(0..text.len()).unwrap()
     }
 
     #[test]

@@ -16,13 +16,13 @@ pub(super) fn value(text: &str) -> Result<String, String> {
         let (unit, after) = escape(&rest[at + 1..])?;
         rest = after;
         match (high.take(), unit) {
-            (None, Unit::Text(text)) => out.push_str(&text),
-            (None, Unit::Code(code @ 0xD800..0xDC00)) => high = Some(code),
-            (Some(first), Unit::Code(second @ 0xDC00..0xE000)) => {
+            (None, Escaped::Text(text)) => out.push_str(&text),
+            (None, Escaped::Code(code @ 0xD800..0xDC00)) => high = Some(code),
+            (Some(first), Escaped::Code(second @ 0xDC00..0xE000)) => {
                 let code = 0x10000 + ((first - 0xD800) << 10) + (second - 0xDC00);
                 out.push(char::from_u32(code).ok_or_else(lone)?);
             }
-            (None, Unit::Code(code)) => out.push(char::from_u32(code).ok_or_else(lone)?),
+            (None, Escaped::Code(code)) => out.push(char::from_u32(code).ok_or_else(lone)?),
             (Some(_), _) => return Err(lone()),
         }
     }
@@ -38,19 +38,19 @@ fn lone() -> String {
 }
 
 /// What an escape stands for.
-enum Unit {
+enum Escaped {
     Text(String),
     Code(u32),
 }
 
 /// Reads what follows a backslash, and returns the rest of the text.
-fn escape(text: &str) -> Result<(Unit, &str), String> {
+fn escape(text: &str) -> Result<(Escaped, &str), String> {
     let mut chars = text.chars();
     let c = chars.next().ok_or("a string ends with a backslash")?;
     let rest = chars.as_str();
-    let code = |code: u32| Ok((Unit::Code(code), rest));
+    let code = |code: u32| Ok((Escaped::Code(code), rest));
     match c {
-        '\n' => Ok((Unit::Text(String::new()), rest)),
+        '\n' => Ok((Escaped::Text(String::new()), rest)),
         '\\' | '\'' | '"' => code(c.into()),
         'a' => code(7),
         'b' => code(8),
@@ -61,14 +61,14 @@ fn escape(text: &str) -> Result<(Unit, &str), String> {
         'v' => code(11),
         '0'..='7' => {
             let octal = text.find(|c: char| !c.is_digit(8)).unwrap_or(text.len()).min(3);
-            number(text, octal, 8).map(|(found, rest)| (Unit::Code(found), rest))
+            number(text, octal, 8).map(|(found, rest)| (Escaped::Code(found), rest))
         }
-        'x' => number(rest, 2, 16).map(|(found, rest)| (Unit::Code(found), rest)),
-        'u' => number(rest, 4, 16).map(|(found, rest)| (Unit::Code(found), rest)),
-        'U' => number(rest, 8, 16).map(|(found, rest)| (Unit::Code(found), rest)),
+        'x' => number(rest, 2, 16).map(|(found, rest)| (Escaped::Code(found), rest)),
+        'u' => number(rest, 4, 16).map(|(found, rest)| (Escaped::Code(found), rest)),
+        'U' => number(rest, 8, 16).map(|(found, rest)| (Escaped::Code(found), rest)),
         'N' => name(rest),
-        c if c.is_ascii() => Ok((Unit::Text(format!("\\{c}")), rest)),
-        c => Ok((Unit::Text(ascii(c)), rest)),
+        c if c.is_ascii() => Ok((Escaped::Text(format!("\\{c}")), rest)),
+        c => Ok((Escaped::Text(ascii(c)), rest)),
     }
 }
 
@@ -81,12 +81,12 @@ fn number(text: &str, digits: usize, radix: u32) -> Result<(u32, &str), String> 
 }
 
 /// `\N{name}`.
-fn name(text: &str) -> Result<(Unit, &str), String> {
+fn name(text: &str) -> Result<(Escaped, &str), String> {
     let found = text.strip_prefix('{').and_then(|text| text.split_once('}'));
     let (name, rest) = found.ok_or("a string has \\N without a name in braces")?;
     let c = unicode_names2::character(name)
         .ok_or_else(|| format!("a string names the unknown character \"{name}\""))?;
-    Ok((Unit::Code(c.into()), rest))
+    Ok((Escaped::Code(c.into()), rest))
 }
 
 /// A character as `ascii()` writes it in a string, between quotes.
