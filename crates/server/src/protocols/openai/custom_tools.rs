@@ -20,7 +20,7 @@ pub(crate) struct CustomTool {
     format: Option<CustomFormat>,
 }
 
-/// What the text is like: any, or that of a grammar, which the model is told. The members of the
+/// What the text is like: any, or that of a grammar, which the model is shown. The members of the
 /// grammar may stand beside `type`.
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(as = ChatCustomFormat)]

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 pub(crate) const GRAMMAR_IS_TOLD: &str = "the grammar is told to the model and not enforced";
 
 /// The function that stands for the custom tool `name`. The syntax and the definition of a
-/// `grammar` are told to the model.
+/// `grammar` are shown to the model.
 pub(crate) fn function(
     name: String,
     description: Option<String>,
