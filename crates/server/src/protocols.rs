@@ -2,6 +2,7 @@
 
 pub(crate) mod anthropic;
 mod attachments;
+pub(crate) mod freeform;
 pub(crate) mod llama;
 pub(crate) mod ollama;
 pub(crate) mod openai;

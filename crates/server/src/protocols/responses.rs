@@ -22,7 +22,6 @@ mod call;
 mod compact;
 mod conversation_routes;
 mod conversations;
-pub(crate) mod freeform;
 mod held_bytes;
 mod history;
 mod input;

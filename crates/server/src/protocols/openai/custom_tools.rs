@@ -3,7 +3,7 @@
 
 use crate::http::error::HttpError;
 use crate::http::wire;
-use crate::protocols::responses::freeform::{self, Freeform, GRAMMAR_IS_TOLD};
+use crate::protocols::freeform::{self, Freeform, GRAMMAR_IS_TOLD};
 use api::{Tool, ToolCall};
 use serde::Deserialize;
 use serde_json::json;

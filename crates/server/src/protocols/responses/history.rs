@@ -4,11 +4,12 @@
 //! names of its calls included, so that its tokens are found in the cache.
 
 use crate::generate::answer::members;
+use crate::protocols::freeform::INPUT;
 use crate::protocols::responses::object::{
     CompactionItem, CustomCall, FunctionCall, ItemStatus, OutputItem, SearchCall,
 };
 use crate::protocols::responses::settings::ConfigurationItem;
-use crate::protocols::responses::tools::{CallKind, INPUT, flat};
+use crate::protocols::responses::tools::{CallKind, flat};
 use crate::protocols::responses::tools_item::ToolsItem;
 use crate::protocols::sealed::{SUMMARY, sealed};
 use api::{Message, Part, Role, ToolCall};

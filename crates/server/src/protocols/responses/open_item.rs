@@ -2,7 +2,7 @@
 
 use crate::generate::logprobs;
 use crate::http::sse::Frame;
-use crate::protocols::responses::freeform::Freeform;
+use crate::protocols::freeform::Freeform;
 use crate::protocols::responses::history::{CallItem, Item};
 use crate::protocols::responses::object::{
     Assistant, CompactionItem, ItemStatus, MessageItem, MessagePart, OutputItem, Passage, Reasoning,

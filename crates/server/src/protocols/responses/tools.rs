@@ -4,14 +4,11 @@
 
 use crate::http::error::HttpError;
 use crate::http::fields::{ObjectReader, wrong};
-use crate::protocols::responses::freeform::{self, GRAMMAR_IS_TOLD};
+use crate::protocols::freeform::{self, GRAMMAR_IS_TOLD};
 use crate::protocols::warnings::Warnings;
 use api::{Tool, ToolChoice};
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
-
-/// The parameter that carries the text of a custom tool.
-pub(crate) const INPUT: &str = "input";
 
 /// The type, and the function's name, of the tool that searches for tools.
 pub(crate) const SEARCH: &str = "tool_search";

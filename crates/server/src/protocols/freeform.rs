@@ -2,9 +2,11 @@
 //! the text, read from the arguments of a call while they arrive.
 
 use crate::generate::answer::members;
-use crate::protocols::responses::tools::INPUT;
 use api::Tool;
 use serde_json::{Value, json};
+
+/// The parameter that carries the text of a custom tool.
+pub(crate) const INPUT: &str = "input";
 
 /// What a warning says of a custom tool whose text has a grammar.
 pub(crate) const GRAMMAR_IS_TOLD: &str = "the grammar is told to the model and not enforced";
