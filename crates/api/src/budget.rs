@@ -2,8 +2,8 @@
 //! if the model had chosen them.
 
 use crate::constraint_source::ConstraintSource;
-use crate::conversation::{CLOSE, THINK};
 use crate::error::ApiError;
+use crate::reasoning_tags::{CLOSE, THINK};
 use engine::{Allowed, Constraint, Grammar, GrammarRef, TokenSet};
 use serde_json::{Value, json};
 use std::sync::Arc;

@@ -3,27 +3,21 @@
 
 use crate::arrange::Arrangement;
 use crate::effort;
-use crate::error::ApiError;
-use crate::ids::nine_characters;
+use crate::error::{ApiError, template_error};
 use crate::length::TokenLimit;
 use crate::marks::MarkFinder;
 use crate::message::{Message, Tool};
 use crate::prefill::{Prefill, opens_reasoning};
 use crate::probed_template::ProbedTemplate;
+use crate::reasoning_tags::{CLOSE, CLOSING};
 use crate::replay::{ReplayMemory, digests};
 use crate::request::{ChatRequest, Origin, ToolChoice};
-use crate::tool_prompt::with_calls;
+use crate::template_message::template_message;
 use formats::ChatRules;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::borrow::Cow;
-use text::tool_formats::{deepseek::DEEPSEEK_V3, harmony::HARMONY, mistral::MISTRAL};
-use text::{Reasoning, RenderedPrompt, TextAssets, TextError, Thinking, ToolFormat, ToolSignature};
-
-/// The tag that opens reasoning.
-pub(crate) const THINK: &str = "<think>";
-pub(crate) const CLOSE: &str = "</think>";
-/// The text that ends reasoning on behalf of the model, where the family has none of its own.
-pub(crate) const CLOSING: &str = "\n</think>\n\n";
+use text::tool_formats::harmony::HARMONY;
+use text::{Reasoning, RenderedPrompt, TextAssets, Thinking, ToolFormat, ToolSignature};
 
 /// Renders conversations for one model.
 #[derive(Clone, Copy, Debug)]
@@ -227,64 +221,4 @@ fn setting(input: &Value) -> Value {
         members.shift_remove("add_generation_prompt");
     }
     setting
-}
-
-/// A message in the form that templates of `format` expect; its calls are text in this format if
-/// `calls_as_text`. Clients omit the text of a message with calls or send an empty one; some
-/// templates fail on an omitted text, and others render a separate turn for an empty one.
-pub(crate) fn template_message(
-    message: &Message,
-    format: Option<&'static ToolFormat>,
-    calls_as_text: bool,
-) -> Value {
-    let written = format.filter(|_| calls_as_text && !message.calls.is_empty());
-    let is_call = !message.calls.is_empty() && written.is_none();
-    let text = message.text();
-    let mut content = match written {
-        Some(format) => Some(with_calls(&text.unwrap_or_default(), &message.calls, format)),
-        None => text.filter(|text| !is_call || !text.is_empty()),
-    };
-    let mut members = Map::new();
-    members.insert("role".into(), message.role.name().into());
-    members.insert("content".into(), Value::Null);
-    match &message.reasoning {
-        // Harmony's templates take one text before a call, in `thinking`.
-        Some(thought) if is_call && format == Some(&HARMONY) => {
-            let texts = [Some(thought.clone()), content.take()].into_iter().flatten();
-            let texts: Vec<String> = texts.filter(|text| !text.is_empty()).collect();
-            members.insert("thinking".into(), texts.join("\n").into());
-        }
-        Some(thought) => {
-            members.insert("reasoning_content".into(), thought.as_str().into());
-        }
-        None => {}
-    }
-    if is_call && format != Some(&DEEPSEEK_V3) {
-        content.get_or_insert_default();
-    }
-    members.insert("content".into(), content.into());
-    // Mistral's templates accept only ids of nine characters.
-    let id = |id: &Option<String>| match format {
-        Some(format) if format == &MISTRAL => id.as_deref().map(nine_characters),
-        _ => id.clone(),
-    };
-    if is_call {
-        let calls = message.calls.iter().map(|call| call.json(id(&call.id)));
-        members.insert("tool_calls".into(), calls.collect());
-    }
-    let named = [("tool_call_id", id(&message.call_id)), ("name", message.name.clone())];
-    members.extend(named.into_iter().filter_map(|(name, text)| Some((name.into(), text?.into()))));
-    members.extend(message.extra.clone());
-    members.into()
-}
-
-pub(crate) fn text_error(error: TextError) -> ApiError {
-    ApiError::Text(error.to_string())
-}
-
-pub(crate) fn template_error(error: TextError) -> ApiError {
-    match error {
-        TextError::Template(message) => ApiError::Template(message),
-        other => ApiError::Template(other.to_string()),
-    }
 }

@@ -1,8 +1,8 @@
 //! What clients may know of a model, whether it runs or not.
 
 use crate::card::ModelCard;
-use crate::conversation::THINK;
 use crate::options::SamplingOptions;
+use crate::reasoning_tags::THINK;
 use formats::GenerationDefaults;
 use text::{ChatTemplate, TextAssets};
 

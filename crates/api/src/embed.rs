@@ -1,6 +1,6 @@
 //! Embeddings, one vector for a text, and scores of a document for a query.
 
-use crate::error::ApiError;
+use crate::error::{ApiError, text_error};
 use crate::length::LONG;
 use crate::request::{Prompt, RequestOptions};
 use crate::service::Service;
@@ -98,7 +98,7 @@ impl Service {
         }
         let most = most.map_or(usize::MAX, |most| most.min(self.info().context_length));
         let pair = self.tokenizer().encode_pair(query, document, most);
-        let mut pair = pair.map_err(|error| ApiError::Text(error.to_string()))?;
+        let mut pair = pair.map_err(text_error)?;
         let known = self.info().token_types as u32;
         // A vocabulary may have types that its model has no use for.
         pair.types.iter_mut().filter(|kind| **kind >= known).for_each(|kind| *kind = 0);

@@ -1,6 +1,7 @@
 //! Errors of requests.
 
 use engine::{Field, Outcome, SubmitError};
+use text::TextError;
 
 /// Why a request was rejected or failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -86,5 +87,18 @@ impl From<SubmitError> for ApiError {
             SubmitError::QueueFull(waiting) => Self::QueueFull(waiting),
             SubmitError::Stopped => Self::Stopped,
         }
+    }
+}
+
+/// The error of a text that cannot be encoded or decoded.
+pub(crate) fn text_error(error: TextError) -> ApiError {
+    ApiError::Text(error.to_string())
+}
+
+/// The error of a template.
+pub(crate) fn template_error(error: TextError) -> ApiError {
+    match error {
+        TextError::Template(message) => ApiError::Template(message),
+        other => ApiError::Template(other.to_string()),
     }
 }

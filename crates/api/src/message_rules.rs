@@ -5,8 +5,8 @@
 //! refuse such conversations, or leave messages out. A conversation is taken if a template renders
 //! it with the contents of all messages.
 
-use crate::conversation::template_message;
 use crate::message::Message;
+use crate::template_message::template_message;
 use serde_json::{Value, json};
 use text::{ChatTemplate, TextAssets, ToolFormat};
 

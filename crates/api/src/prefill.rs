@@ -1,6 +1,6 @@
 //! The beginning of an answer that a client gives: content, or reasoning that the answer continues.
 
-use crate::conversation::{CLOSE, THINK};
+use crate::reasoning_tags::{CLOSE, THINK};
 use crate::request::ChatRequest;
 use text::RenderedPrompt;
 

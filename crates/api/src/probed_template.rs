@@ -1,7 +1,6 @@
 //! The chat templates of a service, with what each takes of conversations.
 
-use crate::conversation::template_error;
-use crate::error::ApiError;
+use crate::error::{ApiError, template_error};
 use crate::message_rules::{MessageRules, SystemPlace};
 use text::tool_formats::hermes::HERMES;
 use text::{ChatTemplate, TextAssets, ToolFormat};

@@ -47,14 +47,13 @@ pub use grammar::{
 pub use guard::{MAX_POINTS, PointedPrompt, RenderedPrompt};
 pub use infill::InfillTokens;
 pub use output::{OutputForm, OutputParser};
-pub use parts::EncodedText;
 pub use spaced_json::spaced_json;
 pub use special_tokens::{SpecialIds, SpecialTokens};
 pub use stop::{StopStep, StopStrings};
 pub use stream::IncrementalDecoder;
 pub use template::{ChatTemplate, parse_now};
 pub use think::Reasoning;
-pub use tokenizer::{EncodeOptions, EncodedPair, Tokenizer};
+pub use tokenizer::{EncodeOptions, EncodedPair, EncodedText, Tokenizer};
 pub use tool_formats::dsml::CallStructure;
 pub use tool_formats::{ToolFormat, UnknownFormat};
 pub use vocab::TokenKind;

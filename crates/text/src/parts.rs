@@ -7,7 +7,7 @@
 
 use crate::added::Specials;
 use crate::error::Result;
-use crate::tokenizer::{Encoder, Tokenizer};
+use crate::tokenizer::{EncodedText, Encoder, Tokenizer};
 use std::ops::Range;
 
 /// Least bytes of a part; the text after the last cut has up to twice as many.
@@ -17,15 +17,6 @@ const PART: usize = 32 << 10;
 const SEAM: usize = 256;
 /// Places for one cut that are tried.
 const TRIES: usize = 16;
-
-/// The ids of a text, or of its beginning.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct EncodedText {
-    /// The ids.
-    pub ids: Vec<u32>,
-    /// Whether the text has further tokens. There are more ids than were asked for then.
-    pub is_cut: bool,
-}
 
 /// A text that is encoded.
 #[derive(Debug, Clone, Copy)]

@@ -7,7 +7,6 @@ use crate::decoder::Decoder;
 use crate::error::{Result, TextError};
 use crate::files::{MAX_BYTES, optional_json};
 use crate::infill::InfillTokens;
-use crate::parts::EncodedText;
 use crate::pipeline::Pipeline;
 use crate::special_tokens::SpecialIds;
 use crate::spm::SentencePiece;
@@ -24,6 +23,15 @@ pub struct EncodedPair {
     pub ids: Vec<u32>,
     /// Their types, as many.
     pub types: Vec<u32>,
+}
+
+/// The ids of a text, or of its beginning.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EncodedText {
+    /// The ids.
+    pub ids: Vec<u32>,
+    /// Whether the text has further tokens. There are more ids than were asked for then.
+    pub is_cut: bool,
 }
 
 /// Converts between text and token ids.

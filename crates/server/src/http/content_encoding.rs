@@ -5,7 +5,7 @@
 
 use crate::http::app::App;
 use crate::http::body;
-use crate::http::error::HttpError;
+use crate::http::error::{ACCEPTED_CODINGS, HttpError};
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
@@ -14,9 +14,6 @@ use axum::response::{IntoResponse, Response};
 use flate2::read::{MultiGzDecoder, ZlibDecoder};
 use ruzstd::decoding::StreamingDecoder;
 use std::io::{self, Read};
-
-/// What a body may be compressed with, as answers name it.
-pub(crate) const ACCEPTED: &str = "gzip, deflate, zstd";
 
 /// A way to compress a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +55,8 @@ fn coding(headers: &HeaderMap) -> Result<Option<Coding>, HttpError> {
         "deflate" => Coding::Deflate,
         "zstd" => Coding::Zstd,
         other => {
-            let message = format!("content-encoding must be one of {ACCEPTED}, not {other:?}");
+            let message =
+                format!("content-encoding must be one of {ACCEPTED_CODINGS}, not {other:?}");
             let error = HttpError::request(StatusCode::UNSUPPORTED_MEDIA_TYPE, message);
             return Err(error.with_code("unsupported_content_encoding"));
         }
@@ -165,7 +163,7 @@ mod tests {
             let response = error.into_response();
             assert_eq!(
                 (response.status().as_u16(), &response.headers()["accept-encoding"]),
-                (415, &HeaderValue::from_static(ACCEPTED))
+                (415, &HeaderValue::from_static(ACCEPTED_CODINGS))
             );
         }
     }

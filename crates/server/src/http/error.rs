@@ -3,12 +3,14 @@
 //! Source: OpenAI API reference, "Error codes". The two context numbers are an extension that other
 //! local servers share.
 
-use crate::http::content_encoding;
 use api::{ApiError, Field};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 use std::fmt::Display;
+
+/// What a body may be compressed with, as answers name it.
+pub(crate) const ACCEPTED_CODINGS: &str = "gzip, deflate, zstd";
 
 /// A refused or failed request.
 #[derive(Clone, Debug)]
@@ -166,7 +168,7 @@ impl IntoResponse for HttpError {
             response.headers_mut().insert(header::RETRY_AFTER, seconds);
         }
         if self.status == StatusCode::UNSUPPORTED_MEDIA_TYPE {
-            let accepted = HeaderValue::from_static(content_encoding::ACCEPTED);
+            let accepted = HeaderValue::from_static(ACCEPTED_CODINGS);
             response.headers_mut().insert(header::ACCEPT_ENCODING, accepted);
         }
         response.extensions_mut().insert(self);

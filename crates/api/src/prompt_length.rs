@@ -1,0 +1,57 @@
+//! What a service refuses because it is too long, and the ids of texts within its limit.
+
+use crate::error::{ApiError, text_error};
+use crate::length::{LONG, TokenLimit};
+use crate::message::{Message, Part, Role};
+use crate::service::Service;
+use text::EncodeOptions;
+
+impl Service {
+    /// The same model for requests whose tokens are counted, also where the context does not hold
+    /// them, up to [`MAX_COUNTED_TOKENS`].
+    pub fn counting(&self) -> Self {
+        let mut service = self.clone();
+        service.counts = true;
+        service
+    }
+
+    pub(crate) fn token_limit(&self) -> TokenLimit {
+        TokenLimit { context: self.info().context_length, counts: self.counts }
+    }
+
+    /// The ids of `text`, which is a part of a prompt.
+    ///
+    /// # Errors
+    /// If the context does not hold them.
+    pub fn prompt_tokens(&self, text: &str, options: EncodeOptions) -> Result<Vec<u32>, ApiError> {
+        let limit = self.token_limit();
+        self.check_bytes(text.len())?;
+        limit.whole(self.tokenizer().encode_within(text, options, limit.most()))
+    }
+
+    /// The ids of `text`; if the context does not hold them all, its first ones and the ones that
+    /// end a text.
+    pub fn first_tokens(&self, text: &str, options: EncodeOptions) -> Result<Vec<u32>, ApiError> {
+        let encoded = self.tokenizer().encode_within(text, options, self.info().context_length);
+        Ok(encoded.map_err(text_error)?.ids)
+    }
+
+    /// Refuses a conversation in which the user says more than any tokens could hold.
+    pub(crate) fn check_length(&self, messages: &[Message]) -> Result<(), ApiError> {
+        // Every template writes what the user says, perhaps without the white space around it.
+        let said = messages.iter().filter(|message| message.role == Role::User);
+        let bytes = said.flat_map(|message| &message.content);
+        self.check_bytes(bytes.map(|Part::Text(text)| text.trim().len()).sum())
+    }
+
+    /// Refuses a prompt of so many bytes if no tokens could be few enough.
+    fn check_bytes(&self, bytes: usize) -> Result<(), ApiError> {
+        let limit = self.token_limit();
+        match bytes > LONG {
+            true if self.tokenizer().least_tokens(bytes) > limit.most() => {
+                Err(limit.exceeded(self.tokenizer().least_tokens(bytes)))
+            }
+            _ => Ok(()),
+        }
+    }
+}
