@@ -192,7 +192,7 @@ impl Constraint for BudgetState {
 mod tests {
     use super::*;
     use crate::constraint::compile;
-    use crate::conversation::CLOSING;
+    use crate::reasoning_tags::CLOSING;
     use std::path::Path;
     use text::{GrammarCompiler, GrammarSource, Thinking};
 

@@ -150,7 +150,7 @@ mod tests {
         let tools = crate::conversation::signatures(&request);
         let format = Some(&text::tool_formats::hermes::HERMES);
         let (thinking, may_reason) = (Thinking::None, false);
-        let closing = crate::conversation::CLOSING;
+        let closing = crate::reasoning_tags::CLOSING;
         let restraint =
             ConstraintBuilder { compiler: &compiler, format, thinking, may_reason, closing };
         let start = Instant::now();

@@ -98,7 +98,7 @@ fn literal(prompt: &mut RenderedPrompt, text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conversation::CLOSING;
+    use crate::reasoning_tags::CLOSING;
 
     const OPENED: &str = "assistant\n<think>\n";
     const SILENT: &str = "assistant\n<think>\n\n</think>\n\n";
