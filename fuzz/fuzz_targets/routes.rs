@@ -76,18 +76,11 @@ fn service() -> Service {
 
 fn card() -> ModelCard {
     ModelCard {
-        sentence: Default::default(),
         file: "model".into(),
         format: "safetensors",
         digest: "0".into(),
-        bytes: 0,
-        parameters: 0,
         quantisation: "F32".into(),
-        modified: None,
         context_length: 4096,
-        hidden_size: 1,
-        layers: 1,
-        heads: 1,
-        kv_heads: 1,
+        ..ModelCard::default()
     }
 }

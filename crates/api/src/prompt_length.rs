@@ -8,7 +8,7 @@ use text::EncodeOptions;
 
 impl Service {
     /// The same model for requests whose tokens are counted, also where the context does not hold
-    /// them, up to [`MAX_COUNTED_TOKENS`].
+    /// them, up to [`MAX_COUNTED_TOKENS`](crate::MAX_COUNTED_TOKENS).
     pub fn counting(&self) -> Self {
         let mut service = self.clone();
         service.counts = true;
