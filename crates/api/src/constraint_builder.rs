@@ -1,15 +1,18 @@
 //! The constraint of an answer: the grammar of the request, forced calls, schemas of strict tools,
-//! and the budget of reasoning before them.
+//! and what ends the reasoning before them.
 
-use crate::budget::Budget;
 use crate::constraint::{compile, constraint, warn, wrong};
 use crate::error::ApiError;
+use crate::reasoning_end::{ReasoningEnd, ReasoningLimit};
 use crate::request::{ChatRequest, ToolChoice};
 use engine::{Field, GrammarRef};
 use serde_json::Value;
 use std::collections::HashSet;
 use text::grammar::check_tools;
-use text::{CallGrammar, GrammarCompiler, GrammarSource, Thinking, ToolFormat, ToolSignature};
+use text::{
+    CallGrammar, GrammarCompiler, GrammarSource, ReasoningCalls, Thinking, ToolFormat,
+    ToolSignature,
+};
 
 /// Builds the constraints of one model.
 #[derive(Clone, Copy, Debug)]
@@ -38,11 +41,23 @@ impl ConstraintBuilder<'_> {
             (None, Some(source)) => Some(compile(self.compiler, source.clone(), self.thinking)?),
             (None, None) => None,
         };
-        let budgeted = request.reasoning_budget.filter(|_| self.may_reason);
-        let Some(tokens) = budgeted else { return Ok(inner) };
+        let limit = self.reasoning_limit(request, tools);
+        if limit.is_none() {
+            return Ok(inner);
+        }
         let opened = self.thinking == Thinking::Open;
         let text = (&self.compiler.assets, self.closing);
-        Ok(Some(GrammarRef::new(Budget::new(tokens, opened, text, inner)?)))
+        Ok(Some(GrammarRef::new(ReasoningEnd::new(limit, opened, text, inner)?)))
+    }
+
+    /// What ends the reasoning on behalf of the model.
+    fn reasoning_limit(&self, request: &ChatRequest, tools: &[ToolSignature]) -> ReasoningLimit {
+        if !self.may_reason {
+            return ReasoningLimit::default();
+        }
+        let called = self.format.filter(|_| request.tool_choice != ToolChoice::None);
+        let calls = called.and_then(|format| ReasoningCalls::new(format, &tools.into()));
+        ReasoningLimit { tokens: request.reasoning_budget, calls }
     }
 
     /// The grammar of calls, if calls are required, a tool is strict, or an answer without calls

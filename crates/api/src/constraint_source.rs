@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use text::{GrammarSource, Thinking};
+use text::{GrammarSource, ReasoningCalls, Thinking, ToolFormat, ToolSignature};
 
 /// The source of a constraint, from which it can be made again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -10,6 +10,38 @@ use text::{GrammarSource, Thinking};
 pub(crate) enum ConstraintSource {
     /// A grammar, which reasoning may precede.
     Grammar { source: GrammarSource, thinking: Thinking },
-    /// A budget of reasoning, and the source of the constraint around which it is.
-    Budget { tokens: usize, opened: bool, closing: Vec<u32>, inner: Option<Value> },
+    /// What ends reasoning, and the source of the constraint around which it is.
+    Budget {
+        tokens: Option<usize>,
+        #[serde(default)]
+        calls: Option<TracedCalls>,
+        opened: bool,
+        closing: Vec<u32>,
+        inner: Option<Value>,
+    },
+}
+
+/// Calls after which the model may not go on reasoning.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct TracedCalls {
+    /// The name of the format of the calls.
+    format: String,
+    tools: Vec<ToolSignature>,
+}
+
+impl TracedCalls {
+    pub fn of(calls: &ReasoningCalls) -> Self {
+        Self { format: calls.format().to_string(), tools: calls.tools().to_vec() }
+    }
+
+    /// The finder of the calls.
+    ///
+    /// # Errors
+    /// If the format is unknown or does not close its calls.
+    pub fn finder(self) -> Result<ReasoningCalls, String> {
+        let format: &'static ToolFormat = self.format.parse().map_err(|e| format!("{e}"))?;
+        let found = ReasoningCalls::new(format, &self.tools.into());
+        found
+            .ok_or_else(|| format!("expected tools and a format that closes calls, found {format}"))
+    }
 }

@@ -7,7 +7,6 @@
 mod adapters;
 mod arrange;
 mod assemble;
-mod budget;
 mod card;
 mod constraint;
 mod constraint_builder;
@@ -30,6 +29,7 @@ mod prefill;
 mod prefix;
 mod probed_template;
 mod prompt_length;
+mod reasoning_end;
 mod reasoning_tags;
 mod replay;
 mod replay_turn;

@@ -1,9 +1,9 @@
 //! Constraints that are made again from traces.
 
-use crate::budget::Budget;
 use crate::constraint::compile;
-use crate::constraint_source::ConstraintSource;
+use crate::constraint_source::{ConstraintSource, TracedCalls};
 use crate::error::ApiError;
+use crate::reasoning_end::{ReasoningEnd, ReasoningLimit};
 use engine::{Field, GrammarRef};
 use serde::Deserialize;
 use serde_json::Value;
@@ -17,16 +17,19 @@ pub fn constraint_of_trace(
     source: &Value,
     compiler: &GrammarCompiler,
 ) -> Result<GrammarRef, ApiError> {
-    let invalid = |error: serde_json::Error| ApiError::Invalid {
-        field: Field::Constraint,
-        message: format!("expected the source of a constraint: {error}"),
-    };
-    match ConstraintSource::deserialize(source).map_err(invalid)? {
+    match ConstraintSource::deserialize(source).map_err(wrong_source)? {
         ConstraintSource::Grammar { source, thinking } => compile(compiler, source, thinking),
-        ConstraintSource::Budget { tokens, opened, closing, inner } => {
+        ConstraintSource::Budget { tokens, calls, opened, closing, inner } => {
+            let calls = calls.map(TracedCalls::finder).transpose().map_err(wrong_source)?;
+            let limit = ReasoningLimit { tokens, calls };
             let inner = inner.map(|inner| constraint_of_trace(&inner, compiler)).transpose()?;
-            let (assets, closing) = (&compiler.assets, closing.into());
-            Ok(GrammarRef::new(Budget { tokens, opened, assets: assets.clone(), closing, inner }))
+            let (assets, closing) = (compiler.assets.clone(), closing.into());
+            Ok(GrammarRef::new(ReasoningEnd { limit, opened, assets, closing, inner }))
         }
     }
+}
+
+fn wrong_source(error: impl std::fmt::Display) -> ApiError {
+    let message = format!("expected the source of a constraint: {error}");
+    ApiError::Invalid { field: Field::Constraint, message }
 }

@@ -46,7 +46,7 @@ pub use grammar::{
 };
 pub use guard::{MAX_POINTS, PointedPrompt, RenderedPrompt};
 pub use infill::InfillTokens;
-pub use output::{OutputForm, OutputParser};
+pub use output::{OutputForm, OutputParser, ReasoningCalls};
 pub use spaced_json::spaced_json;
 pub use special_tokens::{SpecialIds, SpecialTokens};
 pub use stop::{StopStep, StopStrings};

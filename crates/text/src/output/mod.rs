@@ -4,12 +4,14 @@
 //! are joined.
 
 mod calls;
+mod reasoning_calls;
 mod recovery;
 
 use crate::call_reader::call::{OutputEvent, ToolSignature};
 use crate::think::{Reasoning, THINK, THINK_OR_BRACKETS, ThinkPart, ThinkSplitter};
 use crate::tool_formats::ToolFormat;
 use calls::Calls;
+pub use reasoning_calls::ReasoningCalls;
 use recovery::Recovery;
 use std::sync::Arc;
 
