@@ -8,6 +8,7 @@ pub(crate) mod body;
 pub(crate) mod caller;
 pub(crate) mod content_encoding;
 pub(crate) mod error;
+pub(crate) mod event_schema;
 pub(crate) mod fallback;
 pub(crate) mod fields;
 pub(crate) mod hold;

@@ -1,6 +1,7 @@
 //! The routes of the server, and the document that describes them.
 
 use crate::http::app::App;
+use crate::http::event_schema;
 use crate::http::fallback::unknown_route;
 use crate::http::middleware::{self, Exemptions};
 use crate::http::models::ServedModels;
@@ -86,7 +87,9 @@ fn described(app: &App, store: Arc<ResponseStore>) -> (Router<App>, utoipa::open
     }
     unprefixed::describe(&mut document);
     // Serialized once: the document is long, and needs no key.
-    let own = own.layer(Extension(Document(Bytes::from(json!(document).to_string()))));
+    let mut written = json!(document);
+    event_schema::describe(&mut written);
+    let own = own.layer(Extension(Document(Bytes::from(written.to_string()))));
     let own = protocol::guarded(own, app, OWN_EXEMPTIONS);
     (own.merge(router), document)
 }

@@ -143,8 +143,15 @@ impl SamplingRules {
         }
     }
 
-    /// Refuses a value that is out of its range. Numbers of less precision than the document's are
-    /// left to the engine; the protocols that have them take seeds with a sign only.
+    /// The range of a number; the least is `-inf` where negative numbers are 0.
+    fn bounds(&self, name: &str) -> Option<(f64, f64)> {
+        let bounds = SamplingParams::bounds(canonical(name))?;
+        let clamped = canonical(name) == "temperature" && self.clamps_temperature;
+        Some((if clamped { f64::NEG_INFINITY } else { bounds.low }, bounds.high))
+    }
+
+    /// Refuses a value that is out of its range. The protocols that have numbers of less precision
+    /// than the document's take seeds with a sign only.
     fn check(&self, name: &str, value: &Value, precise: bool) -> Result<(), HttpError> {
         let path = self.at(name);
         let number = value.as_f64().unwrap_or_default();
@@ -161,8 +168,7 @@ impl SamplingRules {
             };
             return Err(HttpError::member(&path, problem));
         }
-        let bounds = SamplingParams::bounds(canonical(name)).filter(|_| precise);
-        match bounds.map(|bounds| (bounds.low, bounds.high)) {
+        match self.bounds(name) {
             Some((low, high)) if !(low..=high).contains(&number) => {
                 let problem = format!("must be between {low} and {high}, not {number}");
                 Err(HttpError::member(&path, problem))
@@ -209,20 +215,19 @@ impl SamplingRules {
     }
 
     fn property(&self, name: &str, about: &str, float: &KnownFormat) -> Object {
-        let bounds = SamplingParams::bounds(canonical(name));
+        let bounds = self.bounds(name);
         let (kind, format) = match bounds {
             Some(_) => (Type::Number, float.clone()),
             None => (Type::Integer, KnownFormat::Int64),
         };
-        let negative = canonical(name) == "temperature" && self.clamps_temperature;
-        let low = bounds.map(|bounds| bounds.low).filter(|_| !negative);
+        let low = bounds.map(|(low, _)| low).filter(|low| low.is_finite());
         let low = low.or(self.least(name).map(|least| least as f64));
         ObjectBuilder::new()
             .schema_type(SchemaType::from_iter([kind, Type::Null]))
             .format(Some(SchemaFormat::KnownFormat(format)))
             .description(Some(about).filter(|about| *about != "-"))
             .minimum(low.map(exact))
-            .maximum(bounds.map(|bounds| exact(bounds.high)))
+            .maximum(bounds.map(|(_, high)| exact(high)))
             .build()
     }
 }
