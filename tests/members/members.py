@@ -68,7 +68,7 @@ class Protocol:
             """`objects` are the forms of one object that have the same path."""
             hints = {}
             for form in objects:
-                for name, hint in typing.get_type_hints(form, include_extras=True).items():
+                for name, hint in hints_of(form).items():
                     hints.setdefault(name, (form, hint))
             for name, (form, hint) in hints.items():
                 at = f"{path}.{name}" if path else name
@@ -120,10 +120,9 @@ class Protocol:
             return self.example_of(next(arg for arg in args if arg is not type(None)), path)
         if is_list(hint):
             return [self.example_of(args[0], path)] if args else []
-        if is_typeddict(hint):
+        if is_object(hint):
             return self.object_of(hint, path)
         return {str: "x", int: 1, float: 1.0, bool: True}.get(hint, {})
-
 
     def object_of(self, form, path):
         """The object of a form that has no more members than it must have."""
@@ -132,7 +131,7 @@ class Protocol:
             return given
         return {
             name: self.example_of(hint, f"{path}.{name}")
-            for name, hint in typing.get_type_hints(form, include_extras=True).items()
+            for name, hint in hints_of(form).items()
             if is_required(form, name, hint) or name == "type"
         }
 
@@ -197,17 +196,36 @@ def elements(hint):
     return [typing.get_args(one)[0] for one in options(hint) if is_list(one) and typing.get_args(one)]
 
 
+def is_model(hint):
+    """Whether a type is an object as pydantic has it."""
+    return isinstance(hint, type) and hasattr(hint, "model_fields")
+
+
+def is_object(hint):
+    return is_typeddict(hint) or is_model(hint)
+
+
 def objects_of(hint):
-    return [one for one in options(hint) if is_typeddict(one)]
+    """The objects of a union. Models beside typed dictionaries are parts of answers, given as they came."""
+    all = options(hint)
+    return [one for one in all if is_typeddict(one)] or [one for one in all if is_model(one)]
+
+
+def hints_of(form):
+    """The types of an object's members by name."""
+    hints = typing.get_type_hints(form, include_extras=True)
+    return {name: hints[name] for name in form.model_fields} if is_model(form) else hints
 
 
 def is_required(form, name, hint):
+    if is_model(form):
+        return form.model_fields[name].is_required()
     return typing.get_origin(hint) is typing.Required or name in form.__required_keys__
 
 
 def label(form):
     """What tells an object from others: its `type`, or else its `role`."""
-    hints = typing.get_type_hints(form, include_extras=True)
+    hints = hints_of(form)
     for name in ("type", "role"):
         some = options(hints.get(name, str))
         words = [word for one in some for word in typing.get_args(one) if isinstance(word, str)]
@@ -223,7 +241,7 @@ def kinds(hint):
         origin = typing.get_origin(one)
         if origin is typing.Literal:
             found.update(KINDS.get(type(word), "any") for word in typing.get_args(one))
-        elif is_typeddict(one) or origin is dict or "Mapping" in str(origin):
+        elif is_object(one) or origin is dict or "Mapping" in str(origin):
             found.add("object")
         elif is_list(one):
             found.add("array")

@@ -9,6 +9,13 @@ const MAX_WARNINGS: usize = 32;
 /// Most characters of a name that a client gave.
 const MAX_NAME_LEN: usize = 64;
 
+/// Members of OpenAI's requests that this server has nothing for, and what a warning says of them.
+pub(crate) const UNUSED: [(&str, &str); 3] = [
+    ("moderation", "nothing is moderated"),
+    ("prompt_cache_options", "every prompt is cached, as long as there is space"),
+    ("prompt_cache_retention", "every prompt is cached, as long as there is space"),
+];
+
 /// Sentences about what was left out, each said once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 pub(crate) struct Warnings(Vec<String>);
@@ -35,6 +42,13 @@ impl Warnings {
             if asks {
                 self.add(name, what);
             }
+        }
+    }
+
+    /// Adds one for a tier other than the only one.
+    pub fn add_tier(&mut self, tier: Option<&str>) {
+        if !matches!(tier, None | Some("auto" | "default")) {
+            self.add("service_tier", "there is one tier");
         }
     }
 

@@ -12,6 +12,7 @@ use crate::protocols::ollama::keep_alive;
 use crate::protocols::ollama::line::{
     self, Called, CalledFunction, ChatLine, End, GenerateLine, Logprob, Said,
 };
+use crate::protocols::warnings::Warnings;
 use api::{
     CallEvent, Delta, Done, Finish, Prepared, Prompt, RequestOptions, SamplingOptions, Service,
     TextEvent, TextRequest, TokenText, Usage,
@@ -35,6 +36,8 @@ pub(crate) struct OllamaAnswer {
     logprobs: bool,
     /// The ids of the prompt and of the answer so far, if the last line is to have them.
     pub context: Option<Vec<u32>>,
+    /// What the request asked for and does not get.
+    pub warnings: Warnings,
     /// Holds the call that is being made. Ollama's clients read whole calls only.
     gathered: Collected,
 }
@@ -42,8 +45,8 @@ pub(crate) struct OllamaAnswer {
 impl OllamaAnswer {
     /// For an answer of `model`.
     pub fn new(model: &str, kind: AnswerKind, logprobs: bool) -> Self {
-        let (context, gathered) = Default::default();
-        Self { model: model.to_owned(), kind, logprobs, context, gathered }
+        let (context, warnings, gathered) = Default::default();
+        Self { model: model.to_owned(), kind, logprobs, context, warnings, gathered }
     }
 
     /// The computation of this answer, which is a stream unless the client says otherwise.
@@ -82,10 +85,11 @@ impl OllamaAnswer {
     fn line(&mut self, said: Said, logprobs: Option<Vec<Logprob>>, end: End) -> Value {
         let (model, created_at) = (self.model.clone(), line::time(SystemTime::now()));
         let done = end.done_reason.is_some();
+        let warnings = if done { std::mem::take(&mut self.warnings) } else { Warnings::default() };
         match self.kind {
             AnswerKind::Chat => {
                 let message = Said { role: "assistant", ..said };
-                json!(ChatLine { model, created_at, message, logprobs, done, end })
+                json!(ChatLine { model, created_at, message, logprobs, done, warnings, end })
             }
             AnswerKind::Generate => {
                 let Said { content: response, thinking, .. } = said;
@@ -98,6 +102,7 @@ impl OllamaAnswer {
                     logprobs,
                     done,
                     context,
+                    warnings,
                     end
                 })
             }

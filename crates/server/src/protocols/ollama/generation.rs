@@ -93,7 +93,8 @@ fn prepare_chat(service: &Service, body: &Value) -> Result<Reply<OllamaAnswer>, 
     let body: ChatBody = wire::read(body)?;
     let unload = keep_alive::unloads(body.keep_alive.as_ref())?;
     let logprobs = logprobs::alternatives(body.logprobs, body.top_logprobs)?;
-    let answer = OllamaAnswer::new(&service.info().name, AnswerKind::Chat, logprobs.is_some());
+    let mut answer = OllamaAnswer::new(&service.info().name, AnswerKind::Chat, logprobs.is_some());
+    answer.warnings = options::warnings(body.options.as_ref(), service.info().context_length);
     let messages = messages::read(body.messages.unwrap_or_default())?;
     let sampling = options::sampling(body.options.as_ref())?;
     if messages.is_empty() {
@@ -119,6 +120,8 @@ fn tools(tools: Vec<Value>) -> Result<Vec<Tool>, HttpError> {
         let tool = ObjectReader::of(tool, &format!("tools[{at}]"))?;
         if let Some(function) = tool.fields("function")? {
             function.text("name")?;
+            function.text("description")?;
+            function.fields("parameters")?;
         }
     }
     Ok(tools.into_iter().map(Tool::from).collect())
@@ -155,6 +158,10 @@ struct GenerateBody {
     raw: Option<bool>,
     /// Not supported.
     images: Option<Vec<Value>>,
+    /// Not supported, as `height` and `steps`: models make no images.
+    width: Option<i64>,
+    height: Option<i64>,
+    steps: Option<i64>,
     /// Answer in lines; so it is unless this is false.
     stream: Option<bool>,
     /// `"json"` or a JSON schema.
@@ -181,6 +188,7 @@ fn prepare_prompt(service: &Service, body: &Value) -> Result<Reply<OllamaAnswer>
     let logprobs = logprobs::alternatives(body.logprobs, body.top_logprobs)?;
     let shown = logprobs.is_some();
     let mut answer = OllamaAnswer::new(&service.info().name, AnswerKind::Generate, shown);
+    answer.warnings = options::warnings(body.options.as_ref(), service.info().context_length);
     body.check()?;
     let sampling = options::sampling(body.options.as_ref())?;
     let given = |text: Option<String>| text.filter(|text| !text.is_empty());
@@ -224,9 +232,14 @@ impl GenerateBody {
         let images = self.images.as_ref().is_some_and(|images| !images.is_empty());
         let raw = self.raw == Some(true) || given(&self.suffix);
         let system = raw && given(&self.system);
+        // Clients may write every number that they were not given as 0.
+        let size = |number: Option<i64>| number.is_some_and(|number| number != 0);
         let refusals = [
             (given(&self.template), "template", "is not supported"),
             (images, "images", "are not supported"),
+            (size(self.width), "width", "is not supported"),
+            (size(self.height), "height", "is not supported"),
+            (size(self.steps), "steps", "is not supported"),
             (system, "system", "needs a template, which raw and suffix go without"),
             (raw && self.context.is_some(), "context", "cannot go with raw or suffix"),
         ];

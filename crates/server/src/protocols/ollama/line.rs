@@ -1,6 +1,7 @@
 //! What Ollama's answers consist of: one object, or one line of a stream.
 
 use crate::generate::logprobs::finite;
+use crate::protocols::warnings::Warnings;
 use api::{Done, Finish, TokenText};
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::Serialize;
@@ -20,6 +21,10 @@ pub(crate) struct ChatLine {
     pub logprobs: Option<Vec<Logprob>>,
     /// Whether this is the last line.
     pub done: bool,
+    /// In the last line: what the request asked for and did not get. An extension.
+    #[serde(skip_serializing_if = "Warnings::is_empty")]
+    #[schema(required = false)]
+    pub warnings: Warnings,
     #[serde(flatten)]
     pub end: End,
 }
@@ -53,6 +58,10 @@ pub(crate) struct GenerateLine {
     /// Ids of the prompt and the answer, for the next request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context: Option<Vec<u32>>,
+    /// In the last line: what the request asked for and did not get. An extension.
+    #[serde(skip_serializing_if = "Warnings::is_empty")]
+    #[schema(required = false)]
+    pub warnings: Warnings,
     #[serde(flatten)]
     pub end: End,
 }

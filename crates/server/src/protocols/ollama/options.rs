@@ -5,6 +5,7 @@ use crate::generate::sampling::{SamplingRules, sampling_schema};
 use crate::generate::think::Think;
 use crate::http::error::HttpError;
 use crate::http::wire::{self, Texts};
+use crate::protocols::warnings::Warnings;
 use api::{GrammarSource, SamplingOptions, Service};
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -44,8 +45,8 @@ sampling_schema!(
     RULES,
     Float,
     OllamaMembers,
-    "How to sample. Options that say how a model is loaded, such as `num_ctx`, are read and change\n\
-     nothing."
+    "How to sample. Options that say how a model is loaded, such as `num_gpu`, change nothing and\n\
+     are named in `warnings`."
 );
 
 /// The options that only this protocol has.
@@ -54,7 +55,7 @@ sampling_schema!(
 struct OllamaMembers {
     /// Strings that end the answer and are not part of it.
     stop: Option<Texts>,
-    /// The context is what the server was started with.
+    /// The context is what the server was started with; a larger one is named in `warnings`.
     #[serde(default, deserialize_with = "wire::integer")]
     num_ctx: Option<i64>,
 }
@@ -82,6 +83,38 @@ impl OllamaMembers {
             _ => Ok(()),
         }
     }
+}
+
+/// Options that change nothing, and what a warning says of them.
+const UNUSED: [(&str, &str); 13] = [
+    ("embedding_only", IS_LOADED),
+    ("f16_kv", IS_LOADED),
+    ("logits_all", IS_LOADED),
+    ("low_vram", IS_LOADED),
+    ("main_gpu", IS_LOADED),
+    ("num_batch", IS_LOADED),
+    ("num_gpu", IS_LOADED),
+    ("num_keep", "a prompt that is too long is refused, not cut"),
+    ("num_thread", IS_LOADED),
+    ("numa", IS_LOADED),
+    ("use_mlock", IS_LOADED),
+    ("use_mmap", IS_LOADED),
+    ("vocab_only", IS_LOADED),
+];
+const IS_LOADED: &str = "how a model is loaded is decided when the server starts";
+
+/// Warns of `options` that change nothing, where prompts and answers have `context` tokens.
+pub(crate) fn warnings(options: Option<&Value>, context: usize) -> Warnings {
+    let mut warnings = Warnings::default();
+    let Some(given) = options.and_then(Value::as_object) else { return warnings };
+    warnings.add_given(given, &UNUSED);
+    if given.get("num_ctx").and_then(Value::as_u64).is_some_and(|size| size > context as u64) {
+        warnings.add("num_ctx", &format!("the server has a context of {context} tokens"));
+    }
+    if given.get("penalize_newline") == Some(&Value::Bool(false)) {
+        warnings.add("penalize_newline", "penalties are those of other tokens");
+    }
+    warnings
 }
 
 /// What the answer is held to: `"json"` or a JSON schema. An empty string says nothing.

@@ -7,6 +7,7 @@ use crate::http::protocol::Protocol;
 use crate::http::random;
 use crate::http::sse::Frame;
 use crate::protocols::openai::OpenAi;
+use crate::protocols::warnings::Warnings;
 use api::Usage;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -44,9 +45,9 @@ pub(crate) struct Completion<C> {
     prompt_progress: Option<PromptProgress>,
     /// What the request asked for and did not get; of a stream only the first chunk has it. An
     /// extension.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Warnings::is_empty")]
     #[schema(required = false)]
-    warnings: Vec<String>,
+    warnings: Warnings,
 }
 
 /// The members of an answer or chunk that its choices do not hold.
@@ -56,7 +57,7 @@ pub(crate) struct Extras<'a> {
     pub usage: Option<Option<&'a Usage>>,
     pub timings: Option<Timings>,
     pub progress: Option<PromptProgress>,
-    pub warnings: &'a [String],
+    pub warnings: Option<&'a Warnings>,
 }
 
 impl Heading {
@@ -87,7 +88,7 @@ impl Heading {
             usage: extras.usage.map(|used| used.map(usage)),
             timings: extras.timings,
             prompt_progress: extras.progress,
-            warnings: extras.warnings.to_vec(),
+            warnings: extras.warnings.cloned().unwrap_or_default(),
         })
     }
 }

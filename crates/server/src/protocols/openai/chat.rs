@@ -16,6 +16,7 @@ use crate::protocols::openai::problem::Problem;
 use crate::protocols::openai::sampling::{self, ChatSampling};
 use crate::protocols::openai::thinking::{self, ThinkingBody};
 use crate::protocols::openai::tools::{self, ChatTool, ChatToolChoice, Function};
+use crate::protocols::warnings::{UNUSED, Warnings};
 use api::{
     ApiError, ChatRequest, Message, RequestOptions, Role, SamplingOptions, Service, Tool,
     ToolChoice,
@@ -94,18 +95,23 @@ struct ChatBody {
     /// Taken, without effect.
     #[schema(value_type = Option<Object>)]
     metadata: Option<Map<String, Value>>,
-    /// Taken; nothing is stored.
+    /// Nothing is stored, as `warnings` say.
     store: Option<bool>,
-    /// Taken; there is one tier.
+    /// There is one tier; another one is named in `warnings`.
     service_tier: Option<String>,
     /// Taken; the server guesses for itself.
     #[schema(value_type = Option<Object>)]
     prediction: Option<Map<String, Value>>,
-    /// Taken, without effect.
+    /// A variable for the chat template.
     verbosity: Option<String>,
     /// Taken; what is cached is found by itself.
     prompt_cache_key: Option<String>,
 }
+
+/// Members of a chat completion alone that this server has nothing for, and what a warning says of
+/// them.
+const UNUSED_OF_CHATS: [(&str, &str); 2] =
+    [("store", "chat completions are not stored"), ("web_search_options", "nothing is searched")];
 
 /// What `tool_choice` was before.
 #[derive(Debug, ToSchema)]
@@ -147,6 +153,8 @@ pub(crate) struct ChatCall {
     stream: bool,
     style: ChatStyle,
     custom: CustomTools,
+    /// What is asked for and not given.
+    warnings: Warnings,
 }
 
 impl ChatCall {
@@ -161,14 +169,14 @@ fn prepare(service: &Service, body: &Value) -> Result<Reply<ChatAnswer>, HttpErr
     let call = read(body)?;
     let prompt = service.for_options(&call.options).prepare_chat(&call.request);
     let prompt = prompt.map_err(|error| call.error(error))?;
-    let ChatCall { options, choices, stream, style, custom, .. } = call;
+    let ChatCall { options, choices, stream, style, custom, warnings, .. } = call;
     let heading = Heading::new("chatcmpl-", &service.info().name);
     Ok(Reply::Generate(Box::new(Generation {
         prompts: vec![prompt],
         per_prompt: choices,
         options,
         id: heading.id.clone(),
-        answer: ChatAnswer::new(heading, choices, style, custom),
+        answer: ChatAnswer::new(heading, choices, style, custom, warnings),
         delivery: Delivery::of(stream),
     })))
 }
@@ -180,7 +188,9 @@ pub(crate) fn read(body: &Value) -> Result<ChatCall, HttpError> {
         return Err(HttpError::member("audio", "is not supported"));
     }
     let functions = chat.functions.is_some();
-    let (tools, custom, tool_choice) = tools(&chat)?;
+    let (tools, mut custom, tool_choice) = tools(&chat)?;
+    let mut warnings = std::mem::take(&mut custom.warnings);
+    warn(&chat, body, &mut warnings);
     let constraint = constraint::read(body)?;
     let mut messages = messages::read(chat.messages.as_deref())?;
     let begun = prefill(&chat, &mut messages)?;
@@ -191,7 +201,10 @@ pub(crate) fn read(body: &Value) -> Result<ChatCall, HttpError> {
         let problem = "cannot be given together with continue_final_message";
         return Err(HttpError::member(field, problem));
     }
-    let kwargs = chat.chat_template_kwargs.take().unwrap_or_default();
+    let mut kwargs = chat.chat_template_kwargs.take().unwrap_or_default();
+    if let Some(verbosity) = chat.verbosity {
+        kwargs.entry("verbosity").or_insert(verbosity.into());
+    }
     let (reasoning_budget, template_kwargs) = thinking::read(body, kwargs)?;
     let telemetry = options.telemetry();
     let logprobs = logprobs::alternatives(chat.logprobs, chat.top_logprobs)?;
@@ -217,13 +230,25 @@ pub(crate) fn read(body: &Value) -> Result<ChatCall, HttpError> {
     let (choices, (stream, stream_usage)) = (options.choices()?, options.stream());
     let style = ChatStyle { logprobs: logprobs.is_some(), stream_usage, telemetry, functions };
     let options = options.options()?;
-    Ok(ChatCall { request, constraint, options, choices, stream, style, custom })
+    Ok(ChatCall { request, constraint, options, choices, stream, style, custom, warnings })
+}
+
+/// Warns of members that have no effect.
+fn warn(chat: &ChatBody, body: &Value, warnings: &mut Warnings) {
+    if let Some(members) = body.as_object() {
+        warnings.add_given(members, &UNUSED);
+        warnings.add_given(members, &UNUSED_OF_CHATS);
+    }
+    warnings.add_tier(chat.service_tier.as_deref());
 }
 
 fn tools(chat: &ChatBody) -> Result<(Vec<Tool>, CustomTools, ToolChoice), HttpError> {
     let Some(functions) = &chat.functions else {
         let (mut tools, custom) = tools::read(chat.tools.as_deref().unwrap_or_default())?;
-        let choice = tools::choice(chat.tool_choice.as_ref(), &mut tools)?;
+        let choice = match (&chat.tool_choice, &chat.function_call) {
+            (None, Some(_)) => tools::old_choice(chat.function_call.as_ref(), &tools)?,
+            (given, _) => tools::choice(given.as_ref(), &mut tools)?,
+        };
         return Ok((tools, custom, choice));
     };
     if chat.tools.as_ref().is_some_and(|tools| !tools.is_empty()) {

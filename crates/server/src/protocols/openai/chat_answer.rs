@@ -9,6 +9,7 @@ use crate::http::sse::Frame;
 use crate::protocols::freeform;
 use crate::protocols::openai::answer::{self, Extras, Heading};
 use crate::protocols::openai::custom_tools::{CustomTools, OpenCall};
+use crate::protocols::warnings::Warnings;
 use api::{CallEvent, Delta, Done, TextEvent, TokenText, Usage};
 use serde::Serialize;
 use serde_json::Value;
@@ -23,6 +24,8 @@ pub(crate) struct ChatAnswer {
     style: ChatStyle,
     choices: Vec<StreamedChoice>,
     custom: CustomTools,
+    /// What the request asked for and does not get.
+    warnings: Warnings,
 }
 
 /// Where one choice of a stream stands.
@@ -50,10 +53,16 @@ pub(crate) struct ChatStyle {
 
 impl ChatAnswer {
     /// For an answer of so many choices, which may call these custom tools.
-    pub fn new(heading: Heading, choices: usize, style: ChatStyle, custom: CustomTools) -> Self {
+    pub fn new(
+        heading: Heading,
+        choices: usize,
+        style: ChatStyle,
+        custom: CustomTools,
+        warnings: Warnings,
+    ) -> Self {
         let progress = ChoiceProgress::default();
         let choice = StreamedChoice { opened: false, progress, open: None, done: None };
-        Self { heading, style, choices: vec![choice; choices], custom }
+        Self { heading, style, choices: vec![choice; choices], custom, warnings }
     }
 
     fn chunk(
@@ -94,15 +103,15 @@ impl ChatAnswer {
     }
 
     /// The warnings of a choice's first chunk.
-    fn warnings(&self, index: usize) -> &[String] {
-        if index == 0 { &self.custom.warnings } else { &[] }
+    fn warnings(&self, index: usize) -> Option<&Warnings> {
+        (index == 0).then_some(&self.warnings)
     }
 
     /// A chunk about the prompt; the first one has the role.
     fn progress(&mut self, index: usize, progress: PromptProgress) -> Frame {
         let (choice, warnings) = match std::mem::replace(&mut self.choices[index].opened, true) {
             false => (self.opening(index), self.warnings(index)),
-            true => (ChunkChoice { index, ..ChunkChoice::default() }, &[][..]),
+            true => (ChunkChoice { index, ..ChunkChoice::default() }, None),
         };
         let timings = self.style.telemetry.timings.then(|| self.choices[index].progress.timings());
         let progress = Some(progress);
@@ -267,7 +276,7 @@ impl Answer for ChatAnswer {
             message: self.message(choice),
         };
         let choices = choices.into_iter().enumerate().map(choice).collect();
-        let warnings = &self.custom.warnings;
+        let warnings = Some(&self.warnings);
         let usage = Some(Some(usage));
         let extras = Extras { usage, timings, warnings, ..Extras::default() };
         self.heading.json("chat.completion", choices, extras)

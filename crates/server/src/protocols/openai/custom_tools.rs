@@ -4,6 +4,7 @@
 use crate::http::error::HttpError;
 use crate::http::wire;
 use crate::protocols::freeform::{self, Freeform, GRAMMAR_IS_TOLD};
+use crate::protocols::warnings::Warnings;
 use api::{Tool, ToolCall};
 use serde::Deserialize;
 use serde_json::json;
@@ -43,7 +44,7 @@ struct CustomGrammar {
 pub(crate) struct CustomTools {
     names: HashSet<String>,
     /// What a request asked for and does not get.
-    pub warnings: Vec<String>,
+    pub warnings: Warnings,
 }
 
 impl CustomTools {
@@ -59,7 +60,7 @@ impl CustomTools {
             Some((grammar.syntax.as_deref().unwrap_or("lark"), grammar.definition.as_deref()?))
         });
         if grammar.is_some() {
-            self.warnings.push(format!("{name}: {GRAMMAR_IS_TOLD}"));
+            self.warnings.add(&name, GRAMMAR_IS_TOLD);
         }
         self.names.insert(name.clone());
         Ok(freeform::function(name, description, grammar))
@@ -147,7 +148,8 @@ mod tests {
             let (tool, all) = add(tool);
             let told = &tool.parameters["properties"]["input"]["description"];
             assert_eq!(told, "Text of this regex grammar:\na+");
-            assert_eq!(all.warnings, ["c: the grammar is told to the model and not enforced"]);
+            let told = ["c: the grammar is told to the model and not enforced"];
+            assert_eq!(json!(all.warnings), json!(told));
         }
     }
 

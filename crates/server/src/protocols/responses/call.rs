@@ -22,7 +22,7 @@ use crate::protocols::responses::store::ResponseStore;
 use crate::protocols::responses::summary;
 use crate::protocols::responses::tools::{self, Origin, Tools};
 use crate::protocols::responses::turn::{StoredTurn, conversation};
-use crate::protocols::warnings::Warnings;
+use crate::protocols::warnings::{UNUSED, Warnings};
 use api::{ChatRequest, GrammarSource, Message, RequestOptions, SamplingOptions, Service};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -37,14 +37,11 @@ const NEVER_PRESENT: [&str; 6] = [
     "code_interpreter_call.outputs",
 ];
 
-/// Members of a request that this server has nothing for, and what a warning says of them.
-const UNUSED: [(&str, &str); 7] = [
+/// Members of a response alone that this server has nothing for, and what a warning says of them.
+const UNUSED_OF_RESPONSES: [(&str, &str); 4] = [
     ("access_programs", "there are none"),
     ("background_options", "a background response is computed as soon as there is space"),
     ("image", "there are no images"),
-    ("moderation", "nothing is moderated"),
-    ("prompt_cache_options", "every prompt is cached, as long as there is space"),
-    ("prompt_cache_retention", "every prompt is cached, as long as there is space"),
     ("multi_agent", "there is one agent"),
 ];
 
@@ -411,6 +408,7 @@ fn view(asked: &CreateResponse, warnings: &mut Warnings) -> ItemView {
 /// Warns of members that have no effect.
 fn warn(asked: &CreateResponse, body: &Value, warnings: &mut Warnings) {
     if let Some(members) = body.as_object() {
+        warnings.add_given(members, &UNUSED_OF_RESPONSES);
         warnings.add_given(members, &UNUSED);
     }
     if let Some(members) = body.get("reasoning").and_then(Value::as_object) {
@@ -430,9 +428,7 @@ fn warn(asked: &CreateResponse, body: &Value, warnings: &mut Warnings) {
     if asked.truncation == Some(Truncation::Auto) {
         warnings.add("truncation", "a prompt that is too long is refused, not truncated");
     }
-    if !matches!(asked.service_tier.as_deref(), None | Some("auto" | "default")) {
-        warnings.add("service_tier", "there is one tier");
-    }
+    warnings.add_tier(asked.service_tier.as_deref());
 }
 
 fn summary(asked: &CreateResponse) -> Option<SummaryKind> {
