@@ -121,6 +121,8 @@ def folder(tmp_path):
     shutil.copy(tiny / "reference.json", tmp_path)
     (tmp_path / "text.txt").write_text((ROOT / "README.md").read_text()[:2000])
     (tmp_path / "case.json").write_text('{"messages": [{"role": "user", "content": "Hi"}]}')
+    chat = [{"role": "user", "content": "Is water wet?"}, {"role": "assistant", "content": "Yes, it is."}]
+    (tmp_path / "chats.jsonl").write_text((json.dumps({"messages": chat}) + "\n") * 40)
     (tmp_path / "models.yaml").write_text("models: [{name: small, model: my-checkpoint}]")
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/gannet").symlink_to(pathlib.Path(os.environ["GANNET_BIN"]).resolve())

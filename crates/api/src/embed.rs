@@ -1,4 +1,5 @@
-//! Embeddings, one vector for a text, and scores of a document for a query.
+//! Outputs of a prompt itself: embeddings, one vector for a text, scores of a document for a query,
+//! and logits.
 
 use crate::error::{ApiError, text_error};
 use crate::length::LONG;
@@ -116,30 +117,66 @@ impl Service {
         self.vector(scored(pair), terms).await
     }
 
+    /// Computes the logits after each token of `prompt`, one row of the model's vocabulary for
+    /// each; a text gets the model's special tokens. Row `i` is for the token that follows token
+    /// `i`. Dropping the future cancels the computation.
+    ///
+    /// # Errors
+    /// If the model generates no text, or the prompt is empty or does not fit into the context.
+    pub async fn logits(
+        &self,
+        prompt: &Prompt,
+        terms: &RequestOptions,
+    ) -> Result<Vec<Vec<f32>>, ApiError> {
+        let prompt = self.prompt_ids(prompt, true)?;
+        let mut rows = Vec::with_capacity(prompt.len());
+        let vocab = self.info().vocab_size;
+        let request = Request { prompt, logits: true, ..Request::default() };
+        let add = |event| {
+            if let Event::Logits(logits) = event {
+                rows.extend(logits.chunks_exact(vocab).map(<[f32]>::to_vec));
+            }
+        };
+        self.outputs(request, terms, add).await?;
+        Ok(rows)
+    }
+
     async fn vector(
         &self,
         request: Request,
         terms: &RequestOptions,
     ) -> Result<Embedding, ApiError> {
         let mut usage = Usage { prompt_tokens: request.prompt.len(), ..Usage::default() };
+        let mut vector = None;
+        let take = |event| match event {
+            Event::Admitted { cached_tokens, .. } => usage.cached_tokens = cached_tokens,
+            Event::Embedding(found) => vector = Some(found),
+            _ => {}
+        };
+        self.outputs(request, terms, take).await?;
+        let vector = vector.ok_or_else(|| ApiError::Engine("no vector was made".into()))?;
+        Ok(Embedding { vector, usage })
+    }
+
+    /// Computes a request without an answer, and calls `take` with its events but the last.
+    async fn outputs(
+        &self,
+        request: Request,
+        terms: &RequestOptions,
+        mut take: impl FnMut(Event),
+    ) -> Result<(), ApiError> {
         let (space, adapters) = (self.partition.space, self.adapters_of_request());
         let request = Request { space, adapters, ..request };
         let mut generation = self.submit(request, terms)?;
-        let mut vector = None;
         loop {
             match generation.next().await {
-                Some(Event::Admitted { cached_tokens, .. }) => usage.cached_tokens = cached_tokens,
-                Some(Event::Embedding(found)) => vector = Some(found),
-                Some(Event::Finished(finished)) => match ApiError::of(&finished.outcome) {
-                    Some(error) => return Err(error),
-                    None => break,
-                },
-                Some(_) => {}
+                Some(Event::Finished(finished)) => {
+                    return ApiError::of(&finished.outcome).map_or(Ok(()), Err);
+                }
+                Some(event) => take(event),
                 None => return Err(ApiError::Stopped),
             }
         }
-        let vector = vector.ok_or_else(|| ApiError::Engine("no vector was made".into()))?;
-        Ok(Embedding { vector, usage })
     }
 }
 

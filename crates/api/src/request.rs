@@ -107,6 +107,30 @@ impl From<&str> for Prompt {
     }
 }
 
+impl From<String> for Prompt {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<Vec<u32>> for Prompt {
+    fn from(ids: Vec<u32>) -> Self {
+        Self::Ids(ids)
+    }
+}
+
+impl From<&[u32]> for Prompt {
+    fn from(ids: &[u32]) -> Self {
+        Self::Ids(ids.to_vec())
+    }
+}
+
+impl<const N: usize> From<[u32; N]> for Prompt {
+    fn from(ids: [u32; N]) -> Self {
+        Self::Ids(ids.to_vec())
+    }
+}
+
 /// Options that do not change the answer of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestOptions {

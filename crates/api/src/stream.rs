@@ -106,8 +106,8 @@ impl TextStream {
                 let tokens = tokens.collect();
                 self.ready.push_back(TextEvent::Prompt { first, tokens });
             }
-            // Requests of this stream have no embedding.
-            Some(Event::Embedding(_)) => {}
+            // Requests of this stream have answers.
+            Some(Event::Embedding(_) | Event::Logits(_)) => {}
             Some(Event::Token { id, logprobs }) => self.token(id, logprobs),
             Some(Event::Finished(finished)) => self.finished(finished),
             None => self.end(TextEvent::Failed(ApiError::Stopped)),

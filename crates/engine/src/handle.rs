@@ -198,10 +198,7 @@ impl EngineHandle {
         if prompt_tokens + answer > context_length {
             return Err(SubmitError::ContextLength { prompt_tokens, context_length });
         }
-        if request.embed.is_some() && request.prompt_logprobs.is_some() {
-            let message = "an embedding and prompt log probabilities cannot be requested together";
-            return Err(invalid(Field::Parameter("embed"), message));
-        }
+        check_outputs(request)?;
         let vocab = self.info.vocab_size;
         if let Some(id) = request.prompt.iter().find(|&&id| id as usize >= vocab) {
             let message = format!("prompt holds token id {id}, but the model has {vocab} tokens");
@@ -213,12 +210,6 @@ impl EngineHandle {
         if max > MAX_DRAFTED {
             let message = format!("speculate must draft at most {MAX_DRAFTED} tokens, not {max}");
             return Err(invalid(Field::Parameter("speculate"), message));
-        }
-        if request.embed.is_some() && request.constraint.is_some() {
-            return Err(invalid(
-                Field::Constraint,
-                "an embedding cannot be constrained by a grammar",
-            ));
         }
         request.sampling.check(vocab).map_err(|(field, message)| invalid(field, message))
     }
@@ -255,6 +246,30 @@ impl EngineHandle {
             return Err(invalid(Field::Parameter("types"), message));
         }
         Ok(())
+    }
+}
+
+/// Checks that at most one kind of output of the prompt is requested, and no constraint with one
+/// that replaces the answer.
+fn check_outputs(request: &Request) -> Result<(), SubmitError> {
+    let Request { embed, prompt_logprobs, logits, constraint, .. } = request;
+    let parameter = |message: &str| Err(invalid(Field::Parameter("embed"), message));
+    match (embed.is_some(), prompt_logprobs.is_some(), *logits) {
+        (true, true, _) => {
+            parameter("an embedding and prompt log probabilities cannot be requested together")
+        }
+        (true, _, true) => parameter("an embedding and logits cannot be requested together"),
+        (_, true, true) => {
+            let message = "logits and prompt log probabilities cannot be requested together";
+            Err(invalid(Field::Parameter("logits"), message))
+        }
+        (true, ..) if constraint.is_some() => {
+            Err(invalid(Field::Constraint, "an embedding cannot be constrained by a grammar"))
+        }
+        (.., true) if constraint.is_some() => {
+            Err(invalid(Field::Constraint, "logits cannot be constrained by a grammar"))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -34,6 +34,9 @@ pub struct Request {
     /// As `logprobs`, for every token of the prompt but the first. `max_tokens` may be 0 then. Such
     /// a prompt is computed whole.
     pub prompt_logprobs: Option<usize>,
+    /// Reports the logits of every token of the prompt instead of an answer. Such a prompt is
+    /// computed whole.
+    pub logits: bool,
     /// Computes an embedding of the prompt instead of an answer.
     pub embed: Option<Embed>,
     /// Type of each token of the prompt, in models with types: that of a query, or of a document.
@@ -71,18 +74,23 @@ pub struct Request {
 impl Request {
     /// Whether the request needs outputs of the prompt itself, even if nothing is generated.
     pub(crate) fn wants_prompt(&self) -> bool {
-        self.prompt_logprobs.is_some() || self.embed.is_some()
+        self.prompt_logprobs.is_some() || self.has_no_answer()
     }
 
     /// Number of tokens to generate if `room` more fit into the context.
     pub(crate) fn budget(&self, room: usize) -> usize {
-        let max_tokens = if self.embed.is_some() { Some(0) } else { self.max_tokens };
+        let max_tokens = if self.has_no_answer() { Some(0) } else { self.max_tokens };
         max_tokens.unwrap_or(room).min(room)
     }
 
     /// Whether nothing is generated.
     pub(crate) fn is_prompt_only(&self) -> bool {
-        self.max_tokens == Some(0) || self.embed.is_some()
+        self.max_tokens == Some(0) || self.has_no_answer()
+    }
+
+    /// Whether outputs of the prompt are requested instead of an answer.
+    pub(crate) fn has_no_answer(&self) -> bool {
+        self.embed.is_some() || self.logits
     }
 }
 
@@ -134,8 +142,9 @@ impl Default for SamplingParams {
     }
 }
 
-/// An event of a request. In order: `Admitted`, any number of `PromptLogprobs` and `Prefill`, then
-/// `Token`s or one `Embedding`, then exactly one `Finished`, which may also come alone.
+/// An event of a request. In order: `Admitted`, any number of `PromptLogprobs`, `Logits` and
+/// `Prefill`, then `Token`s or one `Embedding`, then exactly one `Finished`, which may also come
+/// alone.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// The request was admitted.
@@ -160,6 +169,9 @@ pub enum Event {
         /// Ids and log probabilities of consecutive tokens.
         tokens: Vec<(u32, TokenLogprobs)>,
     },
+    /// The logits of the prompt tokens that follow those of the event before, one row of the
+    /// model's `vocab_size` after the other, as requested.
+    Logits(Vec<f32>),
     /// The embedding of the prompt.
     Embedding(Vec<f32>),
     /// A generated token.

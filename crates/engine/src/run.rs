@@ -264,7 +264,8 @@ impl Engine {
         self.accepted += 1;
         request.sampling.seed.get_or_insert_with(Rng::entropy_seed);
         let drafts = request.speculate.unwrap_or(options.speculate);
-        let traced = options.traces.is_some();
+        // What replays compare are answers.
+        let traced = options.traces.is_some() && !request.has_no_answer();
         let adapters = request.adapters.get_or_insert_with(|| runner.adapters().clone()).clone();
         let setup = RequestSetup {
             max_drafted: drafts.max().min(MAX_DRAFTED),

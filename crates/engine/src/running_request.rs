@@ -5,7 +5,6 @@ mod clock;
 mod output;
 mod reader;
 
-use crate::TokenSet;
 use crate::block_root::adapted_space;
 use crate::constraint::Allowed;
 use crate::draft::RequestDraft;
@@ -17,6 +16,7 @@ use crate::outcome::Outcome;
 use crate::request::{Event, Finished, Request, TokenLogprobs, Usage};
 use crate::sampler::{History, Sampler, SamplerScratch, logprobs};
 use crate::trace::{Recorder, TraceSink};
+use crate::{Error, TokenSet};
 use backend::AdapterSet;
 use clock::RequestClock;
 use output::StepOutput;
@@ -87,7 +87,9 @@ impl RunningRequest {
     pub fn prompt_output(&self) -> PromptOutput {
         match &self.output.pooler {
             Some(pooler) if pooler.wants_all() => PromptOutput::HiddenStates,
-            None if self.request.prompt_logprobs.is_some() => PromptOutput::AllLogits,
+            None if self.request.prompt_logprobs.is_some() || self.request.logits => {
+                PromptOutput::AllLogits
+            }
             _ => PromptOutput::LastLogits,
         }
     }
@@ -168,6 +170,9 @@ impl RunningRequest {
         scratch: &mut SamplerScratch,
     ) {
         self.output.clear();
+        if self.request.logits {
+            return self.keep_logits(planned, logits);
+        }
         self.output.first_prompt = planned.position + planned.tokens - planned.outputs + 1;
         let prompt_rows = planned.outputs - usize::from(planned.samples);
         self.read_prompt(sequence.tokens, logits.by_ref().take(prompt_rows), scratch);
@@ -176,6 +181,19 @@ impl RunningRequest {
         }
         if planned.samples && self.output.outcome.is_none() {
             self.sample(sequence, planned, logits, scratch);
+        }
+    }
+
+    /// Keeps the logits of prompt tokens as they are.
+    fn keep_logits<'a>(&mut self, planned: &Planned, logits: impl Iterator<Item = &'a [f32]>) {
+        for row in logits.take(planned.outputs) {
+            if !row.iter().all(|logit| logit.is_finite()) {
+                return self.output.end(Outcome::Failed(Error::NotFinite.to_string()));
+            }
+            self.output.rows.extend_from_slice(row);
+        }
+        if planned.samples {
+            self.output.end(Outcome::Complete);
         }
     }
 
@@ -297,6 +315,9 @@ impl RunningRequest {
         let (first, tokens) = (output.first_prompt, std::mem::take(&mut output.prompt));
         if !tokens.is_empty() {
             reader.send(Event::PromptLogprobs { first, tokens });
+        }
+        if !output.rows.is_empty() {
+            reader.send(Event::Logits(std::mem::take(&mut output.rows)));
         }
         if !planned.samples {
             let (done, total) = (planned.position + planned.tokens, sequence.prompt);

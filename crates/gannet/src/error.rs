@@ -68,7 +68,7 @@ pub enum Error {
     /// A request was rejected, or its answer broke off.
     #[error(transparent)]
     Request(#[from] ApiError),
-    /// The thread that reads the answers of a batch could not be started.
+    /// The thread that reads answers could not be started, or what waits for them.
     #[error("cannot start a thread: {0}")]
     Thread(std::io::Error),
 }

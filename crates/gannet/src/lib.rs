@@ -68,6 +68,22 @@
 //! # Ok::<(), gannet::Error>(())
 //! ```
 //!
+//! # Embeddings, relevances and logits
+//!
+//! [`Engine::embed`] turns texts into vectors, [`Engine::rerank`] tells how relevant documents are
+//! for a query, and [`Engine::logits`] gives the logits after each token of a prompt.
+//!
+//! ```
+//! # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny");
+//! # let engine = gannet::Engine::load(path)?;
+//! let vectors = engine.embed(&["What is water?", "Is water wet?"])?;
+//! assert_eq!(vectors[0].len(), vectors[1].len());
+//!
+//! let ids = engine.service().tokenizer().encode("Hello", Default::default()).unwrap();
+//! assert_eq!(engine.logits(&ids[..])?.len(), ids.len());
+//! # Ok::<(), gannet::Error>(())
+//! ```
+//!
 //! # Options
 //!
 //! [`Engine::builder`] sets threads, context, arithmetic and the number of answers computed at a
@@ -103,6 +119,7 @@ mod builder;
 mod engine;
 mod error;
 mod kv_dir;
+mod outputs;
 mod prefixes;
 mod quantize;
 mod request;

@@ -182,3 +182,66 @@ fn a_tool_that_must_be_called_is_called() {
     assert_eq!(call.name, "weather");
     assert!(["Paris", "Rome"].contains(&arguments["city"].as_str().unwrap()), "{arguments}");
 }
+
+/// The vector that the service computes of a text alone.
+fn vector(engine: &Engine, text: &str) -> Vec<f32> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let embed = api::Embed { normalize: true, ..api::Embed::default() };
+    let (service, prompt) = (engine.service(), gannet::Prompt::from(text));
+    runtime.block_on(service.embed(&prompt, embed, &Default::default())).unwrap().vector
+}
+
+#[test]
+fn texts_that_are_embedded_together_have_the_vectors_of_each_alone() {
+    let texts: Vec<String> = (0..15).map(|n| format!("{n} birds sing. ").repeat(n + 1)).collect();
+    let vectors = ENGINE.embed(&texts).unwrap();
+    assert_eq!(vectors.len(), texts.len());
+    for (found, text) in vectors.iter().zip(&texts) {
+        assert!(*found == vector(&ENGINE, text), "{text}");
+        let length: f32 = found.iter().map(|value| value * value).sum();
+        assert!((length - 1.0).abs() < 1e-5, "{length}");
+    }
+    assert!(ENGINE.embed(&[""; 0]).unwrap().is_empty());
+    let error = ENGINE.embed(&["a", &"long ".repeat(100_000)]).unwrap_err().to_string();
+    assert!(error.contains("context size"), "{error}");
+}
+
+#[test]
+fn relevances_are_those_of_each_document_alone() {
+    let refused = ENGINE.rerank("a", &["b"]).unwrap_err().to_string();
+    assert_eq!(refused, "the model has no head that scores texts");
+    let Some(path) = fixtures::find("embeddings/bert_reranker") else { return };
+    let engine = Engine::builder().parallel(2).load(path).unwrap();
+    let documents = ["Paris is a city.", "no", "Water is wet.", "yes", "Rome is a city.", "a"];
+    let relevances = engine.rerank("Where is Paris?", &documents).unwrap();
+    for (found, document) in relevances.iter().zip(documents) {
+        assert_eq!([*found], engine.rerank("Where is Paris?", &[document]).unwrap()[..]);
+        assert!(*found > 0.0 && *found < 1.0, "{found}");
+    }
+    let distinct = relevances.iter().any(|relevance| *relevance != relevances[0]);
+    assert!(distinct && relevances.len() == documents.len(), "{relevances:?}");
+    assert!(engine.logits("a").unwrap_err().to_string().contains("scores texts"));
+}
+
+#[test]
+fn the_last_row_of_logits_is_what_an_answer_begins_with() {
+    let text = "The capital of France is";
+    let rows = ENGINE.logits(text).unwrap();
+    let ids = ENGINE.service().tokenize(text, api::EncodeOptions::default()).unwrap();
+    assert!(rows == ENGINE.logits(ids.clone()).unwrap(), "the model adds no special tokens");
+    assert_eq!((rows.len(), rows[0].len()), (ids.len(), ENGINE.info().vocab_size));
+    let sampling = Sampling { logprobs: Some(0), temperature: Some(0.0), ..Sampling::default() };
+    let answer = ENGINE.answer(Request::complete(text).sampling(sampling).max_tokens(1)).unwrap();
+    let logprob = |row: &[f32], id: usize| {
+        let total: f64 = row.iter().map(|logit| f64::from(*logit).exp()).sum();
+        f64::from(row[id]) - total.ln()
+    };
+    let last = rows.last().unwrap();
+    let best = (0..last.len()).max_by(|a, b| last[*a].total_cmp(&last[*b])).unwrap();
+    assert!((logprob(last, best) - f64::from(answer.tokens[0].logprob)).abs() < 1e-4);
+    assert_eq!(ENGINE.service().decode(&[best as u32]), answer.text);
+    // A row depends on nothing after it, and not on the cache.
+    let prefix = ENGINE.logits(&ids[..3]).unwrap();
+    assert!(prefix == rows[..3]);
+    assert!(ENGINE.logits("").is_err() && ENGINE.logits([u32::MAX]).is_err());
+}

@@ -1,23 +1,27 @@
-//! `gannet imatrix`: the importance of a model's weight columns for a text.
+//! `gannet imatrix`: the importance of a model's weight columns for a text or for conversations.
+
+mod conversations;
 
 use super::likelihood::check_ids;
 use crate::args::FileArgs;
 use crate::input::TextSource;
 use crate::progress::{self, Task};
 use crate::{load, output};
-use anyhow::Result;
+use anyhow::{Context, Result};
+use api::TranscriptRenderer;
+use conversations::ConversationFile;
 use convert::imatrix::{Collected, ImatrixOptions, TextIds, collect};
-use formats::{Checkpoint, OpenOptions};
+use formats::{Checkpoint, ModelConfig, OpenOptions};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
-use text::EncodeOptions;
+use text::{EncodeOptions, TextAssets};
 
 /// Collect the importance of weight columns, for quantize --imatrix
 ///
-/// Sums the squares of the inputs of each weight matrix while the model reads a text of the kind it
-/// will be used for. Writes a GGUF file that llama.cpp reads too. The file is written regularly and
-/// after Ctrl-C; the same command resumes from it.
+/// Sums the squares of the inputs of each weight matrix while the model reads a text, or
+/// conversations, of the kind it will be used for. Writes a GGUF file that llama.cpp reads too. The
+/// file is written regularly and after Ctrl-C; the same command resumes from it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Folder, .gguf file, owner/name on the hub, or `builtin`
@@ -25,6 +29,11 @@ pub(crate) struct Args {
     /// File with the text, `-` for standard input [default: standard input]
     #[arg(short, long, value_name = "FILE", alias = "text", short_alias = 't')]
     file: Option<PathBuf>,
+    /// File of conversations, instead of a text: lines are JSON objects with messages and optional
+    /// tools, as in OpenAI's fine-tuning files. The model's chat template renders each; `-` for
+    /// standard input
+    #[arg(long, value_name = "FILE.jsonl", conflicts_with = "file")]
+    chat: Option<PathBuf>,
     /// File to write, or to resume from
     #[arg(short, long, value_name = "FILE", default_value = "imatrix.gguf")]
     output: PathBuf,
@@ -47,27 +56,56 @@ pub(crate) struct Args {
     files: FileArgs,
 }
 
+/// What the model reads.
+enum Calibration {
+    Text(String),
+    Conversations(ConversationFile),
+}
+
 pub(crate) fn run(args: &Args) -> Result<()> {
     let started = Instant::now();
-    let source = TextSource { argument: None, file: args.file.as_ref() };
-    let text = source.read("imatrix", "--file is missing")?;
+    let calibration = Calibration::read(args)?;
     let path = args.files.locate(&args.model)?;
     let checkpoint = Checkpoint::open(&path, &OpenOptions::default())?;
-    let tokenizer = load::assets(&checkpoint, &args.files)?.tokenizer;
-    let options = EncodeOptions { add_special: false, parse_special: false };
-    let ids = tokenizer.encode(&text, options)?;
+    let assets = load::assets(&checkpoint, &args.files)?;
+    let ids = calibration.ids(&assets, checkpoint.config())?;
     check_ids(checkpoint.config().vocab_size, &ids)?;
     let options = ImatrixOptions {
         context: args.ctx,
         windows: args.windows,
         threads: args.threads,
         force: args.force,
-        dataset: dataset(args.file.as_deref()),
+        dataset: dataset(args.chat.as_deref().or(args.file.as_deref())),
     };
-    let text = TextIds { prefix: tokenizer.prefix_ids(), ids: &ids };
+    let text = TextIds { prefix: assets.tokenizer.prefix_ids(), ids: &ids };
     let collected =
         collect(&checkpoint, text, &args.output, &options, &mut Task::new(progress::tokens(0)))?;
     report(args, &collected, started.elapsed().as_secs_f64())
+}
+
+impl Calibration {
+    fn read(args: &Args) -> Result<Self> {
+        if let Some(path) = &args.chat {
+            return Ok(Self::Conversations(ConversationFile::read(path)?));
+        }
+        let source = TextSource { argument: None, file: args.file.as_ref() };
+        Ok(Self::Text(source.read("imatrix", "--file or --chat is missing")?))
+    }
+
+    /// The tokens, without the prefix that each window begins with.
+    fn ids(&self, assets: &TextAssets, config: &ModelConfig) -> Result<Vec<u32>> {
+        match self {
+            Self::Text(text) => {
+                let options = EncodeOptions { add_special: false, parse_special: false };
+                Ok(assets.tokenizer.encode(text, options)?)
+            }
+            Self::Conversations(file) => {
+                let renderer = TranscriptRenderer::new(assets, config);
+                let renderer = renderer.context("--chat: the model cannot render conversations")?;
+                file.ids(&renderer, assets.tokenizer.prefix_ids())
+            }
+        }
+    }
 }
 
 /// The name of the text in the file.

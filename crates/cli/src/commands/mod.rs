@@ -22,6 +22,7 @@ pub(crate) mod rerank;
 pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod sessions;
+pub(crate) mod splice;
 pub(crate) mod synth;
 pub(crate) mod template;
 pub(crate) mod tokenize;

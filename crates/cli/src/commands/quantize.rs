@@ -1,10 +1,11 @@
-//! `gannet quantize`: a checkpoint as a GGUF file of fewer bits.
+//! `gannet quantize`: a checkpoint as a GGUF file of fewer bits, or what would be written.
 
 use crate::model;
 use crate::output;
 use crate::progress::{self, Task};
 use anyhow::{Context, Result, bail};
-use convert::{Mixture, Override, QuantizeOptions};
+use convert::quantize::{compare, plan};
+use convert::{Comparison, Mixture, Override, QuantizeOptions};
 use std::path::PathBuf;
 
 /// Write a model as a GGUF file of fewer bits
@@ -17,8 +18,8 @@ pub(crate) struct Args {
     #[arg(value_name = "SRC")]
     source: String,
     /// File to write; its name ends in .gguf
-    #[arg(value_name = "DST")]
-    out: PathBuf,
+    #[arg(value_name = "DST", required_unless_present_any = ["dry_run", "compare_tensor"])]
+    out: Option<PathBuf>,
     /// Mixture or type: q4_k_m, q8_0, bf16, ...
     #[arg(long = "type", value_name = "TYPE", value_parser = Mixture::named)]
     mixture: &'static Mixture,
@@ -38,6 +39,16 @@ pub(crate) struct Args {
     /// Pre-tokenizer, where tokenizer.json has an unknown one
     #[arg(long, value_name = "TYPE", alias = "pre")]
     pre_fallback: Option<String>,
+    /// Print the tensors that would be written, with their types and sizes, and write nothing
+    #[arg(long, conflicts_with = "compare_tensor")]
+    dry_run: bool,
+    /// Print how much the tensors whose names match PATTERN lose in the planned type, or in other
+    /// ones, and write nothing; may be repeated
+    ///
+    /// With --imatrix, the errors without and with the importance of columns are printed. Weighted
+    /// errors count each column by its importance.
+    #[arg(long, value_name = "PATTERN[=TYPE,...]", value_parser = Comparison::parse)]
+    compare_tensor: Vec<Comparison>,
     /// Address of the hub, instead of HF_ENDPOINT
     #[arg(long, value_name = "URL")]
     hub_endpoint: Option<String>,
@@ -65,14 +76,24 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         force: args.force,
     };
     let source = model::locate(&args.source, args.hub_endpoint.as_deref())?;
-    let quantized =
-        convert::quantize(&source, &args.out, &options, &mut Task::new(progress::bytes(0)))?;
-    if args.json {
-        return output::json(&quantized.to_json());
+    let mut task = Task::new(progress::bytes(0));
+    if !args.compare_tensor.is_empty() {
+        let errors = compare(&source, &args.compare_tensor, &options, &mut task)?;
+        drop(task);
+        return output::report(args.json, || errors.to_json(), || errors.to_table());
     }
-    output::text(&quantized.to_table())?;
-    for path in &quantized.paths {
-        output::note(format_args!("wrote {}", path.display()));
+    if args.dry_run {
+        let plan = plan(&source, args.out.as_deref(), &options, &mut task)?;
+        let tables = || plan.tensors_table() + "\n" + &plan.to_table();
+        return output::report(args.json, || plan.to_json(), tables);
+    }
+    let out = args.out.as_deref().context("DST is missing")?;
+    let quantized = convert::quantize(&source, out, &options, &mut task)?;
+    drop(task);
+    output::report(args.json, || quantized.to_json(), || quantized.plan.to_table())?;
+    if !args.json {
+        let wrote = |path: &PathBuf| output::note(format_args!("wrote {}", path.display()));
+        quantized.paths.iter().for_each(wrote);
     }
     Ok(())
 }

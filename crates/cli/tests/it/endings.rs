@@ -18,7 +18,7 @@ fn help_and_version_end_with_zero() {
     assert!(succeed(&["--version"]).starts_with("gannet "));
     let commands =
         ["run", "chat", "serve", "synth", "inspect", "verify", "bench", "perplexity", "compare"];
-    for command in commands.into_iter().chain(["quantize", "imatrix"]) {
+    for command in commands.into_iter().chain(["quantize", "imatrix", "splice"]) {
         assert!(succeed(&[command, "--help"]).contains("Usage: gannet"), "{command}");
     }
     assert!(succeed(&["completions", "bash"]).contains("gannet"));

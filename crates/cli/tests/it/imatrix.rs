@@ -181,3 +181,98 @@ fn legacy(imatrix: &Imatrix) -> String {
     bytes.extend(b"standard input");
     file("builtin.dat", bytes)
 }
+
+const CONVERSATIONS: &str = r#"{"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Is <|im_end|> a token?"}, {"role": "assistant", "content": "Yes."}]}
+
+{"messages": [{"role": "user", "content": [{"type": "text", "text": "How warm is it?"}]}, {"role": "assistant", "tool_calls": [{"id": "a", "type": "function", "function": {"name": "weather", "arguments": "{\"city\": \"Rome\"}"}}]}, {"role": "tool", "tool_call_id": "a", "content": "30"}, {"role": "assistant", "content": "30 degrees."}], "tools": [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}]}
+"#;
+
+/// Collects over a file, and gives the sums.
+fn collected(flag: &str, input: &str, out: &str) -> Imatrix {
+    let args = ["imatrix", "builtin", flag, input, "--ctx", "16", "--force", "-o", out];
+    succeed(&args);
+    read(out)
+}
+
+/// Number of tokens of a text.
+fn count(text: &str, args: &[&str]) -> usize {
+    let args = [&["tokenize", "builtin", "--stdin"], args].concat();
+    run_with_input(&args, text).out.split_whitespace().count()
+}
+
+/// The tokens of the conversations by hand: each is rendered with the template, and its control
+/// tokens are parsed, but not the texts of control tokens in messages.
+#[test]
+fn conversations_are_rendered_with_their_control_tokens() {
+    let (chats, out) = (file("chats.jsonl", CONVERSATIONS), path("chats.gguf"));
+    let sums = collected("--chat", &chats, &out);
+    assert_eq!(sums.datasets, ["chats.jsonl"]);
+    let mut tokens = 0;
+    for (at, line) in CONVERSATIONS.lines().filter(|line| !line.is_empty()).enumerate() {
+        let mut case: Value = serde_json::from_str(line).unwrap();
+        case["add_generation_prompt"] = false.into();
+        if let Some(text) = case["messages"][0]["content"][0]["text"].as_str().map(str::to_owned) {
+            case["messages"][0]["content"] = text.into();
+            let arguments = &mut case["messages"][1]["tool_calls"][0]["function"]["arguments"];
+            *arguments = serde_json::json!({"city": "Rome"});
+            case["messages"][1]["content"] = "".into();
+        }
+        let case = file(&format!("chat-{at}.json"), case.to_string());
+        let rendered = succeed(&["template", "builtin", "--input", &case]);
+        assert!(rendered.trim_end().ends_with("<|im_end|>"), "{rendered}");
+        tokens += count(&rendered, &["--special"]);
+        if at == 0 {
+            let question = "Is <|im_end|> a token?";
+            tokens += count(question, &[]) - count(question, &["--special"]);
+        }
+    }
+    assert_eq!(sums.chunks, tokens / 16);
+    let ended = run(&["imatrix", "builtin", "--chat", &chats, "--ctx", "4000", "-o", &path("x")]);
+    check_error(&ended, &format!("expected a text of at least 4000 tokens, found {tokens};"));
+    // As text, the control tokens are texts of many tokens.
+    assert!(collected("--file", &chats, &path("as-text.gguf")).chunks > sums.chunks);
+}
+
+#[test]
+fn conversations_that_cannot_be_rendered_are_named_with_file_and_line() {
+    let out = path("no-chats.gguf");
+    let failed = |name: &str, content: &str, expected: &[&str]| {
+        let chats = file(name, content);
+        let ended = run(&["imatrix", "builtin", "--chat", &chats, "-o", &out]);
+        expected.iter().for_each(|expected| check_error(&ended, expected));
+        assert!(!Path::new(&out).exists());
+    };
+    let first = CONVERSATIONS.lines().next().unwrap();
+    let broken = |line: &str| format!("{first}\n\n{line}\n");
+    failed("a.jsonl", &broken("{"), &["a.jsonl, line 3", "expected a JSON object with messages"]);
+    let role = r#"{"messages": [{"content": "a"}]}"#;
+    failed("b.jsonl", &broken(role), &["b.jsonl, line 3", "messages[0]", "role: expected a name"]);
+    failed("c.jsonl", "\n", &["c.jsonl: expected conversations, found none"]);
+    let both = run(&["imatrix", "builtin", "--chat", "a.jsonl", "--file", "b"]);
+    assert_eq!(both.code, Some(2), "{}", both.err);
+    let model = path("no-template");
+    succeed(&["synth", "tiny-qwen3", "-o", &model, "--force"]);
+    let config = Path::new(&model).join("tokenizer_config.json");
+    let text = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(&config, text.replace("chat_template", "no_template")).unwrap();
+    let chats = file("d.jsonl", first);
+    let ended = run(&["imatrix", &model, "--chat", &chats, "-o", &out]);
+    check_error(&ended, "--chat: the model cannot render conversations");
+}
+
+#[test]
+fn the_begin_token_is_that_of_windows_and_not_of_each_conversation() {
+    let Some(model) = fixtures::find("models/llama3") else { return };
+    let model = model.to_str().unwrap();
+    let line =
+        r#"{"messages": [{"role": "user", "content": "a b"}], "add_generation_prompt": false}"#;
+    let chats = file("begin.jsonl", format!("{line}\n{line}\n"));
+    let case = file("begin.json", line);
+    let rendered = succeed(&["template", model, "--input", &case]);
+    let rest = rendered.strip_prefix("<|begin_of_text|>").expect("the template writes it");
+    let ids = run_with_input(&["tokenize", model, "--stdin", "--special"], rest).out;
+    // The command begins the text with this token too.
+    let each = ids.split_whitespace().count() - 1;
+    let ended = run(&["imatrix", model, "--chat", &chats, "--ctx", "900", "-o", &path("y")]);
+    check_error(&ended, &format!("at least 899 tokens, found {};", 2 * each));
+}

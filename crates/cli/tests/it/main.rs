@@ -30,3 +30,4 @@ mod sessions;
 mod settings;
 #[cfg(unix)]
 mod slots;
+mod splice;

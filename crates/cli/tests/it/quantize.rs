@@ -1,7 +1,7 @@
 //! `gannet quantize`: what it writes loads, computes and tokenizes as the source does.
 
 use crate::gannet::{check_error, file, path, run, run_with_input, succeed};
-use formats::gguf::{GgufWriter, Value as GgufValue};
+use formats::gguf::{GgufFile, GgufWriter, Value as GgufValue};
 use serde_json::Value;
 use std::path::Path;
 
@@ -270,4 +270,100 @@ fn the_smallest_types_without_importance_are_made_with_a_warning() {
     let report = quantize("builtin", &out, "iq1_m", &["--tensor-type", "*=iq3_s"]);
     assert_eq!(report["types"]["iq3_s"]["tensors"], 36, "{report}");
     assert!(!answer(&out, "fast").is_empty());
+}
+
+#[test]
+fn a_dry_run_says_what_is_written_and_writes_nothing() {
+    let out = path("tiny-planned.gguf");
+    // Of an earlier run.
+    let _ = std::fs::remove_file(&out);
+    let choices = ["--tensor-type", "*.attn_v.weight=q6_k"];
+    let args = [&["quantize", "builtin", &out, "--type", "q4_k_m", "--dry-run"], &choices[..]];
+    let planned: Value =
+        serde_json::from_str(&succeed(&[&args.concat()[..], &["--json"]].concat())).unwrap();
+    assert!(!Path::new(&out).exists());
+    let table = succeed(&args.concat());
+    assert!(table.contains("blk.0.attn_v.weight") && table.contains("\nall "), "{table}");
+    let written = quantize("builtin", &out, "q4_k_m", &choices);
+    for key in ["tensors", "parameters", "bytes_before", "bytes_after", "types", "fallbacks"] {
+        assert_eq!(planned[key], written[key], "{key}");
+    }
+    let shown: Value = serde_json::from_str(&succeed(&["inspect", &out, "--json"])).unwrap();
+    let (plan, tensors) = (planned["plan"].as_array().unwrap(), shown["tensors"].as_array());
+    assert_eq!(plan.len(), tensors.unwrap().len());
+    for (planned, written) in plan.iter().zip(tensors.unwrap()) {
+        assert_eq!(
+            (&planned["name"], &planned["type_after"]),
+            (&written["name"], &written["type"])
+        );
+    }
+    // An existing file does not matter, nor does it matter that none is named.
+    succeed(&args.concat());
+    succeed(&["quantize", "builtin", "--type", "q8_0", "--dry-run"]);
+    check_error(&run(&["quantize", "builtin", "x.bin", "--type", "q8_0", "--dry-run"]), ".gguf");
+    assert_eq!(run(&["quantize", "builtin", "--type", "q8_0"]).code, Some(2));
+}
+
+/// The errors of tensors that match, as JSON.
+fn compared(pattern: &str, args: &[&str]) -> Vec<Value> {
+    let all = ["quantize", "builtin", "--type", "q4_0", "--json", "--compare-tensor", pattern];
+    serde_json::from_str(&succeed(&[&all[..], args].concat())).unwrap()
+}
+
+#[test]
+fn more_bits_lose_less_and_errors_are_those_of_the_file() {
+    let name = "blk.0.attn_q.weight";
+    let errors = compared(&format!("{name}=q4_0,q8_0,bf16"), &[]);
+    let of = |at: usize, key: &str| errors[at][key].as_f64().unwrap();
+    assert_eq!(errors.len(), 3);
+    assert!(of(0, "rmse") > of(1, "rmse") && of(1, "rmse") > 0.0, "{errors:?}");
+    assert_eq!((of(2, "rmse"), of(2, "max_error"), of(2, "relative_error")), (0.0, 0.0, 0.0));
+    assert_eq!(errors[0]["weighted_error"], Value::Null);
+    let values = |ty: &str| {
+        let out = path(&format!("tiny-compared-{ty}.gguf"));
+        quantize("builtin", &out, ty, &[]);
+        let file = GgufFile::open(Path::new(&out)).unwrap();
+        file.tensors().iter().find(|tensor| tensor.name == name).unwrap().to_f32().unwrap()
+    };
+    let (before, after) = (values("bf16"), values("q4_0"));
+    let errors = before.iter().zip(&after).map(|(a, b)| f64::from(*a) - f64::from(*b));
+    let largest = errors.clone().map(f64::abs).fold(0.0, f64::max);
+    let (errors, squares) =
+        (errors.map(|it| it * it), before.iter().map(|v| f64::from(*v).powi(2)));
+    let (errors, squares) = (errors.sum::<f64>(), squares.sum::<f64>());
+    let near = |key, expected: f64| assert!((of(0, key) / expected - 1.0).abs() < 1e-9, "{key}");
+    near("rmse", (errors / before.len() as f64).sqrt());
+    near("relative_error", (errors / squares).sqrt());
+    near("max_error", largest);
+    assert_eq!(compared("blk.0.attn_q.weight", &[])[0]["type"], "q4_0");
+    assert_eq!(compared("attn_v", &[]).len(), 5);
+}
+
+#[test]
+fn the_importance_of_columns_lowers_the_weighted_error() {
+    let imatrix = importance("compared.gguf", "blk.0.ffn_up.weight", 256);
+    let errors = compared("blk.0.ffn_up.weight=iq4_xs", &["--imatrix", &imatrix]);
+    let of = |at: usize, key: &str| errors[at][key].as_f64().unwrap();
+    let used: Vec<_> = errors.iter().map(|error| error["importance"].as_bool().unwrap()).collect();
+    assert_eq!(used, [false, true]);
+    assert!(of(1, "weighted_error") < of(0, "weighted_error"), "{errors:?}");
+    assert_eq!(compared("blk.0.ffn_down.weight", &["--imatrix", &imatrix]).len(), 1);
+}
+
+#[test]
+fn comparisons_that_cannot_be_made_are_named() {
+    let base = ["quantize", "builtin", "--type", "q8_0", "--compare-tensor"];
+    let failed = |pattern: &str| run(&[&base[..], &[pattern]].concat());
+    check_error(&failed("nothing"), "--compare-tensor nothing");
+    assert!(failed("attn_v=q9").err.contains("expected one of"));
+    assert_eq!(failed("=q8_0").code, Some(2));
+    let (wide, narrow) = (path("wide"), path("narrow"));
+    succeed(&["synth", "tiny-qwen3", "-o", &wide, "--force"]);
+    let config = std::fs::read_to_string(Path::new(&wide).join("config.json")).unwrap();
+    let mut config: Value = serde_json::from_str(&config).unwrap();
+    config["hidden_size"] = 96.into();
+    let config = file("narrow.json", config.to_string());
+    succeed(&["synth", "--config", &config, "-o", &narrow, "--force"]);
+    let ended = run(&["quantize", &narrow, "--type", "f16", "--compare-tensor", "attn_q=q4_k"]);
+    check_error(&ended, "attn_q.weight: type q4_k: expected rows of whole blocks of 256, found 96");
 }

@@ -9,12 +9,13 @@ use anyhow::{Result, bail};
 use base::ThreadPool;
 use formats::gguf::SplitStream;
 use kernels::quant;
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Bytes written at once, unless a row has more.
 const PIECE: usize = 8 << 20;
 /// Values that a thread converts at once.
-const SHARE: usize = 1 << 16;
+pub(super) const SHARE: usize = 1 << 16;
 
 /// Writes all targets in order, then renames the output. An error leaves no file.
 pub(super) fn write(
@@ -38,14 +39,14 @@ pub(super) fn write(
 }
 
 /// Converts the rows of one tensor from one type to another.
-struct RowConverter<'a> {
+pub(super) struct RowConverter<'a> {
     target: &'a Target,
     importance: Option<&'a Importance>,
-    count: usize,
-    columns: usize,
+    pub count: usize,
+    pub columns: usize,
     /// Bytes of a row in the old and the new type.
-    from: usize,
-    to: usize,
+    pub from: usize,
+    pub to: usize,
     /// Rows of one matrix of a stack.
     matrix: usize,
     /// Set when a value does not fit the new type.
@@ -53,7 +54,8 @@ struct RowConverter<'a> {
 }
 
 impl<'a> RowConverter<'a> {
-    fn new(target: &'a Target, importance: Option<&'a Importance>) -> Self {
+    /// A converter that uses the importance of columns where it is known.
+    pub fn new(target: &'a Target, importance: Option<&'a Importance>) -> Self {
         let (count, columns) = target.tensor.rows();
         Self {
             target,
@@ -96,16 +98,29 @@ impl<'a> RowConverter<'a> {
     }
 
     /// Converts row `row`; `values` is scratch space.
-    fn convert(&self, row: usize, values: &mut [f32], out: &mut [u8]) {
+    pub fn convert(&self, row: usize, values: &mut [f32], out: &mut [u8]) {
         let tensor = &self.target.tensor;
-        let source = tensor.heads.map_or(row, |heads| heads.source_row(row));
-        let bytes = tensor.bytes.read(source * self.from..(source + 1) * self.from);
         if self.target.ty == tensor.ty && tensor.is_copied() {
-            return out.copy_from_slice(&bytes);
+            return out.copy_from_slice(&self.stored(row).1);
         }
-        let (Some(read), Some(write)) = (tensor.ty.dequantize, self.target.ty.quantize) else {
+        let Some(write) = self.target.ty.quantize else {
             unreachable!("the plan has refused other types");
         };
+        self.read(row, values);
+        if !self.fits(values) {
+            self.lost.store(true, Ordering::Relaxed);
+            return;
+        }
+        write(values, self.importance_of(row), out);
+    }
+
+    /// Reads the values of row `row` as they are written.
+    pub fn read(&self, row: usize, values: &mut [f32]) {
+        let tensor = &self.target.tensor;
+        let Some(read) = tensor.ty.dequantize else {
+            unreachable!("the plan has refused other types");
+        };
+        let (source, bytes) = self.stored(row);
         read(&bytes, values);
         if let Some((_, factor)) = tensor.factors.iter().find(|(end, _)| source < *end) {
             values.iter_mut().for_each(|value| *value *= factor);
@@ -113,13 +128,19 @@ impl<'a> RowConverter<'a> {
         if let Some(order) = &tensor.order {
             formats::in_order(values, order);
         }
-        if !self.fits(values) {
-            self.lost.store(true, Ordering::Relaxed);
-            return;
-        }
-        let columns =
-            |known: &'a Importance| known.columns(&tensor.name, row / self.matrix, self.columns);
-        write(values, self.importance.and_then(columns), out);
+    }
+
+    /// The importance of the columns of row `row`, where it is known.
+    pub fn importance_of(&self, row: usize) -> Option<&'a [f32]> {
+        let matrix = row / self.matrix;
+        self.importance?.columns(&self.target.tensor.name, matrix, self.columns)
+    }
+
+    /// The number of row `row` in the source, and its bytes.
+    fn stored(&self, row: usize) -> (usize, Cow<'a, [u8]>) {
+        let tensor = &self.target.tensor;
+        let source = tensor.heads.map_or(row, |heads| heads.source_row(row));
+        (source, tensor.bytes.read(source * self.from..(source + 1) * self.from))
     }
 
     fn fits(&self, values: &[f32]) -> bool {
@@ -129,7 +150,8 @@ impl<'a> RowConverter<'a> {
         plain || values.iter().all(|value| (-largest..=largest).contains(value))
     }
 
-    fn check(&self) -> Result<()> {
+    /// An error if a value did not fit the new type.
+    pub fn check(&self) -> Result<()> {
         if self.lost.load(Ordering::Relaxed) {
             let (name, ty) = (self.target.tensor.name.escape_debug(), self.target.ty);
             bail!("tensor {name}: holds NaN, infinite or larger values than {ty} can represent");

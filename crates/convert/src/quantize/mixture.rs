@@ -281,7 +281,7 @@ impl When {
 }
 
 /// Layer and rest of `blk.12.rest`.
-pub(super) fn split_layer(name: &str) -> Option<(usize, &str)> {
+pub(crate) fn split_layer(name: &str) -> Option<(usize, &str)> {
     let (layer, rest) = name.strip_prefix("blk.")?.split_once('.')?;
     Some((layer.parse().ok()?, rest))
 }

@@ -1,5 +1,6 @@
 //! Quantisation: a checkpoint as a GGUF file of fewer bits.
 
+mod compare;
 mod convert;
 mod importance;
 mod mixture;
@@ -14,22 +15,24 @@ mod summary;
 mod tests;
 mod vocabulary;
 
+pub use compare::{Comparison, TensorErrors};
 pub use mixture::Mixture;
-pub(crate) use mixture::ModelTraits;
+pub(crate) use mixture::{ModelTraits, split_layer};
 pub use overrides::Override;
+pub(crate) use overrides::glob;
 pub(crate) use plan::{is_matrix, mixed_type};
-pub use summary::Quantized;
+pub use summary::{QuantizePlan, Quantized};
 
-use super::WorkProgress;
-use anyhow::{Context, Result, bail};
+use super::{WorkProgress, output};
+use anyhow::{Context, Result};
 use base::ThreadPool;
-use formats::gguf::{GgufWriter, SplitStream, Value};
+use formats::gguf::{GgufWriter, Value};
 use formats::{ModelFiles, OpenOptions};
 use importance::Importance;
 use kernels::quant::{self, QuantType};
 use plan::Target;
 use source::QuantizeSource;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
 
 /// How a checkpoint is quantised.
@@ -72,6 +75,16 @@ impl QuantizeOptions<'_> {
     }
 }
 
+/// A model with the types of its tensors, before a byte is written.
+struct Prepared {
+    /// The metadata and the planned tensors.
+    header: GgufWriter,
+    targets: Vec<Target>,
+    importance: Option<Importance>,
+    /// What the conversion loses.
+    note: Option<&'static str>,
+}
+
 /// Writes the model at `source`, a folder or a file, as the GGUF file `out`.
 ///
 /// # Errors
@@ -84,7 +97,59 @@ pub fn quantize(
     progress: &mut dyn WorkProgress,
 ) -> Result<Quantized> {
     let started = Instant::now();
-    check_name(out)?;
+    output::check_name(out)?;
+    let Prepared { header, targets, importance, note } = prepare(source, options, progress)?;
+    let (output, paths) = output::create(out, options.split_size, options.force, header)?;
+    let pool = pool(options)?;
+    convert::write(&targets, importance.as_ref(), output, &pool, progress)?;
+    note.iter().for_each(|note| progress.note(&format!("note: {note}")));
+    let seconds = started.elapsed().as_secs_f64();
+    Ok(Quantized { plan: QuantizePlan { targets }, paths, seconds })
+}
+
+/// Plans what [`quantize`] would write of the model at `source` to `out`, which may be unknown or
+/// exist, and writes nothing.
+///
+/// # Errors
+///
+/// What is wrong with the model, the options or the name of the file.
+pub fn plan(
+    source: &Path,
+    out: Option<&Path>,
+    options: &QuantizeOptions<'_>,
+    progress: &mut dyn WorkProgress,
+) -> Result<QuantizePlan> {
+    out.map_or(Ok(()), output::check_name)?;
+    let Prepared { targets, note, .. } = prepare(source, options, progress)?;
+    note.iter().for_each(|note| progress.note(&format!("note: {note}")));
+    Ok(QuantizePlan { targets })
+}
+
+/// Measures how much the tensors that `comparisons` name lose in other types: each is quantised,
+/// with the importance of its columns too where that is known, and compared with the source,
+/// whatever its type. Writes nothing.
+///
+/// # Errors
+///
+/// What is wrong with the model or the options, and a tensor that cannot have a type.
+pub fn compare(
+    source: &Path,
+    comparisons: &[Comparison],
+    options: &QuantizeOptions<'_>,
+    progress: &mut dyn WorkProgress,
+) -> Result<TensorErrors> {
+    let options = &QuantizeOptions { requantize: true, name: options.name.clone(), ..*options };
+    let Prepared { targets, importance, .. } = prepare(source, options, progress)?;
+    let trials = compare::trials(targets, comparisons, importance.as_ref())?;
+    compare::measure(&trials, importance.as_ref(), &pool(options)?, progress)
+}
+
+/// Opens the model and decides the types of its tensors.
+fn prepare(
+    source: &Path,
+    options: &QuantizeOptions<'_>,
+    progress: &mut dyn WorkProgress,
+) -> Result<Prepared> {
     let importance = options.importance.map(Importance::open).transpose()?;
     let open = OpenOptions { name: options.name.clone() };
     let QuantizeSource { mut header, tensors, mut model, note } =
@@ -96,11 +161,11 @@ pub fn quantize(
         Some(_) => warn_of_unweighed(&targets, progress),
         None => warn_of_no_importance(&targets, progress),
     }
-    let (output, paths) = create(out, options, header)?;
-    let pool = ThreadPool::new(threads(options.threads)).context("cannot start threads")?;
-    convert::write(&targets, importance.as_ref(), output, &pool, progress)?;
-    note.iter().for_each(|note| progress.note(&format!("note: {note}")));
-    Ok(Quantized { targets, paths, seconds: started.elapsed().as_secs_f64() })
+    Ok(Prepared { header, targets, importance, note })
+}
+
+fn pool(options: &QuantizeOptions<'_>) -> Result<ThreadPool> {
+    ThreadPool::new(threads(options.threads)).context("cannot start threads")
 }
 
 /// Sets the metadata of the quantisation and plans the tensors.
@@ -150,38 +215,6 @@ fn warn_of_no_importance(targets: &[Target], progress: &mut dyn WorkProgress) {
              `gannet imatrix` writes one"
         ));
     }
-}
-
-/// Opens the output, unless its files exist.
-fn create(
-    out: &Path,
-    options: &QuantizeOptions<'_>,
-    header: GgufWriter,
-) -> Result<(SplitStream, Vec<PathBuf>)> {
-    let paths = match options.split_size {
-        Some(size) => header.part_paths(out, size)?,
-        None => vec![out.to_owned()],
-    };
-    if let Some(taken) = paths.iter().find(|path| path.exists()).filter(|_| !options.force) {
-        bail!("{} exists already; --force replaces it", taken.display());
-    }
-    let output = match options.split_size {
-        Some(size) => header.create_split(out, size)?,
-        None => header.create(out)?.into(),
-    };
-    Ok((output, paths))
-}
-
-fn check_name(out: &Path) -> Result<()> {
-    if out.extension().is_none_or(|extension| extension != "gguf") {
-        bail!("{}: expected a name that ends in .gguf", out.display());
-    }
-    let part = regex::Regex::new(r"-\d{5}-of-\d{5}$").context("a constant expression")?;
-    let stem = out.file_stem().unwrap_or_default().to_string_lossy();
-    if part.is_match(&stem) {
-        bail!("{}: expected a name without the number of a part", out.display());
-    }
-    Ok(())
 }
 
 fn threads(wanted: usize) -> usize {

@@ -27,27 +27,32 @@ impl Override {
         Ok(Self { pattern: pattern.to_owned(), ty })
     }
 
-    /// The indices of the names that match: the pattern is a glob over whole names or, where no
-    /// name matches, a regular expression that is found anywhere in a name.
+    /// The indices of the names that match.
     pub(super) fn matching(&self, names: &[&str]) -> Result<Vec<usize>> {
-        let found = self.glob().map_or_else(Vec::new, |glob| fitting(&glob, names));
-        if !found.is_empty() {
-            return Ok(found);
-        }
-        let expression = Regex::new(&self.pattern)
-            .with_context(|| format!("--tensor-type {}: not a pattern", self.pattern))?;
-        let found = fitting(&expression, names);
-        if found.is_empty() {
-            bail!("--tensor-type {}: no quantised tensor has a matching name", self.pattern);
-        }
-        Ok(found)
+        matching(&self.pattern, names)
+            .with_context(|| format!("--tensor-type {}", self.pattern.escape_debug()))
     }
+}
 
-    /// `*` for any text and `?` for any character.
-    fn glob(&self) -> Option<Regex> {
-        let expression = regex::escape(&self.pattern).replace(r"\*", ".*").replace(r"\?", ".");
-        Regex::new(&format!("^(?:{expression})$")).ok()
+/// The indices of the names that match: the pattern is a glob over whole names or, where no name
+/// matches, a regular expression that is found anywhere in a name.
+pub(super) fn matching(pattern: &str, names: &[&str]) -> Result<Vec<usize>> {
+    let found = glob(pattern).map_or_else(Vec::new, |glob| fitting(&glob, names));
+    if !found.is_empty() {
+        return Ok(found);
     }
+    let expression = Regex::new(pattern).context("not a pattern")?;
+    let found = fitting(&expression, names);
+    if found.is_empty() {
+        bail!("no quantised tensor has a matching name");
+    }
+    Ok(found)
+}
+
+/// `*` for any text and `?` for any character, over a whole name.
+pub(crate) fn glob(pattern: &str) -> Option<Regex> {
+    let expression = regex::escape(pattern).replace(r"\*", ".*").replace(r"\?", ".");
+    Regex::new(&format!("^(?:{expression})$")).ok()
 }
 
 fn fitting(expression: &Regex, names: &[&str]) -> Vec<usize> {

@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 use kernels::quant::{self, QuantType};
 
 /// A tensor and the type it is written in.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Target {
     pub tensor: Tensor,
     /// The type it is written in.

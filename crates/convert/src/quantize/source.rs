@@ -27,7 +27,7 @@ pub(super) struct QuantizeSource {
 }
 
 /// A tensor to be written, under its canonical name.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Tensor {
     pub name: String,
     pub shape: Vec<usize>,

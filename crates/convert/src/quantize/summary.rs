@@ -1,6 +1,7 @@
-//! The result of a quantisation, as JSON and as a table.
+//! The plan and the result of a quantisation, as JSON and as tables.
 
 use super::plan::Target;
+use crate::tensor_list::{self, TensorChange, mib};
 use indexmap::IndexMap;
 use serde_json::{Map, Value as Json, json};
 use std::fmt::Write;
@@ -15,11 +16,18 @@ struct Total {
     after: usize,
 }
 
+/// The tensors of a quantised model.
+#[derive(Debug)]
+pub struct QuantizePlan {
+    /// The tensors in the order of the file.
+    pub(super) targets: Vec<Target>,
+}
+
 /// The result of a quantisation.
 #[derive(Debug)]
 pub struct Quantized {
-    /// The tensors in the order of the file.
-    pub(super) targets: Vec<Target>,
+    /// What was written.
+    pub plan: QuantizePlan,
     /// The file, or its parts.
     pub paths: Vec<PathBuf>,
     /// Seconds it took.
@@ -46,17 +54,47 @@ impl Total {
 }
 
 impl Quantized {
-    /// Totals, types and fallbacks as JSON.
+    /// Totals, types, fallbacks and files as JSON.
     pub fn to_json(&self) -> Json {
+        let mut json = self.plan.totals_json();
+        json["files"] = json!(self.paths);
+        json["seconds"] = json!(self.seconds);
+        json
+    }
+}
+
+impl QuantizePlan {
+    /// Totals, types, fallbacks and each tensor as JSON.
+    pub fn to_json(&self) -> Json {
+        let mut json = self.totals_json();
+        json["plan"] = tensor_list::to_json(self.changes());
+        json
+    }
+
+    /// Each tensor as a line of a table.
+    pub fn tensors_table(&self) -> String {
+        tensor_list::to_table(self.changes())
+    }
+
+    fn changes(&self) -> impl Iterator<Item = TensorChange<'_>> {
+        self.targets.iter().map(|target| TensorChange {
+            name: &target.tensor.name,
+            shape: &target.tensor.shape,
+            from: target.tensor.ty,
+            to: target.ty,
+            before: target.tensor.bytes.len(),
+            after: target.bytes(),
+        })
+    }
+
+    fn totals_json(&self) -> Json {
         let types = self.types().into_iter().map(|(name, total)| (name.to_owned(), total.json()));
         let fallbacks = self.fallbacks().map(|(target, wanted)| {
             json!({"tensor": target.tensor.name, "wanted": wanted, "used": target.ty.name})
         });
         let mut json = self.total().json();
-        json["files"] = json!(self.paths);
         json["types"] = Json::Object(types.collect::<Map<_, _>>());
         json["fallbacks"] = fallbacks.collect();
-        json["seconds"] = json!(self.seconds);
         json
     }
 
@@ -65,7 +103,6 @@ impl Quantized {
         let mut out =
             String::from("type      tensors    parameters  MiB before  MiB after   bits\n");
         for (name, total) in self.types().into_iter().chain([("all", self.total())]) {
-            let mib = |bytes: usize| bytes as f64 / f64::from(1 << 20);
             let Total { tensors, values, before, after } = total;
             let (before, after, bits) = (mib(before), mib(after), total.bits());
             let _ = writeln!(

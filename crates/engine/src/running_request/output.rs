@@ -15,6 +15,8 @@ pub(super) struct StepOutput {
     pub first_prompt: usize,
     /// Prompt tokens and their log probabilities.
     pub prompt: Vec<(u32, TokenLogprobs)>,
+    /// Logits of prompt tokens, row by row.
+    pub rows: Vec<f32>,
     /// Pools hidden states, for requests of one vector.
     pub pooler: Option<EmbeddingPooler>,
     /// How the sequence ends with this step.
@@ -26,7 +28,8 @@ impl StepOutput {
     pub fn new(max_drafted: usize, pooler: Option<EmbeddingPooler>) -> Self {
         let tokens = max_drafted + 1;
         let (ids, logprobs) = (Vec::with_capacity(tokens), Vec::with_capacity(tokens));
-        Self { ids, logprobs, first_prompt: 0, prompt: Vec::new(), pooler, outcome: None }
+        let (prompt, rows) = (Vec::new(), Vec::new());
+        Self { ids, logprobs, first_prompt: 0, prompt, rows, pooler, outcome: None }
     }
 
     /// Forgets the ids of the step before.

@@ -205,3 +205,61 @@ fn logits_of_a_prompt_that_are_not_finite_end_the_request() {
         "{events:?}"
     );
 }
+
+/// The rows of logits of a prompt, one after the other, and the end.
+fn logits(engine: &EngineHandle, prompt: Vec<u32>) -> (Vec<f32>, Finished) {
+    let request = Request { prompt, logits: true, ..Request::default() };
+    let (mut generation, mut rows) = (engine.submit(request).unwrap(), Vec::new());
+    loop {
+        match generation.next_blocking().expect("an end") {
+            Event::Logits(more) => rows.extend(more),
+            Event::Finished(finished) => return (rows, finished),
+            Event::Admitted { .. } | Event::Prefill { .. } => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn logits_of_a_prompt_are_those_of_each_position_in_every_chunking() {
+    for architecture in ["qwen3", "deepseek_v2", "qwen3_next"] {
+        let (checkpoint, _folder) = random(architecture);
+        let prompt = prompt(70, 2);
+        let options = LoadOptions { mode: Mode::Fast, context: Some(128), ..Default::default() };
+        let mut runner = Runner::load(&checkpoint, &options).unwrap();
+        let mut want = Vec::new();
+        let each = |_, logits: &[f32]| {
+            want.extend_from_slice(logits);
+            Ok(())
+        };
+        SingleSequence::new(&mut runner).feed_all(&prompt, each).unwrap();
+        for way in [WAY, Way { chunk: 5, ..WAY }, Way { logit_rows: 4, running: 2, ..WAY }] {
+            let engine = way.start(&checkpoint);
+            // The second time, the cache has the prompt.
+            for _ in 0..2 {
+                let (found, finished) = logits(&engine, prompt.clone());
+                assert!(found == want, "{architecture} {way:?}: {}", found.len());
+                assert_eq!(finished.outcome, Outcome::Complete);
+                assert_eq!(finished.usage.completion_tokens, 0);
+            }
+        }
+    }
+}
+
+#[test]
+fn logits_are_requested_without_other_outputs() {
+    let (checkpoint, _folder) = random("qwen3");
+    let engine = WAY.start(&checkpoint);
+    let plain = || Request { prompt: vec![1, 2], logits: true, ..Request::default() };
+    let check = |request: Request, expected: &str| {
+        assert_eq!(engine.check(&request).unwrap_err().to_string(), expected);
+    };
+    check(
+        Request { prompt_logprobs: Some(0), ..plain() },
+        "logits and prompt log probabilities cannot be requested together",
+    );
+    check(
+        Request { embed: Some(engine::Embed::default()), ..plain() },
+        "an embedding and logits cannot be requested together",
+    );
+}

@@ -99,6 +99,17 @@ fn a_trace_of_a_constrained_request_comes_out_the_same_with_its_constraint_alone
 }
 
 #[test]
+fn requests_without_an_answer_leave_no_trace() {
+    let (engine, traces) = traced(Speculate::Off, 1);
+    let prompt = || Request { prompt: vec![1, 2, 3], ..Request::default() };
+    wait(&engine, Request { logits: true, ..prompt() });
+    wait(&engine, Request { embed: Some(engine::Embed::default()), ..prompt() });
+    wait(&engine, request(0));
+    assert_eq!(traces.recv().unwrap().name, "request 0");
+    assert!(traces.try_recv().is_err());
+}
+
+#[test]
 fn a_trace_of_a_resident_model_comes_out_the_same_when_weights_are_streamed() {
     let (checkpoint, _folder) = random_of("qwen3_moe", 6);
     let traced = |weights_memory| {
