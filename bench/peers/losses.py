@@ -133,7 +133,7 @@ def main():
     args = parser.parse_args()
     sides = {"exact": perplexity(args, "exact"), "fast": perplexity(args, "fast")}
     if not args.dry_run:
-        ids = gannet(args.gannet, "tokenize", "-m", args.model, "-f", args.text, "--special", "--json")["ids"]
+        ids = gannet(args.gannet, "tokenize", args.model, "-f", args.text, "--special", "--json")["ids"]
         vocabulary = gannet(args.gannet, "inspect", args.model, "--json")["config"]["vocab_size"]
         sides["llama.cpp"] = peer(args, ids, vocabulary)
     least, tokens = sides["exact"]
