@@ -8,8 +8,8 @@ use crate::error::{ApiError, text_error};
 use engine::Field;
 use text::EncodedText;
 
-/// Most tokens of a text that are counted.
-pub const MAX_COUNTED_TOKENS: usize = 1 << 20;
+/// Most tokens of a text that are counted, where the context is not longer.
+const MAX_COUNTED_TOKENS: usize = 1 << 17;
 /// Bytes of texts above which the least number of their tokens is looked at first.
 pub(crate) const LONG: usize = 128 << 10;
 
@@ -24,7 +24,7 @@ pub(crate) struct TokenLimit {
 impl TokenLimit {
     /// Most tokens that are of use.
     pub fn most(&self) -> usize {
-        if self.counts { MAX_COUNTED_TOKENS } else { self.context }
+        if self.counts { MAX_COUNTED_TOKENS.max(2 * self.context) } else { self.context }
     }
 
     /// The ids of a part of a prompt, or that they are too many.
@@ -39,7 +39,8 @@ impl TokenLimit {
             return ApiError::FarBeyondContext { least_tokens, context_length: self.context };
         }
         let message = format!(
-            "expected a text of at most {MAX_COUNTED_TOKENS} tokens, found at least {least_tokens}"
+            "expected a text of at most {} tokens, found at least {least_tokens}",
+            self.most()
         );
         ApiError::Invalid { field: Field::Prompt, message }
     }

@@ -57,7 +57,6 @@ pub use error::ApiError;
 pub use event::{CallEvent, Delta, Done, Finish, TextEvent, TokenText, TopToken};
 pub use ids::{derived_id, fnv1a, unique_id};
 pub use infill::{Infill, InfillRequest};
-pub use length::MAX_COUNTED_TOKENS;
 pub use message::{Message, Part, Role, Tool, ToolCall};
 pub use options::SamplingOptions;
 pub use partition::{CacheIsolation, CachePartition};

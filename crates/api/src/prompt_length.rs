@@ -3,12 +3,13 @@
 use crate::error::{ApiError, text_error};
 use crate::length::{LONG, TokenLimit};
 use crate::message::{Message, Part, Role};
+use crate::probed_template::ProbedTemplate;
 use crate::service::Service;
 use text::EncodeOptions;
 
 impl Service {
     /// The same model for requests whose tokens are counted, also where the context does not hold
-    /// them, up to [`MAX_COUNTED_TOKENS`](crate::MAX_COUNTED_TOKENS).
+    /// them, up to twice the context or 131,072, whichever is more.
     pub fn counting(&self) -> Self {
         let mut service = self.clone();
         service.counts = true;
@@ -36,10 +37,20 @@ impl Service {
         Ok(encoded.map_err(text_error)?.ids)
     }
 
-    /// Refuses a conversation in which the user says more than any tokens could hold.
-    pub(crate) fn check_length(&self, messages: &[Message]) -> Result<(), ApiError> {
-        // Every template writes what the user says, perhaps without the white space around it.
-        let said = messages.iter().filter(|message| message.role == Role::User);
+    /// Refuses a conversation in which users, systems and tools say more than any tokens could hold.
+    pub(crate) fn check_length(
+        &self,
+        messages: &[Message],
+        template: &ProbedTemplate,
+    ) -> Result<(), ApiError> {
+        // Their texts are all written, by the template or as text of others' messages, perhaps
+        // without the white space around them. Of answers a template may leave parts out.
+        let writes = |message: &&Message| match message.role {
+            Role::User | Role::System => true,
+            Role::Tool => template.rules.calls || template.calls_as_text,
+            Role::Assistant | Role::Other(_) => false,
+        };
+        let said = messages.iter().filter(writes);
         let bytes = said.flat_map(|message| &message.content);
         self.check_bytes(bytes.map(|Part::Text(text)| text.trim().len()).sum())
     }

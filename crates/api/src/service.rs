@@ -223,7 +223,7 @@ impl Service {
     /// proportional to the length of the text.
     pub fn prepare_chat(&self, request: &ChatRequest) -> Result<Prepared, ApiError> {
         let template = self.template(request)?;
-        self.check_length(&request.messages)?;
+        self.check_length(&request.messages, template)?;
         let renderer = Renderer { marks: self.info().uses_marks, ..self.renderer(template) };
         let tools: Arc<[ToolSignature]> = signatures(request).into();
         let rendered = renderer.prompt(request)?;

@@ -18,7 +18,7 @@ pub mod rng;
 
 pub use bytes::{Bytes, Storage};
 pub use direct::{DirectFile, FilePart, free_space};
-pub use mem::{ALIGN, AlignedVec, OutOfMemory};
+pub use mem::{ALIGN, AlignedVec, OutOfMemory, give_back_free_memory};
 pub use mmap::Mmap;
 pub use name::Name;
 pub use pages::PageVec;

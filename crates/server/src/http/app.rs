@@ -54,6 +54,8 @@ struct Preparing {
 
 /// Bytes above which a body is large.
 const LARGE: usize = 256 << 10;
+/// Bytes above which what a body took is given back at once: the allocator may keep much of it.
+const HUGE: usize = 4 << 20;
 
 impl Preparing {
     fn new(cores: usize) -> Self {
@@ -74,7 +76,11 @@ impl App {
         let permit = permits.acquire_owned().await.map_err(|_| HttpError::shutting_down())?;
         let done = tokio::task::spawn_blocking(move || {
             let _permit = permit;
-            work()
+            let result = work();
+            if bytes > HUGE {
+                base::give_back_free_memory();
+            }
+            result
         });
         done.await.map_err(|_| HttpError::internal())?
     }
