@@ -4,12 +4,13 @@ Each has a home of its own, with the settings of docs/agents.md.
 """
 
 import json
+import os
 from pathlib import Path
 
 from forcing import Call, Counts, Say
 
 ROOT = Path(__file__).parents[3]
-NODE = ROOT / "target/agents/node_modules/.bin"
+NODE = ROOT / os.environ.get("AGENTS", "target/agents") / "node_modules/.bin"
 PYTHON = ROOT / "target/venv-aider/bin"
 DONE = "Done."
 COPY = "cp notes.txt copy.txt"

@@ -26,13 +26,25 @@ PROMPT = "Rename beta to gamma in notes.txt, and copy it."
 LATER = "Is all of it done?"
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
+# A template that refuses system messages after others, as Qwen3.5's and later ones do.
+STRICT = """{%- for message in messages if message.role == 'system' and not loop.first %}
+{{- raise_exception('System message must be at the beginning.') }}
+{%- endfor %}"""
+
+
+@pytest.fixture(scope="module", params=["takes", "refuses"])
+def server(request, tmp_path_factory):
+    """A server of a model whose template takes late system messages, or refuses them."""
     for file in (VOCABULARY, TEMPLATE):
         if not file.exists():
             required = os.environ.get("GANNET_REQUIRE_SHARED") == "1"
             (pytest.fail if required else pytest.skip)(f"{file} does not exist")
-    server = Server("--kv-memory", "1GiB", model=long_model(tmp_path_factory.mktemp("model")))
+    folder, options = tmp_path_factory.mktemp("model"), ["--kv-memory", "1GiB"]
+    if request.param == "refuses":
+        strict = folder / "strict.jinja"
+        strict.write_text(STRICT + TEMPLATE.read_text())
+        options += ["--chat-template", str(strict)]
+    server = Server(*options, model=long_model(folder))
     yield server
     server.stop()
 
