@@ -128,7 +128,7 @@ impl Service {
         let mut vector = None;
         loop {
             match generation.next().await {
-                Some(Event::Admitted { cached_tokens, .. }) => usage.cached_tokens = cached_tokens,
+                Some(Event::Admitted { lookup, .. }) => usage.cached_tokens = lookup.found,
                 Some(Event::Embedding(found)) => vector = Some(found),
                 Some(Event::Finished(finished)) => match ApiError::of(&finished.outcome) {
                     Some(error) => return Err(error),
