@@ -182,6 +182,7 @@ mod tests {
     use super::*;
     use crate::caller_part::{CallerDigest, PartDigest};
     use crate::partition::CachePartition;
+    use crate::request::RequestOptions;
 
     fn part(name: &str) -> CallerPart {
         let part = PartDigest::of(CachePartition::default(), None);
@@ -208,7 +209,8 @@ mod tests {
         // Of equally near ones the latest.
         check(&history, "a", &[1, 5], nearest(1, &[9], Some(0)));
         check(&history, "c", &[1, 2], Past::Nothing);
-        let other = PartDigest::of(CachePartition::default().of_salt(Some("x")), None);
+        let salt = RequestOptions { cache_salt: Some("x".into()), ..RequestOptions::default() };
+        let other = PartDigest::of(CachePartition::default().of_options(&salt), None);
         let salted = CallerPart { part: other, ..part("a") };
         assert_eq!(history.past(&salted, &[1, 2]), Past::OtherParts);
     }
@@ -244,6 +246,7 @@ mod tests {
         assert_eq!(history.lock().tokens, MAX_TOKENS);
         running.answered(1, MAX_TOKENS);
         drop(running);
-        assert_eq!((history.lock().tokens, history.lock().callers.len()), (0, 0));
+        let state = history.lock();
+        assert_eq!((state.tokens, state.callers.len()), (0, 0));
     }
 }
