@@ -125,6 +125,7 @@ impl HistoryState {
         let caller = self.callers.get_mut(of);
         let past = caller.and_then(|it| it.prompts.iter_mut().find(|past| past.number == number));
         let Some(past) = past else { return };
+        past.tokens.reserve_exact(answer.len());
         past.tokens.extend_from_slice(answer);
         past.computed = Some(computed);
         self.tokens += answer.len();

@@ -2,12 +2,14 @@
 
 use crate::harness::{Server, error, ok};
 use crate::support::{Act, scripted};
+use api::CacheCause;
 use reqwest::Response;
 use serde_json::{Value, json};
 use server::{ApiKeys, ServerOptions};
 
 const CHAT: &str = "/v1/chat/completions";
 const HEADER: &str = "x-gannet-cache";
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/prompt-cache.md");
 
 /// A server whose cache finds what earlier prompts begin with.
 fn server(keys: &[&str]) -> Server {
@@ -144,4 +146,22 @@ async fn every_prompt_of_a_request_has_a_report() {
     let sum = |name: &str| -> u64 { prompts.iter().map(|it| it[name].as_u64().unwrap()).sum() };
     let counts = format!("found={}; looked-up={}; ", sum("found"), sum("looked_up"));
     assert!(header.starts_with(&counts), "{header}: {report}");
+}
+
+#[test]
+fn the_page_about_the_cache_has_all_causes_and_no_others() {
+    let page = std::fs::read_to_string(PAGE).unwrap();
+    let table = page.split_once("| cause | ").unwrap().1.split("\n\n").next().unwrap();
+    let name = |line: &str| Some(line.strip_prefix("| `")?.split_once('`')?.0.to_owned());
+    let named: Vec<String> = table.lines().filter_map(name).collect();
+    assert_eq!(named, CacheCause::ALL.map(|(_, name, _)| name));
+}
+
+#[tokio::test]
+async fn the_query_is_described() {
+    let document = ok(server(&[]).get("/openapi.json").await).await;
+    let stats = &document["paths"]["/v1/stats"]["get"];
+    let parameters = stats["parameters"].as_array().unwrap();
+    assert!(parameters.iter().any(|it| it["name"] == "request" && it["in"] == "query"));
+    assert!(stats["responses"]["404"].is_object(), "{stats}");
 }

@@ -94,7 +94,7 @@ impl RequestReports {
             looked_up,
             from_disk,
             cause = cause.name(),
-            message = place.and_then(|place| place.message),
+            message_index = place.and_then(|place| place.message),
             role = place.and_then(|place| place.role.as_deref()),
             token = difference.map(|it| it.token),
             before = difference.map(|it| it.before.as_str()),
