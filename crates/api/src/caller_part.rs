@@ -1,6 +1,5 @@
 //! Whose earlier prompts are compared with a new one.
 
-use crate::partition::CachePartition;
 use engine::AdapterSet;
 use sha2::{Digest, Sha256};
 
@@ -32,9 +31,9 @@ impl CallerDigest {
 }
 
 impl PartDigest {
-    /// The part that `partition` and `adapters` make.
-    pub fn of(partition: CachePartition, adapters: Option<&AdapterSet>) -> Self {
-        let mut hash = Sha256::new_with_prefix(partition.space);
+    /// The part that a space of the caches and `adapters` make.
+    pub fn of(space: [u8; 16], adapters: Option<&AdapterSet>) -> Self {
+        let mut hash = Sha256::new_with_prefix(space);
         for scaled in adapters.into_iter().flat_map(AdapterSet::iter) {
             hash.update(scaled.adapter.digest());
             hash.update(scaled.scale.to_bits().to_le_bytes());

@@ -50,7 +50,7 @@ pub(crate) struct Shared {
 impl MarkFinder<'_> {
     /// The marks, in tokens of `tokens`: ascending, above 0 and below their number.
     pub fn marks(&self) -> Vec<usize> {
-        let positions = TokenPositions::new(self);
+        let positions = TokenPositions::new(self.assets, self.prompt, self.tokens);
         let places = self.places();
         // The rank of each position: the first places are the most useful.
         let mut ranks = BTreeMap::new();

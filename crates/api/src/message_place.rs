@@ -23,7 +23,7 @@ pub struct MessagePlace {
 /// The place of token `at` of the finder's prompt; `None` if the template renders the conversation
 /// otherwise when it is looked at.
 pub(crate) fn place_of(finder: &MarkFinder<'_>, at: usize) -> Option<MessagePlace> {
-    let positions = TokenPositions::new(finder);
+    let positions = TokenPositions::new(finder.assets, finder.prompt, finder.tokens);
     let messages = finder.input["messages"].as_array()?;
     let Some((index, start)) = last_begun(finder, &positions, messages.len(), at)? else {
         let place = MessagePlace { message: None, role: None, is_content: false };

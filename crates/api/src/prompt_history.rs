@@ -164,7 +164,7 @@ pub(crate) struct RunningPrompt {
 }
 
 impl RunningPrompt {
-    /// Adds a token of the answer to a prompt of `prompt` tokens. All tokens before it are computed.
+    /// Adds a token of the answer to a prompt of `prompt` tokens. All before it are computed.
     pub fn answered(&mut self, id: u32, prompt: usize) {
         self.computed = prompt + self.answer.len();
         self.answer.push(id);
@@ -182,11 +182,9 @@ impl Drop for RunningPrompt {
 mod tests {
     use super::*;
     use crate::caller_part::{CallerDigest, PartDigest};
-    use crate::partition::CachePartition;
-    use crate::request::RequestOptions;
 
     fn part(name: &str) -> CallerPart {
-        let part = PartDigest::of(CachePartition::default(), None);
+        let part = PartDigest::of([0; 16], None);
         CallerPart { caller: CallerDigest::of(name), part }
     }
 
@@ -210,8 +208,7 @@ mod tests {
         // Of equally near ones the latest.
         check(&history, "a", &[1, 5], nearest(1, &[9], Some(0)));
         check(&history, "c", &[1, 2], Past::Nothing);
-        let salt = RequestOptions { cache_salt: Some("x".into()), ..RequestOptions::default() };
-        let other = PartDigest::of(CachePartition::default().of_options(&salt), None);
+        let other = PartDigest::of([1; 16], None);
         let salted = CallerPart { part: other, ..part("a") };
         assert_eq!(history.past(&salted, &[1, 2]), Past::OtherParts);
     }

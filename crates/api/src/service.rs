@@ -445,7 +445,7 @@ impl Service {
     /// The caller of a request, whose prompt is compared with the caller's earlier ones.
     fn known_caller(&self, request: &Request) -> Option<KnownCaller> {
         let caller = self.caller.filter(|_| !self.counts)?;
-        let part = PartDigest::of(self.partition, request.adapters.as_ref());
+        let part = PartDigest::of(request.space, request.adapters.as_ref());
         let of = CallerPart { caller, part };
         let past = self.history.past(&of, &request.prompt);
         Some(KnownCaller { of, past: PromptPast::new(past, &request.prompt) })

@@ -1,7 +1,6 @@
 //! Positions of the tokens of a prompt in its text.
 
-use crate::marks::MarkFinder;
-use text::Tokenizer;
+use text::{RenderedPrompt, TextAssets};
 
 /// Tokens before a mark that are compared with those of their text alone. Text further on does not
 /// change how text before these is tokenized.
@@ -9,28 +8,29 @@ const SEAM: usize = 64;
 
 /// Where the tokens of a prompt end in its text.
 pub(crate) struct TokenPositions<'a> {
-    finder: &'a MarkFinder<'a>,
-    tokenizer: &'a Tokenizer,
+    assets: &'a TextAssets,
+    prompt: &'a RenderedPrompt,
+    tokens: &'a [u32],
     /// The end of each token in bytes; `None` if the text is not that of its tokens, one after
     /// another, as with tokenizers that normalise it.
     ends: Option<Vec<usize>>,
 }
 
 impl<'a> TokenPositions<'a> {
-    pub fn new(finder: &'a MarkFinder<'a>) -> Self {
-        let tokenizer = &finder.assets.tokenizer;
-        let mut rest = finder.prompt.text.as_bytes();
+    /// The positions of `tokens`, which are those of the text of `prompt`.
+    pub fn new(assets: &'a TextAssets, prompt: &'a RenderedPrompt, tokens: &'a [u32]) -> Self {
+        let mut rest = prompt.text.as_bytes();
         let end = |&token: &u32| {
-            rest = rest.strip_prefix(tokenizer.token_bytes(token))?;
-            Some(finder.prompt.text.len() - rest.len())
+            rest = rest.strip_prefix(assets.tokenizer.token_bytes(token))?;
+            Some(prompt.text.len() - rest.len())
         };
-        let ends = finder.tokens.iter().map(end).collect();
-        Self { finder, tokenizer, ends }
+        let ends = tokens.iter().map(end).collect();
+        Self { assets, prompt, tokens, ends }
     }
 
     /// Number of tokens at the start of the prompt that its text up to `place` has alone.
     pub fn of(&self, place: usize) -> Option<usize> {
-        let MarkFinder { tokens, prompt, assets, .. } = self.finder;
+        let Self { tokens, prompt, assets, .. } = self;
         let mut from = (0, 0);
         if let Some(ends) = &self.ends {
             let whole = ends.partition_point(|&end| end <= place);
@@ -58,6 +58,6 @@ impl<'a> TokenPositions<'a> {
     }
 
     fn is_special(&self, id: u32) -> bool {
-        self.tokenizer.is_special(id)
+        self.assets.tokenizer.is_special(id)
     }
 }

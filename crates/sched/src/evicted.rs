@@ -9,8 +9,8 @@ const MAX_NAMES: usize = 1 << 16;
 /// Names of one row.
 const ROW: usize = 4;
 
-/// Names of evicted blocks, in rows by their bits. In a full row a name replaces the oldest, so that
-/// the memory is bounded and nothing is allocated later.
+/// Names of evicted blocks, in rows by their bits. In a full row a name replaces the oldest: the
+/// memory is bounded, and nothing is allocated later.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EvictedNames(Box<[[Name; ROW]]>);
 

@@ -278,7 +278,7 @@ impl BlockPool {
         Some(block)
     }
 
-    /// Removes an idle block, the end of its chain, from the cache, and returns the name that it had.
+    /// Removes an idle block, the end of its chain, from the cache, and returns its name.
     fn forget(&mut self, block: u32) -> Option<Name> {
         let entry = self.blocks[block as usize].entry.take().expect("idle blocks are registered");
         if let Some(name) = &entry.name {
