@@ -14,9 +14,17 @@ pub(crate) const CACHE: HeaderName = HeaderName::from_static("x-gannet-cache");
 /// Most prompts whose reports are kept.
 const MAX_PROMPTS: usize = 1024;
 
-/// The reports of the last requests, the oldest first.
+/// The reports of the last requests.
 #[derive(Debug, Default)]
-pub(crate) struct CacheReports(Mutex<VecDeque<Arc<RequestReports>>>);
+pub(crate) struct CacheReports(Mutex<KeptReports>);
+
+#[derive(Debug, Default)]
+struct KeptReports {
+    /// The oldest first.
+    requests: VecDeque<Arc<RequestReports>>,
+    /// Prompts of all of them.
+    prompts: usize,
+}
 
 /// The reports of the prompts of one request.
 #[derive(Debug)]
@@ -47,21 +55,22 @@ impl CacheReports {
         if request.caller.is_none() {
             return;
         }
-        let mut requests = lock(&self.0);
-        requests.push_back(Arc::clone(request));
         let count = |request: &Arc<RequestReports>| lock(&request.prompts).len().max(1);
-        let mut prompts: usize = requests.iter().map(count).sum();
-        while prompts > MAX_PROMPTS && requests.len() > 1 {
-            prompts -= requests.pop_front().as_ref().map_or(0, count);
+        let mut kept = lock(&self.0);
+        kept.prompts += count(request);
+        kept.requests.push_back(Arc::clone(request));
+        while kept.prompts > MAX_PROMPTS && kept.requests.len() > 1 {
+            let oldest = kept.requests.pop_front();
+            kept.prompts -= oldest.as_ref().map_or(0, count);
         }
     }
 
     /// The last request of this name that the caller sent.
     pub fn find(&self, caller: &str, id: &str) -> Option<Arc<RequestReports>> {
-        let requests = lock(&self.0);
+        let kept = lock(&self.0);
         let is_it =
             |it: &&Arc<RequestReports>| &*it.id == id && it.caller.as_deref() == Some(caller);
-        requests.iter().rev().find(is_it).cloned()
+        kept.requests.iter().rev().find(is_it).cloned()
     }
 }
 
@@ -199,11 +208,11 @@ mod tests {
         for at in 0..2 * MAX_PROMPTS {
             reports.add(&request(&at.to_string(), Some("a"), 2));
         }
-        assert_eq!(lock(&reports.0).len(), MAX_PROMPTS / 2);
+        assert_eq!(lock(&reports.0).requests.len(), MAX_PROMPTS / 2);
         let last = (2 * MAX_PROMPTS - 1).to_string();
         assert!(reports.find("a", &last).is_some() && reports.find("a", "0").is_none());
         reports.add(&request("many", Some("a"), 2 * MAX_PROMPTS));
-        assert_eq!(lock(&reports.0).len(), 1);
+        assert_eq!(lock(&reports.0).requests.len(), 1);
     }
 
     #[test]
