@@ -7,6 +7,7 @@ use crate::error::{ApiError, template_error};
 use crate::length::TokenLimit;
 use crate::marks::MarkFinder;
 use crate::message::{Message, Tool};
+use crate::message_place::{MessagePlace, place_of};
 use crate::prefill::{Prefill, opens_reasoning};
 use crate::probed_template::ProbedTemplate;
 use crate::reasoning_tags::{CLOSE, CLOSING};
@@ -47,8 +48,12 @@ pub(crate) struct Rendered {
     pub tokens: Vec<u32>,
     /// Positions of `tokens` from which other prompts are likely to continue.
     pub marks: Vec<usize>,
-    /// The text at the end of the prompt.
-    pub tail: String,
+    /// The variables of the template.
+    input: Value,
+    /// The text at the end of the prompt, after the tokens of a remembered turn.
+    text: RenderedPrompt,
+    /// The message before which that text begins, after such a turn.
+    behind: Option<usize>,
     /// The beginning of the answer leaves its reasoning open.
     pub reasons: bool,
     pub origin: Origin,
@@ -76,18 +81,18 @@ impl Renderer<'_> {
             let shared = tokens.len();
             let reasons = prefill.is_some_and(|prefill| prefill.append(&mut rest));
             tokens.extend(self.tokens(&rest)?);
-            let marks = self.marks(&input, &rest, &tokens[shared..], Some(at + 1));
-            let marks = marks.into_iter().map(|mark| shared + mark).collect();
             let origin = Origin { before, parent: Some(turn), shared };
-            return Ok(Rendered { tokens, marks, tail: rest.text, reasons, origin });
+            let (marks, behind) = (Vec::new(), Some(at + 1));
+            let rendered = Rendered { tokens, marks, input, text: rest, behind, reasons, origin };
+            return Ok(self.with_marks(rendered));
         }
         let rendered = self.assets.render(&self.probed.template, &input, None);
-        let mut rendered = rendered.map_err(template_error)?;
-        let reasons = prefill.is_some_and(|prefill| prefill.append(&mut rendered));
-        let tokens = self.tokens(&rendered)?;
-        let marks = self.marks(&input, &rendered, &tokens, None);
+        let mut text = rendered.map_err(template_error)?;
+        let reasons = prefill.is_some_and(|prefill| prefill.append(&mut text));
+        let (tokens, marks) = (self.tokens(&text)?, Vec::new());
         let origin = Origin { before, parent: None, shared: 0 };
-        Ok(Rendered { tokens, marks, tail: rendered.text, reasons, origin })
+        let rendered = Rendered { tokens, marks, input, text, behind: None, reasons, origin };
+        Ok(self.with_marks(rendered))
     }
 
     /// The messages as the template takes them.
@@ -102,19 +107,26 @@ impl Renderer<'_> {
         self.limit.whole(self.assets.encode_within(prompt, self.limit.most()))
     }
 
-    fn marks(
-        &self,
-        input: &Value,
-        prompt: &RenderedPrompt,
-        tokens: &[u32],
-        behind: Option<usize>,
-    ) -> Vec<usize> {
+    /// The same with its marks, where they are of use.
+    fn with_marks(&self, rendered: Rendered) -> Rendered {
         if !self.marks {
-            return Vec::new();
+            return rendered;
         }
-        let (Self { assets, probed, .. }, ends) = (*self, self.end_texts());
-        let template = &probed.template;
-        MarkFinder { assets, template, input, prompt, tokens, behind, ends: &ends }.marks()
+        let marks = self.finder(&rendered, &self.end_texts()).marks().into_iter();
+        let marks = marks.map(|mark| rendered.origin.shared + mark).collect();
+        Rendered { marks, ..rendered }
+    }
+
+    /// The message to which token `at` of the prompt belongs, where that can be told.
+    pub fn place(&self, rendered: &Rendered, at: usize) -> Option<MessagePlace> {
+        let at = at.checked_sub(rendered.origin.shared)?;
+        place_of(&self.finder(rendered, &self.end_texts()), at)
+    }
+
+    fn finder<'f>(&'f self, rendered: &'f Rendered, ends: &'f [&'f str]) -> MarkFinder<'f> {
+        let Rendered { input, text: prompt, behind, origin, .. } = rendered;
+        let (template, tokens) = (&self.probed.template, &rendered.tokens[origin.shared..]);
+        MarkFinder { assets: self.assets, template, input, prompt, tokens, behind: *behind, ends }
     }
 
     /// The texts that can end a turn.
@@ -125,9 +137,9 @@ impl Renderer<'_> {
 
     /// Renders the prompt as text, with control tokens.
     pub fn text(&self, request: &ChatRequest) -> Result<String, ApiError> {
-        let Rendered { tail, origin, .. } = self.prompt(request)?;
+        let Rendered { text, origin, .. } = self.prompt(request)?;
         let turns = origin.parent.map(|turn| turn.tokens()).unwrap_or_default();
-        Ok(self.assets.tokenizer.decode(&turns, false) + &tail)
+        Ok(self.assets.tokenizer.decode(&turns, false) + &text.text)
     }
 
     /// The part of the prompt after the turn before message `at`.
@@ -168,7 +180,8 @@ pub(crate) struct Beginning {
 impl Beginning {
     /// Examines the end of a prompt, for a model that `thinks` or not.
     pub fn of(request: &ChatRequest, rendered: &Rendered, thinks: bool) -> Self {
-        let Rendered { tail, reasons: continued, .. } = rendered;
+        let Rendered { text, reasons: continued, .. } = rendered;
+        let tail = &text.text;
         let begun = request.prefill.is_some();
         let opened = if begun { *continued } else { opens_reasoning(tail) };
         let closed = tail.trim_end().ends_with(CLOSE);

@@ -149,7 +149,7 @@ impl Service {
         let mut usage = Usage { prompt_tokens: request.prompt.len(), ..Usage::default() };
         let mut vector = None;
         let take = |event| match event {
-            Event::Admitted { cached_tokens, .. } => usage.cached_tokens = cached_tokens,
+            Event::Admitted { lookup, .. } => usage.cached_tokens = lookup.found,
             Event::Embedding(found) => vector = Some(found),
             _ => {}
         };

@@ -1,5 +1,6 @@
 //! The events that a request produces.
 
+use crate::cache_report::CacheReport;
 use crate::error::ApiError;
 use crate::usage_counter::{Timings, Usage};
 
@@ -7,11 +8,8 @@ use crate::usage_counter::{Timings, Usage};
 /// calls, then exactly one of `Done` and `Failed`. A request that fails early has only `Failed`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TextEvent {
-    /// The computation begins.
-    Admitted {
-        /// Prompt tokens found in the cache.
-        cached_tokens: usize,
-    },
+    /// The computation begins, after the prompt was looked up in the cache.
+    Admitted(CacheReport),
     /// `done` of `total` prompt tokens are there, if the request asks for its progress. The first
     /// of these events comes when the request is admitted, and the last when all tokens are there.
     Prefill {

@@ -10,20 +10,17 @@
 //! Invariant: the tokens before a mark are also those of their text alone, so that they do not
 //! depend on what follows.
 
+use crate::token_positions::TokenPositions;
 use engine::MAX_MARKS;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use text::{ChatTemplate, RenderedPrompt, TextAssets, Tokenizer};
+use text::{ChatTemplate, RenderedPrompt, TextAssets};
 
 /// Messages at the end of a conversation that are considered.
 const LAST_MESSAGES: usize = 4;
 /// Least distance of a mark from the one before it, in tokens, except at the end of the turn: to
 /// compute fewer tokens costs less than a snapshot.
 const MIN_DISTANCE: usize = 32;
-
-/// Tokens before a mark that are compared with those of their text alone. Text further on does not
-/// change how text before these is tokenized.
-const SEAM: usize = 64;
 
 /// A prompt for which marks are found.
 #[derive(Clone, Copy, Debug)]
@@ -43,17 +40,17 @@ pub(crate) struct MarkFinder<'a> {
 }
 
 /// What another rendering has in common with the prompt.
-struct Shared {
+pub(crate) struct Shared {
     /// Bytes at the start that are the same, at most those before the answer.
-    end: usize,
+    pub end: usize,
     /// Where the contents of messages begin within these bytes.
-    places: Vec<Option<usize>>,
+    pub places: Vec<Option<usize>>,
 }
 
 impl MarkFinder<'_> {
     /// The marks, in tokens of `tokens`: ascending, above 0 and below their number.
     pub fn marks(&self) -> Vec<usize> {
-        let positions = TokenPositions::new(self);
+        let positions = TokenPositions::new(self.assets, self.prompt, self.tokens);
         let places = self.places();
         // The rank of each position: the first places are the most useful.
         let mut ranks = BTreeMap::new();
@@ -96,7 +93,7 @@ impl MarkFinder<'_> {
 
     /// What the rendering of `input` with points in these messages has in common with the prompt;
     /// `answer` is the index of the message that a model has yet to write.
-    fn shared(&self, input: &Value, points: &[usize], answer: usize) -> Option<Shared> {
+    pub fn shared(&self, input: &Value, points: &[usize], answer: usize) -> Option<Shared> {
         let points = [points, &[answer, self.behind.unwrap_or(0)]].concat();
         let rendered = self.assets.render_pointed(self.template, input, &points).ok()?;
         let mut places = rendered.places;
@@ -157,53 +154,4 @@ fn common_prefix(a: &str, b: &str) -> usize {
         same -= 1;
     }
     same
-}
-
-/// Where the tokens of a prompt end in its text.
-struct TokenPositions<'a> {
-    finder: &'a MarkFinder<'a>,
-    tokenizer: &'a Tokenizer,
-    /// The end of each token in bytes; `None` if the text is not that of its tokens, one after
-    /// another, as with tokenizers that normalise it.
-    ends: Option<Vec<usize>>,
-}
-
-impl<'a> TokenPositions<'a> {
-    fn new(finder: &'a MarkFinder<'a>) -> Self {
-        let tokenizer = &finder.assets.tokenizer;
-        let mut rest = finder.prompt.text.as_bytes();
-        let end = |&token: &u32| {
-            rest = rest.strip_prefix(tokenizer.token_bytes(token))?;
-            Some(finder.prompt.text.len() - rest.len())
-        };
-        let ends = finder.tokens.iter().map(end).collect();
-        Self { finder, tokenizer, ends }
-    }
-
-    /// Number of tokens at the start of the prompt that its text up to `place` has alone.
-    fn of(&self, place: usize) -> Option<usize> {
-        let MarkFinder { tokens, prompt, assets, .. } = self.finder;
-        let mut from = (0, 0);
-        if let Some(ends) = &self.ends {
-            let whole = ends.partition_point(|&end| end <= place);
-            let is_special = |at: usize| tokens.get(at).is_some_and(|&id| self.is_special(id));
-            // Control tokens part the text before it is tokenized.
-            if whole > 0 && ends[whole - 1] == place && is_special(whole) {
-                return Some(whole);
-            }
-            let seam = whole.saturating_sub(SEAM);
-            let start = (seam..whole).rev().find(|&at| is_special(at)).map_or(seam, |at| at + 1);
-            // A token may end within a character.
-            let cut = |&at: &usize| at == 0 || prompt.text.is_char_boundary(ends[at - 1]);
-            let start = (0..=start).rev().find(cut)?;
-            from = (start, if start == 0 { 0 } else { ends[start - 1] });
-        }
-        let alone = assets.encode(&prompt.part(from.1..place)).ok()?;
-        let same = alone.iter().zip(&tokens[from.0..]).take_while(|(a, b)| a == b).count();
-        Some(from.0 + same)
-    }
-
-    fn is_special(&self, id: u32) -> bool {
-        self.tokenizer.is_special(id)
-    }
 }

@@ -1,5 +1,6 @@
 //! Requests of callers, and prepared requests: rendered, tokenized and checked.
 
+use crate::cache_watch::KnownCaller;
 use crate::message::{Message, Tool};
 use crate::options::SamplingOptions;
 use crate::replay_turn::{Digested, ReplayTurn};
@@ -170,6 +171,8 @@ pub struct Prepared {
     pub(crate) stop: StopTexts,
     pub(crate) form: OutputSpec,
     pub(crate) origin: Option<Origin>,
+    /// Present if the caller is known.
+    pub(crate) caller: Option<KnownCaller>,
 }
 
 impl Prepared {
@@ -181,6 +184,12 @@ impl Prepared {
     /// Has the prompt computed anew, without the caches, which keep nothing of it.
     pub fn compute_anew(&mut self) {
         self.request.cold = true;
+    }
+
+    /// Tokens that the prompt shares with the caller's nearest earlier one; `None` if the caller is
+    /// not known.
+    pub fn own_prefix(&self) -> Option<usize> {
+        self.caller.as_ref().map(|caller| caller.past.shared())
     }
 
     /// Positions of the prompt from which the prompts of other turns are likely to continue; none

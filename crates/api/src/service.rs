@@ -2,6 +2,9 @@
 
 use crate::adapters::Adapters;
 use crate::assemble::Assembler;
+use crate::cache_report::PromptPast;
+use crate::cache_watch::{CacheWatch, KnownCaller};
+use crate::caller_part::{CallerDigest, CallerPart, PartDigest};
 use crate::card::ModelCard;
 use crate::constraint::compile;
 use crate::constraint_builder::ConstraintBuilder;
@@ -12,6 +15,7 @@ use crate::options::SamplingOptions;
 use crate::partition::CachePartition;
 use crate::prefix::PrefixFiles;
 use crate::probed_template::{ProbedTemplate, ProbedTemplates};
+use crate::prompt_history::PromptHistory;
 use crate::replay::ReplayMemory;
 use crate::request::{
     ChatRequest, OutputSpec, Prepared, Prompt, RequestOptions, StopTexts, TextRequest,
@@ -20,6 +24,7 @@ use crate::stream::{TextStream, TurnRecorder};
 use crate::structure::GreedyMarkup;
 use crate::turn_encoding::ModelDigest;
 use crate::turn_records::TurnRecords;
+use crate::usage_counter::UsageCounter;
 use engine::{AdapterSet, EngineHandle, Generation, GrammarRef, ModelInfo, ModelTask, Request};
 use formats::{GenerationDefaults, families};
 use sha2::{Digest, Sha256};
@@ -70,6 +75,9 @@ pub struct Service {
     pub parallel: usize,
     /// The part of the caches that requests use.
     pub partition: CachePartition,
+    /// The caller whose earlier prompts explain what is not found in the cache.
+    caller: Option<CallerDigest>,
+    history: Arc<PromptHistory>,
     /// The adapters of the model.
     pub adapters: Adapters,
     /// The adapters of requests; `None` for the defaults of the model.
@@ -98,6 +106,8 @@ impl Service {
             card: Arc::new(parts.card),
             parallel: parts.parallel,
             partition: CachePartition::default(),
+            caller: None,
+            history: Arc::default(),
             adapters: Adapters::default(),
             chosen: None,
             greedy_structure: true,
@@ -136,6 +146,12 @@ impl Service {
         Self { partition, ..self.clone() }
     }
 
+    /// The same model for requests of the caller of this name: reports of the cache compare their
+    /// prompts with earlier ones of the same caller, and no others.
+    pub fn for_caller(&self, name: &str) -> Self {
+        Self { caller: Some(CallerDigest::of(name)), ..self.clone() }
+    }
+
     /// The same model with these adapters for all requests, under the name of one, if there is one.
     pub fn adapted(&self, adapters: AdapterSet, name: Option<&str>) -> Self {
         let mut service = Self { chosen: Some(adapters), ..self.clone() };
@@ -153,7 +169,12 @@ impl Service {
 
     /// The same model for a request of the user and with the salt of `options`.
     pub fn for_options(&self, options: &RequestOptions) -> Self {
-        self.within(self.partition.of_options(options))
+        let user = |caller: CallerDigest| match &options.user {
+            Some(name) => caller.user(name),
+            None => caller,
+        };
+        let caller = self.caller.map(user);
+        Self { caller, ..self.within(self.partition.of_options(options)) }
     }
 
     /// The same service with `options` as the sampling of requests that leave it open, over the
@@ -246,13 +267,16 @@ impl Service {
         let form = OutputSpec { output, call_prefix: request.call_prefix, continues };
         // The earlier exchange is not part of the conversation that is remembered.
         let called = called && request.earlier.is_empty();
-        let rendered_tokens = rendered.tokens.len();
-        let tokens = self.after(&request.earlier, rendered.tokens);
+        let tokens = self.after(&request.earlier, &rendered.tokens);
         let mut prepared = self.prepare(tokens, &request.sampling, form)?;
         // The earlier exchange may replace the BOS.
-        let total = prepared.request.prompt.len();
-        let mark = |mark: usize| (total + mark).checked_sub(rendered_tokens);
-        prepared.request.marks = rendered.marks.into_iter().filter_map(mark).collect();
+        let (total, own) = (prepared.request.prompt.len(), rendered.tokens.len());
+        let mark = |mark: &usize| (total + mark).checked_sub(own);
+        prepared.request.marks = rendered.marks.iter().filter_map(mark).collect();
+        if let Some(KnownCaller { past, .. }) = &mut prepared.caller {
+            let token = past.difference().and_then(|token| (token + own).checked_sub(total));
+            past.place = token.and_then(|token| renderer.place(&rendered, token));
+        }
         // Compilation takes longest and comes after all other checks.
         prepared.request.constraint = restraint.of(request, &tools)?;
         if let Some(format) = format.filter(|_| !tools.is_empty()) {
@@ -307,11 +331,14 @@ impl Service {
             origin: origin.clone(),
             sampled: Vec::new(),
         });
+        let assets = Arc::clone(&self.assets);
+        let watch = CacheWatch::new(&request, assets, &self.history, prepared.caller.as_ref());
         let generation = self.submit(request, terms)?;
         let assets = Arc::clone(&self.assets);
         let name = terms.name.clone();
         let assembler = Assembler::new(assets, prepared.stop.clone(), &prepared.form, name);
-        let stream = TextStream::new(generation, assembler, prompt_tokens, record);
+        let meter = UsageCounter::new(prompt_tokens);
+        let stream = TextStream::new(generation, assembler, meter, watch, record);
         Ok(if terms.progress { stream.with_progress() } else { stream })
     }
 
@@ -382,7 +409,7 @@ impl Service {
     }
 
     /// `earlier` followed by `prompt`, without a second BOS.
-    fn after(&self, earlier: &[u32], prompt: Vec<u32>) -> Vec<u32> {
+    fn after(&self, earlier: &[u32], prompt: &[u32]) -> Vec<u32> {
         let bos = self.assets.tokenizer.special.bos;
         let again = !earlier.is_empty() && prompt.first().copied() == bos && bos.is_some();
         [earlier, &prompt[usize::from(again)..]].concat()
@@ -411,7 +438,17 @@ impl Service {
         };
         self.engine.check(&request)?;
         let stop = StopTexts { strings: sampling.stop, included: sampling.include_stop };
-        Ok(Prepared { request, stop, form, origin: None })
+        let caller = self.known_caller(&request);
+        Ok(Prepared { request, stop, form, origin: None, caller })
+    }
+
+    /// The caller of a request, whose prompt is compared with the caller's earlier ones.
+    fn known_caller(&self, request: &Request) -> Option<KnownCaller> {
+        let caller = self.caller.filter(|_| !self.counts)?;
+        let part = PartDigest::of(request.space, request.adapters.as_ref());
+        let of = CallerPart { caller, part };
+        let past = self.history.past(&of, &request.prompt);
+        Some(KnownCaller { of, past: PromptPast::new(past, &request.prompt) })
     }
 }
 

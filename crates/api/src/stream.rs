@@ -1,6 +1,7 @@
 //! The stream of events of one request.
 
 use crate::assemble::Assembler;
+use crate::cache_watch::CacheWatch;
 use crate::error::ApiError;
 use crate::event::{Done, Finish, TextEvent};
 use crate::replay::ReplayMemory;
@@ -18,6 +19,7 @@ pub struct TextStream {
     generation: Option<Generation>,
     assembler: Assembler,
     meter: UsageCounter,
+    watch: CacheWatch,
     ready: VecDeque<TextEvent>,
     record: Option<TurnRecorder>,
     /// Whether the progress of the prompt is reported.
@@ -46,16 +48,17 @@ impl TextStream {
     pub(crate) fn new(
         generation: Generation,
         assembler: Assembler,
-        prompt_tokens: usize,
+        meter: UsageCounter,
+        watch: CacheWatch,
         record: Option<TurnRecorder>,
     ) -> Self {
-        let meter = UsageCounter::new(prompt_tokens);
         let generation = Some(generation);
         let now = Instant::now();
         Self {
             generation,
             assembler,
             meter,
+            watch,
             ready: VecDeque::new(),
             record,
             progress: false,
@@ -94,11 +97,11 @@ impl TextStream {
 
     fn take(&mut self, event: Option<Event>) {
         match event {
-            Some(Event::Admitted { cached_tokens, queued_s }) => {
-                self.meter.admitted(cached_tokens, queued_s);
+            Some(Event::Admitted { lookup, queued_s }) => {
+                self.meter.admitted(lookup.found, queued_s);
                 (self.begun, self.logged) = (Instant::now(), Instant::now());
-                self.ready.push_back(TextEvent::Admitted { cached_tokens });
-                self.prefilled(cached_tokens);
+                self.ready.push_back(TextEvent::Admitted(self.watch.admitted(&lookup)));
+                self.prefilled(lookup.found);
             }
             Some(Event::Prefill { done, .. }) => self.prefilled(done),
             Some(Event::PromptLogprobs { first, tokens }) => {
@@ -118,6 +121,7 @@ impl TextStream {
     /// sequence that was preempted computes some again.
     fn prefilled(&mut self, done: usize) {
         self.log_prompt(done);
+        self.watch.prefilled(done);
         if self.progress && self.reported.is_none_or(|before| before < done) {
             self.reported = Some(done);
             let Usage { cached_tokens: cached, prompt_tokens: total, .. } = self.meter.usage;
@@ -141,6 +145,7 @@ impl TextStream {
         if let Some(record) = &mut self.record {
             record.sampled.push(id);
         }
+        self.watch.answered(id);
         let step = self.assembler.push(id, logprobs);
         self.meter.token();
         self.ready.extend(step.pieces);

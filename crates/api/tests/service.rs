@@ -268,7 +268,8 @@ fn usage_of_a_stopped_answer_comes_from_what_was_seen() {
     let TextEvent::Done(done) = split(&events).2 else { panic!("no good end") };
     assert_eq!((done.usage.completion_tokens, done.usage.reasoning_tokens), (3, 0));
     assert!(done.timings.prefill_s >= 0.0 && done.timings.decode_s >= 0.0);
-    assert_eq!(events[0], TextEvent::Admitted { cached_tokens: done.usage.cached_tokens });
+    let TextEvent::Admitted(report) = &events[0] else { panic!("no beginning") };
+    assert_eq!(report.found, done.usage.cached_tokens);
 }
 
 #[test]

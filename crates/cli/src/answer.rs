@@ -200,6 +200,7 @@ fn rates(done: &Option<Done>) -> (Option<f64>, Option<f64>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use api::CacheReport;
     use api::{Timings, TopToken, Usage};
 
     fn answer(text: &str, done: Option<Done>) -> StreamedAnswer {
@@ -240,7 +241,7 @@ mod tests {
     #[test]
     fn the_bar_of_a_prompt_ends_before_the_answer() {
         let mut bar = PrefillBar::default();
-        bar.take(&TextEvent::Admitted { cached_tokens: 3 });
+        bar.take(&TextEvent::Admitted(CacheReport { found: 3, ..CacheReport::default() }));
         bar.take(&TextEvent::Prefill { cached: 3, done: 3, total: 9 });
         assert_eq!(bar.0.as_ref().map(ProgressBar::position), Some(3));
         bar.take(&TextEvent::Prefill { cached: 3, done: 6, total: 9 });

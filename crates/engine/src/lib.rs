@@ -71,7 +71,7 @@ pub use runner::{
     BLOCK, CHUNK, LoadOptions, PACK_EXTENSION, PackChoice, PackedPart, Runner, STATE_EVERY,
     STREAMED_CHUNK, Settings, WEIGHTS_READ_THREADS, WeightsMemory, WeightsPlan, kv_types,
 };
-pub use sched::Slot;
+pub use sched::{CacheLookup, Slot, Unreached};
 pub use sequence_memory::SequenceMemory;
 pub use single_sequence::SingleSequence;
 pub use trace::Trace;

@@ -6,6 +6,7 @@ use crate::draft::Speculate;
 use crate::embedding_pooler::Embed;
 use crate::outcome::Outcome;
 use backend::AdapterSet;
+use sched::CacheLookup;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -149,8 +150,8 @@ impl Default for SamplingParams {
 pub enum Event {
     /// The request was admitted.
     Admitted {
-        /// Prompt tokens found in the cache.
-        cached_tokens: usize,
+        /// What the cache held of the prompt.
+        lookup: CacheLookup,
         /// Seconds in the queue.
         queued_s: f64,
     },

@@ -123,20 +123,20 @@ impl RunningRequest {
     /// Reports the first admission of the sequence.
     pub fn admit(&mut self, sequence: View<'_>, metrics: &Metrics) {
         let Some(queued) = self.clock.admit() else { return };
-        let cached_tokens = sequence.cached.unwrap_or(0);
+        let lookup = sequence.lookup.unwrap_or_default();
         self.reader.queue_slot = None;
-        let sched::Unreached { rows, state } = sequence.unreached;
-        let lookup = Lookup {
+        let sched::Unreached { rows, state } = lookup.unreached;
+        let counts = Lookup {
             queried: sequence.prompt,
-            found: cached_tokens,
+            found: lookup.found,
             without_rows: rows,
             without_state: state,
         };
-        metrics.admitted(queued, lookup);
+        metrics.admitted(queued, counts);
         if let Some(recorder) = &mut self.recorder {
-            recorder.trace.cached_tokens = cached_tokens;
+            recorder.trace.cached_tokens = lookup.found;
         }
-        self.reader.send(Event::Admitted { cached_tokens, queued_s: queued.as_secs_f64() });
+        self.reader.send(Event::Admitted { lookup, queued_s: queued.as_secs_f64() });
     }
 
     /// Starts the masks of a step. Returns the constraint if the mask thread is to compute them.
@@ -334,7 +334,7 @@ impl RunningRequest {
         if planned.drafts > 0 {
             metrics.drafted(planned.drafts, self.draft.accepted_now);
         }
-        let computed = sequence.prompt - sequence.cached.unwrap_or(0);
+        let computed = sequence.prompt - sequence.cached();
         self.clock.record_prompt(computed, metrics);
         self.clock.record_tokens(output.ids.len(), metrics);
         for (&id, logprobs) in output.ids.iter().zip(&mut output.logprobs) {
@@ -368,7 +368,7 @@ impl RunningRequest {
         let usage = Usage {
             prompt_tokens: sequence.prompt,
             completion_tokens: generated,
-            cached_tokens: sequence.cached.unwrap_or(0),
+            cached_tokens: sequence.cached(),
             drafted_tokens: self.draft.drafted,
             accepted_tokens: self.draft.accepted,
         };

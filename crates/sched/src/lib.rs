@@ -18,7 +18,9 @@ mod blocks;
 mod cache;
 mod chain;
 mod children;
+mod evicted;
 mod group;
+mod lookup;
 mod pool;
 mod restore;
 mod restore_plan;
@@ -31,6 +33,7 @@ mod waiting;
 
 pub use cache::Unreached;
 pub use group::Group;
+pub use lookup::CacheLookup;
 pub use pool::{BlockCounts, BlockPool};
 pub use restore::RestorePlace;
 pub use restore_plan::{RestorePlan, StoredParts};

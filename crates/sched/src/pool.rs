@@ -15,6 +15,7 @@
 //! prefix of another registered block.
 
 use crate::children::Children;
+use crate::evicted::EvictedNames;
 use base::Name;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -83,6 +84,7 @@ pub struct BlockPool {
     /// Number of blocks taken so far.
     clock: u64,
     evictions: u64,
+    evicted: EvictedNames,
 }
 
 impl BlockPool {
@@ -93,6 +95,7 @@ impl BlockPool {
             blocks: vec![Block::default(); total],
             free: (0..total_u32).rev().collect(),
             names: HashMap::with_capacity(total),
+            evicted: EvictedNames::new(total),
             ..Self::default()
         }
     }
@@ -116,6 +119,11 @@ impl BlockPool {
     /// Number of cached blocks evicted since the start.
     pub fn evictions(&self) -> u64 {
         self.evictions
+    }
+
+    /// Whether a block of this name was evicted, as far as that is remembered.
+    pub(crate) fn was_evicted(&self, name: Name) -> bool {
+        self.evicted.contains(name)
     }
 
     /// Number of blocks taken since the start: the time by which blocks are used.
@@ -263,13 +271,15 @@ impl BlockPool {
 
     fn evict(&mut self) -> Option<u32> {
         let (_, block) = self.evictable.pop_first()?;
-        self.forget(block);
+        if let Some(name) = self.forget(block) {
+            self.evicted.add(name);
+        }
         self.evictions += 1;
         Some(block)
     }
 
-    /// Removes an idle block, the end of its chain, from the cache.
-    fn forget(&mut self, block: u32) {
+    /// Removes an idle block, the end of its chain, from the cache, and returns its name.
+    fn forget(&mut self, block: u32) -> Option<Name> {
         let entry = self.blocks[block as usize].entry.take().expect("idle blocks are registered");
         if let Some(name) = &entry.name {
             self.names.remove(name);
@@ -281,6 +291,7 @@ impl BlockPool {
             above.expect("a chain goes from its end").children -= 1;
             self.make_evictable(parent);
         }
+        entry.name
     }
 }
 

@@ -2,8 +2,9 @@
 
 mod outside;
 
-use crate::cache::{Cache, Match, Unreached};
+use crate::cache::{Cache, Match};
 use crate::group::Group;
+use crate::lookup::CacheLookup;
 use crate::pool::BlockCounts;
 use crate::sequence::{BlockCopy, NewSequence, Sequence, SequencePhase};
 use crate::slot::{Slot, SlotTable};
@@ -72,14 +73,19 @@ pub struct View<'a> {
     pub tables: &'a [Vec<u32>],
     /// The slot of its state, if it runs and the model has states.
     pub state: Option<u32>,
-    /// Prompt tokens found in the cache when the sequence was first admitted; `None` before.
-    pub cached: Option<usize>,
-    /// Prompt tokens after these that the first group held, but that are computed again.
-    pub unreached: Unreached,
+    /// What the cache held of the prompt when the sequence was first admitted; `None` before.
+    pub lookup: Option<CacheLookup>,
     /// Tokens of the prompt.
     pub prompt: usize,
     /// Maximum number of tokens, prompt included.
     pub capacity: usize,
+}
+
+impl View<'_> {
+    /// Prompt tokens found in the cache when the sequence was first admitted.
+    pub fn cached(&self) -> usize {
+        self.lookup.map_or(0, |lookup| lookup.found)
+    }
 }
 
 /// The rows that a step may still hold, in addition to one row with logits for each decoding
@@ -218,8 +224,7 @@ impl Scheduler {
             tokens: &sequence.chain.tokens,
             tables: &sequence.tables,
             state: sequence.state,
-            cached: sequence.cached,
-            unreached: sequence.unreached,
+            lookup: sequence.lookup,
             prompt: sequence.prompt,
             capacity: sequence.capacity,
         }

@@ -1,9 +1,10 @@
 //! A sequence: its tokens, the number of computed ones, its KV blocks and its state.
 
 use crate::blocks::{SequenceBlocks, TableSpan};
-use crate::cache::{Cache, Match, Unreached};
+use crate::cache::{Cache, Match};
 use crate::chain::Chain;
 use crate::group::GroupMatch;
+use crate::lookup::CacheLookup;
 use crate::restore::{Restore, RestorePlace};
 use crate::restore_plan::{RestorePlan, StoredParts};
 use crate::resume::ResumePoints;
@@ -107,10 +108,10 @@ pub(crate) struct Sequence {
     released: usize,
     /// Where later sequences are likely to continue.
     pub points: ResumePoints,
-    /// Prompt tokens found in the cache when the sequence was first admitted.
-    pub cached: Option<usize>,
-    /// Tokens that were found then and computed again.
-    pub unreached: Unreached,
+    /// What the cache held of the prompt when the sequence was first admitted.
+    pub lookup: Option<CacheLookup>,
+    /// Tokens that the cache held before others were to come from outside.
+    known_before: Option<usize>,
     /// What it expects from outside while it waits.
     pub restore: Option<Restore>,
     /// A block table for each group.
@@ -153,8 +154,8 @@ impl Sequence {
             in_step: false,
             released: 0,
             points,
-            cached: None,
-            unreached: Unreached::default(),
+            lookup: None,
+            known_before: None,
             restore: None,
             tables: cache.groups.iter().map(|_| Vec::with_capacity(blocks)).collect(),
             spans: vec![TableSpan::default(); cache.groups.len()],
@@ -251,6 +252,7 @@ impl Sequence {
         spare: usize,
     ) -> Option<Vec<RestorePlace>> {
         self.restore = Restore::begin(cache, &self.chain, plan, spare);
+        self.known_before = Some(plan.known);
         self.restore.as_ref().map(|restore| restore.expected().collect())
     }
 
@@ -317,9 +319,8 @@ impl Sequence {
             copies.extend(copy.map(|(from, to)| BlockCopy { group, from, to }));
         }
         (self.computed, self.folded) = (found.tokens, found.tokens);
-        if self.cached.is_none() {
-            self.cached = Some(self.computed.min(self.prompt));
-            self.unreached = found.unreached;
+        if self.lookup.is_none() {
+            self.lookup = Some(self.looked_up(found, cache));
         }
         self.points.branch_at(found.tokens + found.unreached.total());
         if cache.states.is_empty() {
@@ -328,6 +329,17 @@ impl Sequence {
         let (state, copy) = cache.states.resume(found.state, cache.trunk().clock());
         self.state = Some(state);
         copy
+    }
+
+    /// What is reported of a match when the sequence is first admitted.
+    fn looked_up(&self, found: &Match, cache: &Cache) -> CacheLookup {
+        let looked_up = if self.cold { 0 } else { self.first_output() };
+        let restored = self.known_before.map_or(0, |known| found.tokens.saturating_sub(known));
+        let (found, unreached) = (found.tokens, found.unreached);
+        let lookup = CacheLookup { looked_up, found, restored, unreached, evicted: false };
+        let next = self.chain.name(lookup.known() / self.chain.block);
+        let evicted = next.is_some_and(|name| cache.trunk().was_evicted(name));
+        CacheLookup { evicted: evicted && lookup.known() < looked_up, ..lookup }
     }
 
     /// Takes blocks for up to `rows` more rows. Returns the rows that fit into the first group, and

@@ -5,6 +5,7 @@ use crate::http::event_schema;
 use crate::http::fallback::unknown_route;
 use crate::http::middleware::{self, Exemptions};
 use crate::http::models::ServedModels;
+use crate::http::observability::cache::CACHE;
 use crate::http::options::ServerOptions;
 use crate::http::origin::{self, LOCALHOST, is_local};
 use crate::http::protocol;
@@ -141,7 +142,7 @@ fn cors(origin: &str) -> CorsLayer {
         LOCALHOST => AllowOrigin::predicate(|origin, _| is_local(origin)),
         one => AllowOrigin::list(HeaderValue::from_str(one).ok()),
     };
-    let shown = rate_limit_headers::headers().chain([REQUEST_ID, header::RETRY_AFTER]);
+    let shown = rate_limit_headers::headers().chain([REQUEST_ID, CACHE, header::RETRY_AFTER]);
     CorsLayer::new()
         .allow_origin(allowed)
         .allow_methods([Method::GET, Method::POST, Method::DELETE, Method::OPTIONS])

@@ -6,8 +6,8 @@
 use api::{ModelCard, Service, ServiceParts};
 use engine::metrics::{Lookup, Metrics, RequestTotals, Step};
 use engine::{
-    Event, Finished, Memory, ModelInfo, Outcome, Request, RequestReceiver, Submission, Timings,
-    TokenLogprobs, Usage, request_channel,
+    CacheLookup, Event, Finished, Memory, ModelInfo, Outcome, Request, RequestReceiver, Submission,
+    Timings, TokenLogprobs, Usage, request_channel,
 };
 use formats::GenerationDefaults;
 use std::path::Path;
@@ -29,6 +29,9 @@ pub const CACHED: usize = 3;
 /// One act of the engine.
 #[derive(Clone, Debug)]
 pub enum Act {
+    /// Find of every prompt what an earlier one of its part of the cache begins with, in place of
+    /// [`CACHED`] tokens.
+    Cache,
     /// Report this many prompt tokens as computed.
     Prefill(usize),
     /// Generate the tokens of this text; special tokens may be written out.
@@ -225,6 +228,8 @@ struct Play<'a> {
     submission: &'a Submission,
     metrics: &'a Metrics,
     context: usize,
+    /// Prompt tokens found in the cache.
+    found: usize,
     sent: usize,
     last: Instant,
 }
@@ -237,25 +242,42 @@ enum Curtain {
 
 impl Player {
     fn run(self, mut receiver: RequestReceiver) {
+        let mut known = Vec::new();
         while let Some(submission) = receiver.submissions.blocking_recv() {
             let metrics = &receiver.metrics;
             let (context, last) = (self.context, Instant::now());
-            let mut play = Play { submission: &submission, metrics, context, sent: 0, last };
+            let found = self.found(&known, &submission.request);
+            let mut play = Play { submission: &submission, metrics, context, found, sent: 0, last };
             play.begin(receiver.submissions.len());
             let ended = self.play(&mut play);
             play.end(&ended);
-            let sent = play.sent;
+            let (sent, found) = (play.sent, play.found);
             let dead = matches!(ended, Curtain::Dead);
             let cancelled = match ended {
                 Curtain::Ended(Outcome::Cancelled) => true,
-                Curtain::Ended(outcome) => !self.finish(&submission, outcome, sent),
+                Curtain::Ended(outcome) => !self.finish(&submission, outcome, [sent, found]),
                 Curtain::Dead => false,
             };
+            known.push(submission.request.clone());
             let _ = self.reporter.send(Report { request: submission.request, sent, cancelled });
             if dead {
                 return;
             }
         }
+    }
+
+    /// Prompt tokens that `request` finds after the `known` ones.
+    fn found(&self, known: &[Request], request: &Request) -> usize {
+        let most = request.prompt.len() - 1;
+        if !self.script.iter().any(|act| matches!(act, Act::Cache)) {
+            return CACHED.min(request.prompt.len());
+        }
+        let known = known.iter().filter(|known| known.space == request.space && !request.cold);
+        let shared = |known: &Request| {
+            let same = known.prompt.iter().zip(&request.prompt).take_while(|(a, b)| a == b);
+            same.count().min(most)
+        };
+        known.map(shared).max().unwrap_or(0)
     }
 
     fn play(&self, play: &mut Play<'_>) -> Curtain {
@@ -285,6 +307,7 @@ impl Player {
                 play.tokens(&self.ids(text))?;
             },
             Act::Pause(time) => play.pause(*time),
+            Act::Cache => Ok(()),
             Act::Fail(why) => Err(Curtain::Ended(Outcome::Failed((*why).into()))),
             Act::Die => Err(Curtain::Dead),
         }
@@ -295,11 +318,12 @@ impl Player {
         self.tokenizer.encode(text, options).expect("the script encodes")
     }
 
-    fn finish(&self, submission: &Submission, outcome: Outcome, sent: usize) -> bool {
+    fn finish(&self, submission: &Submission, outcome: Outcome, tokens: [usize; 2]) -> bool {
+        let [completion_tokens, cached_tokens] = tokens;
         let usage = Usage {
             prompt_tokens: submission.request.prompt.len(),
-            completion_tokens: sent,
-            cached_tokens: CACHED,
+            completion_tokens,
+            cached_tokens,
             ..Usage::default()
         };
         let timings = Timings { queued_s: 0.5, prefill_s: 1.0, decode_s: 2.0 };
@@ -314,7 +338,7 @@ impl Play<'_> {
         self.metrics.working(true);
         self.metrics.load(1, waiting);
         self.metrics.blocks(0, 2, 1, 5);
-        let lookup = Lookup { queried: prompt, found: CACHED, ..Lookup::default() };
+        let lookup = Lookup { queried: prompt, found: self.found, ..Lookup::default() };
         self.metrics.admitted(self.submission.submitted.elapsed(), lookup);
     }
 
@@ -337,8 +361,9 @@ impl Play<'_> {
     /// What is asked about the prompt, and whether that is all.
     fn prompt(&self) -> Result<(), Curtain> {
         let request = &self.submission.request;
-        let cached_tokens = request.prompt.len().min(CACHED);
-        self.send(Event::Admitted { cached_tokens, queued_s: 0.5 })?;
+        let looked_up = if request.cold { 0 } else { request.prompt.len() - 1 };
+        let lookup = CacheLookup { looked_up, found: self.found, ..CacheLookup::default() };
+        self.send(Event::Admitted { lookup, queued_s: 0.5 })?;
         if let Some(top) = request.prompt_logprobs {
             let ids = request.prompt.iter().skip(1);
             let tokens = ids.map(|id| (*id, logprobs(*id, top))).collect();

@@ -101,6 +101,29 @@ fn it_answers_and_ends_with_zero_on_sigterm() {
 }
 
 #[test]
+fn the_log_says_where_a_prompt_leaves_the_one_before() {
+    let server = Server::start(&["-vv", "--log-format", "json"]);
+    for time in ["12:01", "12:02"] {
+        let system = json!({"role": "system", "content": format!("Be kind. It is {time} now.")});
+        let user = json!({"role": "user", "content": "What is the capital of France?"});
+        let body = json!({"messages": [system, user], "max_tokens": 2});
+        server.answer("POST /v1/chat/completions", &body);
+    }
+    let (_, log) = server.end("-TERM");
+    let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let lines: Vec<Value> = lines.filter(|line| line["message"] == "cache").collect();
+    assert_eq!(lines[0]["cause"], "first-prompt", "{log}");
+    let second = &lines[1];
+    let found = second["found"].as_u64().unwrap();
+    assert!(found > 0 && found < second["looked_up"].as_u64().unwrap(), "{second}");
+    assert_eq!([&second["cause"], &second["role"]], ["unknown-prefix", "system"], "{second}");
+    assert_eq!(second["message_index"], 0, "{second}");
+    let text = |name: &str| second[name].as_str().unwrap();
+    assert!(text("before").ends_with("It is 12:0"), "{second}");
+    assert!(text("earlier").starts_with("1 now.") && text("now").starts_with("2 now."), "{second}");
+}
+
+#[test]
 fn every_log_line_is_json_and_reports_of_one_request_share_its_name() {
     let server = Server::start(&["-v", "--log-format", "json"]);
     // The last header takes the rest of the line that such a head begins.

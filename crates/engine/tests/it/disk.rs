@@ -10,8 +10,8 @@ use crate::determinism::{Answer, collect};
 use crate::kinds::{has_states, has_windows};
 use crate::reuse::{ask_in, request};
 use engine::{
-    AdapterSet, DiskCache, DiskWrite, EngineHandle, EngineOptions, KvMemory, KvType, LoadOptions,
-    Mode, Request, Runner, ScaledAdapter, start,
+    AdapterSet, CacheLookup, DiskCache, DiskWrite, EngineHandle, EngineOptions, Event, KvMemory,
+    KvType, LoadOptions, Mode, Request, Runner, ScaledAdapter, start,
 };
 use formats::Checkpoint;
 use scripted::Scripted;
@@ -74,6 +74,17 @@ impl Stored {
     fn end(self) {
         drop(self.handle);
         self.thread.join().unwrap();
+    }
+
+    /// What the cache, and the disk under it, held of a prompt.
+    fn look_up(&self, prompt: &[u32]) -> CacheLookup {
+        let mut generation = self.handle.submit(request(prompt)).unwrap();
+        let events = std::iter::from_fn(|| generation.next_blocking());
+        let lookups = events.filter_map(|event| match event {
+            Event::Admitted { lookup, .. } => Some(lookup),
+            _ => None,
+        });
+        lookups.last().unwrap()
     }
 
     fn ask(&self, prompt: &[u32]) -> (usize, Answer) {
@@ -217,6 +228,21 @@ fn another_model_mode_type_or_arithmetic_finds_nothing() {
     }
     let engine = Stored::start(&checkpoint, &FAST, folder.path());
     assert_eq!(engine.ask(&prompt(100)).0, 96);
+    engine.end();
+}
+
+#[test]
+fn tokens_from_disk_are_told_from_others() {
+    let (checkpoint, _folder) = random("qwen3");
+    let folder = tempfile::tempdir().unwrap();
+    let counts = |lookup: CacheLookup| (lookup.looked_up, lookup.found, lookup.restored);
+    let engine = Stored::start(&checkpoint, &FAST, folder.path());
+    assert_eq!(counts(engine.look_up(&prompt(150))), (149, 0, 0));
+    assert_eq!(counts(engine.look_up(&prompt(150))), (149, 149, 0));
+    engine.end();
+    let engine = Stored::start(&checkpoint, &FAST, folder.path());
+    assert_eq!(counts(engine.look_up(&prompt(150))), (149, 144, 144));
+    assert_eq!(counts(engine.look_up(&prompt(150))), (149, 149, 0));
     engine.end();
 }
 

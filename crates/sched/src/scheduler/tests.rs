@@ -2,6 +2,7 @@
 //! content of the slot is compared with what it should hold.
 
 mod failures;
+mod lookups;
 mod order;
 mod parts;
 mod restoring;
@@ -9,6 +10,7 @@ mod simulation;
 
 use super::*;
 use crate::PromptOutput;
+use crate::cache::Unreached;
 use crate::group::GroupCache;
 use crate::restore::RestorePlace;
 use crate::restore_plan::StoredParts;
@@ -417,8 +419,8 @@ impl Machine {
     pub fn cached_new(&mut self, id: u64, new: NewSequence) -> usize {
         self.add_new(id, new);
         self.step(|_, _| 0);
-        let found = self.find(id).and_then(|s| s.cached).expect("it has one token to go");
+        let found = self.find(id).and_then(|s| s.lookup).expect("it has one token to go");
         self.finish(1000);
-        found
+        found.found
     }
 }

@@ -9,11 +9,13 @@ use crate::generate::transcript::Transcript;
 use crate::http::app::App;
 use crate::http::error::HttpError;
 use crate::http::models::ModelUse;
+use crate::http::observability::cache::RequestReports;
 use crate::http::observability::http::HttpMetrics;
-use crate::http::request::{ModelContext, RequestId};
+use crate::http::request::{ModelContext, RequestContext, RequestId};
 use crate::http::shutdown::Phase;
 use api::{Done, Prepared, RequestOptions, TextEvent, TextStream, Timings, Usage};
 use axum::http::StatusCode;
+use std::sync::Arc;
 use tokio::sync::mpsc;
 
 /// Events a client may be behind before its engine sequence has to wait.
@@ -55,6 +57,8 @@ pub(crate) struct RequestLog {
     /// Pieces of text of each choice that has not ended: about as many as tokens.
     pieces: Vec<usize>,
     transcript: Option<Transcript>,
+    /// What the prompts found in the cache.
+    cache: Arc<RequestReports>,
     /// The longest wait, and the times of all choices together.
     timings: Timings,
 }
@@ -102,6 +106,7 @@ impl Choices {
             usage: Usage::default(),
             pieces: vec![0; count],
             transcript,
+            cache: kept(context, prompts),
             timings: Timings::default(),
         };
         log.http.opened();
@@ -113,7 +118,8 @@ impl Choices {
     pub async fn next(&mut self) -> Option<Result<Tagged, HttpError>> {
         match self.events.recv().await {
             Some(Ok((index, event))) => {
-                self.log.record(index, &event, index.is_multiple_of(self.per_prompt));
+                let is_first = index.is_multiple_of(self.per_prompt);
+                self.log.record(index, &event, is_first.then_some(index / self.per_prompt));
                 Some(Ok((index, event)))
             }
             Some(Err(error)) => Some(Err(self.fail(error))),
@@ -130,7 +136,8 @@ impl Choices {
 }
 
 impl RequestLog {
-    fn record(&mut self, index: usize, event: &TextEvent, first_of_prompt: bool) {
+    /// Records an event of the choice `index`, which is the first of this prompt.
+    fn record(&mut self, index: usize, event: &TextEvent, prompt: Option<usize>) {
         match event {
             TextEvent::Content(delta) | TextEvent::Reasoning(delta) => {
                 self.pieces[index] += 1;
@@ -139,7 +146,10 @@ impl RequestLog {
                 }
             }
             TextEvent::Call(_) => self.pieces[index] += 1,
-            TextEvent::Done(done) => self.done(index, done, first_of_prompt),
+            TextEvent::Admitted(found) => {
+                prompt.into_iter().for_each(|prompt| self.cache.admitted(prompt, found));
+            }
+            TextEvent::Done(done) => self.done(index, done, prompt.is_some()),
             _ => {}
         }
     }
@@ -193,6 +203,18 @@ impl Drop for RequestLog {
             "generation"
         );
     }
+}
+
+/// The reports of what `prompts` find in the cache, which the caller can ask for.
+fn kept(context: &ModelContext, prompts: &[Prepared]) -> Arc<RequestReports> {
+    let ModelContext { request, model } = context;
+    let RequestContext { app, id, caller, .. } = request;
+    let name = model.service.info().name.clone();
+    let reports = RequestReports::new(Arc::clone(&id.name), caller.clone(), name, prompts);
+    app.observability.cache.add(&reports);
+    // Of the requests of a WebSocket the first stays, whose response has no header to come.
+    let _ = id.cache.set(Arc::clone(&reports));
+    reports
 }
 
 /// The error of a client that let its answer wait for too long.

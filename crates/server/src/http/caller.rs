@@ -13,6 +13,14 @@ use std::sync::Arc;
 const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 const API_KEY: HeaderName = HeaderName::from_static("api-key");
 
+/// Headers that proxies add to the requests that they pass on.
+const PROXY_HEADERS: [HeaderName; 4] = [
+    header::FORWARDED,
+    header::VIA,
+    HeaderName::from_static("x-forwarded-for"),
+    HeaderName::from_static("x-real-ip"),
+];
+
 /// The digest of the key that a request came with, as text; an extension of the request.
 #[derive(Clone, Debug)]
 pub(crate) struct Tenant(pub Arc<str>);
@@ -63,6 +71,19 @@ impl Caller {
         match known {
             Some(key) => Some(Self { identity: Identity::Key(key.digest), label: key.label }),
             None => keys.is_open().then(|| Self::at(peer)),
+        }
+    }
+
+    /// A name that no other caller has: of its key, or of its address. `None` where many callers
+    /// share an address, because a proxy sends their requests.
+    pub fn name(&self, headers: &HeaderMap) -> Option<String> {
+        let is_passed_on = || PROXY_HEADERS.iter().any(|name| headers.contains_key(name));
+        match self.identity {
+            Identity::Key(digest) => Some(digest.hex()),
+            _ if is_passed_on() => None,
+            Identity::Address(address) => Some(address.to_string()),
+            Identity::Local => Some("local".to_owned()),
+            Identity::Others => None,
         }
     }
 

@@ -4,6 +4,7 @@
 use crate::http::app::App;
 use crate::http::caller::{Caller, Peer};
 use crate::http::error::HttpError;
+use crate::http::observability::cache::CACHE;
 use crate::http::rate_limit_headers;
 use crate::http::request::{REQUEST_ID, RequestId};
 use crate::http::shutdown::Phase;
@@ -52,6 +53,9 @@ pub(crate) async fn log(State(app): State<App>, mut request: Request, next: Next
         ms = start.elapsed().as_millis() as u64,
         "request"
     );
+    if let Some(found) = id.cache.get().and_then(|reports| reports.header()) {
+        response.headers_mut().insert(CACHE, found);
+    }
     if let Ok(id) = HeaderValue::from_str(&id.name) {
         response.headers_mut().insert(REQUEST_ID, id);
     }

@@ -1,5 +1,6 @@
 //! Counts and statistics of the server: metrics for Prometheus, and a report as JSON or text.
 
+pub(crate) mod cache;
 mod families;
 pub(crate) mod http;
 mod report;
@@ -7,6 +8,7 @@ mod sliding_window;
 
 use api::Service;
 use api::metrics::Metrics;
+use cache::CacheReports;
 pub(crate) use families::Exposition;
 use http::HttpMetrics;
 use prometheus_client::encoding::text::encode;
@@ -24,6 +26,8 @@ const MODEL: &str = "model_name";
 #[derive(Debug)]
 pub(crate) struct Observability {
     pub http: HttpMetrics,
+    /// What the last requests found in the cache.
+    pub cache: CacheReports,
     registry: Registry,
 }
 
@@ -43,7 +47,7 @@ impl Observability {
         let mut registry = registry(only);
         let http = HttpMetrics::default();
         http.register(&mut registry);
-        Self { http, registry }
+        Self { http, cache: CacheReports::default(), registry }
     }
 
     /// The metrics of the server and of its loaded `models`, for Prometheus.

@@ -1,9 +1,10 @@
 //! The id of a request, its charge and its tenant.
 
 use crate::http::app::App;
-use crate::http::caller::Tenant;
+use crate::http::caller::{Caller, Tenant};
 use crate::http::limits::TokenCharge;
 use crate::http::models::ModelUse;
+use crate::http::observability::cache::ReportSlot;
 use crate::http::random;
 use api::{CachePartition, RequestOptions, Service};
 use axum::extract::FromRequestParts;
@@ -23,6 +24,8 @@ const MAX_ID_BYTES: usize = 64;
 pub(crate) struct RequestId {
     pub name: Arc<str>,
     pub charge: TokenCharge,
+    /// What its prompts found in the cache.
+    pub cache: ReportSlot,
 }
 
 impl RequestId {
@@ -34,7 +37,7 @@ impl RequestId {
         };
         let given = headers.get(REQUEST_ID).and_then(|id| id.to_str().ok()).filter(sane);
         let name = given.map_or_else(|| random::id("req_").into(), Arc::from);
-        Self { name, charge: TokenCharge::default() }
+        Self { name, charge: TokenCharge::default(), cache: ReportSlot::default() }
     }
 }
 
@@ -59,18 +62,24 @@ pub(crate) struct RequestContext {
     pub id: RequestId,
     /// The name of the tenant whose key the request came with.
     pub key: Option<Arc<str>>,
+    /// The name of the caller, who alone sees texts of its requests; `None` if it is not known.
+    pub caller: Option<Arc<str>>,
 }
 
 impl RequestContext {
-    /// A request with this id and key.
+    /// A request with this id and key, without a connection to its caller.
     pub fn new(app: &App, id: RequestId, key: Option<Arc<str>>) -> Self {
-        Self { app: app.clone(), id, key }
+        Self { app: app.clone(), id, key, caller: None }
     }
 
     /// `model` for the part of the caches that belongs to the key.
     pub fn with(&self, model: ModelUse) -> ModelContext {
         let partition = CachePartition::of_key(self.app.options.isolation(), self.key.as_deref());
         let service = model.service.within(partition);
+        let service = match &self.caller {
+            Some(caller) => service.for_caller(caller),
+            None => service,
+        };
         ModelContext { request: self.clone(), model: model.with(service) }
     }
 
@@ -87,7 +96,9 @@ impl FromRequestParts<App> for RequestContext {
         let id = parts.extensions.get::<RequestId>().cloned();
         let id = id.unwrap_or_else(|| RequestId::of(&parts.headers));
         let key = parts.extensions.get::<Tenant>().map(|tenant| Arc::clone(&tenant.0));
-        Ok(Self::new(app, id, key))
+        let caller = parts.extensions.get::<Caller>();
+        let caller = caller.and_then(|caller| caller.name(&parts.headers)).map(Arc::from);
+        Ok(Self { caller, ..Self::new(app, id, key) })
     }
 }
 

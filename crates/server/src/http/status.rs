@@ -4,6 +4,7 @@ use crate::http::app::App;
 use crate::http::error::HttpError;
 use crate::http::models::LiveModel;
 use crate::http::observability::{Exposition, StatsReport};
+use crate::http::request::RequestContext;
 use crate::http::shutdown::Phase;
 use axum::Json;
 use axum::extract::{Query, State};
@@ -121,14 +122,24 @@ fn exposition(headers: &HeaderMap) -> Exposition {
 /// The counts to be read by a person, as JSON or as a table: that of the only model, or of each
 /// that is loaded under `models`.
 #[utoipa::path(get, path = "/v1/stats", tag = "Operation",
-    params(("format" = Option<String>, Query, description = "json, or text for a table")),
-    responses((status = 200, body = Object), (status = 400), (status = 401)))]
+    params(
+        ("format" = Option<String>, Query, description = "json, or text for a table"),
+        ("request" = Option<String>, Query,
+            description = "the `x-request-id` of a request of the caller: as JSON, what its \
+                prompts found in the cache, and why not more"),
+    ),
+    responses((status = 200, body = Object), (status = 400), (status = 401),
+        (status = 404, description = "The caller has sent no such request lately")))]
 pub(crate) async fn stats(
-    State(app): State<App>,
+    context: RequestContext,
     Query(query): Query<Vec<(String, String)>>,
     headers: HeaderMap,
 ) -> Result<Response, HttpError> {
-    let (loaded, ready) = (app.models.loaded(), readiness(&app).is_ok());
+    if let Some((_, id)) = query.iter().find(|(name, _)| name == "request") {
+        return request_stats(&context, id);
+    }
+    let app = &context.app;
+    let (loaded, ready) = (app.models.loaded(), readiness(app).is_ok());
     let report = |loaded: &Arc<LiveModel>| {
         let name = loaded.service.info().name.clone();
         loaded.observability.report(name, ready, &app.observability)
@@ -141,11 +152,26 @@ pub(crate) async fn stats(
             let all =
                 || json!({ "models": reports.iter().map(StatsReport::json).collect::<Value>() });
             let json = only.as_ref().map_or_else(all, StatsReport::json);
-            return Ok(([(header::CONTENT_TYPE, "application/json")], format!("{json:#}\n"))
-                .into_response());
+            return Ok(indented(&json));
         }
     }
     .into_response())
+}
+
+/// What the prompts of a request found in the cache.
+fn request_stats(context: &RequestContext, id: &str) -> Result<Response, HttpError> {
+    let of = |caller: &Arc<str>| context.app.observability.cache.find(caller, id);
+    let unknown = || {
+        let message = format!("no request {id:?} of this caller is known; the last ones are kept");
+        HttpError::request(StatusCode::NOT_FOUND, message).with_code("unknown_request")
+    };
+    let reports = context.caller.as_ref().and_then(of).ok_or_else(unknown)?;
+    Ok(indented(&reports.json()))
+}
+
+/// JSON to be read by a person.
+fn indented(json: &Value) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], format!("{json:#}\n")).into_response()
 }
 
 /// Whether the client asks for a table: by `format`, or else by its `Accept` header.

@@ -16,7 +16,7 @@ async fn whole_answer_has_openai_shape() {
         "choices": [{"text": " wo", "index": 0, "logprobs": null, "finish_reason": "length"}],
         "usage": {
             "prompt_tokens": 2, "completion_tokens": 3, "total_tokens": 5,
-            "prompt_tokens_details": {"cached_tokens": 3, "cache_write_tokens": 0},
+            "prompt_tokens_details": {"cached_tokens": 2, "cache_write_tokens": 0},
             "completion_tokens_details": {
                 "reasoning_tokens": 0,
                 "accepted_prediction_tokens": 0,

@@ -3,6 +3,7 @@
 mod added_items;
 mod anthropic;
 mod bodies;
+mod cache_reports;
 mod chat;
 mod chat_tools;
 mod compact;

@@ -84,9 +84,8 @@ fn a_branch_is_saved_for_the_next_that_takes_it() {
         let branch = |seed| [prompt(1, 10), prompt(seed, 20)].concat();
         machine.add_new(2, marked(&branch(2), &[]));
         machine.step(|_, _| 0);
-        let second = machine.find(2).unwrap();
-        let missing = Unreached { rows, state: 10 - rows };
-        assert_eq!((second.cached, second.unreached), (Some(0), missing));
+        let CacheLookup { found, unreached, .. } = machine.find(2).unwrap().lookup.unwrap();
+        assert_eq!((found, unreached), (0, Unreached { rows, state: 10 - rows }));
         machine.finish(100);
         assert_eq!(machine.cached(3, &branch(3)), 10);
     }
@@ -160,7 +159,7 @@ fn turns_with_dropped_reasoning_continue_with_two_slots() {
         machine.add_new(u64::from(turn), new);
         machine.step(|_, length| length as u32);
         if turn > 2 {
-            let found = machine.find(u64::from(turn)).unwrap().cached.unwrap();
+            let found = machine.find(u64::from(turn)).unwrap().lookup.unwrap().found;
             assert_eq!(found, message - 12, "where the message before ended");
         }
         machine.finish(100);

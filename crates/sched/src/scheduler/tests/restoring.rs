@@ -196,7 +196,7 @@ fn a_state_that_is_lost_leaves_its_rows() {
     machine.check();
     assert_eq!(machine.scheduler.state_counts().free, 4);
     assert_eq!(machine.step(|_, _| 0)[0].position, 0);
-    assert_eq!(machine.find(1).unwrap().unreached.state, 16);
+    assert_eq!(machine.find(1).unwrap().lookup.unwrap().unreached.state, 16);
     machine.finish(100);
 }
 

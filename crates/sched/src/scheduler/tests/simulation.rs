@@ -247,10 +247,11 @@ impl Simulation {
     fn compute(&mut self, id: u64, planned: &Planned) {
         let right = self.rng.below(planned.drafts as u64 + 1) as usize;
         let sequence = self.machine.scheduler.sequence(planned.slot);
-        if planned.position == sequence.cached.unwrap_or(0) {
+        let CacheLookup { found, unreached, .. } = sequence.lookup.unwrap_or_default();
+        if planned.position == found {
             self.count.found += usize::from(planned.position > 0);
-            self.count.no_rows += usize::from(sequence.unreached.rows > 0);
-            self.count.no_state += usize::from(sequence.unreached.state > 0);
+            self.count.no_rows += usize::from(unreached.rows > 0);
+            self.count.no_state += usize::from(unreached.state > 0);
         }
         self.count.right += planned.right;
         let room = sequence.capacity - sequence.tokens.len();

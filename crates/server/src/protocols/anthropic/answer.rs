@@ -96,7 +96,7 @@ impl MessageAnswer {
             TextEvent::Content(delta) => self.say(delta.text, false),
             TextEvent::Call(event) => self.call(event),
             TextEvent::Done(done) => self.done(done.finish),
-            TextEvent::Admitted { cached_tokens } => self.admitted(cached_tokens),
+            TextEvent::Admitted(found) => self.admitted(found.found),
             TextEvent::Prefill { .. } | TextEvent::Prompt { .. } | TextEvent::Failed(_) => {}
         }
     }

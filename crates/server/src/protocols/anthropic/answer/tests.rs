@@ -1,7 +1,7 @@
 //! What streams and whole answers hold, from events written by hand.
 
 use super::*;
-use api::{Delta, Done, Timings};
+use api::{CacheReport, Delta, Done, Timings};
 
 fn reasoning(text: &str) -> TextEvent {
     TextEvent::Reasoning(Delta { text: text.into(), tokens: Vec::new() })
@@ -49,7 +49,7 @@ fn answer(caches: bool) -> MessageAnswer {
 
 /// The event with which the computation of an answer begins.
 fn admitted() -> TextEvent {
-    TextEvent::Admitted { cached_tokens: usage().cached_tokens }
+    TextEvent::Admitted(CacheReport { found: usage().cached_tokens, ..CacheReport::default() })
 }
 
 /// All events of a stream; each frame is named as its event is.
