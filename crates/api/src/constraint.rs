@@ -7,30 +7,33 @@ use serde_json::{Value, json};
 use text::grammar::LeftOut;
 use text::{CompiledGrammar, GrammarCompiler, GrammarError, GrammarSource, Matcher, Thinking};
 
-/// Compiles `source` to a constraint.
+/// Compiles `source` to a constraint, and adds what it does not enforce to `warnings`.
 pub(crate) fn compile(
     compiler: &GrammarCompiler,
     source: GrammarSource,
     thinking: Thinking,
+    warnings: &mut Vec<String>,
 ) -> Result<GrammarRef, ApiError> {
     let compiled = compiler.compile(&source, thinking);
     let compiled = compiled.map_err(|error| wrong(Field::Constraint, &error))?;
-    warn("the schema of the answer", compiled.left_out());
+    warn("the schema of the answer", compiled.left_out(), warnings);
     Ok(constraint(compiled, source, thinking))
 }
 
-/// Parts of a schema that one line of the log names.
+/// Parts of a schema that one warning names.
 const MAX_NAMED: usize = 8;
 
-/// Logs which parts of a schema are not enforced.
-pub(crate) fn warn(schema: &str, left_out: &[LeftOut]) {
+/// Logs which parts of a schema are not enforced, and adds the sentence to `warnings`.
+pub(crate) fn warn(schema: &str, left_out: &[LeftOut], warnings: &mut Vec<String>) {
     if left_out.is_empty() {
         return;
     }
     let named: Vec<String> = left_out.iter().take(MAX_NAMED).map(LeftOut::to_string).collect();
     let more = left_out.len() - named.len();
     let rest = if more > 0 { format!("; and {more} more") } else { String::new() };
-    tracing::warn!("{schema} is enforced without {}{rest}", named.join("; "));
+    let sentence = format!("{schema} is enforced without {}{rest}", named.join("; "));
+    tracing::warn!("{sentence}");
+    warnings.push(sentence);
 }
 
 /// The error of a grammar in a field of a request.

@@ -27,7 +27,8 @@ pub(crate) struct ConstraintBuilder<'a> {
 }
 
 impl ConstraintBuilder<'_> {
-    /// The constraint of an answer that may call `tools`; `None` if the answer is free.
+    /// The constraint of an answer that may call `tools`; `None` if the answer is free. Adds what
+    /// it does not enforce to `warnings`.
     ///
     /// An answer with a format is calls or text in that format, unless a call is required: then the
     /// format does not apply.
@@ -35,10 +36,13 @@ impl ConstraintBuilder<'_> {
         &self,
         request: &ChatRequest,
         tools: &[ToolSignature],
+        warnings: &mut Vec<String>,
     ) -> Result<Option<GrammarRef>, ApiError> {
         let inner = match (self.calls(request, tools)?, &request.grammar) {
-            (Some(calls), _) => Some(self.compiled(calls, &strict(request))?),
-            (None, Some(source)) => Some(compile(self.compiler, source.clone(), self.thinking)?),
+            (Some(calls), _) => Some(self.compiled(calls, &strict(request), warnings)?),
+            (None, Some(source)) => {
+                Some(compile(self.compiler, source.clone(), self.thinking, warnings)?)
+            }
             (None, None) => None,
         };
         let limit = self.reasoning_limit(request, tools);
@@ -105,6 +109,7 @@ impl ConstraintBuilder<'_> {
         &self,
         mut grammar: CallGrammar,
         strict: &HashSet<&str>,
+        warnings: &mut Vec<String>,
     ) -> Result<GrammarRef, ApiError> {
         for tool in &mut grammar.tools {
             let strict = strict.contains(&*tool.name);
@@ -115,7 +120,7 @@ impl ConstraintBuilder<'_> {
             let arguments = self.compiler.arguments(tool, grammar.format, strict);
             let (schema, left_out) =
                 arguments.map_err(|error| wrong(Field::Parameter("tools"), &error))?;
-            warn(&format!("the schema of tool {}", tool.name), &left_out);
+            warn(&format!("the schema of tool {}", tool.name), &left_out, warnings);
             tool.parameters = schema;
         }
         let answer = grammar.answer.clone().filter(|_| !grammar.required);
@@ -127,7 +132,7 @@ impl ConstraintBuilder<'_> {
                 None => wrong(Field::Parameter("tools"), &error),
             }
         })?;
-        warn("the schema of the answer", compiled.left_out());
+        warn("the schema of the answer", compiled.left_out(), warnings);
         Ok(constraint(compiled, source, self.thinking))
     }
 }
@@ -169,7 +174,7 @@ mod tests {
         let restraint =
             ConstraintBuilder { compiler: &compiler, format, thinking, may_reason, closing };
         let start = Instant::now();
-        let error = restraint.of(&request, &tools).unwrap_err().to_string();
+        let error = restraint.of(&request, &tools, &mut Vec::new()).unwrap_err().to_string();
         assert!(error.contains("tools: expected at most 1048576 bytes"), "{error}");
         assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
     }

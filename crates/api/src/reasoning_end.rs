@@ -356,7 +356,8 @@ mod tests {
     #[test]
     fn no_character_is_cut_where_the_budget_ends() {
         let compiler = GrammarCompiler::new(assets());
-        let json = compile(&compiler, GrammarSource::JsonObject, Thinking::Open).unwrap();
+        let json =
+            compile(&compiler, GrammarSource::JsonObject, Thinking::Open, &mut Vec::new()).unwrap();
         for inner in [None, Some(json)] {
             for (tokens, thought) in [(1, "é"), (2, "é"), (3, "é😀"), (5, "é😀"), (6, "é😀")]
             {

@@ -173,9 +173,16 @@ pub struct Prepared {
     pub(crate) origin: Option<Origin>,
     /// Present if the caller is known.
     pub(crate) caller: Option<KnownCaller>,
+    pub(crate) warnings: Vec<String>,
 }
 
 impl Prepared {
+    /// Sentences about what the request asked for and does not get, such as parts of a schema that
+    /// cannot be enforced.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
     /// Ids of the prompt.
     pub fn prompt(&self) -> &[u32] {
         &self.request.prompt

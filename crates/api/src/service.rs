@@ -278,7 +278,7 @@ impl Service {
             past.place = token.and_then(|token| renderer.place(&rendered, token));
         }
         // Compilation takes longest and comes after all other checks.
-        prepared.request.constraint = restraint.of(request, &tools)?;
+        prepared.request.constraint = restraint.of(request, &tools, &mut prepared.warnings)?;
         if let Some(format) = format.filter(|_| !tools.is_empty()) {
             self.make_markup_greedy(&mut prepared.request, format, beginning.reasoning());
         }
@@ -307,8 +307,9 @@ impl Service {
         let prompt = self.prompt_ids(&request.prompt, request.add_special)?;
         let mut prepared = self.prepare(prompt, &request.sampling, OutputSpec::plain(true))?;
         if let Some(source) = &request.grammar {
-            prepared.request.constraint =
-                Some(compile(&self.grammars, source.clone(), Thinking::None)?);
+            let warnings = &mut prepared.warnings;
+            let constraint = compile(&self.grammars, source.clone(), Thinking::None, warnings)?;
+            prepared.request.constraint = Some(constraint);
         }
         Ok(prepared)
     }
@@ -439,7 +440,7 @@ impl Service {
         self.engine.check(&request)?;
         let stop = StopTexts { strings: sampling.stop, included: sampling.include_stop };
         let caller = self.known_caller(&request);
-        Ok(Prepared { request, stop, form, origin: None, caller })
+        Ok(Prepared { request, stop, form, origin: None, caller, warnings: Vec::new() })
     }
 
     /// The caller of a request, whose prompt is compared with the caller's earlier ones.

@@ -151,7 +151,7 @@ mod tests {
         assert!(!free.is_complete());
         let compiler = GrammarCompiler::new(Arc::clone(&assets));
         let source = GrammarSource::Choice(vec![TEXT.into()]);
-        let inner = compile(&compiler, source, Thinking::None).unwrap();
+        let inner = compile(&compiler, source, Thinking::None, &mut Vec::new()).unwrap();
         let mut alone = inner.start();
         let mut joined = state(&assets, Some(inner));
         for id in ids(&assets, TEXT) {

@@ -18,7 +18,9 @@ pub fn constraint_of_trace(
     compiler: &GrammarCompiler,
 ) -> Result<GrammarRef, ApiError> {
     match ConstraintSource::deserialize(source).map_err(wrong_source)? {
-        ConstraintSource::Grammar { source, thinking } => compile(compiler, source, thinking),
+        ConstraintSource::Grammar { source, thinking } => {
+            compile(compiler, source, thinking, &mut Vec::new())
+        }
         ConstraintSource::Budget { tokens, calls, opened, closing, inner } => {
             let calls = calls.map(TracedCalls::finder).transpose().map_err(wrong_source)?;
             let limit = ReasoningLimit { tokens, calls };

@@ -24,7 +24,15 @@ impl Warnings {
     /// Adds one, with the name that the client gave to the thing.
     pub fn add(&mut self, name: &str, what: &str) {
         let name: String = name.chars().take(MAX_NAME_LEN).collect();
-        let sentence = format!("{name}: {what}");
+        self.push(format!("{name}: {what}"));
+    }
+
+    /// Adds sentences as they are.
+    pub fn extend(&mut self, sentences: &[String]) {
+        sentences.iter().for_each(|sentence| self.push(sentence.clone()));
+    }
+
+    fn push(&mut self, sentence: String) {
         if self.0.len() < MAX_WARNINGS && !self.0.contains(&sentence) {
             self.0.push(sentence);
         }

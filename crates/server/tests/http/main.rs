@@ -37,5 +37,6 @@ mod responses;
 mod support;
 mod templates;
 mod transport;
+mod unenforced;
 mod web;
 mod websocket;

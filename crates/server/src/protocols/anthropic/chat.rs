@@ -122,7 +122,11 @@ impl MessageCall {
         })?;
         request.messages = messages;
         let applied = edits.edits.is_some().then_some(applied);
-        Ok((service.prepare_chat(request), applied))
+        let prepared = service.prepare_chat(request);
+        if let Ok(prepared) = &prepared {
+            self.warnings.extend(prepared.warnings());
+        }
+        Ok((prepared, applied))
     }
 }
 

@@ -112,6 +112,7 @@ fn prepare_chat(service: &Service, body: &Value) -> Result<Reply<OllamaAnswer>, 
     };
     let prompt =
         service.prepare_chat(&request).map_err(|error| HttpError::of(error, "messages"))?;
+    answer.warnings.extend(prompt.warnings());
     Ok(answer.generation(prompt, body.stream))
 }
 
@@ -222,6 +223,7 @@ fn prepare_prompt(service: &Service, body: &Value) -> Result<Reply<OllamaAnswer>
         }),
     };
     let prompt = prompt.map_err(|error| HttpError::of(error, "prompt"))?;
+    answer.warnings.extend(prompt.warnings());
     answer.context = has_context.then(|| prompt.prompt().to_vec());
     Ok(answer.generation(prompt, body.stream))
 }

@@ -169,7 +169,8 @@ fn prepare(service: &Service, body: &Value) -> Result<Reply<ChatAnswer>, HttpErr
     let call = read(body)?;
     let prompt = service.for_options(&call.options).prepare_chat(&call.request);
     let prompt = prompt.map_err(|error| call.error(error))?;
-    let ChatCall { options, choices, stream, style, custom, warnings, .. } = call;
+    let ChatCall { options, choices, stream, style, custom, mut warnings, .. } = call;
+    warnings.extend(prompt.warnings());
     let heading = Heading::new("chatcmpl-", &service.info().name);
     Ok(Reply::Generate(Box::new(Generation {
         prompts: vec![prompt],

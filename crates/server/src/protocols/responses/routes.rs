@@ -107,10 +107,14 @@ pub(crate) async fn read<T: Send + 'static>(
         if !counts {
             length::check(reader.service, body)?;
         }
-        let call = reader.read(body)?;
+        let mut call = reader.read(body)?;
         let service = reader.service.for_options(&call.options);
         let service = if counts { service.counting() } else { service };
-        let prompt = check(service.prepare_chat(&call.request));
+        let prompt = service.prepare_chat(&call.request);
+        if let Ok(prompt) = &prompt {
+            call.response.warnings.extend(prompt.warnings());
+        }
+        let prompt = check(prompt);
         Ok((call, prompt.map_err(|error| HttpError::of(error, "input"))?))
     })
     .await

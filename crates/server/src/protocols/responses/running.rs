@@ -190,9 +190,11 @@ async fn reread(
         let service = &model.service;
         let (transport, store, owner) = (&Transport::Http, &store, &owner);
         let reader = RequestReader { service, store, owner, transport, limit };
-        let call = reader.read_again(body, &response.turn)?;
+        let mut call = reader.read_again(body, &response.turn)?;
         let prompt = service.for_options(&call.options).prepare_chat(&call.request);
-        Ok((call, prompt.map_err(|error| HttpError::of(error, "input"))?))
+        let prompt = prompt.map_err(|error| HttpError::of(error, "input"))?;
+        call.response.warnings.extend(prompt.warnings());
+        Ok((call, prompt))
     };
     NamedModel::of(&context.app.models, body)?.prepare(context.clone(), read).await
 }
