@@ -76,6 +76,9 @@ pub struct View<'a> {
     pub cached: Option<usize>,
     /// Prompt tokens after these that the first group held, but that are computed again.
     pub unreached: Unreached,
+    /// Tokens of the prompt that have been computed since then or found, whether they still are in
+    /// the cache or not.
+    pub reached: usize,
     /// Tokens of the prompt.
     pub prompt: usize,
     /// Maximum number of tokens, prompt included.
@@ -220,6 +223,7 @@ impl Scheduler {
             state: sequence.state,
             cached: sequence.cached,
             unreached: sequence.unreached,
+            reached: sequence.delivered.min(sequence.prompt),
             prompt: sequence.prompt,
             capacity: sequence.capacity,
         }

@@ -130,13 +130,14 @@ impl Args {
         bar.finish_and_clear();
         // Requests that still run are abandoned.
         runtime.shutdown_background();
-        if let Some(BatchServer { loaded, router, .. }) = work.server.take() {
-            drop(router);
-            loaded.finish();
+        let (ended, mut tally) = (ended?, work.tally);
+        if let Some(server) = work.server {
+            if ended.is_some() {
+                tally.set_all(server.tokens_of_all());
+            }
+            server.finish();
         }
-        let ended = ended?;
         work.output.finish()?;
-        let tally = work.tally;
         note(tally.text());
         if self.json {
             crate::output::json(&tally.to_json())?;
