@@ -11,6 +11,7 @@ use engine::trace::TraceFiles;
 use engine::{
     CacheRounding, EngineOptions, KvMemory, KvType, LoadOptions, Mode, Pooling, Speculate,
 };
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::Duration;
 use text::GgufOptions;
@@ -20,7 +21,7 @@ use text::GgufOptions;
 pub(crate) struct ModelArgs {
     /// Folder, .gguf file, or owner/name on the hub [default: the built-in model]
     #[arg(short, long, value_name = "MODEL")]
-    model: Option<String>,
+    model: Option<OsString>,
     #[command(flatten)]
     pub files: FileArgs,
 }
@@ -238,18 +239,18 @@ pub(crate) struct SamplingArgs {
 
 impl ModelArgs {
     /// The model as it was given.
-    pub fn name(&self) -> &str {
-        self.model.as_deref().unwrap_or(crate::model::BUILTIN)
+    pub fn name(&self) -> &OsStr {
+        self.model.as_deref().unwrap_or(OsStr::new(crate::model::BUILTIN))
     }
 
     /// Takes this model.
     pub fn set(&mut self, model: String) {
-        self.model = Some(model);
+        self.model = Some(model.into());
     }
 
     /// Takes this model where none was given.
     pub fn set_default(&mut self, model: Option<String>) {
-        self.model = self.model.take().or(model);
+        self.model = self.model.take().or(model.map(Into::into));
     }
 
     /// Finds the folder or file of the model, downloading it first where needed.
@@ -260,7 +261,7 @@ impl ModelArgs {
 
 impl FileArgs {
     /// Finds the folder or file of `model`, downloading it first where needed.
-    pub fn locate(&self, model: &str) -> Result<PathBuf> {
+    pub fn locate(&self, model: impl AsRef<OsStr>) -> Result<PathBuf> {
         crate::model::locate(model, self.hub_endpoint.as_deref())
     }
 

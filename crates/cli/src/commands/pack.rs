@@ -12,6 +12,7 @@ use anyhow::{Context, Result};
 use convert::PackOptions;
 use formats::PackFile;
 use kept::PackCommand;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -27,7 +28,7 @@ pub(crate) struct Args {
     kept: Option<PackCommand>,
     /// Folder, .gguf file, or owner/name on the hub
     #[arg(required_unless_present = "verify")]
-    model: Option<String>,
+    model: Option<OsString>,
     /// File to write, or a folder for it [default: the folder packs in the user's cache folder]
     #[arg(short, long, value_name = "PATH", conflicts_with = "verify")]
     output: Option<PathBuf>,

@@ -40,6 +40,9 @@ pub(crate) struct Args {
     /// FILE, and exit
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
     print_config: Option<Option<PathBuf>>,
+    /// With --print-config, print the settings as JSON: the given ones and the defaults
+    #[arg(long, requires = "print_config")]
+    json: bool,
     #[command(flatten)]
     listen: ListenArgs,
     #[command(flatten)]
@@ -69,10 +72,16 @@ pub(crate) fn run(args: &Args, effective: &EffectiveSettings) -> Result<()> {
     let options = args.routes.over(args.clients.options(&args.connections)?);
     let mut options = args.adapters.over(args.state.over(options));
     let settings = effective.yaml(&args.listen.chosen(), &options.keys.labels());
-    match &args.print_config {
-        Some(Some(file)) => return NewFile::write(file, false, settings.as_bytes()),
-        Some(None) => return output::text(&settings),
-        None => {}
+    if let Some(file) = &args.print_config {
+        effective.check_utf8()?;
+        let settings = match args.json {
+            true => serde_json::to_string_pretty(&effective.json(&args.listen.chosen()))? + "\n",
+            false => settings,
+        };
+        return match file {
+            Some(file) => NewFile::write(file, false, settings.as_bytes()),
+            None => output::text(&settings),
+        };
     }
     tracing::debug!("{settings}");
     let runtime = tokio::runtime::Builder::new_multi_thread()

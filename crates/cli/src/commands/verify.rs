@@ -16,6 +16,7 @@ use engine::{CacheRounding, KvType, LoadOptions, Mode, SingleSequence};
 use formats::{Checkpoint, OpenOptions};
 use reference::Reference;
 use report::VerifyReport;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// Check a model against reference outputs
@@ -30,7 +31,7 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Args {
     /// Folder, .gguf file or Hugging Face name
     #[arg(required_unless_present = "make_script")]
-    model: Option<String>,
+    model: Option<OsString>,
     /// Reference outputs, written by the program of --make-script [default: reference.json of the
     /// adapter, where there is one]
     #[arg(long, value_name = "FILE")]

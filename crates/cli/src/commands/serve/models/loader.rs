@@ -13,6 +13,7 @@ use clap::{Arg, Args, Command, FromArgMatches};
 use engine::EngineOptions;
 use server::{KeepAlive, LoadError, LoadModel, RunningModel};
 use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 
 /// The settings of one of many models.
 #[derive(Clone, Debug, Args)]
@@ -44,7 +45,7 @@ impl EntryArgs {
     ///
     /// # Errors
     /// If a setting is unknown, or its value is wrong.
-    pub fn of(command: &EffectiveSettings, own: &BTreeMap<String, Vec<String>>) -> Result<Self> {
+    pub fn of(command: &EffectiveSettings, own: &BTreeMap<String, Vec<OsString>>) -> Result<Self> {
         let parser = Self::augment_args(Command::new("model").no_binary_name(true));
         let known: BTreeMap<&str, &Arg> =
             parser.get_arguments().filter_map(|arg| Some((arg.get_long()?, arg))).collect();
@@ -56,12 +57,12 @@ impl EntryArgs {
         let of_command = command.iter().filter(|(key, _)| !OF_THE_COMMAND.contains(key));
         let of_command = of_command.map(|(key, values): (&str, _)| (key, values));
         // Those of the model replace those of the command.
-        let all: BTreeMap<&str, &[String]> = of_command.chain(own).collect();
+        let all: BTreeMap<&str, &[OsString]> = of_command.chain(own).collect();
         let mut texts = Vec::new();
         for (key, values) in all {
             match known.get(key) {
                 Some(arg) if is_switch(arg) => texts.extend(switch(key, values)?),
-                Some(_) => texts.extend(values.iter().map(|value| format!("--{key}={value}"))),
+                Some(_) => texts.extend(values.iter().map(|value| flag(key, value))),
                 None => {}
             }
         }
@@ -73,10 +74,17 @@ impl EntryArgs {
     }
 }
 
+/// The flag `key` with a value.
+fn flag(key: &str, value: &OsStr) -> OsString {
+    let mut flag = OsString::from(format!("--{key}="));
+    flag.push(value);
+    flag
+}
+
 /// The flag `key`, if it is on.
-fn switch(key: &str, values: &[String]) -> Result<Option<String>> {
+fn switch(key: &str, values: &[OsString]) -> Result<Option<OsString>> {
     match values {
-        [value] if value == "true" => Ok(Some(format!("--{key}"))),
+        [value] if value == "true" => Ok(Some(format!("--{key}").into())),
         [value] if value == "false" => Ok(None),
         _ => bail!("{key}: expected true or false"),
     }
