@@ -5,7 +5,7 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use engine::{AdapterSource, check_scale};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Outputs that an adapter comes with, for `gannet verify`.
 const REFERENCE: &str = "reference.json";
@@ -30,9 +30,14 @@ impl AdapterArgs {
     /// The file reference.json of the only adapter.
     pub fn reference(&self) -> Option<PathBuf> {
         let [AdapterSource { path, .. }] = &self.lora[..] else { return None };
-        let folder = if path.is_dir() { path } else { path.parent()? };
-        Some(folder.join(REFERENCE)).filter(|file| file.is_file())
+        reference_of(path)
     }
+}
+
+/// The file reference.json of a model or an adapter, a folder or a file.
+pub(crate) fn reference_of(path: &Path) -> Option<PathBuf> {
+    let folder = if path.is_dir() { path } else { path.parent()? };
+    Some(folder.join(REFERENCE)).filter(|file| file.is_file())
 }
 
 /// Parses a path, and a scale after the last `=` where a number follows.
