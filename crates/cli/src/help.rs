@@ -146,6 +146,12 @@ mod tests {
                 assert!(!help.contains(flag), "{command} {flag}");
             }
         }
+        for command in ["run", "chat", "rerank", "perplexity", "compare"] {
+            assert!(!help(command, "--help").contains("--pooling"), "{command}");
+        }
+        for command in ["perplexity", "compare"] {
+            assert!(!help(command, "--help").contains("--state-"), "{command}");
+        }
     }
 
     #[test]

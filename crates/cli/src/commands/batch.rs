@@ -12,7 +12,7 @@ mod plan;
 mod tally;
 mod work;
 
-use crate::args::SpeculateArgs;
+use crate::args::{PoolingArgs, SpeculateArgs};
 use crate::exit::SilentExit;
 use crate::interrupt::Watch;
 use crate::load::SourceArgs;
@@ -65,6 +65,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     grace: u64,
     #[command(flatten)]
+    pooling: PoolingArgs,
+    #[command(flatten)]
     source: SourceArgs,
 }
 
@@ -112,7 +114,7 @@ impl Args {
             speculate: self.speculate.speculate,
             ..EngineOptions::default()
         };
-        let loaded = self.source.load(engine, KvMemory::Share)?;
+        let loaded = self.source.clone().pooled(self.pooling).load(engine, KvMemory::Share)?;
         note(&loaded.description);
         let router = server::router(loaded.service.clone(), ServerOptions::default());
         Ok(BatchServer { loaded, router, limit: self.in_flight() })

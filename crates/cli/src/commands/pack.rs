@@ -16,8 +16,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Write a model's weights as this machine's products read them, so that later starts need not pack
-/// them
+/// Write a model's weights packed for this machine, so that later starts need not pack them
 ///
 /// --weights-pack uses the file, and finds it by itself in the cache folder and beside the model.
 /// The model's own files are still needed. Answers have the same bits with and without it.

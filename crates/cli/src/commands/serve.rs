@@ -8,7 +8,7 @@ mod routes;
 mod served_model;
 mod state_dir;
 
-use crate::args::{EngineArgs, SamplingArgs};
+use crate::args::{EngineArgs, PoolingArgs, SamplingArgs};
 use crate::effective::EffectiveSettings;
 use crate::interrupt::{Signal, Watch};
 use crate::load::{LoadedModel, SourceArgs};
@@ -61,6 +61,8 @@ pub(crate) struct Args {
     sampling: SamplingArgs,
     #[command(flatten)]
     engine: EngineArgs,
+    #[command(flatten)]
+    pooling: PoolingArgs,
     #[command(flatten)]
     source: SourceArgs,
 }
@@ -131,6 +133,7 @@ impl Args {
     fn load(&self, shared: &SharedSettings<'_>) -> Result<(ServedModels, LoadedModel)> {
         let aliases = self.routes.aliases();
         let Self { source, adapters, sampling, .. } = self;
+        let source = &source.clone().pooled(self.pooling);
         let keeps_all_prefixes = shared.keeps_all_prefixes;
         let served =
             ServedArgs { source, adapters, sampling, aliases: &aliases, keeps_all_prefixes };

@@ -1,6 +1,6 @@
 //! One of many models: its settings, and how it is loaded and unloaded.
 
-use crate::args::{EngineArgs, SamplingArgs};
+use crate::args::{EngineArgs, PoolingArgs, SamplingArgs};
 use crate::commands::serve::adapters::AdapterFolderArgs;
 use crate::commands::serve::routes;
 use crate::commands::serve::served_model::ServedArgs;
@@ -33,6 +33,8 @@ pub(super) struct EntryArgs {
     pub sampling: SamplingArgs,
     #[command(flatten)]
     pub engine: EngineArgs,
+    #[command(flatten)]
+    pub pooling: PoolingArgs,
     #[command(flatten)]
     pub source: SourceArgs,
 }
@@ -123,6 +125,7 @@ impl FileLoader {
         let part = |all: usize| (bytes as usize).saturating_add(all / PART);
         let part = self.memory.filter(|_| !source.load_args().has_kv_memory()).map(part);
         let memory = [memory, part].into_iter().flatten().min();
+        let source = &source.clone().pooled(self.args.pooling);
         let keeps_all_prefixes = self.keeps_all_prefixes;
         let served = ServedArgs { source, adapters, sampling, aliases, keeps_all_prefixes };
         let (model, service) = served.load(Some(self.name.clone()), self.engine.clone(), memory)?;
