@@ -4,8 +4,9 @@ GANNET_BIN names the binary. Every command line is compared with the help of its
 README and of `docs/` are also typed, in the order of their document, in a folder where the files that
 they name are the built-in model. A line `<!-- not typed: WORD, WORD -->` before a block excludes the
 commands with one of these words, and `<!-- not typed: all -->` all of the block: what needs a larger
-model, a hub, a GPU or a running server. Defaults that tables state are those of the help. The chart
-of speeds is compared with the recorded figures.
+model, a hub, a GPU or a running server. Defaults that tables, comments and sentences state are those
+of the help, and so are those of the description of the routes. The chart of speeds is compared
+with the recorded figures.
 """
 
 import functools
@@ -134,7 +135,20 @@ def environment(folder):
     return kept | {"HOME": str(folder), "PATH": f"{folder}/bin:{os.environ['PATH']}"}
 
 
-def serve(line, folder):
+def talk(address):
+    """Asks a server something."""
+    body = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2}
+    with urllib.request.urlopen(f"{address}/v1/models", timeout=60) as answer:
+        body["model"] = json.load(answer)["data"][0]["id"]
+    request = urllib.request.Request(
+        f"{address}/v1/chat/completions",
+        json.dumps(body).encode(),
+        {"content-type": "application/json"},
+    )
+    urllib.request.urlopen(request, timeout=60).read()
+
+
+def serve(line, folder, ask=talk):
     """Starts a server as the line says, but at a free port, asks it something and ends it."""
     line = re.sub(r"--port \d+", "", line.split(" #")[0]) + " --port 0"
     process = subprocess.Popen(
@@ -145,15 +159,7 @@ def serve(line, folder):
         said.append(text)
         if text.startswith("listening on http"):
             address = text.removeprefix("listening on ").strip()
-            body = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2}
-            with urllib.request.urlopen(f"{address}/v1/models", timeout=60) as answer:
-                body["model"] = json.load(answer)["data"][0]["id"]
-            request = urllib.request.Request(
-                f"{address}/v1/chat/completions",
-                json.dumps(body).encode(),
-                {"content-type": "application/json"},
-            )
-            urllib.request.urlopen(request, timeout=60).read()
+            ask(address)
             process.terminate()
     assert process.wait(timeout=60) == 0, "".join(said)
 
@@ -200,15 +206,88 @@ def stated_defaults():
                     yield from ((document.name, *pair) for pair in zip(flags, values))
 
 
+def default_in_help(command, flag):
+    """The default that the help of a command states for a flag; None where it states none."""
+    text = re.sub(r"\s+", " ", help_of(*command.split()))
+    section = re.search(rf" {flag}[ =\[](.*?)(?= --[a-z]|$)", text)
+    assert section, f"{flag} is no flag of {command}"
+    default = re.search(r"\[default: ([^\]]*)\]", section[1])
+    return default and default[1]
+
+
+def plain(stated):
+    """A default without the marks of prose: `64 MiB` and `100 ms` as `64MiB` and `100`."""
+    return re.sub(r"(?<=\d) (m?s\b|(?=[KMG]iB))", "", stated.replace("`", "").strip())
+
+
 def test_defaults_in_tables_are_those_of_the_help():
-    text = re.sub(r"\s+", " ", help_of("serve"))
     checked = 0
     for document, flag, stated in stated_defaults():
-        section = re.search(rf" {flag}[ =\[](.*?)(?= --[a-z]|$)", text)
-        assert section, f"{document}: {flag} is no flag of serve"
-        default = re.search(r"\[default: ([^\]]*)\]", section[1])
-        if default and re.fullmatch(r"[\w.:-]+", default[1]) and re.fullmatch(r"[\w.: -]+", stated):
-            plain = stated.replace(" s", "").replace(" ", "")
-            assert plain == default[1], f"{document}: {flag}: {stated}, but {default[1]} in the help"
+        default = default_in_help("serve", flag)
+        if default and re.fullmatch(r"[\w.:-]+", default) and re.fullmatch(r"[\w.: -]+", stated):
+            assert plain(stated) == default, f"{document}: {flag}: {stated}, but {default} in the help"
             checked += 1
     assert checked > 10
+
+
+def test_defaults_in_comments_are_those_of_the_help():
+    checked = 0
+    for document in TYPED:
+        for line in document.read_text().splitlines():
+            command, comment = re.search(r"^gannet ([a-z]+)|$", line)[1], line.partition("# defaults: ")[2]
+            if not command or not comment:
+                continue
+            flags, stated = re.findall(r" (--[a-z-]+)", line.partition("#")[0]), comment.split(", ")
+            assert len(flags) == len(stated), f"{document.name}: {line}"
+            for flag, value in zip(flags, stated):
+                default = default_in_help(command, flag)
+                assert plain(value) in default, f"{document.name}: {flag}: {value}, but {default}"
+                checked += 1
+    assert checked > 2
+
+
+SENTENCES = [
+    r"`(--[a-z-]+)` is `?([\w.:-]+)`?, the default",
+    r"`(--[a-z-]+)[ =]([\w.:-]+)`, the default",
+    r"`(--[a-z-]+)`, by default `([\w.:-]+)`",
+]
+
+
+def commands_with(flag):
+    listing = help_of().split("Commands:")[1].split("Options:")[0]
+    names = re.findall(r"^  ([a-z-]+)", listing, re.MULTILINE)
+    return [name for name in (*names, "cache list") if name != "help" and takes(name.split(), flag)]
+
+
+def test_defaults_in_sentences_are_those_of_the_help():
+    checked = 0
+    for document in TYPED:
+        text = re.sub(r"\s+", " ", document.read_text())
+        for flag, value in (found for pattern in SENTENCES for found in re.findall(pattern, text)):
+            defaults = {default_in_help(command, flag) for command in commands_with(flag)}
+            assert value in defaults, f"{document.name}: {flag}: {value}, but {defaults} in the help"
+            checked += 1
+    assert checked > 2
+
+
+# Members of requests and the flags that give their defaults, where the names differ.
+FLAGS = {"temperature": "temp", "repetition_penalty": "repeat_penalty", "repeat_last_n": "penalty_window"}
+
+
+def test_defaults_in_the_description_are_those_of_the_help(folder):
+    document = {}
+
+    def read(address):
+        with urllib.request.urlopen(f"{address}/openapi.json", timeout=60) as answer:
+            document.update(json.load(answer))
+
+    serve("gannet serve", folder, ask=read)
+    checked = 0
+    for schema, parts in document["components"]["schemas"].items():
+        for name, member in parts.get("properties", {}).items():
+            stated = re.search(r"Default: (.*)\.$", member.get("description", ""))
+            if stated:
+                default = default_in_help("serve", "--" + FLAGS.get(name, name).replace("_", "-"))
+                assert stated[1] == default, f"{schema}.{name}: {stated[1]}, but {default} in the help"
+                checked += 1
+    assert checked > 25

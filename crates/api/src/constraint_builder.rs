@@ -59,7 +59,8 @@ impl ConstraintBuilder<'_> {
         if !self.may_reason {
             return ReasoningLimit::default();
         }
-        let called = self.format.filter(|_| request.tool_choice != ToolChoice::None);
+        let thinks = self.thinking != Thinking::None && request.tool_choice != ToolChoice::None;
+        let called = self.format.filter(|_| thinks);
         let calls = called.and_then(|format| ReasoningCalls::new(format, &tools.into()));
         ReasoningLimit { tokens: request.reasoning_budget, calls }
     }

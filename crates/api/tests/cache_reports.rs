@@ -3,7 +3,7 @@
 mod support;
 
 use api::{
-    CacheCause, CachePartition, CacheReport, ChatRequest, Message, PromptDifference,
+    ApiError, CacheCause, CachePartition, CacheReport, ChatRequest, Message, PromptDifference,
     RequestOptions, SamplingOptions, Service, TextEvent, TextRequest, TextStream, Tool,
 };
 use serde_json::json;
@@ -32,7 +32,14 @@ fn chat(messages: &[(&str, &str)]) -> ChatRequest {
 /// The report of a request, whose answer is read to the end.
 fn report(service: &Service, request: &ChatRequest) -> CacheReport {
     let prepared = service.prepare_chat(request).unwrap();
-    read(service.start(&prepared, 0, &RequestOptions::default()).unwrap())
+    // The place of the request before may not be free yet.
+    let stream = loop {
+        match service.start(&prepared, 0, &RequestOptions::default()) {
+            Err(ApiError::QueueFull(_)) => std::thread::yield_now(),
+            stream => break stream.unwrap(),
+        }
+    };
+    read(stream)
 }
 
 fn read(mut stream: TextStream) -> CacheReport {

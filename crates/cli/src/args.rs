@@ -11,6 +11,7 @@ use engine::trace::TraceFiles;
 use engine::{
     CacheRounding, EngineOptions, KvMemory, KvType, LoadOptions, Mode, Pooling, Speculate,
 };
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::Duration;
 use text::GgufOptions;
@@ -20,7 +21,7 @@ use text::GgufOptions;
 pub(crate) struct ModelArgs {
     /// Folder, .gguf file, or owner/name on the hub [default: the built-in model]
     #[arg(short, long, value_name = "MODEL")]
-    model: Option<String>,
+    model: Option<OsString>,
     #[command(flatten)]
     pub files: FileArgs,
 }
@@ -70,6 +71,26 @@ pub(crate) struct LoadArgs {
     /// memory where many are served]
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     kv_memory: Option<usize>,
+    /// Positions per KV block: 16, 32, 64, 128, 256 or 512
+    #[arg(long, value_name = "N", default_value_t = engine::BLOCK)]
+    kv_block: usize,
+    /// Prefill chunk size: maximum prompt tokens per step [default: 512, or 4096 where weights are
+    /// read from disk]
+    #[arg(long, value_name = "N", value_parser = count)]
+    chunk: Option<usize>,
+    /// Check for NaN and infinite values after every layer, and name where they arise
+    #[arg(long)]
+    check: bool,
+    #[command(flatten)]
+    adapters: AdapterArgs,
+    #[command(flatten)]
+    weights: WeightsArgs,
+}
+
+/// Arguments for the states that are kept for later requests.
+#[derive(Clone, Copy, Debug, Args)]
+#[command(next_help_heading = "Loading")]
+pub(crate) struct SnapshotArgs {
     /// Memory of the states of models that keep some, such as 2GiB: of running requests first, then
     /// of snapshots of prefixes [default: two states per running request, at most a quarter of the
     /// free memory]
@@ -78,25 +99,17 @@ pub(crate) struct LoadArgs {
     /// Prompt tokens between snapshots of states, besides those where messages end; 0 for none
     #[arg(long, value_name = "N", default_value_t = engine::STATE_EVERY)]
     state_every: usize,
-    /// Positions per KV block: 16, 32, 64, 128, 256 or 512
-    #[arg(long, value_name = "N", default_value_t = engine::BLOCK)]
-    kv_block: usize,
-    /// Prefill chunk size: maximum prompt tokens per step [default: 512, or 4096 where weights are
-    /// read from disk]
-    #[arg(long, value_name = "N", value_parser = count)]
-    chunk: Option<usize>,
+}
+
+/// The argument for the vectors of texts.
+#[derive(Clone, Copy, Debug, Args)]
+#[command(next_help_heading = "Loading")]
+pub(crate) struct PoolingArgs {
     /// How the states of a text's tokens become one vector where a request does not say: mean, cls,
-    /// lasttoken, max, mean_sqrt_len_tokens or weightedmean [default: as the checkpoint says, else
+    /// last, max, mean_sqrt_len_tokens or weightedmean [default: as the checkpoint says, else
     /// the mean of encoders and the last token's of decoders]
     #[arg(long, value_name = "HOW")]
-    pooling: Option<Pooling>,
-    /// Check for NaN and infinite values after every layer, and name where they arise
-    #[arg(long)]
-    check: bool,
-    #[command(flatten)]
-    adapters: AdapterArgs,
-    #[command(flatten)]
-    weights: WeightsArgs,
+    pub pooling: Option<Pooling>,
 }
 
 /// The argument for drafting tokens.
@@ -238,18 +251,18 @@ pub(crate) struct SamplingArgs {
 
 impl ModelArgs {
     /// The model as it was given.
-    pub fn name(&self) -> &str {
-        self.model.as_deref().unwrap_or(crate::model::BUILTIN)
+    pub fn name(&self) -> &OsStr {
+        self.model.as_deref().unwrap_or(OsStr::new(crate::model::BUILTIN))
     }
 
     /// Takes this model.
     pub fn set(&mut self, model: String) {
-        self.model = Some(model);
+        self.model = Some(model.into());
     }
 
     /// Takes this model where none was given.
     pub fn set_default(&mut self, model: Option<String>) {
-        self.model = self.model.take().or(model);
+        self.model = self.model.take().or(model.map(Into::into));
     }
 
     /// Finds the folder or file of the model, downloading it first where needed.
@@ -260,7 +273,7 @@ impl ModelArgs {
 
 impl FileArgs {
     /// Finds the folder or file of `model`, downloading it first where needed.
-    pub fn locate(&self, model: &str) -> Result<PathBuf> {
+    pub fn locate(&self, model: impl AsRef<OsStr>) -> Result<PathBuf> {
         crate::model::locate(model, self.hub_endpoint.as_deref())
     }
 
@@ -302,15 +315,20 @@ impl LoadArgs {
             rounding: self.cache_rounding,
             context: self.ctx,
             kv_memory: self.kv_memory.map_or(kv_memory, KvMemory::Bytes),
-            state_memory: self.state_memory,
-            state_every: self.state_every,
             block: self.kv_block,
             chunk: self.chunk,
-            pooling: self.pooling,
             check: self.check,
             adapters: self.adapters.sources(),
             ..self.device.options()
         })
+    }
+}
+
+impl SnapshotArgs {
+    /// `options` with these arguments.
+    pub fn add_to(self, options: LoadOptions) -> LoadOptions {
+        let Self { state_memory, state_every } = self;
+        LoadOptions { state_memory, state_every, ..options }
     }
 }
 

@@ -4,9 +4,12 @@
 
 use crate::settings::keys::{SETTINGS, Setting, flag, setting_of};
 use crate::settings::{SettingsFile, is_switch, unknown_variables};
+use anyhow::{Result, bail};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command};
+use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 
 /// The secret setting.
 const SECRET: &str = "api-key";
@@ -15,7 +18,7 @@ const SECRET: &str = "api-key";
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct EffectiveSetting {
     key: &'static str,
-    values: Vec<String>,
+    values: Vec<OsString>,
     /// Whether it is the default of the command, and was given nowhere.
     is_default: bool,
 }
@@ -72,8 +75,34 @@ impl EffectiveSettings {
     }
 
     /// The values of each setting.
-    pub fn iter(&self) -> impl Iterator<Item = (&'static str, &[String])> {
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, &[OsString])> {
         self.settings.iter().map(|setting| (setting.key, &*setting.values))
+    }
+
+    /// An error if a value is not UTF-8, which no file of settings can hold.
+    pub fn check_utf8(&self) -> Result<()> {
+        for EffectiveSetting { key, values, .. } in &self.settings {
+            if let Some(value) = values.iter().find(|value| value.to_str().is_none()) {
+                bail!("{key}: expected UTF-8, as files of settings are, found {value:?}");
+            }
+        }
+        Ok(())
+    }
+
+    /// The settings as JSON: what was `given`, and the `defaults` of the others, among them the
+    /// `chosen` ones, whose values come from elsewhere.
+    pub fn json(&self, chosen: &[(&'static str, String)]) -> Value {
+        let (mut given, mut defaults) = (Map::new(), Map::new());
+        let shown = self.settings.iter().filter(|setting| setting.key != SECRET);
+        for EffectiveSetting { key, values, is_default } in shown {
+            let part = if *is_default { &mut defaults } else { &mut given };
+            part.insert((*key).to_owned(), typed(values));
+        }
+        let others = self.others.iter().filter(|(key, _)| *key != SECRET);
+        given.extend(others.map(|(key, values)| (key.clone(), typed(values))));
+        let chosen = chosen.iter().filter(|(key, _)| !given.contains_key(*key));
+        defaults.extend(chosen.map(|(key, value)| ((*key).to_owned(), typed(&[value]))));
+        json!({ "given": given, "defaults": defaults })
     }
 
     /// The text of the file, with defaults as comments. `chosen` are defaults whose values come
@@ -115,19 +144,25 @@ fn variables() -> impl Iterator<Item = std::ffi::OsString> {
     std::env::vars_os().map(|(name, _)| name)
 }
 
-fn values(arg: &Arg, matches: &ArgMatches) -> Option<Vec<String>> {
+fn values(arg: &Arg, matches: &ArgMatches) -> Option<Vec<OsString>> {
     let id = arg.get_id().as_str();
     if is_switch(arg) {
-        return Some(vec![matches.get_flag(id).to_string()]);
+        return Some(vec![matches.get_flag(id).to_string().into()]);
     }
-    let raw = matches.get_raw(id)?;
-    Some(raw.map(|value| value.to_string_lossy().into_owned()).collect())
+    Some(matches.get_raw(id)?.map(OsStr::to_owned).collect())
 }
 
-fn list(values: &[String]) -> String {
-    match values {
-        [one] => scalar(one),
-        many => format!("[{}]", many.iter().map(|v| scalar(v)).collect::<Vec<_>>().join(", ")),
+/// Values as numbers, booleans or texts; several are a list.
+fn typed(values: &[impl AsRef<OsStr>]) -> Value {
+    // The notation of both is the same.
+    serde_json::from_str(&list(values)).unwrap_or_default()
+}
+
+fn list(values: &[impl AsRef<OsStr>]) -> String {
+    let scalars = values.iter().map(|value| scalar(&value.as_ref().to_string_lossy()));
+    match scalars.collect::<Vec<_>>().as_slice() {
+        [one] => one.clone(),
+        many => format!("[{}]", many.join(", ")),
     }
 }
 
@@ -139,7 +174,7 @@ fn scalar(text: &str) -> String {
     match text {
         "true" | "false" => text.to_owned(),
         _ if same => text.to_owned(),
-        _ => serde_json::Value::from(text).to_string(),
+        _ => Value::from(text).to_string(),
     }
 }
 
@@ -147,6 +182,7 @@ fn scalar(text: &str) -> String {
 mod tests {
     use super::*;
     use clap::CommandFactory;
+    use std::os::unix::ffi::OsStrExt;
     use std::path::Path;
 
     fn effective(yaml: &str, args: &[&str]) -> String {
@@ -179,6 +215,31 @@ mod tests {
         check(&["--cors", "*"], "cors: \"*\"");
         check(&["--model", "a: b # c\n\"d\""], r#"model: "a: b # c\n\"d\"""#);
         check(&["--port", "0", "--host", "::1"], "host: \"::1\"");
+    }
+
+    #[test]
+    fn settings_are_values_of_json() {
+        let settings = SettingsFile::parse("system: a\napi-key: hidden\n", Path::new("x")).unwrap();
+        let mut program = settings.apply(crate::Cli::command()).unwrap();
+        let args = ["gannet", "serve", "--grace", "5", "--pin", "--stop", "a", "--stop", "b"];
+        let matches = program.try_get_matches_from_mut(args).unwrap();
+        let json = EffectiveSettings::of(&program, &matches, &settings)
+            .json(&[("host", "127.0.0.1".to_owned())]);
+        let given = json!({"pin": true, "stop": ["a", "b"], "grace": 5, "system": "a"});
+        assert_eq!(json["given"], given);
+        assert_eq!(json["defaults"]["host"], "127.0.0.1");
+        assert_eq!(json["defaults"]["numa"], false);
+    }
+
+    #[test]
+    fn a_value_that_is_not_utf8_is_no_setting_of_a_file() {
+        let settings = SettingsFile::default();
+        let mut program = settings.apply(crate::Cli::command()).unwrap();
+        let folder = OsStr::from_bytes(b"kv\xff");
+        let args = [OsStr::new("gannet"), OsStr::new("serve"), OsStr::new("--kv-dir"), folder];
+        let matches = program.try_get_matches_from_mut(args).unwrap();
+        let error = EffectiveSettings::of(&program, &matches, &settings).check_utf8().unwrap_err();
+        assert!(error.to_string().starts_with("kv-dir: expected UTF-8"), "{error}");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! used ones.
 
 use clap::builder::Resettable;
+use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, Command};
 use std::ffi::OsString;
 
@@ -52,6 +53,18 @@ pub(crate) fn arguments() -> Vec<OsString> {
         args.push("--help".into());
     }
     args
+}
+
+/// Ends the process with an error of `program` or with its help, as clap does; arguments that are
+/// not UTF-8 are named.
+pub(crate) fn exit(error: clap::Error, args: &[OsString], program: &mut Command) -> ! {
+    if error.kind() != ErrorKind::InvalidUtf8 {
+        error.exit()
+    }
+    let wrong = args.iter().filter(|arg| arg.to_str().is_none());
+    let wrong: Vec<_> = wrong.map(|arg| format!("{arg:?}")).collect();
+    let problem = format!("expected UTF-8 in text, found {}", wrong.join(", "));
+    program.error(ErrorKind::InvalidUtf8, problem).exit()
 }
 
 /// The program with this form of help, for these arguments.
@@ -132,6 +145,12 @@ mod tests {
             for flag in ["--chat-template", "--tool-format", "--kv-dir"] {
                 assert!(!help.contains(flag), "{command} {flag}");
             }
+        }
+        for command in ["run", "chat", "rerank", "perplexity", "compare"] {
+            assert!(!help(command, "--help").contains("--pooling"), "{command}");
+        }
+        for command in ["perplexity", "compare"] {
+            assert!(!help(command, "--help").contains("--state-"), "{command}");
         }
     }
 

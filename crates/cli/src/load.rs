@@ -1,6 +1,6 @@
 //! Loads the model of a command as a running service.
 
-use crate::args::{FileArgs, LoadArgs, ModelArgs};
+use crate::args::{FileArgs, LoadArgs, ModelArgs, PoolingArgs, SnapshotArgs};
 use crate::kv_dir::KvDirArgs;
 use crate::model;
 use crate::placement::PlacementArgs;
@@ -9,7 +9,7 @@ use api::metrics::StreamStats;
 use api::{ModelDescription, Service};
 use clap::builder::BoolishValueParser;
 use clap::{ArgAction, Command};
-use engine::{EngineOptions, KvMemory, LoadOptions, Runner};
+use engine::{EngineOptions, KvMemory, LoadOptions, Pooling, Runner};
 use formats::Checkpoint;
 use gannet::{Builder, Engine, KvDir};
 use std::path::{Path, PathBuf};
@@ -96,6 +96,9 @@ pub(crate) struct SourceArgs {
     /// Maximum bytes of memory, where models share it.
     #[arg(skip)]
     memory: Option<usize>,
+    /// How states become a vector, unless it is the checkpoint's choice.
+    #[arg(skip)]
+    pooling: Option<Pooling>,
     #[command(flatten)]
     plain: PlainSourceArgs,
     #[command(flatten)]
@@ -113,6 +116,8 @@ pub(crate) struct PlainSourceArgs {
     placement: PlacementArgs,
     #[command(flatten)]
     load: LoadArgs,
+    #[command(flatten)]
+    snapshots: SnapshotArgs,
 }
 
 /// Arguments for chats with the model.
@@ -144,8 +149,9 @@ struct ChatFormatArgs {
 
 impl PlainSourceArgs {
     /// Loads the model, as [`SourceArgs::load`] does.
-    pub fn load(&self, engine: EngineOptions, kv_memory: KvMemory) -> Result<LoadedModel> {
+    pub fn load(&self, pooling: Option<Pooling>) -> Result<LoadedModel> {
         let source = SourceArgs {
+            pooling,
             name: None,
             keeps_prefixes: false,
             keeps_all: false,
@@ -155,7 +161,7 @@ impl PlainSourceArgs {
             chat: defaults(),
             kv_dir: defaults(),
         };
-        source.load(engine, kv_memory)
+        source.load(EngineOptions::default(), KvMemory::Share)
     }
 }
 
@@ -179,6 +185,11 @@ impl SourceArgs {
     /// The same in at most this many bytes of memory, if there is a limit.
     pub fn within(self, memory: Option<usize>) -> Self {
         Self { memory, ..self }
+    }
+
+    /// The same with this pooling.
+    pub fn pooled(self, pooling: PoolingArgs) -> Self {
+        Self { pooling: pooling.pooling, ..self }
     }
 
     /// The same with prefixes kept on disk, unless the arguments say otherwise.
@@ -235,7 +246,8 @@ impl SourceArgs {
         let path = self.plain.model.locate()?;
         let mut load = LoadOptions {
             placement: self.plain.placement.rules()?,
-            ..self.plain.load.options(kv_memory)
+            pooling: self.pooling,
+            ..self.plain.snapshots.add_to(self.plain.load.options(kv_memory))
         };
         load.simulate_memory = [load.simulate_memory, self.memory].into_iter().flatten().min();
         let traces_routes = load.route_trace.is_some();

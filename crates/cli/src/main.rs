@@ -113,7 +113,9 @@ fn parse() -> Result<(Cli, EffectiveSettings)> {
         Ok((program, file)) => (program, file, None),
         Err(error) => (command(), SettingsFile::default(), Some(error)),
     };
-    let matches = program.try_get_matches_from_mut(&args).unwrap_or_else(|error| error.exit());
+    let matches = program
+        .try_get_matches_from_mut(&args)
+        .unwrap_or_else(|error| help::exit(error, &args, &mut command()));
     let effective = EffectiveSettings::of(&program, &matches, &file);
     if let Some(error) = wrong
         && effective.command_takes_settings()

@@ -4,6 +4,7 @@ use crate::{builtin, progress};
 use anyhow::{Context, Result, anyhow};
 use formats::gguf;
 use hub::{HubSettings, ModelRef, Progress};
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 /// The name of the built-in model as an argument.
@@ -11,7 +12,8 @@ pub(crate) const BUILTIN: &str = "builtin";
 
 /// Finds the folder or file of a model, downloading it first from the hub at `endpoint`, or else
 /// that of the environment.
-pub(crate) fn locate(model: &str, endpoint: Option<&str>) -> Result<PathBuf> {
+pub(crate) fn locate(model: impl AsRef<OsStr>, endpoint: Option<&str>) -> Result<PathBuf> {
+    let model = model.as_ref();
     let path = Path::new(model);
     if path.exists() {
         return Ok(path.to_owned());
@@ -22,18 +24,19 @@ pub(crate) fn locate(model: &str, endpoint: Option<&str>) -> Result<PathBuf> {
     let reference = on_hub(model)?;
     let fetched = fetch(&reference, endpoint);
     fetched.with_context(|| {
-        format!("{model}: no such file or folder, and the hub does not provide it")
+        format!("{}: no such file or folder, and the hub does not provide it", model.display())
     })
 }
 
 /// The name that clients see where it is not that of the model's folder: for the built-in model, by
 /// its own folder too, for a download, whose folder is named after a commit, and for a GGUF file.
-pub(crate) fn public_name(model: &str) -> Option<String> {
+pub(crate) fn public_name(model: impl AsRef<OsStr>) -> Option<String> {
+    let model = model.as_ref();
     match Path::new(model) {
         path if builtin::is_unpacked(path) => Some(builtin::NAME.to_owned()),
         path if path.exists() => gguf_name(path),
         _ if model == BUILTIN => Some(builtin::NAME.to_owned()),
-        _ => Some(model.to_owned()),
+        _ => model.to_str().map(str::to_owned),
     }
 }
 
@@ -41,24 +44,25 @@ pub(crate) fn public_name(model: &str) -> Option<String> {
 pub(crate) fn gguf_name(path: &Path) -> Option<String> {
     let name = path.file_name()?.to_string_lossy();
     let stem = name.strip_suffix(".gguf").filter(|_| path.is_file())?;
-    Some(gguf::part_of(path).map_or_else(|| stem.to_owned(), |(whole, _)| whole))
+    Some(
+        gguf::part_of(path)
+            .map_or_else(|| stem.to_owned(), |(whole, _)| whole.display().to_string()),
+    )
 }
 
 /// What names the same model in any folder: a path made absolute, or the name as it is. `None` for
-/// the built-in model.
-pub(crate) fn lasting_name(model: &str) -> Option<String> {
-    match Path::new(model) {
-        path if path.exists() => {
-            let absolute = std::path::absolute(path).ok();
-            absolute.and_then(|path| path.into_os_string().into_string().ok())
-        }
-        _ => Some(model.to_owned()).filter(|model| model != BUILTIN),
-    }
+/// the built-in model. A path that is not UTF-8 is written with replacement characters, so that it
+/// is not found later, and never taken for another model.
+pub(crate) fn lasting_name(model: &OsStr) -> Option<String> {
+    let path = Path::new(model);
+    let named = if path.exists() { std::path::absolute(path).ok()? } else { path.to_owned() };
+    Some(named.display().to_string()).filter(|_| model != BUILTIN)
 }
 
 /// Parses `model` as a name on a hub; an error where it looks like a path.
-fn on_hub(model: &str) -> Result<ModelRef> {
-    let missing = || anyhow!("{model}: no such file or folder");
+fn on_hub(model: &OsStr) -> Result<ModelRef> {
+    let missing = || anyhow!("{}: no such file or folder", model.display());
+    let model = model.to_str().with_context(missing)?;
     let like_path = ["/", "./", "../", "~"].iter().any(|start| model.starts_with(start));
     let weights = [".gguf", ".safetensors"].iter().any(|end| model.ends_with(end));
     let like_file = !model.contains(':') && weights;
@@ -95,9 +99,10 @@ fn fetch(model: &ModelRef, endpoint: Option<&str>) -> Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::ffi::OsStrExt;
 
     fn check(model: &str, on_a_hub: bool) {
-        assert_eq!(on_hub(model).is_ok(), on_a_hub, "{model}");
+        assert_eq!(on_hub(OsStr::new(model)).is_ok(), on_a_hub, "{model}");
     }
 
     #[test]
@@ -119,17 +124,31 @@ mod tests {
         let check = |file: &str, expected: Option<&str>| {
             let path = folder.path().join(file);
             std::fs::write(&path, "").unwrap();
-            assert_eq!(public_name(path.to_str().unwrap()).as_deref(), expected, "{file}");
+            assert_eq!(public_name(&path).as_deref(), expected, "{file}");
         };
         check("smol-Q4_1.gguf", Some("smol-Q4_1"));
         check("big-00002-of-00003.gguf", Some("big"));
         check("model.safetensors", None);
-        assert_eq!(public_name(folder.path().to_str().unwrap()), None);
+        assert_eq!(public_name(folder.path()), None);
     }
 
     #[test]
     fn a_missing_file_is_named() {
         let error = locate("no/such/thing.gguf", None).unwrap_err().to_string();
         assert_eq!(error, "no/such/thing.gguf: no such file or folder");
+    }
+
+    #[test]
+    fn a_path_that_is_not_utf8_never_names_another_model() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(OsStr::from_bytes(b"mod\xff.gguf"));
+        assert_eq!(
+            locate(&path, None).unwrap_err().to_string(),
+            format!("{}: no such file or folder", path.display())
+        );
+        std::fs::write(&path, "").unwrap();
+        assert_eq!(locate(&path, None).unwrap(), path);
+        assert_eq!(public_name(&path).as_deref(), Some("mod\u{fffd}"));
+        assert_eq!(lasting_name(path.as_os_str()), Some(path.display().to_string()));
     }
 }

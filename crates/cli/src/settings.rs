@@ -15,7 +15,8 @@ use clap::{Arg, ArgAction, Command};
 use keys::{SETTINGS, Setting, setting, setting_of};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 pub(crate) use variables::unknown as unknown_variables;
 
@@ -211,16 +212,15 @@ pub(crate) fn texts(value: Value) -> Option<Vec<String>> {
 pub(crate) fn file_asked_for(args: impl IntoIterator<Item = OsString>) -> Option<PathBuf> {
     let mut args = args.into_iter().skip(1);
     while let Some(arg) = args.next() {
-        let text = arg.to_string_lossy();
-        if text == "--config" {
+        if arg == "--config" {
             return args.next().map(PathBuf::from);
         }
-        if let Some(path) = text.strip_prefix("--config=") {
-            return Some(PathBuf::from(path));
+        if let Some(path) = arg.as_bytes().strip_prefix(b"--config=") {
+            return Some(PathBuf::from(OsStr::from_bytes(path)));
         }
-        if text == "--log-format" {
+        if arg == "--log-format" {
             args.next();
-        } else if !text.starts_with('-') {
+        } else if !arg.as_bytes().starts_with(b"-") {
             break;
         }
     }

@@ -187,6 +187,11 @@ impl Metrics {
         add_rate(&self.0.prefill_rate, computed, prefill);
     }
 
+    /// Counts the computed tokens of a prompt whose request ended before the whole was computed.
+    pub fn prompt_cut(&self, computed: usize) {
+        self.0.counters.prompt_tokens.inc_by(computed as u64);
+    }
+
     /// Counts the first token of a request and its time to first token.
     pub fn first_token(&self, since_submitted: Duration) {
         self.0.counters.generation_tokens.inc();

@@ -358,6 +358,8 @@ impl RunningRequest {
         let Some(outcome) = abort.or(self.output.outcome.take()) else { return };
         let now = Instant::now();
         let generated = sequence.tokens.len() - sequence.prompt;
+        let cached = sequence.cached();
+        self.clock.record_cut_prompt(sequence.reached.saturating_sub(cached), metrics);
         metrics.finished(&outcome, self.clock.totals(now, sequence.prompt, generated));
         if let (Some(recorder), Some(sink)) = (self.recorder.take(), traces) {
             recorder.finish(outcome.label(), sink);
@@ -368,7 +370,7 @@ impl RunningRequest {
         let usage = Usage {
             prompt_tokens: sequence.prompt,
             completion_tokens: generated,
-            cached_tokens: sequence.cached(),
+            cached_tokens: cached,
             drafted_tokens: self.draft.drafted,
             accepted_tokens: self.draft.accepted,
         };

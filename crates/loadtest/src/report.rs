@@ -161,6 +161,18 @@ impl LoadReport<'_> {
             let what = "answers without usage: ids sent and events received are counted";
             let _ = writeln!(text, "\n{} {what}", summary.uncounted_answers);
         }
+        if self.finds_prompts() {
+            let what = "most of the prompts were in the server's cache: --seed S draws others";
+            let _ = writeln!(text, "\n{what}");
+        }
+    }
+
+    /// Whether the server's cache had most of what no other prompt of this run shares, as after a
+    /// run with the same seed.
+    fn finds_prompts(&self) -> bool {
+        let shared = self.load.shared_prefix * self.summary.completed;
+        let cached = self.summary.cached_tokens.unwrap_or(0).saturating_sub(shared);
+        2 * cached > self.summary.prompt_tokens.saturating_sub(shared)
     }
 
     /// Send delays at a rate: requests are late where the concurrency limit holds them back, or

@@ -75,6 +75,9 @@ pub struct View<'a> {
     pub state: Option<u32>,
     /// What the cache held of the prompt when the sequence was first admitted; `None` before.
     pub lookup: Option<CacheLookup>,
+    /// Tokens of the prompt that have been computed since then or found, whether they still are in
+    /// the cache or not.
+    pub reached: usize,
     /// Tokens of the prompt.
     pub prompt: usize,
     /// Maximum number of tokens, prompt included.
@@ -225,6 +228,7 @@ impl Scheduler {
             tables: &sequence.tables,
             state: sequence.state,
             lookup: sequence.lookup,
+            reached: sequence.delivered.min(sequence.prompt),
             prompt: sequence.prompt,
             capacity: sequence.capacity,
         }

@@ -86,7 +86,7 @@ pub(crate) struct Sequence {
     pub whole: bool,
     pub output: PromptOutput,
     /// Rows of the prompt whose outputs were delivered.
-    delivered: usize,
+    pub delivered: usize,
     /// Order of arrival.
     pub arrival: u64,
     /// Later arrivals that were admitted before it.

@@ -184,5 +184,8 @@ mod tests {
         let routes = served.iter().filter(is_route);
         let absent: Vec<_> = routes.filter(|path| !described.contains_key(*path)).collect();
         assert!(absent.is_empty() && served.len() > 50, "{absent:?} of {served:?}");
+        let is_served = |path: &&String| served.contains(*path) || unprefixed::is_unprefixed(path);
+        let unserved: Vec<_> = described.keys().filter(|path| !is_served(path)).collect();
+        assert!(unserved.is_empty(), "{unserved:?} are described and not served");
     }
 }

@@ -52,7 +52,7 @@ fn prefixed(mut request: Request) -> Request {
 }
 
 /// Whether `path` is one of a route without its prefix.
-fn is_unprefixed(path: &str) -> bool {
+pub(crate) fn is_unprefixed(path: &str) -> bool {
     let below = |rest: &str| rest.is_empty() || rest.starts_with('/');
     PATHS.iter().any(|known| path.strip_prefix(known).is_some_and(below))
 }

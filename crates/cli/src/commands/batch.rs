@@ -12,7 +12,7 @@ mod plan;
 mod tally;
 mod work;
 
-use crate::args::SpeculateArgs;
+use crate::args::{PoolingArgs, SpeculateArgs};
 use crate::exit::SilentExit;
 use crate::interrupt::Watch;
 use crate::load::SourceArgs;
@@ -65,6 +65,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     grace: u64,
     #[command(flatten)]
+    pooling: PoolingArgs,
+    #[command(flatten)]
     source: SourceArgs,
 }
 
@@ -112,7 +114,7 @@ impl Args {
             speculate: self.speculate.speculate,
             ..EngineOptions::default()
         };
-        let loaded = self.source.load(engine, KvMemory::Share)?;
+        let loaded = self.source.clone().pooled(self.pooling).load(engine, KvMemory::Share)?;
         note(&loaded.description);
         let router = server::router(loaded.service.clone(), ServerOptions::default());
         Ok(BatchServer { loaded, router, limit: self.in_flight() })
@@ -130,13 +132,14 @@ impl Args {
         bar.finish_and_clear();
         // Requests that still run are abandoned.
         runtime.shutdown_background();
-        if let Some(BatchServer { loaded, router, .. }) = work.server.take() {
-            drop(router);
-            loaded.finish();
+        let (ended, mut tally) = (ended?, work.tally);
+        if let Some(server) = work.server {
+            if ended.is_some() {
+                tally.set_all(server.tokens_of_all());
+            }
+            server.finish();
         }
-        let ended = ended?;
         work.output.finish()?;
-        let tally = work.tally;
         note(tally.text());
         if self.json {
             crate::output::json(&tally.to_json())?;

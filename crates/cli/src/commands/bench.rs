@@ -14,6 +14,7 @@ use convert::synth::{self, SynthPlan};
 use engine::{CacheRounding, KvType, LoadOptions, Mode, Runner};
 use formats::{Checkpoint, OpenOptions};
 use loadtest::{BenchPlan, DiskPlan, bench, bench_constrained, bench_disk, bench_scaling};
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -29,10 +30,10 @@ const DISK_TIME: Duration = Duration::from_secs(2);
 pub(crate) struct Args {
     /// Folder, .gguf file or Hugging Face name [default: the built-in model]
     #[arg(conflicts_with = "shape")]
-    path: Option<String>,
+    path: Option<OsString>,
     /// The same as PATH, as a flag of all commands
     #[arg(short, long, conflicts_with_all = ["path", "shape"])]
-    model: Option<String>,
+    model: Option<OsString>,
     /// Random weights of this shape instead of a model, such as qwen3-0.6b
     #[arg(long, value_name = "NAME")]
     shape: Option<String>,
@@ -101,7 +102,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     // The temporary folder lives until the end of the run.
     let scratch = args.shape.as_ref().map(|shape| synthesise(shape, args.types)).transpose()?;
-    let model = args.path.as_ref().or(args.model.as_ref()).map_or(BUILTIN, String::as_str);
+    let given = args.path.as_deref().or(args.model.as_deref());
+    let model = given.unwrap_or(OsStr::new(BUILTIN));
     let path = match &scratch {
         Some((path, _)) => path.clone(),
         None => model::locate(model, args.hub_endpoint.as_deref())?,

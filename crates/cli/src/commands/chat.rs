@@ -12,7 +12,7 @@ use crate::conversation::Conversation;
 use crate::exit::{self, SilentExit};
 use crate::interrupt::Watch;
 use crate::load::{LoadedModel, SourceArgs};
-use crate::output::note;
+use crate::output::{self, note};
 use crate::reasoning::ReasoningArgs;
 use anyhow::Result;
 use api::{ApiError, ChatRequest, RequestOptions, SamplingOptions};
@@ -36,6 +36,9 @@ pub(crate) struct Args {
     /// Print token counts and rates after each answer
     #[arg(long)]
     stats: bool,
+    /// Print each answer as a JSON object on one line, with its reasoning, token counts and rates
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     session: SessionArgs,
     #[command(flatten)]
@@ -57,6 +60,7 @@ struct Chat {
     /// Texts of files that come before the next message.
     read: Vec<String>,
     stats: bool,
+    json: bool,
     last: Option<StreamedAnswer>,
     /// Whether a line had an error.
     failed: bool,
@@ -93,6 +97,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         conversation,
         read: Vec::new(),
         stats: args.stats,
+        json: args.json,
         last: None,
         failed: false,
     };
@@ -195,6 +200,9 @@ impl Chat {
         }
         let answer = answer?;
         self.keep();
+        if self.json {
+            output::lines([answer.to_json(&loaded.service.info().name)])?;
+        }
         answer.hint().into_iter().for_each(note);
         if self.stats {
             note(answer.stats());
@@ -233,7 +241,8 @@ impl Chat {
         })?;
         let terms = RequestOptions { progress: true, ..RequestOptions::default() };
         let stream = loaded.service.start(&prepared, 0, &terms)?;
-        self.runtime.block_on(StreamedAnswer::follow(stream, Show::Pieces, watch.wait()))
+        let show = if self.json { Show::Nothing } else { Show::Pieces };
+        self.runtime.block_on(StreamedAnswer::follow(stream, show, watch.wait()))
     }
 }
 

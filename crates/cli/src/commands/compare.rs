@@ -13,6 +13,7 @@ use anyhow::{Result, bail};
 use engine::{KvMemory, KvType, LoadOptions, Placement, Runner, SingleSequence};
 use formats::{Checkpoint, OpenOptions};
 use serde_json::json;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::sync::Arc;
 use text::EncodeOptions;
@@ -25,9 +26,9 @@ use text::EncodeOptions;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The reference: folder, .gguf file, owner/name on the hub, or `builtin`
-    a: String,
+    a: OsString,
     /// The model to compare with the reference
-    b: String,
+    b: OsString,
     /// File with the text, `-` for standard input [default: standard input]
     #[arg(short, long, value_name = "FILE", alias = "text", short_alias = 't')]
     file: Option<PathBuf>,
@@ -80,7 +81,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     print(args.json, &totals, context)
 }
 
-fn open(args: &Args, model: &str) -> Result<Checkpoint> {
+fn open(args: &Args, model: &OsStr) -> Result<Checkpoint> {
     Ok(Checkpoint::open(&args.files.locate(model)?, &OpenOptions::default())?)
 }
 

@@ -6,6 +6,7 @@ use crate::input::read_path;
 use crate::output;
 use anyhow::{Context, Result, bail};
 use serde_json::json;
+use std::ffi::OsString;
 use std::path::Path;
 
 /// Print the text of token ids
@@ -15,7 +16,7 @@ use std::path::Path;
 pub(crate) struct Args {
     /// Folder (a tokenizer.json is enough), .gguf file (a vocabulary is enough), owner/name on
     /// the hub, or `builtin`
-    model: String,
+    model: OsString,
     /// Ids, separated by spaces or commas; `-` for standard input [default: standard input]
     ids: Vec<String>,
     /// Leave special tokens out

@@ -1,11 +1,11 @@
 //! `gannet embed`: vectors of texts.
 
+use crate::args::PoolingArgs;
 use crate::load::PlainSourceArgs;
 use crate::output;
 use crate::progress::{self, Task};
 use anyhow::Result;
 use api::{Embed, EncodeOptions, Prompt, RequestOptions, Service};
-use engine::{EngineOptions, KvMemory};
 use indicatif::ProgressBar;
 use serde_json::json;
 use std::io::BufRead;
@@ -35,11 +35,13 @@ pub(crate) struct Args {
     #[arg(long)]
     truncate: bool,
     #[command(flatten)]
+    pooling: PoolingArgs,
+    #[command(flatten)]
     source: PlainSourceArgs,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let loaded = args.source.load(EngineOptions::default(), KvMemory::Share)?;
+    let loaded = args.source.load(args.pooling.pooling)?;
     let runtime = super::runtime()?;
     let bar = Task::new(progress::tokens(0));
     let print = |texts: &[String]| {

@@ -13,6 +13,7 @@ use conversations::ConversationFile;
 use convert::imatrix::{Collected, ImatrixOptions, TextIds, collect};
 use formats::{Checkpoint, ModelConfig, OpenOptions};
 use serde_json::json;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use text::{EncodeOptions, TextAssets};
@@ -25,7 +26,7 @@ use text::{EncodeOptions, TextAssets};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Folder, .gguf file, owner/name on the hub, or `builtin`
-    model: String,
+    model: OsString,
     /// File with the text, `-` for standard input [default: standard input]
     #[arg(short, long, value_name = "FILE", alias = "text", short_alias = 't')]
     file: Option<PathBuf>,

@@ -13,6 +13,7 @@ use anyhow::Result;
 use engine::Mode;
 use formats::{Checkpoint, Error, ModelConfig, ModelFiles, OpenOptions};
 use report::InspectReport;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use text::Templates;
 
@@ -23,7 +24,7 @@ use text::Templates;
 #[command(mut_group("MemoryArgs", |group| group.requires("shown_placement")))]
 pub(crate) struct Args {
     /// Folder, .gguf or .safetensors file, owner/name on the hub, or `builtin`
-    model: String,
+    model: OsString,
     /// Print one JSON object
     #[arg(long)]
     json: bool,

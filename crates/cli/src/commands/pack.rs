@@ -12,11 +12,11 @@ use anyhow::{Context, Result};
 use convert::PackOptions;
 use formats::PackFile;
 use kept::PackCommand;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Write a model's weights as this machine's products read them, so that later starts need not pack
-/// them
+/// Write a model's weights packed for this machine, so that later starts need not pack them
 ///
 /// --weights-pack uses the file, and finds it by itself in the cache folder and beside the model.
 /// The model's own files are still needed. Answers have the same bits with and without it.
@@ -27,7 +27,7 @@ pub(crate) struct Args {
     kept: Option<PackCommand>,
     /// Folder, .gguf file, or owner/name on the hub
     #[arg(required_unless_present = "verify")]
-    model: Option<String>,
+    model: Option<OsString>,
     /// File to write, or a folder for it [default: the folder packs in the user's cache folder]
     #[arg(short, long, value_name = "PATH", conflicts_with = "verify")]
     output: Option<PathBuf>,

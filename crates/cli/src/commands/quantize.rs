@@ -6,6 +6,7 @@ use crate::progress::{self, Task};
 use anyhow::{Context, Result, bail};
 use convert::quantize::{compare, plan};
 use convert::{Comparison, Mixture, Override, QuantizeOptions};
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// Write a model as a GGUF file of fewer bits
@@ -16,7 +17,7 @@ use std::path::PathBuf;
 pub(crate) struct Args {
     /// Folder, .gguf or .safetensors file, owner/name on the hub, or `builtin`
     #[arg(value_name = "SRC")]
-    source: String,
+    source: OsString,
     /// File to write; its name ends in .gguf
     #[arg(value_name = "DST", required_unless_present_any = ["dry_run", "compare_tensor"])]
     out: Option<PathBuf>,

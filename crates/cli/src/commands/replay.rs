@@ -164,7 +164,7 @@ impl Replay {
         };
         let runner = load::runner(&checkpoint, &load)?;
         if let Some((name, then, now)) = then.difference(&TraceSettings::of(&runner)) {
-            let (first, model) = (first.display(), args.model.name());
+            let (first, model) = (first.display(), args.model.name().display());
             bail!("{first}: expected {name} {now}, as {model} has here, found {then}");
         }
         let is_constrained = traces.iter().any(|(_, trace)| trace.request.constraint.is_some());

@@ -5,7 +5,6 @@ use crate::output;
 use crate::progress::{self, Task};
 use anyhow::{Result, bail};
 use api::{RequestOptions, Service, probability};
-use engine::{EngineOptions, KvMemory};
 use serde_json::json;
 
 /// Documents that are computed together.
@@ -36,7 +35,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let loaded = args.source.load(EngineOptions::default(), KvMemory::Share)?;
+    let loaded = args.source.load(None)?;
     let scores = super::runtime()?.block_on(scores(args, &loaded.service))?;
     let mut order: Vec<usize> = (0..scores.len()).collect();
     order.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]));

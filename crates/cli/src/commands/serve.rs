@@ -8,7 +8,7 @@ mod routes;
 mod served_model;
 mod state_dir;
 
-use crate::args::{EngineArgs, SamplingArgs};
+use crate::args::{EngineArgs, PoolingArgs, SamplingArgs};
 use crate::effective::EffectiveSettings;
 use crate::interrupt::{Signal, Watch};
 use crate::load::{LoadedModel, SourceArgs};
@@ -40,6 +40,9 @@ pub(crate) struct Args {
     /// FILE, and exit
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
     print_config: Option<Option<PathBuf>>,
+    /// With --print-config, print the settings as JSON: the given ones and the defaults
+    #[arg(long, requires = "print_config")]
+    json: bool,
     #[command(flatten)]
     listen: ListenArgs,
     #[command(flatten)]
@@ -59,6 +62,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     engine: EngineArgs,
     #[command(flatten)]
+    pooling: PoolingArgs,
+    #[command(flatten)]
     source: SourceArgs,
 }
 
@@ -69,10 +74,16 @@ pub(crate) fn run(args: &Args, effective: &EffectiveSettings) -> Result<()> {
     let options = args.routes.over(args.clients.options(&args.connections)?);
     let mut options = args.adapters.over(args.state.over(options));
     let settings = effective.yaml(&args.listen.chosen(), &options.keys.labels());
-    match &args.print_config {
-        Some(Some(file)) => return NewFile::write(file, false, settings.as_bytes()),
-        Some(None) => return output::text(&settings),
-        None => {}
+    if let Some(file) = &args.print_config {
+        effective.check_utf8()?;
+        let settings = match args.json {
+            true => serde_json::to_string_pretty(&effective.json(&args.listen.chosen()))? + "\n",
+            false => settings,
+        };
+        return match file {
+            Some(file) => NewFile::write(file, false, settings.as_bytes()),
+            None => output::text(&settings),
+        };
     }
     tracing::debug!("{settings}");
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -122,6 +133,7 @@ impl Args {
     fn load(&self, shared: &SharedSettings<'_>) -> Result<(ServedModels, LoadedModel)> {
         let aliases = self.routes.aliases();
         let Self { source, adapters, sampling, .. } = self;
+        let source = &source.clone().pooled(self.pooling);
         let keeps_all_prefixes = shared.keeps_all_prefixes;
         let served =
             ServedArgs { source, adapters, sampling, aliases: &aliases, keeps_all_prefixes };

@@ -45,12 +45,18 @@ enum SessionsCommand {
         name: SessionName,
         /// Its new name, which no session has
         new: SessionName,
+        /// Print the new name as JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Remove sessions
     Remove {
         /// The sessions
         #[arg(required = true, value_name = "NAME")]
         names: Vec<SessionName>,
+        /// Print the names of what is removed as JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Write a session to a file, which import reads
     Export {
@@ -62,6 +68,9 @@ enum SessionsCommand {
         /// Replace an existing file
         #[arg(long, requires = "output")]
         force: bool,
+        /// Print the name and the file as JSON; what goes to standard output is JSON already
+        #[arg(long, requires = "output")]
+        json: bool,
     },
     /// Add a session from a file that export wrote
     Import {
@@ -70,6 +79,9 @@ enum SessionsCommand {
         /// The name of the session [default: that of the file, without its extension]
         #[arg(long)]
         name: Option<SessionName>,
+        /// Print the name as JSON
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -79,19 +91,29 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         SessionsCommand::List { json } => list(&folder, *json),
         SessionsCommand::Show { name, json: true } => output::text(&folder.read(name)?.text()?),
         SessionsCommand::Show { name, .. } => show(&folder.read(name)?),
-        SessionsCommand::Rename { name, new } => {
+        SessionsCommand::Rename { name, new, json } => {
             folder.read(name)?;
-            folder.hold(name.clone())?.0.rename(new.clone())
+            folder.hold(name.clone())?.0.rename(new.clone())?;
+            say(*json, &json!({ "name": new.to_string() }))
         }
-        SessionsCommand::Remove { names } => {
-            names.iter().try_for_each(|name| remove(&folder, name))
+        SessionsCommand::Remove { names, json } => {
+            names.iter().try_for_each(|name| remove(&folder, name))?;
+            let removed: Vec<String> = names.iter().map(ToString::to_string).collect();
+            say(*json, &json!({ "removed": removed }))
         }
-        SessionsCommand::Export { name, output: Some(file), force } => {
-            NewFile::write(file, *force, folder.read(name)?.text()?.as_bytes())
+        SessionsCommand::Export { name, output: Some(file), force, json } => {
+            NewFile::write(file, *force, folder.read(name)?.text()?.as_bytes())?;
+            let file = file.display().to_string();
+            say(*json, &json!({ "name": name.to_string(), "file": file }))
         }
         SessionsCommand::Export { name, .. } => output::text(&folder.read(name)?.text()?),
-        SessionsCommand::Import { file, name } => import(&folder, file, name.clone()),
+        SessionsCommand::Import { file, name, json } => import(&folder, file, name.clone(), *json),
     }
+}
+
+/// Prints what was done, where that is to be JSON.
+fn say(as_json: bool, done: &Value) -> Result<()> {
+    if as_json { output::json(done) } else { Ok(()) }
 }
 
 fn list(folder: &SessionFolder, as_json: bool) -> Result<()> {
@@ -159,7 +181,12 @@ fn remove(folder: &SessionFolder, name: &SessionName) -> Result<()> {
     folder.hold_unread(name.clone())?.remove()
 }
 
-fn import(folder: &SessionFolder, file: &Path, name: Option<SessionName>) -> Result<()> {
+fn import(
+    folder: &SessionFolder,
+    file: &Path,
+    name: Option<SessionName>,
+    as_json: bool,
+) -> Result<()> {
     let context = || format!("cannot import {}", file.display());
     let session = File::open(file).map_err(anyhow::Error::from).and_then(read_session);
     let session = session.with_context(context)?;
@@ -170,6 +197,8 @@ fn import(folder: &SessionFolder, file: &Path, name: Option<SessionName>) -> Res
     };
     let held = folder.hold_new(name)?;
     held.save(&session)?;
-    output::note(format_args!("session {}", held.name()));
-    Ok(())
+    if !as_json {
+        output::note(format_args!("session {}", held.name()));
+    }
+    say(as_json, &json!({ "name": held.name().to_string() }))
 }

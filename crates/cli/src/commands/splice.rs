@@ -5,6 +5,7 @@ use crate::{model, output};
 use anyhow::{Context, Result};
 use convert::{LayerRange, Splice, SpliceSelection};
 use serde_json::json;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 /// Write a GGUF file with some tensors of another file of the same model
@@ -14,9 +15,9 @@ use std::path::PathBuf;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The .gguf file that most tensors come from, or owner/name on the hub
-    base: String,
+    base: OsString,
     /// The .gguf file that the selected tensors come from, or owner/name on the hub
-    donor: String,
+    donor: OsString,
     /// Names of the tensors: a glob over whole names, or over names without `blk.N.`
     #[arg(long, value_name = "GLOB")]
     tensors: String,
@@ -43,7 +44,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     args.output.as_deref().map(Splice::check_name).transpose()?;
-    let locate = |name: &str| model::locate(name, args.hub_endpoint.as_deref());
+    let locate = |name: &OsStr| model::locate(name, args.hub_endpoint.as_deref());
     let selection = SpliceSelection { tensors: &args.tensors, layers: &args.layers };
     let splice = Splice::plan(&locate(&args.base)?, &locate(&args.donor)?, selection)?;
     let (mut report, table) = (splice.to_json(), splice.to_table());

@@ -5,6 +5,7 @@ use crate::args::FileArgs;
 use crate::{input, output};
 use anyhow::{Context, Result};
 use serde_json::Value;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use text::{ChatTemplate, NaiveDateTime, SpecialTokens, TextAssets};
 
@@ -16,7 +17,7 @@ use text::{ChatTemplate, NaiveDateTime, SpecialTokens, TextAssets};
 pub(crate) struct Args {
     /// Folder, .gguf file, owner/name on the hub, or `builtin`
     #[arg(required_unless_present = "template")]
-    model: Option<String>,
+    model: Option<OsString>,
     /// Jinja file, instead of a model's template
     #[arg(long, value_name = "FILE", conflicts_with_all = ["model", "name"])]
     template: Option<PathBuf>,
@@ -64,7 +65,7 @@ fn render_file(args: &Args, path: &Path, case: &Value) -> Result<String> {
     rendered.with_context(|| format!("cannot render {}", path.display()))
 }
 
-fn render_model(args: &Args, model: &str, case: &Value) -> Result<String> {
+fn render_model(args: &Args, model: &OsStr, case: &Value) -> Result<String> {
     let path = args.files.locate(model)?;
     let context = || format!("cannot render the template of {}", path.display());
     let mut assets = match gguf(&path)? {

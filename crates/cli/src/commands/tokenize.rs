@@ -6,6 +6,7 @@ use crate::output;
 use anyhow::{Context, Result};
 use formats::gguf::GgufFile;
 use serde_json::json;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use text::{EncodeOptions, Tokenizer};
 
@@ -17,7 +18,7 @@ use text::{EncodeOptions, Tokenizer};
 pub(crate) struct Args {
     /// Folder (a tokenizer.json is enough), .gguf file (a vocabulary is enough), owner/name on
     /// the hub, or `builtin`
-    model: String,
+    model: OsString,
     /// The text [default: standard input]
     #[arg(allow_hyphen_values = true)]
     text: Option<String>,

@@ -6,16 +6,17 @@ mod report;
 mod text_cases;
 mod texts;
 
-use crate::adapters::AdapterArgs;
+use crate::adapters::{self, AdapterArgs};
 use crate::device::DeviceArgs;
 use crate::exit::SilentExit;
 use crate::placement::PlacementArgs;
 use crate::{load, output};
-use anyhow::{Result, bail};
+use anyhow::{Context, Result};
 use engine::{CacheRounding, KvType, LoadOptions, Mode, SingleSequence};
 use formats::{Checkpoint, OpenOptions};
 use reference::Reference;
 use report::VerifyReport;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// Check a model against reference outputs
@@ -30,9 +31,9 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Args {
     /// Folder, .gguf file or Hugging Face name
     #[arg(required_unless_present = "make_script")]
-    model: Option<String>,
+    model: Option<OsString>,
     /// Reference outputs, written by the program of --make-script [default: reference.json of the
-    /// adapter, where there is one]
+    /// adapter, or of the model, where there is one]
     #[arg(long, value_name = "FILE")]
     reference: Option<PathBuf>,
     /// Compute mode: exact (f32 activations) or fast
@@ -57,6 +58,9 @@ pub(crate) struct Args {
     chunk: usize,
     #[command(flatten)]
     placement: PlacementArgs,
+    /// Address of the hub, instead of HF_ENDPOINT
+    #[arg(long, value_name = "URL")]
+    hub_endpoint: Option<String>,
     /// Print one JSON object instead of a table
     #[arg(long)]
     json: bool,
@@ -72,12 +76,15 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if args.make_script {
         return output::text(SCRIPT);
     }
-    let reference = args.reference.clone().or_else(|| args.adapters.reference());
-    let (Some(model), Some(reference)) = (&args.model, reference) else {
-        bail!("expected a model and --reference");
+    let model = args.model.as_ref().context("expected a model")?;
+    let given = args.reference.clone().or_else(|| args.adapters.reference());
+    // Read before a model is downloaded, so that an error shows at once.
+    let given = given.as_deref().map(Reference::open).transpose()?;
+    let path = crate::model::locate(model, args.hub_endpoint.as_deref())?;
+    let reference = match given {
+        Some(reference) => reference,
+        None => Reference::open(&args.beside(&path).context("expected --reference")?)?,
     };
-    let reference = Reference::open(&reference)?;
-    let path = crate::model::locate(model, None)?;
     let mut report = VerifyReport::default();
     check_numbers(args, &path, &reference, &mut report)?;
     if reference.has_text_cases() {
@@ -85,6 +92,13 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     output::report(args.json, || report.to_json(), || report.to_table())?;
     if report.holds() { Ok(()) } else { Err(SilentExit(1).into()) }
+}
+
+impl Args {
+    /// The reference file of the model at `path`, which says nothing of adapters.
+    fn beside(&self, path: &Path) -> Option<PathBuf> {
+        adapters::reference_of(path).filter(|_| self.adapters.sources().is_empty())
+    }
 }
 
 fn check_numbers(

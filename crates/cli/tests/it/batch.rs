@@ -289,7 +289,15 @@ mod endings {
         let ended: Ended = child.wait_with_output().unwrap().into();
         assert_eq!(ended.code, Some(130), "{}", ended.err);
         assert!(asked.elapsed() < Duration::from_secs(5), "{:?}", asked.elapsed());
-        assert_eq!((&summary(&ended)["ok"], &summary(&ended)["left"]), (&json!(2), &json!(2)));
+        let summary = summary(&ended);
+        assert_eq!((&summary["ok"], &summary["left"]), (&json!(2), &json!(2)));
+        // One token of prompt for each request, and more generated ones than the answers have.
+        assert_eq!(
+            (&summary["prompt_tokens"], &summary["all_prompt_tokens"]),
+            (&json!(2), &json!(4))
+        );
+        assert_eq!(summary["completion_tokens"], 4);
+        assert!(summary["all_completion_tokens"].as_u64() > Some(4), "{summary}");
         assert_eq!(ids(&output), ["a", "b"]);
     }
 

@@ -26,6 +26,19 @@ fn every_request_is_counted_with_its_tokens() {
 }
 
 #[test]
+fn a_run_that_finds_its_prompts_in_the_cache_says_so() {
+    let server = Server::start(&[]);
+    let said = |seed: &str| {
+        let load = ["-n", "4", "--prompt", "64", "--output", "2", "--seed", seed];
+        let out = succeed(
+            &[&["bench-serve", &server.address, "--shared-prefix", "32"], &load[..]].concat(),
+        );
+        out.contains("most of the prompts were in the server's cache: --seed")
+    };
+    assert_eq!([said("1"), said("1"), said("2")], [false, true, false]);
+}
+
+#[test]
 fn chats_at_random_times_are_measured_too() {
     let server = Server::start(&["--api-key", "secret"]);
     let load = ["--endpoint", "chat", "-n", "4", "--rate", "200", "--prompt", "5-9"];

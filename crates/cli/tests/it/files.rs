@@ -2,6 +2,8 @@
 
 use crate::gannet::{check_error, file, path, run, run_with_input, succeed, tiny};
 use serde_json::Value;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 #[test]
@@ -39,6 +41,46 @@ fn vocabularies_without_weights_tokenize_and_can_be_inspected() {
     assert_eq!(succeed(&["tokenize", qwen2, "Hello world"]), "9707 1879\n");
     let value: Value = serde_json::from_str(&succeed(&["inspect", qwen2, "--json"])).unwrap();
     assert_eq!(value["parameters"], 0);
+}
+
+/// Arguments, of which some are no texts.
+fn words<'a>(args: impl IntoIterator<Item = &'a dyn AsRef<OsStr>>) -> Vec<OsString> {
+    args.into_iter().map(|arg| arg.as_ref().to_owned()).collect()
+}
+
+#[test]
+fn file_names_that_are_not_utf8_are_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &[u8]| folder.path().join(OsStr::from_bytes(name));
+    let (model, whole, text) = (at(b"m\xff"), at(b"m\xff.gguf"), at(b"t\xff.txt"));
+    std::os::unix::fs::symlink(tiny(), &model).unwrap();
+    std::fs::write(&text, "Hello world. ".repeat(20)).unwrap();
+    succeed(&words([
+        &"quantize" as &dyn AsRef<OsStr>,
+        &model,
+        &whole,
+        &"--type=q8_0",
+        &"--split-size=100K",
+    ]));
+    let names = folder.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name());
+    let first = names.into_iter().find(|name| name.as_bytes().starts_with(b"m\xff-00001-of-"));
+    let part = folder.path().join(first.expect("several parts"));
+    succeed(&words([&"run" as &dyn AsRef<OsStr>, &"-m", &part, &"-n=1", &"-f", &text]));
+    succeed(&words([&"inspect" as &dyn AsRef<OsStr>, &part]));
+    succeed(&words([&"tokenize" as &dyn AsRef<OsStr>, &model, &"-f", &text]));
+    succeed(&words([&"compare" as &dyn AsRef<OsStr>, &model, &part, &"--ctx=16", &"-f", &text]));
+    let missing = at(b"no\xff.gguf");
+    let ended = run(&words([&"run" as &dyn AsRef<OsStr>, &"hi", &"--lora", &missing]));
+    check_error(&ended, "no\u{fffd}.gguf\n");
+    let ended = run(&words([&"run" as &dyn AsRef<OsStr>, &"hi", &"-m", &missing]));
+    check_error(&ended, "no\u{fffd}.gguf: no such file or folder");
+}
+
+#[test]
+fn a_text_that_is_not_utf8_is_named() {
+    let ended = run(&words([&"run" as &dyn AsRef<OsStr>, &OsStr::from_bytes(b"hi\xff")]));
+    assert_eq!(ended.code, Some(2));
+    assert!(ended.err.contains(r#"expected UTF-8 in text, found "hi\xFF""#), "{}", ended.err);
 }
 
 const CASE: &str = r#"{"messages": [{"role": "user", "content": "Hi"}]}"#;

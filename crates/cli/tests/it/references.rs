@@ -1,6 +1,6 @@
 //! Every reference checkpoint of a supported architecture agrees with its reference outputs.
 
-use crate::gannet::succeed;
+use crate::gannet::{check_error, run, succeed, tiny};
 use std::path::Path;
 use std::sync::LazyLock;
 
@@ -138,4 +138,12 @@ fn families_that_joined_later_agree_with_their_references() {
         is_gguf(path) && named(path).is_some_and(|name| NEXT_FILES.contains(&name.as_str()))
     });
     assert_eq!(verified, NEXT_FILES.len());
+}
+
+#[test]
+fn a_reference_beside_the_model_is_found() {
+    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny");
+    succeed(&["verify", model]);
+    check_error(&run(&["verify", &tiny()]), "expected --reference");
+    check_error(&run(&["verify", model, "--reference", "nofile"]), "cannot read nofile");
 }

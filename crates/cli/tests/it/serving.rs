@@ -102,7 +102,7 @@ fn it_answers_and_ends_with_zero_on_sigterm() {
 
 #[test]
 fn the_log_says_where_a_prompt_leaves_the_one_before() {
-    let server = Server::start(&["-vv", "--log-format", "json"]);
+    let server = Server::start(&["-vv", "--log-prompts", "--log-format", "json"]);
     for time in ["12:01", "12:02"] {
         let system = json!({"role": "system", "content": format!("Be kind. It is {time} now.")});
         let user = json!({"role": "user", "content": "What is the capital of France?"});

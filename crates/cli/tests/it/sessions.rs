@@ -232,6 +232,25 @@ fn a_new_conversation_replaces_what_a_session_keeps_with_its_first_answer() {
 }
 
 #[test]
+fn what_is_done_with_sessions_is_also_said_as_json() {
+    let state = State::new();
+    let answer = state.say(&["--session", "a", "--json"], &LINES[..2]).out;
+    let answers: Vec<Value> =
+        answer.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(answers.len(), 2, "{answer}");
+    assert!(answers.iter().all(|it| it["usage"]["completion_tokens"].as_u64() > Some(0)));
+    let said =
+        |args: &[&str]| -> Value { serde_json::from_str(&state.sessions_succeed(args)).unwrap() };
+    let file = state.0.path().join("a.json");
+    let file = file.to_str().unwrap();
+    assert_eq!(said(&["rename", "a", "b", "--json"])["name"], "b");
+    assert_eq!(said(&["export", "b", "-o", file, "--json"])["file"], file);
+    assert_eq!(said(&["import", file, "--json"])["name"], "a");
+    assert_eq!(said(&["remove", "a", "b", "--json"])["removed"], serde_json::json!(["a", "b"]));
+    assert!(state.files().is_empty());
+}
+
+#[test]
 fn a_chat_that_is_killed_between_turns_loses_none() {
     let state = State::new();
     let mut command = command();

@@ -55,6 +55,14 @@ fn reports_add_up() {
 }
 
 #[test]
+fn the_computed_part_of_a_prompt_counts_where_its_request_ends_before() {
+    let metrics = Metrics::default();
+    metrics.admitted(secs(0.5), Lookup { queried: 10, found: 4, ..Lookup::default() });
+    metrics.prompt_cut(3);
+    assert_eq!(metrics.snapshot().prompt_tokens, 7);
+}
+
+#[test]
 fn groups_and_states_are_counted_apart() {
     let metrics = Metrics::default();
     metrics.groups(&[None, Some(128)]);

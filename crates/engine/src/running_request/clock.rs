@@ -54,6 +54,13 @@ impl RequestClock {
         }
     }
 
+    /// Counts the `computed` tokens of a prompt whose request ends before it is computed.
+    pub fn record_cut_prompt(&self, computed: usize, metrics: &Metrics) {
+        if self.prompt_end.is_none() {
+            metrics.prompt_cut(computed);
+        }
+    }
+
     /// Counts `tokens` generated tokens of a step.
     pub fn record_tokens(&mut self, tokens: usize, metrics: &Metrics) {
         if tokens == 0 {

@@ -114,6 +114,25 @@ fn a_dropped_generation_frees_its_blocks() {
 }
 
 #[test]
+fn the_computed_part_of_an_abandoned_prompt_is_counted() {
+    let engine = engine(1, 1);
+    let mut generation = engine.handle.submit(request(240, 1)).unwrap();
+    let computed = loop {
+        match generation.next_blocking().unwrap() {
+            Event::Prefill { done, .. } => break done as u64,
+            _ => continue,
+        }
+    };
+    drop(generation);
+    let ended = || engine.handle.metrics.snapshot().finished.iter().sum::<u64>() == 1;
+    while !ended() {
+        std::thread::yield_now();
+    }
+    let counted = engine.handle.metrics.snapshot().prompt_tokens;
+    assert!((computed..=240).contains(&counted), "{computed} {counted}");
+}
+
+#[test]
 fn bad_requests_are_rejected_when_submitted() {
     let engine = engine(1, 64);
     let refusal = |request| engine.handle.submit(request).unwrap_err();

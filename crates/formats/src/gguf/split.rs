@@ -4,6 +4,8 @@
 //! tensors.
 
 use std::collections::HashSet;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -17,9 +19,12 @@ pub(super) const COUNT: &str = "split.count";
 pub(super) const NUMBER: &str = "split.no";
 pub(super) const TENSORS: &str = "split.tensors.count";
 
+/// The form of what follows the prefix in the name of a part, before the ending.
+const NUMBERS: &str = "-00001-of-00003";
+
 /// Prefix, number and count of parts, read from the name of one part.
 pub(super) struct SplitName {
-    prefix: String,
+    prefix: OsString,
     /// Counted from 1.
     number: usize,
     count: usize,
@@ -27,7 +32,7 @@ pub(super) struct SplitName {
 
 /// The name of the whole model of which the file at `path` is a part, and the number of the part,
 /// counted from 1; `None` if its name is not that of a part.
-pub fn part_of(path: &Path) -> Option<(String, usize)> {
+pub fn part_of(path: &Path) -> Option<(OsString, usize)> {
     from_name(path).map(|name| (name.prefix, name.number))
 }
 
@@ -67,12 +72,13 @@ pub(super) fn open_all(path: &Path, place: &SplitName) -> Result<Vec<(Arc<Mmap>,
 }
 
 fn from_name(path: &Path) -> Option<SplitName> {
-    let stem = path.file_name()?.to_str()?.strip_suffix(".gguf")?;
-    let (rest, count) = stem.rsplit_once("-of-")?;
-    let (prefix, number) = rest.rsplit_once('-')?;
+    let stem = path.file_name()?.as_bytes().strip_suffix(b".gguf")?;
+    let (prefix, numbers) = stem.split_at_checked(stem.len().checked_sub(NUMBERS.len())?)?;
+    let numbers = str::from_utf8(numbers).ok()?.strip_prefix('-')?;
+    let (number, count) = numbers.split_once("-of-")?;
     let (number, count) = (five_digits(number)?, five_digits(count)?);
     let valid = (1..=count).contains(&number);
-    valid.then(|| SplitName { prefix: prefix.to_owned(), number, count })
+    valid.then(|| SplitName { prefix: OsString::from_vec(prefix.to_vec()), number, count })
 }
 
 fn five_digits(text: &str) -> Option<usize> {
@@ -81,8 +87,10 @@ fn five_digits(text: &str) -> Option<usize> {
 }
 
 /// File name of part `index` of `count`.
-pub(super) fn part_name(prefix: &str, index: usize, count: usize) -> String {
-    format!("{prefix}-{:05}-of-{count:05}.gguf", index + 1)
+pub(super) fn part_name(prefix: &OsStr, index: usize, count: usize) -> OsString {
+    let mut name = prefix.to_owned();
+    name.push(format!("-{:05}-of-{count:05}.gguf", index + 1));
+    name
 }
 
 fn expect(metadata: &Metadata, key: &str, expected: usize) -> Result<()> {
@@ -114,9 +122,11 @@ fn check_tensors(parts: &[(Arc<Mmap>, Header)]) -> Result<()> {
 mod tests {
     use super::*;
 
-    fn check(name: &str, expected: Option<(&str, usize)>) {
+    fn check(name: impl AsRef<OsStr>, expected: Option<(&str, usize)>) {
+        let name = name.as_ref();
         let place = from_name(Path::new(name));
-        assert_eq!(place.as_ref().map(|p| (p.prefix.as_str(), p.count)), expected, "{name}");
+        let found = place.as_ref().map(|p| (p.prefix.as_os_str(), p.count));
+        assert_eq!(found, expected.map(|(prefix, count)| (prefix.as_ref(), count)), "{name:?}");
     }
 
     #[test]
@@ -128,5 +138,9 @@ mod tests {
         check("qwen-00000-of-00003.gguf", None);
         check("qwen-1-of-3.gguf", None);
         check("qwen-+0001-of-00003.gguf", None);
+        check("-00001-of-00003.gguf", Some(("", 3)));
+        check("00001-of-00003.gguf", None);
+        check("é00001-of-00003.gguf", None);
+        assert!(from_name(Path::new(OsStr::from_bytes(b"\xff-00001-of-00002.gguf"))).is_some());
     }
 }

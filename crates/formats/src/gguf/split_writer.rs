@@ -26,11 +26,9 @@ impl GgufWriter {
     /// `NAME-00001-of-00003.gguf` and so on in one folder, for a `path` of `NAME.gguf`.
     ///
     /// # Errors
-    /// If the file name is not UTF-8.
+    /// If `path` has no file name, or there would be too many parts.
     pub fn part_paths(&self, path: &Path, max_bytes: usize) -> Result<Vec<PathBuf>> {
-        let prefix = path.file_stem().and_then(|stem| stem.to_str());
-        let bad = || Error::file(path, "expected a file name that is UTF-8");
-        let prefix = prefix.ok_or_else(bad)?;
+        let prefix = path.file_stem().ok_or_else(|| Error::file(path, "expected a file name"))?;
         let count = self.part_lengths(max_bytes).len();
         if count > MAX_PARTS {
             let problem = format!("expected at most {MAX_PARTS} parts, found {count}");

@@ -147,7 +147,9 @@ impl RequestLog {
             }
             TextEvent::Call(_) => self.pieces[index] += 1,
             TextEvent::Admitted(found) => {
-                prompt.into_iter().for_each(|prompt| self.cache.admitted(prompt, found));
+                if let Some(prompt) = prompt {
+                    self.cache.admitted(prompt, found, self.transcript.is_some());
+                }
             }
             TextEvent::Done(done) => self.done(index, done, prompt.is_some()),
             _ => {}

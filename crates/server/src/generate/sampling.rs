@@ -63,6 +63,36 @@ fn canonical(name: &str) -> &str {
     }
 }
 
+/// What holds for the member that a protocol calls `name` where neither a request nor a flag of the
+/// server gives it, in the words of the flag's help.
+fn default_of(name: &str) -> Option<String> {
+    let last = SamplingOptions::default().params();
+    let number = match canonical(name) {
+        "temperature" => last.temperature,
+        "top_k" => last.top_k as f32,
+        "top_p" => last.top_p,
+        "min_p" => last.min_p,
+        "typical_p" => last.typical_p,
+        "repeat_penalty" => last.repeat_penalty,
+        "presence_penalty" => return Some(last.presence_penalty.to_string()),
+        "frequency_penalty" => return Some(last.frequency_penalty.to_string()),
+        "penalty_window" => return Some("all".to_owned()),
+        "seed" => return Some("-1".to_owned()),
+        _ => return None,
+    };
+    Some(format!("the model's, else {number}"))
+}
+
+/// The description of a member, of which `about` says the first part, or `-` for nothing.
+fn description(name: &str, about: &str) -> Option<String> {
+    let is_other_name = about.starts_with("As `");
+    let default = default_of(name).filter(|_| !is_other_name);
+    let default = default.map(|default| format!("Default: {default}."));
+    let about = Some(about.to_owned()).filter(|about| about != "-");
+    let parts: Vec<String> = about.into_iter().chain(default).collect();
+    Some(parts.join(" ")).filter(|text| !text.is_empty())
+}
+
 /// How one protocol writes sampling members.
 #[derive(Debug)]
 pub(crate) struct SamplingRules {
@@ -225,7 +255,7 @@ impl SamplingRules {
         ObjectBuilder::new()
             .schema_type(SchemaType::from_iter([kind, Type::Null]))
             .format(Some(SchemaFormat::KnownFormat(format)))
-            .description(Some(about).filter(|about| *about != "-"))
+            .description(description(name, about))
             .minimum(low.map(exact))
             .maximum(bounds.map(|(_, high)| exact(high)))
             .build()

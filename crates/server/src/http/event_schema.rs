@@ -1,5 +1,5 @@
-//! What the document says of streams of server-sent events: the content of `text/event-stream` is an
-//! event, whose `data` is text that holds JSON.
+//! What the document says of streams of server-sent events: the content of `text/event-stream` is
+//! an event, whose `data` is text that holds JSON.
 //!
 //! Source: `contentMediaType` and `contentSchema` of JSON Schema 2020-12.
 

@@ -1,9 +1,9 @@
 //! Calls in reasoning after which the model goes on reasoning, as if they had been made.
 //!
 //! A block of calls that begins a line is meant as one; a block inside a line or a code fence is
-//! quoted. What follows the block tells more: only white space, the tag that ends the reasoning, the end of the
-//! answer or another block leave the reader of answers to decide, and any other text shows that the
-//! model waits for nothing.
+//! quoted. What follows the block tells more: only white space, the tag that ends the reasoning,
+//! the end of the answer or another block leave the reader of answers to decide, and any other text
+//! shows that the model waits for nothing.
 
 use super::recovery::Recovery;
 use crate::call_reader::LiteralRole;

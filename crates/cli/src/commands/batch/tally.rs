@@ -17,6 +17,8 @@ pub(crate) struct BatchTally {
     /// Refused and failed lines.
     pub failed: u64,
     usage: BatchUsage,
+    /// Tokens of all requests, without an answer too, where there are such.
+    all: Option<BatchUsage>,
     started: Instant,
 }
 
@@ -25,16 +27,22 @@ pub(crate) struct BatchTally {
 #[serde(default)]
 pub(crate) struct BatchUsage {
     #[serde(alias = "input_tokens")]
-    prompt_tokens: u64,
+    pub prompt_tokens: u64,
     #[serde(alias = "output_tokens")]
-    completion_tokens: u64,
+    pub completion_tokens: u64,
 }
 
 impl BatchTally {
     /// Starts the clock.
     pub fn new(lines: u64, answered_before: u64, refused_before: u64) -> Self {
         let (usage, started) = (BatchUsage::default(), Instant::now());
-        Self { lines, answered_before, refused_before, answered: 0, failed: 0, usage, started }
+        let (answered, failed, all) = (0, 0, None);
+        Self { lines, answered_before, refused_before, answered, failed, usage, all, started }
+    }
+
+    /// Takes the tokens of all requests, where requests have no answer.
+    pub fn set_all(&mut self, all: BatchUsage) {
+        self.all = Some(all);
     }
 
     /// Counts an answer.
@@ -76,9 +84,13 @@ impl BatchTally {
         counts.extend(more.map(|(count, what)| format!("{count} {what}")));
         format!(
             "{} lines: {}; the answers have {prompt_tokens} prompt tokens and {completion_tokens} \
-             generated tokens, in {:.2} s, {:.1} tokens/s",
+             generated tokens{}, in {:.2} s, {:.1} tokens/s",
             self.lines,
             counts.join(", "),
+            self.all.map_or_else(String::new, |all| format!(
+                " (with requests that were not finished, {} and {})",
+                all.prompt_tokens, all.completion_tokens
+            )),
             self.started.elapsed().as_secs_f64(),
             self.rate(),
         )
@@ -86,6 +98,7 @@ impl BatchTally {
 
     /// The counts as JSON.
     pub fn to_json(&self) -> Value {
+        let all = self.all.unwrap_or(self.usage);
         json!({
             "lines": self.lines,
             "ok": self.answered,
@@ -95,6 +108,8 @@ impl BatchTally {
             "left": self.lines.saturating_sub(self.done()),
             "prompt_tokens": self.usage.prompt_tokens,
             "completion_tokens": self.usage.completion_tokens,
+            "all_prompt_tokens": all.prompt_tokens,
+            "all_completion_tokens": all.completion_tokens,
             "seconds": self.started.elapsed().as_secs_f64(),
             "tokens_per_second": self.rate(),
         })

@@ -14,7 +14,7 @@ use axum::http::{HeaderMap, Request, header};
 use indicatif::ProgressBar;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::task::{JoinError, JoinSet};
 use tower::ServiceExt;
 
@@ -25,6 +25,32 @@ pub(crate) struct BatchServer {
     pub router: Router,
     /// Maximum number of requests in flight.
     pub limit: usize,
+}
+
+/// Most time in which abandoned requests end.
+const LAST_REQUESTS: Duration = Duration::from_secs(1);
+
+impl BatchServer {
+    /// The tokens of all requests, abandoned ones included, which end first.
+    pub fn tokens_of_all(&self) -> BatchUsage {
+        let started = Instant::now();
+        loop {
+            let stats = self.loaded.service.engine.metrics.snapshot();
+            if stats.running + stats.waiting == 0 || started.elapsed() > LAST_REQUESTS {
+                let (prompt_tokens, completion_tokens) =
+                    (stats.prompt_tokens, stats.generation_tokens);
+                return BatchUsage { prompt_tokens, completion_tokens };
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Ends the engine.
+    pub fn finish(self) {
+        let Self { loaded, router, .. } = self;
+        drop(router);
+        loaded.finish();
+    }
 }
 
 /// The id of a line with its answer.

@@ -114,8 +114,7 @@ pub(super) struct Bounds {
 
 impl Reference {
     pub fn open(path: &Path) -> Result<Self> {
-        let file = || format!("{}", path.display());
-        let text = std::fs::read_to_string(path).with_context(file)?;
+        let text = crate::input::read_path(path)?;
         let reference: Self = serde_json::from_str(&text)
             .with_context(|| format!("{} is not a reference file", path.display()))?;
         let cases = [reference.prompts.len(), reference.texts.len(), reference.pairs.len()];

@@ -91,10 +91,11 @@ impl RequestReports {
         Arc::new(Self { id, caller, model, prompts })
     }
 
-    /// Adds what the prompt number `index` found, and logs it.
-    pub fn admitted(&self, index: usize, report: &CacheReport) {
+    /// Adds what the prompt number `index` found, and logs it, `with_texts` or without.
+    pub fn admitted(&self, index: usize, report: &CacheReport, with_texts: bool) {
         let CacheReport { looked_up, found, from_disk, cause, difference } = report;
         let difference = difference.as_deref();
+        let texts = difference.filter(|_| with_texts);
         let place = difference.and_then(|it| it.place.as_ref());
         tracing::debug!(
             request_id = &*self.id,
@@ -106,9 +107,9 @@ impl RequestReports {
             message_index = place.and_then(|place| place.message),
             role = place.and_then(|place| place.role.as_deref()),
             token = difference.map(|it| it.token),
-            before = difference.map(|it| it.before.as_str()),
-            earlier = difference.map(|it| it.earlier.as_str()),
-            now = difference.map(|it| it.now.as_str()),
+            before = texts.map(|it| it.before.as_str()),
+            earlier = texts.map(|it| it.earlier.as_str()),
+            now = texts.map(|it| it.now.as_str()),
             "cache"
         );
         if let Some(prompt) = lock(&self.prompts).get_mut(index) {
@@ -222,9 +223,9 @@ mod tests {
         check("prompt=20; own-prefix=8");
         let report =
             |found, cause| CacheReport { looked_up: 9, found, cause, ..Default::default() };
-        request.admitted(0, &report(8, CacheCause::NewTokens));
+        request.admitted(0, &report(8, CacheCause::NewTokens), false);
         check("prompt=20; own-prefix=8");
-        request.admitted(1, &report(4, CacheCause::UnknownPrefix));
+        request.admitted(1, &report(4, CacheCause::UnknownPrefix), true);
         check("found=12; looked-up=18; cause=unknown-prefix");
     }
 }

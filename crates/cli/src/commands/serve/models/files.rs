@@ -9,6 +9,7 @@ use formats::gguf;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// Maximum size of the YAML file in bytes.
@@ -24,12 +25,12 @@ pub(super) struct NamedSettings {
     pub name: String,
     /// Where it was found, for errors.
     pub place: String,
-    pub settings: BTreeMap<String, Vec<String>>,
+    pub settings: BTreeMap<String, Vec<OsString>>,
 }
 
 impl NamedSettings {
     fn of_path(name: String, path: &Path) -> Self {
-        let settings = BTreeMap::from([(MODEL.to_owned(), vec![path.display().to_string()])]);
+        let settings = BTreeMap::from([(MODEL.to_owned(), vec![path.into()])]);
         Self { place: name.clone(), name, settings }
     }
 }
@@ -134,11 +135,14 @@ fn listed_model(
     }
     let Some(source) = one(MODEL, &settings)? else { bail!("model: expected a path or a name") };
     let inside = folder.join(&source);
-    let source = if inside.exists() { inside.display().to_string() } else { source };
-    settings.insert(MODEL.to_owned(), vec![source.clone()]);
+    let path = if inside.exists() { inside } else { PathBuf::from(&source) };
     let name = one("name", &settings)?;
     settings.remove("name");
-    let name = name.unwrap_or_else(|| model_at(Path::new(&source)).unwrap_or(source));
+    let name = name.unwrap_or_else(|| model_at(&path).unwrap_or(path.display().to_string()));
+    let into = |texts: Vec<String>| texts.into_iter().map(OsString::from).collect();
+    let mut settings: BTreeMap<_, Vec<OsString>> =
+        settings.into_iter().map(|(key, texts)| (key, into(texts))).collect();
+    settings.insert(MODEL.to_owned(), vec![path.into()]);
     let name = routes::name(&name).with_context(|| "name".to_owned())?;
     Ok(NamedSettings { place: format!("{place} ({name})"), name, settings })
 }
@@ -169,7 +173,7 @@ mod tests {
         }
         let models = in_folder(folder.path()).unwrap();
         assert_eq!(names(&models), ["a", "b", "e", "owner/c", "owner/d"]);
-        assert_eq!(models[1].settings["model"], [at("b").display().to_string()]);
+        assert_eq!(models[1].settings["model"], [at("b").into_os_string()]);
         assert!(in_folder(&at("b")).unwrap_err().to_string().contains("found none"));
         assert!(in_folder(&at("none")).is_err());
     }
@@ -187,10 +191,11 @@ mod tests {
         let yaml = "models:\n- model: tiny\n  pinned: true\n  alias: [x, z]\n  kv_memory: 1MiB\n\
             - {name: big, path: owner/big, temp: 0.5}\n";
         let models = read(yaml).unwrap();
-        assert!(models[0].settings["model"][0].ends_with("/tiny"), "{models:?}");
+        assert!(Path::new(&models[0].settings["model"][0]).ends_with("tiny"), "{models:?}");
         assert_eq!(models[0].settings["kv-memory"], ["1MiB"]);
         assert_eq!(models[0].settings["alias"], ["x", "z"]);
-        assert_eq!((&*models[1].name, &*models[1].settings["model"][0]), ("big", "owner/big"));
+        assert_eq!(models[1].name, "big");
+        assert_eq!(models[1].settings["model"], ["owner/big"]);
     }
 
     fn check_refused(yaml: &str, expected: &str) {

@@ -1,6 +1,6 @@
 //! One of many models: its settings, and how it is loaded and unloaded.
 
-use crate::args::{EngineArgs, SamplingArgs};
+use crate::args::{EngineArgs, PoolingArgs, SamplingArgs};
 use crate::commands::serve::adapters::AdapterFolderArgs;
 use crate::commands::serve::routes;
 use crate::commands::serve::served_model::ServedArgs;
@@ -13,6 +13,7 @@ use clap::{Arg, Args, Command, FromArgMatches};
 use engine::EngineOptions;
 use server::{KeepAlive, LoadError, LoadModel, RunningModel};
 use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 
 /// The settings of one of many models.
 #[derive(Clone, Debug, Args)]
@@ -33,6 +34,8 @@ pub(super) struct EntryArgs {
     #[command(flatten)]
     pub engine: EngineArgs,
     #[command(flatten)]
+    pub pooling: PoolingArgs,
+    #[command(flatten)]
     pub source: SourceArgs,
 }
 
@@ -44,7 +47,7 @@ impl EntryArgs {
     ///
     /// # Errors
     /// If a setting is unknown, or its value is wrong.
-    pub fn of(command: &EffectiveSettings, own: &BTreeMap<String, Vec<String>>) -> Result<Self> {
+    pub fn of(command: &EffectiveSettings, own: &BTreeMap<String, Vec<OsString>>) -> Result<Self> {
         let parser = Self::augment_args(Command::new("model").no_binary_name(true));
         let known: BTreeMap<&str, &Arg> =
             parser.get_arguments().filter_map(|arg| Some((arg.get_long()?, arg))).collect();
@@ -56,12 +59,12 @@ impl EntryArgs {
         let of_command = command.iter().filter(|(key, _)| !OF_THE_COMMAND.contains(key));
         let of_command = of_command.map(|(key, values): (&str, _)| (key, values));
         // Those of the model replace those of the command.
-        let all: BTreeMap<&str, &[String]> = of_command.chain(own).collect();
+        let all: BTreeMap<&str, &[OsString]> = of_command.chain(own).collect();
         let mut texts = Vec::new();
         for (key, values) in all {
             match known.get(key) {
                 Some(arg) if is_switch(arg) => texts.extend(switch(key, values)?),
-                Some(_) => texts.extend(values.iter().map(|value| format!("--{key}={value}"))),
+                Some(_) => texts.extend(values.iter().map(|value| flag(key, value))),
                 None => {}
             }
         }
@@ -73,10 +76,17 @@ impl EntryArgs {
     }
 }
 
+/// The flag `key` with a value.
+fn flag(key: &str, value: &OsStr) -> OsString {
+    let mut flag = OsString::from(format!("--{key}="));
+    flag.push(value);
+    flag
+}
+
 /// The flag `key`, if it is on.
-fn switch(key: &str, values: &[String]) -> Result<Option<String>> {
+fn switch(key: &str, values: &[OsString]) -> Result<Option<OsString>> {
     match values {
-        [value] if value == "true" => Ok(Some(format!("--{key}"))),
+        [value] if value == "true" => Ok(Some(format!("--{key}").into())),
         [value] if value == "false" => Ok(None),
         _ => bail!("{key}: expected true or false"),
     }
@@ -115,6 +125,7 @@ impl FileLoader {
         let part = |all: usize| (bytes as usize).saturating_add(all / PART);
         let part = self.memory.filter(|_| !source.load_args().has_kv_memory()).map(part);
         let memory = [memory, part].into_iter().flatten().min();
+        let source = &source.clone().pooled(self.args.pooling);
         let keeps_all_prefixes = self.keeps_all_prefixes;
         let served = ServedArgs { source, adapters, sampling, aliases, keeps_all_prefixes };
         let (model, service) = served.load(Some(self.name.clone()), self.engine.clone(), memory)?;
