@@ -143,6 +143,23 @@ def test_an_answer_that_was_cut_off_goes_on(tab, kind):
     assert "response_format" in first and "response_format" not in second
 
 
+def test_reasoning_that_was_cut_off_goes_on(tab):
+    cut = event({"reasoning_content": "Let me"}) + event(finish="length") + "data: [DONE]\n\n"
+    rest = stream({"reasoning_content": " see."}, {"content": "Paris."})
+    asked = answer_with(tab, cut, rest)
+    tab.send("go")
+    tab.wait()
+    press(tab, "Continue")
+    tab.wait()
+    assert shown(tab) == ["go", "Paris."]
+    begun = {"role": "assistant", "content": "", "reasoning_content": "Let me"}
+    assert asked[1]["messages"] == [*asked[0]["messages"], begun]
+    assert asked[1]["continue_final_message"] is True
+    expect(tab.answers()).to_have_count(1)
+    tab.answers().locator("summary").click()
+    expect(tab.answers()).to_contain_text("Let me see.")
+
+
 def test_an_edited_answer_is_another_version_and_goes_on(tab):
     thought = {"reasoning_content": "hm"}
     answers = [stream(thought, {"content": "Paris."}), *say(" of Gaul", " of France", "later")]

@@ -21,7 +21,7 @@ pub(crate) enum ConstraintSource {
     },
 }
 
-/// Calls after which the model may not go on reasoning.
+/// Calls after which the model may not continue to reason.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct TracedCalls {
     /// The name of the format of the calls.

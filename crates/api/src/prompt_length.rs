@@ -37,7 +37,8 @@ impl Service {
         Ok(encoded.map_err(text_error)?.ids)
     }
 
-    /// Refuses a conversation in which users, systems and tools say more than any tokens could hold.
+    /// Refuses a conversation in which users, systems and tools say more than any tokens could
+    /// hold.
     pub(crate) fn check_length(
         &self,
         messages: &[Message],

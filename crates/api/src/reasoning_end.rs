@@ -1,5 +1,5 @@
 //! The end of reasoning on behalf of the model: the tokens of the closing tag are forced, as if the
-//! model had chosen them, when a budget of tokens is used up, or when the model goes on reasoning
+//! model had chosen them, when a budget of tokens is used up, or when the model continues to reason
 //! after calls in it, which are made only outside of reasoning.
 
 use crate::constraint_source::{ConstraintSource, TracedCalls};
@@ -18,7 +18,7 @@ const MAX_CHARACTER_TOKENS: usize = 3;
 pub(crate) struct ReasoningLimit {
     /// The most tokens, if there is a limit.
     pub tokens: Option<usize>,
-    /// The calls after which the model may not go on reasoning.
+    /// The calls after which the model may not continue to reason.
     pub calls: Option<ReasoningCalls>,
 }
 
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn reasoning_that_goes_on_after_calls_is_closed_once() {
+    fn reasoning_that_continues_after_calls_is_closed_once() {
         const CALL: &str = "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>";
         let closed = |text: &str| {
             let opened = forced(calls(), true, text);

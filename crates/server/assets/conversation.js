@@ -44,9 +44,10 @@ export function resultOf(conversation, message, call) {
   return undefined;
 }
 
-// Whether the model can go on with an answer: its text was cut off, or changed by the user.
-export function canContinue({ content, tool_calls, state, finish, edited }) {
-  if (!content || tool_calls.length > 0) return false;
+// Whether the model can go on with an answer: its text or its reasoning was cut off, or changed by
+// the user.
+export function canContinue({ content, reasoning_content, tool_calls, state, finish, edited }) {
+  if (!(content || reasoning_content) || tool_calls.length > 0) return false;
   return edited || finish === "length" || ["stopped", "interrupted", "failed"].includes(state);
 }
 
@@ -67,11 +68,11 @@ function addCall(calls, piece) {
   call.function.arguments += piece.function?.arguments ?? "";
 }
 
-// The messages that the server is asked to go on from.
-export function toSend(conversation, system) {
+// The messages that the server is asked to go on from, perhaps with the last answer.
+export function toSend(conversation, system, resumed) {
   const out = system.trim() ? [{ role: "system", content: system }] : [];
   for (const message of conversation.messages) {
-    if (message.role === "assistant") out.push(...answered(conversation, message));
+    if (message.role === "assistant") out.push(...answered(conversation, message, resumed));
     else if (message.role === "user") out.push({ role: "user", content: asked(message) });
   }
   return out;
@@ -90,10 +91,12 @@ function quoted({ name, text }) {
 }
 
 // An answer with the results of its calls. Answers that failed before their first word are
-// nothing that was said; a call without a result would leave the model waiting for it.
-function answered(conversation, message) {
+// nothing that was said, unless the model goes on reasoning; a call without a result would leave
+// the model waiting for it.
+function answered(conversation, message, resumed) {
   const { content, reasoning_content, tool_calls } = message;
-  if (message.state === "running" || !(content || tool_calls.length > 0)) return [];
+  const speaks = content || tool_calls.length > 0 || message === resumed;
+  if (message.state === "running" || !speaks) return [];
   const said = { role: "assistant", content };
   if (reasoning_content) said.reasoning_content = reasoning_content;
   if (tool_calls.length > 0) said.tool_calls = tool_calls;

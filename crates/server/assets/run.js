@@ -12,8 +12,8 @@ export class Run {
     this.changed = changed;
     this.ended = ended;
     this.stopping = new AbortController();
-    const values = settingsOf(conversation);
-    this.request = { ...body(values), messages: toSend(conversation, values.system) };
+    this.values = settingsOf(conversation);
+    this.request = { ...body(this.values), messages: toSend(conversation, this.values.system) };
   }
 
   // Begins a new answer, which holds the `versions` of the conversation from there on.
@@ -28,6 +28,8 @@ export class Run {
   resume() {
     this.message = last(this.conversation);
     this.earlier = this.message.stats;
+    this.request.messages = toSend(this.conversation, this.values.system, this.message);
+    if (!this.message.content) delete this.message.thought;
     Object.assign(this.message, { state: "running", error: undefined, finish: undefined, edited: false });
     Object.assign(this.request, { continue_final_message: true, add_generation_prompt: false });
     delete this.request.response_format;

@@ -1,4 +1,4 @@
-//! Calls in reasoning after which the model goes on reasoning, as if they had been made.
+//! Calls in reasoning after which the model continues to reason, as if they had been made.
 //!
 //! A block of calls that begins a line is meant as one; a block inside a line or a code fence is
 //! quoted. What follows the block tells more: only white space, the tag that ends the reasoning,
@@ -40,7 +40,7 @@ impl ReasoningCalls {
         &self.tools
     }
 
-    /// Whether the open reasoning `text` has gone on after calls that begin a line.
+    /// Whether the open reasoning `text` continues after calls that begin a line.
     pub fn are_left_behind(&self, text: &[u8]) -> bool {
         let Some(end) = self.end_of_block(text) else { return false };
         let rest = text[end..].trim_ascii_start();

@@ -153,7 +153,7 @@ pub(crate) struct ChatCall {
     stream: bool,
     style: ChatStyle,
     custom: CustomTools,
-    /// What is asked for and not given.
+    /// What the request asks for and does not get.
     warnings: Warnings,
 }
 
