@@ -51,6 +51,17 @@ def test_models_are_listed_and_switched(client):
         assert "Paris" in answer(client, model)
 
 
+def test_a_model_that_is_not_there_is_not_found_by_any_client(server, client):
+    claude = anthropic.Anthropic(base_url=server.address, api_key="none", max_retries=0)
+    assert claude.models.retrieve("one").id == "one"
+    with pytest.raises(anthropic.NotFoundError) as refused:
+        claude.models.retrieve("three")
+    assert refused.value.body["error"]["type"] == "not_found_error"
+    with pytest.raises(openai.NotFoundError) as refused:
+        client.models.retrieve("three")
+    assert refused.value.code == "model_not_found"
+
+
 def test_models_answer_at_the_same_time(client):
     alone = {model: answer(client, model) for model in ["one", "two"]}
     with ThreadPoolExecutor(8) as threads:
