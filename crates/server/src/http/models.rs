@@ -20,6 +20,7 @@ use std::sync::Arc;
 
 /// What a server serves.
 #[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant, reason = "a server has one value")]
 pub enum ServedModels {
     /// One model, which answers to every name.
     One {

@@ -112,7 +112,7 @@ fn check_message(value: &Value) -> Result<()> {
     let Value::Object(message) = value else {
         bail!("expected an object, found {}", kind(value));
     };
-    if !message.get("role").and_then(Value::as_str).is_some_and(|role| !role.is_empty()) {
+    if message.get("role").and_then(Value::as_str).is_none_or(str::is_empty) {
         bail!("role: expected a name such as user, found none");
     }
     if message.contains_key("function_call") {
