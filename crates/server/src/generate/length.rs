@@ -8,10 +8,10 @@ use serde_json::Value;
 /// Bytes of a text above which it is looked at.
 const LONG: usize = 256 << 10;
 
-/// Refuses a body with a prompt, or a text of the user, that the context does not hold.
+/// Refuses a body with a prompt, or a text of a user or system, that the context does not hold.
 pub(crate) fn check(service: &Service, body: &Value) -> Result<(), HttpError> {
     let options = EncodeOptions { add_special: false, parse_special: true };
-    for member in ["prompt", "messages", "input"] {
+    for member in ["prompt", "messages", "input", "system", "instructions"] {
         let mut texts = Vec::new();
         add_texts(&body[member], &mut texts);
         for text in texts {
@@ -23,14 +23,18 @@ pub(crate) fn check(service: &Service, body: &Value) -> Result<(), HttpError> {
     Ok(())
 }
 
-/// Adds the long texts of `value` that are surely part of the prompt: a text itself, and what the
-/// user says in a list of messages.
+/// The roles whose texts every prompt has: a system message that a template does not take becomes
+/// part of one of the user.
+const WRITTEN: [&str; 3] = ["user", "system", "developer"];
+
+/// Adds the long texts of `value` that are surely part of the prompt: a text itself, and what users
+/// and systems say in a list of messages.
 fn add_texts<'a>(value: &'a Value, texts: &mut Vec<&'a str>) {
     match value {
         Value::String(text) if text.len() > LONG => texts.push(text),
         Value::Array(items) => {
-            let of_user = items.iter().filter(|item| item["role"] == "user");
-            for content in of_user.map(|item| &item["content"]) {
+            let written = |item: &&Value| WRITTEN.iter().any(|role| item["role"] == *role);
+            for content in items.iter().filter(written).map(|item| &item["content"]) {
                 match content {
                     Value::Array(parts) => {
                         parts.iter().for_each(|part| add_texts(&part["text"], texts));
@@ -63,6 +67,7 @@ mod tests {
         let parts = json!([{"type": "text", "text": &long}, {"text": "a"}, {"text": &long}]);
         check(&json!([{"role": "user", "content": parts}]), 2);
         check(&json!([{"role": "assistant", "content": &long}, {"type": "x", "output": &long}]), 0);
+        check(&json!([{"role": "system", "content": &long}]), 1);
         check(&json!([&long]), 0);
     }
 }

@@ -104,9 +104,8 @@ pub(crate) async fn read<T: Send + 'static>(
 ) -> Result<(ModelContext, (ResponseCall, T)), HttpError> {
     let counts = matches!(transport, Transport::Count);
     with_reader(context, store, transport, named, move |reader, body| {
-        if !counts {
-            length::check(reader.service, body)?;
-        }
+        let counting = reader.service.counting();
+        length::check(if counts { &counting } else { reader.service }, body)?;
         let mut call = reader.read(body)?;
         let service = reader.service.for_options(&call.options);
         let service = if counts { service.counting() } else { service };
