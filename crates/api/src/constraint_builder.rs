@@ -59,8 +59,7 @@ impl ConstraintBuilder<'_> {
         if !self.may_reason {
             return ReasoningLimit::default();
         }
-        let thinks = self.thinking != Thinking::None && request.tool_choice != ToolChoice::None;
-        let called = self.format.filter(|_| thinks);
+        let called = self.format.filter(|_| self.thinking != Thinking::None);
         let calls = called.and_then(|format| ReasoningCalls::new(format, &tools.into()));
         ReasoningLimit { tokens: request.reasoning_budget, calls }
     }

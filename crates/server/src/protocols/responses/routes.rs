@@ -104,12 +104,11 @@ pub(crate) async fn read<T: Send + 'static>(
 ) -> Result<(ModelContext, (ResponseCall, T)), HttpError> {
     let counts = matches!(transport, Transport::Count);
     with_reader(context, store, transport, named, move |reader, body| {
-        let counting = reader.service.counting();
-        length::check(if counts { &counting } else { reader.service }, body)?;
+        let counting = counts.then(|| reader.service.counting());
+        let service = counting.as_ref().unwrap_or(reader.service);
+        length::check(service, body)?;
         let mut call = reader.read(body)?;
-        let service = reader.service.for_options(&call.options);
-        let service = if counts { service.counting() } else { service };
-        let prompt = service.prepare_chat(&call.request);
+        let prompt = service.for_options(&call.options).prepare_chat(&call.request);
         if let Ok(prompt) = &prompt {
             call.response.warnings.extend(prompt.warnings());
         }
