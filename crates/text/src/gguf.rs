@@ -324,9 +324,9 @@ fn affixes(metadata: &Metadata, special: SpecialIds, by_default: [bool; 2]) -> R
     };
     let [bos, eos] = by_default;
     Ok(Affixes {
-        pair: Vec::new(),
         prefix: side("tokenizer.ggml.add_bos_token", bos, special.bos, "bos")?,
         suffix: side("tokenizer.ggml.add_eos_token", eos, special.eos, "eos")?,
+        ..Affixes::default()
     })
 }
 

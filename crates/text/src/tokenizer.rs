@@ -122,6 +122,9 @@ impl Tokenizer {
     /// vocabulary puts around and between them. Tokens at the end of the second text are left out
     /// where all would be more than `most`.
     pub fn encode_pair(&self, first: &[u32], second: &str, most: usize) -> Result<EncodedPair> {
+        if let Some(why) = &self.affixes.no_pair {
+            return Err(TextError::Encode(why.clone()));
+        }
         let mut second = self.encode_within(second, EncodeOptions::default(), most)?.ids;
         let plain = [PairPart::First(0), PairPart::Second(0)];
         let parts = if self.affixes.pair.is_empty() { &plain } else { &self.affixes.pair[..] };

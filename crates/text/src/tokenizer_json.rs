@@ -13,6 +13,7 @@ use crate::raw_json::{RawAdded, RawMerge, RawModel, RawTokenizer, RawVocab};
 use crate::vocab::{Clash, TokenEntry, TokenKind, Vocab};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use std::collections::HashMap;
 use tokenizers::models::{bpe, unigram, wordpiece};
 use tokenizers::{ModelWrapper, NormalizerWrapper};
 
@@ -31,6 +32,7 @@ pub(crate) fn load(bytes: &[u8], config: &Value) -> Result<TokenizerParts> {
     let decoder = Decoder::from_json(&raw.decoder)?;
     let mut vocab = model_vocab(&raw.model, raw.added_tokens.len(), &decoder)?;
     let size = raw.model.vocab.len();
+    number(&mut raw.added_tokens, &vocab, size)?;
     config_tokens::add(&mut raw.added_tokens, config, |text| vocab.id(text), size)?;
     let normalizer = stage("normalizer", raw.normalizer, NORMALIZERS)?;
     let added = add_tokens(&mut vocab, raw.added_tokens, &decoder, normalizer.as_ref())?;
@@ -50,7 +52,8 @@ pub(crate) fn load(bytes: &[u8], config: &Value) -> Result<TokenizerParts> {
 const NORMALIZERS: &str = "Sequence, NFC, NFD, NFKC, NFKD, Lowercase, Strip, StripAccents, \
                            Replace, Prepend, ByteLevel, BertNormalizer, Precompiled, Nmt";
 const PRE_TOKENIZERS: &str = "Sequence, ByteLevel, Split, Metaspace, Digits, Punctuation, \
-                              BertPreTokenizer, Whitespace, WhitespaceSplit, CharDelimiterSplit, UnicodeScripts";
+                              BertPreTokenizer, Whitespace, WhitespaceSplit, CharDelimiterSplit, UnicodeScripts, \
+                              FixedLength";
 
 /// Most characters of a word that WordPiece splits, and how many it is by default.
 const MAX_WORD: usize = 1000;
@@ -64,6 +67,10 @@ fn check_kinds(name: &str, value: &Value, known: &str) -> Result<()> {
     }
     if value["type"] == "Prepend" && value["prepend"] == "" {
         return Err(bad(format!("{name}: Prepend needs a text to prepend")));
+    }
+    // A stage without a type is one of this kind if it has this field alone.
+    if value["length"] == 0 && (value["type"] == "FixedLength" || value.get("type").is_none()) {
+        return Err(bad(format!("{name}: FixedLength needs a length of at least 1")));
     }
     if value["type"] == "Precompiled" {
         let table = value["precompiled_charsmap"].as_str().unwrap_or_default();
@@ -114,6 +121,26 @@ fn insert(vocab: &mut Vocab, id: u32, entry: TokenEntry<'_>) -> Result<()> {
         )),
     });
     added.map(|_| ())
+}
+
+/// Gives added tokens the ids that tokenizers gives them, whatever the file says: those of the
+/// `size` tokens of the model, or the next ones in their order. A token keeps the id of the file
+/// where a vocabulary with gaps has used that one.
+fn number(added: &mut Vec<RawAdded>, vocab: &Vocab, size: usize) -> Result<()> {
+    added.retain(|token| !token.content.is_empty());
+    let mut next = u32::try_from(size).map_err(|_| bad("more tokens than ids"))?;
+    let mut numbered = HashMap::new();
+    for token in added {
+        let before = vocab.id(&token.content).or_else(|| numbered.get(&token.content).copied());
+        let free = || {
+            let id = next;
+            next = next.saturating_add(1);
+            if vocab.get(id).is_some() { token.id } else { id }
+        };
+        token.id = before.unwrap_or_else(free);
+        numbered.insert(token.content.clone(), token.id);
+    }
+    Ok(())
 }
 
 /// Adds the added tokens to `vocab` and returns each with its `normalized` flag. Tokens with this

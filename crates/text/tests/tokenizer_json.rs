@@ -100,6 +100,51 @@ fn normalized_added_tokens_keep_their_space_when_decoded() {
     assert_eq!(tokenizer.decode(&ids, false), "a foo b");
 }
 
+/// The ids are those of the Python package tokenizers 0.23.3.
+#[test]
+fn added_tokens_have_the_ids_of_tokenizers_whatever_the_file_says() {
+    let mut file = json(&data("llama3").join("tokenizer.json"));
+    let token = |id: u32, text: &str, special: bool| {
+        serde_json::json!({"id": id, "content": text, "special": special})
+    };
+    file["added_tokens"] = serde_json::json!([
+        token(900, "<b>", false),
+        token(5, "<a>", true),
+        token(901, "<b>", true),
+        token(902, "the", false),
+        token(950, "", false),
+        token(4_000_000_000, "<c>", false),
+    ]);
+    file["post_processor"] = Value::Null;
+    let tokenizer = Tokenizer::from_json_bytes(file.to_string().as_bytes(), None).unwrap();
+    let ids = tokenizer.encode("x<a>y<b>the<c>", PARSE).unwrap();
+    assert_eq!(ids, [87, 696, 88, 695, 399, 697]);
+    assert_eq!(tokenizer.decode(&ids, true), "xythe<c>");
+}
+
+/// The ids are those of the Python package tokenizers 0.23.3.
+#[test]
+fn texts_are_split_into_fixed_lengths_as_tokenizers_does() {
+    let mut file = json(&data("llama3").join("tokenizer.json"));
+    let mut check = |length: Value, expected: &[u32]| {
+        let mut split = serde_json::json!({"type": "FixedLength"});
+        if !length.is_null() {
+            split["length"] = length;
+        }
+        let bytes = serde_json::json!({"type": "ByteLevel", "add_prefix_space": false,
+            "trim_offsets": true, "use_regex": true});
+        file["pre_tokenizer"] =
+            serde_json::json!({"type": "Sequence", "pretokenizers": [split, bytes]});
+        let tokenizer = Tokenizer::from_json_bytes(file.to_string().as_bytes(), None)?;
+        assert_eq!(tokenizer.encode("Hello world, the é🙂n", PARSE).unwrap(), expected);
+        Ok(())
+    };
+    let end = [277, 75, 67, 11, 326, 68, 220, 127, 102, 172, 253, 247, 224, 77];
+    check(3.into(), &[&[39, 68, 75, 322, 220, 86][..], &end].concat()).unwrap();
+    check(Value::Null, &[&[39, 68, 75, 322, 306][..], &end].concat()).unwrap();
+    expect_error("length 0", check(0.into(), &[]), "a length of at least 1");
+}
+
 #[test]
 fn reference_checkpoints_tokenize_as_hugging_face_does() {
     let Some(models) = fixtures::find("models") else { return };
