@@ -67,15 +67,15 @@ pub struct SamplingOptions {
 }
 
 impl SamplingOptions {
-    /// These options, with `defaults` for unset ones. Stop ids add up, unless `ignore_eos` drops
-    /// those of `defaults`.
+    /// These options, with `defaults` for unset ones. Biases add up, and so do stop ids, unless
+    /// `ignore_eos` drops those of `defaults`.
     pub fn over(&self, defaults: &Self) -> Self {
         let model_ids = if self.ignore_eos { &[][..] } else { &defaults.stop_ids };
         macro_rules! merged {
             ($($field:ident)*) => {
                 Self {
                     $($field: self.$field.or(defaults.$field),)*
-                    logit_bias: either(&self.logit_bias, &defaults.logit_bias),
+                    logit_bias: biases(&self.logit_bias, &defaults.logit_bias),
                     stop: either(&self.stop, &defaults.stop),
                     include_stop: self.include_stop,
                     stop_ids: [&self.stop_ids, model_ids].concat(),
@@ -171,9 +171,16 @@ impl From<&GenerationDefaults> for SamplingOptions {
             repeat_penalty: defaults.repetition_penalty,
             max_tokens: defaults.max_new_tokens,
             stop_ids: defaults.eos.clone(),
+            logit_bias: defaults.suppressed.iter().map(|&id| (id, f32::NEG_INFINITY)).collect(),
             ..Self::default()
         }
     }
+}
+
+/// The biases `first`, and those of `second` for other ids.
+fn biases(first: &[(u32, f32)], second: &[(u32, f32)]) -> Vec<(u32, f32)> {
+    let others = second.iter().filter(|(id, _)| first.iter().all(|(own, _)| own != id));
+    first.iter().chain(others).copied().collect()
 }
 
 fn either<T: Clone>(first: &[T], second: &[T]) -> Vec<T> {
@@ -205,6 +212,14 @@ mod tests {
     fn nothing_said_anywhere_samples_at_temperature_one() {
         let params = SamplingOptions::default().params();
         assert_eq!(params, SamplingParams { temperature: 1.0, ..Default::default() });
+    }
+
+    #[test]
+    fn tokens_that_a_model_never_generates_stay_out_unless_a_request_names_them() {
+        let model = GenerationDefaults { suppressed: vec![1, 2], ..Default::default() };
+        let asked = SamplingOptions { logit_bias: vec![(2, 0.5)], ..Default::default() };
+        let merged = asked.over(&SamplingOptions::from(&model)).logit_bias;
+        assert_eq!(merged, [(2, 0.5), (1, f32::NEG_INFINITY)]);
     }
 
     #[test]

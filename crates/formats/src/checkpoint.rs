@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::experts::Experts;
 use crate::files::ModelFiles;
 use crate::generation::{GENERATION_FILE, GenerationDefaults};
-use crate::gguf::GgufFile;
+use crate::gguf::{GgufFile, Metadata};
 use crate::json::{self, CONFIG_FILE, MAX_CONFIG_BYTES};
 use crate::names::{self, HEAD_OUTPUT, NameTable};
 use crate::pooling::Pooling;
@@ -88,7 +88,8 @@ impl Checkpoint {
         if files.tensors().is_empty() {
             return Err(Error::file(files.path(), "expected weights, found no tensors"));
         }
-        let generation = read_generation(&files)?;
+        let mut generation = read_generation(&files)?;
+        generation.suppressed.retain(|&id| (id as usize) < config.vocab_size);
         if !generation.eos.is_empty() {
             config.special.eos.clone_from(&generation.eos);
         }
@@ -115,7 +116,9 @@ impl Checkpoint {
             *head_norms |= tensors.contains_key(FIRST_HEAD_NORM);
         }
         let path = files.path().display().to_string();
-        let warnings = [denied, untied].into_iter().flatten().map(|it| format!("{path}: {it}"));
+        let unsplit = files.gguf().and_then(|gguf| missing_pre_tokenizer(gguf.metadata()));
+        let warnings =
+            [denied, untied, unsplit].into_iter().flatten().map(|it| format!("{path}: {it}"));
         let warnings = warnings.collect();
         let checkpoint = Self {
             files,
@@ -325,7 +328,22 @@ fn read_config(files: &ModelFiles, tensors: &[TensorView], name: &str) -> Result
     families::read_hf(&text, &path, name, has_own_head)
 }
 
+/// What is said of a file that does not name the way in which its byte-level vocabulary splits a
+/// text, for which llama.cpp's default stands in.
+fn missing_pre_tokenizer(metadata: &Metadata) -> Option<String> {
+    let text = |key: &str| metadata.opt_text(key).ok().flatten();
+    let is_missing = text("tokenizer.ggml.pre").is_none_or(str::is_empty);
+    (is_missing && text("tokenizer.ggml.model") == Some("gpt2")).then(|| {
+        "tokenizer.ggml.pre is missing: texts are split by the rule \"default\", so that answers \
+         are worse if the model was trained with another one"
+            .to_owned()
+    })
+}
+
 fn read_generation(files: &ModelFiles) -> Result<GenerationDefaults> {
+    if let Some(gguf) = files.gguf() {
+        return GenerationDefaults::from_gguf(gguf.metadata());
+    }
     let path = files.folder().map(|folder| folder.join(GENERATION_FILE));
     // A broken or circular link counts as existing, so that it is reported.
     match path.filter(|path| !matches!(path.try_exists(), Ok(false))) {

@@ -1,8 +1,9 @@
-//! `generation_config.json`: the sampling defaults of a checkpoint.
+//! The sampling defaults of a checkpoint: its `generation_config.json`, or keys of a GGUF file.
 
 use std::path::Path;
 
 use crate::error::Result;
+use crate::gguf::Metadata;
 use crate::json::{self, Object};
 
 /// File name beside config.json.
@@ -33,6 +34,8 @@ pub struct GenerationDefaults {
     pub bos: Option<u32>,
     /// Padding.
     pub pad: Option<u32>,
+    /// Ids that are never generated.
+    pub suppressed: Vec<u32>,
 }
 
 impl GenerationDefaults {
@@ -46,7 +49,11 @@ impl GenerationDefaults {
         Ok(Self {
             do_sample: file.flag("do_sample")?,
             temperature: checked(file, "temperature", "a number from 0", |it| it >= 0.0)?,
-            top_k: file.count("top_k", u32::MAX as usize)?,
+            // Files for vLLM write -1 for all candidates.
+            top_k: match file.whole("top_k") {
+                Some(-1) => Some(0),
+                _ => file.count("top_k", u32::MAX as usize)?,
+            },
             top_p: share(file, "top_p")?,
             min_p: share(file, "min_p")?,
             typical_p: share(file, "typical_p")?,
@@ -55,7 +62,18 @@ impl GenerationDefaults {
             eos: file.ids("eos_token_id")?,
             bos: file.ids("bos_token_id")?.first().copied(),
             pad: file.padding("pad_token_id")?,
+            suppressed: file.ids("suppress_tokens")?,
         })
+    }
+
+    /// Reads what a GGUF file states, which is the ids that are never generated.
+    ///
+    /// # Errors
+    /// If they are no list of integers.
+    pub(crate) fn from_gguf(metadata: &Metadata) -> Result<Self> {
+        let ids = metadata.opt_ints("tokenizer.ggml.suppress_tokens")?.unwrap_or_default();
+        let suppressed = ids.into_iter().filter_map(|id| u32::try_from(id).ok()).collect();
+        Ok(Self { suppressed, ..Self::default() })
     }
 }
 
@@ -101,6 +119,8 @@ mod tests {
         check(nulls, Ok(none.clone()));
         let some = GenerationDefaults { eos: vec![2, 3], top_p: Some(1.0), ..none };
         check(r#"{"eos_token_id": [2, 3], "top_p": 1}"#, Ok(some));
+        let all = GenerationDefaults { top_k: Some(0), suppressed: vec![7], ..Default::default() };
+        check(r#"{"top_k": -1, "suppress_tokens": [7]}"#, Ok(all));
     }
 
     #[test]
@@ -109,7 +129,7 @@ mod tests {
         check(r#"{"top_p": 1.5}"#, Err("top_p"));
         check(r#"{"min_p": -0.1}"#, Err("min_p"));
         check(r#"{"temperature": "hot"}"#, Err("temperature"));
-        check(r#"{"top_k": -1}"#, Err("top_k"));
+        check(r#"{"top_k": -2}"#, Err("top_k"));
         check(r#"{"do_sample": 1}"#, Err("do_sample"));
     }
 }

@@ -186,9 +186,14 @@ impl<'a> Object<'a> {
         Ok(ids.unwrap_or_default())
     }
 
+    /// A whole number, `None` if the value is another one or none.
+    pub(crate) fn whole(&self, key: &str) -> Option<i64> {
+        self.get(key).and_then(Value::as_i64)
+    }
+
     /// The id of the padding token. Older files write -1 where there is none.
     pub(crate) fn padding(&self, key: &str) -> Result<Option<u32>> {
-        match self.get(key).and_then(Value::as_i64) {
+        match self.whole(key) {
             Some(-1) => Ok(None),
             _ => Ok(self.ids(key)?.first().copied()),
         }

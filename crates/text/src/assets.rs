@@ -1,12 +1,13 @@
 //! The textual files of a model: tokenizer, chat templates, special tokens.
 
+use crate::config_tokens;
 use crate::error::{Result, TextError};
 use crate::files::{optional_json, optional_text};
 use crate::gguf::GgufOptions;
 use crate::guard::{self, PointedPrompt, RenderedPrompt};
 use crate::special_tokens::{SpecialIds, SpecialTokens};
 use crate::template::ChatTemplate;
-use crate::tokenizer::{EncodedText, Tokenizer, config_token};
+use crate::tokenizer::{EncodedText, Tokenizer};
 use chrono::NaiveDateTime;
 use formats::gguf::{GgufFile, Value as GgufValue};
 use formats::{ChatRules, Checkpoint, ModelConfig, families};
@@ -56,13 +57,9 @@ impl TextAssets {
 
     /// Reads a folder in Hugging Face's layout.
     pub fn from_folder(folder: &Path) -> Result<Self> {
-        let tokenizer = Tokenizer::from_folder(folder)?;
-        let config = optional_json(&folder.join("tokenizer_config.json"))?;
-        let map = optional_json(&folder.join("special_tokens_map.json"))?;
-        let special = SpecialTokens::named(|role| {
-            let found = config_token(&config, role).or_else(|| config_token(&map, role));
-            found.map(str::to_owned)
-        });
+        let config = config_tokens::read(folder)?;
+        let tokenizer = Tokenizer::from_folder_with(folder, &config)?;
+        let special = SpecialTokens::from_names(config_tokens::texts_of_roles(&config));
         let templates = Templates::from_folder(folder, &config)?;
         Ok(TextAssets { tokenizer, templates, special })
     }
@@ -73,7 +70,7 @@ impl TextAssets {
         let text = |id: Option<u32>| Some(tokenizer.id_to_token(id?)?.to_owned());
         let SpecialIds { bos, eos, pad, unk } = tokenizer.special;
         let [bos, eos, pad, unk] = [bos, eos, pad, unk].map(text);
-        let special = SpecialTokens { bos, eos, pad, unk };
+        let special = SpecialTokens { bos, eos, pad, unk, ..SpecialTokens::default() };
         Ok(TextAssets { templates: Templates::from_gguf(file), special, tokenizer })
     }
 

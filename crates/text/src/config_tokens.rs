@@ -7,26 +7,48 @@
 //! says.
 
 use crate::error::{Result, TextError};
+use crate::files::optional_json;
 use crate::raw_json::RawAdded;
 use serde_json::{Map, Value};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::Path;
 
 const DECODER: &str = "added_tokens_decoder";
 /// What a configuration gets of the file of this name.
 const FILE: &str = "added_tokens.json";
 const EXTRA: &str = "extra_special_tokens";
+/// Named extra tokens, as transformers 5 writes them.
+const OF_THE_MODEL: &str = "model_specific_special_tokens";
 const ADDITIONAL: &str = "additional_special_tokens";
 /// How the names of roles end.
 const ROLE: &str = "_token";
 
+/// Reads `tokenizer_config.json` in a folder, null without one, with what older files beside it say
+/// of tokens that it does not state.
+pub(crate) fn read(folder: &Path) -> Result<Value> {
+    let mut config = optional_json(&folder.join("tokenizer_config.json"))?;
+    if !are_stated(&config) {
+        let map = optional_json(&folder.join("special_tokens_map.json"))?;
+        let added = optional_json(&folder.join("added_tokens.json"))?;
+        with_older_files(&mut config, map, added);
+    }
+    Ok(config)
+}
+
+/// Returns the texts of the tokens with a role, by the names that templates know them by.
+pub(crate) fn texts_of_roles(config: &Value) -> BTreeMap<String, String> {
+    let text = |(name, token): (&String, &Value)| Some((name.clone(), content(token)?.to_owned()));
+    named_roles(config).filter_map(text).filter(|(_, text)| !text.is_empty()).collect()
+}
+
 /// Whether the configuration states the added tokens, so that older files beside it do not count.
-pub(crate) fn are_stated(config: &Value) -> bool {
+fn are_stated(config: &Value) -> bool {
     config.get(DECODER).is_some()
 }
 
 /// Adds what `special_tokens_map.json` and `added_tokens.json` say to a configuration that does not
 /// state its added tokens.
-pub(crate) fn with_older_files(config: &mut Value, map: Value, added: Value) {
+fn with_older_files(config: &mut Value, map: Value, added: Value) {
     if config.is_null() {
         *config = Value::Object(Map::new());
     }
@@ -129,9 +151,15 @@ fn specials(config: &Value) -> impl Iterator<Item = &Value> {
 
 /// The tokens with a role: standard ones, others of the configuration, and named extra tokens.
 fn roles(config: &Value) -> impl Iterator<Item = &Value> {
+    named_roles(config).map(|(_, token)| token)
+}
+
+/// The same with the names of the roles.
+fn named_roles(config: &Value) -> impl Iterator<Item = (&String, &Value)> {
     let fields = config.as_object().into_iter().flatten();
-    let own = fields.filter(|(key, _)| key.ends_with(ROLE)).map(|(_, token)| token);
-    own.chain(config[EXTRA].as_object().into_iter().flat_map(|named| named.values()))
+    let own = fields.filter(|(key, _)| key.ends_with(ROLE));
+    let mut extra = [EXTRA, OF_THE_MODEL].into_iter().filter_map(|key| config[key].as_object());
+    own.chain(extra.find(|named| !named.is_empty()).into_iter().flatten())
 }
 
 fn content(token: &Value) -> Option<&str> {

@@ -161,7 +161,8 @@ fn merges_of_characters(metadata: &Metadata, begins: bool) -> Result<Tokenizer> 
 }
 
 fn pre_type(metadata: &Metadata, options: &GgufOptions) -> Result<PreType> {
-    let name = metadata.opt_text("tokenizer.ggml.pre")?.unwrap_or("default");
+    let name = metadata.opt_text("tokenizer.ggml.pre")?.filter(|name| !name.is_empty());
+    let name = name.unwrap_or("default");
     let fallback = || options.pre_fallback.as_deref().and_then(pre_types::find);
     pre_types::find(name).or_else(fallback).ok_or_else(|| TextError::UnknownPre {
         found: options.pre_fallback.clone().unwrap_or_else(|| name.into()),

@@ -5,7 +5,7 @@ use crate::affixes::{Affixes, PairPart};
 use crate::config_tokens;
 use crate::decoder::Decoder;
 use crate::error::{Result, TextError};
-use crate::files::{MAX_BYTES, optional_json};
+use crate::files::MAX_BYTES;
 use crate::infill::InfillTokens;
 use crate::pipeline::Pipeline;
 use crate::special_tokens::SpecialIds;
@@ -69,15 +69,13 @@ impl Tokenizer {
     /// tokens that this one does not state are those of `special_tokens_map.json` and
     /// `added_tokens.json`.
     pub fn from_folder(folder: &Path) -> Result<Self> {
-        let path = folder.join("tokenizer.json");
-        let json = formats::read_text(&path, MAX_BYTES)?;
-        let mut config = optional_json(&folder.join("tokenizer_config.json"))?;
-        if !config_tokens::are_stated(&config) {
-            let map = optional_json(&folder.join("special_tokens_map.json"))?;
-            let added = optional_json(&folder.join("added_tokens.json"))?;
-            config_tokens::with_older_files(&mut config, map, added);
-        }
-        Self::from_json(json.as_bytes(), &config)
+        Self::from_folder_with(folder, &config_tokens::read(folder)?)
+    }
+
+    /// Reads `tokenizer.json` in a folder whose configuration is read already.
+    pub(crate) fn from_folder_with(folder: &Path, config: &Value) -> Result<Self> {
+        let json = formats::read_text(&folder.join("tokenizer.json"), MAX_BYTES)?;
+        Self::from_json(json.as_bytes(), config)
     }
 
     /// Reads the bytes of a `tokenizer.json` and of a `tokenizer_config.json`.

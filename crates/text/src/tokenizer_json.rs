@@ -81,11 +81,48 @@ fn check_kinds(name: &str, value: &Value, known: &str) -> Result<()> {
     inner.try_for_each(|stage| check_kinds(name, stage, known))
 }
 
-fn stage<T: DeserializeOwned>(name: &str, value: Value, known: &str) -> Result<Option<T>> {
+/// Makes `^` and `$` of the expressions of a stage match at the ends of lines: so they do in
+/// Oniguruma, for which the expressions are written.
+fn anchor_to_lines(value: &mut Value) {
+    if let Some(Value::String(expression)) = value.pointer_mut("/pattern/Regex") {
+        *expression = of_lines(expression);
+    }
+    for inner in ["normalizers", "pretokenizers"] {
+        let inner = value.get_mut(inner).and_then(Value::as_array_mut);
+        inner.into_iter().flatten().for_each(anchor_to_lines);
+    }
+}
+
+/// Writes an expression whose anchors are those of lines.
+fn of_lines(expression: &str) -> String {
+    let mut written = String::with_capacity(expression.len());
+    let mut classes = 0usize;
+    let mut rest = expression.chars();
+    while let Some(char) = rest.next() {
+        match char {
+            '\\' => written.extend([char].into_iter().chain(rest.next())),
+            '^' | '$' if classes == 0 => written.extend(["(?m:", &char.to_string(), ")"]),
+            '[' | ']' => {
+                classes = if char == '[' { classes + 1 } else { classes.saturating_sub(1) };
+                written.push(char);
+                // The first of a class is a character of it, also where it is a bracket.
+                let negated = char == '[' && rest.as_str().starts_with('^');
+                written.extend(negated.then(|| rest.next()).flatten());
+                let is_member = char == '[' && rest.as_str().starts_with(']');
+                written.extend(is_member.then(|| rest.next()).flatten());
+            }
+            _ => written.push(char),
+        }
+    }
+    written
+}
+
+fn stage<T: DeserializeOwned>(name: &str, mut value: Value, known: &str) -> Result<Option<T>> {
     if value.is_null() {
         return Ok(None);
     }
     check_kinds(name, &value, known)?;
+    anchor_to_lines(&mut value);
     let kind = value["type"].as_str().unwrap_or("without a type").to_owned();
     let parsed = serde_json::from_value(value);
     parsed.map(Some).map_err(|e| bad(format!("{name} {kind}: {e}")))

@@ -17,6 +17,7 @@ fn special() -> SpecialTokens {
         eos: token("<EOS>"),
         pad: token("<PAD>"),
         unk: token("<UNK>"),
+        ..SpecialTokens::default()
     }
 }
 

@@ -5,7 +5,7 @@ mod common;
 use common::{data, expect_error, json};
 use serde_json::Value;
 use std::path::Path;
-use text::{EncodeOptions, Tokenizer};
+use text::{ChatTemplate, EncodeOptions, GgufOptions, TextAssets, Tokenizer};
 
 const PARSE: EncodeOptions = EncodeOptions { add_special: false, parse_special: true };
 const FULL: EncodeOptions = EncodeOptions { add_special: true, parse_special: true };
@@ -49,6 +49,7 @@ fn own_checkpoints_tokenize_as_hugging_face_does() {
 fn added_tokens_of_the_configuration_are_those_of_transformers() {
     let goldens = json(&data("config_tokens.json"));
     let texts = goldens["texts"].as_array().unwrap();
+    let template = ChatTemplate::from_source(goldens["template"].as_str().unwrap()).unwrap();
     for case in goldens["cases"].as_array().unwrap() {
         let folder = tempfile::tempdir().unwrap();
         let write = |name: &str, content: &Value| {
@@ -61,7 +62,10 @@ fn added_tokens_of_the_configuration_are_those_of_transformers() {
         for (name, content) in case["files"].as_object().unwrap() {
             write(name, content);
         }
-        let tokenizer = Tokenizer::from_folder(folder.path()).unwrap();
+        let assets = TextAssets::load(folder.path(), &GgufOptions::default()).unwrap();
+        let rendered = template.render(&Value::Null, &assets.special, None).unwrap();
+        assert_eq!(rendered, case["rendered"].as_str().unwrap(), "{}", case["name"]);
+        let tokenizer = assets.tokenizer;
         for (text, expected) in texts.iter().zip(case["ids"].as_array().unwrap()) {
             let text = text.as_str().unwrap();
             let found = tokenizer.encode(text, FULL).unwrap();
@@ -104,9 +108,7 @@ fn normalized_added_tokens_keep_their_space_when_decoded() {
 #[test]
 fn added_tokens_have_the_ids_of_tokenizers_whatever_the_file_says() {
     let mut file = json(&data("llama3").join("tokenizer.json"));
-    let token = |id: u32, text: &str, special: bool| {
-        serde_json::json!({"id": id, "content": text, "special": special})
-    };
+    let token = |id: u32, text: &str, special: bool| serde_json::json!({"id": id, "content": text, "special": special});
     file["added_tokens"] = serde_json::json!([
         token(900, "<b>", false),
         token(5, "<a>", true),
@@ -143,6 +145,28 @@ fn texts_are_split_into_fixed_lengths_as_tokenizers_does() {
     check(3.into(), &[&[39, 68, 75, 322, 220, 86][..], &end].concat()).unwrap();
     check(Value::Null, &[&[39, 68, 75, 322, 306][..], &end].concat()).unwrap();
     expect_error("length 0", check(0.into(), &[]), "a length of at least 1");
+}
+
+/// The ids are those of the Python package tokenizers 0.23.3, whose expressions are Oniguruma's.
+#[test]
+fn anchors_of_expressions_are_those_of_lines() {
+    let text = "a  \n b\r\n\t\nthe $ ^x]";
+    let end = [198, 399, 220, 3, 220, 61, 87, 60];
+    let whole_line = [&[64, 256, 198, 284, 201, 198, 197][..], &end].concat();
+    let from_line = [&[64, 256, 198, 220, 65, 201, 198, 197][..], &end].concat();
+    for (expression, expected) in [
+        (r"\s+$", &whole_line),
+        (r"^\s+", &from_line),
+        (r"[$^\s]+", &from_line),
+        (r"[]$a]+|^b", &whole_line),
+        (r"[^]^]+$|\$", &whole_line),
+        (r"\s++$|\s*[\r\n]", &whole_line),
+    ] {
+        let mut file = json(&data("llama3").join("tokenizer.json"));
+        file["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = expression.into();
+        let tokenizer = Tokenizer::from_json_bytes(file.to_string().as_bytes(), None).unwrap();
+        assert_eq!(&tokenizer.encode(text, PARSE).unwrap(), expected, "{expression}");
+    }
 }
 
 #[test]

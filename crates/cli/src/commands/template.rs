@@ -87,6 +87,7 @@ impl Args {
             eos: self.eos.clone().or(model.eos),
             pad: self.pad.clone().or(model.pad),
             unk: self.unk.clone().or(model.unk),
+            others: model.others,
         }
     }
 }

@@ -41,6 +41,8 @@ pub(super) fn place(path: &Path, header: &Header) -> Result<Option<SplitName>> {
     let declared = header.metadata.opt_count(COUNT)?.unwrap_or(0);
     match (from_name(path), declared) {
         (None, 0 | 1) => Ok(None),
+        // A file whose name alone says that it is one of one.
+        (Some(place), 0) if place.count == 1 => Ok(None),
         (Some(place), count) if place.count == count => Ok(Some(place)),
         (Some(place), count) => {
             let problem =

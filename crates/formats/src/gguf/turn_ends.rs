@@ -9,8 +9,9 @@ use indexmap::IndexSet;
 use super::{Metadata, Strings};
 use crate::error::Result;
 
-/// Texts of tokens that end a turn, or a text.
-const TEXTS: [&str; 25] = [
+/// Texts of tokens that end a turn, or a text. After the last ones a model continues with another
+/// file of its training data.
+const TEXTS: [&str; 36] = [
     "<|eot_id|>",
     "<|im_end|>",
     "<|end|>",
@@ -36,6 +37,17 @@ const TEXTS: [&str; 25] = [
     "[e~[",
     "<｜end▁of▁sentence｜>",
     "<seed:eos>",
+    "<|fim_pad|>",
+    "<fim-pad>",
+    "<fim_pad>",
+    "<PAD>",
+    "[PAD]",
+    "<|fim_repo|>",
+    "<|repo_name|>",
+    "<fim-repo>",
+    "<REPO>",
+    "<reponame>",
+    "<|file_sep|>",
 ];
 
 /// Texts of which the last ends only a message in a vocabulary that has all the others: an answer
@@ -51,7 +63,7 @@ const WITHIN_ANSWERS: [&[&str]; 4] = [
 const MARKUP: &[&str] = &["<|tool_response>", "</s>"];
 
 /// Roles whose token ends a turn, in order of precedence.
-const ROLES: [&str; 3] = ["eos", "eot", "eom"];
+const ROLES: [&str; 6] = ["eos", "eot", "eom", "fim_pad", "fim_rep", "fim_sep"];
 
 /// The tokens of a vocabulary that end a turn.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -132,7 +144,7 @@ mod tests {
         );
         assert_eq!(ends(&["<|eot_id|>", "stop"], Some(1)), ["stop", "<|eot_id|>"]);
         for text in TEXTS {
-            assert_eq!(ends(&["<|fim_pad|>", "x", text, "y"], None), [text]);
+            assert_eq!(ends(&["<|fim_middle|>", "x", text, "y"], None), [text]);
         }
     }
 

@@ -78,10 +78,11 @@ fn shard_paths<'a>(path: &Path, index: &'a Index) -> Result<IndexMap<&'a str, Pa
 /// every system.
 fn path_below(name: &str) -> Option<PathBuf> {
     let outside = |c: char| c == '\\' || c == ':' || c.is_control();
-    let is_part = |part: &&str| !part.is_empty() && *part != ".." && !part.contains(outside);
-    let parts: Vec<_> = name.split('/').collect();
-    let is_below = name.ends_with(".safetensors") && parts.iter().all(is_part);
-    is_below.then(|| parts.into_iter().filter(|part| *part != ".").collect())
+    let parts = || name.split('/').filter(|part| !matches!(*part, "" | "."));
+    let is_below = name.ends_with(".safetensors")
+        && !name.starts_with('/')
+        && parts().all(|part| part != ".." && !part.contains(outside));
+    is_below.then(|| parts().collect())
 }
 
 fn open_shard(path: &Path, tensors: &mut IndexMap<String, TensorView>) -> Result<()> {
@@ -132,7 +133,8 @@ mod tests {
         check("w/../model.safetensors", None);
         check("w/../../model.safetensors", None);
         check("/etc/x.safetensors", None);
-        check("w//a.safetensors", None);
+        check(".//w//a.safetensors", Some("w/a.safetensors"));
+        check("//w/a.safetensors", None);
         check("a\\b.safetensors", None);
         check("c:x.safetensors", None);
         check("w/a.safetensors/", None);

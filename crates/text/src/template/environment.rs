@@ -5,6 +5,7 @@ use super::rewrite::names;
 use super::values::{invalid, one_text};
 use super::{calls, compare, filters, lazy, methods, ops, pystr, slicing, views};
 use chrono::NaiveDateTime;
+use chrono::format::StrftimeItems;
 use minijinja::value::{Rest, ValueOrKwargs};
 use minijinja::{AutoEscape, Environment, Error, State, Value};
 use std::fmt::Write;
@@ -99,12 +100,13 @@ fn install_functions(env: &mut Environment, now: Option<NaiveDateTime>) {
     env.add_function("strftime_now", move |args: Rest<ValueOrKwargs>| {
         let args = methods::positional(&args.into_values(), &["format"])?;
         let format = one_text(&args)?;
-        strftime(now.unwrap_or_else(|| chrono::Local::now().naive_local()), format)
+        Ok::<_, Error>(strftime(now.unwrap_or_else(|| chrono::Local::now().naive_local()), format))
     });
 }
 
-/// `datetime.strftime` of a time without a zone: zone fields are empty, `%f` are microseconds.
-fn strftime(now: NaiveDateTime, format: &str) -> Result<String, Error> {
+/// `datetime.strftime` of a time without a zone: zone fields are empty, `%f` are microseconds, and
+/// what is no field stays as it is.
+fn strftime(now: NaiveDateTime, format: &str) -> String {
     let mut pattern = String::new();
     let mut chars = format.chars();
     while let Some(c) = chars.next() {
@@ -120,9 +122,11 @@ fn strftime(now: NaiveDateTime, format: &str) -> Result<String, Error> {
         }
     }
     let mut text = String::new();
-    write!(text, "{}", now.format(&pattern))
-        .map_err(|_| invalid(&format!("strftime_now: unknown format \"{format}\"")))?;
-    Ok(text)
+    for item in StrftimeItems::new_lenient(&pattern) {
+        write!(text, "{}", now.format_with_items(std::iter::once(&item)))
+            .expect("a text can be written, and items that are no field are literals");
+    }
+    text
 }
 
 #[cfg(test)]
@@ -132,10 +136,10 @@ mod tests {
     #[test]
     fn times_print_as_in_python() {
         let now = "2026-01-02T03:04:05.000006".parse().unwrap();
-        let check = |format, expected: &str| assert_eq!(strftime(now, format).unwrap(), expected);
+        let check = |format, expected: &str| assert_eq!(strftime(now, format), expected);
         check("%d %B %Y", "02 January 2026");
         check("%-d.%m. %H:%M:%S.%f %p|%Z%z|%%Z %a %j", "2.01. 03:04:05.000006 AM||%Z Fri 002");
         check("100%", "100%");
-        assert!(strftime(now, "%!").is_err());
+        check("%Q-%! %", "%Q-%! %");
     }
 }

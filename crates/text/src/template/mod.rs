@@ -34,7 +34,7 @@ mod views;
 mod wrap;
 
 use crate::error::{Result, TextError};
-use crate::special_tokens::{ROLES, SpecialTokens};
+use crate::special_tokens::SpecialTokens;
 use chrono::NaiveDateTime;
 use minijinja::machinery::{self, CodeGenerator};
 use minijinja::syntax::SyntaxConfig;
@@ -132,11 +132,8 @@ fn context(input: &Json, special: &SpecialTokens) -> Json {
         all.insert(name.into(), Json::Null);
     }
     all.insert("add_generation_prompt".into(), true.into());
-    let SpecialTokens { bos, eos, pad, unk } = special;
-    for (name, token) in ROLES.into_iter().zip([bos, eos, pad, unk]) {
-        if let Some(token) = token {
-            all.insert(name.into(), token.as_str().into());
-        }
+    for (name, token) in special.iter() {
+        all.insert(name.into(), token.into());
     }
     for (name, value) in input.as_object().into_iter().flatten() {
         all.insert(name.clone(), value.clone());

@@ -11,6 +11,7 @@ use minijinja::machinery::ast::{
 };
 use minijinja::machinery::{CodeGenerator, Instruction, Span};
 use minijinja::{Error, ErrorKind, Value};
+use std::iter::zip;
 
 /// Names of the functions that rewritten templates call.
 pub(super) mod names {
@@ -61,10 +62,7 @@ pub(super) fn statement<'a>(stmt: &Stmt<'a>) -> Rewritten<Stmt<'a>> {
             let (true_body, false_body) = (all(&c.true_body)?, all(&c.false_body)?);
             Stmt::IfCond(again(c, ast::IfCond { expr: expr(&c.expr), true_body, false_body }))
         }
-        Stmt::WithBlock(w) => {
-            let assignments = w.assignments.iter().map(|(t, v)| (target(t), expr(v))).collect();
-            Stmt::WithBlock(again(w, ast::WithBlock { assignments, body: all(&w.body)? }))
-        }
+        Stmt::WithBlock(w) => Stmt::WithBlock(again(w, with_block(w)?)),
         Stmt::Set(s) => {
             let (target, expr) = (target(&s.target), expr(&s.expr));
             Stmt::Set(again(s, ast::Set { target, expr }))
@@ -121,6 +119,18 @@ fn printed<'a>(stmt: &Stmt<'a>) -> Option<Vec<Stmt<'a>>> {
         _ => None,
     };
     named.then(|| tag.call.args.iter().map(emit).collect()).flatten()
+}
+
+/// A block of variables, of which no value sees another: all are assigned at once.
+fn with_block<'a>(w: &Spanned<ast::WithBlock<'a>>) -> Rewritten<ast::WithBlock<'a>> {
+    let list = |items: Vec<Expr<'a>>| Expr::List(Spanned::new(ast::List { items }, w.span()));
+    let (names, values): (Vec<_>, Vec<_>) =
+        w.assignments.iter().map(|(name, value)| (target(name), expr(value))).unzip();
+    let assignments = match names.len() {
+        0 | 1 => zip(names, values).collect(),
+        _ => vec![(list(names), list(values))],
+    };
+    Ok(ast::WithBlock { assignments, body: all(&w.body)? })
 }
 
 fn for_loop<'a>(l: &ForLoop<'a>) -> Rewritten<ForLoop<'a>> {
@@ -335,11 +345,21 @@ fn call_parts<'a>(c: &Call<'a>, span: Span) -> Call<'a> {
             let name = text(method.name, span);
             (names::METHOD, touch_text(&method.expr), name)
         }
+        Expr::GetItem(item) if method_name(item).is_some() => {
+            let name = constant(method_name(item).unwrap_or_default(), span);
+            (names::METHOD, touch_text(&item.expr), name)
+        }
         Expr::Var(v) => (names::CALL, text(v.id, span), expr(&c.expr)),
         other => (names::CALL, text(other.description(), span), expr(other)),
     };
     args.splice(0..0, [CallArg::Pos(first), CallArg::Pos(second)]);
     Call { expr: variable(function, span), args }
+}
+
+/// The name of the method in `object['name'](...)`.
+fn method_name(item: &ast::GetItem) -> Option<Value> {
+    let Expr::Const(name) = &item.subscript_expr else { return None };
+    name.value.as_str().is_some().then(|| name.value.clone())
 }
 
 fn arguments<'a>(args: &[CallArg<'a>]) -> Vec<CallArg<'a>> {

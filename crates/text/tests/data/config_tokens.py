@@ -2,7 +2,8 @@
 
     python config_tokens.py > config_tokens.json      (transformers 5.24, tokenizers 0.23)
 
-Each variant changes the files of llama3 beside this script; the ids are those of AutoTokenizer.
+Each variant changes the files of llama3 beside this script; the ids are those of AutoTokenizer, and
+the rendering is that of a chat template that names the roles.
 """
 
 import json
@@ -14,6 +15,8 @@ from transformers import AutoTokenizer
 
 transformers.logging.set_verbosity_error()
 BASE = pathlib.Path(__file__).parent / "llama3"
+ROLES = ["bos", "eos", "pad", "unk", "cls", "sep", "mask", "image", "tool", "x"]
+TEMPLATE = "|".join("{{ %s_token }}" % role for role in ROLES)
 TEXTS = ["foo<tool> bar <tool>x", "a<|eot_id|> b", "day monday day_ A\u0301day day\u203fx", "<img><x> the the ", "Tool"]
 
 
@@ -49,6 +52,10 @@ VARIANTS = {
     "pad_of_the_model": ([], {"pad_token": "the"}, {}),
     "own_role": ([], {"image_token": "<img>"}, {}),
     "role_object": ([], {"mask_token": typed("<tool>", lstrip=True)}, {}),
+    "of_the_model": ([], {"model_specific_special_tokens": {"image_token": "<img>", "x_token": typed("<tool>", lstrip=True)}}, {}),
+    "of_the_model_and_extra": ([], {"extra_special_tokens": ["<x>"], "model_specific_special_tokens": {"image_token": "<img>"}}, {}),
+    "of_the_model_beside_named": ([], {"extra_special_tokens": {"x_token": "<x>"}, "model_specific_special_tokens": {"image_token": "<img>"}}, {}),
+    "roles_of_the_model": ([], {"cls_token": "<|eot_id|>", "sep_token": "the", "mask_token": "", "x_token": 5}, {}),
     "all_ways": ([token("<x>")], {"added_tokens_decoder": {str(count + 1): token("<img>")}, "pad_token": "<tool>", "extra_special_tokens": ["day"]}, {}),
     "map": ([], {"added_tokens_decoder": None}, {"special_tokens_map.json": {"pad_token": "<tool>", "additional_special_tokens": ["<x>"]}}),
     "map_object": ([], {"added_tokens_decoder": None}, {"special_tokens_map.json": {"pad_token": token("<tool>", lstrip=True)}}),
@@ -70,8 +77,9 @@ def case(name, added, config, files):
             (folder / file).write_text(json.dumps(content))
         loaded = AutoTokenizer.from_pretrained(folder)
         ids = [loaded(text)["input_ids"] for text in TEXTS]
-    return {"name": name, "added": tokenizer["added_tokens"], "config": base, "files": files, "ids": ids}
+        rendered = loaded.apply_chat_template([{"role": "user", "content": ""}], chat_template=TEMPLATE, tokenize=False)
+    return {"name": name, "added": tokenizer["added_tokens"], "config": base, "files": files, "ids": ids, "rendered": rendered}
 
 
 cases = ",\n".join(json.dumps(case(name, *variant)) for name, variant in VARIANTS.items())
-print(f'{{"texts": {json.dumps(TEXTS)},\n"cases": [\n{cases}\n]}}')
+print(f'{{"texts": {json.dumps(TEXTS)},\n"template": {json.dumps(TEMPLATE)},\n"cases": [\n{cases}\n]}}')

@@ -30,6 +30,13 @@ EXPRESSIONS = r"""
 'it\'s'
 '\8\9'
 '\777\400'
+d['items']()|list
+d['get']('a')
+s['upper']()
+nested['get']
+nested['get']()
+d['b']()
+m[0]['items']()|list
 +n
 +x
 +true
@@ -466,6 +473,8 @@ STATEMENTS = [
     "{% generation %}x{% endgeneration %}{% set generation = 1 %}{{ generation }}",
     "{{ {'a': {'b': 1}}['a'] }}{{ {'}}': 1} }}{{ '}}' ~ '%}' }}", "{% set x = '%}' %}{{ x }}", "{{ {'a': 1}.items()|list }}",
     "{% filter upper %}a{{ s }}{% endfilter %}{% filter replace('a', 'b')|upper %}a{% endfilter %}",
+    "{% set a = 9 %}{% with a = 1, b = a, c = n %}{{ a }}{{ b }}{{ c }}{% endwith %}{{ a }}{% with %}{{ a }}{% endwith %}",
+    "{% with a = 1, b = a %}{{ b }}{% endwith %}{% with (a, b) = (1, 2), c = 3 %}{{ a }}{{ b }}{{ c }}{% endwith %}",
     "{% with a = 1, b = 2 %}{{ a }}{{ b }}{% endwith %}{% set a %}x{{ n }}{% endset %}{{ a }}",
     "{% for c in s %}{{ loop.changed(c) }}{% if loop.index > 2 %}{% break %}{% endif %}{% endfor %}",
     "{% set x = d.get %}{{ x('a') }}{% set u = s.upper %}{{ u() }}{{ s.split is defined }}{{ n.split is defined }}",
