@@ -69,7 +69,6 @@ export class Run {
     if (delta.content || !isSilent(message)) this.first ??= performance.now();
     const speaks = message.content || message.tool_calls.length > 0;
     if (speaks && message.reasoning_content) message.thought ??= seconds(this.first);
-    this.latest = performance.now();
   }
 
   fail(error) {
@@ -83,7 +82,8 @@ export class Run {
     if (message.reasoning_content && first !== null) message.thought ??= seconds(first);
     const stats = { seconds: seconds(this.start), ...this.counts() };
     if (first !== null) stats.first = (first - this.start) / 1000;
-    if (first !== null && stats.completion) stats.rate = rate(stats.completion, this.latest - first);
+    // The server's own: texts may arrive late, many tokens at once.
+    if (this.timings?.predicted_per_second > 0) stats.rate = this.timings.predicted_per_second;
     if (stats.completion !== undefined) stats.used = stats.prompt + stats.completion;
     if (earlier?.completion) stats.completion = (stats.completion ?? 0) + earlier.completion;
     message.stats = earlier ? { ...earlier, ...stats } : stats;
@@ -103,6 +103,3 @@ export class Run {
 }
 
 const seconds = (since) => (performance.now() - since) / 1000;
-
-// The first token came before the time that is measured.
-const rate = (tokens, ms) => (tokens > 1 && ms > 0 ? ((tokens - 1) * 1000) / ms : undefined);
