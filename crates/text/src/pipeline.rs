@@ -6,6 +6,7 @@
 use crate::added::{AddedTokens, Specials, TextSpan};
 use crate::error::{Result, TextError};
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use tokenizers::normalizer::Range as TextRange;
 use tokenizers::{
     Model, ModelWrapper, NormalizedString, Normalizer, NormalizerWrapper, OffsetReferential,
@@ -29,8 +30,14 @@ type SplitError = Box<dyn std::error::Error + Send + Sync>;
 
 impl Pipeline {
     /// Returns the ids of `text`, nothing added.
+    ///
+    /// # Errors
+    /// If a stage fails. The stages of tokenizers panic where an expression that matches nothing
+    /// replaces it at the end of a text.
     pub fn encode(&self, text: &str, specials: Specials) -> Result<Vec<u32>> {
-        self.try_encode(text, specials).map_err(|e| TextError::Encode(e.to_string()))
+        let ids = catch_unwind(AssertUnwindSafe(|| self.try_encode(text, specials)));
+        ids.unwrap_or_else(|_| Err("a stage of the tokenizer broke".into()))
+            .map_err(|e| TextError::Encode(e.to_string()))
     }
 
     /// Whether every byte of a text is part of a token, as with vocabularies of bytes whose texts

@@ -63,7 +63,7 @@ fn added_tokens_of_the_configuration_are_those_of_transformers() {
             write(name, content);
         }
         let assets = TextAssets::load(folder.path(), &GgufOptions::default()).unwrap();
-        let rendered = template.render(&Value::Null, &assets.special, None).unwrap();
+        let rendered = template.render(&serde_json::json!({}), &assets.special, None).unwrap();
         assert_eq!(rendered, case["rendered"].as_str().unwrap(), "{}", case["name"]);
         let tokenizer = assets.tokenizer;
         for (text, expected) in texts.iter().zip(case["ids"].as_array().unwrap()) {
@@ -167,6 +167,15 @@ fn anchors_of_expressions_are_those_of_lines() {
         let tokenizer = Tokenizer::from_json_bytes(file.to_string().as_bytes(), None).unwrap();
         assert_eq!(&tokenizer.encode(text, PARSE).unwrap(), expected, "{expression}");
     }
+}
+
+#[test]
+fn a_stage_that_panics_is_an_error() {
+    let mut file = json(&data("llama3").join("tokenizer.json"));
+    file["normalizer"] =
+        serde_json::json!({"type": "Replace", "pattern": {"Regex": "x*"}, "content": "y"});
+    let tokenizer = Tokenizer::from_json_bytes(file.to_string().as_bytes(), None).unwrap();
+    expect_error("x*", tokenizer.encode("a b", PARSE).map(drop), "a stage of the tokenizer broke");
 }
 
 #[test]
