@@ -222,8 +222,7 @@ impl Runner {
     pub fn load(checkpoint: &Checkpoint, options: &LoadOptions) -> Result<Self, Error> {
         let config = checkpoint.config();
         let backend = open(options)?;
-        let unlimited = (options.device_memory.is_some() && !backend.device().is_gpu)
-            .then(|| "--device-memory has no effect: no GPU computes".to_owned());
+        let unlimited = unlimited(options, &*backend);
         let (rounding, unrounded) = rounding(config, options.rounding, options.mode)?;
         let native = rounding == Some(CacheRounding::Native);
         let kv_type = options.kv_type.unwrap_or(options.mode.default_kv_type());
@@ -512,6 +511,12 @@ fn limits(
     let most = if config.encoder.is_some() { chunk.max(context) } else { chunk };
     // A whole chunk and all sequences that decode.
     Ok((chunk, WorkspaceLimits { rows: most.saturating_add(logit_rows), logit_rows }))
+}
+
+/// What to say of a limit of a GPU's memory where none computes.
+fn unlimited(options: &LoadOptions, backend: &dyn Backend) -> Option<String> {
+    let is_idle = options.device_memory.is_some() && !backend.device().is_gpu;
+    is_idle.then(|| "--device-memory has no effect: no GPU computes".to_owned())
 }
 
 /// Opens the device that `options` choose.
