@@ -2,14 +2,16 @@
 
 use crate::adapters::AdapterArgs;
 use crate::device::DeviceArgs;
-use crate::size::{bytes, count};
+use crate::size::{block, bytes, count, threads};
 use crate::weights::WeightsArgs;
 use anyhow::{Context, Result, bail};
 use api::SamplingOptions;
-use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
+use clap::{Args, Command};
 use engine::trace::TraceFiles;
 use engine::{
-    CacheRounding, EngineOptions, KvMemory, KvType, LoadOptions, Mode, Pooling, Speculate,
+    Bounds, CacheRounding, EngineOptions, KvMemory, KvType, LoadOptions, Mode, Pooling,
+    SamplingParams, Speculate,
 };
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -44,7 +46,7 @@ pub(crate) struct LoadArgs {
     #[command(flatten)]
     device: DeviceArgs,
     /// Compute threads; 0 for all cores
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = threads)]
     threads: usize,
     /// Pin each thread to a CPU of its own (Linux)
     #[arg(long)]
@@ -72,7 +74,7 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     kv_memory: Option<usize>,
     /// Positions per KV block: 16, 32, 64, 128, 256 or 512
-    #[arg(long, value_name = "N", default_value_t = engine::BLOCK)]
+    #[arg(long, value_name = "N", default_value_t = engine::BLOCK, value_parser = block)]
     kv_block: usize,
     /// Prefill chunk size: maximum prompt tokens per step [default: 512, or 4096 where weights are
     /// read from disk]
@@ -199,35 +201,35 @@ pub(crate) struct SamplingArgs {
     /// Maximum number of generated tokens; -1 for as many as the context holds [default: the
     /// model's, else -1]
     #[arg(short = 'n', long, value_name = "N", visible_aliases = ["predict", "n-predict"])]
-    #[arg(allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(-1..))]
+    #[arg(value_parser = most_tokens)]
     max_tokens: Option<i64>,
     /// Minimum number of generated tokens [default: 0]
     #[arg(long, value_name = "N")]
     min_tokens: Option<usize>,
     /// Temperature; 0 is greedy [default: the model's, else 1]
-    #[arg(long, value_name = "T", alias = "temperature")]
+    #[arg(long, value_name = "T", alias = "temperature", value_parser = within("temperature"))]
     temp: Option<f32>,
     /// Keep the K most likely tokens; 0 for all [default: the model's, else 0]
     #[arg(long, value_name = "K")]
     top_k: Option<usize>,
     /// Keep the most likely tokens whose probabilities add up to P [default: the model's, else 1]
-    #[arg(long, value_name = "P")]
+    #[arg(long, value_name = "P", value_parser = within("top_p"))]
     top_p: Option<f32>,
     /// Drop tokens less likely than P times the most likely one [default: the model's, else 0]
-    #[arg(long, value_name = "P")]
+    #[arg(long, value_name = "P", value_parser = within("min_p"))]
     min_p: Option<f32>,
     /// Keep the locally typical tokens whose probabilities add up to P [default: the model's,
     /// else 1]
-    #[arg(long, value_name = "P", alias = "typical")]
+    #[arg(long, value_name = "P", alias = "typical", value_parser = within("typical_p"))]
     typical_p: Option<f32>,
     /// Repetition penalty of tokens seen before; 1 is off [default: the model's, else 1]
-    #[arg(long, value_name = "R")]
+    #[arg(long, value_name = "R", value_parser = within("repeat_penalty"))]
     repeat_penalty: Option<f32>,
     /// Subtract R once from the logits of generated tokens [default: 0]
-    #[arg(long, value_name = "R", allow_negative_numbers = true)]
+    #[arg(long, value_name = "R", value_parser = within("presence_penalty"))]
     presence_penalty: Option<f32>,
     /// Subtract R from the logits of generated tokens for each time they occur [default: 0]
-    #[arg(long, value_name = "R", allow_negative_numbers = true)]
+    #[arg(long, value_name = "R", value_parser = within("frequency_penalty"))]
     frequency_penalty: Option<f32>,
     /// Tokens that the three penalties look back [default: all]
     #[arg(long, value_name = "N", alias = "repeat-last-n")]
@@ -236,10 +238,10 @@ pub(crate) struct SamplingArgs {
     #[arg(long, value_name = "ID=BIAS", value_parser = logit_bias, allow_hyphen_values = true)]
     logit_bias: Vec<(u32, f32)>,
     /// Random seed: the same seed gives the same text; -1 draws one [default: -1]
-    #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = seed)]
+    #[arg(long, value_name = "S", value_parser = seed)]
     seed: Option<i128>,
     /// Stop before this text; may be repeated
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     stop: Vec<String>,
     /// Stop at this token; may be repeated
     #[arg(long, value_name = "ID")]
@@ -253,6 +255,11 @@ impl ModelArgs {
     /// The model as it was given.
     pub fn name(&self) -> &OsStr {
         self.model.as_deref().unwrap_or(OsStr::new(crate::model::BUILTIN))
+    }
+
+    /// Whether a model was given.
+    pub fn is_named(&self) -> bool {
+        self.model.is_some()
     }
 
     /// Takes this model.
@@ -297,6 +304,11 @@ impl LoadArgs {
     /// Whether the memory of the cache was given.
     pub fn has_kv_memory(&self) -> bool {
         self.kv_memory.is_some()
+    }
+
+    /// The paths of the adapters.
+    pub fn adapters(&self) -> impl Iterator<Item = PathBuf> {
+        self.adapters.sources().into_iter().map(|source| source.path)
     }
 
     /// The type of the cache, if it was given.
@@ -369,6 +381,40 @@ impl SamplingArgs {
     }
 }
 
+/// A parser of a sampling parameter, in the range that it has.
+fn within(name: &str) -> impl Fn(&str) -> Result<f32> + Clone + Send + Sync + 'static {
+    let bounds = SamplingParams::bounds(name);
+    move |text| {
+        let number: f32 = text.parse().context("expected a number")?;
+        match bounds {
+            Some(Bounds { low, high, .. }) if !(low as f32..=high as f32).contains(&number) => {
+                bail!("expected a number from {low} to {high}")
+            }
+            _ => Ok(number),
+        }
+    }
+}
+
+/// A number of tokens of which there is at least one, or -1.
+fn most_tokens(text: &str) -> Result<i64> {
+    let most = text.parse().ok().filter(|most| *most == -1 || *most > 0);
+    most.context("expected a number from 1 on, or -1")
+}
+
+/// The command whose options take negative numbers, so that the parser of each says what it takes
+/// instead.
+pub(crate) fn with_negative_numbers(command: Command) -> Command {
+    let names: Vec<String> =
+        command.get_subcommands().map(|inner| inner.get_name().to_owned()).collect();
+    let command = command.mut_args(|arg| match arg.get_action().takes_values() {
+        true => arg.allow_negative_numbers(true),
+        false => arg,
+    });
+    names
+        .into_iter()
+        .fold(command, |command, name| command.mut_subcommand(name, with_negative_numbers))
+}
+
 /// A seed of 64 bits, or -1.
 fn seed(text: &str) -> Result<i128> {
     let seed = text.parse().ok().filter(|seed| (-1..=i128::from(u64::MAX)).contains(seed));
@@ -392,6 +438,19 @@ mod tests {
         for text in ["0", "-1", "x", "nan", "1e40"] {
             assert!(seconds(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn parameters_have_the_ranges_of_requests() {
+        let temperature = within("temperature");
+        assert_eq!(temperature("0").unwrap(), 0.0);
+        assert_eq!(within("presence_penalty")("-2").unwrap(), -2.0);
+        for wrong in ["inf", "nan", "-1", "100.5", "x"] {
+            assert!(temperature(wrong).is_err(), "{wrong}");
+        }
+        assert!(within("top_p")("2").is_err() && within("repeat_penalty")("0").is_err());
+        assert_eq!([most_tokens("-1").unwrap(), most_tokens("7").unwrap()], [-1, 7]);
+        assert!(most_tokens("0").is_err() && most_tokens("-2").is_err());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Invariant: after the optional system message, user and assistant messages alternate.
 
 use crate::answer::StreamedAnswer;
+use crate::input;
 use crate::new_file::NewFile;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
@@ -107,7 +108,10 @@ impl Conversation {
     pub fn rewind(&mut self, count: usize) -> Result<()> {
         let all = self.seeds.len();
         let Some(left) = all.checked_sub(count) else {
-            bail!("expected to remove at most {all}, found {count}");
+            match all {
+                0 => bail!("there is no question to remove"),
+                _ => bail!("expected to remove at most {all}, found {count}"),
+            }
         };
         self.seeds.truncate(left);
         self.turns.truncate(2 * left);
@@ -126,11 +130,7 @@ impl Conversation {
 
     /// Reads what [`Conversation::save`] wrote.
     pub fn load(path: &Path) -> Result<Self> {
-        let bytes = path.metadata()?.len();
-        if bytes > MAX_BYTES {
-            bail!("expected at most {MAX_BYTES} bytes, found {bytes}");
-        }
-        Self::parse(&std::fs::read_to_string(path)?)
+        Self::parse(&input::read_limited(path, MAX_BYTES)?)
     }
 
     fn parse(text: &str) -> Result<Self> {

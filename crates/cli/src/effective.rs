@@ -2,17 +2,33 @@
 //!
 //! Invariant: the file holds no API key, only the labels of keys in logs.
 
-use crate::settings::keys::{SETTINGS, Setting, flag, setting_of};
+use crate::logging::LogFormat;
+use crate::settings::keys::{SETTINGS, Setting, flag, setting, setting_of};
 use crate::settings::{SettingsFile, is_switch, unknown_variables};
 use anyhow::{Result, bail};
 use clap::parser::ValueSource;
-use clap::{Arg, ArgMatches, Command};
+use clap::{Arg, ArgMatches, Command, ValueEnum};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 
 /// The secret setting.
 const SECRET: &str = "api-key";
+
+/// Flags that do nothing, unless one of some others is given or on.
+const NEEDS: &[(&str, &[&str])] = &[
+    ("models-memory", &["models"]),
+    ("kv-dir-size", KV_DIR),
+    ("kv-dir-write", KV_DIR),
+    ("kv-dir-write-rate", KV_DIR),
+    ("kv-dir-key", KV_DIR),
+    ("kv-dir-min-tokens", KV_DIR),
+    ("unix-mode", &["unix"]),
+    ("log-prompts", &["verbose"]),
+];
+/// What gives `kv-dir` a value, or may; in `cache export` it always has one.
+const KV_DIR: &[&str] = &["kv-dir", "session", "slot-save-path", "models"];
 
 /// A setting that has a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,7 +71,11 @@ impl EffectiveSettings {
             settings: flags.filter_map(|(setting, arg)| effective(setting, arg)).collect(),
             others,
             command_takes_settings: command.get_arguments().any(own),
-            notes: found.into_iter().chain(unknown_variables(variables())).collect(),
+            notes: found
+                .into_iter()
+                .chain(unknown_variables(variables()))
+                .chain(idle(command, matches))
+                .collect(),
         }
     }
 
@@ -130,6 +150,47 @@ impl EffectiveSettings {
     }
 }
 
+/// The format that these arguments ask for, or else a variable or `file`: that of errors which show
+/// before the arguments are parsed.
+pub(crate) fn log_format(args: &[OsString], file: &SettingsFile) -> LogFormat {
+    const FLAG: &str = "--log-format";
+    let flags = args.iter().take_while(|arg| *arg != "--");
+    let given = flags.enumerate().filter_map(|(at, arg)| match arg == FLAG {
+        true => args.get(at + 1).map(OsString::as_os_str),
+        false => arg.as_bytes().strip_prefix(b"--log-format=").map(OsStr::from_bytes),
+    });
+    let of_setting = || setting("log-format").and_then(|it| file.given(it)?.pop());
+    let name = given.last().map(OsStr::to_owned).or_else(of_setting);
+    let format = name.and_then(|name| LogFormat::from_str(name.to_str()?, false).ok());
+    format.unwrap_or(LogFormat::Text)
+}
+
+/// A line for each flag of the command line that does nothing.
+fn idle(command: &Command, matches: &ArgMatches) -> Vec<String> {
+    let id = |key: &str| key.replace('-', "_");
+    let source = |key: &str| match matches.try_contains_id(&id(key)) {
+        Ok(true) => matches.value_source(&id(key)),
+        Ok(false) | Err(_) => None,
+    };
+    let is_on = |key: &&str| {
+        let values = source(key).and_then(|_| matches.get_raw(&id(key)));
+        values.is_some_and(|mut values| {
+            values.any(|value| !["off", "false", "0"].iter().any(|off| value == *off))
+        })
+    };
+    let is_idle = |(key, others): &&(&str, &[&str])| {
+        source(key) == Some(ValueSource::CommandLine) && !others.iter().any(is_on)
+    };
+    let line =
+        |(key, others): &(&str, &[&str])| format!("--{key} has no effect without --{}", others[0]);
+    // A filter may ask for as much as -v does.
+    let is_filtered = std::env::var_os("GANNET_LOG").is_some();
+    let counts = |(key, _): &&(&str, &[&str])| {
+        command.get_name() != "export" && !(is_filtered && *key == "log-prompts")
+    };
+    NEEDS.iter().filter(counts).filter(is_idle).map(line).collect()
+}
+
 /// The command that was given, which may be one of another command, and its matches.
 fn innermost<'a>(program: &'a Command, matches: &'a ArgMatches) -> (&'a Command, &'a ArgMatches) {
     let (mut command, mut matches) = (program, matches);
@@ -182,7 +243,6 @@ fn scalar(text: &str) -> String {
 mod tests {
     use super::*;
     use clap::CommandFactory;
-    use std::os::unix::ffi::OsStrExt;
     use std::path::Path;
 
     fn effective(yaml: &str, args: &[&str]) -> String {
@@ -240,6 +300,39 @@ mod tests {
         let matches = program.try_get_matches_from_mut(args).unwrap();
         let error = EffectiveSettings::of(&program, &matches, &settings).check_utf8().unwrap_err();
         assert!(error.to_string().starts_with("kv-dir: expected UTF-8"), "{error}");
+    }
+
+    #[test]
+    fn flags_that_do_nothing_are_named() {
+        let notes = |args: &[&str]| {
+            let settings = SettingsFile::default();
+            let mut program = settings.apply(crate::Cli::command()).unwrap();
+            let matches = program.try_get_matches_from_mut(args).unwrap();
+            EffectiveSettings::of(&program, &matches, &settings).notes().to_vec()
+        };
+        let serve = |args: &[&str]| notes(&[&["gannet", "serve"], args].concat());
+        let line =
+            |key: &str, other: &str| vec![format!("--{key} has no effect without --{other}")];
+        assert_eq!(serve(&["--kv-dir-key", "k"]), line("kv-dir-key", "kv-dir"));
+        let off = ["--kv-dir-key", "k", "--kv-dir", "off"];
+        assert_eq!(serve(&off), line("kv-dir-key", "kv-dir"));
+        assert_eq!(serve(&["--models-memory", "1GiB"]), line("models-memory", "models"));
+        assert_eq!(serve(&["--unix-mode", "660"]), line("unix-mode", "unix"));
+        assert_eq!(serve(&["--log-prompts"]), line("log-prompts", "verbose"));
+        for args in [
+            &["--kv-dir-key", "k", "--kv-dir", "auto"][..],
+            &["--kv-dir-size", "1GiB", "--slot-save-path", "s"],
+            &["--log-prompts", "-v"],
+            &["--unix-mode", "660", "--unix", "s"],
+            &[],
+        ] {
+            assert_eq!(serve(args), [""; 0], "{args:?}");
+        }
+        assert_eq!(notes(&["gannet", "chat", "--session", "s", "--kv-dir-key", "k"]), [""; 0]);
+        let export = ["gannet", "cache", "export", "-p", "x", "-o", "f", "--kv-dir-key", "k"];
+        assert_eq!(notes(&export), [""; 0]);
+        let import = ["gannet", "cache", "import", "f", "--kv-dir-key", "k"];
+        assert_eq!(notes(&import), [""; 0]);
     }
 
     #[test]

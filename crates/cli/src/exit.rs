@@ -1,31 +1,44 @@
-//! Exit codes: 0 success, 1 an operating error, 2 wrong usage (from clap), 130 Ctrl-C.
+//! Exit codes: 0 success, 1 an operating error, 2 wrong usage (most of it from clap), 130 Ctrl-C,
+//! 143 SIGTERM, 129 SIGHUP.
 
-use crate::output::{failure, note};
-use crate::terminal;
+use crate::output::failure;
+use crate::{interrupt, terminal};
 use convert::Interrupted;
 use std::io;
 use std::process::ExitCode;
 
-/// The exit code after Ctrl-C: 128 plus the number of SIGINT.
-pub(crate) const INTERRUPTED: u8 = 130;
+/// The exit code after wrong usage, which is clap's too.
+const WRONG_USAGE: u8 = 2;
 
 /// Ends the process with this code and no message: the output of the command says what is wrong.
 #[derive(Debug, thiserror::Error)]
 #[error("exit code {0}")]
 pub(crate) struct SilentExit(pub u8);
 
+/// Arguments that parse, but are wrong together or for what only the command knows.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct WrongUsage(String);
+
+impl WrongUsage {
+    /// Wrong usage with this problem.
+    pub fn new(problem: impl Into<String>) -> Self {
+        Self(problem.into())
+    }
+}
+
 /// The exit code for the result of a command. Prints an error as one `error:` line and its causes.
 pub(crate) fn code(result: anyhow::Result<()>) -> ExitCode {
     let Err(error) = result else { return ExitCode::SUCCESS };
     if error.chain().any(|cause| cause.is::<Interrupted>()) {
-        return ExitCode::from(INTERRUPTED);
+        return ExitCode::from(interrupt::code());
     }
     match error.downcast_ref() {
         Some(&SilentExit(code)) => ExitCode::from(code),
         None if is_broken_pipe(&error) => ExitCode::SUCCESS,
         None => {
             report(&error);
-            ExitCode::FAILURE
+            ExitCode::from(if error.is::<WrongUsage>() { WRONG_USAGE } else { 1 })
         }
     }
 }
@@ -45,17 +58,18 @@ pub(crate) fn install_panic_hook() {
     }));
 }
 
-/// Prints an error and its causes.
+/// Prints an error with its causes, as one event where those are logged.
 pub(crate) fn report(error: &anyhow::Error) {
     let mut last = error.to_string();
-    failure(indented(&last));
+    let mut lines = indented(&last);
     for cause in error.chain().skip(1).map(ToString::to_string) {
         // Some errors include their cause already.
         if !last.contains(&cause) {
-            note(format_args!("  {}", indented(&cause)));
+            lines += &format!("\n  {}", indented(&cause));
         }
         last = cause;
     }
+    failure(lines);
 }
 
 /// Whether the reader of the output has closed it.

@@ -21,7 +21,7 @@ pub(crate) fn state() -> Option<PathBuf> {
     folder("XDG_STATE_HOME", ".local/state")
 }
 
-/// Whether an argument names no folder: `off`, which YAML reads as `false`.
+/// Whether an argument names no folder: `off`, for which `false` stands too.
 pub(crate) fn is_off(named: &Path) -> bool {
     ["off", "false"].iter().any(|off| named == Path::new(off))
 }

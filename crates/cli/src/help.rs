@@ -1,6 +1,7 @@
 //! The form of help: one to three lines for each option. `--help` has all options, `-h` the most
 //! used ones.
 
+use crate::{logging, output};
 use clap::builder::Resettable;
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, Command};
@@ -59,12 +60,21 @@ pub(crate) fn arguments() -> Vec<OsString> {
 /// not UTF-8 are named.
 pub(crate) fn exit(error: clap::Error, args: &[OsString], program: &mut Command) -> ! {
     if error.kind() != ErrorKind::InvalidUtf8 {
-        error.exit()
+        end(&error)
     }
     let wrong = args.iter().filter(|arg| arg.to_str().is_none());
     let wrong: Vec<_> = wrong.map(|arg| format!("{arg:?}")).collect();
     let problem = format!("expected UTF-8 in text, found {}", wrong.join(", "));
-    program.error(ErrorKind::InvalidUtf8, problem).exit()
+    end(&program.error(ErrorKind::InvalidUtf8, problem))
+}
+
+/// Ends the process with wrong usage or with help; an error is a log line where those are JSON.
+pub(crate) fn end(error: &clap::Error) -> ! {
+    if !error.use_stderr() || !logging::is_json() {
+        error.exit()
+    }
+    output::failure(error.to_string().trim_start_matches("error: ").trim_end());
+    std::process::exit(error.exit_code())
 }
 
 /// The program with this form of help, for these arguments.

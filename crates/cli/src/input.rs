@@ -1,8 +1,10 @@
 //! Text from an argument, a file or standard input.
 
+use crate::help;
 use anyhow::{Context, Result, bail};
 use clap::CommandFactory;
 use clap::error::ErrorKind;
+use std::fs::File;
 use std::io::{IsTerminal, Read, stdin};
 use std::path::{Path, PathBuf};
 
@@ -28,12 +30,15 @@ impl TextSource<'_> {
     }
 }
 
+/// Most bytes of a text: a device may have no end.
+const MAX_BYTES: u64 = 1 << 30;
+
 /// Ends the process with a usage error of `command` that clap cannot detect.
 fn usage(command: &str, problem: &str) -> ! {
     let mut cli = crate::Cli::command();
     cli.build();
     let command = cli.find_subcommand_mut(command).expect("a command of this program");
-    command.error(ErrorKind::MissingRequiredArgument, problem).exit()
+    help::end(&command.error(ErrorKind::MissingRequiredArgument, problem))
 }
 
 /// Reads the text of a file; `-` means standard input.
@@ -41,14 +46,27 @@ pub(crate) fn read_path(path: &Path) -> Result<String> {
     if path == Path::new("-") {
         return read_stdin();
     }
-    let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    utf8(bytes, &path.display().to_string())
+    read_limited(path, MAX_BYTES)
+}
+
+/// Reads the text of a file, which may be a pipe, of at most `most` bytes.
+pub(crate) fn read_limited(path: &Path, most: u64) -> Result<String> {
+    let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+    read_from(file, most, &path.display().to_string())
 }
 
 fn read_stdin() -> Result<String> {
+    read_from(stdin().lock(), MAX_BYTES, "standard input")
+}
+
+fn read_from(from: impl Read, most: u64, name: &str) -> Result<String> {
     let mut bytes = Vec::new();
-    stdin().read_to_end(&mut bytes).context("cannot read standard input")?;
-    utf8(bytes, "standard input")
+    let read = from.take(most + 1).read_to_end(&mut bytes);
+    read.with_context(|| format!("cannot read {name}"))?;
+    if bytes.len() as u64 > most {
+        bail!("{name}: expected at most {most} bytes, found more");
+    }
+    utf8(bytes, name)
 }
 
 fn utf8(bytes: Vec<u8>, name: &str) -> Result<String> {
@@ -69,5 +87,12 @@ mod tests {
     fn bytes_that_are_not_utf8_are_refused_with_their_offset() {
         let error = utf8(b"ab\xffc".to_vec(), "x.txt").unwrap_err().to_string();
         assert_eq!(error, "x.txt: expected UTF-8, found other bytes at offset 2");
+    }
+
+    #[test]
+    fn a_device_without_an_end_is_read_up_to_the_limit() {
+        let error = read_limited(Path::new("/dev/zero"), 1 << 20).unwrap_err().to_string();
+        assert_eq!(error, "/dev/zero: expected at most 1048576 bytes, found more");
+        assert_eq!(read_limited(Path::new("/dev/null"), 0).unwrap(), "");
     }
 }

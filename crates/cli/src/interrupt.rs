@@ -1,10 +1,10 @@
-//! Ctrl-C and SIGTERM. A signal ends the process at once, unless a command watches for it to finish
-//! its work first. A second signal always ends the process.
+//! Ctrl-C, SIGTERM and SIGHUP. A signal ends the process at once, unless a command watches for it
+//! to finish its work first. A second signal always ends the process.
 
-use crate::exit::INTERRUPTED;
 use crate::terminal;
 use convert::Interrupted;
 use std::sync::LazyLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::watch;
 
 /// The signal that the current watch, its only receiver, has received.
@@ -17,17 +17,33 @@ pub(crate) enum Signal {
     Interrupt,
     /// SIGTERM.
     Terminate,
+    /// SIGHUP: the terminal is gone.
+    Hangup,
 }
 
 impl Signal {
     /// The exit code: 128 plus the number of the signal.
     pub fn code(self) -> u8 {
         match self {
-            Self::Interrupt => INTERRUPTED,
+            Self::Interrupt => 130,
             Self::Terminate => 143,
+            Self::Hangup => 129,
         }
     }
 }
+
+/// The exit code of work that a signal has ended.
+pub(crate) fn code() -> u8 {
+    SIGNAL.borrow().unwrap_or(Signal::Interrupt).code()
+}
+
+/// Leaves SIGHUP to the server, which reads its files anew.
+pub(crate) fn leave_hangups() {
+    LEAVES_HANGUPS.store(true, Ordering::Relaxed);
+}
+
+/// Whether SIGHUP is not for this module.
+static LEAVES_HANGUPS: AtomicBool = AtomicBool::new(false);
 
 /// Receives the first signal, which then does not end the process. One watch exists at a time.
 #[derive(Debug)]
@@ -76,12 +92,41 @@ async fn listen() -> std::io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
+    // As under nohup.
+    let mut hangup = match is_hangup_ignored() {
+        true => None,
+        false => Some(signal(SignalKind::hangup())?),
+    };
     loop {
         tokio::select! {
             _ = interrupt.recv() => received(Signal::Interrupt),
             _ = terminate.recv() => received(Signal::Terminate),
+            Some(()) = received_by(hangup.as_mut()) => {
+                if !LEAVES_HANGUPS.load(Ordering::Relaxed) {
+                    received(Signal::Hangup);
+                }
+            }
         }
     }
+}
+
+/// Waits for a signal; for ever if it is not listened to.
+#[cfg(unix)]
+async fn received_by(signal: Option<&mut tokio::signal::unix::Signal>) -> Option<()> {
+    match signal {
+        Some(signal) => signal.recv().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Whether the process was started with SIGHUP ignored; so it is where the system does not tell.
+#[cfg(unix)]
+fn is_hangup_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    // The first bit is that of signal 1.
+    ignored.is_none_or(|mask| mask & 1 == 1)
 }
 
 #[cfg(not(unix))]

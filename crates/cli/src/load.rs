@@ -208,6 +208,11 @@ impl SourceArgs {
         self
     }
 
+    /// Whether a model is named.
+    pub fn names_model(&self) -> bool {
+        self.plain.model.is_named()
+    }
+
     /// The same with a context of this many tokens.
     pub fn with_context(mut self, tokens: usize) -> Self {
         self.plain.load.set_context(tokens);
@@ -309,6 +314,18 @@ pub(crate) fn runner(checkpoint: &Checkpoint, options: &LoadOptions) -> Result<R
     let runner = Runner::load(checkpoint, options)
         .with_context(|| format!("cannot load {}", checkpoint.path().display()))?;
     runner.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
+    Ok(runner)
+}
+
+/// The same of a model whose logits are computed.
+///
+/// # Errors
+///
+/// If the model generates no text, too.
+pub(crate) fn generating_runner(checkpoint: &Checkpoint, options: &LoadOptions) -> Result<Runner> {
+    let runner = runner(checkpoint, options)?;
+    let generates = runner.check_generates();
+    generates.with_context(|| format!("cannot use {}", checkpoint.path().display()))?;
     Ok(runner)
 }
 

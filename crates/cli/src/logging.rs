@@ -30,9 +30,13 @@ pub(crate) enum LogFormat {
 /// Logs warnings, and more for each `-v`, unless the variable sets a filter.
 pub(crate) fn install(verbosity: u8, format: LogFormat) {
     let level = ["warn", "info", "debug", "trace"][usize::from(verbosity.min(3))];
-    let filter = match std::env::var(VARIABLE) {
-        Ok(wanted) if verbosity == 0 => EnvFilter::new(format!("{wanted},{NOTE}=info")),
-        _ => EnvFilter::new(format!("{level},{NOTE}=info")),
+    let with_notes = |filter: &str| EnvFilter::try_new(format!("{filter},{NOTE}=info"));
+    let wanted = std::env::var(VARIABLE).ok().filter(|_| verbosity == 0);
+    let wanted = wanted.map(|wanted| with_notes(&wanted).map_err(|error| (wanted, error)));
+    let (filter, wrong) = match wanted {
+        Some(Ok(filter)) => (filter, None),
+        Some(Err(wrong)) => (with_notes(level).unwrap_or_default(), Some(wrong)),
+        None => (with_notes(level).unwrap_or_default(), None),
     };
     let ansi = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let reports = tracing_subscriber::fmt()
@@ -45,5 +49,10 @@ pub(crate) fn install(verbosity: u8, format: LogFormat) {
             reports.json().flatten_event(true).init();
             JSON.store(true, Ordering::Relaxed);
         }
+    }
+    if let Some((filter, error)) = wrong {
+        tracing::warn!(
+            "{VARIABLE}: expected a log filter such as debug, found {filter:?}: {error}"
+        );
     }
 }

@@ -30,6 +30,7 @@ mod settings;
 mod size;
 mod terminal;
 mod weights;
+mod yaml;
 
 use anyhow::Result;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -94,7 +95,8 @@ long names (temp: 0.7), and in capitals variables (GANNET_TEMP=0.7), for every c
 flag; gannet serve --print-config lists them. Flags override variables, variables override the file.
 GANNET_LOG sets the log filter, GANNET_ISA the instruction set.
 
-Exit codes: 0 success, 1 an error or a check that found something, 2 wrong usage, 130 Ctrl-C.";
+Exit codes: 0 success, 1 an error or a check that found something, 2 wrong usage, 130 Ctrl-C, 143
+SIGTERM, 129 SIGHUP.";
 
 fn main() -> ExitCode {
     exit::install_panic_hook();
@@ -102,27 +104,42 @@ fn main() -> ExitCode {
     exit::code(parse().and_then(|(cli, effective)| run(cli, &effective)))
 }
 
+/// The arguments alone, without settings, where they are right alone.
+fn given() -> Option<Command> {
+    let args = help::arguments();
+    let command = args::with_negative_numbers(Cli::command());
+    let matches = command.try_get_matches_from(args).ok()?;
+    Some(Cli::from_arg_matches(&matches).ok()?.command)
+}
+
 /// Parses the arguments over the settings; gives both merged as well. Wrong usage ends the process,
 /// and so does a request for help, whatever the settings are.
 fn parse() -> Result<(Cli, EffectiveSettings)> {
     let args = help::arguments();
-    let command = || help::shaped(Cli::command(), &args);
+    let command = || args::with_negative_numbers(help::shaped(Cli::command(), &args));
     let read = || SettingsFile::read(settings::file_asked_for(args.clone()).as_deref());
     let applied = read().and_then(|file| Ok((file.apply(command())?, file)));
     let (mut program, file, wrong) = match applied {
         Ok((program, file)) => (program, file, None),
         Err(error) => (command(), SettingsFile::default(), Some(error)),
     };
-    let matches = program
-        .try_get_matches_from_mut(&args)
-        .unwrap_or_else(|error| help::exit(error, &args, &mut command()));
+    // What is wrong with the arguments or the settings is logged as the rest would be.
+    let log = || logging::install(0, effective::log_format(&args, &file));
+    let matches = program.try_get_matches_from_mut(&args).unwrap_or_else(|error| {
+        log();
+        help::exit(error, &args, &mut command())
+    });
     let effective = EffectiveSettings::of(&program, &matches, &file);
     if let Some(error) = wrong
         && effective.command_takes_settings()
     {
+        log();
         return Err(error);
     }
-    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| {
+        log();
+        help::end(&error)
+    });
     Ok((cli, effective))
 }
 

@@ -29,6 +29,7 @@ impl NewFile {
     ///
     /// If there is one and `force` does not allow to replace it.
     pub fn check(path: &Path, force: bool) -> Result<()> {
+        convert::check_output(path)?;
         match path.metadata() {
             Ok(found) if found.is_dir() => {
                 bail!("{}: expected a file, found a folder", path.display())
@@ -100,15 +101,9 @@ fn temporary(path: &Path) -> io::Result<NamedTempFile> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let mut builder = tempfile::Builder::new();
     let builder = builder.prefix(".gannet-").permissions(Permissions::from_mode(0o666));
-    builder.tempfile_in(folder.unwrap_or(Path::new("."))).map_err(of_system)
-}
-
-/// The error of the system in one that names the hidden file.
-fn of_system(error: io::Error) -> io::Error {
-    let source = error.get_ref().and_then(|inner| inner.source());
-    let code =
-        source.and_then(|it| it.downcast_ref::<io::Error>()).and_then(io::Error::raw_os_error);
-    code.map_or(error, io::Error::from_raw_os_error)
+    let created = builder.tempfile_in(folder.unwrap_or(Path::new(".")));
+    // The error itself names the hidden file, and the system's is not to be had from it.
+    created.map_err(|error| error.kind().into())
 }
 
 impl Write for NewFile {
@@ -166,6 +161,15 @@ mod tests {
         NewFile::write(&link, true, b"new").unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"new");
         assert!(link.is_symlink() && names(folder.path()).len() == 2);
+    }
+
+    #[test]
+    fn a_missing_folder_and_standard_output_are_named_as_they_were_given() {
+        let error = NewFile::create(Path::new("/nowhere/x"), false).unwrap_err();
+        let error = format!("{error:#}");
+        assert!(error.starts_with("cannot write /nowhere/x: ") && !error.contains(".gannet-"));
+        let error = NewFile::write(Path::new("-"), true, b"x").unwrap_err().to_string();
+        assert!(error.starts_with("-: expected the name of a file"), "{error}");
     }
 
     #[test]

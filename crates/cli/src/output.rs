@@ -49,6 +49,11 @@ pub(crate) fn report<J: Serialize>(
     if as_json { json(&to_json()) } else { text(&to_text()) }
 }
 
+/// A number of things.
+pub(crate) fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
 /// Writes a line to standard error, as a log line where those are JSON. A failure to write is
 /// ignored.
 pub(crate) fn note(line: impl Display) {

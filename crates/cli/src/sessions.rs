@@ -179,12 +179,12 @@ impl SessionFolder {
     }
 }
 
-/// Reads the file of a session.
+/// Reads a session.
 ///
 /// # Errors
 ///
 /// If it is too long, or not a session.
-pub(crate) fn read_session(file: File) -> Result<Session> {
+pub(crate) fn read_session(file: impl Read) -> Result<Session> {
     let mut text = String::new();
     file.take(MAX_BYTES + 1).read_to_string(&mut text)?;
     if text.len() as u64 > MAX_BYTES {

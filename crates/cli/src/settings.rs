@@ -8,12 +8,12 @@
 pub(crate) mod keys;
 mod variables;
 
-use crate::folders;
-use anyhow::{Context, Result, bail};
+use crate::{folders, input, yaml};
+use anyhow::{Result, bail};
 use clap::builder::{BoolishValueParser, Resettable};
 use clap::{Arg, ArgAction, Command};
 use keys::{SETTINGS, Setting, setting, setting_of};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -45,38 +45,30 @@ impl SettingsFile {
     /// folder cannot have.
     pub fn read(asked_for: Option<&Path>) -> Result<Self> {
         if let Some(path) = asked_for {
-            return Self::read_file(path);
+            return Self::parse(&input::read_limited(path, MAX_BYTES)?, path);
         }
+        // They were found, not named: what blocks or never ends is not read.
+        let read_file = |path: &Path| Self::parse(&formats::read_text(path, MAX_BYTES)?, path);
         let user = folders::config().map(|folder| folder.join(FILE));
         if Path::new(FILE).exists() {
             let path = std::path::absolute(FILE)?;
             let is_users =
                 user.is_some_and(|user| user.canonicalize().ok() == path.canonicalize().ok());
-            let file = Self::read_file(&path)?;
+            let file = read_file(&path)?;
             return if is_users { Ok(file) } else { file.of_folder() };
         }
         let present = user.filter(|path| path.exists());
-        present.map_or(Ok(Self::default()), |path| Self::read_file(&path))
-    }
-
-    fn read_file(path: &Path) -> Result<Self> {
-        let context = || format!("cannot read the settings of {}", path.display());
-        let bytes = path.metadata().with_context(context)?.len();
-        if bytes > MAX_BYTES {
-            bail!("{}: expected at most {MAX_BYTES} bytes, found {bytes}", path.display());
-        }
-        let text = std::fs::read_to_string(path).with_context(context)?;
-        Self::parse(&text, path)
+        present.map_or(Ok(Self::default()), |path| read_file(&path))
     }
 
     /// Parses the settings in `text`, read from `path`.
     pub fn parse(text: &str, path: &Path) -> Result<Self> {
-        let blank = |line: &str| line.trim().is_empty() || line.trim_start().starts_with('#');
-        let values: BTreeMap<String, Value> = match text.lines().all(blank) {
-            true => BTreeMap::new(),
-            false => serde_saphyr::from_str(text).map_err(|error| {
-                anyhow::anyhow!("{}: expected `key: value` lines: {error}", path.display())
-            })?,
+        let expected = || format!("{}: expected `key: value` lines", path.display());
+        let values = match yaml::parse(text) {
+            Ok(Value::Null) => Map::new(),
+            Ok(Value::Object(values)) => values,
+            Ok(_) => bail!(expected()),
+            Err(error) => bail!("{}: {error}", expected()),
         };
         if let Some(key) = values.keys().find(|key| setting(key).is_none()) {
             let known = SETTINGS.iter().map(|setting| setting.key);
@@ -180,6 +172,7 @@ impl SettingsFile {
         let action = if is_list { ArgAction::Append } else { ArgAction::Set };
         let alone = Arg::new(key).long(key).action(action);
         let alone = alone.value_parser(arg.get_value_parser().clone()).allow_hyphen_values(true);
+        let alone = alone.value_delimiter(arg.get_value_delimiter());
         let given = texts.iter().map(|text| format!("--{key}={text}"));
         let parsed =
             Command::new("check").no_binary_name(true).arg(alone).try_get_matches_from(given);
@@ -191,13 +184,9 @@ impl SettingsFile {
     }
 }
 
-/// The texts of a value or of a list; `None` for what no flag has.
+/// The texts of a value of [`yaml::parse`] or of a list; `None` for what no flag has.
 pub(crate) fn texts(value: Value) -> Option<Vec<String>> {
     let text = |value| match value {
-        Value::Bool(switch) => Some(switch.to_string()),
-        // Without a fraction of zero, which whole numbers do not have.
-        Value::Number(number) if number.is_f64() => number.as_f64().map(|it| it.to_string()),
-        Value::Number(number) => Some(number.to_string()),
         Value::String(text) => Some(text),
         _ => None,
     };

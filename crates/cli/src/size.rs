@@ -8,6 +8,22 @@ pub(crate) fn count(text: &str) -> Result<usize> {
     count.with_context(|| format!("expected a number from 1 on, found {text:?}"))
 }
 
+/// Parses a number of threads; 0 for all cores.
+pub(crate) fn threads(text: &str) -> Result<usize> {
+    const MOST: usize = engine::MAX_THREADS;
+    let threads = text.parse().ok().filter(|threads| *threads <= MOST);
+    threads.with_context(|| format!("expected a number from 0 to {MOST}, found {text:?}"))
+}
+
+/// The numbers of positions that a KV block can have.
+pub(crate) const BLOCKS: [&str; 6] = ["16", "32", "64", "128", "256", "512"];
+
+/// Parses a number of positions of a KV block.
+pub(crate) fn block(text: &str) -> Result<usize> {
+    let known = BLOCKS.contains(&text).then(|| text.parse().ok()).flatten();
+    known.with_context(|| format!("expected one of {}, found {text:?}", BLOCKS.join(", ")))
+}
+
 /// Parses a size such as 4GiB, 512M or 1000000.
 pub(crate) fn bytes(text: &str) -> Result<usize> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic() || c == ' ');

@@ -45,7 +45,7 @@ pub(crate) struct MemoryArgs {
     simulate_memory: Option<usize>,
 }
 
-/// `auto` or `off`, which YAML reads as `false`.
+/// `auto` or `off`, for which `false` stands too.
 fn preload(text: &str) -> Result<bool, String> {
     match text {
         "auto" => Ok(true),

@@ -1,6 +1,6 @@
 //! Packed weights of a model as a file, which later starts use in place.
 
-use crate::WorkProgress;
+use crate::{WorkProgress, check_output};
 use anyhow::{Context, Result, bail};
 use engine::{LoadOptions, PACK_EXTENSION, PackedPart, Placement, Runner, WeightsMemory};
 use formats::{Checkpoint, OpenOptions, PackOrigin, PackWriter};
@@ -25,6 +25,7 @@ pub struct PackOptions {
 #[derive(Clone, Debug, Serialize)]
 pub struct PackSummary {
     /// The file.
+    #[serde(serialize_with = "formats::serialize_path")]
     pub path: PathBuf,
     /// Its size in bytes.
     pub bytes: u64,
@@ -48,6 +49,7 @@ pub fn pack(
     options: &PackOptions,
     progress: &mut dyn WorkProgress,
 ) -> Result<PackSummary> {
+    check_output(out)?;
     let checkpoint = Checkpoint::open(source, &OpenOptions::default())?;
     // Nothing is computed, so that the smallest cache is enough.
     let load = LoadOptions {

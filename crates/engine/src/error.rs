@@ -74,6 +74,9 @@ pub enum Error {
         "the model's states hold NaN or infinite values; run with --check to see where they arise"
     )]
     StateNotFinite,
+    /// What was asked for is computed of models that generate text, which this one does not.
+    #[error("the model generates no text")]
+    NoText,
     /// Every token has a logit of minus infinity.
     #[error("no token is left to choose: logit_bias and min_tokens ban all of them")]
     NothingLeft,

@@ -68,8 +68,9 @@ pub use request::{
 };
 pub use run::{IDLE, start};
 pub use runner::{
-    BLOCK, CHUNK, LoadOptions, PACK_EXTENSION, PackChoice, PackedPart, Runner, STATE_EVERY,
-    STREAMED_CHUNK, Settings, WEIGHTS_READ_THREADS, WeightsMemory, WeightsPlan, kv_types,
+    BLOCK, CHUNK, LoadOptions, MAX_THREADS, PACK_EXTENSION, PackChoice, PackedPart, Runner,
+    STATE_EVERY, STREAMED_CHUNK, Settings, WEIGHTS_READ_THREADS, WeightsMemory, WeightsPlan,
+    kv_types,
 };
 pub use sched::{CacheLookup, Slot, Unreached};
 pub use sequence_memory::SequenceMemory;

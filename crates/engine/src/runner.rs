@@ -15,6 +15,7 @@ use crate::cache_rounding::{CacheRounding, rounding};
 use crate::cache_size::KvMemory;
 use crate::embedding_pooler::EmbeddingDefaults;
 use crate::expert_profile::ProfileUse;
+use crate::handle::ModelTask;
 use crate::identity::identity;
 use crate::{Error, ModelInfo};
 use adapters::ModelAdapters;
@@ -150,7 +151,7 @@ pub const STREAMED_CHUNK: usize = 4096;
 /// Positions that attention sums at once; a multiple of the block size.
 const SPAN: usize = 512;
 /// Maximum number of threads.
-const MAX_THREADS: usize = 1024;
+pub const MAX_THREADS: usize = 1024;
 
 /// A loaded model.
 pub struct Runner {
@@ -221,6 +222,7 @@ impl Runner {
     pub fn load(checkpoint: &Checkpoint, options: &LoadOptions) -> Result<Self, Error> {
         let config = checkpoint.config();
         let backend = open(options)?;
+        let unlimited = unlimited(options, &*backend);
         let (rounding, unrounded) = rounding(config, options.rounding, options.mode)?;
         let native = rounding == Some(CacheRounding::Native);
         let kv_type = options.kv_type.unwrap_or(options.mode.default_kv_type());
@@ -263,7 +265,14 @@ impl Runner {
             routes,
             states,
             state_every: options.state_every,
-            warnings: checkpoint.warnings().iter().cloned().chain(note).chain(unrounded).collect(),
+            warnings: checkpoint
+                .warnings()
+                .iter()
+                .cloned()
+                .chain(note)
+                .chain(unrounded)
+                .chain(unlimited)
+                .collect(),
             chunk,
             limits,
             weights,
@@ -284,6 +293,16 @@ impl Runner {
     /// The loaded model.
     pub fn info(&self) -> &ModelInfo {
         &self.info
+    }
+
+    /// # Errors
+    ///
+    /// [`Error::NoText`] if the model computes embeddings or scores, and no logits.
+    pub fn check_generates(&self) -> Result<(), Error> {
+        match self.info.task {
+            ModelTask::Generate => Ok(()),
+            ModelTask::Embed | ModelTask::Score { .. } => Err(Error::NoText),
+        }
     }
 
     /// What the user should know about the loaded model: tensors that contradict its configuration,
@@ -492,6 +511,12 @@ fn limits(
     let most = if config.encoder.is_some() { chunk.max(context) } else { chunk };
     // A whole chunk and all sequences that decode.
     Ok((chunk, WorkspaceLimits { rows: most.saturating_add(logit_rows), logit_rows }))
+}
+
+/// What to say of a limit of a GPU's memory where none computes.
+fn unlimited(options: &LoadOptions, backend: &dyn Backend) -> Option<String> {
+    let is_idle = options.device_memory.is_some() && !backend.device().is_gpu;
+    is_idle.then(|| "--device-memory has no effect: no GPU computes".to_owned())
 }
 
 /// Opens the device that `options` choose.

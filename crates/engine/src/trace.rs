@@ -20,6 +20,8 @@ use std::time::{Duration, Instant};
 
 /// Version of the format.
 const VERSION: u32 = 1;
+/// Most bytes of a trace that is read.
+const MAX_BYTES: u64 = 1 << 30;
 /// Traces that may wait to be written before further ones are dropped.
 const PENDING: usize = 1024;
 
@@ -253,8 +255,8 @@ impl Trace {
     /// If the file cannot be read, is no trace, or has another version.
     pub fn read(path: &Path) -> Result<Self, String> {
         let name = path.display();
-        let bytes = std::fs::read(path).map_err(|error| format!("cannot read {name}: {error}"))?;
-        let trace: Self = serde_json::from_slice(&bytes)
+        let text = formats::read_text(path, MAX_BYTES).map_err(|error| error.to_string())?;
+        let trace: Self = serde_json::from_str(&text)
             .map_err(|error| format!("{name}: expected a trace, found otherwise: {error}"))?;
         match trace.version {
             VERSION => Ok(trace),

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use serde::Serializer;
 use serde_json::{Map, Value};
 
 use crate::bytes::check_regular;
@@ -28,6 +29,18 @@ pub fn read_text(path: &Path, max_bytes: u64) -> Result<String> {
         return Err(Error::file(path, format!("expected at most {max_bytes} bytes, found more")));
     }
     String::from_utf8(bytes).map_err(|e| Error::file(path, format!("not valid UTF-8: {e}")))
+}
+
+/// Serializes a path as a text, with replacement characters for what is not UTF-8: serde's own
+/// form of a path is an error there.
+///
+/// # Errors
+/// Those of the serializer.
+pub fn serialize_path<S: Serializer>(
+    path: &impl AsRef<Path>,
+    to: S,
+) -> std::result::Result<S::Ok, S::Error> {
+    to.collect_str(&path.as_ref().display())
 }
 
 /// Parses a JSON text in which numbers may be `NaN`, `Infinity` and `-Infinity`, as Python writes

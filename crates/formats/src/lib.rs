@@ -42,7 +42,7 @@ pub use digest::{digest_files, known_digest};
 pub use error::{Error, Result};
 pub use files::{ModelFiles, weight_bytes};
 pub use generation::GenerationDefaults;
-pub use json::{MAX_CONFIG_BYTES, parse_json, read_text};
+pub use json::{MAX_CONFIG_BYTES, parse_json, read_text, serialize_path};
 pub use layout::TensorEntry;
 pub use pack::{PackFile, PackOrigin, PackPart, PackWriter};
 pub use pooling::Pooling;

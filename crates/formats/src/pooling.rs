@@ -38,11 +38,16 @@ impl Pooling {
     const ALL: [(Self, &'static str, &'static str); 6] = [
         (Self::Mean, "mean", "pooling_mode_mean_tokens"),
         (Self::Cls, "cls", "pooling_mode_cls_token"),
-        (Self::Last, "lasttoken", "pooling_mode_lasttoken"),
+        (Self::Last, "last", "pooling_mode_lasttoken"),
         (Self::Max, "max", "pooling_mode_max_tokens"),
         (Self::MeanSqrt, "mean_sqrt_len_tokens", "pooling_mode_mean_sqrt_len_tokens"),
         (Self::WeightedMean, "weightedmean", "pooling_mode_weightedmean_tokens"),
     ];
+
+    /// The names of all.
+    pub fn names() -> [&'static str; 6] {
+        Self::ALL.map(|(_, name, _)| name)
+    }
 
     /// Reads the text of the configuration of a pooling module; `path` names it in errors. `None`
     /// if it names no mode.
@@ -98,14 +103,13 @@ impl Pooling {
 impl FromStr for Pooling {
     type Err = String;
 
-    /// The pooling of this name, as sentence-transformers has it; `last` stands for `lasttoken`.
+    /// The pooling of this name; `lasttoken`, the name of sentence-transformers, stands for `last`.
     fn from_str(name: &str) -> std::result::Result<Self, String> {
-        let name = if name == "last" { "lasttoken" } else { name };
+        let name = if name == "lasttoken" { "last" } else { name };
         let found = Self::ALL.iter().find(|(_, known, _)| *known == name);
-        found.map(|(pooling, ..)| *pooling).ok_or_else(|| {
-            let names = Self::ALL.map(|(_, name, _)| name).join(", ");
-            format!("expected one of {names}")
-        })
+        found
+            .map(|(pooling, ..)| *pooling)
+            .ok_or_else(|| format!("expected one of {}", Self::names().join(", ")))
     }
 }
 
@@ -130,7 +134,8 @@ mod tests {
         check("{}", Ok(None));
         check(r#"{"pooling_mode_cls_token": true}"#, Ok(Some(Pooling::Cls)));
         check(r#"{"pooling_mode": "weightedmean"}"#, Ok(Some(Pooling::WeightedMean)));
-        check(r#"{"pooling_mode": "median"}"#, Err("lasttoken"));
+        check(r#"{"pooling_mode": "lasttoken"}"#, Ok(Some(Pooling::Last)));
+        check(r#"{"pooling_mode": "median"}"#, Err("mean, cls, last, max"));
         let both = r#"{"pooling_mode_mean_tokens": true, "pooling_mode_lasttoken": true}"#;
         check(both, Err("alone"));
         check(r#"{"pooling_mode_mean_tokens": 1}"#, Err("true or false"));

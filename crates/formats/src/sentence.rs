@@ -74,7 +74,7 @@ impl SentenceConfig {
             (_, Some(_)) => RANK,
             (None, None) => return Ok(()),
             (Some(pooling), None) => pooling.gguf_number().ok_or_else(|| {
-                let problem = format!("expected mean, cls or lasttoken, found {pooling:?}");
+                let problem = format!("expected mean, cls or last, found {pooling:?}");
                 config.error("pooling", &problem)
             })?,
         };

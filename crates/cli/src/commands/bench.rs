@@ -2,11 +2,12 @@
 
 use crate::adapters::AdapterArgs;
 use crate::device::DeviceArgs;
+use crate::exit::WrongUsage;
 use crate::model::{self, BUILTIN};
 use crate::output;
 use crate::placement::PlacementArgs;
 use crate::progress::{self, Task};
-use crate::size::bytes;
+use crate::size::{bytes, threads};
 use crate::weights::WeightsArgs;
 use anyhow::{Context, Result, bail};
 use convert::MatrixTypes;
@@ -51,7 +52,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     device: DeviceArgs,
     /// Compute threads; 0 for all cores. Several numbers with --scaling
-    #[arg(long, value_delimiter = ',', default_value = "0")]
+    #[arg(long, value_delimiter = ',', default_value = "0", value_parser = threads)]
     threads: Vec<usize>,
     /// Measure with each number of threads where the time of a step goes: in every operation, the
     /// shares in which threads compute, wait for each other, and wait for one of them
@@ -108,7 +109,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         Some((path, _)) => path.clone(),
         None => model::locate(model, args.hub_endpoint.as_deref())?,
     };
-    let checkpoint = Checkpoint::open(&path, &OpenOptions { name: args.shape.clone() })?;
+    let name = args.shape.clone().or_else(|| model::public_name(model));
+    let checkpoint = Checkpoint::open(&path, &OpenOptions { name })?;
     let plan = &args.plan;
     if args.scaling {
         let bar = progress::count(args.threads.len() as u64);
@@ -118,7 +120,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         return output::report(args.json, || &report, || report.to_table());
     }
     let [threads] = args.threads[..] else {
-        bail!("--threads: expected one number without --scaling, found {}", args.threads.len());
+        let found = args.threads.len();
+        let problem = format!("--threads: expected one number without --scaling, found {found}");
+        bail!(WrongUsage::new(problem));
     };
     let mut runner = load(&checkpoint, args, threads)?;
     if let Some(schema) = &args.schema {
@@ -196,7 +200,7 @@ fn load(checkpoint: &Checkpoint, args: &Args, threads: usize) -> Result<Runner> 
     let mut options = args.weights.add_to(options);
     // The tokens of a measurement are not the tokens of users.
     options.expert_profiles.iter_mut().for_each(|profiles| profiles.record = false);
-    let mut runner = crate::load::runner(checkpoint, &options)?;
+    let mut runner = crate::load::generating_runner(checkpoint, &options)?;
     // Rates are those of later steps.
     while runner.prepare_weights() {}
     Ok(runner)

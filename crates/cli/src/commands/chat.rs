@@ -76,12 +76,18 @@ enum Next {
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     let mut session = args.session.open()?;
-    let source = session.source(&args.source);
+    // A session keeps its options: settings are those of new ones.
+    let given = if session.content.turns() > 0 { crate::given() } else { None };
+    let options = match &given {
+        Some(crate::Command::Chat(given)) => given,
+        _ => args,
+    };
+    let source = session.source(&args.source, options.source.names_model());
     let mut loaded = args.load(&source)?;
     session.keep_fork()?;
     let mut conversation = session.content.conversation()?;
-    conversation.system = args.system.clone().or(conversation.system);
-    session.content.sampling = session.content.sampling_with(args.sampling.options());
+    conversation.system = options.system.clone().or(conversation.system);
+    session.content.sampling = session.content.sampling_with(options.sampling.options());
     args.reasoning.over(&mut session.content);
     session.begin(&loaded.service.info().name, &source);
     let mut lines = ChatLines::open()?;

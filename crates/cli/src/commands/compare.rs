@@ -89,7 +89,7 @@ fn runner(options: &LoadOptions, checkpoint: &Checkpoint) -> Result<Runner> {
     let chunk = options.chunk.map_or(ROWS, |chunk| chunk.min(ROWS));
     let options =
         LoadOptions { chunk: Some(chunk), logit_rows: chunk, parallel: 1, ..options.clone() };
-    load::runner(checkpoint, &options)
+    load::generating_runner(checkpoint, &options)
 }
 
 /// Sums over the scored positions.

@@ -6,6 +6,7 @@ use super::likelihood::check_ids;
 use crate::args::FileArgs;
 use crate::input::TextSource;
 use crate::progress::{self, Task};
+use crate::size::threads;
 use crate::{load, output};
 use anyhow::{Context, Result};
 use api::TranscriptRenderer;
@@ -45,7 +46,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", visible_alias = "chunks")]
     windows: Option<usize>,
     /// Compute threads; 0 for all cores
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = threads)]
     threads: usize,
     /// Discard an existing file and start anew
     #[arg(long)]

@@ -6,12 +6,14 @@ use crate::exit::SilentExit;
 use crate::interrupt::Watch;
 use crate::placement::PlacementArgs;
 use crate::progress::{self, Task};
+use crate::size::threads;
 use crate::weights::folder;
 use crate::{folders, kv_dir, output};
 use anyhow::{Context, Result};
 use convert::PackOptions;
 use formats::PackFile;
 use kept::PackCommand;
+use serde_json::json;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -40,13 +42,13 @@ pub(crate) struct Args {
     #[command(flatten)]
     placement: PlacementArgs,
     /// Compute threads; 0 for all cores
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = threads)]
     threads: usize,
     /// Replace an existing file
     #[arg(long)]
     force: bool,
     /// Print one JSON object
-    #[arg(long, conflicts_with = "verify")]
+    #[arg(long)]
     json: bool,
 }
 
@@ -55,7 +57,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         return kept::run(command);
     }
     if let Some(path) = &args.verify {
-        return verify(path);
+        return verify(path, args.json);
     }
     let model = args.model.as_deref().context("expected a model")?;
     let source = crate::model::locate(model, args.hub_endpoint.as_deref())?;
@@ -82,7 +84,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 }
 
 /// Reads all parts of a file.
-fn verify(path: &Path) -> Result<()> {
+fn verify(path: &Path, as_json: bool) -> Result<()> {
     let pack = PackFile::open(path)?;
     let bar = progress::bytes(pack.parts().iter().map(|part| part.range.len() as u64).sum());
     let watch = Watch::new();
@@ -95,9 +97,14 @@ fn verify(path: &Path) -> Result<()> {
     bar.finish_and_clear();
     stopped?;
     let damaged = damaged.unwrap_or_default();
-    let wrong = |part| format!("{}: part {part}: the checksum is wrong", path.display());
-    output::lines(damaged.iter().map(wrong))?;
-    let parts = pack.parts().len();
-    output::note(format_args!("{} of {parts} parts are whole", parts - damaged.len()));
+    let (file, parts) = (path.display().to_string(), pack.parts().len());
+    if as_json {
+        let damaged: Vec<String> = damaged.iter().map(ToString::to_string).collect();
+        output::json(&json!({ "path": file, "parts": parts, "damaged": damaged }))?;
+    } else {
+        let wrong = |part| format!("{file}: part {part}: the checksum is wrong");
+        output::lines(damaged.iter().map(wrong))?;
+        output::note(format_args!("{} of {parts} parts are whole", parts - damaged.len()));
+    }
     if damaged.is_empty() { Ok(()) } else { Err(SilentExit(1).into()) }
 }

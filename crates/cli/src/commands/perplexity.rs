@@ -60,7 +60,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let ids = assets.tokenizer.encode(&text, encode)?;
     let options =
         LoadOptions { placement: args.placement.rules()?, ..load_options(args, &checkpoint) };
-    let mut runner = load::runner(&checkpoint, &options)?;
+    let mut runner = load::generating_runner(&checkpoint, &options)?;
     let started = Instant::now();
     let score = score(&mut runner, &ids, args.stride)?;
     print(args.json, score, started.elapsed().as_secs_f64(), runner.info().context_length)

@@ -3,6 +3,7 @@
 use crate::model;
 use crate::output;
 use crate::progress::{self, Task};
+use crate::size::threads;
 use anyhow::{Context, Result, bail};
 use convert::quantize::{compare, plan};
 use convert::{Comparison, Mixture, Override, QuantizeOptions};
@@ -54,7 +55,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "URL")]
     hub_endpoint: Option<String>,
     /// Compute threads; 0 for all cores
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = threads)]
     threads: usize,
     /// Replace existing files
     #[arg(long)]

@@ -6,6 +6,7 @@ use crate::device::DeviceArgs;
 use crate::exit::SilentExit;
 use crate::interrupt::Watch;
 use crate::placement::PlacementArgs;
+use crate::size::threads;
 use crate::{load, output, progress};
 use anyhow::{Context, Result, anyhow, bail};
 use api::constraint_of_trace;
@@ -38,7 +39,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     device: DeviceArgs,
     /// Compute threads, which do not change the bits; 0 for all cores
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = threads)]
     threads: usize,
     /// Prefill chunk size, which does not change the bits either
     #[arg(long, value_name = "N", default_value_t = 512)]
@@ -162,7 +163,7 @@ impl Replay {
             adapters: args.adapters.sources(),
             ..args.device.options()
         };
-        let runner = load::runner(&checkpoint, &load)?;
+        let runner = load::generating_runner(&checkpoint, &load)?;
         if let Some((name, then, now)) = then.difference(&TraceSettings::of(&runner)) {
             let (first, model) = (first.display(), args.model.name().display());
             bail!("{first}: expected {name} {now}, as {model} has here, found {then}");

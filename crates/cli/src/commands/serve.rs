@@ -10,7 +10,7 @@ mod state_dir;
 
 use crate::args::{EngineArgs, PoolingArgs, SamplingArgs};
 use crate::effective::EffectiveSettings;
-use crate::interrupt::{Signal, Watch};
+use crate::interrupt::{self, Signal, Watch};
 use crate::load::{LoadedModel, SourceArgs};
 use crate::new_file::NewFile;
 use crate::output::{self, note};
@@ -43,6 +43,9 @@ pub(crate) struct Args {
     /// With --print-config, print the settings as JSON: the given ones and the defaults
     #[arg(long, requires = "print_config")]
     json: bool,
+    /// Replace an existing file of --print-config
+    #[arg(long, requires = "print_config")]
+    force: bool,
     #[command(flatten)]
     listen: ListenArgs,
     #[command(flatten)]
@@ -81,11 +84,14 @@ pub(crate) fn run(args: &Args, effective: &EffectiveSettings) -> Result<()> {
             false => settings,
         };
         return match file {
-            Some(file) => NewFile::write(file, false, settings.as_bytes()),
+            Some(file) => NewFile::write(file, args.force, settings.as_bytes()),
             None => output::text(&settings),
         };
     }
     tracing::debug!("{settings}");
+    if args.clients.has_file() || args.listen.has_files() {
+        interrupt::leave_hangups();
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -176,7 +182,7 @@ async fn serve(listener: Listener, models: ServedModels, options: ServerOptions)
     };
     server::serve(listener, models, options, shutdown).await?;
     match SIGNAL.get() {
-        Some(Signal::Interrupt) => Err(Interrupted.into()),
+        Some(Signal::Interrupt | Signal::Hangup) => Err(Interrupted.into()),
         _ => Ok(()),
     }
 }

@@ -74,7 +74,7 @@ enum SessionsCommand {
     },
     /// Add a session from a file that export wrote
     Import {
-        /// The file
+        /// The file, `-` for standard input
         file: PathBuf,
         /// The name of the session [default: that of the file, without its extension]
         #[arg(long)]
@@ -188,9 +188,14 @@ fn import(
     as_json: bool,
 ) -> Result<()> {
     let context = || format!("cannot import {}", file.display());
-    let session = File::open(file).map_err(anyhow::Error::from).and_then(read_session);
+    let is_stdin = file == Path::new("-");
+    let session = match is_stdin {
+        true => read_session(std::io::stdin().lock()),
+        false => File::open(file).map_err(anyhow::Error::from).and_then(read_session),
+    };
     let session = session.with_context(context)?;
-    let name = match (name, file.file_stem().and_then(|stem| stem.to_str())) {
+    let stem = file.file_stem().filter(|_| !is_stdin);
+    let name = match (name, stem.and_then(|stem| stem.to_str())) {
         (Some(name), _) => name,
         (None, Some(stem)) => stem.parse().context("give the session a name: --name")?,
         (None, None) => bail!("{}: give the session a name: --name", file.display()),

@@ -51,7 +51,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if !args.dry_run {
         let out = args.output.as_deref().context("the output is missing: -o FILE")?;
         splice.write(out, args.force, &mut Task::new(progress::bytes(0)))?;
-        report["file"] = json!(out);
+        report["file"] = json!(out.display().to_string());
     }
     output::report(args.json, || report, || table)?;
     if let Some(out) = args.output.as_deref().filter(|_| !args.dry_run && !args.json) {

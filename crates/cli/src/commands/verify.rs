@@ -10,6 +10,7 @@ use crate::adapters::{self, AdapterArgs};
 use crate::device::DeviceArgs;
 use crate::exit::SilentExit;
 use crate::placement::PlacementArgs;
+use crate::size::threads;
 use crate::{load, output};
 use anyhow::{Context, Result};
 use engine::{CacheRounding, KvType, LoadOptions, Mode, SingleSequence};
@@ -51,7 +52,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     device: DeviceArgs,
     /// Compute threads; 0 for all cores
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, value_parser = threads)]
     threads: usize,
     /// Prefill chunk size: maximum prompt tokens per step
     #[arg(long, default_value_t = 512)]
@@ -128,6 +129,10 @@ fn check_numbers(
     };
     let mut runner = load::runner(&checkpoint, &options)?;
     let (vocab, bounds) = (runner.info().vocab_size, reference.bounds(args.mode));
+    if !reference.prompts.is_empty() {
+        let generates = runner.check_generates();
+        generates.context("cannot check the prompts of the reference")?;
+    }
     for (index, prompt) in reference.prompts.iter().enumerate() {
         prompt.check(index, vocab)?;
         let mut session = SingleSequence::new(&mut runner);

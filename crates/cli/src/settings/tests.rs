@@ -48,11 +48,45 @@ fn check_refused(yaml: &str, expected: &str) {
 }
 
 #[test]
+fn values_are_those_that_the_file_spells() {
+    let (run, serve) = (["gannet", "run", "x"], ["gannet", "serve"]);
+    check("kv-dir-write: off", &run, "kv_dir_write: Off");
+    check("cache-rounding: off", &run, "cache_rounding: Some(Off)");
+    check("speculate: off", &run, "speculate: Off");
+    check("stop: yes", &run, r#"stop: ["yes"]"#);
+    check("stop: [1.0, 0123]", &run, r#"stop: ["1.0", "0123"]"#);
+    check("cache-isolation: off", &serve, "cache_isolation: Some(Off)");
+    check("unix: s\nunix-mode: 0o660", &serve, "unix_mode: 432");
+    check("api-key: [0x1234, 1e5]", &serve, r#"api_key: ["0x1234", "1e5"]"#);
+    let long = "12345678901234567890123";
+    check(&format!("api-key: {long}"), &serve, &format!(r#"api_key: ["{long}"]"#));
+    check("alias: 1.10", &serve, r#"alias: ["1.10"]"#);
+    check("alias: [0123, 1_000]", &serve, r#"alias: ["0123", "1_000"]"#);
+}
+
+#[test]
+fn lists_are_separated_by_commas_as_those_of_flags_are() {
+    let serve = ["gannet", "serve"];
+    check("host: 127.0.0.1,::1", &serve, "host: [127.0.0.1, ::1]");
+    check(r#"allowed-host: "a,b""#, &serve, r#"allowed_host: ["a", "b"]"#);
+    check("alias: [a, \"b,c\"]", &serve, r#"alias: ["a", "b", "c"]"#);
+    check_refused("host: 127.0.0.1,here", "host: invalid value 'here'");
+}
+
+#[test]
+fn a_named_device_is_read_up_to_the_limit() {
+    let error = SettingsFile::read(Some(Path::new("/dev/zero"))).unwrap_err().to_string();
+    assert!(error.starts_with("/dev/zero: expected at most"), "{error}");
+}
+
+#[test]
 fn wrong_settings_are_refused_by_name() {
     check_refused("tempo: 1", "tempo: no such setting (did you mean temp?)");
     check_refused("temp: warm", "invalid value 'warm'");
     check_refused("temp: [1, 2]", "temp: expected one value");
     check_refused("ignore-eos: 7", "ignore-eos: expected true or false");
+    check_refused("ignore-eos: yes", "ignore-eos: expected true or false");
+    check_refused("temp: 1\ntemp: 2", "duplicate mapping key: temp not allowed here");
     check_refused("verbose: much", "verbose");
     check_refused("port: 99999", "port");
     check_refused("- a", "key: value");
@@ -102,7 +136,7 @@ fn every_key_is_the_name_of_a_flag() {
 }
 
 /// Values of which each flag takes some.
-const VALUES: [&str; 14] = [
+const VALUES: [&str; 16] = [
     "77",
     "true",
     "off",
@@ -117,28 +151,35 @@ const VALUES: [&str; 14] = [
     "7d",
     "localhost",
     "9000000",
+    "128",
+    "0.5",
 ];
 
 #[test]
 fn every_setting_reaches_every_command_that_has_its_flag() {
     let program = crate::Cli::command();
     for setting in SETTINGS {
-        let settings = |value: &&'static str| {
-            let yaml = format!("{}: \"{value}\"", setting.key);
+        let settings = |(value, yaml): (&'static str, String)| {
+            let yaml = format!("{}: {yaml}", setting.key);
             let file = SettingsFile::parse(&yaml, Path::new("gannet.yaml")).unwrap();
             file.check_command(&program).ok()?;
-            Some((*value, file.with_defaults(program.clone())))
+            Some((value, file.with_defaults(program.clone())))
         };
-        let (value, program) = VALUES.iter().find_map(settings).expect(setting.key);
-        let mut commands = 0;
-        for_each_command(&program, &mut |name, args| {
-            let Some(arg) = args.iter().find(|arg| setting_of(arg) == Some(setting)) else {
-                return;
-            };
-            assert_eq!(arg.get_default_values(), [value], "{name} --{}", setting.key);
-            commands += 1;
-        });
-        assert!(commands > 0, "{}", setting.key);
+        let forms: [fn(&'static str) -> (&'static str, String); 2] =
+            [|value| (value, value.to_owned()), |value| (value, format!("\"{value}\""))];
+        for form in forms {
+            let (value, program) =
+                VALUES.into_iter().map(form).find_map(settings).expect(setting.key);
+            let mut commands = 0;
+            for_each_command(&program, &mut |name, args| {
+                let Some(arg) = args.iter().find(|arg| setting_of(arg) == Some(setting)) else {
+                    return;
+                };
+                assert_eq!(arg.get_default_values(), [value], "{name} --{}", setting.key);
+                commands += 1;
+            });
+            assert!(commands > 0, "{}", setting.key);
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! `gannet bench`: what it measures of a tiny model.
 
-use crate::gannet::{check_error, run, succeed};
+use crate::gannet::{check_usage, run, succeed};
 use serde_json::Value;
 
 #[test]
@@ -28,7 +28,14 @@ fn scaling_divides_the_time_of_threads_among_named_operations() {
 }
 
 #[test]
+fn the_built_in_model_has_its_name_in_a_report() {
+    let args = ["bench", "--prompt", "8", "--gen", "2", "--runs", "1", "--json"];
+    let report: Value = serde_json::from_str(&succeed(&args)).unwrap();
+    assert_eq!(report["model"], "gannet-tiny");
+}
+
+#[test]
 fn several_numbers_of_threads_need_scaling() {
     let ended = run(&["bench", "--threads", "1,2"]);
-    check_error(&ended, "--threads: expected one number without --scaling, found 2");
+    check_usage(&ended, "--threads: expected one number without --scaling, found 2");
 }

@@ -66,7 +66,7 @@ fn prefixes_are_taken_to_another_folder() {
 
     let imported = folders.import("b", &[]);
     assert_eq!(imported.code, Some(0), "{}", imported.err);
-    assert!(imported.err.contains("files added, 0 were there already"), "{}", imported.err);
+    assert!(imported.err.contains("1 file added, 0 were there already"), "{}", imported.err);
     let again = folders.import("b", &[]);
     assert!(again.err.contains("0 files added"), "{}", again.err);
     assert!(folders.import("c", &["--kv-dir-key", &key]).code == Some(0));

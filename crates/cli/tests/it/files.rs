@@ -77,6 +77,28 @@ fn file_names_that_are_not_utf8_are_taken() {
 }
 
 #[test]
+fn reports_in_json_name_files_that_are_not_utf8() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &[u8]| folder.path().join(OsStr::from_bytes(name));
+    let (model, out, spliced) = (at(b"m\xff"), at(b"q\xff.gguf"), at(b"s\xff.gguf"));
+    std::os::unix::fs::symlink(tiny(), &model).unwrap();
+    let (pack, text, chart) = (at(b"p\xff.gpack"), at(b"t\xff"), at(b"i\xff.gguf"));
+    std::fs::write(&text, "Hello world. ".repeat(20)).unwrap();
+    let report = |args: &[&dyn AsRef<OsStr>]| {
+        let json: &dyn AsRef<OsStr> = &"--json";
+        let json = succeed(&words(args.iter().copied().chain([json])));
+        assert!(json.contains('\u{fffd}'), "{json}");
+    };
+    report(&[&"inspect", &model]);
+    report(&[&"quantize", &model, &out, &"--type=q8_0"]);
+    report(&[&"splice", &out, &out, &"--tensors=*attn_q.weight", &"-o", &spliced]);
+    report(&[&"pack", &model, &"-o", &pack]);
+    report(&[&"pack", &"--verify", &pack]);
+    report(&[&"imatrix", &model, &"--ctx=16", &"-f", &text, &"-o", &chart]);
+    report(&[&"bench", &"--disk", &out]);
+}
+
+#[test]
 fn a_text_that_is_not_utf8_is_named() {
     let ended = run(&words([&"run" as &dyn AsRef<OsStr>, &OsStr::from_bytes(b"hi\xff")]));
     assert_eq!(ended.code, Some(2));
@@ -185,6 +207,39 @@ fn shapes_of_every_family_run_from_both_formats() {
             let answer = succeed(&["run", "-m", &model, "hi", "-n", "4", "--json", "--check"]);
             let value: Value = serde_json::from_str(&answer).unwrap();
             assert!(value["usage"]["completion_tokens"].as_u64().unwrap() <= 4, "{model}");
+        }
+    }
+}
+
+#[test]
+fn standard_output_is_no_file() {
+    let text = file("dash.txt", "Hello world. ".repeat(20));
+    for args in [
+        &["run", "x", "-n", "1", "--logprobs", "1", "-o", "-"][..],
+        &["imatrix", "builtin", "--ctx", "16", "-f", &text, "-o", "-"],
+        &["pack", "builtin", "-o", "-"],
+        &["synth", "tiny-qwen3", "-o", "-"],
+        &["inspect", "builtin", "--tensor", "model.norm.weight", "--npy", "-"],
+    ] {
+        check_error(&run(args), "-: expected the name of a file, not standard output");
+    }
+    assert!(!Path::new(&path("-")).exists());
+}
+
+#[test]
+fn what_computes_logits_refuses_models_that_generate_none() {
+    let Some(models) = fixtures::find("embeddings") else { return };
+    let text = file("encoded.txt", "Hello world. ".repeat(20));
+    for name in ["bert", "bert_reranker"] {
+        let model = models.join(name);
+        let model = model.to_str().unwrap();
+        for args in [
+            &["perplexity", "-m", model, "-f", &text][..],
+            &["compare", model, model, "-f", &text],
+            &["bench", model, "--prompt", "8", "--gen", "2", "--runs", "1"],
+            &["imatrix", model, "--ctx", "16", "-f", &text, "-o", &path("encoder.gguf")],
+        ] {
+            check_error(&run(args), "the model generates no text");
         }
     }
 }

@@ -77,6 +77,12 @@ pub fn check_error(ended: &Ended, expected: &str) {
     assert!(ended.err.contains(expected), "{expected} is not in: {}", ended.err);
 }
 
+/// Whether a command ended as after wrong usage, which standard error names.
+pub fn check_usage(ended: &Ended, expected: &str) {
+    assert_eq!((ended.code, &*ended.out), (Some(2), ""), "{ended:?}");
+    assert!(ended.err.starts_with("error: ") && ended.err.contains(expected), "{}", ended.err);
+}
+
 /// A path in the tests' folder.
 pub fn path(name: &str) -> String {
     FOLDER.join(name).to_str().unwrap().to_owned()

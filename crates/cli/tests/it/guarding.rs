@@ -1,6 +1,6 @@
 //! `serve` for others: its keys, sockets and certificates, what it reports, and its settings.
 
-use crate::gannet::{Ended, check_error, command, file, path, run, succeed, until};
+use crate::gannet::{Ended, check_error, check_usage, command, file, path, run, succeed, until};
 use crate::serving::{QUESTION, Server};
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -55,7 +55,10 @@ fn what_cannot_be_used_is_named_before_the_model_is_loaded() {
         &serve(&["--tls-cert", &bad, "--tls-key", &bad]),
         "bad.pem: expected a certificate",
     );
-    check_error(&serve(&["--tls-cert", &bad]), "tls-key");
+    check_usage(&serve(&["--tls-cert", &bad]), "tls-key");
+    let ended = serve(&["--api-key", "hidden words"]);
+    check_usage(&ended, "expected a key of printable ASCII characters");
+    assert!(!ended.err.contains("hidden"), "{}", ended.err);
     check_error(&serve(&["--unix", &bad]), "bad.pem");
     let words = file("bad-keys", "ok\nhidden words\n");
     let ended = serve(&["--api-key-file", &words]);
@@ -88,7 +91,7 @@ fn a_variable_holds_several_keys_between_commas_and_never_none() {
         Ended::from(command.output().unwrap())
     };
     assert_eq!(printed("one,two").out.matches("# a key of clients: sha256:").count(), 2);
-    check_error(&printed(""), "API key 1: expected a key of 1 to 512 bytes, found 0");
+    check_usage(&printed(""), "API key 1: expected a key of 1 to 512 bytes, found 0");
 }
 
 #[test]

@@ -229,6 +229,8 @@ fn conversations_are_rendered_with_their_control_tokens() {
     assert_eq!(sums.chunks, tokens / 16);
     let ended = run(&["imatrix", "builtin", "--chat", &chats, "--ctx", "4000", "-o", &path("x")]);
     check_error(&ended, &format!("expected a text of at least 4000 tokens, found {tokens};"));
+    let marked = file("marked.jsonl", format!("\u{feff}{CONVERSATIONS}"));
+    assert_eq!(collected("--chat", &marked, &path("marked.gguf")).chunks, sums.chunks);
     // As text, the control tokens are texts of many tokens.
     assert!(collected("--file", &chats, &path("as-text.gguf")).chunks > sums.chunks);
 }
@@ -247,6 +249,10 @@ fn conversations_that_cannot_be_rendered_are_named_with_file_and_line() {
     failed("a.jsonl", &broken("{"), &["a.jsonl, line 3", "expected a JSON object with messages"]);
     let role = r#"{"messages": [{"content": "a"}]}"#;
     failed("b.jsonl", &broken(role), &["b.jsonl, line 3", "messages[0]", "role: expected a name"]);
+    let robot =
+        r#"{"messages": [{"role": "robot", "content": "a"}, {"role": "user", "content": "b"}]}"#;
+    let expected = "messages[0]: role: the template has no messages of the role robot";
+    failed("e.jsonl", &broken(robot), &["e.jsonl, line 3", expected]);
     failed("c.jsonl", "\n", &["c.jsonl: expected conversations, found none"]);
     let both = run(&["imatrix", "builtin", "--chat", "a.jsonl", "--file", "b"]);
     assert_eq!(both.code, Some(2), "{}", both.err);

@@ -1,6 +1,6 @@
 //! `gannet chat --session` and `gannet sessions`.
 
-use crate::gannet::{Ended, check_error, command, run, run_with_input, until};
+use crate::gannet::{Ended, check_error, command, file, run, run_with_input, until};
 use serde_json::Value;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -178,10 +178,48 @@ fn a_fork_leaves_its_origin_alone() {
 }
 
 #[test]
+fn settings_change_no_session_that_has_begun() {
+    let state = State::new();
+    let begun = ["--session", "a", "--temp", "0.5", "--system", "Be brief."];
+    state.say(&begun, &LINES[..1]);
+    let before = state.read("a");
+    let settings = file("other-options.yaml", "temp: 0.9\nsystem: Be loud.\nmodel: /no/model\n");
+    let chat = |more: &[&str]| {
+        let args = ["--config", &settings].map(str::to_owned).into_iter().chain(state.chat());
+        let args: Vec<_> = args.chain(more.iter().map(|arg| (*arg).to_owned())).collect();
+        run_with_input(&args, &(LINES[1].to_owned() + "\n"))
+    };
+    let ended = chat(&["--session", "a"]);
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    let after = state.read("a");
+    assert_eq!(contents(&after).len(), 4);
+    for field in ["sampling", "system", "model"] {
+        assert_eq!(after[field], before[field], "{field}");
+    }
+    // A new one begins with them, and what is given again wins.
+    check_error(&chat(&["--session", "b"]), "/no/model");
+    let ended = chat(&["--session", "a", "--temp", "0"]);
+    assert_eq!((ended.code, &state.read("a")["sampling"]["temperature"]), (Some(0), &0.0.into()));
+}
+
+#[test]
+fn sessions_are_imported_from_standard_input() {
+    let state = State::new();
+    state.say(&["--session", "a"], &LINES[..1]);
+    let exported = state.sessions_succeed(&["export", "a"]);
+    let args = ["sessions", "--state-dir", state.path(), "import", "-", "--name", "b"];
+    assert_eq!(run_with_input(&args, &exported).code, Some(0));
+    assert_eq!(contents(&state.read("b")), contents(&state.read("a")));
+    check_error(&run_with_input(&args[..5], &exported), "give the session a name: --name");
+}
+
+#[test]
 fn sessions_are_rewound_renamed_shown_and_removed() {
     let state = State::new();
     let lines = [LINES[0], LINES[1], LINES[2], "/rewind 2", "/rename b c"];
     state.say(&["--session", "a", "--no-think"], &lines);
+    let nothing = state.say_and_end(1, &[], &["/rewind"]);
+    assert!(nothing.err.contains("there is no question to remove"), "{}", nothing.err);
     let lines = ["/rewind 2", "/system Be brief."];
     let ended = state.say_and_end(1, &["--session", "b c"], &lines);
     assert!(ended.err.contains("expected to remove at most 1, found 2"), "{}", ended.err);

@@ -28,6 +28,19 @@ fn a_wrong_setting_names_file_and_key() {
     check_error(&run(&["--config", &settings, "run", "x"]), "wrong.yaml: tempo");
 }
 
+#[test]
+fn what_blocks_or_never_ends_in_the_current_folder_is_not_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gannet.yaml");
+    std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+    check_error(&run_in(folder.path(), &["run", "hi"]), "gannet.yaml: expected a regular file");
+    std::fs::remove_file(&path).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+    check_error(&run_in(folder.path(), &["run", "hi"]), "gannet.yaml: expected a regular file");
+    let named = run_in(folder.path(), &["--config", "/dev/null", "cache", "path"]);
+    assert_eq!(named.code, Some(0), "{}", named.err);
+}
+
 /// Runs a command in a folder.
 fn run_in(folder: &Path, args: &[&str]) -> Ended {
     command().args(args).current_dir(folder).output().unwrap().into()
@@ -121,6 +134,8 @@ fn printed_settings_change_nothing_and_replace_no_file() {
     let set: Vec<_> = printed.lines().filter(|line| !line.starts_with('#')).collect();
     assert_eq!(set, ["port: 8443"]);
     check_error(&run_in(folder.path(), &written), "printed.yaml exists already");
+    let replaced = run_in(folder.path(), &[&written[..], &["--force"]].concat());
+    assert_eq!(replaced.code, Some(0), "{}", replaced.err);
     // Not even that of other commands: state-dir is off for servers only.
     let args = ["--config", "printed.yaml", "sessions", "list"];
     let listed = run_in(folder.path(), &args);

@@ -8,7 +8,7 @@
 mod collect;
 mod digest;
 
-use super::WorkProgress;
+use super::{WorkProgress, check_output};
 use anyhow::{Context, Result, bail};
 use engine::{LoadOptions, Mode, Runner};
 use formats::Checkpoint;
@@ -78,6 +78,7 @@ pub fn collect(
     options: &ImatrixOptions,
     progress: &mut dyn WorkProgress,
 ) -> Result<Collected> {
+    check_output(out)?;
     let windows = windows(checkpoint, text, options)?;
     let mut sums = begin(checkpoint, &windows, out, options)?;
     let resumed_at = sums.chunks;
@@ -170,6 +171,8 @@ fn load_runner(checkpoint: &Checkpoint, context: usize, threads: usize) -> Resul
     };
     let mut runner = Runner::load(checkpoint, &options)
         .with_context(|| format!("cannot load {}", checkpoint.path().display()))?;
+    let generates = runner.check_generates();
+    generates.with_context(|| format!("cannot use {}", checkpoint.path().display()))?;
     runner.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
     runner.collect_inputs();
     Ok(runner)

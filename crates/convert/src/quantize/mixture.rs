@@ -231,8 +231,13 @@ impl Mixture {
     }
 
     /// The names of all mixtures.
+    pub fn all_names() -> impl Iterator<Item = &'static str> {
+        MIXTURES.iter().map(|mixture| mixture.name)
+    }
+
+    /// The same as a text.
     pub(crate) fn names() -> String {
-        MIXTURES.iter().map(|mixture| mixture.name).collect::<Vec<_>>().join(", ")
+        Self::all_names().collect::<Vec<_>>().join(", ")
     }
 
     /// The type that the tensor with this canonical name should get.

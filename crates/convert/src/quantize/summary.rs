@@ -57,7 +57,7 @@ impl Quantized {
     /// Totals, types, fallbacks and files as JSON.
     pub fn to_json(&self) -> Json {
         let mut json = self.plan.totals_json();
-        json["files"] = json!(self.paths);
+        json["files"] = self.paths.iter().map(|path| path.display().to_string()).collect();
         json["seconds"] = json!(self.seconds);
         json
     }

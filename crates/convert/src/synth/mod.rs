@@ -13,6 +13,7 @@ pub use matrix_types::MatrixTypes;
 pub use shapes::{describe_shapes, names as shape_names};
 pub use write::write;
 
+use crate::check_output;
 use anyhow::{Context, Result, bail};
 use formats::ModelConfig;
 use formats::config::Attention;
@@ -106,8 +107,13 @@ fn repeat<T: Copy>(values: &mut Vec<T>, count: usize) {
 ///
 /// A file or a folder with files at `out`, unless `force` allows to replace it.
 pub fn prepare(out: &Path, force: bool) -> Result<()> {
+    check_output(out)?;
+    // What a run that was ended has left is none of its files.
+    let counts = |entry: std::io::Result<std::fs::DirEntry>| {
+        entry.map(|entry| entry.path().extension().is_none_or(|end| end != "incomplete"))
+    };
     let taken = match out.is_dir() {
-        true => out.read_dir()?.next().is_some(),
+        true => out.read_dir()?.map(counts).collect::<std::io::Result<Vec<_>>>()?.contains(&true),
         false => out.exists(),
     };
     if taken && !force {
@@ -124,6 +130,18 @@ pub fn prepare(out: &Path, force: bool) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_folder_with_what_an_ended_run_left_is_free() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str| std::fs::write(folder.path().join(name), "").unwrap();
+        file("model.safetensors.incomplete");
+        prepare(folder.path(), false).unwrap();
+        file("config.json");
+        assert!(prepare(folder.path(), false).is_err());
+        let error = prepare(Path::new("-"), true).unwrap_err().to_string();
+        assert!(error.starts_with("-: expected the name of a file"), "{error}");
+    }
 
     #[test]
     fn more_layers_continue_the_pattern_of_the_last_ones() {

@@ -14,6 +14,8 @@ use std::path::Path;
 use std::time::Instant;
 use text::{GgufOptions, TextAssets};
 
+/// Most bytes of a schema.
+const MAX_SCHEMA_BYTES: u64 = 32 << 20;
 /// Tokens of the prompt.
 const PROMPT: u32 = 16;
 
@@ -45,8 +47,8 @@ pub fn bench_constrained(
     plan: &BenchPlan,
 ) -> Result<ConstraintRates> {
     let (generate, runs) = (plan.generate, plan.runs);
-    let schema = std::fs::read(schema).with_context(|| format!("{}", schema.display()))?;
-    let schema = serde_json::from_slice(&schema).context("--schema: expected JSON")?;
+    let schema = formats::read_text(schema, MAX_SCHEMA_BYTES)?;
+    let schema = serde_json::from_str(&schema).context("--schema: expected JSON")?;
     let grammar = GrammarSource::JsonSchema(schema);
     let (vocabulary, prepared) = (runner.info().vocab_size, Instant::now());
     let service = service(runner, checkpoint)?;

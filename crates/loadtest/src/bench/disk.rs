@@ -30,6 +30,7 @@ pub struct DiskPlan {
 /// Rates of reads past the page cache.
 #[derive(Clone, Debug, Serialize)]
 pub struct DiskRates {
+    #[serde(serialize_with = "formats::serialize_path")]
     file: PathBuf,
     /// Whether reads passed the page cache; otherwise the file system has no such reads, and the
     /// rates may be those of memory.

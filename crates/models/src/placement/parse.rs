@@ -40,6 +40,8 @@ impl Placement {
             return Ok(Self { file, rules: Vec::new() });
         }
         let tree: Vec<Spanned<Value>> = serde_saphyr::from_str(text).map_err(|error| {
+            let error =
+                error.without_snippet().render_with_formatter(&serde_saphyr::UserMessageFormatter);
             let problem = format!("expected a list of rules in YAML: {error}");
             Error::PlacementFile { file: file.clone(), problem }
         })?;

@@ -352,7 +352,7 @@ fn modes_and_memory_are_one_for_prefill_and_decode() {
 #[test]
 fn what_is_no_list_of_rules_is_refused() {
     check_refused("match: {kind: head}\n", "expected a list of rules");
-    check_refused("- [\n", "expected a list of rules");
+    check_refused("- [\n", "expected a list of rules in YAML: unclosed bracket '[' at line 1");
     check_refused("- 7\n", "rule 1 (line 1): expected a mapping with match, place, found 7");
     check_refused(
         "- match: {}\n  place: {threads: 1}\n",

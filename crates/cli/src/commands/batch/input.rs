@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Seek};
+use std::io::{self, BufRead, BufReader, IsTerminal, Read, Seek};
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 /// Maximum length of a line, which is also the server's limit for a body.
@@ -82,7 +83,11 @@ impl RequestFile {
 
 fn open_file(path: &Path) -> io::Result<File> {
     let file = File::open(path)?;
-    if file.metadata()?.is_file() { Ok(file) } else { copy(file) }
+    let kind = file.metadata()?.file_type();
+    if kind.is_char_device() && !file.is_terminal() {
+        return Err(io::Error::other("expected a file or a pipe, found a device"));
+    }
+    if kind.is_file() { Ok(file) } else { copy(file) }
 }
 
 /// Copies into an unnamed file that is deleted with the process.
@@ -252,6 +257,12 @@ mod tests {
     fn a_wrong_line_keeps_its_id_where_it_has_one() {
         let line = RequestLine::parse(br#"{"custom_id": "a", "url": 3}"#).unwrap();
         assert!(line.id == "a" && line.call.is_err());
+    }
+
+    #[test]
+    fn a_device_without_an_end_is_not_copied() {
+        let error = RequestFile::open(Path::new("/dev/zero")).unwrap_err();
+        assert!(format!("{error:#}").contains("found a device"), "{error:#}");
     }
 
     #[test]

@@ -3,8 +3,9 @@
 use super::FolderArgs;
 use crate::exit::SilentExit;
 use crate::interrupt::Watch;
+use crate::output::{self, counted};
 use crate::size::bytes;
-use crate::{kv_dir, output, progress};
+use crate::{kv_dir, progress};
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::fs::File;
@@ -61,10 +62,12 @@ pub(super) fn run(args: &Args) -> Result<()> {
         bar.inc(1);
     }
     bar.finish_and_clear();
+    let were = if present == 1 { "was" } else { "were" };
     match args.json {
         true => output::json(&json!({ "added": written, "present": present, "dropped": dropped }))?,
         false => output::note(format_args!(
-            "{written} files added, {present} were there already, {dropped} did not fit"
+            "{} added, {present} {were} there already, {dropped} did not fit",
+            counted(written, "file")
         )),
     }
     match dropped {

@@ -2,7 +2,7 @@
 
 use super::FolderArgs;
 use crate::elapsed::passed_since;
-use crate::output;
+use crate::output::{self, counted};
 use crate::sessions::printable;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
@@ -120,10 +120,12 @@ impl Summary {
         let age = self.oldest.and_then(passed_since);
         let days = age.unwrap_or_default().as_secs_f64() / 86400.0;
         let mib = self.bytes as f64 / f64::from(1 << 20);
+        let [files, blocks, tokens] = [(*extents, "file"), (*blocks, "block"), (*tokens, "token")]
+            .map(|(count, what)| counted(count, what));
+        let worth = if *worth < 0.05 { "less than 0.1".to_owned() } else { format!("{worth:.1}") };
         format!(
-            "{name} ({mode}, {kv_type}, {isa}{sealed})\n    root {root}\n    {extents} files, {blocks} \
-             blocks, {tokens} tokens, {mib:.1} MiB; the oldest of {days:.1} days; worth {worth:.1} \
-             s of computing\n"
+            "{name} ({mode}, {kv_type}, {isa}{sealed})\n    root {root}\n    {files}, {blocks}, \
+             {tokens}, {mib:.1} MiB; the oldest of {days:.1} days; worth {worth} s of computing\n"
         )
     }
 }

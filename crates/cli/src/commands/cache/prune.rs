@@ -4,7 +4,7 @@ use super::FolderArgs;
 use super::list::{model, roots};
 use crate::args::age;
 use crate::elapsed::passed_since;
-use crate::output;
+use crate::output::{self, counted};
 use crate::size::bytes;
 use anyhow::{Context, Result};
 use base::Name;
@@ -75,7 +75,8 @@ pub(super) fn run(args: &Args) -> Result<()> {
     }
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     output::note(format_args!(
-        "{count} files removed, {:.1} MiB; {:.1} MiB are left",
+        "{} removed, {:.1} MiB; {:.1} MiB are left",
+        counted(count, "file"),
         mib(bytes),
         mib(left)
     ));

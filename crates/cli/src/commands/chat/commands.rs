@@ -5,7 +5,7 @@ use super::{Chat, Next, sessions};
 use crate::conversation::Conversation;
 use crate::input;
 use crate::load::LoadedModel;
-use crate::output::note;
+use crate::output::{counted, note};
 use crate::sessions::{SessionName, printable_lines};
 use anyhow::{Context, Result};
 use std::path::Path;
@@ -140,9 +140,4 @@ impl Chat {
         source.describe(&path).with_context(|| format!("cannot load {}", path.display()))?;
         Ok(Next::Load(Box::new(source)))
     }
-}
-
-/// A number of things.
-fn counted(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }

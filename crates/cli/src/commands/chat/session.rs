@@ -2,6 +2,7 @@
 
 use crate::conversation::Conversation;
 use crate::load::SourceArgs;
+use crate::model::BUILTIN;
 use crate::output::note;
 use crate::sessions::{
     HeldSession, Session, SessionFolder, SessionModel, SessionName, SessionSettings, StateDirArgs,
@@ -61,14 +62,14 @@ impl SessionArgs {
 }
 
 impl ChatSession {
-    /// The arguments for the model, with what the session says where they say nothing.
-    pub fn source(&self, source: &SourceArgs) -> SourceArgs {
-        match &self.held {
-            Some(_) => {
-                source.clone().or_model(self.content.model.source.clone()).keeping_prefixes()
-            }
-            None => source.clone(),
+    /// The arguments for the model, with what the session says unless the model is named.
+    pub fn source(&self, source: &SourceArgs, is_named: bool) -> SourceArgs {
+        if self.held.is_none() {
+            return source.clone();
         }
+        let built_in = || (self.content.turns() > 0).then(|| BUILTIN.to_owned());
+        let kept = self.content.model.source.clone().or_else(built_in).filter(|_| !is_named);
+        kept.into_iter().fold(source.clone(), SourceArgs::with_model).keeping_prefixes()
     }
 
     /// Keeps a session that is a copy, as it was copied. To be called once the model is loaded: a

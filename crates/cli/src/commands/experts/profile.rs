@@ -133,7 +133,7 @@ fn show(args: &ShowArgs) -> Result<()> {
     let path = &place.path;
     output::report(
         args.json,
-        || json!({"path": path, "tokens": profile.tokens(), "profile": profile}),
+        || json!({"path": path.display().to_string(), "tokens": profile.tokens(), "profile": profile}),
         || table(&profile, path),
     )
 }

@@ -2,7 +2,7 @@
 
 use crate::input;
 use anyhow::{Context, Result, bail};
-use api::{Message, Tool, TranscriptRenderer};
+use api::{Message, Role, Tool, TranscriptRenderer};
 use serde_json::{Map, Value};
 use std::path::Path;
 
@@ -34,6 +34,7 @@ impl ConversationFile {
             false => path.display().to_string(),
         };
         let text = input::read_path(path)?;
+        let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
         let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
         let read = |(at, text): (usize, &str)| {
             let line = at + 1;
@@ -52,12 +53,34 @@ impl ConversationFile {
     pub fn ids(&self, renderer: &TranscriptRenderer<'_>, prefix: &[u32]) -> Result<Vec<u32>> {
         let mut all = Vec::new();
         for Transcript { line, messages, tools } in &self.conversations {
-            let ids = renderer.tokens(messages.clone(), tools.clone());
+            let ids = rendered(renderer, messages, tools);
             let ids = ids.with_context(|| place(&self.name, *line))?;
             all.extend_from_slice(ids.strip_prefix(prefix).unwrap_or(&ids));
         }
         Ok(all)
     }
+}
+
+/// The tokens of a conversation.
+///
+/// # Errors
+///
+/// If the template refuses it, or leaves out messages of a role that it does not know.
+fn rendered(
+    renderer: &TranscriptRenderer<'_>,
+    messages: &[Message],
+    tools: &[Tool],
+) -> Result<Vec<u32>> {
+    let ids = renderer.tokens(messages.to_vec(), tools.to_vec())?;
+    for (at, message) in messages.iter().enumerate() {
+        let Role::Other(role) = &message.role else { continue };
+        let others = [&messages[..at], &messages[at + 1..]].concat();
+        if others.is_empty() || renderer.tokens(others, tools.to_vec()).is_ok_and(|it| it == ids) {
+            let role = role.escape_debug();
+            bail!("messages[{at}]: role: the template has no messages of the role {role}");
+        }
+    }
+    Ok(ids)
 }
 
 fn place(name: &str, line: usize) -> String {
@@ -100,6 +123,14 @@ fn list<'a>(object: &'a Map<String, Value>, name: &str) -> Result<&'a [Value]> {
 /// A message whose form was checked. Arguments of calls become objects.
 fn message(value: Value) -> Message {
     let mut message = Message::from(value);
+    // The role has the name that templates have for it.
+    if let Role::Other(name) = &message.role {
+        match name.as_str() {
+            "developer" => message.role = Role::System,
+            "function" => message.role = Role::Tool,
+            _ => {}
+        }
+    }
     for call in &mut message.calls {
         if let Value::String(text) = &call.arguments {
             call.arguments = api::arguments(text);

@@ -46,7 +46,7 @@ impl InspectReport<'_> {
     pub fn to_json(&self) -> Json {
         let total = self.total();
         json!({
-            "path": self.files.path(),
+            "path": self.files.path().display().to_string(),
             "format": self.format(),
             "config": self.config.as_ref().ok().map(config_json),
             "unsupported": self.config.as_ref().err(),

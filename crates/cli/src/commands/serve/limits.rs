@@ -1,6 +1,7 @@
 //! Keys and limits of the clients of `gannet serve`, and logging of their texts.
 
 use crate::args::seconds;
+use crate::exit::WrongUsage;
 use crate::size::bytes;
 use anyhow::Result;
 use api::CacheIsolation;
@@ -84,9 +85,16 @@ pub(super) struct ConnectionArgs {
 }
 
 impl ClientArgs {
+    /// Whether there is a file of keys, which may change.
+    pub fn has_file(&self) -> bool {
+        self.api_key_file.is_some()
+    }
+
     /// These arguments as options of the server.
     pub fn options(&self, connections: &ConnectionArgs) -> Result<ServerOptions> {
-        let mut keys = ApiKeys::new(&self.api_key)?;
+        // Not where it is parsed: clap would print the key.
+        let mut keys =
+            ApiKeys::new(&self.api_key).map_err(|error| WrongUsage::new(error.to_string()))?;
         if let Some(path) = &self.api_key_file {
             keys = keys.with_file(path)?;
         }

@@ -1,5 +1,6 @@
 //! The addresses that `gannet serve` listens on.
 
+use crate::exit::WrongUsage;
 use anyhow::{Context, Result, bail};
 use server::{Listener, Tls, UnixSocket};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -45,6 +46,11 @@ impl ListenArgs {
             chosen.extend(self.port.is_none().then(|| ("port", PORT.to_string())));
         }
         chosen
+    }
+
+    /// Whether it reads files that may change.
+    pub fn has_files(&self) -> bool {
+        self.tls_cert.is_some()
     }
 
     fn listens_on_tcp(&self) -> bool {
@@ -96,14 +102,16 @@ impl ListenArgs {
     fn tls(&self) -> Result<Option<Tls>> {
         match (&self.tls_cert, &self.tls_key) {
             (Some(_), Some(_)) if !self.listens_on_tcp() => {
-                bail!("tls-cert: expected a port (--port), found only a Unix socket")
+                bail!(WrongUsage::new("--tls-cert: expected --port too, found only a Unix socket"))
             }
             (Some(cert), Some(key)) => Ok(Some(Tls::load(cert, key)?)),
             (None, None) => Ok(None),
-            (Some(_), None) => bail!("tls-cert: expected a key with it (--tls-key), found none"),
-            (None, Some(_)) => {
-                bail!("tls-key: expected a certificate with it (--tls-cert), found none")
+            (Some(_), None) => {
+                bail!(WrongUsage::new("--tls-cert: expected a key with it (--tls-key), found none"))
             }
+            (None, Some(_)) => bail!(WrongUsage::new(
+                "--tls-key: expected a certificate with it (--tls-cert), found none"
+            )),
         }
     }
 }

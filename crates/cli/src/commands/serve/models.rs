@@ -29,7 +29,7 @@ pub(super) struct ModelsArgs {
     models_memory: Option<usize>,
     /// How long a model stays loaded without requests: seconds, or a time such as 90s, 5m or 1h30m;
     /// -1 for ever. Requests may say otherwise (`keep_alive`) [default: 5m]
-    #[arg(long, value_name = "TIME", allow_negative_numbers = true)]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     keep_alive: Option<KeepAlive>,
 }
 
@@ -101,6 +101,9 @@ fn entry(
     let name = named.name.clone();
     names.retain(|alias| *alias != name);
     names.dedup();
+    if let Some(missing) = args.source.load_args().adapters().find(|path| !path.exists()) {
+        bail!("lora: {}: no such file or folder", missing.display());
+    }
     let (pinned, keep_alive) = (args.pinned, args.keep_alive);
     let engine = args.engine.options(shared.traces);
     let engine = EngineOptions { turns: Some(turns.clone()), ..engine };

@@ -2,8 +2,10 @@
 
 use crate::commands::serve::routes;
 use crate::folders;
+use crate::input;
 use crate::model;
 use crate::settings;
+use crate::yaml;
 use anyhow::{Context, Result, bail, ensure};
 use formats::gguf;
 use serde::Deserialize;
@@ -89,10 +91,8 @@ struct ModelsFile {
 
 /// The models that the file at `path` lists. A `model` that is a path is relative to its folder.
 pub(super) fn in_file(path: &Path) -> Result<Vec<NamedSettings>> {
-    let bytes = path.metadata()?.len();
-    ensure!(bytes <= MAX_BYTES, "expected at most {MAX_BYTES} bytes, found {bytes}");
-    let text = std::fs::read_to_string(path)?;
-    let parsed = serde_saphyr::from_str(&text);
+    let document = yaml::parse(&input::read_limited(path, MAX_BYTES)?);
+    let parsed = document.and_then(|document| Ok(serde_json::from_value(document)?));
     let ModelsFile { models } =
         parsed.map_err(|error| anyhow::anyhow!("expected a list `models`: {error}"))?;
     ensure!(!models.is_empty(), "expected at least one model, found none");
@@ -189,12 +189,14 @@ mod tests {
     #[test]
     fn a_file_names_models_with_their_settings() {
         let yaml = "models:\n- model: tiny\n  pinned: true\n  alias: [x, z]\n  kv_memory: 1MiB\n\
-            - {name: big, path: owner/big, temp: 0.5}\n";
+            - {name: 1.10, path: owner/big, temp: 0.5, kv-dir-write: off, alias: [yes, 0123]}\n";
         let models = read(yaml).unwrap();
         assert!(Path::new(&models[0].settings["model"][0]).ends_with("tiny"), "{models:?}");
         assert_eq!(models[0].settings["kv-memory"], ["1MiB"]);
         assert_eq!(models[0].settings["alias"], ["x", "z"]);
-        assert_eq!(models[1].name, "big");
+        assert_eq!(models[1].name, "1.10");
+        assert_eq!(models[1].settings["kv-dir-write"], ["off"]);
+        assert_eq!(models[1].settings["alias"], ["yes", "0123"]);
         assert_eq!(models[1].settings["model"], ["owner/big"]);
     }
 

@@ -22,7 +22,7 @@ pub(super) struct EntryArgs {
     #[arg(long)]
     pub pinned: bool,
     /// How long it stays loaded without requests.
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long)]
     pub keep_alive: Option<KeepAlive>,
     /// Its further names.
     #[arg(long, value_delimiter = ',', value_parser = routes::name)]
@@ -70,7 +70,8 @@ impl EntryArgs {
         }
         let matches = parser.clone().try_get_matches_from(texts).map_err(|error| {
             let message = error.to_string();
-            anyhow::anyhow!("{}", message.lines().next().unwrap_or_default())
+            let line = message.lines().next().unwrap_or_default();
+            anyhow::anyhow!("{}", line.trim_start_matches("error: "))
         })?;
         Ok(Self::from_arg_matches(&matches)?)
     }
