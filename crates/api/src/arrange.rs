@@ -2,7 +2,8 @@
 //!
 //! System messages go where the template takes them: those at the start are joined, a later one
 //! becomes a paragraph of the user's next message, or a message of the user. Messages of one role
-//! are joined where the template wants user and assistant to take turns.
+//! are joined where the template wants user and assistant to take turns. Calls of one message become
+//! messages of their own, each before its result, where the template takes one call at a time.
 //!
 //! Invariant: what a message becomes does not depend on messages after the next answer, so that the
 //! prompt of a turn begins with the prompts of the turns before it.
@@ -11,6 +12,7 @@ use crate::message::{Message, Part, Role, Tool};
 use crate::message_rules::{MessageRules, SystemPlace};
 use crate::tool_prompt::{description, response};
 use std::borrow::Cow;
+use std::collections::HashMap;
 use text::ToolFormat;
 
 /// How the messages of a request are arranged.
@@ -19,6 +21,8 @@ pub(crate) struct Arrangement<'a> {
     pub rules: &'a MessageRules,
     /// The format of calls, if the template has no place for calls.
     pub calls_as_text: bool,
+    /// The template gets tools.
+    pub tools: bool,
     /// Tools that the template does not render, with the format of their calls, and whether several
     /// calls may be made at once.
     pub described: Option<(&'a [Tool], &'static ToolFormat, bool)>,
@@ -38,7 +42,10 @@ impl Arrangement<'_> {
         let mut arranged = Arranged { arrangement: self, instructed, list, later: Vec::new() };
         messages[start..].iter().for_each(|message| arranged.add(message));
         arranged.end();
-        Cow::Owned(arranged.list)
+        match self.rules.calls_together || self.calls_as_text {
+            true => Cow::Owned(arranged.list),
+            false => Cow::Owned(one_call_each(arranged.list)),
+        }
     }
 
     /// Whether the rules may change anything: a quick look that spares most conversations the copy.
@@ -61,8 +68,14 @@ impl Arrangement<'_> {
             || (!rules.users_in_row && any(&Role::User, &Role::User))
             || (!rules.answers_in_row && any(&Role::Assistant, &Role::Assistant))
             || (!rules.answer_first && is(start, Role::Assistant))
-            || (!rules.system_alone && !messages.iter().any(|it| it.role == Role::User))
+            || (!self.system_alone() && !messages.iter().any(|it| it.role == Role::User))
             || (!rules.user_after_result && any(&Role::Tool, &Role::User))
+            || (!rules.calls_together && messages.iter().any(|it| it.calls.len() > 1))
+    }
+
+    fn system_alone(&self) -> bool {
+        let rules = self.rules;
+        if self.tools { rules.system_alone_with_tools } else { rules.system_alone }
     }
 
     /// The system messages at the start.
@@ -131,7 +144,7 @@ impl Arranged<'_> {
     fn end(&mut self) {
         self.flush();
         let no_user = || !self.list.iter().any(|message| message.role == Role::User);
-        if !self.arrangement.rules.system_alone && no_user() {
+        if !self.arrangement.system_alone() && no_user() {
             self.start_with_user();
         }
     }
@@ -211,4 +224,37 @@ fn join(message: &mut Message, more: Message, between: &str) {
     let texts = [message.text(), more.text()].into_iter().flatten();
     let texts: Vec<String> = texts.filter(|text| !text.is_empty()).collect();
     message.content = vec![Part::Text(texts.join(between))];
+}
+
+/// Gives each call a message of its own, with its results after it: those with its id, or, without
+/// an id, the one in its place. The text and the reasoning stand before the first call.
+fn one_call_each(messages: Vec<Message>) -> Vec<Message> {
+    let mut split = Vec::with_capacity(messages.len());
+    let mut messages = messages.into_iter().peekable();
+    while let Some(mut message) = messages.next() {
+        let calls = std::mem::take(&mut message.calls);
+        if calls.len() < 2 {
+            split.push(Message { calls, ..message });
+            continue;
+        }
+        let places: HashMap<Option<String>, usize> =
+            calls.iter().map(|call| call.id.clone()).zip(0..).collect();
+        let mut answered: Vec<(Message, Vec<Message>)> = Vec::with_capacity(calls.len());
+        for call in calls {
+            let message = std::mem::replace(&mut message, Message::new("assistant", ""));
+            answered.push((Message { calls: vec![call], ..message }, Vec::new()));
+        }
+        let last = answered.len() - 1;
+        let is_result = |next: &Message| next.role == Role::Tool;
+        for at in 0.. {
+            let Some(result) = messages.next_if(is_result) else { break };
+            let place = result.call_id.as_ref().and_then(|_| places.get(&result.call_id));
+            answered[place.copied().unwrap_or(at).min(last)].1.push(result);
+        }
+        for (call, results) in answered {
+            split.push(call);
+            split.extend(results);
+        }
+    }
+    split
 }

@@ -13,7 +13,7 @@ use crate::probed_template::ProbedTemplate;
 use crate::reasoning_tags::{CLOSE, CLOSING};
 use crate::replay::{ReplayMemory, digests};
 use crate::request::{ChatRequest, Origin, ToolChoice};
-use crate::template_message::template_message;
+use crate::template_message::{template_message, template_tool};
 use formats::ChatRules;
 use serde_json::{Value, json};
 use std::borrow::Cow;
@@ -80,7 +80,7 @@ impl Renderer<'_> {
             let mut tokens = turn.tokens();
             let shared = tokens.len();
             let reasons = prefill.is_some_and(|prefill| prefill.append(&mut rest));
-            tokens.extend(self.tokens(&rest)?);
+            tokens.extend(self.tokens(shared, &rest)?);
             let origin = Origin { before, parent: Some(turn), shared };
             let (marks, behind) = (Vec::new(), Some(at + 1));
             let rendered = Rendered { tokens, marks, input, text: rest, behind, reasons, origin };
@@ -89,7 +89,7 @@ impl Renderer<'_> {
         let rendered = self.assets.render(&self.probed.template, &input, None);
         let mut text = rendered.map_err(template_error)?;
         let reasons = prefill.is_some_and(|prefill| prefill.append(&mut text));
-        let (tokens, marks) = (self.tokens(&text)?, Vec::new());
+        let (tokens, marks) = (self.tokens(0, &text)?, Vec::new());
         let origin = Origin { before, parent: None, shared: 0 };
         let rendered = Rendered { tokens, marks, input, text, behind: None, reasons, origin };
         Ok(self.with_marks(rendered))
@@ -100,11 +100,12 @@ impl Renderer<'_> {
         let described = self.probed.describes().filter(|_| offers_tools(request));
         let described = described.map(|format| (&*request.tools, format, request.parallel_calls));
         let ProbedTemplate { rules, calls_as_text, .. } = self.probed;
-        Arrangement { rules, calls_as_text: *calls_as_text, described }.of(&request.messages)
+        let (calls_as_text, tools) = (*calls_as_text, self.takes_tools(request));
+        Arrangement { rules, calls_as_text, tools, described }.of(&request.messages)
     }
 
-    fn tokens(&self, prompt: &RenderedPrompt) -> Result<Vec<u32>, ApiError> {
-        self.limit.whole(self.assets.encode_within(prompt, self.limit.most()))
+    fn tokens(&self, before: usize, prompt: &RenderedPrompt) -> Result<Vec<u32>, ApiError> {
+        self.limit.whole(before, |most| self.assets.encode_within(prompt, most))
     }
 
     /// The same with its marks, where they are of use.
@@ -151,16 +152,22 @@ impl Renderer<'_> {
     /// The variables of the template. `tools` is undefined without tools, because templates test
     /// whether it is defined.
     fn input(&self, request: &ChatRequest, messages: &[Message]) -> Result<Value, ApiError> {
-        let ProbedTemplate { format, calls_as_text, .. } = *self.probed;
-        let messages = messages.iter().map(|it| template_message(it, format, calls_as_text));
+        let form = self.probed.call_form();
+        let messages = messages.iter().map(|message| template_message(message, form));
         let mut input = request.template_kwargs.clone();
         effort::apply(&mut input, self.rules, self.context)?;
         input.insert("messages".into(), messages.collect());
         input.insert("add_generation_prompt".into(), json!(request.add_generation_prompt));
-        if offers_tools(request) && self.probed.describes().is_none() {
-            input.insert("tools".into(), request.tools.iter().map(Tool::json).collect());
+        if self.takes_tools(request) {
+            let tool = |tool| template_tool(tool, &self.probed.rules);
+            input.insert("tools".into(), request.tools.iter().map(tool).collect());
         }
         Ok(Value::Object(input))
+    }
+
+    /// Whether the template gets the tools of a request.
+    fn takes_tools(&self, request: &ChatRequest) -> bool {
+        offers_tools(request) && self.probed.describes().is_none()
     }
 }
 

@@ -80,7 +80,7 @@ impl Service {
     /// # Errors
     /// If the vocabulary cannot encode the text, or the context does not hold it.
     pub fn query_ids(&self, query: &str) -> Result<Vec<u32>, ApiError> {
-        self.prompt_tokens(query, EncodeOptions::default())
+        self.prompt_tokens(query, EncodeOptions::default(), 0)
     }
 
     /// The ids of a query with a document, of which the end is left out where they are more than
@@ -95,7 +95,7 @@ impl Service {
         most: Option<usize>,
     ) -> Result<EncodedPair, ApiError> {
         if most.is_none() && document.len() > LONG {
-            self.prompt_tokens(document, EncodeOptions::default())?;
+            self.prompt_tokens(document, EncodeOptions::default(), 0)?;
         }
         let most = most.map_or(usize::MAX, |most| most.min(self.info().context_length));
         let pair = self.tokenizer().encode_pair(query, document, most);

@@ -44,40 +44,42 @@ impl Service {
             return Err(ApiError::invalid("suffix", message));
         };
         let mut ids = self.tokenizer().prefix_ids().to_vec();
-        ids.extend(self.files(&request.files, marks)?);
-        ids.extend(marks.around(&self.plain(&request.prefix)?, &self.plain(&request.suffix)?));
-        ids.extend(self.plain(&request.opening)?);
+        self.add_files(&request.files, marks, &mut ids)?;
+        let (mut prefix, mut suffix) = (Vec::new(), Vec::new());
+        self.add_plain(&request.prefix, ids.len(), &mut prefix)?;
+        self.add_plain(&request.suffix, ids.len() + prefix.len(), &mut suffix)?;
+        ids.extend(marks.around(&prefix, &suffix));
+        self.add_plain(&request.opening, 0, &mut ids)?;
         Ok(Infill { prompt: ids, stop_ids: marks.ends.clone() })
     }
 
-    /// The ids of the other files, with their names if the model has tokens for names.
-    fn files(
+    /// Adds the ids of the other files, with their names if the model has tokens for names.
+    fn add_files(
         &self,
         files: &[(String, String)],
         marks: &InfillTokens,
-    ) -> Result<Vec<u32>, ApiError> {
-        let mut ids = Vec::new();
+        ids: &mut Vec<u32>,
+    ) -> Result<(), ApiError> {
         let (Some(repository), Some(file)) = (marks.repository, marks.file) else {
-            for (_, text) in files {
-                ids.extend(self.plain(text)?);
-            }
-            return Ok(ids);
+            return files.iter().try_for_each(|(_, text)| self.add_plain(text, 0, ids));
         };
         if files.is_empty() {
-            return Ok(ids);
+            return Ok(());
         }
         ids.push(repository);
-        ids.extend(self.plain(&format!("{REPOSITORY}\n"))?);
+        self.add_plain(&format!("{REPOSITORY}\n"), 0, ids)?;
         for (name, text) in files {
             ids.push(file);
-            ids.extend(self.plain(&format!("{name}\n{text}\n"))?);
+            self.add_plain(&format!("{name}\n{text}\n"), 0, ids)?;
         }
         ids.push(file);
-        ids.extend(self.plain(&format!("{THIS_FILE}\n"))?);
-        Ok(ids)
+        self.add_plain(&format!("{THIS_FILE}\n"), 0, ids)
     }
 
-    fn plain(&self, text: &str) -> Result<Vec<u32>, ApiError> {
-        self.prompt_tokens(text, EncodeOptions::default())
+    /// Adds the ids of `text`, in which marks are plain text, to `ids`, which have `before` others
+    /// before them.
+    fn add_plain(&self, text: &str, before: usize, ids: &mut Vec<u32>) -> Result<(), ApiError> {
+        ids.extend(self.prompt_tokens(text, EncodeOptions::default(), before + ids.len())?);
+        Ok(())
     }
 }

@@ -27,10 +27,18 @@ impl TokenLimit {
         if self.counts { MAX_COUNTED_TOKENS.max(2 * self.context) } else { self.context }
     }
 
-    /// The ids of a part of a prompt, or that they are too many.
-    pub fn whole(&self, encoded: text::Result<EncodedText>) -> Result<Vec<u32>, ApiError> {
+    /// The ids of a part of a prompt that has `before` tokens before it, or that they are too many.
+    pub fn whole(
+        &self,
+        before: usize,
+        encode_within: impl Fn(usize) -> text::Result<EncodedText>,
+    ) -> Result<Vec<u32>, ApiError> {
+        let Some(most) = self.most().checked_sub(before) else {
+            return Err(self.exceeded(before));
+        };
+        let encoded = encode_within(most);
         let EncodedText { ids, is_cut } = encoded.map_err(text_error)?;
-        if is_cut { Err(self.exceeded(ids.len())) } else { Ok(ids) }
+        if is_cut { Err(self.exceeded(before + ids.len())) } else { Ok(ids) }
     }
 
     /// The error of a prompt of at least so many tokens.

@@ -1,6 +1,8 @@
 //! Messages and tools of a conversation, independent of protocols.
 
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
+use text::closed_object;
 
 /// The author of a message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -145,8 +147,8 @@ impl ToolCall {
         (self.id.as_deref().unwrap_or_default(), &self.name, &self.arguments)
     }
 
-    /// The value that templates get.
-    pub(crate) fn json(&self, id: Option<String>) -> Value {
+    /// The value that templates get; the arguments are an object unless `text_arguments`.
+    pub(crate) fn json(&self, id: Option<String>, text_arguments: bool) -> Value {
         let mut call = self.source.clone();
         if let Some(id) = id {
             call.insert("id".into(), id.into());
@@ -157,9 +159,22 @@ impl ToolCall {
             *function = json!({});
         }
         function["name"] = self.name.as_str().into();
-        function["arguments"] = self.arguments.clone();
+        function["arguments"] = match &self.arguments {
+            Value::String(text) if !text_arguments => arguments_object(text).into(),
+            arguments => arguments.clone(),
+        };
         call.into()
     }
+}
+
+/// An object for arguments that are not the text of one: the members that came, if the text is
+/// cut, or else the text as a member.
+fn arguments_object(text: &str) -> Map<String, Value> {
+    let is_eof = |error: serde_json::Error| error.is_eof();
+    let is_cut = text.trim_start().starts_with('{')
+        && serde_json::from_str::<IgnoredAny>(text).is_err_and(is_eof);
+    let came = is_cut.then(|| serde_json::from_str(&closed_object(text)).ok()).flatten();
+    came.unwrap_or_else(|| Map::from_iter([("arguments".into(), text.into())]))
 }
 
 impl From<Value> for ToolCall {

@@ -6,7 +6,7 @@
 //! it with the contents of all messages.
 
 use crate::message::Message;
-use crate::template_message::template_message;
+use crate::template_message::{CallForm, template_message};
 use serde_json::{Value, json};
 use text::{ChatTemplate, TextAssets, ToolFormat};
 
@@ -23,12 +23,24 @@ pub(crate) struct MessageRules {
     pub answer_first: bool,
     /// A conversation may have no user message.
     pub system_alone: bool,
+    /// A conversation with tools may have no user message.
+    pub system_alone_with_tools: bool,
     /// A user message may follow the result of a call.
     pub user_after_result: bool,
     /// Calls and their results are rendered.
     pub calls: bool,
+    /// One message may have several calls.
+    pub calls_together: bool,
+    /// Arguments of calls may be text.
+    pub text_arguments: bool,
     /// Tools are rendered.
     pub tools: bool,
+    /// Tools may be without a description.
+    pub undescribed_tools: bool,
+    /// Tools may be without parameters, and these without properties.
+    pub bare_tools: bool,
+    /// Members of tools may be null.
+    pub null_members: bool,
 }
 
 /// Where a template takes system messages.
@@ -52,9 +64,15 @@ impl Default for MessageRules {
             answers_in_row: true,
             answer_first: true,
             system_alone: true,
+            system_alone_with_tools: true,
             user_after_result: true,
             calls: true,
+            calls_together: true,
+            text_arguments: true,
             tools: true,
+            undescribed_tools: true,
+            bare_tools: true,
+            null_members: true,
         }
     }
 }
@@ -70,8 +88,7 @@ impl MessageRules {
     ) -> Self {
         let mentioned = template.mentions("tools");
         let bare = Probe { assets, template, format, tools: ProbeTools::Never };
-        let shows = |roles| mentioned && bare.shows_tools(roles);
-        let tools = shows("u") || shows("su");
+        let tools = mentioned && bare.shows_tool(&tool());
         let tooled = Probe { tools: ProbeTools::Always, ..bare };
         let probe = match tools {
             _ if bare.takes("u") && tools => Probe { tools: ProbeTools::WithCalls, ..bare },
@@ -88,9 +105,17 @@ impl MessageRules {
             answers_in_row: probe.takes("uaau"),
             answer_first: probe.takes("au") && (!system_first || probe.takes("sau")),
             system_alone: probe.takes("s"),
+            system_alone_with_tools: !tools || tooled.takes("s"),
             user_after_result: !calls || probe.takes("uctu"),
             calls,
+            calls_together: !calls || probe.takes("udtr") || !probe.takes("uctct"),
+            text_arguments: !calls || probe.takes_text_arguments(),
             tools,
+            undescribed_tools: !tools || bare.shows_tool(&without("description")),
+            bare_tools: !tools
+                || (bare.shows_tool(&without("parameters"))
+                    && bare.shows_tool(&with("parameters", json!({"type": "object"})))),
+            null_members: !tools || bare.shows_tool(&with("description", Value::Null)),
         }
     }
 
@@ -117,9 +142,10 @@ enum ProbeTools {
     Always,
 }
 
-/// The names of the tool of probes and of the one that is called, which no template has otherwise.
+/// The names of the tool of probes and of those that are called, which no template has otherwise.
 const TOOL: &str = "gannet_probe";
 const CALLED: &str = "gannet_called";
+const CALLED_TOO: &str = "gannet_second";
 
 impl Probe<'_> {
     fn system(&self, first: bool) -> SystemPlace {
@@ -127,67 +153,120 @@ impl Probe<'_> {
         match first {
             false => SystemPlace::Nowhere,
             true if !self.takes("ssu") => SystemPlace::Once,
-            true if later.iter().all(|roles| self.takes(roles)) => SystemPlace::Anywhere,
+            true if later.iter().all(|roles| self.takes_in_order(roles)) => SystemPlace::Anywhere,
             true => SystemPlace::Start,
         }
     }
 
-    /// Whether the template renders a conversation of these roles with all contents: system, user,
-    /// assistant, an assistant's call, and its result from a tool.
+    /// Whether the template renders a conversation of these roles with all contents.
     fn takes(&self, roles: &str) -> bool {
-        let text = |at: usize| format!("probe{at}text");
-        let messages = roles.chars().enumerate().map(|(at, role)| probe_message(role, text(at)));
-        let messages: Vec<Message> = messages.collect();
+        let Some(rendered) = self.conversation(roles) else { return false };
+        let shown = |message: &Message| match message.calls.is_empty() {
+            true => rendered.contains(&message.text().unwrap_or_default()),
+            // Some templates leave arguments out.
+            false => message.calls.iter().all(|call| rendered.contains(&call.name)),
+        };
+        probe_messages(roles).iter().all(shown)
+    }
+
+    /// The same with the contents in the order of the messages. Some templates move system
+    /// messages to the start, which changes all that is cached of the prompt.
+    fn takes_in_order(&self, roles: &str) -> bool {
+        let Some(rendered) = self.conversation(roles) else { return false };
+        let places = (0..roles.len()).map(|at| rendered.find(&probe_text(at)));
+        places.collect::<Option<Vec<usize>>>().is_some_and(|places| places.is_sorted())
+    }
+
+    /// Whether the template renders arguments that are text, if it renders others.
+    fn takes_text_arguments(&self) -> bool {
+        let shows = |roles| Some(self.conversation(roles)?.contains(&probe_text(1)));
+        let (objects, texts) = (shows("uct"), shows("uxt"));
+        texts.is_some() && texts >= objects
+    }
+
+    /// The prompt of a conversation of these roles: system, user, assistant, an assistant's call,
+    /// one with arguments that are text, two calls, and the results of the first call and of the
+    /// second.
+    fn conversation(&self, roles: &str) -> Option<String> {
         let tools = match self.tools {
             ProbeTools::Never => false,
-            ProbeTools::WithCalls => roles.contains('c'),
+            ProbeTools::WithCalls => roles.contains(['c', 'd', 'x']),
             ProbeTools::Always => true,
         };
-        let Some(rendered) = self.rendered(&messages, tools) else { return false };
-        let shown = |(at, message): (usize, &Message)| match message.calls.is_empty() {
-            true => rendered.contains(&text(at)),
-            // Some templates leave arguments out.
-            false => rendered.contains(CALLED),
-        };
-        messages.iter().enumerate().all(shown)
+        self.rendered(&probe_messages(roles), tools.then(tool).as_ref())
     }
 
-    fn shows_tools(&self, roles: &str) -> bool {
-        let message = |(at, role)| probe_message(role, format!("probe{at}text"));
-        let messages: Vec<Message> = roles.chars().enumerate().map(message).collect();
-        self.rendered(&messages, true).is_some_and(|text| text.contains(TOOL))
+    fn shows_tool(&self, tool: &Value) -> bool {
+        let shows = |roles| self.rendered(&probe_messages(roles), Some(tool));
+        ["u", "su"].into_iter().filter_map(shows).any(|text| text.contains(TOOL))
     }
 
-    fn rendered(&self, messages: &[Message], tools: bool) -> Option<String> {
-        let values = messages.iter().map(|message| template_message(message, self.format, false));
+    fn rendered(&self, messages: &[Message], tool: Option<&Value>) -> Option<String> {
+        let form = CallForm { format: self.format, as_text: false, text_arguments: true };
+        let values = messages.iter().map(|message| template_message(message, form));
         let mut input = json!({"messages": values.collect::<Value>()});
-        if tools {
-            let parameters = json!({"type": "object", "required": ["key"],
-                "properties": {"key": {"type": "string", "description": "The key"}}});
-            let function =
-                json!({"name": TOOL, "description": "Finds a key", "parameters": parameters});
-            input["tools"] = json!([{"type": "function", "function": function}]);
+        if let Some(tool) = tool {
+            input["tools"] = json!([tool]);
         }
         let input = self.template.with_defaults(input, None);
         self.assets.render(self.template, &input, None).ok().map(|prompt| prompt.text)
     }
 }
 
+/// The tool of probes.
+fn tool() -> Value {
+    let parameters = json!({"type": "object", "required": ["key"],
+        "properties": {"key": {"type": "string", "description": "The key"}}});
+    let function = json!({"name": TOOL, "description": "Finds a key", "parameters": parameters});
+    json!({"type": "function", "function": function})
+}
+
+/// The tool of probes without the member `name`.
+fn without(name: &str) -> Value {
+    let mut tool = tool();
+    if let Some(function) = tool["function"].as_object_mut() {
+        function.shift_remove(name);
+    }
+    tool
+}
+
+/// The tool of probes with another member `name`.
+fn with(name: &str, value: Value) -> Value {
+    let mut tool = tool();
+    tool["function"][name] = value;
+    tool
+}
+
+fn probe_text(at: usize) -> String {
+    format!("probe{at}text")
+}
+
+fn probe_messages(roles: &str) -> Vec<Message> {
+    roles.chars().enumerate().map(|(at, role)| probe_message(role, probe_text(at))).collect()
+}
+
 fn probe_message(role: char, text: String) -> Message {
+    let (first, second) = (("call00001", CALLED), ("call00002", CALLED_TOO));
+    let result = |(id, name): (&str, &str)| Message {
+        call_id: Some(id.into()),
+        name: Some(name.into()),
+        ..Message::new("tool", text.clone())
+    };
+    let call = |(id, name), arguments: Value| {
+        let function = json!({"name": name, "arguments": arguments});
+        json!({"id": id, "type": "function", "function": function}).into()
+    };
+    let object = || json!({"key": text.clone()});
+    let calls = |calls| Message { calls, ..Message::assistant("") };
     match role {
         's' => Message::system(text),
         'u' => Message::user(text),
         'a' => Message::assistant(text),
-        't' => Message {
-            call_id: Some("call00001".into()),
-            name: Some(CALLED.into()),
-            ..Message::new("tool", text)
-        },
-        _ => {
-            let call = json!({"id": "call00001", "type": "function",
-                "function": {"name": CALLED, "arguments": {"key": text}}});
-            Message { calls: vec![call.into()], ..Message::assistant("") }
-        }
+        't' => result(first),
+        'r' => result(second),
+        'x' => calls(vec![call(first, format!("{{\"key\": \"{text}").into())]),
+        'd' => calls(vec![call(first, object()), call(second, object())]),
+        _ => calls(vec![call(first, object())]),
     }
 }
 

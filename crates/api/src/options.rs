@@ -13,7 +13,7 @@ const MAX_STOPS: usize = 16;
 /// Most stop ids, including the model's; each token is compared with all.
 const MAX_STOP_IDS: usize = 1024;
 /// Most ids with a bias; each token adds all of them.
-const MAX_BIASES: usize = 4096;
+pub const MAX_BIASES: usize = 4096;
 /// Most alternatives reported per token.
 const MAX_LOGPROBS: usize = 20;
 

@@ -2,6 +2,7 @@
 
 use crate::error::{ApiError, template_error};
 use crate::message_rules::{MessageRules, SystemPlace};
+use crate::template_message::CallForm;
 use text::tool_formats::hermes::HERMES;
 use text::{ChatTemplate, TextAssets, ToolFormat};
 
@@ -29,6 +30,12 @@ impl ProbedTemplate {
         let format = if rules.tools { format } else { format.or(Some(&HERMES)) };
         let calls_as_text = !rules.calls && format.is_some();
         Self { template, format, rules, calls_as_text }
+    }
+
+    /// How the template takes calls.
+    pub fn call_form(&self) -> CallForm {
+        let Self { format, calls_as_text: as_text, .. } = *self;
+        CallForm { format, as_text, text_arguments: self.rules.text_arguments }
     }
 
     /// The format of calls in which tools are described in the system message, if the template does

@@ -1,9 +1,12 @@
 //! What a service refuses because it is too long, and the ids of texts within its limit.
 
+use crate::conversation::offers_tools;
 use crate::error::{ApiError, text_error};
 use crate::length::{LONG, TokenLimit};
 use crate::message::{Message, Part, Role};
+use crate::options::MAX_BIASES;
 use crate::probed_template::ProbedTemplate;
+use crate::request::ChatRequest;
 use crate::service::Service;
 use text::EncodeOptions;
 
@@ -20,28 +23,57 @@ impl Service {
         TokenLimit { context: self.info().context_length, counts: self.counts }
     }
 
-    /// The ids of `text`, which is a part of a prompt.
+    /// The ids of `text`, which is a part of a prompt with `before` tokens before it.
     ///
     /// # Errors
     /// If the context does not hold them.
-    pub fn prompt_tokens(&self, text: &str, options: EncodeOptions) -> Result<Vec<u32>, ApiError> {
-        let limit = self.token_limit();
+    pub fn prompt_tokens(
+        &self,
+        text: &str,
+        options: EncodeOptions,
+        before: usize,
+    ) -> Result<Vec<u32>, ApiError> {
         self.check_bytes(text.len())?;
-        limit.whole(self.tokenizer().encode_within(text, options, limit.most()))
+        let within = |most| self.tokenizer().encode_within(text, options, most);
+        self.token_limit().whole(before, within)
     }
 
-    /// The ids of `text`; if the context does not hold them all, its first ones and the ones that
-    /// end a text.
-    pub fn first_tokens(&self, text: &str, options: EncodeOptions) -> Result<Vec<u32>, ApiError> {
-        let encoded = self.tokenizer().encode_within(text, options, self.info().context_length);
+    /// The ids of `text`, which has `before` tokens before it; if the context does not hold them
+    /// all, its first ones and the ones that end a text.
+    pub fn first_tokens(
+        &self,
+        text: &str,
+        options: EncodeOptions,
+        before: usize,
+    ) -> Result<Vec<u32>, ApiError> {
+        let Some(most) = self.info().context_length.checked_sub(before) else {
+            return Ok(Vec::new());
+        };
+        let encoded = self.tokenizer().encode_within(text, options, most);
         Ok(encoded.map_err(text_error)?.ids)
     }
 
+    /// The ids of the tokens of `text` that get a bias beside `before` others, up to the first that
+    /// is one too many.
+    pub fn biased_tokens(&self, text: &str, before: usize) -> Result<Vec<u32>, ApiError> {
+        let most = MAX_BIASES.saturating_sub(before) + 1;
+        let encoded = self.tokenizer().encode_within(text, EncodeOptions::default(), most);
+        let mut ids = encoded.map_err(text_error)?.ids;
+        ids.truncate(most);
+        Ok(ids)
+    }
+
+    /// Refuses a prompt that has at least so many tokens if the context does not hold them.
+    pub fn check_least(&self, least_tokens: usize) -> Result<(), ApiError> {
+        let limit = self.token_limit();
+        if least_tokens > limit.most() { Err(limit.exceeded(least_tokens)) } else { Ok(()) }
+    }
+
     /// Refuses a conversation in which users, systems and tools say more than any tokens could
-    /// hold.
+    /// hold, or that has more texts and tools than the context has tokens.
     pub(crate) fn check_length(
         &self,
-        messages: &[Message],
+        request: &ChatRequest,
         template: &ProbedTemplate,
     ) -> Result<(), ApiError> {
         // Their texts are all written, by the template or as text of others' messages, perhaps
@@ -51,9 +83,12 @@ impl Service {
             Role::Tool => template.rules.calls || template.calls_as_text,
             Role::Assistant | Role::Other(_) => false,
         };
-        let said = messages.iter().filter(writes);
-        let bytes = said.flat_map(|message| &message.content);
-        self.check_bytes(bytes.map(|Part::Text(text)| text.trim().len()).sum())
+        let said = request.messages.iter().filter(writes).flat_map(|message| &message.content);
+        let shows_tools = template.rules.tools || template.describes().is_some();
+        let tools = if shows_tools && offers_tools(request) { request.tools.len() } else { 0 };
+        let texts = said.clone().filter(|Part::Text(text)| has_words(text)).count();
+        self.check_least(texts + tools)?;
+        self.check_bytes(said.map(|Part::Text(text)| text.trim().len()).sum())
     }
 
     /// Refuses a prompt of so many bytes if no tokens could be few enough.
@@ -66,4 +101,10 @@ impl Service {
             _ => Ok(()),
         }
     }
+}
+
+/// Whether `text` has a letter or a digit, so that a prompt has at least a token of its own for
+/// it: no token goes from the letters of one text over what stands between to those of the next.
+pub fn has_words(text: &str) -> bool {
+    text.chars().any(char::is_alphanumeric)
 }

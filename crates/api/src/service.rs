@@ -244,7 +244,7 @@ impl Service {
     /// proportional to the length of the text.
     pub fn prepare_chat(&self, request: &ChatRequest) -> Result<Prepared, ApiError> {
         let template = self.template(request)?;
-        self.check_length(&request.messages, template)?;
+        self.check_length(request, template)?;
         let renderer = Renderer { marks: self.info().uses_marks, ..self.renderer(template) };
         let tools: Arc<[ToolSignature]> = signatures(request).into();
         let rendered = renderer.prompt(request)?;
@@ -365,7 +365,7 @@ impl Service {
     ) -> Result<Vec<u32>, ApiError> {
         match prompt {
             Prompt::Text(text) => {
-                self.prompt_tokens(text, EncodeOptions { add_special, parse_special: true })
+                self.prompt_tokens(text, EncodeOptions { add_special, parse_special: true }, 0)
             }
             Prompt::Ids(ids) => Ok(ids.clone()),
         }

@@ -1,21 +1,30 @@
-//! Messages as templates take them.
+//! Messages and tools as templates take them.
 
 use crate::ids::nine_characters;
-use crate::message::Message;
+use crate::message::{Message, Tool};
+use crate::message_rules::MessageRules;
 use crate::tool_prompt::with_calls;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use text::ToolFormat;
 use text::tool_formats::{deepseek::DEEPSEEK_V3, harmony::HARMONY, mistral::MISTRAL};
 
-/// A message in the form that templates of `format` expect; its calls are text in this format if
-/// `calls_as_text`. Clients omit the text of a message with calls or send an empty one; some
-/// templates fail on an omitted text, and others render a separate turn for an empty one.
-pub(crate) fn template_message(
-    message: &Message,
-    format: Option<&'static ToolFormat>,
-    calls_as_text: bool,
-) -> Value {
-    let written = format.filter(|_| calls_as_text && !message.calls.is_empty());
+/// How a template takes calls.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CallForm {
+    /// The format in which the model writes calls.
+    pub format: Option<&'static ToolFormat>,
+    /// Calls are text in this format.
+    pub as_text: bool,
+    /// Arguments may be text.
+    pub text_arguments: bool,
+}
+
+/// A message in the form that a template expects. Clients omit the text of a message with calls or
+/// send an empty one; some templates fail on an omitted text, and others render a separate turn for
+/// an empty one.
+pub(crate) fn template_message(message: &Message, form: CallForm) -> Value {
+    let format = form.format;
+    let written = format.filter(|_| form.as_text && !message.calls.is_empty());
     let is_call = !message.calls.is_empty() && written.is_none();
     let text = message.text();
     let mut content = match written {
@@ -47,11 +56,32 @@ pub(crate) fn template_message(
         _ => id.clone(),
     };
     if is_call {
-        let calls = message.calls.iter().map(|call| call.json(id(&call.id)));
+        let calls = message.calls.iter().map(|call| call.json(id(&call.id), form.text_arguments));
         members.insert("tool_calls".into(), calls.collect());
     }
     let named = [("tool_call_id", id(&message.call_id)), ("name", message.name.clone())];
     members.extend(named.into_iter().filter_map(|(name, text)| Some((name.into(), text?.into()))));
     members.extend(message.extra.clone());
     members.into()
+}
+
+/// A tool in the form that a template of these rules takes.
+pub(crate) fn template_tool(tool: &Tool, rules: &MessageRules) -> Value {
+    let mut tool = tool.json();
+    let is_wrapped = tool.get("function").is_some();
+    let function = if is_wrapped { &mut tool["function"] } else { &mut tool };
+    let Value::Object(members) = function else { return tool };
+    if !(rules.undescribed_tools && rules.bare_tools && rules.null_members) {
+        members.retain(|_, member| !member.is_null());
+    }
+    if !rules.undescribed_tools {
+        members.entry("description").or_insert_with(|| "".into());
+    }
+    if !rules.bare_tools
+        && let Value::Object(parameters) =
+            members.entry("parameters").or_insert_with(|| json!({"type": "object"}))
+    {
+        parameters.entry("properties").or_insert_with(|| json!({}));
+    }
+    tool
 }

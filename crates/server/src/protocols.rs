@@ -9,6 +9,7 @@ pub(crate) mod openai;
 pub(crate) mod ranking;
 pub(crate) mod responses;
 mod sealed;
+mod unsupported;
 mod warnings;
 
 /// Where bodies are taken, in an order that the fuzzer's seeds count on.

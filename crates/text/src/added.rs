@@ -82,6 +82,11 @@ impl AddedTokens {
         pieces
     }
 
+    /// The texts of the tokens.
+    pub fn texts(&self) -> impl Iterator<Item = &str> {
+        self.tokens.iter().map(|token| &*token.text)
+    }
+
     /// Whether a token takes white space around it.
     pub fn widens(&self) -> bool {
         self.tokens.iter().any(|token| token.lstrip || token.rstrip)

@@ -18,6 +18,7 @@ mod gguf;
 pub mod grammar;
 mod guard;
 mod infill;
+mod long_words;
 mod output;
 mod parts;
 mod pipeline;

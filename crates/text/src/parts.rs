@@ -34,6 +34,8 @@ impl Tokenizer {
         specials: Specials,
         most: usize,
     ) -> Result<EncodedText> {
+        let short = self.shortened(text, specials);
+        let text = short.as_deref().unwrap_or(text);
         let source = PartedText { tokenizer: self, text, specials };
         let mut encoded = EncodedText::default();
         let mut start = 0;
@@ -53,6 +55,16 @@ impl Tokenizer {
             start = end;
         }
         Ok(encoded)
+    }
+
+    /// A long text without what has no influence on its ids, where that is easy to tell and no
+    /// places in the text are of interest.
+    fn shortened(&self, text: &str, specials: Specials) -> Option<String> {
+        match (&self.engine, specials) {
+            (_, Specials::Outside([_, ..])) => None,
+            (Encoder::Pipeline(pipeline), _) if text.len() > PART => pipeline.shortened(text),
+            _ => None,
+        }
     }
 }
 

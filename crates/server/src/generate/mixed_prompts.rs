@@ -165,12 +165,12 @@ impl MixedPrompt {
     /// The ids of the prompt; its text gets the tokens with which a text of the model begins. A
     /// prompt that the context does not hold is an error.
     pub fn ids(&self, service: &Service) -> Result<Vec<u32>, HttpError> {
-        self.ids_with(WHOLE_TEXT, |text, options| service.prompt_tokens(text, options))
+        self.ids_with(WHOLE_TEXT, |text, it, before| service.prompt_tokens(text, it, before))
     }
 
     /// As [`Self::ids`], or more of them than the context holds, with the ones that end a text.
     pub fn first_ids(&self, service: &Service) -> Result<Vec<u32>, HttpError> {
-        self.ids_with(WHOLE_TEXT, |text, options| service.first_tokens(text, options))
+        self.ids_with(WHOLE_TEXT, |text, it, before| service.first_tokens(text, it, before))
     }
 
     /// A prompt of one text, which is at `path`.
@@ -186,11 +186,12 @@ impl MixedPrompt {
         self
     }
 
-    /// The ids of the prompt, with these options for its texts, whose ids `tokenize` finds.
+    /// The ids of the prompt, with these options for its texts, whose ids `tokenize` finds, which is
+    /// told how many tokens are before them.
     pub fn ids_with(
         &self,
         options: EncodeOptions,
-        tokenize: impl Fn(&str, EncodeOptions) -> Result<Vec<u32>, ApiError>,
+        tokenize: impl Fn(&str, EncodeOptions, usize) -> Result<Vec<u32>, ApiError>,
     ) -> Result<Vec<u32>, HttpError> {
         let mut ids = Vec::with_capacity(self.parts.len());
         for (at, part) in self.parts.iter().enumerate() {
@@ -198,7 +199,8 @@ impl MixedPrompt {
                 PromptPart::Id(id) => ids.push(*id),
                 PromptPart::Text(text) => {
                     let add_special = options.add_special && at == 0;
-                    let found = tokenize(text, EncodeOptions { add_special, ..options });
+                    let options = EncodeOptions { add_special, ..options };
+                    let found = tokenize(text, options, ids.len());
                     ids.extend(found.map_err(|error| HttpError::of(error, &self.path))?);
                 }
             }

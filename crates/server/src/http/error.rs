@@ -114,6 +114,7 @@ impl HttpError {
                 let error = Self::invalid(prompt, message).with_code("context_length_exceeded");
                 Self { numbers, ..error }
             }
+            ApiError::Invalid { field: Field::Prompt, .. } => Self::invalid(prompt, message),
             ApiError::Invalid { field, .. } => {
                 Self { param: Some(Param::Field(field)), ..Self::invalid("", message) }
             }

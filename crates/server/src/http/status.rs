@@ -98,7 +98,8 @@ pub(crate) async fn metrics(
     let models = loaded.iter().map(|loaded| &*loaded.observability);
     let text = app.observability.text(models, form).map_err(|_| HttpError::internal())?;
     let started = app.started.to_string();
-    let headers = [(header::CONTENT_TYPE, form.content_type()), (STARTED, &*started)];
+    let (kind, vary) = (form.content_type(), header::ACCEPT.as_str());
+    let headers = [(header::CONTENT_TYPE, kind), (header::VARY, vary), (STARTED, &*started)];
     Ok((headers, text).into_response())
 }
 
@@ -107,9 +108,13 @@ fn exposition(headers: &HeaderMap) -> Exposition {
     let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let accepted: Vec<&str> = accepted.flat_map(|value| value.split(',')).collect();
     let quality = |kind: &str| {
-        let named = |range: &&str| range.split(';').next().is_some_and(|it| it.trim() == kind);
+        let named = |range: &&str| {
+            range.split(';').next().is_some_and(|it| it.trim().eq_ignore_ascii_case(kind))
+        };
         let range = accepted.iter().copied().find(named)?;
-        let given = range.split(';').find_map(|part| part.trim().strip_prefix("q="));
+        let given = range
+            .split(';')
+            .find_map(|part| part.trim().strip_prefix(['q', 'Q'])?.strip_prefix('='));
         Some(given.map_or(1.0, |quality| quality.parse::<f32>().unwrap_or(0.0)))
     };
     let open = quality("application/openmetrics-text").unwrap_or(0.0);

@@ -29,7 +29,7 @@ pub(crate) fn part<T: DeserializeOwned>(value: &Value, at: &str) -> Result<T, Ht
             (at, path) if path.starts_with('[') => format!("{at}{path}"),
             (at, path) => format!("{at}.{path}"),
         };
-        let message = error.into_inner().to_string();
+        let message = in_json_words(error.into_inner().to_string());
         if let Some(name) = absent(&message) {
             let joined = format!("{path}.{name}");
             return missing(if path.is_empty() { name } else { &joined });
@@ -37,6 +37,16 @@ pub(crate) fn part<T: DeserializeOwned>(value: &Value, at: &str) -> Result<T, Ht
         let message = if path.is_empty() { message } else { format!("{path}: {message}") };
         HttpError::invalid(path, message)
     })
+}
+
+/// `message` without the name of a type of this program at its end.
+fn in_json_words(message: String) -> String {
+    match message.rsplit_once(", expected struct ") {
+        Some((problem, name)) if name.chars().all(char::is_alphanumeric) => {
+            format!("{problem}, expected an object")
+        }
+        _ => message,
+    }
 }
 
 /// The member that serde's `message` of a missing field names.
@@ -147,6 +157,15 @@ mod tests {
         check_error(json!({"inner": [true, "Yes"]}), "inner");
         check_error(json!({"inner": {"word": {"Yes": null}}}), "inner.word");
         assert_eq!(part::<Word>(&json!("Yes"), "word").unwrap(), Word::Yes);
+    }
+
+    #[test]
+    fn types_have_the_names_of_json() {
+        for wrong in [json!(false), json!([]), json!("a, expected struct B")] {
+            let error = part::<Inner>(&wrong, "all").unwrap_err().body();
+            let message = error["error"]["message"].as_str().unwrap();
+            assert!(message.ends_with(", expected an object"), "{message}");
+        }
     }
 
     #[test]

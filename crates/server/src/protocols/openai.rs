@@ -23,7 +23,7 @@ mod messages;
 mod models;
 pub(crate) mod problem;
 pub(crate) mod sampling;
-mod thinking;
+pub(crate) mod thinking;
 mod tools;
 
 use crate::http::app::App;

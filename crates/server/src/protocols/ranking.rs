@@ -8,7 +8,7 @@
 //! - A body with `texts` instead of `documents` is one of TEI's, and is answered with a list.
 //! - A query with its document that is too long is refused, unless `truncate` is set or
 //!   `truncate_prompt_tokens` given: then the end of the document is left out.
-//! - Members about chunks of documents are ignored.
+//! - Documents are scored whole: a warning names members about chunks of them.
 
 mod rerank;
 mod score;

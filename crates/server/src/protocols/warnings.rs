@@ -1,5 +1,6 @@
 //! Warnings in answers: what a request asked for and did not get.
 
+use crate::protocols::unsupported::is_off;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
@@ -14,6 +15,14 @@ pub(crate) const UNUSED: [(&str, &str); 3] = [
     ("moderation", "nothing is moderated"),
     ("prompt_cache_options", "every prompt is cached, as long as there is space"),
     ("prompt_cache_retention", "every prompt is cached, as long as there is space"),
+];
+
+/// Members that vLLM's requests may have beside these.
+pub(crate) const UNUSED_OF_VLLM: [(&str, &str); 4] = [
+    ("kv_transfer_params", "the cache is the server's own"),
+    ("mm_processor_kwargs", "the model reads text"),
+    ("truncation_side", "a prompt that is too long is refused, not truncated"),
+    ("vllm_xargs", "the server has no further arguments"),
 ];
 
 /// Sentences about what was left out, each said once.
@@ -41,13 +50,18 @@ impl Warnings {
     /// Adds one for each of `members`, names with sentences, that `object` gives a value other than
     /// `null`, `false` or an empty array.
     pub fn add_given(&mut self, object: &Map<String, Value>, members: &[(&str, &str)]) {
+        self.add_given_unless(object, members, is_off);
+    }
+
+    /// Adds one for each of `members` whose value in `object` is not off.
+    pub fn add_given_unless(
+        &mut self,
+        object: &Map<String, Value>,
+        members: &[(&str, &str)],
+        is_off: fn(&Value) -> bool,
+    ) {
         for (name, what) in members {
-            let asks = match object.get(*name) {
-                None | Some(Value::Null | Value::Bool(false)) => false,
-                Some(Value::Array(values)) => !values.is_empty(),
-                Some(_) => true,
-            };
-            if asks {
+            if object.get(*name).is_some_and(|value| !is_off(value)) {
                 self.add(name, what);
             }
         }

@@ -1,6 +1,6 @@
 //! `POST /v1/chat/completions`: the shapes of answers and streams.
 
-use crate::harness::{Server, chat_body, stable};
+use crate::harness::{Server, chat_body, error, events, ok, stable};
 use crate::support::{Act, ids};
 use serde_json::{Value, json};
 
@@ -125,6 +125,46 @@ async fn reasoning_is_apart_from_content() {
     assert!(details["reasoning_tokens"].as_u64().unwrap() >= 3, "{details}");
     let raw = server.chat(json!({"reasoning_format": "none"})).await;
     assert_eq!(raw["choices"][0]["message"]["content"], "<think>\nwhy\n</think>\n\nyes");
+    for hidden in [
+        json!({"include_reasoning": false}),
+        json!({"reasoning": {"exclude": true}}),
+        json!({"reasoning_format": "hidden"}),
+    ] {
+        let message = server.chat(hidden.clone()).await["choices"][0]["message"].clone();
+        assert_eq!(message["content"], "yes", "{hidden}");
+        assert!(message.get("reasoning_content").is_none(), "{hidden}");
+        let mut body = chat_body(hidden.clone());
+        body["stream"] = true.into();
+        let stream = events(server.post("/v1/chat/completions", &body).await).await;
+        let told =
+            |chunk: &Value| chunk["choices"][0]["delta"]["content"].as_str().map(str::to_owned);
+        assert_eq!(stream.iter().filter_map(told).collect::<String>(), "yes", "{hidden}");
+        assert!(!json!(stream).to_string().contains("reasoning_content"), "{hidden}");
+    }
+}
+
+#[tokio::test]
+async fn members_that_would_change_the_answer_are_refused_and_others_named() {
+    let server = Server::start([Act::Say("yes")]).await;
+    for (name, value) in [
+        ("chat_template", json!("x")),
+        ("documents", json!([{"text": "x"}])),
+        ("echo", json!(true)),
+        ("best_of", json!(2)),
+        ("reasoning_format", json!("zzz")),
+    ] {
+        let body = chat_body(json!({ name: value }));
+        let refused = error(server.post("/v1/chat/completions", &body).await, 400).await;
+        assert_eq!(refused["param"], name, "{refused}");
+    }
+    let off = json!({"chat_template": null, "documents": [], "echo": false, "best_of": 1});
+    assert!(server.chat(off).await.get("warnings").is_none());
+    let unused = json!({"kv_transfer_params": {}, "vllm_xargs": {}});
+    assert_eq!(server.chat(unused.clone()).await["warnings"].as_array().unwrap().len(), 2);
+    let mut body = unused;
+    body["prompt"] = "a".into();
+    let answer = ok(server.post("/v1/completions", &body).await).await;
+    assert_eq!(answer["warnings"].as_array().unwrap().len(), 2);
 }
 
 #[tokio::test]

@@ -146,6 +146,10 @@ async fn sampling_reaches_the_engine() {
     let first = &whole["completion_probabilities"][0];
     assert_eq!((&first["logprob"], &first["id"]), (&json!(-0.25), &json!(ids("hello!")[0])));
     assert_eq!(first["top_logprobs"].as_array().unwrap().len(), 2);
+    let warnings = whole["warnings"].as_array().unwrap();
+    let names = ["n_indent", "t_max_predict_ms"];
+    assert!(warnings.iter().zip(names).all(|(it, name)| it.as_str().unwrap().starts_with(name)));
+    assert_eq!(warnings.len(), names.len());
     let (report, _) = server.report().await;
     let sampling = report.request.sampling;
     assert_eq!((sampling.temperature, sampling.top_k, sampling.seed), (0.0, 40, None));
@@ -173,6 +177,10 @@ async fn what_cannot_be_is_refused() {
         (json!({"logit_bias": [[1]]}), "logit_bias[0]"),
         (json!({"logit_bias": [[1, true]]}), "logit_bias[0]"),
         (json!({"logit_bias": 3}), "logit_bias"),
+        (json!({"logit_bias": [["a ".repeat(1 << 20), 1]]}), "logit_bias holds 4097"),
+        (json!({"logit_bias": vec![(1, 1); 5000]}), "logit_bias holds 4097"),
+        (json!({"grammar_lazy": true, "grammar": "root ::= \"a\""}), "grammar_lazy"),
+        (json!({"samplers": 3}), "samplers"),
         (json!({"response_fields": "content"}), "response_fields"),
         (json!({"response_fields": vec!["content"; 101]}), "response_fields"),
         (json!({"stop": 3}), "stop"),

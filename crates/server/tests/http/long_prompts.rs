@@ -50,6 +50,53 @@ async fn far_more_text_than_the_context_holds_is_refused_on_every_route() {
 }
 
 #[tokio::test]
+async fn more_texts_and_tools_than_the_context_has_tokens_are_refused() {
+    let server = Server::start([Act::Say("x")]).await;
+    let many = |item: Value| vec![item; CONTEXT + 1];
+    let user = json!({"role": "user", "content": "a"});
+    let tool = json!({"type": "function", "function": {"name": "f"}});
+    let results = (0..=CONTEXT).flat_map(|at| {
+        let id = at.to_string();
+        let call = json!({"id": id, "type": "function", "function": {"name": "f"}});
+        [
+            json!({"role": "assistant", "tool_calls": [call]}),
+            json!({"role": "tool", "tool_call_id": id, "content": "a"}),
+        ]
+    });
+    for body in [
+        json!({"messages": many(user.clone())}),
+        json!({"messages": [{"role": "user", "content": many(json!({"type": "text", "text": "a"}))}]}),
+        json!({"messages": [user], "tools": many(tool)[1..]}),
+        json!({"messages": results.collect::<Vec<_>>()}),
+    ] {
+        let refused = error(server.post(CHAT, &body).await, 400).await;
+        assert_eq!(refused["code"], "context_length_exceeded", "{refused}");
+        assert_eq!(refused["n_prompt_tokens"], CONTEXT + 1, "{refused}");
+    }
+    // Of the parts of one prompt, none is tokenized after those that fill the context.
+    let parts: Vec<Value> = std::iter::once(json!(1)).chain(many(json!("hello"))).collect();
+    let response = server.post("/completion", &json!({ "prompt": parts })).await;
+    assert!(response.text().await.unwrap().contains("at least"));
+    assert!(server.no_report());
+}
+
+#[tokio::test]
+async fn what_is_counted_names_the_member_that_is_too_long() {
+    let server = Server::start([]).await;
+    for (path, member, content) in [
+        (
+            "/v1/chat/completions/input_tokens",
+            "messages",
+            json!([{"role": "user", "content": text(60_000)}]),
+        ),
+        ("/v1/responses/input_tokens", "input", json!(text(60_000))),
+    ] {
+        let refused = error(server.post(path, &json!({ member: content })).await, 400).await;
+        assert_eq!(refused["param"], member, "{refused}");
+    }
+}
+
+#[tokio::test]
 async fn what_the_context_does_not_hold_is_counted_to_its_end() {
     let server = Server::start([]).await;
     let path = "/v1/chat/completions/input_tokens";

@@ -46,6 +46,12 @@ async fn the_older_format_is_the_default_and_describes_every_family() {
         }
     }
     assert!(families > 40, "{families}");
+    // Media types have no case.
+    let asked = server.client.get(server.url("/metrics"));
+    let asked = asked.header("accept", "APPLICATION/OpenMetrics-Text; Q=0.9");
+    let response = asked.send().await.unwrap();
+    assert_eq!(response.headers()["vary"], "accept");
+    assert!(response.text().await.unwrap().ends_with("# EOF\n"));
 }
 
 /// The value of the sample with this name and these labels, beside the model's name.

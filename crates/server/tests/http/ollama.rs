@@ -324,8 +324,10 @@ async fn texts_to_embed_end_where_the_context_does_unless_that_is_refused() {
     let body = json!({"input": long, "truncate": false});
     let response = server.post("/api/embed", &body).await;
     check_error(response, 400, "tokens exceeds the available context size").await;
-    let none = ok(server.post("/api/embed", &json!({"input": []})).await).await;
-    assert_eq!((&none["embeddings"], &none["prompt_eval_count"]), (&json!([]), &json!(0)));
+    for body in [json!({"input": []}), json!({"input": ""}), json!({})] {
+        let none = ok(server.post("/api/embed", &body).await).await;
+        assert_eq!((&none["embeddings"], &none["prompt_eval_count"]), (&json!([]), &json!(0)));
+    }
 }
 
 #[tokio::test]
@@ -338,7 +340,6 @@ async fn vectors_are_made_of_one_text_or_of_several() {
     assert!(answer["prompt_eval_count"].as_u64().unwrap() >= counted as u64, "{answer}");
     let response = server.post("/api/embeddings", &json!({"prompt": "ab"})).await;
     assert!(!ok(response).await["embedding"].as_array().unwrap().is_empty());
-    for body in [json!({}), json!({"input": [1]})] {
-        assert_eq!(server.post("/api/embed", &body).await.status(), 400, "{body}");
-    }
+    let response = server.post("/api/embed", &json!({"input": [1]})).await;
+    assert_eq!(response.status(), 400);
 }

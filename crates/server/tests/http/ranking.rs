@@ -36,6 +36,12 @@ async fn documents_are_ranked_in_the_forms_of_jina_and_cohere() {
     let list = ok(server.post("/v1/rerank", &body).await).await;
     assert_eq!(list["results"][1]["document"]["text"], "c");
     assert!(is_close(&list["results"][1]["relevance_score"], 0.6), "{list}");
+    for name in ["use_activation", "activation"] {
+        let body = json!({"query": "a", "documents": ["b"], name: false, "max_tokens_per_doc": 9});
+        let list = ok(server.post("/v1/rerank", &body).await).await;
+        assert!(is_close(&list["results"][0]["relevance_score"], 0.6), "{list}");
+        assert!(list["warnings"][0].as_str().unwrap().starts_with("max_tokens_per_doc"));
+    }
 }
 
 #[tokio::test]
@@ -76,6 +82,11 @@ async fn what_cannot_be_ranked_is_named() {
         (json!({"query": "a", "documents": [1]}), "documents[0]"),
         (json!({"query": "a", "documents": ["b"], "texts": ["b"]}), "texts"),
         (json!({"query": "a", "documents": ["b"], "top_n": 0}), "top_n"),
+        (json!({"query": "a", "documents": ["b"], "rank_fields": ["title"]}), "rank_fields"),
+        (
+            json!({"query": "a", "texts": ["b"], "truncation_direction": "Left"}),
+            "truncation_direction",
+        ),
         (json!({"query": "a", "documents": ["b", long]}), "documents[1]"),
     ] {
         let error = error(server.post("/v1/rerank", &body).await, 400).await;

@@ -137,6 +137,7 @@ async fn efforts_switch_thinking_in_every_protocol() {
     }
     for (on, extra) in [
         (false, json!({"think": false})),
+        (false, json!({"thinking": {"type": "disabled"}})),
         (true, json!({"think": true})),
         (false, json!({"think": "high", "enable_thinking": false})),
         (
@@ -144,8 +145,10 @@ async fn efforts_switch_thinking_in_every_protocol() {
             json!({"reasoning_effort": "high", "chat_template_kwargs": {"enable_thinking": false}}),
         ),
     ] {
-        let (_, prompt) = asked(server(THINK_OFF, "ok"), CHAT, &user, &extra).await;
-        assert_eq!(prompt.ends_with("<think>\n"), on, "{extra}");
+        for path in [CHAT, RESPONSES] {
+            let (_, prompt) = asked(server(THINK_OFF, "ok"), path, &user, &extra).await;
+            assert_eq!(prompt.ends_with("<think>\n"), on, "{path} {extra}");
+        }
     }
 }
 

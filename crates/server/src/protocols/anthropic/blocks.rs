@@ -238,7 +238,10 @@ fn block(
         "thinking" => InputBlock::Thinking(thought(wire::part(value, path)?)),
         "tool_use" => InputBlock::ToolUse(wire::part(value, path)?),
         "tool_result" => InputBlock::ToolResult(wire::part(value, path)?),
-        "document" => InputBlock::Text(document(value, path, source, warnings)?),
+        "document" => match document(value, path, source, warnings)? {
+            Some(text) => InputBlock::Text(text),
+            None => return Ok(None),
+        },
         "search_result" => InputBlock::Text(search_result(value, path, source, warnings)?),
         "tool_reference" => {
             let ToolReferenceBlock { tool_name } = wire::part(value, path)?;
@@ -274,12 +277,13 @@ fn unread(kind: &str, path: &str, source: BlockSource) -> Result<String, HttpErr
     attachments::unread(kind, None, path, place)
 }
 
+/// The text of a document; `None` where an answer has one that cannot be read.
 fn document(
     value: &Value,
     path: &str,
     source: BlockSource,
     warnings: &mut Warnings,
-) -> Result<String, HttpError> {
+) -> Result<Option<String>, HttpError> {
     let DocumentBlock { source: given, title, context, citations } = wire::part(value, path)?;
     warn_of(citations, warnings);
     let path = format!("{path}.source");
@@ -295,10 +299,14 @@ fn document(
         }
         _ => None,
     };
-    match text {
-        Some(text) => Ok(attachments::document(title.as_deref(), context.as_deref(), &text)),
-        None => unread("document", &format!("{path}.type"), source),
-    }
+    Ok(Some(match text {
+        Some(text) => attachments::document(title.as_deref(), context.as_deref(), &text),
+        None if source == BlockSource::Assistant => {
+            warnings.add("document", LEFT_OUT);
+            return Ok(None);
+        }
+        None => unread("document", &format!("{path}.type"), source)?,
+    }))
 }
 
 fn search_result(
@@ -448,15 +456,17 @@ mod tests {
             {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}},
             {"type": "web_search_tool_result", "tool_use_id": "s", "content": []},
             {"type": "hologram"},
+            {"type": "document", "source": {"type": "url", "url": "http://x"}},
             {"type": "container_upload", "file_id": "f"},
             {"type": "browser_state", "tabs": []},
             {"type": "text", "text": "found"},
         ]);
         let (shown, warnings) = read(&blocks, BlockSource::Assistant).unwrap();
         assert_eq!(shown, ["found"]);
-        let named: Vec<String> = ["server_tool_use", "web_search_tool_result", "hologram"]
-            .map(|name| format!("{name}: {LEFT_OUT}"))
-            .into();
+        let named: Vec<String> =
+            ["server_tool_use", "web_search_tool_result", "hologram", "document"]
+                .map(|name| format!("{name}: {LEFT_OUT}"))
+                .into();
         assert_eq!(json!(warnings), json!(named));
     }
 

@@ -9,6 +9,7 @@ use crate::http::protocol::Protocol;
 use crate::http::slots::SlotTable;
 use crate::http::sse::Frame;
 use crate::protocols::llama::Llama;
+use crate::protocols::warnings::Warnings;
 use api::{Delta, Done, Finish, TextEvent, TokenText, TopToken, Usage};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -33,6 +34,8 @@ pub(crate) struct AnswerView {
     pub settings: Value,
     /// The prompts.
     pub prompts: Vec<ShownPrompt>,
+    /// What the request asked for and does not get.
+    pub warnings: Warnings,
 }
 
 /// A prompt as answers report it.
@@ -142,6 +145,10 @@ pub(crate) struct Completion {
     /// Prompt tokens found in the cache.
     tokens_cached: usize,
     has_new_line: bool,
+    /// What the request asked for and did not get; an extension.
+    #[serde(skip_serializing_if = "Warnings::is_empty")]
+    #[schema(required = false)]
+    warnings: Warnings,
 }
 
 /// A token with its probability and those of the likeliest ones.
@@ -253,6 +260,7 @@ impl CompletionAnswer {
             stopping_word,
             truncated: false,
             tokens_cached: usage.cached_tokens,
+            warnings: self.view.warnings.clone(),
         });
         wanted(whole, &self.view.fields)
     }

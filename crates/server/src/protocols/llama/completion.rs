@@ -45,7 +45,7 @@ pub(crate) async fn complete(context: RequestContext, body: Body) -> Result<Resp
         let sampling = sampling::read(body, service)?;
         let prompts = mixed_prompts::read(&prompt, "prompt")?.into_iter();
         let prompts = prompts.map(|prompt| prompt.ids(service)).collect::<Result<_, _>>()?;
-        prepare(service, prompts, how, sampling, sampling::grammar(body), slots)
+        prepare(service, prompts, how, sampling, body, slots)
     };
     flow::when_ready::<CompletionAnswer, _>(context, body, |context, named| {
         flow::answered(context, named, read)
@@ -151,29 +151,30 @@ fn read_gap(service: &Service, body: &Value) -> Result<Reply<CompletionAnswer>, 
         let message = "the model has no tokens that mark a gap to be filled in";
         return Err(HttpError::not_supported(message));
     }
-    let (sampling, grammar) = (sampling::read(body, service)?, sampling::grammar(body));
-    let (body, how): (GapBody, AnswerOptions) = (wire::read(body)?, wire::read(body)?);
-    let extra = body.input_extra.unwrap_or_default().into_iter();
+    let sampling = sampling::read(body, service)?;
+    let (gap, how): (GapBody, AnswerOptions) = (wire::read(body)?, wire::read(body)?);
+    let extra = gap.input_extra.unwrap_or_default().into_iter();
     let infill = service.infill(&InfillRequest {
-        prefix: body.input_prefix.unwrap_or_default(),
-        suffix: body.input_suffix.unwrap_or_default(),
+        prefix: gap.input_prefix.unwrap_or_default(),
+        suffix: gap.input_suffix.unwrap_or_default(),
         files: extra.map(|one| (one.filename.unwrap_or_default(), one.text)).collect(),
-        opening: body.prompt.unwrap_or_default(),
+        opening: gap.prompt.unwrap_or_default(),
     });
     let infill = infill.map_err(|error| HttpError::of(error, "input_prefix"))?;
     let sampling = SamplingOptions { stop_ids: infill.stop_ids, ..sampling };
-    prepare(service, vec![infill.prompt], how, sampling, grammar, None)
+    prepare(service, vec![infill.prompt], how, sampling, body, None)
 }
 
-/// Prepares these prompts.
+/// Prepares these prompts, with what `body` says of the answer.
 fn prepare(
     service: &Service,
     prompts: Vec<Vec<u32>>,
     how: AnswerOptions,
     sampling: SamplingOptions,
-    constraint: Option<ConstraintField>,
+    body: &Value,
     slots: Option<Arc<SlotTable>>,
 ) -> Result<Reply<CompletionAnswer>, HttpError> {
+    let constraint = sampling::grammar(body);
     let choices = how.n_cmpl.unwrap_or(1);
     let wanted = prompts.len().saturating_mul(choices);
     if !(1..=MAX_CHOICES).contains(&wanted) {
@@ -206,6 +207,7 @@ fn prepare(
         fields,
         settings: sampling::settings(service, &sampling),
         prompts: prompts.iter().map(shown).collect(),
+        warnings: sampling::warnings(body),
     };
     let max_tokens = sampling.max_tokens.map(|most| most.max(1));
     let bound = slots.zip(how.id_slot).filter(|_| choices == 1);

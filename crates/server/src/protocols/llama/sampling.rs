@@ -2,11 +2,14 @@
 
 use crate::generate::constraint::{ConstraintField, llama_grammar};
 use crate::generate::mixed_prompts::id;
+use crate::generate::samplers;
 use crate::generate::sampling::{SamplingRules, sampling_schema};
 use crate::http::error::HttpError;
 use crate::http::fields::wrong;
 use crate::http::wire::{self, Texts};
-use api::{EncodeOptions, GrammarSource, SamplingOptions, Service};
+use crate::protocols::unsupported;
+use crate::protocols::warnings::Warnings;
+use api::{GrammarSource, MAX_BIASES, SamplingOptions, Service};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
@@ -65,17 +68,46 @@ pub(crate) fn read(body: &Value, service: &Service) -> Result<SamplingOptions, H
     let own: LlamaMembers = wire::read(body)?;
     let shared = RULES.read::<f32>(body)?;
     own.check()?;
+    unsupported::refuse(body, &[("grammar_lazy", unsupported::is_off)])?;
     let biases = own.logit_bias.as_ref().map(|biases| logit_bias(biases, service));
-    Ok(SamplingOptions {
-        logit_bias: biases.transpose()?.unwrap_or_default(),
-        seed: shared.seed.filter(|&seed| seed != NO_SEED),
-        random_seed: shared.random_seed || shared.seed == Some(NO_SEED),
-        stop: own.stop.map(Texts::all).unwrap_or_default(),
-        ignore_eos: own.ignore_eos.unwrap_or(false),
-        logprobs: own.n_probs.filter(|&n| n > 0),
-        sampled_logprobs: own.post_sampling_probs.unwrap_or(false),
-        ..shared
-    })
+    samplers::apply(
+        body,
+        SamplingOptions {
+            logit_bias: biases.transpose()?.unwrap_or_default(),
+            seed: shared.seed.filter(|&seed| seed != NO_SEED),
+            random_seed: shared.random_seed || shared.seed == Some(NO_SEED),
+            stop: own.stop.map(Texts::all).unwrap_or_default(),
+            ignore_eos: own.ignore_eos.unwrap_or(false),
+            logprobs: own.n_probs.filter(|&n| n > 0),
+            sampled_logprobs: own.post_sampling_probs.unwrap_or(false),
+            ..shared
+        },
+    )
+}
+
+/// Members that change nothing, and what a warning says of them.
+const UNUSED: [(&str, &str); 9] = [
+    ("min_keep", "samplers keep as few tokens as they say"),
+    ("n_discard", KEEPS_ALL),
+    ("n_indent", "lines have the indent that the model gives them"),
+    ("n_keep", KEEPS_ALL),
+    ("speculative.n_max", SPECULATES),
+    ("speculative.n_min", SPECULATES),
+    ("speculative.p_min", SPECULATES),
+    ("t_max_predict_ms", "an answer ends by its tokens, not by the time"),
+    ("t_max_prompt_ms", "a prompt is computed whole"),
+];
+const KEEPS_ALL: &str = "a prompt that is too long is refused, not cut";
+const SPECULATES: &str = "speculation is a setting of the server";
+
+/// Warns of members that change nothing.
+pub(crate) fn warnings(body: &Value) -> Warnings {
+    let mut warnings = Warnings::default();
+    if let Some(members) = body.as_object() {
+        let is_off = |value: &Value| unsupported::is_zero(value) || value.as_f64() == Some(-1.0);
+        warnings.add_given_unless(members, &UNUSED, is_off);
+    }
+    warnings
 }
 
 impl LlamaMembers {
@@ -111,12 +143,20 @@ fn logit_bias(biases: &Value, service: &Service) -> Result<Vec<(u32, f32)>, Http
             Value::Number(number) => number.as_f64().unwrap_or_default() as f32,
             other => return Err(wrong(path, "a number or false for the bias", other)),
         };
-        list.extend(tokens(token, path, service)?.into_iter().map(|id| (id, bias)));
+        let found = match token {
+            Value::String(text) => {
+                let found = service.biased_tokens(text, list.len());
+                found.map_err(|error| HttpError::of(error, path))?
+            }
+            other => vec![id(other, path)?],
+        };
+        list.extend(found.into_iter().map(|id| (id, bias)));
         Ok(())
     };
     match biases {
         Value::Array(pairs) => {
-            for (at, pair) in pairs.iter().enumerate() {
+            // One beside those that are allowed shows that there are too many.
+            for (at, pair) in pairs.iter().enumerate().take(MAX_BIASES + 1) {
                 let path = format!("logit_bias[{at}]");
                 match pair.as_array().map(Vec::as_slice) {
                     Some([token, bias]) => add(token, bias, &path)?,
@@ -125,7 +165,7 @@ fn logit_bias(biases: &Value, service: &Service) -> Result<Vec<(u32, f32)>, Http
             }
         }
         Value::Object(all) => {
-            for (token, bias) in all {
+            for (token, bias) in all.iter().take(MAX_BIASES + 1) {
                 let id = token.parse::<u32>().map(Value::from);
                 add(&id.unwrap_or_else(|_| json!(token)), bias, "logit_bias")?;
             }
@@ -133,15 +173,6 @@ fn logit_bias(biases: &Value, service: &Service) -> Result<Vec<(u32, f32)>, Http
         other => return Err(wrong("logit_bias", "an array or an object", other)),
     }
     Ok(list)
-}
-
-fn tokens(token: &Value, path: &str, service: &Service) -> Result<Vec<u32>, HttpError> {
-    match token {
-        Value::String(text) => service
-            .tokenize(text, EncodeOptions::default())
-            .map_err(|error| HttpError::of(error, path)),
-        other => Ok(vec![id(other, path)?]),
-    }
 }
 
 /// `sampling` as it comes out over the server's defaults, and samplers of llama.cpp's server that

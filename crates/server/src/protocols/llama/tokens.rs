@@ -89,7 +89,8 @@ pub(crate) async fn tokenize(
         let options = EncodeOptions { add_special: add, parse_special: parse };
         let service = &service.counting();
         let content = mixed_prompts::mixed(&content, "content")?;
-        let ids = content.ids_with(options, |text, it| service.prompt_tokens(text, it))?;
+        let ids = content
+            .ids_with(options, |text, it, before| service.prompt_tokens(text, it, before))?;
         Ok(Tokens { tokens: ids.into_iter().map(token).collect() })
     });
     tokens.await.map(Json)

@@ -26,8 +26,8 @@ type Asked = (Embed, Vec<Prompt>);
 struct EmbedBody {
     /// The name of a model; any name where one is served.
     model: Option<String>,
-    /// A text, or several, or none.
-    input: Texts,
+    /// A text, or several, or none; an empty text alone is none.
+    input: Option<Texts>,
     /// Leave out the ends of texts that are too long, which is the default, or refuse such texts.
     truncate: Option<bool>,
     /// Number of leading values of each vector that are kept.
@@ -83,9 +83,11 @@ pub(crate) async fn embed(
         let embed = Embed { normalize: true, dimensions: body.dimensions, ..Embed::default() };
         let most_tokens = body.truncate.unwrap_or(true).then_some(usize::MAX);
         let options = TextOptions { embed, prompt_name: None, most_tokens };
-        match body.input.all() {
-            none if none.is_empty() => Ok((embed, Vec::new())),
-            some => texts(service, some, "input", options),
+        match body.input {
+            Some(Texts::One(text)) if text.is_empty() => Ok((embed, Vec::new())),
+            Some(Texts::Many(none)) if none.is_empty() => Ok((embed, Vec::new())),
+            Some(some) => texts(service, some.all(), "input", options),
+            None => Ok((embed, Vec::new())),
         }
     })
     .await?;

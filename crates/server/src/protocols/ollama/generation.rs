@@ -78,9 +78,9 @@ struct ChatBody {
     think: Option<Think>,
     /// How long the model stays loaded after this request.
     keep_alive: Option<KeepAliveTime>,
-    /// Nothing is ever cut off.
+    /// Nothing is ever cut off, as `warnings` say.
     truncate: Option<bool>,
-    /// Nothing is ever pushed out.
+    /// Nothing is ever pushed out, as `warnings` say.
     shift: Option<bool>,
     logprobs: Option<bool>,
     #[serde(default, deserialize_with = "wire::count")]
@@ -90,11 +90,12 @@ struct ChatBody {
 
 /// Reads and prepares a request for the next message.
 fn prepare_chat(service: &Service, body: &Value) -> Result<Reply<OllamaAnswer>, HttpError> {
+    let warnings = options::warnings(body, service.info().context_length);
     let body: ChatBody = wire::read(body)?;
     let unload = keep_alive::unloads(body.keep_alive.as_ref())?;
     let logprobs = logprobs::alternatives(body.logprobs, body.top_logprobs)?;
     let mut answer = OllamaAnswer::new(&service.info().name, AnswerKind::Chat, logprobs.is_some());
-    answer.warnings = options::warnings(body.options.as_ref(), service.info().context_length);
+    answer.warnings = warnings;
     let messages = messages::read(body.messages.unwrap_or_default())?;
     let sampling = options::sampling(body.options.as_ref())?;
     if messages.is_empty() {
@@ -172,9 +173,9 @@ struct GenerateBody {
     think: Option<Think>,
     /// How long the model stays loaded after this request.
     keep_alive: Option<KeepAliveTime>,
-    /// Nothing is ever cut off.
+    /// Nothing is ever cut off, as `warnings` say.
     truncate: Option<bool>,
-    /// Nothing is ever pushed out.
+    /// Nothing is ever pushed out, as `warnings` say.
     shift: Option<bool>,
     logprobs: Option<bool>,
     #[serde(default, deserialize_with = "wire::count")]
@@ -184,12 +185,13 @@ struct GenerateBody {
 
 /// Reads and prepares a request for an answer to a prompt.
 fn prepare_prompt(service: &Service, body: &Value) -> Result<Reply<OllamaAnswer>, HttpError> {
+    let warnings = options::warnings(body, service.info().context_length);
     let body: GenerateBody = wire::read(body)?;
     let unload = keep_alive::unloads(body.keep_alive.as_ref())?;
     let logprobs = logprobs::alternatives(body.logprobs, body.top_logprobs)?;
     let shown = logprobs.is_some();
     let mut answer = OllamaAnswer::new(&service.info().name, AnswerKind::Generate, shown);
-    answer.warnings = options::warnings(body.options.as_ref(), service.info().context_length);
+    answer.warnings = warnings;
     body.check()?;
     let sampling = options::sampling(body.options.as_ref())?;
     let given = |text: Option<String>| text.filter(|text| !text.is_empty());

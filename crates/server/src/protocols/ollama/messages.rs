@@ -4,7 +4,8 @@
 //! and results given those of the calls they answer, in order.
 
 use crate::http::error::HttpError;
-use api::{Message, ToolCall, arguments};
+use crate::protocols::attachments::{self, PartPlace};
+use api::{Message, Part, Role, ToolCall, arguments};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::collections::VecDeque;
@@ -25,7 +26,7 @@ pub(crate) struct OllamaMessage {
     content: Option<String>,
     /// What the model thought before it.
     thinking: Option<String>,
-    /// Not supported.
+    /// Refused, but in the result of a tool a note stands for each.
     images: Option<Vec<Value>>,
     /// Calls that the model made.
     tool_calls: Option<Vec<OllamaCall>>,
@@ -77,10 +78,12 @@ pub(crate) fn read(messages: Vec<OllamaMessage>) -> Result<Vec<Message>, HttpErr
 }
 
 fn one(message: OllamaMessage, at: usize, calls: &mut Calls) -> Result<Message, HttpError> {
-    if message.images.is_some_and(|images| !images.is_empty()) {
-        return Err(HttpError::at(&format!("messages[{at}].images"), "images are not supported"));
-    }
     let mut out = Message::new(&message.role, message.content.unwrap_or_default());
+    let place = if out.role == Role::Tool { PartPlace::Result } else { PartPlace::Message };
+    for _ in message.images.iter().flatten() {
+        let note = attachments::unread("image", None, &format!("messages[{at}].images"), place)?;
+        out.content.push(Part::Text(note));
+    }
     out.reasoning = message.thinking.filter(|text| !text.is_empty());
     let made = message.tool_calls.unwrap_or_default();
     if !made.is_empty() {
@@ -173,5 +176,12 @@ mod tests {
         let all = json!([{"role": "user"}, {"role": "user", "content": "", "images": ["aGk="]}]);
         let error = messages(all).unwrap_err();
         assert_eq!(error.body()["error"]["param"], "messages[1].images");
+    }
+
+    #[test]
+    fn notes_stand_for_images_in_results() {
+        let all = json!([{"role": "tool", "content": "seen", "images": ["aGk=", "aGk="]}]);
+        let text = messages(all).unwrap()[0].text();
+        assert_eq!(text.as_deref(), Some("seen\n[image: not supported]\n[image: not supported]"));
     }
 }

@@ -103,10 +103,20 @@ const UNUSED: [(&str, &str); 13] = [
 ];
 const IS_LOADED: &str = "how a model is loaded is decided when the server starts";
 
-/// Warns of `options` that change nothing, where prompts and answers have `context` tokens.
-pub(crate) fn warnings(options: Option<&Value>, context: usize) -> Warnings {
+/// Members of the body that change nothing, and what a warning says of them.
+const UNUSED_OF_BODY: [(&str, &str); 2] = [
+    ("shift", "an answer ends where the context does"),
+    ("truncate", "a prompt that is too long is refused, not cut"),
+];
+
+/// Warns of members and `options` of a body that change nothing, where prompts and answers have
+/// `context` tokens.
+pub(crate) fn warnings(body: &Value, context: usize) -> Warnings {
     let mut warnings = Warnings::default();
-    let Some(given) = options.and_then(Value::as_object) else { return warnings };
+    if let Some(members) = body.as_object() {
+        warnings.add_given(members, &UNUSED_OF_BODY);
+    }
+    let Some(given) = body.get("options").and_then(Value::as_object) else { return warnings };
     warnings.add_given(given, &UNUSED);
     if given.get("num_ctx").and_then(Value::as_u64).is_some_and(|size| size > context as u64) {
         warnings.add("num_ctx", &format!("the server has a context of {context} tokens"));

@@ -66,7 +66,11 @@ pub(crate) async fn unload(context: RequestContext, body: Body) -> Result<String
     prepare(context, body, |service, body| {
         let UnloadBody { lora_name: name } = wire::read(body)?;
         let removed = service.adapters.remove(&name);
-        removed.map_err(|error| HttpError::request(StatusCode::NOT_FOUND, error.to_string()))?;
+        removed.map_err(|error| {
+            let mut error = HttpError::at("lora_name", error);
+            error.status = StatusCode::NOT_FOUND;
+            error
+        })?;
         tracing::info!(adapter = name, "unloaded");
         Ok(format!("the adapter {name} is unloaded"))
     })

@@ -16,7 +16,8 @@ use crate::protocols::openai::problem::Problem;
 use crate::protocols::openai::sampling::{self, ChatSampling};
 use crate::protocols::openai::thinking::{self, ThinkingBody};
 use crate::protocols::openai::tools::{self, ChatTool, ChatToolChoice, Function};
-use crate::protocols::warnings::{UNUSED, Warnings};
+use crate::protocols::unsupported::{self, Unsupported, is_off, is_one};
+use crate::protocols::warnings::{UNUSED, UNUSED_OF_VLLM, Warnings};
 use api::{
     ApiError, ChatRequest, Message, RequestOptions, Role, SamplingOptions, Service, Tool,
     ToolChoice,
@@ -86,8 +87,7 @@ struct ChatBody {
     add_generation_prompt: Option<bool>,
     /// The last message is the beginning of the answer.
     continue_final_message: Option<bool>,
-    /// `none` leaves reasoning in the content.
-    reasoning_format: Option<String>,
+    reasoning_format: Option<ReasoningFormat>,
     modalities: Option<Vec<Modality>>,
     /// Not supported.
     #[schema(value_type = Option<Object>)]
@@ -113,6 +113,10 @@ struct ChatBody {
 const UNUSED_OF_CHATS: [(&str, &str); 2] =
     [("store", "chat completions are not stored"), ("web_search_options", "nothing is searched")];
 
+/// Members of a chat completion alone that are not supported.
+const REFUSED: [Unsupported; 4] =
+    [("chat_template", is_off), ("documents", is_off), ("echo", is_off), ("best_of", is_one)];
+
 /// What `tool_choice` was before.
 #[derive(Debug, ToSchema)]
 #[schema(as = ChatFunctionChoice)]
@@ -131,6 +135,21 @@ enum OldChoice {
 enum OldMode {
     None,
     Auto,
+}
+
+/// Where reasoning stands: apart from the content, in it (`none`, `raw`), or nowhere (`hidden`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ToSchema)]
+#[schema(as = ChatReasoningFormat)]
+#[serde(rename_all = "kebab-case")]
+enum ReasoningFormat {
+    #[default]
+    Auto,
+    Deepseek,
+    DeepseekLegacy,
+    Parsed,
+    None,
+    Raw,
+    Hidden,
 }
 
 /// What an answer consists of.
@@ -188,6 +207,7 @@ pub(crate) fn read(body: &Value) -> Result<ChatCall, HttpError> {
     if chat.audio.is_some() {
         return Err(HttpError::member("audio", "is not supported"));
     }
+    unsupported::refuse(body, &REFUSED)?;
     let functions = chat.functions.is_some();
     let (tools, mut custom, tool_choice) = tools(&chat)?;
     let mut warnings = std::mem::take(&mut custom.warnings);
@@ -206,7 +226,8 @@ pub(crate) fn read(body: &Value) -> Result<ChatCall, HttpError> {
     if let Some(verbosity) = chat.verbosity {
         kwargs.entry("verbosity").or_insert(verbosity.into());
     }
-    let (reasoning_budget, template_kwargs) = thinking::read(body, kwargs)?;
+    let thinking = thinking::read(body, kwargs)?;
+    let format = chat.reasoning_format.unwrap_or_default();
     let telemetry = options.telemetry();
     let logprobs = logprobs::alternatives(chat.logprobs, chat.top_logprobs)?;
     let request = ChatRequest {
@@ -214,12 +235,12 @@ pub(crate) fn read(body: &Value) -> Result<ChatCall, HttpError> {
         tools,
         tool_choice,
         parallel_calls: chat.parallel_tool_calls.unwrap_or(true) && !functions,
-        reasoning_budget,
-        template_kwargs,
+        reasoning_budget: thinking.budget,
+        template_kwargs: thinking.kwargs,
         add_generation_prompt: prefill.is_some() || chat.add_generation_prompt.unwrap_or(true),
         prefill,
         prefill_reasoning,
-        split_reasoning: chat.reasoning_format.as_deref() != Some("none"),
+        split_reasoning: !matches!(format, ReasoningFormat::None | ReasoningFormat::Raw),
         // Times and counts with every chunk need the number of its tokens.
         sampling: SamplingOptions {
             logprobs: logprobs.or(telemetry.counts_tokens().then_some(0)),
@@ -229,7 +250,13 @@ pub(crate) fn read(body: &Value) -> Result<ChatCall, HttpError> {
         ..ChatRequest::default()
     };
     let (choices, (stream, stream_usage)) = (options.choices()?, options.stream());
-    let style = ChatStyle { logprobs: logprobs.is_some(), stream_usage, telemetry, functions };
+    let style = ChatStyle {
+        logprobs: logprobs.is_some(),
+        stream_usage,
+        telemetry,
+        functions,
+        hides_reasoning: thinking.is_hidden || format == ReasoningFormat::Hidden,
+    };
     let options = options.options()?;
     Ok(ChatCall { request, constraint, options, choices, stream, style, custom, warnings })
 }
@@ -239,6 +266,7 @@ fn warn(chat: &ChatBody, body: &Value, warnings: &mut Warnings) {
     if let Some(members) = body.as_object() {
         warnings.add_given(members, &UNUSED);
         warnings.add_given(members, &UNUSED_OF_CHATS);
+        warnings.add_given(members, &UNUSED_OF_VLLM);
     }
     warnings.add_tier(chat.service_tier.as_deref());
 }

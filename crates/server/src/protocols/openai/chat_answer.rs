@@ -49,6 +49,8 @@ pub(crate) struct ChatStyle {
     pub telemetry: Telemetry,
     /// Calls as `function_call`.
     pub functions: bool,
+    /// No reasoning.
+    pub hides_reasoning: bool,
 }
 
 impl ChatAnswer {
@@ -134,7 +136,7 @@ impl ChatAnswer {
         let (content, thought) = match reasoning {
             true => {
                 progress.add_reasoning(&delta);
-                (None, Some(delta.text))
+                (None, (!self.style.hides_reasoning).then_some(delta.text))
             }
             false => {
                 progress.add(&delta);
@@ -222,7 +224,8 @@ impl ChatAnswer {
             role: "assistant",
             content: (!silent).then_some(content),
             refusal: None,
-            reasoning_content: Some(reasoning).filter(|text| !text.is_empty()),
+            reasoning_content: Some(reasoning)
+                .filter(|text| !text.is_empty() && !self.style.hides_reasoning),
             tool_calls,
             function_call,
         }
@@ -232,7 +235,11 @@ impl ChatAnswer {
 impl Answer for ChatAnswer {
     fn frames(&mut self, index: usize, event: TextEvent) -> Vec<Frame> {
         let chunk = match event {
-            TextEvent::Reasoning(delta) => Some(self.text(index, delta, true)),
+            // Where reasoning is hidden, a chunk of it tells nothing but log probabilities.
+            TextEvent::Reasoning(delta) => {
+                let chunk = self.text(index, delta, true);
+                (!self.style.hides_reasoning || self.style.logprobs).then_some(chunk)
+            }
             TextEvent::Content(delta) => Some(self.text(index, delta, false)),
             TextEvent::Call(event) => self.call(index, event),
             TextEvent::Done(done) => {

@@ -7,6 +7,7 @@ use crate::generate::timings::{ChoiceProgress, PromptProgress, Timings};
 use crate::http::error::HttpError;
 use crate::http::sse::Frame;
 use crate::protocols::openai::answer::{self, Extras, Heading};
+use crate::protocols::warnings::Warnings;
 use api::{Done, TextEvent, TokenText, Usage};
 use serde::Serialize;
 use serde_json::Value;
@@ -32,6 +33,8 @@ pub(crate) struct CompletionAnswer {
     heading: Heading,
     choices: Vec<Choice>,
     style: TextStyle,
+    /// What the request asked for and does not get, until it was said.
+    warnings: Warnings,
 }
 
 /// What the client asks to receive.
@@ -69,21 +72,27 @@ struct Choice {
 
 impl CompletionAnswer {
     /// For choices that begin with these texts, or with nothing.
-    pub fn new(heading: Heading, echoes: Vec<Option<Echo>>, style: TextStyle) -> Self {
+    pub fn new(
+        heading: Heading,
+        echoes: Vec<Option<Echo>>,
+        style: TextStyle,
+        warnings: Warnings,
+    ) -> Self {
         let choices = echoes.into_iter().map(|echo| {
             let offset = echo.as_ref().map_or(0, |echo| echo.text.chars().count());
             let (prompt, progress) = (Vec::new(), ChoiceProgress::default());
             Choice { echo, prompt, offset, progress, done: None }
         });
-        Self { heading, choices: choices.collect(), style }
+        Self { heading, choices: choices.collect(), style, warnings }
     }
 
     /// A chunk. A stream that ends with the usage has the member in all chunks.
-    fn frame(&self, choice: TextChoice, extras: Extras<'_>) -> Frame {
+    fn frame(&mut self, choice: TextChoice, extras: Extras<'_>) -> Frame {
+        let warnings = std::mem::take(&mut self.warnings);
         let Choice { progress, done, .. } = &self.choices[choice.index];
         let so_far = self.style.telemetry.usage.then(|| progress.usage_by(done.as_ref()));
         let usage = self.style.stream_usage.then_some(so_far.as_ref());
-        let extras = Extras { usage, ..extras };
+        let extras = Extras { usage, warnings: Some(&warnings), ..extras };
         Frame::Data(self.heading.json(OBJECT, vec![choice], extras))
     }
 
@@ -102,7 +111,7 @@ impl CompletionAnswer {
     }
 
     /// A chunk about the prompt.
-    fn progress(&self, index: usize, progress: PromptProgress) -> Frame {
+    fn progress(&mut self, index: usize, progress: PromptProgress) -> Frame {
         let choice = TextChoice { text: String::new(), index, logprobs: None, finish_reason: None };
         let timings = self.timings(index);
         self.frame(choice, Extras { timings, progress: Some(progress), ..Extras::default() })
@@ -178,7 +187,8 @@ impl Answer for CompletionAnswer {
             self.choice(index, &one.content, &one.tokens, one.finish_reason())
         };
         let choices = choices.into_iter().enumerate().map(choice).collect();
-        let extras = Extras { usage: Some(Some(usage)), timings, ..Extras::default() };
+        let (usage, warnings) = (Some(Some(usage)), Some(&self.warnings));
+        let extras = Extras { usage, timings, warnings, ..Extras::default() };
         self.heading.json(OBJECT, choices, extras)
     }
 }

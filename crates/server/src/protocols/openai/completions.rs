@@ -11,6 +11,7 @@ use crate::protocols::openai::answer::{Completion, Heading};
 use crate::protocols::openai::completion_answer::{CompletionAnswer, Echo, TextChoice, TextStyle};
 use crate::protocols::openai::problem::Problem;
 use crate::protocols::openai::sampling::{self, ChatSampling};
+use crate::protocols::warnings::{UNUSED_OF_VLLM, Warnings};
 use api::{InfillRequest, Prepared, Prompt, RequestOptions, SamplingOptions, Service, TextRequest};
 use axum::body::Body;
 use axum::response::Response;
@@ -157,9 +158,18 @@ fn prepare(service: &Service, body: &Value) -> Result<Reply<CompletionAnswer>, H
         per_prompt: call.best_of,
         options: call.options,
         id: heading.id.clone(),
-        answer: CompletionAnswer::new(heading, echoes, call.style),
+        answer: CompletionAnswer::new(heading, echoes, call.style, warnings(body)),
         delivery: call.delivery,
     })))
+}
+
+/// Warns of members that have no effect.
+fn warnings(body: &Value) -> Warnings {
+    let mut warnings = Warnings::default();
+    if let Some(members) = body.as_object() {
+        warnings.add_given(members, &UNUSED_OF_VLLM);
+    }
+    warnings
 }
 
 impl CompletionCall {

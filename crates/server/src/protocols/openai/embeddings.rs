@@ -8,6 +8,7 @@ use crate::http::refusals::Refusals;
 use crate::http::request::RequestContext;
 use crate::http::wire;
 use crate::protocols::openai::problem::Problem;
+use crate::protocols::unsupported::{self, Unsupported, is_off, is_on, is_word};
 use api::{Embed, Embedding, Pooling, RequestOptions};
 use axum::Json;
 use axum::body::Body;
@@ -135,8 +136,18 @@ pub(crate) async fn embed(
     }))
 }
 
+/// Members of vLLM that change the vectors and are not supported.
+const REFUSED: [Unsupported; 5] = [
+    ("add_special_tokens", is_on),
+    ("embed_dtype", |value| is_word(value, &["float32"])),
+    ("endianness", |value| is_word(value, &["native", "little"])),
+    ("truncation_side", |value| is_word(value, &["right"])),
+    ("messages", is_off),
+];
+
 fn read(body: &Value) -> Result<(EmbeddingRequest, Vec<MixedPrompt>), HttpError> {
     let asked: EmbeddingRequest = wire::read(body)?;
+    unsupported::refuse(body, &REFUSED)?;
     let input = asked.input.as_ref().ok_or_else(|| wire::missing("input"))?;
     let prompts = mixed_prompts::read(input, "input")?;
     embeddings::count(prompts.len(), "input")?;
@@ -187,5 +198,10 @@ mod tests {
         check(json!({"input": "a", "dimensions": 0}), "dimensions");
         check(json!({"input": "a", "encoding_format": "hex"}), "encoding_format");
         check(json!({"input": "a", "pooling": "median"}), "pooling");
+        check(json!({"input": "a", "add_special_tokens": false}), "add_special_tokens");
+        check(json!({"input": "a", "embed_dtype": "float16"}), "embed_dtype");
+        check(json!({"input": "a", "endianness": "big"}), "endianness");
+        check(json!({"input": "a", "truncation_side": "left"}), "truncation_side");
+        check(json!({"input": "a", "messages": [{}]}), "messages");
     }
 }

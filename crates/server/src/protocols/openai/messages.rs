@@ -13,6 +13,7 @@ use crate::protocols::openai::custom_tools::PastCustom;
 use api::{Message, Part, Role, ToolCall, arguments};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use std::collections::VecDeque;
 use utoipa::ToSchema;
 
 /// Most messages of one conversation.
@@ -132,7 +133,28 @@ pub(crate) fn read(messages: Option<&[Value]>) -> Result<Vec<Message>, HttpError
         return Err(HttpError::member("messages", problem));
     }
     let one = |(at, message)| one(message, &format!("messages[{at}]"));
-    messages.iter().enumerate().map(one).collect()
+    let mut messages: Vec<_> = messages.iter().enumerate().map(one).collect::<Result<_, _>>()?;
+    name_calls(&mut messages);
+    Ok(messages)
+}
+
+/// Gives calls without an id one, and the results after them, in order, which have none either.
+fn name_calls(messages: &mut [Message]) {
+    let (mut made, mut waiting) = (0, VecDeque::new());
+    for message in messages {
+        if !message.calls.is_empty() {
+            waiting.clear();
+        }
+        for call in message.calls.iter_mut().filter(|call| call.id.is_none()) {
+            let id = format!("call_{made}");
+            made += 1;
+            waiting.push_back(id.clone());
+            call.id = Some(id);
+        }
+        if message.role == Role::Tool && message.call_id.is_none() {
+            message.call_id = waiting.pop_front();
+        }
+    }
 }
 
 fn one(given: &Value, path: &str) -> Result<Message, HttpError> {
@@ -330,11 +352,33 @@ mod tests {
         check(
             json!({"role": "assistant", "function_call": {"name": "f", "arguments": "{}"}}),
             json!({"role": "assistant", "content": null, "tool_calls": [
-                {"type": "function", "function": {"name": "f", "arguments": {}}}]}),
+                {"id": "call_0", "type": "function", "function": {"name": "f", "arguments": {}}}]}),
         );
         let thought = json!({"role": "assistant", "content": "", "reasoning_content": "r"});
         check(json!({"role": "assistant", "content": "", "reasoning": "r"}), thought.clone());
         check(json!({"role": "assistant", "reasoning_content": "r", "content": null}), thought);
+    }
+
+    #[test]
+    fn calls_without_ids_get_some_and_so_do_their_results() {
+        let nameless = |name: &str| json!({"type": "function", "function": {"name": name}});
+        let named = json!({"id": "x", "type": "function", "function": {"name": "g"}});
+        let read = messages(json!([
+            {"role": "assistant", "tool_calls": [nameless("f"), named, nameless("h")]},
+            {"role": "tool", "content": "of f"},
+            {"role": "tool", "content": "of g", "tool_call_id": "x"},
+            {"role": "tool", "content": "of h"},
+            {"role": "tool", "content": "of none"},
+            {"role": "assistant", "function_call": {"name": "f"}},
+            {"role": "function", "name": "f", "content": "of f"},
+        ]))
+        .unwrap();
+        let made = read.iter().flat_map(|message| &message.calls).map(|call| call.id.as_deref());
+        let made: Vec<_> = made.collect();
+        assert_eq!(made, [Some("call_0"), Some("x"), Some("call_1"), Some("call_2")]);
+        let results = read.iter().filter(|message| message.role == Role::Tool);
+        let answered: Vec<_> = results.map(|result| result.call_id.as_deref()).collect();
+        assert_eq!(answered, [Some("call_0"), Some("x"), Some("call_1"), None, Some("call_2")]);
     }
 
     #[test]

@@ -2,12 +2,14 @@
 //! of vLLM and llama.cpp. Their bounds are checked in the precision of the document, which states
 //! the same ones.
 
+use crate::generate::samplers;
 use crate::generate::sampling::{SamplingRules, sampling_schema};
 use crate::http::error::HttpError;
 use crate::http::wire;
-use api::SamplingOptions;
+use crate::protocols::unsupported::{self, Unsupported, is_off, is_on, is_zero};
+use api::{MAX_BIASES, SamplingOptions};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
@@ -79,24 +81,22 @@ struct OpenAiMembers {
     ignore_eos: Option<bool>,
 }
 
-/// Members of vLLM that change the prompt or the answer and are not supported.
-const REFUSED: [&str; 6] = [
-    "truncate_prompt_tokens",
-    "prompt_logprobs",
-    "use_beam_search",
-    "bad_words",
-    "allowed_token_ids",
-    "logits_processors",
+/// Members of vLLM and llama.cpp that change the prompt or the answer and are not supported.
+const REFUSED: [Unsupported; 13] = [
+    ("truncate_prompt_tokens", is_off),
+    ("prompt_logprobs", is_off),
+    ("use_beam_search", is_off),
+    ("bad_words", is_off),
+    ("allowed_token_ids", is_off),
+    ("logits_processors", is_off),
+    ("prompt_embeds", is_off),
+    ("repetition_detection", is_off),
+    ("return_token_ids", is_off),
+    ("return_tokens_as_token_ids", is_off),
+    ("skip_special_tokens", is_on),
+    ("n_probs", is_zero),
+    ("grammar_lazy", is_off),
 ];
-
-/// Whether a value asks for something.
-fn is_given(value: Option<&Value>) -> bool {
-    match value {
-        None | Some(Value::Null | Value::Bool(false)) => false,
-        Some(Value::Array(values)) => !values.is_empty(),
-        Some(_) => true,
-    }
-}
 
 /// One text or several.
 #[derive(Debug, ToSchema)]
@@ -110,19 +110,26 @@ enum Stop {
 
 /// Reads everything about sampling but log probabilities, which chat and text ask for differently.
 pub(crate) fn read(body: &Value) -> Result<SamplingOptions, HttpError> {
-    if let Some(name) = REFUSED.into_iter().find(|name| is_given(body.get(*name))) {
-        return Err(HttpError::member(name, "is not supported"));
+    unsupported::refuse(body, &REFUSED)?;
+    // Many are not read one by one.
+    let biases_given = body.get("logit_bias").and_then(Value::as_object).map_or(0, Map::len);
+    if biases_given > MAX_BIASES {
+        let problem = format!("holds {biases_given} ids; {MAX_BIASES} are allowed");
+        return Err(HttpError::member("logit_bias", problem));
     }
     let own: OpenAiMembers = wire::read(body)?;
-    Ok(SamplingOptions {
-        logit_bias: biases(own.logit_bias.unwrap_or_default())?,
-        min_tokens: own.min_tokens,
-        stop: stop(own.stop.as_ref())?,
-        include_stop: own.include_stop_str_in_output.unwrap_or(false),
-        stop_ids: own.stop_token_ids.unwrap_or_default(),
-        ignore_eos: own.ignore_eos.unwrap_or(false),
-        ..RULES.read::<f64>(body)?
-    })
+    samplers::apply(
+        body,
+        SamplingOptions {
+            logit_bias: biases(own.logit_bias.unwrap_or_default())?,
+            min_tokens: own.min_tokens,
+            stop: stop(own.stop.as_ref())?,
+            include_stop: own.include_stop_str_in_output.unwrap_or(false),
+            stop_ids: own.stop_token_ids.unwrap_or_default(),
+            ignore_eos: own.ignore_eos.unwrap_or(false),
+            ..RULES.read::<f64>(body)?
+        },
+    )
 }
 
 fn biases(biases: BTreeMap<String, Option<f64>>) -> Result<Vec<(u32, f32)>, HttpError> {
@@ -223,6 +230,10 @@ mod tests {
             ("truncate_prompt_tokens", json!(null), json!(-1)),
             ("use_beam_search", json!(false), json!(true)),
             ("bad_words", json!([]), json!(["x"])),
+            ("skip_special_tokens", json!(true), json!(false)),
+            ("n_probs", json!(0), json!(2)),
+            ("return_token_ids", json!(false), json!(true)),
+            ("grammar_lazy", json!(false), json!(true)),
         ] {
             assert!(read(&json!({ name: off })).is_ok(), "{name}");
             check_error(json!({ name: on }), name);

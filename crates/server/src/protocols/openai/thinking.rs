@@ -20,8 +20,22 @@ pub(crate) struct ThinkingBody {
     #[serde(default, deserialize_with = "wire::integer")]
     #[schema(minimum = -1)]
     thinking_budget: Option<i64>,
+    /// As `thinking_budget`, in vLLM's words.
+    #[serde(default, deserialize_with = "wire::integer")]
+    #[schema(minimum = -1)]
+    thinking_token_budget: Option<i64>,
+    /// As `thinking_budget`, in llama.cpp's words.
+    #[serde(default, deserialize_with = "wire::integer")]
+    #[schema(minimum = -1)]
+    thinking_budget_tokens: Option<i64>,
+    /// As `thinking_budget`, in llama.cpp's words.
+    #[serde(default, deserialize_with = "wire::integer")]
+    #[schema(minimum = -1)]
+    reasoning_budget: Option<i64>,
     /// An extension.
     reasoning: Option<ReasoningSwitch>,
+    /// Whether answers show the reasoning; true by default; an extension.
+    include_reasoning: Option<bool>,
     /// For the chat template: `none`, which switches thinking off, `minimal`, `low`, `medium`,
     /// `high`, `xhigh`, `max`, or what else the template knows.
     reasoning_effort: Option<String>,
@@ -59,23 +73,52 @@ struct ReasoningSwitch {
     /// Most tokens of reasoning.
     #[serde(default, deserialize_with = "wire::count")]
     max_tokens: Option<usize>,
+    /// Answers do not show the reasoning.
+    exclude: Option<bool>,
 }
 
-/// What `body` says of thinking: the most tokens of reasoning, and the variables of the template,
-/// which are `kwargs` with what they do not say themselves.
+/// What a body says of thinking.
+#[derive(Debug)]
+pub(crate) struct AskedThinking {
+    /// Most tokens of reasoning.
+    pub budget: Option<usize>,
+    /// The variables of the template.
+    pub kwargs: Map<String, Value>,
+    /// Answers do not show the reasoning.
+    pub is_hidden: bool,
+}
+
+impl ThinkingBody {
+    /// Most tokens of reasoning, of the members that are numbers.
+    fn budget(&self) -> Result<Option<usize>, HttpError> {
+        let spellings = [
+            ("thinking_budget", self.thinking_budget),
+            ("thinking_token_budget", self.thinking_token_budget),
+            ("thinking_budget_tokens", self.thinking_budget_tokens),
+            ("reasoning_budget", self.reasoning_budget),
+        ];
+        let wrong = |&(_, budget): &(&str, Option<i64>)| budget.is_some_and(|budget| budget < -1);
+        if let Some((name, Some(budget))) = spellings.into_iter().find(wrong) {
+            let problem = format!("must be at least 0, or -1 for no limit, not {budget}");
+            return Err(HttpError::member(name, problem));
+        }
+        let said = spellings.into_iter().find_map(|(_, budget)| budget);
+        Ok(said.and_then(|budget| usize::try_from(budget).ok()))
+    }
+}
+
+/// What `body` says of thinking. The variables of the template are `kwargs` with what they do not
+/// say themselves.
 pub(crate) fn read(
     body: &Value,
     mut kwargs: Map<String, Value>,
-) -> Result<(Option<usize>, Map<String, Value>), HttpError> {
+) -> Result<AskedThinking, HttpError> {
     let asked: ThinkingBody = wire::read(body)?;
-    if let Some(budget) = asked.thinking_budget.filter(|&budget| budget < -1) {
-        let problem = format!("must be at least 0, or -1 for no limit, not {budget}");
-        return Err(HttpError::member("thinking_budget", problem));
-    }
+    let budget = asked.budget()?;
     let (switch, reasoning) =
         (asked.thinking.unwrap_or_default(), asked.reasoning.unwrap_or_default());
-    let budget = asked.thinking_budget.and_then(|budget| usize::try_from(budget).ok());
     let budget = switch.budget_tokens.or(budget).or(reasoning.max_tokens);
+    let is_hidden = asked.include_reasoning == Some(false) || reasoning.exclude == Some(true);
     let effort = asked.reasoning_effort.or(reasoning.effort);
     let switched = match switch.kind {
         Some(ThinkingKind::Enabled) => Some(true),
@@ -95,7 +138,7 @@ pub(crate) fn read(
             kwargs.entry(name).or_insert(value);
         }
     }
-    Ok((budget, kwargs))
+    Ok(AskedThinking { budget, kwargs, is_hidden })
 }
 
 #[cfg(test)]
@@ -105,7 +148,7 @@ mod tests {
 
     fn kwargs(body: Value) -> Value {
         let given = body["chat_template_kwargs"].as_object().cloned().unwrap_or_default();
-        Value::Object(read(&body, given).unwrap().1)
+        Value::Object(read(&body, given).unwrap().kwargs)
     }
 
     #[test]
@@ -133,13 +176,25 @@ mod tests {
     }
 
     #[test]
-    fn budgets_have_three_spellings() {
-        let budget = |body| read(&body, Map::new()).unwrap().0;
+    fn budgets_have_many_spellings() {
+        let budget = |body| read(&body, Map::new()).unwrap().budget;
         assert_eq!(budget(json!({"thinking": {"type": "enabled", "budget_tokens": 7}})), Some(7));
         assert_eq!(budget(json!({"thinking_budget": 0})), Some(0));
+        for name in ["thinking_token_budget", "thinking_budget_tokens", "reasoning_budget"] {
+            assert_eq!(budget(json!({ name: 5 })), Some(5));
+            assert_eq!(budget(json!({ name: -1 })), None);
+        }
         assert_eq!(budget(json!({"thinking_budget": -1})), None);
         assert_eq!(budget(json!({"reasoning": {"max_tokens": 9.0}})), Some(9));
         assert_eq!(budget(json!({"thinking_budget": 3, "reasoning": {"max_tokens": 9}})), Some(3));
+    }
+
+    #[test]
+    fn reasoning_is_shown_unless_a_request_says_otherwise() {
+        let is_hidden = |body| read(&body, Map::new()).unwrap().is_hidden;
+        assert!(!is_hidden(json!({})) && !is_hidden(json!({"include_reasoning": true})));
+        assert!(is_hidden(json!({"include_reasoning": false})));
+        assert!(is_hidden(json!({"reasoning": {"exclude": true}})));
     }
 
     #[test]
@@ -151,6 +206,7 @@ mod tests {
         check(json!({"thinking": {"type": "maybe"}}), "thinking.type");
         check(json!({"thinking": {"budget_tokens": -1}}), "thinking.budget_tokens");
         check(json!({"thinking_budget": -2}), "thinking_budget");
+        check(json!({"reasoning_budget": -2}), "reasoning_budget");
         check(json!({"reasoning_effort": 3}), "reasoning_effort");
         check(json!({"enable_thinking": "yes"}), "enable_thinking");
         check(json!({"think": "a lot"}), "think");

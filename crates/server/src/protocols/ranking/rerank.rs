@@ -8,11 +8,13 @@ use crate::http::refusals::Refusals;
 use crate::http::request::RequestContext;
 use crate::http::wire;
 use crate::protocols::openai::problem::Problem;
+use crate::protocols::unsupported::{self, Unsupported, is_off, is_word};
+use crate::protocols::warnings::Warnings;
 use api::{EncodedPair, RequestOptions, Service, probability};
 use axum::Json;
 use axum::body::Body;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 /// A query and documents.
@@ -36,6 +38,9 @@ struct RerankRequest {
     /// Give the model's scores instead of numbers from 0 to 1.
     #[serde(default)]
     raw_scores: bool,
+    /// The contrary of `raw_scores`, true by default; as in vLLM.
+    #[serde(alias = "activation")]
+    use_activation: Option<bool>,
     /// Leave out the ends of documents that are too long; false by default.
     #[serde(default)]
     truncate: bool,
@@ -82,6 +87,10 @@ pub(crate) struct RankedList {
     model: String,
     results: Vec<RankedDocument>,
     usage: RankingUsage,
+    /// What the request asked for and did not get; an extension.
+    #[serde(skip_serializing_if = "Warnings::is_empty")]
+    #[schema(required = false)]
+    warnings: Warnings,
 }
 
 /// A document and its relevance.
@@ -116,17 +125,29 @@ struct Asked {
     documents: Vec<String>,
     pairs: Vec<EncodedPair>,
     param: &'static str,
+    warnings: Warnings,
 }
+
+/// Members that change the scores and are not supported.
+const REFUSED: [Unsupported; 2] = [
+    ("truncation_direction", |value| is_word(value, &["right"])),
+    ("rank_fields", |value| is_off(value) || *value == json!(["text"])),
+];
+
+/// Members that change nothing, and what a warning says of them.
+const UNUSED: [(&str, &str); 3] =
+    [("max_chunks_per_doc", WHOLE), ("max_tokens_per_doc", WHOLE), ("overlap_tokens", WHOLE)];
+const WHOLE: &str = "documents are scored whole; truncate or truncate_prompt_tokens cut them";
 
 /// Documents in the order of their relevance for a query.
 #[utoipa::path(post, path = "/v1/rerank", tag = "Ranking", request_body = RerankRequest,
     responses((status = 200, body = Ranked), (status = 501, body = Problem), Refusals<Problem>))]
 pub(crate) async fn rerank(context: RequestContext, body: Body) -> Result<Json<Ranked>, HttpError> {
     let (context, asked) = prepare_within(context, body, read).await?;
-    let Asked { request, mut documents, pairs, param } = asked;
+    let Asked { request, mut documents, pairs, param, warnings } = asked;
     let options = RequestOptions { user: request.user, ..RequestOptions::default() };
     let Scores { values: scores, usage } = computed(&context, pairs, options, param).await?;
-    let value = |index: usize| match request.raw_scores {
+    let value = |index: usize| match request.raw_scores || request.use_activation == Some(false) {
         true => scores[index],
         false => probability(scores[index]),
     };
@@ -148,6 +169,7 @@ pub(crate) async fn rerank(context: RequestContext, body: Body) -> Result<Json<R
         model: context.service().info().name.clone(),
         results: best.into_iter().map(item).collect(),
         usage,
+        warnings,
     })))
 }
 
@@ -161,6 +183,11 @@ fn best_first(scores: &[f32], most: Option<usize>) -> Vec<usize> {
 
 fn read(service: &Service, body: &Value) -> Result<Asked, HttpError> {
     let mut request: RerankRequest = wire::read(body)?;
+    unsupported::refuse(body, &REFUSED)?;
+    let mut warnings = Warnings::default();
+    if let Some(members) = body.as_object() {
+        warnings.add_given(members, &UNUSED);
+    }
     if request.top_n == Some(0) {
         return Err(HttpError::member("top_n", "must be at least 1"));
     }
@@ -181,7 +208,7 @@ fn read(service: &Service, body: &Value) -> Result<Asked, HttpError> {
     let queries = std::slice::from_ref(&request.query);
     let most = most_tokens(request.truncate, request.truncate_prompt_tokens)?;
     let pairs = checked(service, queries, (&documents, param), most)?;
-    Ok(Asked { request, documents, pairs, param })
+    Ok(Asked { request, documents, pairs, param, warnings })
 }
 
 #[cfg(test)]

@@ -29,6 +29,7 @@ struct ScoreRequest {
     #[serde(alias = "documents")]
     text_2: Texts,
     /// Give numbers from 0 to 1, which is the default, rather than the model's scores.
+    #[serde(alias = "activation")]
     use_activation: Option<bool>,
     /// Leave out the ends of second texts that are too long; false by default; an extension.
     #[serde(default)]

@@ -7,7 +7,7 @@ use crate::http::error::HttpError;
 use crate::http::fields::wrong;
 use crate::http::random;
 use crate::http::wire;
-use crate::protocols::openai::sampling;
+use crate::protocols::openai::{sampling, thinking};
 use crate::protocols::responses::conversations::{self, Lease};
 use crate::protocols::responses::history::{self, Item};
 use crate::protocols::responses::input::{self, TRIGGER};
@@ -183,13 +183,15 @@ impl RequestReader<'_> {
             logprobs: view.logprobs.then(|| asked.top_logprobs.unwrap_or(0)),
             ..sampling::read(body)?
         };
+        let thinking = thinking::read(body, template_kwargs(&asked))?;
         let messages = self.messages(asked.instructions.as_deref(), &items)?;
         let mut request = ChatRequest {
             messages,
             tools: tools.functions.clone(),
             tool_choice,
             parallel_calls: asked.parallel_tool_calls.unwrap_or(true),
-            template_kwargs: template_kwargs(&asked),
+            reasoning_budget: thinking.budget,
+            template_kwargs: thinking.kwargs,
             sampling,
             grammar: match grammar(asked.text.as_ref())? {
                 None => constraint::read(body)?.map(|field| field.source),

@@ -79,11 +79,21 @@ pub(crate) fn read(
         return Err(HttpError::invalid(path, message));
     }
     let mut read = Vec::with_capacity(items.len());
+    // The calls that are left out, whose outputs have no place either.
+    let mut left_out = HashSet::new();
     for (fields, value) in ObjectReader::all(items, path).zip(items) {
         let fields = fields?;
-        match reference(value) {
-            Some(id) => read.push(referred(id, &fields, known)?),
-            None => read.extend(one(&fields, warnings)?.map(Arc::new)),
+        if let Some(id) = reference(value) {
+            read.push(referred(id, &fields, known)?);
+            continue;
+        }
+        match one(&fields, warnings)? {
+            Some(Item::Result { call_id, .. }) if left_out.contains(&*call_id) => {
+                let kind = fields.text("type")?.unwrap_or_default();
+                warnings.add(kind, "the outputs of calls that were left out were left out too");
+            }
+            Some(item) => read.push(Arc::new(item)),
+            None => left_out.extend(value["call_id"].as_str()),
         }
     }
     Ok(read)
@@ -482,6 +492,17 @@ mod tests {
         let error = check(json!([call, output("b")])).unwrap_err().body();
         assert_eq!(error["error"]["param"], "input");
         assert!(error["error"]["message"].as_str().unwrap().ends_with("call_id b"), "{error}");
+    }
+
+    #[test]
+    fn outputs_of_calls_that_are_left_out_are_left_out_too() {
+        let output =
+            |id: &str| json!({"type": "function_call_output", "call_id": id, "output": "1"});
+        let call = json!({"type": "local_shell_call", "call_id": "a", "action": {}});
+        let (read, warnings) = items(&json!([call, output("a"), output("b")])).unwrap();
+        assert!(warnings.contains("local_shell_call") && warnings.contains("function_call_output"));
+        assert_eq!(read.len(), 1);
+        assert!(check_outputs(&read).is_err());
     }
 
     #[test]
