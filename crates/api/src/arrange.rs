@@ -2,8 +2,9 @@
 //!
 //! System messages go where the template takes them: those at the start are joined, a later one
 //! becomes a paragraph of the user's next message, or a message of the user. Messages of one role
-//! are joined where the template wants user and assistant to take turns. Calls of one message become
-//! messages of their own, each before its result, where the template takes one call at a time.
+//! are joined where the template wants user and assistant to take turns. Calls of one message
+//! become messages of their own, each before its result, where the template takes one call at a
+//! time.
 //!
 //! Invariant: what a message becomes does not depend on messages after the next answer, so that the
 //! prompt of a turn begins with the prompts of the turns before it.

@@ -13,7 +13,7 @@ use crate::probed_template::ProbedTemplate;
 use crate::reasoning_tags::{CLOSE, CLOSING};
 use crate::replay::{ReplayMemory, digests};
 use crate::request::{ChatRequest, Origin, ToolChoice};
-use crate::template_message::{template_message, template_tool};
+use crate::template_message::template_message;
 use formats::ChatRules;
 use serde_json::{Value, json};
 use std::borrow::Cow;
@@ -159,7 +159,7 @@ impl Renderer<'_> {
         input.insert("messages".into(), messages.collect());
         input.insert("add_generation_prompt".into(), json!(request.add_generation_prompt));
         if self.takes_tools(request) {
-            let tool = |tool| template_tool(tool, &self.probed.rules);
+            let tool = |tool| self.probed.rules.tool(tool);
             input.insert("tools".into(), request.tools.iter().map(tool).collect());
         }
         Ok(Value::Object(input))

@@ -5,7 +5,7 @@
 //! refuse such conversations, or leave messages out. A conversation is taken if a template renders
 //! it with the contents of all messages.
 
-use crate::message::Message;
+use crate::message::{Message, Tool};
 use crate::template_message::{CallForm, template_message};
 use serde_json::{Value, json};
 use text::{ChatTemplate, TextAssets, ToolFormat};
@@ -119,6 +119,27 @@ impl MessageRules {
         }
     }
 
+    /// A tool in the form that a template of these rules takes.
+    pub fn tool(&self, tool: &Tool) -> Value {
+        let mut tool = tool.json();
+        let is_wrapped = tool.get("function").is_some();
+        let function = if is_wrapped { &mut tool["function"] } else { &mut tool };
+        let Value::Object(members) = function else { return tool };
+        if !(self.undescribed_tools && self.bare_tools && self.null_members) {
+            members.retain(|_, member| !member.is_null());
+        }
+        if !self.undescribed_tools {
+            members.entry("description").or_insert_with(|| "".into());
+        }
+        if !self.bare_tools
+            && let Value::Object(parameters) =
+                members.entry("parameters").or_insert_with(|| json!({"type": "object"}))
+        {
+            parameters.entry("properties").or_insert_with(|| json!({}));
+        }
+        tool
+    }
+
     /// Whether every conversation is rendered as it is.
     pub fn takes_all(&self) -> bool {
         *self == Self::default()
@@ -142,7 +163,7 @@ enum ProbeTools {
     Always,
 }
 
-/// The names of the tool of probes and of those that are called, which no template has otherwise.
+/// The names of the tool of probes and of the called ones, which no template has otherwise.
 const TOOL: &str = "gannet_probe";
 const CALLED: &str = "gannet_called";
 const CALLED_TOO: &str = "gannet_second";

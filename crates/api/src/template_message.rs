@@ -1,10 +1,9 @@
-//! Messages and tools as templates take them.
+//! Messages as templates take them.
 
 use crate::ids::nine_characters;
-use crate::message::{Message, Tool};
-use crate::message_rules::MessageRules;
+use crate::message::Message;
 use crate::tool_prompt::with_calls;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use text::ToolFormat;
 use text::tool_formats::{deepseek::DEEPSEEK_V3, harmony::HARMONY, mistral::MISTRAL};
 
@@ -63,25 +62,4 @@ pub(crate) fn template_message(message: &Message, form: CallForm) -> Value {
     members.extend(named.into_iter().filter_map(|(name, text)| Some((name.into(), text?.into()))));
     members.extend(message.extra.clone());
     members.into()
-}
-
-/// A tool in the form that a template of these rules takes.
-pub(crate) fn template_tool(tool: &Tool, rules: &MessageRules) -> Value {
-    let mut tool = tool.json();
-    let is_wrapped = tool.get("function").is_some();
-    let function = if is_wrapped { &mut tool["function"] } else { &mut tool };
-    let Value::Object(members) = function else { return tool };
-    if !(rules.undescribed_tools && rules.bare_tools && rules.null_members) {
-        members.retain(|_, member| !member.is_null());
-    }
-    if !rules.undescribed_tools {
-        members.entry("description").or_insert_with(|| "".into());
-    }
-    if !rules.bare_tools
-        && let Value::Object(parameters) =
-            members.entry("parameters").or_insert_with(|| json!({"type": "object"}))
-    {
-        parameters.entry("properties").or_insert_with(|| json!({}));
-    }
-    tool
 }

@@ -186,8 +186,8 @@ impl MixedPrompt {
         self
     }
 
-    /// The ids of the prompt, with these options for its texts, whose ids `tokenize` finds, which is
-    /// told how many tokens are before them.
+    /// The ids of the prompt, with these options for its texts. `tokenize` finds the ids of a text
+    /// that has so many tokens before it.
     pub fn ids_with(
         &self,
         options: EncodeOptions,
