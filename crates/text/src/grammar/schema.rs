@@ -302,7 +302,7 @@ impl Walk {
 
     fn number(&mut self, value: &Value) -> Kept {
         let Value::Number(number) = value else { return self.expected("a number", value) };
-        match exact::readable(number) {
+        match exact::bound(number) {
             Ok(()) => Ok(Some(value.clone())),
             Err(what) => self.wrong(what),
         }

@@ -20,7 +20,7 @@ const MAX_BOUNDS: usize = 64;
 pub(in crate::grammar) fn is_exact(schema: &Value) -> bool {
     let mut found = Found::default();
     collect(schema, true, &mut found);
-    if !found.constants.iter().all(is_exact_constant) {
+    if !found.constants.iter().all(is_exact_constant) || found.steps_meet_constants() {
         return false;
     }
     match found.merges {
@@ -46,6 +46,22 @@ struct Found<'a> {
     constants: Vec<&'a Value>,
     /// Whether bounds of several schemas may meet in one number.
     merges: bool,
+}
+
+impl Found<'_> {
+    /// Whether a number may be one of a list and a multiple: the library takes such numbers for
+    /// ranges, and finds no contradiction in them.
+    fn steps_meet_constants(&self) -> bool {
+        let steps = |keywords: &Map<String, Value>| keywords.contains_key("multipleOf");
+        let listed = |keywords: &Map<String, Value>| {
+            keywords.contains_key("const") || keywords.contains_key("enum")
+        };
+        !self.constants.is_empty()
+            && self
+                .numbers
+                .iter()
+                .any(|numbers| steps(numbers.keywords) && (self.merges || listed(numbers.keywords)))
+    }
 }
 
 const BOUNDS: [&str; 5] =
@@ -100,8 +116,7 @@ fn constants<'a>(value: &'a Value, found: &mut Vec<&'a Value>) {
 
 fn is_exact_constant(value: &&Value) -> bool {
     let Value::Number(number) = value else { return true };
-    let Ok(decimal) = Decimal::of(number) else { return false };
-    number.is_f64() || is_small(&decimal)
+    Decimal::of(number).is_ok_and(|number| is_small(&number))
 }
 
 fn is_small(number: &Decimal) -> bool {

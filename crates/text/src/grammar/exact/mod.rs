@@ -16,9 +16,9 @@ pub(super) use parts::{Condition, SchemaRoot};
 use super::GrammarError;
 use super::lark::{literal, with_form};
 use super::references::has_reference;
-use decimal::Decimal;
 use llguidance::api::GrammarWithLexer;
-use parts::{ConditionError, Flat, Types, decimal, listed, numbers, types};
+use numbers::Bound;
+use parts::{ConditionError, Flat, Types, decimal, listed, types};
 use serde_json::{Map, Number, Value, json};
 use std::collections::{HashMap, HashSet};
 
@@ -29,12 +29,12 @@ const MAX_RULES: usize = 50_000;
 const COMMON: &str = "%llguidance {\"ignore_once\": true}\nCOMMA: /, ?/\nCOLON: /: ?/\n\
                       NAME: /\"([^\"\\\\\\x00-\\x1f\\x7f]|\\\\[\"\\\\bfnrt])*\"/\n";
 
-/// Checks that a number of a schema is the one that was written.
+/// Checks that a bound of a schema is the one that was written, and that ranges can end there.
 ///
 /// # Errors
 /// If it may have lost digits, or has too many.
-pub(super) fn readable(number: &Number) -> Result<(), String> {
-    Decimal::of(number).map(drop)
+pub(super) fn bound(number: &Number) -> Result<(), String> {
+    Bound::read(number).map(drop)
 }
 
 /// Returns the grammar of JSON values that fit all `parts` of the schema `root`; `None` if there
@@ -227,7 +227,7 @@ impl<'a> RuleWriter<'a> {
         flat: &Flat<'a>,
         values: Option<&[&Value]>,
     ) -> Result<Vec<String>, ConditionError<'a>> {
-        let set = numbers(flat)?;
+        let set = parts::numbers(flat)?;
         if let Some(values) = values {
             let found = values.iter().filter_map(|value| decimal(value));
             return Ok(found
@@ -325,8 +325,7 @@ impl<'a> RuleWriter<'a> {
             }
         };
         let pair = format!("{key} COLON {value}");
-        let more = most.map_or("*".to_owned(), |most| format!("{{0,{}}}", most - 1));
-        format!("{pair} (COMMA {pair}){more}")
+        format!("{pair} {}", repeated(&format!("COMMA {pair}"), 0, most.map(|most| most - 1)))
     }
 
     /// Returns an object of `members` in order, each with whether it is required. The rules of a
@@ -433,9 +432,9 @@ fn sequence(items: &[String], rest: Option<&str>, least: usize, most: Option<usi
     let mut all = String::new();
     if let Some(rest) = rest {
         let first = if count == 0 { rest.to_owned() } else { format!("COMMA {rest}") };
-        let (few, many) = (least.saturating_sub(count), most.map(|most| most - count));
-        let many = many.map_or(String::new(), |many| (many - 1).to_string());
-        let more = format!("{first} (COMMA {rest}){{{},{many}}}", few.saturating_sub(1));
+        let (few, many) = (least.saturating_sub(count), most.map(|most| most - count - 1));
+        let more = repeated(&format!("COMMA {rest}"), few.saturating_sub(1), many);
+        let more = format!("{first} {more}");
         all = if few == 0 { format!("({more})?") } else { more };
     }
     for (at, item) in items.iter().enumerate().rev() {
@@ -446,6 +445,17 @@ fn sequence(items: &[String], rest: Option<&str>, least: usize, most: Option<usi
         }
     }
     format!("\"[\" {all} \"]\"")
+}
+
+/// Returns `item` between `least` and `most` times. The dialect has no repetition of none.
+fn repeated(item: &str, least: usize, most: Option<usize>) -> String {
+    match most {
+        Some(0) => String::new(),
+        most => {
+            let most = most.map_or(String::new(), |most| most.to_string());
+            format!("({item}){{{least},{most}}}")
+        }
+    }
 }
 
 /// Returns the strings of an alternative, as a schema.
