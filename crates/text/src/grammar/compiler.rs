@@ -1,6 +1,6 @@
 //! Compilation of sources into grammars that sequences follow.
 
-use super::json::{json_grammar, of_objects};
+use super::json::{NO_TEXT, json_grammar, of_objects};
 use super::lark::{MarkerTokens, literal};
 use super::locate::located;
 use super::loose::LeftOut;
@@ -37,6 +37,9 @@ struct Ready {
 
 /// Bytes of the stack on which grammars of rules are compiled, of which the used part takes memory.
 const STACK: usize = 512 << 20;
+
+/// The error of a mask of no token.
+const NO_TOKEN: &str = "NoExtensionBias";
 
 /// The name of the grammar of the answer itself.
 const ANSWER: &str = "answer";
@@ -99,7 +102,8 @@ impl GrammarCompiler {
     ) -> Result<Arc<Matcher>, GrammarError> {
         let (kind, grammars) = grammars(source, thinking, &self.assets.tokenizer)?;
         let ready = self.ready()?;
-        ready.compile(grammars).map_err(|what| match source {
+        let compiled = ready.check_answer(&grammars).and_then(|()| ready.compile(grammars));
+        compiled.map_err(|what| match source {
             // The message names the part of the schema at fault: the schema may be long.
             GrammarSource::JsonSchema(schema) => match schema::checked(schema) {
                 Ok(schema) => ready.located(&schema, what),
@@ -227,8 +231,21 @@ impl Ready {
             return Err(plain(warning));
         }
         // Expressions are compiled when they are first met: one that is too complex fails here.
-        inner.compute_mask().map_err(|error| plain(&error.to_string()))?;
+        inner.compute_mask().map_err(|error| match plain(&error.to_string()) {
+            what if what == NO_TOKEN => NO_TEXT.to_owned(),
+            what => what,
+        })?;
         Ok(Arc::new(Matcher { inner, end: self.end }))
+    }
+
+    /// Compiles the answer among `grammars` on its own: reasoning or calls before it would hide
+    /// that it has no beginning.
+    fn check_answer(&self, grammars: &[GrammarWithLexer]) -> Result<(), String> {
+        let mut others = grammars.iter().skip(1);
+        match others.find(|grammar| grammar.name.as_deref() == Some(ANSWER)) {
+            Some(answer) => self.compile(vec![answer.clone()]).map(drop),
+            None => Ok(()),
+        }
     }
 
     /// Returns the error of compiling a checked schema, with the part at fault.

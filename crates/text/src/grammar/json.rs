@@ -73,6 +73,9 @@ fn refers_to_root(schema: &Value) -> bool {
 /// Begins messages about schemas that no value fits, here and in llguidance.
 pub(super) const NO_VALUE: &str = "Unsatisfiable schema: no value fits";
 
+/// The fault of a grammar that has no text.
+pub(super) const NO_TEXT: &str = "expected a grammar that some text matches, found none";
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,7 +1,7 @@
 //! Schemas without what cannot be enforced, part by part.
 
 use super::GrammarError;
-use super::json::NO_VALUE;
+use super::json::{NO_TEXT, NO_VALUE};
 use super::locate::with_definitions;
 use super::references::follow;
 use serde_json::{Map, Value};
@@ -84,7 +84,7 @@ pub(super) fn loosened(
 }
 
 fn is_contradiction(what: &str) -> bool {
-    what.contains(NO_VALUE.split(':').next().unwrap_or_default())
+    what.contains(NO_VALUE.split(':').next().unwrap_or_default()) || what == NO_TEXT
 }
 
 /// Leaves one keyword out of the part at `pointer`, or all of them.
