@@ -1,6 +1,6 @@
 //! Compilation of sources into grammars that sequences follow.
 
-use super::json::{NO_TEXT, json_grammar, of_objects};
+use super::json::{NO_TEXT, allows_anything, json_grammar, of_objects};
 use super::lark::{MarkerTokens, literal};
 use super::locate::located;
 use super::loose::LeftOut;
@@ -141,7 +141,7 @@ impl GrammarCompiler {
         let tolerance = if strict { Tolerance::None } else { Tolerance::Malformed };
         let mut checked = schema::tolerant(&tool.parameters, tolerance)?;
         let ready = self.ready()?;
-        if calls::allows_anything(&checked.schema) {
+        if allows_anything(&checked.schema) {
             return Ok((Value::Null, checked.left_out));
         }
         checked.schema = of_objects(checked.schema)?;
@@ -158,7 +158,7 @@ impl GrammarCompiler {
             };
         }
         let (schema, left_out) = loose::loosened(checked.schema, checked.left_out, error_of)?;
-        match calls::allows_anything(&schema) {
+        match allows_anything(&schema) {
             true => Ok((Value::Null, left_out)),
             false => Ok((schema, left_out)),
         }

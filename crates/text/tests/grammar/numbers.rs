@@ -217,7 +217,8 @@ fn numbers_are_accepted_exactly_where_they_are_in_range() {
     assert!(compiled > 250 && inside > 1000 && outside > 1000, "{compiled} {inside} {outside}");
 }
 
-fn check(schema: &str, inside: &[&str], outside: &[&str]) {
+/// Checks which texts are answers to a schema.
+pub fn check(schema: &str, inside: &[&str], outside: &[&str]) {
     let value: Value = serde_json::from_str(schema).unwrap();
     let grammar = compile(&value).unwrap_or_else(|error| panic!("{schema}: {error}"));
     for text in inside {
@@ -323,6 +324,31 @@ fn arrays_and_maps_of_one_item_may_hold_such_numbers() {
         &["{\"a\": 0.1}", "{\"a\": 0.1, \"b\": 1}"],
         &["{}", "{\"a\": 0.1, \"b\": 1, \"c\": 1}"],
     );
+    let counted = |more: &str| {
+        format!(
+            "{{\"type\": \"object\", \"properties\": {{\"a\": {{\"const\": 1}}, \"b\": {{\"const\": 2}}, \
+             \"c\": {{\"const\": 3}}}}, \"required\": [\"b\"], \"maxProperties\": 2{more}}}"
+        )
+    };
+    check(
+        &counted(", \"additionalProperties\": false"),
+        &["{\"b\": 2}", "{\"a\": 1, \"b\": 2}", "{\"b\": 2, \"c\": 3}"],
+        &["{}", "{\"a\": 1}", "{\"a\": 1, \"b\": 2, \"c\": 3}", "{\"b\": 2, \"d\": 1}"],
+    );
+    check(
+        &counted(""),
+        &["{\"b\": 2}", "{\"b\": 2, \"d\": 1}", "{\"a\": 1, \"b\": 2}"],
+        &["{\"a\": 1, \"b\": 2, \"d\": 1}", "{\"b\": 2, \"d\": 1, \"e\": 1}"],
+    );
+    // A count that no object exceeds says nothing.
+    check(
+        &format!(
+            "{{\"type\": \"object\", \"properties\": {{\"a\": {rate}, \"\x7f\": {{\"const\": 1}}}}, \
+             \"additionalProperties\": false, \"maxProperties\": 2}}"
+        ),
+        &["{}", "{\"a\": 0.1, \"\x7f\": 1}"],
+        &["{\"a\": 0}"],
+    );
 }
 
 #[test]
@@ -377,6 +403,12 @@ fn bounds_that_lost_digits_are_refused_by_name() {
             .unwrap();
     let error = compile(&schema).unwrap_err();
     assert!(error.contains("#/minimum") && error.contains("not exact"), "{error}");
+    for schema in
+        ["{\"enum\": [36893488147419103233]}", "{\"const\": {\"a\": [36893488147419103233]}}"]
+    {
+        let error = compile(&serde_json::from_str(schema).unwrap()).unwrap_err();
+        assert!(error.contains("not exact"), "{schema}: {error}");
+    }
     let error = compile(&json!({"items": {"type": "number", "maximum": 1e-200}})).unwrap_err();
     assert!(error.contains("#/items/maximum") && error.contains("80 digits"), "{error}");
 }
