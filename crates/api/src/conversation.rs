@@ -54,6 +54,8 @@ pub(crate) struct Rendered {
     text: RenderedPrompt,
     /// The message before which that text begins, after such a turn.
     behind: Option<usize>,
+    /// The prompt ends with the beginning of the answer.
+    pub begun: bool,
     /// The beginning of the answer leaves its reasoning open.
     pub reasons: bool,
     pub origin: Origin,
@@ -74,6 +76,7 @@ impl Renderer<'_> {
         // After the digests: a remembered turn is found on the next day too.
         let input = self.probed.template.with_defaults(input, None);
         let prefill = Prefill::of(request, self.closing(), self.thinks);
+        let begun = prefill.is_some();
         if let Some((at, turn)) = self.memory.find(&messages, |at| digests[at])
             && let Some(mut rest) = self.behind(&input, at + 1)?
         {
@@ -83,7 +86,8 @@ impl Renderer<'_> {
             tokens.extend(self.tokens(shared, &rest)?);
             let origin = Origin { before, parent: Some(turn), shared };
             let (marks, behind) = (Vec::new(), Some(at + 1));
-            let rendered = Rendered { tokens, marks, input, text: rest, behind, reasons, origin };
+            let text = rest;
+            let rendered = Rendered { tokens, marks, input, text, behind, begun, reasons, origin };
             return Ok(self.with_marks(rendered));
         }
         let rendered = self.assets.render(&self.probed.template, &input, None);
@@ -91,7 +95,8 @@ impl Renderer<'_> {
         let reasons = prefill.is_some_and(|prefill| prefill.append(&mut text));
         let (tokens, marks) = (self.tokens(0, &text)?, Vec::new());
         let origin = Origin { before, parent: None, shared: 0 };
-        let rendered = Rendered { tokens, marks, input, text, behind: None, reasons, origin };
+        let behind = None;
+        let rendered = Rendered { tokens, marks, input, text, behind, begun, reasons, origin };
         Ok(self.with_marks(rendered))
     }
 
@@ -186,14 +191,13 @@ pub(crate) struct Beginning {
 
 impl Beginning {
     /// Examines the end of a prompt, for a model that `thinks` or not.
-    pub fn of(request: &ChatRequest, rendered: &Rendered, thinks: bool) -> Self {
-        let Rendered { text, reasons: continued, .. } = rendered;
+    pub fn of(rendered: &Rendered, thinks: bool) -> Self {
+        let Rendered { ref text, begun, reasons: continued, .. } = *rendered;
         let tail = &text.text;
-        let begun = request.prefill.is_some();
-        let opened = if begun { *continued } else { opens_reasoning(tail) };
+        let opened = if begun { continued } else { opens_reasoning(tail) };
         let closed = tail.trim_end().ends_with(CLOSE);
         let may_reason = opened || (thinks && !begun);
-        Self { opened, continued: *continued, closed, may_reason }
+        Self { opened, continued, closed, may_reason }
     }
 
     /// Where the output parser looks for reasoning.

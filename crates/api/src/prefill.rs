@@ -25,7 +25,8 @@ struct PrefilledReasoning<'a> {
 }
 
 impl<'a> Prefill<'a> {
-    /// The beginning that `request` gives, of a model that `thinks` or not. Reasoning is between
+    /// The beginning that `request` gives, of a model that `thinks` or not; none without any text,
+    /// of which the answer begins as any other. Reasoning is between
     /// tags at the start of the content; given apart, it counts without content only, as reasoning
     /// before content is over.
     pub fn of(request: &'a ChatRequest, closing: &'static str, thinks: bool) -> Option<Self> {
@@ -40,6 +41,7 @@ impl<'a> Prefill<'a> {
                 let open = rest.len() == text.len();
                 (Some(PrefilledReasoning { text, open, tagged: true }), content)
             }
+            (None, None) if given.is_empty() => return None,
             (None, None) => (None, given),
         };
         Some(Self { reasoning, content, closing })
@@ -124,6 +126,20 @@ mod tests {
             check(prompt, Some("This is a"), "", expected, true);
         }
         check(OPENED, None, "<think>", OPENED, true);
+    }
+
+    #[test]
+    fn a_beginning_without_text_is_none() {
+        let begun = |reasoning: Option<&str>, thinks| {
+            let request = ChatRequest {
+                prefill: Some(String::new()),
+                prefill_reasoning: reasoning.map(str::to_owned),
+                ..ChatRequest::default()
+            };
+            Prefill::of(&request, CLOSING, thinks).is_some()
+        };
+        assert!(!begun(None, true) && !begun(Some(""), true) && !begun(Some("w"), false));
+        assert!(begun(Some("w"), true));
     }
 
     #[test]

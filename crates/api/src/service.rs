@@ -248,7 +248,7 @@ impl Service {
         let renderer = Renderer { marks: self.info().uses_marks, ..self.renderer(template) };
         let tools: Arc<[ToolSignature]> = signatures(request).into();
         let rendered = renderer.prompt(request)?;
-        let beginning = Beginning::of(request, &rendered, self.thinks);
+        let beginning = Beginning::of(&rendered, self.thinks);
         let (format, parallel) = (renderer.probed.format, request.parallel_calls);
         let restraint = ConstraintBuilder {
             compiler: &self.grammars,
@@ -263,7 +263,7 @@ impl Service {
             false => Reasoning::Unsplit,
         };
         let output = OutputForm { reasoning, format, tools: Arc::clone(&tools), parallel };
-        let continues = request.prefill.is_some();
+        let continues = rendered.begun;
         let form = OutputSpec { output, call_prefix: request.call_prefix, continues };
         // The earlier exchange is not part of the conversation that is remembered.
         let called = called && request.earlier.is_empty();

@@ -14,6 +14,16 @@ pub struct ToolSignature {
     pub parameters: Value,
 }
 
+/// Returns the types that the schema of a tool states for a parameter; none if it states none. A
+/// format that writes strings as they are does so where this is `["string"]`.
+pub(crate) fn stated_types<'a>(parameters: &'a Value, parameter: &str) -> Vec<&'a str> {
+    match &parameters["properties"][parameter]["type"] {
+        Value::String(name) => vec![name],
+        Value::Array(names) => names.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    }
+}
+
 /// A piece of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OutputEvent {

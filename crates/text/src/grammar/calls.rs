@@ -3,7 +3,7 @@
 //! Markers that are tokens of the vocabulary must be those tokens, others are text. The root is in
 //! llguidance's dialect of Lark; arguments are separate grammars, to which the root refers by name.
 
-use super::json::{json_grammar, of_objects};
+use super::json::{allows_anything, json_grammar, of_objects};
 use super::lark::{MarkerTokens, literal};
 use super::parameters::{any_parameters, parameters};
 use super::schema::checked;
@@ -14,7 +14,7 @@ use crate::call_reader::call::ToolSignature;
 use crate::tool_formats::ToolFormat;
 use crate::tool_formats::syntax::{AnswerSyntax, CallSyntax, MessageSyntax};
 use llguidance::api::GrammarWithLexer;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 /// Bytes of the name of a tool.
 const MAX_NAME: usize = 128;
@@ -81,11 +81,6 @@ fn check(calls: &CallGrammar) -> Result<(), GrammarError> {
         }
     }
     Ok(())
-}
-
-/// Whether a checked schema says nothing about values.
-pub(super) fn allows_anything(schema: &Value) -> bool {
-    *schema == true || schema.as_object().is_some_and(Map::is_empty)
 }
 
 /// Checks that calls in `format` can write the arguments of `tool`, whose schema is one of objects.

@@ -1,6 +1,6 @@
 //! Compilation of sources into grammars that sequences follow.
 
-use super::json::{json_grammar, of_objects};
+use super::json::{NO_TEXT, allows_anything, json_grammar, of_objects};
 use super::lark::{MarkerTokens, literal};
 use super::locate::located;
 use super::loose::LeftOut;
@@ -37,6 +37,9 @@ struct Ready {
 
 /// Bytes of the stack on which grammars of rules are compiled, of which the used part takes memory.
 const STACK: usize = 512 << 20;
+
+/// The error of a mask of no token.
+const NO_TOKEN: &str = "NoExtensionBias";
 
 /// The name of the grammar of the answer itself.
 const ANSWER: &str = "answer";
@@ -99,7 +102,8 @@ impl GrammarCompiler {
     ) -> Result<Arc<Matcher>, GrammarError> {
         let (kind, grammars) = grammars(source, thinking, &self.assets.tokenizer)?;
         let ready = self.ready()?;
-        ready.compile(grammars).map_err(|what| match source {
+        let compiled = ready.check_answer(&grammars).and_then(|()| ready.compile(grammars));
+        compiled.map_err(|what| match source {
             // The message names the part of the schema at fault: the schema may be long.
             GrammarSource::JsonSchema(schema) => match schema::checked(schema) {
                 Ok(schema) => ready.located(&schema, what),
@@ -137,7 +141,7 @@ impl GrammarCompiler {
         let tolerance = if strict { Tolerance::None } else { Tolerance::Malformed };
         let mut checked = schema::tolerant(&tool.parameters, tolerance)?;
         let ready = self.ready()?;
-        if calls::allows_anything(&checked.schema) {
+        if allows_anything(&checked.schema) {
             return Ok((Value::Null, checked.left_out));
         }
         checked.schema = of_objects(checked.schema)?;
@@ -154,7 +158,7 @@ impl GrammarCompiler {
             };
         }
         let (schema, left_out) = loose::loosened(checked.schema, checked.left_out, error_of)?;
-        match calls::allows_anything(&schema) {
+        match allows_anything(&schema) {
             true => Ok((Value::Null, left_out)),
             false => Ok((schema, left_out)),
         }
@@ -227,8 +231,21 @@ impl Ready {
             return Err(plain(warning));
         }
         // Expressions are compiled when they are first met: one that is too complex fails here.
-        inner.compute_mask().map_err(|error| plain(&error.to_string()))?;
+        inner.compute_mask().map_err(|error| match plain(&error.to_string()) {
+            what if what == NO_TOKEN => NO_TEXT.to_owned(),
+            what => what,
+        })?;
         Ok(Arc::new(Matcher { inner, end: self.end }))
+    }
+
+    /// Compiles the answer among `grammars` on its own: reasoning or calls before it would hide
+    /// that it has no beginning.
+    fn check_answer(&self, grammars: &[GrammarWithLexer]) -> Result<(), String> {
+        let mut others = grammars.iter().skip(1);
+        match others.find(|grammar| grammar.name.as_deref() == Some(ANSWER)) {
+            Some(answer) => self.compile(vec![answer.clone()]).map(drop),
+            None => Ok(()),
+        }
     }
 
     /// Returns the error of compiling a checked schema, with the part at fault.

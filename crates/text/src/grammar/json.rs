@@ -4,10 +4,10 @@ use super::GrammarError;
 use super::exact::{self, Condition};
 use super::lark::with_form;
 use super::matcher::plain;
-use super::references::follow;
+use super::references::{encoded, rewrite};
 use llguidance::api::{GrammarWithLexer, ParserLimits};
 use llguidance::{GrammarBuilder, JsonCompileOptions};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 /// Returns the error of compiling a schema that llguidance compiles alone.
 pub(super) fn library_error(schema: Value) -> Option<String> {
@@ -50,14 +50,31 @@ pub(super) fn of_objects(schema: Value) -> Result<Value, GrammarError> {
         Some(Value::String(_)) => return Err(none()),
         _ => {}
     }
-    if !object.contains_key("properties") && object.values().any(refers_to_root) {
-        // Where references lead to the root, it may be any value.
-        let mut inner = Value::Object(object);
-        follow(&mut inner, true, &[("#".into(), "#/allOf/0".into())]);
-        return Ok(json!({"type": "object", "allOf": [inner]}));
+    if object.values().any(refers_to_root) {
+        object = with_root_defined(object);
     }
     object.insert("type".into(), "object".into());
     Ok(Value::Object(object))
+}
+
+/// Returns a schema in which references to the root lead to a definition that is as the root was:
+/// there it may be any value.
+fn with_root_defined(root: Map<String, Value>) -> Map<String, Value> {
+    const NAME: &str = "#";
+    let mut whole = Value::Object(root);
+    let to = format!("#/$defs/{}", encoded(NAME));
+    rewrite(&mut whole, true, &mut |from| if from == "#" { to.clone() } else { from.into() });
+    let Value::Object(mut whole) = whole else { return Map::new() };
+    let definitions = whole.shift_remove("$defs");
+    let mut definitions = match definitions {
+        Some(Value::Object(definitions)) => definitions,
+        _ => Map::new(),
+    };
+    let mut copy = whole.clone();
+    copy.shift_remove("definitions");
+    definitions.insert(NAME.into(), Value::Object(copy));
+    whole.insert("$defs".into(), Value::Object(definitions));
+    whole
 }
 
 fn refers_to_root(schema: &Value) -> bool {
@@ -70,12 +87,26 @@ fn refers_to_root(schema: &Value) -> bool {
     }
 }
 
+/// Whether a checked schema says nothing about values.
+pub(super) fn allows_anything(schema: &Value) -> bool {
+    *schema == true || schema.as_object().is_some_and(Map::is_empty)
+}
+
 /// Begins messages about schemas that no value fits, here and in llguidance.
 pub(super) const NO_VALUE: &str = "Unsatisfiable schema: no value fits";
+
+/// The fault of a grammar that has no text.
+pub(super) const NO_TEXT: &str = "expected a grammar that some text matches, found none";
+
+/// Whether the fault of a schema is that no value fits it.
+pub(super) fn is_contradiction(what: &str) -> bool {
+    what.contains(NO_VALUE.split(':').next().unwrap_or_default()) || what == NO_TEXT
+}
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn schemas_of_objects_allow_nothing_else() {
@@ -90,7 +121,9 @@ mod tests {
         check(json!(false), None);
         let nested =
             json!({"anyOf": [{"type": "array", "items": {"$ref": "#"}}, {"type": "object"}]});
-        let inner = json!({"anyOf": [{"type": "array", "items": {"$ref": "#/allOf/0"}}, {"type": "object"}]});
-        check(nested, Some(json!({"type": "object", "allOf": [inner]})));
+        let inner =
+            json!([{"type": "array", "items": {"$ref": "#/$defs/%23"}}, {"type": "object"}]);
+        let defs = json!({"#": {"anyOf": inner}});
+        check(nested, Some(json!({"type": "object", "anyOf": inner, "$defs": defs})));
     }
 }

@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 
 /// Returns a text as a literal.
 pub(super) fn literal(text: &str) -> String {
-    json!(text).to_string()
+    // JSON leaves this character as it is, literals may not hold it.
+    json!(text).to_string().replace('\u{7f}', "\\x7f")
 }
 
 /// Returns a schema with the form of its JSON. One space may follow `,` and `:`, and no other white

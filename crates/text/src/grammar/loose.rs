@@ -1,9 +1,9 @@
 //! Schemas without what cannot be enforced, part by part.
 
 use super::GrammarError;
-use super::json::NO_VALUE;
+use super::json::is_contradiction;
 use super::locate::with_definitions;
-use super::references::follow;
+use super::references::{encoded, follow};
 use serde_json::{Map, Value};
 use std::fmt::{Display, Formatter};
 use std::time::{Duration, Instant};
@@ -83,10 +83,6 @@ pub(super) fn loosened(
     Ok((Value::Object(Map::new()), left_out))
 }
 
-fn is_contradiction(what: &str) -> bool {
-    what.contains(NO_VALUE.split(':').next().unwrap_or_default())
-}
-
 /// Leaves one keyword out of the part at `pointer`, or all of them.
 fn weaken(
     schema: &mut Value,
@@ -109,10 +105,11 @@ fn weaken(
             continue;
         }
         replace(schema, place, weaker);
-        let pointer = format!("{pointer}/{key}");
         if *key == "oneOf" {
-            follow(schema, true, &[(pointer.clone(), pointer.replace("/oneOf", "/anyOf"))]);
+            let [from, to] = ["oneOf", "anyOf"].map(|key| format!("#{}/{key}", encoded(place)));
+            follow(schema, &[(from, to)]);
         }
+        let pointer = format!("{pointer}/{key}");
         return LeftOut { pointer, what };
     }
     replace(schema, place, Value::Object(Map::new()));

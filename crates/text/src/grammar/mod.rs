@@ -9,6 +9,7 @@
 mod bounds;
 mod calls;
 mod compiler;
+mod drafts;
 mod error;
 mod exact;
 mod expression;
@@ -21,9 +22,11 @@ mod locate;
 mod loose;
 mod matcher;
 mod parameters;
+mod pattern;
 mod references;
 mod schema;
 mod source;
+mod targets;
 mod vocabulary;
 
 pub use bounds::check_tools;

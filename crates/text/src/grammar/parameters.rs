@@ -1,17 +1,19 @@
 //! Arguments that a format writes one by one: strings as they are, other values as JSON.
 
 use super::GrammarError;
-use super::exact::{self, Arguments, Condition};
+use super::exact::{self, Arguments, Condition, MAX_COUNTED};
 use super::expression::Expression;
 use super::formats;
-use super::json::{NO_VALUE, json_grammar};
+use super::json::{NO_VALUE, allows_anything, is_contradiction, json_grammar, library_error};
 use super::lark::{MarkerTokens, literal};
 use super::locate::with_definitions;
-use super::references::escaped;
+use super::pattern::searched;
+use super::references::{escaped, has_reference};
+use crate::call_reader::call::stated_types;
 use crate::tool_formats::syntax::ParameterSyntax;
 use llguidance::api::GrammarWithLexer;
-use llguidance::regex_to_lark;
 use serde_json::{Map, Value};
+use std::sync::LazyLock;
 
 /// The arguments of one tool.
 pub(super) struct Parameters {
@@ -64,12 +66,20 @@ pub(super) fn any_parameters(
     tags: &MarkerTokens,
 ) -> Parameters {
     let (name, key) = (format!("any-{tool}"), format!("KEY-{tool}"));
-    let mut rules = format!("{key}: /[A-Za-z_][A-Za-z0-9_.-]{{0,63}}/\n");
+    let mut rules = format!("{key}: {ANY_NAME}\n");
     let text = any_string(syntax, &format!("value-{tool}"), tags, &mut rules);
-    let (before, behind) = syntax.text.split_once("KEY").unwrap_or((syntax.text, ""));
-    let [before, behind] = [before, behind].map(|text| tags.sequence(text));
-    rules.push_str(&format!("{name}: {before} {key} {behind} {text}\n"));
+    rules.push_str(&format!("{name}: {}\n", named_by(syntax.text, &key, &text, tags)));
     Parameters { sequence: format!("{name}*"), rules, values: Vec::new() }
+}
+
+/// The names of parameters that no schema names.
+const ANY_NAME: &str = "/[A-Za-z_][A-Za-z0-9_.-]{0,63}/";
+
+/// Returns an argument whose name is of the rule `key`.
+fn named_by(before: &str, key: &str, value: &str, tags: &MarkerTokens) -> String {
+    let (before, behind) = before.split_once("KEY").unwrap_or((before, ""));
+    let [before, behind] = [before, behind].map(|text| tags.sequence(text));
+    format!("{before} {key} {behind} {value}")
 }
 
 struct ParameterWriter<'a> {
@@ -85,14 +95,12 @@ impl<'a> ParameterWriter<'a> {
     /// Returns the sequence of one alternative of the arguments; `None` if no value fits a required
     /// one.
     fn arguments(&mut self, arguments: &Arguments<'a>) -> Result<Option<String>, GrammarError> {
-        let mut sequence = String::new();
+        let mut members = Vec::new();
         for (key, parts) in &arguments.properties {
             let required = arguments.required.contains(key);
-            let name = format!("value-{}-{}", self.tool, self.count);
-            self.count += 1;
             let written = (self.syntax.key)(key);
-            let rule = match written.is_some() {
-                true => self.value(key, parts, name)?,
+            let rule = match written.is_some() && (required || self.has_value(parts)) {
+                true => self.value(key, parts)?,
                 false => None,
             };
             let (Some(written), Some((text, rule))) = (written, rule) else {
@@ -103,10 +111,111 @@ impl<'a> ParameterWriter<'a> {
             };
             let before = if text { self.syntax.text } else { self.syntax.json };
             let before = self.tags.sequence(&before.replace("KEY", &written));
-            let optional = if required { "" } else { "?" };
-            sequence.push_str(&format!("({before} {rule}){optional} "));
+            members.push((format!("{before} {rule}"), required));
         }
-        Ok(Some(if sequence.is_empty() { "\"\"".into() } else { sequence }))
+        let others = match arguments.invites_others {
+            true => self.others(arguments)?,
+            false => None,
+        };
+        self.sequence(&members, others.as_deref(), arguments.most)
+    }
+
+    /// Returns the sequence of `members`, each with whether it is required, and of any number of
+    /// `others`, together at most `most`; `None` if more are required.
+    fn sequence(
+        &mut self,
+        members: &[(String, bool)],
+        others: Option<&str>,
+        most: Option<usize>,
+    ) -> Result<Option<String>, GrammarError> {
+        let required = members.iter().filter(|(_, required)| *required).count();
+        let most = most.filter(|most| others.is_some() || *most < members.len());
+        let Some(most) = most else {
+            let mut all: Vec<String> = members
+                .iter()
+                .map(|(member, required)| format!("({member}){}", if *required { "" } else { "?" }))
+                .collect();
+            all.extend(others.map(|other| format!("{other}*")));
+            return Ok(Some(if all.is_empty() { "\"\"".into() } else { all.join(" ") }));
+        };
+        let Some(free) = most.checked_sub(required) else { return Ok(None) };
+        let fewest = free.saturating_sub(members.len() - required);
+        if members.len() * (free - fewest + 1) > MAX_COUNTED {
+            let what = "maxProperties is supported with fewer properties".to_owned();
+            return Err(GrammarError::Schema { pointer: "#/maxProperties".into(), what });
+        }
+        // What may follow the members so far, by how many that are not required may be in it.
+        let mut rest: Vec<String> = (fewest..=free)
+            .map(|left| match others {
+                Some(other) if left > 0 => format!("({other}){{0,{left}}}"),
+                _ => "\"\"".to_owned(),
+            })
+            .collect();
+        for (member, required) in members.iter().rev() {
+            rest = (0..rest.len())
+                .map(|at| match (required, at) {
+                    (true, _) => format!("{member} {}", rest[at]),
+                    (false, 0) => rest[0].clone(),
+                    (false, _) => format!("{member} {} | {}", rest[at - 1], rest[at]),
+                })
+                .map(|rule| self.rule(&rule))
+                .collect();
+        }
+        Ok(rest.pop())
+    }
+
+    /// Adds a rule and returns its name.
+    fn rule(&mut self, rule: &str) -> String {
+        let name = self.name("rest");
+        self.all.rules.push_str(&format!("{name}: {rule}\n"));
+        name
+    }
+
+    fn name(&mut self, kind: &str) -> String {
+        self.count += 1;
+        format!("{kind}-{}-{}", self.tool, self.count)
+    }
+
+    /// Returns the rule of an argument that the schema does not name; `None` if no value fits.
+    /// Readers do not know its type, so that a value of a type is written as JSON.
+    fn others(&mut self, arguments: &Arguments<'a>) -> Result<Option<String>, GrammarError> {
+        if !self.has_value(&arguments.others) {
+            return Ok(None);
+        }
+        let free =
+            |part: &Condition| matches!(part, Condition::Schema(schema) if allows_anything(schema));
+        let (before, value) = match arguments.others.iter().all(free) {
+            true => {
+                let name = self.name("value");
+                let rules = &mut self.all.rules;
+                (self.syntax.text, Some(any_string(self.syntax, &name, self.tags, rules)))
+            }
+            false => (self.syntax.json, self.json(&arguments.others)?),
+        };
+        let Some(value) = value else { return Ok(None) };
+        let names = arguments.properties.iter().map(|(name, _)| literal(name));
+        let names: Vec<String> = names.collect();
+        let taken =
+            if names.is_empty() { "".into() } else { format!(" & ~({})", names.join(" | ")) };
+        let key = self.name("KEY");
+        self.all.rules.push_str(&format!("{key}: {ANY_NAME}{taken}\n"));
+        Ok(Some(self.rule(&named_by(before, &key, &value, self.tags))))
+    }
+
+    /// Whether a value may fit `parts`; where that is not certain, it may.
+    fn has_value(&self, parts: &[Condition<'a>]) -> bool {
+        let [Condition::Schema(schema)] = parts else { return true };
+        let whole = match has_reference(schema) {
+            true => with_definitions(schema, self.keywords()),
+            false => (*schema).clone(),
+        };
+        let contradicts = |whole| library_error(whole).is_some_and(|what| is_contradiction(&what));
+        **schema != false && !(exact::is_exact(&whole) && contradicts(whole))
+    }
+
+    fn keywords(&self) -> &'a Map<String, Value> {
+        static NONE: LazyLock<Map<String, Value>> = LazyLock::new(Map::new);
+        self.schema.as_object().unwrap_or(&NONE)
     }
 
     /// Returns whether a value is written as it is, and the sequence of the value and its end.
@@ -114,25 +223,27 @@ impl<'a> ParameterWriter<'a> {
         &mut self,
         key: &str,
         parts: &[Condition<'a>],
-        name: String,
     ) -> Result<Option<(bool, String)>, GrammarError> {
-        // Readers know strings by this place of the schema.
-        let text = self.schema["properties"][key]["type"] == "string";
-        if text {
+        if stated_types(self.schema, key) == ["string"] {
+            let name = self.name("value");
             return Ok(self.text(key, parts, &name)?.map(|rule| (true, rule)));
         }
+        Ok(self.json(parts)?.map(|rule| (false, rule)))
+    }
+
+    /// Returns the sequence of a value as JSON and its end.
+    fn json(&mut self, parts: &[Condition<'a>]) -> Result<Option<String>, GrammarError> {
+        let name = self.name("value");
         let grammar = match parts {
             [Condition::Schema(schema)] if !refers_elsewhere(schema) => {
-                let none = Map::new();
-                let whole = self.schema.as_object().unwrap_or(&none);
-                Some(json_grammar(with_definitions(schema, whole))?)
+                Some(json_grammar(with_definitions(schema, self.keywords()))?)
             }
             parts => exact::grammar(self.schema, parts)?,
         };
         let Some(grammar) = grammar else { return Ok(None) };
         let rule = format!("@{name} {}", self.tags.sequence(self.syntax.close));
         self.all.values.push(GrammarWithLexer { name: Some(name), ..grammar });
-        Ok(Some((false, rule)))
+        Ok(Some(rule))
     }
 
     fn text(
@@ -145,7 +256,7 @@ impl<'a> ParameterWriter<'a> {
         let wrong =
             |what| GrammarError::Schema { pointer: format!("#/properties/{}", escaped(key)), what };
         for strings in exact::strings(self.schema, parts)? {
-            let limits = limits(&strings.keywords);
+            let limits = limits(&strings.keywords).map_err(wrong)?;
             match strings.values {
                 None if limits.is_empty() => {
                     return Ok(Some(any_string(self.syntax, name, self.tags, &mut self.all.rules)));
@@ -209,7 +320,7 @@ impl<'a> ParameterWriter<'a> {
 }
 
 /// The limits that keywords set to strings.
-fn limits(keywords: &[&Map<String, Value>]) -> Vec<Expression> {
+fn limits(keywords: &[&Map<String, Value>]) -> Result<Vec<Expression>, String> {
     let mut limits = Vec::new();
     for keywords in keywords {
         let count = |key: &str| keywords.get(key).and_then(Value::as_u64);
@@ -219,52 +330,10 @@ fn limits(keywords: &[&Map<String, Value>]) -> Vec<Expression> {
             limits.push(Expression::Regex(format!("(?s:.{{{least},{most}}})")));
         }
         let text = |key: &str| keywords.get(key).and_then(Value::as_str);
-        limits.extend(text("pattern").map(|pattern| Expression::Regex(searched(pattern))));
+        limits.extend(text("pattern").map(searched).transpose()?);
         limits.extend(text("format").and_then(formats::expression).map(Expression::Regex));
     }
-    limits
-}
-
-/// Returns the expression of the texts in which `pattern` is found. Each alternative is bound to
-/// the ends of the text where it begins with `^` or ends with `$`.
-fn searched(pattern: &str) -> String {
-    let pattern = regex_to_lark(pattern, "dw");
-    let any = "(?s:.*)";
-    let options = alternatives(&pattern).into_iter().map(|option| {
-        let (begin, option) = option.strip_prefix('^').map_or((any, option), |rest| ("", rest));
-        let slashes =
-            option.strip_suffix('$').map(|rest| rest.len() - rest.trim_end_matches('\\').len());
-        let (option, end) = match slashes {
-            Some(count) if count % 2 == 0 => (&option[..option.len() - 1], ""),
-            _ => (option, any),
-        };
-        format!("{begin}({option}){end}")
-    });
-    options.collect::<Vec<_>>().join("|")
-}
-
-/// Splits a regular expression at each `|` that is in no group and no class.
-fn alternatives(pattern: &str) -> Vec<&str> {
-    let (mut options, mut begin, mut depth, mut class, mut escaped) =
-        (Vec::new(), 0, 0, false, false);
-    for (at, c) in pattern.char_indices() {
-        match c {
-            _ if escaped => escaped = false,
-            '\\' => escaped = true,
-            ']' => class = false,
-            _ if class => {}
-            '[' => class = true,
-            '(' => depth += 1,
-            ')' => depth -= 1,
-            '|' if depth == 0 => {
-                options.push(&pattern[begin..at]);
-                begin = at + 1;
-            }
-            _ => {}
-        }
-    }
-    options.push(&pattern[begin..]);
-    options
+    Ok(limits)
 }
 
 /// Whether a schema has a reference to a place that [`with_definitions`] does not keep.

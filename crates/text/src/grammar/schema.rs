@@ -5,13 +5,16 @@
 //! tuples of draft 7, `items: [..]` with `additionalItems`, become `prefixItems` with `items`, and
 //! the ends of draft 4, of which a flag says that they are excluded, become those of later drafts.
 
+use super::drafts::with_numeric_ends;
 use super::exact;
 use super::json::library_error;
 use super::loose::LeftOut;
-use super::references::{escaped, follow, has_reference};
+use super::pattern::translated;
+use super::references::{escaped, follow, has_reference, reference};
+use super::targets::{other_options, resolved};
 use super::{GrammarError, finite};
 use serde_json::{Map, Value, json};
-use std::borrow::Cow;
+use std::collections::HashSet;
 
 /// Bounds of a schema.
 const MAX_DEPTH: usize = 64;
@@ -24,7 +27,7 @@ type Kept = Result<Option<Value>, Fault>;
 type KeywordCheck = fn(&mut Walk, &Value) -> Kept;
 
 /// The keywords that are checked. Any other is unknown to JSON Schema and says nothing.
-const KEYWORDS: [(&[&str], KeywordCheck); 20] = [
+const KEYWORDS: [(&[&str], KeywordCheck); 21] = [
     (&["$defs", "definitions", "properties"], |walk, value| walk.schemas_by_name(value).map(Some)),
     (&["additionalProperties", "additionalItems"], |walk, value| walk.schema(value).map(Some)),
     (&["items"], |walk, value| match value {
@@ -32,10 +35,13 @@ const KEYWORDS: [(&[&str], KeywordCheck); 20] = [
         Value::Array(_) => walk.schemas(value).map(Some),
         _ => walk.schema(value).map(Some),
     }),
-    (&["prefixItems", "anyOf", "oneOf", "allOf"], |walk, value| walk.schemas(value).map(Some)),
-    (&["$ref"], |walk, value| {
-        let known = value.as_str().is_some_and(|to| to == "#" || to.starts_with("#/"));
-        walk.plain(value, known, "a reference into this schema, such as #/$defs/name")
+    (&["prefixItems", "oneOf", "allOf"], |walk, value| walk.schemas(value).map(Some)),
+    (&["anyOf"], |walk, value| walk.schemas(&other_options(value, &walk.place)).map(Some)),
+    (&["$ref"], |walk, value| match value.as_str() {
+        Some(to) if walk.lost.contains(to) => walk.wrong(format!(
+            "expected a reference into this schema, such as #/$defs/name, found {value}"
+        )),
+        known => walk.plain(value, known.is_some(), "a reference"),
     }),
     (&["type"], |walk, value| {
         let of_type = |value: &Value| value.as_str().is_some_and(|name| TYPES.contains(&name));
@@ -45,13 +51,13 @@ const KEYWORDS: [(&[&str], KeywordCheck); 20] = [
     (&["required"], |walk, value| {
         walk.plain(value, all(value, Value::is_string), "an array of names")
     }),
-    (&["const"], |walk, value| walk.plain(value, true, "")),
-    (&["enum"], |walk, value| walk.plain(value, is_list(value), "an array of values")),
+    (&["const"], |walk, value| walk.values(value, true)),
+    (&["enum"], |walk, value| walk.values(value, is_list(value))),
     (
         &["minItems", "maxItems", "minProperties", "maxProperties", "minLength", "maxLength"],
-        |walk, value| {
-            let known = value.as_u64().is_some_and(|count| count <= MAX_COUNT);
-            walk.plain(value, known, &format!("a whole number up to {MAX_COUNT}"))
+        |walk, value| match whole(value) {
+            Some(count) => Ok(Some(count.into())),
+            None => walk.expected(&format!("a whole number up to {MAX_COUNT}"), value),
         },
     ),
     (&["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"], Walk::number),
@@ -113,25 +119,29 @@ pub(super) fn checked(schema: &Value) -> Result<Value, GrammarError> {
 /// # Errors
 /// If a part is not tolerated, or references lead to themselves.
 pub(super) fn tolerant(schema: &Value, tolerance: Tolerance) -> Result<Checked, GrammarError> {
+    let (schema, lost) = resolved(schema);
     let mut walk = Walk {
         tolerance,
+        lost,
         place: vec!["#".into()],
         nodes: 0,
         renamed: Vec::new(),
         left_out: Vec::new(),
     };
-    let mut schema = walk.schema(schema).map_err(|fault| fault.error)?;
+    let mut schema = walk.schema(&schema).map_err(|fault| fault.error)?;
     if !walk.renamed.is_empty() {
         // Inner places first: their pointers begin with the old names of outer ones.
         walk.renamed.reverse();
-        follow(&mut schema, true, &walk.renamed);
+        follow(&mut schema, &walk.renamed);
     }
-    finite::check(&schema)?;
+    finite::without_endless(&mut schema)?;
     Ok(Checked { schema, left_out: walk.left_out })
 }
 
 struct Walk {
     tolerance: Tolerance,
+    /// References that lead to no part of the schema.
+    lost: HashSet<String>,
     place: Vec<String>,
     nodes: usize,
     /// Old and new pointers to subschemas of tuples, outer ones first; of one tuple, `items` last.
@@ -218,7 +228,7 @@ impl Walk {
         options: Value,
     ) {
         if !object.contains_key("anyOf") {
-            let place = self.place.join("/");
+            let place = reference(&self.place);
             self.renamed.push((format!("{place}/oneOf"), format!("{place}/anyOf")));
             kept.insert("anyOf".into(), options);
         }
@@ -263,7 +273,7 @@ impl Walk {
         if object.contains_key("prefixItems") {
             return self.wrong("items is an array, which cannot stand beside prefixItems".into());
         }
-        let place = self.place.join("/");
+        let place = reference(&self.place);
         for (from, to) in [("additionalItems", "items"), ("items", "prefixItems")] {
             self.renamed.push((format!("{place}/{from}"), format!("{place}/{to}")));
         }
@@ -302,9 +312,18 @@ impl Walk {
 
     fn number(&mut self, value: &Value) -> Kept {
         let Value::Number(number) = value else { return self.expected("a number", value) };
-        match exact::readable(number) {
+        match exact::bound(number) {
             Ok(()) => Ok(Some(value.clone())),
             Err(what) => self.wrong(what),
+        }
+    }
+
+    /// Takes values, in which every number must be the one that was written.
+    fn values(&mut self, value: &Value, as_expected: bool) -> Kept {
+        let kept = self.plain(value, as_expected, "an array of values")?;
+        match exact::lost_number(value) {
+            None => Ok(kept),
+            Some(what) => self.wrong(what),
         }
     }
 
@@ -312,7 +331,12 @@ impl Walk {
     fn expression(&mut self, key: &str, value: &Value) -> Kept {
         let known = value.as_str().is_some_and(|text| text.len() <= MAX_TEXT);
         let kept = self.plain(value, known, &format!("a text of at most {MAX_TEXT} bytes"))?;
-        match library_error(json!({"type": "string", key: value})) {
+        let kept = match value.as_str().filter(|_| key == "pattern").map(translated) {
+            Some(Ok(pattern)) => Some(Value::String(pattern)),
+            Some(Err(what)) => return self.wrong(what),
+            None => kept,
+        };
+        match library_error(json!({"type": "string", key: kept})) {
             None => Ok(kept),
             Some(what) => self.wrong(what),
         }
@@ -378,25 +402,10 @@ impl Walk {
     }
 }
 
-/// Returns a schema of draft 4, in which `exclusiveMinimum` says whether `minimum` is excluded, in
-/// the words of later drafts.
-fn with_numeric_ends(object: &Map<String, Value>) -> Cow<'_, Map<String, Value>> {
-    let ends = [("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")];
-    if !ends.iter().any(|(excluded, _)| object.get(*excluded).is_some_and(Value::is_boolean)) {
-        return Cow::Borrowed(object);
-    }
-    let mut object = object.clone();
-    for (excluded, end) in ends {
-        match object.get(excluded) {
-            Some(Value::Bool(false)) => drop(object.shift_remove(excluded)),
-            Some(Value::Bool(true)) => match object.shift_remove(end) {
-                Some(value) => drop(object.insert(excluded.into(), value)),
-                None => drop(object.shift_remove(excluded)),
-            },
-            _ => {}
-        }
-    }
-    Cow::Owned(object)
+/// The number of a keyword that counts, which may be written as 2.0.
+fn whole(value: &Value) -> Option<u64> {
+    let written = value.as_f64().filter(|count| (0.0..=MAX_COUNT as f64).contains(count))?;
+    (written.fract() == 0.0).then_some(written as u64)
 }
 
 /// Whether a schema allows every value.
@@ -487,15 +496,11 @@ mod tests {
     }
 
     #[test]
-    fn ends_of_draft_4_are_those_of_later_drafts() {
-        let translated = |schema: Value, expected: Value| {
-            assert_eq!(checked(&schema).unwrap(), expected, "{schema}");
-        };
-        translated(
-            json!({"minimum": 1, "exclusiveMinimum": true, "maximum": 2, "exclusiveMaximum": false}),
-            json!({"exclusiveMinimum": 1, "maximum": 2}),
-        );
-        translated(json!({"exclusiveMinimum": true}), json!({}));
+    fn counts_may_be_written_with_a_point() {
+        let counts = json!({"minLength": 2.0, "maxItems": 3.0, "minItems": -0.0});
+        let kept = json!({"minLength": 2, "maxItems": 3, "minItems": 0});
+        assert_eq!(checked(&counts).unwrap(), kept);
+        assert!(checked(&json!({"minLength": 2.5})).is_err());
     }
 
     /// Checks what is left of a schema, and the places of what is not.
@@ -522,6 +527,7 @@ mod tests {
         one("type", json!("str"));
         one("required", json!(true));
         one("minLength", json!(-1));
+        one("const", json!([{"a": 36_893_488_147_419_103_233.0}]));
         one("$ref", json!("https://example.com"));
         let closed = json!({"additionalProperties": false, "patternProperties": {"a": {}}});
         check_loose(closed, json!({}), &["#/patternProperties"]);
@@ -574,11 +580,11 @@ mod tests {
         translated(
             json!({"items": [text(), {"items": [text()]}], "additionalItems": {"$ref": "#/items/0"},
                 "properties": {"b": {"$ref": "#/items/1/items/0"}, "c": {"$ref": "#/additionalItems"},
-                    "items": {"$ref": "#/properties/items/x"}}}),
+                    "items": {"type": "null"}, "d": {"$ref": "#/properties/items"}}}),
             json!({"prefixItems": [text(), {"prefixItems": [text()]}],
                 "items": {"$ref": "#/prefixItems/0"},
                 "properties": {"b": {"$ref": "#/prefixItems/1/prefixItems/0"},
-                    "c": {"$ref": "#/items"}, "items": {"$ref": "#/properties/items/x"}}}),
+                    "c": {"$ref": "#/items"}, "items": {"type": "null"}, "d": {"$ref": "#/properties/items"}}}),
         );
     }
 

@@ -7,12 +7,11 @@
 use super::ToolFormat;
 use super::syntax::{CallSyntax, ParameterSyntax};
 use crate::call_reader::LiteralRole::{Close, Start};
-use crate::call_reader::call::Call;
+use crate::call_reader::call::{Call, stated_types};
 use crate::call_reader::json::{is_json, quoted};
 use crate::call_reader::literals::{Literals, Scan};
 use crate::call_reader::{CallReader, Flow};
 use crate::think::THINK;
-use serde_json::Value;
 
 const FUNCTION: &str = "<function=";
 const MEMBERS: [&str; 2] = ["<parameter=", "</function>"];
@@ -183,12 +182,8 @@ impl Coder {
 
     /// Returns the types that the schema allows for the current parameter.
     fn types<'a>(&self, call: &'a Call) -> Vec<&'a str> {
-        let Some(tool) = call.tool(&self.name) else { return Vec::new() };
-        match &tool.parameters["properties"][&self.key]["type"] {
-            Value::String(name) => vec![name],
-            Value::Array(names) => names.iter().filter_map(Value::as_str).collect(),
-            _ => Vec::new(),
-        }
+        let tool = call.tool(&self.name);
+        tool.map(|tool| stated_types(&tool.parameters, &self.key)).unwrap_or_default()
     }
 }
 

@@ -119,6 +119,9 @@ fn strings_without_quotes_keep_to_their_schemas() {
         json!({"type": "string", "minLength": 1, "maxLength": 4, "pattern": "^[a-c]+"}),
         json!({"type": "string", "pattern": "^[A-Z]{2}-\\d{2}$"}),
         json!({"type": "string", "pattern": "^a|b$", "maxLength": 3}),
+        json!({"type": "string", "pattern": "^(a$|b$)"}),
+        json!({"type": "string", "pattern": "(^a|b$)", "maxLength": 3}),
+        json!({"type": "string", "pattern": "(^$|^a+$)", "maxLength": 3}),
         json!({"type": "string", "pattern": "x/y", "maxLength": 4}),
         json!({"type": "string", "format": "date"}),
         json!({"type": "string", "format": "uuid", "description": "an id"}),
@@ -139,9 +142,89 @@ fn strings_without_quotes_keep_to_their_schemas() {
     }
 }
 
+/// Checks the arguments of random calls, and that some of `wanted` come.
+fn check(schema: &Value, wanted: &[Value]) {
+    for format in [&HERMES, &QWEN_CODER, &DSML] {
+        let mut found = Vec::new();
+        for (_, arguments) in calls(&TINY, format, schema, 30) {
+            valid(schema, &arguments);
+            found.push(serde_json::from_str::<Value>(&arguments).unwrap());
+        }
+        for wanted in wanted {
+            assert!(found.contains(wanted), "{format} {schema}: no {wanted} in {found:?}");
+        }
+    }
+}
+
+#[test]
+fn a_call_has_at_most_as_many_arguments_as_its_schema_allows() {
+    let digit = |value: u8| json!({"type": "integer", "const": value});
+    let all = json!({"a": digit(1), "b": digit(2), "c": digit(3)});
+    let closed = |required: Value, most: usize| {
+        json!({"type": "object", "properties": all, "required": required,
+            "additionalProperties": false, "maxProperties": most})
+    };
+    check(&closed(json!([]), 1), &[json!({})]);
+    check(&closed(json!(["b"]), 1), &[json!({"b": 2})]);
+    check(&closed(json!(["b"]), 2), &[json!({"a": 1, "b": 2}), json!({"b": 2, "c": 3})]);
+    let tool = |parameters| ToolSignature { name: "f".into(), parameters };
+    for format in [&QWEN_CODER, &DSML] {
+        let most = tool(closed(json!(["a", "b"]), 1));
+        assert!(TINY.compiler.arguments(&most, format, true).is_err());
+    }
+    let open = json!({"type": "object", "properties": {"a": digit(1)}, "required": ["a"],
+        "additionalProperties": digit(2), "maxProperties": 2});
+    check(&open, &[json!({"a": 1})]);
+}
+
+#[test]
+fn maps_and_free_objects_have_arguments() {
+    for others in [json!({"type": "string", "maxLength": 2}), json!({"type": "integer"})] {
+        let map = json!({"type": "object", "additionalProperties": others, "maxProperties": 3});
+        for format in [&QWEN_CODER, &DSML] {
+            let calls = calls(&TINY, format, &map, 30);
+            calls.iter().for_each(|(_, arguments)| valid(&map, arguments));
+            assert!(calls.iter().any(|(_, arguments)| arguments != "{}"), "{format}");
+        }
+    }
+    for format in [&QWEN_CODER, &DSML] {
+        let has_arguments = |schema: Value| {
+            calls(&TINY, format, &schema, 30).iter().any(|(_, arguments)| arguments != "{}")
+        };
+        assert!(has_arguments(json!({"type": "object"})), "{format}");
+        assert!(!has_arguments(json!({"type": "object", "properties": {}})), "{format}");
+    }
+}
+
+#[test]
+fn references_to_the_root_allow_what_it_allows_though_arguments_are_an_object() {
+    let list = json!({"type": ["object", "null"], "properties": {"next": {"$ref": "#"}},
+        "required": ["next"], "additionalProperties": false});
+    check(&list, &[json!({"next": null})]);
+    let one = json!({"type": "object", "properties": {"a": {"type": "integer", "const": 1}},
+        "required": ["a"], "additionalProperties": false});
+    check(&json!({"anyOf": [{"$ref": "#"}, one]}), &[json!({"a": 1})]);
+}
+
+#[test]
+fn a_list_of_one_type_is_that_type() {
+    let schema = json!({"type": "object", "properties": {"a": {"type": ["string"], "enum": ["x", "yy"]}},
+        "required": ["a"], "additionalProperties": false});
+    check(&schema, &[json!({"a": "x"}), json!({"a": "yy"})]);
+}
+
+#[test]
+fn an_argument_that_no_value_fits_is_left_out() {
+    for none in [json!(false), json!({"type": "integer", "minimum": 5, "maximum": 4})] {
+        let schema = json!({"type": "object", "required": ["b"], "additionalProperties": false,
+            "properties": {"a": none, "b": {"type": "integer", "const": 7}}});
+        check(&schema, &[json!({"b": 7})]);
+    }
+}
+
 #[test]
 fn names_are_read_back_as_they_are_written() {
-    for key in ["$city", "a b", "é", "a\"b", "a&amp;b", "x=y", "a'b", "@id", ""] {
+    for key in ["\u{7f}", "$city", "a b", "é", "a\"b", "a&amp;b", "x=y", "a'b", "@id", ""] {
         let schema = json!({"type": "object", "properties": {key: {"type": "string", "const": "v"}},
             "required": [key], "additionalProperties": false});
         for format in [&QWEN_CODER, &DSML] {

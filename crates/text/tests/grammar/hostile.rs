@@ -113,6 +113,12 @@ fn regular_expressions_are_bounded() {
     refused(GrammarSource::Regex("[".into()), "regex");
     refused(GrammarSource::Regex("(?=a)".into()), "regex");
     refused(GrammarSource::Regex("\\1".into()), "regex");
+    // Reasoning before the answer does not hide that there is none.
+    let nothing = GrammarSource::Regex("[^\\x00-\\u{10FFFF}]".into());
+    for thinking in [Thinking::None, Thinking::Possible, Thinking::Open] {
+        let error = TINY.compiler.compile(&nothing, thinking).unwrap_err().to_string();
+        assert!(error.contains("found none"), "{error}");
+    }
 }
 
 #[test]
@@ -132,6 +138,9 @@ fn lark_grammars_are_bounded() {
     refused(GrammarSource::Lark("x".repeat(1 << 20)), "at most");
     refused(GrammarSource::Lark("start: missing".into()), "missing");
     refused(GrammarSource::Lark(String::new()), "grammar");
+    for lark in ["start: start", "start: A\nA: /a/ & /b/"] {
+        refused(GrammarSource::Lark(lark.into()), "found none");
+    }
     refused(GrammarSource::Choice(vec![]), "choice");
     refused(GrammarSource::Choice(vec![String::new()]), "choice");
     refused(GrammarSource::Choice(vec!["x".repeat(1 << 20)]), "at most");

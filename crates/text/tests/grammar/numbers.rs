@@ -217,7 +217,8 @@ fn numbers_are_accepted_exactly_where_they_are_in_range() {
     assert!(compiled > 250 && inside > 1000 && outside > 1000, "{compiled} {inside} {outside}");
 }
 
-fn check(schema: &str, inside: &[&str], outside: &[&str]) {
+/// Checks which texts are answers to a schema.
+pub fn check(schema: &str, inside: &[&str], outside: &[&str]) {
     let value: Value = serde_json::from_str(schema).unwrap();
     let grammar = compile(&value).unwrap_or_else(|error| panic!("{schema}: {error}"));
     for text in inside {
@@ -280,6 +281,77 @@ fn bounds_that_doubles_miss_are_kept() {
 }
 
 #[test]
+fn constants_of_any_size_are_those_that_were_written() {
+    let large = "100000000000000000000";
+    check("{\"type\": \"integer\", \"const\": -1e20}", &[&format!("-{large}")], &["0"]);
+    check("{\"type\": \"integer\", \"const\": -1e19}", &["-10000000000000000000"], &[]);
+    check("{\"type\": \"integer\", \"enum\": [-1e19, 1]}", &["1"], &["-9223372036854775808"]);
+    check("{\"allOf\": [{\"type\": \"integer\"}, {\"enum\": [1e20]}]}", &[large], &[]);
+    for listed in ["\"enum\": [1e20]", "\"enum\": [1e20, 5]", "\"const\": 1e20"] {
+        for kind in ["\"integer\"", "[\"integer\", \"null\"]"] {
+            let schema = format!("{{\"type\": {kind}, {listed}}}");
+            check(&schema, &[large], &["9223372036854775807", "9223372036854775808"]);
+        }
+    }
+    check("{\"type\": \"integer\", \"multipleOf\": 5, \"enum\": [1e20, 3]}", &[large], &["3"]);
+    for schema in [
+        json!({"type": "number", "multipleOf": 7, "enum": [6, 1e20]}),
+        json!({"allOf": [{"type": "integer", "multipleOf": 7}, {"enum": [6]}]}),
+    ] {
+        assert!(compile(&schema).unwrap_err().contains("Unsatisfiable"), "{schema}");
+    }
+}
+
+#[test]
+fn arrays_and_maps_of_one_item_may_hold_such_numbers() {
+    let rate = "{\"type\": \"number\", \"exclusiveMinimum\": 0, \"maximum\": 0.5}";
+    let array = |more: &str| format!("{{\"type\": \"array\", \"items\": {rate}, {more}}}");
+    check(&array("\"maxItems\": 1"), &["[]", "[0.1]"], &["[0]", "[0.1, 0.1]"]);
+    check(&array("\"minItems\": 1, \"maxItems\": 1"), &["[0.1]"], &["[]", "[0.1, 0.1]"]);
+    let tuple = format!("\"prefixItems\": [{rate}], \"maxItems\": 2");
+    check(&array(&tuple), &["[]", "[0.1]", "[0.1, 0.2]"], &["[0.1, 0]", "[0.1, 0.1, 0.1]"]);
+    check(
+        &format!(
+            "{{\"type\": \"object\", \"additionalProperties\": {rate}, \"maxProperties\": 1}}"
+        ),
+        &["{}", "{\"a\": 0.1}"],
+        &["{\"a\": 0}", "{\"a\": 0.1, \"b\": 0.1}"],
+    );
+    check(
+        &format!(
+            "{{\"type\": \"object\", \"properties\": {{\"a\": {rate}}}, \"required\": [\"a\"], \"maxProperties\": 2}}"
+        ),
+        &["{\"a\": 0.1}", "{\"a\": 0.1, \"b\": 1}"],
+        &["{}", "{\"a\": 0.1, \"b\": 1, \"c\": 1}"],
+    );
+    let counted = |more: &str| {
+        format!(
+            "{{\"type\": \"object\", \"properties\": {{\"a\": {{\"const\": 1}}, \"b\": {{\"const\": 2}}, \
+             \"c\": {{\"const\": 3}}}}, \"required\": [\"b\"], \"maxProperties\": 2{more}}}"
+        )
+    };
+    check(
+        &counted(", \"additionalProperties\": false"),
+        &["{\"b\": 2}", "{\"a\": 1, \"b\": 2}", "{\"b\": 2, \"c\": 3}"],
+        &["{}", "{\"a\": 1}", "{\"a\": 1, \"b\": 2, \"c\": 3}", "{\"b\": 2, \"d\": 1}"],
+    );
+    check(
+        &counted(""),
+        &["{\"b\": 2}", "{\"b\": 2, \"d\": 1}", "{\"a\": 1, \"b\": 2}"],
+        &["{\"a\": 1, \"b\": 2, \"d\": 1}", "{\"b\": 2, \"d\": 1, \"e\": 1}"],
+    );
+    // A count that no object exceeds says nothing.
+    check(
+        &format!(
+            "{{\"type\": \"object\", \"properties\": {{\"a\": {rate}, \"\x7f\": {{\"const\": 1}}}}, \
+             \"additionalProperties\": false, \"maxProperties\": 2}}"
+        ),
+        &["{}", "{\"a\": 0.1, \"\x7f\": 1}"],
+        &["{\"a\": 0}"],
+    );
+}
+
+#[test]
 fn bounds_are_kept_within_objects_arrays_and_recursion() {
     let rate = "{\"type\": \"number\", \"exclusiveMinimum\": 0, \"maximum\": 0.5}";
     let object = format!(
@@ -331,4 +403,12 @@ fn bounds_that_lost_digits_are_refused_by_name() {
             .unwrap();
     let error = compile(&schema).unwrap_err();
     assert!(error.contains("#/minimum") && error.contains("not exact"), "{error}");
+    for schema in
+        ["{\"enum\": [36893488147419103233]}", "{\"const\": {\"a\": [36893488147419103233]}}"]
+    {
+        let error = compile(&serde_json::from_str(schema).unwrap()).unwrap_err();
+        assert!(error.contains("not exact"), "{schema}: {error}");
+    }
+    let error = compile(&json!({"items": {"type": "number", "maximum": 1e-200}})).unwrap_err();
+    assert!(error.contains("#/items/maximum") && error.contains("80 digits"), "{error}");
 }

@@ -2,6 +2,7 @@
 //! end.
 
 use crate::answers::valid;
+use crate::numbers::check;
 use crate::player::TINY;
 use base::Rng;
 use serde_json::{Value, json};
@@ -96,15 +97,14 @@ fn a_loose_schema_without_a_value_is_refused() {
 #[test]
 fn references_that_lead_to_themselves_are_refused() {
     let cycle = json!({"A": {"$ref": "#/$defs/B"}, "B": {"$ref": "#/$defs/A"}});
-    let endless = json!({"A": {"type": "object", "properties": {"a": {"$ref": "#/$defs/A"}}, "required": ["a"]}});
     for schema in [
         json!({"$ref": "#/$defs/A", "$defs": cycle}),
         json!({"anyOf": [{"$ref": "#"}]}),
         json!({"allOf": [{"$ref": "#"}], "type": "object"}),
-        json!({"type": "object", "properties": {"x": {"$ref": "#/$defs/A"}}, "$defs": cycle}),
-        json!({"type": "object", "properties": {"x": {"$ref": "#/$defs/A"}}, "$defs": endless}),
         json!({"type": "array", "items": {"$ref": "#"}, "minItems": 1}),
-        json!({"type": "array", "prefixItems": [{"oneOf": [{"$ref": "#/prefixItems/0"}]}]}),
+        json!({"type": ["object"], "required": ["a"], "properties": {"a": {"$ref": "#"}}}),
+        json!({"allOf": [{"type": "object"}, {"required": ["a"], "properties": {"a": {"$ref": "#"}}}]}),
+        json!({"type": ["array"], "prefixItems": [{"$ref": "#"}], "minItems": 1}),
     ] {
         for source in [GrammarSource::JsonSchema, GrammarSource::LooseSchema] {
             let error = compile(source(schema.clone())).expect_err(&schema.to_string());
@@ -114,15 +114,77 @@ fn references_that_lead_to_themselves_are_refused() {
 }
 
 #[test]
+fn answers_are_without_parts_that_would_never_end() {
+    let cycle = json!({"A": {"$ref": "#/$defs/B"}, "B": {"$ref": "#/$defs/A"}});
+    let endless = json!({"A": {"type": "object", "properties": {"a": {"$ref": "#/$defs/A"}}, "required": ["a"]}});
+    for defs in [cycle, endless] {
+        let schema = json!({"type": "object", "properties": {"x": {"$ref": "#/$defs/A"}},
+            "additionalProperties": false, "$defs": defs});
+        check(&schema.to_string(), &["{}"], &["{\"x\""]);
+    }
+    let list = json!({"type": "array", "prefixItems": [{"oneOf": [{"$ref": "#/prefixItems/0"}]}]});
+    check(&list.to_string(), &["[]"], &["[1]"]);
+}
+
+#[test]
 fn recursion_that_ends_is_none_of_these() {
     for schema in [
         json!({"type": "array", "items": {"$ref": "#"}}),
         json!({"anyOf": [{"type": "null"}, {"type": "object", "properties": {"next": {"$ref": "#"}}, "required": ["next"]}]}),
+        json!({"anyOf": [{"$ref": "#"}, {"type": "integer"}]}),
+        json!({"type": ["object", "null"], "properties": {"next": {"$ref": "#"}}, "required": ["next"], "additionalProperties": false}),
         json!({"$ref": "#/$defs/A", "$defs": {"A": {"type": "string"}, "B": {"$ref": "#/$defs/B"}}}),
     ] {
         let grammar = compile(GrammarSource::JsonSchema(schema.clone())).unwrap();
         valid(&schema, &TINY.answer(&grammar, &mut Rng::new(1)));
     }
+}
+
+#[test]
+fn references_are_found_however_they_are_written() {
+    let one = json!({"type": "integer", "const": 1});
+    for (reference, defs) in [
+        ("#/components/schemas/A", json!({"components": {"schemas": {"A": one}}})),
+        ("#/$defs/Foo<Bar>", json!({"$defs": {"Foo<Bar>": one}})),
+        ("#/definitions/Page«User»", json!({"definitions": {"Page«User»": one}})),
+        ("#A", json!({"$defs": {"a": {"$anchor": "A", "const": 1}}})),
+    ] {
+        let mut schema = object(json!({"$ref": reference}));
+        schema.as_object_mut().unwrap().extend(defs.as_object().unwrap().clone());
+        for source in [GrammarSource::JsonSchema, GrammarSource::LooseSchema] {
+            let grammar =
+                compile(source(schema.clone())).unwrap_or_else(|e| panic!("{schema}: {e}"));
+            assert!(grammar.left_out().is_empty(), "{schema}");
+            let answer = TINY.answer(&grammar, &mut Rng::new(1));
+            assert_eq!(serde_json::from_str::<Value>(&answer).unwrap()["p"], 1, "{schema}");
+        }
+    }
+    let anything = json!({});
+    check_loose(json!({"$ref": "#/$defs/Mispelt"}), "#/properties/p/$ref", anything.clone());
+    check_loose(json!({"$ref": "https://example.com/a"}), "#/properties/p/$ref", anything);
+}
+
+#[test]
+fn patterns_are_those_of_ecma_and_hold_in_json() {
+    let pattern = |text: &str, inside: &[&str], outside: &[&str]| {
+        let schema = json!({"type": "string", "pattern": text}).to_string();
+        for text in inside {
+            check(&schema, &[&*json!(text).to_string()], &[]);
+        }
+        for text in outside {
+            check(&schema, &[], &[&*json!(text).to_string()]);
+        }
+    };
+    pattern("^[a&&b[]$", &["a", "&", "["], &["c", "]"]);
+    pattern("^[+--]$", &["+", ",", "-"], &["."]);
+    pattern("^[a~~b]$", &["~"], &["c"]);
+    pattern("^[A-Z&&[^B]]$", &["A]", "^]"], &["E", "B"]);
+    pattern("^[!@#$%^&*()_+\\-=[\\]{};':|,.<>/?]+$", &["[]-<"], &["a"]);
+    pattern("^\\<[\\b]\\uD83D\\uDE00$", &["<\u{8}😀"], &["<b😀"]);
+    // Sets of all control characters do not hold what escapes are made of.
+    pattern("^[^\\\\/:*?\"<>|]+$", &["a b", "\n"], &["\"", "\\", "a:b"]);
+    pattern("^[\\u0000-\\u001f]$", &["\n", "\u{1}"], &["\"", "\\", "a"]);
+    pattern("^[^ -~]+$", &["é"], &["\\", "\""]);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What llguidance 1.9.1 compiles exactly of numbers.
+//! What llguidance 1.9.1 compiles exactly of numbers, and of objects with a number of properties.
 //!
 //! A whole number that is excluded and has the other end of the range in the next unit is accepted;
 //! an end of two or more digits after the point has no shorter number below it; doubles lose
@@ -20,7 +20,8 @@ const MAX_BOUNDS: usize = 64;
 pub(in crate::grammar) fn is_exact(schema: &Value) -> bool {
     let mut found = Found::default();
     collect(schema, true, &mut found);
-    if !found.constants.iter().all(is_exact_constant) {
+    let counted = found.counted || found.merges && found.counts && found.optional;
+    if counted || found.steps_meet_constants() || !found.constants.iter().all(is_exact_constant) {
         return false;
     }
     match found.merges {
@@ -46,6 +47,27 @@ struct Found<'a> {
     constants: Vec<&'a Value>,
     /// Whether bounds of several schemas may meet in one number.
     merges: bool,
+    /// Whether some schema limits the number of properties, some has one that is not required, and
+    /// some does both: the library counts properties that are all required.
+    counts: bool,
+    optional: bool,
+    counted: bool,
+}
+
+impl Found<'_> {
+    /// Whether a number may be one of a list and a multiple: the library takes such numbers for
+    /// ranges, and finds no contradiction in them.
+    fn steps_meet_constants(&self) -> bool {
+        let steps = |keywords: &Map<String, Value>| keywords.contains_key("multipleOf");
+        let listed = |keywords: &Map<String, Value>| {
+            keywords.contains_key("const") || keywords.contains_key("enum")
+        };
+        !self.constants.is_empty()
+            && self
+                .numbers
+                .iter()
+                .any(|numbers| steps(numbers.keywords) && (self.merges || listed(numbers.keywords)))
+    }
 }
 
 const BOUNDS: [&str; 5] =
@@ -68,6 +90,11 @@ fn collect<'a>(schema: &'a Value, keywords: bool, found: &mut Found<'a>) {
     // Properties and items of schemas that are merged are merged as well.
     let own = ["properties", "items", "prefixItems", "additionalProperties"].iter().any(has);
     found.merges |= all_of + applied + usize::from(bounded || own) > 1;
+    let counts = object.contains_key("maxProperties");
+    let optional = has_optional_property(object);
+    found.counts |= counts;
+    found.optional |= optional;
+    found.counted |= counts && optional;
     if bounded {
         let names = match object.get("type") {
             Some(Value::Array(names)) => names.iter().collect(),
@@ -89,6 +116,13 @@ fn collect<'a>(schema: &'a Value, keywords: bool, found: &mut Found<'a>) {
     }
 }
 
+fn has_optional_property(schema: &Map<String, Value>) -> bool {
+    let required = schema.get("required").and_then(Value::as_array);
+    let is_required = |name: &str| required.is_some_and(|all| all.iter().any(|one| one == name));
+    let properties = schema.get("properties").and_then(Value::as_object);
+    properties.is_some_and(|all| all.keys().any(|name| !is_required(name)))
+}
+
 fn constants<'a>(value: &'a Value, found: &mut Vec<&'a Value>) {
     match value {
         Value::Number(_) => found.push(value),
@@ -100,8 +134,7 @@ fn constants<'a>(value: &'a Value, found: &mut Vec<&'a Value>) {
 
 fn is_exact_constant(value: &&Value) -> bool {
     let Value::Number(number) = value else { return true };
-    let Ok(decimal) = Decimal::of(number) else { return false };
-    number.is_f64() || is_small(&decimal)
+    Decimal::of(number).is_ok_and(|number| is_small(&number))
 }
 
 fn is_small(number: &Decimal) -> bool {

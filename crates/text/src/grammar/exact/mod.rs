@@ -18,23 +18,37 @@ use super::lark::{literal, with_form};
 use super::references::has_reference;
 use decimal::Decimal;
 use llguidance::api::GrammarWithLexer;
-use parts::{ConditionError, Flat, Types, decimal, listed, numbers, types};
+use numbers::Bound;
+use parts::{ConditionError, Flat, Types, decimal, listed, types};
 use serde_json::{Map, Number, Value, json};
 use std::collections::{HashMap, HashSet};
 
 /// Rules of a grammar.
 const MAX_RULES: usize = 50_000;
+/// Rules of an object whose members are counted.
+pub(super) const MAX_COUNTED: usize = 4000;
 
 /// Separators as in schemas that llguidance compiles, and names of properties.
 const COMMON: &str = "%llguidance {\"ignore_once\": true}\nCOMMA: /, ?/\nCOLON: /: ?/\n\
                       NAME: /\"([^\"\\\\\\x00-\\x1f\\x7f]|\\\\[\"\\\\bfnrt])*\"/\n";
 
-/// Checks that a number of a schema is the one that was written.
+/// Returns what is wrong with a number in a value of a schema: it may have lost digits, or has too
+/// many.
+pub(super) fn lost_number(value: &Value) -> Option<String> {
+    match value {
+        Value::Number(number) => Decimal::of(number).err(),
+        Value::Array(list) => list.iter().find_map(lost_number),
+        Value::Object(object) => object.values().find_map(lost_number),
+        _ => None,
+    }
+}
+
+/// Checks that a bound of a schema is the one that was written, and that ranges can end there.
 ///
 /// # Errors
 /// If it may have lost digits, or has too many.
-pub(super) fn readable(number: &Number) -> Result<(), String> {
-    Decimal::of(number).map(drop)
+pub(super) fn bound(number: &Number) -> Result<(), String> {
+    Bound::read(number).map(drop)
 }
 
 /// Returns the grammar of JSON values that fit all `parts` of the schema `root`; `None` if there
@@ -63,6 +77,12 @@ pub(super) struct Arguments<'a> {
     /// Names in order, each with all that its value must be.
     pub properties: Vec<(&'a str, Vec<Condition<'a>>)>,
     pub required: Vec<&'a str>,
+    /// All that the value of any other property must be.
+    pub others: Vec<Condition<'a>>,
+    /// Whether the schema says that there may be others, or names no properties at all.
+    pub invites_others: bool,
+    /// Most properties.
+    pub most: Option<usize>,
 }
 
 /// Returns the alternatives of the arguments that a checked `schema` allows.
@@ -227,7 +247,7 @@ impl<'a> RuleWriter<'a> {
         flat: &Flat<'a>,
         values: Option<&[&Value]>,
     ) -> Result<Vec<String>, ConditionError<'a>> {
-        let set = numbers(flat)?;
+        let set = parts::numbers(flat)?;
         if let Some(values) = values {
             let found = values.iter().filter_map(|value| decimal(value));
             return Ok(found
@@ -282,7 +302,7 @@ impl<'a> RuleWriter<'a> {
 
     fn object(&mut self, flat: &Flat<'a>) -> Written<'a> {
         let parts: Vec<ObjectPart> = flat.iter().map(|part| ObjectPart::of(*part)).collect();
-        let Arguments { properties, required } = merged(&parts);
+        let Arguments { properties, required, others, most, .. } = merged(&parts);
         let mut members = Vec::new();
         for (name, schemas) in &properties {
             let is_required = required.contains(name);
@@ -295,25 +315,30 @@ impl<'a> RuleWriter<'a> {
             }
         }
         let names: Vec<&str> = properties.iter().map(|(name, _)| *name).collect();
-        let others: Vec<Condition> = parts.iter().filter_map(|part| part.others).collect();
-        let most = parts.iter().filter_map(|part| part.most).min();
+        let others = self.rule(&others)?;
         let required = members.iter().filter(|(_, required)| *required).count();
         if most.is_some_and(|most| most < required) {
             return Ok(None);
         }
-        if most.is_some() && required < members.len() {
-            let what = "maxProperties is supported beside properties that are all required";
-            return Err((flat[0], what.into()));
+        // A count that no object exceeds says nothing.
+        let most = most.filter(|most| others.is_some() || *most < members.len());
+        let free = most.map(|most| most - required);
+        let optional = members.len() - required;
+        if members.len() * (free.map_or(0, |free| free.min(optional)) + 1) > MAX_COUNTED {
+            return Err((flat[0], "maxProperties is supported with fewer properties".into()));
         }
-        let most = most.map(|most| most - required);
-        if let Some(value) = self.rule(&others)?.filter(|_| most != Some(0)) {
-            members.push((self.others(&names, &value, most), false));
-        }
-        Ok(Some(self.members(&members)))
+        let others = others.filter(|_| free != Some(0)).map(|value| self.other(&names, &value));
+        Ok(Some(match free {
+            Some(free) => self.counted(&members, others.as_deref(), free),
+            None => {
+                members.extend(others.map(|pair| (format!("{pair} (COMMA {pair})*"), false)));
+                self.members(&members)
+            }
+        }))
     }
 
-    /// Returns the sequence of one or more properties that are not among `names`.
-    fn others(&mut self, names: &[&str], value: &str, most: Option<usize>) -> String {
+    /// Returns a property that is not among `names`.
+    fn other(&mut self, names: &[&str], value: &str) -> String {
         let key = match names {
             [] => "NAME".to_owned(),
             names => {
@@ -324,29 +349,67 @@ impl<'a> RuleWriter<'a> {
                 key
             }
         };
-        let pair = format!("{key} COLON {value}");
-        let more = most.map_or("*".to_owned(), |most| format!("{{0,{}}}", most - 1));
-        format!("{pair} (COMMA {pair}){more}")
+        format!("{key} COLON {value}")
     }
 
     /// Returns an object of `members` in order, each with whether it is required. The rules of a
     /// rest with and without a member before it differ by a comma.
     fn members(&mut self, members: &[(String, bool)]) -> String {
-        let (mut alone, mut after) = ("\"\"".to_owned(), "\"\"".to_owned());
+        let mut rest = ["\"\"", "\"\""].map(str::to_owned);
         for (member, required) in members.iter().rev() {
-            let [next_alone, next_after] = [self.name(), self.name()];
-            let (with_comma, first) =
-                (format!("COMMA {member} {after}"), format!("{member} {after}"));
-            self.rules.push_str(&match required {
-                true => format!("{next_alone}: {first}\n{next_after}: {with_comma}\n"),
-                false => format!(
-                    "{next_alone}: {first} | {alone}\n{next_after}: {with_comma} | {after}\n"
-                ),
-            });
-            (alone, after) = (next_alone, next_after);
+            let [alone, after] = &rest;
+            let [mut first, mut later] = beginning_with(member, after);
+            if !required {
+                (first, later) = (format!("{first} | {alone}"), format!("{later} | {after}"));
+            }
+            rest = self.rest(&first, &later);
         }
-        format!("\"{{\" {alone} \"}}\"")
+        format!("\"{{\" {} \"}}\"", rest[0])
     }
+
+    /// The same with at most `free` members that are not required, or are an `other`. Rests are by
+    /// how many of these may be in them, from the fewest on.
+    fn counted(&mut self, members: &[(String, bool)], other: Option<&str>, free: usize) -> String {
+        let optional = members.iter().filter(|(_, required)| !required).count();
+        let fewest = free.saturating_sub(optional);
+        let ends = (fewest..=free).map(|left| match other {
+            Some(pair) if left > 0 => {
+                let comma = format!("COMMA {pair}");
+                let more = repeated(&comma, 0, Some(left - 1));
+                [format!("({pair} {more})?"), repeated(&comma, 0, Some(left))]
+            }
+            _ => ["\"\"", "\"\""].map(str::to_owned),
+        });
+        let mut rests: Vec<[String; 2]> = ends.collect();
+        for (member, required) in members.iter().rev() {
+            let with = (0..rests.len()).map(|at| match (required, at.checked_sub(1)) {
+                (true, _) => beginning_with(member, &rests[at][1]),
+                (false, None) => rests[at].clone(),
+                (false, Some(fewer)) => {
+                    let [first, later] = beginning_with(member, &rests[fewer][1]);
+                    let [alone, after] = &rests[at];
+                    [format!("{first} | {alone}"), format!("{later} | {after}")]
+                }
+            });
+            let with: Vec<[String; 2]> = with.collect();
+            rests = with.iter().map(|[first, later]| self.rest(first, later)).collect();
+        }
+        format!("\"{{\" {} \"}}\"", rests[free - fewest][0])
+    }
+
+    /// Adds the rules of the rest of an object, without and with a member before it.
+    fn rest(&mut self, alone: &str, after: &str) -> [String; 2] {
+        [alone, after].map(|rule| {
+            let name = self.name();
+            self.rules.push_str(&format!("{name}: {rule}\n"));
+            name
+        })
+    }
+}
+
+/// Returns the rest of an object that begins with `member`, without and with a member before it.
+fn beginning_with(member: &str, rest: &str) -> [String; 2] {
+    [format!("{member} {rest}"), format!("COMMA {member} {rest}")]
 }
 
 /// What a part says about arrays.
@@ -384,6 +447,8 @@ impl<'a> ArrayPart<'a> {
 /// What a part says about objects.
 struct ObjectPart<'a> {
     properties: Vec<(&'a str, Condition<'a>)>,
+    /// Whether the part has a keyword of named properties.
+    names: bool,
     others: Option<Condition<'a>>,
     required: Vec<&'a str>,
     most: Option<usize>,
@@ -395,7 +460,8 @@ impl<'a> ObjectPart<'a> {
             let properties = object.iter().map(|(name, value)| (&**name, Condition::Equal(value)));
             let required = object.keys().map(|name| &**name).collect();
             let others = Some(Condition::Schema(&NOTHING));
-            return Self { properties: properties.collect(), others, required, most: None };
+            let properties = properties.collect();
+            return Self { properties, names: true, others, required, most: None };
         }
         let get = |key: &str| part.keywords().and_then(|schema| schema.get(key));
         let properties = get("properties").and_then(Value::as_object).into_iter().flatten();
@@ -404,6 +470,7 @@ impl<'a> ObjectPart<'a> {
             properties: properties
                 .map(|(name, schema)| (&**name, Condition::Schema(schema)))
                 .collect(),
+            names: get("properties").is_some(),
             others: get("additionalProperties").map(Condition::Schema),
             required: required.filter_map(Value::as_str).collect(),
             most: get("maxProperties").and_then(Value::as_u64).map(|most| most as usize),
@@ -424,7 +491,10 @@ fn merged<'a>(parts: &[ObjectPart<'a>]) -> Arguments<'a> {
     let names = named.chain(required.iter().copied()).filter(|name| seen.insert(*name));
     let properties =
         names.map(|name| (name, parts.iter().filter_map(|part| part.property(name)).collect()));
-    Arguments { properties: properties.collect(), required }
+    let others: Vec<Condition> = parts.iter().filter_map(|part| part.others).collect();
+    let invites_others = !others.is_empty() || !parts.iter().any(|part| part.names);
+    let most = parts.iter().filter_map(|part| part.most).min();
+    Arguments { properties: properties.collect(), required, others, invites_others, most }
 }
 
 /// Returns an array of `items`, then any number of `rest`, between two lengths.
@@ -433,9 +503,9 @@ fn sequence(items: &[String], rest: Option<&str>, least: usize, most: Option<usi
     let mut all = String::new();
     if let Some(rest) = rest {
         let first = if count == 0 { rest.to_owned() } else { format!("COMMA {rest}") };
-        let (few, many) = (least.saturating_sub(count), most.map(|most| most - count));
-        let many = many.map_or(String::new(), |many| (many - 1).to_string());
-        let more = format!("{first} (COMMA {rest}){{{},{many}}}", few.saturating_sub(1));
+        let (few, many) = (least.saturating_sub(count), most.map(|most| most - count - 1));
+        let more = repeated(&format!("COMMA {rest}"), few.saturating_sub(1), many);
+        let more = format!("{first} {more}");
         all = if few == 0 { format!("({more})?") } else { more };
     }
     for (at, item) in items.iter().enumerate().rev() {
@@ -446,6 +516,17 @@ fn sequence(items: &[String], rest: Option<&str>, least: usize, most: Option<usi
         }
     }
     format!("\"[\" {all} \"]\"")
+}
+
+/// Returns `item` between `least` and `most` times. The dialect has no repetition of none.
+fn repeated(item: &str, least: usize, most: Option<usize>) -> String {
+    match most {
+        Some(0) => String::new(),
+        most => {
+            let most = most.map_or(String::new(), |most| most.to_string());
+            format!("({item}){{{least},{most}}}")
+        }
+    }
 }
 
 /// Returns the strings of an alternative, as a schema.

@@ -5,10 +5,13 @@
 
 use super::decimal::Decimal;
 use crate::grammar::expression::Expression;
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 
 /// Values that are listed one by one where divisibility has no short expression.
 const MAX_VALUES: i128 = 1000;
+
+/// Digits after the point of a bound: the expressions of more are too large.
+const MAX_FRACTION: usize = 80;
 
 const WHOLE: &str = "0|[1-9][0-9]*";
 const NUMBER: &str = "(0|[1-9][0-9]*)(\\.[0-9]+)?";
@@ -19,6 +22,22 @@ const FRACTION: &str = "(\\.[0-9]+)?";
 pub(super) struct Bound {
     pub value: Decimal,
     pub excluded: bool,
+}
+
+impl Bound {
+    /// Reads the number of a bound or step.
+    ///
+    /// # Errors
+    /// If the number may not be the one that was written, or has too many digits.
+    pub fn read(number: &Number) -> Result<Decimal, String> {
+        let value = Decimal::of(number)?;
+        match value.fraction.len() <= MAX_FRACTION {
+            true => Ok(value),
+            false => Err(format!(
+                "expected a number of at most {MAX_FRACTION} digits after the point, found {number}"
+            )),
+        }
+    }
 }
 
 /// The numbers that schemas allow.
@@ -40,7 +59,7 @@ impl NumberSet {
     pub fn add(&mut self, schema: &Map<String, Value>) -> Result<(), (&'static str, String)> {
         let read = |key: &'static str| match schema.get(key) {
             Some(Value::Number(number)) => {
-                Decimal::of(number).map(Some).map_err(|what| (key, what))
+                Bound::read(number).map(Some).map_err(|what| (key, what))
             }
             _ => Ok(None),
         };

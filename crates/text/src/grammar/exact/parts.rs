@@ -2,7 +2,7 @@
 
 use super::decimal::Decimal;
 use super::numbers::{Bound, NumberSet};
-use crate::grammar::references::escaped;
+use crate::grammar::references::{decoded, escaped};
 use serde_json::{Map, Value};
 use std::cmp::Ordering;
 
@@ -361,19 +361,4 @@ fn is_empty(set: &NumberSet) -> bool {
         Ordering::Equal => *first || *last,
         Ordering::Greater => true,
     }
-}
-
-/// Resolves the escapes of a URI fragment.
-fn decoded(fragment: &str) -> Option<String> {
-    let (mut bytes, mut rest) = (Vec::new(), fragment.bytes());
-    while let Some(byte) = rest.next() {
-        bytes.push(match byte {
-            b'%' => {
-                let digits = [rest.next()?, rest.next()?];
-                u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?
-            }
-            byte => byte,
-        });
-    }
-    String::from_utf8(bytes).ok()
 }
