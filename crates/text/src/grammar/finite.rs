@@ -88,7 +88,7 @@ fn children<'a>(document: SchemaRoot<'a>, schema: &'a Value) -> Vec<&'a Value> {
     conjuncts(document, schema).into_iter().flat_map(|part| own_children(document, part)).collect()
 }
 
-/// Returns a schema and those that hold with it: what it refers to, and the members of `allOf`.
+/// Returns a schema and all that hold with it: what it refers to, and the members of `allOf`.
 fn conjuncts<'a>(document: SchemaRoot<'a>, schema: &'a Value) -> Vec<&'a Value> {
     let mut all = vec![schema];
     let mut next = 0;

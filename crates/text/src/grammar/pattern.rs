@@ -1,8 +1,8 @@
 //! Patterns of ECMA-262, which JSON Schema has, in the syntax of llguidance's expressions.
 //!
-//! Both read most patterns alike. A class is written anew as ranges of characters where they do not,
-//! or where llguidance quotes it wrongly in JSON. A pattern that is translated stays as it is when
-//! it is translated again.
+//! Both read most patterns alike. A class is written anew as ranges of characters where they do
+//! not, or where llguidance quotes it wrongly in JSON. A pattern that is translated stays as it is
+//! when it is translated again.
 
 use super::expression::Expression;
 use llguidance::regex_to_lark;
@@ -129,7 +129,7 @@ fn named_set(text: &[char]) -> Option<(String, usize)> {
         // Not of ECMA-262, but taken for what it means elsewhere.
         ['[', ':', ..] => {
             let length = until(&[':', ']'])? + 2;
-            let name = &text[2..length - 2];
+            let name = text.get(2..length - 2)?;
             let known = name.iter().all(|c| c.is_ascii_lowercase() || *c == '^');
             known.then(|| (text[..length].iter().collect(), length))
         }
@@ -321,6 +321,7 @@ mod tests {
             check(same, same);
         }
         check("[[a]", "[\\u{5b}a]");
+        check("[[:]]", "[\\u{3a}\\u{5b}]]");
         check("[+--]", "[\\u{2b}-\\u{2d}]");
         check("[a~~b]", "[a-b\\u{7e}]");
         check("[A-C&&[^B]]", "[\\u{26}A-C\\u{5b}\\u{5e}]]");

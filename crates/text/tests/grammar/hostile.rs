@@ -164,6 +164,25 @@ fn random_bytes_never_panic() {
 }
 
 #[test]
+fn random_patterns_never_panic() {
+    let pieces = [
+        "[", "]", "[:", ":]", "^", "$", "-", "\\", "u", "x", "{", "}", "0", "1f", "\\uD83D",
+        "p{L}", "d", "(", ")", "|", "*", "a", "\"", "&&", "é", "c", "alpha",
+    ];
+    for seed in 0..300 {
+        let mut rng = Rng::new(seed);
+        let text: String =
+            (0..rng.below(12)).map(|_| pieces[pick(&mut rng, pieces.len())]).collect();
+        let property = json!({"type": "string", "pattern": text});
+        let _ = bounded(schema(json!({"type": "object", "properties": {"p": property}})));
+    }
+    for pattern in ["[[:]]", "[", "[^", "[\\", "\\", "[a-", "[\\x{110000}]", "\\u{", "\\c", "[\\p{"]
+    {
+        let _ = bounded(schema(json!({"type": "string", "pattern": pattern})));
+    }
+}
+
+#[test]
 fn a_broken_match_says_so_and_stays_broken() {
     let source = GrammarSource::Choice(vec!["yes".into()]);
     let mut matcher = TINY.compile(&source).start();
