@@ -159,17 +159,15 @@ const VALUES: [&str; 16] = [
 fn every_setting_reaches_every_command_that_has_its_flag() {
     let program = crate::Cli::command();
     for setting in SETTINGS {
-        let settings = |(value, yaml): (&'static str, String)| {
-            let yaml = format!("{}: {yaml}", setting.key);
+        let settings = |value: &'static str, quote: &str| {
+            let yaml = format!("{}: {quote}{value}{quote}", setting.key);
             let file = SettingsFile::parse(&yaml, Path::new("gannet.yaml")).unwrap();
             file.check_command(&program).ok()?;
             Some((value, file.with_defaults(program.clone())))
         };
-        let forms: [fn(&'static str) -> (&'static str, String); 2] =
-            [|value| (value, value.to_owned()), |value| (value, format!("\"{value}\""))];
-        for form in forms {
-            let (value, program) =
-                VALUES.into_iter().map(form).find_map(settings).expect(setting.key);
+        for quote in ["", "\""] {
+            let found = VALUES.into_iter().find_map(|value| settings(value, quote));
+            let (value, program) = found.expect(setting.key);
             let mut commands = 0;
             for_each_command(&program, &mut |name, args| {
                 let Some(arg) = args.iter().find(|arg| setting_of(arg) == Some(setting)) else {
