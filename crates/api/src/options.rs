@@ -3,6 +3,7 @@
 use crate::error::ApiError;
 use engine::SamplingParams;
 use formats::GenerationDefaults;
+use std::collections::HashSet;
 
 /// Temperature if neither the request nor the model sets one, as in OpenAI's API.
 const FALLBACK_TEMPERATURE: f32 = 1.0;
@@ -117,14 +118,7 @@ impl SamplingOptions {
     /// The option that exceeds its limit.
     pub fn check(&self) -> Result<(), ApiError> {
         self.check_lengths()?;
-        let lists = [
-            ("stop_token_ids", self.stop_ids.len(), MAX_STOP_IDS),
-            ("logit_bias", self.logit_bias.len(), MAX_BIASES),
-        ];
-        if let Some((name, found, most)) = lists.into_iter().find(|(_, len, most)| len > most) {
-            let message = format!("{name} holds {found} ids; {most} are allowed");
-            return Err(ApiError::invalid(name, message));
-        }
+        check_ids("stop_token_ids", self.stop_ids.len(), MAX_STOP_IDS)?;
         if self.stop.len() > MAX_STOPS {
             let message =
                 format!("stop holds {} strings; {MAX_STOPS} are allowed", self.stop.len());
@@ -142,6 +136,14 @@ impl SamplingOptions {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Checks the biases of a request itself: a model may suppress more tokens.
+    ///
+    /// # Errors
+    /// If there are more than the limit.
+    pub fn check_biases(&self) -> Result<(), ApiError> {
+        check_ids("logit_bias", self.logit_bias.len(), MAX_BIASES)
     }
 
     fn check_lengths(&self) -> Result<(), ApiError> {
@@ -177,9 +179,18 @@ impl From<&GenerationDefaults> for SamplingOptions {
     }
 }
 
+fn check_ids(name: &'static str, found: usize, most: usize) -> Result<(), ApiError> {
+    if found > most {
+        let message = format!("{name} holds {found} ids; {most} are allowed");
+        return Err(ApiError::invalid(name, message));
+    }
+    Ok(())
+}
+
 /// The biases `first`, and those of `second` for other ids.
 fn biases(first: &[(u32, f32)], second: &[(u32, f32)]) -> Vec<(u32, f32)> {
-    let others = second.iter().filter(|(id, _)| first.iter().all(|(own, _)| own != id));
+    let own: HashSet<u32> = first.iter().map(|(id, _)| *id).collect();
+    let others = second.iter().filter(|(id, _)| !own.contains(id));
     first.iter().chain(others).copied().collect()
 }
 
@@ -251,7 +262,7 @@ mod tests {
     }
 
     fn check_param(options: SamplingOptions, expected: &'static str) {
-        match options.check() {
+        match options.check_biases().and_then(|()| options.check()) {
             Err(ApiError::Invalid { field, .. }) => assert_eq!(field, Field::Parameter(expected)),
             other => panic!("{other:?} is not about {expected}"),
         }

@@ -422,6 +422,7 @@ impl Service {
         sampling: &SamplingOptions,
         form: OutputSpec,
     ) -> Result<Prepared, ApiError> {
+        sampling.check_biases()?;
         let sampling = sampling.over(&self.defaults);
         sampling.check()?;
         let request = Request {

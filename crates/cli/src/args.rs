@@ -267,11 +267,6 @@ impl ModelArgs {
         self.model = Some(model.into());
     }
 
-    /// Takes this model where none was given.
-    pub fn set_default(&mut self, model: Option<String>) {
-        self.model = self.model.take().or(model.map(Into::into));
-    }
-
     /// Finds the folder or file of the model, downloading it first where needed.
     pub fn locate(&self) -> Result<PathBuf> {
         self.files.locate(self.name())

@@ -21,9 +21,10 @@ pub(crate) fn state() -> Option<PathBuf> {
     folder("XDG_STATE_HOME", ".local/state")
 }
 
-/// Whether an argument names no folder: `off`, for which `false` stands too.
+/// Whether an argument names no folder: `off`, for which YAML's other words of this kind stand too.
 pub(crate) fn is_off(named: &Path) -> bool {
-    ["off", "false"].iter().any(|off| named == Path::new(off))
+    let is_off = |name: &str| ["off", "false", "no"].iter().any(|it| name.eq_ignore_ascii_case(it));
+    named.to_str().is_some_and(is_off)
 }
 
 /// Creates a folder that only its owner may enter, and those above it, unless it exists.

@@ -37,6 +37,14 @@ pub(crate) fn code() -> u8 {
     SIGNAL.borrow().unwrap_or(Signal::Interrupt).code()
 }
 
+/// Ends work that Ctrl-C only interrupts, if another signal has come.
+pub(crate) fn check_end() -> Result<(), Interrupted> {
+    match *SIGNAL.borrow() {
+        Some(Signal::Terminate | Signal::Hangup) => Err(Interrupted),
+        Some(Signal::Interrupt) | None => Ok(()),
+    }
+}
+
 /// Leaves SIGHUP to the server, which reads its files anew.
 pub(crate) fn leave_hangups() {
     LEAVES_HANGUPS.store(true, Ordering::Relaxed);

@@ -219,12 +219,6 @@ impl SourceArgs {
         self
     }
 
-    /// The same with this model, where none is named.
-    pub fn or_model(mut self, model: Option<String>) -> Self {
-        self.plain.model.set_default(model);
-        self
-    }
-
     /// Finds the folder or file of the model, downloading it first where needed.
     pub fn locate(&self) -> Result<PathBuf> {
         self.plain.model.locate()

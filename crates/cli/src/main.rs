@@ -96,7 +96,7 @@ flag; gannet serve --print-config lists them. Flags override variables, variable
 GANNET_LOG sets the log filter, GANNET_ISA the instruction set.
 
 Exit codes: 0 success, 1 an error or a check that found something, 2 wrong usage, 130 Ctrl-C, 143
-SIGTERM, 129 SIGHUP.";
+SIGTERM (serve: 0), 129 SIGHUP.";
 
 fn main() -> ExitCode {
     exit::install_panic_hook();

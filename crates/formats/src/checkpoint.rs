@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::experts::Experts;
 use crate::files::ModelFiles;
 use crate::generation::{GENERATION_FILE, GenerationDefaults};
-use crate::gguf::{GgufFile, Metadata};
+use crate::gguf::{self, GgufFile};
 use crate::json::{self, CONFIG_FILE, MAX_CONFIG_BYTES};
 use crate::names::{self, HEAD_OUTPUT, NameTable};
 use crate::pooling::Pooling;
@@ -116,7 +116,7 @@ impl Checkpoint {
             *head_norms |= tensors.contains_key(FIRST_HEAD_NORM);
         }
         let path = files.path().display().to_string();
-        let unsplit = files.gguf().and_then(|gguf| missing_pre_tokenizer(gguf.metadata()));
+        let unsplit = files.gguf().and_then(|gguf| gguf::missing_pre_tokenizer(gguf.metadata()));
         let warnings =
             [denied, untied, unsplit].into_iter().flatten().map(|it| format!("{path}: {it}"));
         let warnings = warnings.collect();
@@ -326,18 +326,6 @@ fn read_config(files: &ModelFiles, tensors: &[TensorView], name: &str) -> Result
         has(OUTPUT) && has(EMBEDDING)
     };
     families::read_hf(&text, &path, name, has_own_head)
-}
-
-/// What is said of a file that does not name the way in which its byte-level vocabulary splits a
-/// text, for which llama.cpp's default stands in.
-fn missing_pre_tokenizer(metadata: &Metadata) -> Option<String> {
-    let text = |key: &str| metadata.opt_text(key).ok().flatten();
-    let is_missing = text("tokenizer.ggml.pre").is_none_or(str::is_empty);
-    (is_missing && text("tokenizer.ggml.model") == Some("gpt2")).then(|| {
-        "tokenizer.ggml.pre is missing: texts are split by the rule \"default\", so that answers \
-         are worse if the model was trained with another one"
-            .to_owned()
-    })
 }
 
 fn read_generation(files: &ModelFiles) -> Result<GenerationDefaults> {

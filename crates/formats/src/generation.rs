@@ -62,7 +62,7 @@ impl GenerationDefaults {
             eos: file.ids("eos_token_id")?,
             bos: file.ids("bos_token_id")?.first().copied(),
             pad: file.padding("pad_token_id")?,
-            suppressed: file.ids("suppress_tokens")?,
+            suppressed: file.known_ids("suppress_tokens"),
         })
     }
 
@@ -120,7 +120,7 @@ mod tests {
         let some = GenerationDefaults { eos: vec![2, 3], top_p: Some(1.0), ..none };
         check(r#"{"eos_token_id": [2, 3], "top_p": 1}"#, Ok(some));
         let all = GenerationDefaults { top_k: Some(0), suppressed: vec![7], ..Default::default() };
-        check(r#"{"top_k": -1, "suppress_tokens": [7]}"#, Ok(all));
+        check(r#"{"top_k": -1, "suppress_tokens": [7, -1]}"#, Ok(all));
     }
 
     #[test]

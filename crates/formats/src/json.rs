@@ -199,6 +199,12 @@ impl<'a> Object<'a> {
         Ok(ids.unwrap_or_default())
     }
 
+    /// The token ids of an array; what is none does not count.
+    pub(crate) fn known_ids(&self, key: &str) -> Vec<u32> {
+        let items = self.get(key).and_then(Value::as_array).into_iter().flatten();
+        items.filter_map(|id| u32::try_from(id.as_u64()?).ok()).collect()
+    }
+
     /// A whole number, `None` if the value is another one or none.
     pub(crate) fn whole(&self, key: &str) -> Option<i64> {
         self.get(key).and_then(Value::as_i64)

@@ -5,8 +5,13 @@ use std::path::{Path, PathBuf};
 use formats::families;
 
 /// Files in which the same words name tokenizers, as GGUF files do, and not families.
-const TOKENIZERS: [&str; 4] =
-    ["/text/src/", "/quantize/pre.rs", "/quantize/sentence_piece.rs", "/quantize/vocabulary.rs"];
+const TOKENIZERS: [&str; 5] = [
+    "/text/src/",
+    "/gguf/pre_tokenizer.rs",
+    "/quantize/pre.rs",
+    "/quantize/sentence_piece.rs",
+    "/quantize/vocabulary.rs",
+];
 
 /// Shapes of published models say which family they are of.
 const SHAPES: &str = "/synth/";

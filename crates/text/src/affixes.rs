@@ -75,6 +75,9 @@ impl Affixes {
     }
 }
 
+/// Processors of a sequence, of which each copies the parts of those before.
+const MAX_PROCESSORS: usize = 64;
+
 /// A text with what is around it, or a template's piece.
 type Encoding = Vec<PairPart>;
 
@@ -87,8 +90,14 @@ fn process(value: &Value, encodings: Vec<Encoding>) -> Result<Vec<Encoding>> {
     match value["type"].as_str().unwrap_or("") {
         "ByteLevel" => Ok(encodings),
         "Sequence" => {
-            let processors = value["processors"].as_array().into_iter().flatten();
-            { processors }.try_fold(encodings, |encodings, each| process(each, encodings))
+            let processors = value["processors"].as_array().map_or(&[][..], Vec::as_slice);
+            if processors.len() > MAX_PROCESSORS {
+                let found = processors.len();
+                return Err(bad(&format!(
+                    "expected at most {MAX_PROCESSORS} in turn, found {found}"
+                )));
+            }
+            processors.iter().try_fold(encodings, |encodings, each| process(each, encodings))
         }
         "TemplateProcessing" => fill_template(value, &encodings),
         "BertProcessing" => {

@@ -161,8 +161,8 @@ fn insert(vocab: &mut Vocab, id: u32, entry: TokenEntry<'_>) -> Result<()> {
 }
 
 /// Gives added tokens the ids that tokenizers gives them, whatever the file says: those of the
-/// `size` tokens of the model, or the next ones in their order. A token keeps the id of the file
-/// where a vocabulary with gaps has used that one.
+/// `size` tokens of the model, or the next ones in their order, without those that a vocabulary
+/// with gaps has used.
 fn number(added: &mut Vec<RawAdded>, vocab: &Vocab, size: usize) -> Result<()> {
     added.retain(|token| !token.content.is_empty());
     let mut next = u32::try_from(size).map_err(|_| bad("more tokens than ids"))?;
@@ -170,9 +170,11 @@ fn number(added: &mut Vec<RawAdded>, vocab: &Vocab, size: usize) -> Result<()> {
     for token in added {
         let before = vocab.id(&token.content).or_else(|| numbered.get(&token.content).copied());
         let free = || {
-            let id = next;
+            while vocab.get(next).is_some() {
+                next = next.saturating_add(1);
+            }
             next = next.saturating_add(1);
-            if vocab.get(id).is_some() { token.id } else { id }
+            next - 1
         };
         token.id = before.unwrap_or_else(free);
         numbered.insert(token.content.clone(), token.id);

@@ -25,6 +25,13 @@ pub(crate) struct Args {
     command: CacheCommand,
 }
 
+impl Args {
+    /// Whether a prefix is taken out with a model that these arguments name.
+    fn exports_with_model(&self) -> bool {
+        matches!(&self.command, CacheCommand::Export(args) if args.names_model())
+    }
+}
+
 /// The folder that a command looks at.
 #[derive(Debug, clap::Args)]
 struct FolderArgs {

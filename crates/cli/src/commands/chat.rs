@@ -10,7 +10,7 @@ use crate::args::{SamplingArgs, SpeculateArgs};
 use crate::commands::sessions;
 use crate::conversation::Conversation;
 use crate::exit::{self, SilentExit};
-use crate::interrupt::Watch;
+use crate::interrupt::{self, Watch};
 use crate::load::{LoadedModel, SourceArgs};
 use crate::output::{self, note};
 use crate::reasoning::ReasoningArgs;
@@ -133,11 +133,15 @@ impl Chat {
     fn talk(&mut self, loaded: &LoadedModel, lines: &mut ChatLines) -> Result<Option<SourceArgs>> {
         loop {
             match lines.next()? {
-                ChatInput::Line(line) => match self.line(loaded, &line)? {
-                    Next::Line => {}
-                    Next::Load(source) => return Ok(Some(*source)),
-                    Next::End => return Ok(None),
-                },
+                ChatInput::Line(line) => {
+                    let next = self.line(loaded, &line)?;
+                    interrupt::check_end()?;
+                    match next {
+                        Next::Line => {}
+                        Next::Load(source) => return Ok(Some(*source)),
+                        Next::End => return Ok(None),
+                    }
+                }
                 ChatInput::Cancelled => note("Ctrl-D or /exit ends the chat"),
                 ChatInput::End => return Ok(None),
             }

@@ -3,6 +3,7 @@
 mod cursor;
 mod metadata;
 mod parse;
+mod pre_tokenizer;
 mod split;
 mod split_writer;
 mod turn_ends;
@@ -21,6 +22,7 @@ use crate::tensor::TensorView;
 pub(crate) use cursor::Cursor;
 pub use metadata::Metadata;
 pub use parse::{Header, parse};
+pub(crate) use pre_tokenizer::missing_pre_tokenizer;
 pub use split::part_of;
 pub use split_writer::SplitStream;
 pub use turn_ends::TurnEnds;

@@ -18,12 +18,19 @@ use crate::http::app::App;
 use crate::http::error::HttpError;
 use crate::http::protocol::Protocol;
 use crate::http::request::ModelContext;
+use crate::protocols::unsupported::{Unsupported, is_word};
 use api::{EncodedPair, RequestOptions, Service};
 use axum::routing::post;
 use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
+
+/// Members that would leave out other ends of texts.
+const TRUNCATION: [Unsupported; 2] = [
+    ("truncation_direction", |value| is_word(value, &["right"])),
+    ("truncation_side", |value| is_word(value, &["right"])),
+];
 
 /// The routes of rerankers.
 pub(crate) struct Ranking;

@@ -1,6 +1,6 @@
 //! Warnings in answers: what a request asked for and did not get.
 
-use crate::protocols::unsupported::is_off;
+use crate::protocols::unsupported::{is_off, is_on};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
@@ -18,7 +18,7 @@ pub(crate) const UNUSED: [(&str, &str); 3] = [
 ];
 
 /// Members that vLLM's requests may have beside these.
-pub(crate) const UNUSED_OF_VLLM: [(&str, &str); 4] = [
+const UNUSED_OF_VLLM: [(&str, &str); 4] = [
     ("kv_transfer_params", "the cache is the server's own"),
     ("mm_processor_kwargs", "the model reads text"),
     ("truncation_side", "a prompt that is too long is refused, not truncated"),
@@ -51,6 +51,13 @@ impl Warnings {
     /// `null`, `false` or an empty array.
     pub fn add_given(&mut self, object: &Map<String, Value>, members: &[(&str, &str)]) {
         self.add_given_unless(object, members, is_off);
+    }
+
+    /// Adds one for each member of vLLM's that changes nothing here.
+    pub fn add_unused_of_vllm(&mut self, object: &Map<String, Value>) {
+        self.add_given(object, &UNUSED_OF_VLLM);
+        let shown = [("skip_special_tokens", "special tokens are never part of a text")];
+        self.add_given_unless(object, &shown, is_on);
     }
 
     /// Adds one for each of `members` whose value in `object` is not off.

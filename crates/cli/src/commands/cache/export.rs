@@ -1,9 +1,11 @@
 //! `gannet cache export`: takes the prefix of a prompt out of the folder.
 
 use super::digest;
+use crate::Command;
 use crate::exit::SilentExit;
 use crate::input::TextSource;
 use crate::load::{LoadedModel, SourceArgs};
+use crate::model::BUILTIN;
 use crate::new_file::NewFile;
 use crate::output;
 use crate::reasoning::ReasoningArgs;
@@ -53,6 +55,18 @@ pub(super) struct Args {
     source: SourceArgs,
 }
 
+impl Args {
+    /// Whether these arguments name a model.
+    pub(super) fn names_model(&self) -> bool {
+        self.source.names_model()
+    }
+}
+
+/// Whether the command line names a model: a setting does not change that of a session.
+fn is_model_given() -> bool {
+    matches!(crate::given(), Some(Command::Cache(args)) if args.exports_with_model())
+}
+
 pub(super) fn run(args: &Args) -> Result<()> {
     // Before the model is loaded, so that an error shows at once.
     NewFile::check(&args.output, args.force)?;
@@ -60,8 +74,10 @@ pub(super) fn run(args: &Args) -> Result<()> {
     let session = session.transpose()?;
     let source = args.source.clone().keeping_prefixes();
     let source = match &session {
-        Some(session) => source.or_model(session.model.source.clone()),
-        None => source,
+        Some(session) if !is_model_given() => {
+            source.with_model(session.model.source.clone().unwrap_or_else(|| BUILTIN.into()))
+        }
+        _ => source,
     };
     let prompt = session.is_none().then(|| {
         let text = TextSource { argument: args.prompt.as_deref(), file: args.file.as_ref() };

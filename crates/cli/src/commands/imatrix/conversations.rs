@@ -2,8 +2,9 @@
 
 use crate::input;
 use anyhow::{Context, Result, bail};
-use api::{Message, Role, Tool, TranscriptRenderer};
+use api::{Message, Part, Role, Tool, TranscriptRenderer};
 use serde_json::{Map, Value};
+use std::collections::HashSet;
 use std::path::Path;
 
 /// The conversations of a file.
@@ -61,6 +62,9 @@ impl ConversationFile {
     }
 }
 
+/// A text that no message has.
+const OTHER_TEXT: &str = "another text";
+
 /// The tokens of a conversation.
 ///
 /// # Errors
@@ -72,10 +76,16 @@ fn rendered(
     tools: &[Tool],
 ) -> Result<Vec<u32>> {
     let ids = renderer.tokens(messages.to_vec(), tools.to_vec())?;
+    let mut seen = HashSet::new();
     for (at, message) in messages.iter().enumerate() {
         let Role::Other(role) = &message.role else { continue };
-        let others = [&messages[..at], &messages[at + 1..]].concat();
-        if others.is_empty() || renderer.tokens(others, tools.to_vec()).is_ok_and(|it| it == ids) {
+        if !seen.insert(role) {
+            continue;
+        }
+        // Another content shows in the text, unless the message is left out.
+        let mut other = messages.to_vec();
+        other[at].content = vec![Part::Text(OTHER_TEXT.into())];
+        if renderer.tokens(other, tools.to_vec()).is_ok_and(|it| it == ids) {
             let role = role.escape_debug();
             bail!("messages[{at}]: role: the template has no messages of the role {role}");
         }

@@ -17,7 +17,7 @@ use crate::protocols::openai::sampling::{self, ChatSampling};
 use crate::protocols::openai::thinking::{self, ThinkingBody};
 use crate::protocols::openai::tools::{self, ChatTool, ChatToolChoice, Function};
 use crate::protocols::unsupported::{self, Unsupported, is_off, is_one};
-use crate::protocols::warnings::{UNUSED, UNUSED_OF_VLLM, Warnings};
+use crate::protocols::warnings::{UNUSED, Warnings};
 use api::{
     ApiError, ChatRequest, Message, RequestOptions, Role, SamplingOptions, Service, Tool,
     ToolChoice,
@@ -146,6 +146,7 @@ enum ReasoningFormat {
     Auto,
     Deepseek,
     DeepseekLegacy,
+    #[serde(alias = "text_parsed")]
     Parsed,
     None,
     Raw,
@@ -266,7 +267,7 @@ fn warn(chat: &ChatBody, body: &Value, warnings: &mut Warnings) {
     if let Some(members) = body.as_object() {
         warnings.add_given(members, &UNUSED);
         warnings.add_given(members, &UNUSED_OF_CHATS);
-        warnings.add_given(members, &UNUSED_OF_VLLM);
+        warnings.add_unused_of_vllm(members);
     }
     warnings.add_tier(chat.service_tier.as_deref());
 }

@@ -11,7 +11,7 @@ use crate::protocols::openai::answer::{Completion, Heading};
 use crate::protocols::openai::completion_answer::{CompletionAnswer, Echo, TextChoice, TextStyle};
 use crate::protocols::openai::problem::Problem;
 use crate::protocols::openai::sampling::{self, ChatSampling};
-use crate::protocols::warnings::{UNUSED_OF_VLLM, Warnings};
+use crate::protocols::warnings::Warnings;
 use api::{InfillRequest, Prepared, Prompt, RequestOptions, SamplingOptions, Service, TextRequest};
 use axum::body::Body;
 use axum::response::Response;
@@ -167,7 +167,7 @@ fn prepare(service: &Service, body: &Value) -> Result<Reply<CompletionAnswer>, H
 fn warnings(body: &Value) -> Warnings {
     let mut warnings = Warnings::default();
     if let Some(members) = body.as_object() {
-        warnings.add_given(members, &UNUSED_OF_VLLM);
+        warnings.add_unused_of_vllm(members);
     }
     warnings
 }

@@ -6,7 +6,7 @@ use crate::generate::samplers;
 use crate::generate::sampling::{SamplingRules, sampling_schema};
 use crate::http::error::HttpError;
 use crate::http::wire;
-use crate::protocols::unsupported::{self, Unsupported, is_off, is_on, is_zero};
+use crate::protocols::unsupported::{self, Unsupported, is_off, is_zero};
 use api::{MAX_BIASES, SamplingOptions};
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -82,7 +82,7 @@ struct OpenAiMembers {
 }
 
 /// Members of vLLM and llama.cpp that change the prompt or the answer and are not supported.
-const REFUSED: [Unsupported; 13] = [
+const REFUSED: [Unsupported; 12] = [
     ("truncate_prompt_tokens", is_off),
     ("prompt_logprobs", is_off),
     ("use_beam_search", is_off),
@@ -93,7 +93,6 @@ const REFUSED: [Unsupported; 13] = [
     ("repetition_detection", is_off),
     ("return_token_ids", is_off),
     ("return_tokens_as_token_ids", is_off),
-    ("skip_special_tokens", is_on),
     ("n_probs", is_zero),
     ("grammar_lazy", is_off),
 ];
@@ -230,7 +229,6 @@ mod tests {
             ("truncate_prompt_tokens", json!(null), json!(-1)),
             ("use_beam_search", json!(false), json!(true)),
             ("bad_words", json!([]), json!(["x"])),
-            ("skip_special_tokens", json!(true), json!(false)),
             ("n_probs", json!(0), json!(2)),
             ("return_token_ids", json!(false), json!(true)),
             ("grammar_lazy", json!(false), json!(true)),

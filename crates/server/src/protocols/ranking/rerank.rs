@@ -1,6 +1,6 @@
 //! `POST /v1/rerank`: documents in the order of their relevance for a query.
 
-use super::{RankingUsage, Scores, checked, computed};
+use super::{RankingUsage, Scores, TRUNCATION, checked, computed};
 use crate::generate::embeddings::most_tokens;
 use crate::generate::flow::prepare_within;
 use crate::http::error::HttpError;
@@ -8,7 +8,7 @@ use crate::http::refusals::Refusals;
 use crate::http::request::RequestContext;
 use crate::http::wire;
 use crate::protocols::openai::problem::Problem;
-use crate::protocols::unsupported::{self, Unsupported, is_off, is_word};
+use crate::protocols::unsupported::{self, Unsupported, is_off};
 use crate::protocols::warnings::Warnings;
 use api::{EncodedPair, RequestOptions, Service, probability};
 use axum::Json;
@@ -39,8 +39,9 @@ struct RerankRequest {
     #[serde(default)]
     raw_scores: bool,
     /// The contrary of `raw_scores`, true by default; as in vLLM.
-    #[serde(alias = "activation")]
     use_activation: Option<bool>,
+    /// The same, as vLLM named it before.
+    activation: Option<bool>,
     /// Leave out the ends of documents that are too long; false by default.
     #[serde(default)]
     truncate: bool,
@@ -129,10 +130,8 @@ struct Asked {
 }
 
 /// Members that change the scores and are not supported.
-const REFUSED: [Unsupported; 2] = [
-    ("truncation_direction", |value| is_word(value, &["right"])),
-    ("rank_fields", |value| is_off(value) || *value == json!(["text"])),
-];
+const REFUSED: [Unsupported; 1] =
+    [("rank_fields", |value| is_off(value) || *value == json!(["text"]))];
 
 /// Members that change nothing, and what a warning says of them.
 const UNUSED: [(&str, &str); 3] =
@@ -147,7 +146,9 @@ pub(crate) async fn rerank(context: RequestContext, body: Body) -> Result<Json<R
     let Asked { request, mut documents, pairs, param, warnings } = asked;
     let options = RequestOptions { user: request.user, ..RequestOptions::default() };
     let Scores { values: scores, usage } = computed(&context, pairs, options, param).await?;
-    let value = |index: usize| match request.raw_scores || request.use_activation == Some(false) {
+    let value = |index: usize| match request.raw_scores
+        || request.use_activation.or(request.activation) == Some(false)
+    {
         true => scores[index],
         false => probability(scores[index]),
     };
@@ -184,6 +185,7 @@ fn best_first(scores: &[f32], most: Option<usize>) -> Vec<usize> {
 fn read(service: &Service, body: &Value) -> Result<Asked, HttpError> {
     let mut request: RerankRequest = wire::read(body)?;
     unsupported::refuse(body, &REFUSED)?;
+    unsupported::refuse(body, &TRUNCATION)?;
     let mut warnings = Warnings::default();
     if let Some(members) = body.as_object() {
         warnings.add_given(members, &UNUSED);

@@ -1,6 +1,6 @@
 //! `POST /v1/score`: the score of each of two lists of texts with each other, as vLLM has it.
 
-use super::{RankingUsage, Scores, checked, computed};
+use super::{RankingUsage, Scores, TRUNCATION, checked, computed};
 use crate::generate::embeddings::most_tokens;
 use crate::generate::flow::prepare_within;
 use crate::http::app::unix_now;
@@ -9,6 +9,7 @@ use crate::http::refusals::Refusals;
 use crate::http::request::RequestContext;
 use crate::http::wire::{self, Texts};
 use crate::protocols::openai::problem::Problem;
+use crate::protocols::unsupported;
 use api::{EncodedPair, RequestOptions, Service, probability};
 use axum::Json;
 use axum::body::Body;
@@ -29,8 +30,9 @@ struct ScoreRequest {
     #[serde(alias = "documents")]
     text_2: Texts,
     /// Give numbers from 0 to 1, which is the default, rather than the model's scores.
-    #[serde(alias = "activation")]
     use_activation: Option<bool>,
+    /// The same, as vLLM named it before.
+    activation: Option<bool>,
     /// Leave out the ends of second texts that are too long; false by default; an extension.
     #[serde(default)]
     truncate: bool,
@@ -92,6 +94,7 @@ fn read(
     body: &Value,
 ) -> Result<(Option<String>, bool, Vec<EncodedPair>), HttpError> {
     let request: ScoreRequest = wire::read(body)?;
+    unsupported::refuse(body, &TRUNCATION)?;
     let (first, second) = (request.text_1.all(), request.text_2.all());
     if first.len() != 1 && first.len() != second.len() {
         let (expected, found) = (second.len(), first.len());
@@ -100,5 +103,5 @@ fn read(
     }
     let most = most_tokens(request.truncate, request.truncate_prompt_tokens)?;
     let pairs = checked(service, &first, (&second, "text_2"), most)?;
-    Ok((request.user, request.use_activation.unwrap_or(true), pairs))
+    Ok((request.user, request.use_activation.or(request.activation).unwrap_or(true), pairs))
 }
