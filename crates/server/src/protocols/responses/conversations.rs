@@ -216,9 +216,12 @@ impl Lease {
     pub fn change(self, last: Option<Arc<StoredTurn>>) -> Option<Commit> {
         let mut conversations = self.store.conversations();
         let held = conversations.get_mut(&self.name)?;
-        held.conversation.last = last;
+        // Held until the new record is written: with it goes the record of the turn.
+        let before = std::mem::replace(&mut held.conversation.last, last);
         let conversation = held.conversation.clone();
-        self.store.save(&self.name, &conversation)
+        let commit = self.store.save(&self.name, &conversation);
+        drop(before);
+        commit
     }
 }
 

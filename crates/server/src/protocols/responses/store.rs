@@ -185,12 +185,15 @@ impl ResponseStore {
         let response = Arc::new(response);
         let changes = self.records.as_ref().map(|records| changes(records, &name, &response));
         let mut responses = self.responses();
-        if responses.shift_remove(&name).is_none() && !is_new {
+        // Held until the new record is written: with it goes the record of its turn.
+        let before = responses.shift_remove(&name);
+        if before.is_none() && !is_new {
             return None;
         }
         responses.insert(name, response);
         // Under the lock, so that a removal comes after it.
         let commit = self.records.as_ref().zip(changes).map(|(file, changes)| file.write(changes));
+        drop(before);
         self.trim(&mut responses);
         commit
     }
