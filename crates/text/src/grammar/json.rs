@@ -109,6 +109,16 @@ mod tests {
     use serde_json::json;
 
     #[test]
+    fn objects_of_any_number_of_properties_may_have_large_numbers() {
+        let large = json!({"type": "integer", "minimum": 9_007_199_254_740_993_u64});
+        let properties: Map<String, Value> =
+            (0..5000).map(|at| (format!("p{at}"), large.clone())).collect();
+        let schema = json!({"type": "object", "properties": properties});
+        assert!(!exact::is_exact(&schema));
+        assert!(json_grammar(schema).is_ok());
+    }
+
+    #[test]
     fn schemas_of_objects_allow_nothing_else() {
         let check = |schema: Value, expected: Option<Value>| {
             assert_eq!(of_objects(schema.clone()).ok(), expected, "{schema}");

@@ -9,11 +9,17 @@ use super::lark::{MarkerTokens, literal};
 use super::locate::with_definitions;
 use super::pattern::searched;
 use super::references::{escaped, has_reference};
+use super::targets::weight;
 use crate::call_reader::call::stated_types;
 use crate::tool_formats::syntax::ParameterSyntax;
 use llguidance::api::GrammarWithLexer;
 use serde_json::{Map, Value};
 use std::sync::LazyLock;
+
+/// Bytes of the schemas of optional arguments that are compiled to see whether a value fits.
+const MAX_LOOKED_AT: usize = 2 << 20;
+/// Bytes of the schemas of arguments as JSON, each with its definitions.
+const MAX_JSON: usize = 32 << 20;
 
 /// The arguments of one tool.
 pub(super) struct Parameters {
@@ -43,6 +49,8 @@ pub(super) fn parameters(
         tags,
         all: Parameters { sequence: String::new(), rules: String::new(), values: Vec::new() },
         count: 0,
+        looked_at: 0,
+        json: 0,
     };
     let mut options = Vec::new();
     for arguments in exact::arguments(schema)? {
@@ -89,6 +97,10 @@ struct ParameterWriter<'a> {
     tags: &'a MarkerTokens,
     all: Parameters,
     count: usize,
+    /// Of [`MAX_LOOKED_AT`].
+    looked_at: usize,
+    /// Of [`MAX_JSON`].
+    json: usize,
 }
 
 impl<'a> ParameterWriter<'a> {
@@ -203,14 +215,29 @@ impl<'a> ParameterWriter<'a> {
     }
 
     /// Whether a value may fit `parts`; where that is not certain, it may.
-    fn has_value(&self, parts: &[Condition<'a>]) -> bool {
+    fn has_value(&mut self, parts: &[Condition<'a>]) -> bool {
         let [Condition::Schema(schema)] = parts else { return true };
-        let whole = match has_reference(schema) {
-            true => with_definitions(schema, self.keywords()),
-            false => (*schema).clone(),
-        };
+        if **schema == false {
+            return false;
+        }
+        if self.looked_at > MAX_LOOKED_AT {
+            return true;
+        }
+        let whole = self.whole(schema);
+        self.looked_at += weight(&whole);
+        if self.looked_at > MAX_LOOKED_AT {
+            return true;
+        }
         let contradicts = |whole| library_error(whole).is_some_and(|what| is_contradiction(&what));
-        **schema != false && !(exact::is_exact(&whole) && contradicts(whole))
+        !(exact::is_exact(&whole) && contradicts(whole))
+    }
+
+    /// Returns a part of the schema with the definitions that it may refer to.
+    fn whole(&self, part: &Value) -> Value {
+        match has_reference(part) {
+            true => with_definitions(part, self.keywords()),
+            false => part.clone(),
+        }
     }
 
     fn keywords(&self) -> &'a Map<String, Value> {
@@ -236,7 +263,16 @@ impl<'a> ParameterWriter<'a> {
         let name = self.name("value");
         let grammar = match parts {
             [Condition::Schema(schema)] if !refers_elsewhere(schema) => {
-                Some(json_grammar(with_definitions(schema, self.keywords()))?)
+                let whole = self.whole(schema);
+                self.json += weight(&whole);
+                if self.json > MAX_JSON {
+                    let what = format!(
+                        "expected arguments of at most {MAX_JSON} bytes, each with the definitions \
+                         that it refers to, found more"
+                    );
+                    return Err(GrammarError::Schema { pointer: "#".into(), what });
+                }
+                Some(json_grammar(whole)?)
             }
             parts => exact::grammar(self.schema, parts)?,
         };

@@ -11,6 +11,8 @@ use regex_syntax::{is_escapeable_character, parse};
 
 /// Alternatives of a pattern with anchors.
 const MAX_OPTIONS: usize = 100;
+/// Characters of the name of a set in a class, with its brackets.
+const MAX_NAME: usize = 64;
 
 /// Returns `pattern` in the syntax of the library.
 ///
@@ -42,7 +44,9 @@ fn escape(text: &[char]) -> (String, usize) {
     match (text.get(1), character(text)) {
         (Some('0' | 'c'), Some((code, length))) => (format!("\\x{code:02x}"), length),
         (Some('u'), Some((code, length))) if length > 6 && code > 0xFFFF => {
-            (char::from_u32(code).map(String::from).unwrap_or_default(), length)
+            // What is no character stays as it is, so that it is refused.
+            let escape = || text[..length].iter().collect();
+            (char::from_u32(code).map_or_else(escape, String::from), length)
         }
         (Some(c), _) if !c.is_ascii_alphanumeric() && !is_escapeable_character(*c) => {
             (c.to_string(), 2)
@@ -52,9 +56,12 @@ fn escape(text: &[char]) -> (String, usize) {
     }
 }
 
-/// Returns a class and its length in the pattern.
+/// Returns a class and its length in the pattern. One that has no end or is not known stays as it
+/// is, and the rest of the pattern with it.
 fn class(text: &[char]) -> (String, usize) {
-    let Some((members, length)) = members(text) else { return ("[".into(), 1) };
+    let Some((members, length)) = members(text) else {
+        return (text.iter().collect(), text.len());
+    };
     let original: String = text[..length].iter().collect();
     let Some(mut ranges) = ranges(&members) else { return (original, length) };
     let leaks = leaks(&ranges);
@@ -115,7 +122,8 @@ fn members(text: &[char]) -> Option<(String, usize)> {
 
 /// Returns a set that stands in a class, as the library has it, and its length in the pattern.
 fn named_set(text: &[char]) -> Option<(String, usize)> {
-    let until = |end: &[char]| text.windows(end.len()).position(|part| part == end);
+    let near = &text[..text.len().min(MAX_NAME)];
+    let until = |end: &[char]| near.windows(end.len()).position(|part| part == end);
     match text {
         ['\\', 'd', ..] => Some(("0-9".into(), 2)),
         ['\\', 'D', ..] => Some(("[^0-9]".into(), 2)),
@@ -126,7 +134,10 @@ fn named_set(text: &[char]) -> Option<(String, usize)> {
             let length = until(&['}'])? + 1;
             Some((text[..length].iter().collect(), length))
         }
-        // Not of ECMA-262, but taken for what it means elsewhere.
+        // Not of ECMA-262, but taken for what they mean elsewhere.
+        ['\\', 'p' | 'P', c, ..] if c.is_ascii_alphabetic() => {
+            Some((text[..3].iter().collect(), 3))
+        }
         ['[', ':', ..] => {
             let length = until(&[':', ']'])? + 2;
             let name = text.get(2..length - 2)?;
@@ -254,7 +265,7 @@ struct Anchored {
 
 fn options(pattern: &Hir) -> Result<Vec<Anchored>, String> {
     let one = |parts, begins, ends| Ok(vec![Anchored { parts, begins, ends }]);
-    if pattern.properties().look_set().is_empty() {
+    if is_plain(pattern) {
         return one(vec![pattern.clone()], false, false);
     }
     match pattern.kind() {
@@ -266,8 +277,9 @@ fn options(pattern: &Hir) -> Result<Vec<Anchored>, String> {
             Ok(all?.concat())
         }
         HirKind::Concat(list) => list
-            .iter()
-            .try_fold(vec![Anchored::default()], |all, part| joined(all, &options(part)?)),
+            .chunk_by(|one, other| is_plain(one) && is_plain(other))
+            .map(|parts| Hir::concat(parts.to_vec()))
+            .try_fold(vec![Anchored::default()], |all, part| joined(all, &options(&part)?)),
         HirKind::Repetition(repeated) if (repeated.min, repeated.max) == (0, Some(1)) => {
             Ok([vec![Anchored::default()], options(&repeated.sub)?].concat())
         }
@@ -275,8 +287,24 @@ fn options(pattern: &Hir) -> Result<Vec<Anchored>, String> {
     }
 }
 
+/// Whether a pattern has no anchors.
+fn is_plain(pattern: &Hir) -> bool {
+    pattern.properties().look_set().is_empty()
+}
+
 /// Returns all alternatives of `all` with one of `next` after each.
-fn joined(all: Vec<Anchored>, next: &[Anchored]) -> Result<Vec<Anchored>, String> {
+fn joined(mut all: Vec<Anchored>, next: &[Anchored]) -> Result<Vec<Anchored>, String> {
+    if let [Anchored { parts, begins: false, ends: false }] = next
+        && !all.iter().any(|one| one.ends)
+    {
+        all.iter_mut().for_each(|one| one.parts.extend_from_slice(parts));
+        return Ok(all);
+    }
+    if all.len() * next.len() > MAX_OPTIONS {
+        return Err(format!(
+            "expected at most {MAX_OPTIONS} alternatives with anchors, found more"
+        ));
+    }
     let shortest = |parts: &[Hir]| -> usize {
         parts.iter().filter_map(|part| part.properties().minimum_len()).sum()
     };
@@ -296,12 +324,7 @@ fn joined(all: Vec<Anchored>, next: &[Anchored]) -> Result<Vec<Anchored>, String
             ends: one.ends || other.ends,
         });
     }
-    match found.len() <= MAX_OPTIONS {
-        true => Ok(found),
-        false => {
-            Err(format!("expected at most {MAX_OPTIONS} alternatives with anchors, found more"))
-        }
-    }
+    Ok(found)
 }
 
 #[cfg(test)]
@@ -330,6 +353,31 @@ mod tests {
         check("[^\"]", "[\\u{1}-\\u{21}\\u{23}-\\u{10ffff}]");
         check("\\<\\0\\uD83D\\uDE00\\cA", "<\\x00😀\\x01");
         assert!(translated("\\p{Cc}").is_err());
+    }
+
+    #[test]
+    fn what_is_no_character_is_refused() {
+        let pattern = "^a\\u{110000}b$";
+        assert_eq!(translated(pattern).unwrap(), pattern);
+        assert!(searched(pattern).is_err());
+    }
+
+    #[test]
+    fn classes_without_an_end_are_read_once() {
+        for piece in ["[:", "[", "[\\p{", "[a-", "[^"] {
+            let pattern = piece.repeat(200_000);
+            assert_eq!(translated(&pattern).unwrap(), pattern);
+        }
+    }
+
+    #[test]
+    fn anchored_patterns_of_many_parts_are_joined_once() {
+        for part in ["a?b?", "(a|b)?c?"] {
+            let pattern = format!("^{}$", part.repeat(10_000));
+            assert!(searched(&pattern).is_ok());
+        }
+        let many = "(^|a)".repeat(1000);
+        assert!(searched(&many).is_err());
     }
 
     #[test]

@@ -21,6 +21,10 @@ const MAX_DEPTH: usize = 64;
 const MAX_NODES: usize = 20_000;
 const MAX_COUNT: u64 = 100_000;
 const MAX_TEXT: usize = 4096;
+/// Bytes of a pattern, and of what it is translated to.
+const MAX_PATTERN: usize = 16 << 10;
+/// Bytes of patterns that count as a subschema.
+const PATTERN_NODE: usize = 64;
 
 /// The result of a keyword: its checked value, `None` for one that does not count.
 type Kept = Result<Option<Value>, Fault>;
@@ -160,6 +164,9 @@ impl Walk {
         self.nodes += 1;
         if self.nodes > MAX_NODES {
             return self.wrong(format!("expected at most {MAX_NODES} subschemas, found more"));
+        }
+        if self.place.iter().map(String::len).sum::<usize>() > MAX_TEXT {
+            return self.wrong(format!("expected names of at most {MAX_TEXT} bytes, found more"));
         }
         if self.place.len() > 2 * MAX_DEPTH {
             return self.wrong(format!("expected at most {MAX_DEPTH} levels, found more"));
@@ -329,10 +336,17 @@ impl Walk {
 
     /// Takes a `pattern` or `format` that llguidance takes.
     fn expression(&mut self, key: &str, value: &Value) -> Kept {
-        let known = value.as_str().is_some_and(|text| text.len() <= MAX_TEXT);
-        let kept = self.plain(value, known, &format!("a text of at most {MAX_TEXT} bytes"))?;
+        let most = if key == "pattern" { MAX_PATTERN } else { MAX_TEXT };
+        let known = value.as_str().is_some_and(|text| text.len() <= most);
+        let kept = self.plain(value, known, &format!("a text of at most {most} bytes"))?;
         let kept = match value.as_str().filter(|_| key == "pattern").map(translated) {
-            Some(Ok(pattern)) => Some(Value::String(pattern)),
+            Some(Ok(pattern)) if pattern.len() > most => {
+                return self.wrong(format!("expected classes of at most {most} bytes as ranges"));
+            }
+            Some(Ok(pattern)) => {
+                self.nodes += pattern.len() / PATTERN_NODE;
+                Some(Value::String(pattern))
+            }
             Some(Err(what)) => return self.wrong(what),
             None => kept,
         };
@@ -586,6 +600,28 @@ mod tests {
                 "properties": {"b": {"$ref": "#/prefixItems/1/prefixItems/0"},
                     "c": {"$ref": "#/items"}, "items": {"type": "null"}, "d": {"$ref": "#/properties/items"}}}),
         );
+    }
+
+    #[test]
+    fn checked_patterns_pass_another_check() {
+        let schema = json!({"pattern": "^[^\"\\p{L}]+$"});
+        let once = checked(&schema).unwrap();
+        assert_eq!(checked(&once).unwrap(), once);
+        let many = json!({"anyOf": vec![schema; 1000]});
+        assert!(checked(&many).unwrap_err().to_string().contains("subschemas"));
+        check(
+            json!({"pattern": "[^\"\\p{L}]".repeat(2)}),
+            "schema at #/pattern: expected classes of at most 16384 bytes as ranges",
+        );
+    }
+
+    #[test]
+    fn long_names_are_not_written_again_and_again() {
+        let name = "a".repeat(200_000);
+        let tuples = vec![json!({"items": [{"not": {}}]}); 6000];
+        let schema = json!({"properties": {&name: {"anyOf": tuples}}});
+        let Checked { left_out, .. } = tolerant(&schema, Tolerance::Malformed).unwrap();
+        assert_eq!(left_out.len(), 1);
     }
 
     #[test]

@@ -9,8 +9,8 @@ use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
-/// Values that are copied.
-const MAX_COPIED: usize = 100_000;
+/// Bytes of pointers and copies that are written.
+const MAX_WRITTEN: usize = 4 << 20;
 
 /// Returns `schema` with each reference as the pointer of a subschema, and the references that lead
 /// to none, which are unchanged.
@@ -25,10 +25,10 @@ pub(super) fn resolved(schema: &Value) -> (Cow<'_, Value>, HashSet<String>) {
         anchors: HashMap::new(),
         copies: Vec::new(),
         known: HashSet::new(),
-        copied: 0,
+        written: 0,
         lost: HashSet::new(),
     };
-    resolver.find_anchors(schema, "");
+    resolver.find_anchors(schema, &mut Vec::new());
     let mut whole = schema.clone();
     rewrite(&mut whole, true, &mut |reference| resolver.pointer(reference));
     let (mut definitions, mut next) = (Map::new(), 0);
@@ -72,53 +72,79 @@ struct Resolver<'a> {
     /// The pointers of targets that are copied, once and in order.
     copies: Vec<String>,
     known: HashSet<String>,
-    /// Values in these.
-    copied: usize,
-    /// References that lead nowhere.
+    /// Bytes of pointers and copies so far.
+    written: usize,
+    /// References that lead nowhere, or whose targets are too long to be written.
     lost: HashSet<String>,
 }
 
 impl<'a> Resolver<'a> {
-    fn find_anchors(&mut self, at: &'a Value, pointer: &str) {
-        match at {
+    fn find_anchors(&mut self, at: &'a Value, path: &mut Vec<Step<'a>>) {
+        if let Some(name) = at.get("$anchor").and_then(Value::as_str) {
+            self.add_anchor(name, path);
+        }
+        let members: Box<dyn Iterator<Item = (Step, &Value)>> = match at {
             Value::Object(object) => {
-                if let Some(name) = object.get("$anchor").and_then(Value::as_str) {
-                    self.anchors.entry(name).or_insert_with(|| pointer.to_owned());
-                }
-                for (key, value) in object {
-                    if !matches!(key.as_str(), "const" | "enum") {
-                        self.find_anchors(value, &format!("{pointer}/{}", escaped(key)));
-                    }
-                }
+                Box::new(object.iter().map(|(key, value)| (Step::Key(key), value)))
             }
             Value::Array(list) => {
-                for (at, value) in list.iter().enumerate() {
-                    self.find_anchors(value, &format!("{pointer}/{at}"));
-                }
+                Box::new(list.iter().enumerate().map(|(at, value)| (Step::Item(at), value)))
             }
-            _ => {}
+            _ => return,
+        };
+        for (step, value) in members {
+            if !matches!(step, Step::Key("const" | "enum")) {
+                path.push(step);
+                self.find_anchors(value, path);
+                path.pop();
+            }
         }
+    }
+
+    fn add_anchor(&mut self, name: &'a str, path: &[Step]) {
+        if self.anchors.contains_key(name) || self.is_full() {
+            return;
+        }
+        let pointer: String = path.iter().map(Step::written).collect();
+        if self.count(pointer.len()) {
+            self.anchors.insert(name, pointer);
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.written > MAX_WRITTEN
+    }
+
+    /// Counts bytes that are to be written, and returns whether they may be.
+    fn count(&mut self, bytes: usize) -> bool {
+        self.written = self.written.saturating_add(bytes);
+        !self.is_full()
     }
 
     /// Returns a reference as the pointer of a subschema.
     fn pointer(&mut self, reference: &str) -> String {
-        let Some(pointer) = self.target(reference) else {
+        self.found(reference).unwrap_or_else(|| {
             self.lost.insert(reference.to_owned());
-            return reference.to_owned();
-        };
+            reference.to_owned()
+        })
+    }
+
+    fn found(&mut self, reference: &str) -> Option<String> {
+        if self.is_full() || self.lost.contains(reference) {
+            return None;
+        }
+        let pointer = self.target(reference).filter(|pointer| self.count(pointer.len()))?;
         if is_subschema(self.document, &pointer) {
-            return format!("#{}", encoded(&pointer));
+            return Some(format!("#{}", encoded(&pointer)));
         }
         if !self.known.contains(&pointer) {
-            self.copied += self.document.pointer(&pointer).map_or(0, size);
-            if self.copied > MAX_COPIED {
-                self.lost.insert(reference.to_owned());
-                return reference.to_owned();
+            if !self.count(self.document.pointer(&pointer).map_or(0, weight)) {
+                return None;
             }
             self.known.insert(pointer.clone());
             self.copies.push(pointer.clone());
         }
-        format!("#/$defs/{}", encoded(&escaped(&pointer)))
+        Some(format!("#/$defs/{}", encoded(&escaped(&pointer))))
     }
 
     /// Returns the pointer of what a reference leads to, if it leads to anything.
@@ -137,13 +163,32 @@ impl<'a> Resolver<'a> {
     }
 }
 
-/// The number of values in a value.
-fn size(value: &Value) -> usize {
-    1 + match value {
-        Value::Array(list) => list.iter().map(size).sum(),
-        Value::Object(object) => object.values().map(size).sum(),
-        _ => 0,
+/// A key or an index of a pointer.
+enum Step<'a> {
+    Key(&'a str),
+    Item(usize),
+}
+
+impl Step<'_> {
+    fn written(&self) -> String {
+        match self {
+            Self::Key(key) => format!("/{}", escaped(key)),
+            Self::Item(at) => format!("/{at}"),
+        }
     }
+}
+
+/// About the bytes of a value in memory.
+pub(super) fn weight(value: &Value) -> usize {
+    size_of::<Value>()
+        + match value {
+            Value::String(text) => text.len(),
+            Value::Array(list) => list.iter().map(weight).sum(),
+            Value::Object(object) => {
+                object.iter().map(|(key, value)| key.len() + weight(value)).sum()
+            }
+            _ => 0,
+        }
 }
 
 /// Whether a pointer leads to a subschema of `schema` through keywords alone.
@@ -212,5 +257,31 @@ mod tests {
                     "/all/B": {"type": "null"}}}),
             &[],
         );
+    }
+
+    #[test]
+    fn long_paths_are_written_a_bounded_number_of_times() {
+        let name = " ".repeat(200_000);
+        let here = vec![json!({"$ref": "#a"}); 20_000];
+        let schema = json!({"$defs": {&name: {"$anchor": "a"}}, "anyOf": here});
+        assert!(resolved(&schema).1.contains("#a"));
+        let anchors: Vec<Value> =
+            (0..10_000).map(|at| json!({"$anchor": format!("a{at}")})).collect();
+        let schema = json!({&name: anchors, "$ref": "#a9999"});
+        assert!(resolved(&schema).1.contains("#a9999"));
+        let schema = json!({&name: vec![1; 125_000], "$ref": "#"});
+        assert!(resolved(&schema).1.is_empty());
+    }
+
+    #[test]
+    fn targets_are_copied_a_bounded_number_of_times() {
+        // Each `~` of a name may be written as `~0`, so that one place has many pointers.
+        let pointer = |bits: usize| -> String {
+            (0..12).map(|bit| if bits >> bit & 1 == 1 { "~0" } else { "~" }).collect()
+        };
+        let all: Vec<Value> =
+            (0..4096).map(|bits| json!({"$ref": format!("#/{}", pointer(bits))})).collect();
+        let schema = json!({"~~~~~~~~~~~~": {"title": "a".repeat(300_000)}, "anyOf": all});
+        assert!(resolved(&schema).1.len() > 4000);
     }
 }

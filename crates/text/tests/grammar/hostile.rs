@@ -4,7 +4,8 @@ use crate::player::{TINY, pick};
 use base::Rng;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
-use text::{GrammarSource, Thinking};
+use text::tool_formats::qwen_coder::QWEN_CODER;
+use text::{CallGrammar, GrammarSource, Thinking, ToolSignature};
 
 /// Far more than any source takes, on a machine with more to do: it takes a second.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -81,6 +82,20 @@ fn references_lead_inside_and_to_an_end() {
         (0..40).map(|at| (at.to_string(), doubling(at))).collect();
     defs.insert("40".into(), json!({"type": "string"}));
     let _ = bounded(schema(json!({"$defs": defs, "$ref": "#/$defs/0"})));
+}
+
+#[test]
+fn definitions_of_many_arguments_are_bounded() {
+    let to = json!({"$ref": "#/$defs/x"});
+    let properties: serde_json::Map<String, Value> =
+        (0..4000).map(|at| (format!("p{at}"), to.clone())).collect();
+    let options: Vec<Value> = (0..4000).map(|at| json!({"const": at})).collect();
+    let parameters = json!({"type": "object", "properties": properties,
+        "$defs": {"x": {"anyOf": options}}});
+    let tools = vec![ToolSignature { name: "a".into(), parameters }];
+    let (format, answer) = (&QWEN_CODER, None);
+    let calls = CallGrammar { format, tools, required: true, parallel: false, answer };
+    refused(GrammarSource::Calls(calls), "definitions");
 }
 
 #[test]

@@ -324,7 +324,7 @@ impl<'a> RuleWriter<'a> {
         let most = most.filter(|most| others.is_some() || *most < members.len());
         let free = most.map(|most| most - required);
         let optional = members.len() - required;
-        if members.len() * (free.map_or(0, |free| free.min(optional)) + 1) > MAX_COUNTED {
+        if free.is_some_and(|free| members.len() * (free.min(optional) + 1) > MAX_COUNTED) {
             return Err((flat[0], "maxProperties is supported with fewer properties".into()));
         }
         let others = others.filter(|_| free != Some(0)).map(|value| self.other(&names, &value));
