@@ -161,8 +161,8 @@ fn insert(vocab: &mut Vocab, id: u32, entry: TokenEntry<'_>) -> Result<()> {
 }
 
 /// Gives added tokens the ids that tokenizers gives them, whatever the file says: those of the
-/// `size` tokens of the model, or the next ones in their order, without those that a vocabulary
-/// with gaps has used.
+/// `size` tokens of the model, or the next ones in their order that a vocabulary with gaps has not
+/// used.
 fn number(added: &mut Vec<RawAdded>, vocab: &Vocab, size: usize) -> Result<()> {
     added.retain(|token| !token.content.is_empty());
     let mut next = u32::try_from(size).map_err(|_| bad("more tokens than ids"))?;

@@ -79,21 +79,21 @@ struct Resolver<'a> {
 }
 
 impl<'a> Resolver<'a> {
-    fn find_anchors(&mut self, at: &'a Value, path: &mut Vec<Step<'a>>) {
+    fn find_anchors(&mut self, at: &'a Value, path: &mut Vec<PointerStep<'a>>) {
         if let Some(name) = at.get("$anchor").and_then(Value::as_str) {
             self.add_anchor(name, path);
         }
-        let members: Box<dyn Iterator<Item = (Step, &Value)>> = match at {
+        let members: Box<dyn Iterator<Item = (PointerStep, &Value)>> = match at {
             Value::Object(object) => {
-                Box::new(object.iter().map(|(key, value)| (Step::Key(key), value)))
+                Box::new(object.iter().map(|(key, value)| (PointerStep::Key(key), value)))
             }
             Value::Array(list) => {
-                Box::new(list.iter().enumerate().map(|(at, value)| (Step::Item(at), value)))
+                Box::new(list.iter().enumerate().map(|(at, value)| (PointerStep::Item(at), value)))
             }
             _ => return,
         };
         for (step, value) in members {
-            if !matches!(step, Step::Key("const" | "enum")) {
+            if !matches!(step, PointerStep::Key("const" | "enum")) {
                 path.push(step);
                 self.find_anchors(value, path);
                 path.pop();
@@ -101,11 +101,11 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    fn add_anchor(&mut self, name: &'a str, path: &[Step]) {
+    fn add_anchor(&mut self, name: &'a str, path: &[PointerStep]) {
         if self.anchors.contains_key(name) || self.is_full() {
             return;
         }
-        let pointer: String = path.iter().map(Step::written).collect();
+        let pointer: String = path.iter().map(PointerStep::written).collect();
         if self.count(pointer.len()) {
             self.anchors.insert(name, pointer);
         }
@@ -164,12 +164,12 @@ impl<'a> Resolver<'a> {
 }
 
 /// A key or an index of a pointer.
-enum Step<'a> {
+enum PointerStep<'a> {
     Key(&'a str),
     Item(usize),
 }
 
-impl Step<'_> {
+impl PointerStep<'_> {
     fn written(&self) -> String {
         match self {
             Self::Key(key) => format!("/{}", escaped(key)),
