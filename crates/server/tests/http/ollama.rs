@@ -328,6 +328,8 @@ async fn texts_to_embed_end_where_the_context_does_unless_that_is_refused() {
         let none = ok(server.post("/api/embed", &body).await).await;
         assert_eq!((&none["embeddings"], &none["prompt_eval_count"]), (&json!([]), &json!(0)));
     }
+    let response = server.post("/api/embed", &json!({"dimensions": 0})).await;
+    check_error(response, 400, "must be at least 1").await;
 }
 
 #[tokio::test]

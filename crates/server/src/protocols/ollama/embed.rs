@@ -80,14 +80,17 @@ pub(crate) async fn embed(
     let (context, vectors) = vectors(context, body, |service, body| {
         let body: EmbedBody = wire::read(body)?;
         keep_alive::unloads(body.keep_alive.as_ref())?;
+        if body.dimensions == Some(0) {
+            return Err(HttpError::member("dimensions", "must be at least 1"));
+        }
         let embed = Embed { normalize: true, dimensions: body.dimensions, ..Embed::default() };
         let most_tokens = body.truncate.unwrap_or(true).then_some(usize::MAX);
         let options = TextOptions { embed, prompt_name: None, most_tokens };
         match body.input {
+            None => Ok((embed, Vec::new())),
             Some(Texts::One(text)) if text.is_empty() => Ok((embed, Vec::new())),
             Some(Texts::Many(none)) if none.is_empty() => Ok((embed, Vec::new())),
             Some(some) => texts(service, some.all(), "input", options),
-            None => Ok((embed, Vec::new())),
         }
     })
     .await?;
