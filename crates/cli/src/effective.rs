@@ -2,6 +2,7 @@
 //!
 //! Invariant: the file holds no API key, only the labels of keys in logs.
 
+use crate::folders;
 use crate::logging::LogFormat;
 use crate::settings::keys::{SETTINGS, Setting, flag, setting, setting_of};
 use crate::settings::{SettingsFile, is_switch, unknown_variables};
@@ -12,6 +13,7 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 /// The secret setting.
 const SECRET: &str = "api-key";
@@ -174,9 +176,9 @@ fn idle(command: &Command, matches: &ArgMatches) -> Vec<String> {
     };
     let is_on = |key: &&str| {
         let values = source(key).and_then(|_| matches.get_raw(&id(key)));
-        values.is_some_and(|mut values| {
-            values.any(|value| !["off", "false", "0"].iter().any(|off| value == *off))
-        })
+        // A flag that is counted has 0 where it is not given.
+        let is_off = |value: &OsStr| value == "0" || folders::is_off(Path::new(value));
+        values.is_some_and(|mut values| values.any(|value| !is_off(value)))
     };
     let is_idle = |(key, others): &&(&str, &[&str])| {
         source(key) == Some(ValueSource::CommandLine) && !others.iter().any(is_on)
@@ -243,7 +245,6 @@ fn scalar(text: &str) -> String {
 mod tests {
     use super::*;
     use clap::CommandFactory;
-    use std::path::Path;
 
     fn effective(yaml: &str, args: &[&str]) -> String {
         let settings = SettingsFile::parse(yaml, Path::new("gannet.yaml")).unwrap();

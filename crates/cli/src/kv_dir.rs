@@ -161,7 +161,9 @@ mod tests {
     #[test]
     fn the_cache_on_disk_is_off_unless_a_folder_is_named() {
         assert!(parsed(&[]).unwrap().is_none());
-        assert!(parsed(&["--kv-dir", "off"]).unwrap().is_none());
+        for off in ["off", "OFF", "false", "no", "No"] {
+            assert!(parsed(&["--kv-dir", off]).unwrap().is_none(), "{off}");
+        }
         let named = parsed(&["--kv-dir", "/tmp/kv"]).unwrap().unwrap();
         assert_eq!(named.folder, Path::new("/tmp/kv"));
         assert!((1..=MAX_BYTES).contains(&named.max_bytes));

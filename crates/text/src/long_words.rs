@@ -1,6 +1,6 @@
-//! Texts for WordPiece, without what of long words and spaces has no influence on their ids: a word
-//! of more characters than the model looks at is one unknown token however long it is, and white
-//! space of any length parts words.
+//! Shortening of texts for WordPiece. A word of more characters than the model looks at is one
+//! unknown token however long it is, and white space of any length separates words, so that the
+//! rest of both does not change the ids.
 //!
 //! Source: the normalizer and the pre-tokenizer of BERT in Hugging Face tokenizers.
 //!

@@ -57,8 +57,8 @@ impl Tokenizer {
         Ok(encoded)
     }
 
-    /// A long text without what has no influence on its ids, where that is easy to tell and no
-    /// places in the text are of interest.
+    /// A shorter text with the same ids; `None` for a short text, for one with literal places, and
+    /// where the vocabulary has no rule for it.
     fn shortened(&self, text: &str, specials: Specials) -> Option<String> {
         match (&self.engine, specials) {
             (_, Specials::Outside([_, ..])) => None,
