@@ -10,11 +10,11 @@
 
 mod adapters;
 mod batch;
+mod cache_spec;
 mod cpu;
 mod device;
 mod handles;
 mod heat;
-mod layer_cache;
 mod memory;
 mod read_times;
 mod reference;
@@ -22,6 +22,7 @@ mod routes;
 
 pub use adapters::{AdaptedRows, Adapter, AdapterSet, LowRank, ScaledAdapter};
 pub use batch::{Batch, BlockCopy, SequenceRows, StateRows, StateSave};
+pub use cache_spec::{CacheSpec, GroupSize};
 pub use cpu::{Cpu, InputSums};
 pub use device::{CPU, Device, DeviceChoice, DeviceInfo, DeviceOptions, Held, REFERENCE};
 pub use handles::{
@@ -32,9 +33,7 @@ pub use handles::{
     Window,
 };
 pub use heat::Heat;
-pub use layer_cache::{
-    CacheSpec, GroupSize, LayerCache, Rounding, RowLayout, Rows, State, group_windows,
-};
+pub use kernels::kv::{LayerCache, Rounding, RowLayout, Rows, State, group_windows};
 pub use memory::{FreeMemory, Memory, SlotClass, StreamPlan, StreamStats, available_memory};
 pub use read_times::ReadTimes;
 pub use routes::{ExpertBytes, ExpertUse};

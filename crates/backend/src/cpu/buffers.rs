@@ -2,9 +2,9 @@
 
 use super::products::scratch;
 use super::{Cpu, SERIAL_VALUES, kv, sparse};
-use crate::layer_cache::STATE_TILE;
 use crate::{Buffer, CacheSpec, Memory};
 use base::AlignedVec;
+use kernels::kv::STATE_TILE;
 use std::ops::Range;
 
 /// Rows of f32 values.

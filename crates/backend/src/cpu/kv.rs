@@ -1,11 +1,12 @@
 //! The cache of the CPU: memory for the rows of all layers, in blocks, and storing them.
 
-use crate::layer_cache::{CacheSpec, RowLayout, Rows};
+use crate::CacheSpec;
 use crate::{Batch, BlockCopy, Error};
 use base::{AlignedVec, ThreadPool};
 use kernels::Isa;
 use kernels::attention::{self, KvRef};
 use kernels::kv::{KvLayout, MAX_HEAD_DIM, PlainRows};
+use kernels::kv::{RowLayout, Rows};
 use std::ops::Range;
 
 /// Rows from which storing them is worth handing to other threads.

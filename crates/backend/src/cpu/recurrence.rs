@@ -6,11 +6,11 @@
 use super::Cpu;
 use super::products::scratch;
 use super::states::StatePlace;
-use crate::layer_cache::STATE_TILE;
 use crate::{Batch, Buffer, Gate, RecurrenceRule, RecurrenceSpec, SequenceRows, StateRows};
 use base::PairCut;
 use kernels::delta::{self, DeltaRows, StateRule, Strided};
 use kernels::elementwise;
+use kernels::kv::STATE_TILE;
 use std::ops::Range;
 
 /// Epsilon of the norms of queries and keys: a constant of the reference.

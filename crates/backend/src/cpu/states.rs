@@ -1,8 +1,9 @@
 //! The states of the CPU: memory for the matrices of recurrent layers, in slots.
 
+use crate::CacheSpec;
 use crate::Error;
-use crate::layer_cache::{CacheSpec, State};
 use base::AlignedVec;
+use kernels::kv::State;
 
 /// States of all layers.
 #[derive(Default)]

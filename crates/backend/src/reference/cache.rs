@@ -1,8 +1,9 @@
 //! The cache of the reference: rows of f32 for every place of every block, and states.
 
 use super::Rows;
-use crate::layer_cache::{CacheSpec, RowLayout, State};
+use crate::CacheSpec;
 use crate::{Batch, BlockCopy, Error, KvType, SequenceRows};
+use kernels::kv::{RowLayout, State};
 
 /// Rows of one kind of one layer.
 pub(super) struct CachedRows {

@@ -2,9 +2,9 @@
 
 use super::rotation::turn;
 use super::{Reference, add_scaled, dot};
-use crate::layer_cache::RowLayout;
 use crate::{Batch, Buffer, Compression, IndexSpec, RowAttention};
 use kernels::Isa;
+use kernels::kv::RowLayout;
 use kernels::kv::{Rounding, round};
 
 impl Reference {

@@ -13,10 +13,12 @@
 //! represents exact f32 values, which kernels compute with.
 
 mod float;
+mod layer;
 mod plain;
 mod q8_0;
 mod rounding;
 
+pub use layer::{LayerCache, RowLayout, Rows, STATE_TILE, State, group_windows};
 pub use plain::{PlainRows, RowList};
 pub(crate) use rounding::scale_of;
 pub use rounding::{Rounding, round};

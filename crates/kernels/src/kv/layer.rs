@@ -7,10 +7,7 @@
 //! Rows of equal window, over all layers, form a *group*, which has blocks of its own; see
 //! docs/decisions/0017-rows-with-windows-and-states.md.
 
-use crate::KvType;
-use kernels::kv::KvLayout;
-use kernels::kv::PlainRows;
-pub use kernels::kv::Rounding;
+use super::{KvLayout, KvType, PlainRows, Rounding};
 
 /// What a layer keeps for a sequence.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -123,7 +120,11 @@ impl Rows {
         (index, number - index * block / self.every)
     }
 
-    pub(crate) fn kv_layout(&self, block: usize, ty: KvType) -> KvLayout {
+    /// How rows of heads are stored in a cache of type `ty`.
+    ///
+    /// # Panics
+    /// If these are plain rows.
+    pub fn kv_layout(&self, block: usize, ty: KvType) -> KvLayout {
         let RowLayout::Heads { latent } = self.layout else { panic!("rows of heads") };
         KvLayout { ty: self.ty.unwrap_or(ty), block, heads: self.heads, dim: self.dim, latent }
     }
@@ -148,7 +149,7 @@ impl Rows {
 const LINE: usize = 64;
 
 /// Value columns of a tile of a state.
-pub(crate) const STATE_TILE: usize = 16;
+pub const STATE_TILE: usize = 16;
 
 impl State {
     /// Bytes of the matrices, whose columns are padded to whole tiles.
@@ -162,17 +163,17 @@ impl State {
     }
 
     /// Tiles of all heads.
-    pub(crate) fn tiles(&self) -> usize {
+    pub fn tiles(&self) -> usize {
         self.heads * self.values.div_ceil(STATE_TILE)
     }
 
     /// Values of a tile.
-    pub(crate) fn tile(&self) -> usize {
+    pub fn tile(&self) -> usize {
         self.keys * STATE_TILE
     }
 
     /// Values of a row that waits: keys, values, decay and beta of all heads.
-    pub(crate) fn waiting(&self) -> usize {
+    pub fn waiting(&self) -> usize {
         self.key_heads * self.keys + self.heads * (self.values + self.decays() + 1)
     }
 
@@ -190,43 +191,6 @@ pub fn group_windows<'a>(layers: impl IntoIterator<Item = &'a LayerCache>) -> Ve
     windows.sort_unstable_by_key(|window| std::cmp::Reverse(window.unwrap_or(usize::MAX)));
     windows.dedup();
     windows
-}
-
-/// The memory of a cache.
-#[derive(Clone, Copy, Debug)]
-pub struct CacheSpec<'a> {
-    /// The layers of this rank.
-    pub layers: &'a [LayerCache],
-    /// Positions of a block.
-    pub block: usize,
-    /// Window and number of blocks of each group.
-    pub groups: &'a [GroupSize],
-    /// State slots.
-    pub states: usize,
-    /// Rows of guesses that may wait in a slot.
-    pub guesses: usize,
-    /// Storage type of rows that have none of their own.
-    pub ty: KvType,
-}
-
-/// A group of rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GroupSize {
-    /// Positions for which its rows are looked at.
-    pub window: Option<usize>,
-    /// Number of blocks.
-    pub blocks: usize,
-}
-
-impl CacheSpec<'_> {
-    /// The group of rows of this window.
-    ///
-    /// # Panics
-    /// If no group has this window.
-    pub fn group_of(&self, rows: &Rows) -> usize {
-        let group = self.groups.iter().position(|group| group.window == rows.window);
-        group.expect("every window has a group")
-    }
 }
 
 #[cfg(test)]
