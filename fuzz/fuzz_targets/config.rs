@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use formats::layers::OpSpec;
 use formats::{GenerationDefaults, ModelConfig};
 use libfuzzer_sys::fuzz_target;
 
@@ -10,11 +11,15 @@ fuzz_target!(|text: &str| {
     let path = Path::new("config.json");
     let _ = GenerationDefaults::from_json(text, path);
     let Ok(config) = ModelConfig::from_hf_json(text, path) else { return };
-    assert_eq!(config.heads % config.kv_heads, 0);
-    assert_eq!(config.windows.len(), config.layers);
-    if let Some(sizes) = config.compressed() {
-        assert_eq!(sizes.ratios.len(), config.layers);
-        assert_eq!(config.heads % sizes.groups, 0);
+    for op in config.ops() {
+        match op {
+            OpSpec::Grouped(spec) => {
+                assert_eq!(spec.heads % spec.kv_heads, 0);
+                let rotated = spec.rotation.as_ref().map_or(0, |rope| rope.dim);
+                assert!(rotated.is_multiple_of(2) && rotated <= spec.head_dim);
+            }
+            OpSpec::Compressed(spec) => assert_eq!(spec.heads % spec.groups, 0),
+            _ => {}
+        }
     }
-    assert!(config.rope.dim.is_multiple_of(2) && config.rope.dim <= config.head_dim);
 });

@@ -57,11 +57,11 @@ impl ModelCard {
             parameters: checkpoint.tensors().map(values).sum(),
             quantisation: quantisation(checkpoint.tensors()),
             modified,
-            context_length: config.context_length,
-            hidden_size: config.hidden_size,
-            layers: config.layers,
-            heads: config.heads,
-            kv_heads: config.kv_heads,
+            context_length: config.context,
+            hidden_size: config.hidden,
+            layers: config.layers.len(),
+            heads: config.hyperparameters().heads,
+            kv_heads: config.hyperparameters().kv_heads,
             sentence: checkpoint.sentence().clone(),
         }
     }

@@ -47,7 +47,7 @@ impl<'a> TranscriptRenderer<'a> {
             ends: &[],
             rules: families::chat_rules(&self.config.architecture),
             thinks: false,
-            context: self.config.context_length,
+            context: self.config.context,
             limit: TokenLimit { context: usize::MAX, counts: false },
             marks: false,
         };

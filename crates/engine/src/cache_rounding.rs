@@ -3,7 +3,7 @@
 use crate::Error;
 use backend::{Mode, Rounding};
 use formats::ModelConfig;
-use formats::config::Attention;
+use formats::layers::OpSpec;
 
 /// How cached rows are rounded, in models that were trained for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,14 +53,18 @@ pub(crate) fn rounding(
     asked: Option<CacheRounding>,
     mode: Mode,
 ) -> Result<(Option<CacheRounding>, Option<String>), Error> {
-    let Attention::Compressed(sizes) = &config.attention else { return Ok((None, None)) };
+    let mut compressed = config.ops().filter_map(OpSpec::compressed).peekable();
+    if compressed.peek().is_none() {
+        return Ok((None, None));
+    }
     let rounding = asked.unwrap_or(CacheRounding::of(mode));
-    let indexed = sizes.indexed.contains(&true);
-    if rounding == CacheRounding::Native && indexed && !Rounding::Fp4.fits(sizes.index_dim) {
+    let mut indexes = compressed.filter_map(|spec| spec.index);
+    let unfit = indexes.find(|index| !Rounding::Fp4.fits(index.rows.dim));
+    if let (CacheRounding::Native, Some(index)) = (rounding, unfit) {
         let problem = format!(
             "cache rounding native: expected heads of the index whose size is a power of two, \
              found {}",
-            sizes.index_dim
+            index.rows.dim
         );
         return match asked {
             None => {

@@ -26,7 +26,6 @@ use backend::{
 use base::Profile;
 use cache::CacheMade;
 use expert_routes::ExpertRoutes;
-use formats::config::{Attention, RopeScaling};
 use formats::{Checkpoint, ModelConfig, Pooling};
 use loaded::{Loaded, load_weights};
 use models::placement::{Placed, Placement, TensorInfo, digest};
@@ -247,11 +246,11 @@ impl Runner {
             name: config.name.clone(),
             architecture: config.architecture.clone(),
             context_length: context,
-            vocab_size: config.vocab_size,
+            vocab_size: config.vocab,
             cache_tokens: groups[0].blocks * options.block,
             task: task(config),
-            hidden_size: config.hidden_size,
-            token_types: config.encoder.as_ref().map_or(0, |it| it.token_types).max(1),
+            hidden_size: config.hidden,
+            token_types: config.embedding.token_types.max(1),
             uses_marks: states > 0 || groups.len() > 1,
         };
         Ok(Self {
@@ -281,12 +280,9 @@ impl Runner {
             adapters,
             logits: None,
             hidden: 0,
-            long_from: match config.rope.scaling {
-                RopeScaling::LongRope { original_context, .. } => Some(original_context),
-                _ => None,
-            },
+            long_from: config.long_from(),
             embedding,
-            is_encoder: config.encoder.is_some(),
+            is_encoder: config.is_encoder(),
         })
     }
 
@@ -504,11 +500,11 @@ fn limits(
         return Err(Error::Block(block));
     }
     // No prompt exceeds the context.
-    let context = context.unwrap_or(config.context_length).max(1);
-    let chunk = if config.encoder.is_some() { chunk.max(1) } else { chunk.clamp(1, context) };
+    let context = context.unwrap_or(config.context).max(1);
+    let chunk = if config.is_encoder() { chunk.max(1) } else { chunk.clamp(1, context) };
     let logit_rows = options.logit_rows.max(1);
     // The texts of an encoder are not cut.
-    let most = if config.encoder.is_some() { chunk.max(context) } else { chunk };
+    let most = if config.is_encoder() { chunk.max(context) } else { chunk };
     // A whole chunk and all sequences that decode.
     Ok((chunk, WorkspaceLimits { rows: most.saturating_add(logit_rows), logit_rows }))
 }
@@ -549,7 +545,7 @@ fn place(
 /// The types in which the rows of a model can be cached. `native` says whether rows are rounded as
 /// the model was trained for.
 pub fn kv_types(config: &ModelConfig, native: bool) -> Vec<KvType> {
-    let plain = matches!(config.attention, Attention::Compressed(_));
+    let plain = config.ops().any(|op| op.compressed().is_some());
     let fits = |ty: &KvType| match ty {
         KvType::Fp8 => plain && native,
         KvType::Q8_0 => !plain,

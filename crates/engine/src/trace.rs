@@ -6,6 +6,7 @@
 
 use crate::cache_rounding::CacheRounding;
 use crate::constraint::{Allowed, Constraint, Grammar, GrammarRef, TokenSet};
+use crate::identity::is_comparable;
 use crate::request::{Request, SamplingParams};
 use crate::runner::Settings;
 use crate::{Runner, Speculate};
@@ -170,7 +171,13 @@ impl TraceSettings {
         }
     }
 
-    /// The first setting that decides bits and differs: its name and both values.
+    /// Whether digests of checkpoints are of one version; others cannot be compared.
+    pub fn names_its_checkpoint_as(&self, other: &Self) -> bool {
+        is_comparable(&self.checkpoint, &other.checkpoint)
+    }
+
+    /// The first setting that decides bits and differs: its name and both values. Checkpoints are
+    /// not compared where their digests are of different versions.
     pub fn difference<'a>(&'a self, other: &'a Self) -> Option<(&'static str, &'a str, &'a str)> {
         let pairs = [
             ("checkpoint", &self.checkpoint, &other.checkpoint),
@@ -181,8 +188,10 @@ impl TraceSettings {
             ("rounding", &self.rounding, &other.rounding),
             ("adapters", &self.adapters, &other.adapters),
         ];
+        let skipped = usize::from(!self.names_its_checkpoint_as(other));
         pairs
             .into_iter()
+            .skip(skipped)
             .find(|(_, a, b)| a != b)
             .map(|(name, a, b)| (name, a.as_str(), b.as_str()))
     }

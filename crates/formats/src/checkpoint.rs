@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use indexmap::IndexMap;
 
-use crate::config::family::{ExpertFiles, Family, HeadNorms, QKV_AND_BIASES};
+use crate::config::family::{Family, QKV_AND_BIASES};
 use crate::config::gguf::{FIRST_HEAD_NORM, LONG_FACTORS, ROPE_FACTORS, SHORT_FACTORS};
 use crate::config::hf::HfConfig;
-use crate::config::{Attention, GroupedConfig, ModelConfig, TensorForm};
+use crate::config::{Attention, GroupedConfig, ModelConfig};
 use crate::delta::DeltaTensors;
 use crate::error::{Error, Result};
 use crate::experts::Experts;
@@ -20,6 +20,9 @@ use crate::files::ModelFiles;
 use crate::generation::{GENERATION_FILE, GenerationDefaults};
 use crate::gguf::{self, GgufFile};
 use crate::json::{self, CONFIG_FILE, MAX_CONFIG_BYTES};
+use crate::layers::ExpertFiles;
+use crate::layers::TensorForm;
+use crate::layers::{Presence, TensorSpec};
 use crate::names::{self, HEAD_OUTPUT, NameTable};
 use crate::pooling::Pooling;
 use crate::sentence::SentenceConfig;
@@ -89,13 +92,13 @@ impl Checkpoint {
             return Err(Error::file(files.path(), "expected weights, found no tensors"));
         }
         let mut generation = read_generation(&files)?;
-        generation.suppressed.retain(|&id| (id as usize) < config.vocab_size);
+        generation.suppressed.retain(|&id| (id as usize) < config.vocab);
         if !generation.eos.is_empty() {
             config.special.eos.clone_from(&generation.eos);
         }
         let sentence = read_sentence(&files)?;
-        if let (Some(_), Some(most)) = (&config.encoder, sentence.max_tokens) {
-            config.context_length = config.context_length.min(most);
+        if let (true, Some(most)) = (config.is_encoder(), sentence.max_tokens) {
+            config = config.with(|said| said.context_length = said.context_length.min(most));
         }
         config.name = options.name.clone().unwrap_or(config.name);
         let is_other = |view: &TensorView| {
@@ -110,10 +113,12 @@ impl Checkpoint {
         let untied = output_head::settle(&mut views, &mut config);
         let tensors = tracked(views)?;
         // Checkpoints may have head norms that config.json does not declare.
-        if let (HeadNorms::Declared, Attention::Grouped(GroupedConfig { head_norms, .. })) =
-            (family.head_norms, &mut config.attention)
-        {
-            *head_norms |= tensors.contains_key(FIRST_HEAD_NORM);
+        if family.may_norm_heads && tensors.contains_key(FIRST_HEAD_NORM) {
+            config = config.with(|said| {
+                if let Attention::Grouped(GroupedConfig { head_norms, .. }) = &mut said.attention {
+                    *head_norms = true;
+                }
+            });
         }
         let path = files.path().display().to_string();
         let unsplit = files.gguf().and_then(|gguf| gguf::missing_pre_tokenizer(gguf.metadata()));
@@ -265,18 +270,21 @@ impl Checkpoint {
 
     /// Checks that required and declared tensors exist: other code loads biases only if present.
     fn check_required(&self, declared: &[&str]) -> Result<()> {
-        for layer in 0..self.config.layers {
+        for layer in 0..self.config.layers.len() {
             let in_layer = |part: &str| format!("blk.{layer}.{part}");
             // Layers differ in what they project.
             let projects = |part: &&&str| match part.strip_suffix(".bias") {
                 Some(stem) => self.tensors.contains_key(&in_layer(&format!("{stem}.weight"))),
                 None => true,
             };
-            let declared = declared.iter().filter(projects);
-            for part in (self.family.required)(&self.config, layer).iter().chain(declared) {
-                let name = in_layer(part);
-                if !self.tensors.contains_key(&name) {
-                    return Err(self.missing(&name, &self.config.shape_of(part, layer)));
+            let declared: Vec<_> = declared.iter().filter(projects).collect();
+            for TensorSpec { name: part, shape, presence, .. } in
+                self.config.loaded_tensors(self.family, layer)
+            {
+                let required = presence == Presence::Required && part.ends_with(".bias");
+                let name = in_layer(&part);
+                if (required || declared.contains(&&&*part)) && !self.tensors.contains_key(&name) {
+                    return Err(self.missing(&name, &shape));
                 }
             }
         }
@@ -359,11 +367,11 @@ fn canonical_tensors(
     family: &Family,
 ) -> Result<Vec<TensorView>> {
     let names = files.gguf().is_none().then_some(&family.names);
-    let scores = config.classifier.is_some() && config.encoder.is_none();
+    let scores = config.said.classifier.is_some() && config.said.encoder.is_none();
     let named = tensors.into_iter().filter_map(|view| {
         let source = &view.source_name;
         let unread = names.is_some_and(|names| names.is_ignored(source))
-            || family.more_layers && predicts_more(family, source, config.layers);
+            || family.more_layers && predicts_more(family, source, config.layers.len());
         let name = match names {
             None => gguf_name(family, source),
             Some(_) if scores && source == SCORE => HEAD_OUTPUT.to_owned(),
@@ -470,11 +478,11 @@ fn parts_of(view: &TensorView, parts: Vec<(usize, String)>) -> Result<Vec<Tensor
 /// Whether the tensor is a head of a class that the checkpoint is not of, or a bias for the choice
 /// of experts in a layer whose tokens choose them.
 fn has_no_use(config: &ModelConfig, name: &str) -> bool {
-    let is_head = name.starts_with("cls.") && config.classifier.is_none();
-    if config.encoder.is_some() && (is_head || name.starts_with("pooler.")) {
+    let is_head = name.starts_with("cls.") && config.said.classifier.is_none();
+    if config.said.encoder.is_some() && (is_head || name.starts_with("pooler.")) {
         return true;
     }
-    let Some(experts) = &config.experts else { return false };
+    let Some(experts) = &config.said.experts else { return false };
     let layer = names::split_canonical(name).filter(|(_, rest)| *rest == "exp_probs_b.bias");
     let layer = layer.and_then(|(layer, _)| layer.parse::<usize>().ok());
     layer.and_then(|layer| experts.by_token.get(layer).copied()).unwrap_or(false)
@@ -513,7 +521,7 @@ pub(crate) fn canonical_name(family: &Family, config: &ModelConfig, source: &str
     let canonical = family.names.canonical(source).or_else(with_prefix);
     let canonical = canonical.unwrap_or_else(|| source.to_owned());
     match names::split_canonical(&canonical) {
-        Some((layer, part)) => match (family.renamed)(config, part) {
+        Some((layer, part)) => match (family.renamed)(&config.said, part) {
             Some(other) => format!("blk.{layer}.{other}"),
             None => canonical,
         },

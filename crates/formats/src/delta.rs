@@ -32,7 +32,7 @@ impl DeltaTensors<'_> {
     pub fn convert(&self, tensors: Vec<TensorView>) -> Result<Vec<TensorView>> {
         let mut converted = Vec::with_capacity(tensors.len());
         for view in tensors {
-            match (&self.config.delta, split_canonical(&view.name)) {
+            match (&self.config.said.delta, split_canonical(&view.name)) {
                 (Some(delta), Some((_, "ssm_in.weight"))) => {
                     converted.extend(apart(&view, &projections(delta))?);
                 }
@@ -50,7 +50,9 @@ impl DeltaTensors<'_> {
     fn plain(&self, view: TensorView) -> TensorView {
         let part = split_canonical(&view.name).map(|(_, part)| part);
         match (part, &view.shape[..]) {
-            (Some("ssm_a"), _) if self.config.delta.is_some() || self.config.mamba.is_some() => {
+            (Some("ssm_a"), _)
+                if self.config.said.delta.is_some() || self.config.said.mamba.is_some() =>
+            {
                 computed(&flat(view), |log| -(f64::from(log).exp() as f32))
             }
             (Some(part), &[channels, 1, kernel]) if is_convolution(part) => {

@@ -11,9 +11,9 @@ use base::Storage;
 use indexmap::IndexMap;
 
 use crate::config::ModelConfig;
-use crate::config::family::ExpertFiles;
 use crate::derived::{Derived, EverySecond, Transposed};
 use crate::error::{Error, Result};
+use crate::layers::ExpertFiles;
 use crate::names::{NameTable, split_number};
 use crate::tensor::TensorView;
 
@@ -35,7 +35,7 @@ pub(crate) struct Experts<'a> {
 impl Experts<'_> {
     /// Joins and splits canonically named tensors.
     pub fn join(&self, tensors: Vec<TensorView>) -> Result<Vec<TensorView>> {
-        let Some(experts) = &self.config.experts else { return Ok(tensors) };
+        let Some(experts) = &self.config.said.experts else { return Ok(tensors) };
         let mut joined = Vec::new();
         for view in self.stack(tensors, experts.count)? {
             let fused = view.name.find(FUSED);

@@ -12,9 +12,10 @@ use kernels::quant;
 
 use crate::checkpoint::Checkpoint;
 use crate::config::family::Family;
-use crate::config::{DeltaConfig, LatentConfig, ModelConfig, RopeLayout, TensorForm};
+use crate::config::{DeltaConfig, ModelConfig};
 use crate::error::Result;
 use crate::experts::transposed_matrix;
+use crate::layers::{LatentConfig, RopeLayout, TensorForm};
 use crate::names::{holds_ids, split_canonical};
 use crate::tensor::TensorView;
 
@@ -40,7 +41,7 @@ impl Checkpoint {
     /// joined are stored in different ways, or if columns of experts are out of order.
     pub fn gguf_tensors(&self) -> Result<Vec<TensorView>> {
         let config = self.config();
-        let family = config.family()?;
+        let family = config.family();
         let mut views: Views =
             self.tensors().map(|view| (view.name.clone(), view.clone())).collect();
         for (name, shape) in config.tensors(TensorForm::Read) {
@@ -57,15 +58,15 @@ impl Checkpoint {
                 self.require(&name, &shape)?;
             }
         }
-        if let Some(table) = config.positions {
+        if let Some(table) = config.said.positions {
             let positions = views.get_mut(POSITIONS).expect("a tensor of the list");
             *positions = positions.rows(table.first..table.rows);
         }
-        if let Some(latent) = config.latent() {
+        if let Some(latent) = config.said.latent() {
             check_rotation(config, family)?;
             expand(&mut views, config, latent)?;
         }
-        let delta = config.delta.as_ref().filter(|delta| !delta.per_channel);
+        let delta = config.said.delta.as_ref().filter(|_| !config.decays_per_channel());
         if let Some(delta) = delta.filter(|_| family.delta.is_some_and(|files| files.fused)) {
             side_by_side(&mut views, config, delta)?;
         }
@@ -85,7 +86,7 @@ impl Checkpoint {
 impl Checkpoint {
     /// A table of the numbers of experts as integers of 32 bits.
     fn ids_in_32_bits(&self, name: &str, shape: &[usize]) -> Result<Vec<u8>> {
-        let end = self.config().experts.as_ref().map_or(0, |experts| experts.count as u32);
+        let end = self.config().said.experts.as_ref().map_or(0, |experts| experts.count as u32);
         let ids = self.ids(name, shape, end)?;
         Ok(ids.iter().flat_map(|id| id.to_le_bytes()).collect())
     }
@@ -93,7 +94,9 @@ impl Checkpoint {
 
 /// Refuses latent attention whose rotated values GGUF files have in another order.
 fn check_rotation(config: &ModelConfig, family: &Family) -> Result<()> {
-    match config.rope.layout == RopeLayout::Halves && family.gguf_rope == RopeLayout::Interleaved {
+    match config.said.rope.layout == RopeLayout::Halves
+        && family.gguf_rope == RopeLayout::Interleaved
+    {
         false => Ok(()),
         true => Err(config.error("rope_interleave", "expected true, found false")),
     }
@@ -103,7 +106,7 @@ fn check_rotation(config: &ModelConfig, family: &Family) -> Result<()> {
 fn expand(views: &mut Views, config: &ModelConfig, sizes: LatentConfig) -> Result<()> {
     let LatentConfig { nope_dim, value_dim, .. } = sizes;
     let each = nope_dim + value_dim;
-    for layer in 0..config.layers {
+    for layer in 0..config.layers.len() {
         let name = |part: &str| format!("blk.{layer}.{part}");
         let Some(both) = views.shift_remove(&name(EXPANSION)) else { continue };
         if both.ty.block_len != 1 || both.order.is_some() {
@@ -114,7 +117,7 @@ fn expand(views: &mut Views, config: &ModelConfig, sizes: LatentConfig) -> Resul
             let first = head * each + first;
             both.rows(first..first + count)
         };
-        let heads = 0..config.heads;
+        let heads = 0..config.said.heads;
         let keys = heads.clone().map(|head| transposed_matrix(&rows(head, 0, nope_dim)));
         let values = heads.map(|head| rows(head, nope_dim, value_dim));
         let (keys, values) = (keys.collect(), values.collect());
@@ -127,7 +130,7 @@ fn expand(views: &mut Views, config: &ModelConfig, sizes: LatentConfig) -> Resul
 
 /// Puts the rows of beta and of decay side by side, key head by key head.
 fn side_by_side(views: &mut Views, config: &ModelConfig, delta: &DeltaConfig) -> Result<()> {
-    for layer in 0..config.layers {
+    for layer in 0..config.layers.len() {
         let name = |part: &str| format!("blk.{layer}.{part}");
         let parts = [BETA, DECAY].map(|part| views.shift_remove(&name(part)));
         let [Some(beta), Some(decay)] = parts else { continue };
@@ -144,7 +147,7 @@ fn side_by_side(views: &mut Views, config: &ModelConfig, delta: &DeltaConfig) ->
 /// Joins what files of the family store as the rows of one tensor.
 fn join(views: &mut Views, config: &ModelConfig, family: &Family) -> Result<()> {
     for (whole, parts) in family.joined {
-        for layer in 0..config.layers {
+        for layer in 0..config.layers.len() {
             let parts = parts.iter().map(|part| views.shift_remove(&format!("blk.{layer}.{part}")));
             let parts: Vec<_> = parts.flatten().collect();
             if !parts.is_empty() {

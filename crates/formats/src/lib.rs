@@ -23,6 +23,7 @@ pub mod gguf;
 mod gguf_form;
 pub mod imatrix;
 mod json;
+pub mod layers;
 mod layout;
 pub mod names;
 pub mod native;

@@ -70,7 +70,7 @@ impl SentenceConfig {
     /// # Errors
     /// If the metadata has no number for it.
     pub fn to_gguf(&self, config: &ModelConfig, writer: &mut GgufWriter) -> Result<()> {
-        let number = match (self.pooling, &config.classifier) {
+        let number = match (self.pooling, &config.said.classifier) {
             (_, Some(_)) => RANK,
             (None, None) => return Ok(()),
             (Some(pooling), None) => pooling.gguf_number().ok_or_else(|| {
@@ -78,7 +78,7 @@ impl SentenceConfig {
                 config.error("pooling", &problem)
             })?,
         };
-        let key = format!("{}.pooling_type", config.family()?.gguf_name_of(config));
+        let key = format!("{}.pooling_type", config.family().gguf_name_of(&config.said));
         writer.set(&key, GgufValue::U32(number as u32));
         Ok(())
     }

@@ -28,7 +28,7 @@ fn write(folder: &Path, config: &Json, edit: impl Fn(&mut Vec<(String, Vec<usize
     let names = name_table(&model.architecture).unwrap();
     let source = |(name, shape): (String, _)| (names.source(&name).unwrap(), shape);
     let mut tensors: Vec<_> =
-        model.tensors(formats::config::TensorForm::Hf).into_iter().map(source).collect();
+        model.tensors(formats::layers::TensorForm::Hf).into_iter().map(source).collect();
     edit(&mut tensors);
     write_safetensors(&folder.join("model.safetensors"), &tensors);
 }

@@ -5,8 +5,8 @@ mod common;
 use std::path::Path;
 
 use common::read_all;
-use formats::config::TensorForm;
 use formats::families::{self, name_table};
+use formats::layers::TensorForm;
 use formats::names::NameTable;
 use formats::safetensors::SafetensorsWriter;
 use formats::{Checkpoint, ModelConfig, OpenOptions};
@@ -28,7 +28,7 @@ impl Source {
     /// A small model of a family, with an output head or without one.
     fn tiny(family: &str, has_head: bool) -> Self {
         let model = ModelConfig::tiny(family, 2).unwrap();
-        let model = ModelConfig { tied_embeddings: !has_head, ..model };
+        let model = model.with(|said| said.tied_embeddings = !has_head);
         Self::of(&model, model.to_hf_json().unwrap())
     }
 
@@ -80,7 +80,7 @@ impl Source {
             let view = checkpoint.tensor(name)?;
             Some(view.bytes().read(0..1)[0])
         };
-        assert_eq!(checkpoint.config().tied_embeddings, tied, "{case}");
+        assert_eq!(checkpoint.config().hyperparameters().tied_embeddings, tied, "{case}");
         assert_eq!(first(EMBEDDING), Some(embedding), "{case}");
         assert_eq!(first(HEAD), (!tied).then_some(head), "{case}");
         let warnings = checkpoint.warnings();
@@ -138,13 +138,13 @@ fn one_differing_value_anywhere_makes_two_matrices_of_a_tied_one() {
     write(&path, &source.tensors);
     let whole = std::fs::read(&path).unwrap();
     let open = || Checkpoint::open(folder.path(), &OpenOptions::default()).unwrap();
-    assert!(open().config().tied_embeddings);
+    assert!(open().config().hyperparameters().tied_embeddings);
     // The head is the last tensor, or the embedding the first.
     for at in [whole.len() - 1, whole.len() - 131 * 72] {
         let mut altered = whole.clone();
         altered[at] ^= 1;
         std::fs::write(&path, altered).unwrap();
-        assert!(!open().config().tied_embeddings, "{at}");
+        assert!(!open().config().hyperparameters().tied_embeddings, "{at}");
     }
 }
 

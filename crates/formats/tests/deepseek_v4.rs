@@ -6,9 +6,8 @@ mod common;
 use std::path::{Path, PathBuf};
 
 use common::read_all;
-use formats::config::{
-    CompressedConfig, HyperConfig, RopeConfig, RopeLayout, RopeScaling, RouterScores, TensorForm,
-};
+use formats::config::CompressedConfig;
+use formats::layers::{HyperConfig, RopeConfig, RopeLayout, RopeScaling, RouterScores, TensorForm};
 use formats::safetensors::SafetensorsWriter;
 use formats::{Checkpoint, ModelConfig, OpenOptions, TensorView, names};
 use kernels::quant::{QuantType, by_name};
@@ -39,19 +38,28 @@ fn yarn() -> RopeScaling {
 /// What the fixtures have in common.
 fn check_common(config: &ModelConfig) {
     assert_eq!(config.architecture, "deepseek_v4");
-    assert_eq!((config.hidden_size, config.kv_heads, config.head_dim), (64, 1, 32));
-    assert_eq!((config.vocab_size, config.context_length), (640, 2048));
-    assert_eq!((config.attention_scale, config.tied_embeddings), (1.0 / 32f32.sqrt(), false));
-    assert_eq!(config.rope, rope(10_000.0, RopeScaling::None));
-    assert_eq!(config.hyper, Some(HyperConfig { streams: 4, iterations: 20, eps: 1e-6 }));
-    let experts = config.experts.as_ref().unwrap();
+    assert_eq!(
+        (config.hidden, config.hyperparameters().kv_heads, config.hyperparameters().head_dim),
+        (64, 1, 32)
+    );
+    assert_eq!((config.vocab, config.context), (640, 2048));
+    assert_eq!(
+        (config.hyperparameters().attention_scale, config.hyperparameters().tied_embeddings),
+        (1.0 / 32f32.sqrt(), false)
+    );
+    assert_eq!(config.hyperparameters().rope, rope(10_000.0, RopeScaling::None));
+    assert_eq!(
+        config.hyperparameters().hyper,
+        Some(HyperConfig { streams: 4, iterations: 20, eps: 1e-6 })
+    );
+    let experts = config.hyperparameters().experts.as_ref().unwrap();
     assert_eq!([experts.count, experts.chosen, experts.width], [8, 3, 32]);
     assert_eq!((experts.shared_width, experts.shared_gate), (32, false));
     assert_eq!((experts.scores, experts.normalise), (RouterScores::SqrtSoftplus, true));
     assert_eq!((experts.scale, experts.groups), (1.5, None));
-    let limits = vec![Some(2.0); config.layers];
+    let limits = vec![Some(2.0); config.layers.len()];
     assert_eq!((&experts.limits, &experts.shared_limits), (&limits, &limits));
-    assert_eq!(experts.layers, vec![true; config.layers]);
+    assert_eq!(experts.layers, vec![true; config.layers.len()]);
 }
 
 fn check_sizes(config: &ModelConfig, ratios: &[usize], out_rank: usize, index_dim: usize) {
@@ -67,11 +75,11 @@ fn check_sizes(config: &ModelConfig, ratios: &[usize], out_rank: usize, index_di
         index_top: 8,
         rope: rope(160_000.0, yarn()),
     };
-    assert_eq!(config.compressed(), Some(&expected));
+    assert_eq!(config.hyperparameters().compressed(), Some(&expected));
 }
 
 fn by_token(config: &ModelConfig) -> &[bool] {
-    &config.experts.as_ref().unwrap().by_token
+    &config.hyperparameters().experts.as_ref().unwrap().by_token
 }
 
 fn sorted(mut tensors: Vec<(String, Vec<usize>)>) -> Vec<(String, Vec<usize>)> {
@@ -93,8 +101,8 @@ fn the_release_is_read_with_all_of_its_tensors() {
     check_common(config);
     // The last of the ratios is that of the layer of multi-token prediction.
     check_sizes(config, &[0, 128, 4, 128, 4], 24, 24);
-    assert_eq!((config.layers, config.heads), (5, 4));
-    assert_eq!(config.windows, [Some(16); 5]);
+    assert_eq!((config.layers.len(), config.hyperparameters().heads), (5, 4));
+    assert_eq!(config.hyperparameters().windows, [Some(16); 5]);
     assert_eq!(by_token(config), [true, true, false, false, false]);
     assert_eq!((config.special.bos, config.special.eos.as_slice()), (Some(635), &[636][..]));
     check_tensors(&checkpoint, TensorForm::Read);
@@ -106,7 +114,7 @@ fn what_transformers_saves_is_read_with_all_of_its_tensors() {
     let config = checkpoint.config();
     check_common(config);
     check_sizes(config, &[16, 4, 0, 4], 24, 32);
-    assert_eq!(config.windows, [Some(12); 4]);
+    assert_eq!(config.hyperparameters().windows, [Some(12); 4]);
     assert_eq!(by_token(config), [true, false, false, false]);
     check_tensors(&checkpoint, TensorForm::Read);
     let kv_norm = checkpoint.require("blk.0.attn_kv_a_norm.weight", &[32]).unwrap();
@@ -119,7 +127,7 @@ fn eight_and_four_bit_floats_have_their_names_and_the_values_of_the_gguf_file() 
     let config = checkpoint.config();
     check_common(config);
     check_sizes(config, &[0, 0, 4, 128], 72, 32);
-    assert_eq!((config.heads, config.layers), (8, 4));
+    assert_eq!((config.hyperparameters().heads, config.layers.len()), (8, 4));
     check_tensors(&checkpoint, TensorForm::Read);
     let experts = checkpoint.require("blk.3.ffn_up_exps.weight", &[8, 32, 64]).unwrap();
     assert_eq!(experts.ty.name, "mxfp4");
@@ -150,7 +158,7 @@ fn layers_of_multi_token_prediction_are_left_alone() {
     check_tensors(&checkpoint, TensorForm::Read);
     for (name, layers) in [("deepseek_v3_mtp", 3), ("glm4_moe_mtp", 3), ("glm4_moe", 3)] {
         let Some(checkpoint) = model(&format!("next/models/{name}")) else { return };
-        assert_eq!(checkpoint.config().layers, layers, "{name}");
+        assert_eq!(checkpoint.config().layers.len(), layers, "{name}");
         let first = format!("model.layers.{layers}.");
         let more = |t: &TensorView| t.source_name.starts_with(&first) || t.name.contains("mtp");
         assert!(!checkpoint.tensors().any(more), "{name}");
@@ -160,7 +168,10 @@ fn layers_of_multi_token_prediction_are_left_alone() {
         let Some(twin) = model(&format!("next/gguf/glm4_moe-{kind}.gguf")) else { return };
         let Some(original) = model("next/models/glm4_moe") else { return };
         assert_eq!(twin.config().layers, original.config().layers);
-        assert_eq!(twin.config().experts, original.config().experts);
+        assert_eq!(
+            twin.config().hyperparameters().experts,
+            original.config().hyperparameters().experts
+        );
         check_all_read(&twin);
     }
 }
@@ -396,5 +407,5 @@ fn an_output_head_is_found_under_its_name() {
     let folder = tempfile::tempdir().unwrap();
     let unsaid = |config: &mut Json| config["tie_word_embeddings"] = json!(null);
     let path = write(folder.path(), &fixture, unsaid, &tensors);
-    assert!(!open(&path).unwrap().config().tied_embeddings);
+    assert!(!open(&path).unwrap().config().hyperparameters().tied_embeddings);
 }

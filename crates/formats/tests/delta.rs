@@ -6,8 +6,9 @@ mod common;
 use std::path::Path;
 
 use common::read_all;
-use formats::config::{Attention, DeltaConfig, GroupedConfig, TensorForm, ValueSource};
+use formats::config::{Attention, DeltaConfig, GroupedConfig};
 use formats::gguf::GgufWriter;
+use formats::layers::{TensorForm, ValueSource};
 use formats::safetensors::SafetensorsWriter;
 use formats::{Checkpoint, ModelConfig, OpenOptions, TensorView};
 use kernels::quant::{BF16, F32};
@@ -18,12 +19,9 @@ fn open(fixture: &str) -> Option<Checkpoint> {
 }
 
 const GATED: Attention = Attention::Grouped(GroupedConfig {
-    head_norms: true,
-    sinks: false,
+    head_norms: false,
     gate: true,
     values: ValueSource::Projected,
-    whole_norms: false,
-    norms_last: false,
     bare_norms: false,
 });
 
@@ -35,7 +33,6 @@ fn delta(layers: [bool; 4], heads: [usize; 2], dims: [usize; 2]) -> Option<Delta
         key_dim: dims[0],
         value_dim: dims[1],
         kernel: 4,
-        per_channel: false,
         tiled: false,
     })
 }
@@ -48,11 +45,18 @@ fn checkpoints_of_every_class_have_their_configuration_and_all_of_their_tensors(
         let Some(checkpoint) = open(fixture) else { return };
         let config = checkpoint.config();
         assert_eq!(config.architecture, family, "{fixture}");
-        assert_eq!(config.attention, GATED, "{fixture}");
-        assert_eq!(config.delta, expected, "{fixture}");
-        let rope = (config.rope.theta, config.rope.dim, config.head_dim);
+        assert_eq!(config.hyperparameters().attention, GATED, "{fixture}");
+        assert_eq!(config.hyperparameters().delta, expected, "{fixture}");
+        let rope = (
+            config.hyperparameters().rope.theta,
+            config.hyperparameters().rope.dim,
+            config.hyperparameters().head_dim,
+        );
         assert_eq!(rope, (1e7, 8, 32), "{fixture}");
-        assert_eq!((config.layers, config.vocab_size, config.rms_norm_eps), (4, 640, 1e-6));
+        assert_eq!(
+            (config.layers.len(), config.vocab, config.hyperparameters().rms_norm_eps),
+            (4, 640, 1e-6)
+        );
         assert_eq!((config.special.pad, &config.special.eos[..]), (Some(597), &[599, 597][..]));
         read_all(&checkpoint).unwrap_or_else(|e| panic!("{fixture}: {e}"));
         let left = checkpoint.other_modalities();
@@ -74,14 +78,17 @@ fn checkpoints_of_every_class_have_their_configuration_and_all_of_their_tensors(
 #[test]
 fn experts_and_ties_are_those_of_the_text() {
     let Some(text) = open("next/models/qwen3_5_text") else { return };
-    assert!(text.config().tied_embeddings && text.config().experts.is_none());
+    assert!(
+        text.config().hyperparameters().tied_embeddings
+            && text.config().hyperparameters().experts.is_none()
+    );
     let check = |fixture: &str, numbers: [usize; 4]| {
         let Some(checkpoint) = open(fixture) else { return };
-        let experts = checkpoint.config().experts.clone().expect("experts");
+        let experts = checkpoint.config().hyperparameters().experts.clone().expect("experts");
         let found = [experts.count, experts.chosen, experts.width, experts.shared_width];
         assert_eq!((found, experts.layers), (numbers, vec![true; 4]), "{fixture}");
         assert!(experts.normalise && experts.shared_gate, "{fixture}");
-        assert!(!checkpoint.config().tied_embeddings);
+        assert!(!checkpoint.config().hyperparameters().tied_embeddings);
     };
     check("next/models/qwen3_5_moe", [8, 3, 32, 24]);
     check("models/qwen3_next", [8, 2, 32, 32]);
@@ -98,11 +105,12 @@ fn sorted(mut tensors: Vec<(String, Vec<usize>)>) -> Vec<(String, Vec<usize>)> {
 fn twins(folder: &str, file: &str) -> Option<(Checkpoint, Checkpoint)> {
     let (original, twin) = (open(folder)?, open(&format!("next/gguf/{file}"))?);
     let expected = original.config();
-    let mut config = ModelConfig { name: expected.name.clone(), ..twin.config().clone() };
-    let delta = config.delta.as_mut().expect("a recurrence");
-    assert_eq!(delta.tiled, expected.architecture != "qwen3_next", "{file}");
-    delta.tiled = false;
-    config.special = expected.special.clone();
+    let mut config = twin.config().with(|said| {
+        let delta = said.delta.as_mut().expect("a recurrence");
+        assert_eq!(delta.tiled, expected.architecture != "qwen3_next", "{file}");
+        delta.tiled = false;
+    });
+    (config.name, config.special) = (expected.name.clone(), expected.special.clone());
     assert_eq!(&config, expected, "{file}");
     let found = twin.tensors().map(|t| (t.name.clone(), t.shape.clone())).collect();
     assert_eq!(sorted(found), sorted(config.tensors(TensorForm::ReadGguf)), "{file}");
@@ -153,7 +161,7 @@ fn reordered(view: &TensorView, config: &DeltaConfig, values: &[f32]) -> Vec<f32
 /// Every value of the twin is that of the checkpoint, rounded to f16 where the twin is.
 fn check_values(folder: &str, file: &str, tensors: usize) {
     let Some((original, twin)) = twins(folder, file) else { return };
-    let config = twin.config().delta.as_ref().unwrap();
+    let config = twin.config().hyperparameters().delta.as_ref().unwrap();
     let mut compared = 0;
     for view in original.tensors() {
         let other = twin.tensor(&view.name).unwrap_or_else(|| panic!("{}", view.name));
@@ -200,7 +208,7 @@ fn written_gguf_files_open_with_all_of_their_tensors() {
             let mut writer = GgufWriter::new();
             config.to_gguf(&mut writer).unwrap();
             for (name, shape) in config.tensors(TensorForm::Gguf) {
-                writer.plan(&config.gguf_tensor_name(&name).unwrap(), &F32, &shape).unwrap();
+                writer.plan(&config.gguf_tensor_name(&name), &F32, &shape).unwrap();
             }
             let mut stream = writer.create(&path).unwrap();
             while let Some((_, missing)) = stream.next() {
@@ -209,8 +217,9 @@ fn written_gguf_files_open_with_all_of_their_tensors() {
             stream.finish().unwrap();
             let checkpoint = Checkpoint::open(&path, &OpenOptions::default()).unwrap();
             let tiled = config.gguf_is_tiled();
-            let expected = config.delta.map(|delta| DeltaConfig { tiled, ..delta });
-            assert_eq!(checkpoint.config().delta, expected, "{family} {layers}");
+            let expected =
+                config.hyperparameters().delta.clone().map(|delta| DeltaConfig { tiled, ..delta });
+            assert_eq!(checkpoint.config().hyperparameters().delta, expected, "{family} {layers}");
             for (name, shape) in checkpoint.config().tensors(TensorForm::ReadGguf) {
                 checkpoint.require(&name, &shape).unwrap();
             }
@@ -222,29 +231,30 @@ fn written_gguf_files_open_with_all_of_their_tensors() {
 #[test]
 fn gguf_files_without_gates_are_known_by_their_queries() {
     let config = ModelConfig::tiny("qwen3_5", 2).unwrap();
-    let grouped = GroupedConfig { head_norms: true, ..GroupedConfig::default() };
-    let attention = Attention::Grouped(grouped);
+    let attention = Attention::Grouped(GroupedConfig::default());
     let check = |config: &ModelConfig| {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("m.gguf");
         let mut writer = GgufWriter::new();
         config.to_gguf(&mut writer).unwrap();
-        let rows = [config.query_rows(1), config.hidden_size];
+        let mut tensors = config.tensors(TensorForm::Gguf).into_iter();
+        let (_, rows) = tensors.find(|(name, _)| name == "blk.1.attn_q.weight").unwrap();
+        writer.plan("blk.0.ssm_dt.bias", &F32, &[6]).unwrap();
         writer.plan("blk.1.attn_q.weight", &F32, &rows).unwrap();
         let mut stream = writer.create(&path).unwrap();
-        stream.write(&vec![0; 4 * rows[0] * rows[1]]).unwrap();
+        stream.write(&vec![0; 4 * (6 + rows[0] * rows[1])]).unwrap();
         stream.finish().unwrap();
         let read = Checkpoint::open(&path, &OpenOptions::default()).unwrap();
-        assert_eq!(read.config().attention, config.attention);
+        assert_eq!(read.config().hyperparameters().attention, config.hyperparameters().attention);
     };
     check(&config);
-    check(&ModelConfig { attention, ..config });
+    check(&config.with(|said| said.attention = attention));
 }
 
 /// Writes the tiny model as a part of one of several modalities.
 fn write_wrapped(folder: &Path, rename: impl Fn(&str) -> String, more: &[&str]) {
     let config = ModelConfig::tiny("qwen3_5", 2).unwrap();
-    let config = ModelConfig { tied_embeddings: false, ..config };
+    let config = config.with(|said| said.tied_embeddings = false);
     let mut text = config.to_hf_json().unwrap();
     let fields = text.as_object_mut().unwrap();
     fields.remove("architectures");

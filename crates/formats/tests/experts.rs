@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use formats::config::{ExpertGroups, GroupRank, RopeLayout, RopeScaling, RouterScores, TensorForm};
+use formats::layers::{ExpertGroups, GroupRank, RopeLayout, RopeScaling, RouterScores, TensorForm};
 use formats::{Checkpoint, ModelConfig, OpenOptions};
 
 fn open(path: &Path) -> Checkpoint {
@@ -21,7 +21,7 @@ fn model(name: &str) -> Option<Checkpoint> {
 }
 
 fn check_experts(config: &ModelConfig, numbers: [usize; 4], layers: &[bool], normalise: bool) {
-    let experts = config.experts.as_ref().expect("experts");
+    let experts = config.hyperparameters().experts.as_ref().expect("experts");
     let found = [experts.count, experts.chosen, experts.width, experts.shared_width];
     assert_eq!((found, &experts.layers[..]), (numbers, layers), "{}", config.name);
     assert_eq!(experts.normalise, normalise, "{}", config.name);
@@ -41,30 +41,40 @@ fn qwen_and_mixtral_fixtures_are_read() {
     let Some(mixtral) = model("mixtral") else { return };
     check_experts(mixtral.config(), [6, 2, 96, 0], &[true; 3], true);
     mixtral.require("blk.1.ffn_up_exps.weight", &[6, 96, 64]).unwrap();
-    assert_eq!(mixtral.config().rope.theta, 1e6);
+    assert_eq!(mixtral.config().hyperparameters().rope.theta, 1e6);
 }
 
 #[test]
 fn deepseek_fixtures_are_read_without_their_further_layers() {
     let Some(grouped) = model("deepseek_v2") else { return };
     check_experts(grouped.config(), [12, 3, 32, 64], &[false, true, true], false);
-    let experts = grouped.config().experts.as_ref().unwrap();
+    let experts = grouped.config().hyperparameters().experts.as_ref().unwrap();
     let groups = ExpertGroups { count: 4, chosen: 2, rank: GroupRank::Best };
     assert_eq!((experts.groups, experts.scale), (Some(groups), 2.0));
     assert_eq!(experts.scores, RouterScores::Softmax);
     let Some(lite) = model("deepseek_v2_lite") else { return };
     check_experts(lite.config(), [8, 3, 32, 64], &[false, true, true], false);
-    assert_eq!(lite.config().latent().unwrap().q_rank, None);
+    assert_eq!(lite.config().hyperparameters().latent().unwrap().q_rank, None);
     let Some(third) = model("deepseek_v3") else { return };
     check_experts(third.config(), [16, 4, 32, 32], &[false, true, true], true);
     let config = third.config();
-    assert_eq!(config.experts.as_ref().unwrap().groups.unwrap().rank, GroupRank::BestTwo);
-    assert_eq!((config.head_dim, config.rope.dim, config.kv_heads), (48, 16, 4));
-    assert_eq!(config.rope.layout, RopeLayout::Interleaved);
+    assert_eq!(
+        config.hyperparameters().experts.as_ref().unwrap().groups.unwrap().rank,
+        GroupRank::BestTwo
+    );
+    assert_eq!(
+        (
+            config.hyperparameters().head_dim,
+            config.hyperparameters().rope.dim,
+            config.hyperparameters().kv_heads
+        ),
+        (48, 16, 4)
+    );
+    assert_eq!(config.hyperparameters().rope.layout, RopeLayout::Interleaved);
     let sharpening = 0.1 * 40f64.ln() + 1.0;
     let expected = sharpening * sharpening / 48f64.sqrt();
-    assert!((f64::from(config.attention_scale) - expected).abs() < 1e-6);
-    assert_eq!(config.rope.magnitude, 1.0);
+    assert!((f64::from(config.hyperparameters().attention_scale) - expected).abs() < 1e-6);
+    assert_eq!(config.hyperparameters().rope.magnitude, 1.0);
     assert!(third.tensors().all(|tensor| !tensor.source_name.starts_with("model.layers.3.")));
 }
 
@@ -73,7 +83,7 @@ fn gpt_oss_fixtures_are_read() {
     let Some(checkpoint) = model("gpt_oss") else { return };
     let config = checkpoint.config();
     check_experts(config, [6, 2, 64, 0], &[true; 3], false);
-    assert_eq!(config.windows, [Some(24), None, Some(24)]);
+    assert_eq!(config.hyperparameters().windows, [Some(24), None, Some(24)]);
     let expected = RopeScaling::Yarn {
         factor: 16.0,
         original_context: 64,
@@ -81,7 +91,10 @@ fn gpt_oss_fixtures_are_read() {
         beta_slow: 1.0,
         truncate: false,
     };
-    assert_eq!((&config.rope.scaling, config.rope.theta), (&expected, 150_000.0));
+    assert_eq!(
+        (&config.hyperparameters().rope.scaling, config.hyperparameters().rope.theta),
+        (&expected, 150_000.0)
+    );
     assert!(checkpoint.tensors().any(|tensor| tensor.name == "blk.0.attn_sinks.weight"));
 }
 
@@ -89,7 +102,10 @@ fn gpt_oss_fixtures_are_read() {
 fn quantised_fixtures_have_the_configuration_and_names_of_the_others() {
     let Some(eighth) = model("deepseek_v3_fp8") else { return };
     check_experts(eighth.config(), [8, 2, 48, 48], &[false, true], true);
-    assert_eq!((eighth.config().heads, eighth.config().kv_heads), (5, 5));
+    assert_eq!(
+        (eighth.config().hyperparameters().heads, eighth.config().hyperparameters().kv_heads),
+        (5, 5)
+    );
     let (Some(fourth), Some(plain)) = (model("gpt_oss_mxfp4"), model("gpt_oss")) else { return };
     let mut expected = plain.config().clone();
     expected.name = fourth.config().name.clone();
@@ -121,12 +137,12 @@ fn check_twin(name: &str, file: &str) {
     let Some(original) = model(name) else { return };
     let Some(folder) = fixtures::find("gguf/models") else { return };
     let twin = open(&folder.join(file));
-    let mut config = twin.config().clone();
-    let expected = original.config();
+    let (config, expected) = (twin.config(), original.config());
     // The format stores the multiplier of a logarithm where config.json has a tenth of it.
-    let scales = (config.attention_scale, expected.attention_scale);
+    let scales =
+        (config.hyperparameters().attention_scale, expected.hyperparameters().attention_scale);
     assert!((scales.0 - scales.1).abs() <= 1e-6 * scales.1, "{file}: {scales:?}");
-    config.attention_scale = expected.attention_scale;
+    let mut config = config.with(|said| said.attention_scale = scales.1);
     config.name = expected.name.clone();
     config.special = expected.special.clone();
     assert_eq!(&config, expected, "{file}");

@@ -5,8 +5,8 @@ mod common;
 use std::path::Path;
 
 use common::read_all;
-use formats::config::{RopeLayout, RopeScaling};
 use formats::gguf::GgufFile;
+use formats::layers::{RopeLayout, RopeScaling};
 use formats::{Checkpoint, ModelConfig, OpenOptions};
 
 fn open(path: &Path) -> Checkpoint {
@@ -19,8 +19,17 @@ fn open(path: &Path) -> Checkpoint {
 /// [hidden, layers, heads, kv_heads, head_dim, intermediate, vocabulary, context]
 fn sizes(config: &ModelConfig) -> [usize; 8] {
     let c = config;
-    let (hidden, context) = (c.hidden_size, c.context_length);
-    [hidden, c.layers, c.heads, c.kv_heads, c.head_dim, c.intermediate_size, c.vocab_size, context]
+    let (hidden, context) = (c.hidden, c.context);
+    [
+        hidden,
+        c.layers.len(),
+        c.hyperparameters().heads,
+        c.hyperparameters().kv_heads,
+        c.hyperparameters().head_dim,
+        c.hyperparameters().intermediate_size,
+        c.vocab,
+        context,
+    ]
 }
 
 #[test]
@@ -31,19 +40,19 @@ fn llama3_has_its_own_rope_scaling() {
     assert_eq!(config.architecture, "llama");
     assert_eq!(config.name, "llama3");
     assert_eq!(sizes(config), [96, 3, 6, 2, 16, 192, 700, 1024]);
-    assert_eq!(config.rms_norm_eps, 1e-5);
-    assert_eq!(config.windows, [None; 3]);
-    assert!(!config.tied_embeddings);
-    assert_eq!(config.rope.theta, 500_000.0);
-    assert_eq!(config.rope.dim, 16);
-    assert_eq!(config.rope.layout, RopeLayout::Halves);
+    assert_eq!(config.hyperparameters().rms_norm_eps, 1e-5);
+    assert_eq!(config.hyperparameters().windows, [None; 3]);
+    assert!(!config.hyperparameters().tied_embeddings);
+    assert_eq!(config.hyperparameters().rope.theta, 500_000.0);
+    assert_eq!(config.hyperparameters().rope.dim, 16);
+    assert_eq!(config.hyperparameters().rope.layout, RopeLayout::Halves);
     let scaling = RopeScaling::Llama3 {
         factor: 8.0,
         low_freq_factor: 1.0,
         high_freq_factor: 4.0,
         original_context: 64,
     };
-    assert_eq!(config.rope.scaling, scaling);
+    assert_eq!(config.hyperparameters().rope.scaling, scaling);
     assert_eq!((config.special.bos, config.special.eos.as_slice()), (Some(695), &[699][..]));
     let defaults = checkpoint.generation_defaults();
     assert_eq!((defaults.do_sample, defaults.temperature), (Some(true), Some(0.7)));
@@ -59,8 +68,11 @@ fn mistral_in_the_style_of_transformers_5_has_a_window_on_every_layer() {
     let config = checkpoint.config();
     assert_eq!(config.architecture, "mistral");
     assert_eq!(sizes(config), [96, 3, 4, 1, 32, 160, 620, 1024]);
-    assert_eq!(config.windows, [Some(24); 3]);
-    assert_eq!((config.rope.theta, &config.rope.scaling), (10_000.0, &RopeScaling::None));
+    assert_eq!(config.hyperparameters().windows, [Some(24); 3]);
+    assert_eq!(
+        (config.hyperparameters().rope.theta, &config.hyperparameters().rope.scaling),
+        (10_000.0, &RopeScaling::None)
+    );
     read_all(&checkpoint).unwrap();
 }
 
@@ -71,7 +83,7 @@ fn qwen2_with_its_window_switched_off_sees_everything() {
     let config = checkpoint.config();
     assert_eq!(config.architecture, "qwen2");
     assert_eq!(sizes(config), [64, 3, 4, 2, 16, 160, 608, 1024]);
-    assert_eq!(config.windows, [None; 3]);
+    assert_eq!(config.hyperparameters().windows, [None; 3]);
     assert_eq!((config.special.bos, config.special.pad), (None, Some(597)));
     assert_eq!(config.special.eos, [599, 597]);
     read_all(&checkpoint).unwrap();
@@ -84,8 +96,8 @@ fn qwen3_ties_its_embeddings() {
     let config = checkpoint.config();
     assert_eq!(config.architecture, "qwen3");
     assert_eq!(sizes(config), [256, 2, 8, 2, 64, 256, 640, 1024]);
-    assert!(config.tied_embeddings);
-    assert_eq!(config.rope.theta, 1e6);
+    assert!(config.hyperparameters().tied_embeddings);
+    assert_eq!(config.hyperparameters().rope.theta, 1e6);
     read_all(&checkpoint).unwrap();
 }
 
@@ -93,12 +105,13 @@ fn qwen3_ties_its_embeddings() {
 fn check_twin(folder: &str, twin: &str) -> Option<Checkpoint> {
     let original = open(&fixtures::find(&format!("models/{folder}"))?);
     let twin = open(&fixtures::find(&format!("gguf/models/{twin}.gguf"))?);
-    let mut expected = original.config().clone();
     let config = twin.config();
+    let mut expected = original.config().with(|said| {
+        said.rope.layout = config.hyperparameters().rope.layout;
+        said.rope.scaling = config.hyperparameters().rope.scaling.clone();
+    });
     expected.name = format!("tiny {folder}");
     expected.special.clone_from(&config.special);
-    expected.rope.layout = config.rope.layout;
-    expected.rope.scaling = config.rope.scaling.clone();
     assert_eq!(config, &expected);
     let mut names: Vec<_> = original.tensors().map(|t| (&t.name, &t.shape)).collect();
     let mut twins: Vec<_> = twin
@@ -116,10 +129,12 @@ fn check_twin(folder: &str, twin: &str) -> Option<Checkpoint> {
 fn gguf_twins_of_llama_are_interleaved_and_carry_factors() {
     for name in ["llama3-f32", "llama3-f16", "llama3-q8_0"] {
         let Some(twin) = check_twin("llama3", name) else { return };
-        assert_eq!(twin.config().rope.layout, RopeLayout::Interleaved);
-        let RopeScaling::Factors { factors } = &twin.config().rope.scaling else { panic!() };
+        assert_eq!(twin.config().hyperparameters().rope.layout, RopeLayout::Interleaved);
+        let RopeScaling::Factors { factors } = &twin.config().hyperparameters().rope.scaling else {
+            panic!()
+        };
         let Some(folder) = fixtures::find("models/llama3") else { return };
-        let rope = &open(&folder).config().rope.clone();
+        let rope = &open(&folder).config().hyperparameters().rope.clone();
         let computed = rope.scaling.factors(rope.theta, rope.dim).unwrap();
         assert_eq!((factors.len(), factors[0], factors[7]), (8, 1.0, 8.0));
         for (stored, computed) in factors.iter().zip(computed) {
@@ -133,7 +148,7 @@ fn gguf_twins_of_llama_are_interleaved_and_carry_factors() {
 fn gguf_twins_of_qwen3_agree_with_the_checkpoint() {
     for name in ["qwen3-f16", "qwen3-q8_0", "qwen3-q4_k"] {
         let Some(twin) = check_twin("qwen3", name) else { return };
-        assert_eq!(twin.config().rope.layout, RopeLayout::Halves);
+        assert_eq!(twin.config().hyperparameters().rope.layout, RopeLayout::Halves);
         assert_eq!(twin.config().special.eos, [599, 597]);
     }
 }
@@ -166,7 +181,7 @@ fn vocabularies_without_tensors_open_for_their_metadata() {
     assert_eq!(tokens.get(0), Some("!"));
     assert_eq!(tokens.iter().next(), Some("!"));
     let config = ModelConfig::from_gguf(&file).unwrap();
-    assert_eq!(config.vocab_size, tokens.len());
+    assert_eq!(config.vocab, tokens.len());
     let refused = Checkpoint::open(file.path(), &OpenOptions::default()).unwrap_err();
     assert!(refused.to_string().contains("no tensors"), "{refused}");
 }

@@ -38,12 +38,21 @@ fn values() -> Vec<Json> {
 
 /// Properties that the rest of the engine relies on.
 fn check(config: &ModelConfig, what: &str) {
-    let lists = [config.windows.len(), config.sublayers.len(), config.unrotated.len()];
-    assert_eq!(lists, [config.layers; 3], "{what}");
-    assert!(config.heads > 0 && config.kv_heads > 0 && config.vocab_size > 0, "{what}");
-    if let Some(experts) = &config.experts {
+    let lists = [
+        config.hyperparameters().windows.len(),
+        config.hyperparameters().sublayers.len(),
+        config.hyperparameters().unrotated.len(),
+    ];
+    assert_eq!(lists, [config.layers.len(); 3], "{what}");
+    assert!(
+        config.hyperparameters().heads > 0
+            && config.hyperparameters().kv_heads > 0
+            && config.vocab > 0,
+        "{what}"
+    );
+    if let Some(experts) = &config.hyperparameters().experts {
         assert!((1..=experts.count).contains(&experts.chosen), "{what}");
-        assert_eq!(experts.layers.len(), config.layers, "{what}");
+        assert_eq!(experts.layers.len(), config.layers.len(), "{what}");
     }
 }
 

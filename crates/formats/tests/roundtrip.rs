@@ -146,11 +146,11 @@ proptest! {
         let bytes = mutated(text.into(), &edits, keep);
         let text = String::from_utf8_lossy(&bytes);
         if let Ok(config) = ModelConfig::from_hf_json(&text, Path::new("config.json")) {
-            prop_assert!(config.heads % config.kv_heads == 0);
-            prop_assert_eq!(config.windows.len(), config.layers);
-            if let Some(sizes) = config.compressed() {
-                prop_assert_eq!(sizes.ratios.len(), config.layers);
-                prop_assert!(config.heads % sizes.groups == 0);
+            prop_assert!(config.hyperparameters().heads % config.hyperparameters().kv_heads == 0);
+            prop_assert_eq!(config.hyperparameters().windows.len(), config.layers.len());
+            if let Some(sizes) = config.hyperparameters().compressed() {
+                prop_assert_eq!(sizes.ratios.len(), config.layers.len());
+                prop_assert!(config.hyperparameters().heads % sizes.groups == 0);
             }
         }
     }

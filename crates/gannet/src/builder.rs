@@ -191,7 +191,7 @@ impl Builder {
         Ok(ModelDescription::of(
             ModelCard::of(&checkpoint, &engine::identity(&checkpoint)),
             config.architecture.clone(),
-            config.vocab_size,
+            config.vocab,
             text,
             text.defaults(checkpoint.generation_defaults(), eos),
         ))

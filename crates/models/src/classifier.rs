@@ -6,7 +6,7 @@
 
 use crate::Error;
 use formats::Checkpoint;
-use formats::config::HeadActivation;
+use formats::layers::HeadActivation;
 
 /// A head that scores texts.
 #[derive(Clone, Debug)]
@@ -40,8 +40,8 @@ impl Classifier {
     /// If a tensor is missing, or of another shape or type.
     pub(crate) fn load(checkpoint: &Checkpoint) -> Result<Option<Self>, Error> {
         let config = checkpoint.config();
-        let Some(head) = config.classifier else { return Ok(None) };
-        let (hidden, eps) = (config.hidden_size, f64::from(config.rms_norm_eps));
+        let Some(head) = config.head.classifier else { return Ok(None) };
+        let (hidden, eps) = (config.hidden, f64::from(config.head.eps));
         let dense = match head.dense {
             Some(function) => {
                 Some((HeadProjection::load(checkpoint, "cls", hidden, hidden)?, function))

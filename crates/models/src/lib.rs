@@ -12,9 +12,10 @@ mod loader;
 pub mod placement;
 mod projections;
 mod ranks;
+mod ropes;
 
 pub use classifier::Classifier;
-pub use layers::{expanded_cache, layer_caches};
+pub use layers::{latent_rows, layer_caches};
 pub use loader::WorkspaceLimits;
 pub use projections::Projections;
 pub use ranks::Ranks;
@@ -55,7 +56,7 @@ fn check_encoder(
     backend: &dyn Backend,
     ranks: &Ranks,
 ) -> Result<(), Error> {
-    if checkpoint.config().encoder.is_none() {
+    if !checkpoint.config().is_encoder() {
         return Ok(());
     }
     if !backend.attends_ahead() {

@@ -3,10 +3,13 @@
 use crate::Error;
 use crate::placement::Placed;
 use crate::projections::Projections;
-use crate::ranks::{Heads, Ranks, Slice, part};
-use backend::{Backend, Buffer, Matrix, MatrixSpec, Mode, Selection, Table, Vector};
+use crate::ranks::{Ranks, Slice, part};
+use crate::ropes::Ropes;
+use backend::{Backend, Buffer, Matrix, MatrixSpec, Mode, Rope, Selection, Table, Vector};
 use dist::Shard;
-use formats::config::ExpertsConfig;
+use formats::layers::RopeConfig;
+use formats::layers::{Factors, Growth, TensorSpec};
+use formats::names::EXPERTS_BY_TOKEN;
 use formats::{Checkpoint, TensorView};
 use kernels::quant::QuantType;
 use std::collections::HashMap;
@@ -44,6 +47,19 @@ pub(crate) struct Loader<'a> {
     shared: HashMap<(&'static str, usize), Buffer>,
     /// The choice of rows that all layers use in turns, and its size.
     selection: Option<(Selection, usize)>,
+    /// The rotary embeddings that operations use.
+    pub ropes: Ropes,
+    scope: Scope,
+}
+
+/// The part of a model that is loaded.
+#[derive(Default)]
+struct Scope {
+    /// What names of tensors begin with.
+    prefix: String,
+    tensors: Vec<TensorSpec>,
+    /// Factors of what projections give.
+    factors: Factors,
 }
 
 /// A matrix `[rows, cols]` that is computed at load rather than stored in a file.
@@ -67,7 +83,7 @@ impl<'a> Loader<'a> {
     ) -> Result<Self, Error> {
         let placed = placed.iter().map(|placed| (placed.name.as_str(), placed)).collect();
         let (stage, slice) = (ranks.stage()?, ranks.slice()?);
-        let layers = part(stage, (checkpoint.config().layers, "layers"), &[1])?;
+        let layers = part(stage, (checkpoint.config().layers.len(), "layers"), &[1])?;
         Ok(Self {
             checkpoint,
             backend,
@@ -81,6 +97,8 @@ impl<'a> Loader<'a> {
             projections: Projections::default(),
             shared: HashMap::new(),
             selection: None,
+            ropes: Ropes::default(),
+            scope: Scope::default(),
         })
     }
 
@@ -107,15 +125,51 @@ impl<'a> Loader<'a> {
         Ok(buffer)
     }
 
-    /// The part `slice` of the matrix `name` of shape `[rows, cols]`.
-    pub fn matrix(
-        &mut self,
-        name: &str,
-        rows: usize,
-        cols: usize,
-        slice: &Slice,
-    ) -> Result<Matrix, Error> {
-        let view = slice.of(self.checkpoint.require(name, &[rows, cols])?)?;
+    /// Begins with a part of the model with these tensors: a sublayer, or what is outside of all
+    /// layers. Names of tensors are those within the layer from here on.
+    pub fn enter(&mut self, layer: Option<usize>, tensors: Vec<TensorSpec>, factors: Factors) {
+        let prefix = layer.map_or_else(String::new, |layer| format!("blk.{layer}."));
+        self.scope = Scope { prefix, tensors, factors };
+    }
+
+    /// Width of the residual stream.
+    pub fn hidden(&self) -> usize {
+        self.checkpoint.config().hidden
+    }
+
+    /// The whole canonical name of a tensor or of a projection.
+    pub fn full_name(&self, name: &str) -> String {
+        format!("{}{name}", self.scope.prefix)
+    }
+
+    /// The shape of a tensor.
+    ///
+    /// # Panics
+    /// If the part of the model has no such tensor: its specification lists all that are loaded.
+    pub fn shape(&self, name: &str) -> &[usize] {
+        let spec = self.scope.tensors.iter().find(|tensor| tensor.name == name);
+        &spec.unwrap_or_else(|| panic!("{name} is none of the tensors of its operation")).shape
+    }
+
+    /// The factor of what a projection gives.
+    pub fn factor(&self, name: &str) -> f32 {
+        let known = self.scope.factors.iter().find(|(known, _)| *known == name);
+        known.map_or(1.0, |(_, factor)| *factor)
+    }
+
+    /// Whether the checkpoint has a tensor.
+    pub fn has(&self, name: &str) -> bool {
+        self.checkpoint.tensor(&self.full_name(name)).is_some()
+    }
+
+    /// A tensor.
+    pub fn require(&self, name: &str) -> Result<&'a TensorView, Error> {
+        Ok(self.checkpoint.require(&self.full_name(name), self.shape(name))?)
+    }
+
+    /// The part `slice` of a matrix.
+    pub fn matrix(&mut self, name: &str, slice: &Slice) -> Result<Matrix, Error> {
+        let view = slice.of(self.require(name)?)?;
         self.matrix_of(&view)
     }
 
@@ -174,78 +228,74 @@ impl<'a> Loader<'a> {
         self.take(tensor, spec, of)
     }
 
-    /// The embedding table `name` of shape `[rows, cols]`.
-    pub fn table(&mut self, name: &str, rows: usize, cols: usize) -> Result<Table, Error> {
-        self.table_rows(name, [rows, cols], 0..rows)
+    /// A table of which rows are looked up.
+    pub fn table(&mut self, name: &str) -> Result<Table, Error> {
+        self.table_rows(name, 0..self.shape(name)[0])
     }
 
-    /// The rows `part` of the table `name` of this shape.
-    pub fn table_rows(
-        &mut self,
-        name: &str,
-        shape: [usize; 2],
-        part: Range<usize>,
-    ) -> Result<Table, Error> {
-        let view = self.checkpoint.require(name, &shape)?.rows(part);
-        let spec = self.held(name, spec(&self.converted(name, &view)?));
+    /// The rows `part` of a table.
+    pub fn table_rows(&mut self, name: &str, part: Range<usize>) -> Result<Table, Error> {
+        let view = self.require(name)?.rows(part);
+        let name = self.full_name(name);
+        let spec = self.held(&name, spec(&self.converted(&name, &view)?));
         self.backend.table(spec).map_err(|source| self.error(&view, source))
     }
 
-    /// The part `slice` of the matrix `name` of shape `[rows, cols]` in `exact` mode, unless a rule
-    /// says otherwise. A single row may be stored as a vector.
-    pub fn exact_matrix(
-        &mut self,
-        name: &str,
-        rows: usize,
-        cols: usize,
-        slice: &Slice,
-    ) -> Result<Matrix, Error> {
-        let flat = self.checkpoint.tensor(name).is_some_and(|view| view.shape.len() == 1);
-        let view = match flat && rows == 1 {
-            true => self.checkpoint.require(name, &[cols])?.as_matrix(),
-            false => slice.of(self.checkpoint.require(name, &[rows, cols])?)?,
+    /// The part `slice` of a matrix in `exact` mode, unless a rule says otherwise. A single row may
+    /// be stored as a vector.
+    pub fn exact_matrix(&mut self, name: &str, slice: &Slice) -> Result<Matrix, Error> {
+        let full = self.full_name(name);
+        let flat = self.checkpoint.tensor(&full).is_some_and(|view| view.shape.len() == 1);
+        let view = match (flat, self.shape(name)) {
+            (true, &[1, cols]) => self.checkpoint.require(&full, &[cols])?.as_matrix(),
+            _ => slice.of(self.require(name)?)?,
         };
-        let spec = MatrixSpec { mode: Some(Mode::Exact), ..spec(&self.converted(name, &view)?) };
-        self.take(name, spec, &view)
+        let spec = MatrixSpec { mode: Some(Mode::Exact), ..spec(&self.converted(&full, &view)?) };
+        self.take(&full, spec, &view)
     }
 
-    /// The values of the tensor `name`, if it exists.
-    pub fn optional(&mut self, name: &str, shape: &[usize]) -> Result<Option<Vector>, Error> {
-        self.optional_part(name, shape, 0..shape.iter().product())
+    /// The values of a tensor, if it exists.
+    pub fn optional(&mut self, name: &str) -> Result<Option<Vector>, Error> {
+        self.optional_part(name, 0..self.shape(name).iter().product())
     }
 
-    /// The values `part` of the tensor `name`, if it exists.
+    /// The values `part` of a tensor, if it exists.
     pub fn optional_part(
         &mut self,
         name: &str,
-        shape: &[usize],
         part: Range<usize>,
     ) -> Result<Option<Vector>, Error> {
-        match self.checkpoint.tensor(name) {
-            Some(_) => self.vector(name, shape, part).map(Some),
-            None => Ok(None),
-        }
+        if self.has(name) { self.vector_part(name, part).map(Some) } else { Ok(None) }
     }
 
-    /// The values `part` of the tensor `name`.
-    pub fn vector(
-        &mut self,
-        name: &str,
-        shape: &[usize],
-        part: Range<usize>,
-    ) -> Result<Vector, Error> {
-        let values = self.checkpoint.require(name, shape)?.to_f32()?;
+    /// The values of a tensor.
+    pub fn vector(&mut self, name: &str) -> Result<Vector, Error> {
+        self.vector_part(name, 0..self.shape(name).iter().product())
+    }
+
+    /// The values `part` of a tensor.
+    pub fn vector_part(&mut self, name: &str, part: Range<usize>) -> Result<Vector, Error> {
+        let values = self.require(name)?.to_f32()?;
         let values = if part.len() < values.len() { values[part].to_vec() } else { values };
         Ok(self.backend.vector(values))
     }
 
-    /// The experts that each token id is sent to, `[vocab, chosen]`, in a layer that chooses by
-    /// token.
-    pub fn expert_table(&self, layer: usize, config: &ExpertsConfig) -> Result<Arc<[u32]>, Error> {
-        let name = format!("blk.{layer}.ffn_gate_tid2eid.weight");
-        let shape = [self.checkpoint.config().vocab_size, config.chosen];
+    /// The experts that each token id is sent to, `[vocab, chosen]`, of `count`.
+    pub fn expert_table(&self, count: usize) -> Result<Arc<[u32]>, Error> {
+        let shape = self.shape(EXPERTS_BY_TOKEN);
         // Counts of experts are bounded far below.
-        Ok(self.checkpoint.ids(&name, &shape, config.count as u32)?.into())
+        let ids = self.checkpoint.ids(&self.full_name(EXPERTS_BY_TOKEN), shape, count as u32)?;
+        Ok(ids.into())
+    }
+
+    /// The rotation of queries and keys of an operation.
+    pub fn rope(&mut self, rope: &RopeConfig, growth: Option<Growth>) -> Result<Rope, Error> {
+        self.ropes.rope(self.backend, self.limits.rows, rope, growth)
+    }
+
+    /// Growth of `dim` values of each query without a rotation.
+    pub fn growth(&mut self, dim: usize, growth: Growth) -> Result<Rope, Error> {
+        self.ropes.growth(self.backend, self.limits.rows, dim, growth)
     }
 
     /// Why the backend cannot take a tensor.
@@ -263,14 +313,6 @@ impl<'a> Loader<'a> {
         Error::NotInFile { problem: Box::new(problem), command }
     }
 
-    /// This rank's attention heads in a layer; latent attention has a KV head for each.
-    pub fn heads_of(&self, layer: usize) -> Result<Heads, Error> {
-        let config = self.checkpoint.config();
-        let is_latent = config.latent().is_some();
-        let kv_heads = if is_latent { config.heads } else { config.kv_heads_of(layer) };
-        Heads::of(self.slice, config.heads, kv_heads)
-    }
-
     /// Marks tensors of other stages as read: those of their layers, the embedding and the output
     /// head.
     pub fn mark_parts_of_other_ranks(&self) {
@@ -280,7 +322,7 @@ impl<'a> Loader<'a> {
             let layer = layer.and_then(|(layer, _)| layer.parse::<usize>().ok());
             let elsewhere = match layer {
                 Some(layer) => {
-                    layer < self.checkpoint.config().layers && !self.layers.contains(&layer)
+                    layer < self.checkpoint.config().layers.len() && !self.layers.contains(&layer)
                 }
                 None => {
                     let of_first = ["token_embd.", "position_embd."];

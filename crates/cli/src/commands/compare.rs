@@ -57,7 +57,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let assets = load::assets(&a, &args.files)?;
     let options = EncodeOptions { add_special: true, parse_special: false };
     let ids = assets.tokenizer.encode(&text, options)?;
-    let lengths = [&a, &b].map(|checkpoint| checkpoint.config().context_length);
+    let lengths = [&a, &b].map(|checkpoint| checkpoint.config().context);
     let options = args.load.options(KvMemory::OneSequence);
     let context = options.context.unwrap_or(lengths[0].min(lengths[1]).min(CONTEXT));
     let placement = args.placement.rules()?;

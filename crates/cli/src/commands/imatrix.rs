@@ -71,7 +71,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let checkpoint = Checkpoint::open(&path, &OpenOptions::default())?;
     let assets = load::assets(&checkpoint, &args.files)?;
     let ids = calibration.ids(&assets, checkpoint.config())?;
-    check_ids(checkpoint.config().vocab_size, &ids)?;
+    check_ids(checkpoint.config().vocab, &ids)?;
     let options = ImatrixOptions {
         context: args.ctx,
         windows: args.windows,

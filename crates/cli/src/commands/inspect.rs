@@ -73,13 +73,14 @@ pub(crate) fn run(args: &Args, effective: &EffectiveSettings) -> Result<()> {
     if let (Ok(config), Ok(checkpoint)) =
         (&mut config, Checkpoint::open(&path, &OpenOptions::default()))
     {
-        config.tied_embeddings = checkpoint.config().tied_embeddings;
+        let tied = checkpoint.config().hyperparameters().tied_embeddings;
+        *config = config.with(|said| said.tied_embeddings = tied);
         warnings.extend_from_slice(checkpoint.warnings());
     }
     if let (Ok(config), Some(name)) = (&mut config, model::public_name(&args.model)) {
         config.name = name;
     }
-    let trained = config.as_ref().map_or(0, |config| config.context_length);
+    let trained = config.as_ref().map_or(0, |config| config.context);
     let (context, chat_template) = (args.ctx.unwrap_or(trained), chat_template(&files));
     let report = InspectReport { files: &files, config, chat_template, context, warnings };
     output::report(args.json, || report.to_json(), || report.to_text())

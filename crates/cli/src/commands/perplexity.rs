@@ -68,7 +68,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 
 fn load_options(args: &Args, checkpoint: &Checkpoint) -> LoadOptions {
     let options = args.load.options(KvMemory::OneSequence);
-    let context = options.context.unwrap_or(checkpoint.config().context_length.min(CONTEXT));
+    let context = options.context.unwrap_or(checkpoint.config().context.min(CONTEXT));
     let chunk = options.chunk.map_or(ROWS, |chunk| chunk.min(ROWS));
     LoadOptions {
         context: Some(context),

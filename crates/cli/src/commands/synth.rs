@@ -81,7 +81,7 @@ fn shape(args: &Args) -> Result<ModelConfig> {
         (None, None) => bail!("expected a shape or --config"),
     };
     let layers = args.layers.map(|layers| layers as usize);
-    Ok(synth::resized(config, layers, args.vocab))
+    Ok(synth::resized(&config, layers, args.vocab))
 }
 
 fn skew(text: &str) -> Result<f64> {

@@ -46,7 +46,8 @@ fn the_first_layers_sums_are_what_its_definition_says() {
         let id: usize = id.parse().unwrap();
         let row = &embed[id * norm.len()..][..norm.len()];
         let mean = row.iter().map(|v| f64::from(*v).powi(2)).sum::<f64>() / row.len() as f64;
-        let scale = (mean + f64::from(checkpoint.config().rms_norm_eps)).sqrt().recip();
+        let scale =
+            (mean + f64::from(checkpoint.config().hyperparameters().rms_norm_eps)).sqrt().recip();
         for ((sum, value), weight) in expected.iter_mut().zip(row).zip(&norm) {
             *sum += (f64::from(*value) * scale * f64::from(*weight)).powi(2);
         }

@@ -100,7 +100,7 @@ fn windows<'a>(
     text: TextIds<'a>,
     options: &ImatrixOptions,
 ) -> Result<Windows<'a>> {
-    let context = options.context.unwrap_or(checkpoint.config().context_length.min(CONTEXT));
+    let context = options.context.unwrap_or(checkpoint.config().context.min(CONTEXT));
     let Some(share) = context.checked_sub(text.prefix.len()).filter(|share| *share > 0) else {
         bail!("--ctx: expected at least {} tokens, found {context}", text.prefix.len() + 1);
     };

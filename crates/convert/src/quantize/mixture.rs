@@ -67,10 +67,10 @@ impl ModelTraits {
     /// The properties of a model of this configuration, without an importance of columns.
     pub fn of(config: &ModelConfig) -> Self {
         Self {
-            layers: config.layers,
-            group: config.heads / config.kv_heads,
+            layers: config.layers.len(),
+            group: config.hyperparameters().heads / config.hyperparameters().kv_heads,
             has_importance: false,
-            tied: config.tied_embeddings,
+            tied: config.hyperparameters().tied_embeddings,
         }
     }
 }

@@ -5,9 +5,10 @@ use super::mixture::{ModelTraits, split_layer};
 use super::vocabulary::{self, VocabularySource};
 use anyhow::{Result, bail};
 use base::Storage;
-use formats::config::{DeltaConfig, PositionTable, RopeLayout, RowFactors, TensorForm};
+use formats::config::{DeltaConfig, RowFactors};
 use formats::families::name_table;
 use formats::gguf::{GgufFile, GgufWriter, Value};
+use formats::layers::{PositionTable, RopeLayout, TensorForm};
 use formats::{Checkpoint, ModelConfig, ModelFiles, OpenOptions, TensorView};
 use kernels::quant::{self, QuantType};
 use std::collections::HashMap;
@@ -163,7 +164,9 @@ impl QuantizeSource {
     fn from_checkpoint(checkpoint: &Checkpoint, pre: Option<&str>) -> Result<Self> {
         checkpoint.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
         let config = checkpoint.config();
-        if config.classifier.is_some() && config.encoder.is_none() {
+        if config.hyperparameters().classifier.is_some()
+            && config.hyperparameters().encoder.is_none()
+        {
             let (path, family) = (checkpoint.path().display(), &config.architecture);
             bail!(
                 "{path}: GGUF files hold heads that score texts of encoders only, found {family}"
@@ -171,7 +174,7 @@ impl QuantizeSource {
         }
         let mut header = GgufWriter::new();
         header.set("general.type", Value::String("model".into()));
-        config.folded()?.to_gguf(&mut header)?;
+        config.folded().to_gguf(&mut header)?;
         checkpoint.sentence().to_gguf(config, &mut header)?;
         let note = write_vocabulary(checkpoint, pre, &mut header)?;
         let model = ModelTraits::of(config);
@@ -205,10 +208,10 @@ fn write_vocabulary(
         &VocabularySource {
             assets: &assets,
             file: &folder.join("tokenizer.json"),
-            rows: config.vocab_size,
+            rows: config.vocab,
             eos: &config.special.eos,
             pre,
-            encoder: config.encoder.is_some(),
+            encoder: config.hyperparameters().encoder.is_some(),
         },
         header,
     )
@@ -217,12 +220,12 @@ fn write_vocabulary(
 /// The tensors in the order of GGUF files: embedding, layers, output.
 fn tensors(checkpoint: &Checkpoint) -> Result<Vec<Tensor>> {
     let config = checkpoint.config();
-    let positions = config.positions.map(PositionTable::from_first);
-    let made = ModelConfig { positions, ..config.clone() };
+    let from_first = config.hyperparameters().positions.map(PositionTable::from_first);
+    let made = config.with(|said| said.positions = from_first);
     // The same values may have other shapes in files.
     let shapes: HashMap<_, _> = made.tensors(TensorForm::Gguf).into_iter().collect();
-    let interleaved =
-        config.gguf_rope()? == RopeLayout::Interleaved && config.rope.layout == RopeLayout::Halves;
+    let interleaved = config.gguf_rope() == RopeLayout::Interleaved
+        && config.hyperparameters().rope.layout == RopeLayout::Halves;
     let mut tensors = Vec::new();
     for view in &checkpoint.gguf_tensors()? {
         if !shapes.contains_key(&view.name) {
@@ -232,14 +235,16 @@ fn tensors(checkpoint: &Checkpoint) -> Result<Vec<Tensor>> {
         if interleaved {
             tensor.heads = heads(config, view)?;
         }
-        if let Some(delta) = config.delta.as_ref().filter(|_| config.gguf_is_tiled()) {
+        if let Some(delta) =
+            config.hyperparameters().delta.as_ref().filter(|_| config.gguf_is_tiled())
+        {
             tile(&mut tensor, delta);
         }
         if let Some(shape) = shapes.get(&view.name) {
             tensor.shape.clone_from(shape);
         }
-        tensor.factors = config.row_factors(&view.name)?;
-        tensor.name = config.gguf_tensor_name(&view.name)?;
+        tensor.factors = config.row_factors(&view.name);
+        tensor.name = config.gguf_tensor_name(&view.name);
         tensors.push(tensor);
     }
     tensors.sort_by_key(|tensor| place(&tensor.name));
@@ -291,21 +296,25 @@ fn check_known(config: &ModelConfig, view: &TensorView) -> Result<()> {
 /// The order of the rows of queries and keys, and of their biases.
 fn heads(config: &ModelConfig, view: &TensorView) -> Result<Option<Heads>> {
     let count = match split_layer(&view.name).map(|(_, rest)| rest) {
-        Some("attn_q.weight" | "attn_q.bias") => config.heads,
-        Some("attn_k.weight" | "attn_k.bias") => config.kv_heads,
+        Some("attn_q.weight" | "attn_q.bias") => config.hyperparameters().heads,
+        Some("attn_k.weight" | "attn_k.bias") => config.hyperparameters().kv_heads,
         _ => return Ok(None),
     };
-    let (rows, found) = (count * config.head_dim, view.shape.first().copied().unwrap_or(0));
+    let (rows, found) =
+        (count * config.hyperparameters().head_dim, view.shape.first().copied().unwrap_or(0));
     if rows != found {
         let (path, name) = (view.path().display(), &view.source_name);
         bail!("{path}: tensor {name}: expected {rows} rows, found {found}");
     }
-    Ok(Some(Heads::Pairs { head: config.head_dim, dim: config.rope.dim }))
+    Ok(Some(Heads::Pairs {
+        head: config.hyperparameters().head_dim,
+        dim: config.hyperparameters().rope.dim,
+    }))
 }
 
 /// Divisors of the rotary frequencies, of short and of long sequences where these differ.
 fn rope_factors(config: &ModelConfig) -> impl Iterator<Item = Tensor> {
-    config.rope.factor_tensors().into_iter().map(|(name, factors)| Tensor {
+    config.hyperparameters().rope.factor_tensors().into_iter().map(|(name, factors)| Tensor {
         name: name.to_owned(),
         shape: vec![factors.len()],
         ty: &quant::F32,

@@ -16,7 +16,6 @@ pub use write::write;
 use crate::check_output;
 use anyhow::{Context, Result, bail};
 use formats::ModelConfig;
-use formats::config::Attention;
 use std::path::Path;
 
 /// A checkpoint to be written.
@@ -47,58 +46,16 @@ pub fn named_shape(name: &str) -> Result<ModelConfig> {
 /// `config` with other numbers of layers and of tokens, where they are given. Where layers differ,
 /// the last four are repeated.
 pub fn resized(
-    mut config: ModelConfig,
+    config: &ModelConfig,
     layers: Option<usize>,
     vocab_size: Option<usize>,
 ) -> ModelConfig {
-    if let Some(layers) = layers {
-        let window = config.windows.last().copied().flatten();
-        config.layers = layers;
-        config.windows.resize(layers, window);
-        if let Some(experts) = &mut config.experts {
-            let last = experts.layers.last() == Some(&true);
-            experts.layers.resize(layers, last);
-            experts.by_token.resize(layers, false);
-            repeat(&mut experts.limits, layers);
-            repeat(&mut experts.shared_limits, layers);
+    config.with(|said| {
+        if let Some(layers) = layers {
+            said.resize(layers);
         }
-        config.experts = config.experts.filter(|experts| experts.layers.contains(&true));
-        if let Some(delta) = &mut config.delta {
-            repeat(&mut delta.layers, layers);
-        }
-        config.delta = config.delta.filter(|delta| delta.layers.contains(&true));
-        if let Some(mamba) = &mut config.mamba {
-            repeat(&mut mamba.layers, layers);
-        }
-        config.mamba = config.mamba.filter(|mamba| mamba.layers.contains(&true));
-        if let Some(convs) = &mut config.convs {
-            repeat(&mut convs.layers, layers);
-        }
-        config.convs = config.convs.filter(|convs| convs.layers.contains(&true));
-        if let Some(index) = &mut config.index {
-            repeat(&mut index.layers, layers);
-        }
-        repeat(&mut config.sublayers, layers);
-        repeat(&mut config.unrotated, layers);
-        if let Attention::Compressed(sizes) = &mut config.attention {
-            repeat(&mut sizes.ratios, layers);
-            repeat(&mut sizes.indexed, layers);
-            if !sizes.indexed.contains(&true) {
-                (sizes.index_heads, sizes.index_dim, sizes.index_top) = (0, 0, 0);
-            }
-        }
-    }
-    config.vocab_size = vocab_size.unwrap_or(config.vocab_size);
-    config
-}
-
-/// Cuts `values` to `count`, or repeats the last four of them.
-fn repeat<T: Copy>(values: &mut Vec<T>, count: usize) {
-    let period = values.len().min(4);
-    values.truncate(count);
-    while period > 0 && values.len() < count {
-        values.push(values[values.len() - period]);
-    }
+        said.vocab_size = vocab_size.unwrap_or(said.vocab_size);
+    })
 }
 
 /// Makes the folder that `out` is written in.
@@ -146,11 +103,11 @@ mod tests {
     #[test]
     fn more_layers_continue_the_pattern_of_the_last_ones() {
         let kinds = |name: &str, layers| -> Vec<usize> {
-            let config = resized(named_shape(name).unwrap(), Some(layers), None);
-            let delta = config.delta.as_ref().map(|delta| delta.layers.clone());
-            match config.compressed() {
+            let config = resized(&named_shape(name).unwrap(), Some(layers), None);
+            let delta = config.hyperparameters().delta.as_ref().map(|delta| delta.layers.clone());
+            match config.hyperparameters().compressed() {
                 Some(sizes) => {
-                    let experts = config.experts.as_ref().unwrap();
+                    let experts = config.hyperparameters().experts.as_ref().unwrap();
                     assert_eq!([experts.limits.len(), experts.by_token.len()], [layers; 2]);
                     sizes.ratios.clone()
                 }

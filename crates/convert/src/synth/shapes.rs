@@ -2,7 +2,7 @@
 //! such models.
 
 use formats::ModelConfig;
-use formats::config::TensorForm;
+use formats::layers::TensorForm;
 use serde_json::{Map, Value as Json, json};
 use std::path::Path;
 

@@ -9,8 +9,8 @@ use crate::quantize::{Mixture, ModelTraits, is_matrix, mixed_type};
 use crate::types::whole_blocks;
 use crate::{MatrixTypes, WorkProgress};
 use anyhow::{Context, Result, bail};
-use formats::config::TensorForm;
 use formats::gguf::{GgufWriter, Value};
+use formats::layers::TensorForm;
 use formats::safetensors::SafetensorsWriter;
 use formats::{ModelConfig, TensorStream, families, names};
 use kernels::quant::{self, QuantType};
@@ -39,7 +39,7 @@ struct Tensor {
 /// file system. Then no file is left, and files of before stay.
 pub fn write(plan: &SynthPlan, out: &Path, progress: &mut dyn WorkProgress) -> Result<()> {
     let mut plan = plan.clone();
-    let (found, least) = (plan.config.vocab_size, vocabulary::SMALLEST);
+    let (found, least) = (plan.config.vocab, vocabulary::SMALLEST);
     if found < least {
         bail!("expected at least {least} tokens (bytes and special tokens), found {found}");
     }
@@ -70,7 +70,7 @@ fn write_folder(plan: &SynthPlan, out: &Path, progress: &mut dyn WorkProgress) -
         let source = names.source(name).with_context(|| format!("no name for tensor {name}"))?;
         writer.plan(&source, ty, shape).context("only GGUF files (-o NAME.gguf) hold this type")?;
     }
-    let (tokenizer, settings) = vocabulary::to_hf_json(config.vocab_size);
+    let (tokenizer, settings) = vocabulary::to_hf_json(config.vocab);
     progress.start(total(&tensors));
     let mut files = UnfinishedFiles::default();
     files.write(&out.join("config.json"), &config.to_hf_json()?)?;
@@ -115,7 +115,7 @@ fn write_gguf(plan: &SynthPlan, out: &Path, progress: &mut dyn WorkProgress) -> 
     let mut writer = GgufWriter::new();
     config.to_gguf(&mut writer)?;
     writer.set("general.quantization_version", Value::U32(2));
-    vocabulary::to_gguf(config.vocab_size, &mut writer);
+    vocabulary::to_gguf(config.vocab, &mut writer);
     let model = ModelTraits::of(config);
     let file_type = match plan.types {
         MatrixTypes::One(ty) => Mixture::file_type_of(ty),
@@ -129,9 +129,9 @@ fn write_gguf(plan: &SynthPlan, out: &Path, progress: &mut dyn WorkProgress) -> 
         MatrixTypes::Mixed(mixture) => mixed_type(mixture, &model, name, shape),
     });
     for Tensor { name, shape, ty, .. } in &tensors {
-        writer.plan(&config.gguf_tensor_name(name)?, ty, shape)?;
+        writer.plan(&config.gguf_tensor_name(name), ty, shape)?;
     }
-    let factors = config.rope.factor_tensors();
+    let factors = config.hyperparameters().rope.factor_tensors();
     for (name, values) in &factors {
         writer.plan(name, &quant::F32, &[values.len()])?;
     }
@@ -145,7 +145,7 @@ fn typed(
     form: TensorForm,
     ty: impl Fn(&str, &[usize]) -> &'static QuantType,
 ) -> Vec<Tensor> {
-    let experts = config.experts.as_ref().map_or(0, |experts| experts.count);
+    let experts = config.hyperparameters().experts.as_ref().map_or(0, |experts| experts.count);
     let tensor = |(name, shape): (String, Vec<usize>)| {
         let end = names::holds_ids(&name).then_some(experts);
         let integers = if form == TensorForm::Gguf { "i32" } else { "i64" };
@@ -255,10 +255,24 @@ mod tests {
                 let (out, _) = written(folder.path(), shape, ty, (name, 1));
                 let checkpoint = Checkpoint::open(&out, &OpenOptions::default()).unwrap();
                 let expected = super::super::named_shape(shape).unwrap();
-                assert_eq!(checkpoint.config().windows, expected.windows, "{shape}");
-                assert_eq!(checkpoint.config().experts, expected.experts, "{shape}");
-                assert_eq!(checkpoint.config().latent(), expected.latent(), "{shape}");
-                let layers = |config: &ModelConfig| config.delta.clone().map(|delta| delta.layers);
+                assert_eq!(
+                    checkpoint.config().hyperparameters().windows,
+                    expected.hyperparameters().windows,
+                    "{shape}"
+                );
+                assert_eq!(
+                    checkpoint.config().hyperparameters().experts,
+                    expected.hyperparameters().experts,
+                    "{shape}"
+                );
+                assert_eq!(
+                    checkpoint.config().hyperparameters().latent(),
+                    expected.hyperparameters().latent(),
+                    "{shape}"
+                );
+                let layers = |config: &ModelConfig| {
+                    config.hyperparameters().delta.clone().map(|delta| delta.layers)
+                };
                 assert_eq!(layers(checkpoint.config()), layers(&expected), "{shape}");
                 let is_gguf = checkpoint.gguf().is_some();
                 let form = if is_gguf { TensorForm::ReadGguf } else { TensorForm::Read };
@@ -315,7 +329,7 @@ mod tests {
             let out = folder.path().join(name);
             super::super::prepare(&out, true).unwrap();
             let config = super::super::named_shape("tiny-deepseek-v3").unwrap();
-            let config = super::super::resized(config, Some(3), None);
+            let config = super::super::resized(&config, Some(3), None);
             let types = MatrixTypes::One(&quant::BF16);
             let plan = SynthPlan { config, types, seed: 4, routing_skew: 1.0 };
             write(&plan, &out, &mut ()).unwrap();
@@ -387,7 +401,7 @@ mod tests {
     #[test]
     fn a_vocabulary_smaller_than_all_bytes_is_refused() {
         let mut config = super::super::named_shape("tiny-qwen3").unwrap();
-        config.vocab_size = 200;
+        config.vocab = 200;
         let plan =
             SynthPlan { config, types: MatrixTypes::One(&quant::BF16), seed: 0, routing_skew: 0.0 };
         let error = write(&plan, Path::new("unused.gguf"), &mut ()).unwrap_err().to_string();

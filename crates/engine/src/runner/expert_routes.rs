@@ -6,6 +6,7 @@ use crate::expert_profile::{ExpertProfile, ProfileUse};
 use crate::routes::{RouteHeader, RouteWriter, VERSION};
 use backend::{Backend, ExpertUse};
 use formats::ModelConfig;
+use formats::layers::OpSpec;
 use std::path::{Path, PathBuf};
 
 /// What happens to the choices of experts.
@@ -93,9 +94,11 @@ fn header(
     identity: &str,
     options: &LoadOptions,
 ) -> Option<RouteHeader> {
-    let experts = config.experts.as_ref()?;
-    let layers = (0_u32..).zip(&experts.layers).filter(|(_, has_experts)| **has_experts);
-    let layers: Vec<u32> = layers.map(|(layer, _)| layer).collect();
+    let routed = (0_u32..).zip(&config.layers).filter_map(|(number, layer)| {
+        layer.ops().find_map(OpSpec::experts).map(|experts| (number, experts))
+    });
+    let (_, experts) = routed.clone().next()?;
+    let layers: Vec<u32> = routed.map(|(number, _)| number).collect();
     let sizes = backend.expert_bytes();
     let ranks = [&options.ranks.stages, &options.ranks.slices];
     let is_whole = ranks.into_iter().all(Option::is_none) && layers.len() == sizes.len();

@@ -82,7 +82,7 @@ impl Loaded {
         let row_bytes = |rows: &Rows| backend.block_bytes(rows, options.block, kv_type);
         let state_bytes = |state: &State| backend.state_bytes(state);
         let layer_bytes = LayerBytes::of(needs.layers, &windows, row_bytes, state_bytes);
-        let cache = make_cache(&mut *backend, &needs, config.context_length, (options, chunk))?;
+        let cache = make_cache(&mut *backend, &needs, config.context, (options, chunk))?;
         Ok(Self { backend, model, layer_bytes, cache, chunk, limits })
     }
 
@@ -105,7 +105,9 @@ impl Loaded {
 
 /// An error if sequences may be longer than the model has embeddings of positions.
 fn check_positions(config: &ModelConfig, options: &LoadOptions) -> Result<(), Error> {
-    let Some(most) = config.positions.map(|table| table.positions()) else { return Ok(()) };
+    let Some(most) = config.embedding.positions.map(|table| table.positions()) else {
+        return Ok(());
+    };
     match options.context {
         Some(context) if context > most => Err(Error::Context(format!(
             "a context of {context} tokens: the model has embeddings of {most} positions"

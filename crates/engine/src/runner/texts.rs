@@ -8,10 +8,10 @@ use models::Model;
 
 /// What a model computes.
 pub(super) fn task(config: &ModelConfig) -> ModelTask {
-    match (&config.classifier, &config.encoder) {
-        (Some(head), _) => ModelTask::Score { labels: head.labels },
-        (None, Some(_)) => ModelTask::Embed,
-        (None, None) => ModelTask::Generate,
+    match &config.head.classifier {
+        Some(head) => ModelTask::Score { labels: head.labels },
+        None if config.generates() => ModelTask::Generate,
+        None => ModelTask::Embed,
     }
 }
 
@@ -23,9 +23,9 @@ pub(super) fn embedding(
     model: &dyn Model,
 ) -> EmbeddingDefaults {
     let config = checkpoint.config();
-    let default = if config.encoder.is_some() { Pooling::Mean } else { Pooling::Last };
+    let default = if config.is_encoder() { Pooling::Mean } else { Pooling::Last };
     let named = options.pooling.or(checkpoint.sentence().pooling);
     let head = model.classifier().cloned();
-    let pooling = config.classifier.map(|head| head.pooling);
+    let pooling = config.head.classifier.map(|head| head.pooling);
     EmbeddingDefaults { pooling: named.unwrap_or(default), head: head.zip(pooling) }
 }

@@ -23,8 +23,9 @@ pub type Factors = HashMap<String, [Vec<f32>; 2]>;
 fn is_open(config: &ModelConfig, name: &str) -> bool {
     let layer = formats::names::split_canonical(name);
     let delta = layer.and_then(|(layer, part)| Some((layer.parse().ok()?, part)));
-    !delta
-        .is_some_and(|(layer, part)| config.delta_of(layer).is_some() && !part.starts_with("ffn_"))
+    !delta.is_some_and(|(layer, part)| {
+        config.hyperparameters().delta_of(layer).is_some() && !part.starts_with("ffn_")
+    })
 }
 
 /// Writes a random adapter of all projections of the model whose names `takes` into `folder`.

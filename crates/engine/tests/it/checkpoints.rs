@@ -2,7 +2,7 @@
 
 use base::Rng;
 use engine::{Error, LoadOptions, Runner, WeightsMemory};
-use formats::config::TensorForm;
+use formats::layers::TensorForm;
 use formats::safetensors::SafetensorsWriter;
 use formats::{Checkpoint, ModelConfig, OpenOptions, TensorStream};
 use kernels::quant::{self, BF16, QuantType};
@@ -26,13 +26,17 @@ pub fn config_of(architecture: &str, layers: usize) -> ModelConfig {
 /// Writes a checkpoint of random weights into `folder`; `change` may alter a tensor's values.
 pub fn write(folder: &Path, config: &ModelConfig, change: impl Fn(&str, &mut [f32])) {
     let names = formats::families::name_table(&config.architecture).expect("a known family");
-    let mut rng = Rng::new(42);
     let mut tensors = Vec::new();
     let mut writer = SafetensorsWriter::new();
     for (name, shape) in config.tensors(TensorForm::Hf) {
+        // Values do not depend on the order of tensors.
+        let seed = name.bytes().fold(3, |seed: u64, byte| 31 * seed % (1 << 56) + u64::from(byte));
+        let mut rng = Rng::new(seed);
         let source = names.source(&name).expect("every name has a source");
         if formats::names::holds_ids(&name) {
-            let experts = config.experts.as_ref().expect("a model with experts").count as u64;
+            let experts =
+                config.hyperparameters().experts.as_ref().expect("a model with experts").count
+                    as u64;
             writer.plan(&source, quant::by_name("i64").unwrap(), &shape).unwrap();
             let numbers = (0..shape.iter().product()).map(|_: usize| rng.below(experts));
             tensors.push(numbers.flat_map(u64::to_le_bytes).collect());

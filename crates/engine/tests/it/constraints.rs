@@ -336,8 +336,8 @@ fn a_failed_constraint_ends_its_own_sequence_only() {
 fn drafts_that_are_right_count_under_a_constraint_too() {
     // One layer without attention to speak of: the same tokens again and again.
     let folder = tempfile::tempdir().unwrap();
-    let mut config = config("llama");
-    (config.layers, config.windows) = (1, vec![None]);
+    let config = config("llama")
+        .with(|said| (said.layers, said.windows, said.unrotated) = (1, vec![None], vec![false]));
     write(folder.path(), &config, |_, _| {});
     let options = EngineOptions::default();
     let load = LoadOptions { logit_rows: options.logit_rows(), ..LoadOptions::default() };

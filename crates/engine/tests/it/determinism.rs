@@ -12,7 +12,7 @@ use engine::{
     Mode, Outcome, Request, Runner, SamplingParams, Speculate, WeightsMemory, start,
 };
 use formats::Checkpoint;
-use formats::config::RopeScaling;
+use formats::layers::RopeScaling;
 
 const REQUESTS: usize = 64;
 
@@ -64,8 +64,13 @@ fn requests() -> Vec<Request> {
 /// Whether the cache is more than one group of rows.
 fn has_windows_or_states(checkpoint: &Checkpoint) -> bool {
     let config = checkpoint.config();
-    let differ = config.windows.iter().any(|window| *window != config.windows[0]);
-    let apart = config.compressed().is_some() || config.convs.is_some();
+    let differ = config
+        .hyperparameters()
+        .windows
+        .iter()
+        .any(|window| *window != config.hyperparameters().windows[0]);
+    let apart =
+        config.hyperparameters().compressed().is_some() || config.hyperparameters().convs.is_some();
     differ || has_states(config) || apart
 }
 
@@ -210,7 +215,7 @@ fn check_against(checkpoint: &Checkpoint, wanted: (&[Request], &[Answer]), ways:
         let few = way.blocks < 32 && has_windows_or_states(checkpoint);
         assert!(few || stats.cache_hits > 0, "nothing was found in the cache: {way:?}");
         // Blocks behind a window are freed before other sequences run out of blocks.
-        let all_kept = checkpoint.config().windows.contains(&None);
+        let all_kept = checkpoint.config().hyperparameters().windows.contains(&None);
         if all_kept && way.blocks < 32 && way.company > 16 {
             assert!(stats.preemptions > 0, "nobody was preempted: {way:?}");
         }
@@ -298,10 +303,11 @@ fn rows_with_windows_change_no_bits() {
 #[test]
 fn long_sequences_change_no_bits_of_short_ones() {
     let folder = tempfile::tempdir().unwrap();
-    let mut changed = config("phi3");
-    if let RopeScaling::LongRope { original_context, .. } = &mut changed.rope.scaling {
-        *original_context = 64;
-    }
+    let changed = config("phi3").with(|said| {
+        if let RopeScaling::LongRope { original_context, .. } = &mut said.rope.scaling {
+            *original_context = 64;
+        }
+    });
     write(folder.path(), &changed, |_, _| {});
     let checkpoint = open(folder.path());
     let (requests, mode) = (&requests()[..48], Mode::Fast);
@@ -323,7 +329,7 @@ fn long_sequences_change_no_bits_of_short_ones() {
 fn shared_keys_and_values_change_no_bits() {
     for (layers, mode) in [(3, Mode::Fast), (5, Mode::Exact)] {
         let (checkpoint, _folder) = random_of("gemma4", layers);
-        assert_eq!(checkpoint.config().shared_kv_layers, 1);
+        assert_eq!(checkpoint.config().hyperparameters().shared_kv_layers, 1);
         let requests = &requests()[..32];
         let want = reference(&checkpoint, mode, requests);
         check_against(&checkpoint, (requests, &want), &ways(mode)[..5]);
@@ -334,7 +340,8 @@ fn shared_keys_and_values_change_no_bits() {
 #[test]
 fn shared_choices_of_positions_change_no_bits() {
     let (checkpoint, _folder) = random_of("glm_moe_dsa", 3);
-    let index = checkpoint.config().index.as_ref().expect("the family has an index");
+    let index =
+        checkpoint.config().hyperparameters().index.as_ref().expect("the family has an index");
     assert_eq!(index.layers, [true, false, true]);
     let (requests, mode) = (&requests()[..32], Mode::Exact);
     let want = reference(&checkpoint, mode, requests);
@@ -387,8 +394,8 @@ fn an_identical_prompt_computes_its_last_token_only() {
 fn speculation_is_right_where_text_repeats_itself() {
     // One layer without attention to speak of: the same token again and again.
     let folder = tempfile::tempdir().unwrap();
-    let mut config = config("llama");
-    (config.layers, config.windows) = (1, vec![None]);
+    let config = config("llama")
+        .with(|said| (said.layers, said.windows, said.unrotated) = (1, vec![None], vec![false]));
     write(folder.path(), &config, |_, _| {});
     let checkpoint = open(folder.path());
     let speculate = Speculate::Ngram(4);

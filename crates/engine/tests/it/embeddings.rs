@@ -80,7 +80,7 @@ fn states(runner: &mut Runner, tokens: &[u32]) -> (Vec<Vec<f32>>, Vec<f32>) {
 #[test]
 fn states_are_what_the_output_head_sees() {
     let (checkpoint, _folder) = random("qwen3");
-    assert!(checkpoint.config().tied_embeddings);
+    assert!(checkpoint.config().hyperparameters().tied_embeddings);
     let mut runner = load(&checkpoint, Mode::Exact, 64, 8);
     let (states, logits) = states(&mut runner, &prompt(9, 0));
     let table = checkpoint.tensor("token_embd.weight").unwrap();

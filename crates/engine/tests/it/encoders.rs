@@ -62,7 +62,7 @@ fn together(engine: &EngineHandle, requests: &[Request]) -> Vec<Vec<u32>> {
 fn a_text_has_the_same_bits_in_any_company() {
     for architecture in formats::families::encoders() {
         let (checkpoint, _folder) = random_of(architecture, LAYERS);
-        let types = checkpoint.config().encoder.as_ref().unwrap().token_types;
+        let types = checkpoint.config().hyperparameters().encoder.as_ref().unwrap().token_types;
         let requests = requests(types);
         for mode in [Mode::Exact, Mode::Fast] {
             let alone = engine(&checkpoint, &options(mode, 1, 512));
@@ -91,7 +91,7 @@ fn as_gguf(checkpoint: &Checkpoint) -> (Checkpoint, tempfile::TempDir) {
     let mut writer = GgufWriter::new();
     config.to_gguf(&mut writer).unwrap();
     for view in &views {
-        writer.plan(&config.gguf_tensor_name(&view.name).unwrap(), view.ty, &view.shape).unwrap();
+        writer.plan(&config.gguf_tensor_name(&view.name), view.ty, &view.shape).unwrap();
     }
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.gguf");
@@ -108,7 +108,7 @@ fn a_gguf_file_has_the_bits_of_what_it_was_made_from() {
     for architecture in formats::families::encoders() {
         let (source, _folder) = random_of(architecture, LAYERS);
         let (made, _folder) = as_gguf(&source);
-        let types = source.config().encoder.as_ref().unwrap().token_types;
+        let types = source.config().hyperparameters().encoder.as_ref().unwrap().token_types;
         let requests = &requests(types)[..6];
         for mode in [Mode::Exact, Mode::Fast] {
             let [made, source] = [&made, &source]
@@ -122,7 +122,7 @@ fn a_gguf_file_has_the_bits_of_what_it_was_made_from() {
 fn the_reference_device_computes_the_same() {
     for architecture in formats::families::encoders() {
         let (checkpoint, _folder) = random_of(architecture, LAYERS);
-        let types = checkpoint.config().encoder.as_ref().unwrap().token_types;
+        let types = checkpoint.config().hyperparameters().encoder.as_ref().unwrap().token_types;
         let requests = &requests(types)[..6];
         let device = engine::DeviceChoice { device: &backend::REFERENCE, which: None };
         let exact = options(Mode::Exact, 2, 512);
@@ -140,7 +140,7 @@ fn later_tokens_and_types_change_a_vector() {
     for architecture in formats::families::encoders() {
         let (checkpoint, _folder) = random_of(architecture, LAYERS);
         let engine = engine(&checkpoint, &options(Mode::Exact, 1, 512));
-        let types = checkpoint.config().encoder.as_ref().unwrap().token_types;
+        let types = checkpoint.config().hyperparameters().encoder.as_ref().unwrap().token_types;
         let mut other = text(100, 0);
         other[99] = 5;
         let plain = |prompt| Request { types: Vec::new(), ..request(prompt, Pooling::Cls) };

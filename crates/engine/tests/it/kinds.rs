@@ -4,13 +4,14 @@ use formats::ModelConfig;
 
 /// Whether layers keep states.
 pub fn has_states(config: &ModelConfig) -> bool {
-    config.delta.is_some() || config.mamba.is_some()
+    config.hyperparameters().delta.is_some() || config.hyperparameters().mamba.is_some()
 }
 
 /// Whether some rows have a window.
 pub fn has_windows(config: &ModelConfig) -> bool {
-    let some = config.windows.iter().any(Option::is_some);
-    some || config.compressed().is_some() || config.convs.is_some()
+    let some = config.hyperparameters().windows.iter().any(Option::is_some);
+    some || config.hyperparameters().compressed().is_some()
+        || config.hyperparameters().convs.is_some()
 }
 
 /// Whether files hold experts in another form than they are used, so that they cannot be read from

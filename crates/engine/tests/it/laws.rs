@@ -8,7 +8,9 @@ use engine::{
     SingleSequence,
 };
 use formats::Checkpoint;
-use formats::config::TensorForm;
+use formats::layers::TensorForm;
+use formats::layers::{OpSpec, Reach};
+use std::collections::HashSet;
 use std::path::Path;
 
 const TOKENS: usize = 90;
@@ -95,18 +97,17 @@ fn everywhere_on_a_gpu(law: impl Fn(&Checkpoint, &Place)) {
 /// What distinguishes the operations of a family.
 fn kind(architecture: &str) -> String {
     let config = config(architecture);
-    let windows = config.windows.iter().any(Option::is_some);
-    let apart = [config.delta.as_ref().is_some_and(|delta| delta.per_channel), config.chunked];
-    let has = [
-        config.latent().is_some(),
-        config.compressed().is_some(),
-        config.index.is_some(),
-        config.delta.is_some(),
-        config.mamba.is_some(),
-        config.convs.is_some(),
-        config.experts.is_some(),
-    ];
-    format!("{windows} {apart:?} {has:?}")
+    let windows = config.hyperparameters().windows.iter().any(Option::is_some);
+    let apart = |op: &OpSpec| match op {
+        OpSpec::Delta(spec) => spec.per_channel,
+        OpSpec::Grouped(spec) => spec.reach == Reach::Chunk,
+        OpSpec::Latent(spec) => spec.chosen.is_some(),
+        _ => false,
+    };
+    let kinds: HashSet<_> = config.ops().map(std::mem::discriminant).collect();
+    let mut kinds: Vec<_> = kinds.iter().map(|kind| format!("{kind:?}")).collect();
+    kinds.sort();
+    format!("{windows} {} {kinds:?}", config.ops().any(apart))
 }
 
 /// The built-in model in Q8_0.
@@ -143,7 +144,7 @@ fn fast_mode_stays_close_to_exact_mode() {
         let (checkpoint, _folder) = random(architecture);
         // Rounding may send a token to another expert, or choose other positions.
         let config = checkpoint.config();
-        let most = match (&config.index, &config.experts) {
+        let most = match (&config.hyperparameters().index, &config.hyperparameters().experts) {
             (Some(_), _) => 0.2,
             (None, Some(_)) => 0.02,
             (None, None) => 1e-3,
@@ -257,7 +258,12 @@ fn sums_of_inputs_depend_on_neither_chunks_nor_threads() {
     for architecture in architectures() {
         let (checkpoint, _folder) = random(architecture);
         let whole = input_sums(&checkpoint, 1, TOKENS);
-        let chosen = checkpoint.config().experts.as_ref().map_or(0, |experts| experts.chosen);
+        let chosen = checkpoint
+            .config()
+            .hyperparameters()
+            .experts
+            .as_ref()
+            .map_or(0, |experts| experts.chosen);
         for InputSums { name, rows, .. } in &whole {
             let tokens = TOKENS as u64;
             let (sum, each) = (rows.iter().sum::<u64>(), rows.iter().all(|rows| *rows == tokens));
@@ -336,8 +342,9 @@ fn exact_and_fast_agree_as_closely_as_bf16_allows() {
 #[test]
 fn a_sliding_window_ignores_positions_behind_it() {
     let folder = tempfile::tempdir().unwrap();
-    let mut config = config("mistral");
-    (config.layers, config.windows) = (1, vec![Some(24)]);
+    let config = config("mistral").with(|said| {
+        (said.layers, said.windows, said.unrotated) = (1, vec![Some(24)], vec![false])
+    });
     write(folder.path(), &config, |_, _| {});
     let exact = Place { device: DeviceChoice::default(), mode: Mode::Exact };
     let mut runner = load(&open(folder.path()), &exact, 1);

@@ -21,11 +21,13 @@ fn stored(name: &str) -> &'static QuantType {
 
 /// A random checkpoint as ModelOpt writes it, with matrices of layers as NVFP4.
 fn random_nvfp4(architecture: &str) -> (Checkpoint, tempfile::TempDir) {
-    let (mut config, plain) = (config(architecture), tempfile::tempdir().unwrap());
-    (config.hidden_size, config.intermediate_size) = (64, 96);
-    if let Some(experts) = &mut config.experts {
-        experts.width = 32;
-    }
+    let config = config(architecture).with(|said| {
+        (said.hidden_size, said.intermediate_size) = (64, 96);
+        if let Some(experts) = &mut said.experts {
+            experts.width = 32;
+        }
+    });
+    let plain = tempfile::tempdir().unwrap();
     write(plain.path(), &config, |_, _| {});
     let files = ModelFiles::open(plain.path()).unwrap();
     let (codes, scales) = (stored("u8"), stored("f8_e4m3"));

@@ -13,9 +13,10 @@ const TOKENS: usize = 40;
 /// A random checkpoint whose matrices are whole blocks of 32 values, with experts.
 fn blocks() -> (Checkpoint, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
-    let mut config = config("qwen3_moe");
-    (config.hidden_size, config.intermediate_size) = (64, 96);
-    config.experts.as_mut().unwrap().width = 32;
+    let config = config("qwen3_moe").with(|said| {
+        (said.hidden_size, said.intermediate_size) = (64, 96);
+        said.experts.as_mut().unwrap().width = 32;
+    });
     write(folder.path(), &config, |_, _| {});
     (open(folder.path()), folder)
 }

@@ -7,7 +7,7 @@ use crate::placement::{BUILT_IN_Q8_0, rule, rules};
 use base::Rng;
 use dist::{Comm, Local};
 use engine::{AdapterSet, LoadOptions, Mode, Ranks, Runner, ScaledAdapter, SingleSequence};
-use formats::ModelConfig;
+use formats::layers::OpSpec;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -159,15 +159,22 @@ fn stages_give_the_bits_of_one_rank() {
 
 /// The families whose tensors can be divided: not those with norms over all heads.
 fn sliced() -> impl Iterator<Item = &'static str> {
-    let whole = |name: &str| config(name).grouped().is_some_and(|grouped| grouped.whole_norms);
+    let has_whole = |op: &OpSpec| match op {
+        OpSpec::Grouped(spec) => spec.head_norms.is_some_and(|norms| norms.whole),
+        _ => false,
+    };
+    let whole = move |name: &str| config(name).ops().any(has_whole);
     architectures().filter(move |name| !whole(name) && most_slices(name) > 1)
 }
 
 /// Most parts that groups of heads can be divided into.
 fn most_slices(architecture: &str) -> usize {
-    let sizes = config(architecture);
-    let groups = sizes.compressed().map_or(usize::MAX, |sizes| sizes.groups);
-    sizes.mamba.map_or(groups, |mamba| mamba.norm_groups.min(groups))
+    let groups = |op: &OpSpec| match op {
+        OpSpec::Compressed(spec) => spec.groups,
+        OpSpec::StateSpace(spec) => spec.norm_groups,
+        _ => usize::MAX,
+    };
+    config(architecture).ops().map(groups).min().unwrap_or(usize::MAX)
 }
 
 #[test]
@@ -217,7 +224,7 @@ fn rules_of_placement_hold_for_parts_as_for_the_whole() {
 #[test]
 fn columns_that_are_converted_to_longer_blocks_are_parted_between_these() {
     let folder = tempfile::tempdir().unwrap();
-    let config = ModelConfig { intermediate_size: 768, ..config("llama") };
+    let config = config("llama").with(|said| said.intermediate_size = 768);
     write(folder.path(), &config, |_, _| {});
     let text = rule("name: ffn_down", "type: q4_k");
     check_close_placed("Q4_K", folder.path(), &text, grid(1, 2));
@@ -267,9 +274,13 @@ fn each_slice_holds_its_part_of_the_weights_and_together_they_hold_all() {
         let alone = weights(folder.path(), vec![Ranks::default()])[0];
         let of_slices = weights(folder.path(), grid(1, 2));
         // Every rank holds these whole: the embedding and routers in BF16, norms in f32.
-        let routers = config.experts.as_ref().map_or(0, |experts| config.layers * experts.count);
-        let norms = 2 * config.layers + 1;
-        let whole = config.hidden_size * (2 * (config.vocab_size + routers) + 4 * norms);
+        let routers = config
+            .hyperparameters()
+            .experts
+            .as_ref()
+            .map_or(0, |experts| config.layers.len() * experts.count);
+        let norms = 2 * config.layers.len() + 1;
+        let whole = config.hidden * (2 * (config.vocab + routers) + 4 * norms);
         assert_eq!(of_slices.iter().sum::<usize>(), alone + whole, "{architecture}");
         for bytes in of_slices {
             let share = (bytes - whole) as f64 / (alone - whole) as f64;

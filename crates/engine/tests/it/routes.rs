@@ -65,7 +65,7 @@ fn traces_have_the_choices_of_every_row_wherever_experts_are() {
             let options = LoadOptions { route_trace: Some(path.clone()), ..options };
             Runner::load(&checkpoint, &options).map(bits).map(|_| RouteTrace::read(&path).unwrap())
         };
-        let Some(experts) = &checkpoint.config().experts else {
+        let Some(experts) = &checkpoint.config().hyperparameters().experts else {
             let Err(error) = trace(options(Mode::Exact, WeightsMemory::All)) else {
                 panic!("{architecture} has no experts")
             };

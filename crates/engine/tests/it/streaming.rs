@@ -6,8 +6,9 @@ use crate::placement::{rule, rules};
 use engine::{
     Error, KvMemory, LoadOptions, Mode, PackChoice, Runner, SingleSequence, WeightsMemory,
 };
-use formats::{Checkpoint, ModelConfig, PackFile, PackOrigin, PackPart, PackWriter};
-use models::placement::{Placed, TensorKind, TensorMemory};
+use formats::layers::TensorKind;
+use formats::{Checkpoint, PackFile, PackOrigin, PackPart, PackWriter};
+use models::placement::{Placed, TensorMemory};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -70,7 +71,7 @@ fn streamed_equals_resident() {
     let mut checked = 0;
     for architecture in architectures() {
         let (checkpoint, _folder) = random(architecture);
-        if checkpoint.config().experts.is_none() {
+        if checkpoint.config().hyperparameters().experts.is_none() {
             continue;
         }
         for mode in [Mode::Exact, Mode::Fast] {
@@ -121,8 +122,7 @@ fn layers_are_streamed_in_every_architecture() {
 #[test]
 fn a_dense_model_streams() {
     let folder = tempfile::tempdir().unwrap();
-    let mut config = config_of("qwen3", 9);
-    config.intermediate_size = 2000;
+    let config = config_of("qwen3", 9).with(|said| said.intermediate_size = 2000);
     write(folder.path(), &config, |_, _| {});
     let checkpoint = open(folder.path());
     for mode in [Mode::Exact, Mode::Fast] {
@@ -156,9 +156,10 @@ fn converted_experts_are_streamed_from_a_pack() {
 /// A mixture whose matrices are converted to a type when they are loaded.
 fn converted(ty: &str) -> (Checkpoint, tempfile::TempDir, LoadOptions) {
     let folder = tempfile::tempdir().unwrap();
-    let mut config = config("qwen3_moe");
-    (config.hidden_size, config.intermediate_size) = (64, 96);
-    config.experts.as_mut().unwrap().width = 32;
+    let config = config("qwen3_moe").with(|said| {
+        (said.hidden_size, said.intermediate_size) = (64, 96);
+        said.experts.as_mut().unwrap().width = 32;
+    });
     write(folder.path(), &config, |_, _| {});
     let checkpoint = open(folder.path());
     let text = rule("kind: [attention, dense, routed_expert]", &format!("type: {ty}"));
@@ -230,7 +231,7 @@ fn rows_of_an_embedding_on_disk_give_the_same_bits() {
     let mut shared = 0;
     for (mode, tied) in [(Mode::Exact, false), (Mode::Fast, false), (Mode::Exact, true)] {
         let folder = tempfile::tempdir().unwrap();
-        let config = ModelConfig { tied_embeddings: tied, ..config("llama") };
+        let config = config("llama").with(|said| said.tied_embeddings = tied);
         write(folder.path(), &config, |_, _| {});
         let checkpoint = open(folder.path());
         let load = |memory, text: &str| {

@@ -14,9 +14,10 @@ use std::path::{Path, PathBuf};
 use indexmap::IndexMap;
 use sha2::{Digest, Sha256};
 
+use crate::config::ModelConfig;
 use crate::config::family::Family;
-use crate::config::{ModelConfig, RopeLayout};
 use crate::error::{Error, Result};
+use crate::layers::RopeLayout;
 use crate::names;
 use crate::tensor::TensorView;
 
@@ -98,7 +99,7 @@ impl AdapterFile {
             true => Some(path.to_owned()),
             false => peft::gguf_of(path)?,
         };
-        let (reader, family) = (Reader { path, config, shapes }, config.family()?);
+        let (reader, family) = (Reader { path, config, shapes }, config.family());
         let pairs = match &gguf {
             Some(file) => gguf::read(&reader, file, family)?,
             None => peft::read(&reader, family)?,
@@ -192,7 +193,7 @@ impl Reader<'_> {
     /// The projections that a matrix is, or whose rows it holds one after the other.
     fn parts(&self, family: &Family, matrix: &str, a: &TensorView) -> Result<Vec<usize>> {
         if let Some((layer, part)) = names::split_canonical(matrix) {
-            let delta = self.config.delta.as_ref().zip(layer.parse::<usize>().ok());
+            let delta = self.config.said.delta.as_ref().zip(layer.parse::<usize>().ok());
             let delta = delta.and_then(|(delta, layer)| delta.layers.get(layer).copied());
             if delta == Some(true) && !part.starts_with("ffn_") {
                 return Err(a.error("adapters of Gated DeltaNet are not supported"));
@@ -230,11 +231,14 @@ impl Reader<'_> {
         let (name, _) = self.shapes.get_index(projection).expect("a projection");
         let part = names::split_canonical(name).map(|(_, part)| part);
         let rotated = matches!(part, Some("attn_q" | "attn_k"));
-        let ModelConfig { head_dim: head, rope, .. } = self.config;
+        let (head, rope) = (&self.config.said.head_dim, &self.config.said.rope);
         if !rotated || layout == rope.layout {
             return Ok(rows.concat());
         }
-        if self.config.grouped().is_none() || *head == 0 || !rows.len().is_multiple_of(*head) {
+        if self.config.said.grouped_config().is_none()
+            || *head == 0
+            || !rows.len().is_multiple_of(*head)
+        {
             return Err(b.error("rows in the rotary layout of another form of files"));
         }
         let half = rope.dim / 2;

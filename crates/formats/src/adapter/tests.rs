@@ -16,7 +16,7 @@ const ATTENTION: &str = "base_model.model.model.layers.1.self_attn.";
 /// Two layers of a model of the family, with the projections that the tests name.
 fn model(family: &str, layout: RopeLayout) -> (ModelConfig, ProjectionShapes) {
     let mut config = ModelConfig::tiny(family, 2).expect("a known family");
-    (config.rope.layout, config.rope.dim, config.head_dim) = (layout, 4, 4);
+    (config.said.rope.layout, config.said.rope.dim, config.said.head_dim) = (layout, 4, 4);
     let mut shapes = ProjectionShapes::new();
     for layer in 0..2 {
         for (part, outputs) in [("attn_q", 8), ("attn_k", 4), ("attn_v", 4), ("ffn_up", 6)] {

@@ -4,8 +4,10 @@ use std::cell::LazyCell;
 use std::collections::HashMap;
 
 use super::canonical_name;
+use crate::config::ModelConfig;
 use crate::config::family::Family;
-use crate::config::{ModelConfig, TensorForm};
+use crate::layers::TensorForm;
+use crate::layers::{Presence, TensorSpec};
 use crate::names;
 use crate::tensor::TensorView;
 
@@ -49,8 +51,10 @@ pub(super) fn leave_out_denied(
 }
 
 fn requires(family: &Family, config: &ModelConfig, layer: &str, part: &str) -> bool {
-    let layer = layer.parse::<usize>().ok().filter(|layer| *layer < config.layers);
-    layer.is_some_and(|layer| (family.required)(config, layer).contains(&part))
+    let layer = layer.parse::<usize>().ok().filter(|layer| *layer < config.layers.len());
+    let is_required =
+        |tensor: &TensorSpec| tensor.presence == Presence::Required && tensor.name == part;
+    layer.is_some_and(|layer| config.loaded_tensors(family, layer).iter().any(is_required))
 }
 
 /// Whether the family has no such bias, but a tensor of weights with the same stem.

@@ -14,7 +14,7 @@ pub(super) fn settle(views: &mut Vec<TensorView>, config: &mut ModelConfig) -> O
     let find = |name| views.iter().position(|view| view.name == name);
     let head = find(OUTPUT)?;
     match find(EMBEDDING) {
-        None if config.tied_embeddings => {
+        None if config.said.tied_embeddings => {
             views[head] = views[head].named(EMBEDDING.to_owned());
             None
         }
@@ -22,12 +22,12 @@ pub(super) fn settle(views: &mut Vec<TensorView>, config: &mut ModelConfig) -> O
             views.remove(head);
             None
         }
-        Some(embedding) if config.tied_embeddings => {
+        Some(embedding) if config.said.tied_embeddings => {
             if are_equal(&views[embedding], &views[head]) {
                 views.remove(head);
                 return None;
             }
-            config.tied_embeddings = false;
+            *config = config.with(|said| said.tied_embeddings = false);
             let (embedding, head) = (&views[embedding].source_name, &views[head].source_name);
             Some(format!(
                 "the configuration ties the output head to the embedding, but the tensors \

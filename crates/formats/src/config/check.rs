@@ -2,7 +2,7 @@
 
 use super::fields::MAX_WIDTH;
 use super::{
-    CompressedConfig, ExpertGroups, ExpertsConfig, GroupRank, ModelConfig, RopeScaling,
+    CompressedConfig, ExpertGroups, ExpertsConfig, GroupRank, Hyperparameters, RopeScaling,
     WindowedConfig,
 };
 use crate::json::Object;
@@ -59,10 +59,10 @@ impl ExpertFieldNames<'static> {
 
 /// The first inconsistency, as (field, problem).
 pub(super) fn broken<'a>(
-    config: &ModelConfig,
+    config: &Hyperparameters,
     names: &FieldNames<'a>,
 ) -> Option<(&'a str, String)> {
-    let ModelConfig { heads, kv_heads, head_dim, .. } = *config;
+    let Hyperparameters { heads, kv_heads, head_dim, .. } = *config;
     let dim = config.rope.dim;
     if !heads.is_multiple_of(kv_heads) {
         let kv = names.kv_heads;
@@ -107,7 +107,10 @@ pub(super) fn broken<'a>(
 }
 
 /// Checks the index over the positions of latent attention.
-fn broken_by_index<'a>(config: &ModelConfig, names: &FieldNames<'a>) -> Option<(&'a str, String)> {
+fn broken_by_index<'a>(
+    config: &Hyperparameters,
+    names: &FieldNames<'a>,
+) -> Option<(&'a str, String)> {
     let (index, rotated) = (config.index.as_ref()?, config.rope.dim);
     if config.latent()?.q_rank.is_none() {
         return Some((names.q_rank, "expected a rank, which the index needs; found none".into()));
@@ -122,8 +125,11 @@ fn broken_by_index<'a>(config: &ModelConfig, names: &FieldNames<'a>) -> Option<(
 }
 
 /// Checks what layers with a window have of their own, and which layers share keys and values.
-fn broken_by_kinds<'a>(config: &ModelConfig, names: &FieldNames<'a>) -> Option<(&'a str, String)> {
-    let ModelConfig { heads, layers, shared_kv_layers: shared, .. } = *config;
+fn broken_by_kinds<'a>(
+    config: &Hyperparameters,
+    names: &FieldNames<'a>,
+) -> Option<(&'a str, String)> {
+    let Hyperparameters { heads, layers, shared_kv_layers: shared, .. } = *config;
     if let Some(WindowedConfig { kv_heads, head_dim, ref rope }) = config.windowed {
         if kv_heads == 0 || !heads.is_multiple_of(kv_heads) {
             let problem =
@@ -149,11 +155,11 @@ fn broken_by_kinds<'a>(config: &ModelConfig, names: &FieldNames<'a>) -> Option<(
 }
 
 fn broken_by_compression<'a>(
-    config: &ModelConfig,
+    config: &Hyperparameters,
     sizes: &CompressedConfig,
     names: &FieldNames<'a>,
 ) -> Option<(&'a str, String)> {
-    let ModelConfig { heads, kv_heads, .. } = *config;
+    let Hyperparameters { heads, kv_heads, .. } = *config;
     let CompressedConfig { rope_dim, groups, index_dim, ref rope, .. } = *sizes;
     if kv_heads != 1 {
         return Some((names.kv_heads, format!("expected 1, found {kv_heads}")));

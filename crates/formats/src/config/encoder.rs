@@ -1,81 +1,18 @@
 //! Encoders, and heads that score a whole text.
 
-use serde::Serialize;
-
 use crate::error::Result;
 use crate::json::Object;
 use crate::pooling::Pooling;
 
 use super::fields::MAX_WIDTH;
-use super::{Activation, ModelConfig};
+use super::{Activation, ClassifierConfig, HeadActivation};
 
 /// What a model has whose positions attend to earlier and to later ones alike. In layers with a
 /// window, a position attends to as many later ones as earlier ones.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EncoderConfig {
     /// Types of tokens that have an embedding; 0 where there are none.
     pub token_types: usize,
-    /// Whether attention of the first layer reads the residual stream without a norm.
-    pub bare_first: bool,
-}
-
-/// Learned embeddings of positions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct PositionTable {
-    /// Rows of the table.
-    pub rows: usize,
-    /// The row of position 0.
-    pub first: usize,
-}
-
-impl ModelConfig {
-    /// Whether the model generates text: it is no encoder, and has an output head.
-    pub fn generates(&self) -> bool {
-        self.encoder.is_none() && self.classifier.is_none()
-    }
-}
-
-impl PositionTable {
-    /// The table without the rows before that of position 0, as GGUF files have it.
-    pub fn from_first(self) -> Self {
-        Self { rows: self.positions(), first: 0 }
-    }
-
-    /// Number of positions of a sequence.
-    pub fn positions(&self) -> usize {
-        self.rows - self.first
-    }
-}
-
-/// A head that turns the pooled state of a text into a score for each label:
-/// `out(norm(activation(dense(state))))`, of which `dense` and the norm are optional.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct ClassifierConfig {
-    /// Number of labels.
-    pub labels: usize,
-    /// How the states of a text's tokens become one.
-    pub pooling: Pooling,
-    /// What follows the first projection, where there is one.
-    pub dense: Option<HeadActivation>,
-    /// Whether a LayerNorm follows that.
-    pub norm: bool,
-}
-
-/// A function of single values in a head.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum HeadActivation {
-    /// The value itself.
-    Identity,
-    /// The hyperbolic tangent.
-    Tanh,
-    /// `x * (1 + erf(x / sqrt(2))) / 2`.
-    Gelu,
-    /// The same with the approximation by a hyperbolic tangent.
-    GeluTanh,
-    /// `x * sigmoid(x)`.
-    Silu,
-    /// `max(x, 0)`.
-    Relu,
 }
 
 impl HeadActivation {

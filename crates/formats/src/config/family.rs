@@ -3,17 +3,19 @@
 use serde_json::{Map, Value as Json};
 
 use super::fields::GgufKeys;
+use super::names::DENSE;
+use super::parts;
 use super::yarn;
 use super::{
-    Activation, Attention, ClassifierConfig, ExpertsConfig, GroupedConfig, LatentConfig,
-    ModelConfig, RopeConfig, RopeLayout, RopeScaling, RouterScores, SpecialIds, SublayerNorms,
-    Sublayers, ValueSource,
+    Activation, Attention, ClassifierConfig, ExpertsConfig, GroupedConfig, Hyperparameters,
+    LatentConfig, RopeConfig, RopeLayout, RopeScaling, RouterScores, Sublayers, ValueSource,
 };
 use crate::chat::ChatRules;
 use crate::error::Result;
 use crate::gguf::GgufFile;
 use crate::json::Object;
-use crate::names::{DENSE, NameTable};
+use crate::layers::{EmbeddingSpec, ExpertFiles, FileForms, HeadSpec, Layer};
+use crate::names::NameTable;
 
 /// Window of each layer, in positions.
 pub(crate) type Windows = Vec<Option<usize>>;
@@ -54,10 +56,9 @@ pub(crate) struct Family {
     pub gguf_window: Option<usize>,
     /// Whether its GGUF files share rotary pairs out to time, height and width.
     pub gguf_sections: bool,
-    /// Whether query and key heads are normalised.
-    pub head_norms: HeadNorms,
-    /// Whether query heads have sinks.
-    pub sinks: bool,
+    /// Whether query and key heads may have norms: where config.json says `use_qk_norm`, or the
+    /// first layer has them.
+    pub may_norm_heads: bool,
     /// Whether the outputs of heads have gates where files do not say.
     pub output_gate: bool,
     /// Whether the weights of RMSNorm lack their 1 in Hugging Face checkpoints.
@@ -80,8 +81,6 @@ pub(crate) struct Family {
     pub rotary_share: f32,
     /// Default scaling of the rotary frequencies.
     pub default_scaling: fn() -> RopeScaling,
-    /// Biases that a layer must have, whatever the configuration says.
-    pub required: fn(config: &ModelConfig, layer: usize) -> &'static [&'static str],
     /// Flags of config.json that declare further tensors of every layer with their matrices: each
     /// with its default and the tensors. A flag without tensors must be false. Flags that the
     /// reference library does not read for this family are not listed.
@@ -109,7 +108,7 @@ pub(crate) struct Family {
     pub turned: &'static [&'static str],
     /// Another canonical name of a layer's tensor of a Hugging Face checkpoint, in models of some
     /// configurations.
-    pub renamed: fn(config: &ModelConfig, name: &str) -> Option<&'static str>,
+    pub renamed: fn(config: &Hyperparameters, name: &str) -> Option<&'static str>,
     /// Whether GGUF files store matrices so that Hugging Face checkpoints join.
     pub gguf_joins: bool,
     /// Whether GGUF files mark layers without attention by 0 heads of keys and values.
@@ -130,21 +129,27 @@ pub(crate) struct Family {
     pub rope_by_type: bool,
     /// Reads the head that scores texts, in classes of the family that have one.
     pub classifier: fn(config: Object) -> Result<ClassifierConfig>,
+    /// What the embeddings are.
+    pub embedding: fn(model: &Hyperparameters) -> EmbeddingSpec,
+    /// The layer with this number.
+    pub layer: fn(model: &Hyperparameters, at: usize) -> Layer,
+    /// What follows the layers.
+    pub head: fn(model: &Hyperparameters) -> HeadSpec,
     /// Sets what all models of the family are, and no file says.
-    pub fixed: fn(model: &mut ModelConfig),
+    pub fixed: fn(model: &mut Hyperparameters),
     /// Sets what config.json says beyond the common fields.
-    pub hf_more: fn(config: Object, model: &mut ModelConfig) -> Result<()>,
+    pub hf_more: fn(config: Object, model: &mut Hyperparameters) -> Result<()>,
     /// Sets what GGUF metadata says beyond the common keys.
-    pub gguf_more: fn(keys: &GgufKeys, file: &GgufFile, model: &mut ModelConfig) -> Result<()>,
+    pub gguf_more: fn(keys: &GgufKeys, file: &GgufFile, model: &mut Hyperparameters) -> Result<()>,
     /// Fields that are written to config.json beyond the common ones.
-    pub to_json: fn(config: &ModelConfig) -> Json,
+    pub to_json: fn(config: &Hyperparameters) -> Json,
     /// Biases in every layer of written checkpoints, in addition to the required ones.
     pub written: &'static [&'static str],
     /// What its checkpoints do not say of chats.
     pub chat: Option<ChatRules>,
     /// A small configuration with `layers` layers, for tests. It uses every option of the family,
     /// and its sizes are no multiples of SIMD lanes or quant blocks where they need not be.
-    pub tiny: fn(layers: usize) -> ModelConfig,
+    pub tiny: fn(layers: usize) -> Hyperparameters,
 }
 
 impl Family {
@@ -154,8 +159,14 @@ impl Family {
     }
 
     /// The name of the GGUF files of a model.
-    pub fn gguf_name_of(&self, config: &ModelConfig) -> &'static str {
+    pub fn gguf_name_of(&self, config: &Hyperparameters) -> &'static str {
         self.gguf_sparse.filter(|_| config.experts.is_some()).unwrap_or(self.gguf_name)
+    }
+
+    /// How its Hugging Face checkpoints store what others store in another form.
+    pub fn file_forms(&self) -> FileForms {
+        let fused_delta = self.delta.is_some_and(|files| files.fused);
+        FileForms { experts: self.hf_experts, fused_delta }
     }
 
     /// The tensors of every layer that config.json declares.
@@ -182,44 +193,8 @@ impl Family {
         if let Some(sizes) = latent {
             return Ok(Attention::Latent(sizes));
         }
-        let head_norms = match self.head_norms {
-            HeadNorms::Never => false,
-            HeadNorms::Always => true,
-            HeadNorms::Declared => declared()?,
-        };
-        let sinks = self.sinks;
-        Ok(Attention::Grouped(GroupedConfig { head_norms, sinks, gate, ..Default::default() }))
-    }
-}
-
-/// Whether query and key heads have norms.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum HeadNorms {
-    Never,
-    Always,
-    /// Where config.json says `use_qk_norm` or the first layer has them.
-    Declared,
-}
-
-/// How Hugging Face checkpoints of a family store routed experts, where it does not matter which
-/// form is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ExpertFiles {
-    /// One tensor for each matrix of an expert, or as `Fused`.
-    Single,
-    /// Gate and up of all experts in one tensor, `[experts, outputs, inputs]`, the gate's outputs
-    /// first.
-    Fused,
-    /// The same, `[experts, inputs, outputs]`.
-    Turned,
-    /// The same with alternating outputs, with biases, and `[experts, inputs, outputs]`.
-    ByTurns,
-}
-
-impl ExpertFiles {
-    /// Whether matrices are `[inputs, outputs]`.
-    pub fn is_turned(self) -> bool {
-        matches!(self, Self::Turned | Self::ByTurns)
+        let head_norms = self.may_norm_heads && declared()?;
+        Ok(Attention::Grouped(GroupedConfig { head_norms, gate, ..Default::default() }))
     }
 }
 
@@ -268,8 +243,7 @@ pub(crate) const BASE: Family = Family {
     gguf_window_period: None,
     gguf_window: None,
     gguf_sections: false,
-    head_norms: HeadNorms::Never,
-    sinks: false,
+    may_norm_heads: false,
     output_gate: false,
     zero_centred: false,
     delta: None,
@@ -288,7 +262,6 @@ pub(crate) const BASE: Family = Family {
     theta: 10_000.0,
     rotary_share: 1.0,
     default_scaling: || RopeScaling::None,
-    required: |_, _| &[],
     declared: &[
         ("attention_bias", false, &ATTENTION_BIASES),
         ("mlp_bias", false, &["ffn_gate.bias", "ffn_up.bias", "ffn_down.bias"]),
@@ -313,6 +286,9 @@ pub(crate) const BASE: Family = Family {
     gguf_eps: &[RMS_EPS],
     rope_by_type: false,
     classifier: ClassifierConfig::of_decoder,
+    embedding: parts::embedding,
+    layer: parts::layer,
+    head: parts::head,
     fixed: |_| {},
     hf_more: |_, _| Ok(()),
     gguf_more: |_, _, _| Ok(()),
@@ -351,10 +327,8 @@ pub(crate) const CONV_BIAS: [&str; 1] = ["ssm_conv1d.bias"];
 pub(crate) const HEAD_NORMS: [&str; 2] = ["attn_q_norm.weight", "attn_k_norm.weight"];
 
 /// A decoder like Llama, whose names and sizes are not set. Readers set these, and what differs.
-pub(crate) fn plain(layers: usize) -> ModelConfig {
-    ModelConfig {
-        architecture: String::new(),
-        name: String::new(),
+pub(crate) fn plain(layers: usize) -> Hyperparameters {
+    Hyperparameters {
         hidden_size: 0,
         layers,
         heads: 0,
@@ -368,10 +342,6 @@ pub(crate) fn plain(layers: usize) -> ModelConfig {
         windowed: None,
         shared_kv_layers: 0,
         wide_mlps: false,
-        norms: SublayerNorms::Before,
-        layer_norm: false,
-        parallel: false,
-        plain_mlp: false,
         query_growth: None,
         index: None,
         positions: None,
@@ -379,9 +349,7 @@ pub(crate) fn plain(layers: usize) -> ModelConfig {
         convs: None,
         sublayers: vec![Sublayers::Both; layers],
         factors: Vec::new(),
-        chunked: false,
         layer_inputs: 0,
-        layer_scales: false,
         delta: None,
         hyper: None,
         encoder: None,
@@ -403,15 +371,12 @@ pub(crate) fn plain(layers: usize) -> ModelConfig {
         },
         windows: vec![None; layers],
         tied_embeddings: false,
-        special: SpecialIds::default(),
     }
 }
 
 /// The base of small configurations.
-pub(crate) fn tiny(layers: usize) -> ModelConfig {
-    ModelConfig {
-        architecture: String::new(),
-        name: String::new(),
+pub(crate) fn tiny(layers: usize) -> Hyperparameters {
+    Hyperparameters {
         hidden_size: 72,
         layers,
         heads: 4,
@@ -443,11 +408,8 @@ pub(crate) fn tiny(layers: usize) -> ModelConfig {
 /// Attention with norms on the heads of queries and keys.
 pub(crate) const NORMED_HEADS: Attention = Attention::Grouped(GroupedConfig {
     head_norms: true,
-    sinks: false,
     gate: false,
     values: ValueSource::Projected,
-    whole_norms: false,
-    norms_last: false,
     bare_norms: false,
 });
 

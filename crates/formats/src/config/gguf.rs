@@ -11,7 +11,9 @@ pub(crate) mod rope;
 use super::check::{self, CompressedFieldNames, ExpertFieldNames, FieldNames};
 use super::family::{self, Family, Windows};
 use super::fields::{GgufKeys, MAX_HEADS, MAX_LAYERS, MAX_TOKENS, MAX_WIDTH};
-use super::{Attention, ExpertsConfig, LatentConfig, ModelConfig, SpecialIds, yarn};
+use super::{
+    Attention, ExpertsConfig, Hyperparameters, LatentConfig, ModelConfig, SpecialIds, yarn,
+};
 use crate::error::Result;
 use crate::gguf::{GgufFile, Metadata, Strings, TurnEnds};
 use crate::tensor::TensorView;
@@ -31,7 +33,7 @@ pub(crate) const SHORT_FACTORS: &str = "rope_factors_short.weight";
 pub(crate) fn read(
     keys: &GgufKeys,
     file: &GgufFile,
-    family: &Family,
+    family: &'static Family,
     name: &str,
 ) -> Result<ModelConfig> {
     let metadata = keys.metadata;
@@ -62,10 +64,13 @@ pub(crate) fn read(
         index_dim: &key("attention.indexer.key_length"),
         q_rank: &key("attention.q_lora_rank"),
     };
-    let model = build(keys, file, family, name, &names)?;
+    let model = build(keys, file, family, &names)?;
     check_tokens(metadata, model.vocab_size)?;
     match check::broken(&model, &names) {
-        None => Ok(model),
+        None => {
+            let name = metadata.opt_text("general.name")?.unwrap_or(name).to_owned();
+            Ok(ModelConfig::build(family, name, special(metadata)?, model))
+        }
         Some((field, problem)) => Err(metadata.error(field, problem)),
     }
 }
@@ -74,9 +79,8 @@ fn build(
     keys: &GgufKeys,
     file: &GgufFile,
     family: &Family,
-    name: &str,
     names: &FieldNames,
-) -> Result<ModelConfig> {
+) -> Result<Hyperparameters> {
     let layers = layers(keys, file)?;
     let hidden_size = keys.positive("embedding_length", MAX_WIDTH)?;
     let heads = keys.positive("attention.head_count", MAX_HEADS)?;
@@ -96,9 +100,7 @@ fn build(
             (family.attention(latent, gate, normed)?, None, rope)
         }
     };
-    let mut model = ModelConfig {
-        architecture: family.name.to_owned(),
-        name: keys.metadata.opt_text("general.name")?.unwrap_or(name).to_owned(),
+    let mut model = Hyperparameters {
         hidden_size,
         layers,
         heads,
@@ -117,7 +119,6 @@ fn build(
         rope,
         windows: windows(keys, family, layers)?,
         tied_embeddings: find(file, OUTPUT).is_none(),
-        special: special(keys.metadata)?,
         logit_cap: keys.opt_above_zero("final_logit_softcapping")?,
         ..family::plain(layers)
     };

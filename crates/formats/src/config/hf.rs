@@ -15,7 +15,10 @@ use serde_json::{Map, Value as Json};
 
 use super::family::{self, Family, Windows};
 use super::fields::{FULL, MAX_HEADS, MAX_LAYERS, MAX_TOKENS, MAX_WIDTH, SLIDING};
-use super::{Activation, Attention, ExpertsConfig, LatentConfig, ModelConfig, SpecialIds, yarn};
+use super::{
+    Activation, Attention, ExpertsConfig, Hyperparameters, LatentConfig, ModelConfig, SpecialIds,
+    yarn,
+};
 use crate::error::Result;
 use crate::json::{Object, describe};
 use crate::names::NameTable;
@@ -61,10 +64,10 @@ pub(crate) fn read(
     has_own_head: impl FnOnce(&NameTable) -> bool,
 ) -> Result<HfConfig> {
     let config = text_config(whole, family)?;
-    let mut model = build(config, family, name, has_own_head)?;
+    let mut model = build(config, family, has_own_head)?;
     // What a checkpoint of several modalities says of the whole is the case for its text.
     model.tied_embeddings = whole.flag("tie_word_embeddings")?.unwrap_or(model.tied_embeddings);
-    model.special = special(whole)?.or(model.special);
+    let special = special(whole)?.or(special(config)?);
     let mut names = FieldNames { experts: ExpertFieldNames::of(config), ..NAMES };
     if model.latent().is_some() {
         (names.rope_dim, names.head_dim) = (compressed::ROPE_DIM, "qk_head_dim");
@@ -75,7 +78,9 @@ pub(crate) fn read(
     if let Some((field, problem)) = check::broken(&model, &names) {
         return Err(config.error(field, problem));
     }
-    Ok(HfConfig { model, family, declared: family.declared_tensors(config)? })
+    let declared = family.declared_tensors(config)?;
+    let model = ModelConfig::build(family, name.to_owned(), special, model);
+    Ok(HfConfig { model, family, declared })
 }
 
 /// Name of the settings of the language model in checkpoints of several modalities.
@@ -113,9 +118,8 @@ fn text_config<'a>(whole: Object<'a>, family: &Family) -> Result<Object<'a>> {
 fn build(
     config: Object,
     family: &Family,
-    name: &str,
     has_own_head: impl FnOnce(&NameTable) -> bool,
-) -> Result<ModelConfig> {
+) -> Result<Hyperparameters> {
     let activation = (family.activation)(config)?;
     let own = [Activation::GeluTanh, Activation::Gelu, Activation::ReluSquared];
     if !own.contains(&activation) {
@@ -140,9 +144,7 @@ fn build(
     };
     let tied = config.flag("tie_word_embeddings")?;
     let experts = (family.experts)(config, layers)?.filter(|found| found.layers.contains(&true));
-    let mut model = ModelConfig {
-        architecture: family.name.to_owned(),
-        name: name.to_owned(),
+    let mut model = Hyperparameters {
         hidden_size,
         layers,
         heads,
@@ -161,7 +163,6 @@ fn build(
         rope,
         windows: (family.windows)(config, layers)?,
         tied_embeddings: tied.unwrap_or_else(|| !has_own_head(&family.names)),
-        special: special(config)?,
         ..family::plain(layers)
     };
     if scores_texts(config)? {
@@ -184,7 +185,7 @@ fn scores_texts(config: Object) -> Result<bool> {
 pub(crate) const SCORES_TEXTS: &str = "ForSequenceClassification";
 
 /// Checks that no setting makes a decoder attend to later positions.
-fn check_direction(config: Object, model: &ModelConfig) -> Result<()> {
+fn check_direction(config: Object, model: &Hyperparameters) -> Result<()> {
     for (field, causal) in [("is_causal", true), ("use_bidirectional_attention", false)] {
         if model.encoder.is_none() && config.flag(field)? == Some(!causal) {
             let found = !causal;

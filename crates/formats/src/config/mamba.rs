@@ -8,13 +8,9 @@ pub(super) const MAX_STATE: usize = 1 << 12;
 
 /// The first inconsistency.
 pub(super) fn broken(mamba: &MambaConfig) -> Option<String> {
-    let MambaConfig { heads, groups, norm_groups, .. } = *mamba;
+    let MambaConfig { heads, groups, .. } = *mamba;
     if !heads.is_multiple_of(groups) {
         return Some(format!("expected a divisor of the heads ({heads}), found {groups}"));
-    }
-    if !mamba.values().is_multiple_of(norm_groups) {
-        let values = mamba.values();
-        return Some(format!("expected a divisor of all values ({values}), found {norm_groups}"));
     }
     let found = mamba.inputs();
     (found > MAX_WIDTH)

@@ -1,8 +1,9 @@
 //! Model configurations: their schema, and how both kinds of files are read and written.
 //!
 //! Invariant: a module knows those before it in this list and no family: `schema` and `encoder`;
-//! `fields` and `yarn`; `family`, the descriptor that readers and writers take; `check`, `delta`
-//! and `mamba`; `hf`, `gguf` and `write`.
+//! `fields`, `names` and `yarn`; `parts`; `family`, the descriptor that readers and writers take;
+//! `model`;
+//! `check`, `delta` and `mamba`; `hf`, `gguf` and `write`.
 
 pub(crate) mod check;
 mod delta;
@@ -12,11 +13,22 @@ pub(crate) mod fields;
 pub(crate) mod gguf;
 pub(crate) mod hf;
 mod mamba;
+mod model;
+pub(crate) mod names;
+pub(crate) mod parts;
+mod resize;
 mod schema;
 pub(crate) mod write;
 mod yarn;
 
-pub use encoder::{ClassifierConfig, EncoderConfig, HeadActivation, PositionTable};
+pub use encoder::EncoderConfig;
+pub use model::ModelConfig;
 pub use schema::*;
 use schema::{Compressed, INDEXED_RATIO};
-pub use write::{RowFactors, TensorForm};
+pub use write::RowFactors;
+
+use crate::layers::{
+    Activation, ClassifierConfig, ExpertGroups, GroupRank, HeadActivation, HyperConfig,
+    LatentConfig, MambaNorm, PositionTable, RopeConfig, RopeLayout, RopeScaling, RouterScores,
+    ValueSource,
+};

@@ -7,7 +7,6 @@ mod gguf;
 mod tensors;
 
 pub use folded::RowFactors;
-pub use tensors::TensorForm;
 pub(crate) use tensors::Tensors;
 
 use serde_json::{Value as Json, json};
@@ -71,44 +70,44 @@ impl ModelConfig {
             "architectures": [family.hf_class],
             "model_type": self.architecture,
             "hidden_act": "silu",
-            "hidden_size": self.hidden_size,
-            "num_hidden_layers": self.layers,
-            "num_attention_heads": self.heads,
-            "num_key_value_heads": self.kv_heads,
-            "head_dim": self.head_dim,
-            "intermediate_size": self.intermediate_size,
-            "vocab_size": self.vocab_size,
-            "max_position_embeddings": self.context_length,
-            (family.hf_eps): self.rms_norm_eps,
-            "rope_theta": self.rope.theta,
-            "partial_rotary_factor": self.rope.dim as f64 / self.head_dim as f64,
+            "hidden_size": self.hidden,
+            "num_hidden_layers": self.layers.len(),
+            "num_attention_heads": self.said.heads,
+            "num_key_value_heads": self.said.kv_heads,
+            "head_dim": self.said.head_dim,
+            "intermediate_size": self.said.intermediate_size,
+            "vocab_size": self.vocab,
+            "max_position_embeddings": self.context,
+            (family.hf_eps): self.said.rms_norm_eps,
+            "rope_theta": self.said.rope.theta,
+            "partial_rotary_factor": self.said.rope.dim as f64 / self.said.head_dim as f64,
             "rope_scaling": self.rope_scaling_json(family)?,
-            "tie_word_embeddings": self.tied_embeddings,
+            "tie_word_embeddings": self.said.tied_embeddings,
             "bos_token_id": self.special.bos,
             "eos_token_id": self.special.eos,
             "pad_token_id": self.special.pad,
         });
         self.windows_json(&mut json);
-        if let Some(windowed) = &self.windowed {
+        if let Some(windowed) = &self.said.windowed {
             let fields = json.as_object_mut().expect("made as an object");
             let of_all = ["rope_theta", "rope_scaling", "partial_rotary_factor"];
             fields.retain(|key, _| !of_all.contains(&key.as_str()));
             fields.insert("rope_parameters".to_owned(), self.rope_by_type(windowed)?);
         }
-        extend(&mut json, (family.to_json)(self));
-        if let Some(latent) = self.latent() {
+        extend(&mut json, (family.to_json)(&self.said));
+        if let Some(latent) = self.said.latent() {
             let fields = json.as_object_mut().expect("made as an object");
             fields.retain(|key, _| key != "head_dim" && key != "partial_rotary_factor");
             extend(&mut json, self.latent_json(latent));
         }
-        if let Some(sizes) = self.compressed() {
+        if let Some(sizes) = self.said.compressed() {
             let of_others = ["partial_rotary_factor", "rope_scaling", "layer_types"];
             let fields = json.as_object_mut().expect("made as an object");
             fields.retain(|key, _| !of_others.contains(&key.as_str()));
             extend(&mut json, self.compressed_json(sizes)?);
         }
         // A single number cannot describe every choice of layers with experts.
-        if self.experts.is_some() && family.gguf_experts.leading_dense {
+        if self.said.experts.is_some() && family.gguf_experts.leading_dense {
             self.leading_dense()?;
         }
         Ok(json)
@@ -121,14 +120,14 @@ impl ModelConfig {
             "qk_nope_head_dim": latent.nope_dim,
             "qk_rope_head_dim": latent.rope_dim,
             "v_head_dim": latent.value_dim,
-            "rope_interleave": self.rope.layout == RopeLayout::Interleaved,
+            "rope_interleave": self.said.rope.layout == RopeLayout::Interleaved,
         })
     }
 
     /// Number of layers before the first with experts; an error unless all later layers have
     /// experts.
     fn leading_dense(&self) -> Result<usize> {
-        let layers = self.experts.as_ref().map_or(&[][..], |experts| &experts.layers);
+        let layers = self.said.experts.as_ref().map_or(&[][..], |experts| &experts.layers);
         let dense = layers.iter().take_while(|sparse| !**sparse).count();
         match layers[dense..].contains(&false) {
             true => {
@@ -140,12 +139,14 @@ impl ModelConfig {
 
     /// `mscale_all_dim`, if YaRN scales the scores of latent attention.
     fn mscale_all_dim(&self) -> Option<f64> {
-        let RopeScaling::Yarn { factor, .. } = self.rope.scaling else { return None };
-        self.latent().and_then(|_| yarn::multiplier(self.head_dim, self.attention_scale, factor))
+        let RopeScaling::Yarn { factor, .. } = self.said.rope.scaling else { return None };
+        self.said
+            .latent()
+            .and_then(|_| yarn::multiplier(self.said.head_dim, self.said.attention_scale, factor))
     }
 
     fn rope_scaling_json(&self, family: &Family) -> Result<Json> {
-        let scaling = &self.rope.scaling;
+        let scaling = &self.said.rope.scaling;
         if *scaling == RopeScaling::None && (family.default_scaling)() == RopeScaling::None {
             return Ok(Json::Null);
         }
@@ -155,16 +156,16 @@ impl ModelConfig {
         }
         let mut json = json!(scaling);
         if matches!(scaling, RopeScaling::LongRope { .. }) {
-            json["attention_factor"] = json!(self.rope.magnitude);
+            json["attention_factor"] = json!(self.said.rope.magnitude);
         }
         if matches!(scaling, RopeScaling::Yarn { .. }) {
             // Equal values leave cosines and sines unscaled.
             let all = self.mscale_all_dim();
-            if let (Some(all), true) = (all, self.rope.magnitude == 1.0) {
+            if let (Some(all), true) = (all, self.said.rope.magnitude == 1.0) {
                 extend(&mut json, json!({"mscale": all, "mscale_all_dim": all}));
             } else {
                 extend(&mut json, all.map_or(Json::Null, |all| json!({"mscale_all_dim": all})));
-                json["attention_factor"] = json!(self.rope.magnitude);
+                json["attention_factor"] = json!(self.said.rope.magnitude);
             }
         }
         Ok(json)
@@ -182,18 +183,18 @@ impl ModelConfig {
             Ok(json)
         };
         Ok(json!({
-            (FULL): parameters(&self.rope)?,
+            (FULL): parameters(&self.said.rope)?,
             (SLIDING): parameters(&windowed.rope)?,
         }))
     }
 
     fn windows_json(&self, json: &mut Json) {
-        let window = self.windows.iter().flatten().next();
+        let window = self.said.windows.iter().flatten().next();
         json["sliding_window"] = json!(window);
         if window.is_some() {
             let kind = |w: &Option<usize>| [FULL, SLIDING][usize::from(w.is_some())];
             json["use_sliding_window"] = json!(true);
-            json["layer_types"] = self.windows.iter().map(kind).collect();
+            json["layer_types"] = self.said.windows.iter().map(kind).collect();
         }
     }
 

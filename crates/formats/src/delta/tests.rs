@@ -13,11 +13,10 @@ fn config() -> ModelConfig {
         key_dim: 1,
         value_dim: 2,
         kernel: 3,
-        per_channel: false,
         tiled: false,
     };
     let tiny = ModelConfig::tiny("llama", 1).unwrap();
-    ModelConfig { delta: Some(delta), ..tiny }
+    tiny.with(|said| said.delta = Some(delta))
 }
 
 /// A tensor of bytes that differ from their neighbours.

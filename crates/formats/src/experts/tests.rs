@@ -10,7 +10,7 @@ fn config(count: usize) -> ModelConfig {
         "num_attention_heads": 1, "num_hidden_layers": 1, "intermediate_size": 8,
         "max_position_embeddings": 8, "rms_norm_eps": 1e-5}"#;
     let mut config = ModelConfig::from_hf_json(text, Path::new("config.json")).unwrap();
-    config.experts = Some(ExpertsConfig::plain(count, 1, 2, 1));
+    config.said.experts = Some(ExpertsConfig::plain(count, 1, 2, 1));
     config
 }
 
@@ -36,7 +36,7 @@ fn join(
     form: ExpertFiles,
     all: &[(&str, &[usize])],
 ) -> Result<Vec<TensorView>> {
-    let names = Some(&crate::names::DENSE);
+    let names = Some(&crate::config::names::DENSE);
     Experts { path: Path::new("model"), names, config, form }.join(tensors(all))
 }
 

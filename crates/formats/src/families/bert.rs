@@ -10,9 +10,11 @@ pub(super) static BERT: Family = Family {
     gguf_name: "bert",
     gguf_eps: &[family::LAYER_EPS],
     gguf_activation: Activation::Gelu,
+    embedding,
+    layer,
+    head,
     gguf_more,
     activation: |config| gelu(config, "hidden_act"),
-    required: |_, _| &BIASES,
     declared: &[],
     names: NameTable {
         globals: &[
@@ -122,21 +124,8 @@ const LAYER: NamePairs = &[
     ("output.LayerNorm.bias", "layer_output_norm.bias"),
 ];
 
-/// Biases of every layer.
-pub(super) const BIASES: [&str; 8] = [
-    "attn_q.bias",
-    "attn_k.bias",
-    "attn_v.bias",
-    "attn_output.bias",
-    "attn_output_norm.bias",
-    "ffn_up.bias",
-    "ffn_down.bias",
-    "layer_output_norm.bias",
-];
-
-pub(super) fn fixed(model: &mut ModelConfig) {
-    (model.layer_norm, model.plain_mlp, model.tied_embeddings) = (true, true, true);
-    model.norms = SublayerNorms::Behind;
+pub(super) fn fixed(model: &mut Hyperparameters) {
+    model.tied_embeddings = true;
     model.unrotated = vec![true; model.layers];
 }
 
@@ -148,7 +137,7 @@ pub(super) fn gelu(config: Object, key: &str) -> Result<Activation> {
 }
 
 /// Sets the tables of positions and types. The row of position 0 is `first`.
-pub(super) fn more(config: Object, model: &mut ModelConfig, first: usize) -> Result<()> {
+pub(super) fn more(config: Object, model: &mut Hyperparameters, first: usize) -> Result<()> {
     const KIND: &str = "position_embedding_type";
     if let Some(other) = config.text(KIND)?.filter(|kind| *kind != "absolute") {
         return Err(config.error(KIND, format!("expected absolute, found {}", shown(other))));
@@ -162,14 +151,18 @@ pub(super) fn more(config: Object, model: &mut ModelConfig, first: usize) -> Res
     model.context_length = positions.positions();
     let token_types = config.count("type_vocab_size", MAX_WIDTH)?.unwrap_or(0);
     model.positions = Some(positions);
-    model.encoder = Some(EncoderConfig { token_types, bare_first: false });
+    model.encoder = Some(EncoderConfig { token_types });
     Ok(())
 }
 
 /// What GGUF files of BERT and its relatives say.
-pub(super) fn gguf_more(keys: &GgufKeys, file: &GgufFile, model: &mut ModelConfig) -> Result<()> {
+pub(super) fn gguf_more(
+    keys: &GgufKeys,
+    file: &GgufFile,
+    model: &mut Hyperparameters,
+) -> Result<()> {
     let token_types = gguf::encoder::token_types(keys, file)?;
-    model.encoder = Some(EncoderConfig { token_types, bare_first: false });
+    model.encoder = Some(EncoderConfig { token_types });
     gguf::encoder::positions(model);
     gguf::encoder::activation(keys, model)?;
     let (pooling, activation) = (Pooling::Cls, HeadActivation::Tanh);
@@ -177,7 +170,7 @@ pub(super) fn gguf_more(keys: &GgufKeys, file: &GgufFile, model: &mut ModelConfi
     Ok(())
 }
 
-pub(super) fn to_json(config: &ModelConfig) -> Json {
+pub(super) fn to_json(config: &Hyperparameters) -> Json {
     json!({
         "hidden_act": activation_name(config.activation),
         "max_position_embeddings": config.positions.map_or(config.context_length, |table| table.rows),
@@ -185,15 +178,35 @@ pub(super) fn to_json(config: &ModelConfig) -> Json {
     })
 }
 
-pub(super) fn tiny(layers: usize) -> ModelConfig {
-    ModelConfig {
+pub(super) fn tiny(layers: usize) -> Hyperparameters {
+    Hyperparameters {
         kv_heads: 4,
         head_dim: 18,
         attention_scale: 1.0 / 18f32.sqrt(),
         rope: RopeConfig { dim: 18, ..family::tiny(layers).rope },
         activation: Activation::Gelu,
         positions: Some(PositionTable { rows: 256, first: 0 }),
-        encoder: Some(EncoderConfig { token_types: 2, bare_first: false }),
+        encoder: Some(EncoderConfig { token_types: 2 }),
         ..family::tiny(layers)
     }
+}
+
+pub(super) fn embedding(model: &Hyperparameters) -> EmbeddingSpec {
+    let norm = Some(model.layer_norm("token_embd_norm", Presence::Expected));
+    EmbeddingSpec { norm, ..parts::embedding(model) }
+}
+
+pub(super) fn layer(model: &Hyperparameters, at: usize) -> Layer {
+    let norm = |name| model.layer_norm(name, Presence::Required);
+    let attention = model.grouped(at).of_encoder().with_biases(Biases::All);
+    let mlp = MlpSpec { gated: false, biased: true, ..model.mlp(at) };
+    Layer::of([
+        Sublayer::normed_behind(attention, norm("attn_output_norm")),
+        Sublayer::normed_behind(mlp, norm("layer_output_norm")),
+    ])
+}
+
+/// The last layer ends with a norm.
+pub(super) fn head(model: &Hyperparameters) -> HeadSpec {
+    HeadSpec { norm: None, output: None, classifier_bias: true, ..parts::head(model) }
 }

@@ -27,6 +27,15 @@ pub(super) static COHERE2: Family = Family {
         let slides = |layer: usize| !(layer + 1).is_multiple_of(period);
         Ok((0..layers).map(|layer| window.filter(|_| slides(layer))).collect())
     },
+    layer: |model, at| {
+        let both = vec![model.grouped(at).into(), model.mlp(at).into()];
+        let norm = model.layer_norm("attn_norm", Presence::Optional);
+        Layer::of([Sublayer::new(norm, OpSpec::Parallel(both))])
+    },
+    head: |model| HeadSpec {
+        norm: Some(model.layer_norm("output_norm", Presence::Optional)),
+        ..parts::head(model)
+    },
     fixed,
     hf_more: |config, model| {
         model.logit_scale = config.above_zero("logit_scale")?.unwrap_or(0.0625);
@@ -42,7 +51,7 @@ pub(super) static COHERE2: Family = Family {
         config.rope.layout = RopeLayout::Interleaved;
         let slides = |layer: usize| layer.is_multiple_of(2);
         config.windows = (0..layers).map(|layer| slides(layer).then_some(24)).collect();
-        ModelConfig { logit_scale: 0.25, tied_embeddings: true, ..config }
+        Hyperparameters { logit_scale: 0.25, tied_embeddings: true, ..config }
     },
     ..BASE
 };
@@ -50,7 +59,6 @@ pub(super) static COHERE2: Family = Family {
 /// Layers to one without a window, where files do not say.
 const PERIOD: usize = 4;
 
-fn fixed(model: &mut ModelConfig) {
-    (model.layer_norm, model.parallel) = (true, true);
+fn fixed(model: &mut Hyperparameters) {
     model.unrotated = model.windows.iter().map(Option::is_none).collect();
 }

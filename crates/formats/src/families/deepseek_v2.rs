@@ -26,6 +26,12 @@ pub(super) const DEEPSEEK_BASE: Family = Family {
         ..DENSE
     },
     latent: Some(latent),
+    layer: |model, at| {
+        Layer::of([
+            Sublayer::new(model.rms("attn_norm"), model.latent_attention(at)),
+            Sublayer::new(model.rms("ffn_norm"), model.feed_forward(at)),
+        ])
+    },
     to_json: experts::grouped_json,
     ..BASE
 };
@@ -68,7 +74,7 @@ fn groups_of_v2(config: Object) -> Result<Option<ExpertGroups>> {
     }
 }
 
-fn tiny(layers: usize) -> ModelConfig {
+fn tiny(layers: usize) -> Hyperparameters {
     let experts = ExpertsConfig {
         shared_width: 80,
         normalise: false,
@@ -85,11 +91,11 @@ pub(super) fn tiny_latent(
     layers: usize,
     q_rank: Option<usize>,
     experts: ExpertsConfig,
-) -> ModelConfig {
+) -> Hyperparameters {
     let sizes = LatentConfig { q_rank, kv_rank: 36, nope_dim: 20, rope_dim: 8, value_dim: 22 };
     let mut config = family::tiny(layers);
     (config.rope.dim, config.rope.layout) = (sizes.rope_dim, RopeLayout::Interleaved);
-    ModelConfig {
+    Hyperparameters {
         kv_heads: config.heads,
         head_dim: 28,
         attention_scale: 1.0 / 28f32.sqrt(),

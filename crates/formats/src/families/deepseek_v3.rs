@@ -20,9 +20,11 @@ pub(super) static DEEPSEEK_V3: Family = Family {
 /// What families with routers of this kind have in common.
 pub(super) const V3_BASE: Family = Family {
     gguf_experts: GgufExperts { scores: RouterScores::Sigmoid, ..DEEPSEEK_BASE.gguf_experts },
-    required: |config, layer| match config.experts_of(layer) {
-        Some(_) => &[CHOICE_BIAS],
-        None => &[],
+    layer: |model, at| {
+        Layer::of([
+            Sublayer::new(model.rms("attn_norm"), model.latent_attention(at)),
+            Sublayer::new(model.rms("ffn_norm"), model.corrected_feed_forward(at)),
+        ])
     },
     more_layers: true,
     tiny,
@@ -41,7 +43,7 @@ pub(super) const V3: SigmoidDefaults = SigmoidDefaults {
     chosen_groups: 4,
 };
 
-fn tiny(layers: usize) -> ModelConfig {
+fn tiny(layers: usize) -> Hyperparameters {
     let mut config = deepseek_v2::tiny_latent(layers, Some(40), tiny_experts(layers));
     (config.rope.scaling, config.rope.magnitude) = (family::tiny_yarn(true), 1.1);
     config

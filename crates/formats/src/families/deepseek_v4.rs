@@ -17,10 +17,6 @@ pub(super) static DEEPSEEK_V4: Family = Family {
     compressed: true,
     kv_heads: Some(1),
     head_dim: Some(512),
-    required: |config, layer| match config.experts_of(layer) {
-        Some(experts) if !experts.by_token[layer] => &["exp_probs_b.bias"],
-        _ => &[],
-    },
     // No published checkpoint has biases in its projections.
     declared: &[("attention_bias", false, &[]), ("mlp_bias", false, &[])],
     names: NameTable {
@@ -50,6 +46,14 @@ pub(super) static DEEPSEEK_V4: Family = Family {
             layer: &[RELEASED, SAVED, NORMS, MODULES, ROUTER, FUSED_EXPERTS, SHARED_EXPERTS],
             ..DENSE
         }],
+    },
+    layer: |model, at| {
+        let experts = model.corrected_feed_forward(at);
+        Layer::of([
+            Sublayer::new(model.rms("attn_norm"), model.compressed_attention(at))
+                .with_streams(model.mixture("hc_attn")),
+            Sublayer::new(model.rms("ffn_norm"), experts).with_streams(model.mixture("hc_ffn")),
+        ])
     },
     more_layers: true,
     windows: |config, layers| {
@@ -177,7 +181,7 @@ fn limit(config: Object) -> Result<Option<f32>> {
     }
 }
 
-fn to_json(config: &ModelConfig) -> Json {
+fn to_json(config: &Hyperparameters) -> Json {
     let mut json = experts::grouped_json(config);
     let fields = json.as_object_mut().expect("made as an object");
     let grouped = [ExpertFieldNames::HF.groups, ExpertFieldNames::HF.chosen_groups];
@@ -194,7 +198,7 @@ fn to_json(config: &ModelConfig) -> Json {
     json
 }
 
-fn tiny(layers: usize) -> ModelConfig {
+fn tiny(layers: usize) -> Hyperparameters {
     let base = family::tiny(layers);
     let rope = RopeConfig { dim: 8, layout: RopeLayout::Interleaved, ..base.rope.clone() };
     let ratios: Vec<_> = [4, 6, 0].into_iter().cycle().take(layers).collect();
@@ -219,7 +223,7 @@ fn tiny(layers: usize) -> ModelConfig {
         shared_limits: vec![Some(2.0); layers],
         ..family::tiny_experts(layers)
     };
-    ModelConfig {
+    Hyperparameters {
         kv_heads: 1,
         intermediate_size: experts.width,
         experts: Some(experts),

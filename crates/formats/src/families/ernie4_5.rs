@@ -1,11 +1,13 @@
 //! ERNIE 4.5: Llama with pairs of neighbours rotated.
 
+use super::llama;
 use super::prelude::*;
 
 pub(super) static ERNIE4_5: Family = Family {
     name: "ernie4_5",
     hf_class: "Ernie4_5ForCausalLM",
     gguf_name: "ernie4_5",
+    layer: llama::layer,
     ..ERNIE4_5_BASE
 };
 
@@ -18,7 +20,7 @@ pub(super) const ERNIE4_5_BASE: Family = Family {
     tiny: |layers| {
         let mut config = family::tiny(layers);
         config.rope.layout = RopeLayout::Interleaved;
-        ModelConfig { tied_embeddings: true, ..config }
+        Hyperparameters { tied_embeddings: true, ..config }
     },
     ..BASE
 };

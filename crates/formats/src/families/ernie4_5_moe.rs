@@ -8,10 +8,6 @@ pub(super) static ERNIE4_5_MOE: Family = Family {
     hf_class: "Ernie4_5_MoeForCausalLM",
     gguf_name: "ernie4_5-moe",
     gguf_experts: GgufExperts { leading_dense: true, ..BASE.gguf_experts },
-    required: |config, layer| match config.experts_of(layer) {
-        Some(_) => &["exp_probs_b.bias"],
-        None => &[],
-    },
     names: NameTable {
         layer: &[
             NORMS,
@@ -29,11 +25,11 @@ pub(super) static ERNIE4_5_MOE: Family = Family {
         ..DENSE
     },
     experts,
-    gguf_more: |_, _, model| {
-        if let Some(experts) = &mut model.experts {
-            experts.biased = true;
-        }
-        Ok(())
+    layer: |model, at| {
+        Layer::of([
+            Sublayer::new(model.rms("attn_norm"), model.grouped(at)),
+            Sublayer::new(model.rms("ffn_norm"), model.corrected_feed_forward(at)),
+        ])
     },
     to_json: |config| {
         let Some(experts) = &config.experts else { return Json::Null };
@@ -50,14 +46,13 @@ pub(super) static ERNIE4_5_MOE: Family = Family {
     },
     tiny: |layers| {
         let experts = ExpertsConfig {
-            biased: true,
             shared_width: 80,
             layers: (0..layers).map(|layer| layer > 0).collect(),
             ..family::tiny_experts(layers)
         };
         let mut config = family::tiny(layers);
         config.rope.layout = RopeLayout::Interleaved;
-        ModelConfig { experts: Some(experts), tied_embeddings: true, ..config }
+        Hyperparameters { experts: Some(experts), tied_embeddings: true, ..config }
     },
     ..ERNIE4_5_BASE
 };
@@ -76,7 +71,6 @@ fn experts(config: Object, layers: usize) -> Result<Option<ExpertsConfig>> {
     let sparse =
         |layer: usize| (first..=last).contains(&layer) && (layer + 1).is_multiple_of(every);
     Ok(Some(ExpertsConfig {
-        biased: true,
         shared_width: shared * width,
         layers: (0..layers).map(sparse).collect(),
         ..ExpertsConfig::plain(count, chosen, width, layers)

@@ -8,7 +8,6 @@ pub(super) static EXAONE4: Family = Family {
     hf_class: "Exaone4ForCausalLM",
     gguf_name: "exaone4",
     gguf_window_period: None,
-    head_norms: HeadNorms::Always,
     declared: &[],
     names: NameTable { layer: &[NORMS_AFTER, ATTENTION, QK_NORMS, MLP], ..DENSE },
     windows: |config, layers| {
@@ -21,6 +20,13 @@ pub(super) static EXAONE4: Family = Family {
             |layer: usize| period.is_some_and(|period| !(layer + 1).is_multiple_of(period));
         let all = (0..layers).map(|layer| window.filter(|_| slides(layer) && layer + 1 < layers));
         Ok(all.collect())
+    },
+    layer: |model, at| {
+        let attention = model.grouped(at).with_head_norms(HeadNormSpec::EACH);
+        Layer::of([
+            Sublayer::normed_after(attention, model.rms("post_attention_norm")),
+            Sublayer::normed_after(model.mlp(at), model.rms("post_ffw_norm")),
+        ])
     },
     hf_more: |config, model| {
         let window = config.nullable("sliding_window", MAX_TOKENS, Some(4096))?;
@@ -45,7 +51,6 @@ pub(super) static EXAONE4: Family = Family {
             high_freq_factor: 4.0,
             original_context: 64,
         };
-        config.attention = family::NORMED_HEADS;
         set(&mut config, true);
         config
     },
@@ -66,7 +71,6 @@ fn period(config: Object) -> Result<Option<usize>> {
 }
 
 /// Sets what files do not say. Where layers `slide`, the others are not rotated.
-fn set(model: &mut ModelConfig, slide: bool) {
-    model.norms = SublayerNorms::After;
+fn set(model: &mut Hyperparameters, slide: bool) {
     model.unrotated = model.windows.iter().map(|window| slide && window.is_none()).collect();
 }

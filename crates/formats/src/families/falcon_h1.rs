@@ -37,24 +37,27 @@ pub(super) static FALCON_H1: Family = Family {
         ],
         ..DENSE
     },
-    fixed: |model| {
-        if let Some(mamba) = &mut model.mamba {
-            (mamba.beside_attention, mamba.norm_groups) = (true, mamba.groups);
-        }
+    layer: |model, at| {
+        let space = model
+            .state_space(at)
+            .map(|space| StateSpaceSpec { norm_groups: space.groups, ..space }.into());
+        let both = [model.grouped(at).into()].into_iter().chain(space).collect();
+        Layer::of([
+            Sublayer::new(model.rms("attn_norm"), OpSpec::Parallel(both)),
+            Sublayer::new(model.rms("ffn_norm"), model.mlp(at)),
+        ])
     },
     hf_more,
     gguf_more,
     to_json,
     tiny: |layers| {
         let mut config = family::tiny(layers);
-        let groups = 2;
-        let spaces = tiny_mamba(vec![true; layers]);
-        config.mamba = Some(MambaConfig { beside_attention: true, norm_groups: groups, ..spaces });
+        config.mamba = Some(tiny_mamba(vec![true; layers]));
         // Queries and values have one factor.
         let factor = |at: usize| 0.3125 + 0.125 * if at == 2 { 0 } else { at } as f32;
         config.factors =
             PROJECTIONS.iter().enumerate().map(|(at, name)| (*name, factor(at))).collect();
-        ModelConfig { embedding_scale: 4.0, logit_scale: 0.25, ..config }
+        Hyperparameters { embedding_scale: 4.0, logit_scale: 0.25, ..config }
     },
     ..BASE
 };
@@ -77,7 +80,7 @@ const PROJECTIONS: [&str; 12] = [
 const NORMED: &str = "mamba_rms_norm";
 const NORM_FIRST: &str = "mamba_norm_before_gate";
 
-fn hf_more(config: Object, model: &mut ModelConfig) -> Result<()> {
+fn hf_more(config: Object, model: &mut Hyperparameters) -> Result<()> {
     let defaults = MambaDefaults { heads: 128, head_dim: None, groups: 1, state: 256 };
     let spaces = mamba::read(config, vec![true; model.layers], &mamba::FIELDS, &defaults)?;
     let first = config.flag(NORM_FIRST)?.unwrap_or(true);
@@ -113,7 +116,7 @@ fn list<const N: usize>(config: Object, key: &str) -> Result<[f32; N]> {
     })
 }
 
-fn gguf_more(keys: &GgufKeys, file: &GgufFile, model: &mut ModelConfig) -> Result<()> {
+fn gguf_more(keys: &GgufKeys, file: &GgufFile, model: &mut Hyperparameters) -> Result<()> {
     let spaces = gguf::mamba::read(keys, vec![true; model.layers])?;
     let normed = gguf::find(file, "blk.0.ssm_norm.weight").is_some() || file.tensors().is_empty();
     let first = keys.metadata.opt_flag(&keys.key(gguf::mamba::NORM_FIRST))?.unwrap_or(false);
@@ -134,7 +137,7 @@ fn gguf_more(keys: &GgufKeys, file: &GgufFile, model: &mut ModelConfig) -> Resul
     Ok(())
 }
 
-fn to_json(config: &ModelConfig) -> Json {
+fn to_json(config: &Hyperparameters) -> Json {
     let mut json = mamba::to_json(config, &mamba::FIELDS);
     let norm = config.mamba.as_ref().map_or(MambaNorm::None, |mamba| mamba.norm);
     let of = |names: [&str; 5]| names.map(|name| config.factor_of(name));

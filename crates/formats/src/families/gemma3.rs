@@ -29,6 +29,15 @@ pub(super) static GEMMA3: Family = Family {
         ..DENSE
     },
     windows: |config, layers| windows(config, layers, 4096),
+    layer: |model, at| {
+        let attention = model.grouped(at).with_head_norms(HeadNormSpec::EACH);
+        Layer::of([
+            Sublayer::new(model.rms("attn_norm"), attention)
+                .and_after(model.rms("post_attention_norm")),
+            Sublayer::new(model.rms("ffn_norm"), model.mlp(at))
+                .and_after(model.rms("post_ffw_norm")),
+        ])
+    },
     hf_more,
     gguf_more,
     to_json: |config| {
@@ -45,7 +54,7 @@ pub(super) static GEMMA3: Family = Family {
     tiny: |layers| {
         let config = tiny(layers);
         let attention_scale = 0.25;
-        ModelConfig { attention_scale, attention: family::NORMED_HEADS, ..config }
+        Hyperparameters { attention_scale, ..config }
     },
     ..GEMMA
 };
@@ -54,7 +63,6 @@ pub(super) static GEMMA3: Family = Family {
 pub(super) const GEMMA: Family = Family {
     gguf_activation: Activation::GeluTanh,
     gguf_window_period: Some(PERIOD),
-    head_norms: HeadNorms::Always,
     head_dim: Some(256),
     theta: 1e6,
     rope_by_type: true,
@@ -101,12 +109,11 @@ pub(super) fn gelu(config: Object) -> Result<Activation> {
 }
 
 /// Sets what all generations have, and no file says.
-fn fixed(model: &mut ModelConfig) {
-    model.norms = SublayerNorms::Around;
+fn fixed(model: &mut Hyperparameters) {
     model.embedding_scale = (model.hidden_size as f32).sqrt();
 }
 
-fn hf_more(config: Object, model: &mut ModelConfig) -> Result<()> {
+fn hf_more(config: Object, model: &mut Hyperparameters) -> Result<()> {
     const CAP: &str = "attn_logit_softcapping";
     if let Some(found) = config.above_zero(CAP)? {
         return Err(config.error(CAP, format!("expected no bound of scores, found {found}")));
@@ -120,7 +127,7 @@ fn hf_more(config: Object, model: &mut ModelConfig) -> Result<()> {
     Ok(())
 }
 
-fn gguf_more(keys: &GgufKeys, _: &GgufFile, model: &mut ModelConfig) -> Result<()> {
+fn gguf_more(keys: &GgufKeys, _: &GgufFile, model: &mut Hyperparameters) -> Result<()> {
     // Files of llama.cpp do not say how scores are scaled: of the published sizes, that of 62
     // layers divides by the root of what the width has for each head.
     const BY_WIDTH: usize = 62;
@@ -137,7 +144,7 @@ fn gguf_more(keys: &GgufKeys, _: &GgufFile, model: &mut ModelConfig) -> Result<(
 }
 
 /// Fields of config.json of all generations.
-pub(super) fn gelu_json(config: &ModelConfig) -> Json {
+pub(super) fn gelu_json(config: &Hyperparameters) -> Json {
     json!({
         "hidden_act": null,
         "hidden_activation": "gelu_pytorch_tanh",
@@ -146,7 +153,7 @@ pub(super) fn gelu_json(config: &ModelConfig) -> Json {
 }
 
 /// A small configuration with a window on every layer but the last, and each third before it.
-pub(super) fn tiny(layers: usize) -> ModelConfig {
+pub(super) fn tiny(layers: usize) -> Hyperparameters {
     let mut config = family::tiny(layers);
     let slides = |layer: usize| !(layers - 1 - layer).is_multiple_of(3);
     config.windows = (0..layers).map(|layer| slides(layer).then_some(24)).collect();
@@ -154,7 +161,7 @@ pub(super) fn tiny(layers: usize) -> ModelConfig {
     config.rope.theta = 1e6;
     let rope = RopeConfig { theta: 5e3, scaling: RopeScaling::None, ..config.rope.clone() };
     let (kv_heads, head_dim) = (config.kv_heads, config.head_dim);
-    ModelConfig {
+    Hyperparameters {
         activation: Activation::GeluTanh,
         tied_embeddings: true,
         windowed: Some(WindowedConfig { kv_heads, head_dim, rope }),

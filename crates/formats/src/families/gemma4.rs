@@ -81,6 +81,7 @@ pub(super) static GEMMA4: Family = Family {
         Ok(windows)
     },
     experts,
+    layer,
     hf_more,
     gguf_more,
     to_json,
@@ -98,18 +99,17 @@ fn experts(config: Object, layers: usize) -> Result<Option<ExpertsConfig>> {
     let chosen = config.positive("top_k_experts", MAX_EXPERTS)?;
     let width = config.positive("moe_intermediate_size", MAX_WIDTH)?;
     let experts = ExpertsConfig::plain(count, chosen, width, layers);
-    Ok(Some(ExpertsConfig { beside_mlp: true, ..experts }))
+    Ok(Some(experts))
 }
 
 /// Sets what does not depend on the kind of file: scores are not scaled, and values are normalised.
-fn set_generation(model: &mut ModelConfig, keys_as_values: bool) {
-    (model.attention_scale, model.layer_scales) = (1.0, true);
+fn set_generation(model: &mut Hyperparameters, keys_as_values: bool) {
+    model.attention_scale = 1.0;
     let values = if keys_as_values { ValueSource::NormedKeys } else { ValueSource::Normed };
-    model.attention =
-        Attention::Grouped(GroupedConfig { head_norms: true, values, ..Default::default() });
+    model.attention = Attention::Grouped(GroupedConfig { values, ..Default::default() });
 }
 
-fn hf_more(config: Object, model: &mut ModelConfig) -> Result<()> {
+fn hf_more(config: Object, model: &mut Hyperparameters) -> Result<()> {
     let keys_as_values = config.flag("attention_k_eq_v")? == Some(true);
     set_generation(model, keys_as_values);
     let (kv_heads, head_dim) = (model.kv_heads, model.head_dim);
@@ -137,7 +137,7 @@ fn hf_more(config: Object, model: &mut ModelConfig) -> Result<()> {
     }
 }
 
-fn gguf_more(keys: &GgufKeys, file: &GgufFile, model: &mut ModelConfig) -> Result<()> {
+fn gguf_more(keys: &GgufKeys, file: &GgufFile, model: &mut Hyperparameters) -> Result<()> {
     const KV: &str = "attention.head_count_kv";
     const WIDTH: &str = "feed_forward_length";
     let layers = model.layers;
@@ -165,9 +165,6 @@ fn gguf_more(keys: &GgufKeys, file: &GgufFile, model: &mut ModelConfig) -> Resul
     model.shared_kv_layers = shared.min(MAX_LAYERS);
     let inputs = keys.opt_count("embedding_length_per_layer_input", MAX_WIDTH)?;
     model.layer_inputs = inputs.unwrap_or(0);
-    if let Some(experts) = &mut model.experts {
-        experts.beside_mlp = true;
-    }
     // No key says so: layers without a window have no projection of values.
     let own = (0..layers - shared.min(layers)).find(|layer| model.windows[*layer].is_none());
     let lacks = |layer: usize| gguf::find(file, &format!("blk.{layer}.attn_v.weight")).is_none();
@@ -182,10 +179,10 @@ fn gguf_more(keys: &GgufKeys, file: &GgufFile, model: &mut ModelConfig) -> Resul
     Ok(())
 }
 
-fn to_json(config: &ModelConfig) -> Json {
+fn to_json(config: &Hyperparameters) -> Json {
     let mut json = gelu_json(config);
     let keys_as_values =
-        config.grouped().is_some_and(|grouped| grouped.values == ValueSource::NormedKeys);
+        config.grouped_config().is_some_and(|grouped| grouped.values == ValueSource::NormedKeys);
     let windowed = config.windowed.as_ref();
     extend(
         &mut json,
@@ -215,7 +212,7 @@ fn to_json(config: &ModelConfig) -> Json {
 
 /// Layers come in kinds of their own: a window on the first of each three, and the last layer,
 /// which is without one, shares keys and values where an earlier one is like it.
-fn tiny(layers: usize) -> ModelConfig {
+fn tiny(layers: usize) -> Hyperparameters {
     let mut config = gemma3::tiny(layers);
     set_generation(&mut config, true);
     let slides = |layer: usize| layer.is_multiple_of(3) && layers > 1;
@@ -223,12 +220,31 @@ fn tiny(layers: usize) -> ModelConfig {
     config.rope.scaling = RopeScaling::Proportional { share: 0.25, factor: 1.0 };
     (config.head_dim, config.rope.dim, config.kv_heads) = (32, 32, 1);
     config.shared_kv_layers = usize::from(layers > 2 && !slides(layers - 1));
-    let mut experts = family::tiny_experts(layers);
-    experts.beside_mlp = true;
-    ModelConfig {
+    let experts = family::tiny_experts(layers);
+    Hyperparameters {
         experts: Some(experts),
         wide_mlps: config.shared_kv_layers > 0,
         layer_inputs: 20,
         ..config
     }
+}
+
+fn layer(model: &Hyperparameters, at: usize) -> Layer {
+    let attention = model.grouped(at).with_head_norms(HeadNormSpec::EACH);
+    let mixer = Sublayer::new(model.rms("attn_norm"), attention)
+        .and_after(model.rms("post_attention_norm"));
+    let (mlp, eps) = (model.mlp(at), model.rms_norm_eps);
+    let feed_forward = match model.routed_experts(at) {
+        // Both read the stream through norms of their own.
+        Some(experts) => {
+            let experts = ExpertsSpec { scaled: true, ..experts };
+            Sublayer::bare(JointSpec { mlp, experts, eps })
+        }
+        None => Sublayer::new(model.rms("ffn_norm"), mlp),
+    };
+    let feed_forward = feed_forward.and_after(model.rms("post_ffw_norm"));
+    let input = model.layer_input(at);
+    let input = input.map(|input| Sublayer::bare(input).and_after(model.rms("post_norm")));
+    let sublayers = [mixer, feed_forward].into_iter().chain(input).collect();
+    Layer { sublayers, scale: true }
 }

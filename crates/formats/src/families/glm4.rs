@@ -30,7 +30,14 @@ pub(super) static GLM4: Family = Family {
         ],
         ..DENSE
     },
-    fixed: |model| model.norms = SublayerNorms::Around,
+    layer: |model, at| {
+        Layer::of([
+            Sublayer::new(model.rms("attn_norm"), model.grouped(at))
+                .and_after(model.rms("post_attention_norm")),
+            Sublayer::new(model.rms("ffn_norm"), model.mlp(at))
+                .and_after(model.rms("post_ffw_norm")),
+        ])
+    },
     to_json: |_| json!({"attention_bias": true}),
     written: &QKV_BIASES,
     tiny: |layers| {

@@ -16,19 +16,26 @@ pub(super) static GLM4_MOE: Family = Family {
     },
     kv_heads: Some(8),
     rotary_share: 0.5,
-    head_norms: HeadNorms::Declared,
+    may_norm_heads: true,
     // The output projection has no bias here.
     declared: &[("attention_bias", false, &QKV_BIASES), ("use_qk_norm", false, &HEAD_NORMS)],
     names: NameTable {
         layer: &[NORMS, ATTENTION, QK_NORMS, MLP, ROUTER, EXPERTS, FUSED_EXPERTS, SHARED_EXPERTS],
         ..DENSE
     },
+    layer: |model, at| {
+        let head_norms = model.declared_head_norms();
+        Layer::of([
+            Sublayer::new(model.rms("attn_norm"), GroupedSpec { head_norms, ..model.grouped(at) }),
+            Sublayer::new(model.rms("ffn_norm"), model.feed_forward(at)),
+        ])
+    },
     more_layers: true,
     experts: |config, layers| experts::sigmoid(config, layers, &DEFAULTS),
     to_json: |config| {
         let mut json = experts::grouped_json(config);
         json["attention_bias"] = json!(true);
-        json["use_qk_norm"] = json!(config.attention == family::NORMED_HEADS);
+        json["use_qk_norm"] = json!(config.declared_head_norms().is_some());
         json
     },
     written: &QKV_BIASES,
@@ -46,9 +53,9 @@ const DEFAULTS: SigmoidDefaults = SigmoidDefaults {
     chosen_groups: 1,
 };
 
-fn tiny(layers: usize) -> ModelConfig {
+fn tiny(layers: usize) -> Hyperparameters {
     let mut config = family::tiny(layers);
     config.rope.dim = 12;
     let experts = Some(deepseek_v3::tiny_experts(layers));
-    ModelConfig { experts, attention: family::NORMED_HEADS, ..config }
+    Hyperparameters { experts, attention: family::NORMED_HEADS, ..config }
 }

@@ -10,7 +10,6 @@ pub(super) static GPT2: Family = Family {
     gguf_activation: Activation::GeluTanh,
     hf_eps: "layer_norm_epsilon",
     gguf_eps: &[family::LAYER_EPS],
-    required: |_, _| &BIASES,
     declared: &[("scale_attn_by_inverse_layer_idx", false, &[])],
     joined: &family::QKV_AND_BIASES,
     turned: &["attn_qkv.weight", "attn_output.weight", "ffn_up.weight", "ffn_down.weight"],
@@ -41,8 +40,19 @@ pub(super) static GPT2: Family = Family {
     },
     activation,
     hf_fill,
+    layer: |model, at| {
+        let norm = |name| model.layer_norm(name, Presence::Expected);
+        let mlp = MlpSpec { gated: false, biased: true, ..model.mlp(at) };
+        Layer::of([
+            Sublayer::new(norm("attn_norm"), model.grouped(at).with_biases(Biases::All)),
+            Sublayer::new(norm("ffn_norm"), mlp),
+        ])
+    },
+    head: |model| HeadSpec {
+        norm: Some(model.layer_norm("output_norm", Presence::Expected)),
+        ..parts::head(model)
+    },
     fixed: |model| {
-        (model.layer_norm, model.plain_mlp) = (true, true);
         model.positions = Some(PositionTable { rows: model.context_length, first: 0 });
         model.unrotated = vec![true; model.layers];
     },
@@ -59,7 +69,7 @@ pub(super) static GPT2: Family = Family {
         json
     },
     written: &NORM_BIASES_OF_LAYER,
-    tiny: |layers| ModelConfig {
+    tiny: |layers| Hyperparameters {
         kv_heads: 4,
         context_length: 1024,
         activation: Activation::GeluTanh,
@@ -84,15 +94,6 @@ const LAYER: NamePairs = &[
     ("mlp.c_proj.bias", "ffn_down.bias"),
 ];
 
-/// Biases of projections, which every layer must have.
-const BIASES: [&str; 6] = [
-    "attn_q.bias",
-    "attn_k.bias",
-    "attn_v.bias",
-    "attn_output.bias",
-    "ffn_up.bias",
-    "ffn_down.bias",
-];
 const NORM_BIASES_OF_LAYER: [&str; 2] = ["attn_norm.bias", "ffn_norm.bias"];
 
 /// Names in its config.json, and the readers' names.

@@ -29,9 +29,7 @@ pub(super) static GPT_OSS: Family = Family {
         beta_slow: 1.0,
         truncate: false,
     },
-    sinks: true,
     hf_experts: ExpertFiles::ByTurns,
-    required: |_, _| &["ffn_gate_inp.bias", "ffn_down_exps.bias"],
     declared: &[("attention_bias", true, &ATTENTION_BIASES)],
     names: NameTable {
         layer: &[
@@ -56,6 +54,14 @@ pub(super) static GPT_OSS: Family = Family {
     windows,
     activation,
     experts,
+    layer: |model, at| {
+        let experts = model.routed_experts(at);
+        let experts = experts.map(|experts| ExpertsSpec { biased: true, ..experts }.into());
+        Layer::of([
+            Sublayer::new(model.rms("attn_norm"), GroupedSpec { sinks: true, ..model.grouped(at) }),
+            Sublayer::new(model.rms("ffn_norm"), experts.unwrap_or_else(|| model.feed_forward(at))),
+        ])
+    },
     to_json,
     written: &ATTENTION_BIASES,
     tiny,
@@ -77,7 +83,7 @@ fn activation(config: Object) -> Result<Activation> {
     })
 }
 
-fn to_json(config: &ModelConfig) -> Json {
+fn to_json(config: &Hyperparameters) -> Json {
     let mut json = experts::local_json(config);
     json["attention_bias"] = json!(true);
     if let Activation::ClampedSwiglu { alpha, limit } = config.activation {
@@ -93,7 +99,7 @@ fn experts(config: Object, layers: usize) -> Result<Option<ExpertsConfig>> {
     Ok(experts.map(|experts| ExpertsConfig { scores, normalise, ..experts }))
 }
 
-fn tiny(layers: usize) -> ModelConfig {
+fn tiny(layers: usize) -> Hyperparameters {
     let mut config = family::tiny(layers);
     (config.rope.scaling, config.rope.magnitude) = (family::tiny_yarn(false), 1.1);
     let experts = ExpertsConfig {
@@ -102,9 +108,8 @@ fn tiny(layers: usize) -> ModelConfig {
         normalise: false,
         ..family::tiny_experts(layers)
     };
-    ModelConfig {
+    Hyperparameters {
         activation: Activation::ClampedSwiglu { alpha: 1.702, limit: 2.0 },
-        attention: Attention::Grouped(GroupedConfig { sinks: true, ..Default::default() }),
         experts: Some(experts),
         windows: (0..layers).map(|layer| (layer % 2 == 0).then_some(24)).collect(),
         ..config

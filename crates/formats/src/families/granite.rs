@@ -7,10 +7,17 @@ pub(super) static GRANITE: Family = Family {
     hf_class: "GraniteForCausalLM",
     gguf_name: "granite",
     gguf_rope: RopeLayout::Interleaved,
+    layer: |model, at| {
+        let scale = model.residual_scale;
+        Layer::of([
+            Sublayer::new(model.rms("attn_norm"), model.grouped(at)).scaled(scale),
+            Sublayer::new(model.rms("ffn_norm"), model.mlp(at)).scaled(scale),
+        ])
+    },
     hf_more,
     gguf_more,
     to_json,
-    tiny: |layers| ModelConfig {
+    tiny: |layers| Hyperparameters {
         embedding_scale: 4.0,
         residual_scale: 0.25,
         attention_scale: 0.125,
@@ -20,7 +27,7 @@ pub(super) static GRANITE: Family = Family {
     ..BASE
 };
 
-pub(super) fn to_json(config: &ModelConfig) -> Json {
+pub(super) fn to_json(config: &Hyperparameters) -> Json {
     json!({
         "embedding_multiplier": config.embedding_scale,
         "residual_multiplier": config.residual_scale,
@@ -29,7 +36,7 @@ pub(super) fn to_json(config: &ModelConfig) -> Json {
     })
 }
 
-pub(super) fn hf_more(config: Object, model: &mut ModelConfig) -> Result<()> {
+pub(super) fn hf_more(config: Object, model: &mut Hyperparameters) -> Result<()> {
     let factor = |key| Ok(config.above_zero(key)?.unwrap_or(1.0));
     model.embedding_scale = factor("embedding_multiplier")?;
     model.residual_scale = factor("residual_multiplier")?;
@@ -38,7 +45,7 @@ pub(super) fn hf_more(config: Object, model: &mut ModelConfig) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn gguf_more(keys: &GgufKeys, _: &GgufFile, model: &mut ModelConfig) -> Result<()> {
+pub(super) fn gguf_more(keys: &GgufKeys, _: &GgufFile, model: &mut Hyperparameters) -> Result<()> {
     let factor = |key| Ok(keys.opt_above_zero(key)?.unwrap_or(1.0));
     model.embedding_scale = factor("embedding_scale")?;
     model.residual_scale = factor("residual_scale")?;

@@ -47,6 +47,14 @@ pub(super) static GRANITEMOEHYBRID: Family = Family {
         ..DENSE
     },
     experts: read_experts,
+    layer: |model, at| {
+        let (scale, space) = (model.residual_scale, model.state_space(at));
+        let mixer = space.map_or_else(|| model.grouped(at).into(), OpSpec::from);
+        Layer::of([
+            Sublayer::new(model.rms("attn_norm"), mixer).scaled(scale),
+            Sublayer::new(model.rms("ffn_norm"), model.feed_forward(at)).scaled(scale),
+        ])
+    },
     hf_more,
     gguf_more: |keys, file, model| {
         granite::gguf_more(keys, file, model)?;
@@ -69,7 +77,7 @@ const SHARED: &str = "shared_intermediate_size";
 const POSITIONS: &str = "position_embedding_type";
 
 /// The MLP of models without experts has the names of the shared expert.
-fn renamed(config: &ModelConfig, name: &str) -> Option<&'static str> {
+fn renamed(config: &Hyperparameters, name: &str) -> Option<&'static str> {
     match name {
         _ if config.experts.is_some() => None,
         "ffn_gate_up_shexp.weight" => Some("ffn_gate_up.weight"),
@@ -89,7 +97,7 @@ fn read_experts(config: Object, layers: usize) -> Result<Option<ExpertsConfig>> 
     }))
 }
 
-fn hf_more(config: Object, model: &mut ModelConfig) -> Result<()> {
+fn hf_more(config: Object, model: &mut Hyperparameters) -> Result<()> {
     granite::hf_more(config, model)?;
     if model.experts.is_none() {
         model.intermediate_size = config.setting(SHARED, MAX_WIDTH, 1024)?;
@@ -122,7 +130,7 @@ fn state_spaces(config: Object, layers: usize) -> Result<Vec<bool>> {
     types.iter().map(kind).collect()
 }
 
-fn to_json(config: &ModelConfig) -> Json {
+fn to_json(config: &Hyperparameters) -> Json {
     let mut json = granite::to_json(config);
     extend(&mut json, mamba::to_json(config, &mamba::FIELDS));
     let kind = |layer| if config.mamba_of(layer).is_some() { "mamba" } else { "attention" };
@@ -145,7 +153,7 @@ fn to_json(config: &ModelConfig) -> Json {
     json
 }
 
-fn tiny(layers: usize) -> ModelConfig {
+fn tiny(layers: usize) -> Hyperparameters {
     let mut config = (granite::GRANITE.tiny)(layers);
     config.unrotated = vec![true; layers];
     let experts = ExpertsConfig {
@@ -156,21 +164,19 @@ fn tiny(layers: usize) -> ModelConfig {
     let has = |layer: usize| layer.is_multiple_of(2) && layers > 1;
     config.mamba = Some(tiny_mamba((0..layers).map(has).collect()))
         .filter(|mamba| mamba.layers.contains(&true));
-    ModelConfig { intermediate_size: experts.width, experts: Some(experts), ..config }
+    Hyperparameters { intermediate_size: experts.width, experts: Some(experts), ..config }
 }
 
 /// Small state spaces.
 pub(super) fn tiny_mamba(layers: Vec<bool>) -> MambaConfig {
     MambaConfig {
         layers,
-        beside_attention: false,
         heads: 6,
         head_dim: 18,
         groups: 2,
         state: 10,
         kernel: 4,
         norm: MambaNorm::BehindGate,
-        norm_groups: 1,
         limits: [0.0, f32::INFINITY],
     }
 }

@@ -6,7 +6,7 @@ pub(super) static HUNYUAN_V1_DENSE: Family = Family {
     name: "hunyuan_v1_dense",
     hf_class: "HunYuanDenseV1ForCausalLM",
     gguf_name: "hunyuan-dense",
-    head_norms: HeadNorms::Declared,
+    may_norm_heads: true,
     declared: &[("attention_bias", false, &[]), ("use_qk_norm", false, &HEAD_NORMS)],
     names: NameTable {
         layer: &[
@@ -20,7 +20,14 @@ pub(super) static HUNYUAN_V1_DENSE: Family = Family {
         ],
         ..DENSE
     },
-    fixed,
+    layer: |model, at| {
+        let norms = |norms| HeadNormSpec { after_rotation: true, ..norms };
+        let head_norms = model.declared_head_norms().map(norms);
+        Layer::of([
+            Sublayer::new(model.rms("attn_norm"), GroupedSpec { head_norms, ..model.grouped(at) }),
+            Sublayer::new(model.rms("ffn_norm"), model.mlp(at)),
+        ])
+    },
     hf_more: |config, model| {
         if let Some(alpha) = rope::alpha(config)? {
             let dim = model.head_dim as f32;
@@ -32,17 +39,11 @@ pub(super) static HUNYUAN_V1_DENSE: Family = Family {
         }
         Ok(())
     },
-    to_json: |config| json!({"use_qk_norm": config.grouped().is_some_and(|grouped| grouped.head_norms)}),
+    to_json: |config| json!({"use_qk_norm": config.declared_head_norms().is_some()}),
     tiny: |layers| {
         let mut config = family::tiny(layers);
         config.attention = family::NORMED_HEADS;
-        ModelConfig { tied_embeddings: true, ..config }
+        Hyperparameters { tied_embeddings: true, ..config }
     },
     ..BASE
 };
-
-fn fixed(model: &mut ModelConfig) {
-    if let Attention::Grouped(grouped) = &mut model.attention {
-        grouped.norms_last = true;
-    }
-}

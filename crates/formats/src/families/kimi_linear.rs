@@ -31,12 +31,16 @@ pub(super) static KIMI_LINEAR: Family = Family {
     experts: |config, layers| experts::sigmoid(config, layers, &DEFAULTS),
     hf_defaults: || json!({"q_lora_rank": null}),
     hf_fill,
-    fixed: |model| {
-        model.unrotated = vec![true; model.layers];
-        if let Some(delta) = &mut model.delta {
-            delta.per_channel = true;
-        }
+    layer: |model, at| {
+        let delta = |delta| DeltaSpec { per_channel: true, ..delta };
+        let latent = || model.latent_attention(at).into();
+        let mixer = model.gated_delta(at).map(delta).map_or_else(latent, OpSpec::from);
+        Layer::of([
+            Sublayer::new(model.rms("attn_norm"), mixer),
+            Sublayer::new(model.rms("ffn_norm"), model.corrected_feed_forward(at)),
+        ])
     },
+    fixed: |model| model.unrotated = vec![true; model.layers],
     to_json: |config| {
         let mut json = experts::grouped_json(config);
         extend(&mut json, delta::to_json(config));
@@ -55,10 +59,9 @@ pub(super) static KIMI_LINEAR: Family = Family {
             key_dim: 22,
             value_dim: 22,
             kernel: 4,
-            per_channel: true,
             tiled: false,
         };
-        ModelConfig { delta: Some(delta).filter(|d| d.layers.contains(&true)), ..config }
+        Hyperparameters { delta: Some(delta).filter(|d| d.layers.contains(&true)), ..config }
     },
     ..V3_BASE
 };

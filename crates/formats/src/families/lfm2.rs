@@ -9,14 +9,9 @@ pub(super) static LFM2: Family = Family {
     gguf_aliases: &[("token_embd_norm.weight", "output_norm.weight")],
     gguf_zero_heads: true,
     hf_eps: "norm_eps",
-    head_norms: HeadNorms::Always,
     kv_heads: Some(8),
     theta: 1e6,
     declared: &[],
-    required: |config, layer| match config.conv_of(layer) {
-        Some(convs) if convs.biased => &BIASES,
-        _ => &[],
-    },
     names: NameTable {
         globals: &[
             ("model.embed_tokens.weight", "token_embd.weight"),
@@ -51,6 +46,14 @@ pub(super) static LFM2: Family = Family {
             }
         }
     },
+    layer: |model, at| {
+        let attention = || model.grouped(at).with_head_norms(HeadNormSpec::EACH).into();
+        let mixer = model.convolution(at).map_or_else(attention, OpSpec::from);
+        Layer::of([
+            Sublayer::new(model.rms("attn_norm"), mixer),
+            Sublayer::new(model.rms("ffn_norm"), model.mlp(at)),
+        ])
+    },
     hf_more,
     gguf_more: |keys, file, model| {
         model.convs = gguf::mamba::convolutions(keys, file, model.layers)?;
@@ -69,8 +72,7 @@ pub(super) static LFM2: Family = Family {
         let has = |layer: usize| layer.is_multiple_of(2) && layers > 1;
         let layers_with = (0..layers).map(has).collect();
         let convs = ConvConfig { layers: layers_with, kernel: 3, biased: true };
-        ModelConfig {
-            attention: family::NORMED_HEADS,
+        Hyperparameters {
             convs: Some(convs).filter(|convs| convs.layers.contains(&true)),
             tied_embeddings: true,
             ..family::tiny(layers)
@@ -87,11 +89,8 @@ const CONV: &str = "conv";
 const FULL: &str = "full_attention";
 const KERNEL: usize = 3;
 const BIASED: &str = "conv_bias";
-/// What layers with a convolution have then.
-const BIASES: [&str; 3] =
-    ["shortconv.in_proj.bias", "shortconv.conv.bias", "shortconv.out_proj.bias"];
 
-fn hf_more(config: Object, model: &mut ModelConfig) -> Result<()> {
+fn hf_more(config: Object, model: &mut Hyperparameters) -> Result<()> {
     let layers = convolved(config, model.layers)?;
     let kernel = config.setting("conv_L_cache", MAX_LAYERS, KERNEL)?;
     if kernel > kernels::conv::MAX_KERNEL {

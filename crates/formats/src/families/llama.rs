@@ -10,11 +10,12 @@ pub(super) static LLAMA: Family = Family {
     hf_class: "LlamaForCausalLM",
     gguf_name: GGUF_NAME,
     gguf_rope: RopeLayout::Interleaved,
+    layer,
     tiny,
     ..BASE
 };
 
-fn tiny(layers: usize) -> ModelConfig {
+fn tiny(layers: usize) -> Hyperparameters {
     let mut config = family::tiny(layers);
     config.rope.scaling = RopeScaling::Llama3 {
         factor: 8.0,
@@ -23,4 +24,12 @@ fn tiny(layers: usize) -> ModelConfig {
         original_context: 64,
     };
     config
+}
+
+/// Attention, and an MLP with a gate, each of an RMSNorm of its input.
+pub(super) fn layer(model: &Hyperparameters, at: usize) -> Layer {
+    Layer::of([
+        Sublayer::new(model.rms("attn_norm"), model.grouped(at)),
+        Sublayer::new(model.rms("ffn_norm"), model.mlp(at)),
+    ])
 }

@@ -45,6 +45,7 @@ pub(super) static LLAMA4: Family = Family {
     },
     windows,
     experts: read_experts,
+    layer,
     fixed,
     hf_more,
     gguf_more,
@@ -103,19 +104,17 @@ fn read_experts(config: Object, layers: usize) -> Result<Option<ExpertsConfig>> 
         shared_width: width,
         scores: RouterScores::PlainSigmoid,
         normalise: false,
-        weighs_inputs: true,
         ..ExpertsConfig::plain(count, chosen, width, layers)
     }))
 }
 
-fn fixed(model: &mut ModelConfig) {
-    model.chunked = true;
+fn fixed(model: &mut Hyperparameters) {
     if let Some(experts) = &mut model.experts {
-        (experts.weighs_inputs, experts.scores) = (true, RouterScores::PlainSigmoid);
+        experts.scores = RouterScores::PlainSigmoid;
     }
 }
 
-fn hf_more(config: Object, model: &mut ModelConfig) -> Result<()> {
+fn hf_more(config: Object, model: &mut Hyperparameters) -> Result<()> {
     model.intermediate_size = config.setting("intermediate_size_mlp", MAX_WIDTH, 16384)?;
     model.unrotated = rotated(config, model.layers)?.into_iter().map(|rotated| !rotated).collect();
     let bare_norms = config.flag("use_qk_norm")?.unwrap_or(true);
@@ -123,19 +122,19 @@ fn hf_more(config: Object, model: &mut ModelConfig) -> Result<()> {
     if config.flag("attn_temperature_tuning")?.unwrap_or(true) {
         let every = config.setting("floor_scale", MAX_TOKENS, FLOOR)?;
         let beta = config.above_zero("attn_scale")?.unwrap_or(SLOPE);
-        model.query_growth = Some(QueryGrowth { beta, every, offset: 1, unrotated: true });
+        model.query_growth = Some(Growth { beta, every, offset: 1 });
     }
     Ok(())
 }
 
 /// Norms of queries and keys behind their rotation, without weights.
-fn set_norms(model: &mut ModelConfig, bare_norms: bool) {
+fn set_norms(model: &mut Hyperparameters, bare_norms: bool) {
     if let Attention::Grouped(grouped) = &mut model.attention {
-        (grouped.bare_norms, grouped.norms_last) = (bare_norms, bare_norms);
+        grouped.bare_norms = bare_norms;
     }
 }
 
-fn gguf_more(keys: &GgufKeys, _: &GgufFile, model: &mut ModelConfig) -> Result<()> {
+fn gguf_more(keys: &GgufKeys, _: &GgufFile, model: &mut Hyperparameters) -> Result<()> {
     let period = keys.opt_positive("interleave_moe_layer_step", MAX_LAYERS)?;
     model.unrotated = model.windows.iter().map(Option::is_none).collect();
     // Files have no key for the norms; models of 128 experts have none.
@@ -144,7 +143,7 @@ fn gguf_more(keys: &GgufKeys, _: &GgufFile, model: &mut ModelConfig) -> Result<(
     set_norms(model, normed.unwrap_or(experts != 128));
     let beta = keys.opt_above_zero("attention.temperature_scale")?.unwrap_or(SLOPE);
     let every = keys.opt_count("attention.temperature_length", MAX_TOKENS)?.unwrap_or(FLOOR);
-    model.query_growth = Some(QueryGrowth { beta, every, offset: 1, unrotated: true });
+    model.query_growth = Some(Growth { beta, every, offset: 1 });
     if let Some(experts) = &mut model.experts {
         experts.shared_width = experts.width;
         if let Some(period) = period {
@@ -154,9 +153,9 @@ fn gguf_more(keys: &GgufKeys, _: &GgufFile, model: &mut ModelConfig) -> Result<(
     Ok(())
 }
 
-fn to_json(config: &ModelConfig) -> Json {
+fn to_json(config: &Hyperparameters) -> Json {
     let growth = config.query_growth;
-    let normed = config.grouped().is_some_and(|grouped| grouped.bare_norms);
+    let normed = config.grouped_config().is_some_and(|grouped| grouped.bare_norms);
     let rotated = config.unrotated.iter().map(|unrotated| u8::from(!unrotated));
     let mut json = json!({
         "model_type": TEXT,
@@ -168,7 +167,7 @@ fn to_json(config: &ModelConfig) -> Json {
         "sliding_window": null,
         "layer_types": null,
     });
-    if let Some(QueryGrowth { beta, every, .. }) = growth {
+    if let Some(Growth { beta, every, .. }) = growth {
         extend(&mut json, json!({"attn_scale": beta, "floor_scale": every}));
     }
     if let Some(experts) = &config.experts {
@@ -187,20 +186,37 @@ fn to_json(config: &ModelConfig) -> Json {
 }
 
 /// The first of four layers and every layer behind it but the fourth have rotary embedding.
-fn tiny(layers: usize) -> ModelConfig {
+fn tiny(layers: usize) -> Hyperparameters {
     let mut config = family::tiny(layers);
     config.rope.layout = RopeLayout::Interleaved;
     config.unrotated = (0..layers).map(|layer| layer % 2 == 1).collect();
     config.windows = config.unrotated.iter().map(|whole| (!whole).then_some(24)).collect();
-    config.query_growth = Some(QueryGrowth { beta: 0.1, every: 16, offset: 1, unrotated: true });
+    config.query_growth = Some(Growth { beta: 0.1, every: 16, offset: 1 });
     let experts = ExpertsConfig {
         layers: (0..layers).map(|layer| layer > 0 || layers == 1).collect(),
         shared_width: 40,
         scores: RouterScores::PlainSigmoid,
         normalise: false,
-        weighs_inputs: true,
         ..family::tiny_experts(layers)
     };
     set_norms(&mut config, true);
-    ModelConfig { chunked: true, experts: Some(experts), ..config }
+    Hyperparameters { experts: Some(experts), ..config }
+}
+
+fn layer(model: &Hyperparameters, at: usize) -> Layer {
+    let norms = HeadNormSpec { weights: false, after_rotation: true, ..HeadNormSpec::EACH };
+    let normed = model.grouped_options().bare_norms && !model.unrotated[at];
+    let attention = GroupedSpec {
+        reach: Reach::Chunk,
+        head_norms: normed.then_some(norms),
+        growth: model.query_growth.filter(|_| model.unrotated[at]),
+        ..model.grouped(at)
+    };
+    let experts = model.routed_experts(at);
+    let experts = experts.map(|experts| ExpertsSpec { weighs_inputs: true, ..experts });
+    let feed_forward = experts.map_or_else(|| model.mlp(at).into(), OpSpec::from);
+    Layer::of([
+        Sublayer::new(model.rms("attn_norm"), attention),
+        Sublayer::new(model.rms("ffn_norm"), feed_forward),
+    ])
 }

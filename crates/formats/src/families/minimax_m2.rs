@@ -13,12 +13,10 @@ pub(super) static MINIMAX_M2: Family = Family {
         width: |mlp, _| mlp,
         ..BASE.gguf_experts
     },
-    head_norms: HeadNorms::Always,
     head_dim: Some(128),
     kv_heads: Some(8),
     theta: 5e6,
     declared: &[],
-    required: |_, _| &["exp_probs_b.bias"],
     names: NameTable {
         layer: &[
             NORMS,
@@ -34,7 +32,13 @@ pub(super) static MINIMAX_M2: Family = Family {
         let experts = experts::local(config, layers, 256, 8)?;
         Ok(experts.map(|experts| ExpertsConfig { scores: RouterScores::Sigmoid, ..experts }))
     },
-    fixed,
+    layer: |model, at| {
+        let norms = HeadNormSpec { whole: true, ..HeadNormSpec::EACH };
+        Layer::of([
+            Sublayer::new(model.rms("attn_norm"), model.grouped(at).with_head_norms(norms)),
+            Sublayer::new(model.rms("ffn_norm"), model.corrected_feed_forward(at)),
+        ])
+    },
     hf_more: |config, model| {
         let dim = config.opt_positive("rotary_dim", MAX_HEADS)?;
         model.rope.dim = dim.unwrap_or(model.rope.dim);
@@ -49,16 +53,9 @@ pub(super) static MINIMAX_M2: Family = Family {
     tiny: |layers| {
         let mut config = family::tiny(layers);
         config.rope.dim = 12;
-        config.attention = family::NORMED_HEADS;
         let (scores, width) = (RouterScores::Sigmoid, 104);
         let experts = ExpertsConfig { scores, width, ..family::tiny_experts(layers) };
-        ModelConfig { experts: Some(experts), ..config }
+        Hyperparameters { experts: Some(experts), ..config }
     },
     ..BASE
 };
-
-fn fixed(model: &mut ModelConfig) {
-    if let Attention::Grouped(grouped) = &mut model.attention {
-        grouped.whole_norms = true;
-    }
-}

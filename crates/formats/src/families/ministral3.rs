@@ -14,6 +14,13 @@ pub(super) static MINISTRAL3: Family = Family {
     declared: &[],
     names: super::mistral::NAMES,
     windows: |config, layers| Ok(vec![config.opt_positive("sliding_window", MAX_TOKENS)?; layers]),
+    layer: |model, at| {
+        let attention = GroupedSpec { growth: model.query_growth, ..model.grouped(at) };
+        Layer::of([
+            Sublayer::new(model.rms("attn_norm"), attention),
+            Sublayer::new(model.rms("ffn_norm"), model.mlp(at)),
+        ])
+    },
     hf_more: hf_growth,
     gguf_more: gguf_growth,
     to_json: |config| {
@@ -24,31 +31,34 @@ pub(super) static MINISTRAL3: Family = Family {
     tiny: |layers| {
         let mut config = family::tiny(layers);
         (config.rope.scaling, config.rope.magnitude) = (family::tiny_yarn(true), 1.0);
-        config.query_growth =
-            Some(QueryGrowth { beta: 0.1, every: 64, offset: 0, unrotated: false });
+        config.query_growth = Some(Growth { beta: 0.1, every: 64, offset: 0 });
         config
     },
     ..BASE
 };
 
 /// Reads the growth of queries from config.json.
-pub(super) fn hf_growth(config: Object, model: &mut ModelConfig) -> Result<()> {
+pub(super) fn hf_growth(config: Object, model: &mut Hyperparameters) -> Result<()> {
     model.query_growth = growth(model, rope::query_slope(config)?);
     Ok(())
 }
 
 /// Reads the growth of queries from a GGUF file.
-pub(super) fn gguf_growth(keys: &GgufKeys, _: &GgufFile, model: &mut ModelConfig) -> Result<()> {
+pub(super) fn gguf_growth(
+    keys: &GgufKeys,
+    _: &GgufFile,
+    model: &mut Hyperparameters,
+) -> Result<()> {
     let beta = keys.opt_above_zero("attention.temperature_scale")?;
     model.query_growth = growth(model, beta);
     Ok(())
 }
 
 /// Queries grow at each multiple of the context before scaling.
-fn growth(model: &ModelConfig, beta: Option<f32>) -> Option<QueryGrowth> {
+fn growth(model: &Hyperparameters, beta: Option<f32>) -> Option<Growth> {
     let every = match model.rope.scaling {
         RopeScaling::Yarn { original_context, .. } => original_context,
         _ => return None,
     };
-    beta.map(|beta| QueryGrowth { beta, every, offset: 0, unrotated: false })
+    beta.map(|beta| Growth { beta, every, offset: 0 })
 }

@@ -31,6 +31,13 @@ pub(super) static MISTRAL4: Family = Family {
     },
     hf_more: hf_growth,
     gguf_more: gguf_growth,
+    layer: |model, at| {
+        let attention = LatentSpec { growth: model.query_growth, ..model.latent_attention(at) };
+        Layer::of([
+            Sublayer::new(model.rms("attn_norm"), attention),
+            Sublayer::new(model.rms("ffn_norm"), model.feed_forward(at)),
+        ])
+    },
     fixed,
     to_json: |config| {
         let mut json = experts::grouped_json(config);
@@ -49,14 +56,13 @@ pub(super) static MISTRAL4: Family = Family {
         let mut config = tiny_latent(layers, Some(40), experts);
         (config.rope.scaling, config.rope.magnitude) = (family::tiny_yarn(true), 1.0);
         config.attention_scale = family::tiny_yarn_scale(config.head_dim);
-        config.query_growth =
-            Some(QueryGrowth { beta: 0.1, every: 64, offset: 0, unrotated: false });
+        config.query_growth = Some(Growth { beta: 0.1, every: 64, offset: 0 });
         config
     },
     ..DEEPSEEK_BASE
 };
 
-fn fixed(model: &mut ModelConfig) {
+fn fixed(model: &mut Hyperparameters) {
     if let Some(groups) = model.experts.as_mut().and_then(|experts| experts.groups.as_mut()) {
         groups.rank = GroupRank::BestTwo;
     }

@@ -24,6 +24,7 @@ mod granite;
 mod granitemoehybrid;
 mod hunyuan_v1_dense;
 mod kimi_linear;
+mod kinds;
 mod lfm2;
 mod llama;
 mod llama4;
@@ -52,6 +53,8 @@ mod starcoder2;
 mod tests;
 mod xlm_roberta;
 
+pub use kinds::tensor_kind;
+
 use std::path::Path;
 
 use serde_json::Value as Json;
@@ -60,12 +63,14 @@ use crate::chat::ChatRules;
 use crate::config::family::Family;
 use crate::config::fields::GgufKeys;
 use crate::config::hf::{self, HfConfig, SCORES_TEXTS};
-use crate::config::write::{TensorForm, Tensors};
-use crate::config::{ModelConfig, RopeLayout, gguf};
+use crate::config::write::Tensors;
+use crate::config::{ModelConfig, SpecialIds, gguf};
 use crate::delta;
 use crate::error::{Error, Result, shown};
 use crate::gguf::{GgufFile, GgufWriter};
 use crate::json::{self, Object};
+use crate::layers::RopeLayout;
+use crate::layers::TensorForm;
 use crate::names::{self, NameTable};
 
 /// The families. Of families with one name in GGUF files, those with a narrower `gguf_is` come
@@ -261,80 +266,63 @@ impl ModelConfig {
     /// family, and its sizes are no multiples of SIMD lanes or quant blocks where they need not be.
     pub fn tiny(architecture: &str, layers: usize) -> Option<Self> {
         let family = by_name(architecture)?;
-        let mut config = (family.tiny)(layers);
-        (family.fixed)(&mut config);
-        let name = format!("tiny-{architecture}");
-        Some(Self { architecture: architecture.to_owned(), name, ..config })
+        let mut said = (family.tiny)(layers);
+        (family.fixed)(&mut said);
+        // The row before that of position 0 is that of the padding token.
+        let pad = said.positions.and_then(|table| table.first.checked_sub(1));
+        let special = SpecialIds { pad: pad.map(|row| row as u32), ..SpecialIds::default() };
+        Some(Self::build(family, format!("tiny-{architecture}"), special, said))
     }
 
     /// The configuration as config.json in the published style, which cannot express `Factors`.
     ///
     /// # Errors
-    /// If the family is unknown, or config.json cannot express the configuration.
+    /// If config.json cannot express the configuration.
     pub fn to_hf_json(&self) -> Result<Json> {
-        self.hf_json(self.family()?)
+        self.hf_json(self.family())
     }
 
     /// Sets the keys of GGUF metadata that describe the model. Divisors of the rotary
     /// frequencies, if there are any, go into the tensor `rope_freqs.weight`.
     ///
     /// # Errors
-    /// If the family is unknown, or GGUF metadata cannot express the configuration.
+    /// If GGUF metadata cannot express the configuration.
     pub fn to_gguf(&self, writer: &mut GgufWriter) -> Result<()> {
-        self.gguf_keys(self.family()?, writer)
+        self.gguf_keys(self.family(), writer)
     }
 
     /// Canonical names and shapes of all tensors of a checkpoint of this configuration. Their names
     /// in Hugging Face checkpoints are in the family's table.
     pub fn tensors(&self, form: TensorForm) -> Tensors {
-        // An unknown architecture has Llama's tensors.
-        self.tensors_in(by_name(&self.architecture).unwrap_or(&llama::LLAMA), form)
+        self.tensors_in(self.family(), form)
     }
 
     /// Whether Hugging Face checkpoints of this family leave out the 1 of this norm's weights.
     pub(crate) fn is_zero_centred(&self, name: &str) -> bool {
-        by_name(&self.architecture).is_some_and(|family| family.zero_centred)
-            && delta::is_zero_centred(name)
+        self.family().zero_centred && delta::is_zero_centred(name)
     }
 
     /// Which values of a head form a rotary pair in GGUF files of this family.
-    ///
-    /// # Errors
-    /// If the family is unknown.
-    pub fn gguf_rope(&self) -> Result<RopeLayout> {
-        self.family().map(|family| family.gguf_rope)
+    pub fn gguf_rope(&self) -> RopeLayout {
+        self.family().gguf_rope
     }
 
     /// Whether GGUF files of this family have the value heads of Gated DeltaNet in tiles of one for
     /// each key head.
     pub fn gguf_is_tiled(&self) -> bool {
-        let files = by_name(&self.architecture).and_then(|family| family.delta);
-        files.is_some_and(|files| files.gguf_tiled)
+        self.family().delta.is_some_and(|files| files.gguf_tiled)
     }
 
     /// The name in GGUF files of this family of the tensor with this canonical name.
-    ///
-    /// # Errors
-    /// If the family is unknown.
-    pub fn gguf_tensor_name(&self, canonical: &str) -> Result<String> {
-        let family = self.family()?;
+    pub fn gguf_tensor_name(&self, canonical: &str) -> String {
+        let family = self.family();
         let theirs = |name: &str| family.gguf_aliases.iter().find(|(_, known)| *known == name);
-        Ok(match names::split_canonical(canonical) {
+        match names::split_canonical(canonical) {
             Some((layer, rest)) => theirs(rest).map_or_else(
                 || canonical.to_owned(),
                 |(theirs, _)| format!("blk.{layer}.{theirs}"),
             ),
             None => theirs(canonical).map_or(canonical, |(theirs, _)| theirs).to_owned(),
-        })
-    }
-
-    /// The descriptor of the family.
-    ///
-    /// # Errors
-    /// If the family is unknown.
-    pub(crate) fn family(&self) -> Result<&'static Family> {
-        by_name(&self.architecture).ok_or_else(|| {
-            self.error("architecture", &format!("{} is not supported", self.architecture))
-        })
+        }
     }
 }

@@ -22,6 +22,26 @@ pub(super) static MODERNBERT: Family = Family {
     gguf_eps: &[family::LAYER_EPS],
     gguf_activation: Activation::Gelu,
     gguf_aliases: &[("ffn_up.weight", "ffn_gate_up.weight")],
+    embedding: |model| EmbeddingSpec {
+        norm: Some(model.layer_norm("token_embd_norm", Presence::Optional)),
+        ..parts::embedding(model)
+    },
+    layer: |model, at| {
+        let norm = |name| model.layer_norm(name, Presence::Optional);
+        let attention = Sublayer::new(norm("attn_norm"), model.grouped(at).of_encoder());
+        // The norm of the embeddings takes the place of that of the first layer.
+        let before = attention.before.filter(|_| at > 0);
+        Layer::of([
+            Sublayer { before, ..attention },
+            Sublayer::new(norm("ffn_norm"), model.mlp(at)),
+        ])
+    },
+    head: |model| HeadSpec {
+        norm: Some(model.layer_norm("output_norm", Presence::Optional)),
+        output: None,
+        classifier_bias: true,
+        ..parts::head(model)
+    },
     gguf_more: |keys, file, model| {
         gguf::encoder::windows(keys, PERIOD, model)?;
         gguf::encoder::activation(keys, model)?;
@@ -95,9 +115,9 @@ pub(super) static MODERNBERT: Family = Family {
 /// The layer in each period of so many that attends to all positions is the first.
 const PERIOD: usize = 3;
 
-fn fixed(model: &mut ModelConfig) {
-    (model.layer_norm, model.tied_embeddings) = (true, true);
-    model.encoder = Some(EncoderConfig { token_types: 0, bare_first: true });
+fn fixed(model: &mut Hyperparameters) {
+    model.tied_embeddings = true;
+    model.encoder = Some(EncoderConfig { token_types: 0 });
 }
 
 /// `local_attention` counts the positions on both sides. A window counts those on one side, and the
@@ -111,7 +131,7 @@ fn windows(config: Object, layers: usize) -> Result<Windows> {
     Ok((0..layers).map(|layer| (!layer.is_multiple_of(every)).then_some(local)).collect())
 }
 
-fn hf_more(config: Object, model: &mut ModelConfig) -> Result<()> {
+fn hf_more(config: Object, model: &mut Hyperparameters) -> Result<()> {
     if let Some(theta) = config.above_zero("global_rope_theta")? {
         model.rope.theta = theta;
     }
@@ -124,12 +144,12 @@ fn hf_more(config: Object, model: &mut ModelConfig) -> Result<()> {
     Ok(())
 }
 
-fn tiny(layers: usize) -> ModelConfig {
+fn tiny(layers: usize) -> Hyperparameters {
     let (kv_heads, head_dim) = (4, 18);
     let rope = RopeConfig { theta: 160_000.0, dim: head_dim, ..family::tiny(layers).rope };
     let local = RopeConfig { theta: 10_000.0, ..rope.clone() };
     let windows = (0..layers).map(|layer| (!layer.is_multiple_of(PERIOD)).then_some(9));
-    ModelConfig {
+    Hyperparameters {
         kv_heads,
         head_dim,
         attention_scale: 1.0 / (head_dim as f32).sqrt(),

@@ -2,7 +2,6 @@
 //! without rotary embedding, MLPs without gates, or experts of that kind, which may read and give
 //! fewer values than the residual stream has.
 
-use super::deepseek_v3::V3_BASE;
 use super::granitemoehybrid::tiny_mamba;
 use super::prelude::*;
 
@@ -17,10 +16,10 @@ pub(super) static NEMOTRON_H: Family = Family {
         shared_gate: false,
         ..BASE.gguf_experts
     },
+    layer,
     more_layers: true,
     more_apart: true,
     experts: read_experts,
-    required: V3_BASE.required,
     gguf_activation: Activation::ReluSquared,
     gguf_zero_heads: true,
     // Its config.json has one name, both or the other.
@@ -71,11 +70,7 @@ pub(super) static NEMOTRON_H: Family = Family {
         }
     },
     fixed: |model| {
-        model.plain_mlp = true;
         model.unrotated = vec![true; model.layers];
-        if let Some(mamba) = &mut model.mamba {
-            mamba.norm_groups = mamba.groups;
-        }
     },
     hf_more,
     gguf_more,
@@ -97,7 +92,7 @@ pub(super) static NEMOTRON_H: Family = Family {
         let kind = |layer: usize| if layers == 1 { '*' } else { ['M', '*', 'E', '-'][layer % 4] };
         let letters: Vec<char> = (0..layers).map(kind).collect();
         config.sublayers = sublayers(&letters);
-        let mamba = MambaConfig { norm_groups: 2, ..tiny_mamba(layers_of(&letters, 'M')) };
+        let mamba = tiny_mamba(layers_of(&letters, 'M'));
         let mamba = Some(mamba).filter(|mamba| mamba.layers.contains(&true));
         let groups = Some(ExpertGroups { count: 2, chosen: 1, rank: GroupRank::BestTwo });
         let experts = ExpertsConfig {
@@ -110,7 +105,7 @@ pub(super) static NEMOTRON_H: Family = Family {
             ..family::tiny_experts(layers)
         };
         let experts = Some(experts).filter(|experts| experts.layers.contains(&true));
-        ModelConfig { plain_mlp: true, mamba, experts, ..config }
+        Hyperparameters { mamba, experts, ..config }
     },
     ..BASE
 };
@@ -166,7 +161,7 @@ const EXPERT_DEFAULTS: SigmoidDefaults = SigmoidDefaults {
 };
 
 /// The letter of a layer in the pattern.
-fn letter(config: &ModelConfig, layer: usize) -> char {
+fn letter(config: &Hyperparameters, layer: usize) -> char {
     match (config.sublayers[layer], config.mamba_of(layer)) {
         (Sublayers::FeedForward, _) if config.experts_of(layer).is_some() => 'E',
         (Sublayers::FeedForward, _) => '-',
@@ -252,7 +247,7 @@ fn letters(config: Object, layers: usize) -> Result<Vec<char>> {
     Ok(letters)
 }
 
-fn hf_more(config: Object, model: &mut ModelConfig) -> Result<()> {
+fn hf_more(config: Object, model: &mut Hyperparameters) -> Result<()> {
     let letters = letters(config, model.layers)?;
     model.sublayers = sublayers(&letters);
     let spaces = layers_of(&letters, 'M');
@@ -263,7 +258,7 @@ fn hf_more(config: Object, model: &mut ModelConfig) -> Result<()> {
     Ok(())
 }
 
-fn gguf_more(keys: &GgufKeys, _: &GgufFile, model: &mut ModelConfig) -> Result<()> {
+fn gguf_more(keys: &GgufKeys, _: &GgufFile, model: &mut Hyperparameters) -> Result<()> {
     let apart = gguf::mamba::without_attention(keys, model.layers)?;
     let without_mlp = keys.zeros("feed_forward_length", model.layers)?;
     let without_mlp = without_mlp.unwrap_or_else(|| vec![true; model.layers]);
@@ -283,4 +278,24 @@ fn gguf_more(keys: &GgufKeys, _: &GgufFile, model: &mut ModelConfig) -> Result<(
         model.mamba = Some(gguf::mamba::read(keys, spaces)?);
     }
     Ok(())
+}
+
+/// One sublayer, by the letter of the layer.
+fn layer(model: &Hyperparameters, at: usize) -> Layer {
+    let mlp = MlpSpec { gated: false, ..model.mlp(at) };
+    let op = match letter(model, at) {
+        'M' => {
+            let space = model.state_space(at).expect("a layer with a state space");
+            StateSpaceSpec { norm_groups: space.groups, ..space }.into()
+        }
+        '*' => model.grouped(at).into(),
+        'E' => {
+            let experts = model.routed_experts(at).expect("a layer with experts").corrected();
+            let shared =
+                experts.shared.map(|(shared, gate)| (MlpSpec { gated: false, ..shared }, gate));
+            ExpertsSpec { gated: false, shared, ..experts }.into()
+        }
+        _ => OpSpec::from(mlp),
+    };
+    Layer::of([Sublayer::new(model.rms("attn_norm"), op)])
 }

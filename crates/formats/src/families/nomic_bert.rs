@@ -23,13 +23,21 @@ pub(super) static NOMIC_BERT: Family = Family {
     hf_eps: "layer_norm_eps",
     gguf_name: "nomic-bert",
     gguf_eps: &[family::LAYER_EPS],
+    embedding: bert::embedding,
+    layer: |model, at| {
+        let norm = |name| model.layer_norm(name, Presence::Required);
+        Layer::of([
+            Sublayer::normed_behind(model.grouped(at).of_encoder(), norm("attn_output_norm")),
+            Sublayer::normed_behind(model.mlp(at), norm("layer_output_norm")),
+        ])
+    },
+    head: bert::head,
     gguf_more: |keys, file, model| {
         let token_types = gguf::encoder::token_types(keys, file)?;
-        model.encoder = Some(EncoderConfig { token_types, bare_first: false });
+        model.encoder = Some(EncoderConfig { token_types });
         Ok(())
     },
     theta: 1_000.0,
-    required: |_, _| &["attn_output_norm.bias", "layer_output_norm.bias"],
     declared: &[
         ("qkv_proj_bias", false, &[]),
         ("mlp_fc1_bias", false, &[]),
@@ -69,10 +77,7 @@ pub(super) static NOMIC_BERT: Family = Family {
             Err(config.error(ACTIVATION, problem))
         }
     },
-    fixed: |model| {
-        (model.layer_norm, model.tied_embeddings) = (true, true);
-        model.norms = SublayerNorms::Behind;
-    },
+    fixed: |model| model.tied_embeddings = true,
     classifier: |config| Err(config.error("architectures", "expected a class without a head")),
     hf_more,
     to_json: |config| {
@@ -116,7 +121,7 @@ fn hf_fill(fields: &mut Map<String, Json>) {
     }
 }
 
-fn hf_more(config: Object, model: &mut ModelConfig) -> Result<()> {
+fn hf_more(config: Object, model: &mut Hyperparameters) -> Result<()> {
     const EXPERTS: &str = "moe_every_n_layers";
     if config.count(EXPERTS, MAX_LAYERS)?.is_some_and(|every| every > 0) {
         return Err(config.error(EXPERTS, "expected no layers with experts"));
@@ -126,18 +131,18 @@ fn hf_more(config: Object, model: &mut ModelConfig) -> Result<()> {
         return Err(config.error(ROTATED, format!("expected 1, found {share}")));
     }
     let token_types = config.count("type_vocab_size", MAX_WIDTH)?.unwrap_or(0);
-    model.encoder = Some(EncoderConfig { token_types, bare_first: false });
+    model.encoder = Some(EncoderConfig { token_types });
     Ok(())
 }
 
-fn tiny(layers: usize) -> ModelConfig {
+fn tiny(layers: usize) -> Hyperparameters {
     let (kv_heads, head_dim) = (4, 18);
-    ModelConfig {
+    Hyperparameters {
         kv_heads,
         head_dim,
         attention_scale: 1.0 / (head_dim as f32).sqrt(),
         rope: RopeConfig { theta: 1_000.0, dim: head_dim, ..family::tiny(layers).rope },
-        encoder: Some(EncoderConfig { token_types: 2, bare_first: false }),
+        encoder: Some(EncoderConfig { token_types: 2 }),
         ..family::tiny(layers)
     }
 }

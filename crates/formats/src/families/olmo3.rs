@@ -8,7 +8,6 @@ pub(super) static OLMO3: Family = Family {
     hf_class: "Olmo3ForCausalLM",
     gguf_name: "olmo2",
     gguf_window_period: Some(PERIOD),
-    head_norms: HeadNorms::Always,
     theta: 500_000.0,
     declared: &[("attention_bias", false, &ATTENTION_BIASES)],
     names: NameTable { layer: &[NORMS_AFTER, ATTENTION, QK_NORMS, MLP], ..DENSE },
@@ -17,6 +16,14 @@ pub(super) static OLMO3: Family = Family {
         let slides = |layer: usize| !(layer + 1).is_multiple_of(PERIOD);
         let alternating = || (0..layers).map(|layer| window.filter(|_| slides(layer)));
         Ok(windows_by_type(config, layers, window)?.unwrap_or_else(|| alternating().collect()))
+    },
+    layer: |model, at| {
+        let norms = HeadNormSpec { whole: true, ..HeadNormSpec::EACH };
+        let attention = model.grouped(at).with_head_norms(norms);
+        Layer::of([
+            Sublayer::normed_after(attention, model.rms("post_attention_norm")),
+            Sublayer::normed_after(model.mlp(at), model.rms("post_ffw_norm")),
+        ])
     },
     fixed,
     to_json: |config| {
@@ -32,7 +39,6 @@ pub(super) static OLMO3: Family = Family {
         let slides = |layer: usize| layer.is_multiple_of(2) && layers > 1;
         config.windows = (0..layers).map(|layer| slides(layer).then_some(24)).collect();
         (config.rope.scaling, config.rope.magnitude) = (family::tiny_yarn(true), 1.1);
-        config.attention = family::NORMED_HEADS;
         config
     },
     ..BASE
@@ -41,11 +47,7 @@ pub(super) static OLMO3: Family = Family {
 /// Layers to one without a window, where files do not say.
 const PERIOD: usize = 4;
 
-fn fixed(model: &mut ModelConfig) {
-    model.norms = SublayerNorms::After;
-    if let Attention::Grouped(grouped) = &mut model.attention {
-        grouped.whole_norms = true;
-    }
+fn fixed(model: &mut Hyperparameters) {
     let rope = RopeConfig { scaling: RopeScaling::None, magnitude: 1.0, ..model.rope.clone() };
     if model.windows.iter().any(Option::is_some) {
         let (kv_heads, head_dim) = (model.kv_heads, model.head_dim);
@@ -53,7 +55,7 @@ fn fixed(model: &mut ModelConfig) {
     }
 }
 
-fn scaling_json(config: &ModelConfig) -> Json {
+fn scaling_json(config: &Hyperparameters) -> Json {
     let mut json = json!(config.rope.scaling);
     if config.rope.magnitude != 1.0 {
         json["attention_factor"] = json!(config.rope.magnitude);

@@ -4,8 +4,8 @@ pub(super) use crate::chat::ChatRules;
 pub(super) use crate::config::check::ExpertFieldNames;
 pub(super) use crate::config::encoder::{ACTIVATIONS, activation_name, activation_named, labels};
 pub(super) use crate::config::family::{
-    self, ATTENTION_BIASES, BASE, CONV_BIAS, DeltaFiles, ExpertFiles, Family, GATE_UP, GgufExperts,
-    HEAD_NORMS, HeadNorms, QKV_BIASES, Windows,
+    self, ATTENTION_BIASES, BASE, CONV_BIAS, DeltaFiles, Family, GATE_UP, GgufExperts, HEAD_NORMS,
+    QKV_BIASES, Windows,
 };
 pub(super) use crate::config::fields::{
     GgufKeys, MAX_EXPERTS, MAX_HEADS, MAX_LAYERS, MAX_TOKENS, MAX_WIDTH,
@@ -18,11 +18,14 @@ pub(super) use crate::config::hf::index;
 pub(super) use crate::config::hf::mamba::{self, MambaDefaults, MambaFields};
 pub(super) use crate::config::hf::rope;
 pub(super) use crate::config::hf::{window, windows_by_type};
+pub(super) use crate::config::names::*;
+pub(super) use crate::config::parts;
 pub(super) use crate::config::write::extend;
 pub(super) use crate::config::*;
 pub(super) use crate::error::{Result, shown};
 pub(super) use crate::gguf::GgufFile;
 pub(super) use crate::json::{Object, describe};
+pub(super) use crate::layers::*;
 pub(super) use crate::names::*;
 pub(super) use crate::pooling::Pooling;
 pub(super) use serde_json::{Map, Value as Json, json};

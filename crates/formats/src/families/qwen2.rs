@@ -10,8 +10,13 @@ pub(super) static QWEN2: Family = Family {
     hf_class: "Qwen2ForCausalLM",
     gguf_name: "qwen2",
     declared: &[],
-    required: |_, _| &QKV_BIASES,
     windows,
+    layer: |model, at| {
+        Layer::of([
+            Sublayer::new(model.rms("attn_norm"), model.grouped(at).with_biases(Biases::Inputs)),
+            Sublayer::new(model.rms("ffn_norm"), model.mlp(at)),
+        ])
+    },
     ..BASE
 };
 

@@ -20,6 +20,12 @@ pub(super) static QWEN2_MOE: Family = Family {
         let defaults = Defaults { count: 60, chosen: 4, width: 1408 };
         read(config, layers, &defaults, width)
     },
+    layer: |model, at| {
+        Layer::of([
+            Sublayer::new(model.rms("attn_norm"), model.grouped(at)),
+            Sublayer::new(model.rms("ffn_norm"), model.feed_forward(at)),
+        ])
+    },
     to_json,
     written: &QKV_BIASES,
     tiny,
@@ -51,7 +57,7 @@ pub(super) fn read(
     }))
 }
 
-pub(super) fn to_json(config: &ModelConfig) -> Json {
+pub(super) fn to_json(config: &Hyperparameters) -> Json {
     let Some(experts) = &config.experts else { return json!({"num_experts": 0}) };
     let dense = experts.layers.iter().enumerate().filter(|(_, sparse)| !**sparse);
     let mut json = json!({
@@ -97,12 +103,12 @@ fn windows_of_qwen2(config: Object, layers: usize) -> Result<Windows> {
     Ok((0..layers).map(window_of).collect())
 }
 
-fn tiny(layers: usize) -> ModelConfig {
+fn tiny(layers: usize) -> Hyperparameters {
     let experts = ExpertsConfig {
         shared_width: 56,
         shared_gate: true,
         normalise: false,
         ..family::tiny_experts(layers)
     };
-    ModelConfig { experts: Some(experts), ..family::tiny(layers) }
+    Hyperparameters { experts: Some(experts), ..family::tiny(layers) }
 }

@@ -8,13 +8,17 @@ pub(super) static QWEN3: Family = Family {
     hf_class: "Qwen3ForCausalLM",
     gguf_name: "qwen3",
     head_dim: Some(128),
-    head_norms: HeadNorms::Always,
     declared: &[("attention_bias", false, &ATTENTION_BIASES)],
     windows: qwen2::windows,
-    tiny: |layers| ModelConfig {
-        tied_embeddings: true,
-        attention: family::NORMED_HEADS,
-        ..family::tiny(layers)
+    layer: |model, at| {
+        Layer::of([
+            Sublayer::new(
+                model.rms("attn_norm"),
+                model.grouped(at).with_head_norms(HeadNormSpec::EACH),
+            ),
+            Sublayer::new(model.rms("ffn_norm"), model.mlp(at)),
+        ])
     },
+    tiny: |layers| Hyperparameters { tied_embeddings: true, ..family::tiny(layers) },
     ..BASE
 };

@@ -18,7 +18,7 @@ pub(super) static QWEN3_5: Family = Family {
         extend(&mut json, json!({"model_type": TEXT}));
         json
     },
-    tiny: |layers| ModelConfig { tied_embeddings: true, ..tiny(layers) },
+    tiny: |layers| Hyperparameters { tied_embeddings: true, ..tiny(layers) },
     ..QWEN_DELTA
 };
 

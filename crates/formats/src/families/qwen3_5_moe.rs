@@ -28,7 +28,7 @@ pub(super) static QWEN3_5_MOE: Family = Family {
         extend(&mut json, json!({"model_type": TEXT}));
         json
     },
-    tiny: |layers| ModelConfig { experts: Some(tiny_experts(layers)), ..tiny(layers) },
+    tiny: |layers| Hyperparameters { experts: Some(tiny_experts(layers)), ..tiny(layers) },
     ..QWEN_DELTA
 };
 

@@ -19,11 +19,18 @@ pub(super) static QWEN3_MOE: Family = Family {
         let defaults = Defaults { count: 128, chosen: 8, width: 768 };
         read(config, layers, &defaults, 0)
     },
+    layer: |model, at| {
+        Layer::of([
+            Sublayer::new(
+                model.rms("attn_norm"),
+                model.grouped(at).with_head_norms(HeadNormSpec::EACH),
+            ),
+            Sublayer::new(model.rms("ffn_norm"), model.feed_forward(at)),
+        ])
+    },
     to_json,
-    head_norms: HeadNorms::Always,
-    tiny: |layers| ModelConfig {
+    tiny: |layers| Hyperparameters {
         experts: Some(family::tiny_experts(layers)),
-        attention: family::NORMED_HEADS,
         ..family::tiny(layers)
     },
     ..BASE

@@ -23,7 +23,7 @@ pub(super) static QWEN3_NEXT: Family = Family {
         extend(&mut json, delta::to_json(config));
         json
     },
-    tiny: |layers| ModelConfig {
+    tiny: |layers| Hyperparameters {
         experts: Some(ExpertsConfig {
             layers: (0..layers).map(|layer| layer != 1).collect(),
             ..tiny_experts(layers)
@@ -40,13 +40,20 @@ pub(super) const MIXTURE: &[NamePairs] =
 /// What Qwen's families with Gated DeltaNet have in common.
 pub(super) const QWEN_DELTA: Family = Family {
     gguf_aliases: &[("post_attention_norm.weight", "ffn_norm.weight")],
-    head_norms: HeadNorms::Always,
     output_gate: true,
     zero_centred: true,
     head_dim: Some(256),
     rotary_share: 0.25,
     // Layers with a recurrence have no such biases, and no published checkpoint has any.
     declared: &[("attention_bias", false, &[]), ("mlp_bias", false, &[])],
+    layer: |model, at| {
+        let attention = || model.grouped(at).with_head_norms(HeadNormSpec::EACH).into();
+        let mixer = model.gated_delta(at).map_or_else(attention, OpSpec::from);
+        Layer::of([
+            Sublayer::new(model.rms("attn_norm"), mixer),
+            Sublayer::new(model.rms("ffn_norm"), model.feed_forward(at)),
+        ])
+    },
     more_layers: true,
     more_apart: true,
     ..BASE
@@ -59,7 +66,7 @@ pub(super) fn shared_width(config: Object) -> Result<usize> {
 }
 
 /// A small dense configuration: attention in every second layer, and in a layer that is alone.
-pub(super) fn tiny(layers: usize) -> ModelConfig {
+pub(super) fn tiny(layers: usize) -> Hyperparameters {
     let mut config = family::tiny(layers);
     config.rope.dim = 6;
     let linear = |layer: usize| layer.is_multiple_of(2) && layers > 1;
@@ -70,15 +77,10 @@ pub(super) fn tiny(layers: usize) -> ModelConfig {
         key_dim: 20,
         value_dim: 22,
         kernel: 4,
-        per_channel: false,
         tiled: false,
     };
-    ModelConfig {
-        attention: Attention::Grouped(GroupedConfig {
-            head_norms: true,
-            gate: true,
-            ..Default::default()
-        }),
+    Hyperparameters {
+        attention: Attention::Grouped(GroupedConfig { gate: true, ..Default::default() }),
         delta: Some(delta).filter(|delta| delta.layers.contains(&true)),
         ..config
     }

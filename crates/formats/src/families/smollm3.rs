@@ -1,5 +1,6 @@
 //! SmolLM3: Llama without rotary embedding in some layers.
 
+use super::llama;
 use super::prelude::*;
 
 pub(super) static SMOLLM3: Family = Family {
@@ -10,6 +11,7 @@ pub(super) static SMOLLM3: Family = Family {
     theta: 2e6,
     kv_heads: Some(4),
     windows: super::qwen2::windows,
+    layer: llama::layer,
     hf_more: |config, model| {
         model.unrotated = unrotated(config, model.layers)?;
         Ok(())
@@ -22,7 +24,7 @@ pub(super) static SMOLLM3: Family = Family {
         let rotated = |unrotated: &bool| u8::from(!unrotated);
         json!({"no_rope_layers": config.unrotated.iter().map(rotated).collect::<Vec<_>>()})
     },
-    tiny: |layers| ModelConfig {
+    tiny: |layers| Hyperparameters {
         unrotated: every(layers, PERIOD),
         tied_embeddings: true,
         ..family::tiny(layers)

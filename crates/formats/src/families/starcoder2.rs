@@ -34,12 +34,23 @@ pub(super) static STARCODER2: Family = Family {
     },
     windows: |config, layers| Ok(vec![config.opt_positive("sliding_window", MAX_TOKENS)?; layers]),
     activation: super::gemma3::gelu,
-    fixed,
+    layer: |model, at| {
+        let norm = |name| model.layer_norm(name, Presence::Expected);
+        let mlp = MlpSpec { gated: false, ..model.mlp(at) };
+        Layer::of([
+            Sublayer::new(norm("attn_norm"), model.grouped(at)),
+            Sublayer::new(norm("ffn_norm"), mlp),
+        ])
+    },
+    head: |model| HeadSpec {
+        norm: Some(model.layer_norm("output_norm", Presence::Expected)),
+        ..parts::head(model)
+    },
     to_json: |_| json!({"use_bias": true, "hidden_act": "gelu_pytorch_tanh"}),
     written: &BIASES,
     tiny: |layers| {
         let (activation, windows) = (Activation::GeluTanh, vec![Some(24); layers]);
-        ModelConfig { activation, windows, tied_embeddings: true, ..family::tiny(layers) }
+        Hyperparameters { activation, windows, tied_embeddings: true, ..family::tiny(layers) }
     },
     ..BASE
 };
@@ -55,7 +66,3 @@ const BIASES: [&str; 8] = [
     "ffn_up.bias",
     "ffn_down.bias",
 ];
-
-fn fixed(model: &mut ModelConfig) {
-    (model.layer_norm, model.plain_mlp) = (true, true);
-}

@@ -19,9 +19,11 @@ pub(super) static XLM_ROBERTA: Family = Family {
     },
     gguf_eps: &[family::LAYER_EPS],
     gguf_activation: Activation::Gelu,
+    embedding: bert::embedding,
+    layer: bert::layer,
+    head: bert::head,
     gguf_more: bert::gguf_more,
     activation: |config| bert::gelu(config, "hidden_act"),
-    required: |_, _| &bert::BIASES,
     declared: &[],
     names: NameTable {
         globals: &[
@@ -48,9 +50,8 @@ pub(super) static XLM_ROBERTA: Family = Family {
     },
     tiny: |layers| {
         let positions = Some(PositionTable { rows: 258, first: 2 });
-        let special = SpecialIds { pad: Some(PADDING), ..SpecialIds::default() };
-        let encoder = Some(EncoderConfig { token_types: 1, bare_first: false });
-        ModelConfig { positions, encoder, special, ..bert::tiny(layers) }
+        let encoder = Some(EncoderConfig { token_types: 1 });
+        Hyperparameters { positions, encoder, ..bert::tiny(layers) }
     },
     ..BASE
 };

@@ -2,11 +2,7 @@
 //!
 //! Invariant: a table never maps two source names to one canonical name.
 
-mod parts;
-
 use std::borrow::Cow;
-
-pub(crate) use parts::*;
 
 /// Pairs of (source, canonical). A `{}` in both stands for the number of an expert.
 pub type NamePairs = &'static [(&'static str, &'static str)];
@@ -34,13 +30,13 @@ pub struct NameTable {
 pub(crate) const HEAD_OUTPUT: &str = "cls.output.weight";
 
 /// A table of the numbers of experts, for each token id, in a layer.
-pub(crate) const EXPERTS_BY_TOKEN: &str = "ffn_gate_tid2eid.weight";
+pub const EXPERTS_BY_TOKEN: &str = "ffn_gate_tid2eid.weight";
 
 /// Factors of a router's inputs (Gemma 4).
-pub(crate) const ROUTER_SCALES: &str = "ffn_gate_inp.scale";
+pub const ROUTER_SCALES: &str = "ffn_gate_inp.scale";
 
 /// Factors of the weights of chosen experts (Gemma 4).
-pub(crate) const EXPERT_SCALES: &str = "ffn_down_exps.scale";
+pub const EXPERT_SCALES: &str = "ffn_down_exps.scale";
 
 /// Whether the tensor with this canonical name holds numbers of experts, which are integers, and
 /// not weights.

@@ -8,9 +8,10 @@ use formats::{Checkpoint, Result};
 /// Asks for every tensor that the configuration has, as loading the model does.
 pub fn read_all(checkpoint: &Checkpoint) -> Result<()> {
     let config = checkpoint.config();
-    for (name, shape) in config.tensors(formats::config::TensorForm::Read) {
+    for (name, shape) in config.tensors(formats::layers::TensorForm::Read) {
         if formats::names::holds_ids(&name) {
-            let experts = config.experts.as_ref().map_or(0, |experts| experts.count);
+            let experts =
+                config.hyperparameters().experts.as_ref().map_or(0, |experts| experts.count);
             checkpoint.ids(&name, &shape, experts as u32)?;
         } else {
             checkpoint.require(&name, &shape)?;

@@ -72,6 +72,12 @@ impl LayerCache {
         Self { rows, state: None }
     }
 
+    /// Adds what another operation of the layer keeps.
+    pub fn extend(&mut self, other: Self) {
+        self.rows.extend(other.rows);
+        self.state = self.state.or(other.state);
+    }
+
     /// Bytes of a block of `block` positions in every group.
     pub fn bytes(&self, block: usize, ty: KvType) -> usize {
         self.rows.iter().map(|rows| rows.block_bytes(block, ty)).sum()

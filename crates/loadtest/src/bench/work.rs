@@ -25,7 +25,7 @@ pub(super) struct ForwardCost {
 /// The share of the `count` values or bytes of a tensor that one token uses: of routed experts the
 /// chosen ones.
 fn share(tensor: &TensorView, config: &ModelConfig, count: usize) -> u64 {
-    match &config.experts {
+    match &config.hyperparameters().experts {
         Some(experts) if tensor.name.contains("_exps.") => {
             (count as u128 * experts.chosen as u128 / experts.count as u128) as u64
         }
@@ -46,13 +46,18 @@ fn activations(tensor: &TensorView, mode: Mode, isa: Isa) -> Activations {
 /// average over the positions without those of windows.
 fn seen(config: &ModelConfig, layer: &LayerCache) -> usize {
     let rows = layer.rows.iter().filter(|rows| rows.window.is_none());
-    rows.map(|rows| config.heads * (rows.dim + rows.value_dim()) / rows.every).sum()
+    rows.map(|rows| config.hyperparameters().heads * (rows.dim + rows.value_dim()) / rows.every)
+        .sum()
 }
 
 impl ForwardCost {
     pub fn of(checkpoint: &Checkpoint, settings: &Settings, isa: Isa) -> Self {
         let config = checkpoint.config();
-        let head = if config.tied_embeddings { "token_embd.weight" } else { "output.weight" };
+        let head = if config.hyperparameters().tied_embeddings {
+            "token_embd.weight"
+        } else {
+            "output.weight"
+        };
         let native = settings.rounding == Some(CacheRounding::Native);
         let layers = models::layer_caches(config, native);
         let bytes: usize = layers.iter().map(|layer| layer.bytes(BLOCK, settings.kv_type)).sum();

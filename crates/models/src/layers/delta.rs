@@ -5,13 +5,15 @@
 //! Queries, keys and values pass a short convolution along positions. Its inputs are rows of the
 //! cache with a window; the matrices are states.
 
-use super::convolved::{ConvolvedLinear, ConvolvedSource};
-use super::{ForwardPass, Linear, Norm};
+use super::convolution::{ConvolvedLinear, ConvolvedSource};
+use super::linear::PartOf;
+use super::{ForwardPass, Linear, Norm, OpPlace, Operation};
 use crate::Error;
 use crate::loader::Loader;
 use crate::ranks::{Heads, Slice};
-use backend::{Buffer, Gate, LayerCache, RecurrenceRule, RecurrenceSpec, Rows, State};
-use formats::config::DeltaConfig;
+use backend::{Buffer, Gate, LayerCache, RecurrenceRule, RecurrenceSpec};
+use dist::Split;
+use formats::layers::DeltaSpec;
 use std::ops::Range;
 
 /// A projection, or two with few values between them.
@@ -37,7 +39,7 @@ impl Projection {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct GatedDelta {
     /// Index of the layer in this rank's cache.
     layer: usize,
@@ -52,84 +54,63 @@ pub(crate) struct GatedDelta {
     norm: Norm,
     /// Outputs after the norm: `[rows, heads * value_dim]`.
     normed: Buffer,
-    pub out: Linear,
+    out: Linear,
     spec: RecurrenceSpec,
+    cache: LayerCache,
 }
 
-/// What a layer keeps of some value heads with their key heads.
-pub(super) fn cache(config: &DeltaConfig, [heads, key_heads]: [usize; 2]) -> LayerCache {
-    let (keys, values) = (config.key_dim, config.value_dim);
-    let channel_decay = config.per_channel;
-    let rows = |dim| Rows::plain(dim, Some(config.kernel));
-    LayerCache {
-        rows: vec![rows(key_heads * keys), rows(key_heads * keys), rows(heads * values)],
-        state: Some(State { heads, key_heads, keys, values, channel_decay }),
-    }
-}
-
-/// A layer that is loaded, and this rank's heads.
-struct LayerParts<'a> {
-    layer: usize,
-    config: &'a DeltaConfig,
+/// This rank's value heads, and their key heads.
+struct HeldHeads<'a> {
+    spec: &'a DeltaSpec,
     own: Range<usize>,
     keys: Range<usize>,
 }
 
-impl LayerParts<'_> {
-    fn name(&self, part: &str) -> String {
-        format!("blk.{}.{part}", self.layer)
-    }
-
+impl HeldHeads<'_> {
     /// Rows of this rank's key heads, and of its value heads.
     fn key_rows(&self) -> Range<usize> {
-        self.keys.start * self.config.key_dim..self.keys.end * self.config.key_dim
+        self.keys.start * self.spec.key_dim..self.keys.end * self.spec.key_dim
     }
 
     fn value_rows(&self) -> Range<usize> {
-        self.own.start * self.config.value_dim..self.own.end * self.config.value_dim
+        self.own.start * self.spec.value_dim..self.own.end * self.spec.value_dim
     }
 }
 
 impl GatedDelta {
     /// Loads `attn_qkv`, `attn_gate`, `ssm_conv1d`, `ssm_alpha`, `ssm_beta`, `ssm_dt`, `ssm_a`,
-    /// `ssm_norm` and `ssm_out` of a layer: this rank's key heads with their value heads. With
-    /// decays per channel `attn_q`, `attn_k` and `attn_v` with a convolution each, `ssm_g_a` and
-    /// `ssm_g_b`, `ssm_f_a` and `ssm_f_b`, and `attn_output` take the place of some of them.
-    pub fn load(
-        loader: &mut Loader<'_>,
-        layer: usize,
-        config: &DeltaConfig,
-    ) -> Result<Self, Error> {
-        let DeltaConfig { value_heads, value_dim, per_channel, .. } = *config;
-        let hidden = loader.checkpoint.config().hidden_size;
-        let eps = loader.checkpoint.config().rms_norm_eps;
-        let Heads { queries: own, kv: keys } = delta_heads(loader, config)?;
-        let parts = LayerParts { layer, config, own: own.clone(), keys };
-        let inputs = Self::load_inputs(loader, &parts)?;
+    /// `ssm_norm` and `ssm_out`: this rank's key heads with their value heads. With decays per
+    /// channel `attn_q`, `attn_k` and `attn_v` with a convolution each, `ssm_g_a` and `ssm_g_b`,
+    /// `ssm_f_a` and `ssm_f_b`, and `attn_output` take the place of some of them.
+    pub fn load(loader: &mut Loader<'_>, place: OpPlace, spec: &DeltaSpec) -> Result<Self, Error> {
+        let (per_channel, Heads { queries: own, kv: keys }) =
+            (spec.per_channel, heads(loader, spec)?);
+        let of_rank = DeltaSpec { value_heads: own.len(), key_heads: keys.len(), ..*spec };
+        let part = HeldHeads { spec, own: own.clone(), keys };
+        let inputs = Self::load_inputs(loader, &part)?;
         let (gate, alpha) = match per_channel {
             true => (
-                Self::two(loader, &parts, ("ssm_g", "delta_gate_few", "delta_gate"))?,
-                Self::two(loader, &parts, ("ssm_f", "delta_a_few", "delta_a"))?,
+                Self::two(loader, &part, ("ssm_g", "delta_gate_few", "delta_gate"))?,
+                Self::two(loader, &part, ("ssm_f", "delta_a_few", "delta_a"))?,
             ),
-            false => Self::gates_of_one(loader, &parts)?,
+            false => Self::gates_of_one(loader, &part)?,
         };
-        let slice = Slice::Heads(own.clone());
-        let beta = Linear::load_exact(loader, &parts.name("ssm_beta"), value_heads, hidden, slice)?;
+        let beta = Linear::load_exact(loader, "ssm_beta", Slice::Heads(own.clone()))?;
         let beta = (beta, loader.shared("delta_b", own.len())?);
-        let spec = Self::spec(loader, &parts, (&inputs, alpha.out, beta.1))?;
-        let out = parts.name(if per_channel { "attn_output" } else { "ssm_out" });
-        let outputs = Slice::Inputs(parts.value_rows());
+        let recurrence = Self::recurrence(loader, &part, (&inputs, alpha.out, beta.1))?;
+        let out = if per_channel { "attn_output" } else { "ssm_out" };
         Ok(Self {
-            layer: layer - loader.layers.start,
+            layer: place.of_rank(loader),
             inputs,
             gate,
             kind: if per_channel { Gate::Sigmoid } else { Gate::Silu },
             alpha,
             beta,
-            norm: Norm::load(loader, &parts.name("ssm_norm"), value_dim, eps)?,
-            normed: loader.shared("delta_normed", own.len() * value_dim)?,
-            out: Linear::load(loader, &out, hidden, value_heads * value_dim, outputs)?,
-            spec,
+            norm: Norm::load(loader, "ssm_norm", spec.eps)?,
+            normed: loader.shared("delta_normed", own.len() * spec.value_dim)?,
+            out: Linear::load(loader, out, Slice::Inputs(part.value_rows()))?,
+            spec: recurrence,
+            cache: of_rank.cache(),
         })
     }
 
@@ -137,87 +118,70 @@ impl GatedDelta {
     /// matrix and a convolution each.
     fn load_inputs(
         loader: &mut Loader<'_>,
-        parts: &LayerParts<'_>,
+        part: &HeldHeads<'_>,
     ) -> Result<[ConvolvedLinear; 3], Error> {
-        let DeltaConfig { per_channel: apart, kernel, .. } = *parts.config;
-        let (keys, values) = (parts.config.keys(), parts.config.values());
-        let mut input =
-            |part: char, rows: Range<usize>, (count, first): (usize, usize), buffers| {
-                let (matrix, conv, all, first) = match apart {
-                    true => (format!("attn_{part}.weight"), format!("ssm_conv1d_{part}"), count, 0),
-                    false => {
-                        let all = parts.config.channels();
-                        ("attn_qkv.weight".to_owned(), "ssm_conv1d".to_owned(), all, first)
-                    }
-                };
-                let (matrix, conv) = (parts.name(&matrix), parts.name(&conv));
-                let rows = rows.start + first..rows.end + first;
-                // Inputs of the rows of one matrix are counted once.
-                let noted = if first == 0 { &matrix[..] } else { "" };
-                let source = ConvolvedSource {
-                    matrix: (&matrix, all, rows.clone()),
-                    noted,
-                    part: "",
-                    conv: (&conv, all, rows),
-                    kernel,
-                    buffers,
-                };
-                ConvolvedLinear::load(loader, &source)
+        let (spec, keys) = (part.spec, part.spec.keys());
+        let mut input = |name: char, rows: Range<usize>, first: usize, buffers| {
+            let (matrix, conv, first) = match spec.per_channel {
+                true => (format!("attn_{name}"), format!("ssm_conv1d_{name}"), 0),
+                false => ("attn_qkv".to_owned(), "ssm_conv1d".to_owned(), first),
             };
+            let rows = rows.start + first..rows.end + first;
+            let source = ConvolvedSource {
+                // Inputs of the rows of one matrix are counted once.
+                matrix: PartOf { name: &matrix, noted: first == 0, factor: &matrix },
+                rows: rows.clone(),
+                conv: (&conv, rows),
+                buffers,
+            };
+            ConvolvedLinear::load(loader, &source)
+        };
         Ok([
-            input('q', parts.key_rows(), (keys, 0), ["delta_q_in", "delta_q"])?,
-            input('k', parts.key_rows(), (keys, keys), ["delta_k_in", "delta_k"])?,
-            input('v', parts.value_rows(), (values, 2 * keys), ["delta_v_in", "delta_v"])?,
+            input('q', part.key_rows(), 0, ["delta_q_in", "delta_q"])?,
+            input('k', part.key_rows(), keys, ["delta_k_in", "delta_k"])?,
+            input('v', part.value_rows(), 2 * keys, ["delta_v_in", "delta_v"])?,
         ])
     }
 
     /// The gate, and the inputs of the decay.
     fn gates_of_one(
         loader: &mut Loader<'_>,
-        parts: &LayerParts<'_>,
+        part: &HeldHeads<'_>,
     ) -> Result<(Projection, Projection), Error> {
-        let hidden = loader.checkpoint.config().hidden_size;
-        let (heads, rows) = (parts.config.value_heads, parts.value_rows());
-        let slice = Slice::Heads(rows.clone());
-        let name = parts.name("attn_gate");
-        let first = Linear::load(loader, &name, parts.config.values(), hidden, slice)?;
+        let rows = part.value_rows();
+        let first = Linear::load(loader, "attn_gate", Slice::Heads(rows.clone()))?;
         let out = loader.shared("delta_gate", rows.len())?;
         let gate = Projection { first, second: None, out };
-        let slice = Slice::Heads(parts.own.clone());
-        let first = Linear::load_exact(loader, &parts.name("ssm_alpha"), heads, hidden, slice)?;
-        let out = loader.shared("delta_a", parts.own.len())?;
+        let first = Linear::load_exact(loader, "ssm_alpha", Slice::Heads(part.own.clone()))?;
+        let out = loader.shared("delta_a", part.own.len())?;
         Ok((gate, Projection { first, second: None, out }))
     }
 
     /// Two products, `name_a` and `name_b`, with the values of a key between them.
     fn two(
         loader: &mut Loader<'_>,
-        parts: &LayerParts<'_>,
+        part: &HeldHeads<'_>,
         (name, few, out): (&str, &'static str, &'static str),
     ) -> Result<Projection, Error> {
-        let hidden = loader.checkpoint.config().hidden_size;
-        let (between, rows) = (parts.config.key_dim, parts.value_rows());
-        let (a, b) = (parts.name(&format!("{name}_a")), parts.name(&format!("{name}_b")));
-        let first = Linear::load_exact(loader, &a, between, hidden, Slice::Whole)?;
+        let rows = part.value_rows();
+        let first = Linear::load_exact(loader, &format!("{name}_a"), Slice::Whole)?;
         let slice = Slice::Heads(rows.clone());
-        let second = Linear::load_exact(loader, &b, parts.config.values(), between, slice)?;
-        let second = Some((loader.shared(few, between)?, second));
+        let second = Linear::load_exact(loader, &format!("{name}_b"), slice)?;
+        let second = Some((loader.shared(few, part.spec.key_dim)?, second));
         Ok(Projection { first, second, out: loader.shared(out, rows.len())? })
     }
 
-    fn spec(
+    fn recurrence(
         loader: &mut Loader<'_>,
-        parts: &LayerParts<'_>,
+        part: &HeldHeads<'_>,
         (inputs, a, b): (&[ConvolvedLinear; 3], Buffer, Buffer),
     ) -> Result<RecurrenceSpec, Error> {
-        let LayerParts { config, ref own, .. } = *parts;
+        let HeldHeads { spec, ref own, .. } = *part;
         // Decays of a head, all of which have its rate.
-        let each = if config.per_channel { config.key_dim } else { 1 };
+        let each = if spec.per_channel { spec.key_dim } else { 1 };
         let [q, k, v] = inputs.each_ref().map(|input| input.conv.out);
-        let rates = loader.checkpoint.require(&parts.name("ssm_a"), &[config.value_heads])?;
-        let rates = rates.to_f32()?;
+        let rates = loader.require("ssm_a")?.to_f32()?;
         let rates = own.clone().flat_map(|head| std::iter::repeat_n(rates[head], each)).collect();
-        let dt = own.start * each..own.end * each;
         let mut buffer = |name, each| loader.shared(name, own.len() * each);
         let (decay, beta) = (buffer("delta_decay", each)?, buffer("delta_beta", 1)?);
         Ok(RecurrenceSpec {
@@ -228,15 +192,28 @@ impl GatedDelta {
             a,
             decay,
             beta,
-            out: buffer("delta_out", config.value_dim)?,
-            dt: loader.vector(&parts.name("ssm_dt.bias"), &[config.value_heads * each], dt)?,
+            out: buffer("delta_out", spec.value_dim)?,
+            dt: loader.vector_part("ssm_dt.bias", own.start * each..own.end * each)?,
             rate: loader.backend.vector(rates),
-            tiled: config.tiled,
+            tiled: spec.tiled,
         })
     }
+}
 
-    /// `[rows, hidden]` to `[rows, hidden]`; takes the states of the batch's sequences on.
-    pub fn forward(&self, pass: &mut ForwardPass<'_>, x: Buffer, out: Buffer) {
+impl Operation for GatedDelta {
+    fn name(&self) -> &'static str {
+        "gated delta rule"
+    }
+
+    fn split(&self) -> Split {
+        self.out.split
+    }
+
+    fn cache(&self) -> LayerCache {
+        self.cache.clone()
+    }
+
+    fn forward(&self, pass: &mut ForwardPass<'_>, x: Buffer, out: Buffer) -> Result<(), Error> {
         let (rows, spec) = (pass.rows(), &self.spec);
         let [q, k, v] = self.inputs.each_ref().map(|input| (&input.linear, input.projected));
         Linear::forward_each(pass, x, [q, k, v, self.gate.begin()], rows);
@@ -252,12 +229,13 @@ impl GatedDelta {
         self.norm.forward(pass, spec.out, self.normed, rows);
         pass.backend.apply_gate(self.kind, self.gate.out, self.normed, rows);
         self.out.forward(pass, self.gate.out, out, rows);
+        Ok(())
     }
 }
 
 /// This rank's value heads, as `queries`, and their key heads.
-pub(super) fn delta_heads(loader: &Loader<'_>, config: &DeltaConfig) -> Result<Heads, Error> {
-    let DeltaConfig { value_heads, key_heads, tiled, .. } = *config;
+fn heads(loader: &Loader<'_>, spec: &DeltaSpec) -> Result<Heads, Error> {
+    let DeltaSpec { value_heads, key_heads, tiled, .. } = *spec;
     if tiled && loader.slice.ranks() > 1 {
         return Err(Error::Config(
             "tiled value heads, as GGUF files of this family have them, cannot be divided among \

@@ -6,7 +6,7 @@ use crate::loader::Loader;
 use crate::ranks::{Slice, part};
 use backend::Buffer;
 use dist::Shard;
-use formats::config::SublayerNorms;
+use formats::layers::{HeadSpec, OutputSpec};
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
@@ -37,28 +37,24 @@ struct Others {
 }
 
 impl Head {
-    /// Loads `output_norm`, and `output` or, where they are tied, `token_embd`, in models that
-    /// generate.
-    pub fn load(loader: &mut Loader<'_>) -> Result<Self, Error> {
+    /// Loads the norm, and `output` or, where they are tied, `token_embd`, in models that generate.
+    pub fn load(loader: &mut Loader<'_>, spec: &HeadSpec) -> Result<Self, Error> {
         let config = loader.checkpoint.config();
-        let (hidden, vocab) = (config.hidden_size, config.vocab_size);
+        let (hidden, vocab) = (config.hidden, config.vocab);
         let columns = |shard| part(shard, (vocab, "words of the vocabulary"), &[UNIT, 1]);
         let slice = Slice::Outputs(columns(loader.slice)?);
-        let linear = match (config.generates(), config.tied_embeddings) {
-            (false, _) => None,
-            (true, true) => {
+        let linear = match spec.output {
+            None => None,
+            Some(OutputSpec { tied: true, .. }) => {
                 let embed = loader.checkpoint.require("token_embd.weight", &[vocab, hidden])?;
                 let weight = loader.part_of("output.weight", &slice.of(embed)?)?;
                 let split = slice.split();
                 let number = Some(loader.projections.add("output", [vocab, hidden], slice, 1.0));
                 Some(Linear { weight, bias: None, factor: 1.0, split, number })
             }
-            (true, false) => Some(Linear::load(loader, "output", vocab, hidden, slice)?),
+            Some(OutputSpec { tied: false, .. }) => Some(Linear::load(loader, "output", slice)?),
         };
-        let norm = match config.norms {
-            SublayerNorms::Behind => None,
-            _ => Some(Norm::of_stream(loader, "output_norm")?),
-        };
+        let norm = spec.norm.as_ref().map(|norm| Norm::of_stream(loader, norm)).transpose()?;
         let others = match loader.slice.ranks() {
             1 => None,
             ranks => Some(Others {
@@ -71,7 +67,8 @@ impl Head {
                 all: Mutex::default(),
             }),
         };
-        Ok(Self { norm, linear, vocab, scale: config.logit_scale, cap: config.logit_cap, others })
+        let (scale, cap) = spec.output.map_or((1.0, None), |output| (output.scale, output.cap));
+        Ok(Self { norm, linear, vocab, scale, cap, others })
     }
 
     /// The norm alone, if there is one.

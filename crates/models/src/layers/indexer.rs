@@ -1,13 +1,13 @@
 //! An index of rows: small queries and rows of their own choose the rows that a position attends
 //! to, which are compressed ones (DeepSeek V4) or the positions themselves (DeepSeek V3.2).
 
-use super::compressor::{Compressor, CompressorSizes};
+use super::compressor::Compressor;
 use super::{ForwardPass, Linear, Norm};
 use crate::Error;
 use crate::loader::Loader;
 use crate::ranks::Slice;
 use backend::{Buffer, HeadColumns, IndexSpec, Rope, Rounding, Selection};
-use formats::config::{CompressedConfig, IndexConfig};
+use formats::layers::{self, CompressedIndexSpec};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Indexer {
@@ -46,31 +46,21 @@ struct IndexKeys {
 /// Epsilon of the norm of index keys: a constant of the reference, not of the configuration.
 const EPS: f32 = 1e-6;
 
-/// The compressor of the index of a layer.
-pub(super) fn sizes(config: &CompressedConfig, layer: usize) -> CompressorSizes {
-    CompressorSizes { every: config.ratios[layer], dim: config.index_dim, overlap: true }
-}
-
 impl Indexer {
-    /// Loads `indexer.attn_q_b`, `indexer.proj` and the index's compressor of a layer. Every rank
-    /// has all of it.
-    pub fn load(
+    /// Loads `indexer.attn_q_b`, `indexer.proj` and the index's compressor of a layer, whose rows
+    /// begin with `first`. Every rank has all of it.
+    pub fn over_rows(
         loader: &mut Loader<'_>,
-        layer: usize,
-        config: &CompressedConfig,
-        (first, rope, rounding): (usize, Rope, Rounding),
+        index: &CompressedIndexSpec,
+        (first, (rope, rotated), eps, rounding): (usize, (Rope, usize), f32, Rounding),
     ) -> Result<Self, Error> {
-        let CompressedConfig { index_heads: heads, index_dim: dim, q_rank, .. } = *config;
-        let name = format!("blk.{layer}.indexer_compressor");
-        let sizes = sizes(config, layer);
-        let compressor = Compressor::load(loader, &name, sizes, (first, rope))?;
-        let rotated = dim - config.rope_dim;
-        let compared = Compared::Compressed(compressor);
-        let (top, rows) = (config.index_top, compressor.rows());
-        let [q, weights] = projections(loader, layer, [heads, dim, q_rank])?;
-        let selection = loader.selection(top)?;
-        let spec = IndexSpec { rows, heads, selection };
-        Ok(Self { q, weights, compared, spec, rope, dim, rotated, rounding })
+        let CompressedIndexSpec { heads, top, rows: sizes } = *index;
+        let first = (first, rope, eps);
+        let compressor = Compressor::load(loader, "indexer_compressor", &sizes, first)?;
+        let (compared, rows) = (Compared::Compressed(compressor), compressor.rows());
+        let [q, weights] = projections(loader, [heads, sizes.dim])?;
+        let spec = IndexSpec { rows, heads, selection: loader.selection(top)? };
+        Ok(Self { q, weights, compared, spec, rope, dim: sizes.dim, rotated, rounding })
     }
 
     /// Loads the index over positions of a layer: `indexer.attn_q_b`, `indexer.proj`, and
@@ -78,29 +68,21 @@ impl Indexer {
     /// Every rank has all of it.
     pub fn over_positions(
         loader: &mut Loader<'_>,
-        layer: usize,
-        config: &IndexConfig,
-        (q_rank, rows, rope): (usize, usize, Rope),
+        index: &layers::IndexSpec,
+        (rows, selection): (usize, Selection),
     ) -> Result<Self, Error> {
-        let IndexConfig { heads, dim, top, .. } = *config;
-        let hidden = loader.checkpoint.config().hidden_size;
-        let name = |part: &str| format!("blk.{layer}.indexer.{part}");
-        let linear = Linear::load(loader, &name("attn_k"), dim, hidden, Slice::Whole)?;
+        let layers::IndexSpec { heads, dim, ref rotation } = *index;
+        let linear = Linear::load(loader, "indexer.attn_k", Slice::Whole)?;
         let keys = IndexKeys {
             linear: (linear, loader.shared("index_key", dim)?),
-            norm: Norm::centred(loader, &name("k_norm"), (dim, EPS), "index_key_centred")?,
+            norm: Norm::centred(loader, "indexer.k_norm", EPS, "index_key_centred")?,
             normed: loader.shared("index_key_normed", dim)?,
             rows,
         };
-        let [q, weights] = projections(loader, layer, [heads, dim, q_rank])?;
-        let spec = IndexSpec { rows, heads, selection: loader.selection(top)? };
+        let [q, weights] = projections(loader, [heads, dim])?;
+        let (spec, rope) = (IndexSpec { rows, heads, selection }, loader.rope(rotation, None)?);
         let (compared, rounding) = (Compared::Keys(keys), Rounding::None);
         Ok(Self { q, weights, compared, spec, rope, dim, rotated: 0, rounding })
-    }
-
-    /// Where the choice is written.
-    pub fn selection(&self) -> Selection {
-        self.spec.selection
     }
 
     /// Chooses the rows of each row of `x`, `[rows, hidden]`, whose low-rank query is `q_row`.
@@ -135,13 +117,10 @@ impl Indexer {
 /// The projections to the queries of an index, and to the weights of its heads, with their buffers.
 fn projections(
     loader: &mut Loader<'_>,
-    layer: usize,
-    [heads, dim, q_rank]: [usize; 3],
+    [heads, dim]: [usize; 2],
 ) -> Result<[(Linear, Buffer); 2], Error> {
-    let hidden = loader.checkpoint.config().hidden_size;
-    let name = |part: &str| format!("blk.{layer}.indexer.{part}");
-    let q = Linear::load(loader, &name("attn_q_b"), heads * dim, q_rank, Slice::Whole)?;
-    let weights = Linear::load(loader, &name("proj"), heads, hidden, Slice::Whole)?;
+    let q = Linear::load(loader, "indexer.attn_q_b", Slice::Whole)?;
+    let weights = Linear::load(loader, "indexer.proj", Slice::Whole)?;
     let queries = loader.shared("index_q", heads * dim)?;
     Ok([(q, queries), (weights, loader.shared("index_weights", heads)?)])
 }

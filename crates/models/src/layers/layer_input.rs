@@ -5,11 +5,13 @@
 //! residual stream, and adds what a projection makes of that.
 
 use super::mlp::gate_kind;
-use super::{ForwardPass, Linear, Norm};
+use super::{ForwardPass, Linear, Norm, Operation};
 use crate::Error;
 use crate::loader::Loader;
 use crate::ranks::Slice;
 use backend::{Buffer, Gate, HeadColumns, Table};
+use dist::Split;
+use formats::layers::{EmbeddingSpec, LayerInputSpec, LayerInputsSpec};
 
 /// The inputs of all layers.
 #[derive(Debug)]
@@ -39,26 +41,22 @@ struct OwnEmbeddings {
 impl LayerInputs {
     /// Loads `per_layer_token_embd`, `per_layer_model_proj` and `per_layer_proj_norm`, if layers
     /// have inputs.
-    pub fn load(loader: &mut Loader<'_>, is_first: bool) -> Result<Option<Self>, Error> {
-        let config = loader.checkpoint.config();
-        let (width, hidden, vocab) = (config.layer_inputs, config.hidden_size, config.vocab_size);
-        let (all, eps) = (config.layers * width, config.rms_norm_eps);
-        if width == 0 {
-            return Ok(None);
-        }
-        let own = match is_first {
-            true => None,
-            false => Some(OwnEmbeddings {
-                table: loader.table("token_embd.weight", vocab, hidden)?,
-                scale: config.embedding_scale,
+    pub fn load(loader: &mut Loader<'_>, spec: &EmbeddingSpec) -> Result<Option<Self>, Error> {
+        let hidden = loader.hidden();
+        let Some(LayerInputsSpec { width, all, eps }) = spec.layer_inputs else { return Ok(None) };
+        let own = match loader.stage.rank() {
+            0 => None,
+            _ => Some(OwnEmbeddings {
+                table: loader.table("token_embd.weight")?,
+                scale: spec.scale,
                 out: loader.shared("layer_input_embeddings", hidden)?,
             }),
         };
         Ok(Some(Self {
             own,
-            table: loader.table("per_layer_token_embd.weight", vocab, all)?,
-            projection: Linear::load(loader, "per_layer_model_proj", all, hidden, Slice::Whole)?,
-            norm: Norm::load(loader, "per_layer_proj_norm", width, eps)?,
+            table: loader.table("per_layer_token_embd.weight")?,
+            projection: Linear::load(loader, "per_layer_model_proj", Slice::Whole)?,
+            norm: Norm::load(loader, "per_layer_proj_norm", eps)?,
             width,
             hidden,
             projected: loader.shared("layer_inputs_projected", all)?,
@@ -102,32 +100,35 @@ pub(crate) struct LayerInput {
 
 impl LayerInput {
     /// Loads `inp_gate` and `proj` of a layer.
-    pub fn load(loader: &mut Loader<'_>, layer: usize) -> Result<Self, Error> {
-        let config = loader.checkpoint.config();
-        let (width, hidden, all) =
-            (config.layer_inputs, config.hidden_size, config.layers * config.layer_inputs);
-        let name = |part: &str| format!("blk.{layer}.{part}");
+    pub fn load(loader: &mut Loader<'_>, spec: &LayerInputSpec) -> Result<Self, Error> {
+        let LayerInputSpec { width, first, all, activation } = *spec;
         Ok(Self {
-            gate: Linear::load(loader, &name("inp_gate"), width, hidden, Slice::Whole)?,
-            projection: Linear::load(loader, &name("proj"), hidden, width, Slice::Whole)?,
-            kind: gate_kind(config.activation),
+            gate: Linear::load(loader, "inp_gate", Slice::Whole)?,
+            projection: Linear::load(loader, "proj", Slice::Whole)?,
+            kind: gate_kind(activation),
             width,
-            inputs: HeadColumns {
-                buffer: loader.shared("layer_inputs", all)?,
-                first: layer * width,
-                stride: all,
-            },
+            inputs: HeadColumns { buffer: loader.shared("layer_inputs", all)?, first, stride: all },
             work: [loader.shared("layer_input_gate", width)?, loader.shared("layer_input", width)?],
         })
     }
+}
 
-    /// `[rows, hidden]` of the residual stream to `[rows, hidden]`.
-    pub fn forward(&self, pass: &mut ForwardPass<'_>, x: Buffer, out: Buffer) {
+impl Operation for LayerInput {
+    fn name(&self) -> &'static str {
+        "layer input"
+    }
+
+    fn split(&self) -> Split {
+        Split::Whole
+    }
+
+    fn forward(&self, pass: &mut ForwardPass<'_>, x: Buffer, out: Buffer) -> Result<(), Error> {
         let (rows, [gate, input]) = (pass.rows(), self.work);
         self.gate.forward(pass, x, gate, rows);
         let own = HeadColumns { buffer: input, first: 0, stride: self.width };
         pass.backend.copy_heads(self.inputs, self.width, own, rows);
         pass.backend.apply_gate(self.kind, gate, input, rows);
         self.projection.forward(pass, gate, out, rows);
+        Ok(())
     }
 }

@@ -20,73 +20,68 @@ pub(crate) struct Linear {
     pub number: Option<usize>,
 }
 
+/// A part of a projection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PartOf<'a> {
+    /// Name of the projection.
+    pub name: &'a str,
+    /// Whether the inputs are counted here, and not with another part.
+    pub noted: bool,
+    /// Name of the factor of what the part gives.
+    pub factor: &'a str,
+}
+
 impl Linear {
-    /// Loads the part `slice` of the projection `name.weight` of shape `[outputs, inputs]`, and of
+    /// Loads the part `slice` of the projection `name.weight`, `[outputs, inputs]`, and of
     /// `name.bias` if it exists.
-    pub fn load(
-        loader: &mut Loader<'_>,
-        name: &str,
-        outputs: usize,
-        inputs: usize,
-        slice: Slice,
-    ) -> Result<Self, Error> {
-        let weight = loader.matrix(&format!("{name}.weight"), outputs, inputs, &slice)?;
-        Self::with_bias(loader, name, [outputs, inputs], weight, slice)
+    pub fn load(loader: &mut Loader<'_>, name: &str, slice: Slice) -> Result<Self, Error> {
+        let weight = loader.matrix(&format!("{name}.weight"), &slice)?;
+        Self::with_bias(loader, name, weight, slice)
     }
 
     /// As [`load`](Self::load), but in `exact` mode unless a rule says otherwise, for outputs that
     /// decide discretely. A single output may be stored as a vector.
-    pub fn load_exact(
-        loader: &mut Loader<'_>,
-        name: &str,
-        outputs: usize,
-        inputs: usize,
-        slice: Slice,
-    ) -> Result<Self, Error> {
-        let weight = loader.exact_matrix(&format!("{name}.weight"), outputs, inputs, &slice)?;
-        Self::with_bias(loader, name, [outputs, inputs], weight, slice)
+    pub fn load_exact(loader: &mut Loader<'_>, name: &str, slice: Slice) -> Result<Self, Error> {
+        let weight = loader.exact_matrix(&format!("{name}.weight"), &slice)?;
+        Self::with_bias(loader, name, weight, slice)
     }
 
     /// The projection of `weight`, with the bias `name.bias` if it exists.
     fn with_bias(
         loader: &mut Loader<'_>,
         name: &str,
-        [outputs, inputs]: [usize; 2],
         weight: Matrix,
         slice: Slice,
     ) -> Result<Self, Error> {
+        let &[outputs, inputs] = loader.shape(&format!("{name}.weight")) else {
+            unreachable!("a projection is a matrix")
+        };
         let values = match &slice {
             Slice::Outputs(part) | Slice::Heads(part) => part.clone(),
             Slice::Whole | Slice::Inputs(_) => 0..outputs,
         };
-        let bias = loader.optional_part(&format!("{name}.bias"), &[outputs], values)?;
+        let bias = loader.optional_part(&format!("{name}.bias"), values)?;
         // Outputs that are summed over ranks get their bias once.
         let bias = bias.filter(|_| !matches!(slice, Slice::Inputs(_)) || loader.slice.rank() == 0);
-        let factor = loader.checkpoint.config().factor_of(in_layer(name));
-        let split = slice.split();
-        let number = Some(loader.projections.add(name, [outputs, inputs], slice, factor));
+        let (factor, split, full) = (loader.factor(name), slice.split(), loader.full_name(name));
+        let number = Some(loader.projections.add(&full, [outputs, inputs], slice, factor));
         Ok(Self { weight, bias, factor, split, number })
     }
 
-    /// Rows of the projection `tensor`, `[outputs, hidden]`, which holds several, with their biases
-    /// if there are any. Its inputs are counted under the name `noted`, unless that is empty;
-    /// `part` names its factor.
+    /// The outputs `rows` of a projection that holds several, with their biases if there are any.
     pub fn part(
         loader: &mut Loader<'_>,
-        (tensor, noted, part): (&str, &str, &str),
-        outputs: usize,
+        part: PartOf<'_>,
         rows: Range<usize>,
     ) -> Result<Self, Error> {
-        let config = loader.checkpoint.config();
-        let name =
-            if part.is_empty() { in_layer(tensor).trim_end_matches(".weight") } else { part };
-        let factor = config.factor_of(name);
-        let view = loader.checkpoint.require(tensor, &[outputs, config.hidden_size])?.clone();
-        let weight = loader.part_of(tensor, &view.rows(rows.clone()).named(noted.to_owned()))?;
-        let bias = format!("{}.bias", tensor.trim_end_matches(".weight"));
-        let bias = loader.optional_part(&bias, &[outputs], rows.clone())?;
+        let PartOf { name, noted, factor } = part;
+        let weight = format!("{name}.weight");
+        let (view, full) = (loader.require(&weight)?.clone(), loader.full_name(&weight));
+        let noted = if noted { full.clone() } else { String::new() };
+        let weight = loader.part_of(&full, &view.rows(rows.clone()).named(noted))?;
+        let bias = loader.optional_part(&format!("{name}.bias"), rows.clone())?;
         let split = Slice::Heads(rows).split();
-        Ok(Self { weight, bias, factor, split, number: None })
+        Ok(Self { weight, bias, factor: loader.factor(factor), split, number: None })
     }
 
     /// `out = x W^T + b`, `[rows, inputs]` to `[rows, outputs]`, for this rank's inputs and
@@ -150,9 +145,4 @@ impl Linear {
         }
         pass.backend.add_low_rank(x, &changed[..count], adapted);
     }
-}
-
-/// The name of a tensor within its layer.
-fn in_layer(name: &str) -> &str {
-    name.strip_prefix("blk.").and_then(|rest| rest.split_once('.')).map_or(name, |(_, name)| name)
 }

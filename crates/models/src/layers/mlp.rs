@@ -1,12 +1,14 @@
 //! The gated MLP: `down(gate(x) applied to up(x))` (Shazeer, 2020), or without a gate
 //! `down(activation(up(x)))`.
 
-use super::{ForwardPass, Linear};
+use super::{ForwardPass, Linear, Operation};
 use crate::Error;
 use crate::loader::Loader;
 use crate::ranks::{Slice, part};
 use backend::{Buffer, Gate};
-use formats::config::Activation;
+use dist::Split;
+use formats::layers::Activation;
+use formats::layers::MlpSpec;
 
 /// Preferred unit in which inner values are divided among ranks: a block of the kernels.
 const UNIT: usize = 32;
@@ -23,42 +25,34 @@ pub(crate) struct GatedMlp {
 }
 
 impl GatedMlp {
-    /// Loads `ffn_gate`, `ffn_up` and `ffn_down` of a layer, with `suffix` after each name: this
-    /// rank's part of the `width` inner values, gated as `kind` says.
-    pub fn load(
-        loader: &mut Loader<'_>,
-        layer: usize,
-        suffix: &str,
-        (width, kind): (usize, Gate),
-    ) -> Result<Self, Error> {
-        let hidden = loader.checkpoint.config().hidden_size;
-        let name = |part: &str| format!("blk.{layer}.ffn_{part}{suffix}");
+    /// Loads `ffn_gate` where there is a gate, `ffn_up` and `ffn_down`, with `suffix` after each
+    /// name: this rank's part of the inner values.
+    pub fn load(loader: &mut Loader<'_>, suffix: &str, spec: &MlpSpec) -> Result<Self, Error> {
+        let name = |part: &str| format!("ffn_{part}{suffix}");
         // Columns can be divided between quant blocks only.
-        let down =
-            loader.checkpoint.require(&format!("{}.weight", name("down")), &[hidden, width])?;
+        let down = loader.require(&format!("{}.weight", name("down")))?;
         let block = loader.block_len(down);
         let what = format!("inner values of {}", down.source_name);
         let units = [UNIT.next_multiple_of(block), block];
-        let inner = part(loader.slice, (width, &what), &units)?;
-        let is_plain = loader.checkpoint.config().plain_mlp;
+        let inner = part(loader.slice, (spec.width, &what), &units)?;
         let outputs = || Slice::Outputs(inner.clone());
         Ok(Self {
-            gate: match is_plain {
-                true => None,
-                false => Some(Linear::load(loader, &name("gate"), width, hidden, outputs())?),
+            gate: match spec.gated {
+                true => Some(Linear::load(loader, &name("gate"), outputs())?),
+                false => None,
             },
-            up: Linear::load(loader, &name("up"), width, hidden, outputs())?,
-            down: Linear::load(loader, &name("down"), hidden, width, Slice::Inputs(inner.clone()))?,
-            kind,
+            up: Linear::load(loader, &name("up"), outputs())?,
+            down: Linear::load(loader, &name("down"), Slice::Inputs(inner.clone()))?,
+            kind: limited(spec.activation, spec.limit),
             work: [
                 loader.shared("gate", inner.len())?,
-                loader.shared("up", if is_plain { 1 } else { inner.len() })?,
+                loader.shared("up", if spec.gated { inner.len() } else { 1 })?,
             ],
         })
     }
 
     /// `[rows, hidden]` to `[rows, hidden]`.
-    pub fn forward(&self, pass: &mut ForwardPass<'_>, x: Buffer, out: Buffer) {
+    pub fn compute(&self, pass: &mut ForwardPass<'_>, x: Buffer, out: Buffer) {
         let ([gate, up], rows) = (self.work, pass.rows());
         match &self.gate {
             Some(linear) => {
@@ -72,6 +66,26 @@ impl GatedMlp {
         }
         self.down.forward(pass, gate, out, rows);
     }
+}
+
+impl Operation for GatedMlp {
+    fn name(&self) -> &'static str {
+        "MLP"
+    }
+
+    fn split(&self) -> Split {
+        self.down.split
+    }
+
+    fn forward(&self, pass: &mut ForwardPass<'_>, x: Buffer, out: Buffer) -> Result<(), Error> {
+        self.compute(pass, x, out);
+        Ok(())
+    }
+}
+
+/// The gate for an activation, with a bound of its inputs where there is one.
+pub(super) fn limited(activation: Activation, limit: Option<f32>) -> Gate {
+    limit.map_or(gate_kind(activation), |limit| Gate::SiluClamped { limit })
 }
 
 /// The gate of the backend for an activation.

@@ -1,165 +1,126 @@
-//! The decoder and its operations. Variants of an operation are data, not types.
+//! The decoder and its operations: one file for each, which loads what the specification of the
+//! operation lists (`formats::layers`) and computes it.
 
-mod added_embeddings;
-mod attention;
-mod beside;
+mod compressed;
 mod compressor;
-mod convolved;
+mod convolution;
 mod decoder;
 mod delta;
+mod embedding;
+mod experts;
+mod grouped;
 mod head;
-mod hyper;
 mod indexer;
+mod joint;
 mod latent;
 mod layer_input;
 mod linear;
-mod mamba;
 mod mlp;
-mod moe;
 mod norm;
+mod parallel;
 mod rope;
-mod sparse;
+mod state_space;
+mod streams;
 
-pub(crate) use added_embeddings::AddedEmbeddings;
-pub(crate) use attention::Attention;
-pub(crate) use beside::MlpAndExperts;
-pub(crate) use convolved::ShortConvolution;
 pub(crate) use decoder::Decoder;
-pub(crate) use delta::GatedDelta;
-pub(crate) use head::Head;
-pub(crate) use hyper::{Mixture, Residual};
-pub(crate) use latent::LatentAttention;
-pub(crate) use layer_input::{LayerInput, LayerInputs};
+pub(crate) use experts::Moe;
 pub(crate) use linear::Linear;
-pub(crate) use mamba::Mamba;
 pub(crate) use mlp::GatedMlp;
-pub(crate) use moe::Moe;
 pub(crate) use norm::Norm;
-pub(crate) use rope::LayerRope;
-pub(crate) use sparse::SparseAttention;
+pub(crate) use rope::Rotations;
 
 use crate::Error;
 use crate::loader::Loader;
-use backend::{Backend, Batch, Buffer, LayerCache, Rows};
+use backend::{Backend, Batch, Buffer, LayerCache};
+use compressed::CompressedAttention;
+use convolution::ShortConvolution;
+use delta::GatedDelta;
 use dist::{Comm, Split};
 use formats::ModelConfig;
-use formats::config;
+use formats::layers::OpSpec;
+use grouped::GroupedAttention;
+use joint::MlpAndExperts;
+use latent::LatentAttention;
+use layer_input::LayerInput;
+use parallel::Parallel;
+use state_space::StateSpace;
 
 /// What each layer of a model keeps for a sequence. With `native_rounding`, rows are rounded as the
 /// model was trained for, where it was.
 pub fn layer_caches(config: &ModelConfig, native_rounding: bool) -> Vec<LayerCache> {
-    let held = HeldHeads::all(config);
-    if config.encoder.is_some() {
-        return vec![encoder_cache(config, held)];
-    }
-    (0..config.layers).map(|layer| layer_cache(config, layer, native_rounding, held)).collect()
+    let layers = config.layers.iter().enumerate();
+    layers.map(|(number, layer)| layer.cache(number, native_rounding)).collect()
 }
 
-/// The heads that a rank holds.
+/// Values per position that a layer with latent attention caches, and as many as it would cache if
+/// keys and values were expanded first; `None` for models without such layers.
+pub fn latent_rows(config: &ModelConfig) -> Option<(usize, usize)> {
+    config.ops().find_map(|op| match op {
+        OpSpec::Latent(spec) => {
+            let expanded = spec.heads * (spec.query_dim() + spec.sizes.value_dim);
+            Some((spec.sizes.kv_rank + spec.sizes.rope_dim, expanded))
+        }
+        _ => None,
+    })
+}
+
+/// An operation that is loaded: `[rows, hidden]` to `[rows, hidden]`.
+pub(crate) trait Operation: Send {
+    /// The name in errors.
+    fn name(&self) -> &'static str;
+
+    /// Which part of the outputs each rank has.
+    fn split(&self) -> Split;
+
+    /// What this rank keeps of a sequence.
+    fn cache(&self) -> LayerCache {
+        LayerCache::default()
+    }
+
+    /// The experts that may be read from disk.
+    fn experts(&self) -> Option<&Moe> {
+        None
+    }
+
+    /// Computes `out` from the rows `x` of the batch; stores what is kept of them.
+    fn forward(&self, pass: &mut ForwardPass<'_>, x: Buffer, out: Buffer) -> Result<(), Error>;
+}
+
+/// The place of an operation in a model.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct HeldHeads {
-    /// KV heads of attention in layers without a window, and in layers with one.
-    pub kv: [usize; 2],
-    /// Value heads of recurrent layers, and their key heads.
-    pub recurrent: [usize; 2],
-    /// Channels of convolutions in place of attention.
-    pub channels: usize,
+pub(crate) struct OpPlace {
+    /// Number of the layer.
+    pub layer: usize,
+    /// Number of the operation's first rows in the cache of the layer.
+    pub rows: usize,
 }
 
-impl HeldHeads {
-    fn all(config: &ModelConfig) -> Self {
-        let delta = config.delta.as_ref().map(|delta| [delta.value_heads, delta.key_heads]);
-        let mamba = config.mamba.as_ref().map(|mamba| [mamba.heads, mamba.groups]);
-        let recurrent = delta.or(mamba).unwrap_or_default();
-        let windowed = config.windowed.as_ref().map_or(config.kv_heads, |own| own.kv_heads);
-        Self { kv: [config.kv_heads, windowed], recurrent, channels: config.hidden_size }
-    }
-
-    /// Those of this rank.
-    pub fn of(loader: &Loader<'_>) -> Result<Self, Error> {
-        let config = loader.checkpoint.config();
-        let heads = match (&config.delta, &config.mamba) {
-            (Some(delta), _) => Some(delta::delta_heads(loader, delta)?),
-            (None, Some(mamba)) => Some(mamba::mamba_heads(loader, mamba)?),
-            (None, None) => None,
-        };
-        let recurrent = heads.map(|heads| [heads.queries.len(), heads.kv.len()]);
-        let mut kv = Self::all(config).kv;
-        for layer in (0..config.layers).filter(|layer| config.attends(*layer)) {
-            kv[usize::from(config.windows[layer].is_some())] = loader.heads_of(layer)?.kv.len();
-        }
-        let channels = match &config.convs {
-            Some(_) => convolved::own_channels(loader)?.len(),
-            None => 0,
-        };
-        Ok(Self { kv, recurrent: recurrent.unwrap_or_default(), channels })
+impl OpPlace {
+    /// The number of the layer among those of this rank.
+    pub fn of_rank(self, loader: &Loader<'_>) -> usize {
+        self.layer - loader.layers.start
     }
 }
 
-/// What all layers of an encoder keep, one after another: no row of a layer is read after that
-/// layer has been computed.
-pub(crate) fn encoder_cache(config: &ModelConfig, held: HeldHeads) -> LayerCache {
-    LayerCache::heads(held.kv[0], config.head_dim, None, None)
-}
-
-/// What a layer keeps of the heads that a rank holds.
-pub(crate) fn layer_cache(
-    model: &ModelConfig,
-    layer: usize,
-    native_rounding: bool,
-    held: HeldHeads,
-) -> LayerCache {
-    if let Some(delta) = model.delta_of(layer) {
-        return delta::cache(delta, held.recurrent);
-    }
-    if let Some(conv) = model.conv_of(layer) {
-        return convolved::cache(conv, held.channels);
-    }
-    let mut cache = match model.attends(layer) {
-        true => attention_cache(model, layer, native_rounding, held),
-        false => LayerCache::default(),
-    };
-    if let Some(mamba) = model.mamba_of(layer) {
-        let LayerCache { rows, state } = mamba::cache(mamba, held.recurrent);
-        cache.rows.extend(rows);
-        cache.state = state;
-    }
-    cache
-}
-
-/// What a layer with attention keeps of the heads that a rank holds.
-fn attention_cache(
-    model: &ModelConfig,
-    layer: usize,
-    native_rounding: bool,
-    held: HeldHeads,
-) -> LayerCache {
-    let window = model.windows[layer];
-    match &model.attention {
-        config::Attention::Grouped(_) if model.kv_layer(layer) != layer => LayerCache::default(),
-        config::Attention::Grouped(_) => {
-            let heads = held.kv[usize::from(window.is_some())];
-            LayerCache::heads(heads, model.head_dim_of(layer), None, window)
-        }
-        config::Attention::Latent(sizes) => match &model.index {
-            None => {
-                LayerCache::heads(1, sizes.kv_rank + sizes.rope_dim, Some(sizes.kv_rank), window)
-            }
-            Some(index) => {
-                let keys = index.layers[layer].then(|| Rows::plain(index.dim, None));
-                let latents = Rows::plain(sizes.kv_rank + sizes.rope_dim, None);
-                LayerCache { rows: [latents].into_iter().chain(keys).collect(), state: None }
-            }
-        },
-        config::Attention::Compressed(sizes) => sparse::cache(model, sizes, layer, native_rounding),
-    }
-}
-
-/// Values per position that a layer with latent attention would cache if keys and values were
-/// expanded first; `None` for grouped attention.
-pub fn expanded_cache(config: &ModelConfig) -> Option<usize> {
-    let sizes = config.latent()?;
-    Some(config.heads * (sizes.nope_dim + sizes.rope_dim + sizes.value_dim))
+/// Loads an operation.
+pub(crate) fn load(
+    loader: &mut Loader<'_>,
+    place: OpPlace,
+    spec: &OpSpec,
+) -> Result<Box<dyn Operation>, Error> {
+    Ok(match spec {
+        OpSpec::Grouped(spec) => Box::new(GroupedAttention::load(loader, place, spec)?),
+        OpSpec::Latent(spec) => Box::new(LatentAttention::load(loader, place, spec)?),
+        OpSpec::Compressed(spec) => Box::new(CompressedAttention::load(loader, place, spec)?),
+        OpSpec::Delta(spec) => Box::new(GatedDelta::load(loader, place, spec)?),
+        OpSpec::StateSpace(spec) => Box::new(StateSpace::load(loader, place, spec)?),
+        OpSpec::Convolution(spec) => Box::new(ShortConvolution::load(loader, place, spec)?),
+        OpSpec::Mlp(spec) => Box::new(GatedMlp::load(loader, "", spec)?),
+        OpSpec::Experts(spec) => Box::new(Moe::load(loader, spec)?),
+        OpSpec::Joint(spec) => Box::new(MlpAndExperts::load(loader, spec)?),
+        OpSpec::LayerInput(spec) => Box::new(LayerInput::load(loader, spec)?),
+        OpSpec::Parallel(specs) => Box::new(Parallel::load(loader, place, specs)?),
+    })
 }
 
 /// The state of one forward pass.

@@ -4,6 +4,7 @@ use super::ForwardPass;
 use crate::Error;
 use crate::loader::Loader;
 use backend::{Buffer, RmsNorm, Vector};
+use formats::layers::{NormKind, NormSpec};
 use std::ops::Range;
 
 #[derive(Clone, Copy, Debug)]
@@ -22,53 +23,45 @@ struct Centred {
 }
 
 impl Norm {
-    /// Loads the RMSNorm `name.weight` of `width` values.
-    pub fn load(
-        loader: &mut Loader<'_>,
-        name: &str,
-        width: usize,
-        eps: f32,
-    ) -> Result<Self, Error> {
-        let weight = loader.vector(&format!("{name}.weight"), &[width], 0..width)?;
-        Ok(Self { norm: RmsNorm { weight, unit: width, eps }, layer: None })
-    }
-
-    /// Loads the values `part` of the RMSNorm `name.weight` of `width` values, of which `unit` are
-    /// normalised together.
-    pub fn of_units(
-        loader: &mut Loader<'_>,
-        name: &str,
-        (width, part): (usize, Range<usize>),
-        unit: usize,
-    ) -> Result<Self, Error> {
-        let eps = loader.checkpoint.config().rms_norm_eps;
-        let weight = loader.vector(&format!("{name}.weight"), &[width], part)?;
+    /// Loads the RMSNorm `name.weight`.
+    pub fn load(loader: &mut Loader<'_>, name: &str, eps: f32) -> Result<Self, Error> {
+        let name = format!("{name}.weight");
+        let unit = loader.shape(&name)[0];
+        let weight = loader.vector(&name)?;
         Ok(Self { norm: RmsNorm { weight, unit, eps }, layer: None })
     }
 
-    /// Loads a norm of the residual stream: the LayerNorm `name.weight` and, if there is one,
-    /// `name.bias` where the model has such norms, else the RMSNorm.
-    pub fn of_stream(loader: &mut Loader<'_>, name: &str) -> Result<Self, Error> {
-        let config = loader.checkpoint.config();
-        let (hidden, eps, layer_norm) =
-            (config.hidden_size, config.rms_norm_eps, config.layer_norm);
-        match layer_norm {
-            true => Self::centred(loader, name, (hidden, eps), "centred"),
-            false => Self::load(loader, name, hidden, eps),
+    /// Loads the values `part` of the RMSNorm `name.weight`, of which `unit` are normalised
+    /// together.
+    pub fn of_units(
+        loader: &mut Loader<'_>,
+        name: &str,
+        (unit, eps): (usize, f32),
+        part: Range<usize>,
+    ) -> Result<Self, Error> {
+        let weight = loader.vector_part(&format!("{name}.weight"), part)?;
+        Ok(Self { norm: RmsNorm { weight, unit, eps }, layer: None })
+    }
+
+    /// Loads a norm of the residual stream.
+    pub fn of_stream(loader: &mut Loader<'_>, spec: &NormSpec) -> Result<Self, Error> {
+        match spec.kind {
+            NormKind::Layer(_) => Self::centred(loader, spec.name, spec.eps, "centred"),
+            NormKind::Rms => Self::load(loader, spec.name, spec.eps),
         }
     }
 
-    /// Loads the LayerNorm `name.weight` of `width` values and, if there is one, `name.bias`.
-    /// `buffer` names the workspace that it shares with others of its width.
+    /// Loads the LayerNorm `name.weight` and, if there is one, `name.bias`. `buffer` names the
+    /// workspace that it shares with others of its width.
     pub fn centred(
         loader: &mut Loader<'_>,
         name: &str,
-        (width, eps): (usize, f32),
+        eps: f32,
         buffer: &'static str,
     ) -> Result<Self, Error> {
-        let norm = Self::load(loader, name, width, eps)?;
-        let bias = loader.optional(&format!("{name}.bias"), &[width])?;
-        let centred = loader.shared(buffer, width)?;
+        let norm = Self::load(loader, name, eps)?;
+        let bias = loader.optional(&format!("{name}.bias"))?;
+        let centred = loader.shared(buffer, norm.norm.unit)?;
         Ok(Self { layer: Some(Centred { bias, centred }), ..norm })
     }
 
@@ -76,14 +69,13 @@ impl Norm {
     pub fn scaled(
         loader: &mut Loader<'_>,
         name: &str,
-        width: usize,
         eps: f32,
         factor: f32,
     ) -> Result<Self, Error> {
-        let mut weight = loader.checkpoint.require(name, &[width])?.to_f32()?;
+        let mut weight = loader.require(name)?.to_f32()?;
         weight.iter_mut().for_each(|value| *value *= factor);
-        let weight = loader.backend.vector(weight);
-        Ok(Self { norm: RmsNorm { weight, unit: width, eps }, layer: None })
+        let (unit, weight) = (weight.len(), loader.backend.vector(weight));
+        Ok(Self { norm: RmsNorm { weight, unit, eps }, layer: None })
     }
 
     /// A norm of `width` values that does not scale them.

@@ -1,227 +1,32 @@
-//! Rotary embeddings, whose frequencies are computed as in `modeling_rope_utils` of transformers.
+//! The rotations of an operation.
 
-use super::ForwardPass;
 use crate::Error;
 use crate::loader::Loader;
-use backend::{Growth, LongRows, Magnitude, Pairs, Rope};
-use formats::config::{QueryGrowth, RopeConfig, RopeLayout, RopeScaling};
-use std::f32::consts::TAU;
+use backend::Rope;
+use formats::layers::{Growth, RopeConfig};
 
-/// The rotary embedding of a kind of layer.
+/// The rotations of queries and of keys, where they are rotated.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct LayerRope {
-    pub keys: Rope,
-    /// With the frequencies of long sequences.
-    long: Option<Rope>,
-    /// That of queries, where they grow with their positions.
-    queries: Option<Rope>,
-    /// Growth of queries without a rotation: in layers that have none, or of the values of latent
-    /// attention that are not rotated.
-    pub unrotated: Option<Rope>,
+pub(crate) struct Rotations {
+    pub queries: Option<Rope>,
+    pub keys: Option<Rope>,
 }
 
-impl LayerRope {
-    /// Gives the backend the frequencies of an embedding.
-    pub fn load(loader: &mut Loader<'_>, rope: &RopeConfig) -> Result<Self, Error> {
-        let pairs = match rope.layout {
-            RopeLayout::Halves => Pairs::Halves,
-            RopeLayout::Interleaved => Pairs::Interleaved,
+impl Rotations {
+    /// Those of an operation with `rope`, or none, whose queries grow, or not. `dim` is the number
+    /// of values of a head.
+    pub fn load(
+        loader: &mut Loader<'_>,
+        rope: Option<&RopeConfig>,
+        growth: Option<Growth>,
+        dim: usize,
+    ) -> Result<Self, Error> {
+        let Some(rope) = rope else {
+            let queries = growth.map(|growth| loader.growth(dim, growth)).transpose()?;
+            return Ok(Self { queries, keys: None });
         };
-        let (rows, config) = (loader.limits.rows, loader.checkpoint.config());
-        let mut load = |frequencies, growth| {
-            let magnitude = Magnitude { factor: rope.magnitude, growth };
-            loader.backend.rope(frequencies, magnitude, pairs, rows)
-        };
-        let grows = |unrotated: bool| match config.query_growth {
-            Some(QueryGrowth { beta, every, offset, unrotated: only }) if only == unrotated => {
-                let [every, offset] = [every, offset].map(|count| count as u32);
-                Some(Growth { beta, every, offset })
-            }
-            _ => None,
-        };
-        let queries = match grows(false) {
-            None => None,
-            growth => Some(load(frequencies(rope), growth)?),
-        };
-        let plain = config.latent().map(|latent| latent.nope_dim);
-        let growth = grows(true).or(plain.and_then(|_| grows(false)));
-        let unrotated = match growth {
-            None => None,
-            // Pairs that turn by nothing are multiplied only.
-            growth => Some(load(vec![0.0; plain.unwrap_or(config.head_dim) / 2], growth)?),
-        };
-        let long = match &rope.scaling {
-            RopeScaling::LongRope { long, .. } => Some(load(divided(rope, long), None)?),
-            _ => None,
-        };
-        Ok(Self { keys: load(frequencies(rope), None)?, long, queries, unrotated })
-    }
-
-    /// Computes the angles of the positions of a batch.
-    pub fn turn_to(&self, pass: &mut ForwardPass<'_>) {
-        let long = LongRows { rope: self.long, rows: pass.batch.long_rows() };
-        for rope in [Some(self.keys), self.queries, self.unrotated].into_iter().flatten() {
-            pass.backend.rope_angles(rope, pass.batch.positions(), long);
-        }
-    }
-
-    /// The rotations of queries and of keys in a layer, which may be `unrotated`.
-    pub fn of_layer(&self, unrotated: bool) -> [Option<Rope>; 2] {
-        match unrotated {
-            true => [self.unrotated, None],
-            false => [self.queries.or(Some(self.keys)), Some(self.keys)],
-        }
-    }
-}
-
-/// The inverse of the unscaled frequency of each pair.
-fn powers(rope: &RopeConfig) -> impl Iterator<Item = f32> {
-    let (dim, theta) = (rope.dim, rope.theta);
-    (0..dim / 2).map(move |pair| theta.powf((2 * pair) as f32 / dim as f32))
-}
-
-/// Frequencies divided by a factor each, as the reference computes them.
-fn divided(rope: &RopeConfig, factors: &[f32]) -> Vec<f32> {
-    powers(rope).zip(factors).map(|(power, by)| 1.0 / (by * power)).collect()
-}
-
-/// One frequency, in radians per position, for each pair of values.
-fn frequencies(rope: &RopeConfig) -> Vec<f32> {
-    let base = powers(rope).map(|power| 1.0 / power);
-    match &rope.scaling {
-        RopeScaling::None => base.collect(),
-        RopeScaling::Linear { factor } => base.map(|f| f / factor).collect(),
-        RopeScaling::LongRope { short, .. } => divided(rope, short),
-        RopeScaling::Factors { factors } => base.zip(factors).map(|(f, by)| f / by).collect(),
-        RopeScaling::Yarn { .. } => yarn(rope),
-        RopeScaling::Proportional { share, factor } => {
-            let rotated = RopeScaling::rotated_pairs(*share, rope.dim);
-            let rest = std::iter::repeat_n(0.0, rope.dim / 2 - rotated);
-            base.take(rotated).map(|f| f / factor).chain(rest).collect()
-        }
-        RopeScaling::Llama3 { factor, low_freq_factor, high_freq_factor, original_context } => {
-            let context = *original_context as f32;
-            base.map(|f| llama3(f, *factor, *low_freq_factor, *high_freq_factor, context)).collect()
-        }
-    }
-}
-
-/// YaRN: frequencies with many turns over the original context are kept, frequencies with few turns
-/// are divided.
-fn yarn(rope: &RopeConfig) -> Vec<f32> {
-    let RopeScaling::Yarn { factor, original_context, beta_fast, beta_slow, truncate } =
-        rope.scaling
-    else {
-        unreachable!("asked for with YaRN only")
-    };
-    let dim = rope.dim as f32;
-    // The pair with this many turns over the original context.
-    let pair = |turns: f32| {
-        let context = original_context as f64 / (f64::from(turns) * std::f64::consts::TAU);
-        f64::from(dim) * context.ln() / (2.0 * f64::from(rope.theta).ln())
-    };
-    let (mut low, mut high) = (pair(beta_fast), pair(beta_slow));
-    if truncate {
-        (low, high) = (low.floor(), high.ceil());
-    }
-    (low, high) = (low.max(0.0), high.min(f64::from(dim) - 1.0));
-    if low == high {
-        high += 0.001;
-    }
-    let (low, length) = (low as f32, (high - low) as f32);
-    let divided = |at: usize| ((at as f32 - low) / length).clamp(0.0, 1.0);
-    let frequencies = (0..rope.dim / 2).map(|at| {
-        let plain = rope.theta.powf((2 * at) as f32 / dim);
-        let kept = 1.0 - divided(at);
-        1.0 / (factor * plain) * (1.0 - kept) + 1.0 / plain * kept
-    });
-    frequencies.collect()
-}
-
-/// Llama 3.1: long wavelengths are divided by `factor`, short ones kept, with a ramp between.
-fn llama3(frequency: f32, factor: f32, low: f32, high: f32, context: f32) -> f32 {
-    let wavelength = TAU / frequency;
-    if wavelength > context / low {
-        frequency / factor
-    } else if wavelength < context / high {
-        frequency
-    } else {
-        let kept = (context / wavelength - low) / (high - low);
-        (1.0 - kept) * frequency / factor + kept * frequency
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use formats::config::RopeLayout;
-
-    fn check(scaling: RopeScaling, want: [f32; 4]) {
-        let rope = RopeConfig {
-            theta: 10_000.0,
-            dim: 8,
-            layout: RopeLayout::Halves,
-            scaling,
-            magnitude: 1.0,
-        };
-        for (got, want) in frequencies(&rope).into_iter().zip(want) {
-            assert!((got - want).abs() < 1e-7, "{got} is not {want}");
-        }
-    }
-
-    #[test]
-    fn plain_linear_and_stored_factors() {
-        check(RopeScaling::None, [1.0, 0.1, 0.01, 0.001]);
-        check(RopeScaling::Linear { factor: 4.0 }, [0.25, 0.025, 0.0025, 0.00025]);
-        let part = RopeScaling::Proportional { share: 0.5, factor: 2.0 };
-        check(part, [0.5, 0.05, 0.0, 0.0]);
-        check(
-            RopeScaling::Factors { factors: vec![1.0, 2.0, 4.0, 8.0] },
-            [1.0, 0.05, 0.0025, 0.000_125],
-        );
-    }
-
-    /// The frequencies of DeepSeek V4's compressed layers, at both ends of the ramp and on it.
-    #[test]
-    fn yarn_divides_long_waves() {
-        let rope = RopeConfig {
-            theta: 160_000.0,
-            dim: 64,
-            layout: RopeLayout::Interleaved,
-            scaling: RopeScaling::Yarn {
-                factor: 16.0,
-                original_context: 65_536,
-                beta_fast: 32.0,
-                beta_slow: 1.0,
-                truncate: true,
-            },
-            magnitude: 1.0,
-        };
-        let frequencies = frequencies(&rope);
-        for (pair, want) in [
-            (0, 1.0),
-            (15, 3.635_538_6e-3),
-            (16, 2.265_625e-3),
-            (20, 2.969_778e-4),
-            (24, 1.953_125e-5),
-            (25, 5.372_31e-6),
-            (31, 5.680_53e-7),
-        ] {
-            let got = frequencies[pair];
-            assert!((got / want - 1.0).abs() < 1e-5, "{pair}: {got} is not {want}");
-        }
-    }
-
-    #[test]
-    fn llama3_keeps_short_waves_and_divides_long_ones() {
-        // Wavelengths 6.3, 63, 628 and 6283 against bounds 64 and 16: the second is on the ramp.
-        let scaling = RopeScaling::Llama3 {
-            factor: 8.0,
-            low_freq_factor: 1.0,
-            high_freq_factor: 4.0,
-            original_context: 64,
-        };
-        let kept = (64.0 * 0.1 / TAU - 1.0) / 3.0;
-        check(scaling, [1.0, (1.0 - kept) * 0.1 / 8.0 + kept * 0.1, 0.00125, 0.000_125]);
+        let keys = loader.rope(rope, None)?;
+        let queries = if growth.is_some() { loader.rope(rope, growth)? } else { keys };
+        Ok(Self { queries: Some(queries), keys: Some(keys) })
     }
 }

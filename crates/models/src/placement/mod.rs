@@ -11,7 +11,6 @@
 mod decide;
 mod digest;
 mod fields;
-mod kind;
 mod parse;
 mod resolve;
 mod stream;
@@ -20,11 +19,11 @@ mod tensor;
 mod tests;
 
 pub use digest::digest;
-pub use kind::TensorKind;
 pub use stream::{leave_table_on_disk, stream_experts, stream_layers};
 pub use tensor::TensorInfo;
 
 use backend::{Device, MemoryPolicy, Mode, ThreadLimits};
+use formats::layers::TensorKind;
 use kernels::quant::QuantType;
 use regex::Regex;
 use std::ops::RangeInclusive;

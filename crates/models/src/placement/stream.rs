@@ -2,6 +2,7 @@
 
 use super::{Placed, TensorKind, TensorMemory};
 use formats::Checkpoint;
+use formats::families::tensor_kind;
 use kernels::quant::QuantType;
 use std::collections::{BTreeMap, HashMap};
 
@@ -68,7 +69,7 @@ pub fn stream_layers(placed: &mut [Placed], checkpoint: &Checkpoint, limit: usiz
 fn leave_layers(placed: &mut [Placed], limit: usize, in_file: impl Fn(&Placed) -> bool) -> usize {
     let mut layers: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for (index, tensor) in placed.iter().enumerate() {
-        let (kind, layer) = TensorKind::of(&tensor.name);
+        let (kind, layer) = tensor_kind(&tensor.name);
         let is_large = LARGE.contains(&kind) && !tensor.name.ends_with(COMPUTED);
         if let Some(layer) = layer.filter(|_| is_large && tensor.may_be_left() && in_file(tensor)) {
             layers.entry(layer).or_default().push(index);
@@ -105,7 +106,7 @@ mod tests {
     fn placed(name: &str, bytes: usize) -> Placed {
         Placed {
             name: name.to_owned(),
-            kind: TensorKind::of(name).0,
+            kind: tensor_kind(name).0,
             rule: None,
             mode: Mode::Fast,
             ty: &Q8_0,
@@ -142,7 +143,7 @@ mod tests {
             let mut all = model();
             let needed = leave_layers(&mut all, limit, |_| true);
             let is_left = |layer: &usize| {
-                let of = |tensor: &&Placed| TensorKind::of(&tensor.name).1 == Some(*layer);
+                let of = |tensor: &&Placed| tensor_kind(&tensor.name).1 == Some(*layer);
                 let on_disk = all.iter().filter(of).filter(|tensor| tensor.is_streamed()).count();
                 assert!([0, 2].contains(&on_disk), "matrices of a layer go together");
                 on_disk > 0

@@ -2,6 +2,7 @@
 
 use super::TensorKind;
 use backend::{Backend, Mode};
+use formats::families::tensor_kind;
 use formats::{Checkpoint, TensorView};
 use kernels::quant::QuantType;
 
@@ -28,7 +29,7 @@ pub struct TensorInfo {
 impl TensorInfo {
     /// The tensor of this canonical name.
     pub fn new(name: &str, shape: &[usize], ty: &'static QuantType, bytes: usize) -> Self {
-        let (kind, layer) = TensorKind::of(name);
+        let (kind, layer) = tensor_kind(name);
         Self { name: name.to_owned(), kind, layer, shape: shape.to_owned(), ty, bytes }
     }
 
@@ -38,7 +39,8 @@ impl TensorInfo {
         let mut all: Vec<_> = checkpoint.tensors().map(Self::from).collect();
         let embed = all.iter().find(|tensor| tensor.name == EMBED);
         let config = checkpoint.config();
-        if let (true, Some(embed)) = (config.generates() && config.tied_embeddings, embed) {
+        let is_tied = config.head.output.is_some_and(|output| output.tied);
+        if let (true, Some(embed)) = (is_tied, embed) {
             all.push(Self::new(HEAD, &embed.shape, embed.ty, 0));
         }
         all

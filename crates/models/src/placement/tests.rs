@@ -1,6 +1,7 @@
 use super::*;
 use crate::Error;
 use backend::Cpu;
+use formats::families::tensor_kind;
 use kernels::Isa;
 use kernels::quant::{BF16, F32, Q4_K, Q8_0, fp8::FP8_128};
 use std::path::Path;
@@ -127,7 +128,7 @@ fn layers_are_numbers_ranges_or_lists_of_them() {
             Mode::Fast,
         );
         let all = all.unwrap().into_iter().filter(|placed| placed.rule.is_some());
-        all.map(|placed| TensorKind::of(&placed.name).1.unwrap()).collect::<Vec<_>>()
+        all.map(|placed| tensor_kind(&placed.name).1.unwrap()).collect::<Vec<_>>()
     };
     assert_eq!(layers("1"), [1]);
     assert_eq!(layers("0-1"), [0, 1]);

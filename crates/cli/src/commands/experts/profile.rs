@@ -93,7 +93,7 @@ impl ProfilePlace {
         let folder = profile_folder().context("profiles: no HOME for a cache folder")?;
         let model = model.locate()?;
         let checkpoint = Checkpoint::open(&model, &OpenOptions::default())?;
-        let Some(experts) = &checkpoint.config().experts else {
+        let Some(experts) = &checkpoint.config().hyperparameters().experts else {
             bail!("{}: expected a model with experts, found none", model.display());
         };
         let layers = experts.layers.iter().filter(|has_experts| **has_experts).count();

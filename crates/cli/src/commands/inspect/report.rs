@@ -2,7 +2,7 @@
 
 use super::values::{float, metadata_json, short, shown};
 use engine::{BLOCK, CacheBytes, KvType};
-use formats::config::RopeConfig;
+use formats::layers::RopeConfig;
 use formats::{ModelConfig, ModelFiles, TensorView, names};
 use indexmap::IndexMap;
 use serde::Serialize;
@@ -184,8 +184,7 @@ impl InspectReport<'_> {
             let _ = writeln!(out, "states      {} per sequence and per snapshot", size(slot));
         }
         let config = self.config.as_ref().ok();
-        if let Some((config, values)) = config.and_then(|c| Some((c, models::expanded_cache(c)?))) {
-            let dim = models::layer_caches(config, false)[0].rows[0].dim;
+        if let Some((dim, values)) = config.and_then(models::latent_rows) {
             let _ = writeln!(
                 out,
                 "latent      {dim} values per token and layer instead of {values}, {:.1} times fewer",
@@ -226,7 +225,11 @@ impl InspectReport<'_> {
     fn cache(&self, ty: KvType) -> Option<CacheMemory> {
         let config = self.config.as_ref().ok()?;
         // They would overflow.
-        config.kv_heads.checked_mul(config.head_dim)?.checked_mul(16 * BLOCK)?;
+        config
+            .hyperparameters()
+            .kv_heads
+            .checked_mul(config.hyperparameters().head_dim)?
+            .checked_mul(16 * BLOCK)?;
         let layers = models::layer_caches(config, true);
         let bytes = CacheBytes::of(&layers, BLOCK, ty);
         let (windows, whole) = (bytes.per_sequence()?, bytes.of_tokens(self.context)?);
@@ -257,28 +260,28 @@ impl Total {
 }
 
 fn config_json(config: &ModelConfig) -> Json {
-    let windows = config.windows.iter().flatten();
+    let windows = config.hyperparameters().windows.iter().flatten();
     let mut json = json!({
         "architecture": config.architecture,
         "name": config.name,
-        "layers": config.layers,
-        "hidden_size": config.hidden_size,
-        "heads": config.heads,
-        "kv_heads": config.kv_heads,
-        "head_dim": config.head_dim,
-        "intermediate_size": config.intermediate_size,
-        "vocab_size": config.vocab_size,
-        "context_length": config.context_length,
-        "rope_theta": float(config.rope.theta),
-        "rope_scaling": rope_scaling(&config.rope),
+        "layers": config.layers.len(),
+        "hidden_size": config.hidden,
+        "heads": config.hyperparameters().heads,
+        "kv_heads": config.hyperparameters().kv_heads,
+        "head_dim": config.hyperparameters().head_dim,
+        "intermediate_size": config.hyperparameters().intermediate_size,
+        "vocab_size": config.vocab,
+        "context_length": config.context,
+        "rope_theta": float(config.hyperparameters().rope.theta),
+        "rope_scaling": rope_scaling(&config.hyperparameters().rope),
         "windowed_layers": windows.clone().count(),
         "window": windows.max(),
-        "tied_embeddings": config.tied_embeddings,
-        "rms_norm_eps": float(config.rms_norm_eps),
+        "tied_embeddings": config.hyperparameters().tied_embeddings,
+        "rms_norm_eps": float(config.hyperparameters().rms_norm_eps),
         "bos": config.special.bos,
         "eos": config.special.eos,
     });
-    if let Some(experts) = &config.experts {
+    if let Some(experts) = &config.hyperparameters().experts {
         json["experts"] = experts.count.into();
         json["experts_chosen"] = experts.chosen.into();
         json["expert_width"] = experts.width.into();
@@ -286,7 +289,7 @@ fn config_json(config: &ModelConfig) -> Json {
         json["layers_with_experts"] = experts.layers.iter().filter(|has| **has).count().into();
     }
     add_mixers(&mut json, config);
-    if let Some(sizes) = config.compressed() {
+    if let Some(sizes) = config.hyperparameters().compressed() {
         json["q_rank"] = sizes.q_rank.into();
         json["rope_dim"] = sizes.rope_dim.into();
         json["output_groups"] = sizes.groups.into();
@@ -299,12 +302,12 @@ fn config_json(config: &ModelConfig) -> Json {
         json["compress_rope_theta"] = float(sizes.rope.theta);
         json["compress_rope_scaling"] = rope_scaling(&sizes.rope).into();
     }
-    let by_token = config.experts.iter().flat_map(|experts| &experts.by_token);
+    let by_token = config.hyperparameters().experts.iter().flat_map(|experts| &experts.by_token);
     let by_token = by_token.filter(|by_token| **by_token).count();
     if by_token > 0 {
         json["layers_by_token"] = by_token.into();
     }
-    if let Some(hyper) = config.hyper {
+    if let Some(hyper) = config.hyperparameters().hyper {
         json["residual_streams"] = hyper.streams.into();
     }
     json
@@ -312,26 +315,26 @@ fn config_json(config: &ModelConfig) -> Json {
 
 /// Adds the sizes of what layers have in place of plain attention.
 fn add_mixers(json: &mut Json, config: &ModelConfig) {
-    if let Some(latent) = config.latent() {
+    if let Some(latent) = config.hyperparameters().latent() {
         json["q_rank"] = latent.q_rank.into();
         json["kv_rank"] = latent.kv_rank.into();
         json["nope_dim"] = latent.nope_dim.into();
         json["rope_dim"] = latent.rope_dim.into();
         json["value_dim"] = latent.value_dim.into();
     }
-    if let Some(index) = &config.index {
+    if let Some(index) = &config.hyperparameters().index {
         json["layers_with_index"] = index.layers.iter().filter(|has| **has).count().into();
         json["index_heads"] = index.heads.into();
         json["index_dim"] = index.dim.into();
         json["index_top"] = index.top.into();
     }
-    if let Some(delta) = &config.delta {
+    if let Some(delta) = &config.hyperparameters().delta {
         json["linear_layers"] = delta.layers.iter().filter(|linear| **linear).count().into();
         json["linear_heads"] = json!([delta.key_heads, delta.value_heads]);
         json["linear_head_dims"] = json!([delta.key_dim, delta.value_dim]);
         json["linear_kernel"] = delta.kernel.into();
     }
-    if let Some(mamba) = &config.mamba {
+    if let Some(mamba) = &config.hyperparameters().mamba {
         json["mamba_layers"] = mamba.layers.iter().filter(|has| **has).count().into();
         json["mamba_heads"] = mamba.heads.into();
         json["mamba_head_dim"] = mamba.head_dim.into();
@@ -339,7 +342,7 @@ fn add_mixers(json: &mut Json, config: &ModelConfig) {
         json["mamba_state"] = mamba.state.into();
         json["mamba_kernel"] = mamba.kernel.into();
     }
-    if let Some(convs) = &config.convs {
+    if let Some(convs) = &config.hyperparameters().convs {
         json["convolution_layers"] = convs.layers.iter().filter(|has| **has).count().into();
         json["convolution_kernel"] = convs.kernel.into();
     }
@@ -347,7 +350,7 @@ fn add_mixers(json: &mut Json, config: &ModelConfig) {
 
 fn rope_scaling(rope: &RopeConfig) -> String {
     match &rope.scaling {
-        formats::config::RopeScaling::Factors { factors } => format!("{} factors", factors.len()),
+        formats::layers::RopeScaling::Factors { factors } => format!("{} factors", factors.len()),
         other => format!("{other:?}").to_lowercase(),
     }
 }

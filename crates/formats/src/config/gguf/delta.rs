@@ -39,7 +39,6 @@ pub(super) fn read(
         value_dim: value_dim(keys, value_heads)?,
         kernel: keys.positive("ssm.conv_kernel", MAX_KERNEL)?,
         tiled: files.gguf_tiled,
-        per_channel: false,
     };
     let names = DeltaFieldNames {
         key_heads: &keys.key(KEY_HEADS),
@@ -67,7 +66,6 @@ fn apart(keys: &GgufKeys, layers: Vec<bool>, dim: usize) -> Result<DeltaConfig> 
         key_dim: dim,
         value_dim: dim,
         kernel,
-        per_channel: true,
         tiled: false,
     };
     let name = keys.key(CHANNELS);

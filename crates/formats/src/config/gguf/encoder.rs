@@ -3,7 +3,7 @@
 use super::super::encoder::{ACTIVATIONS, activation_named};
 use super::super::fields::{GgufKeys, MAX_TOKENS, MAX_WIDTH};
 use super::super::{
-    Activation, ClassifierConfig, HeadActivation, ModelConfig, PositionTable, RopeConfig,
+    Activation, ClassifierConfig, HeadActivation, Hyperparameters, PositionTable, RopeConfig,
     WindowedConfig,
 };
 use super::{find, slides};
@@ -21,7 +21,7 @@ pub(crate) const ACTIVATION: &str = "hidden_activation";
 pub(crate) const CAUSAL: &str = "attention.causal";
 
 /// Refuses a decoder whose positions attend to later ones, and an encoder whose do not.
-pub(super) fn check_direction(keys: &GgufKeys, model: &ModelConfig) -> Result<()> {
+pub(super) fn check_direction(keys: &GgufKeys, model: &Hyperparameters) -> Result<()> {
     let key = keys.key(CAUSAL);
     let expected = model.encoder.is_none();
     match keys.metadata.opt_flag(&key)? {
@@ -33,7 +33,7 @@ pub(super) fn check_direction(keys: &GgufKeys, model: &ModelConfig) -> Result<()
 }
 
 /// Sets learned positions: tables in GGUF files begin with the row of position 0.
-pub(crate) fn positions(model: &mut ModelConfig) {
+pub(crate) fn positions(model: &mut Hyperparameters) {
     model.positions = Some(PositionTable { rows: model.context_length, first: 0 });
 }
 
@@ -78,7 +78,7 @@ pub(crate) fn classifier(
 }
 
 /// Sets the activation of MLPs, where the file says.
-pub(crate) fn activation(keys: &GgufKeys, model: &mut ModelConfig) -> Result<()> {
+pub(crate) fn activation(keys: &GgufKeys, model: &mut Hyperparameters) -> Result<()> {
     let key = keys.key(ACTIVATION);
     let Some(name) = keys.metadata.opt_text(&key)? else { return Ok(()) };
     let found: Option<Activation> = activation_named(name);
@@ -90,7 +90,7 @@ pub(crate) fn activation(keys: &GgufKeys, model: &mut ModelConfig) -> Result<()>
 
 /// Sets windows of layers, of which the first of each `period` has none, and their rotary base.
 /// The key counts the positions on both sides.
-pub(crate) fn windows(keys: &GgufKeys, period: usize, model: &mut ModelConfig) -> Result<()> {
+pub(crate) fn windows(keys: &GgufKeys, period: usize, model: &mut Hyperparameters) -> Result<()> {
     let local = keys.opt_count("attention.sliding_window", MAX_TOKENS)?;
     let window = local.map(|local| local / 2 + 1);
     let slides = slides(keys, model.layers, Some(period), |layer, period| layer % period > 0)?;

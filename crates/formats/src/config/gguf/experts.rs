@@ -60,9 +60,6 @@ pub(super) fn read(
         by_token: (0..layers.len()).map(|layer| layer < by_token).collect(),
         limits: routed_limits,
         shared_limits,
-        beside_mlp: false,
-        weighs_inputs: false,
-        biased: false,
         layers,
     }))
 }

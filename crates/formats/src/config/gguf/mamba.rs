@@ -39,14 +39,12 @@ pub(crate) fn read(keys: &GgufKeys, layers: Vec<bool>) -> Result<MambaConfig> {
     let groups = keys.positive(GROUPS, MAX_HEADS)?;
     let mamba = MambaConfig {
         layers,
-        beside_attention: false,
         heads,
         head_dim: inner / heads,
         groups,
         state: keys.positive("ssm.state_size", MAX_STATE)?,
         kernel: keys.positive("ssm.conv_kernel", MAX_KERNEL)?,
         norm: MambaNorm::BehindGate,
-        norm_groups: 1,
         limits: [
             keys.opt_above_zero(LEAST_STEP)?.unwrap_or(0.0),
             keys.opt_above_zero(MOST_STEP)?.unwrap_or(f32::INFINITY),

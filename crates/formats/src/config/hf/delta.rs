@@ -5,7 +5,7 @@ use serde_json::{Value as Json, json};
 
 use super::super::delta::{DEFAULT_INTERVAL, DeltaFieldNames, MAX_HEAD_DIM, broken, by_interval};
 use super::super::fields::{FULL, MAX_HEADS, MAX_LAYERS};
-use super::super::{DeltaConfig, ModelConfig};
+use super::super::{DeltaConfig, Hyperparameters};
 use crate::error::Result;
 use crate::json::{Object, describe};
 
@@ -30,7 +30,6 @@ pub(crate) fn read(config: Object, layers: usize) -> Result<Option<DeltaConfig>>
         value_dim: config.setting(NAMES.value_dim, MAX_HEAD_DIM, 128)?,
         kernel: config.setting(KERNEL, MAX_KERNEL, 4)?,
         tiled: false,
-        per_channel: false,
     };
     if let Some((field, problem)) = broken(&delta, &NAMES) {
         return Err(config.error(field, problem));
@@ -59,9 +58,9 @@ fn linear_layers(config: Object, layers: usize) -> Result<Vec<bool>> {
 }
 
 /// Fields of config.json for the recurrence and for the attention beside it.
-pub(crate) fn to_json(config: &ModelConfig) -> Json {
+pub(crate) fn to_json(config: &Hyperparameters) -> Json {
     let kind = |layer| if config.delta_of(layer).is_some() { LINEAR } else { FULL };
-    let gate = config.grouped().is_some_and(|grouped| grouped.gate);
+    let gate = config.grouped_config().is_some_and(|grouped| grouped.gate);
     let mut json = json!({
         TYPES: (0..config.layers).map(kind).collect::<Vec<_>>(),
         "attn_output_gate": gate,

@@ -4,7 +4,7 @@ use serde_json::{Value as Json, json};
 
 use super::super::check::ExpertFieldNames;
 use super::super::fields::{MAX_EXPERTS, MAX_LAYERS, MAX_WIDTH};
-use super::super::{ExpertGroups, ExpertsConfig, GroupRank, ModelConfig, RouterScores};
+use super::super::{ExpertGroups, ExpertsConfig, GroupRank, Hyperparameters, RouterScores};
 use crate::error::{Result, shown};
 use crate::json::{Object, describe};
 
@@ -43,7 +43,7 @@ pub(crate) fn sigmoid(
 }
 
 /// Fields of config.json for DeepSeek's kind of experts.
-pub(crate) fn grouped_json(config: &ModelConfig) -> Json {
+pub(crate) fn grouped_json(config: &Hyperparameters) -> Json {
     let Some(experts) = &config.experts else { return json!({"n_routed_experts": null}) };
     let (groups, chosen) = experts.groups.map_or((1, 1), |groups| (groups.count, groups.chosen));
     let (scores, method) = match (experts.scores, experts.groups) {
@@ -93,7 +93,7 @@ pub(crate) fn local(
 }
 
 /// Fields of config.json for experts whose width is `intermediate_size`.
-pub(crate) fn local_json(config: &ModelConfig) -> Json {
+pub(crate) fn local_json(config: &Hyperparameters) -> Json {
     match &config.experts {
         Some(experts) => json!({
             ExpertFieldNames::HF.chosen: experts.chosen,

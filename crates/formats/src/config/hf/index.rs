@@ -3,7 +3,7 @@
 use serde_json::{Value as Json, json};
 
 use super::super::fields::{MAX_HEADS, MAX_LAYERS, MAX_TOKENS};
-use super::super::{IndexConfig, ModelConfig, RopeLayout};
+use super::super::{Hyperparameters, IndexConfig, RopeLayout};
 use crate::error::Result;
 use crate::json::{Object, describe};
 
@@ -68,7 +68,7 @@ fn own_index(config: Object, layers: usize) -> Result<Vec<bool>> {
 }
 
 /// Fields of config.json for the index.
-pub(crate) fn to_json(config: &ModelConfig) -> Json {
+pub(crate) fn to_json(config: &Hyperparameters) -> Json {
     let Some(index) = &config.index else { return Json::Null };
     let kind = |own: &bool| if *own { "full" } else { "shared" };
     json!({

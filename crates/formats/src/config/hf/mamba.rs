@@ -5,7 +5,7 @@ use serde_json::{Value as Json, json};
 
 use super::super::fields::{MAX_HEADS, MAX_WIDTH};
 use super::super::mamba::{MAX_STATE, broken};
-use super::super::{MambaConfig, MambaNorm, ModelConfig};
+use super::super::{Hyperparameters, MambaConfig, MambaNorm};
 use crate::error::Result;
 use crate::json::{Object, describe};
 
@@ -47,14 +47,12 @@ pub(crate) fn read(
     let groups = config.setting(names.groups, MAX_HEADS, defaults.groups)?;
     let mamba = MambaConfig {
         layers,
-        beside_attention: false,
         heads,
         head_dim: head_dim(config, names, defaults, heads)?,
         groups,
         state: config.setting(names.state, MAX_STATE, defaults.state)?,
         kernel: config.setting(names.kernel, MAX_KERNEL, 4)?,
         norm: MambaNorm::BehindGate,
-        norm_groups: 1,
         limits: limits(config)?,
     };
     match broken(&mamba) {
@@ -116,7 +114,7 @@ fn limits(config: Object) -> Result<[f32; 2]> {
 }
 
 /// Fields of config.json for state spaces.
-pub(crate) fn to_json(config: &ModelConfig, names: &MambaFields) -> Json {
+pub(crate) fn to_json(config: &Hyperparameters, names: &MambaFields) -> Json {
     let Some(mamba) = &config.mamba else { return Json::Null };
     // JSON has no infinity.
     let limits = mamba.limits.map(|limit| limit.min(f32::MAX));

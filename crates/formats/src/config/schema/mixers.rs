@@ -1,12 +1,10 @@
 //! What layers have in place of attention, or beside it, and which sublayers they have.
 
-use serde::Serialize;
-
-use super::RopeLayout;
+use crate::layers::{MambaNorm, RopeLayout};
 
 /// Sizes of Gated DeltaNet: layers with a matrix of `[key_dim, value_dim]` per value head, into
 /// which each position folds a key and a value.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeltaConfig {
     /// Per layer: whether it has the recurrence in place of attention.
     pub layers: Vec<bool>,
@@ -20,10 +18,6 @@ pub struct DeltaConfig {
     pub value_dim: usize,
     /// Positions that the convolution of queries, keys and values covers, its own included.
     pub kernel: usize,
-    /// Whether each key of a head has a decay of its own (Kimi Linear). Queries, keys and values
-    /// are projected apart then, gates are sigmoids, and these and decays are projected by two
-    /// matrices, with `key_dim` values between them.
-    pub per_channel: bool,
     /// Whether value head `j` uses key head `j % key_heads`, as in llama.cpp's files of Qwen3.5,
     /// rather than `j / (value_heads / key_heads)`.
     pub tiled: bool,
@@ -31,12 +25,10 @@ pub struct DeltaConfig {
 
 /// Sizes of state spaces (Mamba-2): layers with a matrix of `[state, head_dim]` per head, to which
 /// each position adds a value.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct MambaConfig {
     /// Per layer: whether it has a state space.
     pub layers: Vec<bool>,
-    /// Whether these layers attend too, and add up what both give (Falcon-H1).
-    pub beside_attention: bool,
     /// Heads.
     pub heads: usize,
     /// Values of a head.
@@ -49,8 +41,6 @@ pub struct MambaConfig {
     pub kernel: usize,
     /// Where the outputs are normalised.
     pub norm: MambaNorm,
-    /// Groups of values that are normalised together; divides those of all heads.
-    pub norm_groups: usize,
     /// Least and greatest length of a step.
     pub limits: [f32; 2],
 }
@@ -72,19 +62,8 @@ impl MambaConfig {
     }
 }
 
-/// Where the outputs of a state space are normalised.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum MambaNorm {
-    /// Nowhere.
-    None,
-    /// Before they are multiplied with their gates.
-    BeforeGate,
-    /// Behind that.
-    BehindGate,
-}
-
 /// Layers with a short convolution in place of attention (LFM2).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConvConfig {
     /// Per layer: whether it has one.
     pub layers: Vec<bool>,
@@ -95,7 +74,7 @@ pub struct ConvConfig {
 }
 
 /// Which sublayers a layer has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sublayers {
     /// Attention, or what takes its place, and an MLP or experts.
     #[default]
@@ -130,7 +109,7 @@ impl DeltaConfig {
 
 /// Sizes of an index over the positions of latent attention (DeepSeek V3.2): small queries and one
 /// small key of each position choose the positions that a query attends to.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexConfig {
     /// Query heads of the index.
     pub heads: usize,
@@ -143,18 +122,4 @@ pub struct IndexConfig {
     /// Per layer: whether it has the index; other layers attend to the choice of the last layer
     /// before them that has it. The first layer has it.
     pub layers: Vec<bool>,
-}
-
-/// Which norms the sublayers of a layer have.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub enum SublayerNorms {
-    /// One of their input.
-    #[default]
-    Before,
-    /// One of their input, and one of their output before it is added to the residual stream.
-    Around,
-    /// One of their output (OLMo 2).
-    After,
-    /// One of the residual stream behind them (BERT).
-    Behind,
 }

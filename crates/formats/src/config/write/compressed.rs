@@ -1,5 +1,4 @@
-//! Writes attention to compressed rows and hyper-connections: fields of config.json, and the
-//! tensors of a layer.
+//! Writes attention to compressed rows and hyper-connections: fields of config.json.
 
 use serde_json::{Map, Value as Json, json};
 
@@ -7,7 +6,6 @@ use super::super::hf::compressed::{INDEXED, POOLED, ROPE_DIM, WINDOW_ONLY};
 use super::super::{
     CompressedConfig, HyperConfig, INDEXED_RATIO, ModelConfig, RopeConfig, RopeScaling,
 };
-use super::tensors::{Tensors, named};
 use crate::error::Result;
 
 impl ModelConfig {
@@ -20,7 +18,7 @@ impl ModelConfig {
             "o_lora_rank": sizes.out_rank,
             "compress_rope_theta": sizes.rope.theta,
             "rope_parameters": {
-                "main": self.rope_json(&self.rope)?,
+                "main": self.rope_json(&self.said.rope)?,
                 "compress": self.rope_json(&sizes.rope)?,
             },
         });
@@ -30,13 +28,13 @@ impl ModelConfig {
             fields.insert("index_head_dim".into(), json!(sizes.index_dim));
             fields.insert("index_topk".into(), json!(sizes.index_top));
         }
-        if let Some(HyperConfig { streams, iterations, eps }) = self.hyper {
+        if let Some(HyperConfig { streams, iterations, eps }) = self.said.hyper {
             fields.insert("hc_mult".into(), json!(streams));
             fields.insert("hc_sinkhorn_iters".into(), json!(iterations));
             fields.insert("hc_eps".into(), json!(eps));
         }
         self.schedule_json(sizes, fields)?;
-        if let Some(experts) = &self.experts {
+        if let Some(experts) = &self.said.experts {
             let mut limits = experts.limits.iter().chain(&experts.shared_limits);
             if limits.any(|limit| Some(limit) != experts.limits.first()) {
                 let problem = "expected one limit for all layers and the shared expert";
@@ -92,64 +90,4 @@ impl ModelConfig {
         }
         Ok(json)
     }
-
-    /// Tensors of the attention of a layer.
-    pub(super) fn compressed_attention(&self, sizes: &CompressedConfig, layer: usize) -> Tensors {
-        let CompressedConfig { q_rank, groups, out_rank, index_heads, index_dim, .. } = *sizes;
-        let (hidden, heads, dim) = (self.hidden_size, self.heads, self.head_dim);
-        let (ratio, indexed) = (sizes.ratios[layer], sizes.indexed[layer]);
-        let low = groups * out_rank;
-        let mut tensors = vec![
-            named("attn_norm.weight", &[hidden]),
-            named("attn_q_a.weight", &[q_rank, hidden]),
-            named("attn_q_a_norm.weight", &[q_rank]),
-            named("attn_q_b.weight", &[heads * dim, q_rank]),
-            named("attn_kv.weight", &[dim, hidden]),
-            named("attn_kv_a_norm.weight", &[dim]),
-            named("attn_sinks.weight", &[heads]),
-            named("attn_output_a.weight", &[low, heads * dim / groups]),
-            named("attn_output_b.weight", &[hidden, low]),
-        ];
-        if ratio > 0 {
-            tensors.extend(compressor("attn_compressor", ratio, indexed, [dim, hidden]));
-        }
-        if indexed {
-            tensors.push(named("indexer.attn_q_b.weight", &[index_heads * index_dim, q_rank]));
-            tensors.push(named("indexer.proj.weight", &[index_heads, hidden]));
-            tensors.extend(compressor("indexer_compressor", ratio, true, [index_dim, hidden]));
-        }
-        tensors
-    }
-
-    /// Tensors of the hyper-connections of a layer.
-    pub(super) fn hyper_connections(&self) -> Tensors {
-        let Some(HyperConfig { streams, .. }) = self.hyper else { return Vec::new() };
-        let (mixed, all) = ((2 + streams) * streams, streams * self.hidden_size);
-        let part = |part: &str, shape: &[usize]| {
-            ["hc_attn", "hc_ffn"].map(|of| named(&format!("{of}_{part}.weight"), shape))
-        };
-        [part("fn", &[mixed, all]), part("base", &[mixed]), part("scale", &[3])].concat()
-    }
-
-    /// Tensors of the head that joins the streams.
-    pub(super) fn hyper_head(&self) -> Tensors {
-        let Some(HyperConfig { streams, .. }) = self.hyper else { return Vec::new() };
-        vec![
-            named("output_hc_fn.weight", &[streams, streams * self.hidden_size]),
-            named("output_hc_base.weight", &[streams]),
-            named("output_hc_scale.weight", &[1]),
-        ]
-    }
-}
-
-/// Tensors that pool `ratio` positions to a row of `dim` values. Windows that overlap have two
-/// series of values.
-fn compressor(name: &str, ratio: usize, overlaps: bool, [dim, hidden]: [usize; 2]) -> Tensors {
-    let values = if overlaps { 2 * dim } else { dim };
-    vec![
-        named(&format!("{name}_kv.weight"), &[values, hidden]),
-        named(&format!("{name}_gate.weight"), &[values, hidden]),
-        named(&format!("{name}_ape.weight"), &[ratio, values]),
-        named(&format!("{name}_norm.weight"), &[dim]),
-    ]
 }

@@ -11,20 +11,20 @@ impl ModelConfig {
     /// Sets what encoders have beyond decoders. Tables of positions lack the rows before that of
     /// position 0.
     pub(super) fn encoder_keys(&self, keys: &mut GgufKeyWriter) -> Result<()> {
-        let Some(encoder) = &self.encoder else { return Ok(()) };
+        let Some(encoder) = &self.said.encoder else { return Ok(()) };
         keys.set(CAUSAL, Value::Bool(false));
-        let activation = activation_name(self.activation).to_owned();
+        let activation = activation_name(self.said.activation).to_owned();
         keys.set(ACTIVATION, Value::String(activation));
-        if let Some(table) = self.positions {
+        if let Some(table) = self.said.positions {
             keys.count("context_length", table.positions());
         }
         // llama.cpp wants one type at least where there is a table of positions.
-        let least = usize::from(self.positions.is_some());
+        let least = usize::from(self.said.positions.is_some());
         let types = encoder.token_types.clamp(least, u32::MAX as usize) as u32;
         if types > 0 {
             keys.writer.set(TOKEN_TYPES, Value::U32(types));
         }
-        match &self.classifier {
+        match &self.said.classifier {
             Some(head) => self.head_keys(keys, head),
             None => Ok(()),
         }

@@ -4,7 +4,6 @@
 //! the weights alone compute under the configuration itself.
 
 use super::super::ModelConfig;
-use crate::error::Result;
 use crate::names::split_canonical;
 
 /// Runs of a matrix's rows: where each ends, and the factor of its weights.
@@ -12,52 +11,47 @@ pub type RowFactors = Vec<(usize, f32)>;
 
 impl ModelConfig {
     /// The configuration of a GGUF file whose weights have the factors.
-    ///
-    /// # Errors
-    /// If the family is unknown.
-    pub fn folded(&self) -> Result<Self> {
-        Ok(match self.folds()? {
+    pub fn folded(&self) -> Self {
+        match self.folds() {
             false => self.clone(),
-            true => {
-                Self { factors: Vec::new(), embedding_scale: 1.0, logit_scale: 1.0, ..self.clone() }
-            }
-        })
+            true => self.with(|said| {
+                said.factors.clear();
+                (said.embedding_scale, said.logit_scale) = (1.0, 1.0);
+            }),
+        }
     }
 
     /// The factors of the rows of the tensor with this canonical name; none where all are 1.
-    ///
-    /// # Errors
-    /// If the family is unknown.
-    pub fn row_factors(&self, name: &str) -> Result<RowFactors> {
+    pub fn row_factors(&self, name: &str) -> RowFactors {
         let whole = |factor| vec![(usize::MAX, factor)];
         let runs = match split_canonical(name) {
-            _ if !self.folds()? => Vec::new(),
-            None if name == "token_embd.weight" => whole(self.embedding_scale),
-            None if name == "output.weight" => whole(self.logit_scale),
+            _ if !self.folds() => Vec::new(),
+            None if name == "token_embd.weight" => whole(self.said.embedding_scale),
+            None if name == "output.weight" => whole(self.said.logit_scale),
             None => Vec::new(),
             Some((_, "ssm_in.weight")) => self.input_factors(),
             Some((_, part)) => part
                 .strip_suffix(".weight")
-                .map_or_else(Vec::new, |name| whole(self.factor_of(name))),
+                .map_or_else(Vec::new, |name| whole(self.said.factor_of(name))),
         };
-        Ok(if runs.iter().all(|(_, factor)| *factor == 1.0) { Vec::new() } else { runs })
+        if runs.iter().all(|(_, factor)| *factor == 1.0) { Vec::new() } else { runs }
     }
 
     /// The factors of what the input projection of a state space gives, one for each part.
     fn input_factors(&self) -> RowFactors {
-        let Some(mamba) = &self.mamba else { return Vec::new() };
+        let Some(mamba) = &self.said.mamba else { return Vec::new() };
         let (values, keys) = (mamba.values(), mamba.groups * mamba.state);
         let parts = [("z", values), ("x", values), ("b", keys), ("c", keys), ("dt", mamba.heads)];
         let run = |end: &mut usize, (part, rows): (&str, usize)| {
             *end += rows;
-            Some((*end, self.factor_of(&format!("ssm_in.{part}"))))
+            Some((*end, self.said.factor_of(&format!("ssm_in.{part}"))))
         };
         parts.into_iter().scan(0, run).collect()
     }
 
     /// Whether the weights of GGUF files have the factors. A table that serves as embedding and as
     /// output cannot have those of both.
-    fn folds(&self) -> Result<bool> {
-        Ok(self.family()?.gguf_folds && !self.tied_embeddings)
+    fn folds(&self) -> bool {
+        self.family().gguf_folds && !self.said.tied_embeddings
     }
 }

@@ -39,62 +39,64 @@ impl GgufKeyWriter<'_> {
 
 impl ModelConfig {
     pub(crate) fn gguf_keys(&self, family: &Family, writer: &mut GgufWriter) -> Result<()> {
-        let prefix = family.gguf_name_of(self);
+        let prefix = family.gguf_name_of(&self.said);
         let mut keys = GgufKeyWriter { writer, prefix };
-        keys.count("block_count", self.layers);
-        keys.count("context_length", self.context_length);
-        keys.count("embedding_length", self.hidden_size);
-        let width = |layer| if self.has_feed_forward(layer) { self.mlp_width(layer) } else { 0 };
-        match (0..self.layers).all(|layer| width(layer) == self.intermediate_size) {
-            false => keys.counts("feed_forward_length", (0..self.layers).map(width)),
-            true => keys.count("feed_forward_length", self.intermediate_size),
+        keys.count("block_count", self.layers.len());
+        keys.count("context_length", self.context);
+        keys.count("embedding_length", self.hidden);
+        let width =
+            |layer| if self.said.has_feed_forward(layer) { self.said.mlp_width(layer) } else { 0 };
+        match (0..self.layers.len()).all(|layer| width(layer) == self.said.intermediate_size) {
+            false => keys.counts("feed_forward_length", (0..self.layers.len()).map(width)),
+            true => keys.count("feed_forward_length", self.said.intermediate_size),
         }
-        keys.count("rope.dimension_count", self.rope.dim);
+        keys.count("rope.dimension_count", self.said.rope.dim);
         if family.gguf_sections {
             // Text has equal positions in all sections; llama.cpp needs the key.
-            let pairs = (self.rope.dim / 2) as i32;
+            let pairs = (self.said.rope.dim / 2) as i32;
             let sections = vec![(pairs + 2) / 3, (pairs + 1) / 3, pairs / 3, 0];
             keys.set("rope.dimension_sections", Value::Array(Array::I32(sections)));
         }
-        keys.count("vocab_size", self.vocab_size);
-        keys.count("attention.head_count", self.heads);
-        match self.latent() {
+        keys.count("vocab_size", self.vocab);
+        keys.count("attention.head_count", self.said.heads);
+        match self.said.latent() {
             Some(latent) => {
                 latent_keys(&mut keys, latent);
                 if family.gguf_zero_heads {
-                    let attends = (0..self.layers).map(|layer| usize::from(self.attends(layer)));
+                    let attends =
+                        (0..self.layers.len()).map(|layer| usize::from(self.said.attends(layer)));
                     keys.counts("attention.head_count_kv", attends);
                 }
             }
             None => {
-                let heads = |layer| match family.gguf_zero_heads && !self.attends(layer) {
+                let heads = |layer| match family.gguf_zero_heads && !self.said.attends(layer) {
                     true => 0,
-                    false => self.kv_heads_of(layer),
+                    false => self.said.kv_heads_of(layer),
                 };
-                let kv_heads = (0..self.layers).map(heads);
-                match kv_heads.clone().all(|heads| heads == self.kv_heads) {
-                    true => keys.count("attention.head_count_kv", self.kv_heads),
+                let kv_heads = (0..self.layers.len()).map(heads);
+                match kv_heads.clone().all(|heads| heads == self.said.kv_heads) {
+                    true => keys.count("attention.head_count_kv", self.said.kv_heads),
                     false => keys.counts("attention.head_count_kv", kv_heads),
                 }
-                keys.count("attention.key_length", self.head_dim);
-                keys.count("attention.value_length", self.head_dim);
+                keys.count("attention.key_length", self.said.head_dim);
+                keys.count("attention.value_length", self.said.head_dim);
             }
         }
         self.window_keys(&mut keys, family)?;
         self.kind_keys(&mut keys, family)?;
         self.mixer_keys(&mut keys, family);
         self.encoder_keys(&mut keys)?;
-        if let Some(experts) = &self.experts {
+        if let Some(experts) = &self.said.experts {
             self.expert_keys(&mut keys, family, experts)?;
         }
-        family.gguf_eps.iter().for_each(|key| keys.float(key, self.rms_norm_eps));
-        keys.float("rope.freq_base", self.rope.theta);
-        if let Some(HyperConfig { streams, iterations, eps }) = self.hyper {
+        family.gguf_eps.iter().for_each(|key| keys.float(key, self.said.rms_norm_eps));
+        keys.float("rope.freq_base", self.said.rope.theta);
+        if let Some(HyperConfig { streams, iterations, eps }) = self.said.hyper {
             keys.count("hyper_connection.count", streams);
             keys.count("hyper_connection.sinkhorn_iterations", iterations);
             keys.float("hyper_connection.epsilon", eps);
         }
-        match self.compressed() {
+        match self.said.compressed() {
             Some(sizes) => self.compressed_keys(&mut keys, sizes)?,
             None => self.scaling_keys(&mut keys),
         }
@@ -105,19 +107,19 @@ impl ModelConfig {
 
     /// Keys of what layers have in place of attention, or beside it.
     fn mixer_keys(&self, keys: &mut GgufKeyWriter, family: &Family) {
-        if let Some(delta) = &self.delta {
-            delta_keys(keys, delta);
+        if let Some(delta) = &self.said.delta {
+            delta_keys(keys, delta, self.decays_per_channel());
         } else if family.delta.is_some() {
-            let none = Value::Array(Array::Bool(vec![false; self.layers]));
+            let none = Value::Array(Array::Bool(vec![false; self.layers.len()]));
             keys.set("attention.recurrent_layers", none);
         }
-        if let Some(mamba) = &self.mamba {
+        if let Some(mamba) = &self.said.mamba {
             mamba_keys(keys, mamba);
         }
-        if let Some(convs) = &self.convs {
+        if let Some(convs) = &self.said.convs {
             keys.count("shortconv.l_cache", convs.kernel);
         }
-        if let Some(index) = &self.index {
+        if let Some(index) = &self.said.index {
             keys.count("attention.indexer.head_count", index.heads);
             keys.count("attention.indexer.key_length", index.dim);
             keys.count("attention.indexer.top_k", index.top);
@@ -127,17 +129,19 @@ impl ModelConfig {
     /// Window keys: one window for all layers, or a window and one flag per layer.
     fn window_keys(&self, keys: &mut GgufKeyWriter, family: &Family) -> Result<()> {
         const FIELD: &str = "sliding_window";
-        let Some(window) = self.windows.iter().flatten().next().copied() else { return Ok(()) };
-        let uniform = self.windows.iter().all(|found| *found == Some(window));
-        if self.windows.iter().flatten().any(|found| *found != window) {
+        let Some(window) = self.said.windows.iter().flatten().next().copied() else {
+            return Ok(());
+        };
+        let uniform = self.said.windows.iter().all(|found| *found == Some(window));
+        if self.said.windows.iter().flatten().any(|found| *found != window) {
             return Err(self.error(FIELD, "GGUF files have one window for all layers"));
         }
         // Windows of encoders count the positions on both sides.
-        let encoder = self.encoder.is_some();
+        let encoder = self.said.encoder.is_some();
         let positions = if encoder { (2 * (window - 1)).max(1) } else { window };
         keys.count("attention.sliding_window", positions);
         if !uniform || family.gguf_window_period.is_some() || encoder {
-            let slides = self.windows.iter().map(Option::is_some).collect();
+            let slides = self.said.windows.iter().map(Option::is_some).collect();
             keys.set("attention.sliding_window_pattern", Value::Array(Array::Bool(slides)));
         }
         Ok(())
@@ -145,7 +149,7 @@ impl ModelConfig {
 
     /// Keys of what layers with a window have of their own, and of what few families have.
     fn kind_keys(&self, keys: &mut GgufKeyWriter, family: &Family) -> Result<()> {
-        if let Some(WindowedConfig { head_dim, rope, .. }) = &self.windowed {
+        if let Some(WindowedConfig { head_dim, rope, .. }) = &self.said.windowed {
             if rope.scaling != RopeScaling::None {
                 let problem = "expected no scaling in layers with a window";
                 return Err(self.error("rope.scaling.type", problem));
@@ -155,42 +159,45 @@ impl ModelConfig {
             keys.count("rope.dimension_count_swa", rope.dim);
             keys.float("rope.freq_base_swa", rope.theta);
         }
-        if self.shared_kv_layers > 0 {
-            keys.count("attention.shared_kv_layers", self.shared_kv_layers);
+        if self.said.shared_kv_layers > 0 {
+            keys.count("attention.shared_kv_layers", self.said.shared_kv_layers);
         }
-        if self.layer_inputs > 0 {
-            keys.count("embedding_length_per_layer_input", self.layer_inputs);
+        if self.said.layer_inputs > 0 {
+            keys.count("embedding_length_per_layer_input", self.said.layer_inputs);
         }
-        if let Some(growth) = self.query_growth {
+        if let Some(growth) = self.said.query_growth {
             keys.float("attention.temperature_scale", growth.beta);
             keys.count("attention.temperature_length", growth.every);
         }
-        if let Some(cap) = self.logit_cap {
+        if let Some(cap) = self.said.logit_cap {
             keys.float("final_logit_softcapping", cap);
         }
-        if family.gguf_zero_heads && self.grouped().is_some() && self.unrotated.contains(&true) {
+        if family.gguf_zero_heads
+            && self.said.grouped_config().is_some()
+            && self.said.unrotated.contains(&true)
+        {
             // llama.cpp takes this key for a switch of the rotation in Granite.
-            keys.set("rope.scaling.finetuned", Value::Bool(self.unrotated.contains(&false)));
+            keys.set("rope.scaling.finetuned", Value::Bool(self.said.unrotated.contains(&false)));
         }
-        let of_heads = yarn::attention_scale(self.head_dim, 1.0);
-        if self.latent().is_none() && self.attention_scale != of_heads {
-            keys.float("attention.scale", self.attention_scale);
+        let of_heads = yarn::attention_scale(self.said.head_dim, 1.0);
+        if self.said.latent().is_none() && self.said.attention_scale != of_heads {
+            keys.float("attention.scale", self.said.attention_scale);
         }
         // Families whose embeddings are scaled by the root of the width do not say so.
-        let by_width = (self.hidden_size as f32).sqrt();
+        let by_width = (self.hidden as f32).sqrt();
         let embedding_scale =
-            if self.embedding_scale == by_width { 1.0 } else { self.embedding_scale };
+            if self.said.embedding_scale == by_width { 1.0 } else { self.said.embedding_scale };
         let divides = !family.gguf_logit_factor;
-        let logits = if divides { 1.0 / self.logit_scale } else { self.logit_scale };
+        let logits = if divides { 1.0 / self.said.logit_scale } else { self.said.logit_scale };
         let factors = [
             ("embedding_scale", embedding_scale),
-            ("residual_scale", self.residual_scale),
+            ("residual_scale", self.said.residual_scale),
             ("logit_scale", logits),
         ];
         for (key, factor) in factors.into_iter().filter(|(_, factor)| *factor != 1.0) {
             keys.float(key, factor);
         }
-        for (name, factor) in &self.factors {
+        for (name, factor) in &self.said.factors {
             keys.float(&format!("{PROJECTION_SCALE}.{name}"), *factor);
         }
         Ok(())
@@ -254,7 +261,7 @@ impl ModelConfig {
             let problem = "expected an index in the layers of ratio 4, and in no others";
             return Err(self.error("attention.compress_ratios", problem));
         }
-        if self.rope.scaling != RopeScaling::None {
+        if self.said.rope.scaling != RopeScaling::None {
             let problem = "expected no scaling in layers without compressed rows";
             return Err(self.error("rope.scaling.type", problem));
         }
@@ -275,7 +282,7 @@ impl ModelConfig {
 
     fn scaling_keys(&self, keys: &mut GgufKeyWriter) {
         let kind = |kind: &str| Value::String(kind.to_owned());
-        let rope = self.compressed().map_or(&self.rope, |sizes| &sizes.rope);
+        let rope = self.said.compressed().map_or(&self.said.rope, |sizes| &sizes.rope);
         match rope.scaling {
             RopeScaling::Linear { factor } => {
                 keys.float("rope.scaling.factor", factor);
@@ -287,7 +294,7 @@ impl ModelConfig {
                 keys.count("rope.scaling.original_context_length", original_context);
                 keys.float("rope.scaling.yarn_beta_fast", beta_fast);
                 keys.float("rope.scaling.yarn_beta_slow", beta_slow);
-                if self.compressed().is_some() {
+                if self.said.compressed().is_some() {
                     return;
                 }
                 let all = self.mscale_all_dim();
@@ -298,11 +305,12 @@ impl ModelConfig {
                 if let Some(all) = all {
                     keys.float(LOG_MULTIPLIER, yarn::tenth(all as f32));
                 }
-                if self.rope.magnitude == 1.0 && default != 1.0 && self.latent().is_none() {
+                if self.said.rope.magnitude == 1.0 && default != 1.0 && self.said.latent().is_none()
+                {
                     // llama.cpp knows no factor, but what divides it.
                     keys.float(LOG_MULTIPLIER, 1.0);
-                } else if self.rope.magnitude != default {
-                    keys.float("rope.scaling.yarn_attn_factor", self.rope.magnitude);
+                } else if self.said.rope.magnitude != default {
+                    keys.float("rope.scaling.yarn_attn_factor", self.said.rope.magnitude);
                 }
             }
             RopeScaling::LongRope { original_context, .. } => {
@@ -318,8 +326,8 @@ impl ModelConfig {
 }
 
 /// Keys of Gated DeltaNet. Programs that know no list of layers read a period.
-fn delta_keys(keys: &mut GgufKeyWriter, delta: &DeltaConfig) {
-    if delta.per_channel {
+fn delta_keys(keys: &mut GgufKeyWriter, delta: &DeltaConfig, per_channel: bool) {
+    if per_channel {
         keys.count("kda.head_dim", delta.key_dim);
         keys.count("ssm.time_step_rank", delta.value_heads);
         return keys.count("ssm.conv_kernel", delta.kernel);

@@ -4,8 +4,9 @@ use serde_json::{Value as Json, json};
 
 use super::gguf::{Fields, read_with};
 use super::{check_error, with};
-use crate::config::{ModelConfig, RopeLayout, RopeScaling, RouterScores};
+use crate::config::ModelConfig;
 use crate::gguf::{Array, GgufWriter, Value};
+use crate::layers::{RopeLayout, RopeScaling, RouterScores};
 
 const CLASS: &str = "DeepseekV4ForCausalLM";
 const ARCH: &str = "deepseek4";
@@ -38,30 +39,30 @@ fn yarn(factor: f32, original_context: usize) -> RopeScaling {
 #[test]
 fn absent_fields_have_the_defaults_of_the_class() {
     let config = with(CLASS, json!({"compress_ratios": [0, 128, 4, 16]})).unwrap();
-    let sizes = config.compressed().unwrap();
-    assert_eq!((config.head_dim, config.kv_heads, sizes.rope_dim), (512, 1, 64));
+    let sizes = config.said.compressed().unwrap();
+    assert_eq!((config.said.head_dim, config.said.kv_heads, sizes.rope_dim), (512, 1, 64));
     assert_eq!([sizes.q_rank, sizes.groups, sizes.out_rank], [1024, 8, 1024]);
     assert_eq!([sizes.index_heads, sizes.index_dim, sizes.index_top], [64, 128, 512]);
-    assert_eq!((config.rope.theta, sizes.rope.theta), (10_000.0, 160_000.0));
+    assert_eq!((config.said.rope.theta, sizes.rope.theta), (10_000.0, 160_000.0));
     assert_eq!(sizes.rope.scaling, RopeScaling::None);
-    assert_eq!(config.windows, [Some(128); 4]);
-    let hyper = config.hyper.unwrap();
+    assert_eq!(config.said.windows, [Some(128); 4]);
+    let hyper = config.said.hyper.unwrap();
     assert_eq!((hyper.streams, hyper.iterations, hyper.eps), (4, 20, 1e-6));
-    let experts = config.experts.unwrap();
+    let experts = config.said.experts.unwrap();
     assert_eq!([experts.count, experts.chosen, experts.width], [256, 6, 2048]);
     assert_eq!((experts.shared_width, experts.scale), (2048, 1.5));
     assert_eq!(experts.scores, RouterScores::SqrtSoftplus);
     assert_eq!(experts.by_token, [true, true, true, false]);
     assert_eq!((experts.limits, experts.shared_limits), (vec![Some(10.0); 4], vec![Some(10.0); 4]));
     // The MLP of no layer has this width.
-    assert_eq!(config.intermediate_size, 96);
+    assert_eq!(config.said.intermediate_size, 96);
 }
 
 #[test]
 fn layers_are_compressed_by_ratio_or_by_type() {
     let check = |more: Json, ratios: [usize; 4], indexed: [bool; 4]| {
         let config = read(more.clone());
-        let sizes = config.compressed().unwrap();
+        let sizes = config.said.compressed().unwrap();
         assert_eq!((&sizes.ratios[..], &sizes.indexed[..]), (&ratios[..], &indexed[..]), "{more}");
     };
     let (no, yes) = (false, true);
@@ -86,7 +87,7 @@ fn layers_are_compressed_by_ratio_or_by_type() {
 #[test]
 fn sizes_of_an_index_are_those_of_layers_that_have_one() {
     let config = read(json!({"compress_ratios": [0, 128, 0, 16], "index_topk": 0}));
-    let sizes = config.compressed().unwrap();
+    let sizes = config.said.compressed().unwrap();
     assert_eq!([sizes.index_heads, sizes.index_dim, sizes.index_top], [0; 3]);
 }
 
@@ -95,7 +96,7 @@ fn rotary_parameters_are_read_in_both_styles_and_leave_the_magnitude_alone() {
     let check = |more: Json, main: (f32, RopeScaling), compressed: (f32, RopeScaling)| {
         let config = read(more.clone());
         for (rope, (theta, scaling)) in
-            [(&config.rope, &main), (&config.compressed().unwrap().rope, &compressed)]
+            [(&config.said.rope, &main), (&config.said.compressed().unwrap().rope, &compressed)]
         {
             assert_eq!((rope.theta, &rope.scaling), (*theta, scaling), "{more}");
             assert_eq!((rope.dim, rope.magnitude), (16, 1.0), "{more}");
@@ -120,7 +121,7 @@ fn rotary_parameters_are_read_in_both_styles_and_leave_the_magnitude_alone() {
 
 #[test]
 fn rotated_values_are_a_number_or_a_share() {
-    let dim = |more: Json| read(more).compressed().unwrap().rope_dim;
+    let dim = |more: Json| read(more).said.compressed().unwrap().rope_dim;
     let share = |share: f64| json!({"qk_rope_head_dim": null, "partial_rotary_factor": share});
     assert_eq!((dim(share(0.25)), dim(share(0.375))), (8, 12));
     assert_eq!(dim(json!({"partial_rotary_factor": 0.5})), 16);
@@ -134,13 +135,13 @@ fn rotated_values_are_a_number_or_a_share() {
 
 #[test]
 fn experts_are_chosen_by_token_in_layers_by_number_or_by_type() {
-    let by_token = |more: Json| read(more).experts.unwrap().by_token;
+    let by_token = |more: Json| read(more).said.experts.unwrap().by_token;
     assert_eq!(by_token(json!({"num_hash_layers": 1})), [true, false, false, false]);
     assert_eq!(by_token(json!({"num_hash_layers": 0})), [false; 4]);
     assert_eq!(by_token(json!({"num_hash_layers": 9})), [true; 4]);
     let types = json!({"num_hash_layers": 3, "mlp_layer_types": ["moe", "hash_moe", "moe", "moe"]});
     assert_eq!(by_token(types), [false, true, false, false]);
-    let limits = |limit: Json| read(json!({"swiglu_limit": limit})).experts.unwrap().limits;
+    let limits = |limit: Json| read(json!({"swiglu_limit": limit})).said.experts.unwrap().limits;
     assert_eq!((limits(json!(7)), limits(json!(0))), (vec![Some(7.0); 4], vec![None; 4]));
     assert_eq!(limits(json!(null)), [None; 4]);
 }
@@ -253,11 +254,11 @@ fn floats(values: &[f32]) -> Value {
 fn metadata_says_what_config_json_does() {
     let read = |more: Fields| read_with(ARCH, &keys(more), &[]).unwrap();
     let config = read(&[]);
-    let sizes = config.compressed().unwrap();
+    let sizes = config.said.compressed().unwrap();
     assert_eq!((&sizes.ratios[..], sizes.indexed[2]), (&[0, 128, 4, 16][..], true));
-    assert_eq!((config.kv_heads, &config.windows[..]), (1, &[Some(9); 4][..]));
-    assert_eq!((config.intermediate_size, sizes.rope_dim), (96, 16));
-    let experts = config.experts.as_ref().unwrap();
+    assert_eq!((config.said.kv_heads, &config.said.windows[..]), (1, &[Some(9); 4][..]));
+    assert_eq!((config.said.intermediate_size, sizes.rope_dim), (96, 16));
+    let experts = config.said.experts.as_ref().unwrap();
     assert_eq!((experts.scores, experts.normalise), (RouterScores::SqrtSoftplus, true));
     assert_eq!((&experts.limits, &experts.by_token), (&vec![Some(7.0); 4], &vec![false; 4]));
     assert_eq!(experts.shared_limits, experts.limits);
@@ -272,11 +273,11 @@ fn metadata_says_what_config_json_does() {
         ("rope.scaling.factor", Value::F32(16.0)),
     ];
     let config = read(more);
-    let sizes = config.compressed().unwrap();
+    let sizes = config.said.compressed().unwrap();
     assert_eq!(sizes.ratios, [4, 4, 0, 8]);
-    assert_eq!((&config.rope.scaling, config.rope.magnitude), (&RopeScaling::None, 1.0));
+    assert_eq!((&config.said.rope.scaling, config.said.rope.magnitude), (&RopeScaling::None, 1.0));
     assert_eq!((&sizes.rope.scaling, sizes.rope.magnitude), (&yarn(16.0, 512), 1.0));
-    let experts = config.experts.unwrap();
+    let experts = config.said.experts.unwrap();
     assert_eq!(experts.limits, [Some(1.0), Some(2.0), None, Some(3.0)]);
     assert_eq!(experts.shared_limits, [None, Some(5.0), None, None]);
     assert_eq!(experts.by_token, [true, true, false, false]);
@@ -286,7 +287,7 @@ fn metadata_says_what_config_json_does() {
 fn layers_for_further_tokens_are_counted_where_the_file_has_them() {
     let layers = |tensors: &[&str]| {
         let more: Fields = &[("nextn_predict_layers", Value::U32(1))];
-        read_with(ARCH, &keys(more), tensors).unwrap().layers
+        read_with(ARCH, &keys(more), tensors).unwrap().layers.len()
     };
     assert_eq!(layers(&[]), 3);
     assert_eq!(layers(&["blk.2.attn_norm.weight"]), 3);
@@ -355,12 +356,12 @@ fn what_a_format_cannot_say_is_not_written() {
     let typed = read(types);
     assert!(typed.to_hf_json().is_ok());
     assert!(gguf(&typed).unwrap_err().to_string().contains("compress_ratios"));
-    if let crate::config::Attention::Compressed(sizes) = &mut config.attention {
+    if let crate::config::Attention::Compressed(sizes) = &mut config.said.attention {
         sizes.indexed[3] = true;
     }
     assert!(config.to_hf_json().unwrap_err().to_string().contains("compress_ratios"));
     let mut config = read(json!({}));
-    config.experts.as_mut().unwrap().shared_limits[0] = None;
+    config.said.experts.as_mut().unwrap().shared_limits[0] = None;
     assert!(config.to_hf_json().unwrap_err().to_string().contains("swiglu_limit"));
     let last = json!({"mlp_layer_types": ["moe", "moe", "moe", "hash_moe"]});
     assert!(gguf(&read(last)).unwrap_err().to_string().contains("hash_layer_count"));

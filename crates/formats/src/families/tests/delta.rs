@@ -4,8 +4,9 @@ use serde_json::{Value as Json, json};
 
 use super::gguf::{read_with, u};
 use super::{check_error, with};
-use crate::config::{Attention, DeltaConfig, GroupedConfig, ModelConfig, RopeScaling, TensorForm};
+use crate::config::{Attention, DeltaConfig, GroupedConfig, ModelConfig};
 use crate::gguf::{Array, Value};
+use crate::layers::{RopeScaling, TensorForm};
 
 const NEXT: &str = "Qwen3NextForCausalLM";
 const TEXT: &str = "Qwen3_5ForCausalLM";
@@ -15,12 +16,12 @@ const LINEAR: &str = "linear_attention";
 const FULL: &str = "full_attention";
 
 fn delta(class: &str, fields: Json) -> DeltaConfig {
-    with(class, fields).unwrap().delta.expect("a recurrence")
+    with(class, fields).unwrap().said.delta.expect("a recurrence")
 }
 
 fn gate(fields: Json) -> bool {
-    let attention = with(TEXT, fields).unwrap().attention;
-    matches!(attention, Attention::Grouped(GroupedConfig { gate: true, head_norms: true, .. }))
+    let attention = with(TEXT, fields).unwrap().said.attention;
+    matches!(attention, Attention::Grouped(GroupedConfig { gate: true, .. }))
 }
 
 /// The base fields without some, under `text_config`.
@@ -44,14 +45,13 @@ fn absent_fields_have_the_defaults_of_the_reference() {
             key_dim: 128,
             value_dim: 128,
             kernel: 4,
-            per_channel: false,
             tiled: false,
         };
         assert_eq!(delta(class, json!({})), expected, "{class}");
         let config = with(class, json!({})).unwrap();
-        assert_eq!((config.head_dim, config.rope.dim), (256, 64), "{class}");
+        assert_eq!((config.said.head_dim, config.said.rope.dim), (256, 64), "{class}");
     }
-    let experts = |class: &str, fields: Json| with(class, fields).unwrap().experts.unwrap();
+    let experts = |class: &str, fields: Json| with(class, fields).unwrap().said.experts.unwrap();
     let numbers = |class: &str| {
         let e = experts(class, json!({}));
         [e.count, e.chosen, e.width, e.shared_width]
@@ -62,13 +62,13 @@ fn absent_fields_have_the_defaults_of_the_reference() {
     assert!(!experts(NEXT, json!({"norm_topk_prob": false})).normalise);
     let some = json!({"mlp_only_layers": [0], "decoder_sparse_step": 2});
     assert_eq!(experts(NEXT, some).layers, [false, true, false, true]);
-    assert_eq!(with(TEXT, json!({})).unwrap().kv_heads, 4);
+    assert_eq!(with(TEXT, json!({})).unwrap().said.kv_heads, 4);
 }
 
 #[test]
 fn the_width_of_the_mlp_is_needed_only_where_a_layer_has_one() {
     let without = json!({"intermediate_size": null});
-    assert_eq!(with(MOE, without.clone()).unwrap().intermediate_size, 512);
+    assert_eq!(with(MOE, without.clone()).unwrap().said.intermediate_size, 512);
     check_error(TEXT, without, &["intermediate_size"]);
     let dense = json!({"intermediate_size": null, "mlp_only_layers": [2]});
     check_error(NEXT, dense, &["intermediate_size"]);
@@ -76,7 +76,7 @@ fn the_width_of_the_mlp_is_needed_only_where_a_layer_has_one() {
 
 #[test]
 fn layers_follow_their_types_and_else_the_interval() {
-    let layers = |fields: Json| with(TEXT, fields).unwrap().delta.map(|delta| delta.layers);
+    let layers = |fields: Json| with(TEXT, fields).unwrap().said.delta.map(|delta| delta.layers);
     let types = json!([FULL, LINEAR, LINEAR, FULL]);
     let expected = Some(vec![false, true, true, false]);
     assert_eq!(layers(json!({"layer_types": types})), expected);
@@ -107,15 +107,15 @@ fn heads_have_gates_unless_config_json_says_otherwise() {
 fn the_text_of_several_modalities_is_read() {
     let config = wrapped(json!({}), json!({})).unwrap();
     assert_eq!(config.architecture, with(TEXT, json!({})).unwrap().architecture);
-    assert_eq!((config.hidden_size, config.special.eos), (64, vec![2]));
+    assert_eq!((config.hidden, config.special.eos), (64, vec![2]));
     let outer = json!({"tie_word_embeddings": true, "eos_token_id": [5, 6], "pad_token_id": null});
     let inner = json!({"tie_word_embeddings": false, "pad_token_id": 7});
     let config = wrapped(inner.clone(), outer).unwrap();
-    assert!(config.tied_embeddings, "the whole decides");
+    assert!(config.said.tied_embeddings, "the whole decides");
     assert_eq!((config.special.eos, config.special.pad), (vec![5, 6], Some(7)));
-    assert!(!wrapped(inner, json!({})).unwrap().tied_embeddings);
+    assert!(!wrapped(inner, json!({})).unwrap().said.tied_embeddings);
     let by_type = json!({"architectures": null, "model_type": "qwen3_5"});
-    assert!(wrapped(json!({}), by_type).unwrap().delta.is_some());
+    assert!(wrapped(json!({}), by_type).unwrap().said.delta.is_some());
     let error = wrapped(json!({"linear_num_value_heads": 0}), json!({})).unwrap_err();
     assert!(error.contains("text_config.linear_num_value_heads"), "{error}");
     check_error(WHOLE, json!({}), &["text_config", "an object", "no such field"]);
@@ -130,7 +130,7 @@ fn sections_of_positions_are_those_of_text() {
         parameters["rope_type"] = json!(kind);
         parameters["rope_theta"] = json!(5e6);
         parameters["partial_rotary_factor"] = json!(0.5);
-        let rope = with(TEXT, json!({"rope_parameters": parameters})).unwrap().rope;
+        let rope = with(TEXT, json!({"rope_parameters": parameters})).unwrap().said.rope;
         assert_eq!((rope.theta, rope.dim, rope.scaling), (5e6, 128, RopeScaling::None), "{kind}");
     }
 }
@@ -178,7 +178,7 @@ fn flags(layers: &[bool]) -> Value {
 #[test]
 fn gguf_files_say_which_layers_recur_and_how_heads_lie() {
     let read = |arch: &str, more: &[(&str, Value)]| {
-        read_with(arch, &[&SSM, more].concat(), &[]).unwrap().delta.unwrap()
+        read_with(arch, &[&SSM, more].concat(), &[]).unwrap().said.delta.unwrap()
     };
     let found = read("qwen35", &[]);
     let sizes = [found.key_heads, found.value_heads, found.key_dim, found.value_dim, found.kernel];

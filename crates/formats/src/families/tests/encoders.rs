@@ -4,8 +4,9 @@ use serde_json::json;
 
 use super::gguf::{Fields, read_with, u};
 use super::with;
-use crate::config::{Activation, ClassifierConfig, HeadActivation, ModelConfig, PositionTable};
+use crate::config::ModelConfig;
 use crate::gguf::{Array, Value};
+use crate::layers::{Activation, ClassifierConfig, HeadActivation, PositionTable};
 use crate::pooling::Pooling;
 
 const HEAD: [&str; 2] = ["cls.weight", "cls.output.weight"];
@@ -25,15 +26,15 @@ fn check_error(arch: &str, fields: Fields, tensors: &[&str], fragments: &[&str])
 fn positions_begin_with_the_first_row_and_types_are_those_of_the_table() {
     let config = read("bert", &[], &[]);
     assert_eq!(config.architecture, "bert");
-    assert_eq!(config.positions, Some(PositionTable { rows: 512, first: 0 }));
-    assert_eq!((config.kv_heads, config.activation), (8, Activation::Gelu));
-    assert!(config.layer_norm && config.plain_mlp && config.unrotated == [true; 4]);
-    let types = |config: ModelConfig| config.encoder.unwrap().token_types;
+    assert_eq!(config.said.positions, Some(PositionTable { rows: 512, first: 0 }));
+    assert_eq!((config.said.kv_heads, config.said.activation), (8, Activation::Gelu));
+    assert_eq!(config.said.unrotated, [true; 4]);
+    let types = |config: ModelConfig| config.said.encoder.unwrap().token_types;
     assert_eq!(types(config), 0);
     assert_eq!(types(read("bert", &[], &["token_types.weight"])), 1);
     let tanh = Value::String("gelu_new".into());
     let other = read("bert", &[("hidden_activation", tanh)], &[]);
-    assert_eq!(other.activation, Activation::GeluTanh);
+    assert_eq!(other.said.activation, Activation::GeluTanh);
     let relu = Value::String("relu".into());
     let expected = ["bert.hidden_activation", "gelu", "relu"];
     check_error("bert", &[("hidden_activation", relu)], &[], &expected);
@@ -43,8 +44,8 @@ fn positions_begin_with_the_first_row_and_types_are_those_of_the_table() {
 fn either_name_of_the_epsilon_is_read() {
     let eps = Value::F32(1e-12);
     let config = read("bert", &[("attention.layer_norm_epsilon", eps)], &[]);
-    assert_eq!(config.rms_norm_eps, 1e-12);
-    assert_eq!(read("bert", &[], &[]).rms_norm_eps, 1e-6);
+    assert_eq!(config.said.rms_norm_eps, 1e-12);
+    assert_eq!(read("bert", &[], &[]).said.rms_norm_eps, 1e-6);
     let zero = [("attention.layer_norm_epsilon", Value::F32(0.0))];
     check_error("bert", &zero, &[], &["bert.attention.layer_norm_epsilon"]);
 }
@@ -64,7 +65,7 @@ fn layers_between_those_that_see_all_have_half_a_window_to_each_side() {
     let (none, some) = (None, Some(9));
     let window = ("attention.sliding_window", u(16));
     let pattern = |value| ("attention.sliding_window_pattern", value);
-    let windows = |fields: Fields| read("modern-bert", fields, &[]).windows;
+    let windows = |fields: Fields| read("modern-bert", fields, &[]).said.windows;
     assert_eq!(windows(std::slice::from_ref(&window)), [none, some, some, none]);
     assert_eq!(windows(&[window.clone(), pattern(u(2))]), [none, some, none, some]);
     let flags = |flags: &[bool]| pattern(Value::Array(Array::Bool(flags.to_vec())));
@@ -75,7 +76,7 @@ fn layers_between_those_that_see_all_have_half_a_window_to_each_side() {
     check_error("modern-bert", &short, &[], &["sliding_window_pattern", "(4)", "found 1"]);
     let theta = |fields: Fields| {
         let config = read("modern-bert", fields, &[]);
-        (config.rope.theta, config.windowed.unwrap().rope.theta)
+        (config.said.rope.theta, config.said.windowed.unwrap().rope.theta)
     };
     assert_eq!(theta(&[("rope.freq_base", Value::F32(16e4))]), (16e4, 1e4));
     assert_eq!(theta(&[("rope.freq_base_swa", Value::F32(2e4))]), (1e4, 2e4));
@@ -84,7 +85,7 @@ fn layers_between_those_that_see_all_have_half_a_window_to_each_side() {
 #[test]
 fn heads_are_those_of_the_tensors() {
     let head =
-        |arch: &str, fields: Fields, tensors: &[&str]| read(arch, fields, tensors).classifier;
+        |arch: &str, fields: Fields, tensors: &[&str]| read(arch, fields, tensors).said.classifier;
     assert_eq!(head("bert", &[], &HEAD[..1]), None, "a pooler without a head");
     let (labels, pooling) = (1, Pooling::Cls);
     let bert = ClassifierConfig { labels, pooling, dense: Some(HeadActivation::Tanh), norm: false };
@@ -117,12 +118,12 @@ fn published_fields_of_nomic_bert_are_those_of_gpt2() {
         ModelConfig::from_hf_json(&config.to_string(), std::path::Path::new("m/config.json"))
     };
     let config = read(published.as_object().unwrap().clone()).unwrap();
-    assert_eq!((config.hidden_size, config.intermediate_size, config.layers), (48, 96, 2));
+    assert_eq!((config.hidden, config.said.intermediate_size, config.layers.len()), (48, 96, 2));
     assert_eq!(
-        (config.context_length, config.rms_norm_eps, config.rope.theta),
+        (config.context, config.said.rms_norm_eps, config.said.rope.theta),
         (1024, 1e-3, 500.0)
     );
-    assert_eq!(config.encoder.unwrap().token_types, 2);
+    assert_eq!(config.said.encoder.unwrap().token_types, 2);
     let refused = |fields, word: &str| {
         let error = with(class, fields).unwrap_err();
         assert!(error.contains(word), "{error}");
@@ -132,5 +133,5 @@ fn published_fields_of_nomic_bert_are_those_of_gpt2() {
     refused(json!({"qkv_proj_bias": true}), "qkv_proj_bias");
     refused(json!({"architectures": ["NomicBertForSequenceClassification"]}), "architectures");
     let gguf = self::read("nomic-bert", &[("rope.freq_base", Value::F32(1e3))], &[]);
-    assert!(gguf.positions.is_none() && !gguf.plain_mlp && gguf.unrotated == [false; 4]);
+    assert!(gguf.said.positions.is_none() && gguf.said.unrotated == [false; 4]);
 }

@@ -3,10 +3,8 @@
 use serde_json::{Value as Json, json};
 
 use super::{check_error, check_windows, with};
-use crate::config::{
-    Activation, ExpertGroups, ExpertsConfig, GroupRank, LatentConfig, ModelConfig, RopeLayout,
-    RouterScores,
-};
+use crate::config::{ExpertsConfig, ModelConfig};
+use crate::layers::{Activation, ExpertGroups, GroupRank, LatentConfig, RopeLayout, RouterScores};
 
 const QWEN2: &str = "Qwen2MoeForCausalLM";
 const QWEN3: &str = "Qwen3MoeForCausalLM";
@@ -25,11 +23,11 @@ fn read(class: &str, mut fields: Json) -> ModelConfig {
 }
 
 fn experts(class: &str, fields: Json) -> ExpertsConfig {
-    read(class, fields).experts.expect("a model with experts")
+    read(class, fields).said.experts.expect("a model with experts")
 }
 
 fn check_layers(class: &str, fields: Json, expected: [bool; 4]) {
-    let found = read(class, fields.clone()).experts.map_or([false; 4].to_vec(), |e| e.layers);
+    let found = read(class, fields.clone()).said.experts.map_or([false; 4].to_vec(), |e| e.layers);
     assert_eq!(found, expected, "{class} {fields}");
 }
 
@@ -46,11 +44,11 @@ fn absent_fields_have_the_defaults_of_each_class() {
     check(V3, json!({"first_k_dense_replace": 1}), [256, 8, 2048, 2048]);
     check(GLM, json!({}), [128, 8, 1408, 1408]);
     check(GPT_OSS, json!({}), [128, 4, 96, 0]);
-    assert_eq!(with(QWEN3, json!({})).unwrap().kv_heads, 4);
-    assert_eq!(with(QWEN3, json!({"num_key_value_heads": null})).unwrap().kv_heads, 8);
-    assert_eq!(with(MIXTRAL, json!({})).unwrap().rope.theta, 1e6);
-    assert_eq!((read(GLM, json!({})).rope.dim, read(GLM, json!({})).head_dim), (4, 8));
-    assert_eq!(read(GPT_OSS, json!({})).head_dim, 64);
+    assert_eq!(with(QWEN3, json!({})).unwrap().said.kv_heads, 4);
+    assert_eq!(with(QWEN3, json!({"num_key_value_heads": null})).unwrap().said.kv_heads, 8);
+    assert_eq!(with(MIXTRAL, json!({})).unwrap().said.rope.theta, 1e6);
+    assert_eq!((read(GLM, json!({})).said.rope.dim, read(GLM, json!({})).said.head_dim), (4, 8));
+    assert_eq!(read(GPT_OSS, json!({})).said.head_dim, 64);
 }
 
 #[test]
@@ -70,9 +68,9 @@ fn each_family_routes_in_its_own_way() {
     let v2 = json!({"norm_topk_prob": true, "routed_scaling_factor": 16, "num_experts_per_tok": 6});
     let v2 = experts(V2, v2);
     assert_eq!((v2.normalise, v2.scale), (false, 16.0));
-    let clamped = read(GPT_OSS, json!({"swiglu_limit": 2.0})).activation;
+    let clamped = read(GPT_OSS, json!({"swiglu_limit": 2.0})).said.activation;
     assert_eq!(clamped, Activation::ClampedSwiglu { alpha: 1.702, limit: 2.0 });
-    assert_eq!(read(QWEN3, json!({})).activation, Activation::Silu);
+    assert_eq!(read(QWEN3, json!({})).said.activation, Activation::Silu);
 }
 
 #[test]
@@ -80,7 +78,7 @@ fn the_number_of_experts_has_many_names() {
     for name in ["num_experts", "num_local_experts", "n_routed_experts"] {
         assert_eq!(experts(QWEN3, json!({name: 16})).count, 16, "{name}");
     }
-    assert!(read(QWEN3, json!({"num_experts": 0})).experts.is_none());
+    assert!(read(QWEN3, json!({"num_experts": 0})).said.experts.is_none());
     let kimi = json!({"architectures": null, "model_type": "kimi_k2", "first_k_dense_replace": 1});
     assert_eq!(with("", kimi).unwrap().architecture, "deepseek_v3");
 }
@@ -129,13 +127,13 @@ fn latent_attention_has_its_own_sizes() {
         rope_dim: 64,
         value_dim: 128,
     };
-    assert_eq!(v3.latent(), Some(expected));
-    assert_eq!((v3.head_dim, v3.kv_heads, v3.rope.dim), (192, 8, 64));
-    assert_eq!(v3.rope.layout, RopeLayout::Interleaved);
-    assert_eq!(read(V3, json!({"rope_interleave": false})).rope.layout, RopeLayout::Halves);
+    assert_eq!(v3.said.latent(), Some(expected));
+    assert_eq!((v3.said.head_dim, v3.said.kv_heads, v3.said.rope.dim), (192, 8, 64));
+    assert_eq!(v3.said.rope.layout, RopeLayout::Interleaved);
+    assert_eq!(read(V3, json!({"rope_interleave": false})).said.rope.layout, RopeLayout::Halves);
     expected.q_rank = None;
     let lite = read(V2, json!({"q_lora_rank": null, "num_experts_per_tok": 6}));
-    assert_eq!(lite.latent(), Some(expected));
+    assert_eq!(lite.said.latent(), Some(expected));
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! Reading experts, latent attention, windows and YaRN from the metadata of GGUF files.
 
-use crate::config::{
-    Activation, ExpertGroups, GroupRank, LatentConfig, ModelConfig, RopeLayout, RopeScaling,
-    RouterScores,
-};
+use crate::config::ModelConfig;
 use crate::gguf::{Array, GgufFile, GgufWriter, Value};
+use crate::layers::{
+    Activation, ExpertGroups, GroupRank, LatentConfig, RopeLayout, RopeScaling, RouterScores,
+};
 
 pub(super) type Fields<'a> = &'a [(&'a str, Value)];
 
@@ -101,7 +101,7 @@ fn deepseek(more: Fields) -> Vec<(&'static str, Value)> {
 fn llama_with_experts_is_mixtral() {
     assert_eq!(read("llama", &[("expert_count", u(0))]).architecture, "llama");
     let config = read("llama", &experts(&[]));
-    let found = config.experts.unwrap();
+    let found = config.said.experts.unwrap();
     assert_eq!(config.architecture, "mixtral");
     assert_eq!((found.count, found.chosen, found.width), (16, 4, 96));
     assert_eq!((found.scores, found.normalise), (RouterScores::Softmax, true));
@@ -110,13 +110,13 @@ fn llama_with_experts_is_mixtral() {
 #[test]
 fn qwen_files_leave_much_unsaid() {
     let config = read("qwen2moe", &experts(&[]));
-    let found = config.experts.unwrap();
+    let found = config.said.experts.unwrap();
     assert_eq!((found.width, found.shared_width, found.normalise), (24, 96, false));
-    let third = read("qwen3moe", &experts(&[])).experts.unwrap();
+    let third = read("qwen3moe", &experts(&[])).said.experts.unwrap();
     assert_eq!((third.shared_width, third.normalise), (0, true));
     let routers = ["blk.0.ffn_gate_inp.weight", "blk.3.ffn_gate_inp.weight"];
     let some = read_with("qwen3moe", &experts(&[]), &routers).unwrap();
-    assert_eq!(some.experts.unwrap().layers, [true, false, false, true]);
+    assert_eq!(some.said.experts.unwrap().layers, [true, false, false, true]);
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn deepseek_v3_is_known_by_its_router() {
         ("leading_dense_block_count", u(3)),
     ];
     let config = read("deepseek2", &deepseek(grouped));
-    let found = config.experts.unwrap();
+    let found = config.said.experts.unwrap();
     assert_eq!(config.architecture, "deepseek_v3");
     assert_eq!((found.scale, found.normalise, found.shared_width), (2.5, true, 48));
     assert_eq!(found.layers, [false, false, false, true]);
@@ -140,14 +140,14 @@ fn deepseek_v3_is_known_by_its_router() {
     assert_eq!(found.groups, groups(GroupRank::BestTwo));
     let second = read("deepseek2", &deepseek(&grouped[1..]));
     assert_eq!(second.architecture, "deepseek_v2");
-    assert_eq!(second.experts.unwrap().groups, groups(GroupRank::Best));
+    assert_eq!(second.said.experts.unwrap().groups, groups(GroupRank::Best));
 }
 
 #[test]
 fn deepseek_v3_is_known_by_its_biases_where_its_router_is_unsaid() {
     let known = |fields: Fields, tensors: &[&str]| {
         let config = read_with("deepseek2", &deepseek(fields), tensors).unwrap();
-        (config.architecture, config.experts.unwrap().scores)
+        (config.architecture, config.said.experts.unwrap().scores)
     };
     let biased = ["blk.0.attn_norm.weight", "blk.3.exp_probs_b.bias"];
     let of = |name: &str, scores| (name.to_owned(), scores);
@@ -160,14 +160,14 @@ fn deepseek_v3_is_known_by_its_biases_where_its_router_is_unsaid() {
 #[test]
 fn experts_of_granite_have_the_width_that_files_give_mlps() {
     let config = read("granitehybrid", &experts(&[("expert_shared_feed_forward_length", u(40))]));
-    let found = config.experts.unwrap();
+    let found = config.said.experts.unwrap();
     assert_eq!((found.width, found.shared_width, found.shared_gate), (96, 40, false));
 }
 
 #[test]
 fn weights_of_experts_of_kimi_linear_are_normalised_where_files_do_not_say() {
     let fields = [&deepseek(&[("expert_gating_func", u(2))])[..], &KIMI].concat();
-    let found = read("kimi-linear", &fields).experts.unwrap();
+    let found = read("kimi-linear", &fields).said.experts.unwrap();
     assert_eq!((found.normalise, found.scores), (true, RouterScores::Sigmoid));
 }
 
@@ -178,9 +178,9 @@ const KIMI: [(&str, Value); 2] = [("kda.head_dim", u(16)), ("ssm.conv_kernel", u
 fn nemotron_files_may_have_either_name_of_the_epsilon() {
     let other = (OTHER_EPS, Value::F32(1e-5));
     let both = ("attention.layer_norm_rms_epsilon", Value::F32(1e-4));
-    assert_eq!(read("nemotron_h", &[]).rms_norm_eps, 1e-6);
-    assert_eq!(read("nemotron_h", std::slice::from_ref(&other)).rms_norm_eps, 1e-5);
-    assert_eq!(read("nemotron_h", &[other.clone(), both]).rms_norm_eps, 1e-4);
+    assert_eq!(read("nemotron_h", &[]).said.rms_norm_eps, 1e-6);
+    assert_eq!(read("nemotron_h", std::slice::from_ref(&other)).said.rms_norm_eps, 1e-5);
+    assert_eq!(read("nemotron_h", &[other.clone(), both]).said.rms_norm_eps, 1e-4);
     check_error("llama", &[other], &["llama.attention.layer_norm_rms_epsilon"]);
 }
 
@@ -190,10 +190,10 @@ fn windows_of_layers_may_be_flagged_in_any_family() {
     let window = ("attention.sliding_window", u(7));
     let pattern = ("attention.sliding_window_pattern", flags);
     let config = read("exaone4", &[window.clone(), pattern.clone()]);
-    assert_eq!(config.windows, [Some(7), None, None, Some(7)]);
+    assert_eq!(config.said.windows, [Some(7), None, None, Some(7)]);
     let unflagged = read("exaone4", std::slice::from_ref(&window));
-    assert_eq!(unflagged.windows, [Some(7), Some(7), Some(7), None]);
-    assert_eq!(read("llama", &[window, pattern]).windows, config.windows);
+    assert_eq!(unflagged.said.windows, [Some(7), Some(7), Some(7), None]);
+    assert_eq!(read("llama", &[window, pattern]).said.windows, config.said.windows);
 }
 
 #[test]
@@ -210,9 +210,9 @@ fn old_and_new_files_of_latent_attention_read_alike() {
     assert_eq!(old, new);
     let expected =
         LatentConfig { q_rank: None, kv_rank: 32, nope_dim: 32, rope_dim: 16, value_dim: 24 };
-    assert_eq!(old.latent(), Some(expected));
-    assert_eq!((old.kv_heads, old.head_dim), (8, 48));
-    assert_eq!(old.rope.layout, RopeLayout::Interleaved);
+    assert_eq!(old.said.latent(), Some(expected));
+    assert_eq!((old.said.kv_heads, old.said.head_dim), (8, 48));
+    assert_eq!(old.said.rope.layout, RopeLayout::Interleaved);
 }
 
 #[test]
@@ -224,23 +224,23 @@ fn gpt_oss_alternates_and_is_not_truncated() {
         ("rope.scaling.original_context_length", u(16)),
     ];
     let config = read("gpt-oss", &[experts(&[]), yarn.to_vec()].concat());
-    assert_eq!(config.windows, [Some(7), None, Some(7), None]);
-    assert_eq!(config.activation, Activation::ClampedSwiglu { alpha: 1.702, limit: 7.0 });
-    assert!(matches!(config.rope.scaling, RopeScaling::Yarn { truncate: false, .. }));
-    assert!((config.rope.magnitude - (0.1 * 32f32.ln() + 1.0)).abs() < 1e-6);
-    let found = config.experts.unwrap();
+    assert_eq!(config.said.windows, [Some(7), None, Some(7), None]);
+    assert_eq!(config.said.activation, Activation::ClampedSwiglu { alpha: 1.702, limit: 7.0 });
+    assert!(matches!(config.said.rope.scaling, RopeScaling::Yarn { truncate: false, .. }));
+    assert!((config.said.rope.magnitude - (0.1 * 32f32.ln() + 1.0)).abs() < 1e-6);
+    let found = config.said.experts.unwrap();
     assert_eq!((found.scores, found.width), (RouterScores::SoftmaxOfChosen, 96));
     let flags = Value::Array(Array::Bool(vec![false, true, true, false]));
     let pattern = [("attention.sliding_window_pattern", flags)];
     let config = read("gpt-oss", &[experts(&[]), yarn.to_vec(), pattern.to_vec()].concat());
-    assert_eq!(config.windows, [None, Some(7), Some(7), None]);
+    assert_eq!(config.said.windows, [None, Some(7), Some(7), None]);
 }
 
 #[test]
 fn layers_that_predict_further_tokens_are_not_counted() {
     let config = read("glm4moe", &experts(&[("nextn_predict_layers", u(1))]));
-    assert_eq!((config.layers, config.windows.len()), (3, 3));
-    let found = config.experts.unwrap();
+    assert_eq!((config.layers.len(), config.said.windows.len()), (3, 3));
+    let found = config.said.experts.unwrap();
     assert_eq!((found.layers.len(), found.scores), (3, RouterScores::Sigmoid));
     check_error("glm4moe", &experts(&[("nextn_predict_layers", u(4))]), &["nextn_predict_layers"]);
 }
@@ -253,8 +253,8 @@ fn yarn_sharpens_latent_attention_by_its_multiplier() {
             ("rope.scaling.factor", Value::F32(40.0)),
         ];
         let config = read("deepseek2", &[&deepseek(&[])[..], &yarn, more].concat());
-        let scale = config.attention_scale * (config.head_dim as f32).sqrt();
-        (config.rope.magnitude, scale)
+        let scale = config.said.attention_scale * (config.said.head_dim as f32).sqrt();
+        (config.said.rope.magnitude, scale)
     };
     let close = |found: (f32, f32), expected: (f32, f32)| {
         let near = |a: f32, b: f32| (a - b).abs() < 1e-5;
@@ -277,14 +277,14 @@ fn the_multiplier_of_yarn_divides_its_factor_where_attention_is_not_latent() {
         ("attention.temperature_scale", Value::F32(0.1)),
     ];
     let config = read("mistral3", &yarn);
-    assert_eq!((config.rope.magnitude, config.attention_scale), (1.0, 1.0 / 8f32.sqrt()));
-    assert_eq!(config.query_growth.unwrap().every, 512);
+    assert_eq!((config.said.rope.magnitude, config.said.attention_scale), (1.0, 1.0 / 8f32.sqrt()));
+    assert_eq!(config.said.query_growth.unwrap().every, 512);
 }
 
 #[test]
 fn factors_of_longrope_are_tensors() {
     let kind = [("rope.scaling.type", Value::String("longrope".into()))];
-    assert_eq!(read("phi3", &kind).rope.scaling, RopeScaling::None);
+    assert_eq!(read("phi3", &kind).said.rope.scaling, RopeScaling::None);
     let other = [("rope.scaling.type", Value::String("dynamic".into()))];
     check_error("phi3", &other, &["phi3.rope.scaling.type", "longrope", "dynamic"]);
 }
@@ -314,9 +314,9 @@ fn lists_of_counts_have_one_for_each_layer_and_may_be_absent() {
         read_with("gemma4", &fields, &routers)
     };
     let config = gemma("feed_forward_length", u(0)).unwrap();
-    assert_eq!(config.intermediate_size, 32, "that of the experts");
+    assert_eq!(config.said.intermediate_size, 32, "that of the experts");
     let kinds = gemma("attention.head_count_kv", counts(&[2, 2, 2, 2])).unwrap();
-    assert_eq!(kinds.windowed.unwrap().kv_heads, 2);
+    assert_eq!(kinds.said.windowed.unwrap().kv_heads, 2);
     for (key, value) in [
         ("attention.head_count_kv", counts(&[2, 2])),
         ("attention.head_count_kv", counts(&[2, 4, 2, 2])),

@@ -13,7 +13,8 @@ use std::path::Path;
 
 use serde_json::{Value as Json, json};
 
-use crate::config::{ModelConfig, RopeScaling};
+use crate::config::ModelConfig;
+use crate::layers::RopeScaling;
 
 fn base(class: &str) -> Json {
     json!({
@@ -33,11 +34,11 @@ fn with(class: &str, fields: Json) -> Result<ModelConfig, String> {
 }
 
 fn check_windows(class: &str, fields: Json, expected: [Option<usize>; 4]) {
-    assert_eq!(with(class, fields.clone()).unwrap().windows, expected, "{class} {fields}");
+    assert_eq!(with(class, fields.clone()).unwrap().said.windows, expected, "{class} {fields}");
 }
 
 fn check_scaling(fields: Json, theta: f32, expected: &RopeScaling) {
-    let rope = with("LlamaForCausalLM", fields.clone()).unwrap().rope;
+    let rope = with("LlamaForCausalLM", fields.clone()).unwrap().said.rope;
     assert_eq!((rope.theta, &rope.scaling), (theta, expected), "{fields}");
 }
 
@@ -51,10 +52,10 @@ fn check_error(class: &str, fields: Json, fragments: &[&str]) {
 #[test]
 fn absent_fields_have_the_defaults_of_the_reference() {
     let config = with("LlamaForCausalLM", json!({})).unwrap();
-    assert_eq!((config.kv_heads, config.head_dim, config.rope.dim), (8, 8, 8));
-    assert_eq!((config.rope.theta, config.tied_embeddings), (10_000.0, false));
+    assert_eq!((config.said.kv_heads, config.said.head_dim, config.said.rope.dim), (8, 8, 8));
+    assert_eq!((config.said.rope.theta, config.said.tied_embeddings), (10_000.0, false));
     assert_eq!(config.name, "m");
-    assert_eq!(with("Qwen3ForCausalLM", json!({})).unwrap().head_dim, 128);
+    assert_eq!(with("Qwen3ForCausalLM", json!({})).unwrap().said.head_dim, 128);
     let by_type = json!({"architectures": null, "model_type": "qwen2"});
     assert_eq!(with("", by_type).unwrap().architecture, "qwen2");
 }
@@ -106,7 +107,7 @@ fn rope_scaling_is_read_in_both_styles() {
     let empty = json!({"rope_scaling": {}, "rope_parameters": {"rope_theta": 3e4}});
     check_scaling(empty, 3e4, &RopeScaling::None);
     let half = with("LlamaForCausalLM", json!({"partial_rotary_factor": 0.5})).unwrap();
-    assert_eq!(half.rope.dim, 4);
+    assert_eq!(half.said.rope.dim, 4);
 }
 
 #[test]
@@ -163,7 +164,8 @@ fn llama3() -> Json {
 #[test]
 fn llama3_factors_keep_short_wavelengths_and_divide_long_ones() {
     let config = with("LlamaForCausalLM", llama3()).unwrap();
-    let factors = config.rope.scaling.factors(config.rope.theta, config.rope.dim).unwrap();
+    let factors =
+        config.said.rope.scaling.factors(config.said.rope.theta, config.said.rope.dim).unwrap();
     assert_eq!(factors.len(), 8);
     assert_eq!((factors[0], factors[7]), (1.0, 8.0));
     assert!(factors.is_sorted());

@@ -7,10 +7,11 @@ use serde_json::{Value as Json, json};
 
 use super::super::name_table;
 use super::{llama3, with};
-use crate::config::{
-    ClassifierConfig, HeadActivation, MambaNorm, ModelConfig, PositionTable, RopeLayout, TensorForm,
-};
+use crate::config::ModelConfig;
 use crate::gguf::{GgufFile, GgufWriter};
+use crate::layers::{
+    ClassifierConfig, HeadActivation, MambaNorm, PositionTable, RopeLayout, TensorForm,
+};
 use crate::pooling::Pooling;
 
 fn samples() -> Vec<ModelConfig> {
@@ -30,7 +31,7 @@ fn samples() -> Vec<ModelConfig> {
     samples.extend(
         super::super::names()
             .chain(super::super::encoders())
-            .map(|name| ModelConfig { name: "m".into(), ..ModelConfig::tiny(name, 3).unwrap() }),
+            .map(|name| named(ModelConfig::tiny(name, 3).unwrap())),
     );
     samples
 }
@@ -80,34 +81,36 @@ fn write_gguf(config: &ModelConfig, path: &Path) {
     let mut writer = GgufWriter::new();
     config.to_gguf(&mut writer).unwrap();
     let one = |name: String| (name, vec![0.0]);
-    let layers = config.experts.iter().flat_map(|experts| experts.layers.iter().enumerate());
+    let layers = config.said.experts.iter().flat_map(|experts| experts.layers.iter().enumerate());
     let routers = layers.filter(|(_, sparse)| **sparse);
     let mut tensors: Vec<(String, Vec<f32>)> =
         routers.map(|(layer, _)| one(format!("blk.{layer}.ffn_gate_inp.weight"))).collect();
-    if !config.tied_embeddings {
+    if !config.said.tied_embeddings {
         tensors.push(one("output.weight".to_owned()));
     }
-    if config.grouped().is_some_and(|grouped| grouped.head_norms) {
+    if config.said.declared_head_norms().is_some() {
         tensors.push(one("blk.0.attn_q_norm.weight".to_owned()));
     }
-    let indexed = (0..config.layers).filter(|layer| config.index_of(*layer).is_some());
+    let index = config.said.index.as_ref();
+    let indexed = |layer: &usize| index.is_some_and(|index| index.layers[*layer]);
+    let indexed = (0..config.layers.len()).filter(indexed);
     tensors.extend(indexed.map(|layer| one(format!("blk.{layer}.indexer.attn_k.weight"))));
-    if config.mamba.as_ref().is_some_and(|mamba| mamba.norm != MambaNorm::None) {
+    if config.said.mamba.as_ref().is_some_and(|mamba| mamba.norm != MambaNorm::None) {
         tensors.push(one("blk.0.ssm_norm.weight".to_owned()));
     }
-    if config.encoder.as_ref().is_some_and(|encoder| encoder.token_types > 0) {
+    if config.said.encoder.as_ref().is_some_and(|encoder| encoder.token_types > 0) {
         tensors.push(one("token_types.weight".to_owned()));
     }
-    if let Some(head) = config.classifier {
+    if let Some(head) = config.said.classifier {
         let parts = [("cls.weight", head.dense.is_some()), ("cls.norm.weight", head.norm)];
         let parts = parts.into_iter().chain([("cls.output.weight", true)]).filter(|it| it.1);
         tensors.extend(parts.map(|(name, _)| one(name.to_owned())));
     }
-    if let Some(convs) = config.convs.as_ref().filter(|convs| convs.biased) {
+    if let Some(convs) = config.said.convs.as_ref().filter(|convs| convs.biased) {
         let first = convs.layers.iter().position(|has| *has).unwrap();
         tensors.push(one(format!("blk.{first}.shortconv.conv.bias")));
     }
-    let factors = config.rope.factor_tensors().into_iter();
+    let factors = config.said.rope.factor_tensors().into_iter();
     tensors.extend(factors.map(|(name, values)| (name.to_owned(), values)));
     for (name, values) in &tensors {
         writer.plan(name, &quant::F32, &[values.len()]).unwrap();
@@ -119,18 +122,25 @@ fn write_gguf(config: &ModelConfig, path: &Path) {
     stream.finish().unwrap();
 }
 
+/// The model with the display name that readers of tests give it.
+fn named(mut config: ModelConfig) -> ModelConfig {
+    "m".clone_into(&mut config.name);
+    config
+}
+
 /// Encoders with a head for one label.
 fn rerankers() -> impl Iterator<Item = ModelConfig> {
     let with_heads = super::super::encoders().filter(|name| *name != "nomic_bert");
     with_heads.map(|name| {
         let config = ModelConfig::tiny(name, 3).unwrap();
-        let modern = config.positions.is_none();
+        let modern = config.said.positions.is_none();
         let (pooling, dense) = match modern {
             true => (Pooling::Mean, HeadActivation::Gelu),
             false => (Pooling::Cls, HeadActivation::Tanh),
         };
         let head = ClassifierConfig { labels: 1, pooling, dense: Some(dense), norm: modern };
-        ModelConfig { name: "m".into(), classifier: Some(head), ..config }
+        let scored = config.with(|said| said.classifier = Some(head));
+        named(scored)
     })
 }
 
@@ -140,18 +150,21 @@ fn written_gguf_metadata_reads_the_same_but_for_what_the_format_cannot_say() {
     for config in samples().into_iter().chain(rerankers()) {
         let path = folder.path().join("m.gguf");
         write_gguf(&config, &path);
-        let mut read = ModelConfig::from_gguf(&GgufFile::open(&path).unwrap()).unwrap();
-        if let Some(factors) = config.rope.scaling.factors(config.rope.theta, config.rope.dim) {
-            assert_eq!(read.rope.scaling.factors(0.0, 0), Some(factors));
-            read.rope.scaling = config.rope.scaling.clone();
-        }
-        (read.rope.layout, read.activation) = (config.rope.layout, config.activation);
+        let read = ModelConfig::from_gguf(&GgufFile::open(&path).unwrap()).unwrap();
+        let mut read = read.with(|read| {
+            let said = &config.said;
+            if let Some(factors) = said.rope.scaling.factors(said.rope.theta, said.rope.dim) {
+                assert_eq!(read.rope.scaling.factors(0.0, 0), Some(factors));
+                read.rope.scaling = said.rope.scaling.clone();
+            }
+            (read.rope.layout, read.activation) = (said.rope.layout, said.activation);
+            assert_eq!(read.positions, said.positions.map(PositionTable::from_first));
+            read.positions = said.positions;
+            if let (Some(read), Some(delta)) = (&mut read.delta, &said.delta) {
+                read.tiled = delta.tiled;
+            }
+        });
         read.special = config.special.clone();
-        assert_eq!(read.positions, config.positions.map(PositionTable::from_first));
-        read.positions = config.positions;
-        if let (Some(read), Some(delta)) = (&mut read.delta, &config.delta) {
-            read.tiled = delta.tiled;
-        }
         // Families with the name of another in GGUF files.
         for (own, other) in
             [("mistral", "llama"), ("glm4_moe_lite", "deepseek_v3"), ("xlm_roberta", "bert")]
@@ -215,16 +228,19 @@ fn files_are_written_with_the_names_that_llama_cpp_reads() {
     assert_eq!(shape("blk.0.ssm_conv1d_q.weight"), [88, 1, 4]);
     assert_eq!(shape("blk.0.ssm_a"), [4, 1]);
     let falcon = tiny("falcon_h1", 2);
-    assert_eq!(falcon.gguf_tensor_name("blk.1.ffn_norm.weight").unwrap(), "blk.1.ffn_norm");
+    assert_eq!(falcon.gguf_tensor_name("blk.1.ffn_norm.weight"), "blk.1.ffn_norm");
 }
 
 #[test]
 fn factors_are_in_the_weights_of_files_of_falcon_h1_unless_tables_are_shared() {
     let config = ModelConfig::tiny("falcon_h1", 2).unwrap();
-    let factors = |config: &ModelConfig, name: &str| config.row_factors(name).unwrap();
-    let folded = config.folded().unwrap();
-    assert_eq!((folded.embedding_scale, folded.logit_scale, folded.factors.len()), (1.0, 1.0, 0));
-    let whole = |name: &str| vec![(usize::MAX, config.factor_of(name))];
+    let factors = |config: &ModelConfig, name: &str| config.row_factors(name);
+    let folded = config.folded();
+    assert_eq!(
+        (folded.said.embedding_scale, folded.said.logit_scale, folded.said.factors.len()),
+        (1.0, 1.0, 0)
+    );
+    let whole = |name: &str| vec![(usize::MAX, config.said.factor_of(name))];
     assert_eq!(factors(&config, "token_embd.weight"), [(usize::MAX, 4.0)]);
     assert_eq!(factors(&config, "output.weight"), [(usize::MAX, 0.25)]);
     assert_eq!(factors(&config, "blk.1.attn_k.weight"), whole("attn_k"));
@@ -232,12 +248,12 @@ fn factors_are_in_the_weights_of_files_of_falcon_h1_unless_tables_are_shared() {
     let ends: Vec<_> =
         factors(&config, "blk.0.ssm_in.weight").iter().map(|(end, _)| *end).collect();
     assert_eq!(ends, [108, 216, 236, 256, 262]);
-    assert_eq!(factors(&config, "blk.0.ssm_in.weight")[3].1, config.factor_of("ssm_in.c"));
-    let tied = ModelConfig { tied_embeddings: true, ..config };
-    assert_eq!(tied.folded().unwrap(), tied);
+    assert_eq!(factors(&config, "blk.0.ssm_in.weight")[3].1, config.said.factor_of("ssm_in.c"));
+    let tied = config.with(|said| said.tied_embeddings = true);
+    assert_eq!(tied.folded(), tied);
     assert_eq!(factors(&tied, "token_embd.weight"), []);
     let granite = ModelConfig::tiny("granite", 2).unwrap();
-    assert_eq!(granite.folded().unwrap().embedding_scale, 4.0);
+    assert_eq!(granite.folded().said.embedding_scale, 4.0);
 }
 
 #[test]
@@ -245,12 +261,12 @@ fn gguf_files_call_the_second_norm_otherwise_in_some_families() {
     let check = |class: &str, expected: &str| {
         let fields = json!({"num_key_value_heads": 8, "first_k_dense_replace": 1});
         let config = with(class, fields).unwrap();
-        assert_eq!(config.gguf_tensor_name("blk.3.ffn_norm.weight").unwrap(), expected, "{class}");
-        assert_eq!(config.gguf_tensor_name("output.weight").unwrap(), "output.weight");
+        assert_eq!(config.gguf_tensor_name("blk.3.ffn_norm.weight"), expected, "{class}");
+        assert_eq!(config.gguf_tensor_name("output.weight"), "output.weight");
     };
     check("GptOssForCausalLM", "blk.3.post_attention_norm.weight");
     check("Glm4MoeForCausalLM", "blk.3.post_attention_norm.weight");
     check("DeepseekV3ForCausalLM", "blk.3.ffn_norm.weight");
     let config = with("DeepseekV3ForCausalLM", json!({"first_k_dense_replace": 1})).unwrap();
-    assert_eq!(config.gguf_rope().unwrap(), RopeLayout::Interleaved);
+    assert_eq!(config.gguf_rope(), RopeLayout::Interleaved);
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value as Json, json};
 
 use super::{check_error, check_scaling, with};
-use crate::config::RopeScaling;
+use crate::layers::RopeScaling;
 
 const V3: &str = "DeepseekV3ForCausalLM";
 const QWEN3: &str = "Qwen3ForCausalLM";
@@ -16,9 +16,9 @@ fn yarn(factor: f32, original_context: usize) -> RopeScaling {
 /// Magnitude and factor of the attention scores (times the root of the head's values).
 fn check_factors(class: &str, parameters: Json, magnitude: f64, sharpening: f64) {
     let config = with(class, json!({"rope_scaling": parameters})).unwrap();
-    let scale = f64::from(config.attention_scale) * (config.head_dim as f64).sqrt();
+    let scale = f64::from(config.said.attention_scale) * (config.said.head_dim as f64).sqrt();
     let close = |found: f64, expected: f64| (found - expected).abs() < 1e-6 * expected;
-    let found = f64::from(config.rope.magnitude);
+    let found = f64::from(config.said.rope.magnitude);
     assert!(close(found, magnitude), "{parameters}: {found}, not {magnitude}");
     assert!(close(scale, sharpening), "{parameters}: {scale}, not {sharpening}");
 }
@@ -80,11 +80,11 @@ fn gpt_oss_is_scaled_unless_it_says_otherwise() {
         beta_slow: 1.0,
         truncate: false,
     };
-    let absent = with(class, json!({})).unwrap().rope;
+    let absent = with(class, json!({})).unwrap().said.rope;
     assert_eq!((absent.scaling, absent.theta), (expected, 150_000.0));
     assert!((absent.magnitude - (0.1 * 32f32.ln() + 1.0)).abs() < 1e-6);
     let default = json!({"rope_parameters": {"rope_theta": 1e4}});
-    let rope = with(class, default).unwrap().rope;
+    let rope = with(class, default).unwrap().said.rope;
     assert_eq!((rope.scaling, rope.theta, rope.magnitude), (RopeScaling::None, 1e4, 1.0));
 }
 

@@ -1,8 +1,9 @@
 //! Groups of tensors with the same kind and placement.
 
+use formats::layers::TensorKind;
 use indexmap::IndexMap;
 use kernels::quant::QuantType;
-use models::placement::{Placed, TensorInfo, TensorKind};
+use models::placement::{Placed, TensorInfo};
 use serde_json::{Value as Json, json};
 
 /// Tensors of one kind with the same storage type and placement.

@@ -1,13 +1,14 @@
 //! Grouped-query attention with rotary positions, and optional norms of queries, keys and values,
 //! sliding window and sinks. A layer may attend to the keys and values of an earlier one.
 
-use super::{ForwardPass, LayerRope, Linear, Norm};
+use super::{ForwardPass, Linear, Norm, OpPlace, Operation, Rotations};
 use crate::Error;
 use crate::loader::Loader;
 use crate::ranks::{Heads, Slice};
-use backend::{AttentionSpec, Buffer, Gate, HeadColumns, Rope, Window};
-use formats::ModelConfig;
-use formats::config::{GroupedConfig, ValueSource};
+use backend::{AttentionSpec, Buffer, Gate, HeadColumns, LayerCache, Rope, Window};
+use dist::Split;
+use formats::layers::ValueSource;
+use formats::layers::{GroupedSpec, KeySource, Reach};
 use std::ops::Range;
 
 /// Workspace shared by all layers, as wide as this rank's heads.
@@ -50,118 +51,77 @@ struct KeysAndValues {
     v_norm: Option<(Norm, Buffer)>,
 }
 
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Attention {
+#[derive(Debug)]
+pub(crate) struct GroupedAttention {
     /// Index in this rank's KV cache of the layer whose keys and values are attended to.
     layer: usize,
     q: Projected,
     /// `None` where the keys and values are those of an earlier layer.
     kv: Option<KeysAndValues>,
-    pub out: Linear,
+    out: Linear,
     /// Where the outputs of heads are gated: queries with their gates, `[rows, heads * 2 *
     /// head_dim]`, and the gates, `[rows, heads * head_dim]`.
     gate: Option<[Buffer; 2]>,
-    /// Rotations of queries and of keys, where they are rotated.
-    ropes: [Option<Rope>; 2],
+    rotations: Rotations,
     /// Whether norms follow the rotation.
     norms_last: bool,
     head_dim: usize,
     spec: AttentionSpec,
     work: AttentionBuffers,
+    cache: LayerCache,
 }
 
-impl Attention {
-    /// Loads `attn_q`, `attn_k`, `attn_v` and `attn_output` of a layer, with norms of heads
-    /// `attn_q_norm` and `attn_k_norm`, with sinks `attn_sinks`: all of this rank's heads.
+impl GroupedAttention {
+    /// Loads `attn_q`, `attn_k`, `attn_v` and `attn_output`, with norms of heads `attn_q_norm` and
+    /// `attn_k_norm`, with sinks `attn_sinks`: all of this rank's heads.
     pub fn load(
         loader: &mut Loader<'_>,
-        layer: usize,
-        rope: LayerRope,
-        options: GroupedConfig,
+        place: OpPlace,
+        spec: &GroupedSpec,
     ) -> Result<Self, Error> {
-        let config = loader.checkpoint.config();
-        let ModelConfig { hidden_size: hidden, heads, attention_scale: scale, .. } = *config;
-        let (head_dim, window) = (config.head_dim_of(layer), window_of(config, layer));
-        let prefix = format!("blk.{layer}");
-        let own = loader.heads_of(layer)?;
-        let sinks = match options.sinks {
-            true => {
-                let name = format!("{prefix}.attn_sinks.weight");
-                Some(loader.vector(&name, &[heads], own.queries.clone())?)
-            }
+        let GroupedSpec { heads, head_dim, gate: has_gate, .. } = *spec;
+        let own = Heads::of(loader.slice, heads, spec.kv_heads)?;
+        let sinks = match spec.sinks {
+            true => Some(loader.vector_part("attn_sinks.weight", own.queries.clone())?),
             false => None,
         };
         let work = AttentionBuffers::new(loader, &own, head_dim)?;
         let values = |heads: &Range<usize>| heads.start * head_dim..heads.end * head_dim;
-        let (parts, rows) = match options.gate {
-            true => (2 * own.queries.start..2 * own.queries.end, 2 * heads),
-            false => (own.queries.clone(), heads),
+        let parts = match has_gate {
+            true => 2 * own.queries.start..2 * own.queries.end,
+            false => own.queries.clone(),
         };
-        let name = format!("{prefix}.attn_q");
-        let part = Slice::Heads(values(&parts));
-        let linear = Linear::load(loader, &name, rows * head_dim, hidden, part)?;
-        let q_norm = head_norm(loader, layer, ("q", "q_normed"), own.queries.len())?;
+        let linear = Linear::load(loader, "attn_q", Slice::Heads(values(&parts)))?;
+        let q_norm = head_norm(loader, spec, ("attn_q_norm", "q_normed"), own.queries.len())?;
         let gated = own.queries.len() * head_dim;
-        let gate = match options.gate {
+        let gate = match has_gate {
             true => Some([loader.shared("q_gate", 2 * gated)?, loader.shared("gate_q", gated)?]),
             false => None,
         };
-        let (of, ropes) = (config.kv_layer(layer), rope.of_layer(config.unrotated[layer]));
-        let kv = match of == layer {
-            true => Some(KeysAndValues::load(loader, layer, options, &own.kv)?),
+        let kv = match spec.has_own_keys() {
+            true => Some(KeysAndValues::load(loader, spec, &own.kv)?),
             false => None,
         };
-        // One layer of an encoder is computed after another, in the same place.
-        let of = if config.encoder.is_some() { 0 } else { of };
-        let layer = of.checked_sub(loader.layers.start).ok_or_else(|| {
-            let problem = format!("layer {layer} needs keys and values of layer {of}");
-            Error::Config(format!("{problem}, which is in another stage"))
-        })?;
-        let (out, inputs) = (format!("{prefix}.attn_output"), Slice::Inputs(values(&own.queries)));
+        let of_rank =
+            GroupedSpec { heads: own.queries.len(), kv_heads: own.kv.len(), ..spec.clone() };
         Ok(Self {
-            layer,
+            layer: cached_layer(loader, place.layer, spec.keys)?,
             q: Projected { linear, norm: q_norm },
             kv,
-            out: Linear::load(loader, &out, hidden, heads * head_dim, inputs)?,
+            out: Linear::load(loader, "attn_output", Slice::Inputs(values(&own.queries)))?,
             gate,
-            ropes,
-            norms_last: options.norms_last,
+            rotations: Rotations::load(loader, spec.rotation.as_ref(), spec.growth, head_dim)?,
+            norms_last: spec.head_norms.is_some_and(|norms| norms.after_rotation),
             head_dim,
-            spec: AttentionSpec { heads: own.queries.len(), scale, window, sinks },
+            spec: AttentionSpec {
+                heads: own.queries.len(),
+                scale: spec.scale,
+                window: window_of(spec),
+                sinks,
+            },
             work,
+            cache: of_rank.cache(place.layer),
         })
-    }
-
-    /// `[rows, hidden]` to `[rows, hidden]`; stores the rows' keys and values first.
-    pub fn forward(&self, pass: &mut ForwardPass<'_>, x: Buffer, out: Buffer) {
-        let AttentionBuffers { mut q, mixed, .. } = self.work;
-        let (rows, dim) = (pass.rows(), self.head_dim);
-        let heads = |buffer| HeadColumns { buffer, first: 0, stride: dim };
-        // q: [rows, heads * head_dim]
-        let projected = self.gate.map_or(q, |[both, _]| both);
-        let queries = (&self.q.linear, projected);
-        match &self.kv {
-            Some(kv) => kv.project(pass, x, queries, self.work),
-            None => Linear::forward_each(pass, x, [queries], rows),
-        }
-        if let Some([both, gate]) = self.gate {
-            let part = |first| HeadColumns { buffer: both, first, stride: 2 * dim };
-            pass.backend.copy_heads(part(0), dim, heads(q), rows);
-            pass.backend.copy_heads(part(dim), dim, heads(gate), rows);
-        }
-        q = self.turn(pass, q, self.q.norm, self.ropes[0]);
-        if let Some(kv) = &self.kv {
-            let v = kv.values(pass, self.work);
-            let k = self.turn(pass, self.work.k, kv.k.norm, self.ropes[1]);
-            pass.backend.store_kv(self.layer, k, Some(v), pass.batch);
-        }
-        // mixed: [rows, heads * head_dim]
-        pass.backend.attention(self.layer, q, mixed, &self.spec, pass.batch);
-        let gated = self.gate.map_or(mixed, |[_, gate]| {
-            pass.backend.apply_gate(Gate::Sigmoid, gate, mixed, rows);
-            gate
-        });
-        self.out.forward(pass, gated, out, rows);
     }
 
     /// Queries or keys after their norm and rotation.
@@ -188,6 +148,53 @@ impl Attention {
     }
 }
 
+impl Operation for GroupedAttention {
+    fn name(&self) -> &'static str {
+        "attention"
+    }
+
+    fn split(&self) -> Split {
+        self.out.split
+    }
+
+    fn cache(&self) -> LayerCache {
+        self.cache.clone()
+    }
+
+    fn forward(&self, pass: &mut ForwardPass<'_>, x: Buffer, out: Buffer) -> Result<(), Error> {
+        // The rows' keys and values are stored first.
+        let AttentionBuffers { mut q, mixed, .. } = self.work;
+        let (rows, dim) = (pass.rows(), self.head_dim);
+        let heads = |buffer| HeadColumns { buffer, first: 0, stride: dim };
+        // q: [rows, heads * head_dim]
+        let projected = self.gate.map_or(q, |[both, _]| both);
+        let queries = (&self.q.linear, projected);
+        match &self.kv {
+            Some(kv) => kv.project(pass, x, queries, self.work),
+            None => Linear::forward_each(pass, x, [queries], rows),
+        }
+        if let Some([both, gate]) = self.gate {
+            let part = |first| HeadColumns { buffer: both, first, stride: 2 * dim };
+            pass.backend.copy_heads(part(0), dim, heads(q), rows);
+            pass.backend.copy_heads(part(dim), dim, heads(gate), rows);
+        }
+        q = self.turn(pass, q, self.q.norm, self.rotations.queries);
+        if let Some(kv) = &self.kv {
+            let v = kv.values(pass, self.work);
+            let k = self.turn(pass, self.work.k, kv.k.norm, self.rotations.keys);
+            pass.backend.store_kv(self.layer, k, Some(v), pass.batch);
+        }
+        // mixed: [rows, heads * head_dim]
+        pass.backend.attention(self.layer, q, mixed, &self.spec, pass.batch);
+        let gated = self.gate.map_or(mixed, |[_, gate]| {
+            pass.backend.apply_gate(Gate::Sigmoid, gate, mixed, rows);
+            gate
+        });
+        self.out.forward(pass, gated, out, rows);
+        Ok(())
+    }
+}
+
 /// `x`, or what a norm makes of it.
 fn normalised(pass: &mut ForwardPass<'_>, x: Buffer, norm: Option<(Norm, Buffer)>) -> Buffer {
     norm.map_or(x, |(norm, normed)| norm.forward(pass, x, normed, pass.batch.rows()))
@@ -197,26 +204,22 @@ impl KeysAndValues {
     /// Loads those of a layer, for the KV heads `own`.
     fn load(
         loader: &mut Loader<'_>,
-        layer: usize,
-        options: GroupedConfig,
+        spec: &GroupedSpec,
         own: &Range<usize>,
     ) -> Result<Self, Error> {
-        let config = loader.checkpoint.config();
-        let (dim, eps) = (config.head_dim_of(layer), config.rms_norm_eps);
-        let (heads, hidden) = (config.kv_heads_of(layer), config.hidden_size);
-        let takes_keys = config.takes_keys_as_values(layer);
-        let mut load = |part: &str| {
-            let name = format!("blk.{layer}.attn_{part}");
-            let values = Slice::Heads(own.start * dim..own.end * dim);
-            Linear::load(loader, &name, heads * dim, hidden, values)
+        let dim = spec.head_dim;
+        let mut load =
+            |name: &str| Linear::load(loader, name, Slice::Heads(own.start * dim..own.end * dim));
+        let linear = load("attn_k")?;
+        let v = match spec.values {
+            ValueSource::NormedKeys => None,
+            ValueSource::Projected | ValueSource::Normed => Some(load("attn_v")?),
         };
-        let linear = load("k")?;
-        let v = if takes_keys { None } else { Some(load("v")?) };
-        let norm = head_norm(loader, layer, ("k", "k_normed"), own.len())?;
-        let v_norm = match options.values {
+        let norm = head_norm(loader, spec, ("attn_k_norm", "k_normed"), own.len())?;
+        let v_norm = match spec.values {
             ValueSource::Projected => None,
             ValueSource::Normed | ValueSource::NormedKeys => {
-                let norm = Norm::without_weight(loader, dim, eps);
+                let norm = Norm::without_weight(loader, dim, spec.eps);
                 Some((norm, loader.shared("v_normed", own.len() * dim)?))
             }
         };
@@ -245,41 +248,48 @@ impl KeysAndValues {
     }
 }
 
-/// The positions that queries of a layer attend to.
-pub(super) fn window_of(config: &ModelConfig, layer: usize) -> Window {
-    let positions = config.windows[layer].unwrap_or(usize::MAX);
-    let ahead = match config.encoder {
-        Some(_) if positions == usize::MAX => usize::MAX,
-        Some(_) => positions - 1,
-        None => 0,
+/// Index in this rank's cache of the layer whose keys and values `layer` attends to.
+fn cached_layer(loader: &Loader<'_>, layer: usize, keys: KeySource) -> Result<usize, Error> {
+    let of = match keys {
+        KeySource::Own => layer,
+        KeySource::Layer(earlier) => earlier,
+        KeySource::First => 0,
     };
-    Window { positions, is_chunk: config.chunked && positions != usize::MAX, ahead }
+    of.checked_sub(loader.layers.start).ok_or_else(|| {
+        let problem = format!("layer {layer} needs keys and values of layer {of}");
+        Error::Config(format!("{problem}, which is in another stage"))
+    })
+}
+
+/// The positions that queries attend to.
+fn window_of(spec: &GroupedSpec) -> Window {
+    let positions = spec.window.unwrap_or(usize::MAX);
+    let ahead = match spec.reach {
+        Reach::Around if positions == usize::MAX => usize::MAX,
+        Reach::Around => positions - 1,
+        Reach::Before | Reach::Chunk => 0,
+    };
+    let is_chunk = spec.reach == Reach::Chunk && positions != usize::MAX;
+    Window { positions, is_chunk, ahead }
 }
 
 /// Loads the norm of each of `heads` heads of queries or of keys, or of all together, with a buffer
 /// for what it gives, where the layer has one.
 fn head_norm(
     loader: &mut Loader<'_>,
-    layer: usize,
-    (part, buffer): (&str, &'static str),
+    spec: &GroupedSpec,
+    (name, buffer): (&str, &'static str),
     heads: usize,
 ) -> Result<Option<(Norm, Buffer)>, Error> {
-    let config = loader.checkpoint.config();
-    let (dim, eps) = (config.head_dim_of(layer), config.rms_norm_eps);
-    let options = config.grouped().copied().unwrap_or_default();
-    if options.bare_norms && !config.unrotated[layer] {
-        let norm = Norm::without_weight(loader, dim, eps);
-        return Ok(Some((norm, loader.shared(buffer, heads * dim)?)));
-    }
-    if !options.head_norms {
-        return Ok(None);
-    }
-    let whole = options.whole_norms;
-    if whole && loader.slice.ranks() > 1 {
+    let (dim, eps) = (spec.head_dim, spec.eps);
+    let Some(norms) = spec.head_norms else { return Ok(None) };
+    if norms.whole && loader.slice.ranks() > 1 {
         let problem = "norms over all heads cannot be divided among ranks";
         return Err(Error::Config(problem.to_owned()));
     }
-    let width = if whole { heads * dim } else { dim };
-    let norm = Norm::load(loader, &format!("blk.{layer}.attn_{part}_norm"), width, eps)?;
+    let norm = match norms.weights {
+        true => Norm::load(loader, name, eps)?,
+        false => Norm::without_weight(loader, dim, eps),
+    };
     Ok(Some((norm, loader.shared(buffer, heads * dim)?)))
 }

@@ -4,17 +4,20 @@
 //! Values, keys and queries (`x`, `B` and `C` in the paper) pass a short convolution along
 //! positions, whose inputs are rows of the cache with a window; the matrices are states.
 
-use super::convolved::{ConvolvedLinear, ConvolvedSource};
-use super::{ForwardPass, Linear, Norm};
+use super::convolution::{ConvolvedLinear, ConvolvedSource};
+use super::linear::PartOf;
+use super::{ForwardPass, Linear, Norm, OpPlace, Operation};
 use crate::Error;
 use crate::loader::Loader;
 use crate::ranks::{Heads, Slice};
-use backend::{Buffer, Gate, LayerCache, RecurrenceRule, RecurrenceSpec, Rows, State};
-use formats::config::{MambaConfig, MambaNorm};
+use backend::{Buffer, Gate, LayerCache, RecurrenceRule, RecurrenceSpec};
+use dist::Split;
+use formats::layers::MambaNorm;
+use formats::layers::StateSpaceSpec;
 use std::ops::Range;
 
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Mamba {
+#[derive(Debug)]
+pub(crate) struct StateSpace {
     /// Index of the layer in this rank's cache, and of its first rows there.
     layer: usize,
     first: usize,
@@ -27,24 +30,14 @@ pub(crate) struct Mamba {
     norm: MambaNorm,
     /// Norm of the outputs and its buffer, where there is one.
     normed: Option<(Norm, Buffer)>,
-    pub out: Linear,
+    out: Linear,
     spec: RecurrenceSpec,
-}
-
-/// What a layer keeps of some heads with their groups.
-pub(super) fn cache(config: &MambaConfig, [heads, groups]: [usize; 2]) -> LayerCache {
-    let MambaConfig { head_dim, state, kernel, .. } = *config;
-    let rows = |dim| Rows::plain(dim, Some(kernel));
-    let (key_heads, keys, values) = (groups, state, head_dim);
-    LayerCache {
-        rows: vec![rows(heads * head_dim), rows(groups * state), rows(groups * state)],
-        state: Some(State { heads, key_heads, keys, values, channel_decay: false }),
-    }
+    cache: LayerCache,
 }
 
 /// This rank's heads, as `queries`, and their groups.
-pub(super) fn mamba_heads(loader: &Loader<'_>, config: &MambaConfig) -> Result<Heads, Error> {
-    let MambaConfig { heads, groups, norm, norm_groups, .. } = *config;
+fn heads(loader: &Loader<'_>, spec: &StateSpaceSpec) -> Result<Heads, Error> {
+    let StateSpaceSpec { heads, groups, norm, norm_groups, .. } = *spec;
     let ranks = loader.slice.ranks();
     let divides = norm == MambaNorm::None || norm_groups.is_multiple_of(ranks);
     if ranks > 1 && !divides {
@@ -55,35 +48,27 @@ pub(super) fn mamba_heads(loader: &Loader<'_>, config: &MambaConfig) -> Result<H
     Heads::of(loader.slice, heads, groups)
 }
 
-impl Mamba {
-    /// Loads `ssm_in`, `ssm_conv1d`, `ssm_dt`, `ssm_a`, `ssm_d`, `ssm_norm` and `ssm_out` of a
-    /// layer: this rank's heads with their groups. `first` is the number of its first rows in the
-    /// layer.
+impl StateSpace {
+    /// Loads `ssm_in`, `ssm_conv1d`, `ssm_dt`, `ssm_a`, `ssm_d`, `ssm_norm` and `ssm_out`: this
+    /// rank's heads with their groups.
     pub fn load(
         loader: &mut Loader<'_>,
-        layer: usize,
-        config: &MambaConfig,
-        first: usize,
+        place: OpPlace,
+        spec: &StateSpaceSpec,
     ) -> Result<Self, Error> {
-        let MambaConfig { heads, head_dim, groups, state, .. } = *config;
-        let hidden = loader.checkpoint.config().hidden_size;
-        let Heads { queries: own, kv } = mamba_heads(loader, config)?;
-        let name = |part: &str| format!("blk.{layer}.{part}");
-        let (inner, keys) = (heads * head_dim, groups * state);
+        let StateSpaceSpec { head_dim, state, .. } = *spec;
+        let Heads { queries: own, kv } = heads(loader, spec)?;
+        let (inner, keys) = (spec.values(), spec.keys());
         let values = own.start * head_dim..own.end * head_dim;
         let of_groups = kv.start * state..kv.end * state;
-        let source = name("ssm_in.weight");
         let at = |part: &Range<usize>, first: usize| part.start + first..part.end + first;
-        let all = 2 * (inner + keys) + heads;
-        let gate = Linear::part(loader, (&source, &source, "ssm_in.z"), all, values.clone())?;
+        let of = |factor, noted| PartOf { name: "ssm_in", noted, factor };
+        let gate = Linear::part(loader, of("ssm_in.z", true), values.clone())?;
         let steps = at(&own, 2 * (inner + keys));
-        let steps = Linear::part(loader, (&source, "", "ssm_in.dt"), all, steps)?;
-        let conv = name("ssm_conv1d");
-        let mut input = |part: &str, rows: Range<usize>, buffers| {
-            let matrix = (&source[..], all, at(&rows, inner));
-            let conv = (&conv[..], inner + 2 * keys, rows);
-            let kernel = config.kernel;
-            let source = ConvolvedSource { matrix, noted: "", part, conv, kernel, buffers };
+        let steps = Linear::part(loader, of("ssm_in.dt", false), steps)?;
+        let mut input = |factor, rows: Range<usize>, buffers| {
+            let (matrix, conv) = (of(factor, false), ("ssm_conv1d", rows.clone()));
+            let source = ConvolvedSource { matrix, rows: at(&rows, inner), conv, buffers };
             ConvolvedLinear::load(loader, &source)
         };
         let inputs = [
@@ -91,44 +76,42 @@ impl Mamba {
             input("ssm_in.b", at(&of_groups, inner), ["delta_k_in", "delta_k"])?,
             input("ssm_in.c", at(&of_groups, inner + keys), ["delta_q_in", "delta_q"])?,
         ];
-        let spec = Self::spec(loader, layer, config, (&own, &inputs))?;
-        let normed = match config.norm {
+        let recurrence = Self::recurrence(loader, spec, (&own, &inputs))?;
+        let normed = match spec.norm {
             MambaNorm::None => None,
             MambaNorm::BehindGate | MambaNorm::BeforeGate => {
-                let unit = inner / config.norm_groups;
-                let norm =
-                    Norm::of_units(loader, &name("ssm_norm"), (inner, values.clone()), unit)?;
+                let unit = (inner / spec.norm_groups, spec.eps);
+                let norm = Norm::of_units(loader, "ssm_norm", unit, values.clone())?;
                 Some((norm, loader.shared("delta_normed", values.len())?))
             }
         };
+        let of_rank = StateSpaceSpec { heads: own.len(), groups: kv.len(), ..spec.clone() };
         Ok(Self {
-            layer: layer - loader.layers.start,
-            first,
+            layer: place.of_rank(loader),
+            first: place.rows,
             gate: (gate, loader.shared("delta_gate", values.len())?),
             inputs,
             steps,
-            norm: config.norm,
+            norm: spec.norm,
             normed,
-            out: Linear::load(loader, &name("ssm_out"), hidden, inner, Slice::Inputs(values))?,
-            spec,
+            out: Linear::load(loader, "ssm_out", Slice::Inputs(values))?,
+            spec: recurrence,
+            cache: of_rank.cache(),
         })
     }
 
     /// The recurrence of the heads `own`.
-    fn spec(
+    fn recurrence(
         loader: &mut Loader<'_>,
-        layer: usize,
-        config: &MambaConfig,
+        spec: &StateSpaceSpec,
         (own, inputs): (&Range<usize>, &[ConvolvedLinear; 3]),
     ) -> Result<RecurrenceSpec, Error> {
         let [v, k, q] = inputs.each_ref().map(|input| input.conv.out);
-        let mut vector = |part: &str| {
-            loader.vector(&format!("blk.{layer}.{part}"), &[config.heads], own.clone())
-        };
+        let mut vector = |name: &str| loader.vector_part(name, own.clone());
         let (dt, rate, skip) = (vector("ssm_dt.bias")?, vector("ssm_a")?, vector("ssm_d")?);
         let mut buffer = |name, each| loader.shared(name, own.len() * each);
         Ok(RecurrenceSpec {
-            rule: RecurrenceRule::StateSpace { skip, limits: config.limits },
+            rule: RecurrenceRule::StateSpace { skip, limits: spec.limits },
             q,
             k,
             v,
@@ -138,12 +121,25 @@ impl Mamba {
             decay: buffer("delta_decay", 1)?,
             beta: buffer("delta_beta", 1)?,
             tiled: false,
-            out: buffer("delta_out", config.head_dim)?,
+            out: buffer("delta_out", spec.head_dim)?,
         })
     }
+}
 
-    /// `[rows, hidden]` to `[rows, hidden]`; takes the states of the batch's sequences on.
-    pub fn forward(&self, pass: &mut ForwardPass<'_>, x: Buffer, out: Buffer) {
+impl Operation for StateSpace {
+    fn name(&self) -> &'static str {
+        "state space"
+    }
+
+    fn split(&self) -> Split {
+        self.out.split
+    }
+
+    fn cache(&self) -> LayerCache {
+        self.cache.clone()
+    }
+
+    fn forward(&self, pass: &mut ForwardPass<'_>, x: Buffer, out: Buffer) -> Result<(), Error> {
         let (rows, spec) = (pass.rows(), &self.spec);
         let [v, k, q] = self.inputs.each_ref().map(|input| (&input.linear, input.projected));
         let (gate, gated) = self.gate;
@@ -167,5 +163,6 @@ impl Mamba {
             }
         };
         self.out.forward(pass, read, out, rows);
+        Ok(())
     }
 }

@@ -1,17 +1,17 @@
-//! An MLP and routed experts beside it, with norms of what each gives (Gemma 4).
+//! An MLP and routed experts of one sublayer, with norms of what each gives (Gemma 4).
 //!
 //! Both read the residual stream through norms of their own: the MLP through `ffn_norm`, the
 //! experts through `pre_ffw_norm_2`, their router through a norm that is scaled by
 //! `ffn_gate_inp.scale` divided by the root of the width. What they give is added up:
 //! `post_ffw_norm_1(mlp) + post_ffw_norm_2(experts)`.
 
-use super::mlp::gate_kind;
-use super::{ForwardPass, GatedMlp, Moe, Norm};
+use super::{ForwardPass, GatedMlp, Moe, Norm, Operation};
 use crate::Error;
 use crate::loader::Loader;
 use backend::Buffer;
 use dist::Split;
-use formats::config::ExpertsConfig;
+use formats::layers::JointSpec;
+use formats::names::ROUTER_SCALES;
 
 #[derive(Debug)]
 pub(crate) struct MlpAndExperts {
@@ -27,33 +27,35 @@ pub(crate) struct MlpAndExperts {
 
 impl MlpAndExperts {
     /// Loads the MLP, experts and norms of a layer.
-    pub fn load(
-        loader: &mut Loader<'_>,
-        layer: usize,
-        experts: &ExpertsConfig,
-    ) -> Result<Self, Error> {
-        let config = loader.checkpoint.config();
-        let (hidden, eps) = (config.hidden_size, config.rms_norm_eps);
-        let (width, kind) = (config.mlp_width(layer), gate_kind(config.activation));
-        let mlp = GatedMlp::load(loader, layer, "", (width, kind))?;
-        let experts = Moe::load(loader, layer, experts)?;
-        let mut norm = |name: &str| Norm::load(loader, &format!("blk.{layer}.{name}"), hidden, eps);
+    pub fn load(loader: &mut Loader<'_>, spec: &JointSpec) -> Result<Self, Error> {
+        let (hidden, eps) = (loader.hidden(), spec.eps);
+        let mlp = GatedMlp::load(loader, "", &spec.mlp)?;
+        let experts = Moe::load(loader, &spec.experts)?;
+        let mut norm = |name: &str| Norm::load(loader, name, eps);
         let (of_mlp, of_experts) = (norm("ffn_norm")?, norm("pre_ffw_norm_2")?);
         let after = [norm("post_ffw_norm_1")?, norm("post_ffw_norm_2")?];
-        let name = format!("blk.{layer}.ffn_gate_inp.scale");
-        let of_router = Norm::scaled(loader, &name, hidden, eps, 1.0 / (hidden as f32).sqrt())?;
+        let of_router = Norm::scaled(loader, ROUTER_SCALES, eps, 1.0 / (hidden as f32).sqrt())?;
         let mut buffer = |name| loader.shared(name, hidden);
-        let work = [buffer("beside_input")?, buffer("beside_mlp")?, buffer("beside_experts")?];
+        let work = [buffer("joint_input")?, buffer("joint_mlp")?, buffer("joint_experts")?];
         Ok(Self { mlp, experts, before: [of_mlp, of_router, of_experts], after, work })
     }
+}
 
-    /// `[rows, hidden]` of the residual stream to `[rows, hidden]`.
-    pub fn forward(&self, pass: &mut ForwardPass<'_>, x: Buffer, out: Buffer) -> Result<(), Error> {
+impl Operation for MlpAndExperts {
+    fn name(&self) -> &'static str {
+        "MLP"
+    }
+
+    fn split(&self) -> Split {
+        Split::Whole
+    }
+
+    fn forward(&self, pass: &mut ForwardPass<'_>, x: Buffer, out: Buffer) -> Result<(), Error> {
         let (rows, [input, of_mlp, of_experts]) = (pass.rows(), self.work);
         let ([mlp_norm, router_norm, experts_norm], [after_mlp, after_experts]) =
             (self.before, self.after);
         mlp_norm.forward(pass, x, input, rows);
-        self.mlp.forward(pass, input, of_mlp);
+        self.mlp.compute(pass, input, of_mlp);
         pass.sum_over_ranks(of_mlp, self.mlp.down.split)?;
         after_mlp.forward(pass, of_mlp, out, rows);
         router_norm.forward(pass, x, of_mlp, rows);

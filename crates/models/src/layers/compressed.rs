@@ -5,17 +5,15 @@
 //! The last values of queries and rows are rotated, and the outputs are rotated back by the query's
 //! position, because values carry the rotation of theirs.
 
-use super::compressor::{Compressor, CompressorSizes};
-use super::indexer::{self, Indexer};
-use super::{ForwardPass, Linear, Norm};
+use super::compressor::Compressor;
+use super::indexer::Indexer;
+use super::{ForwardPass, Linear, Norm, OpPlace, Operation};
 use crate::Error;
 use crate::loader::Loader;
 use crate::ranks::{Heads, Slice};
-use backend::{
-    Buffer, HeadColumns, LayerCache, Matrix, Rope, Rounding, RowAttention, RowLayout, Rows,
-};
-use formats::ModelConfig;
-use formats::config::CompressedConfig;
+use backend::{Buffer, HeadColumns, LayerCache, Matrix, Rope, Rounding, RowAttention};
+use dist::Split;
+use formats::layers::CompressedSpec;
 use std::ops::Range;
 
 /// Which rows of a layer are those of the window, and where those of compressors begin.
@@ -25,7 +23,7 @@ const INDEX: usize = 4;
 
 /// Workspace shared by all layers, as wide as this rank's heads.
 #[derive(Clone, Copy, Debug)]
-struct SparseBuffers {
+struct CompressedBuffers {
     /// `[rows, q_rank]`, before and after the norm.
     q_row: [Buffer; 2],
     /// `[rows, heads * dim]`, before and after the norm.
@@ -38,7 +36,7 @@ struct SparseBuffers {
     low: Buffer,
 }
 
-impl SparseBuffers {
+impl CompressedBuffers {
     fn new(loader: &mut Loader<'_>, [q_rank, heads, dim, low]: [usize; 4]) -> Result<Self, Error> {
         let mut shared = |name, width| loader.shared(name, width);
         Ok(Self {
@@ -52,7 +50,7 @@ impl SparseBuffers {
 }
 
 #[derive(Debug)]
-pub(crate) struct SparseAttention {
+pub(crate) struct CompressedAttention {
     /// Index of the layer in this rank's cache.
     layer: usize,
     q_a: Linear,
@@ -67,80 +65,39 @@ pub(crate) struct SparseAttention {
     /// Outputs of this rank's groups of heads: `[out_rank, heads of a group * dim]` each.
     groups: Vec<Matrix>,
     out_rank: usize,
-    pub out: Linear,
+    out: Linear,
     rope: Rope,
     /// Values of a head, and how many of them, the last ones, are rotated.
     dim: usize,
     rotated: usize,
     rounding: Rounding,
     spec: RowAttention,
-    work: SparseBuffers,
-}
-
-/// What a layer keeps; `native` says whether rows are rounded as the model was trained for.
-pub(super) fn cache(
-    model: &ModelConfig,
-    config: &CompressedConfig,
-    layer: usize,
-    native: bool,
-) -> LayerCache {
-    let (fp8, fp4) = roundings(config, native);
-    let layout = RowLayout::Plain(fp8);
-    let mut rows = vec![Rows { layout, ..Rows::plain(model.head_dim, model.windows[layer]) }];
-    if let Some(sizes) = sizes(model, config, layer) {
-        rows.extend(sizes.rows(fp8));
-    }
-    if config.indexed[layer] {
-        rows.extend(indexer::sizes(config, layer).rows(fp4));
-    }
-    LayerCache { rows, state: None }
-}
-
-/// How rows of attention and those of the index are rounded.
-fn roundings(config: &CompressedConfig, native: bool) -> (Rounding, Rounding) {
-    match native {
-        true => (Rounding::Fp8 { rotated: config.rope_dim }, Rounding::Fp4),
-        false => (Rounding::None, Rounding::None),
-    }
-}
-
-/// The compressor of a layer, if it has one.
-fn sizes(model: &ModelConfig, config: &CompressedConfig, layer: usize) -> Option<CompressorSizes> {
-    let (every, overlap) = (config.ratios[layer], config.indexed[layer]);
-    (every > 0).then_some(CompressorSizes { every, dim: model.head_dim, overlap })
+    work: CompressedBuffers,
+    cache: LayerCache,
 }
 
 /// The matrices `[out_rank, heads of a group * dim]` of the groups `own`, which one tensor holds.
 fn load_groups(
     loader: &mut Loader<'_>,
-    name: &str,
-    config: &CompressedConfig,
+    out_rank: usize,
     own: &Range<usize>,
 ) -> Result<Vec<Matrix>, Error> {
-    let ModelConfig { heads, head_dim, .. } = *loader.checkpoint.config();
-    let CompressedConfig { groups, out_rank, .. } = *config;
-    let (name, inputs) = (format!("{name}.weight"), heads / groups * head_dim);
-    let view = loader.checkpoint.require(&name, &[groups * out_rank, inputs])?.clone();
+    const NAME: &str = "attn_output_a.weight";
+    let (view, full) = (loader.require(NAME)?.clone(), loader.full_name(NAME));
     let matrix =
-        |group| loader.part_of(&name, &view.rows(group * out_rank..(group + 1) * out_rank));
+        |group| loader.part_of(&full, &view.rows(group * out_rank..(group + 1) * out_rank));
     own.clone().map(matrix).collect()
 }
 
-impl SparseAttention {
+impl CompressedAttention {
     /// Loads the tensors of a layer's attention: this rank's groups of heads; rows, compressors and
-    /// index are whole on every rank. `ropes` are those of layers without and with compression.
+    /// index are whole on every rank.
     pub fn load(
         loader: &mut Loader<'_>,
-        layer: usize,
-        config: &CompressedConfig,
-        ropes: [Rope; 2],
+        place: OpPlace,
+        spec: &CompressedSpec,
     ) -> Result<Self, Error> {
-        let model = loader.checkpoint.config();
-        let ModelConfig { hidden_size: hidden, head_dim: dim, heads, rms_norm_eps: eps, .. } =
-            *model;
-        let scale = model.attention_scale;
-        let CompressedConfig { q_rank, groups, out_rank, rope_dim, .. } = *config;
-        let name = |part: &str| format!("blk.{layer}.attn_{part}");
+        let CompressedSpec { heads, head_dim: dim, groups, out_rank, eps, .. } = *spec;
         let Heads { queries: own, kv: own_groups } = Heads::of(loader.slice, heads, groups)?;
         if own.len() * groups != own_groups.len() * heads {
             return Err(Error::Config(format!(
@@ -148,44 +105,44 @@ impl SparseAttention {
                 loader.slice.ranks()
             )));
         }
-        let (fp8, fp4) = roundings(config, loader.native_rounding);
-        let sizes = sizes(model, config, layer);
-        let rope = ropes[usize::from(sizes.is_some())];
+        let (fp8, fp4) = spec.roundings(loader.native_rounding);
+        let rope = loader.rope(&spec.rotation, None)?;
         let of = |range: &Range<usize>, each| range.start * each..range.end * each;
-        let q_heads = Slice::Heads(of(&own, dim));
-        let sinks = loader.vector(&name("sinks.weight"), &[heads], own.clone())?;
-        let compressor = match sizes {
-            Some(sizes) => {
-                let first = (COMPRESSED, rope);
-                Some(Compressor::load(loader, &name("compressor"), sizes, first)?)
+        let sinks = loader.vector_part("attn_sinks.weight", own.clone())?;
+        let compressor = match &spec.rows {
+            Some(rows) => {
+                let first = (COMPRESSED, rope, eps);
+                Some(Compressor::load(loader, "attn_compressor", rows, first)?)
             }
             None => None,
         };
-        let indexer = match config.indexed[layer] {
-            true => Some(Indexer::load(loader, layer, config, (INDEX, rope, fp4))?),
-            false => None,
+        let indexer = match &spec.index {
+            Some(index) => {
+                let rotated = (rope, index.rows.dim - spec.rope_dim);
+                Some(Indexer::over_rows(loader, index, (INDEX, rotated, eps, fp4))?)
+            }
+            None => None,
         };
-        let matrices = load_groups(loader, &name("output_a"), config, &own_groups)?;
-        let inputs = Slice::Inputs(of(&own_groups, out_rank));
-        let widths = [q_rank, own.len(), dim, own_groups.len() * out_rank];
+        let matrices = load_groups(loader, out_rank, &own_groups)?;
+        let widths = [spec.q_rank, own.len(), dim, own_groups.len() * out_rank];
         Ok(Self {
-            layer: layer - loader.layers.start,
-            q_a: Linear::load(loader, &name("q_a"), q_rank, hidden, Slice::Whole)?,
-            q_a_norm: Norm::load(loader, &name("q_a_norm"), q_rank, eps)?,
-            q_b: Linear::load(loader, &name("q_b"), heads * dim, q_rank, q_heads)?,
-            kv: Linear::load(loader, &name("kv"), dim, hidden, Slice::Whole)?,
-            kv_norm: Norm::load(loader, &name("kv_a_norm"), dim, eps)?,
+            layer: place.of_rank(loader),
+            q_a: Linear::load(loader, "attn_q_a", Slice::Whole)?,
+            q_a_norm: Norm::load(loader, "attn_q_a_norm", eps)?,
+            q_b: Linear::load(loader, "attn_q_b", Slice::Heads(of(&own, dim)))?,
+            kv: Linear::load(loader, "attn_kv", Slice::Whole)?,
+            kv_norm: Norm::load(loader, "attn_kv_a_norm", eps)?,
             q_norm: Norm::without_weight(loader, dim, eps),
             groups: matrices,
             out_rank,
-            out: Linear::load(loader, &name("output_b"), hidden, groups * out_rank, inputs)?,
+            out: Linear::load(loader, "attn_output_b", Slice::Inputs(of(&own_groups, out_rank)))?,
             rope,
             dim,
-            rotated: rope_dim,
+            rotated: spec.rope_dim,
             rounding: fp8,
             spec: RowAttention {
                 heads: own.len(),
-                scale,
+                scale: spec.scale,
                 sinks: Some(sinks),
                 window: Some(WINDOW),
                 compressed: compressor.as_ref().map(Compressor::rows),
@@ -193,13 +150,27 @@ impl SparseAttention {
             },
             compressor,
             indexer,
-            work: SparseBuffers::new(loader, widths)?,
+            work: CompressedBuffers::new(loader, widths)?,
+            cache: spec.cache(loader.native_rounding),
         })
     }
+}
 
-    /// `[rows, hidden]` to `[rows, hidden]`; stores the rows of the batch first.
-    pub fn forward(&self, pass: &mut ForwardPass<'_>, x: Buffer, out: Buffer) {
-        let (SparseBuffers { q_row, q, kv, mixed, low }, rows) = (self.work, pass.rows());
+impl Operation for CompressedAttention {
+    fn name(&self) -> &'static str {
+        "attention"
+    }
+
+    fn split(&self) -> Split {
+        self.out.split
+    }
+
+    fn cache(&self) -> LayerCache {
+        self.cache.clone()
+    }
+
+    fn forward(&self, pass: &mut ForwardPass<'_>, x: Buffer, out: Buffer) -> Result<(), Error> {
+        let (CompressedBuffers { q_row, q, kv, mixed, low }, rows) = (self.work, pass.rows());
         Linear::forward_each(pass, x, [(&self.q_a, q_row[0]), (&self.kv, kv[0])], rows);
         self.q_a_norm.forward(pass, q_row[0], q_row[1], rows);
         self.q_b.forward(pass, q_row[1], q[0], rows);
@@ -228,5 +199,6 @@ impl SparseAttention {
         let columns = (each(mixed, group), each(low, count * self.out_rank));
         pass.backend.linear_heads(columns.0, &self.groups, columns.1, rows);
         self.out.forward(pass, low, out, rows);
+        Ok(())
     }
 }

@@ -5,6 +5,7 @@ use super::{ForwardPass, Norm};
 use crate::Error;
 use crate::loader::Loader;
 use backend::{Buffer, Table};
+use formats::layers::EmbeddingSpec;
 
 pub(crate) struct AddedEmbeddings {
     positions: Option<Table>,
@@ -16,26 +17,21 @@ pub(crate) struct AddedEmbeddings {
 }
 
 impl AddedEmbeddings {
-    /// Loads `position_embd`, `token_types` and `token_embd_norm`, as far as the model has them;
-    /// `None` for models with none of these.
-    pub fn load(loader: &mut Loader<'_>) -> Result<Option<Self>, Error> {
-        let config = loader.checkpoint.config();
-        let hidden = config.hidden_size;
-        let positions = match config.positions {
+    /// Loads `position_embd`, `token_types` and the norm, as far as the model has them; `None` for
+    /// models with none of these.
+    pub fn load(loader: &mut Loader<'_>, spec: &EmbeddingSpec) -> Result<Option<Self>, Error> {
+        let hidden = loader.hidden();
+        let positions = match spec.positions {
             Some(table) => {
-                let rows = table.first..table.rows;
-                Some(loader.table_rows("position_embd.weight", [table.rows, hidden], rows)?)
+                Some(loader.table_rows("position_embd.weight", table.first..table.rows)?)
             }
             None => None,
         };
-        let types = match config.encoder.as_ref().map_or(0, |encoder| encoder.token_types) {
+        let types = match spec.token_types {
             0 => None,
-            types => Some(loader.table("token_types.weight", types, hidden)?),
+            _ => Some(loader.table("token_types.weight")?),
         };
-        let norm = match config.encoder {
-            Some(_) => Some(Norm::of_stream(loader, "token_embd_norm")?),
-            None => None,
-        };
+        let norm = spec.norm.as_ref().map(|norm| Norm::of_stream(loader, norm)).transpose()?;
         if positions.is_none() && types.is_none() && norm.is_none() {
             return Ok(None);
         }

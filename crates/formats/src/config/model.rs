@@ -1,0 +1,137 @@
+//! The normalised configuration of a model: no operation reads a raw JSON key or GGUF field.
+
+use serde::Serialize;
+
+use super::family::Family;
+use super::{Hyperparameters, RopeConfig, RopeScaling, SpecialIds};
+use crate::layers::{EmbeddingSpec, GroupedSpec, HeadSpec, Layer, OpSpec, Reach};
+
+/// What a model computes, whichever file format it was read from: embeddings, layers as values, and
+/// what follows them. All sizes are checked to be positive and consistent when built.
+///
+/// A configuration serialises whole, without its display name and the hyperparameters that its
+/// layers are built from, for digests of it. The names of fields and variants are labels there: one
+/// that is renamed keeps its label by `serde(rename)`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ModelConfig {
+    /// Canonical family name: `llama`, `qwen3_moe`, `deepseek_v3` and so on.
+    pub architecture: String,
+    /// Display name, from the checkpoint's metadata or its folder.
+    #[serde(skip)]
+    pub name: String,
+    /// Width of the residual stream.
+    pub hidden: usize,
+    /// Rows of the embedding and the output head (may exceed the tokenizer's vocabulary).
+    pub vocab: usize,
+    /// Longest context the model was trained for, in tokens.
+    pub context: usize,
+    /// What begins the residual stream.
+    pub embedding: EmbeddingSpec,
+    /// The layers.
+    pub layers: Vec<Layer>,
+    /// What follows the layers.
+    pub head: HeadSpec,
+    /// Token ids that begin and end text, as the checkpoint declares them.
+    pub special: SpecialIds,
+    #[serde(skip)]
+    family: FamilyRef,
+    /// What files say of the model. Everything else but names and ids follows from it.
+    #[serde(skip)]
+    pub(crate) said: Hyperparameters,
+}
+
+impl ModelConfig {
+    /// The model of a family with these hyperparameters.
+    pub(crate) fn build(
+        family: &'static Family,
+        name: String,
+        special: SpecialIds,
+        said: Hyperparameters,
+    ) -> Self {
+        Self {
+            architecture: family.name.to_owned(),
+            name,
+            hidden: said.hidden_size,
+            vocab: said.vocab_size,
+            context: said.context_length,
+            embedding: (family.embedding)(&said),
+            layers: (0..said.layers).map(|at| (family.layer)(&said, at)).collect(),
+            head: (family.head)(&said),
+            special,
+            family: FamilyRef(family),
+            said,
+        }
+    }
+
+    /// The model with other hyperparameters.
+    ///
+    /// # Panics
+    /// If lists of layers have other lengths than the number of layers.
+    #[must_use]
+    pub fn with(&self, change: impl FnOnce(&mut Hyperparameters)) -> Self {
+        let mut said = self.said.clone();
+        change(&mut said);
+        Self::build(self.family(), self.name.clone(), self.special.clone(), said)
+    }
+
+    /// The descriptor of the family.
+    pub(crate) fn family(&self) -> &'static Family {
+        self.family.0
+    }
+
+    /// What files say of the model.
+    pub fn hyperparameters(&self) -> &Hyperparameters {
+        &self.said
+    }
+
+    /// The operations of all layers.
+    pub fn ops(&self) -> impl Iterator<Item = &OpSpec> {
+        self.layers.iter().flat_map(Layer::ops)
+    }
+
+    /// Whether the model generates text: it is no encoder, and has an output head.
+    pub fn generates(&self) -> bool {
+        self.head.output.is_some()
+    }
+
+    /// The length of a sequence from which frequencies of rotary embeddings are other ones, where
+    /// they depend on it.
+    pub fn long_from(&self) -> Option<usize> {
+        self.ops().find_map(|op| match op {
+            OpSpec::Grouped(GroupedSpec {
+                rotation:
+                    Some(RopeConfig { scaling: RopeScaling::LongRope { original_context, .. }, .. }),
+                ..
+            }) => Some(*original_context),
+            _ => None,
+        })
+    }
+
+    /// Whether each key of a recurrence has a decay of its own.
+    pub(crate) fn decays_per_channel(&self) -> bool {
+        self.ops().any(|op| matches!(op, OpSpec::Delta(spec) if spec.per_channel))
+    }
+
+    /// Whether positions attend to earlier and to later ones alike.
+    pub fn is_encoder(&self) -> bool {
+        let is_ahead =
+            |op: &OpSpec| matches!(op, OpSpec::Grouped(spec) if spec.reach == Reach::Around);
+        self.ops().any(is_ahead)
+    }
+}
+
+/// The descriptor of a family, which its name identifies.
+#[derive(Clone, Copy)]
+struct FamilyRef(&'static Family);
+
+impl PartialEq for FamilyRef {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.name == other.0.name
+    }
+}
+
+impl std::fmt::Debug for FamilyRef {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.0.name)
+    }
+}

@@ -1,0 +1,266 @@
+//! Parts of layers with the sizes that files say, from which families build their layers.
+
+use super::{Attention, HyperConfig, Hyperparameters, ValueSource};
+use crate::layers::{
+    Biases, Chooser, ChosenSpec, CompressedIndexSpec, CompressedSpec, CompressorSpec,
+    ConvolutionSpec, Correction, DeltaSpec, EmbeddingSpec, ExpertsSpec, Factors, GroupedSpec,
+    HeadNormSpec, HeadSpec, IndexSpec, KeySource, LatentSpec, Layer, LayerInputSpec,
+    LayerInputsSpec, MixtureSpec, MlpSpec, NormKind, NormSpec, OpSpec, OutputSpec, Presence, Reach,
+    StateSpaceSpec, StreamSpec, Sublayer,
+};
+
+/// A layer like Llama's: attention, and an MLP or experts, each of an RMSNorm of its input.
+pub(crate) fn layer(model: &Hyperparameters, at: usize) -> Layer {
+    Layer::of([
+        Sublayer::new(model.rms("attn_norm"), model.grouped(at)),
+        Sublayer::new(model.rms("ffn_norm"), model.feed_forward(at)),
+    ])
+}
+
+/// Embeddings of tokens, positions and types that are added up, and the inputs of layers.
+pub(crate) fn embedding(model: &Hyperparameters) -> EmbeddingSpec {
+    let (width, layers) = (model.layer_inputs, model.layers);
+    let inputs = LayerInputsSpec { width, all: layers * width, eps: model.rms_norm_eps };
+    EmbeddingSpec {
+        scale: model.embedding_scale,
+        positions: model.positions,
+        token_types: model.encoder.as_ref().map_or(0, |encoder| encoder.token_types),
+        norm: None,
+        layer_inputs: (width > 0).then_some(inputs),
+    }
+}
+
+/// A norm of the last hidden states, and the projection to the vocabulary or the head that scores
+/// texts.
+pub(crate) fn head(model: &Hyperparameters) -> HeadSpec {
+    let output =
+        OutputSpec { tied: model.tied_embeddings, scale: model.logit_scale, cap: model.logit_cap };
+    let streams = |streams| MixtureSpec { name: "output_hc", streams, reads_only: true };
+    HeadSpec {
+        mixture: model.hyper.map(streams),
+        norm: Some(model.rms("output_norm")),
+        output: model.classifier.is_none().then_some(output),
+        classifier: model.classifier,
+        classifier_bias: false,
+        eps: model.rms_norm_eps,
+    }
+}
+
+impl Hyperparameters {
+    /// An RMSNorm.
+    pub(crate) fn rms(&self, name: &'static str) -> NormSpec {
+        NormSpec { name, kind: NormKind::Rms, eps: self.rms_norm_eps }
+    }
+
+    /// A LayerNorm with a bias of this presence.
+    pub(crate) fn layer_norm(&self, name: &'static str, bias: Presence) -> NormSpec {
+        NormSpec { name, kind: NormKind::Layer(bias), eps: self.rms_norm_eps }
+    }
+
+    /// Grouped-query attention of the layer `at`.
+    pub(crate) fn grouped(&self, at: usize) -> GroupedSpec {
+        let options = self.grouped_options();
+        let windowed = self.windowed.as_ref().filter(|_| self.windows[at].is_some());
+        let rope = windowed.map_or(&self.rope, |own| &own.rope);
+        let values = match options.values {
+            ValueSource::NormedKeys if self.windows[at].is_some() => ValueSource::Normed,
+            source => source,
+        };
+        let keys = match self.kv_layer(at) {
+            own if own == at => KeySource::Own,
+            earlier => KeySource::Layer(earlier),
+        };
+        GroupedSpec {
+            heads: self.heads,
+            kv_heads: self.kv_heads_of(at),
+            head_dim: self.head_dim_of(at),
+            scale: self.attention_scale,
+            window: self.windows[at],
+            reach: Reach::Before,
+            rotation: (!self.unrotated[at]).then(|| rope.clone()),
+            growth: None,
+            head_norms: None,
+            values,
+            eps: self.rms_norm_eps,
+            sinks: false,
+            gate: options.gate,
+            biases: Biases::None,
+            keys,
+            factors: self.factors_of("attn_"),
+        }
+    }
+
+    /// Norms of heads, where the files declare them.
+    pub(crate) fn declared_head_norms(&self) -> Option<HeadNormSpec> {
+        self.grouped_options().head_norms.then_some(HeadNormSpec::EACH)
+    }
+
+    /// What files say of grouped attention.
+    pub(crate) fn grouped_options(&self) -> super::GroupedConfig {
+        match &self.attention {
+            Attention::Grouped(options) => *options,
+            _ => super::GroupedConfig::default(),
+        }
+    }
+
+    /// The factors of projections whose names begin so.
+    fn factors_of(&self, prefix: &str) -> Factors {
+        self.factors.iter().filter(|(name, _)| name.starts_with(prefix)).copied().collect()
+    }
+
+    /// Multi-head latent attention of the layer `at`, with the index of the model.
+    pub(crate) fn latent_attention(&self, at: usize) -> LatentSpec {
+        let sizes = self.latent().expect("the family has latent attention");
+        let chosen = self.index.as_ref().map(|index| ChosenSpec {
+            top: index.top,
+            by: match (0..=at).rev().find(|before| index.layers[*before]) {
+                Some(before) if before < at => Chooser::Layer(before),
+                _ => Chooser::Index(IndexSpec {
+                    heads: index.heads,
+                    dim: index.dim,
+                    rotation: super::RopeConfig { layout: index.layout, ..self.rope.clone() },
+                }),
+            },
+        });
+        LatentSpec {
+            heads: self.heads,
+            sizes,
+            scale: self.attention_scale,
+            window: self.windows[at],
+            rotation: (!self.unrotated[at]).then(|| self.rope.clone()),
+            growth: None,
+            chosen,
+        }
+    }
+
+    /// Attention to a window and to compressed rows of the layer `at`.
+    pub(crate) fn compressed_attention(&self, at: usize) -> CompressedSpec {
+        let sizes = self.compressed().expect("the family has compressed rows");
+        let (every, indexed) = (sizes.ratios[at], sizes.indexed[at]);
+        let rows = |dim, overlap| CompressorSpec { every, dim, overlap };
+        CompressedSpec {
+            heads: self.heads,
+            head_dim: self.head_dim,
+            q_rank: sizes.q_rank,
+            rope_dim: sizes.rope_dim,
+            groups: sizes.groups,
+            out_rank: sizes.out_rank,
+            scale: self.attention_scale,
+            window: self.windows[at],
+            rotation: if every > 0 { sizes.rope.clone() } else { self.rope.clone() },
+            eps: self.rms_norm_eps,
+            rows: (every > 0).then(|| rows(self.head_dim, indexed)),
+            index: indexed.then(|| CompressedIndexSpec {
+                heads: sizes.index_heads,
+                top: sizes.index_top,
+                rows: rows(sizes.index_dim, true),
+            }),
+        }
+    }
+
+    /// The recurrence of the layer `at`, if it has one.
+    pub(crate) fn gated_delta(&self, at: usize) -> Option<DeltaSpec> {
+        self.delta_of(at).map(|delta| DeltaSpec {
+            key_heads: delta.key_heads,
+            value_heads: delta.value_heads,
+            key_dim: delta.key_dim,
+            value_dim: delta.value_dim,
+            kernel: delta.kernel,
+            per_channel: false,
+            tiled: delta.tiled,
+            eps: self.rms_norm_eps,
+        })
+    }
+
+    /// The state space of the layer `at`, if it has one: values are normalised together.
+    pub(crate) fn state_space(&self, at: usize) -> Option<StateSpaceSpec> {
+        self.mamba_of(at).map(|mamba| StateSpaceSpec {
+            heads: mamba.heads,
+            head_dim: mamba.head_dim,
+            groups: mamba.groups,
+            state: mamba.state,
+            kernel: mamba.kernel,
+            norm: mamba.norm,
+            norm_groups: 1,
+            limits: mamba.limits,
+            eps: self.rms_norm_eps,
+            factors: self.factors_of("ssm_"),
+        })
+    }
+
+    /// The convolution of the layer `at`, if it has one in place of attention.
+    pub(crate) fn convolution(&self, at: usize) -> Option<ConvolutionSpec> {
+        let (channels, convs) = (self.hidden_size, self.conv_of(at)?);
+        Some(ConvolutionSpec { channels, kernel: convs.kernel, biased: convs.biased })
+    }
+
+    /// The gated MLP of the layer `at`.
+    pub(crate) fn mlp(&self, at: usize) -> MlpSpec {
+        MlpSpec {
+            width: self.mlp_width(at),
+            activation: self.activation,
+            limit: None,
+            gated: true,
+            biased: false,
+            factors: self.factors_of("ffn_"),
+        }
+    }
+
+    /// The routed experts of the layer `at`, if it has any.
+    pub(crate) fn routed_experts(&self, at: usize) -> Option<ExpertsSpec> {
+        let experts = self.experts_of(at)?;
+        let shared = MlpSpec {
+            width: experts.shared_width,
+            limit: experts.shared_limits[at],
+            factors: Factors::new(),
+            ..self.mlp(at)
+        };
+        let correction = match experts.by_token[at] {
+            true => Correction::ByToken(self.vocab_size),
+            false if experts.scores.has_bias() => Correction::Expected,
+            false => Correction::Optional,
+        };
+        Some(ExpertsSpec {
+            count: experts.count,
+            chosen: experts.chosen,
+            width: experts.width,
+            activation: self.activation,
+            limit: experts.limits[at],
+            gated: true,
+            biased: false,
+            latent: experts.latent,
+            shared: (experts.shared_width > 0).then_some((shared, experts.shared_gate)),
+            weighs_inputs: false,
+            scores: experts.scores,
+            correction,
+            normalise: experts.normalise,
+            scale: experts.scale,
+            groups: experts.groups,
+            scaled: false,
+        })
+    }
+
+    /// The routed experts of the layer `at`, or its MLP where it has none.
+    pub(crate) fn feed_forward(&self, at: usize) -> OpSpec {
+        self.routed_experts(at).map_or_else(|| self.mlp(at).into(), OpSpec::from)
+    }
+
+    /// The same, where experts have a bias for their choice.
+    pub(crate) fn corrected_feed_forward(&self, at: usize) -> OpSpec {
+        let experts = self.routed_experts(at).map(ExpertsSpec::corrected);
+        experts.map_or_else(|| self.mlp(at).into(), OpSpec::from)
+    }
+
+    /// What the layer `at` makes of its input, where layers have inputs.
+    pub(crate) fn layer_input(&self, at: usize) -> Option<LayerInputSpec> {
+        let (width, all) = (self.layer_inputs, self.layers * self.layer_inputs);
+        let first = at * width;
+        (width > 0).then_some(LayerInputSpec { width, first, all, activation: self.activation })
+    }
+
+    /// How the sublayer with tensors of this name mixes the residual streams.
+    pub(crate) fn mixture(&self, name: &'static str) -> StreamSpec {
+        let streams: HyperConfig = self.hyper.expect("the family has several streams");
+        StreamSpec::Several(MixtureSpec { name, streams, reads_only: false })
+    }
+}

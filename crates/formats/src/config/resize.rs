@@ -1,0 +1,53 @@
+//! Hyperparameters with another number of layers, for models of random weights.
+
+use super::{Attention, Hyperparameters};
+
+impl Hyperparameters {
+    /// Sets the number of layers. Where layers differ, the last four are repeated.
+    pub fn resize(&mut self, layers: usize) {
+        let window = self.windows.last().copied().flatten();
+        self.layers = layers;
+        self.windows.resize(layers, window);
+        if let Some(experts) = &mut self.experts {
+            let last = experts.layers.last() == Some(&true);
+            experts.layers.resize(layers, last);
+            experts.by_token.resize(layers, false);
+            repeat(&mut experts.limits, layers);
+            repeat(&mut experts.shared_limits, layers);
+        }
+        self.experts = self.experts.take().filter(|experts| experts.layers.contains(&true));
+        if let Some(delta) = &mut self.delta {
+            repeat(&mut delta.layers, layers);
+        }
+        self.delta = self.delta.take().filter(|delta| delta.layers.contains(&true));
+        if let Some(mamba) = &mut self.mamba {
+            repeat(&mut mamba.layers, layers);
+        }
+        self.mamba = self.mamba.take().filter(|mamba| mamba.layers.contains(&true));
+        if let Some(convs) = &mut self.convs {
+            repeat(&mut convs.layers, layers);
+        }
+        self.convs = self.convs.take().filter(|convs| convs.layers.contains(&true));
+        if let Some(index) = &mut self.index {
+            repeat(&mut index.layers, layers);
+        }
+        repeat(&mut self.sublayers, layers);
+        repeat(&mut self.unrotated, layers);
+        if let Attention::Compressed(sizes) = &mut self.attention {
+            repeat(&mut sizes.ratios, layers);
+            repeat(&mut sizes.indexed, layers);
+            if !sizes.indexed.contains(&true) {
+                (sizes.index_heads, sizes.index_dim, sizes.index_top) = (0, 0, 0);
+            }
+        }
+    }
+}
+
+/// Cuts `values` to `count`, or repeats the last four of them.
+fn repeat<T: Copy>(values: &mut Vec<T>, count: usize) {
+    let period = values.len().min(4);
+    values.truncate(count);
+    while period > 0 && values.len() < count {
+        values.push(values[values.len() - period]);
+    }
+}

@@ -1,0 +1,121 @@
+//! The kinds of tensors, from their canonical names.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use crate::config::ModelConfig;
+use crate::layers::{ClassifierConfig, HeadActivation, TensorForm};
+use crate::layers::{HeadSpec, TensorKind};
+use crate::names::split_canonical;
+use crate::pooling::Pooling;
+
+/// Layers of a small model that has every kind of layer of its family.
+const LAYERS: usize = 4;
+
+/// A head that scores texts, with all that such heads may have.
+const CLASSIFIER: ClassifierConfig = ClassifierConfig {
+    labels: 1,
+    pooling: Pooling::Cls,
+    dense: Some(HeadActivation::Tanh),
+    norm: true,
+};
+
+/// The kind of each tensor of any family, by its name within a layer or outside of all.
+static KINDS: LazyLock<HashMap<String, TensorKind>> = LazyLock::new(|| all_tensors().collect());
+
+/// The kind of the tensor with this canonical name, and its layer if it is in one. Files of unknown
+/// families use these names, too.
+pub fn tensor_kind(canonical: &str) -> (TensorKind, Option<usize>) {
+    let parts = split_canonical(canonical);
+    let (name, layer) = match parts.and_then(|(layer, rest)| Some((rest, layer.parse().ok()?))) {
+        Some((rest, layer)) => (rest, Some(layer)),
+        None => (canonical, None),
+    };
+    let kind = KINDS.get(&of_first_expert(name)).copied().unwrap_or(TensorKind::Other);
+    (kind, layer)
+}
+
+/// The name of a matrix of one expert, `ffn_gate.7.weight`, as that of the first; other names as
+/// they are.
+fn of_first_expert(name: &str) -> String {
+    match name.split('.').collect::<Vec<_>>()[..] {
+        [part, number, suffix] if number.parse::<usize>().is_ok() => format!("{part}.0.{suffix}"),
+        _ => name.to_owned(),
+    }
+}
+
+/// Names and kinds of the tensors of all families, in each form.
+fn all_tensors() -> impl Iterator<Item = (String, TensorKind)> {
+    let models = super::all()
+        .filter_map(|family| ModelConfig::tiny(family.name, LAYERS).map(|model| (family, model)));
+    models.flat_map(|(family, model)| {
+        let (vocab, hidden, files) = (model.vocab, model.hidden, family.file_forms());
+        let mut tensors = model.embedding.tensors(vocab, hidden);
+        tensors.extend(model.head.tensors(vocab, hidden));
+        let head = HeadSpec { classifier: Some(CLASSIFIER), ..model.head.clone() };
+        tensors.extend(head.tensors(vocab, hidden));
+        for form in [TensorForm::Read, TensorForm::Hf] {
+            let layers = model.layers.iter();
+            tensors.extend(layers.flat_map(|layer| layer.tensors(hidden, form, files)));
+        }
+        tensors.into_iter().map(|tensor| (tensor.name, tensor.kind))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(name: &str, kind: TensorKind, layer: impl Into<Option<usize>>) {
+        assert_eq!(tensor_kind(name), (kind, layer.into()), "{name}");
+    }
+
+    #[test]
+    fn names_tell_kinds_and_layers() {
+        check("token_embd.weight", TensorKind::Embed, None);
+        check("output.weight", TensorKind::Head, None);
+        check("position_embd.weight", TensorKind::Embed, None);
+        check("cls.output.weight", TensorKind::Head, None);
+        check("output_norm.weight", TensorKind::Norm, None);
+        check("rope_freqs.weight", TensorKind::Other, None);
+        check("blk.0.attn_q.weight", TensorKind::Attention, 0);
+        check("blk.12.attn_output.bias", TensorKind::Attention, 12);
+        check("blk.1.attn_kv_a_mqa.weight", TensorKind::Attention, 1);
+        check("blk.1.attn_q_norm.weight", TensorKind::Norm, 1);
+        check("blk.1.attn_norm.weight", TensorKind::Norm, 1);
+        check("blk.1.post_attention_norm.weight", TensorKind::Norm, 1);
+        check("blk.3.ffn_gate.weight", TensorKind::Dense, 3);
+        check("blk.3.ffn_down.bias", TensorKind::Dense, 3);
+        check("blk.3.ffn_gate_inp.weight", TensorKind::Router, 3);
+        check("per_layer_token_embd.weight", TensorKind::Embed, None);
+        check("blk.3.inp_gate.weight", TensorKind::Dense, 3);
+        check("blk.3.ffn_down_exps.scale", TensorKind::Router, 3);
+        check("blk.3.exp_probs_b.bias", TensorKind::Router, 3);
+        check("blk.3.ffn_up_shexp.weight", TensorKind::SharedExpert, 3);
+        check("blk.3.ffn_gate_inp_shexp.weight", TensorKind::SharedExpert, 3);
+        check("blk.3.ffn_gate_exps.weight", TensorKind::RoutedExpert, 3);
+        check("blk.3.ffn_up_exps.bias", TensorKind::RoutedExpert, 3);
+        check("blk.3.ffn_gate.17.weight", TensorKind::RoutedExpert, 3);
+        check("blk.3.shortconv.in_proj.weight", TensorKind::Attention, 3);
+        check("blk.3.ssm_out.weight", TensorKind::Attention, 3);
+        check("blk.3.ssm_norm.weight", TensorKind::Norm, 3);
+        check("blk.3.indexer.attn_q_b.weight", TensorKind::Attention, 3);
+        check("blk.3.attn_compressor_kv.weight", TensorKind::Compressor, 3);
+        check("blk.3.attn_compressor_norm.weight", TensorKind::Norm, 3);
+        check("blk.3.indexer_compressor_gate.weight", TensorKind::Compressor, 3);
+        check("blk.3.hc_attn_fn.weight", TensorKind::HyperConnection, 3);
+        check("output_hc_fn.weight", TensorKind::HyperConnection, None);
+        check("blk.3.ffn_gate_tid2eid.weight", TensorKind::Router, 3);
+        check("blk.3.time_mix.weight", TensorKind::Other, 3);
+        check("blk.x.attn_q.weight", TensorKind::Other, None);
+        check("", TensorKind::Other, None);
+    }
+
+    #[test]
+    fn a_name_has_one_kind_in_all_families() {
+        let mut kinds = HashMap::new();
+        for (name, kind) in all_tensors() {
+            assert_eq!(*kinds.entry(name.clone()).or_insert(kind), kind, "{name}");
+        }
+    }
+}

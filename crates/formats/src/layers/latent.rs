@@ -1,0 +1,168 @@
+//! Multi-head latent attention (DeepSeek V2, 2024), and the index of DeepSeek V3.2.
+
+use kernels::kv::{LayerCache, Rows};
+use serde::Serialize;
+
+use super::{Growth, Presence, RopeConfig, TensorForm, TensorKind, TensorSpec};
+use crate::names::NamePairs;
+
+/// Names in Hugging Face checkpoints.
+pub(crate) const LATENT_ATTENTION: NamePairs = &[
+    ("self_attn.q_proj.weight", "attn_q.weight"),
+    ("self_attn.q_a_proj.weight", "attn_q_a.weight"),
+    ("self_attn.q_a_layernorm.weight", "attn_q_a_norm.weight"),
+    ("self_attn.q_b_proj.weight", "attn_q_b.weight"),
+    ("self_attn.kv_a_proj_with_mqa.weight", "attn_kv_a_mqa.weight"),
+    ("self_attn.kv_a_layernorm.weight", "attn_kv_a_norm.weight"),
+    ("self_attn.kv_b_proj.weight", "attn_kv_b.weight"),
+    ("self_attn.o_proj.weight", "attn_output.weight"),
+];
+
+/// The index over the positions of latent attention (DeepSeek V3.2).
+pub(crate) const INDEX: NamePairs = &[
+    ("self_attn.indexer.wq_b.weight", "indexer.attn_q_b.weight"),
+    ("self_attn.indexer.wk.weight", "indexer.attn_k.weight"),
+    ("self_attn.indexer.k_norm.weight", "indexer.k_norm.weight"),
+    ("self_attn.indexer.k_norm.bias", "indexer.k_norm.bias"),
+    ("self_attn.indexer.weights_proj.weight", "indexer.proj.weight"),
+];
+
+/// Attention whose keys and values are expanded from one low-rank row of each position.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LatentSpec {
+    /// Heads.
+    pub heads: usize,
+    /// Sizes of heads and of rows.
+    pub sizes: LatentConfig,
+    /// Factor of the scores.
+    pub scale: f32,
+    /// Positions that a query attends to, its own included; `None` for all.
+    pub window: Option<usize>,
+    /// Rotary embedding of a part of each query and of the key that heads share, where these are
+    /// rotated.
+    pub rotation: Option<RopeConfig>,
+    /// Growth of queries with their positions.
+    pub growth: Option<Growth>,
+    /// The choice of positions that are attended to; `None` where all are.
+    pub chosen: Option<ChosenSpec>,
+}
+
+/// The choice of the positions that a layer attends to.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ChosenSpec {
+    /// Most positions that are chosen.
+    pub top: usize,
+    /// What chooses them.
+    pub by: Chooser,
+}
+
+/// What chooses the positions that a layer attends to.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub enum Chooser {
+    /// An index of the layer.
+    Index(IndexSpec),
+    /// The index of the earlier layer with this number.
+    Layer(usize),
+}
+
+/// An index: small queries, and one small key of each position.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct IndexSpec {
+    /// Query heads.
+    pub heads: usize,
+    /// Values of queries and keys, of which the first are rotated.
+    pub dim: usize,
+    /// Rotary embedding.
+    pub rotation: RopeConfig,
+}
+
+impl LatentSpec {
+    /// Values of a query head.
+    pub fn query_dim(&self) -> usize {
+        self.sizes.nope_dim + self.sizes.rope_dim
+    }
+
+    /// The index of the layer, where it has one.
+    pub fn index(&self) -> Option<&IndexSpec> {
+        match &self.chosen.as_ref()?.by {
+            Chooser::Index(index) => Some(index),
+            Chooser::Layer(_) => None,
+        }
+    }
+
+    /// The tensors of the operation, whose inputs have `hidden` values, in files of `form`.
+    pub fn tensors(&self, hidden: usize, form: TensorForm) -> Vec<TensorSpec> {
+        let LatentConfig { q_rank, kv_rank, nope_dim, rope_dim, value_dim } = self.sizes;
+        let (heads, kind) = (self.heads, TensorKind::Attention);
+        let norm = |name, width: usize| TensorKind::Norm.tensor(name, &[width]);
+        let queries = heads * self.query_dim();
+        let mut tensors = match q_rank {
+            Some(rank) => {
+                let mut tensors = kind.linear("attn_q_a", rank, hidden).to_vec();
+                tensors.push(norm("attn_q_a_norm.weight", rank));
+                tensors.extend(kind.linear("attn_q_b", queries, rank));
+                tensors
+            }
+            None => kind.linear("attn_q", queries, hidden).to_vec(),
+        };
+        tensors.extend(kind.linear("attn_kv_a_mqa", kv_rank + rope_dim, hidden));
+        tensors.push(norm("attn_kv_a_norm.weight", kv_rank));
+        // Newer GGUF files have a matrix of keys and one of values for each head.
+        let (of_gguf, of_others) = match form.is_gguf() {
+            true => (Presence::Expected, Presence::Optional),
+            false => (Presence::Optional, Presence::Expected),
+        };
+        let both = [heads * (nope_dim + value_dim), kv_rank];
+        tensors.extend([
+            kind.tensor("attn_kv_b.weight", &both).that_is(of_others),
+            kind.tensor("attn_k_b.weight", &[heads, kv_rank, nope_dim]).that_is(of_gguf),
+            kind.tensor("attn_v_b.weight", &[heads, value_dim, kv_rank]).that_is(of_gguf),
+        ]);
+        tensors.extend(kind.linear("attn_output", hidden, heads * value_dim));
+        if let Some(index) = self.index() {
+            tensors.extend(index.tensors(hidden, q_rank.unwrap_or(hidden)));
+        }
+        tensors
+    }
+
+    /// What a layer keeps of a sequence.
+    pub fn cache(&self) -> LayerCache {
+        let LatentConfig { kv_rank, rope_dim, .. } = self.sizes;
+        match &self.chosen {
+            None => LayerCache::heads(1, kv_rank + rope_dim, Some(kv_rank), self.window),
+            Some(_) => {
+                let keys = self.index().map(|index| Rows::plain(index.dim, None));
+                let latents = Rows::plain(kv_rank + rope_dim, None);
+                LayerCache { rows: [latents].into_iter().chain(keys).collect(), state: None }
+            }
+        }
+    }
+}
+
+impl IndexSpec {
+    /// The tensors of the index of a layer whose queries come from rows of `q_rank` values.
+    fn tensors(&self, hidden: usize, q_rank: usize) -> Vec<TensorSpec> {
+        let (Self { heads, dim, .. }, kind) = (self, TensorKind::Attention);
+        let mut tensors = kind.linear("indexer.attn_q_b", heads * dim, q_rank).to_vec();
+        tensors.extend(kind.linear("indexer.attn_k", *dim, hidden));
+        tensors.push(kind.tensor("indexer.k_norm.weight", &[*dim]));
+        tensors.push(kind.tensor("indexer.k_norm.bias", &[*dim]).that_is(Presence::Expected));
+        tensors.extend(kind.linear("indexer.proj", *heads, hidden));
+        tensors
+    }
+}
+
+/// Sizes of multi-head latent attention (DeepSeek V2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct LatentConfig {
+    /// Rank of the queries' projection; `None` where one matrix projects queries.
+    pub q_rank: Option<usize>,
+    /// Values of the row that keys and values are expanded from.
+    pub kv_rank: usize,
+    /// Values of a query or key head that are not rotated. They come first.
+    pub nope_dim: usize,
+    /// Values of a query head, and of the key row shared by all heads, that are rotated.
+    pub rope_dim: usize,
+    /// Values of a value head.
+    pub value_dim: usize,
+}

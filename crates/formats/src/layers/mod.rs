@@ -1,0 +1,332 @@
+//! Layers as values: what each layer of a model computes, in which order and with which sizes.
+//!
+//! A family builds these values from what files say (`families`); which tensors are loaded and
+//! written, what is cached, and what the forward pass computes follows from them. Each operation
+//! has a file with its specification, its tensors, its cache, and what Hugging Face checkpoints of
+//! several families call its tensors.
+//!
+//! Invariant: nothing here knows a family, and values serialise whole: the identity of a model is
+//! a digest of them.
+
+mod compressed;
+mod convolution;
+mod delta;
+mod embedding;
+mod experts;
+mod files;
+mod grouped;
+mod head;
+mod joint;
+mod latent;
+mod layer_input;
+mod mlp;
+mod norm;
+mod rope;
+mod state_space;
+mod streams;
+mod tensor;
+
+pub(crate) use delta::DELTA;
+pub(crate) use experts::{
+    BLOCK_SPARSE, EXPERTS, FUSED_EXPERTS, QWEN_SHARED, ROUTER, SHARED_EXPERTS,
+};
+pub(crate) use grouped::{ATTENTION, QK_NORMS};
+pub(crate) use latent::{INDEX, LATENT_ATTENTION};
+pub(crate) use mlp::MLP;
+pub(crate) use norm::{NORM_BIASES, NORMS, NORMS_AFTER, NORMS_AROUND};
+pub(crate) use state_space::MAMBA;
+
+pub use compressed::{CompressedIndexSpec, CompressedSpec, CompressorSpec};
+pub use convolution::ConvolutionSpec;
+pub use delta::DeltaSpec;
+pub use embedding::{EmbeddingSpec, LayerInputsSpec, PositionTable};
+pub use experts::{Correction, ExpertGroups, ExpertsSpec, GroupRank, RouterScores};
+pub(crate) use files::ExpertFiles;
+pub use files::{FileForms, TensorForm};
+pub use grouped::{Biases, GroupedSpec, HeadNormSpec, KeySource, Reach, ValueSource};
+pub use head::{ClassifierConfig, HeadActivation, HeadSpec, OutputSpec};
+pub use joint::JointSpec;
+pub use latent::{Chooser, ChosenSpec, IndexSpec, LatentConfig, LatentSpec};
+pub use layer_input::LayerInputSpec;
+pub use mlp::{Activation, MlpSpec};
+pub use norm::{NormKind, NormSpec};
+pub use rope::{RopeConfig, RopeLayout, RopeScaling};
+pub use state_space::{MambaNorm, StateSpaceSpec};
+pub use streams::{HyperConfig, MixtureSpec, StreamSpec};
+pub use tensor::{Presence, TensorKind, TensorSpec};
+
+use kernels::kv::LayerCache;
+use serde::Serialize;
+
+/// A layer: sublayers, one after another.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Layer {
+    /// The sublayers.
+    pub sublayers: Vec<Sublayer>,
+    /// Whether the residual stream is multiplied by a number of the checkpoint after them.
+    pub scale: bool,
+}
+
+/// A step of a layer: what an operation gives of a norm of the residual stream is added to it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Sublayer {
+    /// The stream that is read and added to.
+    pub stream: StreamSpec,
+    /// Norm of the operation's input.
+    pub before: Option<NormSpec>,
+    /// The operation.
+    pub op: OpSpec,
+    /// Norm of the operation's output, before it is added.
+    pub after: Option<NormSpec>,
+    /// Norm of the stream, after that.
+    pub behind: Option<NormSpec>,
+}
+
+/// An operation: `[rows, hidden]` to `[rows, hidden]`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub enum OpSpec {
+    /// Grouped-query attention.
+    Grouped(GroupedSpec),
+    /// Multi-head latent attention.
+    Latent(LatentSpec),
+    /// Attention to a window and to compressed rows.
+    Compressed(CompressedSpec),
+    /// Gated DeltaNet.
+    Delta(DeltaSpec),
+    /// A state space.
+    StateSpace(StateSpaceSpec),
+    /// A short convolution.
+    Convolution(ConvolutionSpec),
+    /// An MLP.
+    Mlp(MlpSpec),
+    /// Routed experts.
+    Experts(ExpertsSpec),
+    /// An MLP and routed experts, which read the residual stream through norms of their own.
+    Joint(JointSpec),
+    /// An input of the layer.
+    LayerInput(LayerInputSpec),
+    /// Operations of one input, which are added up.
+    Parallel(Vec<OpSpec>),
+}
+
+/// Names of projections with factors of what they give, and these.
+pub type Factors = Vec<(&'static str, f32)>;
+
+/// Growth of queries: by `1 + beta * ln(1 + floor((position + offset) / every))` (Llama 4).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Growth {
+    /// Slope.
+    pub beta: f32,
+    /// Positions to a step.
+    pub every: usize,
+    /// Added to positions.
+    pub offset: usize,
+}
+
+impl OpSpec {
+    /// The tensors of the operation, whose inputs have `hidden` values, in files of `form`.
+    pub fn tensors(&self, hidden: usize, form: TensorForm, files: FileForms) -> Vec<TensorSpec> {
+        match self {
+            Self::Grouped(spec) => spec.tensors(hidden),
+            Self::Latent(spec) => spec.tensors(hidden, form),
+            Self::Compressed(spec) => spec.tensors(hidden),
+            Self::Delta(spec) => spec.tensors(hidden, form, files),
+            Self::StateSpace(spec) => spec.tensors(hidden, form),
+            Self::Convolution(spec) => spec.tensors(hidden, form),
+            Self::Mlp(spec) => spec.tensors(hidden),
+            Self::Experts(spec) => spec.tensors(hidden, form, files),
+            Self::Joint(spec) => spec.tensors(hidden, form, files),
+            Self::LayerInput(spec) => spec.tensors(hidden),
+            Self::Parallel(ops) => {
+                ops.iter().flat_map(|op| op.tensors(hidden, form, files)).collect()
+            }
+        }
+    }
+
+    /// What the layer with this number keeps of a sequence. With `native`, rows are rounded as the
+    /// model was trained for, where it was.
+    pub fn cache(&self, layer: usize, native: bool) -> LayerCache {
+        match self {
+            Self::Grouped(spec) => spec.cache(layer),
+            Self::Latent(spec) => spec.cache(),
+            Self::Compressed(spec) => spec.cache(native),
+            Self::Delta(spec) => spec.cache(),
+            Self::StateSpace(spec) => spec.cache(),
+            Self::Convolution(spec) => spec.cache(),
+            Self::Mlp(_) | Self::Experts(_) | Self::Joint(_) | Self::LayerInput(_) => {
+                LayerCache::default()
+            }
+            Self::Parallel(ops) => joined(ops.iter().map(|op| op.cache(layer, native))),
+        }
+    }
+
+    /// Factors of what the operation's projections give.
+    pub fn factors(&self) -> Factors {
+        let of = |op: &Self| match op {
+            Self::Grouped(spec) => spec.factors.clone(),
+            Self::StateSpace(spec) => spec.factors.clone(),
+            Self::Mlp(spec) => spec.factors.clone(),
+            _ => Factors::new(),
+        };
+        self.parts().iter().flat_map(of).collect()
+    }
+
+    /// Attention to compressed rows, if the operation is that.
+    pub fn compressed(&self) -> Option<&CompressedSpec> {
+        match self {
+            Self::Compressed(spec) => Some(spec),
+            _ => None,
+        }
+    }
+
+    /// The experts of the operation, if it has any.
+    pub fn experts(&self) -> Option<&ExpertsSpec> {
+        match self {
+            Self::Experts(spec) => Some(spec),
+            Self::Joint(JointSpec { experts, .. }) => Some(experts),
+            _ => None,
+        }
+    }
+
+    /// The operation alone, or the operations that it consists of.
+    pub fn parts(&self) -> &[Self] {
+        match self {
+            Self::Parallel(ops) => ops,
+            one => std::slice::from_ref(one),
+        }
+    }
+}
+
+impl Sublayer {
+    /// An operation of a norm of the stream, to which it is added.
+    pub(crate) fn new(before: NormSpec, op: impl Into<OpSpec>) -> Self {
+        Self { before: Some(before), ..Self::bare(op) }
+    }
+
+    /// An operation of the stream itself, which is added to it.
+    pub(crate) fn bare(op: impl Into<OpSpec>) -> Self {
+        let stream = StreamSpec::One { scale: 1.0 };
+        Self { stream, before: None, op: op.into(), after: None, behind: None }
+    }
+
+    /// An operation of the stream itself, of which a norm is added.
+    pub(crate) fn normed_after(op: impl Into<OpSpec>, after: NormSpec) -> Self {
+        Self::bare(op).and_after(after)
+    }
+
+    /// An operation of the stream itself, after whose addition the stream is normalised.
+    pub(crate) fn normed_behind(op: impl Into<OpSpec>, behind: NormSpec) -> Self {
+        Self { behind: Some(behind), ..Self::bare(op) }
+    }
+
+    /// The same with a norm of the output.
+    pub(crate) fn and_after(self, after: NormSpec) -> Self {
+        Self { after: Some(after), ..self }
+    }
+
+    /// The same with a factor of the output.
+    pub(crate) fn scaled(self, scale: f32) -> Self {
+        Self { stream: StreamSpec::One { scale }, ..self }
+    }
+
+    /// The same that mixes several streams.
+    pub(crate) fn with_streams(self, stream: StreamSpec) -> Self {
+        Self { stream, ..self }
+    }
+
+    /// The tensors of the sublayer in a model of width `hidden`, in files of `form`.
+    pub fn tensors(&self, hidden: usize, form: TensorForm, files: FileForms) -> Vec<TensorSpec> {
+        let norm = |norm: &Option<NormSpec>| {
+            norm.iter().flat_map(|norm| norm.tensors(hidden)).collect::<Vec<_>>()
+        };
+        let mixture = match &self.stream {
+            StreamSpec::One { .. } => Vec::new(),
+            StreamSpec::Several(mixture) => mixture.tensors(hidden),
+        };
+        let op = self.op.tensors(hidden, form, files);
+        [norm(&self.before), op, mixture, norm(&self.after), norm(&self.behind)].concat()
+    }
+
+    /// The tensors that are loaded.
+    pub fn loaded(&self, hidden: usize) -> Vec<TensorSpec> {
+        self.tensors(hidden, TensorForm::Read, FileForms::SEPARATE)
+    }
+}
+
+impl Layer {
+    /// A layer of these sublayers.
+    pub(crate) fn of(sublayers: impl Into<Vec<Sublayer>>) -> Self {
+        Self { sublayers: sublayers.into(), scale: false }
+    }
+
+    /// The operations of all sublayers.
+    pub fn ops(&self) -> impl Iterator<Item = &OpSpec> {
+        self.sublayers.iter().flat_map(|sublayer| sublayer.op.parts())
+    }
+
+    /// The tensors of the layer in a model of width `hidden`, in files of `form`.
+    pub fn tensors(&self, hidden: usize, form: TensorForm, files: FileForms) -> Vec<TensorSpec> {
+        let of = |sublayer: &Sublayer| sublayer.tensors(hidden, form, files);
+        let mut tensors: Vec<_> = self.sublayers.iter().flat_map(of).collect();
+        tensors.extend(self.scale_tensor());
+        tensors
+    }
+
+    /// The factor of the residual stream after the layer, where it has one.
+    pub fn scale_tensor(&self) -> Option<TensorSpec> {
+        self.scale.then(|| TensorKind::Other.tensor(LAYER_SCALE, &[1]))
+    }
+
+    /// What the layer, which has this number, keeps of a sequence; for `native` see
+    /// [`OpSpec::cache`].
+    pub fn cache(&self, number: usize, native: bool) -> LayerCache {
+        joined(self.sublayers.iter().map(|sublayer| sublayer.op.cache(number, native)))
+    }
+}
+
+/// The factor of the residual stream after a layer.
+pub const LAYER_SCALE: &str = "layer_output_scale.weight";
+
+/// What several operations of a layer keep.
+fn joined(caches: impl Iterator<Item = LayerCache>) -> LayerCache {
+    let mut all = LayerCache::default();
+    caches.for_each(|cache| all.extend(cache));
+    all
+}
+
+/// The weights of a convolution and its bias, of this presence, in files of `form`.
+fn convolved(
+    name: &str,
+    [channels, kernel]: [usize; 2],
+    form: TensorForm,
+    bias: Presence,
+) -> [TensorSpec; 2] {
+    let taps = [channels, 1, kernel];
+    let taps = if form == TensorForm::Hf { &taps[..] } else { &[channels, kernel] };
+    let kind = TensorKind::Attention;
+    let of_channels = kind.tensor(format!("{name}.bias"), &[channels]);
+    [kind.tensor(format!("{name}.weight"), taps), of_channels.that_is(bias)]
+}
+
+macro_rules! operations {
+    ($($variant:ident($spec:ident))*) => {$(
+        impl From<$spec> for OpSpec {
+            fn from(spec: $spec) -> Self {
+                Self::$variant(spec)
+            }
+        }
+    )*};
+}
+
+operations! {
+    Grouped(GroupedSpec)
+    Latent(LatentSpec)
+    Compressed(CompressedSpec)
+    Delta(DeltaSpec)
+    StateSpace(StateSpaceSpec)
+    Convolution(ConvolutionSpec)
+    Mlp(MlpSpec)
+    Experts(ExpertsSpec)
+    Joint(JointSpec)
+    LayerInput(LayerInputSpec)
+}

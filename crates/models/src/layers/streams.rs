@@ -1,0 +1,164 @@
+//! The residual stream, or streams: hyper-connections (mHC; DeepSeek V4) keep several, from which a
+//! sublayer reads a mixture and into which its output is mixed.
+
+use super::{ForwardPass, Linear, Norm};
+use crate::Error;
+use crate::loader::Loader;
+use crate::ranks::Slice;
+use backend::{Buffer, HyperSpec};
+use dist::Split;
+use formats::layers::HyperConfig;
+use formats::layers::{HeadSpec, MixtureSpec, StreamSpec};
+
+/// What sublayers read from and add to.
+pub(crate) struct Residual {
+    /// The stream, or the mixture of several that a sublayer reads: `[rows, hidden]`.
+    x: Buffer,
+    /// The streams, where there are several.
+    several: Option<Streams>,
+}
+
+/// Several streams.
+struct Streams {
+    /// `[rows, streams * hidden]`.
+    streams: Buffer,
+    /// Streams after their norm: `[rows, streams * hidden]`.
+    normed: Buffer,
+    /// Streams of the rows that the output head reads: `[rows, streams * hidden]`.
+    gathered: Buffer,
+    /// Norm of all streams together, without weights.
+    norm: Norm,
+    /// The mixture that the output head reads, on the last stage.
+    head: Option<Mixture>,
+}
+
+/// The stream that a sublayer reads, and is added to.
+pub(crate) enum Stream {
+    /// One, to which the output is added times a factor.
+    One {
+        scale: f32,
+    },
+    Several(Mixture),
+}
+
+impl Stream {
+    /// Loads the mixture of a sublayer, where there are several streams.
+    pub fn load(loader: &mut Loader<'_>, spec: &StreamSpec) -> Result<Self, Error> {
+        match spec {
+            StreamSpec::One { scale } => Ok(Self::One { scale: *scale }),
+            StreamSpec::Several(mixture) => Mixture::load(loader, mixture).map(Self::Several),
+        }
+    }
+}
+
+/// How one sublayer mixes the streams.
+pub(crate) struct Mixture {
+    /// `[factors, streams * hidden]`.
+    products: Linear,
+    /// `[rows, factors]`.
+    z: Buffer,
+    factors: Buffer,
+    spec: HyperSpec,
+}
+
+impl Mixture {
+    /// Loads `name_fn`, `name_base` and `name_scale`. The head has factors of what is read only.
+    pub fn load(loader: &mut Loader<'_>, spec: &MixtureSpec) -> Result<Self, Error> {
+        let HyperConfig { streams, iterations, eps } = spec.streams;
+        let (name, count) = (spec.name, spec.factors());
+        let weight = loader.exact_matrix(&format!("{name}_fn.weight"), &Slice::Whole)?;
+        let (bias, split) = (None, Split::Whole);
+        let products = Linear { weight, bias, factor: 1.0, split, number: None };
+        let base = loader.vector(&format!("{name}_base.weight"))?;
+        let scale = loader.vector(&format!("{name}_scale.weight"))?;
+        let spec = HyperSpec { streams, iterations, eps, base, scale, head: spec.reads_only };
+        let z = loader.shared("stream_products", count)?;
+        Ok(Self { products, z, factors: loader.shared("stream_factors", count)?, spec })
+    }
+}
+
+impl Residual {
+    /// The stream, or the streams that the head reads, whose mixture is `x`, `[rows, hidden]`.
+    pub fn load(loader: &mut Loader<'_>, head: &HeadSpec, x: Buffer) -> Result<Self, Error> {
+        let Some(mixture) = &head.mixture else { return Ok(Self { x, several: None }) };
+        let width = mixture.streams.streams * loader.hidden();
+        let last = loader.stage.rank() + 1 == loader.stage.ranks();
+        let rows = loader.limits.rows.max(loader.limits.logit_rows);
+        let several = Streams {
+            streams: loader.backend.buffer(rows, width)?,
+            normed: loader.backend.buffer(rows, width)?,
+            gathered: loader.backend.buffer(rows, width)?,
+            norm: Norm::without_weight(loader, width, head.eps),
+            head: if last { Some(Mixture::load(loader, mixture)?) } else { None },
+        };
+        Ok(Self { x, several: Some(several) })
+    }
+
+    /// The buffer that stages hand on.
+    pub fn buffer(&self) -> Buffer {
+        self.several.as_ref().map_or(self.x, |several| several.streams)
+    }
+
+    /// The buffer `[rows, hidden]` of embeddings.
+    pub fn embeddings(&self) -> Buffer {
+        self.x
+    }
+
+    /// Begins with the embeddings.
+    pub fn start(&self, pass: &mut ForwardPass<'_>) {
+        if let Some(several) = &self.several {
+            pass.backend.spread_streams(self.x, several.streams, pass.rows());
+        }
+    }
+
+    /// What a sublayer reads: `[rows, hidden]`.
+    pub fn read(&self, pass: &mut ForwardPass<'_>, stream: &Stream) -> Buffer {
+        if let (Some(several), Stream::Several(mixture)) = (&self.several, stream) {
+            several.mix(pass, (several.streams, self.x), mixture, pass.rows());
+        }
+        self.x
+    }
+
+    /// Adds the output of a sublayer, `[rows, hidden]`.
+    pub fn add(&self, pass: &mut ForwardPass<'_>, stream: &Stream, y: Buffer) {
+        let rows = pass.rows();
+        match (&self.several, stream) {
+            (Some(several), Stream::Several(mixture)) => {
+                pass.backend.write_streams(several.streams, mixture.factors, y, rows);
+            }
+            (_, Stream::One { scale }) if *scale != 1.0 => {
+                pass.backend.scale(y, *scale, rows);
+                pass.backend.add(self.x, y, rows);
+            }
+            _ => pass.backend.add(self.x, y, rows),
+        }
+    }
+
+    /// What the output head reads of `rows`: `[rows.len(), hidden]` of `out`.
+    pub fn gather(&self, pass: &mut ForwardPass<'_>, rows: &[u32], out: Buffer) {
+        match &self.several {
+            Some(all @ Streams { streams, gathered, head: Some(head), .. }) => {
+                pass.backend.gather(*streams, rows, *gathered);
+                all.mix(pass, (*gathered, out), head, rows.len());
+            }
+            _ => pass.backend.gather(self.buffer(), rows, out),
+        }
+    }
+}
+
+impl Streams {
+    /// Computes the factors of a mixture of `from`, and what they read.
+    fn mix(
+        &self,
+        pass: &mut ForwardPass<'_>,
+        (from, out): (Buffer, Buffer),
+        mixture: &Mixture,
+        rows: usize,
+    ) {
+        let Mixture { products, z, factors, spec } = mixture;
+        self.norm.forward(pass, from, self.normed, rows);
+        products.forward(pass, self.normed, *z, rows);
+        pass.backend.stream_factors(*z, spec, *factors, rows);
+        pass.backend.read_streams(from, *factors, out, rows);
+    }
+}
