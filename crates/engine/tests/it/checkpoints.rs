@@ -25,10 +25,20 @@ pub fn config_of(architecture: &str, layers: usize) -> ModelConfig {
 
 /// Writes a checkpoint of random weights into `folder`; `change` may alter a tensor's values.
 pub fn write(folder: &Path, config: &ModelConfig, change: impl Fn(&str, &mut [f32])) {
+    write_tensors(folder, config, config.tensors(TensorForm::Hf), change);
+}
+
+/// The same with these tensors.
+pub fn write_tensors(
+    folder: &Path,
+    config: &ModelConfig,
+    all: Vec<(String, Vec<usize>)>,
+    change: impl Fn(&str, &mut [f32]),
+) {
     let names = formats::families::name_table(&config.architecture).expect("a known family");
     let mut tensors = Vec::new();
     let mut writer = SafetensorsWriter::new();
-    for (name, shape) in config.tensors(TensorForm::Hf) {
+    for (name, shape) in all {
         // Values do not depend on the order of tensors.
         let seed = name.bytes().fold(3, |seed: u64, byte| 31 * seed % (1 << 56) + u64::from(byte));
         let mut rng = Rng::new(seed);

@@ -11,6 +11,7 @@ mod embeddings;
 mod encoders;
 mod kinds;
 mod laws;
+mod layers;
 mod native_rounding;
 mod nvfp4;
 mod other_devices;

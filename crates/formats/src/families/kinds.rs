@@ -26,13 +26,36 @@ static KINDS: LazyLock<HashMap<String, TensorKind>> = LazyLock::new(|| all_tenso
 /// The kind of the tensor with this canonical name, and its layer if it is in one. Files of unknown
 /// families use these names, too.
 pub fn tensor_kind(canonical: &str) -> (TensorKind, Option<usize>) {
-    let parts = split_canonical(canonical);
-    let (name, layer) = match parts.and_then(|(layer, rest)| Some((rest, layer.parse().ok()?))) {
-        Some((rest, layer)) => (rest, Some(layer)),
-        None => (canonical, None),
-    };
+    let layer = layer_of(canonical);
+    let in_layer = split_canonical(canonical).filter(|_| layer.is_some());
+    let name = in_layer.map_or(canonical, |(_, rest)| rest);
     let kind = KINDS.get(&of_first_expert(name)).copied().unwrap_or(TensorKind::Other);
     (kind, layer)
+}
+
+/// The layer of the tensor with this canonical name, if it is in one.
+pub fn layer_of(canonical: &str) -> Option<usize> {
+    split_canonical(canonical)?.0.parse().ok()
+}
+
+impl ModelConfig {
+    /// The kinds of all tensors of the model, by their canonical names.
+    pub fn tensor_kinds(&self) -> HashMap<String, TensorKind> {
+        let (vocab, hidden) = (self.vocab, self.hidden);
+        let mut kinds = HashMap::new();
+        for tensor in
+            [self.embedding.tensors(vocab, hidden), self.head.tensors(vocab, hidden)].concat()
+        {
+            kinds.insert(tensor.name, tensor.kind);
+        }
+        for (number, layer) in self.layers.iter().enumerate() {
+            let tensors = layer.sublayers.iter().flat_map(|sublayer| sublayer.loaded(hidden));
+            for tensor in tensors.chain(layer.scale_tensor()) {
+                kinds.insert(format!("blk.{number}.{}", tensor.name), tensor.kind);
+            }
+        }
+        kinds
+    }
 }
 
 /// The name of a matrix of one expert, `ffn_gate.7.weight`, as that of the first; other names as

@@ -53,7 +53,7 @@ mod starcoder2;
 mod tests;
 mod xlm_roberta;
 
-pub use kinds::tensor_kind;
+pub use kinds::{layer_of, tensor_kind};
 
 use std::path::Path;
 

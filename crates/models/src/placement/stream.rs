@@ -2,7 +2,7 @@
 
 use super::{Placed, TensorKind, TensorMemory};
 use formats::Checkpoint;
-use formats::families::tensor_kind;
+use formats::families::layer_of;
 use kernels::quant::QuantType;
 use std::collections::{BTreeMap, HashMap};
 
@@ -69,8 +69,8 @@ pub fn stream_layers(placed: &mut [Placed], checkpoint: &Checkpoint, limit: usiz
 fn leave_layers(placed: &mut [Placed], limit: usize, in_file: impl Fn(&Placed) -> bool) -> usize {
     let mut layers: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for (index, tensor) in placed.iter().enumerate() {
-        let (kind, layer) = tensor_kind(&tensor.name);
-        let is_large = LARGE.contains(&kind) && !tensor.name.ends_with(COMPUTED);
+        let layer = layer_of(&tensor.name);
+        let is_large = LARGE.contains(&tensor.kind) && !tensor.name.ends_with(COMPUTED);
         if let Some(layer) = layer.filter(|_| is_large && tensor.may_be_left() && in_file(tensor)) {
             layers.entry(layer).or_default().push(index);
         }
@@ -101,6 +101,7 @@ fn spread(count: usize, all: usize) -> impl Iterator<Item = usize> + Clone {
 mod tests {
     use super::*;
     use backend::{CPU, Mode};
+    use formats::families::tensor_kind;
     use kernels::quant::Q8_0;
 
     fn placed(name: &str, bytes: usize) -> Placed {

@@ -2,7 +2,7 @@
 
 use super::TensorKind;
 use backend::{Backend, Mode};
-use formats::families::tensor_kind;
+use formats::families::{layer_of, tensor_kind};
 use formats::{Checkpoint, TensorView};
 use kernels::quant::QuantType;
 
@@ -36,12 +36,20 @@ impl TensorInfo {
     /// All tensors of a checkpoint. A head that shares the embedding's weights is among them
     /// under its own name, without bytes in the file.
     pub fn all(checkpoint: &Checkpoint) -> Vec<Self> {
-        let mut all: Vec<_> = checkpoint.tensors().map(Self::from).collect();
-        let embed = all.iter().find(|tensor| tensor.name == EMBED);
         let config = checkpoint.config();
+        let kinds = config.tensor_kinds();
+        let of_view = |view: &TensorView| {
+            let layer = layer_of(&view.name);
+            let kind = kinds.get(&view.name).copied().unwrap_or(TensorKind::Other);
+            let (name, shape) = (view.name.clone(), view.shape.clone());
+            Self { name, kind, layer, shape, ty: view.ty, bytes: view.bytes().len() }
+        };
+        let mut all: Vec<_> = checkpoint.tensors().map(of_view).collect();
+        let embed = all.iter().find(|tensor| tensor.name == EMBED);
         let is_tied = config.head.output.is_some_and(|output| output.tied);
         if let (true, Some(embed)) = (is_tied, embed) {
-            all.push(Self::new(HEAD, &embed.shape, embed.ty, 0));
+            let (name, kind) = (HEAD.to_owned(), TensorKind::Head);
+            all.push(Self { name, kind, bytes: 0, ..embed.clone() });
         }
         all
     }
