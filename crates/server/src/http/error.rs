@@ -6,8 +6,10 @@
 use api::{ApiError, Field};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::fmt::Display;
+use utoipa::ToSchema;
 
 /// What a body may be compressed with, as answers name it.
 pub(crate) const ACCEPTED_CODINGS: &str = "gzip, deflate, zstd";
@@ -22,8 +24,8 @@ pub(crate) struct HttpError {
     pub message: String,
     param: Option<Param>,
     code: Option<&'static str>,
-    /// Counts that belong to the error, by their names.
-    pub numbers: Vec<(&'static str, usize)>,
+    /// Tokens of a prompt that is too long, and of the context.
+    pub lengths: Option<[usize; 2]>,
 }
 
 /// The member of a request that is at fault.
@@ -41,7 +43,7 @@ const RETRY_AFTER: &str = "1";
 impl HttpError {
     fn new(status: StatusCode, kind: &'static str, message: impl Into<String>) -> Self {
         let message = message.into();
-        Self { status, kind, message, param: None, code: None, numbers: Vec::new() }
+        Self { status, kind, message, param: None, code: None, lengths: None }
     }
 
     /// 400: the member `param` of the request is invalid.
@@ -110,9 +112,9 @@ impl HttpError {
         match error {
             ApiError::ContextLength { prompt_tokens, context_length }
             | ApiError::FarBeyondContext { least_tokens: prompt_tokens, context_length } => {
-                let numbers = vec![("n_prompt_tokens", prompt_tokens), ("n_ctx", context_length)];
+                let lengths = Some([prompt_tokens, context_length]);
                 let error = Self::invalid(prompt, message).with_code("context_length_exceeded");
-                Self { numbers, ..error }
+                Self { lengths, ..error }
             }
             ApiError::Invalid { field: Field::Prompt, .. } => Self::invalid(prompt, message),
             ApiError::Invalid { field, .. } => {
@@ -151,14 +153,35 @@ impl HttpError {
 
     /// The JSON of the error where no protocol has another form for it, which is OpenAI's.
     pub fn body(&self) -> Value {
-        let Self { kind, message, code, .. } = self;
-        let mut error =
-            json!({ "message": message, "type": kind, "param": self.param(), "code": code });
-        for (name, number) in &self.numbers {
-            error[*name] = json!(number);
-        }
-        json!({ "error": error })
+        let [n_prompt_tokens, n_ctx] = self.lengths.map_or([None; 2], |both| both.map(Some));
+        let Self { kind, message, code, .. } = self.clone();
+        let param = self.param().map(str::to_owned);
+        json!(Problem { error: Detail { message, kind, param, code, n_prompt_tokens, n_ctx } })
     }
+}
+
+/// An error.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Problem {
+    error: Detail,
+}
+
+/// What went wrong.
+#[derive(Debug, Serialize, ToSchema)]
+struct Detail {
+    message: String,
+    /// `invalid_request_error`, `rate_limit_error` or `server_error`.
+    #[serde(rename = "type")]
+    kind: &'static str,
+    /// The member of the request that is at fault.
+    param: Option<String>,
+    code: Option<&'static str>,
+    /// Tokens of a prompt that is too long; an extension.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    n_prompt_tokens: Option<usize>,
+    /// Tokens that the context holds; an extension.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    n_ctx: Option<usize>,
 }
 
 impl IntoResponse for HttpError {

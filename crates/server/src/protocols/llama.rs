@@ -57,15 +57,15 @@ impl Protocol for Llama {
             401 => "authentication_error",
             403 => "permission_error",
             404 => "not_found_error",
-            400 if !error.numbers.is_empty() => "exceed_context_size_error",
+            400 if error.lengths.is_some() => "exceed_context_size_error",
             400..=499 => "invalid_request_error",
             501 => "not_supported_error",
             503 => "unavailable_error",
             _ => "server_error",
         };
         let mut object = json!({ "code": code, "message": error.message, "type": kind });
-        for (name, number) in &error.numbers {
-            object[*name] = json!(number);
+        if let Some([prompt, context]) = error.lengths {
+            (object["n_prompt_tokens"], object["n_ctx"]) = (json!(prompt), json!(context));
         }
         json!({ "error": object })
     }

@@ -227,7 +227,7 @@ impl ErrorBody {
     pub fn of(error: &HttpError) -> Self {
         let (kind, message) = (kind(error.status.as_u16()), error.message.clone());
         let mut detail = ErrorDetail { kind, message, n_prompt_tokens: None, n_ctx: None };
-        if let [("n_prompt_tokens", prompt), ("n_ctx", context)] = error.numbers[..] {
+        if let Some([prompt, context]) = error.lengths {
             let most = context.saturating_sub(1);
             detail.message = format!("prompt is too long: {prompt} tokens > {most} maximum");
             (detail.n_prompt_tokens, detail.n_ctx) = (Some(prompt), Some(context));
