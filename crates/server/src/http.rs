@@ -7,6 +7,7 @@ pub(crate) mod app;
 pub(crate) mod body;
 pub(crate) mod caller;
 pub(crate) mod content_encoding;
+pub(crate) mod described;
 pub(crate) mod error;
 pub(crate) mod event_schema;
 pub(crate) mod fallback;

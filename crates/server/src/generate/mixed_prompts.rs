@@ -5,78 +5,36 @@
 //! array holds prompts. Of the texts of a prompt only one that comes first gets the tokens with
 //! which a text of the model begins.
 
+use crate::http::described::described;
 use crate::http::error::HttpError;
 use crate::http::fields::{ObjectReader, wrong};
 use api::{ApiError, EncodeOptions, Service};
 use serde_json::Value;
-use utoipa::ToSchema;
 
 /// Special tokens are added, and recognised in texts.
 const WHOLE_TEXT: EncodeOptions = EncodeOptions { add_special: true, parse_special: true };
 
-/// One prompt, or several.
-#[derive(Debug, ToSchema)]
-#[serde(untagged)]
-#[allow(dead_code, reason = "describes what is read by hand")]
-pub(crate) enum MixedPrompts {
-    Text(String),
-    /// A prompt of token ids and texts if there is an id among them, else several prompts.
-    Several(Vec<PromptEntry>),
-    Object(PromptObject),
-    Content(ContentObject),
-}
-
-/// A token id, a text, a prompt of both, or an object with text.
-#[derive(Debug, ToSchema)]
-#[serde(untagged)]
-#[allow(dead_code, reason = "describes what is read by hand")]
-pub(crate) enum PromptEntry {
-    Id(u32),
-    Text(String),
-    Mixed(Vec<PromptAtom>),
-    Object(PromptObject),
-    Content(ContentObject),
-}
-
-/// A token id or a text.
-#[derive(Debug, ToSchema)]
-#[serde(untagged)]
-#[allow(dead_code, reason = "describes what is read by hand")]
-pub(crate) enum PromptAtom {
-    Id(u32),
-    Text(String),
-}
-
-/// A prompt as an object.
-#[derive(Debug, ToSchema)]
-#[allow(dead_code, reason = "describes what is read by hand")]
-pub(crate) struct PromptObject {
-    prompt_string: String,
-}
-
-/// A prompt as the parts of a message.
-#[derive(Debug, ToSchema)]
-#[allow(dead_code, reason = "describes what is read by hand")]
-pub(crate) struct ContentObject {
-    #[schema(min_items = 1)]
-    content: Vec<ContentText>,
-}
-
-/// A text among the parts of a message; there are no others.
-#[derive(Debug, ToSchema)]
-#[allow(dead_code, reason = "describes what is read by hand")]
-pub(crate) struct ContentText {
-    #[schema(rename = "type")]
-    kind: ContentKind,
-    text: String,
-}
-
-/// The kind of a part.
-#[derive(Debug, ToSchema)]
-#[serde(rename_all = "lowercase")]
-#[allow(dead_code, reason = "describes what is read by hand")]
-pub(crate) enum ContentKind {
-    Text,
+described! {
+    /// One prompt, or several.
+    pub(crate) MixedPrompts = (String)
+        | (
+            /// A prompt of token ids and texts if there is an id among them, else several prompts.
+            [PromptEntry]
+        )
+        | PromptObject
+        | ContentObject;
+    /// A token id, a text, a prompt of both, or an object with text.
+    PromptEntry = (u32) | (String) | [PromptAtom] | PromptObject | ContentObject;
+    /// A token id or a text.
+    PromptAtom = (u32) | (String);
+    /// A prompt as an object.
+    PromptObject = { prompt_string: (String) };
+    /// A prompt as the parts of a message.
+    ContentObject = { content: [ContentText; 1] };
+    /// A text among the parts of a message; there are no others.
+    ContentText = { type: ContentKind, text: (String) };
+    /// The kind of a part.
+    ContentKind = ["text"];
 }
 
 /// A prompt that is not tokenized yet, with its path in the body.

@@ -2,6 +2,7 @@
 //!
 //! Documents and results of searches that are text count as text.
 
+use crate::http::described::described;
 use crate::http::error::HttpError;
 use crate::http::fields::{ObjectReader, wrong};
 use crate::http::wire;
@@ -34,39 +35,19 @@ const FOREIGN: &[&str] = &[
 /// What a warning says of [`FOREIGN`] blocks.
 const LEFT_OUT: &str = "blocks of this type are not supported and were left out";
 
-/// The content of a message.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(untagged)]
-#[schema(as = AnthropicContent)]
-#[expect(dead_code, reason = "the document's form of what `blocks` reads with better errors")]
-pub(crate) enum Content {
-    Text(String),
-    Blocks(Vec<GivenBlock>),
-}
-
-/// The system prompt.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(untagged)]
-#[schema(as = AnthropicSystemContent)]
-#[expect(dead_code, reason = "the document's form of what `texts` reads with better errors")]
-pub(crate) enum SystemContent {
-    Text(String),
-    Blocks(Vec<TextBlock>),
-}
-
-/// A part of a message.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(tag = "type", rename_all = "snake_case")]
-#[schema(as = AnthropicInputBlock)]
-#[expect(dead_code, reason = "the document's form of what `blocks` reads with better errors")]
-pub(crate) enum GivenBlock {
-    Text(TextBlock),
-    Thinking(ThinkingBlock),
-    ToolUse(ToolUse),
-    ToolResult(ToolResult),
-    Document(DocumentBlock),
-    SearchResult(SearchResultBlock),
-    ToolReference(ToolReferenceBlock),
+described! {
+    /// The content of a message.
+    pub(crate) Content as "AnthropicContent" = (String) | [GivenBlock];
+    /// The system prompt.
+    pub(crate) SystemContent as "AnthropicSystemContent" = (String) | [TextBlock];
+    /// A part of a message.
+    GivenBlock as "AnthropicInputBlock" = ("text": TextBlock)
+        | ("thinking": ThinkingBlock)
+        | ("tool_use": ToolUse)
+        | ("tool_result": ToolResult)
+        | ("document": DocumentBlock)
+        | ("search_result": SearchResultBlock)
+        | ("tool_reference": ToolReferenceBlock);
 }
 
 /// A part of a message as it is read.

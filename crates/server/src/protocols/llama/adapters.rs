@@ -4,6 +4,7 @@
 use crate::generate::adapters::{check_updates, refused, scales};
 use crate::generate::flow;
 use crate::http::app::App;
+use crate::http::described::described;
 use crate::http::error::HttpError;
 use crate::http::queried_model::{ModelQuery, QueriedModel};
 use axum::Json;
@@ -27,15 +28,14 @@ pub(crate) struct AdapterItem {
     scale: f32,
 }
 
-/// How far an adapter applies.
-#[derive(Debug, ToSchema)]
-#[schema(as = LoraScale)]
-#[allow(dead_code, reason = "describes what is read by hand")]
-pub(crate) struct ScaleBody {
-    /// Its number.
-    id: usize,
-    /// The factor; 0 for not at all.
-    scale: f32,
+described! {
+    /// How far an adapter applies.
+    pub(crate) ScaleBody as "LoraScale" = {
+        /// Its number.
+        id: (usize),
+        /// The factor; 0 for not at all.
+        scale: (f32),
+    };
 }
 
 /// The adapters.

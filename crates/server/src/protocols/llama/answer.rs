@@ -4,6 +4,7 @@ use crate::generate::answer::{Answer, Collected};
 use crate::generate::logprobs::finite;
 use crate::generate::options::Telemetry;
 use crate::generate::timings::{ChoiceProgress, PromptProgress, Timings};
+use crate::http::described::described;
 use crate::http::error::HttpError;
 use crate::http::protocol::Protocol;
 use crate::http::slots::SlotTable;
@@ -117,14 +118,9 @@ pub(crate) struct AnswerPiece {
     prompt_progress: Option<PromptProgress>,
 }
 
-/// An answer, or those to several prompts.
-#[derive(Debug, ToSchema)]
-#[serde(untagged)]
-#[schema(as = LlamaCompletions)]
-#[allow(dead_code, clippy::large_enum_variant, reason = "describes what is put together by hand")]
-pub(crate) enum Completions {
-    One(Completion),
-    Several(Vec<Completion>),
+described! {
+    /// An answer, or those to several prompts.
+    pub(crate) Completions as "LlamaCompletions" = Completion | [Completion];
 }
 
 /// A whole answer, or the end of one that was streamed.

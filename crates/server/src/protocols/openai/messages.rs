@@ -5,6 +5,7 @@
 //! it and the conversation must continue. Members that this module does not know reach the
 //! template.
 
+use crate::http::described::described;
 use crate::http::error::HttpError;
 use crate::http::fields::ObjectReader;
 use crate::http::wire;
@@ -44,23 +45,11 @@ pub(crate) struct ChatMessage {
     audio: Option<Value>,
 }
 
-/// A text, or parts of one.
-#[derive(Debug, ToSchema)]
-#[schema(as = ChatContent)]
-#[serde(untagged)]
-#[allow(dead_code, reason = "describes what is read by hand")]
-enum Content {
-    Text(String),
-    Parts(Vec<ChatContentItem>),
-}
-
-#[derive(Debug, ToSchema)]
-#[schema(as = ChatContentItem)]
-#[serde(untagged)]
-#[allow(dead_code, reason = "describes what is read by hand")]
-enum ChatContentItem {
-    Text(String),
-    Part(ChatPart),
+described! {
+    /// A text, or parts of one.
+    Content as "ChatContent" = (String) | [ChatContentItem];
+    ChatContentItem = (String) | ChatPart;
+    PastArguments as "ChatArguments" = (String) | (Object);
 }
 
 /// A part of a message. Images, audio and files that are no text are refused in messages of
@@ -85,8 +74,7 @@ struct ChatPart {
 struct PastCall {
     id: Option<String>,
     #[serde(rename = "type")]
-    #[allow(dead_code, reason = "only its type is checked")]
-    kind: Option<String>,
+    _kind: Option<String>,
     /// Missing only where a custom tool was called.
     function: Option<PastFunction>,
     custom: Option<PastCustom>,
@@ -101,16 +89,6 @@ struct PastFunction {
     /// The text of an object, or the object.
     #[schema(value_type = Option<PastArguments>)]
     arguments: Option<Value>,
-}
-
-#[derive(Debug, ToSchema)]
-#[schema(as = ChatArguments)]
-#[serde(untagged)]
-#[allow(dead_code, reason = "describes what is read by hand")]
-enum PastArguments {
-    Text(String),
-    #[schema(value_type = Object)]
-    Object(Map<String, Value>),
 }
 
 /// Members of a message that have fields of their own.

@@ -2,9 +2,10 @@
 
 use crate::generate::adapters::refused;
 use crate::http::app::App;
+use crate::http::described::described;
 use crate::http::error::HttpError;
 use crate::http::models::{PooledModel, unknown};
-use crate::protocols::anthropic::models::{self as anthropic, ModelPage};
+use crate::protocols::anthropic::models::{self as anthropic, Model as AnthropicModel, ModelPage};
 use crate::protocols::openai::problem::Problem;
 use axum::Json;
 use axum::extract::{Path, RawQuery, State};
@@ -27,23 +28,12 @@ pub(crate) struct ModelList {
     models: Option<Vec<Map<String, Value>>>,
 }
 
-/// The models in the form of the client's protocol: with the header `anthropic-version`, in
-/// Anthropic's.
-#[derive(ToSchema)]
-#[serde(untagged)]
-#[allow(dead_code, reason = "describes what is written by hand")]
-enum ListedModels {
-    OpenAi(ModelList),
-    Anthropic(ModelPage),
-}
-
-/// A model, in the form of the client's protocol.
-#[derive(ToSchema)]
-#[serde(untagged)]
-#[allow(dead_code, reason = "describes what is written by hand")]
-enum ListedModel {
-    OpenAi(ModelObject),
-    Anthropic(anthropic::Model),
+described! {
+    /// The models in the form of the client's protocol: with the header `anthropic-version`, in
+    /// Anthropic's.
+    ListedModels = ModelList | ModelPage;
+    /// A model, in the form of the client's protocol.
+    ListedModel = ModelObject | AnthropicModel;
 }
 
 /// A model.
@@ -183,8 +173,8 @@ impl ModelObject {
     }
 
     /// The model in Anthropic's form.
-    fn anthropic(self) -> anthropic::Model {
-        anthropic::Model::new(self.id, self.created, self.context_length)
+    fn anthropic(self) -> AnthropicModel {
+        AnthropicModel::new(self.id, self.created, self.context_length)
     }
 
     /// An adapter of a model.

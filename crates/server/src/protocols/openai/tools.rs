@@ -1,5 +1,6 @@
 //! The tools of a chat, and which of them the model may or must call.
 
+use crate::http::described::described;
 use crate::http::error::HttpError;
 use crate::http::wire;
 use crate::protocols::openai::custom_tools::{CustomTool, CustomTools};
@@ -28,25 +29,22 @@ pub(crate) struct ChatTool {
 /// A function that the model may call.
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(as = ChatFunction)]
-#[allow(dead_code, reason = "of some members only the type is checked")]
 pub(crate) struct Function {
     #[schema(value_type = String, min_length = 1)]
     name: Option<String>,
-    description: Option<String>,
+    #[serde(rename = "description")]
+    _description: Option<String>,
     /// A JSON schema of its arguments.
+    #[serde(rename = "parameters")]
     #[schema(value_type = Option<Object>)]
-    parameters: Option<Map<String, Value>>,
-    strict: Option<bool>,
+    _parameters: Option<Map<String, Value>>,
+    #[serde(rename = "strict")]
+    _strict: Option<bool>,
 }
 
-/// A word, or an object that names a tool or those allowed.
-#[derive(Debug, ToSchema)]
-#[schema(as = ChatToolChoice)]
-#[serde(untagged)]
-#[allow(dead_code, reason = "describes what is read by hand")]
-pub(crate) enum ChatToolChoice {
-    Mode(Mode),
-    Object(ChoiceObject),
+described! {
+    /// A word, or an object that names a tool or those allowed.
+    pub(crate) ChatToolChoice = Mode | ChoiceObject;
 }
 
 /// Whether tools are called.

@@ -9,6 +9,7 @@ use crate::generate::choices::Choices;
 use crate::generate::flow::NamedModel;
 use crate::generate::options;
 use crate::http::app::unix_now;
+use crate::http::described::described;
 use crate::http::error::HttpError;
 use crate::http::random;
 use crate::http::refusals::Refusals;
@@ -30,22 +31,21 @@ use serde_json::Value;
 use std::sync::Arc;
 use utoipa::ToSchema;
 
-/// The conversation that shall be shorter.
-#[derive(Debug, ToSchema)]
-#[allow(dead_code, reason = "describes what is read as a request for a response")]
-pub(crate) struct CompactResponse {
-    /// The name of a model; any name where one is served.
-    model: String,
-    /// A text, or an array of items.
-    #[schema(value_type = Option<ResponseInput>)]
-    input: Option<Value>,
-    /// The stored response that the conversation ends with.
-    previous_response_id: Option<String>,
-    /// The first system message, for the summary alone.
-    instructions: Option<String>,
-    prompt_cache_key: Option<String>,
-    /// The user of the request: the users of a key share its part of the machine evenly.
-    user: Option<String>,
+described! {
+    /// The conversation that shall be shorter.
+    pub(crate) CompactResponse = {
+        /// The name of a model; any name where one is served.
+        model: (String),
+        /// A text, or an array of items.
+        input: (?ResponseInput),
+        /// The stored response that the conversation ends with.
+        previous_response_id: (Option<String>),
+        /// The first system message, for the summary alone.
+        instructions: (Option<String>),
+        prompt_cache_key: (Option<String>),
+        /// The user of the request: the users of a key share its part of the machine evenly.
+        user: (Option<String>),
+    };
 }
 
 /// A shorter conversation.

@@ -1,6 +1,7 @@
 //! The response object, and the items that it consists of.
 
 use crate::http::app::unix_now;
+use crate::http::described::described;
 use crate::protocols::warnings::Warnings;
 use api::Usage;
 use serde::Serialize;
@@ -62,14 +63,9 @@ pub(crate) struct ConversationId {
     pub id: String,
 }
 
-/// A word, or an object, as in the request.
-#[derive(Debug, ToSchema)]
-#[serde(untagged)]
-#[allow(dead_code, reason = "describes a value")]
-enum ShownToolChoice {
-    Mode(String),
-    #[schema(value_type = Object)]
-    Object(Map<String, Value>),
+described! {
+    /// A word, or an object, as in the request.
+    ShownToolChoice = (String) | (Object);
 }
 
 /// What kind of object it is.
