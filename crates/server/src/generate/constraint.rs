@@ -1,6 +1,7 @@
 //! Constraints of answers: OpenAI's response formats, and the members that vLLM and llama.cpp have
 //! for the same. A request has at most one of them, which may be given twice.
 
+use crate::http::described::described;
 use crate::http::error::HttpError;
 use crate::http::wire;
 use api::{ApiError, Field, GrammarSource};
@@ -55,10 +56,11 @@ enum FormatKind {
 
 /// A schema and what it is called.
 #[derive(Debug, Deserialize, ToSchema)]
-#[allow(dead_code, reason = "of some members only the type is checked")]
 struct NamedSchema {
-    name: Option<String>,
-    description: Option<String>,
+    #[serde(rename = "name")]
+    _name: Option<String>,
+    #[serde(rename = "description")]
+    _description: Option<String>,
     #[schema(value_type = Option<Object>)]
     schema: Option<Value>,
     /// Whether a part of the schema that cannot be enforced is an error; it is left out otherwise.
@@ -85,14 +87,9 @@ struct StructuredOutputs {
     structural_tag: Option<Value>,
 }
 
-/// A JSON schema, or its text.
-#[derive(Debug, ToSchema)]
-#[serde(untagged)]
-#[allow(dead_code, reason = "describes what is read by hand")]
-enum SchemaOrText {
-    #[schema(value_type = Object)]
-    Schema(Value),
-    Text(String),
+described! {
+    /// A JSON schema, or its text.
+    SchemaOrText = (Object) | (String);
 }
 
 /// The grammar of an answer, and the member of the request that gives it.
@@ -114,42 +111,43 @@ impl ConstraintField {
     }
 }
 
-/// What `body` holds its answer to.
-pub(crate) fn read(body: &Value) -> Result<Option<ConstraintField>, HttpError> {
-    let asked: ConstraintBody = wire::read(body)?;
-    let format = asked.response_format.map(of_format).transpose()?.flatten();
-    let outputs = asked.structured_outputs.unwrap_or_default();
-    if outputs.structural_tag.is_some() {
-        let field = "structured_outputs.structural_tag";
-        return Err(HttpError::member(field, "is not supported"));
+impl ConstraintBody {
+    /// The constraint that these give, if any.
+    pub fn field(self) -> Result<Option<ConstraintField>, HttpError> {
+        let format = self.response_format.map(of_format).transpose()?.flatten();
+        let outputs = self.structured_outputs.unwrap_or_default();
+        if outputs.structural_tag.is_some() {
+            let field = "structured_outputs.structural_tag";
+            return Err(HttpError::member(field, "is not supported"));
+        }
+        let loose = |given| schema("json_schema", given, GrammarSource::LooseSchema);
+        let object = outputs.json_object.unwrap_or(false).then_some(GrammarSource::JsonObject);
+        let all = [
+            ("response_format", format),
+            ("structured_outputs.json", json("structured_outputs.json", outputs.json)?),
+            ("structured_outputs.regex", outputs.regex.map(GrammarSource::Regex)),
+            ("structured_outputs.choice", choice("structured_outputs.choice", outputs.choice)?),
+            ("structured_outputs.grammar", outputs.grammar.map(GrammarSource::of_grammar)),
+            ("structured_outputs.json_object", object),
+            ("guided_json", json("guided_json", self.guided_json)?),
+            ("guided_regex", self.guided_regex.map(GrammarSource::Regex)),
+            ("guided_choice", choice("guided_choice", self.guided_choice)?),
+            ("guided_grammar", self.guided_grammar.map(GrammarSource::of_grammar)),
+            ("json_schema", self.json_schema.map(loose).transpose()?),
+            ("grammar", self.grammar.and_then(llama_grammar)),
+        ];
+        let given = |(field, source)| Some(ConstraintField { field, source: source? });
+        let mut given = all.into_iter().filter_map(given);
+        let Some(mut first) = given.next() else { return Ok(None) };
+        for other in given {
+            let Some(source) = same(&first.source, &other.source) else {
+                let problem = format!("cannot be given together with {}", first.field);
+                return Err(HttpError::member(other.field, problem));
+            };
+            first.source = source;
+        }
+        Ok(Some(first))
     }
-    let loose = |given| schema("json_schema", given, GrammarSource::LooseSchema);
-    let object = outputs.json_object.unwrap_or(false).then_some(GrammarSource::JsonObject);
-    let all = [
-        ("response_format", format),
-        ("structured_outputs.json", json("structured_outputs.json", outputs.json)?),
-        ("structured_outputs.regex", outputs.regex.map(GrammarSource::Regex)),
-        ("structured_outputs.choice", choice("structured_outputs.choice", outputs.choice)?),
-        ("structured_outputs.grammar", outputs.grammar.map(GrammarSource::of_grammar)),
-        ("structured_outputs.json_object", object),
-        ("guided_json", json("guided_json", asked.guided_json)?),
-        ("guided_regex", asked.guided_regex.map(GrammarSource::Regex)),
-        ("guided_choice", choice("guided_choice", asked.guided_choice)?),
-        ("guided_grammar", asked.guided_grammar.map(GrammarSource::of_grammar)),
-        ("json_schema", asked.json_schema.map(loose).transpose()?),
-        ("grammar", asked.grammar.and_then(llama_grammar)),
-    ];
-    let given = |(field, source)| Some(ConstraintField { field, source: source? });
-    let mut given = all.into_iter().filter_map(given);
-    let Some(mut first) = given.next() else { return Ok(None) };
-    for other in given {
-        let Some(source) = same(&first.source, &other.source) else {
-            let problem = format!("cannot be given together with {}", first.field);
-            return Err(HttpError::member(other.field, problem));
-        };
-        first.source = source;
-    }
-    Ok(Some(first))
 }
 
 /// The constraint that two members give, if they give the same: strictly if one of them does.
@@ -228,6 +226,10 @@ fn choice(field: &str, texts: Option<Vec<String>>) -> Given {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    fn read(body: &Value) -> Result<Option<ConstraintField>, HttpError> {
+        wire::read::<ConstraintBody>(body)?.field()
+    }
 
     fn check(body: Value, field: &str, source: GrammarSource) {
         let constraint = read(&body).unwrap_or_else(|error| panic!("{body}: {}", error.body()));

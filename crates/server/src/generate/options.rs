@@ -5,7 +5,6 @@ use crate::http::error::HttpError;
 use crate::http::wire;
 use api::RequestOptions;
 use serde::Deserialize;
-use serde_json::Value;
 use utoipa::ToSchema;
 
 /// Most answers to one request, all its prompts together.
@@ -19,8 +18,8 @@ const MAX_SALT_BYTES: usize = 256;
 #[schema(as = TermsBody)]
 pub(crate) struct OptionsBody {
     /// Any name: one model is served.
-    #[allow(dead_code, reason = "only its type is checked")]
-    model: Option<String>,
+    #[serde(rename = "model")]
+    _model: Option<String>,
     /// Choices for each prompt.
     #[serde(default, deserialize_with = "wire::count")]
     #[schema(minimum = 1, maximum = 128)]
@@ -56,8 +55,8 @@ struct StreamOptions {
     /// With `include_usage`, the usage so far in every chunk of a choice; as in vLLM.
     continuous_usage_stats: Option<bool>,
     /// Taken; nothing is obfuscated.
-    #[allow(dead_code, reason = "only its type is checked")]
-    include_obfuscation: Option<bool>,
+    #[serde(rename = "include_obfuscation")]
+    _include_obfuscation: Option<bool>,
 }
 
 /// What a stream reports of the computation.
@@ -124,6 +123,11 @@ impl OptionsBody {
         Ok(RequestOptions { priority, user, cache_salt, speculate, progress, ..rest })
     }
 
+    /// The same for answers that do not report progress.
+    pub fn without_progress(&self) -> Result<RequestOptions, HttpError> {
+        Ok(RequestOptions { progress: false, ..self.options()? })
+    }
+
     fn cache_salt(&self) -> Result<Option<String>, HttpError> {
         match &self.cache_salt {
             Some(salt) if !(1..=MAX_SALT_BYTES).contains(&salt.len()) => {
@@ -136,16 +140,14 @@ impl OptionsBody {
     }
 }
 
-/// On what terms the request of `body` is computed, for answers that do not report progress.
-pub(crate) fn read(body: &Value) -> Result<RequestOptions, HttpError> {
-    let options = wire::read::<OptionsBody>(body)?.options()?;
-    Ok(RequestOptions { progress: false, ..options })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
+
+    fn read(body: &Value) -> Result<RequestOptions, HttpError> {
+        wire::read::<OptionsBody>(body)?.without_progress()
+    }
 
     fn check_error(body: Value, param: &str) {
         let read = wire::read::<OptionsBody>(&body);

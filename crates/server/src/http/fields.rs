@@ -3,21 +3,23 @@
 
 use crate::http::error::HttpError;
 use crate::http::wire;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 /// The members of one object.
 #[derive(Clone, Debug)]
 pub(crate) struct ObjectReader<'a> {
     /// The object itself.
-    pub object: &'a Map<String, Value>,
+    pub object: &'a Value,
     path: String,
 }
 
 impl<'a> ObjectReader<'a> {
     /// The members of `value`, which stands at `path`.
     pub fn of(value: &'a Value, path: &str) -> Result<Self, HttpError> {
-        let object = value.as_object().ok_or_else(|| wrong(path, "an object", value))?;
-        Ok(Self { object, path: path.to_owned() })
+        match value.is_object() {
+            true => Ok(Self { object: value, path: path.to_owned() }),
+            false => Err(wrong(path, "an object", value)),
+        }
     }
 
     /// The members of each of `values`, an array that stands at `path`.

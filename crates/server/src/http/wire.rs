@@ -1,6 +1,6 @@
 //! Deserializing requests into the types that the OpenAPI document is made from. A member that is
 //! `null` counts as absent, unknown members are ignored, and a member of a wrong type is an error
-//! that names its path.
+//! that names its path. Of a member whose field begins with `_` the type is checked and no more.
 
 mod strict;
 
@@ -11,13 +11,45 @@ use serde::de::{DeserializeOwned, Deserializer, Error};
 use serde_json::{Number, Value};
 use utoipa::ToSchema;
 
-/// `body` as a `T`. Several types may be read from one body, as members unknown to one are those
-/// of another.
-pub(crate) fn read<T: DeserializeOwned>(body: &Value) -> Result<T, HttpError> {
-    if !body.is_object() {
-        return Err(HttpError::invalid("", "the body must be a JSON object"));
+/// What can be read from the members of a body.
+pub(crate) trait FromBody: Sized {
+    /// Reads `body`, which is an object.
+    fn from_body(body: &Value) -> Result<Self, HttpError>;
+}
+
+impl<T: DeserializeOwned> FromBody for T {
+    fn from_body(body: &Value) -> Result<Self, HttpError> {
+        part(body, "")
     }
-    part(body, "")
+}
+
+/// Declares a body of several parts, whose members stand next to each other: the members unknown
+/// to one part are those of another.
+macro_rules! body {
+    ($(#[$about:meta])* $vis:vis struct $Body:ident {
+        $($seen:vis $part:ident: $Part:ty),+ $(,)?
+    }) => {
+        #[derive(Debug, utoipa::ToSchema)]
+        $(#[$about])*
+        $vis struct $Body {
+            $(#[serde(flatten)] $seen $part: $Part),+
+        }
+
+        impl $crate::http::wire::FromBody for $Body {
+            fn from_body(body: &serde_json::Value) -> Result<Self, $crate::http::error::HttpError> {
+                Ok(Self { $($part: $crate::http::wire::FromBody::from_body(body)?),+ })
+            }
+        }
+    };
+}
+pub(crate) use body;
+
+/// Reads a body.
+pub(crate) fn read<T: FromBody>(body: &Value) -> Result<T, HttpError> {
+    match body.is_object() {
+        true => T::from_body(body),
+        false => Err(HttpError::invalid("", "the body must be a JSON object")),
+    }
 }
 
 /// The value at the path `at` of the body, as a `T`.

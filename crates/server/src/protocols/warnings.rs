@@ -2,7 +2,7 @@
 
 use crate::protocols::unsupported::{is_off, is_on};
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use utoipa::ToSchema;
 
 /// Most sentences of one answer.
@@ -49,12 +49,12 @@ impl Warnings {
 
     /// Adds one for each of `members`, names with sentences, that `object` gives a value other than
     /// `null`, `false` or an empty array.
-    pub fn add_given(&mut self, object: &Map<String, Value>, members: &[(&str, &str)]) {
+    pub fn add_given(&mut self, object: &Value, members: &[(&str, &str)]) {
         self.add_given_unless(object, members, is_off);
     }
 
     /// Adds one for each member of vLLM's that changes nothing here.
-    pub fn add_unused_of_vllm(&mut self, object: &Map<String, Value>) {
+    pub fn add_unused_of_vllm(&mut self, object: &Value) {
         self.add_given(object, &UNUSED_OF_VLLM);
         let shown = [("skip_special_tokens", "special tokens are never part of a text")];
         self.add_given_unless(object, &shown, is_on);
@@ -63,7 +63,7 @@ impl Warnings {
     /// Adds one for each of `members` whose value in `object` is not off.
     pub fn add_given_unless(
         &mut self,
-        object: &Map<String, Value>,
+        object: &Value,
         members: &[(&str, &str)],
         is_off: fn(&Value) -> bool,
     ) {
@@ -97,7 +97,7 @@ mod tests {
         let body = json!({"a": 1, "b": null, "c": [], "d": false, "e": {}});
         let mut warnings = Warnings::default();
         let members = ["a", "b", "c", "d", "e", "f"].map(|name| (name, "x"));
-        warnings.add_given(body.as_object().unwrap(), &members);
+        warnings.add_given(&body, &members);
         assert_eq!(json!(warnings), json!(["a: x", "e: x"]));
     }
 

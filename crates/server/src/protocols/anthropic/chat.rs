@@ -5,7 +5,8 @@ use crate::http::error::HttpError;
 use crate::http::wire;
 use crate::protocols::anthropic::edits::ContextEdits;
 use crate::protocols::anthropic::request::{
-    Conversation, MessageSettings, OutputFormat, OutputFormatKind, ThinkingDisplay, ThinkingKind,
+    Conversation, MessageRequest, MessageSettings, OutputFormat, OutputFormatKind, ThinkingDisplay,
+    ThinkingKind,
 };
 use crate::protocols::anthropic::response::ContextManagement;
 use crate::protocols::anthropic::{messages, tools};
@@ -50,7 +51,9 @@ pub(crate) struct MessageCall {
 
 /// Reads the body of a request for a message.
 pub(crate) fn read(body: &Value) -> Result<MessageCall, HttpError> {
-    let (call, settings) = (counted(body)?, wire::read::<MessageSettings>(body)?);
+    refuse(body)?;
+    let MessageRequest { conversation, settings } = wire::read(body)?;
+    let call = of(conversation, body)?;
     let request = ChatRequest { sampling: sampling(&settings)?, ..call.request };
     let user = settings.metadata.and_then(|metadata| metadata.user_id);
     let options = RequestOptions { user, ..RequestOptions::default() };
@@ -61,7 +64,11 @@ pub(crate) fn read(body: &Value) -> Result<MessageCall, HttpError> {
 /// Reads the body of a request for the count of its tokens, which has no settings of an answer.
 pub(crate) fn counted(body: &Value) -> Result<MessageCall, HttpError> {
     refuse(body)?;
-    let mut conversation: Conversation = wire::read(body)?;
+    of(wire::read(body)?, body)
+}
+
+/// The request for the message that follows `conversation`, which `body` holds.
+fn of(mut conversation: Conversation, body: &Value) -> Result<MessageCall, HttpError> {
     let edits = conversation.context_management.take().unwrap_or_default();
     let display = conversation.thinking.as_ref().and_then(|thinking| thinking.display);
     let mut warnings = Warnings::default();
@@ -90,17 +97,14 @@ fn refuse(body: &Value) -> Result<(), HttpError> {
 }
 
 fn warn(body: &Value, warnings: &mut Warnings) {
-    let Some(members) = body.as_object() else { return };
-    warnings.add_given(members, &UNUSED);
+    warnings.add_given(body, &UNUSED);
     for (object, name, what) in [
         ("thinking", "block_binding", "thinking blocks are not checked"),
         ("output_config", "task_budget", "there is no budget of a task"),
     ] {
-        if let Some(members) = members.get(object).and_then(Value::as_object) {
-            warnings.add_given(members, &[(name, what)]);
-        }
+        warnings.add_given(&body[object], &[(name, what)]);
     }
-    if members.get("speed").is_some_and(|speed| !speed.is_null() && speed != "standard") {
+    if body.get("speed").is_some_and(|speed| !speed.is_null() && speed != "standard") {
         warnings.add("speed", "there is one");
     }
 }

@@ -1,22 +1,20 @@
 //! What clients of Anthropic's API send. Content, which may be a string or blocks, is read by
 //! `blocks`.
 
-use crate::http::wire;
+use crate::http::wire::{self, body};
 use crate::protocols::anthropic::blocks::{Content, SystemContent};
 use crate::protocols::anthropic::edits::ContextEdits;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-/// A message asked for.
-#[derive(Debug, ToSchema)]
-#[schema(as = AnthropicMessageRequest)]
-#[allow(dead_code, reason = "describes what is read in two parts, so that errors name their path")]
-pub(crate) struct MessageRequest {
-    #[serde(flatten)]
-    conversation: Conversation,
-    #[serde(flatten)]
-    settings: MessageSettings,
+body! {
+    /// A message asked for.
+    #[schema(as = AnthropicMessageRequest)]
+    pub(crate) struct MessageRequest {
+        pub conversation: Conversation,
+        pub settings: MessageSettings,
+    }
 }
 
 /// What the prompt is made of.

@@ -9,7 +9,7 @@ use crate::http::models::ModelUse;
 use crate::http::random;
 use crate::http::request::RequestContext;
 use crate::http::slots::SlotTable;
-use crate::http::wire;
+use crate::http::wire::{self, body};
 use crate::protocols::llama::answer::{
     AnswerPiece, AnswerView, BoundSlot, CompletionAnswer, Completions, ShownPrompt,
 };
@@ -39,10 +39,9 @@ const MAX_FIELDS: usize = 100;
 pub(crate) async fn complete(context: RequestContext, body: Body) -> Result<Response, HttpError> {
     let read = |model: &ModelUse, body: &Value| {
         let (service, slots) = (&model.service, model.loaded.slots.clone());
-        let PromptBody { prompt, .. } = wire::read(body)?;
-        let how = wire::read(body)?;
+        let CompletionBody { prompt: PromptBody { prompt, .. }, how, sampling } = wire::read(body)?;
         let prompt = prompt.ok_or_else(|| wire::missing("prompt"))?;
-        let sampling = sampling::read(body, service)?;
+        let sampling = sampling.options(service)?;
         let prompts = mixed_prompts::read(&prompt, "prompt")?.into_iter();
         let prompts = prompts.map(|prompt| prompt.ids(service)).collect::<Result<_, _>>()?;
         prepare(service, prompts, how, sampling, body, slots)
@@ -66,24 +65,22 @@ pub(crate) async fn fill(context: RequestContext, body: Body) -> Result<Response
     flow::generate(context, body, read_gap).await
 }
 
-/// Texts to continue. All three are read from one object.
-#[derive(Debug, ToSchema)]
-#[schema(as = LlamaCompletionBody)]
-struct CompletionBody {
-    #[serde(flatten)]
-    _prompt: PromptBody,
-    #[serde(flatten)]
-    _how: AnswerOptions,
-    #[serde(flatten)]
-    _sampling: LlamaSampling,
+body! {
+    /// Texts to continue. All three are read from one object.
+    #[schema(as = LlamaCompletionBody)]
+    struct CompletionBody {
+        prompt: PromptBody,
+        how: AnswerOptions,
+        sampling: LlamaSampling,
+    }
 }
 
 /// What is to be continued.
 #[derive(Debug, Deserialize, ToSchema)]
-#[allow(dead_code, reason = "the model is found before")]
 struct PromptBody {
     /// The name of a model; any name where one is served.
-    model: Option<String>,
+    #[serde(rename = "model")]
+    _model: Option<String>,
     /// A string, an array of token ids, an array of both, or an array of several prompts.
     prompt: Option<Value>,
 }
@@ -91,7 +88,6 @@ struct PromptBody {
 /// How to answer.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[schema(as = How)]
-#[allow(dead_code, reason = "of some members only the type is checked")]
 struct AnswerOptions {
     stream: Option<bool>,
     /// Answers to each prompt.
@@ -111,18 +107,17 @@ struct AnswerOptions {
     #[serde(default, deserialize_with = "wire::integer")]
     id_slot: Option<i64>,
     /// Every prompt finds what is cached of it.
-    cache_prompt: Option<bool>,
+    #[serde(rename = "cache_prompt")]
+    _cache_prompt: Option<bool>,
 }
 
-/// A text with a gap. All three are read from one object.
-#[derive(Debug, ToSchema)]
-struct InfillBody {
-    #[serde(flatten)]
-    _gap: GapBody,
-    #[serde(flatten)]
-    _how: AnswerOptions,
-    #[serde(flatten)]
-    _sampling: LlamaSampling,
+body! {
+    /// A text with a gap. All three are read from one object.
+    struct InfillBody {
+        gap: GapBody,
+        how: AnswerOptions,
+        sampling: LlamaSampling,
+    }
 }
 
 /// What stands around the gap.
@@ -151,8 +146,8 @@ fn read_gap(service: &Service, body: &Value) -> Result<Reply<CompletionAnswer>, 
         let message = "the model has no tokens that mark a gap to be filled in";
         return Err(HttpError::not_supported(message));
     }
-    let sampling = sampling::read(body, service)?;
-    let (gap, how): (GapBody, AnswerOptions) = (wire::read(body)?, wire::read(body)?);
+    let InfillBody { gap, how, sampling } = wire::read(body)?;
+    let (sampling, constraint) = sampling.options(service)?;
     let extra = gap.input_extra.unwrap_or_default().into_iter();
     let infill = service.infill(&InfillRequest {
         prefix: gap.input_prefix.unwrap_or_default(),
@@ -162,7 +157,7 @@ fn read_gap(service: &Service, body: &Value) -> Result<Reply<CompletionAnswer>, 
     });
     let infill = infill.map_err(|error| HttpError::of(error, "input_prefix"))?;
     let sampling = SamplingOptions { stop_ids: infill.stop_ids, ..sampling };
-    prepare(service, vec![infill.prompt], how, sampling, body, None)
+    prepare(service, vec![infill.prompt], how, (sampling, constraint), body, None)
 }
 
 /// Prepares these prompts, with what `body` says of the answer.
@@ -170,11 +165,10 @@ fn prepare(
     service: &Service,
     prompts: Vec<Vec<u32>>,
     how: AnswerOptions,
-    sampling: SamplingOptions,
+    (sampling, constraint): (SamplingOptions, Option<ConstraintField>),
     body: &Value,
     slots: Option<Arc<SlotTable>>,
 ) -> Result<Reply<CompletionAnswer>, HttpError> {
-    let constraint = sampling::grammar(body);
     let choices = how.n_cmpl.unwrap_or(1);
     let wanted = prompts.len().saturating_mul(choices);
     if !(1..=MAX_CHOICES).contains(&wanted) {

@@ -6,7 +6,7 @@ use crate::generate::samplers;
 use crate::generate::sampling::{SamplingRules, sampling_schema};
 use crate::http::error::HttpError;
 use crate::http::fields::wrong;
-use crate::http::wire::{self, Texts};
+use crate::http::wire::{self, FromBody, Texts};
 use crate::protocols::unsupported;
 use crate::protocols::warnings::Warnings;
 use api::{GrammarSource, MAX_BIASES, SamplingOptions, Service};
@@ -39,7 +39,10 @@ const RULES: SamplingRules = SamplingRules {
 
 /// How to sample.
 #[derive(Debug)]
-pub(crate) struct LlamaSampling;
+pub(crate) struct LlamaSampling {
+    own: LlamaMembers,
+    shared: SamplingOptions,
+}
 
 sampling_schema!(LlamaSampling, "LlamaSamplingBody", RULES, Float, LlamaMembers, "How to sample.");
 
@@ -63,16 +66,25 @@ struct LlamaMembers {
     json_schema: Option<Value>,
 }
 
-/// Reads the sampling of a request.
-pub(crate) fn read(body: &Value, service: &Service) -> Result<SamplingOptions, HttpError> {
-    let own: LlamaMembers = wire::read(body)?;
-    let shared = RULES.read::<f32>(body)?;
-    own.check()?;
-    unsupported::refuse(body, &[("grammar_lazy", unsupported::is_off)])?;
-    let biases = own.logit_bias.as_ref().map(|biases| logit_bias(biases, service));
-    samplers::apply(
-        body,
-        SamplingOptions {
+impl FromBody for LlamaSampling {
+    fn from_body(body: &Value) -> Result<Self, HttpError> {
+        let own: LlamaMembers = wire::read(body)?;
+        let shared = RULES.read::<f32>(body)?;
+        own.check()?;
+        unsupported::refuse(body, &[("grammar_lazy", unsupported::is_off)])?;
+        Ok(Self { own, shared: samplers::apply(body, shared)? })
+    }
+}
+
+impl LlamaSampling {
+    /// The options for `service`, and what the answer is held to.
+    pub fn options(
+        self,
+        service: &Service,
+    ) -> Result<(SamplingOptions, Option<ConstraintField>), HttpError> {
+        let Self { own, shared } = self;
+        let biases = own.logit_bias.as_ref().map(|biases| logit_bias(biases, service));
+        let options = SamplingOptions {
             logit_bias: biases.transpose()?.unwrap_or_default(),
             seed: shared.seed.filter(|&seed| seed != NO_SEED),
             random_seed: shared.random_seed || shared.seed == Some(NO_SEED),
@@ -81,8 +93,12 @@ pub(crate) fn read(body: &Value, service: &Service) -> Result<SamplingOptions, H
             logprobs: own.n_probs.filter(|&n| n > 0),
             sampled_logprobs: own.post_sampling_probs.unwrap_or(false),
             ..shared
-        },
-    )
+        };
+        let of = |field, source| ConstraintField { field, source };
+        let schema = own.json_schema.map(|it| of("json_schema", GrammarSource::LooseSchema(it)));
+        let grammar = own.grammar.and_then(llama_grammar).map(|it| of("grammar", it));
+        Ok((options, schema.or(grammar)))
+    }
 }
 
 /// Members that change nothing, and what a warning says of them.
@@ -102,11 +118,9 @@ const SPECULATES: &str = "speculation is a setting of the server";
 
 /// Warns of members that change nothing.
 pub(crate) fn warnings(body: &Value) -> Warnings {
+    let is_off = |value: &Value| unsupported::is_zero(value) || value.as_f64() == Some(-1.0);
     let mut warnings = Warnings::default();
-    if let Some(members) = body.as_object() {
-        let is_off = |value: &Value| unsupported::is_zero(value) || value.as_f64() == Some(-1.0);
-        warnings.add_given_unless(members, &UNUSED, is_off);
-    }
+    warnings.add_given_unless(body, &UNUSED, is_off);
     warnings
 }
 
@@ -121,17 +135,6 @@ impl LlamaMembers {
             Some(_) => Err(HttpError::member("json_schema", "must be a JSON schema")),
         }
     }
-}
-
-/// What the answer is held to, once [`read`] has checked the body.
-pub(crate) fn grammar(body: &Value) -> Option<ConstraintField> {
-    let given = |field| body.get(field).filter(|value| !value.is_null()).cloned();
-    if let Some(schema) = given("json_schema") {
-        let source = GrammarSource::LooseSchema(schema);
-        return Some(ConstraintField { field: "json_schema", source });
-    }
-    let source = llama_grammar(given("grammar")?.as_str()?.to_owned())?;
-    Some(ConstraintField { field: "grammar", source })
 }
 
 /// Pairs in an array, or members of an object whose names are ids or texts.

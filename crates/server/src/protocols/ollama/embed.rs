@@ -22,10 +22,10 @@ type Asked = (Embed, Vec<Prompt>);
 
 /// Texts to compute vectors of.
 #[derive(Debug, Deserialize, ToSchema)]
-#[allow(dead_code, reason = "of some members only the type is checked")]
 struct EmbedBody {
     /// The name of a model; any name where one is served.
-    model: Option<String>,
+    #[serde(rename = "model")]
+    _model: Option<String>,
     /// A text, or several, or none; an empty text alone is none.
     input: Option<Texts>,
     /// Leave out the ends of texts that are too long, which is the default, or refuse such texts.
@@ -40,10 +40,10 @@ struct EmbedBody {
 
 /// A text to compute a vector of; the end of one that is too long is left out.
 #[derive(Debug, Deserialize, ToSchema)]
-#[allow(dead_code, reason = "of some members only the type is checked")]
 struct EmbeddingsBody {
     /// The name of a model; any name where one is served.
-    model: Option<String>,
+    #[serde(rename = "model")]
+    _model: Option<String>,
     prompt: String,
     /// How long the model stays loaded after this request.
     keep_alive: Option<KeepAliveTime>,

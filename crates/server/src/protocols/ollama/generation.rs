@@ -62,10 +62,10 @@ async fn answer(
 /// The next message of a conversation. Without messages it asks to load the model.
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(as = OllamaChatBody)]
-#[allow(dead_code, reason = "of some members only the type is checked")]
 struct ChatBody {
     /// The name of a model; any name where one is served.
-    model: Option<String>,
+    #[serde(rename = "model")]
+    _model: Option<String>,
     messages: Option<Vec<OllamaMessage>>,
     /// Tools the model may call.
     tools: Option<Vec<Value>>,
@@ -79,9 +79,11 @@ struct ChatBody {
     /// How long the model stays loaded after this request.
     keep_alive: Option<KeepAliveTime>,
     /// Nothing is ever cut off, as `warnings` say.
-    truncate: Option<bool>,
+    #[serde(rename = "truncate")]
+    _truncate: Option<bool>,
     /// Nothing is ever pushed out, as `warnings` say.
-    shift: Option<bool>,
+    #[serde(rename = "shift")]
+    _shift: Option<bool>,
     logprobs: Option<bool>,
     #[serde(default, deserialize_with = "wire::count")]
     #[schema(minimum = 0, maximum = 20)]
@@ -144,10 +146,10 @@ pub(crate) async fn generate(context: RequestContext, body: Body) -> Result<Resp
 
 /// A prompt to answer. Without one it asks to load the model.
 #[derive(Debug, Deserialize, ToSchema)]
-#[allow(dead_code, reason = "of some members only the type is checked")]
 struct GenerateBody {
     /// The name of a model; any name where one is served.
-    model: Option<String>,
+    #[serde(rename = "model")]
+    _model: Option<String>,
     prompt: Option<String>,
     /// What follows the gap that is to be filled, where `prompt` is what precedes it.
     suffix: Option<String>,
@@ -174,9 +176,11 @@ struct GenerateBody {
     /// How long the model stays loaded after this request.
     keep_alive: Option<KeepAliveTime>,
     /// Nothing is ever cut off, as `warnings` say.
-    truncate: Option<bool>,
+    #[serde(rename = "truncate")]
+    _truncate: Option<bool>,
     /// Nothing is ever pushed out, as `warnings` say.
-    shift: Option<bool>,
+    #[serde(rename = "shift")]
+    _shift: Option<bool>,
     logprobs: Option<bool>,
     #[serde(default, deserialize_with = "wire::count")]
     #[schema(minimum = 0, maximum = 20)]

@@ -130,14 +130,14 @@ pub(crate) async fn ps(State(app): State<App>) -> Json<Running> {
 
 /// The model to describe.
 #[derive(Debug, Deserialize, ToSchema)]
-#[allow(dead_code, reason = "of one member only the type is checked")]
 struct ShowBody {
     /// The name of a model; any name where one is served.
     model: Option<String>,
     /// An older name of `model`.
     name: Option<String>,
     /// Nothing more is shown.
-    verbose: Option<bool>,
+    #[serde(rename = "verbose")]
+    _verbose: Option<bool>,
 }
 
 /// What the model is. A model that is not loaded is described from its files.

@@ -113,10 +113,8 @@ const UNUSED_OF_BODY: [(&str, &str); 2] = [
 /// `context` tokens.
 pub(crate) fn warnings(body: &Value, context: usize) -> Warnings {
     let mut warnings = Warnings::default();
-    if let Some(members) = body.as_object() {
-        warnings.add_given(members, &UNUSED_OF_BODY);
-    }
-    let Some(given) = body.get("options").and_then(Value::as_object) else { return warnings };
+    warnings.add_given(body, &UNUSED_OF_BODY);
+    let given = &body["options"];
     warnings.add_given(given, &UNUSED);
     if given.get("num_ctx").and_then(Value::as_u64).is_some_and(|size| size > context as u64) {
         warnings.add("num_ctx", &format!("the server has a context of {context} tokens"));

@@ -1,20 +1,21 @@
 //! `POST /v1/chat/completions`: the request, from its body to what is computed.
 
-use crate::generate::constraint::{self, ConstraintBody, ConstraintField};
+use crate::generate::constraint::{ConstraintBody, ConstraintField};
 use crate::generate::flow::{self, Delivery, Generation, Reply};
 use crate::generate::logprobs;
 use crate::generate::options::OptionsBody;
+use crate::http::described::described;
 use crate::http::error::HttpError;
 use crate::http::refusals::Refusals;
 use crate::http::request::RequestContext;
-use crate::http::wire;
+use crate::http::wire::{self, body};
 use crate::protocols::openai::answer::{Completion, Heading};
 use crate::protocols::openai::chat_answer::{ChatAnswer, ChatChoice, ChatStyle, ChunkChoice};
 use crate::protocols::openai::custom_tools::CustomTools;
 use crate::protocols::openai::messages::{self, ChatMessage};
 use crate::protocols::openai::problem::Problem;
-use crate::protocols::openai::sampling::{self, ChatSampling};
-use crate::protocols::openai::thinking::{self, ThinkingBody};
+use crate::protocols::openai::sampling::ChatSampling;
+use crate::protocols::openai::thinking::ThinkingBody;
 use crate::protocols::openai::tools::{self, ChatTool, ChatToolChoice, Function};
 use crate::protocols::unsupported::{self, Unsupported, is_off, is_one};
 use crate::protocols::warnings::{UNUSED, Warnings};
@@ -40,25 +41,19 @@ pub(crate) async fn chat_completions(
     flow::generate(context, body, prepare).await
 }
 
-/// What a chat completion is asked to be. Other members are ignored.
-#[derive(Debug, ToSchema)]
-#[allow(dead_code, reason = "describes what is read in parts")]
-pub(crate) struct ChatCompletionRequest {
-    #[serde(flatten)]
-    chat: ChatBody,
-    #[serde(flatten)]
-    thinking: ThinkingBody,
-    #[serde(flatten)]
-    options: OptionsBody,
-    #[serde(flatten)]
-    constraint: ConstraintBody,
-    #[serde(flatten)]
-    sampling: ChatSampling,
+body! {
+    /// What a chat completion is asked to be. Other members are ignored.
+    pub(crate) struct ChatCompletionRequest {
+        chat: ChatBody,
+        thinking: ThinkingBody,
+        options: OptionsBody,
+        constraint: ConstraintBody,
+        sampling: ChatSampling,
+    }
 }
 
 /// The conversation and the tools.
 #[derive(Debug, Default, Deserialize, ToSchema)]
-#[allow(dead_code, reason = "of some members only the type is checked")]
 struct ChatBody {
     #[schema(value_type = Vec<ChatMessage>, min_items = 1, max_items = 100000)]
     messages: Option<Vec<Value>>,
@@ -88,24 +83,29 @@ struct ChatBody {
     /// The last message is the beginning of the answer.
     continue_final_message: Option<bool>,
     reasoning_format: Option<ReasoningFormat>,
-    modalities: Option<Vec<Modality>>,
+    #[serde(rename = "modalities")]
+    _modalities: Option<Vec<Modality>>,
     /// Not supported.
     #[schema(value_type = Option<Object>)]
     audio: Option<Value>,
     /// Taken, without effect.
+    #[serde(rename = "metadata")]
     #[schema(value_type = Option<Object>)]
-    metadata: Option<Map<String, Value>>,
+    _metadata: Option<Map<String, Value>>,
     /// Nothing is stored, as `warnings` say.
-    store: Option<bool>,
+    #[serde(rename = "store")]
+    _store: Option<bool>,
     /// There is one tier; another one is named in `warnings`.
     service_tier: Option<String>,
     /// Taken; the server guesses for itself.
+    #[serde(rename = "prediction")]
     #[schema(value_type = Option<Object>)]
-    prediction: Option<Map<String, Value>>,
+    _prediction: Option<Map<String, Value>>,
     /// A variable for the chat template.
     verbosity: Option<String>,
     /// Taken; what is cached is found by itself.
-    prompt_cache_key: Option<String>,
+    #[serde(rename = "prompt_cache_key")]
+    _prompt_cache_key: Option<String>,
 }
 
 /// Members of a chat completion alone that this server has nothing for, and what a warning says of
@@ -117,24 +117,11 @@ const UNUSED_OF_CHATS: [(&str, &str); 2] =
 const REFUSED: [Unsupported; 4] =
     [("chat_template", is_off), ("documents", is_off), ("echo", is_off), ("best_of", is_one)];
 
-/// What `tool_choice` was before.
-#[derive(Debug, ToSchema)]
-#[schema(as = ChatFunctionChoice)]
-#[serde(untagged)]
-#[allow(dead_code, reason = "describes what is read by hand")]
-enum OldChoice {
-    Mode(OldMode),
-    Named(Function),
-}
-
-/// Whether functions are called.
-#[derive(Debug, ToSchema)]
-#[schema(as = ChatFunctionMode)]
-#[serde(rename_all = "lowercase")]
-#[allow(dead_code, reason = "describes what is read by hand")]
-enum OldMode {
-    None,
-    Auto,
+described! {
+    /// What `tool_choice` was before.
+    OldChoice as "ChatFunctionChoice" = OldMode | Function;
+    /// Whether functions are called.
+    OldMode as "ChatFunctionMode" = ["none", "auto"];
 }
 
 /// Where reasoning stands: apart from the content, in it (`none`, `raw`), or nowhere (`hidden`).
@@ -204,7 +191,8 @@ fn prepare(service: &Service, body: &Value) -> Result<Reply<ChatAnswer>, HttpErr
 
 /// Reads the body of a request.
 pub(crate) fn read(body: &Value) -> Result<ChatCall, HttpError> {
-    let (mut chat, options): (ChatBody, OptionsBody) = (wire::read(body)?, wire::read(body)?);
+    let ChatCompletionRequest { mut chat, thinking, options, constraint, sampling } =
+        wire::read(body)?;
     if chat.audio.is_some() {
         return Err(HttpError::member("audio", "is not supported"));
     }
@@ -213,7 +201,7 @@ pub(crate) fn read(body: &Value) -> Result<ChatCall, HttpError> {
     let (tools, mut custom, tool_choice) = tools(&chat)?;
     let mut warnings = std::mem::take(&mut custom.warnings);
     warn(&chat, body, &mut warnings);
-    let constraint = constraint::read(body)?;
+    let constraint = constraint.field()?;
     let mut messages = messages::read(chat.messages.as_deref())?;
     let begun = prefill(&chat, &mut messages)?;
     let (prefill, prefill_reasoning) = begun.map(|last| (last.text(), last.reasoning)).unzip();
@@ -227,7 +215,7 @@ pub(crate) fn read(body: &Value) -> Result<ChatCall, HttpError> {
     if let Some(verbosity) = chat.verbosity {
         kwargs.entry("verbosity").or_insert(verbosity.into());
     }
-    let thinking = thinking::read(body, kwargs)?;
+    let thinking = thinking.asked(kwargs)?;
     let format = chat.reasoning_format.unwrap_or_default();
     let telemetry = options.telemetry();
     let logprobs = logprobs::alternatives(chat.logprobs, chat.top_logprobs)?;
@@ -245,7 +233,7 @@ pub(crate) fn read(body: &Value) -> Result<ChatCall, HttpError> {
         // Times and counts with every chunk need the number of its tokens.
         sampling: SamplingOptions {
             logprobs: logprobs.or(telemetry.counts_tokens().then_some(0)),
-            ..sampling::read(body)?
+            ..sampling.0
         },
         grammar: constraint.as_ref().map(|constraint| constraint.source.clone()),
         ..ChatRequest::default()
@@ -264,11 +252,9 @@ pub(crate) fn read(body: &Value) -> Result<ChatCall, HttpError> {
 
 /// Warns of members that have no effect.
 fn warn(chat: &ChatBody, body: &Value, warnings: &mut Warnings) {
-    if let Some(members) = body.as_object() {
-        warnings.add_given(members, &UNUSED);
-        warnings.add_given(members, &UNUSED_OF_CHATS);
-        warnings.add_unused_of_vllm(members);
-    }
+    warnings.add_given(body, &UNUSED);
+    warnings.add_given(body, &UNUSED_OF_CHATS);
+    warnings.add_unused_of_vllm(body);
     warnings.add_tier(chat.service_tier.as_deref());
 }
 

@@ -1,16 +1,17 @@
 //! `POST /v1/completions`: the continuation of one or several raw texts.
 
-use crate::generate::constraint::{self, ConstraintBody, ConstraintField};
+use crate::generate::constraint::{ConstraintBody, ConstraintField};
 use crate::generate::flow::{self, Delivery, Generation, Reply};
 use crate::generate::options::{MAX_CHOICES, OptionsBody};
+use crate::http::described::described;
 use crate::http::error::HttpError;
 use crate::http::refusals::Refusals;
 use crate::http::request::RequestContext;
-use crate::http::wire;
+use crate::http::wire::{self, body};
 use crate::protocols::openai::answer::{Completion, Heading};
 use crate::protocols::openai::completion_answer::{CompletionAnswer, Echo, TextChoice, TextStyle};
 use crate::protocols::openai::problem::Problem;
-use crate::protocols::openai::sampling::{self, ChatSampling};
+use crate::protocols::openai::sampling::ChatSampling;
 use crate::protocols::warnings::Warnings;
 use api::{InfillRequest, Prepared, Prompt, RequestOptions, SamplingOptions, Service, TextRequest};
 use axum::body::Body;
@@ -33,18 +34,14 @@ pub(crate) async fn text_completions(
     flow::generate(context, body, prepare).await
 }
 
-/// What a text completion is asked to be. Other members are ignored.
-#[derive(Debug, ToSchema)]
-#[allow(dead_code, reason = "describes what is read in parts")]
-pub(crate) struct CompletionRequest {
-    #[serde(flatten)]
-    text: CompletionBody,
-    #[serde(flatten)]
-    options: OptionsBody,
-    #[serde(flatten)]
-    constraint: ConstraintBody,
-    #[serde(flatten)]
-    sampling: ChatSampling,
+body! {
+    /// What a text completion is asked to be. Other members are ignored.
+    pub(crate) struct CompletionRequest {
+        text: CompletionBody,
+        options: OptionsBody,
+        constraint: ConstraintBody,
+        sampling: ChatSampling,
+    }
 }
 
 /// The prompts, and what the answer reports of them.
@@ -68,26 +65,11 @@ struct CompletionBody {
     add_special_tokens: Option<bool>,
 }
 
-/// Texts, or token ids that are taken as they are.
-#[derive(Debug, ToSchema)]
-#[schema(as = CompletionPrompts)]
-#[serde(untagged)]
-#[allow(dead_code, reason = "describes what is read by hand")]
-pub(crate) enum Prompts {
-    Text(String),
-    Texts(Vec<String>),
-    Ids(Vec<u32>),
-    Several(Vec<Vec<u32>>),
-}
-
-/// Number of alternatives reported with each token.
-#[derive(Debug, ToSchema)]
-#[schema(as = CompletionAlternatives)]
-#[serde(untagged)]
-#[allow(dead_code, reason = "describes what is read by hand")]
-enum Alternatives {
-    Count(usize),
-    Whether(bool),
+described! {
+    /// Texts, or token ids that are taken as they are.
+    Prompts as "CompletionPrompts" = (String) | (Vec<String>) | (Vec<u32>) | (Vec<Vec<u32>>);
+    /// Number of alternatives reported with each token.
+    Alternatives as "CompletionAlternatives" = (usize) | (bool);
 }
 
 /// A text completion as asked for.
@@ -109,7 +91,8 @@ struct CompletionCall {
 
 /// Reads the body of a request.
 fn read(body: &Value) -> Result<CompletionCall, HttpError> {
-    let (text, options): (CompletionBody, OptionsBody) = (wire::read(body)?, wire::read(body)?);
+    let CompletionRequest { text, options, constraint, sampling: ChatSampling(sampling) } =
+        wire::read(body)?;
     let (choices, (stream, stream_usage)) = (options.choices()?, options.stream());
     let logprobs = text.logprobs()?;
     let best_of = text.best_of(choices, stream)?;
@@ -117,7 +100,6 @@ fn read(body: &Value) -> Result<CompletionCall, HttpError> {
         true => Delivery::Likeliest(choices),
         false => Delivery::of(stream),
     };
-    let sampling = sampling::read(body)?;
     // To echo a prompt takes no answer.
     let unasked = (sampling.max_tokens == Some(0)).then_some(0);
     let prompt_logprobs = logprobs.or(unasked).filter(|_| text.echo == Some(true));
@@ -131,7 +113,7 @@ fn read(body: &Value) -> Result<CompletionCall, HttpError> {
         let message = format!("{} prompts with n = {best_of} are too many", prompts.len());
         return Err(HttpError::invalid("prompt", message));
     }
-    let constraint = constraint::read(body)?;
+    let constraint = constraint.field()?;
     let grammar = constraint.as_ref().map(|constraint| constraint.source.clone());
     let request = |prompt| TextRequest {
         prompt,
@@ -153,23 +135,16 @@ fn prepare(service: &Service, body: &Value) -> Result<Reply<CompletionAnswer>, H
     let prompts = prompts.collect::<Result<Vec<Prepared>, _>>()?;
     let echoes = call.echoes(service, &prompts);
     let heading = Heading::new("cmpl-", &service.info().name);
+    let mut warnings = Warnings::default();
+    warnings.add_unused_of_vllm(body);
     Ok(Reply::Generate(Box::new(Generation {
         prompts,
         per_prompt: call.best_of,
         options: call.options,
         id: heading.id.clone(),
-        answer: CompletionAnswer::new(heading, echoes, call.style, warnings(body)),
+        answer: CompletionAnswer::new(heading, echoes, call.style, warnings),
         delivery: call.delivery,
     })))
-}
-
-/// Warns of members that have no effect.
-fn warnings(body: &Value) -> Warnings {
-    let mut warnings = Warnings::default();
-    if let Some(members) = body.as_object() {
-        warnings.add_unused_of_vllm(members);
-    }
-    warnings
 }
 
 impl CompletionCall {

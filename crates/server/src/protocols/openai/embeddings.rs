@@ -22,8 +22,8 @@ use utoipa::ToSchema;
 #[derive(Debug, Deserialize, ToSchema)]
 struct EmbeddingRequest {
     /// The name of a model; any name where one is served.
-    #[allow(dead_code, reason = "only its type is checked")]
-    model: Option<String>,
+    #[serde(rename = "model")]
+    _model: Option<String>,
     /// One text or up to 2048, also as token ids or as ids and texts.
     #[schema(value_type = MixedPrompts)]
     input: Option<Value>,

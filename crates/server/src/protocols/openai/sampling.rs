@@ -4,8 +4,9 @@
 
 use crate::generate::samplers;
 use crate::generate::sampling::{SamplingRules, sampling_schema};
+use crate::http::described::described;
 use crate::http::error::HttpError;
-use crate::http::wire;
+use crate::http::wire::{self, FromBody};
 use crate::protocols::unsupported::{self, Unsupported, is_off, is_zero};
 use api::{MAX_BIASES, SamplingOptions};
 use serde::Deserialize;
@@ -47,9 +48,9 @@ const RULES: SamplingRules = SamplingRules {
     clamps_temperature: false,
 };
 
-/// How tokens are chosen, and when the answer ends.
+/// Everything about sampling but log probabilities, which chat and text ask for differently.
 #[derive(Debug)]
-pub(crate) struct ChatSampling;
+pub(crate) struct ChatSampling(pub SamplingOptions);
 
 sampling_schema!(
     ChatSampling,
@@ -97,29 +98,22 @@ const REFUSED: [Unsupported; 12] = [
     ("grammar_lazy", is_off),
 ];
 
-/// One text or several.
-#[derive(Debug, ToSchema)]
-#[schema(as = SamplingStop)]
-#[serde(untagged)]
-#[allow(dead_code, reason = "describes what is read by hand")]
-enum Stop {
-    One(String),
-    Several(Vec<String>),
+described! {
+    /// One text or several.
+    Stop as "SamplingStop" = (String) | (Vec<String>);
 }
 
-/// Reads everything about sampling but log probabilities, which chat and text ask for differently.
-pub(crate) fn read(body: &Value) -> Result<SamplingOptions, HttpError> {
-    unsupported::refuse(body, &REFUSED)?;
-    // Many are not read one by one.
-    let biases_given = body.get("logit_bias").and_then(Value::as_object).map_or(0, Map::len);
-    if biases_given > MAX_BIASES {
-        let problem = format!("holds {biases_given} ids; {MAX_BIASES} are allowed");
-        return Err(HttpError::member("logit_bias", problem));
-    }
-    let own: OpenAiMembers = wire::read(body)?;
-    samplers::apply(
-        body,
-        SamplingOptions {
+impl FromBody for ChatSampling {
+    fn from_body(body: &Value) -> Result<Self, HttpError> {
+        unsupported::refuse(body, &REFUSED)?;
+        // Many are not read one by one.
+        let biases_given = body.get("logit_bias").and_then(Value::as_object).map_or(0, Map::len);
+        if biases_given > MAX_BIASES {
+            let problem = format!("holds {biases_given} ids; {MAX_BIASES} are allowed");
+            return Err(HttpError::member("logit_bias", problem));
+        }
+        let own: OpenAiMembers = wire::read(body)?;
+        let options = SamplingOptions {
             logit_bias: biases(own.logit_bias.unwrap_or_default())?,
             min_tokens: own.min_tokens,
             stop: stop(own.stop.as_ref())?,
@@ -127,8 +121,9 @@ pub(crate) fn read(body: &Value) -> Result<SamplingOptions, HttpError> {
             stop_ids: own.stop_token_ids.unwrap_or_default(),
             ignore_eos: own.ignore_eos.unwrap_or(false),
             ..RULES.read::<f64>(body)?
-        },
-    )
+        };
+        samplers::apply(body, options).map(Self)
+    }
 }
 
 fn biases(biases: BTreeMap<String, Option<f64>>) -> Result<Vec<(u32, f32)>, HttpError> {
@@ -155,6 +150,10 @@ mod tests {
     use super::*;
     use serde_json::json;
     use utoipa::PartialSchema;
+
+    fn read(body: &Value) -> Result<SamplingOptions, HttpError> {
+        wire::read::<ChatSampling>(body).map(|sampling| sampling.0)
+    }
 
     fn check_error(body: Value, param: &str) {
         let error = read(&body).expect_err(&body.to_string());

@@ -105,46 +105,46 @@ impl ThinkingBody {
         let said = spellings.into_iter().find_map(|(_, budget)| budget);
         Ok(said.and_then(|budget| usize::try_from(budget).ok()))
     }
-}
 
-/// What `body` says of thinking. The variables of the template are `kwargs` with what they do not
-/// say themselves.
-pub(crate) fn read(
-    body: &Value,
-    mut kwargs: Map<String, Value>,
-) -> Result<AskedThinking, HttpError> {
-    let asked: ThinkingBody = wire::read(body)?;
-    let budget = asked.budget()?;
-    let (switch, reasoning) =
-        (asked.thinking.unwrap_or_default(), asked.reasoning.unwrap_or_default());
-    let budget = switch.budget_tokens.or(budget).or(reasoning.max_tokens);
-    let is_hidden = asked.include_reasoning == Some(false) || reasoning.exclude == Some(true);
-    let effort = asked.reasoning_effort.or(reasoning.effort);
-    let switched = match switch.kind {
-        Some(ThinkingKind::Enabled) => Some(true),
-        Some(ThinkingKind::Disabled) => Some(false),
-        Some(ThinkingKind::Adaptive) | None => None,
-    };
-    let on = asked.enable_thinking.or(switched).or(reasoning.enabled);
-    if let Some(on) = on {
-        kwargs.entry("enable_thinking").or_insert(on.into());
-    }
-    if let Some(effort) = effort {
-        kwargs.entry("reasoning_effort").or_insert(effort.into());
-    }
-    // Ollama's switch has several names, and says nothing where another one does.
-    if let Some(think) = asked.think.filter(|_| !kwargs.contains_key("enable_thinking")) {
-        for (name, value) in think.kwargs() {
-            kwargs.entry(name).or_insert(value);
+    /// What these say of thinking. The variables of the template are `kwargs` with what they do not
+    /// say themselves.
+    pub fn asked(self, mut kwargs: Map<String, Value>) -> Result<AskedThinking, HttpError> {
+        let budget = self.budget()?;
+        let (switch, reasoning) =
+            (self.thinking.unwrap_or_default(), self.reasoning.unwrap_or_default());
+        let budget = switch.budget_tokens.or(budget).or(reasoning.max_tokens);
+        let is_hidden = self.include_reasoning == Some(false) || reasoning.exclude == Some(true);
+        let effort = self.reasoning_effort.or(reasoning.effort);
+        let switched = match switch.kind {
+            Some(ThinkingKind::Enabled) => Some(true),
+            Some(ThinkingKind::Disabled) => Some(false),
+            Some(ThinkingKind::Adaptive) | None => None,
+        };
+        let on = self.enable_thinking.or(switched).or(reasoning.enabled);
+        if let Some(on) = on {
+            kwargs.entry("enable_thinking").or_insert(on.into());
         }
+        if let Some(effort) = effort {
+            kwargs.entry("reasoning_effort").or_insert(effort.into());
+        }
+        // Ollama's switch has several names, and says nothing where another one does.
+        if let Some(think) = self.think.filter(|_| !kwargs.contains_key("enable_thinking")) {
+            for (name, value) in think.kwargs() {
+                kwargs.entry(name).or_insert(value);
+            }
+        }
+        Ok(AskedThinking { budget, kwargs, is_hidden })
     }
-    Ok(AskedThinking { budget, kwargs, is_hidden })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
+
+    fn read(body: &Value, kwargs: Map<String, Value>) -> Result<AskedThinking, HttpError> {
+        wire::read::<ThinkingBody>(body)?.asked(kwargs)
+    }
 
     fn kwargs(body: Value) -> Value {
         let given = body["chat_template_kwargs"].as_object().cloned().unwrap_or_default();

@@ -21,8 +21,8 @@ use utoipa::ToSchema;
 #[derive(Debug, Deserialize, ToSchema)]
 struct RerankRequest {
     /// The name of a model; any name where one is served.
-    #[allow(dead_code, reason = "only its type is checked")]
-    model: Option<String>,
+    #[serde(rename = "model")]
+    _model: Option<String>,
     query: String,
     /// Up to 2048 documents.
     documents: Option<Vec<Document>>,
@@ -187,9 +187,7 @@ fn read(service: &Service, body: &Value) -> Result<Asked, HttpError> {
     unsupported::refuse(body, &REFUSED)?;
     unsupported::refuse(body, &TRUNCATION)?;
     let mut warnings = Warnings::default();
-    if let Some(members) = body.as_object() {
-        warnings.add_given(members, &UNUSED);
-    }
+    warnings.add_given(body, &UNUSED);
     if request.top_n == Some(0) {
         return Err(HttpError::member("top_n", "must be at least 1"));
     }

@@ -21,8 +21,8 @@ use utoipa::ToSchema;
 #[derive(Debug, Deserialize, ToSchema)]
 struct ScoreRequest {
     /// The name of a model; any name where one is served.
-    #[allow(dead_code, reason = "only its type is checked")]
-    model: Option<String>,
+    #[serde(rename = "model")]
+    _model: Option<String>,
     /// A query, for all of the second texts, or one for each of them.
     #[serde(alias = "queries")]
     text_1: Texts,

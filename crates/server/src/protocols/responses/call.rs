@@ -1,13 +1,12 @@
 //! Reads the body of a request for a response.
 
-use crate::generate::constraint;
-use crate::generate::options;
+use crate::generate::constraint::ConstraintBody;
 use crate::http::app::unix_now;
 use crate::http::error::HttpError;
 use crate::http::fields::wrong;
 use crate::http::random;
 use crate::http::wire;
-use crate::protocols::openai::{sampling, thinking};
+use crate::protocols::openai::sampling::ChatSampling;
 use crate::protocols::responses::conversations::{self, Lease};
 use crate::protocols::responses::history::{self, Item};
 use crate::protocols::responses::input::{self, TRIGGER};
@@ -15,7 +14,7 @@ use crate::protocols::responses::object::{ConversationId, Response, Status};
 use crate::protocols::responses::open_item::ItemView;
 use crate::protocols::responses::records::Owner;
 use crate::protocols::responses::request::{
-    CreateResponse, Format, SummaryKind, TextOptions, Truncation,
+    CreateResponse, Format, ResponseBody, SummaryKind, TextOptions, Truncation,
 };
 use crate::protocols::responses::settings;
 use crate::protocols::responses::store::ResponseStore;
@@ -107,20 +106,23 @@ pub(crate) struct RequestReader<'a> {
 impl RequestReader<'_> {
     /// Reads the body of a request.
     pub fn read(&self, body: &Value) -> Result<ResponseCall, HttpError> {
-        let asked: CreateResponse = wire::read(body)?;
-        refuse(&asked)?;
+        let mut request: ResponseBody = wire::read(body)?;
+        let asked = &request.asked;
+        refuse(asked)?;
         if let Transport::Socket(_) = self.transport {
-            check_event(body, &asked)?;
+            check_event(body, asked)?;
         }
         let context = |asked: &CreateResponse, space: [u8; 16], warnings: &mut Warnings| {
             self.conversation(asked, space, warnings)
         };
         if asked.background != Some(true) || !self.store.is_kept() {
-            return self.call(asked, body, context);
+            return self.call(request, body, context);
         }
-        let mut body = self.seeded(body)?;
-        let call = self.call(asked, &body, context)?;
+        let seed = self.seed(&mut request.sampling.0);
+        let call = self.call(request, body, context)?;
+        let mut body = body.clone();
         if let Some(body) = body.as_object_mut() {
+            body.insert("seed".into(), seed.into());
             body.shift_remove("input");
             // It is no item of the turn.
             if call.view.compacts {
@@ -138,19 +140,18 @@ impl RequestReader<'_> {
         self.call(wire::read(body)?, body, |_, _, _| Ok(context))
     }
 
-    /// `body` with the seed that its answer gets, so that it can be computed again.
-    fn seeded(&self, body: &Value) -> Result<Value, HttpError> {
-        let seed = sampling::read(body)?.over(&self.service.defaults).seed;
-        let mut body = body.clone();
-        body["seed"] = seed.unwrap_or_else(random::seed).into();
-        Ok(body)
+    /// Gives the answer a seed, so that it can be computed again, and returns it.
+    fn seed(&self, sampling: &mut SamplingOptions) -> u64 {
+        let seed = sampling.over(&self.service.defaults).seed.unwrap_or_else(random::seed);
+        (sampling.seed, sampling.random_seed) = (Some(seed), false);
+        seed
     }
 
-    /// The call that `asked` and `body` describe; `context` gives the turn before, and what the
+    /// The call that `request` asks for in `body`; `context` gives the turn before, and what the
     /// request adds to it.
     fn call(
         &self,
-        mut asked: CreateResponse,
+        request: ResponseBody,
         body: &Value,
         context: impl FnOnce(
             &CreateResponse,
@@ -159,8 +160,10 @@ impl RequestReader<'_> {
         ) -> Result<Continuation, HttpError>,
     ) -> Result<ResponseCall, HttpError> {
         let mut warnings = Warnings::default();
+        let ResponseBody { mut asked, thinking, options, sampling } = request;
+        let ChatSampling(sampling) = sampling;
         let compacts = input::take_trigger(&mut asked.input)?;
-        let options = options::read(body)?;
+        let options = options.without_progress()?;
         let space = self.space(&options);
         let context = context(&asked, space, &mut warnings)?;
         let items = self.items(context.parent.as_deref(), &context.input)?;
@@ -181,9 +184,9 @@ impl RequestReader<'_> {
         let sampling = SamplingOptions {
             max_tokens: if view.nothing { Some(1) } else { asked.max_output_tokens },
             logprobs: view.logprobs.then(|| asked.top_logprobs.unwrap_or(0)),
-            ..sampling::read(body)?
+            ..sampling
         };
-        let thinking = thinking::read(body, template_kwargs(&asked))?;
+        let thinking = thinking.asked(template_kwargs(&asked))?;
         let messages = self.messages(asked.instructions.as_deref(), &items)?;
         let mut request = ChatRequest {
             messages,
@@ -194,7 +197,7 @@ impl RequestReader<'_> {
             template_kwargs: thinking.kwargs,
             sampling,
             grammar: match grammar(asked.text.as_ref())? {
-                None => constraint::read(body)?.map(|field| field.source),
+                None => wire::read::<ConstraintBody>(body)?.field()?.map(|field| field.source),
                 grammar => grammar,
             },
             ..ChatRequest::default()
@@ -409,19 +412,14 @@ fn view(asked: &CreateResponse, warnings: &mut Warnings) -> ItemView {
 
 /// Warns of members that have no effect.
 fn warn(asked: &CreateResponse, body: &Value, warnings: &mut Warnings) {
-    if let Some(members) = body.as_object() {
-        warnings.add_given(members, &UNUSED_OF_RESPONSES);
-        warnings.add_given(members, &UNUSED);
+    warnings.add_given(body, &UNUSED_OF_RESPONSES);
+    warnings.add_given(body, &UNUSED);
+    let reasoning = &body["reasoning"];
+    if reasoning["context"] == "current_turn" {
+        warnings.add("reasoning.context", "the template decides which reasoning it renders");
     }
-    if let Some(members) = body.get("reasoning").and_then(Value::as_object) {
-        let context = members.get("context").and_then(Value::as_str);
-        if context == Some("current_turn") {
-            warnings.add("reasoning.context", "the template decides which reasoning it renders");
-        }
-        let mode = members.get("mode").and_then(Value::as_str);
-        if mode.is_some_and(|mode| mode != "standard") {
-            warnings.add("reasoning.mode", "there is one");
-        }
+    if reasoning["mode"].as_str().is_some_and(|mode| mode != "standard") {
+        warnings.add("reasoning.mode", "there is one");
     }
     if asked.context_management.as_ref().is_some_and(|entries| !entries.is_empty()) {
         let what = "a conversation is not compacted by itself; an item compaction_trigger does it";

@@ -7,7 +7,7 @@
 use crate::generate::answer::Collected;
 use crate::generate::choices::Choices;
 use crate::generate::flow::NamedModel;
-use crate::generate::options;
+use crate::generate::options::OptionsBody;
 use crate::http::app::unix_now;
 use crate::http::described::described;
 use crate::http::error::HttpError;
@@ -113,7 +113,7 @@ fn read(reader: &RequestReader<'_>, body: &Value) -> Result<Compaction, HttpErro
         return Err(wire::missing("model"));
     }
     let mut warnings = Warnings::default();
-    let options = options::read(body)?;
+    let options = wire::read::<OptionsBody>(body)?.without_progress()?;
     let space = reader.space(&options);
     let Continuation { parent, input, .. } = reader.conversation(&asked, space, &mut warnings)?;
     let items = reader.items(parent.as_deref(), &input)?;

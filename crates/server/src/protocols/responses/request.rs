@@ -1,19 +1,33 @@
 //! The body of `POST /v1/responses`.
 
+use crate::generate::options::OptionsBody;
+use crate::http::described::described;
 use crate::http::error::HttpError;
-use crate::http::wire;
+use crate::http::wire::{self, body};
+use crate::protocols::openai::sampling::ChatSampling;
+use crate::protocols::openai::thinking::ThinkingBody;
 use api::GrammarSource;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
+
+body! {
+    /// A request for a response: what it alone has, and what it shares with chat completions.
+    pub(crate) struct ResponseBody {
+        pub asked: CreateResponse,
+        pub thinking: ThinkingBody,
+        pub options: OptionsBody,
+        pub sampling: ChatSampling,
+    }
+}
 
 /// What a response is asked to be. Sampling members of chat completions, such as `seed`, `stop`
 /// and `top_k`, are taken too.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 pub(crate) struct CreateResponse {
     /// The name of a model; any name where one is served.
-    #[allow(dead_code, reason = "only its type is checked")]
-    pub model: Option<String>,
+    #[serde(rename = "model")]
+    _model: Option<String>,
     /// A text, or an array of items: messages, function calls and their outputs, reasoning,
     /// references to items of stored responses.
     #[schema(value_type = Option<ResponseInput>)]
@@ -69,9 +83,9 @@ pub(crate) struct CreateResponse {
     pub prompt_cache_key: Option<String>,
     /// Only requests with the same salt find each other's prompts in the caches, and continue each
     /// other's responses; as in vLLM.
-    #[allow(dead_code, reason = "read with the options")]
+    #[serde(rename = "cache_salt")]
     #[schema(min_length = 1, max_length = 256)]
-    pub cache_salt: Option<String>,
+    _cache_salt: Option<String>,
     /// There is one.
     pub service_tier: Option<String>,
     /// Variables for the chat template; an extension.
@@ -86,29 +100,15 @@ pub(crate) struct ContextManagement {
     #[serde(rename = "type")]
     pub kind: String,
     /// Tokens of the prompt.
-    #[serde(default, deserialize_with = "wire::count")]
-    #[allow(dead_code, reason = "only its type is checked")]
-    pub compact_threshold: Option<usize>,
+    #[serde(rename = "compact_threshold", default, deserialize_with = "wire::count")]
+    _compact_threshold: Option<usize>,
 }
 
-/// The id of a conversation, or an object that has it.
-#[derive(Debug, ToSchema)]
-#[serde(untagged)]
-#[allow(dead_code, reason = "describes what is read by hand")]
-pub(crate) enum ConversationReference {
-    Id(String),
-    Object { id: String },
-}
-
-/// A text or items.
-#[derive(Debug, ToSchema)]
-#[serde(untagged)]
-#[allow(dead_code, reason = "describes what is read by hand")]
-#[schema(as = Input)]
-pub(crate) enum ResponseInput {
-    Text(String),
-    #[schema(value_type = Vec<Object>)]
-    Items(Vec<Value>),
+described! {
+    /// The id of a conversation, or an object that has it.
+    ConversationReference = (String) | { id: (String) };
+    /// A text or items.
+    pub(crate) ResponseInput as "Input" = (String) | (Vec<Object>);
 }
 
 /// How to reason.

@@ -185,7 +185,7 @@ fn function(
     let description = fields.text("description")?.map(str::to_owned);
     if kind != CallKind::Custom {
         let parameters = fields.fields("parameters")?;
-        let parameters = parameters.map(|all| all.object.clone().into()).unwrap_or_default();
+        let parameters = parameters.map(|all| all.object.clone()).unwrap_or_default();
         let strict = fields.flag("strict")? == Some(true);
         return Ok(Tool { name, description, parameters, strict, source: None });
     }
