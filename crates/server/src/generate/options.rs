@@ -2,7 +2,6 @@
 //! choices, as a stream or not, for which user, and in which part of the caches.
 
 use crate::http::error::HttpError;
-use crate::http::wire;
 use api::RequestOptions;
 use serde::Deserialize;
 use utoipa::ToSchema;
@@ -21,7 +20,6 @@ pub(crate) struct OptionsBody {
     #[serde(rename = "model")]
     _model: Option<String>,
     /// Choices for each prompt.
-    #[serde(default, deserialize_with = "wire::count")]
     #[schema(minimum = 1, maximum = 128)]
     n: Option<usize>,
     /// Answer with server-sent events.
@@ -35,7 +33,6 @@ pub(crate) struct OptionsBody {
     #[schema(min_length = 1, max_length = 256)]
     cache_salt: Option<String>,
     /// Lower goes first, 0 is ordinary; an extension.
-    #[serde(default, deserialize_with = "wire::integer")]
     #[schema(minimum = -2147483648, maximum = 2147483647)]
     priority: Option<i64>,
     /// Report the times with every chunk of a stream; an extension.
@@ -143,6 +140,7 @@ impl OptionsBody {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::wire;
     use serde_json::{Value, json};
 
     fn read(body: &Value) -> Result<RequestOptions, HttpError> {

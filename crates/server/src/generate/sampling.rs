@@ -4,42 +4,40 @@
 use crate::http::error::HttpError;
 use crate::http::wire;
 use api::{SamplingOptions, SamplingParams};
-use serde::Deserialize;
-use serde_json::{Map, Value};
-use std::collections::BTreeMap;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::collections::HashSet;
 use std::ops::RangeInclusive;
 use utoipa::Number;
 use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, Schema, SchemaFormat, SchemaType, Type};
 use utoipa::openapi::{Object, RefOr};
 
-/// The sampling members of a request, under the names of all protocols. `F` is the type that a
-/// protocol reads numbers as.
-#[derive(Debug, Default, Deserialize)]
-struct SamplingBody<F> {
-    temperature: Option<F>,
-    top_p: Option<F>,
-    #[serde(default, deserialize_with = "wire::integer")]
-    top_k: Option<i64>,
-    min_p: Option<F>,
-    #[serde(alias = "typ_p")]
-    typical_p: Option<F>,
-    #[serde(alias = "repetition_penalty")]
-    repeat_penalty: Option<F>,
-    presence_penalty: Option<F>,
-    frequency_penalty: Option<F>,
-    #[serde(default, deserialize_with = "wire::integer", alias = "repeat_last_n")]
-    penalty_window: Option<i64>,
-    #[serde(default, deserialize_with = "wire::bits")]
-    seed: Option<i128>,
-    #[serde(
-        default,
-        deserialize_with = "wire::integer",
-        alias = "max_completion_tokens",
-        alias = "n_predict",
-        alias = "num_predict"
-    )]
-    max_tokens: Option<i64>,
+/// Where the value of a member goes, which says what it is.
+#[derive(Clone, Copy, Debug)]
+enum SamplingValue {
+    Number(fn(&mut SamplingOptions) -> &mut Option<f32>),
+    /// With what negative numbers stand for.
+    Count(fn(&mut SamplingOptions) -> &mut Option<usize>, Option<usize>),
+    Seed,
 }
+
+/// The sampling members, each under the names of all protocols. The first is the engine's.
+const MEMBERS: [(&[&str], SamplingValue); 11] = [
+    (&["temperature"], SamplingValue::Number(|to| &mut to.temperature)),
+    (&["top_p"], SamplingValue::Number(|to| &mut to.top_p)),
+    (&["top_k"], SamplingValue::Count(|to| &mut to.top_k, Some(0))),
+    (&["min_p"], SamplingValue::Number(|to| &mut to.min_p)),
+    (&["typical_p", "typ_p"], SamplingValue::Number(|to| &mut to.typical_p)),
+    (&["repeat_penalty", "repetition_penalty"], SamplingValue::Number(|to| &mut to.repeat_penalty)),
+    (&["presence_penalty"], SamplingValue::Number(|to| &mut to.presence_penalty)),
+    (&["frequency_penalty"], SamplingValue::Number(|to| &mut to.frequency_penalty)),
+    (&["penalty_window", "repeat_last_n"], SamplingValue::Count(|to| &mut to.penalty_window, None)),
+    (&["seed"], SamplingValue::Seed),
+    (
+        &["max_tokens", "max_completion_tokens", "n_predict", "num_predict"],
+        SamplingValue::Count(|to| &mut to.max_tokens, None),
+    ),
+];
 
 /// Samplers of other servers that are not built, each with the values that switch it off.
 const NOT_BUILT: [(&str, RangeInclusive<f64>); 7] = [
@@ -52,15 +50,15 @@ const NOT_BUILT: [(&str, RangeInclusive<f64>); 7] = [
     ("tfs_z", 1.0..=f64::INFINITY),
 ];
 
-/// The name in [`SamplingBody`] of the member that a protocol calls `name`.
+/// The row of the member that a protocol calls `name`, if it is no member of that protocol alone.
+fn row(name: &str) -> Option<(&'static str, SamplingValue)> {
+    let (names, value) = MEMBERS.iter().find(|(names, _)| names.contains(&name))?;
+    Some((names[0], *value))
+}
+
+/// The engine's name for the member that a protocol calls `name`.
 fn canonical(name: &str) -> &str {
-    match name {
-        "typ_p" => "typical_p",
-        "repetition_penalty" => "repeat_penalty",
-        "repeat_last_n" => "penalty_window",
-        "max_completion_tokens" | "n_predict" | "num_predict" => "max_tokens",
-        other => other,
-    }
+    row(name).map_or(name, |(first, _)| first)
 }
 
 /// What holds for the member that a protocol calls `name` where neither a request nor a flag of the
@@ -111,22 +109,37 @@ pub(crate) struct SamplingRules {
 
 impl SamplingRules {
     /// Reads the members of `body`, with numbers in the precision of `F`.
-    pub fn read<F>(&self, body: &Value) -> Result<SamplingOptions, HttpError>
-    where
-        F: for<'de> Deserialize<'de> + Into<f64>,
-    {
+    pub fn read<F: DeserializeOwned + Into<f64>>(
+        &self,
+        body: &Value,
+    ) -> Result<SamplingOptions, HttpError> {
         self.refuse(body)?;
-        let mut first = None;
-        // Further names of a member are only checked.
-        for members in self.spellings(body) {
-            let members = Value::Object(members);
-            let body: SamplingBody<F> = wire::part(&members, self.path)?;
-            members.as_object().into_iter().flatten().try_for_each(|(name, value)| {
-                self.check(name, value, size_of::<F>() == size_of::<f64>())
-            })?;
-            first.get_or_insert_with(|| self.options(body));
+        let (mut options, mut found) = (SamplingOptions::default(), HashSet::new());
+        for &(name, about) in self.members {
+            let value = body.get(name).filter(|value| !value.is_null() && !about.is_empty());
+            let (Some(value), Some((first, kind))) = (value, row(name)) else { continue };
+            // Further names of a member are only checked.
+            let mut unused = SamplingOptions::default();
+            let to = if found.insert(first) { &mut options } else { &mut unused };
+            let path = self.at(name);
+            match kind {
+                SamplingValue::Number(field) => {
+                    *field(to) = Some(wire::part::<F>(value, &path)?.into() as f32);
+                }
+                SamplingValue::Count(field, negative) => {
+                    let count = wire::part::<i64>(value, &path)?;
+                    *field(to) = usize::try_from(count).ok().or(negative);
+                }
+                SamplingValue::Seed => {
+                    let seed = wire::part::<i128>(value, &path)?;
+                    (to.seed, to.random_seed) = ((seed != -1).then_some(seed as u64), seed == -1);
+                }
+            }
+            self.check(name, value, size_of::<F>() == size_of::<f64>())?;
         }
-        Ok(first.unwrap_or_default())
+        let least = if self.clamps_temperature { 0.0 } else { f32::NEG_INFINITY };
+        options.temperature = options.temperature.map(|value| value.max(least));
+        Ok(options)
     }
 
     /// Refuses samplers that are not built, unless they are off.
@@ -144,23 +157,6 @@ impl SamplingRules {
     /// The path of a member.
     fn at(&self, name: &str) -> String {
         if self.path.is_empty() { name.into() } else { format!("{}.{name}", self.path) }
-    }
-
-    /// The members of `body` by their first names, then by their second ones, and so on.
-    fn spellings(&self, body: &Value) -> Vec<Map<String, Value>> {
-        let mut all: Vec<Map<String, Value>> = Vec::new();
-        let mut found: BTreeMap<&str, usize> = BTreeMap::new();
-        for &(name, about) in self.members {
-            let value = body.get(name).filter(|value| !value.is_null() && !about.is_empty());
-            let Some(value) = value else { continue };
-            let at = found.entry(canonical(name)).or_default();
-            if all.len() == *at {
-                all.push(Map::new());
-            }
-            all[*at].insert(name.to_owned(), value.clone());
-            *at += 1;
-        }
-        all
     }
 
     /// The least value of a count.
@@ -204,28 +200,6 @@ impl SamplingRules {
                 Err(HttpError::member(&path, problem))
             }
             _ => Ok(()),
-        }
-    }
-
-    fn options<F: Into<f64>>(&self, body: SamplingBody<F>) -> SamplingOptions {
-        let number = |value: Option<F>| value.map(|value| value.into() as f32);
-        let count = |value: Option<i64>| value.and_then(|value| usize::try_from(value).ok());
-        let least = if self.clamps_temperature { 0.0 } else { f32::NEG_INFINITY };
-        SamplingOptions {
-            temperature: number(body.temperature).map(|value| value.max(least)),
-            top_p: number(body.top_p),
-            // Negative numbers switch it off, as 0 does.
-            top_k: body.top_k.map(|k| usize::try_from(k).unwrap_or(0)),
-            min_p: number(body.min_p),
-            typical_p: number(body.typical_p),
-            repeat_penalty: number(body.repeat_penalty),
-            presence_penalty: number(body.presence_penalty),
-            frequency_penalty: number(body.frequency_penalty),
-            penalty_window: count(body.penalty_window),
-            seed: body.seed.filter(|&seed| seed != -1).map(|seed| seed as u64),
-            random_seed: body.seed == Some(-1),
-            max_tokens: count(body.max_tokens),
-            ..SamplingOptions::default()
         }
     }
 

@@ -8,7 +8,7 @@ use self::strict::Strict;
 use crate::http::error::HttpError;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, Error};
-use serde_json::{Number, Value};
+use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 /// What can be read from the members of a body.
@@ -86,6 +86,9 @@ fn absent(message: &str) -> Option<&str> {
     message.strip_prefix("missing field `")?.strip_suffix('`')
 }
 
+/// A JSON object, by the name that descriptions have for it.
+pub(crate) type Object = Map<String, Value>;
+
 /// One text or several.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(untagged, expecting = "expected a string or an array of strings")]
@@ -109,36 +112,12 @@ pub(crate) fn missing(path: &str) -> HttpError {
     HttpError::member(path, "is missing")
 }
 
-/// A whole number; `3.0` counts, as several client languages write integers so. For
-/// `#[serde(default, deserialize_with = "wire::integer")]`.
-pub(crate) fn integer<'de, D: Deserializer<'de>>(from: D) -> Result<Option<i64>, D::Error> {
-    let Some(number) = Option::<Number>::deserialize(from)? else { return Ok(None) };
-    let integer = number.as_i64().or_else(|| rounded(&number));
-    integer.map(Some).ok_or_else(|| no_integer(&number))
-}
-
-/// A whole number of 64 bits, with or without a sign.
-pub(crate) fn bits<'de, D: Deserializer<'de>>(from: D) -> Result<Option<i128>, D::Error> {
-    let Some(number) = Option::<Number>::deserialize(from)? else { return Ok(None) };
-    let signed = || number.as_i64().or_else(|| rounded(&number)).map(i128::from);
-    let integer = number.as_u64().map(i128::from).or_else(signed);
-    integer.map(Some).ok_or_else(|| no_integer(&number))
-}
-
-fn rounded(number: &Number) -> Option<i64> {
-    let whole = |number: f64| number.fract() == 0.0 && number.abs() < 9.0e15;
-    number.as_f64().filter(|&n| whole(n)).map(|n| n as i64)
-}
-
-fn no_integer<E: Error>(number: &Number) -> E {
-    E::custom(format!("expected an integer, found {number}"))
-}
-
-/// As [`integer`], at least 0.
-pub(crate) fn count<'de, D: Deserializer<'de>>(from: D) -> Result<Option<usize>, D::Error> {
-    let wrong = |number| D::Error::custom(format!("expected at least 0, found {number}"));
-    let checked = |number: i64| usize::try_from(number).map_err(|_| wrong(number));
-    integer(from)?.map(checked).transpose()
+/// A value as `serde_json` reads it, which does not take `3.0` for an integer. For
+/// `#[serde(default, deserialize_with = "wire::exact")]`.
+pub(crate) fn exact<'de, D: Deserializer<'de>, T: DeserializeOwned>(
+    from: D,
+) -> Result<T, D::Error> {
+    T::deserialize(Value::deserialize(from)?).map_err(D::Error::custom)
 }
 
 #[cfg(test)]
@@ -148,7 +127,6 @@ mod tests {
 
     #[derive(serde::Deserialize, Debug, PartialEq)]
     struct Outer {
-        #[serde(default, deserialize_with = "count")]
         n: Option<usize>,
         inner: Option<Inner>,
     }

@@ -2,9 +2,9 @@
 //! array of members for a struct, and an object for a variant of an enum; no API does.
 
 use serde::de::value::{MapDeserializer, SeqDeserializer};
-use serde::de::{Deserializer, Error as _, IntoDeserializer, Unexpected, Visitor};
+use serde::de::{Deserialize, Deserializer, Error as _, IntoDeserializer, Unexpected, Visitor};
 use serde::forward_to_deserialize_any;
-use serde_json::{Error, Value};
+use serde_json::{Error, Number, Value};
 
 /// The value.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +39,24 @@ impl<'de> Deserializer<'de> for Strict<'de> {
                 members.end().map(|()| value)
             }
         }
+    }
+
+    fn deserialize_i64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        visitor.visit_i64(integer(&Number::deserialize(self)?)?)
+    }
+
+    fn deserialize_u64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        let number = integer(&Number::deserialize(self)?)?;
+        let count = u64::try_from(number);
+        let wrong = |_| Error::custom(format!("expected at least 0, found {number}"));
+        visitor.visit_u64(count.map_err(wrong)?)
+    }
+
+    /// A whole number of 64 bits, with or without a sign.
+    fn deserialize_i128<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        let number = Number::deserialize(self)?;
+        let unsigned = number.as_u64().map(i128::from);
+        visitor.visit_i128(unsigned.map_or_else(|| integer(&number).map(i128::from), Ok)?)
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
@@ -78,7 +96,15 @@ impl<'de> Deserializer<'de> for Strict<'de> {
     }
 
     forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit
-        unit_struct seq tuple tuple_struct map identifier ignored_any
+        bool i8 i16 i32 u8 u16 u32 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq
+        tuple tuple_struct map identifier ignored_any
     }
+}
+
+/// `number` if it is whole; `3.0` is, as several client languages write integers so.
+fn integer(number: &Number) -> Result<i64, Error> {
+    let whole = |number: f64| number.fract() == 0.0 && number.abs() < 9.0e15;
+    let rounded = || number.as_f64().filter(|&n| whole(n)).map(|n| n as i64);
+    let integer = number.as_i64().or_else(rounded);
+    integer.ok_or_else(|| Error::custom(format!("expected an integer, found {number}")))
 }

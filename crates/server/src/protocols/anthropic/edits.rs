@@ -66,6 +66,7 @@ enum EditKind {
 struct Amount {
     #[serde(rename = "type")]
     unit: Unit,
+    #[serde(deserialize_with = "wire::exact")]
     value: usize,
 }
 

@@ -1,11 +1,11 @@
 //! What clients of Anthropic's API send. Content, which may be a string or blocks, is read by
 //! `blocks`.
 
-use crate::http::wire::{self, body};
+use crate::http::wire::{Object, body};
 use crate::protocols::anthropic::blocks::{Content, SystemContent};
 use crate::protocols::anthropic::edits::ContextEdits;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use utoipa::ToSchema;
 
 body! {
@@ -43,14 +43,12 @@ pub(crate) struct Conversation {
 #[schema(as = AnthropicSettings)]
 pub(crate) struct MessageSettings {
     /// Most tokens of the answer, reasoning included.
-    #[serde(default, deserialize_with = "wire::count")]
     #[schema(required = true, nullable = false, minimum = 1)]
     pub max_tokens: Option<usize>,
     #[schema(minimum = 0, maximum = 2)]
     pub temperature: Option<f32>,
     #[schema(minimum = 0, maximum = 1)]
     pub top_p: Option<f32>,
-    #[serde(default, deserialize_with = "wire::count")]
     pub top_k: Option<usize>,
     /// Texts that end the answer; empty ones are ignored.
     #[schema(max_items = 16)]
@@ -70,8 +68,7 @@ pub(crate) struct InputMessage {
     /// How long a message of the system is shown.
     pub clear_at: Option<ClearAt>,
     /// Not supported for a single message; a warning says so.
-    #[schema(value_type = Option<Object>)]
-    pub output_config: Option<Map<String, Value>>,
+    pub output_config: Option<Object>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, ToSchema)]
@@ -94,25 +91,21 @@ pub(crate) enum InputRole {
 /// A tool. One without `input_schema` whose `type` is not `custom` runs on Anthropic's servers,
 /// and is left out.
 #[derive(Debug, Deserialize, ToSchema)]
-#[schema(as = AnthropicTool)]
 pub(crate) struct AnthropicTool {
     #[serde(rename = "type")]
     pub kind: Option<String>,
     pub name: Option<String>,
     pub description: Option<String>,
-    #[schema(value_type = Option<Object>)]
-    pub input_schema: Option<Map<String, Value>>,
+    pub input_schema: Option<Object>,
     /// The input of calls keeps to the schema.
     pub strict: Option<bool>,
     /// Inputs that the model reads as the `examples` of the schema.
-    #[schema(value_type = Option<Vec<Object>>)]
-    pub input_examples: Option<Vec<Map<String, Value>>>,
+    pub input_examples: Option<Vec<Object>>,
     /// Who may call it; a warning says where that is not the model itself.
     pub allowed_callers: Option<Vec<String>>,
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
-#[schema(as = AnthropicToolChoice)]
 pub(crate) struct AnthropicToolChoice {
     #[serde(rename = "type")]
     pub kind: ToolChoiceKind,
@@ -132,12 +125,10 @@ pub(crate) enum ToolChoiceKind {
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
-#[schema(as = AnthropicThinking)]
 pub(crate) struct AnthropicThinking {
     #[serde(rename = "type")]
     pub kind: ThinkingKind,
     /// Most tokens of reasoning.
-    #[serde(default, deserialize_with = "wire::count")]
     #[schema(minimum = 1)]
     pub budget_tokens: Option<usize>,
     pub display: Option<ThinkingDisplay>,

@@ -91,7 +91,6 @@ struct PromptBody {
 struct AnswerOptions {
     stream: Option<bool>,
     /// Answers to each prompt.
-    #[serde(default, deserialize_with = "wire::count")]
     #[schema(minimum = 1, maximum = 128)]
     n_cmpl: Option<usize>,
     /// Return the ids of the answer.
@@ -104,7 +103,6 @@ struct AnswerOptions {
     #[schema(max_items = 100)]
     response_fields: Option<Vec<String>>,
     /// The slot whose tokens these become, for actions on it.
-    #[serde(default, deserialize_with = "wire::integer")]
     id_slot: Option<i64>,
     /// Every prompt finds what is cached of it.
     #[serde(rename = "cache_prompt")]

@@ -25,7 +25,6 @@ struct EmbeddingBody {
     #[schema(value_type = Option<MixedPrompts>)]
     content: Option<Value>,
     /// 2 divides vectors by their length, which is the default; -1 leaves them as they are.
-    #[serde(default, deserialize_with = "wire::integer")]
     #[schema(minimum = -1, maximum = 2)]
     embd_normalize: Option<i64>,
     /// How the states of a text's tokens become one; an extension.

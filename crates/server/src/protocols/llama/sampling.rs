@@ -55,7 +55,6 @@ struct LlamaMembers {
     /// Pairs of a token, or the text of several, and its bias; or an object of them. False bans.
     logit_bias: Option<Value>,
     /// Number of alternatives reported with each token.
-    #[serde(default, deserialize_with = "wire::count")]
     #[schema(minimum = 0, maximum = 20)]
     n_probs: Option<usize>,
     /// Report the probabilities after all samplers instead of the model's log probabilities.

@@ -31,7 +31,6 @@ struct EmbedBody {
     /// Leave out the ends of texts that are too long, which is the default, or refuse such texts.
     truncate: Option<bool>,
     /// Number of leading values of each vector that are kept.
-    #[serde(default, deserialize_with = "wire::count")]
     #[schema(minimum = 1)]
     dimensions: Option<usize>,
     /// How long the model stays loaded after this request.

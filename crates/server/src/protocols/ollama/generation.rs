@@ -85,7 +85,6 @@ struct ChatBody {
     #[serde(rename = "shift")]
     _shift: Option<bool>,
     logprobs: Option<bool>,
-    #[serde(default, deserialize_with = "wire::count")]
     #[schema(minimum = 0, maximum = 20)]
     top_logprobs: Option<usize>,
 }
@@ -163,8 +162,11 @@ struct GenerateBody {
     /// Not supported.
     images: Option<Vec<Value>>,
     /// Not supported, as `height` and `steps`: models make no images.
+    #[serde(default, deserialize_with = "wire::exact")]
     width: Option<i64>,
+    #[serde(default, deserialize_with = "wire::exact")]
     height: Option<i64>,
+    #[serde(default, deserialize_with = "wire::exact")]
     steps: Option<i64>,
     /// Answer in lines; so it is unless this is false.
     stream: Option<bool>,
@@ -182,7 +184,6 @@ struct GenerateBody {
     #[serde(rename = "shift")]
     _shift: Option<bool>,
     logprobs: Option<bool>,
-    #[serde(default, deserialize_with = "wire::count")]
     #[schema(minimum = 0, maximum = 20)]
     top_logprobs: Option<usize>,
 }

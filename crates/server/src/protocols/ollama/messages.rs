@@ -18,7 +18,6 @@ const MAX_WAITING: usize = 128;
 
 /// One message of a conversation.
 #[derive(Debug, Deserialize, ToSchema)]
-#[schema(as = OllamaMessage)]
 pub(crate) struct OllamaMessage {
     /// `system`, `user`, `assistant` or `tool`.
     role: String,

@@ -56,7 +56,6 @@ struct OllamaMembers {
     /// Strings that end the answer and are not part of it.
     stop: Option<Texts>,
     /// The context is what the server was started with; a larger one is named in `warnings`.
-    #[serde(default, deserialize_with = "wire::integer")]
     num_ctx: Option<i64>,
 }
 

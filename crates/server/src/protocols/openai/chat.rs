@@ -8,7 +8,7 @@ use crate::http::described::described;
 use crate::http::error::HttpError;
 use crate::http::refusals::Refusals;
 use crate::http::request::RequestContext;
-use crate::http::wire::{self, body};
+use crate::http::wire::{self, Object, body};
 use crate::protocols::openai::answer::{Completion, Heading};
 use crate::protocols::openai::chat_answer::{ChatAnswer, ChatChoice, ChatStyle, ChunkChoice};
 use crate::protocols::openai::custom_tools::CustomTools;
@@ -26,7 +26,7 @@ use api::{
 use axum::body::Body;
 use axum::response::Response;
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use utoipa::ToSchema;
 
 /// The next message of a conversation.
@@ -72,12 +72,10 @@ struct ChatBody {
     /// Return the log probability of every token.
     logprobs: Option<bool>,
     /// Return as many of the likeliest tokens too; needs `logprobs`.
-    #[serde(default, deserialize_with = "wire::count")]
     #[schema(maximum = 20)]
     top_logprobs: Option<usize>,
     /// Variables for the chat template.
-    #[schema(value_type = Option<Object>)]
-    chat_template_kwargs: Option<Map<String, Value>>,
+    chat_template_kwargs: Option<Object>,
     /// Have the template open the answer; true by default.
     add_generation_prompt: Option<bool>,
     /// The last message is the beginning of the answer.
@@ -90,8 +88,7 @@ struct ChatBody {
     audio: Option<Value>,
     /// Taken, without effect.
     #[serde(rename = "metadata")]
-    #[schema(value_type = Option<Object>)]
-    _metadata: Option<Map<String, Value>>,
+    _metadata: Option<Object>,
     /// Nothing is stored, as `warnings` say.
     #[serde(rename = "store")]
     _store: Option<bool>,
@@ -99,8 +96,7 @@ struct ChatBody {
     service_tier: Option<String>,
     /// Taken; the server guesses for itself.
     #[serde(rename = "prediction")]
-    #[schema(value_type = Option<Object>)]
-    _prediction: Option<Map<String, Value>>,
+    _prediction: Option<Object>,
     /// A variable for the chat template.
     verbosity: Option<String>,
     /// Taken; what is cached is found by itself.

@@ -56,7 +56,6 @@ struct CompletionBody {
     #[schema(value_type = Option<Alternatives>)]
     logprobs: Option<Value>,
     /// Answers computed to each prompt, of which the `n` likeliest are given.
-    #[serde(default, deserialize_with = "wire::count")]
     #[schema(minimum = 1, maximum = 128)]
     best_of: Option<usize>,
     /// What follows the gap that is to be filled, with models that have marks for it.
@@ -201,17 +200,15 @@ impl CompletionBody {
 
     /// OpenAI's old form is a number of alternatives; `true` and `false` are taken too.
     fn logprobs(&self) -> Result<Option<usize>, HttpError> {
-        #[derive(Deserialize)]
-        struct Count(#[serde(deserialize_with = "wire::count")] Option<usize>);
         match &self.logprobs {
             None => Ok(None),
             Some(Value::Bool(on)) => Ok(on.then_some(0)),
             Some(number) => match wire::part(number, "logprobs")? {
-                Count(Some(top)) if top > MAX_LOGPROBS => {
+                Some(top) if top > MAX_LOGPROBS => {
                     let problem = format!("must be at most {MAX_LOGPROBS}, not {top}");
                     Err(HttpError::member("logprobs", problem))
                 }
-                Count(top) => Ok(top),
+                top => Ok(top),
             },
         }
     }

@@ -30,7 +30,6 @@ struct EmbeddingRequest {
     encoding_format: Option<Encoding>,
     /// Number of leading values of each vector to keep; the vector is normalised afterwards. Only
     /// for models trained for this (Matryoshka representations).
-    #[serde(default, deserialize_with = "wire::count")]
     #[schema(minimum = 1)]
     dimensions: Option<usize>,
     /// The user of the request: the users of a key share its part of the machine evenly.
@@ -47,7 +46,6 @@ struct EmbeddingRequest {
     truncate: bool,
     /// Leave out what exceeds this many tokens, special ones included, of a text; -1 for
     /// what the context holds; as in vLLM.
-    #[serde(default, deserialize_with = "wire::integer")]
     #[schema(minimum = -1)]
     truncate_prompt_tokens: Option<i64>,
 }

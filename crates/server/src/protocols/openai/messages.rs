@@ -22,7 +22,6 @@ const MAX_MESSAGES: usize = 100_000;
 
 /// A message.
 #[derive(Debug, Deserialize, ToSchema)]
-#[schema(as = ChatMessage)]
 pub(crate) struct ChatMessage {
     /// `system`, `user`, `assistant`, `tool`, or what else the model's template knows; `developer`
     /// is `system`, and `function` is `tool`.

@@ -5,6 +5,7 @@ use crate::http::app::App;
 use crate::http::described::described;
 use crate::http::error::HttpError;
 use crate::http::models::{PooledModel, unknown};
+use crate::http::wire::Object;
 use crate::protocols::anthropic::models::{self as anthropic, Model as AnthropicModel, ModelPage};
 use crate::protocols::openai::problem::Problem;
 use axum::Json;
@@ -12,7 +13,6 @@ use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderMap, Uri};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
-use serde_json::{Map, Value};
 use std::sync::Arc;
 use utoipa::ToSchema;
 
@@ -24,8 +24,7 @@ pub(crate) struct ModelList {
     /// Models with the instructions that a client of Codex's kind gives them. It names its version
     /// and insists on this list; as this server has no instructions for it, it is empty.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Vec<Object>>)]
-    models: Option<Vec<Map<String, Value>>>,
+    models: Option<Vec<Object>>,
 }
 
 described! {

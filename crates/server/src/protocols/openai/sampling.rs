@@ -68,7 +68,6 @@ struct OpenAiMembers {
     /// Added to the logits of these token ids.
     logit_bias: Option<BTreeMap<String, Option<f64>>>,
     /// The answer does not end by itself before this many tokens.
-    #[serde(default, deserialize_with = "wire::count")]
     min_tokens: Option<usize>,
     /// Texts that end the answer and are not part of it: one, or up to 16.
     #[schema(value_type = Option<Stop>)]

@@ -4,7 +4,6 @@
 
 use crate::generate::think::Think;
 use crate::http::error::HttpError;
-use crate::http::wire;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
@@ -17,19 +16,15 @@ pub(crate) struct ThinkingBody {
     /// An extension.
     thinking: Option<ThinkingSwitch>,
     /// Most tokens of reasoning, -1 for no limit; an extension.
-    #[serde(default, deserialize_with = "wire::integer")]
     #[schema(minimum = -1)]
     thinking_budget: Option<i64>,
     /// As `thinking_budget`, in vLLM's words.
-    #[serde(default, deserialize_with = "wire::integer")]
     #[schema(minimum = -1)]
     thinking_token_budget: Option<i64>,
     /// As `thinking_budget`, in llama.cpp's words.
-    #[serde(default, deserialize_with = "wire::integer")]
     #[schema(minimum = -1)]
     thinking_budget_tokens: Option<i64>,
     /// As `thinking_budget`, in llama.cpp's words.
-    #[serde(default, deserialize_with = "wire::integer")]
     #[schema(minimum = -1)]
     reasoning_budget: Option<i64>,
     /// An extension.
@@ -50,7 +45,6 @@ struct ThinkingSwitch {
     #[serde(rename = "type")]
     kind: Option<ThinkingKind>,
     /// Most tokens of reasoning.
-    #[serde(default, deserialize_with = "wire::count")]
     budget_tokens: Option<usize>,
 }
 
@@ -71,7 +65,6 @@ struct ReasoningSwitch {
     /// As `reasoning_effort`.
     effort: Option<String>,
     /// Most tokens of reasoning.
-    #[serde(default, deserialize_with = "wire::count")]
     max_tokens: Option<usize>,
     /// Answers do not show the reasoning.
     exclude: Option<bool>,
@@ -140,6 +133,7 @@ impl ThinkingBody {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::wire;
     use serde_json::json;
 
     fn read(body: &Value, kwargs: Map<String, Value>) -> Result<AskedThinking, HttpError> {

@@ -2,11 +2,11 @@
 
 use crate::http::described::described;
 use crate::http::error::HttpError;
-use crate::http::wire;
+use crate::http::wire::{self, Object};
 use crate::protocols::openai::custom_tools::{CustomTool, CustomTools};
 use api::{Tool, ToolChoice};
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::collections::HashSet;
 use utoipa::ToSchema;
 
@@ -14,7 +14,6 @@ const CHOICE: &str = "tool_choice";
 
 /// A tool.
 #[derive(Debug, Deserialize, ToSchema)]
-#[schema(as = ChatTool)]
 pub(crate) struct ChatTool {
     /// `function` or `custom`.
     #[serde(rename = "type")]
@@ -36,8 +35,7 @@ pub(crate) struct Function {
     _description: Option<String>,
     /// A JSON schema of its arguments.
     #[serde(rename = "parameters")]
-    #[schema(value_type = Option<Object>)]
-    _parameters: Option<Map<String, Value>>,
+    _parameters: Option<Object>,
     #[serde(rename = "strict")]
     _strict: Option<bool>,
 }

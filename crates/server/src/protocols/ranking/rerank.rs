@@ -29,7 +29,6 @@ struct RerankRequest {
     /// The documents in the form of TEI, whose answer is a list.
     texts: Option<Vec<String>>,
     /// Number of most relevant documents to name; all by default.
-    #[serde(default, deserialize_with = "wire::count")]
     #[schema(minimum = 1)]
     top_n: Option<usize>,
     /// Whether the answer repeats the documents; false by default.
@@ -47,7 +46,6 @@ struct RerankRequest {
     truncate: bool,
     /// Leave out what exceeds this many tokens, special ones included, of a query and its document;
     /// -1 for what the context holds; as in vLLM.
-    #[serde(default, deserialize_with = "wire::integer")]
     #[schema(minimum = -1)]
     truncate_prompt_tokens: Option<i64>,
     /// The user of the request: the users of a key share its part of the machine evenly.

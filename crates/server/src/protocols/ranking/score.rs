@@ -38,7 +38,6 @@ struct ScoreRequest {
     truncate: bool,
     /// Leave out what exceeds this many tokens, special ones included, of two texts; -1 for
     /// what the context holds; as in vLLM.
-    #[serde(default, deserialize_with = "wire::integer")]
     #[schema(minimum = -1)]
     truncate_prompt_tokens: Option<i64>,
     /// The user of the request: the users of a key share its part of the machine evenly.

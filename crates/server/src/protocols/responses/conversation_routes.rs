@@ -8,7 +8,7 @@ use crate::http::error::HttpError;
 use crate::http::fields::wrong;
 use crate::http::refusals::Refusals;
 use crate::http::request::RequestContext;
-use crate::http::wire;
+use crate::http::wire::{self, Object};
 use crate::protocols::openai::problem::Problem;
 use crate::protocols::responses::conversations::{StoredConversation, lease, unknown};
 use crate::protocols::responses::history::Item;
@@ -46,8 +46,7 @@ pub(crate) struct CreateConversation {
     #[schema(value_type = Option<Vec<Object>>)]
     items: Option<Value>,
     /// At most 16 names with texts.
-    #[schema(value_type = Option<Object>)]
-    metadata: Option<Map<String, Value>>,
+    metadata: Option<Object>,
 }
 
 /// Other metadata of a conversation.
@@ -73,8 +72,7 @@ pub(crate) struct ConversationObject {
     id: String,
     object: &'static str,
     created_at: u64,
-    #[schema(value_type = Object)]
-    metadata: Map<String, Value>,
+    metadata: Object,
     /// Items that were left out; an extension.
     #[serde(skip_serializing_if = "Warnings::is_empty")]
     warnings: Warnings,

@@ -2,10 +2,11 @@
 
 use crate::http::app::unix_now;
 use crate::http::described::described;
+use crate::http::wire::Object;
 use crate::protocols::warnings::Warnings;
 use api::Usage;
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use utoipa::ToSchema;
 
 /// An answer with all that was asked for.
@@ -50,8 +51,7 @@ pub(crate) struct Response {
     pub truncation: String,
     pub usage: Option<Tokens>,
     pub user: Option<String>,
-    #[schema(value_type = Object)]
-    pub metadata: Map<String, Value>,
+    pub metadata: Object,
     /// What was asked for and left out; an extension.
     #[serde(skip_serializing_if = "Warnings::is_empty")]
     pub warnings: Warnings,
@@ -267,8 +267,7 @@ pub(crate) struct CustomCall {
 pub(crate) struct SearchCall {
     pub id: String,
     pub call_id: String,
-    #[schema(value_type = Object)]
-    pub arguments: Map<String, Value>,
+    pub arguments: Object,
     /// Always `client`.
     pub execution: String,
     pub status: ItemStatus,

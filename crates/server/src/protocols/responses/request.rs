@@ -3,12 +3,12 @@
 use crate::generate::options::OptionsBody;
 use crate::http::described::described;
 use crate::http::error::HttpError;
-use crate::http::wire::{self, body};
+use crate::http::wire::{self, Object, body};
 use crate::protocols::openai::sampling::ChatSampling;
 use crate::protocols::openai::thinking::ThinkingBody;
 use api::GrammarSource;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 body! {
@@ -50,13 +50,10 @@ pub(crate) struct CreateResponse {
     #[schema(value_type = Option<ResponseInput>)]
     pub tool_choice: Option<Value>,
     pub parallel_tool_calls: Option<bool>,
-    #[serde(default, deserialize_with = "wire::count")]
     #[schema(minimum = 1)]
     pub max_output_tokens: Option<usize>,
     /// Taken and not needed: it limits tools that the server runs.
-    #[serde(default, deserialize_with = "wire::count")]
     pub max_tool_calls: Option<usize>,
-    #[serde(default, deserialize_with = "wire::count")]
     #[schema(maximum = 20)]
     pub top_logprobs: Option<usize>,
     /// `reasoning.encrypted_content` and `message.output_text.logprobs` are heeded.
@@ -74,8 +71,7 @@ pub(crate) struct CreateResponse {
     pub stream: Option<bool>,
     /// False computes the prompt alone, so that a response that continues this one begins sooner.
     pub generate: Option<bool>,
-    #[schema(value_type = Option<Object>)]
-    pub metadata: Option<Map<String, Value>>,
+    pub metadata: Option<Object>,
     /// The user of the request: the users of a key share its part of the machine evenly.
     pub user: Option<String>,
     /// As `user`.
@@ -89,8 +85,7 @@ pub(crate) struct CreateResponse {
     /// There is one.
     pub service_tier: Option<String>,
     /// Variables for the chat template; an extension.
-    #[schema(value_type = Option<Object>)]
-    pub chat_template_kwargs: Option<Map<String, Value>>,
+    pub chat_template_kwargs: Option<Object>,
 }
 
 /// When a conversation is to be made shorter.
@@ -100,7 +95,7 @@ pub(crate) struct ContextManagement {
     #[serde(rename = "type")]
     pub kind: String,
     /// Tokens of the prompt.
-    #[serde(rename = "compact_threshold", default, deserialize_with = "wire::count")]
+    #[serde(rename = "compact_threshold")]
     _compact_threshold: Option<usize>,
 }
 
