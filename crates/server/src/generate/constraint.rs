@@ -16,8 +16,7 @@ pub(crate) struct ConstraintBody {
     response_format: Option<ResponseFormat>,
     structured_outputs: Option<StructuredOutputs>,
     /// JSON of this schema, which may be given as text.
-    #[schema(value_type = Option<SchemaOrText>)]
-    guided_json: Option<Value>,
+    guided_json: Option<SchemaOrText>,
     /// Text that this regular expression matches as a whole.
     guided_regex: Option<String>,
     /// One of these texts.
@@ -71,8 +70,7 @@ struct NamedSchema {
 #[derive(Debug, Default, Deserialize, ToSchema)]
 struct StructuredOutputs {
     /// As `guided_json`.
-    #[schema(value_type = Option<SchemaOrText>)]
-    json: Option<Value>,
+    json: Option<SchemaOrText>,
     /// As `guided_regex`.
     regex: Option<String>,
     /// As `guided_choice`.
@@ -89,7 +87,7 @@ struct StructuredOutputs {
 
 described! {
     /// A JSON schema, or its text.
-    SchemaOrText = (Object) | (String);
+    value SchemaOrText = (Object) | (String);
 }
 
 /// The grammar of an answer, and the member of the request that gives it.
@@ -192,8 +190,8 @@ fn of_format(format: ResponseFormat) -> Given {
     }
 }
 
-fn json(field: &str, given: Option<Value>) -> Given {
-    let given = match given {
+fn json(field: &str, given: Option<SchemaOrText>) -> Given {
+    let given = match given.map(|given| given.0) {
         None => return Ok(None),
         Some(Value::String(text)) => serde_json::from_str(&text)
             .map_err(|error| HttpError::member(field, format!("is no JSON: {error}")))?,

@@ -16,7 +16,7 @@ const WHOLE_TEXT: EncodeOptions = EncodeOptions { add_special: true, parse_speci
 
 described! {
     /// One prompt, or several.
-    pub(crate) MixedPrompts = (String)
+    pub(crate) value MixedPrompts = (String)
         | (
             /// A prompt of token ids and texts if there is an id among them, else several prompts.
             [PromptEntry]
@@ -24,17 +24,17 @@ described! {
         | PromptObject
         | ContentObject;
     /// A token id, a text, a prompt of both, or an object with text.
-    PromptEntry = (u32) | (String) | [PromptAtom] | PromptObject | ContentObject;
+    name PromptEntry = (u32) | (String) | [PromptAtom] | PromptObject | ContentObject;
     /// A token id or a text.
-    PromptAtom = (u32) | (String);
+    name PromptAtom = (u32) | (String);
     /// A prompt as an object.
-    PromptObject = { prompt_string: (String) };
+    name PromptObject = { prompt_string: (String) };
     /// A prompt as the parts of a message.
-    ContentObject = { content: [ContentText; 1] };
+    name ContentObject = { content: [ContentText; 1] };
     /// A text among the parts of a message; there are no others.
-    ContentText = { type: ContentKind, text: (String) };
+    name ContentText = { type: ContentKind, text: (String) };
     /// The kind of a part.
-    ContentKind = ["text"];
+    name ContentKind = ["text"];
 }
 
 /// A prompt that is not tokenized yet, with its path in the body.

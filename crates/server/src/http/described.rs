@@ -1,5 +1,4 @@
-//! Schemas of what is read or written by hand: the OpenAPI document has a name for it, and the code
-//! reads or writes it without a type of its own.
+//! Schemas of what is read or written by hand, as JSON.
 
 use utoipa::openapi::schema::{
     AllOfBuilder, ArrayBuilder, ObjectBuilder, OneOfBuilder, SchemaType, Type,
@@ -9,7 +8,9 @@ use utoipa::openapi::{Ref, RefOr, Schema};
 /// Schemas by their names.
 pub(crate) type Schemas = Vec<(String, RefOr<Schema>)>;
 
-/// Declares names of the document. What stands behind a name is one thing or one of several:
+/// Declares names of the document. A `value` is a type of members too, which holds their JSON for a
+/// reader that finds better words for faults than a type can; a `name` is for the document alone.
+/// A name stands for one thing or for one of several:
 ///
 /// - `Name`, `[Name]` and `[Name; 1]`: another name, an array of it, one that is not empty;
 /// - `(String)`: a Rust type without a name in the document;
@@ -50,10 +51,29 @@ macro_rules! described {
     (@add $all:ident $T:ident) => { $crate::http::described::add::<$T>($all) };
     (@add $all:ident $unnamed:tt) => {};
 
-    ($($(#[doc = $about:literal])* $vis:vis $Name:ident $(as $name:literal)? = $($item:tt)|+;)+) => {$(
+    (@type [$($about:literal)*] $vis:vis name $Name:ident) => {
         $(#[doc = $about])*
         #[derive(Debug)]
         $vis enum $Name {}
+    };
+    (@type [$($about:literal)*] $vis:vis value $Name:ident) => {
+        $(#[doc = $about])*
+        #[derive(Clone, Debug, Default, serde::Deserialize)]
+        #[serde(transparent)]
+        $vis struct $Name(pub serde_json::Value);
+
+        impl std::ops::Deref for $Name {
+            type Target = serde_json::Value;
+
+            fn deref(&self) -> &serde_json::Value {
+                &self.0
+            }
+        }
+    };
+
+    ($($(#[doc = $about:literal])* $vis:vis $kind:ident $Name:ident $(as $name:literal)? =
+        $($item:tt)|+;)+) => {$(
+        described!(@type [$($about)*] $vis $kind $Name);
 
         impl utoipa::PartialSchema for $Name {
             fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {

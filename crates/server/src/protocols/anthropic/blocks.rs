@@ -37,11 +37,11 @@ const LEFT_OUT: &str = "blocks of this type are not supported and were left out"
 
 described! {
     /// The content of a message.
-    pub(crate) Content as "AnthropicContent" = (String) | [GivenBlock];
+    pub(crate) value Content as "AnthropicContent" = (String) | [GivenBlock];
     /// The system prompt.
-    pub(crate) SystemContent as "AnthropicSystemContent" = (String) | [TextBlock];
+    pub(crate) value SystemContent as "AnthropicSystemContent" = (String) | [TextBlock];
     /// A part of a message.
-    GivenBlock as "AnthropicInputBlock" = ("text": TextBlock)
+    name GivenBlock as "AnthropicInputBlock" = ("text": TextBlock)
         | ("thinking": ThinkingBlock)
         | ("tool_use": ToolUse)
         | ("tool_result": ToolResult)
@@ -94,9 +94,7 @@ pub(crate) struct ToolUse {
 #[schema(as = AnthropicToolResult)]
 pub(crate) struct ToolResult {
     pub tool_use_id: String,
-    #[serde(default)]
-    #[schema(value_type = Option<SystemContent>)]
-    pub content: Value,
+    pub content: Option<SystemContent>,
     pub is_error: Option<bool>,
 }
 
@@ -119,9 +117,7 @@ struct DocumentSource {
     media_type: Option<String>,
     data: Option<String>,
     /// A text, or blocks of text.
-    #[serde(default)]
-    #[schema(value_type = Option<SystemContent>)]
-    content: Value,
+    content: Option<SystemContent>,
 }
 
 /// Answers have no citations, which a warning says where they are asked for.
@@ -186,14 +182,14 @@ pub(crate) fn read(
 
 /// The texts of `content`, which may be a string, blocks of text, or nothing.
 pub(crate) fn texts(
-    content: &Value,
+    content: Option<&Value>,
     path: &str,
     source: BlockSource,
     warnings: &mut Warnings,
 ) -> Result<Vec<String>, HttpError> {
-    if content.is_null() {
+    let Some(content) = content.filter(|content| !content.is_null()) else {
         return Ok(Vec::new());
-    }
+    };
     let text = |(path, block): (String, InputBlock)| match block {
         InputBlock::Text(text) => Ok(text),
         _ => Err(misplaced(&path, "only text can stand here")),
@@ -276,7 +272,7 @@ fn document(
         }
         "content" => {
             let path = format!("{path}.content");
-            Some(texts(&given.content, &path, source, warnings)?.join("\n"))
+            Some(texts(given.content.as_deref(), &path, source, warnings)?.join("\n"))
         }
         _ => None,
     };
@@ -298,7 +294,7 @@ fn search_result(
 ) -> Result<String, HttpError> {
     let block: SearchResultBlock = wire::part(value, path)?;
     warn_of(block.citations, warnings);
-    let content = texts(&block.content, &format!("{path}.content"), source, warnings)?;
+    let content = texts(Some(&block.content), &format!("{path}.content"), source, warnings)?;
     Ok(attachments::search_result(&block.title, &block.source, &content.join("\n")))
 }
 
@@ -372,7 +368,7 @@ mod tests {
         check_error(json!([{"type": "tool_use", "id": "a", "name": []}]), "c[0].name");
         check_error(json!([{"type": "tool_result", "tool_use_id": {}}]), "c[0].tool_use_id");
         let result = json!([{"type": "text", "text": "a"}, {"type": "tool_use"}]);
-        assert!(texts(&result, "c", BlockSource::Tool, &mut Warnings::default()).is_err());
+        assert!(texts(Some(&result), "c", BlockSource::Tool, &mut Warnings::default()).is_err());
     }
 
     #[test]

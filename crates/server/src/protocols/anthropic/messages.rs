@@ -60,7 +60,7 @@ pub(crate) fn read(
         return Err(HttpError::invalid("messages", message));
     }
     let (mut turns, mut messages) = (Vec::new(), Messages::default());
-    let system = conversation.system.as_ref().unwrap_or(&Value::Null);
+    let system = conversation.system.as_deref().unwrap_or(&Value::Null);
     let changes = &mut messages.tool_changes;
     turns.extend(InputTurn::of_system(system, "system", changes, warnings)?);
     let own = turns.len();
@@ -227,7 +227,7 @@ fn answered(
     warnings: &mut Warnings,
 ) -> Result<Answered, HttpError> {
     let content = format!("{path}.content");
-    let texts = blocks::texts(&result.content, &content, BlockSource::Tool, warnings)?;
+    let texts = blocks::texts(result.content.as_deref(), &content, BlockSource::Tool, warnings)?;
     let mut text = texts.join("\n");
     // Templates have no place for the flag, and the model must learn of it.
     if result.is_error == Some(true) && !begins_with_error(&text) {

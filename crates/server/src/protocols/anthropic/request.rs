@@ -26,8 +26,7 @@ pub(crate) struct Conversation {
     _model: Option<String>,
     #[schema(min_items = 1, max_items = 100_000)]
     pub messages: Vec<InputMessage>,
-    #[schema(value_type = Option<SystemContent>)]
-    pub system: Option<Value>,
+    pub system: Option<SystemContent>,
     pub tools: Option<Vec<AnthropicTool>>,
     pub tool_choice: Option<AnthropicToolChoice>,
     pub thinking: Option<AnthropicThinking>,
@@ -63,8 +62,7 @@ pub(crate) struct MessageSettings {
 pub(crate) struct InputMessage {
     pub role: InputRole,
     #[serde(default)]
-    #[schema(value_type = Content)]
-    pub content: Value,
+    pub content: Content,
     /// How long a message of the system is shown.
     pub clear_at: Option<ClearAt>,
     /// Not supported for a single message; a warning says so.

@@ -30,7 +30,7 @@ pub(crate) struct AdapterItem {
 
 described! {
     /// How far an adapter applies.
-    pub(crate) ScaleBody as "LoraScale" = {
+    pub(crate) name ScaleBody as "LoraScale" = {
         /// Its number.
         id: (usize),
         /// The factor; 0 for not at all.

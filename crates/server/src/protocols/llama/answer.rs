@@ -120,7 +120,7 @@ pub(crate) struct AnswerPiece {
 
 described! {
     /// An answer, or those to several prompts.
-    pub(crate) Completions as "LlamaCompletions" = Completion | [Completion];
+    pub(crate) name Completions as "LlamaCompletions" = Completion | [Completion];
 }
 
 /// A whole answer, or the end of one that was streamed.

@@ -19,11 +19,9 @@ use utoipa::ToSchema;
 #[schema(as = LlamaEmbeddingBody)]
 struct EmbeddingBody {
     /// One text or up to 2048, also as token ids or as ids and texts.
-    #[schema(value_type = Option<MixedPrompts>)]
-    input: Option<Value>,
+    input: Option<MixedPrompts>,
     /// As `input`, which goes first.
-    #[schema(value_type = Option<MixedPrompts>)]
-    content: Option<Value>,
+    content: Option<MixedPrompts>,
     /// 2 divides vectors by their length, which is the default; -1 leaves them as they are.
     #[schema(minimum = -1, maximum = 2)]
     embd_normalize: Option<i64>,

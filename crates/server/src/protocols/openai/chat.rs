@@ -59,16 +59,14 @@ struct ChatBody {
     messages: Option<Vec<Value>>,
     #[schema(value_type = Option<Vec<ChatTool>>)]
     tools: Option<Vec<Value>>,
-    #[schema(value_type = Option<ChatToolChoice>)]
-    tool_choice: Option<Value>,
+    tool_choice: Option<ChatToolChoice>,
     /// More than one call may be made in one answer; true by default.
     parallel_tool_calls: Option<bool>,
     /// What tools were before; calls are then returned as `function_call`.
     #[schema(value_type = Option<Vec<Function>>)]
     functions: Option<Vec<Value>>,
     /// What `tool_choice` was before: `none`, `auto`, or an object with a name.
-    #[schema(value_type = Option<OldChoice>)]
-    function_call: Option<Value>,
+    function_call: Option<OldChoice>,
     /// Return the log probability of every token.
     logprobs: Option<bool>,
     /// Return as many of the likeliest tokens too; needs `logprobs`.
@@ -115,9 +113,9 @@ const REFUSED: [Unsupported; 4] =
 
 described! {
     /// What `tool_choice` was before.
-    OldChoice as "ChatFunctionChoice" = OldMode | Function;
+    value OldChoice as "ChatFunctionChoice" = OldMode | Function;
     /// Whether functions are called.
-    OldMode as "ChatFunctionMode" = ["none", "auto"];
+    name OldMode as "ChatFunctionMode" = ["none", "auto"];
 }
 
 /// Where reasoning stands: apart from the content, in it (`none`, `raw`), or nowhere (`hidden`).
@@ -257,9 +255,9 @@ fn warn(chat: &ChatBody, body: &Value, warnings: &mut Warnings) {
 fn tools(chat: &ChatBody) -> Result<(Vec<Tool>, CustomTools, ToolChoice), HttpError> {
     let Some(functions) = &chat.functions else {
         let (mut tools, custom) = tools::read(chat.tools.as_deref().unwrap_or_default())?;
-        let choice = match (&chat.tool_choice, &chat.function_call) {
-            (None, Some(_)) => tools::old_choice(chat.function_call.as_ref(), &tools)?,
-            (given, _) => tools::choice(given.as_ref(), &mut tools)?,
+        let choice = match (chat.tool_choice.as_deref(), chat.function_call.as_deref()) {
+            (None, old @ Some(_)) => tools::old_choice(old, &tools)?,
+            (given, _) => tools::choice(given, &mut tools)?,
         };
         return Ok((tools, custom, choice));
     };
@@ -267,7 +265,7 @@ fn tools(chat: &ChatBody) -> Result<(Vec<Tool>, CustomTools, ToolChoice), HttpEr
         return Err(HttpError::member("functions", "cannot be given together with tools"));
     }
     let tools = tools::functions(functions)?;
-    let choice = tools::old_choice(chat.function_call.as_ref(), &tools)?;
+    let choice = tools::old_choice(chat.function_call.as_deref(), &tools)?;
     Ok((tools, CustomTools::default(), choice))
 }
 

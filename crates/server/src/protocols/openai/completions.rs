@@ -48,13 +48,12 @@ body! {
 #[derive(Debug, Deserialize, ToSchema)]
 struct CompletionBody {
     #[schema(value_type = Prompts)]
-    prompt: Option<Value>,
+    prompt: Option<Prompts>,
     /// Begin each answer with its prompt.
     echo: Option<bool>,
     /// Return log probabilities, and those of so many likeliest tokens, at most 20; `true` for none
     /// of them.
-    #[schema(value_type = Option<Alternatives>)]
-    logprobs: Option<Value>,
+    logprobs: Option<Alternatives>,
     /// Answers computed to each prompt, of which the `n` likeliest are given.
     #[schema(minimum = 1, maximum = 128)]
     best_of: Option<usize>,
@@ -66,9 +65,9 @@ struct CompletionBody {
 
 described! {
     /// Texts, or token ids that are taken as they are.
-    Prompts as "CompletionPrompts" = (String) | (Vec<String>) | (Vec<u32>) | (Vec<Vec<u32>>);
+    value Prompts as "CompletionPrompts" = (String) | (Vec<String>) | (Vec<u32>) | (Vec<Vec<u32>>);
     /// Number of alternatives reported with each token.
-    Alternatives as "CompletionAlternatives" = (usize) | (bool);
+    value Alternatives as "CompletionAlternatives" = (usize) | (bool);
 }
 
 /// A text completion as asked for.
@@ -107,7 +106,7 @@ fn read(body: &Value) -> Result<CompletionCall, HttpError> {
     let hidden = (best_of > choices || telemetry.counts_tokens()).then_some(0);
     let sampling = SamplingOptions { logprobs: logprobs.or(hidden), prompt_logprobs, ..sampling };
     let add_special = text.add_special_tokens.unwrap_or(true);
-    let prompts = prompts("prompt", text.prompt.as_ref())?;
+    let prompts = prompts("prompt", text.prompt.as_deref())?;
     if prompts.len() * best_of > MAX_CHOICES {
         let message = format!("{} prompts with n = {best_of} are too many", prompts.len());
         return Err(HttpError::invalid("prompt", message));
@@ -200,7 +199,7 @@ impl CompletionBody {
 
     /// OpenAI's old form is a number of alternatives; `true` and `false` are taken too.
     fn logprobs(&self) -> Result<Option<usize>, HttpError> {
-        match &self.logprobs {
+        match self.logprobs.as_deref() {
             None => Ok(None),
             Some(Value::Bool(on)) => Ok(on.then_some(0)),
             Some(number) => match wire::part(number, "logprobs")? {

@@ -26,7 +26,7 @@ struct EmbeddingRequest {
     _model: Option<String>,
     /// One text or up to 2048, also as token ids or as ids and texts.
     #[schema(value_type = MixedPrompts)]
-    input: Option<Value>,
+    input: Option<MixedPrompts>,
     encoding_format: Option<Encoding>,
     /// Number of leading values of each vector to keep; the vector is normalised afterwards. Only
     /// for models trained for this (Matryoshka representations).

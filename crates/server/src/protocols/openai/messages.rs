@@ -28,8 +28,7 @@ pub(crate) struct ChatMessage {
     #[schema(value_type = String)]
     role: Option<String>,
     /// Only assistants that call tools or reason may go without.
-    #[schema(value_type = Option<Content>)]
-    content: Option<Value>,
+    content: Option<Content>,
     name: Option<String>,
     tool_calls: Option<Vec<PastCall>>,
     function_call: Option<PastFunction>,
@@ -46,9 +45,9 @@ pub(crate) struct ChatMessage {
 
 described! {
     /// A text, or parts of one.
-    Content as "ChatContent" = (String) | [ChatContentItem];
-    ChatContentItem = (String) | ChatPart;
-    PastArguments as "ChatArguments" = (String) | (Object);
+    value Content as "ChatContent" = (String) | [ChatContentItem];
+    name ChatContentItem = (String) | ChatPart;
+    value PastArguments as "ChatArguments" = (String) | (Object);
 }
 
 /// A part of a message. Images, audio and files that are no text are refused in messages of
@@ -86,8 +85,7 @@ struct PastFunction {
     #[schema(value_type = String)]
     name: Option<String>,
     /// The text of an object, or the object.
-    #[schema(value_type = Option<PastArguments>)]
-    arguments: Option<Value>,
+    arguments: Option<PastArguments>,
 }
 
 /// Members of a message that have fields of their own.
@@ -158,7 +156,7 @@ fn one(given: &Value, path: &str) -> Result<Message, HttpError> {
 fn content(message: &ChatMessage, role: &Role, path: &str) -> Result<Vec<Part>, HttpError> {
     let path = format!("{path}.content");
     let text = |text: &str| Ok(vec![Part::Text(text.to_owned())]);
-    match &message.content {
+    match message.content.as_deref() {
         Some(Value::String(given)) => text(given),
         Some(Value::Array(parts)) if parts.is_empty() => text(""),
         Some(Value::Array(parts)) => {
@@ -231,7 +229,7 @@ fn called(
     path: &str,
 ) -> Result<ToolCall, HttpError> {
     let name = function.name.clone().ok_or_else(|| wire::missing(&format!("{path}.name")))?;
-    let arguments = match &function.arguments {
+    let arguments = match function.arguments.as_deref() {
         None => Map::new().into(),
         Some(Value::String(text)) => arguments(text),
         Some(object @ Value::Object(_)) => object.clone(),

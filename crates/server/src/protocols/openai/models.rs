@@ -30,9 +30,9 @@ pub(crate) struct ModelList {
 described! {
     /// The models in the form of the client's protocol: with the header `anthropic-version`, in
     /// Anthropic's.
-    ListedModels = ModelList | ModelPage;
+    name ListedModels = ModelList | ModelPage;
     /// A model, in the form of the client's protocol.
-    ListedModel = ModelObject | AnthropicModel;
+    name ListedModel = ModelObject | AnthropicModel;
 }
 
 /// A model.

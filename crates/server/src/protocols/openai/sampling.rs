@@ -70,8 +70,7 @@ struct OpenAiMembers {
     /// The answer does not end by itself before this many tokens.
     min_tokens: Option<usize>,
     /// Texts that end the answer and are not part of it: one, or up to 16.
-    #[schema(value_type = Option<Stop>)]
-    stop: Option<Value>,
+    stop: Option<Stop>,
     /// The text of `stop` that ends the answer is part of it; false by default; as in vLLM.
     include_stop_str_in_output: Option<bool>,
     /// Token ids that end the answer.
@@ -99,7 +98,7 @@ const REFUSED: [Unsupported; 12] = [
 
 described! {
     /// One text or several.
-    Stop as "SamplingStop" = (String) | (Vec<String>);
+    value Stop as "SamplingStop" = (String) | (Vec<String>);
 }
 
 impl FromBody for ChatSampling {
@@ -115,7 +114,7 @@ impl FromBody for ChatSampling {
         let options = SamplingOptions {
             logit_bias: biases(own.logit_bias.unwrap_or_default())?,
             min_tokens: own.min_tokens,
-            stop: stop(own.stop.as_ref())?,
+            stop: stop(own.stop.as_deref())?,
             include_stop: own.include_stop_str_in_output.unwrap_or(false),
             stop_ids: own.stop_token_ids.unwrap_or_default(),
             ignore_eos: own.ignore_eos.unwrap_or(false),

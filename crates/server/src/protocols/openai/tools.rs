@@ -42,7 +42,7 @@ pub(crate) struct Function {
 
 described! {
     /// A word, or an object that names a tool or those allowed.
-    pub(crate) ChatToolChoice = Mode | ChoiceObject;
+    pub(crate) value ChatToolChoice = Mode | ChoiceObject;
 }
 
 /// Whether tools are called.

@@ -162,7 +162,7 @@ impl RequestReader<'_> {
         let mut warnings = Warnings::default();
         let ResponseBody { mut asked, thinking, options, sampling } = request;
         let ChatSampling(sampling) = sampling;
-        let compacts = input::take_trigger(&mut asked.input)?;
+        let compacts = input::take_trigger(asked.input.as_mut().map(|input| &mut input.0))?;
         let options = options.without_progress()?;
         let space = self.space(&options);
         let context = context(&asked, space, &mut warnings)?;
@@ -178,7 +178,7 @@ impl RequestReader<'_> {
                 tools.extend(&item.tools, "input", Origin::Item, &mut warnings)?;
             }
         }
-        let tool_choice = tools::choice(asked.tool_choice.as_ref(), &mut tools)?;
+        let tool_choice = tools::choice(asked.tool_choice.as_deref(), &mut tools)?;
         let view = ItemView { compacts, ..view(&asked, &mut warnings) };
         warn(&asked, body, &mut warnings);
         let sampling = SamplingOptions {
@@ -323,7 +323,7 @@ impl RequestReader<'_> {
             store: asked.store.unwrap_or(true),
             temperature: used.temperature,
             text: text_json(asked.text.as_ref()),
-            tool_choice: asked.tool_choice.unwrap_or_else(|| "auto".into()),
+            tool_choice: asked.tool_choice.map_or_else(|| "auto".into(), |choice| choice.0),
             tools: tools::shown(asked.tools.unwrap_or_default()),
             top_logprobs: asked.top_logprobs.unwrap_or(0),
             top_p: used.top_p,

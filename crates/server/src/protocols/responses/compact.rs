@@ -33,7 +33,7 @@ use utoipa::ToSchema;
 
 described! {
     /// The conversation that shall be shorter.
-    pub(crate) CompactResponse = {
+    pub(crate) name CompactResponse = {
         /// The name of a model; any name where one is served.
         model: (String),
         /// A text, or an array of items.

@@ -27,8 +27,8 @@ const MAX_ITEMS: usize = 100_000;
 pub(crate) const TRIGGER: &str = "compaction_trigger";
 
 /// Removes the item that asks for a summary from `input`, and returns whether it was there.
-pub(crate) fn take_trigger(input: &mut Option<Value>) -> Result<bool, HttpError> {
-    let Some(items) = input.as_mut().and_then(Value::as_array_mut) else { return Ok(false) };
+pub(crate) fn take_trigger(input: Option<&mut Value>) -> Result<bool, HttpError> {
+    let Some(items) = input.and_then(Value::as_array_mut) else { return Ok(false) };
     let found = items.iter().position(|item| item["type"] == TRIGGER);
     match found {
         None => Ok(false),
@@ -426,10 +426,7 @@ mod tests {
     #[test]
     fn a_trigger_comes_last() {
         let trigger = json!({"type": TRIGGER});
-        let taken = |input: Value| {
-            let mut input = Some(input);
-            take_trigger(&mut input).map(|found| (found, input.unwrap()))
-        };
+        let taken = |mut input: Value| take_trigger(Some(&mut input)).map(|found| (found, input));
         assert_eq!(taken(json!("hi")).unwrap(), (false, json!("hi")));
         assert_eq!(taken(json!([1])).unwrap(), (false, json!([1])));
         assert_eq!(taken(json!([1, trigger])).unwrap(), (true, json!([1])));

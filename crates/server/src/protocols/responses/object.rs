@@ -65,7 +65,7 @@ pub(crate) struct ConversationId {
 
 described! {
     /// A word, or an object, as in the request.
-    ShownToolChoice = (String) | (Object);
+    name ShownToolChoice = (String) | (Object);
 }
 
 /// What kind of object it is.

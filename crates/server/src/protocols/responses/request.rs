@@ -30,16 +30,14 @@ pub(crate) struct CreateResponse {
     _model: Option<String>,
     /// A text, or an array of items: messages, function calls and their outputs, reasoning,
     /// references to items of stored responses.
-    #[schema(value_type = Option<ResponseInput>)]
-    pub input: Option<Value>,
+    pub input: Option<ResponseInput>,
     /// The first system message.
     pub instructions: Option<String>,
     /// The stored response that this one continues. Its instructions are not carried over.
     pub previous_response_id: Option<String>,
     /// The conversation that this response continues and is added to: its id, or an object with
     /// the member `id`. Not together with `previous_response_id`.
-    #[schema(value_type = Option<ConversationReference>)]
-    pub conversation: Option<Value>,
+    pub conversation: Option<ConversationReference>,
     /// Not supported.
     #[schema(value_type = Option<Object>)]
     pub prompt: Option<Value>,
@@ -47,8 +45,7 @@ pub(crate) struct CreateResponse {
     #[schema(value_type = Option<Vec<Object>>)]
     pub tools: Option<Vec<Value>>,
     /// `auto`, `none`, `required`, or an object that names a tool or those allowed.
-    #[schema(value_type = Option<ResponseInput>)]
-    pub tool_choice: Option<Value>,
+    pub tool_choice: Option<ResponseInput>,
     pub parallel_tool_calls: Option<bool>,
     #[schema(minimum = 1)]
     pub max_output_tokens: Option<usize>,
@@ -101,9 +98,9 @@ pub(crate) struct ContextManagement {
 
 described! {
     /// The id of a conversation, or an object that has it.
-    ConversationReference = (String) | { id: (String) };
+    pub(crate) value ConversationReference = (String) | { id: (String) };
     /// A text or items.
-    pub(crate) ResponseInput as "Input" = (String) | (Vec<Object>);
+    pub(crate) value ResponseInput as "Input" = (String) | (Vec<Object>);
 }
 
 /// How to reason.
