@@ -171,3 +171,39 @@ pub(crate) fn tagged(tag: &str, object: Ref) -> AllOfBuilder {
     let tagged = self::object(vec![("type", words(&[tag]).into(), &[])]);
     AllOfBuilder::new().item(object).item(tagged)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use utoipa::{PartialSchema, ToSchema};
+
+    described! {
+        /// A word,
+        /// and no other.
+        name Word = ["a", "b"];
+        value Sentence as "Text" = (String) | (
+            /// Of them.
+            [Word; 1]
+        ) | { word: Word, end: (?Word) };
+    }
+
+    #[test]
+    fn descriptions_say_what_they_refer_to() {
+        let word = json!({"$ref": "#/components/schemas/Word"});
+        let own = json!({"type": "string", "description": "A word,\nand no other.",
+            "enum": ["a", "b"]});
+        assert_eq!(json!(Word::schema()), own);
+        let expected = json!({"oneOf": [
+            {"type": "string"},
+            {"type": "array", "items": word, "description": "Of them.", "minItems": 1},
+            {"type": "object", "required": ["word"],
+             "properties": {"word": word, "end": {"oneOf": [word, {"type": "null"}]}}},
+        ]});
+        assert_eq!((json!(Sentence::schema()), &*Sentence::name()), (expected, "Text"));
+        let mut others = Schemas::new();
+        Sentence::schemas(&mut others);
+        assert!(others.iter().all(|(name, schema)| name == "Word" && json!(schema) == own));
+        assert!(serde_json::from_value::<Sentence>(json!([3])).is_ok_and(|it| *it == json!([3])));
+    }
+}

@@ -142,6 +142,33 @@ mod tests {
         Yes,
     }
 
+    #[derive(serde::Deserialize, Debug, ToSchema)]
+    struct First {
+        a: bool,
+    }
+
+    #[derive(serde::Deserialize, Debug, ToSchema)]
+    struct Second {
+        b: u32,
+    }
+
+    body! {
+        struct Both {
+            first: First,
+            second: Second,
+        }
+    }
+
+    #[test]
+    fn parts_of_a_body_are_read_from_the_same_members() {
+        let both: Both = read(&json!({"b": 1, "a": true, "c": 2})).unwrap();
+        assert_eq!((both.first.a, both.second.b), (true, 1));
+        let error = |body: Value| read::<Both>(&body).unwrap_err().body()["error"]["param"].take();
+        assert_eq!(error(json!({"a": true, "b": "x"})), "b");
+        assert_eq!(error(json!({"b": 1})), "a");
+        assert_eq!(error(json!([])), Value::Null);
+    }
+
     #[test]
     fn null_is_absent_and_unknown_members_are_ignored() {
         let read: Outer = read(&json!({"n": null, "inner": {"flag": null, "x": 1}})).unwrap();
