@@ -73,8 +73,7 @@ struct ChatBody {
     stream: Option<bool>,
     /// `"json"` or a JSON schema.
     format: Option<Value>,
-    #[schema(value_type = Option<Options>)]
-    options: Option<Value>,
+    options: Option<Options>,
     think: Option<Think>,
     /// How long the model stays loaded after this request.
     keep_alive: Option<KeepAliveTime>,
@@ -172,8 +171,7 @@ struct GenerateBody {
     stream: Option<bool>,
     /// `"json"` or a JSON schema.
     format: Option<Value>,
-    #[schema(value_type = Option<Options>)]
-    options: Option<Value>,
+    options: Option<Options>,
     think: Option<Think>,
     /// How long the model stays loaded after this request.
     keep_alive: Option<KeepAliveTime>,

@@ -35,9 +35,10 @@ const RULES: SamplingRules = SamplingRules {
     clamps_temperature: false,
 };
 
-/// How to sample.
-#[derive(Debug)]
-pub(crate) struct Options;
+/// How to sample, as JSON.
+#[derive(Debug, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Options(Value);
 
 sampling_schema!(
     Options,
@@ -60,8 +61,8 @@ struct OllamaMembers {
 }
 
 /// The sampling that `options` ask for.
-pub(crate) fn sampling(options: Option<&Value>) -> Result<SamplingOptions, HttpError> {
-    let Some(options) = options else { return Ok(SamplingOptions::default()) };
+pub(crate) fn sampling(options: Option<&Options>) -> Result<SamplingOptions, HttpError> {
+    let Some(Options(options)) = options else { return Ok(SamplingOptions::default()) };
     let own: OllamaMembers = wire::part(options, RULES.path)?;
     let shared = RULES.read::<f32>(options)?;
     own.check()?;
@@ -155,6 +156,10 @@ pub(crate) fn check_think(think: Option<Think>, service: &Service) -> Result<(),
 mod tests {
     use super::*;
     use serde_json::json;
+
+    fn sampling(options: Option<&Value>) -> Result<SamplingOptions, HttpError> {
+        super::sampling(options.cloned().map(Options).as_ref())
+    }
 
     fn check_error(options: Value, param: &str) {
         let error = sampling(Some(&options)).expect_err(&options.to_string());
