@@ -95,9 +95,14 @@ impl<'de> Deserializer<'de> for Strict<'de> {
         }
     }
 
+    /// A member that a part of a body does not know is looked at by the part that does.
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        visitor.visit_unit()
+    }
+
     forward_to_deserialize_any! {
         bool i8 i16 i32 u8 u16 u32 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq
-        tuple tuple_struct map identifier ignored_any
+        tuple tuple_struct map identifier
     }
 }
 
