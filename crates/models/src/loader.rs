@@ -8,7 +8,7 @@ use crate::ropes::Ropes;
 use backend::{Backend, Buffer, Matrix, MatrixSpec, Mode, Rope, Selection, Table, Vector};
 use dist::Shard;
 use formats::layers::RopeConfig;
-use formats::layers::{Factors, Growth, TensorSpec};
+use formats::layers::{Factors, Growth, Presence, TensorSpec};
 use formats::names::EXPERTS_BY_TOKEN;
 use formats::{Checkpoint, TensorView};
 use kernels::quant::QuantType;
@@ -147,8 +147,12 @@ impl<'a> Loader<'a> {
     /// # Panics
     /// If the part of the model has no such tensor: its specification lists all that are loaded.
     pub fn shape(&self, name: &str) -> &[usize] {
+        &self.spec(name).shape
+    }
+
+    fn spec(&self, name: &str) -> &TensorSpec {
         let spec = self.scope.tensors.iter().find(|tensor| tensor.name == name);
-        &spec.unwrap_or_else(|| panic!("{name} is none of the tensors of its operation")).shape
+        spec.unwrap_or_else(|| panic!("{name} is none of the tensors of its operation"))
     }
 
     /// The factor of what a projection gives.
@@ -259,13 +263,16 @@ impl<'a> Loader<'a> {
         self.optional_part(name, 0..self.shape(name).iter().product())
     }
 
-    /// The values `part` of a tensor, if it exists.
+    /// The values `part` of a tensor, if it exists; an error without it where it is required.
     pub fn optional_part(
         &mut self,
         name: &str,
         part: Range<usize>,
     ) -> Result<Option<Vector>, Error> {
-        if self.has(name) { self.vector_part(name, part).map(Some) } else { Ok(None) }
+        match self.has(name) || self.spec(name).presence == Presence::Required {
+            true => self.vector_part(name, part).map(Some),
+            false => Ok(None),
+        }
     }
 
     /// The values of a tensor.

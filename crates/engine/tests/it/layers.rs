@@ -44,7 +44,7 @@ fn tensors_of_a_layer_are_those_that_are_loaded() {
                 (Some(at), Presence::Required) => {
                     let mut fewer = written.clone();
                     fewer.remove(at);
-                    let error = load(&config, fewer).unwrap_err();
+                    let error = load(&config, fewer).expect_err(&format!("{architecture}: {name}"));
                     assert!(error.contains("found no such tensor"), "{name}: {error}");
                 }
                 (None, Presence::Optional) if names.source(&name).is_some() => {
