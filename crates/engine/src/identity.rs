@@ -2,8 +2,8 @@
 
 use formats::Checkpoint;
 use serde::Serialize;
-use serde_json::json;
 use sha2::{Digest, Sha256};
+use std::io::Write;
 
 #[cfg(test)]
 mod tests;
@@ -22,7 +22,7 @@ const SAMPLE: usize = 64;
 /// version; it does not detect single weights that were altered on purpose.
 pub fn identity(checkpoint: &Checkpoint) -> String {
     let mut hash = Sha256::new();
-    hash.update(text(checkpoint.config()));
+    add(&mut hash, checkpoint.config());
     let mut tensors: Vec<_> = checkpoint.tensors().collect();
     tensors.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     for tensor in tensors {
@@ -45,7 +45,21 @@ pub fn is_comparable(one: &str, other: &str) -> bool {
     one.len() == other.len() && one.get(..2) == other.get(..2)
 }
 
-/// What is hashed of a configuration, of which every field that is serialised is a part.
-fn text(config: &impl Serialize) -> String {
-    json!(config).to_string()
+/// Adds a configuration: its JSON, without a text of it in memory.
+fn add(hash: &mut Sha256, config: &impl Serialize) {
+    serde_json::to_writer(HashWriter(hash), config).expect("a hash takes any number of bytes");
+}
+
+/// A hash that is written to.
+struct HashWriter<'a>(&'a mut Sha256);
+
+impl Write for HashWriter<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }

@@ -12,24 +12,23 @@ use std::path::Path;
 fn checkpoint_digests_do_not_depend_on_source_names() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny");
     let checkpoint = Checkpoint::open(Path::new(folder), &OpenOptions::default()).unwrap();
-    assert_eq!(identity(&checkpoint), "02377d2085278bf8f9cbfe2d744c15396e");
+    assert_eq!(identity(&checkpoint), "02d3a16514117b3f58c4694c26be12ea88");
 }
 
 #[test]
 fn configuration_texts_do_not_depend_on_source_names() {
-    let digest = digest(&families().map(|config| text(&config)).collect::<String>());
-    assert_eq!(digest, "4f3cf37655f621b542fcd92e769aa70c");
+    let digests: String = families().map(|config| digest(&config)).collect();
+    assert_eq!(digest(&digests), "7a32aae7800890e4f3eeff8341d031f6");
 }
 
 #[test]
 fn every_leaf_of_a_configuration_changes_the_identity() {
     for config in families() {
         let (value, name) = (json!(config), &config.architecture);
-        let identity = digest(&text(&value));
-        assert_eq!(identity, digest(&text(&config)), "{name}");
+        let identity = digest(&value);
         let root = root(&identity);
         for (path, changed) in changes(&value) {
-            let other = digest(&text(&changed));
+            let other = digest(&changed);
             // Files of packed weights are named by it.
             assert_ne!(other, identity, "{name}: {path}");
             assert_ne!(self::root(&other), root, "{name}: {path}");
@@ -44,9 +43,9 @@ fn models_that_compute_alike_have_one_identity() {
     for config in families() {
         let mut renamed = config.clone();
         "other".clone_into(&mut renamed.name);
-        assert_eq!(text(&renamed), text(&config), "{}", config.architecture);
+        assert_eq!(digest(&renamed), digest(&config), "{}", config.architecture);
         let longer = config.with(|said| said.context_length += 1);
-        assert_ne!(text(&longer), text(&config), "{}", config.architecture);
+        assert_ne!(digest(&longer), digest(&config), "{}", config.architecture);
     }
 }
 
@@ -56,8 +55,10 @@ fn families() -> impl Iterator<Item = ModelConfig> {
     names.map(|name| ModelConfig::tiny(name, 4).expect("a known family"))
 }
 
-fn digest(text: &str) -> String {
-    Sha256::digest(text)[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+fn digest(config: &impl Serialize) -> String {
+    let mut hash = Sha256::new();
+    add(&mut hash, config);
+    hash.finalize()[..16].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn root(identity: &str) -> base::Name {

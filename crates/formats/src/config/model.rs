@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use super::family::Family;
-use super::{Hyperparameters, RopeConfig, RopeScaling, SpecialIds};
-use crate::layers::{EmbeddingSpec, GroupedSpec, HeadSpec, Layer, OpSpec, Reach};
+use super::{Hyperparameters, RopeScaling, SpecialIds};
+use crate::layers::{EmbeddingSpec, HeadSpec, Layer, OpSpec, Reach};
 
 /// What a model computes, whichever file format it was read from: embeddings, layers as values, and
 /// what follows them. All sizes are checked to be positive and consistent when built.
@@ -48,6 +48,8 @@ impl ModelConfig {
         special: SpecialIds,
         said: Hyperparameters,
     ) -> Self {
+        let mut known = Vec::new();
+        let mut layer = |at| (family.layer)(&said, at).sharing(&mut known);
         Self {
             architecture: family.name.to_owned(),
             name,
@@ -55,7 +57,7 @@ impl ModelConfig {
             vocab: said.vocab_size,
             context: said.context_length,
             embedding: (family.embedding)(&said),
-            layers: (0..said.layers).map(|at| (family.layer)(&said, at)).collect(),
+            layers: (0..said.layers).map(&mut layer).collect(),
             head: (family.head)(&said),
             special,
             family: FamilyRef(family),
@@ -98,11 +100,10 @@ impl ModelConfig {
     /// they depend on it.
     pub fn long_from(&self) -> Option<usize> {
         self.ops().find_map(|op| match op {
-            OpSpec::Grouped(GroupedSpec {
-                rotation:
-                    Some(RopeConfig { scaling: RopeScaling::LongRope { original_context, .. }, .. }),
-                ..
-            }) => Some(*original_context),
+            OpSpec::Grouped(spec) => match spec.rotation.as_deref()?.scaling {
+                RopeScaling::LongRope { original_context, .. } => Some(original_context),
+                _ => None,
+            },
             _ => None,
         })
     }

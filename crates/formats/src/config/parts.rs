@@ -77,7 +77,7 @@ impl Hyperparameters {
             scale: self.attention_scale,
             window: self.windows[at],
             reach: Reach::Before,
-            rotation: (!self.unrotated[at]).then(|| rope.clone()),
+            rotation: (!self.unrotated[at]).then(|| rope.clone().into()),
             growth: None,
             head_norms: None,
             values,
@@ -118,7 +118,8 @@ impl Hyperparameters {
                 _ => Chooser::Index(IndexSpec {
                     heads: index.heads,
                     dim: index.dim,
-                    rotation: super::RopeConfig { layout: index.layout, ..self.rope.clone() },
+                    rotation: super::RopeConfig { layout: index.layout, ..self.rope.clone() }
+                        .into(),
                 }),
             },
         });
@@ -127,7 +128,7 @@ impl Hyperparameters {
             sizes,
             scale: self.attention_scale,
             window: self.windows[at],
-            rotation: (!self.unrotated[at]).then(|| self.rope.clone()),
+            rotation: (!self.unrotated[at]).then(|| self.rope.clone().into()),
             growth: None,
             chosen,
         }
@@ -147,7 +148,7 @@ impl Hyperparameters {
             out_rank: sizes.out_rank,
             scale: self.attention_scale,
             window: self.windows[at],
-            rotation: if every > 0 { sizes.rope.clone() } else { self.rope.clone() },
+            rotation: if every > 0 { &sizes.rope } else { &self.rope }.clone().into(),
             eps: self.rms_norm_eps,
             rows: (every > 0).then(|| rows(self.head_dim, indexed)),
             index: indexed.then(|| CompressedIndexSpec {

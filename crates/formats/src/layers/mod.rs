@@ -50,7 +50,7 @@ pub use latent::{Chooser, ChosenSpec, IndexSpec, LatentConfig, LatentSpec};
 pub use layer_input::LayerInputSpec;
 pub use mlp::{Activation, MlpSpec};
 pub use norm::{NormKind, NormSpec};
-pub use rope::{RopeConfig, RopeLayout, RopeScaling};
+pub use rope::{RopeConfig, RopeLayout, RopeScaling, Rotation};
 pub use state_space::{MambaNorm, StateSpaceSpec};
 pub use streams::{HyperConfig, MixtureSpec, StreamSpec};
 pub use tensor::{Presence, TensorKind, TensorSpec};
@@ -160,6 +160,17 @@ impl OpSpec {
         }
     }
 
+    /// Shares the rotary embeddings of the operation with `known` ones.
+    fn share_rotations(&mut self, known: &mut Vec<Rotation>) {
+        match self {
+            Self::Grouped(spec) => spec.rotation.iter_mut().for_each(|it| it.share(known)),
+            Self::Latent(spec) => spec.rotations().for_each(|it| it.share(known)),
+            Self::Compressed(spec) => spec.rotation.share(known),
+            Self::Parallel(ops) => ops.iter_mut().for_each(|op| op.share_rotations(known)),
+            _ => {}
+        }
+    }
+
     /// Factors of what the operation's projections give.
     pub fn factors(&self) -> Factors {
         let of = |op: &Self| match op {
@@ -257,6 +268,12 @@ impl Layer {
     /// A layer of these sublayers.
     pub(crate) fn of(sublayers: impl Into<Vec<Sublayer>>) -> Self {
         Self { sublayers: sublayers.into(), scale: false }
+    }
+
+    /// The same with the rotary embeddings of `known` ones, where they are equal.
+    pub(crate) fn sharing(mut self, known: &mut Vec<Rotation>) -> Self {
+        self.sublayers.iter_mut().for_each(|sublayer| sublayer.op.share_rotations(known));
+        self
     }
 
     /// The operations of all sublayers.

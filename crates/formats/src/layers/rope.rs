@@ -1,6 +1,9 @@
 //! Rotary position embedding (Su et al., 2021).
 
-use serde::Serialize;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use serde::{Serialize, Serializer};
 
 /// Rotary position embedding.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -93,4 +96,38 @@ pub enum RopeScaling {
         /// The divisors.
         factors: Vec<f32>,
     },
+}
+
+/// The rotary embedding of an operation, which layers share.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rotation(Arc<RopeConfig>);
+
+impl Rotation {
+    /// The same memory as the equal one of `known`, among which it is after that.
+    pub(crate) fn share(&mut self, known: &mut Vec<Self>) {
+        match known.iter().find(|other| *other == self) {
+            Some(other) => self.clone_from(other),
+            None => known.push(self.clone()),
+        }
+    }
+}
+
+impl From<RopeConfig> for Rotation {
+    fn from(rope: RopeConfig) -> Self {
+        Self(Arc::new(rope))
+    }
+}
+
+impl Deref for Rotation {
+    type Target = RopeConfig;
+
+    fn deref(&self) -> &RopeConfig {
+        &self.0
+    }
+}
+
+impl Serialize for Rotation {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
 }

@@ -110,7 +110,7 @@ impl GroupedAttention {
             kv,
             out: Linear::load(loader, "attn_output", Slice::Inputs(values(&own.queries)))?,
             gate,
-            rotations: Rotations::load(loader, spec.rotation.as_ref(), spec.growth, head_dim)?,
+            rotations: Rotations::load(loader, spec.rotation.as_deref(), spec.growth, head_dim)?,
             norms_last: spec.head_norms.is_some_and(|norms| norms.after_rotation),
             head_dim,
             spec: AttentionSpec {

@@ -134,7 +134,7 @@ impl LatentAttention {
         let [row, key] = Self::load_row(loader, [kv_rank, rope_dim])?;
         let (k_b, v_b) = Self::load_expansion(loader, &own, spec.sizes)?;
         let inputs = Slice::Inputs(values(value_dim));
-        let rotated = Rotations::load(loader, spec.rotation.as_ref(), spec.growth, rope_dim)?;
+        let rotated = Rotations::load(loader, spec.rotation.as_deref(), spec.growth, rope_dim)?;
         let plain = spec.growth.map(|growth| loader.growth(nope_dim, growth)).transpose()?;
         let chosen = Self::load_index(loader, place.layer, spec)?;
         let window =
