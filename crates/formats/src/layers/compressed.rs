@@ -3,7 +3,7 @@
 use kernels::kv::{KvType, LayerCache, Rounding, RowLayout, Rows};
 use serde::Serialize;
 
-use super::{Rotation, TensorKind, TensorSpec};
+use super::{RopeSpec, TensorKind, TensorSpec};
 
 /// Attention of which keys and values are the same row of `head_dim` values, shared by all heads.
 /// The trailing values of queries and rows are rotated.
@@ -26,7 +26,7 @@ pub struct CompressedSpec {
     /// Positions of the window.
     pub window: Option<usize>,
     /// Rotary embedding of the layer.
-    pub rotation: Rotation,
+    pub rotation: RopeSpec,
     /// Epsilon of norms.
     pub eps: f32,
     /// The rows that stand for several positions, where the layer has them.

@@ -3,7 +3,7 @@
 use kernels::kv::LayerCache;
 use serde::Serialize;
 
-use super::{Factors, Growth, Presence, Rotation, TensorKind, TensorSpec};
+use super::{Factors, Growth, Presence, RopeSpec, TensorKind, TensorSpec};
 use crate::names::NamePairs;
 
 /// Names in Hugging Face checkpoints of most families.
@@ -40,7 +40,7 @@ pub struct GroupedSpec {
     /// Where these positions are.
     pub reach: Reach,
     /// Rotary embedding of queries and keys, where they are rotated.
-    pub rotation: Option<Rotation>,
+    pub rotation: Option<RopeSpec>,
     /// Growth of queries with their positions.
     pub growth: Option<Growth>,
     /// Norms of query and key heads.

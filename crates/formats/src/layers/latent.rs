@@ -3,7 +3,7 @@
 use kernels::kv::{LayerCache, Rows};
 use serde::Serialize;
 
-use super::{Growth, Presence, Rotation, TensorForm, TensorKind, TensorSpec};
+use super::{Growth, Presence, RopeSpec, TensorForm, TensorKind, TensorSpec};
 use crate::names::NamePairs;
 
 /// Names in Hugging Face checkpoints.
@@ -40,7 +40,7 @@ pub struct LatentSpec {
     pub window: Option<usize>,
     /// Rotary embedding of a part of each query and of the key that heads share, where these are
     /// rotated.
-    pub rotation: Option<Rotation>,
+    pub rotation: Option<RopeSpec>,
     /// Growth of queries with their positions.
     pub growth: Option<Growth>,
     /// The choice of positions that are attended to; `None` where all are.
@@ -73,7 +73,7 @@ pub struct IndexSpec {
     /// Values of queries and keys, of which the first are rotated.
     pub dim: usize,
     /// Rotary embedding.
-    pub rotation: Rotation,
+    pub rotation: RopeSpec,
 }
 
 impl LatentSpec {
@@ -83,7 +83,7 @@ impl LatentSpec {
     }
 
     /// The rotary embeddings of the layer and of its index.
-    pub(super) fn rotations(&mut self) -> impl Iterator<Item = &mut Rotation> {
+    pub(super) fn rotations(&mut self) -> impl Iterator<Item = &mut RopeSpec> {
         let index = match &mut self.chosen {
             Some(ChosenSpec { by: Chooser::Index(index), .. }) => Some(&mut index.rotation),
             _ => None,

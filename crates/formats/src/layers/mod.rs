@@ -50,7 +50,7 @@ pub use latent::{Chooser, ChosenSpec, IndexSpec, LatentConfig, LatentSpec};
 pub use layer_input::LayerInputSpec;
 pub use mlp::{Activation, MlpSpec};
 pub use norm::{NormKind, NormSpec};
-pub use rope::{RopeConfig, RopeLayout, RopeScaling, Rotation};
+pub use rope::{RopeConfig, RopeLayout, RopeScaling, RopeSpec};
 pub use state_space::{MambaNorm, StateSpaceSpec};
 pub use streams::{HyperConfig, MixtureSpec, StreamSpec};
 pub use tensor::{Presence, TensorKind, TensorSpec};
@@ -161,7 +161,7 @@ impl OpSpec {
     }
 
     /// Shares the rotary embeddings of the operation with `known` ones.
-    fn share_rotations(&mut self, known: &mut Vec<Rotation>) {
+    fn share_rotations(&mut self, known: &mut Vec<RopeSpec>) {
         match self {
             Self::Grouped(spec) => spec.rotation.iter_mut().for_each(|it| it.share(known)),
             Self::Latent(spec) => spec.rotations().for_each(|it| it.share(known)),
@@ -271,7 +271,7 @@ impl Layer {
     }
 
     /// The same with the rotary embeddings of `known` ones, where they are equal.
-    pub(crate) fn sharing(mut self, known: &mut Vec<Rotation>) -> Self {
+    pub(crate) fn sharing(mut self, known: &mut Vec<RopeSpec>) -> Self {
         self.sublayers.iter_mut().for_each(|sublayer| sublayer.op.share_rotations(known));
         self
     }

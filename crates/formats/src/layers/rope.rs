@@ -100,9 +100,9 @@ pub enum RopeScaling {
 
 /// The rotary embedding of an operation, which layers share.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Rotation(Arc<RopeConfig>);
+pub struct RopeSpec(Arc<RopeConfig>);
 
-impl Rotation {
+impl RopeSpec {
     /// The same memory as the equal one of `known`, among which it is after that.
     pub(crate) fn share(&mut self, known: &mut Vec<Self>) {
         match known.iter().find(|other| *other == self) {
@@ -112,13 +112,13 @@ impl Rotation {
     }
 }
 
-impl From<RopeConfig> for Rotation {
+impl From<RopeConfig> for RopeSpec {
     fn from(rope: RopeConfig) -> Self {
         Self(Arc::new(rope))
     }
 }
 
-impl Deref for Rotation {
+impl Deref for RopeSpec {
     type Target = RopeConfig;
 
     fn deref(&self) -> &RopeConfig {
@@ -126,7 +126,7 @@ impl Deref for Rotation {
     }
 }
 
-impl Serialize for Rotation {
+impl Serialize for RopeSpec {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.0.serialize(serializer)
     }
