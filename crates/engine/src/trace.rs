@@ -188,11 +188,10 @@ impl TraceSettings {
             ("rounding", &self.rounding, &other.rounding),
             ("adapters", &self.adapters, &other.adapters),
         ];
-        let skipped = usize::from(!self.names_its_checkpoint_as(other));
+        let counts = |name: &str| name != "checkpoint" || self.names_its_checkpoint_as(other);
         pairs
             .into_iter()
-            .skip(skipped)
-            .find(|(_, a, b)| a != b)
+            .find(|(name, a, b)| counts(name) && a != b)
             .map(|(name, a, b)| (name, a.as_str(), b.as_str()))
     }
 }

@@ -279,7 +279,7 @@ impl Checkpoint {
             };
             let declared: Vec<_> = declared.iter().filter(projects).collect();
             for TensorSpec { name: part, shape, presence, .. } in
-                self.config.loaded_tensors(self.family, layer)
+                self.config.layers[layer].loaded(self.config.hidden)
             {
                 let required = presence == Presence::Required && part.ends_with(".bias");
                 let name = in_layer(&part);

@@ -12,10 +12,10 @@ const LAYERS: usize = 4;
 fn listed(config: &ModelConfig) -> Vec<(String, TensorSpec)> {
     let layers = config.layers.iter().enumerate();
     let of_layer = layers.flat_map(|(number, layer)| {
-        let sublayers = layer.sublayers.iter();
-        let tensors = sublayers.flat_map(|sublayer| sublayer.loaded(config.hidden));
-        let all = tensors.chain(layer.scale_tensor());
-        all.map(move |tensor| (format!("blk.{number}.{}", tensor.name), tensor))
+        layer
+            .loaded(config.hidden)
+            .into_iter()
+            .map(move |tensor| (format!("blk.{number}.{}", tensor.name), tensor))
     });
     of_layer.collect()
 }

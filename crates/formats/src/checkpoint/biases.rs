@@ -33,7 +33,7 @@ pub(super) fn leave_out_denied(
                 let shape = shapes.get(&format!("{stem}.weight"));
                 shape.is_some_and(|shape| shape.len() == 2)
                     && !declared.contains(&part)
-                    && !requires(family, config, layer, part)
+                    && !requires(config, layer, part)
             }
             None => is_of_known_weight(family, config, view),
         }
@@ -50,11 +50,11 @@ pub(super) fn leave_out_denied(
     ))
 }
 
-fn requires(family: &Family, config: &ModelConfig, layer: &str, part: &str) -> bool {
+fn requires(config: &ModelConfig, layer: &str, part: &str) -> bool {
     let layer = layer.parse::<usize>().ok().filter(|layer| *layer < config.layers.len());
     let is_required =
         |tensor: &TensorSpec| tensor.presence == Presence::Required && tensor.name == part;
-    layer.is_some_and(|layer| config.loaded_tensors(family, layer).iter().any(is_required))
+    layer.is_some_and(|layer| config.layers[layer].loaded(config.hidden).iter().any(is_required))
 }
 
 /// Whether the family has no such bias, but a tensor of weights with the same stem.

@@ -2,8 +2,8 @@
 
 use super::fields::MAX_WIDTH;
 use super::{
-    CompressedConfig, ExpertGroups, ExpertsConfig, GroupRank, Hyperparameters, RopeScaling,
-    WindowedConfig,
+    CompressedConfig, ExpertGroups, ExpertsConfig, GroupRank, Hyperparameters, RopeConfig,
+    RopeScaling, WindowedConfig,
 };
 use crate::json::Object;
 
@@ -77,18 +77,11 @@ pub(super) fn broken<'a>(
     if let Some(broken) = broken_by_kinds(config, names) {
         return Some(broken);
     }
-    if let RopeScaling::LongRope { short, long, .. } = &config.rope.scaling {
-        for factors in [short, long] {
-            let bad = factors.iter().find(|factor| !factor.is_finite() || **factor <= 0.0);
-            if factors.len() != dim / 2 || bad.is_some() {
-                let problem = format!("expected {} factors above 0, found {factors:?}", dim / 2);
-                return Some((names.scaling, problem));
-            }
-        }
-    }
-    let theta = config.rope.theta;
-    if matches!(config.rope.scaling, RopeScaling::Yarn { .. }) && theta <= 1.0 {
-        return Some((names.theta, format!("expected more than 1 for YaRN, found {theta}")));
+    let windowed = config.windowed.as_ref().map(|own| &own.rope);
+    let compressed = config.compressed().map(|sizes| &sizes.rope);
+    let ropes = [Some(&config.rope), windowed, compressed].into_iter().flatten();
+    if let Some(broken) = { ropes }.find_map(|rope| broken_by_scaling(rope, names)) {
+        return Some(broken);
     }
     let factors = [config.rope.magnitude, config.attention_scale];
     if let Some(bad) = factors.into_iter().find(|factor| !factor.is_finite() || *factor <= 0.0) {
@@ -104,6 +97,24 @@ pub(super) fn broken<'a>(
         return Some(broken);
     }
     broken_by_experts(config.experts.as_ref()?, names)
+}
+
+/// Checks the scaling of rotary frequencies.
+fn broken_by_scaling<'a>(rope: &RopeConfig, names: &FieldNames<'a>) -> Option<(&'a str, String)> {
+    let (dim, theta) = (rope.dim, rope.theta);
+    match &rope.scaling {
+        RopeScaling::LongRope { short, long, .. } => {
+            [short, long].into_iter().find_map(|factors| {
+                let bad = factors.iter().any(|factor| !factor.is_finite() || *factor <= 0.0);
+                let problem = || format!("expected {} factors above 0, found {factors:?}", dim / 2);
+                (factors.len() != dim / 2 || bad).then(|| (names.scaling, problem()))
+            })
+        }
+        RopeScaling::Yarn { .. } if theta <= 1.0 => {
+            Some((names.theta, format!("expected more than 1 for YaRN, found {theta}")))
+        }
+        _ => None,
+    }
 }
 
 /// Checks the index over the positions of latent attention.

@@ -69,7 +69,9 @@ pub(crate) fn read(
     match check::broken(&model, &names) {
         None => {
             let name = metadata.opt_text("general.name")?.unwrap_or(name).to_owned();
-            Ok(ModelConfig::build(family, name, special(metadata)?, model))
+            let model = ModelConfig::build(family, name, special(metadata)?, model);
+            check_experts(metadata, &model, names.experts.count)?;
+            Ok(model)
         }
         Some((field, problem)) => Err(metadata.error(field, problem)),
     }
@@ -265,6 +267,18 @@ fn vocab_size(keys: &GgufKeys, file: &GgufFile) -> Result<usize> {
         return Err(keys.metadata.error(&keys.key("vocab_size"), problem));
     }
     Ok(size)
+}
+
+/// Checks that a file of a family without experts has none.
+fn check_experts(metadata: &Metadata, model: &ModelConfig, key: &str) -> Result<()> {
+    match &model.said.experts {
+        Some(experts) if model.ops().all(|op| op.experts().is_none()) => {
+            let (family, count) = (&model.architecture, experts.count);
+            let problem = format!("expected no experts in a {family} model, found {count}");
+            Err(metadata.error(key, problem))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Checks that each token has a row in the embedding.

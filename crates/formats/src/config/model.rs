@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::family::Family;
 use super::{Hyperparameters, RopeScaling, SpecialIds};
-use crate::layers::{EmbeddingSpec, HeadSpec, Layer, OpSpec, Reach};
+use crate::layers::{EmbeddingSpec, HeadSpec, Layer, OpSpec, Reach, RopeSpec};
 
 /// What a model computes, whichever file format it was read from: embeddings, layers as values, and
 /// what follows them. All sizes are checked to be positive and consistent when built.
@@ -99,13 +99,11 @@ impl ModelConfig {
     /// The length of a sequence from which frequencies of rotary embeddings are other ones, where
     /// they depend on it.
     pub fn long_from(&self) -> Option<usize> {
-        self.ops().find_map(|op| match op {
-            OpSpec::Grouped(spec) => match spec.rotation.as_deref()?.scaling {
-                RopeScaling::LongRope { original_context, .. } => Some(original_context),
-                _ => None,
-            },
+        let long = |rope: &RopeSpec| match rope.scaling {
+            RopeScaling::LongRope { original_context, .. } => Some(original_context),
             _ => None,
-        })
+        };
+        self.ops().flat_map(OpSpec::ropes).find_map(long)
     }
 
     /// Whether each key of a recurrence has a decay of its own.

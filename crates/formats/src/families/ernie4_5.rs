@@ -1,13 +1,11 @@
 //! ERNIE 4.5: Llama with pairs of neighbours rotated.
 
-use super::llama;
 use super::prelude::*;
 
 pub(super) static ERNIE4_5: Family = Family {
     name: "ernie4_5",
     hf_class: "Ernie4_5ForCausalLM",
     gguf_name: "ernie4_5",
-    layer: llama::layer,
     ..ERNIE4_5_BASE
 };
 

@@ -49,8 +49,7 @@ impl ModelConfig {
             kinds.insert(tensor.name, tensor.kind);
         }
         for (number, layer) in self.layers.iter().enumerate() {
-            let tensors = layer.sublayers.iter().flat_map(|sublayer| sublayer.loaded(hidden));
-            for tensor in tensors.chain(layer.scale_tensor()) {
+            for tensor in layer.loaded(hidden) {
                 kinds.insert(format!("blk.{number}.{}", tensor.name), tensor.kind);
             }
         }

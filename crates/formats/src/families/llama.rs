@@ -10,7 +10,6 @@ pub(super) static LLAMA: Family = Family {
     hf_class: "LlamaForCausalLM",
     gguf_name: GGUF_NAME,
     gguf_rope: RopeLayout::Interleaved,
-    layer,
     tiny,
     ..BASE
 };
@@ -24,12 +23,4 @@ fn tiny(layers: usize) -> Hyperparameters {
         original_context: 64,
     };
     config
-}
-
-/// Attention, and an MLP with a gate, each of an RMSNorm of its input.
-pub(super) fn layer(model: &Hyperparameters, at: usize) -> Layer {
-    Layer::of([
-        Sublayer::new(model.rms("attn_norm"), model.grouped(at)),
-        Sublayer::new(model.rms("ffn_norm"), model.mlp(at)),
-    ])
 }

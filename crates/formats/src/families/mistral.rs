@@ -1,6 +1,6 @@
 //! Mistral: Llama with a sliding window on all layers, or on none.
 
-use super::llama::{self, GGUF_NAME};
+use super::llama::GGUF_NAME;
 use super::prelude::*;
 
 pub(super) static MISTRAL: Family = Family {
@@ -12,7 +12,6 @@ pub(super) static MISTRAL: Family = Family {
     declared: &[],
     names: NAMES,
     windows,
-    layer: llama::layer,
     tiny: |layers| Hyperparameters { windows: vec![Some(24); layers], ..family::tiny(layers) },
     ..BASE
 };

@@ -16,12 +16,6 @@ pub(super) static MIXTRAL: Family = Family {
     names: NameTable { layer: &[NORMS, ATTENTION, QK_NORMS, BLOCK_SPARSE], ..DENSE },
     windows: |config, layers| Ok(vec![config.opt_positive("sliding_window", MAX_TOKENS)?; layers]),
     experts: |config, layers| experts::local(config, layers, 8, 2),
-    layer: |model, at| {
-        Layer::of([
-            Sublayer::new(model.rms("attn_norm"), model.grouped(at)),
-            Sublayer::new(model.rms("ffn_norm"), model.feed_forward(at)),
-        ])
-    },
     to_json: experts::local_json,
     tiny,
     ..BASE

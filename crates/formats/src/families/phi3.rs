@@ -1,7 +1,6 @@
 //! Phi-3 and Phi-4: queries, keys and values in one matrix, gates and ups in another; frequencies
 //! for short and for long sequences.
 
-use super::llama;
 use super::prelude::*;
 
 pub(super) static PHI3: Family = Family {
@@ -27,7 +26,6 @@ pub(super) static PHI3: Family = Family {
         let window = config.opt_positive("sliding_window", MAX_TOKENS)?;
         Ok(windows_by_type(config, layers, window)?.unwrap_or_else(|| vec![window; layers]))
     },
-    layer: llama::layer,
     to_json: |config| match &config.rope.scaling {
         RopeScaling::LongRope { original_context, .. } => {
             json!({"original_max_position_embeddings": original_context})

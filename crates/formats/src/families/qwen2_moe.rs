@@ -20,12 +20,6 @@ pub(super) static QWEN2_MOE: Family = Family {
         let defaults = Defaults { count: 60, chosen: 4, width: 1408 };
         read(config, layers, &defaults, width)
     },
-    layer: |model, at| {
-        Layer::of([
-            Sublayer::new(model.rms("attn_norm"), model.grouped(at)),
-            Sublayer::new(model.rms("ffn_norm"), model.feed_forward(at)),
-        ])
-    },
     to_json,
     written: &QKV_BIASES,
     tiny,

@@ -1,6 +1,5 @@
 //! Seed-OSS: Llama with biases on queries, keys and values.
 
-use super::llama;
 use super::prelude::*;
 
 pub(super) static SEED_OSS: Family = Family {
@@ -15,7 +14,6 @@ pub(super) static SEED_OSS: Family = Family {
         ("attention_out_bias", false, &["attn_output.bias"]),
         ("mlp_bias", false, &["ffn_gate.bias", "ffn_up.bias", "ffn_down.bias"]),
     ],
-    layer: llama::layer,
     to_json: |_| json!({"attention_bias": true}),
     written: &QKV_BIASES,
     ..BASE

@@ -1,6 +1,5 @@
 //! SmolLM3: Llama without rotary embedding in some layers.
 
-use super::llama;
 use super::prelude::*;
 
 pub(super) static SMOLLM3: Family = Family {
@@ -11,7 +10,6 @@ pub(super) static SMOLLM3: Family = Family {
     theta: 2e6,
     kv_heads: Some(4),
     windows: super::qwen2::windows,
-    layer: llama::layer,
     hf_more: |config, model| {
         model.unrotated = unrotated(config, model.layers)?;
         Ok(())

@@ -159,10 +159,9 @@ impl ExpertsSpec {
         let bias = if self.biased { Presence::Required } else { Presence::Optional };
         let stack = |(part, [outputs, inputs]): (&str, [usize; 2])| {
             let name = |suffix: &str| format!("ffn_{part}_exps.{suffix}");
-            [
-                kind.tensor(name("weight"), &[count, outputs, inputs]),
-                kind.tensor(name("bias"), &[count, outputs]).that_is(bias),
-            ]
+            let weight = kind.tensor(name("weight"), &[count, outputs, inputs]);
+            let bias = kind.tensor(name("bias"), &[count, outputs]).that_is(bias);
+            [Some(weight), self.gated.then_some(bias)].into_iter().flatten()
         };
         self.parts(hidden).flat_map(stack).collect()
     }

@@ -83,7 +83,7 @@ impl LatentSpec {
     }
 
     /// The rotary embeddings of the layer and of its index.
-    pub(super) fn rotations(&mut self) -> impl Iterator<Item = &mut RopeSpec> {
+    pub(super) fn ropes_mut(&mut self) -> impl Iterator<Item = &mut RopeSpec> {
         let index = match &mut self.chosen {
             Some(ChosenSpec { by: Chooser::Index(index), .. }) => Some(&mut index.rotation),
             _ => None,

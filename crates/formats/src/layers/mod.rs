@@ -160,13 +160,27 @@ impl OpSpec {
         }
     }
 
+    /// The rotary embeddings of the operation.
+    pub fn ropes(&self) -> Vec<&RopeSpec> {
+        match self {
+            Self::Grouped(spec) => spec.rotation.iter().collect(),
+            Self::Latent(spec) => {
+                let index = spec.index().map(|index| &index.rotation);
+                spec.rotation.iter().chain(index).collect()
+            }
+            Self::Compressed(spec) => vec![&spec.rotation],
+            Self::Parallel(ops) => ops.iter().flat_map(Self::ropes).collect(),
+            _ => Vec::new(),
+        }
+    }
+
     /// Shares the rotary embeddings of the operation with `known` ones.
-    fn share_rotations(&mut self, known: &mut Vec<RopeSpec>) {
+    fn share_ropes(&mut self, known: &mut Vec<RopeSpec>) {
         match self {
             Self::Grouped(spec) => spec.rotation.iter_mut().for_each(|it| it.share(known)),
-            Self::Latent(spec) => spec.rotations().for_each(|it| it.share(known)),
+            Self::Latent(spec) => spec.ropes_mut().for_each(|it| it.share(known)),
             Self::Compressed(spec) => spec.rotation.share(known),
-            Self::Parallel(ops) => ops.iter_mut().for_each(|op| op.share_rotations(known)),
+            Self::Parallel(ops) => ops.iter_mut().for_each(|op| op.share_ropes(known)),
             _ => {}
         }
     }
@@ -272,7 +286,7 @@ impl Layer {
 
     /// The same with the rotary embeddings of `known` ones, where they are equal.
     pub(crate) fn sharing(mut self, known: &mut Vec<RopeSpec>) -> Self {
-        self.sublayers.iter_mut().for_each(|sublayer| sublayer.op.share_rotations(known));
+        self.sublayers.iter_mut().for_each(|sublayer| sublayer.op.share_ropes(known));
         self
     }
 
@@ -287,6 +301,11 @@ impl Layer {
         let mut tensors: Vec<_> = self.sublayers.iter().flat_map(of).collect();
         tensors.extend(self.scale_tensor());
         tensors
+    }
+
+    /// The tensors that are loaded.
+    pub fn loaded(&self, hidden: usize) -> Vec<TensorSpec> {
+        self.tensors(hidden, TensorForm::Read, FileForms::SEPARATE)
     }
 
     /// The factor of the residual stream after the layer, where it has one.

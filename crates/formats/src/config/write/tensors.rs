@@ -35,11 +35,6 @@ impl ModelConfig {
         tensors
     }
 
-    /// The tensors of a layer that are loaded from files of this family.
-    pub(crate) fn loaded_tensors(&self, family: &Family, layer: usize) -> Vec<TensorSpec> {
-        self.layers[layer].tensors(self.hidden, TensorForm::Read, family.file_forms())
-    }
-
     /// The value that the tensor with this canonical name is filled with in checkpoints of random
     /// weights of `form`, if it is not random: norms and other factors are one, and states decay.
     pub fn constant(&self, name: &str, form: TensorForm) -> Option<f32> {
