@@ -401,7 +401,7 @@ mod tests {
     #[test]
     fn a_vocabulary_smaller_than_all_bytes_is_refused() {
         let mut config = super::super::named_shape("tiny-qwen3").unwrap();
-        config.vocab = 200;
+        config = config.with(|said| said.vocab_size = 200);
         let plan =
             SynthPlan { config, types: MatrixTypes::One(&quant::BF16), seed: 0, routing_skew: 0.0 };
         let error = write(&plan, Path::new("unused.gguf"), &mut ()).unwrap_err().to_string();
