@@ -5,8 +5,8 @@
 //! has a file with its specification, its tensors, its cache, and what Hugging Face checkpoints of
 //! several families call its tensors.
 //!
-//! Invariant: no code here asks for the family, and values serialise whole: the identity of a model is
-//! a digest of them.
+//! Invariant: no code here asks for the family, and values serialise whole: the identity of a model
+//! is a digest of them.
 
 mod compressed;
 mod convolution;
