@@ -201,6 +201,8 @@ fn check_ways(architecture: &str, mode: Mode, ways: &[Way]) {
 /// Every way must give these answers.
 fn check_against(checkpoint: &Checkpoint, wanted: (&[Request], &[Answer]), ways: &[Way]) {
     let ((requests, want), architecture) = (wanted, &checkpoint.config().architecture);
+    // Preemptions of the ways with few blocks, where there are any.
+    let mut preempted = None;
     for way in ways {
         let engine = way.start(checkpoint);
         // The second time, the cache is warm.
@@ -217,12 +219,13 @@ fn check_against(checkpoint: &Checkpoint, wanted: (&[Request], &[Answer]), ways:
         // Blocks behind a window are freed before other sequences run out of blocks.
         let all_kept = checkpoint.config().hyperparameters().windows.contains(&None);
         if all_kept && way.blocks < 32 && way.company > 16 {
-            assert!(stats.preemptions > 0, "nobody was preempted: {way:?}");
+            *preempted.get_or_insert(0) += stats.preemptions;
         }
         if way.speculate != Speculate::Off {
             assert!(stats.drafted > 0, "nothing was drafted: {way:?}");
         }
     }
+    assert_ne!(preempted, Some(0), "{architecture}: no way preempted a sequence: {ways:?}");
 }
 
 /// Every way must give the same on a GPU, if this machine has one for tests. Opening one takes
@@ -234,7 +237,7 @@ fn check_ways_on_a_gpu(architecture: &str, mode: Mode) {
     let alone = Way { device: device.clone(), ..Way::alone(mode) };
     let want = alone.answers(&alone.start(&checkpoint), requests);
     let ways = [
-        Way { company: 32, blocks: 17, running: 32, ..alone.clone() },
+        Way { company: 32, blocks: 14, running: 32, ..alone.clone() },
         Way { company: 5, chunk: 7, speculate: Speculate::Ngram(3), ..alone },
     ];
     check_against(&checkpoint, (requests, &want), &ways);
@@ -244,9 +247,9 @@ fn ways(mode: Mode) -> Vec<Way> {
     let alone = Way::alone(mode);
     let mut ways = vec![
         Way { company: 8, ..alone.clone() },
-        Way { company: 32, blocks: 17, running: 32, threads: 2, ..alone.clone() },
+        Way { company: 32, blocks: 14, running: 32, threads: 2, ..alone.clone() },
         Way { company: 16, speculate: Speculate::Ngram(4), ..alone.clone() },
-        Way { company: 32, blocks: 17, speculate: Speculate::Ngram(3), ..alone.clone() },
+        Way { company: 32, blocks: 14, speculate: Speculate::Ngram(3), ..alone.clone() },
     ];
     for chunk in [1, 7, 64, 512] {
         ways.push(Way { chunk, threads: 1 + chunk % 2, company: 5, ..alone.clone() });
@@ -287,7 +290,7 @@ fn n_gram_drafts_change_no_text_with_states() {
 fn snapshots_do_not_change_bits() {
     let every = |state_every| Way { state_every, company: 8, ..Way::alone(Mode::Fast) };
     let drafts = Way { speculate: Speculate::Ngram(3), ..every(30) };
-    let few = Way { company: 32, running: 32, blocks: 17, ..every(16) };
+    let few = Way { company: 32, running: 32, blocks: 14, ..every(16) };
     check_ways("qwen3_5", Mode::Fast, &[every(24), every(50), every(64), drafts, few]);
 }
 
@@ -359,7 +362,7 @@ fn streamed_weights_change_no_bits() {
         let alone = Way::alone(mode);
         let ways = [
             Way { company: 8, threads: 2, ..alone.clone() },
-            Way { company: 32, running: 32, blocks: 17, chunk: 7, ..alone.clone() },
+            Way { company: 32, running: 32, blocks: 14, chunk: 7, ..alone.clone() },
             Way { company: 16, speculate: Speculate::Ngram(4), ..alone.clone() },
         ];
         for (at, way) in ways.into_iter().enumerate().skip(first_way) {
