@@ -79,8 +79,11 @@ pub(super) fn broken<'a>(
     }
     let windowed = config.windowed.as_ref().map(|own| &own.rope);
     let compressed = config.compressed().map(|sizes| &sizes.rope);
-    let ropes = [Some(&config.rope), windowed, compressed].into_iter().flatten();
-    if let Some(broken) = { ropes }.find_map(|rope| broken_by_scaling(rope, names)) {
+    let ropes = [(Some(&config.rope), names.theta), (windowed, names.theta)];
+    let ropes = ropes.into_iter().chain([(compressed, names.compressed.theta)]);
+    let broken =
+        |(rope, theta): (Option<&RopeConfig>, _)| broken_by_scaling(rope?, theta, names.scaling);
+    if let Some(broken) = { ropes }.find_map(broken) {
         return Some(broken);
     }
     let factors = [config.rope.magnitude, config.attention_scale];
@@ -100,18 +103,22 @@ pub(super) fn broken<'a>(
 }
 
 /// Checks the scaling of rotary frequencies.
-fn broken_by_scaling<'a>(rope: &RopeConfig, names: &FieldNames<'a>) -> Option<(&'a str, String)> {
+fn broken_by_scaling<'a>(
+    rope: &RopeConfig,
+    theta_name: &'a str,
+    scaling_name: &'a str,
+) -> Option<(&'a str, String)> {
     let (dim, theta) = (rope.dim, rope.theta);
     match &rope.scaling {
         RopeScaling::LongRope { short, long, .. } => {
             [short, long].into_iter().find_map(|factors| {
                 let bad = factors.iter().any(|factor| !factor.is_finite() || *factor <= 0.0);
                 let problem = || format!("expected {} factors above 0, found {factors:?}", dim / 2);
-                (factors.len() != dim / 2 || bad).then(|| (names.scaling, problem()))
+                (factors.len() != dim / 2 || bad).then(|| (scaling_name, problem()))
             })
         }
         RopeScaling::Yarn { .. } if theta <= 1.0 => {
-            Some((names.theta, format!("expected more than 1 for YaRN, found {theta}")))
+            Some((theta_name, format!("expected more than 1 for YaRN, found {theta}")))
         }
         _ => None,
     }
@@ -171,7 +178,7 @@ fn broken_by_compression<'a>(
     names: &FieldNames<'a>,
 ) -> Option<(&'a str, String)> {
     let Hyperparameters { heads, kv_heads, .. } = *config;
-    let CompressedConfig { rope_dim, groups, index_dim, ref rope, .. } = *sizes;
+    let CompressedConfig { rope_dim, groups, index_dim, .. } = *sizes;
     if kv_heads != 1 {
         return Some((names.kv_heads, format!("expected 1, found {kv_heads}")));
     }
@@ -184,9 +191,7 @@ fn broken_by_compression<'a>(
         let problem = format!("expected at least {rotated} ({rope_dim}), found {index_dim}");
         return Some((field, problem));
     }
-    let theta = rope.theta;
-    let low = matches!(rope.scaling, RopeScaling::Yarn { .. }) && theta <= 1.0;
-    low.then(|| (names.compressed.theta, format!("expected more than 1 for YaRN, found {theta}")))
+    None
 }
 
 fn broken_by_experts<'a>(
