@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use indexmap::IndexMap;
 
+use crate::config::ModelConfig;
 use crate::config::family::{Family, QKV_AND_BIASES};
 use crate::config::gguf::{FIRST_HEAD_NORM, LONG_FACTORS, ROPE_FACTORS, SHORT_FACTORS};
 use crate::config::hf::HfConfig;
-use crate::config::{Attention, GroupedConfig, ModelConfig};
 use crate::delta::DeltaTensors;
 use crate::error::{Error, Result};
 use crate::experts::Experts;
@@ -114,11 +114,7 @@ impl Checkpoint {
         let tensors = tracked(views)?;
         // Checkpoints may have head norms that config.json does not declare.
         if family.may_norm_heads && tensors.contains_key(FIRST_HEAD_NORM) {
-            config = config.with(|said| {
-                if let Attention::Grouped(GroupedConfig { head_norms, .. }) = &mut said.attention {
-                    *head_norms = true;
-                }
-            });
+            config = config.with(|said| said.grouped.head_norms = true);
         }
         let path = files.path().display().to_string();
         let unsplit = files.gguf().and_then(|gguf| gguf::missing_pre_tokenizer(gguf.metadata()));

@@ -12,9 +12,10 @@ use std::sync::Arc;
 
 use kernels::quant::F32;
 
-use crate::config::{DeltaConfig, ModelConfig};
+use crate::config::{ModelConfig, OfLayers};
 use crate::derived::{Computed, Derived, Gathered};
 use crate::error::Result;
+use crate::layers::DeltaSpec;
 use crate::names::split_canonical;
 use crate::tensor::TensorView;
 
@@ -33,11 +34,11 @@ impl DeltaTensors<'_> {
         let mut converted = Vec::with_capacity(tensors.len());
         for view in tensors {
             match (&self.config.said.delta, split_canonical(&view.name)) {
-                (Some(delta), Some((_, "ssm_in.weight"))) => {
-                    converted.extend(apart(&view, &projections(delta))?);
+                (Some(OfLayers { spec, .. }), Some((_, "ssm_in.weight"))) => {
+                    converted.extend(apart(&view, &projections(spec))?);
                 }
-                (Some(delta), Some((_, "ssm_ba.weight"))) => {
-                    converted.extend(apart(&view, &gates(delta))?);
+                (Some(OfLayers { spec, .. }), Some((_, "ssm_ba.weight"))) => {
+                    converted.extend(apart(&view, &gates(spec))?);
                 }
                 _ if self.hf => converted.push(self.plain(view)),
                 _ => converted.push(flat(view)),
@@ -113,7 +114,7 @@ struct Fused<'a> {
 }
 
 /// Queries, keys, values and gates of the outputs.
-fn projections(delta: &DeltaConfig) -> Fused<'static> {
+fn projections(delta: &DeltaSpec) -> Fused<'static> {
     let (keys, values) = (delta.key_dim, delta.ratio() * delta.value_dim);
     let qkv = vec![0..keys, keys..2 * keys, 2 * keys..2 * keys + values];
     let gate = once(2 * keys + values..2 * (keys + values)).collect();
@@ -125,7 +126,7 @@ fn projections(delta: &DeltaConfig) -> Fused<'static> {
 }
 
 /// Beta, then decay.
-fn gates(delta: &DeltaConfig) -> Fused<'static> {
+fn gates(delta: &DeltaSpec) -> Fused<'static> {
     let heads = delta.ratio();
     let (beta, alpha) = (once(0..heads).collect(), once(heads..2 * heads).collect());
     Fused {

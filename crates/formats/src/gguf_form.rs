@@ -11,11 +11,11 @@ use indexmap::IndexMap;
 use kernels::quant;
 
 use crate::checkpoint::Checkpoint;
+use crate::config::ModelConfig;
 use crate::config::family::Family;
-use crate::config::{DeltaConfig, ModelConfig};
 use crate::error::Result;
 use crate::experts::transposed_matrix;
-use crate::layers::{LatentConfig, RopeLayout, TensorForm};
+use crate::layers::{DeltaSpec, LatentConfig, RopeLayout, TensorForm};
 use crate::names::{holds_ids, split_canonical};
 use crate::tensor::TensorView;
 
@@ -62,13 +62,13 @@ impl Checkpoint {
             let positions = views.get_mut(POSITIONS).expect("a tensor of the list");
             *positions = positions.rows(table.first..table.rows);
         }
-        if let Some(latent) = config.said.latent() {
+        if let Some(latent) = config.said.latent {
             check_rotation(config, family)?;
             expand(&mut views, config, latent)?;
         }
         let delta = config.said.delta.as_ref().filter(|_| !config.decays_per_channel());
         if let Some(delta) = delta.filter(|_| family.delta.is_some_and(|files| files.fused)) {
-            side_by_side(&mut views, config, delta)?;
+            side_by_side(&mut views, config, &delta.spec)?;
         }
         if family.gguf_joins {
             join(&mut views, config, family)?;
@@ -129,7 +129,7 @@ fn expand(views: &mut Views, config: &ModelConfig, sizes: LatentConfig) -> Resul
 }
 
 /// Puts the rows of beta and of decay side by side, key head by key head.
-fn side_by_side(views: &mut Views, config: &ModelConfig, delta: &DeltaConfig) -> Result<()> {
+fn side_by_side(views: &mut Views, config: &ModelConfig, delta: &DeltaSpec) -> Result<()> {
     for layer in 0..config.layers.len() {
         let name = |part: &str| format!("blk.{layer}.{part}");
         let parts = [BETA, DECAY].map(|part| views.shift_remove(&name(part)));

@@ -244,6 +244,15 @@ pub(crate) fn describe(value: &Value) -> String {
     }
 }
 
+/// Adds the fields of an object to another, which null stands for if it has none.
+pub(crate) fn extend(json: &mut Value, more: Value) {
+    match (json, more) {
+        (Value::Object(fields), Value::Object(more)) => fields.extend(more),
+        (json @ Value::Null, more) => *json = more,
+        _ => {}
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

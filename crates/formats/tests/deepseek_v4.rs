@@ -75,7 +75,7 @@ fn check_sizes(config: &ModelConfig, ratios: &[usize], out_rank: usize, index_di
         index_top: 8,
         rope: rope(160_000.0, yarn()),
     };
-    assert_eq!(config.hyperparameters().compressed(), Some(&expected));
+    assert_eq!(config.hyperparameters().compressed.as_deref(), Some(&expected));
 }
 
 fn by_token(config: &ModelConfig) -> &[bool] {

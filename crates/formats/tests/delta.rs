@@ -6,9 +6,9 @@ mod common;
 use std::path::Path;
 
 use common::read_all;
-use formats::config::{Attention, DeltaConfig, GroupedConfig};
+use formats::config::{GroupedConfig, OfLayers};
 use formats::gguf::GgufWriter;
-use formats::layers::{TensorForm, ValueSource};
+use formats::layers::{DeltaSpec, TensorForm, ValueSource};
 use formats::safetensors::SafetensorsWriter;
 use formats::{Checkpoint, ModelConfig, OpenOptions, TensorView};
 use kernels::quant::{BF16, F32};
@@ -18,34 +18,37 @@ fn open(fixture: &str) -> Option<Checkpoint> {
     Some(Checkpoint::open(&path, &OpenOptions::default()).unwrap_or_else(|e| panic!("{e}")))
 }
 
-const GATED: Attention = Attention::Grouped(GroupedConfig {
+const GATED: GroupedConfig = GroupedConfig {
     head_norms: false,
     gate: true,
     values: ValueSource::Projected,
     bare_norms: false,
-});
+};
 
-fn delta(layers: [bool; 4], heads: [usize; 2], dims: [usize; 2]) -> Option<DeltaConfig> {
-    Some(DeltaConfig {
-        layers: layers.to_vec(),
+/// The recurrence of some layers.
+type Delta = OfLayers<DeltaSpec>;
+
+fn delta(layers: [bool; 4], heads: [usize; 2], dims: [usize; 2]) -> Option<Delta> {
+    let spec = DeltaSpec {
         key_heads: heads[0],
         value_heads: heads[1],
         key_dim: dims[0],
         value_dim: dims[1],
         kernel: 4,
-        tiled: false,
-    })
+        ..DeltaSpec::default()
+    };
+    Some(OfLayers { layers: layers.to_vec(), spec })
 }
 
 const PERIOD: [bool; 4] = [true, true, true, false];
 
 #[test]
 fn checkpoints_of_every_class_have_their_configuration_and_all_of_their_tensors() {
-    let check = |fixture: &str, family: &str, expected: Option<DeltaConfig>, others: usize| {
+    let check = |fixture: &str, family: &str, expected: Option<Delta>, others: usize| {
         let Some(checkpoint) = open(fixture) else { return };
         let config = checkpoint.config();
         assert_eq!(config.architecture, family, "{fixture}");
-        assert_eq!(config.hyperparameters().attention, GATED, "{fixture}");
+        assert_eq!(config.hyperparameters().grouped, GATED, "{fixture}");
         assert_eq!(config.hyperparameters().delta, expected, "{fixture}");
         let rope = (
             config.hyperparameters().rope.theta,
@@ -107,8 +110,8 @@ fn twins(folder: &str, file: &str) -> Option<(Checkpoint, Checkpoint)> {
     let expected = original.config();
     let mut config = twin.config().with(|said| {
         let delta = said.delta.as_mut().expect("a recurrence");
-        assert_eq!(delta.tiled, expected.architecture != "qwen3_next", "{file}");
-        delta.tiled = false;
+        assert_eq!(delta.spec.tiled, expected.architecture != "qwen3_next", "{file}");
+        delta.spec.tiled = false;
     });
     (config.name, config.special) = (expected.name.clone(), expected.special.clone());
     assert_eq!(&config, expected, "{file}");
@@ -127,7 +130,7 @@ fn gguf_twins_have_the_configuration_and_the_tensors_of_the_checkpoint() {
 }
 
 /// The values of a matrix with its value heads tiled, `per` rows each behind the first `skip`.
-fn tiled(values: &[f32], delta: &DeltaConfig, row: usize, skip: usize, per: usize) -> Vec<f32> {
+fn tiled(values: &[f32], delta: &DeltaSpec, row: usize, skip: usize, per: usize) -> Vec<f32> {
     let (head, skipped) = (per * row, skip * row);
     let grouped = |head: usize| head % delta.key_heads * delta.ratio() + head / delta.key_heads;
     let of = |number: usize| &values[skipped + grouped(number) * head..][..head];
@@ -141,7 +144,7 @@ fn transposed(values: &[f32], columns: usize) -> Vec<f32> {
 }
 
 /// The values of a tensor of a checkpoint, in the order of value heads of its GGUF twin.
-fn reordered(view: &TensorView, config: &DeltaConfig, values: &[f32]) -> Vec<f32> {
+fn reordered(view: &TensorView, config: &DeltaSpec, values: &[f32]) -> Vec<f32> {
     let (columns, keys) = (*view.shape.last().unwrap(), 2 * config.keys());
     let in_order = |row, skip, per| tiled(values, config, row, skip, per);
     match view.name.split('.').nth(2).unwrap_or_default() {
@@ -166,8 +169,8 @@ fn check_values(folder: &str, file: &str, tensors: usize) {
     for view in original.tensors() {
         let other = twin.tensor(&view.name).unwrap_or_else(|| panic!("{}", view.name));
         let (mut values, found) = (view.to_f32().unwrap(), other.to_f32().unwrap());
-        if config.tiled {
-            values = reordered(view, config, &values);
+        if config.spec.tiled {
+            values = reordered(view, &config.spec, &values);
         }
         // Exponentials of two libraries differ in the last bit.
         let slack = if view.name.ends_with(".ssm_a") { 4.0 * f32::EPSILON } else { 0.0 };
@@ -217,8 +220,10 @@ fn written_gguf_files_open_with_all_of_their_tensors() {
             stream.finish().unwrap();
             let checkpoint = Checkpoint::open(&path, &OpenOptions::default()).unwrap();
             let tiled = config.gguf_is_tiled();
-            let expected =
-                config.hyperparameters().delta.clone().map(|delta| DeltaConfig { tiled, ..delta });
+            let expected = config.hyperparameters().delta.clone().map(|delta| {
+                let spec = DeltaSpec { tiled, ..delta.spec };
+                OfLayers { spec, ..delta }
+            });
             assert_eq!(checkpoint.config().hyperparameters().delta, expected, "{family} {layers}");
             for (name, shape) in checkpoint.config().tensors(TensorForm::ReadGguf) {
                 checkpoint.require(&name, &shape).unwrap();
@@ -231,7 +236,7 @@ fn written_gguf_files_open_with_all_of_their_tensors() {
 #[test]
 fn gguf_files_without_gates_are_known_by_their_queries() {
     let config = ModelConfig::tiny("qwen3_5", 2).unwrap();
-    let attention = Attention::Grouped(GroupedConfig::default());
+    let grouped = GroupedConfig::default();
     let check = |config: &ModelConfig| {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("m.gguf");
@@ -245,10 +250,10 @@ fn gguf_files_without_gates_are_known_by_their_queries() {
         stream.write(&vec![0; 4 * (6 + rows[0] * rows[1])]).unwrap();
         stream.finish().unwrap();
         let read = Checkpoint::open(&path, &OpenOptions::default()).unwrap();
-        assert_eq!(read.config().hyperparameters().attention, config.hyperparameters().attention);
+        assert_eq!(read.config().hyperparameters().grouped, config.hyperparameters().grouped);
     };
     check(&config);
-    check(&config.with(|said| said.attention = attention));
+    check(&config.with(|said| said.grouped = grouped));
 }
 
 /// Writes the tiny model as a part of one of several modalities.

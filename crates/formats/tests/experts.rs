@@ -54,7 +54,7 @@ fn deepseek_fixtures_are_read_without_their_further_layers() {
     assert_eq!(experts.scores, RouterScores::Softmax);
     let Some(lite) = model("deepseek_v2_lite") else { return };
     check_experts(lite.config(), [8, 3, 32, 64], &[false, true, true], false);
-    assert_eq!(lite.config().hyperparameters().latent().unwrap().q_rank, None);
+    assert_eq!(lite.config().hyperparameters().latent.unwrap().q_rank, None);
     let Some(third) = model("deepseek_v3") else { return };
     check_experts(third.config(), [16, 4, 32, 32], &[false, true, true], true);
     let config = third.config();

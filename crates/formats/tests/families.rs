@@ -1,5 +1,6 @@
 //! Laws of the table of families.
 
+use formats::config::{KnownField, known_fields};
 use std::path::{Path, PathBuf};
 
 use formats::families;
@@ -61,4 +62,26 @@ fn family_names_appear_in_one_file() {
         }
     }
     assert_eq!(own, families::names().count(), "a family is named in its file");
+}
+
+/// The table of fields, as the page has it.
+fn table_of_fields() -> String {
+    let code = |names: &[&str]| {
+        let names: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
+        names.join(", ")
+    };
+    let row = |field: KnownField| {
+        let KnownField { about, config_json, gguf, values, .. } = field;
+        format!("| {about} | {} | {} | {values} |\n", code(config_json), code(gguf))
+    };
+    let rows: String = known_fields().map(row).collect();
+    format!("| what | config.json | GGUF metadata | values |\n|---|---|---|---|\n{rows}")
+}
+
+#[test]
+fn the_page_on_families_has_the_table_of_known_fields() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/add-a-model.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let table = table_of_fields();
+    assert!(page.contains(&table), "docs/add-a-model.md lacks this table:\n{table}");
 }

@@ -1,6 +1,7 @@
 //! Configurations of every family with any field replaced: an error or a consistent model, never a
 //! panic.
 
+use formats::config::known_fields;
 use formats::families::{encoders, names};
 use formats::gguf::{Array, GgufFile, GgufWriter, Value};
 use formats::{Checkpoint, ModelConfig, OpenOptions};
@@ -36,6 +37,12 @@ fn values() -> Vec<Json> {
     ]
 }
 
+/// Values about the ends of what fields of one value may be.
+fn ends(max: Option<usize>) -> Vec<u64> {
+    let max = max.unwrap_or(1) as u64;
+    vec![0, 1, max, max + 1]
+}
+
 /// Properties that the rest of the engine relies on.
 fn check(config: &ModelConfig, what: &str) {
     let lists = [
@@ -69,6 +76,28 @@ fn fields_of_config_json_may_have_any_value() {
                     ModelConfig::from_hf_json(&changed.to_string(), Path::new("config.json"));
                 let what = format!("{family}: {field}: {value}");
                 match read {
+                    Ok(config) => check(&config, &what),
+                    Err(error) => assert!(error.to_string().contains("config.json"), "{what}"),
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_known_field_may_have_any_value_in_any_family() {
+    let path = Path::new("config.json");
+    for family in families() {
+        let written = ModelConfig::tiny(family, LAYERS).unwrap().to_hf_json().unwrap();
+        for field in known_fields() {
+            for (name, value) in field.config_json.iter().flat_map(|name| {
+                let ends = ends(field.max).into_iter().map(Json::from);
+                ends.chain([Json::Null, json!(0.5)]).map(move |value| (*name, value))
+            }) {
+                let mut changed = written.clone();
+                changed[name] = value.clone();
+                let what = format!("{family}: {name}: {value}");
+                match ModelConfig::from_hf_json(&changed.to_string(), path) {
                     Ok(config) => check(&config, &what),
                     Err(error) => assert!(error.to_string().contains("config.json"), "{what}"),
                 }

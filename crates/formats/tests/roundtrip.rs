@@ -148,7 +148,7 @@ proptest! {
         if let Ok(config) = ModelConfig::from_hf_json(&text, Path::new("config.json")) {
             prop_assert!(config.hyperparameters().heads % config.hyperparameters().kv_heads == 0);
             prop_assert_eq!(config.hyperparameters().windows.len(), config.layers.len());
-            if let Some(sizes) = config.hyperparameters().compressed() {
+            if let Some(sizes) = &config.hyperparameters().compressed {
                 prop_assert_eq!(sizes.ratios.len(), config.layers.len());
                 prop_assert!(config.hyperparameters().heads % sizes.groups == 0);
             }

@@ -5,9 +5,10 @@ use super::mixture::{ModelTraits, split_layer};
 use super::vocabulary::{self, VocabularySource};
 use anyhow::{Result, bail};
 use base::Storage;
-use formats::config::{DeltaConfig, RowFactors};
+use formats::config::RowFactors;
 use formats::families::name_table;
 use formats::gguf::{GgufFile, GgufWriter, Value};
+use formats::layers::DeltaSpec;
 use formats::layers::{PositionTable, RopeLayout, TensorForm};
 use formats::{Checkpoint, ModelConfig, ModelFiles, OpenOptions, TensorView};
 use kernels::quant::{self, QuantType};
@@ -238,7 +239,7 @@ fn tensors(checkpoint: &Checkpoint) -> Result<Vec<Tensor>> {
         if let Some(delta) =
             config.hyperparameters().delta.as_ref().filter(|_| config.gguf_is_tiled())
         {
-            tile(&mut tensor, delta);
+            tile(&mut tensor, &delta.spec);
         }
         if let Some(shape) = shapes.get(&view.name) {
             tensor.shape.clone_from(shape);
@@ -253,7 +254,7 @@ fn tensors(checkpoint: &Checkpoint) -> Result<Vec<Tensor>> {
 }
 
 /// Reorders what belongs to value heads, of a tensor whose shape was checked.
-fn tile(tensor: &mut Tensor, delta: &DeltaConfig) {
+fn tile(tensor: &mut Tensor, delta: &DeltaSpec) {
     let tiles = HeadTiles { key_heads: delta.key_heads, ratio: delta.ratio() };
     let rows = |before, head| Some(Heads::Tiled { before, head, tiles });
     match split_layer(&tensor.name).map(|(_, rest)| rest) {

@@ -105,7 +105,7 @@ mod tests {
         let kinds = |name: &str, layers| -> Vec<usize> {
             let config = resized(&named_shape(name).unwrap(), Some(layers), None);
             let delta = config.hyperparameters().delta.as_ref().map(|delta| delta.layers.clone());
-            match config.hyperparameters().compressed() {
+            match &config.hyperparameters().compressed {
                 Some(sizes) => {
                     let experts = config.hyperparameters().experts.as_ref().unwrap();
                     assert_eq!([experts.limits.len(), experts.by_token.len()], [layers; 2]);

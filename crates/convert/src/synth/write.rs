@@ -266,8 +266,8 @@ mod tests {
                     "{shape}"
                 );
                 assert_eq!(
-                    checkpoint.config().hyperparameters().latent(),
-                    expected.hyperparameters().latent(),
+                    checkpoint.config().hyperparameters().latent,
+                    expected.hyperparameters().latent,
                     "{shape}"
                 );
                 let layers = |config: &ModelConfig| {

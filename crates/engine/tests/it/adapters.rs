@@ -7,6 +7,7 @@ use engine::{
     AdapterSet, AdapterSource, EngineHandle, EngineOptions, KvMemory, LoadOptions, LoadedAdapter,
     Mode, Request, Runner, SamplingParams, ScaledAdapter, SingleSequence, Speculate, start,
 };
+use formats::config::OfLayers;
 use formats::safetensors::SafetensorsWriter;
 use formats::{Checkpoint, ModelConfig};
 use kernels::quant::F32;
@@ -24,7 +25,7 @@ fn is_open(config: &ModelConfig, name: &str) -> bool {
     let layer = formats::names::split_canonical(name);
     let delta = layer.and_then(|(layer, part)| Some((layer.parse().ok()?, part)));
     !delta.is_some_and(|(layer, part)| {
-        config.hyperparameters().delta_of(layer).is_some() && !part.starts_with("ffn_")
+        OfLayers::has(&config.hyperparameters().delta, layer) && !part.starts_with("ffn_")
     })
 }
 

@@ -70,7 +70,7 @@ fn has_windows_or_states(checkpoint: &Checkpoint) -> bool {
         .iter()
         .any(|window| *window != config.hyperparameters().windows[0]);
     let apart =
-        config.hyperparameters().compressed().is_some() || config.hyperparameters().convs.is_some();
+        config.hyperparameters().compressed.is_some() || config.hyperparameters().convs.is_some();
     differ || has_states(config) || apart
 }
 

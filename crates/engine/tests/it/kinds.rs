@@ -10,7 +10,7 @@ pub fn has_states(config: &ModelConfig) -> bool {
 /// Whether some rows have a window.
 pub fn has_windows(config: &ModelConfig) -> bool {
     let some = config.hyperparameters().windows.iter().any(Option::is_some);
-    some || config.hyperparameters().compressed().is_some()
+    some || config.hyperparameters().compressed.is_some()
         || config.hyperparameters().convs.is_some()
 }
 

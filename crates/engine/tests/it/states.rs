@@ -76,7 +76,7 @@ fn resumed_from_a_snapshot_equals_computed() {
 fn compressed_rows_are_the_same_however_a_prompt_is_cut() {
     const ENDS: [usize; 9] = [1, 3, 4, 5, 127, 128, 129, 260, TOKENS];
     for architecture in
-        architectures().filter(|name| config(name).hyperparameters().compressed().is_some())
+        architectures().filter(|name| config(name).hyperparameters().compressed.is_some())
     {
         let (checkpoint, _folder) = random(architecture);
         for mode in [Mode::Exact, Mode::Fast] {

@@ -235,7 +235,8 @@ impl Reader<'_> {
         if !rotated || layout == rope.layout {
             return Ok(rows.concat());
         }
-        if self.config.said.grouped_config().is_none()
+        if self.config.said.latent.is_some()
+            || self.config.said.compressed.is_some()
             || *head == 0
             || !rows.len().is_multiple_of(*head)
         {

@@ -58,7 +58,7 @@ pub(super) fn read(reader: &Reader<'_>, family: &Family) -> Result<Vec<AdapterPa
         let matrix = canonical_name(family, reader.config, &format!("{module}.weight"));
         add(&mut found, matrix, factor, view)?;
     }
-    let layout = match reader.config.said.latent() {
+    let layout = match reader.config.said.latent {
         Some(_) => reader.config.said.rope.layout,
         None => family.hf_rope,
     };

@@ -1,35 +1,28 @@
-//! Consistency checks of Gated DeltaNet, the same for both kinds of files.
+//! Gated DeltaNet in both kinds of files.
 
-use super::DeltaConfig;
 use super::fields::MAX_WIDTH;
+use super::rows::{
+    DELTA_KEY_DIM, DELTA_KEY_HEADS, DELTA_VALUE_DIM, DELTA_VALUE_HEADS, FieldSource,
+};
+use crate::error::Result;
+use crate::layers::DeltaSpec;
 
-/// Most values of a key or value head.
-pub(super) const MAX_HEAD_DIM: usize = 1 << 12;
 /// Layers from one with attention to the next where a file does not say.
 pub(super) const DEFAULT_INTERVAL: usize = 4;
 
-/// Names of the checked fields in a kind of file.
-pub(super) struct DeltaFieldNames<'a> {
-    pub key_heads: &'a str,
-    pub value_heads: &'a str,
-    pub key_dim: &'a str,
-    pub value_dim: &'a str,
-}
-
-/// The first inconsistency, as (field, problem).
-pub(super) fn broken<'a>(
-    delta: &DeltaConfig,
-    names: &DeltaFieldNames<'a>,
-) -> Option<(&'a str, String)> {
-    let DeltaConfig { key_heads, value_heads, .. } = *delta;
-    if !value_heads.is_multiple_of(key_heads) {
-        let keys = names.key_heads;
-        let problem = format!("expected a multiple of {keys} ({key_heads}), found {value_heads}");
-        return Some((names.value_heads, problem));
-    }
-    let all = [(names.key_dim, delta.keys()), (names.value_dim, delta.values())];
-    let (field, found) = all.into_iter().find(|(_, values)| *values > MAX_WIDTH)?;
-    Some((field, format!("expected at most {MAX_WIDTH} values in all heads, found {found}")))
+/// Checks that sizes are consistent.
+pub(super) fn check(delta: &DeltaSpec, source: FieldSource) -> Result<()> {
+    let DeltaSpec { key_heads, value_heads, .. } = *delta;
+    source.expect(value_heads.is_multiple_of(key_heads), &DELTA_VALUE_HEADS, || {
+        let keys = source.name(&DELTA_KEY_HEADS);
+        format!("expected a multiple of {keys} ({key_heads}), found {value_heads}")
+    })?;
+    let all = [(&DELTA_KEY_DIM, delta.keys()), (&DELTA_VALUE_DIM, delta.values())];
+    all.into_iter().try_for_each(|(row, values)| {
+        source.expect(values <= MAX_WIDTH, row, || {
+            format!("expected at most {MAX_WIDTH} values in all heads, found {values}")
+        })
+    })
 }
 
 /// Whether each layer has the recurrence: all but every `interval`-th.

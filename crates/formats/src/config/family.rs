@@ -5,15 +5,16 @@ use serde_json::{Map, Value as Json};
 use super::fields::GgufKeys;
 use super::names::DENSE;
 use super::parts;
+use super::rows::FieldRow;
 use super::yarn;
 use super::{
-    Activation, Attention, ClassifierConfig, ExpertsConfig, GroupedConfig, Hyperparameters,
-    LatentConfig, RopeConfig, RopeLayout, RopeScaling, RouterScores, Sublayers, ValueSource,
+    Activation, ClassifierConfig, ExpertsConfig, GroupedConfig, Hyperparameters, RopeConfig,
+    RopeLayout, RopeScaling, RouterScores, Sublayers, ValueSource,
 };
 use crate::chat::ChatRules;
 use crate::error::Result;
 use crate::gguf::GgufFile;
-use crate::json::Object;
+use crate::json::{Object, extend};
 use crate::layers::{EmbeddingSpec, ExpertFiles, FileForms, HeadSpec, Layer};
 use crate::names::NameTable;
 
@@ -65,20 +66,12 @@ pub(crate) struct Family {
     pub zero_centred: bool,
     /// How files store Gated DeltaNet, in families that have it.
     pub delta: Option<DeltaFiles>,
-    /// Reads latent attention from config.json, in families that have it.
-    pub latent: Option<fn(config: Object) -> Result<LatentConfig>>,
+    /// Whether it has latent attention.
+    pub latent: bool,
     /// Whether layers attend to a window and to compressed rows, between hyper-connections.
     pub compressed: bool,
     /// Properties of experts that GGUF files do not have.
     pub gguf_experts: GgufExperts,
-    /// Default of `num_key_value_heads`; `None`: the number of heads.
-    pub kv_heads: Option<usize>,
-    /// Default of `head_dim`; `None`: `hidden_size / heads`.
-    pub head_dim: Option<usize>,
-    /// Default of `rope_theta`.
-    pub theta: f32,
-    /// Default of `partial_rotary_factor`.
-    pub rotary_share: f32,
     /// Default scaling of the rotary frequencies.
     pub default_scaling: fn() -> RopeScaling,
     /// Flags of config.json that declare further tensors of every layer with their matrices: each
@@ -113,13 +106,13 @@ pub(crate) struct Family {
     pub gguf_joins: bool,
     /// Whether GGUF files mark layers without attention by 0 heads of keys and values.
     pub gguf_zero_heads: bool,
-    /// Fields of config.json that checkpoints may leave out, where that means other values than the
-    /// defaults of the readers.
-    pub hf_defaults: fn() -> Json,
+    /// Fields of config.json that checkpoints may leave out, with the values of the configuration
+    /// class of transformers.
+    pub defaults: fn() -> Json,
+    /// Hyperparameters beyond those of all families.
+    pub rows: &'static [FieldRow],
     /// Whether factors of projections, embeddings and logits are in the weights of GGUF files.
     pub gguf_folds: bool,
-    /// Whether `logit_scale` of GGUF files is a factor of the logits rather than a divisor.
-    pub gguf_logit_factor: bool,
     /// Name of the epsilon of norms in config.json.
     pub hf_eps: &'static str,
     /// Names of the epsilon of norms in GGUF files: the first that a file has is read, and all are
@@ -181,21 +174,6 @@ impl Family {
         }
         Ok(declared)
     }
-
-    /// How layers attend. `gate`: whether heads have gates; `declared`: whether a file declares
-    /// norms of heads.
-    pub fn attention(
-        &self,
-        latent: Option<LatentConfig>,
-        gate: bool,
-        declared: impl FnOnce() -> Result<bool>,
-    ) -> Result<Attention> {
-        if let Some(sizes) = latent {
-            return Ok(Attention::Latent(sizes));
-        }
-        let head_norms = self.may_norm_heads && declared()?;
-        Ok(Attention::Grouped(GroupedConfig { head_norms, gate, ..Default::default() }))
-    }
 }
 
 /// How the files of a family store Gated DeltaNet.
@@ -247,7 +225,7 @@ pub(crate) const BASE: Family = Family {
     output_gate: false,
     zero_centred: false,
     delta: None,
-    latent: None,
+    latent: false,
     compressed: false,
     gguf_experts: GgufExperts {
         scores: RouterScores::Softmax,
@@ -257,10 +235,6 @@ pub(crate) const BASE: Family = Family {
         shared_gate: true,
         width: |mlp, chosen| mlp / chosen.max(1),
     },
-    kv_heads: None,
-    head_dim: None,
-    theta: 10_000.0,
-    rotary_share: 1.0,
     default_scaling: || RopeScaling::None,
     declared: &[
         ("attention_bias", false, &ATTENTION_BIASES),
@@ -279,9 +253,9 @@ pub(crate) const BASE: Family = Family {
     renamed: |_, _| None,
     gguf_joins: true,
     gguf_zero_heads: false,
-    hf_defaults: || Json::Null,
+    defaults: || Json::Null,
+    rows: &[],
     gguf_folds: false,
-    gguf_logit_factor: false,
     hf_eps: "rms_norm_eps",
     gguf_eps: &[RMS_EPS],
     rope_by_type: false,
@@ -305,6 +279,12 @@ pub(crate) const LAYER_EPS: &str = "attention.layer_norm_epsilon";
 /// Gates and ups as the rows of one matrix.
 pub(crate) const GATE_UP: (&str, &[&str]) =
     ("ffn_gate_up.weight", &["ffn_gate.weight", "ffn_up.weight"]);
+
+/// Defaults of a configuration class that has those of another, and these.
+pub(crate) fn with(mut defaults: Json, more: Json) -> Json {
+    extend(&mut defaults, more);
+    defaults
+}
 
 /// Queries, keys and values as the rows of one matrix.
 pub(crate) const QKV: (&str, &[&str]) =
@@ -338,7 +318,9 @@ pub(crate) fn plain(layers: usize) -> Hyperparameters {
         intermediate_size: 0,
         activation: Activation::Silu,
         experts: None,
-        attention: Attention::Grouped(GroupedConfig::default()),
+        grouped: GroupedConfig::default(),
+        latent: None,
+        compressed: None,
         windowed: None,
         shared_kv_layers: 0,
         wide_mlps: false,
@@ -386,7 +368,9 @@ pub(crate) fn tiny(layers: usize) -> Hyperparameters {
         intermediate_size: 104,
         activation: Activation::Silu,
         experts: None,
-        attention: Attention::Grouped(GroupedConfig::default()),
+        grouped: GroupedConfig::default(),
+        latent: None,
+        compressed: None,
         delta: None,
         hyper: None,
         vocab_size: 131,
@@ -406,12 +390,12 @@ pub(crate) fn tiny(layers: usize) -> Hyperparameters {
 }
 
 /// Attention with norms on the heads of queries and keys.
-pub(crate) const NORMED_HEADS: Attention = Attention::Grouped(GroupedConfig {
+pub(crate) const NORMED_HEADS: GroupedConfig = GroupedConfig {
     head_norms: true,
     gate: false,
     values: ValueSource::Projected,
     bare_norms: false,
-});
+};
 
 /// YaRN with a context that tests exceed.
 pub(crate) fn tiny_yarn(truncate: bool) -> RopeScaling {

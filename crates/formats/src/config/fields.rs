@@ -2,7 +2,7 @@
 //! under one architecture's prefix.
 
 use crate::error::Result;
-use crate::gguf::{Array, Metadata, Value};
+use crate::gguf::{Array, GgufWriter, Metadata, Value};
 use crate::json::Object;
 
 pub(crate) const MAX_LAYERS: usize = 4096;
@@ -11,6 +11,8 @@ pub(crate) const MAX_HEADS: usize = 1 << 16;
 pub(crate) const MAX_TOKENS: usize = 1 << 28;
 pub(crate) const MAX_EXPERTS: usize = 1 << 16;
 pub(crate) const MAX_RATIO: usize = 1 << 16;
+/// Most values of a key, a value or a head of a recurrence.
+pub(crate) const MAX_STATE: usize = 1 << 12;
 pub(crate) const MAX_ITERATIONS: usize = 1 << 10;
 
 /// Kinds of layers in config.json.
@@ -189,5 +191,30 @@ impl GgufKeys<'_> {
     /// name.
     pub fn has_experts(&self) -> Result<bool> {
         Ok(self.opt_count("expert_count", MAX_EXPERTS)?.is_some())
+    }
+}
+
+/// Keys under the name of the architecture.
+pub(crate) struct GgufKeyWriter<'a> {
+    pub writer: &'a mut GgufWriter,
+    pub prefix: &'static str,
+}
+
+impl GgufKeyWriter<'_> {
+    pub fn set(&mut self, key: &str, value: Value) {
+        self.writer.set(&format!("{}.{key}", self.prefix), value);
+    }
+
+    pub fn count(&mut self, key: &str, value: usize) {
+        self.set(key, Value::U32(value.min(u32::MAX as usize) as u32));
+    }
+
+    pub fn counts(&mut self, key: &str, values: impl Iterator<Item = usize>) {
+        let values = values.map(|value| value.min(i32::MAX as usize) as i32).collect();
+        self.set(key, Value::Array(Array::I32(values)));
+    }
+
+    pub fn float(&mut self, key: &str, value: f32) {
+        self.set(key, Value::F32(value));
     }
 }

@@ -1,25 +1,25 @@
 //! Model configuration from the metadata of GGUF files, with the keys of llama.cpp.
 
 mod compressed;
-mod delta;
+pub(crate) mod delta;
 pub(crate) mod encoder;
 pub(crate) mod experts;
 pub(crate) mod index;
 pub(crate) mod mamba;
 pub(crate) mod rope;
 
-use super::check::{self, CompressedFieldNames, ExpertFieldNames, FieldNames};
+use super::check;
 use super::family::{self, Family, Windows};
 use super::fields::{GgufKeys, MAX_HEADS, MAX_LAYERS, MAX_TOKENS, MAX_WIDTH};
-use super::{
-    Attention, ExpertsConfig, Hyperparameters, LatentConfig, ModelConfig, SpecialIds, yarn,
-};
+use super::rows::{self, FieldSource, HEAD_DIM, KV_HEADS};
+use super::{ExpertsConfig, Hyperparameters, ModelConfig, SpecialIds, yarn};
 use crate::error::Result;
 use crate::gguf::{GgufFile, Metadata, Strings, TurnEnds};
 use crate::tensor::TensorView;
 
 const EMBEDDING: &str = "token_embd.weight";
 const OUTPUT: &str = "output.weight";
+const VALUES: &str = "attention.value_length";
 /// A tensor that models with norms of query heads have.
 pub(crate) const FIRST_HEAD_NORM: &str = "blk.0.attn_q_norm.weight";
 /// Divisors of the rotary frequencies, one per pair.
@@ -37,93 +37,46 @@ pub(crate) fn read(
     name: &str,
 ) -> Result<ModelConfig> {
     let metadata = keys.metadata;
-    let key = |suffix: &str| keys.key(suffix);
-    let (experts, chosen) = (key(experts::NAMES.count), key(experts::NAMES.chosen));
-    let (groups, chosen_groups) = (key(experts::NAMES.groups), key(experts::NAMES.chosen_groups));
-    let names = FieldNames {
-        layers: &key("block_count"),
-        shared_kv: &key("attention.shared_kv_layers"),
-        heads: &key("attention.head_count"),
-        kv_heads: &key("attention.head_count_kv"),
-        rope_dim: &key("rope.dimension_count"),
-        head_dim: &key("attention.key_length"),
-        theta: &key("rope.freq_base"),
-        scaling: &key("rope.scaling.factor"),
-        shared_experts: &key("expert_shared_count"),
-        experts: ExpertFieldNames {
-            count: &experts,
-            chosen: &chosen,
-            groups: &groups,
-            chosen_groups: &chosen_groups,
-        },
-        compressed: CompressedFieldNames {
-            groups: &key("attention.output_group_count"),
-            index_dim: &key("attention.indexer.key_length"),
-            theta: &key("attention.compress_rope_freq_base"),
-        },
-        index_dim: &key("attention.indexer.key_length"),
-        q_rank: &key("attention.q_lora_rank"),
-    };
-    let model = build(keys, file, family, &names)?;
+    let model = build(keys, file, family)?;
     check_tokens(metadata, model.vocab_size)?;
-    match check::broken(&model, &names) {
-        None => {
-            let name = metadata.opt_text("general.name")?.unwrap_or(name).to_owned();
-            let model = ModelConfig::build(family, name, special(metadata)?, model);
-            check_experts(metadata, &model, names.experts.count)?;
-            Ok(model)
-        }
-        Some((field, problem)) => Err(metadata.error(field, problem)),
-    }
+    check::check(&model, FieldSource::Gguf(keys))?;
+    let name = metadata.opt_text("general.name")?.unwrap_or(name).to_owned();
+    let model = ModelConfig::build(family, name, special(metadata)?, model);
+    check_experts(keys, &model)?;
+    Ok(model)
 }
 
-fn build(
-    keys: &GgufKeys,
-    file: &GgufFile,
-    family: &Family,
-    names: &FieldNames,
-) -> Result<Hyperparameters> {
+fn build(keys: &GgufKeys, file: &GgufFile, family: &Family) -> Result<Hyperparameters> {
+    let source = FieldSource::Gguf(keys);
     let layers = layers(keys, file)?;
-    let hidden_size = keys.positive("embedding_length", MAX_WIDTH)?;
-    let heads = keys.positive("attention.head_count", MAX_HEADS)?;
-    let latent = experts::latent(keys, family)?;
-    let head_dim = head_dim(keys, latent, hidden_size, heads, names)?;
-    let (intermediate_size, experts) = mlp(keys, file, family, layers)?;
-    let delta = family.delta.map_or(Ok(None), |files| delta::read(keys, files, layers))?;
-    let gate = family.output_gate && delta::has_gate(file, heads * head_dim);
-    let (rope, sharpening) = rope::read(keys, file, family, head_dim, latent)?;
-    let (attention, hyper, rope) = match family.compressed {
-        true => {
-            let read = compressed::read(keys, layers, rope)?;
-            (Attention::Compressed(Box::new(read.attention)), Some(read.hyper), read.rope)
-        }
+    let mut model = family::plain(layers);
+    model.activation = family.gguf_activation;
+    rows::read(&[rows::HIDDEN, rows::HEADS], source, &mut model)?;
+    model.latent = experts::latent(keys, family)?;
+    model.head_dim = head_dim(keys, &model)?;
+    (model.intermediate_size, model.experts) = mlp(keys, file, family, layers)?;
+    if let Some(files) = family.delta {
+        delta::read(keys, files, &mut model)?;
+    }
+    let queries = model.heads * model.head_dim;
+    model.grouped.gate = family.output_gate && delta::has_gate(file, queries);
+    let sharpening = rope::read(keys, file, family, &mut model)?;
+    model.attention_scale = yarn::attention_scale(model.head_dim, sharpening);
+    match family.compressed {
+        true => compressed::read(keys, &mut model)?,
         false => {
-            let normed = || Ok(find(file, FIRST_HEAD_NORM).is_some());
-            (family.attention(latent, gate, normed)?, None, rope)
+            let normed = family.may_norm_heads && find(file, FIRST_HEAD_NORM).is_some();
+            model.grouped.head_norms = normed && model.latent.is_none();
         }
-    };
-    let mut model = Hyperparameters {
-        hidden_size,
-        layers,
-        heads,
-        kv_heads: kv_heads(keys, family, latent, heads)?,
-        head_dim,
-        attention_scale: yarn::attention_scale(head_dim, sharpening),
-        intermediate_size,
-        activation: family.gguf_activation,
-        experts,
-        attention,
-        delta,
-        hyper,
-        vocab_size: vocab_size(keys, file)?,
-        context_length: keys.positive("context_length", MAX_TOKENS)?,
-        rms_norm_eps: eps(keys, family)?,
-        rope,
-        windows: windows(keys, family, layers)?,
-        tied_embeddings: find(file, OUTPUT).is_none(),
-        logit_cap: keys.opt_above_zero("final_logit_softcapping")?,
-        ..family::plain(layers)
-    };
+    }
+    model.kv_heads = kv_heads(keys, family, &model)?;
+    model.vocab_size = vocab_size(keys, file)?;
+    rows::read(&[rows::CONTEXT], source, &mut model)?;
+    model.rms_norm_eps = eps(keys, family)?;
+    model.windows = windows(keys, family, layers)?;
+    model.tied_embeddings = find(file, OUTPUT).is_none();
+    rows::read(&[rows::LOGIT_CAP], source, &mut model)?;
+    rows::read(family.rows, source, &mut model)?;
     (family.gguf_more)(keys, file, &mut model)?;
     (family.fixed)(&mut model);
     encoder::check_direction(keys, &model)?;
@@ -169,40 +122,26 @@ fn layers(keys: &GgufKeys, file: &GgufFile) -> Result<usize> {
 }
 
 /// Number of KV heads. With latent attention the key counts cached rows instead.
-fn kv_heads(
-    keys: &GgufKeys,
-    family: &Family,
-    latent: Option<LatentConfig>,
-    heads: usize,
-) -> Result<usize> {
-    let default = if family.compressed { 1 } else { heads };
-    match latent {
-        Some(_) => Ok(heads),
-        None => Ok(keys.of_first("attention.head_count_kv", MAX_HEADS)?.unwrap_or(default)),
+fn kv_heads(keys: &GgufKeys, family: &Family, model: &Hyperparameters) -> Result<usize> {
+    let default = if family.compressed { 1 } else { model.heads };
+    match model.latent {
+        Some(_) => Ok(model.heads),
+        None => Ok(keys.of_first(KV_HEADS.gguf[0], MAX_HEADS)?.unwrap_or(default)),
     }
 }
 
-fn head_dim(
-    keys: &GgufKeys,
-    latent: Option<LatentConfig>,
-    hidden: usize,
-    heads: usize,
-    names: &FieldNames,
-) -> Result<usize> {
-    if let Some(latent) = latent {
+fn head_dim(keys: &GgufKeys, model: &Hyperparameters) -> Result<usize> {
+    if let Some(latent) = model.latent {
         return Ok(latent.nope_dim + latent.rope_dim);
     }
-    let key_length = keys.opt_positive("attention.key_length", MAX_HEADS)?;
-    let dim = match key_length {
+    let dim = match keys.opt_positive(HEAD_DIM.gguf[0], MAX_HEADS)? {
         Some(dim) => dim,
-        None => check::even_head_dim(hidden, heads, names)
-            .map_err(|problem| keys.metadata.error(&keys.key("embedding_length"), problem))?,
+        None => check::even_head_dim(model, FieldSource::Gguf(keys))?,
     };
-    let value_length = keys.opt_positive("attention.value_length", MAX_HEADS)?;
-    match value_length {
+    match keys.opt_positive(VALUES, MAX_HEADS)? {
         Some(found) if found != dim => {
             let problem = format!("expected the length of keys ({dim}), found {found}");
-            Err(keys.metadata.error(&keys.key("attention.value_length"), problem))
+            Err(keys.metadata.error(&keys.key(VALUES), problem))
         }
         _ => Ok(dim),
     }
@@ -270,12 +209,12 @@ fn vocab_size(keys: &GgufKeys, file: &GgufFile) -> Result<usize> {
 }
 
 /// Checks that a file of a family without experts has none.
-fn check_experts(metadata: &Metadata, model: &ModelConfig, key: &str) -> Result<()> {
+fn check_experts(keys: &GgufKeys, model: &ModelConfig) -> Result<()> {
     match &model.said.experts {
         Some(experts) if model.ops().all(|op| op.experts().is_none()) => {
             let (family, count) = (&model.architecture, experts.count);
             let problem = format!("expected no experts in a {family} model, found {count}");
-            Err(metadata.error(key, problem))
+            Err(FieldSource::Gguf(keys).error(&rows::EXPERT_COUNT, problem))
         }
         _ => Ok(()),
     }

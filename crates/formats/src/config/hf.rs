@@ -10,41 +10,19 @@ pub(crate) mod index;
 pub(crate) mod mamba;
 pub(crate) mod rope;
 
-use super::check::{self, CompressedFieldNames, ExpertFieldNames, FieldNames};
 use serde_json::{Map, Value as Json};
 
+use super::check;
 use super::family::{self, Family, Windows};
 use super::fields::{FULL, MAX_HEADS, MAX_LAYERS, MAX_TOKENS, MAX_WIDTH, SLIDING};
-use super::{
-    Activation, Attention, ExpertsConfig, Hyperparameters, LatentConfig, ModelConfig, SpecialIds,
-    yarn,
-};
-use crate::error::Result;
+use super::rows::{self, FieldSource, HEAD_DIM, KV_HEADS};
+use super::{Activation, Hyperparameters, LatentConfig, ModelConfig, SpecialIds, yarn};
+use crate::error::{Result, shown};
 use crate::json::{Object, describe};
 use crate::names::NameTable;
 
 /// Default of `sliding_window` in the reference library.
 const DEFAULT_WINDOW: usize = 4096;
-
-const NAMES: FieldNames = FieldNames {
-    layers: "num_hidden_layers",
-    shared_kv: "num_kv_shared_layers",
-    heads: "num_attention_heads",
-    kv_heads: "num_key_value_heads",
-    rope_dim: "partial_rotary_factor",
-    head_dim: "head_dim",
-    theta: "rope_theta",
-    scaling: "rope_scaling",
-    shared_experts: "n_shared_experts",
-    experts: ExpertFieldNames::HF,
-    compressed: CompressedFieldNames {
-        groups: "o_groups",
-        index_dim: "index_head_dim",
-        theta: "compress_rope_theta",
-    },
-    index_dim: index::DIM,
-    q_rank: "q_lora_rank",
-};
 
 /// A config.json that was read.
 pub(crate) struct HfConfig {
@@ -68,16 +46,7 @@ pub(crate) fn read(
     // What a checkpoint of several modalities says of the whole is the case for its text.
     model.tied_embeddings = whole.flag("tie_word_embeddings")?.unwrap_or(model.tied_embeddings);
     let special = special(whole)?.or(special(config)?);
-    let mut names = FieldNames { experts: ExpertFieldNames::of(config), ..NAMES };
-    if model.latent().is_some() {
-        (names.rope_dim, names.head_dim) = (compressed::ROPE_DIM, "qk_head_dim");
-    }
-    if model.compressed().is_some() {
-        names.rope_dim = compressed::rope_field(config);
-    }
-    if let Some((field, problem)) = check::broken(&model, &names) {
-        return Err(config.error(field, problem));
-    }
+    check::check(&model, FieldSource::ConfigJson(config))?;
     let declared = family.declared_tensors(config)?;
     let model = ModelConfig::build(family, name.to_owned(), special, model);
     Ok(HfConfig { model, family, declared })
@@ -95,9 +64,8 @@ pub(crate) fn fill(map: &mut Map<String, Json>, family: &Family) {
     };
     let Some(inner) = inner else { return };
     (family.hf_fill)(inner);
-    let Json::Object(defaults) = (family.hf_defaults)() else { return };
-    for (field, value) in defaults {
-        inner.entry(field).or_insert(value);
+    if let Json::Object(defaults) = (family.defaults)() {
+        rows::fill(inner, defaults);
     }
 }
 
@@ -125,46 +93,44 @@ fn build(
     if !own.contains(&activation) {
         check_activation(config)?;
     }
-    let layers = config.positive("num_hidden_layers", MAX_LAYERS)?;
-    let hidden_size = config.positive("hidden_size", MAX_WIDTH)?;
-    let heads = config.positive(NAMES.heads, MAX_HEADS)?;
-    let latent = family.latent.map(|read| read(config)).transpose()?;
-    let head_dim = head_dim(config, family, latent, hidden_size, heads)?;
-    let gate = family.output_gate && config.flag("attn_output_gate")?.unwrap_or(true);
-    let (attention, hyper, rope, sharpening) = match family.compressed {
-        true => {
-            let read = compressed::read(config, layers, head_dim)?;
-            (Attention::Compressed(Box::new(read.attention)), Some(read.hyper), read.rope, 1.0)
-        }
+    let source = FieldSource::ConfigJson(config);
+    let layers = config.positive(rows::LAYERS.hf[0], MAX_LAYERS)?;
+    let mut model = family::plain(layers);
+    model.activation = activation;
+    rows::read(&[rows::HIDDEN, rows::HEADS], source, &mut model)?;
+    if family.latent {
+        model.latent = Some(LatentConfig::default());
+        rows::read(rows::LATENT, source, &mut model)?;
+    }
+    model.head_dim = head_dim(config, &model)?;
+    if family.compressed {
+        compressed::read(config, &mut model)?;
+    }
+    model.grouped.gate = family.output_gate && config.flag("attn_output_gate")?.unwrap_or(true);
+    let sharpening = match family.compressed {
+        true => 1.0,
         false => {
-            let (rope, sharpening) = rope::read(config, family, head_dim, latent)?;
-            let normed = || Ok(config.flag("use_qk_norm")? == Some(true));
-            (family.attention(latent, gate, normed)?, None, rope, sharpening)
+            model.grouped.head_norms =
+                family.may_norm_heads && config.flag("use_qk_norm")? == Some(true);
+            rope::read(config, family, &mut model)?
         }
     };
-    let tied = config.flag("tie_word_embeddings")?;
-    let experts = (family.experts)(config, layers)?.filter(|found| found.layers.contains(&true));
-    let mut model = Hyperparameters {
-        hidden_size,
-        layers,
-        heads,
-        kv_heads: kv_heads(config, family, latent, heads)?,
-        head_dim,
-        attention_scale: yarn::attention_scale(head_dim, latent.map_or(1.0, |_| sharpening)),
-        intermediate_size: intermediate_size(config, experts.as_ref())?,
-        activation,
-        experts,
-        attention,
-        delta: family.delta.map_or(Ok(None), |_| delta::read(config, layers))?,
-        hyper,
-        vocab_size: config.positive("vocab_size", MAX_TOKENS)?,
-        context_length: config.positive("max_position_embeddings", MAX_TOKENS)?,
-        rms_norm_eps: config.need_above_zero(family.hf_eps)?,
-        rope,
-        windows: (family.windows)(config, layers)?,
-        tied_embeddings: tied.unwrap_or_else(|| !has_own_head(&family.names)),
-        ..family::plain(layers)
+    model.attention_scale =
+        yarn::attention_scale(model.head_dim, model.latent.map_or(1.0, |_| sharpening));
+    model.tied_embeddings = match config.flag("tie_word_embeddings")? {
+        Some(tied) => tied,
+        None => !has_own_head(&family.names),
     };
+    model.experts = (family.experts)(config, layers)?.filter(|it| it.layers.contains(&true));
+    model.kv_heads = kv_heads(config, &model)?;
+    model.intermediate_size = intermediate_size(config, &model)?;
+    if family.delta.is_some() {
+        delta::read(config, &mut model)?;
+    }
+    rows::read(&[rows::VOCAB, rows::CONTEXT], source, &mut model)?;
+    model.rms_norm_eps = config.need_above_zero(family.hf_eps)?;
+    model.windows = (family.windows)(config, layers)?;
+    rows::read(family.rows, source, &mut model)?;
     if scores_texts(config)? {
         model.classifier = Some((family.classifier)(config)?);
     }
@@ -197,9 +163,9 @@ fn check_direction(config: Object, model: &Hyperparameters) -> Result<()> {
 }
 
 /// Width of the MLP, which need not be given where every layer has experts.
-fn intermediate_size(config: Object, experts: Option<&ExpertsConfig>) -> Result<usize> {
+fn intermediate_size(config: Object, model: &Hyperparameters) -> Result<usize> {
     const KEY: &str = "intermediate_size";
-    let sparse = experts.filter(|experts| !experts.layers.contains(&false));
+    let sparse = model.experts.as_ref().filter(|experts| !experts.layers.contains(&false));
     match (config.opt_positive(KEY, MAX_WIDTH)?, sparse) {
         (Some(width), _) => Ok(width),
         (None, Some(experts)) => Ok(experts.width),
@@ -211,39 +177,27 @@ fn check_activation(config: Object) -> Result<()> {
     match config.text("hidden_act")? {
         None | Some("silu" | "swish") => Ok(()),
         Some(other) => {
-            let problem = format!("expected silu, found {}", crate::error::shown(other));
+            let problem = format!("expected silu, found {}", shown(other));
             Err(config.error("hidden_act", problem))
         }
     }
 }
 
-fn kv_heads(
-    config: Object,
-    family: &Family,
-    latent: Option<LatentConfig>,
-    heads: usize,
-) -> Result<usize> {
-    if latent.is_some() {
-        return Ok(heads);
+fn kv_heads(config: Object, model: &Hyperparameters) -> Result<usize> {
+    match model.latent {
+        Some(_) => Ok(model.heads),
+        None => Ok(config.opt_positive(KV_HEADS.hf[0], MAX_HEADS)?.unwrap_or(model.heads)),
     }
-    Ok(config.nullable(NAMES.kv_heads, MAX_HEADS, family.kv_heads)?.unwrap_or(heads))
 }
 
-fn head_dim(
-    config: Object,
-    family: &Family,
-    latent: Option<LatentConfig>,
-    hidden: usize,
-    heads: usize,
-) -> Result<usize> {
-    if let Some(latent) = latent {
+fn head_dim(config: Object, model: &Hyperparameters) -> Result<usize> {
+    if let Some(latent) = model.latent {
         return Ok(latent.nope_dim + latent.rope_dim);
     }
-    if let Some(dim) = config.opt_positive(NAMES.head_dim, MAX_HEADS)?.or(family.head_dim) {
-        return Ok(dim);
+    match config.opt_positive(HEAD_DIM.hf[0], MAX_HEADS)? {
+        Some(dim) => Ok(dim),
+        None => check::even_head_dim(model, FieldSource::ConfigJson(config)),
     }
-    check::even_head_dim(hidden, heads, &NAMES)
-        .map_err(|problem| config.error("hidden_size", problem))
 }
 
 /// The sliding window of families that have one: `null` means none.
@@ -265,24 +219,46 @@ pub(crate) fn windows_by_type(
     layers: usize,
     window: Option<usize>,
 ) -> Result<Option<Windows>> {
-    const KEY: &str = "layer_types";
-    let Some(types) = config.array(KEY)? else { return Ok(None) };
+    let kinds = [(FULL, false), (SLIDING, true)];
+    let Some(slides) = types_of_layers(config, "layer_types", layers, &kinds)? else {
+        return Ok(None);
+    };
+    if window.is_none() && slides.contains(&true) {
+        let problem = "expected a window, as layer_types has sliding_attention; found none";
+        return Err(config.error("sliding_window", problem));
+    }
+    Ok(Some(slides.into_iter().map(|slides| window.filter(|_| slides)).collect()))
+}
+
+/// What each layer is, from a list of the names of `kinds`, if config.json has the field `key`.
+pub(crate) fn types_of_layers<T: Copy>(
+    config: Object,
+    key: &str,
+    layers: usize,
+    kinds: &[(&str, T)],
+) -> Result<Option<Vec<T>>> {
+    let Some(types) = config.array(key)? else { return Ok(None) };
     if types.len() != layers {
         let problem = format!("expected one entry per layer ({layers}), found {}", types.len());
-        return Err(config.error(KEY, problem));
+        return Err(config.error(key, problem));
     }
-    let window_of = |kind: &Json| match kind.as_str() {
-        Some(FULL) => Ok(None),
-        Some(SLIDING) if window.is_some() => Ok(window),
-        Some(SLIDING) => {
-            let problem = "expected a window, as layer_types has sliding_attention; found none";
-            Err(config.error("sliding_window", problem))
-        }
-        _ => {
-            let found = describe(kind);
-            let expected = "expected full_attention or sliding_attention";
-            Err(config.error(KEY, format!("{expected}, found {found}")))
-        }
+    kinds_of(config, key, types, kinds).map(Some)
+}
+
+/// What the entries of the field `key` stand for, each a name of `kinds`.
+fn kinds_of<T: Copy>(
+    config: Object,
+    key: &str,
+    entries: &[Json],
+    kinds: &[(&str, T)],
+) -> Result<Vec<T>> {
+    let kind = |entry: &Json| {
+        let known = kinds.iter().find(|(name, _)| entry.as_str() == Some(name));
+        known.map(|(_, kind)| *kind).ok_or_else(|| {
+            let names: Vec<_> = kinds.iter().map(|(name, _)| *name).collect();
+            let found = entry.as_str().map_or_else(|| describe(entry), shown);
+            config.error(key, format!("expected {}, found {found}", names.join(" or ")))
+        })
     };
-    types.iter().map(window_of).collect::<Result<_>>().map(Some)
+    entries.iter().map(kind).collect()
 }

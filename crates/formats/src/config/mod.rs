@@ -1,9 +1,8 @@
 //! Model configurations: their schema, and how both kinds of files are read and written.
 //!
 //! Invariant: a module knows those before it in this list and no family: `schema` and `encoder`;
-//! `fields`, `names` and `yarn`; `parts`; `family`, the descriptor that readers and writers take;
-//! `model`;
-//! `check`, `delta` and `mamba`; `hf`, `gguf` and `write`.
+//! `fields`, `names` and `yarn`; `parts` and `rows`; `family`, the descriptor that readers and
+//! writers take; `model`; `check`, `delta` and `mamba`; `hf`, `gguf` and `write`.
 
 pub(crate) mod check;
 mod delta;
@@ -17,14 +16,16 @@ mod model;
 pub(crate) mod names;
 pub(crate) mod parts;
 mod resize;
+pub(crate) mod rows;
 mod schema;
 pub(crate) mod write;
 mod yarn;
 
 pub use encoder::EncoderConfig;
 pub use model::ModelConfig;
+pub use rows::{KnownField, known_fields};
+use schema::INDEXED_RATIO;
 pub use schema::*;
-use schema::{Compressed, INDEXED_RATIO};
 pub use write::RowFactors;
 
 use crate::layers::{

@@ -1,6 +1,6 @@
 //! Parts of layers with the sizes that files say, from which families build their layers.
 
-use super::{Attention, HyperConfig, Hyperparameters, ValueSource};
+use super::{HyperConfig, Hyperparameters, OfLayers, ValueSource};
 use crate::layers::{
     Biases, Chooser, ChosenSpec, CompressedIndexSpec, CompressedSpec, CompressorSpec,
     ConvolutionSpec, Correction, DeltaSpec, EmbeddingSpec, ExpertsSpec, Factors, GroupedSpec,
@@ -59,7 +59,7 @@ impl Hyperparameters {
 
     /// Grouped-query attention of the layer `at`.
     pub(crate) fn grouped(&self, at: usize) -> GroupedSpec {
-        let options = self.grouped_options();
+        let options = self.grouped;
         let windowed = self.windowed.as_ref().filter(|_| self.windows[at].is_some());
         let rope = windowed.map_or(&self.rope, |own| &own.rope);
         let values = match options.values {
@@ -92,15 +92,7 @@ impl Hyperparameters {
 
     /// Norms of heads, where the files declare them.
     pub(crate) fn declared_head_norms(&self) -> Option<HeadNormSpec> {
-        self.grouped_options().head_norms.then_some(HeadNormSpec::EACH)
-    }
-
-    /// What files say of grouped attention.
-    pub(crate) fn grouped_options(&self) -> super::GroupedConfig {
-        match &self.attention {
-            Attention::Grouped(options) => *options,
-            _ => super::GroupedConfig::default(),
-        }
+        self.grouped.head_norms.then_some(HeadNormSpec::EACH)
     }
 
     /// The factors of projections whose names begin so.
@@ -110,7 +102,7 @@ impl Hyperparameters {
 
     /// Multi-head latent attention of the layer `at`, with the index of the model.
     pub(crate) fn latent_attention(&self, at: usize) -> LatentSpec {
-        let sizes = self.latent().expect("the family has latent attention");
+        let sizes = self.latent.expect("the family has latent attention");
         let chosen = self.index.as_ref().map(|index| ChosenSpec {
             top: index.top,
             by: match (0..=at).rev().find(|before| index.layers[*before]) {
@@ -136,7 +128,7 @@ impl Hyperparameters {
 
     /// Attention to a window and to compressed rows of the layer `at`.
     pub(crate) fn compressed_attention(&self, at: usize) -> CompressedSpec {
-        let sizes = self.compressed().expect("the family has compressed rows");
+        let sizes = self.compressed.as_ref().expect("the family has compressed rows");
         let (every, indexed) = (sizes.ratios[at], sizes.indexed[at]);
         let rows = |dim, overlap| CompressorSpec { every, dim, overlap };
         CompressedSpec {
@@ -161,38 +153,20 @@ impl Hyperparameters {
 
     /// The recurrence of the layer `at`, if it has one.
     pub(crate) fn gated_delta(&self, at: usize) -> Option<DeltaSpec> {
-        self.delta_of(at).map(|delta| DeltaSpec {
-            key_heads: delta.key_heads,
-            value_heads: delta.value_heads,
-            key_dim: delta.key_dim,
-            value_dim: delta.value_dim,
-            kernel: delta.kernel,
-            per_channel: false,
-            tiled: delta.tiled,
-            eps: self.rms_norm_eps,
-        })
+        let spec = OfLayers::of(&self.delta, at)?;
+        Some(DeltaSpec { eps: self.rms_norm_eps, ..*spec })
     }
 
-    /// The state space of the layer `at`, if it has one: values are normalised together.
+    /// The state space of the layer `at`, if it has one.
     pub(crate) fn state_space(&self, at: usize) -> Option<StateSpaceSpec> {
-        self.mamba_of(at).map(|mamba| StateSpaceSpec {
-            heads: mamba.heads,
-            head_dim: mamba.head_dim,
-            groups: mamba.groups,
-            state: mamba.state,
-            kernel: mamba.kernel,
-            norm: mamba.norm,
-            norm_groups: 1,
-            limits: mamba.limits,
-            eps: self.rms_norm_eps,
-            factors: self.factors_of("ssm_"),
-        })
+        let spec = OfLayers::of(&self.mamba, at)?.clone();
+        Some(StateSpaceSpec { eps: self.rms_norm_eps, factors: self.factors_of("ssm_"), ..spec })
     }
 
     /// The convolution of the layer `at`, if it has one in place of attention.
     pub(crate) fn convolution(&self, at: usize) -> Option<ConvolutionSpec> {
-        let (channels, convs) = (self.hidden_size, self.conv_of(at)?);
-        Some(ConvolutionSpec { channels, kernel: convs.kernel, biased: convs.biased })
+        let spec = OfLayers::of(&self.convs, at)?;
+        Some(ConvolutionSpec { channels: self.hidden_size, ..*spec })
     }
 
     /// The gated MLP of the layer `at`.

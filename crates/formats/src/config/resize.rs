@@ -1,6 +1,6 @@
 //! Hyperparameters with another number of layers, for models of random weights.
 
-use super::{Attention, Hyperparameters};
+use super::{Hyperparameters, OfLayers};
 
 impl Hyperparameters {
     /// Sets the number of layers. Where layers differ, the last four are repeated.
@@ -16,24 +16,15 @@ impl Hyperparameters {
             repeat(&mut experts.shared_limits, layers);
         }
         self.experts = self.experts.take().filter(|experts| experts.layers.contains(&true));
-        if let Some(delta) = &mut self.delta {
-            repeat(&mut delta.layers, layers);
-        }
-        self.delta = self.delta.take().filter(|delta| delta.layers.contains(&true));
-        if let Some(mamba) = &mut self.mamba {
-            repeat(&mut mamba.layers, layers);
-        }
-        self.mamba = self.mamba.take().filter(|mamba| mamba.layers.contains(&true));
-        if let Some(convs) = &mut self.convs {
-            repeat(&mut convs.layers, layers);
-        }
-        self.convs = self.convs.take().filter(|convs| convs.layers.contains(&true));
+        resize(&mut self.delta, layers);
+        resize(&mut self.mamba, layers);
+        resize(&mut self.convs, layers);
         if let Some(index) = &mut self.index {
             repeat(&mut index.layers, layers);
         }
         repeat(&mut self.sublayers, layers);
         repeat(&mut self.unrotated, layers);
-        if let Attention::Compressed(sizes) = &mut self.attention {
+        if let Some(sizes) = &mut self.compressed {
             repeat(&mut sizes.ratios, layers);
             repeat(&mut sizes.indexed, layers);
             if !sizes.indexed.contains(&true) {
@@ -41,6 +32,14 @@ impl Hyperparameters {
             }
         }
     }
+}
+
+/// The same for an operation that some layers have; `None` where none has it any more.
+fn resize<S>(part: &mut Option<OfLayers<S>>, layers: usize) {
+    *part = part.take().and_then(|mut part| {
+        repeat(&mut part.layers, layers);
+        part.some()
+    });
 }
 
 /// Cuts `values` to `count`, or repeats the last four of them.

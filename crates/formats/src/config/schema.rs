@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use super::EncoderConfig;
 use crate::layers::{
-    Activation, ClassifierConfig, Growth, HyperConfig, LatentConfig, PositionTable, RopeConfig,
-    ValueSource,
+    Activation, ClassifierConfig, ConvolutionSpec, DeltaSpec, Growth, HyperConfig, LatentConfig,
+    PositionTable, RopeConfig, StateSpaceSpec, ValueSource,
 };
 pub use experts::*;
 pub use mixers::*;
@@ -36,8 +36,15 @@ pub struct Hyperparameters {
     pub activation: Activation,
     /// Routed experts, where any layer has them.
     pub experts: Option<ExpertsConfig>,
-    /// How all layers attend, except those of `delta`.
-    pub attention: Attention,
+    /// Variants of grouped-query attention, where layers attend so.
+    pub grouped: GroupedConfig,
+    /// Sizes of multi-head latent attention, where layers attend so: keys and values are expanded
+    /// from a shared low-rank row.
+    pub latent: Option<LatentConfig>,
+    /// Sizes of attention to a window of rows, and to rows that each stand for several positions,
+    /// where layers attend so. Keys and values are the same row of `head_dim` values, shared by all
+    /// heads.
+    pub compressed: Option<Box<CompressedConfig>>,
     /// Heads and rotary embedding of layers with a window, where these have their own.
     pub windowed: Option<WindowedConfig>,
     /// Number of last layers that attend to the keys and values of earlier ones: each to those of
@@ -53,9 +60,9 @@ pub struct Hyperparameters {
     /// one.
     pub positions: Option<PositionTable>,
     /// Layers with state spaces, where the model has any.
-    pub mamba: Option<MambaConfig>,
+    pub mamba: Option<OfLayers<StateSpaceSpec>>,
     /// Layers with a short convolution in place of attention, where the model has any.
-    pub convs: Option<ConvConfig>,
+    pub convs: Option<OfLayers<ConvolutionSpec>>,
     /// Per layer: which sublayers it has.
     pub sublayers: Vec<Sublayers>,
     /// Factors of what projections give, by the names of their weights in a layer.
@@ -63,7 +70,7 @@ pub struct Hyperparameters {
     /// Values of the input that each layer has of its own for each token; 0 where there is none.
     pub layer_inputs: usize,
     /// Layers with a recurrence in place of attention, where the model has any.
-    pub delta: Option<DeltaConfig>,
+    pub delta: Option<OfLayers<DeltaSpec>>,
     /// Hyper-connections, where several residual streams pass through the layers.
     pub hyper: Option<HyperConfig>,
     /// What an encoder has, whose positions attend to later ones too.
@@ -100,21 +107,11 @@ impl Hyperparameters {
         self.experts.as_ref().filter(|experts| experts.layers[layer])
     }
 
-    /// The sizes of a layer's state space, if it has one.
-    pub fn mamba_of(&self, layer: usize) -> Option<&MambaConfig> {
-        self.mamba.as_ref().filter(|mamba| mamba.layers[layer])
-    }
-
-    /// The convolution of a layer, if it has one in place of attention.
-    pub fn conv_of(&self, layer: usize) -> Option<&ConvConfig> {
-        self.convs.as_ref().filter(|convs| convs.layers[layer])
-    }
-
     /// Whether a layer has attention alone.
     pub fn attends(&self, layer: usize) -> bool {
-        let other = self.mamba_of(layer).is_some()
-            || self.delta_of(layer).is_some()
-            || self.conv_of(layer).is_some();
+        let other = OfLayers::has(&self.mamba, layer)
+            || OfLayers::has(&self.delta, layer)
+            || OfLayers::has(&self.convs, layer);
         self.sublayers[layer] != Sublayers::FeedForward && !other
     }
 
@@ -126,11 +123,6 @@ impl Hyperparameters {
     /// Factor of what the projection with this name gives.
     pub fn factor_of(&self, name: &str) -> f32 {
         self.factors.iter().find(|(known, _)| *known == name).map_or(1.0, |(_, factor)| *factor)
-    }
-
-    /// The sizes of a layer's recurrence, if it has one in place of attention.
-    pub fn delta_of(&self, layer: usize) -> Option<&DeltaConfig> {
-        self.delta.as_ref().filter(|delta| delta.layers[layer])
     }
 
     /// What layers with a window have of their own, in a layer with one.
@@ -163,42 +155,6 @@ impl Hyperparameters {
         let wide = self.wide_mlps && layer >= self.layers - self.shared_kv_layers;
         self.intermediate_size * if wide { 2 } else { 1 }
     }
-
-    /// The settings of grouped attention, where layers attend so.
-    pub fn grouped_config(&self) -> Option<&GroupedConfig> {
-        match &self.attention {
-            Attention::Grouped(grouped) => Some(grouped),
-            Attention::Latent(_) | Attention::Compressed(_) => None,
-        }
-    }
-
-    /// The sizes of latent attention, where layers attend so.
-    pub fn latent(&self) -> Option<LatentConfig> {
-        match self.attention {
-            Attention::Latent(sizes) => Some(sizes),
-            Attention::Grouped(_) | Attention::Compressed(_) => None,
-        }
-    }
-
-    /// The sizes of attention to compressed rows, where layers attend so.
-    pub fn compressed(&self) -> Option<&CompressedConfig> {
-        match &self.attention {
-            Attention::Compressed(sizes) => Some(sizes),
-            Attention::Grouped(_) | Attention::Latent(_) => None,
-        }
-    }
-}
-
-/// How layers attend.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Attention {
-    /// Grouped-query attention: `heads / kv_heads` query heads share one KV head.
-    Grouped(GroupedConfig),
-    /// Multi-head latent attention: keys and values are expanded from a shared low-rank row.
-    Latent(LatentConfig),
-    /// Attention to a window of rows, and to rows that each stand for several positions. Keys and
-    /// values are the same row of `head_dim` values, shared by all heads.
-    Compressed(Box<CompressedConfig>),
 }
 
 /// Variants of grouped-query attention.
@@ -260,12 +216,22 @@ pub struct CompressedConfig {
 /// The ratio that stands for a layer with an index where files give a number for each layer.
 pub(super) const INDEXED_RATIO: usize = 4;
 
-/// What a file says of a model that attends to compressed rows.
-pub(super) struct Compressed {
-    pub attention: CompressedConfig,
-    /// Rotary position embedding of layers without compressed rows.
-    pub rope: RopeConfig,
-    pub hyper: HyperConfig,
+impl CompressedConfig {
+    /// No sizes yet, with this rotary embedding of layers with compressed rows.
+    pub(crate) fn of(rope: RopeConfig) -> Self {
+        Self {
+            q_rank: 0,
+            rope_dim: 0,
+            groups: 0,
+            out_rank: 0,
+            ratios: Vec::new(),
+            indexed: Vec::new(),
+            index_heads: 0,
+            index_dim: 0,
+            index_top: 0,
+            rope,
+        }
+    }
 }
 
 /// Token ids with a role.

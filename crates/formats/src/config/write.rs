@@ -14,8 +14,10 @@ use serde_json::{Value as Json, json};
 use super::family::Family;
 use super::fields::{FULL, SLIDING};
 use super::gguf::{LONG_FACTORS, ROPE_FACTORS, SHORT_FACTORS};
-use super::{LatentConfig, ModelConfig, RopeConfig, RopeLayout, RopeScaling, WindowedConfig, yarn};
+use super::rows::{self, HEAD_DIM, ROTATED};
+use super::{ModelConfig, RopeConfig, RopeLayout, RopeScaling, WindowedConfig, yarn};
 use crate::error::{Error, Result};
+use crate::json::extend;
 
 /// Divisor of the frequencies of pairs that are not rotated, as llama.cpp writes it.
 const UNROTATED: f32 = 1e30;
@@ -94,14 +96,17 @@ impl ModelConfig {
             fields.retain(|key, _| !of_all.contains(&key.as_str()));
             fields.insert("rope_parameters".to_owned(), self.rope_by_type(windowed)?);
         }
+        extend(&mut json, rows::to_json(family.rows, &self.said));
         extend(&mut json, (family.to_json)(&self.said));
-        if let Some(latent) = self.said.latent() {
+        if self.said.latent.is_some() {
             let fields = json.as_object_mut().expect("made as an object");
-            fields.retain(|key, _| key != "head_dim" && key != "partial_rotary_factor");
-            extend(&mut json, self.latent_json(latent));
+            fields.retain(|key, _| key != HEAD_DIM.hf[0] && key != ROTATED.hf[0]);
+            extend(&mut json, rows::to_json(rows::LATENT, &self.said));
+            let interleaved = self.said.rope.layout == RopeLayout::Interleaved;
+            extend(&mut json, json!({"rope_interleave": interleaved}));
         }
-        if let Some(sizes) = self.said.compressed() {
-            let of_others = ["partial_rotary_factor", "rope_scaling", "layer_types"];
+        if let Some(sizes) = &self.said.compressed {
+            let of_others = [ROTATED.hf[0], "rope_scaling", "layer_types"];
             let fields = json.as_object_mut().expect("made as an object");
             fields.retain(|key, _| !of_others.contains(&key.as_str()));
             extend(&mut json, self.compressed_json(sizes)?);
@@ -111,17 +116,6 @@ impl ModelConfig {
             self.leading_dense()?;
         }
         Ok(json)
-    }
-
-    fn latent_json(&self, latent: LatentConfig) -> Json {
-        json!({
-            "q_lora_rank": latent.q_rank,
-            "kv_lora_rank": latent.kv_rank,
-            "qk_nope_head_dim": latent.nope_dim,
-            "qk_rope_head_dim": latent.rope_dim,
-            "v_head_dim": latent.value_dim,
-            "rope_interleave": self.said.rope.layout == RopeLayout::Interleaved,
-        })
     }
 
     /// Number of layers before the first with experts; an error unless all later layers have
@@ -141,7 +135,7 @@ impl ModelConfig {
     fn mscale_all_dim(&self) -> Option<f64> {
         let RopeScaling::Yarn { factor, .. } = self.said.rope.scaling else { return None };
         self.said
-            .latent()
+            .latent
             .and_then(|_| yarn::multiplier(self.said.head_dim, self.said.attention_scale, factor))
     }
 
@@ -200,12 +194,5 @@ impl ModelConfig {
 
     pub(crate) fn error(&self, field: &str, problem: &str) -> Error {
         Error::field(std::path::Path::new(&self.name), field, problem)
-    }
-}
-
-/// Adds the fields of an object to another.
-pub(crate) fn extend(json: &mut Json, more: Json) {
-    if let (Some(fields), Json::Object(more)) = (json.as_object_mut(), more) {
-        fields.extend(more);
     }
 }

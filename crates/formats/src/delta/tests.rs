@@ -6,15 +6,15 @@ use kernels::quant::{BF16, F16, MXFP4, QuantType};
 
 /// Two key heads of one value, four value heads of two values: shares of 10 rows.
 fn config() -> ModelConfig {
-    let delta = DeltaConfig {
-        layers: vec![true],
+    let spec = DeltaSpec {
         key_heads: 2,
         value_heads: 4,
         key_dim: 1,
         value_dim: 2,
         kernel: 3,
-        tiled: false,
+        ..DeltaSpec::default()
     };
+    let delta = OfLayers { layers: vec![true], spec };
     let tiny = ModelConfig::tiny("llama", 1).unwrap();
     tiny.with(|said| said.delta = Some(delta))
 }

@@ -5,7 +5,7 @@ use super::prelude::*;
 pub(super) static BERT: Family = Family {
     name: "bert",
     hf_class: "BertModel",
-    hf_defaults: defaults,
+    defaults,
     hf_eps: "layer_norm_eps",
     gguf_name: "bert",
     gguf_eps: &[family::LAYER_EPS],

@@ -10,7 +10,8 @@ pub(super) static COHERE2: Family = Family {
     gguf_name: "cohere2",
     gguf_rope: RopeLayout::Interleaved,
     gguf_window_period: Some(PERIOD),
-    gguf_logit_factor: true,
+    defaults: || json!({"logit_scale": 0.0625}),
+    rows: &[rows::LOGIT_SCALE],
     hf_eps: "layer_norm_eps",
     gguf_eps: &[family::LAYER_EPS],
     declared: &[("attention_bias", false, &[]), ("use_qk_norm", false, &[])],
@@ -37,15 +38,6 @@ pub(super) static COHERE2: Family = Family {
         ..parts::head(model)
     },
     fixed,
-    hf_more: |config, model| {
-        model.logit_scale = config.above_zero("logit_scale")?.unwrap_or(0.0625);
-        Ok(())
-    },
-    gguf_more: |keys, _, model| {
-        model.logit_scale = keys.opt_above_zero("logit_scale")?.unwrap_or(1.0);
-        Ok(())
-    },
-    to_json: |config| json!({"logit_scale": config.logit_scale}),
     tiny: |layers| {
         let mut config = family::tiny(layers);
         config.rope.layout = RopeLayout::Interleaved;

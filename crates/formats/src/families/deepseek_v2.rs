@@ -7,6 +7,12 @@ use super::prelude::*;
 pub(super) static DEEPSEEK_V2: Family = Family {
     name: "deepseek_v2",
     hf_class: "DeepseekV2ForCausalLM",
+    defaults: || {
+        family::with(
+            latent(),
+            json!({"n_routed_experts": 64, "n_shared_experts": 2, "moe_intermediate_size": 1407}),
+        )
+    },
     experts: experts_of_v2,
     tiny,
     ..DEEPSEEK_BASE
@@ -25,7 +31,7 @@ pub(super) const DEEPSEEK_BASE: Family = Family {
         modalities: &["vision_tower.", "mm_projector."],
         ..DENSE
     },
-    latent: Some(latent),
+    latent: true,
     layer: |model, at| {
         Layer::of([
             Sublayer::new(model.rms("attn_norm"), model.latent_attention(at)),
@@ -36,32 +42,30 @@ pub(super) const DEEPSEEK_BASE: Family = Family {
     ..BASE
 };
 
-fn latent(config: Object) -> Result<LatentConfig> {
-    let dim = |key, default| config.setting(key, MAX_HEADS, default);
-    Ok(LatentConfig {
-        q_rank: config.nullable("q_lora_rank", MAX_WIDTH, Some(1536))?,
-        kv_rank: config.setting("kv_lora_rank", MAX_WIDTH, 512)?,
-        nope_dim: dim("qk_nope_head_dim", 128)?,
-        rope_dim: dim("qk_rope_head_dim", 64)?,
-        value_dim: dim("v_head_dim", 128)?,
+/// Defaults of the sizes of latent attention.
+pub(super) fn latent() -> Json {
+    json!({
+        "q_lora_rank": 1536,
+        "kv_lora_rank": 512,
+        "qk_nope_head_dim": 128,
+        "qk_rope_head_dim": 64,
+        "v_head_dim": 128,
     })
 }
 
 fn experts_of_v2(config: Object, layers: usize) -> Result<Option<ExpertsConfig>> {
     experts::expect(config, "scoring_func", &["softmax"])?;
-    let Some(count) = experts::count(config, 64)? else { return Ok(None) };
-    let (width, shared) = (experts::width(config, 1407)?, experts::shared(config, 2)?);
-    let chosen = config.opt_positive(ExpertFieldNames::HF.chosen, MAX_EXPERTS)?;
-    let chosen = config.need(ExpertFieldNames::HF.chosen, "a number of experts", chosen)?;
+    let Some(count) = experts::count(config)? else { return Ok(None) };
+    let (width, shared) = (experts::width(config)?, experts::shared(config)?);
     Ok(Some(ExpertsConfig {
         shared_width: width * shared,
-        layers: experts::after_dense(config, layers, 0)?,
+        layers: experts::after_dense(config, layers)?,
         // The original code follows `norm_topk_prob`. The reference library does not, and no
         // published checkpoint sets it.
         normalise: false,
-        scale: experts::scale(config, 1.0)?,
+        scale: experts::scale(config)?,
         groups: groups_of_v2(config)?,
-        ..ExpertsConfig::plain(count, chosen, width, layers)
+        ..ExpertsConfig::plain(count, experts::chosen(config)?, width, layers)
     }))
 }
 
@@ -69,7 +73,7 @@ fn groups_of_v2(config: Object) -> Result<Option<ExpertGroups>> {
     const METHOD: &str = "topk_method";
     experts::expect(config, METHOD, &["greedy", "group_limited_greedy"])?;
     match config.text(METHOD)? {
-        Some("group_limited_greedy") => experts::groups(config, GroupRank::Best, None),
+        Some("group_limited_greedy") => experts::groups(config, GroupRank::Best),
         _ => Ok(None),
     }
 }
@@ -99,7 +103,7 @@ pub(super) fn tiny_latent(
         kv_heads: config.heads,
         head_dim: 28,
         attention_scale: 1.0 / 28f32.sqrt(),
-        attention: Attention::Latent(sizes),
+        latent: Some(sizes),
         experts: Some(experts),
         ..config
     }

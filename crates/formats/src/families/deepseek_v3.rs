@@ -13,7 +13,6 @@ pub(super) static DEEPSEEK_V3: Family = Family {
         // Files of GLM-4.7-Flash do not say; V2 has no biases for the choice of experts.
         None => Ok(file.tensors().iter().any(|tensor| tensor.source_name.ends_with(CHOICE_BIAS))),
     },
-    experts: |config, layers| experts::sigmoid(config, layers, &V3),
     ..V3_BASE
 };
 
@@ -27,21 +26,28 @@ pub(super) const V3_BASE: Family = Family {
         ])
     },
     more_layers: true,
+    defaults,
+    experts: experts::sigmoid,
     tiny,
     ..DEEPSEEK_BASE
 };
 
 const CHOICE_BIAS: &str = "exp_probs_b.bias";
 
-pub(super) const V3: SigmoidDefaults = SigmoidDefaults {
-    count: 256,
-    chosen: 8,
-    width: 2048,
-    dense: 3,
-    scale: 2.5,
-    groups: 8,
-    chosen_groups: 4,
-};
+/// Defaults of the configuration class.
+pub(super) fn defaults() -> Json {
+    let experts = json!({
+        "n_routed_experts": 256,
+        "n_shared_experts": 1,
+        "num_experts_per_tok": 8,
+        "moe_intermediate_size": 2048,
+        "first_k_dense_replace": 3,
+        "routed_scaling_factor": 2.5,
+        "n_group": 8,
+        "topk_group": 4,
+    });
+    family::with(deepseek_v2::latent(), experts)
+}
 
 fn tiny(layers: usize) -> Hyperparameters {
     let mut config = deepseek_v2::tiny_latent(layers, Some(40), tiny_experts(layers));

@@ -1,6 +1,6 @@
 //! DeepSeek V3.2: V3 with an index that chooses the positions to attend to.
 
-use super::deepseek_v3::{V3, V3_BASE};
+use super::deepseek_v3::{self, V3_BASE};
 use super::prelude::*;
 
 pub(super) static DEEPSEEK_V32: Family = Family {
@@ -8,15 +8,9 @@ pub(super) static DEEPSEEK_V32: Family = Family {
     hf_class: "DeepseekV32ForCausalLM",
     gguf_name: "deepseek32",
     gguf_is: |_, _| Ok(true),
-    experts: |config, layers| experts::sigmoid(config, layers, &V3),
-    hf_more: |config, model| {
-        model.index = Some(index::read(config, model.layers, 64, RopeLayout::Halves)?);
-        Ok(())
-    },
-    gguf_more: |keys, file, model| {
-        model.index = gguf::index::read(keys, file, model.layers, RopeLayout::Halves)?;
-        Ok(())
-    },
+    defaults: || family::with(deepseek_v3::defaults(), index::defaults(64)),
+    hf_more: |config, model| index::read(config, RopeLayout::Halves, model),
+    gguf_more: |keys, file, model| gguf::index::read(keys, file, RopeLayout::Halves, model),
     ..INDEXED
 };
 

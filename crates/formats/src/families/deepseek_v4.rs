@@ -15,8 +15,18 @@ pub(super) static DEEPSEEK_V4: Family = Family {
         ..BASE.gguf_experts
     },
     compressed: true,
-    kv_heads: Some(1),
-    head_dim: Some(512),
+    defaults: || {
+        let own = json!({
+            "num_key_value_heads": 1,
+            "head_dim": 512,
+            "n_routed_experts": 256,
+            "n_shared_experts": 1,
+            "num_experts_per_tok": 6,
+            "moe_intermediate_size": 2048,
+            "routed_scaling_factor": 1.5,
+        });
+        family::with(compressed::defaults(), own)
+    },
     // No published checkpoint has biases in its projections.
     declared: &[("attention_bias", false, &[]), ("mlp_bias", false, &[])],
     names: NameTable {
@@ -149,18 +159,18 @@ fn experts(config: Object, layers: usize) -> Result<Option<ExpertsConfig>> {
     let scoring = config.text("scoring_func")?;
     experts::expect(config, "scoring_func", &["sqrtsoftplus", "sigmoid"])?;
     experts::expect(config, "topk_method", &["noaux_tc"])?;
-    let count = config.setting(ExpertFieldNames::of(config).count, MAX_EXPERTS, 256)?;
-    let chosen = config.setting(ExpertFieldNames::HF.chosen, MAX_EXPERTS, 6)?;
-    let width = experts::width(config, 2048)?;
+    let name = FieldSource::ConfigJson(config).name(&rows::EXPERT_COUNT);
+    let count = config.positive(&name, MAX_EXPERTS)?;
+    let (chosen, width) = (experts::chosen(config)?, experts::width(config)?);
     let limits = vec![limit(config)?; layers];
     Ok(Some(ExpertsConfig {
-        shared_width: width * experts::shared(config, 1)?,
+        shared_width: width * experts::shared(config)?,
         scores: match scoring {
             Some("sigmoid") => RouterScores::Sigmoid,
             _ => RouterScores::SqrtSoftplus,
         },
         normalise: config.flag("norm_topk_prob")?.unwrap_or(true),
-        scale: experts::scale(config, 1.5)?,
+        scale: experts::scale(config)?,
         by_token: compressed::by_token(config, layers, 3)?,
         shared_limits: limits.clone(),
         limits,
@@ -184,7 +194,7 @@ fn limit(config: Object) -> Result<Option<f32>> {
 fn to_json(config: &Hyperparameters) -> Json {
     let mut json = experts::grouped_json(config);
     let fields = json.as_object_mut().expect("made as an object");
-    let grouped = [ExpertFieldNames::HF.groups, ExpertFieldNames::HF.chosen_groups];
+    let grouped = [rows::EXPERT_GROUPS.hf[0], rows::CHOSEN_GROUPS.hf[0]];
     let dense = ["first_k_dense_replace", "moe_layer_freq"];
     fields.retain(|key, _| !grouped.contains(&key.as_str()) && !dense.contains(&key.as_str()));
     if let Some(experts) = &config.experts {
@@ -202,7 +212,7 @@ fn tiny(layers: usize) -> Hyperparameters {
     let base = family::tiny(layers);
     let rope = RopeConfig { dim: 8, layout: RopeLayout::Interleaved, ..base.rope.clone() };
     let ratios: Vec<_> = [4, 6, 0].into_iter().cycle().take(layers).collect();
-    let attention = CompressedConfig {
+    let compressed = CompressedConfig {
         q_rank: 40,
         rope_dim: 8,
         groups: 2,
@@ -227,7 +237,7 @@ fn tiny(layers: usize) -> Hyperparameters {
         kv_heads: 1,
         intermediate_size: experts.width,
         experts: Some(experts),
-        attention: Attention::Compressed(Box::new(attention)),
+        compressed: Some(Box::new(compressed)),
         hyper: Some(HyperConfig { streams: 3, iterations: 6, eps: 1e-6 }),
         rope,
         windows: vec![Some(7); layers],

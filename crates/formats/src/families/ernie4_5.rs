@@ -13,7 +13,7 @@ pub(super) static ERNIE4_5: Family = Family {
 pub(super) const ERNIE4_5_BASE: Family = Family {
     hf_rope: RopeLayout::Interleaved,
     gguf_rope: RopeLayout::Interleaved,
-    theta: 500_000.0,
+    defaults: || json!({"rope_theta": 500_000.0}),
     declared: &[("use_bias", false, &[])],
     tiny: |layers| {
         let mut config = family::tiny(layers);

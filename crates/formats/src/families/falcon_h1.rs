@@ -10,7 +10,12 @@ pub(super) static FALCON_H1: Family = Family {
     gguf_name: "falcon-h1",
     gguf_aliases: &[("ffn_norm", "ffn_norm.weight")],
     gguf_folds: true,
-    kv_heads: Some(8),
+    defaults: || family::with(mamba::defaults(), json!({"num_key_value_heads": 8})),
+    // Its config.json has factors of more kinds.
+    rows: &[
+        FieldRow { hf: &[], ..rows::EMBEDDING_SCALE },
+        FieldRow { hf: &[], ..rows::LOGIT_DIVISOR },
+    ],
     declared: &[
         ("attention_bias", false, &[]),
         ("mlp_bias", false, &[]),
@@ -52,7 +57,7 @@ pub(super) static FALCON_H1: Family = Family {
     to_json,
     tiny: |layers| {
         let mut config = family::tiny(layers);
-        config.mamba = Some(tiny_mamba(vec![true; layers]));
+        config.mamba = tiny_mamba(vec![true; layers]);
         // Queries and values have one factor.
         let factor = |at: usize| 0.3125 + 0.125 * if at == 2 { 0 } else { at } as f32;
         config.factors =
@@ -81,15 +86,9 @@ const NORMED: &str = "mamba_rms_norm";
 const NORM_FIRST: &str = "mamba_norm_before_gate";
 
 fn hf_more(config: Object, model: &mut Hyperparameters) -> Result<()> {
-    let defaults = MambaDefaults { heads: 128, head_dim: None, groups: 1, state: 256 };
-    let spaces = mamba::read(config, vec![true; model.layers], &mamba::FIELDS, &defaults)?;
+    mamba::read(config, vec![true; model.layers], &mamba::FIELDS, model)?;
     let first = config.flag(NORM_FIRST)?.unwrap_or(true);
-    let norm = match config.flag(NORMED)?.unwrap_or(false) {
-        false => MambaNorm::None,
-        true if first => MambaNorm::BeforeGate,
-        true => MambaNorm::BehindGate,
-    };
-    model.mamba = Some(MambaConfig { norm, ..spaces });
+    set_norm(model, config.flag(NORMED)?.unwrap_or(false), first);
     let factor = |key| Ok(config.number(key)?.unwrap_or(1.0));
     model.embedding_scale = factor("embedding_multiplier")?;
     model.logit_scale = factor("lm_head_multiplier")?;
@@ -106,6 +105,17 @@ fn hf_more(config: Object, model: &mut Hyperparameters) -> Result<()> {
     Ok(())
 }
 
+/// Sets whether outputs of state spaces are normalised, and whether before their gates.
+fn set_norm(model: &mut Hyperparameters, normed: bool, first: bool) {
+    if let Some(spaces) = &mut model.mamba {
+        spaces.spec.norm = match normed {
+            false => MambaNorm::None,
+            true if first => MambaNorm::BeforeGate,
+            true => MambaNorm::BehindGate,
+        };
+    }
+}
+
 /// A list of factors, all 1 by default.
 fn list<const N: usize>(config: Object, key: &str) -> Result<[f32; N]> {
     let Some(list) = config.array(key)? else { return Ok([1.0; N]) };
@@ -117,17 +127,10 @@ fn list<const N: usize>(config: Object, key: &str) -> Result<[f32; N]> {
 }
 
 fn gguf_more(keys: &GgufKeys, file: &GgufFile, model: &mut Hyperparameters) -> Result<()> {
-    let spaces = gguf::mamba::read(keys, vec![true; model.layers])?;
+    gguf::mamba::read(keys, vec![true; model.layers], model)?;
     let normed = gguf::find(file, "blk.0.ssm_norm.weight").is_some() || file.tensors().is_empty();
     let first = keys.metadata.opt_flag(&keys.key(gguf::mamba::NORM_FIRST))?.unwrap_or(false);
-    let norm = match normed {
-        false => MambaNorm::None,
-        true if first => MambaNorm::BeforeGate,
-        true => MambaNorm::BehindGate,
-    };
-    model.mamba = Some(MambaConfig { norm, ..spaces });
-    model.embedding_scale = keys.opt_above_zero("embedding_scale")?.unwrap_or(1.0);
-    model.logit_scale = 1.0 / keys.opt_above_zero("logit_scale")?.unwrap_or(1.0);
+    set_norm(model, normed, first);
     for name in PROJECTIONS {
         let key = keys.key(&format!("{}.{name}", gguf::mamba::PROJECTION_SCALE));
         if let Some(factor) = keys.metadata.opt_float(&key)? {
@@ -139,7 +142,7 @@ fn gguf_more(keys: &GgufKeys, file: &GgufFile, model: &mut Hyperparameters) -> R
 
 fn to_json(config: &Hyperparameters) -> Json {
     let mut json = mamba::to_json(config, &mamba::FIELDS);
-    let norm = config.mamba.as_ref().map_or(MambaNorm::None, |mamba| mamba.norm);
+    let norm = config.mamba.as_ref().map_or(MambaNorm::None, |mamba| mamba.spec.norm);
     let of = |names: [&str; 5]| names.map(|name| config.factor_of(name));
     let more = json!({
         NORMED: norm != MambaNorm::None,

@@ -9,8 +9,8 @@ pub(super) static GEMMA3: Family = Family {
     hf_wrapper: "Gemma3ForConditionalGeneration",
     hf_types: &[TEXT],
     gguf_name: "gemma3",
-    hf_defaults: || {
-        json!({
+    defaults: || {
+        let own = json!({
             "hidden_size": 2304,
             "intermediate_size": 9216,
             "num_hidden_layers": 26,
@@ -19,7 +19,8 @@ pub(super) static GEMMA3: Family = Family {
             "vocab_size": 262_208,
             "max_position_embeddings": 131_072,
             "rms_norm_eps": 1e-6,
-        })
+        });
+        family::with(defaults(), own)
     },
     zero_centred: true,
     names: NameTable {
@@ -63,14 +64,18 @@ pub(super) static GEMMA3: Family = Family {
 pub(super) const GEMMA: Family = Family {
     gguf_activation: Activation::GeluTanh,
     gguf_window_period: Some(PERIOD),
-    head_dim: Some(256),
-    theta: 1e6,
+    rows: &[rows::ATTENTION_SCALE],
     rope_by_type: true,
     fixed,
     declared: &[("attention_bias", false, &[])],
     activation: gelu,
     ..BASE
 };
+
+/// Defaults of the configuration classes of these families.
+pub(super) fn defaults() -> Json {
+    json!({"head_dim": 256, "rope_theta": 1e6})
+}
 
 const TEXT: &str = "gemma3_text";
 
@@ -120,7 +125,7 @@ fn hf_more(config: Object, model: &mut Hyperparameters) -> Result<()> {
     }
     let scalar = config.above_zero("query_pre_attn_scalar")?.unwrap_or(256.0);
     model.attention_scale = 1.0 / scalar.sqrt();
-    model.logit_cap = config.above_zero("final_logit_softcapping")?;
+    rows::LOGIT_CAP.read(FieldSource::ConfigJson(config), model)?;
     let (kv_heads, head_dim) = (model.kv_heads, model.head_dim);
     let rope = rope::windowed(config, head_dim)?;
     model.windowed = Some(WindowedConfig { kv_heads, head_dim, rope });
@@ -133,8 +138,8 @@ fn gguf_more(keys: &GgufKeys, _: &GgufFile, model: &mut Hyperparameters) -> Resu
     const BY_WIDTH: usize = 62;
     let by_width = model.layers == BY_WIDTH;
     let divisor = if by_width { model.hidden_size / model.heads } else { model.head_dim };
-    let scale = keys.above_zero("attention.scale")?;
-    model.attention_scale = scale.unwrap_or(1.0 / (divisor as f32).sqrt());
+    model.attention_scale = 1.0 / (divisor as f32).sqrt();
+    rows::ATTENTION_SCALE.read(FieldSource::Gguf(keys), model)?;
     let theta = keys.above_zero("rope.freq_base_swa")?.unwrap_or(10_000.0);
     let scaling = RopeScaling::None;
     let rope = RopeConfig { theta, scaling, magnitude: 1.0, ..model.rope.clone() };

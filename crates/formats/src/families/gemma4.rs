@@ -12,8 +12,8 @@ pub(super) static GEMMA4: Family = Family {
     gguf_name: "gemma4",
     gguf_experts: GgufExperts { width: |mlp, _| mlp, ..BASE.gguf_experts },
     hf_experts: ExpertFiles::Fused,
-    hf_defaults: || {
-        json!({
+    defaults: || {
+        let own = json!({
             "hidden_size": 2304,
             "intermediate_size": 9216,
             "num_hidden_layers": 30,
@@ -30,7 +30,9 @@ pub(super) static GEMMA4: Family = Family {
                 },
                 "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
             },
-        })
+            "hidden_size_per_layer_input": 256,
+        });
+        family::with(gemma3::defaults(), own)
     },
     names: NameTable {
         globals: &[
@@ -106,7 +108,7 @@ fn experts(config: Object, layers: usize) -> Result<Option<ExpertsConfig>> {
 fn set_generation(model: &mut Hyperparameters, keys_as_values: bool) {
     model.attention_scale = 1.0;
     let values = if keys_as_values { ValueSource::NormedKeys } else { ValueSource::Normed };
-    model.attention = Attention::Grouped(GroupedConfig { values, ..Default::default() });
+    model.grouped = GroupedConfig { values, ..GroupedConfig::default() };
 }
 
 fn hf_more(config: Object, model: &mut Hyperparameters) -> Result<()> {
@@ -124,9 +126,7 @@ fn hf_more(config: Object, model: &mut Hyperparameters) -> Result<()> {
     model.shared_kv_layers = config.count("num_kv_shared_layers", MAX_LAYERS)?.unwrap_or(0);
     model.wide_mlps =
         config.flag("use_double_wide_mlp")? == Some(true) && model.shared_kv_layers > 0;
-    let width = config.count("hidden_size_per_layer_input", MAX_WIDTH)?;
-    model.layer_inputs = width.unwrap_or(256);
-    model.logit_cap = config.above_zero("final_logit_softcapping")?;
+    rows::read(&[rows::LAYER_INPUTS, rows::LOGIT_CAP], FieldSource::ConfigJson(config), model)?;
     const ROWS: &str = "vocab_size_per_layer_input";
     match config.opt_positive(ROWS, MAX_TOKENS)? {
         Some(rows) if model.layer_inputs > 0 && rows != model.vocab_size => {
@@ -163,8 +163,7 @@ fn gguf_more(keys: &GgufKeys, file: &GgufFile, model: &mut Hyperparameters) -> R
     }
     let shared = keys.metadata.opt_count(&keys.key("attention.shared_kv_layers"))?.unwrap_or(0);
     model.shared_kv_layers = shared.min(MAX_LAYERS);
-    let inputs = keys.opt_count("embedding_length_per_layer_input", MAX_WIDTH)?;
-    model.layer_inputs = inputs.unwrap_or(0);
+    rows::LAYER_INPUTS.read(FieldSource::Gguf(keys), model)?;
     // No key says so: layers without a window have no projection of values.
     let own = (0..layers - shared.min(layers)).find(|layer| model.windows[*layer].is_none());
     let lacks = |layer: usize| gguf::find(file, &format!("blk.{layer}.attn_v.weight")).is_none();
@@ -181,8 +180,7 @@ fn gguf_more(keys: &GgufKeys, file: &GgufFile, model: &mut Hyperparameters) -> R
 
 fn to_json(config: &Hyperparameters) -> Json {
     let mut json = gelu_json(config);
-    let keys_as_values =
-        config.grouped_config().is_some_and(|grouped| grouped.values == ValueSource::NormedKeys);
+    let keys_as_values = config.grouped.values == ValueSource::NormedKeys;
     let windowed = config.windowed.as_ref();
     extend(
         &mut json,

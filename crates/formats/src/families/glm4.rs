@@ -10,9 +10,7 @@ pub(super) static GLM4: Family = Family {
     gguf_name: "glm4",
     gguf_rope: RopeLayout::Interleaved,
     gguf_aliases: &[("ffn_up.weight", "ffn_gate_up.weight")],
-    kv_heads: Some(2),
-    head_dim: Some(128),
-    rotary_share: 0.5,
+    defaults: || json!({"num_key_value_heads": 2, "head_dim": 128, "partial_rotary_factor": 0.5}),
     declared: &[("attention_bias", false, &QKV_BIASES)],
     joined: &[GATE_UP],
     names: NameTable {

@@ -14,8 +14,19 @@ pub(super) static GLM4_MOE: Family = Family {
         leading_dense: true,
         ..BASE.gguf_experts
     },
-    kv_heads: Some(8),
-    rotary_share: 0.5,
+    defaults: || {
+        json!({
+            "num_key_value_heads": 8,
+            "partial_rotary_factor": 0.5,
+            "n_routed_experts": 128,
+            "n_shared_experts": 1,
+            "num_experts_per_tok": 8,
+            "moe_intermediate_size": 1408,
+            "first_k_dense_replace": 1,
+            "n_group": 1,
+            "topk_group": 1,
+        })
+    },
     may_norm_heads: true,
     // The output projection has no bias here.
     declared: &[("attention_bias", false, &QKV_BIASES), ("use_qk_norm", false, &HEAD_NORMS)],
@@ -31,7 +42,7 @@ pub(super) static GLM4_MOE: Family = Family {
         ])
     },
     more_layers: true,
-    experts: |config, layers| experts::sigmoid(config, layers, &DEFAULTS),
+    experts: experts::sigmoid,
     to_json: |config| {
         let mut json = experts::grouped_json(config);
         json["attention_bias"] = json!(true);
@@ -43,19 +54,9 @@ pub(super) static GLM4_MOE: Family = Family {
     ..BASE
 };
 
-const DEFAULTS: SigmoidDefaults = SigmoidDefaults {
-    count: 128,
-    chosen: 8,
-    width: 1408,
-    dense: 1,
-    scale: 1.0,
-    groups: 1,
-    chosen_groups: 1,
-};
-
 fn tiny(layers: usize) -> Hyperparameters {
     let mut config = family::tiny(layers);
     config.rope.dim = 12;
     let experts = Some(deepseek_v3::tiny_experts(layers));
-    Hyperparameters { experts, attention: family::NORMED_HEADS, ..config }
+    Hyperparameters { experts, grouped: family::NORMED_HEADS, ..config }
 }

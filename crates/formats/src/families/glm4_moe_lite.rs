@@ -1,6 +1,6 @@
 //! GLM-4.7-Flash: DeepSeek V3 under another name.
 
-use super::deepseek_v3::V3_BASE;
+use super::deepseek_v3::{self, V3_BASE};
 use super::prelude::*;
 
 pub(super) static GLM4_MOE_LITE: Family = Family {
@@ -9,21 +9,22 @@ pub(super) static GLM4_MOE_LITE: Family = Family {
     hf_types: &[],
     // GGUF files have the name of DeepSeek's.
     gguf_is: |_, _| Ok(false),
-    experts: |config, layers| experts::sigmoid(config, layers, &DEFAULTS),
+    defaults: || {
+        let own = json!({
+            "n_routed_experts": 64,
+            "num_experts_per_tok": 4,
+            "moe_intermediate_size": 1536,
+            "first_k_dense_replace": 1,
+            "routed_scaling_factor": 1.8,
+            "n_group": 1,
+            "topk_group": 1,
+        });
+        family::with(deepseek_v3::defaults(), own)
+    },
     tiny: |layers| {
         let mut config = (V3_BASE.tiny)(layers);
         (config.rope.scaling, config.rope.magnitude) = (RopeScaling::None, 1.0);
         config
     },
     ..V3_BASE
-};
-
-const DEFAULTS: SigmoidDefaults = SigmoidDefaults {
-    count: 64,
-    chosen: 4,
-    width: 1536,
-    dense: 1,
-    scale: 1.8,
-    groups: 1,
-    chosen_groups: 1,
 };

@@ -1,5 +1,6 @@
 //! GLM-5: DeepSeek V3.2, in which layers may attend to the positions that an earlier one chose.
 
+use super::deepseek_v3;
 use super::deepseek_v32::{self, INDEXED};
 use super::prelude::*;
 
@@ -8,16 +9,19 @@ pub(super) static GLM_MOE_DSA: Family = Family {
     hf_class: "GlmMoeDsaForCausalLM",
     gguf_name: "glm-dsa",
     gguf_is: |_, _| Ok(true),
-    experts: |config, layers| experts::sigmoid(config, layers, &DEFAULTS),
-    hf_more: |config, model| {
-        model.index = Some(index::read(config, model.layers, 32, RopeLayout::Interleaved)?);
-        Ok(())
+    hf_more: |config, model| index::read(config, RopeLayout::Interleaved, model),
+    gguf_more: |keys, file, model| gguf::index::read(keys, file, RopeLayout::Interleaved, model),
+    defaults: || {
+        let base = family::with(deepseek_v3::defaults(), index::defaults(32));
+        let own = json!({
+            "q_lora_rank": 2048,
+            "qk_nope_head_dim": 192,
+            "v_head_dim": 256,
+            "n_group": 1,
+            "topk_group": 1,
+        });
+        family::with(base, own)
     },
-    gguf_more: |keys, file, model| {
-        model.index = gguf::index::read(keys, file, model.layers, RopeLayout::Interleaved)?;
-        Ok(())
-    },
-    hf_defaults: || json!({"q_lora_rank": 2048, "qk_nope_head_dim": 192, "v_head_dim": 256}),
     tiny: |layers| {
         let mut config = deepseek_v32::tiny(layers, RopeLayout::Interleaved);
         (config.rope.scaling, config.rope.magnitude) = (RopeScaling::None, 1.0);
@@ -29,14 +33,4 @@ pub(super) static GLM_MOE_DSA: Family = Family {
         config
     },
     ..INDEXED
-};
-
-const DEFAULTS: SigmoidDefaults = SigmoidDefaults {
-    count: 256,
-    chosen: 8,
-    width: 2048,
-    dense: 3,
-    scale: 2.5,
-    groups: 1,
-    chosen_groups: 1,
 };

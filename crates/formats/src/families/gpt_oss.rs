@@ -19,9 +19,15 @@ pub(super) static GPT_OSS: Family = Family {
         width: |mlp, _| mlp,
         ..BASE.gguf_experts
     },
-    kv_heads: Some(8),
-    head_dim: Some(64),
-    theta: 150_000.0,
+    defaults: || {
+        json!({
+            "num_key_value_heads": 8,
+            "head_dim": 64,
+            "rope_theta": 150_000.0,
+            "num_local_experts": 128,
+            "num_experts_per_tok": 4,
+        })
+    },
     default_scaling: || RopeScaling::Yarn {
         factor: 32.0,
         original_context: 4096,
@@ -95,7 +101,7 @@ fn to_json(config: &Hyperparameters) -> Json {
 
 fn experts(config: Object, layers: usize) -> Result<Option<ExpertsConfig>> {
     let (scores, normalise) = (RouterScores::SoftmaxOfChosen, false);
-    let experts = experts::local(config, layers, 128, 4)?;
+    let experts = experts::local(config, layers)?;
     Ok(experts.map(|experts| ExpertsConfig { scores, normalise, ..experts }))
 }
 

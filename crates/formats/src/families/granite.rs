@@ -14,9 +14,8 @@ pub(super) static GRANITE: Family = Family {
             Sublayer::new(model.rms("ffn_norm"), model.mlp(at)).scaled(scale),
         ])
     },
-    hf_more,
-    gguf_more,
-    to_json,
+    defaults,
+    rows: FACTORS,
     tiny: |layers| Hyperparameters {
         embedding_scale: 4.0,
         residual_scale: 0.25,
@@ -27,30 +26,16 @@ pub(super) static GRANITE: Family = Family {
     ..BASE
 };
 
-pub(super) fn to_json(config: &Hyperparameters) -> Json {
-    json!({
-        "embedding_multiplier": config.embedding_scale,
-        "residual_multiplier": config.residual_scale,
-        "attention_multiplier": config.attention_scale,
-        "logits_scaling": 1.0 / config.logit_scale,
-    })
-}
+/// Factors of the model, in the order in which files have them.
+pub(super) const FACTORS: &[FieldRow] = &[
+    rows::ATTENTION_SCALE,
+    rows::EMBEDDING_SCALE,
+    rows::RESIDUAL_SCALE,
+    rows::ATTENTION_MULTIPLIER,
+    rows::LOGIT_DIVISOR,
+];
 
-pub(super) fn hf_more(config: Object, model: &mut Hyperparameters) -> Result<()> {
-    let factor = |key| Ok(config.above_zero(key)?.unwrap_or(1.0));
-    model.embedding_scale = factor("embedding_multiplier")?;
-    model.residual_scale = factor("residual_multiplier")?;
-    model.attention_scale = factor("attention_multiplier")?;
-    model.logit_scale = 1.0 / factor("logits_scaling")?;
-    Ok(())
-}
-
-pub(super) fn gguf_more(keys: &GgufKeys, _: &GgufFile, model: &mut Hyperparameters) -> Result<()> {
-    let factor = |key| Ok(keys.opt_above_zero(key)?.unwrap_or(1.0));
-    model.embedding_scale = factor("embedding_scale")?;
-    model.residual_scale = factor("residual_scale")?;
-    model.attention_scale =
-        keys.opt_above_zero("attention.scale")?.unwrap_or(model.attention_scale);
-    model.logit_scale = 1.0 / factor("logit_scale")?;
-    Ok(())
+/// Scores are not scaled by default.
+pub(super) fn defaults() -> Json {
+    json!({"attention_multiplier": 1.0})
 }

@@ -46,6 +46,15 @@ pub(super) static GRANITEMOEHYBRID: Family = Family {
         ],
         ..DENSE
     },
+    defaults: || {
+        let own = json!({
+            "num_local_experts": 8,
+            "num_experts_per_tok": 2,
+            (SHARED): 1024,
+        });
+        family::with(family::with(granite::defaults(), mamba::defaults()), own)
+    },
+    rows: granite::FACTORS,
     experts: read_experts,
     layer: |model, at| {
         let (scale, space) = (model.residual_scale, model.state_space(at));
@@ -56,12 +65,9 @@ pub(super) static GRANITEMOEHYBRID: Family = Family {
         ])
     },
     hf_more,
-    gguf_more: |keys, file, model| {
-        granite::gguf_more(keys, file, model)?;
+    gguf_more: |keys, _, model| {
         let layers = gguf::mamba::without_attention(keys, model.layers)?;
-        if layers.contains(&true) {
-            model.mamba = Some(gguf::mamba::read(keys, layers)?);
-        }
+        gguf::mamba::read(keys, layers, model)?;
         // llama.cpp takes this key for a switch of the rotation.
         let rotated = keys.metadata.opt_flag(&keys.key("rope.scaling.finetuned"))?.unwrap_or(true);
         model.unrotated = vec![!rotated; model.layers];
@@ -87,26 +93,21 @@ fn renamed(config: &Hyperparameters, name: &str) -> Option<&'static str> {
 }
 
 fn read_experts(config: Object, layers: usize) -> Result<Option<ExpertsConfig>> {
-    let Some(count) = experts::count(config, 8)? else { return Ok(None) };
-    let chosen = config.setting(ExpertFieldNames::HF.chosen, MAX_EXPERTS, 2)?;
-    let width = config.positive("intermediate_size", MAX_WIDTH)?;
+    let Some(count) = experts::count(config)? else { return Ok(None) };
+    let (chosen, width) =
+        (experts::chosen(config)?, config.positive("intermediate_size", MAX_WIDTH)?);
     Ok(Some(ExpertsConfig {
-        shared_width: config.setting(SHARED, MAX_WIDTH, 1024)?,
+        shared_width: config.positive(SHARED, MAX_WIDTH)?,
         scores: RouterScores::SoftmaxOfChosen,
         ..ExpertsConfig::plain(count, chosen, width, layers)
     }))
 }
 
 fn hf_more(config: Object, model: &mut Hyperparameters) -> Result<()> {
-    granite::hf_more(config, model)?;
     if model.experts.is_none() {
-        model.intermediate_size = config.setting(SHARED, MAX_WIDTH, 1024)?;
+        model.intermediate_size = config.positive(SHARED, MAX_WIDTH)?;
     }
-    let defaults = MambaDefaults { heads: 128, head_dim: None, groups: 1, state: 256 };
-    let layers = state_spaces(config, model.layers)?;
-    if layers.contains(&true) {
-        model.mamba = Some(mamba::read(config, layers, &mamba::FIELDS, &defaults)?);
-    }
+    mamba::read(config, state_spaces(config, model.layers)?, &mamba::FIELDS, model)?;
     let rotated = config.text(POSITIONS)? == Some("rope");
     model.unrotated = vec![!rotated; model.layers];
     Ok(())
@@ -114,26 +115,18 @@ fn hf_more(config: Object, model: &mut Hyperparameters) -> Result<()> {
 
 /// Whether each layer has a state space: by `layer_types`, or all.
 fn state_spaces(config: Object, layers: usize) -> Result<Vec<bool>> {
-    let Some(types) = config.array(TYPES)? else { return Ok(vec![true; layers]) };
-    if types.len() != layers {
-        let problem = format!("expected one entry per layer ({layers}), found {}", types.len());
-        return Err(config.error(TYPES, problem));
-    }
-    let kind = |kind: &Json| match kind.as_str() {
-        Some("mamba" | "linear_attention") => Ok(true),
-        Some("attention" | "full_attention") => Ok(false),
-        _ => {
-            let problem = format!("expected mamba or attention, found {}", describe(kind));
-            Err(config.error(TYPES, problem))
-        }
-    };
-    types.iter().map(kind).collect()
+    let kinds = [
+        ("mamba", true),
+        ("linear_attention", true),
+        ("attention", false),
+        ("full_attention", false),
+    ];
+    Ok(types_of_layers(config, TYPES, layers, &kinds)?.unwrap_or_else(|| vec![true; layers]))
 }
 
 fn to_json(config: &Hyperparameters) -> Json {
-    let mut json = granite::to_json(config);
-    extend(&mut json, mamba::to_json(config, &mamba::FIELDS));
-    let kind = |layer| if config.mamba_of(layer).is_some() { "mamba" } else { "attention" };
+    let mut json = mamba::to_json(config, &mamba::FIELDS);
+    let kind = |layer| if OfLayers::has(&config.mamba, layer) { "mamba" } else { "attention" };
     let rotated = config.unrotated.contains(&false);
     let more = json!({
         TYPES: (0..config.layers).map(kind).collect::<Vec<_>>(),
@@ -144,7 +137,7 @@ fn to_json(config: &Hyperparameters) -> Json {
         None => json!({"num_local_experts": 0, SHARED: config.intermediate_size}),
         Some(experts) => json!({
             "num_local_experts": experts.count,
-            ExpertFieldNames::HF.chosen: experts.chosen,
+            (rows::CHOSEN.hf[0]): experts.chosen,
             "intermediate_size": experts.width,
             SHARED: experts.shared_width,
         }),
@@ -162,21 +155,19 @@ fn tiny(layers: usize) -> Hyperparameters {
         ..family::tiny_experts(layers)
     };
     let has = |layer: usize| layer.is_multiple_of(2) && layers > 1;
-    config.mamba = Some(tiny_mamba((0..layers).map(has).collect()))
-        .filter(|mamba| mamba.layers.contains(&true));
+    config.mamba = tiny_mamba((0..layers).map(has).collect());
     Hyperparameters { intermediate_size: experts.width, experts: Some(experts), ..config }
 }
 
 /// Small state spaces.
-pub(super) fn tiny_mamba(layers: Vec<bool>) -> MambaConfig {
-    MambaConfig {
-        layers,
+pub(super) fn tiny_mamba(layers: Vec<bool>) -> Option<OfLayers<StateSpaceSpec>> {
+    let spec = StateSpaceSpec {
         heads: 6,
         head_dim: 18,
         groups: 2,
         state: 10,
         kernel: 4,
-        norm: MambaNorm::BehindGate,
-        limits: [0.0, f32::INFINITY],
-    }
+        ..StateSpaceSpec::default()
+    };
+    OfLayers { layers, spec }.some()
 }

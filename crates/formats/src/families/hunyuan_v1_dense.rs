@@ -42,7 +42,7 @@ pub(super) static HUNYUAN_V1_DENSE: Family = Family {
     to_json: |config| json!({"use_qk_norm": config.declared_head_norms().is_some()}),
     tiny: |layers| {
         let mut config = family::tiny(layers);
-        config.attention = family::NORMED_HEADS;
+        config.grouped = family::NORMED_HEADS;
         Hyperparameters { tied_embeddings: true, ..config }
     },
     ..BASE

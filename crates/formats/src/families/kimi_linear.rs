@@ -1,7 +1,7 @@
 //! Kimi Linear: Kimi Delta Attention in most layers, latent attention without rotary embedding in
 //! the others, and experts of DeepSeek V3.
 
-use super::deepseek_v3::{V3, V3_BASE};
+use super::deepseek_v3::{self, V3_BASE};
 use super::prelude::*;
 
 pub(super) static KIMI_LINEAR: Family = Family {
@@ -28,8 +28,18 @@ pub(super) static KIMI_LINEAR: Family = Family {
         ],
         ..DENSE
     },
-    experts: |config, layers| experts::sigmoid(config, layers, &DEFAULTS),
-    hf_defaults: || json!({"q_lora_rank": null}),
+    defaults: || {
+        let base = family::with(deepseek_v3::defaults(), delta::defaults());
+        let own = json!({
+            "q_lora_rank": null,
+            "moe_intermediate_size": 1024,
+            "first_k_dense_replace": 1,
+            "routed_scaling_factor": 2.446,
+            "n_group": 1,
+            "topk_group": 1,
+        });
+        family::with(base, own)
+    },
     hf_fill,
     layer: |model, at| {
         let delta = |delta| DeltaSpec { per_channel: true, ..delta };
@@ -52,22 +62,19 @@ pub(super) static KIMI_LINEAR: Family = Family {
         config.attention_scale = 1.0 / (config.head_dim as f32).sqrt();
         config.unrotated = vec![true; layers];
         let linear = |layer: usize| layer.is_multiple_of(2) && layers > 1;
-        let delta = DeltaConfig {
-            layers: (0..layers).map(linear).collect(),
+        let spec = DeltaSpec {
             key_heads: 4,
             value_heads: 4,
             key_dim: 22,
             value_dim: 22,
             kernel: 4,
-            tiled: false,
+            ..DeltaSpec::default()
         };
-        Hyperparameters { delta: Some(delta).filter(|d| d.layers.contains(&true)), ..config }
+        let delta = OfLayers { layers: (0..layers).map(linear).collect(), spec };
+        Hyperparameters { delta: delta.some(), ..config }
     },
     ..V3_BASE
 };
-
-const DEFAULTS: SigmoidDefaults =
-    SigmoidDefaults { width: 1024, dense: 1, scale: 2.446, groups: 1, chosen_groups: 1, ..V3 };
 
 /// Kimi Delta Attention, beside the names of latent attention.
 const DELTA_APART: NamePairs = &[

@@ -9,8 +9,7 @@ pub(super) static LFM2: Family = Family {
     gguf_aliases: &[("token_embd_norm.weight", "output_norm.weight")],
     gguf_zero_heads: true,
     hf_eps: "norm_eps",
-    kv_heads: Some(8),
-    theta: 1e6,
+    defaults: || json!({"num_key_value_heads": 8, "rope_theta": 1e6, "conv_L_cache": KERNEL}),
     declared: &[],
     names: NameTable {
         globals: &[
@@ -55,25 +54,23 @@ pub(super) static LFM2: Family = Family {
         ])
     },
     hf_more,
-    gguf_more: |keys, file, model| {
-        model.convs = gguf::mamba::convolutions(keys, file, model.layers)?;
-        Ok(())
-    },
+    gguf_more: gguf::mamba::convolutions,
     to_json: |config| {
-        let kind = |layer| if config.conv_of(layer).is_some() { CONV } else { FULL };
+        let kind = |layer| if OfLayers::has(&config.convs, layer) { CONV } else { FULL };
+        let convs = config.convs.as_ref();
         json!({
             TYPES: (0..config.layers).map(kind).collect::<Vec<_>>(),
-            "conv_L_cache": config.convs.as_ref().map_or(KERNEL, |convs| convs.kernel),
-            (BIASED): config.convs.as_ref().is_some_and(|convs| convs.biased),
+            "conv_L_cache": convs.map_or(KERNEL, |convs| convs.spec.kernel),
+            (BIASED): convs.is_some_and(|convs| convs.spec.biased),
             "block_auto_adjust_ff_dim": false,
         })
     },
     tiny: |layers| {
         let has = |layer: usize| layer.is_multiple_of(2) && layers > 1;
         let layers_with = (0..layers).map(has).collect();
-        let convs = ConvConfig { layers: layers_with, kernel: 3, biased: true };
+        let spec = ConvolutionSpec { kernel: 3, biased: true, ..ConvolutionSpec::default() };
         Hyperparameters {
-            convs: Some(convs).filter(|convs| convs.layers.contains(&true)),
+            convs: OfLayers { layers: layers_with, spec }.some(),
             tied_embeddings: true,
             ..family::tiny(layers)
         }
@@ -92,13 +89,11 @@ const BIASED: &str = "conv_bias";
 
 fn hf_more(config: Object, model: &mut Hyperparameters) -> Result<()> {
     let layers = convolved(config, model.layers)?;
-    let kernel = config.setting("conv_L_cache", MAX_LAYERS, KERNEL)?;
-    if kernel > kernels::conv::MAX_KERNEL {
-        let problem = format!("expected at most {}, found {kernel}", kernels::conv::MAX_KERNEL);
-        return Err(config.error("conv_L_cache", problem));
-    }
     let biased = config.flag(BIASED)?.unwrap_or(false);
-    model.convs = layers.contains(&true).then_some(ConvConfig { layers, kernel, biased });
+    let spec = ConvolutionSpec { biased, ..ConvolutionSpec::default() };
+    model.convs = Some(OfLayers { layers, spec });
+    rows::CONV_KERNEL.read(FieldSource::ConfigJson(config), model)?;
+    model.convs = model.convs.take().and_then(OfLayers::some);
     if config.flag("block_auto_adjust_ff_dim")?.unwrap_or(true) {
         let factor = config.above_zero("block_ffn_dim_multiplier")?.unwrap_or(1.0);
         let multiple = config.setting("block_multiple_of", MAX_WIDTH, 256)?;
@@ -111,20 +106,8 @@ fn hf_more(config: Object, model: &mut Hyperparameters) -> Result<()> {
 /// Whether each layer has a convolution: by `layer_types`, or else all but those listed in
 /// `full_attn_idxs`.
 fn convolved(config: Object, layers: usize) -> Result<Vec<bool>> {
-    if let Some(types) = config.array(TYPES)? {
-        if types.len() != layers {
-            let problem = format!("expected one entry per layer ({layers}), found {}", types.len());
-            return Err(config.error(TYPES, problem));
-        }
-        let kind = |kind: &Json| match kind.as_str() {
-            Some(CONV) => Ok(true),
-            Some(FULL) => Ok(false),
-            _ => {
-                let problem = format!("expected {CONV} or {FULL}, found {}", describe(kind));
-                Err(config.error(TYPES, problem))
-            }
-        };
-        return types.iter().map(kind).collect();
+    if let Some(types) = types_of_layers(config, TYPES, layers, &[(CONV, true), (FULL, false)])? {
+        return Ok(types);
     }
     let attending = config.array("full_attn_idxs")?.map(|list| list.to_vec());
     let attends = |layer: usize| match &attending {

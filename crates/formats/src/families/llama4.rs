@@ -19,9 +19,17 @@ pub(super) static LLAMA4: Family = Family {
         ..BASE.gguf_experts
     },
     hf_experts: ExpertFiles::Turned,
-    kv_heads: Some(8),
-    head_dim: Some(128),
-    theta: 500_000.0,
+    defaults: || {
+        json!({
+            "num_key_value_heads": 8,
+            "head_dim": 128,
+            "rope_theta": 500_000.0,
+            "num_local_experts": 16,
+            "num_experts_per_tok": 1,
+            "intermediate_size": 8192,
+            "intermediate_size_mlp": 16384,
+        })
+    },
     declared: &[("attention_bias", false, &ATTENTION_BIASES)],
     names: NameTable {
         layer: &[
@@ -87,9 +95,9 @@ fn windows(config: Object, layers: usize) -> Result<Windows> {
 }
 
 fn read_experts(config: Object, layers: usize) -> Result<Option<ExpertsConfig>> {
-    let Some(count) = experts::count(config, 16)? else { return Ok(None) };
-    let chosen = config.setting(ExpertFieldNames::HF.chosen, MAX_EXPERTS, 1)?;
-    let width = config.setting("intermediate_size", MAX_WIDTH, 8192)?;
+    let Some(count) = experts::count(config)? else { return Ok(None) };
+    let (chosen, width) =
+        (experts::chosen(config)?, config.positive("intermediate_size", MAX_WIDTH)?);
     let step = config.setting("interleave_moe_layer_step", MAX_LAYERS, 1)?;
     let has = match config.array("moe_layers")? {
         None => (1..=layers).map(|number| number.is_multiple_of(step)).collect(),
@@ -115,10 +123,9 @@ fn fixed(model: &mut Hyperparameters) {
 }
 
 fn hf_more(config: Object, model: &mut Hyperparameters) -> Result<()> {
-    model.intermediate_size = config.setting("intermediate_size_mlp", MAX_WIDTH, 16384)?;
+    model.intermediate_size = config.positive("intermediate_size_mlp", MAX_WIDTH)?;
     model.unrotated = rotated(config, model.layers)?.into_iter().map(|rotated| !rotated).collect();
-    let bare_norms = config.flag("use_qk_norm")?.unwrap_or(true);
-    set_norms(model, bare_norms);
+    model.grouped.bare_norms = config.flag("use_qk_norm")?.unwrap_or(true);
     if config.flag("attn_temperature_tuning")?.unwrap_or(true) {
         let every = config.setting("floor_scale", MAX_TOKENS, FLOOR)?;
         let beta = config.above_zero("attn_scale")?.unwrap_or(SLOPE);
@@ -127,20 +134,13 @@ fn hf_more(config: Object, model: &mut Hyperparameters) -> Result<()> {
     Ok(())
 }
 
-/// Norms of queries and keys behind their rotation, without weights.
-fn set_norms(model: &mut Hyperparameters, bare_norms: bool) {
-    if let Attention::Grouped(grouped) = &mut model.attention {
-        grouped.bare_norms = bare_norms;
-    }
-}
-
 fn gguf_more(keys: &GgufKeys, _: &GgufFile, model: &mut Hyperparameters) -> Result<()> {
     let period = keys.opt_positive("interleave_moe_layer_step", MAX_LAYERS)?;
     model.unrotated = model.windows.iter().map(Option::is_none).collect();
     // Files have no key for the norms; models of 128 experts have none.
     let experts = model.experts.as_ref().map_or(0, |experts| experts.count);
     let normed = keys.metadata.opt_flag(&keys.key("attention.qk_norm"))?;
-    set_norms(model, normed.unwrap_or(experts != 128));
+    model.grouped.bare_norms = normed.unwrap_or(experts != 128);
     let beta = keys.opt_above_zero("attention.temperature_scale")?.unwrap_or(SLOPE);
     let every = keys.opt_count("attention.temperature_length", MAX_TOKENS)?.unwrap_or(FLOOR);
     model.query_growth = Some(Growth { beta, every, offset: 1 });
@@ -155,14 +155,13 @@ fn gguf_more(keys: &GgufKeys, _: &GgufFile, model: &mut Hyperparameters) -> Resu
 
 fn to_json(config: &Hyperparameters) -> Json {
     let growth = config.query_growth;
-    let normed = config.grouped_config().is_some_and(|grouped| grouped.bare_norms);
     let rotated = config.unrotated.iter().map(|unrotated| u8::from(!unrotated));
     let mut json = json!({
         "model_type": TEXT,
         "intermediate_size_mlp": config.intermediate_size,
         "no_rope_layers": rotated.collect::<Vec<_>>(),
         "attention_chunk_size": config.windows.iter().flatten().next(),
-        "use_qk_norm": normed,
+        "use_qk_norm": config.grouped.bare_norms,
         "attn_temperature_tuning": growth.is_some(),
         "sliding_window": null,
         "layer_types": null,
@@ -176,7 +175,7 @@ fn to_json(config: &Hyperparameters) -> Json {
             &mut json,
             json!({
                 "num_local_experts": experts.count,
-                ExpertFieldNames::HF.chosen: experts.chosen,
+                (rows::CHOSEN.hf[0]): experts.chosen,
                 "intermediate_size": experts.width,
                 "moe_layers": numbers.map(|(layer, _)| layer).collect::<Vec<_>>(),
             }),
@@ -199,13 +198,13 @@ fn tiny(layers: usize) -> Hyperparameters {
         normalise: false,
         ..family::tiny_experts(layers)
     };
-    set_norms(&mut config, true);
+    config.grouped.bare_norms = true;
     Hyperparameters { experts: Some(experts), ..config }
 }
 
 fn layer(model: &Hyperparameters, at: usize) -> Layer {
     let norms = HeadNormSpec { weights: false, after_rotation: true, ..HeadNormSpec::EACH };
-    let normed = model.grouped_options().bare_norms && !model.unrotated[at];
+    let normed = model.grouped.bare_norms && !model.unrotated[at];
     let attention = GroupedSpec {
         reach: Reach::Chunk,
         head_norms: normed.then_some(norms),

@@ -13,9 +13,15 @@ pub(super) static MINIMAX_M2: Family = Family {
         width: |mlp, _| mlp,
         ..BASE.gguf_experts
     },
-    head_dim: Some(128),
-    kv_heads: Some(8),
-    theta: 5e6,
+    defaults: || {
+        json!({
+            "num_key_value_heads": 8,
+            "head_dim": 128,
+            "rope_theta": 5e6,
+            "num_local_experts": 256,
+            "num_experts_per_tok": 8,
+        })
+    },
     declared: &[],
     names: NameTable {
         layer: &[
@@ -29,7 +35,7 @@ pub(super) static MINIMAX_M2: Family = Family {
     },
     experts: |config, layers| {
         experts::expect(config, "scoring_func", &["sigmoid"])?;
-        let experts = experts::local(config, layers, 256, 8)?;
+        let experts = experts::local(config, layers)?;
         Ok(experts.map(|experts| ExpertsConfig { scores: RouterScores::Sigmoid, ..experts }))
     },
     layer: |model, at| {

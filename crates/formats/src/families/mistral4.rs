@@ -1,7 +1,7 @@
 //! Mistral 4: latent attention whose queries grow with their positions, and experts of which a
 //! softmax chooses.
 
-use super::deepseek_v2::{DEEPSEEK_BASE, tiny_latent};
+use super::deepseek_v2::{self, DEEPSEEK_BASE, tiny_latent};
 use super::ministral3::{gguf_growth, hf_growth};
 use super::prelude::*;
 
@@ -11,13 +11,19 @@ pub(super) static MISTRAL4: Family = Family {
     hf_wrapper: super::mistral::WRAPPER,
     gguf_name: "mistral4",
     gguf_experts: GgufExperts { normalise: true, ..DEEPSEEK_BASE.gguf_experts },
-    experts: |config, layers| experts::softmax(config, layers, &DEFAULTS),
+    experts: experts::softmax,
     names: NameTable { modalities: MISTRAL_VISION, ..DEEPSEEK_BASE.names },
-    hf_defaults: || {
-        json!({
+    defaults: || {
+        let own = json!({
             "q_lora_rank": 1024,
             "kv_lora_rank": 256,
             "qk_nope_head_dim": 64,
+            "n_routed_experts": 128,
+            "n_shared_experts": 1,
+            "num_experts_per_tok": 4,
+            "moe_intermediate_size": 2048,
+            "n_group": 1,
+            "topk_group": 1,
             "rope_parameters": {
                 "rope_type": "yarn",
                 "rope_theta": 10000.0,
@@ -25,9 +31,10 @@ pub(super) static MISTRAL4: Family = Family {
                 "original_max_position_embeddings": 8192,
                 "mscale": 1.0,
                 "mscale_all_dim": 1.0,
-                rope::SLOPE: 0.1,
+                (rope::SLOPE): 0.1,
             },
-        })
+        });
+        family::with(deepseek_v2::latent(), own)
     },
     hf_more: hf_growth,
     gguf_more: gguf_growth,
@@ -67,13 +74,3 @@ fn fixed(model: &mut Hyperparameters) {
         groups.rank = GroupRank::BestTwo;
     }
 }
-
-const DEFAULTS: SigmoidDefaults = SigmoidDefaults {
-    count: 128,
-    chosen: 4,
-    width: 2048,
-    dense: 0,
-    scale: 1.0,
-    groups: 1,
-    chosen_groups: 1,
-};

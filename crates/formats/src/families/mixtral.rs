@@ -10,12 +10,18 @@ pub(super) static MIXTRAL: Family = Family {
     gguf_is: |keys, _| keys.has_experts(),
     gguf_rope: RopeLayout::Interleaved,
     gguf_experts: GgufExperts { width: |mlp, _| mlp, ..BASE.gguf_experts },
-    kv_heads: Some(8),
-    theta: 1e6,
+    defaults: || {
+        json!({
+            "num_key_value_heads": 8,
+            "rope_theta": 1e6,
+            "num_local_experts": 8,
+            "num_experts_per_tok": 2,
+        })
+    },
     declared: &[],
     names: NameTable { layer: &[NORMS, ATTENTION, QK_NORMS, BLOCK_SPARSE], ..DENSE },
     windows: |config, layers| Ok(vec![config.opt_positive("sliding_window", MAX_TOKENS)?; layers]),
-    experts: |config, layers| experts::local(config, layers, 8, 2),
+    experts: experts::local,
     to_json: experts::local_json,
     tiny,
     ..BASE

@@ -6,7 +6,7 @@ use super::prelude::*;
 pub(super) static MODERNBERT: Family = Family {
     name: "modernbert",
     hf_class: "ModernBertModel",
-    hf_defaults: || {
+    defaults: || {
         json!({
             "hidden_size": 768,
             "intermediate_size": 1152,
@@ -15,6 +15,7 @@ pub(super) static MODERNBERT: Family = Family {
             "vocab_size": 50368,
             "max_position_embeddings": 8192,
             "norm_eps": 1e-5,
+            "rope_theta": 160_000.0,
         })
     },
     hf_eps: "norm_eps",
@@ -49,7 +50,6 @@ pub(super) static MODERNBERT: Family = Family {
         model.classifier = gguf::encoder::classifier(keys, file, pooling, activation)?;
         Ok(())
     },
-    theta: 160_000.0,
     rope_by_type: true,
     activation: |config| super::bert::gelu(config, "hidden_activation"),
     declared: &[

@@ -25,8 +25,7 @@ pub(super) static NEMOTRON_H: Family = Family {
     // Its config.json has one name, both or the other.
     gguf_eps: &[family::RMS_EPS, family::LAYER_EPS],
     hf_eps: "layer_norm_epsilon",
-    kv_heads: Some(8),
-    head_dim: Some(128),
+    defaults,
     declared: &[
         ("attention_bias", false, &[]),
         ("mlp_bias", false, &[]),
@@ -75,7 +74,7 @@ pub(super) static NEMOTRON_H: Family = Family {
     hf_more,
     gguf_more,
     to_json: |config| {
-        let mut json = mamba::to_json(config, &FIELDS);
+        let mut json = mamba::to_json(config, &SPACE);
         let letters: String = (0..config.layers).map(|layer| letter(config, layer)).collect();
         extend(&mut json, json!({PATTERN: letters, "mlp_hidden_act": "relu2"}));
         if let Some(experts) = &config.experts {
@@ -93,7 +92,6 @@ pub(super) static NEMOTRON_H: Family = Family {
         let letters: Vec<char> = (0..layers).map(kind).collect();
         config.sublayers = sublayers(&letters);
         let mamba = tiny_mamba(layers_of(&letters, 'M'));
-        let mamba = Some(mamba).filter(|mamba| mamba.layers.contains(&true));
         let groups = Some(ExpertGroups { count: 2, chosen: 1, rank: GroupRank::BestTwo });
         let experts = ExpertsConfig {
             layers: layers_of(&letters, 'E'),
@@ -138,35 +136,40 @@ const LAYER: NamePairs = &[
     ("mixer.out_proj.weight", "ssm_out.weight"),
 ];
 
-const FIELDS: MambaFields = MambaFields {
-    heads: "mamba_num_heads",
-    head_dim: "mamba_head_dim",
-    groups: "n_groups",
-    state: "ssm_state_size",
-    kernel: "conv_kernel",
-};
+/// Fields of state spaces.
+const SPACE: mamba::SpaceFields =
+    mamba::SpaceFields { rows: rows::NEMOTRON_SPACE, head_dim: "mamba_head_dim" };
 const PATTERN: &str = "hybrid_override_pattern";
 const TYPES: &str = "layers_block_type";
 const SHARED_WIDTH: &str = "moe_shared_expert_intermediate_size";
-const LATENT: &str = "moe_latent_size";
 
-const EXPERT_DEFAULTS: SigmoidDefaults = SigmoidDefaults {
-    count: 8,
-    chosen: 2,
-    width: 7688,
-    dense: 0,
-    scale: 1.0,
-    groups: 1,
-    chosen_groups: 1,
-};
+/// Defaults of the configuration class.
+fn defaults() -> Json {
+    json!({
+        "num_key_value_heads": 8,
+        "head_dim": 128,
+        "mamba_num_heads": 128,
+        "mamba_head_dim": 64,
+        "n_groups": 8,
+        "ssm_state_size": 128,
+        "conv_kernel": 4,
+        "n_routed_experts": 8,
+        "n_shared_experts": 1,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 7688,
+        "n_group": 1,
+        "topk_group": 1,
+        (SHARED_WIDTH): 7688,
+    })
+}
 
 /// The letter of a layer in the pattern.
 fn letter(config: &Hyperparameters, layer: usize) -> char {
-    match (config.sublayers[layer], config.mamba_of(layer)) {
+    match (config.sublayers[layer], OfLayers::has(&config.mamba, layer)) {
         (Sublayers::FeedForward, _) if config.experts_of(layer).is_some() => 'E',
         (Sublayers::FeedForward, _) => '-',
-        (_, Some(_)) => 'M',
-        (_, None) => '*',
+        (_, true) => 'M',
+        (_, false) => '*',
     }
 }
 
@@ -189,14 +192,14 @@ fn read_experts(config: Object, layers: usize) -> Result<Option<ExpertsConfig>> 
     if !of_experts.contains(&true) {
         return Ok(None);
     }
-    const SHARED: &str = "n_shared_experts";
-    let shared = experts::shared(config, 1)?;
+    const SHARED: &str = rows::SHARED_EXPERTS.hf[0];
+    let shared = experts::shared(config)?;
     if shared != 1 {
         return Err(config.error(SHARED, format!("expected 1, found {shared}")));
     }
-    let experts = experts::sigmoid(config, layers, &EXPERT_DEFAULTS)?;
-    let shared_width = config.setting(SHARED_WIDTH, MAX_WIDTH, EXPERT_DEFAULTS.width)?;
-    let latent = config.nullable(LATENT, MAX_WIDTH, None)?;
+    let experts = experts::sigmoid(config, layers)?;
+    let shared_width = config.positive(SHARED_WIDTH, MAX_WIDTH)?;
+    let latent = config.nullable(rows::EXPERT_LATENT.hf[0], MAX_WIDTH, None)?;
     Ok(experts.map(|all| ExpertsConfig { layers: of_experts, shared_width, latent, ..all }))
 }
 
@@ -205,7 +208,7 @@ fn experts_json(experts: &ExpertsConfig) -> Json {
     json!({
         "n_shared_experts": 1,
         SHARED_WIDTH: experts.shared_width,
-        LATENT: experts.latent,
+        (rows::EXPERT_LATENT.hf[0]): experts.latent,
     })
 }
 
@@ -250,12 +253,7 @@ fn letters(config: Object, layers: usize) -> Result<Vec<char>> {
 fn hf_more(config: Object, model: &mut Hyperparameters) -> Result<()> {
     let letters = letters(config, model.layers)?;
     model.sublayers = sublayers(&letters);
-    let spaces = layers_of(&letters, 'M');
-    if spaces.contains(&true) {
-        let defaults = MambaDefaults { heads: 128, head_dim: Some(64), groups: 8, state: 128 };
-        model.mamba = Some(mamba::read(config, spaces, &FIELDS, &defaults)?);
-    }
-    Ok(())
+    mamba::read(config, layers_of(&letters, 'M'), &SPACE, model)
 }
 
 fn gguf_more(keys: &GgufKeys, _: &GgufFile, model: &mut Hyperparameters) -> Result<()> {
@@ -273,11 +271,7 @@ fn gguf_more(keys: &GgufKeys, _: &GgufFile, model: &mut Hyperparameters) -> Resu
     if let Some(experts) = &mut model.experts {
         experts.layers = layers_of(&letters, 'E');
     }
-    let spaces = layers_of(&letters, 'M');
-    if spaces.contains(&true) {
-        model.mamba = Some(gguf::mamba::read(keys, spaces)?);
-    }
-    Ok(())
+    gguf::mamba::read(keys, layers_of(&letters, 'M'), model)
 }
 
 /// One sublayer, by the letter of the layer.

@@ -7,7 +7,7 @@ use super::prelude::*;
 pub(super) static NOMIC_BERT: Family = Family {
     name: "nomic_bert",
     hf_class: "NomicBertModel",
-    hf_defaults: || {
+    defaults: || {
         json!({
             "hidden_size": 768,
             "intermediate_size": 3072,
@@ -17,6 +17,7 @@ pub(super) static NOMIC_BERT: Family = Family {
             "max_position_embeddings": 2048,
             "type_vocab_size": 2,
             "layer_norm_eps": 1e-12,
+            "rope_theta": 1_000.0,
         })
     },
     hf_fill,
@@ -37,7 +38,6 @@ pub(super) static NOMIC_BERT: Family = Family {
         model.encoder = Some(EncoderConfig { token_types });
         Ok(())
     },
-    theta: 1_000.0,
     declared: &[
         ("qkv_proj_bias", false, &[]),
         ("mlp_fc1_bias", false, &[]),

@@ -8,7 +8,7 @@ pub(super) static OLMO3: Family = Family {
     hf_class: "Olmo3ForCausalLM",
     gguf_name: "olmo2",
     gguf_window_period: Some(PERIOD),
-    theta: 500_000.0,
+    defaults: || json!({"rope_theta": 500_000.0}),
     declared: &[("attention_bias", false, &ATTENTION_BIASES)],
     names: NameTable { layer: &[NORMS_AFTER, ATTENTION, QK_NORMS, MLP], ..DENSE },
     windows: |config, layers| {

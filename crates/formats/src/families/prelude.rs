@@ -1,7 +1,6 @@
 //! The items that descriptions of families use.
 
 pub(super) use crate::chat::ChatRules;
-pub(super) use crate::config::check::ExpertFieldNames;
 pub(super) use crate::config::encoder::{ACTIVATIONS, activation_name, activation_named, labels};
 pub(super) use crate::config::family::{
     self, ATTENTION_BIASES, BASE, CONV_BIAS, DeltaFiles, Family, GATE_UP, GgufExperts, HEAD_NORMS,
@@ -13,18 +12,18 @@ pub(super) use crate::config::fields::{
 pub(super) use crate::config::gguf;
 pub(super) use crate::config::hf::compressed;
 pub(super) use crate::config::hf::delta;
-pub(super) use crate::config::hf::experts::{self, SigmoidDefaults};
+pub(super) use crate::config::hf::experts;
 pub(super) use crate::config::hf::index;
-pub(super) use crate::config::hf::mamba::{self, MambaDefaults, MambaFields};
+pub(super) use crate::config::hf::mamba;
 pub(super) use crate::config::hf::rope;
-pub(super) use crate::config::hf::{window, windows_by_type};
+pub(super) use crate::config::hf::{types_of_layers, window, windows_by_type};
 pub(super) use crate::config::names::*;
 pub(super) use crate::config::parts;
-pub(super) use crate::config::write::extend;
+pub(super) use crate::config::rows::{self, FieldRow, FieldSource};
 pub(super) use crate::config::*;
 pub(super) use crate::error::{Result, shown};
 pub(super) use crate::gguf::GgufFile;
-pub(super) use crate::json::{Object, describe};
+pub(super) use crate::json::{Object, describe, extend};
 pub(super) use crate::layers::*;
 pub(super) use crate::names::*;
 pub(super) use crate::pooling::Pooling;

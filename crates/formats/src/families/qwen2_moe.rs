@@ -8,7 +8,15 @@ pub(super) static QWEN2_MOE: Family = Family {
     hf_class: "Qwen2MoeForCausalLM",
     gguf_name: "qwen2moe",
     gguf_experts: GgufExperts { normalise: false, shared: true, ..BASE.gguf_experts },
-    kv_heads: Some(16),
+    defaults: || {
+        json!({
+            "num_key_value_heads": 16,
+            "num_experts": 60,
+            "num_experts_per_tok": 4,
+            "moe_intermediate_size": 1408,
+            "shared_expert_intermediate_size": 5632,
+        })
+    },
     declared: &[("qkv_bias", true, &QKV_BIASES)],
     names: NameTable {
         layer: &[NORMS, ATTENTION, QK_NORMS, MLP, ROUTER, EXPERTS, FUSED_EXPERTS, QWEN_SHARED],
@@ -16,9 +24,8 @@ pub(super) static QWEN2_MOE: Family = Family {
     },
     windows: windows_of_qwen2,
     experts: |config, layers| {
-        let width = config.setting("shared_expert_intermediate_size", MAX_WIDTH, 5632)?;
-        let defaults = Defaults { count: 60, chosen: 4, width: 1408 };
-        read(config, layers, &defaults, width)
+        let shared_width = config.positive(rows::SHARED_WIDTH.hf[0], MAX_WIDTH)?;
+        read(config, layers, shared_width)
     },
     to_json,
     written: &QKV_BIASES,
@@ -26,22 +33,14 @@ pub(super) static QWEN2_MOE: Family = Family {
     ..BASE
 };
 
-/// Defaults of the configuration classes.
-pub(super) struct Defaults {
-    pub count: usize,
-    pub chosen: usize,
-    pub width: usize,
-}
-
+/// Reads experts of which a softmax chooses, beside a shared one of this width.
 pub(super) fn read(
     config: Object,
     layers: usize,
-    defaults: &Defaults,
     shared_width: usize,
 ) -> Result<Option<ExpertsConfig>> {
-    let Some(count) = experts::count(config, defaults.count)? else { return Ok(None) };
-    let chosen = config.setting(ExpertFieldNames::HF.chosen, MAX_EXPERTS, defaults.chosen)?;
-    let width = experts::width(config, defaults.width)?;
+    let Some(count) = experts::count(config)? else { return Ok(None) };
+    let (chosen, width) = (experts::chosen(config)?, experts::width(config)?);
     Ok(Some(ExpertsConfig {
         shared_width,
         shared_gate: shared_width > 0,

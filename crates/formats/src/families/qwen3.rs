@@ -7,7 +7,7 @@ pub(super) static QWEN3: Family = Family {
     name: "qwen3",
     hf_class: "Qwen3ForCausalLM",
     gguf_name: "qwen3",
-    head_dim: Some(128),
+    defaults: || json!({"head_dim": 128}),
     declared: &[("attention_bias", false, &ATTENTION_BIASES)],
     windows: qwen2::windows,
     layer: |model, at| {

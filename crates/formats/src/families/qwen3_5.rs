@@ -1,7 +1,7 @@
 //! Qwen3.5 and later: Qwen3-Next without experts, and with projections apart.
 
 use super::prelude::*;
-use super::qwen3_next::{QWEN_DELTA, tiny};
+use super::qwen3_next::{self, QWEN_DELTA, tiny};
 
 pub(super) static QWEN3_5: Family = Family {
     name: "qwen3_5",
@@ -9,7 +9,7 @@ pub(super) static QWEN3_5: Family = Family {
     hf_wrapper: "Qwen3_5ForConditionalGeneration",
     hf_types: &[TEXT],
     gguf_name: "qwen35",
-    kv_heads: Some(4),
+    defaults: || family::with(qwen3_next::defaults(), json!({"num_key_value_heads": 4})),
     names: NameTable { layer: &[NORMS, ATTENTION, QK_NORMS, DELTA, MLP], ..QWEN_WRAPPED },
     gguf_sections: true,
     delta: Some(APART),

@@ -1,9 +1,9 @@
 //! Qwen3.5-MoE and later: Qwen3.5 with the experts of Qwen3-Next, in every layer.
 
 use super::prelude::*;
-use super::qwen2_moe::{self, Defaults};
+use super::qwen2_moe;
 use super::qwen3_5::{APART, QWEN_WRAPPED};
-use super::qwen3_next::{MIXTURE, QWEN_DELTA, shared_width, tiny, tiny_experts};
+use super::qwen3_next::{self, MIXTURE, QWEN_DELTA, shared_width, tiny, tiny_experts};
 
 pub(super) static QWEN3_5_MOE: Family = Family {
     name: "qwen3_5_moe",
@@ -12,13 +12,17 @@ pub(super) static QWEN3_5_MOE: Family = Family {
     hf_types: &[TEXT],
     gguf_name: "qwen35moe",
     gguf_experts: GgufExperts { shared: true, ..BASE.gguf_experts },
-    kv_heads: Some(2),
+    defaults: || {
+        family::with(
+            qwen3_next::defaults(),
+            json!({"num_key_value_heads": 2, "num_experts": 256, "num_experts_per_tok": 8}),
+        )
+    },
     names: NameTable { layer: MIXTURE, ..QWEN_WRAPPED },
     gguf_sections: true,
     delta: Some(APART),
     experts: |config, layers| {
-        let defaults = Defaults { count: 256, chosen: 8, width: 512 };
-        let experts = qwen2_moe::read(config, layers, &defaults, shared_width(config)?)?;
+        let experts = qwen2_moe::read(config, layers, shared_width(config)?)?;
         // The reference library normalises whatever config.json says.
         Ok(experts.map(|experts| ExpertsConfig { normalise: true, ..experts }))
     },

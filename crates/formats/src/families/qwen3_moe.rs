@@ -2,23 +2,27 @@
 
 use super::prelude::*;
 use super::qwen2::used_window;
-use super::qwen2_moe::{Defaults, read, to_json};
+use super::qwen2_moe::{read, to_json};
 
 pub(super) static QWEN3_MOE: Family = Family {
     name: "qwen3_moe",
     hf_class: "Qwen3MoeForCausalLM",
     gguf_name: "qwen3moe",
-    kv_heads: Some(4),
+    defaults: || {
+        json!({
+            "num_key_value_heads": 4,
+            "num_experts": 128,
+            "num_experts_per_tok": 8,
+            "moe_intermediate_size": 768,
+        })
+    },
     declared: &[("attention_bias", false, &ATTENTION_BIASES)],
     names: NameTable {
         layer: &[NORMS, ATTENTION, QK_NORMS, MLP, ROUTER, EXPERTS, FUSED_EXPERTS],
         ..DENSE
     },
     windows: |config, layers| Ok(vec![used_window(config)?; layers]),
-    experts: |config, layers| {
-        let defaults = Defaults { count: 128, chosen: 8, width: 768 };
-        read(config, layers, &defaults, 0)
-    },
+    experts: |config, layers| read(config, layers, 0),
     layer: |model, at| {
         Layer::of([
             Sublayer::new(

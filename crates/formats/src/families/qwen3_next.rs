@@ -2,22 +2,22 @@
 //! experts of Qwen2-MoE.
 
 use super::prelude::*;
-use super::qwen2_moe::{self, Defaults};
+use super::qwen2_moe;
 
 pub(super) static QWEN3_NEXT: Family = Family {
     name: "qwen3_next",
     hf_class: "Qwen3NextForCausalLM",
     gguf_name: "qwen3next",
     gguf_experts: GgufExperts { shared: true, ..BASE.gguf_experts },
-    kv_heads: Some(2),
+    defaults: || {
+        family::with(
+            defaults(),
+            json!({"num_key_value_heads": 2, "num_experts": 512, "num_experts_per_tok": 10}),
+        )
+    },
     names: NameTable { layer: MIXTURE, ..DENSE },
     delta: Some(DeltaFiles { fused: true, gguf_tiled: false }),
-    experts: |config, layers| {
-        let defaults = Defaults { count: 512, chosen: 10, width: 512 };
-        let normalise = config.flag("norm_topk_prob")?.unwrap_or(true);
-        let experts = qwen2_moe::read(config, layers, &defaults, shared_width(config)?)?;
-        Ok(experts.map(|experts| ExpertsConfig { normalise, ..experts }))
-    },
+    experts: |config, layers| qwen2_moe::read(config, layers, shared_width(config)?),
     to_json: |config| {
         let mut json = qwen2_moe::to_json(config);
         extend(&mut json, delta::to_json(config));
@@ -42,8 +42,6 @@ pub(super) const QWEN_DELTA: Family = Family {
     gguf_aliases: &[("post_attention_norm.weight", "ffn_norm.weight")],
     output_gate: true,
     zero_centred: true,
-    head_dim: Some(256),
-    rotary_share: 0.25,
     // Layers with a recurrence have no such biases, and no published checkpoint has any.
     declared: &[("attention_bias", false, &[]), ("mlp_bias", false, &[])],
     layer: |model, at| {
@@ -59,10 +57,21 @@ pub(super) const QWEN_DELTA: Family = Family {
     ..BASE
 };
 
+/// Defaults of the configuration classes of these families.
+pub(super) fn defaults() -> Json {
+    let fields = json!({
+        "head_dim": 256,
+        "partial_rotary_factor": 0.25,
+        "moe_intermediate_size": 512,
+        "norm_topk_prob": true,
+        "shared_expert_intermediate_size": 512,
+    });
+    family::with(delta::defaults(), fields)
+}
+
 /// Width of the shared expert.
 pub(super) fn shared_width(config: Object) -> Result<usize> {
-    let width = config.count("shared_expert_intermediate_size", MAX_WIDTH)?;
-    Ok(width.unwrap_or(512))
+    Ok(config.count(rows::SHARED_WIDTH.hf[0], MAX_WIDTH)?.unwrap_or(0))
 }
 
 /// A small dense configuration: attention in every second layer, and in a layer that is alone.
@@ -70,18 +79,17 @@ pub(super) fn tiny(layers: usize) -> Hyperparameters {
     let mut config = family::tiny(layers);
     config.rope.dim = 6;
     let linear = |layer: usize| layer.is_multiple_of(2) && layers > 1;
-    let delta = DeltaConfig {
-        layers: (0..layers).map(linear).collect(),
+    let spec = DeltaSpec {
         key_heads: 2,
         value_heads: 6,
         key_dim: 20,
         value_dim: 22,
         kernel: 4,
-        tiled: false,
+        ..DeltaSpec::default()
     };
     Hyperparameters {
-        attention: Attention::Grouped(GroupedConfig { gate: true, ..Default::default() }),
-        delta: Some(delta).filter(|delta| delta.layers.contains(&true)),
+        grouped: GroupedConfig { gate: true, ..GroupedConfig::default() },
+        delta: OfLayers { layers: (0..layers).map(linear).collect(), spec }.some(),
         ..config
     }
 }

@@ -7,8 +7,7 @@ pub(super) static SEED_OSS: Family = Family {
     hf_class: "SeedOssForCausalLM",
     gguf_name: "seed_oss",
     gguf_aliases: &[("post_attention_norm.weight", "ffn_norm.weight")],
-    head_dim: Some(128),
-    kv_heads: Some(8),
+    defaults: || json!({"num_key_value_heads": 8, "head_dim": 128}),
     declared: &[
         ("attention_bias", true, &QKV_BIASES),
         ("attention_out_bias", false, &["attn_output.bias"]),

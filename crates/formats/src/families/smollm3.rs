@@ -7,8 +7,7 @@ pub(super) static SMOLLM3: Family = Family {
     hf_class: "SmolLM3ForCausalLM",
     gguf_name: "smollm3",
     gguf_rope: RopeLayout::Interleaved,
-    theta: 2e6,
-    kv_heads: Some(4),
+    defaults: || json!({"num_key_value_heads": 4, "rope_theta": 2e6}),
     windows: super::qwen2::windows,
     hf_more: |config, model| {
         model.unrotated = unrotated(config, model.layers)?;

@@ -9,7 +9,7 @@ pub(super) static STARCODER2: Family = Family {
     gguf_activation: Activation::GeluTanh,
     hf_eps: "norm_epsilon",
     gguf_eps: &[family::LAYER_EPS],
-    kv_heads: Some(2),
+    defaults: || json!({"num_key_value_heads": 2}),
     declared: &[("use_bias", true, &BIASES)],
     names: NameTable {
         globals: &[

@@ -9,7 +9,7 @@ pub(super) static XLM_ROBERTA: Family = Family {
     hf_class: "XLMRobertaModel",
     hf_classes: &["RobertaModel", "CamembertModel"],
     hf_types: &["xlm-roberta", "roberta", "camembert"],
-    hf_defaults: bert::defaults,
+    defaults: bert::defaults,
     hf_eps: "layer_norm_eps",
     gguf_name: "bert",
     // Its vocabulary is no WordPiece.

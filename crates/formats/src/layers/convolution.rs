@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::{Presence, TensorForm, TensorKind, TensorSpec};
 
 /// `out(c * conv(b * x))`, where `b`, `c` and `x` are projections of the input.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ConvolutionSpec {
     /// Channels: values of each of the three projections.
     pub channels: usize,

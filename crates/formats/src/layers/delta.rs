@@ -24,7 +24,7 @@ pub(crate) const DELTA: NamePairs = &[
 
 /// A matrix `[key_dim, value_dim]` per value head, into which each position folds a key and a
 /// value.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct DeltaSpec {
     /// Heads of queries and keys.
     pub key_heads: usize,
@@ -48,6 +48,11 @@ pub struct DeltaSpec {
 }
 
 impl DeltaSpec {
+    /// Value heads that share a key head.
+    pub fn ratio(&self) -> usize {
+        self.value_heads / self.key_heads
+    }
+
     /// Values of all key heads; those of all query heads are as many.
     pub fn keys(&self) -> usize {
         self.key_heads * self.key_dim

@@ -162,7 +162,7 @@ impl IndexSpec {
 }
 
 /// Sizes of multi-head latent attention (DeepSeek V2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LatentConfig {
     /// Rank of the queries' projection; `None` where one matrix projects queries.
     pub q_rank: Option<usize>,

@@ -22,9 +22,10 @@ pub struct RopeConfig {
 }
 
 /// Which two values of a head are rotated together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub enum RopeLayout {
     /// `(i, i + dim/2)`: Hugging Face checkpoints, and GGUF files of most architectures.
+    #[default]
     Halves,
     /// `(2i, 2i + 1)`: GGUF files of `llama`, whose Q and K rows are permuted to match.
     Interleaved,

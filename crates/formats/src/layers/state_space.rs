@@ -43,6 +43,24 @@ pub struct StateSpaceSpec {
     pub factors: Factors,
 }
 
+/// No sizes yet: steps of any length, and outputs that are normalised together after their gates.
+impl Default for StateSpaceSpec {
+    fn default() -> Self {
+        Self {
+            heads: 0,
+            head_dim: 0,
+            groups: 0,
+            state: 0,
+            kernel: 0,
+            norm: MambaNorm::BehindGate,
+            norm_groups: 1,
+            limits: [0.0, f32::INFINITY],
+            eps: 0.0,
+            factors: Factors::new(),
+        }
+    }
+}
+
 impl StateSpaceSpec {
     /// Values of all heads.
     pub fn values(&self) -> usize {

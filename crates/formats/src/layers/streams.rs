@@ -48,7 +48,7 @@ impl MixtureSpec {
 
 /// Manifold-constrained hyper-connections (DeepSeek V4): several residual streams, which each
 /// sublayer reads, writes and mixes with weights that follow from the streams.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct HyperConfig {
     /// Residual streams.
     pub streams: usize,

@@ -289,7 +289,7 @@ fn config_json(config: &ModelConfig) -> Json {
         json["layers_with_experts"] = experts.layers.iter().filter(|has| **has).count().into();
     }
     add_mixers(&mut json, config);
-    if let Some(sizes) = config.hyperparameters().compressed() {
+    if let Some(sizes) = &config.hyperparameters().compressed {
         json["q_rank"] = sizes.q_rank.into();
         json["rope_dim"] = sizes.rope_dim.into();
         json["output_groups"] = sizes.groups.into();
@@ -315,7 +315,7 @@ fn config_json(config: &ModelConfig) -> Json {
 
 /// Adds the sizes of what layers have in place of plain attention.
 fn add_mixers(json: &mut Json, config: &ModelConfig) {
-    if let Some(latent) = config.hyperparameters().latent() {
+    if let Some(latent) = config.hyperparameters().latent {
         json["q_rank"] = latent.q_rank.into();
         json["kv_rank"] = latent.kv_rank.into();
         json["nope_dim"] = latent.nope_dim.into();
@@ -330,21 +330,21 @@ fn add_mixers(json: &mut Json, config: &ModelConfig) {
     }
     if let Some(delta) = &config.hyperparameters().delta {
         json["linear_layers"] = delta.layers.iter().filter(|linear| **linear).count().into();
-        json["linear_heads"] = json!([delta.key_heads, delta.value_heads]);
-        json["linear_head_dims"] = json!([delta.key_dim, delta.value_dim]);
-        json["linear_kernel"] = delta.kernel.into();
+        json["linear_heads"] = json!([delta.spec.key_heads, delta.spec.value_heads]);
+        json["linear_head_dims"] = json!([delta.spec.key_dim, delta.spec.value_dim]);
+        json["linear_kernel"] = delta.spec.kernel.into();
     }
     if let Some(mamba) = &config.hyperparameters().mamba {
         json["mamba_layers"] = mamba.layers.iter().filter(|has| **has).count().into();
-        json["mamba_heads"] = mamba.heads.into();
-        json["mamba_head_dim"] = mamba.head_dim.into();
-        json["mamba_groups"] = mamba.groups.into();
-        json["mamba_state"] = mamba.state.into();
-        json["mamba_kernel"] = mamba.kernel.into();
+        json["mamba_heads"] = mamba.spec.heads.into();
+        json["mamba_head_dim"] = mamba.spec.head_dim.into();
+        json["mamba_groups"] = mamba.spec.groups.into();
+        json["mamba_state"] = mamba.spec.state.into();
+        json["mamba_kernel"] = mamba.spec.kernel.into();
     }
     if let Some(convs) = &config.hyperparameters().convs {
         json["convolution_layers"] = convs.layers.iter().filter(|has| **has).count().into();
-        json["convolution_kernel"] = convs.kernel.into();
+        json["convolution_kernel"] = convs.spec.kernel.into();
     }
 }
 

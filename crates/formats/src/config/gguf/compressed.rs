@@ -1,50 +1,37 @@
 //! Attention to compressed rows and hyper-connections in the metadata of GGUF files.
 
-use super::super::fields::{GgufKeys, MAX_HEADS, MAX_ITERATIONS, MAX_RATIO, MAX_TOKENS, MAX_WIDTH};
+use super::super::fields::{GgufKeys, MAX_RATIO, MAX_TOKENS};
+use super::super::rows::{self, COMPRESSED_THETA, FieldSource};
 use super::super::{
-    Compressed, CompressedConfig, HyperConfig, INDEXED_RATIO, RopeConfig, RopeScaling,
+    CompressedConfig, HyperConfig, Hyperparameters, INDEXED_RATIO, RopeConfig, RopeScaling,
 };
 use crate::error::Result;
-use kernels::hyper::MAX_STREAMS;
 
-/// Reads the sizes of `layers` layers. `rope` is what the common keys say: the base of layers
-/// without compressed rows, and the scaling of the others.
-pub(super) fn read(keys: &GgufKeys, layers: usize, rope: RopeConfig) -> Result<Compressed> {
-    let float = |suffix: &str| {
-        keys.metadata.required(&keys.key(suffix), "a float", keys.above_zero(suffix)?)
-    };
+/// Reads the sizes. The rotary embedding of the model is what the common keys say: the base of
+/// layers without compressed rows, and the scaling of the others.
+pub(super) fn read(keys: &GgufKeys, model: &mut Hyperparameters) -> Result<()> {
+    let source = FieldSource::Gguf(keys);
     // Every layer has a window.
     keys.positive("attention.sliding_window", MAX_TOKENS)?;
-    let ratios = ratios(keys, layers)?;
+    let ratios = ratios(keys, model.layers)?;
     let indexed: Vec<_> = ratios.iter().map(|&ratio| ratio == INDEXED_RATIO).collect();
-    let size = |suffix, max| match indexed.contains(&true) {
-        true => keys.positive(suffix, max),
-        false => Ok(0),
-    };
-    let attention = CompressedConfig {
-        q_rank: keys.positive("attention.q_lora_rank", MAX_WIDTH)?,
-        rope_dim: rope.dim,
-        groups: keys.positive("attention.output_group_count", MAX_HEADS)?,
-        out_rank: keys.positive("attention.output_lora_rank", MAX_WIDTH)?,
-        index_heads: size("attention.indexer.head_count", MAX_HEADS)?,
-        index_dim: size("attention.indexer.key_length", MAX_HEADS)?,
-        index_top: size("attention.indexer.top_k", MAX_TOKENS)?,
-        ratios,
-        indexed,
-        // YaRN leaves cosines and sines unscaled here.
-        rope: RopeConfig {
-            theta: float("attention.compress_rope_freq_base")?,
-            magnitude: 1.0,
-            ..rope.clone()
-        },
-    };
-    let hyper = HyperConfig {
-        streams: keys.positive("hyper_connection.count", MAX_STREAMS)?,
-        iterations: keys.positive("hyper_connection.sinkhorn_iterations", MAX_ITERATIONS)?,
-        eps: float("hyper_connection.epsilon")?,
-    };
-    let rope = RopeConfig { scaling: RopeScaling::None, magnitude: 1.0, ..rope };
-    Ok(Compressed { attention, rope, hyper })
+    let has_index = indexed.contains(&true);
+    let theta = COMPRESSED_THETA.gguf[0];
+    let found = keys.above_zero(theta)?;
+    let theta = keys.metadata.required(&keys.key(theta), "a float", found)?;
+    // YaRN leaves cosines and sines unscaled here.
+    model.rope.magnitude = 1.0;
+    let rope = RopeConfig { theta, ..model.rope.clone() };
+    model.rope.scaling = RopeScaling::None;
+    let rope_dim = rope.dim;
+    let sizes = CompressedConfig { rope_dim, ratios, indexed, ..CompressedConfig::of(rope) };
+    model.compressed = Some(Box::new(sizes));
+    model.hyper = Some(HyperConfig::default());
+    rows::read(rows::COMPRESSED, source, model)?;
+    if has_index {
+        rows::read(rows::ROW_INDEX, source, model)?;
+    }
+    rows::read(rows::HYPER, source, model)
 }
 
 /// Positions to a compressed row in each layer. The array may be longer than

@@ -1,89 +1,57 @@
 //! Gated DeltaNet in the metadata of GGUF files.
 
-use super::super::DeltaConfig;
-use super::super::delta::{DEFAULT_INTERVAL, DeltaFieldNames, MAX_HEAD_DIM, broken, by_interval};
+use super::super::delta::{DEFAULT_INTERVAL, by_interval, check};
 use super::super::family::DeltaFiles;
-use super::super::fields::{GgufKeys, MAX_HEADS, MAX_LAYERS, MAX_WIDTH};
+use super::super::fields::{GgufKeys, MAX_HEADS, MAX_LAYERS, MAX_STATE, MAX_WIDTH};
+use super::super::rows::{self, DELTA_KERNEL, DELTA_VALUE_HEADS, FieldSource, HEADS, KV_HEADS};
+use super::super::{Hyperparameters, OfLayers};
 use crate::error::Result;
 use crate::gguf::GgufFile;
+use crate::layers::DeltaSpec;
 use crate::names::split_canonical;
-use kernels::conv::MAX_KERNEL;
 
 /// Values of a head with decays per channel.
 pub(crate) const CHANNELS: &str = "kda.head_dim";
-const KV_HEADS: &str = "attention.head_count_kv";
-const KEY_HEADS: &str = "ssm.group_count";
-const VALUE_HEADS: &str = "ssm.time_step_rank";
-const KEY_DIM: &str = "ssm.state_size";
-const VALUES: &str = "ssm.inner_size";
+/// Values of all value heads.
+pub(crate) const VALUES: &str = "ssm.inner_size";
 
 /// Reads the recurrence, if any layer has it.
-pub(super) fn read(
-    keys: &GgufKeys,
-    files: DeltaFiles,
-    layers: usize,
-) -> Result<Option<DeltaConfig>> {
-    let layers = recurrent_layers(keys, layers)?;
+pub(super) fn read(keys: &GgufKeys, files: DeltaFiles, model: &mut Hyperparameters) -> Result<()> {
+    let layers = recurrent_layers(keys, model.layers)?;
     if !layers.contains(&true) {
-        return Ok(None);
+        return Ok(());
     }
-    if let Some(dim) = keys.opt_positive(CHANNELS, MAX_HEAD_DIM)? {
-        return apart(keys, layers, dim).map(Some);
+    let source = FieldSource::Gguf(keys);
+    let per_channel = keys.opt_positive(CHANNELS, MAX_STATE)?;
+    let spec = match per_channel {
+        Some(dim) => DeltaSpec { key_dim: dim, value_dim: dim, ..DeltaSpec::default() },
+        None => DeltaSpec { tiled: files.gguf_tiled, ..DeltaSpec::default() },
+    };
+    model.delta = Some(OfLayers { layers, spec });
+    match per_channel {
+        Some(_) => DELTA_KERNEL.read(source, model)?,
+        None => rows::read(rows::DELTA, source, model)?,
     }
-    let value_heads = keys.positive(VALUE_HEADS, MAX_HEADS)?;
-    let delta = DeltaConfig {
-        layers,
-        key_heads: keys.positive(KEY_HEADS, MAX_HEADS)?,
-        value_heads,
-        key_dim: keys.positive(KEY_DIM, MAX_HEAD_DIM)?,
-        value_dim: value_dim(keys, value_heads)?,
-        kernel: keys.positive("ssm.conv_kernel", MAX_KERNEL)?,
-        tiled: files.gguf_tiled,
-    };
-    let names = DeltaFieldNames {
-        key_heads: &keys.key(KEY_HEADS),
-        value_heads: &keys.key(VALUE_HEADS),
-        key_dim: &keys.key(KEY_DIM),
-        value_dim: &keys.key(VALUES),
-    };
-    match broken(&delta, &names) {
-        None => Ok(Some(delta)),
-        Some((field, problem)) => Err(keys.metadata.error(field, problem)),
+    let Some(OfLayers { spec, .. }) = &mut model.delta else { return Ok(()) };
+    match per_channel {
+        // As many heads as attention has.
+        Some(_) => {
+            let heads = keys.opt_positive(DELTA_VALUE_HEADS.gguf[0], MAX_HEADS)?;
+            let heads = heads.map_or_else(|| keys.positive(HEADS.gguf[0], MAX_HEADS), Ok)?;
+            (spec.key_heads, spec.value_heads) = (heads, heads);
+        }
+        None => spec.value_dim = value_dim(keys, spec.value_heads)?,
     }
-}
-
-/// The recurrence with decays per channel: as many heads as attention has, of `dim` values.
-fn apart(keys: &GgufKeys, layers: Vec<bool>, dim: usize) -> Result<DeltaConfig> {
-    let heads = match keys.opt_positive(VALUE_HEADS, MAX_HEADS)? {
-        Some(heads) => heads,
-        None => keys.positive("attention.head_count", MAX_HEADS)?,
-    };
-    let kernel = keys.positive("ssm.conv_kernel", MAX_KERNEL)?;
-    let delta = DeltaConfig {
-        layers,
-        key_heads: heads,
-        value_heads: heads,
-        key_dim: dim,
-        value_dim: dim,
-        kernel,
-        tiled: false,
-    };
-    let name = keys.key(CHANNELS);
-    let names =
-        DeltaFieldNames { key_heads: &name, value_heads: &name, key_dim: &name, value_dim: &name };
-    match broken(&delta, &names) {
-        None => Ok(delta),
-        Some((field, problem)) => Err(keys.metadata.error(field, problem)),
-    }
+    check(spec, source)
 }
 
 /// Values of a value head: those of all heads, divided by their number.
 fn value_dim(keys: &GgufKeys, heads: usize) -> Result<usize> {
     let values = keys.positive(VALUES, MAX_WIDTH)?;
     let dim = values / heads;
-    if !values.is_multiple_of(heads) || dim > MAX_HEAD_DIM {
-        let name = keys.key(VALUE_HEADS);
-        let problem = format!("expected a multiple of {name} ({heads}), at most {MAX_HEAD_DIM}");
+    if !values.is_multiple_of(heads) || dim > MAX_STATE {
+        let name = keys.key(DELTA_VALUE_HEADS.gguf[0]);
+        let problem = format!("expected a multiple of {name} ({heads}), at most {MAX_STATE}");
         return Err(keys
             .metadata
             .error(&keys.key(VALUES), format!("{problem} times it, found {values}")));
@@ -101,8 +69,8 @@ fn recurrent_layers(keys: &GgufKeys, layers: usize) -> Result<Vec<bool>> {
             Err(keys.metadata.error(&keys.key(FLAGS), problem))
         }
         Some(flags) => Ok(flags[..layers].to_vec()),
-        None if keys.zeros(KV_HEADS, layers)?.is_some() => {
-            Ok(keys.zeros(KV_HEADS, layers)?.unwrap_or_default())
+        None if keys.zeros(KV_HEADS.gguf[0], layers)?.is_some() => {
+            Ok(keys.zeros(KV_HEADS.gguf[0], layers)?.unwrap_or_default())
         }
         None => {
             let interval = keys.opt_positive("full_attention_interval", MAX_LAYERS)?;

@@ -2,25 +2,19 @@
 
 use std::collections::HashSet;
 
-use super::super::check::ExpertFieldNames;
 use super::super::family::Family;
 use super::super::fields::{
     GgufKeys, MAX_EXPERTS, MAX_HEADS, MAX_LAYERS, MAX_WIDTH, SIGMOID, SOFTMAX, SOFTMAX_OF_CHOSEN,
     SQRT_SOFTPLUS,
 };
+use super::super::rows::{
+    CHOSEN, CHOSEN_GROUPS, DENSE_LAYERS, EXPERT_COUNT, EXPERT_GROUPS, EXPERT_LATENT, EXPERT_SCALE,
+    EXPERT_WIDTH, HEAD_DIM, KV_RANK, NORMALISE, Q_RANK, ROTATED, SHARED_EXPERTS, SHARED_WIDTH,
+};
 use super::super::{ExpertGroups, ExpertsConfig, GroupRank, LatentConfig, RouterScores};
 use crate::error::Result;
 use crate::gguf::{Array, GgufFile, Value};
 
-/// Suffixes of the keys whose values are checked against each other.
-pub(super) const NAMES: ExpertFieldNames = ExpertFieldNames {
-    count: "expert_count",
-    chosen: "expert_used_count",
-    groups: "expert_group_count",
-    chosen_groups: "expert_group_used_count",
-};
-/// Values that routed experts read, where these are not those of the residual stream.
-pub(crate) const LATENT: &str = "moe_latent_size";
 /// The router of a layer, which only layers with experts have.
 const ROUTER: &str = "ffn_gate_inp.weight";
 
@@ -32,13 +26,13 @@ pub(super) fn read(
     layers: usize,
     mlp: usize,
 ) -> Result<Option<ExpertsConfig>> {
-    let Some(count) = keys.opt_count(NAMES.count, MAX_EXPERTS)? else { return Ok(None) };
+    let Some(count) = keys.opt_count(EXPERT_COUNT.gguf[0], MAX_EXPERTS)? else { return Ok(None) };
     let defaults = &family.gguf_experts;
-    let chosen = keys.positive(NAMES.chosen, MAX_EXPERTS)?;
-    let width = keys.opt_count("expert_feed_forward_length", MAX_WIDTH)?;
+    let chosen = keys.positive(CHOSEN.gguf[0], MAX_EXPERTS)?;
+    let width = keys.opt_count(EXPERT_WIDTH.gguf[0], MAX_WIDTH)?;
     let width = width.unwrap_or((defaults.width)(mlp, chosen));
     let scores = scores(keys)?.unwrap_or(defaults.scores);
-    let normalise = keys.metadata.opt_flag(&keys.key("expert_weights_norm"))?;
+    let normalise = keys.metadata.opt_flag(&keys.key(NORMALISE.gguf[0]))?;
     let layers = match defaults.leading_dense {
         true => after_dense(keys, layers)?,
         false => with_router(file, layers),
@@ -50,12 +44,12 @@ pub(super) fn read(
         count,
         chosen,
         width,
-        latent: keys.opt_count(LATENT, MAX_WIDTH)?,
+        latent: keys.opt_count(EXPERT_LATENT.gguf[0], MAX_WIDTH)?,
         shared_width,
         shared_gate: defaults.shared && defaults.shared_gate && shared_width > 0,
         scores,
         normalise: normalise.unwrap_or(defaults.normalise),
-        scale: keys.opt_above_zero("expert_weights_scale")?.unwrap_or(1.0),
+        scale: keys.opt_above_zero(EXPERT_SCALE.gguf[0])?.unwrap_or(1.0),
         groups: groups(keys, scores)?,
         by_token: (0..layers.len()).map(|layer| layer < by_token).collect(),
         limits: routed_limits,
@@ -132,13 +126,13 @@ pub(crate) fn scores(keys: &GgufKeys) -> Result<Option<RouterScores>> {
 
 fn shared_width(keys: &GgufKeys, family: &Family, width: usize, mlp: usize) -> Result<usize> {
     if family.gguf_experts.shared {
-        return Ok(keys.opt_count("expert_shared_feed_forward_length", MAX_WIDTH)?.unwrap_or(mlp));
+        return Ok(keys.opt_count(SHARED_WIDTH.gguf[0], MAX_WIDTH)?.unwrap_or(mlp));
     }
-    Ok(width * keys.opt_count("expert_shared_count", MAX_EXPERTS)?.unwrap_or(0))
+    Ok(width * keys.opt_count(SHARED_EXPERTS.gguf[0], MAX_EXPERTS)?.unwrap_or(0))
 }
 
 fn groups(keys: &GgufKeys, scores: RouterScores) -> Result<Option<ExpertGroups>> {
-    let count = keys.opt_count(NAMES.groups, MAX_EXPERTS)?;
+    let count = keys.opt_count(EXPERT_GROUPS.gguf[0], MAX_EXPERTS)?;
     let Some(count) = count.filter(|&count| count > 1) else { return Ok(None) };
     let rank = match scores {
         RouterScores::Sigmoid | RouterScores::SqrtSoftplus => GroupRank::BestTwo,
@@ -146,12 +140,12 @@ fn groups(keys: &GgufKeys, scores: RouterScores) -> Result<Option<ExpertGroups>>
             GroupRank::Best
         }
     };
-    let chosen = keys.positive(NAMES.chosen_groups, MAX_EXPERTS)?;
+    let chosen = keys.positive(CHOSEN_GROUPS.gguf[0], MAX_EXPERTS)?;
     Ok(Some(ExpertGroups { count, chosen, rank }))
 }
 
 fn after_dense(keys: &GgufKeys, layers: usize) -> Result<Vec<bool>> {
-    let dense = keys.opt_count("leading_dense_block_count", MAX_LAYERS)?.unwrap_or(0);
+    let dense = keys.opt_count(DENSE_LAYERS.gguf[0], MAX_LAYERS)?.unwrap_or(0);
     Ok((0..layers).map(|layer| layer >= dense).collect())
 }
 
@@ -170,15 +164,15 @@ fn with_router(file: &GgufFile, layers: usize) -> Vec<bool> {
 /// Latent attention. In older files `key_length` and `value_length` are the sizes of computed
 /// heads; in newer files they are those of the cached rows, and `*_mla` keys have the former.
 pub(super) fn latent(keys: &GgufKeys, family: &Family) -> Result<Option<LatentConfig>> {
-    const KEY: &str = "attention.key_length";
-    if family.latent.is_none() {
+    const KEY: &str = HEAD_DIM.gguf[0];
+    if !family.latent {
         return Ok(None);
     }
     let length = |newer: &str, older: &str| match keys.opt_count(newer, MAX_HEADS)? {
         Some(found) => Ok(found),
         None => keys.positive(older, MAX_HEADS),
     };
-    let rope_dim = keys.positive("rope.dimension_count", MAX_HEADS)?;
+    let rope_dim = keys.positive(ROTATED.gguf[0], MAX_HEADS)?;
     let key_dim = length("attention.key_length_mla", KEY)?;
     if key_dim <= rope_dim {
         let problem =
@@ -186,8 +180,8 @@ pub(super) fn latent(keys: &GgufKeys, family: &Family) -> Result<Option<LatentCo
         return Err(keys.metadata.error(&keys.key(KEY), problem));
     }
     Ok(Some(LatentConfig {
-        q_rank: keys.opt_count("attention.q_lora_rank", MAX_WIDTH)?,
-        kv_rank: keys.positive("attention.kv_lora_rank", MAX_WIDTH)?,
+        q_rank: keys.opt_count(Q_RANK.gguf[0], MAX_WIDTH)?,
+        kv_rank: keys.positive(KV_RANK.gguf[0], MAX_WIDTH)?,
         nope_dim: key_dim - rope_dim,
         rope_dim,
         value_dim: length("attention.value_length_mla", "attention.value_length")?,

@@ -4,7 +4,8 @@ use kernels::quant::QuantType;
 
 use super::super::family::Family;
 use super::super::fields::{GgufKeys, MAX_HEADS, MAX_TOKENS};
-use super::super::{LatentConfig, RopeConfig, RopeScaling, yarn};
+use super::super::rows::{ROPE_SCALING, ROTATED, THETA};
+use super::super::{Hyperparameters, RopeConfig, RopeScaling, yarn};
 use super::{LONG_FACTORS, ROPE_FACTORS, SHORT_FACTORS, find};
 use crate::error::{Error, Result, shown};
 use crate::gguf::GgufFile;
@@ -13,15 +14,15 @@ use crate::tensor::TensorView;
 /// `mscale_all_dim`; a tenth of it in latent attention.
 pub(crate) const LOG_MULTIPLIER: &str = "rope.scaling.yarn_log_multiplier";
 
-/// Reads the rotary parameters, and YaRN's factor of the scores of latent attention.
+/// Reads the rotary parameters; returns YaRN's factor of the scores of latent attention.
 pub(super) fn read(
     keys: &GgufKeys,
     file: &GgufFile,
     family: &Family,
-    head_dim: usize,
-    latent: Option<LatentConfig>,
-) -> Result<(RopeConfig, f32)> {
-    let dim = keys.opt_positive("rope.dimension_count", MAX_HEADS)?.unwrap_or(head_dim);
+    model: &mut Hyperparameters,
+) -> Result<f32> {
+    let dim = keys.opt_positive(ROTATED.gguf[0], MAX_HEADS)?.unwrap_or(model.head_dim);
+    let latent = model.latent.is_some();
     let scaling = rope_scaling(keys, file, family, dim)?;
     let factor = match scaling {
         RopeScaling::Yarn { factor, .. } => Some(factor),
@@ -38,16 +39,15 @@ pub(super) fn read(
         (_, Some(factor)) => magnitude(keys, factor, log_multiplier, latent)?,
         (_, None) => 1.0,
     };
-    let config = RopeConfig {
-        theta: keys.above_zero("rope.freq_base")?.unwrap_or(10_000.0),
+    model.rope = RopeConfig {
+        theta: keys.above_zero(THETA.gguf[0])?.unwrap_or(10_000.0),
         dim,
         layout: family.gguf_rope,
         scaling,
         magnitude,
     };
-    let of_scores = latent.and(factor).zip(log_multiplier);
-    let sharpening = of_scores.map_or(1.0, |(factor, log)| yarn::sharpening(factor, log));
-    Ok((config, sharpening))
+    let of_scores = factor.zip(log_multiplier).filter(|_| latent);
+    Ok(of_scores.map_or(1.0, |(factor, log)| yarn::sharpening(factor, log)))
 }
 
 /// Factor of the cosines and sines. The converter writes transformers' `attention_factor` as
@@ -58,12 +58,12 @@ fn magnitude(
     keys: &GgufKeys,
     factor: f32,
     log_multiplier: Option<f32>,
-    latent: Option<LatentConfig>,
+    latent: bool,
 ) -> Result<f32> {
     let more = keys.opt_above_zero("rope.scaling.attn_factor")?.unwrap_or(1.0);
     let plain = yarn::sharpening(factor, yarn::LOG_MULTIPLIER);
     let default = match log_multiplier {
-        Some(_) if latent.is_some() => 1.0,
+        Some(_) if latent => 1.0,
         Some(all) => plain / yarn::sharpening(factor, yarn::tenth(all)),
         None => plain,
     };
@@ -74,7 +74,7 @@ fn yarn(keys: &GgufKeys, family: &Family) -> Result<RopeScaling> {
     let (fast, slow) = yarn::BETAS;
     let original = keys.opt_count("rope.scaling.original_context_length", MAX_TOKENS)?;
     Ok(RopeScaling::Yarn {
-        factor: keys.above_zero("rope.scaling.factor")?.unwrap_or(1.0),
+        factor: keys.above_zero(ROPE_SCALING.gguf[0])?.unwrap_or(1.0),
         original_context: match original {
             Some(original) => original,
             None => keys.positive("context_length", MAX_TOKENS)?,
@@ -96,7 +96,7 @@ fn rope_scaling(
     dim: usize,
 ) -> Result<RopeScaling> {
     let key = keys.key("rope.scaling.type");
-    let factor = || keys.above_zero("rope.scaling.factor");
+    let factor = || keys.above_zero(ROPE_SCALING.gguf[0]);
     let scaling = match keys.metadata.opt_text(&key)? {
         // The factors are tensors.
         Some("none" | "longrope") => RopeScaling::None,

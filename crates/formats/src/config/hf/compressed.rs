@@ -2,19 +2,18 @@
 //! published checkpoints (`compress_ratios`, `qk_rope_head_dim`) and in that of transformers 5
 //! (`layer_types`, `compress_rates`, `partial_rotary_factor`).
 
-use kernels::hyper::MAX_STREAMS;
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 
-use super::super::fields::{
-    MAX_HEADS, MAX_ITERATIONS, MAX_LAYERS, MAX_RATIO, MAX_TOKENS, MAX_WIDTH, SLIDING,
-};
-use super::super::{Compressed, CompressedConfig, HyperConfig, INDEXED_RATIO};
-use super::{NAMES, rope};
-use crate::error::{Result, shown};
+use super::super::fields::{MAX_HEADS, MAX_LAYERS, MAX_RATIO, SLIDING};
+use super::super::rows::{self, FieldSource};
+use super::super::{CompressedConfig, HyperConfig, Hyperparameters, INDEXED_RATIO};
+use super::{kinds_of, rope};
+use crate::error::Result;
 use crate::json::{Object, describe};
 
 /// Rotated values of a head, and the share that they are.
 pub(crate) const ROPE_DIM: &str = "qk_rope_head_dim";
+const SHARE: &str = "partial_rotary_factor";
 /// Compression of each layer, by number and by name.
 const RATIOS: &str = "compress_ratios";
 const TYPES: &str = "layer_types";
@@ -23,47 +22,46 @@ pub(crate) const WINDOW_ONLY: &str = SLIDING;
 pub(crate) const INDEXED: &str = "compressed_sparse_attention";
 pub(crate) const POOLED: &str = "heavily_compressed_attention";
 
-/// Reads the sizes of `layers` layers with heads of `head_dim` values.
-pub(super) fn read(config: Object, layers: usize, head_dim: usize) -> Result<Compressed> {
-    let rope_dim = rope_dim(config, head_dim)?;
-    let (ratios, indexed) = schedule(config, layers)?;
-    let [main, compressed] = rope::read_pair(config, rope_dim)?;
-    let size = |key, max, default| match indexed.contains(&true) {
-        true => config.setting(key, max, default),
-        false => Ok(0),
-    };
-    let attention = CompressedConfig {
-        q_rank: config.setting("q_lora_rank", MAX_WIDTH, 1024)?,
-        rope_dim,
-        groups: config.setting("o_groups", MAX_HEADS, 8)?,
-        out_rank: config.setting("o_lora_rank", MAX_WIDTH, 1024)?,
-        index_heads: size("index_n_heads", MAX_HEADS, 64)?,
-        index_dim: size("index_head_dim", MAX_HEADS, 128)?,
-        index_top: size("index_topk", MAX_TOKENS, 512)?,
-        ratios,
-        indexed,
-        rope: compressed,
-    };
-    let hyper = HyperConfig {
-        streams: config.setting("hc_mult", MAX_STREAMS, 4)?,
-        iterations: config.setting("hc_sinkhorn_iters", MAX_ITERATIONS, 20)?,
-        eps: config.above_zero("hc_eps")?.unwrap_or(1e-6),
-    };
-    Ok(Compressed { attention, rope: main, hyper })
+/// Defaults of the sizes, where config.json has an index in any layer.
+pub(crate) fn defaults() -> Json {
+    json!({
+        "q_lora_rank": 1024,
+        "o_groups": 8,
+        "o_lora_rank": 1024,
+        "index_n_heads": 64,
+        "index_head_dim": 128,
+        "index_topk": 512,
+        "hc_mult": 4,
+        "hc_sinkhorn_iters": 20,
+        "hc_eps": 1e-6,
+    })
 }
 
-/// The name of the field that says how many values are rotated.
-pub(super) fn rope_field(config: Object) -> &'static str {
-    if config.get(ROPE_DIM).is_some() { ROPE_DIM } else { NAMES.rope_dim }
+/// Reads attention to compressed rows, both rotary embeddings, and hyper-connections.
+pub(super) fn read(config: Object, model: &mut Hyperparameters) -> Result<()> {
+    let source = FieldSource::ConfigJson(config);
+    let rope_dim = rope_dim(config, model.head_dim)?;
+    let (ratios, indexed) = schedule(config, model.layers)?;
+    let [main, rope] = rope::read_pair(config, rope_dim)?;
+    model.rope = main;
+    let has_index = indexed.contains(&true);
+    let sizes = CompressedConfig { rope_dim, ratios, indexed, ..CompressedConfig::of(rope) };
+    model.compressed = Some(Box::new(sizes));
+    model.hyper = Some(HyperConfig::default());
+    rows::read(rows::COMPRESSED, source, model)?;
+    if has_index {
+        rows::read(rows::ROW_INDEX, source, model)?;
+    }
+    rows::read(rows::HYPER, source, model)
 }
 
 fn rope_dim(config: Object, head_dim: usize) -> Result<usize> {
     let of_share = |share: f32| (f64::from(share.min(2.0)) * head_dim as f64).round() as usize;
-    let share = config.above_zero(NAMES.rope_dim)?.map(of_share);
+    let share = config.above_zero(SHARE)?.map(of_share);
     match (config.opt_positive(ROPE_DIM, MAX_HEADS)?, share) {
         (Some(dim), Some(share)) if dim != share => {
             let problem = format!("expected {ROPE_DIM} ({dim}) of {head_dim}, found {share}");
-            Err(config.error(NAMES.rope_dim, problem))
+            Err(config.error(SHARE, problem))
         }
         (Some(dim), _) | (None, Some(dim)) => Ok(dim),
         (None, None) => Ok(rope::share_of_main(config)?.map_or(head_dim / 8, of_share)),
@@ -84,16 +82,8 @@ fn schedule(config: Object, layers: usize) -> Result<(Vec<usize>, Vec<bool>)> {
     };
     let indexed = rate(INDEXED, "compress_rate_csa", INDEXED_RATIO)?;
     let pooled = rate(POOLED, "compress_rate_hca", 128)?;
-    let of_type = |kind: &Json| match kind.as_str() {
-        Some(WINDOW_ONLY) => Ok((0, false)),
-        Some(INDEXED) => Ok((indexed, true)),
-        Some(POOLED) => Ok((pooled, false)),
-        _ => {
-            let expected = format!("expected {WINDOW_ONLY}, {INDEXED} or {POOLED}");
-            Err(config.error(TYPES, format!("{expected}, found {}", describe(kind))))
-        }
-    };
-    types.iter().map(of_type).collect()
+    let kinds = [(WINDOW_ONLY, (0, false)), (INDEXED, (indexed, true)), (POOLED, (pooled, false))];
+    Ok(kinds_of(config, TYPES, types, &kinds)?.into_iter().unzip())
 }
 
 /// The first entries of `compress_ratios`. Others are of layers of multi-token prediction.
@@ -117,16 +107,7 @@ fn by_ratio(config: Object, ratios: &[Json], layers: usize) -> Result<(Vec<usize
 pub(crate) fn by_token(config: Object, layers: usize, default: usize) -> Result<Vec<bool>> {
     const KEY: &str = "mlp_layer_types";
     if let Some(types) = layer_list(config, KEY, layers)? {
-        let of_type = |kind: &Json| match kind.as_str() {
-            Some(BY_TOKEN) => Ok(true),
-            Some(BY_SCORE) => Ok(false),
-            Some(other) => {
-                let problem = format!("expected {BY_TOKEN} or {BY_SCORE}, found {}", shown(other));
-                Err(config.error(KEY, problem))
-            }
-            None => Err(config.error(KEY, format!("expected strings, found {}", describe(kind)))),
-        };
-        return types.iter().map(of_type).collect();
+        return kinds_of(config, KEY, types, &[(BY_TOKEN, true), (BY_SCORE, false)]);
     }
     let count = config.count("num_hash_layers", MAX_LAYERS)?.unwrap_or(default);
     Ok((0..layers).map(|layer| layer < count).collect())

@@ -2,43 +2,30 @@
 
 use serde_json::{Value as Json, json};
 
-use super::super::check::ExpertFieldNames;
 use super::super::fields::{MAX_EXPERTS, MAX_LAYERS, MAX_WIDTH};
+use super::super::rows::{
+    CHOSEN, CHOSEN_GROUPS, DENSE_LAYERS, EXPERT_COUNT, EXPERT_GROUPS, EXPERT_SCALE, EXPERT_WIDTH,
+    FieldSource, NORMALISE, SHARED_EXPERTS,
+};
 use super::super::{ExpertGroups, ExpertsConfig, GroupRank, Hyperparameters, RouterScores};
+use super::types_of_layers;
 use crate::error::{Result, shown};
-use crate::json::{Object, describe};
-
-/// Defaults of a configuration class with DeepSeek V3's kind of experts.
-pub(crate) struct SigmoidDefaults {
-    pub count: usize,
-    pub chosen: usize,
-    pub width: usize,
-    pub dense: usize,
-    pub scale: f32,
-    pub groups: usize,
-    pub chosen_groups: usize,
-}
+use crate::json::Object;
 
 /// Reads DeepSeek V3's kind of experts.
-pub(crate) fn sigmoid(
-    config: Object,
-    layers: usize,
-    defaults: &SigmoidDefaults,
-) -> Result<Option<ExpertsConfig>> {
+pub(crate) fn sigmoid(config: Object, layers: usize) -> Result<Option<ExpertsConfig>> {
     expect(config, "scoring_func", &["sigmoid"])?;
     expect(config, "topk_method", &["noaux_tc"])?;
-    let Some(count) = count(config, defaults.count)? else { return Ok(None) };
-    let width = width(config, defaults.width)?;
-    let default_groups = Some((defaults.groups, defaults.chosen_groups));
-    let chosen = config.setting(ExpertFieldNames::HF.chosen, MAX_EXPERTS, defaults.chosen)?;
+    let Some(count) = count(config)? else { return Ok(None) };
+    let width = width(config)?;
     Ok(Some(ExpertsConfig {
-        shared_width: width * shared(config, 1)?,
-        layers: after_dense(config, layers, defaults.dense)?,
+        shared_width: width * shared(config)?,
+        layers: after_dense(config, layers)?,
         scores: RouterScores::Sigmoid,
-        normalise: config.flag("norm_topk_prob")?.unwrap_or(true),
-        scale: scale(config, defaults.scale)?,
-        groups: groups(config, GroupRank::BestTwo, default_groups)?,
-        ..ExpertsConfig::plain(count, chosen, width, layers)
+        normalise: config.flag(NORMALISE.hf[0])?.unwrap_or(true),
+        scale: scale(config)?,
+        groups: groups(config, GroupRank::BestTwo)?,
+        ..ExpertsConfig::plain(count, chosen(config)?, width, layers)
     }))
 }
 
@@ -53,50 +40,39 @@ pub(crate) fn grouped_json(config: &Hyperparameters) -> Json {
         (_, None) => ("softmax", "greedy"),
     };
     json!({
-        ExpertFieldNames::HF.chosen: experts.chosen,
-        ExpertFieldNames::HF.groups: groups,
-        ExpertFieldNames::HF.chosen_groups: chosen,
+        (CHOSEN.hf[0]): experts.chosen,
+        (EXPERT_GROUPS.hf[0]): groups,
+        (CHOSEN_GROUPS.hf[0]): chosen,
         "n_routed_experts": experts.count,
         "n_shared_experts": experts.shared_width / experts.width,
-        "moe_intermediate_size": experts.width,
-        "first_k_dense_replace": experts.layers.iter().take_while(|sparse| !**sparse).count(),
+        (EXPERT_WIDTH.hf[0]): experts.width,
+        (DENSE_LAYERS.hf[0]): experts.layers.iter().take_while(|sparse| !**sparse).count(),
         "moe_layer_freq": 1,
         "scoring_func": scores,
         "topk_method": method,
-        "norm_topk_prob": experts.normalise,
-        "routed_scaling_factor": experts.scale,
+        (NORMALISE.hf[0]): experts.normalise,
+        (EXPERT_SCALE.hf[0]): experts.scale,
     })
 }
 
 /// Reads experts of which a softmax chooses, from groups where there are several.
-pub(crate) fn softmax(
-    config: Object,
-    layers: usize,
-    defaults: &SigmoidDefaults,
-) -> Result<Option<ExpertsConfig>> {
-    let plain = sigmoid(config, layers, defaults)?;
+pub(crate) fn softmax(config: Object, layers: usize) -> Result<Option<ExpertsConfig>> {
+    let plain = sigmoid(config, layers)?;
     Ok(plain.map(|experts| ExpertsConfig { scores: RouterScores::Softmax, ..experts }))
 }
 
-/// Reads experts in every layer whose width is `intermediate_size`. By default there are `count`,
-/// of which `chosen` are chosen.
-pub(crate) fn local(
-    config: Object,
-    layers: usize,
-    count: usize,
-    chosen: usize,
-) -> Result<Option<ExpertsConfig>> {
-    let Some(count) = self::count(config, count)? else { return Ok(None) };
-    let chosen = config.setting(ExpertFieldNames::HF.chosen, MAX_EXPERTS, chosen)?;
+/// Reads experts in every layer whose width is `intermediate_size`.
+pub(crate) fn local(config: Object, layers: usize) -> Result<Option<ExpertsConfig>> {
+    let Some(count) = count(config)? else { return Ok(None) };
     let width = config.positive("intermediate_size", MAX_WIDTH)?;
-    Ok(Some(ExpertsConfig::plain(count, chosen, width, layers)))
+    Ok(Some(ExpertsConfig::plain(count, chosen(config)?, width, layers)))
 }
 
 /// Fields of config.json for experts whose width is `intermediate_size`.
 pub(crate) fn local_json(config: &Hyperparameters) -> Json {
     match &config.experts {
         Some(experts) => json!({
-            ExpertFieldNames::HF.chosen: experts.chosen,
+            (CHOSEN.hf[0]): experts.chosen,
             "num_local_experts": experts.count,
             "intermediate_size": experts.width,
         }),
@@ -105,69 +81,49 @@ pub(crate) fn local_json(config: &Hyperparameters) -> Json {
 }
 
 /// Number of experts, under any of its names; `None` for 0 or null.
-pub(crate) fn count(config: Object, default: usize) -> Result<Option<usize>> {
-    let key = ExpertFieldNames::of(config).count;
-    match config.has(key) {
-        true => Ok(config.count(key, MAX_EXPERTS)?.filter(|&count| count > 0)),
-        false => Ok(Some(default)),
-    }
+pub(crate) fn count(config: Object) -> Result<Option<usize>> {
+    let key = FieldSource::ConfigJson(config).name(&EXPERT_COUNT);
+    Ok(config.count(&key, MAX_EXPERTS)?.filter(|&count| count > 0))
+}
+
+/// Number of experts that each token is sent to.
+pub(crate) fn chosen(config: Object) -> Result<usize> {
+    config.positive(CHOSEN.hf[0], MAX_EXPERTS)
 }
 
 /// Width of one routed expert.
-pub(crate) fn width(config: Object, default: usize) -> Result<usize> {
-    config.setting("moe_intermediate_size", MAX_WIDTH, default)
+pub(crate) fn width(config: Object) -> Result<usize> {
+    config.positive(EXPERT_WIDTH.hf[0], MAX_WIDTH)
 }
 
 /// Number of shared experts; `null` means none.
-pub(crate) fn shared(config: Object, default: usize) -> Result<usize> {
-    const KEY: &str = "n_shared_experts";
-    let default = if config.has(KEY) { 0 } else { default };
-    Ok(config.count(KEY, MAX_EXPERTS)?.unwrap_or(default))
+pub(crate) fn shared(config: Object) -> Result<usize> {
+    Ok(config.count(SHARED_EXPERTS.hf[0], MAX_EXPERTS)?.unwrap_or(0))
 }
 
 /// Factor of the weights.
-pub(crate) fn scale(config: Object, default: f32) -> Result<f32> {
-    Ok(config.above_zero("routed_scaling_factor")?.unwrap_or(default))
+pub(crate) fn scale(config: Object) -> Result<f32> {
+    Ok(config.above_zero(EXPERT_SCALE.hf[0])?.unwrap_or(1.0))
 }
 
 /// Whether each layer has experts: by `mlp_layer_types`, or from `first_k_dense_replace` on, every
 /// `moe_layer_freq`-th. The reference library ignores the latter; the models' original code follows
 /// it.
-pub(crate) fn after_dense(config: Object, layers: usize, default: usize) -> Result<Vec<bool>> {
-    const TYPES: &str = "mlp_layer_types";
-    if let Some(types) = config.array(TYPES)? {
-        if types.len() != layers {
-            let problem = format!("expected one entry per layer ({layers}), found {}", types.len());
-            return Err(config.error(TYPES, problem));
-        }
-        let sparse = |kind: &Json| match kind.as_str() {
-            Some("sparse") => Ok(true),
-            Some("dense") => Ok(false),
-            _ => {
-                let problem = format!("expected dense or sparse, found {}", describe(kind));
-                Err(config.error(TYPES, problem))
-            }
-        };
-        return types.iter().map(sparse).collect();
+pub(crate) fn after_dense(config: Object, layers: usize) -> Result<Vec<bool>> {
+    let kinds = [("dense", false), ("sparse", true)];
+    if let Some(sparse) = types_of_layers(config, "mlp_layer_types", layers, &kinds)? {
+        return Ok(sparse);
     }
-    let dense = config.count("first_k_dense_replace", MAX_LAYERS)?.unwrap_or(default);
+    let dense = config.count(DENSE_LAYERS.hf[0], MAX_LAYERS)?.unwrap_or(0);
     let step = config.setting("moe_layer_freq", MAX_LAYERS, 1)?;
     Ok((0..layers).map(|layer| layer >= dense && layer.is_multiple_of(step)).collect())
 }
 
-/// Groups of experts, if there is more than one; `default` has the numbers of groups and of chosen
-/// groups.
-pub(crate) fn groups(
-    config: Object,
-    rank: GroupRank,
-    default: Option<(usize, usize)>,
-) -> Result<Option<ExpertGroups>> {
-    let number = |key, default| config.nullable(key, MAX_EXPERTS, default);
-    let (groups, chosen) = (ExpertFieldNames::HF.groups, ExpertFieldNames::HF.chosen_groups);
-    let count = number(groups, default.map(|(groups, _)| groups))?;
+/// Groups of experts, if there is more than one.
+pub(crate) fn groups(config: Object, rank: GroupRank) -> Result<Option<ExpertGroups>> {
+    let count = config.opt_positive(EXPERT_GROUPS.hf[0], MAX_EXPERTS)?;
     let Some(count) = count.filter(|&count| count > 1) else { return Ok(None) };
-    let found = number(chosen, default.map(|(_, chosen)| chosen))?;
-    let chosen = config.need(chosen, "a number of groups", found)?;
+    let chosen = config.positive(CHOSEN_GROUPS.hf[0], MAX_EXPERTS)?;
     Ok(Some(ExpertGroups { count, chosen, rank }))
 }
 

@@ -2,31 +2,28 @@
 
 use serde_json::{Value as Json, json};
 
-use super::super::fields::{MAX_HEADS, MAX_LAYERS, MAX_TOKENS};
+use super::super::fields::MAX_LAYERS;
+use super::super::rows::{self, FieldSource};
 use super::super::{Hyperparameters, IndexConfig, RopeLayout};
+use super::kinds_of;
 use crate::error::Result;
-use crate::json::{Object, describe};
+use crate::json::{Object, extend};
 
-const HEADS: &str = "index_n_heads";
-pub(super) const DIM: &str = "index_head_dim";
-const TOP: &str = "index_topk";
 const TYPES: &str = "indexer_types";
 const PATTERN: &str = "index_topk_pattern";
+const FULL: &str = "full";
+const SHARED: &str = "shared";
 
-/// Reads the index; by default it has `heads` heads.
-pub(crate) fn read(
-    config: Object,
-    layers: usize,
-    heads: usize,
-    layout: RopeLayout,
-) -> Result<IndexConfig> {
-    Ok(IndexConfig {
-        heads: config.setting(HEADS, MAX_HEADS, heads)?,
-        dim: config.setting(DIM, MAX_HEADS, 128)?,
-        top: config.setting(TOP, MAX_TOKENS, 2048)?,
-        layout,
-        layers: own_index(config, layers)?,
-    })
+/// Defaults of an index of `heads` heads.
+pub(crate) fn defaults(heads: usize) -> Json {
+    json!({"index_n_heads": heads, "index_head_dim": 128, "index_topk": 2048})
+}
+
+/// Reads the index.
+pub(crate) fn read(config: Object, layout: RopeLayout, model: &mut Hyperparameters) -> Result<()> {
+    let layers = own_index(config, model.layers)?;
+    model.index = Some(IndexConfig { layout, layers, ..IndexConfig::default() });
+    rows::read(rows::INDEX, FieldSource::ConfigJson(config), model)
 }
 
 /// Whether each layer has an index of its own: by a list, by a pattern of letters, or every
@@ -39,26 +36,18 @@ fn own_index(config: Object, layers: usize) -> Result<Vec<bool>> {
             Err(config.error(key, problem))
         }
     };
-    let unknown = |key, found: String| {
-        Err(config.error(key, format!("expected full or shared (F or S), found {found}")))
-    };
     for key in [TYPES, PATTERN] {
-        if !config.has(key) || matches!(config.get(key), Some(Json::String(_))) {
+        if matches!(config.get(key), Some(Json::String(_))) {
             continue;
         }
-        let own = |kind: &Json| match kind.as_str() {
-            Some("full") => Ok(true),
-            Some("shared") => Ok(false),
-            _ => unknown(key, describe(kind)),
-        };
         let Some(types) = config.array(key)? else { continue };
-        return checked(key, types.iter().map(own).collect::<Result<_>>()?);
+        return checked(key, kinds_of(config, key, types, &[(FULL, true), (SHARED, false)])?);
     }
     if let Some(Json::String(letters)) = config.get(PATTERN) {
         let own = |letter: char| match letter {
             'F' => Ok(true),
             'S' => Ok(false),
-            other => unknown(PATTERN, format!("{other:?}")),
+            other => Err(config.error(PATTERN, format!("expected F or S, found {other:?}"))),
         };
         return checked(PATTERN, letters.chars().map(own).collect::<Result<_>>()?);
     }
@@ -70,11 +59,8 @@ fn own_index(config: Object, layers: usize) -> Result<Vec<bool>> {
 /// Fields of config.json for the index.
 pub(crate) fn to_json(config: &Hyperparameters) -> Json {
     let Some(index) = &config.index else { return Json::Null };
-    let kind = |own: &bool| if *own { "full" } else { "shared" };
-    json!({
-        HEADS: index.heads,
-        DIM: index.dim,
-        TOP: index.top,
-        TYPES: index.layers.iter().map(kind).collect::<Vec<_>>(),
-    })
+    let kind = |own: &bool| if *own { FULL } else { SHARED };
+    let mut json = rows::to_json(rows::INDEX, config);
+    extend(&mut json, json!({TYPES: index.layers.iter().map(kind).collect::<Vec<_>>()}));
+    json
 }

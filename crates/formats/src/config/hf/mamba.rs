@@ -1,79 +1,58 @@
 //! State spaces in config.json.
 
-use kernels::conv::MAX_KERNEL;
 use serde_json::{Value as Json, json};
 
-use super::super::fields::{MAX_HEADS, MAX_WIDTH};
-use super::super::mamba::{MAX_STATE, broken};
-use super::super::{Hyperparameters, MambaConfig, MambaNorm};
+use super::super::fields::{MAX_STATE, MAX_WIDTH};
+use super::super::mamba::check;
+use super::super::rows::{self, FieldRow, FieldSource};
+use super::super::{Hyperparameters, OfLayers};
 use crate::error::Result;
-use crate::json::{Object, describe};
+use crate::json::{Object, describe, extend};
+use crate::layers::StateSpaceSpec;
 
-/// Names of the sizes in a family's config.json.
-pub(crate) struct MambaFields {
-    pub heads: &'static str,
-    pub head_dim: &'static str,
-    pub groups: &'static str,
-    pub state: &'static str,
-    pub kernel: &'static str,
-}
-
-/// The names that most families use.
-pub(crate) const FIELDS: MambaFields = MambaFields {
-    heads: "mamba_n_heads",
-    head_dim: "mamba_d_head",
-    groups: "mamba_n_groups",
-    state: "mamba_d_state",
-    kernel: "mamba_d_conv",
-};
 const LIMITS: &str = "time_step_limit";
 
-/// Sizes where config.json does not say; without values of a head, these follow from the width.
-pub(crate) struct MambaDefaults {
-    pub heads: usize,
-    pub head_dim: Option<usize>,
-    pub groups: usize,
-    pub state: usize,
+/// Defaults of the sizes.
+pub(crate) fn defaults() -> Json {
+    json!({"mamba_n_heads": 128, "mamba_n_groups": 1, "mamba_d_state": 256, "mamba_d_conv": 4})
 }
 
-/// Reads the state spaces of the layers that have them.
+/// Reads the state spaces of the layers that have them, if any has, whose sizes are in the fields
+/// of `names`.
 pub(crate) fn read(
     config: Object,
     layers: Vec<bool>,
-    names: &MambaFields,
-    defaults: &MambaDefaults,
-) -> Result<MambaConfig> {
-    let heads = config.setting(names.heads, MAX_HEADS, defaults.heads)?;
-    let groups = config.setting(names.groups, MAX_HEADS, defaults.groups)?;
-    let mamba = MambaConfig {
-        layers,
-        heads,
-        head_dim: head_dim(config, names, defaults, heads)?,
-        groups,
-        state: config.setting(names.state, MAX_STATE, defaults.state)?,
-        kernel: config.setting(names.kernel, MAX_KERNEL, 4)?,
-        norm: MambaNorm::BehindGate,
-        limits: limits(config)?,
-    };
-    match broken(&mamba) {
-        None => Ok(mamba),
-        Some(problem) => Err(config.error(names.groups, problem)),
+    names: &SpaceFields,
+    model: &mut Hyperparameters,
+) -> Result<()> {
+    if !layers.contains(&true) {
+        return Ok(());
     }
+    let source = FieldSource::ConfigJson(config);
+    let limits = limits(config)?;
+    let spec = StateSpaceSpec { limits, ..StateSpaceSpec::default() };
+    model.mamba = Some(OfLayers { layers, spec });
+    rows::read(names.rows, source, model)?;
+    let Some(OfLayers { spec, .. }) = &mut model.mamba else { return Ok(()) };
+    spec.head_dim = head_dim(config, names, spec.heads)?;
+    check(spec, source, &names.rows[1])
 }
 
+/// The fields of a family's config.json that have the sizes.
+pub(crate) struct SpaceFields {
+    /// Heads, groups, the state and the kernel.
+    pub rows: &'static [FieldRow; 4],
+    pub head_dim: &'static str,
+}
+
+/// The fields that most families use.
+pub(crate) const FIELDS: SpaceFields = SpaceFields { rows: rows::SPACE, head_dim: "mamba_d_head" };
+
 /// Values of a head: a number, or as many as fill the width of all heads.
-fn head_dim(
-    config: Object,
-    names: &MambaFields,
-    defaults: &MambaDefaults,
-    heads: usize,
-) -> Result<usize> {
+fn head_dim(config: Object, names: &SpaceFields, heads: usize) -> Result<usize> {
     let auto = config.get(names.head_dim).is_some_and(|dim| dim == "auto");
     if !auto && config.has(names.head_dim) {
         return config.positive(names.head_dim, MAX_STATE);
-    }
-    if let Some(dim) = defaults.head_dim {
-        return Ok(dim);
     }
     let inner = match config.opt_positive("mamba_d_ssm", MAX_WIDTH)? {
         Some(inner) => inner,
@@ -86,7 +65,7 @@ fn head_dim(
         true => Ok(inner / heads),
         false => {
             let problem = format!("expected a divisor of {inner} values, found {heads}");
-            Err(config.error(names.heads, problem))
+            Err(config.error(names.rows[0].hf[0], problem))
         }
     }
 }
@@ -113,17 +92,14 @@ fn limits(config: Object) -> Result<[f32; 2]> {
     }
 }
 
-/// Fields of config.json for state spaces.
-pub(crate) fn to_json(config: &Hyperparameters, names: &MambaFields) -> Json {
-    let Some(mamba) = &config.mamba else { return Json::Null };
+/// SpaceFields of config.json for state spaces.
+pub(crate) fn to_json(config: &Hyperparameters, names: &SpaceFields) -> Json {
+    let Some(OfLayers { spec, .. }) = &config.mamba else { return Json::Null };
+    let (heads, others) = names.rows.split_at(1);
+    let mut json = rows::to_json(heads, config);
+    json[names.head_dim] = json!(spec.head_dim);
+    extend(&mut json, rows::to_json(others, config));
     // JSON has no infinity.
-    let limits = mamba.limits.map(|limit| limit.min(f32::MAX));
-    json!({
-        names.heads: mamba.heads,
-        names.head_dim: mamba.head_dim,
-        names.groups: mamba.groups,
-        names.state: mamba.state,
-        names.kernel: mamba.kernel,
-        LIMITS: limits,
-    })
+    json[LIMITS] = json!(spec.limits.map(|limit| limit.min(f32::MAX)));
+    json
 }

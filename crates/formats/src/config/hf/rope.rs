@@ -2,8 +2,8 @@
 
 use super::super::family::Family;
 use super::super::fields::{FULL, MAX_TOKENS, SLIDING};
-use super::super::{LatentConfig, RopeConfig, RopeLayout, RopeScaling, yarn};
-use super::NAMES;
+use super::super::rows::{self, COMPRESSED_THETA};
+use super::super::{Hyperparameters, RopeConfig, RopeLayout, RopeScaling, yarn};
 use crate::error::{Result, shown};
 use crate::json::Object;
 
@@ -24,20 +24,15 @@ impl From<RopeScaling> for Scaling {
     }
 }
 
-/// Reads the rotary parameters, and YaRN's factor of the scores of latent attention.
-pub(super) fn read(
-    config: Object,
-    family: &Family,
-    head_dim: usize,
-    latent: Option<LatentConfig>,
-) -> Result<(RopeConfig, f32)> {
+/// Reads the rotary parameters; returns YaRN's factor of the scores of latent attention.
+pub(super) fn read(config: Object, family: &Family, model: &mut Hyperparameters) -> Result<f32> {
     let parameters = parameters(config, family.rope_by_type.then_some(FULL))?;
     let number = |key: &str| -> Result<Option<f32>> {
         let outer = config.above_zero(key)?;
         Ok(parameters.map_or(Ok(None), |inner| inner.above_zero(key))?.or(outer))
     };
-    let share = number(NAMES.rope_dim)?.unwrap_or(family.rotary_share);
-    let interleaved = match latent {
+    let share = number(SHARE)?.unwrap_or(1.0);
+    let interleaved = match model.latent {
         Some(_) => config.flag("rope_interleave")? != Some(false),
         None => family.hf_rope == RopeLayout::Interleaved,
     };
@@ -46,15 +41,21 @@ pub(super) fn read(
         Some(parameters) => scaling(config, parameters)?,
     };
     let share = if matches!(scaling, RopeScaling::Proportional { .. }) { 1.0 } else { share };
-    let config = RopeConfig {
-        theta: number("rope_theta")?.unwrap_or(family.theta),
-        dim: latent.map_or((head_dim as f32 * share.min(2.0)) as usize, |l| l.rope_dim),
+    let rotated = (model.head_dim as f32 * share.min(2.0)) as usize;
+    model.rope = RopeConfig {
+        theta: number(THETA)?.unwrap_or(10_000.0),
+        dim: model.latent.map_or(rotated, |latent| latent.rope_dim),
         layout: if interleaved { RopeLayout::Interleaved } else { RopeLayout::Halves },
         scaling,
         magnitude,
     };
-    Ok((config, sharpening))
+    Ok(sharpening)
 }
+
+/// Share of a head that is rotated.
+const SHARE: &str = rows::ROTATED.hf[0];
+/// Base of the frequencies.
+const THETA: &str = rows::THETA.hf[0];
 
 /// Reads the parameters of layers with a window, `dim` values of each head: from the object of
 /// their kind, or with the base that config.json names beside the others.
@@ -64,7 +65,7 @@ pub(crate) fn windowed(config: Object, dim: usize) -> Result<RopeConfig> {
         None => None,
     };
     let (theta, scaling) = match by_type {
-        Some(inner) => (inner.above_zero(NAMES.theta)?, scaling(config, inner)?.scaling),
+        Some(inner) => (inner.above_zero(THETA)?, scaling(config, inner)?.scaling),
         None => (config.above_zero("rope_local_base_freq")?, RopeScaling::None),
     };
     let (theta, layout) = (theta.unwrap_or(10_000.0), RopeLayout::Halves);
@@ -95,7 +96,7 @@ pub(super) fn read_pair(config: Object, dim: usize) -> Result<[RopeConfig; 2]> {
     let flat = if nested.is_some() { None } else { parameters(config, None)? };
     let read = |inner: Option<Object>, key: &str, default: f32| {
         let of_pair = inner.filter(|_| nested.is_some());
-        let theta = of_pair.map_or(Ok(None), |inner| inner.above_zero(NAMES.theta))?;
+        let theta = of_pair.map_or(Ok(None), |inner| inner.above_zero(THETA))?;
         let theta = theta.or(config.above_zero(key)?);
         let scaling = match inner {
             None => RopeScaling::None,
@@ -111,13 +112,13 @@ pub(super) fn read_pair(config: Object, dim: usize) -> Result<[RopeConfig; 2]> {
         Some(pair) => pair.map(Some),
         None => [None, flat],
     };
-    Ok([read(main, NAMES.theta, 10_000.0)?, read(compress, NAMES.compressed.theta, 160_000.0)?])
+    Ok([read(main, THETA, 10_000.0)?, read(compress, COMPRESSED_THETA.hf[0], 160_000.0)?])
 }
 
 /// The share of a head that is rotated, where only the parameters of layers without compressed rows
 /// have it.
 pub(super) fn share_of_main(config: Object) -> Result<Option<f32>> {
-    pair(config)?.map_or(Ok(None), |[main, _]| main.above_zero(NAMES.rope_dim))
+    pair(config)?.map_or(Ok(None), |[main, _]| main.above_zero(SHARE))
 }
 
 /// `main` and `compress` of the object of parameters, if it has them.
@@ -195,7 +196,7 @@ fn scaling(config: Object, rope: Object) -> Result<Scaling> {
         "dynamic" if rope.has(ALPHA) => Ok(RopeScaling::None.into()),
         "longrope" | "su" => long_rope(config, rope),
         "proportional" => {
-            let share = rope.above_zero(NAMES.rope_dim)?.unwrap_or(1.0).min(1.0);
+            let share = rope.above_zero(SHARE)?.unwrap_or(1.0).min(1.0);
             let factor = rope.above_zero("factor")?.unwrap_or(1.0);
             Ok(RopeScaling::Proportional { share, factor }.into())
         }

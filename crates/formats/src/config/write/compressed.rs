@@ -3,36 +3,29 @@
 use serde_json::{Map, Value as Json, json};
 
 use super::super::hf::compressed::{INDEXED, POOLED, ROPE_DIM, WINDOW_ONLY};
-use super::super::{
-    CompressedConfig, HyperConfig, INDEXED_RATIO, ModelConfig, RopeConfig, RopeScaling,
-};
+use super::super::rows::{self, COMPRESSED_THETA};
+use super::super::{CompressedConfig, INDEXED_RATIO, ModelConfig, RopeConfig, RopeScaling};
 use crate::error::Result;
+use crate::json::extend;
 
 impl ModelConfig {
     /// The fields of config.json beyond the common ones.
     pub(super) fn compressed_json(&self, sizes: &CompressedConfig) -> Result<Json> {
-        let mut json = json!({
-            ROPE_DIM: sizes.rope_dim,
-            "q_lora_rank": sizes.q_rank,
-            "o_groups": sizes.groups,
-            "o_lora_rank": sizes.out_rank,
-            "compress_rope_theta": sizes.rope.theta,
+        let mut json = json!({ROPE_DIM: sizes.rope_dim});
+        extend(&mut json, rows::to_json(rows::COMPRESSED, &self.said));
+        let parameters = json!({
+            (COMPRESSED_THETA.hf[0]): sizes.rope.theta,
             "rope_parameters": {
                 "main": self.rope_json(&self.said.rope)?,
                 "compress": self.rope_json(&sizes.rope)?,
             },
         });
-        let fields = json.as_object_mut().expect("made as an object");
+        extend(&mut json, parameters);
         if sizes.indexed.contains(&true) {
-            fields.insert("index_n_heads".into(), json!(sizes.index_heads));
-            fields.insert("index_head_dim".into(), json!(sizes.index_dim));
-            fields.insert("index_topk".into(), json!(sizes.index_top));
+            extend(&mut json, rows::to_json(rows::ROW_INDEX, &self.said));
         }
-        if let Some(HyperConfig { streams, iterations, eps }) = self.said.hyper {
-            fields.insert("hc_mult".into(), json!(streams));
-            fields.insert("hc_sinkhorn_iters".into(), json!(iterations));
-            fields.insert("hc_eps".into(), json!(eps));
-        }
+        extend(&mut json, rows::to_json(rows::HYPER, &self.said));
+        let fields = json.as_object_mut().expect("made as an object");
         self.schedule_json(sizes, fields)?;
         if let Some(experts) = &self.said.experts {
             let mut limits = experts.limits.iter().chain(&experts.shared_limits);

@@ -1,9 +1,9 @@
 //! Keys of encoders in GGUF files.
 
 use super::super::encoder::activation_name;
+use super::super::fields::GgufKeyWriter;
 use super::super::gguf::encoder::{ACTIVATION, CAUSAL, HEAD_POOLING};
 use super::super::{ClassifierConfig, HeadActivation, ModelConfig};
-use super::gguf::GgufKeyWriter;
 use crate::error::Result;
 use crate::gguf::{Array, TOKEN_TYPES, Value};
 

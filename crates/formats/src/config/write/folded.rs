@@ -3,7 +3,7 @@
 //! Invariant: weights times [`ModelConfig::row_factors`] compute under [`ModelConfig::folded`] what
 //! the weights alone compute under the configuration itself.
 
-use super::super::ModelConfig;
+use super::super::{ModelConfig, OfLayers};
 use crate::names::split_canonical;
 
 /// Runs of a matrix's rows: where each ends, and the factor of its weights.
@@ -39,9 +39,9 @@ impl ModelConfig {
 
     /// The factors of what the input projection of a state space gives, one for each part.
     fn input_factors(&self) -> RowFactors {
-        let Some(mamba) = &self.said.mamba else { return Vec::new() };
-        let (values, keys) = (mamba.values(), mamba.groups * mamba.state);
-        let parts = [("z", values), ("x", values), ("b", keys), ("c", keys), ("dt", mamba.heads)];
+        let Some(OfLayers { spec, .. }) = &self.said.mamba else { return Vec::new() };
+        let (values, keys) = (spec.values(), spec.keys());
+        let parts = [("z", values), ("x", values), ("b", keys), ("c", keys), ("dt", spec.heads)];
         let run = |end: &mut usize, (part, rows): (&str, usize)| {
             *end += rows;
             Some((*end, self.said.factor_of(&format!("ssm_in.{part}"))))

@@ -1,49 +1,28 @@
 //! A configuration as GGUF metadata, with the keys of llama.cpp.
 
 use super::super::family::Family;
-use super::super::fields::{SIGMOID, SOFTMAX, SOFTMAX_OF_CHOSEN, SQRT_SOFTPLUS};
-use super::super::gguf::experts::LATENT;
-use super::super::gguf::mamba::{LEAST_STEP, MOST_STEP, NORM_FIRST, PROJECTION_SCALE};
+use super::super::fields::{GgufKeyWriter, SIGMOID, SOFTMAX, SOFTMAX_OF_CHOSEN, SQRT_SOFTPLUS};
+use super::super::gguf::delta::{CHANNELS, VALUES};
+use super::super::gguf::mamba::{INNER, LEAST_STEP, MOST_STEP, NORM_FIRST, PROJECTION_SCALE};
 use super::super::gguf::rope::LOG_MULTIPLIER;
+use super::super::rows::{
+    self, CHOSEN_GROUPS, DENSE_LAYERS, EXPERT_COUNT, EXPERT_GROUPS, SHARED_EXPERTS, SHARED_WIDTH,
+};
 use super::super::{
-    CompressedConfig, DeltaConfig, ExpertsConfig, HyperConfig, INDEXED_RATIO, LatentConfig,
-    MambaConfig, MambaNorm, ModelConfig, RopeScaling, RouterScores, WindowedConfig, yarn,
+    CompressedConfig, ExpertsConfig, INDEXED_RATIO, LatentConfig, MambaNorm, ModelConfig, OfLayers,
+    RopeScaling, RouterScores, WindowedConfig, yarn,
 };
 use crate::error::Result;
 use crate::gguf::{Array, GgufWriter, Value};
-
-/// Keys under the name of the architecture.
-pub(super) struct GgufKeyWriter<'a> {
-    pub writer: &'a mut GgufWriter,
-    prefix: &'static str,
-}
-
-impl GgufKeyWriter<'_> {
-    pub fn set(&mut self, key: &str, value: Value) {
-        self.writer.set(&format!("{}.{key}", self.prefix), value);
-    }
-
-    pub fn count(&mut self, key: &str, value: usize) {
-        self.set(key, Value::U32(value.min(u32::MAX as usize) as u32));
-    }
-
-    fn counts(&mut self, key: &str, values: impl Iterator<Item = usize>) {
-        let values = values.map(|value| value.min(i32::MAX as usize) as i32).collect();
-        self.set(key, Value::Array(Array::I32(values)));
-    }
-
-    fn float(&mut self, key: &str, value: f32) {
-        self.set(key, Value::F32(value));
-    }
-}
+use crate::layers::{DeltaSpec, StateSpaceSpec};
 
 impl ModelConfig {
     pub(crate) fn gguf_keys(&self, family: &Family, writer: &mut GgufWriter) -> Result<()> {
         let prefix = family.gguf_name_of(&self.said);
         let mut keys = GgufKeyWriter { writer, prefix };
         keys.count("block_count", self.layers.len());
-        keys.count("context_length", self.context);
-        keys.count("embedding_length", self.hidden);
+        rows::CONTEXT.write_gguf(&self.said, &mut keys);
+        rows::HIDDEN.write_gguf(&self.said, &mut keys);
         let width =
             |layer| if self.said.has_feed_forward(layer) { self.said.mlp_width(layer) } else { 0 };
         match (0..self.layers.len()).all(|layer| width(layer) == self.said.intermediate_size) {
@@ -58,10 +37,11 @@ impl ModelConfig {
             keys.set("rope.dimension_sections", Value::Array(Array::I32(sections)));
         }
         keys.count("vocab_size", self.vocab);
-        keys.count("attention.head_count", self.said.heads);
-        match self.said.latent() {
+        rows::HEADS.write_gguf(&self.said, &mut keys);
+        match self.said.latent {
             Some(latent) => {
                 latent_keys(&mut keys, latent);
+                rows::write_gguf(&[rows::KV_RANK, rows::Q_RANK], &self.said, &mut keys);
                 if family.gguf_zero_heads {
                     let attends =
                         (0..self.layers.len()).map(|layer| usize::from(self.said.attends(layer)));
@@ -91,12 +71,8 @@ impl ModelConfig {
         }
         family.gguf_eps.iter().for_each(|key| keys.float(key, self.said.rms_norm_eps));
         keys.float("rope.freq_base", self.said.rope.theta);
-        if let Some(HyperConfig { streams, iterations, eps }) = self.said.hyper {
-            keys.count("hyper_connection.count", streams);
-            keys.count("hyper_connection.sinkhorn_iterations", iterations);
-            keys.float("hyper_connection.epsilon", eps);
-        }
-        match self.said.compressed() {
+        rows::write_gguf(rows::HYPER, &self.said, &mut keys);
+        match &self.said.compressed {
             Some(sizes) => self.compressed_keys(&mut keys, sizes)?,
             None => self.scaling_keys(&mut keys),
         }
@@ -108,22 +84,34 @@ impl ModelConfig {
     /// Keys of what layers have in place of attention, or beside it.
     fn mixer_keys(&self, keys: &mut GgufKeyWriter, family: &Family) {
         if let Some(delta) = &self.said.delta {
-            delta_keys(keys, delta, self.decays_per_channel());
+            self.delta_keys(keys, delta);
         } else if family.delta.is_some() {
             let none = Value::Array(Array::Bool(vec![false; self.layers.len()]));
             keys.set("attention.recurrent_layers", none);
         }
-        if let Some(mamba) = &self.said.mamba {
-            mamba_keys(keys, mamba);
+        if let Some(OfLayers { spec, .. }) = &self.said.mamba {
+            rows::SPACE.iter().rev().for_each(|row| row.write_gguf(&self.said, keys));
+            state_space_keys(keys, spec);
         }
-        if let Some(convs) = &self.said.convs {
-            keys.count("shortconv.l_cache", convs.kernel);
+        rows::CONV_KERNEL.write_gguf(&self.said, keys);
+        rows::write_gguf(rows::INDEX, &self.said, keys);
+    }
+
+    /// Keys of Gated DeltaNet. Programs that know no list of layers read a period.
+    fn delta_keys(&self, keys: &mut GgufKeyWriter, delta: &OfLayers<DeltaSpec>) {
+        let OfLayers { layers, spec } = delta;
+        if self.decays_per_channel() {
+            keys.count(CHANNELS, spec.key_dim);
+            rows::DELTA_VALUE_HEADS.write_gguf(&self.said, keys);
+            return rows::DELTA_KERNEL.write_gguf(&self.said, keys);
         }
-        if let Some(index) = &self.said.index {
-            keys.count("attention.indexer.head_count", index.heads);
-            keys.count("attention.indexer.key_length", index.dim);
-            keys.count("attention.indexer.top_k", index.top);
-        }
+        let period = layers.iter().take_while(|linear| **linear).count() + 1;
+        keys.set("attention.recurrent_layers", Value::Array(Array::Bool(layers.clone())));
+        keys.count("full_attention_interval", period);
+        let heads = [rows::DELTA_KEY_HEADS, rows::DELTA_VALUE_HEADS];
+        rows::write_gguf(&[rows::DELTA_KERNEL, rows::DELTA_KEY_DIM], &self.said, keys);
+        rows::write_gguf(&heads, &self.said, keys);
+        keys.count(VALUES, spec.values());
     }
 
     /// Window keys: one window for all layers, or a window and one flag per layer.
@@ -163,40 +151,22 @@ impl ModelConfig {
             keys.count("attention.shared_kv_layers", self.said.shared_kv_layers);
         }
         if self.said.layer_inputs > 0 {
-            keys.count("embedding_length_per_layer_input", self.said.layer_inputs);
+            rows::LAYER_INPUTS.write_gguf(&self.said, keys);
         }
         if let Some(growth) = self.said.query_growth {
             keys.float("attention.temperature_scale", growth.beta);
             keys.count("attention.temperature_length", growth.every);
         }
-        if let Some(cap) = self.said.logit_cap {
-            keys.float("final_logit_softcapping", cap);
-        }
+        rows::LOGIT_CAP.write_gguf(&self.said, keys);
         if family.gguf_zero_heads
-            && self.said.grouped_config().is_some()
+            && self.said.latent.is_none()
+            && self.said.compressed.is_none()
             && self.said.unrotated.contains(&true)
         {
             // llama.cpp takes this key for a switch of the rotation in Granite.
             keys.set("rope.scaling.finetuned", Value::Bool(self.said.unrotated.contains(&false)));
         }
-        let of_heads = yarn::attention_scale(self.said.head_dim, 1.0);
-        if self.said.latent().is_none() && self.said.attention_scale != of_heads {
-            keys.float("attention.scale", self.said.attention_scale);
-        }
-        // Families whose embeddings are scaled by the root of the width do not say so.
-        let by_width = (self.hidden as f32).sqrt();
-        let embedding_scale =
-            if self.said.embedding_scale == by_width { 1.0 } else { self.said.embedding_scale };
-        let divides = !family.gguf_logit_factor;
-        let logits = if divides { 1.0 / self.said.logit_scale } else { self.said.logit_scale };
-        let factors = [
-            ("embedding_scale", embedding_scale),
-            ("residual_scale", self.said.residual_scale),
-            ("logit_scale", logits),
-        ];
-        for (key, factor) in factors.into_iter().filter(|(_, factor)| *factor != 1.0) {
-            keys.float(key, factor);
-        }
+        rows::write_gguf(family.rows, &self.said, keys);
         for (name, factor) in &self.said.factors {
             keys.float(&format!("{PROJECTION_SCALE}.{name}"), *factor);
         }
@@ -209,14 +179,8 @@ impl ModelConfig {
         family: &Family,
         experts: &ExpertsConfig,
     ) -> Result<()> {
-        keys.count("expert_count", experts.count);
-        keys.count("expert_used_count", experts.chosen);
-        keys.count("expert_feed_forward_length", experts.width);
-        if let Some(latent) = experts.latent {
-            keys.count(LATENT, latent);
-        }
-        keys.float("expert_weights_scale", experts.scale);
-        keys.set("expert_weights_norm", Value::Bool(experts.normalise));
+        keys.count(EXPERT_COUNT.gguf[0], experts.count);
+        rows::write_gguf(rows::EXPERTS, &self.said, keys);
         let scores = match experts.scores {
             RouterScores::Softmax => SOFTMAX,
             RouterScores::Sigmoid | RouterScores::PlainSigmoid => SIGMOID,
@@ -225,16 +189,16 @@ impl ModelConfig {
         };
         keys.count("expert_gating_func", scores);
         if family.gguf_experts.shared {
-            keys.count("expert_shared_feed_forward_length", experts.shared_width);
+            keys.count(SHARED_WIDTH.gguf[0], experts.shared_width);
         } else {
-            keys.count("expert_shared_count", experts.shared_width / experts.width);
+            keys.count(SHARED_EXPERTS.gguf[0], experts.shared_width / experts.width);
         }
         if let Some(groups) = experts.groups {
-            keys.count("expert_group_count", groups.count);
-            keys.count("expert_group_used_count", groups.chosen);
+            keys.count(EXPERT_GROUPS.gguf[0], groups.count);
+            keys.count(CHOSEN_GROUPS.gguf[0], groups.chosen);
         }
         if family.gguf_experts.leading_dense {
-            keys.count("leading_dense_block_count", self.leading_dense()?);
+            keys.count(DENSE_LAYERS.gguf[0], self.leading_dense()?);
         }
         let by_token = experts.by_token.iter().take_while(|by_token| **by_token).count();
         if experts.by_token[by_token..].contains(&true) {
@@ -267,13 +231,9 @@ impl ModelConfig {
         }
         let ratios = sizes.ratios.iter().map(|&ratio| ratio.min(u32::MAX as usize) as u32);
         keys.set("attention.compress_ratios", Value::Array(Array::U32(ratios.collect())));
-        keys.count("attention.q_lora_rank", sizes.q_rank);
-        keys.count("attention.output_group_count", sizes.groups);
-        keys.count("attention.output_lora_rank", sizes.out_rank);
+        rows::write_gguf(rows::COMPRESSED, &self.said, keys);
         if sizes.indexed.contains(&true) {
-            keys.count("attention.indexer.head_count", sizes.index_heads);
-            keys.count("attention.indexer.key_length", sizes.index_dim);
-            keys.count("attention.indexer.top_k", sizes.index_top);
+            rows::write_gguf(rows::ROW_INDEX, &self.said, keys);
         }
         keys.float("attention.compress_rope_freq_base", sizes.rope.theta);
         self.scaling_keys(keys);
@@ -282,7 +242,7 @@ impl ModelConfig {
 
     fn scaling_keys(&self, keys: &mut GgufKeyWriter) {
         let kind = |kind: &str| Value::String(kind.to_owned());
-        let rope = self.said.compressed().map_or(&self.said.rope, |sizes| &sizes.rope);
+        let rope = self.said.compressed.as_ref().map_or(&self.said.rope, |sizes| &sizes.rope);
         match rope.scaling {
             RopeScaling::Linear { factor } => {
                 keys.float("rope.scaling.factor", factor);
@@ -294,7 +254,7 @@ impl ModelConfig {
                 keys.count("rope.scaling.original_context_length", original_context);
                 keys.float("rope.scaling.yarn_beta_fast", beta_fast);
                 keys.float("rope.scaling.yarn_beta_slow", beta_slow);
-                if self.said.compressed().is_some() {
+                if self.said.compressed.is_some() {
                     return;
                 }
                 let all = self.mscale_all_dim();
@@ -305,8 +265,7 @@ impl ModelConfig {
                 if let Some(all) = all {
                     keys.float(LOG_MULTIPLIER, yarn::tenth(all as f32));
                 }
-                if self.said.rope.magnitude == 1.0 && default != 1.0 && self.said.latent().is_none()
-                {
+                if self.said.rope.magnitude == 1.0 && default != 1.0 && self.said.latent.is_none() {
                     // llama.cpp knows no factor, but what divides it.
                     keys.float(LOG_MULTIPLIER, 1.0);
                 } else if self.said.rope.magnitude != default {
@@ -325,29 +284,8 @@ impl ModelConfig {
     }
 }
 
-/// Keys of Gated DeltaNet. Programs that know no list of layers read a period.
-fn delta_keys(keys: &mut GgufKeyWriter, delta: &DeltaConfig, per_channel: bool) {
-    if per_channel {
-        keys.count("kda.head_dim", delta.key_dim);
-        keys.count("ssm.time_step_rank", delta.value_heads);
-        return keys.count("ssm.conv_kernel", delta.kernel);
-    }
-    let period = delta.layers.iter().take_while(|linear| **linear).count() + 1;
-    keys.set("attention.recurrent_layers", Value::Array(Array::Bool(delta.layers.clone())));
-    keys.count("full_attention_interval", period);
-    keys.count("ssm.conv_kernel", delta.kernel);
-    keys.count("ssm.state_size", delta.key_dim);
-    keys.count("ssm.group_count", delta.key_heads);
-    keys.count("ssm.time_step_rank", delta.value_heads);
-    keys.count("ssm.inner_size", delta.values());
-}
-
-fn mamba_keys(keys: &mut GgufKeyWriter, mamba: &MambaConfig) {
-    keys.count("ssm.conv_kernel", mamba.kernel);
-    keys.count("ssm.state_size", mamba.state);
-    keys.count("ssm.group_count", mamba.groups);
-    keys.count("ssm.time_step_rank", mamba.heads);
-    keys.count("ssm.inner_size", mamba.values());
+fn state_space_keys(keys: &mut GgufKeyWriter, mamba: &StateSpaceSpec) {
+    keys.count(INNER, mamba.values());
     if mamba.norm == MambaNorm::BeforeGate {
         keys.set(NORM_FIRST, Value::Bool(true));
     }
@@ -365,8 +303,4 @@ fn latent_keys(keys: &mut GgufKeyWriter, latent: LatentConfig) {
     keys.count("attention.value_length", latent.kv_rank);
     keys.count("attention.key_length_mla", latent.nope_dim + latent.rope_dim);
     keys.count("attention.value_length_mla", latent.value_dim);
-    keys.count("attention.kv_lora_rank", latent.kv_rank);
-    if let Some(rank) = latent.q_rank {
-        keys.count("attention.q_lora_rank", rank);
-    }
 }

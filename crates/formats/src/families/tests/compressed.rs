@@ -39,7 +39,7 @@ fn yarn(factor: f32, original_context: usize) -> RopeScaling {
 #[test]
 fn absent_fields_have_the_defaults_of_the_class() {
     let config = with(CLASS, json!({"compress_ratios": [0, 128, 4, 16]})).unwrap();
-    let sizes = config.said.compressed().unwrap();
+    let sizes = config.said.compressed.as_ref().unwrap();
     assert_eq!((config.said.head_dim, config.said.kv_heads, sizes.rope_dim), (512, 1, 64));
     assert_eq!([sizes.q_rank, sizes.groups, sizes.out_rank], [1024, 8, 1024]);
     assert_eq!([sizes.index_heads, sizes.index_dim, sizes.index_top], [64, 128, 512]);
@@ -62,7 +62,7 @@ fn absent_fields_have_the_defaults_of_the_class() {
 fn layers_are_compressed_by_ratio_or_by_type() {
     let check = |more: Json, ratios: [usize; 4], indexed: [bool; 4]| {
         let config = read(more.clone());
-        let sizes = config.said.compressed().unwrap();
+        let sizes = config.said.compressed.as_ref().unwrap();
         assert_eq!((&sizes.ratios[..], &sizes.indexed[..]), (&ratios[..], &indexed[..]), "{more}");
     };
     let (no, yes) = (false, true);
@@ -87,7 +87,7 @@ fn layers_are_compressed_by_ratio_or_by_type() {
 #[test]
 fn sizes_of_an_index_are_those_of_layers_that_have_one() {
     let config = read(json!({"compress_ratios": [0, 128, 0, 16], "index_topk": 0}));
-    let sizes = config.said.compressed().unwrap();
+    let sizes = config.said.compressed.as_ref().unwrap();
     assert_eq!([sizes.index_heads, sizes.index_dim, sizes.index_top], [0; 3]);
 }
 
@@ -95,9 +95,10 @@ fn sizes_of_an_index_are_those_of_layers_that_have_one() {
 fn rotary_parameters_are_read_in_both_styles_and_leave_the_magnitude_alone() {
     let check = |more: Json, main: (f32, RopeScaling), compressed: (f32, RopeScaling)| {
         let config = read(more.clone());
-        for (rope, (theta, scaling)) in
-            [(&config.said.rope, &main), (&config.said.compressed().unwrap().rope, &compressed)]
-        {
+        for (rope, (theta, scaling)) in [
+            (&config.said.rope, &main),
+            (&config.said.compressed.as_ref().unwrap().rope, &compressed),
+        ] {
             assert_eq!((rope.theta, &rope.scaling), (*theta, scaling), "{more}");
             assert_eq!((rope.dim, rope.magnitude), (16, 1.0), "{more}");
             assert_eq!(rope.layout, RopeLayout::Interleaved);
@@ -121,7 +122,7 @@ fn rotary_parameters_are_read_in_both_styles_and_leave_the_magnitude_alone() {
 
 #[test]
 fn rotated_values_are_a_number_or_a_share() {
-    let dim = |more: Json| read(more).said.compressed().unwrap().rope_dim;
+    let dim = |more: Json| read(more).said.compressed.as_ref().unwrap().rope_dim;
     let share = |share: f64| json!({"qk_rope_head_dim": null, "partial_rotary_factor": share});
     assert_eq!((dim(share(0.25)), dim(share(0.375))), (8, 12));
     assert_eq!(dim(json!({"partial_rotary_factor": 0.5})), 16);
@@ -254,7 +255,7 @@ fn floats(values: &[f32]) -> Value {
 fn metadata_says_what_config_json_does() {
     let read = |more: Fields| read_with(ARCH, &keys(more), &[]).unwrap();
     let config = read(&[]);
-    let sizes = config.said.compressed().unwrap();
+    let sizes = config.said.compressed.as_ref().unwrap();
     assert_eq!((&sizes.ratios[..], sizes.indexed[2]), (&[0, 128, 4, 16][..], true));
     assert_eq!((config.said.kv_heads, &config.said.windows[..]), (1, &[Some(9); 4][..]));
     assert_eq!((config.said.intermediate_size, sizes.rope_dim), (96, 16));
@@ -273,7 +274,7 @@ fn metadata_says_what_config_json_does() {
         ("rope.scaling.factor", Value::F32(16.0)),
     ];
     let config = read(more);
-    let sizes = config.said.compressed().unwrap();
+    let sizes = config.said.compressed.as_ref().unwrap();
     assert_eq!(sizes.ratios, [4, 4, 0, 8]);
     assert_eq!((&config.said.rope.scaling, config.said.rope.magnitude), (&RopeScaling::None, 1.0));
     assert_eq!((&sizes.rope.scaling, sizes.rope.magnitude), (&yarn(16.0, 512), 1.0));
@@ -356,9 +357,7 @@ fn what_a_format_cannot_say_is_not_written() {
     let typed = read(types);
     assert!(typed.to_hf_json().is_ok());
     assert!(gguf(&typed).unwrap_err().to_string().contains("compress_ratios"));
-    if let crate::config::Attention::Compressed(sizes) = &mut config.said.attention {
-        sizes.indexed[3] = true;
-    }
+    config.said.compressed.as_mut().unwrap().indexed[3] = true;
     assert!(config.to_hf_json().unwrap_err().to_string().contains("compress_ratios"));
     let mut config = read(json!({}));
     config.said.experts.as_mut().unwrap().shared_limits[0] = None;

@@ -4,9 +4,9 @@ use serde_json::{Value as Json, json};
 
 use super::gguf::{read_with, u};
 use super::{check_error, with};
-use crate::config::{Attention, DeltaConfig, GroupedConfig, ModelConfig};
+use crate::config::{ModelConfig, OfLayers};
 use crate::gguf::{Array, Value};
-use crate::layers::{RopeScaling, TensorForm};
+use crate::layers::{DeltaSpec, RopeScaling, TensorForm};
 
 const NEXT: &str = "Qwen3NextForCausalLM";
 const TEXT: &str = "Qwen3_5ForCausalLM";
@@ -15,13 +15,12 @@ const MOE: &str = "Qwen3_5MoeForCausalLM";
 const LINEAR: &str = "linear_attention";
 const FULL: &str = "full_attention";
 
-fn delta(class: &str, fields: Json) -> DeltaConfig {
+fn delta(class: &str, fields: Json) -> OfLayers<DeltaSpec> {
     with(class, fields).unwrap().said.delta.expect("a recurrence")
 }
 
 fn gate(fields: Json) -> bool {
-    let attention = with(TEXT, fields).unwrap().said.attention;
-    matches!(attention, Attention::Grouped(GroupedConfig { gate: true, .. }))
+    with(TEXT, fields).unwrap().said.grouped.gate
 }
 
 /// The base fields without some, under `text_config`.
@@ -38,15 +37,15 @@ fn wrapped(inner: Json, outer: Json) -> Result<ModelConfig, String> {
 #[test]
 fn absent_fields_have_the_defaults_of_the_reference() {
     for class in [NEXT, TEXT, MOE] {
-        let expected = DeltaConfig {
-            layers: vec![true, true, true, false],
+        let spec = DeltaSpec {
             key_heads: 16,
             value_heads: 32,
             key_dim: 128,
             value_dim: 128,
             kernel: 4,
-            tiled: false,
+            ..DeltaSpec::default()
         };
+        let expected = OfLayers { layers: vec![true, true, true, false], spec };
         assert_eq!(delta(class, json!({})), expected, "{class}");
         let config = with(class, json!({})).unwrap();
         assert_eq!((config.said.head_dim, config.said.rope.dim), (256, 64), "{class}");
@@ -181,10 +180,11 @@ fn gguf_files_say_which_layers_recur_and_how_heads_lie() {
         read_with(arch, &[&SSM, more].concat(), &[]).unwrap().said.delta.unwrap()
     };
     let found = read("qwen35", &[]);
-    let sizes = [found.key_heads, found.value_heads, found.key_dim, found.value_dim, found.kernel];
-    assert_eq!((sizes, found.tiled), ([2, 6, 16, 24, 4], true));
+    let spec = found.spec;
+    let sizes = [spec.key_heads, spec.value_heads, spec.key_dim, spec.value_dim, spec.kernel];
+    assert_eq!((sizes, spec.tiled), ([2, 6, 16, 24, 4], true));
     assert_eq!(found.layers, [true, true, true, false]);
-    assert!(!read("qwen3next", &[]).tiled);
+    assert!(!read("qwen3next", &[]).spec.tiled);
     let second = ("full_attention_interval", u(2));
     assert_eq!(read("qwen35", std::slice::from_ref(&second)).layers, [true, false, true, false]);
     let listed = ("attention.recurrent_layers", flags(&[false, true, true, true, false]));

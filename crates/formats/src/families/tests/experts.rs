@@ -127,13 +127,13 @@ fn latent_attention_has_its_own_sizes() {
         rope_dim: 64,
         value_dim: 128,
     };
-    assert_eq!(v3.said.latent(), Some(expected));
+    assert_eq!(v3.said.latent, Some(expected));
     assert_eq!((v3.said.head_dim, v3.said.kv_heads, v3.said.rope.dim), (192, 8, 64));
     assert_eq!(v3.said.rope.layout, RopeLayout::Interleaved);
     assert_eq!(read(V3, json!({"rope_interleave": false})).said.rope.layout, RopeLayout::Halves);
     expected.q_rank = None;
     let lite = read(V2, json!({"q_lora_rank": null, "num_experts_per_tok": 6}));
-    assert_eq!(lite.said.latent(), Some(expected));
+    assert_eq!(lite.said.latent, Some(expected));
 }
 
 #[test]

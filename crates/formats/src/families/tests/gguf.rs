@@ -210,7 +210,7 @@ fn old_and_new_files_of_latent_attention_read_alike() {
     assert_eq!(old, new);
     let expected =
         LatentConfig { q_rank: None, kv_rank: 32, nope_dim: 32, rope_dim: 16, value_dim: 24 };
-    assert_eq!(old.said.latent(), Some(expected));
+    assert_eq!(old.said.latent, Some(expected));
     assert_eq!((old.said.kv_heads, old.said.head_dim), (8, 48));
     assert_eq!(old.said.rope.layout, RopeLayout::Interleaved);
 }

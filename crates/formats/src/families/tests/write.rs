@@ -95,7 +95,7 @@ fn write_gguf(config: &ModelConfig, path: &Path) {
     let indexed = |layer: &usize| index.is_some_and(|index| index.layers[*layer]);
     let indexed = (0..config.layers.len()).filter(indexed);
     tensors.extend(indexed.map(|layer| one(format!("blk.{layer}.indexer.attn_k.weight"))));
-    if config.said.mamba.as_ref().is_some_and(|mamba| mamba.norm != MambaNorm::None) {
+    if config.said.mamba.as_ref().is_some_and(|mamba| mamba.spec.norm != MambaNorm::None) {
         tensors.push(one("blk.0.ssm_norm.weight".to_owned()));
     }
     if config.said.encoder.as_ref().is_some_and(|encoder| encoder.token_types > 0) {
@@ -106,7 +106,7 @@ fn write_gguf(config: &ModelConfig, path: &Path) {
         let parts = parts.into_iter().chain([("cls.output.weight", true)]).filter(|it| it.1);
         tensors.extend(parts.map(|(name, _)| one(name.to_owned())));
     }
-    if let Some(convs) = config.said.convs.as_ref().filter(|convs| convs.biased) {
+    if let Some(convs) = config.said.convs.as_ref().filter(|convs| convs.spec.biased) {
         let first = convs.layers.iter().position(|has| *has).unwrap();
         tensors.push(one(format!("blk.{first}.shortconv.conv.bias")));
     }
@@ -161,7 +161,7 @@ fn written_gguf_metadata_reads_the_same_but_for_what_the_format_cannot_say() {
             assert_eq!(read.positions, said.positions.map(PositionTable::from_first));
             read.positions = said.positions;
             if let (Some(read), Some(delta)) = (&mut read.delta, &said.delta) {
-                read.tiled = delta.tiled;
+                read.spec.tiled = delta.spec.tiled;
             }
         });
         read.special = config.special.clone();
