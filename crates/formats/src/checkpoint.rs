@@ -378,8 +378,8 @@ fn canonical_tensors(
             None => view.named(name),
         })
     });
-    let (hf, zero_centred) = (names.is_some(), family.zero_centred);
-    let form = if hf { family.hf_experts } else { ExpertFiles::Single };
+    let (hf, zero_centred) = (names.is_some(), family.hf.zero_centred);
+    let form = if hf { family.hf.stored_experts } else { ExpertFiles::Single };
     let experts = Experts { path: files.path(), names, config, form };
     let joined = experts.join(apart(named, family, config, hf)?)?;
     let mut views = DeltaTensors { config, hf, zero_centred }.convert(joined)?;
@@ -403,7 +403,7 @@ fn tracked(views: Vec<TensorView>) -> Result<IndexMap<String, Tracked>> {
 /// A matrix with outputs first, where the family's checkpoints have inputs first.
 fn turned(view: TensorView, family: &Family) -> TensorView {
     let part = names::split_canonical(&view.name).map_or("", |(_, part)| part);
-    if family.turned.contains(&part) { crate::experts::transposed_matrix(&view) } else { view }
+    if family.hf.turned.contains(&part) { crate::experts::transposed_matrix(&view) } else { view }
 }
 
 /// Splits matrices that files store as the rows of one. Biases of the choice of experts that are
@@ -489,7 +489,7 @@ fn predicts_more(family: &Family, source: &str, layers: usize) -> bool {
     const APART: &str = "mtp.";
     let layer = match names::split_canonical(source) {
         Some((layer, _)) => layer.parse().ok(),
-        None if family.more_apart => None,
+        None if family.hf.more_apart => None,
         None => family.names.layer_of(source).or_else(|| {
             // As in `canonical_name`.
             family.names.layer_of(&format!("{BASE_PREFIX}{source}"))
@@ -501,7 +501,7 @@ fn predicts_more(family: &Family, source: &str, layers: usize) -> bool {
 
 /// The canonical name of a tensor of a GGUF file: its own, except for the family's aliases.
 pub(crate) fn gguf_name(family: &Family, name: &str) -> String {
-    let known = |name: &str| family.gguf_aliases.iter().find(|(theirs, _)| *theirs == name);
+    let known = |name: &str| family.gguf.aliases.iter().find(|(theirs, _)| *theirs == name);
     match names::split_canonical(name) {
         Some((layer, rest)) => {
             known(rest).map_or_else(|| name.to_owned(), |(_, known)| format!("blk.{layer}.{known}"))
@@ -517,7 +517,7 @@ pub(crate) fn canonical_name(family: &Family, config: &ModelConfig, source: &str
     let canonical = family.names.canonical(source).or_else(with_prefix);
     let canonical = canonical.unwrap_or_else(|| source.to_owned());
     match names::split_canonical(&canonical) {
-        Some((layer, part)) => match (family.renamed)(&config.said, part) {
+        Some((layer, part)) => match (family.hf.renamed)(&config.said, part) {
             Some(other) => format!("blk.{layer}.{other}"),
             None => canonical,
         },

@@ -47,7 +47,7 @@ impl Checkpoint {
         for (name, shape) in config.tensors(TensorForm::Read) {
             // Flags of config.json may leave out biases; those that it declares were checked.
             let part = split_canonical(&name).map_or("", |(_, part)| part);
-            if family.written.contains(&part) && !views.contains_key(&name) {
+            if family.hf.written.contains(&part) && !views.contains_key(&name) {
                 continue;
             }
             if holds_ids(&name) {
@@ -70,7 +70,7 @@ impl Checkpoint {
         if let Some(delta) = delta.filter(|_| family.delta.is_some_and(|files| files.fused)) {
             side_by_side(&mut views, config, &delta.spec)?;
         }
-        if family.gguf_joins {
+        if family.gguf.joins {
             join(&mut views, config, family)?;
         }
         match views.values().find(|view| view.order.is_none() && view.is_out_of_order()) {
@@ -95,7 +95,7 @@ impl Checkpoint {
 /// Refuses latent attention whose rotated values GGUF files have in another order.
 fn check_rotation(config: &ModelConfig, family: &Family) -> Result<()> {
     match config.said.rope.layout == RopeLayout::Halves
-        && family.gguf_rope == RopeLayout::Interleaved
+        && family.gguf.rope == RopeLayout::Interleaved
     {
         false => Ok(()),
         true => Err(config.error("rope_interleave", "expected true, found false")),

@@ -47,6 +47,6 @@ pub(super) fn read(reader: &Reader<'_>, file: &Path, family: &Family) -> Result<
     }
     // Without alpha, the product is added as it is.
     let scale = move |_: &_, rank| Ok(if alpha == 0.0 { 1.0 } else { alpha / rank as f32 });
-    let source = Source { found, layout: family.gguf_rope, scale: Box::new(scale) };
+    let source = Source { found, layout: family.gguf.rope, scale: Box::new(scale) };
     reader.pairs(family, &source)
 }

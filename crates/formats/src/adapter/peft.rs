@@ -60,7 +60,7 @@ pub(super) fn read(reader: &Reader<'_>, family: &Family) -> Result<Vec<AdapterPa
     }
     let layout = match reader.config.said.latent {
         Some(_) => reader.config.said.rope.layout,
-        None => family.hf_rope,
+        None => family.hf.rope,
     };
     let scale = |a: &TensorView, rank| config.scale(a, rank);
     reader.pairs(family, &Source { found, layout, scale: Box::new(scale) })

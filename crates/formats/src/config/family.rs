@@ -26,102 +26,29 @@ pub(crate) type Windows = Vec<Option<usize>>;
 pub(crate) struct Family {
     /// Canonical name.
     pub name: &'static str,
-    /// `architectures` in config.json.
-    pub hf_class: &'static str,
-    /// Further classes, of other names; the ends that stand for a task do not matter.
-    pub hf_classes: &'static [&'static str],
-    /// `architectures` of checkpoints that hold other modalities too: the settings are in
-    /// `text_config` there. Empty where there are none.
-    pub hf_wrapper: &'static str,
-    /// Values of `model_type` in config.json in addition to the canonical name.
-    pub hf_types: &'static [&'static str],
-    /// Rotary layout of its Hugging Face checkpoints.
-    pub hf_rope: RopeLayout,
-    /// `general.architecture` in GGUF files.
-    pub gguf_name: &'static str,
-    /// The same of models with experts, where it is another; a file of either may have them.
-    pub gguf_sparse: Option<&'static str>,
-    /// Whether a GGUF file of this name is of this family, by its metadata and the names of its
-    /// tensors. The first family of the table that agrees has the file.
-    pub gguf_is: fn(keys: &GgufKeys, file: &GgufFile) -> Result<bool>,
-    /// Rotary layout of its GGUF files.
-    pub gguf_rope: RopeLayout,
-    /// Names of a layer's tensors in the family's GGUF files that differ: (theirs, canonical).
-    pub gguf_aliases: &'static [(&'static str, &'static str)],
-    /// Activation in GGUF files, which have no key for it.
-    pub gguf_activation: Activation,
-    /// Period of windows in GGUF files: the last layer of each period has none. `None`: all layers
-    /// have the same window.
-    pub gguf_window_period: Option<usize>,
-    /// Window in GGUF files that have no key for it.
-    pub gguf_window: Option<usize>,
-    /// Whether its GGUF files share rotary pairs out to time, height and width.
-    pub gguf_sections: bool,
+    /// How its Hugging Face checkpoints are read and written.
+    pub hf: HfRules,
+    /// How its GGUF files are read and written.
+    pub gguf: GgufRules,
     /// Whether query and key heads may have norms: where config.json says `use_qk_norm`, or the
     /// first layer has them.
     pub may_norm_heads: bool,
     /// Whether the outputs of heads have gates where files do not say.
     pub output_gate: bool,
-    /// Whether the weights of RMSNorm lack their 1 in Hugging Face checkpoints.
-    pub zero_centred: bool,
     /// How files store Gated DeltaNet, in families that have it.
     pub delta: Option<DeltaFiles>,
     /// Whether it has latent attention.
     pub latent: bool,
     /// Whether layers attend to a window and to compressed rows, between hyper-connections.
     pub compressed: bool,
-    /// Properties of experts that GGUF files do not have.
-    pub gguf_experts: GgufExperts,
-    /// Default scaling of the rotary frequencies.
-    pub default_scaling: fn() -> RopeScaling,
-    /// Flags of config.json that declare further tensors of every layer with their matrices: each
-    /// with its default and the tensors. A flag without tensors must be false. Flags that the
-    /// reference library does not read for this family are not listed.
-    pub declared: &'static [(&'static str, bool, &'static [&'static str])],
     /// Matrices that its files store as the rows of one: (theirs, canonical parts).
     pub joined: &'static [(&'static str, &'static [&'static str])],
     /// Names of its tensors in Hugging Face checkpoints.
     pub names: NameTable,
-    /// How Hugging Face checkpoints store routed experts.
-    pub hf_experts: ExpertFiles,
     /// Whether checkpoints may have layers of multi-token prediction after the last one.
     pub more_layers: bool,
-    /// Whether Hugging Face checkpoints have such layers under `mtp.` only, so that numbers after
-    /// the last layer's are an error.
-    pub more_apart: bool,
-    /// Attention windows of `layers` layers from config.json.
-    pub windows: fn(config: Object, layers: usize) -> Result<Windows>,
-    /// Activation of its MLPs.
-    pub activation: fn(config: Object) -> Result<Activation>,
-    /// Routed experts in `layers` layers from config.json.
-    pub experts: fn(config: Object, layers: usize) -> Result<Option<ExpertsConfig>>,
-    /// Gives fields of config.json the names and forms that the readers know.
-    pub hf_fill: fn(fields: &mut Map<String, Json>),
-    /// Matrices that Hugging Face checkpoints store as `[inputs, outputs]`.
-    pub turned: &'static [&'static str],
-    /// Another canonical name of a layer's tensor of a Hugging Face checkpoint, in models of some
-    /// configurations.
-    pub renamed: fn(config: &Hyperparameters, name: &str) -> Option<&'static str>,
-    /// Whether GGUF files store matrices so that Hugging Face checkpoints join.
-    pub gguf_joins: bool,
-    /// Whether GGUF files mark layers without attention by 0 heads of keys and values.
-    pub gguf_zero_heads: bool,
-    /// Fields of config.json that checkpoints may leave out, with the values of the configuration
-    /// class of transformers.
-    pub defaults: fn() -> Json,
     /// Hyperparameters beyond those of all families.
     pub rows: &'static [FieldRow],
-    /// Whether factors of projections, embeddings and logits are in the weights of GGUF files.
-    pub gguf_folds: bool,
-    /// Name of the epsilon of norms in config.json.
-    pub hf_eps: &'static str,
-    /// Names of the epsilon of norms in GGUF files: the first that a file has is read, and all are
-    /// written.
-    pub gguf_eps: &'static [&'static str],
-    /// Whether config.json may have rotary parameters for each kind of layer.
-    pub rope_by_type: bool,
-    /// Reads the head that scores texts, in classes of the family that have one.
-    pub classifier: fn(config: Object) -> Result<ClassifierConfig>,
     /// What the embeddings are.
     pub embedding: fn(model: &Hyperparameters) -> EmbeddingSpec,
     /// The layer with this number.
@@ -130,14 +57,6 @@ pub(crate) struct Family {
     pub head: fn(model: &Hyperparameters) -> HeadSpec,
     /// Sets what all models of the family are, and no file says.
     pub fixed: fn(model: &mut Hyperparameters),
-    /// Sets what config.json says beyond the common fields.
-    pub hf_more: fn(config: Object, model: &mut Hyperparameters) -> Result<()>,
-    /// Sets what GGUF metadata says beyond the common keys.
-    pub gguf_more: fn(keys: &GgufKeys, file: &GgufFile, model: &mut Hyperparameters) -> Result<()>,
-    /// Fields that are written to config.json beyond the common ones.
-    pub to_json: fn(config: &Hyperparameters) -> Json,
-    /// Biases in every layer of written checkpoints, in addition to the required ones.
-    pub written: &'static [&'static str],
     /// What its checkpoints do not say of chats.
     pub chat: Option<ChatRules>,
     /// A small configuration with `layers` layers, for tests. It uses every option of the family,
@@ -145,27 +64,122 @@ pub(crate) struct Family {
     pub tiny: fn(layers: usize) -> Hyperparameters,
 }
 
+/// How Hugging Face checkpoints of a family are read and written.
+#[derive(Debug)]
+pub(crate) struct HfRules {
+    /// `architectures` in config.json.
+    pub class: &'static str,
+    /// Further classes, of other names; the ends that stand for a task do not matter.
+    pub classes: &'static [&'static str],
+    /// `architectures` of checkpoints that hold other modalities too: the settings are in
+    /// `text_config` there. Empty where there are none.
+    pub wrapper: &'static str,
+    /// Values of `model_type` in config.json in addition to the canonical name.
+    pub types: &'static [&'static str],
+    /// Rotary layout of its Hugging Face checkpoints.
+    pub rope: RopeLayout,
+    /// Name of the epsilon of norms in config.json.
+    pub eps: &'static str,
+    /// Fields of config.json that checkpoints may leave out, with the values of the configuration
+    /// class of transformers.
+    pub defaults: fn() -> Json,
+    /// Gives fields of config.json the names and forms that the readers know.
+    pub fill: fn(fields: &mut Map<String, Json>),
+    /// Flags of config.json that declare further tensors of every layer with their matrices: each
+    /// with its default and the tensors. A flag without tensors must be false. Flags that the
+    /// reference library does not read for this family are not listed.
+    pub declared: &'static [(&'static str, bool, &'static [&'static str])],
+    /// Whether the weights of RMSNorm lack their 1 in Hugging Face checkpoints.
+    pub zero_centred: bool,
+    /// Whether config.json may have rotary parameters for each kind of layer.
+    pub rope_by_type: bool,
+    /// Default scaling of the rotary frequencies.
+    pub default_scaling: fn() -> RopeScaling,
+    /// Attention windows of `layers` layers from config.json.
+    pub windows: fn(config: Object, layers: usize) -> Result<Windows>,
+    /// Activation of its MLPs.
+    pub activation: fn(config: Object) -> Result<Activation>,
+    /// Routed experts in `layers` layers from config.json.
+    pub experts: fn(config: Object, layers: usize) -> Result<Option<ExpertsConfig>>,
+    /// Reads the head that scores texts, in classes of the family that have one.
+    pub classifier: fn(config: Object) -> Result<ClassifierConfig>,
+    /// Sets what config.json says beyond the common fields.
+    pub more: fn(config: Object, model: &mut Hyperparameters) -> Result<()>,
+    /// Fields that are written to config.json beyond the common ones.
+    pub to_json: fn(config: &Hyperparameters) -> Json,
+    /// Biases in every layer of written checkpoints, in addition to the required ones.
+    pub written: &'static [&'static str],
+    /// How Hugging Face checkpoints store routed experts.
+    pub stored_experts: ExpertFiles,
+    /// Matrices that Hugging Face checkpoints store as `[inputs, outputs]`.
+    pub turned: &'static [&'static str],
+    /// Another canonical name of a layer's tensor of a Hugging Face checkpoint, in models of some
+    /// configurations.
+    pub renamed: fn(config: &Hyperparameters, name: &str) -> Option<&'static str>,
+    /// Whether Hugging Face checkpoints have such layers under `mtp.` only, so that numbers after
+    /// the last layer's are an error.
+    pub more_apart: bool,
+}
+
+/// How GGUF files of a family are read and written.
+#[derive(Debug)]
+pub(crate) struct GgufRules {
+    /// `general.architecture` in GGUF files.
+    pub name: &'static str,
+    /// The same of models with experts, where it is another; a file of either may have them.
+    pub sparse: Option<&'static str>,
+    /// Whether a GGUF file of this name is of this family, by its metadata and the names of its
+    /// tensors. The first family of the table that agrees has the file.
+    pub is: fn(keys: &GgufKeys, file: &GgufFile) -> Result<bool>,
+    /// Rotary layout of its GGUF files.
+    pub rope: RopeLayout,
+    /// Names of the epsilon of norms in GGUF files: the first that a file has is read, and all are
+    /// written.
+    pub eps: &'static [&'static str],
+    /// Names of a layer's tensors in the family's GGUF files that differ: (theirs, canonical).
+    pub aliases: &'static [(&'static str, &'static str)],
+    /// Activation in GGUF files, which have no key for it.
+    pub activation: Activation,
+    /// Period of windows in GGUF files: the last layer of each period has none. `None`: all layers
+    /// have the same window.
+    pub window_period: Option<usize>,
+    /// Window in GGUF files that have no key for it.
+    pub window: Option<usize>,
+    /// Whether its GGUF files share rotary pairs out to time, height and width.
+    pub sections: bool,
+    /// Properties of experts that GGUF files do not have.
+    pub experts: GgufExperts,
+    /// Whether GGUF files store matrices so that Hugging Face checkpoints join.
+    pub joins: bool,
+    /// Whether GGUF files mark layers without attention by 0 heads of keys and values.
+    pub zero_heads: bool,
+    /// Whether factors of projections, embeddings and logits are in the weights of GGUF files.
+    pub folds: bool,
+    /// Sets what GGUF metadata says beyond the common keys.
+    pub more: fn(keys: &GgufKeys, file: &GgufFile, model: &mut Hyperparameters) -> Result<()>,
+}
+
 impl Family {
     /// All names of its GGUF files.
     pub fn gguf_names(&self) -> impl Iterator<Item = &'static str> {
-        std::iter::once(self.gguf_name).chain(self.gguf_sparse)
+        std::iter::once(self.gguf.name).chain(self.gguf.sparse)
     }
 
     /// The name of the GGUF files of a model.
     pub fn gguf_name_of(&self, config: &Hyperparameters) -> &'static str {
-        self.gguf_sparse.filter(|_| config.experts.is_some()).unwrap_or(self.gguf_name)
+        self.gguf.sparse.filter(|_| config.experts.is_some()).unwrap_or(self.gguf.name)
     }
 
     /// How its Hugging Face checkpoints store what others store in another form.
     pub fn file_forms(&self) -> FileForms {
         let fused_delta = self.delta.is_some_and(|files| files.fused);
-        FileForms { experts: self.hf_experts, fused_delta }
+        FileForms { experts: self.hf.stored_experts, fused_delta }
     }
 
     /// The tensors of every layer that config.json declares.
     pub fn declared_tensors(&self, config: Object) -> Result<Vec<&'static str>> {
         let mut declared = Vec::new();
-        for (flag, default, tensors) in self.declared {
+        for (flag, default, tensors) in self.hf.declared {
             let set = config.flag(flag)?.unwrap_or(*default);
             if set && tensors.is_empty() {
                 return Err(config.error(flag, "expected false, found true"));
@@ -207,67 +221,71 @@ pub(crate) struct GgufExperts {
 /// The defaults of a family: a dense decoder like Llama.
 pub(crate) const BASE: Family = Family {
     name: "",
-    hf_class: "",
-    hf_classes: &[],
-    hf_wrapper: "",
-    hf_types: &[],
-    hf_rope: RopeLayout::Halves,
-    gguf_name: "",
-    gguf_sparse: None,
-    gguf_is: |_, _| Ok(true),
-    gguf_rope: RopeLayout::Halves,
-    gguf_aliases: &[],
-    gguf_activation: Activation::Silu,
-    gguf_window_period: None,
-    gguf_window: None,
-    gguf_sections: false,
+    hf: HfRules {
+        class: "",
+        classes: &[],
+        wrapper: "",
+        types: &[],
+        rope: RopeLayout::Halves,
+        zero_centred: false,
+        default_scaling: || RopeScaling::None,
+        declared: &[
+            ("attention_bias", false, &ATTENTION_BIASES),
+            ("mlp_bias", false, &["ffn_gate.bias", "ffn_up.bias", "ffn_down.bias"]),
+        ],
+        stored_experts: ExpertFiles::Single,
+        more_apart: false,
+        windows: |_, layers| Ok(vec![None; layers]),
+        activation: |_| Ok(Activation::Silu),
+        experts: |_, _| Ok(None),
+        fill: |_| {},
+        turned: &[],
+        renamed: |_, _| None,
+        defaults: || Json::Null,
+        eps: "rms_norm_eps",
+        rope_by_type: false,
+        classifier: ClassifierConfig::of_decoder,
+        more: |_, _| Ok(()),
+        to_json: |_| Json::Null,
+        written: &[],
+    },
+    gguf: GgufRules {
+        name: "",
+        sparse: None,
+        is: |_, _| Ok(true),
+        rope: RopeLayout::Halves,
+        aliases: &[],
+        activation: Activation::Silu,
+        window_period: None,
+        window: None,
+        sections: false,
+        experts: GgufExperts {
+            scores: RouterScores::Softmax,
+            normalise: true,
+            leading_dense: false,
+            shared: false,
+            shared_gate: true,
+            width: |mlp, chosen| mlp / chosen.max(1),
+        },
+        joins: true,
+        zero_heads: false,
+        folds: false,
+        eps: &[RMS_EPS],
+        more: |_, _, _| Ok(()),
+    },
     may_norm_heads: false,
     output_gate: false,
-    zero_centred: false,
     delta: None,
     latent: false,
     compressed: false,
-    gguf_experts: GgufExperts {
-        scores: RouterScores::Softmax,
-        normalise: true,
-        leading_dense: false,
-        shared: false,
-        shared_gate: true,
-        width: |mlp, chosen| mlp / chosen.max(1),
-    },
-    default_scaling: || RopeScaling::None,
-    declared: &[
-        ("attention_bias", false, &ATTENTION_BIASES),
-        ("mlp_bias", false, &["ffn_gate.bias", "ffn_up.bias", "ffn_down.bias"]),
-    ],
     joined: &[],
     names: DENSE,
-    hf_experts: ExpertFiles::Single,
     more_layers: false,
-    more_apart: false,
-    windows: |_, layers| Ok(vec![None; layers]),
-    activation: |_| Ok(Activation::Silu),
-    experts: |_, _| Ok(None),
-    hf_fill: |_| {},
-    turned: &[],
-    renamed: |_, _| None,
-    gguf_joins: true,
-    gguf_zero_heads: false,
-    defaults: || Json::Null,
     rows: &[],
-    gguf_folds: false,
-    hf_eps: "rms_norm_eps",
-    gguf_eps: &[RMS_EPS],
-    rope_by_type: false,
-    classifier: ClassifierConfig::of_decoder,
     embedding: parts::embedding,
     layer: parts::layer,
     head: parts::head,
     fixed: |_| {},
-    hf_more: |_, _| Ok(()),
-    gguf_more: |_, _, _| Ok(()),
-    to_json: |_| Json::Null,
-    written: &[],
     chat: None,
     tiny,
 };

@@ -50,7 +50,7 @@ fn build(keys: &GgufKeys, file: &GgufFile, family: &Family) -> Result<Hyperparam
     let source = FieldSource::Gguf(keys);
     let layers = layers(keys, file)?;
     let mut model = family::plain(layers);
-    model.activation = family.gguf_activation;
+    model.activation = family.gguf.activation;
     rows::read(&[rows::HIDDEN, rows::HEADS], source, &mut model)?;
     model.latent = experts::latent(keys, family)?;
     model.head_dim = head_dim(keys, &model)?;
@@ -77,7 +77,7 @@ fn build(keys: &GgufKeys, file: &GgufFile, family: &Family) -> Result<Hyperparam
     model.tied_embeddings = find(file, OUTPUT).is_none();
     rows::read(&[rows::LOGIT_CAP], source, &mut model)?;
     rows::read(family.rows, source, &mut model)?;
-    (family.gguf_more)(keys, file, &mut model)?;
+    (family.gguf.more)(keys, file, &mut model)?;
     (family.fixed)(&mut model);
     encoder::check_direction(keys, &model)?;
     Ok(model)
@@ -150,12 +150,12 @@ fn head_dim(keys: &GgufKeys, model: &Hyperparameters) -> Result<usize> {
 /// Window of each layer; 0 means none. Without flags of layers and with a period, from the file or
 /// the family, the last layer of each period has no window.
 fn windows(keys: &GgufKeys, family: &Family, layers: usize) -> Result<Windows> {
-    let window = keys.opt_count("attention.sliding_window", MAX_TOKENS)?.or(family.gguf_window);
-    if window.is_none() && family.gguf_window_period.is_some() {
+    let window = keys.opt_count("attention.sliding_window", MAX_TOKENS)?.or(family.gguf.window);
+    if window.is_none() && family.gguf.window_period.is_some() {
         keys.positive("attention.sliding_window", MAX_TOKENS)?;
     }
     let before_last = |layer: usize, period: usize| layer % period < period - 1;
-    let slides = slides(keys, layers, family.gguf_window_period, before_last)?;
+    let slides = slides(keys, layers, family.gguf.window_period, before_last)?;
     Ok(slides.into_iter().map(|slides| window.filter(|_| slides)).collect())
 }
 
@@ -182,12 +182,12 @@ fn slides(
 
 /// Epsilon of norms. Files of LayerNorms may have it under the name of that of RMSNorm.
 fn eps(keys: &GgufKeys, family: &Family) -> Result<f32> {
-    for suffix in family.gguf_eps.iter().chain(family::BASE.gguf_eps) {
+    for suffix in family.gguf.eps.iter().chain(family::BASE.gguf.eps) {
         if let Some(eps) = keys.above_zero(suffix)? {
             return Ok(eps);
         }
     }
-    keys.metadata.required(&keys.key(family.gguf_eps[0]), "a float", None)
+    keys.metadata.required(&keys.key(family.gguf.eps[0]), "a float", None)
 }
 
 /// Rows of the embedding: the declared size, else the rows of the tensor, else the size of the

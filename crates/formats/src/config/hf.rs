@@ -63,19 +63,19 @@ pub(crate) fn fill(map: &mut Map<String, Json>, family: &Family) {
         _ => Some(map),
     };
     let Some(inner) = inner else { return };
-    (family.hf_fill)(inner);
-    if let Json::Object(defaults) = (family.defaults)() {
+    (family.hf.fill)(inner);
+    if let Json::Object(defaults) = (family.hf.defaults)() {
         rows::fill(inner, defaults);
     }
 }
 
 /// The settings of the language model: `text_config` in checkpoints of several modalities.
 fn text_config<'a>(whole: Object<'a>, family: &Family) -> Result<Object<'a>> {
-    if family.hf_wrapper.is_empty() {
+    if family.hf.wrapper.is_empty() {
         return Ok(whole);
     }
     let classes = whole.array("architectures")?.unwrap_or_default();
-    let wrapped = classes.first().is_some_and(|class| class == family.hf_wrapper);
+    let wrapped = classes.first().is_some_and(|class| class == family.hf.wrapper);
     match whole.object(TEXT)? {
         Some(inner) => Ok(inner),
         None if wrapped => whole.need(TEXT, "an object", None),
@@ -88,7 +88,7 @@ fn build(
     family: &Family,
     has_own_head: impl FnOnce(&NameTable) -> bool,
 ) -> Result<Hyperparameters> {
-    let activation = (family.activation)(config)?;
+    let activation = (family.hf.activation)(config)?;
     let own = [Activation::GeluTanh, Activation::Gelu, Activation::ReluSquared];
     if !own.contains(&activation) {
         check_activation(config)?;
@@ -121,20 +121,20 @@ fn build(
         Some(tied) => tied,
         None => !has_own_head(&family.names),
     };
-    model.experts = (family.experts)(config, layers)?.filter(|it| it.layers.contains(&true));
+    model.experts = (family.hf.experts)(config, layers)?.filter(|it| it.layers.contains(&true));
     model.kv_heads = kv_heads(config, &model)?;
     model.intermediate_size = intermediate_size(config, &model)?;
     if family.delta.is_some() {
         delta::read(config, &mut model)?;
     }
     rows::read(&[rows::VOCAB, rows::CONTEXT], source, &mut model)?;
-    model.rms_norm_eps = config.need_above_zero(family.hf_eps)?;
-    model.windows = (family.windows)(config, layers)?;
+    model.rms_norm_eps = config.need_above_zero(family.hf.eps)?;
+    model.windows = (family.hf.windows)(config, layers)?;
     rows::read(family.rows, source, &mut model)?;
     if scores_texts(config)? {
-        model.classifier = Some((family.classifier)(config)?);
+        model.classifier = Some((family.hf.classifier)(config)?);
     }
-    (family.hf_more)(config, &mut model)?;
+    (family.hf.more)(config, &mut model)?;
     (family.fixed)(&mut model);
     check_direction(config, &model)?;
     Ok(model)

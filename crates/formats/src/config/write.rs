@@ -69,7 +69,7 @@ impl RopeConfig {
 impl ModelConfig {
     pub(crate) fn hf_json(&self, family: &Family) -> Result<Json> {
         let mut json = json!({
-            "architectures": [family.hf_class],
+            "architectures": [family.hf.class],
             "model_type": self.architecture,
             "hidden_act": "silu",
             "hidden_size": self.hidden,
@@ -80,7 +80,7 @@ impl ModelConfig {
             "intermediate_size": self.said.intermediate_size,
             "vocab_size": self.vocab,
             "max_position_embeddings": self.context,
-            (family.hf_eps): self.said.rms_norm_eps,
+            (family.hf.eps): self.said.rms_norm_eps,
             "rope_theta": self.said.rope.theta,
             "partial_rotary_factor": self.said.rope.dim as f64 / self.said.head_dim as f64,
             "rope_scaling": self.rope_scaling_json(family)?,
@@ -97,7 +97,7 @@ impl ModelConfig {
             fields.insert("rope_parameters".to_owned(), self.rope_by_type(windowed)?);
         }
         extend(&mut json, rows::to_json(family.rows, &self.said));
-        extend(&mut json, (family.to_json)(&self.said));
+        extend(&mut json, (family.hf.to_json)(&self.said));
         if self.said.latent.is_some() {
             let fields = json.as_object_mut().expect("made as an object");
             fields.retain(|key, _| key != HEAD_DIM.hf[0] && key != ROTATED.hf[0]);
@@ -112,7 +112,7 @@ impl ModelConfig {
             extend(&mut json, self.compressed_json(sizes)?);
         }
         // A single number cannot describe every choice of layers with experts.
-        if self.said.experts.is_some() && family.gguf_experts.leading_dense {
+        if self.said.experts.is_some() && family.gguf.experts.leading_dense {
             self.leading_dense()?;
         }
         Ok(json)
@@ -141,7 +141,7 @@ impl ModelConfig {
 
     fn rope_scaling_json(&self, family: &Family) -> Result<Json> {
         let scaling = &self.said.rope.scaling;
-        if *scaling == RopeScaling::None && (family.default_scaling)() == RopeScaling::None {
+        if *scaling == RopeScaling::None && (family.hf.default_scaling)() == RopeScaling::None {
             return Ok(Json::Null);
         }
         if matches!(scaling, RopeScaling::Factors { .. }) {

@@ -4,18 +4,27 @@ use super::prelude::*;
 
 pub(super) static BERT: Family = Family {
     name: "bert",
-    hf_class: "BertModel",
-    defaults,
-    hf_eps: "layer_norm_eps",
-    gguf_name: "bert",
-    gguf_eps: &[family::LAYER_EPS],
-    gguf_activation: Activation::Gelu,
+    hf: HfRules {
+        class: "BertModel",
+        defaults,
+        eps: "layer_norm_eps",
+        activation: |config| gelu(config, "hidden_act"),
+        declared: &[],
+        classifier: ClassifierConfig::of_bert,
+        more: |config, model| more(config, model, 0),
+        to_json,
+        ..BASE.hf
+    },
+    gguf: GgufRules {
+        name: "bert",
+        eps: &[family::LAYER_EPS],
+        activation: Activation::Gelu,
+        more: gguf_more,
+        ..BASE.gguf
+    },
     embedding,
     layer,
     head,
-    gguf_more,
-    activation: |config| gelu(config, "hidden_act"),
-    declared: &[],
     names: NameTable {
         globals: &[
             ("embeddings.word_embeddings.weight", "token_embd.weight"),
@@ -30,10 +39,7 @@ pub(super) static BERT: Family = Family {
         ],
         ..NAMES
     },
-    classifier: ClassifierConfig::of_bert,
     fixed,
-    hf_more: |config, model| more(config, model, 0),
-    to_json,
     tiny,
     ..BASE
 };

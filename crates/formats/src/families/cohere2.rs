@@ -5,28 +5,34 @@ use super::prelude::*;
 
 pub(super) static COHERE2: Family = Family {
     name: "cohere2",
-    hf_class: "Cohere2ForCausalLM",
-    hf_rope: RopeLayout::Interleaved,
-    gguf_name: "cohere2",
-    gguf_rope: RopeLayout::Interleaved,
-    gguf_window_period: Some(PERIOD),
-    defaults: || json!({"logit_scale": 0.0625}),
+    hf: HfRules {
+        class: "Cohere2ForCausalLM",
+        rope: RopeLayout::Interleaved,
+        defaults: || json!({"logit_scale": 0.0625}),
+        eps: "layer_norm_eps",
+        declared: &[("attention_bias", false, &[]), ("use_qk_norm", false, &[])],
+        windows: |config, layers| {
+            let window = window(config)?;
+            if let Some(windows) = windows_by_type(config, layers, window)? {
+                return Ok(windows);
+            }
+            let period = config.setting("sliding_window_pattern", MAX_LAYERS, PERIOD)?;
+            let slides = |layer: usize| !(layer + 1).is_multiple_of(period);
+            Ok((0..layers).map(|layer| window.filter(|_| slides(layer))).collect())
+        },
+        ..BASE.hf
+    },
+    gguf: GgufRules {
+        name: "cohere2",
+        rope: RopeLayout::Interleaved,
+        window_period: Some(PERIOD),
+        eps: &[family::LAYER_EPS],
+        ..BASE.gguf
+    },
     rows: &[rows::LOGIT_SCALE],
-    hf_eps: "layer_norm_eps",
-    gguf_eps: &[family::LAYER_EPS],
-    declared: &[("attention_bias", false, &[]), ("use_qk_norm", false, &[])],
     names: NameTable {
         layer: &[&[("input_layernorm.weight", "attn_norm.weight")], ATTENTION, QK_NORMS, MLP],
         ..DENSE
-    },
-    windows: |config, layers| {
-        let window = window(config)?;
-        if let Some(windows) = windows_by_type(config, layers, window)? {
-            return Ok(windows);
-        }
-        let period = config.setting("sliding_window_pattern", MAX_LAYERS, PERIOD)?;
-        let slides = |layer: usize| !(layer + 1).is_multiple_of(period);
-        Ok((0..layers).map(|layer| window.filter(|_| slides(layer))).collect())
     },
     layer: |model, at| {
         let both = vec![model.grouped(at).into(), model.mlp(at).into()];

@@ -6,30 +6,40 @@ use super::prelude::*;
 /// GGUF files of both call themselves `deepseek2`; the scores of the router tell them apart.
 pub(super) static DEEPSEEK_V2: Family = Family {
     name: "deepseek_v2",
-    hf_class: "DeepseekV2ForCausalLM",
-    defaults: || {
-        family::with(
-            latent(),
-            json!({"n_routed_experts": 64, "n_shared_experts": 2, "moe_intermediate_size": 1407}),
-        )
+    hf: HfRules {
+        class: "DeepseekV2ForCausalLM",
+        defaults: || {
+            family::with(
+                latent(),
+                json!({"n_routed_experts": 64, "n_shared_experts": 2, "moe_intermediate_size": 1407}),
+            )
+        },
+        experts: experts_of_v2,
+        ..DEEPSEEK_BASE.hf
     },
-    experts: experts_of_v2,
     tiny,
     ..DEEPSEEK_BASE
 };
 
 pub(super) const DEEPSEEK_BASE: Family = Family {
-    gguf_name: "deepseek2",
-    gguf_rope: RopeLayout::Interleaved,
-    gguf_experts: GgufExperts { normalise: false, leading_dense: true, ..BASE.gguf_experts },
-    // No published checkpoint has biases in its latent attention or its experts.
-    declared: &[("attention_bias", false, &[]), ("mlp_bias", false, &[])],
     names: NameTable {
         layer: &[NORMS, LATENT_ATTENTION, MLP, ROUTER, EXPERTS, FUSED_EXPERTS, SHARED_EXPERTS],
         // Kimi K2.5 sees images too.
         wrapped: WRAPPED,
         modalities: &["vision_tower.", "mm_projector."],
         ..DENSE
+    },
+    hf: HfRules {
+        // No published checkpoint has biases in its latent attention or its experts.
+        declared: &[("attention_bias", false, &[]), ("mlp_bias", false, &[])],
+        to_json: experts::grouped_json,
+        ..BASE.hf
+    },
+    gguf: GgufRules {
+        name: "deepseek2",
+        rope: RopeLayout::Interleaved,
+        experts: GgufExperts { normalise: false, leading_dense: true, ..BASE.gguf.experts },
+        ..BASE.gguf
     },
     latent: true,
     layer: |model, at| {
@@ -38,7 +48,6 @@ pub(super) const DEEPSEEK_BASE: Family = Family {
             Sublayer::new(model.rms("ffn_norm"), model.feed_forward(at)),
         ])
     },
-    to_json: experts::grouped_json,
     ..BASE
 };
 

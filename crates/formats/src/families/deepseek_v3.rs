@@ -5,20 +5,32 @@ use super::prelude::*;
 
 pub(super) static DEEPSEEK_V3: Family = Family {
     name: "deepseek_v3",
-    hf_class: "DeepseekV3ForCausalLM",
-    hf_wrapper: "KimiK25ForConditionalGeneration",
-    hf_types: &["kimi_k2"],
-    gguf_is: |keys, file| match gguf::experts::scores(keys)? {
-        Some(scores) => Ok(scores == RouterScores::Sigmoid),
-        // Files of GLM-4.7-Flash do not say; V2 has no biases for the choice of experts.
-        None => Ok(file.tensors().iter().any(|tensor| tensor.source_name.ends_with(CHOICE_BIAS))),
+    hf: HfRules {
+        class: "DeepseekV3ForCausalLM",
+        wrapper: "KimiK25ForConditionalGeneration",
+        types: &["kimi_k2"],
+        ..V3_BASE.hf
+    },
+    gguf: GgufRules {
+        is: |keys, file| match gguf::experts::scores(keys)? {
+            Some(scores) => Ok(scores == RouterScores::Sigmoid),
+            // Files of GLM-4.7-Flash do not say; V2 has no biases for the choice of experts.
+            None => {
+                Ok(file.tensors().iter().any(|tensor| tensor.source_name.ends_with(CHOICE_BIAS)))
+            }
+        },
+        ..V3_BASE.gguf
     },
     ..V3_BASE
 };
 
 /// What families with routers of this kind have in common.
 pub(super) const V3_BASE: Family = Family {
-    gguf_experts: GgufExperts { scores: RouterScores::Sigmoid, ..DEEPSEEK_BASE.gguf_experts },
+    hf: HfRules { defaults, experts: experts::sigmoid, ..DEEPSEEK_BASE.hf },
+    gguf: GgufRules {
+        experts: GgufExperts { scores: RouterScores::Sigmoid, ..DEEPSEEK_BASE.gguf.experts },
+        ..DEEPSEEK_BASE.gguf
+    },
     layer: |model, at| {
         Layer::of([
             Sublayer::new(model.rms("attn_norm"), model.latent_attention(at)),
@@ -26,8 +38,6 @@ pub(super) const V3_BASE: Family = Family {
         ])
     },
     more_layers: true,
-    defaults,
-    experts: experts::sigmoid,
     tiny,
     ..DEEPSEEK_BASE
 };

@@ -5,12 +5,18 @@ use super::prelude::*;
 
 pub(super) static DEEPSEEK_V32: Family = Family {
     name: "deepseek_v32",
-    hf_class: "DeepseekV32ForCausalLM",
-    gguf_name: "deepseek32",
-    gguf_is: |_, _| Ok(true),
-    defaults: || family::with(deepseek_v3::defaults(), index::defaults(64)),
-    hf_more: |config, model| index::read(config, RopeLayout::Halves, model),
-    gguf_more: |keys, file, model| gguf::index::read(keys, file, RopeLayout::Halves, model),
+    hf: HfRules {
+        class: "DeepseekV32ForCausalLM",
+        defaults: || family::with(deepseek_v3::defaults(), index::defaults(64)),
+        more: |config, model| index::read(config, RopeLayout::Halves, model),
+        ..INDEXED.hf
+    },
+    gguf: GgufRules {
+        name: "deepseek32",
+        is: |_, _| Ok(true),
+        more: |keys, file, model| gguf::index::read(keys, file, RopeLayout::Halves, model),
+        ..INDEXED.gguf
+    },
     ..INDEXED
 };
 
@@ -29,10 +35,13 @@ pub(super) const INDEXED: Family = Family {
         ],
         ..DENSE
     },
-    to_json: |config| {
-        let mut json = experts::grouped_json(config);
-        extend(&mut json, index::to_json(config));
-        json
+    hf: HfRules {
+        to_json: |config| {
+            let mut json = experts::grouped_json(config);
+            extend(&mut json, index::to_json(config));
+            json
+        },
+        ..V3_BASE.hf
     },
     tiny: |layers| tiny(layers, RopeLayout::Halves),
     ..V3_BASE

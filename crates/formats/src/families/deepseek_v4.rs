@@ -5,30 +5,41 @@ use super::prelude::*;
 
 pub(super) static DEEPSEEK_V4: Family = Family {
     name: "deepseek_v4",
-    hf_class: "DeepseekV4ForCausalLM",
-    gguf_name: "deepseek4",
-    gguf_rope: RopeLayout::Interleaved,
-    gguf_experts: GgufExperts {
-        scores: RouterScores::SqrtSoftplus,
-        // Every layer has experts.
-        leading_dense: true,
-        ..BASE.gguf_experts
+    hf: HfRules {
+        class: "DeepseekV4ForCausalLM",
+        defaults: || {
+            let own = json!({
+                "num_key_value_heads": 1,
+                "head_dim": 512,
+                "n_routed_experts": 256,
+                "n_shared_experts": 1,
+                "num_experts_per_tok": 6,
+                "moe_intermediate_size": 2048,
+                "routed_scaling_factor": 1.5,
+            });
+            family::with(compressed::defaults(), own)
+        },
+        // No published checkpoint has biases in its projections.
+        declared: &[("attention_bias", false, &[]), ("mlp_bias", false, &[])],
+        windows: |config, layers| {
+            Ok(vec![Some(config.setting("sliding_window", MAX_TOKENS, 128)?); layers])
+        },
+        experts,
+        to_json,
+        ..BASE.hf
+    },
+    gguf: GgufRules {
+        name: "deepseek4",
+        rope: RopeLayout::Interleaved,
+        experts: GgufExperts {
+            scores: RouterScores::SqrtSoftplus,
+            // Every layer has experts.
+            leading_dense: true,
+            ..BASE.gguf.experts
+        },
+        ..BASE.gguf
     },
     compressed: true,
-    defaults: || {
-        let own = json!({
-            "num_key_value_heads": 1,
-            "head_dim": 512,
-            "n_routed_experts": 256,
-            "n_shared_experts": 1,
-            "num_experts_per_tok": 6,
-            "moe_intermediate_size": 2048,
-            "routed_scaling_factor": 1.5,
-        });
-        family::with(compressed::defaults(), own)
-    },
-    // No published checkpoint has biases in its projections.
-    declared: &[("attention_bias", false, &[]), ("mlp_bias", false, &[])],
     names: NameTable {
         globals: &[
             ("embed.weight", "token_embd.weight"),
@@ -66,11 +77,6 @@ pub(super) static DEEPSEEK_V4: Family = Family {
         ])
     },
     more_layers: true,
-    windows: |config, layers| {
-        Ok(vec![Some(config.setting("sliding_window", MAX_TOKENS, 128)?); layers])
-    },
-    experts,
-    to_json,
     chat: Some(ChatRules {
         template: include_str!("deepseek_v4.jinja"),
         closing: "</think>",

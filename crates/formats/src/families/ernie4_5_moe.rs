@@ -5,9 +5,29 @@ use super::prelude::*;
 
 pub(super) static ERNIE4_5_MOE: Family = Family {
     name: "ernie4_5_moe",
-    hf_class: "Ernie4_5_MoeForCausalLM",
-    gguf_name: "ernie4_5-moe",
-    gguf_experts: GgufExperts { leading_dense: true, ..BASE.gguf_experts },
+    hf: HfRules {
+        class: "Ernie4_5_MoeForCausalLM",
+        experts,
+        to_json: |config| {
+            let Some(experts) = &config.experts else { return Json::Null };
+            let dense = experts.layers.iter().take_while(|sparse| !**sparse).count();
+            json!({
+                "moe_num_experts": experts.count,
+                "moe_k": experts.chosen,
+                "moe_intermediate_size": experts.width,
+                "moe_num_shared_experts": experts.shared_width / experts.width,
+                "moe_layer_start_index": dense,
+                "moe_layer_end_index": -1,
+                "moe_layer_interval": 1,
+            })
+        },
+        ..ERNIE4_5_BASE.hf
+    },
+    gguf: GgufRules {
+        name: "ernie4_5-moe",
+        experts: GgufExperts { leading_dense: true, ..BASE.gguf.experts },
+        ..ERNIE4_5_BASE.gguf
+    },
     names: NameTable {
         layer: &[
             NORMS,
@@ -24,25 +44,11 @@ pub(super) static ERNIE4_5_MOE: Family = Family {
         ],
         ..DENSE
     },
-    experts,
     layer: |model, at| {
         Layer::of([
             Sublayer::new(model.rms("attn_norm"), model.grouped(at)),
             Sublayer::new(model.rms("ffn_norm"), model.corrected_feed_forward(at)),
         ])
-    },
-    to_json: |config| {
-        let Some(experts) = &config.experts else { return Json::Null };
-        let dense = experts.layers.iter().take_while(|sparse| !**sparse).count();
-        json!({
-            "moe_num_experts": experts.count,
-            "moe_k": experts.chosen,
-            "moe_intermediate_size": experts.width,
-            "moe_num_shared_experts": experts.shared_width / experts.width,
-            "moe_layer_start_index": dense,
-            "moe_layer_end_index": -1,
-            "moe_layer_interval": 1,
-        })
     },
     tiny: |layers| {
         let experts = ExpertsConfig {

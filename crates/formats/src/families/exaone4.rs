@@ -5,42 +5,50 @@ use super::prelude::*;
 
 pub(super) static EXAONE4: Family = Family {
     name: "exaone4",
-    hf_class: "Exaone4ForCausalLM",
-    gguf_name: "exaone4",
-    gguf_window_period: None,
-    declared: &[],
-    names: NameTable { layer: &[NORMS_AFTER, ATTENTION, QK_NORMS, MLP], ..DENSE },
-    windows: |config, layers| {
-        let window = config.nullable("sliding_window", MAX_TOKENS, Some(4096))?;
-        if let Some(windows) = windows_by_type(config, layers, window)? {
-            return Ok(windows);
-        }
-        let period = period(config)?;
-        let slides =
-            |layer: usize| period.is_some_and(|period| !(layer + 1).is_multiple_of(period));
-        let all = (0..layers).map(|layer| window.filter(|_| slides(layer) && layer + 1 < layers));
-        Ok(all.collect())
+    hf: HfRules {
+        class: "Exaone4ForCausalLM",
+        declared: &[],
+        windows: |config, layers| {
+            let window = config.nullable("sliding_window", MAX_TOKENS, Some(4096))?;
+            if let Some(windows) = windows_by_type(config, layers, window)? {
+                return Ok(windows);
+            }
+            let period = period(config)?;
+            let slides =
+                |layer: usize| period.is_some_and(|period| !(layer + 1).is_multiple_of(period));
+            let all =
+                (0..layers).map(|layer| window.filter(|_| slides(layer) && layer + 1 < layers));
+            Ok(all.collect())
+        },
+        more: |config, model| {
+            let window = config.nullable("sliding_window", MAX_TOKENS, Some(4096))?;
+            set(model, window.is_some());
+            Ok(())
+        },
+        ..BASE.hf
     },
+    gguf: GgufRules {
+        name: "exaone4",
+        window_period: None,
+        more: |keys, _, model| {
+            let window = keys.opt_count("attention.sliding_window", MAX_TOKENS)?;
+            if keys.flags("attention.sliding_window_pattern").is_none() {
+                let of_layer =
+                    |layer: usize| window.filter(|_| !(layer + 1).is_multiple_of(PERIOD));
+                model.windows = (0..model.layers).map(of_layer).collect();
+            }
+            set(model, window.is_some());
+            Ok(())
+        },
+        ..BASE.gguf
+    },
+    names: NameTable { layer: &[NORMS_AFTER, ATTENTION, QK_NORMS, MLP], ..DENSE },
     layer: |model, at| {
         let attention = model.grouped(at).with_head_norms(HeadNormSpec::EACH);
         Layer::of([
             Sublayer::normed_after(attention, model.rms("post_attention_norm")),
             Sublayer::normed_after(model.mlp(at), model.rms("post_ffw_norm")),
         ])
-    },
-    hf_more: |config, model| {
-        let window = config.nullable("sliding_window", MAX_TOKENS, Some(4096))?;
-        set(model, window.is_some());
-        Ok(())
-    },
-    gguf_more: |keys, _, model| {
-        let window = keys.opt_count("attention.sliding_window", MAX_TOKENS)?;
-        if keys.flags("attention.sliding_window_pattern").is_none() {
-            let of_layer = |layer: usize| window.filter(|_| !(layer + 1).is_multiple_of(PERIOD));
-            model.windows = (0..model.layers).map(of_layer).collect();
-        }
-        set(model, window.is_some());
-        Ok(())
     },
     tiny: |layers| {
         let mut config = family::tiny(layers);

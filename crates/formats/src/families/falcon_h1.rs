@@ -6,22 +6,31 @@ use super::prelude::*;
 
 pub(super) static FALCON_H1: Family = Family {
     name: "falcon_h1",
-    hf_class: "FalconH1ForCausalLM",
-    gguf_name: "falcon-h1",
-    gguf_aliases: &[("ffn_norm", "ffn_norm.weight")],
-    gguf_folds: true,
-    defaults: || family::with(mamba::defaults(), json!({"num_key_value_heads": 8})),
+    hf: HfRules {
+        class: "FalconH1ForCausalLM",
+        defaults: || family::with(mamba::defaults(), json!({"num_key_value_heads": 8})),
+        declared: &[
+            ("attention_bias", false, &[]),
+            ("mlp_bias", false, &[]),
+            ("projectors_bias", false, &[]),
+            ("mamba_proj_bias", false, &[]),
+            ("mamba_conv_bias", true, &CONV_BIAS),
+        ],
+        more: hf_more,
+        to_json,
+        ..BASE.hf
+    },
+    gguf: GgufRules {
+        name: "falcon-h1",
+        aliases: &[("ffn_norm", "ffn_norm.weight")],
+        folds: true,
+        more: gguf_more,
+        ..BASE.gguf
+    },
     // Its config.json has factors of more kinds.
     rows: &[
         FieldRow { hf: &[], ..rows::EMBEDDING_SCALE },
         FieldRow { hf: &[], ..rows::LOGIT_DIVISOR },
-    ],
-    declared: &[
-        ("attention_bias", false, &[]),
-        ("mlp_bias", false, &[]),
-        ("projectors_bias", false, &[]),
-        ("mamba_proj_bias", false, &[]),
-        ("mamba_conv_bias", true, &CONV_BIAS),
     ],
     names: NameTable {
         globals: &[
@@ -52,9 +61,6 @@ pub(super) static FALCON_H1: Family = Family {
             Sublayer::new(model.rms("ffn_norm"), model.mlp(at)),
         ])
     },
-    hf_more,
-    gguf_more,
-    to_json,
     tiny: |layers| {
         let mut config = family::tiny(layers);
         config.mamba = tiny_mamba(vec![true; layers]);

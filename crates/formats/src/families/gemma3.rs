@@ -5,31 +5,46 @@ use super::prelude::*;
 
 pub(super) static GEMMA3: Family = Family {
     name: "gemma3",
-    hf_class: "Gemma3ForCausalLM",
-    hf_wrapper: "Gemma3ForConditionalGeneration",
-    hf_types: &[TEXT],
-    gguf_name: "gemma3",
-    defaults: || {
-        let own = json!({
-            "hidden_size": 2304,
-            "intermediate_size": 9216,
-            "num_hidden_layers": 26,
-            "num_attention_heads": 8,
-            "num_key_value_heads": 4,
-            "vocab_size": 262_208,
-            "max_position_embeddings": 131_072,
-            "rms_norm_eps": 1e-6,
-        });
-        family::with(defaults(), own)
+    hf: HfRules {
+        class: "Gemma3ForCausalLM",
+        wrapper: "Gemma3ForConditionalGeneration",
+        types: &[TEXT],
+        defaults: || {
+            let own = json!({
+                "hidden_size": 2304,
+                "intermediate_size": 9216,
+                "num_hidden_layers": 26,
+                "num_attention_heads": 8,
+                "num_key_value_heads": 4,
+                "vocab_size": 262_208,
+                "max_position_embeddings": 131_072,
+                "rms_norm_eps": 1e-6,
+            });
+            family::with(defaults(), own)
+        },
+        zero_centred: true,
+        windows: |config, layers| windows(config, layers, 4096),
+        more: hf_more,
+        to_json: |config| {
+            let mut json = gelu_json(config);
+            extend(
+                &mut json,
+                json!({
+                    "model_type": TEXT,
+                    "query_pre_attn_scalar": f64::from(config.attention_scale).powi(-2),
+                }),
+            );
+            json
+        },
+        ..GEMMA.hf
     },
-    zero_centred: true,
+    gguf: GgufRules { name: "gemma3", more: gguf_more, ..GEMMA.gguf },
     names: NameTable {
         layer: &[NORMS_AROUND, ATTENTION, QK_NORMS, MLP],
         wrapped: WRAPPED,
         modalities: MISTRAL_VISION,
         ..DENSE
     },
-    windows: |config, layers| windows(config, layers, 4096),
     layer: |model, at| {
         let attention = model.grouped(at).with_head_norms(HeadNormSpec::EACH);
         Layer::of([
@@ -38,19 +53,6 @@ pub(super) static GEMMA3: Family = Family {
             Sublayer::new(model.rms("ffn_norm"), model.mlp(at))
                 .and_after(model.rms("post_ffw_norm")),
         ])
-    },
-    hf_more,
-    gguf_more,
-    to_json: |config| {
-        let mut json = gelu_json(config);
-        extend(
-            &mut json,
-            json!({
-                "model_type": TEXT,
-                "query_pre_attn_scalar": f64::from(config.attention_scale).powi(-2),
-            }),
-        );
-        json
     },
     tiny: |layers| {
         let config = tiny(layers);
@@ -62,13 +64,15 @@ pub(super) static GEMMA3: Family = Family {
 
 /// What the generations of Gemma have in common.
 pub(super) const GEMMA: Family = Family {
-    gguf_activation: Activation::GeluTanh,
-    gguf_window_period: Some(PERIOD),
+    hf: HfRules {
+        rope_by_type: true,
+        declared: &[("attention_bias", false, &[])],
+        activation: gelu,
+        ..BASE.hf
+    },
+    gguf: GgufRules { activation: Activation::GeluTanh, window_period: Some(PERIOD), ..BASE.gguf },
     rows: &[rows::ATTENTION_SCALE],
-    rope_by_type: true,
     fixed,
-    declared: &[("attention_bias", false, &[])],
-    activation: gelu,
     ..BASE
 };
 

@@ -6,33 +6,53 @@ use super::prelude::*;
 
 pub(super) static GEMMA4: Family = Family {
     name: "gemma4",
-    hf_class: "Gemma4ForCausalLM",
-    hf_wrapper: "Gemma4ForConditionalGeneration",
-    hf_types: &[TEXT],
-    gguf_name: "gemma4",
-    gguf_experts: GgufExperts { width: |mlp, _| mlp, ..BASE.gguf_experts },
-    hf_experts: ExpertFiles::Fused,
-    defaults: || {
-        let own = json!({
-            "hidden_size": 2304,
-            "intermediate_size": 9216,
-            "num_hidden_layers": 30,
-            "num_attention_heads": 8,
-            "num_key_value_heads": 4,
-            "vocab_size": 262_144,
-            "max_position_embeddings": 131_072,
-            "rms_norm_eps": 1e-6,
-            "rope_parameters": {
-                "full_attention": {
-                    "rope_type": "proportional",
-                    "partial_rotary_factor": 0.25,
-                    "rope_theta": 1e6,
+    hf: HfRules {
+        class: "Gemma4ForCausalLM",
+        wrapper: "Gemma4ForConditionalGeneration",
+        types: &[TEXT],
+        stored_experts: ExpertFiles::Fused,
+        defaults: || {
+            let own = json!({
+                "hidden_size": 2304,
+                "intermediate_size": 9216,
+                "num_hidden_layers": 30,
+                "num_attention_heads": 8,
+                "num_key_value_heads": 4,
+                "vocab_size": 262_144,
+                "max_position_embeddings": 131_072,
+                "rms_norm_eps": 1e-6,
+                "rope_parameters": {
+                    "full_attention": {
+                        "rope_type": "proportional",
+                        "partial_rotary_factor": 0.25,
+                        "rope_theta": 1e6,
+                    },
+                    "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
                 },
-                "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
-            },
-            "hidden_size_per_layer_input": 256,
-        });
-        family::with(gemma3::defaults(), own)
+                "hidden_size_per_layer_input": 256,
+            });
+            family::with(gemma3::defaults(), own)
+        },
+        windows: |config, layers| {
+            let mut windows = gemma3::windows(config, layers, 512)?;
+            // Without a list of kinds, the last layer has no window.
+            if !config.has("layer_types")
+                && let Some(last) = windows.last_mut()
+            {
+                *last = None;
+            }
+            Ok(windows)
+        },
+        experts,
+        more: hf_more,
+        to_json,
+        ..GEMMA.hf
+    },
+    gguf: GgufRules {
+        name: "gemma4",
+        experts: GgufExperts { width: |mlp, _| mlp, ..BASE.gguf.experts },
+        more: gguf_more,
+        ..GEMMA.gguf
     },
     names: NameTable {
         globals: &[
@@ -72,21 +92,7 @@ pub(super) static GEMMA4: Family = Family {
         ],
         ..DENSE
     },
-    windows: |config, layers| {
-        let mut windows = gemma3::windows(config, layers, 512)?;
-        // Without a list of kinds, the last layer has no window.
-        if !config.has("layer_types")
-            && let Some(last) = windows.last_mut()
-        {
-            *last = None;
-        }
-        Ok(windows)
-    },
-    experts,
     layer,
-    hf_more,
-    gguf_more,
-    to_json,
     tiny,
     ..GEMMA
 };

@@ -5,13 +5,21 @@ use super::prelude::*;
 
 pub(super) static GLM4: Family = Family {
     name: "glm4",
-    hf_class: "Glm4ForCausalLM",
-    hf_rope: RopeLayout::Interleaved,
-    gguf_name: "glm4",
-    gguf_rope: RopeLayout::Interleaved,
-    gguf_aliases: &[("ffn_up.weight", "ffn_gate_up.weight")],
-    defaults: || json!({"num_key_value_heads": 2, "head_dim": 128, "partial_rotary_factor": 0.5}),
-    declared: &[("attention_bias", false, &QKV_BIASES)],
+    hf: HfRules {
+        class: "Glm4ForCausalLM",
+        rope: RopeLayout::Interleaved,
+        defaults: || json!({"num_key_value_heads": 2, "head_dim": 128, "partial_rotary_factor": 0.5}),
+        declared: &[("attention_bias", false, &QKV_BIASES)],
+        to_json: |_| json!({"attention_bias": true}),
+        written: &QKV_BIASES,
+        ..BASE.hf
+    },
+    gguf: GgufRules {
+        name: "glm4",
+        rope: RopeLayout::Interleaved,
+        aliases: &[("ffn_up.weight", "ffn_gate_up.weight")],
+        ..BASE.gguf
+    },
     joined: &[GATE_UP],
     names: NameTable {
         layer: &[
@@ -36,8 +44,6 @@ pub(super) static GLM4: Family = Family {
                 .and_after(model.rms("post_ffw_norm")),
         ])
     },
-    to_json: |_| json!({"attention_bias": true}),
-    written: &QKV_BIASES,
     tiny: |layers| {
         let mut config = family::tiny(layers);
         (config.rope.layout, config.rope.dim) = (RopeLayout::Interleaved, 12);

@@ -5,31 +5,45 @@ use super::prelude::*;
 
 pub(super) static GLM4_MOE: Family = Family {
     name: "glm4_moe",
-    hf_class: "Glm4MoeForCausalLM",
-    gguf_name: "glm4moe",
-    gguf_aliases: &[("post_attention_norm.weight", "ffn_norm.weight")],
-    gguf_experts: GgufExperts {
-        scores: RouterScores::Sigmoid,
-        normalise: false,
-        leading_dense: true,
-        ..BASE.gguf_experts
+    hf: HfRules {
+        class: "Glm4MoeForCausalLM",
+        defaults: || {
+            json!({
+                "num_key_value_heads": 8,
+                "partial_rotary_factor": 0.5,
+                "n_routed_experts": 128,
+                "n_shared_experts": 1,
+                "num_experts_per_tok": 8,
+                "moe_intermediate_size": 1408,
+                "first_k_dense_replace": 1,
+                "n_group": 1,
+                "topk_group": 1,
+            })
+        },
+        // The output projection has no bias here.
+        declared: &[("attention_bias", false, &QKV_BIASES), ("use_qk_norm", false, &HEAD_NORMS)],
+        experts: experts::sigmoid,
+        to_json: |config| {
+            let mut json = experts::grouped_json(config);
+            json["attention_bias"] = json!(true);
+            json["use_qk_norm"] = json!(config.declared_head_norms().is_some());
+            json
+        },
+        written: &QKV_BIASES,
+        ..BASE.hf
     },
-    defaults: || {
-        json!({
-            "num_key_value_heads": 8,
-            "partial_rotary_factor": 0.5,
-            "n_routed_experts": 128,
-            "n_shared_experts": 1,
-            "num_experts_per_tok": 8,
-            "moe_intermediate_size": 1408,
-            "first_k_dense_replace": 1,
-            "n_group": 1,
-            "topk_group": 1,
-        })
+    gguf: GgufRules {
+        name: "glm4moe",
+        aliases: &[("post_attention_norm.weight", "ffn_norm.weight")],
+        experts: GgufExperts {
+            scores: RouterScores::Sigmoid,
+            normalise: false,
+            leading_dense: true,
+            ..BASE.gguf.experts
+        },
+        ..BASE.gguf
     },
     may_norm_heads: true,
-    // The output projection has no bias here.
-    declared: &[("attention_bias", false, &QKV_BIASES), ("use_qk_norm", false, &HEAD_NORMS)],
     names: NameTable {
         layer: &[NORMS, ATTENTION, QK_NORMS, MLP, ROUTER, EXPERTS, FUSED_EXPERTS, SHARED_EXPERTS],
         ..DENSE
@@ -42,14 +56,6 @@ pub(super) static GLM4_MOE: Family = Family {
         ])
     },
     more_layers: true,
-    experts: experts::sigmoid,
-    to_json: |config| {
-        let mut json = experts::grouped_json(config);
-        json["attention_bias"] = json!(true);
-        json["use_qk_norm"] = json!(config.declared_head_norms().is_some());
-        json
-    },
-    written: &QKV_BIASES,
     tiny,
     ..BASE
 };

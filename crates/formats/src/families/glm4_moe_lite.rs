@@ -5,21 +5,27 @@ use super::prelude::*;
 
 pub(super) static GLM4_MOE_LITE: Family = Family {
     name: "glm4_moe_lite",
-    hf_class: "Glm4MoeLiteForCausalLM",
-    hf_types: &[],
-    // GGUF files have the name of DeepSeek's.
-    gguf_is: |_, _| Ok(false),
-    defaults: || {
-        let own = json!({
-            "n_routed_experts": 64,
-            "num_experts_per_tok": 4,
-            "moe_intermediate_size": 1536,
-            "first_k_dense_replace": 1,
-            "routed_scaling_factor": 1.8,
-            "n_group": 1,
-            "topk_group": 1,
-        });
-        family::with(deepseek_v3::defaults(), own)
+    hf: HfRules {
+        class: "Glm4MoeLiteForCausalLM",
+        types: &[],
+        defaults: || {
+            let own = json!({
+                "n_routed_experts": 64,
+                "num_experts_per_tok": 4,
+                "moe_intermediate_size": 1536,
+                "first_k_dense_replace": 1,
+                "routed_scaling_factor": 1.8,
+                "n_group": 1,
+                "topk_group": 1,
+            });
+            family::with(deepseek_v3::defaults(), own)
+        },
+        ..V3_BASE.hf
+    },
+    gguf: GgufRules {
+        // GGUF files have the name of DeepSeek's.
+        is: |_, _| Ok(false),
+        ..V3_BASE.gguf
     },
     tiny: |layers| {
         let mut config = (V3_BASE.tiny)(layers);

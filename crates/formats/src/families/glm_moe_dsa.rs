@@ -6,21 +6,27 @@ use super::prelude::*;
 
 pub(super) static GLM_MOE_DSA: Family = Family {
     name: "glm_moe_dsa",
-    hf_class: "GlmMoeDsaForCausalLM",
-    gguf_name: "glm-dsa",
-    gguf_is: |_, _| Ok(true),
-    hf_more: |config, model| index::read(config, RopeLayout::Interleaved, model),
-    gguf_more: |keys, file, model| gguf::index::read(keys, file, RopeLayout::Interleaved, model),
-    defaults: || {
-        let base = family::with(deepseek_v3::defaults(), index::defaults(32));
-        let own = json!({
-            "q_lora_rank": 2048,
-            "qk_nope_head_dim": 192,
-            "v_head_dim": 256,
-            "n_group": 1,
-            "topk_group": 1,
-        });
-        family::with(base, own)
+    hf: HfRules {
+        class: "GlmMoeDsaForCausalLM",
+        more: |config, model| index::read(config, RopeLayout::Interleaved, model),
+        defaults: || {
+            let base = family::with(deepseek_v3::defaults(), index::defaults(32));
+            let own = json!({
+                "q_lora_rank": 2048,
+                "qk_nope_head_dim": 192,
+                "v_head_dim": 256,
+                "n_group": 1,
+                "topk_group": 1,
+            });
+            family::with(base, own)
+        },
+        ..INDEXED.hf
+    },
+    gguf: GgufRules {
+        name: "glm-dsa",
+        is: |_, _| Ok(true),
+        more: |keys, file, model| gguf::index::read(keys, file, RopeLayout::Interleaved, model),
+        ..INDEXED.gguf
     },
     tiny: |layers| {
         let mut config = deepseek_v32::tiny(layers, RopeLayout::Interleaved);

@@ -5,14 +5,35 @@ use super::prelude::*;
 
 pub(super) static GPT2: Family = Family {
     name: "gpt2",
-    hf_class: "GPT2LMHeadModel",
-    gguf_name: "gpt2",
-    gguf_activation: Activation::GeluTanh,
-    hf_eps: "layer_norm_epsilon",
-    gguf_eps: &[family::LAYER_EPS],
-    declared: &[("scale_attn_by_inverse_layer_idx", false, &[])],
+    hf: HfRules {
+        class: "GPT2LMHeadModel",
+        eps: "layer_norm_epsilon",
+        declared: &[("scale_attn_by_inverse_layer_idx", false, &[])],
+        turned: &["attn_qkv.weight", "attn_output.weight", "ffn_up.weight", "ffn_down.weight"],
+        activation,
+        fill: hf_fill,
+        to_json: |config| {
+            let names = NAMES.iter().copied().zip([
+                config.hidden_size,
+                config.layers,
+                config.heads,
+                config.context_length,
+                config.intermediate_size,
+            ]);
+            let mut json = json!({"activation_function": "gelu_new"});
+            names.for_each(|((theirs, _), value)| json[theirs] = json!(value));
+            json
+        },
+        written: &NORM_BIASES_OF_LAYER,
+        ..BASE.hf
+    },
+    gguf: GgufRules {
+        name: "gpt2",
+        activation: Activation::GeluTanh,
+        eps: &[family::LAYER_EPS],
+        ..BASE.gguf
+    },
     joined: &family::QKV_AND_BIASES,
-    turned: &["attn_qkv.weight", "attn_output.weight", "ffn_up.weight", "ffn_down.weight"],
     names: NameTable {
         globals: &[
             ("transformer.wte.weight", "token_embd.weight"),
@@ -38,8 +59,6 @@ pub(super) static GPT2: Family = Family {
         }],
         ..DENSE
     },
-    activation,
-    hf_fill,
     layer: |model, at| {
         let norm = |name| model.layer_norm(name, Presence::Expected);
         let mlp = MlpSpec { gated: false, biased: true, ..model.mlp(at) };
@@ -56,19 +75,6 @@ pub(super) static GPT2: Family = Family {
         model.positions = Some(PositionTable { rows: model.context_length, first: 0 });
         model.unrotated = vec![true; model.layers];
     },
-    to_json: |config| {
-        let names = NAMES.iter().copied().zip([
-            config.hidden_size,
-            config.layers,
-            config.heads,
-            config.context_length,
-            config.intermediate_size,
-        ]);
-        let mut json = json!({"activation_function": "gelu_new"});
-        names.for_each(|((theirs, _), value)| json[theirs] = json!(value));
-        json
-    },
-    written: &NORM_BIASES_OF_LAYER,
     tiny: |layers| Hyperparameters {
         kv_heads: 4,
         context_length: 1024,

@@ -8,35 +8,46 @@ const ACTIVATION: Activation = Activation::ClampedSwiglu { alpha: 1.702, limit: 
 
 pub(super) static GPT_OSS: Family = Family {
     name: "gpt_oss",
-    hf_class: "GptOssForCausalLM",
-    gguf_name: "gpt-oss",
-    gguf_aliases: &[("post_attention_norm.weight", "ffn_norm.weight")],
-    gguf_activation: ACTIVATION,
-    gguf_window_period: Some(2),
-    gguf_experts: GgufExperts {
-        scores: RouterScores::SoftmaxOfChosen,
-        normalise: false,
-        width: |mlp, _| mlp,
-        ..BASE.gguf_experts
+    hf: HfRules {
+        class: "GptOssForCausalLM",
+        defaults: || {
+            json!({
+                "num_key_value_heads": 8,
+                "head_dim": 64,
+                "rope_theta": 150_000.0,
+                "num_local_experts": 128,
+                "num_experts_per_tok": 4,
+            })
+        },
+        default_scaling: || RopeScaling::Yarn {
+            factor: 32.0,
+            original_context: 4096,
+            beta_fast: 32.0,
+            beta_slow: 1.0,
+            truncate: false,
+        },
+        stored_experts: ExpertFiles::ByTurns,
+        declared: &[("attention_bias", true, &ATTENTION_BIASES)],
+        windows,
+        activation,
+        experts,
+        to_json,
+        written: &ATTENTION_BIASES,
+        ..BASE.hf
     },
-    defaults: || {
-        json!({
-            "num_key_value_heads": 8,
-            "head_dim": 64,
-            "rope_theta": 150_000.0,
-            "num_local_experts": 128,
-            "num_experts_per_tok": 4,
-        })
+    gguf: GgufRules {
+        name: "gpt-oss",
+        aliases: &[("post_attention_norm.weight", "ffn_norm.weight")],
+        activation: ACTIVATION,
+        window_period: Some(2),
+        experts: GgufExperts {
+            scores: RouterScores::SoftmaxOfChosen,
+            normalise: false,
+            width: |mlp, _| mlp,
+            ..BASE.gguf.experts
+        },
+        ..BASE.gguf
     },
-    default_scaling: || RopeScaling::Yarn {
-        factor: 32.0,
-        original_context: 4096,
-        beta_fast: 32.0,
-        beta_slow: 1.0,
-        truncate: false,
-    },
-    hf_experts: ExpertFiles::ByTurns,
-    declared: &[("attention_bias", true, &ATTENTION_BIASES)],
     names: NameTable {
         layer: &[
             NORMS,
@@ -57,9 +68,6 @@ pub(super) static GPT_OSS: Family = Family {
         ],
         ..DENSE
     },
-    windows,
-    activation,
-    experts,
     layer: |model, at| {
         let experts = model.routed_experts(at);
         let experts = experts.map(|experts| ExpertsSpec { biased: true, ..experts }.into());
@@ -68,8 +76,6 @@ pub(super) static GPT_OSS: Family = Family {
             Sublayer::new(model.rms("ffn_norm"), experts.unwrap_or_else(|| model.feed_forward(at))),
         ])
     },
-    to_json,
-    written: &ATTENTION_BIASES,
     tiny,
     ..BASE
 };

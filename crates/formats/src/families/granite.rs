@@ -4,9 +4,8 @@ use super::prelude::*;
 
 pub(super) static GRANITE: Family = Family {
     name: "granite",
-    hf_class: "GraniteForCausalLM",
-    gguf_name: "granite",
-    gguf_rope: RopeLayout::Interleaved,
+    hf: HfRules { class: "GraniteForCausalLM", defaults, ..BASE.hf },
+    gguf: GgufRules { name: "granite", rope: RopeLayout::Interleaved, ..BASE.gguf },
     layer: |model, at| {
         let scale = model.residual_scale;
         Layer::of([
@@ -14,7 +13,6 @@ pub(super) static GRANITE: Family = Family {
             Sublayer::new(model.rms("ffn_norm"), model.mlp(at)).scaled(scale),
         ])
     },
-    defaults,
     rows: FACTORS,
     tiny: |layers| Hyperparameters {
         embedding_scale: 4.0,

@@ -6,28 +6,54 @@ use super::prelude::*;
 
 pub(super) static GRANITEMOEHYBRID: Family = Family {
     name: "granitemoehybrid",
-    hf_class: "GraniteMoeHybridForCausalLM",
-    gguf_name: "granitehybrid",
-    gguf_rope: RopeLayout::Interleaved,
-    gguf_joins: false,
-    gguf_zero_heads: true,
-    gguf_experts: GgufExperts {
-        shared: true,
-        shared_gate: false,
-        width: |mlp, _| mlp,
-        ..BASE.gguf_experts
+    hf: HfRules {
+        class: "GraniteMoeHybridForCausalLM",
+        stored_experts: ExpertFiles::Fused,
+        declared: &[
+            ("attention_bias", false, &[]),
+            ("mamba_proj_bias", false, &[]),
+            ("mamba_conv_bias", true, &CONV_BIAS),
+        ],
+        renamed,
+        defaults: || {
+            let own = json!({
+                "num_local_experts": 8,
+                "num_experts_per_tok": 2,
+                (SHARED): 1024,
+            });
+            family::with(family::with(granite::defaults(), mamba::defaults()), own)
+        },
+        experts: read_experts,
+        more: hf_more,
+        to_json,
+        ..BASE.hf
     },
-    hf_experts: ExpertFiles::Fused,
-    declared: &[
-        ("attention_bias", false, &[]),
-        ("mamba_proj_bias", false, &[]),
-        ("mamba_conv_bias", true, &CONV_BIAS),
-    ],
+    gguf: GgufRules {
+        name: "granitehybrid",
+        rope: RopeLayout::Interleaved,
+        joins: false,
+        zero_heads: true,
+        experts: GgufExperts {
+            shared: true,
+            shared_gate: false,
+            width: |mlp, _| mlp,
+            ..BASE.gguf.experts
+        },
+        more: |keys, _, model| {
+            let layers = gguf::mamba::without_attention(keys, model.layers)?;
+            gguf::mamba::read(keys, layers, model)?;
+            // llama.cpp takes this key for a switch of the rotation.
+            let rotated =
+                keys.metadata.opt_flag(&keys.key("rope.scaling.finetuned"))?.unwrap_or(true);
+            model.unrotated = vec![!rotated; model.layers];
+            Ok(())
+        },
+        ..BASE.gguf
+    },
     joined: &[
         ("ffn_gate_up_shexp.weight", &["ffn_gate_shexp.weight", "ffn_up_shexp.weight"]),
         GATE_UP,
     ],
-    renamed,
     names: NameTable {
         layer: &[
             NORMS,
@@ -46,16 +72,7 @@ pub(super) static GRANITEMOEHYBRID: Family = Family {
         ],
         ..DENSE
     },
-    defaults: || {
-        let own = json!({
-            "num_local_experts": 8,
-            "num_experts_per_tok": 2,
-            (SHARED): 1024,
-        });
-        family::with(family::with(granite::defaults(), mamba::defaults()), own)
-    },
     rows: granite::FACTORS,
-    experts: read_experts,
     layer: |model, at| {
         let (scale, space) = (model.residual_scale, model.state_space(at));
         let mixer = space.map_or_else(|| model.grouped(at).into(), OpSpec::from);
@@ -64,16 +81,6 @@ pub(super) static GRANITEMOEHYBRID: Family = Family {
             Sublayer::new(model.rms("ffn_norm"), model.feed_forward(at)).scaled(scale),
         ])
     },
-    hf_more,
-    gguf_more: |keys, _, model| {
-        let layers = gguf::mamba::without_attention(keys, model.layers)?;
-        gguf::mamba::read(keys, layers, model)?;
-        // llama.cpp takes this key for a switch of the rotation.
-        let rotated = keys.metadata.opt_flag(&keys.key("rope.scaling.finetuned"))?.unwrap_or(true);
-        model.unrotated = vec![!rotated; model.layers];
-        Ok(())
-    },
-    to_json,
     tiny,
     ..BASE
 };

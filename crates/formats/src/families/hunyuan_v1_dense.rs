@@ -4,10 +4,25 @@ use super::prelude::*;
 
 pub(super) static HUNYUAN_V1_DENSE: Family = Family {
     name: "hunyuan_v1_dense",
-    hf_class: "HunYuanDenseV1ForCausalLM",
-    gguf_name: "hunyuan-dense",
+    hf: HfRules {
+        class: "HunYuanDenseV1ForCausalLM",
+        declared: &[("attention_bias", false, &[]), ("use_qk_norm", false, &HEAD_NORMS)],
+        more: |config, model| {
+            if let Some(alpha) = rope::alpha(config)? {
+                let dim = model.head_dim as f32;
+                model.rope.theta *= alpha.powf(dim / (dim - 2.0));
+                if !model.rope.theta.is_finite() {
+                    let problem = format!("expected a factor of a finite base, found {alpha}");
+                    return Err(config.error("rope_scaling.alpha", problem));
+                }
+            }
+            Ok(())
+        },
+        to_json: |config| json!({"use_qk_norm": config.declared_head_norms().is_some()}),
+        ..BASE.hf
+    },
+    gguf: GgufRules { name: "hunyuan-dense", ..BASE.gguf },
     may_norm_heads: true,
-    declared: &[("attention_bias", false, &[]), ("use_qk_norm", false, &HEAD_NORMS)],
     names: NameTable {
         layer: &[
             NORMS,
@@ -28,18 +43,6 @@ pub(super) static HUNYUAN_V1_DENSE: Family = Family {
             Sublayer::new(model.rms("ffn_norm"), model.mlp(at)),
         ])
     },
-    hf_more: |config, model| {
-        if let Some(alpha) = rope::alpha(config)? {
-            let dim = model.head_dim as f32;
-            model.rope.theta *= alpha.powf(dim / (dim - 2.0));
-            if !model.rope.theta.is_finite() {
-                let problem = format!("expected a factor of a finite base, found {alpha}");
-                return Err(config.error("rope_scaling.alpha", problem));
-            }
-        }
-        Ok(())
-    },
-    to_json: |config| json!({"use_qk_norm": config.declared_head_norms().is_some()}),
     tiny: |layers| {
         let mut config = family::tiny(layers);
         config.grouped = family::NORMED_HEADS;

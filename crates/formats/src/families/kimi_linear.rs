@@ -6,11 +6,35 @@ use super::prelude::*;
 
 pub(super) static KIMI_LINEAR: Family = Family {
     name: "kimi_linear",
-    hf_class: "KimiLinearForCausalLM",
-    gguf_name: "kimi-linear",
-    gguf_is: |_, _| Ok(true),
-    gguf_zero_heads: true,
-    gguf_experts: GgufExperts { normalise: true, ..V3_BASE.gguf_experts },
+    hf: HfRules {
+        class: "KimiLinearForCausalLM",
+        defaults: || {
+            let base = family::with(deepseek_v3::defaults(), delta::defaults());
+            let own = json!({
+                "q_lora_rank": null,
+                "moe_intermediate_size": 1024,
+                "first_k_dense_replace": 1,
+                "routed_scaling_factor": 2.446,
+                "n_group": 1,
+                "topk_group": 1,
+            });
+            family::with(base, own)
+        },
+        fill: hf_fill,
+        to_json: |config| {
+            let mut json = experts::grouped_json(config);
+            extend(&mut json, delta::to_json(config));
+            json
+        },
+        ..V3_BASE.hf
+    },
+    gguf: GgufRules {
+        name: "kimi-linear",
+        is: |_, _| Ok(true),
+        zero_heads: true,
+        experts: GgufExperts { normalise: true, ..V3_BASE.gguf.experts },
+        ..V3_BASE.gguf
+    },
     delta: Some(DeltaFiles { fused: false, gguf_tiled: false }),
     names: NameTable {
         layer: &[
@@ -28,19 +52,6 @@ pub(super) static KIMI_LINEAR: Family = Family {
         ],
         ..DENSE
     },
-    defaults: || {
-        let base = family::with(deepseek_v3::defaults(), delta::defaults());
-        let own = json!({
-            "q_lora_rank": null,
-            "moe_intermediate_size": 1024,
-            "first_k_dense_replace": 1,
-            "routed_scaling_factor": 2.446,
-            "n_group": 1,
-            "topk_group": 1,
-        });
-        family::with(base, own)
-    },
-    hf_fill,
     layer: |model, at| {
         let delta = |delta| DeltaSpec { per_channel: true, ..delta };
         let latent = || model.latent_attention(at).into();
@@ -51,11 +62,6 @@ pub(super) static KIMI_LINEAR: Family = Family {
         ])
     },
     fixed: |model| model.unrotated = vec![true; model.layers],
-    to_json: |config| {
-        let mut json = experts::grouped_json(config);
-        extend(&mut json, delta::to_json(config));
-        json
-    },
     tiny: |layers| {
         let mut config = (V3_BASE.tiny)(layers);
         (config.rope.scaling, config.rope.magnitude) = (RopeScaling::None, 1.0);

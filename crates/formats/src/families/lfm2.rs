@@ -4,13 +4,38 @@ use super::prelude::*;
 
 pub(super) static LFM2: Family = Family {
     name: "lfm2",
-    hf_class: "Lfm2ForCausalLM",
-    gguf_name: "lfm2",
-    gguf_aliases: &[("token_embd_norm.weight", "output_norm.weight")],
-    gguf_zero_heads: true,
-    hf_eps: "norm_eps",
-    defaults: || json!({"num_key_value_heads": 8, "rope_theta": 1e6, "conv_L_cache": KERNEL}),
-    declared: &[],
+    hf: HfRules {
+        class: "Lfm2ForCausalLM",
+        eps: "norm_eps",
+        defaults: || json!({"num_key_value_heads": 8, "rope_theta": 1e6, "conv_L_cache": KERNEL}),
+        declared: &[],
+        fill: |fields| {
+            for (theirs, known) in NAMES {
+                if let Some(value) = fields.get(theirs).cloned() {
+                    fields.insert(known.to_owned(), value);
+                }
+            }
+        },
+        more: hf_more,
+        to_json: |config| {
+            let kind = |layer| if OfLayers::has(&config.convs, layer) { CONV } else { FULL };
+            let convs = config.convs.as_ref();
+            json!({
+                TYPES: (0..config.layers).map(kind).collect::<Vec<_>>(),
+                "conv_L_cache": convs.map_or(KERNEL, |convs| convs.spec.kernel),
+                (BIASED): convs.is_some_and(|convs| convs.spec.biased),
+                "block_auto_adjust_ff_dim": false,
+            })
+        },
+        ..BASE.hf
+    },
+    gguf: GgufRules {
+        name: "lfm2",
+        aliases: &[("token_embd_norm.weight", "output_norm.weight")],
+        zero_heads: true,
+        more: gguf::mamba::convolutions,
+        ..BASE.gguf
+    },
     names: NameTable {
         globals: &[
             ("model.embed_tokens.weight", "token_embd.weight"),
@@ -38,13 +63,6 @@ pub(super) static LFM2: Family = Family {
         ]],
         ..DENSE
     },
-    hf_fill: |fields| {
-        for (theirs, known) in NAMES {
-            if let Some(value) = fields.get(theirs).cloned() {
-                fields.insert(known.to_owned(), value);
-            }
-        }
-    },
     layer: |model, at| {
         let attention = || model.grouped(at).with_head_norms(HeadNormSpec::EACH).into();
         let mixer = model.convolution(at).map_or_else(attention, OpSpec::from);
@@ -52,18 +70,6 @@ pub(super) static LFM2: Family = Family {
             Sublayer::new(model.rms("attn_norm"), mixer),
             Sublayer::new(model.rms("ffn_norm"), model.mlp(at)),
         ])
-    },
-    hf_more,
-    gguf_more: gguf::mamba::convolutions,
-    to_json: |config| {
-        let kind = |layer| if OfLayers::has(&config.convs, layer) { CONV } else { FULL };
-        let convs = config.convs.as_ref();
-        json!({
-            TYPES: (0..config.layers).map(kind).collect::<Vec<_>>(),
-            "conv_L_cache": convs.map_or(KERNEL, |convs| convs.spec.kernel),
-            (BIASED): convs.is_some_and(|convs| convs.spec.biased),
-            "block_auto_adjust_ff_dim": false,
-        })
     },
     tiny: |layers| {
         let has = |layer: usize| layer.is_multiple_of(2) && layers > 1;

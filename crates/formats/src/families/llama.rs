@@ -7,9 +7,8 @@ pub(super) const GGUF_NAME: &str = "llama";
 
 pub(super) static LLAMA: Family = Family {
     name: "llama",
-    hf_class: "LlamaForCausalLM",
-    gguf_name: GGUF_NAME,
-    gguf_rope: RopeLayout::Interleaved,
+    hf: HfRules { class: "LlamaForCausalLM", ..BASE.hf },
+    gguf: GgufRules { name: GGUF_NAME, rope: RopeLayout::Interleaved, ..BASE.gguf },
     tiny,
     ..BASE
 };

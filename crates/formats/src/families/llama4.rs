@@ -5,32 +5,43 @@ use super::prelude::*;
 
 pub(super) static LLAMA4: Family = Family {
     name: "llama4",
-    hf_class: "Llama4ForCausalLM",
-    hf_wrapper: "Llama4ForConditionalGeneration",
-    hf_types: &[TEXT],
-    hf_rope: RopeLayout::Interleaved,
-    gguf_name: "llama4",
-    gguf_rope: RopeLayout::Interleaved,
-    gguf_window_period: Some(PERIOD),
-    gguf_window: Some(CHUNK),
-    gguf_experts: GgufExperts {
-        scores: RouterScores::PlainSigmoid,
-        normalise: false,
-        ..BASE.gguf_experts
+    hf: HfRules {
+        class: "Llama4ForCausalLM",
+        wrapper: "Llama4ForConditionalGeneration",
+        types: &[TEXT],
+        rope: RopeLayout::Interleaved,
+        stored_experts: ExpertFiles::Turned,
+        defaults: || {
+            json!({
+                "num_key_value_heads": 8,
+                "head_dim": 128,
+                "rope_theta": 500_000.0,
+                "num_local_experts": 16,
+                "num_experts_per_tok": 1,
+                "intermediate_size": 8192,
+                "intermediate_size_mlp": 16384,
+            })
+        },
+        declared: &[("attention_bias", false, &ATTENTION_BIASES)],
+        windows,
+        experts: read_experts,
+        more: hf_more,
+        to_json,
+        ..BASE.hf
     },
-    hf_experts: ExpertFiles::Turned,
-    defaults: || {
-        json!({
-            "num_key_value_heads": 8,
-            "head_dim": 128,
-            "rope_theta": 500_000.0,
-            "num_local_experts": 16,
-            "num_experts_per_tok": 1,
-            "intermediate_size": 8192,
-            "intermediate_size_mlp": 16384,
-        })
+    gguf: GgufRules {
+        name: "llama4",
+        rope: RopeLayout::Interleaved,
+        window_period: Some(PERIOD),
+        window: Some(CHUNK),
+        experts: GgufExperts {
+            scores: RouterScores::PlainSigmoid,
+            normalise: false,
+            ..BASE.gguf.experts
+        },
+        more: gguf_more,
+        ..BASE.gguf
     },
-    declared: &[("attention_bias", false, &ATTENTION_BIASES)],
     names: NameTable {
         layer: &[
             NORMS,
@@ -51,13 +62,8 @@ pub(super) static LLAMA4: Family = Family {
         modalities: &["vision_model.", "multi_modal_projector."],
         ..DENSE
     },
-    windows,
-    experts: read_experts,
     layer,
     fixed,
-    hf_more,
-    gguf_more,
-    to_json,
     tiny,
     ..BASE
 };

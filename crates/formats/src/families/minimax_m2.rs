@@ -5,24 +5,46 @@ use super::prelude::*;
 
 pub(super) static MINIMAX_M2: Family = Family {
     name: "minimax_m2",
-    hf_class: "MiniMaxM2ForCausalLM",
-    hf_types: &["minimax"],
-    gguf_name: "minimax-m2",
-    gguf_experts: GgufExperts {
-        scores: RouterScores::Sigmoid,
-        width: |mlp, _| mlp,
-        ..BASE.gguf_experts
+    hf: HfRules {
+        class: "MiniMaxM2ForCausalLM",
+        types: &["minimax"],
+        defaults: || {
+            json!({
+                "num_key_value_heads": 8,
+                "head_dim": 128,
+                "rope_theta": 5e6,
+                "num_local_experts": 256,
+                "num_experts_per_tok": 8,
+            })
+        },
+        declared: &[],
+        experts: |config, layers| {
+            experts::expect(config, "scoring_func", &["sigmoid"])?;
+            let experts = experts::local(config, layers)?;
+            Ok(experts.map(|experts| ExpertsConfig { scores: RouterScores::Sigmoid, ..experts }))
+        },
+        more: |config, model| {
+            let dim = config.opt_positive("rotary_dim", MAX_HEADS)?;
+            model.rope.dim = dim.unwrap_or(model.rope.dim);
+            Ok(())
+        },
+        to_json: |config| {
+            let mut json = experts::local_json(config);
+            json["rotary_dim"] = json!(config.rope.dim);
+            json["scoring_func"] = json!("sigmoid");
+            json
+        },
+        ..BASE.hf
     },
-    defaults: || {
-        json!({
-            "num_key_value_heads": 8,
-            "head_dim": 128,
-            "rope_theta": 5e6,
-            "num_local_experts": 256,
-            "num_experts_per_tok": 8,
-        })
+    gguf: GgufRules {
+        name: "minimax-m2",
+        experts: GgufExperts {
+            scores: RouterScores::Sigmoid,
+            width: |mlp, _| mlp,
+            ..BASE.gguf.experts
+        },
+        ..BASE.gguf
     },
-    declared: &[],
     names: NameTable {
         layer: &[
             NORMS,
@@ -33,28 +55,12 @@ pub(super) static MINIMAX_M2: Family = Family {
         ],
         ..DENSE
     },
-    experts: |config, layers| {
-        experts::expect(config, "scoring_func", &["sigmoid"])?;
-        let experts = experts::local(config, layers)?;
-        Ok(experts.map(|experts| ExpertsConfig { scores: RouterScores::Sigmoid, ..experts }))
-    },
     layer: |model, at| {
         let norms = HeadNormSpec { whole: true, ..HeadNormSpec::EACH };
         Layer::of([
             Sublayer::new(model.rms("attn_norm"), model.grouped(at).with_head_norms(norms)),
             Sublayer::new(model.rms("ffn_norm"), model.corrected_feed_forward(at)),
         ])
-    },
-    hf_more: |config, model| {
-        let dim = config.opt_positive("rotary_dim", MAX_HEADS)?;
-        model.rope.dim = dim.unwrap_or(model.rope.dim);
-        Ok(())
-    },
-    to_json: |config| {
-        let mut json = experts::local_json(config);
-        json["rotary_dim"] = json!(config.rope.dim);
-        json["scoring_func"] = json!("sigmoid");
-        json
     },
     tiny: |layers| {
         let mut config = family::tiny(layers);

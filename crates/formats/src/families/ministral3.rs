@@ -4,27 +4,35 @@ use super::prelude::*;
 
 pub(super) static MINISTRAL3: Family = Family {
     name: "ministral3",
-    hf_class: "Ministral3ForCausalLM",
-    hf_wrapper: super::mistral::WRAPPER,
-    gguf_name: "mistral3",
-    gguf_rope: RopeLayout::Interleaved,
-    defaults: || json!({"num_key_value_heads": 8, "head_dim": 128, "rope_theta": 1e6}),
-    declared: &[],
+    hf: HfRules {
+        class: "Ministral3ForCausalLM",
+        wrapper: super::mistral::WRAPPER,
+        defaults: || json!({"num_key_value_heads": 8, "head_dim": 128, "rope_theta": 1e6}),
+        declared: &[],
+        windows: |config, layers| {
+            Ok(vec![config.opt_positive("sliding_window", MAX_TOKENS)?; layers])
+        },
+        more: hf_growth,
+        to_json: |config| {
+            // YaRN's parameters are in the object of all.
+            let beta = config.query_growth.map(|growth| growth.beta);
+            json!({rope::SLOPE: beta})
+        },
+        ..BASE.hf
+    },
+    gguf: GgufRules {
+        name: "mistral3",
+        rope: RopeLayout::Interleaved,
+        more: gguf_growth,
+        ..BASE.gguf
+    },
     names: super::mistral::NAMES,
-    windows: |config, layers| Ok(vec![config.opt_positive("sliding_window", MAX_TOKENS)?; layers]),
     layer: |model, at| {
         let attention = GroupedSpec { growth: model.query_growth, ..model.grouped(at) };
         Layer::of([
             Sublayer::new(model.rms("attn_norm"), attention),
             Sublayer::new(model.rms("ffn_norm"), model.mlp(at)),
         ])
-    },
-    hf_more: hf_growth,
-    gguf_more: gguf_growth,
-    to_json: |config| {
-        // YaRN's parameters are in the object of all.
-        let beta = config.query_growth.map(|growth| growth.beta);
-        json!({rope::SLOPE: beta})
     },
     tiny: |layers| {
         let mut config = family::tiny(layers);

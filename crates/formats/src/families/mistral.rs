@@ -5,13 +5,15 @@ use super::prelude::*;
 
 pub(super) static MISTRAL: Family = Family {
     name: "mistral",
-    hf_class: "MistralForCausalLM",
-    hf_wrapper: WRAPPER,
-    gguf_name: GGUF_NAME,
-    gguf_rope: RopeLayout::Interleaved,
-    declared: &[],
+    hf: HfRules {
+        class: "MistralForCausalLM",
+        wrapper: WRAPPER,
+        declared: &[],
+        windows,
+        ..BASE.hf
+    },
+    gguf: GgufRules { name: GGUF_NAME, rope: RopeLayout::Interleaved, ..BASE.gguf },
     names: NAMES,
-    windows,
     tiny: |layers| Hyperparameters { windows: vec![Some(24); layers], ..family::tiny(layers) },
     ..BASE
 };

@@ -7,37 +7,50 @@ use super::prelude::*;
 
 pub(super) static MISTRAL4: Family = Family {
     name: "mistral4",
-    hf_class: "Mistral4ForCausalLM",
-    hf_wrapper: super::mistral::WRAPPER,
-    gguf_name: "mistral4",
-    gguf_experts: GgufExperts { normalise: true, ..DEEPSEEK_BASE.gguf_experts },
-    experts: experts::softmax,
-    names: NameTable { modalities: MISTRAL_VISION, ..DEEPSEEK_BASE.names },
-    defaults: || {
-        let own = json!({
-            "q_lora_rank": 1024,
-            "kv_lora_rank": 256,
-            "qk_nope_head_dim": 64,
-            "n_routed_experts": 128,
-            "n_shared_experts": 1,
-            "num_experts_per_tok": 4,
-            "moe_intermediate_size": 2048,
-            "n_group": 1,
-            "topk_group": 1,
-            "rope_parameters": {
-                "rope_type": "yarn",
-                "rope_theta": 10000.0,
-                "factor": 128.0,
-                "original_max_position_embeddings": 8192,
-                "mscale": 1.0,
-                "mscale_all_dim": 1.0,
-                (rope::SLOPE): 0.1,
-            },
-        });
-        family::with(deepseek_v2::latent(), own)
+    hf: HfRules {
+        class: "Mistral4ForCausalLM",
+        wrapper: super::mistral::WRAPPER,
+        experts: experts::softmax,
+        defaults: || {
+            let own = json!({
+                "q_lora_rank": 1024,
+                "kv_lora_rank": 256,
+                "qk_nope_head_dim": 64,
+                "n_routed_experts": 128,
+                "n_shared_experts": 1,
+                "num_experts_per_tok": 4,
+                "moe_intermediate_size": 2048,
+                "n_group": 1,
+                "topk_group": 1,
+                "rope_parameters": {
+                    "rope_type": "yarn",
+                    "rope_theta": 10000.0,
+                    "factor": 128.0,
+                    "original_max_position_embeddings": 8192,
+                    "mscale": 1.0,
+                    "mscale_all_dim": 1.0,
+                    (rope::SLOPE): 0.1,
+                },
+            });
+            family::with(deepseek_v2::latent(), own)
+        },
+        more: hf_growth,
+        to_json: |config| {
+            let mut json = experts::grouped_json(config);
+            let beta = config.query_growth.map(|growth| growth.beta);
+            let fields = json!({"scoring_func": null, "topk_method": null, rope::SLOPE: beta});
+            extend(&mut json, fields);
+            json
+        },
+        ..DEEPSEEK_BASE.hf
     },
-    hf_more: hf_growth,
-    gguf_more: gguf_growth,
+    gguf: GgufRules {
+        name: "mistral4",
+        experts: GgufExperts { normalise: true, ..DEEPSEEK_BASE.gguf.experts },
+        more: gguf_growth,
+        ..DEEPSEEK_BASE.gguf
+    },
+    names: NameTable { modalities: MISTRAL_VISION, ..DEEPSEEK_BASE.names },
     layer: |model, at| {
         let attention = LatentSpec { growth: model.query_growth, ..model.latent_attention(at) };
         Layer::of([
@@ -46,13 +59,6 @@ pub(super) static MISTRAL4: Family = Family {
         ])
     },
     fixed,
-    to_json: |config| {
-        let mut json = experts::grouped_json(config);
-        let beta = config.query_growth.map(|growth| growth.beta);
-        let fields = json!({"scoring_func": null, "topk_method": null, rope::SLOPE: beta});
-        extend(&mut json, fields);
-        json
-    },
     tiny: |layers| {
         let experts = ExpertsConfig {
             shared_width: 40,

@@ -73,7 +73,7 @@ use crate::layers::RopeLayout;
 use crate::layers::TensorForm;
 use crate::names::{self, NameTable};
 
-/// The families. Of families with one name in GGUF files, those with a narrower `gguf_is` come
+/// The families. Of families with one name in GGUF files, those with a narrower `gguf.is` come
 /// first.
 static FAMILIES: &[&Family] = &[
     &mixtral::MIXTRAL,
@@ -121,7 +121,7 @@ static FAMILIES: &[&Family] = &[
 ];
 
 /// The families of encoders. Of those with one name in GGUF files, the one with the narrower
-/// `gguf_is` comes first.
+/// `gguf.is` comes first.
 static ENCODERS: &[&Family] =
     &[&xlm_roberta::XLM_ROBERTA, &bert::BERT, &modernbert::MODERNBERT, &nomic_bert::NOMIC_BERT];
 
@@ -148,17 +148,17 @@ fn of_hf(config: Object) -> Result<&'static Family> {
         None => config.text("model_type")?,
     };
     let name = config.need("architectures", "a list of one class", name)?;
-    let has_type = |family: &Family, name| family.name == name || family.hf_types.contains(&name);
+    let has_type = |family: &Family, name| family.name == name || family.hf.types.contains(&name);
     // Several families may have one class of checkpoints that hold other modalities too.
     let inner = config.object("text_config")?.map(|inner| inner.text("model_type"));
     let inner = inner.transpose()?.flatten();
     let known = |family: &&Family| match class {
-        Some(class) if family.hf_wrapper == class => {
-            let shared = FAMILIES.iter().filter(|other| other.hf_wrapper == class).count() > 1;
+        Some(class) if family.hf.wrapper == class => {
+            let shared = FAMILIES.iter().filter(|other| other.hf.wrapper == class).count() > 1;
             !shared || inner.is_some_and(|inner| has_type(family, inner))
         }
         Some(class) => {
-            let classes = std::iter::once(&family.hf_class).chain(family.hf_classes);
+            let classes = std::iter::once(&family.hf.class).chain(family.hf.classes);
             { classes }.any(|known| stem(known) == stem(class))
         }
         None => has_type(family, name),
@@ -177,7 +177,7 @@ fn class_name<'a>(config: Object, class: &'a Json) -> Result<&'a str> {
 /// The family of a GGUF file, by `general.architecture`, other metadata and names of tensors.
 fn of_gguf(keys: &GgufKeys, file: &GgufFile) -> Result<&'static Family> {
     for family in all().filter(|family| family.gguf_names().any(|it| it == keys.prefix)) {
-        if (family.gguf_is)(keys, file)? {
+        if (family.gguf.is)(keys, file)? {
             return Ok(family);
         }
     }
@@ -299,12 +299,12 @@ impl ModelConfig {
 
     /// Whether Hugging Face checkpoints of this family leave out the 1 of this norm's weights.
     pub(crate) fn is_zero_centred(&self, name: &str) -> bool {
-        self.family().zero_centred && delta::is_zero_centred(name)
+        self.family().hf.zero_centred && delta::is_zero_centred(name)
     }
 
     /// Which values of a head form a rotary pair in GGUF files of this family.
     pub fn gguf_rope(&self) -> RopeLayout {
-        self.family().gguf_rope
+        self.family().gguf.rope
     }
 
     /// Whether GGUF files of this family have the value heads of Gated DeltaNet in tiles of one for
@@ -316,7 +316,7 @@ impl ModelConfig {
     /// The name in GGUF files of this family of the tensor with this canonical name.
     pub fn gguf_tensor_name(&self, canonical: &str) -> String {
         let family = self.family();
-        let theirs = |name: &str| family.gguf_aliases.iter().find(|(_, known)| *known == name);
+        let theirs = |name: &str| family.gguf.aliases.iter().find(|(_, known)| *known == name);
         match names::split_canonical(canonical) {
             Some((layer, rest)) => theirs(rest).map_or_else(
                 || canonical.to_owned(),

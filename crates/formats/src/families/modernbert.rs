@@ -5,24 +5,73 @@ use super::prelude::*;
 
 pub(super) static MODERNBERT: Family = Family {
     name: "modernbert",
-    hf_class: "ModernBertModel",
-    defaults: || {
-        json!({
-            "hidden_size": 768,
-            "intermediate_size": 1152,
-            "num_hidden_layers": 22,
-            "num_attention_heads": 12,
-            "vocab_size": 50368,
-            "max_position_embeddings": 8192,
-            "norm_eps": 1e-5,
-            "rope_theta": 160_000.0,
-        })
+    hf: HfRules {
+        class: "ModernBertModel",
+        defaults: || {
+            json!({
+                "hidden_size": 768,
+                "intermediate_size": 1152,
+                "num_hidden_layers": 22,
+                "num_attention_heads": 12,
+                "vocab_size": 50368,
+                "max_position_embeddings": 8192,
+                "norm_eps": 1e-5,
+                "rope_theta": 160_000.0,
+            })
+        },
+        eps: "norm_eps",
+        rope_by_type: true,
+        activation: |config| super::bert::gelu(config, "hidden_activation"),
+        declared: &[
+            ("attention_bias", false, &[]),
+            ("mlp_bias", false, &[]),
+            ("norm_bias", false, &[]),
+        ],
+        windows,
+        classifier: |config| {
+            const POOLING: &str = "classifier_pooling";
+            let pooling = match config.text(POOLING)?.unwrap_or("cls") {
+                "cls" => Pooling::Cls,
+                "mean" => Pooling::Mean,
+                other => {
+                    let problem = format!("expected cls or mean, found {}", shown(other));
+                    return Err(config.error(POOLING, problem));
+                }
+            };
+            let dense =
+                HeadActivation::read(config, "classifier_activation", HeadActivation::Gelu)?;
+            Ok(ClassifierConfig {
+                labels: labels(config)?,
+                pooling,
+                dense: Some(dense),
+                norm: true,
+            })
+        },
+        more: hf_more,
+        to_json: |config| {
+            let local = config.windows.iter().flatten().next();
+            json!({
+                "hidden_activation": activation_name(config.activation),
+                // The window counts the position itself and those on one side.
+                "local_attention": local.map_or(0, |window| 2 * (window - 1)),
+            })
+        },
+        ..BASE.hf
     },
-    hf_eps: "norm_eps",
-    gguf_name: "modern-bert",
-    gguf_eps: &[family::LAYER_EPS],
-    gguf_activation: Activation::Gelu,
-    gguf_aliases: &[("ffn_up.weight", "ffn_gate_up.weight")],
+    gguf: GgufRules {
+        name: "modern-bert",
+        eps: &[family::LAYER_EPS],
+        activation: Activation::Gelu,
+        aliases: &[("ffn_up.weight", "ffn_gate_up.weight")],
+        more: |keys, file, model| {
+            gguf::encoder::windows(keys, PERIOD, model)?;
+            gguf::encoder::activation(keys, model)?;
+            let (pooling, activation) = (Pooling::Mean, HeadActivation::Gelu);
+            model.classifier = gguf::encoder::classifier(keys, file, pooling, activation)?;
+            Ok(())
+        },
+        ..BASE.gguf
+    },
     embedding: |model| EmbeddingSpec {
         norm: Some(model.layer_norm("token_embd_norm", Presence::Optional)),
         ..parts::embedding(model)
@@ -43,20 +92,6 @@ pub(super) static MODERNBERT: Family = Family {
         classifier_bias: true,
         ..parts::head(model)
     },
-    gguf_more: |keys, file, model| {
-        gguf::encoder::windows(keys, PERIOD, model)?;
-        gguf::encoder::activation(keys, model)?;
-        let (pooling, activation) = (Pooling::Mean, HeadActivation::Gelu);
-        model.classifier = gguf::encoder::classifier(keys, file, pooling, activation)?;
-        Ok(())
-    },
-    rope_by_type: true,
-    activation: |config| super::bert::gelu(config, "hidden_activation"),
-    declared: &[
-        ("attention_bias", false, &[]),
-        ("mlp_bias", false, &[]),
-        ("norm_bias", false, &[]),
-    ],
     joined: &[family::QKV, GATE_UP],
     names: NameTable {
         globals: &[
@@ -84,30 +119,7 @@ pub(super) static MODERNBERT: Family = Family {
         wrapped: &[("model.", ""), ("0.auto_model.", "")],
         ..DENSE
     },
-    windows,
-    classifier: |config| {
-        const POOLING: &str = "classifier_pooling";
-        let pooling = match config.text(POOLING)?.unwrap_or("cls") {
-            "cls" => Pooling::Cls,
-            "mean" => Pooling::Mean,
-            other => {
-                let problem = format!("expected cls or mean, found {}", shown(other));
-                return Err(config.error(POOLING, problem));
-            }
-        };
-        let dense = HeadActivation::read(config, "classifier_activation", HeadActivation::Gelu)?;
-        Ok(ClassifierConfig { labels: labels(config)?, pooling, dense: Some(dense), norm: true })
-    },
     fixed,
-    hf_more,
-    to_json: |config| {
-        let local = config.windows.iter().flatten().next();
-        json!({
-            "hidden_activation": activation_name(config.activation),
-            // The window counts the position itself and those on one side.
-            "local_attention": local.map_or(0, |window| 2 * (window - 1)),
-        })
-    },
     tiny,
     ..BASE
 };

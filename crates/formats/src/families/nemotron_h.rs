@@ -7,32 +7,64 @@ use super::prelude::*;
 
 pub(super) static NEMOTRON_H: Family = Family {
     name: "nemotron_h",
-    hf_class: "NemotronHForCausalLM",
-    gguf_name: "nemotron_h",
-    gguf_sparse: Some("nemotron_h_moe"),
-    gguf_experts: GgufExperts {
-        scores: RouterScores::Sigmoid,
-        shared: true,
-        shared_gate: false,
-        ..BASE.gguf_experts
+    hf: HfRules {
+        class: "NemotronHForCausalLM",
+        more_apart: true,
+        experts: read_experts,
+        eps: "layer_norm_epsilon",
+        defaults,
+        declared: &[
+            ("attention_bias", false, &[]),
+            ("mlp_bias", false, &[]),
+            ("mamba_proj_bias", false, &[]),
+            ("use_bias", false, &[]),
+            ("use_conv_bias", true, &CONV_BIAS),
+        ],
+        activation: |config| match config.text("mlp_hidden_act")? {
+            None | Some("relu2") => Ok(Activation::ReluSquared),
+            Some(other) => {
+                let problem = format!("expected relu2, found {}", shown(other));
+                Err(config.error("mlp_hidden_act", problem))
+            }
+        },
+        fill: |fields| {
+            let letters = fields.get(PATTERN).and_then(Json::as_str).map(str::len);
+            let listed = fields.get(TYPES).and_then(Json::as_array).map(Vec::len);
+            if let Some(layers) = letters.or(listed) {
+                fields.entry("num_hidden_layers").or_insert(json!(layers));
+            }
+        },
+        more: hf_more,
+        to_json: |config| {
+            let mut json = mamba::to_json(config, &SPACE);
+            let letters: String = (0..config.layers).map(|layer| letter(config, layer)).collect();
+            extend(&mut json, json!({PATTERN: letters, "mlp_hidden_act": "relu2"}));
+            if let Some(experts) = &config.experts {
+                extend(&mut json, experts::grouped_json(config));
+                extend(&mut json, experts_json(experts));
+            }
+            json
+        },
+        ..BASE.hf
+    },
+    gguf: GgufRules {
+        name: "nemotron_h",
+        sparse: Some("nemotron_h_moe"),
+        experts: GgufExperts {
+            scores: RouterScores::Sigmoid,
+            shared: true,
+            shared_gate: false,
+            ..BASE.gguf.experts
+        },
+        activation: Activation::ReluSquared,
+        zero_heads: true,
+        // Its config.json has one name, both or the other.
+        eps: &[family::RMS_EPS, family::LAYER_EPS],
+        more: gguf_more,
+        ..BASE.gguf
     },
     layer,
     more_layers: true,
-    more_apart: true,
-    experts: read_experts,
-    gguf_activation: Activation::ReluSquared,
-    gguf_zero_heads: true,
-    // Its config.json has one name, both or the other.
-    gguf_eps: &[family::RMS_EPS, family::LAYER_EPS],
-    hf_eps: "layer_norm_epsilon",
-    defaults,
-    declared: &[
-        ("attention_bias", false, &[]),
-        ("mlp_bias", false, &[]),
-        ("mamba_proj_bias", false, &[]),
-        ("use_bias", false, &[]),
-        ("use_conv_bias", true, &CONV_BIAS),
-    ],
     names: NameTable {
         globals: &[
             ("backbone.embeddings.weight", "token_embd.weight"),
@@ -54,34 +86,8 @@ pub(super) static NEMOTRON_H: Family = Family {
         }],
         ..DENSE
     },
-    activation: |config| match config.text("mlp_hidden_act")? {
-        None | Some("relu2") => Ok(Activation::ReluSquared),
-        Some(other) => {
-            let problem = format!("expected relu2, found {}", shown(other));
-            Err(config.error("mlp_hidden_act", problem))
-        }
-    },
-    hf_fill: |fields| {
-        let letters = fields.get(PATTERN).and_then(Json::as_str).map(str::len);
-        let listed = fields.get(TYPES).and_then(Json::as_array).map(Vec::len);
-        if let Some(layers) = letters.or(listed) {
-            fields.entry("num_hidden_layers").or_insert(json!(layers));
-        }
-    },
     fixed: |model| {
         model.unrotated = vec![true; model.layers];
-    },
-    hf_more,
-    gguf_more,
-    to_json: |config| {
-        let mut json = mamba::to_json(config, &SPACE);
-        let letters: String = (0..config.layers).map(|layer| letter(config, layer)).collect();
-        extend(&mut json, json!({PATTERN: letters, "mlp_hidden_act": "relu2"}));
-        if let Some(experts) = &config.experts {
-            extend(&mut json, experts::grouped_json(config));
-            extend(&mut json, experts_json(experts));
-        }
-        json
     },
     tiny: |layers| {
         let mut config = family::tiny(layers);

@@ -6,24 +6,56 @@ use super::prelude::*;
 
 pub(super) static NOMIC_BERT: Family = Family {
     name: "nomic_bert",
-    hf_class: "NomicBertModel",
-    defaults: || {
-        json!({
-            "hidden_size": 768,
-            "intermediate_size": 3072,
-            "num_hidden_layers": 12,
-            "num_attention_heads": 12,
-            "vocab_size": 30528,
-            "max_position_embeddings": 2048,
-            "type_vocab_size": 2,
-            "layer_norm_eps": 1e-12,
-            "rope_theta": 1_000.0,
-        })
+    hf: HfRules {
+        class: "NomicBertModel",
+        defaults: || {
+            json!({
+                "hidden_size": 768,
+                "intermediate_size": 3072,
+                "num_hidden_layers": 12,
+                "num_attention_heads": 12,
+                "vocab_size": 30528,
+                "max_position_embeddings": 2048,
+                "type_vocab_size": 2,
+                "layer_norm_eps": 1e-12,
+                "rope_theta": 1_000.0,
+            })
+        },
+        fill: hf_fill,
+        eps: "layer_norm_eps",
+        declared: &[
+            ("qkv_proj_bias", false, &[]),
+            ("mlp_fc1_bias", false, &[]),
+            ("mlp_fc2_bias", false, &[]),
+            ("prenorm", false, &[]),
+            ("causal", false, &[]),
+            ("rotary_emb_interleaved", false, &[]),
+        ],
+        activation: |config| match config.text(ACTIVATION)?.unwrap_or("swiglu") {
+            "swiglu" => Ok(Activation::Silu),
+            other => {
+                let problem = format!("expected swiglu, found {}", shown(other));
+                Err(config.error(ACTIVATION, problem))
+            }
+        },
+        classifier: |config| Err(config.error("architectures", "expected a class without a head")),
+        more: hf_more,
+        to_json: |config| {
+            let types = config.encoder.as_ref().map_or(0, |encoder| encoder.token_types);
+            json!({ "type_vocab_size": types })
+        },
+        ..BASE.hf
     },
-    hf_fill,
-    hf_eps: "layer_norm_eps",
-    gguf_name: "nomic-bert",
-    gguf_eps: &[family::LAYER_EPS],
+    gguf: GgufRules {
+        name: "nomic-bert",
+        eps: &[family::LAYER_EPS],
+        more: |keys, file, model| {
+            let token_types = gguf::encoder::token_types(keys, file)?;
+            model.encoder = Some(EncoderConfig { token_types });
+            Ok(())
+        },
+        ..BASE.gguf
+    },
     embedding: bert::embedding,
     layer: |model, at| {
         let norm = |name| model.layer_norm(name, Presence::Required);
@@ -33,19 +65,6 @@ pub(super) static NOMIC_BERT: Family = Family {
         ])
     },
     head: bert::head,
-    gguf_more: |keys, file, model| {
-        let token_types = gguf::encoder::token_types(keys, file)?;
-        model.encoder = Some(EncoderConfig { token_types });
-        Ok(())
-    },
-    declared: &[
-        ("qkv_proj_bias", false, &[]),
-        ("mlp_fc1_bias", false, &[]),
-        ("mlp_fc2_bias", false, &[]),
-        ("prenorm", false, &[]),
-        ("causal", false, &[]),
-        ("rotary_emb_interleaved", false, &[]),
-    ],
     joined: &[family::QKV],
     names: NameTable {
         globals: &[
@@ -70,20 +89,7 @@ pub(super) static NOMIC_BERT: Family = Family {
         wrapped: &[("bert.", ""), ("nomic_bert.", ""), ("0.auto_model.", "")],
         ..DENSE
     },
-    activation: |config| match config.text(ACTIVATION)?.unwrap_or("swiglu") {
-        "swiglu" => Ok(Activation::Silu),
-        other => {
-            let problem = format!("expected swiglu, found {}", shown(other));
-            Err(config.error(ACTIVATION, problem))
-        }
-    },
     fixed: |model| model.tied_embeddings = true,
-    classifier: |config| Err(config.error("architectures", "expected a class without a head")),
-    hf_more,
-    to_json: |config| {
-        let types = config.encoder.as_ref().map_or(0, |encoder| encoder.token_types);
-        json!({ "type_vocab_size": types })
-    },
     tiny,
     ..BASE
 };

@@ -5,18 +5,28 @@ use super::prelude::*;
 
 pub(super) static OLMO3: Family = Family {
     name: "olmo3",
-    hf_class: "Olmo3ForCausalLM",
-    gguf_name: "olmo2",
-    gguf_window_period: Some(PERIOD),
-    defaults: || json!({"rope_theta": 500_000.0}),
-    declared: &[("attention_bias", false, &ATTENTION_BIASES)],
-    names: NameTable { layer: &[NORMS_AFTER, ATTENTION, QK_NORMS, MLP], ..DENSE },
-    windows: |config, layers| {
-        let window = window(config)?;
-        let slides = |layer: usize| !(layer + 1).is_multiple_of(PERIOD);
-        let alternating = || (0..layers).map(|layer| window.filter(|_| slides(layer)));
-        Ok(windows_by_type(config, layers, window)?.unwrap_or_else(|| alternating().collect()))
+    hf: HfRules {
+        class: "Olmo3ForCausalLM",
+        defaults: || json!({"rope_theta": 500_000.0}),
+        declared: &[("attention_bias", false, &ATTENTION_BIASES)],
+        windows: |config, layers| {
+            let window = window(config)?;
+            let slides = |layer: usize| !(layer + 1).is_multiple_of(PERIOD);
+            let alternating = || (0..layers).map(|layer| window.filter(|_| slides(layer)));
+            Ok(windows_by_type(config, layers, window)?.unwrap_or_else(|| alternating().collect()))
+        },
+        to_json: |config| {
+            // The parameters are those of layers without a window.
+            json!({
+                "rope_parameters": null,
+                "rope_theta": config.rope.theta,
+                "rope_scaling": scaling_json(config),
+            })
+        },
+        ..BASE.hf
     },
+    gguf: GgufRules { name: "olmo2", window_period: Some(PERIOD), ..BASE.gguf },
+    names: NameTable { layer: &[NORMS_AFTER, ATTENTION, QK_NORMS, MLP], ..DENSE },
     layer: |model, at| {
         let norms = HeadNormSpec { whole: true, ..HeadNormSpec::EACH };
         let attention = model.grouped(at).with_head_norms(norms);
@@ -26,14 +36,6 @@ pub(super) static OLMO3: Family = Family {
         ])
     },
     fixed,
-    to_json: |config| {
-        // The parameters are those of layers without a window.
-        json!({
-            "rope_parameters": null,
-            "rope_theta": config.rope.theta,
-            "rope_scaling": scaling_json(config),
-        })
-    },
     tiny: |layers| {
         let mut config = family::tiny(layers);
         let slides = |layer: usize| layer.is_multiple_of(2) && layers > 1;

@@ -5,10 +5,26 @@ use super::prelude::*;
 
 pub(super) static PHI3: Family = Family {
     name: "phi3",
-    hf_class: "Phi3ForCausalLM",
-    gguf_name: "phi3",
-    gguf_aliases: &[("ffn_up.weight", "ffn_gate_up.weight")],
-    declared: &[],
+    hf: HfRules {
+        class: "Phi3ForCausalLM",
+        declared: &[],
+        windows: |config, layers| {
+            let window = config.opt_positive("sliding_window", MAX_TOKENS)?;
+            Ok(windows_by_type(config, layers, window)?.unwrap_or_else(|| vec![window; layers]))
+        },
+        to_json: |config| match &config.rope.scaling {
+            RopeScaling::LongRope { original_context, .. } => {
+                json!({"original_max_position_embeddings": original_context})
+            }
+            _ => Json::Null,
+        },
+        ..BASE.hf
+    },
+    gguf: GgufRules {
+        name: "phi3",
+        aliases: &[("ffn_up.weight", "ffn_gate_up.weight")],
+        ..BASE.gguf
+    },
     joined: &[family::QKV, GATE_UP],
     names: NameTable {
         layer: &[
@@ -21,16 +37,6 @@ pub(super) static PHI3: Family = Family {
             MLP,
         ],
         ..DENSE
-    },
-    windows: |config, layers| {
-        let window = config.opt_positive("sliding_window", MAX_TOKENS)?;
-        Ok(windows_by_type(config, layers, window)?.unwrap_or_else(|| vec![window; layers]))
-    },
-    to_json: |config| match &config.rope.scaling {
-        RopeScaling::LongRope { original_context, .. } => {
-            json!({"original_max_position_embeddings": original_context})
-        }
-        _ => Json::Null,
     },
     tiny: |layers| {
         let mut config = family::tiny(layers);

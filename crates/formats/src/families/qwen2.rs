@@ -7,10 +7,8 @@ const DEFAULT_FIRST_WINDOW_LAYER: usize = 28;
 
 pub(super) static QWEN2: Family = Family {
     name: "qwen2",
-    hf_class: "Qwen2ForCausalLM",
-    gguf_name: "qwen2",
-    declared: &[],
-    windows,
+    hf: HfRules { class: "Qwen2ForCausalLM", declared: &[], windows, ..BASE.hf },
+    gguf: GgufRules { name: "qwen2", ..BASE.gguf },
     layer: |model, at| {
         Layer::of([
             Sublayer::new(model.rms("attn_norm"), model.grouped(at).with_biases(Biases::Inputs)),

@@ -5,30 +5,36 @@ use super::qwen2::{used_window, window_layers};
 
 pub(super) static QWEN2_MOE: Family = Family {
     name: "qwen2_moe",
-    hf_class: "Qwen2MoeForCausalLM",
-    gguf_name: "qwen2moe",
-    gguf_experts: GgufExperts { normalise: false, shared: true, ..BASE.gguf_experts },
-    defaults: || {
-        json!({
-            "num_key_value_heads": 16,
-            "num_experts": 60,
-            "num_experts_per_tok": 4,
-            "moe_intermediate_size": 1408,
-            "shared_expert_intermediate_size": 5632,
-        })
+    hf: HfRules {
+        class: "Qwen2MoeForCausalLM",
+        defaults: || {
+            json!({
+                "num_key_value_heads": 16,
+                "num_experts": 60,
+                "num_experts_per_tok": 4,
+                "moe_intermediate_size": 1408,
+                "shared_expert_intermediate_size": 5632,
+            })
+        },
+        declared: &[("qkv_bias", true, &QKV_BIASES)],
+        windows: windows_of_qwen2,
+        experts: |config, layers| {
+            let shared_width = config.positive(rows::SHARED_WIDTH.hf[0], MAX_WIDTH)?;
+            read(config, layers, shared_width)
+        },
+        to_json,
+        written: &QKV_BIASES,
+        ..BASE.hf
     },
-    declared: &[("qkv_bias", true, &QKV_BIASES)],
+    gguf: GgufRules {
+        name: "qwen2moe",
+        experts: GgufExperts { normalise: false, shared: true, ..BASE.gguf.experts },
+        ..BASE.gguf
+    },
     names: NameTable {
         layer: &[NORMS, ATTENTION, QK_NORMS, MLP, ROUTER, EXPERTS, FUSED_EXPERTS, QWEN_SHARED],
         ..DENSE
     },
-    windows: windows_of_qwen2,
-    experts: |config, layers| {
-        let shared_width = config.positive(rows::SHARED_WIDTH.hf[0], MAX_WIDTH)?;
-        read(config, layers, shared_width)
-    },
-    to_json,
-    written: &QKV_BIASES,
     tiny,
     ..BASE
 };

@@ -5,11 +5,14 @@ use super::qwen2;
 
 pub(super) static QWEN3: Family = Family {
     name: "qwen3",
-    hf_class: "Qwen3ForCausalLM",
-    gguf_name: "qwen3",
-    defaults: || json!({"head_dim": 128}),
-    declared: &[("attention_bias", false, &ATTENTION_BIASES)],
-    windows: qwen2::windows,
+    hf: HfRules {
+        class: "Qwen3ForCausalLM",
+        defaults: || json!({"head_dim": 128}),
+        declared: &[("attention_bias", false, &ATTENTION_BIASES)],
+        windows: qwen2::windows,
+        ..BASE.hf
+    },
+    gguf: GgufRules { name: "qwen3", ..BASE.gguf },
     layer: |model, at| {
         Layer::of([
             Sublayer::new(

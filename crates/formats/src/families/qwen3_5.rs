@@ -5,19 +5,21 @@ use super::qwen3_next::{self, QWEN_DELTA, tiny};
 
 pub(super) static QWEN3_5: Family = Family {
     name: "qwen3_5",
-    hf_class: "Qwen3_5ForCausalLM",
-    hf_wrapper: "Qwen3_5ForConditionalGeneration",
-    hf_types: &[TEXT],
-    gguf_name: "qwen35",
-    defaults: || family::with(qwen3_next::defaults(), json!({"num_key_value_heads": 4})),
-    names: NameTable { layer: &[NORMS, ATTENTION, QK_NORMS, DELTA, MLP], ..QWEN_WRAPPED },
-    gguf_sections: true,
-    delta: Some(APART),
-    to_json: |config| {
-        let mut json = delta::to_json(config);
-        extend(&mut json, json!({"model_type": TEXT}));
-        json
+    hf: HfRules {
+        class: "Qwen3_5ForCausalLM",
+        wrapper: "Qwen3_5ForConditionalGeneration",
+        types: &[TEXT],
+        defaults: || family::with(qwen3_next::defaults(), json!({"num_key_value_heads": 4})),
+        to_json: |config| {
+            let mut json = delta::to_json(config);
+            extend(&mut json, json!({"model_type": TEXT}));
+            json
+        },
+        ..QWEN_DELTA.hf
     },
+    gguf: GgufRules { name: "qwen35", sections: true, ..QWEN_DELTA.gguf },
+    names: NameTable { layer: &[NORMS, ATTENTION, QK_NORMS, DELTA, MLP], ..QWEN_WRAPPED },
+    delta: Some(APART),
     tiny: |layers| Hyperparameters { tied_embeddings: true, ..tiny(layers) },
     ..QWEN_DELTA
 };

@@ -7,31 +7,37 @@ use super::qwen3_next::{self, MIXTURE, QWEN_DELTA, shared_width, tiny, tiny_expe
 
 pub(super) static QWEN3_5_MOE: Family = Family {
     name: "qwen3_5_moe",
-    hf_class: "Qwen3_5MoeForCausalLM",
-    hf_wrapper: "Qwen3_5MoeForConditionalGeneration",
-    hf_types: &[TEXT],
-    gguf_name: "qwen35moe",
-    gguf_experts: GgufExperts { shared: true, ..BASE.gguf_experts },
-    defaults: || {
-        family::with(
-            qwen3_next::defaults(),
-            json!({"num_key_value_heads": 2, "num_experts": 256, "num_experts_per_tok": 8}),
-        )
+    hf: HfRules {
+        class: "Qwen3_5MoeForCausalLM",
+        wrapper: "Qwen3_5MoeForConditionalGeneration",
+        types: &[TEXT],
+        defaults: || {
+            family::with(
+                qwen3_next::defaults(),
+                json!({"num_key_value_heads": 2, "num_experts": 256, "num_experts_per_tok": 8}),
+            )
+        },
+        experts: |config, layers| {
+            let experts = qwen2_moe::read(config, layers, shared_width(config)?)?;
+            // The reference library normalises whatever config.json says.
+            Ok(experts.map(|experts| ExpertsConfig { normalise: true, ..experts }))
+        },
+        to_json: |config| {
+            let mut json = qwen2_moe::to_json(config);
+            extend(&mut json, delta::to_json(config));
+            extend(&mut json, json!({"model_type": TEXT}));
+            json
+        },
+        ..QWEN_DELTA.hf
+    },
+    gguf: GgufRules {
+        name: "qwen35moe",
+        experts: GgufExperts { shared: true, ..BASE.gguf.experts },
+        sections: true,
+        ..QWEN_DELTA.gguf
     },
     names: NameTable { layer: MIXTURE, ..QWEN_WRAPPED },
-    gguf_sections: true,
     delta: Some(APART),
-    experts: |config, layers| {
-        let experts = qwen2_moe::read(config, layers, shared_width(config)?)?;
-        // The reference library normalises whatever config.json says.
-        Ok(experts.map(|experts| ExpertsConfig { normalise: true, ..experts }))
-    },
-    to_json: |config| {
-        let mut json = qwen2_moe::to_json(config);
-        extend(&mut json, delta::to_json(config));
-        extend(&mut json, json!({"model_type": TEXT}));
-        json
-    },
     tiny: |layers| Hyperparameters { experts: Some(tiny_experts(layers)), ..tiny(layers) },
     ..QWEN_DELTA
 };

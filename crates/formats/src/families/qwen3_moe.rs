@@ -6,23 +6,27 @@ use super::qwen2_moe::{read, to_json};
 
 pub(super) static QWEN3_MOE: Family = Family {
     name: "qwen3_moe",
-    hf_class: "Qwen3MoeForCausalLM",
-    gguf_name: "qwen3moe",
-    defaults: || {
-        json!({
-            "num_key_value_heads": 4,
-            "num_experts": 128,
-            "num_experts_per_tok": 8,
-            "moe_intermediate_size": 768,
-        })
+    hf: HfRules {
+        class: "Qwen3MoeForCausalLM",
+        defaults: || {
+            json!({
+                "num_key_value_heads": 4,
+                "num_experts": 128,
+                "num_experts_per_tok": 8,
+                "moe_intermediate_size": 768,
+            })
+        },
+        declared: &[("attention_bias", false, &ATTENTION_BIASES)],
+        windows: |config, layers| Ok(vec![used_window(config)?; layers]),
+        experts: |config, layers| read(config, layers, 0),
+        to_json,
+        ..BASE.hf
     },
-    declared: &[("attention_bias", false, &ATTENTION_BIASES)],
+    gguf: GgufRules { name: "qwen3moe", ..BASE.gguf },
     names: NameTable {
         layer: &[NORMS, ATTENTION, QK_NORMS, MLP, ROUTER, EXPERTS, FUSED_EXPERTS],
         ..DENSE
     },
-    windows: |config, layers| Ok(vec![used_window(config)?; layers]),
-    experts: |config, layers| read(config, layers, 0),
     layer: |model, at| {
         Layer::of([
             Sublayer::new(
@@ -32,7 +36,6 @@ pub(super) static QWEN3_MOE: Family = Family {
             Sublayer::new(model.rms("ffn_norm"), model.feed_forward(at)),
         ])
     },
-    to_json,
     tiny: |layers| Hyperparameters {
         experts: Some(family::tiny_experts(layers)),
         ..family::tiny(layers)

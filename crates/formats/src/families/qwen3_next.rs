@@ -6,23 +6,29 @@ use super::qwen2_moe;
 
 pub(super) static QWEN3_NEXT: Family = Family {
     name: "qwen3_next",
-    hf_class: "Qwen3NextForCausalLM",
-    gguf_name: "qwen3next",
-    gguf_experts: GgufExperts { shared: true, ..BASE.gguf_experts },
-    defaults: || {
-        family::with(
-            defaults(),
-            json!({"num_key_value_heads": 2, "num_experts": 512, "num_experts_per_tok": 10}),
-        )
+    hf: HfRules {
+        class: "Qwen3NextForCausalLM",
+        defaults: || {
+            family::with(
+                defaults(),
+                json!({"num_key_value_heads": 2, "num_experts": 512, "num_experts_per_tok": 10}),
+            )
+        },
+        experts: |config, layers| qwen2_moe::read(config, layers, shared_width(config)?),
+        to_json: |config| {
+            let mut json = qwen2_moe::to_json(config);
+            extend(&mut json, delta::to_json(config));
+            json
+        },
+        ..QWEN_DELTA.hf
+    },
+    gguf: GgufRules {
+        name: "qwen3next",
+        experts: GgufExperts { shared: true, ..BASE.gguf.experts },
+        ..QWEN_DELTA.gguf
     },
     names: NameTable { layer: MIXTURE, ..DENSE },
     delta: Some(DeltaFiles { fused: true, gguf_tiled: false }),
-    experts: |config, layers| qwen2_moe::read(config, layers, shared_width(config)?),
-    to_json: |config| {
-        let mut json = qwen2_moe::to_json(config);
-        extend(&mut json, delta::to_json(config));
-        json
-    },
     tiny: |layers| Hyperparameters {
         experts: Some(ExpertsConfig {
             layers: (0..layers).map(|layer| layer != 1).collect(),
@@ -39,11 +45,15 @@ pub(super) const MIXTURE: &[NamePairs] =
 
 /// What Qwen's families with Gated DeltaNet have in common.
 pub(super) const QWEN_DELTA: Family = Family {
-    gguf_aliases: &[("post_attention_norm.weight", "ffn_norm.weight")],
+    hf: HfRules {
+        zero_centred: true,
+        // Layers with a recurrence have no such biases, and no published checkpoint has any.
+        declared: &[("attention_bias", false, &[]), ("mlp_bias", false, &[])],
+        more_apart: true,
+        ..BASE.hf
+    },
+    gguf: GgufRules { aliases: &[("post_attention_norm.weight", "ffn_norm.weight")], ..BASE.gguf },
     output_gate: true,
-    zero_centred: true,
-    // Layers with a recurrence have no such biases, and no published checkpoint has any.
-    declared: &[("attention_bias", false, &[]), ("mlp_bias", false, &[])],
     layer: |model, at| {
         let attention = || model.grouped(at).with_head_norms(HeadNormSpec::EACH).into();
         let mixer = model.gated_delta(at).map_or_else(attention, OpSpec::from);
@@ -53,7 +63,6 @@ pub(super) const QWEN_DELTA: Family = Family {
         ])
     },
     more_layers: true,
-    more_apart: true,
     ..BASE
 };
 

@@ -4,22 +4,28 @@ use super::prelude::*;
 
 pub(super) static SMOLLM3: Family = Family {
     name: "smollm3",
-    hf_class: "SmolLM3ForCausalLM",
-    gguf_name: "smollm3",
-    gguf_rope: RopeLayout::Interleaved,
-    defaults: || json!({"num_key_value_heads": 4, "rope_theta": 2e6}),
-    windows: super::qwen2::windows,
-    hf_more: |config, model| {
-        model.unrotated = unrotated(config, model.layers)?;
-        Ok(())
+    hf: HfRules {
+        class: "SmolLM3ForCausalLM",
+        defaults: || json!({"num_key_value_heads": 4, "rope_theta": 2e6}),
+        windows: super::qwen2::windows,
+        more: |config, model| {
+            model.unrotated = unrotated(config, model.layers)?;
+            Ok(())
+        },
+        to_json: |config| {
+            let rotated = |unrotated: &bool| u8::from(!unrotated);
+            json!({"no_rope_layers": config.unrotated.iter().map(rotated).collect::<Vec<_>>()})
+        },
+        ..BASE.hf
     },
-    gguf_more: |_, _, model| {
-        model.unrotated = every(model.layers, PERIOD);
-        Ok(())
-    },
-    to_json: |config| {
-        let rotated = |unrotated: &bool| u8::from(!unrotated);
-        json!({"no_rope_layers": config.unrotated.iter().map(rotated).collect::<Vec<_>>()})
+    gguf: GgufRules {
+        name: "smollm3",
+        rope: RopeLayout::Interleaved,
+        more: |_, _, model| {
+            model.unrotated = every(model.layers, PERIOD);
+            Ok(())
+        },
+        ..BASE.gguf
     },
     tiny: |layers| Hyperparameters {
         unrotated: every(layers, PERIOD),

@@ -4,13 +4,25 @@ use super::prelude::*;
 
 pub(super) static STARCODER2: Family = Family {
     name: "starcoder2",
-    hf_class: "Starcoder2ForCausalLM",
-    gguf_name: "starcoder2",
-    gguf_activation: Activation::GeluTanh,
-    hf_eps: "norm_epsilon",
-    gguf_eps: &[family::LAYER_EPS],
-    defaults: || json!({"num_key_value_heads": 2}),
-    declared: &[("use_bias", true, &BIASES)],
+    hf: HfRules {
+        class: "Starcoder2ForCausalLM",
+        eps: "norm_epsilon",
+        defaults: || json!({"num_key_value_heads": 2}),
+        declared: &[("use_bias", true, &BIASES)],
+        windows: |config, layers| {
+            Ok(vec![config.opt_positive("sliding_window", MAX_TOKENS)?; layers])
+        },
+        activation: super::gemma3::gelu,
+        to_json: |_| json!({"use_bias": true, "hidden_act": "gelu_pytorch_tanh"}),
+        written: &BIASES,
+        ..BASE.hf
+    },
+    gguf: GgufRules {
+        name: "starcoder2",
+        activation: Activation::GeluTanh,
+        eps: &[family::LAYER_EPS],
+        ..BASE.gguf
+    },
     names: NameTable {
         globals: &[
             ("model.embed_tokens.weight", "token_embd.weight"),
@@ -32,8 +44,6 @@ pub(super) static STARCODER2: Family = Family {
         ],
         ..DENSE
     },
-    windows: |config, layers| Ok(vec![config.opt_positive("sliding_window", MAX_TOKENS)?; layers]),
-    activation: super::gemma3::gelu,
     layer: |model, at| {
         let norm = |name| model.layer_norm(name, Presence::Expected);
         let mlp = MlpSpec { gated: false, ..model.mlp(at) };
@@ -46,8 +56,6 @@ pub(super) static STARCODER2: Family = Family {
         norm: Some(model.layer_norm("output_norm", Presence::Expected)),
         ..parts::head(model)
     },
-    to_json: |_| json!({"use_bias": true, "hidden_act": "gelu_pytorch_tanh"}),
-    written: &BIASES,
     tiny: |layers| {
         let (activation, windows) = (Activation::GeluTanh, vec![Some(24); layers]);
         Hyperparameters { activation, windows, tied_embeddings: true, ..family::tiny(layers) }

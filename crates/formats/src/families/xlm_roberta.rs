@@ -6,25 +6,37 @@ use super::prelude::*;
 
 pub(super) static XLM_ROBERTA: Family = Family {
     name: "xlm_roberta",
-    hf_class: "XLMRobertaModel",
-    hf_classes: &["RobertaModel", "CamembertModel"],
-    hf_types: &["xlm-roberta", "roberta", "camembert"],
-    defaults: bert::defaults,
-    hf_eps: "layer_norm_eps",
-    gguf_name: "bert",
-    // Its vocabulary is no WordPiece.
-    gguf_is: |keys, _| {
-        let model = keys.metadata.opt_text("tokenizer.ggml.model")?;
-        Ok(model.is_some_and(|model| model != "bert"))
+    hf: HfRules {
+        class: "XLMRobertaModel",
+        classes: &["RobertaModel", "CamembertModel"],
+        types: &["xlm-roberta", "roberta", "camembert"],
+        defaults: bert::defaults,
+        eps: "layer_norm_eps",
+        activation: |config| bert::gelu(config, "hidden_act"),
+        declared: &[],
+        classifier: ClassifierConfig::of_bert,
+        to_json: bert::to_json,
+        more: |config, model| {
+            let padding = config.padding("pad_token_id")?.unwrap_or(PADDING);
+            bert::more(config, model, padding as usize + 1)
+        },
+        ..BASE.hf
     },
-    gguf_eps: &[family::LAYER_EPS],
-    gguf_activation: Activation::Gelu,
+    gguf: GgufRules {
+        name: "bert",
+        // Its vocabulary is no WordPiece.
+        is: |keys, _| {
+            let model = keys.metadata.opt_text("tokenizer.ggml.model")?;
+            Ok(model.is_some_and(|model| model != "bert"))
+        },
+        eps: &[family::LAYER_EPS],
+        activation: Activation::Gelu,
+        more: bert::gguf_more,
+        ..BASE.gguf
+    },
     embedding: bert::embedding,
     layer: bert::layer,
     head: bert::head,
-    gguf_more: bert::gguf_more,
-    activation: |config| bert::gelu(config, "hidden_act"),
-    declared: &[],
     names: NameTable {
         globals: &[
             ("embeddings.word_embeddings.weight", "token_embd.weight"),
@@ -41,13 +53,7 @@ pub(super) static XLM_ROBERTA: Family = Family {
         ],
         ..NAMES
     },
-    classifier: ClassifierConfig::of_bert,
     fixed: bert::fixed,
-    to_json: bert::to_json,
-    hf_more: |config, model| {
-        let padding = config.padding("pad_token_id")?.unwrap_or(PADDING);
-        bert::more(config, model, padding as usize + 1)
-    },
     tiny: |layers| {
         let positions = Some(PositionTable { rows: 258, first: 2 });
         let encoder = Some(EncoderConfig { token_types: 1 });

@@ -27,7 +27,7 @@ pub(super) fn read(
     mlp: usize,
 ) -> Result<Option<ExpertsConfig>> {
     let Some(count) = keys.opt_count(EXPERT_COUNT.gguf[0], MAX_EXPERTS)? else { return Ok(None) };
-    let defaults = &family.gguf_experts;
+    let defaults = &family.gguf.experts;
     let chosen = keys.positive(CHOSEN.gguf[0], MAX_EXPERTS)?;
     let width = keys.opt_count(EXPERT_WIDTH.gguf[0], MAX_WIDTH)?;
     let width = width.unwrap_or((defaults.width)(mlp, chosen));
@@ -125,7 +125,7 @@ pub(crate) fn scores(keys: &GgufKeys) -> Result<Option<RouterScores>> {
 }
 
 fn shared_width(keys: &GgufKeys, family: &Family, width: usize, mlp: usize) -> Result<usize> {
-    if family.gguf_experts.shared {
+    if family.gguf.experts.shared {
         return Ok(keys.opt_count(SHARED_WIDTH.gguf[0], MAX_WIDTH)?.unwrap_or(mlp));
     }
     Ok(width * keys.opt_count(SHARED_EXPERTS.gguf[0], MAX_EXPERTS)?.unwrap_or(0))

@@ -42,7 +42,7 @@ pub(super) fn read(
     model.rope = RopeConfig {
         theta: keys.above_zero(THETA.gguf[0])?.unwrap_or(10_000.0),
         dim,
-        layout: family.gguf_rope,
+        layout: family.gguf.rope,
         scaling,
         magnitude,
     };
@@ -82,7 +82,7 @@ fn yarn(keys: &GgufKeys, family: &Family) -> Result<RopeScaling> {
         beta_fast: keys.opt_above_zero("rope.scaling.yarn_beta_fast")?.unwrap_or(fast),
         beta_slow: keys.opt_above_zero("rope.scaling.yarn_beta_slow")?.unwrap_or(slow),
         // No key has this flag: it is a property of the family.
-        truncate: match (family.default_scaling)() {
+        truncate: match (family.hf.default_scaling)() {
             RopeScaling::Yarn { truncate, .. } => truncate,
             _ => true,
         },

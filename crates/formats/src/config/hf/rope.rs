@@ -26,7 +26,7 @@ impl From<RopeScaling> for Scaling {
 
 /// Reads the rotary parameters; returns YaRN's factor of the scores of latent attention.
 pub(super) fn read(config: Object, family: &Family, model: &mut Hyperparameters) -> Result<f32> {
-    let parameters = parameters(config, family.rope_by_type.then_some(FULL))?;
+    let parameters = parameters(config, family.hf.rope_by_type.then_some(FULL))?;
     let number = |key: &str| -> Result<Option<f32>> {
         let outer = config.above_zero(key)?;
         Ok(parameters.map_or(Ok(None), |inner| inner.above_zero(key))?.or(outer))
@@ -34,10 +34,10 @@ pub(super) fn read(config: Object, family: &Family, model: &mut Hyperparameters)
     let share = number(SHARE)?.unwrap_or(1.0);
     let interleaved = match model.latent {
         Some(_) => config.flag("rope_interleave")? != Some(false),
-        None => family.hf_rope == RopeLayout::Interleaved,
+        None => family.hf.rope == RopeLayout::Interleaved,
     };
     let Scaling { scaling, magnitude, sharpening } = match parameters {
-        None => (family.default_scaling)().into(),
+        None => (family.hf.default_scaling)().into(),
         Some(parameters) => scaling(config, parameters)?,
     };
     let share = if matches!(scaling, RopeScaling::Proportional { .. }) { 1.0 } else { share };

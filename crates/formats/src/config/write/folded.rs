@@ -52,6 +52,6 @@ impl ModelConfig {
     /// Whether the weights of GGUF files have the factors. A table that serves as embedding and as
     /// output cannot have those of both.
     fn folds(&self) -> bool {
-        self.family().gguf_folds && !self.said.tied_embeddings
+        self.family().gguf.folds && !self.said.tied_embeddings
     }
 }

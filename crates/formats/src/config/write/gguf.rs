@@ -30,7 +30,7 @@ impl ModelConfig {
             true => keys.count("feed_forward_length", self.said.intermediate_size),
         }
         keys.count("rope.dimension_count", self.said.rope.dim);
-        if family.gguf_sections {
+        if family.gguf.sections {
             // Text has equal positions in all sections; llama.cpp needs the key.
             let pairs = (self.said.rope.dim / 2) as i32;
             let sections = vec![(pairs + 2) / 3, (pairs + 1) / 3, pairs / 3, 0];
@@ -42,14 +42,14 @@ impl ModelConfig {
             Some(latent) => {
                 latent_keys(&mut keys, latent);
                 rows::write_gguf(&[rows::KV_RANK, rows::Q_RANK], &self.said, &mut keys);
-                if family.gguf_zero_heads {
+                if family.gguf.zero_heads {
                     let attends =
                         (0..self.layers.len()).map(|layer| usize::from(self.said.attends(layer)));
                     keys.counts("attention.head_count_kv", attends);
                 }
             }
             None => {
-                let heads = |layer| match family.gguf_zero_heads && !self.said.attends(layer) {
+                let heads = |layer| match family.gguf.zero_heads && !self.said.attends(layer) {
                     true => 0,
                     false => self.said.kv_heads_of(layer),
                 };
@@ -69,7 +69,7 @@ impl ModelConfig {
         if let Some(experts) = &self.said.experts {
             self.expert_keys(&mut keys, family, experts)?;
         }
-        family.gguf_eps.iter().for_each(|key| keys.float(key, self.said.rms_norm_eps));
+        family.gguf.eps.iter().for_each(|key| keys.float(key, self.said.rms_norm_eps));
         keys.float("rope.freq_base", self.said.rope.theta);
         rows::write_gguf(rows::HYPER, &self.said, &mut keys);
         match &self.said.compressed {
@@ -128,7 +128,7 @@ impl ModelConfig {
         let encoder = self.said.encoder.is_some();
         let positions = if encoder { (2 * (window - 1)).max(1) } else { window };
         keys.count("attention.sliding_window", positions);
-        if !uniform || family.gguf_window_period.is_some() || encoder {
+        if !uniform || family.gguf.window_period.is_some() || encoder {
             let slides = self.said.windows.iter().map(Option::is_some).collect();
             keys.set("attention.sliding_window_pattern", Value::Array(Array::Bool(slides)));
         }
@@ -158,7 +158,7 @@ impl ModelConfig {
             keys.count("attention.temperature_length", growth.every);
         }
         rows::LOGIT_CAP.write_gguf(&self.said, keys);
-        if family.gguf_zero_heads
+        if family.gguf.zero_heads
             && self.said.latent.is_none()
             && self.said.compressed.is_none()
             && self.said.unrotated.contains(&true)
@@ -188,7 +188,7 @@ impl ModelConfig {
             RouterScores::SqrtSoftplus => SQRT_SOFTPLUS,
         };
         keys.count("expert_gating_func", scores);
-        if family.gguf_experts.shared {
+        if family.gguf.experts.shared {
             keys.count(SHARED_WIDTH.gguf[0], experts.shared_width);
         } else {
             keys.count(SHARED_EXPERTS.gguf[0], experts.shared_width / experts.width);
@@ -197,7 +197,7 @@ impl ModelConfig {
             keys.count(EXPERT_GROUPS.gguf[0], groups.count);
             keys.count(CHOSEN_GROUPS.gguf[0], groups.chosen);
         }
-        if family.gguf_experts.leading_dense {
+        if family.gguf.experts.leading_dense {
             keys.count(DENSE_LAYERS.gguf[0], self.leading_dense()?);
         }
         let by_token = experts.by_token.iter().take_while(|by_token| **by_token).count();

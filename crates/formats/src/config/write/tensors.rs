@@ -12,7 +12,7 @@ impl ModelConfig {
     pub(crate) fn tensors_in(&self, family: &Family, form: TensorForm) -> Tensors {
         let (hidden, vocab, files) = (self.hidden, self.vocab, family.file_forms());
         let is_written = |tensor: &TensorSpec| {
-            tensor.presence != Presence::Optional || family.written.contains(&&*tensor.name)
+            tensor.presence != Presence::Optional || family.hf.written.contains(&&*tensor.name)
         };
         let written = |tensors: Vec<TensorSpec>| {
             let tensors = tensors.into_iter().filter(is_written);
@@ -21,11 +21,11 @@ impl ModelConfig {
         let mut tensors: Tensors = written(self.embedding.tensors(vocab, hidden)).collect();
         for (number, layer) in self.layers.iter().enumerate() {
             let mut parts = written(layer.tensors(hidden, form, files)).collect();
-            if form == TensorForm::Hf || form == TensorForm::Gguf && family.gguf_joins {
+            if form == TensorForm::Hf || form == TensorForm::Gguf && family.gguf.joins {
                 join(&mut parts, family);
             }
             if form == TensorForm::Hf {
-                let turned = |name: &String| family.turned.contains(&name.as_str());
+                let turned = |name: &String| family.hf.turned.contains(&name.as_str());
                 parts.iter_mut().filter(|(name, _)| turned(name)).for_each(|(_, s)| s.reverse());
             }
             let named = |(name, shape)| (format!("blk.{number}.{name}"), shape);
