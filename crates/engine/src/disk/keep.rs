@@ -6,7 +6,7 @@
 
 use super::parts::{CachePart, CacheParts};
 use super::{DiskWrite, Pace};
-use crate::Runner;
+use crate::load::runner::Runner;
 use base::Name;
 use sched::{Scheduler, Slot};
 use std::collections::{HashMap, VecDeque};

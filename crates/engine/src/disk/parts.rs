@@ -2,7 +2,7 @@
 //! group of rows; and in models with states the states, and with each the rows of each group since
 //! the last full block.
 
-use crate::Runner;
+use crate::load::runner::Runner;
 use base::Name;
 use sched::StoredParts;
 use store::{Keyspace, Kind};

@@ -1,9 +1,10 @@
 //! Where the blocks of a runner are in a store: below which root, and what they consist of.
 
 use super::parts::CacheParts;
-use crate::block_root::{adapted_space, block_root, disk_root};
-use crate::trace::TraceSettings;
-use crate::{Runner, Settings};
+use crate::load::block_root::{adapted_space, block_root, disk_root};
+use crate::load::runner::Runner;
+use crate::load::runner::Settings;
+use crate::step::trace::TraceSettings;
 use base::Name;
 use store::{Keyspace, Layout, Store};
 

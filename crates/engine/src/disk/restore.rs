@@ -2,8 +2,8 @@
 
 use super::Pace;
 use super::parts::{CachePart, CacheParts, StoredHere};
-use crate::Runner;
-use crate::metrics::Metrics;
+use crate::load::runner::Runner;
+use crate::observe::metrics::Metrics;
 use base::Name;
 use sched::{RestorePlace, RestorePlan, Scheduler, Slot};
 use std::collections::{HashMap, VecDeque};

@@ -1,0 +1,5 @@
+//! Requests: what they ask for, the channel to the engine's thread, and the events that come back.
+
+pub(crate) mod constraint;
+pub(crate) mod fields;
+pub(crate) mod handle;
