@@ -3,6 +3,9 @@
 //!
 //! Invariant: nothing here knows text or HTTP, and no lock is held across a step
 //! but the turn of engines that share the processors.
+//!
+//! `step` computes requests with what `load` loads, as `request` asks for; `disk` and `observe` are
+//! used by these and use none of them.
 
 mod disk;
 mod load;
@@ -13,7 +16,7 @@ mod step;
 pub use backend::available_memory;
 pub use backend::{Adapter, AdapterSet, ScaledAdapter};
 pub use backend::{Batch, Device, DeviceChoice, Heat, InputSums, KvType, LayerCache, Memory, Mode};
-pub use disk::{DiskCache, DiskPlace, DiskWrite, MIN_TOKENS};
+pub use disk::{DiskCache, DiskWrite, MIN_TOKENS};
 pub use formats::Pooling;
 pub use formats::adapter::MAX_RANK as MAX_ADAPTER_RANK;
 pub use load::adapter_base::{
@@ -23,13 +26,19 @@ pub use load::adapter_base::{
 pub use load::cache_bytes::{CacheBytes, GroupBytes};
 pub use load::cache_rounding::CacheRounding;
 pub use load::cache_size::KvMemory;
+pub use load::disk_place::DiskPlace;
 pub use load::error::Error;
 pub use load::identity::identity;
-pub use load::pack::{PACK_EXTENSION, PackChoice, PackedPart};
-pub use load::runner::{
-    BLOCK, CHUNK, LoadOptions, MAX_THREADS, Runner, STATE_EVERY, STREAMED_CHUNK, Settings, kv_types,
+pub use load::open::{MAX_THREADS, kv_types};
+pub use load::options::{
+    BLOCK, CHUNK, LoadOptions, PackChoice, STATE_EVERY, STREAMED_CHUNK, WEIGHTS_READ_THREADS,
+    WeightsMemory,
 };
-pub use load::stream::{WEIGHTS_READ_THREADS, WeightsMemory, WeightsPlan};
+pub use load::pack::PACK_EXTENSION;
+pub use load::packed_parts::PackedPart;
+pub use load::runner::Runner;
+pub use load::settings::Settings;
+pub use load::stream::WeightsPlan;
 pub use models::Ranks;
 pub use models::placement::Placement;
 pub use observe::expert_profile::{ExpertProfile, ProfileUse};
@@ -37,6 +46,7 @@ pub use observe::metrics::{self, Metrics};
 pub use observe::outcome::Outcome;
 pub use observe::routes;
 pub use request::constraint::{Allowed, Constraint, Grammar, GrammarRef, TokenSet};
+pub use request::embed::Embed;
 pub use request::fields::{
     Bounds, Event, Field, Finished, MAX_MARKS, Request, SamplingParams, Timings, TokenLogprobs,
     Usage,
@@ -45,9 +55,8 @@ pub use request::handle::{
     EngineHandle, Generation, ModelInfo, ModelTask, QueueSlot, RequestReceiver, Submission,
     SubmitError, request_channel,
 };
+pub use request::speculate::{MAX_DRAFTED, Speculate};
 pub use sched::{CacheLookup, Slot, Unreached};
-pub use step::draft::{MAX_DRAFTED, Speculate};
-pub use step::embedding_pooler::Embed;
 pub use step::engine_options::EngineOptions;
 pub use step::run::{IDLE, start};
 pub use step::sequence_memory::SequenceMemory;

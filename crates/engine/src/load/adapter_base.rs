@@ -1,7 +1,7 @@
 //! Low-rank adapters of a loaded model: reading them, and the part of the caches that a sequence
 //! with adapters has.
 
-use crate::load::error::Error;
+use super::error::Error;
 use backend::{Adapter, AdapterSet, Mode, ScaledAdapter};
 use base::Rng;
 use formats::{AdapterFile, AdapterPair, ModelConfig, ProjectionShapes};

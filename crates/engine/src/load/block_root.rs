@@ -4,7 +4,7 @@
 //! Invariant: the digest covers values under written labels, never the names that types, fields or
 //! variants have in the source, so that renaming them changes no block name.
 
-use crate::load::runner::Settings;
+use super::settings::Settings;
 use backend::{AdapterSet, ScaledAdapter};
 use base::Name;
 

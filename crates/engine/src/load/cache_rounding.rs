@@ -1,6 +1,6 @@
 //! How cached rows are rounded, in models that were trained for it.
 
-use crate::load::error::Error;
+use super::error::Error;
 use backend::{Mode, Rounding};
 use formats::ModelConfig;
 use formats::layers::OpSpec;

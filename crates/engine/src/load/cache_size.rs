@@ -1,7 +1,7 @@
 //! Size of the KV cache: number of blocks, and length of the longest sequence.
 
-use crate::load::cache_bytes::{GroupBytes, window_blocks};
-use crate::load::error::Error;
+use super::cache_bytes::{GroupBytes, window_blocks};
+use super::error::Error;
 use backend::FreeMemory;
 
 /// Memory for the KV cache.

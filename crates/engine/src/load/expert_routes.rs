@@ -1,7 +1,7 @@
 //! Takes what the rows of each step have chosen, for a trace and for the profile of the model.
 
-use super::runner::LoadOptions;
-use crate::load::error::Error;
+use super::error::Error;
+use super::options::LoadOptions;
 use crate::observe::expert_profile::{ExpertProfile, ProfileUse};
 use crate::observe::routes::{RouteHeader, RouteWriter, VERSION};
 use backend::{Backend, ExpertUse};

@@ -1,15 +1,17 @@
 //! A model that is loaded, again with more on disk if its weights do not fit into memory.
 
+use super::cache_bytes::LayerBytes;
+use super::cache_rounding::CacheRounding;
+use super::error::Error;
 use super::make_cache::{CacheMade, CacheNeeds, is_recurrent, make_cache};
+use super::open::{limits, open};
+use super::options::{CHUNK, LoadOptions, STREAMED_CHUNK};
 use super::pack;
-use super::runner::{CHUNK, LoadOptions, STREAMED_CHUNK, Settings, limits, open};
+use super::settings::Settings;
 use super::stream::{
     LeftOnDisk, WeightsPlan, check_limit, free_for_cache, place_again, place_weights, start_stream,
     streams,
 };
-use crate::load::cache_bytes::LayerBytes;
-use crate::load::cache_rounding::CacheRounding;
-use crate::load::error::Error;
 use backend::{Backend, Rows, State, group_windows};
 use formats::{Checkpoint, ModelConfig};
 use models::placement::Placed;

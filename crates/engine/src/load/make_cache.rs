@@ -1,10 +1,10 @@
 //! Creates the cache of a model that is being loaded.
 
-use super::runner::LoadOptions;
-use crate::load::cache_bytes::CacheBytes;
-use crate::load::cache_size::{CacheRequest, KvMemory, StateRequest};
-use crate::load::error::Error;
-use crate::step::draft::MAX_DRAFTED;
+use super::cache_bytes::CacheBytes;
+use super::cache_size::{CacheRequest, KvMemory, StateRequest};
+use super::error::Error;
+use super::options::LoadOptions;
+use crate::request::speculate::MAX_DRAFTED;
 use backend::{Backend, CacheSpec, FreeMemory, GroupSize, KvType, LayerCache};
 
 /// What the layers of this rank keep.

@@ -1,18 +1,18 @@
 //! The adapters that a model is loaded with, and what reading others needs.
 
-use super::runner::{LoadOptions, Runner};
-use crate::load::adapter_base::{AdapterBase, LoadedAdapter, open_all, set};
-use crate::load::error::Error;
+use super::adapter_base::{AdapterBase, LoadedAdapter, open_all, set};
+use super::error::Error;
+use super::options::LoadOptions;
 use backend::{AdapterSet, Backend};
 use formats::ModelConfig;
 use models::Model;
 
 /// The adapters of a loaded model.
 pub(super) struct ModelAdapters {
-    base: AdapterBase,
-    loaded: Vec<(LoadedAdapter, f32)>,
+    pub base: AdapterBase,
+    pub loaded: Vec<(LoadedAdapter, f32)>,
     /// The adapters of sequences without a choice.
-    applied: AdapterSet,
+    pub applied: AdapterSet,
 }
 
 impl ModelAdapters {
@@ -34,27 +34,5 @@ impl ModelAdapters {
         let base = AdapterBase::new(config, model.projections(), options.mode, refused);
         let loaded = open_all(&base, &options.adapters)?;
         Ok(Self { applied: set(&loaded), base, loaded })
-    }
-}
-
-impl Runner {
-    /// What reading further adapters needs.
-    pub fn adapter_base(&self) -> &AdapterBase {
-        &self.adapters.base
-    }
-
-    /// The adapters that the model was loaded with, each with its factor.
-    pub fn loaded_adapters(&self) -> &[(LoadedAdapter, f32)] {
-        &self.adapters.loaded
-    }
-
-    /// The adapters of sequences that name none.
-    pub(crate) fn adapters(&self) -> &AdapterSet {
-        &self.adapters.applied
-    }
-
-    /// Sets the adapters of sequences that name none.
-    pub fn set_adapters(&mut self, adapters: AdapterSet) {
-        self.adapters.applied = adapters;
     }
 }

@@ -1,57 +1,15 @@
-//! Packed weights in files: which file a model is loaded with, and what is written to one.
+//! Packed weights in files: which file a model is loaded with.
 
-use super::runner::{LoadOptions, Runner};
-use crate::load::error::Error;
-use backend::{Backend, CPU, Held, Matrix, Mode, PackedMatrix};
+use super::error::Error;
+use super::options::{LoadOptions, PackChoice};
+use backend::{Backend, CPU, Held, Mode, PackedMatrix};
 use formats::{Checkpoint, PackFile, PackPart};
-use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 /// Extension of the files.
 pub const PACK_EXTENSION: &str = "gpack";
 /// Most files that are looked at for one that fits.
 const MAX_CANDIDATES: usize = 64;
-
-/// Which file of packed weights a model is loaded with.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum PackChoice {
-    /// None: weights are packed from the model's files.
-    #[default]
-    Off,
-    /// This file. One that does not fit is an error.
-    File(PathBuf),
-    /// The first file that fits, if there is one: of those beside the model whose names begin like
-    /// its own, and of those in this folder whose names begin with the model's identity.
-    Auto(Option<PathBuf>),
-}
-
-/// A matrix to be written.
-#[derive(Clone, Debug)]
-pub struct PackedPart {
-    /// The part, whose place and checksum are not known yet.
-    pub part: PackPart,
-    /// Bytes.
-    pub bytes: usize,
-    matrix: Matrix,
-}
-
-impl Runner {
-    /// The matrices that are held in packed layouts.
-    pub fn packed_parts(&self) -> Vec<PackedPart> {
-        let part = |(matrix, packed): (Matrix, PackedMatrix)| {
-            let PackedMatrix { name, index, ty, rows, cols, layout } = packed;
-            let bytes = self.backend.held(ty, rows, cols, Mode::Fast).bytes.unwrap_or(0);
-            let part = PackPart { name, index, ty, layout, rows, cols, range: 0..0, crc32c: 0 };
-            PackedPart { part, bytes, matrix }
-        };
-        self.backend.packed_matrices().into_iter().map(part).collect()
-    }
-
-    /// The bytes of a matrix in its layout.
-    pub fn read_packed(&mut self, part: &PackedPart) -> Cow<'_, [u8]> {
-        self.backend.read_packed(part.matrix)
-    }
-}
 
 /// Gives `backend` the packed weights that `options` choose for the model of `identity`.
 ///

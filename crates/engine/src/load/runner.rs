@@ -1,148 +1,25 @@
 //! A loaded model with its backend and KV cache: batches in, logits out.
 
+use super::adapter_base::{AdapterBase, LoadedAdapter};
+use super::cache_bytes::LayerBytes;
+use super::cache_rounding::{CacheRounding, rounding};
+use super::error::Error;
 use super::expert_routes::ExpertRoutes;
+use super::identity::identity;
 use super::loaded::{Loaded, load_weights};
 use super::make_cache::CacheMade;
 use super::model_adapters::ModelAdapters;
-use super::pack::PackChoice;
-use super::stream::{WEIGHTS_READ_THREADS, WeightsMemory, WeightsPlan};
-use super::texts::{embedding, task};
-use crate::load::adapter_base::AdapterSource;
-use crate::load::cache_bytes::LayerBytes;
-use crate::load::cache_rounding::{CacheRounding, rounding};
-use crate::load::cache_size::KvMemory;
-use crate::load::error::Error;
-use crate::load::identity::identity;
-use crate::observe::expert_profile::ProfileUse;
-use crate::request::handle::ModelInfo;
-use crate::request::handle::ModelTask;
-use crate::step::embedding_pooler::EmbeddingDefaults;
-use backend::{
-    Backend, Batch, Buffer, DeviceChoice, DeviceOptions, GroupSize, InputSums, KvType, Memory,
-    Mode, StreamStats,
-};
+use super::open::{check_kv_type, open, place, unlimited};
+use super::options::LoadOptions;
+use super::settings::Settings;
+use super::stream::WeightsPlan;
+use super::texts::{EmbeddingDefaults, embedding, task};
+use crate::request::handle::{ModelInfo, ModelTask};
+use backend::{AdapterSet, Backend, Batch, Buffer, GroupSize, InputSums, Memory, StreamStats};
 use base::Profile;
-use formats::{Checkpoint, ModelConfig, Pooling};
-use models::placement::{Placed, Placement, TensorInfo, digest};
-use models::{Model, Ranks, WorkspaceLimits};
-use std::path::PathBuf;
+use formats::Checkpoint;
+use models::{Model, WorkspaceLimits};
 use std::sync::Arc;
-
-/// How a model is loaded.
-#[derive(Clone, Debug)]
-pub struct LoadOptions {
-    /// Device that computes.
-    pub device: DeviceChoice,
-    /// Most bytes of the device's memory; `None` for all.
-    pub device_memory: Option<usize>,
-    /// Number of compute threads; 0 for all cores.
-    pub threads: usize,
-    /// Whether each thread is pinned to its own CPU.
-    pub pin: bool,
-    /// Whether threads are bound to NUMA nodes, each of which computes a fixed part of products.
-    pub numa: bool,
-    /// Compute mode.
-    pub mode: Mode,
-    /// Storage type of the KV cache; `None` for the mode's default.
-    pub kv_type: Option<KvType>,
-    /// Maximum number of tokens of a sequence; `None` for the model's context, as far as memory
-    /// allows.
-    pub context: Option<usize>,
-    /// Memory for the KV cache.
-    pub kv_memory: KvMemory,
-    /// Bytes for the states of sequences and their snapshots, if the model has states; `None` for
-    /// two states for each running sequence, as far as a quarter of the free memory holds them.
-    pub state_memory: Option<usize>,
-    /// Tokens of a prompt between snapshots of states, besides those at marks; 0 for none.
-    pub state_every: usize,
-    /// Number of running sequences for which the caches have memory.
-    pub parallel: usize,
-    /// How cached rows are rounded, in models that were trained for it; `None` for the mode's
-    /// default.
-    pub rounding: Option<CacheRounding>,
-    /// Positions of a KV block: a multiple of 16 that divides 512.
-    pub block: usize,
-    /// Prefill chunk size: maximum number of prompt tokens of a step. `None` for [`CHUNK`], or for
-    /// [`STREAMED_CHUNK`] where weights are streamed.
-    pub chunk: Option<usize>,
-    /// Maximum number of rows of a batch that have logits.
-    pub logit_rows: usize,
-    /// How states become a vector where a request does not say; `None` for what the checkpoint
-    /// says.
-    pub pooling: Option<Pooling>,
-    /// Whether the output of every stage is checked for NaN and infinities.
-    pub check: bool,
-    /// Placement rules of weights; `None` for the built-in rules alone.
-    pub placement: Option<Arc<Placement>>,
-    /// Memory for weights: what does not fit is read from disk when it is needed.
-    pub weights_memory: WeightsMemory,
-    /// Number of threads that read such weights.
-    pub weights_read_threads: usize,
-    /// Bytes of memory that count as available at most, for trials; `None` for all that are.
-    pub simulate_memory: Option<usize>,
-    /// Which file of packed weights is used.
-    pub pack: PackChoice,
-    /// The file that remembers digests of weights. A digest that it has must be that of the packed
-    /// weights.
-    pub digests: Option<PathBuf>,
-    /// The file that a trace of the choices of experts is written to.
-    pub route_trace: Option<PathBuf>,
-    /// Profiles of earlier runs, which tell what is read ahead where experts are streamed.
-    pub expert_profiles: Option<ProfileUse>,
-    /// Adapters that sequences are computed with unless they name others.
-    pub adapters: Vec<AdapterSource>,
-    /// Ranks that share the model. Each loads its part and computes the same batches.
-    pub ranks: Ranks,
-}
-
-impl Default for LoadOptions {
-    fn default() -> Self {
-        Self {
-            device: DeviceChoice::default(),
-            device_memory: None,
-            threads: 0,
-            pin: false,
-            numa: false,
-            mode: Mode::default(),
-            kv_type: None,
-            context: None,
-            kv_memory: KvMemory::default(),
-            state_memory: None,
-            state_every: STATE_EVERY,
-            parallel: 1,
-            rounding: None,
-            block: BLOCK,
-            chunk: None,
-            logit_rows: 16,
-            pooling: None,
-            check: false,
-            placement: None,
-            weights_memory: WeightsMemory::default(),
-            weights_read_threads: WEIGHTS_READ_THREADS,
-            simulate_memory: None,
-            pack: PackChoice::Off,
-            digests: None,
-            route_trace: None,
-            expert_profiles: None,
-            adapters: Vec::new(),
-            ranks: Ranks::default(),
-        }
-    }
-}
-
-/// Default number of tokens between snapshots of states.
-pub const STATE_EVERY: usize = 2048;
-/// Default number of positions of a KV block.
-pub const BLOCK: usize = 32;
-/// Default prefill chunk size.
-pub const CHUNK: usize = 512;
-/// Default prefill chunk size of models whose weights are streamed: a step reads most of them,
-/// whatever its rows.
-pub const STREAMED_CHUNK: usize = 4096;
-/// Positions that attention sums at once; a multiple of the block size.
-const SPAN: usize = 512;
-/// Maximum number of threads.
-pub const MAX_THREADS: usize = 1024;
 
 /// A loaded model.
 pub struct Runner {
@@ -167,7 +44,7 @@ pub struct Runner {
     lock_refused: bool,
     check: bool,
     warnings: Vec<String>,
-    pub(super) adapters: ModelAdapters,
+    adapters: ModelAdapters,
     /// The logits of the last batch and their number of rows.
     logits: Option<(Buffer, usize)>,
     /// Number of hidden states of the last batch.
@@ -177,25 +54,6 @@ pub struct Runner {
     /// What the model says of vectors of texts.
     pub(crate) embedding: EmbeddingDefaults,
     is_encoder: bool,
-}
-
-/// Everything but the request that decides the bits of an answer: equal settings, equal bits.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
-    /// Digest of the checkpoint.
-    pub checkpoint: String,
-    /// Compute mode.
-    pub mode: Mode,
-    /// Storage type of the KV cache.
-    pub kv_type: KvType,
-    /// Name of the backend's arithmetic: the instruction set of a CPU.
-    pub identity: String,
-    /// Digest of what placement rules change; empty if they change nothing.
-    pub placement: String,
-    /// Number of ranks that hold a slice of each layer.
-    pub slices: usize,
-    /// How cached rows are rounded; `None` where the model was not trained for it.
-    pub rounding: Option<CacheRounding>,
 }
 
 impl std::fmt::Debug for Runner {
@@ -370,6 +228,26 @@ impl Runner {
         self.long_from.is_some_and(|original| capacity > original)
     }
 
+    /// What reading further adapters needs.
+    pub fn adapter_base(&self) -> &AdapterBase {
+        &self.adapters.base
+    }
+
+    /// The adapters that the model was loaded with, each with its factor.
+    pub fn loaded_adapters(&self) -> &[(LoadedAdapter, f32)] {
+        &self.adapters.loaded
+    }
+
+    /// The adapters of sequences that name none.
+    pub(crate) fn adapters(&self) -> &AdapterSet {
+        &self.adapters.applied
+    }
+
+    /// Sets the adapters of sequences that name none.
+    pub fn set_adapters(&mut self, adapters: AdapterSet) {
+        self.adapters.applied = adapters;
+    }
+
     /// Whether positions attend to later ones too, so that a prompt is computed in one step.
     pub fn is_encoder(&self) -> bool {
         self.is_encoder
@@ -475,87 +353,4 @@ impl Runner {
     pub fn logits(&self) -> &[f32] {
         self.logits.map_or(&[], |(buffer, rows)| self.backend.read(buffer, rows))
     }
-}
-
-/// The most prompt tokens of a step, and the most rows of a batch.
-///
-/// # Errors
-///
-/// [`Error::Block`] if kernels do not support the blocks.
-pub(super) fn limits(
-    config: &ModelConfig,
-    options: &LoadOptions,
-    chunk: usize,
-) -> Result<(usize, WorkspaceLimits), Error> {
-    let LoadOptions { block, context, .. } = *options;
-    if block == 0 || !block.is_multiple_of(16) || !SPAN.is_multiple_of(block) {
-        return Err(Error::Block(block));
-    }
-    // No prompt exceeds the context.
-    let context = context.unwrap_or(config.context).max(1);
-    let chunk = if config.is_encoder() { chunk.max(1) } else { chunk.clamp(1, context) };
-    let logit_rows = options.logit_rows.max(1);
-    // The texts of an encoder are not cut.
-    let most = if config.is_encoder() { chunk.max(context) } else { chunk };
-    // A whole chunk and all sequences that decode.
-    Ok((chunk, WorkspaceLimits { rows: most.saturating_add(logit_rows), logit_rows }))
-}
-
-/// What to say of a limit of a GPU's memory where none computes.
-fn unlimited(options: &LoadOptions, backend: &dyn Backend) -> Option<String> {
-    let is_idle = options.device_memory.is_some() && !backend.device().is_gpu;
-    is_idle.then(|| "--device-memory has no effect: no GPU computes".to_owned())
-}
-
-/// Opens the device that `options` choose.
-pub(super) fn open(options: &LoadOptions) -> Result<Box<dyn Backend>, Error> {
-    let threads = match options.threads {
-        0 => std::thread::available_parallelism().map_or(1, usize::from),
-        threads if threads <= MAX_THREADS => threads,
-        threads => return Err(Error::Threads { threads, most: MAX_THREADS }),
-    };
-    let LoadOptions { pin, numa, mode, device_memory: memory, .. } = *options;
-    let DeviceChoice { device, which } = &options.device;
-    let which = which.as_deref();
-    Ok((device.open)(&DeviceOptions { threads, pin, numa, mode, which, memory })?)
-}
-
-/// Returns the placement of each tensor, and a digest of what `rules` change in it.
-fn place(
-    checkpoint: &Checkpoint,
-    backend: &dyn Backend,
-    rules: Option<&Placement>,
-) -> Result<(Vec<Placed>, String), Error> {
-    let tensors = TensorInfo::all(checkpoint);
-    let built_in = Placement::default().resolve(&tensors, backend)?;
-    let Some(rules) = rules else { return Ok((built_in, String::new())) };
-    let placed = rules.resolve(&tensors, backend)?;
-    let digest = digest(&placed, &built_in);
-    Ok((placed, digest))
-}
-
-/// The types in which the rows of a model can be cached. `native` says whether rows are rounded as
-/// the model was trained for.
-pub fn kv_types(config: &ModelConfig, native: bool) -> Vec<KvType> {
-    let plain = config.ops().any(|op| op.compressed().is_some());
-    let fits = |ty: &KvType| match ty {
-        KvType::Fp8 => plain && native,
-        KvType::Q8_0 => !plain,
-        KvType::F32 | KvType::Bf16 | KvType::F16 => true,
-    };
-    KvType::ALL.into_iter().filter(fits).collect()
-}
-
-/// Checks that rows of the model can be held in a storage type.
-///
-/// # Errors
-///
-/// [`Error::KvType`] if they cannot.
-fn check_kv_type(config: &ModelConfig, ty: KvType, native: bool) -> Result<(), Error> {
-    let types = kv_types(config, native);
-    if types.contains(&ty) {
-        return Ok(());
-    }
-    let names: Vec<_> = types.into_iter().map(KvType::name).collect();
-    Err(Error::KvType { expected: names.join(", "), found: ty.name() })
 }

@@ -4,24 +4,11 @@
 //! The KV cache is sized first. A model is loaded with all weights in memory, which takes none yet,
 //! to know its workspace and its cache; if they do not fit beside these, it is loaded again.
 
-use super::runner::LoadOptions;
-use crate::load::error::Error;
+use super::error::Error;
+use super::options::{LoadOptions, WeightsMemory};
 use backend::{Backend, CPU, FreeMemory, Memory, StreamPlan};
 use formats::Checkpoint;
 use models::placement::{Placed, leave_table_on_disk, stream_experts, stream_layers};
-
-/// Memory for weights.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum WeightsMemory {
-    /// All weights are in memory if they fit beside KV cache and workspace, else what is available
-    /// less these and less the larger of 2 GiB and a tenth.
-    #[default]
-    Auto,
-    /// All weights are in memory.
-    All,
-    /// This many bytes, with the memory that experts are read into.
-    Bytes(usize),
-}
 
 /// Where the weights of a loaded model are.
 #[derive(Clone, Debug, Default)]
@@ -36,8 +23,6 @@ pub struct WeightsPlan {
     pub stream: Option<StreamPlan>,
 }
 
-/// Default number of threads that read weights.
-pub const WEIGHTS_READ_THREADS: usize = 8;
 /// Memory that is left to the system: at least a tenth of what is there, and this much, or on
 /// smaller machines a quarter.
 const LEFT: usize = 2 << 30;

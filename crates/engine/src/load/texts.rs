@@ -1,10 +1,19 @@
 //! What a model computes of whole texts.
 
-use super::runner::LoadOptions;
+use super::options::LoadOptions;
 use crate::request::handle::ModelTask;
-use crate::step::embedding_pooler::EmbeddingDefaults;
 use formats::{Checkpoint, ModelConfig, Pooling};
-use models::Model;
+use models::{Classifier, Model};
+use std::sync::Arc;
+
+/// What a model says of vectors of texts.
+#[derive(Clone, Debug)]
+pub(crate) struct EmbeddingDefaults {
+    /// Pooling unless a request names one.
+    pub pooling: Pooling,
+    /// The head that scores texts, and how it pools states.
+    pub head: Option<(Arc<Classifier>, Pooling)>,
+}
 
 /// What a model computes.
 pub(super) fn task(config: &ModelConfig) -> ModelTask {

@@ -3,8 +3,8 @@
 
 use crate::observe::outcome::Outcome;
 use crate::request::constraint::GrammarRef;
-use crate::step::draft::Speculate;
-use crate::step::embedding_pooler::Embed;
+use crate::request::embed::Embed;
+use crate::request::speculate::Speculate;
 use backend::AdapterSet;
 use sched::CacheLookup;
 use serde::{Deserialize, Serialize};

@@ -2,9 +2,9 @@
 //! thread, and the stream of events that each request gets.
 
 use crate::observe::metrics::Metrics;
+use crate::request::embed::Embed;
 use crate::request::fields::{Event, Field, MAX_MARKS, Request};
-use crate::step::draft::{MAX_DRAFTED, Speculate};
-use crate::step::embedding_pooler::Embed;
+use crate::request::speculate::{MAX_DRAFTED, Speculate};
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 

@@ -4,32 +4,11 @@
 //! sequences change no bit.
 
 use crate::load::error::Error;
+use crate::load::texts::EmbeddingDefaults;
+use crate::request::embed::Embed;
 use formats::Pooling;
 use models::Classifier;
 use std::sync::Arc;
-
-/// How the embedding of a prompt is computed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Embed {
-    /// Pooling of the states; `None` for the checkpoint's own, or else the last token.
-    pub pooling: Option<Pooling>,
-    /// Whether the vector is divided by its Euclidean length.
-    pub normalize: bool,
-    /// Number of leading values that are kept; the length is that of these.
-    pub dimensions: Option<usize>,
-    /// Whether the vector is what the model's head makes of the pooled state: the score of each
-    /// label. The head decides how states are pooled, and nothing is normalised or left out.
-    pub scores: bool,
-}
-
-/// What a model says of vectors of texts.
-#[derive(Clone, Debug)]
-pub(crate) struct EmbeddingDefaults {
-    /// Pooling unless a request names one.
-    pub pooling: Pooling,
-    /// The head that scores texts, and how it pools states.
-    pub head: Option<(Arc<Classifier>, Pooling)>,
-}
 
 /// Accumulates hidden states.
 #[derive(Debug)]

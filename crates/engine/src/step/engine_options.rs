@@ -1,7 +1,7 @@
 //! How an engine takes requests.
 
 use crate::disk::DiskCache;
-use crate::step::draft::{MAX_DRAFTED, Speculate};
+use crate::request::speculate::{MAX_DRAFTED, Speculate};
 use crate::step::trace::TraceSink;
 use crate::step::turns::ComputeTurns;
 use std::time::Duration;

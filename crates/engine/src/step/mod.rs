@@ -1,8 +1,8 @@
 //! Steps: the loop of the engine's thread, from requests to tokens; and sequences computed without
 //! it.
 
-pub(crate) mod draft;
-pub(crate) mod embedding_pooler;
+mod draft;
+mod embedding_pooler;
 pub(crate) mod engine_options;
 mod masks;
 mod prefill_budget;

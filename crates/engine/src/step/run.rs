@@ -11,7 +11,7 @@ use crate::observe::metrics::Step;
 use crate::observe::outcome::Outcome;
 use crate::request::fields::Request;
 use crate::request::handle::{EngineHandle, RequestReceiver, Submission, request_channel};
-use crate::step::draft::MAX_DRAFTED;
+use crate::request::speculate::MAX_DRAFTED;
 use crate::step::embedding_pooler::EmbeddingPooler;
 use crate::step::engine_options::EngineOptions;
 use crate::step::masks::{Masks, SequenceConstraint};

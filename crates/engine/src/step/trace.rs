@@ -4,14 +4,12 @@
 //! generated ids, and for each id a hash of all logits so far. Steps do not change bits; they help
 //! to find the cause when bits differ.
 
-use crate::load::cache_rounding::CacheRounding;
-use crate::load::identity::is_comparable;
 use crate::load::runner::Runner;
-use crate::load::runner::Settings;
+pub use crate::load::trace_settings::TraceSettings;
+use crate::load::trace_settings::adapters_text;
 use crate::request::constraint::{Allowed, Constraint, Grammar, GrammarRef, TokenSet};
 use crate::request::fields::{Request, SamplingParams};
-use crate::step::draft::Speculate;
-use backend::{AdapterSet, ScaledAdapter};
+use crate::request::speculate::Speculate;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -55,34 +53,6 @@ pub struct Trace {
     pub greedy: Vec<usize>,
     /// Label of its outcome.
     pub finish: String,
-}
-
-/// [`Settings`] as text, and sizes that do not matter.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TraceSettings {
-    /// Digest of the checkpoint.
-    pub checkpoint: String,
-    /// Compute mode.
-    pub mode: String,
-    /// Storage type of the KV cache.
-    pub kv_type: String,
-    /// Name of the arithmetic: the instruction set of a CPU.
-    pub isa: String,
-    /// Digest of what placement rules change; empty if they change nothing.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub placement: String,
-    /// How cached rows are rounded; empty where the model was not trained for it.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub rounding: String,
-    /// Digests and scales of the adapters that sequences were computed with; empty without any.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub adapters: String,
-    /// Threads, which do not matter.
-    pub threads: usize,
-    /// Positions of a KV block, which do not matter.
-    pub block: usize,
-    /// Maximum number of prompt tokens of a step, which does not matter.
-    pub chunk: usize,
 }
 
 /// The fields of a [`Request`] that decide its answer, with its seed.
@@ -151,56 +121,6 @@ impl TraceRequest {
             ..Request::default()
         })
     }
-}
-
-impl TraceSettings {
-    /// The settings of a runner.
-    pub fn of(runner: &Runner) -> Self {
-        let Settings { checkpoint, mode, kv_type, identity, placement, rounding, .. } =
-            &runner.settings;
-        Self {
-            checkpoint: checkpoint.clone(),
-            mode: mode.name().into(),
-            kv_type: kv_type.name().into(),
-            isa: identity.clone(),
-            placement: placement.clone(),
-            rounding: rounding.map_or("", CacheRounding::name).into(),
-            adapters: adapters_text(runner.adapters()),
-            threads: runner.threads(),
-            block: runner.block(),
-            chunk: runner.chunk,
-        }
-    }
-
-    /// Whether digests of checkpoints are of one version; others cannot be compared.
-    pub fn names_its_checkpoint_as(&self, other: &Self) -> bool {
-        is_comparable(&self.checkpoint, &other.checkpoint)
-    }
-
-    /// The first setting that decides bits and differs: its name and both values. Checkpoints are
-    /// not compared where their digests are of different versions.
-    pub fn difference<'a>(&'a self, other: &'a Self) -> Option<(&'static str, &'a str, &'a str)> {
-        let pairs = [
-            ("checkpoint", &self.checkpoint, &other.checkpoint),
-            ("mode", &self.mode, &other.mode),
-            ("kv_type", &self.kv_type, &other.kv_type),
-            ("isa", &self.isa, &other.isa),
-            ("placement", &self.placement, &other.placement),
-            ("rounding", &self.rounding, &other.rounding),
-            ("adapters", &self.adapters, &other.adapters),
-        ];
-        let counts = |name: &str| name != "checkpoint" || self.names_its_checkpoint_as(other);
-        pairs
-            .into_iter()
-            .find(|(name, a, b)| counts(name) && a != b)
-            .map(|(name, a, b)| (name, a.as_str(), b.as_str()))
-    }
-}
-
-/// The digests of `adapters`, each with its scale.
-fn adapters_text(adapters: &AdapterSet) -> String {
-    let text = |it: &ScaledAdapter| format!("{}={}", it.adapter.digest(), it.scale);
-    adapters.iter().map(text).collect::<Vec<_>>().join(" ")
 }
 
 /// The first difference of two traces.

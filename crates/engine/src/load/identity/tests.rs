@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::load::block_root::block_root;
-use crate::load::runner::Settings;
+use crate::load::settings::Settings;
 use backend::{KvType, Mode};
 use formats::{ModelConfig, OpenOptions};
 use serde_json::{Value, json};

@@ -9,29 +9,26 @@ mod cache;
 mod disk;
 mod histogram;
 mod names;
+mod register;
 mod stats;
+mod values;
 mod weights;
 
 use crate::observe::outcome::Outcome;
 use backend::Memory;
-use cache::CacheMetrics;
 pub use cache::Lookup;
-use disk::DiskMetrics;
 use histogram::Histogram;
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 pub use stats::{BlockStats, Failure, StateStats, Stats, StoreStats, StreamStats, Times};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 use store::Store;
-use weights::WeightsMetrics;
+use values::MetricValues;
 
 /// The metrics of one engine. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct Metrics(Arc<Inner>);
+pub struct Metrics(Arc<MetricValues>);
 
 /// Totals of a request that ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,103 +52,6 @@ pub struct Step {
     pub sequences: usize,
     /// From plan to commit.
     pub took: Duration,
-}
-
-type Finishes = Family<[(&'static str, &'static str); 1], Counter>;
-
-#[derive(Debug, Default)]
-struct Counters {
-    prompt_tokens: Counter,
-    generation_tokens: Counter,
-    cache_queries: Counter,
-    cache_hits: Counter,
-    rejected: Counter,
-    preemptions: Counter,
-    evictions: Counter,
-    drafted: Counter,
-    accepted: Counter,
-    steps: Counter,
-}
-
-#[derive(Debug, Default)]
-struct Gauges {
-    running: Gauge,
-    waiting: Gauge,
-}
-
-#[derive(Debug)]
-struct Inner {
-    counters: Counters,
-    gauges: Gauges,
-    cache: CacheMetrics,
-    disk: DiskMetrics,
-    weights: WeightsMetrics,
-    memory: Family<[(&'static str, &'static str); 2], Gauge>,
-    finishes: Finishes,
-    /// The members of `finishes` by outcome, found without hashing.
-    finished: [Counter; Outcome::LABELS.len()],
-
-    first_token: Histogram,
-    gap: Histogram,
-    queued: Histogram,
-    prefill: Histogram,
-    decode: Histogram,
-    end_to_end: Histogram,
-    prefill_rate: Histogram,
-    decode_rate: Histogram,
-    rows: Histogram,
-    sequences: Histogram,
-    step: Histogram,
-    prompt_length: Histogram,
-    generated_length: Histogram,
-
-    progress: ProgressClock,
-}
-
-impl Default for Inner {
-    fn default() -> Self {
-        let finishes = Finishes::default();
-        let finished = Outcome::LABELS
-            .map(|label| finishes.get_or_create_owned(&[("finished_reason", label)]));
-        Self {
-            counters: Counters::default(),
-            gauges: Gauges::default(),
-            cache: CacheMetrics::default(),
-            disk: DiskMetrics::default(),
-            weights: WeightsMetrics::default(),
-            memory: Family::default(),
-            finishes,
-            finished,
-            first_token: Histogram::new(names::SECONDS_TO_FIRST_TOKEN),
-            gap: Histogram::new(names::SECONDS_BETWEEN_TOKENS),
-            queued: Histogram::new(names::SECONDS_OF_A_REQUEST),
-            prefill: Histogram::new(names::SECONDS_OF_A_REQUEST),
-            decode: Histogram::new(names::SECONDS_OF_A_REQUEST),
-            end_to_end: Histogram::new(names::SECONDS_OF_A_REQUEST),
-            prefill_rate: Histogram::new(names::TOKENS_PER_SECOND),
-            decode_rate: Histogram::new(names::TOKENS_PER_SECOND),
-            rows: Histogram::new(names::TOKENS_OF_A_STEP),
-            sequences: Histogram::new(names::TOKENS_OF_A_STEP),
-            step: Histogram::new(names::SECONDS_BETWEEN_TOKENS),
-            prompt_length: Histogram::new(names::TOKENS_OF_A_REQUEST),
-            generated_length: Histogram::new(names::TOKENS_OF_A_REQUEST),
-            progress: ProgressClock::default(),
-        }
-    }
-}
-
-/// Time of the last progress, in milliseconds since `zero`.
-#[derive(Debug)]
-struct ProgressClock {
-    zero: Instant,
-    busy: AtomicBool,
-    last: AtomicU64,
-}
-
-impl Default for ProgressClock {
-    fn default() -> Self {
-        Self { zero: Instant::now(), busy: AtomicBool::new(false), last: AtomicU64::new(0) }
-    }
 }
 
 /// Reports. The engine's thread makes all of them but `rejected`.
@@ -326,7 +226,7 @@ impl Metrics {
 
     /// Registers the metrics under their names.
     pub fn register(&self, registry: &mut Registry) {
-        names::register(&self.0, registry);
+        register::register(&self.0, registry);
     }
 
     /// The current values.

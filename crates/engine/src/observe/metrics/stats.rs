@@ -1,7 +1,8 @@
 //! The metrics as plain numbers.
 
 use super::cache::{CAUSES, GroupGauges};
-use super::{Histogram, Inner};
+use super::histogram::Histogram;
+use super::values::MetricValues;
 use crate::observe::outcome::Outcome;
 pub use backend::StreamStats;
 pub use store::{Failure, StoreStats};
@@ -126,8 +127,8 @@ impl Stats {
     }
 }
 
-pub(super) fn of(inner: &Inner) -> Stats {
-    let Inner { counters, gauges, cache, .. } = inner;
+pub(super) fn of(values: &MetricValues) -> Stats {
+    let MetricValues { counters, gauges, cache, .. } = values;
     let whole = |gauge: i64| u64::try_from(gauge).unwrap_or(0);
     let blocks = |group: &GroupGauges| BlockStats {
         window: group.window,
@@ -150,23 +151,23 @@ pub(super) fn of(inner: &Inner) -> Stats {
         generation_tokens: counters.generation_tokens.get(),
         cache_queries: counters.cache_queries.get(),
         cache_hits: counters.cache_hits.get(),
-        finished: inner.finished.each_ref().map(|count| count.get()),
+        finished: values.finished.each_ref().map(|count| count.get()),
         rejected: counters.rejected.get(),
         preemptions: counters.preemptions.get(),
         evictions: counters.evictions.get(),
         drafted: counters.drafted.get(),
         accepted: counters.accepted.get(),
         steps: counters.steps.get(),
-        rows_per_step: inner.rows.mean(),
-        first_token: times(&inner.first_token),
-        between_tokens: times(&inner.gap),
-        queued: times(&inner.queued),
-        end_to_end: times(&inner.end_to_end),
-        disk: inner.disk.stats(),
-        restore: times(&inner.disk.restore),
-        weights: inner.weights.stats(),
+        rows_per_step: values.rows.mean(),
+        first_token: times(&values.first_token),
+        between_tokens: times(&values.gap),
+        queued: times(&values.queued),
+        end_to_end: times(&values.end_to_end),
+        disk: values.disk.stats(),
+        restore: times(&values.disk.restore),
+        weights: values.weights.stats(),
         weights_reads: times(&super::weights::read_times(
-            &inner.weights.stats().unwrap_or_default(),
+            &values.weights.stats().unwrap_or_default(),
         )),
     }
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use prometheus_client::encoding::text::encode;
+use std::time::Instant;
 
 fn secs(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds)

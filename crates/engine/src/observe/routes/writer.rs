@@ -2,7 +2,7 @@
 //!
 //! Invariant: steps never wait for the disk. What it cannot take is left out, with a warning.
 
-use super::RouteHeader;
+use super::header::RouteHeader;
 use backend::ExpertUse;
 use std::fs::File;
 use std::io::{self, Read, Write};

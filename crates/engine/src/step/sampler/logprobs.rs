@@ -1,6 +1,7 @@
 //! Log probabilities of the chosen token and of the best alternatives.
 
-use super::{Candidates, SamplerScratch};
+use super::candidates::Candidates;
+use super::scratch::SamplerScratch;
 use crate::load::error::Error;
 use crate::request::fields::TokenLogprobs;
 

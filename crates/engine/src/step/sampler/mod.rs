@@ -10,19 +10,21 @@
 //! best does not suffice (`candidates`).
 
 mod candidates;
+mod history;
 mod logprobs;
+mod scratch;
 mod seen;
 mod survey;
 
+pub(crate) use history::History;
 pub(crate) use logprobs::logprobs;
+pub(crate) use scratch::SamplerScratch;
 
 use crate::load::error::Error;
-use crate::request::constraint::TokenSet;
 use crate::request::fields::SamplingParams;
 use crate::request::fields::TokenLogprobs;
 use base::Rng;
-use candidates::{CandidateScratch, Candidates};
-use kernels::Isa;
+use candidates::Candidates;
 use seen::Seen;
 
 /// The sampling state of one sequence.
@@ -30,41 +32,6 @@ use seen::Seen;
 pub(crate) struct Sampler {
     params: SamplingParams,
     rng: Rng,
-}
-
-/// Workspace that all samplers share, so that a step allocates nothing.
-#[derive(Debug)]
-pub(crate) struct SamplerScratch {
-    /// Modified logits `[vocab_size]`.
-    logits: Vec<f32>,
-    seen: Seen,
-    workspace: CandidateScratch,
-}
-
-impl SamplerScratch {
-    pub fn new(vocab_size: usize) -> Self {
-        // All instruction sets give the same bits, so it need not be the backend's.
-        let isa = Isa::detect().unwrap_or(Isa::SCALAR);
-        let (logits, seen) = (vec![0.0; vocab_size], Seen::new(vocab_size));
-        Self { logits, seen, workspace: CandidateScratch::new(isa, vocab_size) }
-    }
-}
-
-/// The tokens of a sequence and what may follow.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct History<'a> {
-    /// Prompt and generated tokens.
-    pub tokens: &'a [u32],
-    /// Tokens generated in this step, which follow `tokens`.
-    pub fresh: &'a [u32],
-    /// Number of prompt tokens.
-    pub prompt: usize,
-    /// Ids that must not be chosen now.
-    pub banned: &'a [u32],
-    /// Ids that may be chosen now; `None` for all.
-    pub allowed: Option<&'a TokenSet>,
-    /// Whether the most likely id is chosen, whatever the temperature.
-    pub greedy: bool,
 }
 
 impl Sampler {

@@ -1,6 +1,6 @@
 //! Counts of the ids in the window of the penalties.
 
-use super::History;
+use super::history::History;
 
 /// Counts by id. Empty between uses.
 #[derive(Debug)]

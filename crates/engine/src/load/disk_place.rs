@@ -1,10 +1,11 @@
 //! Where the blocks of a runner are in a store: below which root, and what they consist of.
 
-use super::parts::CacheParts;
-use crate::load::block_root::{adapted_space, block_root, disk_root};
-use crate::load::runner::Runner;
-use crate::load::runner::Settings;
-use crate::step::trace::TraceSettings;
+use super::block_root::{adapted_space, block_root, disk_root};
+use super::cache_bytes::LayerBytes;
+use super::runner::Runner;
+use super::settings::Settings;
+use super::trace_settings::TraceSettings;
+use crate::disk::CacheMemory;
 use base::Name;
 use store::{Keyspace, Layout, Store};
 
@@ -27,8 +28,8 @@ impl DiskPlace {
     ///
     /// Why its blocks cannot be stored.
     pub fn of(runner: &Runner) -> Result<Self, &'static str> {
-        runner.stores_blocks()?;
-        let kinds = CacheParts::of(runner).kinds(runner);
+        let LayerBytes { groups, states } = runner.layer_bytes();
+        let kinds = runner.parts()?.kinds(groups, states);
         let layers = 0..kinds[0].layer_bytes.len();
         let layout = Layout { positions: runner.block(), layers, kinds };
         let settings = TraceSettings::of(runner);
