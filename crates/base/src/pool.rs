@@ -11,6 +11,7 @@
 #![allow(unsafe_code)]
 
 mod gate;
+mod lock;
 mod nodes;
 mod pin;
 mod profile;
@@ -21,13 +22,14 @@ mod tiles;
 
 use crate::numa;
 use gate::{Gate, MAX_WORKERS, View};
+use lock::lock;
 use nodes::{NodeClaims, Teams};
 pub use profile::{OperationTime, Profile};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle, Thread};
 use std::time::{Duration, Instant};
 use suspension::Suspensions;
@@ -481,9 +483,4 @@ impl Shared {
         let comes = || gate.calls_everybody() || !state.suspended.load(Ordering::Relaxed);
         if gate.admits(seen) && comes() { self.gate.enter(seen) } else { None }
     }
-}
-
-/// A panic with the lock held leaves nothing half done.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
