@@ -4,7 +4,7 @@
 //! in the markup around them. The tracker says which of both comes next. It rejects nothing: text
 //! that is no tag is passed over. Its state depends on the bytes alone, not on how they are cut.
 
-use super::{DIALECTS, DSML, Dialect, Tag, TagEntry};
+use super::dsml_dialects::{DIALECTS, Dialect, LITERALS, Tag, TagEntry};
 use crate::think::{Reasoning, THINK};
 
 /// Longest tag that is read, in bytes. What is longer is no tag.
@@ -190,7 +190,7 @@ impl CallStructure {
 
 /// The tags that begin a block, and those of calls in a block that was not opened.
 fn starts() -> impl Iterator<Item = TagEntry> + Clone {
-    DSML.literals.iter().map(|(name, _)| (*name, Dialect::of(name).1, true))
+    LITERALS.iter().map(|(name, _)| (*name, Dialect::of(name).1, true))
 }
 
 /// Whether `byte` continues the one bar that may stand before the end of a closing tag, between
