@@ -1,6 +1,7 @@
 //! Packed weights of a model as a file, which later starts use in place.
 
-use crate::{WorkProgress, check_output};
+use crate::output::check_output;
+use crate::progress::WorkProgress;
 use anyhow::{Context, Result, bail};
 use engine::{LoadOptions, PACK_EXTENSION, PackedPart, Placement, Runner, WeightsMemory};
 use formats::{Checkpoint, OpenOptions, PackOrigin, PackWriter};

@@ -1,54 +1,66 @@
-//! Sends the load: a number of requests at once, or as they arrive.
+//! Sends a load to a server: a number of requests at once, or as they arrive.
 
-use super::LoadTest;
-use super::answer::{MeasuredAnswer, RequestFailure};
-use super::workload::{Arrivals, LoadPhase};
-use serde::Serialize;
+use crate::measures::{GoodputLimits, LoadSummary};
+use crate::report::LoadReport;
+use crate::run::{LoadRun, Outcome, RunEnd};
+use crate::spec::{LoadSpec, ServerOptions};
+use crate::target::Target;
+use crate::workload::{Arrivals, LoadPhase, Workload};
+use anyhow::Result;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-/// Why a run ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum RunEnd {
-    /// All requests ended.
-    Done,
-    /// The time was up.
-    Deadline,
-    /// Ctrl-C.
-    Interrupted,
-}
-
-/// The outcome of one request that was not aborted.
-#[derive(Clone, Debug)]
-pub(super) struct Outcome {
-    /// Seconds from the start of the run to when the request was sent.
-    pub at: f64,
-    /// Seconds that it was sent after its arrival.
-    pub late: f64,
-    pub result: Result<MeasuredAnswer, RequestFailure>,
-}
-
-/// The outcomes of a run.
-#[derive(Clone, Debug)]
-pub struct LoadRun {
-    pub(super) outcomes: Vec<Outcome>,
-    /// Requests that were aborted when the run ended.
-    pub(super) unfinished: usize,
-    /// Seconds from the first request to the end.
-    pub(super) seconds: f64,
-    /// Why it ended.
-    pub ended: RunEnd,
+/// A load with the server that it goes to.
+#[derive(Debug)]
+pub struct LoadTest {
+    target: Arc<Target>,
+    load: LoadSpec,
+    workload: Workload,
+    deadline: Instant,
 }
 
 impl LoadTest {
+    /// Finds the server at `url`, with or without `/v1`. The time of the test begins now.
+    ///
+    /// # Errors
+    ///
+    /// No server at the address, an address of another machine that is not allowed, or a server
+    /// that does not list what `options` leave out.
+    pub async fn connect(url: &str, options: &ServerOptions, load: LoadSpec) -> Result<Self> {
+        let deadline = Instant::now() + load.duration;
+        let target = Arc::new(Target::find(url, options, &load).await?);
+        let workload = load.workload(target.vocabulary);
+        Ok(Self { target, load, workload, deadline })
+    }
+
+    /// Sends the requests before the measured ones, in a closed loop, until `interrupted`
+    /// completes; calls `answered` after each request that ended.
+    pub async fn warm_up(&self, interrupted: impl Future, answered: impl FnMut()) {
+        self.drive(LoadPhase::WarmUp, interrupted, answered).await;
+    }
+
+    /// Sends the measured requests, in the same way.
+    pub async fn run(&self, interrupted: impl Future, answered: impl FnMut()) -> LoadRun {
+        self.drive(LoadPhase::Measured, interrupted, answered).await
+    }
+
+    /// The numbers of `run`; `limits` are those of a good request.
+    pub fn report<'a>(
+        &'a self,
+        run: &'a LoadRun,
+        limits: Option<&GoodputLimits>,
+    ) -> LoadReport<'a> {
+        let summary = LoadSummary::of(run, limits);
+        LoadReport { target: &self.target, load: &self.load, run, summary }
+    }
+
     /// Sends the requests of `phase` until all are answered, the deadline, or `interrupted`
     /// completes; calls `answered` after each request that ended. Only measured requests arrive at
     /// a rate.
-    pub(super) async fn drive(
+    async fn drive(
         &self,
         phase: LoadPhase,
         interrupted: impl Future,
