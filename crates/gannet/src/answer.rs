@@ -1,6 +1,6 @@
 //! Answers, whole or streamed.
 
-use crate::Error;
+use crate::error::Error;
 use api::{ApiError, CallEvent, Done, Finish, TextEvent, TextStream, Timings, TokenText, Usage};
 
 /// A whole answer.

@@ -100,19 +100,6 @@
 //! All methods block the calling thread and must not be called from async code: use
 //! `spawn_blocking` or the [`Service`] there. Nothing is printed.
 
-/// Public methods that change one setting, as `$body` does to `$it`, and return the changed value.
-macro_rules! setters {
-    ($($(#[$doc:meta])* $name:ident($value:ident: $type:ty): |$it:ident| $body:expr;)*) => {$(
-        $(#[$doc])*
-        pub fn $name(mut self, $value: $type) -> Self {
-            let $it = &mut self;
-            $body;
-            self
-        }
-    )*};
-}
-use setters;
-
 mod answer;
 mod batch;
 mod builder;
@@ -123,6 +110,7 @@ mod outputs;
 mod prefixes;
 mod quantize;
 mod request;
+mod setters;
 
 pub use crate::answer::{Answer, Delta, Stream, ToolCall};
 pub use crate::batch::Batch;

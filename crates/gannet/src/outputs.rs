@@ -1,6 +1,7 @@
 //! Outputs of prompts themselves: embeddings, relevances and logits.
 
-use crate::{Engine, Error};
+use crate::engine::Engine;
+use crate::error::Error;
 use api::{ApiError, Embed, Embedding, Prompt, RequestOptions, Service, probability};
 use std::future::Future;
 use tokio::runtime::{Builder, Runtime};
