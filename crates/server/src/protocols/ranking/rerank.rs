@@ -1,6 +1,6 @@
 //! `POST /v1/rerank`: documents in the order of their relevance for a query.
 
-use super::{RankingUsage, Scores, TRUNCATION, checked, computed};
+use super::scores::{RankingUsage, Scores, TRUNCATION, checked, computed};
 use crate::generate::embeddings::most_tokens;
 use crate::generate::flow::prepare_within;
 use crate::http::error::HttpError;

@@ -1,6 +1,6 @@
 //! `POST /v1/score`: the score of each of two lists of texts with each other, as vLLM has it.
 
-use super::{RankingUsage, Scores, TRUNCATION, checked, computed};
+use super::scores::{RankingUsage, Scores, TRUNCATION, checked, computed};
 use crate::generate::embeddings::most_tokens;
 use crate::generate::flow::prepare_within;
 use crate::http::app::unix_now;
