@@ -18,7 +18,6 @@ mod profile;
 mod suspension;
 #[cfg(test)]
 mod tests;
-mod tiles;
 
 use crate::numa;
 use gate::{Gate, MAX_WORKERS, View};
@@ -33,7 +32,6 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle, Thread};
 use std::time::{Duration, Instant};
 use suspension::Suspensions;
-pub use tiles::{MAX_MATRICES, PairCut, Tile};
 
 /// Polls of the gate before a thread gives its core back (some tens of microseconds).
 const SPINS: usize = 5_000;

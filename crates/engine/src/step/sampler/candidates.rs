@@ -332,5 +332,4 @@ fn reaching(mass: f64) -> f64 {
 }
 
 #[cfg(test)]
-#[path = "candidates_tests.rs"]
 mod tests;

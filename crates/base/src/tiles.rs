@@ -1,7 +1,7 @@
 //! Matrices cut into disjoint tiles, one of which a thread computes at a time.
 #![allow(unsafe_code)]
 
-use super::ThreadPool;
+use crate::pool::ThreadPool;
 use std::marker::PhantomData;
 use std::ops::Range;
 
