@@ -1,8 +1,7 @@
 //! The adapters of a running model by name and number, from which requests choose.
 
-use engine::{
-    AdapterBase, AdapterSet, LoadedAdapter, MAX_ADAPTERS, ScaledAdapter, check_count, check_scale,
-};
+use backend::{AdapterSet, ScaledAdapter};
+use engine::{AdapterBase, LoadedAdapter, MAX_ADAPTERS, check_count, check_scale};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -37,7 +36,7 @@ pub struct NamedAdapter {
     pub path: PathBuf,
     /// Factor by which it is applied to requests that choose none; 0 for not at all.
     pub scale: f32,
-    adapter: Arc<engine::Adapter>,
+    adapter: Arc<backend::Adapter>,
 }
 
 impl NamedAdapter {
@@ -315,7 +314,7 @@ mod tests {
     use super::*;
 
     fn table(names: &[&str]) -> AdapterTable {
-        let adapter = Arc::new(engine::Adapter::new("digest".to_owned(), Vec::new()));
+        let adapter = Arc::new(backend::Adapter::new("digest".to_owned(), Vec::new()));
         let named = |(id, name): (usize, &&str)| NamedAdapter {
             id,
             name: (*name).to_owned(),

@@ -57,9 +57,6 @@ pub use card::ModelCard;
 pub use description::{ModelDescription, TextParts};
 pub use effort::{EFFORTS, thinking_switches};
 pub use embed::{Embedding, probability};
-pub use engine::{
-    AdapterSet, Embed, Field, ModelInfo, ModelTask, Pooling, SamplingParams, Speculate, metrics,
-};
 pub use error::ApiError;
 pub use event::{CallEvent, Delta, Done, Finish, TextEvent, TokenText, TopToken};
 pub use ids::{derived_id, fnv1a, unique_id};
@@ -74,8 +71,7 @@ pub use replay::arguments;
 pub use request::{ChatRequest, Prepared, Prompt, RequestOptions, TextRequest, ToolChoice};
 pub use service::{Service, ServiceParts};
 pub use stream::TextStream;
-pub use text::{EncodeOptions, EncodedPair, GrammarSource, closed_object};
 pub use traced_constraint::constraint_of_trace;
 pub use transcript::TranscriptRenderer;
 pub use turn_records::TurnRecords;
-pub use usage_counter::{Timings, Usage};
+pub use usage_counter::Usage;

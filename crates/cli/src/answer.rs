@@ -201,7 +201,8 @@ fn rates(done: &Option<Done>) -> (Option<f64>, Option<f64>) {
 mod tests {
     use super::*;
     use api::CacheReport;
-    use api::{Timings, TopToken, Usage};
+    use api::{TopToken, Usage};
+    use engine::Timings;
 
     fn answer(text: &str, done: Option<Done>) -> StreamedAnswer {
         StreamedAnswer { text: text.into(), reasoning: String::new(), tokens: Vec::new(), done }

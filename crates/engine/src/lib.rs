@@ -13,12 +13,7 @@ mod observe;
 mod request;
 mod step;
 
-pub use backend::available_memory;
-pub use backend::{Adapter, AdapterSet, ScaledAdapter};
-pub use backend::{Batch, Device, DeviceChoice, Heat, InputSums, KvType, LayerCache, Memory, Mode};
 pub use disk::{DiskCache, DiskWrite, MIN_TOKENS};
-pub use formats::Pooling;
-pub use formats::adapter::MAX_RANK as MAX_ADAPTER_RANK;
 pub use load::adapter_base::{
     AdapterBase, AdapterSource, LoadedAdapter, MAX_ADAPTER_SCALE, MAX_ADAPTERS, check_count,
     check_scale,
@@ -39,8 +34,6 @@ pub use load::packed_parts::PackedPart;
 pub use load::runner::Runner;
 pub use load::settings::Settings;
 pub use load::stream::WeightsPlan;
-pub use models::Ranks;
-pub use models::placement::Placement;
 pub use observe::expert_profile::{ExpertProfile, ProfileUse};
 pub use observe::metrics::{self, Metrics};
 pub use observe::outcome::Outcome;
@@ -56,7 +49,6 @@ pub use request::handle::{
     SubmitError, request_channel,
 };
 pub use request::speculate::{MAX_DRAFTED, Speculate};
-pub use sched::{CacheLookup, Slot, Unreached};
 pub use step::engine_options::EngineOptions;
 pub use step::run::{IDLE, start};
 pub use step::sequence_memory::SequenceMemory;

@@ -6,11 +6,14 @@ use crate::kv_dir::KvDir;
 use crate::prefixes::StoredPrefixes;
 use crate::setters::setters;
 use api::{Adapters, ModelCard, ModelDescription, PrefixFiles, Service, ServiceParts, TextParts};
+use backend::{DeviceChoice, Mode};
 use engine::{
-    AdapterSource, DeviceChoice, EngineOptions, KvMemory, KvType, LoadOptions, Mode, PackChoice,
-    Placement, ProfileUse, Runner, Speculate, WeightsMemory,
+    AdapterSource, EngineOptions, KvMemory, LoadOptions, PackChoice, ProfileUse, Runner, Speculate,
+    WeightsMemory,
 };
 use formats::{Checkpoint, OpenOptions};
+use kernels::kv::KvType;
+use models::placement::Placement;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use text::{ChatTemplate, GgufOptions, TextAssets, ToolFormat};

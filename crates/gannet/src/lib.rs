@@ -123,19 +123,27 @@ pub use crate::quantize::quantize;
 pub use crate::request::{Messages, Request};
 #[doc(inline)]
 pub use ::api::{
-    ApiError, ChatRequest, Field, Finish as FinishReason, GrammarSource, Message, Part, Prompt,
-    Role, SamplingOptions as Sampling, Service, TextRequest, Timings, TokenText, Tool,
-    ToolCall as PastCall, ToolChoice, TopToken, Usage,
+    ApiError, ChatRequest, Finish as FinishReason, Message, Part, Prompt, Role,
+    SamplingOptions as Sampling, Service, TextRequest, TokenText, Tool, ToolCall as PastCall,
+    ToolChoice, TopToken, Usage,
 };
+#[doc(inline)]
+pub use ::backend::{DeviceChoice, Memory, Mode};
 #[doc(inline)]
 pub use ::devices::choose as device;
 #[doc(inline)]
 pub use ::engine::{
-    AdapterSource, DeviceChoice, EngineOptions, KvMemory, KvType, LoadOptions, Memory, Mode,
-    ModelInfo, PackChoice, Placement, ProfileUse, Speculate, WeightsMemory,
+    AdapterSource, EngineOptions, Field, KvMemory, LoadOptions, ModelInfo, PackChoice, ProfileUse,
+    Speculate, Timings, WeightsMemory,
 };
 #[doc(inline)]
+pub use ::kernels::kv::KvType;
+#[doc(inline)]
+pub use ::models::placement::Placement;
+#[doc(inline)]
 pub use ::store::StoreKey;
+#[doc(inline)]
+pub use ::text::GrammarSource;
 
 /// The examples of the README are compiled too.
 #[cfg(doctest)]

@@ -2,7 +2,8 @@
 
 use crate::engine::Engine;
 use crate::error::Error;
-use api::{ApiError, Embed, Embedding, Prompt, RequestOptions, Service, probability};
+use api::{ApiError, Embedding, Prompt, RequestOptions, Service, probability};
+use engine::Embed;
 use std::future::Future;
 use tokio::runtime::{Builder, Runtime};
 

@@ -6,10 +6,12 @@ use crate::output;
 use crate::progress::{self, Task};
 use crate::runtime::runtime;
 use anyhow::Result;
-use api::{Embed, EncodeOptions, Prompt, RequestOptions, Service};
+use api::{Prompt, RequestOptions, Service};
+use engine::Embed;
 use indicatif::ProgressBar;
 use serde_json::json;
 use std::io::BufRead;
+use text::EncodeOptions;
 
 /// Texts that are computed together.
 const TOGETHER: usize = 64;

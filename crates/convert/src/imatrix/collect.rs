@@ -3,7 +3,8 @@
 use super::windows::{ROWS, Windows};
 use crate::progress::{Interrupted, WorkProgress};
 use anyhow::{Result, bail};
-use engine::{InputSums, Runner, SingleSequence};
+use backend::InputSums;
+use engine::{Runner, SingleSequence};
 use formats::imatrix::{Imatrix, ImatrixEntry};
 use std::path::Path;
 use std::time::{Duration, Instant};

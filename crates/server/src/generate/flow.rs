@@ -11,8 +11,8 @@ use crate::http::error::HttpError;
 use crate::http::models::{ModelPool, ModelUse, PooledModel, unknown};
 use crate::http::request::{ModelContext, RequestContext};
 use api::{
-    ApiError, GrammarSource, InfillRequest, Prepared, Prompt, RequestOptions, SamplingOptions,
-    Service, TextRequest,
+    ApiError, InfillRequest, Prepared, Prompt, RequestOptions, SamplingOptions, Service,
+    TextRequest,
 };
 use axum::Json;
 use axum::body::Body;
@@ -20,6 +20,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::Value;
 use std::borrow::Cow;
 use std::sync::Arc;
+use text::GrammarSource;
 
 /// Reads the body and runs `work` with its JSON on a thread that may block.
 pub(crate) async fn read<T: Send + 'static>(

@@ -44,7 +44,7 @@ use crate::http::app::App;
 use crate::http::error;
 use crate::http::middleware::Exemptions;
 use crate::http::protocol::Protocol;
-use api::Field;
+use engine::Field;
 pub(crate) use protocol::Responses;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;

@@ -10,10 +10,11 @@ use crate::output;
 use crate::reasoning::ReasoningArgs;
 use crate::sessions::{Session, SessionName, StateDirArgs};
 use anyhow::{Context, Result};
-use api::{ChatRequest, EncodeOptions, Message};
+use api::{ChatRequest, Message};
 use engine::{EngineOptions, KvMemory};
 use serde_json::json;
 use std::path::PathBuf;
+use text::EncodeOptions;
 
 /// Write what is kept of a prompt or a session to a file, which import reads
 ///

@@ -16,10 +16,11 @@ mod weights;
 
 use crate::observe::outcome::Outcome;
 use backend::Memory;
+use backend::StreamStats;
 pub use cache::Lookup;
 use histogram::Histogram;
 use prometheus_client::registry::Registry;
-pub use stats::{BlockStats, Failure, StateStats, Stats, StoreStats, StreamStats, Times};
+pub use stats::{BlockStats, StateStats, Stats, Times};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -4,8 +4,8 @@ use super::cache::{CAUSES, GroupGauges};
 use super::histogram::Histogram;
 use super::values::MetricValues;
 use crate::observe::outcome::Outcome;
-pub use backend::StreamStats;
-pub use store::{Failure, StoreStats};
+use backend::StreamStats;
+use store::StoreStats;
 
 /// Counts since the engine started, and its current state.
 #[derive(Clone, Debug, Default, PartialEq)]

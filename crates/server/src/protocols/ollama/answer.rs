@@ -210,7 +210,7 @@ impl Answer for OllamaAnswer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use api::Timings;
+    use engine::Timings;
 
     fn events() -> Vec<TextEvent> {
         let delta = |text: &str| Delta { text: text.into(), tokens: Vec::new() };

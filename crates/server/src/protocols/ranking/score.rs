@@ -10,11 +10,12 @@ use crate::http::request::RequestContext;
 use crate::http::wire::{self, Texts};
 use crate::protocols::openai::problem::Problem;
 use crate::protocols::unsupported;
-use api::{EncodedPair, RequestOptions, Service, probability};
+use api::{RequestOptions, Service, probability};
 use axum::Json;
 use axum::body::Body;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use text::EncodedPair;
 use utoipa::ToSchema;
 
 /// Texts that are scored with each other.

@@ -4,8 +4,9 @@ use crate::generate::embeddings::{self, TextWork, refused};
 use crate::http::error::HttpError;
 use crate::http::request::ModelContext;
 use crate::protocols::unsupported::{Unsupported, is_word};
-use api::{EncodedPair, RequestOptions, Service};
+use api::{RequestOptions, Service};
 use serde::Serialize;
+use text::EncodedPair;
 use utoipa::ToSchema;
 
 /// Members that would leave out other ends of texts.
