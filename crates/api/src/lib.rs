@@ -4,7 +4,6 @@
 //! Invariant: dropping a [`TextStream`] cancels its generation and no other; the crate knows
 //! nothing of HTTP.
 
-mod adapters;
 mod arrange;
 mod assemble;
 mod cache_report;
@@ -27,6 +26,7 @@ mod marks;
 mod message;
 mod message_place;
 mod message_rules;
+mod named_adapters;
 mod options;
 mod partition;
 mod prefill;
@@ -51,7 +51,6 @@ mod turn_encoding;
 mod turn_records;
 mod usage_counter;
 
-pub use adapters::{AdapterError, Adapters, DEFAULT_ADAPTERS, NamedAdapter};
 pub use cache_report::{CacheCause, CacheReport, PromptDifference};
 pub use card::ModelCard;
 pub use description::{ModelDescription, TextParts};
@@ -63,6 +62,7 @@ pub use ids::{derived_id, fnv1a, unique_id};
 pub use infill::{Infill, InfillRequest};
 pub use message::{Message, Part, Role, Tool, ToolCall};
 pub use message_place::MessagePlace;
+pub use named_adapters::{AdapterError, Adapters, DEFAULT_ADAPTERS, NamedAdapter};
 pub use options::{MAX_BIASES, SamplingOptions};
 pub use partition::{CacheIsolation, CachePartition};
 pub use prefix::{PrefixFile, PrefixFiles};

@@ -1,6 +1,6 @@
 //! Arguments that several commands share.
 
-use crate::adapters::AdapterArgs;
+use crate::adapter_args::AdapterArgs;
 use crate::device::DeviceArgs;
 use crate::size::{block, bytes, count, threads};
 use crate::weights::WeightsArgs;

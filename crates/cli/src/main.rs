@@ -2,8 +2,7 @@
 //!
 //! Invariant: the process ends with one of the exit codes of `exit`.
 
-mod adapters;
-mod answer;
+mod adapter_args;
 mod args;
 mod builtin;
 mod commands;
@@ -29,6 +28,7 @@ mod runtime;
 mod sessions;
 mod settings;
 mod size;
+mod streamed_answer;
 mod terminal;
 mod weights;
 mod yaml;

@@ -4,13 +4,13 @@
 //! Invariant: a load is bounded in requests, tokens and time, and stays on this machine unless
 //! another one is allowed.
 
-mod answer;
 mod bench;
 mod endpoint;
 mod events;
 mod eviction;
 mod lengths;
 mod load_test;
+mod measured_answer;
 mod measures;
 mod plot;
 mod report;

@@ -1,6 +1,6 @@
 //! Measures of a run: percentiles, rates, errors, goodput.
 
-use super::answer::MeasuredAnswer;
+use super::measured_answer::MeasuredAnswer;
 use super::run::LoadRun;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -156,7 +156,7 @@ fn errors(run: &LoadRun) -> BTreeMap<String, Errors> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::answer::RequestFailure;
+    use super::super::measured_answer::RequestFailure;
     use super::super::run::{Outcome, RunEnd};
     use super::*;
 

@@ -177,7 +177,7 @@ fn number(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::answer::{MeasuredAnswer, RequestFailure};
+    use super::super::measured_answer::{MeasuredAnswer, RequestFailure};
     use super::super::run::{Outcome, RunEnd};
     use super::*;
 

@@ -1,6 +1,6 @@
 //! The outcomes of a run.
 
-use super::answer::{MeasuredAnswer, RequestFailure};
+use super::measured_answer::{MeasuredAnswer, RequestFailure};
 use serde::Serialize;
 
 /// Why a run ended.

@@ -1,6 +1,6 @@
 //! `gannet bench`: prefill and decode rates, compared with what the machine sustains.
 
-use crate::adapters::AdapterArgs;
+use crate::adapter_args::AdapterArgs;
 use crate::device::DeviceArgs;
 use crate::exit::WrongUsage;
 use crate::model::{self, BUILTIN};

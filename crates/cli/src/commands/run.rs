@@ -1,6 +1,5 @@
 //! `gannet run`: one prompt, one answer.
 
-use crate::answer::{Show, StreamedAnswer};
 use crate::args::{SamplingArgs, SpeculateArgs};
 use crate::input::TextSource;
 use crate::load::{LoadedModel, SourceArgs};
@@ -8,6 +7,7 @@ use crate::new_file::NewFile;
 use crate::output;
 use crate::reasoning::ReasoningArgs;
 use crate::runtime::runtime;
+use crate::streamed_answer::{Show, StreamedAnswer};
 use anyhow::{Result, bail};
 use api::{
     ApiError, ChatRequest, Message, Prompt, RequestOptions, SamplingOptions, TextRequest,

@@ -6,7 +6,7 @@ mod report;
 mod text_cases;
 mod texts;
 
-use crate::adapters::{self, AdapterArgs};
+use crate::adapter_args::{self, AdapterArgs};
 use crate::device::DeviceArgs;
 use crate::exit::SilentExit;
 use crate::placement::PlacementArgs;
@@ -100,7 +100,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 impl Args {
     /// The reference file of the model at `path`, which says nothing of adapters.
     fn beside(&self, path: &Path) -> Option<PathBuf> {
-        adapters::reference_of(path).filter(|_| self.adapters.sources().is_empty())
+        adapter_args::reference_of(path).filter(|_| self.adapters.sources().is_empty())
     }
 }
 

@@ -1,8 +1,8 @@
 //! The steps of a request in every protocol: read, prepare on a blocking thread, submit, answer.
 
-use crate::generate::adapters;
 use crate::generate::answer::Answer;
 use crate::generate::choices::Choices;
+use crate::generate::chosen_adapters;
 use crate::generate::delivery;
 use crate::generate::length;
 use crate::http::app::App;
@@ -92,7 +92,7 @@ impl NamedModel {
         let ModelContext { request, model } = context.with(model);
         let app = request.app.clone();
         app.prepare(text_bytes(&body), move || {
-            let service = match adapters::chosen(&model.service, &body)? {
+            let service = match chosen_adapters::chosen(&model.service, &body)? {
                 Cow::Owned(adapted) => adapted,
                 // A name of the model with that of no adapter behind it.
                 Cow::Borrowed(own) => match name_of(&body).filter(|it| !model.answers_to(it)) {

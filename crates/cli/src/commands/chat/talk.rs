@@ -3,12 +3,12 @@
 use super::lines::{ChatInput, ChatLines};
 use super::session::ChatSession;
 use super::slash::{self, SlashCommand};
-use crate::answer::{Show, StreamedAnswer};
 use crate::conversation::Conversation;
 use crate::exit;
 use crate::interrupt::{self, Watch};
 use crate::load::{LoadedModel, SourceArgs};
 use crate::output::{self, note};
+use crate::streamed_answer::{Show, StreamedAnswer};
 use anyhow::Result;
 use api::{ApiError, ChatRequest, RequestOptions, SamplingOptions};
 use tokio::runtime::Runtime;
