@@ -2,7 +2,8 @@
 
 use crate::message_place::MessagePlace;
 use crate::prompt_history::{NearestPrompt, Past, SHOWN};
-use engine::{CacheLookup, Request, Unreached};
+use engine::Request;
+use sched::{CacheLookup, Unreached};
 use text::Tokenizer;
 
 /// What was found of a prompt in the cache, and why the rest was not.

@@ -3,7 +3,8 @@
 use crate::cache_report::{CacheReport, PromptPast, ReportContext};
 use crate::caller_part::CallerPart;
 use crate::prompt_history::{PromptHistory, RunningPrompt};
-use engine::{CacheLookup, Request};
+use engine::Request;
+use sched::CacheLookup;
 use std::sync::Arc;
 use text::TextAssets;
 

@@ -1,6 +1,6 @@
 //! Whose earlier prompts are compared with a new one.
 
-use engine::AdapterSet;
+use backend::AdapterSet;
 use sha2::{Digest, Sha256};
 
 /// A caller, or a user of one, as a digest of the name.

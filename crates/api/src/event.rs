@@ -2,7 +2,8 @@
 
 use crate::cache_report::CacheReport;
 use crate::error::ApiError;
-use crate::usage_counter::{Timings, Usage};
+use crate::usage_counter::Usage;
+use engine::Timings;
 
 /// An event of a request. In order: `Admitted`, any number of `Prompt` and `Prefill`, then text and
 /// calls, then exactly one of `Done` and `Failed`. A request that fails early has only `Failed`.

@@ -4,7 +4,6 @@
 //! Invariant: dropping a [`TextStream`] cancels its generation and no other; the crate knows
 //! nothing of HTTP.
 
-mod adapters;
 mod arrange;
 mod assemble;
 mod cache_report;
@@ -27,6 +26,7 @@ mod marks;
 mod message;
 mod message_place;
 mod message_rules;
+mod named_adapters;
 mod options;
 mod partition;
 mod prefill;
@@ -51,21 +51,18 @@ mod turn_encoding;
 mod turn_records;
 mod usage_counter;
 
-pub use adapters::{AdapterError, Adapters, DEFAULT_ADAPTERS, NamedAdapter};
 pub use cache_report::{CacheCause, CacheReport, PromptDifference};
 pub use card::ModelCard;
 pub use description::{ModelDescription, TextParts};
 pub use effort::{EFFORTS, thinking_switches};
 pub use embed::{Embedding, probability};
-pub use engine::{
-    AdapterSet, Embed, Field, ModelInfo, ModelTask, Pooling, SamplingParams, Speculate, metrics,
-};
 pub use error::ApiError;
 pub use event::{CallEvent, Delta, Done, Finish, TextEvent, TokenText, TopToken};
 pub use ids::{derived_id, fnv1a, unique_id};
 pub use infill::{Infill, InfillRequest};
 pub use message::{Message, Part, Role, Tool, ToolCall};
 pub use message_place::MessagePlace;
+pub use named_adapters::{AdapterError, Adapters, DEFAULT_ADAPTERS, NamedAdapter};
 pub use options::{MAX_BIASES, SamplingOptions};
 pub use partition::{CacheIsolation, CachePartition};
 pub use prefix::{PrefixFile, PrefixFiles};
@@ -74,8 +71,7 @@ pub use replay::arguments;
 pub use request::{ChatRequest, Prepared, Prompt, RequestOptions, TextRequest, ToolChoice};
 pub use service::{Service, ServiceParts};
 pub use stream::TextStream;
-pub use text::{EncodeOptions, EncodedPair, GrammarSource, closed_object};
 pub use traced_constraint::constraint_of_trace;
 pub use transcript::TranscriptRenderer;
 pub use turn_records::TurnRecords;
-pub use usage_counter::{Timings, Usage};
+pub use usage_counter::Usage;

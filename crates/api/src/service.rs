@@ -1,6 +1,5 @@
 //! The service: one running model with its tokenizer and chat template.
 
-use crate::adapters::Adapters;
 use crate::assemble::Assembler;
 use crate::cache_report::PromptPast;
 use crate::cache_watch::{CacheWatch, KnownCaller};
@@ -11,6 +10,7 @@ use crate::constraint_builder::ConstraintBuilder;
 use crate::conversation::{Beginning, Renderer, offers_tools, signatures};
 use crate::description::{ModelDescription, TextParts};
 use crate::error::{ApiError, text_error};
+use crate::named_adapters::Adapters;
 use crate::options::SamplingOptions;
 use crate::partition::CachePartition;
 use crate::prefix::PrefixFiles;
@@ -25,7 +25,8 @@ use crate::structure::GreedyMarkup;
 use crate::turn_encoding::ModelDigest;
 use crate::turn_records::TurnRecords;
 use crate::usage_counter::UsageCounter;
-use engine::{AdapterSet, EngineHandle, Generation, GrammarRef, ModelInfo, ModelTask, Request};
+use backend::AdapterSet;
+use engine::{EngineHandle, Generation, GrammarRef, ModelInfo, ModelTask, Request};
 use formats::{GenerationDefaults, families};
 use sha2::{Digest, Sha256};
 use std::hash::{DefaultHasher, Hash, Hasher};

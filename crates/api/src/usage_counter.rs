@@ -2,7 +2,7 @@
 //! reports its own.
 
 use engine::Finished;
-pub use engine::Timings;
+use engine::Timings;
 use std::time::Instant;
 
 /// Token counts of one request.

@@ -2,7 +2,8 @@
 
 mod support;
 
-use api::{ApiError, Field, InfillRequest};
+use api::{ApiError, InfillRequest};
+use engine::Field;
 use support::{BOS, MARKS, assets_with_marks, ids, scripted, scripted_with_assets};
 
 fn gap(prefix: &str, suffix: &str) -> InfillRequest {

@@ -3,9 +3,10 @@
 mod support;
 
 use api::{
-    ApiError, ChatRequest, Embed, Embedding, Field, Finish, Message, Prompt, RequestOptions,
-    SamplingOptions, TextEvent, TextRequest,
+    ApiError, ChatRequest, Embedding, Finish, Message, Prompt, RequestOptions, SamplingOptions,
+    TextEvent, TextRequest,
 };
+use engine::{Embed, Field};
 use serde_json::json;
 use std::time::{Duration, Instant};
 use support::{

@@ -1,6 +1,6 @@
 //! Bytes that a device reads weights from: a part of a mapped file, or computed when read.
 
-use crate::FilePart;
+use crate::direct::FilePart;
 use std::borrow::Cow;
 use std::fmt;
 use std::io;

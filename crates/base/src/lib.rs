@@ -2,8 +2,8 @@
 //! past the page cache and the threads that make them, the thread pool of the forward pass, a
 //! seeded random number generator, and names of runs of tokens.
 //!
-//! Invariant: nothing here knows of models or file formats. `unsafe` lives in `mem`, `mmap` and
-//! `pool`, and nowhere else in this crate.
+//! Invariant: nothing here knows of models or file formats. `unsafe` lives in `mem`, `mmap`,
+//! `pool` and `tiles`, and nowhere else in this crate.
 
 pub mod bytes;
 pub mod direct;
@@ -15,6 +15,7 @@ pub mod pages;
 pub mod pool;
 pub mod read_pool;
 pub mod rng;
+mod tiles;
 
 pub use bytes::{Bytes, Storage};
 pub use direct::{DirectFile, FilePart, free_space};
@@ -22,6 +23,7 @@ pub use mem::{ALIGN, AlignedVec, OutOfMemory, give_back_free_memory};
 pub use mmap::Mmap;
 pub use name::Name;
 pub use pages::PageVec;
-pub use pool::{MAX_MATRICES, OperationTime, PairCut, Profile, ThreadPool, Tile};
+pub use pool::{OperationTime, Profile, ThreadPool};
 pub use read_pool::{ReadJob, ReadPool, Urgency};
 pub use rng::Rng;
+pub use tiles::{MAX_MATRICES, PairCut, Tile};

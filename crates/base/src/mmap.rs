@@ -5,7 +5,8 @@
 //! the process holds.
 #![allow(unsafe_code)]
 
-use crate::{Bytes, FilePart};
+use crate::bytes::Bytes;
+use crate::direct::FilePart;
 use std::borrow::Cow;
 use std::fs::File;
 use std::io;

@@ -11,27 +11,27 @@
 #![allow(unsafe_code)]
 
 mod gate;
+mod lock;
 mod nodes;
 mod pin;
 mod profile;
 mod suspension;
 #[cfg(test)]
 mod tests;
-mod tiles;
 
 use crate::numa;
 use gate::{Gate, MAX_WORKERS, View};
+use lock::lock;
 use nodes::{NodeClaims, Teams};
 pub use profile::{OperationTime, Profile};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle, Thread};
 use std::time::{Duration, Instant};
 use suspension::Suspensions;
-pub use tiles::{MAX_MATRICES, PairCut, Tile};
 
 /// Polls of the gate before a thread gives its core back (some tens of microseconds).
 const SPINS: usize = 5_000;
@@ -481,9 +481,4 @@ impl Shared {
         let comes = || gate.calls_everybody() || !state.suspended.load(Ordering::Relaxed);
         if gate.admits(seen) && comes() { self.gate.enter(seen) } else { None }
     }
-}
-
-/// A panic with the lock held leaves nothing half done.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -3,7 +3,7 @@
 //! A job owns the memory that it fills: nothing is shared while it is written. Jobs wait in three
 //! queues by urgency, and those of a queue are taken in order.
 
-use crate::AlignedVec;
+use crate::mem::AlignedVec;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

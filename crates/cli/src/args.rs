@@ -1,18 +1,20 @@
 //! Arguments that several commands share.
 
-use crate::adapters::AdapterArgs;
+use crate::adapter_args::AdapterArgs;
 use crate::device::DeviceArgs;
 use crate::size::{block, bytes, count, threads};
 use crate::weights::WeightsArgs;
 use anyhow::{Context, Result, bail};
 use api::SamplingOptions;
+use backend::Mode;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Command};
 use engine::trace::TraceFiles;
 use engine::{
-    Bounds, CacheRounding, EngineOptions, KvMemory, KvType, LoadOptions, Mode, Pooling,
-    SamplingParams, Speculate,
+    Bounds, CacheRounding, EngineOptions, KvMemory, LoadOptions, SamplingParams, Speculate,
 };
+use formats::Pooling;
+use kernels::kv::KvType;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::Duration;

@@ -2,9 +2,9 @@
 //!
 //! Invariant: after the optional system message, user and assistant messages alternate.
 
-use crate::answer::StreamedAnswer;
 use crate::input;
 use crate::new_file::NewFile;
+use crate::streamed_answer::StreamedAnswer;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 use std::path::Path;

@@ -1,7 +1,8 @@
 //! The arguments that choose the device that computes.
 
 use crate::size::bytes;
-use engine::{DeviceChoice, LoadOptions};
+use backend::DeviceChoice;
+use engine::LoadOptions;
 
 /// The arguments for the device.
 #[derive(Clone, Debug, clap::Args)]

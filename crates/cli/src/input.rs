@@ -1,9 +1,6 @@
 //! Text from an argument, a file or standard input.
 
-use crate::help;
 use anyhow::{Context, Result, bail};
-use clap::CommandFactory;
-use clap::error::ErrorKind;
 use std::fs::File;
 use std::io::{IsTerminal, Read, stdin};
 use std::path::{Path, PathBuf};
@@ -19,27 +16,31 @@ pub(crate) struct TextSource<'a> {
 
 impl TextSource<'_> {
     /// Reads the text, from standard input where no source is set. Where standard input is a
-    /// terminal, ends the process with what is `missing` for `command`.
+    /// terminal, what is `missing` for `command` is a [`MissingText`].
     pub fn read(&self, command: &str, missing: &str) -> Result<String> {
         match (self.argument, self.file) {
             (Some(text), _) if text != "-" => Ok(text.to_owned()),
             (_, Some(path)) => read_path(path),
-            (None, None) if stdin().is_terminal() => usage(command, missing),
+            (None, None) if stdin().is_terminal() => {
+                Err(MissingText { command: command.to_owned(), problem: missing.to_owned() }.into())
+            }
             _ => read_stdin(),
         }
     }
 }
 
+/// A text that a command needs, which clap cannot detect.
+#[derive(Debug, thiserror::Error)]
+#[error("{problem}")]
+pub(crate) struct MissingText {
+    /// The name of the command.
+    pub command: String,
+    /// What is missing.
+    pub problem: String,
+}
+
 /// Most bytes of a text: a device may have no end.
 const MAX_BYTES: u64 = 1 << 30;
-
-/// Ends the process with a usage error of `command` that clap cannot detect.
-fn usage(command: &str, problem: &str) -> ! {
-    let mut cli = crate::Cli::command();
-    cli.build();
-    let command = cli.find_subcommand_mut(command).expect("a command of this program");
-    help::end(&command.error(ErrorKind::MissingRequiredArgument, problem))
-}
 
 /// Reads the text of a file; `-` means standard input.
 pub(crate) fn read_path(path: &Path) -> Result<String> {

@@ -2,8 +2,7 @@
 //!
 //! Invariant: the process ends with one of the exit codes of `exit`.
 
-mod adapters;
-mod answer;
+mod adapter_args;
 mod args;
 mod builtin;
 mod commands;
@@ -25,16 +24,20 @@ mod output;
 mod placement;
 mod progress;
 mod reasoning;
+mod runtime;
 mod sessions;
 mod settings;
 mod size;
+mod streamed_answer;
 mod terminal;
 mod weights;
 mod yaml;
 
 use anyhow::Result;
+use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use effective::EffectiveSettings;
+use input::MissingText;
 use logging::LogFormat;
 use settings::SettingsFile;
 use std::path::PathBuf;
@@ -101,7 +104,17 @@ SIGTERM (serve: 0), 129 SIGHUP.";
 fn main() -> ExitCode {
     exit::install_panic_hook();
     interrupt::install();
-    exit::code(parse().and_then(|(cli, effective)| run(cli, &effective)))
+    let done = parse().and_then(|(cli, effective)| run(cli, &effective));
+    exit::code(done.inspect_err(end_wrong_usage))
+}
+
+/// Ends the process with a usage error where a command lacks a text.
+fn end_wrong_usage(error: &anyhow::Error) {
+    let Some(MissingText { command, problem }) = error.downcast_ref() else { return };
+    let mut cli = Cli::command();
+    cli.build();
+    let command = cli.find_subcommand_mut(command).expect("a command of this program");
+    help::end(&command.error(ErrorKind::MissingRequiredArgument, problem))
 }
 
 /// The arguments alone, without settings, where they are right alone.
@@ -148,7 +161,10 @@ fn run(cli: Cli, effective: &EffectiveSettings) -> Result<()> {
     effective.notes().iter().for_each(output::note);
     match cli.command {
         Command::Run(args) => commands::run::run(&args),
-        Command::Chat(args) => commands::chat::run(&args),
+        Command::Chat(args) => commands::chat::run(&args, || match given()? {
+            Command::Chat(args) => Some(args),
+            _ => None,
+        }),
         Command::Sessions(args) => commands::sessions::run(&args),
         Command::Serve(args) => commands::serve::run(&args, effective),
         Command::Batch(args) => commands::batch::run(&args),
@@ -162,7 +178,10 @@ fn run(cli: Cli, effective: &EffectiveSettings) -> Result<()> {
         Command::Compare(args) => commands::compare::run(&args),
         Command::Verify(args) => commands::verify::run(&args),
         Command::Devices(args) => commands::devices::run(&args),
-        Command::Cache(args) => commands::cache::run(&args),
+        Command::Cache(args) => commands::cache::run(&args, || match given()? {
+            Command::Cache(args) => Some(args),
+            _ => None,
+        }),
         Command::Experts(args) => commands::experts::run(&args),
         Command::Bench(args) => commands::bench::run(&args),
         Command::BenchServe(args) => commands::bench_serve::run(&args),
@@ -172,6 +191,6 @@ fn run(cli: Cli, effective: &EffectiveSettings) -> Result<()> {
         Command::Splice(args) => commands::splice::run(&args),
         Command::Pack(args) => commands::pack::run(&args),
         Command::Replay(args) => commands::replay::run(&args),
-        Command::Completions(args) => commands::completions::run(&args),
+        Command::Completions(args) => commands::completions::run(&args, Cli::command()),
     }
 }

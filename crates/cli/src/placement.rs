@@ -1,7 +1,7 @@
 //! The argument for a file of placement rules.
 
 use anyhow::Result;
-use engine::Placement;
+use models::placement::Placement;
 use std::path::PathBuf;
 use std::sync::Arc;
 

@@ -1,9 +1,11 @@
 //! Packed weights of a model as a file, which later starts use in place.
 
-use crate::{WorkProgress, check_output};
+use crate::output::check_output;
+use crate::progress::WorkProgress;
 use anyhow::{Context, Result, bail};
-use engine::{LoadOptions, PACK_EXTENSION, PackedPart, Placement, Runner, WeightsMemory};
+use engine::{LoadOptions, PACK_EXTENSION, PackedPart, Runner, WeightsMemory};
 use formats::{Checkpoint, OpenOptions, PackOrigin, PackWriter};
+use models::placement::Placement;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,8 +1,9 @@
 //! Splicing: a GGUF file of one model in which some tensors are those of another file of it.
 
+use super::output;
 use super::quantize::{glob, split_layer};
 use super::tensor_list::{self, TensorChange, mib};
-use super::{WorkProgress, output};
+use crate::progress::WorkProgress;
 use anyhow::{Context, Result, bail};
 use formats::gguf::{GgufFile, GgufWriter};
 use formats::{ModelFiles, TensorView};

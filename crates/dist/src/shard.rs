@@ -2,7 +2,7 @@
 //!
 //! Invariant: the parts of all ranks in order make up the whole.
 
-use crate::Error;
+use crate::error::Error;
 use std::ops::Range;
 
 /// One rank of a group: its share of rows, columns, heads or experts.

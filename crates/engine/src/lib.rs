@@ -3,77 +3,55 @@
 //!
 //! Invariant: nothing here knows text or HTTP, and no lock is held across a step
 //! but the turn of engines that share the processors.
+//!
+//! `step` computes requests with what `load` loads, as `request` asks for; `disk` and `observe` are
+//! used by these and use none of them.
 
-mod adapters;
-mod block_root;
-mod cache_bytes;
-mod cache_rounding;
-mod cache_size;
-mod constraint;
 mod disk;
-mod draft;
-mod embedding_pooler;
-mod engine_options;
-mod error;
-mod expert_profile;
-mod handle;
-mod identity;
-mod masks;
-pub mod metrics;
-mod outcome;
-mod prefill_budget;
+mod load;
+mod observe;
 mod request;
-pub mod routes;
-mod run;
-mod runner;
-mod running_request;
-mod sampler;
-mod sequence_memory;
-mod single_sequence;
-mod step_sampler;
-pub mod trace;
-mod turns;
+mod step;
 
-pub use adapters::{
+pub use disk::{DiskCache, DiskWrite, MIN_TOKENS};
+pub use load::adapter_base::{
     AdapterBase, AdapterSource, LoadedAdapter, MAX_ADAPTER_SCALE, MAX_ADAPTERS, check_count,
     check_scale,
 };
-pub use backend::available_memory;
-pub use backend::{Adapter, AdapterSet, ScaledAdapter};
-pub use backend::{Batch, Device, DeviceChoice, Heat, InputSums, KvType, LayerCache, Memory, Mode};
-pub use cache_bytes::{CacheBytes, GroupBytes};
-pub use cache_rounding::CacheRounding;
-pub use cache_size::KvMemory;
-pub use constraint::{Allowed, Constraint, Grammar, GrammarRef, TokenSet};
-pub use disk::{DiskCache, DiskPlace, DiskWrite, MIN_TOKENS};
-pub use draft::{MAX_DRAFTED, Speculate};
-pub use embedding_pooler::Embed;
-pub use engine_options::EngineOptions;
-pub use error::Error;
-pub use expert_profile::{ExpertProfile, ProfileUse};
-pub use formats::Pooling;
-pub use formats::adapter::MAX_RANK as MAX_ADAPTER_RANK;
-pub use handle::{
-    EngineHandle, Generation, ModelInfo, ModelTask, QueueSlot, RequestReceiver, Submission,
-    SubmitError, request_channel,
+pub use load::cache_bytes::{CacheBytes, GroupBytes};
+pub use load::cache_rounding::CacheRounding;
+pub use load::cache_size::KvMemory;
+pub use load::disk_place::DiskPlace;
+pub use load::error::Error;
+pub use load::identity::identity;
+pub use load::open::{MAX_THREADS, kv_types};
+pub use load::options::{
+    BLOCK, CHUNK, LoadOptions, PackChoice, STATE_EVERY, STREAMED_CHUNK, WEIGHTS_READ_THREADS,
+    WeightsMemory,
 };
-pub use identity::identity;
-pub use metrics::Metrics;
-pub use models::Ranks;
-pub use models::placement::Placement;
-pub use outcome::Outcome;
-pub use request::{
+pub use load::pack::PACK_EXTENSION;
+pub use load::packed_parts::PackedPart;
+pub use load::runner::Runner;
+pub use load::settings::Settings;
+pub use load::stream::WeightsPlan;
+pub use observe::expert_profile::{ExpertProfile, ProfileUse};
+pub use observe::metrics::{self, Metrics};
+pub use observe::outcome::Outcome;
+pub use observe::routes;
+pub use request::constraint::{Allowed, Constraint, Grammar, GrammarRef, TokenSet};
+pub use request::embed::Embed;
+pub use request::fields::{
     Bounds, Event, Field, Finished, MAX_MARKS, Request, SamplingParams, Timings, TokenLogprobs,
     Usage,
 };
-pub use run::{IDLE, start};
-pub use runner::{
-    BLOCK, CHUNK, LoadOptions, MAX_THREADS, PACK_EXTENSION, PackChoice, PackedPart, Runner,
-    STATE_EVERY, STREAMED_CHUNK, Settings, WEIGHTS_READ_THREADS, WeightsMemory, WeightsPlan,
-    kv_types,
+pub use request::handle::{
+    EngineHandle, Generation, ModelInfo, ModelTask, QueueSlot, RequestReceiver, Submission,
+    SubmitError, request_channel,
 };
-pub use sched::{CacheLookup, Slot, Unreached};
-pub use sequence_memory::SequenceMemory;
-pub use single_sequence::SingleSequence;
-pub use trace::Trace;
-pub use turns::ComputeTurns;
+pub use request::speculate::{MAX_DRAFTED, Speculate};
+pub use step::engine_options::EngineOptions;
+pub use step::run::{IDLE, start};
+pub use step::sequence_memory::SequenceMemory;
+pub use step::single_sequence::SingleSequence;
+pub use step::trace::{self, Trace};
+pub use step::turns::ComputeTurns;

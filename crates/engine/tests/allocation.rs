@@ -5,10 +5,11 @@
 #[path = "it/checkpoints.rs"]
 mod checkpoints;
 
+use backend::{Adapter, AdapterSet, ScaledAdapter};
 use backend::{LowRank, Mode};
 use engine::{
-    Adapter, AdapterSet, BLOCK, EngineOptions, Event, Generation, KvMemory, LoadOptions, Request,
-    Runner, SamplingParams, ScaledAdapter, SingleSequence, WeightsMemory, start,
+    BLOCK, EngineOptions, Event, Generation, KvMemory, LoadOptions, Request, Runner,
+    SamplingParams, SingleSequence, WeightsMemory, start,
 };
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,7 +1,8 @@
 //! Answers, whole or streamed.
 
-use crate::Error;
-use api::{ApiError, CallEvent, Done, Finish, TextEvent, TextStream, Timings, TokenText, Usage};
+use crate::error::Error;
+use api::{ApiError, CallEvent, Done, Finish, TextEvent, TextStream, TokenText, Usage};
+use engine::Timings;
 
 /// A whole answer.
 #[derive(Clone, Debug, PartialEq)]

@@ -3,8 +3,10 @@
 //! Invariant: as long as there are requests, twice as many are submitted as the engine computes at
 //! a time.
 
+use crate::answer::Answer;
 use crate::answer::whole;
-use crate::{Answer, Error, Request};
+use crate::error::Error;
+use crate::request::Request;
 use api::{ApiError, Service};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use tokio::runtime::{Builder, Runtime};

@@ -1,14 +1,19 @@
 //! Options for loading a model, and the way from its files to a running engine.
 
+use crate::engine::Engine;
+use crate::error::Error;
 use crate::kv_dir::KvDir;
 use crate::prefixes::StoredPrefixes;
-use crate::{Engine, Error};
+use crate::setters::setters;
 use api::{Adapters, ModelCard, ModelDescription, PrefixFiles, Service, ServiceParts, TextParts};
+use backend::{DeviceChoice, Mode};
 use engine::{
-    AdapterSource, DeviceChoice, EngineOptions, KvMemory, KvType, LoadOptions, Mode, PackChoice,
-    Placement, ProfileUse, Runner, Speculate, WeightsMemory,
+    AdapterSource, EngineOptions, KvMemory, LoadOptions, PackChoice, ProfileUse, Runner, Speculate,
+    WeightsMemory,
 };
 use formats::{Checkpoint, OpenOptions};
+use kernels::kv::KvType;
+use models::placement::Placement;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use text::{ChatTemplate, GgufOptions, TextAssets, ToolFormat};
@@ -59,8 +64,33 @@ impl Default for Builder {
     }
 }
 
+impl Engine {
+    /// Loads the model at `path`: a folder with safetensors and their JSON files, or a GGUF file.
+    ///
+    /// ```no_run
+    /// let engine = gannet::Engine::load("models/Qwen3-0.6B-Q8_0.gguf")?;
+    /// # Ok::<(), gannet::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the model cannot be loaded. The error names the file and the problem:
+    ///
+    /// ```
+    /// let error = gannet::Engine::load("no/such/model.gguf").unwrap_err();
+    /// assert!(error.to_string().contains("no/such/model.gguf"));
+    /// ```
+    pub fn load(path: impl AsRef<Path>) -> Result<Self, Error> {
+        Self::builder().load(path)
+    }
+
+    /// Returns a builder for other options than the defaults.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+}
+
 impl Builder {
-    crate::setters! {
+    setters! {
         /// Sets the device that computes; by default the CPU. [`device`](crate::device) finds one
         /// by name.
         device(device: DeviceChoice): |it| it.load.device = device;

@@ -1,9 +1,13 @@
 //! The engine as callers see it: requests in, answers out, the calling thread waits.
 
-use crate::prefixes::StoredPrefixes;
-use crate::{Answer, Batch, Builder, Error, Messages, Request, Stream};
+use crate::answer::{Answer, Stream};
+use crate::batch::Batch;
+use crate::error::Error;
+use crate::prefixes::{ExportedPrefix, StoredPrefixes};
+use crate::request::{Messages, Request};
 use api::Service;
-use engine::{Memory, ModelInfo};
+use backend::Memory;
+use engine::ModelInfo;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -28,29 +32,6 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Loads the model at `path`: a folder with safetensors and their JSON files, or a GGUF file.
-    ///
-    /// ```no_run
-    /// let engine = gannet::Engine::load("models/Qwen3-0.6B-Q8_0.gguf")?;
-    /// # Ok::<(), gannet::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// If the model cannot be loaded. The error names the file and the problem:
-    ///
-    /// ```
-    /// let error = gannet::Engine::load("no/such/model.gguf").unwrap_err();
-    /// assert!(error.to_string().contains("no/such/model.gguf"));
-    /// ```
-    pub fn load(path: impl AsRef<Path>) -> Result<Self, Error> {
-        Self::builder().load(path)
-    }
-
-    /// Returns a builder for other options than the defaults.
-    pub fn builder() -> Builder {
-        Builder::default()
-    }
-
     /// Answers a conversation, or one question.
     ///
     /// # Errors
@@ -121,9 +102,9 @@ impl Engine {
         Ok(Stream::new(request.into().start(&self.service)?))
     }
 
-    /// Answers many requests, [`Builder::parallel`] at a time, in the order in which they finish.
-    /// Each answer comes with the index of its request. A request that is rejected is an error and
-    /// does not affect the others.
+    /// Answers many requests, [`Builder::parallel`](crate::Builder::parallel) at a time, in the
+    /// order in which they finish. Each answer comes with the index of its request. A request that
+    /// is rejected is an error and does not affect the others.
     ///
     /// Requests are taken from the iterator as earlier ones finish, so there may be any number; see
     /// [`Batch`].
@@ -184,6 +165,18 @@ impl Engine {
             std::thread::sleep(POLL);
         }
         thread.is_finished()
+    }
+
+    /// Writes what the folder of prefixes ([`Builder::kv_dir`](crate::Builder::kv_dir)) holds of a
+    /// prompt to a file, whether it was computed by this engine or another. `gannet cache import`
+    /// adds it to another folder. It is not encrypted.
+    ///
+    /// # Errors
+    /// If there is no folder, the digest of the weights is not known yet, the model's prefixes are
+    /// not stored, or the file cannot be written.
+    pub fn export_prefix(&self, prompt: &[u32], path: &Path) -> Result<ExportedPrefix, Error> {
+        let prefixes = self.prefixes.as_ref().map_err(|why| Error::Prefixes(why))?;
+        prefixes.export(prompt, path)
     }
 
     /// Returns the service below, for prompts rendered by hand and for async code.

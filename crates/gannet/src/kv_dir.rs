@@ -1,6 +1,6 @@
 //! The prefix cache on disk of an engine.
 
-use crate::Error;
+use crate::error::Error;
 use engine::{DiskCache, DiskWrite, MIN_TOKENS};
 use formats::Checkpoint;
 use std::path::PathBuf;

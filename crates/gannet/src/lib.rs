@@ -100,19 +100,6 @@
 //! All methods block the calling thread and must not be called from async code: use
 //! `spawn_blocking` or the [`Service`] there. Nothing is printed.
 
-/// Public methods that change one setting, as `$body` does to `$it`, and return the changed value.
-macro_rules! setters {
-    ($($(#[$doc:meta])* $name:ident($value:ident: $type:ty): |$it:ident| $body:expr;)*) => {$(
-        $(#[$doc])*
-        pub fn $name(mut self, $value: $type) -> Self {
-            let $it = &mut self;
-            $body;
-            self
-        }
-    )*};
-}
-use setters;
-
 mod answer;
 mod batch;
 mod builder;
@@ -123,6 +110,7 @@ mod outputs;
 mod prefixes;
 mod quantize;
 mod request;
+mod setters;
 
 pub use crate::answer::{Answer, Delta, Stream, ToolCall};
 pub use crate::batch::Batch;
@@ -135,19 +123,27 @@ pub use crate::quantize::quantize;
 pub use crate::request::{Messages, Request};
 #[doc(inline)]
 pub use ::api::{
-    ApiError, ChatRequest, Field, Finish as FinishReason, GrammarSource, Message, Part, Prompt,
-    Role, SamplingOptions as Sampling, Service, TextRequest, Timings, TokenText, Tool,
-    ToolCall as PastCall, ToolChoice, TopToken, Usage,
+    ApiError, ChatRequest, Finish as FinishReason, Message, Part, Prompt, Role,
+    SamplingOptions as Sampling, Service, TextRequest, TokenText, Tool, ToolCall as PastCall,
+    ToolChoice, TopToken, Usage,
 };
+#[doc(inline)]
+pub use ::backend::{DeviceChoice, Memory, Mode};
 #[doc(inline)]
 pub use ::devices::choose as device;
 #[doc(inline)]
 pub use ::engine::{
-    AdapterSource, DeviceChoice, EngineOptions, KvMemory, KvType, LoadOptions, Memory, Mode,
-    ModelInfo, PackChoice, Placement, ProfileUse, Speculate, WeightsMemory,
+    AdapterSource, EngineOptions, Field, KvMemory, LoadOptions, ModelInfo, PackChoice, ProfileUse,
+    Speculate, Timings, WeightsMemory,
 };
 #[doc(inline)]
+pub use ::kernels::kv::KvType;
+#[doc(inline)]
+pub use ::models::placement::Placement;
+#[doc(inline)]
 pub use ::store::StoreKey;
+#[doc(inline)]
+pub use ::text::GrammarSource;
 
 /// The examples of the README are compiled too.
 #[cfg(doctest)]

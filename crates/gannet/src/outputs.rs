@@ -1,7 +1,9 @@
 //! Outputs of prompts themselves: embeddings, relevances and logits.
 
-use crate::{Engine, Error};
-use api::{ApiError, Embed, Embedding, Prompt, RequestOptions, Service, probability};
+use crate::engine::Engine;
+use crate::error::Error;
+use api::{ApiError, Embedding, Prompt, RequestOptions, Service, probability};
+use engine::Embed;
 use std::future::Future;
 use tokio::runtime::{Builder, Runtime};
 

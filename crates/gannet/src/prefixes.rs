@@ -1,6 +1,6 @@
 //! Computed prefixes as files of their own.
 
-use crate::{Engine, Error};
+use crate::error::Error;
 use api::{PrefixFile, PrefixFiles};
 use engine::{DiskCache, DiskPlace, Runner};
 use std::fmt;
@@ -69,6 +69,12 @@ impl StoredPrefixes {
             *keys = Some(opened);
         }
         Ok(OpenPrefixes { prefixes: self, digest, keys })
+    }
+
+    /// Writes what is stored of the tokens to a file.
+    pub fn export(&self, tokens: &[u32], path: &Path) -> Result<ExportedPrefix, Error> {
+        let exported = self.open().map_err(Error::Prefixes)?.export(tokens, path);
+        exported.map_err(|source| Error::Write { path: path.to_owned(), source })
     }
 
     /// Waits until all that an engine stores of these tokens is stored, or it takes too long.
@@ -176,21 +182,6 @@ pub fn remove_unfinished(folder: &Path) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-impl Engine {
-    /// Writes what the folder of prefixes ([`Builder::kv_dir`](crate::Builder::kv_dir)) holds of a
-    /// prompt to a file, whether it was computed by this engine or another. `gannet cache import`
-    /// adds it to another folder. It is not encrypted.
-    ///
-    /// # Errors
-    /// If there is no folder, the digest of the weights is not known yet, the model's prefixes are
-    /// not stored, or the file cannot be written.
-    pub fn export_prefix(&self, prompt: &[u32], path: &Path) -> Result<ExportedPrefix, Error> {
-        let prefixes = self.prefixes.as_ref().map_err(|why| Error::Prefixes(why))?;
-        let exported = prefixes.open().map_err(Error::Prefixes)?.export(prompt, path);
-        exported.map_err(|source| Error::Write { path: path.to_owned(), source })
-    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Smaller files from model files.
 
-use crate::Error;
+use crate::error::Error;
 use convert::{Mixture, QuantizeOptions};
 use std::path::Path;
 

@@ -1,6 +1,8 @@
 //! Requests: short forms of those of the service.
 
-use crate::{Answer, Error};
+use crate::answer::Answer;
+use crate::error::Error;
+use crate::setters::setters;
 use api::{ChatRequest, Message, Prompt, SamplingOptions, Service, TextRequest, TextStream};
 use serde_json::json;
 
@@ -44,7 +46,7 @@ impl Request {
         .into()
     }
 
-    crate::setters! {
+    setters! {
         /// Sets the largest number of tokens to generate.
         max_tokens(tokens: usize): |it| it.sampling_mut().max_tokens = Some(tokens);
         /// Sets the sampling temperature; 0 takes the most likely token.

@@ -186,7 +186,7 @@ fn a_tool_that_must_be_called_is_called() {
 /// The vector that the service computes of a text alone.
 fn vector(engine: &Engine, text: &str) -> Vec<f32> {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let embed = api::Embed { normalize: true, ..api::Embed::default() };
+    let embed = engine::Embed { normalize: true, ..engine::Embed::default() };
     let (service, prompt) = (engine.service(), gannet::Prompt::from(text));
     runtime.block_on(service.embed(&prompt, embed, &Default::default())).unwrap().vector
 }
@@ -227,7 +227,7 @@ fn relevances_are_those_of_each_document_alone() {
 fn the_last_row_of_logits_is_what_an_answer_begins_with() {
     let text = "The capital of France is";
     let rows = ENGINE.logits(text).unwrap();
-    let ids = ENGINE.service().tokenize(text, api::EncodeOptions::default()).unwrap();
+    let ids = ENGINE.service().tokenize(text, text::EncodeOptions::default()).unwrap();
     assert!(rows == ENGINE.logits(ids.clone()).unwrap(), "the model adds no special tokens");
     assert_eq!((rows.len(), rows[0].len()), (ids.len(), ENGINE.info().vocab_size));
     let sampling = Sampling { logprobs: Some(0), temperature: Some(0.0), ..Sampling::default() };

@@ -1,7 +1,7 @@
 //! Measures of a run: percentiles, rates, errors, goodput.
 
-use super::answer::MeasuredAnswer;
-use super::drive::LoadRun;
+use super::measured_answer::MeasuredAnswer;
+use super::run::LoadRun;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -156,8 +156,8 @@ fn errors(run: &LoadRun) -> BTreeMap<String, Errors> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::answer::RequestFailure;
-    use super::super::drive::{Outcome, RunEnd};
+    use super::super::measured_answer::RequestFailure;
+    use super::super::run::{Outcome, RunEnd};
     use super::*;
 
     #[test]

@@ -1,7 +1,7 @@
 //! A plot of a run as SVG: times to first token over the run, and the distribution of inter-token
 //! latencies.
 
-use super::drive::LoadRun;
+use super::run::LoadRun;
 use std::fmt::Write;
 
 const PANEL: (f64, f64) = (420.0, 260.0);
@@ -177,8 +177,8 @@ fn number(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::answer::{MeasuredAnswer, RequestFailure};
-    use super::super::drive::{Outcome, RunEnd};
+    use super::super::measured_answer::{MeasuredAnswer, RequestFailure};
+    use super::super::run::{Outcome, RunEnd};
     use super::*;
 
     fn run(outcomes: Vec<Outcome>) -> LoadRun {

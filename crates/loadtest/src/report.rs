@@ -1,10 +1,10 @@
 //! The measures of a run as a table and as JSON.
 
-use super::LoadSpec;
-use super::drive::{LoadRun, RunEnd};
 use super::measures::{LoadSummary, Percentiles, rounded};
 use super::plot;
+use super::run::{LoadRun, RunEnd};
 use super::target::Target;
+use crate::spec::LoadSpec;
 use serde_json::{Value, json};
 use std::fmt::Write;
 

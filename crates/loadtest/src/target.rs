@@ -2,8 +2,8 @@
 //!
 //! Invariant: connections go to this machine only, unless other machines are allowed.
 
-use super::answer::{MeasuredAnswer, RequestFailure, Watcher, error_message};
 use super::endpoint::Endpoint;
+use super::measured_answer::{MeasuredAnswer, RequestFailure, Watcher, error_message};
 use super::spec::{LoadSpec, ServerOptions};
 use super::workload::LoadRequest;
 use anyhow::{Context, Result, anyhow, bail};

@@ -21,6 +21,7 @@ mod children;
 mod evicted;
 mod group;
 mod lookup;
+mod outside;
 mod pool;
 mod restore;
 mod restore_plan;

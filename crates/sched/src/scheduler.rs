@@ -1,7 +1,5 @@
 //! Admission, planning of steps and bookkeeping of their results.
 
-mod outside;
-
 use crate::cache::{Cache, Match};
 use crate::group::Group;
 use crate::lookup::CacheLookup;
@@ -105,26 +103,26 @@ struct StepBudget {
 /// Continuous batching over KV blocks and states.
 #[derive(Clone, Debug)]
 pub struct Scheduler {
-    limits: SchedulerLimits,
+    pub(crate) limits: SchedulerLimits,
     /// Parent of first blocks in the common part of the prefix cache.
     root: Name,
-    cache: Cache,
-    sequences: SlotTable<Sequence>,
+    pub(crate) cache: Cache,
+    pub(crate) sequences: SlotTable<Sequence>,
     /// Empty slots below the highest slot used so far.
     free: Vec<Slot>,
     waiting: Waiting,
     /// By priority, then arrival.
-    running: Vec<Slot>,
+    pub(crate) running: Vec<Slot>,
     /// Waiting sequences that hold the state slot that they need to run.
-    restoring: usize,
+    pub(crate) restoring: usize,
     arrivals: u64,
     preemptions: u64,
     /// Blocks to be copied, in this order.
-    copies: Vec<BlockCopy>,
+    pub(crate) copies: Vec<BlockCopy>,
     /// States to be copied, in this order.
-    state_copies: Vec<StateCopy>,
+    pub(crate) state_copies: Vec<StateCopy>,
     /// Snapshots of the last plan that are not committed.
-    saves: Vec<StateSave>,
+    pub(crate) saves: Vec<StateSave>,
     /// Workspace of `plan`.
     order: Vec<Slot>,
     candidates: Vec<Slot>,

@@ -1,9 +1,9 @@
 //! Generation for every protocol: from a prepared prompt to the events of its answers, and the
 //! members of requests and answers that protocols share.
 
-pub(crate) mod adapters;
 pub(crate) mod answer;
 pub(crate) mod choices;
+pub(crate) mod chosen_adapters;
 pub(crate) mod constraint;
 pub(crate) mod delivery;
 pub(crate) mod embeddings;

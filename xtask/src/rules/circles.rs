@@ -1,7 +1,8 @@
-//! Modules of a crate use each other in one direction; only parent and child may use each other.
+//! Modules of a crate use each other in one direction: modules around the same module make no
+//! circle, and a module uses no item of a module around it, because that one uses its parts.
 //!
 //! What a module uses, the modules around it use as well: two folders that use files of each other
-//! are a circle too.
+//! are a circle too. An item that a module around it re-exports is used from where it is defined.
 
 use super::Problem;
 use crate::lines::children;
@@ -10,17 +11,33 @@ use crate::tree::Tree;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+/// Crates whose modules may still use items of the modules around them. None may be added.
+const NOT_COVERED: [&str; 5] = ["backend", "formats", "kernels", "models", "webgpu"];
+
 /// A module by the names on the way from the root of its crate.
 type Module = Vec<String>;
 
 /// The modules that each module of a crate uses.
 type Graph = BTreeMap<Module, BTreeSet<Module>>;
 
+/// A path in a file that is no test, from its module to the module that it leads to or into.
+struct Use {
+    path: String,
+    from: Module,
+    to: Module,
+    /// What is used of `to`.
+    item: String,
+}
+
 /// Finds circles in each crate.
 pub(crate) fn check(tree: &Tree) -> Vec<Problem> {
     let mut problems = Vec::new();
     for name in tree.crates() {
-        for circle in circles(&graph(tree, &format!("crates/{name}/src/"))) {
+        let uses = uses(tree, &format!("crates/{name}/src/"));
+        if !NOT_COVERED.contains(&name) {
+            problems.extend(uses.iter().filter(|used| used.is_of_parent()).map(Use::problem));
+        }
+        for circle in circles(&graph(&uses)) {
             let modules: Vec<String> = circle.iter().map(|module| module.join("::")).collect();
             let what = format!("{} modules use each other: {}", modules.len(), modules.join(", "));
             problems.push(Problem::new(&format!("crates/{name}/src"), 1, what));
@@ -29,8 +46,30 @@ pub(crate) fn check(tree: &Tree) -> Vec<Problem> {
     problems
 }
 
-/// The modules of the crate in the folder `source`, without those of tests.
-fn graph(tree: &Tree, source: &str) -> Graph {
+impl Use {
+    /// Whether an item is used of a module around the one that uses it.
+    fn is_of_parent(&self) -> bool {
+        self.to.len() < self.from.len() && self.from.starts_with(&self.to)
+    }
+
+    fn problem(&self) -> Problem {
+        let Self { path, to, item, .. } = self;
+        let parent = if to.is_empty() { "the root".to_owned() } else { to.join("::") };
+        Problem::new(path, 1, format!("uses {item} of {parent}, which is around it"))
+    }
+}
+
+/// The modules that each module uses, by the modules around both that have the same parent.
+fn graph(uses: &[Use]) -> Graph {
+    let mut graph = Graph::new();
+    for (from, to) in uses.iter().filter_map(|used| siblings(&used.from, &used.to)) {
+        graph.entry(from).or_default().insert(to);
+    }
+    graph
+}
+
+/// What modules of the crate in the folder `source` use of each other, without those of tests.
+fn uses(tree: &Tree, source: &str) -> Vec<Use> {
     let files: Vec<_> = tree.sources().filter(|file| file.path.starts_with(source)).collect();
     let tests = files.iter().flat_map(|file| {
         let folder = children(Path::new(&file.path));
@@ -43,16 +82,16 @@ fn graph(tree: &Tree, source: &str) -> Graph {
     };
     let files: Vec<_> = files.into_iter().filter(|file| !is_test(&file.path)).collect();
     let modules: BTreeSet<Module> = files.iter().map(|f| module(&f.path, source)).collect();
-    let mut graph = Graph::new();
+    let mut uses = Vec::new();
     for file in files {
         let from = module(&file.path, source);
         let code = without_tests(&file.code);
-        let used = paths(&code).into_iter().filter_map(|path| resolve(&path, &from, &modules));
-        for (from, to) in used.filter_map(|to| siblings(&from, &to)) {
-            graph.entry(from).or_default().insert(to);
+        for path in paths(&code) {
+            let Some((to, item)) = resolve(&path, &from, &modules) else { continue };
+            uses.push(Use { path: file.path.clone(), from: from.clone(), to, item });
         }
     }
-    graph
+    uses
 }
 
 /// The modules around `a` and `b`, or themselves, that have the same parent. `None` where one is
@@ -85,7 +124,9 @@ fn paths(code: &str) -> Vec<Vec<&str>> {
     for start in ["crate::", "super::", "self::"] {
         for (at, _) in code.match_indices(start) {
             let before = code[..at].chars().next_back().unwrap_or(' ');
-            if !before.is_alphanumeric() && !"_:".contains(before) {
+            let is_path = !before.is_alphanumeric() && !"_:".contains(before);
+            // `pub(in crate::a)` uses nothing.
+            if is_path && !code[..at].ends_with("(in ") {
                 take_path(&code[at..], &mut Vec::new(), &mut found);
             }
         }
@@ -141,8 +182,8 @@ fn take_group<'a>(
     }
 }
 
-/// The module that a path in the module `from` leads to or into.
-fn resolve(path: &[&str], from: &Module, modules: &BTreeSet<Module>) -> Option<Module> {
+/// The module that a path in the module `from` leads to or into, and the item in it.
+fn resolve(path: &[&str], from: &Module, modules: &BTreeSet<Module>) -> Option<(Module, String)> {
     let (mut at, mut rest) = match path[0] {
         "crate" => (Module::new(), &path[1..]),
         "self" => (from.clone(), &path[1..]),
@@ -152,14 +193,17 @@ fn resolve(path: &[&str], from: &Module, modules: &BTreeSet<Module>) -> Option<M
         at.pop()?;
         rest = more;
     }
+    let mut item = path.last()?;
     for name in rest {
         at.push((*name).to_owned());
         if !modules.contains(&at) {
             at.pop();
+            item = name;
             break;
         }
     }
-    Some(at)
+    let item = if item.is_empty() { "*" } else { item };
+    Some((at, item.to_owned()))
 }
 
 /// Sets of modules that lead to each other.
@@ -230,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn parents_children_and_tests_make_no_circle() {
+    fn parents_use_their_children_and_tests_use_anything() {
         check(
             &[
                 MANIFEST,
@@ -239,13 +283,34 @@ mod tests {
                     "src/b.rs",
                     "use self::d::D; use crate::b::e;\n#[cfg(test)]\nmod tests { use crate::c; }",
                 ),
-                ("src/b/d.rs", "use super::B; use crate::main_thing;"),
-                ("src/b/e.rs", "use super::d::D;"),
+                ("src/b/d.rs", "pub(in crate::b) struct D;\n#[cfg(test)]\nmod tests;"),
+                ("src/b/d/tests.rs", "use super::super::B; use super::*; use crate::Main;"),
+                ("src/b/e.rs", "use super::d::D; use super::d;"),
                 ("src/c.rs", "// crate::b\n#[cfg(test)]\nmod f;"),
                 ("src/c/f.rs", "use crate::g;"),
                 ("src/g.rs", "use crate::c;"),
             ],
             &[],
+        );
+    }
+
+    #[test]
+    fn children_use_no_items_of_modules_around_them() {
+        check(
+            &[
+                MANIFEST,
+                ("src/lib.rs", "mod b; pub use b::d::D;"),
+                ("src/b.rs", "mod d; mod e; pub struct B;"),
+                ("src/b/d.rs", "use super::{B, e::E}; use crate::b;"),
+                ("src/b/e.rs", "fn e() -> crate::D { super::f(); } use super::*;"),
+            ],
+            &[
+                "uses b of b, which is around it",
+                "uses B of b, which is around it",
+                "uses D of the root, which is around it",
+                "uses f of b, which is around it",
+                "uses * of b, which is around it",
+            ],
         );
     }
 }

@@ -2,6 +2,7 @@
 
 mod circles;
 mod comments;
+mod exports;
 mod families;
 mod references;
 mod tables;
@@ -69,6 +70,7 @@ pub(crate) static ENFORCED: &[Rule] = &[
     Rule::new("families in the README are those of the table", families::check),
     Rule::new("comments end at column 100", comments::check),
     Rule::new("modules have no circles", circles::check),
+    Rule::new("crates export their own names", exports::check),
     Rule::new("documents have none of the banned words", words::check).outside(API_TEXTS),
     Rule::new("a type name is defined at most twice", types::check),
 ];

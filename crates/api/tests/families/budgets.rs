@@ -3,8 +3,9 @@
 use crate::family::FAMILIES;
 use crate::scripts::{ODD, calls, request, user};
 use crate::stage::{Act, Stage};
-use api::{ChatRequest, Finish, GrammarSource, ToolChoice};
+use api::{ChatRequest, Finish, ToolChoice};
 use serde_json::{Value, json};
+use text::GrammarSource;
 
 const BUDGET: usize = 7;
 const LONG: &str = "well well well well well well well well well well";

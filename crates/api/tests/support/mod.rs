@@ -4,12 +4,14 @@
 #![allow(dead_code, missing_docs, clippy::print_stderr)]
 
 use api::{ModelCard, Service, ServiceParts};
+use backend::Memory;
 use engine::metrics::{Lookup, Metrics, RequestTotals, Step};
 use engine::{
-    CacheLookup, Event, Finished, Memory, ModelInfo, Outcome, Request, RequestReceiver, Submission,
-    Timings, TokenLogprobs, Usage, request_channel,
+    Event, Finished, ModelInfo, Outcome, Request, RequestReceiver, Submission, Timings,
+    TokenLogprobs, Usage, request_channel,
 };
 use formats::GenerationDefaults;
+use sched::CacheLookup;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -2,6 +2,7 @@
 //!
 //! Invariant: the times of all operations add up to the time since the profile began.
 
+use super::lock::lock;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -53,7 +54,7 @@ impl Default for Profile {
 impl Profile {
     /// Begins the operation called `name`, which ends the one before.
     pub fn begin(&self, name: &str) {
-        let mut current = super::lock(&self.0);
+        let mut current = lock(&self.0);
         current.end();
         let found = current.operations.iter().position(|operation| operation.name == name);
         current.at = found.unwrap_or(current.operations.len());
@@ -68,7 +69,7 @@ impl Profile {
     /// Takes the times so far, in the order in which operations first began. The operation that
     /// runs keeps its name.
     pub fn take(&self) -> Vec<OperationTime> {
-        let mut current = super::lock(&self.0);
+        let mut current = lock(&self.0);
         current.end();
         let name = current.operations.get(current.at).map(|operation| operation.name.clone());
         let operations = std::mem::take(&mut current.operations);
@@ -84,7 +85,7 @@ impl Profile {
         let (clock, begun) = (PieceClock::default(), Instant::now());
         job(&clock);
         let took = begun.elapsed();
-        let mut current = super::lock(&self.0);
+        let mut current = lock(&self.0);
         let at = current.at;
         let Some(operation) = current.operations.get_mut(at) else { return };
         operation.shared += took;

@@ -221,7 +221,8 @@ fn pairs_of_tiles_meet_once() {
         let pool = ThreadPool::new(threads).unwrap();
         // Rows of seven values in tiles of three; a row of the second matrix for each piece.
         let (mut first, mut second) = (vec![0u32; 5 * 7], vec![0u32; 4 * 10]);
-        let cuts = [(0..2, 3), (2..2, 0), (3..5, 1)].map(|(rows, row)| PairCut { rows, row });
+        let cuts =
+            [(0..2, 3), (2..2, 0), (3..5, 1)].map(|(rows, row)| crate::PairCut { rows, row });
         pool.for_each_pair(
             (&mut first, 7),
             (&mut second, 10, 1),

@@ -1,6 +1,6 @@
 //! `gannet bench`: prefill and decode rates, compared with what the machine sustains.
 
-use crate::adapters::AdapterArgs;
+use crate::adapter_args::AdapterArgs;
 use crate::device::DeviceArgs;
 use crate::exit::WrongUsage;
 use crate::model::{self, BUILTIN};
@@ -10,10 +10,12 @@ use crate::progress::{self, Task};
 use crate::size::{bytes, threads};
 use crate::weights::WeightsArgs;
 use anyhow::{Context, Result, bail};
+use backend::Mode;
 use convert::MatrixTypes;
 use convert::synth::{self, SynthPlan};
-use engine::{CacheRounding, KvType, LoadOptions, Mode, Runner};
+use engine::{CacheRounding, LoadOptions, Runner};
 use formats::{Checkpoint, OpenOptions};
+use kernels::kv::KvType;
 use loadtest::{BenchPlan, DiskPlan, bench, bench_constrained, bench_disk, bench_scaling};
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;

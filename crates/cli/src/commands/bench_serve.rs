@@ -2,6 +2,7 @@
 
 use crate::interrupt::Watch;
 use crate::new_file::NewFile;
+use crate::runtime::runtime;
 use crate::{output, progress};
 use anyhow::{Context, Result, bail};
 use convert::Interrupted;
@@ -52,7 +53,7 @@ struct ReportArgs {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    super::runtime()?.block_on(measure(args))
+    runtime()?.block_on(measure(args))
 }
 
 async fn measure(args: &Args) -> Result<()> {

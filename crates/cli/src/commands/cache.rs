@@ -1,19 +1,23 @@
 //! `gannet cache`: the prefixes that are kept on disk.
 
+mod digest;
 mod export;
+mod folder_args;
 mod import;
 mod list;
 mod prune;
 
 use crate::exit::SilentExit;
 use crate::interrupt::Watch;
-use crate::{folders, kv_dir, output, progress};
+use crate::{kv_dir, output, progress};
 use anyhow::{Context, Result, bail};
 use clap::Subcommand;
+use digest::digest;
+use folder_args::FolderArgs;
 use list::roots;
 use serde_json::json;
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use store::{Files, FolderExtent, Problem, StoreKey, remove_extents, verify_extent};
 
 /// Show, check and remove the prefixes that --kv-dir keeps on disk
@@ -29,41 +33,6 @@ impl Args {
     /// Whether a prefix is taken out with a model that these arguments name.
     fn exports_with_model(&self) -> bool {
         matches!(&self.command, CacheCommand::Export(args) if args.names_model())
-    }
-}
-
-/// The folder that a command looks at.
-#[derive(Debug, clap::Args)]
-struct FolderArgs {
-    /// Folder of the prefixes: a path, or auto for kv in the user's cache folder
-    #[arg(long, value_name = "DIR|auto", default_value = kv_dir::AUTO)]
-    kv_dir: PathBuf,
-}
-
-impl FolderArgs {
-    /// The folder, which need not exist where none is named.
-    ///
-    /// # Errors
-    ///
-    /// If it is off, or a named one does not exist.
-    fn folder(&self) -> Result<PathBuf> {
-        let folder = self.folder_to_write()?;
-        if self.kv_dir != Path::new(kv_dir::AUTO) && !folder.is_dir() {
-            bail!("--kv-dir: {}: no such folder", folder.display());
-        }
-        Ok(folder)
-    }
-
-    /// The folder, which need not exist.
-    ///
-    /// # Errors
-    ///
-    /// If it is off.
-    fn folder_to_write(&self) -> Result<PathBuf> {
-        if folders::is_off(&self.kv_dir) {
-            bail!("--kv-dir is off: name a folder");
-        }
-        kv_dir::folder(&self.kv_dir)
     }
 }
 
@@ -107,7 +76,8 @@ struct DigestArgs {
     model: crate::args::ModelArgs,
 }
 
-pub(crate) fn run(args: &Args) -> Result<()> {
+/// `given` returns the arguments without settings, where they are right alone.
+pub(crate) fn run(args: &Args, given: impl Fn() -> Option<Args>) -> Result<()> {
     match &args.command {
         CacheCommand::Path(args) => output::lines([args.folder_to_write()?.display()]),
         CacheCommand::List(args) => list::run(args),
@@ -117,7 +87,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             let digest = digest(&args.model.locate()?)?;
             output::report(args.json, || json!({ "digest": digest }), || format!("{digest}\n"))
         }
-        CacheCommand::Export(args) => export::run(args),
+        CacheCommand::Export(args) => {
+            export::run(args, || given().is_some_and(|given| given.exports_with_model()))
+        }
         CacheCommand::Import(args) => import::run(args),
     }
 }
@@ -197,25 +169,4 @@ fn report_checked(
         output::note(format_args!("encrypted, and checked without their key: {sealed}"));
     }
     Ok(())
-}
-
-/// Computes the digest of the weights of the model at a path, unless it is known.
-fn digest(path: &Path) -> Result<String> {
-    let files = formats::ModelFiles::open(path)?.paths();
-    let sizes = files.iter().filter_map(|file| file.metadata().ok());
-    let bar = progress::bytes(sizes.map(|metadata| metadata.len()).sum());
-    let memory = kv_dir::digests();
-    let watch = Watch::new();
-    let mut stopped = Ok(());
-    let digest = formats::digest_files(&files, memory.as_deref(), |bytes| {
-        bar.inc(bytes);
-        stopped = watch.check();
-        stopped.is_ok()
-    });
-    bar.finish_and_clear();
-    stopped?;
-    let Some(digest) = digest.with_context(|| format!("cannot read {}", path.display()))? else {
-        bail!("{}: the digest was not computed", path.display());
-    };
-    Ok(digest)
 }

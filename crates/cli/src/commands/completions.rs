@@ -6,10 +6,12 @@ use anyhow::Result;
 use api::CacheIsolation;
 use backend::Mode;
 use clap::builder::PossibleValuesParser;
-use clap::{Arg, ArgAction, Command, CommandFactory, ValueHint};
+use clap::{Arg, ArgAction, Command, ValueHint};
 use clap_complete::Shell;
 use convert::{Mixture, synth};
-use engine::{AdapterSource, CacheRounding, DiskWrite, KvType, Pooling};
+use engine::{AdapterSource, CacheRounding, DiskWrite};
+use formats::Pooling;
+use kernels::kv::KvType;
 use std::any::TypeId;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -25,9 +27,10 @@ pub(crate) struct Args {
     shell: Shell,
 }
 
-pub(crate) fn run(args: &Args) -> Result<()> {
+/// Prints the script for `program`.
+pub(crate) fn run(args: &Args, program: Command) -> Result<()> {
     let mut script = Vec::new();
-    let mut program = with_values(crate::Cli::command());
+    let mut program = with_values(program);
     clap_complete::generate(args.shell, &mut program, "gannet", &mut script);
     output::text(&String::from_utf8_lossy(&script))
 }
@@ -82,6 +85,7 @@ fn takes_path(arg: &Arg) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::CommandFactory;
 
     /// What follows an option in a script of bash.
     fn offered<'a>(script: &'a str, flag: &str) -> Vec<&'a str> {

@@ -4,11 +4,14 @@ use crate::args::PoolingArgs;
 use crate::load::PlainSourceArgs;
 use crate::output;
 use crate::progress::{self, Task};
+use crate::runtime::runtime;
 use anyhow::Result;
-use api::{Embed, EncodeOptions, Prompt, RequestOptions, Service};
+use api::{Prompt, RequestOptions, Service};
+use engine::Embed;
 use indicatif::ProgressBar;
 use serde_json::json;
 use std::io::BufRead;
+use text::EncodeOptions;
 
 /// Texts that are computed together.
 const TOGETHER: usize = 64;
@@ -42,7 +45,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     let loaded = args.source.load(args.pooling.pooling)?;
-    let runtime = super::runtime()?;
+    let runtime = runtime()?;
     let bar = Task::new(progress::tokens(0));
     let print = |texts: &[String]| {
         let vectors = runtime.block_on(vectors(args, &loaded.service, texts, bar.bar()))?;

@@ -10,7 +10,7 @@ use crate::effective::EffectiveSettings;
 use crate::weights::MemoryArgs;
 use crate::{model, output};
 use anyhow::Result;
-use engine::Mode;
+use backend::Mode;
 use formats::{Checkpoint, Error, ModelConfig, ModelFiles, OpenOptions};
 use report::InspectReport;
 use std::ffi::OsString;

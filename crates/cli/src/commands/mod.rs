@@ -27,11 +27,3 @@ pub(crate) mod synth;
 pub(crate) mod template;
 pub(crate) mod tokenize;
 pub(crate) mod verify;
-
-use anyhow::{Context, Result};
-
-/// The async runtime of a command.
-fn runtime() -> Result<tokio::runtime::Runtime> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.context("cannot start the async runtime")
-}

@@ -1,6 +1,6 @@
 //! `gannet replay`: computes the requests of traces again, each alone, and compares the bits.
 
-use crate::adapters::AdapterArgs;
+use crate::adapter_args::AdapterArgs;
 use crate::args::ModelArgs;
 use crate::device::DeviceArgs;
 use crate::exit::SilentExit;

@@ -3,6 +3,7 @@
 use crate::load::PlainSourceArgs;
 use crate::output;
 use crate::progress::{self, Task};
+use crate::runtime::runtime;
 use anyhow::{Result, bail};
 use api::{RequestOptions, Service, probability};
 use serde_json::json;
@@ -36,7 +37,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     let loaded = args.source.load(None)?;
-    let scores = super::runtime()?.block_on(scores(args, &loaded.service))?;
+    let scores = runtime()?.block_on(scores(args, &loaded.service))?;
     let mut order: Vec<usize> = (0..scores.len()).collect();
     order.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]));
     for index in order {

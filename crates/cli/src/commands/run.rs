@@ -1,12 +1,13 @@
 //! `gannet run`: one prompt, one answer.
 
-use crate::answer::{Show, StreamedAnswer};
 use crate::args::{SamplingArgs, SpeculateArgs};
 use crate::input::TextSource;
 use crate::load::{LoadedModel, SourceArgs};
 use crate::new_file::NewFile;
 use crate::output;
 use crate::reasoning::ReasoningArgs;
+use crate::runtime::runtime;
+use crate::streamed_answer::{Show, StreamedAnswer};
 use anyhow::{Result, bail};
 use api::{
     ApiError, ChatRequest, Message, Prompt, RequestOptions, SamplingOptions, TextRequest,
@@ -70,7 +71,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     args.sampling.check(loaded.service.info().vocab_size)?;
     let stream = start(args, prompt, &loaded)?;
     let show = if args.json { Show::Nothing } else { Show::Pieces };
-    let runtime = super::runtime()?;
+    let runtime = runtime()?;
     let answer =
         runtime.block_on(StreamedAnswer::follow(stream, show, std::future::pending::<()>()))?;
     if let Some(path) = &args.output {

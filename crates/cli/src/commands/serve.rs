@@ -1,6 +1,6 @@
 //! `gannet serve`: one model or many over HTTP.
 
-mod adapters;
+mod adapter_folder;
 mod limits;
 mod listen;
 mod models;
@@ -14,7 +14,7 @@ use crate::interrupt::{self, Signal, Watch};
 use crate::load::{LoadedModel, SourceArgs};
 use crate::new_file::NewFile;
 use crate::output::{self, note};
-use adapters::AdapterFolderArgs;
+use adapter_folder::AdapterFolderArgs;
 use anyhow::{Context, Result, bail};
 use convert::Interrupted;
 use limits::{ClientArgs, ConnectionArgs};

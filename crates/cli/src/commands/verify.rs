@@ -6,15 +6,17 @@ mod report;
 mod text_cases;
 mod texts;
 
-use crate::adapters::{self, AdapterArgs};
+use crate::adapter_args::{self, AdapterArgs};
 use crate::device::DeviceArgs;
 use crate::exit::SilentExit;
 use crate::placement::PlacementArgs;
 use crate::size::threads;
 use crate::{load, output};
 use anyhow::{Context, Result};
-use engine::{CacheRounding, KvType, LoadOptions, Mode, SingleSequence};
+use backend::Mode;
+use engine::{CacheRounding, LoadOptions, SingleSequence};
 use formats::{Checkpoint, OpenOptions};
+use kernels::kv::KvType;
 use reference::Reference;
 use report::VerifyReport;
 use std::ffi::OsString;
@@ -98,7 +100,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 impl Args {
     /// The reference file of the model at `path`, which says nothing of adapters.
     fn beside(&self, path: &Path) -> Option<PathBuf> {
-        adapters::reference_of(path).filter(|_| self.adapters.sources().is_empty())
+        adapter_args::reference_of(path).filter(|_| self.adapters.sources().is_empty())
     }
 }
 

@@ -1,8 +1,10 @@
 //! Rules of placement, shown and checked.
 
 use crate::gannet::{Ended, check_error, command, file, run, succeed, tiny};
-use engine::{LoadOptions, Mode, Placement, Runner, SingleSequence};
+use backend::Mode;
+use engine::{LoadOptions, Runner, SingleSequence};
 use formats::{Checkpoint, OpenOptions};
+use models::placement::Placement;
 use serde_json::Value;
 use std::path::Path;
 use std::sync::Arc;

@@ -1,23 +1,16 @@
 //! Computes the windows and adds up their sums.
 
-use super::{ROWS, Windows};
-use crate::{Interrupted, WorkProgress};
+use super::windows::{ROWS, Windows};
+use crate::progress::{Interrupted, WorkProgress};
 use anyhow::{Result, bail};
-use engine::{InputSums, Runner, SingleSequence};
+use backend::InputSums;
+use engine::{Runner, SingleSequence};
 use formats::imatrix::{Imatrix, ImatrixEntry};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Time between writes of the file.
 const KEPT: Duration = Duration::from_secs(15);
-
-impl Windows<'_> {
-    /// The tokens of window `index`.
-    fn get(&self, index: usize) -> Vec<u32> {
-        let share = self.context - self.text.prefix.len();
-        [self.text.prefix, &self.text.ids[index * share..][..share]].concat()
-    }
-}
 
 /// Computes the windows that `sums` lacks. The file `path` holds all of them at the end, and the
 /// complete ones after an interruption.

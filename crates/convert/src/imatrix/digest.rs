@@ -1,6 +1,6 @@
 //! Digests of a text and of a model, so that work is continued only with both.
 
-use super::TextIds;
+use super::windows::TextIds;
 use formats::Checkpoint;
 use sha2::{Digest, Sha256};
 

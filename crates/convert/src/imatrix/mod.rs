@@ -7,20 +7,23 @@
 
 mod collect;
 mod digest;
+mod windows;
 
-use super::{WorkProgress, check_output};
+use crate::output::check_output;
+use crate::progress::WorkProgress;
 use anyhow::{Context, Result, bail};
-use engine::{LoadOptions, Mode, Runner};
+use backend::Mode;
+use engine::{LoadOptions, Runner};
 use formats::Checkpoint;
 use formats::imatrix::Imatrix;
 use std::path::Path;
+pub use windows::TextIds;
+use windows::{ROWS, Windows};
 
 /// Tokens of a window where the model's context is not shorter.
 const CONTEXT: usize = 512;
 /// Most rows: the file counts them in f32, which is exact so far.
 const MAX_ROWS: usize = 1 << 24;
-/// Rows computed at once.
-const ROWS: usize = 64;
 
 /// How importance is collected.
 #[derive(Clone, Debug)]
@@ -37,15 +40,6 @@ pub struct ImatrixOptions {
     pub dataset: String,
 }
 
-/// The tokens of a text.
-#[derive(Clone, Copy, Debug)]
-pub struct TextIds<'a> {
-    /// Tokens that each window begins with.
-    pub prefix: &'a [u32],
-    /// The text itself.
-    pub ids: &'a [u32],
-}
-
 /// What the output holds now.
 #[derive(Clone, Debug)]
 pub struct Collected {
@@ -53,16 +47,6 @@ pub struct Collected {
     pub sums: Imatrix,
     /// Windows that the output held before.
     pub resumed_at: usize,
-}
-
-/// A text cut into windows.
-#[derive(Clone, Copy, Debug)]
-struct Windows<'a> {
-    text: TextIds<'a>,
-    /// Tokens of a window, which are more than those of the prefix.
-    context: usize,
-    /// Windows to compute.
-    count: usize,
 }
 
 /// Computes the windows of `text` that the file `out` does not hold yet, and writes it.

@@ -4,7 +4,7 @@ use super::convert::{RowConverter, SHARE};
 use super::importance::Importance;
 use super::overrides::matching;
 use super::plan::{Target, is_matrix};
-use crate::WorkProgress;
+use crate::progress::WorkProgress;
 use crate::types::writable_type;
 use anyhow::{Context, Result, bail};
 use base::ThreadPool;

@@ -4,7 +4,7 @@
 
 use super::importance::Importance;
 use super::plan::Target;
-use crate::WorkProgress;
+use crate::progress::WorkProgress;
 use anyhow::{Result, bail};
 use base::ThreadPool;
 use formats::gguf::SplitStream;

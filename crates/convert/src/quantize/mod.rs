@@ -4,6 +4,7 @@ mod compare;
 mod convert;
 mod importance;
 mod mixture;
+mod options;
 mod overrides;
 mod plan;
 mod pre;
@@ -18,12 +19,14 @@ mod vocabulary;
 pub use compare::{Comparison, TensorErrors};
 pub use mixture::Mixture;
 pub(crate) use mixture::{ModelTraits, split_layer};
+pub use options::QuantizeOptions;
 pub use overrides::Override;
 pub(crate) use overrides::glob;
 pub(crate) use plan::{is_matrix, mixed_type};
 pub use summary::{QuantizePlan, Quantized};
 
-use super::{WorkProgress, output};
+use super::output;
+use crate::progress::WorkProgress;
 use anyhow::{Context, Result};
 use base::ThreadPool;
 use formats::gguf::{GgufWriter, Value};
@@ -34,46 +37,6 @@ use plan::Target;
 use source::QuantizeSource;
 use std::path::Path;
 use std::time::Instant;
-
-/// How a checkpoint is quantised.
-#[derive(Debug)]
-pub struct QuantizeOptions<'a> {
-    /// The types of the tensors.
-    pub mixture: &'static Mixture,
-    /// Types of single tensors; of several that match, the last counts.
-    pub overrides: &'a [Override],
-    /// File with the importance of columns, as [`imatrix`](super::imatrix) writes it.
-    pub importance: Option<&'a Path>,
-    /// Largest size of a part in bytes; `None` writes one file.
-    pub split_size: Option<usize>,
-    /// Whether tensors of fewer than eight bits are quantised again.
-    pub requantize: bool,
-    /// Name of the model in the metadata where that of its folder means nothing.
-    pub name: Option<String>,
-    /// Name of the pre-tokenizer where that of `tokenizer.json` is not known.
-    pub pre: Option<&'a str>,
-    /// Threads that compute; 0 for all cores.
-    pub threads: usize,
-    /// Whether existing files are replaced.
-    pub force: bool,
-}
-
-impl QuantizeOptions<'_> {
-    /// Options for `mixture`, with everything else left out.
-    pub fn new(mixture: &'static Mixture) -> Self {
-        Self {
-            mixture,
-            overrides: &[],
-            importance: None,
-            split_size: None,
-            requantize: false,
-            name: None,
-            pre: None,
-            threads: 0,
-            force: false,
-        }
-    }
-}
 
 /// A model with the types of its tensors, before a byte is written.
 struct Prepared {

@@ -1,8 +1,8 @@
 //! Decides the type of every tensor, before a byte is written.
 
-use super::QuantizeOptions;
 use super::importance::Importance;
 use super::mixture::{Mixture, ModelTraits};
+use super::options::QuantizeOptions;
 use super::source::Tensor;
 use crate::types::{whole_blocks, writable_names};
 use anyhow::{Result, bail};

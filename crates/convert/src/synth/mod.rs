@@ -4,34 +4,21 @@
 //! runs.
 
 mod matrix_types;
+mod plan;
 mod shapes;
 mod vocabulary;
 mod weights;
 mod write;
 
 pub use matrix_types::MatrixTypes;
+pub use plan::SynthPlan;
 pub use shapes::{describe_shapes, names as shape_names};
 pub use write::write;
 
-use crate::check_output;
+use crate::output::check_output;
 use anyhow::{Context, Result, bail};
 use formats::ModelConfig;
 use std::path::Path;
-
-/// A checkpoint to be written.
-#[derive(Clone, Debug)]
-pub struct SynthPlan {
-    /// The shape of the model; the ids of special tokens are replaced by those of the written
-    /// vocabulary.
-    pub config: ModelConfig,
-    /// Types of the matrices.
-    pub types: MatrixTypes,
-    /// Decides all weights.
-    pub seed: u64,
-    /// How unevenly routers choose: the norms of their rows are `1 / rank^routing_skew`, in a
-    /// random order of the experts of each layer.
-    pub routing_skew: f64,
-}
 
 /// The configuration of the shape called `name`.
 ///

@@ -2,12 +2,13 @@
 //!
 //! Invariant: memory does not grow with the checkpoint.
 
-use super::SynthPlan;
+use super::matrix_types::MatrixTypes;
+use super::plan::SynthPlan;
 use super::vocabulary;
 use super::weights::RandomWeights;
+use crate::progress::WorkProgress;
 use crate::quantize::{Mixture, ModelTraits, is_matrix, mixed_type};
 use crate::types::whole_blocks;
-use crate::{MatrixTypes, WorkProgress};
 use anyhow::{Context, Result, bail};
 use formats::gguf::{GgufWriter, Value};
 use formats::layers::TensorForm;

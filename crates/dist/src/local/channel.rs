@@ -3,9 +3,12 @@
 //! Invariant: only the sender fills the channel and only the receiver empties it. A message is
 //! refused only while its sender has more pieces of it to send.
 
-use super::{PIECE, lock};
+use super::lock::lock;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, Ordering};
+
+/// Most values of a contribution or of a piece of a message: 64 KiB.
+pub(super) const PIECE: usize = 1 << 14;
 
 const EMPTY: u8 = 0;
 const FULL: u8 = 1;

@@ -1,6 +1,6 @@
 //! The contribution of a rank to a round of a collective, which all others read.
 
-use crate::Error;
+use crate::error::Error;
 use std::fmt;
 
 /// The part of a call on which all ranks must agree. Lengths are values of the result.

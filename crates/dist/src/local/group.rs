@@ -5,7 +5,7 @@
 use super::channel::PieceChannel;
 use super::contribution::Contribution;
 use super::notifier::Notifier;
-use crate::Error;
+use crate::error::Error;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 

@@ -10,18 +10,19 @@
 mod channel;
 mod contribution;
 mod group;
+mod lock;
 mod notifier;
 #[cfg(test)]
 mod tests;
 
-use crate::{Comm, Error};
+use crate::comm::Comm;
+use crate::error::Error;
+use channel::PIECE;
 use contribution::{CollectiveCall, Contribution};
 use group::RankGroup;
+use lock::lock;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLockReadGuard};
-
-/// Most values of a contribution or of a piece of a message: 64 KiB.
-const PIECE: usize = 1 << 14;
+use std::sync::{Arc, Mutex, RwLockReadGuard};
 
 /// One rank of a group of threads.
 ///
@@ -208,9 +209,4 @@ impl Drop for Local {
 /// Ranges of at most [`PIECE`] that make up `0..length`; an empty one if that is empty.
 fn pieces(length: usize) -> impl Iterator<Item = Range<usize>> {
     (0..length.max(1)).step_by(PIECE).map(move |start| start..(start + PIECE).min(length))
-}
-
-/// A panic leaves no half-written state under these locks that is read later.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

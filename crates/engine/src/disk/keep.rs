@@ -4,9 +4,10 @@
 //! seen from the positions at which later sequences are likely to continue; and with states, the
 //! snapshots there, with the rows of each group since the last full block.
 
+use super::memory::CacheMemory;
+use super::options::DiskWrite;
+use super::pace::Pace;
 use super::parts::{CachePart, CacheParts};
-use super::{DiskWrite, Pace};
-use crate::Runner;
 use base::Name;
 use sched::{Scheduler, Slot};
 use std::collections::{HashMap, VecDeque};
@@ -179,7 +180,7 @@ impl Keeper {
         &mut self,
         keys: &Keyspace,
         scheduler: &Scheduler,
-        runner: &Runner,
+        memory: &dyn CacheMemory,
         pace: Pace,
         most: usize,
     ) {
@@ -197,7 +198,7 @@ impl Keeper {
                 && let Some(next) = self.waiting.front()
                 && let Some(place) = next.place(scheduler)
             {
-                next.copy(place, runner, bytes.append(own));
+                next.copy(place, memory, bytes.append(own));
                 saves += next.saves;
                 let next = self.waiting.pop_front().map(|next| (next.name, next.tokens));
                 blocks.extend(next);
@@ -247,12 +248,12 @@ impl Waiting {
     }
 
     /// Copies its bytes from its place in the cache.
-    fn copy(&self, place: u32, runner: &Runner, out: &mut [u8]) {
+    fn copy(&self, place: u32, memory: &dyn CacheMemory, out: &mut [u8]) {
         match self.part {
             CachePart::Block(group) | CachePart::Tail(group) => {
-                runner.read_block(group, place, out)
+                memory.read_block(group, place, out)
             }
-            CachePart::State => runner.read_state(place, out),
+            CachePart::State => memory.read_state(place, out),
         }
     }
 }

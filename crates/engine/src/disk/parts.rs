@@ -2,7 +2,6 @@
 //! group of rows; and in models with states the states, and with each the rows of each group since
 //! the last full block.
 
-use crate::Runner;
 use base::Name;
 use sched::StoredParts;
 use store::{Keyspace, Kind};
@@ -20,7 +19,7 @@ pub(super) enum CachePart {
 
 /// Which parts a model has.
 #[derive(Clone, Debug)]
-pub(super) struct CacheParts {
+pub(crate) struct CacheParts {
     /// Whether each group has a window.
     pub windows: Vec<bool>,
     /// Whether there are states.
@@ -28,18 +27,13 @@ pub(super) struct CacheParts {
 }
 
 impl CacheParts {
-    pub fn of(runner: &Runner) -> Self {
-        let windows = runner.groups.iter().map(|group| group.window.is_some()).collect();
-        Self { windows, states: runner.states > 0 }
-    }
-
     /// The groups with a window, or the others.
     pub fn groups(&self, windowed: bool) -> Vec<usize> {
         (0..self.windows.len()).filter(|&group| self.windows[group] == windowed).collect()
     }
 
     /// Number of a part in the layout.
-    pub fn kind(&self, part: CachePart) -> usize {
+    pub(super) fn kind(&self, part: CachePart) -> usize {
         match part {
             CachePart::Block(group) => group,
             CachePart::State => self.windows.len(),
@@ -47,16 +41,16 @@ impl CacheParts {
         }
     }
 
-    /// The kinds of the layout.
-    pub fn kinds(&self, runner: &Runner) -> Vec<Kind> {
+    /// The kinds of the layout. `groups` has for each group the bytes of a block in each layer,
+    /// `states` the bytes of a state in each layer.
+    pub fn kinds(&self, groups: &[Vec<u64>], states: &[u64]) -> Vec<Kind> {
         let blocks = |is_state| {
-            let groups = runner.layer_bytes().groups.iter();
+            let groups = groups.iter();
             groups.map(move |bytes| Kind { layer_bytes: bytes.clone(), is_state })
         };
         let mut kinds: Vec<Kind> = blocks(false).collect();
         if self.states {
-            let layer_bytes = runner.layer_bytes().states.clone();
-            kinds.push(Kind { layer_bytes, is_state: true });
+            kinds.push(Kind { layer_bytes: states.to_vec(), is_state: true });
             kinds.extend(blocks(true));
         }
         kinds

@@ -1,9 +1,9 @@
 //! Finds what is stored of what waiting sequences need, and copies it into the cache.
 
-use super::Pace;
+use super::memory::CacheMemory;
+use super::pace::Pace;
 use super::parts::{CachePart, CacheParts, StoredHere};
-use crate::Runner;
-use crate::metrics::Metrics;
+use crate::observe::metrics::Metrics;
 use base::Name;
 use sched::{RestorePlace, RestorePlan, Scheduler, Slot};
 use std::collections::{HashMap, VecDeque};
@@ -135,7 +135,7 @@ impl Restorer {
         &mut self,
         keys: &Keyspace,
         scheduler: &mut Scheduler,
-        runner: &mut Runner,
+        memory: &mut dyn CacheMemory,
         pace: Pace,
         busy: bool,
     ) {
@@ -149,7 +149,7 @@ impl Restorer {
         let mut at = 0;
         while at < self.active.len() {
             let restore = &mut self.active[at];
-            let is_over = restore.copy_in(scheduler, runner, &mut self.in_flight, &mut left);
+            let is_over = restore.copy_in(scheduler, memory, &mut self.in_flight, &mut left);
             if !is_over && restore.last.elapsed() < PATIENCE {
                 at += 1;
                 continue;
@@ -287,7 +287,7 @@ impl Restore {
     fn copy_in(
         &mut self,
         scheduler: &mut Scheduler,
-        runner: &mut Runner,
+        memory: &mut dyn CacheMemory,
         in_flight: &mut HashMap<u64, usize>,
         left: &mut usize,
     ) -> bool {
@@ -299,7 +299,7 @@ impl Restore {
                     return false;
                 }
                 let Some(place) = self.places.pop_front() else { break };
-                write(runner, place, &arrival.bytes[*copied * bytes..][..bytes]);
+                write(memory, place, &arrival.bytes[*copied * bytes..][..bytes]);
                 scheduler.restored(self.slot);
                 *copied += 1;
                 *left = left.saturating_sub(bytes);
@@ -317,12 +317,12 @@ impl Restore {
 }
 
 /// Writes what came to its place in the cache.
-fn write(runner: &mut Runner, place: RestorePlace, bytes: &[u8]) {
+fn write(memory: &mut dyn CacheMemory, place: RestorePlace, bytes: &[u8]) {
     match place {
         RestorePlace::Block { group, block, .. } | RestorePlace::Tail { group, block } => {
-            runner.write_block(group, block, bytes);
+            memory.write_block(group, block, bytes);
         }
-        RestorePlace::State { slot } => runner.write_state(slot, bytes),
+        RestorePlace::State { slot } => memory.write_state(slot, bytes),
     }
 }
 

@@ -2,10 +2,11 @@
 
 use crate::checkpoints::{architectures, open, random, write};
 use crate::determinism::{Answer, collect};
+use backend::{AdapterSet, Mode, ScaledAdapter};
 use base::Rng;
 use engine::{
-    AdapterSet, AdapterSource, EngineHandle, EngineOptions, KvMemory, LoadOptions, LoadedAdapter,
-    Mode, Request, Runner, SamplingParams, ScaledAdapter, SingleSequence, Speculate, start,
+    AdapterSource, EngineHandle, EngineOptions, KvMemory, LoadOptions, LoadedAdapter, Request,
+    Runner, SamplingParams, SingleSequence, Speculate, start,
 };
 use formats::config::OfLayers;
 use formats::safetensors::SafetensorsWriter;

@@ -1,8 +1,9 @@
 //! The bits of the built-in model, in each mode on each instruction set: they change only together
 //! with `kernels::ARITHMETIC`, because numbers on disk are found by it.
 
+use backend::Mode;
 use backend::{Backend, Cpu, Device, DeviceChoice, DeviceOptions};
-use engine::{LoadOptions, Mode, Runner, SingleSequence};
+use engine::{LoadOptions, Runner, SingleSequence};
 use formats::{Checkpoint, OpenOptions};
 use kernels::Isa;
 use sha2::{Digest, Sha256};

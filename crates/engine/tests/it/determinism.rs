@@ -6,10 +6,11 @@ use crate::checkpoints::{config, least, open, random, random_of, write};
 use crate::constraints::{Steered, Toy};
 use crate::devices::test_gpu;
 use crate::kinds::has_states;
+use backend::{DeviceChoice, Mode};
 use base::Rng;
 use engine::{
-    DeviceChoice, EngineHandle, EngineOptions, Event, Finished, Generation, KvMemory, LoadOptions,
-    Mode, Outcome, Request, Runner, SamplingParams, Speculate, WeightsMemory, start,
+    EngineHandle, EngineOptions, Event, Finished, Generation, KvMemory, LoadOptions, Outcome,
+    Request, Runner, SamplingParams, Speculate, WeightsMemory, start,
 };
 use formats::Checkpoint;
 use formats::layers::RopeScaling;

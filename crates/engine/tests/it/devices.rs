@@ -1,8 +1,9 @@
 //! Every device computes what the reference device defines.
 
 use crate::checkpoints::{architectures, open, random};
+use backend::{DeviceChoice, Mode};
 use base::Rng;
-use engine::{DeviceChoice, LoadOptions, Mode, Runner, SingleSequence};
+use engine::{LoadOptions, Runner, SingleSequence};
 use formats::Checkpoint;
 use std::path::Path;
 
@@ -91,7 +92,7 @@ fn the_reference_device_refuses_what_it_does_not_define() {
     let error = Runner::load(&checkpoint, &fast).unwrap_err().to_string();
     assert!(error.contains("no mode but exact"), "{error}");
     let exact = LoadOptions { mode: Mode::Exact, context: Some(64), ..fast };
-    let half = LoadOptions { kv_type: Some(engine::KvType::F16), ..exact };
+    let half = LoadOptions { kv_type: Some(kernels::kv::KvType::F16), ..exact };
     let error = Runner::load(&checkpoint, &half).unwrap_err().to_string();
     assert!(error.contains("no KV cache but f32"), "{error}");
 }

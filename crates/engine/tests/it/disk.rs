@@ -9,11 +9,14 @@ use crate::checkpoints::{architectures, config, random};
 use crate::determinism::{Answer, collect};
 use crate::kinds::{has_states, has_windows};
 use crate::reuse::{ask_in, request};
+use backend::{AdapterSet, Mode, ScaledAdapter};
 use engine::{
-    AdapterSet, CacheLookup, DiskCache, DiskWrite, EngineHandle, EngineOptions, Event, KvMemory,
-    KvType, LoadOptions, Mode, Request, Runner, ScaledAdapter, start,
+    DiskCache, DiskWrite, EngineHandle, EngineOptions, Event, KvMemory, LoadOptions, Request,
+    Runner, start,
 };
 use formats::Checkpoint;
+use kernels::kv::KvType;
+use sched::CacheLookup;
 use scripted::Scripted;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};

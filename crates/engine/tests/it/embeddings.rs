@@ -2,11 +2,13 @@
 
 use crate::checkpoints::{architectures, random};
 use crate::determinism::block_bytes;
+use backend::{Batch, Mode};
 use engine::{
-    BLOCK, Batch, Embed, EngineHandle, EngineOptions, Event, Finished, Generation, KvMemory,
-    LoadOptions, Mode, Outcome, Pooling, Request, Runner, SubmitError, start,
+    BLOCK, Embed, EngineHandle, EngineOptions, Event, Finished, Generation, KvMemory, LoadOptions,
+    Outcome, Request, Runner, SubmitError, start,
 };
 use formats::Checkpoint;
+use formats::Pooling;
 
 fn prompt(len: usize, seed: u32) -> Vec<u32> {
     (0..len as u32).map(|i| (i * 41 + i / 5 + seed) % 131).collect()

@@ -1,11 +1,13 @@
 //! Encoders: a text has the same vector in any company, and on any number of threads.
 
 use crate::checkpoints::{open, random_of};
+use backend::Mode;
 use engine::{
-    Embed, EngineHandle, EngineOptions, Event, KvMemory, LoadOptions, Mode, Pooling, Request,
-    Runner, SubmitError, start,
+    Embed, EngineHandle, EngineOptions, Event, KvMemory, LoadOptions, Request, Runner, SubmitError,
+    start,
 };
 use formats::Checkpoint;
+use formats::Pooling;
 use formats::gguf::GgufWriter;
 
 /// Layers of both kinds of ModernBERT.
@@ -124,7 +126,7 @@ fn the_reference_device_computes_the_same() {
         let (checkpoint, _folder) = random_of(architecture, LAYERS);
         let types = checkpoint.config().hyperparameters().encoder.as_ref().unwrap().token_types;
         let requests = &requests(types)[..6];
-        let device = engine::DeviceChoice { device: &backend::REFERENCE, which: None };
+        let device = backend::DeviceChoice { device: &backend::REFERENCE, which: None };
         let exact = options(Mode::Exact, 2, 512);
         let got = together(&engine(&checkpoint, &exact), requests);
         let want = together(&engine(&checkpoint, &LoadOptions { device, ..exact }), requests);

@@ -2,14 +2,13 @@
 
 use crate::checkpoints::{architectures, config, open, random, write};
 use crate::devices::test_gpu;
+use backend::{DeviceChoice, InputSums, Mode};
 use base::Rng;
-use engine::{
-    BLOCK, CacheRounding, DeviceChoice, InputSums, KvType, LoadOptions, Mode, Runner,
-    SingleSequence,
-};
+use engine::{BLOCK, CacheRounding, LoadOptions, Runner, SingleSequence};
 use formats::Checkpoint;
 use formats::layers::TensorForm;
 use formats::layers::{OpSpec, Reach};
+use kernels::kv::KvType;
 use std::collections::HashSet;
 use std::path::Path;
 

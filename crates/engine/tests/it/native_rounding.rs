@@ -2,8 +2,10 @@
 //! follows the published definitions.
 
 use crate::checkpoints::{open, random};
-use engine::{CacheRounding, Error, KvType, LoadOptions, Mode, Runner, SingleSequence};
+use backend::Mode;
+use engine::{CacheRounding, Error, LoadOptions, Runner, SingleSequence};
 use formats::Checkpoint;
+use kernels::kv::KvType;
 use serde::Deserialize;
 use std::path::Path;
 

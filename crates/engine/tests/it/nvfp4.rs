@@ -1,8 +1,9 @@
 //! Models with NVFP4 weights, attention, dense matrices and experts alike.
 
 use crate::checkpoints::{config, open, write};
+use backend::Mode;
 use base::Rng;
-use engine::{LoadOptions, Mode, Runner, SingleSequence};
+use engine::{LoadOptions, Runner, SingleSequence};
 use formats::safetensors::SafetensorsWriter;
 use formats::{Checkpoint, ModelFiles};
 use kernels::quant::{F32, QuantType};

@@ -1,11 +1,13 @@
 //! Placement rules change the tensors that they match and nothing else.
 
 use crate::checkpoints::{open, random};
+use backend::Mode;
 use base::Rng;
-use engine::{Error, LoadOptions, Mode, Placement, Runner, SingleSequence};
+use engine::{Error, LoadOptions, Runner, SingleSequence};
 use formats::safetensors::SafetensorsWriter;
 use formats::{Checkpoint, ModelFiles};
 use kernels::quant::{F32, QuantType};
+use models::placement::Placement;
 use models::placement::TensorInfo;
 use std::path::Path;
 use std::sync::Arc;

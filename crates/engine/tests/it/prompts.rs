@@ -2,10 +2,11 @@
 
 use crate::checkpoints::{architectures, config, open, random, write};
 use crate::determinism::block_bytes;
+use backend::Mode;
 use base::Rng;
 use engine::{
-    BLOCK, EngineHandle, EngineOptions, Event, Finished, KvMemory, LoadOptions, Mode, Outcome,
-    Request, Runner, SamplingParams, SingleSequence, SubmitError, TokenLogprobs, start,
+    BLOCK, EngineHandle, EngineOptions, Event, Finished, KvMemory, LoadOptions, Outcome, Request,
+    Runner, SamplingParams, SingleSequence, SubmitError, TokenLogprobs, start,
 };
 use formats::Checkpoint;
 use std::thread::JoinHandle;

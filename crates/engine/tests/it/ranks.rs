@@ -4,10 +4,12 @@
 use crate::adapters::write_adapter;
 use crate::checkpoints::{architectures, config, config_of, open, write};
 use crate::placement::{BUILT_IN_Q8_0, rule, rules};
+use backend::{AdapterSet, Mode, ScaledAdapter};
 use base::Rng;
 use dist::{Comm, Local};
-use engine::{AdapterSet, LoadOptions, Mode, Ranks, Runner, ScaledAdapter, SingleSequence};
+use engine::{LoadOptions, Runner, SingleSequence};
 use formats::layers::OpSpec;
+use models::Ranks;
 use std::path::Path;
 use std::sync::Arc;
 

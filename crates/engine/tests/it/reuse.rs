@@ -4,11 +4,12 @@
 use crate::checkpoints::{architectures, config, random};
 use crate::determinism::{Answer, collect};
 use crate::kinds::has_states;
+use backend::Mode;
 use engine::{
-    EngineHandle, EngineOptions, KvMemory, KvType, LoadOptions, Mode, Request, Runner,
-    SamplingParams, start,
+    EngineHandle, EngineOptions, KvMemory, LoadOptions, Request, Runner, SamplingParams, start,
 };
 use formats::Checkpoint;
+use kernels::kv::KvType;
 
 /// Tokens of a prompt: two blocks and a tail of odd length.
 const PROMPT: usize = 79;

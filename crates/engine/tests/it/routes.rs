@@ -5,8 +5,9 @@ use crate::checkpoints::{architectures, random};
 use crate::kinds::converts_experts;
 use crate::placement::{rule, rules};
 use crate::streaming::{bits, options};
+use backend::Mode;
 use engine::routes::RouteTrace;
-use engine::{Error, ExpertProfile, LoadOptions, Mode, ProfileUse, Runner, WeightsMemory};
+use engine::{Error, ExpertProfile, LoadOptions, ProfileUse, Runner, WeightsMemory};
 use std::sync::Arc;
 
 /// Options that stream all experts.

@@ -2,7 +2,8 @@
 
 use crate::checkpoints::{architectures, config, random};
 use crate::kinds::has_states;
-use engine::{LoadOptions, Mode, Runner, SequenceMemory};
+use backend::Mode;
+use engine::{LoadOptions, Runner, SequenceMemory};
 use formats::Checkpoint;
 
 /// Tokens of a sequence.

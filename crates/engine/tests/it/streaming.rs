@@ -3,9 +3,8 @@
 use crate::checkpoints::{architectures, config, config_of, least, open, random, write};
 use crate::kinds::converts_experts;
 use crate::placement::{rule, rules};
-use engine::{
-    Error, KvMemory, LoadOptions, Mode, PackChoice, Runner, SingleSequence, WeightsMemory,
-};
+use backend::Mode;
+use engine::{Error, KvMemory, LoadOptions, PackChoice, Runner, SingleSequence, WeightsMemory};
 use formats::layers::TensorKind;
 use formats::{Checkpoint, PackFile, PackOrigin, PackPart, PackWriter};
 use models::placement::{Placed, TensorMemory};

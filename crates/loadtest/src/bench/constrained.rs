@@ -3,15 +3,13 @@
 use super::measure::BenchPlan;
 use super::spread::MedianRange;
 use anyhow::{Context, Result, bail};
-use api::{
-    GrammarSource, ModelCard, Prompt, SamplingOptions, Service, ServiceParts, TextEvent,
-    TextRequest,
-};
+use api::{ModelCard, Prompt, SamplingOptions, Service, ServiceParts, TextEvent, TextRequest};
 use engine::{EngineOptions, Runner};
 use formats::{Checkpoint, GenerationDefaults};
 use serde::Serialize;
 use std::path::Path;
 use std::time::Instant;
+use text::GrammarSource;
 use text::{GgufOptions, TextAssets};
 
 /// Most bytes of a schema.

@@ -5,8 +5,9 @@ use super::spread::MedianRange;
 use super::work::ForwardCost;
 use crate::spec::between;
 use anyhow::{Result, bail};
-use engine::metrics::StreamStats;
-use engine::{AdapterSet, Batch, Runner, ScaledAdapter, SequenceMemory};
+use backend::StreamStats;
+use backend::{AdapterSet, Batch, ScaledAdapter};
+use engine::{Runner, SequenceMemory};
 use kernels::layout::Activations;
 use serde::Serialize;
 use std::time::Instant;
@@ -33,7 +34,7 @@ pub struct BenchPlan {
     pub guesses: Vec<usize>,
     /// Measure decoding once more, in turns, where each sequence has another low-rank adapter of
     /// this rank, random values for all projections of the layers
-    #[arg(long, value_name = "RANK", value_parser = between(1, engine::MAX_ADAPTER_RANK as u64))]
+    #[arg(long, value_name = "RANK", value_parser = between(1, formats::adapter::MAX_RANK as u64))]
     pub adapter_rank: Option<usize>,
     /// Repetitions of each measurement
     #[arg(long, default_value_t = 5, value_parser = between(1, u32::MAX.into()))]

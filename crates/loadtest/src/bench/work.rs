@@ -1,8 +1,10 @@
 //! Bytes and operations of a step, counted from the tensors of the checkpoint.
 
-use engine::{BLOCK, CacheRounding, LayerCache, Mode, Settings};
+use backend::Mode;
+use engine::{BLOCK, CacheRounding, Settings};
 use formats::{Checkpoint, ModelConfig, TensorView};
 use kernels::Isa;
+use kernels::kv::LayerCache;
 use kernels::layout::{self, Activations};
 
 /// The cost of the forward pass of one model.

@@ -1,6 +1,6 @@
 //! Rules of eviction: which of the experts in memory is worth least.
 
-use engine::Heat;
+use backend::Heat;
 use engine::routes::RouteTrace;
 use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashMap};

@@ -92,7 +92,7 @@ impl AnswerCall {
 
 /// Returns the members of the object of which `arguments` is the text, or the beginning of it.
 pub(crate) fn members(arguments: &str) -> Map<String, Value> {
-    serde_json::from_str(&api::closed_object(arguments)).unwrap_or_default()
+    serde_json::from_str(&text::closed_object(arguments)).unwrap_or_default()
 }
 
 impl Collected {

@@ -13,8 +13,9 @@ use crate::http::observability::cache::RequestReports;
 use crate::http::observability::http::HttpMetrics;
 use crate::http::request::{ModelContext, RequestContext, RequestId};
 use crate::http::shutdown::Phase;
-use api::{Done, Prepared, RequestOptions, TextEvent, TextStream, Timings, Usage};
+use api::{Done, Prepared, RequestOptions, TextEvent, TextStream, Usage};
 use axum::http::StatusCode;
+use engine::Timings;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 

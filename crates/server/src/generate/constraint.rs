@@ -4,9 +4,11 @@
 use crate::http::described::described;
 use crate::http::error::HttpError;
 use crate::http::wire;
-use api::{ApiError, Field, GrammarSource};
+use api::ApiError;
+use engine::Field;
 use serde::Deserialize;
 use serde_json::Value;
+use text::GrammarSource;
 use utoipa::ToSchema;
 
 /// What the answer, its reasoning apart, is held to. At most one of these may say something, but

@@ -4,11 +4,12 @@ use crate::generate::mixed_prompts::MixedPrompt;
 use crate::http::error::HttpError;
 use crate::http::request::ModelContext;
 use crate::http::shutdown::Phase;
-use api::{
-    ApiError, Embed, Embedding, EncodedPair, Field, Pooling, Prompt, RequestOptions, Service,
-};
+use api::{ApiError, Embedding, Prompt, RequestOptions, Service};
+use engine::{Embed, Field};
+use formats::Pooling;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use serde::Deserialize;
+use text::EncodedPair;
 use utoipa::ToSchema;
 
 /// Most texts of one request.

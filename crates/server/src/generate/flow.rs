@@ -1,8 +1,8 @@
 //! The steps of a request in every protocol: read, prepare on a blocking thread, submit, answer.
 
-use crate::generate::adapters;
 use crate::generate::answer::Answer;
 use crate::generate::choices::Choices;
+use crate::generate::chosen_adapters;
 use crate::generate::delivery;
 use crate::generate::length;
 use crate::http::app::App;
@@ -11,8 +11,8 @@ use crate::http::error::HttpError;
 use crate::http::models::{ModelPool, ModelUse, PooledModel, unknown};
 use crate::http::request::{ModelContext, RequestContext};
 use api::{
-    ApiError, GrammarSource, InfillRequest, Prepared, Prompt, RequestOptions, SamplingOptions,
-    Service, TextRequest,
+    ApiError, InfillRequest, Prepared, Prompt, RequestOptions, SamplingOptions, Service,
+    TextRequest,
 };
 use axum::Json;
 use axum::body::Body;
@@ -20,6 +20,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::Value;
 use std::borrow::Cow;
 use std::sync::Arc;
+use text::GrammarSource;
 
 /// Reads the body and runs `work` with its JSON on a thread that may block.
 pub(crate) async fn read<T: Send + 'static>(
@@ -91,7 +92,7 @@ impl NamedModel {
         let ModelContext { request, model } = context.with(model);
         let app = request.app.clone();
         app.prepare(text_bytes(&body), move || {
-            let service = match adapters::chosen(&model.service, &body)? {
+            let service = match chosen_adapters::chosen(&model.service, &body)? {
                 Cow::Owned(adapted) => adapted,
                 // A name of the model with that of no adapter behind it.
                 Cow::Borrowed(own) => match name_of(&body).filter(|it| !model.answers_to(it)) {

@@ -2,8 +2,9 @@
 //! tokens, which are refused before the texts are copied and rendered.
 
 use crate::http::error::HttpError;
-use api::{EncodeOptions, Service};
+use api::Service;
 use serde_json::Value;
+use text::EncodeOptions;
 
 /// Bytes of a text above which it is looked at.
 const LONG: usize = 256 << 10;

@@ -8,8 +8,9 @@
 use crate::http::described::described;
 use crate::http::error::HttpError;
 use crate::http::fields::{ObjectReader, wrong};
-use api::{ApiError, EncodeOptions, Service};
+use api::{ApiError, Service};
 use serde_json::Value;
+use text::EncodeOptions;
 
 /// Special tokens are added, and recognised in texts.
 const WHOLE_TEXT: EncodeOptions = EncodeOptions { add_special: true, parse_special: true };

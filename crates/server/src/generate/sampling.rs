@@ -3,7 +3,8 @@
 
 use crate::http::error::HttpError;
 use crate::http::wire;
-use api::{SamplingOptions, SamplingParams};
+use api::SamplingOptions;
+use engine::SamplingParams;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::collections::HashSet;

@@ -189,7 +189,7 @@ mod tests {
                 completion_tokens,
                 ..Usage::default()
             },
-            timings: api::Timings { queued_s: 9.0, prefill_s: 2.0, decode_s: 0.5 },
+            timings: engine::Timings { queued_s: 9.0, prefill_s: 2.0, decode_s: 0.5 },
         }
     }
 

@@ -3,9 +3,10 @@
 //! Source: OpenAI API reference, "Error codes". The two context numbers are an extension that other
 //! local servers share.
 
-use api::{ApiError, Field};
+use api::ApiError;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use engine::Field;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::fmt::Display;

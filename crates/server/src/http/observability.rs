@@ -7,8 +7,8 @@ mod report;
 mod sliding_window;
 
 use api::Service;
-use api::metrics::Metrics;
 use cache::CacheReports;
+use engine::metrics::Metrics;
 pub(crate) use families::Exposition;
 use http::HttpMetrics;
 use prometheus_client::encoding::text::encode;

@@ -30,6 +30,7 @@ mod chat;
 mod edits;
 mod messages;
 pub(crate) mod models;
+mod protocol;
 mod request;
 mod response;
 pub(crate) mod routes;
@@ -40,8 +41,9 @@ use crate::http::app::App;
 use crate::http::error::{self, HttpError};
 use crate::http::fallback::unknown_route;
 use crate::http::protocol::Protocol;
-use api::Field;
 use axum::http::HeaderName;
+use engine::Field;
+pub(crate) use protocol::Anthropic;
 use response::ErrorBody;
 use serde_json::{Value, json};
 use utoipa::OpenApi;
@@ -52,9 +54,6 @@ use utoipa_axum::routes;
 #[derive(OpenApi)]
 #[openapi(components(schemas(ErrorBody)))]
 struct Errors;
-
-/// Anthropic's Messages API.
-pub(crate) struct Anthropic;
 
 impl Protocol for Anthropic {
     const ID_HEADER: Option<HeaderName> = Some(HeaderName::from_static("request-id"));

@@ -17,6 +17,7 @@ mod completion;
 mod embeddings;
 mod models;
 mod props;
+mod protocol;
 mod sampling;
 mod slots;
 mod tokens;
@@ -25,12 +26,10 @@ use crate::http::app::App;
 use crate::http::error::HttpError;
 use crate::http::protocol::Protocol;
 use axum::routing::post;
+pub(crate) use protocol::Llama;
 use serde_json::{Value, json};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-
-/// The routes of llama.cpp's server that are not OpenAI's.
-pub(crate) struct Llama;
 
 impl Protocol for Llama {
     fn routes() -> OpenApiRouter<App> {

@@ -20,27 +20,23 @@ mod line;
 mod messages;
 mod models;
 mod options;
+mod protocol;
+mod refusal;
 
 use crate::http::app::App;
 use crate::http::error::HttpError;
 use crate::http::fallback::unknown_route;
 use crate::http::protocol::Protocol;
-use crate::http::refusals::ErrorObject;
 use axum::extract::State;
 use axum::routing::any;
-use serde::Serialize;
+pub(crate) use protocol::Ollama;
 use serde_json::{Value, json};
-use utoipa::openapi::{RefOr, Schema};
-use utoipa::{PartialSchema, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 /// Paths of what this server cannot do.
 pub(crate) const FILES_OF_MODELS: [&str; 6] =
     ["/api/pull", "/api/push", "/api/create", "/api/copy", "/api/delete", "/api/blobs/{digest}"];
-
-/// Ollama's API.
-pub(crate) struct Ollama;
 
 impl Protocol for Ollama {
     fn routes() -> OpenApiRouter<App> {
@@ -71,27 +67,4 @@ async fn no_changes(State(app): State<App>) -> HttpError {
         ),
         None => "the models of this server were chosen when it was started".to_owned(),
     })
-}
-
-/// An error.
-#[derive(Debug, Serialize, ToSchema)]
-struct Refusal {
-    /// What is wrong.
-    error: String,
-}
-
-impl ErrorObject for Refusal {
-    const STATUSES: &'static [(&'static str, &'static str)] = &[
-        ("400", "The request cannot be"),
-        ("401", "The key is missing or wrong"),
-        ("404", "There is no such thing"),
-        ("413", "The request is too large"),
-        ("429", "Too many requests are waiting"),
-        ("500", "The server is at fault"),
-        ("503", "The server takes no requests"),
-    ];
-
-    fn described() -> RefOr<Schema> {
-        Self::schema()
-    }
 }

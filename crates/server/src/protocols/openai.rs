@@ -22,6 +22,7 @@ mod embeddings;
 mod messages;
 mod models;
 pub(crate) mod problem;
+mod protocol;
 pub(crate) mod sampling;
 pub(crate) mod thinking;
 mod tools;
@@ -29,6 +30,7 @@ mod tools;
 use crate::http::app::App;
 use crate::http::protocol::Protocol;
 use axum::routing::get;
+pub(crate) use protocol::OpenAi;
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -37,9 +39,6 @@ use utoipa_axum::routes;
 #[derive(OpenApi)]
 #[openapi(paths(models::model))]
 struct Rest;
-
-/// OpenAI's API without the Responses API.
-pub(crate) struct OpenAi;
 
 impl Protocol for OpenAi {
     fn routes() -> OpenApiRouter<App> {

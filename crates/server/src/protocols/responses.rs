@@ -27,6 +27,7 @@ mod history;
 mod input;
 mod object;
 mod open_item;
+mod protocol;
 mod records;
 mod request;
 mod routes;
@@ -43,12 +44,10 @@ use crate::http::app::App;
 use crate::http::error;
 use crate::http::middleware::Exemptions;
 use crate::http::protocol::Protocol;
-use api::Field;
+use engine::Field;
+pub(crate) use protocol::Responses;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-
-/// OpenAI's Responses API.
-pub(crate) struct Responses;
 
 impl Protocol for Responses {
     const EXEMPTIONS: Exemptions =

@@ -2,7 +2,8 @@
 
 use crate::harness::{Server, chat_body, error, events, ok, until};
 use crate::support::{Act, Scripted, scripted};
-use api::{ModelDescription, ModelInfo, Service};
+use api::{ModelDescription, Service};
+use engine::ModelInfo;
 use serde_json::{Value, json};
 use server::{
     KeepAlive, LoadError, LoadModel, ModelCollection, ModelEntry, RunningModel, ServerOptions,

@@ -1,6 +1,7 @@
 //! What protects the layers of an extent: checksums, or tags under a key.
 
-use super::{Header, Outline, Seal};
+use super::extent::Header;
+use super::outline::{Outline, Seal};
 use crate::key::{FileKey, StoreKey, new_salt};
 use std::io;
 

@@ -1,15 +1,13 @@
 //! What the header of an extent says to everyone, with a key or without.
 
-use super::{Problem, StoredBlock, corrupt};
+use super::problem::{Problem, READABLE, SEALED, corrupt};
+use super::stored_block::StoredBlock;
 use crate::key::{SALT, TAG};
 use crate::layout::ExtentName;
 use base::Name;
 use std::ops::Range;
 
 const MAGIC: &[u8; 8] = b"GANNETKV";
-/// Versions of the format: of readable extents, and of sealed ones.
-pub(super) const READABLE: u32 = 1;
-pub(super) const SEALED: u32 = 2;
 /// Unit of the places of headers and blocks.
 pub(crate) const PAGE: usize = 4096;
 /// Bytes before the sizes of layers.

@@ -1,6 +1,9 @@
-use super::outline::{READABLE, padded, unpadded};
+use super::outline::{padded, unpadded};
+use super::problem::{READABLE, corrupt};
 use super::*;
-use crate::layout::Kind;
+use crate::key::StoreKey;
+use crate::layout::{Kind, Layout};
+use base::Name;
 use proptest::prelude::*;
 
 /// The header of `blocks` blocks of 4 tokens after a root, in 3 layers.

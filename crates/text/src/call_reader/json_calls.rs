@@ -5,7 +5,7 @@
 
 use super::call::Call;
 use super::json::{Json, JsonObject, NotJson, Span, Token};
-use super::{CallReader, Flow};
+use super::reader::{CallReader, Flow};
 
 /// Characters of a key that are compared with the known keys.
 const MAX_KEY: usize = 16;

@@ -3,7 +3,9 @@
 //! Invariant: a text has the ids that the `tokenizer.json` of the same model gives it. Files say
 //! less than that: what they leave out is as in llama.cpp.
 
-use super::{TOKENS, added, affixes, id_of, ids_of_roles, scores, token_types, vocab, with_pairs};
+use super::fields::{
+    TOKENS, added, affixes, id_of, ids_of_roles, scores, token_types, vocab, with_pairs,
+};
 use crate::added::AddedTokens;
 use crate::affixes::Affixes;
 use crate::charsmap;

@@ -1,7 +1,8 @@
 //! Checks before compilation: sources too large or too deep, and features of Lark that are not
 //! supported.
 
-use super::{CallGrammar, GrammarError, GrammarSource};
+use super::error::GrammarError;
+use super::source::{CallGrammar, GrammarSource};
 use crate::call_reader::call::ToolSignature;
 
 /// Bytes of a source.

@@ -3,14 +3,15 @@
 //! Markers that are tokens of the vocabulary must be those tokens, others are text. The root is in
 //! llguidance's dialect of Lark; arguments are separate grammars, to which the root refers by name.
 
+use super::error::GrammarError;
 use super::json::{allows_anything, json_grammar, of_objects};
 use super::lark::{MarkerTokens, literal};
 use super::parameters::{any_parameters, parameters};
 use super::schema::checked;
 use super::source::CallGrammar;
-use super::{GrammarError, Thinking};
-use crate::Tokenizer;
+use super::source::Thinking;
 use crate::call_reader::call::ToolSignature;
+use crate::tokenizer::Tokenizer;
 use crate::tool_formats::ToolFormat;
 use crate::tool_formats::syntax::{AnswerSyntax, CallSyntax, MessageSyntax};
 use llguidance::api::GrammarWithLexer;

@@ -1,19 +1,21 @@
 //! Compilation of sources into grammars that sequences follow.
 
+use super::error::GrammarError;
 use super::json::{NO_TEXT, allows_anything, json_grammar, of_objects};
 use super::lark::{MarkerTokens, literal};
 use super::locate::located;
 use super::loose::LeftOut;
+use super::matcher::Matcher;
 use super::matcher::plain;
 use super::schema::{Checked, Tolerance};
+use super::source::{CallGrammar, GrammarSource, Thinking};
 use super::vocabulary::Vocabulary;
-use super::{
-    CallGrammar, GrammarError, GrammarSource, Matcher, Thinking, bounds, calls, gbnf, loose, schema,
-};
+use super::{bounds, calls, gbnf, loose, schema};
+use crate::assets::TextAssets;
 use crate::call_reader::call::ToolSignature;
+use crate::tokenizer::Tokenizer;
 use crate::tool_formats::ToolFormat;
 use crate::tool_formats::harmony::MESSAGES;
-use crate::{TextAssets, Tokenizer};
 use llguidance::api::{GrammarWithLexer, ParserLimits, TopLevelGrammar};
 use llguidance::earley::SlicedBiasComputer;
 use llguidance::{Matcher as Inner, ParserFactory};

@@ -1,6 +1,6 @@
 //! References that lead to themselves: a schema that only they could satisfy has no finite value.
 
-use super::GrammarError;
+use super::error::GrammarError;
 use super::exact::SchemaRoot;
 use serde_json::Value;
 use std::collections::{HashMap, HashSet, VecDeque};

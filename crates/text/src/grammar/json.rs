@@ -1,6 +1,6 @@
 //! The grammar of JSON for a checked schema.
 
-use super::GrammarError;
+use super::error::GrammarError;
 use super::exact::{self, Condition};
 use super::lark::with_form;
 use super::matcher::plain;

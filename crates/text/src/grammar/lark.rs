@@ -1,11 +1,13 @@
 //! Parts of grammars in llguidance's dialect of Lark.
 
+use super::error::GrammarError;
+use super::source::Thinking;
 use super::vocabulary::is_marker;
-use super::{GrammarError, Thinking};
 use crate::think::THINK_OR_BRACKETS;
+use crate::tokenizer::Tokenizer;
 use crate::tool_formats::ToolFormat;
 use crate::tool_formats::syntax::MessageSyntax;
-use crate::{TokenKind, Tokenizer};
+use crate::vocab::TokenKind;
 use serde_json::{Value, json};
 
 /// Returns a text as a literal.

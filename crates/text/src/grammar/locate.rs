@@ -1,6 +1,6 @@
 //! Search for the smallest part of a schema that does not compile on its own.
 
-use super::GrammarError;
+use super::error::GrammarError;
 use super::references::escaped;
 use serde_json::{Map, Value};
 use std::time::{Duration, Instant};

@@ -1,6 +1,6 @@
 //! Schemas without what cannot be enforced, part by part.
 
-use super::GrammarError;
+use super::error::GrammarError;
 use super::json::is_contradiction;
 use super::locate::with_definitions;
 use super::references::{encoded, follow};

@@ -1,6 +1,6 @@
 //! The state of a sequence in its grammar.
 
-use super::GrammarError;
+use super::error::GrammarError;
 use std::fmt::{Debug, Display, Formatter};
 
 /// Begins the part of a message that shows the state of the parser.

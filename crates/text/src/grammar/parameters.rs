@@ -1,6 +1,6 @@
 //! Arguments that a format writes one by one: strings as they are, other values as JSON.
 
-use super::GrammarError;
+use super::error::GrammarError;
 use super::exact::{self, Arguments, Condition, MAX_COUNTED};
 use super::expression::Expression;
 use super::formats;

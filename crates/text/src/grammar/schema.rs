@@ -6,13 +6,14 @@
 //! the ends of draft 4, of which a flag says that they are excluded, become those of later drafts.
 
 use super::drafts::with_numeric_ends;
+use super::error::GrammarError;
 use super::exact;
+use super::finite;
 use super::json::library_error;
 use super::loose::LeftOut;
 use super::pattern::translated;
 use super::references::{escaped, follow, has_reference, reference};
 use super::targets::{other_options, resolved};
-use super::{GrammarError, finite};
 use serde_json::{Map, Value, json};
 use std::collections::HashSet;
 

@@ -4,8 +4,10 @@
 //! grammar allows them only by name, so no string of an answer holds one. One token more than the
 //! tokenizer has stands for the end, so that a grammar may name every token of the tokenizer.
 
-use super::GrammarError;
-use crate::{EncodeOptions, TextAssets, TokenKind, Tokenizer};
+use super::error::GrammarError;
+use crate::assets::TextAssets;
+use crate::tokenizer::{EncodeOptions, Tokenizer};
+use crate::vocab::TokenKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use toktrie::{TokRxInfo, TokTrie, TokenId, TokenizerEnv};

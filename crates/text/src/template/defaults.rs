@@ -1,6 +1,6 @@
 //! Variables that servers give to templates beyond those of transformers.
 
-use super::ChatTemplate;
+use super::chat_template::ChatTemplate;
 use chrono::NaiveDateTime;
 use serde::Serialize;
 use serde_json::ser::PrettyFormatter;
@@ -52,7 +52,7 @@ mod tests {
 
     fn check(source: &str, input: Json, expected: &str) {
         let template = ChatTemplate::from_source(source).unwrap();
-        let now = super::super::parse_now("2024-07-06T23:59:59").unwrap();
+        let now = crate::template::parse_now("2024-07-06T23:59:59").unwrap();
         let input = template.with_defaults(input, Some(now));
         let text = template.render(&input, &SpecialTokens::default(), Some(now)).unwrap();
         assert_eq!(text, expected, "{source}");

@@ -1,6 +1,6 @@
 //! A name and its arguments between special tokens: DeepSeek V3, R1 and V3.1.
 
-use super::ToolFormat;
+use super::format::ToolFormat;
 use super::syntax::CallSyntax;
 use crate::call_reader::LiteralRole::{Close, End, Start};
 use crate::call_reader::call::{Call, NamedCall};

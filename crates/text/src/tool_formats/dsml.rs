@@ -4,13 +4,11 @@
 //! unescaped, because models are instructed to escape nothing else; attributes are unescaped as in
 //! XML. A parameter without a type that begins with another parameter is an object.
 
-mod structure;
+use super::dsml_dialects::{Dialect, LITERALS, Tag, escape};
+pub use super::dsml_structure::CallStructure;
 
-pub use structure::CallStructure;
-
-use super::ToolFormat;
+use super::format::ToolFormat;
 use super::syntax::{CallSyntax, ParameterSyntax};
-use crate::call_reader::LiteralRole::{Implicit, Start};
 use crate::call_reader::call::Call;
 use crate::call_reader::json::{Json, Token, quoted};
 use crate::call_reader::literals::{Literals, Scan};
@@ -22,16 +20,7 @@ pub static DSML: ToolFormat = ToolFormat {
     name: "dsml",
     detect: |template| template.contains("｜DSML｜"),
     markers: &["｜DSML｜"],
-    literals: &[
-        ("<｜DSML｜tool_calls", Start),
-        ("<｜DSML｜function_calls", Start),
-        ("<｜DSML｜invoke", Implicit),
-        ("<DSML｜tool_calls", Start),
-        ("<DSML｜function_calls", Start),
-        ("<DSML｜invoke", Implicit),
-        ("<tool_calls", Start),
-        ("<function_calls", Start),
-    ],
+    literals: LITERALS,
     closing: &[
         ("</｜DSML｜tool_calls>", true),
         ("</｜DSML｜function_calls>", true),
@@ -354,122 +343,5 @@ impl Dsml {
             _ => return None,
         }
         Some(())
-    }
-}
-
-/// The element of a tag.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Tag {
-    Block,
-    Invoke,
-    Parameter,
-}
-
-/// The text of a tag up to its name, its element, and whether it opens.
-type TagEntry = (&'static str, Tag, bool);
-
-/// One way to write the tags.
-#[derive(Debug)]
-struct Dialect {
-    /// Begins every opening tag.
-    prefix: &'static str,
-    /// Tags between invocations.
-    in_block: [TagEntry; 3],
-    /// Tags between parameters. The last one only ends an inner object.
-    in_object: [TagEntry; 3],
-    /// The closing tag of a parameter up to its name, and how it is written inside a value.
-    in_text: [&'static str; 2],
-}
-
-macro_rules! dialect {
-    ($prefix:literal) => {
-        Dialect {
-            prefix: concat!("<", $prefix),
-            in_block: [
-                (concat!("<", $prefix, "invoke"), Tag::Invoke, true),
-                (concat!("</", $prefix, "tool_calls"), Tag::Block, false),
-                (concat!("</", $prefix, "function_calls"), Tag::Block, false),
-            ],
-            in_object: [
-                (concat!("<", $prefix, "parameter"), Tag::Parameter, true),
-                (concat!("</", $prefix, "invoke"), Tag::Invoke, false),
-                (concat!("</", $prefix, "parameter"), Tag::Parameter, false),
-            ],
-            in_text: [concat!("</", $prefix, "parameter"), concat!("&lt;/", $prefix, "parameter>")],
-        }
-    };
-}
-
-static DIALECTS: [Dialect; 3] = [dialect!("｜DSML｜"), dialect!("DSML｜"), dialect!("")];
-
-impl Dialect {
-    /// Returns the dialect of an opening tag, and its element.
-    fn of(literal: &str) -> (&'static Self, Tag) {
-        let [standard, short, plain] = &DIALECTS;
-        let dialect = [standard, short].into_iter().find(|d| literal.starts_with(d.prefix));
-        let tag = if literal.ends_with("invoke") { Tag::Invoke } else { Tag::Block };
-        (dialect.unwrap_or(plain), tag)
-    }
-
-    /// Returns the value of an attribute in the text of a tag.
-    fn attribute(text: &str, name: &str) -> Option<String> {
-        let mut rest = text.trim_start();
-        while let Some((key, value)) = rest.split_once('=') {
-            let value = value.trim_start();
-            let quote = value.chars().next().filter(|c| matches!(c, '"' | '\''))?;
-            let (value, after) = value[1..].split_once(quote)?;
-            if key.trim() == name {
-                return Some(unescape(value));
-            }
-            rest = after.trim_start();
-        }
-        None
-    }
-}
-
-/// The entities of XML, the one of the character that begins them first.
-const ENTITIES: [(&str, char); 5] =
-    [("&amp;", '&'), ("&lt;", '<'), ("&gt;", '>'), ("&quot;", '"'), ("&apos;", '\'')];
-
-/// Writes a text as the value of an attribute.
-fn escape(text: &str) -> String {
-    ENTITIES.iter().fold(text.to_owned(), |text, (name, c)| text.replace(*c, name))
-}
-
-/// Resolves the five entities of XML, once, from left to right.
-fn unescape(text: &str) -> String {
-    let mut out = String::new();
-    let mut rest = text;
-    while let Some(at) = rest.find('&') {
-        let (before, after) = rest.split_at(at);
-        let found = ENTITIES.iter().find(|(name, _)| after.starts_with(name));
-        let (taken, c) = found.map_or((1, '&'), |&(name, c)| (name.len(), c));
-        out.push_str(before);
-        out.push(c);
-        rest = &after[taken..];
-    }
-    out + rest
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn attributes_are_found_by_name_and_unescaped() {
-        let text = " name=\"a&lt;&amp;lt;&x\" string = 'true' ";
-        assert_eq!(Dialect::attribute(text, "name").unwrap(), "a<&lt;&x");
-        assert_eq!(Dialect::attribute(text, "string").unwrap(), "true");
-        assert_eq!(Dialect::attribute(text, "other"), None);
-        for broken in ["", " name", " name=x", " name=\"x", " x=\"name=\""] {
-            assert_eq!(Dialect::attribute(broken, "name"), None, "{broken}");
-        }
-    }
-
-    #[test]
-    fn the_opening_tag_tells_the_dialect() {
-        assert_eq!(Dialect::of("<｜DSML｜tool_calls").0.in_text[0], "</｜DSML｜parameter");
-        assert_eq!(Dialect::of("<DSML｜invoke").1, Tag::Invoke);
-        assert_eq!(Dialect::of("<tool_calls").0.in_text[0], "</parameter");
     }
 }

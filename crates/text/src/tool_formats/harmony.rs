@@ -5,7 +5,7 @@
 //! ends with the role, so an answer begins in the middle of a header. A malformed header, or one
 //! that names an unknown function, is content with all its bytes.
 
-use super::ToolFormat;
+use super::format::ToolFormat;
 use super::syntax::{AnswerSyntax, CallSyntax, MessageSyntax};
 use crate::call_reader::call::{Call, NamedCall};
 use crate::call_reader::literals::Literals;

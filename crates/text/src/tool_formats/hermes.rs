@@ -1,6 +1,6 @@
 //! `<tool_call>{"name": .., "arguments": {..}}</tool_call>`: Hermes, Qwen 2.5, Qwen 3.
 
-use super::ToolFormat;
+use super::format::ToolFormat;
 use super::syntax::CallSyntax;
 use crate::call_reader::LiteralRole::{Close, Start};
 use crate::call_reader::json_calls::{JsonCalls, JsonStart};

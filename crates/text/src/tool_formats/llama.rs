@@ -1,6 +1,6 @@
 //! The whole answer is `{"name": .., "parameters": {..}}`: Llama 3.
 
-use super::ToolFormat;
+use super::format::ToolFormat;
 use super::hermes::shows_tags;
 use super::syntax::{AnswerSyntax, CallSyntax};
 use crate::call_reader::LiteralRole::{Close, First, Start};

@@ -1,6 +1,6 @@
 //! `[TOOL_CALLS]` before a JSON array, or before a name and `[ARGS]`: Mistral.
 
-use super::ToolFormat;
+use super::format::ToolFormat;
 use super::hermes::shows_tags;
 use super::syntax::CallSyntax;
 use crate::call_reader::LiteralRole::{Close, Next, Start};

@@ -4,7 +4,7 @@
 //! the tool says so; another value is JSON if it is JSON of a type that the schema allows, else a
 //! string.
 
-use super::ToolFormat;
+use super::format::ToolFormat;
 use super::syntax::{CallSyntax, ParameterSyntax};
 use crate::call_reader::LiteralRole::{Close, Start};
 use crate::call_reader::call::{Call, stated_types};

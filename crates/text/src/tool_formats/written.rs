@@ -1,6 +1,6 @@
 //! Calls as text in the syntax of a format, for templates that have no place for calls.
 
-use super::ToolFormat;
+use super::format::ToolFormat;
 use super::syntax::{CallSyntax, ParameterSyntax};
 use crate::spaced_json::spaced_json;
 use serde_json::Value;

@@ -1,7 +1,6 @@
 //! `gannet cache export`: takes the prefix of a prompt out of the folder.
 
-use super::digest;
-use crate::Command;
+use super::digest::digest;
 use crate::exit::SilentExit;
 use crate::input::TextSource;
 use crate::load::{LoadedModel, SourceArgs};
@@ -11,10 +10,11 @@ use crate::output;
 use crate::reasoning::ReasoningArgs;
 use crate::sessions::{Session, SessionName, StateDirArgs};
 use anyhow::{Context, Result};
-use api::{ChatRequest, EncodeOptions, Message};
+use api::{ChatRequest, Message};
 use engine::{EngineOptions, KvMemory};
 use serde_json::json;
 use std::path::PathBuf;
+use text::EncodeOptions;
 
 /// Write what is kept of a prompt or a session to a file, which import reads
 ///
@@ -62,12 +62,9 @@ impl Args {
     }
 }
 
-/// Whether the command line names a model: a setting does not change that of a session.
-fn is_model_given() -> bool {
-    matches!(crate::given(), Some(Command::Cache(args)) if args.exports_with_model())
-}
-
-pub(super) fn run(args: &Args) -> Result<()> {
+/// `is_model_given` says whether the command line names a model: a setting does not change that
+/// of a session.
+pub(super) fn run(args: &Args, is_model_given: impl Fn() -> bool) -> Result<()> {
     // Before the model is loaded, so that an error shows at once.
     NewFile::check(&args.output, args.force)?;
     let session = args.session.as_ref().map(|name| args.state.sessions()?.read(name));

@@ -1,6 +1,6 @@
 //! `gannet cache import`: puts prefixes from a file into the folder.
 
-use super::FolderArgs;
+use super::folder_args::FolderArgs;
 use crate::exit::SilentExit;
 use crate::interrupt::Watch;
 use crate::output::{self, counted};

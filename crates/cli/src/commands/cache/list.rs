@@ -1,6 +1,6 @@
 //! `gannet cache list`: what is kept, by model and settings.
 
-use super::FolderArgs;
+use super::folder_args::FolderArgs;
 use crate::elapsed::passed_since;
 use crate::output::{self, counted};
 use crate::sessions::printable;

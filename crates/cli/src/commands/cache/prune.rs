@@ -1,6 +1,6 @@
 //! `gannet cache prune`: removes prefixes.
 
-use super::FolderArgs;
+use super::folder_args::FolderArgs;
 use super::list::{model, roots};
 use crate::args::age;
 use crate::elapsed::passed_since;

@@ -1,7 +1,8 @@
 //! What the commands of a conversation do. Each says on standard error what it has done.
 
 use super::slash::{self, SlashCommand};
-use super::{Chat, Next, sessions};
+use super::talk::{Chat, Next};
+use crate::commands::sessions;
 use crate::conversation::Conversation;
 use crate::input;
 use crate::load::LoadedModel;

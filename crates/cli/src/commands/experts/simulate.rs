@@ -3,7 +3,7 @@
 use crate::output;
 use crate::size::bytes;
 use anyhow::{Result, anyhow};
-use engine::Heat;
+use backend::Heat;
 use engine::routes::RouteTrace;
 use loadtest::{SlotCount, simulate_evictions};
 use std::path::PathBuf;

@@ -1,10 +1,11 @@
 //! The report about a model, as JSON and as text.
 
 use super::values::{float, metadata_json, short, shown};
-use engine::{BLOCK, CacheBytes, KvType};
+use engine::{BLOCK, CacheBytes};
 use formats::layers::RopeConfig;
 use formats::{ModelConfig, ModelFiles, TensorView, names};
 use indexmap::IndexMap;
+use kernels::kv::KvType;
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 use std::fmt::Write;

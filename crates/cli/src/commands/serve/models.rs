@@ -64,7 +64,7 @@ impl ModelsArgs {
         };
         let found = if path.is_dir() { in_folder(path) } else { in_file(path) };
         let found = found.with_context(|| format!("--models {}", path.display()))?;
-        let available = engine::available_memory();
+        let available = backend::available_memory();
         if let (Some(given), Some(there)) = (self.models_memory, available)
             && given > there
         {

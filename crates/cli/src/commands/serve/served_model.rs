@@ -2,7 +2,7 @@
 //! it open.
 
 use crate::args::SamplingArgs;
-use crate::commands::serve::adapters::AdapterFolderArgs;
+use crate::commands::serve::adapter_folder::AdapterFolderArgs;
 use crate::load::{LoadedModel, SourceArgs};
 use anyhow::Result;
 use api::Service;

@@ -1,7 +1,8 @@
 //! The reference file: outputs of another implementation, and the tolerances.
 
 use anyhow::{Context, Result, anyhow, bail};
-use engine::{Mode, Pooling};
+use backend::Mode;
+use formats::Pooling;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::HashMap;

@@ -4,8 +4,9 @@ use super::numbers::{cosine, max_abs};
 use super::reference::{Reference, ReferencePair, ReferenceText};
 use super::report::VerifyReport;
 use anyhow::{Result, bail};
+use backend::Mode;
 use engine::{
-    Embed, EngineHandle, EngineOptions, Event, Generation, Mode, Outcome, Request, Runner, start,
+    Embed, EngineHandle, EngineOptions, Event, Generation, Outcome, Request, Runner, start,
 };
 
 /// Computes all texts or pairs of the reference and compares.

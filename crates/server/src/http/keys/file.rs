@@ -1,6 +1,6 @@
 //! A file of keys: one a line, as `key` or `name:key`; lines that begin with `#` are comments.
 
-use super::{Key, KeyError, MAX_KEYS};
+use super::key::{Key, KeyError, MAX_KEYS};
 use std::collections::HashSet;
 use std::io::Read;
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! The use of a loaded model by a request.
 
-use crate::http::models::KeepAlive;
+use super::keep_alive::KeepAlive;
 use crate::http::models::live_model::LiveModel;
 use crate::http::models::pooled_model::PooledModel;
 use api::Service;

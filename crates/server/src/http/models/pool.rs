@@ -5,8 +5,9 @@
 use crate::http::error::HttpError;
 use crate::http::models::live_model::{LiveModel, ModelFolders};
 use crate::http::models::model_use::ModelUse;
+use crate::http::models::names;
 use crate::http::models::pooled_model::{Attempt, Expiry, LoadStatus, PooledModel, Usable};
-use crate::http::models::{LoadError, LoadModel, ServedModels, names};
+use crate::http::models::served::{LoadError, LoadModel, ServedModels};
 use api::ModelDescription;
 use axum::http::StatusCode;
 use std::convert::Infallible;

@@ -1,7 +1,8 @@
 //! A model of the server, and where it is between its files and the memory.
 
+use super::keep_alive::KeepAlive;
 use crate::http::models::live_model::LiveModel;
-use crate::http::models::{KeepAlive, LoadModel, ModelEntry, RunningModel};
+use crate::http::models::served::{LoadModel, ModelEntry, RunningModel};
 use api::{ModelDescription, NamedAdapter};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};

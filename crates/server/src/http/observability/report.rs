@@ -2,9 +2,11 @@
 
 use crate::http::observability::http::HttpMetrics;
 use crate::http::observability::sliding_window::Rates;
-use api::metrics::{BlockStats, Failure, StateStats, Stats, StoreStats, StreamStats, Times};
+use backend::StreamStats;
+use engine::metrics::{BlockStats, StateStats, Stats, Times};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
+use store::{Failure, StoreStats};
 
 /// Width of the table's first column.
 const LABEL: usize = 15;

@@ -1,6 +1,6 @@
 //! Token rates of the last minute, from periodic samples of the counts.
 
-use api::metrics::{Metrics, Stats};
+use engine::metrics::{Metrics, Stats};
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::{Mutex, MutexGuard, PoisonError};

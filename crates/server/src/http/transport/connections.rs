@@ -4,8 +4,8 @@
 //! for longer than the limits say.
 
 use super::half_close::{AnswerBody, Exchange, HalfClose, RequestBody};
+use super::listener::{Listener, Socket};
 use super::timeouts::WriteTimeout;
-use super::{Listener, Socket};
 use crate::http::caller::Peer;
 use crate::http::error::HttpError;
 use crate::http::hold::ConnectionHold;

@@ -6,7 +6,7 @@ use crate::http::keys::Digest;
 use crate::http::protocol::Protocol;
 use crate::http::random;
 use crate::http::sse::Frame;
-use crate::protocols::anthropic::Anthropic;
+use crate::protocols::anthropic::protocol::Anthropic;
 use crate::protocols::anthropic::response::{
     BlockDelta, ContentBlock, Ending, MessageResponse, MessageUsage, OutputTokensDetails,
     StopReason, StreamEvent,

@@ -12,10 +12,10 @@ use crate::protocols::anthropic::response::ContextManagement;
 use crate::protocols::anthropic::{messages, tools};
 use crate::protocols::warnings::Warnings;
 use api::{
-    ApiError, ChatRequest, GrammarSource, Message, Prepared, RequestOptions, SamplingOptions,
-    Service, ToolChoice,
+    ApiError, ChatRequest, Message, Prepared, RequestOptions, SamplingOptions, Service, ToolChoice,
 };
 use serde_json::{Map, Value, json};
+use text::GrammarSource;
 
 /// Highest temperature; Anthropic's own limit is 1.
 const HIGHEST_TEMPERATURE: f32 = 2.0;

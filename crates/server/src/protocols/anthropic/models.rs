@@ -2,7 +2,7 @@
 
 use crate::http::error::HttpError;
 use crate::http::protocol::Protocol;
-use crate::protocols::anthropic::Anthropic;
+use crate::protocols::anthropic::protocol::Anthropic;
 use axum::Json;
 use axum::extract::Query;
 use axum::http::{HeaderMap, StatusCode, Uri};

@@ -1,7 +1,7 @@
 //! `GET` and `POST /lora-adapters`: adapters, and how far each applies to requests that choose
 //! none.
 
-use crate::generate::adapters::{check_updates, refused, scales};
+use crate::generate::chosen_adapters::{check_updates, refused, scales};
 use crate::generate::flow;
 use crate::http::app::App;
 use crate::http::described::described;

@@ -9,7 +9,7 @@ use crate::http::error::HttpError;
 use crate::http::protocol::Protocol;
 use crate::http::slots::SlotTable;
 use crate::http::sse::Frame;
-use crate::protocols::llama::Llama;
+use crate::protocols::llama::protocol::Llama;
 use crate::protocols::warnings::Warnings;
 use api::{Delta, Done, Finish, TextEvent, TokenText, TopToken, Usage};
 use serde::Serialize;

@@ -9,9 +9,10 @@ use crate::http::fields::wrong;
 use crate::http::wire::{self, FromBody, Texts};
 use crate::protocols::unsupported;
 use crate::protocols::warnings::Warnings;
-use api::{GrammarSource, MAX_BIASES, SamplingOptions, Service};
+use api::{MAX_BIASES, SamplingOptions, Service};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use text::GrammarSource;
 use utoipa::ToSchema;
 
 /// The seed that stands for none.

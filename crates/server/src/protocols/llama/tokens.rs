@@ -6,11 +6,12 @@ use crate::http::error::HttpError;
 use crate::http::request::RequestContext;
 use crate::http::wire;
 use crate::protocols::openai::chat::{self, ChatCompletionRequest};
-use api::{EncodeOptions, Service};
+use api::Service;
 use axum::Json;
 use axum::body::Body;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use text::EncodeOptions;
 use utoipa::ToSchema;
 
 /// A text to be taken apart.

@@ -7,11 +7,11 @@ use crate::http::models::KeepAlive;
 use crate::http::protocol::Protocol;
 use crate::http::random;
 use crate::http::sse::{Frame, Framing};
-use crate::protocols::ollama::Ollama;
 use crate::protocols::ollama::keep_alive;
 use crate::protocols::ollama::line::{
     self, Called, CalledFunction, ChatLine, End, GenerateLine, Logprob, Said,
 };
+use crate::protocols::ollama::protocol::Ollama;
 use crate::protocols::warnings::Warnings;
 use api::{
     CallEvent, Delta, Done, Finish, Prepared, Prompt, RequestOptions, SamplingOptions, Service,
@@ -210,7 +210,7 @@ impl Answer for OllamaAnswer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use api::Timings;
+    use engine::Timings;
 
     fn events() -> Vec<TextEvent> {
         let delta = |text: &str| Delta { text: text.into(), tokens: Vec::new() };

@@ -10,12 +10,12 @@ use crate::http::models::ModelUse;
 use crate::http::refusals::Refusals;
 use crate::http::request::RequestContext;
 use crate::http::wire;
-use crate::protocols::ollama::Refusal;
 use crate::protocols::ollama::answer::{AnswerKind, OllamaAnswer};
 use crate::protocols::ollama::keep_alive::{self, KeepAliveTime};
 use crate::protocols::ollama::line::{ChatLine, GenerateLine};
 use crate::protocols::ollama::messages::{self, OllamaMessage};
 use crate::protocols::ollama::options::{self, Options};
+use crate::protocols::ollama::refusal::Refusal;
 use api::{
     ChatRequest, InfillRequest, Message, Prompt, SamplingOptions, Service, TextRequest, Tool,
 };

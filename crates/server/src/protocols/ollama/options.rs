@@ -6,9 +6,10 @@ use crate::generate::think::Think;
 use crate::http::error::HttpError;
 use crate::http::wire::{self, Texts};
 use crate::protocols::warnings::Warnings;
-use api::{GrammarSource, SamplingOptions, Service};
+use api::{SamplingOptions, Service};
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use text::GrammarSource;
 use utoipa::ToSchema;
 
 const RULES: SamplingRules = SamplingRules {

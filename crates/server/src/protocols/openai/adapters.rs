@@ -1,7 +1,7 @@
 //! `POST /v1/load_lora_adapter` and `POST /v1/unload_lora_adapter`: load and unload adapters
 //! while the server runs, as in vLLM.
 
-use crate::generate::adapters::{check_updates, refused};
+use crate::generate::chosen_adapters::{check_updates, refused};
 use crate::generate::flow::prepare;
 use crate::http::error::HttpError;
 use crate::http::refusals::Refusals;

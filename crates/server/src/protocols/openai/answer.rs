@@ -6,7 +6,7 @@ use crate::http::error::HttpError;
 use crate::http::protocol::Protocol;
 use crate::http::random;
 use crate::http::sse::Frame;
-use crate::protocols::openai::OpenAi;
+use crate::protocols::openai::protocol::OpenAi;
 use crate::protocols::warnings::Warnings;
 use api::Usage;
 use serde::Serialize;

@@ -286,8 +286,8 @@ fn prefill(chat: &ChatBody, messages: &mut Vec<Message>) -> Result<Option<Messag
 #[cfg(test)]
 mod tests {
     use super::*;
-    use api::GrammarSource;
     use serde_json::json;
+    use text::GrammarSource;
 
     fn call(extra: Value) -> Result<ChatCall, HttpError> {
         let mut body = json!({"messages": [{"role": "user", "content": "hi"}]});

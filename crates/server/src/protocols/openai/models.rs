@@ -1,6 +1,6 @@
 //! `GET /v1/models`: the models of the server and their adapters.
 
-use crate::generate::adapters::refused;
+use crate::generate::chosen_adapters::refused;
 use crate::http::app::App;
 use crate::http::described::described;
 use crate::http::error::HttpError;

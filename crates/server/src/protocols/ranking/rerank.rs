@@ -1,6 +1,6 @@
 //! `POST /v1/rerank`: documents in the order of their relevance for a query.
 
-use super::{RankingUsage, Scores, TRUNCATION, checked, computed};
+use super::scores::{RankingUsage, Scores, TRUNCATION, checked, computed};
 use crate::generate::embeddings::most_tokens;
 use crate::generate::flow::prepare_within;
 use crate::http::error::HttpError;
@@ -10,11 +10,12 @@ use crate::http::wire;
 use crate::protocols::openai::problem::Problem;
 use crate::protocols::unsupported::{self, Unsupported, is_off};
 use crate::protocols::warnings::Warnings;
-use api::{EncodedPair, RequestOptions, Service, probability};
+use api::{RequestOptions, Service, probability};
 use axum::Json;
 use axum::body::Body;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use text::EncodedPair;
 use utoipa::ToSchema;
 
 /// A query and documents.

@@ -1,6 +1,6 @@
 //! `POST /v1/score`: the score of each of two lists of texts with each other, as vLLM has it.
 
-use super::{RankingUsage, Scores, TRUNCATION, checked, computed};
+use super::scores::{RankingUsage, Scores, TRUNCATION, checked, computed};
 use crate::generate::embeddings::most_tokens;
 use crate::generate::flow::prepare_within;
 use crate::http::app::unix_now;
@@ -10,11 +10,12 @@ use crate::http::request::RequestContext;
 use crate::http::wire::{self, Texts};
 use crate::protocols::openai::problem::Problem;
 use crate::protocols::unsupported;
-use api::{EncodedPair, RequestOptions, Service, probability};
+use api::{RequestOptions, Service, probability};
 use axum::Json;
 use axum::body::Body;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use text::EncodedPair;
 use utoipa::ToSchema;
 
 /// Texts that are scored with each other.

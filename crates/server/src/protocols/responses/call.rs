@@ -22,9 +22,10 @@ use crate::protocols::responses::summary;
 use crate::protocols::responses::tools::{self, Origin, Tools};
 use crate::protocols::responses::turn::{StoredTurn, conversation};
 use crate::protocols::warnings::{UNUSED, Warnings};
-use api::{ChatRequest, GrammarSource, Message, RequestOptions, SamplingOptions, Service};
+use api::{ChatRequest, Message, RequestOptions, SamplingOptions, Service};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
+use text::GrammarSource;
 
 /// Names in `include` of members that no answer of this server has.
 const NEVER_PRESENT: [&str; 6] = [

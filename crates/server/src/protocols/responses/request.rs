@@ -6,9 +6,9 @@ use crate::http::error::HttpError;
 use crate::http::wire::{self, Object, body};
 use crate::protocols::openai::sampling::ChatSampling;
 use crate::protocols::openai::thinking::ThinkingBody;
-use api::GrammarSource;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use text::GrammarSource;
 use utoipa::ToSchema;
 
 body! {

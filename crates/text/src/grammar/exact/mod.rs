@@ -13,7 +13,7 @@ mod parts;
 pub(super) use library::is_exact;
 pub(super) use parts::{Condition, SchemaRoot};
 
-use super::GrammarError;
+use super::error::GrammarError;
 use super::lark::{literal, with_form};
 use super::references::has_reference;
 use decimal::Decimal;

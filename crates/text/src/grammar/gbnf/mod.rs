@@ -11,8 +11,8 @@ mod graph;
 mod lexemes;
 mod syntax;
 
-use super::GrammarError;
-use crate::Tokenizer;
+use super::error::GrammarError;
+use crate::tokenizer::Tokenizer;
 use graph::{GraphPart, PartGraph, PartId};
 use lexemes::LexemeTable;
 use std::collections::BTreeSet;

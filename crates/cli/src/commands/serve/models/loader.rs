@@ -1,7 +1,7 @@
 //! One of many models: its settings, and how it is loaded and unloaded.
 
 use crate::args::{EngineArgs, PoolingArgs, SamplingArgs};
-use crate::commands::serve::adapters::AdapterFolderArgs;
+use crate::commands::serve::adapter_folder::AdapterFolderArgs;
 use crate::commands::serve::routes;
 use crate::commands::serve::served_model::ServedArgs;
 use crate::effective::EffectiveSettings;

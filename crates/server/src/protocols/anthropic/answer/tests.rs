@@ -1,7 +1,8 @@
 //! What streams and whole answers hold, from events written by hand.
 
 use super::*;
-use api::{CacheReport, Delta, Done, Timings};
+use api::{CacheReport, Delta, Done};
+use engine::Timings;
 
 fn reasoning(text: &str) -> TextEvent {
     TextEvent::Reasoning(Delta { text: text.into(), tokens: Vec::new() })

@@ -37,7 +37,7 @@ fn content(text: &str) -> TextEvent {
 }
 
 fn done(finish: Finish) -> TextEvent {
-    let timings = api::Timings { queued_s: 0.0, prefill_s: 0.0, decode_s: 0.0 };
+    let timings = engine::Timings { queued_s: 0.0, prefill_s: 0.0, decode_s: 0.0 };
     TextEvent::Done(Done { finish, usage: usage(), timings })
 }
 

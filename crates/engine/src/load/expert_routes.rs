@@ -1,0 +1,150 @@
+//! Takes what the rows of each step have chosen, for a trace and for the profile of the model.
+
+use super::error::Error;
+use super::options::LoadOptions;
+use crate::observe::expert_profile::{ExpertProfile, ProfileUse};
+use crate::observe::routes::{RouteHeader, RouteWriter, VERSION};
+use backend::{Backend, ExpertUse};
+use formats::ModelConfig;
+use formats::layers::OpSpec;
+use std::path::{Path, PathBuf};
+
+/// What happens to the choices of experts.
+#[derive(Debug, Default)]
+pub(super) struct ExpertRoutes {
+    step: u64,
+    /// The choices of a step; kept, so that the next one allocates nothing.
+    uses: Vec<ExpertUse>,
+    trace: Option<RouteWriter>,
+    profile: Option<NewProfile>,
+}
+
+/// The counts of this run, and where they go.
+#[derive(Debug)]
+struct NewProfile {
+    path: PathBuf,
+    counts: ExpertProfile,
+}
+
+impl ExpertRoutes {
+    /// Starts what `options` ask for, with the model of `identity`, and reads the experts ahead
+    /// that earlier runs have used most.
+    ///
+    /// # Errors
+    /// If options name a trace, and the model has no experts, the device does not tell, or the file
+    /// cannot be written.
+    pub fn start(
+        backend: &mut dyn Backend,
+        config: &ModelConfig,
+        identity: &str,
+        options: &LoadOptions,
+    ) -> Result<Self, Error> {
+        let mut routes = Self::default();
+        let header = header(backend, config, identity, options);
+        if let Some(path) = &options.route_trace {
+            routes.trace = Some(open_trace(path, backend, header.as_ref())?);
+        }
+        if let Some((header, profiles)) = header.as_ref().zip(options.expert_profiles.as_ref())
+            && backend.stream_stats().is_some()
+        {
+            routes.profile = use_profile(backend, header, profiles);
+        }
+        if routes.is_needed() {
+            backend.record_routes();
+        }
+        Ok(routes)
+    }
+
+    fn is_needed(&self) -> bool {
+        self.trace.is_some() || self.profile.is_some()
+    }
+
+    /// Takes what the rows of the step that has ended have chosen.
+    pub fn step(&mut self, backend: &mut dyn Backend) {
+        if !self.is_needed() {
+            return;
+        }
+        self.uses.clear();
+        backend.take_routes(&mut self.uses);
+        if let Some(trace) = &mut self.trace {
+            trace.step(self.step, &self.uses);
+        }
+        if let Some(profile) = &mut self.profile {
+            self.uses.iter().for_each(|it| profile.counts.add(it));
+        }
+        self.step += 1;
+    }
+}
+
+/// Merges the counts with those of earlier runs.
+impl Drop for ExpertRoutes {
+    fn drop(&mut self) {
+        let Some(NewProfile { path, counts }) = self.profile.take() else { return };
+        if let Err(problem) = counts.merge_into(&path) {
+            tracing::warn!("the profile of experts is not stored: {problem}");
+        }
+    }
+}
+
+/// What traces and profiles say of a model; `None` without experts, where the device does not tell,
+/// and where ranks that share the model hold parts of it.
+fn header(
+    backend: &dyn Backend,
+    config: &ModelConfig,
+    identity: &str,
+    options: &LoadOptions,
+) -> Option<RouteHeader> {
+    let routed = (0_u32..).zip(&config.layers).filter_map(|(number, layer)| {
+        layer.ops().find_map(OpSpec::experts).map(|experts| (number, experts))
+    });
+    let (_, experts) = routed.clone().next()?;
+    let layers: Vec<u32> = routed.map(|(number, _)| number).collect();
+    let sizes = backend.expert_bytes();
+    let ranks = [&options.ranks.stages, &options.ranks.slices];
+    let is_whole = ranks.into_iter().all(Option::is_none) && layers.len() == sizes.len();
+    is_whole.then(|| RouteHeader {
+        gannet_routes: VERSION,
+        checkpoint: identity.to_owned(),
+        model: config.name.clone(),
+        layers,
+        experts: experts.count as u32,
+        chosen: experts.chosen as u32,
+        slot_bytes: sizes.iter().map(|it| it.slot as u64).collect(),
+        read_bytes: sizes.iter().map(|it| it.read as u64).collect(),
+    })
+}
+
+fn open_trace(
+    path: &Path,
+    backend: &mut dyn Backend,
+    header: Option<&RouteHeader>,
+) -> Result<RouteWriter, Error> {
+    let error = |problem: String| Error::RouteTrace { path: path.to_owned(), problem };
+    let Some(header) = header.filter(|_| backend.record_routes()) else {
+        return Err(error(format!(
+            "expected a model with experts, held as a whole by device cpu, found none on device {}",
+            backend.device().name
+        )));
+    };
+    RouteWriter::create(path, header).map_err(|problem| error(problem.to_string()))
+}
+
+/// Reads the experts ahead that a profile names, and begins the counts of this run.
+fn use_profile(
+    backend: &mut dyn Backend,
+    header: &RouteHeader,
+    profiles: &ProfileUse,
+) -> Option<NewProfile> {
+    let path = ExpertProfile::path(&profiles.folder, &header.checkpoint);
+    if profiles.preload && path.exists() {
+        match ExpertProfile::read(&path).and_then(|it| it.check_of(&header.checkpoint).map(|()| it))
+        {
+            Ok(profile) if profile.has_shape_of(header) => {
+                backend.preload_experts(&profile.shares());
+            }
+            Ok(_) => tracing::warn!("{}: the profile has other layers or experts", path.display()),
+            Err(problem) => tracing::warn!("the profile of experts is not used: {problem}"),
+        }
+    }
+    profiles.record.then(|| NewProfile { path, counts: ExpertProfile::new(header) })
+}

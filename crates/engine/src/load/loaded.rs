@@ -1,0 +1,120 @@
+//! A model that is loaded, again with more on disk if its weights do not fit into memory.
+
+use super::cache_bytes::LayerBytes;
+use super::cache_rounding::CacheRounding;
+use super::error::Error;
+use super::make_cache::{CacheMade, CacheNeeds, is_recurrent, make_cache};
+use super::open::{limits, open};
+use super::options::{CHUNK, LoadOptions, STREAMED_CHUNK};
+use super::pack;
+use super::settings::Settings;
+use super::stream::{
+    LeftOnDisk, WeightsPlan, check_limit, free_for_cache, place_again, place_weights, start_stream,
+    streams,
+};
+use backend::{Backend, Rows, State, group_windows};
+use formats::{Checkpoint, ModelConfig};
+use models::placement::Placed;
+use models::{Model, WorkspaceLimits};
+
+/// Loads a model, with as little on disk as brings its weights to the memory that they may take.
+///
+/// # Errors
+/// If the least of it takes more, or the model cannot be loaded.
+pub(super) fn load_weights(
+    backend: Box<dyn Backend>,
+    (checkpoint, mut placed): (&Checkpoint, Vec<Placed>),
+    settings: &Settings,
+    options: &LoadOptions,
+) -> Result<(Loaded, WeightsPlan), Error> {
+    let load = |backend, placed: &[Placed]| {
+        let default = if streams(placed) { STREAMED_CHUNK } else { CHUNK };
+        let chunk = options.chunk.unwrap_or(default);
+        let limits = limits(checkpoint.config(), options, chunk)?;
+        Loaded::new(backend, (checkpoint, placed), settings, limits, options)
+    };
+    let all = place_weights(&mut placed, checkpoint, &*backend, options);
+    let mut loaded = load(backend, &placed)?;
+    if place_again(&mut placed, checkpoint, &*loaded.backend, options)? {
+        drop(loaded);
+        loaded = load(open(options)?, &placed)?;
+    }
+    let mut left = LeftOnDisk::of(placed, checkpoint, options);
+    loop {
+        let error = match loaded.start(left.placed(), all, options) {
+            Ok(weights) => return Ok((loaded, weights)),
+            Err(error) => error,
+        };
+        if !left.leave_more(&error) {
+            return Err(error);
+        }
+        drop(loaded);
+        loaded = load(open(options)?, left.placed())?;
+    }
+}
+
+/// A model with its backend and its cache, whose weights may still be in the files.
+pub(super) struct Loaded {
+    pub backend: Box<dyn Backend>,
+    pub model: Box<dyn Model>,
+    pub layer_bytes: LayerBytes,
+    pub cache: CacheMade,
+    pub chunk: usize,
+    pub limits: WorkspaceLimits,
+}
+
+impl Loaded {
+    /// Loads a model into `backend`, with every tensor where `placed` says.
+    fn new(
+        mut backend: Box<dyn Backend>,
+        (checkpoint, placed): (&Checkpoint, &[Placed]),
+        settings: &Settings,
+        (chunk, limits): (usize, WorkspaceLimits),
+        options: &LoadOptions,
+    ) -> Result<Self, Error> {
+        let (config, kv_type) = (checkpoint.config(), settings.kv_type);
+        let native = settings.rounding == Some(CacheRounding::Native);
+        check_positions(config, options)?;
+        pack::use_pack(checkpoint, &settings.checkpoint, &mut *backend, options)?;
+        let model =
+            models::load(checkpoint, &mut *backend, limits, &options.ranks, placed, native)?;
+        let layers = models::layer_caches(config, native);
+        let (windows, recurrent) = (group_windows(&layers), layers.iter().any(is_recurrent));
+        let (layers, free) = (model.cache(), free_for_cache(&*backend, streams(placed), options));
+        let needs = CacheNeeds { layers: &layers, windows: &windows, recurrent, kv_type, free };
+        let row_bytes = |rows: &Rows| backend.block_bytes(rows, options.block, kv_type);
+        let state_bytes = |state: &State| backend.state_bytes(state);
+        let layer_bytes = LayerBytes::of(needs.layers, &windows, row_bytes, state_bytes);
+        let cache = make_cache(&mut *backend, &needs, config.context, (options, chunk))?;
+        Ok(Self { backend, model, layer_bytes, cache, chunk, limits })
+    }
+
+    /// Gives streamed weights their memory, of `all` bytes of weights, and says where all are.
+    fn start(
+        &mut self,
+        placed: &[Placed],
+        all: usize,
+        options: &LoadOptions,
+    ) -> Result<WeightsPlan, Error> {
+        let resident = self.backend.memory().weights;
+        let limit = match streams(placed) {
+            true => start_stream(&mut *self.backend, all, options)?,
+            false => check_limit(&*self.backend, all, options).map(|()| None)?,
+        };
+        let stream = self.backend.stream_plan();
+        Ok(WeightsPlan { placed: placed.to_vec(), resident, limit, stream })
+    }
+}
+
+/// An error if sequences may be longer than the model has embeddings of positions.
+fn check_positions(config: &ModelConfig, options: &LoadOptions) -> Result<(), Error> {
+    let Some(most) = config.embedding.positions.map(|table| table.positions()) else {
+        return Ok(());
+    };
+    match options.context {
+        Some(context) if context > most => Err(Error::Context(format!(
+            "a context of {context} tokens: the model has embeddings of {most} positions"
+        ))),
+        _ => Ok(()),
+    }
+}

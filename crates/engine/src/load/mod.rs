@@ -1,0 +1,25 @@
+//! Loading: from a checkpoint to a [`Runner`](runner::Runner), with its weights placed and its
+//! caches made.
+
+pub(crate) mod adapter_base;
+pub(crate) mod block_root;
+pub(crate) mod cache_bytes;
+pub(crate) mod cache_rounding;
+pub(crate) mod cache_size;
+pub(crate) mod disk_place;
+pub(crate) mod error;
+mod expert_routes;
+pub(crate) mod identity;
+mod loaded;
+mod make_cache;
+mod model_adapters;
+pub(crate) mod open;
+pub(crate) mod options;
+pub(crate) mod pack;
+pub(crate) mod packed_parts;
+pub(crate) mod runner;
+pub(crate) mod settings;
+mod stored;
+pub(crate) mod stream;
+pub(crate) mod texts;
+pub(crate) mod trace_settings;

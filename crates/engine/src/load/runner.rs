@@ -1,0 +1,356 @@
+//! A loaded model with its backend and KV cache: batches in, logits out.
+
+use super::adapter_base::{AdapterBase, LoadedAdapter};
+use super::cache_bytes::LayerBytes;
+use super::cache_rounding::{CacheRounding, rounding};
+use super::error::Error;
+use super::expert_routes::ExpertRoutes;
+use super::identity::identity;
+use super::loaded::{Loaded, load_weights};
+use super::make_cache::CacheMade;
+use super::model_adapters::ModelAdapters;
+use super::open::{check_kv_type, open, place, unlimited};
+use super::options::LoadOptions;
+use super::settings::Settings;
+use super::stream::WeightsPlan;
+use super::texts::{EmbeddingDefaults, embedding, task};
+use crate::request::handle::{ModelInfo, ModelTask};
+use backend::{AdapterSet, Backend, Batch, Buffer, GroupSize, InputSums, Memory, StreamStats};
+use base::Profile;
+use formats::Checkpoint;
+use models::{Model, WorkspaceLimits};
+use std::sync::Arc;
+
+/// A loaded model.
+pub struct Runner {
+    pub(super) backend: Box<dyn Backend>,
+    model: Box<dyn Model>,
+    pub(crate) info: ModelInfo,
+    pub(crate) settings: Settings,
+    /// The groups of cached rows, the trunk first.
+    pub(crate) groups: Vec<GroupSize>,
+    pub(super) layer_bytes: LayerBytes,
+    /// Whether the layers are divided among stages.
+    pub(super) is_stage: bool,
+    /// What is done with the choices of experts.
+    routes: ExpertRoutes,
+    /// Number of state slots, 0 where no layer is recurrent.
+    pub(crate) states: usize,
+    pub(crate) state_every: usize,
+    pub(crate) chunk: usize,
+    pub(crate) limits: WorkspaceLimits,
+    weights: WeightsPlan,
+    /// Whether a warning has said that slots are not locked.
+    lock_refused: bool,
+    check: bool,
+    warnings: Vec<String>,
+    adapters: ModelAdapters,
+    /// The logits of the last batch and their number of rows.
+    logits: Option<(Buffer, usize)>,
+    /// Number of hidden states of the last batch.
+    hidden: usize,
+    /// Capacity above which a sequence has the frequencies of long ones, where the model has such.
+    long_from: Option<usize>,
+    /// What the model says of vectors of texts.
+    pub(crate) embedding: EmbeddingDefaults,
+    is_encoder: bool,
+}
+
+impl std::fmt::Debug for Runner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Runner({}, {})", self.info.name, self.settings.identity)
+    }
+}
+
+impl Runner {
+    /// Loads the model of `checkpoint`. Weights stay in the mapped files where their layout allows.
+    ///
+    /// # Errors
+    ///
+    /// If options are out of range, the model is not supported, or the memory does not suffice.
+    pub fn load(checkpoint: &Checkpoint, options: &LoadOptions) -> Result<Self, Error> {
+        let config = checkpoint.config();
+        let backend = open(options)?;
+        let unlimited = unlimited(options, &*backend);
+        let (rounding, unrounded) = rounding(config, options.rounding, options.mode)?;
+        let native = rounding == Some(CacheRounding::Native);
+        let kv_type = options.kv_type.unwrap_or(options.mode.default_kv_type());
+        check_kv_type(config, kv_type, native)?;
+        let (placed, placement) = place(checkpoint, &*backend, options.placement.as_deref())?;
+        let settings = Settings {
+            checkpoint: identity(checkpoint),
+            mode: options.mode,
+            kv_type,
+            identity: backend.identity(),
+            placement,
+            slices: options.ranks.slices.as_ref().map_or(1, |slices| slices.ranks()),
+            rounding,
+        };
+        let (loaded, weights) = load_weights(backend, (checkpoint, placed), &settings, options)?;
+        let Loaded { mut backend, model, layer_bytes, cache, chunk, limits } = loaded;
+        let routes = ExpertRoutes::start(&mut *backend, config, &settings.checkpoint, options)?;
+        let adapters = ModelAdapters::open((config, &*backend, &*model), options)?;
+        let CacheMade { groups, states, context, note } = cache;
+        let embedding = embedding(checkpoint, options, &*model);
+        let info = ModelInfo {
+            name: config.name.clone(),
+            architecture: config.architecture.clone(),
+            context_length: context,
+            vocab_size: config.vocab,
+            cache_tokens: groups[0].blocks * options.block,
+            task: task(config),
+            hidden_size: config.hidden,
+            token_types: config.embedding.token_types.max(1),
+            uses_marks: states > 0 || groups.len() > 1,
+        };
+        Ok(Self {
+            backend,
+            model,
+            info,
+            settings,
+            groups,
+            layer_bytes,
+            is_stage: options.ranks.stages.is_some(),
+            routes,
+            states,
+            state_every: options.state_every,
+            warnings: checkpoint
+                .warnings()
+                .iter()
+                .cloned()
+                .chain(note)
+                .chain(unrounded)
+                .chain(unlimited)
+                .collect(),
+            chunk,
+            limits,
+            weights,
+            lock_refused: false,
+            check: options.check,
+            adapters,
+            logits: None,
+            hidden: 0,
+            long_from: config.long_from(),
+            embedding,
+            is_encoder: config.is_encoder(),
+        })
+    }
+
+    /// The loaded model.
+    pub fn info(&self) -> &ModelInfo {
+        &self.info
+    }
+
+    /// # Errors
+    ///
+    /// [`Error::NoText`] if the model computes embeddings or scores, and no logits.
+    pub fn check_generates(&self) -> Result<(), Error> {
+        match self.info.task {
+            ModelTask::Generate => Ok(()),
+            ModelTask::Embed | ModelTask::Score { .. } => Err(Error::NoText),
+        }
+    }
+
+    /// What the user should know about the loaded model: tensors that contradict its configuration,
+    /// and options that could not be met in full.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Everything but the request that decides the bits of an answer.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Number of blocks of each group of cached rows, the trunk first.
+    pub fn blocks(&self) -> impl Iterator<Item = usize> {
+        self.groups.iter().map(|group| group.blocks)
+    }
+
+    /// Maximum number of prompt tokens of a batch.
+    pub fn chunk(&self) -> usize {
+        self.chunk
+    }
+
+    /// Maximum number of rows of a batch, and of rows with logits.
+    pub fn limits(&self) -> WorkspaceLimits {
+        self.limits
+    }
+
+    /// Positions of a block.
+    pub fn block(&self) -> usize {
+        self.info.cache_tokens / self.groups[0].blocks
+    }
+
+    /// Number of compute threads.
+    pub fn threads(&self) -> usize {
+        self.backend.threads()
+    }
+
+    /// Name of the arithmetic in use: the instruction set of a CPU.
+    pub fn isa(&self) -> &str {
+        &self.settings.identity
+    }
+
+    /// Name of the kind of device that computes.
+    pub fn device(&self) -> &'static str {
+        self.backend.device().name
+    }
+
+    /// Bytes held.
+    pub fn memory(&self) -> Memory {
+        self.backend.memory()
+    }
+
+    /// Where the weights are.
+    pub fn weights_plan(&self) -> &WeightsPlan {
+        &self.weights
+    }
+
+    /// What has happened to weights that are read when they are needed; `None` where there are
+    /// none.
+    pub fn stream_stats(&self) -> Option<StreamStats> {
+        self.backend.stream_stats()
+    }
+
+    /// Mean bytes of an expert that is read from disk; `None` where there are none.
+    pub fn streamed_read_bytes(&self) -> Option<usize> {
+        self.backend.stream_stats()?;
+        let sizes = self.backend.expert_bytes();
+        let mean = sizes.iter().map(|it| it.read).sum::<usize>() / sizes.len().max(1);
+        Some(mean).filter(|bytes| *bytes > 0)
+    }
+
+    /// Whether a sequence that may grow to `capacity` tokens is computed with the rotary
+    /// frequencies of long ones, where the model has such. Its blocks are not those of short
+    /// sequences.
+    pub fn is_long(&self, capacity: usize) -> bool {
+        self.long_from.is_some_and(|original| capacity > original)
+    }
+
+    /// What reading further adapters needs.
+    pub fn adapter_base(&self) -> &AdapterBase {
+        &self.adapters.base
+    }
+
+    /// The adapters that the model was loaded with, each with its factor.
+    pub fn loaded_adapters(&self) -> &[(LoadedAdapter, f32)] {
+        &self.adapters.loaded
+    }
+
+    /// The adapters of sequences that name none.
+    pub(crate) fn adapters(&self) -> &AdapterSet {
+        &self.adapters.applied
+    }
+
+    /// Sets the adapters of sequences that name none.
+    pub fn set_adapters(&mut self, adapters: AdapterSet) {
+        self.adapters.applied = adapters;
+    }
+
+    /// Whether positions attend to later ones too, so that a prompt is computed in one step.
+    pub fn is_encoder(&self) -> bool {
+        self.is_encoder
+    }
+
+    /// Pins the calling thread too, if threads are pinned. It should only compute from now on.
+    pub fn pin_caller(&self) {
+        self.backend.pin_caller();
+    }
+
+    /// As [`Backend::prepare_weights`].
+    pub fn prepare_weights(&mut self) -> bool {
+        self.backend.prepare_weights()
+    }
+
+    /// As [`Backend::take_prepared`].
+    pub(crate) fn take_prepared(&mut self) -> bool {
+        self.backend.take_prepared()
+    }
+
+    /// Hands the times of all operations from now on to `profile`, if the device takes them.
+    pub fn profile(&mut self, profile: Option<Arc<Profile>>) {
+        self.backend.profile(profile);
+    }
+
+    /// Begins work of the calling thread outside the forward pass, for the profile.
+    pub(crate) fn begin(&self, operation: &str) {
+        self.backend.begin_other(operation);
+    }
+
+    /// As [`Backend::share_work`].
+    pub(crate) fn share_work(&self, count: usize, work: &(dyn Fn(usize) + Sync)) {
+        self.backend.share_work(count, work);
+    }
+
+    /// Starts summing the inputs of the product with every matrix.
+    pub fn collect_inputs(&mut self) {
+        self.backend.input_sums();
+    }
+
+    /// Takes the sums since the last call, under the canonical names of the matrices.
+    pub fn take_input_sums(&mut self) -> Vec<InputSums> {
+        self.backend.input_sums().unwrap_or_default()
+    }
+
+    /// Creates an empty batch with the capacity for any step of this model.
+    pub fn batch(&self) -> Batch {
+        let groups = self.groups.len();
+        let blocks = groups * (self.limits.rows + self.groups[0].blocks);
+        Batch::with_capacity(self.limits.rows, blocks, groups)
+    }
+
+    /// Copies the blocks and states that `batch` names, computes the batch and stores its keys and
+    /// values. Returns the logits `[logit rows, vocab_size]`, on all ranks that share the model.
+    ///
+    /// # Errors
+    ///
+    /// If a checked value is not finite or the backend or another rank fails. After an error of a
+    /// rank, all ranks have to be dropped.
+    pub fn forward(&mut self, batch: &Batch) -> Result<&[f32], Error> {
+        assert!(batch.rows() <= self.limits.rows, "more rows than the workspace holds");
+        assert!(
+            batch.logit_rows().len() <= self.limits.logit_rows,
+            "more logits than the workspace holds"
+        );
+        (self.logits, self.hidden) = (None, 0);
+        self.begin("copy_blocks");
+        self.backend.begin(batch);
+        self.backend.copy_blocks(batch.copies());
+        self.backend.copy_states(batch.state_copies());
+        let logits = self.model.forward(&mut *self.backend, batch, self.check)?;
+        self.logits = Some((logits, batch.logit_rows().len()));
+        self.hidden = batch.hidden_rows().len();
+        self.backend.fetch(logits, batch.logit_rows().len());
+        self.backend.fetch(self.model.hidden(), self.hidden);
+        self.backend.end()?;
+        self.routes.step(&mut *self.backend);
+        self.warn_of_unlocked();
+        Ok(self.logits())
+    }
+
+    /// Says once that the system does not lock the memory of streamed weights, where it swaps.
+    fn warn_of_unlocked(&mut self) {
+        let stats = self.backend.stream_stats().filter(|stats| stats.lock_refused);
+        if let Some(StreamStats { locked, slot_bytes, .. }) = stats
+            && !std::mem::replace(&mut self.lock_refused, true)
+        {
+            tracing::warn!(
+                "{} of {} MiB of streamed experts are locked in memory, the system may swap out \
+                 others (the limit is `ulimit -l` in KiB, or LimitMEMLOCK= of a service)",
+                locked >> 20,
+                slot_bytes >> 20
+            );
+        }
+    }
+
+    /// The hidden states `[hidden rows, hidden_size]` of the last batch, after the last norm.
+    pub fn hidden(&self) -> &[f32] {
+        self.backend.read(self.model.hidden(), self.hidden)
+    }
+
+    /// The logits `[logit rows, vocab_size]` of the last batch.
+    pub fn logits(&self) -> &[f32] {
+        self.logits.map_or(&[], |(buffer, rows)| self.backend.read(buffer, rows))
+    }
+}

@@ -1,0 +1,23 @@
+//! Everything but the request that decides the bits of an answer.
+
+use super::cache_rounding::CacheRounding;
+use backend::{KvType, Mode};
+
+/// Everything but the request that decides the bits of an answer: equal settings, equal bits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Digest of the checkpoint.
+    pub checkpoint: String,
+    /// Compute mode.
+    pub mode: Mode,
+    /// Storage type of the KV cache.
+    pub kv_type: KvType,
+    /// Name of the backend's arithmetic: the instruction set of a CPU.
+    pub identity: String,
+    /// Digest of what placement rules change; empty if they change nothing.
+    pub placement: String,
+    /// Number of ranks that hold a slice of each layer.
+    pub slices: usize,
+    /// How cached rows are rounded; `None` where the model was not trained for it.
+    pub rounding: Option<CacheRounding>,
+}

@@ -1,0 +1,62 @@
+//! The memory of a runner's cache, as what stores it on disk sees it.
+
+use super::cache_bytes::LayerBytes;
+use super::disk_place::DiskPlace;
+use super::runner::Runner;
+use crate::disk::{CacheMemory, CacheParts};
+use store::{Keyspace, Store};
+
+impl Runner {
+    /// Touches the memory of `blocks` of a group of cached rows, so that the system provides it.
+    pub fn touch_cache(&mut self, group: usize, blocks: std::ops::Range<usize>) {
+        self.backend.touch_cache(group, blocks);
+    }
+
+    /// As [`Backend::fingerprint`].
+    pub(crate) fn fingerprint(&self) -> Vec<f32> {
+        self.backend.fingerprint()
+    }
+
+    /// Bytes of blocks and states in each layer.
+    pub(crate) fn layer_bytes(&self) -> &LayerBytes {
+        &self.layer_bytes
+    }
+
+    /// Copies states, one pair of slots (from, to) after the other.
+    pub(crate) fn copy_states(&mut self, copies: &[(u32, u32)]) {
+        self.backend.copy_states(copies);
+    }
+}
+
+impl CacheMemory for Runner {
+    fn parts(&self) -> Result<CacheParts, &'static str> {
+        if !self.backend.stores_blocks() {
+            return Err("the device does not give the bytes of its cache");
+        }
+        if self.is_stage {
+            return Err("the layers are divided among several processes");
+        }
+        let windows = self.groups.iter().map(|group| group.window.is_some()).collect();
+        Ok(CacheParts { windows, states: self.states > 0 })
+    }
+
+    fn open(&self, store: &Store, digest: &str) -> Result<Keyspace, &'static str> {
+        Ok(DiskPlace::of(self)?.open(store, digest))
+    }
+
+    fn read_block(&self, group: usize, block: u32, out: &mut [u8]) {
+        self.backend.read_block(group, block, out);
+    }
+
+    fn write_block(&mut self, group: usize, block: u32, bytes: &[u8]) {
+        self.backend.write_block(group, block, bytes);
+    }
+
+    fn read_state(&self, slot: u32, out: &mut [u8]) {
+        self.backend.read_state(slot, out);
+    }
+
+    fn write_state(&mut self, slot: u32, bytes: &[u8]) {
+        self.backend.write_state(slot, bytes);
+    }
+}

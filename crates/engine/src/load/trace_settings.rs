@@ -1,0 +1,86 @@
+//! Settings as text, as traces and folders of stored blocks name them.
+
+use super::cache_rounding::CacheRounding;
+use super::identity::is_comparable;
+use super::runner::Runner;
+use super::settings::Settings;
+use backend::{AdapterSet, ScaledAdapter};
+use serde::{Deserialize, Serialize};
+
+/// [`Settings`] as text, and sizes that do not matter.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TraceSettings {
+    /// Digest of the checkpoint.
+    pub checkpoint: String,
+    /// Compute mode.
+    pub mode: String,
+    /// Storage type of the KV cache.
+    pub kv_type: String,
+    /// Name of the arithmetic: the instruction set of a CPU.
+    pub isa: String,
+    /// Digest of what placement rules change; empty if they change nothing.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub placement: String,
+    /// How cached rows are rounded; empty where the model was not trained for it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub rounding: String,
+    /// Digests and scales of the adapters that sequences were computed with; empty without any.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub adapters: String,
+    /// Threads, which do not matter.
+    pub threads: usize,
+    /// Positions of a KV block, which do not matter.
+    pub block: usize,
+    /// Maximum number of prompt tokens of a step, which does not matter.
+    pub chunk: usize,
+}
+
+impl TraceSettings {
+    /// The settings of a runner.
+    pub fn of(runner: &Runner) -> Self {
+        let Settings { checkpoint, mode, kv_type, identity, placement, rounding, .. } =
+            &runner.settings;
+        Self {
+            checkpoint: checkpoint.clone(),
+            mode: mode.name().into(),
+            kv_type: kv_type.name().into(),
+            isa: identity.clone(),
+            placement: placement.clone(),
+            rounding: rounding.map_or("", CacheRounding::name).into(),
+            adapters: adapters_text(runner.adapters()),
+            threads: runner.threads(),
+            block: runner.block(),
+            chunk: runner.chunk,
+        }
+    }
+
+    /// Whether digests of checkpoints are of one version; others cannot be compared.
+    pub fn names_its_checkpoint_as(&self, other: &Self) -> bool {
+        is_comparable(&self.checkpoint, &other.checkpoint)
+    }
+
+    /// The first setting that decides bits and differs: its name and both values. Checkpoints are
+    /// not compared where their digests are of different versions.
+    pub fn difference<'a>(&'a self, other: &'a Self) -> Option<(&'static str, &'a str, &'a str)> {
+        let pairs = [
+            ("checkpoint", &self.checkpoint, &other.checkpoint),
+            ("mode", &self.mode, &other.mode),
+            ("kv_type", &self.kv_type, &other.kv_type),
+            ("isa", &self.isa, &other.isa),
+            ("placement", &self.placement, &other.placement),
+            ("rounding", &self.rounding, &other.rounding),
+            ("adapters", &self.adapters, &other.adapters),
+        ];
+        let counts = |name: &str| name != "checkpoint" || self.names_its_checkpoint_as(other);
+        pairs
+            .into_iter()
+            .find(|(name, a, b)| counts(name) && a != b)
+            .map(|(name, a, b)| (name, a.as_str(), b.as_str()))
+    }
+}
+
+/// The digests of `adapters`, each with its scale.
+pub(crate) fn adapters_text(adapters: &AdapterSet) -> String {
+    let text = |it: &ScaledAdapter| format!("{}={}", it.adapter.digest(), it.scale);
+    adapters.iter().map(text).collect::<Vec<_>>().join(" ")
+}

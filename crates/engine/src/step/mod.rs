@@ -1,0 +1,16 @@
+//! Steps: the loop of the engine's thread, from requests to tokens; and sequences computed without
+//! it.
+
+mod draft;
+mod embedding_pooler;
+pub(crate) mod engine_options;
+mod masks;
+mod prefill_budget;
+pub(crate) mod run;
+mod running_request;
+mod sampler;
+pub(crate) mod sequence_memory;
+pub(crate) mod single_sequence;
+mod step_sampler;
+pub mod trace;
+pub(crate) mod turns;
