@@ -1,7 +1,12 @@
 //! A checkpoint: weights under canonical names and one normalised configuration.
 
 mod biases;
+mod canonical;
 mod output_head;
+
+use canonical::BASE_PREFIX;
+pub(crate) use canonical::{canonical_name, gguf_name};
+use output_head::{EMBEDDING, OUTPUT};
 
 use std::cell::LazyCell;
 use std::path::Path;
@@ -29,10 +34,6 @@ use crate::sentence::SentenceConfig;
 use crate::tensor::TensorView;
 use crate::{families, native};
 
-/// Prefix of the names of all tensors except the output head.
-const BASE_PREFIX: &str = "model.";
-const EMBEDDING: &str = "token_embd.weight";
-const OUTPUT: &str = "output.weight";
 /// The head of a decoder that scores texts.
 const SCORE: &str = "score.weight";
 /// Matrices outside the layers that may have one row.
@@ -497,32 +498,6 @@ fn predicts_more(family: &Family, source: &str, layers: usize) -> bool {
     };
     let apart = source.strip_prefix(BASE_PREFIX).unwrap_or(source).starts_with(APART);
     apart || layer.is_some_and(|layer| layer >= layers)
-}
-
-/// The canonical name of a tensor of a GGUF file: its own, except for the family's aliases.
-pub(crate) fn gguf_name(family: &Family, name: &str) -> String {
-    let known = |name: &str| family.gguf.aliases.iter().find(|(theirs, _)| *theirs == name);
-    match names::split_canonical(name) {
-        Some((layer, rest)) => {
-            known(rest).map_or_else(|| name.to_owned(), |(_, known)| format!("blk.{layer}.{known}"))
-        }
-        None => known(name).map_or(name, |(_, known)| known).to_owned(),
-    }
-}
-
-/// The canonical name of a source tensor, or its own. Checkpoints of a model without its head, as
-/// the reference library saves them, lack the prefix.
-pub(crate) fn canonical_name(family: &Family, config: &ModelConfig, source: &str) -> String {
-    let with_prefix = || family.names.canonical(&format!("{BASE_PREFIX}{source}"));
-    let canonical = family.names.canonical(source).or_else(with_prefix);
-    let canonical = canonical.unwrap_or_else(|| source.to_owned());
-    match names::split_canonical(&canonical) {
-        Some((layer, part)) => match (family.hf.renamed)(&config.said, part) {
-            Some(other) => format!("blk.{layer}.{other}"),
-            None => canonical,
-        },
-        None => canonical,
-    }
 }
 
 fn insert(tensors: &mut IndexMap<String, Tracked>, tracked: Tracked) -> Result<()> {

@@ -2,9 +2,9 @@
 //!
 //! Invariant: a row comes out as `gannet quantize` would write it without an importance matrix.
 
-use crate::TensorView;
 use crate::derived::{Derived, RowSource};
 use crate::error::Result;
+use crate::tensor::TensorView;
 use base::Storage;
 use kernels::quant::{Dequantize, QuantType, Quantize};
 use std::ops::Range;

@@ -14,10 +14,13 @@
 //!
 //! Invariant: parts lie between header and table, do not overlap, and have different names.
 
+mod table;
 #[cfg(test)]
 mod tests;
 mod writer;
 
+use table::{CHECKED, MAGIC, MAX_TABLE, PAGE, PackRow, PackTable, VERSION, label};
+pub use table::{PackOrigin, PackPart};
 pub use writer::PackWriter;
 
 use std::ops::Range;
@@ -27,84 +30,14 @@ use std::sync::Arc;
 use base::{Mmap, Storage};
 use indexmap::IndexMap;
 use kernels::layout::LAYOUT_VERSION;
-use kernels::quant::{NATIVE, QuantType, TYPES};
-use serde::{Deserialize, Serialize};
+use kernels::quant::{NATIVE, TYPES};
 
 use crate::bytes::map_file;
 use crate::error::{Error, Result, shown};
 use crate::storage::Slice;
 
-const MAGIC: &[u8; 8] = b"gannetWP";
-/// Version of the format.
-const VERSION: u32 = 1;
-/// Parts begin at multiples of this, a page of most systems.
-const PAGE: usize = 4096;
-/// Bytes of the header that its checksum covers.
-const CHECKED: usize = 36;
-/// Most bytes of a table.
-const MAX_TABLE: usize = 256 << 20;
 /// Bytes that [`PackFile::verify`] reads at once.
 const PIECE: usize = 4 << 20;
-
-/// What weights were packed from and for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PackOrigin {
-    /// Digest of the files of the weights, as [`digest_files`](crate::digest_files) gives it.
-    pub digest: String,
-    /// Digest of the configuration, the tensors' names, types and shapes, and samples of their
-    /// values.
-    pub identity: String,
-    /// Compute mode.
-    pub mode: String,
-    /// Instruction set.
-    pub isa: String,
-}
-
-/// A packed matrix.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PackPart {
-    /// Canonical name of its tensor; several matrices may be parts of one, or have none.
-    pub name: String,
-    /// Its number among the matrices of this name, in the order in which a model is loaded.
-    pub index: u32,
-    /// Storage type that it was packed from.
-    pub ty: &'static QuantType,
-    /// Name of the layout.
-    pub layout: String,
-    /// Outputs.
-    pub rows: usize,
-    /// Inputs.
-    pub cols: usize,
-    /// The bytes in the file.
-    pub range: Range<usize>,
-    /// CRC32C of the bytes.
-    pub crc32c: u32,
-}
-
-/// The table in a file.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct PackTable {
-    origin: PackOrigin,
-    parts: Vec<PackRow>,
-}
-
-/// A part in the table.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct PackRow {
-    name: String,
-    index: u32,
-    #[serde(rename = "type")]
-    ty: String,
-    layout: String,
-    rows: u32,
-    cols: u32,
-    offset: u64,
-    bytes: u64,
-    crc32c: u32,
-}
 
 /// An open file of packed weights.
 #[derive(Clone, Debug)]
@@ -244,17 +177,6 @@ fn part(row: PackRow, next: usize, end: usize) -> Result<PackPart, String> {
     };
     let (rows, cols) = (rows as usize, cols as usize);
     Ok(PackPart { name, index, ty, layout, rows, cols, range, crc32c })
-}
-
-/// Name and number of a part in messages.
-fn label(part: &PackPart) -> String {
-    format!("{} {}", shown(&part.name), part.index)
-}
-
-impl std::fmt::Display for PackPart {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&label(self))
-    }
 }
 
 /// The `N` bytes at `at` of the header, which is there.

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 /// Where the table of families is; the first that exists counts.
 const TABLES: [&str; 2] =
-    ["crates/formats/src/families/mod.rs", "crates/formats/src/config/family.rs"];
+    ["crates/formats/src/families/table.rs", "crates/formats/src/config/family.rs"];
 const README: &str = "README.md";
 
 /// Compares the names in backticks of the README's row `architectures` with the table's entries.

@@ -6,7 +6,8 @@
 
 use std::path::Path;
 
-use super::{AdapterPair, Factor, Found, Reader, Source, add};
+use crate::adapter::pair::AdapterPair;
+use crate::adapter::reader::{Factor, Found, Reader, Source, add};
 use crate::checkpoint::gguf_name;
 use crate::config::family::Family;
 use crate::error::Result;

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use regex::{Regex, RegexBuilder};
 use serde_json::Value;
 
-use super::{AdapterPair, Factor, Found, Reader, Source, add};
+use crate::adapter::pair::AdapterPair;
+use crate::adapter::reader::{Factor, Found, Reader, Source, add};
 use crate::checkpoint::canonical_name;
 use crate::config::family::Family;
 use crate::error::{Error, Result, shown};
@@ -107,7 +108,7 @@ impl PeftConfig {
             return Err(file.error("peft_type", format!("expected LORA, found {}", shown(kind))));
         }
         refuse(file)?;
-        let rank = file.need("r", "a number", file.count("r", super::MAX_RANK)?)?;
+        let rank = file.need("r", "a number", file.count("r", crate::adapter::pair::MAX_RANK)?)?;
         let alpha = file.need("lora_alpha", "a number", file.number("lora_alpha")?)?;
         check_alpha(file, "lora_alpha", alpha)?;
         let by_root = file.flag("use_rslora")?.unwrap_or(false);

@@ -1,5 +1,6 @@
 //! Adapters that are written here and read back.
 
+use crate::layers::RopeLayout;
 use std::path::PathBuf;
 
 use kernels::quant::{BF16, F16, F32, QuantType};

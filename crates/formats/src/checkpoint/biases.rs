@@ -3,7 +3,7 @@
 use std::cell::LazyCell;
 use std::collections::HashMap;
 
-use super::canonical_name;
+use crate::checkpoint::canonical::canonical_name;
 use crate::config::ModelConfig;
 use crate::config::family::Family;
 use crate::layers::TensorForm;

@@ -1,6 +1,5 @@
 //! Whether the embedding is the output head too, by the tensors of a checkpoint.
 
-use super::{EMBEDDING, OUTPUT};
 use crate::config::ModelConfig;
 use crate::tensor::TensorView;
 
@@ -47,3 +46,7 @@ fn are_equal(a: &TensorView, b: &TensorView) -> bool {
     let runs = (0..a.len()).step_by(RUN).map(|start| start..a.len().min(start + RUN));
     { runs }.all(|run| a.read(run.clone()) == b.read(run))
 }
+
+pub(super) const EMBEDDING: &str = "token_embd.weight";
+
+pub(super) const OUTPUT: &str = "output.weight";

@@ -2,11 +2,10 @@
 
 use super::fields::MAX_WIDTH;
 use super::rows::{self, FieldRow, FieldSource};
-use super::{
-    CompressedConfig, ExpertGroups, ExpertsConfig, GroupRank, Hyperparameters, RopeConfig,
-    RopeScaling, WindowedConfig,
-};
+use crate::config::schema::ExpertsConfig;
+use crate::config::schema::{CompressedConfig, Hyperparameters, WindowedConfig};
 use crate::error::Result;
+use crate::layers::{ExpertGroups, GroupRank, RopeConfig, RopeScaling};
 
 impl FieldSource<'_> {
     /// An error that names the field of a row, unless something `holds`.

@@ -5,7 +5,7 @@ use crate::json::Object;
 use crate::pooling::Pooling;
 
 use super::fields::MAX_WIDTH;
-use super::{Activation, ClassifierConfig, HeadActivation};
+use crate::layers::{Activation, ClassifierConfig, HeadActivation};
 
 /// What a model has whose positions attend to earlier and to later ones alike. In layers with a
 /// window, a position attends to as many later ones as earlier ones.

@@ -7,14 +7,15 @@ use super::names::DENSE;
 use super::parts;
 use super::rows::FieldRow;
 use super::yarn;
-use super::{
-    Activation, ClassifierConfig, ExpertsConfig, GroupedConfig, Hyperparameters, RopeConfig,
-    RopeLayout, RopeScaling, RouterScores, Sublayers, ValueSource,
-};
 use crate::chat::ChatRules;
+use crate::config::schema::{ExpertsConfig, Sublayers};
+use crate::config::schema::{GroupedConfig, Hyperparameters};
 use crate::error::Result;
 use crate::gguf::GgufFile;
 use crate::json::{Object, extend};
+use crate::layers::{
+    Activation, ClassifierConfig, RopeConfig, RopeLayout, RopeScaling, RouterScores, ValueSource,
+};
 use crate::layers::{EmbeddingSpec, ExpertFiles, FileForms, HeadSpec, Layer};
 use crate::names::NameTable;
 

@@ -7,26 +7,25 @@ pub(crate) mod experts;
 pub(crate) mod index;
 pub(crate) mod mamba;
 pub(crate) mod rope;
+pub(crate) mod tensors;
+mod windows;
 
 use super::check;
-use super::family::{self, Family, Windows};
+use super::family::{self, Family};
 use super::fields::{GgufKeys, MAX_HEADS, MAX_LAYERS, MAX_TOKENS, MAX_WIDTH};
 use super::rows::{self, FieldSource, HEAD_DIM, KV_HEADS};
-use super::{ExpertsConfig, Hyperparameters, ModelConfig, SpecialIds, yarn};
+use super::yarn;
+use crate::config::model::ModelConfig;
+use crate::config::schema::ExpertsConfig;
+use crate::config::schema::{Hyperparameters, SpecialIds};
 use crate::error::Result;
 use crate::gguf::{GgufFile, Metadata, Strings, TurnEnds};
-use crate::tensor::TensorView;
+pub(crate) use tensors::{FIRST_HEAD_NORM, LONG_FACTORS, ROPE_FACTORS, SHORT_FACTORS, find};
+use windows::windows;
 
 const EMBEDDING: &str = "token_embd.weight";
 const OUTPUT: &str = "output.weight";
 const VALUES: &str = "attention.value_length";
-/// A tensor that models with norms of query heads have.
-pub(crate) const FIRST_HEAD_NORM: &str = "blk.0.attn_q_norm.weight";
-/// Divisors of the rotary frequencies, one per pair.
-pub(crate) const ROPE_FACTORS: &str = "rope_freqs.weight";
-/// The same for long and for short sequences.
-pub(crate) const LONG_FACTORS: &str = "rope_factors_long.weight";
-pub(crate) const SHORT_FACTORS: &str = "rope_factors_short.weight";
 
 /// Reads the configuration of an open file of this family. `name` is the display name if the file
 /// has none.
@@ -147,39 +146,6 @@ fn head_dim(keys: &GgufKeys, model: &Hyperparameters) -> Result<usize> {
     }
 }
 
-/// Window of each layer; 0 means none. Without flags of layers and with a period, from the file or
-/// the family, the last layer of each period has no window.
-fn windows(keys: &GgufKeys, family: &Family, layers: usize) -> Result<Windows> {
-    let window = keys.opt_count("attention.sliding_window", MAX_TOKENS)?.or(family.gguf.window);
-    if window.is_none() && family.gguf.window_period.is_some() {
-        keys.positive("attention.sliding_window", MAX_TOKENS)?;
-    }
-    let before_last = |layer: usize, period: usize| layer % period < period - 1;
-    let slides = slides(keys, layers, family.gguf.window_period, before_last)?;
-    Ok(slides.into_iter().map(|slides| window.filter(|_| slides)).collect())
-}
-
-/// Whether each layer has a window: from a list, or by a period, which is `period` where the file
-/// has none. With a period of 0, or without one, all layers have a window.
-fn slides(
-    keys: &GgufKeys,
-    layers: usize,
-    period: Option<usize>,
-    of_period: fn(layer: usize, period: usize) -> bool,
-) -> Result<Vec<bool>> {
-    const PATTERN: &str = "attention.sliding_window_pattern";
-    if let Some(flags) = keys.flags(PATTERN) {
-        if flags.len() < layers {
-            let problem = format!("expected one flag per layer ({layers}), found {}", flags.len());
-            return Err(keys.metadata.error(&keys.key(PATTERN), problem));
-        }
-        return Ok(flags[..layers].to_vec());
-    }
-    let Some(period) = period else { return Ok(vec![true; layers]) };
-    let period = keys.metadata.opt_count(&keys.key(PATTERN))?.unwrap_or(period);
-    Ok((0..layers).map(|layer| period == 0 || of_period(layer, period)).collect())
-}
-
 /// Epsilon of norms. Files of LayerNorms may have it under the name of that of RMSNorm.
 fn eps(keys: &GgufKeys, family: &Family) -> Result<f32> {
     for suffix in family.gguf.eps.iter().chain(family::BASE.gguf.eps) {
@@ -237,8 +203,4 @@ fn special(metadata: &Metadata) -> Result<SpecialIds> {
         eos: TurnEnds::read(metadata)?.ids,
         pad: metadata.opt_id("tokenizer.ggml.padding_token_id")?,
     })
-}
-
-pub(crate) fn find<'a>(file: &'a GgufFile, name: &str) -> Option<&'a TensorView> {
-    file.tensors().iter().find(|tensor| tensor.source_name == name)
 }

@@ -7,22 +7,24 @@ pub(crate) mod compressed;
 pub(crate) mod delta;
 pub(crate) mod experts;
 pub(crate) mod index;
+pub(crate) mod layer_types;
 pub(crate) mod mamba;
 pub(crate) mod rope;
 
 use serde_json::{Map, Value as Json};
 
 use super::check;
-use super::family::{self, Family, Windows};
-use super::fields::{FULL, MAX_HEADS, MAX_LAYERS, MAX_TOKENS, MAX_WIDTH, SLIDING};
+use super::family::{self, Family};
+use super::fields::{MAX_HEADS, MAX_LAYERS, MAX_WIDTH};
 use super::rows::{self, FieldSource, HEAD_DIM, KV_HEADS};
-use super::{Activation, Hyperparameters, LatentConfig, ModelConfig, SpecialIds, yarn};
+use super::yarn;
+use crate::config::model::ModelConfig;
+use crate::config::schema::{Hyperparameters, SpecialIds};
 use crate::error::{Result, shown};
-use crate::json::{Object, describe};
+use crate::json::Object;
+use crate::layers::{Activation, LatentConfig};
 use crate::names::NameTable;
-
-/// Default of `sliding_window` in the reference library.
-const DEFAULT_WINDOW: usize = 4096;
+pub(crate) use layer_types::{types_of_layers, window, windows_by_type};
 
 /// A config.json that was read.
 pub(crate) struct HfConfig {
@@ -200,65 +202,10 @@ fn head_dim(config: Object, model: &Hyperparameters) -> Result<usize> {
     }
 }
 
-/// The sliding window of families that have one: `null` means none.
-pub(crate) fn window(config: Object) -> Result<Option<usize>> {
-    config.nullable("sliding_window", MAX_TOKENS, Some(DEFAULT_WINDOW))
-}
-
 fn special(config: Object) -> Result<SpecialIds> {
     Ok(SpecialIds {
         bos: config.ids("bos_token_id")?.first().copied(),
         eos: config.ids("eos_token_id")?,
         pad: config.padding("pad_token_id")?,
     })
-}
-
-/// Windows from `layer_types`, if config.json has that field.
-pub(crate) fn windows_by_type(
-    config: Object,
-    layers: usize,
-    window: Option<usize>,
-) -> Result<Option<Windows>> {
-    let kinds = [(FULL, false), (SLIDING, true)];
-    let Some(slides) = types_of_layers(config, "layer_types", layers, &kinds)? else {
-        return Ok(None);
-    };
-    if window.is_none() && slides.contains(&true) {
-        let problem = "expected a window, as layer_types has sliding_attention; found none";
-        return Err(config.error("sliding_window", problem));
-    }
-    Ok(Some(slides.into_iter().map(|slides| window.filter(|_| slides)).collect()))
-}
-
-/// What each layer is, from a list of the names of `kinds`, if config.json has the field `key`.
-pub(crate) fn types_of_layers<T: Copy>(
-    config: Object,
-    key: &str,
-    layers: usize,
-    kinds: &[(&str, T)],
-) -> Result<Option<Vec<T>>> {
-    let Some(types) = config.array(key)? else { return Ok(None) };
-    if types.len() != layers {
-        let problem = format!("expected one entry per layer ({layers}), found {}", types.len());
-        return Err(config.error(key, problem));
-    }
-    kinds_of(config, key, types, kinds).map(Some)
-}
-
-/// What the entries of the field `key` stand for, each a name of `kinds`.
-fn kinds_of<T: Copy>(
-    config: Object,
-    key: &str,
-    entries: &[Json],
-    kinds: &[(&str, T)],
-) -> Result<Vec<T>> {
-    let kind = |entry: &Json| {
-        let known = kinds.iter().find(|(name, _)| entry.as_str() == Some(name));
-        known.map(|(_, kind)| *kind).ok_or_else(|| {
-            let names: Vec<_> = kinds.iter().map(|(name, _)| *name).collect();
-            let found = entry.as_str().map_or_else(|| describe(entry), shown);
-            config.error(key, format!("expected {}, found {found}", names.join(" or ")))
-        })
-    };
-    entries.iter().map(kind).collect()
 }

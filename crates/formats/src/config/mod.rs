@@ -24,12 +24,5 @@ mod yarn;
 pub use encoder::EncoderConfig;
 pub use model::ModelConfig;
 pub use rows::{KnownField, known_fields};
-use schema::INDEXED_RATIO;
 pub use schema::*;
 pub use write::RowFactors;
-
-use crate::layers::{
-    Activation, ClassifierConfig, ExpertGroups, GroupRank, HeadActivation, HyperConfig,
-    LatentConfig, MambaNorm, PositionTable, RopeConfig, RopeLayout, RopeScaling, RouterScores,
-    ValueSource,
-};

@@ -3,7 +3,8 @@
 use serde::Serialize;
 
 use super::family::Family;
-use super::{Hyperparameters, RopeScaling, SpecialIds};
+use crate::config::schema::{Hyperparameters, SpecialIds};
+use crate::layers::RopeScaling;
 use crate::layers::{EmbeddingSpec, HeadSpec, Layer, OpSpec, Reach, RopeSpec};
 
 /// What a model computes, whichever file format it was read from: embeddings, layers as values, and

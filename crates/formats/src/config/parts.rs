@@ -1,6 +1,7 @@
 //! Parts of layers with the sizes that files say, from which families build their layers.
 
-use super::{HyperConfig, Hyperparameters, OfLayers, ValueSource};
+use crate::config::schema::Hyperparameters;
+use crate::config::schema::OfLayers;
 use crate::layers::{
     Biases, Chooser, ChosenSpec, CompressedIndexSpec, CompressedSpec, CompressorSpec,
     ConvolutionSpec, Correction, DeltaSpec, EmbeddingSpec, ExpertsSpec, Factors, GroupedSpec,
@@ -8,6 +9,7 @@ use crate::layers::{
     LayerInputsSpec, MixtureSpec, MlpSpec, NormKind, NormSpec, OpSpec, OutputSpec, Presence, Reach,
     StateSpaceSpec, StreamSpec, Sublayer,
 };
+use crate::layers::{HyperConfig, ValueSource};
 
 /// A layer like Llama's: attention, and an MLP or experts, each of an RMSNorm of its input.
 pub(crate) fn layer(model: &Hyperparameters, at: usize) -> Layer {
@@ -110,8 +112,11 @@ impl Hyperparameters {
                 _ => Chooser::Index(IndexSpec {
                     heads: index.heads,
                     dim: index.dim,
-                    rotation: super::RopeConfig { layout: index.layout, ..self.rope.clone() }
-                        .into(),
+                    rotation: crate::layers::RopeConfig {
+                        layout: index.layout,
+                        ..self.rope.clone()
+                    }
+                    .into(),
                 }),
             },
         });

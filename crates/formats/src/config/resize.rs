@@ -1,6 +1,7 @@
 //! Hyperparameters with another number of layers, for models of random weights.
 
-use super::{Hyperparameters, OfLayers};
+use crate::config::schema::Hyperparameters;
+use crate::config::schema::OfLayers;
 
 impl Hyperparameters {
     /// Sets the number of layers. Where layers differ, the last four are repeated.

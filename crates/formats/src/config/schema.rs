@@ -5,7 +5,7 @@ mod mixers;
 
 use serde::Serialize;
 
-use super::EncoderConfig;
+use crate::config::encoder::EncoderConfig;
 use crate::layers::{
     Activation, ClassifierConfig, ConvolutionSpec, DeltaSpec, Growth, HyperConfig, LatentConfig,
     PositionTable, RopeConfig, StateSpaceSpec, ValueSource,

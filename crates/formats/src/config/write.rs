@@ -15,9 +15,12 @@ use super::family::Family;
 use super::fields::{FULL, SLIDING};
 use super::gguf::{LONG_FACTORS, ROPE_FACTORS, SHORT_FACTORS};
 use super::rows::{self, HEAD_DIM, ROTATED};
-use super::{ModelConfig, RopeConfig, RopeLayout, RopeScaling, WindowedConfig, yarn};
+use super::yarn;
+use crate::config::model::ModelConfig;
+use crate::config::schema::WindowedConfig;
 use crate::error::{Error, Result};
 use crate::json::extend;
+use crate::layers::{RopeConfig, RopeLayout, RopeScaling};
 
 /// Divisor of the frequencies of pairs that are not rotated, as llama.cpp writes it.
 const UNROTATED: f32 = 1e30;

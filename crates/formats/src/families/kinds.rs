@@ -68,7 +68,7 @@ fn of_first_expert(name: &str) -> String {
 
 /// Names and kinds of the tensors of all families, in each form.
 fn all_tensors() -> impl Iterator<Item = (String, TensorKind)> {
-    let models = super::all()
+    let models = crate::families::table::all()
         .filter_map(|family| ModelConfig::tiny(family.name, LAYERS).map(|model| (family, model)));
     models.flat_map(|(family, model)| {
         let (vocab, hidden, files) = (model.vocab, model.hidden, family.file_forms());

@@ -49,11 +49,13 @@ mod qwen3_next;
 mod seed_oss;
 mod smollm3;
 mod starcoder2;
+mod table;
 #[cfg(test)]
 mod tests;
 mod xlm_roberta;
 
 pub use kinds::{layer_of, tensor_kind};
+use table::{ENCODERS, FAMILIES, all};
 
 use std::path::Path;
 
@@ -72,63 +74,6 @@ use crate::json::{self, Object};
 use crate::layers::RopeLayout;
 use crate::layers::TensorForm;
 use crate::names::{self, NameTable};
-
-/// The families. Of families with one name in GGUF files, those with a narrower `gguf.is` come
-/// first.
-static FAMILIES: &[&Family] = &[
-    &mixtral::MIXTRAL,
-    &llama::LLAMA,
-    &mistral::MISTRAL,
-    &qwen2::QWEN2,
-    &qwen3::QWEN3,
-    &qwen2_moe::QWEN2_MOE,
-    &qwen3_moe::QWEN3_MOE,
-    &qwen3_next::QWEN3_NEXT,
-    &qwen3_5::QWEN3_5,
-    &qwen3_5_moe::QWEN3_5_MOE,
-    &deepseek_v3::DEEPSEEK_V3,
-    &deepseek_v2::DEEPSEEK_V2,
-    &deepseek_v4::DEEPSEEK_V4,
-    &glm4_moe::GLM4_MOE,
-    &gpt_oss::GPT_OSS,
-    &gemma3::GEMMA3,
-    &gemma4::GEMMA4,
-    &glm4_moe_lite::GLM4_MOE_LITE,
-    &minimax_m2::MINIMAX_M2,
-    &smollm3::SMOLLM3,
-    &olmo3::OLMO3,
-    &exaone4::EXAONE4,
-    &seed_oss::SEED_OSS,
-    &ernie4_5::ERNIE4_5,
-    &granite::GRANITE,
-    &phi3::PHI3,
-    &glm4::GLM4,
-    &ministral3::MINISTRAL3,
-    &cohere2::COHERE2,
-    &starcoder2::STARCODER2,
-    &hunyuan_v1_dense::HUNYUAN_V1_DENSE,
-    &ernie4_5_moe::ERNIE4_5_MOE,
-    &mistral4::MISTRAL4,
-    &deepseek_v32::DEEPSEEK_V32,
-    &glm_moe_dsa::GLM_MOE_DSA,
-    &llama4::LLAMA4,
-    &gpt2::GPT2,
-    &kimi_linear::KIMI_LINEAR,
-    &granitemoehybrid::GRANITEMOEHYBRID,
-    &nemotron_h::NEMOTRON_H,
-    &falcon_h1::FALCON_H1,
-    &lfm2::LFM2,
-];
-
-/// The families of encoders. Of those with one name in GGUF files, the one with the narrower
-/// `gguf.is` comes first.
-static ENCODERS: &[&Family] =
-    &[&xlm_roberta::XLM_ROBERTA, &bert::BERT, &modernbert::MODERNBERT, &nomic_bert::NOMIC_BERT];
-
-/// All families.
-fn all() -> impl Iterator<Item = &'static Family> {
-    FAMILIES.iter().chain(ENCODERS).copied()
-}
 
 /// What stands for a task at the end of the name of a class.
 const TASKS: &[&str] =

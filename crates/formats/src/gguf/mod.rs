@@ -13,9 +13,8 @@ mod writer;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use base::{Bytes, Mmap};
+use base::Mmap;
 
-use crate::bytes::map_file;
 use crate::error::Result;
 use crate::tensor::TensorView;
 
@@ -23,6 +22,7 @@ pub(crate) use cursor::Cursor;
 pub use metadata::Metadata;
 pub use parse::{Header, parse};
 pub(crate) use pre_tokenizer::missing_pre_tokenizer;
+use split::open_part;
 pub use split::part_of;
 pub use split_writer::SplitStream;
 pub use turn_ends::TurnEnds;
@@ -85,13 +85,4 @@ impl GgufFile {
         let (version, metadata) = first.expect("a model has at least one part");
         Self { version, metadata, tensors, parts: paths }
     }
-}
-
-fn open_part(path: &Path) -> Result<(Arc<Mmap>, Header)> {
-    let map = map_file(path)?;
-    let header = parse(&map, path)?;
-    // Everything before the tensors was copied.
-    let first = header.tensors.iter().map(|tensor| tensor.range.start).min();
-    map.not_needed(0..first.unwrap_or(map.len()));
-    Ok((map, header))
 }

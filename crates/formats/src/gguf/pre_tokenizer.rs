@@ -1,6 +1,6 @@
 //! Whether a file says how its texts are split.
 
-use super::Metadata;
+use crate::gguf::metadata::Metadata;
 
 /// What is said of a file that does not name the way in which its byte-level vocabulary splits a
 /// text, for which llama.cpp's default stands in.

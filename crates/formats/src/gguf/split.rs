@@ -3,17 +3,17 @@
 //! Invariant: all parts exist, agree on their number, and together hold the declared number of
 //! tensors.
 
+use super::parse::{Header, parse};
+use crate::bytes::map_file;
+use base::{Bytes, Mmap};
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::sync::Arc;
 
-use base::Mmap;
-
-use super::parse::Header;
-use super::{Metadata, open_part};
 use crate::error::{Error, Result};
+use crate::gguf::metadata::Metadata;
 
 pub(super) const COUNT: &str = "split.count";
 pub(super) const NUMBER: &str = "split.no";
@@ -145,4 +145,13 @@ mod tests {
         check("é00001-of-00003.gguf", None);
         assert!(from_name(Path::new(OsStr::from_bytes(b"\xff-00001-of-00002.gguf"))).is_some());
     }
+}
+
+pub(super) fn open_part(path: &Path) -> Result<(Arc<Mmap>, Header)> {
+    let map = map_file(path)?;
+    let header = parse(&map, path)?;
+    // Everything before the tensors was copied.
+    let first = header.tensors.iter().map(|tensor| tensor.range.start).min();
+    map.not_needed(0..first.unwrap_or(map.len()));
+    Ok((map, header))
 }

@@ -6,8 +6,9 @@
 
 use indexmap::IndexSet;
 
-use super::{Metadata, Strings};
 use crate::error::Result;
+use crate::gguf::metadata::Metadata;
+use crate::gguf::value::Strings;
 
 /// Texts of tokens that end a turn, or a text. After the last ones a model continues with another
 /// file of its training data.

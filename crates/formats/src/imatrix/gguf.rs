@@ -6,9 +6,9 @@ use std::path::Path;
 
 use kernels::quant::F32;
 
-use super::{Imatrix, ImatrixEntry};
 use crate::error::{Error, Result};
 use crate::gguf::{Array, GgufFile, GgufWriter, Metadata, Value};
+use crate::imatrix::matrix::{Imatrix, ImatrixEntry};
 use crate::tensor::TensorView;
 
 const TYPE: &str = "general.type";

@@ -5,9 +5,9 @@
 
 use std::path::Path;
 
-use super::{Imatrix, ImatrixEntry};
 use crate::error::{Error, Result, shown};
 use crate::gguf::Cursor;
+use crate::imatrix::matrix::{Imatrix, ImatrixEntry};
 
 /// Largest number of entries, above that of any model.
 const MAX_ENTRIES: u64 = 1 << 20;

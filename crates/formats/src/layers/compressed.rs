@@ -3,7 +3,8 @@
 use kernels::kv::{KvType, LayerCache, Rounding, RowLayout, Rows};
 use serde::Serialize;
 
-use super::{RopeSpec, TensorKind, TensorSpec};
+use crate::layers::rope::RopeSpec;
+use crate::layers::tensor::{TensorKind, TensorSpec};
 
 /// Attention of which keys and values are the same row of `head_dim` values, shared by all heads.
 /// The trailing values of queries and rows are rotated.

@@ -3,7 +3,8 @@
 use kernels::kv::{LayerCache, Rows};
 use serde::Serialize;
 
-use super::{Presence, TensorForm, TensorKind, TensorSpec};
+use crate::layers::files::TensorForm;
+use crate::layers::tensor::{Presence, TensorKind, TensorSpec};
 
 /// `out(c * conv(b * x))`, where `b`, `c` and `x` are projections of the input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -22,7 +23,12 @@ impl ConvolutionSpec {
         let (channels, kind) = (self.channels, TensorKind::Attention);
         let bias = if self.biased { Presence::Required } else { Presence::Optional };
         let mut tensors = kind.biased("shortconv.in_proj", [3 * channels, hidden], bias).to_vec();
-        tensors.extend(super::convolved("shortconv.conv", [channels, self.kernel], form, bias));
+        tensors.extend(crate::layers::tensor::convolved(
+            "shortconv.conv",
+            [channels, self.kernel],
+            form,
+            bias,
+        ));
         tensors.extend(kind.biased("shortconv.out_proj", [hidden, channels], bias));
         tensors
     }

@@ -3,7 +3,8 @@
 use kernels::kv::{LayerCache, Rows, State};
 use serde::Serialize;
 
-use super::{FileForms, Presence, TensorForm, TensorKind, TensorSpec};
+use crate::layers::files::{FileForms, TensorForm};
+use crate::layers::tensor::{Presence, TensorKind, TensorSpec};
 use crate::names::NamePairs;
 
 /// Gated DeltaNet, with projections side by side, key head by key head (`ssm_in`, `ssm_ba`), or
@@ -94,7 +95,7 @@ impl DeltaSpec {
                 tensors.extend(kind.linear("ssm_alpha", heads, hidden));
             }
         }
-        tensors.extend(super::convolved(
+        tensors.extend(crate::layers::tensor::convolved(
             "ssm_conv1d",
             [channels, self.kernel],
             form,
@@ -115,7 +116,12 @@ impl DeltaSpec {
             let conv = format!("ssm_conv1d_{part}");
             // llama.cpp has these as Hugging Face checkpoints do.
             let form = if form == TensorForm::Gguf { TensorForm::Hf } else { form };
-            tensors.extend(super::convolved(&conv, [rows, self.kernel], form, Presence::Optional));
+            tensors.extend(crate::layers::tensor::convolved(
+                &conv,
+                [rows, self.kernel],
+                form,
+                Presence::Optional,
+            ));
         }
         for part in ["f", "g"] {
             tensors.extend(kind.linear(&format!("ssm_{part}_a"), between, hidden));

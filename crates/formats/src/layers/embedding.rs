@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 
-use super::{NormSpec, TensorKind, TensorSpec};
+use crate::layers::norm::NormSpec;
+use crate::layers::tensor::{TensorKind, TensorSpec};
 
 /// The embeddings of a model.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -3,9 +3,9 @@
 
 use serde::Serialize;
 
-use super::{
-    Activation, ExpertFiles, FileForms, MlpSpec, Presence, TensorForm, TensorKind, TensorSpec,
-};
+use crate::layers::files::{ExpertFiles, FileForms, TensorForm};
+use crate::layers::mlp::{Activation, MlpSpec};
+use crate::layers::tensor::{Presence, TensorKind, TensorSpec};
 use crate::names::{EXPERT_SCALES, EXPERTS_BY_TOKEN, NamePairs};
 
 /// Names in Hugging Face checkpoints of most families: the router.

@@ -3,7 +3,9 @@
 use kernels::kv::LayerCache;
 use serde::Serialize;
 
-use super::{Factors, Growth, Presence, RopeSpec, TensorKind, TensorSpec};
+use crate::layers::factors::{Factors, Growth};
+use crate::layers::rope::RopeSpec;
+use crate::layers::tensor::{Presence, TensorKind, TensorSpec};
 use crate::names::NamePairs;
 
 /// Names in Hugging Face checkpoints of most families.

@@ -3,7 +3,9 @@
 
 use serde::Serialize;
 
-use super::{MixtureSpec, NormSpec, Presence, TensorKind, TensorSpec};
+use crate::layers::norm::NormSpec;
+use crate::layers::streams::MixtureSpec;
+use crate::layers::tensor::{Presence, TensorKind, TensorSpec};
 use crate::names::HEAD_OUTPUT;
 use crate::pooling::Pooling;
 

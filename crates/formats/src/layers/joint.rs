@@ -2,7 +2,10 @@
 
 use serde::Serialize;
 
-use super::{ExpertsSpec, FileForms, MlpSpec, TensorForm, TensorKind, TensorSpec};
+use crate::layers::experts::ExpertsSpec;
+use crate::layers::files::{FileForms, TensorForm};
+use crate::layers::mlp::MlpSpec;
+use crate::layers::tensor::{TensorKind, TensorSpec};
 use crate::names::ROUTER_SCALES;
 
 /// `post_ffw_norm_1(mlp(ffn_norm(x))) + post_ffw_norm_2(experts(pre_ffw_norm_2(x)))`, whose router

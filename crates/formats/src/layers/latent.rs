@@ -3,7 +3,10 @@
 use kernels::kv::{LayerCache, Rows};
 use serde::Serialize;
 
-use super::{Growth, Presence, RopeSpec, TensorForm, TensorKind, TensorSpec};
+use crate::layers::factors::Growth;
+use crate::layers::files::TensorForm;
+use crate::layers::rope::RopeSpec;
+use crate::layers::tensor::{Presence, TensorKind, TensorSpec};
 use crate::names::NamePairs;
 
 /// Names in Hugging Face checkpoints.

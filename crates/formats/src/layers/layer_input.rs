@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 
-use super::{Activation, TensorKind, TensorSpec};
+use crate::layers::mlp::Activation;
+use crate::layers::tensor::{TensorKind, TensorSpec};
 
 /// A projection of the layer's input, which is gated by the residual stream.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

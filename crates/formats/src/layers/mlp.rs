@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 
-use super::{Factors, Presence, TensorKind, TensorSpec};
+use crate::layers::factors::Factors;
+use crate::layers::tensor::{Presence, TensorKind, TensorSpec};
 use crate::names::NamePairs;
 
 /// Names in Hugging Face checkpoints of most families.

@@ -13,6 +13,7 @@ mod convolution;
 mod delta;
 mod embedding;
 mod experts;
+mod factors;
 mod files;
 mod grouped;
 mod head;
@@ -41,6 +42,7 @@ pub use convolution::ConvolutionSpec;
 pub use delta::DeltaSpec;
 pub use embedding::{EmbeddingSpec, LayerInputsSpec, PositionTable};
 pub use experts::{Correction, ExpertGroups, ExpertsSpec, GroupRank, RouterScores};
+pub use factors::{Factors, Growth};
 pub(crate) use files::ExpertFiles;
 pub use files::{FileForms, TensorForm};
 pub use grouped::{Biases, GroupedSpec, HeadNormSpec, KeySource, Reach, ValueSource};
@@ -107,20 +109,6 @@ pub enum OpSpec {
     LayerInput(LayerInputSpec),
     /// Operations of one input, which are added up.
     Parallel(Vec<OpSpec>),
-}
-
-/// Names of projections with factors of what they give, and these.
-pub type Factors = Vec<(&'static str, f32)>;
-
-/// Growth of queries: by `1 + beta * ln(1 + floor((position + offset) / every))` (Llama 4).
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Growth {
-    /// Slope.
-    pub beta: f32,
-    /// Positions to a step.
-    pub every: usize,
-    /// Added to positions.
-    pub offset: usize,
 }
 
 impl OpSpec {
@@ -328,20 +316,6 @@ fn joined(caches: impl Iterator<Item = LayerCache>) -> LayerCache {
     let mut all = LayerCache::default();
     caches.for_each(|cache| all.extend(cache));
     all
-}
-
-/// The weights of a convolution and its bias, of this presence, in files of `form`.
-fn convolved(
-    name: &str,
-    [channels, kernel]: [usize; 2],
-    form: TensorForm,
-    bias: Presence,
-) -> [TensorSpec; 2] {
-    let taps = [channels, 1, kernel];
-    let taps = if form == TensorForm::Hf { &taps[..] } else { &[channels, kernel] };
-    let kind = TensorKind::Attention;
-    let of_channels = kind.tensor(format!("{name}.bias"), &[channels]);
-    [kind.tensor(format!("{name}.weight"), taps), of_channels.that_is(bias)]
 }
 
 macro_rules! operations {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Presence, TensorKind, TensorSpec};
+use crate::layers::tensor::{Presence, TensorKind, TensorSpec};
 use crate::names::NamePairs;
 
 /// Names in Hugging Face checkpoints of most families: one norm before each sublayer.

@@ -3,7 +3,9 @@
 use kernels::kv::{LayerCache, Rows, State};
 use serde::Serialize;
 
-use super::{Factors, Presence, TensorForm, TensorKind, TensorSpec};
+use crate::layers::factors::Factors;
+use crate::layers::files::TensorForm;
+use crate::layers::tensor::{Presence, TensorKind, TensorSpec};
 use crate::names::NamePairs;
 
 /// State spaces (Mamba-2).
@@ -83,7 +85,7 @@ impl StateSpaceSpec {
         let (heads, values, kind) = (self.heads, self.values(), TensorKind::Attention);
         let channels = values + 2 * self.keys();
         let mut tensors = kind.linear("ssm_in", self.inputs(), hidden).to_vec();
-        tensors.extend(super::convolved(
+        tensors.extend(crate::layers::tensor::convolved(
             "ssm_conv1d",
             [channels, self.kernel],
             form,

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{TensorKind, TensorSpec};
+use crate::layers::tensor::{TensorKind, TensorSpec};
 
 /// What a sublayer reads, and how its output is added.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

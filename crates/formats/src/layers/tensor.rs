@@ -1,5 +1,6 @@
 //! The tensors of an operation.
 
+use super::files::TensorForm;
 use serde::Serialize;
 
 /// A tensor of a layer, or one outside all layers.
@@ -108,4 +109,18 @@ impl TensorSpec {
     pub(crate) fn required_if(self, required: bool, other: Presence) -> Self {
         self.that_is(if required { Presence::Required } else { other })
     }
+}
+
+/// The weights of a convolution and its bias, of this presence, in files of `form`.
+pub(super) fn convolved(
+    name: &str,
+    [channels, kernel]: [usize; 2],
+    form: TensorForm,
+    bias: Presence,
+) -> [TensorSpec; 2] {
+    let taps = [channels, 1, kernel];
+    let taps = if form == TensorForm::Hf { &taps[..] } else { &[channels, kernel] };
+    let kind = TensorKind::Attention;
+    let of_channels = kind.tensor(format!("{name}.bias"), &[channels]);
+    [kind.tensor(format!("{name}.weight"), taps), of_channels.that_is(bias)]
 }

@@ -13,8 +13,9 @@ use super::order::InputGroups;
 use super::scales::Scales;
 use super::scheme::{Stored, ZeroPoints};
 use super::words::Along;
-use super::{Parts, check_shape, check_type, matrix, mxfp4, nvfp4};
+use super::{mxfp4, nvfp4};
 use crate::error::Result;
+use crate::native::parts::{Parts, check_shape, check_type, matrix};
 use crate::tensor::TensorView;
 
 const METHODS: &[&str] = &["compressed-tensors"];

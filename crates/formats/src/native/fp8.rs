@@ -15,9 +15,9 @@ use kernels::quant::fp8::FP8;
 use super::method::Method;
 use super::scales::Scales;
 use super::scheme::Stored;
-use super::{Parts, check_shape, matrix};
 use crate::derived::{Derived, RowSource};
 use crate::error::Result;
+use crate::native::parts::{Parts, check_shape, matrix};
 use crate::tensor::TensorView;
 
 /// Default rows and columns of a tile, which share a scale.

@@ -16,19 +16,21 @@ mod method;
 mod mxfp4;
 mod nvfp4;
 mod order;
+mod parts;
 mod qweight;
 mod scales;
 mod scheme;
 mod settings;
 mod words;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::files::ModelFiles;
 use crate::tensor::TensorView;
 use method::Method;
+use parts::Parts;
 
 /// Suffixes of companion tensors, which belong to a tensor without such a suffix.
 const COMPANIONS: &[&str] = &[
@@ -83,13 +85,6 @@ pub(crate) fn no_floats(view: &TensorView, folder: Option<&Path>) -> Error {
     Method::of(folder).map_or_else(|error| error, |method| method.no_floats(view))
 }
 
-/// The tensors of the files, and which of them are used.
-struct Parts<'a> {
-    method: Method,
-    by_name: HashMap<&'a str, &'a TensorView>,
-    used: HashSet<&'a str>,
-}
-
 impl<'a> Parts<'a> {
     /// The tensor that `view` and its companions form, if it has any.
     fn join(&mut self, view: &'a TensorView) -> Result<Option<TensorView>> {
@@ -136,57 +131,8 @@ impl<'a> Parts<'a> {
         }
         Ok(false)
     }
-
-    fn has(&self, stem: &str, end: &str) -> bool {
-        self.by_name.contains_key(format!("{stem}{end}").as_str())
-    }
-
-    /// Takes a companion, if it exists.
-    fn take(&mut self, stem: &str, end: &str) -> Option<&'a TensorView> {
-        let (name, view) = self.by_name.get_key_value(format!("{stem}{end}").as_str())?;
-        self.used.insert(name);
-        Some(view)
-    }
-
-    /// Takes a companion of `view` that must exist.
-    fn need(&mut self, view: &TensorView, stem: &str, end: &str) -> Result<&'a TensorView> {
-        let missing = || view.error(format!("expected a tensor {stem}{end}, found none"));
-        self.take(stem, end).ok_or_else(missing)
-    }
-
-    /// An error unless the settings name one of `methods`.
-    fn check_method(&self, view: &TensorView, methods: &[&str]) -> Result<()> {
-        match self.method.name.as_deref() {
-            Some(name) if methods.contains(&name) => Ok(()),
-            _ => Err(self.method.unknown(view)),
-        }
-    }
 }
 
 fn is_companion(name: &str) -> bool {
     COMPANIONS.iter().any(|end| name.ends_with(end))
-}
-
-/// The two dimensions of a matrix that is not empty.
-fn matrix(view: &TensorView) -> Result<(usize, usize)> {
-    match view.shape[..] {
-        [rows, cols] if rows > 0 && cols > 0 => Ok((rows, cols)),
-        _ => Err(view.error(format!("expected a matrix, found shape {:?}", view.shape))),
-    }
-}
-
-fn check_type(view: &TensorView, types: &[&str]) -> Result<()> {
-    if types.contains(&view.ty.name) {
-        return Ok(());
-    }
-    Err(view.error(format!("expected values of type {}, found {}", types.join(" or "), view.ty)))
-}
-
-fn check_shape(view: &TensorView, shapes: &[&[usize]]) -> Result<()> {
-    if shapes.contains(&view.shape.as_slice()) {
-        return Ok(());
-    }
-    let expected: Vec<_> = shapes.iter().map(|shape| format!("{shape:?}")).collect();
-    let problem = format!("expected shape {}, found {:?}", expected.join(" or "), view.shape);
-    Err(view.error(problem))
 }

@@ -14,9 +14,9 @@ use base::Storage;
 use kernels::quant::MXFP4;
 
 use super::scheme::Stored;
-use super::{Parts, check_shape, check_type, matrix};
 use crate::derived::{Derived, RowSource};
 use crate::error::Result;
+use crate::native::parts::{Parts, check_shape, check_type, matrix};
 use crate::tensor::TensorView;
 
 /// Values under one scale, and bytes of their codes.

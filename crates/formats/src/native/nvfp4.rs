@@ -15,9 +15,9 @@ use kernels::quant::NVFP4;
 use super::mxfp4::{CODES, LEN, by_halves};
 use super::scales::Scales;
 use super::scheme::Stored;
-use super::{Parts, check_shape, check_type, matrix};
 use crate::derived::{Derived, RowSource};
 use crate::error::Result;
+use crate::native::parts::{Parts, check_shape, check_type, matrix};
 use crate::tensor::TensorView;
 
 /// Values under one scale.

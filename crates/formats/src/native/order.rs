@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{check_shape, check_type};
 use crate::error::Result;
+use crate::native::parts::{check_shape, check_type};
 use crate::tensor::TensorView;
 
 /// Inputs per quant block, which share a scale and a zero point.

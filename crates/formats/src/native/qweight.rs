@@ -19,8 +19,8 @@ use super::order::InputGroups;
 use super::scales::Scales;
 use super::scheme::{Stored, ZeroPoints};
 use super::words::{Along, Words};
-use super::{Parts, check_shape, check_type, matrix};
 use crate::error::Result;
+use crate::native::parts::{Parts, check_shape, check_type, matrix};
 use crate::tensor::TensorView;
 
 /// How words are packed.

@@ -5,8 +5,8 @@ use std::ops::Range;
 use base::Storage;
 use kernels::quant::{QuantType, fp8};
 
-use super::check_type;
 use crate::error::Result;
+use crate::native::parts::check_type;
 use crate::tensor::TensorView;
 
 /// Scales that are checked at a time.

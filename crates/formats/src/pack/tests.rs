@@ -1,4 +1,5 @@
 use super::*;
+use kernels::quant::QuantType;
 use kernels::quant::{BF16, Q8_0};
 use proptest::prelude::*;
 use std::path::PathBuf;

@@ -8,8 +8,10 @@ use std::path::{Path, PathBuf};
 
 use kernels::layout::LAYOUT_VERSION;
 
-use super::{CHECKED, MAGIC, MAX_TABLE, PAGE, PackOrigin, PackPart, PackRow, PackTable, VERSION};
 use crate::error::{Error, Result};
+use crate::pack::table::{
+    CHECKED, MAGIC, MAX_TABLE, PAGE, PackOrigin, PackPart, PackRow, PackTable, VERSION,
+};
 
 /// Most bytes of a part in the table without its name, whose characters take six at most.
 const TABLE_ROW: usize = 256;

@@ -86,7 +86,7 @@ fn path_below(name: &str) -> Option<PathBuf> {
 }
 
 fn open_shard(path: &Path, tensors: &mut IndexMap<String, TensorView>) -> Result<()> {
-    for tensor in super::open(path)? {
+    for tensor in crate::safetensors::file::open(path)? {
         if let Some(other) = tensors.get(&tensor.source_name) {
             let problem = format!("it appears in {} too", other.path().display());
             return Err(Error::tensor(path, &tensor.source_name, problem));

@@ -2,10 +2,9 @@
 
 use super::super::fields::{GgufKeys, MAX_RATIO, MAX_TOKENS};
 use super::super::rows::{self, COMPRESSED_THETA, FieldSource};
-use super::super::{
-    CompressedConfig, HyperConfig, Hyperparameters, INDEXED_RATIO, RopeConfig, RopeScaling,
-};
+use crate::config::schema::{CompressedConfig, Hyperparameters, INDEXED_RATIO};
 use crate::error::Result;
+use crate::layers::{HyperConfig, RopeConfig, RopeScaling};
 
 /// Reads the sizes. The rotary embedding of the model is what the common keys say: the base of
 /// layers without compressed rows, and the scaling of the others.

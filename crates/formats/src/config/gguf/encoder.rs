@@ -2,13 +2,12 @@
 
 use super::super::encoder::{ACTIVATIONS, activation_named};
 use super::super::fields::{GgufKeys, MAX_TOKENS, MAX_WIDTH};
-use super::super::{
-    Activation, ClassifierConfig, HeadActivation, Hyperparameters, PositionTable, RopeConfig,
-    WindowedConfig,
-};
-use super::{find, slides};
+use crate::config::gguf::tensors::find;
+use crate::config::gguf::windows::slides;
+use crate::config::schema::{Hyperparameters, WindowedConfig};
 use crate::error::{Error, Result, shown};
 use crate::gguf::{GgufFile, TOKEN_TYPES};
+use crate::layers::{Activation, ClassifierConfig, HeadActivation, PositionTable, RopeConfig};
 use crate::names::HEAD_OUTPUT;
 use crate::pooling::Pooling;
 

@@ -11,9 +11,10 @@ use super::super::rows::{
     CHOSEN, CHOSEN_GROUPS, DENSE_LAYERS, EXPERT_COUNT, EXPERT_GROUPS, EXPERT_LATENT, EXPERT_SCALE,
     EXPERT_WIDTH, HEAD_DIM, KV_RANK, NORMALISE, Q_RANK, ROTATED, SHARED_EXPERTS, SHARED_WIDTH,
 };
-use super::super::{ExpertGroups, ExpertsConfig, GroupRank, LatentConfig, RouterScores};
+use crate::config::schema::ExpertsConfig;
 use crate::error::Result;
 use crate::gguf::{Array, GgufFile, Value};
+use crate::layers::{ExpertGroups, GroupRank, LatentConfig, RouterScores};
 
 /// The router of a layer, which only layers with experts have.
 const ROUTER: &str = "ffn_gate_inp.weight";

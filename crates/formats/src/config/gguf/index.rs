@@ -2,10 +2,12 @@
 
 use super::super::fields::GgufKeys;
 use super::super::rows::{self, FieldSource};
-use super::super::{Hyperparameters, IndexConfig, RopeLayout};
-use super::find;
+use crate::config::gguf::tensors::find;
+use crate::config::schema::Hyperparameters;
+use crate::config::schema::IndexConfig;
 use crate::error::Result;
 use crate::gguf::GgufFile;
+use crate::layers::RopeLayout;
 
 /// Reads the index, if the file has the tensors of one: files of other writers may leave it out.
 pub(crate) fn read(

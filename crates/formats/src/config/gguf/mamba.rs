@@ -3,8 +3,9 @@
 use super::super::fields::{GgufKeys, MAX_STATE, MAX_WIDTH};
 use super::super::mamba::check;
 use super::super::rows::{self, CONV_KERNEL, FieldSource, KV_HEADS, SPACE_GROUPS, SPACE_HEADS};
-use super::super::{Hyperparameters, OfLayers};
-use super::find;
+use crate::config::gguf::tensors::find;
+use crate::config::schema::Hyperparameters;
+use crate::config::schema::OfLayers;
 use crate::error::Result;
 use crate::gguf::GgufFile;
 use crate::layers::{ConvolutionSpec, StateSpaceSpec};

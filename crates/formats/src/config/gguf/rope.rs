@@ -5,10 +5,12 @@ use kernels::quant::QuantType;
 use super::super::family::Family;
 use super::super::fields::{GgufKeys, MAX_HEADS, MAX_TOKENS};
 use super::super::rows::{ROPE_SCALING, ROTATED, THETA};
-use super::super::{Hyperparameters, RopeConfig, RopeScaling, yarn};
-use super::{LONG_FACTORS, ROPE_FACTORS, SHORT_FACTORS, find};
+use super::super::yarn;
+use crate::config::gguf::tensors::{LONG_FACTORS, ROPE_FACTORS, SHORT_FACTORS, find};
+use crate::config::schema::Hyperparameters;
 use crate::error::{Error, Result, shown};
 use crate::gguf::GgufFile;
+use crate::layers::{RopeConfig, RopeScaling};
 use crate::tensor::TensorView;
 
 /// `mscale_all_dim`; a tenth of it in latent attention.

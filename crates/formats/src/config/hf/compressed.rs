@@ -6,10 +6,12 @@ use serde_json::{Value as Json, json};
 
 use super::super::fields::{MAX_HEADS, MAX_LAYERS, MAX_RATIO, SLIDING};
 use super::super::rows::{self, FieldSource};
-use super::super::{CompressedConfig, HyperConfig, Hyperparameters, INDEXED_RATIO};
-use super::{kinds_of, rope};
+use super::rope;
+use crate::config::hf::layer_types::kinds_of;
+use crate::config::schema::{CompressedConfig, Hyperparameters, INDEXED_RATIO};
 use crate::error::Result;
 use crate::json::{Object, describe};
+use crate::layers::HyperConfig;
 
 /// Rotated values of a head, and the share that they are.
 pub(crate) const ROPE_DIM: &str = "qk_rope_head_dim";

@@ -7,10 +7,12 @@ use super::super::rows::{
     CHOSEN, CHOSEN_GROUPS, DENSE_LAYERS, EXPERT_COUNT, EXPERT_GROUPS, EXPERT_SCALE, EXPERT_WIDTH,
     FieldSource, NORMALISE, SHARED_EXPERTS,
 };
-use super::super::{ExpertGroups, ExpertsConfig, GroupRank, Hyperparameters, RouterScores};
-use super::types_of_layers;
+use crate::config::hf::layer_types::types_of_layers;
+use crate::config::schema::ExpertsConfig;
+use crate::config::schema::Hyperparameters;
 use crate::error::{Result, shown};
 use crate::json::Object;
+use crate::layers::{ExpertGroups, GroupRank, RouterScores};
 
 /// Reads DeepSeek V3's kind of experts.
 pub(crate) fn sigmoid(config: Object, layers: usize) -> Result<Option<ExpertsConfig>> {

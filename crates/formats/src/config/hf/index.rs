@@ -4,10 +4,12 @@ use serde_json::{Value as Json, json};
 
 use super::super::fields::MAX_LAYERS;
 use super::super::rows::{self, FieldSource};
-use super::super::{Hyperparameters, IndexConfig, RopeLayout};
-use super::kinds_of;
+use crate::config::hf::layer_types::kinds_of;
+use crate::config::schema::Hyperparameters;
+use crate::config::schema::IndexConfig;
 use crate::error::Result;
 use crate::json::{Object, extend};
+use crate::layers::RopeLayout;
 
 const TYPES: &str = "indexer_types";
 const PATTERN: &str = "index_topk_pattern";

@@ -3,9 +3,11 @@
 use super::super::family::Family;
 use super::super::fields::{FULL, MAX_TOKENS, SLIDING};
 use super::super::rows::{self, COMPRESSED_THETA};
-use super::super::{Hyperparameters, RopeConfig, RopeLayout, RopeScaling, yarn};
+use super::super::yarn;
+use crate::config::schema::Hyperparameters;
 use crate::error::{Result, shown};
 use crate::json::Object;
+use crate::layers::{RopeConfig, RopeLayout, RopeScaling};
 
 /// Scaling and the two factors that come with YaRN.
 struct Scaling {

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use super::super::Hyperparameters;
 use super::super::fields::{GgufKeyWriter, GgufKeys};
+use crate::config::schema::Hyperparameters;
 use crate::error::{Error, Result};
 use crate::gguf::Value;
 use crate::json::Object;

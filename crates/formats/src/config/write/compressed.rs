@@ -4,9 +4,11 @@ use serde_json::{Map, Value as Json, json};
 
 use super::super::hf::compressed::{INDEXED, POOLED, ROPE_DIM, WINDOW_ONLY};
 use super::super::rows::{self, COMPRESSED_THETA};
-use super::super::{CompressedConfig, INDEXED_RATIO, ModelConfig, RopeConfig, RopeScaling};
+use crate::config::model::ModelConfig;
+use crate::config::schema::{CompressedConfig, INDEXED_RATIO};
 use crate::error::Result;
 use crate::json::extend;
+use crate::layers::{RopeConfig, RopeScaling};
 
 impl ModelConfig {
     /// The fields of config.json beyond the common ones.

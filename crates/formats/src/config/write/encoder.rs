@@ -3,9 +3,10 @@
 use super::super::encoder::activation_name;
 use super::super::fields::GgufKeyWriter;
 use super::super::gguf::encoder::{ACTIVATION, CAUSAL, HEAD_POOLING};
-use super::super::{ClassifierConfig, HeadActivation, ModelConfig};
+use crate::config::model::ModelConfig;
 use crate::error::Result;
 use crate::gguf::{Array, TOKEN_TYPES, Value};
+use crate::layers::{ClassifierConfig, HeadActivation};
 
 impl ModelConfig {
     /// Sets what encoders have beyond decoders. Tables of positions lack the rows before that of

@@ -3,7 +3,8 @@
 //! Invariant: weights times [`ModelConfig::row_factors`] compute under [`ModelConfig::folded`] what
 //! the weights alone compute under the configuration itself.
 
-use super::super::{ModelConfig, OfLayers};
+use crate::config::model::ModelConfig;
+use crate::config::schema::OfLayers;
 use crate::names::split_canonical;
 
 /// Runs of a matrix's rows: where each ends, and the factor of its weights.

@@ -8,13 +8,14 @@ use super::super::gguf::rope::LOG_MULTIPLIER;
 use super::super::rows::{
     self, CHOSEN_GROUPS, DENSE_LAYERS, EXPERT_COUNT, EXPERT_GROUPS, SHARED_EXPERTS, SHARED_WIDTH,
 };
-use super::super::{
-    CompressedConfig, ExpertsConfig, INDEXED_RATIO, LatentConfig, MambaNorm, ModelConfig, OfLayers,
-    RopeScaling, RouterScores, WindowedConfig, yarn,
-};
+use super::super::yarn;
+use crate::config::model::ModelConfig;
+use crate::config::schema::{CompressedConfig, INDEXED_RATIO, WindowedConfig};
+use crate::config::schema::{ExpertsConfig, OfLayers};
 use crate::error::Result;
 use crate::gguf::{Array, GgufWriter, Value};
 use crate::layers::{DeltaSpec, StateSpaceSpec};
+use crate::layers::{LatentConfig, MambaNorm, RopeScaling, RouterScores};
 
 impl ModelConfig {
     pub(crate) fn gguf_keys(&self, family: &Family, writer: &mut GgufWriter) -> Result<()> {

@@ -1,8 +1,8 @@
 //! The tensors of a model: canonical names and shapes, in GGUF files and in Hugging Face
 //! checkpoints.
 
-use super::super::ModelConfig;
 use super::super::family::Family;
+use crate::config::model::ModelConfig;
 use crate::layers::{Presence, TensorForm, TensorSpec};
 
 pub(crate) type Tensors = Vec<(String, Vec<usize>)>;
