@@ -132,7 +132,7 @@ pub(crate) struct Disk {
 impl Disk {
     /// `None`, with a warning, for models whose cache cannot be stored.
     pub fn new(cache: DiskCache, runner: &Runner, metrics: &Metrics) -> Option<Self> {
-        if let Err(why) = runner.stores_blocks() {
+        if let Err(why) = runner.stored() {
             tracing::warn!("the cache on disk is off: {why}");
             return None;
         }

@@ -53,13 +53,13 @@ pub fn load(
 /// Checks that an encoder is computed on one rank of a device that can.
 fn check_encoder(
     checkpoint: &Checkpoint,
-    backend: &dyn Backend,
+    backend: &mut dyn Backend,
     ranks: &Ranks,
 ) -> Result<(), Error> {
     if !checkpoint.config().is_encoder() {
         return Ok(());
     }
-    if !backend.attends_ahead() {
+    if backend.bidirectional().is_none() {
         let device = backend.device().name;
         return Err(Error::Config(format!("device {device} computes no encoders yet")));
     }

@@ -132,6 +132,13 @@ impl<'a> Loader<'a> {
         self.scope = Scope { prefix, tensors, factors };
     }
 
+    /// Notes that the matrices taken since the last call are of one layer.
+    pub fn layer_loaded(&mut self) {
+        if let Some(streamed) = self.backend.streamed_mut() {
+            streamed.layer_loaded();
+        }
+    }
+
     /// Width of the residual stream.
     pub fn hidden(&self) -> usize {
         self.checkpoint.config().hidden

@@ -6,13 +6,13 @@
 //! Invariant: the output of a row is `0 + w1 * y1 + w2 * y2 ...` in ascending order of its experts'
 //! numbers, and no product depends on the rows that are computed together.
 
-mod ahead;
 mod routes;
+mod streamed;
 
+use super::Cpu;
 use super::products::{Rounded, grown, scratch};
 use super::stream::WeightStream;
-use super::{Buffer, Cpu};
-use crate::{Batch, Error, ExpertUse, Experts, ExpertsSpec, Matrix, StreamPlan, Vector};
+use crate::{Batch, Buffer, Error, ExpertUse, Experts, ExpertsSpec, Matrix, Vector};
 use base::{AlignedVec, Tile};
 use kernels::elementwise;
 use kernels::layout::Inputs;
@@ -265,18 +265,6 @@ impl Cpu {
         }
         self.put(out, data);
         self.expert_scratch = work;
-    }
-
-    /// Makes slots for streamed weights, of at most `bytes` bytes, and starts reader threads.
-    pub(super) fn start_stream(&mut self, bytes: usize, threads: usize) -> Result<(), Error> {
-        let least = self.experts.iter().map(ExpertGroup::least).max().unwrap_or(0);
-        self.matrices.stream.start(bytes, threads, least)
-    }
-
-    /// The memory of streamed weights.
-    pub(super) fn plan_of_stream(&self) -> Option<StreamPlan> {
-        let stream = &self.matrices.stream;
-        stream.plan(self.experts.iter().map(|group| group.token_bytes(stream)).sum())
     }
 
     /// Chooses the experts of each row, and groups rows by them.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Backend, Gate, HeadColumns, MatrixSpec, Mode, Routing, Scores};
+use crate::{Gate, HeadColumns, MatrixSpec, Mode, Operations, Routing, Scores, Weights};
 use base::Rng;
 use kernels::Isa;
 use kernels::quant::F32;

@@ -4,7 +4,7 @@
 //! sums depend neither on threads nor on how the rows came in batches.
 
 use super::Cpu;
-use crate::{Backend, Buffer, Matrix};
+use crate::{Buffer, Matrix, Operations};
 use base::ThreadPool;
 use std::collections::HashMap;
 
@@ -85,7 +85,7 @@ impl Cpu {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{MatrixSpec, Mode};
+    use crate::{MatrixSpec, Mode, Weights};
     use kernels::quant::F32;
     use std::sync::Arc;
 

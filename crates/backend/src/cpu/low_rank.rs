@@ -6,7 +6,7 @@
 //! with stored weights, one with a second factor as [`kernels::low_rank`] says.
 
 use super::Cpu;
-use crate::{AdaptedRows, Buffer};
+use crate::{AdaptedRows, AdapterOperations, Buffer};
 use base::{AlignedVec, MAX_MATRICES, Tile};
 use kernels::layout::{GROUP, Inputs, STORED};
 use kernels::low_rank;
@@ -63,18 +63,14 @@ impl AdaptedRows {
     }
 }
 
-impl Cpu {
-    /// As [`Backend::add_low_rank`](crate::Backend::add_low_rank).
-    pub(super) fn low_rank_products(
-        &mut self,
-        x: Buffer,
-        outputs: &[(usize, Buffer)],
-        adapted: &[AdaptedRows],
-    ) {
+impl AdapterOperations for Cpu {
+    fn add_low_rank(&mut self, x: Buffer, outputs: &[(usize, Buffer)], adapted: &[AdaptedRows]) {
         outputs.chunks(MAX_MATRICES).for_each(|some| self.products_of_some(x, some, adapted));
     }
+}
 
-    /// The same for as many projections as a job has.
+impl Cpu {
+    /// The products of as many projections as a job has.
     fn products_of_some(
         &mut self,
         x: Buffer,

@@ -202,8 +202,8 @@ impl PackPiece<'_> {
 #[cfg(test)]
 mod tests {
     use crate::{
-        Backend, Batch, Bytes, Cpu, ExpertsSpec, Gate, Matrix, MatrixSpec, Mode, Routing, Scores,
-        Storage,
+        Batch, Bytes, Cpu, Executor, ExpertsSpec, Gate, Matrix, MatrixSpec, Mode, Operations,
+        PackedWeights, Routing, Scores, Storage, Weights,
     };
     use kernels::quant::{BF16, F32, INT4, INT8, Q8_0, QuantType, fp8::FP8_16};
     use std::borrow::Cow;

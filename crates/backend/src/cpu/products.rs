@@ -294,7 +294,7 @@ fn packed_scratch(len: usize, f: impl FnOnce(&mut [u8])) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Backend, MatrixSpec, Mode};
+    use crate::{MatrixSpec, Mode, Operations, PackedWeights, Weights as _};
     use kernels::Isa;
     use kernels::quant::{BF16, Q8_0};
     use std::sync::Arc;

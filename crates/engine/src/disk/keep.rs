@@ -248,11 +248,12 @@ impl Waiting {
 
     /// Copies its bytes from its place in the cache.
     fn copy(&self, place: u32, runner: &Runner, out: &mut [u8]) {
+        let stored = runner.stored().expect("`Disk::new` has checked it");
         match self.part {
             CachePart::Block(group) | CachePart::Tail(group) => {
-                runner.read_block(group, place, out)
+                stored.read_block(group, place, out)
             }
-            CachePart::State => runner.read_state(place, out),
+            CachePart::State => stored.read_state(place, out),
         }
     }
 }

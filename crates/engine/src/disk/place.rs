@@ -11,7 +11,7 @@ use store::{Keyspace, Layout, Store};
 #[derive(Clone, Debug)]
 pub struct DiskPlace {
     settings: Settings,
-    /// As [`backend::Backend::fingerprint`].
+    /// As [`backend::StoredBlocks::fingerprint`].
     machine: Vec<f32>,
     layout: Layout,
     /// The part of the cache of sequences with the adapters that the model was loaded with.
@@ -26,14 +26,14 @@ impl DiskPlace {
     ///
     /// Why its blocks cannot be stored.
     pub fn of(runner: &Runner) -> Result<Self, &'static str> {
-        runner.stores_blocks()?;
+        let machine = runner.stored()?.fingerprint();
         let kinds = CacheParts::of(runner).kinds(runner);
         let layers = 0..kinds[0].layer_bytes.len();
         let layout = Layout { positions: runner.block(), layers, kinds };
         let settings = TraceSettings::of(runner);
         let about = serde_json::json!({ "model": runner.info().name, "settings": settings });
         let about = format!("{about:#}\n");
-        let (settings, machine) = (runner.settings().clone(), runner.fingerprint());
+        let settings = runner.settings().clone();
         let space = adapted_space([0; 16], runner.adapters());
         Ok(Self { settings, machine, layout, space, about })
     }

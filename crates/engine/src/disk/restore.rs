@@ -318,11 +318,12 @@ impl Restore {
 
 /// Writes what came to its place in the cache.
 fn write(runner: &mut Runner, place: RestorePlace, bytes: &[u8]) {
+    let stored = runner.stored_mut().expect("`Disk::new` has checked it");
     match place {
         RestorePlace::Block { group, block, .. } | RestorePlace::Tail { group, block } => {
-            runner.write_block(group, block, bytes);
+            stored.write_block(group, block, bytes);
         }
-        RestorePlace::State { slot } => runner.write_state(slot, bytes),
+        RestorePlace::State { slot } => stored.write_state(slot, bytes),
     }
 }
 

@@ -16,7 +16,7 @@ use crate::loader::Loader;
 use crate::ranks::Ranks;
 use crate::ropes::Ropes;
 use crate::{Classifier, Error, Model, Projections};
-use backend::{Backend, Batch, Buffer, LayerCache, Table, ThreadLimits};
+use backend::{Backend, Batch, Buffer, LayerCache, StreamedWeights, Table, ThreadLimits};
 use dist::Comm;
 use formats::layers::{self, LAYER_SCALE, NormSpec};
 use std::sync::Arc;
@@ -136,7 +136,7 @@ impl Decoder {
             let (layer, kept) = Layer::load(loader, number, &config.layers[number])?;
             layers.push(layer);
             cache.push(kept);
-            loader.backend.layer_loaded();
+            loader.layer_loaded();
         }
         // Weights are loaded in the order of their use, in which disks read them ahead.
         loader.enter(None, config.head.tensors(vocab, hidden), Vec::new());
@@ -144,7 +144,7 @@ impl Decoder {
             true => Some(Head::load(loader, &config.head)?),
             false => None,
         };
-        loader.backend.layer_loaded();
+        loader.layer_loaded();
         let work = Workspace::new(loader)?;
         let x = loader.backend.buffer(loader.limits.rows, hidden)?;
         Ok(Self {
@@ -280,7 +280,8 @@ impl Model for Decoder {
         let (Workspace { normed, delta, logits, .. }, rows) = (self.work, pass.rows());
         self.ropes.turn_to(pass.backend, batch);
         self.begin(pass)?;
-        let foresees = rows <= ThreadLimits::DECODE_ROWS && pass.backend.foresees();
+        let foresees = rows <= ThreadLimits::DECODE_ROWS
+            && pass.backend.streamed().is_some_and(StreamedWeights::foresees);
         for (layer, Layer { sublayers, scale }) in (self.first..).zip(&self.layers) {
             for Sublayer { stream, before, op, after, behind } in sublayers {
                 // x, normed: [rows, hidden]

@@ -95,7 +95,9 @@ impl Moe {
     pub fn foresee(&self, pass: &mut ForwardPass<'_>, x: Buffer) {
         let rows = pass.rows();
         self.router.forward(pass, x, self.logits, rows);
-        pass.backend.foresee(self.logits, self.experts, pass.batch.tokens());
+        if let Some(streamed) = pass.backend.streamed_mut() {
+            streamed.foresee(self.logits, self.experts, pass.batch.tokens());
+        }
     }
 
     /// `[rows, hidden]` to `[rows, hidden]`, where the router's inputs may be others than the
@@ -110,7 +112,9 @@ impl Moe {
         self.router.forward(pass, routed, logits, rows);
         if let Some(shared) = &self.shared {
             // Computed first, while missing experts are read.
-            pass.backend.request_experts(logits, self.experts, pass.batch.tokens());
+            if let Some(streamed) = pass.backend.streamed_mut() {
+                streamed.request_experts(logits, self.experts, pass.batch.tokens());
+            }
             shared.mlp.compute(pass, x, shared.out);
             if let Some((gate, logits)) = &shared.gate {
                 gate.forward(pass, x, *logits, rows);

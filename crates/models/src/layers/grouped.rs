@@ -124,6 +124,15 @@ impl GroupedAttention {
         })
     }
 
+    /// Attention of the queries `q` into `out`, `[rows, heads * head_dim]` each.
+    fn attend(&self, pass: &mut ForwardPass<'_>, q: Buffer, out: Buffer) {
+        if self.spec.window.ahead == 0 {
+            return pass.backend.attention(self.layer, q, out, &self.spec, pass.batch);
+        }
+        let attention = pass.backend.bidirectional().expect("encoders load where there is one");
+        attention.attend_both_ways(self.layer, q, out, &self.spec, pass.batch);
+    }
+
     /// Queries or keys after their norm and rotation.
     fn turn(
         &self,
@@ -185,7 +194,7 @@ impl Operation for GroupedAttention {
             pass.backend.store_kv(self.layer, k, Some(v), pass.batch);
         }
         // mixed: [rows, heads * head_dim]
-        pass.backend.attention(self.layer, q, mixed, &self.spec, pass.batch);
+        self.attend(pass, q, mixed);
         let gated = self.gate.map_or(mixed, |[_, gate]| {
             pass.backend.apply_gate(Gate::Sigmoid, gate, mixed, rows);
             gate

@@ -143,6 +143,7 @@ impl Linear {
                 count += 1;
             }
         }
-        pass.backend.add_low_rank(x, &changed[..count], adapted);
+        let adapters = pass.backend.adapters().expect("adapters are opened for devices with them");
+        adapters.add_low_rank(x, &changed[..count], adapted);
     }
 }

@@ -11,7 +11,7 @@ use crate::gpu::{Access, Kernel, Words};
 use crate::parts::{EACH, EXP_TO_ONE, GATED, dealt};
 use crate::webgpu::WebGpu;
 use crate::webgpu::products::{
-    GroupTable, InputForm, NONE, PlannedSource, PlannedTiles, Product, Source, Spread, Weights,
+    GroupTable, HeldMatrix, InputForm, NONE, PlannedSource, PlannedTiles, Product, Source, Spread,
     chunks_of,
 };
 use crate::webgpu::rows::gate_kind;
@@ -134,7 +134,7 @@ impl WebGpu {
         }
         self.expert_work = work;
         for (at, all) in spec.kinds().enumerate() {
-            let Weights { form, cols, .. } = *self.matrices.get(all[0]);
+            let HeldMatrix { form, cols, .. } = *self.matrices.get(all[0]);
             let inward = at < spec.inward().count();
             let apart = inward && self.orders_of(all).len() == 1;
             self.reserve_inputs(form.inputs, if apart { spec.rows } else { slots }, cols)?;
@@ -227,7 +227,7 @@ impl WebGpu {
             self.multiply_slots(projection, out, rows_at, &step);
         }
         self.apply_gates(experts, &step);
-        let Weights { form, cols: width, .. } = *self.matrices.get(down.matrix);
+        let HeldMatrix { form, cols: width, .. } = *self.matrices.get(down.matrix);
         let source = slots(&step.gate, width, NONE, &step);
         let table = (&down.table, down.orders_at());
         self.take_planned(form.inputs, width, &source, table, Some(&step.words))?;
@@ -284,7 +284,7 @@ impl WebGpu {
         rows_at: u32,
         step: &ExpertStep,
     ) {
-        let Weights { form, rows, cols, .. } = *self.matrices.get(projection.matrix);
+        let HeldMatrix { form, rows, cols, .. } = *self.matrices.get(projection.matrix);
         let Plan { kernel, tiles, tiles_at, .. } = step.plan;
         let product = Product {
             form,

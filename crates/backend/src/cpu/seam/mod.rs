@@ -1,0 +1,6 @@
+//! The traits of the seam for the CPU.
+
+mod cache;
+mod executor;
+mod operations;
+mod weights;
