@@ -16,6 +16,7 @@ mod device;
 mod error;
 mod handles;
 mod heat;
+mod map_op;
 mod memory;
 mod read_times;
 mod reference;
@@ -37,6 +38,7 @@ pub use handles::{
 };
 pub use heat::Heat;
 pub use kernels::kv::{LayerCache, Rounding, RowLayout, Rows, State, group_windows};
+pub use map_op::MapOp;
 pub use memory::{FreeMemory, Memory, SlotClass, StreamPlan, StreamStats, available_memory};
 pub use read_times::ReadTimes;
 pub use routes::{ExpertBytes, ExpertUse};

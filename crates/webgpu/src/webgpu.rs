@@ -2,6 +2,7 @@
 
 mod experts;
 mod kv;
+mod map;
 mod products;
 mod recurrent;
 mod rows;
@@ -18,8 +19,8 @@ use crate::webgpu::sparse::{Choice, Workplace};
 use crate::webgpu::step::StepBatch;
 use backend::{
     AttentionSpec, Batch, BlockCopy, Buffer, Cache, CacheSpec, Compression, Device, Error,
-    Executor, Experts, ExpertsSpec, FreeMemory, Gate, HeadColumns, Held, HyperSpec, IndexSpec,
-    KvType, LongRows, Magnitude, Matrix, MatrixSpec, Memory, Mode, Operations, Pairs,
+    Executor, Experts, ExpertsSpec, FreeMemory, HeadColumns, Held, HyperSpec, IndexSpec, KvType,
+    LongRows, Magnitude, MapOp, Matrix, MatrixSpec, Memory, Mode, Operations, Pairs,
     RecurrenceSpec, RmsNorm, Rope, Rounding, RowAttention, Rows, Selection, ShortConv, State,
     Table, Vector, Weights,
 };
@@ -274,8 +275,8 @@ impl Operations for WebGpu {
         self.center_rows(x, out, rows);
     }
 
-    fn activate(&mut self, kind: Gate, x: Buffer, rows: usize) {
-        self.activate_all(kind, x, rows);
+    fn map(&mut self, op: MapOp, x: Buffer, rows: usize) {
+        self.map_values(op, x, rows);
     }
 
     fn linear(&mut self, x: Buffer, outputs: &[(Matrix, Buffer)], rows: usize) {
@@ -290,10 +291,6 @@ impl Operations for WebGpu {
 
     fn copy_heads(&mut self, x: HeadColumns, width: usize, out: HeadColumns, rows: usize) {
         self.columns(x, width, out, rows);
-    }
-
-    fn add_bias(&mut self, x: Buffer, bias: Vector, rows: usize) {
-        self.bias(x, bias, rows);
     }
 
     fn rope_angles(&mut self, rope: Rope, positions: &[u32], long: LongRows<'_>) {
@@ -388,22 +385,6 @@ impl Operations for WebGpu {
         self.take_through(layer, spec, batch);
     }
 
-    fn apply_gate(&mut self, kind: Gate, gate: Buffer, up: Buffer, rows: usize) {
-        self.gates(kind, gate, up, rows);
-    }
-
-    fn scale_by_sigmoid(&mut self, x: Buffer, gate: Buffer, rows: usize) {
-        self.scale_by_gates(x, gate, rows);
-    }
-
-    fn scale(&mut self, x: Buffer, factor: f32, rows: usize) {
-        self.scale_all(x, [factor, 0.0], rows);
-    }
-
-    fn soft_cap(&mut self, x: Buffer, cap: f32, rows: usize) {
-        self.scale_all(x, [1.0, cap], rows);
-    }
-
     fn mix_experts(
         &mut self,
         x: Buffer,
@@ -414,10 +395,6 @@ impl Operations for WebGpu {
     ) {
         let done = self.mix(x, logits, experts, out, tokens);
         self.note(done);
-    }
-
-    fn add(&mut self, x: Buffer, y: Buffer, rows: usize) {
-        self.sum(x, y, rows);
     }
 
     fn gather(&mut self, x: Buffer, rows: &[u32], out: Buffer) {

@@ -1,11 +1,11 @@
 //! Operations as they are defined.
 
 use super::gates::{gated, sigmoid};
-use super::{Head, Reference, Rows, add_scaled, dot, rows_of};
+use super::{Head, Reference, Rows, dot, rows_of};
 use crate::{
     AdapterOperations, AttentionSpec, Batch, BidirectionalAttention, Buffer, Compression, Error,
-    Experts, Gate, HeadColumns, HyperSpec, IndexSpec, LongRows, Matrix, Operations, RecurrenceSpec,
-    RmsNorm, Rope, Rounding, RowAttention, Selection, ShortConv, Table, Vector,
+    Experts, HeadColumns, HyperSpec, IndexSpec, LongRows, MapOp, Matrix, Operations,
+    RecurrenceSpec, RmsNorm, Rope, Rounding, RowAttention, Selection, ShortConv, Table,
 };
 use kernels::Isa;
 use kernels::routing::{ExpertChoice, scale_weights};
@@ -43,8 +43,21 @@ impl Operations for Reference {
         });
     }
 
-    fn activate(&mut self, kind: Gate, x: Buffer, rows: usize) {
-        self.each_row(x, rows, |_, _, x| x.iter_mut().for_each(|x| *x = gated(kind, *x, 1.0)));
+    fn map(&mut self, op: MapOp, x: Buffer, rows: usize) {
+        self.each_row(x, rows, |this, row, x| {
+            for (at, x) in x.iter_mut().enumerate() {
+                let of = |y: Buffer| this.row(y, row)[at];
+                *x = match op {
+                    MapOp::Activate(gate) => gated(gate, *x, 1.0),
+                    MapOp::Gate(gate, y) => gated(gate, *x, of(y)),
+                    MapOp::Add(y) => *x + of(y),
+                    MapOp::AddBias(bias) => *x + this.vectors[bias.0][at],
+                    MapOp::Scale(factor) => *x * factor,
+                    MapOp::ScaleBySigmoid(gate) => *x * sigmoid(this.row(gate, row)[0]),
+                    MapOp::SoftCap(cap) => cap * (*x / cap).tanh(),
+                };
+            }
+        });
     }
 
     fn linear(&mut self, x: Buffer, outputs: &[(Matrix, Buffer)], rows: usize) {
@@ -72,12 +85,6 @@ impl Operations for Reference {
             for (x, out) in heads.zip(values[out.first..].chunks_mut(out.stride)) {
                 out[..width].copy_from_slice(&x[..width]);
             }
-        });
-    }
-
-    fn add_bias(&mut self, x: Buffer, bias: Vector, rows: usize) {
-        self.each_row(x, rows, |this, _, row| {
-            add_scaled(row, &this.vectors[bias.0], 1.0);
         });
     }
 
@@ -216,27 +223,6 @@ impl Operations for Reference {
         self.take_through(layer, spec, batch);
     }
 
-    fn apply_gate(&mut self, kind: Gate, gate: Buffer, up: Buffer, rows: usize) {
-        self.each_row(gate, rows, |this, row, gate| {
-            gate.iter_mut().zip(this.row(up, row)).for_each(|(g, u)| *g = gated(kind, *g, *u));
-        });
-    }
-
-    fn scale_by_sigmoid(&mut self, x: Buffer, gate: Buffer, rows: usize) {
-        self.each_row(x, rows, |this, row, x| {
-            let factor = sigmoid(this.row(gate, row)[0]);
-            x.iter_mut().for_each(|x| *x *= factor);
-        });
-    }
-
-    fn scale(&mut self, x: Buffer, factor: f32, rows: usize) {
-        self.each_row(x, rows, |_, _, x| x.iter_mut().for_each(|x| *x *= factor));
-    }
-
-    fn soft_cap(&mut self, x: Buffer, cap: f32, rows: usize) {
-        self.each_row(x, rows, |_, _, x| x.iter_mut().for_each(|x| *x = cap * (*x / cap).tanh()));
-    }
-
     fn mix_experts(
         &mut self,
         x: Buffer,
@@ -271,12 +257,6 @@ impl Operations for Reference {
                     this.add_expert(out, (spec, held), weight, this.row(x, row));
                 }
             }
-        });
-    }
-
-    fn add(&mut self, x: Buffer, y: Buffer, rows: usize) {
-        self.each_row(x, rows, |this, row, x| {
-            add_scaled(x, this.row(y, row), 1.0);
         });
     }
 

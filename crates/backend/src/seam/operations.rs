@@ -1,9 +1,9 @@
 //! Operations on rows: what every device computes.
 
 use crate::{
-    AdaptedRows, AttentionSpec, Batch, Buffer, Compression, Error, Experts, Gate, HeadColumns,
-    HyperSpec, IndexSpec, LongRows, Matrix, RecurrenceSpec, RmsNorm, Rope, Rounding, RowAttention,
-    Selection, ShortConv, Table, Vector,
+    AdaptedRows, AttentionSpec, Batch, Buffer, Compression, Error, Experts, HeadColumns, HyperSpec,
+    IndexSpec, LongRows, MapOp, Matrix, RecurrenceSpec, RmsNorm, Rope, Rounding, RowAttention,
+    Selection, ShortConv, Table,
 };
 
 /// What a device computes. Buffers are `[rows, width]` in f32; `rows` is the number of rows in use,
@@ -21,8 +21,8 @@ pub trait Operations {
     fn rms_norm(&mut self, x: Buffer, norm: RmsNorm, out: Buffer, rows: usize);
     /// `out = x - mean(x)` for each row; `x` and `out` are `[rows, width]`.
     fn center(&mut self, x: Buffer, out: Buffer, rows: usize);
-    /// `x = f(x, 1)` with the function of a gate; `x` is `[rows, width]`.
-    fn activate(&mut self, kind: Gate, x: Buffer, rows: usize);
+    /// Computes `op` in place for each value of `x`, `[rows, width]`.
+    fn map(&mut self, op: MapOp, x: Buffer, rows: usize);
     /// `out = x * weight^T` for each weight `[outputs, inputs]` and `out` `[rows, outputs]`; `x` is
     /// `[rows, inputs]` and is rounded once for all.
     fn linear(&mut self, x: Buffer, outputs: &[(Matrix, Buffer)], rows: usize);
@@ -36,8 +36,6 @@ pub trait Operations {
     /// Copies the first `width` columns of each head of `x` to those of `out`, `[rows, width]`
     /// each.
     fn copy_heads(&mut self, x: HeadColumns, width: usize, out: HeadColumns, rows: usize);
-    /// `x += bias` for each row of `x` `[rows, bias.len()]`.
-    fn add_bias(&mut self, x: Buffer, bias: Vector, rows: usize);
     /// Computes the angles of `positions`, one row each, `[positions, pairs]`; of rows in `long`
     /// with the frequencies of `long_rope`, which has as many.
     fn rope_angles(&mut self, rope: Rope, positions: &[u32], long: LongRows<'_>);
@@ -126,14 +124,6 @@ pub trait Operations {
     /// that the batch names, and computes guessed rows without changing the state. Changes the
     /// inputs.
     fn recur(&mut self, layer: usize, spec: &RecurrenceSpec, batch: &Batch);
-    /// `gate = f(gate, up)`, elementwise, both `[rows, width]`.
-    fn apply_gate(&mut self, kind: Gate, gate: Buffer, up: Buffer, rows: usize);
-    /// `x[i] = x[i] * sigmoid(gate[i])`; `x` is `[rows, width]`, `gate` `[rows, 1]`.
-    fn scale_by_sigmoid(&mut self, x: Buffer, gate: Buffer, rows: usize);
-    /// `x = x * factor`; `x` is `[rows, width]`.
-    fn scale(&mut self, x: Buffer, factor: f32, rows: usize);
-    /// `x = cap * tanh(x / cap)`; `x` is `[rows, width]`.
-    fn soft_cap(&mut self, x: Buffer, cap: f32, rows: usize);
     /// `out[i] = 0 + w1 * e1(x[i]) + w2 * e2(x[i]) ...` for the experts that the router's `logits`
     /// `[rows, experts]` choose, in ascending order of their numbers; `x` and `out` are
     /// `[rows, hidden]`. Chosen experts that are held elsewhere contribute nothing here. `tokens`
@@ -146,8 +136,6 @@ pub trait Operations {
         out: Buffer,
         tokens: &[u32],
     );
-    /// `x += y`, both `[rows, width]`.
-    fn add(&mut self, x: Buffer, y: Buffer, rows: usize);
     /// `out[i] = x[rows[i]]`; `out` is `[rows.len(), width]`.
     fn gather(&mut self, x: Buffer, rows: &[u32], out: Buffer);
     /// Brings the first rows of a buffer to host memory, where [`Operations::read`] finds them.

@@ -104,8 +104,8 @@ pub trait StreamedWeights {
     /// Hints that the rows of `tokens` are likely to choose the experts that these logits of their
     /// router choose, so that missing ones can be read before.
     fn foresee(&mut self, logits: Buffer, experts: Experts, tokens: &[u32]);
-    /// Hints that [`mix_experts`](crate::Operations::mix_experts) follows with these logits, so that
-    /// missing experts can be read while something else is computed.
+    /// Hints that [`mix_experts`](crate::Operations::mix_experts) follows with these logits, so
+    /// that missing experts can be read while something else is computed.
     fn request_experts(&mut self, logits: Buffer, experts: Experts, tokens: &[u32]);
     /// The memory for streamed weights; `None` where there are none.
     fn stream_plan(&self) -> Option<StreamPlan>;

@@ -102,7 +102,6 @@ impl Operations for Fragile {
         fn linear(x: Buffer, outputs: &[(Matrix, Buffer)], rows: usize);
         fn linear_heads(x: HeadColumns, weights: &[Matrix], out: HeadColumns, rows: usize);
         fn copy_heads(x: HeadColumns, width: usize, out: HeadColumns, rows: usize);
-        fn add_bias(x: Buffer, bias: Vector, rows: usize);
         fn rope_angles(rope: Rope, positions: &[u32], long: LongRows<'_>);
         fn rotate(x: HeadColumns, rope: Rope, rows: usize);
         fn rotate_back(x: HeadColumns, rope: Rope, rows: usize);
@@ -120,14 +119,9 @@ impl Operations for Fragile {
         fn write_streams(x: Buffer, factors: Buffer, y: Buffer, rows: usize);
         fn short_conv(layer: usize, which: usize, x: Buffer, spec: &ShortConv, batch: &Batch);
         fn recur(layer: usize, spec: &RecurrenceSpec, batch: &Batch);
-        fn apply_gate(kind: Gate, gate: Buffer, up: Buffer, rows: usize);
-        fn scale_by_sigmoid(x: Buffer, gate: Buffer, rows: usize);
         fn center(x: Buffer, out: Buffer, rows: usize);
-        fn activate(kind: Gate, x: Buffer, rows: usize);
-        fn scale(x: Buffer, factor: f32, rows: usize);
-        fn soft_cap(x: Buffer, cap: f32, rows: usize);
+        fn map(op: MapOp, x: Buffer, rows: usize);
         fn mix_experts(x: Buffer, logits: Buffer, experts: Experts, out: Buffer, tokens: &[u32]);
-        fn add(x: Buffer, y: Buffer, rows: usize);
         fn gather(x: Buffer, rows: &[u32], out: Buffer);
         fn fetch(x: Buffer, rows: usize);
         fn update(x: Buffer, rows: usize, change: &mut dyn FnMut(&mut [f32]));

@@ -16,7 +16,7 @@ use crate::loader::Loader;
 use crate::ranks::Ranks;
 use crate::ropes::Ropes;
 use crate::{Classifier, Error, Model, Projections};
-use backend::{Backend, Batch, Buffer, LayerCache, StreamedWeights, Table, ThreadLimits};
+use backend::{Backend, Batch, Buffer, LayerCache, MapOp, StreamedWeights, Table, ThreadLimits};
 use dist::Comm;
 use formats::layers::{self, LAYER_SCALE, NormSpec};
 use std::sync::Arc;
@@ -179,7 +179,7 @@ impl Decoder {
                 let embeddings = self.residual.embeddings();
                 pass.backend.embed(*embed, pass.batch.tokens(), embeddings);
                 if self.embedding_scale != 1.0 {
-                    pass.backend.scale(embeddings, self.embedding_scale, rows);
+                    pass.backend.map(MapOp::Scale(self.embedding_scale), embeddings, rows);
                 }
                 if let Some(added) = &self.added {
                     added.complete(pass, embeddings);
@@ -307,7 +307,7 @@ impl Model for Decoder {
             }
             let stream = self.residual.buffer();
             if let Some(scale) = scale {
-                pass.backend.scale(stream, *scale, rows);
+                pass.backend.map(MapOp::Scale(*scale), stream, rows);
             }
             pass.check(stream, || format!("residual stream after layer {layer}"))?;
         }

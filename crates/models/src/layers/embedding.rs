@@ -4,7 +4,7 @@
 use super::{ForwardPass, Norm};
 use crate::Error;
 use crate::loader::Loader;
-use backend::{Buffer, Table};
+use backend::{Buffer, MapOp, Table};
 use formats::layers::EmbeddingSpec;
 
 pub(crate) struct AddedEmbeddings {
@@ -45,7 +45,7 @@ impl AddedEmbeddings {
         let positions = self.positions.map(|positions| (positions, batch.positions()));
         for (table, ids) in [types, positions].into_iter().flatten() {
             pass.backend.embed(table, ids, self.added);
-            pass.backend.add(x, self.added, rows);
+            pass.backend.map(MapOp::Add(self.added), x, rows);
         }
         if let Some(norm) = &self.norm {
             norm.forward(pass, x, x, rows);

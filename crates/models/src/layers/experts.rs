@@ -6,7 +6,7 @@ use super::{ForwardPass, GatedMlp, Linear, Operation};
 use crate::Error;
 use crate::loader::Loader;
 use crate::ranks::{Slice, part};
-use backend::{Buffer, Experts, ExpertsSpec, GroupRank, Groups, Matrix, Routing, Scores};
+use backend::{Buffer, Experts, ExpertsSpec, GroupRank, Groups, MapOp, Matrix, Routing, Scores};
 use dist::Split;
 use formats::layers::RouterScores;
 use formats::layers::{self, Correction};
@@ -118,7 +118,7 @@ impl Moe {
             shared.mlp.compute(pass, x, shared.out);
             if let Some((gate, logits)) = &shared.gate {
                 gate.forward(pass, x, *logits, rows);
-                pass.backend.scale_by_sigmoid(shared.out, *logits, rows);
+                pass.backend.map(MapOp::ScaleBySigmoid(*logits), shared.out, rows);
             }
         }
         match &self.latent {
@@ -131,7 +131,7 @@ impl Moe {
             }
         }
         if let Some(shared) = &self.shared {
-            pass.backend.add(out, shared.out, rows);
+            pass.backend.map(MapOp::Add(shared.out), out, rows);
         }
     }
 }

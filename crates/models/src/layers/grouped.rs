@@ -5,7 +5,7 @@ use super::{ForwardPass, Linear, Norm, OpPlace, Operation, Rotations};
 use crate::Error;
 use crate::loader::Loader;
 use crate::ranks::{Heads, Slice};
-use backend::{AttentionSpec, Buffer, Gate, HeadColumns, LayerCache, Rope, Window};
+use backend::{AttentionSpec, Buffer, Gate, HeadColumns, LayerCache, MapOp, Rope, Window};
 use dist::Split;
 use formats::layers::ValueSource;
 use formats::layers::{GroupedSpec, KeySource, Reach};
@@ -196,7 +196,7 @@ impl Operation for GroupedAttention {
         // mixed: [rows, heads * head_dim]
         self.attend(pass, q, mixed);
         let gated = self.gate.map_or(mixed, |[_, gate]| {
-            pass.backend.apply_gate(Gate::Sigmoid, gate, mixed, rows);
+            pass.backend.map(MapOp::Gate(Gate::Sigmoid, mixed), gate, rows);
             gate
         });
         self.out.forward(pass, gated, out, rows);

@@ -4,7 +4,7 @@ use super::{ForwardPass, Linear, Norm};
 use crate::Error;
 use crate::loader::Loader;
 use crate::ranks::{Slice, part};
-use backend::Buffer;
+use backend::{Buffer, MapOp};
 use dist::Shard;
 use formats::layers::{HeadSpec, OutputSpec};
 use std::ops::Range;
@@ -101,10 +101,10 @@ impl Head {
         let linear = self.linear.expect("logits are computed of models that generate");
         linear.forward_logits(pass, normed, own, rows);
         if self.scale != 1.0 {
-            pass.backend.scale(own, self.scale, rows);
+            pass.backend.map(MapOp::Scale(self.scale), own, rows);
         }
         if let Some(cap) = self.cap {
-            pass.backend.soft_cap(own, cap, rows);
+            pass.backend.map(MapOp::SoftCap(cap), own, rows);
         }
         match (&self.others, pass.slices) {
             (Some(others), Some(comm)) => {

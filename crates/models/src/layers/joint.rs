@@ -8,7 +8,7 @@
 use super::{ForwardPass, GatedMlp, Moe, Norm, Operation};
 use crate::Error;
 use crate::loader::Loader;
-use backend::Buffer;
+use backend::{Buffer, MapOp};
 use dist::Split;
 use formats::layers::JointSpec;
 use formats::names::ROUTER_SCALES;
@@ -63,7 +63,7 @@ impl Operation for MlpAndExperts {
         self.experts.forward_routed(pass, (of_mlp, input), of_experts);
         pass.sum_over_ranks(of_experts, Split::Experts)?;
         after_experts.forward(pass, of_experts, input, rows);
-        pass.backend.add(out, input, rows);
+        pass.backend.map(MapOp::Add(input), out, rows);
         Ok(())
     }
 }

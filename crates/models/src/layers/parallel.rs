@@ -4,7 +4,7 @@
 use super::{ForwardPass, OpPlace, Operation};
 use crate::Error;
 use crate::loader::Loader;
-use backend::{Buffer, LayerCache};
+use backend::{Buffer, LayerCache, MapOp};
 use dist::Split;
 use formats::layers::OpSpec;
 
@@ -50,7 +50,7 @@ impl Operation for Parallel {
             op.forward(pass, x, given)?;
             pass.sum_over_ranks(given, op.split())?;
             if number > 0 {
-                pass.backend.add(out, given, rows);
+                pass.backend.map(MapOp::Add(given), out, rows);
             }
         }
         Ok(())

@@ -5,7 +5,7 @@ use super::{ForwardPass, Linear, Norm};
 use crate::Error;
 use crate::loader::Loader;
 use crate::ranks::Slice;
-use backend::{Buffer, HyperSpec};
+use backend::{Buffer, HyperSpec, MapOp};
 use dist::Split;
 use formats::layers::HyperConfig;
 use formats::layers::{HeadSpec, MixtureSpec, StreamSpec};
@@ -127,10 +127,10 @@ impl Residual {
                 pass.backend.write_streams(several.streams, mixture.factors, y, rows);
             }
             (_, Stream::One { scale }) if *scale != 1.0 => {
-                pass.backend.scale(y, *scale, rows);
-                pass.backend.add(self.x, y, rows);
+                pass.backend.map(MapOp::Scale(*scale), y, rows);
+                pass.backend.map(MapOp::Add(y), self.x, rows);
             }
-            _ => pass.backend.add(self.x, y, rows),
+            _ => pass.backend.map(MapOp::Add(y), self.x, rows),
         }
     }
 

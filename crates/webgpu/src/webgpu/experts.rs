@@ -8,20 +8,28 @@ mod plan;
 mod route;
 
 use crate::gpu::{Access, Kernel, Words};
-use crate::parts::{EACH, EXP_TO_ONE, GATED, dealt};
+use crate::parts::{EACH, EXP_TO_ONE, SIGMOID, dealt};
 use crate::webgpu::WebGpu;
+use crate::webgpu::map::{GATED, gate, gate_kind};
 use crate::webgpu::products::{
     GroupTable, HeldMatrix, InputForm, NONE, PlannedSource, PlannedTiles, Product, Source, Spread,
     chunks_of,
 };
-use crate::webgpu::rows::gate_kind;
+use crate::wgsl::params;
 use backend::{Buffer, Error, Experts, ExpertsSpec, Matrix};
-use bytemuck::{Pod, Zeroable};
 use plan::Plan;
 
 static GATES: Kernel = Kernel {
     name: "gates of experts",
-    source: &[include_str!("../shaders/experts/gates.wgsl"), GATED, EXP_TO_ONE, EACH],
+    source: &[
+        GatesParams::WGSL,
+        gate::WGSL,
+        include_str!("../shaders/experts/gates.wgsl"),
+        GATED,
+        SIGMOID,
+        EXP_TO_ONE,
+        EACH,
+    ],
     bindings: &[Access::Write, Access::Write, Access::Write, Access::Read, Access::Read],
 };
 static COMBINE: Kernel = Kernel {
@@ -30,19 +38,19 @@ static COMBINE: Kernel = Kernel {
     bindings: &[Access::Write, Access::Write, Access::Read, Access::Write],
 };
 
-#[repr(C)]
-#[derive(Clone, Copy, Pod, Zeroable)]
-struct GatesParams {
-    count: u32,
-    width: u32,
-    kind: u32,
-    alpha: f32,
-    limit: f32,
-    biased: u32,
-    experts_at: u32,
-    weights_at: u32,
-    weighed: u32,
-    plain: u32,
+params! {
+    struct GatesParams {
+        count: u32,
+        width: u32,
+        kind: u32,
+        alpha: f32,
+        limit: f32,
+        biased: u32,
+        experts_at: u32,
+        weights_at: u32,
+        weighed: u32,
+        plain: u32,
+    }
 }
 
 /// The experts of a layer.

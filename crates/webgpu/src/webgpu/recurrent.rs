@@ -1,7 +1,7 @@
 //! Short convolutions, recurrences, and the states of recurrent layers.
 
 use crate::gpu::{Access, Gpu, Kernel, Words};
-use crate::parts::{EACH, EXP_TO_ONE, GATED, LANES, dealt, workgroups};
+use crate::parts::{EACH, EXP_TO_ONE, LANES, SIGMOID, dealt, workgroups};
 use crate::webgpu::WebGpu;
 use crate::webgpu::kv::{PLAIN_ROWS, PlainPlaces, STORED};
 use crate::webgpu::step::{Places, STEP};
@@ -26,7 +26,7 @@ static CONV: Kernel = Kernel {
         STEP,
         STORED,
         PLAIN_ROWS,
-        GATED,
+        SIGMOID,
         EXP_TO_ONE,
         EACH,
     ],
@@ -44,17 +44,17 @@ static NORM: Kernel = Kernel {
 };
 static DECAYS: Kernel = Kernel {
     name: "recurrence_decays",
-    source: &[include_str!("../shaders/decays.wgsl"), GATED, EXP_TO_ONE, EACH],
+    source: &[include_str!("../shaders/decays.wgsl"), SIGMOID, EXP_TO_ONE, EACH],
     bindings: &[Access::Write, Access::Read, Access::Read, Access::Write],
 };
 static TIMES: Kernel = Kernel {
     name: "recurrence_times",
-    source: &[include_str!("../shaders/step_times.wgsl"), GATED, EXP_TO_ONE, EACH],
+    source: &[include_str!("../shaders/step_times.wgsl"), SIGMOID, EXP_TO_ONE, EACH],
     bindings: &[Access::Write, Access::Read, Access::Write],
 };
 static BETAS: Kernel = Kernel {
     name: "recurrence_betas",
-    source: &[include_str!("../shaders/sigmoids.wgsl"), GATED, EXP_TO_ONE, EACH],
+    source: &[include_str!("../shaders/sigmoids.wgsl"), SIGMOID, EXP_TO_ONE, EACH],
     bindings: &[Access::Write, Access::Write],
 };
 static DELTA_FEW: Kernel = Kernel {

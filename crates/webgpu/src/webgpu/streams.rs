@@ -1,7 +1,7 @@
 //! Residual streams of hyper-connections.
 
 use crate::gpu::{Access, Kernel};
-use crate::parts::{EACH, EXP_TO_ONE, GATED, dealt, workgroups};
+use crate::parts::{EACH, EXP_TO_ONE, SIGMOID, dealt, workgroups};
 use crate::webgpu::WebGpu;
 use backend::{Buffer, Error, HyperSpec};
 use bytemuck::{Pod, Zeroable};
@@ -16,7 +16,7 @@ static SPREAD: Kernel = Kernel {
 };
 static FACTORS: Kernel = Kernel {
     name: "streams_factors",
-    source: &[include_str!("../shaders/streams_factors.wgsl"), GATED, EXP_TO_ONE],
+    source: &[include_str!("../shaders/streams_factors.wgsl"), SIGMOID, EXP_TO_ONE],
     bindings: &[Access::Write, Access::Read, Access::Read, Access::Write],
 };
 static READ: Kernel = Kernel {

@@ -5,8 +5,8 @@ use super::super::ropes::RopeTable;
 use super::super::{Cpu, buffers::Workspace};
 use crate::{
     AdapterOperations, AttentionSpec, Batch, BidirectionalAttention, Buffer, Compression, Error,
-    Experts, Gate, HeadColumns, HyperSpec, IndexSpec, LongRows, Matrix, MatrixSpec, Operations,
-    RecurrenceSpec, RmsNorm, Rope, Rounding, RowAttention, Selection, ShortConv, Table, Vector,
+    Experts, HeadColumns, HyperSpec, IndexSpec, LongRows, MapOp, Matrix, MatrixSpec, Operations,
+    RecurrenceSpec, RmsNorm, Rope, Rounding, RowAttention, Selection, ShortConv, Table,
 };
 use base::AlignedVec;
 use kernels::hyper::{self, Mixing};
@@ -45,8 +45,18 @@ impl Operations for Cpu {
         });
     }
 
-    fn activate(&mut self, kind: Gate, x: Buffer, rows: usize) {
-        self.each_row("activate", (x, rows), |this, _, x| elementwise::activate(this.isa, kind, x));
+    fn map(&mut self, op: MapOp, x: Buffer, rows: usize) {
+        self.each_row(op.name(), (x, rows), |this, row, x| match op {
+            MapOp::Activate(gate) => elementwise::activate(this.isa, gate, x),
+            MapOp::Gate(gate, y) => elementwise::apply_gate(this.isa, gate, x, this.row(y, row)),
+            MapOp::Add(y) => elementwise::add(this.isa, x, this.row(y, row)),
+            MapOp::AddBias(bias) => elementwise::add(this.isa, x, &this.vectors[bias.0]),
+            MapOp::Scale(factor) => elementwise::scale(this.isa, x, factor),
+            MapOp::ScaleBySigmoid(gate) => {
+                elementwise::scale_by_sigmoid(this.isa, x, this.row(gate, row)[0]);
+            }
+            MapOp::SoftCap(cap) => elementwise::soft_cap(this.isa, x, cap),
+        });
     }
 
     fn linear(&mut self, x: Buffer, outputs: &[(Matrix, Buffer)], rows: usize) {
@@ -72,12 +82,6 @@ impl Operations for Cpu {
             for (out, x) in heads.zip(this.row(x.buffer, row)[x.first..].chunks(x.stride)) {
                 out[..width].copy_from_slice(&x[..width]);
             }
-        });
-    }
-
-    fn add_bias(&mut self, x: Buffer, bias: Vector, rows: usize) {
-        self.each_row("add_bias", (x, rows), |this, _, row| {
-            elementwise::add(this.isa, row, &this.vectors[bias.0]);
         });
     }
 
@@ -215,26 +219,6 @@ impl Operations for Cpu {
         self.attend((layer, q, out), spec, batch);
     }
 
-    fn apply_gate(&mut self, kind: Gate, gate: Buffer, up: Buffer, rows: usize) {
-        self.each_row("apply_gate", (gate, rows), |this, row, gate| {
-            elementwise::apply_gate(this.isa, kind, gate, this.row(up, row));
-        });
-    }
-
-    fn scale_by_sigmoid(&mut self, x: Buffer, gate: Buffer, rows: usize) {
-        self.each_row("scale_by_sigmoid", (x, rows), |this, row, x| {
-            elementwise::scale_by_sigmoid(this.isa, x, this.row(gate, row)[0]);
-        });
-    }
-
-    fn scale(&mut self, x: Buffer, factor: f32, rows: usize) {
-        self.each_row("scale", (x, rows), |this, _, x| elementwise::scale(this.isa, x, factor));
-    }
-
-    fn soft_cap(&mut self, x: Buffer, cap: f32, rows: usize) {
-        self.each_row("soft_cap", (x, rows), |this, _, x| elementwise::soft_cap(this.isa, x, cap));
-    }
-
     fn mix_experts(
         &mut self,
         x: Buffer,
@@ -246,12 +230,6 @@ impl Operations for Cpu {
         self.limit([self.first_of(experts)], tokens.len());
         self.mix(x, logits, experts, out, tokens);
         self.pool.limit(None);
-    }
-
-    fn add(&mut self, x: Buffer, y: Buffer, rows: usize) {
-        self.each_row("add", (x, rows), |this, row, x| {
-            elementwise::add(this.isa, x, this.row(y, row));
-        });
     }
 
     fn gather(&mut self, x: Buffer, rows: &[u32], out: Buffer) {
