@@ -1,6 +1,6 @@
 //! Loads weights of a checkpoint by canonical name into a backend.
 
-use crate::Error;
+use crate::error::Error;
 use crate::placement::Placed;
 use crate::projections::Projections;
 use crate::ranks::{Ranks, Slice, part};

@@ -1,10 +1,11 @@
 //! Projections whose outputs pass a short convolution along positions, and layers that are little
 //! else (LFM2).
 
-use super::linear::PartOf;
-use super::{ForwardPass, Linear, OpPlace, Operation};
-use crate::Error;
+use super::linear::{Linear, PartOf};
+use super::operation::{OpPlace, Operation};
+use crate::error::Error;
 use crate::loader::Loader;
+use crate::pass::ForwardPass;
 use crate::ranks::{Slice, part};
 use backend::{Buffer, Gate, LayerCache, MapOp, ShortConv};
 use dist::Split;

@@ -10,12 +10,18 @@
 use super::embedding::AddedEmbeddings;
 use super::head::Head;
 use super::layer_input::LayerInputs;
+use super::load::load;
+use super::norm::Norm;
+use super::operation::{ForeseenExperts, OpPlace, Operation};
 use super::streams::{Residual, Stream};
-use super::{ForwardPass, Moe, Norm, OpPlace, Operation};
+use crate::classifier::Classifier;
+use crate::error::Error;
 use crate::loader::Loader;
+use crate::model::Model;
+use crate::pass::ForwardPass;
+use crate::projections::Projections;
 use crate::ranks::Ranks;
 use crate::ropes::Ropes;
-use crate::{Classifier, Error, Model, Projections};
 use backend::{Backend, Batch, Buffer, LayerCache, MapOp, StreamedWeights, Table, ThreadLimits};
 use dist::Comm;
 use formats::layers::{self, LAYER_SCALE, NormSpec};
@@ -52,7 +58,7 @@ impl Sublayer {
         Ok(Self {
             stream: Stream::load(loader, &spec.stream)?,
             before: norm(loader, &spec.before)?,
-            op: super::load(loader, place, &spec.op)?,
+            op: load(loader, place, &spec.op)?,
             after: norm(loader, &spec.after)?,
             behind: norm(loader, &spec.behind)?,
         })
@@ -166,7 +172,7 @@ impl Decoder {
     }
 
     /// The experts of the layer after `layer`.
-    fn experts_after(&self, layer: usize) -> Option<&Moe> {
+    fn experts_after(&self, layer: usize) -> Option<&dyn ForeseenExperts> {
         let next = self.layers.get(layer - self.first + 1)?;
         next.sublayers.iter().find_map(|sublayer| sublayer.op.experts())
     }

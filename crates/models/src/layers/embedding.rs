@@ -1,9 +1,10 @@
 //! Embeddings of types and positions, which are added to the embeddings of tokens, and the norm of
 //! the sum.
 
-use super::{ForwardPass, Norm};
-use crate::Error;
+use super::norm::Norm;
+use crate::error::Error;
 use crate::loader::Loader;
+use crate::pass::ForwardPass;
 use backend::{Buffer, MapOp, Table};
 use formats::layers::EmbeddingSpec;
 

@@ -1,9 +1,13 @@
 //! Grouped-query attention with rotary positions, and optional norms of queries, keys and values,
 //! sliding window and sinks. A layer may attend to the keys and values of an earlier one.
 
-use super::{ForwardPass, Linear, Norm, OpPlace, Operation, Rotations};
-use crate::Error;
+use super::linear::Linear;
+use super::norm::Norm;
+use super::operation::{OpPlace, Operation};
+use super::rope::Rotations;
+use crate::error::Error;
 use crate::loader::Loader;
+use crate::pass::ForwardPass;
 use crate::ranks::{Heads, Slice};
 use backend::{AttentionSpec, Buffer, Gate, HeadColumns, LayerCache, MapOp, Rope, Window};
 use dist::Split;

@@ -1,8 +1,10 @@
 //! The output head: a norm and a projection to the vocabulary, which ranks may share.
 
-use super::{ForwardPass, Linear, Norm};
-use crate::Error;
+use super::linear::Linear;
+use super::norm::Norm;
+use crate::error::Error;
 use crate::loader::Loader;
+use crate::pass::ForwardPass;
 use crate::ranks::{Slice, part};
 use backend::{Buffer, MapOp};
 use dist::Shard;

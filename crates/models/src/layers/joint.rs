@@ -5,9 +5,13 @@
 //! `ffn_gate_inp.scale` divided by the root of the width. What they give is added up:
 //! `post_ffw_norm_1(mlp) + post_ffw_norm_2(experts)`.
 
-use super::{ForwardPass, GatedMlp, Moe, Norm, Operation};
-use crate::Error;
+use super::experts::Moe;
+use super::mlp::GatedMlp;
+use super::norm::Norm;
+use super::operation::Operation;
+use crate::error::Error;
 use crate::loader::Loader;
+use crate::pass::ForwardPass;
 use backend::{Buffer, MapOp};
 use dist::Split;
 use formats::layers::JointSpec;

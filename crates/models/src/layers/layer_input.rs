@@ -4,10 +4,13 @@
 //! values, `(norm(projection) + row) / sqrt(2)`. A layer multiplies them with the gate of its
 //! residual stream, and adds what a projection makes of that.
 
+use super::linear::Linear;
 use super::mlp::gate_kind;
-use super::{ForwardPass, Linear, Norm, Operation};
-use crate::Error;
+use super::norm::Norm;
+use super::operation::Operation;
+use crate::error::Error;
 use crate::loader::Loader;
+use crate::pass::ForwardPass;
 use crate::ranks::Slice;
 use backend::{Buffer, Gate, HeadColumns, MapOp, Table};
 use dist::Split;

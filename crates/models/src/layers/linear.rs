@@ -1,8 +1,8 @@
 //! A projection: this rank's part of a matrix and of its optional bias.
 
-use super::ForwardPass;
-use crate::Error;
+use crate::error::Error;
 use crate::loader::Loader;
+use crate::pass::ForwardPass;
 use crate::ranks::Slice;
 use backend::{AdaptedRows, Buffer, MapOp, Matrix, Vector};
 use dist::Split;

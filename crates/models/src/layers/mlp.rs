@@ -1,9 +1,11 @@
 //! The gated MLP: `down(gate(x) applied to up(x))` (Shazeer, 2020), or without a gate
 //! `down(activation(up(x)))`.
 
-use super::{ForwardPass, Linear, Operation};
-use crate::Error;
+use super::linear::Linear;
+use super::operation::Operation;
+use crate::error::Error;
 use crate::loader::Loader;
+use crate::pass::ForwardPass;
 use crate::ranks::{Slice, part};
 use backend::{Buffer, Gate, MapOp};
 use dist::Split;

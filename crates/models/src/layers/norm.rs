@@ -1,8 +1,8 @@
 //! RMSNorm over whole rows, or over each head of a row; LayerNorm over whole rows.
 
-use super::ForwardPass;
-use crate::Error;
+use crate::error::Error;
 use crate::loader::Loader;
+use crate::pass::ForwardPass;
 use backend::{Buffer, MapOp, RmsNorm, Vector};
 use formats::layers::{NormKind, NormSpec};
 use std::ops::Range;

@@ -5,10 +5,12 @@
 //! positions, whose inputs are rows of the cache with a window; the matrices are states.
 
 use super::convolution::{ConvolvedLinear, ConvolvedSource};
-use super::linear::PartOf;
-use super::{ForwardPass, Linear, Norm, OpPlace, Operation};
-use crate::Error;
+use super::linear::{Linear, PartOf};
+use super::norm::Norm;
+use super::operation::{OpPlace, Operation};
+use crate::error::Error;
 use crate::loader::Loader;
+use crate::pass::ForwardPass;
 use crate::ranks::{Heads, Slice};
 use backend::{Buffer, Gate, LayerCache, MapOp, RecurrenceRule, RecurrenceSpec};
 use dist::Split;

@@ -1,9 +1,11 @@
 //! The residual stream, or streams: hyper-connections (mHC; DeepSeek V4) keep several, from which a
 //! sublayer reads a mixture and into which its output is mixed.
 
-use super::{ForwardPass, Linear, Norm};
-use crate::Error;
+use super::linear::Linear;
+use super::norm::Norm;
+use crate::error::Error;
 use crate::loader::Loader;
+use crate::pass::ForwardPass;
 use crate::ranks::Slice;
 use backend::{Buffer, HyperSpec, MapOp};
 use dist::Split;
