@@ -3,6 +3,7 @@
 mod circles;
 mod comments;
 mod families;
+mod operations;
 mod references;
 mod tables;
 mod types;
@@ -70,6 +71,7 @@ pub(crate) static ENFORCED: &[Rule] = &[
     Rule::new("comments end at column 100", comments::check),
     Rule::new("modules have no circles", circles::check),
     Rule::new("documents have none of the banned words", words::check).outside(API_TEXTS),
+    Rule::new("operations have a case on every device", operations::check),
     Rule::new("a type name is defined at most twice", types::check),
 ];
 
