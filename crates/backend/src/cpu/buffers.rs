@@ -1,7 +1,7 @@
 //! Workspaces of the CPU, and operations that compute each row of one.
 
-use super::products::scratch;
-use super::{Cpu, SERIAL_VALUES, kv, sparse};
+use super::ops::{products::scratch, sparse};
+use super::{Cpu, SERIAL_VALUES, kv};
 use crate::{Buffer, CacheSpec, Memory};
 use base::AlignedVec;
 use kernels::kv::STATE_TILE;

@@ -1,7 +1,7 @@
 //! Operations of the CPU.
 
-use super::super::products::scratch;
-use super::super::ropes::RopeTable;
+use super::super::ops::products::scratch;
+use super::super::ops::ropes::RopeTable;
 use super::super::{Cpu, buffers::Workspace};
 use crate::{
     AdapterOperations, AttentionSpec, Batch, BidirectionalAttention, Buffer, Compression, Error,

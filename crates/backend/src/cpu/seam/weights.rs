@@ -1,7 +1,7 @@
 //! Weights of the CPU.
 
 use super::super::Cpu;
-use super::super::ropes::RopeTable;
+use super::super::ops::ropes::RopeTable;
 use super::super::weights::packed_layout;
 use crate::{
     Error, Experts, ExpertsSpec, Held, InputSums, Magnitude, Matrix, MatrixSpec, Mode,

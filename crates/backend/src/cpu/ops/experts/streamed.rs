@@ -1,10 +1,10 @@
 //! Weights that are read when rows need them: their memory, and hints on which experts follow, so
 //! that missing ones are read meanwhile.
 
-use super::super::Cpu;
-use super::super::stream::PAGE;
-use super::super::weights::WeightBytes;
 use super::ExpertGroup;
+use crate::cpu::Cpu;
+use crate::cpu::stream::PAGE;
+use crate::cpu::weights::WeightBytes;
 use crate::{Buffer, Error, ExpertBytes, Experts, StreamPlan, StreamStats, StreamedWeights};
 
 impl StreamedWeights for Cpu {

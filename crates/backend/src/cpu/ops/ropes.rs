@@ -1,12 +1,12 @@
 //! Rotary embeddings of the CPU: frequencies, and the angles of a batch.
 
-use super::Cpu;
+use crate::cpu::Cpu;
 use crate::{Error, LongRows, Pairs, Rope};
 use base::AlignedVec;
 use kernels::rope::{self, Magnitude};
 
 /// A rotary embedding.
-pub(super) struct RopeTable {
+pub(in crate::cpu) struct RopeTable {
     pub frequencies: Vec<f32>,
     pub magnitude: Magnitude,
     pub pairs: Pairs,
@@ -35,7 +35,12 @@ impl RopeTable {
 
 impl Cpu {
     /// Computes the angles of `positions`, one row each.
-    pub(super) fn compute_angles(&mut self, rope: Rope, positions: &[u32], long: LongRows<'_>) {
+    pub(in crate::cpu) fn compute_angles(
+        &mut self,
+        rope: Rope,
+        positions: &[u32],
+        long: LongRows<'_>,
+    ) {
         let table = &mut self.ropes[rope.0];
         let (mut cos, mut sin) = (std::mem::take(&mut table.cos), std::mem::take(&mut table.sin));
         let n = table.frequencies.len();
@@ -48,7 +53,7 @@ impl Cpu {
     }
 
     /// A rotary embedding, and cosines and sines of row `row`.
-    pub(super) fn angles(&self, rope: Rope, row: usize) -> (&RopeTable, &[f32], &[f32]) {
+    pub(in crate::cpu) fn angles(&self, rope: Rope, row: usize) -> (&RopeTable, &[f32], &[f32]) {
         let table = &self.ropes[rope.0];
         let n = table.frequencies.len();
         (table, &table.cos[row * n..][..n], &table.sin[row * n..][..n])

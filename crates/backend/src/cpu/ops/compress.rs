@@ -1,8 +1,8 @@
 //! Compressed rows (DeepSeek V4): positions pooled into one row.
 
-use super::Cpu;
-use super::kv::PlainRef;
 use super::products::grown;
+use crate::cpu::Cpu;
+use crate::cpu::kv::PlainRef;
 use crate::{Batch, Compression};
 use base::AlignedVec;
 use kernels::compress::{PoolSlot, pool};
@@ -13,7 +13,7 @@ const STACK_SLOTS: usize = 128;
 
 /// The rows of a call; kept, so that the next one allocates nothing.
 #[derive(Default)]
-pub(super) struct CompressScratch {
+pub(in crate::cpu) struct CompressScratch {
     /// Sequence and number of each row that is completed.
     complete: Vec<(usize, usize)>,
     /// `[complete rows, dim]`.
@@ -74,7 +74,12 @@ impl<'a> Sources<'a> {
 
 impl Cpu {
     /// Computes the rows that the batch completes, and stores them.
-    pub(super) fn compress_rows(&mut self, layer: usize, spec: &Compression, batch: &Batch) {
+    pub(in crate::cpu) fn compress_rows(
+        &mut self,
+        layer: usize,
+        spec: &Compression,
+        batch: &Batch,
+    ) {
         self.pool.begin("compress");
         let mut scratch = std::mem::take(&mut self.compressed);
         let out = self.kv.plain(layer, spec.out).rows;

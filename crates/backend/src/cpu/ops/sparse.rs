@@ -1,9 +1,9 @@
 //! Attention over plain rows (DeepSeek V4): compressed rows, all or the best by an index, and the
 //! rows of a window. Rows of the batch, by groups of heads, are spread over the threads.
 
-use super::Cpu;
-use super::kv::PlainRef;
 use super::products::scratch;
+use crate::cpu::Cpu;
+use crate::cpu::kv::PlainRef;
 use crate::{Batch, Buffer, Error, IndexSpec, RowAttention};
 use base::AlignedVec;
 use kernels::attention::rows::{self, RowQuery, attend_rows};
@@ -18,7 +18,7 @@ const HEADS: [usize; 2] = [16, 64];
 const MANY_ROWS: usize = 4;
 
 /// Compressed rows that each row of a batch attends to.
-pub(super) struct SelectionMemory {
+pub(in crate::cpu) struct SelectionMemory {
     /// Most rows of a choice.
     top: usize,
     /// `[rows, top]`, ascending, of each row as many as are complete, at most `top`.
@@ -39,7 +39,7 @@ const MAX_RESERVED: usize = 1 << 16;
 
 /// Allocates what this thread needs to attend to up to `most` plain rows of up to `dim` values, so
 /// that a step allocates nothing later, within reason.
-pub(super) fn warm_up(most: usize, dim: usize) {
+pub(in crate::cpu) fn warm_up(most: usize, dim: usize) {
     let most = most.min(MAX_RESERVED);
     rows::warm_up(dim);
     OFFSETS.with_borrow_mut(|all| all.iter_mut().for_each(|offsets| offsets.reserve(most)));
@@ -57,19 +57,23 @@ impl PlainRef<'_> {
 
 impl Cpu {
     /// Space for a choice of `top` rows by each of `rows` rows.
-    pub(super) fn new_selection(&mut self, rows: usize, top: usize) -> Result<usize, Error> {
+    pub(in crate::cpu) fn new_selection(
+        &mut self,
+        rows: usize,
+        top: usize,
+    ) -> Result<usize, Error> {
         let numbers = AlignedVec::try_zeroed(rows.saturating_mul(top))?;
         self.selections.push(SelectionMemory { top, numbers, warm: false });
         Ok(self.selections.len() - 1)
     }
 
     /// Bytes of all choices.
-    pub(super) fn selection_bytes(&self) -> usize {
+    pub(in crate::cpu) fn selection_bytes(&self) -> usize {
         self.selections.iter().map(|selection| 4 * selection.numbers.len()).sum()
     }
 
     /// Chooses the rows that each row of the batch attends to.
-    pub(super) fn select(
+    pub(in crate::cpu) fn select(
         &mut self,
         layer: usize,
         (q, weights): (Buffer, Buffer),
@@ -114,7 +118,7 @@ impl Cpu {
     }
 
     /// Outputs of all heads of the batch's rows.
-    pub(super) fn attend_plain(
+    pub(in crate::cpu) fn attend_plain(
         &mut self,
         layer: usize,
         (q, out): (Buffer, Buffer),

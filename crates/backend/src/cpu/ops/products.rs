@@ -1,9 +1,9 @@
 //! Products with weight matrices: inputs are rounded once for all products that share them, then
 //! outputs are spread over the threads.
 
-use super::packing::PackJob;
-use super::weights::WeightMatrix;
-use super::{Cpu, SERIAL_VALUES};
+use crate::cpu::packing::PackJob;
+use crate::cpu::weights::WeightMatrix;
+use crate::cpu::{Cpu, SERIAL_VALUES};
 use crate::{Buffer, Matrix};
 use base::{AlignedVec, MAX_MATRICES, Tile};
 use kernels::layout::{Activations, GROUP, Inputs, Weights};
@@ -12,7 +12,7 @@ use std::ops::Range;
 
 /// Rows that were gathered or rounded for the current products.
 #[derive(Default)]
-pub(super) struct Rounded {
+pub(in crate::cpu) struct Rounded {
     /// Words of each kind of activations.
     words: [AlignedVec<u32>; Activations::ALL.len()],
     /// Rows that a thread rounds at a time; kept, so that the next call allocates nothing.
@@ -46,7 +46,7 @@ impl WeightMatrix {
 
 impl Cpu {
     /// Begins an operation with `matrix`, after which it is named, without the number of a layer.
-    pub(super) fn begin_products(&self, operation: &str, matrix: Matrix) {
+    pub(in crate::cpu) fn begin_products(&self, operation: &str, matrix: Matrix) {
         if self.pool.is_profiled() {
             let parts = self.matrices.get(matrix.0).name.split('.');
             let named = parts.filter(|part| part.parse::<usize>().is_err());
@@ -55,7 +55,12 @@ impl Cpu {
     }
 
     /// `out = x * matrix^T` for each matrix and output.
-    pub(super) fn products(&mut self, x: Buffer, outputs: &[(Matrix, Buffer)], rows: usize) {
+    pub(in crate::cpu) fn products(
+        &mut self,
+        x: Buffer,
+        outputs: &[(Matrix, Buffer)],
+        rows: usize,
+    ) {
         let in_order = |(matrix, _): &(Matrix, Buffer)| self.matrices.get(matrix.0).order.is_none();
         if outputs.iter().all(in_order) {
             for to in Activations::ALL.into_iter().filter(|to| *to != Activations::F32) {
@@ -178,7 +183,7 @@ impl Cpu {
 
     /// Rounds rows of `cols` values that `fill` writes, one by its number at a time, to what a
     /// product takes. The inputs of each of `cuts` belong to a separate product.
-    pub(super) fn gather(
+    pub(in crate::cpu) fn gather(
         &self,
         rounded: &mut Rounded,
         to: Activations,
@@ -212,7 +217,12 @@ impl Cpu {
     }
 
     /// Computes a tile of `inputs * matrix^T`: all rows of the inputs, some outputs.
-    pub(super) fn product(&self, inputs: Inputs<'_>, matrix: Matrix, tile: &mut Tile<'_, f32>) {
+    pub(in crate::cpu) fn product(
+        &self,
+        inputs: Inputs<'_>,
+        matrix: Matrix,
+        tile: &mut Tile<'_, f32>,
+    ) {
         let weights = self.matrices.get(matrix.0);
         if let Some(job) = self.matrices.unpacked(matrix.0) {
             return self.product_on_the_fly(inputs, weights, job, tile);
@@ -268,7 +278,7 @@ const NARROW_ROWS: usize = 12;
 const ROUNDED_ROWS: usize = 8;
 
 /// The first `len` values of `all`, which grows if there are too few.
-pub(super) fn grown<T: bytemuck::Pod>(all: &mut AlignedVec<T>, len: usize) -> &mut [T] {
+pub(in crate::cpu) fn grown<T: bytemuck::Pod>(all: &mut AlignedVec<T>, len: usize) -> &mut [T] {
     if all.len() < len {
         *all = AlignedVec::zeroed(len.next_power_of_two());
     }
@@ -276,7 +286,7 @@ pub(super) fn grown<T: bytemuck::Pod>(all: &mut AlignedVec<T>, len: usize) -> &m
 }
 
 /// Lends `len` values that the thread keeps for its next call.
-pub(super) fn scratch(len: usize, f: impl FnOnce(&mut [f32])) {
+pub(in crate::cpu) fn scratch(len: usize, f: impl FnOnce(&mut [f32])) {
     thread_local! {
         static SCRATCH: RefCell<AlignedVec<f32>> = RefCell::default();
     }

@@ -5,7 +5,7 @@
 //! Inputs are not rounded, and no sum depends on other rows: a product with a first factor is one
 //! with stored weights, one with a second factor as [`kernels::low_rank`] says.
 
-use super::Cpu;
+use crate::cpu::Cpu;
 use crate::{AdaptedRows, AdapterOperations, Buffer};
 use base::{AlignedVec, MAX_MATRICES, Tile};
 use kernels::layout::{GROUP, Inputs, STORED};
@@ -19,7 +19,7 @@ const OUTPUTS: Range<usize> = 64..512;
 
 /// Products with first factors, and how they are divided; kept for the next call.
 #[derive(Default)]
-pub(super) struct LowRankScratch {
+pub(in crate::cpu) struct LowRankScratch {
     /// For each row the products with the factors of all its pairs, those of each pair in whole
     /// groups of columns.
     inner: AlignedVec<f32>,

@@ -3,9 +3,9 @@
 //! Heads of sequences are spread over the threads; a thread takes all rows of a head one after
 //! another. Where a state is saved behind a row, all heads are computed up to that row first.
 
-use super::Cpu;
 use super::products::scratch;
-use super::states::StatePlace;
+use crate::cpu::Cpu;
+use crate::cpu::states::StatePlace;
 use crate::{Batch, Buffer, Gate, RecurrenceRule, RecurrenceSpec, SequenceRows, StateRows};
 use base::PairCut;
 use kernels::delta::{self, DeltaRows, StateRule, Strided};
@@ -18,7 +18,7 @@ const EPS: f32 = 1e-6;
 
 /// The pieces of a call; kept, so that the next one allocates nothing.
 #[derive(Default)]
-pub(super) struct RecurrencePlan {
+pub(in crate::cpu) struct RecurrencePlan {
     /// Rows and state slot of each piece.
     cuts: Vec<PairCut>,
     /// Index of the sequence of each piece.
@@ -52,7 +52,7 @@ fn slot_of(sequence: &SequenceRows) -> StateRows {
 
 impl Cpu {
     /// Normalises queries and keys for the delta rule, and turns gates into decays and betas.
-    pub(super) fn prepare_recurrence(
+    pub(in crate::cpu) fn prepare_recurrence(
         &mut self,
         place: StatePlace,
         spec: &RecurrenceSpec,
@@ -98,7 +98,12 @@ impl Cpu {
     }
 
     /// Computes all rows: outputs, states, saved states.
-    pub(super) fn run_recurrence(&mut self, layer: usize, spec: &RecurrenceSpec, batch: &Batch) {
+    pub(in crate::cpu) fn run_recurrence(
+        &mut self,
+        layer: usize,
+        spec: &RecurrenceSpec,
+        batch: &Batch,
+    ) {
         self.pool.begin("recurrence");
         let place = self.states.place(layer);
         let most = batch.sequences().iter().map(|sequence| batch.saves(sequence).len()).max();
@@ -157,7 +162,7 @@ impl Cpu {
             for (guess, row) in (sequence.rows.end - guesses..sequence.rows.end).enumerate() {
                 let outs = self.states.waiting_row(place, slot, guess);
                 for (out, from) in outs.into_iter().zip([spec.k, spec.v, spec.decay, spec.beta]) {
-                    let super::Workspace { width, data } = &self.buffers[from.0];
+                    let crate::cpu::Workspace { width, data } = &self.buffers[from.0];
                     out.copy_from_slice(&data[row * width..][..*width]);
                 }
             }

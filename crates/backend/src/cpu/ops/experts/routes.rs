@@ -1,7 +1,7 @@
 //! Records which experts rows choose.
 
-use super::super::Cpu;
 use super::ExpertScratch;
+use crate::cpu::Cpu;
 use crate::{ExpertUse, RecordedRoutes};
 
 impl ExpertScratch {

@@ -1,11 +1,11 @@
 //! Products of each head's part of a row with a matrix of its own.
 
-use super::Cpu;
+use crate::cpu::Cpu;
 use crate::{HeadColumns, Matrix};
 
 impl Cpu {
     /// `out[h] = x[h] * weights[h]^T` for the columns of each head.
-    pub(super) fn head_products(
+    pub(in crate::cpu) fn head_products(
         &mut self,
         from: HeadColumns,
         weights: &[Matrix],

@@ -5,7 +5,7 @@
 //! positions is computed on its own and the spans of a row are added up afterwards, which gives
 //! the same bits.
 
-use super::Cpu;
+use crate::cpu::Cpu;
 use crate::{AttentionSpec, Batch, Buffer, Mode};
 use base::{AlignedVec, ThreadPool};
 use kernels::Isa;
@@ -14,7 +14,7 @@ use std::ops::Range;
 
 impl Cpu {
     /// Attention of a layer over the queries `q`.
-    pub(super) fn attend(
+    pub(in crate::cpu) fn attend(
         &mut self,
         (layer, q, out): (usize, Buffer, Buffer),
         spec: &AttentionSpec,
@@ -45,7 +45,7 @@ const TILES: usize = 4;
 
 /// Attention of one layer.
 #[derive(Clone, Copy)]
-pub(super) struct AttentionCall<'a> {
+pub(in crate::cpu) struct AttentionCall<'a> {
     pub isa: Isa,
     pub pool: &'a ThreadPool,
     /// Whether BF16 keys and values may be multiplied in BF16.
@@ -63,7 +63,7 @@ pub(super) struct AttentionCall<'a> {
 
 /// The pieces of a call; kept, so that the next one allocates nothing.
 #[derive(Default)]
-pub(super) struct AttentionPlan {
+pub(in crate::cpu) struct AttentionPlan {
     pieces: Vec<RowPiece>,
     /// Rows of each piece in the batch.
     cuts: Vec<Range<usize>>,

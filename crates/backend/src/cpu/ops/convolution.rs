@@ -1,13 +1,13 @@
 //! Depthwise convolutions over the last few positions of each sequence.
 
-use super::{Cpu, Workspace};
+use crate::cpu::{Cpu, Workspace};
 use crate::{Batch, Buffer, ShortConv};
 use kernels::conv::{MAX_KERNEL, short_conv};
 use kernels::kv::KvType;
 
 impl Cpu {
     /// Stores the rows of `x` as rows of `layer`, and leaves in `x` what was stored.
-    pub(super) fn store_and_round(&mut self, at: (usize, usize), x: Buffer, batch: &Batch) {
+    pub(in crate::cpu) fn store_and_round(&mut self, at: (usize, usize), x: Buffer, batch: &Batch) {
         let data = self.take(x);
         self.kv.store_plain(&self.pool, at, &data, batch);
         self.put(x, data);
@@ -24,7 +24,7 @@ impl Cpu {
     }
 
     /// The convolution of `x`, which holds the stored values of the batch's rows.
-    pub(super) fn convolve(
+    pub(in crate::cpu) fn convolve(
         &mut self,
         at: (usize, usize),
         x: Buffer,

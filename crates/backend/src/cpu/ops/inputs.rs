@@ -3,7 +3,7 @@
 //! Invariant: the squares of a column are added in f64 in the order of the rows, so that the
 //! sums depend neither on threads nor on how the rows came in batches.
 
-use super::Cpu;
+use crate::cpu::Cpu;
 use crate::{Buffer, Matrix, Operations};
 use base::ThreadPool;
 use std::collections::HashMap;
@@ -47,7 +47,7 @@ impl InputSums {
 impl Cpu {
     /// Takes the sums since the last call, of the named matrices that were multiplied, in the order
     /// in which they were loaded, matrices of one name together. The first call starts to sum.
-    pub(super) fn take_input_sums(&mut self) -> Vec<InputSums> {
+    pub(in crate::cpu) fn take_input_sums(&mut self) -> Vec<InputSums> {
         let zeros = self.matrices.iter().map(|m| InputSums::new(&m.name, m.cols)).collect();
         let sums = self.inputs.replace(zeros).unwrap_or_default();
         let mut places = HashMap::new();
@@ -68,14 +68,14 @@ impl Cpu {
 
     /// Adds the first `rows` rows of `x`, inputs of a product with `weight`, to its sums, if they
     /// are collected.
-    pub(super) fn note_inputs(&mut self, x: Buffer, weight: Matrix, rows: usize) {
+    pub(in crate::cpu) fn note_inputs(&mut self, x: Buffer, weight: Matrix, rows: usize) {
         let Some(mut inputs) = self.inputs.take() else { return };
         inputs[weight.0].add(self.read(x, rows), &self.pool);
         self.inputs = Some(inputs);
     }
 
     /// The same with rows outside of a buffer.
-    pub(super) fn note_rows(&mut self, rows: &[f32], weight: Matrix) {
+    pub(in crate::cpu) fn note_rows(&mut self, rows: &[f32], weight: Matrix) {
         if let Some(inputs) = &mut self.inputs {
             inputs[weight.0].add(rows, &self.pool);
         }

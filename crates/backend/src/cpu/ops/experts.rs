@@ -9,9 +9,9 @@
 mod routes;
 mod streamed;
 
-use super::Cpu;
 use super::products::{Rounded, grown, scratch};
-use super::stream::WeightStream;
+use crate::cpu::Cpu;
+use crate::cpu::stream::WeightStream;
 use crate::{Batch, Buffer, Error, ExpertUse, Experts, ExpertsSpec, Matrix, Vector};
 use base::{AlignedVec, Tile};
 use kernels::elementwise;
@@ -27,7 +27,7 @@ const ROUTED_VALUES: usize = 128;
 
 /// Assignments of the current step; kept, so that the next one allocates nothing.
 #[derive(Default)]
-pub(super) struct ExpertScratch {
+pub(in crate::cpu) struct ExpertScratch {
     /// `[rows, chosen]`.
     choices: Vec<ExpertChoice>,
     plan: ExpertPlan,
@@ -75,7 +75,7 @@ struct Assignment {
 }
 
 /// The experts of a layer.
-pub(super) struct ExpertGroup {
+pub(in crate::cpu) struct ExpertGroup {
     spec: ExpertsSpec,
     /// Up projections take other activations, or another order of inputs, than gates.
     apart: bool,
@@ -168,7 +168,7 @@ impl Cpu {
     ///
     /// # Errors
     /// Unless the experts are alike and their router can choose among them.
-    pub(super) fn expert_group(&mut self, spec: ExpertsSpec) -> Result<ExpertGroup, Error> {
+    pub(in crate::cpu) fn expert_group(&mut self, spec: ExpertsSpec) -> Result<ExpertGroup, Error> {
         self.check_experts(&spec)?;
         for matrix in spec.kinds().flatten() {
             self.matrices.note_routed(matrix.0);
@@ -187,7 +187,7 @@ impl Cpu {
 
     /// For each matrix of an expert, the first matrix of its layer's experts, and its number among
     /// these in a file that holds the matrices of an expert one after the other.
-    pub(super) fn places_of_experts(&self) -> HashMap<usize, (usize, usize)> {
+    pub(in crate::cpu) fn places_of_experts(&self) -> HashMap<usize, (usize, usize)> {
         let layer = |group: &ExpertGroup| {
             let kinds: Vec<_> = group.spec.kinds().collect();
             let first = kinds[0][0].0;
@@ -218,12 +218,12 @@ impl Cpu {
     }
 
     /// The first matrix of a layer's experts, whose settings hold for all.
-    pub(super) fn first_of(&self, experts: Experts) -> Matrix {
+    pub(in crate::cpu) fn first_of(&self, experts: Experts) -> Matrix {
         self.experts[experts.0].spec.up[0]
     }
 
     /// Outputs of the chosen experts of each row.
-    pub(super) fn mix(
+    pub(in crate::cpu) fn mix(
         &mut self,
         x: Buffer,
         logits: Buffer,
