@@ -1,69 +1,61 @@
 //! The CPU: kernels over slices, spread over a thread pool along output elements.
 
-mod buffers;
+mod core;
 mod kv;
 mod ops;
 mod packed_parts;
 mod packing;
+mod scratch;
 mod seam;
 mod states;
 mod stream;
 mod threads;
 mod weights;
 
+use self::core::CpuCore;
 use crate::{Error, MatrixSpec, Mode};
 use base::ThreadPool;
-use buffers::Workspace;
 use kernels::Isa;
 use kv::KvCache;
 use ops::attend::AttentionPlan;
 use ops::compress::CompressScratch;
-use ops::experts::{ExpertGroup, ExpertScratch};
+use ops::convolution::ConvolvedRows;
+use ops::experts::RoutedExperts;
 pub use ops::inputs::InputSums;
 use ops::low_rank::LowRankScratch;
-use ops::products::Rounded;
+use ops::products::Products;
 use ops::recurrence::RecurrencePlan;
-use ops::ropes::RopeTable;
-use ops::sparse::SelectionMemory;
+use ops::ropes::Ropes;
+use ops::sparse::Selections;
 use states::StateMemory;
-use std::ops::Range;
-use weights::Matrices;
-
-/// Rows times width below which an operation is not worth handing to other threads.
-const SERIAL_VALUES: usize = 16 * 1024;
 
 /// Executes on this machine's CPU.
 pub struct Cpu {
-    isa: Isa,
+    core: CpuCore,
     mode: Mode,
-    pool: ThreadPool,
-    buffers: Vec<Workspace>,
     tables: Vec<MatrixSpec>,
-    matrices: Matrices,
-    vectors: Vec<Vec<f32>>,
-    ropes: Vec<RopeTable>,
+    products: Products,
+    ropes: Ropes,
     kv: KvCache,
     states: StateMemory,
     attention: AttentionPlan,
     recurrence: RecurrencePlan,
     compressed: CompressScratch,
-    selections: Vec<SelectionMemory>,
-    /// Stored inputs of convolutions.
-    convolved: Vec<f32>,
-    experts: Vec<ExpertGroup>,
-    expert_scratch: ExpertScratch,
+    selections: Selections,
+    convolved: ConvolvedRows,
+    experts: RoutedExperts,
     low_rank: LowRankScratch,
-    /// Activations of the current products, rounded.
-    rounded: Rounded,
-    /// Rows of each head among the gathered rows; kept for the next call.
-    cuts: Vec<Range<usize>>,
-    /// Sums over the inputs of each matrix, where they are collected.
-    inputs: Option<Vec<InputSums>>,
 }
 
 impl std::fmt::Debug for Cpu {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Cpu({:?}, {}, {} threads)", self.isa, self.mode.name(), self.pool.threads())
+        write!(
+            f,
+            "Cpu({:?}, {}, {} threads)",
+            self.core.isa,
+            self.mode.name(),
+            self.core.pool.threads()
+        )
     }
 }
 
@@ -85,27 +77,20 @@ impl Cpu {
     pub fn with_isa(threads: usize, mode: Mode, isa: Isa) -> Result<Self, Error> {
         let pool = ThreadPool::new(threads).map_err(|source| Error::Threads { threads, source })?;
         Ok(Self {
-            isa,
+            core: CpuCore { isa, pool, buffers: Vec::new(), vectors: Vec::new() },
             mode,
-            pool,
-            buffers: Vec::new(),
             tables: Vec::new(),
-            matrices: Matrices::default(),
-            vectors: Vec::new(),
-            ropes: Vec::new(),
+            products: Products::default(),
+            ropes: Ropes::default(),
             kv: KvCache::default(),
             states: StateMemory::default(),
             attention: AttentionPlan::default(),
             recurrence: RecurrencePlan::default(),
             compressed: CompressScratch::default(),
-            selections: Vec::new(),
-            convolved: Vec::new(),
-            experts: Vec::new(),
-            expert_scratch: ExpertScratch::default(),
+            selections: Selections::default(),
+            convolved: ConvolvedRows::default(),
+            experts: RoutedExperts::default(),
             low_rank: LowRankScratch::default(),
-            rounded: Rounded::default(),
-            cuts: Vec::new(),
-            inputs: None,
         })
     }
 }

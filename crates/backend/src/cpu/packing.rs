@@ -241,9 +241,9 @@ mod tests {
         while prepared && cpu.prepare_weights() {}
         let (input, out) = (cpu.buffer(3, cols).unwrap(), cpu.buffer(3, rows).unwrap());
         let mut rng = base::Rng::new(5);
-        let mut data = cpu.take(input);
+        let mut data = cpu.core.take(input);
         data.iter_mut().for_each(|value| *value = rng.normal());
-        cpu.put(input, data);
+        cpu.core.put(input, data);
         cpu.linear(input, &[(matrix, out)], 3);
         cpu.read(out, 3).iter().map(|value| value.to_bits()).collect()
     }

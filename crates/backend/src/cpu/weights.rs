@@ -1,7 +1,6 @@
 //! Weight matrices of the CPU: as the file stores them, or packed for products with rounded
 //! activations.
 
-use super::Cpu;
 use super::packed_parts::PackedParts;
 use super::packing::{PackJob, ReadAhead, pack_all};
 use super::stream::{EntryPart, Packing, WeightStream};
@@ -513,25 +512,6 @@ impl FirstUse {
         match self {
             Self::Pack(PackJob { routed, .. }) | Self::Read { routed, .. } => *routed,
         }
-    }
-}
-
-impl Cpu {
-    /// Brings streamed matrices into memory, and as [`Matrices::defer`].
-    pub(super) fn defer(&mut self, used: impl Iterator<Item = Matrix> + Clone) {
-        self.matrices.need(used.clone().map(|matrix| matrix.0));
-        self.matrices.defer(used.map(|matrix| matrix.0), self.isa, &self.pool);
-    }
-
-    /// Bytes of weights held.
-    pub(super) fn weight_bytes(&self) -> usize {
-        // A table that products use as well counts once.
-        let held = |table: &&MatrixSpec| {
-            table.memory != MemoryPolicy::Disk && !self.matrices.uses(&table.bytes)
-        };
-        let tables = self.tables.iter().filter(held).map(|table| table.bytes.len());
-        let vectors = self.vectors.iter().map(|vector| 4 * vector.len());
-        self.matrices.bytes() + tables.sum::<usize>() + vectors.sum::<usize>()
     }
 }
 

@@ -5,38 +5,13 @@
 //! positions is computed on its own and the spans of a row are added up afterwards, which gives
 //! the same bits.
 
-use crate::cpu::Cpu;
+use crate::cpu::core::CpuCore;
+use crate::cpu::kv::KvCache;
 use crate::{AttentionSpec, Batch, Buffer, Mode};
 use base::{AlignedVec, ThreadPool};
 use kernels::Isa;
 use kernels::attention::{self, KvRef, Query};
 use std::ops::Range;
-
-impl Cpu {
-    /// Attention of a layer over the queries `q`.
-    pub(in crate::cpu) fn attend(
-        &mut self,
-        (layer, q, out): (usize, Buffer, Buffer),
-        spec: &AttentionSpec,
-        batch: &Batch,
-    ) {
-        let mut data = self.take(out);
-        let (group, kv) = self.kv.heads(layer);
-        let call = AttentionCall {
-            isa: self.isa,
-            pool: &self.pool,
-            narrow: self.mode == Mode::Fast,
-            sinks: spec.sinks.map_or(&[][..], |sinks| &self.vectors[sinks.0]),
-            group,
-            kv,
-            q: &self.buffers[q.0].data,
-            spec,
-            batch,
-        };
-        call.run(&mut self.attention, &mut data);
-        self.put(out, data);
-    }
-}
 
 /// Query vectors of a piece.
 const VECTORS: usize = 24;
@@ -45,7 +20,7 @@ const TILES: usize = 4;
 
 /// Attention of one layer.
 #[derive(Clone, Copy)]
-pub(in crate::cpu) struct AttentionCall<'a> {
+struct AttentionCall<'a> {
     pub isa: Isa,
     pub pool: &'a ThreadPool,
     /// Whether BF16 keys and values may be multiplied in BF16.
@@ -83,6 +58,33 @@ struct RowPiece {
 }
 
 impl AttentionPlan {
+    /// Attention of a layer over the queries `q`.
+    pub fn attend(
+        &mut self,
+        core: &mut CpuCore,
+        kv: &KvCache,
+        mode: Mode,
+        (layer, q, out): (usize, Buffer, Buffer),
+        spec: &AttentionSpec,
+        batch: &Batch,
+    ) {
+        let mut data = core.take(out);
+        let (group, kv) = kv.heads(layer);
+        let call = AttentionCall {
+            isa: core.isa,
+            pool: &core.pool,
+            narrow: mode == Mode::Fast,
+            sinks: spec.sinks.map_or(&[][..], |sinks| &core.vectors[sinks.0]),
+            group,
+            kv,
+            q: &core.buffers[q.0].data,
+            spec,
+            batch,
+        };
+        call.run(self, &mut data);
+        core.put(out, data);
+    }
+
     /// Bytes of partial results.
     pub fn bytes(&self) -> usize {
         4 * self.partials.len()
@@ -115,7 +117,7 @@ impl AttentionPlan {
 
 impl AttentionCall<'_> {
     /// Outputs of all rows into `out`, `[rows, heads * value dim]`.
-    pub fn run(&self, plan: &mut AttentionPlan, out: &mut [f32]) {
+    fn run(&self, plan: &mut AttentionPlan, out: &mut [f32]) {
         self.pool.begin("attention");
         plan.cut(self.batch, (VECTORS / self.group()).max(1));
         let out = &mut out[..self.batch.rows() * self.spec.heads * self.kv.layout.value_dim()];

@@ -1,12 +1,14 @@
 //! Compressed rows (DeepSeek V4): positions pooled into one row.
 
-use super::products::grown;
-use crate::cpu::Cpu;
-use crate::cpu::kv::PlainRef;
+use super::ropes::{RopeTable, Ropes};
+use crate::cpu::core::CpuCore;
+use crate::cpu::kv::{KvCache, PlainRef};
+use crate::cpu::scratch::{grown, scratch};
 use crate::{Batch, Compression};
 use base::AlignedVec;
 use kernels::compress::{PoolSlot, pool};
-use kernels::{elementwise, kv, rope};
+use kernels::kv::round;
+use kernels::{elementwise, rope};
 
 /// Pooled positions that are listed without an allocation.
 const STACK_SLOTS: usize = 128;
@@ -72,69 +74,69 @@ impl<'a> Sources<'a> {
     }
 }
 
-impl Cpu {
+impl CompressScratch {
     /// Computes the rows that the batch completes, and stores them.
-    pub(in crate::cpu) fn compress_rows(
+    pub fn compress(
         &mut self,
+        core: &CpuCore,
+        ropes: &Ropes,
+        kv: &mut KvCache,
         layer: usize,
         spec: &Compression,
         batch: &Batch,
     ) {
-        self.pool.begin("compress");
-        let mut scratch = std::mem::take(&mut self.compressed);
-        let out = self.kv.plain(layer, spec.out).rows;
+        core.pool.begin("compress");
+        let Self { complete, pooled } = self;
+        let out = kv.plain(layer, spec.out).rows;
         let (dim, every) = (out.dim, out.every);
-        scratch.complete.clear();
+        complete.clear();
         for (index, sequence) in batch.sequences().iter().enumerate() {
             let end = sequence.end();
             let rows = sequence.position / every..end / every;
-            scratch.complete.extend(rows.map(|number| (index, number)));
+            complete.extend(rows.map(|number| (index, number)));
         }
-        if !scratch.complete.is_empty() {
+        if !complete.is_empty() {
             let sources = Sources {
-                values: self.kv.plain(layer, spec.values),
-                gates: self.kv.plain(layer, spec.gates),
-                bias: &self.vectors[spec.bias.0],
+                values: kv.plain(layer, spec.values),
+                gates: kv.plain(layer, spec.gates),
+                bias: &core.vectors[spec.bias.0],
                 dim,
                 every,
                 overlap: spec.overlap,
             };
-            let CompressScratch { complete, pooled } = &mut scratch;
             let pooled = grown(pooled, complete.len() * dim);
-            self.pool.for_each_tile(pooled, dim, (1, dim), |mut tile| {
+            core.pool.for_each_tile(pooled, dim, (1, dim), |mut tile| {
                 let at = tile.rows().start;
                 let (index, number) = complete[at];
                 let table = batch.block_table(&batch.sequences()[index], sources.values.group);
                 let row = tile.row_mut(at);
-                sources.slots(number, table, |slots| pool(self.isa, slots, row));
-                self.finish_row(spec, number * every, row);
-                kv::round(self.isa, self.kv.plain(layer, spec.out).plain.rounding, row);
+                sources.slots(number, table, |slots| pool(core.isa, slots, row));
+                finish_row(core, ropes, spec, number * every, row);
+                round(core.isa, kv.plain(layer, spec.out).plain.rounding, row);
             });
         }
-        let group = self.kv.plain(layer, spec.out).group;
-        let rows = scratch.pooled.chunks_exact(dim);
-        for ((index, number), row) in scratch.complete.iter().zip(rows) {
+        let group = kv.plain(layer, spec.out).group;
+        let rows = pooled.chunks_exact(dim);
+        for ((index, number), row) in complete.iter().zip(rows) {
             let table = batch.block_table(&batch.sequences()[*index], group);
-            self.kv.store_one((layer, spec.out), (*number, table), row);
+            kv.store_one((layer, spec.out), (*number, table), row);
         }
-        self.compressed = scratch;
     }
+}
 
-    /// Normalises a pooled row and rotates its last values by `position`.
-    fn finish_row(&self, spec: &Compression, position: usize, row: &mut [f32]) {
-        super::products::scratch(row.len(), |normed| {
-            elementwise::rms_norm(self.isa, row, &self.vectors[spec.norm.0], spec.eps, normed);
-            row.copy_from_slice(normed);
-        });
-        let super::ropes::RopeTable { frequencies, magnitude, pairs, .. } =
-            &self.ropes[spec.rope.0];
-        let pairs_of_row = frequencies.len();
-        super::products::scratch(2 * pairs_of_row, |angles| {
-            let (cos, sin) = angles.split_at_mut(pairs_of_row);
-            rope::angles(position as u32, frequencies, magnitude.at(position as u32), cos, sin);
-            let rotated = 2 * pairs_of_row;
-            let start = row.len() - rotated;
-            rope::rotate(self.isa, &mut row[start..], rotated, *pairs, cos, sin);
-        });
-    }
+/// Normalises a pooled row and rotates its last values by `position`.
+fn finish_row(core: &CpuCore, ropes: &Ropes, spec: &Compression, position: usize, row: &mut [f32]) {
+    scratch(row.len(), |normed| {
+        elementwise::rms_norm(core.isa, row, &core.vectors[spec.norm.0], spec.eps, normed);
+        row.copy_from_slice(normed);
+    });
+    let RopeTable { frequencies, magnitude, pairs, .. } = ropes.table(spec.rope);
+    let pairs_of_row = frequencies.len();
+    scratch(2 * pairs_of_row, |angles| {
+        let (cos, sin) = angles.split_at_mut(pairs_of_row);
+        rope::angles(position as u32, frequencies, magnitude.at(position as u32), cos, sin);
+        let rotated = 2 * pairs_of_row;
+        let start = row.len() - rotated;
+        rope::rotate(core.isa, &mut row[start..], rotated, *pairs, cos, sin);
+    });
 }

@@ -9,9 +9,11 @@
 mod routes;
 mod streamed;
 
-use super::products::{Rounded, grown, scratch};
-use crate::cpu::Cpu;
+use super::products::{Products, Rounded};
+use crate::cpu::core::CpuCore;
+use crate::cpu::scratch::{grown, scratch};
 use crate::cpu::stream::WeightStream;
+use crate::cpu::weights::Matrices;
 use crate::{Batch, Buffer, Error, ExpertUse, Experts, ExpertsSpec, Matrix, Vector};
 use base::{AlignedVec, Tile};
 use kernels::elementwise;
@@ -46,6 +48,21 @@ pub(in crate::cpu) struct ExpertScratch {
     routes: Option<Vec<ExpertUse>>,
 }
 
+/// The experts of all layers.
+#[derive(Default)]
+pub(in crate::cpu) struct RoutedExperts {
+    pub groups: Vec<ExpertGroup>,
+    pub scratch: ExpertScratch,
+}
+
+/// The experts of a layer, and what they are computed with.
+#[derive(Clone, Copy)]
+struct Call<'a> {
+    core: &'a CpuCore,
+    products: &'a Products,
+    group: &'a ExpertGroup,
+}
+
 /// Last rows of a prompt that count as uses.
 const COUNTED: usize = 32;
 
@@ -76,11 +93,11 @@ struct Assignment {
 
 /// The experts of a layer.
 pub(in crate::cpu) struct ExpertGroup {
-    spec: ExpertsSpec,
+    pub spec: ExpertsSpec,
     /// Up projections take other activations, or another order of inputs, than gates.
     apart: bool,
     /// Number of the first expert among the streamed ones, if they are streamed.
-    streamed: Option<usize>,
+    pub streamed: Option<usize>,
 }
 
 impl ExpertGroup {
@@ -161,33 +178,63 @@ impl ExpertPlan {
             *next += 1;
         }
     }
+
+    /// Sums up the inputs of the products of groups, if they are collected: `matrices` appends the
+    /// matrices of an expert, `fill` the inputs of an assignment.
+    fn note_inputs(
+        &self,
+        core: &CpuCore,
+        products: &mut Products,
+        groups: Range<usize>,
+        matrices: impl Fn(usize, &mut Vec<Matrix>),
+        fill: impl Fn(usize, &mut Vec<f32>),
+    ) {
+        if !products.sums.are_collected() {
+            return;
+        }
+        for (expert, cut) in self.experts[groups.clone()].iter().zip(&self.cuts[groups]) {
+            let mut values = Vec::new();
+            cut.clone().for_each(|at| fill(at, &mut values));
+            let mut of_expert = Vec::new();
+            matrices(*expert, &mut of_expert);
+            of_expert
+                .into_iter()
+                .for_each(|matrix| products.sums.note(&core.pool, &values, matrix));
+        }
+    }
 }
 
-impl Cpu {
-    /// Makes the group of a layer's experts.
+impl RoutedExperts {
+    /// Adds the experts of a layer.
     ///
     /// # Errors
     /// Unless the experts are alike and their router can choose among them.
-    pub(in crate::cpu) fn expert_group(&mut self, spec: ExpertsSpec) -> Result<ExpertGroup, Error> {
-        self.check_experts(&spec)?;
+    pub fn add(
+        &mut self,
+        core: &CpuCore,
+        matrices: &mut Matrices,
+        spec: ExpertsSpec,
+    ) -> Result<Experts, Error> {
+        check(matrices, &spec)?;
         for matrix in spec.kinds().flatten() {
-            self.matrices.note_routed(matrix.0);
+            matrices.note_routed(matrix.0);
         }
         let differ = |(gate, up): (&Matrix, &Matrix)| {
-            let (gate, up) = (self.matrices.get(gate.0), self.matrices.get(up.0));
+            let (gate, up) = (matrices.get(gate.0), matrices.get(up.0));
             gate.layout.activations != up.layout.activations || gate.order != up.order
         };
         let apart = spec.gate.iter().zip(&spec.up).any(differ);
         let most = (2 * spec.rows * COLUMNS.1).max(spec.routing.scratch(spec.count));
-        self.pool.run(&|_| scratch(most, |_| ()));
-        self.expert_scratch.choices.reserve(spec.rows * spec.routing.chosen);
-        let streamed = self.matrices.stream_experts(&spec.kinds().collect::<Vec<_>>());
-        Ok(ExpertGroup { spec, apart, streamed })
+        core.pool.run(&|_| scratch(most, |_| ()));
+        self.scratch.choices.reserve(spec.rows * spec.routing.chosen);
+        let streamed = matrices.stream_experts(&spec.kinds().collect::<Vec<_>>());
+        self.groups.push(ExpertGroup { spec, apart, streamed });
+        Ok(Experts(self.groups.len() - 1))
     }
 
     /// For each matrix of an expert, the first matrix of its layer's experts, and its number among
     /// these in a file that holds the matrices of an expert one after the other.
-    pub(in crate::cpu) fn places_of_experts(&self) -> HashMap<usize, (usize, usize)> {
+    pub fn places(&self) -> HashMap<usize, (usize, usize)> {
         let layer = |group: &ExpertGroup| {
             let kinds: Vec<_> = group.spec.kinds().collect();
             let first = kinds[0][0].0;
@@ -195,193 +242,107 @@ impl Cpu {
             let all: Vec<_> = (0..group.spec.held()).flat_map(of_expert).collect();
             all.into_iter().enumerate().map(move |(at, matrix)| (matrix.0, (first, at)))
         };
-        self.experts.iter().flat_map(layer).collect()
-    }
-
-    fn check_experts(&self, spec: &ExpertsSpec) -> Result<(), Error> {
-        if let Some(problem) = spec.broken() {
-            return Err(Error::Experts(problem));
-        }
-        let alike = |all: &[Matrix]| {
-            let first = self.matrices.get(all[0].0);
-            all.iter().map(|matrix| self.matrices.get(matrix.0)).all(|other| {
-                let shape = (other.rows, other.cols) == (first.rows, first.cols);
-                shape && other.layout.activations == first.layout.activations
-            })
-        };
-        if !spec.kinds().all(alike) {
-            let name = &self.matrices.get(spec.up[0].0).name;
-            let problem = format!("the experts beginning with {name} are not stored alike");
-            return Err(Error::Experts(problem));
-        }
-        Ok(())
+        self.groups.iter().flat_map(layer).collect()
     }
 
     /// The first matrix of a layer's experts, whose settings hold for all.
-    pub(in crate::cpu) fn first_of(&self, experts: Experts) -> Matrix {
-        self.experts[experts.0].spec.up[0]
+    pub fn first_of(&self, experts: Experts) -> Matrix {
+        self.groups[experts.0].spec.up[0]
     }
 
     /// Outputs of the chosen experts of each row.
-    pub(in crate::cpu) fn mix(
+    pub fn mix(
         &mut self,
-        x: Buffer,
-        logits: Buffer,
+        core: &mut CpuCore,
+        products: &mut Products,
+        (x, logits): (Buffer, Buffer),
         experts: Experts,
         out: Buffer,
         tokens: &[u32],
     ) {
-        let rows = tokens.len();
-        let mut work = std::mem::take(&mut self.expert_scratch);
+        let (group, work) = (&self.groups[experts.0], &mut self.scratch);
         // The choice is there where the experts were requested before.
-        if !self.matrices.stream.is_begun() {
-            self.choose_groups(&mut work, logits, experts, tokens);
+        if !products.matrices.stream.is_begun() {
+            work.choose_groups(core, group, logits, tokens);
         }
-        let spec = &self.experts[experts.0].spec;
+        let spec = &group.spec;
         work.note_routes(experts.0, spec.first);
         let used = spec.kinds().flat_map(|all| work.plan.experts.iter().map(|at| all[*at].0));
-        self.matrices.defer(used, self.isa, &self.pool);
-        self.note_inputs_of(
-            &work.plan,
-            (experts, 0..work.plan.experts.len()),
-            |spec, expert, to| to.extend(spec.inward().map(|all| all[expert])),
-            |this, at, values| {
-                values.extend_from_slice(this.row(x, work.plan.all[at].row as usize));
+        products.matrices.defer(used, core.isa, &core.pool);
+        let all = 0..work.plan.experts.len();
+        work.plan.note_inputs(
+            core,
+            products,
+            all.clone(),
+            |expert, to| to.extend(spec.inward().map(|all| all[expert])),
+            |at, values| {
+                values.extend_from_slice(core.row(x, work.plan.all[at].row as usize));
             },
         );
-        self.gather_gates(&mut work, x, experts);
-        let mut data = self.take(out);
-        let outputs = &mut data[..rows * self.width(out)];
+        Call { core, products, group }.gather_gates(work, x);
+        let mut data = core.take(out);
+        let outputs = &mut data[..tokens.len() * core.width(out)];
         outputs.fill(0.0);
-        match self.experts[experts.0].streamed {
+        match group.streamed {
             None => {
-                let all = 0..work.plan.experts.len();
                 work.plan.groups.clear();
                 work.plan.groups.extend(all.clone());
-                self.gates(&mut work, experts);
-                self.downs(&mut work, experts, outputs, all);
+                Call { core, products, group }.gates(work);
+                downs(core, products, group, work, outputs, all);
             }
-            Some(first) => self.mix_streamed(&mut work, experts, first, outputs),
+            Some(first) => work.mix_streamed(core, products, group, first, outputs),
         }
-        self.put(out, data);
-        self.expert_scratch = work;
+        core.put(out, data);
     }
+}
 
+/// Checks that the experts of a layer are alike and that their router can choose among them.
+fn check(matrices: &Matrices, spec: &ExpertsSpec) -> Result<(), Error> {
+    if let Some(problem) = spec.broken() {
+        return Err(Error::Experts(problem));
+    }
+    let alike = |all: &[Matrix]| {
+        let first = matrices.get(all[0].0);
+        all.iter().map(|matrix| matrices.get(matrix.0)).all(|other| {
+            let shape = (other.rows, other.cols) == (first.rows, first.cols);
+            shape && other.layout.activations == first.layout.activations
+        })
+    };
+    if !spec.kinds().all(alike) {
+        let name = &matrices.get(spec.up[0].0).name;
+        let problem = format!("the experts beginning with {name} are not stored alike");
+        return Err(Error::Experts(problem));
+    }
+    Ok(())
+}
+
+impl ExpertScratch {
     /// Chooses the experts of each row, and groups rows by them.
     fn choose_groups(
-        &self,
-        work: &mut ExpertScratch,
+        &mut self,
+        core: &CpuCore,
+        group: &ExpertGroup,
         logits: Buffer,
-        experts: Experts,
         tokens: &[u32],
     ) {
-        self.pool.begin("choose_experts");
-        self.choose(work, logits, experts, tokens);
-        self.pool.begin("group_experts");
-        let spec = &self.experts[experts.0].spec;
+        core.pool.begin("choose_experts");
+        self.choose(core, group, logits, tokens);
+        core.pool.begin("group_experts");
+        let spec = &group.spec;
         let held = spec.first..spec.first + spec.held();
-        work.plan.group(&work.choices, spec.routing.chosen, held);
-    }
-
-    /// Counts the uses of the experts of the plan, and pins what is in memory, once for a layer.
-    fn begin_streamed(&mut self, work: &ExpertScratch, first: usize) {
-        let stream = &mut self.matrices.stream;
-        if stream.is_begun() {
-            return;
-        }
-        for (group, expert) in work.plan.experts.iter().enumerate() {
-            stream.heat(first + expert, work.uses(group));
-        }
-        stream.begin_layer(work.plan.experts.iter().map(|expert| first + expert));
-    }
-
-    /// Computes the groups as their experts arrive, of which no more are requested than fit into
-    /// memory. The experts of an output are added in the same order as if all were in memory.
-    fn mix_streamed(
-        &mut self,
-        work: &mut ExpertScratch,
-        experts: Experts,
-        first: usize,
-        out: &mut [f32],
-    ) {
-        let held = self.experts[experts.0].spec.held();
-        self.begin_streamed(work, first);
-        let number = |work: &ExpertScratch, group: usize| first + work.plan.experts[group];
-        let count = work.plan.experts.len();
-        work.gated_groups.clear();
-        work.gated_groups.resize(count, false);
-        let width = self.matrices.get(self.first_of(experts).0).rows;
-        // Gates of experts that cannot be read are not computed.
-        grown(&mut work.gated, work.plan.all.len() * width);
-        // Groups that were requested, and that are computed.
-        let (mut asked, mut done) = (0, 0);
-        while done < count {
-            let stream = &mut self.matrices.stream;
-            while asked < count && stream.request(number(work, asked), asked == done) {
-                asked += 1;
-            }
-            if asked == count && count * 4 >= held * 3 {
-                stream.read_ahead(first);
-            }
-            self.gates_of_arrived(work, experts, first, done);
-            let stream = &self.matrices.stream;
-            let is_computed = |group: &usize| {
-                let number = number(work, *group);
-                work.gated_groups[*group] && stream.is_in(number) || stream.has_failed(number)
-            };
-            let ready = done + (done..asked).take_while(is_computed).count();
-            if ready == done {
-                self.pool.begin("wait_for_experts");
-                self.matrices.stream.wait();
-                continue;
-            }
-            self.note_failed(work, done..ready, first);
-            self.downs(work, experts, out, done..ready);
-            (done..ready).for_each(|group| self.matrices.stream.release(number(work, group)));
-            done = ready;
-        }
-        self.matrices.stream.end_layer();
-    }
-
-    /// Computes the gates of groups from `done` on whose experts are in memory.
-    fn gates_of_arrived(
-        &mut self,
-        work: &mut ExpertScratch,
-        experts: Experts,
-        first: usize,
-        done: usize,
-    ) {
-        let ExpertScratch { plan, gated_groups, .. } = &mut *work;
-        plan.groups.clear();
-        for (group, gated) in gated_groups.iter_mut().enumerate().skip(done) {
-            if !*gated && self.matrices.stream.is_in(first + plan.experts[group]) {
-                *gated = true;
-                plan.groups.push(group);
-            }
-        }
-        self.gates(work, experts);
-    }
-
-    /// Notes the rows of those of `groups` whose experts could not be read.
-    fn note_failed(&mut self, work: &ExpertScratch, groups: Range<usize>, first: usize) {
-        for group in groups {
-            if self.matrices.stream.has_failed(first + work.plan.experts[group]) {
-                let rows = &work.plan.all[work.plan.cuts[group].clone()];
-                self.matrices.stream.note_failed(rows.iter().map(|assigned| assigned.row));
-            }
-        }
+        self.plan.group(&self.choices, spec.routing.chosen, held);
     }
 
     /// Chooses the experts of each row, by its logits or by its token.
-    fn choose(&self, work: &mut ExpertScratch, logits: Buffer, experts: Experts, tokens: &[u32]) {
-        let ExpertsSpec { routing, correction, scales, table, .. } = &self.experts[experts.0].spec;
-        let (bias, chosen) = (correction.map_or(&[][..], |b| &self.vectors[b.0]), routing.chosen);
-        work.choices.clear();
-        work.choices.resize(tokens.len() * chosen, ExpertChoice::default());
-        let rows = ROUTED_VALUES.div_ceil(self.width(logits));
-        self.pool.for_each_tile(&mut work.choices, chosen, (rows, chosen), |mut tile| {
+    fn choose(&mut self, core: &CpuCore, group: &ExpertGroup, logits: Buffer, tokens: &[u32]) {
+        let ExpertsSpec { routing, correction, scales, table, .. } = &group.spec;
+        let (bias, chosen) = (correction.map_or(&[][..], |b| &core.vectors[b.0]), routing.chosen);
+        self.choices.clear();
+        self.choices.resize(tokens.len() * chosen, ExpertChoice::default());
+        let rows = ROUTED_VALUES.div_ceil(core.width(logits));
+        core.pool.for_each_tile(&mut self.choices, chosen, (rows, chosen), |mut tile| {
             for row in tile.rows() {
-                let (logits, choices) = (self.row(logits, row), tile.row_mut(row));
+                let (logits, choices) = (core.row(logits, row), tile.row_mut(row));
                 match table {
                     Some(table) => {
                         let experts = &table[tokens[row] as usize * chosen..][..chosen];
@@ -392,51 +353,53 @@ impl Cpu {
                     }),
                 }
                 if let Some(scales) = scales {
-                    scale_weights(choices, &self.vectors[scales.0]);
+                    scale_weights(choices, &core.vectors[scales.0]);
                 }
             }
         });
     }
+}
 
+impl Call<'_> {
     /// Rounds the inputs of the gate and up products of all groups.
-    fn gather_gates(&self, work: &mut ExpertScratch, x: Buffer, experts: Experts) {
-        let ExpertGroup { spec, apart, .. } = &self.experts[experts.0];
+    fn gather_gates(self, work: &mut ExpertScratch, x: Buffer) {
+        let Self { core, group: ExpertGroup { spec, apart, .. }, .. } = self;
         let ExpertScratch { plan, inputs, up_inputs, .. } = work;
         // Ups take the inputs of gates, unless theirs are others.
         let kinds = spec.inward().take(if *apart { 2 } else { 1 });
         for (matrices, inputs) in kinds.zip([inputs, up_inputs]) {
-            let first = self.matrices.get(matrices[0].0);
+            let first = self.products.matrices.get(matrices[0].0);
             let (to, hidden) = (first.layout.activations, first.cols);
-            self.gather(inputs, to, hidden, &plan.cuts, |at, values| {
+            inputs.gather(core, to, hidden, &plan.cuts, |at, values| {
                 let Assignment { row, expert, .. } = plan.all[at];
-                let weights = self.matrices.get(matrices[expert as usize].0);
-                weights.take_inputs(self.row(x, row as usize), values);
+                let weights = self.products.matrices.get(matrices[expert as usize].0);
+                weights.take_inputs(core.row(x, row as usize), values);
             });
         }
     }
 
     /// Gate and up products of the groups that are next, and their gate function.
-    fn gates(&self, work: &mut ExpertScratch, experts: Experts) {
-        self.pool.begin("expert_gates");
-        let ExpertGroup { spec, apart, .. } = &self.experts[experts.0];
+    fn gates(self, work: &mut ExpertScratch) {
+        let Self { core, group: ExpertGroup { spec, apart, .. }, .. } = self;
+        core.pool.begin("expert_gates");
         let ExpertScratch { plan, gated, inputs, up_inputs, .. } = work;
         if plan.groups.is_empty() {
             return;
         }
         plan.group_cuts.clear();
         plan.group_cuts.extend(plan.groups.iter().map(|group| plan.cuts[*group].clone()));
-        let first = self.matrices.get(spec.up[0].0);
+        let first = self.products.matrices.get(spec.up[0].0);
         let (width, hidden) = (first.rows, first.cols);
         let (to, rows) = (first.layout.activations, plan.all.len());
         let up_inputs = if *apart { up_inputs } else { &*inputs }.inputs(to, rows, hidden);
         let gate_inputs = spec.gate.first().map(|gate| {
-            let to = self.matrices.get(gate.0).layout.activations;
+            let to = self.products.matrices.get(gate.0).layout.activations;
             inputs.inputs(to, rows, hidden)
         });
         let biases = spec.biases.map_or([None; 2], |[gate, up, _]| [Some(gate), Some(up)]);
         let columns = self.columns(width, plan.groups.len());
         let gated = grown(gated, plan.all.len() * width);
-        self.pool.for_each_cut(gated, width, (&plan.group_cuts, columns), |at, mut tile| {
+        core.pool.for_each_cut(gated, width, (&plan.group_cuts, columns), |at, mut tile| {
             let (expert, cols) = (plan.experts[plan.groups[at]], tile.cols());
             let values = tile.rows().len() * cols.len();
             scratch(2 * values, |both| {
@@ -448,11 +411,11 @@ impl Cpu {
                     Some(inputs) => {
                         let gate = (&spec.gate[..], biases[0]);
                         self.inward(&part, of, gate, inputs.slice(tile.rows()), gates);
-                        elementwise::apply_gate(self.isa, spec.kind, gates, ups);
+                        elementwise::apply_gate(core.isa, spec.kind, gates, ups);
                         gates
                     }
                     None => {
-                        elementwise::activate(self.isa, spec.kind, ups);
+                        elementwise::activate(core.isa, spec.kind, ups);
                         ups
                     }
                 };
@@ -465,7 +428,7 @@ impl Cpu {
 
     /// Columns of what the gate or the up projection of an expert gives for rows.
     fn inward(
-        &self,
+        self,
         (spec, expert, cols): &(&ExpertsSpec, usize, Range<usize>),
         rows: &[Assignment],
         (matrices, bias): (&[Matrix], Option<Vector>),
@@ -476,49 +439,35 @@ impl Cpu {
         if spec.weighs_inputs {
             // Products with inputs times a factor are those with the inputs, times it.
             for (row, out) in rows.iter().zip(out.chunks_exact_mut(cols.len())) {
-                elementwise::scale(self.isa, out, row.weight);
+                elementwise::scale(self.core.isa, out, row.weight);
             }
         }
         if let Some(bias) = bias {
-            let first = expert * self.matrices.get(matrices[*expert].0).rows;
+            let first = expert * self.products.matrices.get(matrices[*expert].0).rows;
             let at = first + cols.start..first + cols.end;
-            self.add_to_each(out, &self.vectors[bias.0][at]);
+            self.add_to_each(out, &self.core.vectors[bias.0][at]);
         }
     }
 
     /// Down products of `groups`, added to `out` row by row, without those of experts that could
     /// not be read.
-    fn downs(
-        &mut self,
-        work: &mut ExpertScratch,
-        experts: Experts,
-        out: &mut [f32],
-        groups: Range<usize>,
-    ) {
-        self.pool.begin("expert_downs");
-        let down = self.matrices.get(self.experts[experts.0].spec.down[0].0);
+    fn downs(self, work: &mut ExpertScratch, out: &mut [f32], groups: Range<usize>) {
+        let Self { core, products, group: ExpertGroup { spec, streamed, .. } } = self;
+        let down = products.matrices.get(spec.down[0].0);
         let (hidden, width, to) = (down.rows, down.cols, down.layout.activations);
-        let gated = &work.gated;
-        self.note_inputs_of(
-            &work.plan,
-            (experts, groups.clone()),
-            |spec, expert, to| to.push(spec.down[expert]),
-            |_, at, values| values.extend_from_slice(&gated[at * width..][..width]),
-        );
-        let ExpertGroup { spec, streamed, .. } = &self.experts[experts.0];
         let ExpertScratch { plan, gated, between, .. } = work;
         let cuts = &plan.cuts[groups.clone()];
-        self.gather(between, to, width, cuts, |at, values| {
-            let weights = self.matrices.get(spec.down[plan.all[at].expert as usize].0);
+        between.gather(core, to, width, cuts, |at, values| {
+            let weights = products.matrices.get(spec.down[plan.all[at].expert as usize].0);
             weights.take_inputs(&gated[at * width..][..width], values);
         });
         let rows = cuts.last().map_or(0, |last| last.end);
         let inputs = between.inputs(to, rows, width);
         let failed = |expert: usize| {
-            streamed.is_some_and(|first| self.matrices.stream.has_failed(first + expert))
+            streamed.is_some_and(|first| products.matrices.stream.has_failed(first + expert))
         };
         let tile = (out.len() / hidden, self.columns(hidden, 1));
-        self.pool.for_each_tile(out, hidden, tile, |mut tile| {
+        core.pool.for_each_tile(out, hidden, tile, |mut tile| {
             let cols = tile.cols();
             for group in groups.clone() {
                 let expert = plan.experts[group];
@@ -531,12 +480,12 @@ impl Cpu {
                     self.part(inputs, spec.down[expert], values, cols.clone());
                     if let Some([.., bias]) = spec.biases {
                         let at = expert * hidden + cols.start..expert * hidden + cols.end;
-                        self.add_to_each(values, &self.vectors[bias.0][at]);
+                        self.add_to_each(values, &core.vectors[bias.0][at]);
                     }
                     for (assigned, values) in rows.iter().zip(values.chunks_exact(cols.len())) {
                         let out = tile.row_mut(assigned.row as usize);
                         let weight = if spec.weighs_inputs { 1.0 } else { assigned.weight };
-                        elementwise::add_scaled(self.isa, out, values, weight);
+                        elementwise::add_scaled(core.isa, out, values, weight);
                     }
                 });
             }
@@ -544,42 +493,44 @@ impl Cpu {
     }
 
     /// Columns `cols` of a product, rows of `out` one after the other.
-    fn part(&self, inputs: Inputs<'_>, matrix: Matrix, out: &mut [f32], cols: Range<usize>) {
+    fn part(self, inputs: Inputs<'_>, matrix: Matrix, out: &mut [f32], cols: Range<usize>) {
         let mut tile = Tile::of(out, cols.len()).behind(cols.start);
-        self.product(inputs, matrix, &mut tile);
+        self.products.product(self.core.isa, inputs, matrix, &mut tile);
     }
 
-    fn add_to_each(&self, rows: &mut [f32], values: &[f32]) {
-        rows.chunks_exact_mut(values.len()).for_each(|row| elementwise::add(self.isa, row, values));
+    fn add_to_each(self, rows: &mut [f32], values: &[f32]) {
+        rows.chunks_exact_mut(values.len())
+            .for_each(|row| elementwise::add(self.core.isa, row, values));
     }
 
     /// Columns of a tile where there are `width`, in each of `groups`: pieces for all threads, and
     /// whole groups of packed weights.
-    fn columns(&self, width: usize, groups: usize) -> usize {
-        let pieces = (self.pool.threads() * 8).div_ceil(groups);
+    fn columns(self, width: usize, groups: usize) -> usize {
+        let pieces = (self.core.pool.threads() * 8).div_ceil(groups);
         (width / pieces).next_multiple_of(COLUMNS.0).clamp(COLUMNS.0, COLUMNS.1)
     }
+}
 
-    /// Sums up the inputs of the experts' products, if they are collected: `fill` appends the
-    /// inputs of an assignment.
-    fn note_inputs_of(
-        &mut self,
-        plan: &ExpertPlan,
-        (experts, groups): (Experts, Range<usize>),
-        matrices: impl Fn(&ExpertsSpec, usize, &mut Vec<Matrix>),
-        fill: impl Fn(&Self, usize, &mut Vec<f32>),
-    ) {
-        if self.inputs.is_none() {
-            return;
-        }
-        for (expert, cut) in plan.experts[groups.clone()].iter().zip(&plan.cuts[groups]) {
-            let mut values = Vec::new();
-            cut.clone().for_each(|at| fill(self, at, &mut values));
-            let mut of_expert = Vec::new();
-            matrices(&self.experts[experts.0].spec, *expert, &mut of_expert);
-            of_expert.into_iter().for_each(|matrix| self.note_rows(&values, matrix));
-        }
-    }
+/// The down products of `groups`, whose inputs are summed up if they are collected.
+fn downs(
+    core: &CpuCore,
+    products: &mut Products,
+    group: &ExpertGroup,
+    work: &mut ExpertScratch,
+    out: &mut [f32],
+    groups: Range<usize>,
+) {
+    core.pool.begin("expert_downs");
+    let (down, gated) = (&group.spec.down, &work.gated);
+    let width = products.matrices.get(down[0].0).cols;
+    work.plan.note_inputs(
+        core,
+        products,
+        groups.clone(),
+        |expert, to| to.push(down[expert]),
+        |at, values| values.extend_from_slice(&gated[at * width..][..width]),
+    );
+    Call { core, products, group }.downs(work, out, groups);
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
 use super::*;
+use crate::cpu::Cpu;
 use crate::{Gate, HeadColumns, MatrixSpec, Mode, Operations, Routing, Scores, Weights};
 use base::Rng;
 use kernels::Isa;

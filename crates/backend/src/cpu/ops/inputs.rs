@@ -3,8 +3,8 @@
 //! Invariant: the squares of a column are added in f64 in the order of the rows, so that the
 //! sums depend neither on threads nor on how the rows came in batches.
 
-use crate::cpu::Cpu;
-use crate::{Buffer, Matrix, Operations};
+use crate::Matrix;
+use crate::cpu::weights::Matrices;
 use base::ThreadPool;
 use std::collections::HashMap;
 
@@ -44,12 +44,16 @@ impl InputSums {
     }
 }
 
-impl Cpu {
+/// The sums over the inputs of each matrix, where they are collected.
+#[derive(Default)]
+pub(in crate::cpu) struct CollectedSums(Option<Vec<InputSums>>);
+
+impl CollectedSums {
     /// Takes the sums since the last call, of the named matrices that were multiplied, in the order
     /// in which they were loaded, matrices of one name together. The first call starts to sum.
-    pub(in crate::cpu) fn take_input_sums(&mut self) -> Vec<InputSums> {
-        let zeros = self.matrices.iter().map(|m| InputSums::new(&m.name, m.cols)).collect();
-        let sums = self.inputs.replace(zeros).unwrap_or_default();
+    pub fn take(&mut self, matrices: &Matrices) -> Vec<InputSums> {
+        let zeros = matrices.iter().map(|m| InputSums::new(&m.name, m.cols)).collect();
+        let sums = self.0.replace(zeros).unwrap_or_default();
         let mut places = HashMap::new();
         let mut all: Vec<InputSums> = Vec::new();
         for mut more in sums.into_iter().filter(|sums| !sums.name.is_empty()) {
@@ -66,18 +70,15 @@ impl Cpu {
         all
     }
 
-    /// Adds the first `rows` rows of `x`, inputs of a product with `weight`, to its sums, if they
-    /// are collected.
-    pub(in crate::cpu) fn note_inputs(&mut self, x: Buffer, weight: Matrix, rows: usize) {
-        let Some(mut inputs) = self.inputs.take() else { return };
-        inputs[weight.0].add(self.read(x, rows), &self.pool);
-        self.inputs = Some(inputs);
+    /// Whether sums are collected.
+    pub fn are_collected(&self) -> bool {
+        self.0.is_some()
     }
 
-    /// The same with rows outside of a buffer.
-    pub(in crate::cpu) fn note_rows(&mut self, rows: &[f32], weight: Matrix) {
-        if let Some(inputs) = &mut self.inputs {
-            inputs[weight.0].add(rows, &self.pool);
+    /// Adds rows of inputs of a product with `weight` to its sums, if they are collected.
+    pub fn note(&mut self, pool: &ThreadPool, rows: &[f32], weight: Matrix) {
+        if let Some(sums) = &mut self.0 {
+            sums[weight.0].add(rows, pool);
         }
     }
 }
@@ -85,7 +86,8 @@ impl Cpu {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{MatrixSpec, Mode, Weights};
+    use crate::cpu::Cpu;
+    use crate::{MatrixSpec, Mode, Operations, Weights};
     use kernels::quant::F32;
     use std::sync::Arc;
 
@@ -110,14 +112,14 @@ mod tests {
         let input = cpu.buffer(chunk, COLS).unwrap();
         let out = cpu.buffer(chunk, 16).unwrap();
         cpu.linear(input, &[(used, out)], 1); // Before sums are collected.
-        assert_eq!(cpu.take_input_sums(), []);
+        assert_eq!(cpu.input_sums().unwrap(), []);
         for rows in x.chunks(chunk * COLS) {
-            let mut data = cpu.take(input);
+            let mut data = cpu.core.take(input);
             data[..rows.len()].copy_from_slice(rows);
-            cpu.put(input, data);
+            cpu.core.put(input, data);
             cpu.linear(input, &[(used, out)], rows.len() / COLS);
         }
-        cpu.take_input_sums()
+        cpu.input_sums().unwrap()
     }
 
     #[test]
@@ -137,10 +139,10 @@ mod tests {
         let used = matrix(&mut cpu, "used");
         let (input, out) = (cpu.buffer(2, COLS).unwrap(), cpu.buffer(2, 16).unwrap());
         cpu.linear(input, &[(used, out)], 2);
-        assert_eq!(cpu.take_input_sums(), []);
-        assert_eq!(cpu.take_input_sums(), []);
+        assert_eq!(cpu.input_sums().unwrap(), []);
+        assert_eq!(cpu.input_sums().unwrap(), []);
         cpu.linear(input, &[(used, out)], 2);
-        assert_eq!(cpu.take_input_sums()[0].rows, [2]);
-        assert_eq!(cpu.take_input_sums(), []);
+        assert_eq!(cpu.input_sums().unwrap()[0].rows, [2]);
+        assert_eq!(cpu.input_sums().unwrap(), []);
     }
 }

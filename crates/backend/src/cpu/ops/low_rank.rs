@@ -5,8 +5,9 @@
 //! Inputs are not rounded, and no sum depends on other rows: a product with a first factor is one
 //! with stored weights, one with a second factor as [`kernels::low_rank`] says.
 
-use crate::cpu::Cpu;
-use crate::{AdaptedRows, AdapterOperations, Buffer};
+use crate::cpu::core::CpuCore;
+use crate::cpu::scratch::grown;
+use crate::{AdaptedRows, Buffer};
 use base::{AlignedVec, MAX_MATRICES, Tile};
 use kernels::layout::{GROUP, Inputs, STORED};
 use kernels::low_rank;
@@ -63,16 +64,22 @@ impl AdaptedRows {
     }
 }
 
-impl AdapterOperations for Cpu {
-    fn add_low_rank(&mut self, x: Buffer, outputs: &[(usize, Buffer)], adapted: &[AdaptedRows]) {
-        outputs.chunks(MAX_MATRICES).for_each(|some| self.products_of_some(x, some, adapted));
-    }
-}
-
-impl Cpu {
-    /// The products of as many projections as a job has.
-    fn products_of_some(
+impl LowRankScratch {
+    /// Adds the products with the factors of adapters to the outputs of projections.
+    pub fn add(
         &mut self,
+        core: &mut CpuCore,
+        x: Buffer,
+        outputs: &[(usize, Buffer)],
+        adapted: &[AdaptedRows],
+    ) {
+        outputs.chunks(MAX_MATRICES).for_each(|some| self.add_some(core, x, some, adapted));
+    }
+
+    /// The products of as many projections as a job has.
+    fn add_some(
+        &mut self,
+        core: &mut CpuCore,
         x: Buffer,
         outputs: &[(usize, Buffer)],
         adapted: &[AdaptedRows],
@@ -82,95 +89,92 @@ impl Cpu {
         if width == 0 {
             return;
         }
-        let mut scratch = std::mem::take(&mut self.low_rank);
-        scratch.cut(adapted);
-        let LowRankScratch { inner, cuts, of } = &mut scratch;
-        let inner = super::products::grown(inner, rows * width);
-        self.pool.begin("adapter inner");
-        let this = &*self;
-        self.pool.for_each_cut(inner, width, (cuts, GROUP), |cut, tile| {
-            this.first_product(x, outputs, &adapted[of[cut]], tile);
+        self.cut(adapted);
+        let Self { inner, cuts, of } = self;
+        let inner = grown(inner, rows * width);
+        core.pool.begin("adapter inner");
+        core.pool.for_each_cut(inner, width, (cuts, GROUP), |cut, tile| {
+            first_product(core, x, outputs, &adapted[of[cut]], tile);
         });
-        self.pool.begin("adapter outer");
-        self.second_products((inner, width), outputs, adapted);
-        self.low_rank = scratch;
+        core.pool.begin("adapter outer");
+        second_products(core, (inner, width), outputs, adapted);
     }
+}
 
-    /// The products of a piece of rows with a group of rows of a first factor.
-    fn first_product(
-        &self,
-        x: Buffer,
-        outputs: &[(usize, Buffer)],
-        adapted: &AdaptedRows,
-        tile: Tile<'_, f32>,
-    ) {
-        let (rows, start) = (tile.rows(), tile.cols().start);
-        let mut first = 0;
-        for (pair, _) in outputs.iter().flat_map(|(at, _)| adapted.adapters.pairs(*at)) {
-            let behind = first + columns(pair.rank());
-            if start < behind {
-                let within = start - first;
-                let count = GROUP.min(pair.rank() - within);
-                let inputs = Inputs::f32(self.read_rows(x, rows.clone()), self.width(x));
-                let tile = tile.from(rows.start, start).columns(0..count);
-                STORED.product(self.isa, inputs, pair.a(), &mut tile.behind(within));
-                return;
-            }
-            first = behind;
+/// The products of a piece of rows with a group of rows of a first factor.
+fn first_product(
+    core: &CpuCore,
+    x: Buffer,
+    outputs: &[(usize, Buffer)],
+    adapted: &AdaptedRows,
+    tile: Tile<'_, f32>,
+) {
+    let (rows, start) = (tile.rows(), tile.cols().start);
+    let mut first = 0;
+    for (pair, _) in outputs.iter().flat_map(|(at, _)| adapted.adapters.pairs(*at)) {
+        let behind = first + columns(pair.rank());
+        if start < behind {
+            let within = start - first;
+            let count = GROUP.min(pair.rank() - within);
+            let inputs = Inputs::f32(core.read_rows(x, rows.clone()), core.width(x));
+            let tile = tile.from(rows.start, start).columns(0..count);
+            STORED.product(core.isa, inputs, pair.a(), &mut tile.behind(within));
+            return;
         }
+        first = behind;
     }
+}
 
-    /// Adds the products of `inner`, rows of `width` values, with all second factors.
-    fn second_products(
-        &mut self,
-        (inner, width): (&[f32], usize),
-        outputs: &[(usize, Buffer)],
-        adapted: &[AdaptedRows],
-    ) {
-        assert!(outputs.len() <= MAX_MATRICES, "as many outputs as a job has");
-        let mut data: [AlignedVec<f32>; MAX_MATRICES] = Default::default();
-        for (data, (_, out)) in data.iter_mut().zip(outputs) {
-            *data = self.take(*out);
-        }
-        let (this, rows) = (&*self, adapted.last().map_or(0, |last| last.rows.end));
-        let mut all = data.iter_mut();
-        let mut parts: [(&mut [f32], usize, usize); MAX_MATRICES] =
-            std::array::from_fn(|at| match (outputs.get(at), all.next()) {
-                (Some((_, out)), Some(data)) => {
-                    let outputs = this.width(*out);
-                    let each = (outputs / (4 * this.pool.threads())).next_multiple_of(GROUP);
-                    (&mut data[..rows * outputs], outputs, each.clamp(OUTPUTS.start, OUTPUTS.end))
-                }
-                _ => (&mut [][..], 1, 1),
-            });
-        this.pool.for_each_tile_of(&mut parts[..outputs.len()], |at, mut tile| {
-            for adapted in adapted {
-                this.second_product((inner, width), (outputs, at), adapted, &mut tile);
+/// Adds the products of `inner`, rows of `width` values, with all second factors.
+fn second_products(
+    core: &mut CpuCore,
+    (inner, width): (&[f32], usize),
+    outputs: &[(usize, Buffer)],
+    adapted: &[AdaptedRows],
+) {
+    assert!(outputs.len() <= MAX_MATRICES, "as many outputs as a job has");
+    let mut data: [AlignedVec<f32>; MAX_MATRICES] = Default::default();
+    for (data, (_, out)) in data.iter_mut().zip(outputs) {
+        *data = core.take(*out);
+    }
+    let rows = adapted.last().map_or(0, |last| last.rows.end);
+    let mut all = data.iter_mut();
+    let mut parts: [(&mut [f32], usize, usize); MAX_MATRICES] =
+        std::array::from_fn(|at| match (outputs.get(at), all.next()) {
+            (Some((_, out)), Some(data)) => {
+                let outputs = core.width(*out);
+                let each = (outputs / (4 * core.pool.threads())).next_multiple_of(GROUP);
+                (&mut data[..rows * outputs], outputs, each.clamp(OUTPUTS.start, OUTPUTS.end))
             }
+            _ => (&mut [][..], 1, 1),
         });
-        for (data, (_, out)) in data.into_iter().zip(outputs) {
-            self.put(*out, data);
+    core.pool.for_each_tile_of(&mut parts[..outputs.len()], |at, mut tile| {
+        for adapted in adapted {
+            second_product(core, (inner, width), (outputs, at), adapted, &mut tile);
         }
+    });
+    for (data, (_, out)) in data.into_iter().zip(outputs) {
+        core.put(*out, data);
     }
+}
 
-    /// Adds to some outputs of projection `at` of `outputs` the products with the second factors
-    /// of its rows.
-    fn second_product(
-        &self,
-        (inner, width): (&[f32], usize),
-        (outputs, at): (&[(usize, Buffer)], usize),
-        AdaptedRows { rows, adapters }: &AdaptedRows,
-        tile: &mut Tile<'_, f32>,
-    ) {
-        let before = outputs[..at].iter().flat_map(|(projection, _)| adapters.pairs(*projection));
-        let mut first: usize = before.map(|(pair, _)| columns(pair.rank())).sum();
-        for (pair, scale) in adapters.pairs(outputs[at].0) {
-            let b = pair.b(tile.cols());
-            for row in rows.clone() {
-                let x = &inner[row * width + first..][..pair.rank()];
-                low_rank::add_product(self.isa, b, x, scale, tile.row_mut(row));
-            }
-            first += columns(pair.rank());
+/// Adds to some outputs of projection `at` of `outputs` the products with the second factors
+/// of its rows.
+fn second_product(
+    core: &CpuCore,
+    (inner, width): (&[f32], usize),
+    (outputs, at): (&[(usize, Buffer)], usize),
+    AdaptedRows { rows, adapters }: &AdaptedRows,
+    tile: &mut Tile<'_, f32>,
+) {
+    let before = outputs[..at].iter().flat_map(|(projection, _)| adapters.pairs(*projection));
+    let mut first: usize = before.map(|(pair, _)| columns(pair.rank())).sum();
+    for (pair, scale) in adapters.pairs(outputs[at].0) {
+        let b = pair.b(tile.cols());
+        for row in rows.clone() {
+            let x = &inner[row * width + first..][..pair.rank()];
+            low_rank::add_product(core.isa, b, x, scale, tile.row_mut(row));
         }
+        first += columns(pair.rank());
     }
 }

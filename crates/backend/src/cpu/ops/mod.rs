@@ -10,4 +10,6 @@ pub(super) mod low_rank;
 pub(super) mod products;
 pub(super) mod recurrence;
 pub(super) mod ropes;
+pub(super) mod rows;
 pub(super) mod sparse;
+pub(super) mod streams;

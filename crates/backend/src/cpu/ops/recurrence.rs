@@ -3,9 +3,9 @@
 //! Heads of sequences are spread over the threads; a thread takes all rows of a head one after
 //! another. Where a state is saved behind a row, all heads are computed up to that row first.
 
-use super::products::scratch;
-use crate::cpu::Cpu;
-use crate::cpu::states::StatePlace;
+use crate::cpu::core::CpuCore;
+use crate::cpu::scratch::scratch;
+use crate::cpu::states::{StateMemory, StatePlace};
 use crate::{Batch, Buffer, Gate, RecurrenceRule, RecurrenceSpec, SequenceRows, StateRows};
 use base::PairCut;
 use kernels::delta::{self, DeltaRows, StateRule, Strided};
@@ -50,97 +50,55 @@ fn slot_of(sequence: &SequenceRows) -> StateRows {
     sequence.state.expect("a sequence of a model with states has a slot")
 }
 
-impl Cpu {
-    /// Normalises queries and keys for the delta rule, and turns gates into decays and betas.
-    pub(in crate::cpu) fn prepare_recurrence(
+impl RecurrencePlan {
+    /// Takes the rows of the batch through the recurrence of a layer.
+    pub fn recur(
         &mut self,
-        place: StatePlace,
-        spec: &RecurrenceSpec,
-        rows: usize,
-    ) {
-        match spec.rule {
-            RecurrenceRule::Delta { b } => {
-                let keys = place.state.keys;
-                self.unit_heads(spec.q, keys, 1.0 / (keys as f32).sqrt(), rows);
-                self.unit_heads(spec.k, keys, 1.0, rows);
-                self.each_row("recurrence_gates", (spec.beta, rows), |this, row, beta| {
-                    beta.copy_from_slice(this.row(b, row));
-                    elementwise::activate(this.isa, Gate::Sigmoid, beta);
-                });
-            }
-            RecurrenceRule::StateSpace { limits, .. } => {
-                self.each_row("recurrence_gates", (spec.beta, rows), |this, row, times| {
-                    let (a, dt) = (this.row(spec.a, row), &this.vectors[spec.dt.0]);
-                    delta::step_times(this.isa, a, dt, limits, times);
-                });
-            }
-        }
-        self.each_row("recurrence_gates", (spec.decay, rows), |this, row, decay| {
-            match spec.rule {
-                RecurrenceRule::Delta { .. } => {
-                    let (a, dt) = (this.row(spec.a, row), &this.vectors[spec.dt.0]);
-                    delta::step_times(this.isa, a, dt, [0.0, f32::INFINITY], decay);
-                }
-                RecurrenceRule::StateSpace { .. } => {
-                    decay.copy_from_slice(this.row(spec.beta, row));
-                }
-            }
-            delta::decays(this.isa, &this.vectors[spec.rate.0], decay);
-        });
-    }
-
-    /// Divides heads of `keys` values by their length, times `scale`.
-    fn unit_heads(&mut self, x: Buffer, keys: usize, scale: f32, rows: usize) {
-        self.each_row("recurrence_inputs", (x, rows), |this, _, row| {
-            let heads = row.chunks_exact_mut(keys);
-            heads.for_each(|head| delta::l2_normalise(this.isa, head, EPS, scale));
-        });
-    }
-
-    /// Computes all rows: outputs, states, saved states.
-    pub(in crate::cpu) fn run_recurrence(
-        &mut self,
+        core: &mut CpuCore,
+        states: &mut StateMemory,
         layer: usize,
         spec: &RecurrenceSpec,
         batch: &Batch,
     ) {
-        self.pool.begin("recurrence");
-        let place = self.states.place(layer);
+        let place = states.place(layer);
+        prepare(core, place, spec, batch.rows());
+        core.pool.begin("recurrence");
         let most = batch.sequences().iter().map(|sequence| batch.saves(sequence).len()).max();
-        let mut plan = std::mem::take(&mut self.recurrence);
         for round in 0..=most.unwrap_or(0) {
-            plan.cut(batch, round);
-            self.recurrence_round((place, round), spec, batch, &plan);
+            self.cut(batch, round);
+            self.compute(core, states, (place, round), spec, batch);
             for sequence in batch.sequences() {
                 if let Some(save) = batch.saves(sequence).get(round) {
-                    self.states.copy_layer(place, slot_of(sequence).slot, save.slot);
+                    states.copy_layer(place, slot_of(sequence).slot, save.slot);
                 }
             }
         }
-        self.recurrence = plan;
-        self.keep_guesses(place, spec, batch);
+        keep_guesses(core, states, place, spec, batch);
     }
 
-    fn recurrence_round(
-        &mut self,
+    /// Computes the rows of a round: outputs and states.
+    fn compute(
+        &self,
+        core: &mut CpuCore,
+        states: &mut StateMemory,
         (place, round): (StatePlace, usize),
         spec: &RecurrenceSpec,
         batch: &Batch,
-        plan: &RecurrencePlan,
     ) {
-        let (values, width) = (place.state.values, self.width(spec.out));
-        let mut out = self.take(spec.out);
-        let mut states = std::mem::take(&mut self.states.data);
-        let (this, stride) = (&*self, self.states.stride);
-        this.pool.for_each_pair(
+        let (values, width) = (place.state.values, core.width(spec.out));
+        let mut out = core.take(spec.out);
+        let mut data = std::mem::take(&mut states.data);
+        let (core_here, states_here, stride) = (&*core, &*states, states.stride);
+        core.pool.for_each_pair(
             (&mut out[..batch.rows() * width], width),
-            (&mut states, stride, place.start),
-            (&plan.cuts, (values, place.head())),
+            (&mut data, stride, place.start),
+            (&self.cuts, (values, place.head())),
             |piece, mut out, mut state| {
-                let sequence = &batch.sequences()[plan.sequences[piece]];
+                let sequence = &batch.sequences()[self.sequences[piece]];
                 let head = out.cols().start / values;
                 let slot = state.rows().start;
-                let task = HeadTask { this, place, spec, sequence, head };
+                let (core, states) = (core_here, states_here);
+                let task = HeadTask { core, states, place, spec, sequence, head };
                 let rows = out.rows();
                 let state = state.row_mut(slot);
                 if round == 0 {
@@ -151,20 +109,66 @@ impl Cpu {
                 });
             },
         );
-        self.put(spec.out, out);
-        self.states.data = states;
+        core.put(spec.out, out);
+        states.data = data;
     }
+}
 
-    /// Keeps the inputs of guessed rows, which the next step folds if they proved right.
-    fn keep_guesses(&mut self, place: StatePlace, spec: &RecurrenceSpec, batch: &Batch) {
-        for sequence in batch.sequences() {
-            let StateRows { slot, guesses, .. } = slot_of(sequence);
-            for (guess, row) in (sequence.rows.end - guesses..sequence.rows.end).enumerate() {
-                let outs = self.states.waiting_row(place, slot, guess);
-                for (out, from) in outs.into_iter().zip([spec.k, spec.v, spec.decay, spec.beta]) {
-                    let crate::cpu::Workspace { width, data } = &self.buffers[from.0];
-                    out.copy_from_slice(&data[row * width..][..*width]);
-                }
+/// Normalises queries and keys for the delta rule, and turns gates into decays and betas.
+fn prepare(core: &mut CpuCore, place: StatePlace, spec: &RecurrenceSpec, rows: usize) {
+    match spec.rule {
+        RecurrenceRule::Delta { b } => {
+            let keys = place.state.keys;
+            unit_heads(core, spec.q, (keys, 1.0 / (keys as f32).sqrt()), rows);
+            unit_heads(core, spec.k, (keys, 1.0), rows);
+            core.each_row("recurrence_gates", (spec.beta, rows), |core, row, beta| {
+                beta.copy_from_slice(core.row(b, row));
+                elementwise::activate(core.isa, Gate::Sigmoid, beta);
+            });
+        }
+        RecurrenceRule::StateSpace { limits, .. } => {
+            core.each_row("recurrence_gates", (spec.beta, rows), |core, row, times| {
+                let (a, dt) = (core.row(spec.a, row), &core.vectors[spec.dt.0]);
+                delta::step_times(core.isa, a, dt, limits, times);
+            });
+        }
+    }
+    core.each_row("recurrence_gates", (spec.decay, rows), |core, row, decay| {
+        match spec.rule {
+            RecurrenceRule::Delta { .. } => {
+                let (a, dt) = (core.row(spec.a, row), &core.vectors[spec.dt.0]);
+                delta::step_times(core.isa, a, dt, [0.0, f32::INFINITY], decay);
+            }
+            RecurrenceRule::StateSpace { .. } => {
+                decay.copy_from_slice(core.row(spec.beta, row));
+            }
+        }
+        delta::decays(core.isa, &core.vectors[spec.rate.0], decay);
+    });
+}
+
+/// Divides heads of `keys` values by their length, times `scale`.
+fn unit_heads(core: &mut CpuCore, x: Buffer, (keys, scale): (usize, f32), rows: usize) {
+    core.each_row("recurrence_inputs", (x, rows), |core, _, row| {
+        let heads = row.chunks_exact_mut(keys);
+        heads.for_each(|head| delta::l2_normalise(core.isa, head, EPS, scale));
+    });
+}
+
+/// Keeps the inputs of guessed rows, which the next step folds if they proved right.
+fn keep_guesses(
+    core: &CpuCore,
+    states: &mut StateMemory,
+    place: StatePlace,
+    spec: &RecurrenceSpec,
+    batch: &Batch,
+) {
+    for sequence in batch.sequences() {
+        let StateRows { slot, guesses, .. } = slot_of(sequence);
+        for (guess, row) in (sequence.rows.end - guesses..sequence.rows.end).enumerate() {
+            let outs = states.waiting_row(place, slot, guess);
+            for (out, from) in outs.into_iter().zip([spec.k, spec.v, spec.decay, spec.beta]) {
+                out.copy_from_slice(core.row(from, row));
             }
         }
     }
@@ -172,7 +176,8 @@ impl Cpu {
 
 /// One head of the rows of a sequence.
 struct HeadTask<'a> {
-    this: &'a Cpu,
+    core: &'a CpuCore,
+    states: &'a StateMemory,
     place: StatePlace,
     spec: &'a RecurrenceSpec,
     sequence: &'a SequenceRows,
@@ -193,7 +198,7 @@ impl HeadTask<'_> {
         match self.spec.rule {
             RecurrenceRule::Delta { .. } => StateRule::Delta,
             RecurrenceRule::StateSpace { skip, .. } => {
-                StateRule::StateSpace { skip: self.this.vectors[skip.0][self.head] }
+                StateRule::StateSpace { skip: self.core.vectors[skip.0][self.head] }
             }
         }
     }
@@ -219,7 +224,7 @@ impl HeadTask<'_> {
         if right == 0 {
             return;
         }
-        let (waiting, key_head) = (self.this.states.waiting(self.place, slot), self.key_head());
+        let (waiting, key_head) = (self.states.waiting(self.place, slot), self.key_head());
         let stride = waiting.stride();
         let strided = |data| Strided { data, stride };
         for (state, columns) in self.tiles(state) {
@@ -234,7 +239,7 @@ impl HeadTask<'_> {
                 beta: strided(waiting.beta(self.head)),
                 rule: self.rule(),
             };
-            delta::delta_rule(self.this.isa, state, &inputs, columns.len(), None);
+            delta::delta_rule(self.core.isa, state, &inputs, columns.len(), None);
         }
     }
 
@@ -270,10 +275,10 @@ impl HeadTask<'_> {
         if rows.is_empty() {
             return;
         }
-        let (this, state_spec, key_head) = (self.this, self.place.state, self.key_head());
+        let (core, state_spec, key_head) = (self.core, self.place.state, self.key_head());
         let part = |buffer: Buffer, first: usize| Strided {
-            data: &this.read_rows(buffer, rows.clone())[first..],
-            stride: this.width(buffer),
+            data: &core.read_rows(buffer, rows.clone())[first..],
+            stride: core.width(buffer),
         };
         let spec = self.spec;
         let inputs = DeltaRows {
@@ -287,6 +292,6 @@ impl HeadTask<'_> {
             beta: part(spec.beta, self.head),
             rule: self.rule(),
         };
-        delta::delta_rule(this.isa, state, &inputs, columns.len(), Some((out, STATE_TILE)));
+        delta::delta_rule(core.isa, state, &inputs, columns.len(), Some((out, STATE_TILE)));
     }
 }

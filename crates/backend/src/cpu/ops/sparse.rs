@@ -1,10 +1,10 @@
 //! Attention over plain rows (DeepSeek V4): compressed rows, all or the best by an index, and the
 //! rows of a window. Rows of the batch, by groups of heads, are spread over the threads.
 
-use super::products::scratch;
-use crate::cpu::Cpu;
-use crate::cpu::kv::PlainRef;
-use crate::{Batch, Buffer, Error, IndexSpec, RowAttention};
+use crate::cpu::core::CpuCore;
+use crate::cpu::kv::{KvCache, PlainRef};
+use crate::cpu::scratch::scratch;
+use crate::{Batch, Buffer, Error, IndexSpec, RowAttention, Selection};
 use base::AlignedVec;
 use kernels::attention::rows::{self, RowQuery, attend_rows};
 use kernels::kv::RowList;
@@ -18,7 +18,7 @@ const HEADS: [usize; 2] = [16, 64];
 const MANY_ROWS: usize = 4;
 
 /// Compressed rows that each row of a batch attends to.
-pub(in crate::cpu) struct SelectionMemory {
+struct SelectionMemory {
     /// Most rows of a choice.
     top: usize,
     /// `[rows, top]`, ascending, of each row as many as are complete, at most `top`.
@@ -26,6 +26,10 @@ pub(in crate::cpu) struct SelectionMemory {
     /// Whether threads have the memory that scores take.
     warm: bool,
 }
+
+/// All choices.
+#[derive(Default)]
+pub(in crate::cpu) struct Selections(Vec<SelectionMemory>);
 
 thread_local! {
     /// Offsets of rows; kept, so that a step allocates nothing.
@@ -55,44 +59,42 @@ impl PlainRef<'_> {
     }
 }
 
-impl Cpu {
+impl Selections {
     /// Space for a choice of `top` rows by each of `rows` rows.
-    pub(in crate::cpu) fn new_selection(
-        &mut self,
-        rows: usize,
-        top: usize,
-    ) -> Result<usize, Error> {
+    pub fn add(&mut self, rows: usize, top: usize) -> Result<Selection, Error> {
         let numbers = AlignedVec::try_zeroed(rows.saturating_mul(top))?;
-        self.selections.push(SelectionMemory { top, numbers, warm: false });
-        Ok(self.selections.len() - 1)
+        self.0.push(SelectionMemory { top, numbers, warm: false });
+        Ok(Selection(self.0.len() - 1))
     }
 
     /// Bytes of all choices.
-    pub(in crate::cpu) fn selection_bytes(&self) -> usize {
-        self.selections.iter().map(|selection| 4 * selection.numbers.len()).sum()
+    pub fn bytes(&self) -> usize {
+        self.0.iter().map(|selection| 4 * selection.numbers.len()).sum()
     }
 
     /// Chooses the rows that each row of the batch attends to.
-    pub(in crate::cpu) fn select(
+    pub fn select(
         &mut self,
+        core: &CpuCore,
+        kv: &KvCache,
         layer: usize,
         (q, weights): (Buffer, Buffer),
         spec: &IndexSpec,
         batch: &Batch,
     ) {
-        self.pool.begin("select_rows");
-        let rows = self.kv.plain(layer, spec.rows);
-        let selection = &mut self.selections[spec.selection.0];
-        let (top, mut numbers) = (selection.top, std::mem::take(&mut selection.numbers));
-        if !std::mem::replace(&mut selection.warm, true) {
-            self.pool.run(&|_| {
-                let (q, weights) = (self.row(q, 0), self.row(weights, 0));
+        core.pool.begin("select_rows");
+        let rows = kv.plain(layer, spec.rows);
+        let SelectionMemory { top, numbers, warm } = &mut self.0[spec.selection.0];
+        let top = *top;
+        if !std::mem::replace(warm, true) {
+            core.pool.run(&|_| {
+                let (q, weights) = (core.row(q, 0), core.row(weights, 0));
                 let none = RowList { rows: rows.plain, data: rows.data, offsets: &[] };
-                index_scores(self.isa, q, weights, none, &mut []);
+                index_scores(core.isa, q, weights, none, &mut []);
             });
         }
         let used = &mut numbers[..batch.rows() * top];
-        self.pool.for_each_tile(used, top, (1, top), |mut tile| {
+        core.pool.for_each_tile(used, top, (1, top), |mut tile| {
             let row = tile.rows().start;
             let (index, position) = batch.place(row);
             let sequence = &batch.sequences()[index];
@@ -106,7 +108,7 @@ impl Cpu {
                 rows.offsets(0..complete, table, offsets);
                 let list = RowList { rows: rows.plain, data: rows.data, offsets };
                 scratch(complete, |scores| {
-                    index_scores(self.isa, self.row(q, row), self.row(weights, row), list, scores);
+                    index_scores(core.isa, core.row(q, row), core.row(weights, row), list, scores);
                     CHOICE.with_borrow_mut(|[work, chosen]| {
                         top_k(scores, top, work, chosen);
                         tile.row_mut(row).copy_from_slice(chosen);
@@ -114,28 +116,29 @@ impl Cpu {
                 });
             });
         });
-        self.selections[spec.selection.0].numbers = numbers;
     }
 
     /// Outputs of all heads of the batch's rows.
-    pub(in crate::cpu) fn attend_plain(
-        &mut self,
+    pub fn attend(
+        &self,
+        core: &mut CpuCore,
+        kv: &KvCache,
         layer: usize,
         (q, out): (Buffer, Buffer),
         spec: &RowAttention,
         batch: &Batch,
     ) {
-        self.pool.begin("attend_rows");
-        let mut data = self.take(out);
-        let rows = |which: usize| self.kv.plain(layer, which);
+        core.pool.begin("attend_rows");
+        let mut data = core.take(out);
+        let rows = |which: usize| kv.plain(layer, which);
         let (window, compressed) = (spec.window.map(rows), spec.compressed.map(rows));
         let any = window.as_ref().or(compressed.as_ref()).expect("rows to attend to");
         let (dim, width) = (any.rows.dim, spec.heads * any.rows.dim);
         let used = &mut data[..batch.rows() * width];
-        let are_many = batch.rows() >= MANY_ROWS * self.pool.threads();
+        let are_many = batch.rows() >= MANY_ROWS * core.pool.threads();
         let heads_at_once = HEADS[usize::from(are_many)];
-        let sinks = spec.sinks.map_or(&[][..], |sinks| &self.vectors[sinks.0]);
-        self.pool.for_each_tile(used, width, (1, heads_at_once * dim), |mut tile| {
+        let sinks = spec.sinks.map_or(&[][..], |sinks| &core.vectors[sinks.0]);
+        core.pool.for_each_tile(used, width, (1, heads_at_once * dim), |mut tile| {
             let row = tile.rows().start;
             let heads = tile.cols().start / dim..tile.cols().end / dim;
             let (index, position) = batch.place(row);
@@ -146,7 +149,7 @@ impl Cpu {
                 second.clear();
                 if let Some(rows) = &compressed {
                     let complete = rows.rows.complete(position);
-                    match spec.selection.map(|selection| &self.selections[selection.0]) {
+                    match spec.selection.map(|selection| &self.0[selection.0]) {
                         Some(SelectionMemory { top, numbers, .. }) if complete > *top => {
                             let chosen = &numbers[row * top..][..*top];
                             let chosen = chosen.iter().map(|number| *number as usize);
@@ -167,11 +170,11 @@ impl Cpu {
                     data: rows.data,
                     offsets,
                 });
-                let q = self.row(q, row);
+                let q = core.row(q, row);
                 let query = RowQuery { q, heads, scale: spec.scale, sinks };
-                attend_rows(self.isa, &query, lists, tile.row_mut(row));
+                attend_rows(core.isa, &query, lists, tile.row_mut(row));
             });
         });
-        self.put(out, data);
+        core.put(out, data);
     }
 }

@@ -3,4 +3,5 @@
 mod cache;
 mod executor;
 mod operations;
+mod streamed;
 mod weights;

@@ -1,135 +1,77 @@
 //! Operations of the CPU.
 
-use super::super::ops::products::scratch;
-use super::super::ops::ropes::RopeTable;
-use super::super::{Cpu, buffers::Workspace};
+use super::super::Cpu;
+use super::super::core::{CpuCore, Workspace};
+use super::super::ops::{rows, streams};
 use crate::{
-    AdapterOperations, AttentionSpec, Batch, BidirectionalAttention, Buffer, Compression, Error,
-    Experts, HeadColumns, HyperSpec, IndexSpec, LongRows, MapOp, Matrix, MatrixSpec, Operations,
-    RecurrenceSpec, RmsNorm, Rope, Rounding, RowAttention, Selection, ShortConv, Table,
+    AdaptedRows, AdapterOperations, AttentionSpec, Batch, BidirectionalAttention, Buffer,
+    Compression, Error, Experts, HeadColumns, HyperSpec, IndexSpec, LongRows, MapOp, Matrix,
+    Operations, RecurrenceSpec, RmsNorm, Rope, Rounding, RowAttention, Selection, ShortConv, Table,
 };
 use base::AlignedVec;
-use kernels::hyper::{self, Mixing};
-use kernels::{elementwise, rope};
 
 impl Operations for Cpu {
     fn buffer(&mut self, rows: usize, width: usize) -> Result<Buffer, Error> {
         let data = AlignedVec::try_zeroed(rows.saturating_mul(width))?;
-        self.buffers.push(Workspace { width, data });
-        Ok(Buffer(self.buffers.len() - 1))
+        self.core.buffers.push(Workspace { width, data });
+        Ok(Buffer(self.core.buffers.len() - 1))
     }
 
     fn embed(&mut self, table: Table, tokens: &[u32], out: Buffer) {
-        self.each_row("embed", (out, tokens.len()), |this, row, out| {
-            let MatrixSpec { ty, cols, bytes, .. } = &this.tables[table.0];
-            let row_bytes = ty.bytes_for(*cols).expect("checked in `table`");
-            let start = tokens[row] as usize * row_bytes;
-            let dequantize = ty.dequantize.expect("checked in `table`");
-            dequantize(&bytes.read(start..start + row_bytes), out);
-        });
+        rows::embed(&mut self.core, &self.tables[table.0], tokens, out);
     }
 
     fn rms_norm(&mut self, x: Buffer, norm: RmsNorm, out: Buffer, rows: usize) {
-        self.each_row("rms_norm", (out, rows), |this, row, out| {
-            let weights = this.vectors[norm.weight.0].chunks_exact(norm.unit).cycle();
-            let units = this.row(x, row).chunks_exact(norm.unit).zip(weights);
-            for ((x, weight), out) in units.zip(out.chunks_exact_mut(norm.unit)) {
-                elementwise::rms_norm(this.isa, x, weight, norm.eps, out);
-            }
-        });
+        rows::rms_norm(&mut self.core, x, norm, out, rows);
     }
 
     fn center(&mut self, x: Buffer, out: Buffer, rows: usize) {
-        self.each_row("center", (out, rows), |this, row, out| {
-            elementwise::center(this.isa, this.row(x, row), out);
-        });
+        rows::center(&mut self.core, x, out, rows);
     }
 
     fn map(&mut self, op: MapOp, x: Buffer, rows: usize) {
-        self.each_row(op.name(), (x, rows), |this, row, x| match op {
-            MapOp::Activate(gate) => elementwise::activate(this.isa, gate, x),
-            MapOp::Gate(gate, y) => elementwise::apply_gate(this.isa, gate, x, this.row(y, row)),
-            MapOp::Add(y) => elementwise::add(this.isa, x, this.row(y, row)),
-            MapOp::AddBias(bias) => elementwise::add(this.isa, x, &this.vectors[bias.0]),
-            MapOp::Scale(factor) => elementwise::scale(this.isa, x, factor),
-            MapOp::ScaleBySigmoid(gate) => {
-                elementwise::scale_by_sigmoid(this.isa, x, this.row(gate, row)[0]);
-            }
-            MapOp::SoftCap(cap) => elementwise::soft_cap(this.isa, x, cap),
-        });
+        rows::map(&mut self.core, op, x, rows);
     }
 
     fn linear(&mut self, x: Buffer, outputs: &[(Matrix, Buffer)], rows: usize) {
-        self.defer(outputs.iter().map(|(matrix, _)| *matrix));
-        for (matrix, _) in outputs {
-            self.note_inputs(x, *matrix, rows);
-        }
-        self.limit(outputs.iter().map(|(matrix, _)| *matrix), rows);
-        self.products(x, outputs, rows);
-        self.pool.limit(None);
+        self.products.linear(&mut self.core, x, outputs, rows);
     }
 
     fn linear_heads(&mut self, x: HeadColumns, weights: &[Matrix], out: HeadColumns, rows: usize) {
-        self.defer(weights.iter().copied());
-        self.limit(weights.iter().copied(), rows);
-        self.head_products(x, weights, out, rows);
-        self.pool.limit(None);
+        self.products.linear_heads(&mut self.core, x, weights, out, rows);
     }
 
     fn copy_heads(&mut self, x: HeadColumns, width: usize, to: HeadColumns, rows: usize) {
-        self.each_row("copy_heads", (to.buffer, rows), |this, row, out| {
-            let heads = out[to.first..].chunks_mut(to.stride);
-            for (out, x) in heads.zip(this.row(x.buffer, row)[x.first..].chunks(x.stride)) {
-                out[..width].copy_from_slice(&x[..width]);
-            }
-        });
+        rows::copy_heads(&mut self.core, x, width, to, rows);
     }
 
     fn rope_angles(&mut self, rope: Rope, positions: &[u32], long: LongRows<'_>) {
-        self.pool.begin("rope_angles");
-        self.compute_angles(rope, positions, long);
+        self.ropes.compute_angles(&self.core, rope, positions, long);
     }
 
     fn rotate(&mut self, x: HeadColumns, rope: Rope, rows: usize) {
-        self.each_row("rotate", (x.buffer, rows), |this, row, values| {
-            let (RopeTable { pairs, .. }, cos, sin) = this.angles(rope, row);
-            rope::rotate(this.isa, &mut values[x.first..], x.stride, *pairs, cos, sin);
-        });
+        self.ropes.rotate(&mut self.core, x, rope, rows);
     }
 
     fn rotate_back(&mut self, x: HeadColumns, rope: Rope, rows: usize) {
-        self.each_row("rotate_back", (x.buffer, rows), |this, row, values| {
-            let (RopeTable { pairs, .. }, cos, sin) = this.angles(rope, row);
-            scratch(sin.len(), |negated| {
-                negated.iter_mut().zip(sin).for_each(|(to, from)| *to = -from);
-                rope::rotate(this.isa, &mut values[x.first..], x.stride, *pairs, cos, negated);
-            });
-        });
+        self.ropes.rotate_back(&mut self.core, x, rope, rows);
     }
 
     fn round(&mut self, x: HeadColumns, width: usize, rounding: Rounding, rows: usize) {
-        if rounding == Rounding::None {
-            return;
-        }
-        self.each_row("round", (x.buffer, rows), |this, _, values| {
-            for head in values[x.first..].chunks_mut(x.stride) {
-                kernels::kv::round(this.isa, rounding, &mut head[..width]);
-            }
-        });
+        rows::round(&mut self.core, x, width, rounding, rows);
     }
 
     fn store_rows(&mut self, layer: usize, which: usize, x: Buffer, batch: &Batch) {
-        let data = self.take(x);
-        self.kv.store_plain(&self.pool, (layer, which), &data, batch);
-        self.put(x, data);
+        let values = &self.core.buffers[x.0].data;
+        self.kv.store_plain(&self.core.pool, (layer, which), values, batch);
     }
 
     fn compress(&mut self, layer: usize, spec: &Compression, batch: &Batch) {
-        self.compress_rows(layer, spec, batch);
+        self.compressed.compress(&self.core, &self.ropes, &mut self.kv, layer, spec, batch);
     }
 
     fn selection(&mut self, rows: usize, top: usize) -> Result<Selection, Error> {
-        self.new_selection(rows, top).map(Selection)
+        self.selections.add(rows, top)
     }
 
     fn select_rows(
@@ -140,7 +82,7 @@ impl Operations for Cpu {
         spec: &IndexSpec,
         batch: &Batch,
     ) {
-        self.select(layer, (q, weights), spec, batch);
+        self.selections.select(&self.core, &self.kv, layer, (q, weights), spec, batch);
     }
 
     fn attend_rows(
@@ -151,38 +93,23 @@ impl Operations for Cpu {
         spec: &RowAttention,
         batch: &Batch,
     ) {
-        self.attend_plain(layer, (q, out), spec, batch);
+        self.selections.attend(&mut self.core, &self.kv, layer, (q, out), spec, batch);
     }
 
     fn spread_streams(&mut self, x: Buffer, out: Buffer, rows: usize) {
-        self.each_row("spread_streams", (out, rows), |this, row, out| {
-            let x = this.row(x, row);
-            out.chunks_exact_mut(x.len()).for_each(|stream| stream.copy_from_slice(x));
-        });
+        streams::spread(&mut self.core, x, out, rows);
     }
 
     fn stream_factors(&mut self, z: Buffer, spec: &HyperSpec, out: Buffer, rows: usize) {
-        let HyperSpec { streams, iterations, eps, base, scale, head } = *spec;
-        let mixing = Mixing { streams, iterations, eps };
-        self.each_row("stream_factors", (out, rows), |this, row, out| {
-            let (base, scale) = (&this.vectors[base.0], &this.vectors[scale.0]);
-            let factors = if head { hyper::head_mixing } else { hyper::mixing };
-            factors(this.isa, mixing, this.row(z, row), base, scale, out);
-        });
+        streams::factors(&mut self.core, z, spec, out, rows);
     }
 
     fn read_streams(&mut self, x: Buffer, factors: Buffer, out: Buffer, rows: usize) {
-        self.each_row("read_streams", (out, rows), |this, row, out| {
-            let x = this.row(x, row);
-            let read = &this.row(factors, row)[..x.len() / out.len()];
-            hyper::read_streams(this.isa, x, read, out);
-        });
+        streams::read(&mut self.core, x, factors, out, rows);
     }
 
     fn write_streams(&mut self, x: Buffer, factors: Buffer, y: Buffer, rows: usize) {
-        self.each_row("write_streams", (x, rows), |this, row, x| {
-            hyper::write_streams(this.isa, x, this.row(factors, row), this.row(y, row));
-        });
+        streams::write(&mut self.core, x, factors, y, rows);
     }
 
     fn short_conv(
@@ -193,19 +120,19 @@ impl Operations for Cpu {
         spec: &ShortConv,
         batch: &Batch,
     ) {
-        self.store_and_round((layer, which), x, batch);
-        self.convolve((layer, which), x, spec, batch);
+        let (core, kv) = (&mut self.core, &mut self.kv);
+        self.convolved.short_conv(core, kv, (layer, which), x, spec, batch);
     }
 
     fn recur(&mut self, layer: usize, spec: &RecurrenceSpec, batch: &Batch) {
-        self.prepare_recurrence(self.states.place(layer), spec, batch.rows());
-        self.run_recurrence(layer, spec, batch);
+        self.recurrence.recur(&mut self.core, &mut self.states, layer, spec, batch);
     }
 
     fn store_kv(&mut self, layer: usize, keys: Buffer, values: Option<Buffer>, batch: &Batch) {
-        let v = values.map_or(&[][..], |values| &self.buffers[values.0].data);
-        let k = &self.buffers[keys.0].data;
-        self.kv.store((self.isa, &self.pool), layer, (k, v), batch);
+        let CpuCore { isa, pool, buffers, .. } = &self.core;
+        let v = values.map_or(&[][..], |values| &buffers[values.0].data);
+        let k = &buffers[keys.0].data;
+        self.kv.store((*isa, pool), layer, (k, v), batch);
     }
 
     fn attention(
@@ -216,7 +143,8 @@ impl Operations for Cpu {
         spec: &AttentionSpec,
         batch: &Batch,
     ) {
-        self.attend((layer, q, out), spec, batch);
+        let (core, kv) = (&mut self.core, &self.kv);
+        self.attention.attend(core, kv, self.mode, (layer, q, out), spec, batch);
     }
 
     fn mix_experts(
@@ -227,24 +155,23 @@ impl Operations for Cpu {
         out: Buffer,
         tokens: &[u32],
     ) {
-        self.limit([self.first_of(experts)], tokens.len());
-        self.mix(x, logits, experts, out, tokens);
-        self.pool.limit(None);
+        self.products.limit(&self.core, [self.experts.first_of(experts)], tokens.len());
+        let (core, products) = (&mut self.core, &mut self.products);
+        self.experts.mix(core, products, (x, logits), experts, out, tokens);
+        self.core.pool.limit(None);
     }
 
     fn gather(&mut self, x: Buffer, rows: &[u32], out: Buffer) {
-        self.each_row("gather", (out, rows.len()), |this, row, out| {
-            out.copy_from_slice(this.row(x, rows[row] as usize));
-        });
+        rows::gather(&mut self.core, x, rows, out);
     }
 
     fn read(&self, x: Buffer, rows: usize) -> &[f32] {
-        &self.buffers[x.0].data[..rows * self.width(x)]
+        self.core.read_rows(x, 0..rows)
     }
 
     fn update(&mut self, x: Buffer, rows: usize, change: &mut dyn FnMut(&mut [f32])) {
-        let end = rows * self.width(x);
-        change(&mut self.buffers[x.0].data[..end]);
+        let end = rows * self.core.width(x);
+        change(&mut self.core.buffers[x.0].data[..end]);
     }
 
     fn adapters(&mut self) -> Option<&mut dyn AdapterOperations> {
@@ -266,5 +193,11 @@ impl BidirectionalAttention for Cpu {
         batch: &Batch,
     ) {
         self.attention(layer, q, out, spec, batch);
+    }
+}
+
+impl AdapterOperations for Cpu {
+    fn add_low_rank(&mut self, x: Buffer, outputs: &[(usize, Buffer)], adapted: &[AdaptedRows]) {
+        self.low_rank.add(&mut self.core, x, outputs, adapted);
     }
 }

@@ -1,10 +1,11 @@
 //! Weights of the CPU.
 
 use super::super::Cpu;
+use super::super::ops::products::Products;
 use super::super::ops::ropes::RopeTable;
 use super::super::weights::packed_layout;
 use crate::{
-    Error, Experts, ExpertsSpec, Held, InputSums, Magnitude, Matrix, MatrixSpec, Mode,
+    Error, ExpertUse, Experts, ExpertsSpec, Held, InputSums, Magnitude, Matrix, MatrixSpec, Mode,
     PackedMatrix, PackedWeights, Pairs, RecordedRoutes, Rope, Storage, StreamedWeights, Table,
     Vector, Weights,
 };
@@ -14,7 +15,7 @@ use std::borrow::Cow;
 
 impl Weights for Cpu {
     fn held(&self, ty: &'static QuantType, rows: usize, cols: usize, mode: Mode) -> Held {
-        let (layout, bytes) = packed_layout(ty, rows, cols, mode, self.isa).unzip();
+        let (layout, bytes) = packed_layout(ty, rows, cols, mode, self.core.isa).unzip();
         Held { layout: layout.unwrap_or(&STORED).name, bytes }
     }
 
@@ -28,25 +29,23 @@ impl Weights for Cpu {
         if spec.order.is_some() {
             return Err(Error::Order);
         }
-        let bytes = self.matrices.hold(spec.bytes, spec.memory)?;
+        let bytes = self.products.matrices.hold(spec.bytes, spec.memory)?;
         self.tables.push(MatrixSpec { bytes, ..spec });
         Ok(Table(self.tables.len() - 1))
     }
 
     fn matrix(&mut self, spec: MatrixSpec) -> Result<Matrix, Error> {
         let mode = spec.mode.unwrap_or(self.mode);
-        Ok(Matrix(self.matrices.add(spec, mode, self.isa)?))
+        Ok(Matrix(self.products.matrices.add(spec, mode, self.core.isa)?))
     }
 
     fn experts(&mut self, spec: ExpertsSpec) -> Result<Experts, Error> {
-        let group = self.expert_group(spec)?;
-        self.experts.push(group);
-        Ok(Experts(self.experts.len() - 1))
+        self.experts.add(&self.core, &mut self.products.matrices, spec)
     }
 
     fn vector(&mut self, values: Vec<f32>) -> Vector {
-        self.vectors.push(values);
-        Vector(self.vectors.len() - 1)
+        self.core.vectors.push(values);
+        Vector(self.core.vectors.len() - 1)
     }
 
     fn rope(
@@ -56,12 +55,12 @@ impl Weights for Cpu {
         pairs: Pairs,
         rows: usize,
     ) -> Result<Rope, Error> {
-        self.ropes.push(RopeTable::new(frequencies, magnitude, pairs, rows)?);
-        Ok(Rope(self.ropes.len() - 1))
+        Ok(self.ropes.add(RopeTable::new(frequencies, magnitude, pairs, rows)?))
     }
 
     fn input_sums(&mut self) -> Option<Vec<InputSums>> {
-        Some(self.take_input_sums())
+        let Products { matrices, sums, .. } = &mut self.products;
+        Some(sums.take(matrices))
     }
 
     fn packed(&mut self) -> Option<&mut dyn PackedWeights> {
@@ -83,29 +82,39 @@ impl Weights for Cpu {
 
 impl PackedWeights for Cpu {
     fn use_packed(&mut self, matrices: Vec<(PackedMatrix, Storage)>) {
-        self.matrices.use_packed(matrices);
+        self.products.matrices.use_packed(matrices);
     }
 
     fn packed_matrices(&self) -> Vec<(Matrix, PackedMatrix)> {
-        let (mut all, places) = (self.matrices.packed(), self.places_of_experts());
+        let (mut all, places) = (self.products.matrices.packed(), self.experts.places());
         all.sort_by_key(|(matrix, _)| *places.get(&matrix.0).unwrap_or(&(matrix.0, 0)));
         all
     }
 
     fn read_packed(&mut self, matrix: Matrix) -> Cow<'_, [u8]> {
         // Not kept, so that reading all matrices takes the memory of one.
-        if let Some(job) = self.matrices.unpacked(matrix.0) {
-            return Cow::Owned(job.pack_apart(self.isa, &self.pool));
+        if let Some(job) = self.products.matrices.unpacked(matrix.0) {
+            return Cow::Owned(job.pack_apart(self.core.isa, &self.core.pool));
         }
-        self.matrices.prepare(std::iter::once(matrix.0), self.isa, &self.pool);
-        self.matrices.read(self.matrices.get(matrix.0))
+        self.products.matrices.prepare(std::iter::once(matrix.0), self.core.isa, &self.core.pool);
+        self.products.matrices.read(self.products.matrices.get(matrix.0))
     }
 
     fn prepare_weights(&mut self) -> bool {
-        self.matrices.prepare_next(self.isa, &self.pool)
+        self.products.matrices.prepare_next(self.core.isa, &self.core.pool)
     }
 
     fn take_prepared(&mut self) -> bool {
-        self.matrices.take_prepared()
+        self.products.matrices.take_prepared()
+    }
+}
+
+impl RecordedRoutes for Cpu {
+    fn record_routes(&mut self) {
+        self.experts.scratch.record();
+    }
+
+    fn take_routes(&mut self, out: &mut Vec<ExpertUse>) {
+        self.experts.scratch.take(out);
     }
 }

@@ -1,8 +1,7 @@
 //! Records which experts rows choose.
 
 use super::ExpertScratch;
-use crate::cpu::Cpu;
-use crate::{ExpertUse, RecordedRoutes};
+use crate::ExpertUse;
 
 impl ExpertScratch {
     /// Notes the choices of a layer, if they are recorded. `first` is the number of the first
@@ -20,14 +19,14 @@ impl ExpertScratch {
         }));
         self.routes = Some(routes);
     }
-}
 
-impl RecordedRoutes for Cpu {
-    fn record_routes(&mut self) {
-        self.expert_scratch.routes.get_or_insert_default();
+    /// Records choices from now on.
+    pub fn record(&mut self) {
+        self.routes.get_or_insert_default();
     }
 
-    fn take_routes(&mut self, out: &mut Vec<ExpertUse>) {
-        out.append(self.expert_scratch.routes.get_or_insert_default());
+    /// Appends the choices of the step to `out`.
+    pub fn take(&mut self, out: &mut Vec<ExpertUse>) {
+        out.append(self.routes.get_or_insert_default());
     }
 }

@@ -1,84 +1,141 @@
-//! Weights that are read when rows need them: their memory, and hints on which experts follow, so
-//! that missing ones are read meanwhile.
+//! Routed experts that are read when rows need them.
 
-use super::ExpertGroup;
-use crate::cpu::Cpu;
-use crate::cpu::stream::PAGE;
-use crate::cpu::weights::WeightBytes;
-use crate::{Buffer, Error, ExpertBytes, Experts, StreamPlan, StreamStats, StreamedWeights};
+use super::{Call, ExpertGroup, ExpertScratch, RoutedExperts, downs};
+use crate::cpu::core::CpuCore;
+use crate::cpu::ops::products::Products;
+use crate::cpu::scratch::grown;
+use crate::cpu::stream::WeightStream;
+use crate::{Buffer, Experts};
+use std::ops::Range;
 
-impl StreamedWeights for Cpu {
-    fn layer_loaded(&mut self) {
-        self.matrices.stream_layer();
-    }
-
-    fn stream_weights(&mut self, bytes: usize, threads: usize) -> Result<(), Error> {
-        let least = self.experts.iter().map(ExpertGroup::least).max().unwrap_or(0);
-        self.matrices.stream.start(bytes, threads, least)
-    }
-
-    fn foresees(&self) -> bool {
-        self.matrices.stream.foresees()
-    }
-
-    fn foresee(&mut self, logits: Buffer, experts: Experts, tokens: &[u32]) {
-        let ExpertGroup { spec, streamed: Some(first), .. } = &self.experts[experts.0] else {
-            return;
-        };
-        let (first, held) = (*first, spec.first..spec.first + spec.held());
-        let mut work = std::mem::take(&mut self.expert_scratch);
-        self.pool.begin("foresee_experts");
-        self.choose(&mut work, logits, experts, tokens);
+impl RoutedExperts {
+    /// Requests the experts that the rows are likely to choose.
+    pub fn foresee(
+        &mut self,
+        core: &CpuCore,
+        products: &mut Products,
+        logits: Buffer,
+        experts: Experts,
+        tokens: &[u32],
+    ) {
+        let (group, work) = (&self.groups[experts.0], &mut self.scratch);
+        let ExpertGroup { spec, streamed: Some(first), .. } = group else { return };
+        let held = spec.first..spec.first + spec.held();
+        core.pool.begin("foresee_experts");
+        work.choose(core, group, logits, tokens);
         let chosen = work.choices.iter().map(|choice| choice.expert as usize);
         for expert in chosen.filter(|expert| held.contains(expert)) {
-            self.matrices.stream.foresee(first + expert - held.start);
+            products.matrices.stream.foresee(first + expert - held.start);
         }
-        self.expert_scratch = work;
     }
 
-    fn request_experts(&mut self, logits: Buffer, experts: Experts, tokens: &[u32]) {
-        let Some(first) = self.experts[experts.0].streamed else { return };
-        let mut work = std::mem::take(&mut self.expert_scratch);
-        self.choose_groups(&mut work, logits, experts, tokens);
-        self.begin_streamed(&work, first);
-        let stream = &mut self.matrices.stream;
+    /// Chooses the experts of the rows and requests them.
+    pub fn request(
+        &mut self,
+        core: &CpuCore,
+        products: &mut Products,
+        logits: Buffer,
+        experts: Experts,
+        tokens: &[u32],
+    ) {
+        let (group, work) = (&self.groups[experts.0], &mut self.scratch);
+        let Some(first) = group.streamed else { return };
+        work.choose_groups(core, group, logits, tokens);
+        let stream = &mut products.matrices.stream;
+        work.begin_streamed(stream, first);
         let _ = work.plan.experts.iter().all(|expert| stream.request(first + expert, false));
-        self.expert_scratch = work;
     }
+}
 
-    fn stream_plan(&self) -> Option<StreamPlan> {
-        let stream = &self.matrices.stream;
-        stream.plan(self.experts.iter().map(|group| group.token_bytes(stream)).sum())
-    }
-
-    fn stream_stats(&self) -> Option<StreamStats> {
-        self.matrices.stream.stats()
-    }
-
-    fn preload_experts(&mut self, shares: &[Vec<f32>]) {
-        let mut all = Vec::new();
-        for (group, shares) in self.experts.iter().zip(shares) {
-            let Some(streamed) = group.streamed else { continue };
-            let held = shares.iter().skip(group.spec.first).take(group.spec.held());
-            all.extend((streamed..).zip(held.copied()));
+impl ExpertScratch {
+    /// Counts the uses of the experts of the plan, and pins what is in memory, once for a layer.
+    fn begin_streamed(&self, stream: &mut WeightStream, first: usize) {
+        if stream.is_begun() {
+            return;
         }
-        self.matrices.stream.preload(&all);
+        for (group, expert) in self.plan.experts.iter().enumerate() {
+            stream.heat(first + expert, self.uses(group));
+        }
+        stream.begin_layer(self.plan.experts.iter().map(|expert| first + expert));
     }
 
-    fn expert_bytes(&self) -> Vec<ExpertBytes> {
-        let size = |group: &ExpertGroup| {
-            if let Some(first) = group.streamed {
-                return self.matrices.stream.expert_bytes(first);
+    /// Computes the groups as their experts arrive, of which no more are requested than fit into
+    /// memory. The experts of an output are added in the same order as if all were in memory.
+    pub(super) fn mix_streamed(
+        &mut self,
+        core: &CpuCore,
+        products: &mut Products,
+        layer: &ExpertGroup,
+        first: usize,
+        out: &mut [f32],
+    ) {
+        let held = layer.spec.held();
+        self.begin_streamed(&mut products.matrices.stream, first);
+        let number = |work: &Self, group: usize| first + work.plan.experts[group];
+        let count = self.plan.experts.len();
+        self.gated_groups.clear();
+        self.gated_groups.resize(count, false);
+        let width = products.matrices.get(layer.spec.up[0].0).rows;
+        // Gates of experts that cannot be read are not computed.
+        grown(&mut self.gated, self.plan.all.len() * width);
+        // Groups that were requested, and that are computed.
+        let (mut asked, mut done) = (0, 0);
+        while done < count {
+            let stream = &mut products.matrices.stream;
+            while asked < count && stream.request(number(self, asked), asked == done) {
+                asked += 1;
             }
-            let matrices = group.spec.kinds().filter_map(|all| all.first());
-            let bytes = matrices.map(|matrix| match &self.matrices.get(matrix.0).bytes {
-                WeightBytes::File(bytes) => bytes.len(),
-                WeightBytes::Streamed { .. } => 0,
-                WeightBytes::Packed(at) => at.len(),
-            });
-            let read = bytes.sum::<usize>();
-            ExpertBytes { slot: read.next_multiple_of(PAGE), read }
-        };
-        self.experts.iter().map(size).collect()
+            if asked == count && count * 4 >= held * 3 {
+                stream.read_ahead(first);
+            }
+            self.gates_of_arrived(core, products, layer, first, done);
+            let stream = &products.matrices.stream;
+            let is_computed = |group: &usize| {
+                let number = number(self, *group);
+                self.gated_groups[*group] && stream.is_in(number) || stream.has_failed(number)
+            };
+            let ready = done + (done..asked).take_while(is_computed).count();
+            if ready == done {
+                core.pool.begin("wait_for_experts");
+                products.matrices.stream.wait();
+                continue;
+            }
+            self.note_failed(&mut products.matrices.stream, done..ready, first);
+            downs(core, products, layer, self, out, done..ready);
+            let stream = &mut products.matrices.stream;
+            (done..ready).for_each(|group| stream.release(number(self, group)));
+            done = ready;
+        }
+        products.matrices.stream.end_layer();
+    }
+
+    /// Computes the gates of groups from `done` on whose experts are in memory.
+    fn gates_of_arrived(
+        &mut self,
+        core: &CpuCore,
+        products: &Products,
+        layer: &ExpertGroup,
+        first: usize,
+        done: usize,
+    ) {
+        let Self { plan, gated_groups, .. } = self;
+        plan.groups.clear();
+        for (group, gated) in gated_groups.iter_mut().enumerate().skip(done) {
+            if !*gated && products.matrices.stream.is_in(first + plan.experts[group]) {
+                *gated = true;
+                plan.groups.push(group);
+            }
+        }
+        Call { core, products, group: layer }.gates(self);
+    }
+
+    /// Notes the rows of those of `groups` whose experts could not be read.
+    fn note_failed(&self, stream: &mut WeightStream, groups: Range<usize>, first: usize) {
+        for group in groups {
+            if stream.has_failed(first + self.plan.experts[group]) {
+                let rows = &self.plan.all[self.plan.cuts[group].clone()];
+                stream.note_failed(rows.iter().map(|assigned| assigned.row));
+            }
+        }
     }
 }
