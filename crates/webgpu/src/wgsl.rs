@@ -2,18 +2,41 @@
 
 /// Defines the parameters of a kernel. `WGSL` declares them as `params`, of type `Params`.
 macro_rules! params {
-    (struct $name:ident { $($(#[$doc:meta])* $field:ident: $ty:ident),* $(,)? }) => {
+    ($vis:vis struct $name:ident { $($(#[$doc:meta])* $field:ident: $ty:ident),* $(,)? }) => {
         #[repr(C)]
         #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-        struct $name {
-            $($(#[$doc])* $field: $ty,)*
+        $vis struct $name {
+            $($(#[$doc])* $vis $field: $ty,)*
         }
 
         impl $name {
-            const WGSL: &str = concat!(
+            $vis const WGSL: &str = concat!(
                 "struct Params {",
                 $(" ", stringify!($field), ": ", stringify!($ty), ",",)*
                 " }\nvar<immediate> params: Params;\n"
+            );
+        }
+    };
+}
+
+/// Defines a part of parameters that kernels share. `WGSL` declares it under its name.
+macro_rules! shared_params {
+    (
+        $(#[$of_struct:meta])*
+        struct $name:ident { $($(#[$doc:meta])* $field:ident: $ty:ident),* $(,)? }
+    ) => {
+        $(#[$of_struct])*
+        #[repr(C)]
+        #[derive(Clone, Copy, Debug, Default, bytemuck::Pod, bytemuck::Zeroable)]
+        pub(crate) struct $name {
+            $($(#[$doc])* pub $field: $ty,)*
+        }
+
+        impl $name {
+            pub const WGSL: &str = concat!(
+                "struct ", stringify!($name), " {",
+                $(" ", stringify!($field), ": ", stringify!($ty), ",",)*
+                " }\n"
             );
         }
     };
@@ -33,4 +56,4 @@ macro_rules! numbers {
     };
 }
 
-pub(crate) use {numbers, params};
+pub(crate) use {numbers, params, shared_params};

@@ -34,9 +34,20 @@ static GATES: Kernel = Kernel {
 };
 static COMBINE: Kernel = Kernel {
     name: "sums of experts",
-    source: &[include_str!("../shaders/experts/combine.wgsl"), EACH],
+    source: &[CombineParams::WGSL, include_str!("../shaders/experts/combine.wgsl"), EACH],
     bindings: &[Access::Write, Access::Write, Access::Read, Access::Write],
 };
+
+params! {
+    struct CombineParams {
+        count: u32,
+        width: u32,
+        chosen: u32,
+        first: u32,
+        biased: u32,
+        weighed: u32,
+    }
+}
 
 params! {
     struct GatesParams {
@@ -335,13 +346,17 @@ impl WebGpu {
     fn combine(&mut self, experts: Experts, out: Buffer, hidden: usize, step: &ExpertStep) {
         let spec = &self.experts[experts.0].spec;
         let count = step.plan.rows * hidden;
-        let biased = usize::from(spec.biases.is_some());
-        let weighed = usize::from(spec.weighs_inputs);
-        let params = [count, hidden, spec.routing.chosen, spec.first, biased, weighed];
+        let params = CombineParams {
+            count: count as u32,
+            width: hidden as u32,
+            chosen: spec.routing.chosen as u32,
+            first: spec.first as u32,
+            biased: u32::from(spec.biases.is_some()),
+            weighed: u32::from(spec.weighs_inputs),
+        };
         let inbox = self.gpu.inbox();
         let bias = spec.biases.map_or(&inbox, |[.., bias]| &self.vectors[bias.0]);
         let bound = [&step.choices, &step.down, bias, &self.buffers[out.0].words];
-        let params = params.map(|value| value as u32);
         self.gpu.run(&COMBINE, dealt(count), &bound, &params);
     }
 }

@@ -3,58 +3,88 @@
 use crate::gpu::{Access, Kernel};
 use crate::parts::{EACH, LANES, dealt, workgroups};
 use crate::webgpu::WebGpu;
+use crate::wgsl::params;
 use backend::{Buffer, HeadColumns, LongRows, Magnitude, Pairs, RmsNorm, Rope};
-use bytemuck::{Pod, Zeroable};
 
 static NORM: Kernel = Kernel {
     name: "norm",
-    source: &[include_str!("../shaders/norm.wgsl"), LANES],
+    source: &[NormParams::WGSL, include_str!("../shaders/norm.wgsl"), LANES],
     bindings: &[Access::Write, Access::Read, Access::Write],
 };
 static CENTER: Kernel = Kernel {
     name: "center",
-    source: &[include_str!("../shaders/center.wgsl"), LANES],
+    source: &[CenterParams::WGSL, include_str!("../shaders/center.wgsl"), LANES],
     bindings: &[Access::Write, Access::Write],
 };
 static HEADS: Kernel = Kernel {
     name: "heads",
-    source: &[include_str!("../shaders/heads.wgsl"), EACH],
+    source: &[HeadsParams::WGSL, include_str!("../shaders/heads.wgsl"), EACH],
     bindings: &[Access::Write, Access::Write],
 };
 static ROTATE: Kernel = Kernel {
     name: "rotate",
-    source: &[include_str!("../shaders/rotate.wgsl"), EACH],
+    source: &[RotateParams::WGSL, include_str!("../shaders/rotate.wgsl"), EACH],
     bindings: &[Access::Write, Access::Read],
 };
 static GATHER: Kernel = Kernel {
     name: "gather",
-    source: &[include_str!("../shaders/gather.wgsl"), EACH],
+    source: &[GatherParams::WGSL, include_str!("../shaders/gather.wgsl"), EACH],
     bindings: &[Access::Write, Access::Read, Access::Write],
 };
 
-#[repr(C)]
-#[derive(Clone, Copy, Pod, Zeroable)]
-struct NormParams {
-    units: u32,
-    len: u32,
-    eps: f32,
-    row_units: u32,
-    weights: u32,
-    x_row: u32,
-    out_row: u32,
+params! {
+    struct CenterParams {
+        rows: u32,
+        width: u32,
+    }
 }
 
-#[repr(C)]
-#[derive(Clone, Copy, Pod, Zeroable)]
-struct RotateParams {
-    count: u32,
-    pairs: u32,
-    heads: u32,
-    width: u32,
-    first: u32,
-    stride: u32,
-    interleaved: u32,
-    sign: f32,
+params! {
+    struct NormParams {
+        units: u32,
+        len: u32,
+        eps: f32,
+        row_units: u32,
+        /// Values of the weight, which is that of one unit or of several.
+        weights: u32,
+        x_row: u32,
+        out_row: u32,
+    }
+}
+
+params! {
+    struct HeadsParams {
+        count: u32,
+        width: u32,
+        heads: u32,
+        from_width: u32,
+        from_first: u32,
+        from_stride: u32,
+        to_width: u32,
+        to_first: u32,
+        to_stride: u32,
+    }
+}
+
+params! {
+    struct RotateParams {
+        count: u32,
+        pairs: u32,
+        heads: u32,
+        width: u32,
+        first: u32,
+        stride: u32,
+        interleaved: u32,
+        sign: f32,
+    }
+}
+
+params! {
+    struct GatherParams {
+        count: u32,
+        width: u32,
+        rows_at: u32,
+    }
 }
 
 /// A rotary embedding.
@@ -99,17 +129,27 @@ impl WebGpu {
     pub(crate) fn center_rows(&mut self, x: Buffer, out: Buffer, rows: usize) {
         let width = self.buffer_of(x).width;
         let bound = [&self.buffers[x.0].words, &self.buffers[out.0].words];
-        self.gpu.run(&CENTER, workgroups(rows), &bound, &[rows as u32, width as u32]);
+        let params = CenterParams { rows: rows as u32, width: width as u32 };
+        self.gpu.run(&CENTER, workgroups(rows), &bound, &params);
     }
 
     pub(crate) fn columns(&mut self, x: HeadColumns, width: usize, out: HeadColumns, rows: usize) {
         let heads = self.heads_of(x).min(self.heads_of(out));
         let count = rows * heads * width;
         let (from, to) = (&self.buffers[x.buffer.0], &self.buffers[out.buffer.0]);
-        let params =
-            [count, width, heads, from.width, x.first, x.stride, to.width, out.first, out.stride];
+        let params = HeadsParams {
+            count: count as u32,
+            width: width as u32,
+            heads: heads as u32,
+            from_width: from.width as u32,
+            from_first: x.first as u32,
+            from_stride: x.stride as u32,
+            to_width: to.width as u32,
+            to_first: out.first as u32,
+            to_stride: out.stride as u32,
+        };
         let bound = [&from.words, &to.words];
-        self.gpu.run(&HEADS, dealt(count), &bound, &params.map(|value| value as u32));
+        self.gpu.run(&HEADS, dealt(count), &bound, &params);
     }
 
     /// Computes the angles of positions, as for every device.
@@ -158,6 +198,7 @@ impl WebGpu {
         let rows_at = self.gpu.send(rows);
         let (count, inbox) = (rows.len() * width, self.gpu.inbox());
         let bound = [&self.buffers[x.0].words, &inbox, &self.buffers[out.0].words];
-        self.gpu.run(&GATHER, dealt(count), &bound, &[count as u32, width as u32, rows_at]);
+        let params = GatherParams { count: count as u32, width: width as u32, rows_at };
+        self.gpu.run(&GATHER, dealt(count), &bound, &params);
     }
 }
