@@ -11,8 +11,8 @@ pub use kernels::routing::{GroupRank, Groups, Routing, Scores};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A workspace made by [`Backend::buffer`](crate::Backend::buffer). Like that of all handles, the
-/// number is the backend's own.
+/// A workspace made by [`Operations::buffer`](crate::Operations::buffer). Like that of all
+/// handles, the number is the backend's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buffer(pub usize);
 
@@ -292,7 +292,7 @@ pub struct AttentionSpec {
 }
 
 /// Space for the rows that rows of a batch choose, made by
-/// [`Backend::selection`](crate::Backend::selection).
+/// [`Operations::selection`](crate::Operations::selection).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Selection(pub usize);
 

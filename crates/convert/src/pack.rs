@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn a_file_that_does_not_fit_on_the_disk_is_not_begun() {
         let checkpoint = Checkpoint::open(Path::new(MODEL), &OpenOptions::default()).unwrap();
-        let runner = Runner::load(&checkpoint, &LoadOptions::default()).unwrap();
+        let mut runner = Runner::load(&checkpoint, &LoadOptions::default()).unwrap();
         let parts = runner.packed_parts();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("weights.gpack");

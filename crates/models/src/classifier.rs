@@ -4,7 +4,7 @@
 //! Its sums are added in ascending order, in f64, on the calling thread: it takes one row for each
 //! text.
 
-use crate::Error;
+use crate::error::Error;
 use formats::Checkpoint;
 use formats::layers::HeadActivation;
 

@@ -1,6 +1,6 @@
 //! Loads weights of a checkpoint by canonical name into a backend.
 
-use crate::Error;
+use crate::error::Error;
 use crate::placement::Placed;
 use crate::projections::Projections;
 use crate::ranks::{Ranks, Slice, part};
@@ -130,6 +130,13 @@ impl<'a> Loader<'a> {
     pub fn enter(&mut self, layer: Option<usize>, tensors: Vec<TensorSpec>, factors: Factors) {
         let prefix = layer.map_or_else(String::new, |layer| format!("blk.{layer}."));
         self.scope = Scope { prefix, tensors, factors };
+    }
+
+    /// Notes that the matrices taken since the last call are of one layer.
+    pub fn layer_loaded(&mut self) {
+        if let Some(streamed) = self.backend.streamed_mut() {
+            streamed.layer_loaded();
+        }
     }
 
     /// Width of the residual stream.

@@ -1,6 +1,6 @@
 //! The projections of a model that adapters may change, and adapters of them.
 
-use crate::Error;
+use crate::error::Error;
 use crate::ranks::Slice;
 use backend::{Adapter, LowRank, Mode};
 use formats::{AdapterFile, AdapterPair, ProjectionShapes};

@@ -3,7 +3,7 @@
 //! Invariant: all ranks derive their parts from the same headers by the same rules, without
 //! communication, so that the parts make up the whole.
 
-use crate::Error;
+use crate::error::Error;
 use dist::{Comm, Shard, Split};
 use formats::TensorView;
 use std::ops::Range;

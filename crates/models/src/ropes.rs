@@ -1,6 +1,6 @@
 //! Rotary embeddings, whose frequencies are computed as in `modeling_rope_utils` of transformers.
 
-use crate::Error;
+use crate::error::Error;
 use backend::{Backend, Batch, LongRows, Magnitude, Pairs, Rope};
 use formats::layers::Growth;
 use formats::layers::{RopeConfig, RopeLayout, RopeScaling};

@@ -14,5 +14,6 @@ mod adapter;
 mod gpu;
 mod parts;
 mod webgpu;
+mod wgsl;
 
 pub use adapter::WGPU;

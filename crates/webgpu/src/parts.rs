@@ -2,8 +2,8 @@
 
 /// Deals values out to invocations; a kernel defines `each(i)`.
 pub(crate) const EACH: &str = include_str!("shaders/each.wgsl");
-/// Gates of MLPs, on [`EXP_TO_ONE`].
-pub(crate) const GATED: &str = include_str!("shaders/gated.wgsl");
+/// The logistic function and the softplus, on [`EXP_TO_ONE`].
+pub(crate) const SIGMOID: &str = include_str!("shaders/sigmoid.wgsl");
 /// `exp` of values that are not above 0.
 pub(crate) const EXP_TO_ONE: &str = include_str!("shaders/exp_to_one.wgsl");
 

@@ -2,6 +2,7 @@
 
 mod experts;
 mod kv;
+mod map;
 mod products;
 mod recurrent;
 mod rows;
@@ -17,10 +18,11 @@ use crate::webgpu::rows::Rotation;
 use crate::webgpu::sparse::{Choice, Workplace};
 use crate::webgpu::step::StepBatch;
 use backend::{
-    AttentionSpec, Backend, Batch, BlockCopy, Buffer, CacheSpec, Compression, Device, Error,
-    Experts, ExpertsSpec, FreeMemory, Gate, HeadColumns, Held, HyperSpec, IndexSpec, KvType,
-    LongRows, Magnitude, Matrix, MatrixSpec, Memory, Mode, Pairs, RecurrenceSpec, RmsNorm, Rope,
-    Rounding, RowAttention, Rows, Selection, ShortConv, State, Table, Vector,
+    AttentionSpec, Batch, BlockCopy, Buffer, Cache, CacheSpec, Compression, Device, Error,
+    Executor, Experts, ExpertsSpec, FreeMemory, HeadColumns, Held, HyperSpec, IndexSpec, KvType,
+    LongRows, Magnitude, MapOp, Matrix, MatrixSpec, Memory, Mode, Operations, Pairs,
+    RecurrenceSpec, RmsNorm, Rope, Rounding, RowAttention, Rows, Selection, ShortConv, State,
+    Table, Vector, Weights,
 };
 use kernels::quant::QuantType;
 
@@ -119,7 +121,7 @@ impl WebGpu {
     }
 }
 
-impl Backend for WebGpu {
+impl Executor for WebGpu {
     fn device(&self) -> &'static Device {
         self.device
     }
@@ -128,26 +130,50 @@ impl Backend for WebGpu {
         self.identity.clone()
     }
 
-    fn attends_ahead(&self) -> bool {
-        false
-    }
-
     fn threads(&self) -> usize {
         1
     }
 
+    fn free_memory(&self) -> Option<FreeMemory> {
+        // What is held is no longer part of either.
+        let host = FreeMemory::of_this_machine(Memory::default()).filter(|_| self.shares_memory);
+        let bytes = [self.gpu.spare(), host.map(|free| free.bytes)].into_iter().flatten().min()?;
+        Some(FreeMemory { bytes, spare: bytes })
+    }
+
+    fn begin(&mut self, batch: &Batch) {
+        let begun = self.step.begin(&mut self.gpu, batch, self.kv.groups());
+        self.note(begun);
+    }
+
+    fn end(&mut self) -> Result<(), Error> {
+        self.gpu.submit();
+        let failed = self.failed.take();
+        self.gpu.check().and(failed.map_or(Ok(()), Err))
+    }
+
+    fn memory(&self) -> Memory {
+        Memory {
+            weights: self.matrices.bytes()
+                + self.vectors.iter().map(|v| 4 * v.len()).sum::<usize>(),
+            workspace: self.workspace_bytes
+                + self.matrices.workspace_bytes()
+                + self.expert_work.bytes()
+                + self.kv.workspace_bytes()
+                + self.sparse.bytes(),
+            cache: self.kv.bytes(),
+            states: self.states.bytes(),
+        }
+    }
+}
+
+impl Weights for WebGpu {
     fn held(&self, ty: &'static QuantType, rows: usize, cols: usize, mode: Mode) -> Held {
         crate::webgpu::products::held(ty, rows, cols, mode)
     }
 
     fn mode(&self) -> Mode {
         self.mode
-    }
-
-    fn buffer(&mut self, rows: usize, width: usize) -> Result<Buffer, Error> {
-        let words = self.workspace(rows.saturating_mul(width))?;
-        self.buffers.push(DeviceRows { width, words, host: Vec::new() });
-        Ok(Buffer(self.buffers.len() - 1))
     }
 
     fn table(&mut self, spec: MatrixSpec) -> Result<Table, Error> {
@@ -191,7 +217,9 @@ impl Backend for WebGpu {
         self.ropes.push(Rotation { frequencies, magnitude, pairs, angles });
         Ok(Rope(self.ropes.len() - 1))
     }
+}
 
+impl Cache for WebGpu {
     fn cache(&mut self, spec: &CacheSpec<'_>) -> Result<(), Error> {
         // The weights are complete now.
         self.upload()?;
@@ -210,30 +238,20 @@ impl Backend for WebGpu {
         crate::webgpu::recurrent::state_bytes(state)
     }
 
-    fn free_memory(&self) -> Option<FreeMemory> {
-        // What is held is no longer part of either.
-        let host = FreeMemory::of_this_machine(Memory::default()).filter(|_| self.shares_memory);
-        let bytes = [self.gpu.spare(), host.map(|free| free.bytes)].into_iter().flatten().min()?;
-        Some(FreeMemory { bytes, spare: bytes })
-    }
-
-    fn begin(&mut self, batch: &Batch) {
-        let begun = self.step.begin(&mut self.gpu, batch, self.kv.groups());
-        self.note(begun);
-    }
-
-    fn end(&mut self) -> Result<(), Error> {
-        self.gpu.submit();
-        let failed = self.failed.take();
-        self.gpu.check().and(failed.map_or(Ok(()), Err))
-    }
-
     fn copy_blocks(&mut self, copies: &[BlockCopy]) {
         self.copy_kv_blocks(copies);
     }
 
     fn copy_states(&mut self, copies: &[(u32, u32)]) {
         self.copy_state_slots(copies);
+    }
+}
+
+impl Operations for WebGpu {
+    fn buffer(&mut self, rows: usize, width: usize) -> Result<Buffer, Error> {
+        let words = self.workspace(rows.saturating_mul(width))?;
+        self.buffers.push(DeviceRows { width, words, host: Vec::new() });
+        Ok(Buffer(self.buffers.len() - 1))
     }
 
     fn embed(&mut self, table: Table, tokens: &[u32], out: Buffer) {
@@ -257,8 +275,8 @@ impl Backend for WebGpu {
         self.center_rows(x, out, rows);
     }
 
-    fn activate(&mut self, kind: Gate, x: Buffer, rows: usize) {
-        self.activate_all(kind, x, rows);
+    fn map(&mut self, op: MapOp, x: Buffer, rows: usize) {
+        self.map_values(op, x, rows);
     }
 
     fn linear(&mut self, x: Buffer, outputs: &[(Matrix, Buffer)], rows: usize) {
@@ -273,10 +291,6 @@ impl Backend for WebGpu {
 
     fn copy_heads(&mut self, x: HeadColumns, width: usize, out: HeadColumns, rows: usize) {
         self.columns(x, width, out, rows);
-    }
-
-    fn add_bias(&mut self, x: Buffer, bias: Vector, rows: usize) {
-        self.bias(x, bias, rows);
     }
 
     fn rope_angles(&mut self, rope: Rope, positions: &[u32], long: LongRows<'_>) {
@@ -371,22 +385,6 @@ impl Backend for WebGpu {
         self.take_through(layer, spec, batch);
     }
 
-    fn apply_gate(&mut self, kind: Gate, gate: Buffer, up: Buffer, rows: usize) {
-        self.gates(kind, gate, up, rows);
-    }
-
-    fn scale_by_sigmoid(&mut self, x: Buffer, gate: Buffer, rows: usize) {
-        self.scale_by_gates(x, gate, rows);
-    }
-
-    fn scale(&mut self, x: Buffer, factor: f32, rows: usize) {
-        self.scale_all(x, [factor, 0.0], rows);
-    }
-
-    fn soft_cap(&mut self, x: Buffer, cap: f32, rows: usize) {
-        self.scale_all(x, [1.0, cap], rows);
-    }
-
     fn mix_experts(
         &mut self,
         x: Buffer,
@@ -397,10 +395,6 @@ impl Backend for WebGpu {
     ) {
         let done = self.mix(x, logits, experts, out, tokens);
         self.note(done);
-    }
-
-    fn add(&mut self, x: Buffer, y: Buffer, rows: usize) {
-        self.sum(x, y, rows);
     }
 
     fn gather(&mut self, x: Buffer, rows: &[u32], out: Buffer) {
@@ -423,19 +417,5 @@ impl Backend for WebGpu {
         let DeviceRows { words, host, .. } = &mut self.buffers[x.0];
         change(host);
         self.gpu.write(words, 0, bytemuck::cast_slice(host));
-    }
-
-    fn memory(&self) -> Memory {
-        Memory {
-            weights: self.matrices.bytes()
-                + self.vectors.iter().map(|v| 4 * v.len()).sum::<usize>(),
-            workspace: self.workspace_bytes
-                + self.matrices.workspace_bytes()
-                + self.expert_work.bytes()
-                + self.kv.workspace_bytes()
-                + self.sparse.bytes(),
-            cache: self.kv.bytes(),
-            states: self.states.bytes(),
-        }
     }
 }

@@ -4,6 +4,7 @@ mod circles;
 mod comments;
 mod exports;
 mod families;
+mod operations;
 mod references;
 mod tables;
 mod types;
@@ -72,6 +73,7 @@ pub(crate) static ENFORCED: &[Rule] = &[
     Rule::new("modules have no circles", circles::check),
     Rule::new("crates export their own names", exports::check),
     Rule::new("documents have none of the banned words", words::check).outside(API_TEXTS),
+    Rule::new("operations have a case on every device", operations::check),
     Rule::new("a type name is defined at most twice", types::check),
 ];
 

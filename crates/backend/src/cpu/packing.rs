@@ -202,8 +202,8 @@ impl PackPiece<'_> {
 #[cfg(test)]
 mod tests {
     use crate::{
-        Backend, Batch, Bytes, Cpu, ExpertsSpec, Gate, Matrix, MatrixSpec, Mode, Routing, Scores,
-        Storage,
+        Batch, Bytes, Cpu, Executor, ExpertsSpec, Gate, Matrix, MatrixSpec, Mode, Operations,
+        PackedWeights, Routing, Scores, Storage, Weights,
     };
     use kernels::quant::{BF16, F32, INT4, INT8, Q8_0, QuantType, fp8::FP8_16};
     use std::borrow::Cow;
@@ -241,9 +241,9 @@ mod tests {
         while prepared && cpu.prepare_weights() {}
         let (input, out) = (cpu.buffer(3, cols).unwrap(), cpu.buffer(3, rows).unwrap());
         let mut rng = base::Rng::new(5);
-        let mut data = cpu.take(input);
+        let mut data = cpu.core.take(input);
         data.iter_mut().for_each(|value| *value = rng.normal());
-        cpu.put(input, data);
+        cpu.core.put(input, data);
         cpu.linear(input, &[(matrix, out)], 3);
         cpu.read(out, 3).iter().map(|value| value.to_bits()).collect()
     }

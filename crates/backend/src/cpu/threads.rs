@@ -1,7 +1,7 @@
-//! Which CPUs the threads run on, and how many of them share a product.
+//! Which CPUs the threads run on.
 
 use super::Cpu;
-use crate::{Error, Matrix};
+use crate::Error;
 use base::numa;
 
 impl Cpu {
@@ -10,7 +10,7 @@ impl Cpu {
     /// # Errors
     /// If the system cannot pin threads.
     pub fn pin_threads(&self) -> Result<(), Error> {
-        self.pool.pin().map_err(Error::Pin)
+        self.core.pool.pin().map_err(Error::Pin)
     }
 
     /// Binds threads to the NUMA nodes of this machine, and each to a CPU of its own if `pin`.
@@ -18,12 +18,6 @@ impl Cpu {
     /// # Errors
     /// If the system does not describe nodes or cannot bind threads.
     pub fn bind_to_nodes(&mut self, pin: bool) -> Result<(), Error> {
-        self.pool.bind_to_nodes(numa::NODES.as_ref(), pin).map_err(Error::Nodes)
-    }
-
-    /// Limits the threads of the next products of `rows` rows to what each of the matrices allows.
-    pub(super) fn limit(&self, matrices: impl IntoIterator<Item = Matrix>, rows: usize) {
-        let limits = matrices.into_iter();
-        self.pool.limit(limits.filter_map(|m| self.matrices.get(m.0).threads.of(rows)).min());
+        self.core.pool.bind_to_nodes(numa::NODES.as_ref(), pin).map_err(Error::Nodes)
     }
 }

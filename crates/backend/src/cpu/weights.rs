@@ -1,7 +1,6 @@
 //! Weight matrices of the CPU: as the file stores them, or packed for products with rounded
 //! activations.
 
-use super::Cpu;
 use super::packed_parts::PackedParts;
 use super::packing::{PackJob, ReadAhead, pack_all};
 use super::stream::{EntryPart, Packing, WeightStream};
@@ -513,42 +512,6 @@ impl FirstUse {
         match self {
             Self::Pack(PackJob { routed, .. }) | Self::Read { routed, .. } => *routed,
         }
-    }
-}
-
-impl Cpu {
-    /// The packed matrices, those of an expert one after the other.
-    pub(super) fn packed_in_order(&self) -> Vec<(Matrix, PackedMatrix)> {
-        let (mut all, places) = (self.matrices.packed(), self.places_of_experts());
-        all.sort_by_key(|(matrix, _)| *places.get(&matrix.0).unwrap_or(&(matrix.0, 0)));
-        all
-    }
-
-    /// The bytes of a packed matrix.
-    pub(super) fn packed_bytes(&mut self, matrix: Matrix) -> Cow<'_, [u8]> {
-        // Not kept, so that reading all matrices takes the memory of one.
-        if let Some(job) = self.matrices.unpacked(matrix.0) {
-            return Cow::Owned(job.pack_apart(self.isa, &self.pool));
-        }
-        self.matrices.prepare(std::iter::once(matrix.0), self.isa, &self.pool);
-        self.matrices.read(self.matrices.get(matrix.0))
-    }
-
-    /// Brings streamed matrices into memory, and as [`Matrices::defer`].
-    pub(super) fn defer(&mut self, used: impl Iterator<Item = Matrix> + Clone) {
-        self.matrices.need(used.clone().map(|matrix| matrix.0));
-        self.matrices.defer(used.map(|matrix| matrix.0), self.isa, &self.pool);
-    }
-
-    /// Bytes of weights held.
-    pub(super) fn weight_bytes(&self) -> usize {
-        // A table that products use as well counts once.
-        let held = |table: &&MatrixSpec| {
-            table.memory != MemoryPolicy::Disk && !self.matrices.uses(&table.bytes)
-        };
-        let tables = self.tables.iter().filter(held).map(|table| table.bytes.len());
-        let vectors = self.vectors.iter().map(|vector| 4 * vector.len());
-        self.matrices.bytes() + tables.sum::<usize>() + vectors.sum::<usize>()
     }
 }
 

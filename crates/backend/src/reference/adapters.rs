@@ -1,16 +1,10 @@
 //! What adapters add to the outputs of projections.
 
 use super::{Reference, add_scaled, dot};
-use crate::{AdaptedRows, Buffer, LowRank};
+use crate::{AdaptedRows, AdapterOperations, Buffer, LowRank};
 
-impl Reference {
-    /// As [`Backend::add_low_rank`](crate::Backend::add_low_rank).
-    pub(super) fn low_rank_products(
-        &mut self,
-        x: Buffer,
-        outputs: &[(usize, Buffer)],
-        adapted: &[AdaptedRows],
-    ) {
+impl AdapterOperations for Reference {
+    fn add_low_rank(&mut self, x: Buffer, outputs: &[(usize, Buffer)], adapted: &[AdaptedRows]) {
         for (projection, out) in outputs {
             let rows = adapted.last().map_or(0, |last| last.rows.end);
             self.each_row(*out, rows, |this, row, out| {

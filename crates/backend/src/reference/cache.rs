@@ -1,8 +1,7 @@
 //! The cache of the reference: rows of f32 for every place of every block, and states.
 
-use super::Rows;
-use crate::CacheSpec;
-use crate::{Batch, BlockCopy, Error, KvType, SequenceRows};
+use super::{Reference, Rows};
+use crate::{Batch, BlockCopy, Cache, CacheSpec, Error, KvType, SequenceRows};
 use kernels::kv::{RowLayout, State};
 
 /// Rows of one kind of one layer.
@@ -49,12 +48,12 @@ pub(super) struct CachedState {
 
 /// Everything that layers keep.
 #[derive(Default)]
-pub(super) struct Cache {
+pub(super) struct CacheMemory {
     pub layers: Vec<Vec<CachedRows>>,
     pub states: Vec<Option<CachedState>>,
 }
 
-impl Cache {
+impl CacheMemory {
     pub fn new(spec: &CacheSpec<'_>) -> Result<Self, Error> {
         if spec.ty != KvType::F32 {
             return Err(Error::Device("the reference device has no KV cache but f32".to_owned()));
@@ -84,26 +83,33 @@ impl Cache {
         })
     }
 
-    pub fn copy_blocks(&mut self, copies: &[BlockCopy]) {
-        for &BlockCopy { group, from, to } in copies {
-            let rows = self.layers.iter_mut().flatten().filter(|rows| rows.group == group);
-            rows.for_each(|rows| rows.copy(from, to));
-        }
-    }
-
-    pub fn copy_states(&mut self, copies: &[(u32, u32)]) {
-        for state in self.states.iter_mut().flatten() {
-            for &(from, to) in copies {
-                state.slots[to as usize] = state.slots[from as usize].clone();
-            }
-        }
-    }
-
     /// Bytes of rows, and of states.
     pub fn bytes(&self) -> (usize, usize) {
         let rows = self.layers.iter().flatten();
         let rows = rows.map(|rows| 4 * (rows.keys.values.len() + rows.values.values.len()));
         let states = self.states.iter().flatten().flat_map(|state| &state.slots);
         (rows.sum(), states.map(|slot| 4 * slot.len()).sum())
+    }
+}
+
+impl Cache for Reference {
+    fn cache(&mut self, spec: &CacheSpec<'_>) -> Result<(), Error> {
+        self.cache = CacheMemory::new(spec)?;
+        Ok(())
+    }
+
+    fn copy_blocks(&mut self, copies: &[BlockCopy]) {
+        for &BlockCopy { group, from, to } in copies {
+            let rows = self.cache.layers.iter_mut().flatten().filter(|rows| rows.group == group);
+            rows.for_each(|rows| rows.copy(from, to));
+        }
+    }
+
+    fn copy_states(&mut self, copies: &[(u32, u32)]) {
+        for state in self.cache.states.iter_mut().flatten() {
+            for &(from, to) in copies {
+                state.slots[to as usize] = state.slots[from as usize].clone();
+            }
+        }
     }
 }

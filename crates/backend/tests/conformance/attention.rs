@@ -195,7 +195,15 @@ impl<'a> Run<'a> {
         (0..3).for_each(|which| self.set(which, rows, &inputs[which]));
         self.backend.begin(&batch);
         self.store(&batch);
-        self.backend.attention(0, self.buffers[0], self.buffers[3], &self.spec, &batch);
+        let [q, .., out] = self.buffers;
+        let backend = &mut *self.backend;
+        match self.layer.ahead {
+            0 => backend.attention(0, q, out, &self.spec, &batch),
+            _ => {
+                let attention = backend.bidirectional().expect("the device attends both ways");
+                attention.attend_both_ways(0, q, out, &self.spec, &batch);
+            }
+        }
         self.backend.fetch(self.buffers[3], rows);
         self.backend.end().unwrap();
         let results = self.backend.read(self.buffers[3], rows);

@@ -1,7 +1,10 @@
 //! Operations on rows by themselves.
 
 use crate::on_every_device;
-use backend::{Gate, Growth, HeadColumns, LongRows, Magnitude, Pairs, RmsNorm};
+use crate::products::weights;
+use backend::{Gate, Growth, HeadColumns, LongRows, Magnitude, MapOp, MatrixSpec, Pairs, RmsNorm};
+use kernels::quant::{BF16, F32, Q4_0};
+use std::sync::Arc;
 
 /// Largest difference where values are multiplied and added a few times.
 const CLOSE: f32 = 1e-5;
@@ -23,19 +26,19 @@ fn norms_sums_and_gates_agree() {
         let wider = pair.buffer(rows, width + 3);
         pair.both(|backend| backend.rms_norm(x, norm, wider, rows));
         pair.agree(wider, rows, CLOSE, "rms_norm into wider rows");
-        pair.both(|backend| backend.add(x, y, rows));
+        pair.both(|backend| backend.map(MapOp::Add(y), x, rows));
         pair.agree(x, rows, CLOSE, "add");
-        pair.both(|backend| backend.add_bias(x, bias, rows));
+        pair.both(|backend| backend.map(MapOp::AddBias(bias), x, rows));
         pair.agree(x, rows, CLOSE, "add_bias");
-        pair.both(|backend| backend.scale_by_sigmoid(x, column, rows));
+        pair.both(|backend| backend.map(MapOp::ScaleBySigmoid(column), x, rows));
         pair.agree(x, rows, CLOSE, "scale_by_sigmoid");
-        pair.both(|backend| backend.activate(Gate::GeluTanh, x, rows));
+        pair.both(|backend| backend.map(MapOp::Activate(Gate::GeluTanh), x, rows));
         pair.agree(x, rows, CLOSE, "activate");
         pair.both(|backend| backend.center(x, y, rows));
         pair.agree(y, rows, CLOSE, "center");
-        pair.both(|backend| backend.scale(x, 3.7, rows));
+        pair.both(|backend| backend.map(MapOp::Scale(3.7), x, rows));
         pair.agree(x, rows, CLOSE, "scale");
-        pair.both(|backend| backend.soft_cap(x, 1.3, rows));
+        pair.both(|backend| backend.map(MapOp::SoftCap(1.3), x, rows));
         pair.agree(x, rows, CLOSE, "soft_cap");
         let clamped = Gate::Clamped { alpha: 1.7, limit: 0.9 };
         let silu_clamped = Gate::SiluClamped { limit: 0.5 };
@@ -43,7 +46,7 @@ fn norms_sums_and_gates_agree() {
         let gelu = [Gate::GeluTanh, Gate::Gelu];
         for kind in plain.into_iter().chain(gelu).chain([clamped, silu_clamped]) {
             pair.fill(x, rows, width);
-            pair.both(|backend| backend.apply_gate(kind, x, y, rows));
+            pair.both(|backend| backend.map(MapOp::Gate(kind, y), x, rows));
             pair.agree(x, rows, CLOSE, "apply_gate");
         }
     });
@@ -65,6 +68,42 @@ fn copies_of_rows_and_columns_agree() {
         let gathered = pair.buffer(rows, before + heads * stride);
         pair.both(|backend| backend.gather(x, &picked, gathered));
         pair.agree(gathered, rows, 0.0, "gather");
+    });
+}
+
+#[test]
+fn rows_of_embedding_tables_agree() {
+    on_every_device(3, |pair| {
+        for ty in [&F32, &BF16, &Q4_0] {
+            let (tokens, width) = (pair.number(1, 50), 32 * pair.number(1, 9));
+            let bytes = weights(&mut pair.rng, ty, tokens * width);
+            let spec = MatrixSpec::new(ty.name.to_owned(), ty, [tokens, width], Arc::new(bytes));
+            let table = pair.both(|backend| backend.table(spec.clone()).unwrap());
+            let rows = pair.number(1, 30);
+            let ids: Vec<u32> = (0..rows).map(|_| pair.number(0, tokens - 1) as u32).collect();
+            let out = pair.buffer(rows, width);
+            pair.both(|backend| backend.embed(table, &ids, out));
+            pair.agree(out, rows, 0.0, "embed");
+        }
+    });
+}
+
+#[test]
+fn the_first_row_that_is_not_finite_is_found() {
+    on_every_device(6, |pair| {
+        let (rows, width) = (pair.number(3, 30), pair.number(1, 300));
+        let x = pair.buffer(rows, width);
+        assert_eq!(pair.both(|backend| backend.first_not_finite(x, rows)), None);
+        let (first, column) = (pair.number(1, rows - 2), pair.number(0, width - 1));
+        let bad = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY][pair.number(0, 2)];
+        pair.both(|backend| {
+            backend.update(x, rows, &mut |x| {
+                x[first * width + column] = bad;
+                x[rows * width - 1] = f32::NAN;
+            });
+        });
+        assert_eq!(pair.both(|backend| backend.first_not_finite(x, rows)), Some(first));
+        assert_eq!(pair.both(|backend| backend.first_not_finite(x, first)), None);
     });
 }
 

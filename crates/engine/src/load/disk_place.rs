@@ -13,7 +13,7 @@ use store::{Keyspace, Layout, Store};
 #[derive(Clone, Debug)]
 pub struct DiskPlace {
     settings: Settings,
-    /// As [`backend::Backend::fingerprint`].
+    /// As [`backend::StoredBlocks::fingerprint`].
     machine: Vec<f32>,
     layout: Layout,
     /// The part of the cache of sequences with the adapters that the model was loaded with.
@@ -28,6 +28,7 @@ impl DiskPlace {
     ///
     /// Why its blocks cannot be stored.
     pub fn of(runner: &Runner) -> Result<Self, &'static str> {
+        let machine = runner.stored()?.fingerprint();
         let LayerBytes { groups, states } = runner.layer_bytes();
         let kinds = runner.parts()?.kinds(groups, states);
         let layers = 0..kinds[0].layer_bytes.len();
@@ -35,7 +36,7 @@ impl DiskPlace {
         let settings = TraceSettings::of(runner);
         let about = serde_json::json!({ "model": runner.info().name, "settings": settings });
         let about = format!("{about:#}\n");
-        let (settings, machine) = (runner.settings().clone(), runner.fingerprint());
+        let settings = runner.settings().clone();
         let space = adapted_space([0; 16], runner.adapters());
         Ok(Self { settings, machine, layout, space, about })
     }

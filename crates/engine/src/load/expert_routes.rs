@@ -45,12 +45,14 @@ impl ExpertRoutes {
             routes.trace = Some(open_trace(path, backend, header.as_ref())?);
         }
         if let Some((header, profiles)) = header.as_ref().zip(options.expert_profiles.as_ref())
-            && backend.stream_stats().is_some()
+            && backend.streamed().is_some_and(|streamed| streamed.stream_stats().is_some())
         {
             routes.profile = use_profile(backend, header, profiles);
         }
-        if routes.is_needed() {
-            backend.record_routes();
+        if routes.is_needed()
+            && let Some(recorded) = backend.routes()
+        {
+            recorded.record_routes();
         }
         Ok(routes)
     }
@@ -65,7 +67,9 @@ impl ExpertRoutes {
             return;
         }
         self.uses.clear();
-        backend.take_routes(&mut self.uses);
+        if let Some(recorded) = backend.routes() {
+            recorded.take_routes(&mut self.uses);
+        }
         if let Some(trace) = &mut self.trace {
             trace.step(self.step, &self.uses);
         }
@@ -99,7 +103,7 @@ fn header(
     });
     let (_, experts) = routed.clone().next()?;
     let layers: Vec<u32> = routed.map(|(number, _)| number).collect();
-    let sizes = backend.expert_bytes();
+    let sizes = backend.streamed()?.expert_bytes();
     let ranks = [&options.ranks.stages, &options.ranks.slices];
     let is_whole = ranks.into_iter().all(Option::is_none) && layers.len() == sizes.len();
     is_whole.then(|| RouteHeader {
@@ -120,7 +124,7 @@ fn open_trace(
     header: Option<&RouteHeader>,
 ) -> Result<RouteWriter, Error> {
     let error = |problem: String| Error::RouteTrace { path: path.to_owned(), problem };
-    let Some(header) = header.filter(|_| backend.record_routes()) else {
+    let Some(header) = header.filter(|_| backend.routes().is_some()) else {
         return Err(error(format!(
             "expected a model with experts, held as a whole by device cpu, found none on device {}",
             backend.device().name
@@ -140,7 +144,9 @@ fn use_profile(
         match ExpertProfile::read(&path).and_then(|it| it.check_of(&header.checkpoint).map(|()| it))
         {
             Ok(profile) if profile.has_shape_of(header) => {
-                backend.preload_experts(&profile.shares());
+                if let Some(streamed) = backend.streamed_mut() {
+                    streamed.preload_experts(&profile.shares());
+                }
             }
             Ok(_) => tracing::warn!("{}: the profile has other layers or experts", path.display()),
             Err(problem) => tracing::warn!("the profile of experts is not used: {problem}"),

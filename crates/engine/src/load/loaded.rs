@@ -101,7 +101,7 @@ impl Loaded {
             true => start_stream(&mut *self.backend, all, options)?,
             false => check_limit(&*self.backend, all, options).map(|()| None)?,
         };
-        let stream = self.backend.stream_plan();
+        let stream = self.backend.streamed().and_then(|streamed| streamed.stream_plan());
         Ok(WeightsPlan { placed: placed.to_vec(), resident, limit, stream })
     }
 }

@@ -21,13 +21,13 @@ impl ModelAdapters {
     /// # Errors
     /// If one cannot be read for the model, or the device or the ranks take none.
     pub fn open(
-        (config, backend, model): (&ModelConfig, &dyn Backend, &dyn Model),
+        (config, backend, model): (&ModelConfig, &mut dyn Backend, &dyn Model),
         options: &LoadOptions,
     ) -> Result<Self, Error> {
         let device = backend.device().name;
         let staged = options.ranks.stages.as_ref().is_some_and(|stages| stages.ranks() > 1);
-        let refused = match (backend.takes_adapters(), staged) {
-            (false, _) => Some(format!("device {device} computes no adapters")),
+        let refused = match (backend.adapters(), staged) {
+            (None, _) => Some(format!("device {device} computes no adapters")),
             (_, true) => Some("adapters cannot be divided among stages".to_owned()),
             _ => None,
         };

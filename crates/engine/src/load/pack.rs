@@ -47,7 +47,9 @@ pub(super) fn use_pack(
         let PackPart { name, index, ty, layout, rows, cols, .. } = part.clone();
         (PackedMatrix { name, index, ty, rows, cols, layout }, pack.bytes(part))
     };
-    backend.use_packed(pack.parts().iter().map(matrix).collect());
+    if let Some(packed) = backend.packed() {
+        packed.use_packed(pack.parts().iter().map(matrix).collect());
+    }
     Ok(())
 }
 

@@ -17,18 +17,25 @@ pub struct PackedPart {
 
 impl Runner {
     /// The matrices that are held in packed layouts.
-    pub fn packed_parts(&self) -> Vec<PackedPart> {
+    pub fn packed_parts(&mut self) -> Vec<PackedPart> {
+        let Some(packed) = self.backend.packed() else { return Vec::new() };
+        let all = packed.packed_matrices();
         let part = |(matrix, packed): (Matrix, PackedMatrix)| {
             let PackedMatrix { name, index, ty, rows, cols, layout } = packed;
             let bytes = self.backend.held(ty, rows, cols, Mode::Fast).bytes.unwrap_or(0);
             let part = PackPart { name, index, ty, layout, rows, cols, range: 0..0, crc32c: 0 };
             PackedPart { part, bytes, matrix }
         };
-        self.backend.packed_matrices().into_iter().map(part).collect()
+        all.into_iter().map(part).collect()
     }
 
     /// The bytes of a matrix in its layout.
+    ///
+    /// # Panics
+    ///
+    /// If the matrix is not one of [`packed_parts`](Self::packed_parts).
     pub fn read_packed(&mut self, part: &PackedPart) -> Cow<'_, [u8]> {
-        self.backend.read_packed(part.matrix)
+        let packed = self.backend.packed().expect("a part is of a device with packed matrices");
+        packed.read_packed(part.matrix)
     }
 }

@@ -89,7 +89,7 @@ impl Runner {
         let (loaded, weights) = load_weights(backend, (checkpoint, placed), &settings, options)?;
         let Loaded { mut backend, model, layer_bytes, cache, chunk, limits } = loaded;
         let routes = ExpertRoutes::start(&mut *backend, config, &settings.checkpoint, options)?;
-        let adapters = ModelAdapters::open((config, &*backend, &*model), options)?;
+        let adapters = ModelAdapters::open((config, &mut *backend, &*model), options)?;
         let CacheMade { groups, states, context, note } = cache;
         let embedding = embedding(checkpoint, options, &*model);
         let info = ModelInfo {
@@ -210,13 +210,13 @@ impl Runner {
     /// What has happened to weights that are read when they are needed; `None` where there are
     /// none.
     pub fn stream_stats(&self) -> Option<StreamStats> {
-        self.backend.stream_stats()
+        self.backend.streamed()?.stream_stats()
     }
 
     /// Mean bytes of an expert that is read from disk; `None` where there are none.
     pub fn streamed_read_bytes(&self) -> Option<usize> {
-        self.backend.stream_stats()?;
-        let sizes = self.backend.expert_bytes();
+        self.stream_stats()?;
+        let sizes = self.backend.streamed()?.expert_bytes();
         let mean = sizes.iter().map(|it| it.read).sum::<usize>() / sizes.len().max(1);
         Some(mean).filter(|bytes| *bytes > 0)
     }
@@ -258,14 +258,15 @@ impl Runner {
         self.backend.pin_caller();
     }
 
-    /// As [`Backend::prepare_weights`].
+    /// Prepares some of the weights that no product has used yet, which the first product with them
+    /// would do. Returns whether there are more.
     pub fn prepare_weights(&mut self) -> bool {
-        self.backend.prepare_weights()
+        self.backend.packed().is_some_and(|packed| packed.prepare_weights())
     }
 
-    /// As [`Backend::take_prepared`].
+    /// Whether steps since the last call took time to prepare weights, unlike later ones.
     pub(crate) fn take_prepared(&mut self) -> bool {
-        self.backend.take_prepared()
+        self.backend.packed().is_some_and(|packed| packed.take_prepared())
     }
 
     /// Hands the times of all operations from now on to `profile`, if the device takes them.
@@ -278,7 +279,7 @@ impl Runner {
         self.backend.begin_other(operation);
     }
 
-    /// As [`Backend::share_work`].
+    /// As [`backend::Executor::share_work`].
     pub(crate) fn share_work(&self, count: usize, work: &(dyn Fn(usize) + Sync)) {
         self.backend.share_work(count, work);
     }
@@ -331,7 +332,7 @@ impl Runner {
 
     /// Says once that the system does not lock the memory of streamed weights, where it swaps.
     fn warn_of_unlocked(&mut self) {
-        let stats = self.backend.stream_stats().filter(|stats| stats.lock_refused);
+        let stats = self.stream_stats().filter(|stats| stats.lock_refused);
         if let Some(StreamStats { locked, slot_bytes, .. }) = stats
             && !std::mem::replace(&mut self.lock_refused, true)
         {

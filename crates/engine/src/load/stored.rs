@@ -4,6 +4,7 @@ use super::cache_bytes::LayerBytes;
 use super::disk_place::DiskPlace;
 use super::runner::Runner;
 use crate::disk::{CacheMemory, CacheParts};
+use backend::StoredBlocks;
 use store::{Keyspace, Store};
 
 impl Runner {
@@ -12,9 +13,18 @@ impl Runner {
         self.backend.touch_cache(group, blocks);
     }
 
-    /// As [`Backend::fingerprint`].
-    pub(crate) fn fingerprint(&self) -> Vec<f32> {
-        self.backend.fingerprint()
+    /// The bytes of blocks and states, which can be stored on disk.
+    ///
+    /// # Errors
+    ///
+    /// Why they cannot.
+    pub(crate) fn stored(&self) -> Result<&dyn StoredBlocks, &'static str> {
+        let stored = self.backend.stored();
+        let stored = stored.ok_or("the device does not give the bytes of its cache")?;
+        match self.is_stage {
+            true => Err("the layers are divided among several processes"),
+            false => Ok(stored),
+        }
     }
 
     /// Bytes of blocks and states in each layer.
@@ -30,12 +40,7 @@ impl Runner {
 
 impl CacheMemory for Runner {
     fn parts(&self) -> Result<CacheParts, &'static str> {
-        if !self.backend.stores_blocks() {
-            return Err("the device does not give the bytes of its cache");
-        }
-        if self.is_stage {
-            return Err("the layers are divided among several processes");
-        }
+        self.stored()?;
         let windows = self.groups.iter().map(|group| group.window.is_some()).collect();
         Ok(CacheParts { windows, states: self.states > 0 })
     }
@@ -45,18 +50,21 @@ impl CacheMemory for Runner {
     }
 
     fn read_block(&self, group: usize, block: u32, out: &mut [u8]) {
-        self.backend.read_block(group, block, out);
+        self.stored().expect(CHECKED).read_block(group, block, out);
     }
 
     fn write_block(&mut self, group: usize, block: u32, bytes: &[u8]) {
-        self.backend.write_block(group, block, bytes);
+        self.backend.stored_mut().expect(CHECKED).write_block(group, block, bytes);
     }
 
     fn read_state(&self, slot: u32, out: &mut [u8]) {
-        self.backend.read_state(slot, out);
+        self.stored().expect(CHECKED).read_state(slot, out);
     }
 
     fn write_state(&mut self, slot: u32, bytes: &[u8]) {
-        self.backend.write_state(slot, bytes);
+        self.backend.stored_mut().expect(CHECKED).write_state(slot, bytes);
     }
 }
+
+/// Why a cache that is stored has bytes.
+const CHECKED: &str = "`parts` has checked that blocks can be stored";

@@ -248,7 +248,8 @@ pub(super) fn start_stream(
         (_, free) => free.map(|free| left_for_weights(free, held)),
     };
     let bytes = limit.unwrap_or(usize::MAX).saturating_sub(held.weights);
-    let started = backend.stream_weights(bytes, options.weights_read_threads);
+    let Some(stream) = backend.streamed_mut() else { return Ok(limit) };
+    let started = stream.stream_weights(bytes, options.weights_read_threads);
     started.map_err(|error| match (error, limit) {
         (backend::Error::WeightsMemory { needed, .. }, Some(limit)) => {
             let least = held.weights + needed;
@@ -256,7 +257,7 @@ pub(super) fn start_stream(
         }
         (error, _) => error.into(),
     })?;
-    if let Some(stats) = backend.stream_stats() {
+    if let Some(stats) = stream.stream_stats() {
         let (held, all) = (stats.slot_bytes >> 20, stats.expert_bytes >> 20);
         tracing::info!("{held} of {all} MiB of streamed weights are in memory at a time");
     }

@@ -35,7 +35,7 @@ macro_rules! delegate {
     };
 }
 
-impl Backend for Fragile {
+impl Executor for Fragile {
     fn device(&self) -> &'static Device {
         &FRAGILE
     }
@@ -52,6 +52,17 @@ impl Backend for Fragile {
         }
     }
 
+    delegate! {
+        &self:
+        fn identity() -> String;
+        fn threads() -> usize;
+        fn memory() -> Memory;
+        &mut self:
+        fn begin(batch: &Batch);
+    }
+}
+
+impl Weights for Fragile {
     /// As on every GPU, weights of all types are copied to the device, also where the CPU under it
     /// has no layout of its own for them.
     fn held(&self, ty: &'static QuantType, rows: usize, cols: usize, _: Mode) -> Held {
@@ -60,28 +71,37 @@ impl Backend for Fragile {
 
     delegate! {
         &self:
-        fn identity() -> String;
-        fn threads() -> usize;
         fn mode() -> Mode;
-        fn read(x: Buffer, rows: usize) -> &[f32];
-        fn memory() -> Memory;
         &mut self:
-        fn buffer(rows: usize, width: usize) -> Result<Buffer, Error>;
         fn table(spec: MatrixSpec) -> Result<Table, Error>;
         fn matrix(spec: MatrixSpec) -> Result<Matrix, Error>;
         fn vector(values: Vec<f32>) -> Vector;
         fn experts(spec: ExpertsSpec) -> Result<Experts, Error>;
         fn rope(frequencies: Vec<f32>, magnitude: Magnitude, pairs: Pairs, rows: usize) -> Result<Rope, Error>;
+    }
+}
+
+impl Cache for Fragile {
+    delegate! {
+        &self:
+        &mut self:
         fn cache(spec: &CacheSpec<'_>) -> Result<(), Error>;
-        fn begin(batch: &Batch);
         fn copy_blocks(copies: &[BlockCopy]);
         fn copy_states(copies: &[(u32, u32)]);
+    }
+}
+
+impl Operations for Fragile {
+    delegate! {
+        &self:
+        fn read(x: Buffer, rows: usize) -> &[f32];
+        &mut self:
+        fn buffer(rows: usize, width: usize) -> Result<Buffer, Error>;
         fn embed(table: Table, tokens: &[u32], out: Buffer);
         fn rms_norm(x: Buffer, norm: RmsNorm, out: Buffer, rows: usize);
         fn linear(x: Buffer, outputs: &[(Matrix, Buffer)], rows: usize);
         fn linear_heads(x: HeadColumns, weights: &[Matrix], out: HeadColumns, rows: usize);
         fn copy_heads(x: HeadColumns, width: usize, out: HeadColumns, rows: usize);
-        fn add_bias(x: Buffer, bias: Vector, rows: usize);
         fn rope_angles(rope: Rope, positions: &[u32], long: LongRows<'_>);
         fn rotate(x: HeadColumns, rope: Rope, rows: usize);
         fn rotate_back(x: HeadColumns, rope: Rope, rows: usize);
@@ -99,14 +119,9 @@ impl Backend for Fragile {
         fn write_streams(x: Buffer, factors: Buffer, y: Buffer, rows: usize);
         fn short_conv(layer: usize, which: usize, x: Buffer, spec: &ShortConv, batch: &Batch);
         fn recur(layer: usize, spec: &RecurrenceSpec, batch: &Batch);
-        fn apply_gate(kind: Gate, gate: Buffer, up: Buffer, rows: usize);
-        fn scale_by_sigmoid(x: Buffer, gate: Buffer, rows: usize);
         fn center(x: Buffer, out: Buffer, rows: usize);
-        fn activate(kind: Gate, x: Buffer, rows: usize);
-        fn scale(x: Buffer, factor: f32, rows: usize);
-        fn soft_cap(x: Buffer, cap: f32, rows: usize);
+        fn map(op: MapOp, x: Buffer, rows: usize);
         fn mix_experts(x: Buffer, logits: Buffer, experts: Experts, out: Buffer, tokens: &[u32]);
-        fn add(x: Buffer, y: Buffer, rows: usize);
         fn gather(x: Buffer, rows: &[u32], out: Buffer);
         fn fetch(x: Buffer, rows: usize);
         fn update(x: Buffer, rows: usize, change: &mut dyn FnMut(&mut [f32]));

@@ -86,7 +86,7 @@ fn check_bits(checkpoint: &Checkpoint, ty: &str) -> usize {
     let path = pack_path(&folder);
     let mut runner = load(checkpoint, PackChoice::Off, ty).unwrap();
     let parts = write_pack(&path, &mut runner, |_| {});
-    let packed = load(checkpoint, PackChoice::File(path), ty).unwrap();
+    let mut packed = load(checkpoint, PackChoice::File(path), ty).unwrap();
     assert_eq!(packed.packed_parts().len(), parts);
     let unprepared = load(checkpoint, PackChoice::Off, ty).unwrap();
     let expected = logits(unprepared);

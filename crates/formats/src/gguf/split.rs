@@ -120,6 +120,15 @@ fn check_tensors(parts: &[(Arc<Mmap>, Header)]) -> Result<()> {
     }
 }
 
+pub(super) fn open_part(path: &Path) -> Result<(Arc<Mmap>, Header)> {
+    let map = map_file(path)?;
+    let header = parse(&map, path)?;
+    // Everything before the tensors was copied.
+    let first = header.tensors.iter().map(|tensor| tensor.range.start).min();
+    map.not_needed(0..first.unwrap_or(map.len()));
+    Ok((map, header))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -145,13 +154,4 @@ mod tests {
         check("é00001-of-00003.gguf", None);
         assert!(from_name(Path::new(OsStr::from_bytes(b"\xff-00001-of-00002.gguf"))).is_some());
     }
-}
-
-pub(super) fn open_part(path: &Path) -> Result<(Arc<Mmap>, Header)> {
-    let map = map_file(path)?;
-    let header = parse(&map, path)?;
-    // Everything before the tensors was copied.
-    let first = header.tensors.iter().map(|tensor| tensor.range.start).min();
-    map.not_needed(0..first.unwrap_or(map.len()));
-    Ok((map, header))
 }

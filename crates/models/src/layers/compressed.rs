@@ -7,9 +7,12 @@
 
 use super::compressor::Compressor;
 use super::indexer::Indexer;
-use super::{ForwardPass, Linear, Norm, OpPlace, Operation};
-use crate::Error;
+use super::linear::Linear;
+use super::norm::Norm;
+use super::operation::{OpPlace, Operation};
+use crate::error::Error;
 use crate::loader::Loader;
+use crate::pass::ForwardPass;
 use crate::ranks::{Heads, Slice};
 use backend::{Buffer, HeadColumns, LayerCache, Matrix, Rope, Rounding, RowAttention};
 use dist::Split;

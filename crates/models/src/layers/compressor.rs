@@ -1,8 +1,9 @@
 //! Compressors (DeepSeek V4): every so many positions become one row of the cache.
 
-use super::{ForwardPass, Linear};
-use crate::Error;
+use super::linear::Linear;
+use crate::error::Error;
 use crate::loader::Loader;
+use crate::pass::ForwardPass;
 use crate::ranks::Slice;
 use backend::{Buffer, Compression, Rope};
 use formats::layers::CompressorSpec;

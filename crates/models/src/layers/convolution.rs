@@ -1,12 +1,13 @@
 //! Projections whose outputs pass a short convolution along positions, and layers that are little
 //! else (LFM2).
 
-use super::linear::PartOf;
-use super::{ForwardPass, Linear, OpPlace, Operation};
-use crate::Error;
+use super::linear::{Linear, PartOf};
+use super::operation::{OpPlace, Operation};
+use crate::error::Error;
 use crate::loader::Loader;
+use crate::pass::ForwardPass;
 use crate::ranks::{Slice, part};
-use backend::{Buffer, Gate, LayerCache, ShortConv};
+use backend::{Buffer, Gate, LayerCache, MapOp, ShortConv};
 use dist::Split;
 use formats::layers::ConvolutionSpec;
 use std::ops::Range;
@@ -122,9 +123,9 @@ impl Operation for ShortConvolution {
         let outputs = self.inputs.each_ref().map(|(linear, buffer)| (linear, *buffer));
         Linear::forward_each(pass, x, outputs, rows);
         // b: [rows, channels], what is convolved
-        pass.backend.apply_gate(Gate::Product, b, inner, rows);
+        pass.backend.map(MapOp::Gate(Gate::Product, inner), b, rows);
         pass.backend.short_conv(self.layer, 0, b, &self.conv, pass.batch);
-        pass.backend.apply_gate(Gate::Product, c, self.conv.out, rows);
+        pass.backend.map(MapOp::Gate(Gate::Product, self.conv.out), c, rows);
         self.out.forward(pass, c, out, rows);
         Ok(())
     }

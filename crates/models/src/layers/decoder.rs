@@ -10,13 +10,19 @@
 use super::embedding::AddedEmbeddings;
 use super::head::Head;
 use super::layer_input::LayerInputs;
+use super::load::load;
+use super::norm::Norm;
+use super::operation::{ForeseenExperts, OpPlace, Operation};
 use super::streams::{Residual, Stream};
-use super::{ForwardPass, Moe, Norm, OpPlace, Operation};
+use crate::classifier::Classifier;
+use crate::error::Error;
 use crate::loader::Loader;
+use crate::model::Model;
+use crate::pass::ForwardPass;
+use crate::projections::Projections;
 use crate::ranks::Ranks;
 use crate::ropes::Ropes;
-use crate::{Classifier, Error, Model, Projections};
-use backend::{Backend, Batch, Buffer, LayerCache, Table, ThreadLimits};
+use backend::{Backend, Batch, Buffer, LayerCache, MapOp, StreamedWeights, Table, ThreadLimits};
 use dist::Comm;
 use formats::layers::{self, LAYER_SCALE, NormSpec};
 use std::sync::Arc;
@@ -52,7 +58,7 @@ impl Sublayer {
         Ok(Self {
             stream: Stream::load(loader, &spec.stream)?,
             before: norm(loader, &spec.before)?,
-            op: super::load(loader, place, &spec.op)?,
+            op: load(loader, place, &spec.op)?,
             after: norm(loader, &spec.after)?,
             behind: norm(loader, &spec.behind)?,
         })
@@ -136,7 +142,7 @@ impl Decoder {
             let (layer, kept) = Layer::load(loader, number, &config.layers[number])?;
             layers.push(layer);
             cache.push(kept);
-            loader.backend.layer_loaded();
+            loader.layer_loaded();
         }
         // Weights are loaded in the order of their use, in which disks read them ahead.
         loader.enter(None, config.head.tensors(vocab, hidden), Vec::new());
@@ -144,7 +150,7 @@ impl Decoder {
             true => Some(Head::load(loader, &config.head)?),
             false => None,
         };
-        loader.backend.layer_loaded();
+        loader.layer_loaded();
         let work = Workspace::new(loader)?;
         let x = loader.backend.buffer(loader.limits.rows, hidden)?;
         Ok(Self {
@@ -166,7 +172,7 @@ impl Decoder {
     }
 
     /// The experts of the layer after `layer`.
-    fn experts_after(&self, layer: usize) -> Option<&Moe> {
+    fn experts_after(&self, layer: usize) -> Option<&dyn ForeseenExperts> {
         let next = self.layers.get(layer - self.first + 1)?;
         next.sublayers.iter().find_map(|sublayer| sublayer.op.experts())
     }
@@ -179,7 +185,7 @@ impl Decoder {
                 let embeddings = self.residual.embeddings();
                 pass.backend.embed(*embed, pass.batch.tokens(), embeddings);
                 if self.embedding_scale != 1.0 {
-                    pass.backend.scale(embeddings, self.embedding_scale, rows);
+                    pass.backend.map(MapOp::Scale(self.embedding_scale), embeddings, rows);
                 }
                 if let Some(added) = &self.added {
                     added.complete(pass, embeddings);
@@ -280,7 +286,8 @@ impl Model for Decoder {
         let (Workspace { normed, delta, logits, .. }, rows) = (self.work, pass.rows());
         self.ropes.turn_to(pass.backend, batch);
         self.begin(pass)?;
-        let foresees = rows <= ThreadLimits::DECODE_ROWS && pass.backend.foresees();
+        let foresees = rows <= ThreadLimits::DECODE_ROWS
+            && pass.backend.streamed().is_some_and(StreamedWeights::foresees);
         for (layer, Layer { sublayers, scale }) in (self.first..).zip(&self.layers) {
             for Sublayer { stream, before, op, after, behind } in sublayers {
                 // x, normed: [rows, hidden]
@@ -306,7 +313,7 @@ impl Model for Decoder {
             }
             let stream = self.residual.buffer();
             if let Some(scale) = scale {
-                pass.backend.scale(stream, *scale, rows);
+                pass.backend.map(MapOp::Scale(*scale), stream, rows);
             }
             pass.check(stream, || format!("residual stream after layer {layer}"))?;
         }

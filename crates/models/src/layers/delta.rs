@@ -6,12 +6,14 @@
 //! cache with a window; the matrices are states.
 
 use super::convolution::{ConvolvedLinear, ConvolvedSource};
-use super::linear::PartOf;
-use super::{ForwardPass, Linear, Norm, OpPlace, Operation};
-use crate::Error;
+use super::linear::{Linear, PartOf};
+use super::norm::Norm;
+use super::operation::{OpPlace, Operation};
+use crate::error::Error;
 use crate::loader::Loader;
+use crate::pass::ForwardPass;
 use crate::ranks::{Heads, Slice};
-use backend::{Buffer, Gate, LayerCache, RecurrenceRule, RecurrenceSpec};
+use backend::{Buffer, Gate, LayerCache, MapOp, RecurrenceRule, RecurrenceSpec};
 use dist::Split;
 use formats::layers::DeltaSpec;
 use std::ops::Range;
@@ -227,7 +229,7 @@ impl Operation for GatedDelta {
         // spec.out: [rows, heads * value_dim]
         pass.backend.recur(self.layer, spec, pass.batch);
         self.norm.forward(pass, spec.out, self.normed, rows);
-        pass.backend.apply_gate(self.kind, self.gate.out, self.normed, rows);
+        pass.backend.map(MapOp::Gate(self.kind, self.normed), self.gate.out, rows);
         self.out.forward(pass, self.gate.out, out, rows);
         Ok(())
     }

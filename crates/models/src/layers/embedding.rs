@@ -1,10 +1,11 @@
 //! Embeddings of types and positions, which are added to the embeddings of tokens, and the norm of
 //! the sum.
 
-use super::{ForwardPass, Norm};
-use crate::Error;
+use super::norm::Norm;
+use crate::error::Error;
 use crate::loader::Loader;
-use backend::{Buffer, Table};
+use crate::pass::ForwardPass;
+use backend::{Buffer, MapOp, Table};
 use formats::layers::EmbeddingSpec;
 
 pub(crate) struct AddedEmbeddings {
@@ -45,7 +46,7 @@ impl AddedEmbeddings {
         let positions = self.positions.map(|positions| (positions, batch.positions()));
         for (table, ids) in [types, positions].into_iter().flatten() {
             pass.backend.embed(table, ids, self.added);
-            pass.backend.add(x, self.added, rows);
+            pass.backend.map(MapOp::Add(self.added), x, rows);
         }
         if let Some(norm) = &self.norm {
             norm.forward(pass, x, x, rows);

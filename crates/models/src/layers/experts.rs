@@ -1,12 +1,14 @@
 //! Mixtures of experts: a router sends each row to a few of many MLPs; a shared expert, if there is
 //! one, computes every row.
 
-use super::mlp::limited;
-use super::{ForwardPass, GatedMlp, Linear, Operation};
-use crate::Error;
+use super::linear::Linear;
+use super::mlp::{GatedMlp, limited};
+use super::operation::{ForeseenExperts, Operation};
+use crate::error::Error;
 use crate::loader::Loader;
+use crate::pass::ForwardPass;
 use crate::ranks::{Slice, part};
-use backend::{Buffer, Experts, ExpertsSpec, GroupRank, Groups, Matrix, Routing, Scores};
+use backend::{Buffer, Experts, ExpertsSpec, GroupRank, Groups, MapOp, Matrix, Routing, Scores};
 use dist::Split;
 use formats::layers::RouterScores;
 use formats::layers::{self, Correction};
@@ -90,14 +92,6 @@ impl Moe {
         Ok(Self { router, logits, latent, experts, shared })
     }
 
-    /// Guesses the experts from `x`, `[rows, hidden]`, the input of an earlier layer's experts, so
-    /// that those on disk can be read before they are chosen.
-    pub fn foresee(&self, pass: &mut ForwardPass<'_>, x: Buffer) {
-        let rows = pass.rows();
-        self.router.forward(pass, x, self.logits, rows);
-        pass.backend.foresee(self.logits, self.experts, pass.batch.tokens());
-    }
-
     /// `[rows, hidden]` to `[rows, hidden]`, where the router's inputs may be others than the
     /// experts'.
     pub fn forward_routed(
@@ -110,11 +104,13 @@ impl Moe {
         self.router.forward(pass, routed, logits, rows);
         if let Some(shared) = &self.shared {
             // Computed first, while missing experts are read.
-            pass.backend.request_experts(logits, self.experts, pass.batch.tokens());
+            if let Some(streamed) = pass.backend.streamed_mut() {
+                streamed.request_experts(logits, self.experts, pass.batch.tokens());
+            }
             shared.mlp.compute(pass, x, shared.out);
             if let Some((gate, logits)) = &shared.gate {
                 gate.forward(pass, x, *logits, rows);
-                pass.backend.scale_by_sigmoid(shared.out, *logits, rows);
+                pass.backend.map(MapOp::ScaleBySigmoid(*logits), shared.out, rows);
             }
         }
         match &self.latent {
@@ -127,7 +123,7 @@ impl Moe {
             }
         }
         if let Some(shared) = &self.shared {
-            pass.backend.add(out, shared.out, rows);
+            pass.backend.map(MapOp::Add(shared.out), out, rows);
         }
     }
 }
@@ -142,13 +138,23 @@ impl Operation for Moe {
         Split::Experts
     }
 
-    fn experts(&self) -> Option<&Moe> {
+    fn experts(&self) -> Option<&dyn ForeseenExperts> {
         Some(self)
     }
 
     fn forward(&self, pass: &mut ForwardPass<'_>, x: Buffer, out: Buffer) -> Result<(), Error> {
         self.forward_routed(pass, (x, x), out);
         Ok(())
+    }
+}
+
+impl ForeseenExperts for Moe {
+    fn foresee(&self, pass: &mut ForwardPass<'_>, x: Buffer) {
+        let rows = pass.rows();
+        self.router.forward(pass, x, self.logits, rows);
+        if let Some(streamed) = pass.backend.streamed_mut() {
+            streamed.foresee(self.logits, self.experts, pass.batch.tokens());
+        }
     }
 }
 

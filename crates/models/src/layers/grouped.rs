@@ -1,11 +1,15 @@
 //! Grouped-query attention with rotary positions, and optional norms of queries, keys and values,
 //! sliding window and sinks. A layer may attend to the keys and values of an earlier one.
 
-use super::{ForwardPass, Linear, Norm, OpPlace, Operation, Rotations};
-use crate::Error;
+use super::linear::Linear;
+use super::norm::Norm;
+use super::operation::{OpPlace, Operation};
+use super::rope::Rotations;
+use crate::error::Error;
 use crate::loader::Loader;
+use crate::pass::ForwardPass;
 use crate::ranks::{Heads, Slice};
-use backend::{AttentionSpec, Buffer, Gate, HeadColumns, LayerCache, Rope, Window};
+use backend::{AttentionSpec, Buffer, Gate, HeadColumns, LayerCache, MapOp, Rope, Window};
 use dist::Split;
 use formats::layers::ValueSource;
 use formats::layers::{GroupedSpec, KeySource, Reach};
@@ -124,6 +128,15 @@ impl GroupedAttention {
         })
     }
 
+    /// Attention of the queries `q` into `out`, `[rows, heads * head_dim]` each.
+    fn attend(&self, pass: &mut ForwardPass<'_>, q: Buffer, out: Buffer) {
+        if self.spec.window.ahead == 0 {
+            return pass.backend.attention(self.layer, q, out, &self.spec, pass.batch);
+        }
+        let attention = pass.backend.bidirectional().expect("encoders load where there is one");
+        attention.attend_both_ways(self.layer, q, out, &self.spec, pass.batch);
+    }
+
     /// Queries or keys after their norm and rotation.
     fn turn(
         &self,
@@ -185,9 +198,9 @@ impl Operation for GroupedAttention {
             pass.backend.store_kv(self.layer, k, Some(v), pass.batch);
         }
         // mixed: [rows, heads * head_dim]
-        pass.backend.attention(self.layer, q, mixed, &self.spec, pass.batch);
+        self.attend(pass, q, mixed);
         let gated = self.gate.map_or(mixed, |[_, gate]| {
-            pass.backend.apply_gate(Gate::Sigmoid, gate, mixed, rows);
+            pass.backend.map(MapOp::Gate(Gate::Sigmoid, mixed), gate, rows);
             gate
         });
         self.out.forward(pass, gated, out, rows);

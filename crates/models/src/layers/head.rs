@@ -1,10 +1,12 @@
 //! The output head: a norm and a projection to the vocabulary, which ranks may share.
 
-use super::{ForwardPass, Linear, Norm};
-use crate::Error;
+use super::linear::Linear;
+use super::norm::Norm;
+use crate::error::Error;
 use crate::loader::Loader;
+use crate::pass::ForwardPass;
 use crate::ranks::{Slice, part};
-use backend::Buffer;
+use backend::{Buffer, MapOp};
 use dist::Shard;
 use formats::layers::{HeadSpec, OutputSpec};
 use std::ops::Range;
@@ -101,10 +103,10 @@ impl Head {
         let linear = self.linear.expect("logits are computed of models that generate");
         linear.forward_logits(pass, normed, own, rows);
         if self.scale != 1.0 {
-            pass.backend.scale(own, self.scale, rows);
+            pass.backend.map(MapOp::Scale(self.scale), own, rows);
         }
         if let Some(cap) = self.cap {
-            pass.backend.soft_cap(own, cap, rows);
+            pass.backend.map(MapOp::SoftCap(cap), own, rows);
         }
         match (&self.others, pass.slices) {
             (Some(others), Some(comm)) => {

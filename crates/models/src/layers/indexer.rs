@@ -2,9 +2,11 @@
 //! to, which are compressed ones (DeepSeek V4) or the positions themselves (DeepSeek V3.2).
 
 use super::compressor::Compressor;
-use super::{ForwardPass, Linear, Norm};
-use crate::Error;
+use super::linear::Linear;
+use super::norm::Norm;
+use crate::error::Error;
 use crate::loader::Loader;
+use crate::pass::ForwardPass;
 use crate::ranks::Slice;
 use backend::{Buffer, HeadColumns, IndexSpec, Rope, Rounding, Selection};
 use formats::layers::{self, CompressedIndexSpec};

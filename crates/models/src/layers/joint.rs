@@ -5,10 +5,14 @@
 //! `ffn_gate_inp.scale` divided by the root of the width. What they give is added up:
 //! `post_ffw_norm_1(mlp) + post_ffw_norm_2(experts)`.
 
-use super::{ForwardPass, GatedMlp, Moe, Norm, Operation};
-use crate::Error;
+use super::experts::Moe;
+use super::mlp::GatedMlp;
+use super::norm::Norm;
+use super::operation::Operation;
+use crate::error::Error;
 use crate::loader::Loader;
-use backend::Buffer;
+use crate::pass::ForwardPass;
+use backend::{Buffer, MapOp};
 use dist::Split;
 use formats::layers::JointSpec;
 use formats::names::ROUTER_SCALES;
@@ -63,7 +67,7 @@ impl Operation for MlpAndExperts {
         self.experts.forward_routed(pass, (of_mlp, input), of_experts);
         pass.sum_over_ranks(of_experts, Split::Experts)?;
         after_experts.forward(pass, of_experts, input, rows);
-        pass.backend.add(out, input, rows);
+        pass.backend.map(MapOp::Add(input), out, rows);
         Ok(())
     }
 }

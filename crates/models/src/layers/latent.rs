@@ -7,10 +7,13 @@
 //! computed together; see docs/decisions/0011-latent-attention-is-absorbed.md.
 
 use super::indexer::Indexer;
-use super::linear::PartOf;
-use super::{ForwardPass, Linear, Norm, OpPlace, Operation, Rotations};
-use crate::Error;
+use super::linear::{Linear, PartOf};
+use super::norm::Norm;
+use super::operation::{OpPlace, Operation};
+use super::rope::Rotations;
+use crate::error::Error;
 use crate::loader::{ComputedMatrix, Loader};
+use crate::pass::ForwardPass;
 use crate::ranks::{Heads, Slice};
 use backend::{
     AttentionSpec, Buffer, HeadColumns, LayerCache, Matrix, Mode, Rope, RowAttention, Selection,

@@ -4,12 +4,15 @@
 //! values, `(norm(projection) + row) / sqrt(2)`. A layer multiplies them with the gate of its
 //! residual stream, and adds what a projection makes of that.
 
+use super::linear::Linear;
 use super::mlp::gate_kind;
-use super::{ForwardPass, Linear, Norm, Operation};
-use crate::Error;
+use super::norm::Norm;
+use super::operation::Operation;
+use crate::error::Error;
 use crate::loader::Loader;
+use crate::pass::ForwardPass;
 use crate::ranks::Slice;
-use backend::{Buffer, Gate, HeadColumns, Table};
+use backend::{Buffer, Gate, HeadColumns, MapOp, Table};
 use dist::Split;
 use formats::layers::{EmbeddingSpec, LayerInputSpec, LayerInputsSpec};
 
@@ -72,16 +75,16 @@ impl LayerInputs {
         let (rows, root) = (pass.rows(), |count: usize| (count as f32).sqrt());
         let embedded = self.own.as_ref().map_or(embeddings, |own| {
             pass.backend.embed(own.table, pass.batch.tokens(), own.out);
-            pass.backend.scale(own.out, own.scale, rows);
+            pass.backend.map(MapOp::Scale(own.scale), own.out, rows);
             own.out
         });
         self.projection.forward(pass, embedded, projected, rows);
-        pass.backend.scale(projected, 1.0 / root(self.hidden), rows);
+        pass.backend.map(MapOp::Scale(1.0 / root(self.hidden)), projected, rows);
         self.norm.forward(pass, projected, normed, rows);
         pass.backend.embed(self.table, pass.batch.tokens(), inputs);
-        pass.backend.scale(inputs, root(self.width), rows);
-        pass.backend.add(inputs, normed, rows);
-        pass.backend.scale(inputs, std::f32::consts::FRAC_1_SQRT_2, rows);
+        pass.backend.map(MapOp::Scale(root(self.width)), inputs, rows);
+        pass.backend.map(MapOp::Add(normed), inputs, rows);
+        pass.backend.map(MapOp::Scale(std::f32::consts::FRAC_1_SQRT_2), inputs, rows);
     }
 }
 
@@ -127,7 +130,7 @@ impl Operation for LayerInput {
         self.gate.forward(pass, x, gate, rows);
         let own = HeadColumns { buffer: input, first: 0, stride: self.width };
         pass.backend.copy_heads(self.inputs, self.width, own, rows);
-        pass.backend.apply_gate(self.kind, gate, input, rows);
+        pass.backend.map(MapOp::Gate(self.kind, input), gate, rows);
         self.projection.forward(pass, gate, out, rows);
         Ok(())
     }

@@ -1,10 +1,10 @@
 //! A projection: this rank's part of a matrix and of its optional bias.
 
-use super::ForwardPass;
-use crate::Error;
+use crate::error::Error;
 use crate::loader::Loader;
+use crate::pass::ForwardPass;
 use crate::ranks::Slice;
-use backend::{AdaptedRows, Buffer, Matrix, Vector};
+use backend::{AdaptedRows, Buffer, MapOp, Matrix, Vector};
 use dist::Split;
 use std::ops::Range;
 
@@ -117,10 +117,10 @@ impl Linear {
         pass.backend.linear(x, &outputs.map(|(linear, out)| (linear.weight, out)), rows);
         for (linear, out) in outputs {
             if linear.factor != 1.0 {
-                pass.backend.scale(out, linear.factor, rows);
+                pass.backend.map(MapOp::Scale(linear.factor), out, rows);
             }
             if let Some(bias) = linear.bias {
-                pass.backend.add_bias(out, bias, rows);
+                pass.backend.map(MapOp::AddBias(bias), out, rows);
             }
         }
         if !adapted.is_empty() {
@@ -143,6 +143,7 @@ impl Linear {
                 count += 1;
             }
         }
-        pass.backend.add_low_rank(x, &changed[..count], adapted);
+        let adapters = pass.backend.adapters().expect("adapters are opened for devices with them");
+        adapters.add_low_rank(x, &changed[..count], adapted);
     }
 }

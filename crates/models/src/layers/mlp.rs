@@ -1,11 +1,13 @@
 //! The gated MLP: `down(gate(x) applied to up(x))` (Shazeer, 2020), or without a gate
 //! `down(activation(up(x)))`.
 
-use super::{ForwardPass, Linear, Operation};
-use crate::Error;
+use super::linear::Linear;
+use super::operation::Operation;
+use crate::error::Error;
 use crate::loader::Loader;
+use crate::pass::ForwardPass;
 use crate::ranks::{Slice, part};
-use backend::{Buffer, Gate};
+use backend::{Buffer, Gate, MapOp};
 use dist::Split;
 use formats::layers::Activation;
 use formats::layers::MlpSpec;
@@ -57,11 +59,11 @@ impl GatedMlp {
         match &self.gate {
             Some(linear) => {
                 Linear::forward_each(pass, x, [(linear, gate), (&self.up, up)], rows);
-                pass.backend.apply_gate(self.kind, gate, up, rows);
+                pass.backend.map(MapOp::Gate(self.kind, up), gate, rows);
             }
             None => {
                 self.up.forward(pass, x, gate, rows);
-                pass.backend.activate(self.kind, gate, rows);
+                pass.backend.map(MapOp::Activate(self.kind), gate, rows);
             }
         }
         self.down.forward(pass, gate, out, rows);

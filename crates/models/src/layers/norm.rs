@@ -1,9 +1,9 @@
 //! RMSNorm over whole rows, or over each head of a row; LayerNorm over whole rows.
 
-use super::ForwardPass;
-use crate::Error;
+use crate::error::Error;
 use crate::loader::Loader;
-use backend::{Buffer, RmsNorm, Vector};
+use crate::pass::ForwardPass;
+use backend::{Buffer, MapOp, RmsNorm, Vector};
 use formats::layers::{NormKind, NormSpec};
 use std::ops::Range;
 
@@ -99,7 +99,7 @@ impl Norm {
         pass.backend.center(x, centred, rows);
         pass.backend.rms_norm(centred, self.norm, out, rows);
         if let Some(bias) = bias {
-            pass.backend.add_bias(out, bias, rows);
+            pass.backend.map(MapOp::AddBias(bias), out, rows);
         }
         out
     }

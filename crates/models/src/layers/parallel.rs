@@ -1,12 +1,12 @@
 //! Operations of one input, which are added up: attention, and a state space (Falcon-H1) or an MLP
 //! (Cohere 2).
 
-use super::{ForwardPass, OpPlace, Operation};
-use crate::Error;
+use super::operation::Operation;
+use crate::error::Error;
 use crate::loader::Loader;
-use backend::{Buffer, LayerCache};
+use crate::pass::ForwardPass;
+use backend::{Buffer, LayerCache, MapOp};
 use dist::Split;
-use formats::layers::OpSpec;
 
 pub(crate) struct Parallel {
     ops: Vec<Box<dyn Operation>>,
@@ -16,15 +16,11 @@ pub(crate) struct Parallel {
 }
 
 impl Parallel {
-    /// Loads the operations, whose rows follow each other in the cache of the layer.
-    pub fn load(loader: &mut Loader<'_>, place: OpPlace, specs: &[OpSpec]) -> Result<Self, Error> {
-        let (mut ops, mut cache) = (Vec::new(), LayerCache::default());
-        for spec in specs {
-            let place = OpPlace { rows: place.rows + cache.rows.len(), ..place };
-            let op = super::load(loader, place, spec)?;
-            cache.extend(op.cache());
-            ops.push(op);
-        }
+    /// Of operations that are loaded, which keep `cache` together.
+    pub fn new(
+        loader: &mut Loader<'_>,
+        (ops, cache): (Vec<Box<dyn Operation>>, LayerCache),
+    ) -> Result<Self, Error> {
         let hidden = loader.hidden();
         Ok(Self { ops, out: loader.shared("parallel", hidden)?, cache })
     }
@@ -50,7 +46,7 @@ impl Operation for Parallel {
             op.forward(pass, x, given)?;
             pass.sum_over_ranks(given, op.split())?;
             if number > 0 {
-                pass.backend.add(out, given, rows);
+                pass.backend.map(MapOp::Add(given), out, rows);
             }
         }
         Ok(())

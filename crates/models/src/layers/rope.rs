@@ -1,6 +1,6 @@
 //! The rotations of an operation.
 
-use crate::Error;
+use crate::error::Error;
 use crate::loader::Loader;
 use backend::Rope;
 use formats::layers::{Growth, RopeConfig};

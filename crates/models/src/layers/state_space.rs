@@ -5,12 +5,14 @@
 //! positions, whose inputs are rows of the cache with a window; the matrices are states.
 
 use super::convolution::{ConvolvedLinear, ConvolvedSource};
-use super::linear::PartOf;
-use super::{ForwardPass, Linear, Norm, OpPlace, Operation};
-use crate::Error;
+use super::linear::{Linear, PartOf};
+use super::norm::Norm;
+use super::operation::{OpPlace, Operation};
+use crate::error::Error;
 use crate::loader::Loader;
+use crate::pass::ForwardPass;
 use crate::ranks::{Heads, Slice};
-use backend::{Buffer, Gate, LayerCache, RecurrenceRule, RecurrenceSpec};
+use backend::{Buffer, Gate, LayerCache, MapOp, RecurrenceRule, RecurrenceSpec};
 use dist::Split;
 use formats::layers::MambaNorm;
 use formats::layers::StateSpaceSpec;
@@ -152,13 +154,13 @@ impl Operation for StateSpace {
         pass.backend.recur(self.layer, spec, pass.batch);
         let read = match (self.norm, self.normed) {
             (MambaNorm::BehindGate, Some((norm, normed))) => {
-                pass.backend.apply_gate(Gate::Silu, gated, spec.out, rows);
+                pass.backend.map(MapOp::Gate(Gate::Silu, spec.out), gated, rows);
                 norm.forward(pass, gated, normed, rows)
             }
             (_, normed) => {
                 let up = normed
                     .map_or(spec.out, |(norm, normed)| norm.forward(pass, spec.out, normed, rows));
-                pass.backend.apply_gate(Gate::Silu, gated, up, rows);
+                pass.backend.map(MapOp::Gate(Gate::Silu, up), gated, rows);
                 gated
             }
         };

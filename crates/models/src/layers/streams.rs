@@ -1,11 +1,13 @@
 //! The residual stream, or streams: hyper-connections (mHC; DeepSeek V4) keep several, from which a
 //! sublayer reads a mixture and into which its output is mixed.
 
-use super::{ForwardPass, Linear, Norm};
-use crate::Error;
+use super::linear::Linear;
+use super::norm::Norm;
+use crate::error::Error;
 use crate::loader::Loader;
+use crate::pass::ForwardPass;
 use crate::ranks::Slice;
-use backend::{Buffer, HyperSpec};
+use backend::{Buffer, HyperSpec, MapOp};
 use dist::Split;
 use formats::layers::HyperConfig;
 use formats::layers::{HeadSpec, MixtureSpec, StreamSpec};
@@ -127,10 +129,10 @@ impl Residual {
                 pass.backend.write_streams(several.streams, mixture.factors, y, rows);
             }
             (_, Stream::One { scale }) if *scale != 1.0 => {
-                pass.backend.scale(y, *scale, rows);
-                pass.backend.add(self.x, y, rows);
+                pass.backend.map(MapOp::Scale(*scale), y, rows);
+                pass.backend.map(MapOp::Add(y), self.x, rows);
             }
-            _ => pass.backend.add(self.x, y, rows),
+            _ => pass.backend.map(MapOp::Add(y), self.x, rows),
         }
     }
 

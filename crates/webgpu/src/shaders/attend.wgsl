@@ -7,29 +7,6 @@
 //
 // The variant says FORM (stored.wgsl), PER_WORD (values of a word), VECTORS (at most, of a tile)
 // and COLUMNS (of each invocation).
-struct Params {
-    places: Places,
-    // Number of tiles, and where they begin in the inbox: first vector and number of vectors each.
-    tiles: u32,
-    tiles_at: u32,
-    // Row of the first partial results, and spans of each row, from the first on that it sees.
-    first_row: u32,
-    first_span: u32,
-    last_span: u32,
-    // Results for which each row and head has space.
-    space: u32,
-    heads: u32,
-    kv_heads: u32,
-    dim: u32,
-    value_dim: u32,
-    row_words: u32,
-    group: u32,
-    block: u32,
-    window: u32,
-    is_chunk: u32,
-    scale: f32,
-}
-var<immediate> params: Params;
 @group(0) @binding(0) var<storage, read> batch: array<u32>;
 @group(0) @binding(1) var<storage, read> inbox: array<u32>;
 @group(0) @binding(2) var<storage, read_write> q: array<f32>;

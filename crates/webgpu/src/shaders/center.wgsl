@@ -1,6 +1,4 @@
 // Rows without their mean: out = x - mean(x).
-struct Params { rows: u32, width: u32 }
-var<immediate> params: Params;
 @group(0) @binding(0) var<storage, read_write> x: array<f32>;
 @group(0) @binding(1) var<storage, read_write> out: array<f32>;
 

@@ -2,8 +2,6 @@
 // their numbers. A workgroup chooses for one row: it counts ranks by eight bits at a time until it
 // knows the lowest chosen one, then lists what lies above it and as many of its equals as are
 // missing.
-struct Params { places: Places, every: u32, first: u32, rows: u32, stride: u32, top: u32 }
-var<immediate> params: Params;
 @group(0) @binding(0) var<storage, read> batch: array<u32>;
 @group(0) @binding(1) var<storage, read_write> scores: array<f32>;
 @group(0) @binding(2) var<storage, read_write> numbers: array<u32>;

@@ -1,20 +1,4 @@
 // Combines spans of each row and head in ascending order, and at the end its sink.
-struct Params {
-    places: Places,
-    count: u32,
-    first_row: u32,
-    first_span: u32,
-    last_span: u32,
-    // Results for which each row and head has space. Where there are more spans, the last two are
-    // what is combined so far: read and written, one after the other.
-    space: u32,
-    heads: u32,
-    value_dim: u32,
-    window: u32,
-    is_chunk: u32,
-    has_sinks: u32,
-}
-var<immediate> params: Params;
 @group(0) @binding(0) var<storage, read> batch: array<u32>;
 @group(0) @binding(1) var<storage, read> sinks: array<f32>;
 // Largest score, sum of weights and weighted values of `[rows, heads, space]`.

@@ -1,25 +1,6 @@
 // Compressed rows: per channel a softmax over the gates of positions weighs their values; then a
 // norm, a rotation of the last values, rounding, and storing. A workgroup computes one row. Sums
 // over positions are in ascending order.
-struct Params {
-    places: Places,
-    // Values and gates of positions.
-    pooled: PlainRows,
-    out: PlainRows,
-    // The rows, in the inbox: sequence, number, cosines and sines of each.
-    list_at: u32,
-    count: u32,
-    overlap: u32,
-    pairs: u32,
-    interleaved: u32,
-    eps: f32,
-    // Values that are rounded, their kind of codes, and whether they are transformed before.
-    rounded: u32,
-    kind: u32,
-    transform: u32,
-    factor: f32,
-}
-var<immediate> params: Params;
 @group(0) @binding(0) var<storage, read> batch: array<u32>;
 @group(0) @binding(1) var<storage, read_write> values: array<u32>;
 @group(0) @binding(2) var<storage, read_write> gates: array<u32>;

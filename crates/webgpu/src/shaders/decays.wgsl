@@ -1,6 +1,4 @@
 // decay = exp(rate * the length of the step), for each row and decay.
-struct Params { count: u32, decays: u32, least: f32, most: f32 }
-var<immediate> params: Params;
 @group(0) @binding(0) var<storage, read_write> a: array<f32>;
 @group(0) @binding(1) var<storage, read> dt: array<f32>;
 @group(0) @binding(2) var<storage, read> rate: array<f32>;

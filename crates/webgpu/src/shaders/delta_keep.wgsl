@@ -1,17 +1,4 @@
 // Keeps the inputs of guessed rows beside their slot: keys, values, decays and betas.
-struct Params {
-    places: Places,
-    // Most guesses of a sequence in this batch, and of a slot.
-    most: u32,
-    guesses: u32,
-    waiting_row: u32,
-    keys: u32,
-    values: u32,
-    decays: u32,
-    heads: u32,
-    count: u32,
-}
-var<immediate> params: Params;
 @group(0) @binding(0) var<storage, read> batch: array<u32>;
 @group(0) @binding(1) var<storage, read_write> waiting: array<f32>;
 @group(0) @binding(2) var<storage, read_write> k: array<f32>;

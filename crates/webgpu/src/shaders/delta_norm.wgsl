@@ -1,6 +1,4 @@
 // x = x * scale / root of (sum of squares + eps), for each head of x.
-struct Params { units: u32, len: u32, eps: f32, scale: f32 }
-var<immediate> params: Params;
 @group(0) @binding(0) var<storage, read_write> x: array<f32>;
 
 const LANES = 64u;

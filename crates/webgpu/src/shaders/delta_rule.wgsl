@@ -5,25 +5,6 @@
 // The state is in private memory: an invocation has the entries of one column whose keys have the
 // same remainder modulo PARTS. A sum over keys adds those of each remainder in ascending order,
 // then the sums of the remainders in ascending order. PER is the number of entries.
-struct Params {
-    places: Places,
-    // Heads of states: those of the memory that is bound, and the first of them.
-    heads: u32,
-    first_head: u32,
-    all_heads: u32,
-    key_heads: u32,
-    keys: u32,
-    values: u32,
-    tiled: u32,
-    // Rows that may wait in a slot, and values of each: keys, values, decays and betas.
-    guesses: u32,
-    waiting_row: u32,
-    // Decays of a head: one, or one for each key.
-    decays: u32,
-    // Whether values are added instead of corrections.
-    space: u32,
-}
-var<immediate> params: Params;
 @group(0) @binding(0) var<storage, read> batch: array<u32>;
 // Shares of values that pass by the state, in a state space.
 @group(0) @binding(1) var<storage, read> skips: array<f32>;

@@ -1,23 +1,5 @@
 // What the rows of a batch attend to: compressed rows, then the rows of a window. Scores, which
 // become weights, are `[rows, heads, stride]` from row `first` on.
-struct Params {
-    places: Places,
-    compressed: PlainRows,
-    window: PlainRows,
-    // Positions that the window has.
-    seen: u32,
-    // Compressed rows beyond which the chosen are listed; 0 if there are none, else as many as are
-    // complete where none are chosen.
-    limit: u32,
-    heads: u32,
-    scale: f32,
-    first: u32,
-    rows: u32,
-    stride: u32,
-    // Whether heads have sinks.
-    sinks: u32,
-}
-var<immediate> params: Params;
 @group(0) @binding(0) var<storage, read> batch: array<u32>;
 @group(0) @binding(1) var<storage, read_write> compressed: array<u32>;
 @group(0) @binding(2) var<storage, read_write> window: array<u32>;

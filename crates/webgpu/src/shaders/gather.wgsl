@@ -1,6 +1,4 @@
 // out[i] = x[rows[i]], the rows being in the inbox from `rows_at` on.
-struct Params { count: u32, width: u32, rows_at: u32 }
-var<immediate> params: Params;
 @group(0) @binding(0) var<storage, read_write> x: array<f32>;
 @group(0) @binding(1) var<storage, read> inbox: array<u32>;
 @group(0) @binding(2) var<storage, read_write> out: array<f32>;

@@ -1,15 +1,4 @@
 // Rows of x, `[rows, heads * dim]`, and their places as keys or values in the cache.
-struct Params {
-    places: Places,
-    count: u32,
-    group: u32,
-    block: u32,
-    heads: u32,
-    dim: u32,
-    row_words: u32,
-    form: u32,
-}
-var<immediate> params: Params;
 @group(0) @binding(0) var<storage, read> batch: array<u32>;
 @group(0) @binding(1) var<storage, read_write> x: array<f32>;
 @group(0) @binding(2) var<storage, read_write> cached: array<u32>;

@@ -1,16 +1,4 @@
 // Copies the first `width` columns of each head.
-struct Params {
-    count: u32,
-    width: u32,
-    heads: u32,
-    from_width: u32,
-    from_first: u32,
-    from_stride: u32,
-    to_width: u32,
-    to_first: u32,
-    to_stride: u32,
-}
-var<immediate> params: Params;
 @group(0) @binding(0) var<storage, read_write> x: array<f32>;
 @group(0) @binding(1) var<storage, read_write> out: array<f32>;
 

@@ -2,17 +2,6 @@
 // workgroup computes a tile of scores of one row of the batch. A product adds channels in ascending
 // order; heads with the same remainder of their number over four, modulo eight, are added in
 // ascending order, then these eight sums.
-struct Params {
-    places: Places,
-    cached: PlainRows,
-    // Rows of the batch, and words of scores of each.
-    first: u32,
-    rows: u32,
-    stride: u32,
-    heads: u32,
-    top: u32,
-}
-var<immediate> params: Params;
 @group(0) @binding(0) var<storage, read> batch: array<u32>;
 @group(0) @binding(1) var<storage, read_write> cached: array<u32>;
 @group(0) @binding(2) var<storage, read_write> q: array<f32>;

@@ -1,15 +1,4 @@
 // RMS norm of units: out = x * inverse root of (mean of squares + eps) * weight.
-struct Params {
-    units: u32,
-    len: u32,
-    eps: f32,
-    row_units: u32,
-    // Values of the weight, which is that of one unit or of several.
-    weights: u32,
-    x_row: u32,
-    out_row: u32,
-}
-var<immediate> params: Params;
 @group(0) @binding(0) var<storage, read_write> x: array<f32>;
 @group(0) @binding(1) var<storage, read> weight: array<f32>;
 @group(0) @binding(2) var<storage, read_write> out: array<f32>;

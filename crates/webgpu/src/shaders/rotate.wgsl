@@ -1,15 +1,4 @@
 // Rotates pairs of columns of each head by the angles of the row, times `sign`.
-struct Params {
-    count: u32,
-    pairs: u32,
-    heads: u32,
-    width: u32,
-    first: u32,
-    stride: u32,
-    interleaved: u32,
-    sign: f32,
-}
-var<immediate> params: Params;
 @group(0) @binding(0) var<storage, read_write> x: array<f32>;
 // Cosines of each row, then its sines.
 @group(0) @binding(1) var<storage, read> angles: array<f32>;

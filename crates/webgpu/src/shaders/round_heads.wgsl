@@ -1,18 +1,5 @@
 // Rounds the first `rounded` of `width` columns of each head in blocks, behind a Walsh-Hadamard
 // transform where `transform` is not 0.
-struct Params {
-    units: u32,
-    heads: u32,
-    row_width: u32,
-    first: u32,
-    stride: u32,
-    rounded: u32,
-    kind: u32,
-    transform: u32,
-    // Factor of transformed values.
-    factor: f32,
-}
-var<immediate> params: Params;
 @group(0) @binding(0) var<storage, read_write> x: array<u32>;
 
 const LANES = 64u;

@@ -1,7 +1,5 @@
 // out = sum of weight[j] * x[t - kernel + 1 + j] + bias of each channel, or the silu of that, over
 // the stored rows of a sequence. Positions before the first count as zero.
-struct Params { places: Places, cached: PlainRows, count: u32, kernel: u32, biased: u32, silu: u32 }
-var<immediate> params: Params;
 @group(0) @binding(0) var<storage, read> batch: array<u32>;
 @group(0) @binding(1) var<storage, read_write> cached: array<u32>;
 @group(0) @binding(2) var<storage, read> weight: array<f32>;

@@ -1,6 +1,4 @@
 // out = sigmoid(x).
-struct Params { count: u32 }
-var<immediate> params: Params;
 @group(0) @binding(0) var<storage, read_write> x: array<f32>;
 @group(0) @binding(1) var<storage, read_write> out: array<f32>;
 

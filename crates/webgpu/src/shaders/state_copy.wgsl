@@ -1,7 +1,5 @@
 // Copies slots of states, one pair (from, to) of the inbox after the other. An invocation copies
 // the same value of all pairs, so that their order holds.
-struct Params { count: u32, pairs: u32, pairs_at: u32 }
-var<immediate> params: Params;
 @group(0) @binding(0) var<storage, read_write> states: array<f32>;
 @group(0) @binding(1) var<storage, read> inbox: array<u32>;
 

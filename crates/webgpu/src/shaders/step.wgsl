@@ -1,11 +1,5 @@
 // The batch of a step. A kernel that includes this part has it as `batch: array<u32>`, and the
 // fields of `Places` as `places` in its parameters.
-struct Places {
-    rows: u32,
-    sequences: u32,
-    sequences_at: u32,
-    tables_at: u32,
-}
 
 fn row_position(row: u32) -> u32 {
     return batch[2u * row];

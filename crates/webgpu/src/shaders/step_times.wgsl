@@ -1,10 +1,8 @@
 // The length of the step, softplus(a + dt) within limits, for each row and head.
-struct Params { count: u32, heads: u32, least: f32, most: f32 }
-var<immediate> params: Params;
 @group(0) @binding(0) var<storage, read_write> a: array<f32>;
 @group(0) @binding(1) var<storage, read> dt: array<f32>;
 @group(0) @binding(2) var<storage, read_write> times: array<f32>;
 
 fn each(i: u32) {
-    times[i] = clamp(softplus(a[i] + dt[i % params.heads]), params.least, params.most);
+    times[i] = clamp(softplus(a[i] + dt[i % params.decays]), params.least, params.most);
 }

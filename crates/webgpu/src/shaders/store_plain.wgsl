@@ -1,6 +1,4 @@
 // Stores x, `[rows, dim]`, as plain rows, one for each position of the batch.
-struct Params { places: Places, cached: PlainRows, count: u32 }
-var<immediate> params: Params;
 @group(0) @binding(0) var<storage, read> batch: array<u32>;
 @group(0) @binding(1) var<storage, read_write> x: array<f32>;
 @group(0) @binding(2) var<storage, read_write> cached: array<u32>;

@@ -2,16 +2,6 @@
 // wanted, of what is written, and a mixing matrix [streams, streams] that Sinkhorn's iterations
 // normalise. A workgroup computes a row of the batch; a lane sums a row or a column of the matrix in
 // ascending order.
-struct Params {
-    rows: u32,
-    streams: u32,
-    iterations: u32,
-    head: u32,
-    width: u32,
-    out_width: u32,
-    eps: f32,
-}
-var<immediate> params: Params;
 @group(0) @binding(0) var<storage, read_write> z: array<f32>;
 @group(0) @binding(1) var<storage, read> base: array<f32>;
 @group(0) @binding(2) var<storage, read> scale: array<f32>;

@@ -1,6 +1,4 @@
 // Copies each row of x into every stream of out.
-struct Params { count: u32, width: u32, streams: u32 }
-var<immediate> params: Params;
 @group(0) @binding(0) var<storage, read_write> x: array<f32>;
 @group(0) @binding(1) var<storage, read_write> out: array<f32>;
 

@@ -1,7 +1,5 @@
 // x[d] = post[d] * y + sum of C[s][d] * x[s] over the streams, ascending. An invocation owns a
 // column of all streams of a row.
-struct Params { count: u32, width: u32, streams: u32, factors_width: u32 }
-var<immediate> params: Params;
 @group(0) @binding(0) var<storage, read_write> x: array<f32>;
 @group(0) @binding(1) var<storage, read_write> factors: array<f32>;
 @group(0) @binding(2) var<storage, read_write> y: array<f32>;

@@ -8,41 +8,60 @@ mod plan;
 mod route;
 
 use crate::gpu::{Access, Kernel, Words};
-use crate::parts::{EACH, EXP_TO_ONE, GATED, dealt};
+use crate::parts::{EACH, EXP_TO_ONE, SIGMOID, dealt};
 use crate::webgpu::WebGpu;
+use crate::webgpu::map::{GATED, gate, gate_kind};
 use crate::webgpu::products::{
-    GroupTable, InputForm, NONE, PlannedSource, PlannedTiles, Product, Source, Spread, Weights,
+    GroupTable, HeldMatrix, InputForm, NONE, PlannedSource, PlannedTiles, Product, Source, Spread,
     chunks_of,
 };
-use crate::webgpu::rows::gate_kind;
+use crate::wgsl::params;
 use backend::{Buffer, Error, Experts, ExpertsSpec, Matrix};
-use bytemuck::{Pod, Zeroable};
 use plan::Plan;
 
 static GATES: Kernel = Kernel {
     name: "gates of experts",
-    source: &[include_str!("../shaders/experts/gates.wgsl"), GATED, EXP_TO_ONE, EACH],
+    source: &[
+        GatesParams::WGSL,
+        gate::WGSL,
+        include_str!("../shaders/experts/gates.wgsl"),
+        GATED,
+        SIGMOID,
+        EXP_TO_ONE,
+        EACH,
+    ],
     bindings: &[Access::Write, Access::Write, Access::Write, Access::Read, Access::Read],
 };
 static COMBINE: Kernel = Kernel {
     name: "sums of experts",
-    source: &[include_str!("../shaders/experts/combine.wgsl"), EACH],
+    source: &[CombineParams::WGSL, include_str!("../shaders/experts/combine.wgsl"), EACH],
     bindings: &[Access::Write, Access::Write, Access::Read, Access::Write],
 };
 
-#[repr(C)]
-#[derive(Clone, Copy, Pod, Zeroable)]
-struct GatesParams {
-    count: u32,
-    width: u32,
-    kind: u32,
-    alpha: f32,
-    limit: f32,
-    biased: u32,
-    experts_at: u32,
-    weights_at: u32,
-    weighed: u32,
-    plain: u32,
+params! {
+    struct CombineParams {
+        count: u32,
+        width: u32,
+        chosen: u32,
+        first: u32,
+        biased: u32,
+        weighed: u32,
+    }
+}
+
+params! {
+    struct GatesParams {
+        count: u32,
+        width: u32,
+        kind: u32,
+        alpha: f32,
+        limit: f32,
+        biased: u32,
+        experts_at: u32,
+        weights_at: u32,
+        weighed: u32,
+        plain: u32,
+    }
 }
 
 /// The experts of a layer.
@@ -134,7 +153,7 @@ impl WebGpu {
         }
         self.expert_work = work;
         for (at, all) in spec.kinds().enumerate() {
-            let Weights { form, cols, .. } = *self.matrices.get(all[0]);
+            let HeldMatrix { form, cols, .. } = *self.matrices.get(all[0]);
             let inward = at < spec.inward().count();
             let apart = inward && self.orders_of(all).len() == 1;
             self.reserve_inputs(form.inputs, if apart { spec.rows } else { slots }, cols)?;
@@ -227,7 +246,7 @@ impl WebGpu {
             self.multiply_slots(projection, out, rows_at, &step);
         }
         self.apply_gates(experts, &step);
-        let Weights { form, cols: width, .. } = *self.matrices.get(down.matrix);
+        let HeldMatrix { form, cols: width, .. } = *self.matrices.get(down.matrix);
         let source = slots(&step.gate, width, NONE, &step);
         let table = (&down.table, down.orders_at());
         self.take_planned(form.inputs, width, &source, table, Some(&step.words))?;
@@ -284,7 +303,7 @@ impl WebGpu {
         rows_at: u32,
         step: &ExpertStep,
     ) {
-        let Weights { form, rows, cols, .. } = *self.matrices.get(projection.matrix);
+        let HeldMatrix { form, rows, cols, .. } = *self.matrices.get(projection.matrix);
         let Plan { kernel, tiles, tiles_at, .. } = step.plan;
         let product = Product {
             form,
@@ -327,13 +346,17 @@ impl WebGpu {
     fn combine(&mut self, experts: Experts, out: Buffer, hidden: usize, step: &ExpertStep) {
         let spec = &self.experts[experts.0].spec;
         let count = step.plan.rows * hidden;
-        let biased = usize::from(spec.biases.is_some());
-        let weighed = usize::from(spec.weighs_inputs);
-        let params = [count, hidden, spec.routing.chosen, spec.first, biased, weighed];
+        let params = CombineParams {
+            count: count as u32,
+            width: hidden as u32,
+            chosen: spec.routing.chosen as u32,
+            first: spec.first as u32,
+            biased: u32::from(spec.biases.is_some()),
+            weighed: u32::from(spec.weighs_inputs),
+        };
         let inbox = self.gpu.inbox();
         let bias = spec.biases.map_or(&inbox, |[.., bias]| &self.vectors[bias.0]);
         let bound = [&step.choices, &step.down, bias, &self.buffers[out.0].words];
-        let params = params.map(|value| value as u32);
         self.gpu.run(&COMBINE, dealt(count), &bound, &params);
     }
 }

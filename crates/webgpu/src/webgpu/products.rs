@@ -20,7 +20,7 @@ use kernels::quant::QuantType;
 use std::sync::Arc;
 
 /// A weight matrix.
-pub(crate) struct Weights {
+pub(crate) struct HeldMatrix {
     pub name: String,
     pub form: &'static Form,
     pub rows: usize,
@@ -40,7 +40,7 @@ pub(crate) struct MatrixPart {
     pub rows: usize,
 }
 
-impl Weights {
+impl HeldMatrix {
     /// Words of all rows.
     fn words(&self) -> usize {
         self.rows * self.form.row_words(self.cols)
@@ -50,7 +50,7 @@ impl Weights {
 /// All weight matrices and the memory of their products.
 #[derive(Default)]
 pub(crate) struct Matrices {
-    pub all: Vec<Weights>,
+    pub all: Vec<HeldMatrix>,
     /// Matrices to be uploaded, by their index.
     waiting: Vec<(usize, MatrixSpec)>,
     /// Memory that matrices share.
@@ -91,7 +91,7 @@ impl Matrices {
         let order_at = order.as_ref().map_or(NONE, |order| self.order_at(order));
         let form = form::form(ty, cols, spec.mode.unwrap_or(mode));
         let (name, parts) = (spec.name.clone(), Vec::new());
-        self.all.push(Weights { name, form, rows, cols, order_at, parts });
+        self.all.push(HeldMatrix { name, form, rows, cols, order_at, parts });
         self.waiting
             .push((self.all.len() - 1, MatrixSpec { threads: ThreadLimits::default(), ..spec }));
         Ok(self.all.len() - 1)
@@ -110,7 +110,7 @@ impl Matrices {
 
     /// Bytes of all matrices in the device's memory, and of their orders.
     pub fn bytes(&self) -> usize {
-        let weights = self.all.iter().map(Weights::words).sum::<usize>();
+        let weights = self.all.iter().map(HeldMatrix::words).sum::<usize>();
         let orders = self.orders.iter().map(|(order, _)| order.len()).sum::<usize>();
         4 * (weights + orders)
     }
@@ -121,7 +121,7 @@ impl Matrices {
         4 * inputs
     }
 
-    pub fn get(&self, matrix: Matrix) -> &Weights {
+    pub fn get(&self, matrix: Matrix) -> &HeldMatrix {
         &self.all[matrix.0]
     }
 
@@ -162,7 +162,7 @@ impl WebGpu {
         self.upload()?;
         let mut taken = [None; 2];
         for (matrix, out) in outputs {
-            let Weights { form, rows: width, cols, order_at, .. } = *self.matrices.get(*matrix);
+            let HeldMatrix { form, rows: width, cols, order_at, .. } = *self.matrices.get(*matrix);
             let fits = self.buffer_of(x).width == cols && self.buffer_of(*out).width == width;
             assert!(fits, "buffers fit the matrix");
             if rows == 0 || width == 0 {
@@ -188,7 +188,7 @@ impl WebGpu {
 
     /// Computes the product of inputs that were taken with each part of a matrix.
     fn product(&mut self, form: &'static Form, (matrix, out): (Matrix, Buffer), rows: usize) {
-        let Weights { rows: width, cols, ref parts, .. } = *self.matrices.get(matrix);
+        let HeldMatrix { rows: width, cols, ref parts, .. } = *self.matrices.get(matrix);
         let (mut first, parts) = (0, parts.clone());
         for part in parts {
             let product = Product {

@@ -1,14 +1,14 @@
 //! Short convolutions, recurrences, and the states of recurrent layers.
 
 use crate::gpu::{Access, Gpu, Kernel, Words};
-use crate::parts::{EACH, EXP_TO_ONE, GATED, LANES, dealt, workgroups};
+use crate::parts::{EACH, EXP_TO_ONE, LANES, SIGMOID, dealt, workgroups};
 use crate::webgpu::WebGpu;
 use crate::webgpu::kv::{PLAIN_ROWS, PlainPlaces, STORED};
 use crate::webgpu::step::{Places, STEP};
+use crate::wgsl::params;
 use backend::{
     Batch, Buffer, CacheSpec, Error, RecurrenceRule, RecurrenceSpec, ShortConv, State, Vector,
 };
-use bytemuck::{Pod, Zeroable};
 
 /// Epsilon of the norms of queries and keys: a constant of the reference implementation.
 const EPS: f32 = 1e-6;
@@ -22,11 +22,14 @@ const COLUMNS: usize = 16;
 static CONV: Kernel = Kernel {
     name: "short_conv",
     source: &[
+        ConvParams::WGSL,
         include_str!("../shaders/short_conv.wgsl"),
+        Places::WGSL,
         STEP,
         STORED,
+        PlainPlaces::WGSL,
         PLAIN_ROWS,
-        GATED,
+        SIGMOID,
         EXP_TO_ONE,
         EACH,
     ],
@@ -34,37 +37,61 @@ static CONV: Kernel = Kernel {
 };
 static COPY: Kernel = Kernel {
     name: "state_copy",
-    source: &[include_str!("../shaders/state_copy.wgsl"), EACH],
+    source: &[CopyParams::WGSL, include_str!("../shaders/state_copy.wgsl"), EACH],
     bindings: &[Access::Write, Access::Read],
 };
 static NORM: Kernel = Kernel {
     name: "delta_norm",
-    source: &[include_str!("../shaders/delta_norm.wgsl"), LANES],
+    source: &[NormParams::WGSL, include_str!("../shaders/delta_norm.wgsl"), LANES],
     bindings: &[Access::Write],
 };
 static DECAYS: Kernel = Kernel {
     name: "recurrence_decays",
-    source: &[include_str!("../shaders/decays.wgsl"), GATED, EXP_TO_ONE, EACH],
+    source: &[DecayParams::WGSL, include_str!("../shaders/decays.wgsl"), SIGMOID, EXP_TO_ONE, EACH],
     bindings: &[Access::Write, Access::Read, Access::Read, Access::Write],
 };
 static TIMES: Kernel = Kernel {
     name: "recurrence_times",
-    source: &[include_str!("../shaders/step_times.wgsl"), GATED, EXP_TO_ONE, EACH],
+    source: &[
+        DecayParams::WGSL,
+        include_str!("../shaders/step_times.wgsl"),
+        SIGMOID,
+        EXP_TO_ONE,
+        EACH,
+    ],
     bindings: &[Access::Write, Access::Read, Access::Write],
 };
 static BETAS: Kernel = Kernel {
     name: "recurrence_betas",
-    source: &[include_str!("../shaders/sigmoids.wgsl"), GATED, EXP_TO_ONE, EACH],
+    source: &[
+        BetaParams::WGSL,
+        include_str!("../shaders/sigmoids.wgsl"),
+        SIGMOID,
+        EXP_TO_ONE,
+        EACH,
+    ],
     bindings: &[Access::Write, Access::Write],
 };
 static DELTA_FEW: Kernel = Kernel {
     name: "delta_rule of few keys",
-    source: &["const PER = 16u;\n", include_str!("../shaders/delta_rule.wgsl"), STEP],
+    source: &[
+        "const PER = 16u;\n",
+        DeltaParams::WGSL,
+        include_str!("../shaders/delta_rule.wgsl"),
+        Places::WGSL,
+        STEP,
+    ],
     bindings: &DELTA_BINDINGS,
 };
 static DELTA_MANY: Kernel = Kernel {
     name: "delta_rule of many keys",
-    source: &["const PER = 32u;\n", include_str!("../shaders/delta_rule.wgsl"), STEP],
+    source: &[
+        "const PER = 32u;\n",
+        DeltaParams::WGSL,
+        include_str!("../shaders/delta_rule.wgsl"),
+        Places::WGSL,
+        STEP,
+    ],
     bindings: &DELTA_BINDINGS,
 };
 const DELTA_BINDINGS: [Access; 10] = [
@@ -81,7 +108,13 @@ const DELTA_BINDINGS: [Access; 10] = [
 ];
 static KEEP: Kernel = Kernel {
     name: "delta_keep",
-    source: &[include_str!("../shaders/delta_keep.wgsl"), STEP, EACH],
+    source: &[
+        KeepParams::WGSL,
+        include_str!("../shaders/delta_keep.wgsl"),
+        Places::WGSL,
+        STEP,
+        EACH,
+    ],
     bindings: &[
         Access::Read,
         Access::Write,
@@ -92,64 +125,83 @@ static KEEP: Kernel = Kernel {
     ],
 };
 
-#[repr(C)]
-#[derive(Clone, Copy, Pod, Zeroable)]
-struct ConvParams {
-    places: Places,
-    cached: PlainPlaces,
-    count: u32,
-    kernel: u32,
-    biased: u32,
-    silu: u32,
+params! {
+    struct CopyParams {
+        count: u32,
+        pairs: u32,
+        pairs_at: u32,
+    }
 }
 
-#[repr(C)]
-#[derive(Clone, Copy, Pod, Zeroable)]
-struct NormParams {
-    units: u32,
-    len: u32,
-    eps: f32,
-    scale: f32,
+params! {
+    struct BetaParams {
+        count: u32,
+    }
 }
 
-#[repr(C)]
-#[derive(Clone, Copy, Pod, Zeroable)]
-struct DecayParams {
-    count: u32,
-    decays: u32,
-    least: f32,
-    most: f32,
+params! {
+    struct ConvParams {
+        places: Places,
+        cached: PlainPlaces,
+        count: u32,
+        kernel: u32,
+        biased: u32,
+        silu: u32,
+    }
 }
 
-#[repr(C)]
-#[derive(Clone, Copy, Pod, Zeroable)]
-struct DeltaParams {
-    places: Places,
-    heads: u32,
-    first_head: u32,
-    all_heads: u32,
-    key_heads: u32,
-    keys: u32,
-    values: u32,
-    tiled: u32,
-    guesses: u32,
-    waiting_row: u32,
-    decays: u32,
-    space: u32,
+params! {
+    struct NormParams {
+        units: u32,
+        len: u32,
+        eps: f32,
+        scale: f32,
+    }
 }
 
-#[repr(C)]
-#[derive(Clone, Copy, Pod, Zeroable)]
-struct KeepParams {
-    places: Places,
-    most: u32,
-    guesses: u32,
-    waiting_row: u32,
-    keys: u32,
-    values: u32,
-    decays: u32,
-    heads: u32,
-    count: u32,
+params! {
+    struct DecayParams {
+        count: u32,
+        decays: u32,
+        least: f32,
+        most: f32,
+    }
+}
+
+params! {
+    struct DeltaParams {
+        places: Places,
+        /// Heads of states: those of the memory that is bound, and the first of them.
+        heads: u32,
+        first_head: u32,
+        all_heads: u32,
+        key_heads: u32,
+        keys: u32,
+        values: u32,
+        tiled: u32,
+        /// Rows that may wait in a slot, and values of each: keys, values, decays and betas.
+        guesses: u32,
+        waiting_row: u32,
+        /// Decays of a head: one, or one for each key.
+        decays: u32,
+        /// Whether values are added instead of corrections.
+        space: u32,
+    }
+}
+
+params! {
+    struct KeepParams {
+        places: Places,
+        /// Most guesses of a sequence in this batch, and of a slot.
+        most: u32,
+        guesses: u32,
+        waiting_row: u32,
+        keys: u32,
+        values: u32,
+        decays: u32,
+        heads: u32,
+        count: u32,
+    }
 }
 
 /// States of all layers, in slots.
@@ -252,7 +304,8 @@ impl WebGpu {
                 let count = heads * layer.state.keys * layer.state.values;
                 // A run may submit, and what was sent before is then overwritten.
                 let at = self.gpu.send(&pairs);
-                let params = [count as u32, copies.len() as u32, at];
+                let (count_of, pairs) = (count as u32, copies.len() as u32);
+                let params = CopyParams { count: count_of, pairs, pairs_at: at };
                 let bound = [part, &inbox];
                 self.gpu.run(&COPY, dealt(count), &bound, &params);
             }
@@ -329,7 +382,7 @@ impl WebGpu {
         match spec.rule {
             RecurrenceRule::Delta { b } => {
                 let bound = [buffer(b), buffer(spec.beta)];
-                self.gpu.run(&BETAS, dealt(count), &bound, &[count as u32]);
+                self.gpu.run(&BETAS, dealt(count), &bound, &BetaParams { count: count as u32 });
             }
             // The lengths of steps come from the inputs of decays.
             RecurrenceRule::StateSpace { .. } => {

@@ -1,94 +1,90 @@
-//! Operations on rows by themselves: norms, sums, gates, columns of heads, rotations, copies.
+//! Operations on rows by themselves: norms, columns of heads, rotations, copies.
 
 use crate::gpu::{Access, Kernel};
-use crate::parts::{EACH, EXP_TO_ONE, GATED, LANES, dealt, workgroups};
+use crate::parts::{EACH, LANES, dealt, workgroups};
 use crate::webgpu::WebGpu;
-use backend::{Buffer, Gate, HeadColumns, LongRows, Magnitude, Pairs, RmsNorm, Rope, Vector};
-use bytemuck::{Pod, Zeroable};
+use crate::wgsl::params;
+use backend::{Buffer, HeadColumns, LongRows, Magnitude, Pairs, RmsNorm, Rope};
 
 static NORM: Kernel = Kernel {
     name: "norm",
-    source: &[include_str!("../shaders/norm.wgsl"), LANES],
+    source: &[NormParams::WGSL, include_str!("../shaders/norm.wgsl"), LANES],
     bindings: &[Access::Write, Access::Read, Access::Write],
-};
-static ADD: Kernel = Kernel {
-    name: "add",
-    source: &[include_str!("../shaders/add.wgsl"), EACH],
-    bindings: &[Access::Write, Access::Write],
-};
-static GATE: Kernel = Kernel {
-    name: "gate",
-    source: &[include_str!("../shaders/gate.wgsl"), GATED, EXP_TO_ONE, EACH],
-    bindings: &[Access::Write, Access::Write],
-};
-static SCALE: Kernel = Kernel {
-    name: "scale",
-    source: &[include_str!("../shaders/scale.wgsl"), GATED, EXP_TO_ONE, EACH],
-    bindings: &[Access::Write, Access::Write],
-};
-static FACTOR: Kernel = Kernel {
-    name: "factor",
-    source: &[include_str!("../shaders/factor.wgsl"), GATED, EXP_TO_ONE, EACH],
-    bindings: &[Access::Write],
-};
-static ACTIVATE: Kernel = Kernel {
-    name: "activate",
-    source: &[include_str!("../shaders/activate.wgsl"), GATED, EXP_TO_ONE, EACH],
-    bindings: &[Access::Write],
 };
 static CENTER: Kernel = Kernel {
     name: "center",
-    source: &[include_str!("../shaders/center.wgsl"), LANES],
+    source: &[CenterParams::WGSL, include_str!("../shaders/center.wgsl"), LANES],
     bindings: &[Access::Write, Access::Write],
 };
 static HEADS: Kernel = Kernel {
     name: "heads",
-    source: &[include_str!("../shaders/heads.wgsl"), EACH],
+    source: &[HeadsParams::WGSL, include_str!("../shaders/heads.wgsl"), EACH],
     bindings: &[Access::Write, Access::Write],
 };
 static ROTATE: Kernel = Kernel {
     name: "rotate",
-    source: &[include_str!("../shaders/rotate.wgsl"), EACH],
+    source: &[RotateParams::WGSL, include_str!("../shaders/rotate.wgsl"), EACH],
     bindings: &[Access::Write, Access::Read],
 };
 static GATHER: Kernel = Kernel {
     name: "gather",
-    source: &[include_str!("../shaders/gather.wgsl"), EACH],
+    source: &[GatherParams::WGSL, include_str!("../shaders/gather.wgsl"), EACH],
     bindings: &[Access::Write, Access::Read, Access::Write],
 };
 
-#[repr(C)]
-#[derive(Clone, Copy, Pod, Zeroable)]
-struct NormParams {
-    units: u32,
-    len: u32,
-    eps: f32,
-    row_units: u32,
-    weights: u32,
-    x_row: u32,
-    out_row: u32,
+params! {
+    struct CenterParams {
+        rows: u32,
+        width: u32,
+    }
 }
 
-#[repr(C)]
-#[derive(Clone, Copy, Pod, Zeroable)]
-struct GateParams {
-    count: u32,
-    kind: u32,
-    alpha: f32,
-    limit: f32,
+params! {
+    struct NormParams {
+        units: u32,
+        len: u32,
+        eps: f32,
+        row_units: u32,
+        /// Values of the weight, which is that of one unit or of several.
+        weights: u32,
+        x_row: u32,
+        out_row: u32,
+    }
 }
 
-#[repr(C)]
-#[derive(Clone, Copy, Pod, Zeroable)]
-struct RotateParams {
-    count: u32,
-    pairs: u32,
-    heads: u32,
-    width: u32,
-    first: u32,
-    stride: u32,
-    interleaved: u32,
-    sign: f32,
+params! {
+    struct HeadsParams {
+        count: u32,
+        width: u32,
+        heads: u32,
+        from_width: u32,
+        from_first: u32,
+        from_stride: u32,
+        to_width: u32,
+        to_first: u32,
+        to_stride: u32,
+    }
+}
+
+params! {
+    struct RotateParams {
+        count: u32,
+        pairs: u32,
+        heads: u32,
+        width: u32,
+        first: u32,
+        stride: u32,
+        interleaved: u32,
+        sign: f32,
+    }
+}
+
+params! {
+    struct GatherParams {
+        count: u32,
+        width: u32,
+        rows_at: u32,
+    }
 }
 
 /// A rotary embedding.
@@ -98,20 +94,6 @@ pub(crate) struct Rotation {
     pub pairs: Pairs,
     /// Cosines of a row, then its sines: `[rows, 2, pairs]`.
     pub angles: crate::gpu::Words,
-}
-
-/// Kind, slope and limit of a gate, as shaders number them.
-pub(crate) fn gate_kind(gate: Gate) -> (u32, f32, f32) {
-    match gate {
-        Gate::Silu => (0, 0.0, 0.0),
-        Gate::Clamped { alpha, limit } => (1, alpha, limit),
-        Gate::SiluClamped { limit } => (2, 0.0, limit),
-        Gate::Sigmoid => (3, 0.0, 0.0),
-        Gate::GeluTanh => (4, 0.0, 0.0),
-        Gate::Product => (5, 0.0, 0.0),
-        Gate::ReluSquared => (6, 0.0, 0.0),
-        Gate::Gelu => (7, 0.0, 0.0),
-    }
 }
 
 impl WebGpu {
@@ -143,65 +125,31 @@ impl WebGpu {
         self.gpu.run(&NORM, workgroups(units), &bound, &params);
     }
 
-    /// `x += y` of each row.
-    pub(crate) fn sum(&mut self, x: Buffer, y: Buffer, rows: usize) {
-        let count = rows * self.buffer_of(x).width;
-        let bound = [&self.buffers[x.0].words, &self.buffers[y.0].words];
-        self.gpu.run(&ADD, dealt(count), &bound, &[count as u32, u32::MAX]);
-    }
-
-    /// `x += bias` of each row.
-    pub(crate) fn bias(&mut self, x: Buffer, bias: Vector, rows: usize) {
-        let width = self.vectors[bias.0].len();
-        let count = rows * width;
-        let bound = [&self.buffers[x.0].words, &self.vectors[bias.0]];
-        self.gpu.run(&ADD, dealt(count), &bound, &[count as u32, width as u32]);
-    }
-
-    pub(crate) fn gates(&mut self, kind: Gate, gate: Buffer, up: Buffer, rows: usize) {
-        let count = rows * self.buffer_of(gate).width;
-        let (kind, alpha, limit) = gate_kind(kind);
-        let params = GateParams { count: count as u32, kind, alpha, limit };
-        let bound = [&self.buffers[gate.0].words, &self.buffers[up.0].words];
-        self.gpu.run(&GATE, dealt(count), &bound, &params);
-    }
-
-    /// `x = f(x, 1)`.
-    pub(crate) fn activate_all(&mut self, kind: Gate, x: Buffer, rows: usize) {
-        let count = rows * self.buffer_of(x).width;
-        let (kind, alpha, limit) = gate_kind(kind);
-        let params = GateParams { count: count as u32, kind, alpha, limit };
-        self.gpu.run(&ACTIVATE, dealt(count), &[&self.buffers[x.0].words], &params);
-    }
-
     /// `out = x - mean(x)` of each row.
     pub(crate) fn center_rows(&mut self, x: Buffer, out: Buffer, rows: usize) {
         let width = self.buffer_of(x).width;
         let bound = [&self.buffers[x.0].words, &self.buffers[out.0].words];
-        self.gpu.run(&CENTER, workgroups(rows), &bound, &[rows as u32, width as u32]);
-    }
-
-    pub(crate) fn scale_by_gates(&mut self, x: Buffer, gate: Buffer, rows: usize) {
-        let width = self.buffer_of(x).width;
-        let bound = [&self.buffers[x.0].words, &self.buffers[gate.0].words];
-        self.gpu.run(&SCALE, dealt(rows * width), &bound, &[(rows * width) as u32, width as u32]);
-    }
-
-    /// `x = x * factor`, or with a `cap` above 0 `x = cap * tanh(x / cap)`.
-    pub(crate) fn scale_all(&mut self, x: Buffer, [factor, cap]: [f32; 2], rows: usize) {
-        let count = rows * self.buffer_of(x).width;
-        let params = [count as u32, factor.to_bits(), cap.to_bits()];
-        self.gpu.run(&FACTOR, dealt(count), &[&self.buffers[x.0].words], &params);
+        let params = CenterParams { rows: rows as u32, width: width as u32 };
+        self.gpu.run(&CENTER, workgroups(rows), &bound, &params);
     }
 
     pub(crate) fn columns(&mut self, x: HeadColumns, width: usize, out: HeadColumns, rows: usize) {
         let heads = self.heads_of(x).min(self.heads_of(out));
         let count = rows * heads * width;
         let (from, to) = (&self.buffers[x.buffer.0], &self.buffers[out.buffer.0]);
-        let params =
-            [count, width, heads, from.width, x.first, x.stride, to.width, out.first, out.stride];
+        let params = HeadsParams {
+            count: count as u32,
+            width: width as u32,
+            heads: heads as u32,
+            from_width: from.width as u32,
+            from_first: x.first as u32,
+            from_stride: x.stride as u32,
+            to_width: to.width as u32,
+            to_first: out.first as u32,
+            to_stride: out.stride as u32,
+        };
         let bound = [&from.words, &to.words];
-        self.gpu.run(&HEADS, dealt(count), &bound, &params.map(|value| value as u32));
+        self.gpu.run(&HEADS, dealt(count), &bound, &params);
     }
 
     /// Computes the angles of positions, as for every device.
@@ -250,6 +198,7 @@ impl WebGpu {
         let rows_at = self.gpu.send(rows);
         let (count, inbox) = (rows.len() * width, self.gpu.inbox());
         let bound = [&self.buffers[x.0].words, &inbox, &self.buffers[out.0].words];
-        self.gpu.run(&GATHER, dealt(count), &bound, &[count as u32, width as u32, rows_at]);
+        let params = GatherParams { count: count as u32, width: width as u32, rows_at };
+        self.gpu.run(&GATHER, dealt(count), &bound, &params);
     }
 }

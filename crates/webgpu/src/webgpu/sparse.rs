@@ -9,10 +9,10 @@ use crate::webgpu::WebGpu;
 use crate::webgpu::kv::{CachedRows, KvCache, PLAIN_ROWS, PlainPlaces, ROUNDING, STORED, codes};
 use crate::webgpu::rows::Rotation;
 use crate::webgpu::step::{Places, STEP};
+use crate::wgsl::params;
 use backend::{
     Batch, Buffer, CacheSpec, Compression, Error, IndexSpec, Pairs, RowAttention, RowLayout,
 };
-use bytemuck::{Pod, Zeroable};
 use std::ops::Range;
 
 /// Words of scores that devices hold at a time.
@@ -32,9 +32,12 @@ const ENTRIES: &str = include_str!("../shaders/entries.wgsl");
 static COMPRESS: Kernel = Kernel {
     name: "compress",
     source: &[
+        CompressParams::WGSL,
         include_str!("../shaders/compress.wgsl"),
+        Places::WGSL,
         STEP,
         STORED,
+        PlainPlaces::WGSL,
         PLAIN_ROWS,
         ROUNDING,
         EXP_TO_ONE,
@@ -52,28 +55,50 @@ static COMPRESS: Kernel = Kernel {
 };
 static INDEX_SCORES: Kernel = Kernel {
     name: "index_scores",
-    source: &[include_str!("../shaders/index_scores.wgsl"), TILES, STEP, STORED, PLAIN_ROWS],
+    source: &[
+        IndexParams::WGSL,
+        include_str!("../shaders/index_scores.wgsl"),
+        TILES,
+        Places::WGSL,
+        STEP,
+        STORED,
+        PlainPlaces::WGSL,
+        PLAIN_ROWS,
+    ],
     bindings: &[Access::Read, Access::Write, Access::Write, Access::Write, Access::Write],
 };
 static CHOOSE: Kernel = Kernel {
     name: "choose",
-    source: &[include_str!("../shaders/choose.wgsl"), STEP],
+    source: &[ChooseParams::WGSL, include_str!("../shaders/choose.wgsl"), Places::WGSL, STEP],
     bindings: &[Access::Read, Access::Write, Access::Write],
 };
 static ROW_SCORES: Kernel = Kernel {
     name: "row_scores",
-    source: &[include_str!("../shaders/row_scores.wgsl"), ENTRIES, TILES, STEP, STORED, PLAIN_ROWS],
+    source: &[
+        include_str!("../shaders/row_scores.wgsl"),
+        EntryParams::WGSL,
+        ENTRIES,
+        TILES,
+        Places::WGSL,
+        STEP,
+        STORED,
+        PlainPlaces::WGSL,
+        PLAIN_ROWS,
+    ],
     bindings: &ENTRY_BINDINGS,
 };
 static ROW_SOFTMAX: Kernel = Kernel {
     name: "row_softmax",
     source: &[
         include_str!("../shaders/row_softmax.wgsl"),
+        EntryParams::WGSL,
         ENTRIES,
         EXP_TO_ONE,
         LANES,
+        Places::WGSL,
         STEP,
         STORED,
+        PlainPlaces::WGSL,
         PLAIN_ROWS,
     ],
     bindings: &[
@@ -87,67 +112,85 @@ static ROW_SOFTMAX: Kernel = Kernel {
 };
 static ROW_VALUES: Kernel = Kernel {
     name: "row_values",
-    source: &[include_str!("../shaders/row_values.wgsl"), ENTRIES, TILES, STEP, STORED, PLAIN_ROWS],
+    source: &[
+        include_str!("../shaders/row_values.wgsl"),
+        EntryParams::WGSL,
+        ENTRIES,
+        TILES,
+        Places::WGSL,
+        STEP,
+        STORED,
+        PlainPlaces::WGSL,
+        PLAIN_ROWS,
+    ],
     bindings: &ENTRY_BINDINGS,
 };
 const ENTRY_BINDINGS: [Access; 6] =
     [Access::Read, Access::Write, Access::Write, Access::Write, Access::Write, Access::Write];
 
-#[repr(C)]
-#[derive(Clone, Copy, Pod, Zeroable)]
-struct CompressParams {
-    places: Places,
-    pooled: PlainPlaces,
-    out: PlainPlaces,
-    list_at: u32,
-    count: u32,
-    overlap: u32,
-    pairs: u32,
-    interleaved: u32,
-    eps: f32,
-    rounded: u32,
-    kind: u32,
-    transform: u32,
-    factor: f32,
+params! {
+    struct CompressParams {
+        places: Places,
+        /// Values and gates of positions.
+        pooled: PlainPlaces,
+        out: PlainPlaces,
+        /// The rows, in the inbox: sequence, number, cosines and sines of each.
+        list_at: u32,
+        count: u32,
+        overlap: u32,
+        pairs: u32,
+        interleaved: u32,
+        eps: f32,
+        /// Values that are rounded, their kind of codes, and whether they are transformed before.
+        rounded: u32,
+        kind: u32,
+        transform: u32,
+        factor: f32,
+    }
 }
 
-#[repr(C)]
-#[derive(Clone, Copy, Pod, Zeroable)]
-struct IndexParams {
-    places: Places,
-    cached: PlainPlaces,
-    first: u32,
-    rows: u32,
-    stride: u32,
-    heads: u32,
-    top: u32,
+params! {
+    struct IndexParams {
+        places: Places,
+        cached: PlainPlaces,
+        /// Rows of the batch, and words of scores of each.
+        first: u32,
+        rows: u32,
+        stride: u32,
+        heads: u32,
+        top: u32,
+    }
 }
 
-#[repr(C)]
-#[derive(Clone, Copy, Pod, Zeroable)]
-struct ChooseParams {
-    places: Places,
-    every: u32,
-    first: u32,
-    rows: u32,
-    stride: u32,
-    top: u32,
+params! {
+    struct ChooseParams {
+        places: Places,
+        every: u32,
+        first: u32,
+        rows: u32,
+        stride: u32,
+        top: u32,
+    }
 }
 
-#[repr(C)]
-#[derive(Clone, Copy, Pod, Zeroable)]
-struct EntryParams {
-    places: Places,
-    compressed: PlainPlaces,
-    window: PlainPlaces,
-    seen: u32,
-    limit: u32,
-    heads: u32,
-    scale: f32,
-    first: u32,
-    rows: u32,
-    stride: u32,
-    sinks: u32,
+params! {
+    struct EntryParams {
+        places: Places,
+        compressed: PlainPlaces,
+        window: PlainPlaces,
+        /// Positions that the window has.
+        seen: u32,
+        /// Compressed rows beyond which the chosen are listed; 0 if there are none, else as many as
+        /// are complete where none are chosen.
+        limit: u32,
+        heads: u32,
+        scale: f32,
+        first: u32,
+        rows: u32,
+        stride: u32,
+        /// Whether heads have sinks.
+        sinks: u32,
+    }
 }
 
 /// The compressed rows that each row of a batch chose.

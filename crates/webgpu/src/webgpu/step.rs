@@ -1,6 +1,7 @@
 //! The batch of a step in the device's memory, where kernels find positions and block tables.
 
 use crate::gpu::{Gpu, Words};
+use crate::wgsl::shared_params;
 use backend::{Batch, Error};
 
 /// Source that reads the batch of a step.
@@ -17,19 +18,19 @@ pub(crate) struct StepBatch {
     places: Places,
 }
 
-/// Where the parts of a batch lie, the first of the parameters of kernels that read it.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, bytemuck::Pod, bytemuck::Zeroable)]
-pub(crate) struct Places {
-    /// Number of rows.
-    pub rows: u32,
-    /// Number of sequences.
-    pub sequences: u32,
-    /// Where the sequences begin: first row, rows, first position, state slot, right guesses,
-    /// guesses, place and number of its saves.
-    pub sequences_at: u32,
-    /// Where the starts of tables begin: one for each group and sequence.
-    pub tables_at: u32,
+shared_params! {
+    /// Where the parts of a batch lie, the first of the parameters of kernels that read it.
+    struct Places {
+        /// Number of rows.
+        rows: u32,
+        /// Number of sequences.
+        sequences: u32,
+        /// Where the sequences begin: first row, rows, first position, state slot, right guesses,
+        /// guesses, place and number of its saves.
+        sequences_at: u32,
+        /// Where the starts of tables begin: one for each group and sequence.
+        tables_at: u32,
+    }
 }
 
 impl StepBatch {

@@ -1,45 +1,67 @@
 //! Residual streams of hyper-connections.
 
 use crate::gpu::{Access, Kernel};
-use crate::parts::{EACH, EXP_TO_ONE, GATED, dealt, workgroups};
+use crate::parts::{EACH, EXP_TO_ONE, SIGMOID, dealt, workgroups};
 use crate::webgpu::WebGpu;
+use crate::wgsl::params;
 use backend::{Buffer, Error, HyperSpec};
-use bytemuck::{Pod, Zeroable};
 
 /// Most streams that the kernels mix.
 const MOST_STREAMS: usize = 16;
 
 static SPREAD: Kernel = Kernel {
     name: "streams_spread",
-    source: &[include_str!("../shaders/streams_spread.wgsl"), EACH],
+    source: &[SpreadParams::WGSL, include_str!("../shaders/streams_spread.wgsl"), EACH],
     bindings: &[Access::Write, Access::Write],
 };
 static FACTORS: Kernel = Kernel {
     name: "streams_factors",
-    source: &[include_str!("../shaders/streams_factors.wgsl"), GATED, EXP_TO_ONE],
+    source: &[
+        FactorParams::WGSL,
+        include_str!("../shaders/streams_factors.wgsl"),
+        SIGMOID,
+        EXP_TO_ONE,
+    ],
     bindings: &[Access::Write, Access::Read, Access::Read, Access::Write],
 };
 static READ: Kernel = Kernel {
     name: "streams_read",
-    source: &[include_str!("../shaders/streams_read.wgsl"), EACH],
+    source: &[MixParams::WGSL, include_str!("../shaders/streams_read.wgsl"), EACH],
     bindings: &[Access::Write, Access::Write, Access::Write],
 };
 static WRITE: Kernel = Kernel {
     name: "streams_write",
-    source: &[include_str!("../shaders/streams_write.wgsl"), EACH],
+    source: &[MixParams::WGSL, include_str!("../shaders/streams_write.wgsl"), EACH],
     bindings: &[Access::Write, Access::Write, Access::Write],
 };
 
-#[repr(C)]
-#[derive(Clone, Copy, Pod, Zeroable)]
-struct FactorParams {
-    rows: u32,
-    streams: u32,
-    iterations: u32,
-    head: u32,
-    width: u32,
-    out_width: u32,
-    eps: f32,
+params! {
+    struct SpreadParams {
+        count: u32,
+        width: u32,
+        streams: u32,
+    }
+}
+
+params! {
+    struct FactorParams {
+        rows: u32,
+        streams: u32,
+        iterations: u32,
+        head: u32,
+        width: u32,
+        out_width: u32,
+        eps: f32,
+    }
+}
+
+params! {
+    struct MixParams {
+        count: u32,
+        width: u32,
+        streams: u32,
+        factors_width: u32,
+    }
 }
 
 /// Checks a number of streams.
@@ -56,7 +78,11 @@ impl WebGpu {
     pub(crate) fn spread(&mut self, x: Buffer, out: Buffer, rows: usize) {
         let (from, to) = (&self.buffers[x.0], &self.buffers[out.0]);
         let count = rows * to.width;
-        let params = [count, from.width, to.width / from.width].map(|value| value as u32);
+        let params = SpreadParams {
+            count: count as u32,
+            width: from.width as u32,
+            streams: (to.width / from.width) as u32,
+        };
         let bound = [&from.words, &to.words];
         self.gpu.run(&SPREAD, dealt(count), &bound, &params);
     }
@@ -87,24 +113,28 @@ impl WebGpu {
     pub(crate) fn mix_streams(&mut self, x: Buffer, factors: Buffer, out: Buffer, rows: usize) {
         let params = self.stream_params([x, factors, out], rows);
         let bound = [x, factors, out].map(|buffer| &self.buffers[buffer.0].words);
-        self.gpu.run(&READ, dealt(params[0] as usize), &bound, &params);
+        self.gpu.run(&READ, dealt(params.count as usize), &bound, &params);
     }
 
     /// `x[d] = post[d] * y + sum of C[s][d] * x[s]`: `x` is `[rows, streams * width]`, `y`
     /// `[rows, width]`.
     pub(crate) fn update_streams(&mut self, x: Buffer, factors: Buffer, y: Buffer, rows: usize) {
         let params = self.stream_params([x, factors, y], rows);
-        if let Err(error) = check(params[2] as usize) {
+        if let Err(error) = check(params.streams as usize) {
             return self.note(Err(error));
         }
         let bound = [x, factors, y].map(|buffer| &self.buffers[buffer.0].words);
-        self.gpu.run(&WRITE, dealt(params[0] as usize), &bound, &params);
+        self.gpu.run(&WRITE, dealt(params.count as usize), &bound, &params);
     }
 
     /// Values of `y`, its width, the number of streams, and the width of the factors.
-    fn stream_params(&self, [x, factors, y]: [Buffer; 3], rows: usize) -> [u32; 4] {
+    fn stream_params(&self, [x, factors, y]: [Buffer; 3], rows: usize) -> MixParams {
         let width = |buffer: Buffer| self.buffer_of(buffer).width;
-        let streams = width(x) / width(y);
-        [rows * width(y), width(y), streams, width(factors)].map(|value| value as u32)
+        MixParams {
+            count: (rows * width(y)) as u32,
+            width: width(y) as u32,
+            streams: (width(x) / width(y)) as u32,
+            factors_width: width(factors) as u32,
+        }
     }
 }

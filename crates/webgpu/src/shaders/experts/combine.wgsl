@@ -1,7 +1,5 @@
 // Sums the outputs of the experts of each row, in ascending order of their numbers, with their
 // weights unless these are those of the inputs.
-struct Params { count: u32, width: u32, chosen: u32, first: u32, biased: u32, weighed: u32 }
-var<immediate> params: Params;
 @group(0) @binding(0) var<storage, read_write> choices: array<u32>;
 @group(0) @binding(1) var<storage, read_write> down: array<f32>;
 @group(0) @binding(2) var<storage, read> bias: array<f32>;

@@ -1,18 +1,5 @@
 // gate = f(gate + bias, up + bias) of each slot, or f(gate, 1) where experts are plain. Weights of
 // inputs are factors of both products.
-struct Params {
-    count: u32,
-    width: u32,
-    kind: u32,
-    alpha: f32,
-    limit: f32,
-    biased: u32,
-    experts_at: u32,
-    weights_at: u32,
-    weighed: u32,
-    plain: u32,
-}
-var<immediate> params: Params;
 @group(0) @binding(0) var<storage, read_write> gate: array<f32>;
 @group(0) @binding(1) var<storage, read_write> up: array<f32>;
 @group(0) @binding(2) var<storage, read_write> plan: array<u32>;

@@ -1,25 +1,5 @@
 // Chooses the experts of each row and their weights. Of equal ranks the expert with the lower
 // number comes first. A workgroup computes a row; choices are written in ascending order of experts.
-struct Params {
-    rows: u32,
-    count: u32,
-    chosen: u32,
-    // As `score_kind` in experts/route.rs numbers them.
-    scores: u32,
-    normalise: u32,
-    scale: f32,
-    // Groups, those chosen from, and whether the best two count; no groups if 0.
-    groups: u32,
-    groups_chosen: u32,
-    best_two: u32,
-    // Whether there are corrections.
-    corrected: u32,
-    // Where the experts of the rows begin in the inbox, or NONE.
-    given_at: u32,
-    // Whether the weights of experts have factors.
-    scaled: u32,
-}
-var<immediate> params: Params;
 @group(0) @binding(0) var<storage, read_write> logits: array<f32>;
 @group(0) @binding(1) var<storage, read> correction: array<f32>;
 @group(0) @binding(2) var<storage, read> inbox: array<u32>;
@@ -37,9 +17,6 @@ const LEAST = -1.7e38;
 const LEFT_OUT = -2.5e38;
 const LEAST_GROUP = -3.3e38;
 const TAKEN = -3.4e38;
-const SOFTMAX = 0u;
-const SOFTMAX_OF_CHOSEN = 1u;
-const SIGMOID = 2u;
 
 var<workgroup> scores: array<f32, MOST_EXPERTS>;
 var<workgroup> ranks: array<f32, MOST_EXPERTS>;
@@ -86,19 +63,19 @@ fn score_experts(row: u32, lane: u32) {
         let logit = logits[start + at];
         var score = logit;
         switch params.scores {
-            case SOFTMAX: {
+            case SCORES_SOFTMAX: {
                 score = exp_to_one(logit - largest);
                 sum += score;
             }
-            case SOFTMAX_OF_CHOSEN: {}
-            case SIGMOID: { score = sigmoid(logit); }
+            case SCORES_SOFTMAX_OF_CHOSEN: {}
+            case SCORES_SIGMOID: { score = sigmoid(logit); }
             default: { score = sqrt(softplus(logit)); }
         }
         scores[at] = score;
     }
     sum = sum_of_lanes(sum, lane);
     for (var at = lane; at < params.count; at += LANES) {
-        if params.scores == SOFTMAX {
+        if params.scores == SCORES_SOFTMAX {
             scores[at] /= sum;
         }
         var rank = scores[at];
@@ -200,7 +177,7 @@ fn weigh() {
         expert_weights[at] = scores[experts[at]];
         largest = max(largest, expert_weights[at]);
     }
-    if params.scores == SOFTMAX_OF_CHOSEN {
+    if params.scores == SCORES_SOFTMAX_OF_CHOSEN {
         var sum = 0.0;
         for (var at = 0u; at < params.chosen; at++) {
             expert_weights[at] = exp_to_one(expert_weights[at] - largest);

@@ -7,36 +7,6 @@
 //
 // One order for every output: the pieces of a span are added in ascending order, then the sums of
 // the spans.
-struct Params {
-    // Tiles, or the most there can be where they are planned.
-    tiles: u32,
-    // Rows of a group, where tiles are not planned.
-    rows: u32,
-    // Blocks of 32 inputs, and outputs of a group.
-    blocks: u32,
-    outputs: u32,
-    // Words of a row of weights, and of a row of inputs.
-    weights_row: u32,
-    inputs_row: u32,
-    // Input rows from a row to the next, and from a group to the next.
-    row_step: u32,
-    group_step: u32,
-    // Words of a row of outputs, first word, and words from a group to the next.
-    out_row: u32,
-    out_first: u32,
-    out_group: u32,
-    // Where the table of groups begins: chunk of memory and first word of the weights of each.
-    table_at: u32,
-    // The chunk that is bound.
-    chunk: u32,
-    // Where planned tiles begin, or NONE: group, first row, rows.
-    tiles_at: u32,
-    // Where the input row of each planned row is found, or NONE if it is the same.
-    rows_at: u32,
-    // Invocations that share an output where there are few rows: a power of two.
-    span_lanes: u32,
-}
-var<immediate> params: Params;
 @group(0) @binding(0) var<storage, read_write> inputs: array<u32>;
 @group(0) @binding(1) var<storage, read> weights: array<u32>;
 @group(0) @binding(2) var<storage, read_write> out: array<f32>;

@@ -1,23 +1,4 @@
 // Takes rows of inputs in the order of the weights' columns.
-struct Params {
-    count: u32,
-    // Inputs of a row, and blocks of 32 of them.
-    cols: u32,
-    blocks: u32,
-    // Groups of a row, whose inputs lie `x_group` columns apart from `x_first` on.
-    groups: u32,
-    x_row: u32,
-    x_first: u32,
-    x_group: u32,
-    // Where the table of groups begins: first word of the order of each in `orders`, or NONE.
-    table_at: u32,
-    // Where the rows and groups of planned rows begin, or NONE: number of rows, then where the row
-    // of `x` of each is found, or NONE if it is the same, then where its group is.
-    total_at: u32,
-    rows_at: u32,
-    groups_at: u32,
-}
-var<immediate> params: Params;
 @group(0) @binding(0) var<storage, read_write> x: array<f32>;
 @group(0) @binding(1) var<storage, read_write> out: array<u32>;
 @group(0) @binding(2) var<storage, read> orders: array<u32>;

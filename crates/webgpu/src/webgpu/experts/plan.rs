@@ -3,7 +3,7 @@
 use crate::gpu::{Access, Gpu, Kernel, Words};
 use crate::parts::workgroups;
 use crate::webgpu::products::TILE_ROWS;
-use bytemuck::{Pod, Zeroable};
+use crate::wgsl::params;
 
 const PLAN: &str = include_str!("../../shaders/experts/plan.wgsl");
 const CHOICES: &str = include_str!("../../shaders/experts/choices.wgsl");
@@ -11,35 +11,41 @@ const BINDINGS: &[Access] = &[Access::Write, Access::Write];
 
 static COUNT: Kernel = Kernel {
     name: "slots of each expert",
-    source: &[PLAN, include_str!("../../shaders/experts/count.wgsl"), CHOICES],
+    source: &[PlanParams::WGSL, PLAN, include_str!("../../shaders/experts/count.wgsl"), CHOICES],
     bindings: BINDINGS,
 };
 static TILES: Kernel = Kernel {
     name: "tiles of slots",
-    source: &[PLAN, include_str!("../../shaders/experts/tiles.wgsl")],
+    source: &[PlanParams::WGSL, PLAN, include_str!("../../shaders/experts/tiles.wgsl")],
     bindings: BINDINGS,
 };
 static SLOTS: Kernel = Kernel {
     name: "slots of choices",
-    source: &[PLAN, include_str!("../../shaders/experts/slots.wgsl"), CHOICES],
+    source: &[PlanParams::WGSL, PLAN, include_str!("../../shaders/experts/slots.wgsl"), CHOICES],
     bindings: BINDINGS,
 };
 
-#[repr(C)]
-#[derive(Clone, Copy, Pod, Zeroable)]
-struct PlanParams {
-    choices: u32,
-    chosen: u32,
-    first: u32,
-    held: u32,
-    tile_rows: u32,
-    tiles: u32,
-    counts_at: u32,
-    starts_at: u32,
-    tiles_at: u32,
-    rows_at: u32,
-    experts_at: u32,
-    weights_at: u32,
+params! {
+    struct PlanParams {
+        /// Choices of all rows, and choices of a row.
+        choices: u32,
+        chosen: u32,
+        /// First expert held, and how many are.
+        first: u32,
+        held: u32,
+        /// Rows of a tile, and most tiles.
+        tile_rows: u32,
+        tiles: u32,
+        /// Where parts of the plan begin: slots of each expert, the first slot of each, tiles
+        /// (expert, first slot, slots), the row, the expert and the weight of each slot. Word 0 is
+        /// the number of slots.
+        counts_at: u32,
+        starts_at: u32,
+        tiles_at: u32,
+        rows_at: u32,
+        experts_at: u32,
+        weights_at: u32,
+    }
 }
 
 /// Sizes of a plan, and where its parts lie (`shaders/experts/plan.wgsl`).

@@ -1,45 +1,61 @@
 //! The choice of experts.
 
 use crate::gpu::{Access, Kernel, Words};
-use crate::parts::{EXP_TO_ONE, GATED, LANES, workgroups};
+use crate::parts::{EXP_TO_ONE, LANES, SIGMOID, workgroups};
 use crate::webgpu::WebGpu;
 use crate::webgpu::products::NONE;
+use crate::wgsl::{numbers, params};
 use backend::{Buffer, Error, Experts, ExpertsSpec, GroupRank, Routing, Scores};
-use bytemuck::{Pod, Zeroable};
 
 /// Most experts, and most that a row is sent to: those of the kernel's memory.
 const MOST: (usize, usize) = (1024, 64);
 
 static ROUTE: Kernel = Kernel {
     name: "choice of experts",
-    source: &[include_str!("../../shaders/experts/route.wgsl"), GATED, EXP_TO_ONE, LANES],
+    source: &[
+        RouteParams::WGSL,
+        score::WGSL,
+        include_str!("../../shaders/experts/route.wgsl"),
+        SIGMOID,
+        EXP_TO_ONE,
+        LANES,
+    ],
     bindings: &[Access::Write, Access::Read, Access::Read, Access::Write, Access::Read],
 };
 
-#[repr(C)]
-#[derive(Clone, Copy, Pod, Zeroable)]
-struct RouteParams {
-    rows: u32,
-    count: u32,
-    chosen: u32,
-    scores: u32,
-    normalise: u32,
-    scale: f32,
-    groups: u32,
-    groups_chosen: u32,
-    best_two: u32,
-    corrected: u32,
-    given_at: u32,
-    scaled: u32,
+params! {
+    struct RouteParams {
+        rows: u32,
+        count: u32,
+        chosen: u32,
+        scores: u32,
+        normalise: u32,
+        scale: f32,
+        /// Groups; 0 without.
+        groups: u32,
+        groups_chosen: u32,
+        /// Whether the best two of a group count.
+        best_two: u32,
+        /// Whether there are corrections.
+        corrected: u32,
+        /// Where the experts of the rows begin in the inbox, or `NONE`.
+        given_at: u32,
+        /// Whether the weights of experts have factors.
+        scaled: u32,
+    }
 }
 
-/// Scores, as the kernel numbers them.
+numbers! {
+    /// Numbers of scores.
+    mod score, "SCORES_": SOFTMAX = 0, SOFTMAX_OF_CHOSEN = 1, SIGMOID = 2, SQRT_SOFTPLUS = 3
+}
+
 fn score_kind(scores: Scores) -> u32 {
     match scores {
-        Scores::Softmax => 0,
-        Scores::SoftmaxOfChosen => 1,
-        Scores::Sigmoid => 2,
-        Scores::SqrtSoftplus => 3,
+        Scores::Softmax => score::SOFTMAX,
+        Scores::SoftmaxOfChosen => score::SOFTMAX_OF_CHOSEN,
+        Scores::Sigmoid => score::SIGMOID,
+        Scores::SqrtSoftplus => score::SQRT_SOFTPLUS,
     }
 }
 

@@ -10,8 +10,8 @@ use crate::gpu::{Access, Kernel};
 use crate::parts::{EACH, EXP_TO_ONE, MOST_GROUPS, dealt};
 use crate::webgpu::WebGpu;
 use crate::webgpu::step::{Places, STEP, StepBatch};
+use crate::wgsl::params;
 use backend::{AttentionSpec, Buffer, Error, Window};
-use bytemuck::{Pod, Zeroable};
 use std::ops::Range;
 
 /// Positions of a span, as in `shaders/spans.wgsl`.
@@ -31,8 +31,10 @@ macro_rules! attend {
             source: &[
                 concat!("const FORM = ", $form, "u;\nconst PER_WORD = ", $per_word, "u;\n"),
                 concat!("const VECTORS = ", $vectors, "u;\nconst COLUMNS = ", $columns, "u;\n"),
+                AttendParams::WGSL,
                 include_str!("../../shaders/attend.wgsl"),
                 SPANS,
+                Places::WGSL,
                 STEP,
                 STORED,
                 EXP_TO_ONE,
@@ -71,46 +73,60 @@ const SHAPES: [(usize, usize); 6] = [(4, 128), (8, 128), (16, 128), (4, 256), (8
 
 static COMBINE: Kernel = Kernel {
     name: "combine_spans",
-    source: &[include_str!("../../shaders/combine_spans.wgsl"), SPANS, STEP, EXP_TO_ONE, EACH],
+    source: &[
+        CombineParams::WGSL,
+        include_str!("../../shaders/combine_spans.wgsl"),
+        SPANS,
+        Places::WGSL,
+        STEP,
+        EXP_TO_ONE,
+        EACH,
+    ],
     bindings: &[Access::Read, Access::Read, Access::Write, Access::Write],
 };
 
-#[repr(C)]
-#[derive(Clone, Copy, Pod, Zeroable)]
-struct AttendParams {
-    places: Places,
-    tiles: u32,
-    tiles_at: u32,
-    first_row: u32,
-    first_span: u32,
-    last_span: u32,
-    space: u32,
-    heads: u32,
-    kv_heads: u32,
-    dim: u32,
-    value_dim: u32,
-    row_words: u32,
-    group: u32,
-    block: u32,
-    window: u32,
-    is_chunk: u32,
-    scale: f32,
+params! {
+    struct AttendParams {
+        places: Places,
+        /// Number of tiles, and where they begin in the inbox: first vector and number of vectors
+        /// each.
+        tiles: u32,
+        tiles_at: u32,
+        /// Row of the first partial results, and spans of each row, from the first on that it sees.
+        first_row: u32,
+        first_span: u32,
+        last_span: u32,
+        /// Results for which each row and head has space.
+        space: u32,
+        heads: u32,
+        kv_heads: u32,
+        dim: u32,
+        value_dim: u32,
+        row_words: u32,
+        group: u32,
+        block: u32,
+        window: u32,
+        is_chunk: u32,
+        scale: f32,
+    }
 }
 
-#[repr(C)]
-#[derive(Clone, Copy, Pod, Zeroable)]
-struct CombineParams {
-    places: Places,
-    count: u32,
-    first_row: u32,
-    first_span: u32,
-    last_span: u32,
-    space: u32,
-    heads: u32,
-    value_dim: u32,
-    window: u32,
-    is_chunk: u32,
-    has_sinks: u32,
+params! {
+    struct CombineParams {
+        places: Places,
+        count: u32,
+        first_row: u32,
+        first_span: u32,
+        last_span: u32,
+        /// Results for which each row and head has space. Where there are more spans, the last two
+        /// are what is combined so far: read and written, one after the other.
+        space: u32,
+        heads: u32,
+        value_dim: u32,
+        window: u32,
+        is_chunk: u32,
+        has_sinks: u32,
+    }
 }
 
 /// What is combined at once.

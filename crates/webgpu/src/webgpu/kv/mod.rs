@@ -16,6 +16,7 @@ mod store;
 use crate::gpu::{Access, Gpu, Kernel, Words};
 use crate::parts::{EACH, dealt};
 use crate::webgpu::WebGpu;
+use crate::wgsl::{params, shared_params};
 use attention::PARTIALS;
 use backend::{BlockCopy, CacheSpec, Error, KvType, RowLayout, Rows};
 
@@ -30,7 +31,7 @@ const MOST_DIM: usize = kernels::kv::MAX_HEAD_DIM;
 
 static COPY: Kernel = Kernel {
     name: "copy_block",
-    source: &[include_str!("../../shaders/copy_block.wgsl"), EACH],
+    source: &[CopyParams::WGSL, include_str!("../../shaders/copy_block.wgsl"), EACH],
     bindings: &[Access::Write],
 };
 
@@ -86,24 +87,32 @@ pub(crate) struct CachedRows {
     pub values: Option<Words>,
 }
 
-/// Parameters of kernels about plain rows: `PlainRows` in `shaders/plain_rows.wgsl`.
-#[repr(C)]
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-pub(crate) struct PlainPlaces {
-    /// Group of the block tables.
-    pub group: u32,
-    /// Positions of a block.
-    pub block: u32,
-    /// Positions to a row.
-    pub every: u32,
-    /// Rows of a block.
-    pub places: u32,
-    /// Words of a row.
-    pub row_words: u32,
-    /// Values of a row.
-    pub dim: u32,
-    /// Storage type.
-    pub form: u32,
+params! {
+    struct CopyParams {
+        count: u32,
+        from_at: u32,
+        to_at: u32,
+    }
+}
+
+shared_params! {
+    /// Parameters of kernels about plain rows (`shaders/plain_rows.wgsl`).
+    struct PlainPlaces {
+        /// Group of the block tables.
+        group: u32,
+        /// Positions of a block.
+        block: u32,
+        /// Positions to a row.
+        every: u32,
+        /// Rows of a block.
+        places: u32,
+        /// Words of a row.
+        row_words: u32,
+        /// Values of a row.
+        dim: u32,
+        /// Storage type.
+        form: u32,
+    }
 }
 
 impl CachedRows {
@@ -235,7 +244,7 @@ impl WebGpu {
             for rows in self.kv.layers.iter().flatten().filter(|rows| rows.group == group) {
                 let count = block_words(&rows.rows, rows.block, rows.form) as u32;
                 for words in [Some(&rows.words), rows.values.as_ref()].into_iter().flatten() {
-                    let params = [count, from * count, to * count];
+                    let params = CopyParams { count, from_at: from * count, to_at: to * count };
                     self.gpu.run(&COPY, dealt(count as usize), &[words], &params);
                 }
             }

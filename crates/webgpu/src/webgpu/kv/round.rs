@@ -3,8 +3,8 @@
 use crate::gpu::{Access, Kernel};
 use crate::parts::workgroups;
 use crate::webgpu::WebGpu;
+use crate::wgsl::params;
 use backend::{Error, HeadColumns, Rounding};
-use bytemuck::{Pod, Zeroable};
 
 /// Source that rounds values under the scale of their block.
 pub(crate) const ROUNDING: &str = include_str!("../../shaders/rounding.wgsl");
@@ -14,22 +14,23 @@ const MOST_TRANSFORMED: usize = 2048;
 
 static ROUND: Kernel = Kernel {
     name: "round_heads",
-    source: &[include_str!("../../shaders/round_heads.wgsl"), ROUNDING],
+    source: &[RoundParams::WGSL, include_str!("../../shaders/round_heads.wgsl"), ROUNDING],
     bindings: &[Access::Write],
 };
 
-#[repr(C)]
-#[derive(Clone, Copy, Pod, Zeroable)]
-struct RoundParams {
-    units: u32,
-    heads: u32,
-    row_width: u32,
-    first: u32,
-    stride: u32,
-    rounded: u32,
-    kind: u32,
-    transform: u32,
-    factor: f32,
+params! {
+    struct RoundParams {
+        units: u32,
+        heads: u32,
+        row_width: u32,
+        first: u32,
+        stride: u32,
+        rounded: u32,
+        kind: u32,
+        transform: u32,
+        /// Factor of transformed values.
+        factor: f32,
+    }
 }
 
 /// Number of rounded values of a head of `width` values, kind of their codes as

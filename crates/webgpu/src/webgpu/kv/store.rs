@@ -5,8 +5,8 @@ use crate::gpu::{Access, Kernel, Words};
 use crate::parts::{EACH, dealt};
 use crate::webgpu::WebGpu;
 use crate::webgpu::step::{Places, STEP};
+use crate::wgsl::params;
 use backend::Buffer;
-use bytemuck::{Pod, Zeroable};
 
 /// Source of storage types.
 pub(crate) const STORED: &str = include_str!("../../shaders/stored.wgsl");
@@ -16,40 +16,64 @@ const HEAD_ROWS: &str = include_str!("../../shaders/head_rows.wgsl");
 
 static STORE_PLAIN: Kernel = Kernel {
     name: "store_plain",
-    source: &[include_str!("../../shaders/store_plain.wgsl"), STEP, STORED, PLAIN_ROWS, EACH],
+    source: &[
+        PlainParams::WGSL,
+        include_str!("../../shaders/store_plain.wgsl"),
+        Places::WGSL,
+        STEP,
+        STORED,
+        PlainPlaces::WGSL,
+        PLAIN_ROWS,
+        EACH,
+    ],
     bindings: &[Access::Read, Access::Write, Access::Write],
 };
 
 static STORE_HEADS: Kernel = Kernel {
     name: "store_heads",
-    source: &[include_str!("../../shaders/store_heads.wgsl"), HEAD_ROWS, STEP, STORED, EACH],
+    source: &[
+        include_str!("../../shaders/store_heads.wgsl"),
+        HeadsParams::WGSL,
+        HEAD_ROWS,
+        Places::WGSL,
+        STEP,
+        STORED,
+        EACH,
+    ],
     bindings: &[Access::Read, Access::Write, Access::Write],
 };
 static STORE_CODES: Kernel = Kernel {
     name: "store_codes",
-    source: &[include_str!("../../shaders/store_codes.wgsl"), HEAD_ROWS, STEP, EACH],
+    source: &[
+        include_str!("../../shaders/store_codes.wgsl"),
+        HeadsParams::WGSL,
+        HEAD_ROWS,
+        Places::WGSL,
+        STEP,
+        EACH,
+    ],
     bindings: &[Access::Read, Access::Write, Access::Write],
 };
 
-#[repr(C)]
-#[derive(Clone, Copy, Pod, Zeroable)]
-struct HeadsParams {
-    places: Places,
-    count: u32,
-    group: u32,
-    block: u32,
-    heads: u32,
-    dim: u32,
-    row_words: u32,
-    form: u32,
+params! {
+    struct HeadsParams {
+        places: Places,
+        count: u32,
+        group: u32,
+        block: u32,
+        heads: u32,
+        dim: u32,
+        row_words: u32,
+        form: u32,
+    }
 }
 
-#[repr(C)]
-#[derive(Clone, Copy, Pod, Zeroable)]
-struct PlainParams {
-    places: Places,
-    cached: PlainPlaces,
-    count: u32,
+params! {
+    struct PlainParams {
+        places: Places,
+        cached: PlainPlaces,
+        count: u32,
+    }
 }
 
 impl WebGpu {

@@ -4,8 +4,8 @@ use super::{CachedRows, Form};
 use crate::adapter::open_for_tests;
 use crate::webgpu::WebGpu;
 use backend::{
-    AttentionSpec, Backend, Batch, Buffer, CacheSpec, GroupSize, KvType, LayerCache, Rounding,
-    RowLayout, Rows, Window,
+    AttentionSpec, Batch, Buffer, Cache, CacheSpec, Executor, GroupSize, KvType, LayerCache,
+    Operations, Rounding, RowLayout, Rows, Weights, Window,
 };
 
 fn values(count: usize, seed: usize) -> Vec<f32> {

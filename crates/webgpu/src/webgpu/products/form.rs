@@ -3,6 +3,7 @@
 
 use super::pack::{Codes, Pack, RowWords, SpanScales};
 use crate::gpu::{Access, Kernel};
+use crate::wgsl::params;
 use backend::Mode;
 use kernels::quant::{BF16, BLOCK, CodeLayout, F16, F32, QuantType, SPAN};
 
@@ -50,6 +51,38 @@ impl Form {
 const BINDINGS: &[Access] =
     &[Access::Write, Access::Read, Access::Write, Access::Read, Access::Write];
 
+params! {
+    pub(super) struct ProductParams {
+        /// Tiles, or the most there can be where they are planned.
+        tiles: u32,
+        /// Rows of a group, where tiles are not planned.
+        rows: u32,
+        /// Blocks of 32 inputs, and outputs of a group.
+        blocks: u32,
+        outputs: u32,
+        /// Words of a row of weights, and of a row of inputs.
+        weights_row: u32,
+        inputs_row: u32,
+        /// Input rows from a row to the next, and from a group to the next.
+        row_step: u32,
+        group_step: u32,
+        /// Words of a row of outputs, first word, and words from a group to the next.
+        out_row: u32,
+        out_first: u32,
+        out_group: u32,
+        /// Where the table of groups begins: chunk of memory and first word of the weights of each.
+        table_at: u32,
+        /// The chunk that is bound.
+        chunk: u32,
+        /// Where planned tiles begin, or NONE: group, first row, rows.
+        tiles_at: u32,
+        /// Where the input row of each planned row is found, or NONE if it is the same.
+        rows_at: u32,
+        /// Invocations that share an output where there are few rows: a power of two.
+        span_lanes: u32,
+    }
+}
+
 /// A part of the source of products.
 macro_rules! part {
     ($name:literal) => {
@@ -62,17 +95,17 @@ macro_rules! kernels {
     ($name:literal, $($part:expr),*) => {[
         Kernel {
             name: concat!("product of one row, ", $name),
-            source: &["const ROWS = 1u;\n", part!("product"), $($part,)* part!("few")],
+            source: &["const ROWS = 1u;\n", ProductParams::WGSL, part!("product"), $($part,)* part!("few")],
             bindings: BINDINGS,
         },
         Kernel {
             name: concat!("product of few rows, ", $name),
-            source: &["const ROWS = 8u;\n", part!("product"), $($part,)* part!("few")],
+            source: &["const ROWS = 8u;\n", ProductParams::WGSL, part!("product"), $($part,)* part!("few")],
             bindings: BINDINGS,
         },
         Kernel {
             name: concat!("product of many rows, ", $name),
-            source: &["const ROWS = 32u;\n", part!("product"), $($part,)* part!("many")],
+            source: &["const ROWS = 32u;\n", ProductParams::WGSL, part!("product"), $($part,)* part!("many")],
             bindings: BINDINGS,
         },
     ]};

@@ -1,11 +1,12 @@
 //! Dispatches of products.
 
+use super::form::ProductParams;
 use super::{Form, InputForm, TILE_ROWS};
 use crate::gpu::{Access, Kernel, Words};
 use crate::parts::{EACH, MOST_GROUPS, dealt};
 use crate::webgpu::WebGpu;
+use crate::wgsl::params;
 use backend::Error;
-use bytemuck::{Pod, Zeroable};
 use kernels::quant::{BLOCK, SPAN};
 
 /// No place.
@@ -21,6 +22,7 @@ const BINDINGS: &[Access] =
 static TAKE_BYTES: Kernel = Kernel {
     name: "take bytes",
     source: &[
+        TakeParams::WGSL,
         include_str!("../../shaders/products/take.wgsl"),
         include_str!("../../shaders/products/take_bytes.wgsl"),
         EACH,
@@ -30,6 +32,7 @@ static TAKE_BYTES: Kernel = Kernel {
 static TAKE_FLOATS: Kernel = Kernel {
     name: "take floats",
     source: &[
+        TakeParams::WGSL,
         include_str!("../../shaders/products/take.wgsl"),
         include_str!("../../shaders/products/take_floats.wgsl"),
         EACH,
@@ -37,41 +40,25 @@ static TAKE_FLOATS: Kernel = Kernel {
     bindings: BINDINGS,
 };
 
-#[repr(C)]
-#[derive(Clone, Copy, Pod, Zeroable)]
-struct TakeParams {
-    count: u32,
-    cols: u32,
-    blocks: u32,
-    groups: u32,
-    x_row: u32,
-    x_first: u32,
-    x_group: u32,
-    table_at: u32,
-    total_at: u32,
-    rows_at: u32,
-    groups_at: u32,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, Pod, Zeroable)]
-struct ProductParams {
-    tiles: u32,
-    rows: u32,
-    blocks: u32,
-    outputs: u32,
-    weights_row: u32,
-    inputs_row: u32,
-    row_step: u32,
-    group_step: u32,
-    out_row: u32,
-    out_first: u32,
-    out_group: u32,
-    table_at: u32,
-    chunk: u32,
-    tiles_at: u32,
-    rows_at: u32,
-    span_lanes: u32,
+params! {
+    struct TakeParams {
+        count: u32,
+        /// Inputs of a row, and blocks of 32 of them.
+        cols: u32,
+        blocks: u32,
+        /// Groups of a row, whose inputs lie `x_group` columns apart from `x_first` on.
+        groups: u32,
+        x_row: u32,
+        x_first: u32,
+        x_group: u32,
+        /// Where the table of groups begins: first word of the order of each in `orders`, or NONE.
+        table_at: u32,
+        /// Where the rows and groups of planned rows begin, or NONE: number of rows, then where the
+        /// row of `x` of each is found, or NONE if it is the same, then where its group is.
+        total_at: u32,
+        rows_at: u32,
+        groups_at: u32,
+    }
 }
 
 /// Rows that are taken as inputs.

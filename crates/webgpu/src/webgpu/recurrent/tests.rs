@@ -4,8 +4,8 @@ use super::States;
 use crate::adapter::open_for_tests;
 use crate::webgpu::WebGpu;
 use backend::{
-    Backend, Batch, Buffer, CacheSpec, KvType, LayerCache, RecurrenceRule, RecurrenceSpec, State,
-    StateRows,
+    Batch, Buffer, Cache, CacheSpec, Executor, KvType, LayerCache, Operations, RecurrenceRule,
+    RecurrenceSpec, State, StateRows, Weights,
 };
 
 const STATE: State = State { heads: 6, key_heads: 2, keys: 20, values: 30, channel_decay: false };

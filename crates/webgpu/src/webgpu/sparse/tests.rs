@@ -4,8 +4,8 @@ use super::Workplace;
 use crate::adapter::open_for_tests;
 use crate::webgpu::WebGpu;
 use backend::{
-    Backend, Batch, Buffer, CacheSpec, Compression, GroupSize, IndexSpec, KvType, LayerCache,
-    Pairs, RowAttention, Rows,
+    Batch, Buffer, Cache, CacheSpec, Compression, Executor, GroupSize, IndexSpec, KvType,
+    LayerCache, Operations, Pairs, RowAttention, Rows, Weights,
 };
 
 /// Rows of the batch, values of rows, and heads.

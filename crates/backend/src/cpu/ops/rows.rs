@@ -1,0 +1,90 @@
+//! Operations on each row by itself: norms, elementwise operations, copies, rounding.
+
+use crate::cpu::core::CpuCore;
+use crate::{Buffer, HeadColumns, MapOp, MatrixSpec, RmsNorm, Rounding};
+use kernels::{elementwise, kv};
+
+/// Rows of an embedding table.
+pub(in crate::cpu) fn embed(core: &mut CpuCore, table: &MatrixSpec, tokens: &[u32], out: Buffer) {
+    let MatrixSpec { ty, cols, bytes, .. } = table;
+    let row_bytes = ty.bytes_for(*cols).expect("checked in `table`");
+    let dequantize = ty.dequantize.expect("checked in `table`");
+    core.each_row("embed", (out, tokens.len()), |_, row, out| {
+        let start = tokens[row] as usize * row_bytes;
+        dequantize(&bytes.read(start..start + row_bytes), out);
+    });
+}
+
+pub(in crate::cpu) fn rms_norm(
+    core: &mut CpuCore,
+    x: Buffer,
+    norm: RmsNorm,
+    out: Buffer,
+    rows: usize,
+) {
+    core.each_row("rms_norm", (out, rows), |core, row, out| {
+        let weights = core.vectors[norm.weight.0].chunks_exact(norm.unit).cycle();
+        let units = core.row(x, row).chunks_exact(norm.unit).zip(weights);
+        for ((x, weight), out) in units.zip(out.chunks_exact_mut(norm.unit)) {
+            elementwise::rms_norm(core.isa, x, weight, norm.eps, out);
+        }
+    });
+}
+
+pub(in crate::cpu) fn center(core: &mut CpuCore, x: Buffer, out: Buffer, rows: usize) {
+    core.each_row("center", (out, rows), |core, row, out| {
+        elementwise::center(core.isa, core.row(x, row), out);
+    });
+}
+
+pub(in crate::cpu) fn map(core: &mut CpuCore, op: MapOp, x: Buffer, rows: usize) {
+    core.each_row(op.name(), (x, rows), |core, row, x| match op {
+        MapOp::Activate(gate) => elementwise::activate(core.isa, gate, x),
+        MapOp::Gate(gate, y) => elementwise::apply_gate(core.isa, gate, x, core.row(y, row)),
+        MapOp::Add(y) => elementwise::add(core.isa, x, core.row(y, row)),
+        MapOp::AddBias(bias) => elementwise::add(core.isa, x, &core.vectors[bias.0]),
+        MapOp::Scale(factor) => elementwise::scale(core.isa, x, factor),
+        MapOp::ScaleBySigmoid(gate) => {
+            elementwise::scale_by_sigmoid(core.isa, x, core.row(gate, row)[0]);
+        }
+        MapOp::SoftCap(cap) => elementwise::soft_cap(core.isa, x, cap),
+    });
+}
+
+pub(in crate::cpu) fn copy_heads(
+    core: &mut CpuCore,
+    x: HeadColumns,
+    width: usize,
+    to: HeadColumns,
+    rows: usize,
+) {
+    core.each_row("copy_heads", (to.buffer, rows), |core, row, out| {
+        let heads = out[to.first..].chunks_mut(to.stride);
+        for (out, x) in heads.zip(core.row(x.buffer, row)[x.first..].chunks(x.stride)) {
+            out[..width].copy_from_slice(&x[..width]);
+        }
+    });
+}
+
+pub(in crate::cpu) fn gather(core: &mut CpuCore, x: Buffer, rows: &[u32], out: Buffer) {
+    core.each_row("gather", (out, rows.len()), |core, row, out| {
+        out.copy_from_slice(core.row(x, rows[row] as usize));
+    });
+}
+
+pub(in crate::cpu) fn round(
+    core: &mut CpuCore,
+    x: HeadColumns,
+    width: usize,
+    rounding: Rounding,
+    rows: usize,
+) {
+    if rounding == Rounding::None {
+        return;
+    }
+    core.each_row("round", (x.buffer, rows), |core, _, values| {
+        for head in values[x.first..].chunks_mut(x.stride) {
+            kv::round(core.isa, rounding, &mut head[..width]);
+        }
+    });
+}

@@ -1,0 +1,37 @@
+//! Operations on each value by itself.
+
+use crate::{Buffer, Gate, Vector};
+
+/// An elementwise operation on rows `x`, `[rows, width]`, in place.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum MapOp {
+    /// `x = f(x, 1)` with the function of a gate.
+    Activate(Gate),
+    /// `x = f(x, y)` with the function of a gate; `y` is `[rows, width]`.
+    Gate(Gate, Buffer),
+    /// `x += y`; `y` is `[rows, width]`.
+    Add(Buffer),
+    /// `x += bias` for each row; the bias is `[width]`.
+    AddBias(Vector),
+    /// `x = x * factor`.
+    Scale(f32),
+    /// `x[i] = x[i] * sigmoid(gate[i])`; the gate is `[rows, 1]`.
+    ScaleBySigmoid(Buffer),
+    /// `x = cap * tanh(x / cap)`.
+    SoftCap(f32),
+}
+
+impl MapOp {
+    /// Name in profiles.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Activate(_) => "activate",
+            Self::Gate(..) => "apply_gate",
+            Self::Add(_) => "add",
+            Self::AddBias(_) => "add_bias",
+            Self::Scale(_) => "scale",
+            Self::ScaleBySigmoid(_) => "scale_by_sigmoid",
+            Self::SoftCap(_) => "soft_cap",
+        }
+    }
+}

@@ -1,9 +1,0 @@
-// x += y, repeated after `period` values.
-struct Params { count: u32, period: u32 }
-var<immediate> params: Params;
-@group(0) @binding(0) var<storage, read_write> x: array<f32>;
-@group(0) @binding(1) var<storage, read_write> y: array<f32>;
-
-fn each(i: u32) {
-    x[i] += y[i % params.period];
-}

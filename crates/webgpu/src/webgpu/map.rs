@@ -1,0 +1,84 @@
+//! Elementwise operations.
+
+use crate::gpu::{Access, Kernel};
+use crate::parts::{EACH, EXP_TO_ONE, SIGMOID, dealt};
+use crate::webgpu::WebGpu;
+use crate::wgsl::{numbers, params};
+use backend::{Buffer, Gate, MapOp};
+
+/// Gates of MLPs, on [`SIGMOID`] and the numbers of [`gate`].
+pub(crate) const GATED: &str = include_str!("../shaders/gated.wgsl");
+
+static MAP: Kernel = Kernel {
+    name: "map",
+    source: &[
+        MapParams::WGSL,
+        op::WGSL,
+        gate::WGSL,
+        include_str!("../shaders/map.wgsl"),
+        GATED,
+        SIGMOID,
+        EXP_TO_ONE,
+        EACH,
+    ],
+    bindings: &[Access::Write, Access::Write],
+};
+
+numbers! {
+    /// Numbers of the operations.
+    mod op, "MAP_": ACTIVATE = 0, GATE = 1, ADD = 2, ADD_BIAS = 3, SCALE = 4, SCALE_BY_SIGMOID = 5,
+    SOFT_CAP = 6
+}
+
+numbers! {
+    /// Numbers of gates.
+    mod gate, "GATE_": SILU = 0, CLAMPED = 1, SILU_CLAMPED = 2, SIGMOID = 3, GELU_TANH = 4,
+    PRODUCT = 5, RELU_SQUARED = 6, GELU = 7
+}
+
+params! {
+    struct MapParams {
+        count: u32,
+        width: u32,
+        op: u32,
+        gate: u32,
+        /// Slope of the gate, factor or cap.
+        a: f32,
+        /// Limit of the gate.
+        b: f32,
+    }
+}
+
+/// Number, slope and limit of a gate.
+pub(crate) fn gate_kind(gate: Gate) -> (u32, f32, f32) {
+    match gate {
+        Gate::Silu => (gate::SILU, 0.0, 0.0),
+        Gate::Clamped { alpha, limit } => (gate::CLAMPED, alpha, limit),
+        Gate::SiluClamped { limit } => (gate::SILU_CLAMPED, 0.0, limit),
+        Gate::Sigmoid => (gate::SIGMOID, 0.0, 0.0),
+        Gate::GeluTanh => (gate::GELU_TANH, 0.0, 0.0),
+        Gate::Product => (gate::PRODUCT, 0.0, 0.0),
+        Gate::ReluSquared => (gate::RELU_SQUARED, 0.0, 0.0),
+        Gate::Gelu => (gate::GELU, 0.0, 0.0),
+    }
+}
+
+impl WebGpu {
+    pub(crate) fn map_values(&mut self, map: MapOp, x: Buffer, rows: usize) {
+        let operand = &self.buffers[x.0];
+        let (count, width) = (rows * operand.width, operand.width as u32);
+        let of = |buffer: Buffer| &self.buffers[buffer.0].words;
+        let plain = |op, a| (op, (0, a, 0.0));
+        let ((op, (gate, a, b)), y) = match map {
+            MapOp::Activate(gate) => ((op::ACTIVATE, gate_kind(gate)), &operand.words),
+            MapOp::Gate(gate, y) => ((op::GATE, gate_kind(gate)), of(y)),
+            MapOp::Add(y) => (plain(op::ADD, 0.0), of(y)),
+            MapOp::AddBias(bias) => (plain(op::ADD_BIAS, 0.0), &self.vectors[bias.0]),
+            MapOp::Scale(factor) => (plain(op::SCALE, factor), &operand.words),
+            MapOp::ScaleBySigmoid(gate) => (plain(op::SCALE_BY_SIGMOID, 0.0), of(gate)),
+            MapOp::SoftCap(cap) => (plain(op::SOFT_CAP, cap), &operand.words),
+        };
+        let params = MapParams { count: count as u32, width, op, gate, a, b };
+        self.gpu.run(&MAP, dealt(count), &[&operand.words, y], &params);
+    }
+}
