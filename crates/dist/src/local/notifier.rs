@@ -45,6 +45,12 @@ impl Notifier {
         seen
     }
 
+    /// The number of ranks that sleep.
+    #[cfg(test)]
+    pub fn sleepers(&self) -> usize {
+        self.sleepers.load(Ordering::Relaxed)
+    }
+
     /// Wakes the sleeping ranks, which poll again.
     pub fn notify(&self) {
         fence(Ordering::SeqCst);
