@@ -5,6 +5,7 @@ mod comments;
 mod families;
 mod references;
 mod tables;
+mod tuples;
 mod types;
 mod words;
 
@@ -71,6 +72,7 @@ pub(crate) static ENFORCED: &[Rule] = &[
     Rule::new("modules have no circles", circles::check),
     Rule::new("documents have none of the banned words", words::check).outside(API_TEXTS),
     Rule::new("a type name is defined at most twice", types::check),
+    Rule::new("no two calls pass the same tuple", tuples::check),
 ];
 
 #[cfg(test)]

@@ -55,7 +55,7 @@ pub(super) fn join<'a>(
     let more = if layout.less { Words::ones(bits) } else { 0 };
     let zeros = Words { more, ..words(zeros, bits, layout.zeros) };
     let inputs =
-        InputGroups::new(view, (cols, groups), parts.method.group_inputs(cols, groups), index);
+        InputGroups::new(view, cols, groups, parts.method.group_inputs(cols, groups), index);
     let middle = parts.method.is_symmetric() && zeros.are_all(1 << (bits - 1));
     let stored = Stored {
         bits,
