@@ -3,6 +3,7 @@
 mod circles;
 mod comments;
 mod families;
+mod limits;
 mod references;
 mod tables;
 mod tuples;
@@ -62,6 +63,9 @@ impl Rule {
 const API_TEXTS: &[&str] =
     &["crates/server/src/generate/options.rs", "crates/server/src/protocols/"];
 
+/// Files that are about to be written anew.
+const REWRITTEN: &[&str] = &["crates/formats/src/config/"];
+
 /// All rules for the whole project.
 pub(crate) static ENFORCED: &[Rule] = &[
     Rule::new("names in documents exist", references::check),
@@ -69,6 +73,7 @@ pub(crate) static ENFORCED: &[Rule] = &[
     Rule::new("unsafe is where the table says", tables::unsafe_files),
     Rule::new("families in the README are those of the table", families::check),
     Rule::new("comments end at column 100", comments::check),
+    Rule::new("limits are called MAX and MIN", limits::check).outside(REWRITTEN),
     Rule::new("modules have no circles", circles::check),
     Rule::new("documents have none of the banned words", words::check).outside(API_TEXTS),
     Rule::new("a type name is defined at most twice", types::check),

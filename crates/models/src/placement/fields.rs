@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 /// Longest value shown, in characters.
-const LONGEST: usize = 60;
+const MAX_CHARACTERS: usize = 60;
 
 /// A mapping with at least one field, all of them known.
 pub(super) struct RuleFields<'a> {
@@ -89,8 +89,8 @@ fn short(text: &str) -> String {
         true => c.escape_debug().to_string(),
         false => c.to_string(),
     };
-    let shown: String = text.chars().take(LONGEST).map(plain).collect();
-    if text.chars().nth(LONGEST).is_some() { shown + "…" } else { shown }
+    let shown: String = text.chars().take(MAX_CHARACTERS).map(plain).collect();
+    if text.chars().nth(MAX_CHARACTERS).is_some() { shown + "…" } else { shown }
 }
 
 /// `; did you mean x?` where a known name is near.
@@ -108,7 +108,7 @@ fn hint(word: &str, known: &[&str]) -> String {
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().take(LONGEST).enumerate() {
+    for (i, x) in a.chars().take(MAX_CHARACTERS).enumerate() {
         let mut diagonal = std::mem::replace(&mut row[0], i + 1);
         for (j, y) in b.iter().enumerate() {
             let replaced = diagonal + usize::from(x != *y);
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn long_values_are_cut() {
-        assert_eq!(short(&"x".repeat(1000)).chars().count(), LONGEST + 1);
+        assert_eq!(short(&"x".repeat(1000)).chars().count(), MAX_CHARACTERS + 1);
         assert_eq!(short("a\nb"), "a\\nb");
     }
 }

@@ -13,7 +13,7 @@ use crate::infill::InfillTokens;
 use crate::pipeline::Pipeline;
 use crate::special_tokens::SpecialIds;
 use crate::tokenizer::{Encoder, Tokenizer};
-use crate::tokenizer_json::{LONGEST_WORD, word_piece};
+use crate::tokenizer_json::{DEFAULT_MAX_WORD, word_piece};
 use crate::vocab::{TokenKind, Vocab};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -47,7 +47,7 @@ pub(super) fn bert(metadata: &Metadata) -> Result<Tokenizer> {
     let unknown = special.unk.and_then(|id| vocab.get(id)).map(|entry| entry.text.to_owned());
     let unknown = unknown.ok_or_else(|| missing("unknown"))?;
     let tokens = vocab.iter().map(|(id, entry)| (entry.text.to_owned(), id)).collect();
-    let model = word_piece(tokens, unknown, CONTINUES.to_owned(), LONGEST_WORD)
+    let model = word_piece(tokens, unknown, CONTINUES.to_owned(), DEFAULT_MAX_WORD)
         .map_err(|problem| TextError::tokenizer(TOKENS, problem))?;
     let lowercase = metadata.opt_flag(LOWERCASE)?.unwrap_or(true);
     let strip_accents = metadata.opt_flag(STRIP_ACCENTS)?.unwrap_or(lowercase);

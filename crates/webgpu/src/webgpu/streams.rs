@@ -7,7 +7,7 @@ use backend::{Buffer, Error, HyperSpec};
 use bytemuck::{Pod, Zeroable};
 
 /// Most streams that the kernels mix.
-const MOST_STREAMS: usize = 16;
+const MAX_STREAMS: usize = 16;
 
 static SPREAD: Kernel = Kernel {
     name: "streams_spread",
@@ -44,7 +44,7 @@ struct FactorParams {
 
 /// Checks a number of streams.
 fn check(streams: usize) -> Result<(), Error> {
-    if (1..=MOST_STREAMS).contains(&streams) {
+    if (1..=MAX_STREAMS).contains(&streams) {
         return Ok(());
     }
     Err(Error::Device(format!("device wgpu: {streams} residual streams are not supported")))

@@ -137,7 +137,7 @@ impl<const BITS: u32> Planes for Eights<BITS> {
     const WORDS: usize = 2;
     const NARROW: usize = if BITS == 10 { 1 } else { 0 };
     const COSTLY: bool = true;
-    const LARGEST: u32 = largest(&CODES_2);
+    const MAX_CODE: u32 = largest(&CODES_2);
     const OFFSET: Option<u32> = Some(6);
 
     #[inline(always)]
@@ -199,7 +199,7 @@ impl Planes for MovedEights {
     const WORDS: usize = 1;
     const NARROW: usize = 2;
     const COSTLY: bool = true;
-    const LARGEST: u32 = largest(&CODES_1);
+    const MAX_CODE: u32 = largest(&CODES_1);
     const OFFSET: Option<u32> = Some(4);
 
     #[inline(always)]
@@ -249,7 +249,7 @@ impl<const BITS: u32> Planes for Fours<BITS> {
     const WORDS: usize = 3;
     const NARROW: usize = if BITS == 9 { 1 } else { 0 };
     const COSTLY: bool = true;
-    const LARGEST: u32 = largest(&Self::CODES);
+    const MAX_CODE: u32 = largest(&Self::CODES);
     const OFFSET: Option<u32> = Some(Self::ZERO);
 
     #[inline(always)]

@@ -91,7 +91,7 @@ impl<I: IntRows, P: Planes, S: Scales> Quads<I, P, S> {
     const SCALED: usize = if S::HALVES { 4 } else { 8 };
     /// A divisor of these.
     const PER_PART: usize = match I::PART_MAX {
-        Some(max) => match max / (2 * P::LARGEST * 127) {
+        Some(max) => match max / (2 * P::MAX_CODE * 127) {
             0 => panic!("a part takes one quad"),
             1 => 1,
             2 | 3 => 2,

@@ -26,7 +26,7 @@ pub(crate) use store::STORED;
 pub(crate) const PLAIN_ROWS: &str = include_str!("../../shaders/plain_rows.wgsl");
 
 /// Largest key of a head, as the CPU's.
-const MOST_DIM: usize = kernels::kv::MAX_HEAD_DIM;
+const MAX_DIM: usize = kernels::kv::MAX_HEAD_DIM;
 
 static COPY: Kernel = Kernel {
     name: "copy_block",
@@ -163,7 +163,7 @@ impl KvCache {
 
     fn rows_of(gpu: &mut Gpu, spec: &CacheSpec<'_>, rows: &Rows) -> Result<CachedRows, Error> {
         let heads = matches!(rows.layout, RowLayout::Heads { .. });
-        if rows.dim == 0 || heads && rows.dim > MOST_DIM {
+        if rows.dim == 0 || heads && rows.dim > MAX_DIM {
             return Err(Error::HeadSize(rows.dim));
         }
         let (form, group) = (Form::of(rows, spec.ty)?, spec.group_of(rows));

@@ -87,12 +87,12 @@ pub(crate) enum SpanScales {
 }
 
 /// Most words of the scales of a span.
-const MOST_SCALES: usize = 12;
+const MAX_SCALES: usize = 12;
 
 impl SpanScales {
     /// The words of a span with these quant blocks.
-    fn words(self, scales: &[BlockScales]) -> [u32; MOST_SCALES] {
-        let mut words = [0; MOST_SCALES];
+    fn words(self, scales: &[BlockScales]) -> [u32; MAX_SCALES] {
+        let mut words = [0; MAX_SCALES];
         let pair = |low: u16, high: u16| u32::from(low) | u32::from(high) << 16;
         let bytes = |words: &mut [u32], bytes: &[i8]| {
             for (word, quad) in words.iter_mut().zip(bytes.as_chunks().0) {
