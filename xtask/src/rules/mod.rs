@@ -1,6 +1,7 @@
 //! The rules that look at the project as a whole.
 
 mod circles;
+mod columns;
 mod comments;
 mod families;
 mod limits;
@@ -73,6 +74,7 @@ pub(crate) static ENFORCED: &[Rule] = &[
     Rule::new("unsafe is where the table says", tables::unsafe_files),
     Rule::new("families in the README are those of the table", families::check),
     Rule::new("comments end at column 100", comments::check),
+    Rule::new("lines of documents end at column 100", columns::check),
     Rule::new("limits are called MAX and MIN", limits::check).outside(REWRITTEN),
     Rule::new("modules have no circles", circles::check),
     Rule::new("documents have none of the banned words", words::check).outside(API_TEXTS),
