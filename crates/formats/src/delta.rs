@@ -29,6 +29,9 @@ pub(crate) struct DeltaTensors<'a> {
 
 impl DeltaTensors<'_> {
     /// Converts canonically named tensors.
+    ///
+    /// # Errors
+    /// If a tensor does not have the shape that the configuration implies.
     pub fn convert(&self, tensors: Vec<TensorView>) -> Result<Vec<TensorView>> {
         let mut converted = Vec::with_capacity(tensors.len());
         for view in tensors {

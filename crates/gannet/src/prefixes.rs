@@ -52,6 +52,10 @@ struct OpenPrefixes<'a> {
 }
 
 impl StoredPrefixes {
+    /// The prefixes that the engine of `runner` stores in the folder of `cache`.
+    ///
+    /// # Errors
+    /// If the engine has no folder, or its caches cannot be stored; with the reason.
     pub fn of(cache: Option<&DiskCache>, runner: &Runner) -> Result<Self, &'static str> {
         let cache = cache.cloned().ok_or("the engine has no folder of prefixes")?;
         Ok(Self { cache, place: DiskPlace::of(runner)?, keys: Arc::default() })

@@ -55,6 +55,10 @@ pub(crate) struct ExtentWriter {
 }
 
 impl ExtentWriter {
+    /// A writer of the blocks of `shared` with no extent open.
+    ///
+    /// # Errors
+    /// If there is no memory for a chunk.
     pub fn new(shared: Arc<StoreState>) -> io::Result<Self> {
         let now = Instant::now();
         Ok(Self {

@@ -3,6 +3,7 @@
 mod circles;
 mod columns;
 mod comments;
+mod errors;
 mod families;
 mod limits;
 mod references;
@@ -80,6 +81,7 @@ pub(crate) static ENFORCED: &[Rule] = &[
     Rule::new("documents have none of the banned words", words::check).outside(API_TEXTS),
     Rule::new("a type name is defined at most twice", types::check),
     Rule::new("no two calls pass the same tuple", tuples::check),
+    Rule::new("errors of public functions are documented", errors::check).outside(REWRITTEN),
 ];
 
 #[cfg(test)]

@@ -82,6 +82,9 @@ impl PlainRef<'_> {
 
 impl KvCache {
     /// Zeroed blocks for the rows of `spec`; attention runs on the threads of `pool`.
+    ///
+    /// # Errors
+    /// If a head is too large for the kernels, or the memory cannot be allocated.
     pub fn new(pool: &ThreadPool, spec: &CacheSpec<'_>) -> Result<Self, Error> {
         let mut strides = vec![0; spec.groups.len()];
         let mut place = |rows: &Rows| {

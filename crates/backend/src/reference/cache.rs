@@ -55,6 +55,10 @@ pub(super) struct Cache {
 }
 
 impl Cache {
+    /// Zeroed rows and states as `spec` describes them.
+    ///
+    /// # Errors
+    /// If the type of the rows is not f32.
     pub fn new(spec: &CacheSpec<'_>) -> Result<Self, Error> {
         if spec.ty != KvType::F32 {
             return Err(Error::Device("the reference device has no KV cache but f32".to_owned()));

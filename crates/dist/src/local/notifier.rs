@@ -19,6 +19,9 @@ pub(super) struct Notifier {
 
 impl Notifier {
     /// Waits until `poll` returns true or an error.
+    ///
+    /// # Errors
+    /// The error that `poll` returns.
     pub fn wait<E>(&self, poll: impl Fn() -> Result<bool, E>) -> Result<(), E> {
         for _ in 0..POLLS {
             if poll()? {

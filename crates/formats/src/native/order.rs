@@ -27,6 +27,9 @@ struct Listed {
 impl InputGroups {
     /// `cols` inputs in `groups` groups, where `index` has the group of each input if they are not
     /// in order. `configured` is the group size of the settings that has so many groups.
+    ///
+    /// # Errors
+    /// If rows have no whole blocks, or the groups do not fit the inputs.
     pub fn new(
         view: &TensorView,
         cols: usize,

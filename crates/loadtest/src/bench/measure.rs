@@ -127,6 +127,9 @@ pub(super) struct Bench<'a> {
 
 impl Bench<'_> {
     /// Takes the measurements of the plan, and calls `measured` after each.
+    ///
+    /// # Errors
+    /// If a step of the model fails.
     pub fn run(&mut self, mut measured: impl FnMut()) -> Result<Vec<Measurement>> {
         let plan = self.plan;
         let mut results = Vec::with_capacity(plan.measurements());

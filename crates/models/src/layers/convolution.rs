@@ -33,6 +33,9 @@ pub(super) struct ConvolvedSource<'a> {
 
 impl ConvolvedLinear {
     /// Loads a projection with its convolution, whose outputs are gated by themselves.
+    ///
+    /// # Errors
+    /// If a tensor is missing or has another shape, or the device has no memory for it.
     pub fn load(loader: &mut Loader<'_>, source: &ConvolvedSource<'_>) -> Result<Self, Error> {
         let (rows, [projected, out]) = (&source.rows, source.buffers);
         let linear = Linear::part(loader, source.matrix, rows.clone())?;
@@ -77,6 +80,10 @@ const UNIT: usize = 32;
 
 impl ShortConvolution {
     /// Loads `shortconv.in_proj`, `shortconv.conv` and `shortconv.out_proj`: this rank's channels.
+    ///
+    /// # Errors
+    /// If a tensor is missing or has another shape, the channels cannot be divided among the ranks,
+    /// or the device has no memory for it.
     pub fn load(
         loader: &mut Loader<'_>,
         place: OpPlace,

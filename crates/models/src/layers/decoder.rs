@@ -118,6 +118,10 @@ struct Workspace {
 
 impl Decoder {
     /// Loads a decoder with the layers that the configuration describes.
+    ///
+    /// # Errors
+    /// If a tensor is missing or has another shape, the model cannot be divided among the ranks, or
+    /// the device has no memory for it.
     pub fn load(loader: &mut Loader<'_>) -> Result<Self, Error> {
         let config = loader.checkpoint.config();
         let (vocab, hidden) = (config.vocab, config.hidden);

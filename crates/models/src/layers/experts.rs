@@ -49,6 +49,10 @@ impl Moe {
     /// fewer values `ffn_latent_down` and `ffn_latent_up`; for a shared expert `ffn_gate_shexp`,
     /// `ffn_up_shexp` and `ffn_down_shexp`, for its gate `ffn_gate_inp_shexp`. This rank holds a
     /// range of the experts, and a range of the shared one's inner values.
+    ///
+    /// # Errors
+    /// If a tensor is missing or has another shape, the experts cannot be divided among the ranks,
+    /// or the device has no memory for it.
     pub fn load(loader: &mut Loader<'_>, spec: &layers::ExpertsSpec) -> Result<Self, Error> {
         let hidden = loader.hidden();
         let router = Linear::load_exact(loader, "ffn_gate_inp", Slice::Whole)?;

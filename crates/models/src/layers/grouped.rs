@@ -74,6 +74,10 @@ pub(crate) struct GroupedAttention {
 impl GroupedAttention {
     /// Loads `attn_q`, `attn_k`, `attn_v` and `attn_output`, with norms of heads `attn_q_norm` and
     /// `attn_k_norm`, with sinks `attn_sinks`: all of this rank's heads.
+    ///
+    /// # Errors
+    /// If a tensor is missing or has another shape, the heads cannot be divided among the ranks, or
+    /// the device has no memory for it.
     pub fn load(
         loader: &mut Loader<'_>,
         place: OpPlace,

@@ -49,6 +49,9 @@ const EPS: f32 = 1e-6;
 impl Indexer {
     /// Loads `indexer.attn_q_b`, `indexer.proj` and the index's compressor of a layer, whose rows
     /// begin with `first`. Every rank has all of it.
+    ///
+    /// # Errors
+    /// If a tensor is missing or has another shape, or the device has no memory for it.
     pub fn over_rows(
         loader: &mut Loader<'_>,
         index: &CompressedIndexSpec,
@@ -66,6 +69,9 @@ impl Indexer {
     /// Loads the index over positions of a layer: `indexer.attn_q_b`, `indexer.proj`, and
     /// `indexer.attn_k` with its norm `indexer.k_norm`. Its keys are rows `rows` of the layer.
     /// Every rank has all of it.
+    ///
+    /// # Errors
+    /// If a tensor is missing or has another shape, or the device has no memory for it.
     pub fn over_positions(
         loader: &mut Loader<'_>,
         index: &layers::IndexSpec,

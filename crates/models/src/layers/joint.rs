@@ -27,6 +27,9 @@ pub(crate) struct MlpAndExperts {
 
 impl MlpAndExperts {
     /// Loads the MLP, experts and norms of a layer.
+    ///
+    /// # Errors
+    /// If a tensor is missing or has another shape, or the device has no memory for it.
     pub fn load(loader: &mut Loader<'_>, spec: &JointSpec) -> Result<Self, Error> {
         let (hidden, eps) = (loader.hidden(), spec.eps);
         let mlp = GatedMlp::load(loader, "", &spec.mlp)?;

@@ -41,6 +41,9 @@ struct OwnEmbeddings {
 impl LayerInputs {
     /// Loads `per_layer_token_embd`, `per_layer_model_proj` and `per_layer_proj_norm`, if layers
     /// have inputs.
+    ///
+    /// # Errors
+    /// If a tensor is missing or has another shape, or the device has no memory for it.
     pub fn load(loader: &mut Loader<'_>, spec: &EmbeddingSpec) -> Result<Option<Self>, Error> {
         let hidden = loader.hidden();
         let Some(LayerInputsSpec { width, all, eps }) = spec.layer_inputs else { return Ok(None) };
@@ -100,6 +103,9 @@ pub(crate) struct LayerInput {
 
 impl LayerInput {
     /// Loads `inp_gate` and `proj` of a layer.
+    ///
+    /// # Errors
+    /// If a tensor is missing or has another shape, or the device has no memory for it.
     pub fn load(loader: &mut Loader<'_>, spec: &LayerInputSpec) -> Result<Self, Error> {
         let LayerInputSpec { width, first, all, activation } = *spec;
         Ok(Self {

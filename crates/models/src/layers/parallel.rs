@@ -17,6 +17,9 @@ pub(crate) struct Parallel {
 
 impl Parallel {
     /// Loads the operations, whose rows follow each other in the cache of the layer.
+    ///
+    /// # Errors
+    /// If one of the operations cannot be loaded.
     pub fn load(loader: &mut Loader<'_>, place: OpPlace, specs: &[OpSpec]) -> Result<Self, Error> {
         let (mut ops, mut cache) = (Vec::new(), LayerCache::default());
         for spec in specs {

@@ -15,6 +15,9 @@ pub(crate) struct Rotations {
 impl Rotations {
     /// Those of an operation with `rope`, or none, whose queries grow, or not. `dim` is the number
     /// of values of a head.
+    ///
+    /// # Errors
+    /// If the device has no memory for the rotations.
     pub fn load(
         loader: &mut Loader<'_>,
         rope: Option<&RopeConfig>,

@@ -13,6 +13,9 @@ pub(super) struct RuleFields<'a> {
 
 impl<'a> RuleFields<'a> {
     /// The fields of `value`, which stands at `path`.
+    ///
+    /// # Errors
+    /// If the value is not a mapping, is empty, or has an unknown field.
     pub fn of(path: &str, value: &'a Value, known: &[&str]) -> Result<Self, String> {
         let at = if path.is_empty() { String::new() } else { format!("{path}: ") };
         let list = known.join(", ");
@@ -30,6 +33,9 @@ impl<'a> RuleFields<'a> {
     }
 
     /// The mapping in field `key`, which must be there.
+    ///
+    /// # Errors
+    /// If the field is missing, is not a mapping, is empty, or has an unknown field.
     pub fn inner(&self, key: &str, known: &[&str]) -> Result<RuleFields<'a>, String> {
         match self.map.get(key) {
             Some(value) => RuleFields::of(&self.path(key), value, known),
@@ -43,6 +49,9 @@ impl<'a> RuleFields<'a> {
     }
 
     /// The value of a field as `read` reads it, whose error says what it expected.
+    ///
+    /// # Errors
+    /// If `read` refuses the value.
     pub fn read<T>(
         &self,
         key: &str,

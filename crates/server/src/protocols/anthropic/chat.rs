@@ -112,6 +112,9 @@ fn warn(body: &Value, warnings: &mut Warnings) {
 impl MessageCall {
     /// Removes what the request's edits name from its messages, and prepares the prompt. Returns
     /// what was removed, where the request has edits.
+    ///
+    /// # Errors
+    /// If an edit cannot be applied. The inner result is that of [`Service::prepare_chat`].
     pub fn prepare(
         &mut self,
         service: &Service,
