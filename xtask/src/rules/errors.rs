@@ -1,7 +1,7 @@
 //! The documentation of a public function that returns a `Result` names the causes of its errors,
 //! in a section `# Errors`.
 //!
-//! The crate `cli` is a program, whose functions nobody else calls.
+//! The crate `cli` is a program, whose functions no other crate calls.
 
 use super::Problem;
 use crate::rust::without_tests;
