@@ -56,8 +56,8 @@ impl Service {
         Ok(encoded.map_err(text_error)?.ids)
     }
 
-    /// The ids of the tokens of `text` that get a bias beside `before` others, up to the first that
-    /// is one too many.
+    /// The ids of the tokens of `text` that get a bias in addition to `before` others, up to the
+    /// first that is one too many.
     ///
     /// # Errors
     /// If the text cannot be encoded.

@@ -1,7 +1,7 @@
 //! Converts the tensors of families with recurrences to one form.
 //!
-//! Projections are apart, as in GGUF files of Qwen3.5: `attn_qkv` (rows of all queries, all keys,
-//! all values), `attn_gate`, `ssm_beta` and `ssm_alpha`. Of what else differs in Hugging Face
+//! Projections are separate, as in GGUF files of Qwen3.5: `attn_qkv` (rows of all queries, all
+//! keys, all values), `attn_gate`, `ssm_beta` and `ssm_alpha`. Of what else differs in Hugging Face
 //! checkpoints, weights of norms get their 1, logarithms of decay become factors, and the
 //! convolution loses a dimension of size 1. Rows are gathered, and values computed, when they are
 //! read.

@@ -180,7 +180,7 @@ impl KvCache {
             let values = if layout.latent.is_some() { &[] } else { &v[at..] };
             layout.store_rows(isa, bytes, slot..slot + rows.len(), (&k[at..], values), apart);
         };
-        // What is written next is asked for, because it is in no cache.
+        // Prefetches the lines that are written next, which no cache of the CPU has.
         let ask = |head: &[u8], slots: Range<usize>| {
             slots.step_by(ASKED).for_each(|slot| layout.prefetch(isa, head, slot));
         };

@@ -2,7 +2,8 @@
 //! when they are needed.
 //!
 //! The KV cache is sized first. A model is loaded with all weights in memory, which takes none yet,
-//! to know its workspace and its cache; if they do not fit beside these, it is loaded again.
+//! to know its workspace and its cache; if they do not fit in addition to these, it is loaded
+//! again.
 
 use super::LoadOptions;
 use crate::Error;
@@ -13,8 +14,8 @@ use models::placement::{Placed, leave_table_on_disk, stream_experts, stream_laye
 /// Memory for weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WeightsMemory {
-    /// All weights are in memory if they fit beside KV cache and workspace, else what is available
-    /// less these and less the larger of 2 GiB and a tenth.
+    /// All weights are in memory if they fit in addition to KV cache and workspace, else what is
+    /// available less these and less the larger of 2 GiB and a tenth.
     #[default]
     Auto,
     /// All weights are in memory.
@@ -81,7 +82,7 @@ pub(super) fn free_for_cache(
     Some(FreeMemory { spare, ..free })
 }
 
-/// What a loaded model holds beside its weights.
+/// What a loaded model holds in addition to its weights.
 fn beside(held: Memory) -> usize {
     held.workspace + held.cache + held.states
 }

@@ -11,8 +11,8 @@
 //! - `quant_method: awq` (`version: gemm`): codes `[inputs, outputs / 8]`, packed along outputs in
 //!   AutoAWQ's order.
 //!
-//! Nothing in the tensors tells these apart, so that settings must be there. The number of bits and
-//! the size of groups follow from the shapes, and must be those of the settings.
+//! Nothing in the tensors distinguishes these, so that settings must be there. The number of bits
+//! and the size of groups follow from the shapes, and must be those of the settings.
 
 use super::grouped::{Codes, Grouped, Strides, Zeros, words};
 use super::order::InputGroups;

@@ -320,7 +320,7 @@ impl Lanes {
         Ok(())
     }
 
-    /// Computes one more token of all sequences together, and `guesses` behind it. Tokens differ
+    /// Computes one more token of all sequences together, and `guesses` after it. Tokens differ
     /// between steps and sequences, so that the experts do that they choose.
     fn step(&mut self, runner: &mut Runner, guesses: usize) -> Result<()> {
         self.batch.clear();

@@ -137,9 +137,9 @@ fn replacements(metadata: &Metadata) -> Result<Option<NormalizerWrapper>> {
     serde_json::from_value(stage).map(Some).map_err(|error| problem(error.to_string()))
 }
 
-/// The pieces with their scores. Placeholders, which the vocabulary of the model lacks, have a
-/// text that no text has once its spaces are marked, and the least score of the others: unknown
-/// text is scored by the least of all.
+/// The pieces with their scores. Unused entries of the vocabulary get a text that matches nothing,
+/// since it begins with a space and spaces of a text are replaced by marks. Their score is the
+/// lowest of the other pieces: the score of unknown text derives from the lowest of all.
 fn unigram_model(metadata: &Metadata, vocab: &Vocab, unk: Option<u32>) -> Result<ModelWrapper> {
     const KEY: &str = "tokenizer.ggml.scores";
     let scores = scores(metadata, vocab.size())?;

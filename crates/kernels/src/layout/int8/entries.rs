@@ -1,7 +1,7 @@
 //! Planes of the numbers of codebook entries, and of signs.
 //!
 //! An entry is gathered from a table of words, one for each entry: a byte has the level of a code
-//! in its low nibble and, where entries have eight codes, that of the code four behind it in the
+//! in its low nibble and, where entries have eight codes, that of the code four after it in the
 //! high one. Level and sign together choose one of sixteen codes, which are around a power of two.
 #![allow(unsafe_code)]
 
@@ -101,7 +101,7 @@ fn bits_to<I: IntRows>(words: I::Codes, from: u32, to: u32, mask: u32) -> I::Cod
     }
 }
 
-/// The narrow bytes of the rows from `row` on behind `P`'s words.
+/// The narrow bytes of the rows from `row` on, after `P`'s words.
 ///
 /// # Safety
 /// As [`Planes::held`].

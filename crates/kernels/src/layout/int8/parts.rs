@@ -11,7 +11,7 @@ use crate::quant::{BlockScales, FLOATS_DOUBLED, IQ4_LEVELS, SPAN};
 pub(super) trait Planes {
     /// Words of a block of one row.
     const WORDS: usize;
-    /// Bytes behind the words: 0, 1 or 2.
+    /// Bytes after the words: 0, 1 or 2.
     const NARROW: usize = 0;
     /// Codes cost more than the products of a few rows with them.
     const COSTLY: bool = false;
@@ -42,7 +42,7 @@ pub(super) trait Planes {
     ///
     /// # Safety
     /// The words of these rows must be readable, `WORDS` times, 64 bytes apart, and their narrow
-    /// bytes behind the words of all rows.
+    /// bytes after the words of all rows.
     unsafe fn held<I: IntRows>(words: *const u8, row: usize) -> Self::Held<I>;
 
     /// The codes of quad `J` of these rows, raised.

@@ -14,7 +14,7 @@ use std::marker::PhantomData;
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// Weights that are prefetched beside the products, where they come from memory and there are too
+/// Weights that are prefetched during the products, where they come from memory and there are too
 /// few rows to hide it.
 #[derive(Clone, Copy)]
 pub(super) struct Ahead {

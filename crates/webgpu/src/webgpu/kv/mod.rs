@@ -1,6 +1,6 @@
 //! The cache: memory of rows in blocks, storing rows, and attention over rows of heads.
 //!
-//! Each kind of rows of each layer has memory of its own, keys apart from values, so that few
+//! Each kind of rows of each layer has memory of its own, keys separate from values, so that few
 //! exceed what a kernel can see of one run. Block `b` of the group is block `b` of every memory of
 //! the group. A row is a whole number of words:
 //! - rows of heads: `[blocks, KV heads, positions of a block, words of a row]`,
@@ -22,7 +22,7 @@ use backend::{BlockCopy, CacheSpec, Error, KvType, RowLayout, Rows};
 pub(crate) use round::{ROUNDING, codes};
 pub(crate) use store::STORED;
 
-/// Source that addresses plain rows, to be included behind [`STORED`].
+/// Source that addresses plain rows, to be included after [`STORED`].
 pub(crate) const PLAIN_ROWS: &str = include_str!("../../shaders/plain_rows.wgsl");
 
 /// Largest key of a head, as the CPU's.
@@ -43,7 +43,7 @@ pub(crate) enum Form {
     Bf16,
     /// As [`Bf16`](Self::Bf16).
     F16,
-    /// Four bytes to a word, and behind them the scales of every 32 values as BF16, two to a word.
+    /// Four bytes to a word, and after them the scales of every 32 values as BF16, two to a word.
     Q8_0,
 }
 

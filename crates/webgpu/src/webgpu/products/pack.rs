@@ -38,13 +38,13 @@ pub(crate) enum Codes {
     Bytes,
     /// Quads `j` and `j + 4` in the low and high nibbles of a word.
     Four,
-    /// A word of fifth bits behind them.
+    /// A word of fifth bits after them.
     Five,
-    /// Two words of fifth and sixth bits behind them.
+    /// Two words of fifth and sixth bits after them.
     Six,
     /// Four quads to a word.
     Two,
-    /// A word of third bits behind them.
+    /// A word of third bits after them.
     Three,
 }
 
