@@ -4,7 +4,7 @@
 //! are optional, as is a norm of the stream after it. Encoders are computed so too.
 //!
 //! Where ranks share a model, each stage has some of the layers and hands the residual stream to
-//! the next; slices have shares of what an operation gives, which are summed up before they are
+//! the next; slices have summands of an operation's output, which are summed before they are
 //! added to the stream.
 
 use super::embedding::AddedEmbeddings;

@@ -20,7 +20,7 @@ use std::ops::Range;
 #[derive(Clone, Copy, Debug)]
 struct Projection {
     first: Linear,
-    /// What the first gives, `[rows, few]`, and the second.
+    /// Outputs of the first, `[rows, few]`, and the second.
     second: Option<(Buffer, Linear)>,
     out: Buffer,
 }

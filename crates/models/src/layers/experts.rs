@@ -23,13 +23,12 @@ pub(crate) struct Moe {
     shared: Option<SharedExpert>,
 }
 
-/// The projections around experts that read and give fewer values than the residual stream has
-/// (Nemotron 3).
+/// The projections around experts that are narrower than the residual stream (Nemotron 3).
 #[derive(Debug)]
 struct Latent {
     /// `[latent, hidden]` and `[hidden, latent]`.
     projections: [Linear; 2],
-    /// What experts read and what they give: `[rows, latent]` each.
+    /// Inputs and outputs of the experts: `[rows, latent]` each.
     work: [Buffer; 2],
 }
 

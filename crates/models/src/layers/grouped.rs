@@ -35,7 +35,7 @@ impl AttentionBuffers {
     }
 }
 
-/// A projection, and a norm of each head of what it gives, with its buffer.
+/// A projection, and a norm of each head of its output, with its buffer.
 #[derive(Clone, Copy, Debug)]
 struct Projected {
     linear: Linear,
@@ -278,7 +278,7 @@ fn window_of(spec: &GroupedSpec) -> Window {
 }
 
 /// Loads the norm of each of `heads` heads of queries or of keys, or of all together, with a buffer
-/// for what it gives, where the layer has one.
+/// for its output, where the layer has one.
 fn head_norm(
     loader: &mut Loader<'_>,
     spec: &GroupedSpec,

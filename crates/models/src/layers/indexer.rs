@@ -37,7 +37,7 @@ struct IndexKeys {
     /// Projection and its outputs: `[rows, dim]`.
     linear: (Linear, Buffer),
     norm: Norm,
-    /// What the norm gives: `[rows, dim]`.
+    /// Outputs of the norm: `[rows, dim]`.
     normed: Buffer,
     /// Which rows of the layer they are.
     rows: usize,

@@ -2,7 +2,7 @@
 //!
 //! They are rows of a table, and a projection of the token's embedding: of each layer `width`
 //! values, `(norm(projection) + row) / sqrt(2)`. A layer multiplies them with the gate of its
-//! residual stream, and adds what a projection makes of that.
+//! residual stream, and adds a projection of the product.
 
 use super::mlp::gate_kind;
 use super::{ForwardPass, Linear, Norm, Operation};
@@ -88,7 +88,7 @@ impl LayerInputs {
     }
 }
 
-/// What a layer makes of its input.
+/// The projection of the input of a layer, with its gate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LayerInput {
     gate: Linear,

@@ -27,7 +27,7 @@ pub(crate) struct PartOf<'a> {
     pub name: &'a str,
     /// Whether the inputs are counted here, and not with another part.
     pub noted: bool,
-    /// Name of the factor of what the part gives.
+    /// Name of the factor of the part's outputs.
     pub factor: &'a str,
 }
 
@@ -137,7 +137,7 @@ impl Linear {
         }
     }
 
-    /// Adds to the outputs what adapters of their rows add.
+    /// Adds the outputs of the adapters of each row.
     fn adapt<const N: usize>(
         pass: &mut ForwardPass<'_>,
         x: Buffer,

@@ -10,7 +10,7 @@ use std::ops::Range;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Norm {
     norm: RmsNorm,
-    /// What LayerNorm does besides.
+    /// The steps of LayerNorm that RMSNorm lacks.
     layer: Option<Centred>,
 }
 

@@ -1,5 +1,5 @@
-//! Operations of one input, which are added up: attention, and a state space (Falcon-H1) or an MLP
-//! (Cohere 2).
+//! Operations with one input, whose outputs are added: attention, and a state space (Falcon-H1) or
+//! an MLP (Cohere 2).
 
 use super::{ForwardPass, OpPlace, Operation};
 use crate::Error;
@@ -10,7 +10,7 @@ use formats::layers::OpSpec;
 
 pub(crate) struct Parallel {
     ops: Vec<Box<dyn Operation>>,
-    /// What operations after the first give: `[rows, hidden]`.
+    /// Outputs of the operations after the first: `[rows, hidden]`.
     out: Buffer,
     cache: LayerCache,
 }
