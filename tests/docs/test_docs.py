@@ -28,11 +28,16 @@ DOCUMENTS += sorted((ROOT / "docs").glob("**/*.md"))
 PREFIXES = ("gannet ", "cargo run --release -- ")
 
 
+def lines_of(document):
+    """The lines of a document. A command that continues on the next line is one line."""
+    return re.sub(r" \\\n\s*", " ", document.read_text()).splitlines()
+
+
 def command_lines():
     """(document, words) of every command line in a code block."""
     for document in DOCUMENTS:
         fenced = False
-        for line in document.read_text().splitlines():
+        for line in lines_of(document):
             if line.startswith("```"):
                 fenced = not fenced
             elif fenced:
@@ -98,7 +103,7 @@ PLACEHOLDERS = {"MODEL": "builtin"}
 def typed_lines(document):
     """The command lines of a document that can be typed as they stand."""
     fenced, excluded, lines = False, [], []
-    for line in document.read_text().splitlines():
+    for line in lines_of(document):
         marker = MARKER.match(line)
         if marker:
             excluded = [word.strip() for word in marker[1].split(",")]

@@ -41,7 +41,7 @@ DISTURBED_RUNS = 8
 MAX_SPREAD = 0.05
 # A tolerance is this many times the largest change, and at least the last number.
 SAFETY = 4
-LEAST_TOLERANCE = 2e-3
+MIN_TOLERANCE = 2e-3
 # Tokens of the prompts: no row is chosen yet; rows are chosen; rows of 128 positions too.
 LENGTHS = [9, 61, 155]
 MAX_CANDIDATES = 40
@@ -483,7 +483,7 @@ def compute(checkpoint, ids, others):
             top_spread[at] |= list(best(got[at], 5)) != list(best(row, 5))
     ranked = -np.sort(-steps, axis=1)
     gaps = ranked[:, 0] - ranked[:, 1]
-    tolerance = max(SAFETY * spread.max(), LEAST_TOLERANCE)
+    tolerance = max(SAFETY * spread.max(), MIN_TOLERANCE)
     if spread.max() > MAX_SPREAD or gaps.min() < tolerance:
         return None
     plain = Model(checkpoint).logits(ids)[-1]

@@ -31,7 +31,7 @@ QUIET = 60
 """Longest time in seconds from the last client to an idle server."""
 GROWTH, SLACK = 1.05, 8e6
 """The last third of the memory samples may exceed the first by this factor and this number of bytes."""
-WARM_UP, SHORTEST = 0.2, 60
+WARM_UP, MIN_SECONDS = 0.2, 60
 """Initial share of the time whose samples are ignored, and its minimum in seconds: memory grows in any case until every part
 of the cache and of the heap has been used once."""
 AT_REST = ["kv_blocks_used", "num_requests_running", "num_requests_waiting"]
@@ -388,7 +388,7 @@ class Soak:
         """Medians of the first and the last third of the memory samples, or None if there are too few."""
         counted = [bytes for at, bytes in self.memory if at > WARM_UP * self.seconds]
         third = len(counted) // 3
-        if third == 0 or WARM_UP * self.seconds < SHORTEST:
+        if third == 0 or WARM_UP * self.seconds < MIN_SECONDS:
             return None
         return [statistics.median(part) for part in (counted[:third], counted[-third:])]
 

@@ -6,7 +6,7 @@ import torch
 
 from corpus import TEXT_END
 
-LONGEST = 640
+MAX_TOKENS = 640
 # Small enough that the states of a micro-batch stay in the cache of a core.
 MICRO_TOKENS = 1536
 
@@ -65,7 +65,7 @@ class Encoder:
 
     def __call__(self, groups):
         rows = ([self._row(sample) for sample in group] for group in groups)
-        return [group_of(some) for some in rows if max(len(r.ids) for r in some) <= LONGEST]
+        return [group_of(some) for some in rows if max(len(r.ids) for r in some) <= MAX_TOKENS]
 
 
 def group_of(rows):

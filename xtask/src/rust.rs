@@ -34,6 +34,14 @@ pub(crate) fn test_lines(code: &str) -> Vec<Range<usize>> {
     starts.map(|at| line(at)..line(item_end(code, at + MARK.len())) + 1).collect()
 }
 
+/// `code` with the lines of [`test_lines`] empty.
+pub(crate) fn without_tests(code: &str) -> String {
+    let tests = test_lines(code);
+    let is_test = |index: usize| tests.iter().any(|range| range.contains(&index));
+    let lines = code.lines().enumerate();
+    lines.flat_map(|(index, line)| [if is_test(index) { "" } else { line }, "\n"]).collect()
+}
+
 /// Names of the modules in separate files that are compiled for tests only.
 pub(crate) fn test_modules(code: &str) -> Vec<&str> {
     let marked = code.split("#[cfg(test)]").skip(1);

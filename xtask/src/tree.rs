@@ -10,7 +10,7 @@ const SKIPPED: &[&str] = &["target", "corpus", "node_modules", "__pycache__", "b
 /// Extensions of files with text that rules read.
 const TEXT: &[&str] = &[
     "css", "html", "jinja", "js", "json", "md", "mjs", "py", "rs", "sh", "toml", "ts", "txt",
-    "yaml", "yml",
+    "wgsl", "yaml", "yml",
 ];
 
 /// All files of the project.

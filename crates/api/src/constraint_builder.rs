@@ -32,6 +32,10 @@ impl ConstraintBuilder<'_> {
     ///
     /// An answer with a format is calls or text in that format, unless a call is required: then the
     /// format does not apply.
+    ///
+    /// # Errors
+    /// If a grammar or a tool's schema cannot be compiled, or the end of the reasoning cannot be
+    /// tokenized.
     pub fn of(
         &self,
         request: &ChatRequest,

@@ -68,6 +68,10 @@ impl Renderer<'_> {
     }
 
     /// Renders the prompt of a conversation.
+    ///
+    /// # Errors
+    /// If the template cannot render the conversation, or the prompt has more tokens than the
+    /// context.
     pub fn prompt(&self, request: &ChatRequest) -> Result<Rendered, ApiError> {
         let messages = self.arranged(request);
         let input = self.input(request, &messages)?;
@@ -142,6 +146,9 @@ impl Renderer<'_> {
     }
 
     /// Renders the prompt as text, with control tokens.
+    ///
+    /// # Errors
+    /// As [`prompt`](Self::prompt).
     pub fn text(&self, request: &ChatRequest) -> Result<String, ApiError> {
         let Rendered { text, origin, .. } = self.prompt(request)?;
         let turns = origin.parent.map(|turn| turn.tokens()).unwrap_or_default();

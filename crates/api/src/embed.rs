@@ -60,6 +60,10 @@ impl Service {
 
     /// Computes the embedding of `prompt`; a text gets the model's special tokens. Dropping the
     /// future cancels the computation.
+    ///
+    /// # Errors
+    /// If the prompt is longer than the context, the engine refuses the request, or it fails while
+    /// it is computed.
     pub async fn embed(
         &self,
         prompt: &Prompt,
@@ -109,6 +113,9 @@ impl Service {
 
     /// Computes the scores of a document for a query, one for each label. Dropping the future
     /// cancels the computation.
+    ///
+    /// # Errors
+    /// If the engine refuses the request, or it fails while it is computed.
     pub async fn score(
         &self,
         pair: EncodedPair,

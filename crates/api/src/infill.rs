@@ -38,6 +38,9 @@ impl Service {
     }
 
     /// Builds the prompt of an infill request. Marks in the request's texts are plain text.
+    ///
+    /// # Errors
+    /// If the model has no tokens for infilling, or the texts have more tokens than the context.
     pub fn infill(&self, request: &InfillRequest) -> Result<Infill, ApiError> {
         let Some(marks) = &self.tokenizer().infill else {
             let message = "the model has no tokens that mark a gap to be filled in";

@@ -27,7 +27,10 @@ impl TokenLimit {
         if self.counts { MAX_COUNTED_TOKENS.max(2 * self.context) } else { self.context }
     }
 
-    /// The ids of a part of a prompt that has `before` tokens before it, or that they are too many.
+    /// The ids of a part of a prompt that has `before` tokens before it.
+    ///
+    /// # Errors
+    /// If they are more than the context holds, or cannot be encoded.
     pub fn whole(
         &self,
         before: usize,

@@ -78,7 +78,7 @@ impl MarkFinder<'_> {
         let messages = self.input["messages"].as_array().map_or(&[][..], Vec::as_slice);
         let points = points(messages, self.behind);
         let next = self.shared(&next_turn(self.input), &points, messages.len());
-        // A template that drops reasoning leaves the prompt before the messages behind it. These
+        // A template that drops reasoning leaves the prompt before the messages after it. These
         // stay until the next message of the user.
         let last = points.iter().position(|at| at + 1 == messages.len());
         let whole = next.as_ref().is_some_and(|it| last.is_none_or(|at| it.places[at].is_some()));

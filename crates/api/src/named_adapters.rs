@@ -205,7 +205,7 @@ impl Adapters {
         Some(AdapterSet::new(table.adapters.iter().map(scaled)))
     }
 
-    /// The adapter that `model` names by its own name, or behind a name of the model and a colon.
+    /// The adapter that `model` names by its own name, or after a name of the model and a colon.
     /// `None` if `model` names none.
     ///
     /// # Errors

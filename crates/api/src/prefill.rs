@@ -26,9 +26,9 @@ struct PrefilledReasoning<'a> {
 
 impl<'a> Prefill<'a> {
     /// The beginning that `request` gives, of a model that `thinks` or not; none without any text,
-    /// of which the answer begins as any other. Reasoning is between
-    /// tags at the start of the content; given apart, it counts without content only, as reasoning
-    /// before content is over.
+    /// of which the answer begins as any other. Reasoning is between tags at the start of the
+    /// content; given separately, it counts without content only, as reasoning before content is
+    /// over.
     pub fn of(request: &'a ChatRequest, closing: &'static str, thinks: bool) -> Option<Self> {
         let given = request.prefill.as_deref()?;
         let apart = request.prefill_reasoning.as_deref();

@@ -40,6 +40,9 @@ impl Service {
 
     /// The ids of `text`, which has `before` tokens before it; if the context does not hold them
     /// all, its first ones and the ones that end a text.
+    ///
+    /// # Errors
+    /// If the text cannot be encoded.
     pub fn first_tokens(
         &self,
         text: &str,
@@ -53,8 +56,11 @@ impl Service {
         Ok(encoded.map_err(text_error)?.ids)
     }
 
-    /// The ids of the tokens of `text` that get a bias beside `before` others, up to the first that
-    /// is one too many.
+    /// The ids of the tokens of `text` that get a bias in addition to `before` others, up to the
+    /// first that is one too many.
+    ///
+    /// # Errors
+    /// If the text cannot be encoded.
     pub fn biased_tokens(&self, text: &str, before: usize) -> Result<Vec<u32>, ApiError> {
         let most = MAX_BIASES.saturating_sub(before) + 1;
         let encoded = self.tokenizer().encode_within(text, EncodeOptions::default(), most);
@@ -63,7 +69,10 @@ impl Service {
         Ok(ids)
     }
 
-    /// Refuses a prompt that has at least so many tokens if the context does not hold them.
+    /// Checks that the context holds a prompt of so many tokens.
+    ///
+    /// # Errors
+    /// If the context does not hold so many tokens.
     pub fn check_least(&self, least_tokens: usize) -> Result<(), ApiError> {
         let limit = self.token_limit();
         if least_tokens > limit.most() { Err(limit.exceeded(least_tokens)) } else { Ok(()) }

@@ -44,6 +44,9 @@ pub(crate) struct ReasoningEnd {
 impl ReasoningEnd {
     /// Creates the constraint that writes `closing` where `limit` ends the reasoning; `opened` if
     /// the prompt opens the reasoning.
+    ///
+    /// # Errors
+    /// If `closing` cannot be encoded.
     pub fn new(
         limit: ReasoningLimit,
         opened: bool,

@@ -232,17 +232,27 @@ impl Service {
     }
 
     /// Renders, tokenizes and submits a request for the next message of a conversation.
+    ///
+    /// # Errors
+    /// Those of [`prepare_chat`](Self::prepare_chat) and [`start`](Self::start).
     pub fn chat(&self, request: &ChatRequest) -> Result<TextStream, ApiError> {
         self.start(&self.prepare_chat(request)?, 0, &RequestOptions::default())
     }
 
     /// Tokenizes and submits a request for the continuation of a text.
+    ///
+    /// # Errors
+    /// Those of [`prepare_text`](Self::prepare_text) and [`start`](Self::start).
     pub fn complete(&self, request: &TextRequest) -> Result<TextStream, ApiError> {
         self.start(&self.prepare_text(request)?, 0, &RequestOptions::default())
     }
 
     /// Renders, tokenizes and checks a conversation; nothing is computed yet. Takes time
     /// proportional to the length of the text.
+    ///
+    /// # Errors
+    /// If the model generates no text, its template cannot render the conversation, the prompt is
+    /// longer than the context, a sampling option is out of range, or a grammar cannot be compiled.
     pub fn prepare_chat(&self, request: &ChatRequest) -> Result<Prepared, ApiError> {
         let template = self.template(request)?;
         self.check_length(request, template)?;
@@ -304,6 +314,10 @@ impl Service {
     }
 
     /// Tokenizes and checks a text; nothing is computed yet.
+    ///
+    /// # Errors
+    /// If the text cannot be encoded or is longer than the context, a sampling option is out of
+    /// range, or the grammar cannot be compiled.
     pub fn prepare_text(&self, request: &TextRequest) -> Result<Prepared, ApiError> {
         let prompt = self.prompt_ids(&request.prompt, request.add_special)?;
         let mut prepared = self.prepare(prompt, &request.sampling, OutputSpec::plain(true))?;
@@ -317,6 +331,9 @@ impl Service {
 
     /// Submits a prepared request. `choice` is added to the seed, if there is one, so that choices
     /// differ.
+    ///
+    /// # Errors
+    /// If the queue is full, or the engine refuses the request or has ended.
     pub fn start(
         &self,
         prepared: &Prepared,
@@ -373,6 +390,9 @@ impl Service {
     }
 
     /// The text of the prompt of a conversation.
+    ///
+    /// # Errors
+    /// If the model generates no text, or its template cannot render the conversation.
     pub fn render(&self, request: &ChatRequest) -> Result<String, ApiError> {
         let template = self.template(request)?;
         self.counting().renderer(template).text(request)
@@ -384,6 +404,9 @@ impl Service {
     }
 
     /// The ids of `text`.
+    ///
+    /// # Errors
+    /// If the text cannot be encoded.
     pub fn tokenize(&self, text: &str, options: EncodeOptions) -> Result<Vec<u32>, ApiError> {
         self.assets.tokenizer.encode(text, options).map_err(text_error)
     }

@@ -108,7 +108,7 @@ mod tests {
         assets.tokenizer.encode(text, options).unwrap()
     }
 
-    /// Whether each token of the text, and the one behind it, is greedy.
+    /// Whether each token of the text, and the one after it, is greedy.
     fn greedy(state: &mut dyn Constraint, ids: &[u32]) -> Vec<bool> {
         let mut all = vec![state.greedy()];
         for id in ids {
@@ -129,7 +129,7 @@ mod tests {
             state.rollback(back).unwrap();
             let again = greedy(&mut *state, &ids[ids.len() - back..]);
             assert_eq!(again, straight[straight.len() - back - 1..], "{back}");
-            // Other guesses leave nothing behind.
+            // Other guesses change nothing.
             for wrong in self::ids(&assets, "\"</｜").iter().take(MAX_DRAFTED) {
                 state.accept(*wrong).unwrap();
             }

@@ -14,7 +14,7 @@ pub struct SequenceRows {
     tables: Range<usize>,
     /// Where the states of the sequence are held, if the model has states.
     pub state: Option<StateRows>,
-    /// The states to be saved behind rows, among those of the batch.
+    /// The states to be saved after rows, among those of the batch.
     saves: Range<usize>,
 }
 
@@ -215,7 +215,7 @@ impl Batch {
         self.last().state = Some(state);
     }
 
-    /// Saves the state behind the row at `position` of the sequence that was added last, in
+    /// Saves the state after the row at `position` of the sequence that was added last, in
     /// ascending order.
     pub fn save(&mut self, position: usize, slot: u32) {
         let last = self.last();
@@ -269,7 +269,7 @@ impl Batch {
         &self.blocks[self.tables[sequence.tables.clone()][group].clone()]
     }
 
-    /// The states to be saved behind rows of `sequence`, ascending.
+    /// The states to be saved after rows of `sequence`, ascending.
     pub fn saves(&self, sequence: &SequenceRows) -> &[StateSave] {
         &self.saves[sequence.saves.clone()]
     }

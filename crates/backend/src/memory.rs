@@ -71,7 +71,7 @@ pub struct StreamPlan {
     pub classes: Vec<SlotClass>,
     /// Bytes of slots for the matrices of layers.
     pub layers: usize,
-    /// Bytes of buffers for reading, beside slots.
+    /// Bytes of buffers for reading, in addition to slots.
     pub buffers: usize,
     /// Bytes of layers that every step reads.
     pub step_bytes: usize,
@@ -119,7 +119,7 @@ impl FreeMemory {
         self.without(self.bytes.saturating_sub(most))
     }
 
-    /// What is left beside `bytes`.
+    /// What is left after `bytes`.
     pub fn without(&self, bytes: usize) -> Self {
         Self { bytes: self.bytes.saturating_sub(bytes), spare: self.spare.saturating_sub(bytes) }
     }

@@ -18,7 +18,7 @@ use crate::{
     Batch, Buffer, Device, Error, Executor, Experts, ExpertsSpec, Held, Magnitude, Matrix,
     MatrixSpec, Memory, Mode, Pairs, REFERENCE, Rope, Table, Vector, Weights,
 };
-use cache::{CacheMemory, CachedRows};
+use cache::{ReferenceCache, CachedRows};
 use gates::gated;
 use kernels::quant::QuantType;
 use std::ops::Range;
@@ -50,7 +50,7 @@ pub(crate) struct Reference {
     vectors: Vec<Vec<f32>>,
     experts: Vec<ExpertsSpec>,
     ropes: Vec<Rotation>,
-    cache: CacheMemory,
+    cache: ReferenceCache,
     /// Most rows of each choice, and the rows that each row of the batch chose.
     selections: Vec<(usize, Vec<Vec<usize>>)>,
 }

@@ -39,6 +39,9 @@ unsafe impl<T: Pod + Sync> Sync for AlignedVec<T> {}
 impl<T: Pod> AlignedVec<T> {
     /// A buffer of `len` zeros. Pages are touched only when written, so the thread that
     /// first writes decides where they live.
+    ///
+    /// # Errors
+    /// If the memory cannot be allocated.
     pub fn try_zeroed(len: usize) -> Result<Self, OutOfMemory> {
         const { assert!(align_of::<T>() <= ALIGN) };
         if len == 0 || size_of::<T>() == 0 {

@@ -25,6 +25,9 @@ impl Mmap {
     ///
     /// The file must not be truncated by another process while it is mapped; this
     /// is the caveat every engine that maps weights shares.
+    ///
+    /// # Errors
+    /// If the file cannot be opened or mapped, or is not a regular file.
     pub fn open(path: &Path) -> io::Result<Self> {
         let file = File::open(path)?;
         let metadata = file.metadata()?;

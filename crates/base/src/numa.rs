@@ -41,12 +41,12 @@ pub fn cpus_of_nodes(root: &Path) -> io::Result<Vec<Vec<usize>>> {
 /// The numbers of a list such as `0-3,8`.
 fn numbers(list: &str) -> Option<Vec<usize>> {
     /// Largest number of a CPU or node.
-    const MOST: usize = 1 << 16;
+    const MAX_NUMBER: usize = 1 << 16;
     let mut all = Vec::new();
     for part in list.split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
-        if first > last || last >= MOST || all.last().is_some_and(|before| *before >= first) {
+        if first > last || last >= MAX_NUMBER || all.last().is_some_and(|before| *before >= first) {
             return None;
         }
         all.extend(first..=last);

@@ -22,7 +22,9 @@ impl ThreadPool {
         self.for_each(down * width.div_ceil(tile_cols), |index| {
             let (row, col) = (index % down * tile_rows, index / down * tile_cols);
             // SAFETY: every index is another tile, and each is visited once.
-            f(unsafe { matrix.tile(row..(row + tile_rows).min(matrix.rows), (col, tile_cols)) });
+            f(unsafe {
+                matrix.tile(row..(row + tile_rows).min(matrix.rows), col..col + tile_cols)
+            });
         });
     }
 
@@ -44,7 +46,9 @@ impl ThreadPool {
             for (at, (matrix, cols, pieces)) in all.iter().flatten().enumerate() {
                 if index < *pieces {
                     // SAFETY: every index is another tile, and each is visited once.
-                    return f(at, unsafe { matrix.tile(0..matrix.rows, (index * cols, *cols)) });
+                    return f(at, unsafe {
+                        matrix.tile(0..matrix.rows, index * cols..(index + 1) * cols)
+                    });
                 }
                 index -= pieces;
             }
@@ -65,7 +69,7 @@ impl ThreadPool {
             let first = cols.start + index * tile_cols;
             let count = tile_cols.min(cols.end - first);
             // SAFETY: every index is another tile, and each is visited once.
-            f(unsafe { matrix.tile(0..matrix.rows, (first, count)) });
+            f(unsafe { matrix.tile(0..matrix.rows, first..first + count) });
         });
     }
 
@@ -86,7 +90,7 @@ impl ThreadPool {
             let (cut, col) = (index % cuts.len(), index / cuts.len() * tile_cols);
             // SAFETY: every index is another tile, of rows that are no other range's, and each is
             // visited once.
-            f(cut, unsafe { matrix.tile(cuts[cut].clone(), (col, tile_cols)) });
+            f(cut, unsafe { matrix.tile(cuts[cut].clone(), col..col + tile_cols) });
         });
     }
 
@@ -117,8 +121,9 @@ impl ThreadPool {
             // SAFETY: every index is another pair of tiles, of rows that are no other piece's or of
             // other columns, and each is visited once.
             let pair = unsafe {
-                let first = first.tile(rows, (col * cols.0, cols.0));
-                (first, second.tile(row..row + 1, (start + col * cols.1, cols.1)))
+                let first = first.tile(rows, col * cols.0..(col + 1) * cols.0);
+                let start = start + col * cols.1;
+                (first, second.tile(row..row + 1, start..start + cols.1))
             };
             f(cut, pair.0, pair.1);
         });
@@ -153,12 +158,12 @@ impl<'a, T: Send> Matrix<'a, T> {
         Self { base: SendPtr(data.as_mut_ptr()), rows, width, _borrow: PhantomData }
     }
 
-    /// The tile of `rows` and up to `cols.1` columns from `cols.0` on.
+    /// The tile of `rows` and of those columns of `cols` that the matrix has.
     ///
     /// # Safety
     /// The rows must exist, and no other tile that is in use may overlap this one.
-    unsafe fn tile<'t>(&'t self, rows: Range<usize>, cols: (usize, usize)) -> Tile<'t, T> {
-        let cols = cols.0..(cols.0 + cols.1).min(self.width);
+    unsafe fn tile<'t>(&'t self, rows: Range<usize>, cols: Range<usize>) -> Tile<'t, T> {
+        let cols = cols.start..cols.end.min(self.width);
         Tile { base: self.base.get(), width: self.width, rows, cols, _borrow: PhantomData }
     }
 }

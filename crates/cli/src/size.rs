@@ -1,6 +1,7 @@
 //! Sizes in bytes and counts, as users write them.
 
 use anyhow::{Context, Result};
+use engine::MAX_THREADS;
 
 /// Parses a number of things of which there is at least one.
 pub(crate) fn count(text: &str) -> Result<usize> {
@@ -10,9 +11,8 @@ pub(crate) fn count(text: &str) -> Result<usize> {
 
 /// Parses a number of threads; 0 for all cores.
 pub(crate) fn threads(text: &str) -> Result<usize> {
-    const MOST: usize = engine::MAX_THREADS;
-    let threads = text.parse().ok().filter(|threads| *threads <= MOST);
-    threads.with_context(|| format!("expected a number from 0 to {MOST}, found {text:?}"))
+    let threads = text.parse().ok().filter(|threads| *threads <= MAX_THREADS);
+    threads.with_context(|| format!("expected a number from 0 to {MAX_THREADS}, found {text:?}"))
 }
 
 /// The numbers of positions that a KV block can have.

@@ -16,7 +16,7 @@ pub static DEVICES: &[&Device] = &[
 const WGPU: &str = "wgpu";
 
 /// The device of a name: `auto`, a kind such as `cpu`, or a kind with a number or a part of a name
-/// behind a colon, such as `wgpu:1`.
+/// after a colon, such as `wgpu:1`.
 ///
 /// # Errors
 /// An unknown name, as a message that lists all kinds.

@@ -1,7 +1,7 @@
 //! Converts the tensors of families with recurrences to one form.
 //!
-//! Projections are apart, as in GGUF files of Qwen3.5: `attn_qkv` (rows of all queries, all keys,
-//! all values), `attn_gate`, `ssm_beta` and `ssm_alpha`. Of what else differs in Hugging Face
+//! Projections are separate, as in GGUF files of Qwen3.5: `attn_qkv` (rows of all queries, all
+//! keys, all values), `attn_gate`, `ssm_beta` and `ssm_alpha`. Of what else differs in Hugging Face
 //! checkpoints, weights of norms get their 1, logarithms of decay become factors, and the
 //! convolution loses a dimension of size 1. Rows are gathered, and values computed, when they are
 //! read.
@@ -30,6 +30,9 @@ pub(crate) struct DeltaTensors<'a> {
 
 impl DeltaTensors<'_> {
     /// Converts canonically named tensors.
+    ///
+    /// # Errors
+    /// If a tensor does not have the shape that the configuration implies.
     pub fn convert(&self, tensors: Vec<TensorView>) -> Result<Vec<TensorView>> {
         let mut converted = Vec::with_capacity(tensors.len());
         for view in tensors {

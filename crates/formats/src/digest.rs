@@ -191,8 +191,11 @@ mod tests {
         assert_ne!(digest(&both, &memory).0, first);
         fs::write(&memory, "not JSON").unwrap();
         assert_eq!(digest(&[two.clone(), one.clone()], &memory).0, first);
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        let before = fs::metadata(&one).unwrap().modified().unwrap();
         fs::write(&one, "Weights").unwrap();
+        // As if it were written later, whatever the resolution of the file system's clock.
+        let file = File::options().write(true).open(&one).unwrap();
+        file.set_modified(before + std::time::Duration::from_secs(1)).unwrap();
         assert_eq!(known_digest(&both, &memory), None);
         assert_ne!(digest(&both, &memory).0, first);
         assert_ne!(digest(&[two], &memory).0, first);

@@ -86,9 +86,9 @@ impl Error {
 
 /// A name from a file in printable form: control characters are escaped, the length is bounded.
 pub(crate) fn shown(name: &str) -> String {
-    const LONGEST: usize = 200;
-    let mut out: String = name.chars().take(LONGEST).flat_map(escaped).collect();
-    if name.chars().nth(LONGEST).is_some() {
+    const MAX_CHARACTERS: usize = 200;
+    let mut out: String = name.chars().take(MAX_CHARACTERS).flat_map(escaped).collect();
+    if name.chars().nth(MAX_CHARACTERS).is_some() {
         out.push('…');
     }
     out

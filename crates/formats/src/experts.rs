@@ -34,6 +34,9 @@ pub(crate) struct Experts<'a> {
 
 impl Experts<'_> {
     /// Joins and splits canonically named tensors.
+    ///
+    /// # Errors
+    /// If an expert or a part of one is missing, or the shapes contradict the configuration.
     pub fn join(&self, tensors: Vec<TensorView>) -> Result<Vec<TensorView>> {
         let Some(experts) = &self.config.said.experts else { return Ok(tensors) };
         let mut joined = Vec::new();

@@ -1,6 +1,6 @@
 //! The tensors of a checkpoint in Hugging Face's layout as GGUF files hold them: matrices that
 //! files of the family store as the rows of one are joined, the expansion of the latent rows of
-//! attention is one matrix for keys, turned, and one for values, for each head, and tables of
+//! attention is one matrix for keys, transposed, and one for values, for each head, and tables of
 //! positions begin with position 0.
 //!
 //! Values are only reordered, when they are read.

@@ -1,5 +1,5 @@
-//! What sentence-transformers says of a checkpoint: the modules behind the model, how long texts
-//! may be, and the prompts that are put before them.
+//! What sentence-transformers' files add to a checkpoint: the modules after the model, how long
+//! texts may be, and the prompts that are put before them.
 //!
 //! All files are optional: `modules.json` with `config.json` in the folder of the pooling module
 //! (`1_Pooling` by default), `sentence_bert_config.json`, `config_sentence_transformers.json`.

@@ -52,6 +52,10 @@ struct OpenPrefixes<'a> {
 }
 
 impl StoredPrefixes {
+    /// The prefixes that the engine of `runner` stores in the folder of `cache`.
+    ///
+    /// # Errors
+    /// If the engine has no folder, or its caches cannot be stored; with the reason.
     pub fn of(cache: Option<&DiskCache>, runner: &Runner) -> Result<Self, &'static str> {
         let cache = cache.cloned().ok_or("the engine has no folder of prefixes")?;
         Ok(Self { cache, place: DiskPlace::of(runner)?, keys: Arc::default() })
@@ -72,6 +76,9 @@ impl StoredPrefixes {
     }
 
     /// Writes what is stored of the tokens to a file.
+    ///
+    /// # Errors
+    /// If the prefix is unknown, or a file cannot be written.
     pub fn export(&self, tokens: &[u32], path: &Path) -> Result<ExportedPrefix, Error> {
         let exported = self.open().map_err(Error::Prefixes)?.export(tokens, path);
         exported.map_err(|source| Error::Write { path: path.to_owned(), source })

@@ -99,7 +99,7 @@ pub(crate) fn create_parent(path: &Path) -> Result<(), Error> {
 }
 
 fn list_into(folder: &Path, prefix: &str, depth: usize, files: &mut Vec<String>) {
-    const DEEPEST: usize = 8;
+    const MAX_DEPTH: usize = 8;
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
         let Some(name) = entry.file_name().to_str().map(|n| format!("{prefix}{n}")) else {
@@ -108,7 +108,7 @@ fn list_into(folder: &Path, prefix: &str, depth: usize, files: &mut Vec<String>)
         // A link to a missing blob is skipped.
         if path.is_file() {
             files.push(name);
-        } else if path.is_dir() && depth < DEEPEST {
+        } else if path.is_dir() && depth < MAX_DEPTH {
             list_into(&path, &format!("{name}/"), depth + 1, files);
         }
     }

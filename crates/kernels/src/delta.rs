@@ -210,11 +210,11 @@ fn add_to_space<L: Lanes>(
         (key[..n].as_chunks::<SUMS>(), query[..n].as_chunks::<SUMS>());
     for ((tile, key), query) in tiles.iter_mut().zip(keys).zip(queries) {
         for i in 0..SUMS {
-            sums[i] = add_key(&mut tile[i], (key[i], query[i]), (decay, added), sums[i]);
+            sums[i] = add_key(&mut tile[i], key[i], query[i], decay, added, sums[i]);
         }
     }
     for (i, state) in tile_rest.iter_mut().enumerate() {
-        sums[i] = add_key(state, (key_rest[i], query_rest[i]), (decay, added), sums[i]);
+        sums[i] = add_key(state, key_rest[i], query_rest[i], decay, added, sums[i]);
     }
     let mut sum = sums[0];
     for more in &sums[1..] {
@@ -227,8 +227,10 @@ fn add_to_space<L: Lanes>(
 #[inline(always)]
 fn add_key<L: Lanes>(
     state: &mut [f32; LANES],
-    (key, query): (f32, f32),
-    (decay, added): (L, L),
+    key: f32,
+    query: f32,
+    decay: L,
+    added: L,
     sum: L,
 ) -> L {
     let s = L::splat(key).mul_add(added, L::load(state).mul(decay));

@@ -47,7 +47,7 @@ isa_dispatch! {
 }
 
 isa_dispatch! {
-    /// The weights of the streams, `sigmoid(z * scale + base) + eps`, behind the last layer.
+    /// The weights of the streams, `sigmoid(z * scale + base) + eps`, after the last layer.
     /// `scale` has one value, the others one for each stream.
     pub fn head_mixing(spec: Mixing, z: &[f32], base: &[f32], scale: &[f32], out: &mut [f32]) =
         head_mixing_body

@@ -4,16 +4,16 @@
 use crate::lanes::Lanes;
 
 /// Below this exp is taken as 0 (the result would be a denormal).
-const LOWEST: f32 = -87.3;
-/// Above this exp is taken as exp(HIGHEST), near the largest float.
-const HIGHEST: f32 = 88.3;
+const MIN_EXP: f32 = -87.3;
+/// Above this exp is taken as exp(MAX_EXP), near the largest float.
+const MAX_EXP: f32 = 88.3;
 
 /// e^x with a relative error below 2e-7 for -87.3..88.3; 0 below, NaN for NaN.
 ///
 /// Cody-Waite reduction to |r| <= ln(2)/2 and the Taylor polynomial of degree 7.
 #[inline(always)]
 pub(crate) fn exp<L: Lanes>(x: L) -> L {
-    reduced(x, L::splat(0.0).sub(L::splat(0.0).sub(x).max(L::splat(-HIGHEST))))
+    reduced(x, L::splat(0.0).sub(L::splat(0.0).sub(x).max(L::splat(-MAX_EXP))))
 }
 
 /// [`exp`] of values that are not above 0, with equal bits and less work.
@@ -32,7 +32,7 @@ fn reduced<L: Lanes>(x: L, bounded: L) -> L {
     for coefficient in [1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0, 1.0] {
         sum = sum.mul_add(r, L::splat(coefficient));
     }
-    x.zero_if_below(L::splat(LOWEST), sum.scale_exp2(n))
+    x.zero_if_below(L::splat(MIN_EXP), sum.scale_exp2(n))
 }
 
 /// ln(1 + x) with a relative error below 2e-7 for `x` in 0..=1; NaN for NaN.
@@ -214,7 +214,7 @@ pub(crate) mod tests {
             let x = std::array::from_fn(|i| start as f32 + i as f32 / 16.0);
             let mut want = [0.0; 16];
             exps(Isa::SCALAR, &x, &mut want);
-            for (x, got) in x.iter().zip(want).filter(|(x, _)| **x > LOWEST) {
+            for (x, got) in x.iter().zip(want).filter(|(x, _)| **x > MIN_EXP) {
                 let exact = f64::from(*x).exp();
                 assert!(((f64::from(got) - exact) / exact).abs() < 2e-7, "exp({x}) = {got}");
             }

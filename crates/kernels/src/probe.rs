@@ -25,7 +25,7 @@ trait Chains: Lanes {
 }
 
 /// The most groups of any instruction set.
-const MOST: usize = 12;
+const MAX_GROUPS: usize = 12;
 
 impl Chains for Scalar {
     const CHAINS: usize = 1;
@@ -47,7 +47,7 @@ impl Chains for crate::lanes::neon::Neon {
 }
 
 /// Operations of one step of [`multiply_adds`]: a product and a sum per lane.
-pub const OPS_PER_STEP: u64 = (2 * LANES * MOST) as u64;
+pub const OPS_PER_STEP: u64 = (2 * LANES * MAX_GROUPS) as u64;
 /// Operations of one step of [`bf16_dots`]: two products and two sums per lane.
 pub const BF16_OPS_PER_STEP: u64 = 2 * OPS_PER_STEP;
 
@@ -77,8 +77,8 @@ fn read_body<L: Lanes>(data: &[f32], sum: &mut f32) {
 #[inline(always)]
 fn multiply_adds_body<L: Chains>(steps: u64, sum: &mut f32) {
     let (factor, step) = (L::splat(0.999_9), L::splat(1e-4));
-    let mut acc = [L::splat(*sum); MOST];
-    for _ in 0..steps * MOST as u64 / L::CHAINS as u64 {
+    let mut acc = [L::splat(*sum); MAX_GROUPS];
+    for _ in 0..steps * MAX_GROUPS as u64 / L::CHAINS as u64 {
         for acc in &mut acc[..L::CHAINS] {
             *acc = acc.mul_add(factor, step);
         }
@@ -100,7 +100,7 @@ pub fn bf16_dots(isa: Isa, steps: u64, sum: &mut f32) -> bool {
             // SAFETY: both types are 64 bytes of plain bits.
             let value: __m512bh =
                 unsafe { std::mem::transmute(_mm512_set1_epi32(seed.to_bits() as i32)) };
-            let mut acc = [_mm512_setzero_ps(); MOST];
+            let mut acc = [_mm512_setzero_ps(); MAX_GROUPS];
             for _ in 0..steps {
                 for acc in &mut acc {
                     *acc = _mm512_dpbf16_ps(*acc, value, value);
@@ -220,8 +220,8 @@ fn int8_dots_body<I: IntChains>(steps: u64, sum: &mut f32) {
     // SAFETY: 64 bytes.
     let mut codes = unsafe { I::codes_at([1; 64].as_ptr()) };
     let quad = sum.to_bits() as i32 & 0x0707_0707;
-    let mut sums = [I::zero(); MOST];
-    for _ in 0..steps * MOST as u64 / I::CHAINS as u64 {
+    let mut sums = [I::zero(); MAX_GROUPS];
+    for _ in 0..steps * MAX_GROUPS as u64 / I::CHAINS as u64 {
         for sum in &mut sums[..I::CHAINS] {
             codes = I::renewed(codes);
             *sum = I::close(*sum, I::dot(I::open(*sum), codes, quad));

@@ -116,7 +116,7 @@ impl Routing {
         }
         ranks.copy_from_slice(scores);
         ranks.iter_mut().zip(bias).for_each(|(rank, bias)| *rank += bias);
-        ranks.iter_mut().for_each(|rank| *rank = rank.max(LEAST));
+        ranks.iter_mut().for_each(|rank| *rank = rank.max(MIN_RANK));
         if let Some(groups) = self.groups {
             leave_groups(ranks, worths, groups);
         }
@@ -188,7 +188,7 @@ impl Scores {
 }
 
 /// The lowest rank, that of NaN too.
-const LEAST: f32 = f32::MIN / 2.0;
+const MIN_RANK: f32 = f32::MIN / 2.0;
 /// The rank of experts in groups left out.
 const LEFT_OUT: f32 = f32::MIN;
 /// The rank of what was chosen.
@@ -209,7 +209,7 @@ fn leave_groups(ranks: &mut [f32], worths: &mut [f32], groups: Groups) {
             GroupRank::BestTwo => others.reduce(f32::max),
             GroupRank::Best => None,
         };
-        *worth = (group[first] + second.unwrap_or(0.0)).max(2.0 * LEAST);
+        *worth = (group[first] + second.unwrap_or(0.0)).max(2.0 * MIN_RANK);
     }
     for _ in 0..groups.chosen {
         let next = best(worths);

@@ -31,6 +31,9 @@ pub(super) struct Parser {
 
 impl Parser {
     /// Adds bytes and returns the events that they complete.
+    ///
+    /// # Errors
+    /// If an event is longer than 1 MiB.
     pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<Event>, TooLong> {
         let (mut rest, mut events) = (bytes, Vec::new());
         while let Some(&first) = rest.first() {

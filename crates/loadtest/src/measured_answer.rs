@@ -112,6 +112,9 @@ impl Watcher {
     }
 
     /// Adds bytes of the answer, received at `now`.
+    ///
+    /// # Errors
+    /// If an event is too long, cannot be understood, or is an error.
     pub fn push(&mut self, bytes: &[u8], now: Instant) -> Result<(), RequestFailure> {
         let too_long = |_| RequestFailure::new("not understood", "an event is too long");
         let events = self.parser.push(bytes).map_err(too_long)?;
@@ -142,6 +145,9 @@ impl Watcher {
     }
 
     /// The answer to `ask`, if it is complete.
+    ///
+    /// # Errors
+    /// If the stream ended before the answer did.
     pub fn finish(self, ask: &LoadRequest) -> Result<MeasuredAnswer, RequestFailure> {
         let (true, Some(last)) = (self.complete, self.last) else {
             let message = "the stream ended before the answer did";

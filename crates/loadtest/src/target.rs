@@ -39,6 +39,10 @@ pub(super) struct Target {
 
 impl Target {
     /// Finds the server at `url`, and asks it for what `options` leave out.
+    ///
+    /// # Errors
+    /// If `url` is not an address, or is remote and that is not allowed, or the server cannot be
+    /// reached, or does not say what is left out.
     pub async fn find(url: &str, options: &ServerOptions, load: &LoadSpec) -> Result<Self> {
         let url = parse(url)?;
         let mut target = Self {
@@ -101,6 +105,10 @@ impl Target {
     }
 
     /// Sends one request and reads its answer to the end, as far as the time allows.
+    ///
+    /// # Errors
+    /// If the server cannot be reached, refuses the request, breaks off the answer, or takes too
+    /// long.
     pub async fn send(&self, ask: &LoadRequest) -> Result<MeasuredAnswer, RequestFailure> {
         let late =
             |_| RequestFailure::new("timeout", format!("after {} s", self.timeout.as_secs()));

@@ -1,4 +1,4 @@
-//! The head that scores a text: a projection of its pooled state to the labels, behind another
+//! The head that scores a text: a projection of its pooled state to the labels, after another
 //! where the model has one.
 //!
 //! Its sums are added in ascending order, in f64, on the calling thread: it takes one row for each

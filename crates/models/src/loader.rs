@@ -73,6 +73,9 @@ pub(crate) struct ComputedMatrix {
 
 impl<'a> Loader<'a> {
     /// A loader for the part of the model that this rank of `ranks` holds.
+    ///
+    /// # Errors
+    /// If the layers cannot be divided among the ranks.
     pub fn new(
         checkpoint: &'a Checkpoint,
         backend: &'a mut dyn Backend,
@@ -103,6 +106,9 @@ impl<'a> Loader<'a> {
     }
 
     /// Space for a choice of `top` rows by each row of a batch, shared by all layers.
+    ///
+    /// # Errors
+    /// If the device has no memory for it.
     pub fn selection(&mut self, top: usize) -> Result<Selection, Error> {
         if let Some((selection, size)) = self.selection
             && size == top
@@ -116,6 +122,9 @@ impl<'a> Loader<'a> {
 
     /// Workspace `[batch rows, width]`. Operations that ask for the same name and width share it:
     /// one layer is computed after another.
+    ///
+    /// # Errors
+    /// If the device has no memory for it.
     pub fn shared(&mut self, name: &'static str, width: usize) -> Result<Buffer, Error> {
         if let Some(buffer) = self.shared.get(&(name, width)) {
             return Ok(*buffer);
@@ -174,22 +183,35 @@ impl<'a> Loader<'a> {
     }
 
     /// A tensor.
+    ///
+    /// # Errors
+    /// If it is missing or has another shape.
     pub fn require(&self, name: &str) -> Result<&'a TensorView, Error> {
         Ok(self.checkpoint.require(&self.full_name(name), self.shape(name))?)
     }
 
     /// The part `slice` of a matrix.
+    ///
+    /// # Errors
+    /// If it is missing or has another shape, or the device cannot hold it.
     pub fn matrix(&mut self, name: &str, slice: &Slice) -> Result<Matrix, Error> {
         let view = slice.of(self.require(name)?)?;
         self.matrix_of(&view)
     }
 
     /// A matrix that is a tensor, or a part of one.
+    ///
+    /// # Errors
+    /// If the device cannot hold it.
     pub fn matrix_of(&mut self, view: &TensorView) -> Result<Matrix, Error> {
         self.part_of(&view.name, view)
     }
 
     /// A matrix that is a part of `tensor`, held with the placement of `tensor`.
+    ///
+    /// # Errors
+    /// If it cannot be converted to the storage type of the placement, or the device cannot hold
+    /// it.
     pub fn part_of(&mut self, tensor: &str, view: &TensorView) -> Result<Matrix, Error> {
         self.take(tensor, spec(&self.converted(tensor, view)?), view)
     }
@@ -200,6 +222,9 @@ impl<'a> Loader<'a> {
     }
 
     /// A tensor, or a part of one, in the storage type that the placement of `tensor` names.
+    ///
+    /// # Errors
+    /// If it cannot be converted.
     pub fn converted(&self, tensor: &str, view: &TensorView) -> Result<TensorView, Error> {
         match self.placed.get(tensor) {
             Some(placed) => Ok(view.converted(placed.ty)?),
@@ -227,6 +252,9 @@ impl<'a> Loader<'a> {
     }
 
     /// A matrix that is computed from `of`, a part of `tensor`.
+    ///
+    /// # Errors
+    /// If the device cannot hold it.
     pub fn computed(
         &mut self,
         tensor: &str,
@@ -240,11 +268,17 @@ impl<'a> Loader<'a> {
     }
 
     /// A table of which rows are looked up.
+    ///
+    /// # Errors
+    /// If it is missing or has another shape, or the device cannot hold it.
     pub fn table(&mut self, name: &str) -> Result<Table, Error> {
         self.table_rows(name, 0..self.shape(name)[0])
     }
 
     /// The rows `part` of a table.
+    ///
+    /// # Errors
+    /// If it is missing or has another shape, or the device cannot hold it.
     pub fn table_rows(&mut self, name: &str, part: Range<usize>) -> Result<Table, Error> {
         let view = self.require(name)?.rows(part);
         let name = self.full_name(name);
@@ -254,6 +288,9 @@ impl<'a> Loader<'a> {
 
     /// The part `slice` of a matrix in `exact` mode, unless a rule says otherwise. A single row may
     /// be stored as a vector.
+    ///
+    /// # Errors
+    /// If it is missing or has another shape, or the device cannot hold it.
     pub fn exact_matrix(&mut self, name: &str, slice: &Slice) -> Result<Matrix, Error> {
         let full = self.full_name(name);
         let flat = self.checkpoint.tensor(&full).is_some_and(|view| view.shape.len() == 1);
@@ -266,11 +303,17 @@ impl<'a> Loader<'a> {
     }
 
     /// The values of a tensor, if it exists.
+    ///
+    /// # Errors
+    /// If it has another shape, or is required and missing.
     pub fn optional(&mut self, name: &str) -> Result<Option<Vector>, Error> {
         self.optional_part(name, 0..self.shape(name).iter().product())
     }
 
-    /// The values `part` of a tensor, if it exists; an error without it where it is required.
+    /// The values `part` of a tensor, if it exists.
+    ///
+    /// # Errors
+    /// If it has another shape, or is required and missing.
     pub fn optional_part(
         &mut self,
         name: &str,
@@ -283,11 +326,17 @@ impl<'a> Loader<'a> {
     }
 
     /// The values of a tensor.
+    ///
+    /// # Errors
+    /// If it is missing or has another shape.
     pub fn vector(&mut self, name: &str) -> Result<Vector, Error> {
         self.vector_part(name, 0..self.shape(name).iter().product())
     }
 
     /// The values `part` of a tensor.
+    ///
+    /// # Errors
+    /// If it is missing or has another shape.
     pub fn vector_part(&mut self, name: &str, part: Range<usize>) -> Result<Vector, Error> {
         let values = self.require(name)?.to_f32()?;
         let values = if part.len() < values.len() { values[part].to_vec() } else { values };
@@ -295,6 +344,9 @@ impl<'a> Loader<'a> {
     }
 
     /// The experts that each token id is sent to, `[vocab, chosen]`, of `count`.
+    ///
+    /// # Errors
+    /// If the table is missing, has another shape, or holds a number that no expert has.
     pub fn expert_table(&self, count: usize) -> Result<Arc<[u32]>, Error> {
         let shape = self.shape(EXPERTS_BY_TOKEN);
         // Counts of experts are bounded far below.
@@ -303,11 +355,17 @@ impl<'a> Loader<'a> {
     }
 
     /// The rotation of queries and keys of an operation.
+    ///
+    /// # Errors
+    /// If the device has no memory for it.
     pub fn rope(&mut self, rope: &RopeConfig, growth: Option<Growth>) -> Result<Rope, Error> {
         self.ropes.rope(self.backend, self.limits.rows, rope, growth)
     }
 
     /// Growth of `dim` values of each query without a rotation.
+    ///
+    /// # Errors
+    /// If the device has no memory for it.
     pub fn growth(&mut self, dim: usize, growth: Growth) -> Result<Rope, Error> {
         self.ropes.growth(self.backend, self.limits.rows, dim, growth)
     }

@@ -21,6 +21,9 @@ impl ForwardPass<'_> {
     }
 
     /// Sums `x`, `[rows, hidden]`, over all ranks, if `split` says that each rank has a summand.
+    ///
+    /// # Errors
+    /// If a rank fails.
     pub fn sum_over_ranks(&mut self, x: Buffer, split: Split) -> Result<(), Error> {
         if let (Some(comm), Split::Inputs | Split::Experts) = (self.slices, split) {
             self.exchange(x, self.batch.rows(), |values| comm.all_reduce_sum(values))?;
@@ -29,6 +32,9 @@ impl ForwardPass<'_> {
     }
 
     /// Changes the first rows of `x`, `[rows, ..]`, by an exchange with other ranks.
+    ///
+    /// # Errors
+    /// Those of `exchange`.
     pub fn exchange(
         &mut self,
         x: Buffer,
@@ -42,6 +48,9 @@ impl ForwardPass<'_> {
 
     /// With checking on, an error that names `stage` if a row of `x`, `[rows, ..]`, holds NaN or
     /// infinities.
+    ///
+    /// # Errors
+    /// If checking is on and a row holds NaN or infinities: the error names `stage`.
     pub fn check(&mut self, x: Buffer, stage: impl FnOnce() -> String) -> Result<(), Error> {
         match self.first_not_finite(x, self.rows()) {
             Some(row) => Err(Error::NotFinite { row, stage: stage() }),
@@ -50,6 +59,9 @@ impl ForwardPass<'_> {
     }
 
     /// With checking on, an error if `logits`, `[logit rows, vocab]`, hold NaN or infinities.
+    ///
+    /// # Errors
+    /// If checking is on and `logits` hold NaN or infinities.
     pub fn check_logits(&mut self, logits: Buffer) -> Result<(), Error> {
         let rows = self.batch.logit_rows();
         match self.first_not_finite(logits, rows.len()) {

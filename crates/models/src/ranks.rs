@@ -112,6 +112,9 @@ impl Slice {
     }
 
     /// This part of a matrix.
+    ///
+    /// # Errors
+    /// If the columns of the storage type cannot be cut there.
     pub fn of(&self, matrix: &TensorView) -> Result<TensorView, Error> {
         let [rows, cols] = matrix.shape[..] else { panic!("a matrix") };
         Ok(match self {
@@ -137,6 +140,9 @@ impl Heads {
     /// This rank's part of `heads` query heads, equally many of which share each of `kv_heads` KV
     /// heads. KV heads are not divided; with more ranks than KV heads, several ranks hold the same
     /// one.
+    ///
+    /// # Errors
+    /// If the heads cannot be divided among so many ranks.
     pub fn of(slice: Shard, heads: usize, kv_heads: usize) -> Result<Self, Error> {
         let (ranks, group) = (slice.ranks(), heads / kv_heads.max(1));
         if ranks <= kv_heads {

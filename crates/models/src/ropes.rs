@@ -32,6 +32,9 @@ struct RopeKey {
 
 impl Ropes {
     /// The embedding with the frequencies of `rope`.
+    ///
+    /// # Errors
+    /// If the device has no memory for it.
     pub fn rope(
         &mut self,
         backend: &mut dyn Backend,
@@ -48,6 +51,9 @@ impl Ropes {
     }
 
     /// Growth of `dim` values without a rotation: pairs with a frequency of 0 are multiplied only.
+    ///
+    /// # Errors
+    /// If the device has no memory for it.
     pub fn growth(
         &mut self,
         backend: &mut dyn Backend,

@@ -113,7 +113,7 @@ impl GroupCache {
                 *checked -= 1;
             }
             if *checked > first {
-                // The block before it is missing: no row behind that block sees all it needs.
+                // The block before it is missing: no row after that block sees all it needs.
                 position = *checked * self.block - 1;
                 continue;
             }

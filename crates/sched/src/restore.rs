@@ -54,7 +54,8 @@ pub(crate) struct Restore {
 
 impl Restore {
     /// Holds what the cache has, and takes what the plan lacks. `None`, and nothing held, if its
-    /// blocks are not available beside `spare` ones of each group. A state slot is available.
+    /// blocks are not available in addition to `spare` ones of each group. A state slot is
+    /// available.
     pub fn begin(
         cache: &mut Cache,
         chain: &Chain,

@@ -31,7 +31,7 @@ impl ResumePoints {
         marks.dedup();
         marks.truncate(MAX_MARKS);
         // A message that ends close before the last token serves both the same prompt and one
-        // that differs behind the message.
+        // that differs after the message.
         let first = marks.first().is_some_and(|&mark| last - mark <= BEGINNING);
         marks.insert(usize::from(first), last);
         marks.truncate(most);

@@ -55,7 +55,7 @@ pub struct Planned {
 pub struct StateSave {
     /// The sequence.
     pub slot: Slot,
-    /// The row behind which the snapshot is taken, which is one of a known token.
+    /// The row after which the snapshot is taken, which is one of a known token.
     pub position: usize,
     /// The state slot that receives it.
     pub state: u32,
@@ -300,7 +300,7 @@ impl Scheduler {
         undefined.into_iter().for_each(|slot| self.preempt(slot));
     }
 
-    /// Plans the snapshots behind planned rows, as far as there are slots, the last first.
+    /// Plans the snapshots after planned rows, as far as there are slots, the last first.
     fn plan_saves(&mut self, planned: &Planned) {
         let Planned { slot, position, tokens, .. } = *planned;
         let fills_a_block = (position + tokens) / self.limits.block > position / self.limits.block;
@@ -422,8 +422,8 @@ impl Scheduler {
         self.waiting.add_preempted(slot, &self.sequences);
     }
 
-    /// Admits the next sequence whose known tokens fit beside the running ones, in place of stalled
-    /// sequences if need be.
+    /// Admits the next sequence whose known tokens fit in addition to the running ones, in place of
+    /// stalled sequences if need be.
     fn admit(&mut self) -> Option<Slot> {
         loop {
             let (slot, found) = self.next()?;

@@ -244,7 +244,7 @@ impl Sequence {
     }
 
     /// Expects what a plan lacks; returns the places that are to be written. `None` if they are not
-    /// available beside so many blocks.
+    /// available in addition to so many blocks.
     pub fn begin_restore(
         &mut self,
         cache: &mut Cache,
@@ -293,7 +293,7 @@ impl Sequence {
     }
 
     /// Whether `other`, which runs, is about to compute what this sequence needs after `found`, so
-    /// that it can be found then: the next block; with states the last common one, behind which
+    /// that it can be found then: the next block; with states the last common one, after which
     /// `other` takes a snapshot.
     pub fn waits_for(&self, other: &Self, found: &Match) -> bool {
         if self.cold || !other.spans[0].registrable {

@@ -4,7 +4,7 @@ import { copyButton, h } from "./dom.js";
 import { DOMPurify, hljs } from "./libraries.js";
 
 // Longer programs in characters keep one colour.
-const LONGEST = 60_000;
+const MAX_LENGTH = 60_000;
 const SPANS = { ALLOWED_TAGS: ["span"], ALLOWED_ATTR: ["class"], RETURN_DOM_FRAGMENT: true };
 
 // A program that `paint` may write anew as it grows.
@@ -22,7 +22,7 @@ export function paint(box, text, language) {
 }
 
 function coloured(text, language) {
-  if (text.length > LONGEST || !hljs.getLanguage(language)) return document.createTextNode(text);
+  if (text.length > MAX_LENGTH || !hljs.getLanguage(language)) return document.createTextNode(text);
   const { value } = hljs.highlight(text, { language, ignoreIllegals: true });
   return DOMPurify.sanitize(value, SPANS);
 }

@@ -3,8 +3,8 @@
 // user's message its `files`; of both their `versions`. `settings` are those of the conversation.
 
 // Most tool calls of one answer; whatever a server numbers higher is not kept.
-const MOST_CALLS = 128;
-const LONGEST_TITLE = 60;
+const MAX_CALLS = 128;
+const MAX_TITLE = 60;
 
 export function fresh() {
   const now = Date.now();
@@ -21,7 +21,7 @@ export function entitle(conversation) {
   const first = conversation.messages.find((message) => message.role === "user");
   if (conversation.title || !first) return;
   const line = (first.content.trim() || first.files?.[0]?.name || "").split("\n")[0];
-  conversation.title = line.length > LONGEST_TITLE ? `${line.slice(0, LONGEST_TITLE - 1)}…` : line;
+  conversation.title = line.length > MAX_TITLE ? `${line.slice(0, MAX_TITLE - 1)}…` : line;
 }
 
 export function answer() {
@@ -60,7 +60,7 @@ export function add(message, delta) {
 
 function addCall(calls, piece) {
   const index = piece.index >= 0 ? Math.min(Math.trunc(piece.index), calls.length) : calls.length;
-  if (index >= MOST_CALLS) return;
+  if (index >= MAX_CALLS) return;
   calls[index] ??= { id: "", type: "function", function: { name: "", arguments: "" } };
   const call = calls[index];
   call.id ||= piece.id || `call_${index}`;

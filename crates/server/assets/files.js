@@ -4,8 +4,8 @@ import { byId, fill, h, iconButton, toast } from "./dom.js";
 import { size } from "./words.js";
 
 // Larger files are no reading for a model.
-const MOST_BYTES = 2_000_000;
-const MOST_FILES = 20;
+const MAX_BYTES = 2_000_000;
+const MAX_FILES = 20;
 
 // The files of the composer. `changed` is called when there are more or fewer.
 export class Files {
@@ -49,7 +49,7 @@ export class Files {
   async add(files) {
     for (const file of files) {
       try {
-        if (this.list.length >= MOST_FILES) throw new Error(`a message takes ${MOST_FILES} files`);
+        if (this.list.length >= MAX_FILES) throw new Error(`a message takes ${MAX_FILES} files`);
         this.list.push({ name: file.name, text: await textOf(file) });
       } catch (error) {
         toast(`${file.name}: ${error.message}`);
@@ -85,7 +85,7 @@ export class Files {
 }
 
 async function textOf(file) {
-  if (file.size > MOST_BYTES) throw new Error(`${size(file.size)}, at most ${size(MOST_BYTES)} are taken`);
+  if (file.size > MAX_BYTES) throw new Error(`${size(file.size)}, at most ${size(MAX_BYTES)} are taken`);
   const text = decoded(await file.arrayBuffer());
   if (text === null || text.includes("\0")) throw new Error("is not a text file");
   return text;

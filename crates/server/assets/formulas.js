@@ -4,7 +4,7 @@
 import { katex } from "./libraries.js";
 
 // Longer formulas in characters are shown as their source.
-const LONGEST = 10_000;
+const MAX_LENGTH = 10_000;
 const CLOSERS = { "$": "$", "$$": "$$", "\\(": "\\)", "\\[": "\\]" };
 const BACKSLASH = "\\";
 
@@ -33,7 +33,7 @@ function within(state, silent) {
   const from = state.pos + opener.length;
   const end = closerAfter(state, from, CLOSERS[opener]);
   const source = end < 0 || end >= state.posMax ? "" : state.src.slice(from, end);
-  if (!source.trim() || source.length > LONGEST) return false;
+  if (!source.trim() || source.length > MAX_LENGTH) return false;
   if (opener === "$" && isMoney(source, state.src[end + 1])) return false;
   if (!silent) {
     const token = state.push("formula", "", 0);
@@ -78,7 +78,7 @@ function block(state, first, last, silent) {
   const token = state.push("formula_block", "", 0);
   const source = state.getLines(first, found.line + 1, state.blkIndent, false).trim();
   token.content = source;
-  token.info = found.isOpen || source.length > LONGEST ? "formula source" : "formula display";
+  token.info = found.isOpen || source.length > MAX_LENGTH ? "formula source" : "formula display";
   token.map = [first, found.line + 1];
   token.block = true;
   state.line = found.line + 1;

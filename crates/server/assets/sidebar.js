@@ -49,8 +49,8 @@ export class Sidebar {
     try {
       const found = await read(file);
       const count = (await store.list()).length + found.length;
-      const many = `${store.MOST} conversations are kept, with these there would be ${count}`;
-      if (count > store.MOST) throw new Error(many);
+      const many = `${store.MAX_CONVERSATIONS} conversations are kept, with these there would be ${count}`;
+      if (count > store.MAX_CONVERSATIONS) throw new Error(many);
       for (const conversation of found) await store.save(conversation);
       await this.imported(found[found.length - 1].id);
       announce("imported");

@@ -1,7 +1,7 @@
 // Server-sent events out of a response's body.
 
 // Longest event in characters; a server that sends more is not one to listen to.
-const LONGEST = 16 * 1024 * 1024;
+const MAX_LENGTH = 16 * 1024 * 1024;
 
 // Yields { event, data } for each event of a stream of bytes. An event that the stream's end
 // cuts off is dropped, as the format wants it.
@@ -35,7 +35,7 @@ class Feed {
     const lines = text.split("\n");
     lines[0] = this.rest + lines[0];
     this.rest = lines.pop();
-    if (this.rest.length > LONGEST) throw new Error("an event of the stream is too long");
+    if (this.rest.length > MAX_LENGTH) throw new Error("an event of the stream is too long");
     for (const line of lines) {
       const event = this.line(line.endsWith("\r") ? line.slice(0, -1) : line);
       if (event) yield event;

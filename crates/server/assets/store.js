@@ -5,7 +5,7 @@ import { last } from "./conversation.js";
 import { everyMessage } from "./versions.js";
 
 // More are forgotten, the oldest first.
-export const MOST = 200;
+export const MAX_CONVERSATIONS = 200;
 const DRAFT = "gannet.draft";
 
 const memory = new Map();
@@ -121,7 +121,7 @@ const put = (conversation) =>
   });
 
 async function forgetOldest() {
-  for (const { id } of (await list()).slice(MOST)) await remove(id);
+  for (const { id } of (await list()).slice(MAX_CONVERSATIONS)) await remove(id);
 }
 
 export async function remove(id) {

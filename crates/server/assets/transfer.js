@@ -5,8 +5,8 @@ import { h } from "./dom.js";
 import { entitle, fresh, title } from "./conversation.js";
 import { clean } from "./settings.js";
 
-const MOST_BYTES = 64_000_000;
-const LONGEST_TITLE = 200;
+const MAX_BYTES = 64_000_000;
+const MAX_TITLE = 200;
 // Versions within versions.
 const DEPTH = 50;
 const STATES = ["done", "stopped", "failed", "interrupted"];
@@ -21,7 +21,7 @@ export function download(conversation) {
 
 // The conversations of a file: one, or a list of them. Throws with what is wrong.
 export async function read(file) {
-  if (file.size > MOST_BYTES) throw new Error("the file is too large");
+  if (file.size > MAX_BYTES) throw new Error("the file is too large");
   let value;
   try {
     value = JSON.parse(await file.text());
@@ -37,7 +37,7 @@ export async function read(file) {
 function conversation(value) {
   if (!Array.isArray(value?.messages)) throw new Error("expected a conversation with a list of messages");
   const whole = fresh();
-  whole.title = text(value.title).slice(0, LONGEST_TITLE);
+  whole.title = text(value.title).slice(0, MAX_TITLE);
   if (Number.isFinite(value.created)) whole.created = value.created;
   const rules = value.messages.filter((message) => message?.role === "system");
   const system = rules.map(({ content }) => plain(content)).join("\n\n");

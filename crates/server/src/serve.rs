@@ -30,6 +30,9 @@ pub enum ServeError {
 /// Serves `models` on `listener` until `shutdown` completes; then running requests may finish
 /// within the grace period of `options`. Files of keys and certificates are read again when they
 /// change, and on SIGHUP.
+///
+/// # Errors
+/// If a model cannot be loaded at the start, or an engine stops.
 pub async fn serve(
     listener: impl Into<Listener>,
     models: impl Into<ServedModels>,

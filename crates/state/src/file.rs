@@ -101,6 +101,10 @@ pub(crate) struct StateFile {
 
 impl StateFile {
     /// Opens the file of `folder` and checks its schema.
+    ///
+    /// # Errors
+    /// If the file cannot be opened, is damaged, is used by another process, or has a schema that
+    /// is newer.
     pub fn open(folder: &Path, opener: Opener) -> Result<Self, StateError> {
         let path = folder.join(FILE);
         let problem = |error: redb::Error| match error {
@@ -125,6 +129,9 @@ impl StateFile {
     }
 
     /// Calls `visit` with the key and the value of each record of `table`, in the order of keys.
+    ///
+    /// # Errors
+    /// If the database cannot be read.
     pub fn read(
         &self,
         table: &str,
@@ -135,6 +142,9 @@ impl StateFile {
     }
 
     /// Writes all changes of `group`, or none. When it returns they are on disk.
+    ///
+    /// # Errors
+    /// If the changes cannot be written; later calls do nothing.
     pub fn commit(&mut self, group: &Group) -> Result<(), redb::Error> {
         let result = guarded(|| self.try_commit(group));
         if result.is_err() {

@@ -89,7 +89,7 @@ impl Keyspace {
 
     /// Whether the end of the chain that `tokens` make after `parent` is stored: the last full
     /// block in every kind; where there are states, that of the first kind and the state after all
-    /// tokens. Who writes the parts of a chain in their order, a state behind its rows, has stored
+    /// tokens. Who writes the parts of a chain in their order, a state after its rows, has stored
     /// all of it then. Of a chain without a full block, nothing is expected.
     pub fn has_end(&self, parent: Name, tokens: &[u32]) -> bool {
         let block = self.layout().positions;

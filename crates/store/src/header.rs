@@ -33,7 +33,7 @@
 //!      u32      CRC-32C of all before it, then zeros
 //! ```
 //!
-//! Behind the header come the blocks, each from a multiple of 4096 bytes on, its layers one behind
+//! After the header come the blocks, each from a multiple of 4096 bytes on, its layers one after
 //! the other. Checksums and tags are per layer, so that a process that holds some layers reads and
 //! checks those alone.
 //!

@@ -41,7 +41,7 @@ impl StoreKey {
         Self(Arc::new(DerivedKeys { files, names, id }))
     }
 
-    /// A digest that tells this key apart from others, and says nothing else of it.
+    /// A digest that distinguishes this key from others, and reveals nothing else.
     pub fn id(&self) -> Name {
         self.0.id
     }

@@ -27,7 +27,10 @@ impl<T> Queue<T> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Appends a job; gives it back if the queue is closed.
+    /// Appends a job.
+    ///
+    /// # Errors
+    /// The job, if the queue is closed.
     pub fn push(&self, job: T) -> Result<(), T> {
         let mut state = self.lock();
         if state.is_closed {

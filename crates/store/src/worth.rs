@@ -10,7 +10,7 @@ const HALF_LIFE: f64 = 6.0 * 3600.0;
 /// Nanoseconds of a second.
 const NANOS: f64 = 1e9;
 /// The least of the seconds per MiB that count.
-const LEAST: f64 = 1e-6;
+const MIN_SAVED: f64 = 1e-6;
 
 /// A worth, in nanoseconds since the Unix epoch.
 pub(crate) type Worth = i64;
@@ -19,7 +19,7 @@ pub(crate) type Worth = i64;
 /// computing for `bytes` of disk.
 pub(crate) fn of_use(now: i64, micros: u64, bytes: u64) -> Worth {
     let mib = (bytes.max(1)) as f64 / f64::from(1 << 20);
-    let saved = (micros as f64 / 1e6 / mib).max(LEAST);
+    let saved = (micros as f64 / 1e6 / mib).max(MIN_SAVED);
     now.saturating_add((HALF_LIFE * saved.log2() * NANOS) as i64)
 }
 

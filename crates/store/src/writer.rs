@@ -28,7 +28,7 @@ const RESCAN: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_secs(60);
 /// Part of the file system that stays free, one in this many bytes, and the most that does.
 const KEPT_FREE: u64 = 20;
-const MOST_KEPT_FREE: u64 = 2 << 30;
+const MAX_KEPT_FREE: u64 = 2 << 30;
 /// Part of the budget that is freed at once: one in this many bytes.
 const FREED: u64 = 32;
 /// Niceness of the thread: it gets a tenth of a CPU that others use too.
@@ -55,6 +55,10 @@ pub(crate) struct ExtentWriter {
 }
 
 impl ExtentWriter {
+    /// A writer of the blocks of `shared` with no extent open.
+    ///
+    /// # Errors
+    /// If there is no memory for a chunk.
     pub fn new(shared: Arc<StoreState>) -> io::Result<Self> {
         let now = Instant::now();
         Ok(Self {
@@ -284,7 +288,7 @@ impl ExtentWriter {
         let mut lock = shared.disk.lock(&shared.folder.join(LOCK_FILE))?;
         let mut used = lock.number()?;
         let (free, total) = shared.disk.space(&shared.folder)?;
-        let kept_free = (total / KEPT_FREE).min(MOST_KEPT_FREE);
+        let kept_free = (total / KEPT_FREE).min(MAX_KEPT_FREE);
         let enough = free.checked_sub(bytes).is_some_and(|free| free >= kept_free);
         if !enough || used == 0 || used.saturating_add(bytes) > shared.max_bytes {
             used = self.bytes_of_all(&folder)?;

@@ -53,6 +53,9 @@ struct Automaton {
 
 impl AddedTokens {
     /// Compiles `tokens`; empty texts never match.
+    ///
+    /// # Errors
+    /// If the texts are too large for an automaton.
     pub fn new(tokens: Vec<AddedToken>) -> Result<Self> {
         let all = Automaton::new(&tokens, |t| !t.text.is_empty())?;
         let plain = Automaton::new(&tokens, |t| !t.text.is_empty() && !t.special)?;

@@ -55,6 +55,9 @@ impl Affixes {
     }
 
     /// Reads the `post_processor` value of a `tokenizer.json` with a vocabulary of `size` ids.
+    ///
+    /// # Errors
+    /// If it cannot be read, or an id is outside the vocabulary.
     pub fn from_json(value: &Value, size: usize) -> Result<Self> {
         let single = process(value, vec![vec![PairPart::First(0)]])?.concat();
         let pair = vec![vec![PairPart::First(0)], vec![PairPart::Second(1)]];

@@ -40,6 +40,9 @@ pub struct Templates {
 
 impl TextAssets {
     /// Reads a folder in Hugging Face's layout or a `.gguf` file.
+    ///
+    /// # Errors
+    /// If a file cannot be read, or its tokenizer or a template is not supported.
     pub fn load(path: &Path, options: &GgufOptions) -> Result<Self> {
         if path.is_dir() {
             return Self::from_folder(path);
@@ -48,6 +51,9 @@ impl TextAssets {
     }
 
     /// Reads the textual files of an open checkpoint.
+    ///
+    /// # Errors
+    /// If a file cannot be read, or its tokenizer or a template is not supported.
     pub fn from_checkpoint(checkpoint: &Checkpoint, options: &GgufOptions) -> Result<Self> {
         match checkpoint.gguf() {
             Some(gguf) => Self::from_gguf(gguf, options),
@@ -56,6 +62,9 @@ impl TextAssets {
     }
 
     /// Reads a folder in Hugging Face's layout.
+    ///
+    /// # Errors
+    /// If a file cannot be read, or its tokenizer or a template is not supported.
     pub fn from_folder(folder: &Path) -> Result<Self> {
         let config = config_tokens::read(folder)?;
         let tokenizer = Tokenizer::from_folder_with(folder, &config)?;
@@ -65,6 +74,9 @@ impl TextAssets {
     }
 
     /// Reads the vocabulary and templates of a GGUF file.
+    ///
+    /// # Errors
+    /// If its tokenizer is not supported.
     pub fn from_gguf(file: &GgufFile, options: &GgufOptions) -> Result<Self> {
         let tokenizer = Tokenizer::from_gguf(file, options)?;
         let text = |id: Option<u32>| Some(tokenizer.id_to_token(id?)?.to_owned());
@@ -75,6 +87,9 @@ impl TextAssets {
     }
 
     /// Renders a chat with a template; control tokens in the text of the input stay text.
+    ///
+    /// # Errors
+    /// If the template fails or exceeds its budget.
     pub fn render(
         &self,
         template: &ChatTemplate,
@@ -87,6 +102,9 @@ impl TextAssets {
 
     /// Returns the end of a rendered chat, from the end of the turn before the message `at`: the
     /// last of `ends` before the content of that message. `None` if the place cannot be found.
+    ///
+    /// # Errors
+    /// If the template fails or exceeds its budget.
     pub fn render_behind(
         &self,
         template: &ChatTemplate,
@@ -109,6 +127,9 @@ impl TextAssets {
     /// characters of a content may render another text than without points.
     ///
     /// [`MAX_POINTS`]: crate::MAX_POINTS
+    ///
+    /// # Errors
+    /// If the template fails or exceeds its budget.
     pub fn render_pointed(
         &self,
         template: &ChatTemplate,
@@ -132,11 +153,17 @@ impl TextAssets {
     }
 
     /// Returns the ids of a rendered prompt. Templates write the begin-of-sequence token.
+    ///
+    /// # Errors
+    /// If the text cannot be encoded.
     pub fn encode(&self, prompt: &RenderedPrompt) -> Result<Vec<u32>> {
         Ok(self.encode_within(prompt, usize::MAX)?.ids)
     }
 
     /// Returns the ids of a rendered prompt, as [`Tokenizer::encode_within`] does those of a text.
+    ///
+    /// # Errors
+    /// If the text cannot be encoded.
     pub fn encode_within(&self, prompt: &RenderedPrompt, most: usize) -> Result<EncodedText> {
         self.tokenizer.encode_guarded(&prompt.text, &prompt.literals, most)
     }
@@ -190,6 +217,9 @@ impl Templates {
     }
 
     /// Reads the templates of a folder in Hugging Face's layout.
+    ///
+    /// # Errors
+    /// If a file cannot be read, or a template has a syntax error.
     pub fn of_folder(folder: &Path) -> Result<Self> {
         Self::from_folder(folder, &optional_json(&folder.join("tokenizer_config.json"))?)
     }

@@ -1,6 +1,6 @@
 //! Checks of a `precompiled_charsmap`, the table of replacements of a SentencePiece normalizer.
 //!
-//! The table is a trie of bytes, as an array of 32-bit units behind its length, and the
+//! The table is a trie of bytes, as an array of 32-bit units after its length, and the
 //! replacements, each ended by a zero byte. The library that follows it trusts its numbers: here
 //! every node that a text could lead to is visited once.
 

@@ -53,6 +53,9 @@ impl Decoder {
     }
 
     /// Reads the `decoder` value of a `tokenizer.json`; null keeps tokens as they are.
+    ///
+    /// # Errors
+    /// If the value describes no decoder that is supported.
     pub fn from_json(value: &Value) -> Result<Self> {
         let mut decoder = Decoder::default();
         decoder.add(value)?;

@@ -40,6 +40,9 @@ pub struct GgufOptions {
 
 impl Tokenizer {
     /// Reads the vocabulary of a GGUF file.
+    ///
+    /// # Errors
+    /// If the kind of tokenizer is not supported, or metadata is missing or contradicts itself.
     pub fn from_gguf(file: &GgufFile, options: &GgufOptions) -> Result<Self> {
         let metadata = file.metadata();
         match metadata.text("tokenizer.ggml.model")? {

@@ -11,7 +11,7 @@ use std::fmt;
 /// The whole file.
 #[derive(Debug, Deserialize)]
 pub struct RawTokenizer {
-    /// Tokens beside those of the model.
+    /// Tokens in addition to those of the model.
     #[serde(default)]
     pub added_tokens: Vec<RawAdded>,
     /// The stage that changes the text, or null.

@@ -68,6 +68,9 @@ impl Tokenizer {
     /// Reads `tokenizer.json` and, if there is one, `tokenizer_config.json` in a folder. Added
     /// tokens that this one does not state are those of `special_tokens_map.json` and
     /// `added_tokens.json`.
+    ///
+    /// # Errors
+    /// If a file cannot be read, or the tokenizer is not supported.
     pub fn from_folder(folder: &Path) -> Result<Self> {
         Self::from_folder_with(folder, &config_tokens::read(folder)?)
     }
@@ -79,6 +82,9 @@ impl Tokenizer {
     }
 
     /// Reads the bytes of a `tokenizer.json` and of a `tokenizer_config.json`.
+    ///
+    /// # Errors
+    /// If the bytes cannot be read, or the tokenizer is not supported.
     pub fn from_json_bytes(tokenizer: &[u8], config: Option<&[u8]>) -> Result<Self> {
         Self::from_json(tokenizer, &config.map(parse_config).transpose()?.unwrap_or_default())
     }
@@ -94,12 +100,18 @@ impl Tokenizer {
     }
 
     /// Returns the ids of `text`.
+    ///
+    /// # Errors
+    /// If the text cannot be encoded.
     pub fn encode(&self, text: &str, options: EncodeOptions) -> Result<Vec<u32>> {
         Ok(self.encode_within(text, options, usize::MAX)?.ids)
     }
 
     /// Returns the ids of `text`. Where they are more than `most`, the text may be encoded no
     /// further than that shows: the ids are its first, with the tokens that `add_special` adds.
+    ///
+    /// # Errors
+    /// If the text cannot be encoded.
     pub fn encode_within(
         &self,
         text: &str,
@@ -119,6 +131,9 @@ impl Tokenizer {
     /// Returns the ids of two texts, of which `first` is encoded already, with the tokens that the
     /// vocabulary puts around and between them. Tokens at the end of the second text are left out
     /// where all would be more than `most`.
+    ///
+    /// # Errors
+    /// If the vocabulary has no form for pairs, or the second text cannot be encoded.
     pub fn encode_pair(&self, first: &[u32], second: &str, most: usize) -> Result<EncodedPair> {
         if let Some(why) = &self.affixes.no_pair {
             return Err(TextError::Encode(why.clone()));
@@ -160,6 +175,9 @@ impl Tokenizer {
     /// Returns the ids of `text` with special tokens parsed, except where they touch one of
     /// `literals` (byte ranges in order): there the text of a special token stays plain text. As
     /// [`encode_within`](Self::encode_within) of more than `most`.
+    ///
+    /// # Errors
+    /// If the text cannot be encoded.
     pub fn encode_guarded(
         &self,
         text: &str,

@@ -55,9 +55,10 @@ const PRE_TOKENIZERS: &str = "Sequence, ByteLevel, Split, Metaspace, Digits, Pun
                               BertPreTokenizer, Whitespace, WhitespaceSplit, CharDelimiterSplit, UnicodeScripts, \
                               FixedLength";
 
-/// Most characters of a word that WordPiece splits, and how many it is by default.
+/// The characters of the longest word that WordPiece splits.
 const MAX_WORD: usize = 1000;
-pub(crate) const LONGEST_WORD: usize = 100;
+/// The same of a tokenizer that states none.
+pub(crate) const DEFAULT_MAX_WORD: usize = 100;
 
 /// Checks that all stages are known, nested ones included.
 fn check_kinds(name: &str, value: &Value, known: &str) -> Result<()> {
@@ -236,7 +237,7 @@ fn model(raw: RawModel) -> Result<ModelWrapper> {
                 )));
             }
             let prefix = raw.continuing_subword_prefix.unwrap_or_else(|| "##".into());
-            let longest = raw.max_input_chars_per_word.unwrap_or(LONGEST_WORD);
+            let longest = raw.max_input_chars_per_word.unwrap_or(DEFAULT_MAX_WORD);
             word_piece(vocab.into_iter().collect(), unknown, prefix, longest)
                 .map_err(|e| bad(format!("model: {e}")))
         }

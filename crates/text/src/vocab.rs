@@ -70,8 +70,10 @@ impl Vocab {
         Vocab { ids: HashTable::with_capacity(count), limit, ..Self::default() }
     }
 
-    /// Adds a token and returns the id that its text had before; a second text for one id is a
-    /// clash.
+    /// Adds a token and returns the id that its text had before.
+    ///
+    /// # Errors
+    /// If the id has another text, or is beyond the limit.
     pub fn insert(&mut self, id: u32, entry: TokenEntry<'_>) -> Result<Option<u32>, Clash> {
         let index = id as usize;
         let text = append(self.texts.len(), entry.text.len());

@@ -21,7 +21,7 @@ const BURST: usize = 256;
 pub(crate) struct Kernel {
     /// Name in messages, unique among kernels.
     pub name: &'static str,
-    /// Parts of the WGSL source, behind one another.
+    /// Parts of the WGSL source, one after another.
     pub source: &'static [&'static str],
     /// Access to each binding of group 0, in order.
     pub bindings: &'static [Access],

@@ -13,7 +13,7 @@ pub(crate) const LANES: &str = include_str!("shaders/lanes.wgsl");
 /// Invocations of a workgroup of [`EACH`].
 const WORKGROUP: usize = 64;
 /// Most workgroups in one dimension.
-pub(crate) const MOST_GROUPS: usize = 65_535;
+pub(crate) const MAX_GROUPS: usize = 65_535;
 
 /// Workgroups of a kernel with [`EACH`] that deals `count` values out.
 pub(crate) fn dealt(count: usize) -> [usize; 3] {
@@ -22,5 +22,5 @@ pub(crate) fn dealt(count: usize) -> [usize; 3] {
 
 /// Workgroups of a kernel that deals `count` pieces of work out to them.
 pub(crate) fn workgroups(count: usize) -> [usize; 3] {
-    [count.clamp(1, MOST_GROUPS), 1, 1]
+    [count.clamp(1, MAX_GROUPS), 1, 1]
 }

@@ -1,12 +1,16 @@
 //! The rules that look at the project as a whole.
 
 mod circles;
+mod columns;
 mod comments;
+mod errors;
 mod exports;
 mod families;
+mod limits;
 mod operations;
 mod references;
 mod tables;
+mod tuples;
 mod types;
 mod words;
 
@@ -70,11 +74,15 @@ pub(crate) static ENFORCED: &[Rule] = &[
     Rule::new("unsafe is where the table says", tables::unsafe_files),
     Rule::new("families in the README are those of the table", families::check),
     Rule::new("comments end at column 100", comments::check),
+    Rule::new("lines of documents end at column 100", columns::check),
+    Rule::new("limits are called MAX and MIN", limits::check),
     Rule::new("modules have no circles", circles::check),
     Rule::new("crates export their own names", exports::check),
     Rule::new("documents have none of the banned words", words::check).outside(API_TEXTS),
     Rule::new("operations have a case on every device", operations::check),
     Rule::new("a type name is defined at most twice", types::check),
+    Rule::new("no two calls pass the same tuple", tuples::check),
+    Rule::new("errors of public functions are documented", errors::check),
 ];
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use super::Problem;
 use crate::tree::Tree;
 use std::collections::BTreeMap;
 
-const MOST: usize = 2;
+const MAX_DEFINITIONS: usize = 2;
 
 /// Finds names that are defined more often.
 pub(crate) fn check(tree: &Tree) -> Vec<Problem> {
@@ -16,7 +16,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Problem> {
             }
         }
     }
-    definitions.retain(|_, places| places.len() > MOST);
+    definitions.retain(|_, places| places.len() > MAX_DEFINITIONS);
     let problem = |(name, places): (&str, Vec<(&str, usize)>)| {
         let all = places.iter().map(|(path, line)| format!("{path}:{line}")).collect::<Vec<_>>();
         let what = format!("{name} is defined {} times: {}", places.len(), all.join(", "));

@@ -82,6 +82,9 @@ impl PlainRef<'_> {
 
 impl KvCache {
     /// Zeroed blocks for the rows of `spec`; attention runs on the threads of `pool`.
+    ///
+    /// # Errors
+    /// If a head is too large for the kernels, or the memory cannot be allocated.
     pub fn new(pool: &ThreadPool, spec: &CacheSpec<'_>) -> Result<Self, Error> {
         let mut strides = vec![0; spec.groups.len()];
         let mut place = |rows: &Rows| {
@@ -177,7 +180,7 @@ impl KvCache {
             let values = if layout.latent.is_some() { &[] } else { &v[at..] };
             layout.store_rows(isa, bytes, slot..slot + rows.len(), (&k[at..], values), apart);
         };
-        // What is written next is asked for, because it is in no cache.
+        // Prefetches the lines that are written next, which no cache of the CPU has.
         let ask = |head: &[u8], slots: Range<usize>| {
             slots.step_by(ASKED).for_each(|slot| layout.prefetch(isa, head, slot));
         };

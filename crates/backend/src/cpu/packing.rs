@@ -19,7 +19,7 @@ use std::sync::{Mutex, PoisonError};
 /// others wait.
 const PIECE: usize = 2 << 20;
 /// Fewest bytes of a piece, where a call has fewer than the threads could share.
-const LEAST_PIECE: usize = 128 << 10;
+const MIN_PIECE: usize = 128 << 10;
 /// Bytes of files that are requested ahead.
 const AHEAD: usize = 256 << 20;
 
@@ -94,7 +94,7 @@ fn pieces<'a>(
     threads: usize,
 ) -> Vec<Vec<PackPiece<'a>>> {
     let total: usize = jobs.iter().map(PackJob::packed).sum();
-    let piece = (total / (4 * threads)).clamp(LEAST_PIECE, PIECE);
+    let piece = (total / (4 * threads)).clamp(MIN_PIECE, PIECE);
     let mut pieces = Vec::with_capacity(jobs.len());
     let mut chunks = chunks.iter_mut().map(|chunk| &mut chunk[..]).enumerate();
     let (mut at, mut rest) = ((usize::MAX, 0), &mut [][..]);
@@ -160,7 +160,7 @@ impl PackJob {
     /// released.
     pub fn pack_apart(&self, isa: Isa, pool: &ThreadPool) -> Vec<u8> {
         let mut packed = vec![0; self.packed()];
-        let tile = ((LEAST_PIECE / self.group).max(1), self.group);
+        let tile = ((MIN_PIECE / self.group).max(1), self.group);
         pool.for_each_tile(&mut packed, self.group, tile, |mut tile| {
             self.pack_on_the_fly(isa, tile.rows().start, tile.whole());
         });

@@ -80,6 +80,9 @@ impl<'a> WaitingRows<'a> {
 
 impl StateMemory {
     /// Zeroed slots for the states of `spec`.
+    ///
+    /// # Errors
+    /// If the memory cannot be allocated.
     pub fn new(spec: &CacheSpec<'_>) -> Result<Self, Error> {
         let (mut stride, mut waiting_stride) = (0, 0);
         let place = |state: State| {

@@ -48,12 +48,16 @@ pub(super) struct CachedState {
 
 /// Everything that layers keep.
 #[derive(Default)]
-pub(super) struct CacheMemory {
+pub(super) struct ReferenceCache {
     pub layers: Vec<Vec<CachedRows>>,
     pub states: Vec<Option<CachedState>>,
 }
 
-impl CacheMemory {
+impl ReferenceCache {
+    /// Zeroed rows and states as `spec` describes them.
+    ///
+    /// # Errors
+    /// If the type of the rows is not f32.
     pub fn new(spec: &CacheSpec<'_>) -> Result<Self, Error> {
         if spec.ty != KvType::F32 {
             return Err(Error::Device("the reference device has no KV cache but f32".to_owned()));
@@ -94,7 +98,7 @@ impl CacheMemory {
 
 impl Cache for Reference {
     fn cache(&mut self, spec: &CacheSpec<'_>) -> Result<(), Error> {
-        self.cache = CacheMemory::new(spec)?;
+        self.cache = ReferenceCache::new(spec)?;
         Ok(())
     }
 

@@ -71,7 +71,7 @@ impl<'a> NodeClaims<'a> {
         Self { teams, counts, next, first }
     }
 
-    /// Calls `f` with the pieces that `thread` gets: of its own node, then of the nodes behind it.
+    /// Calls `f` with the pieces that `thread` gets: of its own node, then of the nodes after it.
     pub fn work(&self, thread: usize, f: &dyn Fn(usize)) {
         let nodes = self.teams.owners.nodes();
         let own = if thread == 0 { self.first } else { self.teams.node_of(thread) };

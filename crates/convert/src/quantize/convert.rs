@@ -150,7 +150,10 @@ impl<'a> RowConverter<'a> {
         plain || values.iter().all(|value| (-largest..=largest).contains(value))
     }
 
-    /// An error if a value did not fit the new type.
+    /// Checks that all values fitted the new type.
+    ///
+    /// # Errors
+    /// If a value did not fit the new type.
     pub fn check(&self) -> Result<()> {
         if self.lost.load(Ordering::Relaxed) {
             let (name, ty) = (self.target.tensor.name.escape_debug(), self.target.ty);

@@ -19,6 +19,9 @@ pub(super) struct Importance {
 
 impl Importance {
     /// Reads a file of either format.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or has neither format.
     pub fn open(path: &Path) -> Result<Self> {
         let Imatrix { datasets, chunks: windows, entries, .. } = Imatrix::open(path)?;
         let means = entries.into_iter().map(|(name, entry)| (name, entry.means())).collect();
@@ -30,7 +33,10 @@ impl Importance {
         self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
-    /// Whether the file has the tensor. An error where the values do not fit its shape.
+    /// Whether the file has the tensor.
+    ///
+    /// # Errors
+    /// If the values do not fit the shape.
     pub fn covers(&self, name: &str, shape: &[usize]) -> Result<bool> {
         let Some(means) = self.means.get(name) else { return Ok(false) };
         let columns = shape.last().copied().unwrap_or(0);

@@ -67,7 +67,7 @@ fn check_bytes(tokenizer: &Tokenizer) -> Result<()> {
 /// The rank of every token in the order of merges. All merges of a token must be adjacent.
 fn ranks(merges: &[RawMerge]) -> Result<HashMap<String, usize>> {
     // Scores are f32, which distinguishes no more ranks.
-    const MOST: usize = 1 << 24;
+    const MAX_RANK: usize = 1 << 24;
     let mut ranks = HashMap::new();
     let mut last = String::new();
     for RawMerge(left, right) in merges {
@@ -76,7 +76,7 @@ fn ranks(merges: &[RawMerge]) -> Result<HashMap<String, usize>> {
             continue;
         }
         let rank = ranks.len() + 1;
-        if rank > MOST || ranks.insert(token.clone(), rank).is_some() {
+        if rank > MAX_RANK || ranks.insert(token.clone(), rank).is_some() {
             bail!("model.merges: the merges for {token:?} are not adjacent");
         }
         last = token;

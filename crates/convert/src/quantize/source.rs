@@ -136,6 +136,10 @@ impl Tensor {
 
 impl QuantizeSource {
     /// Reads opened files. `pre` names an unknown pre-tokenizer.
+    ///
+    /// # Errors
+    /// If `pre` is given for a GGUF file, or the checkpoint, its vocabulary or its templates cannot
+    /// be read.
     pub fn open(files: ModelFiles, options: &OpenOptions, pre: Option<&str>) -> Result<Self> {
         if let Some(gguf) = files.gguf() {
             if pre.is_some() {

@@ -13,7 +13,7 @@ const BYTES: u32 = 256;
 const PAD: u32 = BYTES;
 const END: u32 = BYTES + 2;
 /// Tokens of the smallest vocabulary.
-pub(super) const SMALLEST: usize = BYTES as usize + SPECIAL.len();
+pub(super) const MIN_TOKENS: usize = BYTES as usize + SPECIAL.len();
 
 const TEMPLATE: &str = "{%- for message in messages %}\
     {{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}\
@@ -59,7 +59,7 @@ pub(super) fn to_hf_json(size: usize) -> (Json, Json) {
 pub(super) fn to_gguf(size: usize, writer: &mut GgufWriter) {
     const NORMAL: i32 = 1;
     const CONTROL: i32 = 3;
-    let special = BYTES as usize..SMALLEST;
+    let special = BYTES as usize..MIN_TOKENS;
     let kinds = (0..size).map(|id| if special.contains(&id) { CONTROL } else { NORMAL });
     let mut set = |key: &str, value| writer.set(&format!("tokenizer.{key}"), value);
     set("ggml.model", Value::String("gpt2".into()));
@@ -128,7 +128,7 @@ mod tests {
         let ids = tokenizer.encode(text, EncodeOptions::default()).unwrap();
         assert_eq!(ids, text.bytes().map(u32::from).collect::<Vec<_>>());
         assert_eq!(tokenizer.decode(&ids, false), text);
-        assert_eq!(tokenizer.decode(&[SMALLEST as u32], false), " ba");
+        assert_eq!(tokenizer.decode(&[MIN_TOKENS as u32], false), " ba");
         assert_eq!(tokenizer.special.eos, Some(END));
     }
 }

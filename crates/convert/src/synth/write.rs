@@ -40,7 +40,7 @@ struct Tensor {
 /// file system. Then no file is left, and files of before stay.
 pub fn write(plan: &SynthPlan, out: &Path, progress: &mut dyn WorkProgress) -> Result<()> {
     let mut plan = plan.clone();
-    let (found, least) = (plan.config.vocab, vocabulary::SMALLEST);
+    let (found, least) = (plan.config.vocab, vocabulary::MIN_TOKENS);
     if found < least {
         bail!("expected at least {least} tokens (bytes and special tokens), found {found}");
     }

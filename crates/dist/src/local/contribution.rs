@@ -45,6 +45,9 @@ impl Contribution {
     }
 
     /// Checks that `rank`, which this contribution is from, made the call of rank `own`.
+    ///
+    /// # Errors
+    /// If it made another call.
     pub fn check(&self, rank: usize, call: CollectiveCall, own: usize) -> Result<(), Error> {
         if self.call == call {
             return Ok(());

@@ -74,6 +74,9 @@ impl RankGroup {
     }
 
     /// Arrives at a round and waits for all others.
+    ///
+    /// # Errors
+    /// If a rank has left, or ended in a panic.
     pub fn meet(&self, rank: usize, round: u64) -> Result<(), Error> {
         self.states[rank].arrived.store(round + 1, Ordering::Release);
         // Of the ranks that arrive together one sees all others, and notifies.
@@ -103,7 +106,10 @@ impl RankGroup {
         }
     }
 
-    /// An error if `rank` has left, or any rank by a panic.
+    /// Checks that `rank` takes part, and that no rank has ended in a panic.
+    ///
+    /// # Errors
+    /// If `rank` has left, or any rank has ended in a panic.
     pub fn check(&self, rank: usize, waiting: usize) -> Result<(), Error> {
         let state = |rank_state: &RankState| rank_state.state.load(Ordering::Acquire);
         if let Some(first) = self.states.iter().position(|rank_state| state(rank_state) == PANICKED)

@@ -19,6 +19,9 @@ pub(super) struct Notifier {
 
 impl Notifier {
     /// Waits until `poll` returns true or an error.
+    ///
+    /// # Errors
+    /// The error that `poll` returns.
     pub fn wait<E>(&self, poll: impl Fn() -> Result<bool, E>) -> Result<(), E> {
         for _ in 0..POLLS {
             if poll()? {
@@ -43,6 +46,12 @@ impl Notifier {
         };
         self.sleepers.fetch_sub(1, Ordering::Relaxed);
         seen
+    }
+
+    /// The number of ranks that sleep.
+    #[cfg(test)]
+    pub fn sleepers(&self) -> usize {
+        self.sleepers.load(Ordering::Relaxed)
     }
 
     /// Wakes the sleeping ranks, which poll again.

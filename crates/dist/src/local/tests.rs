@@ -1,6 +1,7 @@
 use super::*;
 use base::Rng;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 /// Runs `work` on each rank of a group, and gives what they gave in the order of ranks.
@@ -11,6 +12,13 @@ fn on_ranks<T: Send>(ranks: usize, work: impl Fn(Local) -> T + Sync) -> Vec<T> {
         let threads: Vec<_> = Local::group(ranks).into_iter().map(start).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     })
+}
+
+/// Waits until `condition` holds.
+fn until(condition: impl Fn() -> bool) {
+    while !condition() {
+        std::thread::yield_now();
+    }
 }
 
 /// Values whose sum depends on the order of adding.
@@ -121,17 +129,18 @@ fn check_dead(
     panicked: bool,
 ) {
     let started = Instant::now();
+    let others = Barrier::new(3);
     let results = on_ranks(4, |local| {
         let rank = local.rank();
         if rank == 2 {
-            std::thread::sleep(Duration::from_millis(20));
+            until(|| local.group.notifier.sleepers() == 3);
             end(local);
             return Ok(());
         }
         // The others stay, so that no rank gets the error of another; and the error is reported
         // again.
         let results = (call(&local), call(&local));
-        std::thread::sleep(Duration::from_millis(100));
+        others.wait();
         assert_eq!(results.0, results.1);
         results.0
     });
@@ -171,7 +180,7 @@ fn what_was_sent_before_leaving_arrives_and_others_go_on() {
         rank => {
             let mut found = [0.0];
             if rank == 1 {
-                std::thread::sleep(Duration::from_millis(20));
+                until(|| local.group.check(0, rank).is_err());
                 local.receive(0, &mut found).unwrap();
                 assert_eq!(found, [7.0]);
                 local.send(2, &found).unwrap();

@@ -75,8 +75,8 @@ impl CacheRequest<'_> {
         }
     }
 
-    /// The request with the windows of as many sequences as `bytes` hold beside the context, and of
-    /// one at least: where there are more, they take each other's blocks.
+    /// The request with the windows of as many sequences as `bytes` hold in addition to the
+    /// context, and of one at least: where there are more, they take each other's blocks.
     fn affordable(self, bytes: usize) -> Self {
         let one = self.context.unwrap_or(1).div_ceil(self.block);
         let fits = |parallel| {
@@ -96,7 +96,7 @@ impl CacheRequest<'_> {
         bytes.fold(0, u128::saturating_add)
     }
 
-    /// Bytes of the groups behind the trunk.
+    /// Bytes of the groups after the trunk.
     fn windowed_bytes(&self, blocks: &[usize]) -> u128 {
         self.bytes(blocks) - self.bytes(&blocks[..1])
     }

@@ -2,7 +2,8 @@
 //! when they are needed.
 //!
 //! The KV cache is sized first. A model is loaded with all weights in memory, which takes none yet,
-//! to know its workspace and its cache; if they do not fit beside these, it is loaded again.
+//! to know its workspace and its cache; if they do not fit in addition to these, it is loaded
+//! again.
 
 use super::error::Error;
 use super::options::{LoadOptions, WeightsMemory};
@@ -66,7 +67,7 @@ pub(super) fn free_for_cache(
     Some(FreeMemory { spare, ..free })
 }
 
-/// What a loaded model holds beside its weights.
+/// What a loaded model holds in addition to its weights.
 fn beside(held: Memory) -> usize {
     held.workspace + held.cache + held.states
 }

@@ -17,7 +17,7 @@ const VERSION: u32 = 1;
 const MAX_BYTES: u64 = 32 << 20;
 /// Most uses of an expert.
 const MAX_COUNT: f64 = 1e15;
-/// What the counts of earlier runs are worth beside those of a new one.
+/// The weight of the counts of earlier runs against those of a new one.
 const EARLIER: f64 = 0.5;
 
 /// Where profiles are, and what they are used for.

@@ -238,11 +238,19 @@ mod biases {
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+    /// Writes biases as texts.
+    ///
+    /// # Errors
+    /// Those of the serializer.
     pub fn serialize<S: Serializer>(biases: &[(u32, f32)], to: S) -> Result<S::Ok, S::Error> {
         let text = |(id, bias): &(u32, f32)| (*id, bias.to_string());
         biases.iter().map(text).collect::<Vec<_>>().serialize(to)
     }
 
+    /// Reads biases from texts.
+    ///
+    /// # Errors
+    /// If a bias is not a number, and those of the deserializer.
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<(u32, f32)>, D::Error> {
         let number = |(id, bias): (u32, String)| match bias.parse() {
             Ok(bias) => Ok((id, bias)),

@@ -109,6 +109,9 @@ impl SequenceConstraint {
 
 impl ConstraintState {
     /// The mask of row `at` of the step. Rows after a draft that is not allowed have none.
+    ///
+    /// # Errors
+    /// If the constraint failed, or refuses a token that it allowed.
     pub fn allowed(&mut self, at: usize) -> Result<&mut TokenMask, String> {
         match self.rows[..self.filled].get_mut(at) {
             Some(TokenMask { error: Some(error), .. }) => Err(std::mem::take(error)),
@@ -118,6 +121,9 @@ impl ConstraintState {
     }
 
     /// Records the `ids` chosen in this step. Returns whether no token may follow.
+    ///
+    /// # Errors
+    /// If the constraint fails or panics.
     pub fn accept(&mut self, ids: &[u32]) -> Result<bool, String> {
         let accepted = std::mem::take(&mut self.accepted);
         let Some(state) = &mut self.state else { return Ok(false) };

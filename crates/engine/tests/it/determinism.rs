@@ -76,7 +76,7 @@ fn has_windows_or_states(checkpoint: &Checkpoint) -> bool {
 }
 
 /// Tokens of the longest request with its answer, and some.
-const LONGEST: usize = 192;
+const MAX_TOKENS: usize = 192;
 
 /// How the requests are submitted.
 #[derive(Clone, Debug)]
@@ -136,7 +136,7 @@ impl Way {
             weights_read_threads: 2,
             state_every: self.state_every,
             parallel: self.running,
-            context: has_windows_or_states(checkpoint).then_some(LONGEST),
+            context: has_windows_or_states(checkpoint).then_some(MAX_TOKENS),
             ..LoadOptions::default()
         }
     }

@@ -178,6 +178,9 @@ impl Family {
     }
 
     /// The tensors of every layer that config.json declares.
+    ///
+    /// # Errors
+    /// If a flag is not a bool, or is true and the family does not support it.
     pub fn declared_tensors(&self, config: Object) -> Result<Vec<&'static str>> {
         let mut declared = Vec::new();
         for (flag, default, tensors) in self.hf.declared {

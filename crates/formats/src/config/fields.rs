@@ -27,12 +27,18 @@ pub(crate) const SQRT_SOFTPLUS: usize = 4;
 
 impl Object<'_> {
     /// An integer from 1 to `max` that must be there.
+    ///
+    /// # Errors
+    /// If the field is missing, or is not such an integer.
     pub fn positive(&self, key: &str, max: usize) -> Result<usize> {
         let expected = format!("an integer from 1 to {max}");
         self.need(key, &expected, self.opt_positive(key, max)?)
     }
 
     /// An integer from 1 to `max`, if there.
+    ///
+    /// # Errors
+    /// If the field is not such an integer.
     pub fn opt_positive(&self, key: &str, max: usize) -> Result<Option<usize>> {
         match self.count(key, max)? {
             Some(0) => {
@@ -43,16 +49,25 @@ impl Object<'_> {
     }
 
     /// An integer from 1 to `max`; `default` where there is none.
+    ///
+    /// # Errors
+    /// If the field is not such an integer.
     pub fn setting(&self, key: &str, max: usize, default: usize) -> Result<usize> {
         Ok(self.opt_positive(key, max)?.unwrap_or(default))
     }
 
     /// An integer from 1 to `max`, or `null` for none; `default` where there is no such field.
+    ///
+    /// # Errors
+    /// If the field is neither.
     pub fn nullable(&self, key: &str, max: usize, default: Option<usize>) -> Result<Option<usize>> {
         if self.has(key) { self.opt_positive(key, max) } else { Ok(default) }
     }
 
     /// A number above 0, if there.
+    ///
+    /// # Errors
+    /// If the field is not such a number.
     pub fn above_zero(&self, key: &str) -> Result<Option<f32>> {
         match self.number(key)? {
             Some(number) if number <= 0.0 => {
@@ -63,6 +78,9 @@ impl Object<'_> {
     }
 
     /// A number above 0 that must be there.
+    ///
+    /// # Errors
+    /// If the field is missing, or is not such a number.
     pub fn need_above_zero(&self, key: &str) -> Result<f32> {
         self.need(key, "a number above 0", self.above_zero(key)?)
     }
@@ -79,11 +97,19 @@ impl GgufKeys<'_> {
         format!("{}.{suffix}", self.prefix)
     }
 
+    /// An integer from 1 to `max` that must be there.
+    ///
+    /// # Errors
+    /// If the key is missing, or its value is not such an integer.
     pub fn positive(&self, suffix: &str, max: usize) -> Result<usize> {
         let found = self.opt_positive(suffix, max)?;
         self.metadata.required(&self.key(suffix), "a count", found)
     }
 
+    /// An integer from 1 to `max`, if there.
+    ///
+    /// # Errors
+    /// If the value is not such an integer.
     pub fn opt_positive(&self, suffix: &str, max: usize) -> Result<Option<usize>> {
         let key = self.key(suffix);
         match self.metadata.opt_count(&key)? {
@@ -96,6 +122,9 @@ impl GgufKeys<'_> {
     }
 
     /// A positive count; 0 means absent.
+    ///
+    /// # Errors
+    /// If the value is not an integer up to `max`.
     pub fn opt_count(&self, suffix: &str, max: usize) -> Result<Option<usize>> {
         match self.metadata.opt_count(&self.key(suffix))? {
             Some(0) => Ok(None),
@@ -104,6 +133,9 @@ impl GgufKeys<'_> {
     }
 
     /// A count for each of `layers` layers: from a list, or one for all.
+    ///
+    /// # Errors
+    /// If a value is not an integer from 1 to `max`, or the list has another length.
     pub fn of_layers(&self, suffix: &str, max: usize, layers: usize) -> Result<Option<Vec<usize>>> {
         let Some(list) = self.list(suffix, max)? else {
             return Ok(self.opt_count(suffix, max)?.map(|count| vec![count; layers]));
@@ -117,6 +149,9 @@ impl GgufKeys<'_> {
     }
 
     /// A positive count of all layers, or the first above 0 where there is a list; 0 means absent.
+    ///
+    /// # Errors
+    /// If a value is not an integer up to `max`.
     pub fn of_first(&self, suffix: &str, max: usize) -> Result<Option<usize>> {
         match self.list(suffix, max)? {
             None => self.opt_count(suffix, max),
@@ -125,6 +160,9 @@ impl GgufKeys<'_> {
     }
 
     /// Whether the count of each of `layers` layers is 0, if the key holds a list.
+    ///
+    /// # Errors
+    /// If the value is not a list of counts of this length.
     pub fn zeros(&self, suffix: &str, layers: usize) -> Result<Option<Vec<bool>>> {
         let Some(list) = self.list(suffix, usize::MAX >> 1)? else { return Ok(None) };
         self.check_len(suffix, list.len(), layers)?;
@@ -160,6 +198,10 @@ impl GgufKeys<'_> {
         }
     }
 
+    /// A number above 0, if there.
+    ///
+    /// # Errors
+    /// If the value is not such a number.
     pub fn above_zero(&self, suffix: &str) -> Result<Option<f32>> {
         let key = self.key(suffix);
         match self.metadata.opt_float(&key)? {
@@ -172,6 +214,9 @@ impl GgufKeys<'_> {
     }
 
     /// A number above 0; 0 means absent.
+    ///
+    /// # Errors
+    /// If the value is negative or not a number.
     pub fn opt_above_zero(&self, suffix: &str) -> Result<Option<f32>> {
         match self.metadata.opt_float(&self.key(suffix))? {
             Some(0.0) => Ok(None),
@@ -189,6 +234,9 @@ impl GgufKeys<'_> {
 
     /// Whether the model has experts, which distinguishes Mixtral from Llama in files with the same
     /// name.
+    ///
+    /// # Errors
+    /// If the number of experts is out of range.
     pub fn has_experts(&self) -> Result<bool> {
         Ok(self.opt_count("expert_count", MAX_EXPERTS)?.is_some())
     }

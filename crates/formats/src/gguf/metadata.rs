@@ -39,11 +39,17 @@ impl Metadata {
     }
 
     /// A string.
+    ///
+    /// # Errors
+    /// If the key is missing, or its value has another type.
     pub fn text(&self, key: &str) -> Result<&str> {
         self.required(key, "a string", self.opt_text(key)?)
     }
 
     /// A string, if the key is there.
+    ///
+    /// # Errors
+    /// If the value has another type.
     pub fn opt_text(&self, key: &str) -> Result<Option<&str>> {
         self.typed(key, "a string", |value| match value {
             Value::String(text) => Some(text.as_str()),
@@ -52,21 +58,33 @@ impl Metadata {
     }
 
     /// An integer of any width that is not negative.
+    ///
+    /// # Errors
+    /// If the key is missing, or its value is anything else.
     pub fn count(&self, key: &str) -> Result<usize> {
         self.required(key, "a count", self.opt_count(key)?)
     }
 
     /// An integer of any width that is not negative, if the key is there.
+    ///
+    /// # Errors
+    /// If the value is anything else.
     pub fn opt_count(&self, key: &str) -> Result<Option<usize>> {
         self.typed(key, "a non-negative integer", |value| value.as_u64()?.try_into().ok())
     }
 
     /// A token id, if the key is there.
+    ///
+    /// # Errors
+    /// If the value is anything else.
     pub fn opt_id(&self, key: &str) -> Result<Option<u32>> {
         self.typed(key, "a token id", |value| value.as_u64()?.try_into().ok())
     }
 
     /// A finite float, if the key is there.
+    ///
+    /// # Errors
+    /// If the value has another type, or is not finite.
     pub fn opt_float(&self, key: &str) -> Result<Option<f32>> {
         self.typed(key, "a finite float", |value| {
             let number = match *value {
@@ -79,6 +97,9 @@ impl Metadata {
     }
 
     /// A bool, if the key is there.
+    ///
+    /// # Errors
+    /// If the value has another type.
     pub fn opt_flag(&self, key: &str) -> Result<Option<bool>> {
         self.typed(key, "a bool", |value| match *value {
             Value::Bool(flag) => Some(flag),
@@ -87,6 +108,9 @@ impl Metadata {
     }
 
     /// An array of strings, if the key is there.
+    ///
+    /// # Errors
+    /// If the value has another type.
     pub fn opt_strings(&self, key: &str) -> Result<Option<&Strings>> {
         self.typed(key, "an array of strings", |value| match value {
             Value::Array(Array::Strings(strings)) => Some(strings),
@@ -95,6 +119,9 @@ impl Metadata {
     }
 
     /// An array of 32-bit floats, if the key is there.
+    ///
+    /// # Errors
+    /// If the value has another type.
     pub fn opt_floats(&self, key: &str) -> Result<Option<&[f32]>> {
         self.typed(key, "an array of f32", |value| match value {
             Value::Array(Array::F32(floats)) => Some(floats.as_slice()),
@@ -103,6 +130,9 @@ impl Metadata {
     }
 
     /// An array of integers of any width that fit `i32`, if the key is there.
+    ///
+    /// # Errors
+    /// If the value has another type, or an integer does not fit.
     pub fn opt_ints(&self, key: &str) -> Result<Option<Vec<i32>>> {
         self.typed(key, "an array of integers", |value| match value {
             Value::Array(array) => ints(array),

@@ -36,10 +36,10 @@ pub struct CompressedSpec {
     pub index: Option<CompressedIndexSpec>,
 }
 
-/// What pools positions to rows.
+/// A compressor, which pools positions to rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct CompressorSpec {
-    /// Positions to a row.
+    /// Positions per row.
     pub every: usize,
     /// Values of a row.
     pub dim: usize,

@@ -8,7 +8,7 @@ use crate::layers::tensor::{Presence, TensorKind, TensorSpec};
 use crate::names::NamePairs;
 
 /// Gated DeltaNet, with projections side by side, key head by key head (`ssm_in`, `ssm_ba`), or
-/// apart.
+/// separate.
 pub(crate) const DELTA: NamePairs = &[
     ("linear_attn.in_proj_qkvz.weight", "ssm_in.weight"),
     ("linear_attn.in_proj_ba.weight", "ssm_ba.weight"),

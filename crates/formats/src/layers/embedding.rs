@@ -1,4 +1,4 @@
-//! What begins the residual stream: embeddings of tokens, and what is added to them.
+//! The beginning of the residual stream: embeddings of tokens, and what is added to them.
 
 use serde::Serialize;
 

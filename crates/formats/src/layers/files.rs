@@ -9,9 +9,9 @@ pub enum TensorForm {
     /// in one tensor.
     Hf,
     /// As an open Hugging Face checkpoint has them: `Hf` with all experts of a layer in one tensor,
-    /// and projections of Gated DeltaNet apart.
+    /// and projections of Gated DeltaNet separate.
     Read,
-    /// As an open GGUF file has them: `Gguf` with projections of Gated DeltaNet apart.
+    /// As an open GGUF file has them: `Gguf` with separate projections of Gated DeltaNet.
     ReadGguf,
 }
 

@@ -60,7 +60,7 @@ pub struct GroupedSpec {
     pub biases: Biases,
     /// The layer whose cached keys and values are attended to.
     pub keys: KeySource,
-    /// Factors of what projections give.
+    /// Factors of the outputs of projections.
     pub factors: Factors,
 }
 

@@ -1,4 +1,4 @@
-//! What ends a model: the last norm, the projection to the vocabulary, and the head that scores
+//! The end of a model: the last norm, the projection to the vocabulary, and the head that scores
 //! texts.
 
 use serde::Serialize;

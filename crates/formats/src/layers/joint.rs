@@ -1,4 +1,5 @@
-//! An MLP and routed experts of one sublayer, with norms of what each reads and gives (Gemma 4).
+//! An MLP and routed experts of one sublayer, with norms of the inputs and outputs of each (Gemma
+//! 4).
 
 use serde::Serialize;
 

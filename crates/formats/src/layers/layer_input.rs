@@ -1,4 +1,4 @@
-//! What a layer makes of an input of its own for each token (per-layer embeddings; Gemma 3n and 4).
+//! Per-layer embeddings (Gemma 3n and 4): each layer has an input of its own for each token.
 
 use serde::Serialize;
 

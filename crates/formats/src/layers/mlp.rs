@@ -29,7 +29,7 @@ pub struct MlpSpec {
     pub gated: bool,
     /// Whether projections have biases in every checkpoint.
     pub biased: bool,
-    /// Factors of what projections give.
+    /// Factors of the outputs of projections.
     pub factors: Factors,
 }
 

@@ -69,7 +69,8 @@ pub struct Layer {
     pub scale: bool,
 }
 
-/// A step of a layer: what an operation gives of a norm of the residual stream is added to it.
+/// A step of a layer: an operation is applied to a norm of the residual stream, and its output is
+/// added to the stream.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Sublayer {
     /// The stream that is read and added to.
@@ -107,7 +108,7 @@ pub enum OpSpec {
     Joint(JointSpec),
     /// An input of the layer.
     LayerInput(LayerInputSpec),
-    /// Operations of one input, which are added up.
+    /// Operations with one input, whose outputs are added.
     Parallel(Vec<OpSpec>),
 }
 
@@ -173,7 +174,7 @@ impl OpSpec {
         }
     }
 
-    /// Factors of what the operation's projections give.
+    /// Factors of the outputs of the operation's projections.
     pub fn factors(&self) -> Factors {
         let of = |op: &Self| match op {
             Self::Grouped(spec) => spec.factors.clone(),
@@ -211,23 +212,24 @@ impl OpSpec {
 }
 
 impl Sublayer {
-    /// An operation of a norm of the stream, to which it is added.
+    /// An operation that is applied to a norm of the stream.
     pub(crate) fn new(before: NormSpec, op: impl Into<OpSpec>) -> Self {
         Self { before: Some(before), ..Self::bare(op) }
     }
 
-    /// An operation of the stream itself, which is added to it.
+    /// An operation that is applied to the stream itself.
     pub(crate) fn bare(op: impl Into<OpSpec>) -> Self {
         let stream = StreamSpec::One { scale: 1.0 };
         Self { stream, before: None, op: op.into(), after: None, behind: None }
     }
 
-    /// An operation of the stream itself, of which a norm is added.
+    /// An operation that is applied to the stream itself, and of whose output a norm is added.
     pub(crate) fn normed_after(op: impl Into<OpSpec>, after: NormSpec) -> Self {
         Self::bare(op).and_after(after)
     }
 
-    /// An operation of the stream itself, after whose addition the stream is normalised.
+    /// An operation that is applied to the stream itself; the stream is normalised after the
+    /// addition.
     pub(crate) fn normed_behind(op: impl Into<OpSpec>, behind: NormSpec) -> Self {
         Self { behind: Some(behind), ..Self::bare(op) }
     }

@@ -25,7 +25,7 @@ pub(crate) const NORM_BIASES: NamePairs = &[
     ("post_attention_layernorm.bias", "ffn_norm.bias"),
 ];
 
-/// Norms of what sublayers give (OLMo 2).
+/// Norms of the outputs of sublayers (OLMo 2).
 pub(crate) const NORMS_AFTER: NamePairs = &[
     ("post_attention_layernorm.weight", "post_attention_norm.weight"),
     ("post_feedforward_layernorm.weight", "post_ffw_norm.weight"),

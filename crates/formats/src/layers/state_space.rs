@@ -41,7 +41,7 @@ pub struct StateSpaceSpec {
     pub limits: [f32; 2],
     /// Epsilon of the norm of the outputs.
     pub eps: f32,
-    /// Factors of what projections give.
+    /// Factors of the outputs of projections.
     pub factors: Factors,
 }
 

@@ -90,7 +90,7 @@ fn grouped<'a>(
     };
     let zeros = zeros(parts.take(stem, ".weight_zero_point"), (rows, groups), bits)?;
     let size = parts.method.group_inputs(cols, groups);
-    let inputs = InputGroups::new(view, (cols, groups), size, index);
+    let inputs = InputGroups::new(view, cols, groups, size, index);
     let middle = parts.method.is_symmetric() && zeros.are_middle([rows, groups], bits);
     let stored = Stored {
         formats: if bits > 0 { &["pack-quantized"] } else { &["int-quantized", "naive-quantized"] },

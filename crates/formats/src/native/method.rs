@@ -51,6 +51,9 @@ pub(super) struct Method {
 
 impl Method {
     /// Reads the settings in `folder`; empty if there are none.
+    ///
+    /// # Errors
+    /// If the settings cannot be read, or name a method or values that are not supported.
     pub fn of(folder: Option<&Path>) -> Result<Self> {
         let settings = folder.map(Settings::of).transpose()?.unwrap_or_default();
         if settings.path.as_os_str().is_empty() {

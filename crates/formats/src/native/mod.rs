@@ -58,6 +58,9 @@ const UNUSED: &[&str] = &[
 ];
 
 /// All tensors of the files under their source names, with companions joined.
+///
+/// # Errors
+/// If the settings cannot be read, or the tensors contradict them or each other.
 pub fn join(files: &ModelFiles) -> Result<Vec<TensorView>> {
     if files.gguf().is_some() {
         return Ok(files.tensors().to_vec());

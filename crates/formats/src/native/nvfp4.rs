@@ -23,7 +23,7 @@ use crate::tensor::TensorView;
 /// Values under one scale.
 const GROUP: usize = 16;
 /// Scales of a matrix from here on are none: products with a block's would overflow.
-const LARGEST: f32 = 1e30;
+const MAX_SCALE: f32 = 1e30;
 
 /// The weights of compressed-tensors whose codes are `view`.
 pub(super) fn join_under_divisor<'a>(
@@ -59,12 +59,13 @@ impl OuterScale<'_> {
         check_shape(self.tensor, &[&[1], &[], &[1, 1]])?;
         let scale = Scales::new(self.tensor, &["f32", "bf16", "f16"])?.at(0);
         let fits = match self.divides {
-            true => (1.0 / LARGEST..LARGEST).contains(&scale),
-            false => (0.0..LARGEST).contains(&scale),
+            true => (1.0 / MAX_SCALE..MAX_SCALE).contains(&scale),
+            false => (0.0..MAX_SCALE).contains(&scale),
         };
         if !fits {
-            let least = if self.divides { 1.0 / LARGEST } else { 0.0 };
-            let problem = format!("expected a scale from {least:e} to {LARGEST:e}, found {scale}");
+            let least = if self.divides { 1.0 / MAX_SCALE } else { 0.0 };
+            let problem =
+                format!("expected a scale from {least:e} to {MAX_SCALE:e}, found {scale}");
             return Err(self.tensor.error(problem));
         }
         let mut bytes = [u8::from(self.divides); 5];

@@ -27,9 +27,13 @@ struct Listed {
 impl InputGroups {
     /// `cols` inputs in `groups` groups, where `index` has the group of each input if they are not
     /// in order. `configured` is the group size of the settings that has so many groups.
+    ///
+    /// # Errors
+    /// If rows have no whole blocks, or the groups do not fit the inputs.
     pub fn new(
         view: &TensorView,
-        (cols, groups): (usize, usize),
+        cols: usize,
+        groups: usize,
         configured: Option<usize>,
         index: Option<&TensorView>,
     ) -> Result<Self> {
@@ -44,7 +48,7 @@ impl InputGroups {
         let every = every.filter(|_| groups > 0).ok_or_else(|| {
             view.error(format!("expected groups of one size, found {groups} for {cols} inputs"))
         })?;
-        let listed = index.map(|index| Listed::new(index, (cols, groups), every)).transpose()?;
+        let listed = index.map(|index| Listed::new(index, cols, groups, every)).transpose()?;
         if let Some(listed) = listed.flatten() {
             return Ok(Self { every, listed: Some(listed) });
         }
@@ -79,11 +83,7 @@ impl InputGroups {
 
 impl Listed {
     /// The inputs sorted by group; `None` if they already are.
-    fn new(
-        view: &TensorView,
-        (cols, groups): (usize, usize),
-        every: usize,
-    ) -> Result<Option<Self>> {
+    fn new(view: &TensorView, cols: usize, groups: usize, every: usize) -> Result<Option<Self>> {
         check_type(view, &["i32"])?;
         check_shape(view, &[&[cols]])?;
         let bytes = view.bytes();

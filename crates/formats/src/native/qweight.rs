@@ -11,8 +11,8 @@
 //! - `quant_method: awq` (`version: gemm`): codes `[inputs, outputs / 8]`, packed along outputs in
 //!   AutoAWQ's order.
 //!
-//! Nothing in the tensors tells these apart, so that settings must be there. The number of bits and
-//! the size of groups follow from the shapes, and must be those of the settings.
+//! Nothing in the tensors distinguishes these, so that settings must be there. The number of bits
+//! and the size of groups follow from the shapes, and must be those of the settings.
 
 use super::grouped::{Codes, Grouped, Strides, Zeros, words};
 use super::order::InputGroups;
@@ -55,7 +55,7 @@ pub(super) fn join<'a>(
     let more = if layout.less { Words::ones(bits) } else { 0 };
     let zeros = Words { more, ..words(zeros, bits, layout.zeros) };
     let inputs =
-        InputGroups::new(view, (cols, groups), parts.method.group_inputs(cols, groups), index);
+        InputGroups::new(view, cols, groups, parts.method.group_inputs(cols, groups), index);
     let middle = parts.method.is_symmetric() && zeros.are_all(1 << (bits - 1));
     let stored = Stored {
         bits,

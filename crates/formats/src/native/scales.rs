@@ -22,6 +22,9 @@ pub(super) struct Scales {
 
 impl Scales {
     /// The scales in `view`, which must be finite numbers of one of `types`.
+    ///
+    /// # Errors
+    /// If the tensor has another type, or a scale is not finite.
     pub fn new(view: &TensorView, types: &[&str]) -> Result<Self> {
         check_type(view, types)?;
         let powers: fn(u8) -> f32 = power_of_two;

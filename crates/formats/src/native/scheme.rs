@@ -82,6 +82,9 @@ pub(super) struct Stored {
 
 impl Scheme {
     /// The settings of a group of compressed-tensors, in `weights`.
+    ///
+    /// # Errors
+    /// If a field has an unknown value.
     pub fn of_weights(weights: Object, format: Option<String>) -> Result<Self> {
         let floats = match weights.text("type")? {
             None | Some("int") => false,
@@ -108,6 +111,9 @@ impl Scheme {
     }
 
     /// The settings of GPTQ or AWQ in `settings`, and of `self` where these leave one out.
+    ///
+    /// # Errors
+    /// If a field has the wrong type or is out of range.
     pub fn with(&self, settings: Object) -> Result<Self> {
         let group = group(settings)?;
         Ok(Self {

@@ -99,7 +99,7 @@ fn store_bf16_key(layout: &KvLayout, keys: &mut [u8], slot: usize, key: &[f32]) 
 
 isa_dispatch! {
     /// Stores sixteen positions from `slot`, a multiple of sixteen, on. The keys and values of a
-    /// position begin `apart` values behind those of the position before; `values` is empty where
+    /// position begin `apart` values after those of the position before; `values` is empty where
     /// they are part of the keys.
     pub(super) fn store_bf16(
         layout: &KvLayout,

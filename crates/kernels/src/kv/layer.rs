@@ -163,7 +163,7 @@ impl State {
         4 * self.tiles() * self.tile()
     }
 
-    /// Bytes of the inputs of `guesses` rows that wait beside the matrices.
+    /// Bytes of the inputs of `guesses` rows that wait next to the matrices.
     pub fn waiting_bytes(&self, guesses: usize) -> usize {
         4 * guesses * self.waiting()
     }

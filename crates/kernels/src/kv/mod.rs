@@ -27,7 +27,7 @@ use crate::Isa;
 use crate::lanes::{LANES, Lanes, isa_dispatch};
 use std::ops::Range;
 
-/// Largest key of a head: a latent row of 512 and the 64 rotated values beside it, and some.
+/// Largest key of a head: a latent row of 512 and the 64 rotated values after it, and some.
 pub const MAX_HEAD_DIM: usize = 640;
 /// Positions of a span, which blocks divide; see [`attention`](crate::attention).
 pub const SPAN: usize = 512;
@@ -204,7 +204,7 @@ impl KvLayout {
     }
 
     /// Stores the keys and values of consecutive positions, in `slots` of `head`. Those of a
-    /// position begin `apart` values behind those of the position before. The bits are those of
+    /// position begin `apart` values after those of the position before. The bits are those of
     /// [`store`](Self::store).
     pub fn store_rows(
         &self,
@@ -284,7 +284,7 @@ fn scale_value(bits: u16) -> f32 {
 /// The largest magnitude, NaN if there is one.
 #[inline(always)]
 fn largest(values: &[f32]) -> f32 {
-    // Magnitudes are ordered as their bits, NaN behind all others.
+    // Magnitudes are ordered as their bits, NaN after all others.
     let bits = values.iter().map(|value| value.to_bits() & 0x7fff_ffff);
     f32::from_bits(bits.fold(0, u32::max))
 }

@@ -1,5 +1,5 @@
-//! Sixteen rows of sixteen 32-bit words, turned so that rows are columns: how weights of sixteen
-//! rows come to lie side by side.
+//! Sixteen rows of sixteen 32-bit words, transposed so that rows are columns: how weights of
+//! sixteen rows come to lie side by side.
 //!
 //! The plain loop is the specification; registers zip row `i` with row `i + n / 2` of `n` rows as
 //! often as `n` can be halved.

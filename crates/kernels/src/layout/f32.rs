@@ -194,8 +194,8 @@ impl Element for Fp8Pairs {
 const STREAMS: usize = 4;
 
 /// Most rows of a panel, and most of its sums: rows by groups.
-const MOST_ROWS: usize = 12;
-const MOST_SUMS: usize = 24;
+const MAX_ROWS: usize = 12;
+const MAX_SUMS: usize = 24;
 
 isa_dispatch! {
     /// Computes the outputs of `tile`, as [`Layout::product`].
@@ -242,7 +242,7 @@ fn product_of_panel<L: RegisterTile, E: Element>(
     (together, groups): (usize, &Groups),
     tile: &mut Tile<'_, f32>,
 ) {
-    let mut sums = [[0.0; GROUP]; MOST_SUMS];
+    let mut sums = [[0.0; GROUP]; MAX_SUMS];
     // Each of the groups that are computed together goes through a part of the tile of its own,
     // from end to end: a long stream of memory.
     let apart = groups.count.div_ceil(together);
@@ -270,7 +270,7 @@ fn product_held<L: RegisterTile, E: Element>(
     groups: &Groups,
     tile: &mut Tile<'_, f32>,
 ) {
-    let mut sums = [[0.0; GROUP]; (HELD_GROUPS + 1) * MOST_ROWS];
+    let mut sums = [[0.0; GROUP]; (HELD_GROUPS + 1) * MAX_ROWS];
     for held in held_groups(groups.count, groups.stride(), L::GROUPS) {
         for (panel, width) in panels(rows.len(), L::ROWS) {
             let row = rows.start + panel;

@@ -118,7 +118,7 @@ impl<E> WeightSource<E> for AsStored<E> {
     }
 }
 
-/// Weights turned to f32 one group and run at a time.
+/// Weights converted to f32 one group and run at a time.
 struct Dequantized<'a> {
     weights: Weights<'a>,
     run: [f32; GROUP * RUN],

@@ -1,4 +1,4 @@
-//! IQ2_XXS, IQ2_XS and IQ2_S: eights of values as entries of a codebook with eight signs apart,
+//! IQ2_XXS, IQ2_XS and IQ2_S: eights of values as entries of a codebook with eight separate signs,
 //! under an f16 factor and four-bit scales per 32 or 16 values. Follows `dequantize_row_iq2_xxs`,
 //! `dequantize_row_iq2_xs` and `dequantize_row_iq2_s` of ggml.
 

@@ -1,4 +1,4 @@
-//! IQ3_XXS and IQ3_S: fours of values as entries of a codebook with their signs apart, under an
+//! IQ3_XXS and IQ3_S: fours of values as entries of a codebook with separate signs, under an
 //! f16 factor and a four-bit scale per 32 values. Follows `dequantize_row_iq3_xxs` and
 //! `dequantize_row_iq3_s` of ggml.
 

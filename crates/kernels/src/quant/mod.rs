@@ -1,9 +1,9 @@
 //! Storage types of weights: one static descriptor and one file per type.
 //!
-//! A type is a run of `block_len` values stored in `block_bytes` bytes. Every type that
-//! appears in GGUF files is known here by name and size, so that any file can be listed;
-//! a type whose `dequantize` is `None` can be listed but not yet executed. Types that only
-//! safetensors checkpoints have ([`NATIVE`]) are what their tensors are turned into when read.
+//! A type is a run of `block_len` values stored in `block_bytes` bytes. Every type that appears in
+//! GGUF files is known here by name and size, so that any file can be listed; a type whose
+//! `dequantize` is `None` can be listed but not yet executed. Types that only safetensors
+//! checkpoints have ([`NATIVE`]) are the types that their tensors become when they are read.
 
 mod fit;
 mod float;

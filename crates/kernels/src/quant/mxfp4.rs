@@ -10,7 +10,7 @@ use crate::lanes::{Kernel, run_on};
 const LEN: usize = 32;
 const BYTES: usize = 17;
 /// The largest exponent under which all values are finite in f32.
-const LARGEST: u8 = 252;
+const MAX_EXPONENT: u8 = 252;
 
 /// Twice the values of the codes, so that all are whole.
 pub(crate) const DOUBLED: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
@@ -78,7 +78,7 @@ fn round(group: WeightedGroup<'_, LEN>, e: u8, unit: u8) -> ([u8; LEN], f32) {
 fn exponents(group: WeightedGroup<'_, LEN>) -> [u8; 3] {
     let most = group.values.iter().fold(0.0f32, |m, v| m.max(v.abs()));
     let fitting = (most.to_bits() >> 23) as u8;
-    [1, 2, 3].map(|below| fitting.saturating_sub(below).min(LARGEST))
+    [1, 2, 3].map(|below| fitting.saturating_sub(below).min(MAX_EXPONENT))
 }
 
 fn quantize(src: &[f32], importance: Option<&[f32]>, dst: &mut [u8]) {

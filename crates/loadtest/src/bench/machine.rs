@@ -46,6 +46,10 @@ pub(super) struct Probe {
 }
 
 impl Probe {
+    /// A machine that computes with `threads` threads, of which nothing is measured yet.
+    ///
+    /// # Errors
+    /// If the threads cannot be started, or the memory cannot be allocated.
     pub fn new(threads: usize) -> Result<Self> {
         let pool = ThreadPool::new(threads).context("cannot start threads")?;
         let mut data = AlignedVec::try_zeroed(BUFFER / size_of::<f32>())

@@ -128,6 +128,9 @@ pub(super) struct Bench<'a> {
 
 impl Bench<'_> {
     /// Takes the measurements of the plan, and calls `measured` after each.
+    ///
+    /// # Errors
+    /// If a step of the model fails.
     pub fn run(&mut self, mut measured: impl FnMut()) -> Result<Vec<Measurement>> {
         let plan = self.plan;
         let mut results = Vec::with_capacity(plan.measurements());
@@ -318,7 +321,7 @@ impl Lanes {
         Ok(())
     }
 
-    /// Computes one more token of all sequences together, and `guesses` behind it. Tokens differ
+    /// Computes one more token of all sequences together, and `guesses` after it. Tokens differ
     /// between steps and sequences, so that the experts do that they choose.
     fn step(&mut self, runner: &mut Runner, guesses: usize) -> Result<()> {
         self.batch.clear();

@@ -134,7 +134,7 @@ struct Driver {
     requests: u32,
 }
 
-/// A case with the times behind it and their number of steps.
+/// A case with its times and their number of steps.
 type Measured = (ScalingCase, Vec<OperationTime>, f64);
 
 impl Driver {
@@ -183,7 +183,7 @@ impl Driver {
         self.thread.join().map_err(|_| anyhow!("the engine's thread failed"))
     }
 
-    /// A request for `tokens` tokens behind a prompt that no other has.
+    /// A request for `tokens` tokens after a prompt that no other has.
     fn request(&mut self, prompt: usize, tokens: usize) -> Request {
         let vocab = self.engine.info.vocab_size as u32;
         self.requests += 1;

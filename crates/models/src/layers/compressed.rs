@@ -95,6 +95,10 @@ fn load_groups(
 impl CompressedAttention {
     /// Loads the tensors of a layer's attention: this rank's groups of heads; rows, compressors and
     /// index are whole on every rank.
+    ///
+    /// # Errors
+    /// If a tensor is missing or has another shape, the heads cannot be divided among the ranks, or
+    /// the device has no memory for it.
     pub fn load(
         loader: &mut Loader<'_>,
         place: OpPlace,

@@ -19,6 +19,9 @@ pub(super) struct Compressor {
 impl Compressor {
     /// Loads `name_kv`, `name_gate`, `name_ape` and `name_norm`. `first` is the number of the first
     /// of its rows in the layer.
+    ///
+    /// # Errors
+    /// If a tensor is missing or has another shape, or the device has no memory for it.
     pub fn load(
         loader: &mut Loader<'_>,
         name: &str,

@@ -1,5 +1,5 @@
-//! Projections whose outputs pass a short convolution along positions, and layers that are little
-//! else (LFM2).
+//! Projections whose outputs pass a short convolution along positions, and the layer of LFM2,
+//! which consists of them.
 
 use super::linear::{Linear, PartOf};
 use super::operation::{OpPlace, Operation};
@@ -28,12 +28,15 @@ pub(super) struct ConvolvedSource<'a> {
     pub rows: Range<usize>,
     /// Tensor of the convolution without its suffix, and those of its channels that are taken.
     pub conv: (&'a str, Range<usize>),
-    /// Names of the buffers of what the projection and the convolution give.
+    /// Names of the buffers for the outputs of the projection and of the convolution.
     pub buffers: [&'static str; 2],
 }
 
 impl ConvolvedLinear {
-    /// Loads a projection with its convolution, whose outputs are gated by themselves.
+    /// Loads a projection with its convolution, followed by SiLU.
+    ///
+    /// # Errors
+    /// If a tensor is missing or has another shape, or the device has no memory for it.
     pub fn load(loader: &mut Loader<'_>, source: &ConvolvedSource<'_>) -> Result<Self, Error> {
         let (rows, [projected, out]) = (&source.rows, source.buffers);
         let linear = Linear::part(loader, source.matrix, rows.clone())?;
@@ -78,6 +81,10 @@ const UNIT: usize = 32;
 
 impl ShortConvolution {
     /// Loads `shortconv.in_proj`, `shortconv.conv` and `shortconv.out_proj`: this rank's channels.
+    ///
+    /// # Errors
+    /// If a tensor is missing or has another shape, the channels cannot be divided among the ranks,
+    /// or the device has no memory for it.
     pub fn load(
         loader: &mut Loader<'_>,
         place: OpPlace,

@@ -4,7 +4,7 @@
 //! are optional, as is a norm of the stream after it. Encoders are computed so too.
 //!
 //! Where ranks share a model, each stage has some of the layers and hands the residual stream to
-//! the next; slices have shares of what an operation gives, which are summed up before they are
+//! the next; slices have summands of an operation's output, which are summed before they are
 //! added to the stream.
 
 use super::embedding::AddedEmbeddings;
@@ -124,6 +124,10 @@ struct Workspace {
 
 impl Decoder {
     /// Loads a decoder with the layers that the configuration describes.
+    ///
+    /// # Errors
+    /// If a tensor is missing or has another shape, the model cannot be divided among the ranks, or
+    /// the device has no memory for it.
     pub fn load(loader: &mut Loader<'_>) -> Result<Self, Error> {
         let config = loader.checkpoint.config();
         let (vocab, hidden) = (config.vocab, config.hidden);

@@ -22,7 +22,7 @@ use std::ops::Range;
 #[derive(Clone, Copy, Debug)]
 struct Projection {
     first: Linear,
-    /// What the first gives, `[rows, few]`, and the second.
+    /// Outputs of the first, `[rows, few]`, and the second.
     second: Option<(Buffer, Linear)>,
     out: Buffer,
 }
@@ -84,6 +84,10 @@ impl GatedDelta {
     /// `ssm_norm` and `ssm_out`: this rank's key heads with their value heads. With decays per
     /// channel `attn_q`, `attn_k` and `attn_v` with a convolution each, `ssm_g_a` and `ssm_g_b`,
     /// `ssm_f_a` and `ssm_f_b`, and `attn_output` take the place of some of them.
+    ///
+    /// # Errors
+    /// If a tensor is missing or has another shape, the heads cannot be divided among the ranks, or
+    /// the device has no memory for it.
     pub fn load(loader: &mut Loader<'_>, place: OpPlace, spec: &DeltaSpec) -> Result<Self, Error> {
         let (per_channel, Heads { queries: own, kv: keys }) =
             (spec.per_channel, heads(loader, spec)?);

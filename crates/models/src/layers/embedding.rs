@@ -20,6 +20,9 @@ pub(crate) struct AddedEmbeddings {
 impl AddedEmbeddings {
     /// Loads `position_embd`, `token_types` and the norm, as far as the model has them; `None` for
     /// models with none of these.
+    ///
+    /// # Errors
+    /// If a tensor is missing or has another shape, or the device has no memory for it.
     pub fn load(loader: &mut Loader<'_>, spec: &EmbeddingSpec) -> Result<Option<Self>, Error> {
         let hidden = loader.hidden();
         let positions = match spec.positions {

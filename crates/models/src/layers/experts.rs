@@ -25,13 +25,12 @@ pub(crate) struct Moe {
     shared: Option<SharedExpert>,
 }
 
-/// The projections around experts that read and give fewer values than the residual stream has
-/// (Nemotron 3).
+/// The projections around experts that are narrower than the residual stream (Nemotron 3).
 #[derive(Debug)]
 struct Latent {
     /// `[latent, hidden]` and `[hidden, latent]`.
     projections: [Linear; 2],
-    /// What experts read and what they give: `[rows, latent]` each.
+    /// Inputs and outputs of the experts: `[rows, latent]` each.
     work: [Buffer; 2],
 }
 
@@ -51,6 +50,10 @@ impl Moe {
     /// fewer values `ffn_latent_down` and `ffn_latent_up`; for a shared expert `ffn_gate_shexp`,
     /// `ffn_up_shexp` and `ffn_down_shexp`, for its gate `ffn_gate_inp_shexp`. This rank holds a
     /// range of the experts, and a range of the shared one's inner values.
+    ///
+    /// # Errors
+    /// If a tensor is missing or has another shape, the experts cannot be divided among the ranks,
+    /// or the device has no memory for it.
     pub fn load(loader: &mut Loader<'_>, spec: &layers::ExpertsSpec) -> Result<Self, Error> {
         let hidden = loader.hidden();
         let router = Linear::load_exact(loader, "ffn_gate_inp", Slice::Whole)?;

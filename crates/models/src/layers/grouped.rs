@@ -39,7 +39,7 @@ impl AttentionBuffers {
     }
 }
 
-/// A projection, and a norm of each head of what it gives, with its buffer.
+/// A projection, and a norm of each head of its output, with its buffer.
 #[derive(Clone, Copy, Debug)]
 struct Projected {
     linear: Linear,
@@ -78,6 +78,10 @@ pub(crate) struct GroupedAttention {
 impl GroupedAttention {
     /// Loads `attn_q`, `attn_k`, `attn_v` and `attn_output`, with norms of heads `attn_q_norm` and
     /// `attn_k_norm`, with sinks `attn_sinks`: all of this rank's heads.
+    ///
+    /// # Errors
+    /// If a tensor is missing or has another shape, the heads cannot be divided among the ranks, or
+    /// the device has no memory for it.
     pub fn load(
         loader: &mut Loader<'_>,
         place: OpPlace,
@@ -287,7 +291,7 @@ fn window_of(spec: &GroupedSpec) -> Window {
 }
 
 /// Loads the norm of each of `heads` heads of queries or of keys, or of all together, with a buffer
-/// for what it gives, where the layer has one.
+/// for its output, where the layer has one.
 fn head_norm(
     loader: &mut Loader<'_>,
     spec: &GroupedSpec,

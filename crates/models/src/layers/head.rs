@@ -40,6 +40,10 @@ struct Others {
 
 impl Head {
     /// Loads the norm, and `output` or, where they are tied, `token_embd`, in models that generate.
+    ///
+    /// # Errors
+    /// If a tensor is missing or has another shape, the vocabulary cannot be divided among the
+    /// ranks, or the device has no memory for it.
     pub fn load(loader: &mut Loader<'_>, spec: &HeadSpec) -> Result<Self, Error> {
         let config = loader.checkpoint.config();
         let (hidden, vocab) = (config.hidden, config.vocab);
@@ -91,6 +95,9 @@ impl Head {
     }
 
     /// `[rows, hidden]` to `[rows, vocab]`; `normed` is workspace of the shape of `x`.
+    ///
+    /// # Errors
+    /// If a rank fails, or, with checking on, a logit is not finite.
     pub fn forward(
         &self,
         pass: &mut ForwardPass<'_>,

@@ -39,7 +39,7 @@ struct IndexKeys {
     /// Projection and its outputs: `[rows, dim]`.
     linear: (Linear, Buffer),
     norm: Norm,
-    /// What the norm gives: `[rows, dim]`.
+    /// Outputs of the norm: `[rows, dim]`.
     normed: Buffer,
     /// Which rows of the layer they are.
     rows: usize,
@@ -51,6 +51,9 @@ const EPS: f32 = 1e-6;
 impl Indexer {
     /// Loads `indexer.attn_q_b`, `indexer.proj` and the index's compressor of a layer, whose rows
     /// begin with `first`. Every rank has all of it.
+    ///
+    /// # Errors
+    /// If a tensor is missing or has another shape, or the device has no memory for it.
     pub fn over_rows(
         loader: &mut Loader<'_>,
         index: &CompressedIndexSpec,
@@ -68,6 +71,9 @@ impl Indexer {
     /// Loads the index over positions of a layer: `indexer.attn_q_b`, `indexer.proj`, and
     /// `indexer.attn_k` with its norm `indexer.k_norm`. Its keys are rows `rows` of the layer.
     /// Every rank has all of it.
+    ///
+    /// # Errors
+    /// If a tensor is missing or has another shape, or the device has no memory for it.
     pub fn over_positions(
         loader: &mut Loader<'_>,
         index: &layers::IndexSpec,

@@ -1,8 +1,8 @@
-//! An MLP and routed experts of one sublayer, with norms of what each gives (Gemma 4).
+//! An MLP and routed experts of one sublayer, with norms of the output of each (Gemma 4).
 //!
 //! Both read the residual stream through norms of their own: the MLP through `ffn_norm`, the
 //! experts through `pre_ffw_norm_2`, their router through a norm that is scaled by
-//! `ffn_gate_inp.scale` divided by the root of the width. What they give is added up:
+//! `ffn_gate_inp.scale` divided by the root of the width. Their outputs are added:
 //! `post_ffw_norm_1(mlp) + post_ffw_norm_2(experts)`.
 
 use super::experts::Moe;
@@ -31,6 +31,9 @@ pub(crate) struct MlpAndExperts {
 
 impl MlpAndExperts {
     /// Loads the MLP, experts and norms of a layer.
+    ///
+    /// # Errors
+    /// If a tensor is missing or has another shape, or the device has no memory for it.
     pub fn load(loader: &mut Loader<'_>, spec: &JointSpec) -> Result<Self, Error> {
         let (hidden, eps) = (loader.hidden(), spec.eps);
         let mlp = GatedMlp::load(loader, "", &spec.mlp)?;

@@ -117,6 +117,10 @@ impl LatentAttention {
     /// Loads `attn_q_a` with its norm and `attn_q_b`, or `attn_q`; `attn_kv_a_mqa` with its norm;
     /// `attn_kv_b`, or `attn_k_b` and `attn_v_b`; `attn_output`. Every rank has the latent rows of
     /// all, and its own heads.
+    ///
+    /// # Errors
+    /// If a tensor is missing or has another shape, the heads cannot be divided among the ranks, or
+    /// the device has no memory for it.
     pub fn load(loader: &mut Loader<'_>, place: OpPlace, spec: &LatentSpec) -> Result<Self, Error> {
         let LatentConfig { q_rank, kv_rank, nope_dim, rope_dim, value_dim } = spec.sizes;
         let own = Heads::of(loader.slice, spec.heads, spec.heads)?.queries;

@@ -2,7 +2,7 @@
 //!
 //! They are rows of a table, and a projection of the token's embedding: of each layer `width`
 //! values, `(norm(projection) + row) / sqrt(2)`. A layer multiplies them with the gate of its
-//! residual stream, and adds what a projection makes of that.
+//! residual stream, and adds a projection of the product.
 
 use super::linear::Linear;
 use super::mlp::gate_kind;
@@ -44,6 +44,9 @@ struct OwnEmbeddings {
 impl LayerInputs {
     /// Loads `per_layer_token_embd`, `per_layer_model_proj` and `per_layer_proj_norm`, if layers
     /// have inputs.
+    ///
+    /// # Errors
+    /// If a tensor is missing or has another shape, or the device has no memory for it.
     pub fn load(loader: &mut Loader<'_>, spec: &EmbeddingSpec) -> Result<Option<Self>, Error> {
         let hidden = loader.hidden();
         let Some(LayerInputsSpec { width, all, eps }) = spec.layer_inputs else { return Ok(None) };
@@ -88,7 +91,7 @@ impl LayerInputs {
     }
 }
 
-/// What a layer makes of its input.
+/// The projection of the input of a layer, with its gate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LayerInput {
     gate: Linear,
@@ -103,6 +106,9 @@ pub(crate) struct LayerInput {
 
 impl LayerInput {
     /// Loads `inp_gate` and `proj` of a layer.
+    ///
+    /// # Errors
+    /// If a tensor is missing or has another shape, or the device has no memory for it.
     pub fn load(loader: &mut Loader<'_>, spec: &LayerInputSpec) -> Result<Self, Error> {
         let LayerInputSpec { width, first, all, activation } = *spec;
         Ok(Self {

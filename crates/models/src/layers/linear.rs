@@ -27,13 +27,16 @@ pub(crate) struct PartOf<'a> {
     pub name: &'a str,
     /// Whether the inputs are counted here, and not with another part.
     pub noted: bool,
-    /// Name of the factor of what the part gives.
+    /// Name of the factor of the part's outputs.
     pub factor: &'a str,
 }
 
 impl Linear {
     /// Loads the part `slice` of the projection `name.weight`, `[outputs, inputs]`, and of
     /// `name.bias` if it exists.
+    ///
+    /// # Errors
+    /// If a tensor is missing or has another shape, or the device has no memory for it.
     pub fn load(loader: &mut Loader<'_>, name: &str, slice: Slice) -> Result<Self, Error> {
         let weight = loader.matrix(&format!("{name}.weight"), &slice)?;
         Self::with_bias(loader, name, weight, slice)
@@ -41,6 +44,9 @@ impl Linear {
 
     /// As [`load`](Self::load), but in `exact` mode unless a rule says otherwise, for outputs that
     /// decide discretely. A single output may be stored as a vector.
+    ///
+    /// # Errors
+    /// If a tensor is missing or has another shape, or the device has no memory for it.
     pub fn load_exact(loader: &mut Loader<'_>, name: &str, slice: Slice) -> Result<Self, Error> {
         let weight = loader.exact_matrix(&format!("{name}.weight"), &slice)?;
         Self::with_bias(loader, name, weight, slice)
@@ -69,6 +75,9 @@ impl Linear {
     }
 
     /// The outputs `rows` of a projection that holds several, with their biases if there are any.
+    ///
+    /// # Errors
+    /// If a tensor is missing or has another shape, or the device has no memory for it.
     pub fn part(
         loader: &mut Loader<'_>,
         part: PartOf<'_>,
@@ -128,7 +137,7 @@ impl Linear {
         }
     }
 
-    /// Adds to the outputs what adapters of their rows add.
+    /// Adds the outputs of the adapters of each row.
     fn adapt<const N: usize>(
         pass: &mut ForwardPass<'_>,
         x: Buffer,

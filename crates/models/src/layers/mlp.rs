@@ -29,6 +29,10 @@ pub(crate) struct GatedMlp {
 impl GatedMlp {
     /// Loads `ffn_gate` where there is a gate, `ffn_up` and `ffn_down`, with `suffix` after each
     /// name: this rank's part of the inner values.
+    ///
+    /// # Errors
+    /// If a tensor is missing or has another shape, the inner values cannot be divided among the
+    /// ranks, or the device has no memory for it.
     pub fn load(loader: &mut Loader<'_>, suffix: &str, spec: &MlpSpec) -> Result<Self, Error> {
         let name = |part: &str| format!("ffn_{part}{suffix}");
         // Columns can be divided between quant blocks only.

@@ -10,7 +10,7 @@ use std::ops::Range;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Norm {
     norm: RmsNorm,
-    /// What LayerNorm does besides.
+    /// The steps of LayerNorm that RMSNorm lacks.
     layer: Option<Centred>,
 }
 
@@ -24,6 +24,9 @@ struct Centred {
 
 impl Norm {
     /// Loads the RMSNorm `name.weight`.
+    ///
+    /// # Errors
+    /// If a tensor is missing or has another shape.
     pub fn load(loader: &mut Loader<'_>, name: &str, eps: f32) -> Result<Self, Error> {
         let name = format!("{name}.weight");
         let unit = loader.shape(&name)[0];
@@ -33,6 +36,9 @@ impl Norm {
 
     /// Loads the values `part` of the RMSNorm `name.weight`, of which `unit` are normalised
     /// together.
+    ///
+    /// # Errors
+    /// If a tensor is missing or has another shape.
     pub fn of_units(
         loader: &mut Loader<'_>,
         name: &str,
@@ -44,6 +50,9 @@ impl Norm {
     }
 
     /// Loads a norm of the residual stream.
+    ///
+    /// # Errors
+    /// If a tensor is missing or has another shape, or the device has no memory for it.
     pub fn of_stream(loader: &mut Loader<'_>, spec: &NormSpec) -> Result<Self, Error> {
         match spec.kind {
             NormKind::Layer(_) => Self::centred(loader, spec.name, spec.eps, "centred"),
@@ -53,6 +62,9 @@ impl Norm {
 
     /// Loads the LayerNorm `name.weight` and, if there is one, `name.bias`. `buffer` names the
     /// workspace that it shares with others of its width.
+    ///
+    /// # Errors
+    /// If a tensor is missing or has another shape, or the device has no memory for it.
     pub fn centred(
         loader: &mut Loader<'_>,
         name: &str,
@@ -66,6 +78,9 @@ impl Norm {
     }
 
     /// Loads the norm with the weights of the tensor `name` times `factor`.
+    ///
+    /// # Errors
+    /// If a tensor is missing or has another shape.
     pub fn scaled(
         loader: &mut Loader<'_>,
         name: &str,

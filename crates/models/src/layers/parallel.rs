@@ -1,5 +1,5 @@
-//! Operations of one input, which are added up: attention, and a state space (Falcon-H1) or an MLP
-//! (Cohere 2).
+//! Operations with one input, whose outputs are added: attention, and a state space (Falcon-H1) or
+//! an MLP (Cohere 2).
 
 use super::operation::Operation;
 use crate::error::Error;
@@ -10,13 +10,16 @@ use dist::Split;
 
 pub(crate) struct Parallel {
     ops: Vec<Box<dyn Operation>>,
-    /// What operations after the first give: `[rows, hidden]`.
+    /// Outputs of the operations after the first: `[rows, hidden]`.
     out: Buffer,
     cache: LayerCache,
 }
 
 impl Parallel {
     /// Of operations that are loaded, which keep `cache` together.
+    ///
+    /// # Errors
+    /// If memory for rows cannot be taken.
     pub fn new(
         loader: &mut Loader<'_>,
         (ops, cache): (Vec<Box<dyn Operation>>, LayerCache),

@@ -13,8 +13,11 @@ pub(crate) struct Rotations {
 }
 
 impl Rotations {
-    /// Those of an operation with `rope`, or none, whose queries grow, or not. `dim` is the number
-    /// of values of a head.
+    /// The rotations of an operation: `rope` of queries and keys, and `growth` of queries. `dim` is
+    /// the number of values of a head.
+    ///
+    /// # Errors
+    /// If the device has no memory for the rotations.
     pub fn load(
         loader: &mut Loader<'_>,
         rope: Option<&RopeConfig>,

@@ -53,6 +53,10 @@ fn heads(loader: &Loader<'_>, spec: &StateSpaceSpec) -> Result<Heads, Error> {
 impl StateSpace {
     /// Loads `ssm_in`, `ssm_conv1d`, `ssm_dt`, `ssm_a`, `ssm_d`, `ssm_norm` and `ssm_out`: this
     /// rank's heads with their groups.
+    ///
+    /// # Errors
+    /// If a tensor is missing or has another shape, the heads cannot be divided among the ranks, or
+    /// the device has no memory for it.
     pub fn load(
         loader: &mut Loader<'_>,
         place: OpPlace,

@@ -45,6 +45,9 @@ pub(crate) enum Stream {
 
 impl Stream {
     /// Loads the mixture of a sublayer, where there are several streams.
+    ///
+    /// # Errors
+    /// If a tensor is missing or has another shape, or the device has no memory for it.
     pub fn load(loader: &mut Loader<'_>, spec: &StreamSpec) -> Result<Self, Error> {
         match spec {
             StreamSpec::One { scale } => Ok(Self::One { scale: *scale }),
@@ -65,6 +68,9 @@ pub(crate) struct Mixture {
 
 impl Mixture {
     /// Loads `name_fn`, `name_base` and `name_scale`. The head has factors of what is read only.
+    ///
+    /// # Errors
+    /// If a tensor is missing or has another shape, or the device has no memory for it.
     pub fn load(loader: &mut Loader<'_>, spec: &MixtureSpec) -> Result<Self, Error> {
         let HyperConfig { streams, iterations, eps } = spec.streams;
         let (name, count) = (spec.name, spec.factors());
@@ -81,6 +87,9 @@ impl Mixture {
 
 impl Residual {
     /// The stream, or the streams that the head reads, whose mixture is `x`, `[rows, hidden]`.
+    ///
+    /// # Errors
+    /// If a tensor is missing or has another shape, or the device has no memory for it.
     pub fn load(loader: &mut Loader<'_>, head: &HeadSpec, x: Buffer) -> Result<Self, Error> {
         let Some(mixture) = &head.mixture else { return Ok(Self { x, several: None }) };
         let width = mixture.streams.streams * loader.hidden();

@@ -39,7 +39,10 @@ impl RulePlace {
         }
     }
 
-    /// The placement of a tensor, or why this rule is impossible for it.
+    /// The placement of a tensor.
+    ///
+    /// # Errors
+    /// If the rule is impossible for the tensor, the device or this machine; with the reason.
     pub fn decide(&self, tensor: &TensorInfo, backend: &dyn Backend) -> Result<Placed, String> {
         let device = backend.device();
         let checked = self.check_numa(base::numa::nodes()).and(self.check_device(device));

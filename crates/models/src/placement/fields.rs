@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 /// Longest value shown, in characters.
-const LONGEST: usize = 60;
+const MAX_CHARACTERS: usize = 60;
 
 /// A mapping with at least one field, all of them known.
 pub(super) struct RuleFields<'a> {
@@ -13,6 +13,9 @@ pub(super) struct RuleFields<'a> {
 
 impl<'a> RuleFields<'a> {
     /// The fields of `value`, which stands at `path`.
+    ///
+    /// # Errors
+    /// If the value is not a mapping, is empty, or has an unknown field.
     pub fn of(path: &str, value: &'a Value, known: &[&str]) -> Result<Self, String> {
         let at = if path.is_empty() { String::new() } else { format!("{path}: ") };
         let list = known.join(", ");
@@ -30,6 +33,9 @@ impl<'a> RuleFields<'a> {
     }
 
     /// The mapping in field `key`, which must be there.
+    ///
+    /// # Errors
+    /// If the field is missing, is not a mapping, is empty, or has an unknown field.
     pub fn inner(&self, key: &str, known: &[&str]) -> Result<RuleFields<'a>, String> {
         match self.map.get(key) {
             Some(value) => RuleFields::of(&self.path(key), value, known),
@@ -43,6 +49,9 @@ impl<'a> RuleFields<'a> {
     }
 
     /// The value of a field as `read` reads it, whose error says what it expected.
+    ///
+    /// # Errors
+    /// If `read` refuses the value.
     pub fn read<T>(
         &self,
         key: &str,
@@ -89,8 +98,8 @@ fn short(text: &str) -> String {
         true => c.escape_debug().to_string(),
         false => c.to_string(),
     };
-    let shown: String = text.chars().take(LONGEST).map(plain).collect();
-    if text.chars().nth(LONGEST).is_some() { shown + "…" } else { shown }
+    let shown: String = text.chars().take(MAX_CHARACTERS).map(plain).collect();
+    if text.chars().nth(MAX_CHARACTERS).is_some() { shown + "…" } else { shown }
 }
 
 /// `; did you mean x?` where a known name is near.
@@ -108,7 +117,7 @@ fn hint(word: &str, known: &[&str]) -> String {
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().take(LONGEST).enumerate() {
+    for (i, x) in a.chars().take(MAX_CHARACTERS).enumerate() {
         let mut diagonal = std::mem::replace(&mut row[0], i + 1);
         for (j, y) in b.iter().enumerate() {
             let replaced = diagonal + usize::from(x != *y);
@@ -142,7 +151,7 @@ mod tests {
 
     #[test]
     fn long_values_are_cut() {
-        assert_eq!(short(&"x".repeat(1000)).chars().count(), LONGEST + 1);
+        assert_eq!(short(&"x".repeat(1000)).chars().count(), MAX_CHARACTERS + 1);
         assert_eq!(short("a\nb"), "a\\nb");
     }
 }

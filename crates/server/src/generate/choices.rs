@@ -67,6 +67,9 @@ pub(crate) struct RequestLog {
 impl Choices {
     /// Submits every prompt `per_prompt` times, for the answer named `id`; all of them are queued,
     /// or none.
+    ///
+    /// # Errors
+    /// If the queue does not hold so many requests, or the engine refuses one.
     pub fn start(
         context: &ModelContext,
         prompts: &[Prepared],
@@ -116,6 +119,9 @@ impl Choices {
 
     /// The next event of any choice; `None` when all have ended. The last event of a choice is
     /// `Done`; an error ends them all.
+    ///
+    /// # Errors
+    /// The error that ended a choice; also if a reader of events ended without its last event.
     pub async fn next(&mut self) -> Option<Result<Tagged, HttpError>> {
         match self.events.recv().await {
             Some(Ok((index, event))) => {

@@ -113,6 +113,9 @@ impl ConstraintField {
 
 impl ConstraintBody {
     /// The constraint that these give, if any.
+    ///
+    /// # Errors
+    /// If a member is not supported, cannot be read, or contradicts another.
     pub fn field(self) -> Result<Option<ConstraintField>, HttpError> {
         let format = self.response_format.map(of_format).transpose()?.flatten();
         let outputs = self.structured_outputs.unwrap_or_default();

@@ -48,13 +48,19 @@ pub(crate) struct NamedModel {
 }
 
 impl NamedModel {
-    /// Reads the body. A model that the server does not have is an error.
+    /// Reads the body, and finds the model that it names.
+    ///
+    /// # Errors
+    /// If the body is too large or not JSON, or names a model that the server does not have.
     pub async fn read(app: &App, body: Body) -> Result<Self, HttpError> {
         let models = app.models.clone();
         read(app, body, move |body| Self::of(&models, body)).await
     }
 
     /// The model that `body` names.
+    ///
+    /// # Errors
+    /// If the server does not have the model.
     pub fn of(models: &ModelPool, body: Value) -> Result<Self, HttpError> {
         let entry = Arc::clone(models.find(name_of(&body))?);
         Ok(Self { ready: models.ready(&entry), entry, body })
@@ -79,6 +85,9 @@ impl NamedModel {
 
     /// Waits for the model, and runs `work` with it and the body on a thread that may block. The
     /// service is that of the adapters that the body names.
+    ///
+    /// # Errors
+    /// If the model cannot be loaded, the body names an unknown adapter, or `work` fails.
     pub async fn prepare<T: Send + 'static>(
         self,
         context: RequestContext,

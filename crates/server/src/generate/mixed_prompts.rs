@@ -121,13 +121,18 @@ pub(crate) fn id(value: &Value, path: &str) -> Result<u32, HttpError> {
 }
 
 impl MixedPrompt {
-    /// The ids of the prompt; its text gets the tokens with which a text of the model begins. A
-    /// prompt that the context does not hold is an error.
+    /// The ids of the prompt; its text gets the tokens with which a text of the model begins.
+    ///
+    /// # Errors
+    /// If a text cannot be encoded, or the context does not hold the prompt.
     pub fn ids(&self, service: &Service) -> Result<Vec<u32>, HttpError> {
         self.ids_with(WHOLE_TEXT, |text, it, before| service.prompt_tokens(text, it, before))
     }
 
     /// As [`Self::ids`], or more of them than the context holds, with the ones that end a text.
+    ///
+    /// # Errors
+    /// If a text cannot be encoded.
     pub fn first_ids(&self, service: &Service) -> Result<Vec<u32>, HttpError> {
         self.ids_with(WHOLE_TEXT, |text, it, before| service.first_tokens(text, it, before))
     }
@@ -147,6 +152,9 @@ impl MixedPrompt {
 
     /// The ids of the prompt, with these options for its texts. `tokenize` finds the ids of a text
     /// that has so many tokens before it.
+    ///
+    /// # Errors
+    /// Those of `tokenize`.
     pub fn ids_with(
         &self,
         options: EncodeOptions,

@@ -81,6 +81,9 @@ impl Telemetry {
 
 impl OptionsBody {
     /// How many answers each prompt gets.
+    ///
+    /// # Errors
+    /// If the number is out of range.
     pub fn choices(&self) -> Result<usize, HttpError> {
         match self.n.unwrap_or(1) {
             n @ 1..=MAX_CHOICES => Ok(n),
@@ -107,6 +110,9 @@ impl OptionsBody {
     }
 
     /// On what terms the request is computed.
+    ///
+    /// # Errors
+    /// If a member is out of range or cannot be read.
     pub fn options(&self) -> Result<RequestOptions, HttpError> {
         let wide = self.priority.unwrap_or(0);
         let priority = i32::try_from(wide).map_err(|_| {
@@ -121,6 +127,9 @@ impl OptionsBody {
     }
 
     /// The same for answers that do not report progress.
+    ///
+    /// # Errors
+    /// As [`options`](Self::options).
     pub fn without_progress(&self) -> Result<RequestOptions, HttpError> {
         Ok(RequestOptions { progress: false, ..self.options()? })
     }

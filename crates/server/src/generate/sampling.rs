@@ -110,6 +110,9 @@ pub(crate) struct SamplingRules {
 
 impl SamplingRules {
     /// Reads the members of `body`, with numbers in the precision of `F`.
+    ///
+    /// # Errors
+    /// If a member is not supported, has the wrong type, or is out of range.
     pub fn read<F: DeserializeOwned + Into<f64>>(
         &self,
         body: &Value,

@@ -66,6 +66,9 @@ impl Preparing {
 impl App {
     /// Runs `work` with a body of `bytes` on a thread that may block, as soon as there are not too
     /// many.
+    ///
+    /// # Errors
+    /// If `work` fails or panics, or the server ends.
     pub async fn prepare<T: Send + 'static>(
         &self,
         bytes: usize,

@@ -15,6 +15,9 @@ pub(crate) struct ObjectReader<'a> {
 
 impl<'a> ObjectReader<'a> {
     /// The members of `value`, which stands at `path`.
+    ///
+    /// # Errors
+    /// If it is not an object.
     pub fn of(value: &'a Value, path: &str) -> Result<Self, HttpError> {
         match value.is_object() {
             true => Ok(Self { object: value, path: path.to_owned() }),
@@ -23,6 +26,9 @@ impl<'a> ObjectReader<'a> {
     }
 
     /// The members of each of `values`, an array that stands at `path`.
+    ///
+    /// # Errors
+    /// If a value is not an object.
     pub fn all(values: &'a [Value], path: &str) -> impl Iterator<Item = Result<Self, HttpError>> {
         let of = move |(at, value)| Self::of(value, &format!("{path}[{at}]"));
         values.iter().enumerate().map(of)
@@ -49,16 +55,25 @@ impl<'a> ObjectReader<'a> {
     }
 
     /// The member `name`, true or false.
+    ///
+    /// # Errors
+    /// If it is anything else.
     pub fn flag(&self, name: &str) -> Result<Option<bool>, HttpError> {
         self.read(name, "true or false", Value::as_bool)
     }
 
     /// The member `name`, a string.
+    ///
+    /// # Errors
+    /// If it is anything else.
     pub fn text(&self, name: &str) -> Result<Option<&'a str>, HttpError> {
         self.read(name, "a string", Value::as_str)
     }
 
     /// The member `name`, a string that must be there and hold something.
+    ///
+    /// # Errors
+    /// If it is missing, empty, or not a string.
     pub fn required(&self, name: &str) -> Result<&'a str, HttpError> {
         self.text(name)?.filter(|text| !text.is_empty()).ok_or_else(|| self.missing(name))
     }
@@ -69,11 +84,17 @@ impl<'a> ObjectReader<'a> {
     }
 
     /// The member `name`, an array.
+    ///
+    /// # Errors
+    /// If it is anything else.
     pub fn array(&self, name: &str) -> Result<Option<&'a [Value]>, HttpError> {
         self.read(name, "an array", |value| value.as_array().map(Vec::as_slice))
     }
 
     /// The member `name`, an object.
+    ///
+    /// # Errors
+    /// If it is anything else.
     pub fn fields(&self, name: &str) -> Result<Option<ObjectReader<'a>>, HttpError> {
         self.value(name).map(|value| Self::of(value, &self.path(name))).transpose()
     }

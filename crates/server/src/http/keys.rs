@@ -25,6 +25,9 @@ pub struct ApiKeys {
 
 impl ApiKeys {
     /// These keys, which have no names.
+    ///
+    /// # Errors
+    /// If a key is not allowed, or there are too many.
     pub fn new(keys: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self, KeyError> {
         let key = |(index, key): (usize, _)| {
             let wrong = |problem| KeyError::invalid(format!("API key {}", index + 1), problem);
@@ -40,6 +43,9 @@ impl ApiKeys {
     }
 
     /// These keys and those of the file at `path`, which must have some.
+    ///
+    /// # Errors
+    /// If the file cannot be read, has no keys, or a line is not a key.
     pub fn with_file(mut self, path: impl Into<PathBuf>) -> Result<Self, KeyError> {
         self.file = Some(path.into());
         self.read()?;
@@ -101,6 +107,9 @@ impl Reload for ApiKeys {
 }
 
 /// Reads `text` as a file of keys. For fuzzing.
+///
+/// # Errors
+/// If a line is not a key, or there are none.
 #[doc(hidden)]
 pub fn check_key_file(text: &str) -> Result<usize, KeyError> {
     file::parse(text, Path::new("keys")).map(|keys| keys.len())

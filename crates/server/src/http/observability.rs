@@ -51,6 +51,9 @@ impl Observability {
     }
 
     /// The metrics of the server and of its loaded `models`, for Prometheus.
+    ///
+    /// # Errors
+    /// If a metric cannot be written as text.
     pub fn text<'a>(
         &self,
         models: impl Iterator<Item = &'a ModelObservability>,

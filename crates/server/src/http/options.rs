@@ -84,7 +84,7 @@ impl ServerOptions {
     /// The deepest JSON that can be allowed.
     pub const MAX_JSON_DEPTH: usize = 127;
     /// The fewest bytes that heads of requests can be limited to.
-    pub const LEAST_HEADER_LIMIT: usize = 8192;
+    pub const MIN_HEADER_LIMIT: usize = 8192;
 }
 
 impl Default for ServerOptions {

@@ -15,7 +15,7 @@ mod document;
 mod embeddings;
 mod errors;
 #[allow(dead_code, reason = "other tests need the rest")]
-#[path = "../../../api/tests/families/family.rs"]
+#[path = "../../../api/tests/api/families/family.rs"]
 mod family;
 mod harness;
 mod isolation;
@@ -33,7 +33,7 @@ mod other_sites;
 mod ranking;
 mod rendered;
 mod responses;
-#[path = "../../../api/tests/support/mod.rs"]
+#[path = "../../../api/tests/api/support/mod.rs"]
 mod support;
 mod templates;
 mod transport;

@@ -75,12 +75,20 @@ pub(super) enum Body<'a> {
 pub(super) struct Fields<'a>(pub &'a [u8]);
 
 impl Fields<'_> {
+    /// The next `N` bytes.
+    ///
+    /// # Errors
+    /// If the header is too short.
     pub fn bytes<const N: usize>(&mut self) -> Result<[u8; N], Problem> {
         let (bytes, rest) = self.0.split_first_chunk().ok_or_else(|| corrupt("a short header"))?;
         self.0 = rest;
         Ok(*bytes)
     }
 
+    /// The next number.
+    ///
+    /// # Errors
+    /// If the header is too short.
     pub fn u32(&mut self) -> Result<u32, Problem> {
         self.bytes().map(u32::from_le_bytes)
     }
@@ -89,11 +97,18 @@ impl Fields<'_> {
         self.bytes().map(u64::from_le_bytes)
     }
 
+    /// The next name.
+    ///
+    /// # Errors
+    /// If the header is too short.
     pub fn name(&mut self) -> Result<Name, Problem> {
         self.bytes().map(Name::from_bytes)
     }
 
     /// The name and tokens of a block.
+    ///
+    /// # Errors
+    /// If the header is too short.
     pub fn block(&mut self, positions: usize) -> Result<StoredBlock, Problem> {
         let name = self.name()?;
         let tokens = (0..positions).map(|_| self.u32()).collect::<Result<_, _>>()?;

@@ -152,6 +152,9 @@ impl NamedCall {
     }
 
     /// Takes a character of the arguments and returns whether the call is complete.
+    ///
+    /// # Errors
+    /// If the character continues no JSON.
     pub fn push(&mut self, c: char, call: &mut Call) -> Result<bool, NotJson> {
         let span = self.object.push(c)?;
         if span == Span::Outside {

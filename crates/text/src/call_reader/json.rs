@@ -109,6 +109,9 @@ impl Json {
     }
 
     /// Takes the next character. After an error the checker is of no use.
+    ///
+    /// # Errors
+    /// If the character continues no JSON.
     pub fn push(&mut self, c: char) -> Result<Token, NotJson> {
         match self.state {
             JsonState::Text { key, high, at } => self.text(c, key, high, at),
@@ -269,6 +272,9 @@ pub(crate) struct JsonObject(Json);
 
 impl JsonObject {
     /// Takes the next character.
+    ///
+    /// # Errors
+    /// If the character continues no JSON object.
     pub fn push(&mut self, c: char) -> Result<Span, NotJson> {
         let first = self.0.depth() == 0;
         match self.0.push(c)? {

@@ -15,7 +15,7 @@ use crate::infill::InfillTokens;
 use crate::pipeline::Pipeline;
 use crate::special_tokens::SpecialIds;
 use crate::tokenizer::{Encoder, Tokenizer};
-use crate::tokenizer_json::{LONGEST_WORD, word_piece};
+use crate::tokenizer_json::{DEFAULT_MAX_WORD, word_piece};
 use crate::vocab::{TokenKind, Vocab};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -49,7 +49,7 @@ pub(super) fn bert(metadata: &Metadata) -> Result<Tokenizer> {
     let unknown = special.unk.and_then(|id| vocab.get(id)).map(|entry| entry.text.to_owned());
     let unknown = unknown.ok_or_else(|| missing("unknown"))?;
     let tokens = vocab.iter().map(|(id, entry)| (entry.text.to_owned(), id)).collect();
-    let model = word_piece(tokens, unknown, CONTINUES.to_owned(), LONGEST_WORD)
+    let model = word_piece(tokens, unknown, CONTINUES.to_owned(), DEFAULT_MAX_WORD)
         .map_err(|problem| TextError::tokenizer(TOKENS, problem))?;
     let lowercase = metadata.opt_flag(LOWERCASE)?.unwrap_or(true);
     let strip_accents = metadata.opt_flag(STRIP_ACCENTS)?.unwrap_or(lowercase);
@@ -139,9 +139,9 @@ fn replacements(metadata: &Metadata) -> Result<Option<NormalizerWrapper>> {
     serde_json::from_value(stage).map(Some).map_err(|error| problem(error.to_string()))
 }
 
-/// The pieces with their scores. Placeholders, which the vocabulary of the model lacks, have a
-/// text that no text has once its spaces are marked, and the least score of the others: unknown
-/// text is scored by the least of all.
+/// The pieces with their scores. Unused entries of the vocabulary get a text that matches nothing,
+/// since it begins with a space and spaces of a text are replaced by marks. Their score is the
+/// lowest of the other pieces: the score of unknown text derives from the lowest of all.
 fn unigram_model(metadata: &Metadata, vocab: &Vocab, unk: Option<u32>) -> Result<ModelWrapper> {
     const KEY: &str = "tokenizer.ggml.scores";
     let scores = scores(metadata, vocab.size())?;

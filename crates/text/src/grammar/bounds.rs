@@ -9,7 +9,7 @@ use crate::call_reader::call::ToolSignature;
 const MAX_SCHEMA: usize = 512 << 10;
 /// Bytes of the tools that may be called, by [`size_of_tool`].
 const MAX_TOOLS: usize = 1 << 20;
-/// Bytes that a tool counts beside its own, for the rules of its call.
+/// Bytes that a tool counts in addition to its own, for the rules of its call.
 const TOOL: usize = 512;
 const MAX_LARK: usize = 128 << 10;
 const MAX_REGEX: usize = 16 << 10;

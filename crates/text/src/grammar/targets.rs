@@ -1,7 +1,7 @@
 //! References as they are written, as JSON pointers to places that checks keep.
 //!
 //! A reference may lead to any place of the document, by its pointer with or without the escapes
-//! of a URI, by an anchor, or behind the document's own address. Targets at places that are not
+//! of a URI, by an anchor, or after the document's own address. Targets at places that are not
 //! subschemas are copied into `$defs`.
 
 use super::references::{decoded, encoded, escaped, has_reference, reference, rewrite};

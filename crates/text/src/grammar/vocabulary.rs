@@ -25,6 +25,10 @@ pub(super) struct Vocabulary {
 }
 
 impl Vocabulary {
+    /// The vocabulary of `assets`, as grammars need it.
+    ///
+    /// # Errors
+    /// If the vocabulary has too many tokens.
     pub fn new(assets: Arc<TextAssets>) -> Result<Self, GrammarError> {
         let tokenizer = &assets.tokenizer;
         let mut words: Vec<Vec<u8>> =

@@ -37,21 +37,33 @@ impl Budget {
     }
 
     /// Charges for `bytes` bytes, if possible before they are written.
+    ///
+    /// # Errors
+    /// If the budget is used up.
     pub fn make(&self, bytes: usize) -> Result<(), Error> {
         spend(&self.0.make, bytes as u64, "the text it makes is too long")
     }
 
     /// Charges for `bytes` bytes that are read again.
+    ///
+    /// # Errors
+    /// If the budget is used up.
     pub fn read(&self, bytes: usize) -> Result<(), Error> {
         spend(&self.0.read, bytes as u64, "it works on too much text")
     }
 
     /// Charges for a list of `count` elements.
+    ///
+    /// # Errors
+    /// If the budget is used up.
     pub fn make_list(&self, count: usize) -> Result<(), Error> {
         spend(&self.0.make, ELEMENT.saturating_mul(count as u64), "a list is too long")
     }
 
     /// Charges for a value that has been made, and returns it.
+    ///
+    /// # Errors
+    /// If the budget is used up.
     pub fn made(&self, value: Value) -> Result<Value, Error> {
         match value.as_str() {
             Some(text) => self.make(text.len())?,
@@ -61,6 +73,9 @@ impl Budget {
     }
 
     /// Charges for reading `value`, and returns it.
+    ///
+    /// # Errors
+    /// If the budget is used up.
     pub fn touch(&self, value: Value) -> Result<Value, Error> {
         let size = match value.as_str() {
             Some(text) => text.len() as u64,

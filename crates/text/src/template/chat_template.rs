@@ -21,6 +21,9 @@ pub struct ChatTemplate {
 
 impl ChatTemplate {
     /// Checks the syntax of a template.
+    ///
+    /// # Errors
+    /// If the source is too long or has a syntax error.
     pub fn from_source(source: &str) -> Result<Self> {
         if source.len() > MAX_SOURCE {
             let what = format!("{} bytes long, expected at most {MAX_SOURCE}", source.len());
@@ -46,6 +49,9 @@ impl ChatTemplate {
     /// Renders an input object: `messages`, and optionally `tools`, `documents`,
     /// `add_generation_prompt` (true by default) and any further variables. `strftime_now` sees
     /// `now`, or the local time if that is `None`.
+    ///
+    /// # Errors
+    /// If the input is not an object, or the template fails or exceeds its budget.
     pub fn render(
         &self,
         input: &Json,
@@ -80,6 +86,9 @@ impl ChatTemplate {
 
 /// Reads a time such as `2026-01-02T03:04:05Z` for [`ChatTemplate::render`]; an offset is
 /// dropped, the clock time stays as written.
+///
+/// # Errors
+/// If the text is not a time.
 pub fn parse_now(text: &str) -> Result<NaiveDateTime> {
     let time = chrono::DateTime::parse_from_rfc3339(text).map(|t| t.naive_local());
     time.or_else(|_| text.parse()).map_err(|e| {

@@ -26,6 +26,10 @@ pub(super) struct FormatSpec {
 }
 
 impl FormatSpec {
+    /// Reads a specification such as `>10`.
+    ///
+    /// # Errors
+    /// If the text is not a specification, or asks for too wide a field.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let mut spec = FormatSpec::default();
         let mut chars: Vec<char> = text.chars().collect();
@@ -62,6 +66,9 @@ impl FormatSpec {
     }
 
     /// Puts `body`, which `sign` is before, into the field.
+    ///
+    /// # Errors
+    /// If the budget is used up.
     pub fn pad(
         &self,
         budget: &Budget,

@@ -11,10 +11,10 @@
 
 const LANES = 128u;
 // Most values of a row.
-const MOST = 2048u;
-var<workgroup> row: array<f32, MOST>;
+const MAX_WIDTH = 2048u;
+var<workgroup> row: array<f32, MAX_WIDTH>;
 // Exponents of the scales of blocks: one for every 32 values.
-var<workgroup> exponents: array<u32, MOST / 32u>;
+var<workgroup> exponents: array<u32, MAX_WIDTH / 32u>;
 
 // A value or gate of a position: word and column.
 struct Input {

@@ -4,8 +4,8 @@
 
 const LANES = 64u;
 // Most values of a head that are transformed.
-const MOST = 2048u;
-var<workgroup> head: array<f32, MOST>;
+const MAX_WIDTH = 2048u;
+var<workgroup> head: array<f32, MAX_WIDTH>;
 // Exponents of the scales of blocks that are rounded at once.
 var<workgroup> exponents: array<u32, LANES>;
 

@@ -5,7 +5,7 @@
 @group(0) @binding(2) var<storage, read_write> y: array<f32>;
 
 // The most streams.
-const MOST = 16u;
+const MAX_STREAMS = 16u;
 
 fn each(i: u32) {
     let n = params.streams;
@@ -13,7 +13,7 @@ fn each(i: u32) {
     let start = row * params.width * n + i % params.width;
     let post = row * params.factors_width + n;
     let mixing = post + n;
-    var before: array<f32, MOST>;
+    var before: array<f32, MAX_STREAMS>;
     for (var s = 0u; s < n; s++) {
         before[s] = x[start + s * params.width];
     }

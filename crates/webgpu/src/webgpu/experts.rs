@@ -99,7 +99,7 @@ pub(crate) struct ExpertWork {
     plan: Option<Words>,
     /// Outputs of slots: gates, or ups where there are none.
     gate: Option<Words>,
-    /// Ups behind gates.
+    /// Ups after gates.
     up: Option<Words>,
     down: Option<Words>,
 }

@@ -13,7 +13,7 @@ use backend::{
 /// Epsilon of the norms of queries and keys: a constant of the reference implementation.
 const EPS: f32 = 1e-6;
 /// Most values of a key.
-const MOST_KEYS: usize = 256;
+const MAX_KEYS: usize = 256;
 /// Values of a key up to which the smaller kernel suffices.
 const FEW_KEYS: usize = 128;
 /// Value columns of a workgroup.
@@ -251,7 +251,7 @@ impl States {
 impl LayerState {
     fn new(gpu: &mut Gpu, state: State, spec: &CacheSpec<'_>, most: usize) -> Result<Self, Error> {
         let State { heads, key_heads, keys, values, .. } = state;
-        if keys > MOST_KEYS {
+        if keys > MAX_KEYS {
             return Err(Error::Device(format!(
                 "device wgpu: states with keys of {keys} values are not supported"
             )));

@@ -20,7 +20,7 @@ const SCORES: usize = 1 << 22;
 /// Words of the inbox that rows to be compressed take at a time.
 const LISTED: usize = 1 << 18;
 /// Most values of a compressed row, as in `shaders/compress.wgsl`.
-const MOST_COMPRESSED: usize = 2048;
+const MAX_COMPRESSED: usize = 2048;
 /// Rows and columns of a tile of products (`shaders/tile.wgsl`).
 const TILE: usize = 32;
 
@@ -307,7 +307,7 @@ impl WebGpu {
             return Err(unsupported("values and gates of different layouts"));
         }
         let turned = 2 * rotation.frequencies.len();
-        if turned > out.rows.dim || out.rows.dim > MOST_COMPRESSED || !rounding.fits(out.rows.dim) {
+        if turned > out.rows.dim || out.rows.dim > MAX_COMPRESSED || !rounding.fits(out.rows.dim) {
             return Err(unsupported("compressed rows of this size, rotation and rounding"));
         }
         let (rounded, kind, factor) = codes(rounding, out.rows.dim);

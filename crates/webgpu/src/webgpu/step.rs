@@ -34,6 +34,10 @@ shared_params! {
 }
 
 impl StepBatch {
+    /// An empty step.
+    ///
+    /// # Errors
+    /// If the device has no memory for it.
     pub fn new(gpu: &mut Gpu) -> Result<Self, Error> {
         Ok(Self { words: gpu.zeroed(1 << 12)?, staging: Vec::new(), places: Places::default() })
     }
@@ -54,6 +58,9 @@ impl StepBatch {
     }
 
     /// Takes over a batch with tables of `groups` groups.
+    ///
+    /// # Errors
+    /// If the device has no memory for the batch.
     pub fn begin(&mut self, gpu: &mut Gpu, batch: &Batch, groups: usize) -> Result<(), Error> {
         let sequences = batch.sequences();
         let words = &mut self.staging;

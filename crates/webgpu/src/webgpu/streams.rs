@@ -7,7 +7,7 @@ use crate::wgsl::params;
 use backend::{Buffer, Error, HyperSpec};
 
 /// Most streams that the kernels mix.
-const MOST_STREAMS: usize = 16;
+const MAX_STREAMS: usize = 16;
 
 static SPREAD: Kernel = Kernel {
     name: "streams_spread",
@@ -66,7 +66,7 @@ params! {
 
 /// Checks a number of streams.
 fn check(streams: usize) -> Result<(), Error> {
-    if (1..=MOST_STREAMS).contains(&streams) {
+    if (1..=MAX_STREAMS).contains(&streams) {
         return Ok(());
     }
     Err(Error::Device(format!("device wgpu: {streams} residual streams are not supported")))

@@ -22,12 +22,12 @@ fn random(len: usize, seed: u64) -> Vec<f32> {
     (0..len).map(|_| rng.normal()).collect()
 }
 
-/// The inputs of columns, turned by `by`.
+/// The inputs of columns, rotated by `by`.
 fn order(cols: usize, by: usize) -> Arc<[u32]> {
     (0..cols).map(|col| ((col + by) % cols) as u32).collect()
 }
 
-/// A matrix of f32, its columns stored in the order of inputs turned by `by`.
+/// A matrix of f32, its columns stored in the order of inputs rotated by `by`.
 fn matrix(cpu: &mut Cpu, values: &[f32], cols: usize, by: usize) -> Matrix {
     let order = (by > 0).then(|| order(cols, by));
     let stored = values.chunks_exact(cols).flat_map(|row| {

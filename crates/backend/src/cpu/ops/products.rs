@@ -315,16 +315,16 @@ fn columns_per_tile(core: &CpuCore, outputs: usize, inputs: usize) -> usize {
     let weights = |least: usize| (least / inputs.max(1)).next_power_of_two().clamp(GROUP, 64);
     // Threads without any are worse than small pieces.
     let even = (outputs / core.pool.threads()).next_multiple_of(GROUP);
-    let least = weights(LEAST_WEIGHTS).min(even.max(weights(LEAST_SHARED)));
+    let least = weights(MIN_WEIGHTS).min(even.max(weights(MIN_SHARED)));
     (outputs / (core.pool.threads() * 8)).next_multiple_of(least).clamp(least, 512)
 }
 
 /// Bytes of weights that are packed on the fly at a time.
 const ON_THE_FLY: usize = 128 << 10;
 /// Weights that make a piece worth claiming.
-const LEAST_WEIGHTS: usize = 1 << 16;
+const MIN_WEIGHTS: usize = 1 << 16;
 /// The same where there are fewer pieces than threads.
-const LEAST_SHARED: usize = 1 << 13;
+const MIN_SHARED: usize = 1 << 13;
 /// Rows of a piece of a product with few outputs: whole register tiles.
 const NARROW_ROWS: usize = 12;
 /// Rows that a thread rounds or gathers at a time, about.

@@ -1,7 +1,7 @@
 //! Recurrences: a matrix per head that every row reads and changes.
 //!
 //! Heads of sequences are spread over the threads; a thread takes all rows of a head one after
-//! another. Where a state is saved behind a row, all heads are computed up to that row first.
+//! another. Where a state is saved after a row, all heads are computed up to that row first.
 
 use crate::cpu::core::CpuCore;
 use crate::cpu::scratch::scratch;

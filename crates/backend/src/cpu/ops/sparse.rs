@@ -61,6 +61,9 @@ impl PlainRef<'_> {
 
 impl Selections {
     /// Space for a choice of `top` rows by each of `rows` rows.
+    ///
+    /// # Errors
+    /// If the memory cannot be allocated.
     pub fn add(&mut self, rows: usize, top: usize) -> Result<Selection, Error> {
         let numbers = AlignedVec::try_zeroed(rows.saturating_mul(top))?;
         self.0.push(SelectionMemory { top, numbers, warm: false });

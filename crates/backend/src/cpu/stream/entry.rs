@@ -87,7 +87,7 @@ impl EntryPart {
         (self.range.end - self.range.start) as usize
     }
 
-    /// Whether `next` begins in the page in which this part ends, or in the one behind it, and both
+    /// Whether `next` begins in the page in which this part ends, or in the one after it, and both
     /// are read into the slot as they are.
     fn is_followed_by(&self, next: &Self) -> bool {
         let near = self.range.end..self.range.end + PAGE as u64;
@@ -226,7 +226,7 @@ impl Entry {
         self.reads.last().map_or(0, |read| read.place.end.next_multiple_of(PAGE))
     }
 
-    /// Bytes that a thread needs beside the slot, to read what it packs.
+    /// Bytes that a thread needs in addition to the slot, to read what it packs.
     pub fn scratch(&self) -> usize {
         let packed = self.reads.iter().filter_map(|read| {
             let rows = read.parts[0].packing.as_ref()?.rows;

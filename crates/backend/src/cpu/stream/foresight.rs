@@ -53,7 +53,7 @@ impl WeightStream {
         }
     }
 
-    /// Starts to read the experts of the layer behind that of `expert`, as far as slots are free.
+    /// Starts to read the experts of the layer after that of `expert`, as far as slots are free.
     pub fn read_ahead(&mut self, expert: usize) {
         let Some(next) = self.mixtures.get(self.mixture_of(expert) + 1).cloned() else { return };
         for expert in next {

@@ -83,7 +83,7 @@ impl WeightStream {
         self.read_on(2);
     }
 
-    /// Starts to read the layer `ahead` layers behind the current one, into slots that are free.
+    /// Starts to read the layer `ahead` layers after the current one, into slots that are free.
     fn read_on(&mut self, ahead: usize) {
         let Some(current) = self.layers.current else { return };
         let next = (current + ahead) % self.layers.all.len();

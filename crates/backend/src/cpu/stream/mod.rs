@@ -186,7 +186,7 @@ impl WeightStream {
         })
     }
 
-    /// Bytes that reader threads use beside slots.
+    /// Bytes that reader threads use in addition to slots.
     pub fn scratch_bytes(&self) -> usize {
         self.scratch
     }

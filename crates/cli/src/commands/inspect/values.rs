@@ -4,7 +4,7 @@ use formats::gguf::{GgufFile, Value};
 use serde_json::{Value as Json, json};
 
 /// Maximum length of a shown text in characters.
-const LONGEST: usize = 100;
+const MAX_CHARACTERS: usize = 100;
 
 /// All metadata as JSON.
 pub(super) fn metadata_json(gguf: &GgufFile) -> Json {
@@ -47,8 +47,8 @@ pub(super) fn short(value: &Value) -> String {
 
 /// Text from a file without control characters and of bounded length.
 pub(super) fn shown(text: &str) -> String {
-    let mut shown: String = text.chars().take(LONGEST).flat_map(printable).collect();
-    if text.chars().nth(LONGEST).is_some() {
+    let mut shown: String = text.chars().take(MAX_CHARACTERS).flat_map(printable).collect();
+    if text.chars().nth(MAX_CHARACTERS).is_some() {
         shown.push('…');
     }
     shown
@@ -67,6 +67,6 @@ mod tests {
     #[test]
     fn text_from_files_is_shown_on_one_line_and_bounded() {
         assert_eq!(shown("a\n\u{1b}[1mb"), "a\\n\\u{1b}[1mb");
-        assert_eq!(shown(&"x".repeat(500)).chars().count(), LONGEST + 1);
+        assert_eq!(shown(&"x".repeat(500)).chars().count(), MAX_CHARACTERS + 1);
     }
 }

@@ -156,7 +156,7 @@ fn origin(text: &str) -> Result<String> {
 
 fn header_limit(text: &str) -> Result<usize> {
     let size = bytes(text)?;
-    let least = ServerOptions::LEAST_HEADER_LIMIT;
+    let least = ServerOptions::MIN_HEADER_LIMIT;
     anyhow::ensure!(size >= least, "expected at least {least} bytes, found {size}");
     Ok(size)
 }

@@ -18,7 +18,7 @@ pub struct Lookup {
     pub queried: usize,
     /// Tokens found, which are not computed.
     pub found: usize,
-    /// Tokens behind these that the blocks of the trunk hold, computed again because a group with a
+    /// Tokens after these that the blocks of the trunk hold, computed again because a group with a
     /// window does not hold the rows that they look at.
     pub without_rows: usize,
     /// The same, because there is no snapshot of the states before them.

@@ -47,13 +47,14 @@ impl Collector for DiskMetrics {
         let stats = self.stats().unwrap_or_default();
         for (name, help, value) in names::disk_gauges(&stats) {
             let gauge = ConstGauge::new(value as i64);
-            gauge.encode(begin(&mut encoder, (name, help), gauge.metric_type())?)?;
+            gauge.encode(begin(&mut encoder, name, help, gauge.metric_type())?)?;
         }
         for (name, help, value) in names::disk_counters(&stats) {
             let counter = ConstCounter::new(value);
-            counter.encode(begin(&mut encoder, (name, help), counter.metric_type())?)?;
+            counter.encode(begin(&mut encoder, name, help, counter.metric_type())?)?;
         }
-        let mut family = begin(&mut encoder, names::DISK_FAILURES, MetricType::Counter)?;
+        let (name, help) = names::DISK_FAILURES;
+        let mut family = begin(&mut encoder, name, help, MetricType::Counter)?;
         for ((_, label), count) in Failure::ALL.into_iter().zip(stats.failures) {
             let labels = [("kind", label)];
             ConstCounter::new(count).encode(family.encode_family(&labels)?)?;
@@ -63,9 +64,13 @@ impl Collector for DiskMetrics {
 }
 
 /// Writes the name, help and type of a metric.
+///
+/// # Errors
+/// If the encoder's text cannot be written.
 pub(super) fn begin<'a>(
     encoder: &'a mut DescriptorEncoder<'_>,
-    (name, help): (&'static str, &'static str),
+    name: &'static str,
+    help: &'static str,
     kind: MetricType,
 ) -> Result<MetricEncoder<'a>, fmt::Error> {
     encoder.encode_descriptor(name, help, None, kind)

@@ -36,15 +36,17 @@ impl Collector for WeightsMetrics {
         let stats = self.stats().unwrap_or_default();
         for (name, help, value) in names::weights_gauges(&stats) {
             let gauge = ConstGauge::new(value as i64);
-            gauge.encode(begin(&mut encoder, (name, help), gauge.metric_type())?)?;
+            gauge.encode(begin(&mut encoder, name, help, gauge.metric_type())?)?;
         }
         for (name, help, value) in names::weights_counters(&stats) {
             let counter = ConstCounter::new(value);
-            counter.encode(begin(&mut encoder, (name, help), counter.metric_type())?)?;
+            counter.encode(begin(&mut encoder, name, help, counter.metric_type())?)?;
         }
         let wait = ConstCounter::new(stats.wait.as_secs_f64());
-        wait.encode(begin(&mut encoder, names::WEIGHTS_WAIT, wait.metric_type())?)?;
+        let (name, help) = names::WEIGHTS_WAIT;
+        wait.encode(begin(&mut encoder, name, help, wait.metric_type())?)?;
         let reads = read_times(&stats);
-        reads.encode(begin(&mut encoder, names::WEIGHTS_READS, reads.metric_type())?)
+        let (name, help) = names::WEIGHTS_READS;
+        reads.encode(begin(&mut encoder, name, help, reads.metric_type())?)
     }
 }

@@ -34,6 +34,9 @@ pub struct RouteHeader {
 
 impl RouteHeader {
     /// Checks that the numbers agree with each other, or says what is wrong.
+    ///
+    /// # Errors
+    /// If a field differs.
     pub fn check(&self) -> Result<(), String> {
         let expected = |what: &str, expected: String, found: String| {
             Err(format!("{what}: expected {expected}, found {found}"))

@@ -127,7 +127,7 @@ struct Lines<R> {
 }
 
 impl<R: Read> Lines<R> {
-    /// The next whole line, without its end; `None` behind the last.
+    /// The next whole line, without its end; `None` after the last.
     fn next(&mut self, longest: usize) -> Result<Option<&[u8]>, String> {
         self.number += 1;
         self.line.clear();

@@ -15,8 +15,8 @@ pub(crate) const PROJECTION_SCALE: &str = "projection_scale";
 /// Key of a norm before gates, which llama.cpp does not know.
 pub(crate) const NORM_FIRST: &str = "ssm.norm_before_gate";
 /// Keys of the least and the greatest length of a step, which llama.cpp does not know either.
-pub(crate) const LEAST_STEP: &str = "ssm.time_step_min";
-pub(crate) const MOST_STEP: &str = "ssm.time_step_max";
+pub(crate) const MIN_STEP: &str = "ssm.time_step_min";
+pub(crate) const MAX_STEP: &str = "ssm.time_step_max";
 /// Values of all heads.
 pub(crate) const INNER: &str = "ssm.inner_size";
 
@@ -32,8 +32,8 @@ pub(crate) fn read(keys: &GgufKeys, layers: Vec<bool>, model: &mut Hyperparamete
     }
     let source = FieldSource::Gguf(keys);
     let limits = [
-        keys.opt_above_zero(LEAST_STEP)?.unwrap_or(0.0),
-        keys.opt_above_zero(MOST_STEP)?.unwrap_or(f32::INFINITY),
+        keys.opt_above_zero(MIN_STEP)?.unwrap_or(0.0),
+        keys.opt_above_zero(MAX_STEP)?.unwrap_or(f32::INFINITY),
     ];
     let spec = StateSpaceSpec { limits, ..StateSpaceSpec::default() };
     model.mamba = Some(OfLayers { layers, spec });

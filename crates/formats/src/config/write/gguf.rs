@@ -3,7 +3,7 @@
 use super::super::family::Family;
 use super::super::fields::{GgufKeyWriter, SIGMOID, SOFTMAX, SOFTMAX_OF_CHOSEN, SQRT_SOFTPLUS};
 use super::super::gguf::delta::{CHANNELS, VALUES};
-use super::super::gguf::mamba::{INNER, LEAST_STEP, MOST_STEP, NORM_FIRST, PROJECTION_SCALE};
+use super::super::gguf::mamba::{INNER, MIN_STEP, MAX_STEP, NORM_FIRST, PROJECTION_SCALE};
 use super::super::gguf::rope::LOG_MULTIPLIER;
 use super::super::rows::{
     self, CHOSEN_GROUPS, DENSE_LAYERS, EXPERT_COUNT, EXPERT_GROUPS, SHARED_EXPERTS, SHARED_WIDTH,
@@ -290,7 +290,7 @@ fn state_space_keys(keys: &mut GgufKeyWriter, mamba: &StateSpaceSpec) {
     if mamba.norm == MambaNorm::BeforeGate {
         keys.set(NORM_FIRST, Value::Bool(true));
     }
-    for (key, limit) in [LEAST_STEP, MOST_STEP].into_iter().zip(mamba.limits) {
+    for (key, limit) in [MIN_STEP, MAX_STEP].into_iter().zip(mamba.limits) {
         if limit > 0.0 && limit.is_finite() {
             keys.float(key, limit);
         }

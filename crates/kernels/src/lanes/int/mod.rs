@@ -148,7 +148,7 @@ pub(crate) trait IntLanes: IntRows<Float: Widen + Transpose> {
         let (mut first, mut second) = ([0.0; LANES], [0.0; LANES]);
         a.store(&mut first);
         b.store(&mut second);
-        // Magnitudes are ordered as their bits, NaN behind all others.
+        // Magnitudes are ordered as their bits, NaN after all others.
         let mut largest = [0u32; LANES];
         for (largest, (a, b)) in largest.iter_mut().zip(first.iter().zip(&second)) {
             *largest = a.abs().to_bits().max(b.abs().to_bits());

@@ -114,7 +114,7 @@ fn inverse(largest: f32) -> f32 {
     if largest > 0.0 { (TOP / largest).min(f32::MAX) } else { 0.0 }
 }
 
-/// The words of a block behind its bytes, given the largest magnitude of its values and the sums of
+/// The words of a block after its bytes, given the largest magnitude of its values and the sums of
 /// the bytes of both halves.
 #[inline(always)]
 fn rest_of<I: IntLanes>(largest: f32, first: i32, second: i32) -> [u32; RECORD - word::SCALE] {

@@ -1,7 +1,7 @@
 //! Planes of the numbers of codebook entries, and of signs.
 //!
 //! An entry is gathered from a table of words, one for each entry: a byte has the level of a code
-//! in its low nibble and, where entries have eight codes, that of the code four behind it in the
+//! in its low nibble and, where entries have eight codes, that of the code four after it in the
 //! high one. Level and sign together choose one of sixteen codes, which are around a power of two.
 #![allow(unsafe_code)]
 
@@ -101,7 +101,7 @@ fn bits_to<I: IntRows>(words: I::Codes, from: u32, to: u32, mask: u32) -> I::Cod
     }
 }
 
-/// The narrow bytes of the rows from `row` on behind `P`'s words.
+/// The narrow bytes of the rows from `row` on, after `P`'s words.
 ///
 /// # Safety
 /// As [`Planes::held`].
@@ -137,7 +137,7 @@ impl<const BITS: u32> Planes for Eights<BITS> {
     const WORDS: usize = 2;
     const NARROW: usize = if BITS == 10 { 1 } else { 0 };
     const COSTLY: bool = true;
-    const LARGEST: u32 = largest(&CODES_2);
+    const MAX_CODE: u32 = largest(&CODES_2);
     const OFFSET: Option<u32> = Some(6);
 
     #[inline(always)]
@@ -199,7 +199,7 @@ impl Planes for MovedEights {
     const WORDS: usize = 1;
     const NARROW: usize = 2;
     const COSTLY: bool = true;
-    const LARGEST: u32 = largest(&CODES_1);
+    const MAX_CODE: u32 = largest(&CODES_1);
     const OFFSET: Option<u32> = Some(4);
 
     #[inline(always)]
@@ -249,7 +249,7 @@ impl<const BITS: u32> Planes for Fours<BITS> {
     const WORDS: usize = 3;
     const NARROW: usize = if BITS == 9 { 1 } else { 0 };
     const COSTLY: bool = true;
-    const LARGEST: u32 = largest(&Self::CODES);
+    const MAX_CODE: u32 = largest(&Self::CODES);
     const OFFSET: Option<u32> = Some(Self::ZERO);
 
     #[inline(always)]

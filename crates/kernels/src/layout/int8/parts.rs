@@ -11,12 +11,12 @@ use crate::quant::{BlockScales, FLOATS_DOUBLED, IQ4_LEVELS, SPAN};
 pub(super) trait Planes {
     /// Words of a block of one row.
     const WORDS: usize;
-    /// Bytes behind the words: 0, 1 or 2.
+    /// Bytes after the words: 0, 1 or 2.
     const NARROW: usize = 0;
     /// Codes cost more than the products of a few rows with them.
     const COSTLY: bool = false;
     /// The largest magnitude of a code.
-    const LARGEST: u32;
+    const MAX_CODE: u32;
     /// Codes are signed bytes.
     const SIGNED: bool = false;
     /// Zero is this power of two, if any, where there is no centre ([`IntRows::CENTRE`]).
@@ -42,7 +42,7 @@ pub(super) trait Planes {
     ///
     /// # Safety
     /// The words of these rows must be readable, `WORDS` times, 64 bytes apart, and their narrow
-    /// bytes behind the words of all rows.
+    /// bytes after the words of all rows.
     unsafe fn held<I: IntRows>(words: *const u8, row: usize) -> Self::Held<I>;
 
     /// The codes of quad `J` of these rows, raised.
@@ -93,7 +93,7 @@ pub(super) struct SignedBytes;
 
 impl Planes for SignedBytes {
     const WORDS: usize = 8;
-    const LARGEST: u32 = 128;
+    const MAX_CODE: u32 = 128;
     const SIGNED: bool = true;
 
     #[inline(always)]
@@ -141,7 +141,7 @@ pub(super) struct Nibbles<const HIGH: u32, const OFFSET: u32>;
 
 impl<const HIGH: u32, const OFFSET: u32> Planes for Nibbles<HIGH, OFFSET> {
     const WORDS: usize = 4 + HIGH as usize;
-    const LARGEST: u32 = (16 << HIGH) - 1;
+    const MAX_CODE: u32 = (16 << HIGH) - 1;
     const OFFSET: Option<u32> = if OFFSET == 0 { None } else { Some(OFFSET) };
 
     #[inline(always)]
@@ -194,7 +194,7 @@ pub(super) struct TwoBits<const HIGH: u32, const OFFSET: u32>;
 
 impl<const HIGH: u32, const OFFSET: u32> Planes for TwoBits<HIGH, OFFSET> {
     const WORDS: usize = 2 + HIGH as usize;
-    const LARGEST: u32 = (4 << HIGH) - 1;
+    const MAX_CODE: u32 = (4 << HIGH) - 1;
     const OFFSET: Option<u32> = if OFFSET == 0 { None } else { Some(OFFSET) };
 
     #[inline(always)]
@@ -234,7 +234,7 @@ pub(super) struct Ternary;
 
 impl Planes for Ternary {
     const WORDS: usize = TwoBits::<0, 0>::WORDS;
-    const LARGEST: u32 = TwoBits::<0, 0>::LARGEST;
+    const MAX_CODE: u32 = TwoBits::<0, 0>::MAX_CODE;
     const OFFSET: Option<u32> = Some(0);
 
     #[inline(always)]
@@ -267,7 +267,7 @@ pub(super) struct Table<const FLOATS: bool>;
 
 impl<const FLOATS: bool> Planes for Table<FLOATS> {
     const WORDS: usize = 4;
-    const LARGEST: u32 = if FLOATS { 12 } else { 127 };
+    const MAX_CODE: u32 = if FLOATS { 12 } else { 127 };
     const SIGNED: bool = true;
 
     #[inline(always)]

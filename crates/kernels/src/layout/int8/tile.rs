@@ -14,7 +14,7 @@ use std::marker::PhantomData;
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// Weights that are prefetched beside the products, where they come from memory and there are too
+/// Weights that are prefetched during the products, where they come from memory and there are too
 /// few rows to hide it.
 #[derive(Clone, Copy)]
 pub(super) struct Ahead {
@@ -91,7 +91,7 @@ impl<I: IntRows, P: Planes, S: Scales> Quads<I, P, S> {
     const SCALED: usize = if S::HALVES { 4 } else { 8 };
     /// A divisor of these.
     const PER_PART: usize = match I::PART_MAX {
-        Some(max) => match max / (2 * P::LARGEST * 127) {
+        Some(max) => match max / (2 * P::MAX_CODE * 127) {
             0 => panic!("a part takes one quad"),
             1 => 1,
             2 | 3 => 2,

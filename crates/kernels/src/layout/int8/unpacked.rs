@@ -22,7 +22,7 @@ pub(super) struct Unpacked<T>(PhantomData<T>);
 
 impl<P: Planes> Planes for Unpacked<P> {
     const WORDS: usize = 8;
-    const LARGEST: u32 = P::LARGEST;
+    const MAX_CODE: u32 = P::MAX_CODE;
     const SIGNED: bool = P::SIGNED;
     const OFFSET: Option<u32> = P::OFFSET;
 

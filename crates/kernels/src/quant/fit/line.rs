@@ -4,7 +4,7 @@
 //! For given codes the best line is the weighted least-squares one; codes are then rounded again.
 
 use super::{
-    SMALLEST, WeightedBlock, WeightedGroup, each, factor, factors, inverse, lesser, nearest,
+    MIN_SCALE, WeightedBlock, WeightedGroup, each, factor, factors, inverse, lesser, nearest,
     store_f16, sum,
 };
 use half::f16;
@@ -104,7 +104,7 @@ fn fit_line<const N: usize>(group: WeightedGroup<'_, N>, top: f32, below: bool) 
         (low, high) = (low.min(0.0), high.max(0.0));
     }
     let flat = Line { scale: 0.0, offset: low };
-    if high - low < SMALLEST {
+    if high - low < MIN_SCALE {
         return flat;
     }
     let (sums, step) = (Sums::of(group), (high - low) / top);

@@ -24,12 +24,12 @@ use std::marker::PhantomData;
 
 /// Larger magnitudes cannot be stored by any type with f16 factors; cutting them there keeps
 /// all sums of squares finite.
-const LARGEST: f32 = 1e9;
+const MAX_VALUE: f32 = 1e9;
 /// Groups whose values are all smaller than this are zero under the smallest f16 factor.
-const SMALLEST: f32 = 1e-12;
+const MIN_SCALE: f32 = 1e-12;
 /// Smallest weight of a value, relative to the mean of its block: values of no importance are still
 /// stored as well as the others allow.
-const LEAST_WEIGHT: f32 = 1e-4;
+const MIN_WEIGHT: f32 = 1e-4;
 
 /// The values of one quant block, each with the weight of its error.
 pub(super) struct WeightedBlock<const LEN: usize> {
@@ -89,7 +89,7 @@ impl<F: BlockFormat<LEN, BYTES>, const LEN: usize, const BYTES: usize> Kernel
 /// `value` clamped to what can be stored.
 #[inline(always)]
 fn bounded(value: f32) -> f32 {
-    if value.is_nan() { 0.0 } else { value.clamp(-LARGEST, LARGEST) }
+    if value.is_nan() { 0.0 } else { value.clamp(-MAX_VALUE, MAX_VALUE) }
 }
 
 /// Weights of mean one from importances of any size.
@@ -102,7 +102,7 @@ pub(super) fn relative<const LEN: usize>(importance: &[f32]) -> [f32; LEN] {
     }
     let mut weights: [f32; LEN] = std::array::from_fn(|i| usable(importance[i]) / most);
     let mean = weights.iter().sum::<f32>() / LEN as f32;
-    weights.iter_mut().for_each(|w| *w = (*w / mean).max(LEAST_WEIGHT));
+    weights.iter_mut().for_each(|w| *w = (*w / mean).max(MIN_WEIGHT));
     weights
 }
 
@@ -202,7 +202,7 @@ pub(super) fn nearest(value: f32, low: f32, high: f32) -> f32 {
 /// `1 / scale`, or zero if only zero can be stored.
 #[inline(always)]
 pub(super) fn inverse(scale: f32) -> f32 {
-    if scale.abs() < SMALLEST { 0.0 } else { 1.0 / scale }
+    if scale.abs() < MIN_SCALE { 0.0 } else { 1.0 / scale }
 }
 
 /// The nearest finite f16, which is zero only if `value` is.
@@ -210,7 +210,7 @@ pub(super) fn inverse(scale: f32) -> f32 {
 fn factor(value: f32) -> f16 {
     let most = f16::MAX.to_f32();
     let near = f16::from_f32(value.clamp(-most, most));
-    if near.to_bits() & 0x7fff == 0 && value.abs() >= SMALLEST {
+    if near.to_bits() & 0x7fff == 0 && value.abs() >= MIN_SCALE {
         return f16::from_bits(near.to_bits() | 1);
     }
     near

@@ -5,7 +5,7 @@
 //! error is smallest where `sum(w x l)^2 / sum(w l l)` is largest.
 
 use super::{
-    SMALLEST, WeightedBlock, WeightedGroup, each, factor, factors, inverse, lesser, nearest,
+    MIN_SCALE, WeightedBlock, WeightedGroup, each, factor, factors, inverse, lesser, nearest,
     store_f16, sum,
 };
 use half::f16;
@@ -28,7 +28,7 @@ fn fit_scale<const N: usize>(
     levels: Levels<impl Fn(f32) -> f32>,
 ) -> f32 {
     let extreme = group.extreme();
-    if extreme.abs() < SMALLEST {
+    if extreme.abs() < MIN_SCALE {
         return 0.0;
     }
     let tries = levels.ends.iter().flat_map(|end| levels.reaches.iter().map(move |r| r * end));

@@ -4,7 +4,7 @@
 //! Which entries are nearest depends on the scale; the best scale for given entries is the
 //! least-squares one.
 
-use super::{SMALLEST, WeightedBlock, WeightedGroup, factor, inverse, nearest, sum};
+use super::{MIN_SCALE, WeightedBlock, WeightedGroup, factor, inverse, nearest, sum};
 use half::f16;
 
 /// Rounding of a group to entries of a type's codebook.
@@ -76,7 +76,7 @@ fn fit_scale<const N: usize>(
     rounding: impl Rounding<N>,
 ) -> f32 {
     let most = group.extreme().abs();
-    if most < SMALLEST {
+    if most < MIN_SCALE {
         return 0.0;
     }
     let (mut best, mut best_gain) = (0.0, 0.0);

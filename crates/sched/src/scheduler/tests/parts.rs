@@ -329,7 +329,7 @@ fn a_prefix_that_is_computed_again_is_shared_with_the_one_that_holds_it() {
     while machine.find(1).unwrap().pending() > 1 {
         machine.step(|_, length| length as u32);
     }
-    // The first has saved its state behind 41 tokens only.
+    // The first has saved its state after 41 tokens only.
     machine.add(2, &[prompt(1, 40), vec![5, 6]].concat(), 44);
     machine.step(|_, length| length as u32);
     assert_eq!(machine.scheduler.running(), 2);

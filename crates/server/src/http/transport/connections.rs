@@ -52,7 +52,7 @@ pub(crate) struct Connections {
 impl Connections {
     /// Serves `router` as `options` say, as long as `life` lasts.
     pub fn new(router: Router, options: &ServerOptions, life: Life) -> Self {
-        let header_limit = options.header_limit.max(ServerOptions::LEAST_HEADER_LIMIT);
+        let header_limit = options.header_limit.max(ServerOptions::MIN_HEADER_LIMIT);
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new())
             .header_read_timeout(options.header_timeout)

@@ -10,7 +10,10 @@ pub(super) use tokio::net::TcpStream as UnixStream;
 pub struct UnixSocket(Infallible);
 
 impl UnixSocket {
-    /// Always an error.
+    /// Refuses to listen.
+    ///
+    /// # Errors
+    /// Always.
     pub fn bind(_: impl Into<PathBuf>, _: u32) -> Result<Self> {
         Err(Error::new(ErrorKind::Unsupported, "this system has no Unix sockets"))
     }

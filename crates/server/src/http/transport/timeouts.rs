@@ -106,12 +106,12 @@ mod tests {
         let mut near = WriteTimeout::new(near, LIMIT * 4);
         let reading = tokio::spawn(async move {
             let mut read = [0; 2];
-            for _ in 0..16 {
+            for _ in 0..6 {
                 tokio::time::sleep(LIMIT).await;
                 far.read_exact(&mut read).await.unwrap();
             }
         });
-        near.write_all(&[0; 32]).await.unwrap();
+        near.write_all(&[0; 12]).await.unwrap();
         reading.await.unwrap();
     }
 }

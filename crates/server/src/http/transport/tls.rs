@@ -60,6 +60,9 @@ pub struct Tls {
 
 impl Tls {
     /// Reads the chain of certificates in the file `cert`, and the private key in `key`.
+    ///
+    /// # Errors
+    /// If a file cannot be read or is not in PEM form, or the two do not belong together.
     pub fn load(cert: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Result<Self, TlsError> {
         let (cert, key) = (cert.into(), key.into());
         let config = Arc::new(RwLock::new(Arc::new(read(&cert, &key)?)));

@@ -18,7 +18,10 @@ pub struct UnixSocket {
 
 impl UnixSocket {
     /// Listens at `path`, which `mode` lets users write to. A socket without a listener is
-    /// replaced; any other file is an error. Only within a runtime that does input and output.
+    /// replaced. Only within a runtime that does input and output.
+    ///
+    /// # Errors
+    /// If another process listens there, the path is another file, or the socket cannot be made.
     pub fn bind(path: impl Into<PathBuf>, mode: u32) -> Result<Self> {
         let path = path.into();
         make_room(&path)?;

@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 use text::GrammarSource;
 
 /// Highest temperature; Anthropic's own limit is 1.
-const HIGHEST_TEMPERATURE: f32 = 2.0;
+const MAX_TEMPERATURE: f32 = 2.0;
 /// Most texts that end an answer.
 const MAX_STOPS: usize = 16;
 /// What the ids of calls begin with.
@@ -112,6 +112,9 @@ fn warn(body: &Value, warnings: &mut Warnings) {
 impl MessageCall {
     /// Removes what the request's edits name from its messages, and prepares the prompt. Returns
     /// what was removed, where the request has edits.
+    ///
+    /// # Errors
+    /// If an edit cannot be applied. The inner result is that of [`Service::prepare_chat`].
     pub fn prepare(
         &mut self,
         service: &Service,
@@ -204,8 +207,8 @@ fn reasoning_budget(conversation: &Conversation) -> Result<Option<usize>, HttpEr
 
 fn sampling(settings: &MessageSettings) -> Result<SamplingOptions, HttpError> {
     let temperature = settings.temperature;
-    if let Some(hot) = temperature.filter(|value| !(0.0..=HIGHEST_TEMPERATURE).contains(value)) {
-        let message = format!("temperature must be between 0 and {HIGHEST_TEMPERATURE}, not {hot}");
+    if let Some(hot) = temperature.filter(|value| !(0.0..=MAX_TEMPERATURE).contains(value)) {
+        let message = format!("temperature must be between 0 and {MAX_TEMPERATURE}, not {hot}");
         return Err(HttpError::invalid("temperature", message));
     }
     let max_tokens = match settings.max_tokens {

@@ -82,6 +82,9 @@ enum Unit {
 impl ContextEdits {
     /// Removes what the edits name from `messages`, of which `count` gives the tokens. Returns what
     /// was removed.
+    ///
+    /// # Errors
+    /// If an edit is not supported, or `count` fails.
     pub fn apply(
         &self,
         messages: &mut Vec<Message>,

@@ -85,6 +85,9 @@ impl Model {
 
 impl ModelPage {
     /// The page of `models` that the query of `uri` asks for.
+    ///
+    /// # Errors
+    /// If the query cannot be read, or the page is out of range.
     pub fn of(models: Vec<Model>, uri: &Uri) -> Result<Self, HttpError> {
         let wanted = Query::<Wanted>::try_from_uri(uri).map_err(|rejection| {
             HttpError::request(StatusCode::BAD_REQUEST, rejection.body_text())

@@ -78,6 +78,9 @@ impl FromBody for LlamaSampling {
 
 impl LlamaSampling {
     /// The options for `service`, and what the answer is held to.
+    ///
+    /// # Errors
+    /// If a bias names no token, or the members of the constraint contradict each other.
     pub fn options(
         self,
         service: &Service,

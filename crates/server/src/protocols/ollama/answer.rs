@@ -63,6 +63,9 @@ impl OllamaAnswer {
 
     /// The answer to a request that asks for no computation but to load or unload the model. Its
     /// sampling, and the ids `before` its prompt, must be valid all the same.
+    ///
+    /// # Errors
+    /// If an option is out of range.
     pub fn idle(
         mut self,
         service: &Service,

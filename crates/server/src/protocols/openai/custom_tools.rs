@@ -49,6 +49,9 @@ pub(crate) struct CustomTools {
 
 impl CustomTools {
     /// Adds the tool at `path`, and returns the function that stands for it.
+    ///
+    /// # Errors
+    /// If the tool has no name.
     pub fn add(&mut self, tool: CustomTool, path: &str) -> Result<Tool, HttpError> {
         let CustomTool { name, description, format } = tool;
         let name = name.filter(|name| !name.is_empty());
@@ -83,6 +86,9 @@ pub(crate) struct PastCustom {
 
 impl PastCustom {
     /// The call at `path` as that of the function that stands for the tool.
+    ///
+    /// # Errors
+    /// If the call has no name.
     pub fn call(&self, id: Option<String>, path: &str) -> Result<ToolCall, HttpError> {
         let name = self.name.clone().ok_or_else(|| wire::missing(&format!("{path}.name")))?;
         let arguments = freeform::arguments(self.input.as_deref().unwrap_or_default());

@@ -101,6 +101,9 @@ impl ThinkingBody {
 
     /// What these say of thinking. The variables of the template are `kwargs` with what they do not
     /// say themselves.
+    ///
+    /// # Errors
+    /// If a budget is negative, except for -1.
     pub fn asked(self, mut kwargs: Map<String, Value>) -> Result<AskedThinking, HttpError> {
         let budget = self.budget()?;
         let (switch, reasoning) =

@@ -106,6 +106,10 @@ pub(crate) struct RequestReader<'a> {
 
 impl RequestReader<'_> {
     /// Reads the body of a request.
+    ///
+    /// # Errors
+    /// If a member cannot be read, is not supported, or contradicts another; also if the response
+    /// or conversation that it continues is unknown or busy.
     pub fn read(&self, body: &Value) -> Result<ResponseCall, HttpError> {
         let mut request: ResponseBody = wire::read(body)?;
         let asked = &request.asked;
@@ -135,6 +139,9 @@ impl RequestReader<'_> {
 
     /// Reads a request again whose response was cut off. `turn` holds its input and what it
     /// continues.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read), except for what it continues.
     pub fn read_again(&self, body: &Value, turn: &StoredTurn) -> Result<ResponseCall, HttpError> {
         let (parent, input) = (turn.parent.clone(), turn.input.clone());
         let context = Continuation { parent, input, lease: None };
@@ -218,6 +225,10 @@ impl RequestReader<'_> {
     }
 
     /// The turn before, and what the request adds to it.
+    ///
+    /// # Errors
+    /// If `input` is missing or cannot be read, or the response or conversation that it continues
+    /// is unknown or busy.
     pub fn conversation(
         &self,
         asked: &CreateResponse,
@@ -271,6 +282,9 @@ impl RequestReader<'_> {
     }
 
     /// The items of the whole conversation, which may be no larger than a body may.
+    ///
+    /// # Errors
+    /// If they are too large, or outputs and calls do not belong together.
     pub fn items(
         &self,
         parent: Option<&StoredTurn>,
@@ -284,6 +298,9 @@ impl RequestReader<'_> {
     }
 
     /// The messages that `items` are.
+    ///
+    /// # Errors
+    /// If there are none.
     pub fn messages(
         &self,
         instructions: Option<&str>,

@@ -149,6 +149,9 @@ impl ConversationStore {
     }
 
     /// Gives the right to change the items of a conversation.
+    ///
+    /// # Errors
+    /// If the conversation is unknown, or another request has the right.
     pub fn lease(self: &Arc<Self>, owner: &Owner, id: &str) -> Result<Lease, Unleased> {
         let name = (owner.clone(), id.to_owned());
         let mut conversations = self.conversations();

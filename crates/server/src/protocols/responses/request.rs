@@ -154,6 +154,9 @@ pub(crate) struct Format {
 
 impl Format {
     /// The grammar that a text of this form matches; `path` is the form's place in the body.
+    ///
+    /// # Errors
+    /// If the form is unknown, or its schema is missing.
     pub fn grammar(&self, path: &str) -> Result<Option<GrammarSource>, HttpError> {
         match (self.kind.as_str(), &self.schema) {
             ("text", _) => Ok(None),

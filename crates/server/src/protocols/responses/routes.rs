@@ -263,6 +263,9 @@ pub(crate) struct ItemList {
 
 impl ItemList {
     /// The wanted page of `items`, the oldest of which comes first.
+    ///
+    /// # Errors
+    /// If the limit is out of range, or the item to begin after is unknown.
     pub fn of(mut items: Vec<Arc<Item>>, page: &Page) -> Result<Self, HttpError> {
         let limit = page.limit.unwrap_or(PAGE_ITEMS);
         if !(1..=MAX_PAGE_ITEMS).contains(&limit) {

@@ -24,6 +24,9 @@ pub(crate) struct ConfigurationItem {
 
 impl ConfigurationItem {
     /// Reads an item.
+    ///
+    /// # Errors
+    /// If a member is missing or cannot be read.
     pub fn read(fields: &ObjectReader<'_>) -> Result<Self, HttpError> {
         let effort = match fields.fields("reasoning")? {
             Some(reasoning) => reasoning.text("effort")?.map(str::to_owned),

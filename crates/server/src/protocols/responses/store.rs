@@ -348,8 +348,8 @@ mod tests {
         ResponseStore::new(StoreLimits { responses, bytes, age })
     }
 
-    fn finished(turn: Arc<StoredTurn>, held: &HeldBytes) -> StoredResponse {
-        StoredResponse::new("{}".into(), turn, unix_now(), false, None, held)
+    fn finished(turn: Arc<StoredTurn>, created: u64, held: &HeldBytes) -> StoredResponse {
+        StoredResponse::new("{}".into(), turn, created, false, None, held)
     }
 
     fn keep(
@@ -358,9 +358,20 @@ mod tests {
         id: &str,
         parent: Option<Arc<StoredTurn>>,
     ) -> Arc<StoredTurn> {
+        keep_since(unix_now(), store, of, id, parent)
+    }
+
+    /// Keeps a response that was asked for at the time `created`.
+    fn keep_since(
+        created: u64,
+        store: &ResponseStore,
+        of: &str,
+        id: &str,
+        parent: Option<Arc<StoredTurn>>,
+    ) -> Arc<StoredTurn> {
         let input = vec![item(&format!("in_{id}"), "question")];
         let turn = Arc::new(StoredTurn::new(parent, ALL, input, Vec::new(), &store.held));
-        let response = finished(turn, &store.held);
+        let response = finished(turn, created, &store.held);
         let turn = Arc::clone(&response.turn);
         store.put(&owner(of), id, response, true);
         turn
@@ -412,7 +423,7 @@ mod tests {
         keep(&store, "a", "1", None);
         store.remove(&owner("a"), "1");
         let turn = Arc::new(StoredTurn::new(None, ALL, Vec::new(), Vec::new(), &store.held));
-        let ended = finished(turn, &store.held);
+        let ended = finished(turn, unix_now(), &store.held);
         store.put(&owner("a"), "1", ended, false);
         assert!(!has(&store, "a", "1"));
     }
@@ -467,7 +478,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let limits = StoreLimits { responses: 2, ..generous() };
         let (store, state) = opened(folder.path(), limits);
-        (0..5).for_each(|number| drop(keep(&store, "a", &number.to_string(), None)));
+        let before = unix_now() - 3;
+        (0..5).for_each(|id| drop(keep_since(before, &store, "a", &id.to_string(), None)));
         drop(store);
         assert_eq!(records(folder.path(), state), [2, 0, 2]);
         // A lower limit removes the oldest, and age all.
@@ -476,7 +488,6 @@ mod tests {
         drop(store);
         state.finish();
         drop(state);
-        std::thread::sleep(Duration::from_millis(2100));
         let young = StoreLimits { age: Duration::from_secs(1), ..generous() };
         let (store, state) = opened(folder.path(), young);
         assert!(!has(&store, "a", "4"));

@@ -57,6 +57,9 @@ pub(crate) struct Tools {
 
 impl Tools {
     /// Reads the array `tools`.
+    ///
+    /// # Errors
+    /// If a member of a tool is missing or cannot be read.
     pub fn read(tools: &[Value], warnings: &mut Warnings) -> Result<Self, HttpError> {
         let mut all = Self::default();
         all.extend(tools, "tools", Origin::Member, warnings)?;
@@ -64,6 +67,9 @@ impl Tools {
     }
 
     /// Adds `tools`, which stand at `path` of the body.
+    ///
+    /// # Errors
+    /// If a member of a tool is missing or cannot be read.
     pub fn extend(
         &mut self,
         tools: &[Value],

@@ -35,6 +35,9 @@ pub(crate) struct Search {
 
 impl ToolsItem {
     /// Reads an item of the type `kind`.
+    ///
+    /// # Errors
+    /// If a member is missing, a tool cannot be read, or the role is not one that may add tools.
     pub fn read(
         fields: &ObjectReader<'_>,
         kind: &str,

@@ -55,7 +55,10 @@ impl NumberSet {
         self.least.is_none() && self.most.is_none() && self.multiples.is_empty()
     }
 
-    /// Adds the bounds of a schema. The error is the keyword and what is wrong with it.
+    /// Adds the bounds of a schema.
+    ///
+    /// # Errors
+    /// If a bound cannot be represented: its keyword, and the problem.
     pub fn add(&mut self, schema: &Map<String, Value>) -> Result<(), (&'static str, String)> {
         let read = |key: &'static str| match schema.get(key) {
             Some(Value::Number(number)) => {

@@ -225,6 +225,9 @@ impl<'a> SchemaRoot<'a> {
     }
 
     /// The alternatives of a conjunction.
+    ///
+    /// # Errors
+    /// If they are too many, or a part of the schema is not supported.
     pub fn alternatives(
         self,
         parts: &[Condition<'a>],

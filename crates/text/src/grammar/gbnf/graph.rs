@@ -57,6 +57,9 @@ pub(super) struct PartGraph {
 
 impl PartGraph {
     /// Builds the graph of `rules`; `token` writes a token as Lark has it.
+    ///
+    /// # Errors
+    /// If the root matches no text that ends, a rule is not supported, or `token` fails.
     pub fn build(
         rules: &GbnfRules,
         token: &dyn Fn(&TokenName, bool) -> Result<String, Fault>,

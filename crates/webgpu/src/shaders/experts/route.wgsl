@@ -9,22 +9,22 @@
 
 const NONE = 0xffffffffu;
 const LANES = 64u;
-const MOST_EXPERTS = 1024u;
-const MOST_CHOSEN = 64u;
+const MAX_EXPERTS = 1024u;
+const MAX_CHOSEN = 64u;
 // The lowest rank, that of NaN too; that of experts in groups left out; the least of a group; that
 // of what was chosen.
-const LEAST = -1.7e38;
+const MIN_RANK = -1.7e38;
 const LEFT_OUT = -2.5e38;
-const LEAST_GROUP = -3.3e38;
+const MIN_WORTH = -3.3e38;
 const TAKEN = -3.4e38;
 
-var<workgroup> scores: array<f32, MOST_EXPERTS>;
-var<workgroup> ranks: array<f32, MOST_EXPERTS>;
-var<workgroup> worths: array<f32, MOST_EXPERTS>;
+var<workgroup> scores: array<f32, MAX_EXPERTS>;
+var<workgroup> ranks: array<f32, MAX_EXPERTS>;
+var<workgroup> worths: array<f32, MAX_EXPERTS>;
 var<workgroup> lane_values: array<f32, LANES>;
 var<workgroup> lane_places: array<u32, LANES>;
-var<workgroup> experts: array<u32, MOST_CHOSEN>;
-var<workgroup> expert_weights: array<f32, MOST_CHOSEN>;
+var<workgroup> experts: array<u32, MAX_CHOSEN>;
+var<workgroup> expert_weights: array<f32, MAX_CHOSEN>;
 
 @compute @workgroup_size(LANES)
 fn main(
@@ -83,7 +83,7 @@ fn score_experts(row: u32, lane: u32) {
             rank += correction[at];
         }
         let is_nan = (bitcast<u32>(rank) & 0x7fffffffu) > 0x7f800000u;
-        ranks[at] = select(max(rank, LEAST), LEAST, is_nan);
+        ranks[at] = select(max(rank, MIN_RANK), MIN_RANK, is_nan);
     }
     workgroupBarrier();
 }
@@ -147,7 +147,7 @@ fn leave_groups(lane: u32) {
                 }
             }
         }
-        worths[group] = max(ranks[first] + second, LEAST_GROUP);
+        worths[group] = max(ranks[first] + second, MIN_WORTH);
     }
     workgroupBarrier();
     if lane == 0u {

@@ -7,8 +7,10 @@ use crate::webgpu::products::NONE;
 use crate::wgsl::{numbers, params};
 use backend::{Buffer, Error, Experts, ExpertsSpec, GroupRank, Routing, Scores};
 
-/// Most experts, and most that a row is sent to: those of the kernel's memory.
-const MOST: (usize, usize) = (1024, 64);
+/// Experts that the kernel has memory for.
+const MAX_EXPERTS: usize = 1024;
+/// Experts of one row that the kernel has memory for.
+const MAX_CHOSEN: usize = 64;
 
 static ROUTE: Kernel = Kernel {
     name: "choice of experts",
@@ -64,10 +66,9 @@ fn score_kind(scores: Scores) -> u32 {
 /// # Errors
 /// If there are too many.
 pub(super) fn check(routing: &Routing, count: usize) -> Result<(), Error> {
-    let (most, most_chosen) = MOST;
-    if count > most || routing.chosen > most_chosen {
+    if count > MAX_EXPERTS || routing.chosen > MAX_CHOSEN {
         return Err(Error::Experts(format!(
-            "expected at most {most} experts, {most_chosen} of them for a row, found {count} and \
+            "expected at most {MAX_EXPERTS} experts, {MAX_CHOSEN} of them for a row, found {count} and \
              {}",
             routing.chosen
         )));

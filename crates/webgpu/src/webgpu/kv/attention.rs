@@ -7,7 +7,7 @@
 
 use super::{CachedRows, Form, STORED};
 use crate::gpu::{Access, Kernel};
-use crate::parts::{EACH, EXP_TO_ONE, MOST_GROUPS, dealt};
+use crate::parts::{EACH, EXP_TO_ONE, MAX_GROUPS, dealt};
 use crate::webgpu::WebGpu;
 use crate::webgpu::step::{Places, STEP, StepBatch};
 use crate::wgsl::params;
@@ -279,7 +279,7 @@ impl WebGpu {
         let values = cached.values.as_ref().unwrap_or(&cached.words);
         let (batch, inbox, q) = (self.step.words(), self.gpu.inbox(), &self.buffers[q.0].words);
         let bound = [batch, &inbox, q, &cached.words, values, partials];
-        self.gpu.run(kernel, [count.min(MOST_GROUPS), rows.heads, depth], &bound, &params);
+        self.gpu.run(kernel, [count.min(MAX_GROUPS), rows.heads, depth], &bound, &params);
     }
 
     fn combine_piece(&mut self, layer: usize, out: Buffer, spec: &AttentionSpec, piece: &Piece) {

@@ -1,6 +1,6 @@
 //! The cache: memory of rows in blocks, storing rows, and attention over rows of heads.
 //!
-//! Each kind of rows of each layer has memory of its own, keys apart from values, so that few
+//! Each kind of rows of each layer has memory of its own, keys separate from values, so that few
 //! exceed what a kernel can see of one run. Block `b` of the group is block `b` of every memory of
 //! the group. A row is a whole number of words:
 //! - rows of heads: `[blocks, KV heads, positions of a block, words of a row]`,
@@ -23,11 +23,11 @@ use backend::{BlockCopy, CacheSpec, Error, KvType, RowLayout, Rows};
 pub(crate) use round::{ROUNDING, codes};
 pub(crate) use store::STORED;
 
-/// Source that addresses plain rows, to be included behind [`STORED`].
+/// Source that addresses plain rows, to be included after [`STORED`].
 pub(crate) const PLAIN_ROWS: &str = include_str!("../../shaders/plain_rows.wgsl");
 
 /// Largest key of a head, as the CPU's.
-const MOST_DIM: usize = kernels::kv::MAX_HEAD_DIM;
+const MAX_DIM: usize = kernels::kv::MAX_HEAD_DIM;
 
 static COPY: Kernel = Kernel {
     name: "copy_block",
@@ -44,7 +44,7 @@ pub(crate) enum Form {
     Bf16,
     /// As [`Bf16`](Self::Bf16).
     F16,
-    /// Four bytes to a word, and behind them the scales of every 32 values as BF16, two to a word.
+    /// Four bytes to a word, and after them the scales of every 32 values as BF16, two to a word.
     Q8_0,
 }
 
@@ -172,7 +172,7 @@ impl KvCache {
 
     fn rows_of(gpu: &mut Gpu, spec: &CacheSpec<'_>, rows: &Rows) -> Result<CachedRows, Error> {
         let heads = matches!(rows.layout, RowLayout::Heads { .. });
-        if rows.dim == 0 || heads && rows.dim > MOST_DIM {
+        if rows.dim == 0 || heads && rows.dim > MAX_DIM {
             return Err(Error::HeadSize(rows.dim));
         }
         let (form, group) = (Form::of(rows, spec.ty)?, spec.group_of(rows));

@@ -10,7 +10,7 @@ use backend::{Error, HeadColumns, Rounding};
 pub(crate) const ROUNDING: &str = include_str!("../../shaders/rounding.wgsl");
 
 /// Most values that are transformed, as in `shaders/round_heads.wgsl`.
-const MOST_TRANSFORMED: usize = 2048;
+const MAX_TRANSFORMED: usize = 2048;
 
 static ROUND: Kernel = Kernel {
     name: "round_heads",
@@ -52,7 +52,7 @@ impl WebGpu {
         rounding: Rounding,
         rows: usize,
     ) {
-        let fits = rounding != Rounding::Fp4 || width <= MOST_TRANSFORMED;
+        let fits = rounding != Rounding::Fp4 || width <= MAX_TRANSFORMED;
         if !rounding.fits(width) || !fits {
             let problem = format!("{rounding:?} of {width} values cannot be computed");
             return self.note(Err(Error::Device(problem)));

@@ -38,13 +38,13 @@ pub(crate) enum Codes {
     Bytes,
     /// Quads `j` and `j + 4` in the low and high nibbles of a word.
     Four,
-    /// A word of fifth bits behind them.
+    /// A word of fifth bits after them.
     Five,
-    /// Two words of fifth and sixth bits behind them.
+    /// Two words of fifth and sixth bits after them.
     Six,
     /// Four quads to a word.
     Two,
-    /// A word of third bits behind them.
+    /// A word of third bits after them.
     Three,
 }
 
@@ -87,12 +87,12 @@ pub(crate) enum SpanScales {
 }
 
 /// Most words of the scales of a span.
-const MOST_SCALES: usize = 12;
+const MAX_SCALES: usize = 12;
 
 impl SpanScales {
     /// The words of a span with these quant blocks.
-    fn words(self, scales: &[BlockScales]) -> [u32; MOST_SCALES] {
-        let mut words = [0; MOST_SCALES];
+    fn words(self, scales: &[BlockScales]) -> [u32; MAX_SCALES] {
+        let mut words = [0; MAX_SCALES];
         let pair = |low: u16, high: u16| u32::from(low) | u32::from(high) << 16;
         let bytes = |words: &mut [u32], bytes: &[i8]| {
             for (word, quad) in words.iter_mut().zip(bytes.as_chunks().0) {

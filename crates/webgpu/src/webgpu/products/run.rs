@@ -3,7 +3,7 @@
 use super::form::ProductParams;
 use super::{Form, InputForm, TILE_ROWS};
 use crate::gpu::{Access, Kernel, Words};
-use crate::parts::{EACH, MOST_GROUPS, dealt};
+use crate::parts::{EACH, MAX_GROUPS, dealt};
 use crate::webgpu::WebGpu;
 use crate::wgsl::params;
 use backend::Error;
@@ -254,7 +254,7 @@ impl WebGpu {
             let weights = &self.matrices.chunks[chunk as usize];
             let bound = [&inputs, weights, &product.out, table, plan];
             let dispatch =
-                [tiles.clamp(1, MOST_GROUPS), outputs.div_ceil(each).clamp(1, MOST_GROUPS), 1];
+                [tiles.clamp(1, MAX_GROUPS), outputs.div_ceil(each).clamp(1, MAX_GROUPS), 1];
             self.gpu.run(&form.kernels[kernel], dispatch, &bound, &params);
         }
     }

@@ -1,0 +1,18 @@
+//! Checkpoints, configurations and written files, from outside the crate.
+
+mod checkpoint;
+mod common;
+mod contradictions;
+mod corpus;
+mod deepseek_v4;
+mod delta;
+mod dequantize;
+mod experts;
+mod families;
+mod fixtures;
+mod hostile_values;
+mod joined;
+mod malformed;
+mod native;
+mod roundtrip;
+mod settings;
