@@ -1,7 +1,7 @@
 //! Low-rank adapters as operations take them: factors in host memory, shared by all requests that
 //! name them.
 
-use crate::Mode;
+use crate::handles::Mode;
 use base::{AlignedVec, OutOfMemory};
 use bytemuck::Pod;
 use kernels::layout::{GROUP, Weights};

@@ -1,6 +1,6 @@
 //! The inputs of one forward pass: rows of several sequences, each at its own positions.
 
-use crate::{AdaptedRows, AdapterSet};
+use crate::adapters::{AdaptedRows, AdapterSet};
 use std::ops::Range;
 
 /// Rows of one sequence in a batch: consecutive positions.

@@ -1,6 +1,6 @@
 //! The memory of a cache: its blocks and states.
 
-use crate::KvType;
+use crate::handles::KvType;
 use kernels::kv::{LayerCache, Rows};
 
 /// The memory of a cache.

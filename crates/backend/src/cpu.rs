@@ -13,7 +13,8 @@ mod threads;
 mod weights;
 
 use self::core::CpuCore;
-use crate::{Error, MatrixSpec, Mode};
+use crate::error::Error;
+use crate::handles::{MatrixSpec, Mode};
 use base::ThreadPool;
 use kernels::Isa;
 use kv::KvCache;

@@ -1,7 +1,11 @@
 //! Kinds of devices: what a model can be loaded into, and how it is opened.
 
+use crate::cpu::Cpu;
+use crate::error::Error;
+use crate::handles::Mode;
+use crate::memory;
 use crate::reference::Reference;
-use crate::{Backend, Cpu, Error, Mode, memory};
+use crate::seam::Backend;
 
 /// A kind of device. Every crate with a backend has one, and the crate `devices` lists them.
 pub struct Device {

@@ -1,6 +1,6 @@
 //! Handles and descriptions that models pass to a backend.
 
-use crate::Error;
+use crate::error::Error;
 pub use base::{Bytes, Storage};
 pub use kernels::attention::Window;
 pub use kernels::elementwise::Gate;

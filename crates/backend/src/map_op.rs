@@ -1,6 +1,6 @@
 //! Operations on each value by itself.
 
-use crate::{Buffer, Gate, Vector};
+use crate::handles::{Buffer, Gate, Vector};
 
 /// An elementwise operation on rows `x`, `[rows, width]`, in place.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,6 +1,6 @@
 //! Memory that a backend holds, and memory that is left.
 
-use crate::ReadTimes;
+use crate::read_times::ReadTimes;
 use std::fmt;
 use std::time::Duration;
 

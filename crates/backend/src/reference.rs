@@ -14,11 +14,15 @@ mod rotation;
 mod sparse;
 mod streams;
 
-use crate::{
-    Batch, Buffer, Device, Error, Executor, Experts, ExpertsSpec, Held, Magnitude, Matrix,
-    MatrixSpec, Memory, Mode, Pairs, REFERENCE, Rope, Table, Vector, Weights,
+use crate::batch::Batch;
+use crate::device::{Device, Held, REFERENCE};
+use crate::error::Error;
+use crate::handles::{
+    Buffer, Experts, ExpertsSpec, Magnitude, Matrix, MatrixSpec, Mode, Pairs, Rope, Table, Vector,
 };
-use cache::{ReferenceCache, CachedRows};
+use crate::memory::Memory;
+use crate::seam::{Executor, Weights};
+use cache::{CachedRows, ReferenceCache};
 use gates::gated;
 use kernels::quant::QuantType;
 use std::ops::Range;

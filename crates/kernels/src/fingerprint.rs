@@ -1,7 +1,7 @@
 //! What the machine, not this program, contributes to bits: sine and cosine of the system's
 //! mathematical library, and products of BF16 pairs, whose rounding is the CPU's own.
 
-use crate::Isa;
+use crate::isa::Isa;
 use crate::layout::{GROUP, Inputs, Weights, packed};
 use crate::quant::by_name;
 use base::{AlignedVec, ThreadPool};

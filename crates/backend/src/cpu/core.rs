@@ -1,6 +1,6 @@
 //! What every operation of the CPU computes with: threads, workspaces and vectors.
 
-use crate::Buffer;
+use crate::handles::Buffer;
 use base::{AlignedVec, ThreadPool};
 use kernels::Isa;
 use std::ops::Range;

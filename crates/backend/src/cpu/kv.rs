@@ -1,7 +1,8 @@
 //! The cache of the CPU: memory for the rows of all layers, in blocks, and storing them.
 
-use crate::CacheSpec;
-use crate::{Batch, BlockCopy, Error};
+use crate::batch::{Batch, BlockCopy};
+use crate::cache_spec::CacheSpec;
+use crate::error::Error;
 use base::{AlignedVec, ThreadPool};
 use kernels::Isa;
 use kernels::attention::{self, KvRef};
@@ -108,7 +109,7 @@ impl KvCache {
         if bytes > isize::MAX as u128 / 2 {
             return Err(Error::CacheTooLarge(bytes));
         }
-        let memory = |(stride, group): (usize, &crate::GroupSize)| {
+        let memory = |(stride, group): (usize, &crate::cache_spec::GroupSize)| {
             let data = AlignedVec::try_zeroed(group.blocks * stride)?;
             Ok::<_, Error>(GroupMemory { data, stride })
         };

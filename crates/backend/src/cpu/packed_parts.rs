@@ -1,6 +1,6 @@
 //! Packed matrices of a file, until matrices that are added take them.
 
-use crate::{MatrixSpec, PackedMatrix, Storage};
+use crate::handles::{MatrixSpec, PackedMatrix, Storage};
 use kernels::layout::Layout;
 use std::collections::HashMap;
 

@@ -5,7 +5,7 @@
 //! while others are packed and multiplied. They are released piece by piece, so that no weight is
 //! in memory twice for long. Bytes that are computed when read are computed piece by piece.
 
-use crate::Storage;
+use crate::handles::Storage;
 use base::{AlignedVec, ThreadPool};
 use kernels::Isa;
 use kernels::layout::Layout;

@@ -1,7 +1,7 @@
 //! The states of the CPU: memory for the matrices of recurrent layers, in slots.
 
-use crate::CacheSpec;
-use crate::Error;
+use crate::cache_spec::CacheSpec;
+use crate::error::Error;
 use base::AlignedVec;
 use kernels::kv::State;
 

@@ -1,7 +1,7 @@
 //! Which CPUs the threads run on.
 
 use super::Cpu;
-use crate::Error;
+use crate::error::Error;
 use base::numa;
 
 impl Cpu {

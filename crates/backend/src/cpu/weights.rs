@@ -4,7 +4,8 @@
 use super::packed_parts::PackedParts;
 use super::packing::{PackJob, ReadAhead, pack_all};
 use super::stream::{EntryPart, Packing, WeightStream};
-use crate::{Error, Matrix, MatrixSpec, MemoryPolicy, Mode, PackedMatrix, Storage, ThreadLimits};
+use crate::error::Error;
+use crate::handles::{Matrix, MatrixSpec, MemoryPolicy, Mode, PackedMatrix, Storage, ThreadLimits};
 use base::{ALIGN, AlignedVec, FilePart, OutOfMemory, ThreadPool};
 use kernels::Isa;
 use kernels::layout::{self, GROUP, Layout, STORED};

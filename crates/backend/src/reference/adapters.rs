@@ -1,7 +1,9 @@
 //! What adapters add to the outputs of projections.
 
 use super::{Reference, add_scaled, dot};
-use crate::{AdaptedRows, AdapterOperations, Buffer, LowRank};
+use crate::adapters::{AdaptedRows, LowRank};
+use crate::handles::Buffer;
+use crate::seam::AdapterOperations;
 
 impl AdapterOperations for Reference {
     fn add_low_rank(&mut self, x: Buffer, outputs: &[(usize, Buffer)], adapted: &[AdaptedRows]) {

@@ -1,12 +1,16 @@
 //! The cache of the reference: rows of f32 for every place of every block, and states.
 
 use super::{Reference, Rows};
-use crate::{Batch, BlockCopy, Cache, CacheSpec, Error, KvType, SequenceRows};
+use crate::batch::{Batch, BlockCopy, SequenceRows};
+use crate::cache_spec::CacheSpec;
+use crate::error::Error;
+use crate::handles::KvType;
+use crate::seam::Cache;
 use kernels::kv::{RowLayout, State};
 
 /// Rows of one kind of one layer.
 pub(super) struct CachedRows {
-    pub spec: crate::Rows,
+    pub spec: kernels::kv::Rows,
     pub group: usize,
     /// Positions of a block.
     block: usize,
@@ -62,7 +66,7 @@ impl ReferenceCache {
         if spec.ty != KvType::F32 {
             return Err(Error::Device("the reference device has no KV cache but f32".to_owned()));
         }
-        let rows = |rows: &crate::Rows| {
+        let rows = |rows: &kernels::kv::Rows| {
             let group = spec.group_of(rows);
             let (width, places) = (rows.heads * rows.dim, rows.places(spec.block));
             let count = spec.groups[group].blocks * places;

@@ -1,6 +1,6 @@
 //! Gates, as they are defined.
 
-use crate::Gate;
+use crate::handles::Gate;
 
 pub(super) fn sigmoid(x: f32) -> f32 {
     1.0 / (1.0 + (-x).exp())

@@ -2,12 +2,16 @@
 
 use super::gates::{gated, sigmoid};
 use super::{Head, Reference, Rows, dot, rows_of};
-use crate::{
-    AdapterOperations, AttentionSpec, Batch, BidirectionalAttention, Buffer, Compression, Error,
-    Experts, HeadColumns, HyperSpec, IndexSpec, LongRows, MapOp, Matrix, Operations,
-    RecurrenceSpec, RmsNorm, Rope, Rounding, RowAttention, Selection, ShortConv, Table,
+use crate::batch::Batch;
+use crate::error::Error;
+use crate::handles::{
+    AttentionSpec, Buffer, Compression, Experts, HeadColumns, HyperSpec, IndexSpec, LongRows,
+    Matrix, RecurrenceSpec, RmsNorm, Rope, RowAttention, Selection, ShortConv, Table,
 };
+use crate::map_op::MapOp;
+use crate::seam::{AdapterOperations, BidirectionalAttention, Operations};
 use kernels::Isa;
+use kernels::kv::Rounding;
 use kernels::routing::{ExpertChoice, scale_weights};
 
 impl Operations for Reference {

@@ -2,7 +2,9 @@
 
 use super::gates::sigmoid;
 use super::{Reference, dot};
-use crate::{Batch, Buffer, RecurrenceRule, RecurrenceSpec, ShortConv, State, StateRows};
+use crate::batch::{Batch, StateRows};
+use crate::handles::{Buffer, RecurrenceRule, RecurrenceSpec, ShortConv};
+use kernels::kv::State;
 
 /// Epsilon of the norms of queries and keys: a constant of the reference implementation.
 const EPS: f32 = 1e-6;

@@ -1,7 +1,7 @@
 //! The rotation of heads by the angles of their rows.
 
 use super::Reference;
-use crate::{HeadColumns, Pairs, Rope};
+use crate::handles::{HeadColumns, Pairs, Rope};
 
 impl Reference {
     /// Rotates each head of each row by its angles, times `sign`.

@@ -2,7 +2,8 @@
 
 use super::rotation::turn;
 use super::{Reference, add_scaled, dot};
-use crate::{Batch, Buffer, Compression, IndexSpec, RowAttention};
+use crate::batch::Batch;
+use crate::handles::{Buffer, Compression, IndexSpec, RowAttention};
 use kernels::Isa;
 use kernels::kv::RowLayout;
 use kernels::kv::{Rounding, round};

@@ -2,7 +2,7 @@
 
 use super::Reference;
 use super::gates::sigmoid;
-use crate::{Buffer, HyperSpec};
+use crate::handles::{Buffer, HyperSpec};
 
 impl Reference {
     /// The factors of each row.

@@ -1,6 +1,10 @@
 //! The cache: blocks of rows and slots of states.
 
-use crate::{BlockCopy, CacheSpec, Error, KvType, Rows, State};
+use crate::batch::BlockCopy;
+use crate::cache_spec::CacheSpec;
+use crate::error::Error;
+use crate::handles::KvType;
+use kernels::kv::{Rows, State};
 use std::ops::Range;
 
 /// Holds what layers keep of sequences.

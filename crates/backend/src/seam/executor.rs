@@ -1,6 +1,9 @@
 //! What executes: its identity, threads and memory, and the steps that it computes.
 
-use crate::{Batch, Device, Error, FreeMemory, Memory};
+use crate::batch::Batch;
+use crate::device::Device;
+use crate::error::Error;
+use crate::memory::{FreeMemory, Memory};
 use base::Profile;
 use std::sync::Arc;
 

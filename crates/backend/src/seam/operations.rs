@@ -1,10 +1,14 @@
 //! Operations on rows: what every device computes.
 
-use crate::{
-    AdaptedRows, AttentionSpec, Batch, Buffer, Compression, Error, Experts, HeadColumns, HyperSpec,
-    IndexSpec, LongRows, MapOp, Matrix, RecurrenceSpec, RmsNorm, Rope, Rounding, RowAttention,
-    Selection, ShortConv, Table,
+use crate::adapters::AdaptedRows;
+use crate::batch::Batch;
+use crate::error::Error;
+use crate::handles::{
+    AttentionSpec, Buffer, Compression, Experts, HeadColumns, HyperSpec, IndexSpec, LongRows,
+    Matrix, RecurrenceSpec, RmsNorm, Rope, RowAttention, Selection, ShortConv, Table,
 };
+use crate::map_op::MapOp;
+use kernels::kv::Rounding;
 
 /// What a device computes. Buffers are `[rows, width]` in f32; `rows` is the number of rows in use,
 /// at most that of the buffers.

@@ -1,10 +1,14 @@
 //! Weights: how a device takes and holds them.
 
-use crate::{
-    Buffer, Error, ExpertBytes, ExpertUse, Experts, ExpertsSpec, Held, InputSums, Magnitude,
-    Matrix, MatrixSpec, Mode, PackedMatrix, Pairs, Rope, Storage, StreamPlan, StreamStats, Table,
-    Vector,
+use crate::cpu::InputSums;
+use crate::device::Held;
+use crate::error::Error;
+use crate::handles::{
+    Buffer, Experts, ExpertsSpec, Magnitude, Matrix, MatrixSpec, Mode, PackedMatrix, Pairs, Rope,
+    Storage, Table, Vector,
 };
+use crate::memory::{StreamPlan, StreamStats};
+use crate::routes::{ExpertBytes, ExpertUse};
 use kernels::quant::QuantType;
 use std::borrow::Cow;
 

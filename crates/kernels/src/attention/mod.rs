@@ -25,7 +25,7 @@ mod span;
 mod tile;
 mod values;
 
-use crate::Isa;
+use crate::isa::Isa;
 #[cfg(target_arch = "x86_64")]
 use crate::isa::call_compiled;
 use crate::kv::{KvLayout, KvType, MAX_HEAD_DIM, SPAN};

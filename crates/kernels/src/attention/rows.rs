@@ -12,7 +12,7 @@
 
 use super::mac::Tiles;
 use super::tile::{QueryLanes, RowTile, TILE, UseProducts, each_tile, load_each, products};
-use crate::Isa;
+use crate::isa::Isa;
 use crate::kv::{RowList, SPAN};
 use crate::lanes::{LANES, Lanes, isa_dispatch};
 use crate::math::exp_to_one;

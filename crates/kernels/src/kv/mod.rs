@@ -23,7 +23,7 @@ pub use plain::{PlainRows, RowList};
 pub(crate) use rounding::scale_of;
 pub use rounding::{Rounding, round};
 
-use crate::Isa;
+use crate::isa::Isa;
 use crate::lanes::{LANES, Lanes, isa_dispatch};
 use std::ops::Range;
 

@@ -11,7 +11,7 @@
 //! same bits.
 
 use super::largest;
-use crate::Isa;
+use crate::isa::Isa;
 use crate::lanes::widen::Widen;
 use crate::lanes::{Kernel, run_on};
 

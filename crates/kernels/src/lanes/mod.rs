@@ -111,7 +111,7 @@ macro_rules! isa_dispatch {
     ($(#[$meta:meta])* $vis:vis fn $name:ident($($arg:ident : $ty:ty),* $(,)?) = $body:ident) => {
         $(#[$meta])*
         #[allow(unsafe_code, clippy::too_many_arguments)]
-        $vis fn $name(isa: $crate::Isa, $($arg: $ty),*) {
+        $vis fn $name(isa: $crate::isa::Isa, $($arg: $ty),*) {
             use $crate::isa::{IsaKind, call_compiled};
             use $crate::lanes;
             match isa.kind() {
@@ -143,7 +143,7 @@ pub(crate) trait Kernel {
 }
 
 /// Runs `kernel`, compiled for `isa`.
-pub(crate) fn run_on<K: Kernel>(isa: crate::Isa, kernel: K) {
+pub(crate) fn run_on<K: Kernel>(isa: crate::isa::Isa, kernel: K) {
     use crate::isa::IsaKind;
     match isa.kind() {
         IsaKind::Scalar => scalar::Scalar::enter(kernel),

@@ -16,10 +16,11 @@ pub(crate) mod amx;
 
 use super::panels::panels;
 use super::{Activations, GROUP, Inputs, Layout, Weights};
+use crate::elementwise;
+use crate::isa::Isa;
 use crate::lanes::isa_dispatch;
 use crate::lanes::transpose::Transpose;
 use crate::quant::{BF16, QuantType};
-use crate::{Isa, elementwise};
 use base::Tile;
 
 /// Most activation rows of a panel, where the products are not in tiles.

@@ -15,7 +15,7 @@
 use super::outputs::{Groups, HELD_GROUPS, held_groups, put_sums};
 use super::panels::{panels, runs};
 use super::{Activations, GROUP, Inputs, Layout, Weights, bf16, fp8};
-use crate::Isa;
+use crate::isa::Isa;
 use crate::lanes::scalar::Scalar;
 use crate::lanes::transpose::Transpose;
 use crate::lanes::widen::Widen;

@@ -14,7 +14,7 @@
 #[cfg(target_arch = "x86_64")]
 use super::bf16::{panel_rows, words};
 use super::{Activations, GROUP, Inputs, Layout, Weights};
-use crate::Isa;
+use crate::isa::Isa;
 use crate::quant::{QuantType, fp8::FP8};
 use base::Tile;
 

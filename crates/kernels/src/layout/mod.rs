@@ -14,7 +14,7 @@ mod stored;
 #[cfg(test)]
 mod tests;
 
-use crate::Isa;
+use crate::isa::Isa;
 use crate::quant::QuantType;
 use base::Tile;
 use std::ops::Range;

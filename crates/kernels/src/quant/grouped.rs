@@ -4,7 +4,8 @@
 //! has.
 
 use super::q4_0::nibbles;
-use super::{BlockScales, CodeLayout, Packing, QuantType, nibble_codes, packing};
+use super::{QuantType, nibble_codes, packing};
+use crate::quant::packing::{BlockScales, CodeLayout, Packing};
 
 const LEN: usize = 32;
 const BYTES_4: usize = 5 + LEN / 2;

@@ -7,11 +7,9 @@ use super::fit::{
 };
 use super::grids::IQ1 as GRID;
 use super::iq2::{EIGHT, nibble};
-use super::{
-    BlockFormat, BlockScales, CodeLayout, Packing, QuantType, entry_codes, packing, read_bits,
-    read_f16,
-};
+use super::{BlockFormat, QuantType, packing, read_bits, read_f16};
 use crate::lanes::widen::Widen;
+use crate::quant::packing::{BlockScales, CodeLayout, Packing, entry_codes};
 use std::sync::LazyLock;
 
 const LEN: usize = 256;

@@ -3,9 +3,10 @@
 
 use super::fit::{WeightedGroup, isa, relative};
 use super::q4_0::{nibbles, pack_nibbles};
-use super::{BlockScales, CodeLayout, Packing, QuantType, nibble_codes, packing};
+use super::{QuantType, nibble_codes, packing};
 use crate::lanes::widen::Widen;
 use crate::lanes::{Kernel, run_on};
+use crate::quant::packing::{BlockScales, CodeLayout, Packing};
 
 const LEN: usize = 32;
 const BYTES: usize = 17;

@@ -10,7 +10,8 @@
 
 use super::mxfp4::DOUBLED;
 use super::q4_0::nibbles;
-use super::{BlockScales, CodeLayout, Packing, QuantType, fp8, nibble_codes, packing};
+use super::{QuantType, fp8, nibble_codes, packing};
+use crate::quant::packing::{BlockScales, CodeLayout, Packing};
 
 const LEN: usize = 32;
 const BYTES: usize = 7 + LEN / 2;

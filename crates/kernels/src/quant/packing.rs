@@ -1,7 +1,7 @@
 //! How storage types are packed for products of bytes: a [`Packing`] names a [`CodeLayout`] and
 //! unpacks quant blocks into codes and scales.
 
-use crate::Isa;
+use crate::isa::Isa;
 
 /// Inputs that share a scale of activations.
 pub const BLOCK: usize = 32;

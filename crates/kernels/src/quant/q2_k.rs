@@ -2,11 +2,9 @@
 //! minimum, under two f16 factors. Follows `dequantize_row_q2_K` of ggml.
 
 use super::fit::{WeightedBlock, fit_lines, store_f16};
-use super::{
-    BlockFormat, BlockScales, CodeLayout, Packing, QuantType, add_bits, packing, read_bits,
-    read_f16, restore_line,
-};
+use super::{BlockFormat, QuantType, add_bits, packing, read_bits, read_f16, restore_line};
 use crate::lanes::widen::Widen;
+use crate::quant::packing::{BlockScales, CodeLayout, Packing};
 
 const LEN: usize = 256;
 const BYTES: usize = 84;

@@ -5,10 +5,10 @@
 use super::fit::{Levels, WeightedBlock, fit_scales, inverse, nearest, store_f16};
 use super::q2_k::{place, two_bits};
 use super::{
-    BlockFormat, BlockScales, CodeLayout, Packing, QuantType, add_bits, centred, packing,
-    read_bits, read_f16, restore_line,
+    BlockFormat, QuantType, add_bits, centred, packing, read_bits, read_f16, restore_line,
 };
 use crate::lanes::widen::Widen;
+use crate::quant::packing::{BlockScales, CodeLayout, Packing};
 
 const LEN: usize = 256;
 const BYTES: usize = 110;

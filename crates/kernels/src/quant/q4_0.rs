@@ -4,10 +4,10 @@
 
 use super::fit::{Levels, WeightedBlock, nearest, store_f16_line, store_f16_scale};
 use super::{
-    BlockFormat, BlockScales, CodeLayout, Packing, QuantType, centred, nibble_codes, packing,
-    read_bits, read_f16, restore_line,
+    BlockFormat, QuantType, centred, nibble_codes, packing, read_bits, read_f16, restore_line,
 };
 use crate::lanes::widen::Widen;
+use crate::quant::packing::{BlockScales, CodeLayout, Packing};
 
 const LEN: usize = 32;
 /// Where the value of largest magnitude is tried, relative to the levels at the ends.

@@ -3,8 +3,9 @@
 
 use super::fit::{WeightedBlock, fit_lines};
 use super::q4_k::{SHRINKS, pair_codes, restore_groups, steps, store_steps};
-use super::{BlockFormat, CodeLayout, Packing, QuantType, add_bits, packing};
+use super::{BlockFormat, QuantType, add_bits, packing};
 use crate::lanes::widen::Widen;
+use crate::quant::packing::{CodeLayout, Packing};
 
 const LEN: usize = 256;
 const BYTES: usize = 176;

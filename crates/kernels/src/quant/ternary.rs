@@ -4,10 +4,9 @@
 
 use super::fit::{Levels, WeightedBlock, nearest, store_f16_scale};
 use super::q2_k::{place, two_bits};
-use super::{
-    BlockFormat, BlockScales, CodeLayout, Packing, QuantType, packing, read_bits, read_f16,
-};
+use super::{BlockFormat, QuantType, packing, read_bits, read_f16};
 use crate::lanes::widen::Widen;
+use crate::quant::packing::{BlockScales, CodeLayout, Packing};
 
 const LEN: usize = 256;
 

@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 use super::{BLOCK, add_heads};
-use crate::Isa;
+use crate::isa::Isa;
 use crate::kv::{KvType, PlainRows, Rounding, RowList, scale_of};
 use crate::lanes::int::{IntLanes, int_dispatch};
 use crate::lanes::widen::Widen;

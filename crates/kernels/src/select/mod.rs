@@ -10,8 +10,8 @@
 
 mod codes;
 
-use crate::Isa;
 use crate::attention::{QueryLanes, RowTile, TILE, Tiles, UseProducts, each_tile, products};
+use crate::isa::Isa;
 use crate::kv::RowList;
 use crate::lanes::{LANES, Lanes, isa_dispatch};
 use codes::CodeScratch;

@@ -1,11 +1,10 @@
 //! Parses rules from YAML.
 
 use super::fields::{self, RuleFields, one_of, whole};
-use super::{
-    DeviceRule, MAX_BYTES, Match, Placement, Rule, RulePlace, TensorKind, TensorMemory, Type,
-};
-use crate::Error;
+use super::{DeviceRule, MAX_BYTES, Match, Placement, Rule, RulePlace, TensorMemory, Type};
+use crate::error::Error;
 use backend::{CPU, Mode, REFERENCE};
+use formats::layers::TensorKind;
 use kernels::quant;
 use regex::Regex;
 use serde_json::Value;

@@ -1,8 +1,10 @@
 //! Applies rules to tensors.
 
-use super::{Placed, Placement, Rule, RulePlace, TensorInfo, TensorKind, TensorMemory};
-use crate::Error;
+use super::{Placed, Placement, Rule, RulePlace, TensorMemory};
+use crate::error::Error;
+use crate::placement::tensor::TensorInfo;
 use backend::Backend;
+use formats::layers::TensorKind;
 use std::path::Path;
 use std::sync::LazyLock;
 

@@ -1,8 +1,9 @@
 //! Which weights are left on disk where not all fit into memory.
 
-use super::{Placed, TensorKind, TensorMemory};
+use super::{Placed, TensorMemory};
 use formats::Checkpoint;
 use formats::families::layer_of;
+use formats::layers::TensorKind;
 use kernels::quant::QuantType;
 use std::collections::{BTreeMap, HashMap};
 

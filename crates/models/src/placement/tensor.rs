@@ -1,8 +1,8 @@
 //! The facts about a tensor that placement uses, and its size in memory.
 
-use super::TensorKind;
 use backend::{Backend, Mode};
 use formats::families::{layer_of, tensor_kind};
+use formats::layers::TensorKind;
 use formats::{Checkpoint, TensorView};
 use kernels::quant::QuantType;
 

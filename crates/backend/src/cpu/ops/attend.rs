@@ -5,9 +5,10 @@
 //! positions is computed on its own and the spans of a row are added up afterwards, which gives
 //! the same bits.
 
+use crate::batch::Batch;
 use crate::cpu::core::CpuCore;
 use crate::cpu::kv::KvCache;
-use crate::{AttentionSpec, Batch, Buffer, Mode};
+use crate::handles::{AttentionSpec, Buffer, Mode};
 use base::{AlignedVec, ThreadPool};
 use kernels::Isa;
 use kernels::attention::{self, KvRef, Query};

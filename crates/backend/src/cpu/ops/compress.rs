@@ -1,10 +1,11 @@
 //! Compressed rows (DeepSeek V4): positions pooled into one row.
 
 use super::ropes::{RopeTable, Ropes};
+use crate::batch::Batch;
 use crate::cpu::core::CpuCore;
 use crate::cpu::kv::{KvCache, PlainRef};
 use crate::cpu::scratch::{grown, scratch};
-use crate::{Batch, Compression};
+use crate::handles::Compression;
 use base::AlignedVec;
 use kernels::compress::{PoolSlot, pool};
 use kernels::kv::round;

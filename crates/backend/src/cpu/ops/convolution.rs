@@ -1,8 +1,9 @@
 //! Depthwise convolutions over the last few positions of each sequence.
 
+use crate::batch::Batch;
 use crate::cpu::core::CpuCore;
 use crate::cpu::kv::KvCache;
-use crate::{Batch, Buffer, ShortConv};
+use crate::handles::{Buffer, ShortConv};
 use kernels::conv::{MAX_KERNEL, short_conv};
 use kernels::kv::KvType;
 

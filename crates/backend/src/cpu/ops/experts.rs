@@ -10,11 +10,14 @@ mod routes;
 mod streamed;
 
 use super::products::{Products, Rounded};
+use crate::batch::Batch;
 use crate::cpu::core::CpuCore;
 use crate::cpu::scratch::{grown, scratch};
 use crate::cpu::stream::WeightStream;
 use crate::cpu::weights::Matrices;
-use crate::{Batch, Buffer, Error, ExpertUse, Experts, ExpertsSpec, Matrix, Vector};
+use crate::error::Error;
+use crate::handles::{Buffer, Experts, ExpertsSpec, Matrix, Vector};
+use crate::routes::ExpertUse;
 use base::{AlignedVec, Tile};
 use kernels::elementwise;
 use kernels::layout::Inputs;

@@ -1,6 +1,7 @@
 use super::*;
 use crate::cpu::Cpu;
-use crate::{Gate, HeadColumns, MatrixSpec, Mode, Operations, Routing, Scores, Weights};
+use crate::handles::{Gate, HeadColumns, MatrixSpec, Mode, Routing, Scores};
+use crate::seam::{Operations, Weights};
 use base::Rng;
 use kernels::Isa;
 use kernels::quant::F32;

@@ -2,7 +2,7 @@
 
 use super::products::Products;
 use crate::cpu::core::CpuCore;
-use crate::{HeadColumns, Matrix};
+use crate::handles::{HeadColumns, Matrix};
 
 impl Products {
     /// `out[h] = x[h] * weights[h]^T` for the columns of each head.

@@ -3,8 +3,8 @@
 //! Invariant: the squares of a column are added in f64 in the order of the rows, so that the
 //! sums depend neither on threads nor on how the rows came in batches.
 
-use crate::Matrix;
 use crate::cpu::weights::Matrices;
+use crate::handles::Matrix;
 use base::ThreadPool;
 use std::collections::HashMap;
 

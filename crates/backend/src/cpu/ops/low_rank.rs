@@ -5,9 +5,10 @@
 //! Inputs are not rounded, and no sum depends on other rows: a product with a first factor is one
 //! with stored weights, one with a second factor as [`kernels::low_rank`] says.
 
+use crate::adapters::AdaptedRows;
 use crate::cpu::core::CpuCore;
 use crate::cpu::scratch::grown;
-use crate::{AdaptedRows, Buffer};
+use crate::handles::Buffer;
 use base::{AlignedVec, MAX_MATRICES, Tile};
 use kernels::layout::{GROUP, Inputs, STORED};
 use kernels::low_rank;

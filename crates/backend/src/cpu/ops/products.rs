@@ -6,7 +6,7 @@ use crate::cpu::core::{CpuCore, SERIAL_VALUES};
 use crate::cpu::packing::PackJob;
 use crate::cpu::scratch::{grown, scratch};
 use crate::cpu::weights::{Matrices, WeightMatrix};
-use crate::{Buffer, Matrix};
+use crate::handles::{Buffer, Matrix};
 use base::{AlignedVec, MAX_MATRICES, Tile};
 use kernels::Isa;
 use kernels::layout::{Activations, GROUP, Inputs, Weights};

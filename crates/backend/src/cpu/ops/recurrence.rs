@@ -3,10 +3,11 @@
 //! Heads of sequences are spread over the threads; a thread takes all rows of a head one after
 //! another. Where a state is saved after a row, all heads are computed up to that row first.
 
+use crate::batch::{Batch, SequenceRows, StateRows};
 use crate::cpu::core::CpuCore;
 use crate::cpu::scratch::scratch;
 use crate::cpu::states::{StateMemory, StatePlace};
-use crate::{Batch, Buffer, Gate, RecurrenceRule, RecurrenceSpec, SequenceRows, StateRows};
+use crate::handles::{Buffer, Gate, RecurrenceRule, RecurrenceSpec};
 use base::PairCut;
 use kernels::delta::{self, DeltaRows, StateRule, Strided};
 use kernels::elementwise;

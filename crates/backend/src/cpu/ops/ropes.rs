@@ -2,7 +2,8 @@
 
 use crate::cpu::core::CpuCore;
 use crate::cpu::scratch::scratch;
-use crate::{Error, HeadColumns, LongRows, Pairs, Rope};
+use crate::error::Error;
+use crate::handles::{HeadColumns, LongRows, Pairs, Rope};
 use base::AlignedVec;
 use kernels::rope::{self, Magnitude};
 

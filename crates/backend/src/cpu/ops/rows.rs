@@ -1,7 +1,9 @@
 //! Operations on each row by itself: norms, elementwise operations, copies, rounding.
 
 use crate::cpu::core::CpuCore;
-use crate::{Buffer, HeadColumns, MapOp, MatrixSpec, RmsNorm, Rounding};
+use crate::handles::{Buffer, HeadColumns, MatrixSpec, RmsNorm};
+use crate::map_op::MapOp;
+use kernels::kv::Rounding;
 use kernels::{elementwise, kv};
 
 /// Rows of an embedding table.

@@ -1,10 +1,12 @@
 //! Attention over plain rows (DeepSeek V4): compressed rows, all or the best by an index, and the
 //! rows of a window. Rows of the batch, by groups of heads, are spread over the threads.
 
+use crate::batch::Batch;
 use crate::cpu::core::CpuCore;
 use crate::cpu::kv::{KvCache, PlainRef};
 use crate::cpu::scratch::scratch;
-use crate::{Batch, Buffer, Error, IndexSpec, RowAttention, Selection};
+use crate::error::Error;
+use crate::handles::{Buffer, IndexSpec, RowAttention, Selection};
 use base::AlignedVec;
 use kernels::attention::rows::{self, RowQuery, attend_rows};
 use kernels::kv::RowList;

@@ -1,7 +1,7 @@
 //! Residual streams of hyper-connections.
 
 use crate::cpu::core::CpuCore;
-use crate::{Buffer, HyperSpec};
+use crate::handles::{Buffer, HyperSpec};
 use kernels::hyper::{self, Mixing};
 
 pub(in crate::cpu) fn spread(core: &mut CpuCore, x: Buffer, out: Buffer, rows: usize) {

@@ -5,7 +5,10 @@ use super::super::kv::{self, KvCache};
 use super::super::ops::sparse;
 use super::super::scratch::scratch;
 use super::super::states::StateMemory;
-use crate::{BlockCopy, Cache, CacheSpec, Error, StoredBlocks};
+use crate::batch::BlockCopy;
+use crate::cache_spec::CacheSpec;
+use crate::error::Error;
+use crate::seam::{Cache, StoredBlocks};
 use kernels::kv::STATE_TILE;
 use std::ops::Range;
 

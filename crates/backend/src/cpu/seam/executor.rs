@@ -1,7 +1,12 @@
 //! Threads and steps of the CPU.
 
 use super::super::Cpu;
-use crate::{Batch, CPU, Device, Error, Executor, MatrixSpec, Memory, MemoryPolicy};
+use crate::batch::Batch;
+use crate::device::{CPU, Device};
+use crate::error::Error;
+use crate::handles::{MatrixSpec, MemoryPolicy};
+use crate::memory::Memory;
+use crate::seam::Executor;
 use base::Profile;
 use std::sync::Arc;
 

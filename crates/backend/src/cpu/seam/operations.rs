@@ -3,12 +3,17 @@
 use super::super::Cpu;
 use super::super::core::{CpuCore, Workspace};
 use super::super::ops::{rows, streams};
-use crate::{
-    AdaptedRows, AdapterOperations, AttentionSpec, Batch, BidirectionalAttention, Buffer,
-    Compression, Error, Experts, HeadColumns, HyperSpec, IndexSpec, LongRows, MapOp, Matrix,
-    Operations, RecurrenceSpec, RmsNorm, Rope, Rounding, RowAttention, Selection, ShortConv, Table,
+use crate::adapters::AdaptedRows;
+use crate::batch::Batch;
+use crate::error::Error;
+use crate::handles::{
+    AttentionSpec, Buffer, Compression, Experts, HeadColumns, HyperSpec, IndexSpec, LongRows,
+    Matrix, RecurrenceSpec, RmsNorm, Rope, RowAttention, Selection, ShortConv, Table,
 };
+use crate::map_op::MapOp;
+use crate::seam::{AdapterOperations, BidirectionalAttention, Operations};
 use base::AlignedVec;
+use kernels::kv::Rounding;
 
 impl Operations for Cpu {
     fn buffer(&mut self, rows: usize, width: usize) -> Result<Buffer, Error> {

@@ -4,7 +4,11 @@ use super::super::Cpu;
 use super::super::ops::experts::ExpertGroup;
 use super::super::stream::PAGE;
 use super::super::weights::WeightBytes;
-use crate::{Buffer, Error, ExpertBytes, Experts, StreamPlan, StreamStats, StreamedWeights};
+use crate::error::Error;
+use crate::handles::{Buffer, Experts};
+use crate::memory::{StreamPlan, StreamStats};
+use crate::routes::ExpertBytes;
+use crate::seam::StreamedWeights;
 
 impl StreamedWeights for Cpu {
     fn layer_loaded(&mut self) {

@@ -4,7 +4,8 @@
 //! the current one. They are given up when the layer is reached, and nothing is guessed for a while
 //! where fewer than half of the guesses were used.
 
-use super::{Place, Urgency, WeightStream};
+use super::{Place, WeightStream};
+use base::Urgency;
 
 /// Guesses after which it is decided whether they are of use.
 const JUDGED: u32 = 64;

@@ -19,7 +19,10 @@ pub(super) struct LayerOrder {
 impl WeightStream {
     /// Adds the matrices of a layer, which are used in about this order, and returns the number of
     /// the first.
-    pub fn add_layer(&mut self, parts: impl Iterator<Item = super::EntryPart>) -> usize {
+    pub fn add_layer(
+        &mut self,
+        parts: impl Iterator<Item = crate::cpu::stream::entry::EntryPart>,
+    ) -> usize {
         let first = self.entries.len();
         parts.enumerate().for_each(|(position, part)| self.add(vec![part], Some(position)));
         self.layers.all.push(first..self.entries.len());

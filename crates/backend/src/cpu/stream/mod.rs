@@ -21,7 +21,9 @@ mod tests;
 
 pub(super) use entry::{Entry, EntryPart, PAGE, Packing, PartFile};
 
-use crate::{Error, Heat, StreamPlan, StreamStats};
+use crate::error::Error;
+use crate::heat::Heat;
+use crate::memory::{StreamPlan, StreamStats};
 use base::{DirectFile, PageVec, ReadPool, Urgency};
 use entry::FillJob;
 use foresight::Foresight;
@@ -155,12 +157,12 @@ impl WeightStream {
     }
 
     /// The slots of experts of each size.
-    pub fn slot_classes(&self) -> Vec<crate::SlotClass> {
+    pub fn slot_classes(&self) -> Vec<crate::memory::SlotClass> {
         let class = |(number, class): (usize, &SlotClass)| {
             let experts = self.entries.iter().filter(|expert| expert.class == number);
             let experts = experts.filter(|expert| expert.position.is_none()).count();
             let bytes = self.slots.get(class.slots.start).map_or(0, |slot| slot.memory.len());
-            crate::SlotClass { bytes, experts, slots: class.slots.len() }
+            crate::memory::SlotClass { bytes, experts, slots: class.slots.len() }
         };
         let all = self.classes.iter().enumerate().map(class);
         all.filter(|class| class.experts > 0).collect()

@@ -3,7 +3,8 @@
 //! Invariant: nothing waits for these reads but what needs their experts or their slots.
 
 use super::{Place, SlotClass, WeightStream};
-use crate::{ExpertBytes, Heat};
+use crate::heat::Heat;
+use crate::routes::ExpertBytes;
 use base::Urgency;
 
 impl WeightStream {

@@ -1,8 +1,10 @@
 //! Which slot is read into next.
 
 use super::entry::FillJob;
-use super::{EntrySlot, Heat, Place, SlotClass, WeightStream};
-use crate::{Error, memory};
+use super::{EntrySlot, Place, SlotClass, WeightStream};
+use crate::error::Error;
+use crate::heat::Heat;
+use crate::memory;
 use base::{PageVec, ReadPool};
 use std::collections::HashMap;
 

@@ -105,6 +105,9 @@ impl FieldRow {
     }
 
     /// Reads the value into the model.
+    ///
+    /// # Errors
+    /// If a value that must be there is absent, or one is not what the row says.
     pub fn read(&self, source: FieldSource, model: &mut Hyperparameters) -> Result<()> {
         match source {
             FieldSource::ConfigJson(config) if !self.hf.is_empty() => self.read_hf(config, model),

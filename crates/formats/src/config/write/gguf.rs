@@ -3,7 +3,7 @@
 use super::super::family::Family;
 use super::super::fields::{GgufKeyWriter, SIGMOID, SOFTMAX, SOFTMAX_OF_CHOSEN, SQRT_SOFTPLUS};
 use super::super::gguf::delta::{CHANNELS, VALUES};
-use super::super::gguf::mamba::{INNER, MIN_STEP, MAX_STEP, NORM_FIRST, PROJECTION_SCALE};
+use super::super::gguf::mamba::{INNER, MAX_STEP, MIN_STEP, NORM_FIRST, PROJECTION_SCALE};
 use super::super::gguf::rope::LOG_MULTIPLIER;
 use super::super::rows::{
     self, CHOSEN_GROUPS, DENSE_LAYERS, EXPERT_COUNT, EXPERT_GROUPS, SHARED_EXPERTS, SHARED_WIDTH,

@@ -217,7 +217,7 @@ macro_rules! int_dispatch {
     ($(#[$meta:meta])* $vis:vis fn $name:ident($($arg:ident : $ty:ty),* $(,)?) = $body:ident) => {
         $(#[$meta])*
         #[allow(unsafe_code, clippy::too_many_arguments)]
-        $vis fn $name(isa: $crate::Isa, $($arg: $ty),*) {
+        $vis fn $name(isa: $crate::isa::Isa, $($arg: $ty),*) {
             use $crate::isa::{IsaKind, call_compiled};
             use $crate::lanes::int;
             match isa.kind() {

@@ -3,7 +3,7 @@
 //! Rows are stored in panels (see `panels`). A panel of `W` rows holds, for each block of 32
 //! inputs in turn, sixteen words of each row: `[word][row]`.
 
-use crate::Isa;
+use crate::isa::Isa;
 use crate::lanes::int::{IntLanes, int_dispatch};
 use crate::lanes::transpose::Transpose;
 use crate::lanes::{LANES, Lanes};

@@ -9,7 +9,7 @@
 use super::GROUP;
 use super::code_layouts::with_code_layout;
 use super::parts::{Planes, Scales};
-use crate::Isa;
+use crate::isa::Isa;
 use crate::lanes::isa_dispatch;
 use crate::lanes::transpose::Transpose;
 use crate::quant::{BLOCK, CodeLayout, QuantType, RowSpan, SPAN};

@@ -7,13 +7,14 @@ use super::packed::{code_bytes, code_layout, group_bytes};
 use super::parts::{Planes, Scales};
 use super::tile::{Ahead, Sums};
 use super::unpacked::{UNPACKED, Unpacked, unpack, unpacked_bytes};
-use super::{GROUP, Inputs, Weights, words};
+use super::{GROUP, Inputs, Weights};
 #[cfg(target_arch = "aarch64")]
 use crate::lanes::int::neon::{Neon, NeonDot};
 use crate::lanes::int::scalar::ScalarInt;
 #[cfg(target_arch = "x86_64")]
 use crate::lanes::int::x86::{Avx2, Avx512Vnni, AvxVnni};
 use crate::lanes::int::{IntLanes, int_dispatch};
+use crate::layout::int8::activations::words;
 use crate::layout::outputs::{Groups, HELD_GROUPS, held_groups, put_sums};
 use crate::layout::panels::{panels, runs};
 use crate::quant::{BLOCK, SPAN};

@@ -16,7 +16,7 @@ pub(super) use signs::{Signs, Unsigned};
 pub(super) use step::{Rounded, Rounding, StepGrid, fit_steps};
 
 use super::BlockFormat;
-use crate::Isa;
+use crate::isa::Isa;
 use crate::lanes::widen::Widen;
 use crate::lanes::{Kernel, run_on};
 use half::f16;

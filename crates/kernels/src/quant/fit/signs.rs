@@ -2,7 +2,8 @@
 //! eight signs are stored, the number of negative values must be even: a value of little weight
 //! then gets the wrong sign, and the smallest magnitude is its best approximation.
 
-use super::{Leveled, WeightedBlock, WeightedGroup};
+use super::{WeightedBlock, WeightedGroup};
+use crate::quant::fit::book::Leveled;
 
 const LEN: usize = 256;
 const EIGHT: usize = 8;

@@ -5,10 +5,11 @@
 //! combines the spans in ascending order. How many vectors a workgroup takes at once, and how many
 //! rows or spans are computed before they are combined, changes no bits.
 
-use super::{CachedRows, Form, STORED};
+use super::{CachedRows, Form};
 use crate::gpu::{Access, Kernel};
 use crate::parts::{EACH, EXP_TO_ONE, MAX_GROUPS, dealt};
 use crate::webgpu::WebGpu;
+use crate::webgpu::kv::store::STORED;
 use crate::webgpu::step::{Places, STEP, StepBatch};
 use crate::wgsl::params;
 use backend::{AttentionSpec, Buffer, Error, Window};

@@ -1,10 +1,10 @@
 //! Dispatches of products.
 
 use super::form::ProductParams;
-use super::{Form, InputForm, TILE_ROWS};
 use crate::gpu::{Access, Kernel, Words};
 use crate::parts::{EACH, MAX_GROUPS, dealt};
 use crate::webgpu::WebGpu;
+use crate::webgpu::products::form::{Form, InputForm, TILE_ROWS};
 use crate::wgsl::params;
 use backend::Error;
 use kernels::quant::{BLOCK, SPAN};

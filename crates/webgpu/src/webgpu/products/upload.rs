@@ -1,9 +1,10 @@
 //! Weights on their way to the device.
 
+use super::MatrixPart;
 use super::pack::pack_row;
-use super::{InputForm, MatrixPart};
 use crate::gpu::Words;
 use crate::webgpu::WebGpu;
+use crate::webgpu::products::form::InputForm;
 use backend::{Error, MatrixSpec};
 use kernels::Isa;
 

@@ -1,7 +1,7 @@
 //! Records which experts rows choose.
 
 use super::ExpertScratch;
-use crate::ExpertUse;
+use crate::routes::ExpertUse;
 
 impl ExpertScratch {
     /// Notes the choices of a layer, if they are recorded. `first` is the number of the first

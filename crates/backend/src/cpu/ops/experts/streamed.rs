@@ -5,7 +5,7 @@ use crate::cpu::core::CpuCore;
 use crate::cpu::ops::products::Products;
 use crate::cpu::scratch::grown;
 use crate::cpu::stream::WeightStream;
-use crate::{Buffer, Experts};
+use crate::handles::{Buffer, Experts};
 use std::ops::Range;
 
 impl RoutedExperts {
