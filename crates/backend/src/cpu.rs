@@ -1,6 +1,7 @@
 //! The CPU: kernels over slices, spread over a thread pool along output elements.
 
 mod core;
+mod device;
 mod kv;
 mod ops;
 mod packed_parts;
@@ -16,13 +17,13 @@ use self::core::CpuCore;
 use crate::error::Error;
 use crate::handles::{MatrixSpec, Mode};
 use base::ThreadPool;
+pub use device::CPU;
 use kernels::Isa;
 use kv::KvCache;
 use ops::attend::AttentionPlan;
 use ops::compress::CompressScratch;
 use ops::convolution::ConvolvedRows;
 use ops::experts::RoutedExperts;
-pub use ops::inputs::InputSums;
 use ops::low_rank::LowRankScratch;
 use ops::products::Products;
 use ops::recurrence::RecurrencePlan;

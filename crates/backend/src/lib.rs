@@ -26,8 +26,8 @@ mod seam;
 pub use adapters::{AdaptedRows, Adapter, AdapterSet, LowRank, ScaledAdapter};
 pub use batch::{Batch, BlockCopy, SequenceRows, StateRows, StateSave};
 pub use cache_spec::{CacheSpec, GroupSize};
-pub use cpu::{Cpu, InputSums};
-pub use device::{CPU, Device, DeviceChoice, DeviceInfo, DeviceOptions, Held, REFERENCE};
+pub use cpu::{CPU, Cpu};
+pub use device::DeviceChoice;
 pub use error::Error;
 pub use handles::{
     AttentionSpec, Buffer, Bytes, Compression, Experts, ExpertsSpec, Gate, GroupRank, Groups,
@@ -41,8 +41,10 @@ pub use kernels::kv::{LayerCache, Rounding, RowLayout, Rows, State, group_window
 pub use map_op::MapOp;
 pub use memory::{FreeMemory, Memory, SlotClass, StreamPlan, StreamStats, available_memory};
 pub use read_times::ReadTimes;
+pub use reference::REFERENCE;
 pub use routes::{ExpertBytes, ExpertUse};
 pub use seam::{
-    AdapterOperations, Backend, BidirectionalAttention, Cache, Executor, Operations, PackedWeights,
-    RecordedRoutes, StoredBlocks, StreamedWeights, Weights,
+    AdapterOperations, Backend, BidirectionalAttention, Cache, Device, DeviceInfo, DeviceOptions,
+    Executor, Held, InputSums, Operations, PackedWeights, RecordedRoutes, StoredBlocks,
+    StreamedWeights, Weights,
 };

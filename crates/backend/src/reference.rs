@@ -15,17 +15,25 @@ mod sparse;
 mod streams;
 
 use crate::batch::Batch;
-use crate::device::{Device, Held, REFERENCE};
 use crate::error::Error;
 use crate::handles::{
     Buffer, Experts, ExpertsSpec, Magnitude, Matrix, MatrixSpec, Mode, Pairs, Rope, Table, Vector,
 };
 use crate::memory::Memory;
+use crate::seam::{Device, Held};
 use crate::seam::{Executor, Weights};
 use cache::{CachedRows, ReferenceCache};
 use gates::gated;
 use kernels::quant::QuantType;
 use std::ops::Range;
+
+/// The specification of the operations, on one thread.
+pub static REFERENCE: Device = Device {
+    name: "reference",
+    is_gpu: false,
+    list: Vec::new,
+    open: |options| Ok(Box::new(Reference::new(options.mode)?)),
+};
 
 /// A row-major array of f32 values.
 struct Rows {

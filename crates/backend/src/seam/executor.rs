@@ -1,7 +1,7 @@
 //! What executes: its identity, threads and memory, and the steps that it computes.
 
+use super::device::Device;
 use crate::batch::Batch;
-use crate::device::Device;
 use crate::error::Error;
 use crate::memory::{FreeMemory, Memory};
 use base::Profile;

@@ -2,12 +2,16 @@
 //! methods that return them tell.
 
 mod cache;
+mod device;
 mod executor;
+mod input_sums;
 mod operations;
 mod weights;
 
 pub use cache::{Cache, StoredBlocks};
+pub use device::{Device, DeviceInfo, DeviceOptions, Held};
 pub use executor::Executor;
+pub use input_sums::InputSums;
 pub use operations::{AdapterOperations, BidirectionalAttention, Operations};
 pub use weights::{PackedWeights, RecordedRoutes, StreamedWeights, Weights};
 

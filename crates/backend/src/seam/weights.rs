@@ -1,7 +1,7 @@
 //! Weights: how a device takes and holds them.
 
-use crate::cpu::InputSums;
-use crate::device::Held;
+use super::device::Held;
+use super::input_sums::InputSums;
 use crate::error::Error;
 use crate::handles::{
     Buffer, Experts, ExpertsSpec, Magnitude, Matrix, MatrixSpec, Mode, PackedMatrix, Pairs, Rope,

@@ -5,22 +5,12 @@
 
 use crate::cpu::weights::Matrices;
 use crate::handles::Matrix;
+use crate::seam::InputSums;
 use base::ThreadPool;
 use std::collections::HashMap;
 
 /// Columns that one thread adds up at a time.
 const COLUMNS: usize = 128;
-
-/// Sums over the inputs of one matrix, or of all matrices of one name.
-#[derive(Clone, Debug, PartialEq)]
-pub struct InputSums {
-    /// Name of the tensor.
-    pub name: String,
-    /// The sum of the squares of every column, one matrix after the other.
-    pub squares: Vec<f64>,
-    /// Rows added up, for each matrix.
-    pub rows: Vec<u64>,
-}
 
 impl InputSums {
     fn new(name: &str, columns: usize) -> Self {

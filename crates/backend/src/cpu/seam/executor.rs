@@ -2,10 +2,11 @@
 
 use super::super::Cpu;
 use crate::batch::Batch;
-use crate::device::{CPU, Device};
+use crate::cpu::device::CPU;
 use crate::error::Error;
 use crate::handles::{MatrixSpec, MemoryPolicy};
 use crate::memory::Memory;
+use crate::seam::Device;
 use crate::seam::Executor;
 use base::Profile;
 use std::sync::Arc;

@@ -4,14 +4,14 @@ use super::super::Cpu;
 use super::super::ops::products::Products;
 use super::super::ops::ropes::RopeTable;
 use super::super::weights::packed_layout;
-use crate::cpu::ops::inputs::InputSums;
-use crate::device::Held;
 use crate::error::Error;
 use crate::handles::{
     Experts, ExpertsSpec, Magnitude, Matrix, MatrixSpec, Mode, PackedMatrix, Pairs, Rope, Storage,
     Table, Vector,
 };
 use crate::routes::ExpertUse;
+use crate::seam::Held;
+use crate::seam::InputSums;
 use crate::seam::{PackedWeights, RecordedRoutes, StreamedWeights, Weights};
 use kernels::layout::STORED;
 use kernels::quant::QuantType;
