@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Crates whose modules may still use items of the modules around them. None may be added.
-const NOT_COVERED: [&str; 4] = ["backend", "kernels", "models", "webgpu"];
+const NOT_COVERED: [&str; 3] = ["backend", "kernels", "webgpu"];
 
 /// A module by the names on the way from the root of its crate.
 type Module = Vec<String>;

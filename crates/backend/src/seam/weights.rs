@@ -1,6 +1,5 @@
 //! Weights: how a device takes and holds them.
 
-use super::device::Held;
 use super::input_sums::InputSums;
 use crate::error::Error;
 use crate::handles::{
@@ -128,4 +127,13 @@ pub trait RecordedRoutes {
     fn record_routes(&mut self);
     /// Appends what rows have chosen in the step that has ended to `out`, by layers.
     fn take_routes(&mut self, out: &mut Vec<ExpertUse>);
+}
+
+/// How a backend holds a matrix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Name of the layout.
+    pub layout: &'static str,
+    /// Bytes of the copy in this layout; `None` if the bytes of the file are used as they are.
+    pub bytes: Option<usize>,
 }

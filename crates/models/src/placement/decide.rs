@@ -1,6 +1,6 @@
 //! The placement of one tensor under a rule.
 
-use super::{DeviceRule, Placed, RulePlace, TensorMemory, Type};
+use super::rules::{DeviceRule, Placed, RulePlace, TensorMemory, Type};
 use crate::placement::tensor::TensorInfo;
 use backend::{Backend, Device, Mode};
 use kernels::quant::{self, QuantType};

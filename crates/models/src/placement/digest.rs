@@ -1,6 +1,6 @@
 //! The part of a placement that decides bits.
 
-use super::Placed;
+use super::rules::Placed;
 use sha2::{Digest, Sha256};
 
 /// A digest of what decides bits in a placement: mode and storage type of each tensor, and whether

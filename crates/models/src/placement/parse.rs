@@ -1,7 +1,7 @@
 //! Parses rules from YAML.
 
 use super::fields::{self, RuleFields, one_of, whole};
-use super::{DeviceRule, MAX_BYTES, Match, Placement, Rule, RulePlace, TensorMemory, Type};
+use super::rules::{DeviceRule, MAX_BYTES, Match, Placement, Rule, RulePlace, TensorMemory, Type};
 use crate::error::Error;
 use backend::{CPU, Mode, REFERENCE};
 use formats::layers::TensorKind;

@@ -1,6 +1,6 @@
 //! Applies rules to tensors.
 
-use super::{Placed, Placement, Rule, RulePlace, TensorMemory};
+use super::rules::{Placed, Placement, Rule, RulePlace, TensorMemory};
 use crate::error::Error;
 use crate::placement::tensor::TensorInfo;
 use backend::Backend;

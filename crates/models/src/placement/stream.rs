@@ -1,6 +1,6 @@
 //! Which weights are left on disk where not all fit into memory.
 
-use super::{Placed, TensorMemory};
+use super::rules::{Placed, TensorMemory};
 use formats::Checkpoint;
 use formats::families::layer_of;
 use formats::layers::TensorKind;

@@ -1,8 +1,10 @@
 use super::*;
 use crate::Error;
 use backend::Cpu;
+use backend::Mode;
 use formats::families::tensor_kind;
 use kernels::Isa;
+use kernels::quant::QuantType;
 use kernels::quant::{BF16, F32, Q4_K, Q8_0, fp8::FP8_128};
 use std::path::Path;
 
