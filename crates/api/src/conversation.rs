@@ -2,23 +2,24 @@
 //! prompt is the tokens of that turn, followed by the rendered messages after it.
 
 use crate::arrange::Arrangement;
+use crate::cache_report::MessagePlace;
 use crate::effort;
 use crate::error::{ApiError, template_error};
 use crate::length::TokenLimit;
 use crate::marks::MarkFinder;
-use crate::message::{Message, Tool};
-use crate::message_place::{MessagePlace, place_of};
+use crate::message::Message;
+use crate::message_place::place_of;
 use crate::prefill::{Prefill, opens_reasoning};
 use crate::probed_template::ProbedTemplate;
 use crate::reasoning_tags::{CLOSE, CLOSING};
 use crate::replay::{ReplayMemory, digests};
-use crate::request::{ChatRequest, Origin, ToolChoice};
+use crate::request::{ChatRequest, Origin};
 use crate::template_message::template_message;
 use formats::ChatRules;
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use text::tool_formats::harmony::HARMONY;
-use text::{Reasoning, RenderedPrompt, TextAssets, Thinking, ToolFormat, ToolSignature};
+use text::{Reasoning, RenderedPrompt, TextAssets, Thinking, ToolFormat};
 
 /// Renders conversations for one model.
 #[derive(Clone, Copy, Debug)]
@@ -102,7 +103,7 @@ impl Renderer<'_> {
 
     /// The messages as the template takes them.
     fn arranged<'m>(&self, request: &'m ChatRequest) -> Cow<'m, [Message]> {
-        let described = self.probed.describes().filter(|_| offers_tools(request));
+        let described = self.probed.describes().filter(|_| request.offers_tools());
         let described = described.map(|format| (&*request.tools, format, request.parallel_calls));
         let ProbedTemplate { rules, calls_as_text, .. } = self.probed;
         let (calls_as_text, tools) = (*calls_as_text, self.takes_tools(request));
@@ -172,7 +173,7 @@ impl Renderer<'_> {
 
     /// Whether the template gets the tools of a request.
     fn takes_tools(&self, request: &ChatRequest) -> bool {
-        offers_tools(request) && self.probed.describes().is_none()
+        request.offers_tools() && self.probed.describes().is_none()
     }
 }
 
@@ -219,22 +220,6 @@ impl Beginning {
             _ => Thinking::None,
         }
     }
-}
-
-/// Whether the tools are part of the prompt.
-pub(crate) fn offers_tools(request: &ChatRequest) -> bool {
-    !request.tools.is_empty() && request.tool_choice != ToolChoice::None
-}
-
-/// Names and parameters of the tools that an answer may call.
-pub(crate) fn signatures(request: &ChatRequest) -> Vec<ToolSignature> {
-    let tools = if offers_tools(request) { &request.tools[..] } else { &[] };
-    let named = tools.iter().filter(|tool| !tool.name.is_empty());
-    let signature = |tool: &Tool| {
-        let (name, parameters) = (tool.name.clone(), tool.parameters.clone());
-        ToolSignature { name, parameters }
-    };
-    named.map(signature).collect()
 }
 
 /// The template's variables without the messages.

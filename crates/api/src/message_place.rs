@@ -1,24 +1,12 @@
 //! Finds the message to which a token of a prompt belongs.
 
+use crate::cache_report::MessagePlace;
 use crate::marks::MarkFinder;
 use crate::token_positions::TokenPositions;
 use serde_json::Value;
 
 /// Messages that are looked at in one rendering; the finder of marks adds two.
 const POINTS: usize = text::MAX_POINTS - 2;
-
-/// The part of a conversation to which a token of its prompt belongs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MessagePlace {
-    /// Index of the message in the conversation as the template has it, where a system prompt is
-    /// the first message; `None` before the content of the first.
-    pub message: Option<usize>,
-    /// Role of the message.
-    pub role: Option<String>,
-    /// Whether the token is part of the content of the message; otherwise the template wrote it
-    /// after that, for instance the tools or the head of the next message.
-    pub is_content: bool,
-}
 
 /// The place of token `at` of the finder's prompt; `None` if the template renders the conversation
 /// otherwise when it is looked at.

@@ -7,7 +7,7 @@ use crate::caller_part::{CallerDigest, CallerPart, PartDigest};
 use crate::card::ModelCard;
 use crate::constraint::compile;
 use crate::constraint_builder::ConstraintBuilder;
-use crate::conversation::{Beginning, Renderer, offers_tools, signatures};
+use crate::conversation::{Beginning, Renderer};
 use crate::description::{ModelDescription, TextParts};
 use crate::error::{ApiError, text_error};
 use crate::named_adapters::Adapters;
@@ -245,9 +245,9 @@ impl Service {
     /// proportional to the length of the text.
     pub fn prepare_chat(&self, request: &ChatRequest) -> Result<Prepared, ApiError> {
         let template = self.template(request)?;
-        self.check_length(request, template)?;
+        self.token_limit().check_chat(request, template, self.tokenizer())?;
         let renderer = Renderer { marks: self.info().uses_marks, ..self.renderer(template) };
-        let tools: Arc<[ToolSignature]> = signatures(request).into();
+        let tools: Arc<[ToolSignature]> = request.signatures().into();
         let rendered = renderer.prompt(request)?;
         let beginning = Beginning::of(&rendered, self.thinks);
         let (format, parallel) = (renderer.probed.format, request.parallel_calls);
@@ -392,7 +392,7 @@ impl Service {
         if self.info().task != ModelTask::Generate {
             return Err(ApiError::invalid("model", "the model generates no text"));
         }
-        self.templates.of(offers_tools(request))
+        self.templates.of(request.offers_tools())
     }
 
     fn renderer<'a>(&'a self, probed: &'a ProbedTemplate) -> Renderer<'a> {

@@ -1,6 +1,6 @@
 //! Whole conversations as the tokens that a model was trained on.
 
-use crate::conversation::{Renderer, offers_tools};
+use crate::conversation::Renderer;
 use crate::error::ApiError;
 use crate::length::TokenLimit;
 use crate::message::{Message, Tool};
@@ -41,7 +41,7 @@ impl<'a> TranscriptRenderer<'a> {
             ChatRequest { messages, tools, add_generation_prompt: false, ..Default::default() };
         let renderer = Renderer {
             assets: self.assets,
-            probed: self.templates.of(offers_tools(&request))?,
+            probed: self.templates.of(request.offers_tools())?,
             memory: &self.memory,
             space: Default::default(),
             ends: &[],
