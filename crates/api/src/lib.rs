@@ -36,6 +36,7 @@ mod prompt_history;
 mod prompt_length;
 mod reasoning_end;
 mod reasoning_tags;
+mod rendered_chat;
 mod replay;
 mod replay_turn;
 mod request;
