@@ -1,6 +1,5 @@
 //! What was found of a prompt in the cache, and why the rest was not.
 
-use crate::message_place::MessagePlace;
 use crate::prompt_history::{NearestPrompt, Past, SHOWN};
 use engine::Request;
 use sched::{CacheLookup, Unreached};
@@ -113,6 +112,19 @@ pub struct PromptDifference {
     pub earlier: String,
     /// Text of this prompt from there on.
     pub now: String,
+}
+
+/// The part of a conversation to which a token of its prompt belongs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MessagePlace {
+    /// Index of the message in the conversation as the template has it, where a system prompt is
+    /// the first message; `None` before the content of the first.
+    pub message: Option<usize>,
+    /// Role of the message.
+    pub role: Option<String>,
+    /// Whether the token is part of the content of the message; otherwise the template wrote it
+    /// after that, for instance the tools or the head of the next message.
+    pub is_content: bool,
 }
 
 /// What is known of a prompt before it is looked up in the cache.

@@ -171,7 +171,7 @@ mod tests {
             tool_choice: ToolChoice::Required,
             ..ChatRequest::default()
         };
-        let tools = crate::conversation::signatures(&request);
+        let tools = request.signatures();
         let format = Some(&text::tool_formats::hermes::HERMES);
         let (thinking, may_reason) = (Thinking::None, false);
         let closing = crate::reasoning_tags::CLOSING;

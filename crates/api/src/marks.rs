@@ -10,34 +10,17 @@
 //! Invariant: the tokens before a mark are also those of their text alone, so that they do not
 //! depend on what follows.
 
+use crate::rendered_chat::{ChatSource, RenderedChat};
 use crate::token_positions::TokenPositions;
 use engine::MAX_MARKS;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use text::{ChatTemplate, RenderedPrompt, TextAssets};
 
 /// Messages at the end of a conversation that are considered.
 const LAST_MESSAGES: usize = 4;
 /// Least distance of a mark from the one before it, in tokens, except at the end of the turn: to
 /// compute fewer tokens costs less than a snapshot.
 const MIN_DISTANCE: usize = 32;
-
-/// A prompt for which marks are found.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct MarkFinder<'a> {
-    pub assets: &'a TextAssets,
-    pub template: &'a ChatTemplate,
-    /// The variables of the template.
-    pub input: &'a Value,
-    /// The rendered text of `tokens`.
-    pub prompt: &'a RenderedPrompt,
-    pub tokens: &'a [u32],
-    /// The message before which the text begins, at the end of the turn before it; `None` if the
-    /// text is that of the whole conversation.
-    pub behind: Option<usize>,
-    /// The texts that can end a turn.
-    pub ends: &'a [&'a str],
-}
 
 /// What another rendering has in common with the prompt.
 pub(crate) struct Shared {
@@ -47,16 +30,17 @@ pub(crate) struct Shared {
     pub places: Vec<Option<usize>>,
 }
 
-impl MarkFinder<'_> {
-    /// The marks, in tokens of `tokens`: ascending, above 0 and below their number.
+impl RenderedChat<'_> {
+    /// The marks, in tokens of the prompt: ascending, after those of a remembered turn and below
+    /// their number.
     pub fn marks(&self) -> Vec<usize> {
-        let positions = TokenPositions::new(self.assets, self.prompt, self.tokens);
-        let places = self.places();
+        let (positions, places) = (self.positions(), self.places());
+        let shared = self.origin.shared;
+        let inner = 1..self.tokens.len() - shared;
         // The rank of each position: the first places are the most useful.
         let mut ranks = BTreeMap::new();
         for (rank, place) in places.into_iter().enumerate() {
-            let position = positions.of(place).filter(|at| (1..self.tokens.len()).contains(at));
-            if let Some(position) = position {
+            if let Some(position) = positions.of(place).filter(|at| inner.contains(at)) {
                 ranks.entry(position).or_insert(rank);
             }
         }
@@ -70,20 +54,25 @@ impl MarkFinder<'_> {
             let last = ranks.iter().max_by_key(|(_, rank)| **rank).map(|(&position, _)| position);
             last.map(|position| ranks.remove(&position));
         }
-        ranks.into_keys().collect()
+        ranks.into_keys().map(|mark| shared + mark).collect()
+    }
+
+    /// The positions of the tokens after those of a remembered turn.
+    pub fn positions(&self) -> TokenPositions<'_> {
+        TokenPositions::new(self.source.assets, &self.text, &self.tokens[self.origin.shared..])
     }
 
     /// Places of the text in bytes, the most useful first.
     fn places(&self) -> Vec<usize> {
-        let messages = self.input["messages"].as_array().map_or(&[][..], Vec::as_slice);
-        let points = points(messages, self.behind);
-        let next = self.shared(&next_turn(self.input), &points, messages.len());
+        let messages = self.source.input["messages"].as_array().map_or(&[][..], Vec::as_slice);
+        let points = points(messages, self.first_message);
+        let next = self.shared(&next_turn(&self.source.input), &points, messages.len());
         // A template that drops reasoning leaves the prompt before the messages after it. These
         // stay until the next message of the user.
         let last = points.iter().position(|at| at + 1 == messages.len());
         let whole = next.as_ref().is_some_and(|it| last.is_none_or(|at| it.places[at].is_some()));
         let same = (!whole)
-            .then(|| self.shared(&without_answer(self.input), &points, messages.len()))
+            .then(|| self.shared(&without_answer(&self.source.input), &points, messages.len()))
             .flatten();
         let all = [next, same];
         let ends = all.iter().flatten().map(|it| it.end);
@@ -94,15 +83,16 @@ impl MarkFinder<'_> {
     /// What the rendering of `input` with points in these messages has in common with the prompt;
     /// `answer` is the index of the message that a model has yet to write.
     pub fn shared(&self, input: &Value, points: &[usize], answer: usize) -> Option<Shared> {
-        let points = [points, &[answer, self.behind.unwrap_or(0)]].concat();
-        let rendered = self.assets.render_pointed(self.template, input, &points).ok()?;
+        let ChatSource { assets, probed, ends, .. } = &self.source;
+        let points = [points, &[answer, self.first_message.unwrap_or(0)]].concat();
+        let rendered = assets.render_pointed(&probed.template, input, &points).ok()?;
         let mut places = rendered.places;
-        let start = match (self.behind, places.pop()?) {
+        let start = match (self.first_message, places.pop()?) {
             (None, _) => 0,
-            (Some(_), place) => rendered.prompt.last_end(self.ends, place?)?,
+            (Some(_), place) => rendered.prompt.last_end(ends, place?)?,
         };
         let text = &rendered.prompt.text[start..];
-        let same = common_prefix(&self.prompt.text, text);
+        let same = common_prefix(&self.text.text, text);
         let within = |place: usize| place.checked_sub(start).filter(|&place| place <= same);
         let mut places: Vec<_> = places.into_iter().map(|place| place.and_then(within)).collect();
         let answer = places.pop()?;
@@ -110,10 +100,10 @@ impl MarkFinder<'_> {
     }
 }
 
-/// The messages from the index `behind` on before which another prompt is likely to leave this one,
+/// The messages from the index `first` on before which another prompt is likely to leave this one,
 /// the most useful first: the last and the first of the user, and others at the end. Before an
-/// answer it leaves behind the message before it.
-fn points(messages: &[Value], behind: Option<usize>) -> Vec<usize> {
+/// answer it leaves after the message before it.
+fn points(messages: &[Value], first: Option<usize>) -> Vec<usize> {
     let role = |at: usize| messages[at]["role"].as_str().unwrap_or("");
     let users = || (0..messages.len()).filter(|&at| role(at) == "user");
     let others = (0..messages.len()).rev().filter(|&at| role(at) != "assistant");
@@ -121,7 +111,7 @@ fn points(messages: &[Value], behind: Option<usize>) -> Vec<usize> {
     for at in
         users().next_back().into_iter().chain(users().next()).chain(others.take(LAST_MESSAGES))
     {
-        if at >= behind.unwrap_or(0) && !points.contains(&at) {
+        if at >= first.unwrap_or(0) && !points.contains(&at) {
             points.push(at);
         }
     }

@@ -1,64 +1,56 @@
 //! Finds the message to which a token of a prompt belongs.
 
-use crate::marks::MarkFinder;
+use crate::cache_report::MessagePlace;
+use crate::rendered_chat::RenderedChat;
 use crate::token_positions::TokenPositions;
 use serde_json::Value;
 
-/// Messages that are looked at in one rendering; the finder of marks adds two.
+/// Messages that are looked at in one rendering; a rendering adds two.
 const POINTS: usize = text::MAX_POINTS - 2;
 
-/// The part of a conversation to which a token of its prompt belongs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MessagePlace {
-    /// Index of the message in the conversation as the template has it, where a system prompt is
-    /// the first message; `None` before the content of the first.
-    pub message: Option<usize>,
-    /// Role of the message.
-    pub role: Option<String>,
-    /// Whether the token is part of the content of the message; otherwise the template wrote it
-    /// after that, for instance the tools or the head of the next message.
-    pub is_content: bool,
-}
-
-/// The place of token `at` of the finder's prompt; `None` if the template renders the conversation
-/// otherwise when it is looked at.
-pub(crate) fn place_of(finder: &MarkFinder<'_>, at: usize) -> Option<MessagePlace> {
-    let positions = TokenPositions::new(finder.assets, finder.prompt, finder.tokens);
-    let messages = finder.input["messages"].as_array()?;
-    let Some((index, start)) = last_begun(finder, &positions, messages.len(), at)? else {
-        let place = MessagePlace { message: None, role: None, is_content: false };
-        return finder.behind.is_none().then_some(place);
-    };
-    let message = &messages[index];
-    let end = content_end(message, &finder.prompt.text, start);
-    let is_after = end.zip(positions.start(at)).is_some_and(|(end, byte)| byte >= end);
-    let role = message["role"].as_str().map(str::to_owned);
-    Some(MessagePlace { message: Some(index), role, is_content: !is_after })
-}
-
-/// The last message whose content begins at token `at` or before it, with the byte at which it
-/// begins. `None` if that cannot be found.
-fn last_begun(
-    finder: &MarkFinder<'_>,
-    positions: &TokenPositions<'_>,
-    messages: usize,
-    at: usize,
-) -> Option<Option<(usize, usize)>> {
-    let has_begun = |place: &usize| positions.of(*place).is_some_and(|token| token <= at);
-    let (mut low, mut high, mut last) = (finder.behind.unwrap_or(0), messages, None);
-    while low < high {
-        let step = (high - low).div_ceil(POINTS);
-        let points: Vec<usize> = (low..high).step_by(step).collect();
-        let shared = finder.shared(finder.input, &points, messages)?;
-        if positions.of(shared.end)? < at {
-            return None;
-        }
-        let mut found = points.iter().zip(shared.places).rev();
-        let begun = found.find_map(|(&message, place)| Some((message, place.filter(has_begun)?)));
-        let before = begun.map_or(low, |(message, _)| message);
-        (low, high, last) = (before + 1, high.min(before + step), begun.or(last));
+impl RenderedChat<'_> {
+    /// The message to which token `at` of the prompt belongs; `None` for the tokens of a remembered
+    /// turn, and if the template renders the conversation otherwise when it is looked at.
+    pub fn place(&self, at: usize) -> Option<MessagePlace> {
+        let at = at.checked_sub(self.origin.shared)?;
+        let positions = self.positions();
+        let messages = self.source.input["messages"].as_array()?;
+        let Some((index, start)) = self.last_begun(&positions, messages.len(), at)? else {
+            let place = MessagePlace { message: None, role: None, is_content: false };
+            return self.first_message.is_none().then_some(place);
+        };
+        let message = &messages[index];
+        let end = content_end(message, &self.text.text, start);
+        let is_after = end.zip(positions.start(at)).is_some_and(|(end, byte)| byte >= end);
+        let role = message["role"].as_str().map(str::to_owned);
+        Some(MessagePlace { message: Some(index), role, is_content: !is_after })
     }
-    Some(last)
+
+    /// The last message whose content begins at token `at` of `positions` or before it, with the
+    /// byte at which it begins. `None` if that cannot be found.
+    fn last_begun(
+        &self,
+        positions: &TokenPositions<'_>,
+        messages: usize,
+        at: usize,
+    ) -> Option<Option<(usize, usize)>> {
+        let has_begun = |place: &usize| positions.of(*place).is_some_and(|token| token <= at);
+        let (mut low, mut high, mut last) = (self.first_message.unwrap_or(0), messages, None);
+        while low < high {
+            let step = (high - low).div_ceil(POINTS);
+            let points: Vec<usize> = (low..high).step_by(step).collect();
+            let shared = self.shared(&self.source.input, &points, messages)?;
+            if positions.of(shared.end)? < at {
+                return None;
+            }
+            let mut found = points.iter().zip(shared.places).rev();
+            let begun =
+                found.find_map(|(&message, place)| Some((message, place.filter(has_begun)?)));
+            let before = begun.map_or(low, |(message, _)| message);
+            (low, high, last) = (before + 1, high.min(before + step), begun.or(last));
+        }
+        Some(last)
+    }
 }
 
 /// The byte after the content of `message`, which begins at the byte `start` of the prompt.

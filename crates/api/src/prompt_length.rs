@@ -1,12 +1,8 @@
 //! What a service refuses because it is too long, and the ids of texts within its limit.
 
-use crate::conversation::offers_tools;
 use crate::error::{ApiError, text_error};
-use crate::length::{LONG, TokenLimit};
-use crate::message::{Message, Part, Role};
+use crate::length::TokenLimit;
 use crate::options::MAX_BIASES;
-use crate::probed_template::ProbedTemplate;
-use crate::request::ChatRequest;
 use crate::service::Service;
 use text::EncodeOptions;
 
@@ -33,9 +29,9 @@ impl Service {
         options: EncodeOptions,
         before: usize,
     ) -> Result<Vec<u32>, ApiError> {
-        self.check_bytes(text.len())?;
-        let within = |most| self.tokenizer().encode_within(text, options, most);
-        self.token_limit().whole(before, within)
+        let limit = self.token_limit();
+        limit.check_bytes(text.len(), self.tokenizer())?;
+        limit.whole(before, |most| self.tokenizer().encode_within(text, options, most))
     }
 
     /// The ids of `text`, which has `before` tokens before it; if the context does not hold them
@@ -74,46 +70,6 @@ impl Service {
     /// # Errors
     /// If the context does not hold so many tokens.
     pub fn check_least(&self, least_tokens: usize) -> Result<(), ApiError> {
-        let limit = self.token_limit();
-        if least_tokens > limit.most() { Err(limit.exceeded(least_tokens)) } else { Ok(()) }
+        self.token_limit().check_least(least_tokens)
     }
-
-    /// Refuses a conversation in which users, systems and tools say more than any tokens could
-    /// hold, or that has more texts and tools than the context has tokens.
-    pub(crate) fn check_length(
-        &self,
-        request: &ChatRequest,
-        template: &ProbedTemplate,
-    ) -> Result<(), ApiError> {
-        // Their texts are all written, by the template or as text of others' messages, perhaps
-        // without the white space around them. Of answers a template may leave parts out.
-        let writes = |message: &&Message| match message.role {
-            Role::User | Role::System => true,
-            Role::Tool => template.rules.calls || template.calls_as_text,
-            Role::Assistant | Role::Other(_) => false,
-        };
-        let said = request.messages.iter().filter(writes).flat_map(|message| &message.content);
-        let shows_tools = template.rules.tools || template.describes().is_some();
-        let tools = if shows_tools && offers_tools(request) { request.tools.len() } else { 0 };
-        let texts = said.clone().filter(|Part::Text(text)| has_words(text)).count();
-        self.check_least(texts + tools)?;
-        self.check_bytes(said.map(|Part::Text(text)| text.trim().len()).sum())
-    }
-
-    /// Refuses a prompt of so many bytes if no tokens could be few enough.
-    fn check_bytes(&self, bytes: usize) -> Result<(), ApiError> {
-        let limit = self.token_limit();
-        match bytes > LONG {
-            true if self.tokenizer().least_tokens(bytes) > limit.most() => {
-                Err(limit.exceeded(self.tokenizer().least_tokens(bytes)))
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
-/// Whether `text` has a letter or a digit, so that a prompt has at least a token of its own for
-/// it: no token goes from the letters of one text over what stands between to those of the next.
-pub fn has_words(text: &str) -> bool {
-    text.chars().any(char::is_alphanumeric)
 }

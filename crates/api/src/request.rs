@@ -8,7 +8,7 @@ use engine::{Request, Speculate};
 use serde_json::{Map, Value};
 use std::sync::Arc;
 use std::time::Duration;
-use text::{GrammarSource, OutputForm, Reasoning};
+use text::{GrammarSource, OutputForm, Reasoning, ToolSignature};
 
 /// Whether an answer calls tools.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -76,6 +76,24 @@ impl Default for ChatRequest {
             sampling: SamplingOptions::default(),
             grammar: None,
         }
+    }
+}
+
+impl ChatRequest {
+    /// Whether the tools are part of the prompt.
+    pub(crate) fn offers_tools(&self) -> bool {
+        !self.tools.is_empty() && self.tool_choice != ToolChoice::None
+    }
+
+    /// Names and parameters of the tools that an answer may call.
+    pub(crate) fn signatures(&self) -> Vec<ToolSignature> {
+        let tools = if self.offers_tools() { &self.tools[..] } else { &[] };
+        let named = tools.iter().filter(|tool| !tool.name.is_empty());
+        let signature = |tool: &Tool| {
+            let (name, parameters) = (tool.name.clone(), tool.parameters.clone());
+            ToolSignature { name, parameters }
+        };
+        named.map(signature).collect()
     }
 }
 

@@ -7,15 +7,15 @@ use crate::caller_part::{CallerDigest, CallerPart, PartDigest};
 use crate::card::ModelCard;
 use crate::constraint::compile;
 use crate::constraint_builder::ConstraintBuilder;
-use crate::conversation::{Beginning, Renderer, offers_tools, signatures};
-use crate::description::{ModelDescription, TextParts};
+use crate::conversation::{ChatRenderer, ChatTerms};
+use crate::description::ModelDescription;
 use crate::error::{ApiError, text_error};
 use crate::named_adapters::Adapters;
 use crate::options::SamplingOptions;
 use crate::partition::CachePartition;
 use crate::prefix::PrefixFiles;
-use crate::probed_template::{ProbedTemplate, ProbedTemplates};
 use crate::prompt_history::PromptHistory;
+use crate::rendered_chat::RenderedChat;
 use crate::replay::ReplayMemory;
 use crate::request::{
     ChatRequest, OutputSpec, Prepared, Prompt, RequestOptions, StopTexts, TextRequest,
@@ -27,13 +27,13 @@ use crate::turn_records::TurnRecords;
 use crate::usage_counter::UsageCounter;
 use backend::AdapterSet;
 use engine::{EngineHandle, Generation, GrammarRef, ModelInfo, ModelTask, Request};
-use formats::{GenerationDefaults, families};
+use formats::GenerationDefaults;
 use sha2::{Digest, Sha256};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use text::{
     ChatTemplate, EncodeOptions, GrammarCompiler, OutputForm, Reasoning, TextAssets, Thinking,
-    Tokenizer, ToolFormat, ToolSignature,
+    Tokenizer, ToolFormat,
 };
 
 /// The parts of a service.
@@ -62,14 +62,10 @@ pub struct ServiceParts {
 pub struct Service {
     /// The running model.
     pub engine: EngineHandle,
-    assets: Arc<TextAssets>,
+    renderer: ChatRenderer,
     grammars: Arc<GrammarCompiler>,
-    templates: Arc<ProbedTemplates>,
     /// Sampling defaults of requests.
     pub defaults: Arc<SamplingOptions>,
-    /// The vocabulary or the template has the tag of reasoning.
-    thinks: bool,
-    memory: Arc<ReplayMemory>,
     /// Facts about the checkpoint.
     pub card: Arc<ModelCard>,
     /// Most answers computed at a time.
@@ -94,16 +90,13 @@ pub struct Service {
 impl Service {
     /// Creates a service.
     pub fn new(parts: ServiceParts) -> Self {
-        let text = TextParts { assets: &parts.assets, template: parts.template.as_ref() };
-        let defaults = Arc::new(text.defaults(&parts.defaults, &parts.stop_ids));
-        let thinks = text.thinks();
         let assets = Arc::new(parts.assets);
-        let templates = ProbedTemplates::new(parts.template, &assets, parts.tool_format);
+        let (info, format) = (&parts.engine.info, parts.tool_format);
+        let (architecture, context) = (&info.architecture, info.context_length);
+        let renderer =
+            ChatRenderer::new(Arc::clone(&assets), parts.template, format, architecture, context);
         Self {
-            thinks,
-            defaults,
-            templates: Arc::new(templates),
-            memory: Arc::default(),
+            defaults: Arc::new(renderer.parts().defaults(&parts.defaults, &parts.stop_ids)),
             card: Arc::new(parts.card),
             parallel: parts.parallel,
             partition: CachePartition::default(),
@@ -115,22 +108,22 @@ impl Service {
             prefixes: None,
             counts: false,
             engine: parts.engine,
-            grammars: Arc::new(GrammarCompiler::new(Arc::clone(&assets))),
-            assets,
+            renderer,
+            grammars: Arc::new(GrammarCompiler::new(assets)),
         }
     }
 
     /// The same model, which finds turns that called tools in `records` and adds to them. Turns of
     /// another model, vocabulary or template are not found.
-    pub fn with_turn_records(self, records: Arc<dyn TurnRecords>) -> Self {
-        let memory = Arc::new(ReplayMemory::open(records, self.digest()));
-        Self { memory, ..self }
+    pub fn with_turn_records(mut self, records: Arc<dyn TurnRecords>) -> Self {
+        self.renderer.memory = Arc::new(ReplayMemory::open(records, self.digest()));
+        self
     }
 
     /// Digest of the model, its vocabulary and its template.
     fn digest(&self) -> ModelDigest {
         let mut hash = Sha256::new_with_prefix(&self.card.digest);
-        let tokenizer = &self.assets.tokenizer;
+        let tokenizer = self.tokenizer();
         for id in 0..u32::try_from(tokenizer.vocab_size()).unwrap_or(u32::MAX) {
             let bytes = tokenizer.token_bytes(id);
             hash.update((bytes.len() as u64).to_le_bytes());
@@ -198,37 +191,38 @@ impl Service {
         &self.engine.info
     }
 
-    /// The tokenizer and the templates.
-    fn text(&self) -> TextParts<'_> {
-        TextParts { assets: &self.assets, template: self.templates.replacement() }
-    }
-
     /// Whether the model has reasoning that can be controlled.
     pub fn reasons(&self) -> bool {
-        self.text().reasons()
+        self.renderer.parts().reasons()
     }
 
     /// The chat template, if there is one.
     pub fn template_source(&self) -> Option<&str> {
-        self.text().template_source()
+        self.renderer.parts().template_source()
     }
 
     /// What clients may know of the model.
     pub fn description(&self) -> ModelDescription {
         let ModelInfo { architecture, vocab_size, .. } = self.info();
         let (card, defaults) = ((*self.card).clone(), (*self.defaults).clone());
-        ModelDescription::of(card, architecture.clone(), *vocab_size, self.text(), defaults)
+        let parts = self.renderer.parts();
+        ModelDescription::of(card, architecture.clone(), *vocab_size, parts, defaults)
     }
 
     /// The texts of the BOS and EOS tokens.
     pub fn ends_of_text(&self) -> [Option<&str>; 2] {
-        let special = &self.assets.special;
+        let special = &self.renderer.assets.special;
         [special.bos.as_deref(), special.eos.as_deref()]
     }
 
     /// The tokenizer of the model.
     pub fn tokenizer(&self) -> &Tokenizer {
-        &self.assets.tokenizer
+        &self.renderer.assets.tokenizer
+    }
+
+    /// The tokenizer, templates and special tokens.
+    fn assets(&self) -> Arc<TextAssets> {
+        Arc::clone(&self.renderer.assets)
     }
 
     /// Renders, tokenizes and submits a request for the next message of a conversation.
@@ -254,46 +248,41 @@ impl Service {
     /// If the model generates no text, its template cannot render the conversation, the prompt is
     /// longer than the context, a sampling option is out of range, or a grammar cannot be compiled.
     pub fn prepare_chat(&self, request: &ChatRequest) -> Result<Prepared, ApiError> {
-        let template = self.template(request)?;
-        self.check_length(request, template)?;
-        let renderer = Renderer { marks: self.info().uses_marks, ..self.renderer(template) };
-        let tools: Arc<[ToolSignature]> = signatures(request).into();
-        let rendered = renderer.prompt(request)?;
-        let beginning = Beginning::of(&rendered, self.thinks);
-        let (format, parallel) = (renderer.probed.format, request.parallel_calls);
-        let restraint = ConstraintBuilder {
+        self.check_task()?;
+        let chat = self.renderer.chat(request, self.chat_terms())?;
+        let tokens = self.after(&request.earlier, &chat.tokens);
+        let mut prepared = self.prepare(tokens, &request.sampling, chat.form.clone())?;
+        self.mark(&mut prepared, &chat);
+        // Compilation takes longest and comes after all other checks.
+        let OutputForm { format, tools, .. } = &chat.form.output;
+        let builder = ConstraintBuilder {
             compiler: &self.grammars,
-            format,
-            thinking: beginning.thinking(format),
-            may_reason: beginning.may_reason,
-            closing: renderer.closing(),
+            format: *format,
+            thinking: chat.thinking,
+            may_reason: chat.reasoning != Reasoning::Unsplit,
+            closing: chat.source.closing,
         };
-        let called = format.is_some() && !tools.is_empty();
-        let reasoning = match request.split_reasoning {
-            true => beginning.reasoning(),
-            false => Reasoning::Unsplit,
-        };
-        let output = OutputForm { reasoning, format, tools: Arc::clone(&tools), parallel };
-        let continues = rendered.begun;
-        let form = OutputSpec { output, call_prefix: request.call_prefix, continues };
+        prepared.request.constraint = builder.of(request, tools, &mut prepared.warnings)?;
+        let Some(format) = format.filter(|_| !tools.is_empty()) else { return Ok(prepared) };
+        self.make_markup_greedy(&mut prepared.request, format, chat.reasoning);
         // The earlier exchange is not part of the conversation that is remembered.
-        let called = called && request.earlier.is_empty();
-        let tokens = self.after(&request.earlier, &rendered.tokens);
-        let mut prepared = self.prepare(tokens, &request.sampling, form)?;
+        let origin = request.earlier.is_empty().then_some(chat.origin);
+        Ok(Prepared { origin, ..prepared })
+    }
+
+    /// Adds to `prepared` the marks of its prompt, and the message at which it leaves the caller's
+    /// earlier prompts.
+    fn mark(&self, prepared: &mut Prepared, chat: &RenderedChat<'_>) {
         // The earlier exchange may replace the BOS.
-        let (total, own) = (prepared.request.prompt.len(), rendered.tokens.len());
-        let mark = |mark: &usize| (total + mark).checked_sub(own);
-        prepared.request.marks = rendered.marks.iter().filter_map(mark).collect();
+        let (total, own) = (prepared.request.prompt.len(), chat.tokens.len());
+        if self.info().uses_marks {
+            let mark = |mark: usize| (total + mark).checked_sub(own);
+            prepared.request.marks = chat.marks().into_iter().filter_map(mark).collect();
+        }
         if let Some(KnownCaller { past, .. }) = &mut prepared.caller {
             let token = past.difference().and_then(|token| (token + own).checked_sub(total));
-            past.place = token.and_then(|token| renderer.place(&rendered, token));
+            past.place = token.and_then(|token| chat.place(token));
         }
-        // Compilation takes longest and comes after all other checks.
-        prepared.request.constraint = restraint.of(request, &tools, &mut prepared.warnings)?;
-        if let Some(format) = format.filter(|_| !tools.is_empty()) {
-            self.make_markup_greedy(&mut prepared.request, format, beginning.reasoning());
-        }
-        Ok(Prepared { origin: called.then_some(rendered.origin), ..prepared })
     }
 
     /// Makes the markup of calls greedy, where the format has a tracker of it and the request is
@@ -308,7 +297,7 @@ impl Service {
             return;
         }
         if let Some(start) = format.structure(reasoning) {
-            let (assets, inner) = (Arc::clone(&self.assets), request.constraint.take());
+            let (assets, inner) = (self.assets(), request.constraint.take());
             request.constraint = Some(GrammarRef::new(GreedyMarkup { start, assets, inner }));
         }
     }
@@ -345,17 +334,16 @@ impl Service {
         *seed = seed.map(|seed| seed.wrapping_add(choice as u64));
         let prompt_tokens = request.prompt.len();
         let record = prepared.origin.as_ref().map(|origin| TurnRecorder {
-            memory: Arc::clone(&self.memory),
+            memory: Arc::clone(&self.renderer.memory),
             prompt: request.prompt[origin.shared..].to_vec(),
             origin: origin.clone(),
             sampled: Vec::new(),
         });
-        let assets = Arc::clone(&self.assets);
-        let watch = CacheWatch::new(&request, assets, &self.history, prepared.caller.as_ref());
+        let (history, caller) = (&self.history, prepared.caller.as_ref());
+        let watch = CacheWatch::new(&request, self.assets(), history, caller);
         let generation = self.submit(request, terms)?;
-        let assets = Arc::clone(&self.assets);
         let name = terms.name.clone();
-        let assembler = Assembler::new(assets, prepared.stop.clone(), &prepared.form, name);
+        let assembler = Assembler::new(self.assets(), prepared.stop.clone(), &prepared.form, name);
         let meter = UsageCounter::new(prompt_tokens);
         let stream = TextStream::new(generation, assembler, meter, watch, record);
         Ok(if terms.progress { stream.with_progress() } else { stream })
@@ -394,13 +382,13 @@ impl Service {
     /// # Errors
     /// If the model generates no text, or its template cannot render the conversation.
     pub fn render(&self, request: &ChatRequest) -> Result<String, ApiError> {
-        let template = self.template(request)?;
-        self.counting().renderer(template).text(request)
+        self.check_task()?;
+        self.renderer.text(request, self.counting().chat_terms())
     }
 
     /// The text of `ids`, special tokens left out.
     pub fn decode(&self, ids: &[u32]) -> String {
-        self.assets.tokenizer.decode(ids, true)
+        self.tokenizer().decode(ids, true)
     }
 
     /// The ids of `text`.
@@ -408,34 +396,24 @@ impl Service {
     /// # Errors
     /// If the text cannot be encoded.
     pub fn tokenize(&self, text: &str, options: EncodeOptions) -> Result<Vec<u32>, ApiError> {
-        self.assets.tokenizer.encode(text, options).map_err(text_error)
+        self.tokenizer().encode(text, options).map_err(text_error)
     }
 
-    fn template(&self, request: &ChatRequest) -> Result<&ProbedTemplate, ApiError> {
-        if self.info().task != ModelTask::Generate {
-            return Err(ApiError::invalid("model", "the model generates no text"));
+    fn check_task(&self) -> Result<(), ApiError> {
+        match self.info().task {
+            ModelTask::Generate => Ok(()),
+            _ => Err(ApiError::invalid("model", "the model generates no text")),
         }
-        self.templates.of(offers_tools(request))
     }
 
-    fn renderer<'a>(&'a self, probed: &'a ProbedTemplate) -> Renderer<'a> {
-        Renderer {
-            assets: &self.assets,
-            probed,
-            memory: &self.memory,
-            space: self.partition.space,
-            ends: &self.defaults.stop_ids,
-            rules: families::chat_rules(&self.engine.info.architecture),
-            thinks: self.thinks,
-            context: self.engine.info.context_length,
-            limit: self.token_limit(),
-            marks: false,
-        }
+    fn chat_terms(&self) -> ChatTerms<'_> {
+        let (space, ends) = (self.partition.space, &self.defaults.stop_ids);
+        ChatTerms { space, ends, limit: self.token_limit() }
     }
 
     /// `earlier` followed by `prompt`, without a second BOS.
     fn after(&self, earlier: &[u32], prompt: &[u32]) -> Vec<u32> {
-        let bos = self.assets.tokenizer.special.bos;
+        let bos = self.tokenizer().special.bos;
         let again = !earlier.is_empty() && prompt.first().copied() == bos && bos.is_some();
         [earlier, &prompt[usize::from(again)..]].concat()
     }

@@ -16,6 +16,7 @@ use formats::{Checkpoint, ModelConfig, OpenOptions};
 use serde_json::json;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 use text::{EncodeOptions, TextAssets};
 
@@ -69,7 +70,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let calibration = Calibration::read(args)?;
     let path = args.files.locate(&args.model)?;
     let checkpoint = Checkpoint::open(&path, &OpenOptions::default())?;
-    let assets = load::assets(&checkpoint, &args.files)?;
+    let assets = Arc::new(load::assets(&checkpoint, &args.files)?);
     let ids = calibration.ids(&assets, checkpoint.config())?;
     check_ids(checkpoint.config().vocab, &ids)?;
     let options = ImatrixOptions {
@@ -95,14 +96,14 @@ impl Calibration {
     }
 
     /// The tokens, without the prefix that each window begins with.
-    fn ids(&self, assets: &TextAssets, config: &ModelConfig) -> Result<Vec<u32>> {
+    fn ids(&self, assets: &Arc<TextAssets>, config: &ModelConfig) -> Result<Vec<u32>> {
         match self {
             Self::Text(text) => {
                 let options = EncodeOptions { add_special: false, parse_special: false };
                 Ok(assets.tokenizer.encode(text, options)?)
             }
             Self::Conversations(file) => {
-                let renderer = TranscriptRenderer::new(assets, config);
+                let renderer = TranscriptRenderer::new(Arc::clone(assets), config);
                 let renderer = renderer.context("--chat: the model cannot render conversations")?;
                 file.ids(&renderer, assets.tokenizer.prefix_ids())
             }

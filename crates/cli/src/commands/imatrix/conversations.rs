@@ -51,7 +51,7 @@ impl ConversationFile {
 
     /// The tokens of all conversations, one after the other, each without the tokens `prefix` with
     /// which a text of the model begins.
-    pub fn ids(&self, renderer: &TranscriptRenderer<'_>, prefix: &[u32]) -> Result<Vec<u32>> {
+    pub fn ids(&self, renderer: &TranscriptRenderer, prefix: &[u32]) -> Result<Vec<u32>> {
         let mut all = Vec::new();
         for Transcript { line, messages, tools } in &self.conversations {
             let ids = rendered(renderer, messages, tools);
@@ -71,7 +71,7 @@ const OTHER_TEXT: &str = "another text";
 ///
 /// If the template refuses it, or leaves out messages of a role that it does not know.
 fn rendered(
-    renderer: &TranscriptRenderer<'_>,
+    renderer: &TranscriptRenderer,
     messages: &[Message],
     tools: &[Tool],
 ) -> Result<Vec<u32>> {
