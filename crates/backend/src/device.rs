@@ -8,7 +8,7 @@ use crate::seam::Device;
 pub struct DeviceChoice {
     /// Its kind.
     pub device: &'static Device,
-    /// As [`DeviceOptions::which`].
+    /// As [`DeviceOptions::which`](crate::seam::DeviceOptions::which).
     pub which: Option<String>,
 }
 

@@ -1,7 +1,8 @@
 //! Rules for how the weights of a model are held and computed with.
 //!
-//! An ordered list of rules matches tensors by canonical name, layer and [`TensorKind`]; the first
-//! that matches decides. Built-in rules and the compute mode decide what that rule leaves open.
+//! An ordered list of rules matches tensors by canonical name, layer and
+//! [`TensorKind`](formats::layers::TensorKind); the first that matches decides. Built-in rules and
+//! the compute mode decide what that rule leaves open.
 //! [`Placement::resolve`] decides for every tensor from the headers of the files;
 //! [`load`](crate::load) follows its decisions.
 //!

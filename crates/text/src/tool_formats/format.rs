@@ -8,7 +8,7 @@ use std::fmt;
 
 /// How a family of models writes tool calls. Formats are equal if their names are.
 pub struct ToolFormat {
-    /// The name that options and [`FromStr`] use.
+    /// The name that options and [`FromStr`](std::str::FromStr) use.
     pub name: &'static str,
     /// Whether the source of a chat template shows the format: templates render earlier calls as
     /// the model writes new ones.
