@@ -375,7 +375,7 @@ fn canonical_tensors(
             Some(_) => canonical_name(family, config, source),
         };
         (!unread).then(|| match names {
-            Some(_) => turned(view.named(name), family),
+            Some(_) => transposed(view.named(name), family),
             None => view.named(name),
         })
     });
@@ -402,9 +402,13 @@ fn tracked(views: Vec<TensorView>) -> Result<IndexMap<String, Tracked>> {
 }
 
 /// A matrix with outputs first, where the family's checkpoints have inputs first.
-fn turned(view: TensorView, family: &Family) -> TensorView {
+fn transposed(view: TensorView, family: &Family) -> TensorView {
     let part = names::split_canonical(&view.name).map_or("", |(_, part)| part);
-    if family.hf.turned.contains(&part) { crate::experts::transposed_matrix(&view) } else { view }
+    if family.hf.transposed.contains(&part) {
+        crate::experts::transposed_matrix(&view)
+    } else {
+        view
+    }
 }
 
 /// Splits matrices that files store as the rows of one. Biases of the choice of experts that are

@@ -110,7 +110,7 @@ fn expand(views: &mut Views, config: &ModelConfig, sizes: LatentConfig) -> Resul
         let name = |part: &str| format!("blk.{layer}.{part}");
         let Some(both) = views.shift_remove(&name(EXPANSION)) else { continue };
         if both.ty.block_len != 1 || both.order.is_some() {
-            let problem = "expected plain values, which can be turned, found type";
+            let problem = "expected plain values, which can be transposed, found type";
             return Err(both.error(format!("{problem} {}", both.ty)));
         }
         let rows = |head: usize, first: usize, count: usize| {

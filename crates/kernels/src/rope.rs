@@ -78,18 +78,18 @@ isa_dispatch! {
 
 #[inline(always)]
 fn rotate_body<L: Lanes>(row: &mut [f32], head_dim: usize, pairs: Pairs, cos: &[f32], sin: &[f32]) {
-    let turned = 2 * cos.len();
-    assert!(cos.len() == sin.len() && turned <= head_dim, "at most the whole head turns");
+    let rotated = 2 * cos.len();
+    assert!(cos.len() == sin.len() && rotated <= head_dim, "at most the whole head is rotated");
     for head in row.chunks_mut(head_dim) {
         match pairs {
             Pairs::Halves => {
-                let (first, second) = head[..turned].split_at_mut(cos.len());
+                let (first, second) = head[..rotated].split_at_mut(cos.len());
                 for (((a, b), cos), sin) in first.iter_mut().zip(second).zip(cos).zip(sin) {
                     (*a, *b) = (*a * cos - *b * sin, *b * cos + *a * sin);
                 }
             }
             Pairs::Interleaved => {
-                let (pairs, _) = head[..turned].as_chunks_mut::<2>();
+                let (pairs, _) = head[..rotated].as_chunks_mut::<2>();
                 for ((pair, cos), sin) in pairs.iter_mut().zip(cos).zip(sin) {
                     let [a, b] = *pair;
                     *pair = [a * cos - b * sin, b * cos + a * sin];

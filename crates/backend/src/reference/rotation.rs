@@ -11,14 +11,14 @@ impl Reference {
             let count = rope.frequencies.len();
             let angles = &rope.angles[row * count..][..count];
             for head in values[x.first..].chunks_mut(x.stride) {
-                turn(head, rope.pairs, angles, sign);
+                rotate(head, rope.pairs, angles, sign);
             }
         });
     }
 }
 
 /// Rotates pairs of values by angles times `sign`.
-pub(super) fn turn(head: &mut [f32], pairs: Pairs, angles: &[(f32, f32)], sign: f32) {
+pub(super) fn rotate(head: &mut [f32], pairs: Pairs, angles: &[(f32, f32)], sign: f32) {
     for (pair, (cos, sin)) in angles.iter().enumerate() {
         let (first, second) = match pairs {
             Pairs::Halves => (pair, pair + angles.len()),

@@ -1,6 +1,6 @@
 //! Compressed rows, their choice, and attention over plain rows, as they are defined.
 
-use super::rotation::turn;
+use super::rotation::rotate;
 use super::{Reference, add_scaled, dot};
 use crate::batch::Batch;
 use crate::handles::{Buffer, Compression, IndexSpec, RowAttention};
@@ -61,7 +61,7 @@ impl Reference {
         pooled.iter_mut().zip(weights).for_each(|(value, weight)| *value *= scale * weight);
         let rope = &self.ropes[spec.rope.0];
         let angles = rope.angles_at((number * every) as u32);
-        turn(&mut pooled[dim - 2 * angles.len()..], rope.pairs, &angles, 1.0);
+        rotate(&mut pooled[dim - 2 * angles.len()..], rope.pairs, &angles, 1.0);
         round(Isa::SCALAR, self.rounding(layer, spec.out), &mut pooled);
         pooled
     }

@@ -113,7 +113,7 @@ pub(crate) struct HfRules {
     /// How Hugging Face checkpoints store routed experts.
     pub stored_experts: ExpertFiles,
     /// Matrices that Hugging Face checkpoints store as `[inputs, outputs]`.
-    pub turned: &'static [&'static str],
+    pub transposed: &'static [&'static str],
     /// Another canonical name of a layer's tensor of a Hugging Face checkpoint, in models of some
     /// configurations.
     pub renamed: fn(config: &Hyperparameters, name: &str) -> Option<&'static str>,
@@ -243,7 +243,7 @@ pub(crate) const BASE: Family = Family {
         activation: |_| Ok(Activation::Silu),
         experts: |_, _| Ok(None),
         fill: |_| {},
-        turned: &[],
+        transposed: &[],
         renamed: |_, _| None,
         defaults: || Json::Null,
         eps: "rms_norm_eps",

@@ -9,7 +9,7 @@ pub(super) static GPT2: Family = Family {
         class: "GPT2LMHeadModel",
         eps: "layer_norm_epsilon",
         declared: &[("scale_attn_by_inverse_layer_idx", false, &[])],
-        turned: &["attn_qkv.weight", "attn_output.weight", "ffn_up.weight", "ffn_down.weight"],
+        transposed: &["attn_qkv.weight", "attn_output.weight", "ffn_up.weight", "ffn_down.weight"],
         activation,
         fill: hf_fill,
         to_json: |config| {

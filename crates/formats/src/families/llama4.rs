@@ -10,7 +10,7 @@ pub(super) static LLAMA4: Family = Family {
         wrapper: "Llama4ForConditionalGeneration",
         types: &[TEXT],
         rope: RopeLayout::Interleaved,
-        stored_experts: ExpertFiles::Turned,
+        stored_experts: ExpertFiles::Transposed,
         defaults: || {
             json!({
                 "num_key_value_heads": 8,

@@ -188,7 +188,9 @@ impl ExpertsSpec {
                 return (0..count).flat_map(one).collect();
             }
             ExpertFiles::Fused => ([2 * width, inputs], [inputs, width]),
-            ExpertFiles::Turned | ExpertFiles::ByTurns => ([inputs, 2 * width], [width, inputs]),
+            ExpertFiles::Transposed | ExpertFiles::ByTurns => {
+                ([inputs, 2 * width], [width, inputs])
+            }
         };
         let mut tensors = Vec::new();
         for (part, [rows, cols], outputs) in [("gate_up", up, 2 * width), ("down", down, inputs)] {

@@ -32,7 +32,7 @@ pub(crate) enum ExpertFiles {
     /// first.
     Fused,
     /// The same, `[experts, inputs, outputs]`.
-    Turned,
+    Transposed,
     /// The same with alternating outputs, with biases, and `[experts, inputs, outputs]`.
     ByTurns,
 }
@@ -40,7 +40,7 @@ pub(crate) enum ExpertFiles {
 impl ExpertFiles {
     /// Whether matrices are `[inputs, outputs]`.
     pub fn is_turned(self) -> bool {
-        matches!(self, Self::Turned | Self::ByTurns)
+        matches!(self, Self::Transposed | Self::ByTurns)
     }
 }
 

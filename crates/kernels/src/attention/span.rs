@@ -181,14 +181,14 @@ fn weigh<S: KvSource>(
             len: positions.div_ceil(S::Mac::WIDTH),
             stride,
         };
-        let mut turned = scratch.latent.chunks_exact_mut(layout.value_bytes());
+        let mut transposed = scratch.latent.chunks_exact_mut(layout.value_bytes());
         for (i, first) in (at..at + positions).step_by(layout.block).enumerate() {
             let (head, next) = pass.heads(start + first);
             (run.units[i], run.ahead[i]) = match layout.latent {
                 None => (head[pass.value_start..].as_ptr(), next[pass.value_start..].as_ptr()),
                 Some(_) => {
                     let left = (at + positions - first).min(layout.block);
-                    let values = turned.next().expect("room for a run of blocks");
+                    let values = transposed.next().expect("room for a run of blocks");
                     latent::values::<<S::Mac as Mac>::Lanes>(layout, head, left, values);
                     (values.as_ptr(), next.as_ptr())
                 }

@@ -57,10 +57,10 @@ fn short_conv(
     let weight = loader.require(&format!("{name}.weight"))?;
     let (kernel, taps) = (weight.shape[1], weight.to_f32()?);
     let of = |tap: usize, channel: usize| taps[channel * kernel + tap];
-    let turned = (0..kernel).flat_map(|tap| taken.clone().map(move |channel| (tap, channel)));
-    let turned = turned.map(|(tap, channel)| of(tap, channel)).collect();
+    let transposed = (0..kernel).flat_map(|tap| taken.clone().map(move |channel| (tap, channel)));
+    let transposed = transposed.map(|(tap, channel)| of(tap, channel)).collect();
     let bias = loader.optional_part(&format!("{name}.bias"), taken.clone())?;
-    let weight = loader.backend.vector(turned);
+    let weight = loader.backend.vector(transposed);
     Ok(ShortConv { silu: false, weight, bias, out: loader.shared(out, taken.len())? })
 }
 

@@ -142,7 +142,7 @@ impl GroupedAttention {
     }
 
     /// Queries or keys after their norm and rotation.
-    fn turn(
+    fn normed_and_rotated(
         &self,
         pass: &mut ForwardPass<'_>,
         x: Buffer,
@@ -195,10 +195,10 @@ impl Operation for GroupedAttention {
             pass.backend.copy_heads(part(0), dim, heads(q), rows);
             pass.backend.copy_heads(part(dim), dim, heads(gate), rows);
         }
-        q = self.turn(pass, q, self.q.norm, self.rotations.queries);
+        q = self.normed_and_rotated(pass, q, self.q.norm, self.rotations.queries);
         if let Some(kv) = &self.kv {
             let v = kv.values(pass, self.work);
-            let k = self.turn(pass, self.work.k, kv.k.norm, self.rotations.keys);
+            let k = self.normed_and_rotated(pass, self.work.k, kv.k.norm, self.rotations.keys);
             pass.backend.store_kv(self.layer, k, Some(v), pass.batch);
         }
         // mixed: [rows, heads * head_dim]

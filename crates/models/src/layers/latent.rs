@@ -223,8 +223,8 @@ impl LatentAttention {
         let (mut keys, mut values) = (Vec::new(), Vec::new());
         for first in own.clone().map(|head| head * each) {
             let key = view.rows(first..first + nope_dim).named(k_b.clone());
-            let turned = turned(&key, loader.mode(&both))?;
-            keys.push(loader.computed(&both, &key, turned)?);
+            let transposed = transposed(&key, loader.mode(&both))?;
+            keys.push(loader.computed(&both, &key, transposed)?);
             let value = view.rows(first + nope_dim..first + each).named(v_b.clone());
             values.push(loader.part_of(&both, &value)?);
         }
@@ -292,8 +292,8 @@ impl Operation for LatentAttention {
         pass.backend.copy_heads(key, rope_dim, latent_key, rows);
         let rotated = heads(work.q, nope_dim, query);
         let Rotations { queries, keys } = self.rope.rotated;
-        let turned = [(queries, rotated), (keys, latent_key)].into_iter();
-        for (rope, columns) in turned.chain([(self.rope.plain, heads(work.q, 0, query))]) {
+        let all = [(queries, rotated), (keys, latent_key)].into_iter();
+        for (rope, columns) in all.chain([(self.rope.plain, heads(work.q, 0, query))]) {
             if let Some(rope) = rope {
                 pass.backend.rotate(columns, rope, rows);
             }
@@ -314,7 +314,7 @@ impl Operation for LatentAttention {
 
 /// The transpose of a matrix. Single values keep their type; quantised ones become f32 in `exact`
 /// mode and BF16 in `fast` mode, which rounds them anyway.
-fn turned(view: &TensorView, mode: Mode) -> Result<ComputedMatrix, Error> {
+fn transposed(view: &TensorView, mode: Mode) -> Result<ComputedMatrix, Error> {
     let [rows, cols] = view.shape[..] else { panic!("a matrix") };
     let (ty, bytes) = match view.ty.block_len {
         1 => (view.ty, view.bytes().read(0..view.bytes().len()).into_owned()),

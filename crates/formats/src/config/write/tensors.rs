@@ -25,8 +25,11 @@ impl ModelConfig {
                 join(&mut parts, family);
             }
             if form == TensorForm::Hf {
-                let turned = |name: &String| family.hf.turned.contains(&name.as_str());
-                parts.iter_mut().filter(|(name, _)| turned(name)).for_each(|(_, s)| s.reverse());
+                let transposed = |name: &String| family.hf.transposed.contains(&name.as_str());
+                parts
+                    .iter_mut()
+                    .filter(|(name, _)| transposed(name))
+                    .for_each(|(_, s)| s.reverse());
             }
             let named = |(name, shape)| (format!("blk.{number}.{name}"), shape);
             tensors.extend(parts.into_iter().map(named));
