@@ -2,9 +2,10 @@
 //!
 //! Invariant: a module knows those before it in this list and no family: `schema` and `encoder`;
 //! `fields`, `names` and `yarn`; `parts` and `rows`; `family`, the descriptor that readers and
-//! writers take; `model`; `check`, `delta` and `mamba`; `hf`, `gguf` and `write`.
+//! writers take; `model`; `check`, `compressed`, `delta` and `mamba`; `hf`, `gguf` and `write`.
 
 pub(crate) mod check;
+mod compressed;
 mod delta;
 pub(crate) mod encoder;
 pub(crate) mod family;

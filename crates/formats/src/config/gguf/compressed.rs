@@ -1,10 +1,10 @@
 //! Attention to compressed rows and hyper-connections in the metadata of GGUF files.
 
 use super::super::fields::{GgufKeys, MAX_RATIO, MAX_TOKENS};
-use super::super::rows::{self, COMPRESSED_THETA, FieldSource};
+use super::super::rows::{COMPRESSED_THETA, FieldSource};
 use crate::config::schema::{CompressedConfig, Hyperparameters, INDEXED_RATIO};
 use crate::error::Result;
-use crate::layers::{HyperConfig, RopeConfig, RopeScaling};
+use crate::layers::{RopeConfig, RopeScaling};
 
 /// Reads the sizes. The rotary embedding of the model is what the common keys say: the base of
 /// layers without compressed rows, and the scaling of the others.
@@ -14,7 +14,6 @@ pub(super) fn read(keys: &GgufKeys, model: &mut Hyperparameters) -> Result<()> {
     keys.positive("attention.sliding_window", MAX_TOKENS)?;
     let ratios = ratios(keys, model.layers)?;
     let indexed: Vec<_> = ratios.iter().map(|&ratio| ratio == INDEXED_RATIO).collect();
-    let has_index = indexed.contains(&true);
     let theta = COMPRESSED_THETA.gguf[0];
     let found = keys.above_zero(theta)?;
     let theta = keys.metadata.required(&keys.key(theta), "a float", found)?;
@@ -24,13 +23,7 @@ pub(super) fn read(keys: &GgufKeys, model: &mut Hyperparameters) -> Result<()> {
     model.rope.scaling = RopeScaling::None;
     let rope_dim = rope.dim;
     let sizes = CompressedConfig { rope_dim, ratios, indexed, ..CompressedConfig::of(rope) };
-    model.compressed = Some(Box::new(sizes));
-    model.hyper = Some(HyperConfig::default());
-    rows::read(rows::COMPRESSED, source, model)?;
-    if has_index {
-        rows::read(rows::ROW_INDEX, source, model)?;
-    }
-    rows::read(rows::HYPER, source, model)
+    crate::config::compressed::read(source, sizes, model)
 }
 
 /// Positions to a compressed row in each layer. The array may be longer than

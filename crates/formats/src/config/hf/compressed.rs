@@ -5,13 +5,12 @@
 use serde_json::{Value as Json, json};
 
 use super::super::fields::{MAX_HEADS, MAX_LAYERS, MAX_RATIO, SLIDING};
-use super::super::rows::{self, FieldSource};
+use super::super::rows::FieldSource;
 use super::rope;
 use crate::config::hf::layer_types::kinds_of;
 use crate::config::schema::{CompressedConfig, Hyperparameters, INDEXED_RATIO};
 use crate::error::Result;
 use crate::json::{Object, describe};
-use crate::layers::HyperConfig;
 
 /// Rotated values of a head, and the share that they are.
 pub(crate) const ROPE_DIM: &str = "qk_rope_head_dim";
@@ -46,15 +45,8 @@ pub(super) fn read(config: Object, model: &mut Hyperparameters) -> Result<()> {
     let (ratios, indexed) = schedule(config, model.layers)?;
     let [main, rope] = rope::read_pair(config, rope_dim)?;
     model.rope = main;
-    let has_index = indexed.contains(&true);
     let sizes = CompressedConfig { rope_dim, ratios, indexed, ..CompressedConfig::of(rope) };
-    model.compressed = Some(Box::new(sizes));
-    model.hyper = Some(HyperConfig::default());
-    rows::read(rows::COMPRESSED, source, model)?;
-    if has_index {
-        rows::read(rows::ROW_INDEX, source, model)?;
-    }
-    rows::read(rows::HYPER, source, model)
+    crate::config::compressed::read(source, sizes, model)
 }
 
 fn rope_dim(config: Object, head_dim: usize) -> Result<usize> {
