@@ -310,12 +310,10 @@ pub struct Compression {
     pub overlap: bool,
     /// Added to the gates, by position within a row: `[positions, values]`.
     pub bias: Vector,
-    /// Weight of the row's norm.
-    pub norm: Vector,
-    /// Epsilon of that norm.
-    pub eps: f32,
-    /// Rotation of the last values of the row.
-    pub rope: Rope,
+    /// Weight of the row's norm, and its epsilon, where it has one.
+    pub norm: Option<(Vector, f32)>,
+    /// Rotation of the last values of the row, where they are rotated.
+    pub rope: Option<Rope>,
 }
 
 /// Choice of compressed rows.
@@ -344,6 +342,9 @@ pub struct RowAttention {
     pub compressed: Option<usize>,
     /// The choice among these; without one, all that are complete.
     pub selection: Option<Selection>,
+    /// Rows that a chosen number stands for: 1, or as many consecutive rows, which are one choice.
+    /// Rows after the last such run that is complete are attended to whatever is chosen.
+    pub run: usize,
 }
 
 /// Factors of hyper-connections.
@@ -403,7 +404,8 @@ pub struct RecurrenceSpec {
     pub a: Buffer,
     /// Added to `a`, as long as its rows.
     pub dt: Vector,
-    /// Rate of the decay, negative, as long as rows of `a`: `decay = exp(rate * softplus(a + dt))`.
+    /// Rate of the decay, negative, as long as rows of `a`: `decay = exp(rate * softplus(a + dt))`,
+    /// or of one with a bound.
     pub rate: Vector,
     /// Workspace for decays, like `a`.
     pub decay: Buffer,
@@ -422,6 +424,9 @@ pub enum RecurrenceRule {
     Delta {
         /// Inputs of beta, the share of the correction that is made: `[rows, heads]`.
         b: Buffer,
+        /// Least logarithm of the decay, where it has a bound:
+        /// `decay = exp(least * sigmoid(-rate * (a + dt)))`.
+        least: Option<f32>,
     },
     /// A state space (Mamba-2; Dao and Gu, 2024): the value is added, times the length of the step,
     /// `softplus(a + dt)`.

@@ -103,17 +103,24 @@ impl Reference {
         };
         let softplus = |x: f32| if x > 20.0 { x } else { x.exp().ln_1p() };
         let (dt, rate) = (&self.vectors[spec.dt.0], &self.vectors[spec.rate.0]);
-        let times = self.row(spec.a, row).iter().zip(dt).map(|(a, dt)| softplus(a + dt));
+        let inputs = self.row(spec.a, row).iter().zip(dt).map(|(a, dt)| a + dt);
+        let times = inputs.clone().map(softplus);
         let decay = |times: &[f32]| -> Vec<f32> {
             times.iter().zip(rate).map(|(time, rate)| (rate * time).exp()).collect()
         };
         let v = self.row(spec.v, row).to_vec();
         match spec.rule {
-            RecurrenceRule::Delta { b } => InputRow {
+            RecurrenceRule::Delta { b, least } => InputRow {
                 q: normed(spec.q, 1.0 / (state.keys as f32).sqrt()),
                 k: normed(spec.k, 1.0),
                 v,
-                decay: decay(&times.collect::<Vec<_>>()),
+                decay: match least {
+                    None => decay(&times.collect::<Vec<_>>()),
+                    Some(least) => {
+                        let inputs = inputs.zip(rate);
+                        inputs.map(|(x, rate)| (least * sigmoid(-rate * x)).exp()).collect()
+                    }
+                },
                 beta: self.row(b, row).iter().map(|b| sigmoid(*b)).collect(),
             },
             RecurrenceRule::StateSpace { limits: [least, most], .. } => {

@@ -56,12 +56,16 @@ impl Reference {
             let sum: f32 = positions.clone().map(weight).sum();
             *out = positions.map(|p| weight(p) / sum * stored(spec.values, p)).sum();
         }
-        let scale = 1.0 / (dot(&pooled, &pooled) / dim as f32 + spec.eps).sqrt();
-        let weights = &self.vectors[spec.norm.0];
-        pooled.iter_mut().zip(weights).for_each(|(value, weight)| *value *= scale * weight);
-        let rope = &self.ropes[spec.rope.0];
-        let angles = rope.angles_at((number * every) as u32);
-        rotate(&mut pooled[dim - 2 * angles.len()..], rope.pairs, &angles, 1.0);
+        if let Some((weights, eps)) = spec.norm {
+            let scale = 1.0 / (dot(&pooled, &pooled) / dim as f32 + eps).sqrt();
+            let weights = &self.vectors[weights.0];
+            pooled.iter_mut().zip(weights).for_each(|(value, weight)| *value *= scale * weight);
+        }
+        if let Some(rope) = spec.rope {
+            let rope = &self.ropes[rope.0];
+            let angles = rope.angles_at((number * every) as u32);
+            rotate(&mut pooled[dim - 2 * angles.len()..], rope.pairs, &angles, 1.0);
+        }
         round(Isa::SCALAR, self.rounding(layer, spec.out), &mut pooled);
         pooled
     }
@@ -120,9 +124,14 @@ impl Reference {
             for (row, position) in sequence.rows.clone().zip(sequence.position..) {
                 let mut entries: Vec<&[f32]> = Vec::new();
                 if let Some(rows) = compressed {
-                    let numbers = match spec.selection {
-                        Some(selection) => self.selections[selection.0].1[row].clone(),
-                        None => (0..rows.spec.complete(position)).collect(),
+                    let (complete, run) = (rows.spec.complete(position), spec.run);
+                    let numbers: Vec<usize> = match spec.selection {
+                        Some(selection) => {
+                            let runs = self.selections[selection.0].1[row].iter();
+                            let chosen = runs.flat_map(|at| at * run..(at + 1) * run);
+                            chosen.chain(complete / run * run..complete).collect()
+                        }
+                        None => (0..complete).collect(),
                     };
                     let table = rows.table(batch, sequence);
                     entries.extend(numbers.iter().map(|n| rows.keys.row(rows.slot(*n, table))));

@@ -74,7 +74,10 @@ impl Case {
             widths.iter().map(|width| (pair.buffer(rows, *width), *width)).collect();
         let rule = match space {
             true => RecurrenceRule::StateSpace { skip: pair.vector(heads), limits: [0.05, 1.5] },
-            false => RecurrenceRule::Delta { b: inputs[4].0 },
+            false => {
+                let least = (pair.number(0, 1) == 1).then_some(-5.0);
+                RecurrenceRule::Delta { b: inputs[4].0, least }
+            }
         };
         let spec = RecurrenceSpec {
             rule,

@@ -25,6 +25,8 @@ struct Case {
     windows: Vec<Option<usize>>,
     compressions: [Compression; 2],
     index: IndexSpec,
+    /// Rows of the layer to one of the index.
+    run: usize,
     heads: usize,
     sinks: Option<Vector>,
     /// Buffers of inputs and their widths: rows of the window, values and gates, values and gates
@@ -78,9 +80,8 @@ fn compression(pair: &mut Pair, rows: &[Rows], first: usize, turning: bool) -> C
         out: first + 2,
         overlap: input > dim,
         bias: pair.vector(every * input),
-        norm: pair.vector(dim),
-        eps: 1e-6,
-        rope,
+        norm: (pair.number(0, 2) > 0).then(|| (pair.vector(dim), 1e-6)),
+        rope: (pair.number(0, 2) > 0).then_some(rope),
     }
 }
 
@@ -101,9 +102,10 @@ impl Case {
             window.ty = [None, Some(KvType::Bf16), Some(KvType::F16)][pair.number(0, 2)];
         }
         let overlap = pair.number(0, 1) == 1;
+        let run = pair.number(1, 3);
         let mut rows = vec![window];
         rows.extend(compressor(dim, every, overlap, rounding[0]));
-        rows.extend(compressor(index_dim, every, overlap && !ties, rounding[1]));
+        rows.extend(compressor(index_dim, every * run, overlap && !ties, rounding[1]));
         let compressions = [(MAIN, true), (INDEX, !ties)]
             .map(|(first, turning)| compression(pair, &rows, first, turning));
         let (heads, index_heads) = (pair.number(1, most[1]), pair.number(1, most[1]));
@@ -130,7 +132,9 @@ impl Case {
             .collect();
         if ties {
             for at in [3, 4] {
-                values.iter_mut().for_each(|own| repeat(pair, &mut own[at], widths[at], every));
+                values
+                    .iter_mut()
+                    .for_each(|own| repeat(pair, &mut own[at], widths[at], every * run));
             }
         }
         let sinks = (pair.number(0, 1) == 1).then(|| pair.vector(heads));
@@ -141,6 +145,7 @@ impl Case {
             windows,
             compressions,
             index,
+            run,
             heads,
             sinks,
             inputs,
@@ -268,6 +273,7 @@ impl Case {
             window,
             compressed,
             selection,
+            run: self.run,
         };
         let compressed = Some(MAIN + 2);
         let (window, selection) = (Some(WINDOW), Some(self.index.selection));

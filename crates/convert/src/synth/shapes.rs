@@ -262,6 +262,17 @@ const KIMI_LINEAR: Shape = Shape {
     },
     ..DEEPSEEK_V2
 };
+const GLM5_NEXT: Shape = Shape {
+    class: "Glm5NextForCausalLM",
+    more: |shape| {
+        json!({"q_lora_rank": shape.hidden * 3 / 4, "kv_lora_rank": 256, "qk_nope_head_dim": 64,
+            "v_head_dim": 64, "index_n_heads": 4, "index_head_dim": 64, "index_topk": 64,
+            "index_kpool": 4, "linear_head_dim": 32, "linear_num_heads": 4,
+            "layer_types": ["linear_attention", "full_attention"],
+            "first_k_dense_replace": 1, "n_shared_experts": 1})
+    },
+    ..DEEPSEEK_V3
+};
 /// Granite 4: attention in four of forty layers; in tiny shapes, in the second.
 const GRANITE4: Shape = Shape {
     class: "GraniteMoeHybridForCausalLM",
@@ -390,6 +401,7 @@ static SHAPES: &[Shape] = &[
     Shape { name: "tiny-llama4", layers: 4, experts: [8, 1, 256], ..tiny(LLAMA4) },
     Shape { name: "tiny-gpt2", heads: [4, 4, 64], ..tiny(GPT2) },
     Shape { name: "tiny-kimi-linear", experts: [8, 2, 256], ..tiny(KIMI_LINEAR) },
+    Shape { name: "tiny-glm-5.3", experts: [16, 4, 256], ..tiny(GLM5_NEXT) },
     Shape { name: "tiny-granite4", experts: [8, 2, 256], ..tiny(GRANITE4) },
     Shape { name: "tiny-nemotron-h", layers: 4, ..tiny(NEMOTRON_H) },
     Shape { name: "tiny-nemotron-3", layers: 4, experts: [8, 2, 256], ..tiny(NEMOTRON_3) },

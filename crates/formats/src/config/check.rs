@@ -26,7 +26,9 @@ pub(super) fn check(model: &Hyperparameters, source: FieldSource) -> Result<()> 
         let kv = source.name(&rows::KV_HEADS);
         format!("expected a multiple of {kv} ({kv_heads}), found {heads}")
     })?;
-    check_rotated(model.rope.dim, head_dim, source)?;
+    if model.rope.dim > 0 || model.unrotated.contains(&false) {
+        check_rotated(model.rope.dim, head_dim, source)?;
+    }
     if let Some(windowed) = &model.windowed {
         check_windowed(windowed, heads, source)?;
     }
@@ -85,7 +87,14 @@ fn check_index(model: &Hyperparameters, source: FieldSource) -> Result<()> {
         "expected a rank, which the index needs; found none".to_owned()
     })?;
     check_index_dim(index.dim, model.rope.dim, &rows::INDEX_DIM, source)?;
-    source.expect(index.layers.first() == Some(&true), &rows::LAYERS, || {
+    if let Some(pool) = index.pool {
+        source.expect(index.top.is_multiple_of(pool), &rows::INDEX_TOP, || {
+            let name = source.name(&rows::INDEX_POOL);
+            format!("expected a multiple of {name} ({pool}), found {}", index.top)
+        })?;
+    }
+    let first = (0..model.layers).find(|layer| model.attends(*layer));
+    source.expect(first.is_none_or(|first| index.layers[first]), &rows::LAYERS, || {
         "expected an index of its own in the first layer".to_owned()
     })
 }

@@ -2,7 +2,7 @@
 
 use super::fields::MAX_WIDTH;
 use super::rows::{
-    DELTA_KEY_DIM, DELTA_KEY_HEADS, DELTA_VALUE_DIM, DELTA_VALUE_HEADS, FieldSource,
+    DELTA_KEY_DIM, DELTA_KEY_HEADS, DELTA_LEAST, DELTA_VALUE_DIM, DELTA_VALUE_HEADS, FieldSource,
 };
 use crate::error::Result;
 use crate::layers::DeltaSpec;
@@ -16,6 +16,9 @@ pub(super) fn check(delta: &DeltaSpec, source: FieldSource) -> Result<()> {
     source.expect(value_heads.is_multiple_of(key_heads), &DELTA_VALUE_HEADS, || {
         let keys = source.name(&DELTA_KEY_HEADS);
         format!("expected a multiple of {keys} ({key_heads}), found {value_heads}")
+    })?;
+    source.expect(delta.least.is_none_or(|least| least < 0.0), &DELTA_LEAST, || {
+        format!("expected a number below 0, found {:?}", delta.least.unwrap_or_default())
     })?;
     let all = [(&DELTA_KEY_DIM, delta.keys()), (&DELTA_VALUE_DIM, delta.values())];
     all.into_iter().try_for_each(|(row, values)| {

@@ -338,6 +338,7 @@ pub(crate) fn plain(layers: usize) -> Hyperparameters {
         head_dim: 0,
         attention_scale: 1.0,
         intermediate_size: 0,
+        mlp_limits: vec![None; layers],
         activation: Activation::Silu,
         experts: None,
         grouped: GroupedConfig::default(),

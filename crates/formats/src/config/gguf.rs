@@ -54,6 +54,7 @@ fn build(keys: &GgufKeys, file: &GgufFile, family: &Family) -> Result<Hyperparam
     model.latent = experts::latent(keys, family)?;
     model.head_dim = head_dim(keys, &model)?;
     (model.intermediate_size, model.experts) = mlp(keys, file, family, layers)?;
+    model.mlp_limits = experts::mlp_limits(keys, family, layers, model.experts.as_ref())?;
     if let Some(files) = family.delta {
         delta::read(keys, files, &mut model)?;
     }

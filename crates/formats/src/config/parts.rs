@@ -6,10 +6,14 @@ use crate::layers::{
     Biases, Chooser, ChosenSpec, CompressedIndexSpec, CompressedSpec, CompressorSpec,
     ConvolutionSpec, Correction, DeltaSpec, EmbeddingSpec, ExpertsSpec, Factors, GroupedSpec,
     HeadNormSpec, HeadSpec, IndexSpec, KeySource, LatentSpec, Layer, LayerInputSpec,
-    LayerInputsSpec, MixtureSpec, MlpSpec, NormKind, NormSpec, OpSpec, OutputSpec, Presence, Reach,
-    StateSpaceSpec, StreamSpec, Sublayer,
+    LayerInputsSpec, Mixing, MixtureSpec, MlpSpec, NormKind, NormSpec, OpSpec, OutputSpec,
+    Presence, Reach, RopeConfig, StateSpaceSpec, StreamSpec, Sublayer,
 };
 use crate::layers::{HyperConfig, ValueSource};
+
+/// Epsilon of the norms of low-rank rows in most families: a constant of the reference, not of the
+/// configuration.
+const LATENT_EPS: f32 = 1e-6;
 
 /// A layer like Llama's: attention, and an MLP or experts, each of an RMSNorm of its input.
 pub(crate) fn layer(model: &Hyperparameters, at: usize) -> Layer {
@@ -37,7 +41,7 @@ pub(crate) fn embedding(model: &Hyperparameters) -> EmbeddingSpec {
 pub(crate) fn head(model: &Hyperparameters) -> HeadSpec {
     let output =
         OutputSpec { tied: model.tied_embeddings, scale: model.logit_scale, cap: model.logit_cap };
-    let streams = |streams| MixtureSpec { name: "output_hc", streams, reads_only: true };
+    let streams = |streams| MixtureSpec { name: "output_hc", streams, mixing: Mixing::Reads };
     HeadSpec {
         mixture: model.hyper.map(streams),
         norm: Some(model.rms("output_norm")),
@@ -107,16 +111,15 @@ impl Hyperparameters {
         let sizes = self.latent.expect("the family has latent attention");
         let chosen = self.index.as_ref().map(|index| ChosenSpec {
             top: index.top,
-            by: match (0..=at).rev().find(|before| index.layers[*before]) {
+            run: index.pool.unwrap_or(1),
+            by: match (0..=at).rev().find(|it| index.layers[*it] && self.attends(*it)) {
                 Some(before) if before < at => Chooser::Layer(before),
                 _ => Chooser::Index(IndexSpec {
                     heads: index.heads,
                     dim: index.dim,
-                    rotation: crate::layers::RopeConfig {
-                        layout: index.layout,
-                        ..self.rope.clone()
-                    }
-                    .into(),
+                    rotation: (!self.unrotated[at])
+                        .then(|| RopeConfig { layout: index.layout, ..self.rope.clone() }.into()),
+                    pool: index.pool,
                 }),
             },
         });
@@ -124,6 +127,7 @@ impl Hyperparameters {
             heads: self.heads,
             sizes,
             scale: self.attention_scale,
+            eps: LATENT_EPS,
             window: self.windows[at],
             rotation: (!self.unrotated[at]).then(|| self.rope.clone().into()),
             growth: None,
@@ -179,7 +183,7 @@ impl Hyperparameters {
         MlpSpec {
             width: self.mlp_width(at),
             activation: self.activation,
-            limit: None,
+            limit: self.mlp_limits[at],
             gated: true,
             biased: false,
             factors: self.factors_of("ffn_"),
@@ -241,6 +245,6 @@ impl Hyperparameters {
     /// How the sublayer with tensors of this name mixes the residual streams.
     pub(crate) fn mixture(&self, name: &'static str) -> StreamSpec {
         let streams: HyperConfig = self.hyper.expect("the family has several streams");
-        StreamSpec::Several(MixtureSpec { name, streams, reads_only: false })
+        StreamSpec::Several(MixtureSpec { name, streams, mixing: Mixing::All })
     }
 }

@@ -9,6 +9,8 @@ impl Hyperparameters {
         let window = self.windows.last().copied().flatten();
         self.layers = layers;
         self.windows.resize(layers, window);
+        let limit = self.mlp_limits.last().copied().flatten();
+        self.mlp_limits.resize(layers, limit);
         if let Some(experts) = &mut self.experts {
             let last = experts.layers.last() == Some(&true);
             experts.layers.resize(layers, last);

@@ -32,6 +32,9 @@ pub struct Hyperparameters {
     pub attention_scale: f32,
     /// Width of the gated MLP of layers without routed experts.
     pub intermediate_size: usize,
+    /// Per layer: bound of the inner values of its MLP, where it has no experts and the values have
+    /// a bound: of the gate from above, and of the other half from both sides.
+    pub mlp_limits: Vec<Option<f32>>,
     /// How gates are applied in MLPs and experts.
     pub activation: Activation,
     /// Routed experts, where any layer has them.

@@ -50,7 +50,7 @@ pub(super) static DEEPSEEK_V4: Family = Family {
             ("hc_head_scale", "output_hc_scale.weight"),
         ],
         layer_prefix: "layers.",
-        layer: &[RELEASED],
+        layer: &[MIXTURES, RELEASED],
         ignored: &[],
         wrapped: &[],
         modalities: &[],
@@ -64,7 +64,16 @@ pub(super) static DEEPSEEK_V4: Family = Family {
                 ("model.hc_head.hc_scale", "output_hc_scale.weight"),
             ],
             layer_prefix: LAYER_PREFIX,
-            layer: &[RELEASED, SAVED, NORMS, MODULES, ROUTER, FUSED_EXPERTS, SHARED_EXPERTS],
+            layer: &[
+                MIXTURES,
+                RELEASED,
+                SAVED,
+                NORMS,
+                MODULES,
+                ROUTER,
+                FUSED_EXPERTS,
+                SHARED_EXPERTS,
+            ],
             ..DENSE
         }],
     },
@@ -88,12 +97,6 @@ pub(super) static DEEPSEEK_V4: Family = Family {
 
 /// Names in the published checkpoints.
 const RELEASED: NamePairs = &[
-    ("hc_attn_fn", "hc_attn_fn.weight"),
-    ("hc_attn_base", "hc_attn_base.weight"),
-    ("hc_attn_scale", "hc_attn_scale.weight"),
-    ("hc_ffn_fn", "hc_ffn_fn.weight"),
-    ("hc_ffn_base", "hc_ffn_base.weight"),
-    ("hc_ffn_scale", "hc_ffn_scale.weight"),
     ("attn_norm.weight", "attn_norm.weight"),
     ("ffn_norm.weight", "ffn_norm.weight"),
     ("attn.wq_a.weight", "attn_q_a.weight"),
@@ -168,7 +171,7 @@ fn experts(config: Object, layers: usize) -> Result<Option<ExpertsConfig>> {
     let name = FieldSource::ConfigJson(config).name(&rows::EXPERT_COUNT);
     let count = config.positive(&name, MAX_EXPERTS)?;
     let (chosen, width) = (experts::chosen(config)?, experts::width(config)?);
-    let limits = vec![limit(config)?; layers];
+    let limits = vec![experts::limit(config, 10.0)?; layers];
     Ok(Some(ExpertsConfig {
         shared_width: width * experts::shared(config)?,
         scores: match scoring {
@@ -182,19 +185,6 @@ fn experts(config: Object, layers: usize) -> Result<Option<ExpertsConfig>> {
         limits,
         ..ExpertsConfig::plain(count, chosen, width, layers)
     }))
-}
-
-/// The bound on values in experts; `null` or 0 means none.
-fn limit(config: Object) -> Result<Option<f32>> {
-    const KEY: &str = "swiglu_limit";
-    match config.number(KEY)? {
-        Some(0.0) => Ok(None),
-        Some(found) if found < 0.0 => {
-            Err(config.error(KEY, format!("expected a number of at least 0, found {found}")))
-        }
-        None if !config.has(KEY) => Ok(Some(10.0)),
-        limit => Ok(limit),
-    }
 }
 
 fn to_json(config: &Hyperparameters) -> Json {

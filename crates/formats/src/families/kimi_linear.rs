@@ -40,7 +40,7 @@ pub(super) static KIMI_LINEAR: Family = Family {
         layer: &[
             NORMS,
             LATENT_ATTENTION,
-            DELTA_APART,
+            KIMI_DELTA,
             MLP,
             BLOCK_SPARSE,
             &[
@@ -53,9 +53,8 @@ pub(super) static KIMI_LINEAR: Family = Family {
         ..DENSE
     },
     layer: |model, at| {
-        let delta = |delta| DeltaSpec { per_channel: true, ..delta };
         let latent = || model.latent_attention(at).into();
-        let mixer = model.gated_delta(at).map(delta).map_or_else(latent, OpSpec::from);
+        let mixer = delta(model, at).unwrap_or_else(latent);
         Layer::of([
             Sublayer::new(model.rms("attn_norm"), mixer),
             Sublayer::new(model.rms("ffn_norm"), model.corrected_feed_forward(at)),
@@ -82,22 +81,10 @@ pub(super) static KIMI_LINEAR: Family = Family {
     ..V3_BASE
 };
 
-/// Kimi Delta Attention, beside the names of latent attention.
-const DELTA_APART: NamePairs = &[
-    ("self_attn.k_proj.weight", "attn_k.weight"),
-    ("self_attn.v_proj.weight", "attn_v.weight"),
-    ("self_attn.q_conv1d.weight", "ssm_conv1d_q.weight"),
-    ("self_attn.k_conv1d.weight", "ssm_conv1d_k.weight"),
-    ("self_attn.v_conv1d.weight", "ssm_conv1d_v.weight"),
-    ("self_attn.f_a_proj.weight", "ssm_f_a.weight"),
-    ("self_attn.f_b_proj.weight", "ssm_f_b.weight"),
-    ("self_attn.g_a_proj.weight", "ssm_g_a.weight"),
-    ("self_attn.g_b_proj.weight", "ssm_g_b.weight"),
-    ("self_attn.b_proj.weight", "ssm_beta.weight"),
-    ("self_attn.dt_bias", "ssm_dt.bias"),
-    ("self_attn.A_log", "ssm_a"),
-    ("self_attn.o_norm.weight", "ssm_norm.weight"),
-];
+/// Kimi Delta Attention of the layer `at`, if it has that.
+pub(super) fn delta(model: &Hyperparameters, at: usize) -> Option<OpSpec> {
+    model.gated_delta(at).map(|delta| DeltaSpec { per_channel: true, ..delta }.into())
+}
 
 /// Names in its config.json, and the readers' names.
 const NAMES: [(&str, &str); 6] = [
@@ -109,13 +96,8 @@ const NAMES: [(&str, &str); 6] = [
     ("model_max_length", "max_position_embeddings"),
 ];
 
-fn hf_fill(fields: &mut Map<String, Json>) {
-    for (theirs, known) in NAMES {
-        if let Some(value) = fields.get(theirs).cloned() {
-            fields.entry(known).or_insert(value);
-        }
-    }
-    let Some(Json::Object(linear)) = fields.get("linear_attn_config").cloned() else { return };
+/// Gives the sizes in `linear_attn_config` the readers' names.
+pub(super) fn fill_sizes(fields: &mut Map<String, Json>, linear: &Map<String, Json>) {
     let names = [
         ("head_dim", ["linear_key_head_dim", "linear_value_head_dim"]),
         ("num_heads", ["linear_num_key_heads", "linear_num_value_heads"]),
@@ -128,6 +110,16 @@ fn hf_fill(fields: &mut Map<String, Json>) {
             }
         }
     }
+}
+
+fn hf_fill(fields: &mut Map<String, Json>) {
+    for (theirs, known) in NAMES {
+        if let Some(value) = fields.get(theirs).cloned() {
+            fields.entry(known).or_insert(value);
+        }
+    }
+    let Some(Json::Object(linear)) = fields.get("linear_attn_config").cloned() else { return };
+    fill_sizes(fields, &linear);
     // Layers are counted from 1.
     let layers = fields.get("num_hidden_layers").and_then(Json::as_u64).unwrap_or(0);
     let attending = linear.get("full_attn_layers").and_then(Json::as_array);

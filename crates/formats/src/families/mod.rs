@@ -17,6 +17,7 @@ mod gemma4;
 mod glm4;
 mod glm4_moe;
 mod glm4_moe_lite;
+mod glm5_next;
 mod glm_moe_dsa;
 mod gpt2;
 mod gpt_oss;

@@ -4,11 +4,11 @@ use crate::config::family::Family;
 
 use super::{
     bert, cohere2, deepseek_v2, deepseek_v3, deepseek_v4, deepseek_v32, ernie4_5, ernie4_5_moe,
-    exaone4, falcon_h1, gemma3, gemma4, glm_moe_dsa, glm4, glm4_moe, glm4_moe_lite, gpt_oss, gpt2,
-    granite, granitemoehybrid, hunyuan_v1_dense, kimi_linear, lfm2, llama, llama4, minimax_m2,
-    ministral3, mistral, mistral4, mixtral, modernbert, nemotron_h, nomic_bert, olmo3, phi3, qwen2,
-    qwen2_moe, qwen3, qwen3_5, qwen3_5_moe, qwen3_moe, qwen3_next, seed_oss, smollm3, starcoder2,
-    xlm_roberta,
+    exaone4, falcon_h1, gemma3, gemma4, glm_moe_dsa, glm4, glm4_moe, glm4_moe_lite, glm5_next,
+    gpt_oss, gpt2, granite, granitemoehybrid, hunyuan_v1_dense, kimi_linear, lfm2, llama, llama4,
+    minimax_m2, ministral3, mistral, mistral4, mixtral, modernbert, nemotron_h, nomic_bert, olmo3,
+    phi3, qwen2, qwen2_moe, qwen3, qwen3_5, qwen3_5_moe, qwen3_moe, qwen3_next, seed_oss, smollm3,
+    starcoder2, xlm_roberta,
 };
 
 /// The families. Of families with one name in GGUF files, those with a narrower `gguf.is` come
@@ -52,6 +52,7 @@ pub(super) static FAMILIES: &[&Family] = &[
     &llama4::LLAMA4,
     &gpt2::GPT2,
     &kimi_linear::KIMI_LINEAR,
+    &glm5_next::GLM5_NEXT,
     &granitemoehybrid::GRANITEMOEHYBRID,
     &nemotron_h::NEMOTRON_H,
     &falcon_h1::FALCON_H1,

@@ -23,6 +23,23 @@ pub(crate) const DELTA: NamePairs = &[
     ("linear_attn.out_proj.weight", "ssm_out.weight"),
 ];
 
+/// Kimi Delta Attention, beside the names of latent attention.
+pub(crate) const KIMI_DELTA: NamePairs = &[
+    ("self_attn.k_proj.weight", "attn_k.weight"),
+    ("self_attn.v_proj.weight", "attn_v.weight"),
+    ("self_attn.q_conv1d.weight", "ssm_conv1d_q.weight"),
+    ("self_attn.k_conv1d.weight", "ssm_conv1d_k.weight"),
+    ("self_attn.v_conv1d.weight", "ssm_conv1d_v.weight"),
+    ("self_attn.f_a_proj.weight", "ssm_f_a.weight"),
+    ("self_attn.f_b_proj.weight", "ssm_f_b.weight"),
+    ("self_attn.g_a_proj.weight", "ssm_g_a.weight"),
+    ("self_attn.g_b_proj.weight", "ssm_g_b.weight"),
+    ("self_attn.b_proj.weight", "ssm_beta.weight"),
+    ("self_attn.dt_bias", "ssm_dt.bias"),
+    ("self_attn.A_log", "ssm_a"),
+    ("self_attn.o_norm.weight", "ssm_norm.weight"),
+];
+
 /// A matrix `[key_dim, value_dim]` per value head, into which each position folds a key and a
 /// value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -41,6 +58,9 @@ pub struct DeltaSpec {
     /// are projected separately then, gates are sigmoids, and these and decays are projected by two
     /// matrices, with `key_dim` values between them.
     pub per_channel: bool,
+    /// Least logarithm of a decay, below 0, where decays per channel have a bound:
+    /// `decay = exp(least * sigmoid(exp(A_log) * (a + dt)))` (GLM-5.3).
+    pub least: Option<f32>,
     /// Whether value head `j` uses key head `j % key_heads`, as in llama.cpp's files of Qwen3.5,
     /// rather than `j / (value_heads / key_heads)`.
     pub tiled: bool,

@@ -1,6 +1,6 @@
 //! Multi-head latent attention (DeepSeek V2, 2024), and the index of DeepSeek V3.2.
 
-use kernels::kv::{LayerCache, Rows};
+use kernels::kv::{KvType, LayerCache, Rows};
 use serde::Serialize;
 
 use crate::layers::factors::Growth;
@@ -30,6 +30,12 @@ pub(crate) const INDEX: NamePairs = &[
     ("self_attn.indexer.weights_proj.weight", "indexer.proj.weight"),
 ];
 
+/// The pooling of the keys of an index (GLM-5.3).
+pub(crate) const INDEX_POOL: NamePairs = &[
+    ("self_attn.indexer.index_kpool_compress_gate", "indexer_compressor_gate.weight"),
+    ("self_attn.indexer.index_kpool_compress_ape", "indexer_compressor_ape.weight"),
+];
+
 /// Attention whose keys and values are expanded from one low-rank row of each position.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LatentSpec {
@@ -39,6 +45,8 @@ pub struct LatentSpec {
     pub sizes: LatentConfig,
     /// Factor of the scores.
     pub scale: f32,
+    /// Epsilon of the norms of low-rank rows.
+    pub eps: f32,
     /// Positions that a query attends to, its own included; `None` for all.
     pub window: Option<usize>,
     /// Rotary embedding of a part of each query and of the key that heads share, where these are
@@ -55,6 +63,8 @@ pub struct LatentSpec {
 pub struct ChosenSpec {
     /// Most positions that are chosen.
     pub top: usize,
+    /// Consecutive positions that are chosen together; divides `top`.
+    pub run: usize,
     /// What chooses them.
     pub by: Chooser,
 }
@@ -75,8 +85,12 @@ pub struct IndexSpec {
     pub heads: usize,
     /// Values of queries and keys, of which the first are rotated.
     pub dim: usize,
-    /// Rotary embedding.
-    pub rotation: RopeSpec,
+    /// Rotary embedding, where they are rotated.
+    pub rotation: Option<RopeSpec>,
+    /// Consecutive positions whose keys are pooled to one, by a softmax over their gates for each
+    /// channel, and which are chosen together; those behind the last such group are attended to
+    /// whatever is chosen (GLM-5.3). `None` where each position has a key.
+    pub pool: Option<usize>,
 }
 
 impl LatentSpec {
@@ -88,7 +102,7 @@ impl LatentSpec {
     /// The rotary embeddings of the layer and of its index.
     pub(super) fn ropes_mut(&mut self) -> impl Iterator<Item = &mut RopeSpec> {
         let index = match &mut self.chosen {
-            Some(ChosenSpec { by: Chooser::Index(index), .. }) => Some(&mut index.rotation),
+            Some(ChosenSpec { by: Chooser::Index(index), .. }) => index.rotation.as_mut(),
             _ => None,
         };
         self.rotation.iter_mut().chain(index)
@@ -143,9 +157,9 @@ impl LatentSpec {
         match &self.chosen {
             None => LayerCache::heads(1, kv_rank + rope_dim, Some(kv_rank), self.window),
             Some(_) => {
-                let keys = self.index().map(|index| Rows::plain(index.dim, None));
-                let latents = Rows::plain(kv_rank + rope_dim, None);
-                LayerCache { rows: [latents].into_iter().chain(keys).collect(), state: None }
+                let mut rows = vec![Rows::plain(kv_rank + rope_dim, None)];
+                rows.extend(self.index().into_iter().flat_map(IndexSpec::rows));
+                LayerCache { rows, state: None }
             }
         }
     }
@@ -160,7 +174,21 @@ impl IndexSpec {
         tensors.push(kind.tensor("indexer.k_norm.weight", &[*dim]));
         tensors.push(kind.tensor("indexer.k_norm.bias", &[*dim]).that_is(Presence::Expected));
         tensors.extend(kind.linear("indexer.proj", *heads, hidden));
+        if let Some(pool) = self.pool {
+            let kind = TensorKind::Compressor;
+            tensors.extend(kind.linear("indexer_compressor_gate", *dim, hidden));
+            tensors.push(kind.tensor("indexer_compressor_ape.weight", &[pool, *dim]));
+        }
         tensors
+    }
+
+    /// The rows of a layer that the index keeps: keys, or keys and gates that are yet to be pooled,
+    /// and pooled keys last.
+    fn rows(&self) -> Vec<Rows> {
+        let keys = Rows::plain(self.dim, None);
+        let Some(pool) = self.pool else { return vec![keys] };
+        let input = Rows { ty: Some(KvType::F32), ..Rows::plain(self.dim, Some(pool)) };
+        vec![input, input, Rows { every: pool, ..keys }]
     }
 }
 

@@ -27,15 +27,16 @@ mod state_space;
 mod streams;
 mod tensor;
 
-pub(crate) use delta::DELTA;
+pub(crate) use delta::{DELTA, KIMI_DELTA};
 pub(crate) use experts::{
     BLOCK_SPARSE, EXPERTS, FUSED_EXPERTS, QWEN_SHARED, ROUTER, SHARED_EXPERTS,
 };
 pub(crate) use grouped::{ATTENTION, QK_NORMS};
-pub(crate) use latent::{INDEX, LATENT_ATTENTION};
+pub(crate) use latent::{INDEX, INDEX_POOL, LATENT_ATTENTION};
 pub(crate) use mlp::MLP;
 pub(crate) use norm::{NORM_BIASES, NORMS, NORMS_AFTER, NORMS_AROUND};
 pub(crate) use state_space::MAMBA;
+pub(crate) use streams::MIXTURES;
 
 pub use compressed::{CompressedIndexSpec, CompressedSpec, CompressorSpec};
 pub use convolution::ConvolutionSpec;
@@ -54,7 +55,7 @@ pub use mlp::{Activation, MlpSpec};
 pub use norm::{NormKind, NormSpec};
 pub use rope::{RopeConfig, RopeLayout, RopeScaling, RopeSpec};
 pub use state_space::{MambaNorm, StateSpaceSpec};
-pub use streams::{HyperConfig, MixtureSpec, StreamSpec};
+pub use streams::{HyperConfig, Mixing, MixtureSpec, StreamSpec};
 pub use tensor::{Presence, TensorKind, TensorSpec};
 
 use kernels::kv::LayerCache;
@@ -154,7 +155,7 @@ impl OpSpec {
         match self {
             Self::Grouped(spec) => spec.rotation.iter().collect(),
             Self::Latent(spec) => {
-                let index = spec.index().map(|index| &index.rotation);
+                let index = spec.index().and_then(|index| index.rotation.as_ref());
                 spec.rotation.iter().chain(index).collect()
             }
             Self::Compressed(spec) => vec![&spec.rotation],

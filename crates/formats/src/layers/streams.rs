@@ -3,6 +3,17 @@
 use serde::Serialize;
 
 use crate::layers::tensor::{TensorKind, TensorSpec};
+use crate::names::NamePairs;
+
+/// Names of the mixtures of a layer's two sublayers in Hugging Face checkpoints.
+pub(crate) const MIXTURES: NamePairs = &[
+    ("hc_attn_fn", "hc_attn_fn.weight"),
+    ("hc_attn_base", "hc_attn_base.weight"),
+    ("hc_attn_scale", "hc_attn_scale.weight"),
+    ("hc_ffn_fn", "hc_ffn_fn.weight"),
+    ("hc_ffn_base", "hc_ffn_base.weight"),
+    ("hc_ffn_scale", "hc_ffn_scale.weight"),
+];
 
 /// What a sublayer reads, and how its output is added.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -24,20 +35,39 @@ pub struct MixtureSpec {
     pub name: &'static str,
     /// The streams.
     pub streams: HyperConfig,
-    /// Whether the streams are read only, as the output head does.
-    pub reads_only: bool,
+    /// Where the weights come from, and what they are weights of.
+    pub mixing: Mixing,
+}
+
+/// How streams are mixed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Mixing {
+    /// Streams are read, written and mixed with weights that follow from them.
+    All,
+    /// Streams are read with weights that follow from them, as the output head does.
+    Reads,
+    /// The mean of the streams is read.
+    Mean,
 }
 
 impl MixtureSpec {
     /// Factors of a row.
     pub fn factors(&self) -> usize {
         let streams = self.streams.streams;
-        if self.reads_only { streams } else { (2 + streams) * streams }
+        match self.mixing {
+            Mixing::All => (2 + streams) * streams,
+            Mixing::Reads | Mixing::Mean => streams,
+        }
     }
 
     /// Products, biases and scales of the factors.
     pub fn tensors(&self, hidden: usize) -> Vec<TensorSpec> {
-        let (count, parts) = (self.factors(), if self.reads_only { 1 } else { 3 });
+        let count = self.factors();
+        let parts = match self.mixing {
+            Mixing::All => 3,
+            Mixing::Reads => 1,
+            Mixing::Mean => return Vec::new(),
+        };
         let part = |part: &str, shape: &[usize]| {
             TensorKind::HyperConnection.tensor(format!("{}_{part}.weight", self.name), shape)
         };

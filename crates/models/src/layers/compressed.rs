@@ -154,6 +154,7 @@ impl CompressedAttention {
                 window: Some(WINDOW),
                 compressed: compressor.as_ref().map(Compressor::rows),
                 selection: None,
+                run: 1,
             },
             compressor,
             indexer,

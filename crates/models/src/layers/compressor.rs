@@ -39,9 +39,8 @@ impl Compressor {
             out: first + 2,
             overlap: spec.overlap,
             bias: loader.vector(&format!("{name}_ape.weight"))?,
-            norm: loader.vector(&format!("{name}_norm.weight"))?,
-            eps,
-            rope,
+            norm: Some((loader.vector(&format!("{name}_norm.weight"))?, eps)),
+            rope: Some(rope),
         };
         Ok(Self { values, gates, spec })
     }

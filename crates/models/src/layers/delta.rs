@@ -186,12 +186,14 @@ impl GatedDelta {
         // Decays of a head, all of which have its rate.
         let each = if spec.per_channel { spec.key_dim } else { 1 };
         let [q, k, v] = inputs.each_ref().map(|input| input.conv.out);
+        // Some files have these without their sign.
         let rates = loader.require("ssm_a")?.to_f32()?;
+        let rates: Vec<f32> = rates.into_iter().map(|rate| -rate.abs()).collect();
         let rates = own.clone().flat_map(|head| std::iter::repeat_n(rates[head], each)).collect();
         let mut buffer = |name, each| loader.shared(name, own.len() * each);
         let (decay, beta) = (buffer("delta_decay", each)?, buffer("delta_beta", 1)?);
         Ok(RecurrenceSpec {
-            rule: RecurrenceRule::Delta { b },
+            rule: RecurrenceRule::Delta { b, least: spec.least },
             q,
             k,
             v,

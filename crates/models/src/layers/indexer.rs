@@ -1,5 +1,6 @@
 //! An index of rows: small queries and rows of their own choose the rows that a position attends
-//! to, which are compressed ones (DeepSeek V4) or the positions themselves (DeepSeek V3.2).
+//! to, which are compressed ones (DeepSeek V4), the positions themselves (DeepSeek V3.2) or pools
+//! of positions (GLM-5.3).
 
 use super::compressor::Compressor;
 use super::linear::Linear;
@@ -8,7 +9,7 @@ use crate::error::Error;
 use crate::loader::Loader;
 use crate::pass::ForwardPass;
 use crate::ranks::Slice;
-use backend::{Buffer, HeadColumns, IndexSpec, Rope, Rounding, Selection};
+use backend::{Buffer, Compression, HeadColumns, IndexSpec, Rope, Rounding, Selection};
 use formats::layers::{self, CompressedIndexSpec};
 
 #[derive(Clone, Copy, Debug)]
@@ -19,7 +20,8 @@ pub(super) struct Indexer {
     weights: (Linear, Buffer),
     compared: Compared,
     spec: IndexSpec,
-    rope: Rope,
+    /// Rotation of queries, and of keys of positions.
+    rope: Option<Rope>,
     /// Values of an index query, and the first rotated one.
     dim: usize,
     rotated: usize,
@@ -31,6 +33,8 @@ pub(super) struct Indexer {
 enum Compared {
     Compressed(Compressor),
     Keys(IndexKeys),
+    /// Keys that are pooled, by the gates of a projection.
+    Pooled(IndexKeys, (Linear, Buffer), Compression),
 }
 
 /// A small key of each position.
@@ -65,12 +69,14 @@ impl Indexer {
         let (compared, rows) = (Compared::Compressed(compressor), compressor.rows());
         let [q, weights] = projections(loader, [heads, sizes.dim])?;
         let spec = IndexSpec { rows, heads, selection: loader.selection(top)? };
-        Ok(Self { q, weights, compared, spec, rope, dim: sizes.dim, rotated, rounding })
+        let (rope, dim) = (Some(rope), sizes.dim);
+        Ok(Self { q, weights, compared, spec, rope, dim, rotated, rounding })
     }
 
     /// Loads the index over positions of a layer: `indexer.attn_q_b`, `indexer.proj`, and
-    /// `indexer.attn_k` with its norm `indexer.k_norm`. Its keys are rows `rows` of the layer.
-    /// Every rank has all of it.
+    /// `indexer.attn_k` with its norm `indexer.k_norm`; `indexer_compressor_gate` and
+    /// `indexer_compressor_ape` where keys are pooled. Its keys are rows `rows` of the layer, or
+    /// its keys, their gates and pooled keys are the rows from there on. Every rank has all of it.
     ///
     /// # Errors
     /// If a tensor is missing or has another shape, or the device has no memory for it.
@@ -79,7 +85,7 @@ impl Indexer {
         index: &layers::IndexSpec,
         (rows, selection): (usize, Selection),
     ) -> Result<Self, Error> {
-        let layers::IndexSpec { heads, dim, ref rotation } = *index;
+        let layers::IndexSpec { heads, dim, ref rotation, pool } = *index;
         let linear = Linear::load(loader, "indexer.attn_k", Slice::Whole)?;
         let keys = IndexKeys {
             linear: (linear, loader.shared("index_key", dim)?),
@@ -88,8 +94,25 @@ impl Indexer {
             rows,
         };
         let [q, weights] = projections(loader, [heads, dim])?;
-        let (spec, rope) = (IndexSpec { rows, heads, selection }, loader.rope(rotation, None)?);
-        let (compared, rounding) = (Compared::Keys(keys), Rounding::None);
+        let rope = rotation.as_deref().map(|rope| loader.rope(rope, None)).transpose()?;
+        let (compared, rows) = match pool {
+            None => (Compared::Keys(keys), rows),
+            Some(_) => {
+                let gates = Linear::load_exact(loader, "indexer_compressor_gate", Slice::Whole)?;
+                let pooled = Compression {
+                    values: rows,
+                    gates: rows + 1,
+                    out: rows + 2,
+                    overlap: false,
+                    bias: loader.vector("indexer_compressor_ape.weight")?,
+                    norm: None,
+                    rope: None,
+                };
+                let gates = (gates, loader.shared("index_gate", dim)?);
+                (Compared::Pooled(keys, gates, pooled), rows + 2)
+            }
+        };
+        let (spec, rounding) = (IndexSpec { rows, heads, selection }, Rounding::None);
         Ok(Self { q, weights, compared, spec, rope, dim, rotated: 0, rounding })
     }
 
@@ -103,22 +126,35 @@ impl Indexer {
         let (rows, (q, queries), (weights, weighed)) = (pass.rows(), self.q, self.weights);
         match &self.compared {
             Compared::Compressed(compressor) => compressor.forward(pass, layer, x),
-            Compared::Keys(keys) => {
-                let (linear, projected) = keys.linear;
-                linear.forward(pass, x, projected, rows);
-                let key = keys.norm.forward(pass, projected, keys.normed, rows);
-                let key_columns = HeadColumns { buffer: key, first: 0, stride: self.dim };
-                pass.backend.rotate(key_columns, self.rope, rows);
-                pass.backend.store_rows(layer, keys.rows, key, pass.batch);
+            Compared::Keys(keys) => self.store_keys(pass, layer, keys, x),
+            Compared::Pooled(keys, (linear, gates), pooled) => {
+                self.store_keys(pass, layer, keys, x);
+                linear.forward(pass, x, *gates, rows);
+                pass.backend.store_rows(layer, pooled.gates, *gates, pass.batch);
+                pass.backend.compress(layer, pooled, pass.batch);
             }
         }
         q.forward(pass, q_row, queries, rows);
         weights.forward(pass, x, weighed, rows);
         let heads = |first| HeadColumns { buffer: queries, first, stride: self.dim };
-        pass.backend.rotate(heads(self.rotated), self.rope, rows);
+        if let Some(rope) = self.rope {
+            pass.backend.rotate(heads(self.rotated), rope, rows);
+        }
         pass.backend.round(heads(0), self.dim, self.rounding, rows);
         pass.backend.select_rows(layer, queries, weighed, &self.spec, pass.batch);
         self.spec.selection
+    }
+
+    /// Stores the keys of `x`, `[rows, hidden]`.
+    fn store_keys(&self, pass: &mut ForwardPass<'_>, layer: usize, keys: &IndexKeys, x: Buffer) {
+        let ((linear, projected), rows) = (keys.linear, pass.rows());
+        linear.forward(pass, x, projected, rows);
+        let key = keys.norm.forward(pass, projected, keys.normed, rows);
+        if let Some(rope) = self.rope {
+            let columns = HeadColumns { buffer: key, first: 0, stride: self.dim };
+            pass.backend.rotate(columns, rope, rows);
+        }
+        pass.backend.store_rows(layer, keys.rows, key, pass.batch);
     }
 }
 

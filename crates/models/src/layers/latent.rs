@@ -26,9 +26,6 @@ use formats::layers::{Chooser, LatentSpec};
 use kernels::quant::{BF16, F32};
 use std::ops::Range;
 
-/// Epsilon of the norms within attention: a constant of the reference, not of the configuration.
-const EPS: f32 = 1e-6;
-
 /// Workspace shared by all layers, as wide as this rank's heads.
 #[derive(Clone, Copy, Debug)]
 struct LatentBuffers {
@@ -36,8 +33,8 @@ struct LatentBuffers {
     q: Buffer,
     /// `[rows, kv_rank]`, before the norm.
     row: Buffer,
-    /// `[rows, rope]`.
-    key: Buffer,
+    /// `[rows, rope]`, where values are rotated or could be.
+    key: Option<Buffer>,
     /// What is cached: `[rows, kv_rank + rope]`.
     latent: Buffer,
     /// `[rows, heads * (kv_rank + rope)]`.
@@ -55,7 +52,7 @@ impl LatentBuffers {
         Ok(Self {
             q: loader.shared("q", heads * (nope_dim + rope_dim))?,
             row: loader.shared("row", kv_rank)?,
-            key: loader.shared("key", rope_dim)?,
+            key: if rope_dim > 0 { Some(loader.shared("key", rope_dim)?) } else { None },
             latent: loader.shared("latent", kv_rank + rope_dim)?,
             q_latent: loader.shared("q_latent", heads * (kv_rank + rope_dim))?,
             seen: {
@@ -97,7 +94,7 @@ pub(crate) struct LatentAttention {
     q: Linear,
     /// From the input to the latent row, and to the key that is rotated.
     row: Linear,
-    key: Linear,
+    key: Option<Linear>,
     norm: Norm,
     /// `[kv_rank, nope]` of each head.
     k_b: Vec<Matrix>,
@@ -105,6 +102,8 @@ pub(crate) struct LatentAttention {
     v_b: Vec<Matrix>,
     out: Linear,
     rope: LatentRope,
+    /// Consecutive positions that are chosen together.
+    run: usize,
     /// The choice of positions, and the index that makes it in layers with one of their own.
     chosen: Option<(Selection, Option<Indexer>)>,
     sizes: LatentConfig,
@@ -130,7 +129,7 @@ impl LatentAttention {
             Some(rank) => {
                 let row = QueryRow {
                     linear: Linear::load(loader, "attn_q_a", Slice::Whole)?,
-                    norm: Norm::load(loader, "attn_q_a_norm", EPS)?,
+                    norm: Norm::load(loader, "attn_q_a_norm", spec.eps)?,
                     row: loader.shared("q_row", rank)?,
                     normed: loader.shared("q_row_normed", rank)?,
                 };
@@ -138,7 +137,7 @@ impl LatentAttention {
             }
             None => (None, Linear::load(loader, "attn_q", queries)?),
         };
-        let [row, key] = Self::load_row(loader, [kv_rank, rope_dim])?;
+        let (row, key) = Self::load_row(loader, [kv_rank, rope_dim])?;
         let (k_b, v_b) = Self::load_expansion(loader, &own, spec.sizes)?;
         let inputs = Slice::Inputs(values(value_dim));
         let rotated = Rotations::load(loader, spec.rotation.as_deref(), spec.growth, rope_dim)?;
@@ -152,11 +151,12 @@ impl LatentAttention {
             q,
             row,
             key,
-            norm: Norm::load(loader, "attn_kv_a_norm", EPS)?,
+            norm: Norm::load(loader, "attn_kv_a_norm", spec.eps)?,
             k_b,
             v_b,
             out: Linear::load(loader, "attn_output", inputs)?,
             rope: LatentRope { rotated, plain },
+            run: spec.chosen.as_ref().map_or(1, |chosen| chosen.run),
             chosen,
             sizes: spec.sizes,
             spec: AttentionSpec { heads: own.len(), scale: spec.scale, window, sinks: None },
@@ -172,7 +172,7 @@ impl LatentAttention {
         spec: &LatentSpec,
     ) -> Result<Option<(Selection, Option<Indexer>)>, Error> {
         let Some(chosen) = &spec.chosen else { return Ok(None) };
-        let selection = loader.selection(chosen.top)?;
+        let selection = loader.selection(chosen.top / chosen.run)?;
         match &chosen.by {
             Chooser::Layer(of) if !loader.layers.contains(of) => {
                 let problem = format!("layer {layer} needs the positions that layer {of} chooses");
@@ -186,17 +186,20 @@ impl LatentAttention {
         }
     }
 
-    /// Loads the projections to the latent row and to the key, stored as one matrix.
+    /// Loads the projections to the latent row and to the key, if it has values, stored as one
+    /// matrix.
     fn load_row(
         loader: &mut Loader<'_>,
         [first, second]: [usize; 2],
-    ) -> Result<[Linear; 2], Error> {
+    ) -> Result<(Linear, Option<Linear>), Error> {
         let mut part = |rows: Range<usize>, noted: bool| -> Result<Linear, Error> {
             let part = PartOf { name: "attn_kv_a_mqa", noted, factor: "attn_kv_a_mqa" };
             Ok(Linear { split: Split::Whole, ..Linear::part(loader, part, rows)? })
         };
         // Inputs of both are counted once, under the name of the first.
-        Ok([part(0..first, true)?, part(first..first + second, false)?])
+        let row = part(0..first, true)?;
+        let key = (second > 0).then(|| part(first..first + second, false)).transpose()?;
+        Ok((row, key))
     }
 
     /// The matrices that expand the latent row, for each head of this rank: one for keys,
@@ -252,6 +255,7 @@ impl LatentAttention {
             window: None,
             compressed: Some(0),
             selection: Some(*selection),
+            run: self.run,
         };
         // [rows, heads * (kv_rank + rope)]
         pass.backend.attend_rows(layer, q_latent, seen, &spec, pass.batch);
@@ -278,8 +282,11 @@ impl Operation for LatentAttention {
         let (work, rows) = (&self.work, pass.rows());
         // q: [rows, heads * (nope + rope)]; row: [rows, kv_rank]; key: [rows, rope]
         let first = self.q_a.as_ref().map_or((&self.q, work.q), |q_a| (&q_a.linear, q_a.row));
-        let outputs = [first, (&self.row, work.row), (&self.key, work.key)];
-        Linear::forward_each(pass, x, outputs, rows);
+        let row = (&self.row, work.row);
+        match (&self.key, work.key) {
+            (Some(key), Some(out)) => Linear::forward_each(pass, x, [first, row, (key, out)], rows),
+            _ => Linear::forward_each(pass, x, [first, row], rows),
+        }
         if let Some(QueryRow { norm, row, normed, .. }) = self.q_a {
             norm.forward(pass, row, normed, rows);
             self.q.forward(pass, normed, work.q, rows);
@@ -288,8 +295,10 @@ impl Operation for LatentAttention {
         let (query, latent) = (nope_dim + rope_dim, kv_rank + rope_dim);
         // [rows, kv_rank + rope]
         self.norm.forward(pass, work.row, work.latent, rows);
-        let (key, latent_key) = (heads(work.key, 0, rope_dim), heads(work.latent, kv_rank, latent));
-        pass.backend.copy_heads(key, rope_dim, latent_key, rows);
+        let latent_key = heads(work.latent, kv_rank, latent);
+        if let Some(key) = work.key {
+            pass.backend.copy_heads(heads(key, 0, rope_dim), rope_dim, latent_key, rows);
+        }
         let rotated = heads(work.q, nope_dim, query);
         let Rotations { queries, keys } = self.rope.rotated;
         let all = [(queries, rotated), (keys, latent_key)].into_iter();
@@ -301,8 +310,10 @@ impl Operation for LatentAttention {
         // [rows, heads, nope + rope] to [rows, heads, kv_rank + rope]
         let queries = heads(work.q_latent, 0, latent);
         pass.backend.linear_heads(heads(work.q, 0, query), &self.k_b, queries, rows);
-        let queries = heads(work.q_latent, kv_rank, latent);
-        pass.backend.copy_heads(rotated, rope_dim, queries, rows);
+        if rope_dim > 0 {
+            let queries = heads(work.q_latent, kv_rank, latent);
+            pass.backend.copy_heads(rotated, rope_dim, queries, rows);
+        }
         let seen = self.attend(pass, x);
         // [rows, heads, kv_rank] to [rows, heads, value_dim]
         let values = heads(work.mixed, 0, value_dim);

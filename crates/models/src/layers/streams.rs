@@ -10,7 +10,7 @@ use crate::ranks::Slice;
 use backend::{Buffer, HyperSpec, MapOp};
 use dist::Split;
 use formats::layers::HyperConfig;
-use formats::layers::{HeadSpec, MixtureSpec, StreamSpec};
+use formats::layers::{HeadSpec, Mixing, MixtureSpec, StreamSpec};
 
 /// What sublayers read from and add to.
 pub(crate) struct Residual {
@@ -30,8 +30,15 @@ struct Streams {
     gathered: Buffer,
     /// Norm of all streams together, without weights.
     norm: Norm,
-    /// The mixture that the output head reads, on the last stage.
-    head: Option<Mixture>,
+    /// What the output head reads, on the last stage.
+    head: Option<Collapsed>,
+}
+
+/// How the output head reads the streams.
+enum Collapsed {
+    Mixture(Mixture),
+    /// Their mean: a buffer `[rows, streams]` of equal factors.
+    Mean(Buffer),
 }
 
 /// The stream that a sublayer reads, and is added to.
@@ -79,7 +86,8 @@ impl Mixture {
         let products = Linear { weight, bias, factor: 1.0, split, number: None };
         let base = loader.vector(&format!("{name}_base.weight"))?;
         let scale = loader.vector(&format!("{name}_scale.weight"))?;
-        let spec = HyperSpec { streams, iterations, eps, base, scale, head: spec.reads_only };
+        let head = spec.mixing == Mixing::Reads;
+        let spec = HyperSpec { streams, iterations, eps, base, scale, head };
         let z = loader.shared("stream_products", count)?;
         Ok(Self { products, z, factors: loader.shared("stream_factors", count)?, spec })
     }
@@ -100,7 +108,7 @@ impl Residual {
             normed: loader.backend.buffer(rows, width)?,
             gathered: loader.backend.buffer(rows, width)?,
             norm: Norm::without_weight(loader, width, head.eps),
-            head: if last { Some(Mixture::load(loader, mixture)?) } else { None },
+            head: if last { Some(Collapsed::load(loader, mixture, rows)?) } else { None },
         };
         Ok(Self { x, several: Some(several) })
     }
@@ -150,10 +158,31 @@ impl Residual {
         match &self.several {
             Some(all @ Streams { streams, gathered, head: Some(head), .. }) => {
                 pass.backend.gather(*streams, rows, *gathered);
-                all.mix(pass, (*gathered, out), head, rows.len());
+                match head {
+                    Collapsed::Mixture(head) => all.mix(pass, (*gathered, out), head, rows.len()),
+                    Collapsed::Mean(factors) => {
+                        pass.backend.read_streams(*gathered, *factors, out, rows.len());
+                    }
+                }
             }
             _ => pass.backend.gather(self.buffer(), rows, out),
         }
+    }
+}
+
+impl Collapsed {
+    /// Loads what the output head reads of up to `rows` rows.
+    ///
+    /// # Errors
+    /// If a tensor is missing or has another shape, or the device has no memory for it.
+    fn load(loader: &mut Loader<'_>, spec: &MixtureSpec, rows: usize) -> Result<Self, Error> {
+        if spec.mixing != Mixing::Mean {
+            return Mixture::load(loader, spec).map(Self::Mixture);
+        }
+        let streams = spec.streams.streams;
+        let factors = loader.backend.buffer(rows, streams)?;
+        loader.backend.update(factors, rows, &mut |factors| factors.fill(1.0 / streams as f32));
+        Ok(Self::Mean(factors))
     }
 }
 

@@ -155,7 +155,9 @@ fn main(
             row[channel] = pool(sequence, number, channel);
         }
         workgroupBarrier();
-        normalise(lane);
+        if params.normed != 0u {
+            normalise(lane);
+        }
         rotate(listed + 2u, lane);
         if params.transform != 0u {
             transform(lane);

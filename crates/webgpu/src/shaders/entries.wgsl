@@ -13,8 +13,9 @@ struct Entries {
     // Compressed rows, and all entries.
     compressed: u32,
     count: u32,
-    // Whether compressed rows are listed.
+    // Whether runs of compressed rows are listed, and the first row behind the last complete run.
     listed: bool,
+    rest: u32,
     // The first position of the window.
     oldest: u32,
 }
@@ -28,10 +29,18 @@ struct Entry {
 fn entries_of(row: u32) -> Entries {
     let position = row_position(row);
     let complete = (position + 1u) / params.compressed.every;
-    let few = min(complete, params.limit);
+    let runs = complete / params.run;
+    let rest = runs * params.run;
+    let listed = runs > params.limit;
+    var few = complete;
+    if params.limit == 0u {
+        few = 0u;
+    } else if listed {
+        few = params.limit * params.run + complete - rest;
+    }
     let seen = min(position + 1u, params.seen);
     let sequence = row_sequence(row);
-    return Entries(row, sequence, few, few + seen, complete > few, position + 1u - seen);
+    return Entries(row, sequence, few, few + seen, listed, rest, position + 1u - seen);
 }
 
 fn entry_at(entries: Entries, index: u32) -> Entry {
@@ -43,7 +52,12 @@ fn entry_at(entries: Entries, index: u32) -> Entry {
     }
     var number = index;
     if entries.listed {
-        number = numbers[entries.row * params.limit + index];
+        let chosen = index / params.run;
+        if chosen < params.limit {
+            number = numbers[entries.row * params.limit + chosen] * params.run + index % params.run;
+        } else {
+            number = entries.rest + index - params.limit * params.run;
+        }
     }
     let spot = row_place(params.compressed, number);
     let block = block_of(params.compressed.group, entries.sequence, spot.x);

@@ -165,6 +165,8 @@ params! {
         decays: u32,
         least: f32,
         most: f32,
+        /// Least logarithm of decays; 0 where they have none.
+        bound: f32,
     }
 }
 
@@ -375,12 +377,16 @@ impl WebGpu {
         };
         let decays = state.heads * state.decays();
         let count = rows * decays;
-        let params = DecayParams { count: count as u32, decays: decays as u32, least, most };
+        let bound = match spec.rule {
+            RecurrenceRule::Delta { least, .. } => least.unwrap_or(0.0),
+            RecurrenceRule::StateSpace { .. } => 0.0,
+        };
+        let params = DecayParams { count: count as u32, decays: decays as u32, least, most, bound };
         let bound = [buffer(spec.a), vector(spec.dt), vector(spec.rate), buffer(spec.decay)];
         self.gpu.run(&DECAYS, dealt(count), &bound, &params);
         let count = rows * state.heads;
         match spec.rule {
-            RecurrenceRule::Delta { b } => {
+            RecurrenceRule::Delta { b, .. } => {
                 let bound = [buffer(b), buffer(spec.beta)];
                 self.gpu.run(&BETAS, dealt(count), &bound, &BetaParams { count: count as u32 });
             }

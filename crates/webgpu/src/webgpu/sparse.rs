@@ -138,6 +138,8 @@ params! {
         list_at: u32,
         count: u32,
         overlap: u32,
+        /// Whether rows have a norm.
+        normed: u32,
         pairs: u32,
         interleaved: u32,
         eps: f32,
@@ -180,9 +182,10 @@ params! {
         window: PlainPlaces,
         /// Positions that the window has.
         seen: u32,
-        /// Compressed rows beyond which the chosen are listed; 0 if there are none, else as many as
-        /// are complete where none are chosen.
+        /// Runs of compressed rows beyond which the chosen are listed; 0 if there are none, else as
+        /// many as are complete where none are chosen. Rows of a run.
         limit: u32,
+        run: u32,
         heads: u32,
         scale: f32,
         first: u32,
@@ -264,7 +267,7 @@ impl WebGpu {
                 cached(spec.out),
                 &inbox,
                 &self.vectors[spec.bias.0],
-                &self.vectors[spec.norm.0],
+                &self.vectors[spec.norm.map_or(spec.bias, |(weights, _)| weights).0],
             ];
             self.gpu.run(&COMPRESS, workgroups(listed.len()), &bound, &params);
         }
@@ -272,12 +275,16 @@ impl WebGpu {
 
     /// Words that tell a kernel about a compressed row.
     fn listed_words(&self, spec: &Compression) -> usize {
-        2 + 2 * self.ropes[spec.rope.0].frequencies.len()
+        2 + 2 * spec.rope.map_or(0, |rope| self.ropes[rope.0].frequencies.len())
     }
 
     /// Sequence, number, cosines and sines of each row.
     fn listed(&self, spec: &Compression, every: usize, rows: &[(usize, usize)]) -> Vec<u32> {
-        let Rotation { frequencies, magnitude, .. } = &self.ropes[spec.rope.0];
+        let Some(Rotation { frequencies, magnitude, .. }) =
+            spec.rope.map(|rope| &self.ropes[rope.0])
+        else {
+            return rows.iter().flat_map(|&(of, number)| [of as u32, number as u32]).collect();
+        };
         let mut angles = vec![0.0; 2 * frequencies.len()];
         let mut list = Vec::with_capacity(rows.len() * self.listed_words(spec));
         for &(sequence, number) in rows {
@@ -299,15 +306,17 @@ impl WebGpu {
     fn compress_params(&self, layer: usize, spec: &Compression) -> Result<CompressParams, Error> {
         let [values, gates, out] =
             [spec.values, spec.gates, spec.out].map(|which| self.kv.rows(layer, which));
-        let rotation = &self.ropes[spec.rope.0];
+        let rotation = spec.rope.map(|rope| &self.ropes[rope.0]);
+        let pairs = rotation.map_or(0, |rotation| rotation.frequencies.len());
+        let interleaved = rotation.is_some_and(|rotation| rotation.pairs == Pairs::Interleaved);
         let RowLayout::Plain(rounding) = out.rows.layout else {
             return Err(unsupported("compressed rows of heads"));
         };
         if bytemuck::bytes_of(&values.plain()) != bytemuck::bytes_of(&gates.plain()) {
             return Err(unsupported("values and gates of different layouts"));
         }
-        let turned = 2 * rotation.frequencies.len();
-        if turned > out.rows.dim || out.rows.dim > MAX_COMPRESSED || !rounding.fits(out.rows.dim) {
+        if 2 * pairs > out.rows.dim || out.rows.dim > MAX_COMPRESSED || !rounding.fits(out.rows.dim)
+        {
             return Err(unsupported("compressed rows of this size, rotation and rounding"));
         }
         let (rounded, kind, factor) = codes(rounding, out.rows.dim);
@@ -318,9 +327,10 @@ impl WebGpu {
             list_at: 0,
             count: 0,
             overlap: u32::from(spec.overlap),
-            pairs: rotation.frequencies.len() as u32,
-            interleaved: u32::from(rotation.pairs == Pairs::Interleaved),
-            eps: spec.eps,
+            normed: u32::from(spec.norm.is_some()),
+            pairs: pairs as u32,
+            interleaved: u32::from(interleaved),
+            eps: spec.norm.map_or(0.0, |(_, eps)| eps),
             rounded: rounded as u32,
             kind,
             transform: u32::from(factor.is_some()),
@@ -454,6 +464,8 @@ impl WebGpu {
             (_, None) => usize::MAX,
         };
         let complete = spec.compressed.map_or(0, |_| compressed.rows.complete(last));
+        // A row of fewer runs has them all, and up to `run - 1` rows behind them.
+        let most = limit.saturating_mul(spec.run).saturating_add(spec.run - 1);
         let word = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
         EntryParams {
             places: self.step.places(),
@@ -461,11 +473,12 @@ impl WebGpu {
             window: window.plain(),
             seen: word(seen),
             limit: word(limit),
+            run: word(spec.run),
             heads: word(spec.heads),
             scale: spec.scale,
             first: 0,
             rows: 0,
-            stride: word(complete.min(limit) + seen.min(last + 1)),
+            stride: word(complete.min(most) + seen.min(last + 1)),
             sinks: u32::from(spec.sinks.is_some()),
         }
     }

@@ -125,13 +125,17 @@ impl CompressScratch {
     }
 }
 
-/// Normalises a pooled row and rotates its last values by `position`.
+/// Normalises a pooled row and rotates its last values by `position`, where it has a norm and is
+/// rotated.
 fn finish_row(core: &CpuCore, ropes: &Ropes, spec: &Compression, position: usize, row: &mut [f32]) {
-    scratch(row.len(), |normed| {
-        elementwise::rms_norm(core.isa, row, &core.vectors[spec.norm.0], spec.eps, normed);
-        row.copy_from_slice(normed);
-    });
-    let RopeTable { frequencies, magnitude, pairs, .. } = ropes.table(spec.rope);
+    if let Some((weights, eps)) = spec.norm {
+        scratch(row.len(), |normed| {
+            elementwise::rms_norm(core.isa, row, &core.vectors[weights.0], eps, normed);
+            row.copy_from_slice(normed);
+        });
+    }
+    let Some(rope) = spec.rope else { return };
+    let RopeTable { frequencies, magnitude, pairs, .. } = ropes.table(rope);
     let pairs_of_row = frequencies.len();
     scratch(2 * pairs_of_row, |angles| {
         let (cos, sin) = angles.split_at_mut(pairs_of_row);

@@ -118,7 +118,7 @@ impl RecurrencePlan {
 /// Normalises queries and keys for the delta rule, and turns gates into decays and betas.
 fn prepare(core: &mut CpuCore, place: StatePlace, spec: &RecurrenceSpec, rows: usize) {
     match spec.rule {
-        RecurrenceRule::Delta { b } => {
+        RecurrenceRule::Delta { b, .. } => {
             let keys = place.state.keys;
             unit_heads(core, spec.q, (keys, 1.0 / (keys as f32).sqrt()), rows);
             unit_heads(core, spec.k, (keys, 1.0), rows);
@@ -136,7 +136,10 @@ fn prepare(core: &mut CpuCore, place: StatePlace, spec: &RecurrenceSpec, rows: u
     }
     core.each_row("recurrence_gates", (spec.decay, rows), |core, row, decay| {
         match spec.rule {
-            RecurrenceRule::Delta { .. } => {
+            RecurrenceRule::Delta { least: Some(least), .. } => {
+                return bounded_decays(core, spec, least, row, decay);
+            }
+            RecurrenceRule::Delta { least: None, .. } => {
                 let (a, dt) = (core.row(spec.a, row), &core.vectors[spec.dt.0]);
                 delta::step_times(core.isa, a, dt, [0.0, f32::INFINITY], decay);
             }
@@ -145,6 +148,25 @@ fn prepare(core: &mut CpuCore, place: StatePlace, spec: &RecurrenceSpec, rows: u
             }
         }
         delta::decays(core.isa, &core.vectors[spec.rate.0], decay);
+    });
+}
+
+/// Decays of a row of which the logarithm is at least `least`.
+fn bounded_decays(
+    core: &CpuCore,
+    spec: &RecurrenceSpec,
+    least: f32,
+    row: usize,
+    decay: &mut [f32],
+) {
+    decay.copy_from_slice(core.row(spec.a, row));
+    elementwise::add(core.isa, decay, &core.vectors[spec.dt.0]);
+    elementwise::apply_gate(core.isa, Gate::Product, decay, &core.vectors[spec.rate.0]);
+    elementwise::scale(core.isa, decay, -1.0);
+    elementwise::activate(core.isa, Gate::Sigmoid, decay);
+    scratch(decay.len(), |bounds| {
+        bounds.fill(least);
+        delta::decays(core.isa, bounds, decay);
     });
 }
 

@@ -153,12 +153,14 @@ impl Selections {
                 first.clear();
                 second.clear();
                 if let Some(rows) = &compressed {
-                    let complete = rows.rows.complete(position);
+                    let (complete, run) = (rows.rows.complete(position), spec.run);
                     match spec.selection.map(|selection| &self.0[selection.0]) {
-                        Some(SelectionMemory { top, numbers, .. }) if complete > *top => {
-                            let chosen = &numbers[row * top..][..*top];
-                            let chosen = chosen.iter().map(|number| *number as usize);
-                            rows.offsets(chosen, table(rows), first);
+                        Some(SelectionMemory { top, numbers, .. }) if complete / run > *top => {
+                            let chosen = numbers[row * top..][..*top].iter();
+                            let chosen = chosen.map(|number| *number as usize * run);
+                            let chosen = chosen.flat_map(|first| first..first + run);
+                            let rest = complete / run * run..complete;
+                            rows.offsets(chosen.chain(rest), table(rows), first);
                         }
                         _ => rows.offsets(0..complete, table(rows), first),
                     }

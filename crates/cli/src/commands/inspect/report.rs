@@ -2,7 +2,7 @@
 
 use super::values::{float, metadata_json, short, shown};
 use engine::{BLOCK, CacheBytes};
-use formats::layers::RopeConfig;
+use formats::layers::{OpSpec, RopeConfig};
 use formats::{ModelConfig, ModelFiles, TensorView, names};
 use indexmap::IndexMap;
 use kernels::kv::KvType;
@@ -324,10 +324,14 @@ fn add_mixers(json: &mut Json, config: &ModelConfig) {
         json["value_dim"] = latent.value_dim.into();
     }
     if let Some(index) = &config.hyperparameters().index {
-        json["layers_with_index"] = index.layers.iter().filter(|has| **has).count().into();
+        let own = |op: &&OpSpec| matches!(op, OpSpec::Latent(spec) if spec.index().is_some());
+        json["layers_with_index"] = config.ops().filter(own).count().into();
         json["index_heads"] = index.heads.into();
         json["index_dim"] = index.dim.into();
         json["index_top"] = index.top.into();
+        if let Some(pool) = index.pool {
+            json["index_pool"] = pool.into();
+        }
     }
     if let Some(delta) = &config.hyperparameters().delta {
         json["linear_layers"] = delta.layers.iter().filter(|linear| **linear).count().into();

@@ -3,7 +3,9 @@
 use super::super::delta::{DEFAULT_INTERVAL, by_interval, check};
 use super::super::family::DeltaFiles;
 use super::super::fields::{GgufKeys, MAX_HEADS, MAX_LAYERS, MAX_STATE, MAX_WIDTH};
-use super::super::rows::{self, DELTA_KERNEL, DELTA_VALUE_HEADS, FieldSource, HEADS, KV_HEADS};
+use super::super::rows::{
+    self, DELTA_KERNEL, DELTA_LEAST, DELTA_VALUE_HEADS, FieldSource, HEADS, KV_HEADS,
+};
 use crate::config::schema::Hyperparameters;
 use crate::config::schema::OfLayers;
 use crate::error::Result;
@@ -40,6 +42,7 @@ pub(super) fn read(keys: &GgufKeys, files: DeltaFiles, model: &mut Hyperparamete
             let heads = keys.opt_positive(DELTA_VALUE_HEADS.gguf[0], MAX_HEADS)?;
             let heads = heads.map_or_else(|| keys.positive(HEADS.gguf[0], MAX_HEADS), Ok)?;
             (spec.key_heads, spec.value_heads) = (heads, heads);
+            spec.least = keys.metadata.opt_float(&keys.key(DELTA_LEAST.gguf[0]))?;
         }
         None => spec.value_dim = value_dim(keys, spec.value_heads)?,
     }

@@ -62,16 +62,34 @@ pub(super) fn read(
 /// Per layer: the bounds of values in routed and in shared experts. Where a file has only those of
 /// routed experts, they are those of the shared ones too.
 fn limits(keys: &GgufKeys, family: &Family, layers: usize) -> Result<[Limits; 2]> {
-    const ROUTED: &str = "swiglu_clamp_exp";
-    if !family.compressed {
-        return Ok([vec![None; layers], vec![None; layers]]);
-    }
     let expected = "a number or one per layer";
-    let routed = limits_of(keys, ROUTED, layers)?;
-    let routed = keys.metadata.required(&keys.key(ROUTED), expected, routed)?;
-    let shared = limits_of(keys, "swiglu_clamp_shexp", layers)?;
+    let routed = match limits_of(keys, ROUTED_LIMITS, layers)? {
+        None if !family.compressed => vec![None; layers],
+        found => keys.metadata.required(&keys.key(ROUTED_LIMITS), expected, found)?,
+    };
+    let shared = limits_of(keys, SHARED_LIMITS, layers)?;
     let shared = shared.unwrap_or_else(|| routed.clone());
     Ok([routed, shared])
+}
+
+/// Bounds of the values in routed experts; in shared experts and in MLPs.
+pub(crate) const ROUTED_LIMITS: &str = "swiglu_clamp_exp";
+pub(crate) const SHARED_LIMITS: &str = "swiglu_clamp_shexp";
+
+/// Per layer: the bound of the values in its MLP, where it has no experts.
+pub(super) fn mlp_limits(
+    keys: &GgufKeys,
+    family: &Family,
+    layers: usize,
+    experts: Option<&ExpertsConfig>,
+) -> Result<Limits> {
+    let [_, mut shared] = limits(keys, family, layers)?;
+    for (layer, limit) in shared.iter_mut().enumerate() {
+        if experts.is_some_and(|experts| experts.layers[layer]) {
+            *limit = None;
+        }
+    }
+    Ok(shared)
 }
 
 /// A bound for each layer, from a number or an array; 0 means none.
@@ -173,7 +191,8 @@ pub(super) fn latent(keys: &GgufKeys, family: &Family) -> Result<Option<LatentCo
         Some(found) => Ok(found),
         None => keys.positive(older, MAX_HEADS),
     };
-    let rope_dim = keys.positive(ROTATED.gguf[0], MAX_HEADS)?;
+    // 0 where nothing is rotated; others must have it (`check`).
+    let rope_dim = keys.opt_count(ROTATED.gguf[0], MAX_HEADS)?.unwrap_or(0);
     let key_dim = length("attention.key_length_mla", KEY)?;
     if key_dim <= rope_dim {
         let problem =

@@ -9,6 +9,9 @@ use crate::error::Result;
 use crate::gguf::GgufFile;
 use crate::layers::RopeLayout;
 
+/// Whether the positions behind the last complete pool of keys are attended to whatever is chosen.
+pub(crate) const SELECT_TAIL: &str = "attention.indexer.kpool_select_tail";
+
 /// Reads the index, if the file has the tensors of one: files of other writers may leave it out.
 pub(crate) fn read(
     keys: &GgufKeys,
@@ -17,12 +20,18 @@ pub(crate) fn read(
     model: &mut Hyperparameters,
 ) -> Result<()> {
     let has_index = |layer| find(file, &format!("blk.{layer}.indexer.attn_k.weight")).is_some();
-    let own: Vec<bool> = (0..model.layers).map(has_index).collect();
-    let any = own.contains(&true);
+    let any = (0..model.layers).any(has_index);
+    let own = (0..model.layers).map(|layer| !model.attends(layer) || has_index(layer)).collect();
     if !any && !file.tensors().is_empty() {
         return Ok(());
     }
     let layers = if any { own } else { vec![true; model.layers] };
     model.index = Some(IndexConfig { layout, layers, ..IndexConfig::default() });
-    rows::read(rows::INDEX, FieldSource::Gguf(keys), model)
+    rows::read(rows::INDEX, FieldSource::Gguf(keys), model)?;
+    match keys.metadata.opt_flag(&keys.key(SELECT_TAIL))? {
+        Some(false) if model.index.as_ref().is_some_and(|index| index.pool.is_some()) => {
+            Err(keys.metadata.error(&keys.key(SELECT_TAIL), "expected true, found false"))
+        }
+        _ => Ok(()),
+    }
 }

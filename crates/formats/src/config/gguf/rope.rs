@@ -23,8 +23,11 @@ pub(super) fn read(
     family: &Family,
     model: &mut Hyperparameters,
 ) -> Result<f32> {
-    let dim = keys.opt_positive(ROTATED.gguf[0], MAX_HEADS)?.unwrap_or(model.head_dim);
     let latent = model.latent.is_some();
+    let dim = match model.latent {
+        Some(sizes) => sizes.rope_dim,
+        None => keys.opt_positive(ROTATED.gguf[0], MAX_HEADS)?.unwrap_or(model.head_dim),
+    };
     let scaling = rope_scaling(keys, file, family, dim)?;
     let factor = match scaling {
         RopeScaling::Yarn { factor, .. } => Some(factor),

@@ -4,7 +4,7 @@ use serde_json::{Value as Json, json};
 
 use super::super::delta::{DEFAULT_INTERVAL, by_interval, check};
 use super::super::fields::{FULL, MAX_LAYERS};
-use super::super::rows::{self, FieldSource};
+use super::super::rows::{self, DELTA_LEAST, FieldSource};
 use crate::config::hf::layer_types::types_of_layers;
 use crate::config::schema::Hyperparameters;
 use crate::config::schema::OfLayers;
@@ -32,6 +32,9 @@ pub(crate) fn read(config: Object, model: &mut Hyperparameters) -> Result<()> {
     let source = FieldSource::ConfigJson(config);
     model.delta = Some(OfLayers { layers, spec: DeltaSpec::default() });
     rows::read(rows::DELTA, source, model)?;
+    if let Some(OfLayers { spec, .. }) = &mut model.delta {
+        spec.least = config.number(DELTA_LEAST.hf[0])?;
+    }
     model.delta.iter().try_for_each(|delta| check(&delta.spec, source))?;
     model.delta = model.delta.take().and_then(OfLayers::some);
     Ok(())
@@ -53,5 +56,8 @@ pub(crate) fn to_json(config: &Hyperparameters) -> Json {
         "attn_output_gate": config.grouped.gate,
     });
     extend(&mut json, rows::to_json(rows::DELTA, config));
+    if let Some(OfLayers { spec: DeltaSpec { least: Some(least), .. }, .. }) = &config.delta {
+        json[DELTA_LEAST.hf[0]] = json!(least);
+    }
     json
 }

@@ -108,6 +108,19 @@ pub(crate) fn scale(config: Object) -> Result<f32> {
     Ok(config.above_zero(EXPERT_SCALE.hf[0])?.unwrap_or(1.0))
 }
 
+/// The bound on values in experts, `swiglu_limit`; `null` or 0 means none.
+pub(crate) fn limit(config: Object, default: f32) -> Result<Option<f32>> {
+    const KEY: &str = "swiglu_limit";
+    match config.number(KEY)? {
+        Some(0.0) => Ok(None),
+        Some(found) if found < 0.0 => {
+            Err(config.error(KEY, format!("expected a number of at least 0, found {found}")))
+        }
+        None if !config.has(KEY) => Ok(Some(default)),
+        limit => Ok(limit),
+    }
+}
+
 /// Whether each layer has experts: by `mlp_layer_types`, or from `first_k_dense_replace` on, every
 /// `moe_layer_freq`-th. The reference library ignores the latter; the models' original code follows
 /// it.

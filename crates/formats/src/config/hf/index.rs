@@ -13,6 +13,8 @@ use crate::layers::RopeLayout;
 
 const TYPES: &str = "indexer_types";
 const PATTERN: &str = "index_topk_pattern";
+/// Whether the positions behind the last complete pool of keys are attended to whatever is chosen.
+const SELECT_TAIL: &str = "index_kpool_always_select_tail";
 const FULL: &str = "full";
 const SHARED: &str = "shared";
 
@@ -25,7 +27,12 @@ pub(crate) fn defaults(heads: usize) -> Json {
 pub(crate) fn read(config: Object, layout: RopeLayout, model: &mut Hyperparameters) -> Result<()> {
     let layers = own_index(config, model.layers)?;
     model.index = Some(IndexConfig { layout, layers, ..IndexConfig::default() });
-    rows::read(rows::INDEX, FieldSource::ConfigJson(config), model)
+    rows::read(rows::INDEX, FieldSource::ConfigJson(config), model)?;
+    let pooled = model.index.as_ref().is_some_and(|index| index.pool.is_some());
+    match config.flag(SELECT_TAIL)? {
+        Some(false) if pooled => Err(config.error(SELECT_TAIL, "expected true, found false")),
+        _ => Ok(()),
+    }
 }
 
 /// Whether each layer has an index of its own: by a list, by a pattern of letters, or every

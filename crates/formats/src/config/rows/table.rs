@@ -137,7 +137,7 @@ rows! {
     /// Values of a query or key head that are not rotated.
     NOPE_DIM: Refused Count(MAX_HEADS) ["qk_nope_head_dim"] [] = place!(latent / nope_dim);
     /// Values of a query or key head that are rotated.
-    ROPE_DIM: Refused Count(MAX_HEADS) ["qk_rope_head_dim"] [] = place!(latent / rope_dim);
+    ROPE_DIM: Refused Size(MAX_HEADS) ["qk_rope_head_dim"] [] = place!(latent / rope_dim);
     /// Values of a value head.
     VALUE_DIM: Refused Count(MAX_HEADS) ["v_head_dim"] [] = place!(latent / value_dim);
 
@@ -150,6 +150,9 @@ rows! {
     /// Most positions that it chooses.
     INDEX_TOP: Refused Count(MAX_TOKENS)
         ["index_topk"] ["attention.indexer.top_k"] = place!(index / top);
+    /// Consecutive positions whose keys are pooled to one.
+    INDEX_POOL: Kept Count(MAX_TOKENS)
+        ["index_kpool"] ["attention.indexer.kpool"] = place!(index / ?pool);
 
     /// Rank of the projection of queries in attention to compressed rows.
     COMPRESSED_Q_RANK: Refused Count(MAX_WIDTH)
@@ -193,6 +196,8 @@ rows! {
     /// Positions that its convolution covers.
     DELTA_KERNEL: Refused Count(MAX_KERNEL)
         ["linear_conv_kernel_dim"] ["ssm.conv_kernel"] = place!(delta / spec.kernel);
+    /// Least logarithm of decays, where they have a bound.
+    DELTA_LEAST: Nullable Other ["linear_lower_bound"] ["kda.gate_lower_bound"];
 
     /// Heads of a state space.
     SPACE_HEADS: Refused Count(MAX_HEADS)
@@ -258,7 +263,7 @@ rows! {
 /// Sizes of latent attention.
 pub(crate) const LATENT: &[FieldRow] = &[Q_RANK, KV_RANK, NOPE_DIM, ROPE_DIM, VALUE_DIM];
 /// Sizes of an index over positions.
-pub(crate) const INDEX: &[FieldRow] = &[INDEX_HEADS, INDEX_DIM, INDEX_TOP];
+pub(crate) const INDEX: &[FieldRow] = &[INDEX_HEADS, INDEX_DIM, INDEX_TOP, INDEX_POOL];
 /// Sizes of attention to compressed rows.
 pub(crate) const COMPRESSED: &[FieldRow] = &[COMPRESSED_Q_RANK, GROUPS, OUT_RANK];
 /// Sizes of an index over them.

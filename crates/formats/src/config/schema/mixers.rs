@@ -52,7 +52,11 @@ pub struct IndexConfig {
     pub top: usize,
     /// Which of the rotated values form a pair.
     pub layout: RopeLayout,
+    /// Consecutive positions whose keys are pooled to one, and which are chosen together; `None`
+    /// where each position has a key. Divides `top`.
+    pub pool: Option<usize>,
     /// Per layer: whether it has the index; other layers attend to the choice of the last layer
-    /// before them that has it. The first layer has it.
+    /// before them that has it. The first layer with attention has it. Layers without attention
+    /// count as having it.
     pub layers: Vec<bool>,
 }

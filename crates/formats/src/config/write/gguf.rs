@@ -3,6 +3,8 @@
 use super::super::family::Family;
 use super::super::fields::{GgufKeyWriter, SIGMOID, SOFTMAX, SOFTMAX_OF_CHOSEN, SQRT_SOFTPLUS};
 use super::super::gguf::delta::{CHANNELS, VALUES};
+use super::super::gguf::experts::{ROUTED_LIMITS, SHARED_LIMITS};
+use super::super::gguf::index::SELECT_TAIL;
 use super::super::gguf::mamba::{INNER, MAX_STEP, MIN_STEP, NORM_FIRST, PROJECTION_SCALE};
 use super::super::gguf::rope::LOG_MULTIPLIER;
 use super::super::rows::{
@@ -70,6 +72,7 @@ impl ModelConfig {
         if let Some(experts) = &self.said.experts {
             self.expert_keys(&mut keys, family, experts)?;
         }
+        self.limit_keys(&mut keys, family);
         family.gguf.eps.iter().for_each(|key| keys.float(key, self.said.rms_norm_eps));
         keys.float("rope.freq_base", self.said.rope.theta);
         rows::write_gguf(rows::HYPER, &self.said, &mut keys);
@@ -96,6 +99,11 @@ impl ModelConfig {
         }
         rows::CONV_KERNEL.write_gguf(&self.said, keys);
         rows::write_gguf(rows::INDEX, &self.said, keys);
+        if let Some(index) = &self.said.index
+            && index.pool.is_some()
+        {
+            keys.set(SELECT_TAIL, Value::Bool(true));
+        }
     }
 
     /// Keys of Gated DeltaNet. Programs that know no list of layers read a period.
@@ -103,6 +111,9 @@ impl ModelConfig {
         let OfLayers { layers, spec } = delta;
         if self.decays_per_channel() {
             keys.count(CHANNELS, spec.key_dim);
+            if let Some(least) = spec.least {
+                keys.float(rows::DELTA_LEAST.gguf[0], least);
+            }
             rows::DELTA_VALUE_HEADS.write_gguf(&self.said, keys);
             return rows::DELTA_KERNEL.write_gguf(&self.said, keys);
         }
@@ -209,14 +220,26 @@ impl ModelConfig {
         if by_token > 0 {
             keys.count("hash_layer_count", by_token);
         }
-        if family.compressed {
-            let array = |limits: &[Option<f32>]| {
-                Value::Array(Array::F32(limits.iter().map(|limit| limit.unwrap_or(0.0)).collect()))
-            };
-            keys.set("swiglu_clamp_exp", array(&experts.limits));
-            keys.set("swiglu_clamp_shexp", array(&experts.shared_limits));
-        }
         Ok(())
+    }
+
+    /// Bounds of the inner values of experts, and of MLPs with those of shared experts, where any
+    /// layer has one.
+    fn limit_keys(&self, keys: &mut GgufKeyWriter, family: &Family) {
+        let none = vec![None; self.layers.len()];
+        let experts = self.said.experts.as_ref();
+        let routed = experts.map_or(&none, |experts| &experts.limits);
+        let of_shared = experts.map_or(&none, |experts| &experts.shared_limits);
+        let both = of_shared.iter().zip(&self.said.mlp_limits);
+        let shared: Vec<_> = both.map(|(shared, mlp)| shared.or(*mlp)).collect();
+        if !family.compressed && routed.iter().chain(&shared).all(Option::is_none) {
+            return;
+        }
+        let array = |limits: &[Option<f32>]| {
+            Value::Array(Array::F32(limits.iter().map(|limit| limit.unwrap_or(0.0)).collect()))
+        };
+        keys.set(ROUTED_LIMITS, array(routed));
+        keys.set(SHARED_LIMITS, array(&shared));
     }
 
     /// Keys of attention to compressed rows, whose layers have the scaled frequencies.

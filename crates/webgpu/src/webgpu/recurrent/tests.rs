@@ -47,7 +47,7 @@ fn outputs(most: usize) -> Option<(usize, Vec<f32>)> {
         let (decay, beta) = (filled(&mut gpu, STATE.heads, 7), filled(&mut gpu, STATE.heads, 8));
         let dt = gpu.vector(vec![0.3; STATE.heads]);
         let rate = gpu.vector(vec![-0.4; STATE.heads]);
-        let rule = RecurrenceRule::Delta { b };
+        let rule = RecurrenceRule::Delta { b, least: None };
         let spec = RecurrenceSpec { rule, q, k, v, a, dt, rate, decay, beta, tiled: true, out };
         let mut batch = Batch::with_capacity(ROWS, 0, 0);
         batch.push([&[0; ROWS], &[]], position, 1);
