@@ -1,9 +1,9 @@
 //! F32, F16 and BF16: plain little-endian floats, blocks of one value.
 
-use super::QuantType;
-use super::fit::isa;
 use crate::lanes::widen::{Widen, bf16_values, f16_values};
 use crate::lanes::{Kernel, run_on};
+use crate::quant::block_format::isa;
+use crate::quant::quant_type::QuantType;
 use half::{bf16, f16};
 
 /// 32-bit IEEE floats.

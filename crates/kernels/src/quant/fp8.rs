@@ -5,7 +5,7 @@
 //! seven bits are set. Files give a tile of rows and columns, a row or a whole matrix one scale;
 //! here every run of a row has its scale next to its codes.
 
-use super::QuantType;
+use crate::quant::quant_type::{NATIVE_IDS, QuantType};
 
 /// Values of all codes.
 static VALUES: [f32; 256] = {
@@ -36,7 +36,7 @@ macro_rules! runs {
         #[doc = concat!(stringify!($len), " codes after their f32 scale: `value = scale * code`.")]
         pub static $name: QuantType = QuantType {
             dequantize: Some(dequantize::<$len>),
-            ..QuantType::listed($text, super::NATIVE_IDS + $number, $len, 4 + $len)
+            ..QuantType::listed($text, NATIVE_IDS + $number, $len, 4 + $len)
         };
     )*};
 }

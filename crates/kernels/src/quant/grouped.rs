@@ -4,8 +4,9 @@
 //! has.
 
 use super::q4_0::nibbles;
-use super::{QuantType, nibble_codes, packing};
-use crate::quant::packing::{BlockScales, CodeLayout, Packing};
+use crate::quant::codes::nibble_codes;
+use crate::quant::packing::{BlockScales, CodeLayout, Packing, packing};
+use crate::quant::quant_type::{NATIVE_IDS, QuantType};
 
 const LEN: usize = 32;
 const BYTES_4: usize = 5 + LEN / 2;
@@ -16,14 +17,14 @@ const BYTES_8: usize = 6 + LEN;
 pub static INT4: QuantType = QuantType {
     dequantize: Some(dequantize_4),
     packing: Some(&PACKING_4),
-    ..QuantType::listed("int4", super::NATIVE_IDS + 8, LEN, BYTES_4)
+    ..QuantType::listed("int4", NATIVE_IDS + 8, LEN, BYTES_4)
 };
 
 /// 32 signed bytes: f32 scale, zero point (16 bits, from -128 to 128), then the codes.
 pub static INT8: QuantType = QuantType {
     dequantize: Some(dequantize_8),
     packing: Some(&PACKING_8),
-    ..QuantType::listed("int8", super::NATIVE_IDS + 9, LEN, BYTES_8)
+    ..QuantType::listed("int8", NATIVE_IDS + 9, LEN, BYTES_8)
 };
 
 static PACKING_4: Packing = packing! {

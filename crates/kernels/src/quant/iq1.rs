@@ -7,9 +7,11 @@ use super::fit::{
 };
 use super::grids::IQ1 as GRID;
 use super::iq2::{EIGHT, nibble};
-use super::{BlockFormat, QuantType, packing, read_bits, read_f16};
 use crate::lanes::widen::Widen;
-use crate::quant::packing::{BlockScales, CodeLayout, Packing, entry_codes};
+use crate::quant::block_format::BlockFormat;
+use crate::quant::codes::{read_bits, read_f16};
+use crate::quant::packing::{BlockScales, CodeLayout, Packing, entry_codes, packing};
+use crate::quant::quant_type::QuantType;
 use std::sync::LazyLock;
 
 const LEN: usize = 256;

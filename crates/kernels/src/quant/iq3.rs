@@ -5,9 +5,11 @@
 use super::fit::{Book, Leveled, Signs, StepGrid, Unsigned, WeightedBlock, fit_steps, store_f16};
 use super::grids::{IQ3_S as GRID_S, IQ3_XXS as GRID_XXS};
 use super::iq2::{EIGHT, even_signs, nibble, nibble_scales, pack_steps, read_u32, signed};
-use super::{BlockFormat, QuantType, packing, read_bits, read_f16};
 use crate::lanes::widen::Widen;
-use crate::quant::packing::{BlockScales, CodeLayout, Packing, entry_codes};
+use crate::quant::block_format::BlockFormat;
+use crate::quant::codes::{read_bits, read_f16};
+use crate::quant::packing::{BlockScales, CodeLayout, Packing, entry_codes, packing};
+use crate::quant::quant_type::QuantType;
 use std::sync::LazyLock;
 
 const LEN: usize = 256;

@@ -4,9 +4,11 @@
 
 use super::fit::{Levels, WeightedBlock, fit_scales, inverse, store_f16, store_f16_scale};
 use super::q4_0::{nibbles, pack_nibbles};
-use super::{BlockFormat, QuantType, nibble_codes, packing, read_bits, read_f16};
 use crate::lanes::widen::Widen;
-use crate::quant::packing::{BlockScales, CodeLayout, Packing};
+use crate::quant::block_format::BlockFormat;
+use crate::quant::codes::{nibble_codes, read_bits, read_f16};
+use crate::quant::packing::{BlockScales, CodeLayout, Packing, packing};
+use crate::quant::quant_type::QuantType;
 
 const GROUP_LEN: usize = 32;
 const GROUPS: usize = 8;

@@ -1,12 +1,14 @@
 //! MXFP4: 32 four-bit floats (one sign, two exponent, one mantissa bit) under a power of two.
 //! Follows the OCP Microscaling Formats specification 1.0 and `dequantize_row_mxfp4` of ggml.
 
-use super::fit::{WeightedGroup, isa, relative};
+use super::fit::{WeightedGroup, relative};
 use super::q4_0::{nibbles, pack_nibbles};
-use super::{QuantType, nibble_codes, packing};
 use crate::lanes::widen::Widen;
 use crate::lanes::{Kernel, run_on};
-use crate::quant::packing::{BlockScales, CodeLayout, Packing};
+use crate::quant::block_format::isa;
+use crate::quant::codes::nibble_codes;
+use crate::quant::packing::{BlockScales, CodeLayout, Packing, packing};
+use crate::quant::quant_type::QuantType;
 
 const LEN: usize = 32;
 const BYTES: usize = 17;

@@ -8,10 +8,12 @@
 //! same, so its values are those of the packages bit for bit. Products with bytes have the order of
 //! [`SuperFloats`](CodeLayout::SuperFloats), with the inverse of a divisor as factor.
 
+use super::fp8;
 use super::mxfp4::DOUBLED;
 use super::q4_0::nibbles;
-use super::{QuantType, fp8, nibble_codes, packing};
-use crate::quant::packing::{BlockScales, CodeLayout, Packing};
+use crate::quant::codes::nibble_codes;
+use crate::quant::packing::{BlockScales, CodeLayout, Packing, packing};
+use crate::quant::quant_type::{NATIVE_IDS, QuantType};
 
 const LEN: usize = 32;
 const BYTES: usize = 7 + LEN / 2;
@@ -22,7 +24,7 @@ const BYTES: usize = 7 + LEN / 2;
 pub static NVFP4: QuantType = QuantType {
     dequantize: Some(dequantize),
     packing: Some(&PACKING),
-    ..QuantType::listed("nvfp4", super::NATIVE_IDS + 10, LEN, BYTES)
+    ..QuantType::listed("nvfp4", NATIVE_IDS + 10, LEN, BYTES)
 };
 
 static PACKING: Packing = packing! {

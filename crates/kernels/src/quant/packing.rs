@@ -133,13 +133,13 @@ macro_rules! packing {
         codes: |$block:ident, $codes:ident| $take:expr,
         scales: |$scaled:ident| $scales:expr $(,)?
     ) => {{
-        use $crate::quant::RowSpan;
+        use $crate::quant::packing::RowSpan;
         #[inline(always)]
         fn block_codes($block: &[u8; $bytes], $codes: &mut [u8; $len]) {
             $take
         }
         #[inline(always)]
-        fn block_scales($scaled: &[u8; $bytes]) -> $crate::quant::BlockScales {
+        fn block_scales($scaled: &[u8; $bytes]) -> $crate::quant::packing::BlockScales {
             $scales
         }
         #[inline(always)]
@@ -152,7 +152,7 @@ macro_rules! packing {
             }
         }
         $crate::lanes::isa_dispatch! { fn unpack(blocks: &[u8], row: &mut RowSpan) = body }
-        $crate::quant::Packing { code_layout: $code_layout, unpack }
+        $crate::quant::packing::Packing { code_layout: $code_layout, unpack }
     }};
 }
 pub(super) use packing;

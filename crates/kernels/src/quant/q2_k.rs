@@ -2,9 +2,11 @@
 //! minimum, under two f16 factors. Follows `dequantize_row_q2_K` of ggml.
 
 use super::fit::{WeightedBlock, fit_lines, store_f16};
-use super::{BlockFormat, QuantType, add_bits, packing, read_bits, read_f16, restore_line};
 use crate::lanes::widen::Widen;
-use crate::quant::packing::{BlockScales, CodeLayout, Packing};
+use crate::quant::block_format::BlockFormat;
+use crate::quant::codes::{add_bits, read_bits, read_f16, restore_line};
+use crate::quant::packing::{BlockScales, CodeLayout, Packing, packing};
+use crate::quant::quant_type::QuantType;
 
 const LEN: usize = 256;
 const BYTES: usize = 84;

@@ -3,11 +3,11 @@
 //! `dequantize_row_q4_0` and `dequantize_row_q4_1` of ggml.
 
 use super::fit::{Levels, WeightedBlock, nearest, store_f16_line, store_f16_scale};
-use super::{
-    BlockFormat, QuantType, centred, nibble_codes, packing, read_bits, read_f16, restore_line,
-};
 use crate::lanes::widen::Widen;
-use crate::quant::packing::{BlockScales, CodeLayout, Packing};
+use crate::quant::block_format::BlockFormat;
+use crate::quant::codes::{centred, nibble_codes, read_bits, read_f16, restore_line};
+use crate::quant::packing::{BlockScales, CodeLayout, Packing, packing};
+use crate::quant::quant_type::QuantType;
 
 const LEN: usize = 32;
 /// Where the value of largest magnitude is tried, relative to the levels at the ends.

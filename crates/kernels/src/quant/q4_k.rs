@@ -2,9 +2,11 @@
 //! minimum, under two f16 factors. Follows `dequantize_row_q4_K` of ggml.
 
 use super::fit::{FittedLines, WeightedBlock, fit_lines, store_f16};
-use super::{BlockFormat, QuantType, nibble_codes, packing, read_bits, read_f16, restore_line};
 use crate::lanes::widen::Widen;
-use crate::quant::packing::{BlockScales, CodeLayout, Packing};
+use crate::quant::block_format::BlockFormat;
+use crate::quant::codes::{nibble_codes, read_bits, read_f16, restore_line};
+use crate::quant::packing::{BlockScales, CodeLayout, Packing, packing};
+use crate::quant::quant_type::QuantType;
 
 const LEN: usize = 256;
 const BYTES: usize = 144;

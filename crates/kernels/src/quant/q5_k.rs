@@ -3,9 +3,11 @@
 
 use super::fit::{WeightedBlock, fit_lines};
 use super::q4_k::{SHRINKS, pair_codes, restore_groups, steps, store_steps};
-use super::{BlockFormat, QuantType, add_bits, packing};
 use crate::lanes::widen::Widen;
-use crate::quant::packing::{CodeLayout, Packing};
+use crate::quant::block_format::BlockFormat;
+use crate::quant::codes::add_bits;
+use crate::quant::packing::{CodeLayout, Packing, packing};
+use crate::quant::quant_type::QuantType;
 
 const LEN: usize = 256;
 const BYTES: usize = 176;

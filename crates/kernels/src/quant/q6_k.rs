@@ -2,11 +2,11 @@
 //! f16 factor. Follows `dequantize_row_q6_K` of ggml.
 
 use super::fit::{Levels, WeightedBlock, fit_scales, inverse, nearest, store_f16};
-use super::{
-    BlockFormat, QuantType, add_bits, centred, packing, read_bits, read_f16, restore_line,
-};
 use crate::lanes::widen::Widen;
-use crate::quant::packing::{BlockScales, CodeLayout, Packing};
+use crate::quant::block_format::BlockFormat;
+use crate::quant::codes::{add_bits, centred, read_bits, read_f16, restore_line};
+use crate::quant::packing::{BlockScales, CodeLayout, Packing, packing};
+use crate::quant::quant_type::QuantType;
 
 const LEN: usize = 256;
 const BYTES: usize = 210;

@@ -1,9 +1,11 @@
 //! Q8_0: 32 signed bytes and one f16 scale. Follows `dequantize_row_q8_0` of ggml.
 
 use super::fit::{WeightedBlock, store_f16};
-use super::{BlockFormat, QuantType, packing, read_bits, read_f16, restore_line};
 use crate::lanes::widen::Widen;
-use crate::quant::packing::{BlockScales, CodeLayout, Packing};
+use crate::quant::block_format::BlockFormat;
+use crate::quant::codes::{read_bits, read_f16, restore_line};
+use crate::quant::packing::{BlockScales, CodeLayout, Packing, packing};
+use crate::quant::quant_type::QuantType;
 use half::f16;
 
 const LEN: usize = 32;

@@ -4,9 +4,11 @@
 
 use super::fit::{Levels, WeightedBlock, nearest, store_f16_scale};
 use super::q2_k::{place, two_bits};
-use super::{BlockFormat, QuantType, packing, read_bits, read_f16};
 use crate::lanes::widen::Widen;
-use crate::quant::packing::{BlockScales, CodeLayout, Packing};
+use crate::quant::block_format::BlockFormat;
+use crate::quant::codes::{read_bits, read_f16};
+use crate::quant::packing::{BlockScales, CodeLayout, Packing, packing};
+use crate::quant::quant_type::QuantType;
 
 const LEN: usize = 256;
 

@@ -6,8 +6,8 @@
 //! of their positions, and skips a half if its error and the smallest error of the rest exceed the
 //! best error found.
 
-use super::WeightedGroup;
 use crate::quant::fit::step::{Rounded, Rounding};
+use crate::quant::fit::weighted::WeightedGroup;
 
 /// A codebook: entries of `P` positions, each with one of `L` levels.
 pub(in super::super) struct Book<const P: usize, const L: usize> {

@@ -3,10 +3,8 @@
 //!
 //! For given codes the best line is the weighted least-squares one; codes are then rounded again.
 
-use super::{
-    MIN_SCALE, WeightedBlock, WeightedGroup, each, factor, factors, inverse, lesser, nearest,
-    store_f16, sum,
-};
+use crate::quant::fit::round::{MIN_SCALE, factor, factors, inverse, nearest, store_f16};
+use crate::quant::fit::weighted::{WeightedBlock, WeightedGroup, each, lesser, sum};
 use half::f16;
 
 /// A line that maps codes to values.

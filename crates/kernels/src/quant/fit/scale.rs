@@ -4,10 +4,8 @@
 //! For given levels the best scale is the least-squares one, `sum(w x l) / sum(w l l)`, and its
 //! error is smallest where `sum(w x l)^2 / sum(w l l)` is largest.
 
-use super::{
-    MIN_SCALE, WeightedBlock, WeightedGroup, each, factor, factors, inverse, lesser, nearest,
-    store_f16, sum,
-};
+use crate::quant::fit::round::{MIN_SCALE, factor, factors, inverse, nearest, store_f16};
+use crate::quant::fit::weighted::{WeightedBlock, WeightedGroup, each, lesser, sum};
 use half::f16;
 
 /// The levels of a type, in units of the scale.

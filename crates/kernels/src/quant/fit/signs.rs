@@ -2,8 +2,8 @@
 //! eight signs are stored, the number of negative values must be even: a value of little weight
 //! then gets the wrong sign, and the smallest magnitude is its best approximation.
 
-use super::{WeightedBlock, WeightedGroup};
 use crate::quant::fit::book::Leveled;
+use crate::quant::fit::weighted::{WeightedBlock, WeightedGroup};
 
 const LEN: usize = 256;
 const EIGHT: usize = 8;

@@ -4,7 +4,8 @@
 //! Which entries are nearest depends on the scale; the best scale for given entries is the
 //! least-squares one.
 
-use super::{MIN_SCALE, WeightedBlock, WeightedGroup, factor, inverse, nearest, sum};
+use crate::quant::fit::round::{MIN_SCALE, factor, inverse, nearest};
+use crate::quant::fit::weighted::{WeightedBlock, WeightedGroup, sum};
 use half::f16;
 
 /// Rounding of a group to entries of a type's codebook.
