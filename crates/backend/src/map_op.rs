@@ -15,8 +15,11 @@ pub enum MapOp {
     AddBias(Vector),
     /// `x = x * factor`.
     Scale(f32),
-    /// `x[i] = x[i] * sigmoid(gate[i])`; the gate is `[rows, 1]`.
+    /// `x[i] = x[i] * sigmoid(gate[i / len])`; the gate is `[rows, parts]`, of which each gates
+    /// `len = width / parts` values.
     ScaleBySigmoid(Buffer),
+    /// `x[i] = x[i] * ln(1 + exp(gate[i / len]))`, of the same gate.
+    ScaleBySoftplus(Buffer),
     /// `x = cap * tanh(x / cap)`.
     SoftCap(f32),
 }
@@ -31,6 +34,7 @@ impl MapOp {
             Self::AddBias(_) => "add_bias",
             Self::Scale(_) => "scale",
             Self::ScaleBySigmoid(_) => "scale_by_sigmoid",
+            Self::ScaleBySoftplus(_) => "scale_by_softplus",
             Self::SoftCap(_) => "soft_cap",
         }
     }

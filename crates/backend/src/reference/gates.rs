@@ -6,6 +6,10 @@ pub(super) fn sigmoid(x: f32) -> f32 {
     1.0 / (1.0 + (-x).exp())
 }
 
+pub(super) fn softplus(x: f32) -> f32 {
+    if x > 20.0 { x } else { x.exp().ln_1p() }
+}
+
 /// `1 - erf(x)`, as a sum over its density.
 fn erfc(x: f32) -> f32 {
     const STEPS: i32 = 4000;

@@ -1,6 +1,6 @@
 //! Operations as they are defined.
 
-use super::gates::{gated, sigmoid};
+use super::gates::{gated, sigmoid, softplus};
 use super::{Head, Reference, Rows, dot, rows_of};
 use crate::batch::Batch;
 use crate::error::Error;
@@ -49,15 +49,21 @@ impl Operations for Reference {
 
     fn map(&mut self, op: MapOp, x: Buffer, rows: usize) {
         self.each_row(x, rows, |this, row, x| {
+            let width = x.len();
             for (at, x) in x.iter_mut().enumerate() {
                 let of = |y: Buffer| this.row(y, row)[at];
+                let of_part = |y: Buffer| {
+                    let parts = this.row(y, row);
+                    parts[at / (width / parts.len())]
+                };
                 *x = match op {
                     MapOp::Activate(gate) => gated(gate, *x, 1.0),
                     MapOp::Gate(gate, y) => gated(gate, *x, of(y)),
                     MapOp::Add(y) => *x + of(y),
                     MapOp::AddBias(bias) => *x + this.vectors[bias.0][at],
                     MapOp::Scale(factor) => *x * factor,
-                    MapOp::ScaleBySigmoid(gate) => *x * sigmoid(this.row(gate, row)[0]),
+                    MapOp::ScaleBySigmoid(gate) => *x * sigmoid(of_part(gate)),
+                    MapOp::ScaleBySoftplus(gate) => *x * softplus(of_part(gate)),
                     MapOp::SoftCap(cap) => cap * (*x / cap).tanh(),
                 };
             }

@@ -1,6 +1,6 @@
 //! Convolutions along positions and recurrences, as they are defined.
 
-use super::gates::sigmoid;
+use super::gates::{sigmoid, softplus};
 use super::{Reference, dot};
 use crate::batch::{Batch, StateRows};
 use crate::handles::{Buffer, RecurrenceRule, RecurrenceSpec, ShortConv};
@@ -101,7 +101,6 @@ impl Reference {
                 })
                 .collect()
         };
-        let softplus = |x: f32| if x > 20.0 { x } else { x.exp().ln_1p() };
         let (dt, rate) = (&self.vectors[spec.dt.0], &self.vectors[spec.rate.0]);
         let inputs = self.row(spec.a, row).iter().zip(dt).map(|(a, dt)| a + dt);
         let times = inputs.clone().map(softplus);

@@ -32,6 +32,14 @@ fn norms_sums_and_gates_agree() {
         pair.agree(x, rows, CLOSE, "add_bias");
         pair.both(|backend| backend.map(MapOp::ScaleBySigmoid(column), x, rows));
         pair.agree(x, rows, CLOSE, "scale_by_sigmoid");
+        let gates = pair.buffer(rows, units);
+        for op in [MapOp::ScaleBySigmoid(gates), MapOp::ScaleBySoftplus(gates)] {
+            pair.both(|backend| backend.map(op, x, rows));
+            pair.agree(x, rows, CLOSE, op.name());
+        }
+        let many = pair.buffer(rows, width);
+        pair.both(|backend| backend.map(MapOp::ScaleBySoftplus(many), x, rows));
+        pair.agree(x, rows, CLOSE, "scale_by_softplus of each value");
         pair.both(|backend| backend.map(MapOp::Activate(Gate::GeluTanh), x, rows));
         pair.agree(x, rows, CLOSE, "activate");
         pair.both(|backend| backend.center(x, y, rows));

@@ -1,6 +1,7 @@
 //! Every reference checkpoint of a supported architecture agrees with its reference outputs.
 
 use crate::gannet::{check_error, run, succeed, tiny};
+use std::io::Write;
 use std::path::Path;
 use std::sync::LazyLock;
 
@@ -60,6 +61,9 @@ const NEXT_FILES: [&str; 11] = [
     "qwen3_next-q8_0",
 ];
 
+/// What is said of checkpoints of unknown families.
+const UNKNOWN: &str = "is not supported (supported: ";
+
 /// The GPU that tests compute on, if one is named.
 static GPU: LazyLock<Option<String>> = LazyLock::new(fixtures::gpu);
 
@@ -71,7 +75,7 @@ fn verify(model: &Path, reference: &Path) {
 }
 
 /// Verifies the checkpoints in a folder; returns their number.
-fn verify_all(folder: &Path, is_wanted: impl Fn(&Path) -> bool) -> usize {
+fn verify_all(folder: &Path, mut is_wanted: impl FnMut(&Path) -> bool) -> usize {
     let entries = folder.read_dir().unwrap().map(|entry| entry.unwrap().path());
     let wanted: Vec<_> = entries.filter(|path| is_wanted(path)).collect();
     for path in &wanted {
@@ -138,6 +142,23 @@ fn families_that_joined_later_agree_with_their_references() {
         is_gguf(path) && named(path).is_some_and(|name| NEXT_FILES.contains(&name.as_str()))
     });
     assert_eq!(verified, NEXT_FILES.len());
+}
+
+/// Those of families that are not known are refused as such, and printed.
+#[test]
+fn families_of_autumn_2026_agree_with_hugging_face() {
+    let Some(models) = fixtures::find("next/autumn/models") else { return };
+    let mut unknown = Vec::new();
+    let verified = verify_all(&models, |model| {
+        let refused = run(&["verify", model.to_str().unwrap()]);
+        let is_known = !refused.err.contains(UNKNOWN);
+        if !is_known {
+            unknown.push(model.file_name().unwrap().to_owned());
+        }
+        is_known
+    });
+    let report = format!("{verified} checkpoints of autumn 2026 agree; of no family: {unknown:?}");
+    writeln!(std::io::stderr(), "{report}").unwrap();
 }
 
 #[test]

@@ -14,7 +14,8 @@ use crate::error::Result;
 use crate::gguf::GgufFile;
 use crate::json::{Object, extend};
 use crate::layers::{
-    Activation, ClassifierConfig, RopeConfig, RopeLayout, RopeScaling, RouterScores, ValueSource,
+    Activation, ClassifierConfig, OutputGate, RopeConfig, RopeLayout, RopeScaling, RouterScores,
+    ValueSource,
 };
 use crate::layers::{EmbeddingSpec, ExpertFiles, FileForms, HeadSpec, Layer};
 use crate::names::NameTable;
@@ -34,7 +35,7 @@ pub(crate) struct Family {
     /// Whether query and key heads may have norms: where config.json says `use_qk_norm`, or the
     /// first layer has them.
     pub may_norm_heads: bool,
-    /// Whether the outputs of heads have gates where files do not say.
+    /// Whether the outputs of heads have gates from `attn_q` where files do not say.
     pub output_gate: bool,
     /// How files store Gated DeltaNet, in families that have it.
     pub delta: Option<DeltaFiles>,
@@ -415,7 +416,7 @@ pub(crate) fn tiny(layers: usize) -> Hyperparameters {
 /// Attention with norms on the heads of queries and keys.
 pub(crate) const NORMED_HEADS: GroupedConfig = GroupedConfig {
     head_norms: true,
-    gate: false,
+    gate: OutputGate::None,
     values: ValueSource::Projected,
     bare_norms: false,
 };

@@ -20,6 +20,7 @@ use crate::config::schema::ExpertsConfig;
 use crate::config::schema::{Hyperparameters, SpecialIds};
 use crate::error::Result;
 use crate::gguf::{GgufFile, Metadata, Strings, TurnEnds};
+use crate::layers::OutputGate;
 pub(crate) use tensors::{FIRST_HEAD_NORM, LONG_FACTORS, ROPE_FACTORS, SHORT_FACTORS, find};
 use windows::windows;
 
@@ -59,7 +60,9 @@ fn build(keys: &GgufKeys, file: &GgufFile, family: &Family) -> Result<Hyperparam
         delta::read(keys, files, &mut model)?;
     }
     let queries = model.heads * model.head_dim;
-    model.grouped.gate = family.output_gate && delta::has_gate(file, queries);
+    if family.output_gate && delta::has_gate(file, queries) {
+        model.grouped.gate = OutputGate::WithQueries;
+    }
     let sharpening = rope::read(keys, file, family, &mut model)?;
     model.attention_scale = yarn::attention_scale(model.head_dim, sharpening);
     match family.compressed {

@@ -22,7 +22,7 @@ use crate::config::model::ModelConfig;
 use crate::config::schema::{Hyperparameters, SpecialIds};
 use crate::error::{Result, shown};
 use crate::json::Object;
-use crate::layers::{Activation, LatentConfig};
+use crate::layers::{Activation, LatentConfig, OutputGate};
 use crate::names::NameTable;
 pub(crate) use layer_types::{types_of_layers, window, windows_by_type};
 
@@ -108,7 +108,9 @@ fn build(
     if family.compressed {
         compressed::read(config, &mut model)?;
     }
-    model.grouped.gate = family.output_gate && config.flag("attn_output_gate")?.unwrap_or(true);
+    if family.output_gate && config.flag("attn_output_gate")?.unwrap_or(true) {
+        model.grouped.gate = OutputGate::WithQueries;
+    }
     let sharpening = match family.compressed {
         true => 1.0,
         false => {

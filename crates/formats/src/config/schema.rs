@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::config::encoder::EncoderConfig;
 use crate::layers::{
     Activation, ClassifierConfig, ConvolutionSpec, DeltaSpec, Growth, HyperConfig, LatentConfig,
-    PositionTable, RopeConfig, StateSpaceSpec, ValueSource,
+    OutputGate, PositionTable, RopeConfig, StateSpaceSpec, ValueSource,
 };
 pub use experts::*;
 pub use mixers::*;
@@ -165,9 +165,8 @@ impl Hyperparameters {
 pub struct GroupedConfig {
     /// Whether an RMSNorm of `head_dim` values is applied to each query and key head.
     pub head_norms: bool,
-    /// Whether each head's output is multiplied by the sigmoid of a gate. `attn_q` has twice the
-    /// rows then: for each head its query, then its gate.
-    pub gate: bool,
+    /// What the outputs of heads are multiplied by.
+    pub gate: OutputGate,
     /// Where values come from.
     pub values: ValueSource,
     /// Whether norms have no weights, and only layers with rotary embedding have them (Llama 4).

@@ -97,7 +97,7 @@ pub(super) fn tiny(layers: usize) -> Hyperparameters {
         ..DeltaSpec::default()
     };
     Hyperparameters {
-        grouped: GroupedConfig { gate: true, ..GroupedConfig::default() },
+        grouped: GroupedConfig { gate: OutputGate::WithQueries, ..GroupedConfig::default() },
         delta: OfLayers { layers: (0..layers).map(linear).collect(), spec }.some(),
         ..config
     }

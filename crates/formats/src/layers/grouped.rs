@@ -1,7 +1,7 @@
 //! Grouped-query attention (Ainslie et al., 2023).
 
 use kernels::kv::LayerCache;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::layers::factors::{Factors, Growth};
 use crate::layers::rope::RopeSpec;
@@ -53,15 +53,65 @@ pub struct GroupedSpec {
     pub eps: f32,
     /// Whether each query head has a sink: one more score, of no position, in its softmax.
     pub sinks: bool,
-    /// Whether each head's output is multiplied by the sigmoid of a gate. `attn_q` has twice the
-    /// rows then: for each head its query, then its gate.
-    pub gate: bool,
+    /// What the outputs of heads are multiplied by.
+    pub gate: OutputGate,
     /// Biases that every checkpoint has.
     pub biases: Biases,
     /// The layer whose cached keys and values are attended to.
     pub keys: KeySource,
     /// Factors of the outputs of projections.
     pub factors: Factors,
+}
+
+/// What the outputs of heads are multiplied by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OutputGate {
+    /// Nothing.
+    #[default]
+    None,
+    /// Sigmoids of gates, one for each value, from `attn_q`, which has twice the rows: for each
+    /// head its query, then its gate (Qwen3-Next).
+    WithQueries,
+    /// Functions of what `attn_gate` gives.
+    Own(OwnGate),
+}
+
+/// A projection of its own that gates the outputs of heads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct OwnGate {
+    /// Whether all values of a head have one gate, so that the projection has `heads` rows;
+    /// otherwise it has `heads * head_dim`.
+    pub per_head: bool,
+    /// The function.
+    pub function: GateFunction,
+}
+
+/// What is made of a gate before outputs are multiplied by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum GateFunction {
+    /// `1 / (1 + exp(-x))`.
+    Sigmoid,
+    /// `ln(1 + exp(x))`.
+    Softplus,
+}
+
+impl OutputGate {
+    /// The sigmoid of a gate for each value, of a projection of its own (Trinity, Muse Glimmer).
+    pub const EACH: Self = Self::Own(OwnGate { per_head: false, function: GateFunction::Sigmoid });
+    /// The sigmoid of a gate for each head (LFM3).
+    pub const PER_HEAD: Self =
+        Self::Own(OwnGate { per_head: true, function: GateFunction::Sigmoid });
+}
+
+/// Whether gates are with queries, where they are not of a projection of their own.
+impl Serialize for OutputGate {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::None => false.serialize(serializer),
+            Self::WithQueries => true.serialize(serializer),
+            Self::Own(gate) => gate.serialize(serializer),
+        }
+    }
 }
 
 /// Where the positions of a window are.
@@ -144,7 +194,8 @@ impl GroupedSpec {
             Biases::Inputs if of_output => Presence::Optional,
             Biases::Inputs | Biases::All => Presence::Required,
         };
-        let queries = heads * dim * if self.gate { 2 } else { 1 };
+        let with_queries = self.gate == OutputGate::WithQueries;
+        let queries = heads * dim * if with_queries { 2 } else { 1 };
         let mut tensors = kind.biased("attn_q", [queries, hidden], bias(false)).to_vec();
         if self.has_own_keys() {
             tensors.extend(kind.biased("attn_k", [kv_heads * dim, hidden], bias(false)));
@@ -153,6 +204,10 @@ impl GroupedSpec {
             }
         }
         tensors.extend(kind.biased("attn_output", [hidden, heads * dim], bias(true)));
+        if let OutputGate::Own(gate) = self.gate {
+            let gates = if gate.per_head { heads } else { heads * dim };
+            tensors.push(kind.tensor("attn_gate.weight", &[gates, hidden]));
+        }
         if let Some(norms) = self.head_norms.filter(|norms| norms.weights) {
             let width = |heads: usize| if norms.whole { heads * dim } else { dim };
             let norm = |name, heads| TensorKind::Norm.tensor(name, &[width(heads)]);

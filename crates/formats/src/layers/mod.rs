@@ -46,7 +46,10 @@ pub use experts::{Correction, ExpertGroups, ExpertsSpec, GroupRank, RouterScores
 pub use factors::{Factors, Growth};
 pub(crate) use files::ExpertFiles;
 pub use files::{FileForms, TensorForm};
-pub use grouped::{Biases, GroupedSpec, HeadNormSpec, KeySource, Reach, ValueSource};
+pub use grouped::{
+    Biases, GateFunction, GroupedSpec, HeadNormSpec, KeySource, OutputGate, OwnGate, Reach,
+    ValueSource,
+};
 pub use head::{ClassifierConfig, HeadActivation, HeadSpec, OutputSpec};
 pub use joint::JointSpec;
 pub use latent::{Chooser, ChosenSpec, IndexSpec, LatentConfig, LatentSpec};

@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::common::read_all;
 use formats::config::{GroupedConfig, OfLayers};
 use formats::gguf::GgufWriter;
-use formats::layers::{DeltaSpec, TensorForm, ValueSource};
+use formats::layers::{DeltaSpec, OutputGate, TensorForm, ValueSource};
 use formats::safetensors::SafetensorsWriter;
 use formats::{Checkpoint, ModelConfig, OpenOptions, TensorView};
 use kernels::quant::{BF16, F32};
@@ -18,7 +18,7 @@ fn open(fixture: &str) -> Option<Checkpoint> {
 
 const GATED: GroupedConfig = GroupedConfig {
     head_norms: false,
-    gate: true,
+    gate: OutputGate::WithQueries,
     values: ValueSource::Projected,
     bare_norms: false,
 };

@@ -1,5 +1,5 @@
 //! Grouped-query attention with rotary positions, and optional norms of queries, keys and values,
-//! sliding window and sinks. A layer may attend to the keys and values of an earlier one.
+//! sliding window, gates and sinks. A layer may attend to the keys and values of an earlier one.
 
 use super::linear::Linear;
 use super::norm::Norm;
@@ -11,8 +11,9 @@ use crate::pass::ForwardPass;
 use crate::ranks::{Heads, Slice};
 use backend::{AttentionSpec, Buffer, Gate, HeadColumns, LayerCache, MapOp, Rope, Window};
 use dist::Split;
-use formats::layers::ValueSource;
-use formats::layers::{GroupedSpec, KeySource, Reach};
+use formats::layers::{
+    GateFunction, GroupedSpec, KeySource, OutputGate, OwnGate, Reach, ValueSource,
+};
 use std::ops::Range;
 
 /// Workspace shared by all layers, as wide as this rank's heads.
@@ -63,9 +64,8 @@ pub(crate) struct GroupedAttention {
     /// `None` where the keys and values are those of an earlier layer.
     kv: Option<KeysAndValues>,
     out: Linear,
-    /// Where the outputs of heads are gated: queries with their gates, `[rows, heads * 2 *
-    /// head_dim]`, and the gates, `[rows, heads * head_dim]`.
-    gate: Option<[Buffer; 2]>,
+    /// Where the outputs of heads are gated.
+    gate: Option<HeadGate>,
     rotations: Rotations,
     /// Whether norms follow the rotation.
     norms_last: bool,
@@ -75,9 +75,23 @@ pub(crate) struct GroupedAttention {
     cache: LayerCache,
 }
 
+/// What the outputs of heads are multiplied by.
+#[derive(Clone, Copy, Debug)]
+enum HeadGate {
+    /// Sigmoids of gates from the projection of queries.
+    WithQueries {
+        /// Queries with their gates: `[rows, heads * 2 * head_dim]`.
+        both: Buffer,
+        /// `[rows, heads * head_dim]`.
+        gate: Buffer,
+    },
+    /// Functions of gates for parts of the outputs, `[rows, parts]`: one for each value or head.
+    Own { linear: Linear, gate: Buffer, how: OwnGate },
+}
+
 impl GroupedAttention {
     /// Loads `attn_q`, `attn_k`, `attn_v` and `attn_output`, with norms of heads `attn_q_norm` and
-    /// `attn_k_norm`, with sinks `attn_sinks`: all of this rank's heads.
+    /// `attn_k_norm`, with gates `attn_gate`, with sinks `attn_sinks`: all of this rank's heads.
     ///
     /// # Errors
     /// If a tensor is missing or has another shape, the heads cannot be divided among the ranks, or
@@ -87,7 +101,7 @@ impl GroupedAttention {
         place: OpPlace,
         spec: &GroupedSpec,
     ) -> Result<Self, Error> {
-        let GroupedSpec { heads, head_dim, gate: has_gate, .. } = *spec;
+        let GroupedSpec { heads, head_dim, .. } = *spec;
         let own = Heads::of(loader.slice, heads, spec.kv_heads)?;
         let sinks = match spec.sinks {
             true => Some(loader.vector_part("attn_sinks.weight", own.queries.clone())?),
@@ -95,17 +109,13 @@ impl GroupedAttention {
         };
         let work = AttentionBuffers::new(loader, &own, head_dim)?;
         let values = |heads: &Range<usize>| heads.start * head_dim..heads.end * head_dim;
-        let parts = match has_gate {
-            true => 2 * own.queries.start..2 * own.queries.end,
-            false => own.queries.clone(),
+        let parts = match spec.gate {
+            OutputGate::WithQueries => 2 * own.queries.start..2 * own.queries.end,
+            OutputGate::None | OutputGate::Own(_) => own.queries.clone(),
         };
         let linear = Linear::load(loader, "attn_q", Slice::Heads(values(&parts)))?;
         let q_norm = head_norm(loader, spec, ("attn_q_norm", "q_normed"), own.queries.len())?;
-        let gated = own.queries.len() * head_dim;
-        let gate = match has_gate {
-            true => Some([loader.shared("q_gate", 2 * gated)?, loader.shared("gate_q", gated)?]),
-            false => None,
-        };
+        let gate = HeadGate::load(loader, spec, &own.queries)?;
         let kv = match spec.has_own_keys() {
             true => Some(KeysAndValues::load(loader, spec, &own.kv)?),
             false => None,
@@ -184,16 +194,23 @@ impl Operation for GroupedAttention {
         let (rows, dim) = (pass.rows(), self.head_dim);
         let heads = |buffer| HeadColumns { buffer, first: 0, stride: dim };
         // q: [rows, heads * head_dim]
-        let projected = self.gate.map_or(q, |[both, _]| both);
+        let projected = match self.gate {
+            Some(HeadGate::WithQueries { both, .. }) => both,
+            Some(HeadGate::Own { .. }) | None => q,
+        };
         let queries = (&self.q.linear, projected);
         match &self.kv {
             Some(kv) => kv.project(pass, x, queries, self.work),
             None => Linear::forward_each(pass, x, [queries], rows),
         }
-        if let Some([both, gate]) = self.gate {
-            let part = |first| HeadColumns { buffer: both, first, stride: 2 * dim };
-            pass.backend.copy_heads(part(0), dim, heads(q), rows);
-            pass.backend.copy_heads(part(dim), dim, heads(gate), rows);
+        match &self.gate {
+            Some(HeadGate::WithQueries { both, gate }) => {
+                let part = |first| HeadColumns { buffer: *both, first, stride: 2 * dim };
+                pass.backend.copy_heads(part(0), dim, heads(q), rows);
+                pass.backend.copy_heads(part(dim), dim, heads(*gate), rows);
+            }
+            Some(HeadGate::Own { linear, gate, .. }) => linear.forward(pass, x, *gate, rows),
+            None => {}
         }
         q = self.normed_and_rotated(pass, q, self.q.norm, self.rotations.queries);
         if let Some(kv) = &self.kv {
@@ -203,12 +220,50 @@ impl Operation for GroupedAttention {
         }
         // mixed: [rows, heads * head_dim]
         self.attend(pass, q, mixed);
-        let gated = self.gate.map_or(mixed, |[_, gate]| {
-            pass.backend.map(MapOp::Gate(Gate::Sigmoid, mixed), gate, rows);
-            gate
-        });
+        let gated = self.gate.map_or(mixed, |gate| gate.apply(pass, mixed));
         self.out.forward(pass, gated, out, rows);
         Ok(())
+    }
+}
+
+impl HeadGate {
+    /// Loads that of the heads `own`, where outputs are gated.
+    fn load(
+        loader: &mut Loader<'_>,
+        spec: &GroupedSpec,
+        own: &Range<usize>,
+    ) -> Result<Option<Self>, Error> {
+        let values = own.len() * spec.head_dim;
+        Ok(match spec.gate {
+            OutputGate::None => None,
+            OutputGate::WithQueries => Some(Self::WithQueries {
+                both: loader.shared("q_gate", 2 * values)?,
+                gate: loader.shared("gate_q", values)?,
+            }),
+            OutputGate::Own(how) => {
+                let each = if how.per_head { 1 } else { spec.head_dim };
+                let rows = own.start * each..own.end * each;
+                let gate = loader.shared("gate_q", rows.len())?;
+                let linear = Linear::load(loader, "attn_gate", Slice::Heads(rows))?;
+                Some(Self::Own { linear, gate, how })
+            }
+        })
+    }
+
+    /// The outputs of heads, `[rows, heads * head_dim]`, after their gates.
+    fn apply(self, pass: &mut ForwardPass<'_>, mixed: Buffer) -> Buffer {
+        let rows = pass.rows();
+        let each = |gate| (MapOp::Gate(Gate::Sigmoid, mixed), gate);
+        let (op, out) = match self {
+            Self::WithQueries { gate, .. } => each(gate),
+            Self::Own { gate, how, .. } => match how.function {
+                GateFunction::Sigmoid if !how.per_head => each(gate),
+                GateFunction::Sigmoid => (MapOp::ScaleBySigmoid(gate), mixed),
+                GateFunction::Softplus => (MapOp::ScaleBySoftplus(gate), mixed),
+            },
+        };
+        pass.backend.map(op, out, rows);
+        out
     }
 }
 

@@ -10,6 +10,7 @@ fn each(i: u32) {
         case MAP_ADD: { x[i] += y[i]; }
         case MAP_ADD_BIAS: { x[i] += y[i % params.width]; }
         case MAP_SCALE_BY_SIGMOID: { x[i] *= sigmoid(y[i / params.width]); }
+        case MAP_SCALE_BY_SOFTPLUS: { x[i] *= softplus(y[i / params.width]); }
         // cap * tanh(x / cap)
         case MAP_SOFT_CAP: { x[i] = 2.0 * params.a * sigmoid(2.0 * x[i] / params.a) - params.a; }
         default: { x[i] *= params.a; }

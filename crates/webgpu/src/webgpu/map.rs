@@ -27,7 +27,7 @@ static MAP: Kernel = Kernel {
 numbers! {
     /// Numbers of the operations.
     mod op, "MAP_": ACTIVATE = 0, GATE = 1, ADD = 2, ADD_BIAS = 3, SCALE = 4, SCALE_BY_SIGMOID = 5,
-    SOFT_CAP = 6
+    SOFT_CAP = 6, SCALE_BY_SOFTPLUS = 7
 }
 
 numbers! {
@@ -39,6 +39,7 @@ numbers! {
 params! {
     struct MapParams {
         count: u32,
+        /// Values to a row of the other operand, or to one of its values.
         width: u32,
         op: u32,
         gate: u32,
@@ -66,7 +67,7 @@ pub(crate) fn gate_kind(gate: Gate) -> (u32, f32, f32) {
 impl WebGpu {
     pub(crate) fn map_values(&mut self, map: MapOp, x: Buffer, rows: usize) {
         let operand = &self.buffers[x.0];
-        let (count, width) = (rows * operand.width, operand.width as u32);
+        let count = rows * operand.width;
         let of = |buffer: Buffer| &self.buffers[buffer.0].words;
         let plain = |op, a| (op, (0, a, 0.0));
         let ((op, (gate, a, b)), y) = match map {
@@ -76,8 +77,16 @@ impl WebGpu {
             MapOp::AddBias(bias) => (plain(op::ADD_BIAS, 0.0), &self.vectors[bias.0]),
             MapOp::Scale(factor) => (plain(op::SCALE, factor), &operand.words),
             MapOp::ScaleBySigmoid(gate) => (plain(op::SCALE_BY_SIGMOID, 0.0), of(gate)),
+            MapOp::ScaleBySoftplus(gate) => (plain(op::SCALE_BY_SOFTPLUS, 0.0), of(gate)),
             MapOp::SoftCap(cap) => (plain(op::SOFT_CAP, cap), &operand.words),
         };
+        let width = match map {
+            MapOp::ScaleBySigmoid(gate) | MapOp::ScaleBySoftplus(gate) => {
+                operand.width / self.buffers[gate.0].width
+            }
+            _ => operand.width,
+        };
+        let width = width as u32;
         let params = MapParams { count: count as u32, width, op, gate, a, b };
         self.gpu.run(&MAP, dealt(count), &[&operand.words, y], &params);
     }

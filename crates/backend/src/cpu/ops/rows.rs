@@ -4,7 +4,7 @@ use crate::cpu::core::CpuCore;
 use crate::handles::{Buffer, HeadColumns, MatrixSpec, RmsNorm};
 use crate::map_op::MapOp;
 use kernels::kv::Rounding;
-use kernels::{elementwise, kv};
+use kernels::{Isa, delta, elementwise, kv};
 
 /// Rows of an embedding table.
 pub(in crate::cpu) fn embed(core: &mut CpuCore, table: &MatrixSpec, tokens: &[u32], out: Buffer) {
@@ -47,10 +47,29 @@ pub(in crate::cpu) fn map(core: &mut CpuCore, op: MapOp, x: Buffer, rows: usize)
         MapOp::AddBias(bias) => elementwise::add(core.isa, x, &core.vectors[bias.0]),
         MapOp::Scale(factor) => elementwise::scale(core.isa, x, factor),
         MapOp::ScaleBySigmoid(gate) => {
-            elementwise::scale_by_sigmoid(core.isa, x, core.row(gate, row)[0]);
+            let gates = core.row(gate, row);
+            for (x, gate) in x.chunks_exact_mut(x.len() / gates.len()).zip(gates) {
+                elementwise::scale_by_sigmoid(core.isa, x, *gate);
+            }
         }
+        MapOp::ScaleBySoftplus(gate) => scale_by_softplus(core.isa, x, core.row(gate, row)),
         MapOp::SoftCap(cap) => elementwise::soft_cap(core.isa, x, cap),
     });
+}
+
+/// Multiplies as many parts of a row as there are gates.
+fn scale_by_softplus(isa: Isa, x: &mut [f32], gates: &[f32]) {
+    const ONCE: usize = 64;
+    let len = x.len() / gates.len();
+    for (x, gates) in x.chunks_mut(ONCE * len).zip(gates.chunks(ONCE)) {
+        // Steps of a recurrence without a bias and without limits are the same function.
+        let mut factors = [0.0; ONCE];
+        let factors = &mut factors[..gates.len()];
+        delta::step_times(isa, gates, &[0.0; ONCE][..gates.len()], [0.0, f32::INFINITY], factors);
+        for (x, factor) in x.chunks_exact_mut(len).zip(factors) {
+            elementwise::scale(isa, x, *factor);
+        }
+    }
 }
 
 pub(in crate::cpu) fn copy_heads(

@@ -10,7 +10,7 @@ use crate::config::schema::Hyperparameters;
 use crate::config::schema::OfLayers;
 use crate::error::Result;
 use crate::json::{Object, extend};
-use crate::layers::DeltaSpec;
+use crate::layers::{DeltaSpec, OutputGate};
 
 const TYPES: &str = "layer_types";
 pub(crate) const LINEAR: &str = "linear_attention";
@@ -53,7 +53,7 @@ pub(crate) fn to_json(config: &Hyperparameters) -> Json {
     let kind = |layer| if OfLayers::has(&config.delta, layer) { LINEAR } else { FULL };
     let mut json = json!({
         TYPES: (0..config.layers).map(kind).collect::<Vec<_>>(),
-        "attn_output_gate": config.grouped.gate,
+        "attn_output_gate": config.grouped.gate == OutputGate::WithQueries,
     });
     extend(&mut json, rows::to_json(rows::DELTA, config));
     if let Some(OfLayers { spec: DeltaSpec { least: Some(least), .. }, .. }) = &config.delta {

@@ -6,7 +6,7 @@ use super::gguf::{read_with, u};
 use super::{check_error, with};
 use crate::config::{ModelConfig, OfLayers};
 use crate::gguf::{Array, Value};
-use crate::layers::{DeltaSpec, RopeScaling, TensorForm};
+use crate::layers::{DeltaSpec, OutputGate, RopeScaling, TensorForm};
 
 const NEXT: &str = "Qwen3NextForCausalLM";
 const TEXT: &str = "Qwen3_5ForCausalLM";
@@ -20,7 +20,7 @@ fn delta(class: &str, fields: Json) -> OfLayers<DeltaSpec> {
 }
 
 fn gate(fields: Json) -> bool {
-    with(TEXT, fields).unwrap().said.grouped.gate
+    with(TEXT, fields).unwrap().said.grouped.gate == OutputGate::WithQueries
 }
 
 /// The base fields without some, under `text_config`.
