@@ -155,6 +155,8 @@ pub(crate) struct GgufRules {
     pub joins: bool,
     /// Whether GGUF files mark layers without attention by 0 heads of keys and values.
     pub zero_heads: bool,
+    /// Name of the list of which layers are rotated, in files that have one.
+    pub rotated: Option<&'static str>,
     /// Whether factors of projections, embeddings and logits are in the weights of GGUF files.
     pub folds: bool,
     /// Sets what GGUF metadata says beyond the common keys.
@@ -274,6 +276,7 @@ pub(crate) const BASE: Family = Family {
         },
         joins: true,
         zero_heads: false,
+        rotated: None,
         folds: false,
         eps: &[RMS_EPS],
         more: |_, _, _| Ok(()),

@@ -232,6 +232,19 @@ impl GgufKeys<'_> {
         }
     }
 
+    /// A flag for each of `layers` layers, from a list of flags or of numbers, of which 0 is false.
+    ///
+    /// # Errors
+    /// If the list is too short, or a number is negative.
+    pub fn flags_of_layers(&self, suffix: &str, layers: usize) -> Result<Option<Vec<bool>>> {
+        let Some(flags) = self.flags(suffix) else {
+            let zeros = self.zeros(suffix, layers)?;
+            return Ok(zeros.map(|zeros| zeros.into_iter().map(|zero| !zero).collect()));
+        };
+        self.check_len(suffix, flags.len(), layers)?;
+        Ok(Some(flags[..layers].to_vec()))
+    }
+
     /// Whether the model has experts, which distinguishes Mixtral from Llama in files with the same
     /// name.
     ///

@@ -80,6 +80,11 @@ fn build(keys: &GgufKeys, file: &GgufFile, family: &Family) -> Result<Hyperparam
     model.tied_embeddings = find(file, OUTPUT).is_none();
     rows::read(&[rows::LOGIT_CAP], source, &mut model)?;
     rows::read(family.rows, source, &mut model)?;
+    if let Some(key) = family.gguf.rotated
+        && let Some(rotated) = keys.flags_of_layers(key, layers)?
+    {
+        model.unrotated = rotated.into_iter().map(|rotated| !rotated).collect();
+    }
     (family.gguf.more)(keys, file, &mut model)?;
     (family.fixed)(&mut model);
     encoder::check_direction(keys, &model)?;

@@ -144,12 +144,7 @@ fn gguf_more(keys: &GgufKeys, _: &GgufFile, model: &mut Hyperparameters) -> Resu
     let divisor = if by_width { model.hidden_size / model.heads } else { model.head_dim };
     model.attention_scale = 1.0 / (divisor as f32).sqrt();
     rows::ATTENTION_SCALE.read(FieldSource::Gguf(keys), model)?;
-    let theta = keys.above_zero("rope.freq_base_swa")?.unwrap_or(10_000.0);
-    let scaling = RopeScaling::None;
-    let rope = RopeConfig { theta, scaling, magnitude: 1.0, ..model.rope.clone() };
-    let (kv_heads, head_dim) = (model.kv_heads, model.head_dim);
-    model.windowed = Some(WindowedConfig { kv_heads, head_dim, rope });
-    Ok(())
+    gguf::rope::windowed(keys, 10_000.0, model)
 }
 
 /// Fields of config.json of all generations.

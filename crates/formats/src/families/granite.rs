@@ -2,7 +2,10 @@
 
 use super::prelude::*;
 
-pub(super) static GRANITE: Family = Family {
+pub(super) static GRANITE: Family = GRANITE_BASE;
+
+/// The same for families that are similar.
+pub(super) const GRANITE_BASE: Family = Family {
     name: "granite",
     hf: HfRules { class: "GraniteForCausalLM", defaults, ..BASE.hf },
     gguf: GgufRules { name: "granite", rope: RopeLayout::Interleaved, ..BASE.gguf },
@@ -14,15 +17,19 @@ pub(super) static GRANITE: Family = Family {
         ])
     },
     rows: FACTORS,
-    tiny: |layers| Hyperparameters {
+    tiny,
+    ..BASE
+};
+
+pub(super) fn tiny(layers: usize) -> Hyperparameters {
+    Hyperparameters {
         embedding_scale: 4.0,
         residual_scale: 0.25,
         attention_scale: 0.125,
         logit_scale: 0.5,
         ..family::tiny(layers)
-    },
-    ..BASE
-};
+    }
+}
 
 /// Factors of the model, in the order in which files have them.
 pub(super) const FACTORS: &[FieldRow] = &[

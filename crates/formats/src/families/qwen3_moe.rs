@@ -4,7 +4,10 @@ use super::prelude::*;
 use super::qwen2::used_window;
 use super::qwen2_moe::{read, to_json};
 
-pub(super) static QWEN3_MOE: Family = Family {
+pub(super) static QWEN3_MOE: Family = QWEN3_MOE_BASE;
+
+/// The same for families that are similar.
+pub(super) const QWEN3_MOE_BASE: Family = Family {
     name: "qwen3_moe",
     hf: HfRules {
         class: "Qwen3MoeForCausalLM",

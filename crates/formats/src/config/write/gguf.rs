@@ -178,6 +178,10 @@ impl ModelConfig {
             // llama.cpp takes this key for a switch of the rotation in Granite.
             keys.set("rope.scaling.finetuned", Value::Bool(self.said.unrotated.contains(&false)));
         }
+        if let Some(key) = family.gguf.rotated {
+            let rotated = self.said.unrotated.iter().map(|unrotated| !unrotated).collect();
+            keys.set(key, Value::Array(Array::Bool(rotated)));
+        }
         rows::write_gguf(family.rows, &self.said, keys);
         for (name, factor) in &self.said.factors {
             keys.float(&format!("{PROJECTION_SCALE}.{name}"), *factor);

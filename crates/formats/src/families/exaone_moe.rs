@@ -1,0 +1,88 @@
+//! EXAONE MoE (K-EXAONE): EXAONE 4 with norms of what sublayers read, and experts of DeepSeek V3.
+
+use super::deepseek_v3;
+use super::exaone4;
+use super::prelude::*;
+
+pub(super) static EXAONE_MOE: Family = Family {
+    name: "exaone_moe",
+    hf: HfRules {
+        class: "ExaoneMoEForCausalLM",
+        classes: &["ExaoneMoeForCausalLM"],
+        defaults: || {
+            json!({
+                "num_experts": 64,
+                "n_shared_experts": 1,
+                "num_experts_per_tok": 8,
+                "moe_intermediate_size": 1024,
+                "first_k_dense_replace": 1,
+                "routed_scaling_factor": 2.5,
+                "n_group": 1,
+                "topk_group": 1,
+            })
+        },
+        fill: |fields| {
+            if let Some(shared) = fields.get(SHARED).cloned() {
+                fields.entry(rows::SHARED_EXPERTS.hf[0]).or_insert(shared);
+            }
+        },
+        declared: &[],
+        windows: exaone4::windows,
+        experts: experts::sigmoid,
+        more: exaone4::hf_more,
+        to_json: |config| {
+            let Json::Object(mut fields) = experts::grouped_json(config) else { return Json::Null };
+            for (theirs, known) in [("num_experts", "n_routed_experts"), (SHARED, SHARED_KNOWN)] {
+                let value = fields.shift_remove(known).unwrap_or_default();
+                fields.insert(theirs.to_owned(), value);
+            }
+            fields.into()
+        },
+        ..BASE.hf
+    },
+    gguf: GgufRules {
+        name: "exaone-moe",
+        window_period: None,
+        experts: GgufExperts {
+            scores: RouterScores::Sigmoid,
+            leading_dense: true,
+            ..BASE.gguf.experts
+        },
+        more: exaone4::gguf_more,
+        ..BASE.gguf
+    },
+    names: NameTable {
+        layer: &[
+            NORMS,
+            ATTENTION,
+            QK_NORMS,
+            MLP,
+            &[("mlp.e_score_correction_bias", "exp_probs_b.bias")],
+            ROUTER,
+            EXPERTS,
+            FUSED_EXPERTS,
+            SHARED_EXPERTS,
+        ],
+        modalities: &["mtp."],
+        ..DENSE
+    },
+    layer: |model, at| {
+        Layer::of([
+            Sublayer::new(
+                model.rms("attn_norm"),
+                model.grouped(at).with_head_norms(HeadNormSpec::EACH),
+            ),
+            Sublayer::new(model.rms("ffn_norm"), model.corrected_feed_forward(at)),
+        ])
+    },
+    more_layers: true,
+    tiny: |layers| {
+        let experts = Some(deepseek_v3::tiny_experts(layers));
+        Hyperparameters { experts, ..exaone4::tiny(layers) }
+    },
+    ..BASE
+};
+
+/// Name of the number of shared experts in its config.json, and that of the readers.
+const SHARED: &str = "num_shared_experts";
+const SHARED_KNOWN: &str = "n_shared_experts";
