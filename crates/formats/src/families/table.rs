@@ -55,8 +55,12 @@ pub(super) static FAMILIES: &[&Family] = &[
 
 /// The families of encoders. Of those with one name in GGUF files, the one with the narrower
 /// `gguf.is` comes first.
-pub(super) static ENCODERS: &[&Family] =
-    &[&super::xlm_roberta::XLM_ROBERTA, &super::bert::BERT, &super::modernbert::MODERNBERT, &super::nomic_bert::NOMIC_BERT];
+pub(super) static ENCODERS: &[&Family] = &[
+    &super::xlm_roberta::XLM_ROBERTA,
+    &super::bert::BERT,
+    &super::modernbert::MODERNBERT,
+    &super::nomic_bert::NOMIC_BERT,
+];
 
 /// All families.
 pub(super) fn all() -> impl Iterator<Item = &'static Family> {
