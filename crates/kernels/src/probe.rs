@@ -15,7 +15,7 @@
 #![allow(unsafe_code)]
 
 use crate::isa::Isa;
-use crate::lanes::int::{self, IntLanes, IntRows, int_dispatch};
+use crate::lanes::int::{self, IntLanes, int_dispatch};
 use crate::lanes::{LANES, Lanes, isa_dispatch, scalar::Scalar};
 
 /// Independent groups of lanes: enough to hide the latency of a multiply-add, few enough to
@@ -183,8 +183,8 @@ macro_rules! int_chains {
 
 #[cfg(target_arch = "x86_64")]
 mod x86_chains {
-    use super::{IntChains, IntRows};
-    use crate::lanes::int::x86;
+    use crate::lanes::int::{IntRows, x86};
+    use crate::probe::IntChains;
 
     // Two of 16 registers each; additions, which end a chain here, take one cycle.
     int_chains! { Avx2, x86::Avx2, 4, |codes|
@@ -201,8 +201,8 @@ mod x86_chains {
 
 #[cfg(target_arch = "aarch64")]
 mod arm_chains {
-    use super::{IntChains, IntRows};
-    use crate::lanes::int::neon;
+    use crate::lanes::int::{IntRows, neon};
+    use crate::probe::IntChains;
 
     // Four of 32 registers each.
     int_chains! { Neon, neon::Neon, 4, |codes|

@@ -130,7 +130,7 @@ pub(super) struct Dot;
 
 #[cfg(target_arch = "x86_64")]
 mod dot {
-    use super::{Dot, Mac};
+    use crate::attention::mac::{Dot, Mac};
     use crate::lanes::LANES;
     use crate::lanes::{Lanes, x86::Avx512};
     use std::arch::x86_64::*;

@@ -8,7 +8,7 @@ use super::scratch::{AttentionScratch, QUERIES, ROW};
 use super::softmax::soften;
 use super::source::KvSource;
 use super::values::{self, BLOCKS, ValueRun};
-use super::{KvRef, Query};
+use crate::attention::query::{KvRef, Query};
 use crate::kv::SPAN;
 use crate::lanes::{LANES, Lanes};
 use base::AlignedVec;

@@ -3,8 +3,8 @@
 //! A unit is one value in f32 and F16. BF16 pairs neighbours, as the hardware's dot product takes
 //! them: of the head in keys, of positions in values.
 
-use super::{Format, KvLayout, MAX_HEAD_DIM, Transposed};
 use crate::elementwise::bf16_bits;
+use crate::kv::layout::{Format, KvLayout, MAX_HEAD_DIM, Transposed};
 use crate::lanes::transpose::Transpose;
 use crate::lanes::{LANES, isa_dispatch};
 use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};

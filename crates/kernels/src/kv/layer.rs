@@ -7,7 +7,7 @@
 //! Rows of equal window, over all layers, form a *group*, which has blocks of its own; see
 //! docs/decisions/0017-rows-with-windows-and-states.md.
 
-use super::{KvLayout, KvType};
+use crate::kv::layout::{KvLayout, KvType};
 use crate::kv::plain::PlainRows;
 use crate::kv::rounding::Rounding;
 

@@ -14,11 +14,16 @@
 
 mod float;
 mod layer;
+mod layout;
 mod plain;
 mod q8_0;
 mod rounding;
+mod scale;
 
 pub use layer::{LayerCache, RowLayout, Rows, STATE_TILE, State, group_windows};
+pub(crate) use layout::GROUP;
+use layout::{ALIGN, Format, Transposed};
+pub use layout::{KvLayout, KvType, MAX_HEAD_DIM, SPAN};
 pub use plain::{PlainRows, RowList};
 pub(crate) use rounding::scale_of;
 pub use rounding::{Rounding, round};
@@ -26,51 +31,6 @@ pub use rounding::{Rounding, round};
 use crate::isa::Isa;
 use crate::lanes::{LANES, Lanes, isa_dispatch};
 use std::ops::Range;
-
-/// Largest key of a head: a latent row of 512 and the 64 rotated values after it, and some.
-pub const MAX_HEAD_DIM: usize = 640;
-/// Positions of a span, which blocks divide; see [`attention`](crate::attention).
-pub const SPAN: usize = 512;
-/// Values that share a scale in quantised types.
-pub(crate) const GROUP: usize = 32;
-/// Heads of blocks begin at whole cache lines.
-const ALIGN: usize = 64;
-
-/// Storage type of cached keys and values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KvType {
-    /// 4 bytes a value.
-    F32,
-    /// 2 bytes a value, the range of f32.
-    Bf16,
-    /// 2 bytes a value, more digits and less range.
-    F16,
-    /// 8 bits a value, and a scale for every 32; in transposed layouts only.
-    Q8_0,
-    /// The codes and scales of values that are rounded before they are cached, 8 or 4 bits a
-    /// value; in plain rows only.
-    Fp8,
-}
-
-/// What a type is.
-struct Format {
-    name: &'static str,
-    /// How the type lies in the transposed layout, if it can.
-    transposed: Option<Transposed>,
-}
-
-/// A type in the transposed layout.
-struct Transposed {
-    /// Bytes of a unit: what kernels multiply at once in a lane.
-    unit: usize,
-    /// Values in a unit: neighbours of the head in a key, of two positions in values.
-    width: usize,
-    /// Whether there is a scale of two bytes for every [`GROUP`] values of a head.
-    scaled: bool,
-    /// Stores the `dim` values of one head's key, or value, at a slot of the head's bytes.
-    store_key: fn(&KvLayout, &mut [u8], usize, &[f32]),
-    store_value: fn(&KvLayout, &mut [u8], usize, &[f32]),
-}
 
 impl KvType {
     /// All types, largest first.
@@ -109,22 +69,6 @@ impl std::str::FromStr for KvType {
             format!("KV cache type must be one of {names}, not {name:?}")
         })
     }
-}
-
-/// Sizes of one layer's cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KvLayout {
-    /// How values are stored; one of [`KvType::TRANSPOSED`].
-    pub ty: KvType,
-    /// Positions in a block; a multiple of 16 that divides [`SPAN`].
-    pub block: usize,
-    /// KV heads.
-    pub heads: usize,
-    /// Values of a key, at most [`MAX_HEAD_DIM`].
-    pub dim: usize,
-    /// Values are the leading inputs of each key, and only keys are stored (latent attention);
-    /// `None` where every position has values of its own, as many as a key's.
-    pub latent: Option<usize>,
 }
 
 impl KvLayout {
@@ -266,27 +210,6 @@ fn prefetch_body<L: Lanes>(layout: &KvLayout, head: &[u8], slot: usize) {
             L::prefetch(line.as_ptr());
         }
     }
-}
-
-/// A scale as the 16 bits of a BF16 value no smaller, so that nothing has to be clamped. Its
-/// products with small integers are exact in f32.
-fn scale_bits(scale: f32) -> u16 {
-    let bits = scale.to_bits();
-    // Infinity and NaN stay what they are.
-    if scale.is_finite() { (bits.saturating_add(0xffff) >> 16) as u16 } else { 0x7fc0 }
-}
-
-/// The value of [`scale_bits`].
-fn scale_value(bits: u16) -> f32 {
-    f32::from_bits(u32::from(bits) << 16)
-}
-
-/// The largest magnitude, NaN if there is one.
-#[inline(always)]
-fn largest(values: &[f32]) -> f32 {
-    // Magnitudes are ordered as their bits, NaN after all others.
-    let bits = values.iter().map(|value| value.to_bits() & 0x7fff_ffff);
-    f32::from_bits(bits.fold(0, u32::max))
 }
 
 #[cfg(test)]

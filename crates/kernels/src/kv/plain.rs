@@ -8,9 +8,9 @@
 //!
 //! Invariant: a rounded row has the same values from BF16 and from codes.
 
-use super::KvType;
 use super::rounding::scale_of;
 use crate::elementwise::bf16_bits;
+use crate::kv::layout::KvType;
 use crate::kv::rounding::Rounding;
 use crate::lanes::scalar::Scalar;
 use crate::lanes::widen::{Widen, bf16_values, e4m3_values, f16_values};

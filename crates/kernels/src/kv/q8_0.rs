@@ -2,7 +2,8 @@
 //!
 //! A value is its byte times its scale, exactly.
 
-use super::{Format, GROUP, KvLayout, Transposed, largest, scale_bits, scale_value};
+use crate::kv::layout::{Format, GROUP, KvLayout, Transposed};
+use crate::kv::scale::{largest, scale_bits, scale_value};
 
 pub(super) static FORMAT: Format = Format {
     name: "q8_0",

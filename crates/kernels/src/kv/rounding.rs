@@ -10,7 +10,7 @@
 //! The arithmetic is plain f32, exact except for the rounding, so every instruction set has the
 //! same bits.
 
-use super::largest;
+use super::scale::largest;
 use crate::isa::Isa;
 use crate::lanes::widen::Widen;
 use crate::lanes::{Kernel, run_on};

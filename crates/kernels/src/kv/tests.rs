@@ -1,4 +1,5 @@
 use super::*;
+use crate::kv::scale::scale_value;
 use base::Rng;
 
 /// Keys `[dim][block]` and values `[block][stride]` of a head as f32.

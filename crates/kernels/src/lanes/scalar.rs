@@ -1,7 +1,7 @@
 //! The lanes as an array: what every instruction set must agree with.
 #![allow(unsafe_code)]
 
-use super::{LANES, Lanes};
+use crate::lanes::float::{LANES, Lanes};
 
 #[derive(Clone, Copy)]
 pub(crate) struct Scalar([f32; LANES]);

@@ -9,7 +9,7 @@
 // given.
 #![allow(clippy::undocumented_unsafe_blocks)]
 
-use super::LANES;
+use crate::lanes::float::LANES;
 
 /// Sixteen words of a row.
 pub(crate) type Row = [u8; 4 * LANES];
@@ -34,7 +34,8 @@ impl Transpose for super::neon::Neon {}
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::{LANES, Row, Transpose};
+    use crate::lanes::float::LANES;
+    use crate::lanes::transpose::{Row, Transpose};
     use crate::lanes::x86::{Avx2, Avx512};
     use std::arch::x86_64::*;
 

@@ -4,9 +4,10 @@
 // compiled for it (see the head of `lanes`); pointers are the caller's promise.
 #![allow(clippy::undocumented_unsafe_blocks)]
 
+use super::float::{LANES, Lanes};
 #[cfg(target_arch = "aarch64")]
 use super::neon::Neon;
-use super::{Kernel, LANES, Lanes, scalar::Scalar};
+use super::scalar::Scalar;
 use half::f16;
 #[cfg(target_arch = "aarch64")]
 use half::slice::HalfFloatSliceExt;
@@ -103,6 +104,14 @@ impl<L: Widen> LanePart for L {
     fn prefetch<T>(at: *const T) {
         <Self as Lanes>::prefetch(at);
     }
+}
+
+/// Plain Rust and lanes that are compiled for each instruction set. The bits are those of Rust's
+/// operators and of the lanes' operations: nothing is fused or reordered.
+pub(crate) trait Kernel {
+    /// Runs the kernel with the lanes `L` of the instruction set. `#[inline(always)]`, like all
+    /// that it calls, or it is compiled for none.
+    fn run<L: Widen>(self);
 }
 
 /// Loads that widen.
@@ -303,8 +312,9 @@ impl Widen for Neon {
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::super::x86::{Avx2, Avx2Half, Avx512, widen8};
-    use super::{Kernel, LANES, LanePart, Widen};
+    use crate::lanes::float::LANES;
+    use crate::lanes::widen::{Kernel, LanePart, Widen};
+    use crate::lanes::x86::{Avx2, Avx2Half, Avx512, widen8};
     use std::arch::x86_64::*;
 
     /// Loads of both halves.

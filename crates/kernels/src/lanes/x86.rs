@@ -4,7 +4,7 @@
 // and run on their instruction set (see the head of `lanes`); pointers are the caller's promise.
 #![allow(clippy::undocumented_unsafe_blocks)]
 
-use super::Lanes;
+use crate::lanes::float::Lanes;
 use std::arch::x86_64::*;
 
 #[derive(Clone, Copy)]

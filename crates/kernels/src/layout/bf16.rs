@@ -13,18 +13,19 @@
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod amx;
+pub(super) mod sizes;
 
 use super::panels::panels;
-use super::{Activations, GROUP, Inputs, Layout, Weights};
 use crate::elementwise;
 use crate::isa::Isa;
 use crate::lanes::isa_dispatch;
 use crate::lanes::transpose::Transpose;
+use crate::layout::descriptor::Layout;
+use crate::layout::operands::{Activations, GROUP, Inputs, Weights};
 use crate::quant::{BF16, QuantType};
 use base::Tile;
-
-/// Most activation rows of a panel, where the products are not in tiles.
-pub(crate) const PANEL: usize = 8;
+use sizes::group_bytes;
+pub(super) use sizes::{panel_rows, words};
 
 /// BF16 weights, for products with activations rounded to BF16.
 pub(super) static LAYOUT: Layout = Layout {
@@ -36,20 +37,6 @@ pub(super) static LAYOUT: Layout = Layout {
     pack,
     product,
 };
-
-/// Most activation rows of a panel.
-pub(super) fn panel_rows(isa: Isa) -> usize {
-    if isa.has_tiles() { 1 } else { PANEL }
-}
-
-/// Words that `rows` rows of `cols` activations take.
-pub(super) fn words(rows: usize, cols: usize) -> usize {
-    rows * cols.div_ceil(2)
-}
-
-fn group_bytes(cols: usize) -> usize {
-    cols.div_ceil(2) * 4 * GROUP
-}
 
 isa_dispatch! {
     /// Packs rows of values of 16 bits, as [`Layout::pack`].
@@ -118,10 +105,11 @@ fn product(isa: Isa, inputs: Inputs<'_>, weights: Weights<'_>, tile: &mut Tile<'
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod x86 {
-    use super::{GROUP, Inputs, PANEL, Weights, group_bytes, panels, words};
     use crate::isa::features;
+    use crate::layout::bf16::sizes::{PANEL, group_bytes, words};
+    use crate::layout::operands::{GROUP, Inputs, Weights};
     use crate::layout::outputs::{put_sums, take_sums};
-    use crate::layout::panels::runs;
+    use crate::layout::panels::{panels, runs};
     use base::Tile;
     use std::arch::x86_64::*;
     use std::ops::Range;

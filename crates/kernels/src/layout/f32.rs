@@ -14,7 +14,7 @@
 
 use super::outputs::{Groups, HELD_GROUPS, held_groups, put_sums};
 use super::panels::{panels, runs};
-use super::{Activations, GROUP, Inputs, Layout, Weights, bf16, fp8};
+use super::{bf16, fp8};
 use crate::isa::Isa;
 use crate::lanes::scalar::Scalar;
 use crate::lanes::transpose::Transpose;
@@ -22,6 +22,8 @@ use crate::lanes::widen::Widen;
 #[cfg(target_arch = "x86_64")]
 use crate::lanes::x86::{Avx2, Avx512};
 use crate::lanes::{Kernel, isa_dispatch};
+use crate::layout::descriptor::Layout;
+use crate::layout::operands::{Activations, GROUP, Inputs, Weights};
 use crate::quant::{BF16, F16, QuantType, fp8::FP8};
 use base::Tile;
 use std::marker::PhantomData;

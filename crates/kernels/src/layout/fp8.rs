@@ -12,9 +12,10 @@
 #![allow(unsafe_code)]
 
 #[cfg(target_arch = "x86_64")]
-use super::bf16::{panel_rows, words};
-use super::{Activations, GROUP, Inputs, Layout, Weights};
+use super::bf16::panel_rows;
 use crate::isa::Isa;
+use crate::layout::descriptor::Layout;
+use crate::layout::operands::{Activations, GROUP, Inputs, Weights};
 use crate::quant::{QuantType, fp8::FP8};
 use base::Tile;
 
@@ -69,10 +70,11 @@ fn product(isa: Isa, inputs: Inputs<'_>, weights: Weights<'_>, tile: &mut Tile<'
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::{GROUP, Inputs, SCALES, Weights, group_bytes, run_bytes, words};
     use crate::isa::features;
-    use crate::layout::bf16::PANEL;
+    use crate::layout::bf16::sizes::{PANEL, words};
     use crate::layout::bf16::x86::as_bf16;
+    use crate::layout::fp8::{SCALES, group_bytes, run_bytes};
+    use crate::layout::operands::{GROUP, Inputs, Weights};
     use crate::layout::outputs::{put_sums, take_sums};
     use crate::layout::panels::{panels, runs};
     use base::Tile;

@@ -24,7 +24,8 @@ mod unpacked;
 
 pub(super) use activations::{panel_rows, round, words};
 
-use super::{Activations, GROUP, Inputs, Layout, Weights};
+use crate::layout::descriptor::Layout;
+use crate::layout::operands::Activations;
 
 /// Weights of every type with a packing, for products with activations rounded to bytes.
 pub(super) static LAYOUT: Layout = Layout {

@@ -5,9 +5,11 @@
 //! on the rows that are computed together nor on tiles.
 
 pub(crate) mod bf16;
+mod descriptor;
 mod f32;
 mod fp8;
 mod int8;
+mod operands;
 mod outputs;
 mod panels;
 mod stored;
@@ -19,14 +21,13 @@ use crate::quant::QuantType;
 use base::Tile;
 use std::ops::Range;
 
+pub use descriptor::Layout;
+pub use operands::{Activations, GROUP, Inputs, Weights};
 pub use stored::STORED;
 
 /// Version of the packed layouts. It changes with the bytes of any of them, so that weights packed
 /// into a file are not read as others.
 pub const LAYOUT_VERSION: u32 = 1;
-
-/// Weight rows side by side in a group of a packed layout.
-pub const GROUP: usize = 16;
 
 /// The layouts that weights are packed into. The first that takes a type is its layout.
 static PACKED: [&Layout; 4] = [&int8::LAYOUT, &bf16::LAYOUT, &fp8::LAYOUT, &f32::LAYOUT];
@@ -38,21 +39,6 @@ pub fn packed(ty: &QuantType, cols: usize, isa: Isa) -> Option<&'static Layout> 
         layout.activations.run_on(isa) && layout.bytes(ty, GROUP, cols).is_some()
     };
     PACKED.iter().find(takes).filter(|_| cols > 0).copied()
-}
-
-/// How weights lie in memory, and the functions that write and multiply them.
-#[derive(Debug)]
-pub struct Layout {
-    /// Name in messages and documents: `stored`, `int8`, `bf16`, `fp8`, `f32`.
-    pub name: &'static str,
-    /// What the inputs of the product are rounded to.
-    pub activations: Activations,
-    /// As [`Layout::bytes`], of rows of whole quant blocks.
-    bytes: fn(&QuantType, rows: usize, cols: usize) -> Option<usize>,
-    /// As [`Layout::pack`], with lengths that fit.
-    pack: fn(Isa, &QuantType, cols: usize, rows: &[u8], group: &mut [u8]),
-    /// As [`Layout::product`], with shapes that fit.
-    product: fn(Isa, Inputs<'_>, Weights<'_>, &mut Tile<'_, f32>),
 }
 
 impl Layout {
@@ -104,47 +90,7 @@ impl Layout {
     }
 }
 
-/// A weight matrix `[rows, cols]` in some layout.
-#[derive(Clone, Copy, Debug)]
-pub struct Weights<'a> {
-    /// Storage type.
-    pub ty: &'static QuantType,
-    /// Outputs of the product.
-    pub rows: usize,
-    /// Inputs of the product.
-    pub cols: usize,
-    /// `layout.bytes(ty, rows, cols)` bytes.
-    pub bytes: &'a [u8],
-}
-
-/// Inputs of a product, `[rows, cols]`.
-#[derive(Clone, Copy, Debug)]
-pub struct Inputs<'a> {
-    /// What they are rounded to.
-    pub activations: Activations,
-    /// Rows.
-    pub rows: usize,
-    /// Values of a row.
-    pub cols: usize,
-    /// `activations.words(rows, cols)` words, as [`Activations::round`] writes them.
-    pub words: &'a [u32],
-}
-
-impl<'a> Inputs<'a> {
-    /// Inputs in f32: rows of `cols` values.
-    pub fn f32(values: &'a [f32], cols: usize) -> Self {
-        assert!(cols > 0 && values.len().is_multiple_of(cols), "whole rows");
-        let (rows, words) = (values.len() / cols, bytemuck::cast_slice(values));
-        Self { activations: Activations::F32, rows, cols, words }
-    }
-
-    /// The values `[rows, cols]` of inputs in f32.
-    #[inline(always)]
-    fn values(self) -> &'a [f32] {
-        debug_assert_eq!(self.activations, Activations::F32);
-        bytemuck::cast_slice(self.words)
-    }
-
+impl Inputs<'_> {
     /// Some of the rows, whole panels of them from the start of a panel on.
     pub fn slice(self, rows: Range<usize>) -> Self {
         let width = self.activations.words(1, self.cols);
@@ -152,29 +98,7 @@ impl<'a> Inputs<'a> {
     }
 }
 
-/// What the inputs of a product are rounded to. Rounded rows lie in panels, the height of a
-/// register tile each, as words of 32 bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Activations {
-    /// Not rounded; row by row.
-    F32,
-    /// Not rounded; in panels.
-    F32Panels,
-    /// BF16: words of two neighbours.
-    Bf16,
-    /// Signed bytes with an f32 scale for each 32 of them.
-    Int8,
-}
-
 impl Activations {
-    /// All of them, each at the index of its number.
-    pub const ALL: [Self; 4] = [Self::F32, Self::F32Panels, Self::Bf16, Self::Int8];
-
-    /// Whether `isa` has products of them.
-    fn run_on(self, isa: Isa) -> bool {
-        self != Self::Bf16 || isa.has_bf16_dot()
-    }
-
     /// Words that `rows` rows of `cols` values take.
     pub fn words(self, rows: usize, cols: usize) -> usize {
         match self {

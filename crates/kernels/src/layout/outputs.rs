@@ -1,7 +1,7 @@
 //! The groups of a tile, and the sums of register tiles that are parts of its outputs.
 
 use super::panels::runs;
-use super::{GROUP, Weights};
+use crate::layout::operands::{GROUP, Weights};
 use base::Tile;
 use std::ops::Range;
 

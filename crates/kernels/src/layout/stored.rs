@@ -7,11 +7,12 @@
 //! are computed together, never this order.
 #![allow(unsafe_code)]
 
-use super::{Activations, GROUP, Inputs, Layout, Weights};
 use crate::lanes::scalar::Scalar;
 #[cfg(target_arch = "x86_64")]
 use crate::lanes::x86::{Avx2, Avx512};
 use crate::lanes::{LANES, Lanes};
+use crate::layout::descriptor::Layout;
+use crate::layout::operands::{Activations, GROUP, Inputs, Weights};
 use crate::quant::{BF16, F32};
 use base::Tile;
 

@@ -4,12 +4,12 @@
 //! exact in f32 under the scales of both sides.
 #![allow(unsafe_code)]
 
-use super::{BLOCK, add_heads};
 use crate::isa::Isa;
 use crate::kv::{KvType, PlainRows, Rounding, RowList, scale_of};
 use crate::lanes::int::{IntLanes, int_dispatch};
 use crate::lanes::widen::Widen;
 use crate::lanes::{Kernel, LANES, Lanes, run_on};
+use crate::select::heads::{BLOCK, add_heads};
 use base::AlignedVec;
 
 /// Twice the values of E2M1 codes.

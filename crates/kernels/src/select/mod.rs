@@ -9,16 +9,15 @@
 //! product of two scales leaves the range of f32.
 
 mod codes;
+mod heads;
 
 use crate::attention::{QueryLanes, RowTile, TILE, Tiles, UseProducts, each_tile, products};
 use crate::isa::Isa;
 use crate::kv::RowList;
-use crate::lanes::{LANES, Lanes, isa_dispatch};
+use crate::lanes::{LANES, isa_dispatch};
 use codes::CodeScratch;
+use heads::{BLOCK, add_heads};
 use std::cell::RefCell;
-
-/// Channels whose products are added before they are added to others.
-const BLOCK: usize = 32;
 
 /// Scratch memory, one per thread, reused by later calls.
 #[derive(Default)]
@@ -118,20 +117,6 @@ impl<L: Tiles> UseProducts<L> for TileScores<'_> {
             add_heads(sums, totals, &self.weights[group..]);
         }
     }
-}
-
-/// Adds the heads of `G` groups to the sums of a row.
-#[inline(always)]
-fn add_heads<L: Lanes, const G: usize>(
-    sums: &mut [f32; LANES],
-    products: [L; G],
-    weights: &[[f32; LANES]],
-) {
-    let mut sum = L::load(sums);
-    for (product, weights) in products.into_iter().zip(weights) {
-        sum = L::load(weights).mul_add(product.max(L::splat(0.0)), sum);
-    }
-    sum.store(sums);
 }
 
 /// Writes the numbers of the `k` highest scores, ascending, or all numbers if there are no more.

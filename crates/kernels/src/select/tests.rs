@@ -1,5 +1,6 @@
 use super::*;
 use crate::kv::{KvType, PlainRows, Rounding, round};
+use crate::lanes::Lanes;
 use base::Rng;
 use proptest::prelude::*;
 

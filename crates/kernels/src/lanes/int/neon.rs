@@ -4,9 +4,10 @@
 // (see the head of `lanes`); pointers are the caller's promise.
 #![allow(clippy::undocumented_unsafe_blocks)]
 
-use super::{IntLanes, IntRows, Task, enter, parts_are_sums};
+use super::sums::{IntLanes, IntRows, Task, enter, parts_are_sums};
 use crate::isa::features;
-use crate::lanes::{LANES, neon as float};
+use crate::lanes::float::LANES;
+use crate::lanes::neon as float;
 use std::arch::aarch64::*;
 
 #[derive(Clone, Copy)]

@@ -1,8 +1,8 @@
 //! The integer lanes as arrays: what every instruction set must agree with.
 #![allow(unsafe_code)]
 
-use super::{IntLanes, IntRows, Task, parts_are_sums};
-use crate::lanes::{LANES, Lanes};
+use super::sums::{IntLanes, IntRows, Task, parts_are_sums};
+use crate::lanes::float::{LANES, Lanes};
 use std::array::from_fn;
 
 #[derive(Clone, Copy)]

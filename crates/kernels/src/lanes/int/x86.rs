@@ -4,9 +4,10 @@
 // on their instruction set (see the head of `lanes`); pointers are the caller's promise.
 #![allow(clippy::undocumented_unsafe_blocks)]
 
-use super::{IntLanes, IntRows, Task, enter, parts_are_sums};
+use super::sums::{IntLanes, IntRows, Task, enter, parts_are_sums};
+use crate::lanes::float::LANES;
 use crate::lanes::widen::LanePart;
-use crate::lanes::{LANES, x86 as float};
+use crate::lanes::x86 as float;
 use std::arch::x86_64::*;
 use std::marker::PhantomData;
 

@@ -9,7 +9,8 @@
 //! both to the sum; steps come in ascending order, the last filled up with zeros.
 #![allow(unsafe_code)]
 
-use super::{GROUP, Inputs, Weights, words};
+use crate::layout::bf16::sizes::words;
+use crate::layout::operands::{GROUP, Inputs, Weights};
 use base::Tile;
 use std::arch::asm;
 

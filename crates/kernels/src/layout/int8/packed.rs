@@ -6,12 +6,12 @@
 //! sixteen rows together, so that one load feeds sixteen sums. Which bits of a word belong to which
 //! quad is given by the planes of a code layout ([`super::parts`]).
 
-use super::GROUP;
 use super::code_layouts::with_code_layout;
 use super::parts::{Planes, Scales};
 use crate::isa::Isa;
 use crate::lanes::isa_dispatch;
 use crate::lanes::transpose::Transpose;
+use crate::layout::operands::GROUP;
 use crate::quant::{BLOCK, CodeLayout, QuantType, RowSpan, SPAN};
 
 /// Bytes of weights `[rows, cols]`, if the type has a packing and rows are whole blocks.

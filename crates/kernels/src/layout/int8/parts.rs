@@ -1,9 +1,9 @@
 //! Parts of code layouts: planes of code bits, and scales.
 #![allow(unsafe_code)]
 
-use super::GROUP;
 use crate::lanes::int::IntRows;
 use crate::lanes::widen::LanePart;
+use crate::layout::operands::GROUP;
 use crate::quant::{BlockScales, FLOATS_DOUBLED, IQ4_LEVELS, SPAN};
 
 /// Layout of the bits of 32 codes: `WORDS` words per row, each with bits of up to eight quads, then

@@ -7,7 +7,6 @@ use super::packed::{code_bytes, code_layout, group_bytes};
 use super::parts::{Planes, Scales};
 use super::tile::{Ahead, Sums};
 use super::unpacked::{UNPACKED, Unpacked, unpack, unpacked_bytes};
-use super::{GROUP, Inputs, Weights};
 #[cfg(target_arch = "aarch64")]
 use crate::lanes::int::neon::{Neon, NeonDot};
 use crate::lanes::int::scalar::ScalarInt;
@@ -15,6 +14,7 @@ use crate::lanes::int::scalar::ScalarInt;
 use crate::lanes::int::x86::{Avx2, Avx512Vnni, AvxVnni};
 use crate::lanes::int::{IntLanes, int_dispatch};
 use crate::layout::int8::activations::words;
+use crate::layout::operands::{GROUP, Inputs, Weights};
 use crate::layout::outputs::{Groups, HELD_GROUPS, held_groups, put_sums};
 use crate::layout::panels::{panels, runs};
 use crate::quant::{BLOCK, SPAN};

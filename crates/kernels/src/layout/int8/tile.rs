@@ -1,13 +1,13 @@
 //! The register tile of products of bytes: a panel of activation rows by some groups of weights.
 #![allow(unsafe_code)]
 
-use super::GROUP;
 use super::activations::{RECORD, word};
 use super::packed::code_bytes;
 use super::parts::{At, Planes, Scales, zero};
 use crate::lanes::LANES;
 use crate::lanes::int::{IntLanes, IntRows, Task};
 use crate::lanes::widen::LanePart;
+use crate::layout::operands::GROUP;
 use crate::quant::SPAN;
 use std::marker::PhantomData;
 

@@ -5,11 +5,11 @@
 //! compute with it and produce the same bits.
 #![allow(unsafe_code)]
 
-use super::GROUP;
 use super::packed::code_bytes;
 use super::parts::{At, Planes, Scales, words_are_read};
 use crate::lanes::int::{IntLanes, IntRows, Task};
 use crate::lanes::widen::LanePart;
+use crate::layout::operands::GROUP;
 use crate::quant::{BlockScales, SPAN};
 use base::AlignedVec;
 use std::cell::RefCell;
