@@ -1,6 +1,6 @@
 //! The CPUs of this machine as a device.
 
-use super::Cpu;
+use super::machine::Cpu;
 use crate::error::Error;
 use crate::memory;
 use crate::seam::{Backend, Device, DeviceInfo, DeviceOptions};

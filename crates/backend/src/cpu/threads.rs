@@ -1,6 +1,6 @@
 //! Which CPUs the threads run on.
 
-use super::Cpu;
+use super::machine::Cpu;
 use crate::error::Error;
 use base::numa;
 

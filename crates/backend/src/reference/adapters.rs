@@ -1,6 +1,7 @@
 //! What adapters add to the outputs of projections.
 
-use super::{Reference, add_scaled, dot};
+use super::machine::Reference;
+use super::rows::{add_scaled, dot};
 use crate::adapters::{AdaptedRows, LowRank};
 use crate::handles::Buffer;
 use crate::seam::AdapterOperations;

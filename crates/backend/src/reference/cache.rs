@@ -1,11 +1,10 @@
 //! The cache of the reference: rows of f32 for every place of every block, and states.
 
-use super::{Reference, Rows};
-use crate::batch::{Batch, BlockCopy, SequenceRows};
+use super::rows::Rows;
+use crate::batch::{Batch, SequenceRows};
 use crate::cache_spec::CacheSpec;
 use crate::error::Error;
 use crate::handles::KvType;
-use crate::seam::Cache;
 use kernels::kv::{RowLayout, State};
 
 /// Rows of one kind of one layer.
@@ -32,7 +31,7 @@ impl CachedRows {
         batch.block_table(sequence, self.group)
     }
 
-    fn copy(&mut self, from: u32, to: u32) {
+    pub fn copy(&mut self, from: u32, to: u32) {
         for Rows { width, values } in [&mut self.keys, &mut self.values] {
             let len = (self.spec.places(self.block) * *width).min(values.len());
             let (from, to) = (from as usize * len, to as usize * len);
@@ -97,27 +96,5 @@ impl ReferenceCache {
         let rows = rows.map(|rows| 4 * (rows.keys.values.len() + rows.values.values.len()));
         let states = self.states.iter().flatten().flat_map(|state| &state.slots);
         (rows.sum(), states.map(|slot| 4 * slot.len()).sum())
-    }
-}
-
-impl Cache for Reference {
-    fn cache(&mut self, spec: &CacheSpec<'_>) -> Result<(), Error> {
-        self.cache = ReferenceCache::new(spec)?;
-        Ok(())
-    }
-
-    fn copy_blocks(&mut self, copies: &[BlockCopy]) {
-        for &BlockCopy { group, from, to } in copies {
-            let rows = self.cache.layers.iter_mut().flatten().filter(|rows| rows.group == group);
-            rows.for_each(|rows| rows.copy(from, to));
-        }
-    }
-
-    fn copy_states(&mut self, copies: &[(u32, u32)]) {
-        for state in self.cache.states.iter_mut().flatten() {
-            for &(from, to) in copies {
-                state.slots[to as usize] = state.slots[from as usize].clone();
-            }
-        }
     }
 }

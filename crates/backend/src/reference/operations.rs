@@ -1,7 +1,8 @@
 //! Operations as they are defined.
 
 use super::gates::{gated, sigmoid, softplus};
-use super::{Head, Reference, Rows, dot, rows_of};
+use super::machine::{Head, Reference, rows_of};
+use super::rows::{Rows, dot};
 use crate::batch::Batch;
 use crate::error::Error;
 use crate::handles::{

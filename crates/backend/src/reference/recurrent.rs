@@ -1,7 +1,8 @@
 //! Convolutions along positions and recurrences, as they are defined.
 
 use super::gates::{sigmoid, softplus};
-use super::{Reference, dot};
+use super::machine::Reference;
+use super::rows::dot;
 use crate::batch::{Batch, StateRows};
 use crate::handles::{Buffer, RecurrenceRule, RecurrenceSpec, ShortConv};
 use kernels::kv::State;

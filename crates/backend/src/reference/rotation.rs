@@ -1,6 +1,6 @@
 //! The rotation of heads by the angles of their rows.
 
-use super::Reference;
+use super::machine::Reference;
 use crate::handles::{HeadColumns, Pairs, Rope};
 
 impl Reference {

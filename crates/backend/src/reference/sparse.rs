@@ -1,7 +1,8 @@
 //! Compressed rows, their choice, and attention over plain rows, as they are defined.
 
+use super::machine::Reference;
 use super::rotation::rotate;
-use super::{Reference, add_scaled, dot};
+use super::rows::{add_scaled, dot};
 use crate::batch::Batch;
 use crate::handles::{Buffer, Compression, IndexSpec, RowAttention};
 use kernels::Isa;

@@ -1,7 +1,7 @@
 //! Hyper-connections (DeepSeek V4), as they are defined.
 
-use super::Reference;
 use super::gates::sigmoid;
+use super::machine::Reference;
 use crate::handles::{Buffer, HyperSpec};
 
 impl Reference {

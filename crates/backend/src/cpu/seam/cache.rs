@@ -1,7 +1,7 @@
 //! The cache of the CPU.
 
-use super::super::Cpu;
 use super::super::kv::{self, KvCache};
+use super::super::machine::Cpu;
 use super::super::ops::sparse;
 use super::super::scratch::scratch;
 use super::super::states::StateMemory;

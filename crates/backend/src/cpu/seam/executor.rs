@@ -1,6 +1,6 @@
 //! Threads and steps of the CPU.
 
-use super::super::Cpu;
+use super::super::machine::Cpu;
 use crate::batch::Batch;
 use crate::cpu::device::CPU;
 use crate::error::Error;

@@ -1,7 +1,7 @@
 //! Operations of the CPU.
 
-use super::super::Cpu;
 use super::super::core::{CpuCore, Workspace};
+use super::super::machine::Cpu;
 use super::super::ops::{rows, streams};
 use crate::adapters::AdaptedRows;
 use crate::batch::Batch;

@@ -1,6 +1,6 @@
 //! Weights of the CPU that are read when rows need them.
 
-use super::super::Cpu;
+use super::super::machine::Cpu;
 use super::super::ops::experts::ExpertGroup;
 use super::super::stream::PAGE;
 use super::super::weights::WeightBytes;

@@ -1,6 +1,6 @@
 //! Weights of the CPU.
 
-use super::super::Cpu;
+use super::super::machine::Cpu;
 use super::super::ops::products::Products;
 use super::super::ops::ropes::RopeTable;
 use super::super::weights::packed_layout;

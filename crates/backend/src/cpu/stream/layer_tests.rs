@@ -3,6 +3,7 @@
 use super::tests::{Scripted, byte, check_bytes, parts, request, scripted, slot_size, started};
 use super::*;
 use base::Rng;
+use std::ops::Range;
 
 /// Matrices of the layers: those of layer `i` are `SIZES[i]` bytes long.
 const SIZES: [&[usize]; 5] = [&[9000, 500], &[700, 8000, 60], &[12_000], &[4096, 4096], &[1, 2, 3]];

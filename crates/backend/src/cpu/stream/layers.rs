@@ -1,20 +1,8 @@
 //! Matrices of layers that are read in the order of layers, in every step: while one layer is used,
 //! the next is read into the other of two slots. There is no cache, which would miss on a cycle.
 
-use super::{Place, WeightStream};
+use crate::cpu::stream::state::{Place, WeightStream};
 use base::Urgency;
-use std::ops::Range;
-
-/// The layers that have such matrices.
-#[derive(Default)]
-pub(super) struct LayerOrder {
-    /// Numbers of the matrices of each.
-    all: Vec<Range<usize>>,
-    /// The layer in use, or the last one that was.
-    current: Option<usize>,
-    /// Matrices of it that no product has used.
-    unused: usize,
-}
 
 impl WeightStream {
     /// Adds the matrices of a layer, which are used in about this order, and returns the number of

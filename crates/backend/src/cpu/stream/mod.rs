@@ -9,6 +9,7 @@
 //! Invariant: a slot holds the bytes that the same matrices have in memory, so that which of them
 //! are in memory, and when they arrive, decides time only.
 
+mod ahead;
 mod entry;
 mod foresight;
 #[cfg(test)]
@@ -16,111 +17,24 @@ mod layer_tests;
 mod layers;
 mod preload;
 mod slots;
+mod state;
 #[cfg(test)]
 mod tests;
 
 pub(super) use entry::{Entry, EntryPart, PAGE, Packing, PartFile};
+pub(super) use state::WeightStream;
 
 use crate::error::Error;
 use crate::heat::Heat;
 use crate::memory::{StreamPlan, StreamStats};
-use base::{DirectFile, PageVec, ReadPool, Urgency};
+use base::{DirectFile, ReadPool, Urgency};
 use entry::FillJob;
-use foresight::Foresight;
-use layers::LayerOrder;
-use std::collections::HashMap;
+use state::{EntrySlot, Place, SlotClass, Streamed};
 use std::io;
-use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Where an expert, or a matrix of a layer, is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    OnDisk,
-    /// Being read into a slot.
-    Reading(usize),
-    /// In a slot.
-    In(usize),
-    /// In a slot whose bytes could not be read, so that the step fails.
-    Failed(usize),
-}
-
-/// An expert, or a matrix of a layer, that is read when it is needed.
-struct Streamed {
-    entry: Arc<Entry>,
-    /// Number of a matrix among those of its layer; `None` for experts.
-    position: Option<usize>,
-    class: usize,
-    place: Place,
-    heat: Heat,
-}
-
-/// Memory for one expert or matrix.
-#[derive(Default)]
-struct EntrySlot {
-    /// Empty while it is read.
-    memory: PageVec,
-    /// Number of the expert or matrix that it holds, or that is read into it.
-    expert: Option<usize>,
-    /// Where the matrices are.
-    places: Vec<Range<usize>>,
-    /// Products of the current layer need it.
-    pinned: bool,
-    /// It was read ahead for the next layer.
-    kept: bool,
-    /// The memory is locked, so that the system does not swap it out.
-    locked: bool,
-}
-
-/// Slots of one size.
-struct SlotClass {
-    slots: Range<usize>,
-    /// Number of slots in which experts pass that are colder than all others.
-    window: usize,
-}
-
-/// All streamed weights of a model, and their slots.
-#[derive(Default)]
-pub(super) struct WeightStream {
-    entries: Vec<Streamed>,
-    /// The experts of each layer.
-    mixtures: Vec<Range<usize>>,
-    /// The other matrices of layers.
-    layers: LayerOrder,
-    classes: Vec<SlotClass>,
-    slots: Vec<EntrySlot>,
-    /// A layer of experts has begun, and not ended.
-    begun: bool,
-    /// Slots whose experts were read ahead.
-    ahead: Vec<usize>,
-    foresight: Foresight,
-    /// Jobs that were cancelled; kept, so that the next layer allocates nothing.
-    cancelled: Vec<FillJob>,
-    pool: Option<ReadPool<FillJob>>,
-    /// Steps in which sequences were decoded.
-    step: u64,
-    /// Rows of the current step.
-    rows: usize,
-    stats: StreamStats,
-    /// The first read that failed since the step began.
-    failed: Option<(usize, io::Error)>,
-    /// The rows that need weights that could not be read.
-    failed_rows: Vec<u32>,
-    files: HashMap<PathBuf, Arc<dyn PartFile>>,
-    /// When the files were last looked at.
-    looked: Option<Instant>,
-    /// A file that is not the one that was opened.
-    changed: Option<PathBuf>,
-    /// Whether slots are locked in memory when they are first filled.
-    locks: bool,
-    /// Bytes of the scratch memory of all threads.
-    scratch: usize,
-}
-
-/// Most reader threads.
-const MAX_THREADS: usize = 256;
 /// Time after which files are looked at again.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 

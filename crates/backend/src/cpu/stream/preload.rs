@@ -2,7 +2,7 @@
 //!
 //! Invariant: nothing waits for these reads but what needs their experts or their slots.
 
-use super::{Place, SlotClass, WeightStream};
+use crate::cpu::stream::state::{Place, SlotClass, WeightStream};
 use crate::heat::Heat;
 use crate::routes::ExpertBytes;
 use base::Urgency;

@@ -1,13 +1,15 @@
 //! Which slot is read into next.
 
 use super::entry::FillJob;
-use super::{EntrySlot, Place, SlotClass, WeightStream};
+use crate::cpu::stream::state::{EntrySlot, Place, SlotClass, WeightStream};
 use crate::error::Error;
 use crate::heat::Heat;
 use crate::memory;
 use base::{PageVec, ReadPool};
 use std::collections::HashMap;
 
+/// Most reader threads.
+const MAX_THREADS: usize = 256;
 /// Slots of a layer's matrix: one is used while the other is read.
 const LAYER_SLOTS: usize = 2;
 /// Slots of the window of colder experts for each reader thread.
@@ -35,7 +37,7 @@ impl WeightStream {
         if self.is_empty() {
             return Ok(());
         }
-        let threads = threads.clamp(1, super::MAX_THREADS);
+        let threads = threads.clamp(1, MAX_THREADS);
         let sizes = self.make_classes(least);
         let scratch = self.entries.iter().map(|expert| expert.entry.scratch()).max().unwrap_or(0);
         let total = |number: fn(&ClassSize) -> usize| -> usize {

@@ -6,6 +6,7 @@ use kernels::Isa;
 use kernels::layout;
 use kernels::quant::Q8_0;
 use std::collections::HashSet;
+use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;

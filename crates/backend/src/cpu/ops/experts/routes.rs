@@ -1,6 +1,6 @@
 //! Records which experts rows choose.
 
-use super::ExpertScratch;
+use super::layer::ExpertScratch;
 use crate::routes::ExpertUse;
 
 impl ExpertScratch {

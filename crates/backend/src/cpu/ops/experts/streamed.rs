@@ -1,6 +1,7 @@
 //! Routed experts that are read when rows need them.
 
-use super::{Call, ExpertGroup, ExpertScratch, RoutedExperts, downs};
+use super::call::{Call, downs};
+use super::layer::{ExpertGroup, ExpertScratch, RoutedExperts};
 use crate::cpu::core::CpuCore;
 use crate::cpu::ops::products::Products;
 use crate::cpu::scratch::grown;
