@@ -1,22 +1,21 @@
 //! The backend: memory behind handles, and the operations as kernels.
 
 mod experts;
+mod held;
 mod kv;
 mod map;
 mod products;
 mod recurrent;
 mod rows;
 mod sparse;
-mod step;
 mod streams;
 
-use crate::gpu::{Gpu, Words};
-use crate::webgpu::kv::KvCache;
-use crate::webgpu::products::Matrices;
-use crate::webgpu::recurrent::States;
-use crate::webgpu::rows::Rotation;
-use crate::webgpu::sparse::{Choice, Workplace};
-use crate::webgpu::step::StepBatch;
+pub(crate) use held::device::WebGpu;
+
+use crate::webgpu::held::cache::{KvCache, block_bytes};
+use crate::webgpu::held::device::DeviceRows;
+use crate::webgpu::held::rotation::Rotation;
+use crate::webgpu::held::states::{States, state_bytes};
 use backend::{
     AttentionSpec, Batch, BlockCopy, Buffer, Cache, CacheSpec, Compression, Device, Error,
     Executor, Experts, ExpertsSpec, FreeMemory, HeadColumns, Held, HyperSpec, IndexSpec, KvType,
@@ -25,101 +24,6 @@ use backend::{
     Table, Vector, Weights,
 };
 use kernels::quant::QuantType;
-
-/// Rows of f32 values in the device's memory.
-pub(crate) struct DeviceRows {
-    /// Values of a row.
-    pub width: usize,
-    /// `[rows, width]`.
-    pub words: Words,
-    /// The first rows, as they were fetched last.
-    host: Vec<f32>,
-}
-
-/// A device of wgpu with what is loaded into it.
-pub(crate) struct WebGpu {
-    pub gpu: Gpu,
-    device: &'static Device,
-    identity: String,
-    /// Whether the device's memory is that of the host.
-    shares_memory: bool,
-    pub mode: Mode,
-    pub step: StepBatch,
-    pub buffers: Vec<DeviceRows>,
-    pub vectors: Vec<Words>,
-    /// Tables stay with the host, which sends the rows of a step.
-    tables: Vec<MatrixSpec>,
-    pub matrices: Matrices,
-    /// Workspace of experts.
-    pub expert_work: crate::webgpu::experts::ExpertWork,
-    pub experts: Vec<crate::webgpu::experts::ExpertGroup>,
-    pub ropes: Vec<Rotation>,
-    pub kv: KvCache,
-    pub states: States,
-    pub selections: Vec<Choice>,
-    pub sparse: Workplace,
-    /// The first error of an operation that cannot report one.
-    failed: Option<Error>,
-    workspace_bytes: usize,
-}
-
-impl WebGpu {
-    /// An empty backend on an open device; `identity` names its arithmetic, and
-    /// `shares_memory` says whether its memory is that of the host.
-    ///
-    /// # Errors
-    /// If there is not enough memory.
-    pub fn new(
-        mut gpu: Gpu,
-        device: &'static Device,
-        (identity, shares_memory): (String, bool),
-        mode: Mode,
-    ) -> Result<Self, Error> {
-        let step = StepBatch::new(&mut gpu)?;
-        Ok(Self {
-            gpu,
-            device,
-            identity,
-            shares_memory,
-            mode,
-            step,
-            buffers: Vec::new(),
-            vectors: Vec::new(),
-            tables: Vec::new(),
-            matrices: Matrices::default(),
-            expert_work: Default::default(),
-            experts: Vec::new(),
-            ropes: Vec::new(),
-            kv: KvCache::default(),
-            states: States::default(),
-            selections: Vec::new(),
-            sparse: Workplace::default(),
-            failed: None,
-            workspace_bytes: 0,
-        })
-    }
-
-    pub fn buffer_of(&self, buffer: Buffer) -> &DeviceRows {
-        &self.buffers[buffer.0]
-    }
-
-    /// Keeps the first error for the end of the step.
-    pub fn note(&mut self, result: Result<(), Error>) {
-        if let Err(error) = result {
-            self.failed.get_or_insert(error);
-        }
-    }
-
-    /// Allocates workspace of an operation.
-    ///
-    /// # Errors
-    /// If there is not enough memory.
-    pub fn workspace(&mut self, words: usize) -> Result<Words, Error> {
-        let made = self.gpu.zeroed(words)?;
-        self.workspace_bytes += 4 * made.len();
-        Ok(made)
-    }
-}
 
 impl Executor for WebGpu {
     fn device(&self) -> &'static Device {
@@ -169,7 +73,7 @@ impl Executor for WebGpu {
 
 impl Weights for WebGpu {
     fn held(&self, ty: &'static QuantType, rows: usize, cols: usize, mode: Mode) -> Held {
-        crate::webgpu::products::held(ty, rows, cols, mode)
+        held::matrices::held(ty, rows, cols, mode)
     }
 
     fn mode(&self) -> Mode {
@@ -231,11 +135,11 @@ impl Cache for WebGpu {
     }
 
     fn block_bytes(&self, rows: &Rows, block: usize, ty: KvType) -> usize {
-        crate::webgpu::kv::block_bytes(rows, block, ty)
+        block_bytes(rows, block, ty)
     }
 
     fn state_bytes(&self, state: &State) -> usize {
-        crate::webgpu::recurrent::state_bytes(state)
+        state_bytes(state)
     }
 
     fn copy_blocks(&mut self, copies: &[BlockCopy]) {

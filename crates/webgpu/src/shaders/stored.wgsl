@@ -1,4 +1,4 @@
-// Storage types of cached rows, numbered as `Form` in kv/mod.rs: 0 F32, 1 BF16, 2 F16, 3 Q8_0.
+// Storage types of cached rows, numbered as `Form` in held/cache.rs: 0 F32, 1 BF16, 2 F16, 3 Q8_0.
 // A word holds one value of F32, two of BF16 and F16, four codes of Q8_0, the first in its low
 // bits.
 

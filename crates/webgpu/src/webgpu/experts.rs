@@ -9,11 +9,13 @@ mod route;
 
 use crate::gpu::{Access, Kernel, Words};
 use crate::parts::{EACH, EXP_TO_ONE, SIGMOID, dealt};
-use crate::webgpu::WebGpu;
+use crate::webgpu::held::device::WebGpu;
+use crate::webgpu::held::experts::{ExpertGroup, ExpertWork, Projection, Projections};
+use crate::webgpu::held::form::InputForm;
+use crate::webgpu::held::matrices::{HeldMatrix, NONE};
 use crate::webgpu::map::{GATED, gate, gate_kind};
 use crate::webgpu::products::{
-    GroupTable, HeldMatrix, InputForm, NONE, PlannedSource, PlannedTiles, Product, Source, Spread,
-    chunks_of,
+    GroupTable, PlannedSource, PlannedTiles, Product, Source, Spread, chunks_of,
 };
 use crate::wgsl::params;
 use backend::{Buffer, Error, Experts, ExpertsSpec, Matrix};
@@ -61,55 +63,6 @@ params! {
         weights_at: u32,
         weighed: u32,
         plain: u32,
-    }
-}
-
-/// The experts of a layer.
-pub(crate) struct ExpertGroup {
-    spec: ExpertsSpec,
-    /// Made when their weights are on the device.
-    projections: Option<Projections>,
-}
-
-/// The projections of a layer's experts.
-#[derive(Clone)]
-struct Projections {
-    /// Of their inputs: gates, where there are any, and ups.
-    inward: Vec<Projection>,
-    down: Projection,
-}
-
-/// A matrix of each expert.
-#[derive(Clone)]
-struct Projection {
-    matrix: Matrix,
-    /// The chunks with weights.
-    chunks: Vec<u32>,
-    /// Chunk and word of the weights of each expert, then the order of their columns.
-    table: Words,
-    /// The order of columns of each expert; one if it is that of all.
-    orders: Vec<u32>,
-}
-
-/// Workspace of the products of experts, which all layers share.
-#[derive(Default)]
-pub(crate) struct ExpertWork {
-    /// Expert, weight and slot of each choice.
-    choices: Option<Words>,
-    plan: Option<Words>,
-    /// Outputs of slots: gates, or ups where there are none.
-    gate: Option<Words>,
-    /// Ups after gates.
-    up: Option<Words>,
-    down: Option<Words>,
-}
-
-impl ExpertWork {
-    /// Bytes held.
-    pub fn bytes(&self) -> usize {
-        let Self { choices, plan, gate, up, down } = self;
-        let all = [choices, plan, gate, up, down];
-        4 * all.into_iter().flatten().map(Words::len).sum::<usize>()
     }
 }
 
@@ -358,13 +311,6 @@ impl WebGpu {
         let bias = spec.biases.map_or(&inbox, |[.., bias]| &self.vectors[bias.0]);
         let bound = [&step.choices, &step.down, bias, &self.buffers[out.0].words];
         self.gpu.run(&COMBINE, dealt(count), &bound, &params);
-    }
-}
-
-impl Projection {
-    /// Where the orders begin in the table.
-    fn orders_at(&self) -> u32 {
-        (self.table.len() / 3 * 2) as u32
     }
 }
 

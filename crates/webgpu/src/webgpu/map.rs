@@ -2,7 +2,7 @@
 
 use crate::gpu::{Access, Kernel};
 use crate::parts::{EACH, EXP_TO_ONE, SIGMOID, dealt};
-use crate::webgpu::WebGpu;
+use crate::webgpu::held::device::WebGpu;
 use crate::wgsl::{numbers, params};
 use backend::{Buffer, Gate, MapOp};
 

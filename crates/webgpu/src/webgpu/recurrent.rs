@@ -1,19 +1,18 @@
 //! Short convolutions, recurrences, and the states of recurrent layers.
 
-use crate::gpu::{Access, Gpu, Kernel, Words};
+use crate::gpu::{Access, Kernel};
 use crate::parts::{EACH, EXP_TO_ONE, LANES, SIGMOID, dealt, workgroups};
-use crate::webgpu::WebGpu;
-use crate::webgpu::kv::{PLAIN_ROWS, PlainPlaces, STORED};
-use crate::webgpu::step::{Places, STEP};
+use crate::webgpu::held::cache::PlainPlaces;
+use crate::webgpu::held::device::WebGpu;
+use crate::webgpu::held::states::waiting_row;
+use crate::webgpu::held::step::{Places, STEP};
+use crate::webgpu::kv::{PLAIN_ROWS, STORED};
 use crate::wgsl::params;
-use backend::{
-    Batch, Buffer, CacheSpec, Error, RecurrenceRule, RecurrenceSpec, ShortConv, State, Vector,
-};
+use backend::{Batch, Buffer, Error, RecurrenceRule, RecurrenceSpec, ShortConv, State, Vector};
 
 /// Epsilon of the norms of queries and keys: a constant of the reference implementation.
 const EPS: f32 = 1e-6;
-/// Most values of a key.
-const MAX_KEYS: usize = 256;
+
 /// Values of a key up to which the smaller kernel suffices.
 const FEW_KEYS: usize = 128;
 /// Value columns of a workgroup.
@@ -204,93 +203,6 @@ params! {
         heads: u32,
         count: u32,
     }
-}
-
-/// States of all layers, in slots.
-#[derive(Default)]
-pub(crate) struct States {
-    layers: Vec<Option<LayerState>>,
-}
-
-/// The states of one layer.
-struct LayerState {
-    state: State,
-    /// Heads of each part but the last, which may have fewer.
-    part_heads: usize,
-    /// `[slots, heads of the part, keys, values]`.
-    parts: Vec<Words>,
-    /// Inputs of guessed rows, `[slots, guesses, row]`: keys, values, decays and betas of a row.
-    waiting: Words,
-    guesses: usize,
-}
-
-impl States {
-    /// Allocates zeroed slots.
-    ///
-    /// # Errors
-    /// If keys are too large, or there is not enough memory.
-    pub fn new(gpu: &mut Gpu, spec: &CacheSpec<'_>) -> Result<Self, Error> {
-        let most = gpu.most_bound_words();
-        Self::in_parts(gpu, spec, most)
-    }
-
-    /// As [`new`](Self::new), with parts of at most `most` words where a head has no more.
-    fn in_parts(gpu: &mut Gpu, spec: &CacheSpec<'_>, most: usize) -> Result<Self, Error> {
-        let mut layer = |state: State| LayerState::new(gpu, state, spec, most);
-        let layers = spec.layers.iter().map(|kept| kept.state.map(&mut layer).transpose());
-        Ok(Self { layers: layers.collect::<Result<_, _>>()? })
-    }
-
-    /// Bytes of all slots.
-    pub fn bytes(&self) -> usize {
-        let words = |layer: &LayerState| {
-            layer.waiting.len() + layer.parts.iter().map(Words::len).sum::<usize>()
-        };
-        4 * self.layers.iter().flatten().map(words).sum::<usize>()
-    }
-}
-
-impl LayerState {
-    fn new(gpu: &mut Gpu, state: State, spec: &CacheSpec<'_>, most: usize) -> Result<Self, Error> {
-        let State { heads, key_heads, keys, values, .. } = state;
-        if keys > MAX_KEYS {
-            return Err(Error::Device(format!(
-                "device wgpu: states with keys of {keys} values are not supported"
-            )));
-        }
-        if key_heads == 0 || !heads.is_multiple_of(key_heads) {
-            return Err(Error::Device(format!(
-                "device wgpu: {heads} heads of states that share {key_heads} heads of keys are \
-                 not supported"
-            )));
-        }
-        let head = spec.states.saturating_mul(keys * values);
-        let part_heads = (most / head.max(1)).clamp(1, heads.max(1));
-        let firsts = (0..heads).step_by(part_heads);
-        let parts =
-            firsts.map(|first| gpu.zeroed(head.saturating_mul(part_heads.min(heads - first))));
-        let parts = parts.collect::<Result<_, _>>()?;
-        let waiting = spec.states.saturating_mul(spec.guesses * waiting_row(&state));
-        let waiting = gpu.zeroed(waiting)?;
-        Ok(Self { state, part_heads, parts, waiting, guesses: spec.guesses })
-    }
-
-    /// Each part with its first head and its number of heads.
-    fn parts(&self) -> impl Iterator<Item = (usize, usize, &Words)> {
-        let (heads, most) = (self.state.heads, self.part_heads);
-        let firsts = (0..heads).step_by(most);
-        firsts.zip(&self.parts).map(move |(first, part)| (first, most.min(heads - first), part))
-    }
-}
-
-/// Values of a row that waits.
-fn waiting_row(state: &State) -> usize {
-    state.waiting_bytes(1) / 4
-}
-
-/// Bytes of the matrices of a slot.
-pub(crate) fn state_bytes(state: &State) -> usize {
-    4 * state.heads * state.keys * state.values
 }
 
 impl WebGpu {

@@ -2,9 +2,10 @@
 
 use crate::gpu::{Access, Kernel};
 use crate::parts::{EACH, LANES, dealt, workgroups};
-use crate::webgpu::WebGpu;
+use crate::webgpu::held::device::WebGpu;
+use crate::webgpu::held::rotation::Rotation;
 use crate::wgsl::params;
-use backend::{Buffer, HeadColumns, LongRows, Magnitude, Pairs, RmsNorm, Rope};
+use backend::{Buffer, HeadColumns, LongRows, Pairs, RmsNorm, Rope};
 
 static NORM: Kernel = Kernel {
     name: "norm",
@@ -85,15 +86,6 @@ params! {
         width: u32,
         rows_at: u32,
     }
-}
-
-/// A rotary embedding.
-pub(crate) struct Rotation {
-    pub frequencies: Vec<f32>,
-    pub magnitude: Magnitude,
-    pub pairs: Pairs,
-    /// Cosines of a row, then its sines: `[rows, 2, pairs]`.
-    pub angles: crate::gpu::Words,
 }
 
 impl WebGpu {

@@ -5,18 +5,18 @@
 
 use crate::gpu::{Access, Kernel, Words};
 use crate::parts::{EXP_TO_ONE, LANES, workgroups};
-use crate::webgpu::WebGpu;
-use crate::webgpu::kv::{CachedRows, KvCache, PLAIN_ROWS, PlainPlaces, ROUNDING, STORED, codes};
-use crate::webgpu::rows::Rotation;
-use crate::webgpu::step::{Places, STEP};
+use crate::webgpu::held::cache::{CachedRows, KvCache, PlainPlaces};
+use crate::webgpu::held::device::WebGpu;
+use crate::webgpu::held::rotation::Rotation;
+use crate::webgpu::held::selections::Choice;
+use crate::webgpu::held::step::{Places, STEP};
+use crate::webgpu::kv::{PLAIN_ROWS, ROUNDING, STORED, codes};
 use crate::wgsl::params;
 use backend::{
     Batch, Buffer, CacheSpec, Compression, Error, IndexSpec, Pairs, RowAttention, RowLayout,
 };
 use std::ops::Range;
 
-/// Words of scores that devices hold at a time.
-const SCORES: usize = 1 << 22;
 /// Words of the inbox that rows to be compressed take at a time.
 const LISTED: usize = 1 << 18;
 /// Most values of a compressed row, as in `shaders/compress.wgsl`.
@@ -196,37 +196,8 @@ params! {
     }
 }
 
-/// The compressed rows that each row of a batch chose.
-pub(crate) struct Choice {
-    /// Most rows of a choice.
-    top: usize,
-    /// `[rows, top]`, ascending, where more than `top` rows are complete.
-    numbers: Words,
-}
-
-/// Workspace of all operations of this module.
-pub(crate) struct Workplace {
-    /// Words of scores that are held at a time, unless one row has more.
-    most: usize,
-    /// `[rows of a pass, scores of a row]`.
-    scores: Option<Words>,
-}
-
 fn unsupported(what: &str) -> Error {
     Error::Device(format!("device wgpu: {what} are not supported"))
-}
-
-impl Default for Workplace {
-    fn default() -> Self {
-        Self { most: SCORES, scores: None }
-    }
-}
-
-impl Workplace {
-    /// Bytes of the workspace.
-    pub fn bytes(&self) -> usize {
-        self.scores.as_ref().map_or(0, |scores| 4 * scores.len())
-    }
 }
 
 /// The passes over `rows` rows with `stride` scores each, where there is space for `scores`.

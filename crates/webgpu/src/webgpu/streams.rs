@@ -2,7 +2,7 @@
 
 use crate::gpu::{Access, Kernel};
 use crate::parts::{EACH, EXP_TO_ONE, SIGMOID, dealt, workgroups};
-use crate::webgpu::WebGpu;
+use crate::webgpu::held::device::WebGpu;
 use crate::wgsl::params;
 use backend::{Buffer, Error, HyperSpec};
 

@@ -2,7 +2,7 @@
 
 use crate::gpu::{Access, Gpu, Kernel, Words};
 use crate::parts::workgroups;
-use crate::webgpu::products::TILE_ROWS;
+use crate::webgpu::held::form::TILE_ROWS;
 use crate::wgsl::params;
 
 const PLAN: &str = include_str!("../../shaders/experts/plan.wgsl");

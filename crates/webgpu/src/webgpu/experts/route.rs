@@ -2,8 +2,8 @@
 
 use crate::gpu::{Access, Kernel, Words};
 use crate::parts::{EXP_TO_ONE, LANES, SIGMOID, workgroups};
-use crate::webgpu::WebGpu;
-use crate::webgpu::products::NONE;
+use crate::webgpu::held::device::WebGpu;
+use crate::webgpu::held::matrices::NONE;
 use crate::wgsl::{numbers, params};
 use backend::{Buffer, Error, Experts, ExpertsSpec, GroupRank, Routing, Scores};
 

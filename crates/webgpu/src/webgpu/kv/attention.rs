@@ -5,20 +5,18 @@
 //! combines the spans in ascending order. How many vectors a workgroup takes at once, and how many
 //! rows or spans are computed before they are combined, changes no bits.
 
-use super::{CachedRows, Form};
 use crate::gpu::{Access, Kernel};
 use crate::parts::{EACH, EXP_TO_ONE, MAX_GROUPS, dealt};
-use crate::webgpu::WebGpu;
+use crate::webgpu::held::cache::{CachedRows, Form};
+use crate::webgpu::held::device::WebGpu;
+use crate::webgpu::held::step::{Places, STEP, StepBatch};
 use crate::webgpu::kv::store::STORED;
-use crate::webgpu::step::{Places, STEP, StepBatch};
 use crate::wgsl::params;
 use backend::{AttentionSpec, Buffer, Error, Window};
 use std::ops::Range;
 
 /// Positions of a span, as in `shaders/spans.wgsl`.
 const SPAN: usize = 512;
-/// Words of results that wait to be combined.
-pub(super) const PARTIALS: usize = 16 << 20;
 /// Results of each row and head that are combined so far, where not all spans fit: what is
 /// read, and what is written.
 const CARRIED: usize = 2;

@@ -2,7 +2,7 @@
 
 use crate::gpu::{Access, Kernel};
 use crate::parts::workgroups;
-use crate::webgpu::WebGpu;
+use crate::webgpu::held::device::WebGpu;
 use crate::wgsl::params;
 use backend::{Error, HeadColumns, Rounding};
 

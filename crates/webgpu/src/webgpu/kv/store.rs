@@ -1,12 +1,15 @@
 //! Storing rows in the cache.
 
-use super::{Form, PLAIN_ROWS, PlainPlaces};
 use crate::gpu::{Access, Kernel, Words};
 use crate::parts::{EACH, dealt};
-use crate::webgpu::WebGpu;
-use crate::webgpu::step::{Places, STEP};
+use crate::webgpu::held::cache::{Form, PlainPlaces};
+use crate::webgpu::held::device::WebGpu;
+use crate::webgpu::held::step::{Places, STEP};
 use crate::wgsl::params;
 use backend::Buffer;
+
+/// Source that addresses plain rows, to be included after [`STORED`].
+pub(crate) const PLAIN_ROWS: &str = include_str!("../../shaders/plain_rows.wgsl");
 
 /// Source of storage types.
 pub(crate) const STORED: &str = include_str!("../../shaders/stored.wgsl");

@@ -1,8 +1,8 @@
 //! What only the inside shows: the words of stored rows, and attention in little space.
 
-use super::{CachedRows, Form};
 use crate::adapter::open_for_tests;
 use crate::webgpu::WebGpu;
+use crate::webgpu::held::cache::{CachedRows, Form};
 use backend::{
     AttentionSpec, Batch, Buffer, Cache, CacheSpec, Executor, GroupSize, KvType, LayerCache,
     Operations, Rounding, RowLayout, Rows, Weights, Window,

@@ -1,16 +1,13 @@
 //! Dispatches of products.
 
-use super::form::ProductParams;
 use crate::gpu::{Access, Kernel, Words};
 use crate::parts::{EACH, MAX_GROUPS, dealt};
-use crate::webgpu::WebGpu;
-use crate::webgpu::products::form::{Form, InputForm, TILE_ROWS};
+use crate::webgpu::held::device::WebGpu;
+use crate::webgpu::held::form::{Form, InputForm, ProductParams, TILE_ROWS};
+use crate::webgpu::held::matrices::NONE;
 use crate::wgsl::params;
 use backend::Error;
 use kernels::quant::{BLOCK, SPAN};
-
-/// No place.
-pub(crate) const NONE: u32 = u32::MAX;
 
 /// Invocations of a workgroup for few rows.
 const LANES: usize = 128;

@@ -1,10 +1,10 @@
 //! Weights on their way to the device.
 
-use super::MatrixPart;
-use super::pack::pack_row;
 use crate::gpu::Words;
-use crate::webgpu::WebGpu;
-use crate::webgpu::products::form::InputForm;
+use crate::webgpu::held::device::WebGpu;
+use crate::webgpu::held::form::InputForm;
+use crate::webgpu::held::matrices::MatrixPart;
+use crate::webgpu::held::pack::pack_row;
 use backend::{Error, MatrixSpec};
 use kernels::Isa;
 

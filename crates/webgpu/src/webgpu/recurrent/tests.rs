@@ -1,8 +1,8 @@
 //! States in several parts, which only the inside shows.
 
-use super::States;
 use crate::adapter::open_for_tests;
 use crate::webgpu::WebGpu;
+use crate::webgpu::held::states::States;
 use backend::{
     Batch, Buffer, Cache, CacheSpec, Executor, KvType, LayerCache, Operations, RecurrenceRule,
     RecurrenceSpec, State, StateRows, Weights,

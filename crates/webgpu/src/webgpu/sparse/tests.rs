@@ -1,8 +1,8 @@
 //! Passes of limited size, which only the inside shows.
 
-use super::Workplace;
 use crate::adapter::open_for_tests;
 use crate::webgpu::WebGpu;
+use crate::webgpu::held::selections::Workplace;
 use backend::{
     Batch, Buffer, Cache, CacheSpec, Compression, Executor, GroupSize, IndexSpec, KvType,
     LayerCache, Operations, Pairs, RowAttention, Rows, Weights,

@@ -162,7 +162,7 @@ impl Places {
 }
 
 /// Packs a row of `cols` weights of a type into zeroed words.
-pub(super) fn pack_row(
+pub(in crate::webgpu) fn pack_row(
     row: RowWords,
     ty: &QuantType,
     cols: usize,

@@ -5,7 +5,7 @@ use crate::wgsl::shared_params;
 use backend::{Batch, Error};
 
 /// Source that reads the batch of a step.
-pub(crate) const STEP: &str = include_str!("../shaders/step.wgsl");
+pub(crate) const STEP: &str = include_str!("../../shaders/step.wgsl");
 
 /// Words that describe a sequence.
 const SEQUENCE_WORDS: usize = 8;

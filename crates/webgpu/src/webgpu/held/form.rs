@@ -52,7 +52,7 @@ const BINDINGS: &[Access] =
     &[Access::Write, Access::Read, Access::Write, Access::Read, Access::Write];
 
 params! {
-    pub(super) struct ProductParams {
+    pub(in crate::webgpu) struct ProductParams {
         /// Tiles, or the most there can be where they are planned.
         tiles: u32,
         /// Rows of a group, where tiles are not planned.
