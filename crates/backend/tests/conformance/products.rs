@@ -4,7 +4,7 @@ use crate::pair::Pair;
 use crate::{on_device, on_every_device, open_gpu};
 use backend::{Buffer, HeadColumns, Matrix, MatrixSpec, MemoryPolicy, Mode};
 use base::Rng;
-use kernels::quant::{BF16, F16, F32, INT4, INT8, NATIVE, NVFP4, Q4_0, Q4_K, QuantType, TYPES};
+use kernels::quant::{BF16, F16, F32, INT4, INT8, NATIVE, NVFP4_32, Q4_0, Q4_K, QuantType, TYPES};
 use std::sync::Arc;
 
 /// Largest difference of a sum, in units of the sum of absolute products.
@@ -27,13 +27,13 @@ pub fn weights(rng: &mut Rng, ty: &QuantType, values: usize) -> Vec<u8> {
     for block in bytes.chunks_exact_mut(ty.block_bytes) {
         // Codes of FP8 and of scales of NVFP4: neither NaN nor large.
         block.iter_mut().for_each(|byte| *byte = rng.below(64) as u8 | (rng.below(2) as u8 * 128));
-        let scale = if *ty == NVFP4 { factor } else { 0.01 + rng.below(100) as f32 / 500.0 };
+        let scale = if *ty == NVFP4_32 { factor } else { 0.01 + rng.below(100) as f32 / 500.0 };
         block[..4].copy_from_slice(&scale.to_le_bytes());
         if *ty == INT4 {
             block[4] = rng.below(16) as u8;
         } else if *ty == INT8 {
             block[4..6].copy_from_slice(&(rng.below(257) as i16 - 128).to_le_bytes());
-        } else if *ty == NVFP4 {
+        } else if *ty == NVFP4_32 {
             block[4] = 0;
             block[5..7].iter_mut().for_each(|scale| *scale &= 127);
         }

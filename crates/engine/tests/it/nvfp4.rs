@@ -72,7 +72,7 @@ fn logits(checkpoint: &Checkpoint, mode: Mode, chunk: usize) -> Vec<f32> {
 fn chunks_do_not_change_bits_where_weights_are_nvfp4() {
     for architecture in ["qwen3", "qwen3_moe"] {
         let (checkpoint, _folder) = random_nvfp4(architecture);
-        let joined = checkpoint.tensors().filter(|view| view.ty.name == "nvfp4");
+        let joined = checkpoint.tensors().filter(|view| view.ty.name == "nvfp4_32");
         let names: Vec<_> = joined.map(|view| view.name.clone()).collect();
         assert!(names.len() >= 14, "{architecture}: {names:?}");
         let experts = names.iter().any(|name| name.contains("_exps."));

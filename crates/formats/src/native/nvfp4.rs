@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use base::Storage;
-use kernels::quant::NVFP4;
+use kernels::quant::NVFP4_32;
 
 use super::mxfp4::{CODES, LEN, by_halves};
 use super::scales::Scales;
@@ -23,7 +23,7 @@ use crate::tensor::TensorView;
 /// Values under one scale.
 const GROUP: usize = 16;
 /// Scales of a matrix from here on are none: products with a block's would overflow.
-const MAX_SCALE: f32 = 1e30;
+pub(super) const MAX_SCALE: f32 = 1e30;
 
 /// The weights of compressed-tensors whose codes are `view`.
 pub(super) fn join_under_divisor<'a>(
@@ -110,8 +110,8 @@ fn join<'a>(
         outer: outer.bytes()?,
         row: cols / LEN,
     };
-    let row_bytes = cols / LEN * NVFP4.block_bytes;
-    Ok(view.with(&NVFP4, vec![rows, cols], Arc::new(Derived::by_row(blocks, rows, row_bytes))))
+    let row_bytes = cols / LEN * NVFP4_32.block_bytes;
+    Ok(view.with(&NVFP4_32, vec![rows, cols], Arc::new(Derived::by_row(blocks, rows, row_bytes))))
 }
 
 /// Rows of blocks: the scale of the matrix, two scales, then codes `i` and `i + 16` in byte `i`.
@@ -129,7 +129,7 @@ impl RowSource for Nvfp4Blocks {
         let codes = self.codes.read(blocks.start * CODES..blocks.end * CODES);
         let scales = self.scales.read(2 * blocks.start..2 * blocks.end);
         let parts = codes.as_chunks().0.iter().zip(scales.as_chunks::<2>().0);
-        for ((codes, scales), block) in parts.zip(out.chunks_exact_mut(NVFP4.block_bytes)) {
+        for ((codes, scales), block) in parts.zip(out.chunks_exact_mut(NVFP4_32.block_bytes)) {
             block[..5].copy_from_slice(&self.outer);
             block[5..7].copy_from_slice(scales);
             by_halves(codes, &mut block[7..]);

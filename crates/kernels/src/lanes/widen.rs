@@ -174,7 +174,8 @@ pub(crate) trait Widen: Lanes {
         unsafe { Self::load_i8_at(src.as_ptr()) }
     }
 
-    /// Lanes from 16 E4M3 codes, exactly; what becomes of NaN is not specified.
+    /// Lanes from 16 E4M3 codes, exactly; those of NaN as ±480, the number that their bits would be
+    /// otherwise.
     ///
     /// # Safety
     /// 16 codes must be readable.
@@ -200,9 +201,9 @@ pub(crate) trait Widen: Lanes {
     }
 }
 
-/// The value of an E4M3 code that is a number.
+/// The value of an E4M3 code; those of NaN are ±480.
 #[inline(always)]
-fn e4m3(code: u8) -> f32 {
+pub(crate) fn e4m3(code: u8) -> f32 {
     let code = u32::from(code);
     // The same exponent and mantissa in f32 are worth 2^-120 as much.
     let unit = f32::from_bits((120 + 127) << 23);

@@ -21,6 +21,7 @@ mod parts;
 mod product;
 mod tile;
 mod unpacked;
+mod wide;
 
 pub(super) use activations::{panel_rows, round, words};
 

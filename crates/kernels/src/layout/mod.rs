@@ -27,7 +27,7 @@ pub use stored::STORED;
 
 /// Version of the packed layouts. It changes with the bytes of any of them, so that weights packed
 /// into a file are not read as others.
-pub const LAYOUT_VERSION: u32 = 1;
+pub const LAYOUT_VERSION: u32 = 2;
 
 /// The layouts that weights are packed into. The first that takes a type is its layout.
 static PACKED: [&Layout; 4] = [&int8::LAYOUT, &bf16::LAYOUT, &fp8::LAYOUT, &f32::LAYOUT];

@@ -71,7 +71,7 @@ fn native_block(ty: &QuantType, block: &mut [u8], rng: &mut Rng) {
     match ty.name {
         "int4" => block[4] = rng.below(17) as u8,
         "int8" => block[4..6].copy_from_slice(&(rng.below(257) as i16 - 128).to_le_bytes()),
-        "nvfp4" => {
+        "nvfp4_32" => {
             // One scale for the whole matrix, which multiplies.
             block[..4].copy_from_slice(&0.0037f32.to_le_bytes());
             block[4] = 0;

@@ -18,7 +18,10 @@ mod iq3;
 mod iq4;
 mod mxfp4;
 mod nvfp4;
+mod nvfp4_64;
 mod packing;
+mod q1_0;
+mod q2_0;
 mod q2_k;
 mod q3_k;
 mod q4_0;
@@ -41,8 +44,11 @@ pub(crate) use iq4::LEVELS as IQ4_LEVELS;
 pub use iq4::{IQ4_NL, IQ4_XS};
 pub(crate) use mxfp4::DOUBLED as FLOATS_DOUBLED;
 pub use mxfp4::MXFP4;
-pub use nvfp4::NVFP4;
+pub use nvfp4::NVFP4_32;
+pub use nvfp4_64::NVFP4;
 pub use packing::{BLOCK, BlockScales, CodeLayout, Packing, RowSpan, SPAN};
+pub use q1_0::Q1_0;
+pub use q2_0::Q2_0;
 pub use q2_k::Q2_K;
 pub use q3_k::Q3_K;
 pub use q4_0::{Q4_0, Q4_1};
@@ -56,8 +62,16 @@ pub use ternary::{TQ1_0, TQ2_0};
 
 /// Types of native checkpoints, which store a matrix of codes and another of scales: a block joins
 /// both. No file holds them in this form.
-pub static NATIVE: &[&QuantType] =
-    &[&fp8::FP8_128, &fp8::FP8_64, &fp8::FP8_32, &fp8::FP8_16, &fp8::FP8_8, &INT4, &INT8, &NVFP4];
+pub static NATIVE: &[&QuantType] = &[
+    &fp8::FP8_128,
+    &fp8::FP8_64,
+    &fp8::FP8_32,
+    &fp8::FP8_16,
+    &fp8::FP8_8,
+    &INT4,
+    &INT8,
+    &NVFP4_32,
+];
 
 /// Every type a GGUF file may hold, in the order of their numbers.
 pub static TYPES: &[&QuantType] = &[
@@ -93,6 +107,9 @@ pub static TYPES: &[&QuantType] = &[
     &TQ1_0,
     &TQ2_0,
     &MXFP4,
+    &NVFP4,
+    &Q1_0,
+    &Q2_0,
 ];
 
 /// The type with this `ggml_type` number.

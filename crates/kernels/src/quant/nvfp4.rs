@@ -1,5 +1,5 @@
-//! NVFP4: 16 four-bit floats (one sign, two exponent, one mantissa bit) under an E4M3 scale, which
-//! is under one f32 scale of the whole matrix.
+//! NVFP4 of safetensors: 16 four-bit floats (one sign, two exponent, one mantissa bit) under an
+//! E4M3 scale, which is under one f32 scale of the whole matrix.
 //!
 //! Files have the matrix's scale either as a factor (`weight_scale_2` of ModelOpt) or as a divisor
 //! (`weight_global_scale` of compressed-tensors). Both packages first scale the E4M3 scale in f32,
@@ -21,10 +21,10 @@ const BYTES: usize = 7 + LEN / 2;
 /// 32 four-bit floats: the matrix's scale in f32, a byte that is not zero if that scale divides,
 /// the E4M3 scales of both halves, then code `i` in the low nibble of byte `i` and code `i + 16` in
 /// its high nibble. All blocks of a row have the same first five bytes.
-pub static NVFP4: QuantType = QuantType {
+pub static NVFP4_32: QuantType = QuantType {
     dequantize: Some(dequantize),
     packing: Some(&PACKING),
-    ..QuantType::listed("nvfp4", NATIVE_IDS + 10, LEN, BYTES)
+    ..QuantType::listed("nvfp4_32", NATIVE_IDS + 10, LEN, BYTES)
 };
 
 static PACKING: Packing = packing! {

@@ -45,6 +45,12 @@ pub enum CodeLayout {
     BytesZero,
     /// Four-bit floats, E4M3 scales per 16 under an f32 factor of the row.
     SuperFloats,
+    /// One bit: plus or minus an f16 scale per 128.
+    Signs,
+    /// Two bits around 1, an f16 scale per 64.
+    Two,
+    /// Four-bit floats, an E4M3 scale per 16.
+    RunFloats,
     /// Ternary entries of eight codes that move up or down, odd scales per 32 under an f16 factor.
     Iq1S,
     /// The same with scales per 16.
@@ -70,7 +76,8 @@ pub struct BlockScales {
     /// f16 bits of the block's minimum, which is subtracted, or of the factor of `mins`.
     pub min: u16,
     /// Scales of 16 or 32 values each, in units of `scale`; E4M3 codes in units of `wide` for
-    /// [`CodeLayout::SuperFloats`]; nibbles `s` of odd scales `2 * s + 1`.
+    /// [`CodeLayout::SuperFloats`] and as they are for [`CodeLayout::RunFloats`]; nibbles `s` of
+    /// odd scales `2 * s + 1`.
     pub scales: [i8; 16],
     /// Minima of 16 or 32 values each, in units of `min`.
     pub mins: [i8; 16],

@@ -9,10 +9,8 @@ fn loads_body<L: Widen>(bytes: &[u8; 64], out: &mut Vec<u32>) {
         let pairs = L::load_bf16_pairs_at(at.cast());
         (pairs, L::load_f16_at(at.cast()), L::load_i8_at(at.cast()))
     };
-    // No code of NaN.
-    let codes: [u8; LANES] = std::array::from_fn(|i| bytes[i] & 0xf7);
     // SAFETY: sixteen codes.
-    let codes = unsafe { L::load_e4m3_at(codes.as_ptr()) };
+    let codes = unsafe { L::load_e4m3_at(at) };
     // SAFETY: no load takes more than 64 bytes.
     let nibbles = [0, 4].map(|shift| unsafe { L::load_nibbles_at(at, shift) });
     // SAFETY: sixteen pairs of codes.

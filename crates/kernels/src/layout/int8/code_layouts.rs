@@ -7,6 +7,7 @@ macro_rules! with_code_layout {
             Each, Nibbles, Odd, SignedBytes, Table, Ternary, TwoBits, Under, UnderFactor, Zeros,
         };
         use $crate::layout::int8::entries::{Eights, Fours, MovedEights};
+        use $crate::layout::int8::wide::{Runs, SharedScale, Signs};
         use $crate::quant::CodeLayout;
         macro_rules! run {
             ($planes:ty, $scales:ty) => {{
@@ -33,6 +34,9 @@ macro_rules! with_code_layout {
             CodeLayout::FourZero => run!(Nibbles<0, 0>, Zeros<true>),
             CodeLayout::BytesZero => run!(SignedBytes, Zeros<false>),
             CodeLayout::SuperFloats => run!(Table<true>, UnderFactor),
+            CodeLayout::Signs => run!(Signs, SharedScale<4>),
+            CodeLayout::Two => run!(Ternary, SharedScale<2>),
+            CodeLayout::RunFloats => run!(Table<true>, Runs),
             CodeLayout::Iq1S => run!(MovedEights, Odd<false, 1>),
             CodeLayout::Iq1M => run!(MovedEights, Odd<true, 1>),
             CodeLayout::Iq2Xxs => run!(Eights<8>, Odd<false, 1>),

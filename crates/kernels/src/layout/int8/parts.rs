@@ -62,7 +62,7 @@ pub(super) fn zero<I: IntRows, P: Planes>() -> Option<u32> {
 }
 
 /// A table of signed codes as [`IntRows::signed`] makes them.
-const fn signed_table<I: IntRows>(table: &[i8; 16]) -> [i8; 16] {
+pub(super) const fn signed_table<I: IntRows>(table: &[i8; 16]) -> [i8; 16] {
     let mut codes = *table;
     let mut at = 0;
     while at < codes.len() && I::CENTRE.is_some() {

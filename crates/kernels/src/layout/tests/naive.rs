@@ -132,12 +132,13 @@ fn int_block(layout: CodeLayout, codes: &[u8], from: &BlockScales, block: usize)
     let value = |i: usize| match layout {
         Bytes | BytesZero => i32::from(codes[i] as i8),
         Levels | SuperLevels => i32::from(IQ4_LEVELS[usize::from(codes[i])]),
-        Floats | SuperFloats => i32::from(FLOATS_DOUBLED[usize::from(codes[i])]),
+        Floats | SuperFloats | RunFloats => i32::from(FLOATS_DOUBLED[usize::from(codes[i])]),
         Four => i32::from(codes[i]) - 8,
         Five => i32::from(codes[i]) - 16,
         SuperThree => i32::from(codes[i]) - 4,
         SuperSix => i32::from(codes[i]) - 32,
-        Ternary => i32::from(codes[i]) - 1,
+        Ternary | Two => i32::from(codes[i]) - 1,
+        Signs => 2 * i32::from(codes[i]) - 1,
         FourMin | FiveMin | SuperTwoMin | SuperFourMin | SuperFiveMin | FourZero => codes[i].into(),
         Iq1S | Iq1M => {
             let down = codes[i / 8 * 8] & 128 != 0;
@@ -156,7 +157,7 @@ fn int_block(layout: CodeLayout, codes: &[u8], from: &BlockScales, block: usize)
     // Of other layouts, whose steps are any bytes, it is not used.
     let odd = from.scales.map(|step| step.wrapping_mul(2).wrapping_add(1));
     let (scales, mins) = match layout {
-        Bytes | Four | Five | Levels => (vec![scale], vec![]),
+        Bytes | Four | Five | Levels | Signs | Two => (vec![scale], vec![]),
         FourMin | FiveMin => (vec![scale], vec![min]),
         Floats => (vec![f32::from_bits(u32::from(from.scale) << 16)], vec![]),
         FourZero | BytesZero => (vec![from.wide], vec![from.wide * f32::from(from.zero)]),
@@ -168,6 +169,10 @@ fn int_block(layout: CodeLayout, codes: &[u8], from: &BlockScales, block: usize)
         Iq1M | Iq2Xs | Iq2S => (parts(scale / 8.0, &odd, 2), vec![]),
         Iq3Xxs => (parts(scale / 4.0, &odd, 1), vec![]),
         Iq3S => (parts(scale, &odd, 1), vec![]),
+        RunFloats => {
+            let scales = from.scales[block % 2 * 2..][..2].iter();
+            (scales.map(|code| 0.5 * fp8::value(*code as u8)).collect(), vec![])
+        }
         SuperFloats => {
             let scales = from.scales[..2].iter().map(|code| from.wide * fp8::value(*code as u8));
             (scales.collect(), vec![])

@@ -136,6 +136,7 @@ macro_rules! codes {
     (six_32) => { codes!(nibbles 6, Codes::Six, "const HIGH = 2u; const OFFSET = 32;\n") };
     (two) => { codes!(two 2, Codes::Two, "const HIGH = 0u; const OFFSET = 0;\n") };
     (two_1) => { codes!(two 2, Codes::Two, "const HIGH = 0u; const OFFSET = 1;\n") };
+    (signs) => { codes!(two 2, Codes::Signs, "const HIGH = 0u; const OFFSET = 1;\n") };
     (three_4) => { codes!(two 3, Codes::Three, "const HIGH = 1u; const OFFSET = 4;\n") };
     // -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113.
     (levels) => { codes!(
@@ -171,6 +172,15 @@ macro_rules! scales {
     };
     (zeros) => {
         (12, SpanScales::Zeros, "", part!("scales_zeros"))
+    };
+    (shared_2) => {
+        (4, SpanScales::Shared(2), "", part!("scales_each"))
+    };
+    (shared_4) => {
+        (4, SpanScales::Shared(4), "", part!("scales_each"))
+    };
+    (runs) => {
+        (5, SpanScales::Runs, "", part!("scales_e4m3"))
     };
     (e4m3) => {
         (5, SpanScales::E4m3, "", part!("scales_e4m3"))
@@ -263,6 +273,9 @@ packed! {
     FOUR_ZERO "four-zero" FourZero: four, zeros;
     BYTES_ZERO "bytes-zero" BytesZero: bytes, zeros;
     SUPER_FLOATS "super-floats" SuperFloats: floats, e4m3;
+    SIGNS "signs" Signs: signs, shared_4;
+    TWO "two" Two: two_1, shared_2;
+    RUN_FLOATS "run-floats" RunFloats: floats, runs;
 }
 
 /// The form of weights of a type with rows of `cols`, for products in `mode`.

@@ -44,6 +44,8 @@ pub(crate) enum Codes {
     Six,
     /// Four quads to a word.
     Two,
+    /// The same of single bits, which become 0 and 2.
+    Signs,
     /// A word of third bits after them.
     Three,
 }
@@ -58,10 +60,11 @@ impl Codes {
                 Self::Four | Self::Five | Self::Six => {
                     words[j % 4] |= (quad & 0x0f0f_0f0f) << (j / 4 * 4);
                 }
+                Self::Signs => words[j / 4] |= (quad & 0x0101_0101) << (j % 4 * 2 + 1),
                 Self::Two | Self::Three => words[j / 4] |= (quad & 0x0303_0303) << (j % 4 * 2),
             }
             match self {
-                Self::Bytes | Self::Four | Self::Two => {}
+                Self::Bytes | Self::Four | Self::Two | Self::Signs => {}
                 Self::Five => words[4] |= (quad >> 4 & 0x0101_0101) << j,
                 Self::Six => words[4 + j / 4] |= (quad >> 4 & 0x0303_0303) << (j % 4 * 2),
                 Self::Three => words[2] |= (quad >> 2 & 0x0101_0101) << j,
@@ -76,6 +79,8 @@ impl Codes {
 pub(crate) enum SpanScales {
     /// Sixteen bits for each block.
     Each,
+    /// The same of quant blocks of this many blocks.
+    Shared(usize),
     /// Scale and minimum for each block, sixteen bits each.
     EachMin,
     /// The sixteen-bit factors of scales and minima, then bytes of scales, then of minima.
@@ -84,6 +89,8 @@ pub(crate) enum SpanScales {
     Zeros,
     /// The f32 factor, then a byte for each half of a block.
     E4m3,
+    /// The same under a factor of a half, from quant blocks of two blocks.
+    Runs,
 }
 
 /// Most words of the scales of a span.
@@ -102,6 +109,9 @@ impl SpanScales {
         match self {
             Self::Each => scales.iter().enumerate().for_each(|(at, block)| {
                 words[at / 2] |= u32::from(block.scale) << (at % 2 * 16);
+            }),
+            Self::Shared(blocks) => (0..scales.len() * blocks).for_each(|at| {
+                words[at / 2] |= u32::from(scales[at / blocks].scale) << (at % 2 * 16);
             }),
             Self::EachMin => scales.iter().enumerate().for_each(|(at, block)| {
                 words[at] = pair(block.scale, block.min);
@@ -126,6 +136,12 @@ impl SpanScales {
                     let both = u16::from_le_bytes([first as u8, second as u8]);
                     words[1 + at / 2] |= u32::from(both) << (at % 2 * 16);
                 });
+            }
+            Self::Runs => {
+                words[0] = 0.5f32.to_bits();
+                for (word, block) in words[1..].iter_mut().zip(scales) {
+                    bytes(std::slice::from_mut(word), &block.scales[..4]);
+                }
             }
         }
         words
