@@ -7,6 +7,7 @@ mod pre_tokenizer;
 mod split;
 mod split_writer;
 mod turn_ends;
+mod types;
 mod value;
 mod writer;
 

@@ -8,10 +8,10 @@ use std::ops::Range;
 use std::path::Path;
 
 use indexmap::IndexMap;
-use kernels::quant;
 
 use super::cursor::Cursor;
 use super::metadata::Metadata;
+use super::types::tensor_type;
 use super::value::Value;
 use crate::error::{Error, Result, shown};
 use crate::layout::{self, TensorEntry};
@@ -141,8 +141,7 @@ fn parse_tensor(cursor: &mut Cursor, name: &str, alignment: usize) -> Result<Ten
     // The file has the innermost dimension first.
     shape.reverse();
     let id = cursor.u32(&what)?;
-    let unknown = || error(format!("unknown tensor type {id}"));
-    let ty = quant::by_gguf_id(id).ok_or_else(unknown)?;
+    let ty = tensor_type(id).map_err(error)?;
     let offset = cursor.u64(&what)?;
     let len = layout::tensor_bytes(ty, &shape).map_err(error)?;
     if !offset.is_multiple_of(alignment as u64) {

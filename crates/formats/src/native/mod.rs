@@ -18,6 +18,7 @@ mod nvfp4;
 mod order;
 mod parts;
 mod qweight;
+mod scaled;
 mod scales;
 mod scheme;
 mod settings;
@@ -63,7 +64,7 @@ const UNUSED: &[&str] = &[
 /// If the settings cannot be read, or the tensors contradict them or each other.
 pub fn join(files: &ModelFiles) -> Result<Vec<TensorView>> {
     if files.gguf().is_some() {
-        return Ok(files.tensors().to_vec());
+        return scaled::join(files.tensors());
     }
     let method = Method::of(files.folder())?;
     let by_name = files.tensors().iter().map(|view| (view.source_name.as_str(), view));

@@ -9,6 +9,9 @@ const TYPES: [&str; 25] = [
     "tq1_0", "tq2_0", "mxfp4",
 ];
 
+/// Types whose values are exact, and which are quantised as ggml does.
+const EXACT: [&str; 3] = ["nvfp4", "q1_0", "q2_0"];
+
 /// The float32 values of a NumPy file, format version 1 (NEP 1).
 fn npy(path: &Path) -> Vec<f32> {
     let bytes = std::fs::read(path).unwrap();
@@ -53,4 +56,43 @@ fn values_are_within_one_ulp_of_the_reference() {
     }
     compared.dedup();
     assert_eq!(compared, TYPES);
+}
+
+#[test]
+fn values_of_exact_types_have_the_bits_of_the_reference() {
+    let Some(folder) = fixtures::find("next/autumn/gguf-tensors") else { return };
+    for ty in EXACT {
+        let file = GgufFile::open(&folder.join(format!("{ty}.gguf"))).unwrap();
+        for name in ["random_bits", "encoded"] {
+            let tensor = file.tensors().iter().find(|tensor| tensor.source_name == name).unwrap();
+            assert_eq!(tensor.ty.name, ty);
+            let (got, want) =
+                (tensor.to_f32().unwrap(), npy(&folder.join(format!("{ty}.{name}.npy"))));
+            assert_eq!(got.len(), want.len());
+            for (at, (got, want)) in got.iter().zip(&want).enumerate() {
+                assert_eq!(got.to_bits(), want.to_bits(), "{ty} {name}[{at}]: {got}, not {want}");
+            }
+        }
+    }
+}
+
+#[test]
+fn exact_types_are_quantised_to_the_bytes_of_ggml() {
+    let Some(folder) = fixtures::find("next/autumn/gguf-tensors") else { return };
+    for ty in EXACT {
+        let file = GgufFile::open(&folder.join(format!("{ty}.gguf"))).unwrap();
+        let find = |name: &str| file.tensors().iter().find(|it| it.source_name == name).unwrap();
+        let (values, encoded) = (find("source").to_f32().unwrap(), find("encoded"));
+        let bytes = encoded.bytes();
+        let want = bytes.read(0..bytes.len());
+        // ggml's encoders of these types do without the importance of columns.
+        let importance: Vec<f32> = (0..values.len()).map(|at| (1 + at % 7) as f32).collect();
+        for importance in [None, Some(importance.as_slice())] {
+            let mut got = vec![0; want.len()];
+            (encoded.ty.quantize.unwrap())(&values, importance, &mut got);
+            let block = encoded.ty.block_bytes;
+            let differ = got.chunks(block).zip(want.chunks(block)).position(|(a, b)| a != b);
+            assert_eq!(differ, None, "{ty}: the first block that differs");
+        }
+    }
 }

@@ -15,4 +15,6 @@ mod joined;
 mod malformed;
 mod native;
 mod roundtrip;
+mod scaled;
 mod settings;
+mod tensor_types;
