@@ -174,6 +174,9 @@ static MIXTURES: &[Mixture] = &[
     Mixture { name: "mxfp4_moe", file_type: 38, base: &quant::Q8_0, rules: &[
         Rule(EXPERTS, Always, &quant::MXFP4),
     ] },
+    plain("nvfp4", 39, &quant::NVFP4),
+    plain("q1_0", 40, &quant::Q1_0),
+    plain("q2_0", 41, &quant::Q2_0),
     plain("bf16", 32, &quant::BF16),
     plain("f16", 1, &quant::F16),
     plain("f32", 0, &quant::F32),
@@ -302,8 +305,17 @@ mod tests {
 
     #[test]
     fn files_of_one_type_have_the_number_of_a_mixture() {
-        let cases =
-            [("f32", 0), ("f16", 1), ("q4_0", 2), ("q8_0", 7), ("q4_k", 14), ("iq2_xs", 20)];
+        let cases = [
+            ("f32", 0),
+            ("f16", 1),
+            ("q4_0", 2),
+            ("q8_0", 7),
+            ("q4_k", 14),
+            ("iq2_xs", 20),
+            ("nvfp4", 39),
+            ("q1_0", 40),
+            ("q2_0", 41),
+        ];
         for (name, expected) in cases {
             let ty = quant::by_name(name).unwrap();
             assert_eq!(Mixture::file_type_of(ty), Some(expected), "{name}");
