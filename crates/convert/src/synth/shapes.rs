@@ -273,6 +273,16 @@ const GLM5_NEXT: Shape = Shape {
     },
     ..DEEPSEEK_V3
 };
+const BAILING: Shape = Shape {
+    class: "BailingMoeV3ForCausalLM",
+    expert_keys: ["num_experts", "moe_intermediate_size"],
+    more: |shape| {
+        json!({"kv_lora_rank": 256, "qk_nope_head_dim": 64, "qk_rope_head_dim": 32,
+            "v_head_dim": 64, "head_dim": 32, "layer_group_size": 2, "num_shared_experts": 1,
+            "n_group": 4, "topk_group": 2, "first_k_dense_replace": shape.layers / 2})
+    },
+    ..QWEN3
+};
 /// Granite 4: attention in four of forty layers; in tiny shapes, in the second.
 const GRANITE4: Shape = Shape {
     class: "GraniteMoeHybridForCausalLM",
@@ -401,6 +411,7 @@ static SHAPES: &[Shape] = &[
     Shape { name: "tiny-llama4", layers: 4, experts: [8, 1, 256], ..tiny(LLAMA4) },
     Shape { name: "tiny-gpt2", heads: [4, 4, 64], ..tiny(GPT2) },
     Shape { name: "tiny-kimi-linear", experts: [8, 2, 256], ..tiny(KIMI_LINEAR) },
+    Shape { name: "tiny-ling-3", experts: [8, 2, 256], ..tiny(BAILING) },
     Shape { name: "tiny-glm-5.3", experts: [16, 4, 256], ..tiny(GLM5_NEXT) },
     Shape { name: "tiny-granite4", experts: [8, 2, 256], ..tiny(GRANITE4) },
     Shape { name: "tiny-nemotron-h", layers: 4, ..tiny(NEMOTRON_H) },

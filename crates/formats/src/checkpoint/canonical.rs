@@ -22,10 +22,13 @@ pub(crate) fn canonical_name(family: &Family, config: &ModelConfig, source: &str
     let canonical = family.names.canonical(source).or_else(with_prefix);
     let canonical = canonical.unwrap_or_else(|| source.to_owned());
     match names::split_canonical(&canonical) {
-        Some((layer, part)) => match (family.hf.renamed)(&config.said, part) {
-            Some(other) => format!("blk.{layer}.{other}"),
-            None => canonical,
-        },
+        Some((layer, part)) => {
+            let number = layer.parse().unwrap_or(usize::MAX);
+            match (family.hf.renamed)(&config.said, number, part) {
+                Some(other) => format!("blk.{layer}.{other}"),
+                None => canonical,
+            }
+        }
         None => canonical,
     }
 }

@@ -115,9 +115,9 @@ pub(crate) struct HfRules {
     pub stored_experts: ExpertFiles,
     /// Matrices that Hugging Face checkpoints store as `[inputs, outputs]`.
     pub transposed: &'static [&'static str],
-    /// Another canonical name of a layer's tensor of a Hugging Face checkpoint, in models of some
-    /// configurations.
-    pub renamed: fn(config: &Hyperparameters, name: &str) -> Option<&'static str>,
+    /// Another canonical name of a tensor of the layer with this number of a Hugging Face
+    /// checkpoint, in models of some configurations.
+    pub renamed: fn(config: &Hyperparameters, layer: usize, name: &str) -> Option<&'static str>,
     /// Whether Hugging Face checkpoints have such layers under `mtp.` only, so that numbers after
     /// the last layer's are an error.
     pub more_apart: bool,
@@ -205,6 +205,8 @@ pub(crate) struct DeltaFiles {
     pub fused: bool,
     /// Whether value heads are tiled in GGUF files.
     pub gguf_tiled: bool,
+    /// Whether GGUF files have the rates of decays without their sign.
+    pub gguf_unsigned: bool,
 }
 
 /// Properties of a family's experts that GGUF files may not have, as in llama.cpp.
@@ -247,7 +249,7 @@ pub(crate) const BASE: Family = Family {
         experts: |_, _| Ok(None),
         fill: |_| {},
         transposed: &[],
-        renamed: |_, _| None,
+        renamed: |_, _, _| None,
         defaults: || Json::Null,
         eps: "rms_norm_eps",
         rope_by_type: false,

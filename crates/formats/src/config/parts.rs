@@ -131,6 +131,7 @@ impl Hyperparameters {
             window: self.windows[at],
             rotation: (!self.unrotated[at]).then(|| self.rope.clone().into()),
             growth: None,
+            gate: None,
             chosen,
         }
     }

@@ -90,7 +90,7 @@ const SHARED: &str = "shared_intermediate_size";
 const POSITIONS: &str = "position_embedding_type";
 
 /// The MLP of models without experts has the names of the shared expert.
-fn renamed(config: &Hyperparameters, name: &str) -> Option<&'static str> {
+fn renamed(config: &Hyperparameters, _: usize, name: &str) -> Option<&'static str> {
     match name {
         _ if config.experts.is_some() => None,
         "ffn_gate_up_shexp.weight" => Some("ffn_gate_up.weight"),

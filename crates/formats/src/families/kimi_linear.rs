@@ -35,7 +35,7 @@ pub(super) static KIMI_LINEAR: Family = Family {
         experts: GgufExperts { normalise: true, ..V3_BASE.gguf.experts },
         ..V3_BASE.gguf
     },
-    delta: Some(DeltaFiles { fused: false, gguf_tiled: false }),
+    delta: Some(DeltaFiles { fused: false, gguf_tiled: false, gguf_unsigned: false }),
     names: NameTable {
         layer: &[
             NORMS,
@@ -112,12 +112,17 @@ pub(super) fn fill_sizes(fields: &mut Map<String, Json>, linear: &Map<String, Js
     }
 }
 
-fn hf_fill(fields: &mut Map<String, Json>) {
+/// Gives fields of its config.json the readers' names.
+pub(super) fn fill_names(fields: &mut Map<String, Json>) {
     for (theirs, known) in NAMES {
         if let Some(value) = fields.get(theirs).cloned() {
             fields.entry(known).or_insert(value);
         }
     }
+}
+
+fn hf_fill(fields: &mut Map<String, Json>) {
+    fill_names(fields);
     let Some(Json::Object(linear)) = fields.get("linear_attn_config").cloned() else { return };
     fill_sizes(fields, &linear);
     // Layers are counted from 1.

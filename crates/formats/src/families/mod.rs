@@ -2,6 +2,7 @@
 //!
 //! Invariant: the canonical name of a family is a literal in its file only.
 
+mod bailing_hybrid;
 mod bert;
 mod cohere2;
 mod deepseek_v2;

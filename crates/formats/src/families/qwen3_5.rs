@@ -26,7 +26,8 @@ pub(super) static QWEN3_5: Family = Family {
 
 const TEXT: &str = "qwen3_5_text";
 
-pub(super) const APART: DeltaFiles = DeltaFiles { fused: false, gguf_tiled: true };
+pub(super) const APART: DeltaFiles =
+    DeltaFiles { fused: false, gguf_tiled: true, gguf_unsigned: false };
 
 /// Names in checkpoints that may hold other modalities too.
 pub(super) const QWEN_WRAPPED: NameTable =

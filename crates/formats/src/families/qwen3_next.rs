@@ -28,7 +28,7 @@ pub(super) static QWEN3_NEXT: Family = Family {
         ..QWEN_DELTA.gguf
     },
     names: NameTable { layer: MIXTURE, ..DENSE },
-    delta: Some(DeltaFiles { fused: true, gguf_tiled: false }),
+    delta: Some(DeltaFiles { fused: true, gguf_tiled: false, gguf_unsigned: false }),
     tiny: |layers| Hyperparameters {
         experts: Some(ExpertsConfig {
             layers: (0..layers).map(|layer| layer != 1).collect(),

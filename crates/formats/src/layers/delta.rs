@@ -61,6 +61,9 @@ pub struct DeltaSpec {
     /// Least logarithm of a decay, below 0, where decays per channel have a bound:
     /// `decay = exp(least * sigmoid(exp(A_log) * (a + dt)))` (GLM-5.3).
     pub least: Option<f32>,
+    /// Whether decays per channel and gates are each projected by one matrix, without fewer values
+    /// between two (Ling 3).
+    pub full_rank: bool,
     /// Whether value head `j` uses key head `j % key_heads`, as in llama.cpp's files of Qwen3.5,
     /// rather than `j / (value_heads / key_heads)`.
     pub tiled: bool,
@@ -144,8 +147,11 @@ impl DeltaSpec {
             ));
         }
         for part in ["f", "g"] {
-            tensors.extend(kind.linear(&format!("ssm_{part}_a"), between, hidden));
-            tensors.extend(kind.linear(&format!("ssm_{part}_b"), self.values(), between));
+            let first = if self.full_rank { self.values() } else { between };
+            tensors.extend(kind.linear(&format!("ssm_{part}_a"), first, hidden));
+            if !self.full_rank {
+                tensors.extend(kind.linear(&format!("ssm_{part}_b"), self.values(), between));
+            }
         }
         tensors.extend(kind.linear("ssm_beta", heads, hidden));
         let column = [heads, 1];

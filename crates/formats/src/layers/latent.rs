@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use crate::layers::factors::Growth;
 use crate::layers::files::TensorForm;
+use crate::layers::grouped::OwnGate;
 use crate::layers::rope::RopeSpec;
 use crate::layers::tensor::{Presence, TensorKind, TensorSpec};
 use crate::names::NamePairs;
@@ -54,6 +55,9 @@ pub struct LatentSpec {
     pub rotation: Option<RopeSpec>,
     /// Growth of queries with their positions.
     pub growth: Option<Growth>,
+    /// What the outputs of heads are multiplied by: `attn_gate`, one row for each head or for each
+    /// of its values.
+    pub gate: Option<OwnGate>,
     /// The choice of positions that are attended to; `None` where all are.
     pub chosen: Option<ChosenSpec>,
 }
@@ -145,6 +149,10 @@ impl LatentSpec {
             kind.tensor("attn_v_b.weight", &[heads, value_dim, kv_rank]).that_is(of_gguf),
         ]);
         tensors.extend(kind.linear("attn_output", hidden, heads * value_dim));
+        if let Some(gate) = self.gate {
+            let each = if gate.per_head { 1 } else { value_dim };
+            tensors.extend(kind.linear("attn_gate", heads * each, hidden));
+        }
         if let Some(index) = self.index() {
             tensors.extend(index.tensors(hidden, q_rank.unwrap_or(hidden)));
         }

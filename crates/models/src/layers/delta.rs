@@ -163,18 +163,24 @@ impl GatedDelta {
         Ok((gate, Projection { first, second: None, out }))
     }
 
-    /// Two products, `name_a` and `name_b`, with the values of a key between them.
+    /// Two products, `name_a` and `name_b`, with the values of a key between them, or the first
+    /// alone.
     fn two(
         loader: &mut Loader<'_>,
         part: &HeldHeads<'_>,
         (name, few, out): (&str, &'static str, &'static str),
     ) -> Result<Projection, Error> {
         let rows = part.value_rows();
+        let out = loader.shared(out, rows.len())?;
+        let slice = Slice::Heads(rows);
+        if part.spec.full_rank {
+            let first = Linear::load_exact(loader, &format!("{name}_a"), slice)?;
+            return Ok(Projection { first, second: None, out });
+        }
         let first = Linear::load_exact(loader, &format!("{name}_a"), Slice::Whole)?;
-        let slice = Slice::Heads(rows.clone());
         let second = Linear::load_exact(loader, &format!("{name}_b"), slice)?;
         let second = Some((loader.shared(few, part.spec.key_dim)?, second));
-        Ok(Projection { first, second, out: loader.shared(out, rows.len())? })
+        Ok(Projection { first, second, out })
     }
 
     fn recurrence(

@@ -77,7 +77,7 @@ pub(crate) struct GroupedAttention {
 
 /// What the outputs of heads are multiplied by.
 #[derive(Clone, Copy, Debug)]
-enum HeadGate {
+pub(super) enum HeadGate {
     /// Sigmoids of gates from the projection of queries.
     WithQueries {
         /// Queries with their gates: `[rows, heads * 2 * head_dim]`.
@@ -240,18 +240,36 @@ impl HeadGate {
                 both: loader.shared("q_gate", 2 * values)?,
                 gate: loader.shared("gate_q", values)?,
             }),
-            OutputGate::Own(how) => {
-                let each = if how.per_head { 1 } else { spec.head_dim };
-                let rows = own.start * each..own.end * each;
-                let gate = loader.shared("gate_q", rows.len())?;
-                let linear = Linear::load(loader, "attn_gate", Slice::Heads(rows))?;
-                Some(Self::Own { linear, gate, how })
-            }
+            OutputGate::Own(how) => Some(Self::load_own(loader, how, own, spec.head_dim)?),
         })
     }
 
+    /// Loads `attn_gate` of the heads `own`, whose outputs have `dim` values each.
+    ///
+    /// # Errors
+    /// If the tensor is missing or has another shape, or the device has no memory for it.
+    pub fn load_own(
+        loader: &mut Loader<'_>,
+        how: OwnGate,
+        own: &Range<usize>,
+        dim: usize,
+    ) -> Result<Self, Error> {
+        let each = if how.per_head { 1 } else { dim };
+        let rows = own.start * each..own.end * each;
+        let gate = loader.shared("gate_q", rows.len())?;
+        let linear = Linear::load(loader, "attn_gate", Slice::Heads(rows))?;
+        Ok(Self::Own { linear, gate, how })
+    }
+
+    /// Computes the gates of `x`, `[rows, hidden]`, where they are a projection of their own.
+    pub fn project(&self, pass: &mut ForwardPass<'_>, x: Buffer) {
+        if let Self::Own { linear, gate, .. } = self {
+            linear.forward(pass, x, *gate, pass.rows());
+        }
+    }
+
     /// The outputs of heads, `[rows, heads * head_dim]`, after their gates.
-    fn apply(self, pass: &mut ForwardPass<'_>, mixed: Buffer) -> Buffer {
+    pub fn apply(self, pass: &mut ForwardPass<'_>, mixed: Buffer) -> Buffer {
         let rows = pass.rows();
         let each = |gate| (MapOp::Gate(Gate::Sigmoid, mixed), gate);
         let (op, out) = match self {

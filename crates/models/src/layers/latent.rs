@@ -6,6 +6,7 @@
 //! instead gives the same numbers up to rounding, so the form must not depend on how many rows are
 //! computed together; see docs/decisions/0011-latent-attention-is-absorbed.md.
 
+use super::grouped::HeadGate;
 use super::indexer::Indexer;
 use super::linear::{Linear, PartOf};
 use super::norm::Norm;
@@ -101,6 +102,8 @@ pub(crate) struct LatentAttention {
     /// `[value_dim, kv_rank]` of each head.
     v_b: Vec<Matrix>,
     out: Linear,
+    /// What the outputs of heads are multiplied by.
+    gate: Option<HeadGate>,
     rope: LatentRope,
     /// Consecutive positions that are chosen together.
     run: usize,
@@ -114,8 +117,8 @@ pub(crate) struct LatentAttention {
 
 impl LatentAttention {
     /// Loads `attn_q_a` with its norm and `attn_q_b`, or `attn_q`; `attn_kv_a_mqa` with its norm;
-    /// `attn_kv_b`, or `attn_k_b` and `attn_v_b`; `attn_output`. Every rank has the latent rows of
-    /// all, and its own heads.
+    /// `attn_kv_b`, or `attn_k_b` and `attn_v_b`; `attn_output`; `attn_gate` where outputs are
+    /// gated. Every rank has the latent rows of all, and its own heads.
     ///
     /// # Errors
     /// If a tensor is missing or has another shape, the heads cannot be divided among the ranks, or
@@ -155,6 +158,10 @@ impl LatentAttention {
             k_b,
             v_b,
             out: Linear::load(loader, "attn_output", inputs)?,
+            gate: match spec.gate {
+                Some(gate) => Some(HeadGate::load_own(loader, gate, &own, value_dim)?),
+                None => None,
+            },
             rope: LatentRope { rotated, plain },
             run: spec.chosen.as_ref().map_or(1, |chosen| chosen.run),
             chosen,
@@ -318,7 +325,14 @@ impl Operation for LatentAttention {
         // [rows, heads, kv_rank] to [rows, heads, value_dim]
         let values = heads(work.mixed, 0, value_dim);
         pass.backend.linear_heads(seen, &self.v_b, values, rows);
-        self.out.forward(pass, work.mixed, out, rows);
+        let gated = match self.gate {
+            Some(gate) => {
+                gate.project(pass, x);
+                gate.apply(pass, work.mixed)
+            }
+            None => work.mixed,
+        };
+        self.out.forward(pass, gated, out, rows);
         Ok(())
     }
 }

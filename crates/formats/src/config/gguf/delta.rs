@@ -15,6 +15,8 @@ use crate::names::split_canonical;
 
 /// Values of a head with decays per channel.
 pub(crate) const CHANNELS: &str = "kda.head_dim";
+/// Whether decays have the bound that the file names.
+const SAFE: &str = "kda.safe_gate";
 /// Values of all value heads.
 pub(crate) const VALUES: &str = "ssm.inner_size";
 
@@ -42,7 +44,9 @@ pub(super) fn read(keys: &GgufKeys, files: DeltaFiles, model: &mut Hyperparamete
             let heads = keys.opt_positive(DELTA_VALUE_HEADS.gguf[0], MAX_HEADS)?;
             let heads = heads.map_or_else(|| keys.positive(HEADS.gguf[0], MAX_HEADS), Ok)?;
             (spec.key_heads, spec.value_heads) = (heads, heads);
-            spec.least = keys.metadata.opt_float(&keys.key(DELTA_LEAST.gguf[0]))?;
+            let is_safe = keys.metadata.opt_flag(&keys.key(SAFE))?.unwrap_or(true);
+            let least = keys.metadata.opt_float(&keys.key(DELTA_LEAST.gguf[0]))?;
+            spec.least = least.filter(|_| is_safe);
         }
         None => spec.value_dim = value_dim(keys, spec.value_heads)?,
     }

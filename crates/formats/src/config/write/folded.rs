@@ -26,6 +26,9 @@ impl ModelConfig {
     pub fn row_factors(&self, name: &str) -> RowFactors {
         let whole = |factor| vec![(usize::MAX, factor)];
         let runs = match split_canonical(name) {
+            Some((_, "ssm_a")) if self.family().delta.is_some_and(|files| files.gguf_unsigned) => {
+                whole(-1.0)
+            }
             _ if !self.folds() => Vec::new(),
             None if name == "token_embd.weight" => whole(self.said.embedding_scale),
             None if name == "output.weight" => whole(self.said.logit_scale),
