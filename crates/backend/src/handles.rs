@@ -356,12 +356,29 @@ pub struct HyperSpec {
     pub iterations: usize,
     /// Added to sums that divide, and to factors.
     pub eps: f32,
-    /// Added to the products: `[(2 + streams) * streams]`; `[streams]` for the head.
+    /// Added to the products: `[(2 + streams) * streams]`, `[2 * streams]` for streams that stay
+    /// apart, `[streams]` for the head.
     pub base: Vector,
-    /// Factors of the products: `[3]`; `[1]` for the head.
+    /// Factors of the products: `[3]`, `[2]` or `[1]`.
     pub scale: Vector,
-    /// Whether there are only the factors of the streams that are read.
-    pub head: bool,
+    /// Which factors there are.
+    pub kind: StreamFactors,
+}
+
+/// Factors of hyper-connections.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum StreamFactors {
+    /// Of the streams that are read, `sigmoid + eps`, of what is written, `2 * sigmoid`, and of the
+    /// streams that remain, a matrix that is made doubly stochastic.
+    All,
+    /// Of the streams that are read, `sigmoid + eps`, and of what is written, `magnitude * sigmoid +
+    /// eps`; each stream remains as it is, so that the matrix is the identity.
+    Apart {
+        /// Factor of what is written.
+        magnitude: f32,
+    },
+    /// Of the streams that are read alone.
+    Head,
 }
 
 /// RMSNorm of units of values (Zhang and Sennrich, 2019).

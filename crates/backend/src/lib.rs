@@ -33,8 +33,8 @@ pub use handles::{
     AttentionSpec, Buffer, Bytes, Compression, Experts, ExpertsSpec, Gate, GroupRank, Groups,
     Growth, HeadColumns, HyperSpec, IndexSpec, KvType, LongRows, Magnitude, Matrix, MatrixSpec,
     MemoryPolicy, Mode, PackedMatrix, Pairs, RecurrenceRule, RecurrenceSpec, RmsNorm, Rope,
-    Routing, RowAttention, Scores, Selection, ShortConv, Storage, Table, ThreadLimits, Vector,
-    Window,
+    Routing, RowAttention, Scores, Selection, ShortConv, Storage, StreamFactors, Table,
+    ThreadLimits, Vector, Window,
 };
 pub use heat::Heat;
 pub use kernels::kv::{LayerCache, Rounding, RowLayout, Rows, State, group_windows};

@@ -491,7 +491,7 @@ fn has_no_use(config: &ModelConfig, name: &str) -> bool {
 
 /// Whether the tensor belongs to multi-token prediction, in layers after the last.
 fn predicts_more(family: &Family, source: &str, layers: usize) -> bool {
-    const APART: &str = "mtp.";
+    const APART: [&str; 2] = ["mtp.", "mtp_layers."];
     let layer = match names::split_canonical(source) {
         Some((layer, _)) => layer.parse().ok(),
         None if family.hf.more_apart => None,
@@ -500,7 +500,8 @@ fn predicts_more(family: &Family, source: &str, layers: usize) -> bool {
             family.names.layer_of(&format!("{BASE_PREFIX}{source}"))
         }),
     };
-    let apart = source.strip_prefix(BASE_PREFIX).unwrap_or(source).starts_with(APART);
+    let plain = source.strip_prefix(BASE_PREFIX).unwrap_or(source);
+    let apart = APART.iter().any(|prefix| plain.starts_with(prefix));
     apart || layer.is_some_and(|layer| layer >= layers)
 }
 

@@ -2,7 +2,7 @@
 
 use super::gates::sigmoid;
 use super::machine::Reference;
-use crate::handles::{Buffer, HyperSpec};
+use crate::handles::{Buffer, HyperSpec, StreamFactors};
 
 impl Reference {
     /// The factors of each row.
@@ -12,12 +12,20 @@ impl Reference {
             let (z, n) = (this.row(z, row), spec.streams);
             let logit = |at: usize, part: usize| z[at] * scale[part] + base[at];
             (0..n).for_each(|at| out[at] = sigmoid(logit(at, 0)) + spec.eps);
-            if spec.head {
-                return;
+            match spec.kind {
+                StreamFactors::Head => {}
+                StreamFactors::Apart { magnitude } => {
+                    let written = |at| magnitude * sigmoid(logit(at, 1)) + spec.eps;
+                    (n..2 * n).for_each(|at| out[at] = written(at));
+                    let same = |at: usize| if at.is_multiple_of(n + 1) { 1.0 } else { 0.0 };
+                    (0..n * n).for_each(|at| out[2 * n + at] = same(at));
+                }
+                StreamFactors::All => {
+                    (n..2 * n).for_each(|at| out[at] = 2.0 * sigmoid(logit(at, 1)));
+                    (2 * n..(2 + n) * n).for_each(|at| out[at] = logit(at, 2));
+                    sinkhorn(&mut out[2 * n..(2 + n) * n], n, spec.iterations, spec.eps);
+                }
             }
-            (n..2 * n).for_each(|at| out[at] = 2.0 * sigmoid(logit(at, 1)));
-            (2 * n..(2 + n) * n).for_each(|at| out[at] = logit(at, 2));
-            sinkhorn(&mut out[2 * n..(2 + n) * n], n, spec.iterations, spec.eps);
         });
     }
 

@@ -2,18 +2,21 @@
 
 use crate::on_every_device;
 use crate::pair::Pair;
-use backend::{Buffer, HyperSpec};
+use backend::{Buffer, HyperSpec, StreamFactors};
 
 /// Largest difference where values are multiplied and added a few times.
 const CLOSE: f32 = 1e-5;
 
 /// Factors of `streams` streams.
-fn factors(pair: &mut Pair, streams: usize, head: bool) -> HyperSpec {
-    let values = if head { streams } else { (2 + streams) * streams };
-    let base = pair.vector(values);
-    let scale = pair.vector(if head { 1 } else { 3 });
+fn factors(pair: &mut Pair, streams: usize, kind: StreamFactors) -> HyperSpec {
+    let (values, parts) = match kind {
+        StreamFactors::All => ((2 + streams) * streams, 3),
+        StreamFactors::Apart { .. } => (2 * streams, 2),
+        StreamFactors::Head => (streams, 1),
+    };
+    let (base, scale) = (pair.vector(values), pair.vector(parts));
     let iterations = pair.number(1, 20);
-    HyperSpec { streams, iterations, eps: 1e-6, base, scale, head }
+    HyperSpec { streams, iterations, eps: 1e-6, base, scale, kind }
 }
 
 /// Copies row `from` of a buffer to its first row.
@@ -36,15 +39,19 @@ fn hyper_connections_agree() {
         pair.agree(wide, rows, 0.0, "spread_streams");
         pair.fill(wide, rows, streams * width);
         let (z, mixing) = (pair.buffer(rows, values), pair.buffer(rows, values));
-        let spec = factors(pair, streams, false);
+        let spec = factors(pair, streams, StreamFactors::All);
         pair.both(|backend| backend.stream_factors(z, &spec, mixing, rows));
         pair.agree(mixing, rows, CLOSE, "stream_factors");
+        let (z, apart) = (pair.buffer(rows, 2 * streams), pair.buffer(rows, values));
+        let spec = factors(pair, streams, StreamFactors::Apart { magnitude: 1.5 });
+        pair.both(|backend| backend.stream_factors(z, &spec, apart, rows));
+        pair.agree(apart, rows, CLOSE, "stream_factors of streams that stay apart");
         pair.both(|backend| backend.read_streams(wide, mixing, x, rows));
         pair.agree(x, rows, CLOSE, "read_streams");
         pair.both(|backend| backend.write_streams(wide, mixing, x, rows));
         pair.agree(wide, rows, CLOSE, "write_streams");
         let (z, read) = (pair.buffer(rows, streams), pair.buffer(rows, streams));
-        let spec = factors(pair, streams, true);
+        let spec = factors(pair, streams, StreamFactors::Head);
         pair.both(|backend| backend.stream_factors(z, &spec, read, rows));
         pair.agree(read, rows, CLOSE, "stream_factors of the head");
     });
@@ -57,7 +64,7 @@ fn streams_of_a_row_have_the_same_bits_alone() {
         let values = (2 + streams) * streams;
         let (x, wide) = (pair.buffer(rows, width), pair.buffer(rows, streams * width));
         let (z, mixing) = (pair.buffer(rows, values), pair.buffer(rows, values));
-        let spec = factors(pair, streams, false);
+        let spec = factors(pair, streams, StreamFactors::All);
         let chosen = pair.number(1, rows - 1);
         let run = |pair: &mut Pair, rows: usize| {
             pair.both(|backend| {

@@ -273,6 +273,15 @@ const GLM5_NEXT: Shape = Shape {
     },
     ..DEEPSEEK_V3
 };
+const HY4: Shape = Shape {
+    class: "HYV4ForCausalLM",
+    more: |shape| {
+        let mut json = (DEEPSEEK_V32.more)(shape);
+        json["rope_scaling"] = Json::Null;
+        json
+    },
+    ..DEEPSEEK_V32
+};
 const BAILING: Shape = Shape {
     class: "BailingMoeV3ForCausalLM",
     expert_keys: ["num_experts", "moe_intermediate_size"],
@@ -411,6 +420,7 @@ static SHAPES: &[Shape] = &[
     Shape { name: "tiny-llama4", layers: 4, experts: [8, 1, 256], ..tiny(LLAMA4) },
     Shape { name: "tiny-gpt2", heads: [4, 4, 64], ..tiny(GPT2) },
     Shape { name: "tiny-kimi-linear", experts: [8, 2, 256], ..tiny(KIMI_LINEAR) },
+    Shape { name: "tiny-hy4", experts: [16, 4, 256], ..tiny(HY4) },
     Shape { name: "tiny-ling-3", experts: [8, 2, 256], ..tiny(BAILING) },
     Shape { name: "tiny-glm-5.3", experts: [16, 4, 256], ..tiny(GLM5_NEXT) },
     Shape { name: "tiny-granite4", experts: [8, 2, 256], ..tiny(GRANITE4) },

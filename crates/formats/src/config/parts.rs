@@ -120,6 +120,8 @@ impl Hyperparameters {
                     rotation: (!self.unrotated[at])
                         .then(|| RopeConfig { layout: index.layout, ..self.rope.clone() }.into()),
                     pool: index.pool,
+                    trailing: false,
+                    eps: LATENT_EPS,
                 }),
             },
         });
@@ -132,6 +134,7 @@ impl Hyperparameters {
             rotation: (!self.unrotated[at]).then(|| self.rope.clone().into()),
             growth: None,
             gate: None,
+            sinks: false,
             chosen,
         }
     }
@@ -246,6 +249,7 @@ impl Hyperparameters {
     /// How the sublayer with tensors of this name mixes the residual streams.
     pub(crate) fn mixture(&self, name: &'static str) -> StreamSpec {
         let streams: HyperConfig = self.hyper.expect("the family has several streams");
-        StreamSpec::Several(MixtureSpec { name, streams, mixing: Mixing::All })
+        let mixing = if streams.magnitude.is_some() { Mixing::Apart } else { Mixing::All };
+        StreamSpec::Several(MixtureSpec { name, streams, mixing })
     }
 }

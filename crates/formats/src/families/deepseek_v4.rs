@@ -234,7 +234,7 @@ fn tiny(layers: usize) -> Hyperparameters {
         intermediate_size: experts.width,
         experts: Some(experts),
         compressed: Some(Box::new(compressed)),
-        hyper: Some(HyperConfig { streams: 3, iterations: 6, eps: 1e-6 }),
+        hyper: Some(HyperConfig { streams: 3, iterations: 6, eps: 1e-6, magnitude: None }),
         rope,
         windows: vec![Some(7); layers],
         ..base

@@ -98,7 +98,7 @@ pub(super) static GLM5_NEXT: Family = Family {
         }
         let (layers, layout) = (vec![true; layers], RopeLayout::Halves);
         let index = IndexConfig { heads: 3, dim: 14, top: 9, layout, pool: Some(3), layers };
-        let hyper = HyperConfig { streams: 3, iterations: 6, eps: 1e-6 };
+        let hyper = HyperConfig { streams: 3, iterations: 6, eps: 1e-6, magnitude: None };
         Hyperparameters { index: Some(index), hyper: Some(hyper), ..config }
     },
     ..V3_BASE

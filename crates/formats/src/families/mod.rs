@@ -27,6 +27,7 @@ mod granite;
 mod granite_swa;
 mod granitemoehybrid;
 mod hunyuan_v1_dense;
+mod hy_v4;
 mod kimi_linear;
 mod kinds;
 mod lfm2;

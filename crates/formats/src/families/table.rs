@@ -44,6 +44,7 @@ pub(super) static FAMILIES: &[&Family] = &[
     &super::gpt2::GPT2,
     &super::kimi_linear::KIMI_LINEAR,
     &super::glm5_next::GLM5_NEXT,
+    &super::hy_v4::HY_V4,
     &super::bailing_hybrid::BAILING_HYBRID,
     &super::granitemoehybrid::GRANITEMOEHYBRID,
     &super::nemotron_h::NEMOTRON_H,

@@ -58,6 +58,8 @@ pub struct LatentSpec {
     /// What the outputs of heads are multiplied by: `attn_gate`, one row for each head or for each
     /// of its values.
     pub gate: Option<OwnGate>,
+    /// Whether each head has a sink: one more score, of no position, in its softmax.
+    pub sinks: bool,
     /// The choice of positions that are attended to; `None` where all are.
     pub chosen: Option<ChosenSpec>,
 }
@@ -87,8 +89,12 @@ pub enum Chooser {
 pub struct IndexSpec {
     /// Query heads.
     pub heads: usize,
-    /// Values of queries and keys, of which the first are rotated.
+    /// Values of queries and keys, of which the first or the last are rotated.
     pub dim: usize,
+    /// Whether it is the last ones (Hy4).
+    pub trailing: bool,
+    /// Epsilon of the norm of keys.
+    pub eps: f32,
     /// Rotary embedding, where they are rotated.
     pub rotation: Option<RopeSpec>,
     /// Consecutive positions whose keys are pooled to one, by a softmax over their gates for each
@@ -149,6 +155,9 @@ impl LatentSpec {
             kind.tensor("attn_v_b.weight", &[heads, value_dim, kv_rank]).that_is(of_gguf),
         ]);
         tensors.extend(kind.linear("attn_output", hidden, heads * value_dim));
+        if self.sinks {
+            tensors.push(kind.tensor("attn_sinks.weight", &[heads]));
+        }
         if let Some(gate) = self.gate {
             let each = if gate.per_head { 1 } else { value_dim };
             tensors.extend(kind.linear("attn_gate", heads * each, hidden));

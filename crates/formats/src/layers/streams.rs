@@ -44,6 +44,8 @@ pub struct MixtureSpec {
 pub enum Mixing {
     /// Streams are read, written and mixed with weights that follow from them.
     All,
+    /// Streams are read and written with weights that follow from them, and stay apart (Hy4).
+    Apart,
     /// Streams are read with weights that follow from them, as the output head does.
     Reads,
     /// The mean of the streams is read.
@@ -51,20 +53,22 @@ pub enum Mixing {
 }
 
 impl MixtureSpec {
-    /// Factors of a row.
-    pub fn factors(&self) -> usize {
+    /// Products of a row, of which factors are made.
+    pub fn products(&self) -> usize {
         let streams = self.streams.streams;
         match self.mixing {
             Mixing::All => (2 + streams) * streams,
+            Mixing::Apart => 2 * streams,
             Mixing::Reads | Mixing::Mean => streams,
         }
     }
 
     /// Products, biases and scales of the factors.
     pub fn tensors(&self, hidden: usize) -> Vec<TensorSpec> {
-        let count = self.factors();
+        let count = self.products();
         let parts = match self.mixing {
             Mixing::All => 3,
+            Mixing::Apart => 2,
             Mixing::Reads => 1,
             Mixing::Mean => return Vec::new(),
         };
@@ -82,8 +86,11 @@ impl MixtureSpec {
 pub struct HyperConfig {
     /// Residual streams.
     pub streams: usize,
-    /// Passes of the Sinkhorn iteration that makes the mixing matrix doubly stochastic.
+    /// Passes of the Sinkhorn iteration that makes the mixing matrix doubly stochastic; 0 where
+    /// streams stay apart.
     pub iterations: usize,
     /// Added to sums before they divide, and to weights.
     pub eps: f32,
+    /// Factor of what is written, where streams stay apart.
+    pub magnitude: Option<f32>,
 }

@@ -48,7 +48,7 @@ fn check_common(config: &ModelConfig) {
     assert_eq!(config.hyperparameters().rope, rope(10_000.0, RopeScaling::None));
     assert_eq!(
         config.hyperparameters().hyper,
-        Some(HyperConfig { streams: 4, iterations: 20, eps: 1e-6 })
+        Some(HyperConfig { streams: 4, iterations: 20, eps: 1e-6, magnitude: None })
     );
     let experts = config.hyperparameters().experts.as_ref().unwrap();
     assert_eq!([experts.count, experts.chosen, experts.width], [8, 3, 32]);

@@ -49,9 +49,6 @@ struct IndexKeys {
     rows: usize,
 }
 
-/// Epsilon of the norm of index keys: a constant of the reference, not of the configuration.
-const EPS: f32 = 1e-6;
-
 impl Indexer {
     /// Loads `indexer.attn_q_b`, `indexer.proj` and the index's compressor of a layer, whose rows
     /// begin with `first`. Every rank has all of it.
@@ -85,11 +82,11 @@ impl Indexer {
         index: &layers::IndexSpec,
         (rows, selection): (usize, Selection),
     ) -> Result<Self, Error> {
-        let layers::IndexSpec { heads, dim, ref rotation, pool } = *index;
+        let layers::IndexSpec { heads, dim, trailing, eps, ref rotation, pool } = *index;
         let linear = Linear::load(loader, "indexer.attn_k", Slice::Whole)?;
         let keys = IndexKeys {
             linear: (linear, loader.shared("index_key", dim)?),
-            norm: Norm::centred(loader, "indexer.k_norm", EPS, "index_key_centred")?,
+            norm: Norm::centred(loader, "indexer.k_norm", eps, "index_key_centred")?,
             normed: loader.shared("index_key_normed", dim)?,
             rows,
         };
@@ -113,7 +110,9 @@ impl Indexer {
             }
         };
         let (spec, rounding) = (IndexSpec { rows, heads, selection }, Rounding::None);
-        Ok(Self { q, weights, compared, spec, rope, dim, rotated: 0, rounding })
+        let width = rotation.as_deref().map_or(0, |rope| rope.dim);
+        let rotated = if trailing { dim - width } else { 0 };
+        Ok(Self { q, weights, compared, spec, rope, dim, rotated, rounding })
     }
 
     /// Chooses the rows of each row of `x`, `[rows, hidden]`, whose low-rank query is `q_row`.
@@ -151,7 +150,7 @@ impl Indexer {
         linear.forward(pass, x, projected, rows);
         let key = keys.norm.forward(pass, projected, keys.normed, rows);
         if let Some(rope) = self.rope {
-            let columns = HeadColumns { buffer: key, first: 0, stride: self.dim };
+            let columns = HeadColumns { buffer: key, first: self.rotated, stride: self.dim };
             pass.backend.rotate(columns, rope, rows);
         }
         pass.backend.store_rows(layer, keys.rows, key, pass.batch);

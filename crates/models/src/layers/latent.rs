@@ -118,7 +118,7 @@ pub(crate) struct LatentAttention {
 impl LatentAttention {
     /// Loads `attn_q_a` with its norm and `attn_q_b`, or `attn_q`; `attn_kv_a_mqa` with its norm;
     /// `attn_kv_b`, or `attn_k_b` and `attn_v_b`; `attn_output`; `attn_gate` where outputs are
-    /// gated. Every rank has the latent rows of all, and its own heads.
+    /// gated, and `attn_sinks` where heads have sinks. Every rank has the latent rows of all, and its own heads.
     ///
     /// # Errors
     /// If a tensor is missing or has another shape, the heads cannot be divided among the ranks, or
@@ -146,6 +146,10 @@ impl LatentAttention {
         let rotated = Rotations::load(loader, spec.rotation.as_deref(), spec.growth, rope_dim)?;
         let plain = spec.growth.map(|growth| loader.growth(nope_dim, growth)).transpose()?;
         let chosen = Self::load_index(loader, place.layer, spec)?;
+        let sinks = match spec.sinks {
+            true => Some(loader.vector_part("attn_sinks.weight", own.clone())?),
+            false => None,
+        };
         let window =
             Window { positions: spec.window.unwrap_or(usize::MAX), is_chunk: false, ahead: 0 };
         Ok(Self {
@@ -166,7 +170,7 @@ impl LatentAttention {
             run: spec.chosen.as_ref().map_or(1, |chosen| chosen.run),
             chosen,
             sizes: spec.sizes,
-            spec: AttentionSpec { heads: own.len(), scale: spec.scale, window, sinks: None },
+            spec: AttentionSpec { heads: own.len(), scale: spec.scale, window, sinks },
             work: LatentBuffers::new(loader, own.len(), spec)?,
             cache: spec.cache(),
         })
@@ -258,7 +262,7 @@ impl LatentAttention {
         let spec = RowAttention {
             heads: self.spec.heads,
             scale: self.spec.scale,
-            sinks: None,
+            sinks: self.spec.sinks,
             window: None,
             compressed: Some(0),
             selection: Some(*selection),

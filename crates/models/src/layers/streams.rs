@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::loader::Loader;
 use crate::pass::ForwardPass;
 use crate::ranks::Slice;
-use backend::{Buffer, HyperSpec, MapOp};
+use backend::{Buffer, HyperSpec, MapOp, StreamFactors};
 use dist::Split;
 use formats::layers::HyperConfig;
 use formats::layers::{HeadSpec, Mixing, MixtureSpec, StreamSpec};
@@ -65,9 +65,9 @@ impl Stream {
 
 /// How one sublayer mixes the streams.
 pub(crate) struct Mixture {
-    /// `[factors, streams * hidden]`.
+    /// `[products, streams * hidden]`.
     products: Linear,
-    /// `[rows, factors]`.
+    /// `[rows, products]`, and the factors that are made of them, `[rows, factors]`.
     z: Buffer,
     factors: Buffer,
     spec: HyperSpec,
@@ -79,17 +79,23 @@ impl Mixture {
     /// # Errors
     /// If a tensor is missing or has another shape, or the device has no memory for it.
     pub fn load(loader: &mut Loader<'_>, spec: &MixtureSpec) -> Result<Self, Error> {
-        let HyperConfig { streams, iterations, eps } = spec.streams;
-        let (name, count) = (spec.name, spec.factors());
+        let HyperConfig { streams, iterations, eps, magnitude } = spec.streams;
+        let (name, products) = (spec.name, spec.products());
         let weight = loader.exact_matrix(&format!("{name}_fn.weight"), &Slice::Whole)?;
         let (bias, split) = (None, Split::Whole);
-        let products = Linear { weight, bias, factor: 1.0, split, number: None };
+        let linear = Linear { weight, bias, factor: 1.0, split, number: None };
         let base = loader.vector(&format!("{name}_base.weight"))?;
         let scale = loader.vector(&format!("{name}_scale.weight"))?;
-        let head = spec.mixing == Mixing::Reads;
-        let spec = HyperSpec { streams, iterations, eps, base, scale, head };
-        let z = loader.shared("stream_products", count)?;
-        Ok(Self { products, z, factors: loader.shared("stream_factors", count)?, spec })
+        let kind = match spec.mixing {
+            Mixing::All => StreamFactors::All,
+            Mixing::Apart => StreamFactors::Apart { magnitude: magnitude.unwrap_or(1.0) },
+            Mixing::Reads | Mixing::Mean => StreamFactors::Head,
+        };
+        let count = if kind == StreamFactors::Head { streams } else { (2 + streams) * streams };
+        let spec = HyperSpec { streams, iterations, eps, base, scale, kind };
+        let z = loader.shared("stream_products", products)?;
+        let factors = loader.shared("stream_factors", count)?;
+        Ok(Self { products: linear, z, factors, spec })
     }
 }
 

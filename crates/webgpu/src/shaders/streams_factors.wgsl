@@ -59,7 +59,17 @@ fn main(
         if lane < n {
             out[start + lane] = sigmoid(logit(row, lane, 0u)) + params.eps;
         }
-        if params.head != 0u {
+        if params.kind == FACTORS_HEAD {
+            continue;
+        }
+        if params.kind == FACTORS_APART {
+            if lane < n {
+                out[start + n + lane] =
+                    fma(params.magnitude, sigmoid(logit(row, n + lane, 1u)), params.eps);
+            }
+            for (var i = lane; i < n * n; i += LANES) {
+                out[start + 2u * n + i] = select(0.0, 1.0, i % (n + 1u) == 0u);
+            }
             continue;
         }
         if lane < n {

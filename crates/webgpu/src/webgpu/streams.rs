@@ -3,8 +3,8 @@
 use crate::gpu::{Access, Kernel};
 use crate::parts::{EACH, EXP_TO_ONE, SIGMOID, dealt, workgroups};
 use crate::webgpu::held::device::WebGpu;
-use crate::wgsl::params;
-use backend::{Buffer, Error, HyperSpec};
+use crate::wgsl::{numbers, params};
+use backend::{Buffer, Error, HyperSpec, StreamFactors};
 
 /// Most streams that the kernels mix.
 const MAX_STREAMS: usize = 16;
@@ -18,6 +18,7 @@ static FACTORS: Kernel = Kernel {
     name: "streams_factors",
     source: &[
         FactorParams::WGSL,
+        kinds::WGSL,
         include_str!("../shaders/streams_factors.wgsl"),
         SIGMOID,
         EXP_TO_ONE,
@@ -43,12 +44,18 @@ params! {
     }
 }
 
+numbers! {
+    /// Numbers of what factors are of.
+    mod kinds, "FACTORS_": ALL = 0, APART = 1, HEAD = 2
+}
+
 params! {
     struct FactorParams {
         rows: u32,
         streams: u32,
         iterations: u32,
-        head: u32,
+        kind: u32,
+        magnitude: f32,
         width: u32,
         out_width: u32,
         eps: f32,
@@ -94,12 +101,18 @@ impl WebGpu {
             return self.note(Err(error));
         }
         let (from, to) = (&self.buffers[z.0], &self.buffers[out.0]);
+        let (kind, magnitude) = match spec.kind {
+            StreamFactors::All => (kinds::ALL, 2.0),
+            StreamFactors::Apart { magnitude } => (kinds::APART, magnitude),
+            StreamFactors::Head => (kinds::HEAD, 0.0),
+        };
         let params = FactorParams {
             rows: rows as u32,
             streams: spec.streams as u32,
             // The first pass over the columns is always made.
             iterations: spec.iterations.max(1) as u32,
-            head: u32::from(spec.head),
+            kind,
+            magnitude,
             width: from.width as u32,
             out_width: to.width as u32,
             eps: spec.eps,

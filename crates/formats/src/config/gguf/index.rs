@@ -12,6 +12,9 @@ use crate::layers::RopeLayout;
 /// Whether the positions behind the last complete pool of keys are attended to whatever is chosen.
 pub(crate) const SELECT_TAIL: &str = "attention.indexer.kpool_select_tail";
 
+/// Whether each layer has an index of its own, which its tensors say here.
+pub(crate) const INDEX_TYPES: &str = "attention.indexer.types";
+
 /// Reads the index, if the file has the tensors of one: files of other writers may leave it out.
 pub(crate) fn read(
     keys: &GgufKeys,

@@ -177,9 +177,19 @@ rows! {
         ["hc_mult"] ["hyper_connection.count"] = place!(hyper / streams);
     /// Iterations that make their mixture doubly stochastic.
     STREAM_ITERATIONS: Refused Count(MAX_ITERATIONS)
-        ["hc_sinkhorn_iters"] ["hyper_connection.sinkhorn_iterations"] = place!(hyper / iterations);
+        ["hc_sinkhorn_iters"] ["hyper_connection.sinkhorn_iterations"] = FieldPlace {
+            get: |model| Some(model.hyper?.iterations).filter(|iterations| *iterations > 0),
+            set: |model, value| {
+                if let (Some(streams), Some(value)) = (&mut model.hyper, value) {
+                    streams.iterations = value;
+                }
+            },
+        };
     /// Epsilon of that.
     STREAM_EPS: Refused Number ["hc_eps"] ["hyper_connection.epsilon"] = place!(hyper / eps);
+    /// Factor of what is written to streams that stay apart.
+    STREAM_MAGNITUDE: Refused Number
+        ["hc_magnitude"] ["hyper_connection.magnitude"] = place!(hyper / ?magnitude);
 
     /// Key heads of Gated DeltaNet.
     DELTA_KEY_HEADS: Refused Count(MAX_HEADS)
@@ -270,6 +280,8 @@ pub(crate) const COMPRESSED: &[FieldRow] = &[COMPRESSED_Q_RANK, GROUPS, OUT_RANK
 pub(crate) const ROW_INDEX: &[FieldRow] = &[ROW_INDEX_HEADS, ROW_INDEX_DIM, ROW_INDEX_TOP];
 /// Sizes of hyper-connections.
 pub(crate) const HYPER: &[FieldRow] = &[STREAMS, STREAM_ITERATIONS, STREAM_EPS];
+/// Sizes of hyper-connections of streams that stay apart.
+pub(crate) const APART: &[FieldRow] = &[STREAMS, STREAM_EPS, STREAM_MAGNITUDE];
 /// Sizes of Gated DeltaNet.
 pub(crate) const DELTA: &[FieldRow] =
     &[DELTA_KEY_HEADS, DELTA_VALUE_HEADS, DELTA_KEY_DIM, DELTA_VALUE_DIM, DELTA_KERNEL];

@@ -4,7 +4,7 @@ use super::super::family::Family;
 use super::super::fields::{GgufKeyWriter, SIGMOID, SOFTMAX, SOFTMAX_OF_CHOSEN, SQRT_SOFTPLUS};
 use super::super::gguf::delta::{CHANNELS, VALUES};
 use super::super::gguf::experts::{ROUTED_LIMITS, SHARED_LIMITS};
-use super::super::gguf::index::SELECT_TAIL;
+use super::super::gguf::index::{INDEX_TYPES, SELECT_TAIL};
 use super::super::gguf::mamba::{INNER, MAX_STEP, MIN_STEP, NORM_FIRST, PROJECTION_SCALE};
 use super::super::gguf::rope::LOG_MULTIPLIER;
 use super::super::rows::{
@@ -76,6 +76,7 @@ impl ModelConfig {
         family.gguf.eps.iter().for_each(|key| keys.float(key, self.said.rms_norm_eps));
         keys.float("rope.freq_base", self.said.rope.theta);
         rows::write_gguf(rows::HYPER, &self.said, &mut keys);
+        rows::STREAM_MAGNITUDE.write_gguf(&self.said, &mut keys);
         match &self.said.compressed {
             Some(sizes) => self.compressed_keys(&mut keys, sizes)?,
             None => self.scaling_keys(&mut keys),
@@ -99,10 +100,13 @@ impl ModelConfig {
         }
         rows::CONV_KERNEL.write_gguf(&self.said, keys);
         rows::write_gguf(rows::INDEX, &self.said, keys);
-        if let Some(index) = &self.said.index
-            && index.pool.is_some()
-        {
-            keys.set(SELECT_TAIL, Value::Bool(true));
+        if let Some(index) = &self.said.index {
+            if index.pool.is_some() {
+                keys.set(SELECT_TAIL, Value::Bool(true));
+            }
+            if index.layers.contains(&false) {
+                keys.set(INDEX_TYPES, Value::Array(Array::Bool(index.layers.clone())));
+            }
         }
     }
 
