@@ -371,8 +371,8 @@ pub enum StreamFactors {
     /// Of the streams that are read, `sigmoid + eps`, of what is written, `2 * sigmoid`, and of the
     /// streams that remain, a matrix that is made doubly stochastic.
     All,
-    /// Of the streams that are read, `sigmoid + eps`, and of what is written, `magnitude * sigmoid +
-    /// eps`; each stream remains as it is, so that the matrix is the identity.
+    /// Of the streams that are read, `sigmoid + eps`, and of what is written,
+    /// `magnitude * sigmoid + eps`; each stream remains as it is: the matrix is the identity.
     Apart {
         /// Factor of what is written.
         magnitude: f32,

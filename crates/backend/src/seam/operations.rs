@@ -106,7 +106,8 @@ pub trait Operations {
     /// Turns products `z`, `[rows, (2 + n) * n]` for `n` streams, into factors: of the streams that
     /// are read, of what is written, and of the streams that remain (hyper-connections with
     /// Sinkhorn's normalisation). [`HyperSpec::kind`] says which: of streams that stay apart
-    /// products are `[rows, 2 * n]` and factors `[rows, (2 + n) * n]`, of the head both `[rows, n]`.
+    /// products are `[rows, 2 * n]` and factors `[rows, (2 + n) * n]`, of the head both are
+    /// `[rows, n]`.
     fn stream_factors(&mut self, z: Buffer, spec: &HyperSpec, out: Buffer, rows: usize);
     /// `out = sum of factors[s] * x[s]` over the streams of `x`.
     fn read_streams(&mut self, x: Buffer, factors: Buffer, out: Buffer, rows: usize);

@@ -118,7 +118,8 @@ pub(crate) struct LatentAttention {
 impl LatentAttention {
     /// Loads `attn_q_a` with its norm and `attn_q_b`, or `attn_q`; `attn_kv_a_mqa` with its norm;
     /// `attn_kv_b`, or `attn_k_b` and `attn_v_b`; `attn_output`; `attn_gate` where outputs are
-    /// gated, and `attn_sinks` where heads have sinks. Every rank has the latent rows of all, and its own heads.
+    /// gated, and `attn_sinks` where heads have sinks. Every rank has the latent rows of all, and
+    /// its own heads.
     ///
     /// # Errors
     /// If a tensor is missing or has another shape, the heads cannot be divided among the ranks, or
