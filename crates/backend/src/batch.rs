@@ -16,6 +16,8 @@ pub struct SequenceRows {
     pub state: Option<StateRows>,
     /// The states to be saved after rows, among those of the batch.
     saves: Range<usize>,
+    /// Tokens before the first row, among those of the batch.
+    before: Range<usize>,
 }
 
 impl SequenceRows {
@@ -72,6 +74,7 @@ pub struct Batch {
     copies: Vec<BlockCopy>,
     state_copies: Vec<(u32, u32)>,
     saves: Vec<StateSave>,
+    before: Vec<u32>,
     /// Rows of sequences that may become longer than the original context.
     long: Vec<Range<usize>>,
     /// Rows of sequences with adapters, and the same among the rows with logits.
@@ -80,6 +83,9 @@ pub struct Batch {
 }
 
 impl Batch {
+    /// Most tokens before the rows of a sequence that are kept: what n-grams reach back.
+    pub const MAX_BEFORE: usize = 7;
+
     /// An empty batch with capacity for `rows` rows, as many sequences, and `blocks` block numbers
     /// in tables of `groups` groups.
     pub fn with_capacity(rows: usize, blocks: usize, groups: usize) -> Self {
@@ -95,6 +101,7 @@ impl Batch {
             copies: Vec::with_capacity(rows),
             state_copies: Vec::with_capacity(rows),
             saves: Vec::with_capacity(rows),
+            before: Vec::with_capacity(rows * Self::MAX_BEFORE),
             long: Vec::with_capacity(rows),
             adapted: Vec::with_capacity(rows),
             adapted_logits: Vec::with_capacity(rows),
@@ -114,6 +121,7 @@ impl Batch {
         self.copies.clear();
         self.state_copies.clear();
         self.saves.clear();
+        self.before.clear();
         self.long.clear();
         self.adapted.clear();
         self.adapted_logits.clear();
@@ -153,7 +161,22 @@ impl Batch {
         self.logit_rows.extend((rows.end - logits..rows.end).map(|row| row as u32));
         let tables = self.tables.len()..self.tables.len();
         let saves = self.saves.len()..self.saves.len();
-        self.sequences.push(SequenceRows { rows, position, tables, state: None, saves });
+        let before = self.before.len()..self.before.len();
+        self.sequences.push(SequenceRows { rows, position, tables, state: None, saves, before });
+    }
+
+    /// Sets the tokens before the first row of the sequence that was added last, from position 0
+    /// on, of which the last [`MAX_BEFORE`](Self::MAX_BEFORE) are kept.
+    pub fn follow(&mut self, tokens: &[u32]) {
+        let kept = &tokens[tokens.len().saturating_sub(Self::MAX_BEFORE)..];
+        self.before.extend_from_slice(kept);
+        self.last().before.end += kept.len();
+    }
+
+    /// The last tokens before the first row of `sequence`, at most
+    /// [`MAX_BEFORE`](Self::MAX_BEFORE).
+    pub fn before(&self, sequence: &SequenceRows) -> &[u32] {
+        &self.before[sequence.before.clone()]
     }
 
     /// Sets the types of the tokens of the sequence that was added last, such as that of a query

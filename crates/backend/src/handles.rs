@@ -115,6 +115,9 @@ pub enum MemoryPolicy {
     /// As `Auto`, on disk: the matrices of experts are read when rows choose them, the rows of
     /// tables one by one.
     Disk,
+    /// On disk, for tables: rows are read one by one, and kept in memory by use
+    /// ([`CachedTables`](crate::CachedTables)).
+    Rows,
 }
 
 /// Most threads that compute products with a matrix, `None` for all. They never change bits.
@@ -301,19 +304,18 @@ pub struct Selection(pub usize);
 pub struct Compression {
     /// Which rows of the layer hold the values of positions, f32.
     pub values: usize,
-    /// Which rows hold their gates, f32.
-    pub gates: usize,
+    /// Which rows hold their gates, f32, and what is added to these by position within a row:
+    /// `[positions, values]`. Without them a row is the mean of its positions.
+    pub gates: Option<(usize, Vector)>,
     /// Which rows are written.
     pub out: usize,
     /// Whether a row also pools the positions of the row before: these with the first half of
     /// values and gates, its own with the second.
     pub overlap: bool,
-    /// Added to the gates, by position within a row: `[positions, values]`.
-    pub bias: Vector,
     /// Weight of the row's norm, and its epsilon, where it has one.
     pub norm: Option<(Vector, f32)>,
-    /// Rotation of the last values of the row, where they are rotated.
-    pub rope: Option<Rope>,
+    /// Rotation of some values of the row, where they are rotated, and the first of these.
+    pub rope: Option<(Rope, usize)>,
 }
 
 /// Choice of compressed rows.

@@ -39,12 +39,14 @@ pub use handles::{
 pub use heat::Heat;
 pub use kernels::kv::{LayerCache, Rounding, RowLayout, Rows, State, group_windows};
 pub use map_op::MapOp;
-pub use memory::{FreeMemory, Memory, SlotClass, StreamPlan, StreamStats, available_memory};
+pub use memory::{
+    FreeMemory, Memory, SlotClass, StreamPlan, StreamStats, TableStats, available_memory,
+};
 pub use read_times::ReadTimes;
 pub use reference::REFERENCE;
 pub use routes::{ExpertBytes, ExpertUse};
 pub use seam::{
-    AdapterOperations, Backend, BidirectionalAttention, Cache, Device, DeviceInfo, DeviceOptions,
-    Executor, Held, InputSums, Operations, PackedWeights, RecordedRoutes, StoredBlocks,
-    StreamedWeights, Weights,
+    AdapterOperations, Backend, BidirectionalAttention, Cache, CachedTables, Device, DeviceInfo,
+    DeviceOptions, Executor, Held, InputSums, Operations, PackedWeights, RecordedRoutes,
+    StoredBlocks, StreamedWeights, Weights,
 };

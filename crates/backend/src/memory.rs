@@ -50,6 +50,19 @@ pub struct StreamStats {
     pub wait: Duration,
 }
 
+/// What has happened to tables whose rows stay on disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TableStats {
+    /// Bytes of the tables in their files.
+    pub bytes: usize,
+    /// Bytes of memory for rows.
+    pub kept_bytes: usize,
+    /// Rows that were in this memory when a layer needed them.
+    pub hits: u64,
+    /// Rows that were read from the file.
+    pub misses: u64,
+}
+
 /// One line of text.
 impl fmt::Display for StreamStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

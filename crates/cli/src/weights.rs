@@ -36,6 +36,10 @@ pub(crate) struct MemoryArgs {
     /// needed, experts when tokens choose them
     #[arg(long, value_name = "SIZE|auto|all", default_value = "auto", value_parser = memory)]
     weights_memory: WeightsMemory,
+    /// Memory for rows of tables that stay in the file, such as those of n-grams, which are kept by
+    /// use
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = bytes)]
+    table_memory: usize,
     /// Threads that read such weights
     #[arg(long, value_name = "N", default_value_t = WEIGHTS_READ_THREADS, value_parser = count)]
     weights_read_threads: usize,
@@ -82,8 +86,13 @@ impl WeightsArgs {
 
 impl MemoryArgs {
     /// The settings that these arguments give.
-    pub const KEYS: [&str; 4] =
-        ["weights-pack", "weights-memory", "weights-read-threads", "simulate-memory"];
+    pub const KEYS: [&str; 5] = [
+        "weights-pack",
+        "weights-memory",
+        "table-memory",
+        "weights-read-threads",
+        "simulate-memory",
+    ];
 
     /// `options` with these arguments.
     pub fn add_to(&self, options: LoadOptions) -> LoadOptions {
@@ -92,6 +101,7 @@ impl MemoryArgs {
             pack: self.choice(),
             digests: kv_dir::digests(),
             weights_memory: self.weights_memory,
+            table_memory: self.table_memory,
             weights_read_threads: self.weights_read_threads,
             simulate_memory: self.simulate_memory,
             expert_profiles: profile_folder().map(profiles),

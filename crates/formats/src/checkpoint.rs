@@ -32,7 +32,7 @@ use crate::names::{self, HEAD_OUTPUT, NameTable};
 use crate::pooling::Pooling;
 use crate::sentence::SentenceConfig;
 use crate::tensor::TensorView;
-use crate::{families, native};
+use crate::{families, native, ngrams};
 
 /// The head of a decoder that scores texts.
 const SCORE: &str = "score.weight";
@@ -107,6 +107,7 @@ impl Checkpoint {
         };
         let (other_modalities, joined) = joined.into_iter().partition(is_other);
         let mut views = canonical_tensors(&files, joined, &config, family)?;
+        config = ngrams::settle(&mut views, config)?;
         let denied = match files.gguf() {
             Some(_) => None,
             None => biases::leave_out_denied(&mut views, family, &config, &declared),
@@ -204,16 +205,7 @@ impl Checkpoint {
             let problem = format!("expected shape {shape:?}, found {:?}", view.shape);
             return Err(view.error(problem));
         }
-        let bytes = view.bytes();
-        let bytes = bytes.read(0..bytes.len());
-        let numbers: Box<dyn Iterator<Item = i64>> = match view.ty.name {
-            "i32" => Box::new(bytes.as_chunks().0.iter().map(|b| i32::from_le_bytes(*b).into())),
-            "i64" => Box::new(bytes.as_chunks().0.iter().map(|b| i64::from_le_bytes(*b))),
-            other => {
-                let problem = format!("expected integers of type i32 or i64, found type {other}");
-                return Err(view.error(problem));
-            }
-        };
+        let numbers = view.integers()?.into_iter();
         let checked = numbers.enumerate().map(|(at, number)| {
             let id = u32::try_from(number).ok().filter(|id| *id < end);
             let expected = || format!("expected numbers from 0 to {}", end.saturating_sub(1));

@@ -69,7 +69,7 @@ impl DeltaTensors<'_> {
 }
 
 fn is_convolution(part: &str) -> bool {
-    part.starts_with("ssm_conv1d") || part == "shortconv.conv.weight"
+    part.starts_with("ssm_conv1d") || part == "shortconv.conv.weight" || part == "ple_conv1d.weight"
 }
 
 /// A tensor with a value for each head, or for each value of all heads, without dimensions that

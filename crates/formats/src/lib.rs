@@ -27,6 +27,7 @@ pub mod layers;
 mod layout;
 pub mod names;
 pub mod native;
+mod ngrams;
 pub mod pack;
 mod pooling;
 pub mod safetensors;

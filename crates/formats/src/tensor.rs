@@ -208,6 +208,25 @@ impl TensorView {
         Ok(values)
     }
 
+    /// The values, which are integers of 32 or 64 bits.
+    ///
+    /// # Errors
+    /// If they are others.
+    pub(crate) fn integers(&self) -> Result<Vec<i64>> {
+        let bytes = self.bytes();
+        let bytes = bytes.read(0..bytes.len());
+        match self.ty.name {
+            "i32" => {
+                Ok(bytes.as_chunks().0.iter().map(|b| i32::from_le_bytes(*b).into()).collect())
+            }
+            "i64" => Ok(bytes.as_chunks().0.iter().map(|b| i64::from_le_bytes(*b)).collect()),
+            other => {
+                let problem = format!("expected integers of type i32 or i64, found type {other}");
+                Err(self.error(problem))
+            }
+        }
+    }
+
     /// Whether the values are integers, or truth values.
     pub(crate) fn is_integer(&self) -> bool {
         self.ty.block_len == 1 && (self.ty.name.starts_with(['i', 'u']) || self.ty.name == "bool")

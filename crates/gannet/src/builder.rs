@@ -139,6 +139,9 @@ impl Builder {
         /// Weights beyond it are read from disk when they are needed, experts when tokens choose
         /// them.
         weights_memory(memory: WeightsMemory): |it| it.load.weights_memory = memory;
+        /// Sets the most bytes of memory for rows of tables that stay in the file, such as those of
+        /// n-grams; by default 1 GiB.
+        table_memory(bytes: usize): |it| it.load.table_memory = bytes;
         /// Sets the profiles that tell which experts are read at the start where not all are in
         /// memory; by default none.
         expert_profiles(profiles: ProfileUse): |it| it.load.expert_profiles = Some(profiles);

@@ -134,6 +134,22 @@ impl<'a> Loader<'a> {
         Ok(buffer)
     }
 
+    /// Workspace [batch rows, `row.len()`], all of whose rows are `row` at first, shared as
+    /// [`shared`](Self::shared) is.
+    ///
+    /// # Errors
+    /// If the device has no memory for it.
+    pub fn filled(&mut self, name: &'static str, row: &[f32]) -> Result<Buffer, Error> {
+        let is_new = !self.shared.contains_key(&(name, row.len()));
+        let buffer = self.shared(name, row.len())?;
+        if is_new {
+            self.backend.update(buffer, self.limits.rows, &mut |values| {
+                values.chunks_exact_mut(row.len()).for_each(|values| values.copy_from_slice(row));
+            });
+        }
+        Ok(buffer)
+    }
+
     /// Begins with a part of the model with these tensors: a sublayer, or what is outside of all
     /// layers. Names of tensors are those within the layer from here on.
     pub fn enter(&mut self, layer: Option<usize>, tensors: Vec<TensorSpec>, factors: Factors) {

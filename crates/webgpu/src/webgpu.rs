@@ -274,6 +274,17 @@ impl Operations for WebGpu {
         self.update_streams(x, factors, y, rows);
     }
 
+    fn gate_streams(
+        &mut self,
+        keys: Buffer,
+        queries: Buffer,
+        values: Buffer,
+        out: Buffer,
+        rows: usize,
+    ) {
+        self.gate([keys, queries, values], out, rows);
+    }
+
     fn short_conv(
         &mut self,
         layer: usize,

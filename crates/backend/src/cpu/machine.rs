@@ -11,6 +11,7 @@ use super::ops::products::Products;
 use super::ops::recurrence::RecurrencePlan;
 use super::ops::ropes::Ropes;
 use super::ops::sparse::Selections;
+use super::ops::tables::KeptTables;
 use super::states::StateMemory;
 use crate::error::Error;
 use crate::handles::{MatrixSpec, Mode};
@@ -22,6 +23,7 @@ pub struct Cpu {
     pub(super) core: CpuCore,
     pub(super) mode: Mode,
     pub(super) tables: Vec<MatrixSpec>,
+    pub(super) kept: KeptTables,
     pub(super) products: Products,
     pub(super) ropes: Ropes,
     pub(super) kv: KvCache,
@@ -68,6 +70,7 @@ impl Cpu {
             core: CpuCore { isa, pool, buffers: Vec::new(), vectors: Vec::new() },
             mode,
             tables: Vec::new(),
+            kept: KeptTables::default(),
             products: Products::default(),
             ropes: Ropes::default(),
             kv: KvCache::default(),

@@ -243,7 +243,7 @@ impl Matrices {
                 self.locked += len;
                 Ok(bytes)
             }
-            MemoryPolicy::Disk => match bytes.read(0..len.min(1)) {
+            MemoryPolicy::Disk | MemoryPolicy::Rows => match bytes.read(0..len.min(1)) {
                 Cow::Owned(_) => Err(Error::Computed("left on disk")),
                 Cow::Borrowed(_) => {
                     bytes.random_access(0..len);

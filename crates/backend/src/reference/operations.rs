@@ -22,8 +22,13 @@ impl Operations for Reference {
     }
 
     fn embed(&mut self, table: Table, tokens: &[u32], out: Buffer) {
-        self.each_row(out, tokens.len(), |this, row, out| {
-            out.copy_from_slice(this.matrices[table.0].row(tokens[row] as usize));
+        let width = self.matrices[table.0].width;
+        let each = self.buffers[out.0].width / width;
+        self.each_row(out, tokens.len() / each, |this, row, out| {
+            for (at, out) in out.chunks_exact_mut(width).enumerate() {
+                let token = tokens[row * each + at];
+                out.copy_from_slice(this.matrices[table.0].row(token as usize));
+            }
         });
     }
 
@@ -216,6 +221,17 @@ impl Operations for Reference {
 
     fn write_streams(&mut self, x: Buffer, factors: Buffer, y: Buffer, rows: usize) {
         self.write(x, factors, y, rows);
+    }
+
+    fn gate_streams(
+        &mut self,
+        keys: Buffer,
+        queries: Buffer,
+        values: Buffer,
+        out: Buffer,
+        rows: usize,
+    ) {
+        self.gate([keys, queries, values], out, rows);
     }
 
     fn short_conv(

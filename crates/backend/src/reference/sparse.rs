@@ -36,7 +36,6 @@ impl Reference {
         let rows = &self.cache.layers[layer];
         let (dim, every) = (rows[spec.out].spec.dim, rows[spec.out].spec.every);
         let first = (number * every).saturating_sub(if spec.overlap { every } else { 0 });
-        let (bias, width) = (&self.vectors[spec.bias.0], rows[spec.gates].spec.dim);
         let mut pooled = vec![0.0; dim];
         for (channel, out) in pooled.iter_mut().enumerate() {
             let positions = first..(number + 1) * every;
@@ -50,7 +49,10 @@ impl Reference {
                 rows.keys.row(slot)[column(position)]
             };
             let gate = |position: usize| {
-                stored(spec.gates, position) + bias[position % every * width + column(position)]
+                spec.gates.map_or(0.0, |(gates, bias)| {
+                    let added = position % every * rows[gates].spec.dim + column(position);
+                    stored(gates, position) + self.vectors[bias.0][added]
+                })
             };
             let most = positions.clone().map(gate).fold(f32::NEG_INFINITY, f32::max);
             let weight = |position: usize| (gate(position) - most).exp();
@@ -62,10 +64,10 @@ impl Reference {
             let weights = &self.vectors[weights.0];
             pooled.iter_mut().zip(weights).for_each(|(value, weight)| *value *= scale * weight);
         }
-        if let Some(rope) = spec.rope {
+        if let Some((rope, first)) = spec.rope {
             let rope = &self.ropes[rope.0];
             let angles = rope.angles_at((number * every) as u32);
-            rotate(&mut pooled[dim - 2 * angles.len()..], rope.pairs, &angles, 1.0);
+            rotate(&mut pooled[first..][..2 * angles.len()], rope.pairs, &angles, 1.0);
         }
         round(Isa::SCALAR, self.rounding(layer, spec.out), &mut pooled);
         pooled

@@ -3,6 +3,7 @@
 use super::gates::sigmoid;
 use super::machine::Reference;
 use crate::handles::{Buffer, HyperSpec, StreamFactors};
+use super::rows::dot;
 
 impl Reference {
     /// The factors of each row.
@@ -35,6 +36,20 @@ impl Reference {
             for (at, out) in out.iter_mut().enumerate() {
                 let streams = this.row(x, row).chunks_exact(width).zip(this.row(factors, row));
                 *out = streams.map(|(stream, factor)| factor * stream[at]).sum();
+            }
+        });
+    }
+
+    pub(super) fn gate(&mut self, [keys, queries, values]: [Buffer; 3], out: Buffer, rows: usize) {
+        self.each_row(out, rows, |this, row, out| {
+            let values = this.row(values, row);
+            let (hidden, keys) = (values.len(), this.row(keys, row));
+            let queries = this.row(queries, row);
+            for (at, out) in out.iter_mut().enumerate() {
+                let of = at / hidden * hidden..at / hidden * hidden + hidden;
+                let product = dot(&keys[of.clone()], &queries[of]) / (hidden as f32).sqrt();
+                let root = product.abs().max(1e-6).sqrt().copysign(product);
+                *out = sigmoid(root) * values[at % hidden];
             }
         });
     }

@@ -11,4 +11,4 @@ pub use backend::{Backend, Device, DeviceInfo, DeviceOptions, Executor};
 pub use cache::{Cache, StoredBlocks};
 pub use input_sums::InputSums;
 pub use operations::{AdapterOperations, BidirectionalAttention, Operations};
-pub use weights::{Held, PackedWeights, RecordedRoutes, StreamedWeights, Weights};
+pub use weights::{CachedTables, Held, PackedWeights, RecordedRoutes, StreamedWeights, Weights};

@@ -18,7 +18,8 @@ pub trait Operations {
     /// # Errors
     /// If there is not enough memory.
     fn buffer(&mut self, rows: usize, width: usize) -> Result<Buffer, Error>;
-    /// `out[i] = table[tokens[i]]`; `out` is `[tokens, width]`.
+    /// `out[i] = table[tokens[i]]`; `out` is `[tokens, width]`. Where rows of `out` are wider than
+    /// those of the table, each is as many of these as fit, one after another.
     fn embed(&mut self, table: Table, tokens: &[u32], out: Buffer);
     /// `out = rms_norm(x) * weight` for each unit of values, with the weights of each unit in turn;
     /// `x` and `out` are `[rows, units * norm.unit]`.
@@ -70,7 +71,8 @@ pub trait Operations {
     fn store_rows(&mut self, layer: usize, which: usize, x: Buffer, batch: &Batch);
     /// Computes and stores the compressed rows of `layer` that the positions of the batch complete
     /// (DeepSeek V4): per channel a softmax over the gates of the positions, then a norm, a
-    /// rotation by the row's first position, and rounding.
+    /// rotation by the row's first position, and rounding. Without gates the mean takes the place
+    /// of the softmax.
     fn compress(&mut self, layer: usize, spec: &Compression, batch: &Batch);
     /// Makes space for the choice of up to `top` rows for each of `rows` rows.
     ///
@@ -90,8 +92,8 @@ pub trait Operations {
         batch: &Batch,
     );
     /// Attention of the batch's queries `q`, `[rows, heads * dim]`, over plain rows that are keys
-    /// and values of all heads: rows without a window, all or the selected, and rows of the window;
-    /// `out` is `[rows, heads * dim]`.
+    /// and values of all heads: rows without a window, all or the selected runs of them and those
+    /// behind the last whole run, and rows of the window; `out` is `[rows, heads * dim]`.
     fn attend_rows(
         &mut self,
         layer: usize,
@@ -114,6 +116,17 @@ pub trait Operations {
     /// `x[d] = post[d] * y + sum of C[s][d] * x[s]`, with the factors of
     /// [`stream_factors`](Operations::stream_factors).
     fn write_streams(&mut self, x: Buffer, factors: Buffer, y: Buffer, rows: usize);
+    /// `out[s] = sigmoid(root(keys[s] . queries[s] / sqrt(hidden))) * values` for each stream `s`
+    /// of `keys`, `queries` and `out`, `[rows, streams * hidden]`, where `values` are `[rows,
+    /// hidden]` and `root(g) = sign(g) sqrt(max(|g|, 1e-6))`.
+    fn gate_streams(
+        &mut self,
+        keys: Buffer,
+        queries: Buffer,
+        values: Buffer,
+        out: Buffer,
+        rows: usize,
+    );
     /// Stores the rows of `x`, `[rows, channels]`, as rows `which` of `layer`, and computes
     /// `out[t] = sum of weight[j] * x[t - kernel + 1 + j]` for each channel, or the silu of that.
     /// Changes `x`.

@@ -6,7 +6,7 @@ use crate::handles::{
     Buffer, Experts, ExpertsSpec, Magnitude, Matrix, MatrixSpec, Mode, PackedMatrix, Pairs, Rope,
     Storage, Table, Vector,
 };
-use crate::memory::{StreamPlan, StreamStats};
+use crate::memory::{StreamPlan, StreamStats, TableStats};
 use crate::routes::{ExpertBytes, ExpertUse};
 use kernels::quant::QuantType;
 use std::borrow::Cow;
@@ -61,6 +61,14 @@ pub trait Weights {
     }
     /// As [`streamed`](Self::streamed), to change them.
     fn streamed_mut(&mut self) -> Option<&mut dyn StreamedWeights> {
+        None
+    }
+    /// Tables whose rows are read when they are needed; `None` where the device has none.
+    fn cached_tables(&mut self) -> Option<&mut dyn CachedTables> {
+        None
+    }
+    /// What has happened to such tables; `None` where there are none, or no rows are kept.
+    fn table_stats(&self) -> Option<TableStats> {
         None
     }
     /// A record of the experts that rows choose; `None` where the device keeps none.
@@ -119,6 +127,19 @@ pub trait StreamedWeights {
     fn preload_experts(&mut self, shares: &[Vec<f32>]);
     /// Bytes of an expert of each layer that has experts; empty where the device does not tell.
     fn expert_bytes(&self) -> Vec<ExpertBytes>;
+}
+
+/// Tables whose rows stay on disk ([`MemoryPolicy::Rows`](crate::MemoryPolicy::Rows)).
+pub trait CachedTables {
+    /// Makes memory of at most `bytes` for rows that are used often. Called when all tables are
+    /// taken.
+    ///
+    /// # Errors
+    /// If the system gives none.
+    fn table_memory(&mut self, bytes: usize) -> Result<(), Error>;
+    /// Hints that [`embed`](crate::Operations::embed) follows with these rows of a table, so that
+    /// they can be read while something else is computed.
+    fn foresee_rows(&mut self, table: Table, rows: &[u32]);
 }
 
 /// Which experts the rows of each step choose.

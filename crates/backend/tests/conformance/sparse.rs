@@ -18,12 +18,15 @@ const MANY_BLOCKS: usize = 40;
 const WINDOW: usize = 0;
 const MAIN: usize = 1;
 const INDEX: usize = 4;
+/// A row of each position without a window, and means of those of as many as the index pools.
+const POSITIONS: usize = 7;
+const MEANS: usize = 8;
 
 /// One layer and the inputs of sequences.
 struct Case {
     rows: Vec<Rows>,
     windows: Vec<Option<usize>>,
-    compressions: [Compression; 2],
+    compressions: [Compression; 3],
     index: IndexSpec,
     /// Rows of the layer to one of the index.
     run: usize,
@@ -34,8 +37,9 @@ struct Case {
     inputs: Vec<(Buffer, usize)>,
     /// Values of each sequence in each of them.
     values: Vec<Vec<Vec<f32>>>,
-    /// Of chosen rows, of all compressed rows, and of the window alone.
-    outs: [Buffer; 3],
+    /// Of chosen rows, of all compressed rows, of the window alone, of chosen runs of positions,
+    /// and of means.
+    outs: [Buffer; 5],
     len: usize,
     /// Blocks of a sequence.
     blocks: usize,
@@ -46,7 +50,7 @@ struct Progress {
     tables: Vec<Vec<u32>>,
     position: usize,
     /// Of each device, in each of the outputs.
-    outputs: [[Vec<f32>; 3]; 2],
+    outputs: [[Vec<f32>; 5]; 2],
 }
 
 /// A size of rows, of `dim` values or more, that can be rounded.
@@ -76,13 +80,28 @@ fn compression(pair: &mut Pair, rows: &[Rows], first: usize, turning: bool) -> C
         pair.both(|backend| backend.rope(frequencies.clone(), 1.0.into(), pairs, 4).unwrap());
     Compression {
         values: first,
-        gates: first + 1,
+        gates: Some((first + 1, pair.vector(every * input))),
         out: first + 2,
         overlap: input > dim,
-        bias: pair.vector(every * input),
         norm: (pair.number(0, 2) > 0).then(|| (pair.vector(dim), 1e-6)),
-        rope: (pair.number(0, 2) > 0).then_some(rope),
+        rope: (pair.number(0, 2) > 0).then_some((rope, dim - 2 * count)),
     }
+}
+
+/// How the rows of a case are computed: those of the attention, of its index, and means.
+fn compressions(pair: &mut Pair, rows: &[Rows], ties: bool) -> [Compression; 3] {
+    let [main, of_index] = [(MAIN, true), (INDEX, !ties)]
+        .map(|(first, turning)| compression(pair, rows, first, turning));
+    let means = Compression {
+        values: POSITIONS,
+        gates: None,
+        out: MEANS,
+        overlap: false,
+        norm: Some((pair.vector(rows[MEANS].dim), 1e-6)),
+        rope: main.rope.map(|(rope, most)| (rope, pair.number(0, most))),
+        ..main
+    };
+    [main, of_index, means]
 }
 
 impl Case {
@@ -106,8 +125,8 @@ impl Case {
         let mut rows = vec![window];
         rows.extend(compressor(dim, every, overlap, rounding[0]));
         rows.extend(compressor(index_dim, every * run, overlap && !ties, rounding[1]));
-        let compressions = [(MAIN, true), (INDEX, !ties)]
-            .map(|(first, turning)| compression(pair, &rows, first, turning));
+        rows.extend([1, every].map(|every| Rows { every, ..Rows::plain(dim, None) }));
+        let compressions = compressions(pair, &rows, ties);
         let (heads, index_heads) = (pair.number(1, most[1]), pair.number(1, most[1]));
         let most = sequences * blocks * BLOCK;
         let top = pair.number(1, 12);
@@ -138,7 +157,7 @@ impl Case {
             }
         }
         let sinks = (pair.number(0, 1) == 1).then(|| pair.vector(heads));
-        let outs = [(); 3].map(|()| pair.buffer(most, heads * dim));
+        let outs = [(); 5].map(|()| pair.buffer(most, heads * dim));
         let windows = group_windows([&LayerCache { rows: rows.clone(), state: None }]);
         let case = Self {
             rows,
@@ -192,6 +211,7 @@ impl Case {
         for (which, (buffer, _)) in stored.into_iter().zip(&self.inputs) {
             backend.store_rows(0, which, *buffer, batch);
         }
+        backend.store_rows(0, POSITIONS, self.inputs[0].0, batch);
         for compression in &self.compressions {
             backend.compress(0, compression, batch);
         }
@@ -281,8 +301,11 @@ impl Case {
             spec(window, compressed, selection),
             spec(window, compressed, None),
             spec(window, None, None),
-            spec(None, compressed, selection),
-            spec(None, compressed, None),
+            RowAttention {
+                run: self.rows[INDEX + 2].every,
+                ..spec(None, Some(POSITIONS), selection)
+            },
+            spec(window, Some(MEANS), None),
         ]
     }
 
@@ -309,7 +332,9 @@ impl Case {
         let first = self.run(pair, self.len);
         for progress in &first {
             let [cpu, tested] = &progress.outputs;
-            for ((cpu, tested), what) in cpu.iter().zip(tested).zip(["chosen", "all", "window"]) {
+            for ((cpu, tested), what) in
+                cpu.iter().zip(tested).zip(["chosen", "all", "window", "runs", "means"])
+            {
                 close(cpu, tested, CLOSE, what);
             }
         }

@@ -92,3 +92,27 @@ fn streams_of_a_row_have_the_same_bits_alone() {
         }
     });
 }
+
+#[test]
+fn gated_streams_agree_and_have_the_same_bits_alone() {
+    on_every_device(6, |pair| {
+        let (rows, width, streams) = (pair.number(2, 40), pair.number(1, 200), pair.number(1, 6));
+        let all = streams * width;
+        let [keys, queries, out] = [(); 3].map(|()| pair.buffer(rows, all));
+        let values = pair.buffer(rows, width);
+        for (buffer, width) in [(keys, all), (queries, all), (values, width)] {
+            pair.fill(buffer, rows, width);
+        }
+        pair.both(|backend| backend.gate_streams(keys, queries, values, out, rows));
+        pair.agree(out, rows, CLOSE, "gate_streams");
+        let together = pair.read(out, rows);
+        let last = rows - 1;
+        for (buffer, width) in [(keys, all), (queries, all), (values, width)] {
+            first(pair, buffer, last, rows, width);
+        }
+        pair.both(|backend| backend.gate_streams(keys, queries, values, out, 1));
+        for (together, alone) in together.iter().zip(pair.read(out, 1)) {
+            assert_eq!(together[last * all..], alone);
+        }
+    });
+}

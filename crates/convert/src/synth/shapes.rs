@@ -132,6 +132,8 @@ const QWEN3_5: Shape = Shape {
 };
 const QWEN3_5_MOE: Shape = Shape { class: "Qwen3_5MoeForCausalLM", ..QWEN3_5 };
 const QWEN3_NEXT: Shape = Shape { class: "Qwen3NextForCausalLM", ..QWEN3_5 };
+const QWEN4_EXP: Shape =
+    Shape { class: "Qwen4ExpForCausalLM", more: |shape| blocks_and_ngrams(shape), ..QWEN3_5 };
 const DEEPSEEK_V3: Shape = Shape {
     class: "DeepseekV3ForCausalLM",
     more: |shape| {
@@ -390,9 +392,11 @@ static SHAPES: &[Shape] = &[
     Shape { name: "tiny-deepseek-v2", experts: [8, 2, 256], ..tiny(DEEPSEEK_V2) },
     Shape { name: "tiny-deepseek-v3", experts: [16, 4, 256], ..tiny(DEEPSEEK_V3) },
     Shape { name: "qwen3.5-0.8b", hidden: 1024, layers: 24, heads: [8, 2, 256], mlp: 3584, ..QWEN3_5 },
+    Shape { name: "qwen3.8-flash-small", hidden: 1024, layers: 8, heads: [8, 2, 128], vocab: 32_768, experts: [32, 4, 512], ..QWEN4_EXP },
     Shape { name: "tiny-qwen3.5", ..tiny(QWEN3_5) },
     Shape { name: "tiny-qwen3.5-moe", experts: [8, 2, 256], ..tiny(QWEN3_5_MOE) },
     Shape { name: "tiny-qwen3-next", experts: [8, 2, 256], ..tiny(QWEN3_NEXT) },
+    Shape { name: "tiny-qwen3.8-flash", experts: [8, 2, 256], ..tiny(QWEN4_EXP) },
     Shape { name: "tiny-deepseek-v4", layers: 4, heads: [4, 1, 64], experts: [8, 2, 256], ..tiny(DEEPSEEK_V4) },
     Shape { name: "tiny-glm4-moe", experts: [8, 2, 256], ..tiny(GLM4_MOE) },
     Shape { name: "tiny-gemma3", ..tiny(GEMMA3) },
@@ -432,6 +436,35 @@ static SHAPES: &[Shape] = &[
 
 const fn tiny(of: Shape) -> Shape {
     Shape { hidden: 256, layers: 2, heads: [4, 2, 64], mlp: 512, vocab: 512, context: 2048, ..of }
+}
+
+/// The same with gated streams, blocks, and n-grams: a table of 2 GiB in shapes that are not tiny.
+fn blocks_and_ngrams(shape: &Shape) -> Json {
+    let is_tiny = shape.is_tiny();
+    let (rank, heads, base, width) =
+        if is_tiny { (32, 2, 61, 128) } else { (128, 8, 524_288, 2048) };
+    let mut json = recurrence(shape);
+    let own = json!({
+        "hc_count": 4,
+        "hc_lowrank": rank,
+        "indexer_n_heads": 4,
+        "indexer_head_dim": if is_tiny { 32 } else { 128 },
+        "indexer_compress_ratio": 4,
+        "indexer_budget": if is_tiny { 64 } else { 2048 },
+        "ple_layer_ids": [1],
+        "ngram_size": 3,
+        "heads_per_ngram": heads,
+        "ngram_vocab_size_base": base,
+        "make_ngram_vocab_size_divisible_by": 128,
+        "ple_embed_dim": width,
+        "ple_conv_kernel_size": 4,
+        "ple_layer_multipliers": [0x1234_5679_u32, 0x2b99_2dd1_u32, 0x7f4a_7c15_u32],
+        "ple_eos_token_id": 0,
+    });
+    if let (Some(fields), Json::Object(own)) = (json.as_object_mut(), own) {
+        fields.extend(own);
+    }
+    json
 }
 
 /// Gated DeltaNet in all layers but every fourth; in tiny shapes, but every second.

@@ -78,6 +78,9 @@ impl Loaded {
         pack::use_pack(checkpoint, &settings.checkpoint, &mut *backend, options)?;
         let model =
             models::load(checkpoint, &mut *backend, limits, &options.ranks, placed, native)?;
+        if let Some(tables) = backend.cached_tables() {
+            tables.table_memory(options.table_memory)?;
+        }
         let layers = models::layer_caches(config, native);
         let (windows, recurrent) = (group_windows(&layers), layers.iter().any(is_recurrent));
         let (layers, free) = (model.cache(), free_for_cache(&*backend, streams(placed), options));

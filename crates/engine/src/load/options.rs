@@ -59,6 +59,8 @@ pub struct LoadOptions {
     pub placement: Option<Arc<Placement>>,
     /// Memory for weights: what does not fit is read from disk when it is needed.
     pub weights_memory: WeightsMemory,
+    /// Most bytes of memory for rows of tables that stay on disk, such as those of n-grams.
+    pub table_memory: usize,
     /// Number of threads that read such weights.
     pub weights_read_threads: usize,
     /// Bytes of memory that count as available at most, for trials; `None` for all that are.
@@ -101,6 +103,7 @@ impl Default for LoadOptions {
             check: false,
             placement: None,
             weights_memory: WeightsMemory::default(),
+            table_memory: TABLE_MEMORY,
             weights_read_threads: WEIGHTS_READ_THREADS,
             simulate_memory: None,
             pack: PackChoice::Off,
@@ -124,6 +127,9 @@ pub const CHUNK: usize = 512;
 pub const STREAMED_CHUNK: usize = 4096;
 /// Default number of threads that read weights.
 pub const WEIGHTS_READ_THREADS: usize = 8;
+
+/// Default memory for rows of tables that stay on disk.
+pub const TABLE_MEMORY: usize = 1 << 30;
 
 /// Memory for weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

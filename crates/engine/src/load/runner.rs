@@ -15,7 +15,9 @@ use super::settings::Settings;
 use super::stream::WeightsPlan;
 use super::texts::{EmbeddingDefaults, embedding, task};
 use crate::request::handle::{ModelInfo, ModelTask};
-use backend::{AdapterSet, Backend, Batch, Buffer, GroupSize, InputSums, Memory, StreamStats};
+use backend::{
+    AdapterSet, Backend, Batch, Buffer, GroupSize, InputSums, Memory, StreamStats, TableStats,
+};
 use base::Profile;
 use formats::Checkpoint;
 use models::{Model, WorkspaceLimits};
@@ -211,6 +213,11 @@ impl Runner {
     /// none.
     pub fn stream_stats(&self) -> Option<StreamStats> {
         self.backend.streamed()?.stream_stats()
+    }
+
+    /// What has happened to tables whose rows stay on disk; `None` where there are none.
+    pub fn table_stats(&self) -> Option<TableStats> {
+        self.backend.table_stats()
     }
 
     /// Mean bytes of an expert that is read from disk; `None` where there are none.

@@ -416,6 +416,7 @@ impl Engine {
             let hidden = running.wants_hidden();
             let logits = if hidden { 0 } else { planned.outputs + planned.drafts };
             self.batch.push([tokens, running.draft.planned(planned)], planned.position, logits);
+            self.batch.follow(&sequence.tokens[..planned.position]);
             if !running.types().is_empty() {
                 self.batch.types(&running.types()[planned.position..end]);
             }
@@ -554,6 +555,9 @@ impl Engine {
         self.reported = (preempted, evicted, evictions);
         if let Some(stats) = self.runner.stream_stats() {
             metrics.weights(stats);
+        }
+        if let Some(stats) = self.runner.table_stats() {
+            metrics.tables(stats);
         }
     }
 }

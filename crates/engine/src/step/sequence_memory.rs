@@ -16,6 +16,8 @@ pub struct SequenceMemory {
     /// Positions of a block.
     block: usize,
     state: Option<u32>,
+    /// Tokens of the positions so far.
+    tokens: Vec<u32>,
 }
 
 impl Runner {
@@ -39,6 +41,7 @@ impl Runner {
             windows: self.groups.iter().map(|group| group.window).collect(),
             block: self.block(),
             state: (self.states > 0).then_some(index as u32),
+            tokens: Vec::with_capacity(self.groups[0].blocks / count * self.block()),
         };
         (0..count).map(memory).collect()
     }
@@ -85,6 +88,9 @@ impl SequenceMemory {
     ) {
         let needed = (position + known.len() + guesses.len()).div_ceil(self.block);
         batch.push([known, guesses], position, logits);
+        self.tokens.resize(position, 0);
+        batch.follow(&self.tokens);
+        self.tokens.extend(known.iter().chain(guesses));
         let groups = self.groups.iter().zip(&mut self.tables).zip(&self.windows);
         for ((blocks, table), window) in groups {
             assert!(needed <= blocks.len() || window.is_some(), "positions of the sequence's part");

@@ -117,6 +117,7 @@ impl Operations for Fragile {
         fn stream_factors(z: Buffer, spec: &HyperSpec, out: Buffer, rows: usize);
         fn read_streams(x: Buffer, factors: Buffer, out: Buffer, rows: usize);
         fn write_streams(x: Buffer, factors: Buffer, y: Buffer, rows: usize);
+        fn gate_streams(keys: Buffer, queries: Buffer, values: Buffer, out: Buffer, rows: usize);
         fn short_conv(layer: usize, which: usize, x: Buffer, spec: &ShortConv, batch: &Batch);
         fn recur(layer: usize, spec: &RecurrenceSpec, batch: &Batch);
         fn center(x: Buffer, out: Buffer, rows: usize);

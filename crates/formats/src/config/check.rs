@@ -49,6 +49,8 @@ pub(super) fn check(model: &Hyperparameters, source: FieldSource) -> Result<()> 
         check_compressed(model, sizes, source)?;
     }
     check_index(model, source)?;
+    check_blocks(model, source)?;
+    super::ngrams::check(model, source)?;
     model.experts.as_ref().map_or(Ok(()), |experts| check_experts(experts, source))
 }
 
@@ -96,6 +98,15 @@ fn check_index(model: &Hyperparameters, source: FieldSource) -> Result<()> {
     let first = (0..model.layers).find(|layer| model.attends(*layer));
     source.expect(first.is_none_or(|first| index.layers[first]), &rows::LAYERS, || {
         "expected an index of its own in the first layer".to_owned()
+    })
+}
+
+/// Checks the index over blocks of positions.
+fn check_blocks(model: &Hyperparameters, source: FieldSource) -> Result<()> {
+    let Some(index) = &model.block_index else { return Ok(()) };
+    check_index_dim(index.dim, model.rope.dim, &rows::BLOCK_INDEX_DIM, source)?;
+    source.expect(index.budget >= index.every, &rows::BLOCK_INDEX_BUDGET, || {
+        format!("expected at least one block of {}, found {}", index.every, index.budget)
     })
 }
 

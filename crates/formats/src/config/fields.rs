@@ -11,6 +11,8 @@ pub(crate) const MAX_HEADS: usize = 1 << 16;
 pub(crate) const MAX_TOKENS: usize = 1 << 28;
 pub(crate) const MAX_EXPERTS: usize = 1 << 16;
 pub(crate) const MAX_RATIO: usize = 1 << 16;
+/// Most tokens of an n-gram.
+pub(crate) const MAX_NGRAM: usize = 8;
 /// Most values of a key, a value or a head of a recurrence.
 pub(crate) const MAX_STATE: usize = 1 << 12;
 pub(crate) const MAX_ITERATIONS: usize = 1 << 10;

@@ -1,11 +1,12 @@
 //! Model configuration from the metadata of GGUF files, with the keys of llama.cpp.
 
-mod compressed;
+pub(crate) mod compressed;
 pub(crate) mod delta;
 pub(crate) mod encoder;
 pub(crate) mod experts;
 pub(crate) mod index;
 pub(crate) mod mamba;
+pub(crate) mod ngrams;
 pub(crate) mod rope;
 pub(crate) mod tensors;
 mod windows;
@@ -21,6 +22,8 @@ use crate::config::schema::{Hyperparameters, SpecialIds};
 use crate::error::Result;
 use crate::gguf::{GgufFile, Metadata, Strings, TurnEnds};
 use crate::layers::OutputGate;
+pub(crate) use compressed::COMPRESS_RATIOS;
+pub(crate) use ngrams::TABLE as NGRAM_TABLE;
 pub(crate) use tensors::{FIRST_HEAD_NORM, LONG_FACTORS, ROPE_FACTORS, SHORT_FACTORS, find};
 use windows::windows;
 

@@ -9,6 +9,7 @@ pub(crate) mod experts;
 pub(crate) mod index;
 pub(crate) mod layer_types;
 pub(crate) mod mamba;
+pub(crate) mod ngrams;
 pub(crate) mod rope;
 
 use serde_json::{Map, Value as Json};

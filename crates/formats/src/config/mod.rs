@@ -15,6 +15,7 @@ pub(crate) mod hf;
 mod mamba;
 mod model;
 pub(crate) mod names;
+mod ngrams;
 pub(crate) mod parts;
 mod resize;
 pub(crate) mod rows;

@@ -3,11 +3,11 @@
 use crate::config::schema::Hyperparameters;
 use crate::config::schema::OfLayers;
 use crate::layers::{
-    Biases, Chooser, ChosenSpec, CompressedIndexSpec, CompressedSpec, CompressorSpec,
-    ConvolutionSpec, Correction, DeltaSpec, EmbeddingSpec, ExpertsSpec, Factors, GroupedSpec,
-    HeadNormSpec, HeadSpec, IndexSpec, KeySource, LatentSpec, Layer, LayerInputSpec,
-    LayerInputsSpec, Mixing, MixtureSpec, MlpSpec, NormKind, NormSpec, OpSpec, OutputSpec,
-    Presence, Reach, RopeConfig, StateSpaceSpec, StreamSpec, Sublayer,
+    Biases, BlockIndexSpec, BlockSpec, Chooser, ChosenSpec, CompressedIndexSpec, CompressedSpec,
+    CompressorSpec, ConvolutionSpec, Correction, DeltaSpec, EmbeddingSpec, ExpertsSpec, Factors,
+    GatedStreamsSpec, GroupedSpec, HeadNormSpec, HeadSpec, IndexSpec, KeySource, LatentSpec, Layer,
+    LayerInputSpec, LayerInputsSpec, Mixing, MixtureSpec, MlpSpec, NgramSpec, NormKind, NormSpec,
+    OpSpec, OutputSpec, Presence, Reach, RopeConfig, StateSpaceSpec, StreamSpec, Sublayer,
 };
 use crate::layers::{HyperConfig, ValueSource};
 
@@ -44,6 +44,7 @@ pub(crate) fn head(model: &Hyperparameters) -> HeadSpec {
     let streams = |streams| MixtureSpec { name: "output_hc", streams, mixing: Mixing::Reads };
     HeadSpec {
         mixture: model.hyper.map(streams),
+        gated: None,
         norm: Some(model.rms("output_norm")),
         output: model.classifier.is_none().then_some(output),
         classifier: model.classifier,
@@ -162,6 +163,42 @@ impl Hyperparameters {
                 rows: rows(sizes.index_dim, true),
             }),
         }
+    }
+
+    /// Attention of the layer `at` to blocks that its index chooses.
+    pub(crate) fn block_attention(&self, at: usize) -> BlockSpec {
+        let index = self.block_index.expect("the family has an index over blocks");
+        BlockSpec {
+            attention: self.grouped(at).with_head_norms(HeadNormSpec::EACH),
+            index: BlockIndexSpec {
+                heads: index.heads,
+                dim: index.dim,
+                every: index.every,
+                top: index.budget / index.every,
+                rotation: self.rope.clone().into(),
+                eps: self.rms_norm_eps,
+            },
+        }
+    }
+
+    /// The embeddings of n-grams of the layer `at`, if it adds them.
+    pub(crate) fn ngram_embeddings(&self, at: usize) -> Option<NgramSpec> {
+        let ngrams = self.ngrams.as_ref().filter(|ngrams| ngrams.layer == at)?;
+        Some(NgramSpec {
+            hash: ngrams.hash.clone(),
+            rows: ngrams.rows,
+            width: ngrams.width,
+            kernel: ngrams.kernel,
+            streams: self.gated_streams.map_or(1, |streams| streams.streams),
+            hidden: self.hidden_size,
+            eps: self.rms_norm_eps,
+        })
+    }
+
+    /// How gated streams are read, and added to, by what has tensors of this name.
+    pub(crate) fn gated(&self, name: &'static str, reads_only: bool) -> GatedStreamsSpec {
+        let streams = self.gated_streams.expect("the family has gated streams");
+        GatedStreamsSpec { name, streams, eps: self.rms_norm_eps, reads_only }
     }
 
     /// The recurrence of the layer `at`, if it has one.

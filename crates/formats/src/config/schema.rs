@@ -2,16 +2,18 @@
 
 mod experts;
 mod mixers;
+mod ngrams;
 
 use serde::Serialize;
 
 use crate::config::encoder::EncoderConfig;
 use crate::layers::{
-    Activation, ClassifierConfig, ConvolutionSpec, DeltaSpec, Growth, HyperConfig, LatentConfig,
-    OutputGate, PositionTable, RopeConfig, StateSpaceSpec, ValueSource,
+    Activation, ClassifierConfig, ConvolutionSpec, DeltaSpec, GatedStreamsConfig, Growth,
+    HyperConfig, LatentConfig, OutputGate, PositionTable, RopeConfig, StateSpaceSpec, ValueSource,
 };
 pub use experts::*;
 pub use mixers::*;
+pub use ngrams::*;
 
 /// What files say of a model, in one form for all kinds of files. Families build their layers from
 /// it, and files are written from it.
@@ -76,6 +78,13 @@ pub struct Hyperparameters {
     pub delta: Option<OfLayers<DeltaSpec>>,
     /// Hyper-connections, where several residual streams pass through the layers.
     pub hyper: Option<HyperConfig>,
+    /// Gated residual streams, where several pass through the layers so.
+    pub gated_streams: Option<GatedStreamsConfig>,
+    /// The index that chooses the blocks of positions that grouped-query attention sees, where
+    /// there is one.
+    pub block_index: Option<BlockIndexConfig>,
+    /// Embeddings of n-grams, where a layer adds them.
+    pub ngrams: Option<NgramConfig>,
     /// What an encoder has, whose positions attend to later ones too.
     pub encoder: Option<EncoderConfig>,
     /// The head that scores a text, in models that have one in place of an output head.

@@ -52,6 +52,7 @@ mod qwen3_5;
 mod qwen3_5_moe;
 mod qwen3_moe;
 mod qwen3_next;
+mod qwen4_exp;
 mod seed_oss;
 mod smollm3;
 mod starcoder2;
@@ -77,6 +78,7 @@ use crate::delta;
 use crate::error::{Error, Result, shown};
 use crate::gguf::{GgufFile, GgufWriter};
 use crate::json::{self, Object};
+use crate::layers::NGRAM_TABLE;
 use crate::layers::RopeLayout;
 use crate::layers::TensorForm;
 use crate::names::{self, NameTable};
@@ -267,6 +269,9 @@ impl ModelConfig {
     /// The name in GGUF files of this family of the tensor with this canonical name.
     pub fn gguf_tensor_name(&self, canonical: &str) -> String {
         let family = self.family();
+        if names::split_canonical(canonical).is_some_and(|(_, rest)| rest == NGRAM_TABLE) {
+            return gguf::NGRAM_TABLE.to_owned();
+        }
         let theirs = |name: &str| family.gguf.aliases.iter().find(|(_, known)| *known == name);
         match names::split_canonical(canonical) {
             Some((layer, rest)) => theirs(rest).map_or_else(

@@ -15,6 +15,7 @@ pub(super) static FAMILIES: &[&Family] = &[
     &super::qwen3_next::QWEN3_NEXT,
     &super::qwen3_5::QWEN3_5,
     &super::qwen3_5_moe::QWEN3_5_MOE,
+    &super::qwen4_exp::QWEN4_EXP,
     &super::deepseek_v3::DEEPSEEK_V3,
     &super::deepseek_v2::DEEPSEEK_V2,
     &super::deepseek_v4::DEEPSEEK_V4,

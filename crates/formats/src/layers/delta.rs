@@ -69,6 +69,9 @@ pub struct DeltaSpec {
     pub tiled: bool,
     /// Epsilon of the norm of the outputs.
     pub eps: f32,
+    /// Whether outputs are gated by a sigmoid rather than by SiLU, where decays are of heads.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub sigmoid_gate: bool,
 }
 
 impl DeltaSpec {

@@ -3,6 +3,7 @@
 
 use serde::Serialize;
 
+use crate::layers::gated_streams::GatedStreamsSpec;
 use crate::layers::norm::NormSpec;
 use crate::layers::streams::MixtureSpec;
 use crate::layers::tensor::{Presence, TensorKind, TensorSpec};
@@ -14,6 +15,9 @@ use crate::pooling::Pooling;
 pub struct HeadSpec {
     /// What is read of several residual streams.
     pub mixture: Option<MixtureSpec>,
+    /// What is read of gated streams.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gated: Option<GatedStreamsSpec>,
     /// Norm of the hidden states, where the last layer ends with none.
     pub norm: Option<NormSpec>,
     /// The projection to the vocabulary, in models that generate text.
@@ -42,6 +46,7 @@ impl HeadSpec {
     pub fn tensors(&self, vocab: usize, hidden: usize) -> Vec<TensorSpec> {
         let mut tensors = Vec::new();
         tensors.extend(self.mixture.iter().flat_map(|mixture| mixture.tensors(hidden)));
+        tensors.extend(self.gated.iter().flat_map(|gated| gated.tensors(hidden)));
         tensors.extend(self.norm.iter().flat_map(|norm| norm.tensors(hidden)));
         if let Some(head) = &self.classifier {
             tensors.extend(self.classifier_tensors(head, hidden));

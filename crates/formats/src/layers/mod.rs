@@ -8,6 +8,7 @@
 //! Invariant: no code here asks for the family, and values serialise whole: the identity of a model
 //! is a digest of them.
 
+mod blocks;
 mod compressed;
 mod convolution;
 mod delta;
@@ -15,18 +16,21 @@ mod embedding;
 mod experts;
 mod factors;
 mod files;
+mod gated_streams;
 mod grouped;
 mod head;
 mod joint;
 mod latent;
 mod layer_input;
 mod mlp;
+mod ngrams;
 mod norm;
 mod rope;
 mod state_space;
 mod streams;
 mod tensor;
 
+pub(crate) use blocks::{BLOCK_INDEX, INDEX_JOINED};
 pub(crate) use delta::{DELTA, KIMI_DELTA};
 pub(crate) use experts::{
     BLOCK_SPARSE, EXPERTS, FUSED_EXPERTS, QWEN_SHARED, ROUTER, SHARED_EXPERTS,
@@ -34,10 +38,12 @@ pub(crate) use experts::{
 pub(crate) use grouped::{ATTENTION, QK_NORMS};
 pub(crate) use latent::{INDEX, INDEX_POOL, LATENT_ATTENTION};
 pub(crate) use mlp::MLP;
+pub(crate) use ngrams::{NGRAM_MULTIPLIERS, NGRAM_OFFSETS, NGRAM_SIZES, NGRAMS};
 pub(crate) use norm::{NORM_BIASES, NORMS, NORMS_AFTER, NORMS_AROUND};
 pub(crate) use state_space::MAMBA;
 pub(crate) use streams::MIXTURES;
 
+pub use blocks::{BlockIndexSpec, BlockSpec};
 pub use compressed::{CompressedIndexSpec, CompressedSpec, CompressorSpec};
 pub use convolution::ConvolutionSpec;
 pub use delta::DeltaSpec;
@@ -46,6 +52,7 @@ pub use experts::{Correction, ExpertGroups, ExpertsSpec, GroupRank, RouterScores
 pub use factors::{Factors, Growth};
 pub(crate) use files::ExpertFiles;
 pub use files::{FileForms, TensorForm};
+pub use gated_streams::{GatedStreamsConfig, GatedStreamsSpec};
 pub use grouped::{
     Biases, GateFunction, GroupedSpec, HeadNormSpec, KeySource, OutputGate, OwnGate, Reach,
     ValueSource,
@@ -55,6 +62,7 @@ pub use joint::JointSpec;
 pub use latent::{Chooser, ChosenSpec, IndexSpec, LatentConfig, LatentSpec};
 pub use layer_input::LayerInputSpec;
 pub use mlp::{Activation, MlpSpec};
+pub use ngrams::{NGRAM_TABLE, NgramHash, NgramSpec};
 pub use norm::{NormKind, NormSpec};
 pub use rope::{RopeConfig, RopeLayout, RopeScaling, RopeSpec};
 pub use state_space::{MambaNorm, StateSpaceSpec};
@@ -112,6 +120,10 @@ pub enum OpSpec {
     Joint(JointSpec),
     /// An input of the layer.
     LayerInput(LayerInputSpec),
+    /// Grouped-query attention to blocks of positions that an index chooses.
+    Blocks(BlockSpec),
+    /// Embeddings of n-grams, of all residual streams and for all.
+    Ngrams(NgramSpec),
     /// Operations with one input, whose outputs are added.
     Parallel(Vec<OpSpec>),
 }
@@ -130,6 +142,8 @@ impl OpSpec {
             Self::Experts(spec) => spec.tensors(hidden, form, files),
             Self::Joint(spec) => spec.tensors(hidden, form, files),
             Self::LayerInput(spec) => spec.tensors(hidden),
+            Self::Blocks(spec) => spec.tensors(hidden),
+            Self::Ngrams(spec) => spec.tensors(form),
             Self::Parallel(ops) => {
                 ops.iter().flat_map(|op| op.tensors(hidden, form, files)).collect()
             }
@@ -146,6 +160,8 @@ impl OpSpec {
             Self::Delta(spec) => spec.cache(),
             Self::StateSpace(spec) => spec.cache(),
             Self::Convolution(spec) => spec.cache(),
+            Self::Blocks(spec) => spec.cache(),
+            Self::Ngrams(spec) => spec.cache(),
             Self::Mlp(_) | Self::Experts(_) | Self::Joint(_) | Self::LayerInput(_) => {
                 LayerCache::default()
             }
@@ -162,6 +178,9 @@ impl OpSpec {
                 spec.rotation.iter().chain(index).collect()
             }
             Self::Compressed(spec) => vec![&spec.rotation],
+            Self::Blocks(spec) => {
+                spec.attention.rotation.iter().chain([&spec.index.rotation]).collect()
+            }
             Self::Parallel(ops) => ops.iter().flat_map(Self::ropes).collect(),
             _ => Vec::new(),
         }
@@ -173,6 +192,10 @@ impl OpSpec {
             Self::Grouped(spec) => spec.rotation.iter_mut().for_each(|it| it.share(known)),
             Self::Latent(spec) => spec.ropes_mut().for_each(|it| it.share(known)),
             Self::Compressed(spec) => spec.rotation.share(known),
+            Self::Blocks(spec) => {
+                spec.attention.rotation.iter_mut().for_each(|it| it.share(known));
+                spec.index.rotation.share(known);
+            }
             Self::Parallel(ops) => ops.iter_mut().for_each(|op| op.share_ropes(known)),
             _ => {}
         }
@@ -181,7 +204,9 @@ impl OpSpec {
     /// Factors of the outputs of the operation's projections.
     pub fn factors(&self) -> Factors {
         let of = |op: &Self| match op {
-            Self::Grouped(spec) => spec.factors.clone(),
+            Self::Grouped(spec) | Self::Blocks(BlockSpec { attention: spec, .. }) => {
+                spec.factors.clone()
+            }
             Self::StateSpace(spec) => spec.factors.clone(),
             Self::Mlp(spec) => spec.factors.clone(),
             _ => Factors::new(),
@@ -259,8 +284,9 @@ impl Sublayer {
             norm.iter().flat_map(|norm| norm.tensors(hidden)).collect::<Vec<_>>()
         };
         let mixture = match &self.stream {
-            StreamSpec::One { .. } => Vec::new(),
+            StreamSpec::One { .. } | StreamSpec::All => Vec::new(),
             StreamSpec::Several(mixture) => mixture.tensors(hidden),
+            StreamSpec::Gated(gated) => gated.tensors(hidden),
         };
         let op = self.op.tensors(hidden, form, files);
         [norm(&self.before), op, mixture, norm(&self.after), norm(&self.behind)].concat()
@@ -345,4 +371,6 @@ operations! {
     Experts(ExpertsSpec)
     Joint(JointSpec)
     LayerInput(LayerInputSpec)
+    Blocks(BlockSpec)
+    Ngrams(NgramSpec)
 }

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::layers::gated_streams::GatedStreamsSpec;
 use crate::layers::tensor::{TensorKind, TensorSpec};
 use crate::names::NamePairs;
 
@@ -26,6 +27,10 @@ pub enum StreamSpec {
     /// Several streams, which a sublayer reads, writes and mixes with weights that follow from the
     /// streams.
     Several(MixtureSpec),
+    /// Several streams, which a sublayer reads through gates and adds to.
+    Gated(GatedStreamsSpec),
+    /// Several streams, all of which an operation reads as they are, and adds to.
+    All,
 }
 
 /// How a sublayer, or the output head, mixes several streams.

@@ -50,13 +50,15 @@ pub enum TensorKind {
     Norm,
     /// The output head.
     Head,
+    /// The table of embeddings of n-grams.
+    NgramTable,
     /// Tensors with other names.
     Other,
 }
 
 impl TensorKind {
     /// All in order, with their names in rules and tables.
-    pub const ALL: [(Self, &'static str); 11] = [
+    pub const ALL: [(Self, &'static str); 12] = [
         (Self::Embed, "embed"),
         (Self::Attention, "attention"),
         (Self::Compressor, "compressor"),
@@ -67,6 +69,7 @@ impl TensorKind {
         (Self::RoutedExpert, "routed_expert"),
         (Self::Norm, "norm"),
         (Self::Head, "head"),
+        (Self::NgramTable, "ngram_table"),
         (Self::Other, "other"),
     ];
 

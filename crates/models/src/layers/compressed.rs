@@ -118,8 +118,8 @@ impl CompressedAttention {
         let sinks = loader.vector_part("attn_sinks.weight", own.clone())?;
         let compressor = match &spec.rows {
             Some(rows) => {
-                let first = (COMPRESSED, rope, eps);
-                Some(Compressor::load(loader, "attn_compressor", rows, first)?)
+                let rotated = (rope, rows.dim - spec.rope_dim);
+                Some(Compressor::load(loader, "attn_compressor", rows, (COMPRESSED, rotated, eps))?)
             }
             None => None,
         };

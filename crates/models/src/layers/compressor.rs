@@ -18,7 +18,7 @@ pub(super) struct Compressor {
 
 impl Compressor {
     /// Loads `name_kv`, `name_gate`, `name_ape` and `name_norm`. `first` is the number of the first
-    /// of its rows in the layer.
+    /// of its rows in the layer, `rotated` the first of the values that are rotated.
     ///
     /// # Errors
     /// If a tensor is missing or has another shape, or the device has no memory for it.
@@ -26,7 +26,7 @@ impl Compressor {
         loader: &mut Loader<'_>,
         name: &str,
         spec: &CompressorSpec,
-        (first, rope, eps): (usize, Rope, f32),
+        (first, (rope, rotated), eps): (usize, (Rope, usize), f32),
     ) -> Result<Self, Error> {
         let mut linear = |part: &str, buffer: &'static str| {
             let linear = Linear::load_exact(loader, &format!("{name}_{part}"), Slice::Whole)?;
@@ -35,12 +35,11 @@ impl Compressor {
         let (values, gates) = (linear("kv", "pool_values")?, linear("gate", "pool_gates")?);
         let spec = Compression {
             values: first,
-            gates: first + 1,
+            gates: Some((first + 1, loader.vector(&format!("{name}_ape.weight"))?)),
             out: first + 2,
             overlap: spec.overlap,
-            bias: loader.vector(&format!("{name}_ape.weight"))?,
             norm: Some((loader.vector(&format!("{name}_norm.weight"))?, eps)),
-            rope: Some(rope),
+            rope: Some((rope, rotated)),
         };
         Ok(Self { values, gates, spec })
     }
@@ -56,7 +55,7 @@ impl Compressor {
         let rows = pass.rows();
         Linear::forward_each(pass, x, [(values, *value), (gates, *gate)], rows);
         pass.backend.store_rows(layer, spec.values, *value, pass.batch);
-        pass.backend.store_rows(layer, spec.gates, *gate, pass.batch);
+        pass.backend.store_rows(layer, spec.values + 1, *gate, pass.batch);
         pass.backend.compress(layer, spec, pass.batch);
     }
 }

@@ -289,6 +289,8 @@ impl Model for Decoder {
         let pass = &mut ForwardPass { backend, batch, check, slices };
         let (Workspace { normed, delta, logits, .. }, rows) = (self.work, pass.rows());
         self.ropes.turn_to(pass.backend, batch);
+        let ops = self.layers.iter().flat_map(|layer| &layer.sublayers);
+        ops.for_each(|sublayer| sublayer.op.prepare(pass));
         self.begin(pass)?;
         let foresees = rows <= ThreadLimits::DECODE_ROWS
             && pass.backend.streamed().is_some_and(StreamedWeights::foresees);
@@ -303,6 +305,7 @@ impl Model for Decoder {
                 {
                     next.foresee(pass, input);
                 }
+                let delta = self.residual.output(stream, delta);
                 // delta: [rows, hidden], where slices share the operation a summand of it
                 op.forward(pass, input, delta)?;
                 pass.sum_over_ranks(delta, op.split())?;

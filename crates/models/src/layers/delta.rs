@@ -45,6 +45,8 @@ impl Projection {
 pub(crate) struct GatedDelta {
     /// Index of the layer in this rank's cache.
     layer: usize,
+    /// Number of the first of its rows there.
+    first: usize,
     /// Queries, keys and values.
     inputs: [ConvolvedLinear; 3],
     /// The gate of the outputs, `[rows, heads * value_dim]`, and how it is applied.
@@ -107,9 +109,10 @@ impl GatedDelta {
         let out = if per_channel { "attn_output" } else { "ssm_out" };
         Ok(Self {
             layer: place.of_rank(loader),
+            first: place.rows,
             inputs,
             gate,
-            kind: if per_channel { Gate::Sigmoid } else { Gate::Silu },
+            kind: if per_channel || spec.sigmoid_gate { Gate::Sigmoid } else { Gate::Silu },
             alpha,
             beta,
             norm: Norm::load(loader, "ssm_norm", spec.eps)?,
@@ -235,7 +238,7 @@ impl Operation for GatedDelta {
         Linear::forward_each(pass, x, [self.alpha.begin(), (beta, *b)], rows);
         self.gate.end(pass, rows);
         self.alpha.end(pass, rows);
-        for (which, input) in self.inputs.iter().enumerate() {
+        for (which, input) in (self.first..).zip(&self.inputs) {
             pass.backend.short_conv(self.layer, which, input.projected, &input.conv, pass.batch);
         }
         // spec.out: [rows, heads * value_dim]

@@ -56,10 +56,9 @@ struct KeysAndValues {
     v_norm: Option<(Norm, Buffer)>,
 }
 
+/// Queries, keys and values of grouped-query attention, and the projection of what is attended to.
 #[derive(Debug)]
-pub(crate) struct GroupedAttention {
-    /// Index in this rank's KV cache of the layer whose keys and values are attended to.
-    layer: usize,
+pub(super) struct GroupedProjections {
     q: Projected,
     /// `None` where the keys and values are those of an earlier layer.
     kv: Option<KeysAndValues>,
@@ -70,9 +69,7 @@ pub(crate) struct GroupedAttention {
     /// Whether norms follow the rotation.
     norms_last: bool,
     head_dim: usize,
-    spec: AttentionSpec,
     work: AttentionBuffers,
-    cache: LayerCache,
 }
 
 /// What the outputs of heads are multiplied by.
@@ -89,24 +86,25 @@ pub(super) enum HeadGate {
     Own { linear: Linear, gate: Buffer, how: OwnGate },
 }
 
-impl GroupedAttention {
+#[derive(Debug)]
+pub(crate) struct GroupedAttention {
+    /// Index in this rank's KV cache of the layer whose keys and values are attended to.
+    layer: usize,
+    projections: GroupedProjections,
+    spec: AttentionSpec,
+    cache: LayerCache,
+}
+
+impl GroupedProjections {
     /// Loads `attn_q`, `attn_k`, `attn_v` and `attn_output`, with norms of heads `attn_q_norm` and
-    /// `attn_k_norm`, with gates `attn_gate`, with sinks `attn_sinks`: all of this rank's heads.
+    /// `attn_k_norm`, with gates `attn_gate`: all of this rank's heads, which it returns.
     ///
     /// # Errors
     /// If a tensor is missing or has another shape, the heads cannot be divided among the ranks, or
     /// the device has no memory for it.
-    pub fn load(
-        loader: &mut Loader<'_>,
-        place: OpPlace,
-        spec: &GroupedSpec,
-    ) -> Result<Self, Error> {
+    pub fn load(loader: &mut Loader<'_>, spec: &GroupedSpec) -> Result<(Self, Heads), Error> {
         let GroupedSpec { heads, head_dim, .. } = *spec;
         let own = Heads::of(loader.slice, heads, spec.kv_heads)?;
-        let sinks = match spec.sinks {
-            true => Some(loader.vector_part("attn_sinks.weight", own.queries.clone())?),
-            false => None,
-        };
         let work = AttentionBuffers::new(loader, &own, head_dim)?;
         let values = |heads: &Range<usize>| heads.start * head_dim..heads.end * head_dim;
         let parts = match spec.gate {
@@ -120,10 +118,7 @@ impl GroupedAttention {
             true => Some(KeysAndValues::load(loader, spec, &own.kv)?),
             false => None,
         };
-        let of_rank =
-            GroupedSpec { heads: own.queries.len(), kv_heads: own.kv.len(), ..spec.clone() };
-        Ok(Self {
-            layer: cached_layer(loader, place.layer, spec.keys)?,
+        let projections = Self {
             q: Projected { linear, norm: q_norm },
             kv,
             out: Linear::load(loader, "attn_output", Slice::Inputs(values(&own.queries)))?,
@@ -131,24 +126,58 @@ impl GroupedAttention {
             rotations: Rotations::load(loader, spec.rotation.as_deref(), spec.growth, head_dim)?,
             norms_last: spec.head_norms.is_some_and(|norms| norms.after_rotation),
             head_dim,
-            spec: AttentionSpec {
-                heads: own.queries.len(),
-                scale: spec.scale,
-                window: window_of(spec),
-                sinks,
-            },
             work,
-            cache: of_rank.cache(place.layer),
-        })
+        };
+        Ok((projections, own))
     }
 
-    /// Attention of the queries `q` into `out`, `[rows, heads * head_dim]` each.
-    fn attend(&self, pass: &mut ForwardPass<'_>, q: Buffer, out: Buffer) {
-        if self.spec.window.ahead == 0 {
-            return pass.backend.attention(self.layer, q, out, &self.spec, pass.batch);
+    /// Which part of the outputs each rank has.
+    pub fn split(&self) -> Split {
+        self.out.split
+    }
+
+    /// Queries, `[rows, heads * head_dim]`, and the layer's own keys and values, `[rows, kv_heads *
+    /// head_dim]`, of `x`, `[rows, hidden]`.
+    pub fn project(&self, pass: &mut ForwardPass<'_>, x: Buffer) -> (Buffer, Option<[Buffer; 2]>) {
+        let (rows, dim, q) = (pass.rows(), self.head_dim, self.work.q);
+        let heads = |buffer| HeadColumns { buffer, first: 0, stride: dim };
+        let projected = match self.gate {
+            Some(HeadGate::WithQueries { both, .. }) => both,
+            Some(HeadGate::Own { .. }) | None => q,
+        };
+        let queries = (&self.q.linear, projected);
+        match &self.kv {
+            Some(kv) => kv.project(pass, x, queries, self.work),
+            None => Linear::forward_each(pass, x, [queries], rows),
         }
-        let attention = pass.backend.bidirectional().expect("encoders load where there is one");
-        attention.attend_both_ways(self.layer, q, out, &self.spec, pass.batch);
+        match &self.gate {
+            Some(HeadGate::WithQueries { both, gate }) => {
+                let part = |first| HeadColumns { buffer: *both, first, stride: 2 * dim };
+                pass.backend.copy_heads(part(0), dim, heads(q), rows);
+                pass.backend.copy_heads(part(dim), dim, heads(*gate), rows);
+            }
+            Some(HeadGate::Own { linear, gate, .. }) => linear.forward(pass, x, *gate, rows),
+            None => {}
+        }
+        let q = self.normed_and_rotated(pass, q, self.q.norm, self.rotations.queries);
+        let kv = self.kv.as_ref().map(|kv| {
+            let v = kv.values(pass, self.work);
+            let k = self.normed_and_rotated(pass, self.work.k, kv.k.norm, self.rotations.keys);
+            [k, v]
+        });
+        (q, kv)
+    }
+
+    /// The buffer for what heads attend to, `[rows, heads * head_dim]`.
+    pub fn mixed(&self) -> Buffer {
+        self.work.mixed
+    }
+
+    /// Gates what heads attended to, and projects it to `out`, `[rows, hidden]`.
+    pub fn output(&self, pass: &mut ForwardPass<'_>, out: Buffer) {
+        let (rows, mixed) = (pass.rows(), self.work.mixed);
+        let gated = self.gate.map_or(mixed, |gate| gate.apply(pass, mixed));
+        self.out.forward(pass, gated, out, rows);
     }
 
     /// Queries or keys after their norm and rotation.
@@ -175,13 +204,54 @@ impl GroupedAttention {
     }
 }
 
+impl GroupedAttention {
+    /// Loads the projections, with sinks `attn_sinks`: all of this rank's heads.
+    ///
+    /// # Errors
+    /// If a tensor is missing or has another shape, the heads cannot be divided among the ranks, or
+    /// the device has no memory for it.
+    pub fn load(
+        loader: &mut Loader<'_>,
+        place: OpPlace,
+        spec: &GroupedSpec,
+    ) -> Result<Self, Error> {
+        let (projections, own) = GroupedProjections::load(loader, spec)?;
+        let sinks = match spec.sinks {
+            true => Some(loader.vector_part("attn_sinks.weight", own.queries.clone())?),
+            false => None,
+        };
+        let of_rank =
+            GroupedSpec { heads: own.queries.len(), kv_heads: own.kv.len(), ..spec.clone() };
+        Ok(Self {
+            layer: cached_layer(loader, place.layer, spec.keys)?,
+            projections,
+            spec: AttentionSpec {
+                heads: own.queries.len(),
+                scale: spec.scale,
+                window: window_of(spec),
+                sinks,
+            },
+            cache: of_rank.cache(place.layer),
+        })
+    }
+
+    /// Attention of the queries `q` into `out`, `[rows, heads * head_dim]` each.
+    fn attend(&self, pass: &mut ForwardPass<'_>, q: Buffer, out: Buffer) {
+        if self.spec.window.ahead == 0 {
+            return pass.backend.attention(self.layer, q, out, &self.spec, pass.batch);
+        }
+        let attention = pass.backend.bidirectional().expect("encoders load where there is one");
+        attention.attend_both_ways(self.layer, q, out, &self.spec, pass.batch);
+    }
+}
+
 impl Operation for GroupedAttention {
     fn name(&self) -> &'static str {
         "attention"
     }
 
     fn split(&self) -> Split {
-        self.out.split
+        self.projections.split()
     }
 
     fn cache(&self) -> LayerCache {
@@ -189,39 +259,13 @@ impl Operation for GroupedAttention {
     }
 
     fn forward(&self, pass: &mut ForwardPass<'_>, x: Buffer, out: Buffer) -> Result<(), Error> {
+        let (q, kv) = self.projections.project(pass, x);
         // The rows' keys and values are stored first.
-        let AttentionBuffers { mut q, mixed, .. } = self.work;
-        let (rows, dim) = (pass.rows(), self.head_dim);
-        let heads = |buffer| HeadColumns { buffer, first: 0, stride: dim };
-        // q: [rows, heads * head_dim]
-        let projected = match self.gate {
-            Some(HeadGate::WithQueries { both, .. }) => both,
-            Some(HeadGate::Own { .. }) | None => q,
-        };
-        let queries = (&self.q.linear, projected);
-        match &self.kv {
-            Some(kv) => kv.project(pass, x, queries, self.work),
-            None => Linear::forward_each(pass, x, [queries], rows),
-        }
-        match &self.gate {
-            Some(HeadGate::WithQueries { both, gate }) => {
-                let part = |first| HeadColumns { buffer: *both, first, stride: 2 * dim };
-                pass.backend.copy_heads(part(0), dim, heads(q), rows);
-                pass.backend.copy_heads(part(dim), dim, heads(*gate), rows);
-            }
-            Some(HeadGate::Own { linear, gate, .. }) => linear.forward(pass, x, *gate, rows),
-            None => {}
-        }
-        q = self.normed_and_rotated(pass, q, self.q.norm, self.rotations.queries);
-        if let Some(kv) = &self.kv {
-            let v = kv.values(pass, self.work);
-            let k = self.normed_and_rotated(pass, self.work.k, kv.k.norm, self.rotations.keys);
+        if let Some([k, v]) = kv {
             pass.backend.store_kv(self.layer, k, Some(v), pass.batch);
         }
-        // mixed: [rows, heads * head_dim]
-        self.attend(pass, q, mixed);
-        let gated = self.gate.map_or(mixed, |gate| gate.apply(pass, mixed));
-        self.out.forward(pass, gated, out, rows);
+        self.attend(pass, q, self.projections.mixed());
+        self.projections.output(pass, out);
         Ok(())
     }
 }

@@ -108,7 +108,8 @@ impl Head {
         self.normalise(pass, (x, normed), rows);
         let own = self.others.as_ref().map_or(logits, |others| others.own);
         let linear = self.linear.expect("logits are computed of models that generate");
-        linear.forward_logits(pass, normed, own, rows);
+        let hidden = if self.has_norm() { normed } else { x };
+        linear.forward_logits(pass, hidden, own, rows);
         if self.scale != 1.0 {
             pass.backend.map(MapOp::Scale(self.scale), own, rows);
         }

@@ -61,7 +61,7 @@ impl Indexer {
         (first, (rope, rotated), eps, rounding): (usize, (Rope, usize), f32, Rounding),
     ) -> Result<Self, Error> {
         let CompressedIndexSpec { heads, top, rows: sizes } = *index;
-        let first = (first, rope, eps);
+        let first = (first, (rope, rotated), eps);
         let compressor = Compressor::load(loader, "indexer_compressor", &sizes, first)?;
         let (compared, rows) = (Compared::Compressed(compressor), compressor.rows());
         let [q, weights] = projections(loader, [heads, sizes.dim])?;
@@ -98,10 +98,9 @@ impl Indexer {
                 let gates = Linear::load_exact(loader, "indexer_compressor_gate", Slice::Whole)?;
                 let pooled = Compression {
                     values: rows,
-                    gates: rows + 1,
+                    gates: Some((rows + 1, loader.vector("indexer_compressor_ape.weight")?)),
                     out: rows + 2,
                     overlap: false,
-                    bias: loader.vector("indexer_compressor_ape.weight")?,
                     norm: None,
                     rope: None,
                 };
@@ -129,7 +128,7 @@ impl Indexer {
             Compared::Pooled(keys, (linear, gates), pooled) => {
                 self.store_keys(pass, layer, keys, x);
                 linear.forward(pass, x, *gates, rows);
-                pass.backend.store_rows(layer, pooled.gates, *gates, pass.batch);
+                pass.backend.store_rows(layer, keys.rows + 1, *gates, pass.batch);
                 pass.backend.compress(layer, pooled, pass.batch);
             }
         }

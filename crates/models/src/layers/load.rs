@@ -1,5 +1,6 @@
 //! Loads an operation as its specification says.
 
+use super::blocks::BlockAttention;
 use super::compressed::CompressedAttention;
 use super::convolution::ShortConvolution;
 use super::delta::GatedDelta;
@@ -9,6 +10,7 @@ use super::joint::MlpAndExperts;
 use super::latent::LatentAttention;
 use super::layer_input::LayerInput;
 use super::mlp::GatedMlp;
+use super::ngrams::NgramEmbeddings;
 use super::operation::{OpPlace, Operation};
 use super::parallel::Parallel;
 use super::state_space::StateSpace;
@@ -34,6 +36,8 @@ pub(crate) fn load(
         OpSpec::Experts(spec) => Box::new(Moe::load(loader, spec)?),
         OpSpec::Joint(spec) => Box::new(MlpAndExperts::load(loader, spec)?),
         OpSpec::LayerInput(spec) => Box::new(LayerInput::load(loader, spec)?),
+        OpSpec::Blocks(spec) => Box::new(BlockAttention::load(loader, place, spec)?),
+        OpSpec::Ngrams(spec) => Box::new(NgramEmbeddings::load(loader, place, spec)?),
         OpSpec::Parallel(specs) => {
             let ops = load_all(loader, place, specs)?;
             Box::new(Parallel::new(loader, ops)?)

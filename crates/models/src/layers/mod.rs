@@ -1,6 +1,7 @@
 //! The decoder and its operations: one file for each, which loads what the specification of the
 //! operation lists (`formats::layers`) and computes it.
 
+mod blocks;
 mod cache;
 mod compressed;
 mod compressor;
@@ -9,6 +10,7 @@ mod decoder;
 mod delta;
 mod embedding;
 mod experts;
+mod gated_streams;
 mod grouped;
 mod head;
 mod indexer;
@@ -18,6 +20,7 @@ mod layer_input;
 mod linear;
 mod load;
 mod mlp;
+mod ngrams;
 mod norm;
 mod operation;
 mod parallel;

@@ -24,6 +24,9 @@ pub(crate) trait Operation: Send {
         None
     }
 
+    /// Begins what can be done before the layers of a step are computed.
+    fn prepare(&self, _pass: &mut ForwardPass<'_>) {}
+
     /// Computes `out` from the rows `x` of the batch; stores what is kept of them.
     fn forward(&self, pass: &mut ForwardPass<'_>, x: Buffer, out: Buffer) -> Result<(), Error>;
 }

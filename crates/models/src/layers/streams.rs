@@ -1,6 +1,8 @@
 //! The residual stream, or streams: hyper-connections (mHC; DeepSeek V4) keep several, from which a
-//! sublayer reads a mixture and into which its output is mixed.
+//! sublayer reads a mixture and into which its output is mixed; gated streams (Qwen3.8) are read
+//! and added to without mixing.
 
+use super::gated_streams::GatedStreams;
 use super::linear::Linear;
 use super::norm::Norm;
 use crate::error::Error;
@@ -32,11 +34,14 @@ struct Streams {
     norm: Norm,
     /// What the output head reads, on the last stage.
     head: Option<Collapsed>,
+    /// What is added to all streams: `[rows, streams * hidden]`.
+    added: Buffer,
 }
 
 /// How the output head reads the streams.
 enum Collapsed {
     Mixture(Mixture),
+    Gated(GatedStreams),
     /// Their mean: a buffer `[rows, streams]` of equal factors.
     Mean(Buffer),
 }
@@ -48,6 +53,10 @@ pub(crate) enum Stream {
         scale: f32,
     },
     Several(Mixture),
+    /// Several, which are read through gates and added to.
+    Gated(GatedStreams),
+    /// Several, all of which are read and added to.
+    All,
 }
 
 impl Stream {
@@ -59,6 +68,8 @@ impl Stream {
         match spec {
             StreamSpec::One { scale } => Ok(Self::One { scale: *scale }),
             StreamSpec::Several(mixture) => Mixture::load(loader, mixture).map(Self::Several),
+            StreamSpec::Gated(gated) => GatedStreams::load(loader, gated).map(Self::Gated),
+            StreamSpec::All => Ok(Self::All),
         }
     }
 }
@@ -105,8 +116,12 @@ impl Residual {
     /// # Errors
     /// If a tensor is missing or has another shape, or the device has no memory for it.
     pub fn load(loader: &mut Loader<'_>, head: &HeadSpec, x: Buffer) -> Result<Self, Error> {
-        let Some(mixture) = &head.mixture else { return Ok(Self { x, several: None }) };
-        let width = mixture.streams.streams * loader.hidden();
+        let streams = match (&head.mixture, &head.gated) {
+            (Some(mixture), _) => mixture.streams.streams,
+            (None, Some(gated)) => gated.streams.streams,
+            (None, None) => return Ok(Self { x, several: None }),
+        };
+        let width = streams * loader.hidden();
         let last = loader.stage.rank() + 1 == loader.stage.ranks();
         let rows = loader.limits.rows.max(loader.limits.logit_rows);
         let several = Streams {
@@ -114,7 +129,8 @@ impl Residual {
             normed: loader.backend.buffer(rows, width)?,
             gathered: loader.backend.buffer(rows, width)?,
             norm: Norm::without_weight(loader, width, head.eps),
-            head: if last { Some(Collapsed::load(loader, mixture, rows)?) } else { None },
+            head: if last { Collapsed::load(loader, head, rows)? } else { None },
+            added: loader.shared("added_to_streams", width)?,
         };
         Ok(Self { x, several: Some(several) })
     }
@@ -136,20 +152,43 @@ impl Residual {
         }
     }
 
-    /// What a sublayer reads: `[rows, hidden]`.
+    /// What a sublayer reads: `[rows, hidden]`, or all streams.
     pub fn read(&self, pass: &mut ForwardPass<'_>, stream: &Stream) -> Buffer {
-        if let (Some(several), Stream::Several(mixture)) = (&self.several, stream) {
-            several.mix(pass, (several.streams, self.x), mixture, pass.rows());
+        let Some(several) = &self.several else { return self.x };
+        if let Stream::All = stream {
+            return several.streams;
+        }
+        let rows = pass.rows();
+        match stream {
+            Stream::Several(mixture) => {
+                several.mix(pass, (several.streams, self.x), mixture, rows);
+            }
+            Stream::Gated(gated) => {
+                gated.read(pass, [several.streams, several.normed], self.x, rows);
+            }
+            Stream::One { .. } | Stream::All => {}
         }
         self.x
     }
 
-    /// Adds the output of a sublayer, `[rows, hidden]`.
+    /// Where a sublayer writes what is added: `delta`, `[rows, hidden]`, or for all streams.
+    pub fn output(&self, stream: &Stream, delta: Buffer) -> Buffer {
+        match (&self.several, stream) {
+            (Some(several), Stream::All) => several.added,
+            _ => delta,
+        }
+    }
+
+    /// Adds the output of a sublayer, `[rows, hidden]`, or for all streams.
     pub fn add(&self, pass: &mut ForwardPass<'_>, stream: &Stream, y: Buffer) {
         let rows = pass.rows();
         match (&self.several, stream) {
             (Some(several), Stream::Several(mixture)) => {
                 pass.backend.write_streams(several.streams, mixture.factors, y, rows);
+            }
+            (Some(several), Stream::Gated(gated)) => gated.add(pass, several.streams, y, rows),
+            (Some(several), Stream::All) => {
+                pass.backend.map(MapOp::Add(y), several.streams, rows);
             }
             (_, Stream::One { scale }) if *scale != 1.0 => {
                 pass.backend.map(MapOp::Scale(*scale), y, rows);
@@ -166,6 +205,9 @@ impl Residual {
                 pass.backend.gather(*streams, rows, *gathered);
                 match head {
                     Collapsed::Mixture(head) => all.mix(pass, (*gathered, out), head, rows.len()),
+                    Collapsed::Gated(head) => {
+                        head.read(pass, [*gathered, all.normed], out, rows.len());
+                    }
                     Collapsed::Mean(factors) => {
                         pass.backend.read_streams(*gathered, *factors, out, rows.len());
                     }
@@ -181,14 +223,18 @@ impl Collapsed {
     ///
     /// # Errors
     /// If a tensor is missing or has another shape, or the device has no memory for it.
-    fn load(loader: &mut Loader<'_>, spec: &MixtureSpec, rows: usize) -> Result<Self, Error> {
+    fn load(loader: &mut Loader<'_>, head: &HeadSpec, rows: usize) -> Result<Option<Self>, Error> {
+        if let Some(gated) = &head.gated {
+            return GatedStreams::load(loader, gated).map(Self::Gated).map(Some);
+        }
+        let Some(spec) = &head.mixture else { return Ok(None) };
         if spec.mixing != Mixing::Mean {
-            return Mixture::load(loader, spec).map(Self::Mixture);
+            return Mixture::load(loader, spec).map(Self::Mixture).map(Some);
         }
         let streams = spec.streams.streams;
         let factors = loader.backend.buffer(rows, streams)?;
         loader.backend.update(factors, rows, &mut |factors| factors.fill(1.0 / streams as f32));
-        Ok(Self::Mean(factors))
+        Ok(Some(Self::Mean(factors)))
     }
 }
 

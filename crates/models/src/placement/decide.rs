@@ -158,6 +158,10 @@ impl RulePlace {
         let converted = ty != tensor.ty;
         let memory = match self.memory {
             None if packs => return Ok(TensorMemory::Packed),
+            // It may be far larger than memory, and few of its rows are read for a token.
+            None if tensor.is_ngram_table() && !converted && !backend.device().is_gpu => {
+                return Ok(TensorMemory::Disk);
+            }
             None if converted => return Ok(TensorMemory::Copied),
             None => return Ok(TensorMemory::Mapped),
             Some(memory) => memory,

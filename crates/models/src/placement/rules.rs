@@ -151,10 +151,11 @@ pub struct Placed {
 }
 
 impl Placed {
-    /// Whether the tensor is read into memory when products need it. Rows of embeddings are not:
-    /// they are used where they are.
+    /// Whether the tensor is read into memory when products need it. Rows of tables are not: they
+    /// are used where they are.
     pub fn is_streamed(&self) -> bool {
-        self.memory == TensorMemory::Disk && self.kind != TensorKind::Embed
+        let is_table = matches!(self.kind, TensorKind::Embed | TensorKind::NgramTable);
+        self.memory == TensorMemory::Disk && !is_table
     }
 
     /// The setting for a backend.
@@ -168,6 +169,7 @@ impl Placed {
             TensorMemory::Packed | TensorMemory::Copied => MemoryPolicy::Auto,
             TensorMemory::Mapped => MemoryPolicy::Mapped,
             TensorMemory::Locked => MemoryPolicy::Locked,
+            TensorMemory::Disk if self.kind == TensorKind::NgramTable => MemoryPolicy::Rows,
             TensorMemory::Disk => MemoryPolicy::Disk,
         }
     }

@@ -59,6 +59,11 @@ impl TensorInfo {
         self.shape.len() < 2 || self.kind == TensorKind::Norm || self.name.ends_with(".bias")
     }
 
+    /// Whether the tensor is a table of embeddings of n-grams.
+    pub fn is_ngram_table(&self) -> bool {
+        self.kind == TensorKind::NgramTable
+    }
+
     /// Matrices, and rows and columns of each.
     fn matrices(&self) -> (usize, usize, usize) {
         match self.shape.as_slice() {
@@ -79,7 +84,7 @@ impl TensorInfo {
     }
 
     /// Bytes of a copy of this type that `backend` packs for products in `mode`, if it packs the
-    /// type. An embedding table is looked up, not multiplied.
+    /// type. Tables are looked up, not multiplied.
     pub fn packed_bytes(
         &self,
         ty: &'static QuantType,
@@ -87,7 +92,8 @@ impl TensorInfo {
         backend: &dyn Backend,
     ) -> Option<usize> {
         let (count, rows, cols) = self.matrices();
-        if self.is_vector() || self.kind == TensorKind::Embed || self.elements() == 0 {
+        let is_table = self.kind == TensorKind::Embed || self.is_ngram_table();
+        if self.is_vector() || is_table || self.elements() == 0 {
             return None;
         }
         let each = backend.held(ty, rows, cols, mode).bytes?;

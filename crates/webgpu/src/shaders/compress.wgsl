@@ -1,5 +1,5 @@
 // Compressed rows: per channel a softmax over the gates of positions weighs their values; then a
-// norm, a rotation of the last values, rounding, and storing. A workgroup computes one row. Sums
+// norm, a rotation of some values, rounding, and storing. Without gates it is the mean. A workgroup computes one row. Sums
 // over positions are in ascending order.
 @group(0) @binding(0) var<storage, read> batch: array<u32>;
 @group(0) @binding(1) var<storage, read_write> values: array<u32>;
@@ -37,6 +37,9 @@ fn input_at(sequence: u32, number: u32, position: u32, channel: u32) -> Input {
 }
 
 fn gate(input: Input) -> f32 {
+    if params.gated == 0u {
+        return 0.0;
+    }
     return row_value(params.pooled, gates[input.word], input.column) + bias[input.bias];
 }
 
@@ -76,7 +79,7 @@ fn normalise(lane: u32) {
 }
 
 fn rotate(angles: u32, lane: u32) {
-    let start = params.out.dim - 2u * params.pairs;
+    let start = params.rotated;
     for (var pair = lane; pair < params.pairs; pair += LANES) {
         var at = vec2(start + pair, start + pair + params.pairs);
         if params.interleaved != 0u {

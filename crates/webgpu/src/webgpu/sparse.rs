@@ -138,8 +138,11 @@ params! {
         list_at: u32,
         count: u32,
         overlap: u32,
-        /// Whether rows have a norm.
+        /// Whether positions have gates, and rows a norm.
+        gated: u32,
         normed: u32,
+        /// The first value that is rotated.
+        rotated: u32,
         pairs: u32,
         interleaved: u32,
         eps: f32,
@@ -226,6 +229,12 @@ impl WebGpu {
             complete.extend(numbers.map(|number| (index, number)));
         }
         let inbox = self.gpu.inbox();
+        // What is missing is not read: something takes its place.
+        let (gates, bias) = spec.gates.unzip();
+        let weights = spec.norm.map(|(weights, _)| weights);
+        let Some(any) = bias.or(weights) else {
+            return self.note(Err(unsupported("rows without gates and without a norm")));
+        };
         for listed in complete.chunks((LISTED / self.listed_words(spec)).max(1)) {
             let list = self.listed(spec, every, listed);
             let list_at = self.gpu.send(&list);
@@ -234,11 +243,11 @@ impl WebGpu {
             let bound = [
                 self.step.words(),
                 cached(spec.values),
-                cached(spec.gates),
+                cached(gates.unwrap_or(spec.values)),
                 cached(spec.out),
                 &inbox,
-                &self.vectors[spec.bias.0],
-                &self.vectors[spec.norm.map_or(spec.bias, |(weights, _)| weights).0],
+                &self.vectors[bias.unwrap_or(any).0],
+                &self.vectors[weights.unwrap_or(any).0],
             ];
             self.gpu.run(&COMPRESS, workgroups(listed.len()), &bound, &params);
         }
@@ -246,13 +255,13 @@ impl WebGpu {
 
     /// Words that tell a kernel about a compressed row.
     fn listed_words(&self, spec: &Compression) -> usize {
-        2 + 2 * spec.rope.map_or(0, |rope| self.ropes[rope.0].frequencies.len())
+        2 + 2 * spec.rope.map_or(0, |(rope, _)| self.ropes[rope.0].frequencies.len())
     }
 
     /// Sequence, number, cosines and sines of each row.
     fn listed(&self, spec: &Compression, every: usize, rows: &[(usize, usize)]) -> Vec<u32> {
         let Some(Rotation { frequencies, magnitude, .. }) =
-            spec.rope.map(|rope| &self.ropes[rope.0])
+            spec.rope.map(|(rope, _)| &self.ropes[rope.0])
         else {
             return rows.iter().flat_map(|&(of, number)| [of as u32, number as u32]).collect();
         };
@@ -275,18 +284,22 @@ impl WebGpu {
 
     /// Parameters of the kernel of compressed rows, except which they are.
     fn compress_params(&self, layer: usize, spec: &Compression) -> Result<CompressParams, Error> {
+        let gates = spec.gates.map_or(spec.values, |(gates, _)| gates);
         let [values, gates, out] =
-            [spec.values, spec.gates, spec.out].map(|which| self.kv.rows(layer, which));
-        let rotation = spec.rope.map(|rope| &self.ropes[rope.0]);
+            [spec.values, gates, spec.out].map(|which| self.kv.rows(layer, which));
+        let rotation = spec.rope.map(|(rope, _)| &self.ropes[rope.0]);
         let pairs = rotation.map_or(0, |rotation| rotation.frequencies.len());
         let interleaved = rotation.is_some_and(|rotation| rotation.pairs == Pairs::Interleaved);
+        let rotated = spec.rope.map_or(0, |(_, first)| first);
         let RowLayout::Plain(rounding) = out.rows.layout else {
             return Err(unsupported("compressed rows of heads"));
         };
         if bytemuck::bytes_of(&values.plain()) != bytemuck::bytes_of(&gates.plain()) {
             return Err(unsupported("values and gates of different layouts"));
         }
-        if 2 * pairs > out.rows.dim || out.rows.dim > MAX_COMPRESSED || !rounding.fits(out.rows.dim)
+        if rotated + 2 * pairs > out.rows.dim
+            || out.rows.dim > MAX_COMPRESSED
+            || !rounding.fits(out.rows.dim)
         {
             return Err(unsupported("compressed rows of this size, rotation and rounding"));
         }
@@ -298,7 +311,9 @@ impl WebGpu {
             list_at: 0,
             count: 0,
             overlap: u32::from(spec.overlap),
+            gated: u32::from(spec.gates.is_some()),
             normed: u32::from(spec.norm.is_some()),
+            rotated: rotated as u32,
             pairs: pairs as u32,
             interleaved: u32::from(interleaved),
             eps: spec.norm.map_or(0.0, |(_, eps)| eps),
@@ -444,13 +459,13 @@ impl WebGpu {
             window: window.plain(),
             seen: word(seen),
             limit: word(limit),
-            run: word(spec.run),
             heads: word(spec.heads),
             scale: spec.scale,
             first: 0,
             rows: 0,
             stride: word(complete.min(most) + seen.min(last + 1)),
             sinks: u32::from(spec.sinks.is_some()),
+            run: word(spec.run),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Residual streams of hyper-connections.
 
 use crate::gpu::{Access, Kernel};
-use crate::parts::{EACH, EXP_TO_ONE, SIGMOID, dealt, workgroups};
+use crate::parts::{EACH, EXP_TO_ONE, LANES, SIGMOID, dealt, workgroups};
 use crate::webgpu::held::device::WebGpu;
 use crate::wgsl::{numbers, params};
 use backend::{Buffer, Error, HyperSpec, StreamFactors};
@@ -35,6 +35,27 @@ static WRITE: Kernel = Kernel {
     source: &[MixParams::WGSL, include_str!("../shaders/streams_write.wgsl"), EACH],
     bindings: &[Access::Write, Access::Write, Access::Write],
 };
+
+static GATE: Kernel = Kernel {
+    name: "streams_gate",
+    source: &[
+        GateParams::WGSL,
+        include_str!("../shaders/streams_gate.wgsl"),
+        SIGMOID,
+        EXP_TO_ONE,
+        LANES,
+    ],
+    bindings: &[Access::Write, Access::Write, Access::Write, Access::Write],
+};
+
+params! {
+    struct GateParams {
+        /// Streams of all rows, and of each.
+        count: u32,
+        streams: u32,
+        width: u32,
+    }
+}
 
 params! {
     struct SpreadParams {
@@ -138,6 +159,19 @@ impl WebGpu {
         }
         let bound = [x, factors, y].map(|buffer| &self.buffers[buffer.0].words);
         self.gpu.run(&WRITE, dealt(params.count as usize), &bound, &params);
+    }
+
+    /// Gates `values`, `[rows, width]`, for each stream by its key and query.
+    pub(crate) fn gate(&mut self, [keys, queries, values]: [Buffer; 3], out: Buffer, rows: usize) {
+        let (width, all) = (self.buffer_of(values).width, self.buffer_of(out).width);
+        let streams = all / width;
+        let params = GateParams {
+            count: (rows * streams) as u32,
+            streams: streams as u32,
+            width: width as u32,
+        };
+        let bound = [keys, queries, values, out].map(|buffer| &self.buffers[buffer.0].words);
+        self.gpu.run(&GATE, workgroups(rows * streams), &bound, &params);
     }
 
     /// Values of `y`, its width, the number of streams, and the width of the factors.

@@ -7,6 +7,7 @@ use crate::cpu::kv::{KvCache, PlainRef};
 use crate::cpu::scratch::{grown, scratch};
 use crate::handles::Compression;
 use base::AlignedVec;
+use kernels::Isa;
 use kernels::compress::{PoolSlot, pool};
 use kernels::kv::round;
 use kernels::{elementwise, rope};
@@ -39,9 +40,8 @@ impl CompressScratch {
 /// The sources of compressed rows.
 struct Sources<'a> {
     values: PlainRef<'a>,
-    gates: PlainRef<'a>,
-    /// `[every, width]`.
-    bias: &'a [f32],
+    /// With what is added to them, `[every, width]`.
+    gates: Option<(PlainRef<'a>, &'a [f32])>,
     /// Values of a row.
     dim: usize,
     every: usize,
@@ -49,20 +49,41 @@ struct Sources<'a> {
 }
 
 impl<'a> Sources<'a> {
+    /// Computes row `number`: of gates with a bias, or else the mean.
+    fn pool(&self, isa: Isa, number: usize, table: &[u32], row: &mut [f32]) {
+        if let Some((gates, bias)) = &self.gates {
+            return self.slots((gates, bias), number, table, |slots| pool(isa, slots, row));
+        }
+        row.fill(0.0);
+        for position in number * self.every..(number + 1) * self.every {
+            elementwise::add(isa, row, self.stored(&self.values, position, table));
+        }
+        elementwise::scale(isa, row, 1.0 / self.every as f32);
+    }
+
+    /// What is stored of a position.
+    fn stored(&self, rows: &PlainRef<'a>, position: usize, table: &[u32]) -> &'a [f32] {
+        let bytes = &rows.data[rows.offset(position, table)..][..rows.plain.row_bytes()];
+        bytemuck::cast_slice(bytes)
+    }
+
     /// Calls `f` with the pooled positions of row `number`, ascending.
-    fn slots<R>(&self, number: usize, table: &[u32], f: impl FnOnce(&[PoolSlot<'a>]) -> R) -> R {
+    fn slots<R>(
+        &self,
+        (gates, bias): (&PlainRef<'a>, &'a [f32]),
+        number: usize,
+        table: &[u32],
+        f: impl FnOnce(&[PoolSlot<'a>]) -> R,
+    ) -> R {
         let (dim, every) = (self.dim, self.every);
         let first = (number * every).saturating_sub(if self.overlap { every } else { 0 });
         let slot = |position: usize| {
             let own = position >= number * every;
             let start = if self.overlap && own { dim } else { 0 };
-            let part = |rows: &PlainRef<'a>| {
-                let bytes = &rows.data[rows.offset(position, table)..][..rows.plain.row_bytes()];
-                &bytemuck::cast_slice::<u8, f32>(bytes)[start..start + dim]
-            };
-            let bias = position % every * (self.bias.len() / every) + start;
-            let bias = &self.bias[bias..bias + dim];
-            PoolSlot { value: part(&self.values), gate: part(&self.gates), bias }
+            let part = |rows| &self.stored(rows, position, table)[start..start + dim];
+            let first = position % every * (bias.len() / every) + start;
+            let bias = &bias[first..first + dim];
+            PoolSlot { value: part(&self.values), gate: part(gates), bias }
         };
         let positions = first..(number + 1) * every;
         let mut slots = [PoolSlot { value: &[], gate: &[], bias: &[] }; STACK_SLOTS];
@@ -99,8 +120,9 @@ impl CompressScratch {
         if !complete.is_empty() {
             let sources = Sources {
                 values: kv.plain(layer, spec.values),
-                gates: kv.plain(layer, spec.gates),
-                bias: &core.vectors[spec.bias.0],
+                gates: spec
+                    .gates
+                    .map(|(gates, bias)| (kv.plain(layer, gates), &core.vectors[bias.0][..])),
                 dim,
                 every,
                 overlap: spec.overlap,
@@ -111,7 +133,7 @@ impl CompressScratch {
                 let (index, number) = complete[at];
                 let table = batch.block_table(&batch.sequences()[index], sources.values.group);
                 let row = tile.row_mut(at);
-                sources.slots(number, table, |slots| pool(core.isa, slots, row));
+                sources.pool(core.isa, number, table, row);
                 finish_row(core, ropes, spec, number * every, row);
                 round(core.isa, kv.plain(layer, spec.out).plain.rounding, row);
             });
@@ -125,7 +147,7 @@ impl CompressScratch {
     }
 }
 
-/// Normalises a pooled row and rotates its last values by `position`, where it has a norm and is
+/// Normalises a pooled row and rotates a part of it by `position`, where it has a norm and is
 /// rotated.
 fn finish_row(core: &CpuCore, ropes: &Ropes, spec: &Compression, position: usize, row: &mut [f32]) {
     if let Some((weights, eps)) = spec.norm {
@@ -134,14 +156,13 @@ fn finish_row(core: &CpuCore, ropes: &Ropes, spec: &Compression, position: usize
             row.copy_from_slice(normed);
         });
     }
-    let Some(rope) = spec.rope else { return };
+    let Some((rope, first)) = spec.rope else { return };
     let RopeTable { frequencies, magnitude, pairs, .. } = ropes.table(rope);
     let pairs_of_row = frequencies.len();
     scratch(2 * pairs_of_row, |angles| {
         let (cos, sin) = angles.split_at_mut(pairs_of_row);
         rope::angles(position as u32, frequencies, magnitude.at(position as u32), cos, sin);
         let rotated = 2 * pairs_of_row;
-        let start = row.len() - rotated;
-        rope::rotate(core.isa, &mut row[start..], rotated, *pairs, cos, sin);
+        rope::rotate(core.isa, &mut row[first..][..rotated], rotated, *pairs, cos, sin);
     });
 }

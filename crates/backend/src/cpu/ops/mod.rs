@@ -13,3 +13,4 @@ pub(super) mod ropes;
 pub(super) mod rows;
 pub(super) mod sparse;
 pub(super) mod streams;
+pub(super) mod tables;

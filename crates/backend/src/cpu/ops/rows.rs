@@ -6,14 +6,18 @@ use crate::map_op::MapOp;
 use kernels::kv::Rounding;
 use kernels::{Isa, delta, elementwise, kv};
 
-/// Rows of an embedding table.
+/// Rows of an embedding table, as many as fit in each row of `out`.
 pub(in crate::cpu) fn embed(core: &mut CpuCore, table: &MatrixSpec, tokens: &[u32], out: Buffer) {
     let MatrixSpec { ty, cols, bytes, .. } = table;
     let row_bytes = ty.bytes_for(*cols).expect("checked in `table`");
     let dequantize = ty.dequantize.expect("checked in `table`");
-    core.each_row("embed", (out, tokens.len()), |_, row, out| {
-        let start = tokens[row] as usize * row_bytes;
-        dequantize(&bytes.read(start..start + row_bytes), out);
+    let each = core.width(out) / cols;
+    core.each_row("embed", (out, tokens.len() / each), |_, row, out| {
+        let tokens = &tokens[row * each..][..each];
+        for (token, out) in tokens.iter().zip(out.chunks_exact_mut(*cols)) {
+            let start = *token as usize * row_bytes;
+            dequantize(&bytes.read(start..start + row_bytes), out);
+        }
     });
 }
 

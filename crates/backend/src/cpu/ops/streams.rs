@@ -3,6 +3,7 @@
 use crate::cpu::core::CpuCore;
 use crate::handles::{Buffer, HyperSpec, StreamFactors};
 use kernels::Isa;
+use kernels::elementwise;
 use kernels::hyper::{self, Mixing};
 
 pub(in crate::cpu) fn spread(core: &mut CpuCore, x: Buffer, out: Buffer, rows: usize) {
@@ -78,4 +79,43 @@ pub(in crate::cpu) fn write(
     core.each_row("write_streams", (x, rows), |core, row, x| {
         hyper::write_streams(core.isa, x, core.row(factors, row), core.row(y, row));
     });
+}
+
+/// Least magnitude of the product of a key and a query whose root is taken.
+const MIN_PRODUCT: f32 = 1e-6;
+
+pub(in crate::cpu) fn gate(
+    core: &mut CpuCore,
+    [keys, queries, values]: [Buffer; 3],
+    out: Buffer,
+    rows: usize,
+) {
+    core.each_row("gate_streams", (out, rows), |core, row, out| {
+        let values = core.row(values, row);
+        let hidden = values.len();
+        let streams = core.row(keys, row).chunks_exact(hidden);
+        let streams = streams.zip(core.row(queries, row).chunks_exact(hidden));
+        for ((k, q), out) in streams.zip(out.chunks_exact_mut(hidden)) {
+            let product = dot(k, q) / (hidden as f32).sqrt();
+            let root = product.abs().max(MIN_PRODUCT).sqrt().copysign(product);
+            out.copy_from_slice(values);
+            elementwise::scale_by_sigmoid(core.isa, out, root);
+        }
+    });
+}
+
+/// Partial sums of a dot product, so that they can be computed side by side.
+const SUMS: usize = 16;
+
+/// The dot product, in an order that depends on the length alone.
+fn dot(a: &[f32], b: &[f32]) -> f32 {
+    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<SUMS>(), b.as_chunks::<SUMS>());
+    let mut sums = [0.0; SUMS];
+    for (a, b) in a.iter().zip(b) {
+        for (sum, (a, b)) in sums.iter_mut().zip(a.iter().zip(b)) {
+            *sum += a * b;
+        }
+    }
+    let rest: f32 = a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum();
+    sums.iter().sum::<f32>() + rest
 }

@@ -61,7 +61,8 @@ impl Executor for Cpu {
                 + self.low_rank.bytes()
                 + self.attention.bytes()
                 + self.compressed.bytes()
-                + self.selections.bytes(),
+                + self.selections.bytes()
+                + self.kept.bytes(),
             cache: self.kv.bytes(),
             states: self.states.bytes(),
         }
@@ -74,7 +75,8 @@ impl Cpu {
         let matrices = &self.products.matrices;
         // A table that products use as well counts once.
         let held = |table: &&MatrixSpec| {
-            table.memory != MemoryPolicy::Disk && !matrices.uses(&table.bytes)
+            let stays = matches!(table.memory, MemoryPolicy::Disk | MemoryPolicy::Rows);
+            !stays && !matrices.uses(&table.bytes)
         };
         let tables = self.tables.iter().filter(held).map(|table| table.bytes.len());
         let vectors = self.core.vectors.iter().map(|vector| 4 * vector.len());

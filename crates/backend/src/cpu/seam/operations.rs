@@ -23,7 +23,10 @@ impl Operations for Cpu {
     }
 
     fn embed(&mut self, table: Table, tokens: &[u32], out: Buffer) {
-        rows::embed(&mut self.core, &self.tables[table.0], tokens, out);
+        match self.kept.of(table.0) {
+            Some(kept) => kept.embed(&mut self.core, &self.tables[table.0], tokens, out),
+            None => rows::embed(&mut self.core, &self.tables[table.0], tokens, out),
+        }
     }
 
     fn rms_norm(&mut self, x: Buffer, norm: RmsNorm, out: Buffer, rows: usize) {
@@ -115,6 +118,17 @@ impl Operations for Cpu {
 
     fn write_streams(&mut self, x: Buffer, factors: Buffer, y: Buffer, rows: usize) {
         streams::write(&mut self.core, x, factors, y, rows);
+    }
+
+    fn gate_streams(
+        &mut self,
+        keys: Buffer,
+        queries: Buffer,
+        values: Buffer,
+        out: Buffer,
+        rows: usize,
+    ) {
+        streams::gate(&mut self.core, [keys, queries, values], out, rows);
     }
 
     fn short_conv(

@@ -9,10 +9,11 @@ use crate::handles::{
     Experts, ExpertsSpec, Magnitude, Matrix, MatrixSpec, Mode, PackedMatrix, Pairs, Rope, Storage,
     Table, Vector,
 };
+use crate::memory::TableStats;
 use crate::routes::ExpertUse;
 use crate::seam::Held;
 use crate::seam::InputSums;
-use crate::seam::{PackedWeights, RecordedRoutes, StreamedWeights, Weights};
+use crate::seam::{CachedTables, PackedWeights, RecordedRoutes, StreamedWeights, Weights};
 use kernels::layout::STORED;
 use kernels::quant::QuantType;
 use std::borrow::Cow;
@@ -36,6 +37,14 @@ impl Weights for Cpu {
         let bytes = self.products.matrices.hold(spec.bytes, spec.memory)?;
         self.tables.push(MatrixSpec { bytes, ..spec });
         Ok(Table(self.tables.len() - 1))
+    }
+
+    fn cached_tables(&mut self) -> Option<&mut dyn CachedTables> {
+        Some(self)
+    }
+
+    fn table_stats(&self) -> Option<TableStats> {
+        self.kept.stats()
     }
 
     fn matrix(&mut self, spec: MatrixSpec) -> Result<Matrix, Error> {
@@ -120,5 +129,17 @@ impl RecordedRoutes for Cpu {
 
     fn take_routes(&mut self, out: &mut Vec<ExpertUse>) {
         self.experts.scratch.take(out);
+    }
+}
+
+impl CachedTables for Cpu {
+    fn table_memory(&mut self, bytes: usize) -> Result<(), Error> {
+        self.kept.start(&self.tables, bytes)
+    }
+
+    fn foresee_rows(&mut self, table: Table, rows: &[u32]) {
+        if let Some(kept) = self.kept.of(table.0) {
+            kept.foresee(&self.tables[table.0], rows);
+        }
     }
 }

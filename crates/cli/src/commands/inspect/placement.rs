@@ -8,6 +8,7 @@ use crate::weights::MemoryArgs;
 use anyhow::{Context, Result};
 use backend::{Backend, Cpu, Mode};
 use engine::{LoadOptions, Runner, WeightsPlan};
+use formats::layers::NGRAM_TABLE;
 use formats::{Checkpoint, Error, ModelFiles, OpenOptions};
 use groups::PlacementGroup;
 use indexmap::IndexMap;
@@ -103,11 +104,30 @@ impl PlacementPlan {
         for (name, bytes) in memory.into_iter().chain(device) {
             out += &format!("{name:<8} {:>10}\n", super::report::size(bytes));
         }
+        for (info, [rows, bytes]) in self.ngram_tables() {
+            let [table, read] = [info.bytes, bytes].map(super::report::size);
+            out +=
+                &format!("{} {table} in the file; a token reads {rows} rows, {read}\n", info.name);
+        }
         if let Some(weights) = &self.weights {
             out += "\n";
             out += &memory::text(weights);
         }
         out
+    }
+
+    /// Tables of n-grams, with the rows and bytes of them that a token reads.
+    fn ngram_tables(&self) -> impl Iterator<Item = (&TensorInfo, [usize; 2])> {
+        self.tensors.iter().filter(|info| info.is_ngram_table()).filter_map(|info| {
+            let layer = info.name.strip_suffix(NGRAM_TABLE)?;
+            let is_value = |it: &&TensorInfo| it.name == format!("{layer}ple_value.weight");
+            let (&[all, width], value) = (&info.shape[..], self.tensors.iter().find(is_value)?)
+            else {
+                return None;
+            };
+            let rows = value.shape.last()?.checked_div(width)?;
+            Some((info, [rows, info.bytes.checked_div(all)? * rows]))
+        })
     }
 
     /// The placement as JSON.
@@ -121,6 +141,8 @@ impl PlacementPlan {
             "device_bytes": self.totals(|placed| placed.device.name),
             "tensors": tensors.map(|(info, placed)| tensor_json(info, placed)).collect::<Json>(),
         });
+        let table = |(info, [rows, bytes]): (&TensorInfo, [usize; 2])| json!({"name": info.name, "bytes": info.bytes, "token_rows": rows, "token_bytes": bytes});
+        plan["ngram_tables"] = self.ngram_tables().map(table).collect();
         if let Some(weights) = &self.weights {
             plan["weights"] = memory::json(weights);
         }

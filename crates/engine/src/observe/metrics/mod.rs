@@ -15,8 +15,7 @@ mod values;
 mod weights;
 
 use crate::observe::outcome::Outcome;
-use backend::Memory;
-use backend::StreamStats;
+use backend::{Memory, StreamStats, TableStats};
 pub use cache::Lookup;
 use histogram::Histogram;
 use prometheus_client::registry::Registry;
@@ -165,6 +164,11 @@ impl Metrics {
     /// Sets what has happened to experts that are read when tokens choose them.
     pub fn weights(&self, stats: StreamStats) {
         self.0.weights.set(stats);
+    }
+
+    /// Sets what has happened to tables whose rows stay on disk.
+    pub fn tables(&self, stats: TableStats) {
+        self.0.weights.set_tables(stats);
     }
 
     /// Sets the number of state slots that sequences hold, that hold snapshots, and that are free.

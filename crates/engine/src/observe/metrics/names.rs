@@ -1,7 +1,7 @@
 //! Names and help texts of the metrics, and the buckets of the histograms. `docs/metrics.md`
 //! explains them.
 
-use backend::StreamStats;
+use backend::{StreamStats, TableStats};
 use store::StoreStats;
 
 /// vLLM's, with fractions of a millisecond for small models.
@@ -70,18 +70,28 @@ pub(super) fn disk_counters(stats: &StoreStats) -> [(&'static str, &'static str,
 pub(super) const DISK_FAILURES: (&str, &str) =
     ("gannet:kv_disk_failures", "Files that could not be read or written, by kind");
 
-/// Memory for streamed experts: name, help, value.
-pub(super) fn weights_gauges(stats: &StreamStats) -> [(&'static str, &'static str, u64); 3] {
+/// Memory for streamed experts, and for rows of tables: name, help, value.
+pub(super) fn weights_gauges(
+    stats: &StreamStats,
+    tables: &TableStats,
+) -> [(&'static str, &'static str, u64); 5] {
     [
+        ("gannet:table_bytes", "Bytes of tables whose rows stay on disk", tables.bytes as u64),
+        ("gannet:table_kept_bytes", "Memory for rows of them", tables.kept_bytes as u64),
         ("gannet:weights_slots", "Slots, each for one expert", stats.slots as u64),
         ("gannet:weights_slot_bytes", "Bytes of all slots", stats.slot_bytes as u64),
         ("gannet:weights_expert_bytes", "Bytes of all streamed experts", stats.expert_bytes as u64),
     ]
 }
 
-/// What has happened to streamed experts: name, help, value.
-pub(super) fn weights_counters(stats: &StreamStats) -> [(&'static str, &'static str, u64); 7] {
+/// What has happened to streamed experts, and to rows of tables: name, help, value.
+pub(super) fn weights_counters(
+    stats: &StreamStats,
+    tables: &TableStats,
+) -> [(&'static str, &'static str, u64); 9] {
     [
+        ("gannet:table_hits", "Rows of tables in memory when a layer needed them", tables.hits),
+        ("gannet:table_misses", "Rows that were not", tables.misses),
         ("gannet:weights_hits", "Experts in memory when a layer needed them", stats.hits),
         ("gannet:weights_misses", "Experts that were not", stats.misses),
         ("gannet:weights_evictions", "Experts that lost their slot", stats.evictions),

@@ -6,6 +6,9 @@ use crate::config::schema::{CompressedConfig, Hyperparameters, INDEXED_RATIO};
 use crate::error::Result;
 use crate::layers::{RopeConfig, RopeScaling};
 
+/// Positions to a row, or to a block, of each layer.
+pub(crate) const COMPRESS_RATIOS: &str = "attention.compress_ratios";
+
 /// Reads the sizes. The rotary embedding of the model is what the common keys say: the base of
 /// layers without compressed rows, and the scaling of the others.
 pub(super) fn read(keys: &GgufKeys, model: &mut Hyperparameters) -> Result<()> {
@@ -28,8 +31,8 @@ pub(super) fn read(keys: &GgufKeys, model: &mut Hyperparameters) -> Result<()> {
 
 /// Positions to a compressed row in each layer. The array may be longer than
 /// the model.
-fn ratios(keys: &GgufKeys, layers: usize) -> Result<Vec<usize>> {
-    let key = keys.key("attention.compress_ratios");
+pub(crate) fn ratios(keys: &GgufKeys, layers: usize) -> Result<Vec<usize>> {
+    let key = keys.key(COMPRESS_RATIOS);
     let ratios = keys.metadata.opt_ints(&key)?;
     let ratios = keys.metadata.required(&key, "an array of integers", ratios)?;
     if ratios.len() < layers {

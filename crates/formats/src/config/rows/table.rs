@@ -1,7 +1,7 @@
 //! The hyperparameters that files give as one value each.
 
 use super::super::fields::{
-    MAX_EXPERTS, MAX_HEADS, MAX_ITERATIONS, MAX_STATE, MAX_TOKENS, MAX_WIDTH,
+    MAX_EXPERTS, MAX_HEADS, MAX_ITERATIONS, MAX_NGRAM, MAX_RATIO, MAX_STATE, MAX_TOKENS, MAX_WIDTH,
 };
 use super::super::yarn;
 use super::row::{Absent, FieldPlace, FieldRow, Kind};
@@ -191,6 +191,40 @@ rows! {
     STREAM_MAGNITUDE: Refused Number
         ["hc_magnitude"] ["hyper_connection.magnitude"] = place!(hyper / ?magnitude);
 
+    /// Gated residual streams.
+    GATED_STREAMS: Refused Count(MAX_STREAMS)
+        ["hc_count"] ["hyper_connection.count"] = place!(gated_streams / streams);
+    /// Values between the products of their gates.
+    GATED_RANK: Refused Count(MAX_WIDTH)
+        ["hc_lowrank"] ["hyper_connection.low_rank"] = place!(gated_streams / rank);
+
+    /// Query heads of an index over blocks of positions.
+    BLOCK_INDEX_HEADS: Refused Count(MAX_HEADS)
+        ["indexer_n_heads"] ["attention.indexer.head_count"] = place!(block_index / heads);
+    /// Values of its queries and keys.
+    BLOCK_INDEX_DIM: Refused Count(MAX_HEADS)
+        ["indexer_head_dim"] ["attention.indexer.key_length"] = place!(block_index / dim);
+    /// Positions of a block.
+    BLOCK_INDEX_EVERY: Refused Count(MAX_RATIO)
+        ["indexer_compress_ratio"] [] = place!(block_index / every);
+    /// Most positions of all chosen blocks.
+    BLOCK_INDEX_BUDGET: Refused Count(MAX_TOKENS)
+        ["indexer_budget"] ["attention.indexer.top_k"] = place!(block_index / budget);
+
+    /// The layer with embeddings of n-grams: counted from one in config.json.
+    NGRAM_LAYERS: Kept Other ["ple_layer_ids"] ["ple.layers"];
+    /// Most tokens of an n-gram.
+    NGRAM_SIZE: Refused Count(MAX_NGRAM)
+        ["ngram_size"] ["ple.ngram_size"] = place!(ngrams / hash.size);
+    /// Rows of an n-gram of each length.
+    NGRAM_HEADS: Refused Count(MAX_EXPERTS)
+        ["heads_per_ngram"] ["ple.heads_per_ngram"] = place!(ngrams / hash.heads);
+    /// Values of all rows of a token.
+    NGRAM_WIDTH: Refused Count(MAX_WIDTH) ["ple_embed_dim"] [] = place!(ngrams / width);
+    /// Positions that the convolution of these embeddings covers.
+    NGRAM_KERNEL: Refused Count(MAX_KERNEL)
+        ["ple_conv_kernel_size"] ["ple.conv_kernel"] = place!(ngrams / kernel);
+
     /// Key heads of Gated DeltaNet.
     DELTA_KEY_HEADS: Refused Count(MAX_HEADS)
         ["linear_num_key_heads"] ["ssm.group_count"] = place!(delta / spec.key_heads);
@@ -282,6 +316,13 @@ pub(crate) const ROW_INDEX: &[FieldRow] = &[ROW_INDEX_HEADS, ROW_INDEX_DIM, ROW_
 pub(crate) const HYPER: &[FieldRow] = &[STREAMS, STREAM_ITERATIONS, STREAM_EPS];
 /// Sizes of hyper-connections of streams that stay apart.
 pub(crate) const APART: &[FieldRow] = &[STREAMS, STREAM_EPS, STREAM_MAGNITUDE];
+/// Sizes of gated residual streams.
+pub(crate) const GATED: &[FieldRow] = &[GATED_STREAMS, GATED_RANK];
+/// Sizes of an index over blocks of positions.
+pub(crate) const BLOCK_INDEX: &[FieldRow] =
+    &[BLOCK_INDEX_HEADS, BLOCK_INDEX_DIM, BLOCK_INDEX_EVERY, BLOCK_INDEX_BUDGET];
+/// Sizes of embeddings of n-grams.
+pub(crate) const NGRAMS: &[FieldRow] = &[NGRAM_SIZE, NGRAM_HEADS, NGRAM_WIDTH, NGRAM_KERNEL];
 /// Sizes of Gated DeltaNet.
 pub(crate) const DELTA: &[FieldRow] =
     &[DELTA_KEY_HEADS, DELTA_VALUE_HEADS, DELTA_KEY_DIM, DELTA_VALUE_DIM, DELTA_KERNEL];

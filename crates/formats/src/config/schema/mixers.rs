@@ -60,3 +60,16 @@ pub struct IndexConfig {
     /// count as having it.
     pub layers: Vec<bool>,
 }
+
+/// Sizes of an index over blocks of positions (Qwen3.8).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BlockIndexConfig {
+    /// Query heads of the index.
+    pub heads: usize,
+    /// Values of its queries and keys, of which the first are rotated, as many as in attention.
+    pub dim: usize,
+    /// Positions of a block.
+    pub every: usize,
+    /// Most positions of all chosen blocks.
+    pub budget: usize,
+}

@@ -2,10 +2,12 @@
 
 use super::super::family::Family;
 use super::super::fields::{GgufKeyWriter, SIGMOID, SOFTMAX, SOFTMAX_OF_CHOSEN, SQRT_SOFTPLUS};
+use super::super::gguf::COMPRESS_RATIOS;
 use super::super::gguf::delta::{CHANNELS, VALUES};
 use super::super::gguf::experts::{ROUTED_LIMITS, SHARED_LIMITS};
 use super::super::gguf::index::{INDEX_TYPES, SELECT_TAIL};
 use super::super::gguf::mamba::{INNER, MAX_STEP, MIN_STEP, NORM_FIRST, PROJECTION_SCALE};
+use super::super::gguf::ngrams;
 use super::super::gguf::rope::LOG_MULTIPLIER;
 use super::super::rows::{
     self, CHOSEN_GROUPS, DENSE_LAYERS, EXPERT_COUNT, EXPERT_GROUPS, SHARED_EXPERTS, SHARED_WIDTH,
@@ -108,6 +110,19 @@ impl ModelConfig {
                 keys.set(INDEX_TYPES, Value::Array(Array::Bool(index.layers.clone())));
             }
         }
+        rows::write_gguf(rows::GATED, &self.said, keys);
+        self.block_keys(keys);
+        ngrams::write(keys, &self.said);
+    }
+
+    /// Keys of the index over blocks: the positions of a block for each layer, 0 where there is
+    /// none.
+    fn block_keys(&self, keys: &mut GgufKeyWriter) {
+        let Some(index) = self.said.block_index else { return };
+        let ratio = |layer| if self.said.attends(layer) { index.every as u32 } else { 0 };
+        let ratios = (0..self.layers.len()).map(ratio).collect();
+        keys.set(COMPRESS_RATIOS, Value::Array(Array::U32(ratios)));
+        rows::write_gguf(rows::BLOCK_INDEX, &self.said, keys);
     }
 
     /// Keys of Gated DeltaNet. Programs that know no list of layers read a period.
@@ -255,14 +270,14 @@ impl ModelConfig {
         let layers = sizes.ratios.iter().zip(&sizes.indexed);
         if layers.clone().any(|(ratio, indexed)| *indexed != (*ratio == INDEXED_RATIO)) {
             let problem = "expected an index in the layers of ratio 4, and in no others";
-            return Err(self.error("attention.compress_ratios", problem));
+            return Err(self.error(COMPRESS_RATIOS, problem));
         }
         if self.said.rope.scaling != RopeScaling::None {
             let problem = "expected no scaling in layers without compressed rows";
             return Err(self.error("rope.scaling.type", problem));
         }
         let ratios = sizes.ratios.iter().map(|&ratio| ratio.min(u32::MAX as usize) as u32);
-        keys.set("attention.compress_ratios", Value::Array(Array::U32(ratios.collect())));
+        keys.set(COMPRESS_RATIOS, Value::Array(Array::U32(ratios.collect())));
         rows::write_gguf(rows::COMPRESSED, &self.said, keys);
         if sizes.indexed.contains(&true) {
             rows::write_gguf(rows::ROW_INDEX, &self.said, keys);

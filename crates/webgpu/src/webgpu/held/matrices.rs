@@ -70,7 +70,7 @@ impl Matrices {
         assert!(order.as_ref().is_none_or(permutes), "an order of the inputs");
         match memory {
             MemoryPolicy::Auto | MemoryPolicy::Mapped => {}
-            MemoryPolicy::Locked | MemoryPolicy::Disk => {
+            MemoryPolicy::Locked | MemoryPolicy::Disk | MemoryPolicy::Rows => {
                 return Err(Error::Device(format!(
                     "{}: weights are locked in memory or left on disk by the device cpu only: \
                      remove the rule, or choose --device cpu",

@@ -45,8 +45,14 @@ fn outputs(most: usize) -> Option<[Vec<f32>; 2]> {
     (0..3).for_each(|_| batch.table(&[4, 2, 0, 1, 3, 5]));
     let rope = gpu.rope(vec![0.5; 4], 1.0.into(), Pairs::Halves, ROWS).unwrap();
     let (bias, norm) = (gpu.vector(vec![0.5; 2 * DIM]), Some((gpu.vector(vec![1.5; DIM]), 1e-6)));
-    let compression =
-        Compression { values: 1, gates: 2, out: 3, overlap: false, bias, norm, rope: Some(rope) };
+    let compression = Compression {
+        values: 1,
+        gates: Some((2, bias)),
+        out: 3,
+        overlap: false,
+        norm,
+        rope: Some((rope, DIM - 8)),
+    };
     let selection = gpu.selection(ROWS, 5).unwrap();
     let x = [0, 1, 2].map(|seed| filled(&mut gpu, DIM, seed));
     let q = filled(&mut gpu, HEADS * DIM, 3);
