@@ -2,8 +2,8 @@
 
 use super::gates::sigmoid;
 use super::machine::Reference;
-use crate::handles::{Buffer, HyperSpec, StreamFactors};
 use super::rows::dot;
+use crate::handles::{Buffer, HyperSpec, StreamFactors};
 
 impl Reference {
     /// The factors of each row.

@@ -99,7 +99,6 @@ fn compressions(pair: &mut Pair, rows: &[Rows], ties: bool) -> [Compression; 3] 
         overlap: false,
         norm: Some((pair.vector(rows[MEANS].dim), 1e-6)),
         rope: main.rope.map(|(rope, most)| (rope, pair.number(0, most))),
-        ..main
     };
     [main, of_index, means]
 }

@@ -5,6 +5,7 @@
 
 mod matrix_types;
 mod plan;
+mod shape;
 mod shapes;
 mod vocabulary;
 mod weights;

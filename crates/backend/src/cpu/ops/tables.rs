@@ -186,7 +186,7 @@ mod tests {
     use super::*;
     use crate::cpu::Cpu;
     use crate::handles::Mode;
-    use crate::seam::{CachedTables, Operations, Weights};
+    use crate::seam::{Operations, Weights};
     use base::Rng;
     use kernels::quant::F32;
     use std::sync::Arc;
