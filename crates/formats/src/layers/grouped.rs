@@ -206,7 +206,7 @@ impl GroupedSpec {
         tensors.extend(kind.biased("attn_output", [hidden, heads * dim], bias(true)));
         if let OutputGate::Own(gate) = self.gate {
             let gates = if gate.per_head { heads } else { heads * dim };
-            tensors.push(kind.tensor("attn_gate.weight", &[gates, hidden]));
+            tensors.extend(kind.linear("attn_gate", gates, hidden));
         }
         if let Some(norms) = self.head_norms.filter(|norms| norms.weights) {
             let width = |heads: usize| if norms.whole { heads * dim } else { dim };
