@@ -28,6 +28,7 @@ mod granite_swa;
 mod granitemoehybrid;
 mod hunyuan_v1_dense;
 mod hy_v4;
+mod hy_v3;
 mod kimi_linear;
 mod kinds;
 mod lfm2;

@@ -54,6 +54,7 @@ pub(super) static FAMILIES: &[&Family] = &[
     &super::exaone_moe::EXAONE_MOE,
     &super::mellum::MELLUM,
     &super::granite_swa::GRANITE_SWA,
+    &super::hy_v3::HY_V3,
 ];
 
 /// The families of encoders. Of those with one name in GGUF files, the one with the narrower
