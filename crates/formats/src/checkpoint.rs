@@ -372,10 +372,11 @@ fn canonical_tensors(
         })
     });
     let (hf, zero_centred) = (names.is_some(), family.hf.zero_centred);
+    let plain_norms = family.hf.plain_norms;
     let form = if hf { family.hf.stored_experts } else { ExpertFiles::Single };
     let experts = Experts { path: files.path(), names, config, form };
     let joined = experts.join(apart(named, family, config, hf)?)?;
-    let mut views = DeltaTensors { config, hf, zero_centred }.convert(joined)?;
+    let mut views = DeltaTensors { config, hf, zero_centred, plain_norms }.convert(joined)?;
     views.retain(|view| !has_no_use(config, &view.name));
     Ok(views)
 }

@@ -26,6 +26,8 @@ pub(crate) struct DeltaTensors<'a> {
     pub hf: bool,
     /// Whether weights of norms lack their 1 there.
     pub zero_centred: bool,
+    /// Canonical names of norms that have it all the same.
+    pub plain_norms: &'a [&'a str],
 }
 
 impl DeltaTensors<'_> {
@@ -62,7 +64,9 @@ impl DeltaTensors<'_> {
             (Some(part), &[channels, 1, kernel]) if is_convolution(part) => {
                 view.with(view.ty, vec![channels, kernel], view.bytes())
             }
-            _ if self.zero_centred && is_zero_centred(&view.name) => computed(&view, |w| w + 1.0),
+            _ if self.zero_centred && is_zero_centred(&view.name, self.plain_norms) => {
+                computed(&view, |w| w + 1.0)
+            }
             _ => view,
         }
     }
@@ -89,8 +93,8 @@ fn flat(view: TensorView) -> TensorView {
 
 /// Whether the tensor holds weights of a norm that lack their 1: all but those of the outputs of
 /// the recurrence.
-pub(crate) fn is_zero_centred(name: &str) -> bool {
-    name.ends_with("_norm.weight") && !name.ends_with(".ssm_norm.weight")
+pub(crate) fn is_zero_centred(name: &str, plain: &[&str]) -> bool {
+    !plain.contains(&name) && name.ends_with("_norm.weight") && !name.ends_with(".ssm_norm.weight")
 }
 
 /// A vector of values computed from those of `view`; `view` itself if it has none, which is an

@@ -372,7 +372,7 @@ static SHAPES: &[Shape] = &[
     Shape { name: "tiny-deepseek-v2", experts: [8, 2, 256], ..tiny(DEEPSEEK_V2) },
     Shape { name: "tiny-deepseek-v3", experts: [16, 4, 256], ..tiny(DEEPSEEK_V3) },
     Shape { name: "qwen3.5-0.8b", hidden: 1024, layers: 24, heads: [8, 2, 256], mlp: 3584, ..QWEN3_5 },
-    Shape { name: "qwen3.8-flash-small", hidden: 1024, layers: 8, heads: [8, 2, 128], vocab: 32_768, experts: [32, 4, 512], ..QWEN4_EXP },
+    Shape { name: "qwen3.8-flash-small", hidden: 1024, mlp: 3072, layers: 8, heads: [8, 2, 128], vocab: 32_768, experts: [32, 4, 512], ..QWEN4_EXP },
     Shape { name: "tiny-qwen3.5", ..tiny(QWEN3_5) },
     Shape { name: "tiny-qwen3.5-moe", experts: [8, 2, 256], ..tiny(QWEN3_5_MOE) },
     Shape { name: "tiny-qwen3-next", experts: [8, 2, 256], ..tiny(QWEN3_NEXT) },
@@ -412,8 +412,12 @@ static SHAPES: &[Shape] = &[
     Shape { name: "tiny-nemotron-3", layers: 4, experts: [8, 2, 256], ..tiny(NEMOTRON_3) },
     Shape { name: "tiny-falcon-h1", ..tiny(FALCON_H1) },
     Shape { name: "tiny-k-exaone", layers: 4, experts: [8, 2, 256], ..tiny(Shape { class: "ExaoneMoEForCausalLM", more: |_| json!({"sliding_window": 64}), ..QWEN3_MOE }) },
-    Shape { name: "tiny-mellum", layers: 4, experts: [8, 2, 256], ..tiny(Shape { class: "MellumForCausalLM", ..QWEN3_MOE }) },
+    Shape { name: "tiny-mellum", layers: 4, experts: [8, 2, 256], ..tiny(Shape { class: "MellumForCausalLM", more: |_| json!({"layer_types": ["sliding_attention", "sliding_attention", "sliding_attention", "full_attention"], "sliding_window": 64}), ..QWEN3_MOE }) },
     Shape { name: "tiny-granite-swa", layers: 4, ..tiny(Shape { class: "GraniteSWAForCausalLM", ..GRANITE }) },
+    Shape { name: "tiny-trinity", layers: 4, experts: [8, 2, 256], ..tiny(Shape { class: "AfmoeForCausalLM", more: |_| json!({"sliding_window": 64, "num_dense_layers": 1, "num_shared_experts": 1}), ..QWEN3_MOE }) },
+    Shape { name: "tiny-hy3", experts: [8, 2, 256], ..tiny(Shape { class: "HYV3ForCausalLM", more: |_| json!({"first_k_dense_replace": 1}), ..QWEN3_MOE }) },
+    Shape { name: "tiny-muse-glimmer", layers: 4, ..tiny(Shape { class: "MuseGlimmerForCausalLM", more: |_| json!({"sliding_window": 64}), ..QWEN3 }) },
+    Shape { name: "tiny-lfm3", layers: 4, ..tiny(Shape { class: "Lfm3ForCausalLM", more: |_| json!({"norm_eps": 1e-5, "block_auto_adjust_ff_dim": false, "sliding_window": 64, "layer_types": ["conv", "full_attention", "conv", "sliding_attention"]}), ..LFM2 }) },
     Shape { name: "tiny-lfm2", layers: 3, ..tiny(LFM2) },
 ];
 

@@ -93,6 +93,8 @@ pub(crate) struct HfRules {
     pub declared: &'static [(&'static str, bool, &'static [&'static str])],
     /// Whether the weights of RMSNorm lack their 1 in Hugging Face checkpoints.
     pub zero_centred: bool,
+    /// Canonical names of norms that have it all the same.
+    pub plain_norms: &'static [&'static str],
     /// Whether config.json may have rotary parameters for each kind of layer.
     pub rope_by_type: bool,
     /// Default scaling of the rotary frequencies.
@@ -237,6 +239,7 @@ pub(crate) const BASE: Family = Family {
         types: &[],
         rope: RopeLayout::Halves,
         zero_centred: false,
+        plain_norms: &[],
         default_scaling: || RopeScaling::None,
         declared: &[
             ("attention_bias", false, &ATTENTION_BIASES),

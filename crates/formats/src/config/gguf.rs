@@ -25,6 +25,7 @@ use crate::layers::OutputGate;
 pub(crate) use compressed::COMPRESS_RATIOS;
 pub(crate) use ngrams::TABLE as NGRAM_TABLE;
 pub(crate) use tensors::{FIRST_HEAD_NORM, LONG_FACTORS, ROPE_FACTORS, SHORT_FACTORS, find};
+pub(crate) use windows::windowed;
 use windows::windows;
 
 const EMBEDDING: &str = "token_embd.weight";

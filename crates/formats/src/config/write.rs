@@ -177,6 +177,9 @@ impl ModelConfig {
             }
             let mut json = json!(rope.scaling);
             json["rope_theta"] = json!(rope.theta);
+            if rope.magnitude != 1.0 {
+                json["attention_factor"] = json!(rope.magnitude);
+            }
             Ok(json)
         };
         Ok(json!({

@@ -36,7 +36,7 @@ fn holding(name: &str, ty: &'static QuantType, shape: &[usize], bytes: &[u8]) ->
 
 fn convert(view: TensorView, hf: bool) -> Result<Vec<TensorView>> {
     let config = config();
-    DeltaTensors { config: &config, hf, zero_centred: true }.convert(vec![view])
+    DeltaTensors { config: &config, hf, zero_centred: true, plain_norms: &[] }.convert(vec![view])
 }
 
 fn bytes(bytes: Storage) -> Vec<u8> {

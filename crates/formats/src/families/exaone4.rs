@@ -41,13 +41,20 @@ pub(super) fn hf_more(config: Object, model: &mut Hyperparameters) -> Result<()>
 }
 
 pub(super) fn gguf_more(keys: &GgufKeys, _: &GgufFile, model: &mut Hyperparameters) -> Result<()> {
+    let window = gguf_windows(keys, model)?;
+    set(model, window.is_some());
+    Ok(())
+}
+
+/// Sets windows by the period where files of llama.cpp do not list their layers; returns the
+/// window.
+pub(super) fn gguf_windows(keys: &GgufKeys, model: &mut Hyperparameters) -> Result<Option<usize>> {
     let window = keys.opt_count("attention.sliding_window", MAX_TOKENS)?;
     if keys.flags("attention.sliding_window_pattern").is_none() {
         let of_layer = |layer: usize| window.filter(|_| !(layer + 1).is_multiple_of(PERIOD));
         model.windows = (0..model.layers).map(of_layer).collect();
     }
-    set(model, window.is_some());
-    Ok(())
+    Ok(window)
 }
 
 /// Layers to one without a window in files of llama.cpp.

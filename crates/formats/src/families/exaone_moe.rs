@@ -57,8 +57,10 @@ pub(super) static EXAONE_MOE: Family = Family {
             ATTENTION,
             QK_NORMS,
             MLP,
-            &[("mlp.e_score_correction_bias", "exp_probs_b.bias")],
-            ROUTER,
+            &[
+                ("mlp.gate.weight", "ffn_gate_inp.weight"),
+                ("mlp.e_score_correction_bias", "exp_probs_b.bias"),
+            ],
             EXPERTS,
             FUSED_EXPERTS,
             SHARED_EXPERTS,

@@ -144,7 +144,8 @@ fn gguf_more(keys: &GgufKeys, _: &GgufFile, model: &mut Hyperparameters) -> Resu
     let divisor = if by_width { model.hidden_size / model.heads } else { model.head_dim };
     model.attention_scale = 1.0 / (divisor as f32).sqrt();
     rows::ATTENTION_SCALE.read(FieldSource::Gguf(keys), model)?;
-    gguf::rope::windowed(keys, 10_000.0, model)
+    model.windowed = Some(gguf::windowed(keys, 10_000.0, model)?);
+    Ok(())
 }
 
 /// Fields of config.json of all generations.

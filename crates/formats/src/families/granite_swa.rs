@@ -23,7 +23,6 @@ pub(super) static GRANITE_SWA: Family = Family {
     },
     gguf: GgufRules {
         name: "granite-swa",
-        window_period: Some(PERIOD),
         rotated: Some("attention.rope_pattern"),
         ..GRANITE_BASE.gguf
     },

@@ -37,30 +37,18 @@ pub(super) static LFM2: Family = Family {
         ..BASE.gguf
     },
     names: NameTable {
-        globals: &[
-            ("model.embed_tokens.weight", "token_embd.weight"),
-            ("model.embedding_norm.weight", "output_norm.weight"),
-            ("lm_head.weight", "output.weight"),
+        globals: GLOBALS,
+        layer: &[
+            PARTS,
+            &[
+                ("self_attn.q_proj.weight", "attn_q.weight"),
+                ("self_attn.k_proj.weight", "attn_k.weight"),
+                ("self_attn.v_proj.weight", "attn_v.weight"),
+                ("self_attn.out_proj.weight", "attn_output.weight"),
+                ("self_attn.q_layernorm.weight", "attn_q_norm.weight"),
+                ("self_attn.k_layernorm.weight", "attn_k_norm.weight"),
+            ],
         ],
-        layer: &[&[
-            ("operator_norm.weight", "attn_norm.weight"),
-            ("ffn_norm.weight", "ffn_norm.weight"),
-            ("self_attn.q_proj.weight", "attn_q.weight"),
-            ("self_attn.k_proj.weight", "attn_k.weight"),
-            ("self_attn.v_proj.weight", "attn_v.weight"),
-            ("self_attn.out_proj.weight", "attn_output.weight"),
-            ("self_attn.q_layernorm.weight", "attn_q_norm.weight"),
-            ("self_attn.k_layernorm.weight", "attn_k_norm.weight"),
-            ("conv.in_proj.weight", "shortconv.in_proj.weight"),
-            ("conv.in_proj.bias", "shortconv.in_proj.bias"),
-            ("conv.conv.weight", "shortconv.conv.weight"),
-            ("conv.conv.bias", "shortconv.conv.bias"),
-            ("conv.out_proj.weight", "shortconv.out_proj.weight"),
-            ("conv.out_proj.bias", "shortconv.out_proj.bias"),
-            ("feed_forward.w1.weight", "ffn_gate.weight"),
-            ("feed_forward.w3.weight", "ffn_up.weight"),
-            ("feed_forward.w2.weight", "ffn_down.weight"),
-        ]],
         ..DENSE
     },
     layer: |model, at| {
@@ -84,28 +72,60 @@ pub(super) static LFM2: Family = Family {
     ..BASE
 };
 
+/// Tensors outside the layers.
+pub(super) const GLOBALS: NamePairs = &[
+    ("model.embed_tokens.weight", "token_embd.weight"),
+    ("model.embedding_norm.weight", "output_norm.weight"),
+    ("lm_head.weight", "output.weight"),
+];
+
+/// Tensors of layers, but those of attention.
+pub(super) const PARTS: NamePairs = &[
+    ("operator_norm.weight", "attn_norm.weight"),
+    ("ffn_norm.weight", "ffn_norm.weight"),
+    ("conv.in_proj.weight", "shortconv.in_proj.weight"),
+    ("conv.in_proj.bias", "shortconv.in_proj.bias"),
+    ("conv.conv.weight", "shortconv.conv.weight"),
+    ("conv.conv.bias", "shortconv.conv.bias"),
+    ("conv.out_proj.weight", "shortconv.out_proj.weight"),
+    ("conv.out_proj.bias", "shortconv.out_proj.bias"),
+    ("feed_forward.w1.weight", "ffn_gate.weight"),
+    ("feed_forward.w3.weight", "ffn_up.weight"),
+    ("feed_forward.w2.weight", "ffn_down.weight"),
+];
+
 /// Names of other versions of config.json, which have precedence, and the readers' names.
 const NAMES: [(&str, &str); 2] =
     [("block_ff_dim", "intermediate_size"), ("tie_embedding", "tie_word_embeddings")];
-const TYPES: &str = "layer_types";
-const CONV: &str = "conv";
-const FULL: &str = "full_attention";
+pub(super) const TYPES: &str = "layer_types";
+pub(super) const CONV: &str = "conv";
+pub(super) const FULL: &str = "full_attention";
 const KERNEL: usize = 3;
-const BIASED: &str = "conv_bias";
+pub(super) const BIASED: &str = "conv_bias";
 
 fn hf_more(config: Object, model: &mut Hyperparameters) -> Result<()> {
     let layers = convolved(config, model.layers)?;
-    let biased = config.flag(BIASED)?.unwrap_or(false);
-    let spec = ConvolutionSpec { biased, ..ConvolutionSpec::default() };
-    model.convs = Some(OfLayers { layers, spec });
-    rows::CONV_KERNEL.read(FieldSource::ConfigJson(config), model)?;
-    model.convs = model.convs.take().and_then(OfLayers::some);
+    convolutions(config, layers, model)?;
     if config.flag("block_auto_adjust_ff_dim")?.unwrap_or(true) {
         let factor = config.above_zero("block_ffn_dim_multiplier")?.unwrap_or(1.0);
         let multiple = config.setting("block_multiple_of", MAX_WIDTH, 256)?;
         let width = (f64::from(factor) * (2 * model.intermediate_size / 3) as f64) as usize;
         model.intermediate_size = width.min(MAX_WIDTH).next_multiple_of(multiple).max(multiple);
     }
+    Ok(())
+}
+
+/// Reads the convolutions of these layers.
+pub(super) fn convolutions(
+    config: Object,
+    layers: Vec<bool>,
+    model: &mut Hyperparameters,
+) -> Result<()> {
+    let biased = config.flag(BIASED)?.unwrap_or(false);
+    let spec = ConvolutionSpec { biased, ..ConvolutionSpec::default() };
+    model.convs = Some(OfLayers { layers, spec });
+    rows::CONV_KERNEL.read(FieldSource::ConfigJson(config), model)?;
+    model.convs = model.convs.take().and_then(OfLayers::some);
     Ok(())
 }
 

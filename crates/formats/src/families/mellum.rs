@@ -51,9 +51,13 @@ pub(super) static MELLUM: Family = Family {
     },
     gguf: GgufRules {
         name: "mellum",
-        window_period: Some(PERIOD),
+        window_period: None,
         // Files of llama.cpp that name no base for layers with a window have that of the others.
-        more: |keys, _, model| gguf::rope::windowed(keys, model.rope.theta, model),
+        more: |keys, _, model| {
+            exaone4::gguf_windows(keys, model)?;
+            model.windowed = Some(gguf::windowed(keys, model.rope.theta, model)?);
+            Ok(())
+        },
         ..QWEN3_MOE_BASE.gguf
     },
     more_layers: true,
@@ -70,6 +74,3 @@ pub(super) static MELLUM: Family = Family {
     },
     ..QWEN3_MOE_BASE
 };
-
-/// Layers to one without a window, where files do not say.
-const PERIOD: usize = 4;

@@ -2,6 +2,7 @@
 //!
 //! Invariant: the canonical name of a family is a literal in its file only.
 
+mod afmoe;
 mod bailing_hybrid;
 mod bert;
 mod cohere2;
@@ -27,11 +28,12 @@ mod granite;
 mod granite_swa;
 mod granitemoehybrid;
 mod hunyuan_v1_dense;
-mod hy_v4;
 mod hy_v3;
+mod hy_v4;
 mod kimi_linear;
 mod kinds;
 mod lfm2;
+mod lfm3;
 mod llama;
 mod llama4;
 mod mellum;
@@ -41,6 +43,7 @@ mod mistral;
 mod mistral4;
 mod mixtral;
 mod modernbert;
+mod muse_glimmer;
 mod nemotron_h;
 mod nomic_bert;
 mod olmo3;
@@ -70,7 +73,7 @@ use std::path::Path;
 use serde_json::Value as Json;
 
 use crate::chat::ChatRules;
-use crate::config::family::Family;
+use crate::config::family::{Family, HfRules};
 use crate::config::fields::GgufKeys;
 use crate::config::hf::{self, HfConfig, SCORES_TEXTS};
 use crate::config::write::Tensors;
@@ -253,7 +256,8 @@ impl ModelConfig {
 
     /// Whether Hugging Face checkpoints of this family leave out the 1 of this norm's weights.
     pub(crate) fn is_zero_centred(&self, name: &str) -> bool {
-        self.family().hf.zero_centred && delta::is_zero_centred(name)
+        let HfRules { zero_centred, plain_norms, .. } = self.family().hf;
+        zero_centred && delta::is_zero_centred(name, plain_norms)
     }
 
     /// Which values of a head form a rotary pair in GGUF files of this family.

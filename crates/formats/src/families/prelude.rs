@@ -7,7 +7,7 @@ pub(super) use crate::config::family::{
     HEAD_NORMS, HfRules, QKV_BIASES, Windows,
 };
 pub(super) use crate::config::fields::{
-    GgufKeys, MAX_EXPERTS, MAX_HEADS, MAX_LAYERS, MAX_TOKENS, MAX_WIDTH,
+    GgufKeys, MAX_EXPERTS, MAX_HEADS, MAX_LAYERS, MAX_TOKENS, MAX_WIDTH, SLIDING,
 };
 pub(super) use crate::config::gguf;
 pub(super) use crate::config::hf::compressed;

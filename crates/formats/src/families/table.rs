@@ -51,10 +51,13 @@ pub(super) static FAMILIES: &[&Family] = &[
     &super::nemotron_h::NEMOTRON_H,
     &super::falcon_h1::FALCON_H1,
     &super::lfm2::LFM2,
+    &super::lfm3::LFM3,
+    &super::afmoe::AFMOE,
+    &super::hy_v3::HY_V3,
+    &super::muse_glimmer::MUSE_GLIMMER,
     &super::exaone_moe::EXAONE_MOE,
     &super::mellum::MELLUM,
     &super::granite_swa::GRANITE_SWA,
-    &super::hy_v3::HY_V3,
 ];
 
 /// The families of encoders. Of those with one name in GGUF files, the one with the narrower

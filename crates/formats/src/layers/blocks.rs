@@ -52,7 +52,7 @@ impl BlockSpec {
     pub fn tensors(&self, hidden: usize) -> Vec<TensorSpec> {
         let BlockIndexSpec { heads, dim, .. } = self.index;
         let kind = TensorKind::Attention;
-        let norm = |name| TensorKind::Norm.tensor(name, &[dim]);
+        let norm = |name| kind.tensor(name, &[dim]);
         let mut tensors = self.attention.tensors(hidden);
         tensors.extend(kind.linear("indexer.q_proj", heads * dim, hidden));
         tensors.extend(kind.linear("indexer.k_proj", dim, hidden));

@@ -170,6 +170,11 @@ impl GroupedSpec {
         Self { head_norms: Some(norms), ..self }
     }
 
+    /// The same with a gate of the outputs of heads.
+    pub(crate) fn with_gate(self, gate: OutputGate) -> Self {
+        Self { gate, ..self }
+    }
+
     /// The same with these biases in every checkpoint.
     pub(crate) fn with_biases(self, biases: Biases) -> Self {
         Self { biases, ..self }

@@ -47,6 +47,8 @@ pub struct NormSpec {
 pub enum NormKind {
     /// Values divided by the root of their mean square, times weights.
     Rms,
+    /// The same without weights.
+    Bare,
     /// The same of values without their mean, and a bias is added where the checkpoint has it.
     Layer(Presence),
 }
@@ -57,9 +59,10 @@ impl NormSpec {
         let part =
             |suffix: &str| TensorKind::Norm.tensor(format!("{}.{suffix}", self.name), &[width]);
         let bias = match self.kind {
-            NormKind::Rms => None,
+            NormKind::Rms | NormKind::Bare => None,
             NormKind::Layer(presence) => Some(part("bias").that_is(presence)),
         };
-        [part("weight")].into_iter().chain(bias).collect()
+        let weight = (self.kind != NormKind::Bare).then(|| part("weight"));
+        weight.into_iter().chain(bias).collect()
     }
 }

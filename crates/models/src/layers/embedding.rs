@@ -5,16 +5,17 @@ use super::norm::Norm;
 use crate::error::Error;
 use crate::loader::Loader;
 use crate::pass::ForwardPass;
-use backend::{Buffer, MapOp, Table};
+use backend::{Buffer, HeadColumns, MapOp, Table};
 use formats::layers::EmbeddingSpec;
 
 pub(crate) struct AddedEmbeddings {
     positions: Option<Table>,
     types: Option<Table>,
-    /// Norm of the sum, which encoders have.
+    /// Norm of the sum, which encoders have (and Muse Glimmer).
     norm: Option<Norm>,
-    /// What is added to the embeddings of tokens: `[rows, hidden]`.
+    /// What is added to the embeddings of tokens, or the sum before its norm: `[rows, hidden]`.
     added: Buffer,
+    hidden: usize,
 }
 
 impl AddedEmbeddings {
@@ -39,7 +40,7 @@ impl AddedEmbeddings {
         if positions.is_none() && types.is_none() && norm.is_none() {
             return Ok(None);
         }
-        Ok(Some(Self { positions, types, norm, added: loader.shared("added", hidden)? }))
+        Ok(Some(Self { positions, types, norm, added: loader.shared("added", hidden)?, hidden }))
     }
 
     /// Completes the embeddings `x`, `[rows, hidden]`, in place.
@@ -52,7 +53,9 @@ impl AddedEmbeddings {
             pass.backend.map(MapOp::Add(self.added), x, rows);
         }
         if let Some(norm) = &self.norm {
-            norm.forward(pass, x, x, rows);
+            let row = |buffer| HeadColumns { buffer, first: 0, stride: self.hidden };
+            pass.backend.copy_heads(row(x), self.hidden, row(self.added), rows);
+            norm.forward(pass, self.added, x, rows);
         }
     }
 }

@@ -57,6 +57,7 @@ impl Norm {
         match spec.kind {
             NormKind::Layer(_) => Self::centred(loader, spec.name, spec.eps, "centred"),
             NormKind::Rms => Self::load(loader, spec.name, spec.eps),
+            NormKind::Bare => Ok(Self::without_weight(loader, loader.hidden(), spec.eps)),
         }
     }
 

@@ -7,7 +7,7 @@ use super::super::fields::{GgufKeys, MAX_HEADS, MAX_TOKENS};
 use super::super::rows::{ROPE_SCALING, ROTATED, THETA};
 use super::super::yarn;
 use crate::config::gguf::tensors::{LONG_FACTORS, ROPE_FACTORS, SHORT_FACTORS, find};
-use crate::config::schema::{Hyperparameters, WindowedConfig};
+use crate::config::schema::Hyperparameters;
 use crate::error::{Error, Result, shown};
 use crate::gguf::GgufFile;
 use crate::layers::{RopeConfig, RopeScaling};
@@ -53,17 +53,6 @@ pub(super) fn read(
     };
     let of_scores = factor.zip(log_multiplier).filter(|_| latent);
     Ok(of_scores.map_or(1.0, |(factor, log)| yarn::sharpening(factor, log)))
-}
-
-/// Reads what layers with a window have of their own: a base, which is `default` where the file has
-/// none, and no scaling.
-pub(crate) fn windowed(keys: &GgufKeys, default: f32, model: &mut Hyperparameters) -> Result<()> {
-    let theta = keys.above_zero("rope.freq_base_swa")?.unwrap_or(default);
-    let scaling = RopeScaling::None;
-    let rope = RopeConfig { theta, scaling, magnitude: 1.0, ..model.rope.clone() };
-    let (kv_heads, head_dim) = (model.kv_heads, model.head_dim);
-    model.windowed = Some(WindowedConfig { kv_heads, head_dim, rope });
-    Ok(())
 }
 
 /// Factor of the cosines and sines. The converter writes transformers' `attention_factor` as

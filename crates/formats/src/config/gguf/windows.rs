@@ -1,8 +1,10 @@
 //! Attention windows in the metadata of GGUF files.
 
-use super::super::fields::{GgufKeys, MAX_TOKENS};
+use super::super::fields::{GgufKeys, MAX_HEADS, MAX_TOKENS};
 use crate::config::family::{Family, Windows};
+use crate::config::schema::{Hyperparameters, WindowedConfig};
 use crate::error::Result;
+use crate::layers::{RopeConfig, RopeScaling};
 
 /// Window of each layer; 0 means none. Without flags of layers and with a period, from the file or
 /// the family, the last layer of each period has no window.
@@ -35,4 +37,19 @@ pub(super) fn slides(
     let Some(period) = period else { return Ok(vec![true; layers]) };
     let period = keys.metadata.opt_count(&keys.key(PATTERN))?.unwrap_or(period);
     Ok((0..layers).map(|layer| period == 0 || of_period(layer, period)).collect())
+}
+
+/// What layers with a window have of their own: a rotary embedding without scaling, whose base is
+/// `default` where the file has none.
+pub(crate) fn windowed(
+    keys: &GgufKeys,
+    default: f32,
+    model: &Hyperparameters,
+) -> Result<WindowedConfig> {
+    let (kv_heads, head_dim) = (model.kv_heads, model.head_dim);
+    let dim = keys.opt_positive("rope.dimension_count_swa", MAX_HEADS)?.unwrap_or(head_dim);
+    let theta = keys.above_zero("rope.freq_base_swa")?.unwrap_or(default);
+    let (scaling, magnitude) = (RopeScaling::None, 1.0);
+    let rope = RopeConfig { theta, dim, scaling, magnitude, ..model.rope.clone() };
+    Ok(WindowedConfig { kv_heads, head_dim, rope })
 }

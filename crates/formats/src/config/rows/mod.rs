@@ -12,5 +12,5 @@ mod table;
 
 pub(crate) use fill::fill;
 pub use known::{KnownField, known_fields};
-pub(crate) use row::{FieldRow, FieldSource, read, to_json, write_gguf};
+pub(crate) use row::{Absent, FieldRow, FieldSource, read, to_json, write_gguf};
 pub(crate) use table::*;
