@@ -93,7 +93,7 @@ pub trait Operations {
     );
     /// Attention of the batch's queries `q`, `[rows, heads * dim]`, over plain rows that are keys
     /// and values of all heads: rows without a window, all or the selected runs of them and those
-    /// behind the last whole run, and rows of the window; `out` is `[rows, heads * dim]`.
+    /// after the last whole run, and rows of the window; `out` is `[rows, heads * dim]`.
     fn attend_rows(
         &mut self,
         layer: usize,
@@ -107,7 +107,7 @@ pub trait Operations {
     fn spread_streams(&mut self, x: Buffer, out: Buffer, rows: usize);
     /// Turns products `z`, `[rows, (2 + n) * n]` for `n` streams, into factors: of the streams that
     /// are read, of what is written, and of the streams that remain (hyper-connections with
-    /// Sinkhorn's normalisation). [`HyperSpec::kind`] says which: of streams that stay apart
+    /// Sinkhorn's normalisation). [`HyperSpec::kind`] says which: of streams that are not mixed
     /// products are `[rows, 2 * n]` and factors `[rows, (2 + n) * n]`, of the head both are
     /// `[rows, n]`.
     fn stream_factors(&mut self, z: Buffer, spec: &HyperSpec, out: Buffer, rows: usize);

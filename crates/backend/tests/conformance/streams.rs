@@ -45,7 +45,7 @@ fn hyper_connections_agree() {
         let (z, apart) = (pair.buffer(rows, 2 * streams), pair.buffer(rows, values));
         let spec = factors(pair, streams, StreamFactors::Apart { magnitude: 1.5 });
         pair.both(|backend| backend.stream_factors(z, &spec, apart, rows));
-        pair.agree(apart, rows, CLOSE, "stream_factors of streams that stay apart");
+        pair.agree(apart, rows, CLOSE, "stream_factors of streams that are not mixed");
         pair.both(|backend| backend.read_streams(wide, mixing, x, rows));
         pair.agree(x, rows, CLOSE, "read_streams");
         pair.both(|backend| backend.write_streams(wide, mixing, x, rows));

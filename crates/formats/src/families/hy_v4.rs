@@ -1,5 +1,5 @@
 //! Hy4: latent attention with sinks and gated outputs to positions that an index chooses, experts
-//! of DeepSeek V3, and hyper-connections whose streams stay apart.
+//! of DeepSeek V3, and hyper-connections that do not mix streams.
 //!
 //! Both kinds of files have the same rows of queries and keys. transformers rotates halves of them,
 //! llama.cpp adjacent pairs; halves are rotated here, for the implementation of the model's authors

@@ -6,7 +6,7 @@
 //!   models are trained with. llama.cpp's converter takes the last, and GGUF files are read as they
 //!   say (`ple.eos_token_id`).
 //! - A block that ends with the query competes with the others, as in transformers; only positions
-//!   behind the last complete block are always attended to.
+//!   after the last complete block are always attended to.
 //! - `attention.indexer.top_k` counts positions, as `indexer_budget` does.
 
 use super::prelude::*;

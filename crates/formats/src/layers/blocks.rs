@@ -19,7 +19,7 @@ pub(crate) const BLOCK_INDEX: NamePairs = &[
 pub(crate) const INDEX_JOINED: (&str, &[&str]) =
     ("indexer.qk_proj.weight", &["indexer.q_proj.weight", "indexer.k_proj.weight"]);
 
-/// Grouped-query attention to the positions of the best blocks, and to those behind the last
+/// Grouped-query attention to the positions of the best blocks, and to those after the last
 /// complete block.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct BlockSpec {
@@ -60,7 +60,7 @@ impl BlockSpec {
         tensors
     }
 
-    /// What a layer keeps of a sequence: for each KV head a row of a key and a value behind it, the
+    /// What a layer keeps of a sequence: for each KV head a row of a key and a value after it, the
     /// keys of the index for the positions of a block, and the key of each block.
     pub fn cache(&self) -> LayerCache {
         let BlockIndexSpec { dim, every, .. } = self.index;

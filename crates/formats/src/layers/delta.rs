@@ -23,7 +23,7 @@ pub(crate) const DELTA: NamePairs = &[
     ("linear_attn.out_proj.weight", "ssm_out.weight"),
 ];
 
-/// Kimi Delta Attention, beside the names of latent attention.
+/// Kimi Delta Attention, in addition to the names of latent attention.
 pub(crate) const KIMI_DELTA: NamePairs = &[
     ("self_attn.k_proj.weight", "attn_k.weight"),
     ("self_attn.v_proj.weight", "attn_v.weight"),

@@ -98,7 +98,7 @@ pub struct IndexSpec {
     /// Rotary embedding, where they are rotated.
     pub rotation: Option<RopeSpec>,
     /// Consecutive positions whose keys are pooled to one, by a softmax over their gates for each
-    /// channel, and which are chosen together; those behind the last such group are attended to
+    /// channel, and which are chosen together; those after the last such group are attended to
     /// whatever is chosen (GLM-5.3). `None` where each position has a key.
     pub pool: Option<usize>,
 }

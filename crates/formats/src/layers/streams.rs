@@ -49,7 +49,7 @@ pub struct MixtureSpec {
 pub enum Mixing {
     /// Streams are read, written and mixed with weights that follow from them.
     All,
-    /// Streams are read and written with weights that follow from them, and stay apart (Hy4).
+    /// Streams are read and written with weights that follow from them, and are not mixed (Hy4).
     Apart,
     /// Streams are read with weights that follow from them, as the output head does.
     Reads,
@@ -92,10 +92,10 @@ pub struct HyperConfig {
     /// Residual streams.
     pub streams: usize,
     /// Passes of the Sinkhorn iteration that makes the mixing matrix doubly stochastic; 0 where
-    /// streams stay apart.
+    /// streams are not mixed.
     pub iterations: usize,
     /// Added to sums before they divide, and to weights.
     pub eps: f32,
-    /// Factor of what is written, where streams stay apart.
+    /// Factor of what is written, where streams are not mixed.
     pub magnitude: Option<f32>,
 }

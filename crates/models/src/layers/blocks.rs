@@ -1,8 +1,8 @@
 //! Grouped-query attention to blocks of positions that an index chooses (Qwen3.8).
 //!
 //! An index compares small queries with the means of small keys of blocks. A position attends to
-//! the positions of the best blocks that end at or before it, and to those behind the last complete
-//! block. For each KV head a position has one row, a key and a value behind it: queries have zeros
+//! the positions of the best blocks that end at or before it, and to those after the last complete
+//! block. For each KV head a position has one row, a key and a value after it: queries have zeros
 //! in the place of the value, and the value is the second half of what is attended to.
 
 use super::grouped::GroupedProjections;

@@ -450,7 +450,7 @@ impl WebGpu {
             (_, None) => usize::MAX,
         };
         let complete = spec.compressed.map_or(0, |_| compressed.rows.complete(last));
-        // A row of fewer runs has them all, and up to `run - 1` rows behind them.
+        // A row of fewer runs has them all, and up to `run - 1` rows after them.
         let most = limit.saturating_mul(spec.run).saturating_add(spec.run - 1);
         let word = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
         EntryParams {

@@ -34,8 +34,8 @@ pub(in crate::cpu) fn factors(
     });
 }
 
-/// The factors of streams that stay apart: weights of what is read, and of what is written, which
-/// are `magnitude` times those of a head, and the identity.
+/// The factors of streams that are not mixed: weights of what is read, and of what is written,
+/// which are `magnitude` times those of a head, and the identity.
 fn apart(
     isa: Isa,
     mixing: Mixing,

@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::gguf::GgufFile;
 use crate::layers::RopeLayout;
 
-/// Whether the positions behind the last complete pool of keys are attended to whatever is chosen.
+/// Whether the positions after the last complete pool of keys are attended to whatever is chosen.
 pub(crate) const SELECT_TAIL: &str = "attention.indexer.kpool_select_tail";
 
 /// Whether each layer has an index of its own, which its tensors say here.

@@ -13,7 +13,7 @@ use crate::layers::RopeLayout;
 
 const TYPES: &str = "indexer_types";
 const PATTERN: &str = "index_topk_pattern";
-/// Whether the positions behind the last complete pool of keys are attended to whatever is chosen.
+/// Whether the positions after the last complete pool of keys are attended to whatever is chosen.
 const SELECT_TAIL: &str = "index_kpool_always_select_tail";
 const FULL: &str = "full";
 const SHARED: &str = "shared";

@@ -187,7 +187,7 @@ rows! {
         };
     /// Epsilon of that.
     STREAM_EPS: Refused Number ["hc_eps"] ["hyper_connection.epsilon"] = place!(hyper / eps);
-    /// Factor of what is written to streams that stay apart.
+    /// Factor of what is written to streams that are not mixed.
     STREAM_MAGNITUDE: Refused Number
         ["hc_magnitude"] ["hyper_connection.magnitude"] = place!(hyper / ?magnitude);
 
@@ -314,7 +314,7 @@ pub(crate) const COMPRESSED: &[FieldRow] = &[COMPRESSED_Q_RANK, GROUPS, OUT_RANK
 pub(crate) const ROW_INDEX: &[FieldRow] = &[ROW_INDEX_HEADS, ROW_INDEX_DIM, ROW_INDEX_TOP];
 /// Sizes of hyper-connections.
 pub(crate) const HYPER: &[FieldRow] = &[STREAMS, STREAM_ITERATIONS, STREAM_EPS];
-/// Sizes of hyper-connections of streams that stay apart.
+/// Sizes of hyper-connections of streams that are not mixed.
 pub(crate) const APART: &[FieldRow] = &[STREAMS, STREAM_EPS, STREAM_MAGNITUDE];
 /// Sizes of gated residual streams.
 pub(crate) const GATED: &[FieldRow] = &[GATED_STREAMS, GATED_RANK];
