@@ -9,6 +9,7 @@ pub(crate) mod experts;
 pub(crate) mod index;
 pub(crate) mod layer_types;
 pub(crate) mod mamba;
+pub(crate) mod names;
 pub(crate) mod ngrams;
 pub(crate) mod rope;
 

@@ -21,13 +21,7 @@ pub(super) static AFMOE: Family = Family {
             })
         },
         declared: &[],
-        fill: |fields| {
-            for (theirs, known) in NAMES {
-                if let Some(value) = fields.get(theirs).cloned() {
-                    fields.entry(known).or_insert(value);
-                }
-            }
-        },
+        fill: |fields| field_names::to_known(fields, &NAMES),
         windows: |config, layers| {
             let window = config.nullable("sliding_window", MAX_TOKENS, Some(1024))?;
             if let Some(windows) = windows_by_type(config, layers, window)? {
@@ -44,14 +38,7 @@ pub(super) static AFMOE: Family = Family {
             Ok(())
         },
         to_json: |config| {
-            let mut json = experts::grouped_json(config);
-            if let Some(fields) = json.as_object_mut() {
-                for (theirs, known) in NAMES {
-                    if let Some(value) = fields.remove(known) {
-                        fields.insert(theirs.to_owned(), value);
-                    }
-                }
-            }
+            let mut json = field_names::to_own(experts::grouped_json(config), &NAMES);
             json["mup_enabled"] = json!(config.embedding_scale == embedding_scale(config));
             json
         },

@@ -21,22 +21,14 @@ pub(super) static EXAONE_MOE: Family = Family {
                 "topk_group": 1,
             })
         },
-        fill: |fields| {
-            if let Some(shared) = fields.get(SHARED).cloned() {
-                fields.entry(rows::SHARED_EXPERTS.hf[0]).or_insert(shared);
-            }
-        },
+        fill: |fields| field_names::to_known(fields, &[SHARED]),
         declared: &[],
         windows: exaone4::windows,
         experts: experts::sigmoid,
         more: exaone4::hf_more,
         to_json: |config| {
-            let Json::Object(mut fields) = experts::grouped_json(config) else { return Json::Null };
-            for (theirs, known) in [("num_experts", "n_routed_experts"), (SHARED, SHARED_KNOWN)] {
-                let value = fields.shift_remove(known).unwrap_or_default();
-                fields.insert(theirs.to_owned(), value);
-            }
-            fields.into()
+            let names = [("num_experts", "n_routed_experts"), SHARED];
+            field_names::to_own(experts::grouped_json(config), &names)
         },
         ..BASE.hf
     },
@@ -86,5 +78,4 @@ pub(super) static EXAONE_MOE: Family = Family {
 };
 
 /// Name of the number of shared experts in its config.json, and that of the readers.
-const SHARED: &str = "num_shared_experts";
-const SHARED_KNOWN: &str = "n_shared_experts";
+const SHARED: (&str, &str) = ("num_shared_experts", "n_shared_experts");

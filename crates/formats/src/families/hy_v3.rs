@@ -16,25 +16,9 @@ pub(super) static HY_V3: Family = Family {
             })
         },
         declared: &[("attention_bias", false, &ATTENTION_BIASES), ("mlp_bias", false, &[])],
-        fill: |fields| {
-            for (theirs, known) in NAMES {
-                if let Some(value) = fields.get(theirs).cloned() {
-                    fields.entry(known).or_insert(value);
-                }
-            }
-        },
+        fill: |fields| field_names::to_known(fields, &NAMES),
         experts: experts::sigmoid,
-        to_json: |config| {
-            let mut json = experts::grouped_json(config);
-            if let Some(fields) = json.as_object_mut() {
-                for (theirs, known) in NAMES {
-                    if let Some(value) = fields.remove(known) {
-                        fields.insert(theirs.to_owned(), value);
-                    }
-                }
-            }
-            json
-        },
+        to_json: |config| field_names::to_own(experts::grouped_json(config), &NAMES),
         ..BASE.hf
     },
     gguf: GgufRules {

@@ -114,11 +114,7 @@ pub(super) fn fill_sizes(fields: &mut Map<String, Json>, linear: &Map<String, Js
 
 /// Gives fields of its config.json the readers' names.
 pub(super) fn fill_names(fields: &mut Map<String, Json>) {
-    for (theirs, known) in NAMES {
-        if let Some(value) = fields.get(theirs).cloned() {
-            fields.entry(known).or_insert(value);
-        }
-    }
+    field_names::to_known(fields, &NAMES);
 }
 
 fn hf_fill(fields: &mut Map<String, Json>) {

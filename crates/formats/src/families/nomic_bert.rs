@@ -111,12 +111,7 @@ const FIELDS: [(&str, &str); 7] = [
 const TRAINED: u64 = 2048;
 
 fn hf_fill(fields: &mut Map<String, Json>) {
-    for (theirs, known) in FIELDS {
-        match fields.get(theirs).cloned() {
-            Some(value) if !fields.contains_key(known) => fields.insert(known.to_owned(), value),
-            _ => None,
-        };
-    }
+    field_names::to_known(fields, &FIELDS);
     // Beyond these, frequencies would have to change.
     let trained = fields.get("max_trained_positions").and_then(Json::as_u64).unwrap_or(TRAINED);
     if fields.contains_key("n_positions")

@@ -15,6 +15,7 @@ pub(super) use crate::config::hf::delta;
 pub(super) use crate::config::hf::experts;
 pub(super) use crate::config::hf::index;
 pub(super) use crate::config::hf::mamba;
+pub(super) use crate::config::hf::names as field_names;
 pub(super) use crate::config::hf::ngrams;
 pub(super) use crate::config::hf::rope;
 pub(super) use crate::config::hf::{types_of_layers, window, windows_by_type};
