@@ -1,5 +1,6 @@
 //! The measurements: prefill of prompts, decode at depths and batch sizes.
 
+use super::ids::TokenIds;
 use super::machine::{Machine, Probe};
 use super::spread::MedianRange;
 use super::work::ForwardCost;
@@ -10,6 +11,7 @@ use backend::{AdapterSet, Batch, ScaledAdapter};
 use engine::{Runner, SequenceMemory};
 use kernels::layout::Activations;
 use serde::Serialize;
+use std::path::PathBuf;
 use std::time::Instant;
 
 /// What to measure.
@@ -42,6 +44,9 @@ pub struct BenchPlan {
     /// Prefill chunk size: maximum prompt tokens per step
     #[arg(long, default_value_t = 512, value_parser = between(1, u32::MAX.into()))]
     pub chunk: usize,
+    /// Feed the token ids in this file, a JSON array, one after another, and again from the first
+    #[arg(long, value_name = "FILE")]
+    pub ids: Option<PathBuf>,
 }
 
 impl BenchPlan {
@@ -124,6 +129,7 @@ pub(super) struct Bench<'a> {
     pub probe: Probe,
     pub plan: &'a BenchPlan,
     pub cost: ForwardCost,
+    pub ids: TokenIds,
 }
 
 impl Bench<'_> {
@@ -156,7 +162,7 @@ impl Bench<'_> {
             bail!("--prompt: expected at least one token, found 0");
         }
         let (chunk, work) = (self.plan.chunk, self.cost);
-        let mut lanes = Lanes::new(self.runner, 1);
+        let mut lanes = Lanes::new(self.runner, 1, &self.ids);
         lanes.feed(self.runner, prompt, chunk)?; // warms up
         let runs = self.time(prompt, 1, |runner, _| {
             lanes.len = 0;
@@ -177,7 +183,7 @@ impl Bench<'_> {
             bail!("--batch: expected at least one sequence, found 0");
         }
         let (steps, rows, work) = (self.plan.generate, 1 + guesses, self.cost);
-        let mut lanes = Lanes::new(self.runner, batch);
+        let mut lanes = Lanes::new(self.runner, batch, &self.ids);
         lanes.feed(self.runner, depth.max(1), self.plan.chunk)?;
         let before = lanes.len;
         let adapters = self.adapters(batch)?;
@@ -286,7 +292,7 @@ struct Lanes {
     batch: Batch,
     /// The part of the cache that each sequence has.
     memory: Vec<SequenceMemory>,
-    tokens: Vec<u32>,
+    ids: TokenIds,
     len: usize,
     /// Guesses of the step before, all right.
     right: usize,
@@ -295,13 +301,9 @@ struct Lanes {
 }
 
 impl Lanes {
-    fn new(runner: &Runner, count: usize) -> Self {
-        let memory = runner.sequences(count);
-        let vocab = runner.info().vocab_size as u32;
-        // The ids differ, so that the embedding rows do.
-        let tokens = (0..runner.limits().rows as u32).map(|i| i.wrapping_mul(7919) % vocab);
-        let (batch, tokens) = (runner.batch(), tokens.collect());
-        Self { batch, memory, tokens, len: 0, right: 0, adapters: Vec::new() }
+    fn new(runner: &Runner, count: usize, ids: &TokenIds) -> Self {
+        let (batch, memory, ids) = (runner.batch(), runner.sequences(count), ids.clone());
+        Self { batch, memory, ids, len: 0, right: 0, adapters: Vec::new() }
     }
 
     /// Computes `tokens` more tokens of each sequence, `chunk` of one sequence at a time.
@@ -312,7 +314,7 @@ impl Lanes {
             for from in (start..end).step_by(chunk) {
                 let to = end.min(from + chunk);
                 self.batch.clear();
-                let tokens = &self.tokens[..to - from];
+                let tokens = self.ids.next(to - from, 0);
                 memory.push(&mut self.batch, tokens, from, usize::from(to == end));
                 runner.forward(&self.batch)?;
             }
@@ -326,9 +328,8 @@ impl Lanes {
     fn step(&mut self, runner: &mut Runner, guesses: usize) -> Result<()> {
         self.batch.clear();
         for (number, memory) in self.memory.iter_mut().enumerate() {
-            let first = (self.len + number * 31) % (self.tokens.len() - guesses);
-            let (known, guessed) = self.tokens[first..][..1 + guesses].split_at(1);
             let logits = 1 + guesses;
+            let (known, guessed) = self.ids.next(logits, self.len + number * 31).split_at(1);
             memory.push_with(&mut self.batch, [known, guessed], self.len, (self.right, logits));
             if let Some(adapters) = self.adapters.get(number) {
                 self.batch.adapt(adapters);

@@ -3,6 +3,7 @@
 
 mod constrained;
 mod disk;
+mod ids;
 mod machine;
 mod measure;
 mod report;
@@ -19,6 +20,7 @@ pub use scaling::{ScalingReport, bench_scaling};
 use anyhow::Result;
 use engine::Runner;
 use formats::Checkpoint;
+use ids::TokenIds;
 use machine::Probe;
 use measure::Bench;
 use work::ForwardCost;
@@ -38,7 +40,11 @@ pub fn bench(
     let probe = Probe::new(runner.threads())?;
     runner.pin_caller();
     let cost = ForwardCost::of(checkpoint, runner.settings(), probe.isa);
-    let mut bench = Bench { runner, probe, plan, cost };
+    let ids = match &plan.ids {
+        Some(path) => TokenIds::read(path, runner)?,
+        None => TokenIds::of(runner),
+    };
+    let mut bench = Bench { runner, probe, plan, cost, ids };
     let mut results = bench.run(measured)?;
     let machine = bench.probe.machine();
     results.iter_mut().for_each(|result| result.compare(&machine, &cost));
