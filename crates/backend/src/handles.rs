@@ -318,11 +318,35 @@ pub struct Compression {
     pub rope: Option<(Rope, usize)>,
 }
 
+/// Consecutive rows that are one choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowRuns {
+    /// Rows of a run.
+    pub len: usize,
+    /// What is attended to whatever is chosen, and not chosen among: the run with the query's own
+    /// position, or otherwise the rows after the last complete run.
+    pub own: bool,
+}
+
+impl RowRuns {
+    /// Each row is a choice.
+    pub const SINGLE: Self = Self { len: 1, own: false };
+
+    /// Runs that are chosen among, of this number of complete rows.
+    pub fn candidates(self, complete: usize) -> usize {
+        complete.saturating_sub(usize::from(self.own)) / self.len
+    }
+}
+
 /// Choice of compressed rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IndexSpec {
     /// Which rows of the layer are compared with the queries.
     pub rows: usize,
+    /// The runs of these rows that are chosen, each by the greatest score of its rows.
+    pub runs: RowRuns,
+    /// Last runs of those chosen among that are chosen whatever their scores.
+    pub last: usize,
     /// Heads of the queries.
     pub heads: usize,
     /// Where the choice is written.
@@ -344,9 +368,8 @@ pub struct RowAttention {
     pub compressed: Option<usize>,
     /// The choice among these; without one, all that are complete.
     pub selection: Option<Selection>,
-    /// Rows that a chosen number stands for: 1, or as many consecutive rows, which are one choice.
-    /// Rows after the last such run that is complete are attended to whatever is chosen.
-    pub run: usize,
+    /// The runs that chosen numbers stand for.
+    pub runs: RowRuns,
 }
 
 /// Factors of hyper-connections.

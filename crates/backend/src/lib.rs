@@ -33,7 +33,7 @@ pub use handles::{
     AttentionSpec, Buffer, Bytes, Compression, Experts, ExpertsSpec, Gate, GroupRank, Groups,
     Growth, HeadColumns, HyperSpec, IndexSpec, KvType, LongRows, Magnitude, Matrix, MatrixSpec,
     MemoryPolicy, Mode, PackedMatrix, Pairs, RecurrenceRule, RecurrenceSpec, RmsNorm, Rope,
-    Routing, RowAttention, Scores, Selection, ShortConv, Storage, StreamFactors, Table,
+    Routing, RowAttention, RowRuns, Scores, Selection, ShortConv, Storage, StreamFactors, Table,
     ThreadLimits, Vector, Window,
 };
 pub use heat::Heat;

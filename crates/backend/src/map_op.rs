@@ -20,6 +20,10 @@ pub enum MapOp {
     ScaleBySigmoid(Buffer),
     /// `x[i] = x[i] * ln(1 + exp(gate[i / len]))`, of the same gate.
     ScaleBySoftplus(Buffer),
+    /// `x[i] = x[i] * (lines[part] * at + lines[parts + part])`, where `part = i / len`: `at` is
+    /// the first value of a row of the buffer, and the vector, `[2 * parts]`, has the slopes and
+    /// then the bases of lines, of which each is of `len = width / parts` values.
+    ScaleByLines(Buffer, Vector),
     /// `x = cap * tanh(x / cap)`.
     SoftCap(f32),
 }
@@ -35,6 +39,7 @@ impl MapOp {
             Self::Scale(_) => "scale",
             Self::ScaleBySigmoid(_) => "scale_by_sigmoid",
             Self::ScaleBySoftplus(_) => "scale_by_softplus",
+            Self::ScaleByLines(..) => "scale_by_lines",
             Self::SoftCap(_) => "soft_cap",
         }
     }

@@ -214,6 +214,22 @@ impl Checkpoint {
         checked.collect()
     }
 
+    /// The exponentials of the numbers in the tensor with this canonical name and shape, marked as
+    /// read.
+    ///
+    /// # Errors
+    /// If there is no such tensor, its shape or type differs, or an exponential is not finite.
+    pub fn exponentials(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
+        let view = self.require(name, shape)?;
+        let exponentials = view.to_f32()?.into_iter().enumerate().map(|(at, number)| {
+            Some(number.exp()).filter(|found| found.is_finite()).ok_or_else(|| {
+                let expected = "expected numbers whose exponentials are finite";
+                view.error(format!("{expected}, found {number} as value {at}"))
+            })
+        });
+        exponentials.collect()
+    }
+
     /// The files that hold the tensors, each once.
     pub fn weight_files(&self) -> Vec<std::path::PathBuf> {
         self.files.paths()

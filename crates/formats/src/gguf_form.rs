@@ -15,7 +15,7 @@ use crate::config::ModelConfig;
 use crate::config::family::Family;
 use crate::error::Result;
 use crate::experts::transposed_matrix;
-use crate::layers::{DeltaSpec, LatentConfig, RopeLayout, TensorForm};
+use crate::layers::{DeltaSpec, LatentConfig, OpSpec, RopeLayout, TensorForm};
 use crate::names::{holds_ids, split_canonical};
 use crate::tensor::TensorView;
 
@@ -62,9 +62,9 @@ impl Checkpoint {
             let positions = views.get_mut(POSITIONS).expect("a tensor of the list");
             *positions = positions.rows(table.first..table.rows);
         }
-        if let Some(latent) = config.said.latent {
+        if config.said.latent.is_some() {
             check_rotation(config, family)?;
-            expand(&mut views, config, latent)?;
+            expand(&mut views, config)?;
         }
         let delta = config.said.delta.as_ref().filter(|_| !config.decays_per_channel());
         if let Some(delta) = delta.filter(|_| family.delta.is_some_and(|files| files.fused)) {
@@ -103,11 +103,17 @@ fn check_rotation(config: &ModelConfig, family: &Family) -> Result<()> {
 }
 
 /// Replaces expansions of latent rows by those of keys and of values.
-fn expand(views: &mut Views, config: &ModelConfig, sizes: LatentConfig) -> Result<()> {
-    let LatentConfig { nope_dim, value_dim, .. } = sizes;
-    let each = nope_dim + value_dim;
-    for layer in 0..config.layers.len() {
+fn expand(views: &mut Views, config: &ModelConfig) -> Result<()> {
+    let sizes_of = |op: &OpSpec| match op {
+        OpSpec::Latent(spec) => Some(spec.sizes),
+        _ => None,
+    };
+    for (layer, ops) in config.layers.iter().enumerate() {
         let name = |part: &str| format!("blk.{layer}.{part}");
+        let Some(LatentConfig { nope_dim, value_dim, .. }) = ops.ops().find_map(sizes_of) else {
+            continue;
+        };
+        let each = nope_dim + value_dim;
         let Some(both) = views.shift_remove(&name(EXPANSION)) else { continue };
         if both.ty.block_len != 1 || both.order.is_some() {
             let problem = "expected plain values, which can be transposed, found type";

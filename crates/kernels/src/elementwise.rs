@@ -39,6 +39,12 @@ pub enum Gate {
         /// Where values are cut off.
         limit: f32,
     },
+    /// `silu(gate) * up` with `silu(gate)` at most `limit` and `up` within `-limit..=limit`
+    /// (Step 3.5).
+    SiluThenClamped {
+        /// Where values are cut off.
+        limit: f32,
+    },
     /// `sigmoid(gate) * up`.
     Sigmoid,
     /// `gelu(gate) * up` with the approximation by a hyperbolic tangent (Hendrycks and Gimpel,
@@ -132,6 +138,7 @@ fn apply_gate_body<L: Lanes>(kind: Gate, gate: &mut [f32], up: &[f32]) {
         Gate::Silu => each_pair::<L>(Silu, gate, up),
         Gate::Clamped { alpha, limit } => each_pair::<L>(Clamped { alpha, limit }, gate, up),
         Gate::SiluClamped { limit } => each_pair::<L>(SiluClamped { limit }, gate, up),
+        Gate::SiluThenClamped { limit } => each_pair::<L>(SiluThenClamped { limit }, gate, up),
         Gate::Sigmoid => each_pair::<L>(SigmoidGate, gate, up),
         Gate::GeluTanh => each_pair::<L>(GeluTanh, gate, up),
         Gate::Product => each_pair::<L>(Product, gate, up),
@@ -182,6 +189,19 @@ impl Pairwise for SiluClamped {
     fn of<L: Lanes>(self, gate: L, up: L) -> L {
         let limit = L::splat(self.limit);
         Silu.of(lower(gate, limit), lower(up.max(L::splat(-self.limit)), limit))
+    }
+}
+
+#[derive(Clone, Copy)]
+struct SiluThenClamped {
+    limit: f32,
+}
+
+impl Pairwise for SiluThenClamped {
+    #[inline(always)]
+    fn of<L: Lanes>(self, gate: L, up: L) -> L {
+        let limit = L::splat(self.limit);
+        lower(gate.mul_sigmoid(gate), limit).mul(lower(up.max(L::splat(-self.limit)), limit))
     }
 }
 
@@ -407,6 +427,9 @@ mod tests {
             check_gate(Gate::SiluClamped { limit }, &row, |gate, up| {
                 silu(gate.min(most), 1.0) * up.clamp(-most, most)
             })?;
+            check_gate(Gate::SiluThenClamped { limit }, &row, |gate, up| {
+                silu(gate, 1.0).min(most) * up.clamp(-most, most)
+            })?;
             check_gate(Gate::Sigmoid, &row, |gate, up| up / (1.0 + (-gate).exp()))?;
             check_gate(Gate::Product, &row, |gate, up| gate * up)?;
             check_gate(Gate::ReluSquared, &row, |gate, up| gate.max(0.0).powi(2) * up)?;
@@ -474,7 +497,8 @@ mod tests {
     #[test]
     fn gates_of_nan_are_nan() {
         let clamped = Gate::SiluClamped { limit: 2.0 };
-        let kinds = [Gate::Silu, clamped, Gate::Sigmoid, Gate::GeluTanh, Gate::Gelu];
+        let then_clamped = Gate::SiluThenClamped { limit: 2.0 };
+        let kinds = [Gate::Silu, clamped, then_clamped, Gate::Sigmoid, Gate::GeluTanh, Gate::Gelu];
         for (isa, kind) in
             Isa::available().into_iter().flat_map(|isa| kinds.map(|kind| (isa, kind)))
         {

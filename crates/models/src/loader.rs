@@ -8,7 +8,7 @@ use crate::ropes::Ropes;
 use backend::{Backend, Buffer, Matrix, MatrixSpec, Mode, Rope, Selection, Table, Vector};
 use dist::Shard;
 use formats::layers::RopeConfig;
-use formats::layers::{Factors, Growth, Presence, TensorSpec};
+use formats::layers::{Factors, Growth, Presence, ROPE_EXPONENTS, TensorSpec};
 use formats::names::EXPERTS_BY_TOKEN;
 use formats::{Checkpoint, TensorView};
 use kernels::quant::QuantType;
@@ -368,6 +368,16 @@ impl<'a> Loader<'a> {
         // Counts of experts are bounded far below.
         let ids = self.checkpoint.ids(&self.full_name(EXPERTS_BY_TOKEN), shape, count as u32)?;
         Ok(ids.into())
+    }
+
+    /// Loads the logarithms of factors of all rotary frequencies.
+    ///
+    /// # Errors
+    /// If the tensor is missing or has another shape, or a factor is not finite.
+    pub fn load_rope_exponents(&mut self) -> Result<(), Error> {
+        let shape = self.shape(ROPE_EXPONENTS);
+        self.ropes.factors = self.checkpoint.exponentials(ROPE_EXPONENTS, shape)?;
+        Ok(())
     }
 
     /// The rotation of queries and keys of an operation.

@@ -8,7 +8,11 @@ use std::f32::consts::TAU;
 
 /// The rotary embeddings of a model, each of which the operations with its frequencies share.
 #[derive(Debug, Default)]
-pub(crate) struct Ropes(Vec<SharedRope>);
+pub(crate) struct Ropes {
+    all: Vec<SharedRope>,
+    /// Factors of the frequencies, one for each pair; none in most models.
+    pub factors: Vec<f32>,
+}
 
 /// A rotary embedding.
 #[derive(Debug)]
@@ -46,7 +50,9 @@ impl Ropes {
             RopeScaling::LongRope { long, .. } => divided(rope, long),
             _ => Vec::new(),
         };
-        let (frequencies, layout, magnitude) = (frequencies(rope), rope.layout, rope.magnitude);
+        let mut frequencies = frequencies(rope);
+        frequencies.iter_mut().zip(&self.factors).for_each(|(own, factor)| *own *= factor);
+        let (layout, magnitude) = (rope.layout, rope.magnitude);
         self.shared(backend, rows, RopeKey { frequencies, long, layout, magnitude, growth })
     }
 
@@ -72,7 +78,7 @@ impl Ropes {
         rows: usize,
         key: RopeKey,
     ) -> Result<Rope, Error> {
-        if let Some(shared) = self.0.iter().find(|shared| shared.key == key) {
+        if let Some(shared) = self.all.iter().find(|shared| shared.key == key) {
             return Ok(shared.rope);
         }
         let pairs = match key.layout {
@@ -88,13 +94,13 @@ impl Ropes {
             |frequencies: &[f32]| backend.rope(frequencies.to_vec(), magnitude, pairs, rows);
         let rope = load(&key.frequencies)?;
         let long = if key.long.is_empty() { None } else { Some(load(&key.long)?) };
-        self.0.push(SharedRope { key, rope, long });
+        self.all.push(SharedRope { key, rope, long });
         Ok(rope)
     }
 
     /// Computes the angles of the positions of a batch.
     pub fn turn_to(&self, backend: &mut dyn Backend, batch: &Batch) {
-        for SharedRope { rope, long, .. } in &self.0 {
+        for SharedRope { rope, long, .. } in &self.all {
             let long = LongRows { rope: *long, rows: batch.long_rows() };
             backend.rope_angles(*rope, batch.positions(), long);
         }

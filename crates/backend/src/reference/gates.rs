@@ -29,6 +29,9 @@ pub(super) fn gated(kind: Gate, gate: f32, up: f32) -> f32 {
             gate * sigmoid(alpha * gate) * (up + 1.0)
         }
         Gate::SiluClamped { limit } => gated(Gate::Silu, gate.min(limit), up.clamp(-limit, limit)),
+        Gate::SiluThenClamped { limit } => {
+            (gate * sigmoid(gate)).min(limit) * up.clamp(-limit, limit)
+        }
         Gate::Sigmoid => sigmoid(gate) * up,
         Gate::GeluTanh => {
             let inner = (2.0 / std::f32::consts::PI).sqrt() * (gate + 0.044_715 * gate.powi(3));

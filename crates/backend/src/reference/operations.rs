@@ -70,6 +70,12 @@ impl Operations for Reference {
                     MapOp::Scale(factor) => *x * factor,
                     MapOp::ScaleBySigmoid(gate) => *x * sigmoid(of_part(gate)),
                     MapOp::ScaleBySoftplus(gate) => *x * softplus(of_part(gate)),
+                    MapOp::ScaleByLines(y, lines) => {
+                        let lines = &this.vectors[lines.0];
+                        let (slopes, bases) = lines.split_at(lines.len() / 2);
+                        let part = at / (width / slopes.len());
+                        *x * (slopes[part] * this.row(y, row)[0] + bases[part])
+                    }
                     MapOp::SoftCap(cap) => cap * (*x / cap).tanh(),
                 };
             }

@@ -100,7 +100,13 @@ impl Reference {
                     let heads = q.chunks_exact(rows.spec.dim).zip(weights);
                     heads.map(|(q, weight)| weight * dot(q, key).max(0.0)).sum()
                 };
-                let scores: Vec<f32> = (0..rows.spec.complete(position)).map(score).collect();
+                let (runs, len) = (spec.runs, spec.runs.len);
+                let candidates = runs.candidates(rows.spec.complete(position));
+                let of_run = |run: usize| match run + spec.last < candidates {
+                    true => (run * len..(run + 1) * len).map(score).fold(f32::MIN, f32::max),
+                    false => f32::INFINITY,
+                };
+                let scores: Vec<f32> = (0..candidates).map(of_run).collect();
                 let mut numbers: Vec<usize> = (0..scores.len()).collect();
                 numbers.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]).then(a.cmp(b)));
                 numbers.truncate(top);
@@ -127,12 +133,13 @@ impl Reference {
             for (row, position) in sequence.rows.clone().zip(sequence.position..) {
                 let mut entries: Vec<&[f32]> = Vec::new();
                 if let Some(rows) = compressed {
-                    let (complete, run) = (rows.spec.complete(position), spec.run);
+                    let (complete, run) = (rows.spec.complete(position), spec.runs.len);
+                    let rest = spec.runs.candidates(complete) * run;
                     let numbers: Vec<usize> = match spec.selection {
                         Some(selection) => {
                             let runs = self.selections[selection.0].1[row].iter();
                             let chosen = runs.flat_map(|at| at * run..(at + 1) * run);
-                            chosen.chain(complete / run * run..complete).collect()
+                            chosen.chain(rest..complete).collect()
                         }
                         None => (0..complete).collect(),
                     };

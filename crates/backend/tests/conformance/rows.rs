@@ -37,6 +37,11 @@ fn norms_sums_and_gates_agree() {
             pair.both(|backend| backend.map(op, x, rows));
             pair.agree(x, rows, CLOSE, op.name());
         }
+        let lines = pair.vector(2 * units);
+        for at in [column, y] {
+            pair.both(|backend| backend.map(MapOp::ScaleByLines(at, lines), x, rows));
+            pair.agree(x, rows, CLOSE, "scale_by_lines");
+        }
         let many = pair.buffer(rows, width);
         pair.both(|backend| backend.map(MapOp::ScaleBySoftplus(many), x, rows));
         pair.agree(x, rows, CLOSE, "scale_by_softplus of each value");
@@ -50,9 +55,10 @@ fn norms_sums_and_gates_agree() {
         pair.agree(x, rows, CLOSE, "soft_cap");
         let clamped = Gate::Clamped { alpha: 1.7, limit: 0.9 };
         let silu_clamped = Gate::SiluClamped { limit: 0.5 };
+        let then_clamped = Gate::SiluThenClamped { limit: 0.5 };
         let plain = [Gate::Silu, Gate::Sigmoid, Gate::Product, Gate::ReluSquared];
         let gelu = [Gate::GeluTanh, Gate::Gelu];
-        for kind in plain.into_iter().chain(gelu).chain([clamped, silu_clamped]) {
+        for kind in plain.into_iter().chain(gelu).chain([clamped, silu_clamped, then_clamped]) {
             pair.fill(x, rows, width);
             pair.both(|backend| backend.map(MapOp::Gate(kind, y), x, rows));
             pair.agree(x, rows, CLOSE, "apply_gate");

@@ -5,7 +5,7 @@ use crate::pair::Pair;
 use crate::sequences::{BLOCK, close, shuffled, whole, write};
 use backend::{
     Batch, Buffer, CacheSpec, Compression, GroupSize, IndexSpec, KvType, LayerCache, Pairs,
-    Rounding, RowAttention, RowLayout, Rows, Selection, Vector, group_windows,
+    Rounding, RowAttention, RowLayout, RowRuns, Rows, Selection, Vector, group_windows,
 };
 use std::ops::Range;
 
@@ -28,18 +28,20 @@ struct Case {
     windows: Vec<Option<usize>>,
     compressions: [Compression; 3],
     index: IndexSpec,
+    /// The choice of runs of positions, of which the query's own is not chosen among.
+    of_runs: IndexSpec,
     /// Rows of the layer to one of the index.
     run: usize,
     heads: usize,
     sinks: Option<Vector>,
     /// Buffers of inputs and their widths: rows of the window, values and gates, values and gates
-    /// of the index, queries, queries of the index, their weights.
+    /// of the index, queries, queries of the index, their weights, weights of queries.
     inputs: Vec<(Buffer, usize)>,
     /// Values of each sequence in each of them.
     values: Vec<Vec<Vec<f32>>>,
-    /// Of chosen rows, of all compressed rows, of the window alone, of chosen runs of positions,
-    /// and of means.
-    outs: [Buffer; 5],
+    /// Of chosen rows, of all compressed rows, of the window alone, of runs of positions that means
+    /// were chosen for, of means, and of runs that were chosen by their greatest scores.
+    outs: [Buffer; 6],
     len: usize,
     /// Blocks of a sequence.
     blocks: usize,
@@ -50,7 +52,7 @@ struct Progress {
     tables: Vec<Vec<u32>>,
     position: usize,
     /// Of each device, in each of the outputs.
-    outputs: [[Vec<f32>; 5]; 2],
+    outputs: [[Vec<f32>; 6]; 2],
 }
 
 /// A size of rows, of `dim` values or more, that can be rounded.
@@ -103,6 +105,24 @@ fn compressions(pair: &mut Pair, rows: &[Rows], ties: bool) -> [Compression; 3] 
     [main, of_index, means]
 }
 
+/// Choices of rows of the index and of runs of positions, by each of `rows` rows, with queries of
+/// so many heads.
+fn choices(pair: &mut Pair, [index_heads, heads]: [usize; 2], rows: usize) -> [IndexSpec; 2] {
+    let tops = [pair.number(1, 12), pair.number(1, 6)];
+    let [of_index, of_runs] =
+        tops.map(|top| pair.both(|backend| backend.selection(rows, top).unwrap()));
+    let index = IndexSpec {
+        rows: INDEX + 2,
+        runs: RowRuns::SINGLE,
+        last: 0,
+        heads: index_heads,
+        selection: of_index,
+    };
+    let runs = RowRuns { len: pair.number(2, 9), own: true };
+    let last = pair.number(0, tops[1]);
+    [index, IndexSpec { rows: POSITIONS, runs, last, heads, selection: of_runs }]
+}
+
 impl Case {
     /// With `ties`, rows of the index have few values, so that many scores are equal.
     fn new(
@@ -128,9 +148,7 @@ impl Case {
         let compressions = compressions(pair, &rows, ties);
         let (heads, index_heads) = (pair.number(1, most[1]), pair.number(1, most[1]));
         let most = sequences * blocks * BLOCK;
-        let top = pair.number(1, 12);
-        let selection = pair.both(|backend| backend.selection(most, top).unwrap());
-        let index = IndexSpec { rows: INDEX + 2, heads: index_heads, selection };
+        let [index, of_runs] = choices(pair, [index_heads, heads], most);
         let input = |at: usize| rows[at].dim;
         let widths = [
             dim,
@@ -141,6 +159,7 @@ impl Case {
             heads * dim,
             index_heads * index_dim,
             index_heads,
+            heads,
         ];
         let inputs: Vec<_> =
             widths.iter().map(|width| (pair.buffer(most, *width), *width)).collect();
@@ -156,13 +175,14 @@ impl Case {
             }
         }
         let sinks = (pair.number(0, 1) == 1).then(|| pair.vector(heads));
-        let outs = [(); 5].map(|()| pair.buffer(most, heads * dim));
+        let outs = [(); 6].map(|()| pair.buffer(most, heads * dim));
         let windows = group_windows([&LayerCache { rows: rows.clone(), state: None }]);
         let case = Self {
             rows,
             windows,
             compressions,
             index,
+            of_runs,
             run,
             heads,
             sinks,
@@ -259,8 +279,9 @@ impl Case {
             }
             backend.begin(&batch);
             self.store(backend, &batch);
-            let [q, index_q, weights] = [5, 6, 7].map(|at: usize| self.inputs[at].0);
+            let [q, index_q, weights, of_heads] = [5, 6, 7, 8].map(|at: usize| self.inputs[at].0);
             backend.select_rows(0, index_q, weights, &self.index, &batch);
+            backend.select_rows(0, q, of_heads, &self.of_runs, &batch);
             for (out, spec) in self.outs.iter().zip(self.attentions()) {
                 backend.attend_rows(0, q, *out, &spec, &batch);
             }
@@ -283,8 +304,9 @@ impl Case {
         }
     }
 
-    fn attentions(&self) -> [RowAttention; 5] {
+    fn attentions(&self) -> [RowAttention; 6] {
         let Self { heads, sinks, .. } = *self;
+        let runs = |len| RowRuns { len, own: false };
         let spec = |window, compressed, selection: Option<Selection>| RowAttention {
             heads,
             scale: 0.2,
@@ -292,7 +314,7 @@ impl Case {
             window,
             compressed,
             selection,
-            run: self.run,
+            runs: runs(self.run),
         };
         let compressed = Some(MAIN + 2);
         let (window, selection) = (Some(WINDOW), Some(self.index.selection));
@@ -301,10 +323,14 @@ impl Case {
             spec(window, compressed, None),
             spec(window, None, None),
             RowAttention {
-                run: self.rows[INDEX + 2].every,
+                runs: runs(self.rows[INDEX + 2].every),
                 ..spec(None, Some(POSITIONS), selection)
             },
             spec(window, Some(MEANS), None),
+            RowAttention {
+                runs: self.of_runs.runs,
+                ..spec(None, Some(POSITIONS), Some(self.of_runs.selection))
+            },
         ]
     }
 
@@ -332,7 +358,7 @@ impl Case {
         for progress in &first {
             let [cpu, tested] = &progress.outputs;
             for ((cpu, tested), what) in
-                cpu.iter().zip(tested).zip(["chosen", "all", "window", "runs", "means"])
+                cpu.iter().zip(tested).zip(["chosen", "all", "window", "runs", "means", "greatest"])
             {
                 close(cpu, tested, CLOSE, what);
             }

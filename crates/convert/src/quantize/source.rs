@@ -300,26 +300,28 @@ fn check_known(config: &ModelConfig, view: &TensorView) -> Result<()> {
 
 /// The order of the rows of queries and keys, and of their biases.
 fn heads(config: &ModelConfig, view: &TensorView) -> Result<Option<Heads>> {
-    let count = match split_layer(&view.name).map(|(_, rest)| rest) {
-        Some("attn_q.weight" | "attn_q.bias") => config.hyperparameters().heads,
-        Some("attn_k.weight" | "attn_k.bias") => config.hyperparameters().kv_heads,
+    let said = config.hyperparameters();
+    let Some((layer, part)) = split_layer(&view.name) else { return Ok(None) };
+    if layer >= said.layers {
+        return Ok(None);
+    }
+    let count = match part {
+        "attn_q.weight" | "attn_q.bias" => said.heads_of(layer),
+        "attn_k.weight" | "attn_k.bias" => said.kv_heads_of(layer),
         _ => return Ok(None),
     };
-    let (rows, found) =
-        (count * config.hyperparameters().head_dim, view.shape.first().copied().unwrap_or(0));
+    let (head, found) = (said.head_dim_of(layer), view.shape.first().copied().unwrap_or(0));
+    let rows = count * head;
     if rows != found {
         let (path, name) = (view.path().display(), &view.source_name);
         bail!("{path}: tensor {name}: expected {rows} rows, found {found}");
     }
-    Ok(Some(Heads::Pairs {
-        head: config.hyperparameters().head_dim,
-        dim: config.hyperparameters().rope.dim,
-    }))
+    Ok(Some(Heads::Pairs { head, dim: said.rope_of(layer).dim }))
 }
 
 /// Divisors of the rotary frequencies, of short and of long sequences where these differ.
 fn rope_factors(config: &ModelConfig) -> impl Iterator<Item = Tensor> {
-    config.hyperparameters().rope.factor_tensors().into_iter().map(|(name, factors)| Tensor {
+    config.factor_tensors().into_iter().map(|(name, factors)| Tensor {
         name: name.to_owned(),
         shape: vec![factors.len()],
         ty: &quant::F32,

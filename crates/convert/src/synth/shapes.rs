@@ -218,6 +218,21 @@ const MISTRAL4: Shape = Shape {
     },
     ..DEEPSEEK_V2
 };
+/// The second layer attends to the rows and positions of the first, the third to its rows alone.
+const MISTRAL_LARGE4: Shape = Shape {
+    class: "MistralLarge4ForCausalLM",
+    more: |shape| {
+        let mut json = latent(shape, None);
+        json["rope_scaling"] = Json::Null;
+        json["index_n_heads"] = json!(4);
+        json["index_head_dim"] = json!(64);
+        json["index_topk"] = json!(64);
+        json["indexer_types"] = json!(["full", "shared", "full", "full"]);
+        json["kv_source_layers"] = json!([0, 0, 0, 3]);
+        json
+    },
+    ..DEEPSEEK_V2
+};
 const LLAMA4: Shape = Shape {
     class: "Llama4ForCausalLM",
     expert_keys: ["num_local_experts", "intermediate_size"],
@@ -338,6 +353,49 @@ const LFM2: Shape = Shape {
     ..QWEN3
 };
 
+const LAGUNA: Shape = Shape {
+    class: "LagunaForCausalLM",
+    more: |shape| {
+        json!({"sliding_window": 64, "num_attention_heads_per_layer": [4, 6, 6, 4],
+            "layer_types": ["full_attention", "sliding_attention", "sliding_attention", "full_attention"],
+            "shared_expert_intermediate_size": shape.experts[2]})
+    },
+    ..QWEN3_MOE
+};
+const STEP3: Shape = Shape {
+    class: "Step3p5ForCausalLM",
+    expert_keys: ["moe_num_experts", "moe_intermediate_size"],
+    more: |shape| {
+        json!({"moe_top_k": shape.experts[1], "share_expert_dim": shape.experts[2],
+            "moe_layers_enum": "2,3", "sliding_window": 64, "num_sliding_attention_heads": 6,
+            "layer_types": ["full_attention", "sliding_attention", "sliding_attention", "full_attention"],
+            "rope_theta": [5e6, 1e4, 1e4, 5e6], "partial_rotary_factors": [0.5, 1.0, 1.0, 0.5],
+            "swiglu_limits": [0.0, 0.0, 0.0, 7.0], "swiglu_limits_shared": [0.0, 0.0, 0.0, 16.0]})
+    },
+    ..QWEN3_MOE
+};
+const MIMO_V2: Shape = Shape {
+    class: "MiMoV2FlashForCausalLM",
+    expert_keys: ["n_routed_experts", "moe_intermediate_size"],
+    more: |shape| {
+        json!({"v_head_dim": shape.heads[2] / 2, "sliding_window_size": 64, "partial_rotary_factor": 0.5,
+            "hybrid_layer_pattern": [0, 1, 1, 0], "moe_layer_freq": [0, 1, 1, 1]})
+    },
+    ..QWEN3_MOE
+};
+const MINIMAX_M3: Shape = Shape {
+    class: "MiniMaxM3SparseForCausalLM",
+    expert_keys: ["num_local_experts", "intermediate_size"],
+    more: |shape| {
+        json!({"dense_intermediate_size": shape.mlp, "shared_intermediate_size": shape.experts[2],
+            "rotary_dim": shape.heads[2] / 2, "index_n_heads": shape.heads[1],
+            "index_head_dim": shape.heads[2], "index_block_size": 16, "index_topk_blocks": 4,
+            "layer_types": ["full_attention", "minimax_m3_sparse", "minimax_m3_sparse", "minimax_m3_sparse"],
+            "moe_layer_freq": [0, 1, 1, 1]})
+    },
+    ..QWEN3_MOE
+};
+
 #[rustfmt::skip]
 static SHAPES: &[Shape] = &[
     Shape { name: "qwen3-0.6b", hidden: 1024, layers: 28, heads: [16, 8, 128], mlp: 3072, ..QWEN3 },
@@ -399,6 +457,7 @@ static SHAPES: &[Shape] = &[
     Shape { name: "tiny-minimax-m2", experts: [8, 2, 256], ..tiny(Shape { class: "MiniMaxM2ForCausalLM", ..MIXTRAL }) },
     Shape { name: "tiny-gpt-oss", experts: [8, 2, 256], ..tiny(GPT_OSS) },
     Shape { name: "tiny-mistral4", experts: [8, 2, 256], ..tiny(MISTRAL4) },
+    Shape { name: "tiny-mistral-large4", layers: 4, experts: [8, 2, 256], ..tiny(MISTRAL_LARGE4) },
     Shape { name: "tiny-deepseek-v3.2", experts: [16, 4, 256], ..tiny(DEEPSEEK_V32) },
     Shape { name: "tiny-glm-5", experts: [16, 4, 256], ..tiny(Shape { class: "GlmMoeDsaForCausalLM", ..DEEPSEEK_V32 }) },
     Shape { name: "tiny-llama4", layers: 4, experts: [8, 1, 256], ..tiny(LLAMA4) },
@@ -419,6 +478,10 @@ static SHAPES: &[Shape] = &[
     Shape { name: "tiny-muse-glimmer", layers: 4, ..tiny(Shape { class: "MuseGlimmerForCausalLM", more: |_| json!({"sliding_window": 64}), ..QWEN3 }) },
     Shape { name: "tiny-lfm3", layers: 4, ..tiny(Shape { class: "Lfm3ForCausalLM", more: |_| json!({"norm_eps": 1e-5, "block_auto_adjust_ff_dim": false, "sliding_window": 64, "layer_types": ["conv", "full_attention", "conv", "sliding_attention"]}), ..LFM2 }) },
     Shape { name: "tiny-lfm2", layers: 3, ..tiny(LFM2) },
+    Shape { name: "tiny-laguna", layers: 4, experts: [8, 2, 256], ..tiny(LAGUNA) },
+    Shape { name: "tiny-step-3.7", layers: 4, experts: [8, 2, 256], ..tiny(STEP3) },
+    Shape { name: "tiny-mimo-v2", layers: 4, experts: [8, 2, 256], ..tiny(MIMO_V2) },
+    Shape { name: "tiny-minimax-m3", layers: 4, experts: [8, 2, 256], ..tiny(MINIMAX_M3) },
 ];
 
 const fn tiny(of: Shape) -> Shape {

@@ -132,7 +132,7 @@ fn write_gguf(plan: &SynthPlan, out: &Path, progress: &mut dyn WorkProgress) -> 
     for Tensor { name, shape, ty, .. } in &tensors {
         writer.plan(&config.gguf_tensor_name(name), ty, shape)?;
     }
-    let factors = config.hyperparameters().rope.factor_tensors();
+    let factors = config.factor_tensors();
     for (name, values) in &factors {
         writer.plan(name, &quant::F32, &[values.len()])?;
     }

@@ -352,6 +352,20 @@ fn shared_choices_of_positions_change_no_bits() {
     check_against(&checkpoint, (requests, &want), &ways(mode)[..5]);
 }
 
+/// Of the last layers, one attends to the latent rows of the first and to positions that the layer
+/// before it chooses, one to the rows of the first and to positions of its own choice.
+#[test]
+fn shared_latent_rows_change_no_bits() {
+    for (layers, mode) in [(3, Mode::Fast), (5, Mode::Exact)] {
+        let (checkpoint, _folder) = random_of("mistral_large4", layers);
+        let sources = checkpoint.config().hyperparameters().kv_sources.as_ref();
+        assert_eq!(sources.expect("shared rows")[..3], [0, 0, 0]);
+        let requests = &requests()[..32];
+        let want = reference(&checkpoint, mode, requests);
+        check_against(&checkpoint, (requests, &want), &ways(mode)[..5]);
+    }
+}
+
 /// Experts and layers are read from disk, in the least memory and in a third more.
 #[test]
 fn streamed_weights_change_no_bits() {

@@ -336,6 +336,11 @@ fn what_cannot_be_shared_out_is_refused_with_numbers() {
     let found = on_each(folder.path(), Mode::Exact, grid(3, 1), |_, _| ());
     let message = found.into_iter().last().unwrap().unwrap_err();
     assert!(message.contains("layer 2 needs keys and values of layer 1"), "{message}");
+    // The other layers have the latent rows of the first.
+    let folder = folder_of("mistral_large4", 3);
+    let found = on_each(folder.path(), Mode::Exact, grid(3, 1), |_, _| ());
+    let message = found.into_iter().last().unwrap().unwrap_err();
+    assert!(message.contains("layer 2 needs keys and values of layer 0"), "{message}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::cell::LazyCell;
 use std::collections::HashMap;
 
-use crate::checkpoint::canonical::canonical_name;
+use crate::checkpoint::canonical::known_name;
 use crate::config::ModelConfig;
 use crate::config::family::Family;
 use crate::layers::TensorForm;
@@ -35,7 +35,7 @@ pub(super) fn leave_out_denied(
                     && !declared.contains(&part)
                     && !requires(config, layer, part)
             }
-            None => is_of_known_weight(family, config, view),
+            None => is_of_known_weight(family, view),
         }
     };
     let denied = views.extract_if(.., |view| is_denied(view)).map(|view| view.source_name);
@@ -58,8 +58,7 @@ fn requires(config: &ModelConfig, layer: &str, part: &str) -> bool {
 }
 
 /// Whether the family has no such bias, but a tensor of weights with the same stem.
-fn is_of_known_weight(family: &Family, config: &ModelConfig, view: &TensorView) -> bool {
+fn is_of_known_weight(family: &Family, view: &TensorView) -> bool {
     let source = view.source_name.trim_end_matches(BIAS);
-    let weight = format!("{source}.weight");
-    view.name == view.source_name && canonical_name(family, config, &weight) != weight
+    view.name == view.source_name && known_name(family, &format!("{source}.weight")).is_some()
 }

@@ -18,9 +18,7 @@ pub(crate) fn gguf_name(family: &Family, name: &str) -> String {
 /// The canonical name of a source tensor, or its own. Checkpoints of a model without its head, as
 /// the reference library saves them, lack the prefix.
 pub(crate) fn canonical_name(family: &Family, config: &ModelConfig, source: &str) -> String {
-    let with_prefix = || family.names.canonical(&format!("{BASE_PREFIX}{source}"));
-    let canonical = family.names.canonical(source).or_else(with_prefix);
-    let canonical = canonical.unwrap_or_else(|| source.to_owned());
+    let canonical = known_name(family, source).unwrap_or_else(|| source.to_owned());
     match names::split_canonical(&canonical) {
         Some((layer, part)) => {
             let number = layer.parse().unwrap_or(usize::MAX);
@@ -31,6 +29,12 @@ pub(crate) fn canonical_name(family: &Family, config: &ModelConfig, source: &str
         }
         None => canonical,
     }
+}
+
+/// The canonical name that the family's table has for a source tensor, if any.
+pub(super) fn known_name(family: &Family, source: &str) -> Option<String> {
+    let with_prefix = || family.names.canonical(&format!("{BASE_PREFIX}{source}"));
+    family.names.canonical(source).or_else(with_prefix)
 }
 
 /// Prefix of the names of all tensors except the output head.

@@ -3,7 +3,7 @@
 use super::fields::MAX_WIDTH;
 use super::rows::{self, FieldRow, FieldSource};
 use crate::config::schema::ExpertsConfig;
-use crate::config::schema::{CompressedConfig, Hyperparameters, WindowedConfig};
+use crate::config::schema::{CompressedConfig, Hyperparameters};
 use crate::error::Result;
 use crate::layers::{ExpertGroups, GroupRank, RopeConfig, RopeScaling};
 
@@ -21,16 +21,13 @@ impl FieldSource<'_> {
 
 /// Checks that what a file says of a model is consistent.
 pub(super) fn check(model: &Hyperparameters, source: FieldSource) -> Result<()> {
-    let Hyperparameters { heads, kv_heads, head_dim, .. } = *model;
-    source.expect(heads.is_multiple_of(kv_heads), &rows::HEADS, || {
-        let kv = source.name(&rows::KV_HEADS);
-        format!("expected a multiple of {kv} ({kv_heads}), found {heads}")
-    })?;
+    let head_dim = model.head_dim;
+    check_heads(model, source)?;
     if model.rope.dim > 0 || model.unrotated.contains(&false) {
         check_rotated(model.rope.dim, head_dim, source)?;
     }
     if let Some(windowed) = &model.windowed {
-        check_windowed(windowed, heads, source)?;
+        check_rotated(windowed.rope.dim, windowed.head_dim, source)?;
     }
     check_shared(model, source)?;
     check_scaling(&model.rope, &rows::THETA, source)?;
@@ -52,6 +49,21 @@ pub(super) fn check(model: &Hyperparameters, source: FieldSource) -> Result<()> 
     check_blocks(model, source)?;
     super::ngrams::check(model, source)?;
     model.experts.as_ref().map_or(Ok(()), |experts| check_experts(experts, source))
+}
+
+/// Checks the numbers of heads of each layer.
+fn check_heads(model: &Hyperparameters, source: FieldSource) -> Result<()> {
+    (0..model.layers).try_for_each(|layer| {
+        let (heads, kv_heads) = (model.heads_of(layer), model.kv_heads_of(layer));
+        source.expect(kv_heads > 0 && heads.is_multiple_of(kv_heads), &rows::HEADS, || {
+            let kv = source.name(&rows::KV_HEADS);
+            format!("expected a multiple of {kv} ({kv_heads}) in layer {layer}, found {heads}")
+        })
+    })?;
+    let alike = model.latent.is_none() && model.compressed.is_none();
+    source.expect(model.layer_heads.is_none() || alike, &rows::HEADS, || {
+        "expected the same number of heads in all layers".to_owned()
+    })
 }
 
 /// Checks the number of rotated values of a head.
@@ -85,7 +97,7 @@ fn check_scaling(rope: &RopeConfig, theta_row: &FieldRow, source: FieldSource) -
 /// Checks the index over the positions of latent attention.
 fn check_index(model: &Hyperparameters, source: FieldSource) -> Result<()> {
     let (Some(index), Some(latent)) = (&model.index, model.latent) else { return Ok(()) };
-    source.expect(latent.q_rank.is_some(), &rows::Q_RANK, || {
+    source.expect(index.normed_input || latent.q_rank.is_some(), &rows::Q_RANK, || {
         "expected a rank, which the index needs; found none".to_owned()
     })?;
     check_index_dim(index.dim, model.rope.dim, &rows::INDEX_DIM, source)?;
@@ -105,8 +117,19 @@ fn check_index(model: &Hyperparameters, source: FieldSource) -> Result<()> {
 fn check_blocks(model: &Hyperparameters, source: FieldSource) -> Result<()> {
     let Some(index) = &model.block_index else { return Ok(()) };
     check_index_dim(index.dim, model.rope.dim, &rows::BLOCK_INDEX_DIM, source)?;
-    source.expect(index.budget >= index.every, &rows::BLOCK_INDEX_BUDGET, || {
-        format!("expected at least one block of {}, found {}", index.every, index.budget)
+    let blocks = index.budget / index.every.max(1);
+    let Some(local) = index.local else {
+        return source.expect(blocks > 0, &rows::BLOCK_INDEX_BUDGET, || {
+            format!("expected at least one block of {}, found {}", index.every, index.budget)
+        });
+    };
+    source.expect(index.heads == model.kv_heads, &rows::MAXIMA_HEADS, || {
+        let name = source.name(&rows::KV_HEADS);
+        format!("expected {name} ({}), found {}", model.kv_heads, index.heads)
+    })?;
+    source.expect(blocks > 1 && blocks >= local, &rows::MAXIMA_TOP, || {
+        let name = source.name(&rows::MAXIMA_LOCAL);
+        format!("expected at least 2, and {name} ({local}), found {blocks}")
     })
 }
 
@@ -117,16 +140,6 @@ fn check_index_dim(dim: usize, rotated: usize, row: &FieldRow, source: FieldSour
     })
 }
 
-/// Checks what layers with a window have of their own.
-fn check_windowed(windowed: &WindowedConfig, heads: usize, source: FieldSource) -> Result<()> {
-    let WindowedConfig { kv_heads, head_dim, ref rope } = *windowed;
-    source.expect(kv_heads > 0 && heads.is_multiple_of(kv_heads), &rows::KV_HEADS, || {
-        let name = source.name(&rows::HEADS);
-        format!("expected divisors of {name} ({heads}), found {kv_heads}")
-    })?;
-    check_rotated(rope.dim, head_dim, source)
-}
-
 /// Checks which layers share keys and values.
 fn check_shared(model: &Hyperparameters, source: FieldSource) -> Result<()> {
     let Hyperparameters { layers, shared_kv_layers: shared, .. } = *model;
@@ -134,6 +147,7 @@ fn check_shared(model: &Hyperparameters, source: FieldSource) -> Result<()> {
         let name = source.name(&rows::LAYERS);
         format!("expected fewer than {name} ({layers}), found {shared}")
     })?;
+    check_sources(model, source)?;
     match (layers - shared..layers).find(|layer| model.kv_layer(*layer) == *layer) {
         None => Ok(()),
         Some(alone) => Err(source.error(
@@ -144,6 +158,22 @@ fn check_shared(model: &Hyperparameters, source: FieldSource) -> Result<()> {
             ),
         )),
     }
+}
+
+/// Checks whose latent rows layers attend to.
+fn check_sources(model: &Hyperparameters, source: FieldSource) -> Result<()> {
+    for (layer, of) in model.kv_sources.iter().flatten().copied().enumerate() {
+        let known = of <= layer && model.kv_layer(of) == of;
+        source.expect(known && model.unrotated[of] == model.unrotated[layer], &rows::KV_SOURCES, {
+            || {
+                format!(
+                    "expected layer {layer} or an earlier one that has latent rows of its own and \
+                     rotates them where layer {layer} rotates its queries, found {of}"
+                )
+            }
+        })?;
+    }
+    Ok(())
 }
 
 fn check_compressed(

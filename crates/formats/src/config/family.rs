@@ -149,6 +149,10 @@ pub(crate) struct GgufRules {
     pub window_period: Option<usize>,
     /// Window in GGUF files that have no key for it.
     pub window: Option<usize>,
+    /// Whether windows in GGUF files do not count the query's own position.
+    pub windows_before: bool,
+    /// Whether layers without a window rotate half of the values that GGUF files name.
+    pub half_rotated: bool,
     /// Whether its GGUF files share rotary pairs out to time, height and width.
     pub sections: bool,
     /// Properties of experts that GGUF files do not have.
@@ -282,6 +286,8 @@ pub(crate) const BASE: Family = Family {
         joins: true,
         zero_heads: false,
         rotated: None,
+        windows_before: false,
+        half_rotated: false,
         folds: false,
         eps: &[RMS_EPS],
         more: |_, _, _| Ok(()),
@@ -343,6 +349,7 @@ pub(crate) fn plain(layers: usize) -> Hyperparameters {
         hidden_size: 0,
         layers,
         heads: 0,
+        layer_heads: None,
         kv_heads: 0,
         head_dim: 0,
         attention_scale: 1.0,
@@ -355,6 +362,7 @@ pub(crate) fn plain(layers: usize) -> Hyperparameters {
         compressed: None,
         windowed: None,
         shared_kv_layers: 0,
+        kv_sources: None,
         wide_mlps: false,
         query_growth: None,
         index: None,
@@ -426,6 +434,8 @@ pub(crate) fn tiny(layers: usize) -> Hyperparameters {
 
 /// Attention with norms on the heads of queries and keys.
 pub(crate) const NORMED_HEADS: GroupedConfig = GroupedConfig {
+    value_dim: None,
+    value_scale: None,
     head_norms: true,
     gate: OutputGate::None,
     values: ValueSource::Projected,

@@ -139,15 +139,30 @@ impl GgufKeys<'_> {
     /// # Errors
     /// If a value is not an integer from 1 to `max`, or the list has another length.
     pub fn of_layers(&self, suffix: &str, max: usize, layers: usize) -> Result<Option<Vec<usize>>> {
-        let Some(list) = self.list(suffix, max)? else {
-            return Ok(self.opt_count(suffix, max)?.map(|count| vec![count; layers]));
-        };
-        self.check_len(suffix, list.len(), layers)?;
-        if list[..layers].contains(&0) {
+        let sizes = self.sizes_of_layers(suffix, max, layers)?;
+        if sizes.as_ref().is_some_and(|sizes| sizes.contains(&0)) {
             let problem = format!("expected integers from 1 to {max}, found 0");
             return Err(self.metadata.error(&self.key(suffix), problem));
         }
-        Ok(Some(list[..layers].to_vec()))
+        Ok(sizes)
+    }
+
+    /// The same, where numbers of a list may be 0.
+    ///
+    /// # Errors
+    /// If a value is not an integer up to `max`, or the list has another length.
+    pub fn sizes_of_layers(
+        &self,
+        suffix: &str,
+        max: usize,
+        layers: usize,
+    ) -> Result<Option<Vec<usize>>> {
+        let Some(mut list) = self.list(suffix, max)? else {
+            return Ok(self.opt_count(suffix, max)?.map(|count| vec![count; layers]));
+        };
+        self.check_len(suffix, list.len(), layers)?;
+        list.truncate(layers);
+        Ok(Some(list))
     }
 
     /// A positive count of all layers, or the first above 0 where there is a list; 0 means absent.

@@ -14,7 +14,7 @@ mod windows;
 use super::check;
 use super::family::{self, Family};
 use super::fields::{GgufKeys, MAX_HEADS, MAX_LAYERS, MAX_TOKENS, MAX_WIDTH};
-use super::rows::{self, FieldSource, HEAD_DIM, KV_HEADS};
+use super::rows::{self, FieldSource, HEAD_DIM, HEADS, KV_HEADS};
 use super::yarn;
 use crate::config::model::ModelConfig;
 use crate::config::schema::ExpertsConfig;
@@ -25,8 +25,8 @@ use crate::layers::OutputGate;
 pub(crate) use compressed::COMPRESS_RATIOS;
 pub(crate) use ngrams::TABLE as NGRAM_TABLE;
 pub(crate) use tensors::{FIRST_HEAD_NORM, LONG_FACTORS, ROPE_FACTORS, SHORT_FACTORS, find};
-pub(crate) use windows::windowed;
 use windows::windows;
+pub(crate) use windows::{KindHeads, check_kv_heads, kv_heads as kv_heads_of_kinds, windowed};
 
 const EMBEDDING: &str = "token_embd.weight";
 const OUTPUT: &str = "output.weight";
@@ -55,9 +55,17 @@ fn build(keys: &GgufKeys, file: &GgufFile, family: &Family) -> Result<Hyperparam
     let layers = layers(keys, file)?;
     let mut model = family::plain(layers);
     model.activation = family.gguf.activation;
-    rows::read(&[rows::HIDDEN, rows::HEADS], source, &mut model)?;
+    rows::HIDDEN.read(source, &mut model)?;
+    let heads = match keys.of_layers(HEADS.gguf[0], MAX_HEADS, layers)? {
+        Some(heads) => heads,
+        None => vec![keys.positive(HEADS.gguf[0], MAX_HEADS)?],
+    };
+    model.set_heads(heads);
     model.latent = experts::latent(keys, family)?;
     model.head_dim = head_dim(keys, &model)?;
+    if model.latent.is_none() && !family.compressed {
+        model.grouped.value_dim = value_dim(keys, model.head_dim)?;
+    }
     (model.intermediate_size, model.experts) = mlp(keys, file, family, layers)?;
     model.mlp_limits = experts::mlp_limits(keys, family, layers, model.experts.as_ref())?;
     if let Some(files) = family.delta {
@@ -150,12 +158,18 @@ fn head_dim(keys: &GgufKeys, model: &Hyperparameters) -> Result<usize> {
         Some(dim) => dim,
         None => check::even_head_dim(model, FieldSource::Gguf(keys))?,
     };
-    match keys.opt_positive(VALUES, MAX_HEADS)? {
-        Some(found) if found != dim => {
-            let problem = format!("expected the length of keys ({dim}), found {found}");
+    Ok(dim)
+}
+
+/// Values of a value head, where these are fewer than those of a key head.
+fn value_dim(keys: &GgufKeys, dim: usize) -> Result<Option<usize>> {
+    let found = keys.opt_positive(VALUES, MAX_HEADS)?.filter(|found| *found != dim);
+    match found.filter(|found| *found > dim) {
+        Some(found) => {
+            let problem = format!("expected at most the length of keys ({dim}), found {found}");
             Err(keys.metadata.error(&keys.key(VALUES), problem))
         }
-        _ => Ok(dim),
+        None => Ok(found),
     }
 }
 

@@ -26,7 +26,7 @@ use crate::error::{Result, shown};
 use crate::json::Object;
 use crate::layers::{Activation, LatentConfig, OutputGate};
 use crate::names::NameTable;
-pub(crate) use layer_types::{types_of_layers, window, windows_by_type};
+pub(crate) use layer_types::{counts_of_layers, types_of_layers, window, windows_by_type};
 
 /// A config.json that was read.
 pub(crate) struct HfConfig {

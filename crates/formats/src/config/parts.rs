@@ -3,11 +3,12 @@
 use crate::config::schema::Hyperparameters;
 use crate::config::schema::OfLayers;
 use crate::layers::{
-    Biases, BlockIndexSpec, BlockSpec, Chooser, ChosenSpec, CompressedIndexSpec, CompressedSpec,
-    CompressorSpec, ConvolutionSpec, Correction, DeltaSpec, EmbeddingSpec, ExpertsSpec, Factors,
-    GatedStreamsSpec, GroupedSpec, HeadNormSpec, HeadSpec, IndexSpec, KeySource, LatentSpec, Layer,
-    LayerInputSpec, LayerInputsSpec, Mixing, MixtureSpec, MlpSpec, NgramSpec, NormKind, NormSpec,
-    OpSpec, OutputSpec, Presence, Reach, RopeConfig, StateSpaceSpec, StreamSpec, Sublayer,
+    Biases, BlockIndexSpec, BlockScores, BlockSpec, Chooser, ChosenSpec, CompressedIndexSpec,
+    CompressedSpec, CompressorSpec, ConvolutionSpec, Correction, DeltaSpec, EmbeddingSpec,
+    ExpertsSpec, Factors, GatedStreamsSpec, GroupedSpec, HeadNormSpec, HeadSpec, IndexSpec,
+    KeySource, LatentSpec, Layer, LayerInputSpec, LayerInputsSpec, Mixing, MixtureSpec, MlpSpec,
+    NgramSpec, NormKind, NormSpec, OpSpec, OutputSpec, Presence, Reach, RopeConfig, StateSpaceSpec,
+    StreamSpec, Sublayer,
 };
 use crate::layers::{HyperConfig, ValueSource};
 
@@ -33,6 +34,7 @@ pub(crate) fn embedding(model: &Hyperparameters) -> EmbeddingSpec {
         token_types: model.encoder.as_ref().map_or(0, |encoder| encoder.token_types),
         norm: None,
         layer_inputs: (width > 0).then_some(inputs),
+        rope_exponents: None,
     }
 }
 
@@ -67,24 +69,21 @@ impl Hyperparameters {
     /// Grouped-query attention of the layer `at`.
     pub(crate) fn grouped(&self, at: usize) -> GroupedSpec {
         let options = self.grouped;
-        let windowed = self.windowed.as_ref().filter(|_| self.windows[at].is_some());
-        let rope = windowed.map_or(&self.rope, |own| &own.rope);
         let values = match options.values {
             ValueSource::NormedKeys if self.windows[at].is_some() => ValueSource::Normed,
             source => source,
         };
-        let keys = match self.kv_layer(at) {
-            own if own == at => KeySource::Own,
-            earlier => KeySource::Layer(earlier),
-        };
+        let mut factors = self.factors_of("attn_");
+        factors.extend(options.value_scale.map(|scale| ("attn_v", scale)));
         GroupedSpec {
-            heads: self.heads,
+            heads: self.heads_of(at),
             kv_heads: self.kv_heads_of(at),
             head_dim: self.head_dim_of(at),
+            value_dim: options.value_dim,
             scale: self.attention_scale,
             window: self.windows[at],
             reach: Reach::Before,
-            rotation: (!self.unrotated[at]).then(|| rope.clone().into()),
+            rotation: (!self.unrotated[at]).then(|| self.rope_of(at).clone().into()),
             growth: None,
             head_norms: None,
             values,
@@ -92,8 +91,16 @@ impl Hyperparameters {
             sinks: false,
             gate: options.gate,
             biases: Biases::None,
-            keys,
-            factors: self.factors_of("attn_"),
+            keys: self.key_source(at),
+            factors,
+        }
+    }
+
+    /// The layer whose cached keys and values the layer `at` attends to.
+    fn key_source(&self, at: usize) -> KeySource {
+        match self.kv_layer(at) {
+            own if own == at => KeySource::Own,
+            earlier => KeySource::Layer(earlier),
         }
     }
 
@@ -123,6 +130,7 @@ impl Hyperparameters {
                     pool: index.pool,
                     trailing: false,
                     eps: LATENT_EPS,
+                    normed_input: index.normed_input,
                 }),
             },
         });
@@ -134,6 +142,8 @@ impl Hyperparameters {
             window: self.windows[at],
             rotation: (!self.unrotated[at]).then(|| self.rope.clone().into()),
             growth: None,
+            learned_growth: false,
+            keys: self.key_source(at),
             gate: None,
             sinks: false,
             chosen,
@@ -167,7 +177,8 @@ impl Hyperparameters {
 
     /// Attention of the layer `at` to blocks that its index chooses.
     pub(crate) fn block_attention(&self, at: usize) -> BlockSpec {
-        let index = self.block_index.expect("the family has an index over blocks");
+        let index = self.block_index.as_ref().expect("the family has an index over blocks");
+        let maxima = |local| BlockScores::Maxima { local };
         BlockSpec {
             attention: self.grouped(at).with_head_norms(HeadNormSpec::EACH),
             index: BlockIndexSpec {
@@ -175,6 +186,7 @@ impl Hyperparameters {
                 dim: index.dim,
                 every: index.every,
                 top: index.budget / index.every,
+                scores: index.local.map_or(BlockScores::Means, maxima),
                 rotation: self.rope.clone().into(),
                 eps: self.rms_norm_eps,
             },
@@ -256,6 +268,7 @@ impl Hyperparameters {
             latent: experts.latent,
             shared: (experts.shared_width > 0).then_some((shared, experts.shared_gate)),
             weighs_inputs: false,
+            cap: experts.cap,
             scores: experts.scores,
             correction,
             normalise: experts.normalise,

@@ -25,6 +25,14 @@ impl Hyperparameters {
         if let Some(index) = &mut self.index {
             repeat(&mut index.layers, layers);
         }
+        if let Some(sources) = &mut self.kv_sources {
+            sources.truncate(layers);
+            for at in sources.len()..layers {
+                let before = at.saturating_sub(4);
+                let source = sources[before];
+                sources.push(if source == before { at } else { source });
+            }
+        }
         repeat(&mut self.sublayers, layers);
         repeat(&mut self.unrotated, layers);
         if let Some(sizes) = &mut self.compressed {

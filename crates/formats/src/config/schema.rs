@@ -25,6 +25,8 @@ pub struct Hyperparameters {
     pub layers: usize,
     /// Query heads.
     pub heads: usize,
+    /// Per layer: query heads, where layers have different numbers of them.
+    pub layer_heads: Option<Vec<usize>>,
     /// Key and value heads; divides `heads`.
     pub kv_heads: usize,
     /// Values per head; `hidden_size / heads` unless the checkpoint says otherwise.
@@ -55,7 +57,11 @@ pub struct Hyperparameters {
     /// Number of last layers that attend to the keys and values of earlier ones: each to those of
     /// the last layer before them that has the same window.
     pub shared_kv_layers: usize,
-    /// Whether the MLPs of these layers are twice as wide.
+    /// Per layer: the layer whose latent rows it attends to, itself or an earlier one of the same
+    /// kind; `None` where each attends to its own.
+    pub kv_sources: Option<Vec<usize>>,
+    /// Whether the MLPs of the layers that [`shared_kv_layers`](Self::shared_kv_layers) counts are
+    /// twice as wide.
     pub wide_mlps: bool,
     /// Growth of queries with their positions.
     pub query_growth: Option<Growth>,
@@ -142,9 +148,25 @@ impl Hyperparameters {
         self.windowed.as_ref().filter(|_| self.windows[layer].is_some())
     }
 
+    /// Sets the query heads of each layer.
+    pub(crate) fn set_heads(&mut self, heads: Vec<usize>) {
+        self.heads = heads.first().copied().unwrap_or(self.heads);
+        self.layer_heads = heads.iter().any(|found| *found != self.heads).then_some(heads);
+    }
+
+    /// Query heads of a layer.
+    pub fn heads_of(&self, layer: usize) -> usize {
+        self.layer_heads.as_ref().map_or(self.heads, |heads| heads[layer])
+    }
+
     /// Values per head of a layer.
     pub fn head_dim_of(&self, layer: usize) -> usize {
         self.windowed_of(layer).map_or(self.head_dim, |windowed| windowed.head_dim)
+    }
+
+    /// Rotary position embedding of a layer.
+    pub fn rope_of(&self, layer: usize) -> &RopeConfig {
+        self.windowed_of(layer).map_or(&self.rope, |windowed| &windowed.rope)
     }
 
     /// Key and value heads of a layer.
@@ -154,6 +176,9 @@ impl Hyperparameters {
 
     /// The layer whose keys and values a layer attends to: itself, or an earlier one.
     pub fn kv_layer(&self, layer: usize) -> usize {
+        if let Some(sources) = &self.kv_sources {
+            return sources[layer];
+        }
         let own = self.layers - self.shared_kv_layers;
         let mut before = (0..own.min(layer + 1)).rev();
         match layer < own {
@@ -170,8 +195,12 @@ impl Hyperparameters {
 }
 
 /// Variants of grouped-query attention.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct GroupedConfig {
+    /// Values of a value head, where these are fewer than those of a key head.
+    pub value_dim: Option<usize>,
+    /// Factor of values.
+    pub value_scale: Option<f32>,
     /// Whether an RMSNorm of `head_dim` values is applied to each query and key head.
     pub head_norms: bool,
     /// What the outputs of heads are multiplied by.

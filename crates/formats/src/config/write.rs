@@ -58,18 +58,21 @@ impl RopeScaling {
     }
 }
 
-impl RopeConfig {
-    /// Names and values of the tensors of GGUF files that hold divisors of the frequencies.
+impl ModelConfig {
+    /// Names and values of the tensors of GGUF files that hold divisors of the frequencies. Where
+    /// half of the values are rotated, those of the others are 1.
     pub fn factor_tensors(&self) -> Vec<(&'static str, Vec<f32>)> {
-        if let RopeScaling::LongRope { short, long, .. } = &self.scaling {
+        let RopeConfig { ref scaling, theta, dim, .. } = self.said.rope;
+        if let RopeScaling::LongRope { short, long, .. } = scaling {
             return vec![(SHORT_FACTORS, short.clone()), (LONG_FACTORS, long.clone())];
         }
-        let factors = self.scaling.factors(self.theta, self.dim);
-        factors.map(|factors| (ROPE_FACTORS, factors)).into_iter().collect()
+        let Some(mut factors) = scaling.factors(theta, dim) else { return Vec::new() };
+        if self.family().gguf.half_rotated {
+            factors.resize(dim, 1.0);
+        }
+        vec![(ROPE_FACTORS, factors)]
     }
-}
 
-impl ModelConfig {
     pub(crate) fn hf_json(&self, family: &Family) -> Result<Json> {
         let mut json = json!({
             "architectures": [family.hf.class],
@@ -170,7 +173,7 @@ impl ModelConfig {
 
     /// Rotary parameters of layers without a window, and of layers with one.
     fn rope_by_type(&self, windowed: &WindowedConfig) -> Result<Json> {
-        let parameters = |rope: &RopeConfig| {
+        let parameters = |rope: &RopeConfig, head_dim: usize| {
             if matches!(rope.scaling, RopeScaling::Factors { .. }) {
                 let problem = "factors of single frequencies cannot be written to config.json";
                 return Err(self.error("rope_parameters", problem));
@@ -180,11 +183,14 @@ impl ModelConfig {
             if rope.magnitude != 1.0 {
                 json["attention_factor"] = json!(rope.magnitude);
             }
+            if rope.dim != head_dim {
+                json[ROTATED.hf[0]] = json!(rope.dim as f64 / head_dim as f64);
+            }
             Ok(json)
         };
         Ok(json!({
-            (FULL): parameters(&self.said.rope)?,
-            (SLIDING): parameters(&windowed.rope)?,
+            (FULL): parameters(&self.said.rope, self.said.head_dim)?,
+            (SLIDING): parameters(&windowed.rope, windowed.head_dim)?,
         }))
     }
 

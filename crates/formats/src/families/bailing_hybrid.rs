@@ -19,7 +19,7 @@ pub(super) static BAILING_HYBRID: Family = Family {
         defaults,
         fill: hf_fill,
         experts: |config, layers| {
-            let [routed, shared] = LIMITS.map(|key| limits(config, key, layers));
+            let [routed, shared] = LIMITS.map(|key| experts::limits(config, key, layers));
             let (limits, shared_limits) = (routed?, shared?);
             let of_limits = |experts| ExpertsConfig { limits, shared_limits, ..experts };
             Ok(experts::sigmoid(config, layers)?.map(of_limits))
@@ -157,26 +157,6 @@ fn hf_fill(fields: &mut Map<String, Json>) {
         _ => fields.get(BOUND).cloned().unwrap_or_else(|| json!(-5.0)),
     };
     fields.entry("linear_lower_bound").or_insert(least);
-}
-
-/// The bound of each layer, from a list; 0 and `null` mean none. The list may have entries for
-/// layers of multi-token prediction.
-fn limits(config: Object, key: &str, layers: usize) -> Result<Vec<Option<f32>>> {
-    let Some(entries) = config.array(key)? else { return Ok(vec![None; layers]) };
-    if entries.len() < layers {
-        let problem = format!("expected one entry per layer ({layers}), found {}", entries.len());
-        return Err(config.error(key, problem));
-    }
-    let limit = |entry: &Json| match entry.as_f64().map(|limit| limit as f32) {
-        None if entry.is_null() => Ok(None),
-        Some(0.0) => Ok(None),
-        Some(limit) if limit > 0.0 && limit.is_finite() => Ok(Some(limit)),
-        _ => {
-            let found = describe(entry);
-            Err(config.error(key, format!("expected numbers of at least 0, found {found}")))
-        }
-    };
-    entries[..layers].iter().map(limit).collect()
 }
 
 fn to_json(config: &Hyperparameters) -> Json {

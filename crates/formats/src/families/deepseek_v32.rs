@@ -49,7 +49,13 @@ pub(super) const INDEXED: Family = Family {
 
 /// A small configuration whose index chooses fewer positions than tests have.
 pub(super) fn tiny(layers: usize, layout: RopeLayout) -> Hyperparameters {
-    let layers_with = vec![true; layers];
-    let index = IndexConfig { heads: 3, dim: 14, top: 9, layout, pool: None, layers: layers_with };
+    let index = IndexConfig {
+        heads: 3,
+        dim: 14,
+        top: 9,
+        layout,
+        layers: vec![true; layers],
+        ..IndexConfig::default()
+    };
     Hyperparameters { index: Some(index), ..(V3_BASE.tiny)(layers) }
 }

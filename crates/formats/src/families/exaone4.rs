@@ -50,7 +50,7 @@ pub(super) fn gguf_more(keys: &GgufKeys, _: &GgufFile, model: &mut Hyperparamete
 /// window.
 pub(super) fn gguf_windows(keys: &GgufKeys, model: &mut Hyperparameters) -> Result<Option<usize>> {
     let window = keys.opt_count("attention.sliding_window", MAX_TOKENS)?;
-    if keys.flags("attention.sliding_window_pattern").is_none() {
+    if keys.flags_of_layers("attention.sliding_window_pattern", model.layers)?.is_none() {
         let of_layer = |layer: usize| window.filter(|_| !(layer + 1).is_multiple_of(PERIOD));
         model.windows = (0..model.layers).map(of_layer).collect();
     }

@@ -144,8 +144,7 @@ fn gguf_more(keys: &GgufKeys, _: &GgufFile, model: &mut Hyperparameters) -> Resu
     let divisor = if by_width { model.hidden_size / model.heads } else { model.head_dim };
     model.attention_scale = 1.0 / (divisor as f32).sqrt();
     rows::ATTENTION_SCALE.read(FieldSource::Gguf(keys), model)?;
-    model.windowed = Some(gguf::windowed(keys, 10_000.0, model)?);
-    Ok(())
+    gguf::windowed(keys, 10_000.0, model)
 }
 
 /// Fields of config.json of all generations.

@@ -144,29 +144,17 @@ fn hf_more(config: Object, model: &mut Hyperparameters) -> Result<()> {
 }
 
 fn gguf_more(keys: &GgufKeys, file: &GgufFile, model: &mut Hyperparameters) -> Result<()> {
-    const KV: &str = "attention.head_count_kv";
     const WIDTH: &str = "feed_forward_length";
     let layers = model.layers;
     // Layers without a window have another number of KV heads only where keys are values.
-    let kv_heads = keys.of_layers(KV, MAX_HEADS, layers)?.unwrap_or(vec![model.heads; layers]);
-    let of_kind = |windowed: bool| {
-        let mut all = (0..layers).filter(|layer| model.windows[*layer].is_some() == windowed);
-        all.next().map(|layer| kv_heads[layer])
-    };
-    let (own, others) = (of_kind(false), of_kind(true));
+    let gguf::KindHeads { windowed: kv_heads, others } = gguf::kv_heads_of_kinds(keys, model)?;
+    model.kv_heads = others;
     let dim = keys.opt_positive("attention.key_length_swa", MAX_HEADS)?.unwrap_or(model.head_dim);
     let rotated = keys.opt_positive("rope.dimension_count_swa", MAX_HEADS)?.unwrap_or(dim);
     let theta = keys.above_zero("rope.freq_base_swa")?.unwrap_or(10_000.0);
     let rope = RopeConfig { theta, dim: rotated, scaling: RopeScaling::None, ..model.rope.clone() };
-    let first = own.or(others).unwrap_or(model.kv_heads);
-    let windowed = WindowedConfig { kv_heads: others.unwrap_or(first), head_dim: dim, rope };
-    model.kv_heads = own.unwrap_or(first);
-    model.windowed = Some(windowed);
-    let expected: Vec<_> = (0..layers).map(|layer| model.kv_heads_of(layer)).collect();
-    if kv_heads != expected {
-        let problem = format!("expected one number for each kind of layer, found {kv_heads:?}");
-        return Err(keys.metadata.error(&keys.key(KV), problem));
-    }
+    model.windowed = Some(WindowedConfig { kv_heads, head_dim: dim, rope });
+    gguf::check_kv_heads(keys, model)?;
     let shared = keys.metadata.opt_count(&keys.key("attention.shared_kv_layers"))?.unwrap_or(0);
     model.shared_kv_layers = shared.min(MAX_LAYERS);
     rows::LAYER_INPUTS.read(FieldSource::Gguf(keys), model)?;

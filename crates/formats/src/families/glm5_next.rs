@@ -97,7 +97,15 @@ pub(super) static GLM5_NEXT: Family = Family {
             (experts.limits, experts.shared_limits) = (limits.clone(), limits);
         }
         let (layers, layout) = (vec![true; layers], RopeLayout::Halves);
-        let index = IndexConfig { heads: 3, dim: 14, top: 9, layout, pool: Some(3), layers };
+        let index = IndexConfig {
+            heads: 3,
+            dim: 14,
+            top: 9,
+            layout,
+            pool: Some(3),
+            layers,
+            normed_input: false,
+        };
         let hyper = HyperConfig { streams: 3, iterations: 6, eps: 1e-6, magnitude: None };
         Hyperparameters { index: Some(index), hyper: Some(hyper), ..config }
     },

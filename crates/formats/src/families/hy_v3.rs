@@ -11,7 +11,7 @@ pub(super) static HY_V3: Family = Family {
             json!({
                 "head_dim": 128,
                 "rope_theta": 11_158_840.0,
-                "num_shared_experts": 1,
+                "n_shared_experts": 1,
                 "first_k_dense_replace": 1,
             })
         },

@@ -44,8 +44,7 @@ pub(super) static LFM3: Family = Family {
         zero_heads: true,
         more: |keys, file, model| {
             gguf::mamba::convolutions(keys, file, model)?;
-            model.windowed = Some(gguf::windowed(keys, 10_000.0, model)?);
-            Ok(())
+            gguf::windowed(keys, 10_000.0, model)
         },
         ..BASE.gguf
     },

@@ -42,9 +42,7 @@ pub(super) static MELLUM: Family = Family {
         },
         to_json: |config| {
             let mut json = qwen2_moe::to_json(config);
-            let sparse = config.experts.iter().flat_map(|experts| &experts.layers);
-            let kind = |sparse: &bool| if *sparse { "sparse" } else { "dense" };
-            json["mlp_layer_types"] = sparse.map(kind).collect();
+            extend(&mut json, experts::layers_json(config));
             json
         },
         ..QWEN3_MOE_BASE.hf
@@ -55,8 +53,7 @@ pub(super) static MELLUM: Family = Family {
         // Files of llama.cpp that name no base for layers with a window have that of the others.
         more: |keys, _, model| {
             exaone4::gguf_windows(keys, model)?;
-            model.windowed = Some(gguf::windowed(keys, model.rope.theta, model)?);
-            Ok(())
+            gguf::windowed(keys, model.rope.theta, model)
         },
         ..QWEN3_MOE_BASE.gguf
     },

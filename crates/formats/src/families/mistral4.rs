@@ -75,7 +75,8 @@ pub(super) static MISTRAL4: Family = Family {
     ..DEEPSEEK_BASE
 };
 
-fn fixed(model: &mut Hyperparameters) {
+/// Groups are ranked by their two best experts.
+pub(super) fn fixed(model: &mut Hyperparameters) {
     if let Some(groups) = model.experts.as_mut().and_then(|experts| experts.groups.as_mut()) {
         groups.rank = GroupRank::BestTwo;
     }

@@ -41,7 +41,7 @@ pub(super) static MUSE_GLIMMER: Family = Family {
         rope: RopeLayout::Interleaved,
         more: |keys, _, model| {
             let window = keys.opt_count("attention.sliding_window", MAX_TOKENS)?;
-            if keys.flags("attention.sliding_window_pattern").is_none() {
+            if keys.flags_of_layers("attention.sliding_window_pattern", model.layers)?.is_none() {
                 let layers = model.layers;
                 model.windows =
                     (0..layers).map(|layer| window.filter(|_| slides(layer, layers))).collect();

@@ -160,7 +160,13 @@ fn tiny(layers: usize) -> Hyperparameters {
     Hyperparameters {
         experts: Some(tiny_experts(layers)),
         gated_streams: Some(GatedStreamsConfig { streams: 3, rank: 20 }),
-        block_index: Some(BlockIndexConfig { heads: 3, dim: 14, every: 3, budget: 9 }),
+        block_index: Some(BlockIndexConfig {
+            heads: 3,
+            dim: 14,
+            every: 3,
+            budget: 9,
+            ..BlockIndexConfig::default()
+        }),
         ngrams: Some(ngrams),
         ..base
     }

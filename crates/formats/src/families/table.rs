@@ -39,6 +39,7 @@ pub(super) static FAMILIES: &[&Family] = &[
     &super::hunyuan_v1_dense::HUNYUAN_V1_DENSE,
     &super::ernie4_5_moe::ERNIE4_5_MOE,
     &super::mistral4::MISTRAL4,
+    &super::mistral_large4::MISTRAL_LARGE4,
     &super::deepseek_v32::DEEPSEEK_V32,
     &super::glm_moe_dsa::GLM_MOE_DSA,
     &super::llama4::LLAMA4,
@@ -58,6 +59,10 @@ pub(super) static FAMILIES: &[&Family] = &[
     &super::exaone_moe::EXAONE_MOE,
     &super::mellum::MELLUM,
     &super::granite_swa::GRANITE_SWA,
+    &super::laguna::LAGUNA,
+    &super::step3p7::STEP3P7,
+    &super::mimo_v2::MIMO_V2,
+    &super::minimax_m3::MINIMAX_M3,
 ];
 
 /// The families of encoders. Of those with one name in GGUF files, the one with the narrower

@@ -1,4 +1,4 @@
-//! Grouped-query attention to blocks of positions that an index chooses (Qwen3.8).
+//! Grouped-query attention to blocks of positions that an index chooses (Qwen3.8, MiniMax-M3).
 
 use kernels::kv::{KvType, LayerCache, Rows};
 use serde::Serialize;
@@ -29,8 +29,7 @@ pub struct BlockSpec {
     pub index: BlockIndexSpec,
 }
 
-/// An index over blocks: small queries, and one small key of each position, of which the means of
-/// blocks are compared with the queries.
+/// An index over blocks: small queries, and one small key of each position.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct BlockIndexSpec {
     /// Query heads.
@@ -41,10 +40,35 @@ pub struct BlockIndexSpec {
     pub every: usize,
     /// Most blocks that are chosen.
     pub top: usize,
-    /// Rotary embedding: of queries by their positions, of keys by the first of their block.
+    /// How blocks are scored.
+    #[serde(skip_serializing_if = "BlockScores::are_of_means")]
+    pub scores: BlockScores,
+    /// Rotary embedding: of queries by their positions, and of keys.
     pub rotation: RopeSpec,
-    /// Epsilon of the norms of queries and of the keys of blocks.
+    /// Epsilon of the norms of queries and of keys.
     pub eps: f32,
+}
+
+/// How an index scores blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum BlockScores {
+    /// By the sum over query heads of the products with the mean of a block's keys, which is
+    /// normalised and rotated by the block's first position. All KV heads have one choice, of
+    /// complete blocks; positions after the last of them are attended to (Qwen3.8).
+    Means,
+    /// By the greatest product with one of a block's keys, each of which is normalised and rotated
+    /// by its position. Each query head chooses for one KV head. The block of the query's own
+    /// position and those before it, `local` in all, are always among the chosen (MiniMax-M3).
+    Maxima {
+        /// Blocks up to the query's own that are always chosen, at least 1.
+        local: usize,
+    },
+}
+
+impl BlockScores {
+    fn are_of_means(&self) -> bool {
+        *self == Self::Means
+    }
 }
 
 impl BlockSpec {
@@ -60,14 +84,20 @@ impl BlockSpec {
         tensors
     }
 
-    /// What a layer keeps of a sequence: for each KV head a row of a key and a value after it, the
-    /// keys of the index for the positions of a block, and the key of each block.
+    /// What a layer keeps of a sequence: for each KV head a row of a key and a value after it, and
+    /// of the index the keys of all positions, or those of the positions of a block and the key of
+    /// each block.
     pub fn cache(&self) -> LayerCache {
         let BlockIndexSpec { dim, every, .. } = self.index;
         let GroupedSpec { kv_heads, head_dim, .. } = self.attention;
         let mut rows = vec![Rows::plain(2 * head_dim, None); kv_heads];
-        rows.push(Rows { ty: Some(KvType::F32), ..Rows::plain(dim, Some(every)) });
-        rows.push(Rows { every, ..Rows::plain(dim, None) });
+        match self.index.scores {
+            BlockScores::Means => {
+                rows.push(Rows { ty: Some(KvType::F32), ..Rows::plain(dim, Some(every)) });
+                rows.push(Rows { every, ..Rows::plain(dim, None) });
+            }
+            BlockScores::Maxima { .. } => rows.push(Rows::plain(dim, None)),
+        }
         LayerCache { rows, state: None }
     }
 }

@@ -18,7 +18,14 @@ pub struct EmbeddingSpec {
     pub norm: Option<NormSpec>,
     /// Inputs that each layer has of its own for each token, and their projection (Gemma 3n and 4).
     pub layer_inputs: Option<LayerInputsSpec>,
+    /// Pairs of rotated values whose frequencies, in all rotary embeddings, are multiplied by the
+    /// exponentials of the numbers of [`ROPE_EXPONENTS`] (Mistral Large 4).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rope_exponents: Option<usize>,
 }
+
+/// The logarithms of factors of rotary frequencies, one for each pair.
+pub const ROPE_EXPONENTS: &str = "rope_exponents.weight";
 
 /// The inputs of layers: rows of a table, and a projection of the token's embedding.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -48,6 +55,8 @@ impl EmbeddingSpec {
         if self.token_types > 0 {
             tensors.push(kind.tensor("token_types.weight", &[self.token_types, hidden]));
         }
+        let exponents = self.rope_exponents;
+        tensors.extend(exponents.map(|pairs| TensorKind::Other.tensor(ROPE_EXPONENTS, &[pairs])));
         tensors
     }
 }

@@ -75,6 +75,9 @@ pub struct ExpertsSpec {
     /// Whether the weight of an expert is a factor of its inputs rather than of its outputs
     /// (Llama 4).
     pub weighs_inputs: bool,
+    /// Bound of the router's logits, which become `cap * tanh(logit / cap)`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cap: Option<f32>,
     /// How the router's logits become scores.
     pub scores: RouterScores,
     /// Whether a bias is added to the scores for the choice of experts.
@@ -187,6 +190,7 @@ impl ExpertsSpec {
                 };
                 return (0..count).flat_map(one).collect();
             }
+            ExpertFiles::Stacked => return self.routed(hidden),
             ExpertFiles::Fused => ([2 * width, inputs], [inputs, width]),
             ExpertFiles::Transposed | ExpertFiles::ByTurns => {
                 ([inputs, 2 * width], [width, inputs])

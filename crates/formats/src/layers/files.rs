@@ -28,6 +28,8 @@ impl TensorForm {
 pub(crate) enum ExpertFiles {
     /// One tensor for each matrix of an expert, or as `Fused`.
     Single,
+    /// One tensor for each matrix of all experts, `[experts, outputs, inputs]`.
+    Stacked,
     /// Gate and up of all experts in one tensor, `[experts, outputs, inputs]`, the gate's outputs
     /// first.
     Fused,

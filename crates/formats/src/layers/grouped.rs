@@ -35,6 +35,9 @@ pub struct GroupedSpec {
     pub kv_heads: usize,
     /// Values per head.
     pub head_dim: usize,
+    /// Values of a value head, where these are fewer than those of a key head.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value_dim: Option<usize>,
     /// Factor of the scores.
     pub scale: f32,
     /// Positions that a query attends to, its own included; `None` for all.
@@ -164,6 +167,13 @@ pub enum KeySource {
     First,
 }
 
+impl KeySource {
+    /// Whether it is the layer itself, in its own place.
+    pub fn is_own(&self) -> bool {
+        *self == Self::Own
+    }
+}
+
 impl GroupedSpec {
     /// The same with norms of query and key heads.
     pub(crate) fn with_head_norms(self, norms: HeadNormSpec) -> Self {
@@ -185,6 +195,11 @@ impl GroupedSpec {
         Self { reach: Reach::Around, keys: KeySource::First, ..self }
     }
 
+    /// Values of a value head.
+    pub fn values_of_head(&self) -> usize {
+        self.value_dim.unwrap_or(self.head_dim)
+    }
+
     /// Whether the layer computes keys and values of its own.
     pub fn has_own_keys(&self) -> bool {
         !matches!(self.keys, KeySource::Layer(_))
@@ -193,6 +208,7 @@ impl GroupedSpec {
     /// The tensors of the operation, whose inputs have `hidden` values.
     pub fn tensors(&self, hidden: usize) -> Vec<TensorSpec> {
         let Self { heads, kv_heads, head_dim: dim, .. } = *self;
+        let values = self.values_of_head();
         let kind = TensorKind::Attention;
         let bias = |of_output: bool| match self.biases {
             Biases::None => Presence::Optional,
@@ -205,12 +221,12 @@ impl GroupedSpec {
         if self.has_own_keys() {
             tensors.extend(kind.biased("attn_k", [kv_heads * dim, hidden], bias(false)));
             if self.values != ValueSource::NormedKeys {
-                tensors.extend(kind.biased("attn_v", [kv_heads * dim, hidden], bias(false)));
+                tensors.extend(kind.biased("attn_v", [kv_heads * values, hidden], bias(false)));
             }
         }
-        tensors.extend(kind.biased("attn_output", [hidden, heads * dim], bias(true)));
+        tensors.extend(kind.biased("attn_output", [hidden, heads * values], bias(true)));
         if let OutputGate::Own(gate) = self.gate {
-            let gates = if gate.per_head { heads } else { heads * dim };
+            let gates = if gate.per_head { heads } else { heads * values };
             tensors.extend(kind.linear("attn_gate", gates, hidden));
         }
         if let Some(norms) = self.head_norms.filter(|norms| norms.weights) {

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::layers::factors::Growth;
 use crate::layers::files::TensorForm;
-use crate::layers::grouped::OwnGate;
+use crate::layers::grouped::{KeySource, OwnGate};
 use crate::layers::rope::RopeSpec;
 use crate::layers::tensor::{Presence, TensorKind, TensorSpec};
 use crate::names::NamePairs;
@@ -37,6 +37,9 @@ pub(crate) const INDEX_POOL: NamePairs = &[
     ("self_attn.indexer.index_kpool_compress_ape", "indexer_compressor_ape.weight"),
 ];
 
+/// Slopes and bases of the growth of queries by the logarithm of their positions, of each head.
+const GROWTH: [&str; 2] = ["weight", "bias"];
+
 /// Attention whose keys and values are expanded from one low-rank row of each position.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LatentSpec {
@@ -55,6 +58,14 @@ pub struct LatentSpec {
     pub rotation: Option<RopeSpec>,
     /// Growth of queries with their positions.
     pub growth: Option<Growth>,
+    /// Whether the queries of each head are multiplied by `slope * ln(1 + position) + base`, with
+    /// the numbers of `attn_growth`; those of an index with those of `indexer.growth` (Mistral
+    /// Large 4).
+    #[serde(skip_serializing_if = "is_not")]
+    pub learned_growth: bool,
+    /// The layer whose cached rows are attended to.
+    #[serde(skip_serializing_if = "KeySource::is_own")]
+    pub keys: KeySource,
     /// What the outputs of heads are multiplied by: `attn_gate`, one row for each head or for each
     /// of its values.
     pub gate: Option<OwnGate>,
@@ -101,6 +112,21 @@ pub struct IndexSpec {
     /// channel, and which are chosen together; those after the last such group are attended to
     /// whatever is chosen (GLM-5.3). `None` where each position has a key.
     pub pool: Option<usize>,
+    /// Whether queries are projected from a LayerNorm of the layer's input, `indexer.q_norm`, and
+    /// not from the row that the queries of attention come from.
+    #[serde(skip_serializing_if = "is_not")]
+    pub normed_input: bool,
+}
+
+/// Whether a field that few families have is left out.
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "the form that serde asks for")]
+fn is_not(flag: &bool) -> bool {
+    !flag
+}
+
+/// The slopes and bases of `heads` heads.
+fn growth_tensors(name: &str, heads: usize) -> impl Iterator<Item = TensorSpec> {
+    GROWTH.map(|part| TensorKind::Attention.tensor(format!("{name}.{part}"), &[heads])).into_iter()
 }
 
 impl LatentSpec {
@@ -141,8 +167,10 @@ impl LatentSpec {
             }
             None => kind.linear("attn_q", queries, hidden).to_vec(),
         };
-        tensors.extend(kind.linear("attn_kv_a_mqa", kv_rank + rope_dim, hidden));
-        tensors.push(norm("attn_kv_a_norm.weight", kv_rank));
+        if self.keys.is_own() {
+            tensors.extend(kind.linear("attn_kv_a_mqa", kv_rank + rope_dim, hidden));
+            tensors.push(norm("attn_kv_a_norm.weight", kv_rank));
+        }
         // Newer GGUF files have a matrix of keys and one of values for each head.
         let (of_gguf, of_others) = match form.is_gguf() {
             true => (Presence::Expected, Presence::Optional),
@@ -162,8 +190,14 @@ impl LatentSpec {
             let each = if gate.per_head { 1 } else { value_dim };
             tensors.extend(kind.linear("attn_gate", heads * each, hidden));
         }
+        if self.learned_growth {
+            tensors.extend(growth_tensors("attn_growth", heads));
+        }
         if let Some(index) = self.index() {
             tensors.extend(index.tensors(hidden, q_rank.unwrap_or(hidden)));
+            if self.learned_growth {
+                tensors.extend(growth_tensors("indexer.growth", index.heads));
+            }
         }
         tensors
     }
@@ -172,11 +206,12 @@ impl LatentSpec {
     pub fn cache(&self) -> LayerCache {
         let LatentConfig { kv_rank, rope_dim, .. } = self.sizes;
         match &self.chosen {
+            None if !self.keys.is_own() => LayerCache::default(),
             None => LayerCache::heads(1, kv_rank + rope_dim, Some(kv_rank), self.window),
             Some(_) => {
-                let mut rows = vec![Rows::plain(kv_rank + rope_dim, None)];
-                rows.extend(self.index().into_iter().flat_map(IndexSpec::rows));
-                LayerCache { rows, state: None }
+                let own = self.keys.is_own().then(|| Rows::plain(kv_rank + rope_dim, None));
+                let of_index = self.index().into_iter().flat_map(IndexSpec::rows);
+                LayerCache { rows: own.into_iter().chain(of_index).collect(), state: None }
             }
         }
     }
@@ -186,7 +221,13 @@ impl IndexSpec {
     /// The tensors of the index of a layer whose queries come from rows of `q_rank` values.
     fn tensors(&self, hidden: usize, q_rank: usize) -> Vec<TensorSpec> {
         let (Self { heads, dim, .. }, kind) = (self, TensorKind::Attention);
-        let mut tensors = kind.linear("indexer.attn_q_b", heads * dim, q_rank).to_vec();
+        let inputs = if self.normed_input { hidden } else { q_rank };
+        let mut tensors = kind.linear("indexer.attn_q_b", heads * dim, inputs).to_vec();
+        if self.normed_input {
+            tensors.push(kind.tensor("indexer.q_norm.weight", &[hidden]));
+            let bias = kind.tensor("indexer.q_norm.bias", &[hidden]);
+            tensors.push(bias.that_is(Presence::Expected));
+        }
         tensors.extend(kind.linear("indexer.attn_k", *dim, hidden));
         tensors.push(kind.tensor("indexer.k_norm.weight", &[*dim]));
         tensors.push(kind.tensor("indexer.k_norm.bias", &[*dim]).that_is(Presence::Expected));

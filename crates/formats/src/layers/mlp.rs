@@ -55,6 +55,8 @@ impl MlpSpec {
 pub enum Activation {
     /// `silu(gate) * up`.
     Silu,
+    /// The same, where a bound is that of `silu(gate)` rather than of `gate` (Step 3.5).
+    SiluBeforeLimit,
     /// `gelu(gate) * up`, with the approximation by a hyperbolic tangent.
     GeluTanh,
     /// `max(gate, 0)^2 * up`.

@@ -43,11 +43,11 @@ pub(crate) use norm::{NORM_BIASES, NORMS, NORMS_AFTER, NORMS_AROUND};
 pub(crate) use state_space::MAMBA;
 pub(crate) use streams::MIXTURES;
 
-pub use blocks::{BlockIndexSpec, BlockSpec};
+pub use blocks::{BlockIndexSpec, BlockScores, BlockSpec};
 pub use compressed::{CompressedIndexSpec, CompressedSpec, CompressorSpec};
 pub use convolution::ConvolutionSpec;
 pub use delta::DeltaSpec;
-pub use embedding::{EmbeddingSpec, LayerInputsSpec, PositionTable};
+pub use embedding::{EmbeddingSpec, LayerInputsSpec, PositionTable, ROPE_EXPONENTS};
 pub use experts::{Correction, ExpertGroups, ExpertsSpec, GroupRank, RouterScores};
 pub use factors::{Factors, Growth};
 pub(crate) use files::ExpertFiles;

@@ -17,6 +17,8 @@ fn open(fixture: &str) -> Option<Checkpoint> {
 }
 
 const GATED: GroupedConfig = GroupedConfig {
+    value_dim: None,
+    value_scale: None,
     head_norms: false,
     gate: OutputGate::WithQueries,
     values: ValueSource::Projected,

@@ -1,10 +1,12 @@
-//! Grouped-query attention to blocks of positions that an index chooses (Qwen3.8).
+//! Grouped-query attention to blocks of positions that an index chooses (Qwen3.8, MiniMax-M3).
 //!
-//! An index compares small queries with the means of small keys of blocks. A position attends to
-//! the positions of the best blocks that end at or before it, and to those after the last complete
-//! block. For each KV head a position has one row, a key and a value after it: queries have zeros
-//! in the place of the value, and the value is the second half of what is attended to.
+//! An index compares small queries with small keys, of which blocks have the means or the greatest
+//! product. A position attends to the positions of the best blocks before it, and to those after
+//! the last complete block, or of its own. For each KV head a position has one row, a key and a
+//! value after it: queries have zeros in the place of the value, and the value is the second half
+//! of what is attended to.
 
+use super::block_maxima::{self, BlockMaxima};
 use super::grouped::GroupedProjections;
 use super::linear::Linear;
 use super::norm::Norm;
@@ -14,14 +16,23 @@ use crate::loader::Loader;
 use crate::pass::ForwardPass;
 use crate::ranks::Slice;
 use backend::{
-    Buffer, Compression, HeadColumns, IndexSpec, LayerCache, Rope, RowAttention, Selection,
+    Buffer, Compression, HeadColumns, IndexSpec, LayerCache, Rope, RowAttention, RowRuns, Selection,
 };
 use dist::Split;
-use formats::layers::{BlockIndexSpec, BlockSpec, GroupedSpec};
+use formats::layers::{BlockIndexSpec, BlockScores, BlockSpec, GroupedSpec};
 
-/// An index over blocks. Every rank has all of it.
+/// How blocks are chosen.
 #[derive(Clone, Copy, Debug)]
-struct BlockIndex {
+enum BlockChoice {
+    /// By their means, for all KV heads.
+    Means(BlockMeans),
+    /// By the greatest product with a key, for each KV head.
+    Maxima(BlockMaxima),
+}
+
+/// An index over the means of blocks. Every rank has all of it.
+#[derive(Clone, Copy, Debug)]
+struct BlockMeans {
     /// Queries, before and after their norm: `[rows, heads * dim]`.
     q: (Linear, [Buffer; 2]),
     q_norm: Norm,
@@ -42,7 +53,7 @@ pub(crate) struct BlockAttention {
     /// Number of the first of its rows there.
     first: usize,
     projections: GroupedProjections,
-    index: BlockIndex,
+    choice: BlockChoice,
     /// Queries of the heads of a KV head, with zeros in the place of values, and what they attend
     /// to: `[rows, heads * 2 * head_dim]` each.
     group: [Buffer; 2],
@@ -55,7 +66,7 @@ pub(crate) struct BlockAttention {
     cache: LayerCache,
 }
 
-impl BlockIndex {
+impl BlockMeans {
     /// Loads `indexer.q_proj`, `indexer.k_proj`, `indexer.q_norm` and `indexer.k_norm`. Keys are
     /// rows `first` of the layer, and the means of blocks the next.
     fn load(
@@ -85,7 +96,7 @@ impl BlockIndex {
             // The factor of all scores changes no choice.
             weights: loader.filled("index_equal_weights", &vec![1.0; heads])?,
             pooling,
-            choice: IndexSpec { rows: first + 1, heads, selection },
+            choice: IndexSpec { rows: first + 1, runs: RowRuns::SINGLE, last: 0, heads, selection },
             rope,
             dim,
         })
@@ -115,14 +126,33 @@ impl BlockAttention {
         let (projections, own) = GroupedProjections::load(loader, attention)?;
         let (kv_heads, dim) = (own.kv.len(), attention.head_dim);
         let heads = own.queries.len() / kv_heads;
-        let selection = loader.selection(index.top)?;
+        let (top, runs) = match index.scores {
+            BlockScores::Means => (index.top, RowRuns { len: index.every, own: false }),
+            BlockScores::Maxima { .. } => {
+                (block_maxima::others(index.top), block_maxima::runs(index.every))
+            }
+        };
+        let selection = loader.selection(top)?;
         let attention = GroupedSpec { heads: own.queries.len(), kv_heads, ..attention.clone() };
         let group = heads * 2 * dim;
         Ok(Self {
             layer: place.of_rank(loader),
             first: place.rows,
             projections,
-            index: BlockIndex::load(loader, index, (place.rows + kv_heads, selection))?,
+            choice: {
+                let rows = (place.rows + kv_heads, selection);
+                match index.scores {
+                    BlockScores::Means => {
+                        BlockChoice::Means(BlockMeans::load(loader, index, rows)?)
+                    }
+                    BlockScores::Maxima { local } => BlockChoice::Maxima(BlockMaxima::load(
+                        loader,
+                        index,
+                        rows,
+                        (&own.kv, local),
+                    )?),
+                }
+            },
             group: [loader.shared("block_q", group)?, loader.shared("block_seen", group)?],
             row: loader.shared("block_row", 2 * dim)?,
             kv_heads,
@@ -134,7 +164,7 @@ impl BlockAttention {
                 window: None,
                 compressed: None,
                 selection: Some(selection),
-                run: index.every,
+                runs,
             },
             cache: BlockSpec { attention, index: index.clone() }.cache(),
         })
@@ -182,9 +212,17 @@ impl Operation for BlockAttention {
         if let Some(kv) = kv {
             (0..self.kv_heads).for_each(|kv_head| self.store(pass, kv_head, kv));
         }
-        self.index.choose(pass, self.layer, x);
+        match &self.choice {
+            BlockChoice::Means(index) => index.choose(pass, self.layer, x),
+            BlockChoice::Maxima(index) => index.project(pass, self.layer, x),
+        }
         let mixed = self.projections.mixed();
-        (0..self.kv_heads).for_each(|kv_head| self.attend(pass, kv_head, [q, mixed]));
+        for kv_head in 0..self.kv_heads {
+            if let BlockChoice::Maxima(index) = &self.choice {
+                index.choose(pass, self.layer, kv_head);
+            }
+            self.attend(pass, kv_head, [q, mixed]);
+        }
         self.projections.output(pass, out);
         Ok(())
     }

@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::loader::Loader;
 use crate::pass::ForwardPass;
 use crate::ranks::{Heads, Slice};
-use backend::{Buffer, HeadColumns, LayerCache, Matrix, Rope, Rounding, RowAttention};
+use backend::{Buffer, HeadColumns, LayerCache, Matrix, Rope, Rounding, RowAttention, RowRuns};
 use dist::Split;
 use formats::layers::CompressedSpec;
 use std::ops::Range;
@@ -154,7 +154,7 @@ impl CompressedAttention {
                 window: Some(WINDOW),
                 compressed: compressor.as_ref().map(Compressor::rows),
                 selection: None,
-                run: 1,
+                runs: RowRuns::SINGLE,
             },
             compressor,
             indexer,

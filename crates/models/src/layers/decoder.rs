@@ -140,6 +140,9 @@ impl Decoder {
             _ => (None, None),
         };
         let layer_inputs = LayerInputs::load(loader, &config.embedding)?;
+        if config.embedding.rope_exponents.is_some() {
+            loader.load_rope_exponents()?;
+        }
         let classifier = Classifier::load(loader.checkpoint)?.map(Arc::new);
         let (mut layers, mut cache) = (Vec::new(), Vec::new());
         for number in loader.layers.clone() {

@@ -20,6 +20,8 @@ pub(crate) struct Moe {
     router: Linear,
     /// Logits of the router: `[rows, experts]`.
     logits: Buffer,
+    /// Bound of the logits.
+    cap: Option<f32>,
     latent: Option<Latent>,
     experts: Experts,
     shared: Option<SharedExpert>,
@@ -92,7 +94,16 @@ impl Moe {
         };
         let latent = spec.latent.map(|width| Latent::load(loader, width)).transpose()?;
         let logits = loader.shared("router", spec.count)?;
-        Ok(Self { router, logits, latent, experts, shared })
+        Ok(Self { router, logits, cap: spec.cap, latent, experts, shared })
+    }
+
+    /// Computes the logits of `x`, `[rows, hidden]`.
+    fn route(&self, pass: &mut ForwardPass<'_>, x: Buffer) {
+        let (logits, rows) = (self.logits, pass.rows());
+        self.router.forward(pass, x, logits, rows);
+        if let Some(cap) = self.cap {
+            pass.backend.map(MapOp::SoftCap(cap), logits, rows);
+        }
     }
 
     /// `[rows, hidden]` to `[rows, hidden]`, where the router's inputs may be others than the
@@ -104,7 +115,7 @@ impl Moe {
         out: Buffer,
     ) {
         let (logits, rows) = (self.logits, pass.rows());
-        self.router.forward(pass, routed, logits, rows);
+        self.route(pass, routed);
         if let Some(shared) = &self.shared {
             // Computed first, while missing experts are read.
             if let Some(streamed) = pass.backend.streamed_mut() {
@@ -153,8 +164,7 @@ impl Operation for Moe {
 
 impl ForeseenExperts for Moe {
     fn foresee(&self, pass: &mut ForwardPass<'_>, x: Buffer) {
-        let rows = pass.rows();
-        self.router.forward(pass, x, self.logits, rows);
+        self.route(pass, x);
         if let Some(streamed) = pass.backend.streamed_mut() {
             streamed.foresee(self.logits, self.experts, pass.batch.tokens());
         }

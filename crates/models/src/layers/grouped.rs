@@ -26,16 +26,42 @@ struct AttentionBuffers {
     v: Buffer,
     /// Outputs of the heads: `[rows, heads * head_dim]`.
     mixed: Buffer,
+    /// Where value heads are narrower than key heads.
+    narrow: Option<NarrowValues>,
+}
+
+/// Values of heads that are narrower than key heads. Zeros in the cache make them as wide.
+#[derive(Clone, Copy, Debug)]
+struct NarrowValues {
+    /// Values of a head.
+    dim: usize,
+    /// What the projection of values gives: `[rows, kv_heads * dim]`.
+    projected: Buffer,
+    /// Outputs of the heads without what follows their values: `[rows, heads * dim]`.
+    mixed: Buffer,
 }
 
 impl AttentionBuffers {
-    fn new(loader: &mut Loader<'_>, heads: &Heads, head_dim: usize) -> Result<Self, Error> {
-        let (q, kv) = (heads.queries.len() * head_dim, heads.kv.len() * head_dim);
+    fn new(loader: &mut Loader<'_>, heads: &Heads, spec: &GroupedSpec) -> Result<Self, Error> {
+        let (queries, kv_heads, head_dim) = (heads.queries.len(), heads.kv.len(), spec.head_dim);
+        let narrow = match spec.value_dim {
+            Some(dim) => Some(NarrowValues {
+                dim,
+                projected: loader.shared("v_narrow", kv_heads * dim)?,
+                mixed: loader.shared("mixed_narrow", queries * dim)?,
+            }),
+            None => None,
+        };
+        let (q, kv) = (queries * head_dim, kv_heads * head_dim);
         Ok(Self {
             q: loader.shared("q", q)?,
             k: loader.shared("k", kv)?,
-            v: loader.shared("v", kv)?,
+            v: match narrow {
+                Some(_) => loader.filled("v_padded", &vec![0.0; kv])?,
+                None => loader.shared("v", kv)?,
+            },
             mixed: loader.shared("mixed", q)?,
+            narrow,
         })
     }
 }
@@ -105,13 +131,13 @@ impl GroupedProjections {
     pub fn load(loader: &mut Loader<'_>, spec: &GroupedSpec) -> Result<(Self, Heads), Error> {
         let GroupedSpec { heads, head_dim, .. } = *spec;
         let own = Heads::of(loader.slice, heads, spec.kv_heads)?;
-        let work = AttentionBuffers::new(loader, &own, head_dim)?;
-        let values = |heads: &Range<usize>| heads.start * head_dim..heads.end * head_dim;
+        let work = AttentionBuffers::new(loader, &own, spec)?;
+        let each = |heads: &Range<usize>, dim: usize| heads.start * dim..heads.end * dim;
         let parts = match spec.gate {
             OutputGate::WithQueries => 2 * own.queries.start..2 * own.queries.end,
             OutputGate::None | OutputGate::Own(_) => own.queries.clone(),
         };
-        let linear = Linear::load(loader, "attn_q", Slice::Heads(values(&parts)))?;
+        let linear = Linear::load(loader, "attn_q", Slice::Heads(each(&parts, head_dim)))?;
         let q_norm = head_norm(loader, spec, ("attn_q_norm", "q_normed"), own.queries.len())?;
         let gate = HeadGate::load(loader, spec, &own.queries)?;
         let kv = match spec.has_own_keys() {
@@ -121,7 +147,11 @@ impl GroupedProjections {
         let projections = Self {
             q: Projected { linear, norm: q_norm },
             kv,
-            out: Linear::load(loader, "attn_output", Slice::Inputs(values(&own.queries)))?,
+            out: Linear::load(
+                loader,
+                "attn_output",
+                Slice::Inputs(each(&own.queries, spec.values_of_head())),
+            )?,
             gate,
             rotations: Rotations::load(loader, spec.rotation.as_deref(), spec.growth, head_dim)?,
             norms_last: spec.head_norms.is_some_and(|norms| norms.after_rotation),
@@ -161,7 +191,7 @@ impl GroupedProjections {
         }
         let q = self.normed_and_rotated(pass, q, self.q.norm, self.rotations.queries);
         let kv = self.kv.as_ref().map(|kv| {
-            let v = kv.values(pass, self.work);
+            let v = kv.values(pass, self.work, dim);
             let k = self.normed_and_rotated(pass, self.work.k, kv.k.norm, self.rotations.keys);
             [k, v]
         });
@@ -175,7 +205,16 @@ impl GroupedProjections {
 
     /// Gates what heads attended to, and projects it to `out`, `[rows, hidden]`.
     pub fn output(&self, pass: &mut ForwardPass<'_>, out: Buffer) {
-        let (rows, mixed) = (pass.rows(), self.work.mixed);
+        let rows = pass.rows();
+        let mixed = match self.work.narrow {
+            None => self.work.mixed,
+            Some(NarrowValues { dim, mixed, .. }) => {
+                let all = HeadColumns { buffer: self.work.mixed, first: 0, stride: self.head_dim };
+                let narrow = HeadColumns { buffer: mixed, first: 0, stride: dim };
+                pass.backend.copy_heads(all, dim, narrow, rows);
+                mixed
+            }
+        };
         let gated = self.gate.map_or(mixed, |gate| gate.apply(pass, mixed));
         self.out.forward(pass, gated, out, rows);
     }
@@ -278,13 +317,14 @@ impl HeadGate {
         own: &Range<usize>,
     ) -> Result<Option<Self>, Error> {
         let values = own.len() * spec.head_dim;
+        let outputs = spec.values_of_head();
         Ok(match spec.gate {
             OutputGate::None => None,
             OutputGate::WithQueries => Some(Self::WithQueries {
                 both: loader.shared("q_gate", 2 * values)?,
                 gate: loader.shared("gate_q", values)?,
             }),
-            OutputGate::Own(how) => Some(Self::load_own(loader, how, own, spec.head_dim)?),
+            OutputGate::Own(how) => Some(Self::load_own(loader, how, own, outputs)?),
         })
     }
 
@@ -342,12 +382,15 @@ impl KeysAndValues {
         own: &Range<usize>,
     ) -> Result<Self, Error> {
         let dim = spec.head_dim;
-        let mut load =
-            |name: &str| Linear::load(loader, name, Slice::Heads(own.start * dim..own.end * dim));
-        let linear = load("attn_k")?;
+        let mut load = |name: &str, dim: usize| {
+            Linear::load(loader, name, Slice::Heads(own.start * dim..own.end * dim))
+        };
+        let linear = load("attn_k", dim)?;
         let v = match spec.values {
             ValueSource::NormedKeys => None,
-            ValueSource::Projected | ValueSource::Normed => Some(load("attn_v")?),
+            ValueSource::Projected | ValueSource::Normed => {
+                Some(load("attn_v", spec.values_of_head())?)
+            }
         };
         let norm = head_norm(loader, spec, ("attn_k_norm", "k_normed"), own.len())?;
         let v_norm = match spec.values {
@@ -366,9 +409,10 @@ impl KeysAndValues {
         pass: &mut ForwardPass<'_>,
         x: Buffer,
         queries: (&Linear, Buffer),
-        AttentionBuffers { k, v, .. }: AttentionBuffers,
+        AttentionBuffers { k, v, narrow, .. }: AttentionBuffers,
     ) {
         let (rows, keys) = (pass.rows(), (&self.k.linear, k));
+        let v = narrow.map_or(v, |narrow| narrow.projected);
         match &self.v {
             Some(values) => Linear::forward_each(pass, x, [queries, keys, (values, v)], rows),
             None => Linear::forward_each(pass, x, [queries, keys], rows),
@@ -376,14 +420,26 @@ impl KeysAndValues {
     }
 
     /// Values, `[rows, kv_heads * head_dim]`, before keys are changed.
-    fn values(&self, pass: &mut ForwardPass<'_>, work: AttentionBuffers) -> Buffer {
+    fn values(&self, pass: &mut ForwardPass<'_>, work: AttentionBuffers, dim: usize) -> Buffer {
+        if let Some(NarrowValues { dim: narrow, projected, .. }) = work.narrow {
+            let from = HeadColumns { buffer: projected, first: 0, stride: narrow };
+            let to = HeadColumns { buffer: work.v, first: 0, stride: dim };
+            pass.backend.copy_heads(from, narrow, to, pass.rows());
+        }
         let projected = if self.v.is_some() { work.v } else { work.k };
         normalised(pass, projected, self.v_norm)
     }
 }
 
 /// Index in this rank's cache of the layer whose keys and values `layer` attends to.
-fn cached_layer(loader: &Loader<'_>, layer: usize, keys: KeySource) -> Result<usize, Error> {
+///
+/// # Errors
+/// If another stage has that layer.
+pub(super) fn cached_layer(
+    loader: &Loader<'_>,
+    layer: usize,
+    keys: KeySource,
+) -> Result<usize, Error> {
     let of = match keys {
         KeySource::Own => layer,
         KeySource::Layer(earlier) => earlier,

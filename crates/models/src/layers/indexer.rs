@@ -3,19 +3,23 @@
 //! of positions (GLM-5.3).
 
 use super::compressor::Compressor;
+use super::learned_growth::LearnedGrowth;
 use super::linear::Linear;
 use super::norm::Norm;
 use crate::error::Error;
 use crate::loader::Loader;
 use crate::pass::ForwardPass;
 use crate::ranks::Slice;
-use backend::{Buffer, Compression, HeadColumns, IndexSpec, Rope, Rounding, Selection};
+use backend::{Buffer, Compression, HeadColumns, IndexSpec, Rope, Rounding, RowRuns, Selection};
 use formats::layers::{self, CompressedIndexSpec};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Indexer {
     /// From the low-rank query to the index queries: `[rows, heads * dim]`.
     q: (Linear, Buffer),
+    /// Norm of the input, with its buffer, where they come from that: `[rows, hidden]`.
+    input: Option<(Norm, Buffer)>,
+    growth: Option<LearnedGrowth>,
     /// Weights of the heads: `[rows, heads]`.
     weights: (Linear, Buffer),
     compared: Compared,
@@ -65,15 +69,24 @@ impl Indexer {
         let compressor = Compressor::load(loader, "indexer_compressor", &sizes, first)?;
         let (compared, rows) = (Compared::Compressed(compressor), compressor.rows());
         let [q, weights] = projections(loader, [heads, sizes.dim])?;
-        let spec = IndexSpec { rows, heads, selection: loader.selection(top)? };
+        let spec = IndexSpec {
+            rows,
+            runs: RowRuns::SINGLE,
+            last: 0,
+            heads,
+            selection: loader.selection(top)?,
+        };
         let (rope, dim) = (Some(rope), sizes.dim);
-        Ok(Self { q, weights, compared, spec, rope, dim, rotated, rounding })
+        let (input, growth) = (None, None);
+        Ok(Self { q, input, growth, weights, compared, spec, rope, dim, rotated, rounding })
     }
 
     /// Loads the index over positions of a layer: `indexer.attn_q_b`, `indexer.proj`, and
     /// `indexer.attn_k` with its norm `indexer.k_norm`; `indexer_compressor_gate` and
-    /// `indexer_compressor_ape` where keys are pooled. Its keys are rows `rows` of the layer, or
-    /// its keys, their gates and pooled keys are the rows from there on. Every rank has all of it.
+    /// `indexer_compressor_ape` where keys are pooled; the norm `indexer.q_norm` where queries come
+    /// from the input, and `indexer.growth` where they grow by learned numbers (`grows`). Its keys
+    /// are rows `rows` of the layer, or its keys, their gates and pooled keys are the rows from
+    /// there on. Every rank has all of it.
     ///
     /// # Errors
     /// If a tensor is missing or has another shape, or the device has no memory for it.
@@ -81,8 +94,9 @@ impl Indexer {
         loader: &mut Loader<'_>,
         index: &layers::IndexSpec,
         (rows, selection): (usize, Selection),
+        grows: bool,
     ) -> Result<Self, Error> {
-        let layers::IndexSpec { heads, dim, trailing, eps, ref rotation, pool } = *index;
+        let layers::IndexSpec { heads, dim, trailing, eps, ref rotation, pool, .. } = *index;
         let linear = Linear::load(loader, "indexer.attn_k", Slice::Whole)?;
         let keys = IndexKeys {
             linear: (linear, loader.shared("index_key", dim)?),
@@ -91,6 +105,17 @@ impl Indexer {
             rows,
         };
         let [q, weights] = projections(loader, [heads, dim])?;
+        let input = match index.normed_input {
+            true => Some((
+                Norm::centred(loader, "indexer.q_norm", eps, "index_input_centred")?,
+                loader.shared("index_input", loader.hidden())?,
+            )),
+            false => None,
+        };
+        let growth = match grows {
+            true => Some(LearnedGrowth::load(loader, "indexer.growth", 0..heads)?),
+            false => None,
+        };
         let rope = rotation.as_deref().map(|rope| loader.rope(rope, None)).transpose()?;
         let (compared, rows) = match pool {
             None => (Compared::Keys(keys), rows),
@@ -108,10 +133,11 @@ impl Indexer {
                 (Compared::Pooled(keys, gates, pooled), rows + 2)
             }
         };
-        let (spec, rounding) = (IndexSpec { rows, heads, selection }, Rounding::None);
+        let (spec, rounding) =
+            (IndexSpec { rows, runs: RowRuns::SINGLE, last: 0, heads, selection }, Rounding::None);
         let width = rotation.as_deref().map_or(0, |rope| rope.dim);
         let rotated = if trailing { dim - width } else { 0 };
-        Ok(Self { q, weights, compared, spec, rope, dim, rotated, rounding })
+        Ok(Self { q, input, growth, weights, compared, spec, rope, dim, rotated, rounding })
     }
 
     /// Chooses the rows of each row of `x`, `[rows, hidden]`, whose low-rank query is `q_row`.
@@ -132,7 +158,11 @@ impl Indexer {
                 pass.backend.compress(layer, pooled, pass.batch);
             }
         }
-        q.forward(pass, q_row, queries, rows);
+        let input = self.input.map(|(norm, normed)| norm.forward(pass, x, normed, rows));
+        q.forward(pass, input.unwrap_or(q_row), queries, rows);
+        if let Some(growth) = self.growth {
+            growth.apply(pass, queries);
+        }
         weights.forward(pass, x, weighed, rows);
         let heads = |first| HeadColumns { buffer: queries, first, stride: self.dim };
         if let Some(rope) = self.rope {

@@ -6,8 +6,9 @@
 //! instead gives the same numbers up to rounding, so the form must not depend on how many rows are
 //! computed together; see docs/decisions/0011-latent-attention-is-absorbed.md.
 
-use super::grouped::HeadGate;
+use super::grouped::{HeadGate, cached_layer};
 use super::indexer::Indexer;
+use super::learned_growth::LearnedGrowth;
 use super::linear::{Linear, PartOf};
 use super::norm::Norm;
 use super::operation::{OpPlace, Operation};
@@ -17,8 +18,8 @@ use crate::loader::{ComputedMatrix, Loader};
 use crate::pass::ForwardPass;
 use crate::ranks::{Heads, Slice};
 use backend::{
-    AttentionSpec, Buffer, HeadColumns, LayerCache, Matrix, Mode, Rope, RowAttention, Selection,
-    Window,
+    AttentionSpec, Buffer, HeadColumns, LayerCache, Matrix, Mode, Rope, RowAttention, RowRuns,
+    Selection, Window,
 };
 use dist::Split;
 use formats::TensorView;
@@ -74,29 +75,37 @@ struct QueryRow {
     normed: Buffer,
 }
 
+/// The projections to what a layer caches.
+#[derive(Clone, Copy, Debug)]
+struct LatentRow {
+    /// From the input to the latent row, and to the key that is rotated.
+    row: Linear,
+    key: Option<Linear>,
+    norm: Norm,
+}
+
 /// Rotary embeddings of a layer.
 #[derive(Clone, Copy, Debug)]
 struct LatentRope {
     rotated: Rotations,
     /// Growth of the other values of queries.
     plain: Option<Rope>,
+    /// Growth of all values of queries.
+    learned: Option<LearnedGrowth>,
 }
-
-/// Which rows of a layer are those of the index's keys.
-const INDEX: usize = 1;
 
 #[derive(Debug)]
 pub(crate) struct LatentAttention {
     /// Index of the layer in this rank's KV cache.
     layer: usize,
+    /// The same of the layer whose latent rows are attended to.
+    source: usize,
     /// From the input to the queries' row.
     q_a: Option<QueryRow>,
     /// From there, or from the input, to the queries.
     q: Linear,
-    /// From the input to the latent row, and to the key that is rotated.
-    row: Linear,
-    key: Option<Linear>,
-    norm: Norm,
+    /// `None` where the rows are those of an earlier layer.
+    own: Option<LatentRow>,
     /// `[kv_rank, nope]` of each head.
     k_b: Vec<Matrix>,
     /// `[value_dim, kv_rank]` of each head.
@@ -116,36 +125,27 @@ pub(crate) struct LatentAttention {
 }
 
 impl LatentAttention {
-    /// Loads `attn_q_a` with its norm and `attn_q_b`, or `attn_q`; `attn_kv_a_mqa` with its norm;
-    /// `attn_kv_b`, or `attn_k_b` and `attn_v_b`; `attn_output`; `attn_gate` where outputs are
-    /// gated, and `attn_sinks` where heads have sinks. Every rank has the latent rows of all, and
-    /// its own heads.
+    /// Loads `attn_q_a` with its norm and `attn_q_b`, or `attn_q`; `attn_kv_a_mqa` with its norm,
+    /// where the layer has latent rows of its own; `attn_kv_b`, or `attn_k_b` and `attn_v_b`;
+    /// `attn_output`; `attn_gate` where outputs are gated, `attn_sinks` where heads have sinks, and
+    /// `attn_growth` where queries grow by learned numbers. Every rank has the latent rows of all,
+    /// and its own heads.
     ///
     /// # Errors
     /// If a tensor is missing or has another shape, the heads cannot be divided among the ranks, or
     /// the device has no memory for it.
     pub fn load(loader: &mut Loader<'_>, place: OpPlace, spec: &LatentSpec) -> Result<Self, Error> {
-        let LatentConfig { q_rank, kv_rank, nope_dim, rope_dim, value_dim } = spec.sizes;
+        let LatentConfig { value_dim, .. } = spec.sizes;
         let own = Heads::of(loader.slice, spec.heads, spec.heads)?.queries;
         let values = |each: usize| own.start * each..own.end * each;
-        let queries = Slice::Heads(values(spec.query_dim()));
-        let (q_a, q) = match q_rank {
-            Some(rank) => {
-                let row = QueryRow {
-                    linear: Linear::load(loader, "attn_q_a", Slice::Whole)?,
-                    norm: Norm::load(loader, "attn_q_a_norm", spec.eps)?,
-                    row: loader.shared("q_row", rank)?,
-                    normed: loader.shared("q_row_normed", rank)?,
-                };
-                (Some(row), Linear::load(loader, "attn_q_b", queries)?)
-            }
-            None => (None, Linear::load(loader, "attn_q", queries)?),
+        let (q_a, q) = Self::load_queries(loader, spec, Slice::Heads(values(spec.query_dim())))?;
+        let row = match spec.keys.is_own() {
+            true => Some(LatentRow::load(loader, spec)?),
+            false => None,
         };
-        let (row, key) = Self::load_row(loader, [kv_rank, rope_dim])?;
         let (k_b, v_b) = Self::load_expansion(loader, &own, spec.sizes)?;
         let inputs = Slice::Inputs(values(value_dim));
-        let rotated = Rotations::load(loader, spec.rotation.as_deref(), spec.growth, rope_dim)?;
-        let plain = spec.growth.map(|growth| loader.growth(nope_dim, growth)).transpose()?;
+        let rope = LatentRope::load(loader, &own, spec)?;
         let chosen = Self::load_index(loader, place.layer, spec)?;
         let sinks = match spec.sinks {
             true => Some(loader.vector_part("attn_sinks.weight", own.clone())?),
@@ -155,11 +155,10 @@ impl LatentAttention {
             Window { positions: spec.window.unwrap_or(usize::MAX), is_chunk: false, ahead: 0 };
         Ok(Self {
             layer: place.of_rank(loader),
+            source: cached_layer(loader, place.layer, spec.keys)?,
             q_a,
             q,
-            row,
-            key,
-            norm: Norm::load(loader, "attn_kv_a_norm", spec.eps)?,
+            own: row,
             k_b,
             v_b,
             out: Linear::load(loader, "attn_output", inputs)?,
@@ -167,7 +166,7 @@ impl LatentAttention {
                 Some(gate) => Some(HeadGate::load_own(loader, gate, &own, value_dim)?),
                 None => None,
             },
-            rope: LatentRope { rotated, plain },
+            rope,
             run: spec.chosen.as_ref().map_or(1, |chosen| chosen.run),
             chosen,
             sizes: spec.sizes,
@@ -175,6 +174,24 @@ impl LatentAttention {
             work: LatentBuffers::new(loader, own.len(), spec)?,
             cache: spec.cache(),
         })
+    }
+
+    /// The projections to the queries `part`, and to the row that they come from, if any.
+    fn load_queries(
+        loader: &mut Loader<'_>,
+        spec: &LatentSpec,
+        part: Slice,
+    ) -> Result<(Option<QueryRow>, Linear), Error> {
+        let Some(rank) = spec.sizes.q_rank else {
+            return Ok((None, Linear::load(loader, "attn_q", part)?));
+        };
+        let row = QueryRow {
+            linear: Linear::load(loader, "attn_q_a", Slice::Whole)?,
+            norm: Norm::load(loader, "attn_q_a_norm", spec.eps)?,
+            row: loader.shared("q_row", rank)?,
+            normed: loader.shared("q_row_normed", rank)?,
+        };
+        Ok((Some(row), Linear::load(loader, "attn_q_b", part)?))
     }
 
     /// The choice of positions that a layer attends to, where the model has an index.
@@ -192,26 +209,13 @@ impl LatentAttention {
             }
             Chooser::Layer(_) => Ok(Some((selection, None))),
             Chooser::Index(index) => {
-                let indexer = Indexer::over_positions(loader, index, (INDEX, selection))?;
+                // After the latent rows of the layer.
+                let first = usize::from(spec.keys.is_own());
+                let place = (first, selection);
+                let indexer = Indexer::over_positions(loader, index, place, spec.learned_growth)?;
                 Ok(Some((selection, Some(indexer))))
             }
         }
-    }
-
-    /// Loads the projections to the latent row and to the key, if it has values, stored as one
-    /// matrix.
-    fn load_row(
-        loader: &mut Loader<'_>,
-        [first, second]: [usize; 2],
-    ) -> Result<(Linear, Option<Linear>), Error> {
-        let mut part = |rows: Range<usize>, noted: bool| -> Result<Linear, Error> {
-            let part = PartOf { name: "attn_kv_a_mqa", noted, factor: "attn_kv_a_mqa" };
-            Ok(Linear { split: Split::Whole, ..Linear::part(loader, part, rows)? })
-        };
-        // Inputs of both are counted once, under the name of the first.
-        let row = part(0..first, true)?;
-        let key = (second > 0).then(|| part(first..first + second, false)).transpose()?;
-        Ok((row, key))
     }
 
     /// The matrices that expand the latent row, for each head of this rank: one for keys,
@@ -246,19 +250,23 @@ impl LatentAttention {
         Ok((keys, values))
     }
 
-    /// Stores the rows' latents, and attends to those of all positions or of the chosen ones.
+    /// Stores the rows' own latents, and attends to those of all positions or of the chosen ones.
     /// Returns the outputs of the heads, `kv_rank` columns each.
     fn attend(&self, pass: &mut ForwardPass<'_>, x: Buffer) -> HeadColumns {
-        let (LatentBuffers { latent, q_latent, seen, .. }, layer) = (self.work, self.layer);
+        let (LatentBuffers { latent, q_latent, seen, .. }, layer) = (self.work, self.source);
         let Some((selection, indexer)) = &self.chosen else {
-            pass.backend.store_kv(layer, latent, None, pass.batch);
+            if self.own.is_some() {
+                pass.backend.store_kv(layer, latent, None, pass.batch);
+            }
             pass.backend.attention(layer, q_latent, seen, &self.spec, pass.batch);
             return HeadColumns { buffer: seen, first: 0, stride: self.sizes.kv_rank };
         };
-        pass.backend.store_rows(layer, 0, latent, pass.batch);
+        if self.own.is_some() {
+            pass.backend.store_rows(layer, 0, latent, pass.batch);
+        }
         if let Some(indexer) = indexer {
             let q_row = self.q_a.as_ref().map_or(x, |q_a| q_a.normed);
-            indexer.forward(pass, layer, (x, q_row));
+            indexer.forward(pass, self.layer, (x, q_row));
         }
         let spec = RowAttention {
             heads: self.spec.heads,
@@ -267,7 +275,7 @@ impl LatentAttention {
             window: None,
             compressed: Some(0),
             selection: Some(*selection),
-            run: self.run,
+            runs: RowRuns { len: self.run, own: false },
         };
         // [rows, heads * (kv_rank + rope)]
         pass.backend.attend_rows(layer, q_latent, seen, &spec, pass.batch);
@@ -294,10 +302,9 @@ impl Operation for LatentAttention {
         let (work, rows) = (&self.work, pass.rows());
         // q: [rows, heads * (nope + rope)]; row: [rows, kv_rank]; key: [rows, rope]
         let first = self.q_a.as_ref().map_or((&self.q, work.q), |q_a| (&q_a.linear, q_a.row));
-        let row = (&self.row, work.row);
-        match (&self.key, work.key) {
-            (Some(key), Some(out)) => Linear::forward_each(pass, x, [first, row, (key, out)], rows),
-            _ => Linear::forward_each(pass, x, [first, row], rows),
+        match &self.own {
+            Some(own) => own.project(pass, x, first, work),
+            None => Linear::forward_each(pass, x, [first], rows),
         }
         if let Some(QueryRow { norm, row, normed, .. }) = self.q_a {
             norm.forward(pass, row, normed, rows);
@@ -306,18 +313,24 @@ impl Operation for LatentAttention {
         let heads = |buffer, first, stride| HeadColumns { buffer, first, stride };
         let (query, latent) = (nope_dim + rope_dim, kv_rank + rope_dim);
         // [rows, kv_rank + rope]
-        self.norm.forward(pass, work.row, work.latent, rows);
         let latent_key = heads(work.latent, kv_rank, latent);
-        if let Some(key) = work.key {
-            pass.backend.copy_heads(heads(key, 0, rope_dim), rope_dim, latent_key, rows);
+        if let Some(own) = &self.own {
+            own.norm.forward(pass, work.row, work.latent, rows);
+            if let Some(key) = work.key {
+                pass.backend.copy_heads(heads(key, 0, rope_dim), rope_dim, latent_key, rows);
+            }
         }
         let rotated = heads(work.q, nope_dim, query);
         let Rotations { queries, keys } = self.rope.rotated;
+        let keys = keys.filter(|_| self.own.is_some());
         let all = [(queries, rotated), (keys, latent_key)].into_iter();
         for (rope, columns) in all.chain([(self.rope.plain, heads(work.q, 0, query))]) {
             if let Some(rope) = rope {
                 pass.backend.rotate(columns, rope, rows);
             }
+        }
+        if let Some(growth) = self.rope.learned {
+            growth.apply(pass, work.q);
         }
         // [rows, heads, nope + rope] to [rows, heads, kv_rank + rope]
         let queries = heads(work.q_latent, 0, latent);
@@ -339,6 +352,52 @@ impl Operation for LatentAttention {
         };
         self.out.forward(pass, gated, out, rows);
         Ok(())
+    }
+}
+
+impl LatentRow {
+    /// Loads the projections to the latent row and to the key, if it has values, stored as one
+    /// matrix, and the norm of the row.
+    fn load(loader: &mut Loader<'_>, spec: &LatentSpec) -> Result<Self, Error> {
+        let LatentConfig { kv_rank: first, rope_dim: second, .. } = spec.sizes;
+        let mut part = |rows: Range<usize>, noted: bool| -> Result<Linear, Error> {
+            let part = PartOf { name: "attn_kv_a_mqa", noted, factor: "attn_kv_a_mqa" };
+            Ok(Linear { split: Split::Whole, ..Linear::part(loader, part, rows)? })
+        };
+        // Inputs of both are counted once, under the name of the first.
+        let row = part(0..first, true)?;
+        let key = (second > 0).then(|| part(first..first + second, false)).transpose()?;
+        Ok(Self { row, key, norm: Norm::load(loader, "attn_kv_a_norm", spec.eps)? })
+    }
+
+    /// The latent row and the key of `x`, and `first`, another projection of it; `x` is rounded
+    /// once.
+    fn project(
+        &self,
+        pass: &mut ForwardPass<'_>,
+        x: Buffer,
+        first: (&Linear, Buffer),
+        work: &LatentBuffers,
+    ) {
+        let (rows, row) = (pass.rows(), (&self.row, work.row));
+        match (&self.key, work.key) {
+            (Some(key), Some(out)) => Linear::forward_each(pass, x, [first, row, (key, out)], rows),
+            _ => Linear::forward_each(pass, x, [first, row], rows),
+        }
+    }
+}
+
+impl LatentRope {
+    /// The rotations of a layer, and the growth of the heads `own`.
+    fn load(loader: &mut Loader<'_>, own: &Range<usize>, spec: &LatentSpec) -> Result<Self, Error> {
+        let LatentConfig { nope_dim, rope_dim, .. } = spec.sizes;
+        let rotated = Rotations::load(loader, spec.rotation.as_deref(), spec.growth, rope_dim)?;
+        let plain = spec.growth.map(|growth| loader.growth(nope_dim, growth)).transpose()?;
+        let learned = match spec.learned_growth {
+            true => Some(LearnedGrowth::load(loader, "attn_growth", own.clone())?),
+            false => None,
+        };
+        Ok(Self { rotated, plain, learned })
     }
 }
 

@@ -91,13 +91,17 @@ impl Operation for GatedMlp {
 
 /// The gate for an activation, with a bound of its inputs where there is one.
 pub(super) fn limited(activation: Activation, limit: Option<f32>) -> Gate {
-    limit.map_or(gate_kind(activation), |limit| Gate::SiluClamped { limit })
+    match (limit, activation) {
+        (None, _) => gate_kind(activation),
+        (Some(limit), Activation::SiluBeforeLimit) => Gate::SiluThenClamped { limit },
+        (Some(limit), _) => Gate::SiluClamped { limit },
+    }
 }
 
 /// The gate of the backend for an activation.
 pub(super) fn gate_kind(activation: Activation) -> Gate {
     match activation {
-        Activation::Silu => Gate::Silu,
+        Activation::Silu | Activation::SiluBeforeLimit => Gate::Silu,
         Activation::GeluTanh => Gate::GeluTanh,
         Activation::ReluSquared => Gate::ReluSquared,
         Activation::Gelu => Gate::Gelu,

@@ -1,6 +1,7 @@
 //! The decoder and its operations: one file for each, which loads what the specification of the
 //! operation lists (`formats::layers`) and computes it.
 
+mod block_maxima;
 mod blocks;
 mod cache;
 mod compressed;
@@ -17,6 +18,7 @@ mod indexer;
 mod joint;
 mod latent;
 mod layer_input;
+mod learned_growth;
 mod linear;
 mod load;
 mod mlp;

@@ -1,5 +1,5 @@
-// The best `top` scores of each row of the batch, of equal ones the earlier, in ascending order of
-// their numbers. A workgroup chooses for one row: it counts ranks by eight bits at a time until it
+// The best `top` runs of each row of the batch by their greatest scores, of equal ones the earlier,
+// in ascending order of their numbers. A workgroup chooses for one row: it counts ranks by eight bits at a time until it
 // knows the lowest chosen one, then lists what lies above it and as many of its equals as are
 // missing.
 @group(0) @binding(0) var<storage, read> batch: array<u32>;
@@ -27,6 +27,18 @@ fn rank(score: f32) -> u32 {
     return select(bits | 0x80000000u, ~bits, bits != magnitude);
 }
 
+// The rank of a run of `runs`, whose rows' scores begin at `start`.
+fn rank_of(start: u32, run: u32, runs: u32) -> u32 {
+    if run + params.last >= runs {
+        return 0xffffffffu;
+    }
+    var best = 0u;
+    for (var i = 0u; i < params.run; i++) {
+        best = max(best, rank(scores[start + run * params.run + i]));
+    }
+    return best;
+}
+
 // The rank of the lowest chosen score, and how many scores of that rank are chosen.
 fn lowest(start: u32, complete: u32, lane: u32) -> vec2<u32> {
     var prefix = 0u;
@@ -36,7 +48,7 @@ fn lowest(start: u32, complete: u32, lane: u32) -> vec2<u32> {
         atomicStore(&counts[lane], 0u);
         workgroupBarrier();
         for (var i = lane; i < complete; i += LANES) {
-            let rank = rank(scores[start + i]);
+            let rank = rank_of(start, i, complete);
             if ((rank >> shift) >> 8u) == prefix {
                 atomicAdd(&counts[(rank >> shift) & 255u], 1u);
             }
@@ -69,7 +81,7 @@ fn choose(row: u32, complete: u32, lane: u32) {
         let number = first + lane;
         var own = vec2(0u, 0u);
         if number < complete {
-            let rank = rank(scores[start + number]);
+            let rank = rank_of(start, number, complete);
             own = vec2(u32(rank > least.x), u32(rank == least.x));
         }
         running[lane] = own;
@@ -101,8 +113,9 @@ fn main(
     for (var i = group.x; i < params.rows; i += groups.x) {
         let row = params.first + i;
         let complete = (row_position(row) + 1u) / params.every;
-        if complete > params.top && params.top > 0u {
-            choose(row, complete, lane);
+        let runs = (max(complete, params.own) - params.own) / params.run;
+        if runs > params.top && params.top > 0u {
+            choose(row, runs, lane);
         }
     }
 }

@@ -29,7 +29,7 @@ struct Entry {
 fn entries_of(row: u32) -> Entries {
     let position = row_position(row);
     let complete = (position + 1u) / params.compressed.every;
-    let runs = complete / params.run;
+    let runs = (max(complete, params.own) - params.own) / params.run;
     let rest = runs * params.run;
     let listed = runs > params.limit;
     var few = complete;

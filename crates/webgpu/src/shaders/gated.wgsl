@@ -31,6 +31,9 @@ fn gated(kind: u32, alpha: f32, limit: f32, gate: f32, up: f32) -> f32 {
             let low = min(gate, limit);
             return low * sigmoid(low) * clamp(up, -limit, limit);
         }
+        case GATE_SILU_THEN_CLAMPED: {
+            return min(gate * sigmoid(gate), limit) * clamp(up, -limit, limit);
+        }
         case GATE_GELU_TANH: {
             // (1 + tanh(y)) / 2 is the sigmoid of 2 y.
             let slope = fma(gate * gate, 0.044715 * 1.5957691, 1.5957691);

@@ -21,19 +21,19 @@ static MAP: Kernel = Kernel {
         EXP_TO_ONE,
         EACH,
     ],
-    bindings: &[Access::Write, Access::Write],
+    bindings: &[Access::Write, Access::Write, Access::Write],
 };
 
 numbers! {
     /// Numbers of the operations.
     mod op, "MAP_": ACTIVATE = 0, GATE = 1, ADD = 2, ADD_BIAS = 3, SCALE = 4, SCALE_BY_SIGMOID = 5,
-    SOFT_CAP = 6, SCALE_BY_SOFTPLUS = 7
+    SOFT_CAP = 6, SCALE_BY_SOFTPLUS = 7, SCALE_BY_LINES = 8
 }
 
 numbers! {
     /// Numbers of gates.
     mod gate, "GATE_": SILU = 0, CLAMPED = 1, SILU_CLAMPED = 2, SIGMOID = 3, GELU_TANH = 4,
-    PRODUCT = 5, RELU_SQUARED = 6, GELU = 7
+    PRODUCT = 5, RELU_SQUARED = 6, GELU = 7, SILU_THEN_CLAMPED = 8
 }
 
 params! {
@@ -47,6 +47,9 @@ params! {
         a: f32,
         /// Limit of the gate.
         b: f32,
+        /// Lines, and values to a row of what they are of.
+        parts: u32,
+        stride: u32,
     }
 }
 
@@ -56,6 +59,7 @@ pub(crate) fn gate_kind(gate: Gate) -> (u32, f32, f32) {
         Gate::Silu => (gate::SILU, 0.0, 0.0),
         Gate::Clamped { alpha, limit } => (gate::CLAMPED, alpha, limit),
         Gate::SiluClamped { limit } => (gate::SILU_CLAMPED, 0.0, limit),
+        Gate::SiluThenClamped { limit } => (gate::SILU_THEN_CLAMPED, 0.0, limit),
         Gate::Sigmoid => (gate::SIGMOID, 0.0, 0.0),
         Gate::GeluTanh => (gate::GELU_TANH, 0.0, 0.0),
         Gate::Product => (gate::PRODUCT, 0.0, 0.0),
@@ -78,16 +82,24 @@ impl WebGpu {
             MapOp::Scale(factor) => (plain(op::SCALE, factor), &operand.words),
             MapOp::ScaleBySigmoid(gate) => (plain(op::SCALE_BY_SIGMOID, 0.0), of(gate)),
             MapOp::ScaleBySoftplus(gate) => (plain(op::SCALE_BY_SOFTPLUS, 0.0), of(gate)),
+            MapOp::ScaleByLines(y, _) => (plain(op::SCALE_BY_LINES, 0.0), of(y)),
             MapOp::SoftCap(cap) => (plain(op::SOFT_CAP, cap), &operand.words),
+        };
+        let (lines, parts, stride) = match map {
+            MapOp::ScaleByLines(y, lines) => {
+                let lines = &self.vectors[lines.0];
+                (lines, lines.len() / 2, self.buffers[y.0].width)
+            }
+            _ => (&operand.words, 1, 1),
         };
         let width = match map {
             MapOp::ScaleBySigmoid(gate) | MapOp::ScaleBySoftplus(gate) => {
                 operand.width / self.buffers[gate.0].width
             }
-            _ => operand.width,
+            _ => operand.width / parts,
         };
-        let width = width as u32;
-        let params = MapParams { count: count as u32, width, op, gate, a, b };
-        self.gpu.run(&MAP, dealt(count), &[&operand.words, y], &params);
+        let [width, parts, stride] = [width, parts, stride].map(|count| count as u32);
+        let params = MapParams { count: count as u32, width, op, gate, a, b, parts, stride };
+        self.gpu.run(&MAP, dealt(count), &[&operand.words, y, lines], &params);
     }
 }

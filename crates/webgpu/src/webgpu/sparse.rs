@@ -175,6 +175,11 @@ params! {
         rows: u32,
         stride: u32,
         top: u32,
+        /// Rows of a run, whether the run with the query's own position is not chosen among, and
+        /// last runs that are chosen.
+        run: u32,
+        own: u32,
+        last: u32,
     }
 }
 
@@ -189,6 +194,8 @@ params! {
         /// many as are complete where none are chosen. Rows of a run.
         limit: u32,
         run: u32,
+        /// Whether the run with the query's own position is not chosen among.
+        own: u32,
         heads: u32,
         scale: f32,
         first: u32,
@@ -376,7 +383,7 @@ impl WebGpu {
     ) -> Result<(), Error> {
         let (cached, top) = (self.kv.rows(layer, spec.rows), self.selections[spec.selection.0].top);
         let stride = cached.rows.complete(last_position(batch));
-        if stride <= top {
+        if spec.runs.candidates(stride) <= top {
             return Ok(());
         }
         let scores = self.scores(stride)?;
@@ -393,7 +400,9 @@ impl WebGpu {
             let params = IndexParams { places, cached, first, rows, stride, heads, top };
             let tiles = pass.len() * (stride as usize).div_ceil(TILE);
             self.gpu.run(&INDEX_SCORES, workgroups(tiles), &scored, &params);
-            let params = ChooseParams { places, every, first, rows, stride, top };
+            let [run, last] = [spec.runs.len, spec.last].map(|value| value as u32);
+            let own = u32::from(spec.runs.own);
+            let params = ChooseParams { places, every, first, rows, stride, top, run, own, last };
             self.gpu.run(&CHOOSE, workgroups(pass.len()), &chosen, &params);
         }
         Ok(())
@@ -450,8 +459,8 @@ impl WebGpu {
             (_, None) => usize::MAX,
         };
         let complete = spec.compressed.map_or(0, |_| compressed.rows.complete(last));
-        // A row of fewer runs has them all, and up to `run - 1` rows after them.
-        let most = limit.saturating_mul(spec.run).saturating_add(spec.run - 1);
+        // A row of fewer runs has them all, and up to a run of rows after them.
+        let most = limit.saturating_add(1).saturating_mul(spec.runs.len);
         let word = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
         EntryParams {
             places: self.step.places(),
@@ -465,7 +474,8 @@ impl WebGpu {
             rows: 0,
             stride: word(complete.min(most) + seen.min(last + 1)),
             sinks: u32::from(spec.sinks.is_some()),
-            run: word(spec.run),
+            run: word(spec.runs.len),
+            own: u32::from(spec.runs.own),
         }
     }
 }

@@ -57,6 +57,14 @@ pub(in crate::cpu) fn map(core: &mut CpuCore, op: MapOp, x: Buffer, rows: usize)
             }
         }
         MapOp::ScaleBySoftplus(gate) => scale_by_softplus(core.isa, x, core.row(gate, row)),
+        MapOp::ScaleByLines(y, lines) => {
+            let (at, lines) = (core.row(y, row)[0], &core.vectors[lines.0]);
+            let (slopes, bases) = lines.split_at(lines.len() / 2);
+            let parts = x.chunks_exact_mut(x.len() / slopes.len());
+            for ((x, slope), base) in parts.zip(slopes).zip(bases) {
+                elementwise::scale(core.isa, x, slope * at + base);
+            }
+        }
         MapOp::SoftCap(cap) => elementwise::soft_cap(core.isa, x, cap),
     });
 }

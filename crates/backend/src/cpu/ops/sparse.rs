@@ -91,6 +91,9 @@ impl Selections {
         let rows = kv.plain(layer, spec.rows);
         let SelectionMemory { top, numbers, warm } = &mut self.0[spec.selection.0];
         let top = *top;
+        if top == 0 {
+            return;
+        }
         if !std::mem::replace(warm, true) {
             core.pool.run(&|_| {
                 let (q, weights) = (core.row(q, 0), core.row(weights, 0));
@@ -104,16 +107,19 @@ impl Selections {
             let (index, position) = batch.place(row);
             let sequence = &batch.sequences()[index];
             let complete = rows.rows.complete(position);
+            let runs = spec.runs.candidates(complete);
             // Where all fit, all are chosen, which attention does without a list.
-            if complete <= top {
+            if runs <= top {
                 return;
             }
+            let scored = runs * spec.runs.len;
             let table = batch.block_table(sequence, rows.group);
             OFFSETS.with_borrow_mut(|[offsets, _]| {
-                rows.offsets(0..complete, table, offsets);
+                rows.offsets(0..scored, table, offsets);
                 let list = RowList { rows: rows.plain, data: rows.data, offsets };
-                scratch(complete, |scores| {
+                scratch(scored, |scores| {
                     index_scores(core.isa, core.row(q, row), core.row(weights, row), list, scores);
+                    let scores = scores_of_runs(scores, spec);
                     CHOICE.with_borrow_mut(|[work, chosen]| {
                         top_k(scores, top, work, chosen);
                         tile.row_mut(row).copy_from_slice(chosen);
@@ -153,13 +159,14 @@ impl Selections {
                 first.clear();
                 second.clear();
                 if let Some(rows) = &compressed {
-                    let (complete, run) = (rows.rows.complete(position), spec.run);
+                    let (complete, run) = (rows.rows.complete(position), spec.runs.len);
+                    let runs = spec.runs.candidates(complete);
                     match spec.selection.map(|selection| &self.0[selection.0]) {
-                        Some(SelectionMemory { top, numbers, .. }) if complete / run > *top => {
+                        Some(SelectionMemory { top, numbers, .. }) if runs > *top => {
                             let chosen = numbers[row * top..][..*top].iter();
                             let chosen = chosen.map(|number| *number as usize * run);
                             let chosen = chosen.flat_map(|first| first..first + run);
-                            let rest = complete / run * run..complete;
+                            let rest = runs * run..complete;
                             rows.offsets(chosen.chain(rest), table(rows), first);
                         }
                         _ => rows.offsets(0..complete, table(rows), first),
@@ -184,4 +191,18 @@ impl Selections {
         });
         core.put(out, data);
     }
+}
+
+/// The scores of runs from those of their rows, in the same place.
+fn scores_of_runs<'a>(scores: &'a mut [f32], spec: &IndexSpec) -> &'a [f32] {
+    let (len, runs) = (spec.runs.len, scores.len() / spec.runs.len);
+    if len > 1 {
+        for run in 0..runs {
+            let rows = scores[run * len..][..len].iter();
+            scores[run] = rows.copied().fold(f32::NEG_INFINITY, f32::max);
+        }
+    }
+    let scores = &mut scores[..runs];
+    scores[runs.saturating_sub(spec.last)..].fill(f32::INFINITY);
+    scores
 }

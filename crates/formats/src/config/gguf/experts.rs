@@ -9,7 +9,8 @@ use super::super::fields::{
 };
 use super::super::rows::{
     CHOSEN, CHOSEN_GROUPS, DENSE_LAYERS, EXPERT_COUNT, EXPERT_GROUPS, EXPERT_LATENT, EXPERT_SCALE,
-    EXPERT_WIDTH, HEAD_DIM, KV_RANK, NORMALISE, Q_RANK, ROTATED, SHARED_EXPERTS, SHARED_WIDTH,
+    EXPERT_WIDTH, HEAD_DIM, KV_RANK, NORMALISE, Q_RANK, ROTATED, ROUTER_CAP, SHARED_EXPERTS,
+    SHARED_WIDTH,
 };
 use crate::config::schema::ExpertsConfig;
 use crate::error::Result;
@@ -48,6 +49,7 @@ pub(super) fn read(
         latent: keys.opt_count(EXPERT_LATENT.gguf[0], MAX_WIDTH)?,
         shared_width,
         shared_gate: defaults.shared && defaults.shared_gate && shared_width > 0,
+        cap: keys.opt_above_zero(ROUTER_CAP.gguf[0])?,
         scores,
         normalise: normalise.unwrap_or(defaults.normalise),
         scale: keys.opt_above_zero(EXPERT_SCALE.gguf[0])?.unwrap_or(1.0),

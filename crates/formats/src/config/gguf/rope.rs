@@ -26,7 +26,10 @@ pub(super) fn read(
     let latent = model.latent.is_some();
     let dim = match model.latent {
         Some(sizes) => sizes.rope_dim,
-        None => keys.opt_positive(ROTATED.gguf[0], MAX_HEADS)?.unwrap_or(model.head_dim),
+        None => {
+            let named = keys.opt_positive(ROTATED.gguf[0], MAX_HEADS)?.unwrap_or(model.head_dim);
+            if family.gguf.half_rotated { named / 2 } else { named }
+        }
     };
     let scaling = rope_scaling(keys, file, family, dim)?;
     let factor = match scaling {
@@ -127,7 +130,10 @@ fn rope_scaling(
     match (find(file, ROPE_FACTORS), scaling) {
         (None, scaling) => Ok(scaling),
         (Some(tensor), RopeScaling::None) => {
-            factors(tensor, dim).map(|factors| RopeScaling::Factors { factors })
+            let parts = if family.gguf.half_rotated { 2 } else { 1 };
+            let mut factors = factors(tensor, parts * dim)?;
+            factors.truncate(dim / 2);
+            Ok(RopeScaling::Factors { factors })
         }
         (Some(tensor), _) => {
             let problem = "expected either scaling or factors, found both";

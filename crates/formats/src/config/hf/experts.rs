@@ -1,6 +1,6 @@
 //! Routed experts in config.json: readers and writers that several families use.
 
-use serde_json::{Value as Json, json};
+use serde_json::{Map, Value as Json, json};
 
 use super::super::fields::{MAX_EXPERTS, MAX_LAYERS, MAX_WIDTH};
 use super::super::rows::{
@@ -8,10 +8,11 @@ use super::super::rows::{
     FieldSource, NORMALISE, SHARED_EXPERTS,
 };
 use crate::config::hf::layer_types::types_of_layers;
+use crate::config::hf::names::flags_to_kinds;
 use crate::config::schema::ExpertsConfig;
 use crate::config::schema::Hyperparameters;
 use crate::error::{Result, shown};
-use crate::json::Object;
+use crate::json::{Object, describe};
 use crate::layers::{ExpertGroups, GroupRank, RouterScores};
 
 /// Reads DeepSeek V3's kind of experts.
@@ -121,17 +122,54 @@ pub(crate) fn limit(config: Object, default: f32) -> Result<Option<f32>> {
     }
 }
 
+/// The bound of each layer, from a list; 0 and `null` mean none. The list may have entries for
+/// layers of multi-token prediction.
+pub(crate) fn limits(config: Object, key: &str, layers: usize) -> Result<Vec<Option<f32>>> {
+    let Some(entries) = config.array(key)? else { return Ok(vec![None; layers]) };
+    if entries.len() < layers {
+        let problem = format!("expected one entry per layer ({layers}), found {}", entries.len());
+        return Err(config.error(key, problem));
+    }
+    let limit = |entry: &Json| match entry.as_f64().map(|limit| limit as f32) {
+        None if entry.is_null() => Ok(None),
+        Some(0.0) => Ok(None),
+        Some(limit) if limit > 0.0 && limit.is_finite() => Ok(Some(limit)),
+        _ => {
+            let found = describe(entry);
+            Err(config.error(key, format!("expected numbers of at least 0, found {found}")))
+        }
+    };
+    entries[..layers].iter().map(limit).collect()
+}
+
+/// What layers have in place of an MLP, and names of both.
+const LAYER_TYPES: &str = "mlp_layer_types";
+const DENSE: &str = "dense";
+const SPARSE: &str = "sparse";
+
 /// Whether each layer has experts: by `mlp_layer_types`, or from `first_k_dense_replace` on, every
 /// `moe_layer_freq`-th. The reference library ignores the latter; the models' original code follows
 /// it.
 pub(crate) fn after_dense(config: Object, layers: usize) -> Result<Vec<bool>> {
-    let kinds = [("dense", false), ("sparse", true)];
-    if let Some(sparse) = types_of_layers(config, "mlp_layer_types", layers, &kinds)? {
+    let kinds = [(DENSE, false), (SPARSE, true)];
+    if let Some(sparse) = types_of_layers(config, LAYER_TYPES, layers, &kinds)? {
         return Ok(sparse);
     }
     let dense = config.count(DENSE_LAYERS.hf[0], MAX_LAYERS)?.unwrap_or(0);
     let step = config.setting("moe_layer_freq", MAX_LAYERS, 1)?;
     Ok((0..layers).map(|layer| layer >= dense && layer.is_multiple_of(step)).collect())
+}
+
+/// Gives a list of 0 and 1 for each layer, `moe_layer_freq`, the form of `mlp_layer_types`.
+pub(crate) fn fill_layers(fields: &mut Map<String, Json>) {
+    flags_to_kinds(fields, ("moe_layer_freq", LAYER_TYPES), [DENSE, SPARSE]);
+}
+
+/// Fields of config.json that say which layers have experts.
+pub(crate) fn layers_json(config: &Hyperparameters) -> Json {
+    let sparse = config.experts.iter().flat_map(|experts| &experts.layers);
+    let kind = |sparse: &bool| if *sparse { SPARSE } else { DENSE };
+    json!({(LAYER_TYPES): sparse.map(kind).collect::<Vec<_>>()})
 }
 
 /// Groups of experts, if there is more than one.

@@ -31,6 +31,28 @@ pub(crate) fn windows_by_type(
     Ok(Some(slides.into_iter().map(|slides| window.filter(|_| slides)).collect()))
 }
 
+/// A number for each layer, from 1 to `max`, if config.json has the field `key`. Numbers after
+/// those of the layers are of layers of multi-token prediction.
+pub(crate) fn counts_of_layers(
+    config: Object,
+    key: &str,
+    max: usize,
+    layers: usize,
+) -> Result<Option<Vec<usize>>> {
+    let Some(entries) = config.array(key)? else { return Ok(None) };
+    let count = |entry: &Json| {
+        let count = entry.as_u64().and_then(|count| usize::try_from(count).ok());
+        count.filter(|count| (1..=max).contains(count))
+    };
+    let counts: Option<Vec<_>> = entries.iter().take(layers).map(count).collect();
+    let counts = counts.filter(|counts| counts.len() == layers);
+    counts.map(Some).ok_or_else(|| {
+        let expected =
+            format!("expected integers from 1 to {max}, one for each of {layers} layers");
+        config.error(key, format!("{expected}, found {}", Json::from(entries)))
+    })
+}
+
 /// What each layer is, from a list of the names of `kinds`, if config.json has the field `key`.
 pub(crate) fn types_of_layers<T: Copy>(
     config: Object,

@@ -22,3 +22,20 @@ pub(crate) fn to_own(mut fields: Json, names: &[(&str, &str)]) -> Json {
     }
     fields
 }
+
+/// Gives a list of 0 and 1 for each layer the form of a list of the names of two kinds, where no
+/// field has that.
+pub(crate) fn flags_to_kinds(
+    fields: &mut Map<String, Json>,
+    (key, known): (&str, &str),
+    kinds: [&str; 2],
+) {
+    let Some(Json::Array(list)) = fields.get(key) else { return };
+    let kind = |entry: &Json| match entry.as_u64() {
+        Some(number @ (0 | 1)) => Json::from(kinds[number as usize]),
+        _ => entry.clone(),
+    };
+    let list: Vec<_> = list.iter().map(kind).collect();
+    fields.entry(known).or_insert(list.into());
+    fields.shift_remove(key);
+}

@@ -42,8 +42,7 @@ pub(super) fn read(config: Object, family: &Family, model: &mut Hyperparameters)
         None => (family.hf.default_scaling)().into(),
         Some(parameters) => scaling(config, parameters)?,
     };
-    let share = if matches!(scaling, RopeScaling::Proportional { .. }) { 1.0 } else { share };
-    let rotated = (model.head_dim as f32 * share.min(2.0)) as usize;
+    let rotated = rotated(model.head_dim, &scaling, share);
     model.rope = RopeConfig {
         theta: number(THETA)?.unwrap_or(10_000.0),
         dim: model.latent.map_or(rotated, |latent| latent.rope_dim),
@@ -59,19 +58,30 @@ const SHARE: &str = rows::ROTATED.hf[0];
 /// Base of the frequencies.
 const THETA: &str = rows::THETA.hf[0];
 
-/// Reads the parameters of layers with a window, `dim` values of each head: from the object of
+/// Reads the parameters of layers with a window, whose heads have `dim` values: from the object of
 /// their kind, or with the base that config.json names beside the others.
 pub(crate) fn windowed(config: Object, dim: usize) -> Result<RopeConfig> {
     let by_type = match chosen(config)? {
         Some((_, parameters)) => parameters.object(SLIDING)?,
         None => None,
     };
-    let (theta, scaling) = match by_type {
-        Some(inner) => (inner.above_zero(THETA)?, scaling(config, inner)?.scaling),
-        None => (config.above_zero("rope_local_base_freq")?, RopeScaling::None),
+    let (theta, share, scaling) = match by_type {
+        Some(inner) => {
+            (inner.above_zero(THETA)?, inner.above_zero(SHARE)?, scaling(config, inner)?)
+        }
+        None => (config.above_zero("rope_local_base_freq")?, None, RopeScaling::None.into()),
     };
-    let (theta, layout) = (theta.unwrap_or(10_000.0), RopeLayout::Halves);
-    Ok(RopeConfig { theta, dim, layout, scaling, magnitude: 1.0 })
+    let Scaling { scaling, magnitude, .. } = scaling;
+    let (theta, dim) = (theta.unwrap_or(10_000.0), rotated(dim, &scaling, share.unwrap_or(1.0)));
+    Ok(RopeConfig { theta, dim, layout: RopeLayout::Halves, scaling, magnitude })
+}
+
+/// Values of a head of `dim` that are rotated. A scaling with a share rotates pairs of all values.
+fn rotated(dim: usize, scaling: &RopeScaling, share: f32) -> usize {
+    match scaling {
+        RopeScaling::Proportional { .. } => dim,
+        _ => (dim as f32 * share.min(2.0)) as usize,
+    }
 }
 
 /// Factor of the base of rotary frequencies (Hunyuan).

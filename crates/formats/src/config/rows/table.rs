@@ -86,6 +86,8 @@ rows! {
     HEAD_DIM: Kept Other ["head_dim", "qk_head_dim"] ["attention.key_length"];
     /// Last layers that attend to the keys and values of earlier ones.
     SHARED_KV: Kept Other ["num_kv_shared_layers"] ["attention.shared_kv_layers"];
+    /// For each layer, the one whose latent rows it attends to.
+    KV_SOURCES: Kept Other ["kv_source_layers"] ["attention.kv_source_layers"];
     /// Values of a head that are rotated: a share of them, or how many.
     ROTATED: Kept Other
         ["partial_rotary_factor", "qk_rope_head_dim"] ["rope.dimension_count"];
@@ -117,6 +119,9 @@ rows! {
     };
     /// Factor of attention scores.
     ATTENTION_MULTIPLIER: Kept Number ["attention_multiplier"] [] = place!(attention_scale);
+    /// Factor of values.
+    VALUE_SCALE: Nullable Number
+        ["attention_value_scale"] ["attention.value_scale"] = place!(?grouped.value_scale);
     /// Factor of the logits.
     LOGIT_SCALE: Factor Number ["logit_scale"] ["logit_scale"] = place!(logit_scale);
     /// Divisor of the logits.
@@ -211,6 +216,29 @@ rows! {
     BLOCK_INDEX_BUDGET: Refused Count(MAX_TOKENS)
         ["indexer_budget"] ["attention.indexer.top_k"] = place!(block_index / budget);
 
+    /// Query heads of an index over blocks by their greatest scores, one for each KV head.
+    MAXIMA_HEADS: Refused Count(MAX_HEADS)
+        ["index_n_heads"] ["attention.indexer.head_count"] = place!(block_index / heads);
+    /// Values of its queries and keys.
+    MAXIMA_DIM: Refused Count(MAX_HEADS)
+        ["index_head_dim"] ["attention.indexer.key_length"] = place!(block_index / dim);
+    /// Positions of a block.
+    MAXIMA_EVERY: Refused Count(MAX_RATIO)
+        ["index_block_size"] ["attention.indexer.block_size"] = place!(block_index / every);
+    /// Last blocks that are always chosen.
+    MAXIMA_LOCAL: Refused Count(MAX_TOKENS)
+        ["index_local_blocks"] ["attention.indexer.local_blocks"] = place!(block_index / ?local);
+    /// Most chosen blocks.
+    MAXIMA_TOP: Refused Count(MAX_TOKENS)
+        ["index_topk_blocks"] ["attention.indexer.top_k"] = FieldPlace {
+            get: |model| model.block_index.as_ref().map(|index| index.budget / index.every.max(1)),
+            set: |model, value| {
+                if let (Some(index), Some(value)) = (&mut model.block_index, value) {
+                    index.budget = value.saturating_mul(index.every);
+                }
+            },
+        };
+
     /// The layer with embeddings of n-grams: counted from one in config.json.
     NGRAM_LAYERS: Kept Other ["ple_layer_ids"] ["ple.layers"];
     /// Most tokens of an n-gram.
@@ -292,6 +320,9 @@ rows! {
     /// Values that routed experts read and give.
     EXPERT_LATENT: Nullable Count(MAX_WIDTH)
         ["moe_latent_size"] ["moe_latent_size"] = place!(experts / ?latent);
+    /// Bound of the logits of a router.
+    ROUTER_CAP: Kept Number
+        ["router_logit_softcapping"] ["router_logit_softcapping"] = place!(experts / ?cap);
     /// Whether the weights of chosen experts are divided by their sum.
     NORMALISE: Kept Flag
         ["norm_topk_prob"] ["expert_weights_norm"] = place!(experts / normalise);
@@ -321,6 +352,9 @@ pub(crate) const GATED: &[FieldRow] = &[GATED_STREAMS, GATED_RANK];
 /// Sizes of an index over blocks of positions.
 pub(crate) const BLOCK_INDEX: &[FieldRow] =
     &[BLOCK_INDEX_HEADS, BLOCK_INDEX_DIM, BLOCK_INDEX_EVERY, BLOCK_INDEX_BUDGET];
+/// Sizes of an index over blocks by their greatest scores.
+pub(crate) const BLOCK_MAXIMA: &[FieldRow] =
+    &[MAXIMA_HEADS, MAXIMA_DIM, MAXIMA_EVERY, MAXIMA_LOCAL, MAXIMA_TOP];
 /// Sizes of embeddings of n-grams.
 pub(crate) const NGRAMS: &[FieldRow] = &[NGRAM_SIZE, NGRAM_HEADS, NGRAM_WIDTH, NGRAM_KERNEL];
 /// Sizes of Gated DeltaNet.
@@ -333,4 +367,4 @@ pub(crate) const NEMOTRON_SPACE: &[FieldRow; 4] =
     &[NEMOTRON_HEADS, NEMOTRON_GROUPS, NEMOTRON_STATE, NEMOTRON_KERNEL];
 /// Numbers of routed experts that every file has in the same form.
 pub(crate) const EXPERTS: &[FieldRow] =
-    &[CHOSEN, EXPERT_WIDTH, EXPERT_LATENT, EXPERT_SCALE, NORMALISE];
+    &[CHOSEN, EXPERT_WIDTH, EXPERT_LATENT, EXPERT_SCALE, NORMALISE, ROUTER_CAP];

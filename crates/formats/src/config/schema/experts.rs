@@ -20,6 +20,8 @@ pub struct ExpertsConfig {
     pub shared_gate: bool,
     /// Per layer: whether it has routed experts rather than one MLP.
     pub layers: Vec<bool>,
+    /// Bound of the router's logits, which become `cap * tanh(logit / cap)`.
+    pub cap: Option<f32>,
     /// How the router's logits become scores.
     pub scores: RouterScores,
     /// Whether the weights of the chosen experts are divided by their sum.
@@ -49,6 +51,7 @@ impl ExpertsConfig {
             shared_width: 0,
             shared_gate: false,
             layers: vec![true; layers],
+            cap: None,
             scores: RouterScores::Softmax,
             normalise: true,
             scale: 1.0,

@@ -55,14 +55,17 @@ pub struct IndexConfig {
     /// Consecutive positions whose keys are pooled to one, and which are chosen together; `None`
     /// where each position has a key. Divides `top`.
     pub pool: Option<usize>,
+    /// Whether its queries are projected from a LayerNorm of the layer's input, and not from the
+    /// row that the queries of attention come from.
+    pub normed_input: bool,
     /// Per layer: whether it has the index; other layers attend to the choice of the last layer
     /// before them that has it. The first layer with attention has it. Layers without attention
     /// count as having it.
     pub layers: Vec<bool>,
 }
 
-/// Sizes of an index over blocks of positions (Qwen3.8).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Sizes of an index over blocks of positions (Qwen3.8, MiniMax-M3).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BlockIndexConfig {
     /// Query heads of the index.
     pub heads: usize,
@@ -72,4 +75,16 @@ pub struct BlockIndexConfig {
     pub every: usize,
     /// Most positions of all chosen blocks.
     pub budget: usize,
+    /// Last blocks that are always chosen, where blocks have the greatest score of their keys;
+    /// otherwise they have that of the mean of their keys.
+    pub local: Option<usize>,
+    /// Per layer: whether it has an index; without any, all layers with attention have one.
+    pub layers: Option<Vec<bool>>,
+}
+
+impl BlockIndexConfig {
+    /// Whether a layer with attention has an index.
+    pub fn has(&self, layer: usize) -> bool {
+        self.layers.as_ref().is_none_or(|layers| layers[layer])
+    }
 }

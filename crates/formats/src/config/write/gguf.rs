@@ -34,7 +34,8 @@ impl ModelConfig {
             false => keys.counts("feed_forward_length", (0..self.layers.len()).map(width)),
             true => keys.count("feed_forward_length", self.said.intermediate_size),
         }
-        keys.count("rope.dimension_count", self.said.rope.dim);
+        let parts = if family.gguf.half_rotated { 2 } else { 1 };
+        keys.count("rope.dimension_count", parts * self.said.rope.dim);
         if family.gguf.sections {
             // Text has equal positions in all sections; llama.cpp needs the key.
             let pairs = (self.said.rope.dim / 2) as i32;
@@ -42,7 +43,10 @@ impl ModelConfig {
             keys.set("rope.dimension_sections", Value::Array(Array::I32(sections)));
         }
         keys.count("vocab_size", self.vocab);
-        rows::HEADS.write_gguf(&self.said, &mut keys);
+        match &self.said.layer_heads {
+            Some(heads) => keys.counts(rows::HEADS.gguf[0], heads.iter().copied()),
+            None => rows::HEADS.write_gguf(&self.said, &mut keys),
+        }
         match self.said.latent {
             Some(latent) => {
                 latent_keys(&mut keys, latent);
@@ -64,7 +68,8 @@ impl ModelConfig {
                     false => keys.counts("attention.head_count_kv", kv_heads),
                 }
                 keys.count("attention.key_length", self.said.head_dim);
-                keys.count("attention.value_length", self.said.head_dim);
+                let values = self.said.grouped.value_dim.unwrap_or(self.said.head_dim);
+                keys.count("attention.value_length", values);
             }
         }
         self.window_keys(&mut keys, family)?;
@@ -118,7 +123,10 @@ impl ModelConfig {
     /// Keys of the index over blocks: the positions of a block for each layer, 0 where there is
     /// none.
     fn block_keys(&self, keys: &mut GgufKeyWriter) {
-        let Some(index) = self.said.block_index else { return };
+        let Some(index) = &self.said.block_index else { return };
+        if index.local.is_some() {
+            return rows::write_gguf(rows::BLOCK_MAXIMA, &self.said, keys);
+        }
         let ratio = |layer| if self.said.attends(layer) { index.every as u32 } else { 0 };
         let ratios = (0..self.layers.len()).map(ratio).collect();
         keys.set(COMPRESS_RATIOS, Value::Array(Array::U32(ratios)));
@@ -157,7 +165,8 @@ impl ModelConfig {
         }
         // Windows of encoders count the positions on both sides.
         let encoder = self.said.encoder.is_some();
-        let positions = if encoder { (2 * (window - 1)).max(1) } else { window };
+        let own = usize::from(family.gguf.windows_before);
+        let positions = if encoder { (2 * (window - 1)).max(1) } else { window - own };
         keys.count("attention.sliding_window", positions);
         if !uniform || family.gguf.window_period.is_some() || encoder {
             let slides = self.said.windows.iter().map(Option::is_some).collect();
@@ -174,12 +183,18 @@ impl ModelConfig {
                 return Err(self.error("rope.scaling.type", problem));
             }
             keys.count("attention.key_length_swa", *head_dim);
-            keys.count("attention.value_length_swa", *head_dim);
+            keys.count(
+                "attention.value_length_swa",
+                self.said.grouped.value_dim.unwrap_or(*head_dim),
+            );
             keys.count("rope.dimension_count_swa", rope.dim);
             keys.float("rope.freq_base_swa", rope.theta);
         }
         if self.said.shared_kv_layers > 0 {
             keys.count("attention.shared_kv_layers", self.said.shared_kv_layers);
+        }
+        if let Some(sources) = &self.said.kv_sources {
+            keys.counts(rows::KV_SOURCES.gguf[0], sources.iter().copied());
         }
         if self.said.layer_inputs > 0 {
             rows::LAYER_INPUTS.write_gguf(&self.said, keys);

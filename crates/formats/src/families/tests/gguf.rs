@@ -301,6 +301,12 @@ fn broken_numbers_are_refused_by_key() {
     check_error("deepseek2", &short, &["deepseek2.attention.key_length"]);
     let missing = &deepseek(&[])[..5];
     check_error("deepseek2", missing, &["deepseek2."]);
+    for layers in [&[0, 1, 2][..], &[0, 1, 2, 4], &[0, 1, 2, -1]] {
+        let list = ("attention.kv_source_layers", Value::Array(Array::I32(layers.to_vec())));
+        let sources = [deepseek(&[]), vec![list]].concat();
+        let key = "mistral-large4.attention.kv_source_layers";
+        check_error("mistral-large4", &sources, &[key, "each of 4 layers"]);
+    }
 }
 
 #[test]

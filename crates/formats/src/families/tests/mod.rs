@@ -129,6 +129,30 @@ fn kinds_of_layers_and_factors_that_do_not_fit_are_errors() {
 }
 
 #[test]
+fn layers_attend_to_latent_rows_of_earlier_ones_of_their_kind() {
+    const CLASS: &str = "MistralLarge4ForCausalLM";
+    let read = |fields: Json| with(CLASS, fields).unwrap().said;
+    let config = read(json!({}));
+    assert_eq!((config.kv_sources, config.logit_cap), (None, Some(30.0)));
+    assert_eq!(config.unrotated, [false, false, false, true]);
+    assert_eq!(read(json!({"kv_source_layers": [0, 1, 2, 3]})).kv_sources, None);
+    let config = read(json!({"kv_source_layers": [0, 1, 0, 3]}));
+    assert_eq!(config.kv_sources, Some(vec![0, 1, 0, 3]));
+    for (sources, words) in [
+        (json!([0, 1]), ["the number of a layer for each of 4 layers", ""]),
+        (json!([0, 1, 2, 4]), ["the number of a layer for each of 4 layers", ""]),
+        (json!([0, 1, 2, -1]), ["the number of a layer for each of 4 layers", ""]),
+        (json!([0, 2, 2, 3]), ["expected layer 1 or an earlier one", "found 2"]),
+        (json!([0, 0, 1, 3]), ["expected layer 2 or an earlier one", "found 1"]),
+        // The last layer is not rotated.
+        (json!([0, 1, 2, 1]), ["expected layer 3 or an earlier one", "found 1"]),
+    ] {
+        let fields = json!({"kv_source_layers": sources});
+        check_error(CLASS, fields, &["config.json", "kv_source_layers", words[0], words[1]]);
+    }
+}
+
+#[test]
 fn what_cannot_be_run_rightly_is_refused_by_name() {
     let llama = "LlamaForCausalLM";
     let dynamic = json!({"rope_scaling": {"rope_type": "dynamic", "factor": 4.0}});

@@ -111,7 +111,7 @@ fn write_gguf(config: &ModelConfig, path: &Path) {
         let first = convs.layers.iter().position(|has| *has).unwrap();
         tensors.push(one(format!("blk.{first}.shortconv.conv.bias")));
     }
-    let factors = config.said.rope.factor_tensors().into_iter();
+    let factors = config.factor_tensors().into_iter();
     tensors.extend(factors.map(|(name, values)| (name.to_owned(), values)));
     for (name, values) in &tensors {
         writer.plan(name, &quant::F32, &[values.len()]).unwrap();

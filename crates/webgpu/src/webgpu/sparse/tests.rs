@@ -5,7 +5,7 @@ use crate::webgpu::WebGpu;
 use crate::webgpu::held::selections::Workplace;
 use backend::{
     Batch, Buffer, Cache, CacheSpec, Compression, Executor, GroupSize, IndexSpec, KvType,
-    LayerCache, Operations, Pairs, RowAttention, Rows, Weights,
+    LayerCache, Operations, Pairs, RowAttention, RowRuns, Rows, Weights,
 };
 
 /// Rows of the batch, values of rows, and heads.
@@ -62,7 +62,7 @@ fn outputs(most: usize) -> Option<[Vec<f32>; 2]> {
         gpu.store_rows(0, which, x, &batch);
     }
     gpu.compress(0, &compression, &batch);
-    let index = IndexSpec { rows: 3, heads: HEADS, selection };
+    let index = IndexSpec { rows: 3, runs: RowRuns::SINGLE, last: 0, heads: HEADS, selection };
     gpu.select_rows(0, q, weights, &index, &batch);
     Some([Some(selection), None].map(|selection| {
         let out = filled(&mut gpu, HEADS * DIM, 5);
@@ -74,7 +74,7 @@ fn outputs(most: usize) -> Option<[Vec<f32>; 2]> {
             window: Some(0),
             compressed,
             selection,
-            run: 1,
+            runs: RowRuns::SINGLE,
         };
         gpu.attend_rows(0, q, out, &spec, &batch);
         gpu.fetch(out, ROWS);
