@@ -252,6 +252,7 @@ fn tensors(checkpoint: &Checkpoint) -> Result<Vec<Tensor>> {
         tensor.name = config.gguf_tensor_name(&view.name);
         tensors.push(tensor);
     }
+    tensors.extend(head_norms(config));
     tensors.sort_by_key(|tensor| place(&tensor.name));
     tensors.extend(rope_factors(config));
     Ok(tensors)
@@ -321,15 +322,27 @@ fn heads(config: &ModelConfig, view: &TensorView) -> Result<Option<Heads>> {
 
 /// Divisors of the rotary frequencies, of short and of long sequences where these differ.
 fn rope_factors(config: &ModelConfig) -> impl Iterator<Item = Tensor> {
-    config.factor_tensors().into_iter().map(|(name, factors)| Tensor {
-        name: name.to_owned(),
-        shape: vec![factors.len()],
+    let factors = config.factor_tensors();
+    factors.into_iter().map(|(name, factors)| vector(name.to_owned(), &factors))
+}
+
+/// Weights of norms of heads that the model lacks and GGUF files have.
+fn head_norms(config: &ModelConfig) -> impl Iterator<Item = Tensor> {
+    let norms = config.head_norm_tensors().into_iter();
+    norms.map(|(name, weights)| vector(config.gguf_tensor_name(&name), &weights))
+}
+
+/// A tensor of the configuration.
+fn vector(name: String, values: &[f32]) -> Tensor {
+    Tensor {
+        name,
+        shape: vec![values.len()],
         ty: &quant::F32,
-        bytes: Arc::new(factors.iter().flat_map(|f| f.to_le_bytes()).collect::<Vec<u8>>()),
+        bytes: Arc::new(values.iter().flat_map(|f| f.to_le_bytes()).collect::<Vec<u8>>()),
         order: None,
         heads: None,
         factors: Vec::new(),
-    })
+    }
 }
 
 #[cfg(test)]
@@ -351,6 +364,27 @@ mod tests {
         };
         assert_eq!(names("phi3"), ["rope_factors_short.weight", "rope_factors_long.weight"]);
         assert!(names("qwen3").is_empty());
+    }
+
+    #[test]
+    fn norms_of_heads_have_the_factor_of_queries() {
+        let config = ModelConfig::tiny("muse_glimmer", 2).unwrap();
+        let norms: Vec<Tensor> = head_norms(&config).collect();
+        let names: Vec<&str> = norms.iter().map(|tensor| &*tensor.name).collect();
+        let expected = ["blk.0.attn_q_norm.weight", "blk.0.attn_k_norm.weight"];
+        assert_eq!((&names[..2], names.len()), (&expected[..], 4));
+        let said = config.hyperparameters();
+        let factor = said.attention_scale * (said.head_dim as f32).sqrt();
+        let values = |tensor: &Tensor| -> Vec<f32> {
+            let bytes = tensor.bytes.read(0..tensor.bytes.len());
+            let bytes = bytes.chunks_exact(4);
+            bytes.map(|four| f32::from_le_bytes(four.try_into().unwrap())).collect()
+        };
+        assert_eq!(values(&norms[0]), vec![factor; said.head_dim]);
+        assert_eq!(values(&norms[1]), vec![1.0; said.head_dim]);
+        let folded = config.folded();
+        assert_eq!(folded.hyperparameters().attention_scale, said.attention_scale / factor);
+        assert_eq!(head_norms(&ModelConfig::tiny("qwen3", 1).unwrap()).count(), 0);
     }
 
     #[test]

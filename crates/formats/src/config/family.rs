@@ -132,6 +132,8 @@ pub(crate) struct GgufRules {
     pub name: &'static str,
     /// The same of models with experts, where it is another; a file of either may have them.
     pub sparse: Option<&'static str>,
+    /// Further names of files that are read in the same way, and not written.
+    pub others: &'static [&'static str],
     /// Whether a GGUF file of this name is of this family, by its metadata and the names of its
     /// tensors. The first family of the table that agrees has the file.
     pub is: fn(keys: &GgufKeys, file: &GgufFile) -> Result<bool>,
@@ -165,6 +167,9 @@ pub(crate) struct GgufRules {
     pub rotated: Option<&'static str>,
     /// Whether factors of projections, embeddings and logits are in the weights of GGUF files.
     pub folds: bool,
+    /// Whether GGUF files have weights of the norms of query and key heads where models have none:
+    /// the factor of attention scores beyond that of the width of heads, and ones.
+    pub fills_head_norms: bool,
     /// Sets what GGUF metadata says beyond the common keys.
     pub more: fn(keys: &GgufKeys, file: &GgufFile, model: &mut Hyperparameters) -> Result<()>,
 }
@@ -172,7 +177,8 @@ pub(crate) struct GgufRules {
 impl Family {
     /// All names of its GGUF files.
     pub fn gguf_names(&self) -> impl Iterator<Item = &'static str> {
-        std::iter::once(self.gguf.name).chain(self.gguf.sparse)
+        let GgufRules { name, sparse, others, .. } = &self.gguf;
+        std::iter::once(*name).chain(*sparse).chain(others.iter().copied())
     }
 
     /// The name of the GGUF files of a model.
@@ -268,6 +274,7 @@ pub(crate) const BASE: Family = Family {
     gguf: GgufRules {
         name: "",
         sparse: None,
+        others: &[],
         is: |_, _| Ok(true),
         rope: RopeLayout::Halves,
         aliases: &[],
@@ -289,6 +296,7 @@ pub(crate) const BASE: Family = Family {
         windows_before: false,
         half_rotated: false,
         folds: false,
+        fills_head_norms: false,
         eps: &[RMS_EPS],
         more: |_, _, _| Ok(()),
     },

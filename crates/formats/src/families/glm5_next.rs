@@ -4,7 +4,8 @@
 //! everywhere.
 //!
 //! config.json may name the bound of decays and the sizes of the recurrence in an object of their
-//! own. GGUF files of llama.cpp have the negative of the rates of decays, as those of Kimi Linear.
+//! own. GGUF files have either of two names: files were published before llama.cpp settled on one.
+//! Those of llama.cpp have the negative of the rates of decays, as those of Kimi Linear.
 
 use super::deepseek_v3::{self, V3_BASE};
 use super::kimi_linear::{self, KIMI_LINEAR};
@@ -39,6 +40,7 @@ pub(super) static GLM5_NEXT: Family = Family {
     },
     gguf: GgufRules {
         name: "glm5-next",
+        others: &["glm5next"],
         is: |_, _| Ok(true),
         more: |keys, file, model| {
             gguf::index::read(keys, file, RopeLayout::Halves, model)?;

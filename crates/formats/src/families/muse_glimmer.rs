@@ -39,6 +39,7 @@ pub(super) static MUSE_GLIMMER: Family = Family {
     gguf: GgufRules {
         name: "muse-glimmer",
         rope: RopeLayout::Interleaved,
+        fills_head_norms: true,
         more: |keys, _, model| {
             let window = keys.opt_count("attention.sliding_window", MAX_TOKENS)?;
             if keys.flags_of_layers("attention.sliding_window_pattern", model.layers)?.is_none() {

@@ -5,6 +5,7 @@
 
 use crate::config::model::ModelConfig;
 use crate::config::schema::OfLayers;
+use crate::config::yarn;
 use crate::names::split_canonical;
 
 /// Runs of a matrix's rows: where each ends, and the factor of its weights.
@@ -13,13 +14,33 @@ pub type RowFactors = Vec<(usize, f32)>;
 impl ModelConfig {
     /// The configuration of a GGUF file whose weights have the factors.
     pub fn folded(&self) -> Self {
-        match self.folds() {
-            false => self.clone(),
-            true => self.with(|said| {
+        let (folds, fills) = (self.folds(), self.fills_head_norms());
+        if !folds && !fills {
+            return self.clone();
+        }
+        self.with(|said| {
+            if folds {
                 said.factors.clear();
                 (said.embedding_scale, said.logit_scale) = (1.0, 1.0);
-            }),
+            }
+            if fills {
+                said.attention_scale = yarn::attention_scale(said.head_dim, 1.0);
+            }
+        })
+    }
+
+    /// The weights of norms of query and key heads that GGUF files have and the model lacks, by
+    /// canonical name: they have the factor of queries.
+    pub fn head_norm_tensors(&self) -> Vec<(String, Vec<f32>)> {
+        if !self.fills_head_norms() {
+            return Vec::new();
         }
+        let of_heads = yarn::attention_scale(self.said.head_dim, 1.0);
+        let factors = [("attn_q_norm", self.said.attention_scale / of_heads), ("attn_k_norm", 1.0)];
+        let norm = |layer: usize, (name, factor): (&str, f32)| {
+            (format!("blk.{layer}.{name}.weight"), vec![factor; self.said.head_dim])
+        };
+        (0..self.said.layers).flat_map(|layer| factors.map(|it| norm(layer, it))).collect()
     }
 
     /// The factors of the rows of the tensor with this canonical name; none where all are 1.
@@ -51,6 +72,10 @@ impl ModelConfig {
             Some((*end, self.said.factor_of(&format!("ssm_in.{part}"))))
         };
         parts.into_iter().scan(0, run).collect()
+    }
+
+    fn fills_head_norms(&self) -> bool {
+        self.family().gguf.fills_head_norms && !self.said.grouped.head_norms
     }
 
     /// Whether the weights of GGUF files have the factors. A table that serves as embedding and as

@@ -6,10 +6,10 @@ use std::path::Path;
 use kernels::quant;
 use serde_json::{Value as Json, json};
 
-use super::super::name_table;
+use super::super::{all, name_table};
 use super::{llama3, with};
 use crate::config::ModelConfig;
-use crate::gguf::{GgufFile, GgufWriter};
+use crate::gguf::{GgufFile, GgufWriter, Value};
 use crate::layers::{
     ClassifierConfig, HeadActivation, MambaNorm, PositionTable, RopeLayout, TensorForm,
 };
@@ -143,6 +143,38 @@ fn rerankers() -> impl Iterator<Item = ModelConfig> {
         let scored = config.with(|said| said.classifier = Some(head));
         named(scored)
     })
+}
+
+#[test]
+fn gguf_files_may_have_another_name_of_their_family() {
+    let folder = tempfile::tempdir().unwrap();
+    let [path, other] = ["m.gguf", "other.gguf"].map(|name| folder.path().join(name));
+    let renamed = all().filter(|family| !family.gguf.others.is_empty());
+    for family in renamed.collect::<Vec<_>>() {
+        write_gguf(&ModelConfig::tiny(family.name, 4).unwrap(), &path);
+        let file = GgufFile::open(&path).unwrap();
+        let read = ModelConfig::from_gguf(&file).unwrap();
+        for name in family.gguf.others {
+            let mut writer = GgufWriter::new();
+            for (key, value) in file.metadata().iter() {
+                let key = key.replace(&format!("{}.", family.gguf.name), &format!("{name}."));
+                writer.set(&key, value.clone());
+            }
+            writer.set("general.architecture", Value::String((*name).into()));
+            let tensors = file.tensors();
+            for tensor in tensors {
+                writer.plan(&tensor.source_name, &kernels::quant::F32, &tensor.shape).unwrap();
+            }
+            let mut stream = writer.create(&other).unwrap();
+            tensors.iter().for_each(|it| stream.write(&vec![0; it.bytes().len()]).unwrap());
+            stream.finish().unwrap();
+            let found = ModelConfig::from_gguf(&GgufFile::open(&other).unwrap()).unwrap();
+            assert_eq!(
+                (found.said, found.architecture),
+                (read.said.clone(), read.architecture.clone())
+            );
+        }
+    }
 }
 
 #[test]
