@@ -4,6 +4,7 @@
 use crate::constraint::{compile, constraint, warn, wrong};
 use crate::error::ApiError;
 use crate::reasoning_end::{ReasoningEnd, ReasoningLimit};
+use crate::reasoning_tags::ReasoningTags;
 use crate::request::{ChatRequest, ToolChoice};
 use engine::{Field, GrammarRef};
 use serde_json::Value;
@@ -22,8 +23,8 @@ pub(crate) struct ConstraintBuilder<'a> {
     pub thinking: Thinking,
     /// Whether the answer may contain reasoning; the reasoning is not constrained by the grammar.
     pub may_reason: bool,
-    /// The text that ends reasoning on behalf of the model.
-    pub closing: &'static str,
+    /// The tags of reasoning.
+    pub tags: ReasoningTags,
 }
 
 impl ConstraintBuilder<'_> {
@@ -54,7 +55,7 @@ impl ConstraintBuilder<'_> {
             return Ok(inner);
         }
         let opened = self.thinking == Thinking::Open;
-        let text = (&self.compiler.assets, self.closing);
+        let text = (&self.compiler.assets, self.tags);
         Ok(Some(GrammarRef::new(ReasoningEnd::new(limit, opened, text, inner)?)))
     }
 
@@ -174,9 +175,9 @@ mod tests {
         let tools = request.signatures();
         let format = Some(&text::tool_formats::hermes::HERMES);
         let (thinking, may_reason) = (Thinking::None, false);
-        let closing = crate::reasoning_tags::CLOSING;
+        let tags = ReasoningTags::default();
         let restraint =
-            ConstraintBuilder { compiler: &compiler, format, thinking, may_reason, closing };
+            ConstraintBuilder { compiler: &compiler, format, thinking, may_reason, tags };
         let start = Instant::now();
         let error = restraint.of(&request, &tools, &mut Vec::new()).unwrap_err().to_string();
         assert!(error.contains("tools: expected at most 1048576 bytes"), "{error}");

@@ -1,5 +1,6 @@
 //! The sources of constraints, as traces hold them.
 
+use crate::reasoning_tags::{CLOSE, THINK};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use text::{GrammarSource, ReasoningCalls, Thinking, ToolFormat, ToolSignature};
@@ -16,9 +17,17 @@ pub(crate) enum ConstraintSource {
         #[serde(default)]
         calls: Option<TracedCalls>,
         opened: bool,
+        /// The tags of reasoning.
+        #[serde(default = "think_tags")]
+        tags: [String; 2],
         closing: Vec<u32>,
         inner: Option<Value>,
     },
+}
+
+/// The tags of traces that name none.
+fn think_tags() -> [String; 2] {
+    [THINK, CLOSE].map(str::to_owned)
 }
 
 /// Calls after which the model may not continue to reason.

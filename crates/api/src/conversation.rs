@@ -8,7 +8,7 @@ use crate::error::ApiError;
 use crate::length::TokenLimit;
 use crate::message::Message;
 use crate::probed_template::{ProbedTemplate, ProbedTemplates};
-use crate::reasoning_tags::CLOSING;
+use crate::reasoning_tags::ReasoningTags;
 use crate::rendered_chat::{ChatSource, RenderedChat};
 use crate::replay::{ReplayMemory, digests};
 use crate::request::ChatRequest;
@@ -67,6 +67,12 @@ impl ChatRenderer {
         TextParts { assets: &self.assets, template: self.templates.replacement() }
     }
 
+    /// The format of answers, if it is known.
+    pub fn format(&self) -> Option<&'static ToolFormat> {
+        let formats = [false, true].map(|tools| self.templates.of(tools).ok()?.format);
+        formats.into_iter().flatten().next()
+    }
+
     /// Renders the prompt of a conversation.
     ///
     /// # Errors
@@ -111,7 +117,7 @@ impl ChatRenderer {
             // After the digests: a remembered turn is found on the next day too.
             input: probed.template.with_defaults(input, None),
             ends: ends.iter().filter_map(|&id| tokenizer.id_to_token(id)).collect(),
-            closing: self.rules.map_or(CLOSING, |rules| rules.closing),
+            tags: ReasoningTags::of(probed.format, self.rules),
             thinks: self.thinks,
         };
         source.rendered(digests[messages.len()], turn, limit)
@@ -129,6 +135,9 @@ impl ChatRenderer {
         let messages = messages.iter().map(|message| template_message(message, form));
         let mut input = request.template_kwargs.clone();
         effort::apply(&mut input, self.rules, self.context)?;
+        if probed.template.mentions(effort::STRENGTH) {
+            effort::strength(&mut input);
+        }
         input.insert("messages".into(), messages.collect());
         input.insert("add_generation_prompt".into(), json!(request.add_generation_prompt));
         if takes_tools(request, probed) {

@@ -1,10 +1,11 @@
 //! What clients may know of a model, whether it runs or not.
 
 use crate::card::ModelCard;
+use crate::effort::STRENGTH;
 use crate::options::SamplingOptions;
-use crate::reasoning_tags::THINK;
+use crate::reasoning_tags::ReasoningTags;
 use formats::GenerationDefaults;
-use text::{ChatTemplate, TextAssets};
+use text::{ChatTemplate, TextAssets, ToolFormat};
 
 /// What clients may know of a model.
 #[derive(Clone, Debug, Default)]
@@ -67,15 +68,18 @@ impl<'a> TextParts<'a> {
 
     /// Whether the model has reasoning that can be controlled.
     pub fn reasons(&self) -> bool {
-        self.thinks() || self.template_source().is_some_and(|it| it.contains("reasoning_effort"))
+        let controls = ["reasoning_effort", STRENGTH];
+        let controlled = |source: &str| controls.iter().any(|name| source.contains(name));
+        self.thinks() || self.template_source().is_some_and(controlled)
     }
 
     /// Whether the vocabulary or a template has the tag of reasoning.
     pub(crate) fn thinks(&self) -> bool {
-        let mut sources = self.assets.templates.sources();
-        self.assets.tokenizer.token_to_id(THINK).is_some()
-            || self.template.is_some_and(|template| template.mentions(THINK))
-            || sources.any(|source| source.contains(THINK))
+        let own = || self.assets.templates.sources();
+        let sources = || self.template.map(ChatTemplate::source).into_iter().chain(own());
+        let tags = ReasoningTags::of(sources().find_map(ToolFormat::detect), None);
+        self.assets.tokenizer.token_to_id(tags.open).is_some()
+            || sources().any(|source| source.contains(tags.open))
     }
 
     /// Sampling of requests that leave it open, stop ids included: that of the checkpoint, with

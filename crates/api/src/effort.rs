@@ -7,6 +7,8 @@ use serde_json::{Map, Value};
 
 /// The variable of the effort.
 const EFFORT: &str = "reasoning_effort";
+/// The variable of the effort in templates of Muse Glimmer.
+pub(crate) const STRENGTH: &str = "reasoning_strength";
 /// The variables that switch thinking; families differ in which one their templates read.
 const SWITCHES: [&str; 2] = ["enable_thinking", "thinking"];
 
@@ -55,6 +57,19 @@ pub(crate) fn apply(
     Ok(())
 }
 
+/// Sets the strength that follows from the effort in `kwargs`, unless the request sets it itself:
+/// of the efforts, the templates that read it know those from `low` to `xhigh`.
+pub(crate) fn strength(kwargs: &mut Map<String, Value>) {
+    let Some(effort) = kwargs.get(EFFORT).and_then(Value::as_str) else { return };
+    let strength = match effort {
+        NONE | "minimal" => "low",
+        MAX => "xhigh",
+        other => other,
+    };
+    let strength = Value::from(strength);
+    kwargs.entry(STRENGTH).or_insert(strength);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -69,6 +84,21 @@ mod tests {
     #[track_caller]
     fn check(family: &str, given: Value, expected: Value) {
         assert_eq!(applied(given, family, 1 << 20), Ok(expected));
+    }
+
+    #[test]
+    fn strengths_follow_efforts_unless_the_request_sets_them() {
+        let strength = |given: Value| {
+            let mut kwargs = given.as_object().unwrap().clone();
+            super::strength(&mut kwargs);
+            kwargs.get(STRENGTH).cloned()
+        };
+        assert_eq!(strength(json!({})), None);
+        for (effort, expected) in [("none", "low"), ("medium", "medium"), ("max", "xhigh")] {
+            assert_eq!(strength(json!({"reasoning_effort": effort})), Some(expected.into()));
+        }
+        let given = json!({"reasoning_effort": "high", "reasoning_strength": "low"});
+        assert_eq!(strength(given), Some("low".into()));
     }
 
     #[test]

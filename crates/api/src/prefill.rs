@@ -1,6 +1,6 @@
 //! The beginning of an answer that a client gives: content, or reasoning that the answer continues.
 
-use crate::reasoning_tags::{CLOSE, THINK};
+use crate::reasoning_tags::ReasoningTags;
 use crate::request::ChatRequest;
 use text::RenderedPrompt;
 
@@ -9,8 +9,7 @@ use text::RenderedPrompt;
 pub(crate) struct Prefill<'a> {
     reasoning: Option<PrefilledReasoning<'a>>,
     content: &'a str,
-    /// The text that ends reasoning on behalf of the model.
-    closing: &'static str,
+    tags: ReasoningTags,
 }
 
 /// The reasoning at the beginning of an answer.
@@ -29,39 +28,39 @@ impl<'a> Prefill<'a> {
     /// of which the answer begins as any other. Reasoning is between tags at the start of the
     /// content; given separately, it counts without content only, as reasoning before content is
     /// over.
-    pub fn of(request: &'a ChatRequest, closing: &'static str, thinks: bool) -> Option<Self> {
+    pub fn of(request: &'a ChatRequest, tags: ReasoningTags, thinks: bool) -> Option<Self> {
         let given = request.prefill.as_deref()?;
         let apart = request.prefill_reasoning.as_deref();
         let apart = apart.filter(|text| !text.is_empty() && given.is_empty() && thinks);
-        let tagged = given.trim_start().strip_prefix(THINK).filter(|_| thinks);
+        let tagged = given.trim_start().strip_prefix(tags.open).filter(|_| thinks);
         let (reasoning, content) = match (apart, tagged) {
             (Some(text), _) => (Some(PrefilledReasoning { text, open: true, tagged: false }), ""),
             (None, Some(rest)) => {
-                let (text, content) = rest.split_once(CLOSE).unwrap_or((rest, ""));
+                let (text, content) = rest.split_once(tags.close).unwrap_or((rest, ""));
                 let open = rest.len() == text.len();
                 (Some(PrefilledReasoning { text, open, tagged: true }), content)
             }
             (None, None) if given.is_empty() => return None,
             (None, None) => (None, given),
         };
-        Some(Self { reasoning, content, closing })
+        Some(Self { reasoning, content, tags })
     }
 
     /// Appends the beginning to the prompt; returns whether its reasoning is still open. Control
     /// tokens in the texts of the client are plain text, except for the tags of reasoning.
     pub fn append(&self, prompt: &mut RenderedPrompt) -> bool {
-        let opened = opens_reasoning(&prompt.text);
+        let opened = opens_reasoning(&prompt.text, self.tags);
         let Some(reasoning) = self.reasoning else {
             if opened {
-                prompt.text.push_str(self.closing);
+                prompt.text.push_str(self.tags.closing);
             }
             literal(prompt, self.content);
             return false;
         };
         if !opened {
-            remove_empty_reasoning(prompt);
-            prompt.text.push_str(THINK);
-            if !reasoning.tagged && self.closing.starts_with('\n') {
+            remove_empty_reasoning(prompt, self.tags);
+            prompt.text.push_str(self.tags.open);
+            if !reasoning.tagged && self.tags.closing.starts_with('\n') {
                 prompt.text.push('\n');
             }
         }
@@ -69,7 +68,7 @@ impl<'a> Prefill<'a> {
         let text = reasoning.text.strip_prefix('\n').filter(|_| prompt.text.ends_with('\n'));
         literal(prompt, text.unwrap_or(reasoning.text));
         if !reasoning.open {
-            prompt.text.push_str(CLOSE);
+            prompt.text.push_str(self.tags.close);
             literal(prompt, self.content);
         }
         reasoning.open
@@ -77,14 +76,14 @@ impl<'a> Prefill<'a> {
 }
 
 /// Whether an answer to the prompt begins with reasoning.
-pub(crate) fn opens_reasoning(prompt: &str) -> bool {
-    prompt.trim_end().ends_with(THINK)
+pub(crate) fn opens_reasoning(prompt: &str, tags: ReasoningTags) -> bool {
+    prompt.trim_end().ends_with(tags.open)
 }
 
 /// Removes the reasoning without text with which templates switch thinking off.
-fn remove_empty_reasoning(prompt: &mut RenderedPrompt) {
-    let before = prompt.text.trim_end().strip_suffix(CLOSE).map(str::trim_end);
-    if let Some(before) = before.and_then(|text| text.strip_suffix(THINK)) {
+fn remove_empty_reasoning(prompt: &mut RenderedPrompt, tags: ReasoningTags) {
+    let before = prompt.text.trim_end().strip_suffix(tags.close).map(str::trim_end);
+    if let Some(before) = before.and_then(|text| text.strip_suffix(tags.open)) {
         let end = before.len();
         prompt.literals.retain(|range| range.end <= end);
         prompt.text.truncate(end);
@@ -100,7 +99,6 @@ fn literal(prompt: &mut RenderedPrompt, text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reasoning_tags::CLOSING;
 
     const OPENED: &str = "assistant\n<think>\n";
     const SILENT: &str = "assistant\n<think>\n\n</think>\n\n";
@@ -114,7 +112,8 @@ mod tests {
             ..ChatRequest::default()
         };
         let mut rendered = RenderedPrompt { text: prompt.into(), literals: Vec::new() };
-        let reasons = Prefill::of(&request, CLOSING, true).unwrap().append(&mut rendered);
+        let reasons =
+            Prefill::of(&request, ReasoningTags::default(), true).unwrap().append(&mut rendered);
         assert_eq!((rendered.text.as_str(), reasons), (expected, open));
     }
 
@@ -136,7 +135,7 @@ mod tests {
                 prefill_reasoning: reasoning.map(str::to_owned),
                 ..ChatRequest::default()
             };
-            Prefill::of(&request, CLOSING, thinks).is_some()
+            Prefill::of(&request, ReasoningTags::default(), thinks).is_some()
         };
         assert!(!begun(None, true) && !begun(Some(""), true) && !begun(Some("w"), false));
         assert!(begun(Some("w"), true));
@@ -162,7 +161,9 @@ mod tests {
     fn tags_are_text_for_models_that_do_not_think() {
         let request = ChatRequest { prefill: Some("<think>a".into()), ..ChatRequest::default() };
         let mut rendered = RenderedPrompt { text: PLAIN.into(), literals: Vec::new() };
-        assert!(!Prefill::of(&request, CLOSING, false).unwrap().append(&mut rendered));
+        assert!(
+            !Prefill::of(&request, ReasoningTags::default(), false).unwrap().append(&mut rendered)
+        );
         assert_eq!(rendered.literals.len(), 1);
         assert_eq!(rendered.literals[0], PLAIN.len()..PLAIN.len() + "<think>a".len());
     }

@@ -4,7 +4,7 @@
 
 use crate::constraint_source::{ConstraintSource, TracedCalls};
 use crate::error::ApiError;
-use crate::reasoning_tags::{CLOSE, THINK};
+use crate::reasoning_tags::ReasoningTags;
 use engine::{Allowed, Constraint, Grammar, GrammarRef, TokenSet};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -36,27 +36,30 @@ pub(crate) struct ReasoningEnd {
     /// The prompt has opened the reasoning.
     pub opened: bool,
     pub assets: Arc<TextAssets>,
+    /// The tags that open and close reasoning.
+    pub tags: Arc<[String; 2]>,
     /// The tokens that end the reasoning.
     pub closing: Arc<[u32]>,
     pub inner: Option<GrammarRef>,
 }
 
 impl ReasoningEnd {
-    /// Creates the constraint that writes `closing` where `limit` ends the reasoning; `opened` if
-    /// the prompt opens the reasoning.
+    /// Creates the constraint that ends the reasoning between `tags` where `limit` says; `opened`
+    /// if the prompt opens the reasoning.
     ///
     /// # Errors
-    /// If `closing` cannot be encoded.
+    /// If the text that ends it cannot be encoded.
     pub fn new(
         limit: ReasoningLimit,
         opened: bool,
-        (assets, closing): (&Arc<TextAssets>, &str),
+        (assets, tags): (&Arc<TextAssets>, ReasoningTags),
         inner: Option<GrammarRef>,
     ) -> Result<Self, ApiError> {
         let options = EncodeOptions { add_special: false, parse_special: true };
-        let closing = assets.tokenizer.encode(closing, options);
+        let closing = assets.tokenizer.encode(tags.closing, options);
         let closing = closing.map_err(|error| ApiError::Text(error.to_string()))?.into();
-        Ok(Self { limit, opened, assets: Arc::clone(assets), closing, inner })
+        let tags = Arc::new([tags.open, tags.close].map(str::to_owned));
+        Ok(Self { limit, opened, assets: Arc::clone(assets), tags, closing, inner })
     }
 }
 
@@ -67,6 +70,7 @@ impl Grammar for ReasoningEnd {
             if self.opened && self.limit.tokens == Some(0) { Phase::Closing(0) } else { phase };
         Box::new(ReasoningState {
             assets: Arc::clone(&self.assets),
+            tags: Arc::clone(&self.tags),
             closing: Arc::clone(&self.closing),
             calls: self.limit.calls.clone(),
             inner: self.inner.as_ref().map(GrammarRef::start),
@@ -85,7 +89,8 @@ impl Grammar for ReasoningEnd {
         let tokens = self.limit.tokens;
         let calls = self.limit.calls.as_ref().map(TracedCalls::of);
         let (opened, closing) = (self.opened, self.closing.to_vec());
-        Some(json!(ConstraintSource::Budget { tokens, calls, opened, closing, inner }))
+        let tags = (*self.tags).clone();
+        Some(json!(ConstraintSource::Budget { tokens, calls, opened, tags, closing, inner }))
     }
 }
 
@@ -116,6 +121,7 @@ struct Moment {
 #[derive(Debug)]
 struct ReasoningState {
     assets: Arc<TextAssets>,
+    tags: Arc<[String; 2]>,
     closing: Arc<[u32]>,
     calls: Option<ReasoningCalls>,
     inner: Option<Box<dyn Constraint>>,
@@ -148,7 +154,7 @@ impl ReasoningState {
     /// The phase of an answer that begins with the text.
     fn started(&mut self) -> Phase {
         let begun = self.text.trim_ascii_start();
-        let opening = THINK.as_bytes();
+        let opening = self.tags[0].as_bytes();
         if begun.starts_with(opening) {
             self.now.begin = self.text.len() - begun.len() + opening.len();
             return if self.now.left == Some(0) { Phase::Closing(0) } else { Phase::Reasoning };
@@ -161,8 +167,9 @@ impl ReasoningState {
     /// Whether the last token has ended the reasoning.
     fn is_closed(&self) -> bool {
         let last = self.past.last().map_or(0, |moment| moment.end);
-        let from = last.saturating_sub(CLOSE.len() - 1).max(self.now.begin);
-        self.text[from..].windows(CLOSE.len()).any(|window| window == CLOSE.as_bytes())
+        let close = self.tags[1].as_bytes();
+        let from = last.saturating_sub(close.len().saturating_sub(1)).max(self.now.begin);
+        self.text[from..].windows(close.len().max(1)).any(|window| window == close)
     }
 
     /// Whether the model may not reason any more.
@@ -260,7 +267,7 @@ mod tests {
         opened: bool,
         inner: Option<GrammarRef>,
     ) -> Box<dyn Constraint> {
-        ReasoningEnd::new(limit, opened, (assets, CLOSING), inner).unwrap().start()
+        ReasoningEnd::new(limit, opened, (assets, ReasoningTags::default()), inner).unwrap().start()
     }
 
     /// Generates `text` as far as the limit allows, and returns the text of the forced tokens.

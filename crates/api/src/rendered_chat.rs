@@ -6,13 +6,12 @@ use crate::error::{ApiError, template_error};
 use crate::length::TokenLimit;
 use crate::prefill::{Prefill, opens_reasoning};
 use crate::probed_template::ProbedTemplate;
-use crate::reasoning_tags::CLOSE;
+use crate::reasoning_tags::ReasoningTags;
 use crate::replay_turn::{Digested, ReplayTurn};
 use crate::request::{ChatRequest, Origin, OutputSpec};
 use serde_json::Value;
 use std::sync::Arc;
-use text::tool_formats::harmony::HARMONY;
-use text::{OutputForm, Reasoning, RenderedPrompt, TextAssets, Thinking};
+use text::{OutputForm, Reasoning, RenderedPrompt, TextAssets, Thinking, ToolFormat};
 
 /// What a conversation is rendered from.
 #[derive(Debug)]
@@ -24,8 +23,8 @@ pub(crate) struct ChatSource<'a> {
     pub input: Value,
     /// The texts that can end a turn.
     pub ends: Vec<&'a str>,
-    /// The text that ends reasoning on behalf of the model.
-    pub closing: &'static str,
+    /// The tags of reasoning.
+    pub tags: ReasoningTags,
     /// The vocabulary or the template has the tag of reasoning.
     pub thinks: bool,
 }
@@ -67,7 +66,7 @@ impl<'a> ChatSource<'a> {
         let turn = turn.filter(|_| rest.is_some());
         let mut text = rest.map_or_else(|| self.whole(), Ok)?;
         let (first_message, parent) = turn.map(|(at, turn)| (at + 1, turn)).unzip();
-        let prefill = Prefill::of(self.request, self.closing, self.thinks);
+        let prefill = Prefill::of(self.request, self.tags, self.thinks);
         let continued = prefill.map(|prefill| prefill.append(&mut text));
         let mut tokens = parent.as_ref().map(|turn| turn.tokens()).unwrap_or_default();
         let shared = tokens.len();
@@ -103,7 +102,7 @@ impl<'a> ChatSource<'a> {
     fn reasoning(&self, prompt: &str, continued: Option<bool>) -> Reasoning {
         match continued {
             Some(true) => Reasoning::Continued,
-            None if opens_reasoning(prompt) => Reasoning::Open,
+            None if opens_reasoning(prompt, self.tags) => Reasoning::Open,
             None if self.thinks => Reasoning::Possible,
             Some(false) | None => Reasoning::Unsplit,
         }
@@ -111,9 +110,9 @@ impl<'a> ChatSource<'a> {
 
     /// Where reasoning may precede the text of the answer to `prompt` that a grammar constrains.
     fn thinking(&self, prompt: &str, reasoning: Reasoning) -> Thinking {
-        let is_closed = prompt.trim_end().ends_with(CLOSE);
+        let is_closed = prompt.trim_end().ends_with(self.tags.close);
         match reasoning {
-            _ if self.probed.format == Some(&HARMONY) => Thinking::Channels,
+            _ if self.probed.format.is_some_and(ToolFormat::reads_answers) => Thinking::Channels,
             Reasoning::Continued | Reasoning::Open => Thinking::Open,
             Reasoning::Possible if !is_closed => Thinking::Possible,
             Reasoning::Possible | Reasoning::Unsplit => Thinking::None,

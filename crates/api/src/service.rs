@@ -95,6 +95,8 @@ impl Service {
         let (architecture, context) = (&info.architecture, info.context_length);
         let renderer =
             ChatRenderer::new(Arc::clone(&assets), parts.template, format, architecture, context);
+        let mut grammars = GrammarCompiler::new(assets);
+        grammars.format = renderer.format().or(grammars.format);
         Self {
             defaults: Arc::new(renderer.parts().defaults(&parts.defaults, &parts.stop_ids)),
             card: Arc::new(parts.card),
@@ -109,7 +111,7 @@ impl Service {
             counts: false,
             engine: parts.engine,
             renderer,
-            grammars: Arc::new(GrammarCompiler::new(assets)),
+            grammars: Arc::new(grammars),
         }
     }
 
@@ -260,7 +262,7 @@ impl Service {
             format: *format,
             thinking: chat.thinking,
             may_reason: chat.reasoning != Reasoning::Unsplit,
-            closing: chat.source.closing,
+            tags: chat.source.tags,
         };
         prepared.request.constraint = builder.of(request, tools, &mut prepared.warnings)?;
         let Some(format) = format.filter(|_| !tools.is_empty()) else { return Ok(prepared) };

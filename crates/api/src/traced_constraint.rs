@@ -21,12 +21,13 @@ pub fn constraint_of_trace(
         ConstraintSource::Grammar { source, thinking } => {
             compile(compiler, source, thinking, &mut Vec::new())
         }
-        ConstraintSource::Budget { tokens, calls, opened, closing, inner } => {
+        ConstraintSource::Budget { tokens, calls, opened, tags, closing, inner } => {
             let calls = calls.map(TracedCalls::finder).transpose().map_err(wrong_source)?;
             let limit = ReasoningLimit { tokens, calls };
             let inner = inner.map(|inner| constraint_of_trace(&inner, compiler)).transpose()?;
-            let (assets, closing) = (compiler.assets.clone(), closing.into());
-            Ok(GrammarRef::new(ReasoningEnd { limit, opened, assets, closing, inner }))
+            let (assets, tags) = (compiler.assets.clone(), tags.into());
+            let closing = closing.into();
+            Ok(GrammarRef::new(ReasoningEnd { limit, opened, assets, tags, closing, inner }))
         }
     }
 }

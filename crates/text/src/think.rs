@@ -40,6 +40,8 @@ pub(crate) type ThinkTags = &'static [[&'static str; 2]];
 pub(crate) const THINK: ThinkTags = &[THINK_OR_BRACKETS[0]];
 /// Mistral's models write either pair.
 pub(crate) const THINK_OR_BRACKETS: ThinkTags = &[["<think>", "</think>"], ["[THINK]", "[/THINK]"]];
+/// MiniMax-M3's tags.
+pub(crate) const MM_THINK: ThinkTags = &[["<mm:think>", "</mm:think>"]];
 
 /// Splits one answer.
 #[derive(Debug)]
@@ -84,10 +86,12 @@ impl ThinkSplitter {
         let (reasoning, reasoned) = (self.part == ThinkPart::Reasoning, self.reasoned);
         let over = !reasoning && (reasoned || !self.at_start);
         let tags = if over { &[] } else { self.tags };
-        let options = tags.iter().map(|&[open, close]| if reasoning { close } else { open });
+        // An answer that begins with a closing tag has no reasoning.
+        let opening = tags.iter().filter(|_| !reasoning).map(|[open, _]| *open);
+        let options = opening.chain(tags.iter().map(|[_, close]| *close));
         match self.literals.push(options, c) {
             Scan::Partial => {}
-            Scan::Whole(_) => self.turn(),
+            Scan::Whole(index) => self.turn(!reasoning && index < tags.len()),
             Scan::None if !self.literals.is_empty() => {
                 let read = self.literals.take();
                 self.emit(&read, parts);
@@ -98,11 +102,11 @@ impl ThinkSplitter {
         }
     }
 
-    /// Switches to the other part.
-    fn turn(&mut self) {
+    /// Takes an opening or a closing tag.
+    fn turn(&mut self, opens: bool) {
         self.space.clear();
-        self.reasoned = self.part == ThinkPart::Reasoning;
-        self.part = if self.reasoned { ThinkPart::Content } else { ThinkPart::Reasoning };
+        self.reasoned = !opens;
+        self.part = if opens { ThinkPart::Reasoning } else { ThinkPart::Content };
         self.at_start = true;
     }
 
@@ -149,6 +153,13 @@ mod tests {
         check(true, &["why</think>yes"], "why", "yes");
         check(false, &["plain < text"], "", "plain < text");
         check(true, &["never closed "], "never closed ", "");
+    }
+
+    #[test]
+    fn an_answer_may_begin_with_the_end_of_no_reasoning() {
+        check(false, &["\n</think>\n\nyes</think>"], "", "yes</think>");
+        check(false, &["</th", "ink>", "<think>x"], "", "<think>x");
+        check(false, &["</thin"], "", "</thin");
     }
 
     #[test]

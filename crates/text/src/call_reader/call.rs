@@ -17,7 +17,12 @@ pub struct ToolSignature {
 /// Returns the types that the schema of a tool states for a parameter; none if it states none. A
 /// format that writes strings as they are does so where this is `["string"]`.
 pub(crate) fn stated_types<'a>(parameters: &'a Value, parameter: &str) -> Vec<&'a str> {
-    match &parameters["properties"][parameter]["type"] {
+    schema_types(&parameters["properties"][parameter])
+}
+
+/// Returns the types that a schema states; none if it states none.
+pub(crate) fn schema_types(schema: &Value) -> Vec<&str> {
+    match &schema["type"] {
         Value::String(name) => vec![name],
         Value::Array(names) => names.iter().filter_map(Value::as_str).collect(),
         _ => Vec::new(),

@@ -5,5 +5,7 @@ pub(crate) mod json;
 pub(crate) mod json_calls;
 pub(crate) mod literals;
 mod reader;
+pub(crate) mod tagged_calls;
+pub(crate) mod text_arguments;
 
 pub(crate) use reader::{CallReader, Flow, LiteralRole};

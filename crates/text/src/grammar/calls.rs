@@ -33,7 +33,7 @@ pub(super) fn grammars(
 ) -> Result<Vec<GrammarWithLexer>, GrammarError> {
     check(calls)?;
     let mut writer = Writer {
-        tags: MarkerTokens::new(tokenizer),
+        tags: MarkerTokens::new(tokenizer, Some(calls.format)),
         syntax: syntax(calls.format, tokenizer),
         grammars: vec![GrammarWithLexer::default()],
         rules: String::new(),
@@ -52,7 +52,7 @@ pub(super) fn grammars(
     let answer = match (writer.syntax.answer, answer) {
         (AnswerSyntax::Messages(messages), answer) => {
             let text = answer.as_deref().unwrap_or("TEXT");
-            writer.messages(messages, (!calls.required).then_some(text))?
+            writer.messages(messages, many, (!calls.required).then_some(text))?
         }
         _ if calls.required => writer.block(many),
         (_, Some(answer)) => format!("({} | {answer})", writer.block(many)),
@@ -61,7 +61,7 @@ pub(super) fn grammars(
     };
     let before = match writer.syntax.answer {
         AnswerSyntax::Messages(_) => String::new(),
-        _ => writer.tags.reasoning(thinking, &mut writer.rules),
+        _ => writer.tags.reasoning(thinking, calls.format.thinking, &mut writer.rules),
     };
     let root = format!("start: {before}{answer}\n{}", writer.rules);
     writer.grammars[0] = GrammarWithLexer::from_lark(root);
@@ -195,15 +195,16 @@ impl Writer {
         format!("(TEXT | {})", self.block(many))
     }
 
-    /// Messages of other channels, then a message to a tool or the answer, which is of the rule
-    /// `answer`; without `answer`, a message to a tool.
+    /// Messages before the answer, then a message to a tool, several of them if `many`, or the
+    /// answer, which is of the rule `answer`; without `answer`, messages to tools.
     fn messages(
         &mut self,
         syntax: &MessageSyntax,
+        many: bool,
         answer: Option<&str>,
     ) -> Result<String, GrammarError> {
         self.tags.message_rules(syntax, &mut self.rules)?;
-        let call = self.block(false);
+        let call = self.block(many);
         let end = answer.map(|answer| format!("({call} | final {answer})")).unwrap_or(call);
         Ok(format!("other* {end}"))
     }

@@ -13,9 +13,11 @@ use super::vocabulary::Vocabulary;
 use super::{bounds, calls, gbnf, loose, schema};
 use crate::assets::TextAssets;
 use crate::call_reader::call::ToolSignature;
+use crate::think::THINK_OR_BRACKETS;
 use crate::tokenizer::Tokenizer;
 use crate::tool_formats::ToolFormat;
 use crate::tool_formats::harmony::MESSAGES;
+use crate::tool_formats::syntax::AnswerSyntax;
 use llguidance::api::{GrammarWithLexer, ParserLimits, TopLevelGrammar};
 use llguidance::earley::SlicedBiasComputer;
 use llguidance::{Matcher as Inner, ParserFactory};
@@ -29,6 +31,9 @@ use toktrie::{InferenceCapabilities, TokEnv};
 pub struct GrammarCompiler {
     /// The tokenizer and templates of the model.
     pub assets: Arc<TextAssets>,
+    /// The format of answers that a template of the model shows: it says how reasoning before them
+    /// is written.
+    pub format: Option<&'static ToolFormat>,
     ready: OnceLock<Result<Ready, GrammarError>>,
 }
 
@@ -56,7 +61,8 @@ pub struct CompiledGrammar {
 impl GrammarCompiler {
     /// A compiler for the tokenizer of `assets`.
     pub fn new(assets: Arc<TextAssets>) -> Self {
-        Self { assets, ready: OnceLock::new() }
+        let format = assets.templates.sources().find_map(ToolFormat::detect);
+        Self { assets, format, ready: OnceLock::new() }
     }
 
     /// Builds the trie of the vocabulary, unless that has been done.
@@ -102,7 +108,7 @@ impl GrammarCompiler {
         source: &GrammarSource,
         thinking: Thinking,
     ) -> Result<Arc<Matcher>, GrammarError> {
-        let (kind, grammars) = grammars(source, thinking, &self.assets.tokenizer)?;
+        let (kind, grammars) = grammars(source, (thinking, self.format), &self.assets.tokenizer)?;
         let ready = self.ready()?;
         let compiled = ready.check_answer(&grammars).and_then(|()| ready.compile(grammars));
         compiled.map_err(|what| match source {
@@ -293,7 +299,7 @@ fn limits() -> ParserLimits {
 /// Returns the kind of a source and its grammars for llguidance, the root first.
 fn grammars(
     source: &GrammarSource,
-    thinking: Thinking,
+    (thinking, format): (Thinking, Option<&'static ToolFormat>),
     tokenizer: &Tokenizer,
 ) -> Result<(&'static str, Vec<GrammarWithLexer>), GrammarError> {
     let (kind, answer) = match source {
@@ -305,14 +311,21 @@ fn grammars(
         }
         source => answer_grammar(source, tokenizer)?,
     };
-    let (tags, mut rules) = (MarkerTokens::new(tokenizer), String::new());
-    let before = match thinking {
-        Thinking::None => return Ok((kind, vec![answer])),
-        Thinking::Channels => {
-            tags.message_rules(&MESSAGES, &mut rules)?;
+    let (tags, mut rules) = (MarkerTokens::new(tokenizer, format), String::new());
+    let before = match (thinking, format.map(|format| format.writes.answer)) {
+        (Thinking::None, _) => return Ok((kind, vec![answer])),
+        (Thinking::Channels, syntax) => {
+            let syntax = match syntax {
+                Some(AnswerSyntax::Messages(syntax)) => syntax,
+                _ => &MESSAGES,
+            };
+            tags.message_rules(syntax, &mut rules)?;
             "other* final".to_owned()
         }
-        other => tags.reasoning(other, &mut rules),
+        (other, _) => {
+            let known = format.map_or(THINK_OR_BRACKETS, |format| format.thinking);
+            tags.reasoning(other, known, &mut rules)
+        }
     };
     let root = GrammarWithLexer::from_lark(format!("start: {before} @{ANSWER}\n{rules}"));
     Ok((kind, vec![root, answer]))

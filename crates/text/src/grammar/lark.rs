@@ -3,7 +3,7 @@
 use super::error::GrammarError;
 use super::source::Thinking;
 use super::vocabulary::is_marker;
-use crate::think::THINK_OR_BRACKETS;
+use crate::think::{THINK_OR_BRACKETS, ThinkTags};
 use crate::tokenizer::Tokenizer;
 use crate::tool_formats::ToolFormat;
 use crate::tool_formats::syntax::MessageSyntax;
@@ -37,10 +37,14 @@ pub(super) struct MarkerTokens {
 }
 
 impl MarkerTokens {
-    pub fn new(tokenizer: &Tokenizer) -> Self {
-        let formats = ToolFormat::ALL.iter().flat_map(|format| format.markers);
+    /// The markers of all formats, and those of `format`.
+    pub fn new(tokenizer: &Tokenizer, format: Option<&'static ToolFormat>) -> Self {
+        let formats = ToolFormat::ALL.iter().copied().chain(format);
+        let tags = |format: &'static ToolFormat| {
+            format.markers.iter().chain(format.thinking.as_flattened())
+        };
         let mut tokens = Vec::new();
-        for tag in formats.chain(THINK_OR_BRACKETS.as_flattened()) {
+        for tag in formats.flat_map(tags).chain(THINK_OR_BRACKETS.as_flattened()) {
             // The vocabulary of grammars keeps such tokens apart from text.
             let id = tokenizer.token_to_id(tag).filter(|id| match tokenizer.token_kind(*id) {
                 Some(TokenKind::Special) => true,
@@ -85,9 +89,10 @@ impl MarkerTokens {
     }
 
     /// Adds the rules of reasoning to `rules` and returns the sequence that precedes the answer.
-    pub fn reasoning(&self, thinking: Thinking, rules: &mut String) -> String {
-        let known = THINK_OR_BRACKETS.iter().find(|[open, _]| self.token(open).is_some());
-        let [open, close] = *known.unwrap_or(&THINK_OR_BRACKETS[0]);
+    /// Of `tags`, the first ones that the vocabulary has count.
+    pub fn reasoning(&self, thinking: Thinking, tags: ThinkTags, rules: &mut String) -> String {
+        let known = tags.iter().find(|[open, _]| self.token(open).is_some());
+        let [open, close] = *known.unwrap_or(&tags[0]);
         let begin = match thinking {
             Thinking::None | Thinking::Channels => return String::new(),
             Thinking::Open => String::new(),
@@ -122,13 +127,13 @@ impl MarkerTokens {
             let what = format!("the vocabulary has no token {tag}, which messages are made of");
             return Err(GrammarError::Source { kind: "tools", what });
         }
-        let [channel, message, next] =
-            [syntax.channel, syntax.message, syntax.next].map(|text| self.sequence(text));
-        let [first, second, answer] =
-            [syntax.before[0], syntax.before[1], syntax.answer].map(literal);
+        let [header, message, next] =
+            [syntax.header, syntax.message, syntax.next].map(|text| self.sequence(text));
+        let before: Vec<String> = syntax.before.iter().map(|name| literal(name)).collect();
+        let (before, answer) = (before.join(" | "), literal(syntax.answer));
         rules.push_str(&format!(
-            "TEXT: /(?s:.*)/\nother: {channel} ({first} | {second}) {message} TEXT {next}\n\
-             final: {channel} {answer} {message}\n"
+            "TEXT: /(?s:.*)/\nother: {header} ({before}) {message} TEXT {next}\n\
+             final: {header} {answer} {message}\n"
         ));
         Ok(())
     }

@@ -75,7 +75,8 @@ pub(super) fn any_parameters(
 ) -> Parameters {
     let (name, key) = (format!("any-{tool}"), format!("KEY-{tool}"));
     let mut rules = format!("{key}: {ANY_NAME}\n");
-    let text = any_string(syntax, &format!("value-{tool}"), tags, &mut rules);
+    let ending = Ending::after_rule(syntax, &key, tags);
+    let text = any_string(syntax, &ending, &format!("value-{tool}"), tags, &mut rules);
     rules.push_str(&format!("{name}: {}\n", named_by(syntax.text, &key, &text, tags)));
     Parameters { sequence: format!("{name}*"), rules, values: Vec::new() }
 }
@@ -88,6 +89,35 @@ fn named_by(before: &str, key: &str, value: &str, tags: &MarkerTokens) -> String
     let (before, behind) = before.split_once("KEY").unwrap_or((before, ""));
     let [before, behind] = [before, behind].map(|text| tags.sequence(text));
     format!("{before} {key} {behind} {value}")
+}
+
+/// What ends a value.
+struct Ending {
+    /// The text that ends it.
+    text: String,
+    /// The sequence after that text: the name of the argument and the rest.
+    more: String,
+}
+
+impl Ending {
+    /// The end of the argument with this name as it is written.
+    fn after(syntax: ParameterSyntax, key: &str) -> Self {
+        Self { text: syntax.close.replace("KEY", key), more: String::new() }
+    }
+
+    /// The end of an argument whose name is of the rule `key`. Readers take any name there.
+    fn after_rule(syntax: ParameterSyntax, key: &str, tags: &MarkerTokens) -> Self {
+        match syntax.close.split_once("KEY") {
+            None => Self::after(syntax, ""),
+            Some((text, rest)) => {
+                Self { text: text.into(), more: format!(" {key} {}", tags.sequence(rest)) }
+            }
+        }
+    }
+
+    fn sequence(&self, tags: &MarkerTokens) -> String {
+        tags.sequence(&self.text) + &self.more
+    }
 }
 
 struct ParameterWriter<'a> {
@@ -111,9 +141,11 @@ impl<'a> ParameterWriter<'a> {
         for (key, parts) in &arguments.properties {
             let required = arguments.required.contains(key);
             let written = (self.syntax.key)(key);
-            let rule = match written.is_some() && (required || self.has_value(parts)) {
-                true => self.value(key, parts)?,
-                false => None,
+            let rule = match &written {
+                Some(written) if required || self.has_value(parts) => {
+                    self.value(key, &Ending::after(self.syntax, written), parts)?
+                }
+                _ => None,
             };
             let (Some(written), Some((text, rule))) = (written, rule) else {
                 if required {
@@ -196,20 +228,21 @@ impl<'a> ParameterWriter<'a> {
         }
         let free =
             |part: &Condition| matches!(part, Condition::Schema(schema) if allows_anything(schema));
+        let key = self.name("KEY");
+        let ending = Ending::after_rule(self.syntax, &key, self.tags);
         let (before, value) = match arguments.others.iter().all(free) {
             true => {
                 let name = self.name("value");
                 let rules = &mut self.all.rules;
-                (self.syntax.text, Some(any_string(self.syntax, &name, self.tags, rules)))
+                (self.syntax.text, Some(any_string(self.syntax, &ending, &name, self.tags, rules)))
             }
-            false => (self.syntax.json, self.json(&arguments.others)?),
+            false => (self.syntax.json, self.json(&ending, &arguments.others)?),
         };
         let Some(value) = value else { return Ok(None) };
         let names = arguments.properties.iter().map(|(name, _)| literal(name));
         let names: Vec<String> = names.collect();
         let taken =
             if names.is_empty() { "".into() } else { format!(" & ~({})", names.join(" | ")) };
-        let key = self.name("KEY");
         self.all.rules.push_str(&format!("{key}: {ANY_NAME}{taken}\n"));
         Ok(Some(self.rule(&named_by(before, &key, &value, self.tags))))
     }
@@ -249,17 +282,21 @@ impl<'a> ParameterWriter<'a> {
     fn value(
         &mut self,
         key: &str,
+        ending: &Ending,
         parts: &[Condition<'a>],
     ) -> Result<Option<(bool, String)>, GrammarError> {
         if stated_types(self.schema, key) == ["string"] {
-            let name = self.name("value");
-            return Ok(self.text(key, parts, &name)?.map(|rule| (true, rule)));
+            return Ok(self.text(key, ending, parts)?.map(|rule| (true, rule)));
         }
-        Ok(self.json(parts)?.map(|rule| (false, rule)))
+        Ok(self.json(ending, parts)?.map(|rule| (false, rule)))
     }
 
     /// Returns the sequence of a value as JSON and its end.
-    fn json(&mut self, parts: &[Condition<'a>]) -> Result<Option<String>, GrammarError> {
+    fn json(
+        &mut self,
+        ending: &Ending,
+        parts: &[Condition<'a>],
+    ) -> Result<Option<String>, GrammarError> {
         let name = self.name("value");
         let grammar = match parts {
             [Condition::Schema(schema)] if !refers_elsewhere(schema) => {
@@ -277,7 +314,7 @@ impl<'a> ParameterWriter<'a> {
             parts => exact::grammar(self.schema, parts)?,
         };
         let Some(grammar) = grammar else { return Ok(None) };
-        let rule = format!("@{name} {}", self.tags.sequence(self.syntax.close));
+        let rule = format!("@{name} {}", ending.sequence(self.tags));
         self.all.values.push(GrammarWithLexer { name: Some(name), ..grammar });
         Ok(Some(rule))
     }
@@ -285,9 +322,10 @@ impl<'a> ParameterWriter<'a> {
     fn text(
         &mut self,
         key: &str,
+        ending: &Ending,
         parts: &[Condition<'a>],
-        name: &str,
     ) -> Result<Option<String>, GrammarError> {
+        let name = self.name("value");
         let (mut literals, mut expressions) = (Vec::new(), Vec::new());
         let wrong =
             |what| GrammarError::Schema { pointer: format!("#/properties/{}", escaped(key)), what };
@@ -295,7 +333,13 @@ impl<'a> ParameterWriter<'a> {
             let limits = limits(&strings.keywords).map_err(wrong)?;
             match strings.values {
                 None if limits.is_empty() => {
-                    return Ok(Some(any_string(self.syntax, name, self.tags, &mut self.all.rules)));
+                    return Ok(Some(any_string(
+                        self.syntax,
+                        ending,
+                        &name,
+                        self.tags,
+                        &mut self.all.rules,
+                    )));
                 }
                 None => expressions.push(Expression::All(limits)),
                 Some(values) => {
@@ -310,11 +354,12 @@ impl<'a> ParameterWriter<'a> {
         }
         let mut options = Vec::new();
         if !literals.is_empty() {
-            let close = self.tags.sequence(self.syntax.close);
+            let close = ending.sequence(self.tags);
             options.push(format!("({}) {close}", literals.join(" | ")));
         }
         if !expressions.is_empty() {
-            options.extend(self.limited(Expression::Any(expressions), name).map_err(wrong)?);
+            let any = Expression::Any(expressions);
+            options.extend(self.limited(any, ending, &name).map_err(wrong)?);
         }
         Ok(match &options[..] {
             [] => None,
@@ -338,8 +383,14 @@ impl<'a> ParameterWriter<'a> {
 
     /// Adds the terminal of the texts that match `body` and what ends them. The texts do not hold
     /// what readers take for the end, nor what they take for its escape.
-    fn limited(&mut self, body: Expression, name: &str) -> Result<Option<String>, String> {
-        let ParameterSyntax { close, end, escaped_end, .. } = self.syntax;
+    fn limited(
+        &mut self,
+        body: Expression,
+        ending: &Ending,
+        name: &str,
+    ) -> Result<Option<String>, String> {
+        let ParameterSyntax { end, escaped_end, .. } = self.syntax;
+        let close = &*ending.text;
         let mut all = vec![body];
         for mark in [Some(end), escaped_end].into_iter().flatten() {
             let any = || Expression::Regex("(?s:.*)".into());
@@ -351,7 +402,8 @@ impl<'a> ParameterWriter<'a> {
         let Some(terminal) = Expression::Sequence(with_lead).terminal()? else { return Ok(None) };
         let token = name.to_uppercase();
         self.all.rules.push_str(&format!("{token}: {terminal}\n"));
-        Ok(Some(format!("{token} {}", self.tags.sequence(&close[lead.len()..]))))
+        let rest = self.tags.sequence(&close[lead.len()..]);
+        Ok(Some(format!("{token} {rest}{}", ending.more)))
     }
 }
 
@@ -388,24 +440,27 @@ fn refers_elsewhere(schema: &Value) -> bool {
 /// Adds the rules of any string, and of what ends it. Returns their sequence.
 fn any_string(
     syntax: ParameterSyntax,
+    ending: &Ending,
     name: &str,
     tags: &MarkerTokens,
     rules: &mut String,
 ) -> String {
-    let close = syntax.close;
+    let Ending { text: close, more } = ending;
     match tags.first(close) {
         // The string ends where the token is: the text between them is part of it.
         Some(lead) => {
             let rest = tags.sequence(&close[lead.len()..]);
             let token = name.to_uppercase();
             rules.push_str(&format!("{token}: /(?s:.*)/ {}\n", literal(lead)));
-            format!("{token} {rest}")
+            format!("{token} {rest}{more}")
         }
         None => {
-            // Readers take the first closing tag for the end, a line break before it or not.
-            let tag = literal(close.trim());
+            // Readers take the first `end` for the end, a line break before it or not.
+            let (lead, rest) = close.split_once(syntax.end).unwrap_or((close, ""));
+            let tag = literal((lead.to_owned() + syntax.end).trim_start());
             rules.push_str(&format!("{name}[suffix={tag}]: /(?s:.*)/\n"));
-            format!("{name} \"\\n\"")
+            let rest = tags.sequence(rest);
+            format!("{name} {rest}{more}")
         }
     }
 }

@@ -92,7 +92,8 @@ fn word(tokenizer: &Tokenizer, id: u32) -> Vec<u8> {
 /// the like.
 pub(super) fn is_marker(text: &str) -> bool {
     let around = |open, close| text.len() > 1 && text.starts_with(open) && text.ends_with(close);
-    around('<', '>') || around('[', ']') || around('｜', '｜')
+    let between_tags = text.starts_with("]<]") && text.ends_with("[>[");
+    around('<', '>') || around('[', ']') || around('｜', '｜') || between_tags
 }
 
 fn marker(text: &[u8]) -> Vec<u8> {

@@ -86,7 +86,10 @@ impl Calls {
                 return self.text(c);
             }
             Flow::More => self.raw.push(c),
-            Flow::Over => self.reader = None,
+            Flow::Over => {
+                self.raw.push(c);
+                self.reader = None;
+            }
             Flow::Complete => self.complete = true,
         }
         if self.call.ended > ended {
@@ -186,13 +189,16 @@ impl Calls {
 
     /// Takes the end of a call.
     fn end_call(&mut self) {
+        // What closes the block of the only call may end the call itself.
+        let closes = |(text, alone): &(&str, bool)| *alone && self.raw.ends_with(text);
+        let is_closed = self.format.closing.iter().any(closes);
         self.raw.clear();
         self.space.clear();
         self.after_call = true;
         if !self.parallel && !self.complete {
             self.reader = None;
             self.closing = true;
-            self.complete = self.format.closing.is_empty();
+            self.complete = is_closed || self.format.closing.is_empty();
         }
     }
 

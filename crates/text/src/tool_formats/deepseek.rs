@@ -47,6 +47,7 @@ const BARE: ToolFormat = ToolFormat {
     },
     reader: |literal| Box::new(DeepSeek::new(false, literal)),
     structure: None,
+    suffix: None,
 };
 
 /// The format of DeepSeek V3.1.

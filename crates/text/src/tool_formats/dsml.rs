@@ -48,6 +48,7 @@ pub static DSML: ToolFormat = ToolFormat {
     },
     reader: |literal| Box::new(Dsml::new(literal)),
     structure: Some(CallStructure::new),
+    suffix: None,
 };
 
 /// Objects that may be open within the arguments.

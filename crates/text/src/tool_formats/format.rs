@@ -30,6 +30,9 @@ pub struct ToolFormat {
     pub(crate) reader: fn(&str) -> Box<dyn CallReader>,
     /// Makes the tracker of markup, in formats where models shall not choose it freely.
     pub(crate) structure: Option<fn(Reasoning) -> CallStructure>,
+    /// Finds in the source of a chat template the suffix of the names of tags, in formats that have
+    /// one.
+    pub(crate) suffix: Option<fn(&str) -> Option<&str>>,
 }
 
 impl ToolFormat {
@@ -38,8 +41,14 @@ impl ToolFormat {
         self.structure.map(|track| track(reasoning))
     }
 
-    /// Whether the reader reads whole answers: reasoning, content and calls.
-    pub(crate) fn reads_answers(&self) -> bool {
+    /// The tags that open and close reasoning.
+    pub fn reasoning_tags(&self) -> [&'static str; 2] {
+        self.thinking[0]
+    }
+
+    /// Whether an answer is several messages, which the format reads as a whole: reasoning, content
+    /// and calls.
+    pub fn reads_answers(&self) -> bool {
         self.literals.is_empty()
     }
 }

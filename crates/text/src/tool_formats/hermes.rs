@@ -9,8 +9,7 @@ use crate::think::THINK;
 /// The format of Hermes, Qwen 2.5 and Qwen 3.
 pub static HERMES: ToolFormat = ToolFormat {
     name: "hermes",
-    // `<arg_key>` belongs to a format that is not supported.
-    detect: |template| template.contains("<tool_call>") && !template.contains("<arg_key>"),
+    detect: |template| template.contains("<tool_call>"),
     markers: &["<tool_call>", "</tool_call>"],
     literals: &[("<tool_call>", Start), ("</tool_call>", Close)],
     closing: &[("</tool_call>", true)],
@@ -25,6 +24,7 @@ pub static HERMES: ToolFormat = ToolFormat {
     },
     reader: |_| Box::new(JsonCalls::new(JsonStart::Object, true)),
     structure: None,
+    suffix: None,
 };
 
 /// Whether a template shows the tags of this format or of one that shares them.

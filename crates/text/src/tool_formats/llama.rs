@@ -44,4 +44,5 @@ pub static LLAMA: ToolFormat = ToolFormat {
         Box::new(JsonCalls::new(start, false))
     },
     structure: None,
+    suffix: None,
 };

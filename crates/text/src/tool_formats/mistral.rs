@@ -26,6 +26,7 @@ pub static MISTRAL: ToolFormat = ToolFormat {
     },
     reader: |literal| Box::new(Mistral::new(literal)),
     structure: None,
+    suffix: None,
 };
 
 /// The syntax of older models.

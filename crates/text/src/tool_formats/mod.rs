@@ -4,16 +4,23 @@
 //! file has the markers, the reader and the syntax for grammars; `docs/add-a-tool-call-format.md`
 //! says how to add one.
 
+pub mod atem;
 pub mod deepseek;
 pub mod dsml;
 mod dsml_dialects;
 mod dsml_structure;
 mod format;
+pub mod glm;
 pub mod harmony;
 pub mod hermes;
+pub mod hy;
 pub mod llama;
+mod messages;
+pub mod minimax;
+pub mod minimax_m3;
 pub mod mistral;
 pub mod qwen_coder;
+mod suffixed;
 pub(crate) mod syntax;
 mod written;
 
@@ -23,6 +30,12 @@ use std::str::FromStr;
 impl ToolFormat {
     /// Every format, in the order of detection: the first one that a template shows is its format.
     pub const ALL: &[&Self] = &[
+        &atem::ATEM,
+        &minimax_m3::MINIMAX_M3,
+        &minimax::MINIMAX,
+        &hy::HY,
+        &glm::GLM_45,
+        &glm::GLM,
         &harmony::HARMONY,
         &dsml::DSML,
         &deepseek::DEEPSEEK_V31,
@@ -35,7 +48,9 @@ impl ToolFormat {
 
     /// Returns the format that the source of a chat template shows, if it shows one.
     pub fn detect(template: &str) -> Option<&'static Self> {
-        Self::ALL.iter().copied().find(|format| (format.detect)(template))
+        let found = Self::ALL.iter().copied().find(|format| (format.detect)(template))?;
+        let suffix = found.suffix.and_then(|suffix| suffix(template));
+        Some(suffix.and_then(|suffix| suffixed::suffixed(found, suffix)).unwrap_or(found))
     }
 
     /// Returns the names of all formats, the most common ones first: they are detected last.
@@ -57,7 +72,14 @@ impl FromStr for &'static ToolFormat {
     type Err = UnknownFormat;
 
     fn from_str(name: &str) -> Result<Self, UnknownFormat> {
-        let found = ToolFormat::ALL.iter().copied().find(|format| format.name == name);
+        let (base, suffix) = name.split_at(name.find(':').unwrap_or(name.len()));
+        let found = ToolFormat::ALL.iter().copied().find(|format| format.name == base);
+        let found = match suffix {
+            "" => found,
+            suffix => found
+                .filter(|format| format.suffix.is_some())
+                .and_then(|format| suffixed::suffixed(format, suffix)),
+        };
         let unknown = || UnknownFormat { found: name.to_owned(), known: ToolFormat::names() };
         found.ok_or_else(unknown)
     }

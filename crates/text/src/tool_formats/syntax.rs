@@ -32,7 +32,7 @@ pub(crate) struct ParameterSyntax {
     pub text: &'static str,
     /// Text before another value, which is written as JSON.
     pub json: &'static str,
-    /// Text after the value.
+    /// Text after the value, in which `KEY` may stand for the name too.
     pub close: &'static str,
     /// What readers take for the end of a string wherever it stands.
     pub end: &'static str,
@@ -57,15 +57,15 @@ pub(crate) enum AnswerSyntax {
 pub(crate) struct MessageSyntax {
     /// Tokens that the vocabulary needs.
     pub tokens: &'static [&'static str],
-    /// Text before the name of a channel.
-    pub channel: &'static str,
-    /// Text between the name of a channel and the message.
+    /// Text before the name of a channel or recipient.
+    pub header: &'static str,
+    /// Text between that name and the message.
     pub message: &'static str,
     /// Ends a message and begins the next one.
     pub next: &'static str,
-    /// Channels of messages before the answer.
-    pub before: [&'static str; 2],
-    /// The channel of the answer.
+    /// Names of messages before the answer.
+    pub before: &'static [&'static str],
+    /// The name of the answer.
     pub answer: &'static str,
 }
 

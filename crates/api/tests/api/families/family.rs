@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use std::path::Path;
 use text::tool_formats::deepseek::{DEEPSEEK_V3, DEEPSEEK_V31};
+use text::tool_formats::{atem::ATEM, glm::GLM, hy::HY, minimax_m3::MINIMAX_M3};
 use text::tool_formats::{
     dsml::DSML, harmony::HARMONY, hermes::HERMES, llama::LLAMA, mistral::MISTRAL,
 };
@@ -10,6 +11,9 @@ use text::{TextAssets, Tokenizer, ToolFormat};
 
 /// Small vocabularies and templates.
 const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../text/tests/data");
+
+/// Templates in the form of published ones.
+const OWN_DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data");
 
 /// A family of models.
 #[derive(Debug)]
@@ -185,13 +189,78 @@ pub static FAMILIES: [Family; 9] = [
     },
 ];
 
+const THINKERS: Family = Family {
+    base: "qwen3",
+    bos: Some("<|begin_of_text|>"),
+    thinks: true,
+    reasoning: true,
+    ends: &[],
+    markers: &[],
+    ..QWEN25
+};
+
+/// Families whose arguments are plain text, and whose reasoning has tags or messages of its own.
+pub static AUTUMN: [Family; 4] = [
+    Family {
+        name: "muse-glimmer",
+        format: &ATEM,
+        base: "llama3",
+        eos: "<|eot|>",
+        control: &["<|start|>", "<|message|>", "<|eom|>"],
+        header: "<|start|>assistant",
+        end: "<|eot|>",
+        thinks: false,
+        content: false,
+        ..THINKERS
+    },
+    Family {
+        name: "glm-5.3",
+        format: &GLM,
+        eos: "<|user|>",
+        control: &["<|system|>", "<|assistant|>", "<|observation|>"],
+        markers: &["<think>", "</think>", "<tool_call>", "</tool_call>", "<arg_key>", "</arg_key>"],
+        ends: &["<|observation|>"],
+        header: "<|assistant|>",
+        end: "<|observation|>",
+        ..THINKERS
+    },
+    Family {
+        name: "hy3",
+        format: &HY,
+        eos: "<｜hy_eos:opensource｜>",
+        control: &["<｜hy_User:opensource｜>", "<｜hy_Assistant:opensource｜>"],
+        markers: &[
+            "<think:opensource>",
+            "</think:opensource>",
+            "<tool_calls:opensource>",
+            "</tool_calls:opensource>",
+            "<tool_call:opensource>",
+            "<tool_sep:opensource>",
+            "</arg_value:opensource>",
+        ],
+        header: "<｜hy_Assistant:opensource｜>",
+        end: "<｜hy_eos:opensource｜>",
+        ..THINKERS
+    },
+    Family {
+        name: "minimax-m3",
+        format: &MINIMAX_M3,
+        eos: "[e~[",
+        control: &["]~!b[", "]~b]", "]<]minimax[>["],
+        markers: &["<mm:think>", "</mm:think>"],
+        header: "]~b]ai\n",
+        end: "[e~[",
+        ..THINKERS
+    },
+];
+
 impl Family {
     /// The source of its template, if that is at hand.
     pub fn template(&self) -> Option<String> {
         let file = format!("templates/{}.jinja", self.name);
-        let own = Path::new(DATA).join(&file);
-        if own.is_file() {
-            return Some(read(&own));
+        let own = [DATA, OWN_DATA].map(|folder| Path::new(folder).join(&file));
+        if let Some(own) = own.iter().find(|own| own.is_file()) {
+            return Some(read(own));
         }
         Some(read(&fixtures::find(&file)?))
     }

@@ -32,7 +32,7 @@ fn fits(name: &str, arguments: &str) -> bool {
     }
 }
 
-fn check(stage: &Stage, request: &ChatRequest, answer: &Answer) {
+pub fn check(stage: &Stage, request: &ChatRequest, answer: &Answer) {
     let name = stage.family.name;
     let text = stage.text(&answer.sampled);
     assert_eq!(answer.finish, Finish::ToolCalls, "{name}: {text}");

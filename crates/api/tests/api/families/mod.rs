@@ -1,6 +1,7 @@
 //! Published families of models: templates and markers, calls, reasoning and replay, from a
 //! conversation to a scripted engine and back.
 
+mod autumn;
 mod broken;
 mod budgets;
 mod family;

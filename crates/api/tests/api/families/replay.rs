@@ -18,7 +18,7 @@ fn canonical(stage: &Stage, request: &ChatRequest) -> String {
 }
 
 /// The prompt continues from the tokens of `answer`, followed by the rendered messages after it.
-fn check(stage: &Stage, answer: &Answer, request: &ChatRequest) {
+pub fn check(stage: &Stage, answer: &Answer, request: &ChatRequest) {
     let name = stage.family.name;
     let prompt = stage.prompt(request);
     let so_far = [&answer.prompt[..], &answer.sampled].concat();

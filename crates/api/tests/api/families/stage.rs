@@ -17,8 +17,27 @@ use text::{ChatTemplate, EncodeOptions, Tokenizer};
 /// Most tokens of an answer.
 const PATIENCE: usize = 3000;
 /// What ends texts of all kinds.
-const ENDS: [&str; 7] =
-    ["\"", "}", "]", "</｜DSML｜parameter>\n", "</｜DSML｜invoke>\n", "</think>", "z"];
+const ENDS: [&str; 10] = [
+    "\"",
+    "}",
+    "]",
+    "</｜DSML｜parameter>\n",
+    "</｜DSML｜invoke>\n",
+    "</atem:parameter>\n",
+    "</arg_value>",
+    "]<]minimax[>[",
+    "</think>",
+    "z",
+];
+/// Tokens that end a part of an answer.
+const CLOSING: [&str; 6] = [
+    "</think>",
+    "<|end|>",
+    "<|eom|>",
+    "</think:opensource>",
+    "</arg_value:opensource>",
+    "</mm:think>",
+];
 
 /// The text that the scripted model generates.
 #[derive(Clone, Debug)]
@@ -314,7 +333,7 @@ fn choose(
     let goal = ENDS[(seed as usize + said.len()) / 20 % ENDS.len()].as_bytes();
     let begun = (0..goal.len()).rev().find(|len| tail.ends_with(&goal[..*len])).unwrap_or(0);
     let bytes = |id: &u32| tokenizer.token_bytes(*id).to_vec();
-    let closes = |id: &&u32| [&b"</think>"[..], b"<|end|>"].contains(&&bytes(id)[..]);
+    let closes = |id: &&u32| CLOSING.iter().any(|text| bytes(id) == text.as_bytes());
     let towards = |id: &&u32| !bytes(id).is_empty() && goal[begun..].starts_with(&bytes(id));
     let end = allowed.iter().find(closes);
     let best = allowed.iter().filter(towards).max_by_key(|id| bytes(id).len());

@@ -11,8 +11,18 @@ use text::{
 /// Tokens before an answer counts as endless.
 const PATIENCE: usize = 4000;
 /// What ends texts of all kinds.
-const ENDS: [&str; 7] =
-    ["\"", "}", "]", "\n</parameter>\n", "</｜DSML｜parameter>\n", "</think>", "z"];
+const ENDS: [&str; 10] = [
+    "\"",
+    "}",
+    "]",
+    "\n</parameter>\n",
+    "</｜DSML｜parameter>\n",
+    "</atem:parameter>\n",
+    "</arg_value>\n",
+    "]<]minimax[>[",
+    "</think>",
+    "z",
+];
 
 pub struct Player {
     pub assets: Arc<TextAssets>,

@@ -23,8 +23,40 @@ fn templates_show_their_format() {
     check("<|start_header_id|>{{- '\"parameters\": ' }}", Some(&LLAMA));
     check("{{- \"[TOOL_CALLS][\" }}", Some(&MISTRAL));
     check("{{- \"<|channel|>analysis<|message|>\" }}", Some(&HARMONY));
-    check("<tool_call>{{ name }}<arg_key>{{ key }}</arg_key>", None);
+    check("<tool_call>{{ name }}<arg_key>{{ key }}</arg_key><arg_value>", Some(&GLM));
     check("<|start_header_id|>{{ message.role }}<|end_header_id|>", None);
+}
+
+#[test]
+fn templates_of_the_autumn_show_their_format() {
+    let check = |source: &str, name: &str| {
+        assert_eq!(ToolFormat::detect(source).map(|format| format.name), Some(name), "{source}");
+    };
+    // Muse Glimmer.
+    check("{{- '<|start|>assistant to=self<|message|>' }}<atem:function_calls>\\n", "atem");
+    // GLM 5.3, and Laguna.
+    let pair = "<tool_call>{{ name }}<arg_key>{{ k }}</arg_key><arg_value>{{ v }}</arg_value>";
+    check(pair, "glm");
+    // Ling 3.
+    let pair = "<tool_call>{function-name}\\n<arg_key>{k}</arg_key>\\n<arg_value>{v}</arg_value>";
+    check(pair, "glm-4.5");
+    check("<arg_key>{{ k }}</arg_key>\n<arg_value>{{ v }}</arg_value>", "glm-4.5");
+    // Hy3 and Hy4.
+    let hy = "{%- set sep = '<tool_sep>' %}{%- set key = '<arg_key>' %}{{ {'a': 1} }}";
+    check(hy, "hy");
+    check(&hy.replace('>', ":opensource>"), "hy:opensource");
+    let inserted = "{%- set HYTK = ':6124c78e' %}{%- set sep = '<tool_sep{}>'.format(HYTK) %}\
+                    {%- set key = '<arg_key{}>'.format(HYTK) %}";
+    check(inserted, "hy:6124c78e");
+    check(&inserted.replace("6124c78e", "a b"), "hy");
+    check(&inserted.replace("set HYTK", "set OTHER"), "hy");
+    // MiniMax.
+    check("{%- set begin = '<minimax:tool_call>' -%}<invoke name=\"tool\">", "minimax");
+    check("{%- set ns_token = ']<]minimax[>[' -%}{{ ns_token ~ '<tool_call>' }}", "minimax-m3");
+    // Step 3.7, MiMo-V2, Qwen3.8.
+    check("{{- '<tool_call>\\n<function=' + tool_call.name + '>\\n' }}<think>", "qwen-coder");
+    // K-EXAONE, Mellum 2.
+    check("<|tool_declare|>{{- '<tool_call>{\"name\": ' }}</tool_call>", "hermes");
 }
 
 #[test]

@@ -69,6 +69,34 @@ const FRAGMENTS: &[&str] = &[
     "<|start|>assistant",
     " to=functions.now",
     "<|call|>",
+    "<|eom|>",
+    "<|eot|>",
+    " to=self<|message|>",
+    " to=user",
+    "<atem:function_calls>",
+    "<atem:invoke name=\"now\">",
+    "<atem:parameter name=\"n\">",
+    "</atem:parameter>",
+    "</atem:invoke>\n",
+    "</atem:function_calls>",
+    "<tool_call>now",
+    "<tool_sep>",
+    "<arg_key>n</arg_key>",
+    "<arg_key>",
+    "<arg_value>",
+    "</arg_value>",
+    "<tool_calls>",
+    "<minimax:tool_call>",
+    "<invoke name=\"now\">",
+    "<parameter name=\"n\">",
+    "</minimax:tool_call>",
+    "]<]minimax[>[",
+    "<o>",
+    "<item>",
+    "</item>",
+    "</o>",
+    "<mm:think>",
+    "</mm:think>",
     "{}",
     "<think>",
     "</think>",
@@ -105,6 +133,18 @@ const CALLS: &[(&ToolFormat, &str)] = &[
         "<｜DSML｜invoke name=\"f\">\n<｜DSML｜parameter name=\"s\" string=\"true\">a</｜DSML｜parameter>\n</｜DSML｜invoke>",
     ),
     (&HARMONY, "<|channel|>commentary to=functions.f<|message|>{\"s\": \"a\"}<|end|>"),
+    (&GLM, "<tool_call>f<arg_key>s</arg_key><arg_value>a</arg_value></tool_call>"),
+    (&GLM_45, "<tool_call>f\n<arg_key>s</arg_key>\n<arg_value>a</arg_value>\n</tool_call>"),
+    (&HY, "<tool_call>f<tool_sep>\n<arg_key>s</arg_key>\n<arg_value>a</arg_value>\n</tool_call>"),
+    (&MINIMAX, "<invoke name=\"f\">\n<parameter name=\"s\">a</parameter>\n</invoke>"),
+    (
+        &MINIMAX_M3,
+        "]<]minimax[>[<tool_call>]<]minimax[>[<invoke name=\"f\">]<]minimax[>[<s>a]<]minimax[>[</s>]<]minimax[>[</invoke>",
+    ),
+    (
+        &ATEM,
+        "<|start|>assistant to=f<|message|><atem:function_calls>\n<atem:invoke name=\"f\">\n<atem:parameter name=\"s\">a</atem:parameter>\n</atem:invoke>\n</atem:function_calls><|eom|>",
+    ),
 ];
 
 fn answers() -> impl Strategy<Value = String> {
@@ -229,7 +269,8 @@ proptest! {
         let mut parser = OutputParser::new(&form);
         parser.push(&answer);
         // A block without calls ends the turn as well, and messages lose their headers.
-        if !ended && !parser.is_complete() && form.format != Some(&HARMONY) {
+        let messages = form.format.is_some_and(ToolFormat::reads_answers);
+        if !ended && !parser.is_complete() && !messages {
             prop_assert_eq!(content(&events), answer);
         }
     }
@@ -251,7 +292,7 @@ proptest! {
         count in 1usize..3,
     ) {
         // Where calls are the whole answer, text before them makes them text.
-        let alone = [&LLAMA, &HARMONY].contains(&format);
+        let alone = [&LLAMA, &HARMONY, &ATEM].contains(&format);
         let text = if alone { String::new() } else { text };
         let answer = text.clone() + &vec![call; count].join("\n");
         let events = read(&form(format), &[&answer], false);
@@ -290,12 +331,19 @@ fn content_and_arguments_are_not_held_back() {
         let head = head.split("a\"}").next().unwrap();
         let head = match format.name {
             "qwen-coder" => "<tool_call>\n<function=f>\n<parameter=s>\n",
+            "glm" | "glm-4.5" | "hy" | "minimax" | "minimax-m3" | "atem" => {
+                call.rsplit_once(">a").map(|(head, _)| &call[..=head.len()]).unwrap()
+            }
             "dsml" => head.split(">a</").next().unwrap(),
             _ => head,
         };
         let head = if format == &DSML { format!("{head}>") } else { head.to_owned() };
         assert_eq!(lag(format, &head, &body), 0, "{format} {head}");
-        let start = if format == &HARMONY { "<|channel|>final<|message|>" } else { "" };
+        let start = match format.name {
+            "harmony" => "<|channel|>final<|message|>",
+            "atem" => " to=user<|message|>",
+            _ => "",
+        };
         assert_eq!(lag(format, start, &body), 0, "{format}");
     }
 }

@@ -7,6 +7,7 @@ mod goldens;
 mod harmony;
 mod laws;
 mod reasoning;
+mod tagged;
 
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -15,6 +16,8 @@ use text::{OutputEvent, OutputForm, OutputParser, Reasoning, ToolFormat, ToolSig
 /// The statics of all formats.
 pub mod formats_by_name {
     pub use text::tool_formats::deepseek::{DEEPSEEK_V3, DEEPSEEK_V31};
+    pub use text::tool_formats::glm::{GLM, GLM_45};
+    pub use text::tool_formats::{atem::ATEM, hy::HY, minimax::MINIMAX, minimax_m3::MINIMAX_M3};
     pub use text::tool_formats::{dsml::DSML, harmony::HARMONY, hermes::HERMES, llama::LLAMA};
     pub use text::tool_formats::{mistral::MISTRAL, qwen_coder::QWEN_CODER};
 }
