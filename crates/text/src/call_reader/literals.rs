@@ -1,8 +1,9 @@
 //! Search for literals in a text that comes one character at a time.
 //!
-//! The first character of a literal occurs in it once (backquotes apart, where it does not
-//! matter). So a start that leads nowhere hides no other start: it is text, and the character
-//! that did not fit is looked at again.
+//! A start that leads nowhere is text, and the character that did not fit is looked at again. The
+//! first character of most literals occurs in them once (backquotes apart, where it does not
+//! matter), so that such a start hides no other one; where it occurs again, the start is looked at
+//! again from there.
 
 /// The start of a literal that has been read.
 #[derive(Clone, Debug, Default)]
@@ -48,11 +49,27 @@ impl Literals {
             Scan::Whole(index) => (String::new(), Some(index)),
             Scan::None if self.is_empty() => (c.into(), None),
             Scan::None => {
-                let read = self.take();
-                let (text, found) = self.feed(options, c);
-                (read + &text, found)
+                let (mut text, again) = self.reject();
+                for c in again.chars().chain([c]) {
+                    let (more, found) = self.feed(options.clone(), c);
+                    text += &more;
+                    if found.is_some() {
+                        return (text, found);
+                    }
+                }
+                (text, None)
             }
         }
+    }
+
+    /// Returns the characters read, which are no literal: first the characters that are text, then
+    /// the rest from the next place on where a literal may begin, which is to be read again.
+    pub fn reject(&mut self) -> (String, String) {
+        let mut text = self.take();
+        let first = text.chars().next();
+        let next = text.char_indices().skip(1).find(|(_, c)| Some(*c) == first && *c != '`');
+        let again = next.map(|(at, _)| text.split_off(at)).unwrap_or_default();
+        (text, again)
     }
 
     /// Returns the characters read, which are no literal.

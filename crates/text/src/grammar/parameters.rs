@@ -451,7 +451,12 @@ fn any_string(
         Some(lead) => {
             let rest = tags.sequence(&close[lead.len()..]);
             let token = name.to_uppercase();
-            rules.push_str(&format!("{token}: /(?s:.*)/ {}\n", literal(lead)));
+            // Other tokens may spell the marker, which readers take for the end all the same.
+            let text = match lead {
+                "" => format!("/(?s:.*)/ & ~(/(?s:.*)/ {} /(?s:.*)/)", literal(syntax.end)),
+                lead => format!("/(?s:.*)/ {}", literal(lead)),
+            };
+            rules.push_str(&format!("{token}: {text}\n"));
             format!("{token} {rest}{more}")
         }
         None => {

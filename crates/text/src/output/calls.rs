@@ -138,9 +138,9 @@ impl Calls {
             }
             Scan::None if self.literals.is_empty() => self.plain(c),
             Scan::None => {
-                let read = self.literals.take();
+                let (read, again) = self.literals.reject();
                 self.content(&read);
-                self.text(c);
+                again.chars().chain([c]).for_each(|c| self.push(c));
             }
         }
     }

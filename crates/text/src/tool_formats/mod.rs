@@ -14,11 +14,13 @@ pub mod glm;
 pub mod harmony;
 pub mod hermes;
 pub mod hy;
+pub mod lfm;
 pub mod llama;
 mod messages;
 pub mod minimax;
 pub mod minimax_m3;
 pub mod mistral;
+mod python;
 pub mod qwen_coder;
 mod suffixed;
 pub(crate) mod syntax;
@@ -30,6 +32,7 @@ use std::str::FromStr;
 impl ToolFormat {
     /// Every format, in the order of detection: the first one that a template shows is its format.
     pub const ALL: &[&Self] = &[
+        &lfm::LFM,
         &atem::ATEM,
         &minimax_m3::MINIMAX_M3,
         &minimax::MINIMAX,

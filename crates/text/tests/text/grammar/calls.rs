@@ -86,7 +86,7 @@ fn a_required_call_is_a_valid_call_in_every_format() {
 #[test]
 fn parallel_calls_follow_each_other() {
     for format in writable() {
-        let counts: Vec<usize> = (0..40)
+        let counts: Vec<usize> = (0..25)
             .map(|seed| {
                 let (calls, _) = calls(&TINY, &source(format, true, true), seed);
                 check(&calls);

@@ -11,18 +11,11 @@ use text::{
 /// Tokens before an answer counts as endless.
 const PATIENCE: usize = 4000;
 /// What ends texts of all kinds.
-const ENDS: [&str; 10] = [
-    "\"",
-    "}",
-    "]",
-    "\n</parameter>\n",
-    "</｜DSML｜parameter>\n",
-    "</atem:parameter>\n",
-    "</arg_value>\n",
-    "]<]minimax[>[",
-    "</think>",
-    "z",
-];
+const ENDS: [&str; 7] =
+    ["\"", "}", "]", "\n</parameter>\n", "</｜DSML｜parameter>\n", "</think>", "z"];
+/// The same in calls that begin with other tags.
+const TAG_ENDS: [&str; 7] =
+    ["\"", "</atem:parameter>\n", "}", "</arg_value>\n", "]", "]<]minimax[>[", "z"];
 
 pub struct Player {
     pub assets: Arc<TextAssets>,
@@ -112,7 +105,10 @@ impl Player {
             .flat_map(|id| tokenizer.token_bytes(*id))
             .copied()
             .collect();
-        let goal = ENDS[(phase + ids.len()) / 20 % ENDS.len()].as_bytes();
+        let begun = self.text(&ids[..ids.len().min(60)]);
+        let tagged = ["<atem:", "<arg_key>", "]<]minimax"].iter().any(|tag| begun.contains(tag));
+        let ends = if tagged { TAG_ENDS } else { ENDS };
+        let goal = ends[(phase + ids.len()) / 20 % ends.len()].as_bytes();
         let begun = (0..goal.len()).rev().find(|len| tail.ends_with(&goal[..*len])).unwrap_or(0);
         let bytes = |id: &&u32| tokenizer.token_bytes(**id);
         let is_marker = |id: &&u32| {

@@ -53,6 +53,8 @@ fn templates_of_the_autumn_show_their_format() {
     // MiniMax.
     check("{%- set begin = '<minimax:tool_call>' -%}<invoke name=\"tool\">", "minimax");
     check("{%- set ns_token = ']<]minimax[>[' -%}{{ ns_token ~ '<tool_call>' }}", "minimax-m3");
+    // LFM2 and LFM3.
+    check("{{- \"<|tool_call_start|>[\" + calls | join(\", \") }}", "lfm");
     // Step 3.7, MiMo-V2, Qwen3.8.
     check("{{- '<tool_call>\\n<function=' + tool_call.name + '>\\n' }}<think>", "qwen-coder");
     // K-EXAONE, Mellum 2.

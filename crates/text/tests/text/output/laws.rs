@@ -69,6 +69,12 @@ const FRAGMENTS: &[&str] = &[
     "<|start|>assistant",
     " to=functions.now",
     "<|call|>",
+    "<|tool_call_start|>[",
+    "f(s='",
+    "now(",
+    "n=[1, (True, None)]",
+    ")",
+    "<|tool_call_end|>",
     "<|eom|>",
     "<|eot|>",
     " to=self<|message|>",
@@ -133,6 +139,7 @@ const CALLS: &[(&ToolFormat, &str)] = &[
         "<｜DSML｜invoke name=\"f\">\n<｜DSML｜parameter name=\"s\" string=\"true\">a</｜DSML｜parameter>\n</｜DSML｜invoke>",
     ),
     (&HARMONY, "<|channel|>commentary to=functions.f<|message|>{\"s\": \"a\"}<|end|>"),
+    (&LFM, "<|tool_call_start|>[f(s=\"a\")]<|tool_call_end|>"),
     (&GLM, "<tool_call>f<arg_key>s</arg_key><arg_value>a</arg_value></tool_call>"),
     (&GLM_45, "<tool_call>f\n<arg_key>s</arg_key>\n<arg_value>a</arg_value>\n</tool_call>"),
     (&HY, "<tool_call>f<tool_sep>\n<arg_key>s</arg_key>\n<arg_value>a</arg_value>\n</tool_call>"),
@@ -331,6 +338,7 @@ fn content_and_arguments_are_not_held_back() {
         let head = head.split("a\"}").next().unwrap();
         let head = match format.name {
             "qwen-coder" => "<tool_call>\n<function=f>\n<parameter=s>\n",
+            "lfm" => "<|tool_call_start|>[f(s=\"",
             "glm" | "glm-4.5" | "hy" | "minimax" | "minimax-m3" | "atem" => {
                 call.rsplit_once(">a").map(|(head, _)| &call[..=head.len()]).unwrap()
             }

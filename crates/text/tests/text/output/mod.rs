@@ -17,6 +17,7 @@ use text::{OutputEvent, OutputForm, OutputParser, Reasoning, ToolFormat, ToolSig
 pub mod formats_by_name {
     pub use text::tool_formats::deepseek::{DEEPSEEK_V3, DEEPSEEK_V31};
     pub use text::tool_formats::glm::{GLM, GLM_45};
+    pub use text::tool_formats::lfm::LFM;
     pub use text::tool_formats::{atem::ATEM, hy::HY, minimax::MINIMAX, minimax_m3::MINIMAX_M3};
     pub use text::tool_formats::{dsml::DSML, harmony::HARMONY, hermes::HERMES, llama::LLAMA};
     pub use text::tool_formats::{mistral::MISTRAL, qwen_coder::QWEN_CODER};

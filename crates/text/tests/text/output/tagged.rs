@@ -93,6 +93,40 @@ fn minimax_calls_are_invocations_in_a_block() {
     check(broken, broken);
 }
 
+#[test]
+fn lfm_calls_are_written_as_in_python_or_as_json() {
+    let check = |answer: &str, expected: &str| check(&LFM, answer, expected);
+    check(
+        "Go.\n<|tool_call_start|>[f(s=\"a \\\"b\\\"\\n)\", n=-3, o={'k': [1, True, None]}), now()]\
+         <|tool_call_end|>more",
+        r#"Go.f{"s":"a \"b\"\n)","n":-3,"o":{"k": [1, true, null]}};now{};more"#,
+    );
+    check("<|tool_call_start|>[ f ( s = 'it\\'s' , ) ]", r#"f{"s":"it's"};"#);
+    check("<|tool_call_start|>[f(x=(1, \"]\"))", r#"f{"x":[1, "]"]};"#);
+    check(
+        "<|tool_call_start|>[{\"name\": \"f\", \"arguments\": {\"n\": 1}}, now()]<|tool_call_end|>",
+        r#"f{"n": 1};now{};"#,
+    );
+}
+
+#[test]
+fn broken_lfm_calls_are_text() {
+    let check = |answer: &str, expected: &str| check(&LFM, answer, expected);
+    for text in ["<|tool_call_start|>[g(s=1)]", "<|tool_call_start|>now()", "<|tool_call_start|>[]"]
+    {
+        check(text, text);
+    }
+    let broken = "<|tool_call_start|>[f(s=x)]";
+    check(broken, &format!("f{{\"s\":!{broken}"));
+    let broken = "<|tool_call_start|>[f(s='a' 'b')]";
+    check(broken, &format!("f{{\"s\":\"a\"!{broken}"));
+    let cut = "<|tool_call_start|>[f(s='a";
+    check(cut, &format!("f{{\"s\":\"a!{cut}"));
+    check_form(&form(&LFM), cut, true, "f{\"s\":\"a");
+    let deep = format!("<|tool_call_start|>[f(o={}", "[".repeat(100_000));
+    check(&deep, &format!("f{{\"o\":!{deep}"));
+}
+
 /// An answer of MiniMax-M3, in which `#` stands for the prefix of tags.
 fn m3(text: &str) -> String {
     text.replace('#', "]<]minimax[>[")
@@ -113,6 +147,11 @@ fn arguments_of_minimax_m3_are_elements() {
     );
     check("#<tool_call>#<invoke name=\"f\">#<o>#</o>#</invoke>", r#"f{"o":{}};"#);
     check("#<tool_call>#<invoke name=\"f\">#<o>{\"a\": 1}#</o>#</invoke>", r#"f{"o":{"a": 1}};"#);
+    check("]<]#<tool_call>#<invoke name=\"f\">#<s>a]<]<#</s>#</invoke>", r#"]<]f{"s":"a]<]<"};"#);
+    check(
+        "]<#<tool_call>#<invoke name=\"f\">#<s>]<]minimax[>]<#</s>#</invoke>",
+        r#"]<f{"s":"]<]minimax[>]<"};"#,
+    );
     // Tags between others may lack their prefix.
     check(
         "#<tool_call>\n<invoke name=\"f\">\n<s>a#</s></invoke>\n#</tool_call>",
@@ -208,6 +247,7 @@ fn the_only_call_of_a_block_is_complete_with_the_end_of_the_block() {
         assert_eq!((parser.is_complete(), parser.is_cut()), (true, false), "{answer}{rest}");
     };
     check(&GLM, "<tool_call>now</tool_call", ">");
+    check(&LFM, "<|tool_call_start|>[now()", "]<|tool_call_end|>");
     check(&HY, "<tool_calls>\n<tool_call>now<tool_sep>\n</tool_call>", "\n</tool_calls>");
     check(
         &MINIMAX,
