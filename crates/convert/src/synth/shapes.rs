@@ -519,6 +519,16 @@ mod tests {
     }
 
     #[test]
+    fn tiny_shapes_may_have_any_number_of_layers() {
+        for shape in SHAPES.iter().filter(|shape| shape.is_tiny()) {
+            for layers in [1, 3, 9] {
+                let config = shape.config().with(|said| said.resize(layers));
+                assert_eq!(config.layers.len(), layers, "{}", shape.name);
+            }
+        }
+    }
+
+    #[test]
     fn published_shapes_have_the_published_number_of_parameters() {
         check("qwen3-0.6b", 596_049_920);
         check("qwen2.5-0.5b", 494_032_768);

@@ -33,6 +33,14 @@ impl Hyperparameters {
                 sources.push(if source == before { at } else { source });
             }
         }
+        if let Some(mut heads) = self.layer_heads.take() {
+            repeat(&mut heads, layers);
+            self.set_heads(heads);
+        }
+        if let Some(own) = self.block_index.as_mut().and_then(|index| index.layers.as_mut()) {
+            repeat(own, layers);
+        }
+        self.block_index = self.block_index.take().filter(|index| index.has_any());
         repeat(&mut self.sublayers, layers);
         repeat(&mut self.unrotated, layers);
         if let Some(sizes) = &mut self.compressed {

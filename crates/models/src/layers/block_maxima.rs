@@ -90,15 +90,10 @@ impl BlockMaxima {
         self.q_norm.forward(pass, *q_out, *queries, rows);
         self.k_norm.forward(pass, *k_out, *keys, rows);
         for buffer in [*queries, *keys] {
-            pass.backend.rotate(self.heads(buffer, 0), self.rope, rows);
+            pass.backend.rotate(self.heads(buffer), self.rope, rows);
         }
         pass.backend.store_rows(layer, self.choice.rows, *keys, pass.batch);
-        pass.backend.copy_heads(
-            self.heads(*queries, 0),
-            self.dim,
-            self.heads(self.negated, 0),
-            rows,
-        );
+        pass.backend.copy_heads(self.heads(*queries), self.dim, self.heads(self.negated), rows);
         pass.backend.map(MapOp::Scale(-1.0), self.negated, rows);
     }
 
@@ -114,7 +109,8 @@ impl BlockMaxima {
         pass.backend.select_rows(layer, both, weights, &self.choice, pass.batch);
     }
 
-    fn heads(&self, buffer: Buffer, first: usize) -> HeadColumns {
-        HeadColumns { buffer, first, stride: self.dim }
+    /// The heads of queries or of keys.
+    fn heads(&self, buffer: Buffer) -> HeadColumns {
+        HeadColumns { buffer, first: 0, stride: self.dim }
     }
 }

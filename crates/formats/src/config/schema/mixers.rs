@@ -87,4 +87,9 @@ impl BlockIndexConfig {
     pub fn has(&self, layer: usize) -> bool {
         self.layers.as_ref().is_none_or(|layers| layers[layer])
     }
+
+    /// Whether any layer has an index.
+    pub(crate) fn has_any(&self) -> bool {
+        self.layers.as_ref().is_none_or(|layers| layers.contains(&true))
+    }
 }
