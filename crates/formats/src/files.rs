@@ -8,6 +8,7 @@ use crate::safetensors;
 use crate::tensor::TensorView;
 
 const SINGLE_FILE: &str = "model.safetensors";
+const CONFIG: &str = "config.json";
 
 /// The weight files of a model, opened and checked but not interpreted; the architecture need not
 /// be supported.
@@ -37,6 +38,18 @@ impl ModelFiles {
             _ if !path.exists() => Err(Error::read(path, std::io::ErrorKind::NotFound.into())),
             _ => Err(Error::file(path, "expected a folder, a .gguf or a .safetensors file")),
         }
+    }
+
+    /// A model of which there is only the config.json: the path of that file, or of a folder with
+    /// it that has no weights. `None` for other paths.
+    pub fn without_weights(path: &Path) -> Option<Self> {
+        let folder = match path.is_dir() {
+            true => path,
+            false => path.parent().filter(|_| path.file_name().is_some_and(|it| it == CONFIG))?,
+        };
+        let alone = !path.is_dir() || (folder.join(CONFIG).is_file() && weight_bytes(path) == 0);
+        let (path, folder) = (path.to_owned(), Some(folder.to_owned()));
+        alone.then_some(Self { path, folder, gguf: None, tensors: Vec::new() })
     }
 
     /// The path that was opened.

@@ -19,11 +19,12 @@ use text::Templates;
 
 /// Show the contents of a model's files: metadata, tensors, types, sizes, memory needed
 ///
-/// Vocabularies without weights and models of unsupported types or architectures are shown too.
+/// Vocabularies without weights and models of unsupported types or architectures are shown too. A
+/// config.json without weights tells how large they would be.
 #[derive(Debug, clap::Args)]
 #[command(mut_group("MemoryArgs", |group| group.requires("shown_placement")))]
 pub(crate) struct Args {
-    /// Folder, .gguf or .safetensors file, owner/name on the hub, or `builtin`
+    /// Folder, .gguf or .safetensors file, config.json, owner/name on the hub, or `builtin`
     model: OsString,
     /// Print one JSON object
     #[arg(long)]
@@ -63,7 +64,10 @@ pub(crate) fn run(args: &Args, effective: &EffectiveSettings) -> Result<()> {
         let plan = placement::plan(&path, rules.as_deref(), args.mode, memory)?;
         return output::report(args.json, || plan.to_json(), || plan.to_text());
     }
-    let files = ModelFiles::open(&path)?;
+    let files = match ModelFiles::without_weights(&path) {
+        Some(described) => described,
+        None => ModelFiles::open(&path)?,
+    };
     if let (Some(name), Some(out)) = (&args.tensor, &args.npy) {
         return npy::write(&files, name, out, args.force);
     }

@@ -254,3 +254,26 @@ fn what_is_there_is_not_overwritten_unasked() {
     succeed(&[&tensor[..], &["--force"]].concat());
     assert!(std::fs::read(&taken).unwrap().starts_with(b"\x93NUMPY"));
 }
+
+#[test]
+fn a_config_json_without_weights_tells_the_sizes_of_its_model() {
+    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny");
+    let inspect = |path: &Path| -> Value {
+        let path = path.to_str().unwrap();
+        serde_json::from_str(&succeed(&["inspect", path, "--json"])).unwrap()
+    };
+    let whole = inspect(Path::new(model));
+    let folder = tempfile::tempdir().unwrap();
+    check_error(&run(&["inspect", folder.path().to_str().unwrap()]), "found no weights");
+    let config = folder.path().join("config.json");
+    std::fs::copy(Path::new(model).join("config.json"), &config).unwrap();
+    for path in [folder.path(), &config] {
+        let alone = inspect(path);
+        assert_eq!(alone["format"], "config.json without weights");
+        assert_eq!(alone["parameters"], whole["parameters"]);
+        assert_eq!(alone["memory"]["bf16"]["kv_bytes"], whole["memory"]["bf16"]["kv_bytes"]);
+        assert_eq!(alone["types"]["bf16"]["bytes"], 2 * whole["parameters"].as_u64().unwrap());
+    }
+    let text = succeed(&["inspect", config.to_str().unwrap()]);
+    assert!(text.contains("(config.json without weights)"), "{text}");
+}

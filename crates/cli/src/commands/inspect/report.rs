@@ -2,7 +2,7 @@
 
 use super::values::{float, metadata_json, short, shown};
 use engine::{BLOCK, CacheBytes};
-use formats::layers::{OpSpec, RopeConfig};
+use formats::layers::{OpSpec, RopeConfig, TensorForm};
 use formats::{ModelConfig, ModelFiles, TensorView, names};
 use indexmap::IndexMap;
 use kernels::kv::KvType;
@@ -86,8 +86,23 @@ impl InspectReport<'_> {
                 format!("GGUF version {}, {} parts", gguf.version, gguf.parts.len())
             }
             Some(gguf) => format!("GGUF version {}", gguf.version),
+            None if self.described().is_some() => "config.json without weights".to_owned(),
             None => "safetensors".to_owned(),
         }
+    }
+
+    /// The configuration of a model of which there are no weights, and no file that could have any.
+    fn described(&self) -> Option<&ModelConfig> {
+        let alone = self.files.gguf().is_none() && self.files.tensors().is_empty();
+        self.config.as_ref().ok().filter(|_| alone)
+    }
+
+    /// The table of n-grams, where the model has one: its rows, the values of each, and the rows
+    /// that a token reads.
+    fn table(&self) -> Option<[usize; 3]> {
+        let ngrams = self.config.as_ref().ok()?.hyperparameters().ngrams.as_ref()?;
+        let read = ngrams.hash.count();
+        Some([ngrams.rows, ngrams.width / read.max(1), read])
     }
 
     fn config_text(&self, out: &mut String) {
@@ -106,6 +121,9 @@ impl InspectReport<'_> {
 
     fn tensors_text(&self, out: &mut String) {
         let tensors = self.files.tensors();
+        if self.described().is_some() {
+            return;
+        }
         if tensors.is_empty() {
             return *out += "\nno tensors: a vocabulary\n";
         }
@@ -159,9 +177,12 @@ impl InspectReport<'_> {
         (total.tensors > 0).then_some(total)
     }
 
-    /// Bytes of the weights that are loaded.
+    /// Bytes of the weights that are loaded, which a table of n-grams is not.
     fn loaded_bytes(&self) -> usize {
-        self.total().bytes - self.other_modalities().map_or(0, |others| others.bytes)
+        let table = self.described().and_then(|_| self.table());
+        let table = table.map_or(0, |[rows, values, _]| bf16_bytes(rows.saturating_mul(values)));
+        let others = self.other_modalities().map_or(0, |others| others.bytes);
+        self.total().bytes.saturating_sub(others.saturating_add(table))
     }
 
     fn memory_text(&self, out: &mut String) {
@@ -183,6 +204,14 @@ impl InspectReport<'_> {
         if let Some(slot) = self.cache(KvType::ALL[0]).map(|it| it.bytes.slot).filter(|&it| it > 0)
         {
             let _ = writeln!(out, "states      {} per sequence and per snapshot", size(slot));
+        }
+        if let Some([rows, values, read]) = self.table() {
+            let bytes = size(bf16_bytes(rows.saturating_mul(values)));
+            let _ = writeln!(
+                out,
+                "table       {rows} rows of {values} values, {bytes} in bf16, in the file; a token \
+                 reads {read} rows"
+            );
         }
         let config = self.config.as_ref().ok();
         if let Some((dim, values)) = config.and_then(models::latent_rows) {
@@ -211,6 +240,9 @@ impl InspectReport<'_> {
             "weights_bytes": self.loaded_bytes(),
             "context": self.context,
         });
+        if let Some([rows, values, read]) = self.table() {
+            memory["table"] = json!({"rows": rows, "row_values": values, "rows_per_token": read});
+        }
         for ty in self.kv_types() {
             memory[ty.name()] = json!(kv(ty));
         }
@@ -238,6 +270,9 @@ impl InspectReport<'_> {
     }
 
     fn types(&self) -> IndexMap<&'static str, Total> {
+        if self.described().is_some() {
+            return IndexMap::from([(kernels::quant::BF16.name, self.total())]);
+        }
         let mut types = IndexMap::<_, Total>::new();
         for tensor in self.files.tensors() {
             types.entry(tensor.ty.name).or_default().add(tensor);
@@ -247,9 +282,22 @@ impl InspectReport<'_> {
 
     fn total(&self) -> Total {
         let mut total = Total::default();
+        if let Some(config) = self.described() {
+            for (_, shape) in config.tensors(TensorForm::Gguf) {
+                let values = shape.iter().copied().fold(1, usize::saturating_mul);
+                total.tensors += 1;
+                total.parameters = total.parameters.saturating_add(values);
+            }
+            total.bytes = bf16_bytes(total.parameters);
+        }
         self.files.tensors().iter().for_each(|tensor| total.add(tensor));
         total
     }
+}
+
+/// Bytes of as many values in bf16.
+fn bf16_bytes(values: usize) -> usize {
+    values.saturating_mul(2)
 }
 
 impl Total {
