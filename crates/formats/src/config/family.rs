@@ -341,6 +341,10 @@ pub(crate) const QKV_BIASES: [&str; 3] = ["attn_q.bias", "attn_k.bias", "attn_v.
 /// The same with their biases.
 pub(crate) const QKV_AND_BIASES: [(&str, &[&str]); 2] = [QKV, ("attn_qkv.bias", &QKV_BIASES)];
 
+/// Experts of DeepSeek V3's kind after dense layers, which sigmoids choose.
+pub(crate) const SIGMOID_EXPERTS: GgufExperts =
+    GgufExperts { scores: RouterScores::Sigmoid, leading_dense: true, ..BASE.gguf.experts };
+
 /// Biases of the four projections of attention.
 pub(crate) const ATTENTION_BIASES: [&str; 4] =
     ["attn_q.bias", "attn_k.bias", "attn_v.bias", "attn_output.bias"];

@@ -47,11 +47,7 @@ pub(super) static AFMOE: Family = Family {
     gguf: GgufRules {
         name: "afmoe",
         window_period: Some(PERIOD),
-        experts: GgufExperts {
-            scores: RouterScores::Sigmoid,
-            leading_dense: true,
-            ..BASE.gguf.experts
-        },
+        experts: SIGMOID_EXPERTS,
         // llama.cpp scales embeddings always.
         more: |keys, _, model| {
             if keys.opt_above_zero(rows::EMBEDDING_SCALE.gguf[0])?.is_none() {

@@ -35,11 +35,7 @@ pub(super) static EXAONE_MOE: Family = Family {
     gguf: GgufRules {
         name: "exaone-moe",
         window_period: None,
-        experts: GgufExperts {
-            scores: RouterScores::Sigmoid,
-            leading_dense: true,
-            ..BASE.gguf.experts
-        },
+        experts: SIGMOID_EXPERTS,
         more: exaone4::gguf_more,
         ..BASE.gguf
     },

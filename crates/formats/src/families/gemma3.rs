@@ -130,10 +130,7 @@ fn hf_more(config: Object, model: &mut Hyperparameters) -> Result<()> {
     let scalar = config.above_zero("query_pre_attn_scalar")?.unwrap_or(256.0);
     model.attention_scale = 1.0 / scalar.sqrt();
     rows::LOGIT_CAP.read(FieldSource::ConfigJson(config), model)?;
-    let (kv_heads, head_dim) = (model.kv_heads, model.head_dim);
-    let rope = rope::windowed(config, head_dim)?;
-    model.windowed = Some(WindowedConfig { kv_heads, head_dim, rope });
-    Ok(())
+    rope::set_windowed(config, model.kv_heads, model)
 }
 
 fn gguf_more(keys: &GgufKeys, _: &GgufFile, model: &mut Hyperparameters) -> Result<()> {

@@ -21,15 +21,7 @@ pub(super) static HY_V3: Family = Family {
         to_json: |config| field_names::to_own(experts::grouped_json(config), &NAMES),
         ..BASE.hf
     },
-    gguf: GgufRules {
-        name: "hy_v3",
-        experts: GgufExperts {
-            scores: RouterScores::Sigmoid,
-            leading_dense: true,
-            ..BASE.gguf.experts
-        },
-        ..BASE.gguf
-    },
+    gguf: GgufRules { name: "hy_v3", experts: SIGMOID_EXPERTS, ..BASE.gguf },
     names: NameTable {
         layer: &[
             NORMS,

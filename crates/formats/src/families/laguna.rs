@@ -40,13 +40,7 @@ pub(super) static LAGUNA: Family = Family {
     },
     gguf: GgufRules {
         name: "laguna",
-        experts: GgufExperts {
-            scores: RouterScores::Sigmoid,
-            leading_dense: true,
-            shared: true,
-            shared_gate: false,
-            ..BASE.gguf.experts
-        },
+        experts: GgufExperts { shared: true, shared_gate: false, ..SIGMOID_EXPERTS },
         more: gguf_more,
         ..BASE.gguf
     },
@@ -153,10 +147,7 @@ fn hf_more(config: Object, model: &mut Hyperparameters) -> Result<()> {
         },
     };
     model.grouped.gate = gate(per_head);
-    let (kv_heads, head_dim) = (model.kv_heads, model.head_dim);
-    let rope = rope::windowed(config, head_dim)?;
-    model.windowed = Some(WindowedConfig { kv_heads, head_dim, rope });
-    Ok(())
+    rope::set_windowed(config, model.kv_heads, model)
 }
 
 fn to_json(config: &Hyperparameters) -> Json {

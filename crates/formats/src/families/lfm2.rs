@@ -99,7 +99,6 @@ const NAMES: [(&str, &str); 2] =
     [("block_ff_dim", "intermediate_size"), ("tie_embedding", "tie_word_embeddings")];
 pub(super) const TYPES: &str = "layer_types";
 pub(super) const CONV: &str = "conv";
-pub(super) const FULL: &str = "full_attention";
 const KERNEL: usize = 3;
 pub(super) const BIASED: &str = "conv_bias";
 

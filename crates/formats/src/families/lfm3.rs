@@ -17,7 +17,7 @@ pub(super) static LFM3: Family = Family {
         declared: &[("attention_bias", false, &[])],
         windows: |config, layers| {
             let window = window(config)?;
-            let kinds = [(CONV, false), (lfm2::FULL, false), (SLIDING, true)];
+            let kinds = [(CONV, false), (FULL, false), (SLIDING, true)];
             let slides = types_of_layers(config, TYPES, layers, &kinds)?;
             let slides = config.need(TYPES, "a list of kinds of layers", slides)?;
             Ok(slides.into_iter().map(|slides| window.filter(|_| slides)).collect())
@@ -27,7 +27,7 @@ pub(super) static LFM3: Family = Family {
             let kind = |layer: usize| match config.windows[layer] {
                 _ if OfLayers::has(&config.convs, layer) => CONV,
                 Some(_) => SLIDING,
-                None => lfm2::FULL,
+                None => FULL,
             };
             let convs = config.convs.as_ref();
             json!({
@@ -92,13 +92,10 @@ fn hf_more(config: Object, model: &mut Hyperparameters) -> Result<()> {
             return Err(config.error(flag, "expected true, found false"));
         }
     }
-    let kinds = [(CONV, true), (lfm2::FULL, false), (SLIDING, false)];
+    let kinds = [(CONV, true), (FULL, false), (SLIDING, false)];
     let layers = types_of_layers(config, TYPES, model.layers, &kinds)?;
     lfm2::convolutions(config, layers.unwrap_or(vec![false; model.layers]), model)?;
-    let (kv_heads, head_dim) = (model.kv_heads, model.head_dim);
-    let rope = rope::windowed(config, head_dim)?;
-    model.windowed = Some(WindowedConfig { kv_heads, head_dim, rope });
-    Ok(())
+    rope::set_windowed(config, model.kv_heads, model)
 }
 
 /// Convolutions, windows and neither in turn; a layer that is alone has neither.

@@ -34,12 +34,7 @@ pub(super) static MELLUM: Family = Family {
             let read = qwen2_moe::read(config, layers, 0)?;
             Ok(read.map(|experts| ExpertsConfig { layers: layers_with, ..experts }))
         },
-        more: |config, model| {
-            let (kv_heads, head_dim) = (model.kv_heads, model.head_dim);
-            let rope = rope::windowed(config, head_dim)?;
-            model.windowed = Some(WindowedConfig { kv_heads, head_dim, rope });
-            Ok(())
-        },
+        more: |config, model| rope::set_windowed(config, model.kv_heads, model),
         to_json: |config| {
             let mut json = qwen2_moe::to_json(config);
             extend(&mut json, experts::layers_json(config));

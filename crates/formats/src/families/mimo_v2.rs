@@ -111,15 +111,14 @@ const PERIOD: usize = 6;
 /// the form of one object.
 fn fill(fields: &mut Map<String, Json>) {
     field_names::to_known(fields, &[("layernorm_epsilon", "rms_norm_eps")]);
-    let (full, sliding) = ("full_attention", "sliding_attention");
-    field_names::flags_to_kinds(fields, ("hybrid_layer_pattern", "layer_types"), [full, sliding]);
+    field_names::flags_to_kinds(fields, ("hybrid_layer_pattern", "layer_types"), [FULL, SLIDING]);
     experts::fill_layers(fields);
     let value = |key: &str, default: f64| fields.get(key).cloned().unwrap_or(json!(default));
     let share = value(rows::ROTATED.hf[0], 0.334);
     let rope = |theta: Json| json!({"rope_type": "default", "rope_theta": theta, "partial_rotary_factor": share});
     let parameters = json!({
-        "full_attention": rope(value("rope_theta", 5e6)),
-        "sliding_attention": rope(value("swa_rope_theta", 1e4)),
+        (FULL): rope(value("rope_theta", 5e6)),
+        (SLIDING): rope(value("swa_rope_theta", 1e4)),
     });
     fields.entry("rope_parameters").or_insert(parameters);
 }
@@ -148,10 +147,7 @@ fn hf_more(config: Object, model: &mut Hyperparameters) -> Result<()> {
     }
     model.grouped.value_dim = Some(values).filter(|values| *values < model.head_dim);
     let kv_heads = config.setting(SLIDING_KV_HEADS, MAX_HEADS, 2 * model.kv_heads)?;
-    let head_dim = model.head_dim;
-    let rope = rope::windowed(config, head_dim)?;
-    model.windowed = Some(WindowedConfig { kv_heads, head_dim, rope });
-    Ok(())
+    rope::set_windowed(config, kv_heads, model)
 }
 
 fn to_json(config: &Hyperparameters) -> Json {

@@ -52,11 +52,7 @@ pub(super) static MINIMAX_M3: Family = Family {
     gguf: GgufRules {
         name: "minimax-m3",
         activation: Activation::ClampedSwiglu { alpha: ALPHA, limit: LIMIT },
-        experts: GgufExperts {
-            scores: RouterScores::Sigmoid,
-            leading_dense: true,
-            ..BASE.gguf.experts
-        },
+        experts: SIGMOID_EXPERTS,
         more: |keys, file, model| {
             let name = |layer: usize| format!("blk.{layer}.indexer.q_proj.weight");
             let has = |layer| gguf::find(file, &name(layer)).is_some();
@@ -142,7 +138,6 @@ const ALPHA: f32 = 1.702;
 const LIMIT: f32 = 7.0;
 /// Which layers have an index.
 const TYPES: &str = "layer_types";
-const FULL: &str = "full_attention";
 const SPARSE: &str = "minimax_m3_sparse";
 /// The object that published files have the sizes of the index in.
 const INDEX: &str = "sparse_attention_config";

@@ -45,13 +45,7 @@ pub(super) static STEP3P7: Family = Family {
         name: "step35",
         activation: Activation::SiluBeforeLimit,
         half_rotated: true,
-        experts: GgufExperts {
-            scores: RouterScores::Sigmoid,
-            leading_dense: true,
-            shared: true,
-            shared_gate: false,
-            ..BASE.gguf.experts
-        },
+        experts: GgufExperts { shared: true, shared_gate: false, ..SIGMOID_EXPERTS },
         more: |keys, _, model| {
             gguf::windowed(keys, 10_000.0, model)?;
             if let (None, Some(windowed)) =
@@ -182,7 +176,7 @@ fn rope_by_kind(fields: &Map<String, Json>) -> Option<Json> {
         return None;
     }
     let mut parameters = Map::new();
-    for kind in ["full_attention", "sliding_attention"] {
+    for kind in [FULL, SLIDING] {
         let mut own = Map::new();
         for (list, name) in [("rope_theta", "rope_theta"), ("partial_rotary_factors", SHARE)] {
             if let Some(value) = of_kind(fields, list, kind)? {
@@ -190,8 +184,7 @@ fn rope_by_kind(fields: &Map<String, Json>) -> Option<Json> {
             }
         }
         own.insert("rope_type".to_owned(), json!("default"));
-        if let (Some(Json::Object(scaling)), "full_attention") = (fields.get("rope_scaling"), kind)
-        {
+        if let (Some(Json::Object(scaling)), FULL) = (fields.get("rope_scaling"), kind) {
             own.extend(scaling.clone());
         }
         parameters.insert(kind.to_owned(), Json::Object(own));
@@ -279,8 +272,7 @@ fn hf_more(config: Object, model: &mut Hyperparameters) -> Result<()> {
     }
     let of_layer = |window: &Option<usize>| if window.is_some() { heads } else { model.heads };
     model.set_heads(model.windows.iter().map(of_layer).collect());
-    let rope = rope::windowed(config, head_dim)?;
-    model.windowed = Some(WindowedConfig { kv_heads, head_dim, rope });
+    rope::set_windowed(config, kv_heads, model)?;
     let limits = experts::limits(config, LIMITS[1], model.layers)?;
     let dense = |layer: usize| limits[layer].filter(|_| model.experts_of(layer).is_none());
     model.mlp_limits = (0..model.layers).map(dense).collect();
@@ -296,7 +288,7 @@ fn to_json(config: &Hyperparameters) -> Json {
         "model_type": TEXT,
         "num_attention_heads": full.map_or(config.heads, |layer| config.heads_of(layer)),
         (SLIDING_SETTING): {
-            "attention_type": "sliding_attention",
+            "attention_type": SLIDING,
             "num_attention_heads": heads,
             "num_attention_groups": windowed.map_or(config.kv_heads, |windowed| windowed.kv_heads),
             "head_dim": config.head_dim,

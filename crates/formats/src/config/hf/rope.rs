@@ -4,7 +4,7 @@ use super::super::family::Family;
 use super::super::fields::{FULL, MAX_TOKENS, SLIDING};
 use super::super::rows::{self, COMPRESSED_THETA};
 use super::super::yarn;
-use crate::config::schema::Hyperparameters;
+use crate::config::schema::{Hyperparameters, WindowedConfig};
 use crate::error::{Result, shown};
 use crate::json::Object;
 use crate::layers::{RopeConfig, RopeLayout, RopeScaling};
@@ -57,6 +57,18 @@ pub(super) fn read(config: Object, family: &Family, model: &mut Hyperparameters)
 const SHARE: &str = rows::ROTATED.hf[0];
 /// Base of the frequencies.
 const THETA: &str = rows::THETA.hf[0];
+
+/// Sets what layers with a window have of their own, where their heads are as wide as all.
+pub(crate) fn set_windowed(
+    config: Object,
+    kv_heads: usize,
+    model: &mut Hyperparameters,
+) -> Result<()> {
+    let head_dim = model.head_dim;
+    let rope = windowed(config, head_dim)?;
+    model.windowed = Some(WindowedConfig { kv_heads, head_dim, rope });
+    Ok(())
+}
 
 /// Reads the parameters of layers with a window, whose heads have `dim` values: from the object of
 /// their kind, or with the base that config.json names beside the others.
