@@ -96,6 +96,9 @@ fn write_gguf(config: &ModelConfig, path: &Path) {
     let indexed = |layer: &usize| index.is_some_and(|index| index.layers[*layer]);
     let indexed = (0..config.layers.len()).filter(indexed);
     tensors.extend(indexed.map(|layer| one(format!("blk.{layer}.indexer.attn_k.weight"))));
+    let blocks = config.said.block_index.iter().flat_map(|index| &index.layers);
+    let blocks = blocks.flatten().enumerate().filter(|(_, has)| **has);
+    tensors.extend(blocks.map(|(layer, _)| one(format!("blk.{layer}.indexer.q_proj.weight"))));
     if config.said.mamba.as_ref().is_some_and(|mamba| mamba.spec.norm != MambaNorm::None) {
         tensors.push(one("blk.0.ssm_norm.weight".to_owned()));
     }
