@@ -20,7 +20,7 @@ pub struct Embedding {
 
 /// The logistic function of a score: from 0 to 1.
 pub fn probability(score: f32) -> f32 {
-    (1.0 / (1.0 + (-f64::from(score)).exp())) as f32
+    (1.0 / (1.0 + libm::exp(-f64::from(score)))) as f32
 }
 
 impl Service {

@@ -281,6 +281,38 @@ impl std::str::FromStr for Mode {
     }
 }
 
+/// Which bits products may have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Bits {
+    /// The bits of every other CPU: f32 products of BF16, F16 and FP8 weights.
+    Portable,
+    /// The bits of whatever is fastest here.
+    #[default]
+    Fastest,
+}
+
+impl Bits {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Portable, Self::Fastest];
+
+    /// `portable` or `fastest`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Portable => "portable",
+            Self::Fastest => "fastest",
+        }
+    }
+}
+
+impl std::str::FromStr for Bits {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let known = Self::ALL.into_iter().find(|bits| bits.name() == name);
+        known.ok_or_else(|| format!("bits must be portable or fastest, not {name:?}"))
+    }
+}
+
 /// Attention of one layer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AttentionSpec {

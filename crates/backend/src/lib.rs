@@ -30,7 +30,7 @@ pub use cpu::{CPU, Cpu};
 pub use device::DeviceChoice;
 pub use error::Error;
 pub use handles::{
-    AttentionSpec, Buffer, Bytes, Compression, Experts, ExpertsSpec, Gate, GroupRank, Groups,
+    AttentionSpec, Bits, Buffer, Bytes, Compression, Experts, ExpertsSpec, Gate, GroupRank, Groups,
     Growth, HeadColumns, HyperSpec, IndexSpec, KvType, LongRows, Magnitude, Matrix, MatrixSpec,
     MemoryPolicy, Mode, PackedMatrix, Pairs, RecurrenceRule, RecurrenceSpec, RmsNorm, Rope,
     Routing, RowAttention, RowRuns, Scores, Selection, ShortConv, Storage, StreamFactors, Table,

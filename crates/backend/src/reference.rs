@@ -65,7 +65,11 @@ impl Weights for Reference {
     }
 
     fn held(&self, _: &'static QuantType, rows: usize, cols: usize, _: Mode) -> Held {
-        Held { layout: "f32", bytes: Some(rows.saturating_mul(cols).saturating_mul(4)) }
+        Held {
+            layout: "f32",
+            bytes: Some(rows.saturating_mul(cols).saturating_mul(4)),
+            arithmetic: None,
+        }
     }
 
     fn table(&mut self, spec: MatrixSpec) -> Result<Table, Error> {

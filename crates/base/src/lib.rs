@@ -7,6 +7,7 @@
 
 pub mod bytes;
 pub mod direct;
+pub mod math;
 pub mod mem;
 pub mod mmap;
 pub mod name;

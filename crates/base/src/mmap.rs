@@ -55,17 +55,15 @@ impl Mmap {
         range.start.min(end) / page_size() * page_size()..end
     }
 
-    fn advise(&self, range: Range<usize>, advice: i32) {
+    /// Gives advice on a range that begins and ends with pages, or at the end of the map.
+    fn advise(&self, Range { start, end }: Range<usize>, advice: i32) {
         let Some(map) = &self.map else { return };
-        let page = page_size();
-        // Whole pages inside the range: neighbours may still be in use.
-        let start = range.start.next_multiple_of(page);
-        let end = range.end.min(map.len()) / page * page;
+        assert!(end <= map.len().next_multiple_of(page_size()), "pages of the map");
         if start >= end {
             return;
         }
-        // SAFETY: [start, end) lies inside the mapping, which is file-backed and read-only,
-        // so dropping its pages loses nothing. A failing hint changes nothing.
+        // SAFETY: [start, end) lies inside the pages of the mapping, which is file-backed and
+        // read-only, so dropping its pages loses nothing. A failing hint changes nothing.
         unsafe {
             libc::madvise(map.as_ptr().add(start) as *mut libc::c_void, end - start, advice);
         }
@@ -89,12 +87,15 @@ impl Bytes for Mmap {
     }
 
     fn will_need(&self, range: Range<usize>) {
-        self.advise(range, libc::MADV_WILLNEED);
+        self.advise(self.pages_of(range), libc::MADV_WILLNEED);
     }
 
     /// The bytes stay readable; touching them again reads the page cache or the disk.
     fn not_needed(&self, range: Range<usize>) {
-        self.advise(range, libc::MADV_DONTNEED);
+        // Whole pages inside the range: neighbours may still be in use.
+        let page = page_size();
+        let end = range.end.min(self.len()) / page * page;
+        self.advise(range.start.next_multiple_of(page)..end, libc::MADV_DONTNEED);
     }
 
     fn random_access(&self, range: Range<usize>) {
@@ -141,6 +142,9 @@ mod tests {
         std::fs::write(&path, &bytes).unwrap();
         let map = Mmap::open(&path).unwrap();
         map.will_need(0..map.len());
+        // A part of a page, and the last one, which is not full.
+        map.will_need(5000..5010);
+        map.will_need(99_990..map.len());
         map.not_needed(100..90_000);
         assert_eq!(&map[..], &bytes[..]);
         std::fs::remove_file(&path).unwrap();

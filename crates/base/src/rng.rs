@@ -1,5 +1,7 @@
 //! A small seeded generator: the same seed gives the same numbers on every machine.
 
+use crate::math;
+
 /// xoshiro256++ (Blackman and Vigna, 2019), seeded through SplitMix64.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rng {
@@ -54,8 +56,8 @@ impl Rng {
 
     /// Standard normal (Box-Muller).
     pub fn normal(&mut self) -> f32 {
-        let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();
-        (radius * (std::f64::consts::TAU * self.uniform()).cos()) as f32
+        let radius = (-2.0 * math::ln(1.0 - self.uniform())).sqrt();
+        (radius * math::cos(std::f64::consts::TAU * self.uniform())) as f32
     }
 }
 

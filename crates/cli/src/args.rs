@@ -1,7 +1,7 @@
 //! Arguments that several commands share.
 
 use crate::adapter_args::AdapterArgs;
-use crate::device::DeviceArgs;
+use crate::device::{BitsArgs, DeviceArgs};
 use crate::size::{block, bytes, count, threads};
 use crate::weights::WeightsArgs;
 use anyhow::{Context, Result, bail};
@@ -63,6 +63,8 @@ pub(crate) struct LoadArgs {
     /// Compute mode: exact (f32 activations) or fast (activations rounded to the layout's type)
     #[arg(long, value_name = "MODE", default_value = "fast")]
     mode: Mode,
+    #[command(flatten)]
+    bits: BitsArgs,
     /// Type of the KV cache: f32, bf16, f16 or q8_0, of DeepSeek V4 also fp8 [default: f32 in exact
     /// mode, bf16 in fast mode]
     #[arg(long, value_name = "TYPE")]
@@ -320,6 +322,7 @@ impl LoadArgs {
             pin: self.pin,
             numa: self.numa,
             mode: self.mode,
+            bits: self.bits.bits,
             kv_type: self.kv_type,
             rounding: self.cache_rounding,
             context: self.ctx,

@@ -1,7 +1,7 @@
 //! The arguments that choose the device that computes.
 
 use crate::size::bytes;
-use backend::DeviceChoice;
+use backend::{Bits, DeviceChoice};
 use engine::LoadOptions;
 
 /// The arguments for the device.
@@ -16,6 +16,16 @@ pub(crate) struct DeviceArgs {
     /// Maximum memory of a GPU, such as 8GiB [default: all]
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     device_memory: Option<usize>,
+}
+
+/// The argument for the arithmetic of products.
+#[derive(Clone, Copy, Debug, clap::Args)]
+#[command(next_help_heading = "Loading")]
+pub(crate) struct BitsArgs {
+    /// Bits of answers: portable (the same on every CPU) or fastest (BF16 and FP8 weights are
+    /// multiplied in BF16 where this CPU is faster with it, which rounds as this CPU does)
+    #[arg(long, value_name = "WHICH", default_value = "fastest")]
+    pub bits: Bits,
 }
 
 impl DeviceArgs {

@@ -3,6 +3,7 @@
 use crate::args::{FileArgs, LoadArgs, ModelArgs, PoolingArgs, SnapshotArgs};
 use crate::kv_dir::KvDirArgs;
 use crate::model;
+use crate::output;
 use crate::placement::PlacementArgs;
 use anyhow::{Context, Result};
 use api::{ModelDescription, Service};
@@ -291,7 +292,7 @@ fn describe(engine: &Engine, time: Duration) -> String {
     let mib = |bytes: usize| bytes as f64 / f64::from(1 << 20);
     format!(
         "{} ({}): loaded in {:.2} s; weights {:.1} MiB, KV cache {:.1} MiB for {} tokens, at \
-         most {} per request; {} threads, {}",
+         most {} per request; {} threads, {}, {}",
         info.name,
         info.architecture,
         time.as_secs_f64(),
@@ -301,6 +302,7 @@ fn describe(engine: &Engine, time: Duration) -> String {
         info.context_length,
         engine.threads(),
         engine.isa(),
+        output::bits(engine.arithmetic()),
     )
 }
 

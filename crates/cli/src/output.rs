@@ -5,6 +5,7 @@
 use crate::logging;
 use anstyle::Style;
 use anyhow::{Context, Result};
+use kernels::Arithmetic;
 use serde::Serialize;
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -47,6 +48,16 @@ pub(crate) fn report<J: Serialize>(
     to_text: impl FnOnce() -> String,
 ) -> Result<()> {
     if as_json { json(&to_json()) } else { text(&to_text()) }
+}
+
+/// Whether every CPU computes the bits of a model with this arithmetic, and what keeps it from
+/// that.
+pub(crate) fn bits(arithmetic: &str) -> String {
+    let others = arithmetic.split('+').filter(|name| !Arithmetic::is_portable_name(name));
+    match others.collect::<Vec<_>>().join(", ") {
+        none if none.is_empty() => "bits: portable".to_owned(),
+        others => format!("bits: not portable ({others})"),
+    }
 }
 
 /// A number of things.

@@ -3,7 +3,7 @@
 use crate::output::check_output;
 use crate::progress::WorkProgress;
 use anyhow::{Context, Result, bail};
-use engine::{LoadOptions, PACK_EXTENSION, PackedPart, Runner, WeightsMemory};
+use engine::{LoadOptions, PACK_EXTENSION, PackedPart, Runner, Settings, WeightsMemory};
 use formats::{Checkpoint, OpenOptions, PackOrigin, PackWriter};
 use models::placement::Placement;
 use serde::Serialize;
@@ -76,7 +76,7 @@ pub fn pack(
             source.display()
         );
     }
-    let path = target(out, &runner);
+    let path = target(out, runner.settings());
     if path.exists() && !options.force {
         bail!("{} exists already; --force replaces it", path.display());
     }
@@ -89,8 +89,8 @@ pub fn pack(
 }
 
 /// The file to write: `out`, or one in it if it is a folder.
-fn target(out: &Path, runner: &Runner) -> PathBuf {
-    let name = format!("{}.{}.{PACK_EXTENSION}", runner.settings().checkpoint, runner.isa());
+fn target(out: &Path, settings: &Settings) -> PathBuf {
+    let name = format!("{}.{}.{PACK_EXTENSION}", settings.checkpoint, settings.arithmetic);
     if out.is_dir() { out.join(name) } else { out.to_owned() }
 }
 
@@ -130,7 +130,7 @@ fn origin(
         digest: digest.with_context(|| format!("{path}: the digest was not computed"))?,
         identity: settings.checkpoint.clone(),
         mode: settings.mode.name().to_owned(),
-        isa: runner.isa().to_owned(),
+        arithmetic: settings.arithmetic.clone(),
     })
 }
 
@@ -157,8 +157,8 @@ impl PackSummary {
     /// The summary as a line.
     pub fn to_line(&self) -> String {
         let Self { path, bytes, matrices, origin } = self;
-        let mib = *bytes as f64 / f64::from(1 << 20);
-        format!("wrote {}: {matrices} matrices, {mib:.1} MiB, for {}", path.display(), origin.isa)
+        let (path, mib) = (path.display(), *bytes as f64 / f64::from(1 << 20));
+        format!("wrote {path}: {matrices} matrices, {mib:.1} MiB, for {}", origin.arithmetic)
     }
 }
 

@@ -34,7 +34,7 @@ fn fallback(ty: &'static QuantType) -> &'static QuantType {
         [(&quant::Q4_K, &quant::Q5_0), (&quant::Q5_K, &quant::Q5_1), (&quant::Q6_K, &quant::Q8_0)];
     match CLOSEST.iter().find(|(from, _)| *from == ty) {
         Some((_, to)) => to,
-        None if ty.block_len == 256 => &quant::IQ4_NL,
+        None if ty.block_len > 32 => &quant::IQ4_NL,
         None => &quant::F16,
     }
 }

@@ -45,7 +45,7 @@ pub fn choose(name: &str) -> Result<DeviceChoice, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use backend::{DeviceOptions, Mode};
+    use backend::{Bits, DeviceOptions, Mode};
 
     #[test]
     fn an_unknown_device_is_an_error_that_lists_all() {
@@ -65,6 +65,7 @@ mod tests {
             pin: false,
             numa: false,
             mode: Mode::Exact,
+            bits: Bits::Fastest,
             which: None,
             memory: None,
         };

@@ -4,6 +4,7 @@ mod biases;
 mod canonical;
 mod output_head;
 
+use base::math;
 use canonical::BASE_PREFIX;
 pub(crate) use canonical::{canonical_name, gguf_name};
 use output_head::{EMBEDDING, OUTPUT};
@@ -222,10 +223,12 @@ impl Checkpoint {
     pub fn exponentials(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
         let view = self.require(name, shape)?;
         let exponentials = view.to_f32()?.into_iter().enumerate().map(|(at, number)| {
-            Some(number.exp()).filter(|found| found.is_finite()).ok_or_else(|| {
-                let expected = "expected numbers whose exponentials are finite";
-                view.error(format!("{expected}, found {number} as value {at}"))
-            })
+            Some(math::exp(f64::from(number)) as f32).filter(|found| found.is_finite()).ok_or_else(
+                || {
+                    let expected = "expected numbers whose exponentials are finite";
+                    view.error(format!("{expected}, found {number} as value {at}"))
+                },
+            )
         });
         exponentials.collect()
     }

@@ -6,6 +6,7 @@
 //! convolution loses a dimension of size 1. Rows are gathered, and values computed, when they are
 //! read.
 
+use base::math;
 use std::iter::once;
 use std::ops::Range;
 use std::sync::Arc;
@@ -59,7 +60,7 @@ impl DeltaTensors<'_> {
             (Some("ssm_a"), _)
                 if self.config.said.delta.is_some() || self.config.said.mamba.is_some() =>
             {
-                computed(&flat(view), |log| -(f64::from(log).exp() as f32))
+                computed(&flat(view), |log| -(math::exp(f64::from(log)) as f32))
             }
             (Some(part), &[channels, 1, kernel]) if is_convolution(part) => {
                 view.with(view.ty, vec![channels, kernel], view.bytes())

@@ -180,7 +180,7 @@ impl Builder {
         let template = self.template.as_deref().map(read_template).transpose()?;
         let checkpoint = Checkpoint::open(path, &OpenOptions { name: self.name.clone() })?;
         let (assets, runner) = self.load_both(&checkpoint)?;
-        let (memory, threads, isa) = (runner.memory(), runner.threads(), runner.isa().to_owned());
+        let (memory, threads, isa) = (runner.memory(), runner.threads(), runner.isa());
         let warnings = runner.warnings().to_vec();
         let card = ModelCard::of(&checkpoint, &runner.settings().checkpoint);
         let parallel = self.engine.running.max(1);

@@ -153,6 +153,11 @@ impl Engine {
         &self.isa
     }
 
+    /// Returns the name of the arithmetic in use: engines of equal names compute equal bits.
+    pub fn arithmetic(&self) -> &str {
+        &self.info().arithmetic
+    }
+
     /// Ends the engine: waits until its thread has ended, which stores the last prefixes on disk
     /// where there is a folder for them, but not longer than `most`. Other handles of the engine,
     /// such as clones of its service, must be dropped before. Returns whether it ended; without

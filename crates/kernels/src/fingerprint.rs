@@ -1,29 +1,15 @@
-//! What the machine, not this program, contributes to bits: sine and cosine of the system's
-//! mathematical library, and products of BF16 pairs, whose rounding is the CPU's own.
+//! What the machine, not this program, contributes to bits: products of BF16 pairs, whose rounding
+//! is the CPU's own.
 
 use crate::isa::Isa;
 use crate::layout::{GROUP, Inputs, Weights, packed};
 use crate::quant::by_name;
 use base::{AlignedVec, ThreadPool};
 
-/// Values that are equal on machines that give equal bits: rotary angles of fixed positions and, if
-/// `isa` has products of BF16 pairs, a fixed product.
+/// Values that are equal on machines that give equal bits: a fixed product of BF16 pairs, or
+/// nothing if `isa` has none.
 pub fn fingerprint(isa: Isa) -> Vec<f32> {
-    let mut values = angles();
-    values.extend(product(isa).into_iter().flatten());
-    values
-}
-
-fn angles() -> Vec<f32> {
-    const PAIRS: usize = 64;
-    let frequencies: [f32; PAIRS] = std::array::from_fn(|pair| 1e4f32.powf(-(pair as f32) / 64.0));
-    let (mut cos, mut sin) = ([0.0; PAIRS], [0.0; PAIRS]);
-    let mut values = frequencies.to_vec();
-    for position in [1, 31, 4095, 131_071, 1_000_003] {
-        crate::rope::angles(position, &frequencies, 1.0, &mut cos, &mut sin);
-        values.extend(cos.iter().chain(&sin));
-    }
-    values
+    product(isa).unwrap_or_default()
 }
 
 /// A product of BF16 weights with BF16 activations: of many sizes, so that the order of sums, what
@@ -36,7 +22,7 @@ fn product(isa: Isa) -> Option<Vec<f32>> {
     let value = |at: usize| {
         let sign = if at.is_multiple_of(3) { -1.0 } else { 1.0 };
         let size = ((at * 7) % 23) as i32 - 11 - if at.is_multiple_of(31) { 60 } else { 0 };
-        sign * (1.0 + (at * 37 % 128) as f32 / 128.0) * 2f32.powi(size)
+        sign * (1.0 + (at * 37 % 128) as f32 / 128.0) * base::math::exp2(f64::from(size)) as f32
     };
     let weights = (0..GROUP * COLS).map(|at| half::bf16::from_f32(value(at)));
     let bytes: Vec<u8> = weights.flat_map(half::bf16::to_le_bytes).collect();
@@ -61,10 +47,9 @@ mod tests {
 
     #[test]
     fn products_of_pairs_are_part_of_it_where_there_are_any() {
-        let angles = angles().len();
         for isa in Isa::available() {
             let values = fingerprint(isa);
-            let expected = if isa.has_bf16_dot() { angles + 5 * GROUP } else { angles };
+            let expected = if isa.has_bf16_dot() { 5 * GROUP } else { 0 };
             assert_eq!(values.len(), expected, "{isa:?}");
             assert!(values.iter().all(|value| value.is_finite()), "{isa:?}");
             assert_eq!(values, fingerprint(isa));

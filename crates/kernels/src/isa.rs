@@ -187,6 +187,16 @@ impl Isa {
         false
     }
 
+    /// The same without products of BF16, whose bits other CPUs do not have.
+    pub fn portable(self) -> Self {
+        #[cfg(target_arch = "x86_64")]
+        if self.has_bf16_dot() {
+            // Its features are a part of those with BF16.
+            return Self(IsaKind::Avx512Vnni);
+        }
+        self
+    }
+
     /// Whether BF16 products are computed in tile registers.
     pub(crate) fn has_tiles(self) -> bool {
         #[cfg(target_arch = "x86_64")]

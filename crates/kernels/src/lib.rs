@@ -12,8 +12,9 @@ compile_error!("checkpoints hold little-endian values, which kernels read as the
 
 /// Version of the arithmetic: raised whenever a kernel, or the order in which models call kernels,
 /// gives other bits than before, so that stored numbers are not mixed with new ones.
-pub const ARITHMETIC: u32 = 2;
+pub const ARITHMETIC: u32 = 3;
 
+mod arithmetic;
 pub mod attention;
 pub mod compress;
 pub mod conv;
@@ -34,5 +35,6 @@ pub mod routing;
 pub mod sampling;
 pub mod select;
 
+pub use arithmetic::Arithmetic;
 pub use fingerprint::fingerprint;
 pub use isa::{ISA_VARIABLE, Isa};

@@ -2,6 +2,7 @@
 //! the position.
 
 use crate::lanes::{Lanes, isa_dispatch};
+use base::math;
 
 /// Which two values of a head form a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,12 +45,12 @@ impl Magnitude {
     pub fn at(&self, position: u32) -> f32 {
         let Some(Growth { beta, every, offset }) = self.growth else { return self.factor };
         let steps = position.saturating_add(offset) / every.max(1);
-        self.factor * (1.0 + beta * (1.0 + steps as f32).ln())
+        self.factor * (1.0 + beta * math::ln(f64::from(1.0 + steps as f32)) as f32)
     }
 }
 
-/// Writes `cos` and `sin` of `position * frequency`, times `magnitude`, for each frequency, in f32
-/// as the reference implementation computes them.
+/// Writes `cos` and `sin` of `position * frequency`, times `magnitude`, for each frequency. Angles
+/// are f32, as the reference implementation computes them; their functions are rounded once.
 pub fn angles(
     position: u32,
     frequencies: &[f32],
@@ -59,8 +60,8 @@ pub fn angles(
 ) {
     assert!(frequencies.len() == cos.len() && cos.len() == sin.len(), "one angle a pair");
     for ((frequency, cos), sin) in frequencies.iter().zip(cos).zip(sin) {
-        let (s, c) = (position as f32 * frequency).sin_cos();
-        (*sin, *cos) = (s * magnitude, c * magnitude);
+        let (s, c) = math::sin_cos(f64::from(position as f32 * frequency));
+        (*sin, *cos) = (s as f32 * magnitude, c as f32 * magnitude);
     }
 }
 

@@ -5,6 +5,7 @@
 //! text.
 
 use crate::error::Error;
+use base::math;
 use formats::Checkpoint;
 use formats::layers::HeadActivation;
 
@@ -108,7 +109,8 @@ impl LayerNorm {
     fn apply(&self, x: &mut [f32]) {
         let count = x.len() as f64;
         let mean = x.iter().map(|value| f64::from(*value)).sum::<f64>() / count;
-        let squares = x.iter().map(|value| (f64::from(*value) - mean).powi(2));
+        let apart = x.iter().map(|value| f64::from(*value) - mean);
+        let squares = apart.map(|it| it * it);
         let scale = 1.0 / (squares.sum::<f64>() / count + self.eps).sqrt();
         for (at, (value, weight)) in x.iter_mut().zip(&self.weight).enumerate() {
             let bias = self.bias.get(at).copied().unwrap_or(0.0);
@@ -123,13 +125,14 @@ fn applied(function: HeadActivation, x: f32) -> f32 {
     let wide = f64::from(x);
     let value = match function {
         HeadActivation::Identity => wide,
-        HeadActivation::Tanh => wide.tanh(),
+        HeadActivation::Tanh => math::tanh(wide),
         HeadActivation::Gelu => 0.5 * wide * erfc(-wide / std::f64::consts::SQRT_2),
         HeadActivation::GeluTanh => {
-            let inner = (2.0 / std::f64::consts::PI).sqrt() * (wide + 0.044_715 * wide.powi(3));
-            0.5 * wide * (1.0 + inner.tanh())
+            let inner =
+                (2.0 / std::f64::consts::PI).sqrt() * (wide + 0.044_715 * wide * wide * wide);
+            0.5 * wide * (1.0 + math::tanh(inner))
         }
-        HeadActivation::Silu => wide / (1.0 + (-wide).exp()),
+        HeadActivation::Silu => wide / (1.0 + math::exp(-wide)),
         HeadActivation::Relu => wide.max(0.0),
     };
     value as f32
@@ -150,7 +153,7 @@ fn erfc(x: f64) -> f64 {
         return 1.0 - 2.0 / root * sum;
     }
     let fraction = (1..100).rev().fold(x, |rest, n| x + f64::from(n) / 2.0 / rest);
-    (-x * x).exp() / fraction / root
+    math::exp(-x * x) / fraction / root
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use backend::{Backend, Batch, LongRows, Magnitude, Pairs, Rope};
+use base::math;
 use formats::layers::Growth;
 use formats::layers::{RopeConfig, RopeLayout, RopeScaling};
 use std::f32::consts::TAU;
@@ -110,7 +111,12 @@ impl Ropes {
 /// The inverse of the unscaled frequency of each pair.
 fn powers(rope: &RopeConfig) -> impl Iterator<Item = f32> {
     let (dim, theta) = (rope.dim, rope.theta);
-    (0..dim / 2).map(move |pair| theta.powf((2 * pair) as f32 / dim as f32))
+    (0..dim / 2).map(move |pair| power(theta, pair, dim))
+}
+
+/// `theta` to the share of `pair` in `dim`, which is f32 as the reference computes it.
+fn power(theta: f32, pair: usize, dim: usize) -> f32 {
+    math::pow(f64::from(theta), f64::from((2 * pair) as f32 / dim as f32)) as f32
 }
 
 /// Frequencies divided by a factor each, as the reference computes them.
@@ -151,7 +157,7 @@ fn yarn(rope: &RopeConfig) -> Vec<f32> {
     // The pair with this many turns over the original context.
     let pair = |turns: f32| {
         let context = original_context as f64 / (f64::from(turns) * std::f64::consts::TAU);
-        f64::from(dim) * context.ln() / (2.0 * f64::from(rope.theta).ln())
+        f64::from(dim) * math::ln(context) / (2.0 * math::ln(f64::from(rope.theta)))
     };
     let (mut low, mut high) = (pair(beta_fast), pair(beta_slow));
     if truncate {
@@ -164,7 +170,7 @@ fn yarn(rope: &RopeConfig) -> Vec<f32> {
     let (low, length) = (low as f32, (high - low) as f32);
     let divided = |at: usize| ((at as f32 - low) / length).clamp(0.0, 1.0);
     let frequencies = (0..rope.dim / 2).map(|at| {
-        let plain = rope.theta.powf((2 * at) as f32 / dim);
+        let plain = power(rope.theta, at, rope.dim);
         let kept = 1.0 - divided(at);
         1.0 / (factor * plain) * (1.0 - kept) + 1.0 / plain * kept
     });

@@ -148,7 +148,8 @@ fn identity(info: &AdapterInfo) -> String {
 pub(crate) fn open_for_tests() -> Option<WebGpu> {
     let name = fixtures::gpu()?;
     let which = name.split_once(':').map(|(_, which)| which);
-    let (threads, pin, mode, memory) = (1, false, backend::Mode::Exact, None);
-    let options = DeviceOptions { threads, pin, numa: false, mode, which, memory };
+    let (pin, mode, bits) = (false, backend::Mode::Exact, backend::Bits::Fastest);
+    let (threads, numa, memory) = (1, false, None);
+    let options = DeviceOptions { threads, pin, numa, mode, bits, which, memory };
     Some(open_adapter(&options).unwrap_or_else(|error| panic!("{name}: {error}")))
 }

@@ -7,6 +7,7 @@ mod errors;
 mod exports;
 mod families;
 mod limits;
+mod mathematics;
 mod operations;
 mod references;
 mod tables;
@@ -83,6 +84,7 @@ pub(crate) static ENFORCED: &[Rule] = &[
     Rule::new("a type name is defined at most twice", types::check),
     Rule::new("no two calls pass the same tuple", tuples::check),
     Rule::new("errors of public functions are documented", errors::check),
+    Rule::new("functions of floats are of base::math", mathematics::check),
 ];
 
 #[cfg(test)]

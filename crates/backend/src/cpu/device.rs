@@ -2,8 +2,10 @@
 
 use super::machine::Cpu;
 use crate::error::Error;
+use crate::handles::Bits;
 use crate::memory;
 use crate::seam::{Backend, Device, DeviceInfo, DeviceOptions};
+use kernels::Isa;
 
 /// The CPUs of this machine.
 pub static CPU: Device = Device { name: "cpu", is_gpu: false, list: list_cpu, open: open_cpu };
@@ -17,7 +19,7 @@ pub(super) fn list_cpu() -> Vec<DeviceInfo> {
         missing: Vec::new(),
         notes: Vec::new(),
     };
-    match kernels::Isa::detect() {
+    match Isa::detect() {
         Ok(isa) => isa.name().clone_into(&mut info.driver),
         Err(problem) => info.missing.push(problem),
     }
@@ -29,7 +31,9 @@ pub(super) fn open_cpu(options: &DeviceOptions<'_>) -> Result<Box<dyn Backend>, 
         let problem = "there is one device cpu: expected no number or name behind it";
         return Err(Error::Device(problem.to_owned()));
     }
-    let mut cpu = Cpu::new(options.threads, options.mode)?;
+    let isa = Isa::detect().map_err(Error::Isa)?;
+    let isa = if options.bits == Bits::Portable { isa.portable() } else { isa };
+    let mut cpu = Cpu::with_isa(options.threads, options.mode, isa)?;
     match (options.numa, options.pin) {
         (true, pin) => cpu.bind_to_nodes(pin)?,
         (false, true) => cpu.pin_threads()?,

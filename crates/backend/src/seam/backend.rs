@@ -5,9 +5,11 @@ use super::operations::Operations;
 use super::weights::Weights;
 use crate::batch::Batch;
 use crate::error::Error;
-use crate::handles::Mode;
+use crate::handles::{Bits, Mode};
 use crate::memory::{FreeMemory, Memory};
 use base::Profile;
+use kernels::Arithmetic;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// A device that models are loaded into. Whatever implements the four traits is one.
@@ -71,6 +73,8 @@ pub struct DeviceOptions<'a> {
     pub numa: bool,
     /// The mode of products with matrices that name none.
     pub mode: Mode,
+    /// Which bits products may have; those of a GPU are its own.
+    pub bits: Bits,
     /// Which of the devices of this kind: a number, or a part of a name. `None` for the first.
     pub which: Option<&'a str>,
     /// Most bytes of the device's memory; `None` for all.
@@ -81,8 +85,13 @@ pub struct DeviceOptions<'a> {
 pub trait Executor: Send {
     /// The table entry of the device.
     fn device(&self) -> &'static Device;
-    /// Name of the arithmetic of this backend: equal names stand for equal bits.
+    /// Name of what computes: the instruction set of a CPU, the adapter and driver of a GPU.
     fn identity(&self) -> String;
+    /// Decides the arithmetic of a model whose products have `products`, before anything of it is
+    /// loaded. Returns its name: equal names stand for equal bits.
+    fn decide_arithmetic(&mut self, _products: &BTreeSet<Arithmetic>) -> String {
+        self.identity()
+    }
     /// Number of compute threads.
     fn threads(&self) -> usize;
     /// Pins the calling thread, which should only compute from now on, if the others are pinned.

@@ -8,6 +8,7 @@ use crate::handles::{
 };
 use crate::memory::{StreamPlan, StreamStats, TableStats};
 use crate::routes::{ExpertBytes, ExpertUse};
+use kernels::Arithmetic;
 use kernels::quant::QuantType;
 use std::borrow::Cow;
 
@@ -157,4 +158,6 @@ pub struct Held {
     pub layout: &'static str,
     /// Bytes of the copy in this layout; `None` if the bytes of the file are used as they are.
     pub bytes: Option<usize>,
+    /// What decides the bits of its products; `None` where the device's name says it.
+    pub arithmetic: Option<Arithmetic>,
 }

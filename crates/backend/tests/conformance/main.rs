@@ -15,14 +15,22 @@ mod sequences;
 mod sparse;
 mod streams;
 
-use backend::{Backend, DeviceOptions, Mode};
+use backend::{Backend, Bits, DeviceOptions, Mode};
 use pair::Pair;
 
 /// Opens a device.
 fn open(name: &str, mode: Mode) -> Box<dyn Backend> {
     let choice = devices::choose(name).expect("a device of this build");
     let which = choice.which.as_deref();
-    let options = DeviceOptions { threads: 2, pin: false, numa: false, mode, which, memory: None };
+    let options = DeviceOptions {
+        threads: 2,
+        pin: false,
+        numa: false,
+        mode,
+        bits: Bits::Fastest,
+        which,
+        memory: None,
+    };
     (choice.device.open)(&options).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 

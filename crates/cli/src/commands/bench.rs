@@ -1,7 +1,7 @@
 //! `gannet bench`: prefill and decode rates, compared with what the machine sustains.
 
 use crate::adapter_args::AdapterArgs;
-use crate::device::DeviceArgs;
+use crate::device::{BitsArgs, DeviceArgs};
 use crate::exit::WrongUsage;
 use crate::model::{self, BUILTIN};
 use crate::output;
@@ -69,6 +69,8 @@ pub(crate) struct Args {
     /// Compute mode: exact (f32 activations) or fast
     #[arg(long, default_value = "fast")]
     mode: Mode,
+    #[command(flatten)]
+    bits: BitsArgs,
     /// Type of the KV cache [default: f32 in exact mode, bf16 in fast mode]
     #[arg(long, value_name = "TYPE")]
     kv_type: Option<KvType>,
@@ -189,6 +191,7 @@ fn load(checkpoint: &Checkpoint, args: &Args, threads: usize) -> Result<Runner> 
         pin: args.pin,
         numa: args.numa,
         mode: args.mode,
+        bits: args.bits.bits,
         kv_type: args.kv_type,
         context: Some(prompt.max(decode)),
         chunk: Some(plan.chunk.max(logit_rows)),

@@ -10,6 +10,7 @@ use crate::interrupt::Watch;
 use crate::placement::PlacementArgs;
 use crate::{load, output, progress};
 use anyhow::{Result, bail};
+use base::math;
 use engine::{KvMemory, LoadOptions, Runner, SingleSequence};
 use formats::{Checkpoint, OpenOptions};
 use kernels::kv::KvType;
@@ -146,7 +147,7 @@ impl Totals {
             .zip(b)
             .map(|(&a, &b)| {
                 let (a, b) = (f64::from(a) - total_a, f64::from(b) - total_b);
-                a.exp() * (a - b)
+                math::exp(a) * (a - b)
             })
             .sum();
         self.tokens += 1;
@@ -168,7 +169,7 @@ fn best(logits: &[f32]) -> usize {
 }
 
 fn print(as_json: bool, totals: &Totals, context: usize) -> Result<()> {
-    let perplexity = totals.nll.map(|nll| totals.mean(nll).exp());
+    let perplexity = totals.nll.map(|nll| math::exp(totals.mean(nll)));
     let divergence = totals.mean(totals.divergence);
     let agreement = totals.mean(totals.agreements as f64);
     if as_json {

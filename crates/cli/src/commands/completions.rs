@@ -4,7 +4,7 @@ use crate::output;
 use crate::size::BLOCKS;
 use anyhow::Result;
 use api::CacheIsolation;
-use backend::Mode;
+use backend::{Bits, Mode};
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, Command, ValueHint};
 use clap_complete::Shell;
@@ -61,6 +61,7 @@ fn values(arg: &Arg) -> Vec<&'static str> {
         "weights-preload" => vec!["auto", "off"],
         "kv-block" => BLOCKS.to_vec(),
         "mode" => [Mode::Exact, Mode::Fast].map(Mode::name).to_vec(),
+        "bits" => Bits::ALL.map(Bits::name).to_vec(),
         "device" => {
             let names = devices::DEVICES.iter().map(|device| device.name);
             std::iter::once("auto").chain(names).collect()

@@ -1,6 +1,7 @@
 //! Windows over the tokens of a text, and probabilities from logits.
 
 use anyhow::{Result, bail};
+use base::math;
 use std::ops::Range;
 
 /// Default context, where the model's is not shorter.
@@ -44,8 +45,8 @@ pub(super) fn windows(len: usize, context: usize, stride: usize) -> Vec<(Range<u
 /// The logarithm of the sum that softmax divides by, in double precision.
 pub(super) fn log_total(logits: &[f32]) -> f64 {
     let largest = f64::from(logits.iter().copied().fold(f32::NEG_INFINITY, f32::max));
-    let sum: f64 = logits.iter().map(|&logit| (f64::from(logit) - largest).exp()).sum();
-    largest + sum.ln()
+    let sum: f64 = logits.iter().map(|&logit| math::exp(f64::from(logit) - largest)).sum();
+    largest + math::ln(sum)
 }
 
 /// `-log p(target)`.

@@ -11,6 +11,7 @@ use crate::interrupt::Watch;
 use crate::placement::PlacementArgs;
 use crate::{load, output, progress};
 use anyhow::{Result, bail};
+use base::math;
 use engine::{KvMemory, LoadOptions, Runner, SingleSequence};
 use formats::{Checkpoint, OpenOptions};
 use indicatif::ProgressBar;
@@ -89,7 +90,7 @@ fn score(runner: &mut Runner, ids: &[u32], stride: Option<u32>) -> Result<Score>
     let (mut score, watch) = (Score::default(), Watch::new());
     for (window, scored) in windows {
         score.add(score_window(runner, &ids[window], scored, &bar, &watch)?);
-        bar.set_message(format!("perplexity {:.4}", score.mean().exp()));
+        bar.set_message(format!("perplexity {:.4}", math::exp(score.mean())));
     }
     bar.finish_and_clear();
     if score.tokens == 0 {
@@ -142,7 +143,7 @@ fn print(as_json: bool, score: Score, seconds: f64, context: usize) -> Result<()
     if as_json {
         return output::json(&json!({
             "mean_nll": mean,
-            "perplexity": mean.exp(),
+            "perplexity": math::exp(mean),
             "tokens": tokens,
             "context": context,
             "seconds": seconds,
@@ -150,7 +151,7 @@ fn print(as_json: bool, score: Score, seconds: f64, context: usize) -> Result<()
     }
     output::lines([
         format!("mean NLL    {mean:.6}"),
-        format!("perplexity  {:.4}", mean.exp()),
+        format!("perplexity  {:.4}", math::exp(mean)),
         format!("tokens      {tokens} scored, windows of {context}"),
     ])
 }

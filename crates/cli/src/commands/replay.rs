@@ -10,9 +10,11 @@ use crate::size::threads;
 use crate::{load, output, progress};
 use anyhow::{Context, Result, anyhow, bail};
 use api::constraint_of_trace;
+use backend::Bits;
 use engine::trace::{Divergence, TraceSettings};
 use engine::{EngineHandle, EngineOptions, LoadOptions, Trace, start};
 use formats::{Checkpoint, OpenOptions};
+use kernels::Arithmetic;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -152,6 +154,10 @@ impl Replay {
             context: longest,
             chunk: Some(args.chunk),
             mode: then.mode.parse().map_err(wrong)?,
+            bits: match Arithmetic::is_portable_name(&then.arithmetic) {
+                true => Bits::Portable,
+                false => Bits::Fastest,
+            },
             kv_type: Some(then.kv_type.parse().map_err(wrong)?),
             rounding: match &*then.rounding {
                 "" => None,

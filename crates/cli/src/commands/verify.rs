@@ -7,7 +7,7 @@ mod text_cases;
 mod texts;
 
 use crate::adapter_args::{self, AdapterArgs};
-use crate::device::DeviceArgs;
+use crate::device::{BitsArgs, DeviceArgs};
 use crate::exit::SilentExit;
 use crate::placement::PlacementArgs;
 use crate::size::threads;
@@ -42,6 +42,8 @@ pub(crate) struct Args {
     /// Compute mode: exact (f32 activations) or fast
     #[arg(long, default_value = "exact")]
     mode: Mode,
+    #[command(flatten)]
+    bits: BitsArgs,
     /// Type of the KV cache [default: f32 in exact mode, bf16 in fast mode]
     #[arg(long, value_name = "TYPE")]
     kv_type: Option<KvType>,
@@ -118,6 +120,7 @@ fn check_numbers(
     let options = LoadOptions {
         threads: args.threads,
         mode: args.mode,
+        bits: args.bits.bits,
         context: Some(longest.unwrap_or(1).max(1)),
         chunk: Some(args.chunk),
         logit_rows: 32,

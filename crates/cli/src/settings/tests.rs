@@ -136,11 +136,12 @@ fn every_key_is_the_name_of_a_flag() {
 }
 
 /// Values of which each flag takes some.
-const VALUES: [&str; 16] = [
+const VALUES: [&str; 17] = [
     "77",
     "true",
     "off",
     "exact",
+    "portable",
     "bf16",
     "mean",
     "::2",

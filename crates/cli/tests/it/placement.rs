@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// What holds for the built-in model without rules, with an instruction set that every CPU has.
 const BUILT_IN: &str = "\
-mode fast, scalar
+mode fast, scalar, bits: portable
 
 kind       layers  tensors  stored  held  mode   memory  device  threads  numa  rule      bytes
 embed      -             1  bf16    bf16  fast   mapped  cpu     all      -     -      1.00 MiB

@@ -1,8 +1,10 @@
 //! `gannet quantize`: what it writes loads, computes and tokenizes as the source does.
 
 use crate::gannet::{check_error, file, path, run, run_with_input, succeed};
+use formats::TensorView;
 use formats::gguf::{GgufFile, GgufWriter, Value as GgufValue};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::path::Path;
 
 const TEXT: &str = "Once upon a time, 12345 birds\n\tdidn't sing. <|im_end|> Möwe 🐦你好\n";
@@ -49,6 +51,20 @@ fn the_built_in_model_in_eight_bits_says_the_same() {
     assert_eq!(shown["config"]["architecture"], "qwen3", "{shown}");
     assert_eq!(shown["metadata"]["general.file_type"], 7);
     assert_eq!(shown["metadata"]["general.name"], "gannet-tiny");
+}
+
+#[test]
+fn types_without_mixtures_are_those_of_all_matrices_of_layers() {
+    for (ty, file_type) in [("nvfp4", 39), ("q1_0", 40), ("q2_0", 41)] {
+        let out = path(&format!("tiny-{ty}.gguf"));
+        quantize("builtin", &out, ty, &[]);
+        let file = GgufFile::open(Path::new(&out)).unwrap();
+        let of_layers = |it: &&TensorView| it.name.starts_with("blk.") && it.shape.len() == 2;
+        let types = file.tensors().iter().filter(of_layers).map(|it| it.ty.name);
+        assert_eq!(types.collect::<BTreeSet<_>>(), BTreeSet::from([ty]));
+        assert_eq!(file.metadata().opt_id("general.file_type").unwrap(), Some(file_type));
+        assert_eq!(answer(&out, "exact"), answer(&out, "exact"), "{ty}");
+    }
 }
 
 /// Verifies against a reference, except cases that need a rule for which GGUF files have no key.

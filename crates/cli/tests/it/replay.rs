@@ -2,8 +2,9 @@
 
 #![cfg(unix)]
 
-use crate::gannet::{check_error, file, path, run, succeed, until};
+use crate::gannet::{Ended, check_error, command, file, path, run, succeed, until};
 use crate::serving::Server;
+use kernels::{ISA_VARIABLE, Isa};
 use serde_json::{Value, json};
 
 /// Waits for `count` trace files in `folder`.
@@ -40,6 +41,32 @@ fn answers_given_in_company_come_out_the_same_alone() {
     let report: Value = serde_json::from_str(&report).unwrap();
     assert_eq!((&report["traces"], &report["same"]), (&json!(12), &json!(12)), "{report}");
     one_other_bit_is_found(&files[0]);
+}
+
+/// Bits that every CPU computes: those of a quantised model, and of BF16 weights where they are
+/// asked for.
+#[test]
+fn a_trace_repeats_on_another_instruction_set() {
+    let whole = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny");
+    for (name, model) in [("bytes", "builtin"), ("floats", whole)] {
+        for by in [Isa::SCALAR, *Isa::available().last().unwrap()] {
+            let folder = path(&format!("traces-{name}-{}", by.name()));
+            let _ = std::fs::remove_dir_all(&folder);
+            let args = ["-m", model, "--bits", "portable", "--trace-dir", &folder];
+            let server = Server::start_with(by, &args);
+            let body =
+                json!({ "prompt": "What is the opposite of hot?", "max_tokens": 9, "seed": 4 });
+            server.answer("POST /v1/completions", &body);
+            traces(&folder, 1);
+            server.end("-TERM");
+            for isa in Isa::available() {
+                let mut again = command();
+                again.env(ISA_VARIABLE, isa.name()).args(["replay", &folder, "-m", model]);
+                let ended = Ended::from(again.output().unwrap());
+                assert_eq!(ended.code, Some(0), "{name} of {by:?} with {isa:?}: {ended:?}");
+            }
+        }
+    }
 }
 
 fn one_other_bit_is_found(trace: &std::path::Path) {

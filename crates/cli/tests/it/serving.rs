@@ -3,6 +3,7 @@
 #![cfg(unix)]
 
 use crate::gannet::{check_error, command, run};
+use kernels::{ISA_VARIABLE, Isa};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -24,7 +25,17 @@ impl Server {
 
     /// As [`start`](Self::start), listening where `args` say.
     pub fn start_anywhere(args: &[&str]) -> Self {
+        Self::run(command(), args)
+    }
+
+    /// As [`start`](Self::start), computing with an instruction set.
+    pub fn start_with(isa: Isa, args: &[&str]) -> Self {
         let mut command = command();
+        command.env(ISA_VARIABLE, isa.name());
+        Self::run(command, &[&["--port", "0"], args].concat())
+    }
+
+    fn run(mut command: Command, args: &[&str]) -> Self {
         command.arg("serve").args(args).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let err = BufReader::new(child.stderr.take().unwrap());

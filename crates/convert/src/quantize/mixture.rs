@@ -176,7 +176,7 @@ static MIXTURES: &[Mixture] = &[
     ] },
     plain("nvfp4", 39, &quant::NVFP4),
     plain("q1_0", 40, &quant::Q1_0),
-    plain("q2_0", 41, &quant::Q2_0),
+    Mixture { name: "q2_0", file_type: 41, base: &quant::Q2_0, rules: TERNARY_RULES },
     plain("bf16", 32, &quant::BF16),
     plain("f16", 1, &quant::F16),
     plain("f32", 0, &quant::F32),

@@ -1,7 +1,7 @@
 //! Random weights at the speed of memory: normal values are drawn once, and runs of them are copied
 //! in random order.
 
-use base::Rng;
+use base::{Rng, math};
 use kernels::quant::QuantType;
 use std::collections::HashMap;
 
@@ -85,7 +85,7 @@ impl RandomWeights {
 
     /// Factors after Zipf, `1 / rank^skew`, of `count` experts in random order.
     pub fn zipf(&mut self, count: usize, skew: f64) -> Vec<f32> {
-        let factor = |rank: usize| (rank as f64).powf(-skew) as f32;
+        let factor = |rank: usize| math::pow(rank as f64, -skew) as f32;
         let mut factors: Vec<f32> = (1..=count).map(factor).collect();
         for end in (1..count).rev() {
             factors.swap(end, self.rng.below(end as u64 + 1) as usize);

@@ -9,16 +9,16 @@ use backend::{AdapterSet, ScaledAdapter};
 use base::Name;
 
 /// Version of the encoding: raised when a label, the order or the encoding changes.
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 
 /// The parent of first blocks of `block` positions that are computed under `settings`.
 pub(crate) fn block_root(settings: &Settings, block: usize) -> Name {
-    let Settings { checkpoint, mode, kv_type, identity, placement, slices, rounding } = settings;
+    let Settings { checkpoint, mode, kv_type, arithmetic, placement, slices, rounding } = settings;
     let mut bytes = vec![VERSION];
     write_field(&mut bytes, "checkpoint", checkpoint);
     write_field(&mut bytes, "mode", mode.name());
     write_field(&mut bytes, "kv_type", kv_type.name());
-    write_field(&mut bytes, "isa", identity);
+    write_field(&mut bytes, "arithmetic", arithmetic);
     write_field(&mut bytes, "placement", placement);
     write_field(&mut bytes, "slices", &slices.to_string());
     write_field(&mut bytes, "block", &block.to_string());
@@ -82,7 +82,7 @@ mod tests {
             checkpoint: "0123abcd".into(),
             mode: Mode::Fast,
             kv_type: KvType::Bf16,
-            identity: "avx512bf16".into(),
+            arithmetic: "bytes+f32".into(),
             placement: "fedc".into(),
             slices: 2,
             rounding: None,
@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn block_names_do_not_depend_on_source_names() {
         let root = block_root(&settings(), 32);
-        assert_eq!(root.to_string(), "26fb39b1d3599aa41e31ccdd278fd1fc");
+        assert_eq!(root.to_string(), "b0533af66ce6b27cf82ce8edc19603f3");
     }
 
     #[test]
@@ -150,7 +150,7 @@ mod tests {
             Settings { checkpoint: "0123abce".into(), ..settings() },
             Settings { mode: Mode::Exact, ..settings() },
             Settings { kv_type: KvType::F16, ..settings() },
-            Settings { identity: "avx512".into(), ..settings() },
+            Settings { arithmetic: "f32".into(), ..settings() },
             Settings { placement: "fed".into(), ..settings() },
             Settings { slices: 1, ..settings() },
             Settings { rounding: Some(CacheRounding::Off), ..settings() },

@@ -50,10 +50,10 @@ pub(super) fn open(options: &LoadOptions) -> Result<Box<dyn Backend>, Error> {
         threads if threads <= MAX_THREADS => threads,
         threads => return Err(Error::Threads { threads, most: MAX_THREADS }),
     };
-    let LoadOptions { pin, numa, mode, device_memory: memory, .. } = *options;
+    let LoadOptions { pin, numa, mode, bits, device_memory: memory, .. } = *options;
     let DeviceChoice { device, which } = &options.device;
     let which = which.as_deref();
-    Ok((device.open)(&DeviceOptions { threads, pin, numa, mode, which, memory })?)
+    Ok((device.open)(&DeviceOptions { threads, pin, numa, mode, bits, which, memory })?)
 }
 
 /// Returns the placement of each tensor, and a digest of what `rules` change in it.

@@ -4,7 +4,7 @@ use super::adapter_base::AdapterSource;
 use super::cache_rounding::CacheRounding;
 use super::cache_size::KvMemory;
 use crate::observe::expert_profile::ProfileUse;
-use backend::{DeviceChoice, KvType, Mode};
+use backend::{Bits, DeviceChoice, KvType, Mode};
 use formats::Pooling;
 use models::Ranks;
 use models::placement::Placement;
@@ -26,6 +26,8 @@ pub struct LoadOptions {
     pub numa: bool,
     /// Compute mode.
     pub mode: Mode,
+    /// Which bits products may have.
+    pub bits: Bits,
     /// Storage type of the KV cache; `None` for the mode's default.
     pub kv_type: Option<KvType>,
     /// Maximum number of tokens of a sequence; `None` for the model's context, as far as memory
@@ -89,6 +91,7 @@ impl Default for LoadOptions {
             pin: false,
             numa: false,
             mode: Mode::default(),
+            bits: Bits::default(),
             kv_type: None,
             context: None,
             kv_memory: KvMemory::default(),

@@ -90,8 +90,8 @@ fn check(
             let bytes = part.range.len();
             Err(format!(
                 "part {part}: expected weights of type {} in layout {layout}, as {device} reads \
-                 them, found layout {found} of {bytes} bytes, packed on {}",
-                part.ty, origin.isa
+                 them, found layout {found} of {bytes} bytes, packed for {}",
+                part.ty, origin.arithmetic
             ))
         }
     }

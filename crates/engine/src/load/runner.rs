@@ -60,7 +60,7 @@ pub struct Runner {
 
 impl std::fmt::Debug for Runner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Runner({}, {})", self.info.name, self.settings.identity)
+        write!(f, "Runner({}, {})", self.info.name, self.isa())
     }
 }
 
@@ -72,18 +72,19 @@ impl Runner {
     /// If options are out of range, the model is not supported, or the memory does not suffice.
     pub fn load(checkpoint: &Checkpoint, options: &LoadOptions) -> Result<Self, Error> {
         let config = checkpoint.config();
-        let backend = open(options)?;
+        let mut backend = open(options)?;
         let unlimited = unlimited(options, &*backend);
         let (rounding, unrounded) = rounding(config, options.rounding, options.mode)?;
         let native = rounding == Some(CacheRounding::Native);
         let kv_type = options.kv_type.unwrap_or(options.mode.default_kv_type());
         check_kv_type(config, kv_type, native)?;
         let (placed, placement) = place(checkpoint, &*backend, options.placement.as_deref())?;
+        let products = placed.iter().filter_map(|placed| placed.arithmetic).collect();
         let settings = Settings {
             checkpoint: identity(checkpoint),
             mode: options.mode,
             kv_type,
-            identity: backend.identity(),
+            arithmetic: backend.decide_arithmetic(&products),
             placement,
             slices: options.ranks.slices.as_ref().map_or(1, |slices| slices.ranks()),
             rounding,
@@ -97,6 +98,7 @@ impl Runner {
         let info = ModelInfo {
             name: config.name.clone(),
             architecture: config.architecture.clone(),
+            arithmetic: settings.arithmetic.clone(),
             context_length: context,
             vocab_size: config.vocab,
             cache_tokens: groups[0].blocks * options.block,
@@ -189,9 +191,9 @@ impl Runner {
         self.backend.threads()
     }
 
-    /// Name of the arithmetic in use: the instruction set of a CPU.
-    pub fn isa(&self) -> &str {
-        &self.settings.identity
+    /// Name of what computes: the instruction set of a CPU, or a GPU.
+    pub fn isa(&self) -> String {
+        self.backend.identity()
     }
 
     /// Name of the kind of device that computes.

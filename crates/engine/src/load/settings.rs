@@ -12,8 +12,9 @@ pub struct Settings {
     pub mode: Mode,
     /// Storage type of the KV cache.
     pub kv_type: KvType,
-    /// Name of the backend's arithmetic: the instruction set of a CPU.
-    pub identity: String,
+    /// Name of the arithmetic: what decides the bits of products on CPUs, as
+    /// [`Arithmetic::name_of_all`](kernels::Arithmetic::name_of_all) has it, or a GPU.
+    pub arithmetic: String,
     /// Digest of what placement rules change; empty if they change nothing.
     pub placement: String,
     /// Number of ranks that hold a slice of each layer.

@@ -16,8 +16,10 @@ pub struct TraceSettings {
     pub mode: String,
     /// Storage type of the KV cache.
     pub kv_type: String,
-    /// Name of the arithmetic: the instruction set of a CPU.
-    pub isa: String,
+    /// Name of the arithmetic.
+    pub arithmetic: String,
+    /// [`kernels::ARITHMETIC`] of the version that computed.
+    pub arithmetic_version: u32,
     /// Digest of what placement rules change; empty if they change nothing.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub placement: String,
@@ -38,13 +40,14 @@ pub struct TraceSettings {
 impl TraceSettings {
     /// The settings of a runner.
     pub fn of(runner: &Runner) -> Self {
-        let Settings { checkpoint, mode, kv_type, identity, placement, rounding, .. } =
+        let Settings { checkpoint, mode, kv_type, arithmetic, placement, rounding, .. } =
             &runner.settings;
         Self {
             checkpoint: checkpoint.clone(),
             mode: mode.name().into(),
             kv_type: kv_type.name().into(),
-            isa: identity.clone(),
+            arithmetic: arithmetic.clone(),
+            arithmetic_version: kernels::ARITHMETIC,
             placement: placement.clone(),
             rounding: rounding.map_or("", CacheRounding::name).into(),
             adapters: adapters_text(runner.adapters()),
@@ -61,12 +64,14 @@ impl TraceSettings {
 
     /// The first setting that decides bits and differs: its name and both values. Checkpoints are
     /// not compared where their digests are of different versions.
-    pub fn difference<'a>(&'a self, other: &'a Self) -> Option<(&'static str, &'a str, &'a str)> {
+    pub fn difference(&self, other: &Self) -> Option<(&'static str, String, String)> {
+        let versions = [self, other].map(|it| it.arithmetic_version.to_string());
         let pairs = [
             ("checkpoint", &self.checkpoint, &other.checkpoint),
             ("mode", &self.mode, &other.mode),
             ("kv_type", &self.kv_type, &other.kv_type),
-            ("isa", &self.isa, &other.isa),
+            ("arithmetic", &self.arithmetic, &other.arithmetic),
+            ("arithmetic_version", &versions[0], &versions[1]),
             ("placement", &self.placement, &other.placement),
             ("rounding", &self.rounding, &other.rounding),
             ("adapters", &self.adapters, &other.adapters),
@@ -75,7 +80,7 @@ impl TraceSettings {
         pairs
             .into_iter()
             .find(|(name, a, b)| counts(name) && a != b)
-            .map(|(name, a, b)| (name, a.as_str(), b.as_str()))
+            .map(|(name, a, b)| (name, a.clone(), b.clone()))
     }
 }
 

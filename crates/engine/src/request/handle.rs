@@ -19,6 +19,8 @@ pub struct ModelInfo {
     pub name: String,
     /// Family of the model, such as `qwen3`.
     pub architecture: String,
+    /// Name of the arithmetic: what decides the bits of products.
+    pub arithmetic: String,
     /// Maximum number of tokens of prompt and answer together.
     pub context_length: usize,
     /// Number of logits.

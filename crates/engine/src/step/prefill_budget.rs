@@ -116,7 +116,7 @@ impl StepFit {
         let variance = self.rows_squared / self.weight - rows * rows;
         let slope = (self.rows_seconds / self.weight - rows * seconds) / variance;
         // Steps of nearly equal size do not determine a slope.
-        let told = variance > (0.02 * rows).powi(2);
+        let told = variance > 0.02 * 0.02 * rows * rows;
         let row = if told { slope.clamp(0.25 * even, even) } else { even };
         Some(((seconds - row * rows).max(0.0), row))
     }

@@ -19,11 +19,17 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Version of the format.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Most bytes of a trace that is read.
 const MAX_BYTES: u64 = 1 << 30;
 /// Traces that may wait to be written before further ones are dropped.
 const PENDING: usize = 1024;
+
+/// The part of a trace that every version has.
+#[derive(Deserialize)]
+struct TraceVersion {
+    version: u32,
+}
 
 /// The record of one request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -185,12 +191,15 @@ impl Trace {
     pub fn read(path: &Path) -> Result<Self, String> {
         let name = path.display();
         let text = formats::read_text(path, MAX_BYTES).map_err(|error| error.to_string())?;
-        let trace: Self = serde_json::from_str(&text)
-            .map_err(|error| format!("{name}: expected a trace, found otherwise: {error}"))?;
-        match trace.version {
-            VERSION => Ok(trace),
-            other => Err(format!("{name}: expected version {VERSION} of traces, found {other}")),
+        let other = |error| format!("{name}: expected a trace, found otherwise: {error}");
+        let TraceVersion { version } = serde_json::from_str(&text).map_err(other)?;
+        if version != VERSION {
+            return Err(format!(
+                "{name}: expected version {VERSION} of traces, found {version}: bits are those of \
+                 the version that wrote it"
+            ));
         }
+        serde_json::from_str(&text).map_err(other)
     }
 }
 

@@ -7,14 +7,16 @@ mod scripted;
 use crate::adapters::write_adapter;
 use crate::checkpoints::{architectures, config, random};
 use crate::determinism::{Answer, collect};
+use crate::instruction_sets::cpu_with;
 use crate::kinds::{has_states, has_windows};
 use crate::reuse::{ask_in, request};
-use backend::{AdapterSet, Mode, ScaledAdapter};
+use backend::{AdapterSet, Bits, DeviceChoice, Mode, ScaledAdapter};
 use engine::{
     DiskCache, DiskWrite, EngineHandle, EngineOptions, Event, KvMemory, LoadOptions, Request,
     Runner, start,
 };
 use formats::Checkpoint;
+use kernels::Isa;
 use kernels::kv::KvType;
 use sched::CacheLookup;
 use scripted::Scripted;
@@ -39,10 +41,19 @@ struct Setup {
     kv_type: KvType,
     weights: &'static str,
     cache: usize,
+    /// The fastest here where none is named.
+    isa: Option<Isa>,
+    bits: Bits,
 }
 
-const FAST: Setup =
-    Setup { mode: Mode::Fast, kv_type: KvType::Bf16, weights: "digest", cache: 4 << 20 };
+const FAST: Setup = Setup {
+    mode: Mode::Fast,
+    kv_type: KvType::Bf16,
+    weights: "digest",
+    cache: 4 << 20,
+    isa: None,
+    bits: Bits::Fastest,
+};
 
 impl Stored {
     fn start(checkpoint: &Checkpoint, setup: &Setup, folder: &Path) -> Self {
@@ -51,6 +62,8 @@ impl Stored {
 
     fn open(checkpoint: &Checkpoint, setup: &Setup, options: StoreOptions) -> Self {
         let load = LoadOptions {
+            device: setup.isa.map_or_else(DeviceChoice::default, cpu_with),
+            bits: setup.bits,
             mode: setup.mode,
             kv_type: Some(setup.kv_type),
             threads: 2,
@@ -114,6 +127,52 @@ fn check(checkpoint: &Checkpoint, setup: &Setup, prompts: &[(Vec<u32>, Option<us
         let engine = Stored::start(checkpoint, setup, empty.path());
         assert_eq!(engine.ask(prompt), (0, answer), "{name}: prompt {at}");
         engine.end();
+    }
+}
+
+/// The tokens found in `folder` and the answer, by an engine with an instruction set.
+fn ask_with(
+    checkpoint: &Checkpoint,
+    folder: &Path,
+    (isa, bits): (Isa, Bits),
+    prompt: &[u32],
+) -> (usize, Answer) {
+    let engine = Stored::start(checkpoint, &Setup { isa: Some(isa), bits, ..FAST }, folder);
+    let answer = engine.ask(prompt);
+    engine.end();
+    answer
+}
+
+#[test]
+fn blocks_of_another_instruction_set_are_found_in_the_same_class() {
+    let prompt = prompt(90);
+    for architecture in ["qwen3", "qwen3_5", "deepseek_v3", "gpt_oss"] {
+        let (checkpoint, _folder) = random(architecture);
+        for by in Isa::available() {
+            let folder = tempfile::tempdir().unwrap();
+            let ask = |isa| ask_with(&checkpoint, folder.path(), (isa, Bits::Portable), &prompt);
+            let (found, answer) = ask(by);
+            assert_eq!(found, 0, "{architecture} {by:?}");
+            for isa in Isa::available() {
+                let (found, again) = ask(isa);
+                assert!(found > 0 && again == answer, "{architecture} of {by:?} with {isa:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn blocks_of_another_class_are_not() {
+    let (checkpoint, _folder) = random("qwen3");
+    let prompt = prompt(90);
+    for isa in Isa::available().into_iter().filter(|isa| isa.has_bf16_dot()) {
+        let folder = tempfile::tempdir().unwrap();
+        for (bits, is_found) in
+            [(Bits::Portable, false), (Bits::Fastest, false), (Bits::Fastest, true)]
+        {
+            let (found, _) = ask_with(&checkpoint, folder.path(), (isa, bits), &prompt);
+            assert_eq!(found > 0, is_found, "{isa:?} {bits:?}");
+        }
     }
 }
 

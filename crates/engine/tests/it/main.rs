@@ -9,6 +9,7 @@ mod devices;
 mod disk;
 mod embeddings;
 mod encoders;
+mod instruction_sets;
 mod kinds;
 mod laws;
 mod layers;

@@ -66,7 +66,11 @@ impl Weights for Fragile {
     /// As on every GPU, weights of all types are copied to the device, also where the CPU under it
     /// has no layout of its own for them.
     fn held(&self, ty: &'static QuantType, rows: usize, cols: usize, _: Mode) -> Held {
-        Held { layout: "fragile", bytes: Some(rows * cols / ty.block_len * ty.block_bytes) }
+        Held {
+            layout: "fragile",
+            bytes: Some(rows * cols / ty.block_len * ty.block_bytes),
+            arithmetic: None,
+        }
     }
 
     delegate! {

@@ -60,7 +60,7 @@ fn write_parts(
         digest: "unknown".to_owned(),
         identity: settings.checkpoint.clone(),
         mode: settings.mode.name().to_owned(),
-        isa: settings.identity.clone(),
+        arithmetic: settings.arithmetic.clone(),
     };
     change(&mut origin);
     let mut writer = PackWriter::create(path, origin).unwrap();
@@ -179,9 +179,9 @@ fn a_layout_that_this_machine_does_not_read_is_named() {
     let mut runner = load(&checkpoint, PackChoice::Off, "q8_0").unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = pack_path(&folder);
-    let sme = |origin: &mut PackOrigin| origin.isa = "sme".into();
+    let sme = |origin: &mut PackOrigin| origin.arithmetic = "sme".into();
     write_parts(&path, &mut runner, sme, |part| part.layout = "int8-sme".into());
-    let isa = runner.settings().identity.clone();
+    let isa = runner.isa();
     let first = runner.packed_parts().remove(0);
     let part = &first.part;
     let error = load(&checkpoint, PackChoice::File(path.clone()), "q8_0").unwrap_err();
@@ -190,7 +190,7 @@ fn a_layout_that_this_machine_does_not_read_is_named() {
         error,
         format!(
             "{path}: part {part}: expected weights of type {ty} in layout {layout}, as {isa} reads \
-             them, found layout int8-sme of {bytes} bytes, packed on sme"
+             them, found layout int8-sme of {bytes} bytes, packed for sme"
         )
     );
 }

@@ -3,12 +3,14 @@
 
 use crate::adapters::write_adapter;
 use crate::checkpoints::{architectures, config, config_of, open, write};
+use crate::instruction_sets::portable;
 use crate::placement::{BUILT_IN_Q8_0, rule, rules};
 use backend::{AdapterSet, Mode, ScaledAdapter};
 use base::Rng;
 use dist::{Comm, Local};
 use engine::{LoadOptions, Runner, SingleSequence};
 use formats::layers::OpSpec;
+use kernels::Isa;
 use models::Ranks;
 use std::path::Path;
 use std::sync::Arc;
@@ -51,19 +53,32 @@ fn on_each_placed<T: Send>(
     ranks: Vec<Ranks>,
     work: impl Fn(usize, Runner) -> T + Sync,
 ) -> Vec<Result<T, String>> {
-    let (work, placement) = (&work, &Arc::new(rules(text)));
+    let placement = Some(Arc::new(rules(text)));
+    on_each_with(folder, ranks, work, |_| LoadOptions {
+        mode,
+        placement: placement.clone(),
+        ..LoadOptions::default()
+    })
+}
+
+/// As the function above, with options of each rank.
+fn on_each_with<T: Send>(
+    folder: &Path,
+    ranks: Vec<Ranks>,
+    work: impl Fn(usize, Runner) -> T + Sync,
+    options: impl Fn(usize) -> LoadOptions + Sync,
+) -> Vec<Result<T, String>> {
+    let (work, options) = (&work, &options);
     std::thread::scope(|scope| {
         let threads = ranks.into_iter().enumerate().map(|(rank, ranks)| {
             scope.spawn(move || {
                 let options = LoadOptions {
-                    mode,
                     threads: 1,
                     chunk: Some(CHUNK),
                     logit_rows: 8,
                     context: Some(128),
                     ranks,
-                    placement: Some(placement.clone()),
-                    ..LoadOptions::default()
+                    ..options(rank)
                 };
                 let runner = Runner::load(&open(folder), &options);
                 drop(options);
@@ -153,6 +168,36 @@ fn stages_give_the_bits_of_one_rank() {
                 let (together, alone) = together_and_alone(folder.path(), mode, grid(stages, 1));
                 for logits in together {
                     assert_eq!(bits(&logits), bits(&alone), "{architecture} {mode:?} {stages}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn stages_on_unlike_instruction_sets_give_the_bits_of_one() {
+    let all = Isa::available();
+    for architecture in architectures() {
+        let folder = folder_of(architecture, 2);
+        for mode in [Mode::Exact, Mode::Fast] {
+            let alone = on_each_with(
+                folder.path(),
+                vec![Ranks::default()],
+                |_, mut runner| logits(&mut runner),
+                |_| portable(Isa::SCALAR, mode),
+            );
+            let alone = bits(alone[0].as_ref().unwrap());
+            for (at, isa) in all.iter().enumerate() {
+                let isas = [*isa, all[(at + 1) % all.len()]];
+                let together = on_each_with(
+                    folder.path(),
+                    grid(2, 1),
+                    |_, mut runner| logits(&mut runner),
+                    |rank| portable(isas[rank], mode),
+                );
+                for logits in together {
+                    let logits = bits(&logits.unwrap());
+                    assert!(logits == alone, "{architecture} {mode:?} {isas:?}");
                 }
             }
         }

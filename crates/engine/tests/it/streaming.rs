@@ -283,7 +283,7 @@ fn write_pack(path: &Path, runner: &mut Runner) {
         digest: "unknown".to_owned(),
         identity: settings.checkpoint.clone(),
         mode: settings.mode.name().to_owned(),
-        isa: settings.identity.clone(),
+        arithmetic: settings.arithmetic.clone(),
     };
     let mut writer = PackWriter::create(path, origin).unwrap();
     for part in runner.packed_parts() {

@@ -9,6 +9,7 @@ mod tensors;
 pub use folded::RowFactors;
 pub(crate) use tensors::Tensors;
 
+use base::math;
 use serde_json::{Value as Json, json};
 
 use super::family::Family;
@@ -47,7 +48,7 @@ impl RopeScaling {
                 let (factor, context) = (f64::from(*factor), *original_context as f64);
                 let divisor = |pair: usize| {
                     let exponent = 2.0 * pair as f64 / dim as f64;
-                    let wavelength = std::f64::consts::TAU * f64::from(theta).powf(exponent);
+                    let wavelength = std::f64::consts::TAU * math::pow(f64::from(theta), exponent);
                     // Position of a wavelength between the long ones (0) and the short ones (1).
                     let ramp = ((context / wavelength - low) / (high - low)).clamp(0.0, 1.0);
                     (1.0 / ((1.0 - ramp) / factor + ramp)) as f32

@@ -27,13 +27,9 @@ pub(super) static GEMMA3: Family = Family {
         more: hf_more,
         to_json: |config| {
             let mut json = gelu_json(config);
-            extend(
-                &mut json,
-                json!({
-                    "model_type": TEXT,
-                    "query_pre_attn_scalar": f64::from(config.attention_scale).powi(-2),
-                }),
-            );
+            let scale = f64::from(config.attention_scale);
+            let scalar = 1.0 / (scale * scale);
+            extend(&mut json, json!({"model_type": TEXT, "query_pre_attn_scalar": scalar}));
             json
         },
         ..GEMMA.hf

@@ -1,6 +1,7 @@
 //! Hunyuan (dense): norms of heads behind the rotation, whose base grows with a factor.
 
 use super::prelude::*;
+use base::math;
 
 pub(super) static HUNYUAN_V1_DENSE: Family = Family {
     name: "hunyuan_v1_dense",
@@ -10,7 +11,8 @@ pub(super) static HUNYUAN_V1_DENSE: Family = Family {
         more: |config, model| {
             if let Some(alpha) = rope::alpha(config)? {
                 let dim = model.head_dim as f32;
-                model.rope.theta *= alpha.powf(dim / (dim - 2.0));
+                model.rope.theta *=
+                    math::pow(f64::from(alpha), f64::from(dim / (dim - 2.0))) as f32;
                 if !model.rope.theta.is_finite() {
                     let problem = format!("expected a factor of a finite base, found {alpha}");
                     return Err(config.error("rope_scaling.alpha", problem));

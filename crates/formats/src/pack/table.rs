@@ -8,7 +8,7 @@ use std::ops::Range;
 pub(super) const MAGIC: &[u8; 8] = b"gannetWP";
 
 /// Version of the format.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 
 /// Parts begin at multiples of this, a page of most systems.
 pub(super) const PAGE: usize = 4096;
@@ -30,8 +30,8 @@ pub struct PackOrigin {
     pub identity: String,
     /// Compute mode.
     pub mode: String,
-    /// Instruction set.
-    pub isa: String,
+    /// Name of the arithmetic that the layouts are for.
+    pub arithmetic: String,
 }
 
 /// A packed matrix.

@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use std::path::PathBuf;
 
 fn origin() -> PackOrigin {
-    let [digest, identity, mode, isa] = ["d1", "i1", "fast", "avx2"].map(str::to_owned);
-    PackOrigin { digest, identity, mode, isa }
+    let [digest, identity, mode, arithmetic] = ["d1", "i1", "fast", "bytes+f32"].map(str::to_owned);
+    PackOrigin { digest, identity, mode, arithmetic }
 }
 
 fn part_of(name: &str, index: u32, ty: &'static QuantType) -> PackPart {
@@ -93,7 +93,7 @@ fn other_versions_and_places_outside_the_file_are_named() {
         let found = problem(&changed(&bytes, change));
         assert_eq!(found, format!("x.gpack: {expected}"));
     };
-    check(&|header, _| header[8] = 9, "expected version 1 of the format, found 9");
+    check(&|header, _| header[8] = 9, "expected version 2 of the format, found 9");
     let layouts = format!("expected version {LAYOUT_VERSION} of the layouts, found 99");
     check(&|header, _| header[12] = 99, &layouts);
     check(&|_, table| table.parts[1].name = "a".into(), "part a 0: there are two");

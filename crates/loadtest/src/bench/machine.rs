@@ -46,11 +46,12 @@ pub(super) struct Probe {
 }
 
 impl Probe {
-    /// A machine that computes with `threads` threads, of which nothing is measured yet.
+    /// A machine that computes with `threads` threads, of which nothing is measured yet; without
+    /// products of BF16 if bits are portable.
     ///
     /// # Errors
     /// If the threads cannot be started, or the memory cannot be allocated.
-    pub fn new(threads: usize) -> Result<Self> {
+    pub fn new(threads: usize, is_portable: bool) -> Result<Self> {
         let pool = ThreadPool::new(threads).context("cannot start threads")?;
         let mut data = AlignedVec::try_zeroed(BUFFER / size_of::<f32>())
             .context("cannot measure the memory's bandwidth")?;
@@ -61,6 +62,7 @@ impl Probe {
             }
         });
         let isa = Isa::detect().unwrap_or(Isa::SCALAR);
+        let isa = if is_portable { isa.portable() } else { isa };
         let (bandwidth, f32_gops, bf16_gops, int8_gops) = Default::default();
         Ok(Self { pool, isa, data, bandwidth, f32_gops, bf16_gops, int8_gops })
     }

@@ -21,6 +21,7 @@ use anyhow::Result;
 use engine::Runner;
 use formats::Checkpoint;
 use ids::TokenIds;
+use kernels::Arithmetic;
 use machine::Probe;
 use measure::Bench;
 use work::ForwardCost;
@@ -37,7 +38,8 @@ pub fn bench(
     plan: &BenchPlan,
     measured: impl FnMut(),
 ) -> Result<BenchReport> {
-    let probe = Probe::new(runner.threads())?;
+    let is_portable = Arithmetic::is_portable_name(&runner.settings().arithmetic);
+    let probe = Probe::new(runner.threads(), is_portable)?;
     runner.pin_caller();
     let cost = ForwardCost::of(checkpoint, runner.settings(), probe.isa);
     let ids = match &plan.ids {
@@ -54,6 +56,7 @@ pub fn bench(
         architecture: checkpoint.config().architecture.clone(),
         mode: settings.mode.name(),
         kv_type: settings.kv_type.name(),
+        arithmetic: settings.arithmetic.clone(),
         machine,
         disk: None,
         results,

@@ -17,6 +17,7 @@ pub struct BenchReport {
     pub(super) architecture: String,
     pub(super) mode: &'static str,
     pub(super) kv_type: &'static str,
+    pub(super) arithmetic: String,
     pub(super) machine: Machine,
     /// What the disk gives, where experts are streamed.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -52,8 +53,9 @@ impl BenchReport {
 
     /// The report as a table.
     pub fn to_table(&self) -> String {
-        let Self { model, architecture, mode, kv_type, machine, .. } = self;
-        let mut text = format!("{model} ({architecture}), mode {mode}, KV cache {kv_type}\n");
+        let Self { model, architecture, mode, kv_type, arithmetic, machine, .. } = self;
+        let mut text =
+            format!("{model} ({architecture}), mode {mode}, KV cache {kv_type}, {arithmetic}\n");
         let _ = write!(text, "machine: {} threads, {}", machine.threads, machine.isa);
         let (least, most) = (machine.read_bandwidth_min_gbs, machine.read_bandwidth_max_gbs);
         let median = machine.read_bandwidth_gbs;

@@ -101,7 +101,7 @@ pub fn bench_scaling(
     let (mut model, mut isa) = (String::new(), String::new());
     for &threads in threads {
         let runner = load(threads)?;
-        (model, isa) = (runner.info().name.clone(), runner.isa().to_owned());
+        (model, isa) = (runner.info().name.clone(), runner.isa());
         let mut driver = Driver::start(runner, plan)?;
         let all = driver.run(plan)?;
         driver.stop()?;

@@ -58,6 +58,12 @@ impl RulePlace {
             }
         };
         let packs = tensor.packed_bytes(ty, mode, backend).is_some();
+        let is_packed = match memory {
+            TensorMemory::Packed => true,
+            // As it would be in memory.
+            TensorMemory::Disk => packs,
+            TensorMemory::Mapped | TensorMemory::Locked | TensorMemory::Copied => false,
+        };
         Ok(Placed {
             name: tensor.name.clone(),
             kind: tensor.kind,
@@ -66,12 +72,8 @@ impl RulePlace {
             ty,
             memory,
             memory_is_ruled: self.memory.is_some(),
-            is_packed: match memory {
-                TensorMemory::Packed => true,
-                // As it would be in memory.
-                TensorMemory::Disk => packs,
-                TensorMemory::Mapped | TensorMemory::Locked | TensorMemory::Copied => false,
-            },
+            is_packed,
+            arithmetic: tensor.arithmetic(ty, if is_packed { mode } else { Mode::Exact }, backend),
             device,
             prefill_threads: self.prefill_threads.or(self.threads),
             decode_threads: self.decode_threads.or(self.threads),

@@ -3,6 +3,7 @@
 use super::tensor::TensorInfo;
 use backend::{Device, MemoryPolicy, Mode, ThreadLimits};
 use formats::layers::TensorKind;
+use kernels::Arithmetic;
 use kernels::quant::QuantType;
 use regex::Regex;
 use std::ops::RangeInclusive;
@@ -138,6 +139,9 @@ pub struct Placed {
     pub memory_is_ruled: bool,
     /// Whether products read a packed layout.
     pub is_packed: bool,
+    /// What decides the bits of its products; `None` of what is not multiplied, and on devices
+    /// whose name says it.
+    pub arithmetic: Option<Arithmetic>,
     /// Device that computes with it.
     pub device: &'static Device,
     /// Largest number of threads in prefill; `None` for all.

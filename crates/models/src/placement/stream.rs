@@ -107,6 +107,7 @@ mod tests {
 
     fn placed(name: &str, bytes: usize) -> Placed {
         Placed {
+            arithmetic: None,
             name: name.to_owned(),
             kind: tensor_kind(name).0,
             rule: None,

@@ -1,9 +1,10 @@
 //! The facts about a tensor that placement uses, and its size in memory.
 
-use backend::{Backend, Mode};
+use backend::{Backend, Held, Mode};
 use formats::families::{layer_of, tensor_kind};
 use formats::layers::TensorKind;
 use formats::{Checkpoint, TensorView};
+use kernels::Arithmetic;
 use kernels::quant::QuantType;
 
 const EMBED: &str = "token_embd.weight";
@@ -84,20 +85,34 @@ impl TensorInfo {
     }
 
     /// Bytes of a copy of this type that `backend` packs for products in `mode`, if it packs the
-    /// type. Tables are looked up, not multiplied.
+    /// type.
     pub fn packed_bytes(
         &self,
         ty: &'static QuantType,
         mode: Mode,
         backend: &dyn Backend,
     ) -> Option<usize> {
-        let (count, rows, cols) = self.matrices();
+        let each = self.held(ty, mode, backend)?.bytes?;
+        Some(self.matrices().0.saturating_mul(each))
+    }
+
+    /// What decides the bits of products with this tensor as `ty`.
+    pub fn arithmetic(
+        &self,
+        ty: &'static QuantType,
+        mode: Mode,
+        backend: &dyn Backend,
+    ) -> Option<Arithmetic> {
+        self.held(ty, mode, backend)?.arithmetic
+    }
+
+    /// How `backend` holds each matrix of this tensor as `ty`. Tables are looked up, not
+    /// multiplied.
+    fn held(&self, ty: &'static QuantType, mode: Mode, backend: &dyn Backend) -> Option<Held> {
+        let (_, rows, cols) = self.matrices();
         let is_table = self.kind == TensorKind::Embed || self.is_ngram_table();
-        if self.is_vector() || is_table || self.elements() == 0 {
-            return None;
-        }
-        let each = backend.held(ty, rows, cols, mode).bytes?;
-        Some(count.saturating_mul(each))
+        let is_multiplied = !self.is_vector() && !is_table && self.elements() > 0;
+        is_multiplied.then(|| backend.held(ty, rows, cols, mode))
     }
 
     /// Bytes of an unpacked copy in this type, or the bytes in the file if the type allows no copy.

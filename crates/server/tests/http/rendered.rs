@@ -47,6 +47,7 @@ impl Stage {
         let info = ModelInfo {
             name: "test/family".into(),
             architecture: "script".into(),
+            arithmetic: "f32".into(),
             context_length: CONTEXT,
             vocab_size,
             cache_tokens: CONTEXT,

@@ -90,8 +90,8 @@ pub(super) fn pow(a: &Value, b: &Value) -> Result<Value, Error> {
         Some(Numbers::Int(x, y)) if y >= 0 => {
             int(u32::try_from(y).ok().and_then(|y| x.checked_pow(y)))
         }
-        Some(Numbers::Int(x, y)) => Ok(Value::from((x as f64).powf(y as f64))),
-        Some(Numbers::Float(x, y)) => Ok(Value::from(x.powf(y))),
+        Some(Numbers::Int(x, y)) => Ok(Value::from(libm::pow(x as f64, y as f64))),
+        Some(Numbers::Float(x, y)) => Ok(Value::from(libm::pow(x, y))),
         None => Err(unsupported("**", a, b)),
     }
 }

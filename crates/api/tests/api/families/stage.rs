@@ -344,6 +344,7 @@ fn info(vocab_size: usize) -> ModelInfo {
     ModelInfo {
         name: "test/family".into(),
         architecture: "script".into(),
+        arithmetic: "f32".into(),
         context_length: 100_000,
         vocab_size,
         cache_tokens: 100_000,

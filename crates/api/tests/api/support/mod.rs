@@ -155,6 +155,7 @@ fn info() -> ModelInfo {
     ModelInfo {
         name: "test/model".into(),
         architecture: "script".into(),
+        arithmetic: "f32".into(),
         context_length: CONTEXT,
         vocab_size: VOCAB,
         cache_tokens: 4 * CONTEXT,

@@ -14,6 +14,8 @@ use base::AlignedVec;
 const WAYS: usize = 8;
 /// Uses that are counted.
 const MAX_USES: u8 = 15;
+/// Rows that a thread asks the system for at a time.
+const ROWS_PER_PIECE: usize = 64;
 /// A place without a row, and a row without a place.
 const NONE: u32 = u32::MAX;
 
@@ -112,12 +114,17 @@ impl KeptRows {
         &self.data[place as usize * self.row_bytes..][..self.row_bytes]
     }
 
-    /// Asks the system for those of `rows` that are not in memory.
-    pub fn foresee(&self, table: &MatrixSpec, rows: &[u32]) {
-        for row in rows.iter().filter(|row| self.place(**row) == NONE) {
-            let start = *row as usize * self.row_bytes;
-            table.bytes.will_need(start..start + self.row_bytes);
-        }
+    /// Asks the system for those of `rows` that are not in memory. Asking takes time of its own, so
+    /// that all threads do.
+    pub fn foresee(&self, core: &CpuCore, table: &MatrixSpec, rows: &[u32]) {
+        core.pool.begin("foresee_rows");
+        core.pool.for_each(rows.len().div_ceil(ROWS_PER_PIECE), |piece| {
+            let rows = rows[piece * ROWS_PER_PIECE..].iter().take(ROWS_PER_PIECE);
+            for row in rows.filter(|row| self.place(**row) == NONE) {
+                let start = *row as usize * self.row_bytes;
+                table.bytes.will_need(start..start + self.row_bytes);
+            }
+        });
     }
 
     /// Rows of the table, as many as fit in each row of `out`.

@@ -9,6 +9,8 @@ use crate::memory::Memory;
 use crate::seam::Device;
 use crate::seam::Executor;
 use base::Profile;
+use kernels::Arithmetic;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 impl Executor for Cpu {
@@ -18,6 +20,14 @@ impl Executor for Cpu {
 
     fn identity(&self) -> String {
         self.core.isa.name().to_owned()
+    }
+
+    fn decide_arithmetic(&mut self, products: &BTreeSet<Arithmetic>) -> String {
+        if products.iter().all(|it| it.is_portable()) {
+            // Attention has no other arithmetic than products.
+            self.core.isa = self.core.isa.portable();
+        }
+        Arithmetic::name_of_all(products)
     }
 
     fn threads(&self) -> usize {

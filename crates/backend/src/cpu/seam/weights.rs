@@ -20,8 +20,10 @@ use std::borrow::Cow;
 
 impl Weights for Cpu {
     fn held(&self, ty: &'static QuantType, rows: usize, cols: usize, mode: Mode) -> Held {
-        let (layout, bytes) = packed_layout(ty, rows, cols, mode, self.core.isa).unzip();
-        Held { layout: layout.unwrap_or(&STORED).name, bytes }
+        let isa = self.core.isa;
+        let (layout, bytes) = packed_layout(ty, rows, cols, mode, isa).unzip();
+        let layout = layout.unwrap_or(&STORED);
+        Held { layout: layout.name, bytes, arithmetic: Some(layout.arithmetic(isa)) }
     }
 
     fn mode(&self) -> Mode {
@@ -139,7 +141,7 @@ impl CachedTables for Cpu {
 
     fn foresee_rows(&mut self, table: Table, rows: &[u32]) {
         if let Some(kept) = self.kept.of(table.0) {
-            kept.foresee(&self.tables[table.0], rows);
+            kept.foresee(&self.core, &self.tables[table.0], rows);
         }
     }
 }

@@ -116,7 +116,7 @@ impl Summary {
         let text = |value: &Value, none: &str| printable(value.as_str().unwrap_or(none));
         let name = text(&self.about["model"], "unknown model");
         let setting = |key: &str| text(&self.about["settings"][key], "?");
-        let [mode, kv_type, isa] = ["mode", "kv_type", "isa"].map(setting);
+        let [mode, kv_type, arithmetic] = ["mode", "kv_type", "arithmetic"].map(setting);
         let age = self.oldest.and_then(passed_since);
         let days = age.unwrap_or_default().as_secs_f64() / 86400.0;
         let mib = self.bytes as f64 / f64::from(1 << 20);
@@ -124,7 +124,7 @@ impl Summary {
             .map(|(count, what)| counted(count, what));
         let worth = if *worth < 0.05 { "less than 0.1".to_owned() } else { format!("{worth:.1}") };
         format!(
-            "{name} ({mode}, {kv_type}, {isa}{sealed})\n    root {root}\n    {files}, {blocks}, \
+            "{name} ({mode}, {kv_type}, {arithmetic}{sealed})\n    root {root}\n    {files}, {blocks}, \
              {tokens}, {mib:.1} MiB; the oldest of {days:.1} days; worth {worth} s of computing\n"
         )
     }

@@ -4,6 +4,7 @@ mod groups;
 mod memory;
 mod table;
 
+use crate::output;
 use crate::weights::MemoryArgs;
 use anyhow::{Context, Result};
 use backend::{Backend, Cpu, Mode};
@@ -12,6 +13,7 @@ use formats::layers::NGRAM_TABLE;
 use formats::{Checkpoint, Error, ModelFiles, OpenOptions};
 use groups::PlacementGroup;
 use indexmap::IndexMap;
+use kernels::Arithmetic;
 use models::placement::{Placed, Placement, TensorInfo};
 use serde_json::{Value as Json, json};
 use std::path::Path;
@@ -21,8 +23,10 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(super) struct PlacementPlan {
     mode: Mode,
-    /// Name of the device's arithmetic.
-    identity: String,
+    /// Name of the device.
+    isa: String,
+    /// Name of the arithmetic.
+    arithmetic: String,
     tensors: Vec<TensorInfo>,
     placed: Vec<Placed>,
     /// What of it is in memory, where that was asked.
@@ -39,7 +43,7 @@ pub(super) fn plan(
 ) -> Result<PlacementPlan> {
     let rules = file.map_or_else(|| Ok(Placement::default()), Placement::open)?;
     match weights {
-        None => PlacementPlan::new(&rules, tensors(path)?, &Cpu::new(1, mode)?),
+        None => PlacementPlan::new(&rules, tensors(path)?, &mut Cpu::new(1, mode)?),
         Some(weights) => {
             let placement = Some(Arc::new(rules));
             let options = LoadOptions { mode, placement, threads: 1, ..LoadOptions::default() };
@@ -63,10 +67,12 @@ fn tensors(path: &Path) -> Result<Vec<TensorInfo>> {
 }
 
 impl PlacementPlan {
-    fn new(rules: &Placement, tensors: Vec<TensorInfo>, backend: &dyn Backend) -> Result<Self> {
+    fn new(rules: &Placement, tensors: Vec<TensorInfo>, backend: &mut dyn Backend) -> Result<Self> {
         let placed = rules.resolve(&tensors, backend)?;
-        let (mode, identity) = (backend.mode(), backend.identity());
-        Ok(Self { mode, identity, tensors, placed, weights: None })
+        let products = placed.iter().filter_map(|placed| placed.arithmetic).collect();
+        let arithmetic = backend.decide_arithmetic(&products);
+        let (mode, isa) = (backend.mode(), backend.identity());
+        Ok(Self { mode, isa, arithmetic, tensors, placed, weights: None })
     }
 
     /// Loads the model, which decides; its weights stay in the files until they are used.
@@ -75,9 +81,10 @@ impl PlacementPlan {
         let runner = Runner::load(&checkpoint, options);
         let runner = runner.with_context(|| format!("cannot load {}", path.display()))?;
         let (tensors, weights) = (TensorInfo::all(&checkpoint), runner.weights_plan().clone());
-        let (mode, identity) = (options.mode, runner.isa().to_owned());
+        let (mode, isa) = (options.mode, runner.isa());
+        let arithmetic = runner.settings().arithmetic.clone();
         let placed = weights.placed.clone();
-        Ok(Self { mode, identity, tensors, placed, weights: Some(weights) })
+        Ok(Self { mode, isa, arithmetic, tensors, placed, weights: Some(weights) })
     }
 
     fn groups(&self) -> Vec<PlacementGroup<'_>> {
@@ -96,7 +103,8 @@ impl PlacementPlan {
 
     /// The placement as a table.
     pub fn to_text(&self) -> String {
-        let mut out = format!("mode {}, {}\n\n", self.mode.name(), self.identity);
+        let (mode, bits) = (self.mode.name(), output::bits(&self.arithmetic));
+        let mut out = format!("mode {mode}, {}, {bits}\n\n", self.isa);
         out += &table::table(&self.groups());
         out += "\n";
         let memory = self.totals(|placed| placed.memory.name());
@@ -135,7 +143,9 @@ impl PlacementPlan {
         let tensors = self.tensors.iter().zip(&self.placed);
         let mut plan = json!({
             "mode": self.mode.name(),
-            "isa": self.identity,
+            "isa": self.isa,
+            "arithmetic": self.arithmetic,
+            "portable": Arithmetic::is_portable_name(&self.arithmetic),
             "groups": self.groups().iter().map(PlacementGroup::to_json).collect::<Json>(),
             "memory_bytes": self.totals(|placed| placed.memory.name()),
             "device_bytes": self.totals(|placed| placed.device.name),

@@ -66,7 +66,7 @@ fn root(identity: &str) -> base::Name {
         checkpoint: identity.to_owned(),
         mode: Mode::Fast,
         kv_type: KvType::F32,
-        identity: "avx2".to_owned(),
+        arithmetic: "f32".to_owned(),
         placement: String::new(),
         slices: 1,
         rounding: None,

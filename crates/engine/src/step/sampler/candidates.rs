@@ -6,6 +6,7 @@
 
 use super::survey::{Candidate, Survey, better};
 use crate::request::fields::TokenLogprobs;
+use base::math;
 use kernels::Isa;
 use kernels::sampling::{RUN, Weighing, mass, weights};
 
@@ -101,7 +102,7 @@ impl<'a> Candidates<'a> {
     /// Keeps candidates at least `p` times as likely as the best.
     pub fn min_p(&mut self, p: f32) {
         // Minus infinity for 0, which drops nothing.
-        let least = self.best() + p.ln();
+        let least = self.best() + math::ln(f64::from(p)) as f32;
         if self.listed {
             let kept = self.workspace.items.partition_point(|item| item.0 >= least);
             // The best stays, whatever the rounding.
@@ -118,10 +119,10 @@ impl<'a> Candidates<'a> {
             return;
         }
         self.list(usize::MAX);
-        let (best, log_total) = (self.best(), self.list_mass(1.0).ln());
+        let (best, log_total) = (self.best(), math::ln(self.list_mass(1.0)));
         let CandidateScratch { items, shifted, .. } = &mut *self.workspace;
         let log_prob = |item: &Candidate| f64::from(item.0 - best) - log_total;
-        let entropy: f64 = items.iter().map(|i| -log_prob(i) * log_prob(i).exp()).sum();
+        let entropy: f64 = items.iter().map(|i| -log_prob(i) * math::exp(log_prob(i))).sum();
         // Distances are not negative, so that they are ordered as their bits; of equals the more
         // likely comes first.
         let key = |(item, index)| {
@@ -131,7 +132,7 @@ impl<'a> Candidates<'a> {
         shifted.clear();
         shifted.extend(items.iter().zip(0..).map(key));
         let index = |key: u64| (key & u64::from(u32::MAX)) as usize;
-        let probs = Ascending::new(shifted).map(|key| log_prob(&items[index(key)]).exp());
+        let probs = Ascending::new(shifted).map(|key| math::exp(log_prob(&items[index(key)])));
         let (last, _) = find(probs, reaching(f64::from(p)));
         shifted.truncate(last + 1);
         // Kept candidates move to the front in order of likelihood.
@@ -160,11 +161,11 @@ impl<'a> Candidates<'a> {
     /// the `top` most likely ones whose probability is not 0.
     pub fn logprobs(&mut self, temperature: f32, chosen: u32, top: usize) -> TokenLogprobs {
         let (scale, best) = (scale(temperature), self.best());
-        let log_total = self.mass(scale).ln();
+        let log_total = math::ln(self.mass(scale));
         let logprob = |logit: f32| (f64::from((logit - best) * scale) - log_total).min(0.0) as f32;
         let chosen = logprob(self.logits[chosen as usize]);
         let all = self.list(top).iter().map(|&(logit, id)| (id, logprob(logit)));
-        TokenLogprobs { logprob: chosen, top: all.filter(|(_, it)| it.exp() > 0.0).collect() }
+        TokenLogprobs { logprob: chosen, top: all.filter(|(_, it)| is_possible(*it)).collect() }
     }
 
     /// The sum of weights.
@@ -186,7 +187,7 @@ impl<'a> Candidates<'a> {
 
     fn list_weights(&self, scale: f32) -> impl Iterator<Item = f64> {
         let best = self.workspace.items[0].0;
-        self.workspace.items.iter().map(move |item| f64::from((item.0 - best) * scale).exp())
+        self.workspace.items.iter().map(move |item| math::exp(f64::from((item.0 - best) * scale)))
     }
 
     /// The best logit.
@@ -215,7 +216,7 @@ impl<'a> Candidates<'a> {
         items.extend(within.map(|(logit, id)| (logit + 0.0, id)));
         items.sort_unstable_by(better);
         items.truncate(items.partition_point(|item| better(item, &self.last).is_le()));
-        let weights = items.iter().map(|item| f64::from(item.0 - best).exp());
+        let weights = items.iter().map(|item| math::exp(f64::from(item.0 - best)));
         let (last, _) = find(weights, reaching(target - before));
         items[last]
     }
@@ -303,6 +304,11 @@ impl LogitRun<'_> {
         weights(self.isa, self.logits, self.by, workspace);
         workspace.iter().copied().map(f64::from)
     }
+}
+
+/// Whether the probability is not 0 in f32.
+fn is_possible(logprob: f32) -> bool {
+    math::exp(f64::from(logprob)) as f32 > 0.0
 }
 
 /// The factor of logits at `temperature`. Infinity would make the weight of the best NaN.

@@ -4,6 +4,7 @@ use super::candidates::Candidates;
 use super::scratch::SamplerScratch;
 use crate::load::error::Error;
 use crate::request::fields::TokenLogprobs;
+use base::math;
 
 /// Log-softmax of unmodified logits `[vocab_size]` at `chosen` and at the `top` most likely ids.
 ///
@@ -23,7 +24,7 @@ pub(crate) fn logprobs(
     }
     let best = survey.best;
     let mut candidates = Candidates::new(logits, &mut scratch.workspace);
-    let log_total = candidates.mass(1.0).ln();
+    let log_total = math::ln(candidates.mass(1.0));
     let log_prob = |logit: f32| (f64::from(logit - best) - log_total) as f32;
     let top = candidates.list(top).iter().map(|&(logit, id)| (id, log_prob(logit))).collect();
     Ok(TokenLogprobs { logprob: log_prob(logits[chosen as usize]), top })

@@ -8,6 +8,7 @@ use crate::config::schema::{Hyperparameters, WindowedConfig};
 use crate::error::{Result, shown};
 use crate::json::Object;
 use crate::layers::{RopeConfig, RopeLayout, RopeScaling};
+use base::math;
 
 /// Scaling and the two factors that come with YaRN.
 struct Scaling {
@@ -278,7 +279,10 @@ fn long_rope(config: Object, rope: Object) -> Result<Scaling> {
         None => context as f32 / original_context as f32,
     };
     let default = match factor > 1.0 {
-        true => (1.0 + factor.ln() / (original_context as f32).ln()).sqrt(),
+        true => {
+            let growth = math::ln(f64::from(factor)) / math::ln(original_context as f64);
+            (1.0 + growth).sqrt() as f32
+        }
         false => 1.0,
     };
     Ok(Scaling {

@@ -336,3 +336,76 @@ impl<const N: usize> Scaling<'_, N> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lanes::int::scalar::ScalarInt;
+    use crate::layout::int8::code_layouts::with_code_layout;
+    use crate::quant::TYPES;
+    use base::{AlignedVec, Rng};
+
+    /// Packed codes of a block: each a run of one byte, or random.
+    fn blocks(bytes: usize) -> impl Iterator<Item = AlignedVec<u8>> {
+        let whole = move |byte: u8| {
+            let mut block = AlignedVec::zeroed(bytes);
+            block.fill(byte);
+            block
+        };
+        let random = move |seed| {
+            let mut rng = Rng::new(seed);
+            let mut block = AlignedVec::zeroed(bytes);
+            block.iter_mut().for_each(|byte| *byte = rng.below(256) as u8);
+            block
+        };
+        (0..=u8::MAX).map(whole).chain((0..64).map(random))
+    }
+
+    /// The largest magnitude of the codes of quad `J`, as products take them.
+    fn largest<P: Planes, const J: usize>(block: &[u8]) -> u32 {
+        assert!(block.len() >= code_bytes::<P>());
+        // SAFETY: the block has all words and narrow bytes of sixteen rows.
+        let codes = unsafe {
+            let held = P::held::<ScalarInt>(block.as_ptr(), 0);
+            P::codes::<ScalarInt, J>(held)
+        };
+        let size = |code: u8| match P::SIGNED {
+            true => u32::from(code.cast_signed().unsigned_abs()),
+            false => u32::from(code),
+        };
+        codes.into_iter().map(size).max().unwrap()
+    }
+
+    /// Checks codes against what is said of them, and the sums of `I` against its parts.
+    fn check<I: IntRows, P: Planes, S: Scales>(name: &str) {
+        // Loads may be wider than the codes.
+        for block in blocks(code_bytes::<P>() + 256) {
+            let found = [
+                largest::<P, 0>(&block),
+                largest::<P, 1>(&block),
+                largest::<P, 2>(&block),
+                largest::<P, 3>(&block),
+                largest::<P, 4>(&block),
+                largest::<P, 5>(&block),
+                largest::<P, 6>(&block),
+                largest::<P, 7>(&block),
+            ];
+            assert!(found.iter().all(|size| *size <= P::MAX_CODE), "{name}: {found:?}");
+        }
+        assert!(P::SIGNED || P::MAX_CODE < 128, "{name}: the first factor is signed with VNNI");
+        let part = 2 * 127 * P::MAX_CODE * Quads::<I, P, S>::PER_PART as u32;
+        assert!(I::PART_MAX.is_none_or(|max| part <= max), "{name}: {part}");
+    }
+
+    #[test]
+    fn sums_of_sixteen_bits_never_saturate() {
+        #[cfg(target_arch = "x86_64")]
+        type Narrowest = <crate::lanes::int::x86::Avx2 as IntLanes>::Tile;
+        #[cfg(not(target_arch = "x86_64"))]
+        type Narrowest = ScalarInt;
+        for ty in TYPES {
+            let Some(packing) = ty.packing else { continue };
+            with_code_layout!(packing.code_layout, P, S => check::<Narrowest, P, S>(ty.name));
+        }
+    }
+}

@@ -12,6 +12,7 @@ use crate::http::sse::Frame;
 use crate::protocols::llama::protocol::Llama;
 use crate::protocols::warnings::Warnings;
 use api::{Delta, Done, Finish, TextEvent, TokenText, TopToken, Usage};
+use base::math;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -175,7 +176,7 @@ struct Likely {
 impl Likely {
     fn new(id: u32, text: &str, bytes: &[u8], logprob: f32, sampled: bool) -> Self {
         let (token, bytes) = (text.to_owned(), bytes.to_vec());
-        let prob = sampled.then(|| f64::from(logprob).exp());
+        let prob = sampled.then(|| math::exp(f64::from(logprob)));
         Self { id, token, bytes, logprob: (!sampled).then(|| finite(logprob)), prob }
     }
 }

@@ -61,6 +61,10 @@ pub(crate) struct ModelObject {
     /// As `context_length`.
     #[serde(skip_serializing_if = "Option::is_none")]
     max_model_len: Option<usize>,
+    /// Name of what decides the bits of its answers, once it is loaded: `f32` and `bytes` are the
+    /// same on every CPU. An extension.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    arithmetic: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     meta: Option<ModelMeta>,
 }
@@ -167,6 +171,7 @@ impl ModelObject {
             },
             context_length,
             max_model_len: context_length,
+            arithmetic: entry.loaded().map(|loaded| loaded.service.info().arithmetic.clone()),
             meta,
         }
     }

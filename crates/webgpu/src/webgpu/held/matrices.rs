@@ -135,5 +135,5 @@ impl Matrices {
 /// How the device holds a matrix.
 pub(crate) fn held(ty: &'static QuantType, rows: usize, cols: usize, mode: Mode) -> Held {
     let form = form::form(ty, cols, mode);
-    Held { layout: form.name, bytes: Some(4 * rows * form.row_words(cols)) }
+    Held { layout: form.name, bytes: Some(4 * rows * form.row_words(cols)), arithmetic: None }
 }

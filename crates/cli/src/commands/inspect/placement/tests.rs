@@ -40,7 +40,7 @@ fn plan() -> PlacementPlan {
     PlacementPlan::new(
         &rules,
         experts(),
-        &Cpu::with_isa(1, Mode::Fast, Isa::available()[0]).unwrap(),
+        &mut Cpu::with_isa(1, Mode::Fast, Isa::available()[0]).unwrap(),
     )
     .unwrap()
 }

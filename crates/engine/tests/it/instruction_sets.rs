@@ -1,0 +1,142 @@
+//! Every instruction set of this CPU gives the same bits, unless products of BF16 are allowed.
+
+use crate::checkpoints::{architectures, open, random};
+use crate::placement::{BUILT_IN_Q8_0, rule, rules};
+use backend::{Backend, Bits, Cpu, Device, DeviceChoice, DeviceOptions, Mode};
+use base::Rng;
+use engine::{LoadOptions, Runner, SingleSequence};
+use formats::Checkpoint;
+use kernels::kv::KvType;
+use kernels::quant::TYPES;
+use kernels::{Arithmetic, Isa};
+use std::path::Path;
+use std::sync::Arc;
+
+const BUILT_IN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny");
+
+/// CPUs with the instruction set that `which` names.
+static WITH_ISA: Device = Device {
+    name: "cpu",
+    is_gpu: false,
+    list: Vec::new,
+    open: |options: &DeviceOptions<'_>| -> Result<Box<dyn Backend>, backend::Error> {
+        let isa = Isa::available().into_iter().find(|isa| Some(isa.name()) == options.which);
+        let isa = isa.expect("it is available");
+        let isa = if options.bits == Bits::Portable { isa.portable() } else { isa };
+        Ok(Box::new(Cpu::with_isa(options.threads, options.mode, isa)?))
+    },
+};
+
+/// The device that computes with `isa`.
+pub fn cpu_with(isa: Isa) -> DeviceChoice {
+    DeviceChoice { device: &WITH_ISA, which: Some(isa.name().to_owned()) }
+}
+
+/// Options of a model on one thread with portable bits.
+pub fn portable(isa: Isa, mode: Mode) -> LoadOptions {
+    LoadOptions {
+        device: cpu_with(isa),
+        mode,
+        bits: Bits::Portable,
+        threads: 1,
+        context: Some(128),
+        chunk: Some(16),
+        logit_rows: 8,
+        ..LoadOptions::default()
+    }
+}
+
+/// Logits of a prompt in chunks, of tokens one by one, and of several rows of one batch; all of
+/// them read what those before have stored.
+pub fn logits(checkpoint: &Checkpoint, options: &LoadOptions) -> Vec<u32> {
+    let mut runner = Runner::load(checkpoint, options).unwrap();
+    let vocab = checkpoint.config().vocab.min(131) as u64;
+    let mut rng = Rng::new(31);
+    let tokens: Vec<u32> = (0..56).map(|_| rng.below(vocab) as u32).collect();
+    let mut sequence = SingleSequence::new(&mut runner);
+    let mut all = sequence.feed(&tokens[..45], 16).unwrap().to_vec();
+    for token in &tokens[45..50] {
+        all.extend_from_slice(sequence.feed(&[*token], 1).unwrap());
+    }
+    let rest = sequence.feed_all(&tokens[50..], |_, logits| {
+        all.extend_from_slice(logits);
+        Ok(())
+    });
+    rest.unwrap();
+    all.iter().map(|logit| logit.to_bits()).collect()
+}
+
+/// Checks that all instruction sets give the bits of scalar code.
+fn check(name: &str, checkpoint: &Checkpoint, of: impl Fn(Isa) -> LoadOptions) {
+    let want = logits(checkpoint, &of(Isa::SCALAR));
+    for isa in Isa::available() {
+        assert!(logits(checkpoint, &of(isa)) == want, "{name} with {isa:?}");
+    }
+}
+
+#[test]
+fn every_instruction_set_of_this_cpu_gives_the_same_bits() {
+    for architecture in architectures() {
+        let (checkpoint, _folder) = random(architecture);
+        for mode in [Mode::Exact, Mode::Fast] {
+            check(&format!("{architecture} {mode:?}"), &checkpoint, |isa| portable(isa, mode));
+        }
+    }
+}
+
+#[test]
+fn every_storage_type_gives_the_same_bits_on_every_instruction_set() {
+    let checkpoint = open(Path::new(BUILT_IN));
+    for ty in TYPES.iter().filter(|ty| ty.quantize.is_some()) {
+        // One matrix: the search for codes of some types takes long.
+        let rules = Arc::new(rules(&rule("name: 'blk.1.attn_q.w'", &format!("type: {ty}"))));
+        for mode in [Mode::Exact, Mode::Fast] {
+            let placement = Some(Arc::clone(&rules));
+            check(&format!("{ty} {mode:?}"), &checkpoint, |isa| LoadOptions {
+                placement: placement.clone(),
+                ..portable(isa, mode)
+            });
+        }
+    }
+}
+
+#[test]
+fn every_type_of_the_cache_gives_the_same_bits_on_every_instruction_set() {
+    let checkpoint = open(Path::new(BUILT_IN));
+    for ty in [KvType::F32, KvType::Bf16, KvType::F16, KvType::Q8_0] {
+        check(&format!("{ty:?}"), &checkpoint, |isa| LoadOptions {
+            kv_type: Some(ty),
+            ..portable(isa, Mode::Fast)
+        });
+    }
+}
+
+/// Weights in bytes need no products of BF16, and so attention uses none either.
+#[test]
+fn quantised_models_are_portable_as_they_are() {
+    let checkpoint = open(Path::new(BUILT_IN_Q8_0));
+    check("Q8_0", &checkpoint, |isa| LoadOptions {
+        bits: Bits::Fastest,
+        ..portable(isa, Mode::Fast)
+    });
+    for isa in Isa::available() {
+        let options = LoadOptions { bits: Bits::Fastest, ..portable(isa, Mode::Fast) };
+        let runner = Runner::load(&checkpoint, &options).unwrap();
+        assert_eq!(runner.settings().arithmetic, "bytes+f32", "{isa:?}");
+    }
+}
+
+#[test]
+fn arithmetic_that_other_cpus_lack_is_named() {
+    let checkpoint = open(Path::new(BUILT_IN));
+    let name = |isa, mode, bits| {
+        let options = LoadOptions { bits, ..portable(isa, mode) };
+        Runner::load(&checkpoint, &options).unwrap().settings().arithmetic.clone()
+    };
+    for isa in Isa::available() {
+        let fastest = name(isa, Mode::Fast, Bits::Fastest);
+        assert_eq!(Arithmetic::is_portable_name(&fastest), !isa.has_bf16_dot(), "{isa:?}");
+        assert_eq!(name(isa, Mode::Fast, Bits::Portable), "f32");
+        assert_eq!(name(isa, Mode::Exact, Bits::Fastest), "f32");
+    }
+}
