@@ -69,7 +69,7 @@ pub fn logits(checkpoint: &Checkpoint, options: &LoadOptions) -> Vec<u32> {
 /// Checks that all instruction sets give the bits of scalar code.
 fn check(name: &str, checkpoint: &Checkpoint, of: impl Fn(Isa) -> LoadOptions) {
     let want = logits(checkpoint, &of(Isa::SCALAR));
-    for isa in Isa::available() {
+    for isa in Isa::available().into_iter().filter(|isa| *isa != Isa::SCALAR) {
         assert!(logits(checkpoint, &of(isa)) == want, "{name} with {isa:?}");
     }
 }
