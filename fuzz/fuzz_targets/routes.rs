@@ -41,6 +41,7 @@ fn service() -> Service {
     let info = ModelInfo {
         name: "fuzzed".into(),
         architecture: "none".into(),
+        arithmetic: "f32".into(),
         context_length: 4096,
         vocab_size: 512,
         cache_tokens: 4096,
