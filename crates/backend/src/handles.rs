@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 pub use base::{Bytes, Storage};
+use kernels::Isa;
 pub use kernels::attention::Window;
 pub use kernels::elementwise::Gate;
 pub use kernels::kv::KvType;
@@ -294,6 +295,14 @@ pub enum Bits {
 impl Bits {
     /// Both.
     pub const ALL: [Self; 2] = [Self::Portable, Self::Fastest];
+
+    /// The instruction set to compute with where `isa` was chosen.
+    pub fn limit(self, isa: Isa) -> Isa {
+        match self {
+            Self::Portable => isa.portable(),
+            Self::Fastest => isa,
+        }
+    }
 
     /// `portable` or `fastest`.
     pub fn name(self) -> &'static str {

@@ -5,4 +5,4 @@
 //! `libm`, which is Rust alone. Whatever reaches a logit, a token or a printed number uses them, or
 //! kernels' own over lanes; values of f32 are computed in f64 and rounded once.
 
-pub use libm::{cos, exp, exp2, log as ln, log1p as ln_1p, log2, pow, sincos as sin_cos, tanh};
+pub use libm::{cos, exp, exp2, log as ln, pow, sincos as sin_cos, tanh};

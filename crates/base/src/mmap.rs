@@ -55,6 +55,12 @@ impl Mmap {
         range.start.min(end) / page_size() * page_size()..end
     }
 
+    /// The whole pages inside `range`, whose neighbours may still be in use.
+    fn pages_within(&self, range: Range<usize>) -> Range<usize> {
+        let page = page_size();
+        range.start.next_multiple_of(page)..range.end.min(self.len()) / page * page
+    }
+
     /// Gives advice on a range that begins and ends with pages, or at the end of the map.
     fn advise(&self, Range { start, end }: Range<usize>, advice: i32) {
         let Some(map) = &self.map else { return };
@@ -92,10 +98,7 @@ impl Bytes for Mmap {
 
     /// The bytes stay readable; touching them again reads the page cache or the disk.
     fn not_needed(&self, range: Range<usize>) {
-        // Whole pages inside the range: neighbours may still be in use.
-        let page = page_size();
-        let end = range.end.min(self.len()) / page * page;
-        self.advise(range.start.next_multiple_of(page)..end, libc::MADV_DONTNEED);
+        self.advise(self.pages_within(range), libc::MADV_DONTNEED);
     }
 
     fn random_access(&self, range: Range<usize>) {
@@ -160,6 +163,11 @@ mod tests {
         // A system that does not let this process lock memory returns an error.
         let _ = map.lock(4097..4099);
         assert_eq!(map.pages_of(1..1), 0..1);
+        let page = page_size();
+        // A part of a page is read with its page, and kept with it.
+        assert_eq!(map.pages_of(page + 10..page + 20), page..page + 20);
+        assert!(map.pages_within(page + 10..page + 20).is_empty());
+        assert_eq!(map.pages_within(page - 1..2 * page + 1), page..2 * page);
         assert_eq!(map.pages_of(29_999..usize::MAX).end, 30_000);
         assert_eq!(&map[..], &bytes[..]);
         std::fs::remove_file(&path).unwrap();

@@ -2,7 +2,6 @@
 
 use super::machine::Cpu;
 use crate::error::Error;
-use crate::handles::Bits;
 use crate::memory;
 use crate::seam::{Backend, Device, DeviceInfo, DeviceOptions};
 use kernels::Isa;
@@ -31,8 +30,7 @@ pub(super) fn open_cpu(options: &DeviceOptions<'_>) -> Result<Box<dyn Backend>, 
         let problem = "there is one device cpu: expected no number or name behind it";
         return Err(Error::Device(problem.to_owned()));
     }
-    let isa = Isa::detect().map_err(Error::Isa)?;
-    let isa = if options.bits == Bits::Portable { isa.portable() } else { isa };
+    let isa = options.bits.limit(Isa::detect().map_err(Error::Isa)?);
     let mut cpu = Cpu::with_isa(options.threads, options.mode, isa)?;
     match (options.numa, options.pin) {
         (true, pin) => cpu.bind_to_nodes(pin)?,

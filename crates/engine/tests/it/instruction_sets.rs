@@ -21,8 +21,7 @@ static WITH_ISA: Device = Device {
     list: Vec::new,
     open: |options: &DeviceOptions<'_>| -> Result<Box<dyn Backend>, backend::Error> {
         let isa = Isa::available().into_iter().find(|isa| Some(isa.name()) == options.which);
-        let isa = isa.expect("it is available");
-        let isa = if options.bits == Bits::Portable { isa.portable() } else { isa };
+        let isa = options.bits.limit(isa.expect("it is available"));
         Ok(Box::new(Cpu::with_isa(options.threads, options.mode, isa)?))
     },
 };

@@ -124,8 +124,8 @@ impl Summary {
             .map(|(count, what)| counted(count, what));
         let worth = if *worth < 0.05 { "less than 0.1".to_owned() } else { format!("{worth:.1}") };
         format!(
-            "{name} ({mode}, {kv_type}, {arithmetic}{sealed})\n    root {root}\n    {files}, {blocks}, \
-             {tokens}, {mib:.1} MiB; the oldest of {days:.1} days; worth {worth} s of computing\n"
+            "{name} ({mode}, {kv_type}, {arithmetic}{sealed})\n    root {root}\n    {files}, \
+             {blocks}, {tokens}, {mib:.1} MiB; the oldest of {days:.1} days; worth {worth} s of computing\n"
         )
     }
 }

@@ -23,7 +23,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(super) struct PlacementPlan {
     mode: Mode,
-    /// Name of the device.
+    /// Name of what computes.
     isa: String,
     /// Name of the arithmetic.
     arithmetic: String,
