@@ -3,7 +3,7 @@
 
 use super::error::Error;
 use super::options::LoadOptions;
-use backend::{Backend, DeviceChoice, DeviceOptions, KvType};
+use backend::{Backend, Bits, CPU, DeviceChoice, DeviceOptions, KvType};
 use formats::{Checkpoint, ModelConfig};
 use models::WorkspaceLimits;
 use models::placement::{Placed, Placement, TensorInfo, digest};
@@ -37,10 +37,17 @@ pub(super) fn limits(
     Ok((chunk, WorkspaceLimits { rows: most.saturating_add(logit_rows), logit_rows }))
 }
 
-/// What to say of a limit of a GPU's memory where none computes.
-pub(super) fn unlimited(options: &LoadOptions, backend: &dyn Backend) -> Option<String> {
-    let is_idle = options.device_memory.is_some() && !backend.device().is_gpu;
-    is_idle.then(|| "--device-memory has no effect: no GPU computes".to_owned())
+/// What to say of options that the device does not follow: a limit of a GPU's memory where none
+/// computes, and portable bits of anything but a CPU.
+pub(super) fn without_effect(options: &LoadOptions, backend: &dyn Backend) -> Vec<String> {
+    let device = backend.device();
+    let is_idle = options.device_memory.is_some() && !device.is_gpu;
+    let of_memory = is_idle.then(|| "--device-memory has no effect: no GPU computes".to_owned());
+    let has_own_bits = options.bits == Bits::Portable && *device != CPU;
+    let of_bits = has_own_bits.then(|| {
+        format!("--bits portable has no effect: device {} has bits of its own", device.name)
+    });
+    of_memory.into_iter().chain(of_bits).collect()
 }
 
 /// Opens the device that `options` choose.

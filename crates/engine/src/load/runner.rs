@@ -9,7 +9,7 @@ use super::identity::identity;
 use super::loaded::{Loaded, load_weights};
 use super::make_cache::CacheMade;
 use super::model_adapters::ModelAdapters;
-use super::open::{check_kv_type, open, place, unlimited};
+use super::open::{check_kv_type, open, place, without_effect};
 use super::options::LoadOptions;
 use super::settings::Settings;
 use super::stream::WeightsPlan;
@@ -73,7 +73,7 @@ impl Runner {
     pub fn load(checkpoint: &Checkpoint, options: &LoadOptions) -> Result<Self, Error> {
         let config = checkpoint.config();
         let mut backend = open(options)?;
-        let unlimited = unlimited(options, &*backend);
+        let without_effect = without_effect(options, &*backend);
         let (rounding, unrounded) = rounding(config, options.rounding, options.mode)?;
         let native = rounding == Some(CacheRounding::Native);
         let kv_type = options.kv_type.unwrap_or(options.mode.default_kv_type());
@@ -124,7 +124,7 @@ impl Runner {
                 .cloned()
                 .chain(note)
                 .chain(unrounded)
-                .chain(unlimited)
+                .chain(without_effect)
                 .collect(),
             chunk,
             limits,

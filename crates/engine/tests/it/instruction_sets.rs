@@ -2,7 +2,7 @@
 
 use crate::checkpoints::{architectures, open, random};
 use crate::placement::{BUILT_IN_Q8_0, rule, rules};
-use backend::{Backend, Bits, Cpu, Device, DeviceChoice, DeviceOptions, Mode};
+use backend::{Backend, Bits, CPU, Cpu, Device, DeviceChoice, DeviceOptions, Mode, REFERENCE};
 use base::Rng;
 use engine::{LoadOptions, Runner, SingleSequence};
 use formats::Checkpoint;
@@ -138,4 +138,27 @@ fn arithmetic_that_other_cpus_lack_is_named() {
         assert_eq!(name(isa, Mode::Fast, Bits::Portable), "f32");
         assert_eq!(name(isa, Mode::Exact, Bits::Fastest), "f32");
     }
+}
+
+#[test]
+fn options_that_the_device_does_not_follow_are_warned_of() {
+    let checkpoint = open(Path::new(BUILT_IN));
+    let warned = |device: &'static Device, bits, memory| {
+        let options = LoadOptions {
+            device: DeviceChoice { device, which: None },
+            mode: Mode::Exact,
+            bits,
+            device_memory: memory,
+            threads: 1,
+            context: Some(64),
+            ..LoadOptions::default()
+        };
+        let runner = Runner::load(&checkpoint, &options).unwrap();
+        let has = |option: &str| runner.warnings().iter().any(|line| line.starts_with(option));
+        [has("--bits portable has no effect"), has("--device-memory has no effect")]
+    };
+    assert_eq!(warned(&CPU, Bits::Portable, None), [false, false]);
+    assert_eq!(warned(&REFERENCE, Bits::Fastest, None), [false, false]);
+    assert_eq!(warned(&REFERENCE, Bits::Portable, None), [true, false]);
+    assert_eq!(warned(&CPU, Bits::Portable, Some(1 << 30)), [false, true]);
 }
