@@ -20,6 +20,7 @@ use backend::{
 };
 use base::Profile;
 use formats::Checkpoint;
+use models::placement::decide_arithmetic;
 use models::{Model, WorkspaceLimits};
 use std::sync::Arc;
 
@@ -79,12 +80,11 @@ impl Runner {
         let kv_type = options.kv_type.unwrap_or(options.mode.default_kv_type());
         check_kv_type(config, kv_type, native)?;
         let (placed, placement) = place(checkpoint, &*backend, options.placement.as_deref())?;
-        let products = placed.iter().filter_map(|placed| placed.arithmetic).collect();
         let settings = Settings {
             checkpoint: identity(checkpoint),
             mode: options.mode,
             kv_type,
-            arithmetic: backend.decide_arithmetic(&products),
+            arithmetic: decide_arithmetic(&placed, &mut *backend),
             placement,
             slices: options.ranks.slices.as_ref().map_or(1, |slices| slices.ranks()),
             rounding,

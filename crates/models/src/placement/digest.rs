@@ -1,7 +1,15 @@
 //! The part of a placement that decides bits.
 
 use super::rules::Placed;
+use backend::Backend;
 use sha2::{Digest, Sha256};
+
+/// Decides the arithmetic of a model with these tensors on `backend`, before anything of it is
+/// loaded there. Returns its name: equal names stand for equal bits.
+pub fn decide_arithmetic(placed: &[Placed], backend: &mut dyn Backend) -> String {
+    let products = placed.iter().filter_map(|placed| placed.arithmetic).collect();
+    backend.decide_arithmetic(&products)
+}
 
 /// A digest of what decides bits in a placement: mode and storage type of each tensor, and whether
 /// products read it in a packed layout. Empty where this equals `default`, the placement of the

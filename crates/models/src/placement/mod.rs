@@ -20,7 +20,7 @@ mod tensor;
 #[cfg(test)]
 mod tests;
 
-pub use digest::digest;
+pub use digest::{decide_arithmetic, digest};
 pub use rules::{MAX_BYTES, Placed, Placement, TensorMemory};
 pub use stream::{leave_table_on_disk, stream_experts, stream_layers};
 pub use tensor::TensorInfo;

@@ -14,7 +14,7 @@ use formats::{Checkpoint, Error, ModelFiles, OpenOptions};
 use groups::PlacementGroup;
 use indexmap::IndexMap;
 use kernels::Arithmetic;
-use models::placement::{Placed, Placement, TensorInfo};
+use models::placement::{Placed, Placement, TensorInfo, decide_arithmetic};
 use serde_json::{Value as Json, json};
 use std::path::Path;
 use std::sync::Arc;
@@ -69,8 +69,7 @@ fn tensors(path: &Path) -> Result<Vec<TensorInfo>> {
 impl PlacementPlan {
     fn new(rules: &Placement, tensors: Vec<TensorInfo>, backend: &mut dyn Backend) -> Result<Self> {
         let placed = rules.resolve(&tensors, backend)?;
-        let products = placed.iter().filter_map(|placed| placed.arithmetic).collect();
-        let arithmetic = backend.decide_arithmetic(&products);
+        let arithmetic = decide_arithmetic(&placed, backend);
         let (mode, isa) = (backend.mode(), backend.identity());
         Ok(Self { mode, isa, arithmetic, tensors, placed, weights: None })
     }
