@@ -14,7 +14,7 @@ use super::stream::{
 };
 use backend::{Backend, Rows, State, group_windows};
 use formats::{Checkpoint, ModelConfig};
-use models::placement::Placed;
+use models::placement::{Placed, decide_arithmetic};
 use models::{Model, WorkspaceLimits};
 
 /// Loads a model, with as little on disk as brings its weights to the memory that they may take.
@@ -37,7 +37,7 @@ pub(super) fn load_weights(
     let mut loaded = load(backend, &placed)?;
     if place_again(&mut placed, checkpoint, &*loaded.backend, options)? {
         drop(loaded);
-        loaded = load(open(options)?, &placed)?;
+        loaded = load(open_again(&placed, options)?, &placed)?;
     }
     let mut left = LeftOnDisk::of(placed, checkpoint, options);
     loop {
@@ -49,8 +49,15 @@ pub(super) fn load_weights(
             return Err(error);
         }
         drop(loaded);
-        loaded = load(open(options)?, left.placed())?;
+        loaded = load(open_again(left.placed(), options)?, left.placed())?;
     }
+}
+
+/// Opens the device once more, with the arithmetic of the same tensors.
+fn open_again(placed: &[Placed], options: &LoadOptions) -> Result<Box<dyn Backend>, Error> {
+    let mut backend = open(options)?;
+    decide_arithmetic(placed, &mut *backend);
+    Ok(backend)
 }
 
 /// A model with its backend and its cache, whose weights may still be in the files.

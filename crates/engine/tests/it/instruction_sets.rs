@@ -1,10 +1,10 @@
 //! Every instruction set of this CPU gives the same bits, unless products of BF16 are allowed.
 
-use crate::checkpoints::{architectures, open, random};
+use crate::checkpoints::{architectures, least, open, random};
 use crate::placement::{BUILT_IN_Q8_0, rule, rules};
 use backend::{Backend, Bits, CPU, Cpu, Device, DeviceChoice, DeviceOptions, Mode, REFERENCE};
 use base::Rng;
-use engine::{LoadOptions, Runner, SingleSequence};
+use engine::{LoadOptions, Runner, SingleSequence, WeightsMemory};
 use formats::Checkpoint;
 use kernels::kv::KvType;
 use kernels::quant::TYPES;
@@ -122,6 +122,20 @@ fn quantised_models_are_portable_as_they_are() {
         let options = LoadOptions { bits: Bits::Fastest, ..portable(isa, Mode::Fast) };
         let runner = Runner::load(&checkpoint, &options).unwrap();
         assert_eq!(runner.settings().arithmetic, "bytes+f32", "{isa:?}");
+    }
+}
+
+/// The device is opened again for weights that do not fit.
+#[test]
+fn quantised_models_are_portable_where_weights_are_read_from_disk() {
+    let checkpoint = open(Path::new(BUILT_IN_Q8_0));
+    let options = |isa| LoadOptions { bits: Bits::Fastest, ..portable(isa, Mode::Fast) };
+    let in_memory = logits(&checkpoint, &options(Isa::SCALAR));
+    for isa in Isa::available() {
+        let memory = WeightsMemory::Bytes(least(&checkpoint, &options(isa)));
+        let streamed = LoadOptions { weights_memory: memory, ..options(isa) };
+        assert!(Runner::load(&checkpoint, &streamed).unwrap().stream_stats().is_some());
+        assert!(logits(&checkpoint, &streamed) == in_memory, "{isa:?}");
     }
 }
 
