@@ -1,6 +1,6 @@
 //! Placement rules change the tensors that they match and nothing else.
 
-use crate::checkpoints::{open, random};
+use crate::checkpoints::{architectures, open, random};
 use backend::Mode;
 use base::Rng;
 use engine::{Error, LoadOptions, Runner, SingleSequence};
@@ -122,6 +122,17 @@ fn placements_that_compute_otherwise_have_names_of_their_own() {
     all.sort();
     all.dedup();
     assert_eq!(all.len(), 4);
+}
+
+/// A matrix that is not known to be read would have no arithmetic, and no packed layout.
+#[test]
+fn every_tensor_of_a_checkpoint_is_known_to_be_read() {
+    for architecture in architectures() {
+        let (checkpoint, _folder) = random(architecture);
+        for tensor in TensorInfo::all(&checkpoint) {
+            assert!(tensor.is_read, "{architecture}: {}", tensor.name);
+        }
+    }
 }
 
 #[test]

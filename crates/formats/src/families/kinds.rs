@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use crate::config::ModelConfig;
 use crate::layers::{ClassifierConfig, HeadActivation, TensorForm};
-use crate::layers::{HeadSpec, TensorKind};
+use crate::layers::{HeadSpec, TensorKind, TensorSpec};
 use crate::names::split_canonical;
 use crate::pooling::Pooling;
 
@@ -20,17 +20,23 @@ const CLASSIFIER: ClassifierConfig = ClassifierConfig {
     norm: true,
 };
 
-/// The kind of each tensor of any family, by its name within a layer or outside of all.
-static KINDS: LazyLock<HashMap<String, TensorKind>> = LazyLock::new(|| all_tensors().collect());
+/// A tensor of each name that any family has, by this name, within a layer or outside of all.
+static KNOWN: LazyLock<HashMap<String, TensorSpec>> =
+    LazyLock::new(|| all_tensors().map(|tensor| (tensor.name.clone(), tensor)).collect());
 
 /// The kind of the tensor with this canonical name, and its layer if it is in one. Files of unknown
 /// families use these names, too.
 pub fn tensor_kind(canonical: &str) -> (TensorKind, Option<usize>) {
-    let layer = layer_of(canonical);
-    let in_layer = split_canonical(canonical).filter(|_| layer.is_some());
+    let kind = known_tensor(canonical).map_or(TensorKind::Other, |tensor| tensor.kind);
+    (kind, layer_of(canonical))
+}
+
+/// The tensor of a family that has this canonical name, which all families read alike. Its shape is
+/// that of a small model.
+pub fn known_tensor(canonical: &str) -> Option<&'static TensorSpec> {
+    let in_layer = split_canonical(canonical).filter(|_| layer_of(canonical).is_some());
     let name = in_layer.map_or(canonical, |(_, rest)| rest);
-    let kind = KINDS.get(&of_first_expert(name)).copied().unwrap_or(TensorKind::Other);
-    (kind, layer)
+    KNOWN.get(&of_first_expert(name))
 }
 
 /// The layer of the tensor with this canonical name, if it is in one.
@@ -39,21 +45,21 @@ pub fn layer_of(canonical: &str) -> Option<usize> {
 }
 
 impl ModelConfig {
-    /// The kinds of all tensors of the model, by their canonical names.
-    pub fn tensor_kinds(&self) -> HashMap<String, TensorKind> {
+    /// All tensors that the model reads, by their canonical names.
+    pub fn tensor_specs(&self) -> HashMap<String, TensorSpec> {
         let (vocab, hidden) = (self.vocab, self.hidden);
-        let mut kinds = HashMap::new();
+        let mut specs = HashMap::new();
         for tensor in
             [self.embedding.tensors(vocab, hidden), self.head.tensors(vocab, hidden)].concat()
         {
-            kinds.insert(tensor.name, tensor.kind);
+            specs.insert(tensor.name.clone(), tensor);
         }
         for (number, layer) in self.layers.iter().enumerate() {
             for tensor in layer.loaded(hidden) {
-                kinds.insert(format!("blk.{number}.{}", tensor.name), tensor.kind);
+                specs.insert(format!("blk.{number}.{}", tensor.name), tensor);
             }
         }
-        kinds
+        specs
     }
 }
 
@@ -66,8 +72,8 @@ fn of_first_expert(name: &str) -> String {
     }
 }
 
-/// Names and kinds of the tensors of all families, in each form.
-fn all_tensors() -> impl Iterator<Item = (String, TensorKind)> {
+/// The tensors of all families, in each form.
+fn all_tensors() -> impl Iterator<Item = TensorSpec> {
     let models = crate::families::table::all()
         .filter_map(|family| ModelConfig::tiny(family.name, LAYERS).map(|model| (family, model)));
     models.flat_map(|(family, model)| {
@@ -80,7 +86,7 @@ fn all_tensors() -> impl Iterator<Item = (String, TensorKind)> {
             let layers = model.layers.iter();
             tensors.extend(layers.flat_map(|layer| layer.tensors(hidden, form, files)));
         }
-        tensors.into_iter().map(|tensor| (tensor.name, tensor.kind))
+        tensors
     })
 }
 
@@ -134,10 +140,31 @@ mod tests {
     }
 
     #[test]
-    fn a_name_has_one_kind_in_all_families() {
-        let mut kinds = HashMap::new();
-        for (name, kind) in all_tensors() {
-            assert_eq!(*kinds.entry(name.clone()).or_insert(kind), kind, "{name}");
+    fn a_name_has_one_kind_and_one_use_in_all_families() {
+        let mut known = HashMap::new();
+        for TensorSpec { name, kind, is_values, .. } in all_tensors() {
+            let found = (kind, is_values);
+            assert_eq!(*known.entry(name.clone()).or_insert(found), found, "{name}");
         }
+    }
+
+    #[test]
+    fn convolutions_and_the_like_are_no_matrices() {
+        let is_values = |name: &str| known_tensor(name).expect(name).is_values;
+        for name in [
+            "blk.1.ssm_conv1d.weight",
+            "blk.1.ssm_conv1d_q.weight",
+            "blk.1.shortconv.conv.weight",
+            "blk.1.ple_conv1d.weight",
+            "blk.1.attn_compressor_ape.weight",
+            "blk.1.ffn_gate_tid2eid.weight",
+            "cls.output.weight",
+        ] {
+            assert!(is_values(name), "{name}");
+        }
+        for name in ["shortconv.in_proj", "ssm_out", "ffn_latent_up", "ffn_gate.17"] {
+            assert!(!is_values(&format!("blk.1.{name}.weight")), "{name}");
+        }
+        assert_eq!(known_tensor("blk.1.time_mix.weight"), None);
     }
 }

@@ -70,7 +70,7 @@ mod table;
 mod tests;
 mod xlm_roberta;
 
-pub use kinds::{layer_of, tensor_kind};
+pub use kinds::{known_tensor, layer_of, tensor_kind};
 use table::{ENCODERS, FAMILIES, all};
 
 use std::path::Path;

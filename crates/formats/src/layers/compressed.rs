@@ -114,7 +114,8 @@ impl CompressorSpec {
         let (kind, width) = (TensorKind::Compressor, self.width());
         let mut tensors = kind.linear(&format!("{name}_kv"), width, hidden).to_vec();
         tensors.extend(kind.linear(&format!("{name}_gate"), width, hidden));
-        tensors.push(kind.tensor(format!("{name}_ape.weight"), &[self.every, width]));
+        let biases = kind.tensor(format!("{name}_ape.weight"), &[self.every, width]);
+        tensors.push(biases.of_values());
         tensors.push(TensorKind::Norm.tensor(format!("{name}_norm.weight"), &[self.dim]));
         tensors
     }

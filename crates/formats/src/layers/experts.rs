@@ -132,7 +132,9 @@ impl ExpertsSpec {
             Correction::Optional => correction.that_is(Presence::Optional),
             Correction::Expected => correction.that_is(Presence::Expected),
             Correction::Required => correction,
-            Correction::ByToken(ids) => kind.tensor(EXPERTS_BY_TOKEN, &[ids, self.chosen]),
+            Correction::ByToken(ids) => {
+                kind.tensor(EXPERTS_BY_TOKEN, &[ids, self.chosen]).of_values()
+            }
         });
         tensors.extend(match form {
             TensorForm::Hf => self.routed_in_hf(hidden, files.experts),

@@ -61,13 +61,14 @@ impl HeadSpec {
         let kind = TensorKind::Head;
         let mut tensors = Vec::new();
         if head.dense.is_some() {
-            tensors.extend(kind.biased("cls", [hidden; 2], Presence::Expected));
+            let dense = kind.biased("cls", [hidden; 2], Presence::Expected);
+            tensors.extend(dense.map(TensorSpec::of_values));
         }
         if head.norm {
             let bias = kind.tensor("cls.norm.bias", &[hidden]).that_is(Presence::Optional);
             tensors.extend([kind.tensor("cls.norm.weight", &[hidden]), bias]);
         }
-        tensors.push(kind.tensor(HEAD_OUTPUT, &[head.labels, hidden]));
+        tensors.push(kind.tensor(HEAD_OUTPUT, &[head.labels, hidden]).of_values());
         let bias = kind.tensor("cls.output.bias", &[head.labels]);
         let presence = if self.classifier_bias { Presence::Expected } else { Presence::Optional };
         tensors.push(bias.that_is(presence));

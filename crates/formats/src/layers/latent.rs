@@ -235,7 +235,8 @@ impl IndexSpec {
         if let Some(pool) = self.pool {
             let kind = TensorKind::Compressor;
             tensors.extend(kind.linear("indexer_compressor_gate", *dim, hidden));
-            tensors.push(kind.tensor("indexer_compressor_ape.weight", &[pool, *dim]));
+            let biases = kind.tensor("indexer_compressor_ape.weight", &[pool, *dim]);
+            tensors.push(biases.of_values());
         }
         tensors
     }

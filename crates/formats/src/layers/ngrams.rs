@@ -118,7 +118,7 @@ impl NgramSpec {
         tensors.extend(
             ["ple_key_norm.weight", "ple_query_norm.weight", "ple_conv_norm.weight"].map(norm),
         );
-        tensors.push(kind.tensor("ple_conv1d.weight", taps));
+        tensors.push(kind.tensor("ple_conv1d.weight", taps).of_values());
         tensors
     }
 

@@ -14,6 +14,9 @@ pub struct TensorSpec {
     pub kind: TensorKind,
     /// Whether checkpoints have it.
     pub presence: Presence,
+    /// Whether it is read as values whatever its shape, such as a convolution: no input is
+    /// multiplied with its rows as with those of a matrix.
+    pub is_values: bool,
 }
 
 /// Whether checkpoints have a tensor.
@@ -81,7 +84,7 @@ impl TensorKind {
     /// A tensor of this kind that every checkpoint has.
     pub(crate) fn tensor(self, name: impl Into<String>, shape: &[usize]) -> TensorSpec {
         let (name, shape) = (name.into(), shape.to_vec());
-        TensorSpec { name, shape, kind: self, presence: Presence::Required }
+        TensorSpec { name, shape, kind: self, presence: Presence::Required, is_values: false }
     }
 
     /// The matrix `name.weight`, `[outputs, inputs]`, and the bias `name.bias`, which may be
@@ -108,6 +111,11 @@ impl TensorSpec {
         Self { presence, ..self }
     }
 
+    /// The tensor, read as values whatever its shape.
+    pub(crate) fn of_values(self) -> Self {
+        Self { is_values: true, ..self }
+    }
+
     /// Required where `required`, else what `other` says.
     pub(crate) fn required_if(self, required: bool, other: Presence) -> Self {
         self.that_is(if required { Presence::Required } else { other })
@@ -125,5 +133,6 @@ pub(super) fn convolved(
     let taps = if form == TensorForm::Hf { &taps[..] } else { &[channels, kernel] };
     let kind = TensorKind::Attention;
     let of_channels = kind.tensor(format!("{name}.bias"), &[channels]);
-    [kind.tensor(format!("{name}.weight"), taps), of_channels.that_is(bias)]
+    let taps = kind.tensor(format!("{name}.weight"), taps).of_values();
+    [taps, of_channels.that_is(bias)]
 }

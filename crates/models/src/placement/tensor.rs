@@ -1,8 +1,8 @@
 //! The facts about a tensor that placement uses, and its size in memory.
 
 use backend::{Backend, Held, Mode};
-use formats::families::{layer_of, tensor_kind};
-use formats::layers::TensorKind;
+use formats::families::{known_tensor, layer_of};
+use formats::layers::{TensorKind, TensorSpec};
 use formats::{Checkpoint, TensorView};
 use kernels::Arithmetic;
 use kernels::quant::QuantType;
@@ -25,25 +25,46 @@ pub struct TensorInfo {
     pub ty: &'static QuantType,
     /// Bytes in the file; none where another tensor has them already.
     pub bytes: usize,
+    /// Whether the model reads it as values whatever its shape, such as a convolution.
+    pub is_values: bool,
+    /// Whether the model reads it at all.
+    pub is_read: bool,
 }
 
 impl TensorInfo {
     /// The tensor of this canonical name.
     pub fn new(name: &str, shape: &[usize], ty: &'static QuantType, bytes: usize) -> Self {
-        let (kind, layer) = tensor_kind(name);
-        Self { name: name.to_owned(), kind, layer, shape: shape.to_owned(), ty, bytes }
+        Self::described(known_tensor(name), name, shape, ty, bytes)
+    }
+
+    /// The tensor of this canonical name, which the model reads as `spec` says, or not at all.
+    fn described(
+        spec: Option<&TensorSpec>,
+        name: &str,
+        shape: &[usize],
+        ty: &'static QuantType,
+        bytes: usize,
+    ) -> Self {
+        Self {
+            name: name.to_owned(),
+            kind: spec.map_or(TensorKind::Other, |spec| spec.kind),
+            layer: layer_of(name),
+            shape: shape.to_owned(),
+            ty,
+            bytes,
+            is_values: spec.is_some_and(|spec| spec.is_values),
+            is_read: spec.is_some(),
+        }
     }
 
     /// All tensors of a checkpoint. A head that shares the embedding's weights is among them
     /// under its own name, without bytes in the file.
     pub fn all(checkpoint: &Checkpoint) -> Vec<Self> {
         let config = checkpoint.config();
-        let kinds = config.tensor_kinds();
+        let specs = config.tensor_specs();
         let of_view = |view: &TensorView| {
-            let layer = layer_of(&view.name);
-            let kind = kinds.get(&view.name).copied().unwrap_or(TensorKind::Other);
-            let (name, shape) = (view.name.clone(), view.shape.clone());
-            Self { name, kind, layer, shape, ty: view.ty, bytes: view.bytes().len() }
+            let spec = specs.get(&view.name);
+            Self::described(spec, &view.name, &view.shape, view.ty, view.bytes().len())
         };
         let mut all: Vec<_> = checkpoint.tensors().map(of_view).collect();
         let embed = all.iter().find(|tensor| tensor.name == EMBED);
@@ -55,9 +76,10 @@ impl TensorInfo {
         all
     }
 
-    /// Whether the tensor is always held as f32 values: norms, biases and the like.
+    /// Whether the tensor is always held as f32 values: norms, biases, convolutions and the like.
     pub fn is_vector(&self) -> bool {
-        self.shape.len() < 2 || self.kind == TensorKind::Norm || self.name.ends_with(".bias")
+        let is_values = self.is_values || self.kind == TensorKind::Norm;
+        is_values || self.shape.len() < 2 || self.name.ends_with(".bias")
     }
 
     /// Whether the tensor is a table of embeddings of n-grams.
@@ -106,13 +128,13 @@ impl TensorInfo {
         self.held(ty, mode, backend)?.arithmetic
     }
 
-    /// How `backend` holds each matrix of this tensor as `ty`. Tables are looked up, not
-    /// multiplied.
+    /// How `backend` holds each matrix of this tensor as `ty`, if inputs are multiplied with it:
+    /// tables are looked up, and some tensors of a file are not read.
     fn held(&self, ty: &'static QuantType, mode: Mode, backend: &dyn Backend) -> Option<Held> {
         let (_, rows, cols) = self.matrices();
         let is_table = self.kind == TensorKind::Embed || self.is_ngram_table();
-        let is_multiplied = !self.is_vector() && !is_table && self.elements() > 0;
-        is_multiplied.then(|| backend.held(ty, rows, cols, mode))
+        let is_matrix = self.is_read && !self.is_vector() && !is_table;
+        (is_matrix && self.elements() > 0).then(|| backend.held(ty, rows, cols, mode))
     }
 
     /// Bytes of an unpacked copy in this type, or the bytes in the file if the type allows no copy.

@@ -282,6 +282,26 @@ fn what_cannot_be_is_refused_by_rule_and_tensor() {
 }
 
 #[test]
+fn only_matrices_that_inputs_are_multiplied_with_have_arithmetic() {
+    let place = |name: &str| {
+        let tensors = [TensorInfo::new(name, &[64, 32], &BF16, 64 * 32 * 2)];
+        let placed = parse("").unwrap().resolve(&tensors, &cpu(Mode::Fast, Isa::SCALAR));
+        let placed = placed.unwrap().remove(0);
+        (placed.arithmetic.is_some(), placed.ty.name)
+    };
+    for name in ["attn_q", "shortconv.in_proj", "ssm_out", "ffn_latent_down"] {
+        assert_eq!(place(&format!("blk.0.{name}.weight")), (true, "bf16"), "{name}");
+    }
+    for name in ["ssm_conv1d", "ssm_conv1d_v", "shortconv.conv", "ple_conv1d", "attn_norm"] {
+        assert_eq!(place(&format!("blk.0.{name}.weight")), (false, "f32"), "{name}");
+    }
+    // Nothing reads the last one.
+    for name in ["token_embd.weight", "blk.0.time_mix.weight"] {
+        assert_eq!(place(name), (false, "bf16"), "{name}");
+    }
+}
+
+#[test]
 fn fp8_is_packed_in_fast_mode() {
     let tensors = [TensorInfo::new("blk.0.attn_q.weight", &[40, 256], &FP8_128, 40 * 2 * 132)];
     for isa in Isa::available() {
