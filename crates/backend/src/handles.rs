@@ -2,13 +2,13 @@
 
 use crate::error::Error;
 pub use base::{Bytes, Storage};
-use kernels::Isa;
 pub use kernels::attention::Window;
 pub use kernels::elementwise::Gate;
 pub use kernels::kv::KvType;
 use kernels::quant::QuantType;
 pub use kernels::rope::{Growth, Magnitude, Pairs};
 pub use kernels::routing::{GroupRank, Groups, Routing, Scores};
+use kernels::{Arithmetic, Isa};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -295,6 +295,14 @@ pub enum Bits {
 impl Bits {
     /// Both.
     pub const ALL: [Self; 2] = [Self::Portable, Self::Fastest];
+
+    /// The choice that gives a model the arithmetic of this name again.
+    pub fn of_arithmetic(name: &str) -> Self {
+        match Arithmetic::is_portable_name(name) {
+            true => Self::Portable,
+            false => Self::Fastest,
+        }
+    }
 
     /// The instruction set to compute with where `isa` was chosen.
     pub fn limit(self, isa: Isa) -> Isa {

@@ -2,6 +2,7 @@
 
 use super::spread::MedianRange;
 use anyhow::{Context, Result};
+use backend::Bits;
 use base::{AlignedVec, ThreadPool};
 use kernels::{Isa, probe};
 use serde::Serialize;
@@ -46,12 +47,11 @@ pub(super) struct Probe {
 }
 
 impl Probe {
-    /// A machine that computes with `threads` threads, of which nothing is measured yet; without
-    /// products of BF16 if bits are portable.
+    /// A machine that computes these bits with `threads` threads, of which nothing is measured yet.
     ///
     /// # Errors
     /// If the threads cannot be started, or the memory cannot be allocated.
-    pub fn new(threads: usize, is_portable: bool) -> Result<Self> {
+    pub fn new(threads: usize, bits: Bits) -> Result<Self> {
         let pool = ThreadPool::new(threads).context("cannot start threads")?;
         let mut data = AlignedVec::try_zeroed(BUFFER / size_of::<f32>())
             .context("cannot measure the memory's bandwidth")?;
@@ -61,8 +61,7 @@ impl Probe {
                 tile.row_mut(row).fill(1.0);
             }
         });
-        let isa = Isa::detect().unwrap_or(Isa::SCALAR);
-        let isa = if is_portable { isa.portable() } else { isa };
+        let isa = bits.limit(Isa::detect().unwrap_or(Isa::SCALAR));
         let (bandwidth, f32_gops, bf16_gops, int8_gops) = Default::default();
         Ok(Self { pool, isa, data, bandwidth, f32_gops, bf16_gops, int8_gops })
     }

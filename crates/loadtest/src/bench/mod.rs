@@ -18,10 +18,10 @@ pub use report::BenchReport;
 pub use scaling::{ScalingReport, bench_scaling};
 
 use anyhow::Result;
+use backend::Bits;
 use engine::Runner;
 use formats::Checkpoint;
 use ids::TokenIds;
-use kernels::Arithmetic;
 use machine::Probe;
 use measure::Bench;
 use work::ForwardCost;
@@ -38,8 +38,8 @@ pub fn bench(
     plan: &BenchPlan,
     measured: impl FnMut(),
 ) -> Result<BenchReport> {
-    let is_portable = Arithmetic::is_portable_name(&runner.settings().arithmetic);
-    let probe = Probe::new(runner.threads(), is_portable)?;
+    let bits = Bits::of_arithmetic(&runner.settings().arithmetic);
+    let probe = Probe::new(runner.threads(), bits)?;
     runner.pin_caller();
     let cost = ForwardCost::of(checkpoint, runner.settings(), probe.isa);
     let ids = match &plan.ids {
