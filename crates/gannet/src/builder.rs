@@ -106,7 +106,7 @@ impl Builder {
         /// Sets the context length in tokens; by default that of the model, as far as memory
         /// allows.
         context(tokens: usize): |it| it.load.context = Some(tokens);
-        /// Sets the arithmetic: exact or fast.
+        /// Sets the compute mode: exact or fast.
         mode(mode: Mode): |it| it.load.mode = mode;
         /// Sets the storage type of the KV cache; the default depends on the mode.
         kv_type(kv_type: KvType): |it| it.load.kv_type = Some(kv_type);

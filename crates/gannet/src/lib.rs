@@ -86,7 +86,7 @@
 //!
 //! # Options
 //!
-//! [`Engine::builder`] sets threads, context, arithmetic and the number of answers computed at a
+//! [`Engine::builder`] sets threads, context, compute mode and the number of answers computed at a
 //! time. The sampling options of a [`Request`] override the recommendations in the files of the
 //! model. A [`ChatRequest`] or a [`TextRequest`] has more options than the short forms of this
 //! crate, and the [`Service`] below has async streams.

@@ -52,7 +52,7 @@ pub struct DeviceInfo {
     pub name: String,
     /// Name of the hardware.
     pub hardware: String,
-    /// Name of its arithmetic or driver.
+    /// Name of its instruction set or driver.
     pub driver: String,
     /// Bytes of memory that it has left, where they are known.
     pub memory: Option<usize>,

@@ -1,5 +1,5 @@
 //! Packed weights of a file give the bits of weights that are packed when they are used, and files
-//! of other models, versions and instruction sets are not used.
+//! of other models, modes and layouts are not used.
 
 use crate::checkpoints::{architectures, config, open, random, write};
 use crate::placement::{BUILT_IN_Q8_0, rule, rules};
@@ -98,7 +98,7 @@ fn check_bits(checkpoint: &Checkpoint, ty: &str) -> usize {
 #[test]
 fn packed_weights_of_a_file_give_the_bits_of_packing_in_every_architecture() {
     for architecture in architectures() {
-        // Only some instruction sets have a layout for these.
+        // Those of BF16: the layout depends on whether the CPU has products of them.
         check_bits(&random(architecture).0, "keep");
     }
 }

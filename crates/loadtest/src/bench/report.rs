@@ -54,8 +54,8 @@ impl BenchReport {
     /// The report as a table.
     pub fn to_table(&self) -> String {
         let Self { model, architecture, mode, kv_type, arithmetic, machine, .. } = self;
-        let mut text =
-            format!("{model} ({architecture}), mode {mode}, KV cache {kv_type}, {arithmetic}\n");
+        let mut text = format!("{model} ({architecture}), mode {mode}, KV cache {kv_type}");
+        let _ = writeln!(text, ", arithmetic {arithmetic}");
         let _ = write!(text, "machine: {} threads, {}", machine.threads, machine.isa);
         let (least, most) = (machine.read_bandwidth_min_gbs, machine.read_bandwidth_max_gbs);
         let median = machine.read_bandwidth_gbs;
