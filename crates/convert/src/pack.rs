@@ -3,6 +3,7 @@
 use crate::output::check_output;
 use crate::progress::WorkProgress;
 use anyhow::{Context, Result, bail};
+use backend::Bits;
 use engine::{LoadOptions, PACK_EXTENSION, PackedPart, Runner, Settings, WeightsMemory};
 use formats::{Checkpoint, OpenOptions, PackOrigin, PackWriter};
 use models::placement::Placement;
@@ -19,6 +20,8 @@ pub struct PackOptions {
     pub force: bool,
     /// Placement rules, which decide the types of matrices; `None` for the built-in rules alone.
     pub placement: Option<Placement>,
+    /// The bits that products with the matrices have, which decide their layouts.
+    pub bits: Bits,
     /// The file that remembers digests of weights.
     pub digests: Option<PathBuf>,
 }
@@ -62,6 +65,7 @@ pub fn pack(
         // Read one by one, so that they need not fit.
         weights_memory: WeightsMemory::All,
         placement: options.placement.clone().map(|rules| Arc::new(rules.in_memory())),
+        bits: options.bits,
         ..LoadOptions::default()
     };
     let mut runner = Runner::load(&checkpoint, &load)
@@ -170,6 +174,8 @@ mod tests {
     use std::cell::Cell;
 
     const MODEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny/tiny-q8_0.gguf");
+    /// The same model in BF16.
+    const IN_BF16: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny");
 
     /// Interrupts the work at a number of checks.
     struct Stop(Cell<usize>);
@@ -195,6 +201,15 @@ mod tests {
         let error = check_space(&path, &parts, written - 1).unwrap_err().to_string();
         let found = format!("bytes of free space on its disk, found {}", written - 1);
         assert!(error.contains("weights.gpack") && error.ends_with(&found), "{error}");
+    }
+
+    #[test]
+    fn layouts_are_those_of_the_chosen_bits() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = PackOptions { threads: 1, bits: Bits::Portable, ..PackOptions::default() };
+        let written = pack(Path::new(IN_BF16), folder.path(), &options, &mut ()).unwrap();
+        assert_eq!(written.origin.arithmetic, "f32");
+        assert!(written.path.ends_with(format!("{}.f32.gpack", written.origin.identity)));
     }
 
     #[test]

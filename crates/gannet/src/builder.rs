@@ -6,7 +6,7 @@ use crate::kv_dir::KvDir;
 use crate::prefixes::StoredPrefixes;
 use crate::setters::setters;
 use api::{Adapters, ModelCard, ModelDescription, PrefixFiles, Service, ServiceParts, TextParts};
-use backend::{DeviceChoice, Mode};
+use backend::{Bits, DeviceChoice, Mode};
 use engine::{
     AdapterSource, EngineOptions, KvMemory, LoadOptions, PackChoice, ProfileUse, Runner, Speculate,
     WeightsMemory,
@@ -108,6 +108,9 @@ impl Builder {
         context(tokens: usize): |it| it.load.context = Some(tokens);
         /// Sets the compute mode: exact or fast.
         mode(mode: Mode): |it| it.load.mode = mode;
+        /// Sets the bits of answers: portable, which every CPU computes, or fastest, the default:
+        /// BF16 and FP8 weights are multiplied in BF16 where this CPU is faster with it.
+        bits(bits: Bits): |it| it.load.bits = bits;
         /// Sets the storage type of the KV cache; the default depends on the mode.
         kv_type(kv_type: KvType): |it| it.load.kv_type = Some(kv_type);
         /// Sets the memory of the KV cache; by default half of the free memory.

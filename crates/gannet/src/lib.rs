@@ -128,7 +128,7 @@ pub use ::api::{
     ToolChoice, TopToken, Usage,
 };
 #[doc(inline)]
-pub use ::backend::{DeviceChoice, Memory, Mode};
+pub use ::backend::{Bits, DeviceChoice, Memory, Mode};
 #[doc(inline)]
 pub use ::devices::choose as device;
 #[doc(inline)]

@@ -3,7 +3,7 @@
 #![allow(missing_docs)]
 
 use gannet::{
-    ChatRequest, Engine, Error, FinishReason, GrammarSource, Request, Sampling, TextRequest,
+    Bits, ChatRequest, Engine, Error, FinishReason, GrammarSource, Request, Sampling, TextRequest,
 };
 use std::path::Path;
 use std::sync::LazyLock;
@@ -221,6 +221,12 @@ fn relevances_are_those_of_each_document_alone() {
     let distinct = relevances.iter().any(|relevance| *relevance != relevances[0]);
     assert!(distinct && relevances.len() == documents.len(), "{relevances:?}");
     assert!(engine.logits("a").unwrap_err().to_string().contains("scores texts"));
+}
+
+#[test]
+fn portable_bits_have_an_arithmetic_that_every_cpu_has() {
+    let engine = Engine::builder().threads(1).context(64).bits(Bits::Portable).load(TINY).unwrap();
+    assert_eq!(engine.arithmetic(), "f32");
 }
 
 #[test]

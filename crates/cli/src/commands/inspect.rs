@@ -6,6 +6,7 @@ mod report;
 mod values;
 
 use crate::args::FileArgs;
+use crate::device::BitsArgs;
 use crate::effective::EffectiveSettings;
 use crate::weights::MemoryArgs;
 use crate::{model, output};
@@ -23,6 +24,7 @@ use text::Templates;
 /// config.json without weights tells how large they would be.
 #[derive(Debug, clap::Args)]
 #[command(mut_group("MemoryArgs", |group| group.requires("shown_placement")))]
+#[command(mut_group("BitsArgs", |group| group.requires("shown_placement")))]
 pub(crate) struct Args {
     /// Folder, .gguf or .safetensors file, config.json, owner/name on the hub, or `builtin`
     model: OsString,
@@ -50,6 +52,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "MODE", default_value = "fast", requires = "shown_placement")]
     mode: Mode,
     #[command(flatten)]
+    bits: BitsArgs,
+    #[command(flatten)]
     memory: MemoryArgs,
     #[command(flatten)]
     files: FileArgs,
@@ -61,7 +65,8 @@ pub(crate) fn run(args: &Args, effective: &EffectiveSettings) -> Result<()> {
         // Only these have the model loaded, which decides.
         let is_asked = MemoryArgs::KEYS.iter().any(|key| effective.is_given(key));
         let memory = is_asked.then_some(&args.memory);
-        let plan = placement::plan(&path, rules.as_deref(), args.mode, memory)?;
+        let (mode, bits) = (args.mode, args.bits.bits);
+        let plan = placement::plan(&path, rules.as_deref(), mode, bits, memory)?;
         return output::report(args.json, || plan.to_json(), || plan.to_text());
     }
     let files = match ModelFiles::without_weights(&path) {

@@ -2,6 +2,7 @@
 
 mod kept;
 
+use crate::device::BitsArgs;
 use crate::exit::SilentExit;
 use crate::interrupt::Watch;
 use crate::placement::PlacementArgs;
@@ -41,6 +42,8 @@ pub(crate) struct Args {
     hub_endpoint: Option<String>,
     #[command(flatten)]
     placement: PlacementArgs,
+    #[command(flatten)]
+    bits: BitsArgs,
     /// Compute threads; 0 for all cores
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = threads)]
     threads: usize,
@@ -73,6 +76,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         threads: args.threads,
         force: args.force,
         placement: args.placement.rules()?.map(Arc::unwrap_or_clone),
+        bits: args.bits.bits,
         digests: kv_dir::digests(),
     };
     let packed = convert::pack(&source, &out, &options, &mut Task::new(progress::bytes(0)))?;

@@ -63,6 +63,18 @@ fn answers_are_the_same_with_a_pack_that_is_named_or_found() {
 }
 
 #[test]
+fn a_pack_for_portable_bits_is_used_with_these() {
+    let file = path("weights-portable.gpack");
+    let args = ["pack", "builtin", "-o", &file, "--force", "--json", "--bits", "portable"];
+    let report: Value = serde_json::from_str(&succeed(&args)).unwrap();
+    assert_eq!(report["arithmetic"], "f32");
+    let args = ["run", "What is the capital of France?", "-n", "4", "-v", "--bits", "portable"];
+    let ended = run(&[&args[..], &["--weights-pack", &file]].concat());
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    assert!(ended.err.contains(&format!("using the packed weights of {file}")), "{}", ended.err);
+}
+
+#[test]
 fn files_that_are_there_damaged_or_of_another_model_are_named() {
     let (model, other) = (model("packed-q8_0.gguf", "q8_0"), model("packed-q6_k.gguf", "q6_k"));
     let file = path("weights-q8_0.gpack");

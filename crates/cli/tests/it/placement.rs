@@ -36,6 +36,20 @@ fn inspect_shows_how_the_built_in_model_is_held() {
 }
 
 #[test]
+fn inspect_shows_the_arithmetic_of_the_chosen_bits() {
+    let args = ["inspect", "builtin", "--bits", "portable"];
+    let json = succeed(&[&args[..], &["--placement", "--json"]].concat());
+    let value: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&value["arithmetic"], &value["portable"]), (&"f32".into(), &true.into()));
+    let loaded = ["--placement", "--json", "--weights-memory", "all"];
+    let loaded: Value = serde_json::from_str(&succeed(&[&args[..], &loaded[..]].concat())).unwrap();
+    assert_eq!(loaded["arithmetic"], "f32");
+    let without = run(&args);
+    assert_eq!(without.code, Some(2), "{without:?}");
+    assert!(without.err.contains("--placement"), "{without:?}");
+}
+
+#[test]
 fn inspect_shows_what_rules_decide() {
     let rules = "- match: {kind: dense, layers: 1}\n  place: {type: q8_0, threads: 2}\n";
     let rules = file("placement.yaml", rules);

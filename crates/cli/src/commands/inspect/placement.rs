@@ -7,13 +7,13 @@ mod table;
 use crate::output;
 use crate::weights::MemoryArgs;
 use anyhow::{Context, Result};
-use backend::{Backend, Cpu, Mode};
+use backend::{Backend, Bits, Cpu, Mode};
 use engine::{LoadOptions, Runner, WeightsPlan};
 use formats::layers::NGRAM_TABLE;
 use formats::{Checkpoint, Error, ModelFiles, OpenOptions};
 use groups::PlacementGroup;
 use indexmap::IndexMap;
-use kernels::Arithmetic;
+use kernels::{Arithmetic, Isa};
 use models::placement::{Placed, Placement, TensorInfo, decide_arithmetic};
 use serde_json::{Value as Json, json};
 use std::path::Path;
@@ -39,14 +39,19 @@ pub(super) fn plan(
     path: &Path,
     file: Option<&Path>,
     mode: Mode,
+    bits: Bits,
     weights: Option<&MemoryArgs>,
 ) -> Result<PlacementPlan> {
     let rules = file.map_or_else(|| Ok(Placement::default()), Placement::open)?;
     match weights {
-        None => PlacementPlan::new(&rules, tensors(path)?, &mut Cpu::new(1, mode)?),
+        None => {
+            let isa = bits.limit(Isa::detect().map_err(backend::Error::Isa)?);
+            PlacementPlan::new(&rules, tensors(path)?, &mut Cpu::with_isa(1, mode, isa)?)
+        }
         Some(weights) => {
             let placement = Some(Arc::new(rules));
-            let options = LoadOptions { mode, placement, threads: 1, ..LoadOptions::default() };
+            let options =
+                LoadOptions { mode, bits, placement, threads: 1, ..LoadOptions::default() };
             PlacementPlan::loaded(path, &weights.add_to(options))
         }
     }

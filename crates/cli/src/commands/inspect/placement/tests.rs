@@ -1,5 +1,4 @@
 use super::*;
-use kernels::Isa;
 use kernels::quant::{F32, Q4_K, Q6_K, Q8_0, QuantType};
 
 /// A model with experts: a dense layer, then three with shared and routed experts.
