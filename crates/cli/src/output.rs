@@ -92,3 +92,21 @@ pub(crate) fn aside(text: &str) {
         let _ = err.flush();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_are_portable_where_every_part_of_the_arithmetic_is() {
+        for portable in ["f32", "bytes+f32"] {
+            assert_eq!(bits(portable), "bits: portable");
+        }
+        assert_eq!(bits("bytes+f32+bf16-pairs"), "bits: not portable (bf16-pairs)");
+        assert_eq!(
+            bits("f32+bf16-pairs+bf16-tiles"),
+            "bits: not portable (bf16-pairs, bf16-tiles)"
+        );
+        assert_eq!(bits("wgpu-vulkan-llvmpipe"), "bits: not portable (wgpu-vulkan-llvmpipe)");
+    }
+}

@@ -143,6 +143,9 @@ async fn a_model_is_loaded_when_a_request_names_it() {
         assert_eq!((text(&answer), &answer["model"]), ("b", &json!("b")));
     }
     assert_eq!(states(&server).await, ["unloaded", "loaded"]);
+    let list = ok(server.get("/v1/models").await).await;
+    let arithmetic = |at: usize| list["data"][at].get("arithmetic");
+    assert_eq!((arithmetic(0), arithmetic(1)), (None, Some(&json!("f32"))));
     assert_eq!(text(&chat(&server, "a").await), "a");
     assert_eq!(taken(&deeds), ["load b", "load a"]);
 }

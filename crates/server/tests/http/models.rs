@@ -11,6 +11,7 @@ async fn the_model_is_listed_under_its_name() {
     let model = &list["data"][0];
     assert_eq!((&model["id"], &model["object"]), (&json!("test/model"), &json!("model")));
     assert_eq!(model["context_length"], 256);
+    assert_eq!(model["arithmetic"], "f32");
     assert_eq!(model["meta"], json!({"n_vocab": 265, "n_ctx": 256}));
     assert!(model["meta"]["n_vocab"].as_u64().is_some_and(|size| size > 0), "{model}");
     assert_eq!(ok(server.get("/v1/models/test/model").await).await, *model);
