@@ -410,6 +410,8 @@ mod tests {
         check("iq3_m", &model, "blk.9.attn_output.weight", "q4_k");
         check("tq1_0", &model, "token_embd.weight", "q4_k");
         check("tq2_0", &model, "output.weight", "q6_k");
+        check("q2_0", &model, "token_embd.weight", "q4_k");
+        check("q2_0", &model, "blk.9.ffn_up.weight", "q2_0");
     }
 
     #[test]

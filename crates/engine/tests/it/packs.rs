@@ -2,9 +2,12 @@
 //! of other models, modes and layouts are not used.
 
 use crate::checkpoints::{architectures, config, open, random, write};
+use crate::instruction_sets::{BUILT_IN, portable};
 use crate::placement::{BUILT_IN_Q8_0, rule, rules};
+use backend::{Bits, Mode};
 use engine::{LoadOptions, PackChoice, Runner, SingleSequence};
 use formats::{Checkpoint, PackFile, PackOrigin, PackPart, PackWriter};
+use kernels::Isa;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -193,6 +196,24 @@ fn a_layout_that_this_machine_does_not_read_is_named() {
              them, found layout int8-sme of {bytes} bytes, packed for sme"
         )
     );
+}
+
+#[test]
+fn a_file_for_portable_bits_is_read_by_every_instruction_set() {
+    let checkpoint = open(Path::new(BUILT_IN));
+    let folder = tempfile::tempdir().unwrap();
+    let path = pack_path(&folder);
+    let load = |isa, bits, pack| {
+        Runner::load(&checkpoint, &LoadOptions { bits, pack, ..portable(isa, Mode::Fast) })
+    };
+    let mut runner = load(Isa::SCALAR, Bits::Portable, PackChoice::Off).unwrap();
+    assert!(write_pack(&path, &mut runner, |_| {}) > 0);
+    let expected = logits(runner);
+    for isa in Isa::available() {
+        let file = || PackChoice::File(path.clone());
+        assert_eq!(logits(load(isa, Bits::Portable, file()).unwrap()), expected, "{isa:?}");
+        assert_eq!(load(isa, Bits::Fastest, file()).is_ok(), !isa.has_bf16_dot(), "{isa:?}");
+    }
 }
 
 #[test]

@@ -3,14 +3,14 @@
 
 use crate::adapters::write_adapter;
 use crate::checkpoints::{architectures, config, config_of, open, write};
-use crate::instruction_sets::portable;
+use crate::instruction_sets::{BUILT_IN, portable};
 use crate::placement::{BUILT_IN_Q8_0, rule, rules};
-use backend::{AdapterSet, Mode, ScaledAdapter};
+use backend::{AdapterSet, Bits, Mode, ScaledAdapter};
 use base::Rng;
 use dist::{Comm, Local};
 use engine::{LoadOptions, Runner, SingleSequence};
 use formats::layers::OpSpec;
-use kernels::Isa;
+use kernels::{Arithmetic, Isa};
 use models::Ranks;
 use std::path::Path;
 use std::sync::Arc;
@@ -200,6 +200,32 @@ fn stages_on_unlike_instruction_sets_give_the_bits_of_one() {
                     assert!(logits == alone, "{architecture} {mode:?} {isas:?}");
                 }
             }
+        }
+    }
+}
+
+/// The arithmetic is that of the whole model: attention of a stage without products of BF16 is
+/// computed with them where the head of another stage has them.
+#[test]
+fn stages_of_bytes_compute_as_the_one_with_a_head_in_bf16() {
+    let text = rule("kind: [attention, dense]", "type: q8_0");
+    let placement = Some(Arc::new(rules(&text)));
+    for isa in Isa::available() {
+        let compute = |ranks| {
+            let work = |_: usize, mut runner: Runner| {
+                (runner.settings().arithmetic.clone(), bits(&logits(&mut runner)))
+            };
+            let all = on_each_with(Path::new(BUILT_IN), ranks, work, |_| LoadOptions {
+                bits: Bits::Fastest,
+                placement: placement.clone(),
+                ..portable(isa, Mode::Fast)
+            });
+            all.into_iter().map(|found| found.unwrap()).collect::<Vec<_>>()
+        };
+        let alone = compute(vec![Ranks::default()]).remove(0);
+        assert_eq!(Arithmetic::is_portable_name(&alone.0), !isa.has_bf16_dot(), "{isa:?}");
+        for together in compute(grid(2, 1)) {
+            assert!(together == alone, "{isa:?}");
         }
     }
 }
