@@ -38,6 +38,7 @@ pub use observe::expert_profile::{ExpertProfile, ProfileUse};
 pub use observe::metrics::{self, Metrics};
 pub use observe::outcome::Outcome;
 pub use observe::routes;
+pub use request::answer_record::{AnswerRecord, RecordedChoices};
 pub use request::constraint::{Allowed, Constraint, Grammar, GrammarRef, TokenSet};
 pub use request::embed::Embed;
 pub use request::fields::{

@@ -32,11 +32,16 @@ pub(crate) fn block_root(settings: &Settings, block: usize) -> Name {
 /// a digest of all bytes of the weights, `machine` what the machine contributes to the arithmetic.
 pub(crate) fn disk_root(settings: &Settings, block: usize, weights: &str, machine: &[f32]) -> Name {
     let root = block_root(settings, block);
-    let machine: Vec<u8> = machine.iter().flat_map(|value| value.to_le_bytes()).collect();
     let mut bytes = root.to_bytes().to_vec();
     write_field(&mut bytes, "weights", weights);
     write_field(&mut bytes, "arithmetic", &kernels::ARITHMETIC.to_string());
-    write_field(&mut bytes, "machine", &Name::root(&machine).to_string());
+    write_field(&mut bytes, "machine", &machine_name(machine).to_string());
+    Name::root(&bytes)
+}
+
+/// The name of what a machine contributes to the arithmetic.
+pub(crate) fn machine_name(fingerprint: &[f32]) -> Name {
+    let bytes: Vec<u8> = fingerprint.iter().flat_map(|value| value.to_le_bytes()).collect();
     Name::root(&bytes)
 }
 

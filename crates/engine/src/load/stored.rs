@@ -1,5 +1,6 @@
 //! The memory of a runner's cache, as what stores it on disk sees it.
 
+use super::block_root::machine_name;
 use super::cache_bytes::LayerBytes;
 use super::disk_place::DiskPlace;
 use super::runner::Runner;
@@ -11,6 +12,13 @@ impl Runner {
     /// Touches the memory of `blocks` of a group of cached rows, so that the system provides it.
     pub fn touch_cache(&mut self, group: usize, blocks: std::ops::Range<usize>) {
         self.backend.touch_cache(group, blocks);
+    }
+
+    /// What this machine, not the program, contributes to bits, as a name; empty where it is
+    /// nothing, and for GPUs, whose arithmetic is their own name.
+    pub(crate) fn machine(&self) -> String {
+        let values = self.backend.stored().map(StoredBlocks::fingerprint).unwrap_or_default();
+        if values.is_empty() { String::new() } else { machine_name(&values).to_string() }
     }
 
     /// The bytes of blocks and states, which can be stored on disk.

@@ -18,6 +18,10 @@ pub struct TraceSettings {
     pub kv_type: String,
     /// Name of the arithmetic.
     pub arithmetic: String,
+    /// What the machine contributes to it, as a name; empty for arithmetic that is the same on every
+    /// CPU.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub machine: String,
     /// [`kernels::ARITHMETIC`] of the version that computed.
     pub arithmetic_version: u32,
     /// Digest of what placement rules change; empty if they change nothing.
@@ -47,6 +51,7 @@ impl TraceSettings {
             mode: mode.name().into(),
             kv_type: kv_type.name().into(),
             arithmetic: arithmetic.clone(),
+            machine: runner.machine(),
             arithmetic_version: kernels::ARITHMETIC,
             placement: placement.clone(),
             rounding: rounding.map_or("", CacheRounding::name).into(),
@@ -55,6 +60,11 @@ impl TraceSettings {
             block: runner.block(),
             chunk: runner.chunk,
         }
+    }
+
+    /// The same for sequences with these adapters.
+    pub fn adapted(&self, adapters: &AdapterSet) -> Self {
+        Self { adapters: adapters_text(adapters), ..self.clone() }
     }
 
     /// Whether digests of checkpoints are of one version; others cannot be compared.
@@ -71,6 +81,7 @@ impl TraceSettings {
             ("mode", &self.mode, &other.mode),
             ("kv_type", &self.kv_type, &other.kv_type),
             ("arithmetic", &self.arithmetic, &other.arithmetic),
+            ("machine", &self.machine, &other.machine),
             ("arithmetic_version", &versions[0], &versions[1]),
             ("placement", &self.placement, &other.placement),
             ("rounding", &self.rounding, &other.rounding),
@@ -85,7 +96,7 @@ impl TraceSettings {
 }
 
 /// The digests of `adapters`, each with its scale.
-pub(crate) fn adapters_text(adapters: &AdapterSet) -> String {
+fn adapters_text(adapters: &AdapterSet) -> String {
     let text = |it: &ScaledAdapter| format!("{}={}", it.adapter.digest(), it.scale);
     adapters.iter().map(text).collect::<Vec<_>>().join(" ")
 }

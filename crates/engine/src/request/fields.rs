@@ -2,6 +2,7 @@
 //! chat messages.
 
 use crate::observe::outcome::Outcome;
+use crate::request::answer_record::AnswerRecord;
 use crate::request::constraint::GrammarRef;
 use crate::request::embed::Embed;
 use crate::request::speculate::Speculate;
@@ -70,6 +71,8 @@ pub struct Request {
     pub name: Option<String>,
     /// Constrains the tokens; stop ids may be chosen exactly where the constraint may end.
     pub constraint: Option<GrammarRef>,
+    /// Where the logits of the answer are recorded, if they are.
+    pub record: Option<AnswerRecord>,
 }
 
 impl Request {

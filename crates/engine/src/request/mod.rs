@@ -1,5 +1,6 @@
 //! Requests: what they ask for, the channel to the engine's thread, and the events that come back.
 
+pub(crate) mod answer_record;
 pub(crate) mod constraint;
 pub(crate) mod embed;
 pub(crate) mod fields;

@@ -1,6 +1,7 @@
 //! Steps: the loop of the engine's thread, from requests to tokens; and sequences computed without
 //! it.
 
+mod choice_recorder;
 mod draft;
 mod embedding_pooler;
 pub(crate) mod engine_options;

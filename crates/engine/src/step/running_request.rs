@@ -13,6 +13,7 @@ use crate::request::constraint::Allowed;
 use crate::request::constraint::TokenSet;
 use crate::request::fields::{Event, Finished, Request, TokenLogprobs, Usage};
 use crate::request::handle::Submission;
+use crate::step::choice_recorder::ChoiceRecorder;
 use crate::step::draft::RequestDraft;
 use crate::step::embedding_pooler::EmbeddingPooler;
 use crate::step::masks::{ConstraintState, SequenceConstraint};
@@ -52,6 +53,9 @@ pub(crate) struct RunningRequest {
     reader: ReaderChannel,
     pub draft: RequestDraft,
     pub recorder: Option<Box<Recorder>>,
+    /// Present if the logits of choices are recorded, for a trace or for whoever submitted the
+    /// request.
+    choices: Option<ChoiceRecorder>,
 }
 
 impl RunningRequest {
@@ -60,6 +64,9 @@ impl RunningRequest {
         let Submission { mut request, events, submitted, queue_slot } = submission;
         let adapters = request.adapters.take().unwrap_or_default();
         let RequestSetup { max_drafted, timeout, constraint, pooler, recorder } = setup;
+        let record =
+            request.record.take().or_else(|| recorder.as_ref().map(|_| Default::default()));
+        let choices = record.map(ChoiceRecorder::new);
         Self {
             draft: RequestDraft::new(max_drafted),
             adapter_key: adapted_space([0; 16], &adapters),
@@ -70,6 +77,7 @@ impl RunningRequest {
             clock: RequestClock::new(submitted, timeout),
             reader: ReaderChannel { events, queue_slot },
             recorder: recorder.map(Box::new),
+            choices,
             request,
         }
     }
@@ -296,8 +304,8 @@ impl RunningRequest {
             Some(constraint) => allowed(constraint, fresh.len(), stop_ids, early)?,
             None => (None, false),
         };
-        if let Some(recorder) = &mut self.recorder {
-            recorder.choose(logits, greedy);
+        if let Some(choices) = &mut self.choices {
+            choices.add(logits, greedy);
         }
         let history = History { tokens, fresh, prompt, banned, allowed, greedy };
         let top = self.request.logprobs.filter(|_| self.request.sampled_logprobs);
@@ -363,7 +371,8 @@ impl RunningRequest {
         self.clock.record_cut_prompt(sequence.reached.saturating_sub(cached), metrics);
         metrics.finished(&outcome, self.clock.totals(now, sequence.prompt, generated));
         if let (Some(recorder), Some(sink)) = (self.recorder.take(), traces) {
-            recorder.finish(outcome.label(), sink);
+            let choices = self.choices.take().map(ChoiceRecorder::finish).unwrap_or_default();
+            recorder.finish(outcome.label(), choices, sink);
         }
         if outcome == Outcome::Cancelled {
             return;

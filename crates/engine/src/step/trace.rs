@@ -6,7 +6,7 @@
 
 use crate::load::runner::Runner;
 pub use crate::load::trace_settings::TraceSettings;
-use crate::load::trace_settings::adapters_text;
+use crate::request::answer_record::RecordedChoices;
 use crate::request::constraint::{Allowed, Constraint, Grammar, GrammarRef, TokenSet};
 use crate::request::fields::{Request, SamplingParams};
 use crate::request::speculate::Speculate;
@@ -152,11 +152,7 @@ impl Trace {
                         found none: an earlier version wrote the trace"
                 .into());
         }
-        let greedy = GreedyChoices { at: self.greedy.as_slice().into(), inner: constraint.clone() };
-        let constraint = match self.greedy.is_empty() {
-            true => constraint,
-            false => Some(GrammarRef::new(greedy)),
-        };
+        let constraint = with_greedy_choices(constraint, &self.greedy);
         Ok(Request { constraint, ..self.request.request()? })
     }
 
@@ -201,6 +197,15 @@ impl Trace {
         }
         serde_json::from_str(&text).map_err(other)
     }
+}
+
+/// `constraint` with the choices `at` greedy, whatever the sampling options say. The numbers of
+/// choices ascend, and count from 0.
+pub fn with_greedy_choices(constraint: Option<GrammarRef>, at: &[usize]) -> Option<GrammarRef> {
+    if at.is_empty() {
+        return constraint;
+    }
+    Some(GrammarRef::new(GreedyChoices { at: at.into(), inner: constraint }))
 }
 
 /// The choices of a trace that were greedy, in ascending order, around an optional grammar.
@@ -320,19 +325,17 @@ fn write(path: &Path, trace: &Trace) -> std::io::Result<()> {
 #[derive(Debug)]
 pub(crate) struct Recorder {
     pub trace: Trace,
-    hash: u64,
 }
 
 impl Recorder {
     pub fn new(runner: &Runner, request: &Request, number: u64) -> Self {
         let name = request.name.clone().unwrap_or_else(|| format!("request-{number}"));
         let adapters = request.adapters.as_ref().unwrap_or(runner.adapters());
-        let adapters = adapters_text(adapters);
         let trace = Trace {
             version: VERSION,
             name,
             model: runner.info.name.clone(),
-            settings: TraceSettings { adapters, ..TraceSettings::of(runner) },
+            settings: TraceSettings::of(runner).adapted(adapters),
             request: TraceRequest::of(request),
             cached_tokens: 0,
             preemptions: 0,
@@ -342,7 +345,7 @@ impl Recorder {
             greedy: Vec::new(),
             finish: String::new(),
         };
-        Self { trace, hash: 0 }
+        Self { trace }
     }
 
     /// Records a step. A step at an earlier position follows a preemption.
@@ -352,54 +355,20 @@ impl Recorder {
         self.trace.steps.push(step);
     }
 
-    /// Records the logits of a choice, and whether it was greedy whatever the options said.
-    pub fn choose(&mut self, logits: &[f32], greedy: bool) {
-        if greedy {
-            self.trace.greedy.push(self.trace.logits.len());
-        }
-        self.hash = roll(self.hash, logits);
-        self.trace.logits.push(format!("{:016x}", self.hash));
-    }
-
-    pub fn finish(mut self, how: &str, sink: &TraceSink) {
+    /// Sends the trace, with the choices of the answer.
+    pub fn finish(mut self, how: &str, choices: RecordedChoices, sink: &TraceSink) {
         how.clone_into(&mut self.trace.finish);
+        self.trace.logits = choices.logits.iter().map(|hash| format!("{hash:016x}")).collect();
+        self.trace.greedy = choices.greedy;
         if sink.try_send(self.trace).is_err() {
             tracing::warn!("a trace was dropped: traces are not written fast enough");
         }
     }
 }
 
-/// Hash of `before` and the bits of `logits`, in eight lanes for speed.
-fn roll(before: u64, logits: &[f32]) -> u64 {
-    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
-    let mut lanes: [u64; 8] = std::array::from_fn(|lane| before ^ lane as u64);
-    for values in logits.chunks(lanes.len()) {
-        for (lane, value) in lanes.iter_mut().zip(values) {
-            *lane = (*lane ^ u64::from(value.to_bits())).wrapping_mul(FACTOR).rotate_left(31);
-        }
-    }
-    lanes
-        .iter()
-        .fold(logits.len() as u64, |hash, lane| (hash ^ lane).wrapping_mul(FACTOR).rotate_left(29))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_hash_tells_every_bit_and_every_place() {
-        let logits: Vec<f32> = (0..100).map(|i| i as f32).collect();
-        let hash = roll(7, &logits);
-        assert_eq!(hash, roll(7, &logits));
-        assert_ne!(hash, roll(8, &logits));
-        for at in 0..100 {
-            let mut other = logits.clone();
-            other[at] = f32::from_bits(other[at].to_bits() ^ 1);
-            assert_ne!(hash, roll(7, &other), "{at}");
-        }
-        assert_ne!(roll(0, &[0.0, -0.0]), roll(0, &[-0.0, 0.0]));
-    }
 
     #[test]
     fn requests_come_back_as_they_went() {
