@@ -2,6 +2,7 @@
 
 use crate::cache_report::CacheReport;
 use crate::error::ApiError;
+use crate::receipt::Receipt;
 use crate::usage_counter::Usage;
 use engine::Timings;
 
@@ -84,6 +85,8 @@ pub struct Done {
     pub usage: Usage,
     /// Times.
     pub timings: Timings,
+    /// The receipt of the answer, if the request asks for one.
+    pub receipt: Option<Box<Receipt>>,
 }
 
 /// What ended an answer.

@@ -36,6 +36,7 @@ mod prompt_history;
 mod prompt_length;
 mod reasoning_end;
 mod reasoning_tags;
+mod receipt;
 mod rendered_chat;
 mod replay;
 mod replay_turn;
@@ -67,6 +68,10 @@ pub use named_adapters::{AdapterError, Adapters, DEFAULT_ADAPTERS, NamedAdapter}
 pub use options::{MAX_BIASES, SamplingOptions};
 pub use partition::{CacheIsolation, CachePartition};
 pub use prefix::{PrefixFile, PrefixFiles};
+pub use receipt::{
+    DigestedParts, IdsDigest, ModelIdentity, Receipt, ReceiptAnswer, ReceiptDifference, ReceiptKey,
+    ReceiptModel, ReceiptRequest, ReceiptSignature,
+};
 pub use replay::arguments;
 pub use request::{ChatRequest, Prepared, Prompt, RequestOptions, TextRequest, ToolChoice};
 pub use service::{Service, ServiceParts};

@@ -3,6 +3,7 @@
 use crate::cache_watch::KnownCaller;
 use crate::message::{Message, Tool};
 use crate::options::SamplingOptions;
+use crate::receipt::ReceiptKey;
 use crate::replay_turn::{Digested, ReplayTurn};
 use engine::{Request, Speculate};
 use serde_json::{Map, Value};
@@ -171,6 +172,10 @@ pub struct RequestOptions {
     ///
     /// [`TextEvent::Prefill`]: crate::TextEvent::Prefill
     pub progress: bool,
+    /// Give a receipt of the answer.
+    pub receipt: bool,
+    /// The key that signs it.
+    pub receipt_key: Option<ReceiptKey>,
 }
 
 /// The strings that end an answer.

@@ -15,6 +15,7 @@ use crate::options::SamplingOptions;
 use crate::partition::CachePartition;
 use crate::prefix::PrefixFiles;
 use crate::prompt_history::PromptHistory;
+use crate::receipt::{ModelIdentity, add_vocabulary};
 use crate::rendered_chat::RenderedChat;
 use crate::replay::ReplayMemory;
 use crate::request::{
@@ -83,6 +84,8 @@ pub struct Service {
     pub greedy_structure: bool,
     /// Takes computed prefixes to files, where there is a cache on disk.
     pub prefixes: Option<Arc<dyn PrefixFiles>>,
+    /// What receipts say of the model; `None` to give none.
+    pub identity: Option<Arc<ModelIdentity>>,
     /// Whether requests are made to have their tokens counted.
     pub(crate) counts: bool,
 }
@@ -108,6 +111,7 @@ impl Service {
             chosen: None,
             greedy_structure: true,
             prefixes: None,
+            identity: None,
             counts: false,
             engine: parts.engine,
             renderer,
@@ -125,12 +129,7 @@ impl Service {
     /// Digest of the model, its vocabulary and its template.
     fn digest(&self) -> ModelDigest {
         let mut hash = Sha256::new_with_prefix(&self.card.digest);
-        let tokenizer = self.tokenizer();
-        for id in 0..u32::try_from(tokenizer.vocab_size()).unwrap_or(u32::MAX) {
-            let bytes = tokenizer.token_bytes(id);
-            hash.update((bytes.len() as u64).to_le_bytes());
-            hash.update(bytes);
-        }
+        add_vocabulary(&mut hash, self.tokenizer());
         hash.update(self.template_source().unwrap_or_default());
         let mut digest = ModelDigest::default();
         digest.copy_from_slice(&hash.finalize()[..size_of::<ModelDigest>()]);
@@ -343,11 +342,13 @@ impl Service {
         });
         let (history, caller) = (&self.history, prepared.caller.as_ref());
         let watch = CacheWatch::new(&request, self.assets(), history, caller);
+        let receipt = self.begin_receipt(&mut request, terms)?;
         let generation = self.submit(request, terms)?;
         let name = terms.name.clone();
         let assembler = Assembler::new(self.assets(), prepared.stop.clone(), &prepared.form, name);
         let meter = UsageCounter::new(prompt_tokens);
         let stream = TextStream::new(generation, assembler, meter, watch, record);
+        let stream = stream.with_receipt(receipt);
         Ok(if terms.progress { stream.with_progress() } else { stream })
     }
 

@@ -4,6 +4,7 @@ use crate::assemble::Assembler;
 use crate::cache_watch::CacheWatch;
 use crate::error::ApiError;
 use crate::event::{Done, Finish, TextEvent};
+use crate::receipt::{Receipt, ReceiptIssuer};
 use crate::replay::ReplayMemory;
 use crate::replay_turn::ReplayTurn;
 use crate::request::Origin;
@@ -22,6 +23,7 @@ pub struct TextStream {
     watch: CacheWatch,
     ready: VecDeque<TextEvent>,
     record: Option<TurnRecorder>,
+    receipt: Option<ReceiptIssuer>,
     /// Whether the progress of the prompt is reported.
     progress: bool,
     /// Prompt tokens of the last report.
@@ -61,11 +63,17 @@ impl TextStream {
             watch,
             ready: VecDeque::new(),
             record,
+            receipt: None,
             progress: false,
             reported: None,
             begun: now,
             logged: now,
         }
+    }
+
+    /// The same stream with a receipt at the end, if there is one.
+    pub(crate) fn with_receipt(self, receipt: Option<ReceiptIssuer>) -> Self {
+        Self { receipt, ..self }
     }
 
     /// The same stream with the progress of the prompt.
@@ -145,6 +153,9 @@ impl TextStream {
         if let Some(record) = &mut self.record {
             record.sampled.push(id);
         }
+        if let Some(receipt) = &mut self.receipt {
+            receipt.push(id);
+        }
         self.watch.answered(id);
         let step = self.assembler.push(id, logprobs);
         self.meter.token();
@@ -162,7 +173,13 @@ impl TextStream {
     fn cut(&mut self, finish: Finish) {
         self.meter.usage.reasoning_tokens = self.assembler.reasoning_tokens();
         let (usage, timings) = self.meter.cut();
-        self.done(Done { finish, usage, timings });
+        let receipt = self.issue_receipt(&finish, false);
+        self.done(Done { finish, usage, timings, receipt });
+    }
+
+    /// The receipt, if there is to be one. `stops` says whether the engine chose a stop id.
+    fn issue_receipt(&mut self, finish: &Finish, stops: bool) -> Option<Box<Receipt>> {
+        self.receipt.take().map(|receipt| Box::new(receipt.issue(finish, stops)))
     }
 
     fn finished(&mut self, finished: Finished) {
@@ -174,13 +191,15 @@ impl TextStream {
         self.ready.extend(last.pieces);
         self.meter.usage.reasoning_tokens = self.assembler.reasoning_tokens();
         let (usage, timings) = self.meter.finished(&finished);
+        let stops = matches!(finished.outcome, Outcome::StopId(_));
         let finish = match (last.stop, finished.outcome) {
             (Some(stop), _) => Finish::StopString(stop),
             (None, Outcome::StopId(id)) => self.called().unwrap_or(Finish::StopId(id)),
             (None, Outcome::Length) => Finish::Length,
             (None, _) => self.called().unwrap_or(Finish::Complete),
         };
-        self.done(Done { finish, usage, timings });
+        let receipt = self.issue_receipt(&finish, stops);
+        self.done(Done { finish, usage, timings, receipt });
     }
 
     /// The finish of an answer with calls; `None` without calls.
