@@ -12,6 +12,7 @@ pub(crate) mod length;
 pub(crate) mod logprobs;
 pub(crate) mod mixed_prompts;
 pub(crate) mod options;
+pub(crate) mod receipts;
 pub(crate) mod samplers;
 pub(crate) mod sampling;
 pub(crate) mod think;

@@ -24,6 +24,7 @@ pub(crate) mod protocol;
 pub(crate) mod queried_model;
 pub(crate) mod random;
 pub(crate) mod rate_limit_headers;
+pub(crate) mod receipt_key;
 pub(crate) mod refusals;
 pub(crate) mod reload;
 pub(crate) mod request;

@@ -1,5 +1,6 @@
 //! The routes of the server, and the document that describes them.
 
+use crate::generate::receipts::RECEIPT;
 use crate::http::app::App;
 use crate::http::event_schema;
 use crate::http::fallback::unknown_route;
@@ -10,6 +11,7 @@ use crate::http::options::ServerOptions;
 use crate::http::origin::{self, LOCALHOST, is_local};
 use crate::http::protocol;
 use crate::http::rate_limit_headers;
+use crate::http::receipt_key;
 use crate::http::request::REQUEST_ID;
 use crate::http::shutdown::Life;
 use crate::http::status;
@@ -112,6 +114,7 @@ fn own_routes() -> OpenApiRouter<App> {
         .routes(routes!(status::metrics).layer(from_fn(protocol::translated::<Llama>)))
         .routes(routes!(status::stats))
         .routes(routes!(status::version))
+        .routes(routes!(receipt_key::receipt_key))
         .fallback(unknown_route)
 }
 
@@ -142,7 +145,8 @@ fn cors(origin: &str) -> CorsLayer {
         LOCALHOST => AllowOrigin::predicate(|origin, _| is_local(origin)),
         one => AllowOrigin::list(HeaderValue::from_str(one).ok()),
     };
-    let shown = rate_limit_headers::headers().chain([REQUEST_ID, CACHE, header::RETRY_AFTER]);
+    let shown =
+        rate_limit_headers::headers().chain([REQUEST_ID, CACHE, RECEIPT, header::RETRY_AFTER]);
     CorsLayer::new()
         .allow_origin(allowed)
         .allow_methods([Method::GET, Method::POST, Method::DELETE, Method::OPTIONS])

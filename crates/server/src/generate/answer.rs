@@ -19,6 +19,8 @@ pub(crate) trait Answer: Send + 'static {
     const MAX_SILENCE: Duration = Duration::MAX;
     /// Whether answers are streamed to requests that do not say.
     const STREAMS: bool = false;
+    /// Whether the JSON of the protocol has the receipt already.
+    const HOLDS_RECEIPT: bool = false;
 
     /// How long the model of a request stays loaded after it, if the protocol lets its body say.
     fn keep_alive(_body: &Value) -> Option<KeepAlive> {

@@ -77,7 +77,7 @@ impl Choices {
         options: RequestOptions,
         id: String,
     ) -> Result<Self, HttpError> {
-        let ModelContext { request, model } = context;
+        let ModelContext { request, model, receipt } = context;
         let (app, service) = (&request.app, &model.service);
         let (count, queue) = (prompts.len() * per_prompt, service.engine.queue());
         if count > queue {
@@ -85,7 +85,7 @@ impl Choices {
             let message = format!("{count} answers at once do not fit into the queue of {queue}");
             return Err(HttpError::invalid("n", message));
         }
-        let options = request.on_behalf(options);
+        let options = RequestOptions { receipt: *receipt, ..request.on_behalf(options) };
         let (sender, events) = mpsc::channel(BUFFERED_EVENTS);
         let each = prompts.iter().flat_map(|prompt| (0..per_prompt).map(move |n| (prompt, n)));
         let start = |(index, (prompt, n)): (usize, (&Prepared, usize))| {
@@ -216,7 +216,7 @@ impl Drop for RequestLog {
 
 /// The reports of what `prompts` find in the cache, which the caller can ask for.
 fn kept(context: &ModelContext, prompts: &[Prepared]) -> Arc<RequestReports> {
-    let ModelContext { request, model } = context;
+    let ModelContext { request, model, .. } = context;
     let RequestContext { app, id, caller, .. } = request;
     let name = model.service.info().name.clone();
     let reports = RequestReports::new(Arc::clone(&id.name), caller.clone(), name, prompts);

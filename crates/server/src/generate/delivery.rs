@@ -2,6 +2,7 @@
 
 use crate::generate::answer::{Answer, Collected};
 use crate::generate::choices::Choices;
+use crate::generate::receipts::{self, PendingReceipts, RECEIPT};
 use crate::http::app::App;
 use crate::http::error::HttpError;
 use crate::http::sse::{Frame, streaming, written};
@@ -14,10 +15,10 @@ use std::time::Duration;
 
 /// Waits for all choices and answers at once: with all of them, or with the likeliest `keep` of
 /// each prompt.
-pub(crate) async fn whole(
+pub(crate) async fn whole<A: Answer>(
     mut choices: Choices,
     keep: Option<usize>,
-    mut answer: impl Answer,
+    mut answer: A,
 ) -> Result<Response, HttpError> {
     let mut collected = vec![Collected::default(); choices.count];
     while let Some(event) = choices.next().await {
@@ -33,9 +34,14 @@ pub(crate) async fn whole(
         });
         collected = kept.collect();
     }
-    let whole = answer.whole(collected, &choices.log.usage);
+    let receipts = receipts::of(&collected);
+    let mut whole = answer.whole(collected, &choices.log.usage);
+    if !A::HOLDS_RECEIPT {
+        receipts::add_to(&mut whole, &receipts);
+    }
     answer.settled().await;
-    Ok(Json(whole).into_response())
+    let header = receipts::header(&receipts).map(|value| [(RECEIPT, value)]);
+    Ok((header, Json(whole)).into_response())
 }
 
 /// Longest time without a frame in a stream.
@@ -86,6 +92,7 @@ pub(crate) struct Feed<A> {
     pub answer: A,
     keep_alive: Duration,
     ready: Vec<Frame>,
+    receipts: PendingReceipts,
     ended: bool,
 }
 
@@ -93,7 +100,8 @@ impl<A: Answer> Feed<A> {
     /// The frames of `answer`, with its ping whenever no event arrives for `keep_alive`.
     pub fn new(choices: Choices, mut answer: A, keep_alive: Duration) -> Self {
         let ready = answer.open();
-        Self { choices, answer, keep_alive, ready, ended: false }
+        let receipts = PendingReceipts::default();
+        Self { choices, answer, keep_alive, ready, receipts, ended: false }
     }
 
     /// All frames that are there; `None` after the last ones. The future can be dropped while it
@@ -120,14 +128,23 @@ impl<A: Answer> Feed<A> {
     async fn fetch(&mut self) -> Vec<Frame> {
         match tokio::time::timeout(self.keep_alive, self.choices.next()).await {
             Err(_) => self.answer.ping().into_iter().collect(),
-            Ok(Some(Ok((index, event)))) => self.answer.frames(index, event),
+            Ok(Some(Ok((index, event)))) => {
+                if !A::HOLDS_RECEIPT {
+                    self.receipts.take(&event);
+                }
+                let mut frames = self.answer.frames(index, event);
+                self.receipts.add_to(&mut frames);
+                frames
+            }
             Ok(Some(Err(error))) => {
                 self.ended = true;
                 self.answer.broken(&error)
             }
             Ok(None) => {
                 self.ended = true;
-                self.answer.close(&self.choices.log.usage)
+                let mut frames = self.answer.close(&self.choices.log.usage);
+                self.receipts.add_to(&mut frames);
+                frames
             }
         }
     }

@@ -5,6 +5,7 @@ use crate::generate::choices::Choices;
 use crate::generate::chosen_adapters;
 use crate::generate::delivery;
 use crate::generate::length;
+use crate::generate::receipts;
 use crate::http::app::App;
 use crate::http::body;
 use crate::http::error::HttpError;
@@ -98,7 +99,8 @@ impl NamedModel {
             Some(model) => model,
             None => context.app.models.acquire(&entry).await?,
         };
-        let ModelContext { request, model } = context.with(model);
+        let receipt = receipts::wanted(&context.app.options, &body)?;
+        let ModelContext { request, model, .. } = context.with(model);
         let app = request.app.clone();
         app.prepare(text_bytes(&body), move || {
             let service = match chosen_adapters::chosen(&model.service, &body)? {
@@ -111,7 +113,11 @@ impl NamedModel {
             };
             let model = model.with(service);
             let done = work(&model, &body)?;
-            Ok((ModelContext { request, model }, done))
+            if receipt {
+                let prepared = model.service.prepare_receipts();
+                prepared.map_err(|error| HttpError::of(error, "receipt"))?;
+            }
+            Ok((ModelContext { request, model, receipt }, done))
         })
         .await
     }

@@ -190,6 +190,7 @@ mod tests {
                 ..Usage::default()
             },
             timings: engine::Timings { queued_s: 9.0, prefill_s: 2.0, decode_s: 0.5 },
+            receipt: None,
         }
     }
 

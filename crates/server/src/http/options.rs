@@ -2,7 +2,7 @@
 
 use crate::http::keys::ApiKeys;
 use crate::http::limits::RateLimits;
-use api::CacheIsolation;
+use api::{CacheIsolation, ReceiptKey};
 use state::StateDir;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -65,6 +65,10 @@ pub struct ServerOptions {
     pub resume_background: bool,
     /// Time between two looks at the files of keys and certificates.
     pub reload: Duration,
+    /// Give a receipt of every answer, unless its request says otherwise.
+    pub receipts: bool,
+    /// The key that signs receipts.
+    pub receipt_key: Option<ReceiptKey>,
     /// Log the texts of prompts and answers.
     pub log_prompts: bool,
     /// Who shares the caches of prompts with whom; `None` for [`CacheIsolation::Key`] while there
@@ -116,6 +120,8 @@ impl Default for ServerOptions {
             state: None,
             resume_background: true,
             reload: Duration::from_secs(60),
+            receipts: false,
+            receipt_key: None,
             log_prompts: false,
             cache_isolation: None,
         }

@@ -46,6 +46,8 @@ impl RequestId {
 pub(crate) struct ModelContext {
     pub request: RequestContext,
     pub model: ModelUse,
+    /// Whether its answers have receipts.
+    pub receipt: bool,
 }
 
 impl ModelContext {
@@ -80,12 +82,13 @@ impl RequestContext {
             Some(caller) => service.for_caller(caller),
             None => service,
         };
-        ModelContext { request: self.clone(), model: model.with(service) }
+        ModelContext { request: self.clone(), model: model.with(service), receipt: false }
     }
 
     /// The options of a request on behalf of its key, which is the tenant.
     pub fn on_behalf(&self, options: RequestOptions) -> RequestOptions {
-        RequestOptions { tenant: self.key.as_deref().map(str::to_owned), ..options }
+        let tenant = self.key.as_deref().map(str::to_owned);
+        RequestOptions { tenant, receipt_key: self.app.options.receipt_key.clone(), ..options }
     }
 }
 

@@ -240,7 +240,7 @@ mod tests {
             arguments(2, "{"),
             TextEvent::Call(CallEvent::Broken { index: 2 }),
             TextEvent::Content(delta("h{")),
-            TextEvent::Done(Done { finish: Finish::ToolCalls, usage, timings }),
+            TextEvent::Done(Done { finish: Finish::ToolCalls, usage, timings, receipt: None }),
         ]
     }
 
@@ -313,7 +313,7 @@ mod tests {
         let usage = Usage { prompt_tokens: 3, completion_tokens: 9, ..Usage::default() };
         let timings = Timings { queued_s: 0.5, prefill_s: 1.0, decode_s: 2.0 };
         let cut = CallEvent::Arguments { index: 0, delta: " 12, \"y".into() };
-        let done = Done { finish: Finish::Length, usage, timings };
+        let done = Done { finish: Finish::Length, usage, timings, receipt: None };
         events.extend([TextEvent::Call(cut), TextEvent::Done(done)]);
         let mut collected = Collected::default();
         let mut stream = answer();

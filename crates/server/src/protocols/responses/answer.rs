@@ -147,6 +147,7 @@ impl ResponseAnswer {
             TextEvent::Content(delta) => self.say(delta, false),
             TextEvent::Call(event) => self.call(event),
             TextEvent::Done(done) => {
+                self.response.receipt = done.receipt.map(|receipt| receipt.to_json());
                 let (item, whole) = match done.finish {
                     Finish::Length => (ItemStatus::Incomplete, Status::Incomplete),
                     _ => (ItemStatus::Completed, Status::Completed),
@@ -284,6 +285,8 @@ impl ResponseAnswer {
 }
 
 impl Answer for ResponseAnswer {
+    const HOLDS_RECEIPT: bool = true;
+
     fn open(&mut self) -> Vec<Frame> {
         self.state("response.created");
         if self.response.status == Status::Queued {

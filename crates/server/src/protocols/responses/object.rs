@@ -55,6 +55,10 @@ pub(crate) struct Response {
     /// What was asked for and left out; an extension.
     #[serde(skip_serializing_if = "Warnings::is_empty")]
     pub warnings: Warnings,
+    /// The receipt of the answer, if the request asks for one; an extension.
+    #[schema(value_type = Option<Object>)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub receipt: Option<Value>,
 }
 
 /// The conversation of a response.

@@ -41,7 +41,7 @@ fn usage() -> api::Usage {
 
 fn done(finish: Finish) -> TextEvent {
     let timings = Timings { queued_s: 0.0, prefill_s: 0.0, decode_s: 0.0 };
-    TextEvent::Done(Done { finish, usage: usage(), timings })
+    TextEvent::Done(Done { finish, usage: usage(), timings, receipt: None })
 }
 
 fn answer(caches: bool) -> MessageAnswer {

@@ -38,7 +38,7 @@ fn content(text: &str) -> TextEvent {
 
 fn done(finish: Finish) -> TextEvent {
     let timings = engine::Timings { queued_s: 0.0, prefill_s: 0.0, decode_s: 0.0 };
-    TextEvent::Done(Done { finish, usage: usage(), timings })
+    TextEvent::Done(Done { finish, usage: usage(), timings, receipt: None })
 }
 
 fn usage() -> Usage {
