@@ -1,12 +1,10 @@
 //! The arguments for the prefix cache on disk.
 
-use crate::folders;
 use crate::size::bytes;
-use anyhow::{Context, Result, bail};
+use crate::{folders, key_file};
+use anyhow::{Context, Result};
 use engine::{DiskWrite, MIN_TOKENS};
 use gannet::{KvDir, StoreKey};
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// The name of the folder in the user's cache folder.
@@ -81,43 +79,13 @@ pub(crate) fn folder(named: &Path) -> Result<PathBuf> {
     Ok(folders::cache().context("--kv-dir auto: no HOME, name a folder")?.join("kv"))
 }
 
-/// Reads the key in a file, with a warning if others may read it too.
+/// The key in a file of `--kv-dir-key`.
 ///
 /// # Errors
 ///
 /// If the file cannot be read, or is not as long as a key.
 pub(crate) fn key(path: &Path) -> Result<StoreKey> {
-    let context = || format!("--kv-dir-key: cannot read {}", path.display());
-    let file = File::open(path).with_context(context)?;
-    let is_shared = is_readable_by_others(&file);
-    let mut bytes = Vec::new();
-    file.take(StoreKey::BYTES as u64 + 1).read_to_end(&mut bytes).with_context(context)?;
-    let Ok(key) = <[u8; StoreKey::BYTES]>::try_from(bytes.as_slice()) else {
-        let found = match bytes.len() > StoreKey::BYTES {
-            true => "more".to_owned(),
-            false => bytes.len().to_string(),
-        };
-        bail!(
-            "--kv-dir-key: {}: expected {} bytes, found {found}",
-            path.display(),
-            StoreKey::BYTES
-        );
-    };
-    if is_shared {
-        tracing::warn!("--kv-dir-key: {} is readable by others than its owner", path.display());
-    }
-    Ok(StoreKey::new(&key))
-}
-
-#[cfg(unix)]
-fn is_readable_by_others(file: &File) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.mode() & 0o077 != 0)
-}
-
-#[cfg(not(unix))]
-fn is_readable_by_others(_: &File) -> bool {
-    false
+    Ok(StoreKey::new(&key_file::read("--kv-dir-key", path)?))
 }
 
 /// The file that remembers digests of weights.
@@ -146,6 +114,7 @@ fn held_bytes(folder: &Path) -> u64 {
 mod tests {
     use super::*;
     use clap::Parser;
+    use std::fs::File;
 
     #[derive(Parser)]
     struct Program {

@@ -1,7 +1,7 @@
 //! Loads the model of a command as a running service.
 
 use crate::args::{FileArgs, LoadArgs, ModelArgs, PoolingArgs, SnapshotArgs};
-use crate::kv_dir::KvDirArgs;
+use crate::kv_dir::{self, KvDirArgs};
 use crate::model;
 use crate::output;
 use crate::placement::PlacementArgs;
@@ -262,6 +262,7 @@ impl SourceArgs {
             false => kv_dir,
         };
         let stores = kv_dir.is_some();
+        let builder = kv_dir::digests().into_iter().fold(builder, Builder::digests);
         let builder = kv_dir.into_iter().fold(builder, Builder::kv_dir);
         let engine = builder.load(&path)?;
         let (time, threads, isa) = (started.elapsed(), engine.threads(), engine.isa());

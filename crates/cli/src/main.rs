@@ -15,6 +15,7 @@ mod folders;
 mod help;
 mod input;
 mod interrupt;
+mod key_file;
 mod kv_dir;
 mod load;
 mod logging;
@@ -24,6 +25,8 @@ mod output;
 mod placement;
 mod progress;
 mod reasoning;
+mod receipt_args;
+mod recorded_model;
 mod runtime;
 mod sessions;
 mod settings;
@@ -31,6 +34,7 @@ mod size;
 mod streamed_answer;
 mod terminal;
 mod weights;
+mod weights_digest;
 mod yaml;
 
 use anyhow::Result;
@@ -89,6 +93,7 @@ enum Command {
     Splice(commands::splice::Args),
     Pack(commands::pack::Args),
     Replay(commands::replay::Args),
+    Receipt(commands::receipt::Args),
     Completions(commands::completions::Args),
 }
 
@@ -191,6 +196,7 @@ fn run(cli: Cli, effective: &EffectiveSettings) -> Result<()> {
         Command::Splice(args) => commands::splice::run(&args),
         Command::Pack(args) => commands::pack::run(&args),
         Command::Replay(args) => commands::replay::run(&args),
+        Command::Receipt(args) => commands::receipt::run(&args),
         Command::Completions(args) => commands::completions::run(&args, Cli::command()),
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::{output, progress};
 use anyhow::Result;
-use api::{Done, Finish, TextEvent, TextStream, TokenText};
+use api::{Done, Finish, Receipt, TextEvent, TextStream, TokenText};
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -85,10 +85,15 @@ impl StreamedAnswer {
         Ok(())
     }
 
+    /// The receipt, where one was asked for and the answer is whole.
+    pub fn receipt(&self) -> Option<&Receipt> {
+        self.done.as_ref()?.receipt.as_deref()
+    }
+
     /// The answer as JSON.
     pub fn to_json(&self, model: &str) -> Value {
         let mut value = json!({"model": model, "text": self.text, "reasoning": self.reasoning});
-        let Some(Done { finish, usage, timings }) = &self.done else { return value };
+        let Some(Done { finish, usage, timings, .. }) = &self.done else { return value };
         value["finish_reason"] = finish.reason().into();
         value["usage"] = json!({
             "prompt_tokens": usage.prompt_tokens,
@@ -139,7 +144,7 @@ impl StreamedAnswer {
 
     /// Token counts and rates as one line of text.
     pub fn stats(&self) -> String {
-        let Some(Done { usage, timings, finish }) = &self.done else { return "stopped".into() };
+        let Some(Done { usage, timings, finish, .. }) = &self.done else { return "stopped".into() };
         let rate = |rate: Option<f64>| rate.map_or(String::new(), |r| format!(", {r:.1} tokens/s"));
         let (prefill, decode) = rates(&self.done);
         let mut line = format!("prompt: {} tokens", usage.prompt_tokens);
@@ -213,7 +218,7 @@ mod tests {
         let explained = |text: &str, finish, reasoning_tokens| {
             let usage = Usage { completion_tokens: 3, reasoning_tokens, ..Usage::default() };
             let timings = Timings { queued_s: 0.0, prefill_s: 0.0, decode_s: 0.0 };
-            answer(text, Some(Done { finish, usage, timings })).hint().is_some()
+            answer(text, Some(Done { finish, usage, timings, receipt: None })).hint().is_some()
         };
         assert!(explained("", Finish::Length, 3));
         assert!(!explained("x", Finish::Length, 2));
@@ -256,7 +261,7 @@ mod tests {
         let usage =
             Usage { prompt_tokens: 12, completion_tokens: 5, cached_tokens: 2, ..Usage::default() };
         let timings = Timings { queued_s: 0.0, prefill_s: 2.0, decode_s: 0.5 };
-        let done = Some(Done { finish: Finish::Length, usage, timings });
+        let done = Some(Done { finish: Finish::Length, usage, timings, receipt: None });
         assert_eq!(rates(&done), (Some(5.0), Some(8.0)));
         let answer = answer("x", done);
         assert_eq!(answer.to_json("m")["finish_reason"], "length");

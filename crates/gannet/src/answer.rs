@@ -1,7 +1,7 @@
 //! Answers, whole or streamed.
 
 use crate::error::Error;
-use api::{ApiError, CallEvent, Done, Finish, TextEvent, TextStream, TokenText, Usage};
+use api::{ApiError, CallEvent, Done, Finish, Receipt, TextEvent, TextStream, TokenText, Usage};
 use engine::Timings;
 
 /// A whole answer.
@@ -22,6 +22,8 @@ pub struct Answer {
     pub usage: Usage,
     /// Times of prefill and decode.
     pub timings: Timings,
+    /// The receipt, if the request asks for one.
+    pub receipt: Option<Box<Receipt>>,
 }
 
 /// A call of a tool.
@@ -153,8 +155,10 @@ impl Gathered {
     }
 
     fn answer(self) -> Result<Answer, ApiError> {
-        let Done { finish, usage, timings } = self.end.unwrap_or(Err(ApiError::Stopped))?;
+        let Done { finish, usage, timings, receipt } =
+            self.end.unwrap_or(Err(ApiError::Stopped))?;
         let Self { text, reasoning, calls, tokens, .. } = self;
-        Ok(Answer { text, reasoning, calls, tokens, finish_reason: finish, usage, timings })
+        let finish_reason = finish;
+        Ok(Answer { text, reasoning, calls, tokens, finish_reason, usage, timings, receipt })
     }
 }

@@ -5,8 +5,12 @@ use crate::error::Error;
 use crate::kv_dir::KvDir;
 use crate::prefixes::StoredPrefixes;
 use crate::setters::setters;
-use api::{Adapters, ModelCard, ModelDescription, PrefixFiles, Service, ServiceParts, TextParts};
+use api::{
+    Adapters, ModelCard, ModelDescription, ModelIdentity, PrefixFiles, Service, ServiceParts,
+    TextParts,
+};
 use backend::{Bits, DeviceChoice, Mode};
+use engine::trace::TraceSettings;
 use engine::{
     AdapterSource, EngineOptions, KvMemory, LoadOptions, PackChoice, ProfileUse, Runner, Speculate,
     WeightsMemory,
@@ -43,6 +47,7 @@ pub struct Builder {
     greedy_structure: bool,
     gguf: GgufOptions,
     kv_dir: Option<KvDir>,
+    digests: Option<PathBuf>,
     max_adapters: usize,
 }
 
@@ -58,6 +63,7 @@ impl Default for Builder {
             greedy_structure: true,
             gguf: GgufOptions::default(),
             kv_dir: None,
+            digests: None,
             max_adapters: api::DEFAULT_ADAPTERS,
         };
         builder.parallel(PARALLEL).queue(QUEUE)
@@ -124,6 +130,9 @@ impl Builder {
         state_every(tokens: usize): |it| it.load.state_every = tokens;
         /// Sets the folder in which computed prefixes are kept; none by default.
         kv_dir(folder: KvDir): |it| it.kv_dir = Some(folder);
+        /// Sets the file that remembers digests of weights from run to run, for receipts; by default
+        /// none.
+        digests(path: impl Into<PathBuf>): |it| it.digests = Some(path.into());
         /// Turns on speculative decoding; off by default. The text is the same.
         speculate(speculate: Speculate): |it| it.engine.speculate = speculate;
         /// Sets the prefill chunk size in tokens; 512 by default, 4096 where weights are streamed.
@@ -193,6 +202,8 @@ impl Builder {
         let (base, loaded) = (runner.adapter_base().clone(), runner.loaded_adapters());
         let adapters = Adapters::new(base, loaded, self.max_adapters)
             .map_err(|source| Error::Adapters { path: path.to_owned(), source })?;
+        let settings = TraceSettings::of(&runner);
+        let identity = ModelIdentity::new(settings, checkpoint.weight_files(), self.digests);
         let (engine, thread) = engine::start(runner, options);
         let mut service = Service::new(ServiceParts {
             engine,
@@ -206,6 +217,7 @@ impl Builder {
         });
         service.greedy_structure = self.greedy_structure;
         service.adapters = adapters;
+        service.identity = Some(Arc::new(identity));
         service.prefixes = prefixes.clone().ok().map(|it| Arc::new(it) as Arc<dyn PrefixFiles>);
         let thread = Arc::new(thread);
         Ok(Engine { service, memory, threads, isa, parallel, warnings, prefixes, thread })

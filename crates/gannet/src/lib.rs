@@ -123,8 +123,8 @@ pub use crate::quantize::quantize;
 pub use crate::request::{Messages, Request};
 #[doc(inline)]
 pub use ::api::{
-    ApiError, ChatRequest, Finish as FinishReason, Message, Part, Prompt, Role,
-    SamplingOptions as Sampling, Service, TextRequest, TokenText, Tool, ToolCall as PastCall,
+    ApiError, ChatRequest, Finish as FinishReason, Message, Part, Prompt, Receipt, ReceiptKey,
+    Role, SamplingOptions as Sampling, Service, TextRequest, TokenText, Tool, ToolCall as PastCall,
     ToolChoice, TopToken, Usage,
 };
 #[doc(inline)]

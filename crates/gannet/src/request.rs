@@ -3,7 +3,10 @@
 use crate::answer::Answer;
 use crate::error::Error;
 use crate::setters::setters;
-use api::{ChatRequest, Message, Prompt, SamplingOptions, Service, TextRequest, TextStream};
+use api::{
+    ChatRequest, Message, Prompt, ReceiptKey, RequestOptions, SamplingOptions, Service,
+    TextRequest, TextStream,
+};
 use serde_json::json;
 
 /// A request with its sampling options.
@@ -20,6 +23,8 @@ use serde_json::json;
 #[derive(Clone, Debug)]
 pub struct Request {
     kind: RequestKind,
+    receipt: bool,
+    receipt_key: Option<ReceiptKey>,
 }
 
 #[derive(Clone, Debug)]
@@ -59,6 +64,11 @@ impl Request {
         seed(seed: u64): |it| it.sampling_mut().seed = Some(seed);
         /// Adds a stop string, before which the answer ends.
         stop(text: impl Into<String>): |it| it.sampling_mut().stop.push(text.into());
+        /// Sets whether the answer has a receipt, with which it can be computed again and compared
+        /// to the bit. The first one takes as long as reading the weights.
+        receipt(receipt: bool): |it| it.receipt = receipt;
+        /// Sets the key that signs the receipt.
+        receipt_key(key: ReceiptKey): |it| it.receipt_key = Some(key);
     }
 
     /// Sets all sampling options, and replaces those set before.
@@ -78,10 +88,13 @@ impl Request {
 
     /// Renders, tokenizes and submits.
     pub(crate) fn start(&self, service: &Service) -> Result<TextStream, Error> {
-        Ok(match &self.kind {
-            RequestKind::Chat(chat) => service.chat(chat)?,
-            RequestKind::Text(text) => service.complete(text)?,
-        })
+        let prepared = match &self.kind {
+            RequestKind::Chat(chat) => service.prepare_chat(chat)?,
+            RequestKind::Text(text) => service.prepare_text(text)?,
+        };
+        let (receipt, receipt_key) = (self.receipt, self.receipt_key.clone());
+        let options = RequestOptions { receipt, receipt_key, ..RequestOptions::default() };
+        Ok(service.start(&prepared, 0, &options)?)
     }
 
     fn sampling_mut(&mut self) -> &mut SamplingOptions {
@@ -92,15 +105,21 @@ impl Request {
     }
 }
 
+impl From<RequestKind> for Request {
+    fn from(kind: RequestKind) -> Self {
+        Self { kind, receipt: false, receipt_key: None }
+    }
+}
+
 impl From<ChatRequest> for Request {
     fn from(chat: ChatRequest) -> Self {
-        Self { kind: RequestKind::Chat(Box::new(chat)) }
+        RequestKind::Chat(Box::new(chat)).into()
     }
 }
 
 impl From<TextRequest> for Request {
     fn from(text: TextRequest) -> Self {
-        Self { kind: RequestKind::Text(Box::new(text)) }
+        RequestKind::Text(Box::new(text)).into()
     }
 }
 

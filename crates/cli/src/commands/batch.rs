@@ -18,6 +18,7 @@ use crate::interrupt::Watch;
 use crate::load::SourceArgs;
 use crate::output::note;
 use crate::progress;
+use crate::receipt_args::ReceiptArgs;
 use crate::size::count;
 use anyhow::{Context, Result, bail};
 use engine::{EngineOptions, KvMemory};
@@ -67,6 +68,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     pooling: PoolingArgs,
     #[command(flatten)]
+    receipts: ReceiptArgs,
+    #[command(flatten)]
     source: SourceArgs,
 }
 
@@ -105,6 +108,7 @@ impl Args {
     /// Loads the model behind the server's routes. Its queue holds all choices of all requests in
     /// flight, so that none is ever rejected.
     fn server(&self) -> Result<BatchServer> {
+        let options = self.receipts.over(ServerOptions::default())?;
         let queue = self.in_flight().saturating_mul(MAX_CHOICES).min(usize::MAX >> 8);
         let engine = EngineOptions {
             queue,
@@ -116,7 +120,7 @@ impl Args {
         };
         let loaded = self.source.clone().pooled(self.pooling).load(engine, KvMemory::Share)?;
         note(&loaded.description);
-        let router = server::router(loaded.service.clone(), ServerOptions::default());
+        let router = server::router(loaded.service.clone(), options);
         Ok(BatchServer { loaded, router, limit: self.in_flight() })
     }
 

@@ -1,6 +1,5 @@
 //! `gannet cache`: the prefixes that are kept on disk.
 
-mod digest;
 mod export;
 mod folder_args;
 mod import;
@@ -9,10 +8,10 @@ mod prune;
 
 use crate::exit::SilentExit;
 use crate::interrupt::Watch;
+use crate::weights_digest::weights_digest;
 use crate::{kv_dir, output, progress};
 use anyhow::{Context, Result, bail};
 use clap::Subcommand;
-use digest::digest;
 use folder_args::FolderArgs;
 use list::roots;
 use serde_json::json;
@@ -84,7 +83,7 @@ pub(crate) fn run(args: &Args, given: impl Fn() -> Option<Args>) -> Result<()> {
         CacheCommand::Verify(args) => verify(args),
         CacheCommand::Prune(args) => prune::run(args),
         CacheCommand::Digest(args) => {
-            let digest = digest(&args.model.locate()?)?;
+            let digest = weights_digest(&args.model.locate()?)?;
             output::report(args.json, || json!({ "digest": digest }), || format!("{digest}\n"))
         }
         CacheCommand::Export(args) => {

@@ -17,6 +17,7 @@ mod likelihood;
 pub(crate) mod pack;
 pub(crate) mod perplexity;
 pub(crate) mod quantize;
+pub(crate) mod receipt;
 pub(crate) mod replay;
 pub(crate) mod rerank;
 pub(crate) mod run;

@@ -1,20 +1,14 @@
 //! `gannet replay`: computes the requests of traces again, each alone, and compares the bits.
 
-use crate::adapter_args::AdapterArgs;
-use crate::args::ModelArgs;
-use crate::device::DeviceArgs;
 use crate::exit::SilentExit;
 use crate::interrupt::Watch;
-use crate::placement::PlacementArgs;
-use crate::size::threads;
+use crate::recorded_model::RecordedModelArgs;
 use crate::{load, output, progress};
 use anyhow::{Context, Result, anyhow, bail};
 use api::constraint_of_trace;
-use backend::Bits;
 use engine::trace::{Divergence, TraceSettings};
 use engine::{EngineHandle, EngineOptions, LoadOptions, Trace, start};
 use formats::{Checkpoint, OpenOptions};
-use kernels::Arithmetic;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,19 +27,7 @@ pub(crate) struct Args {
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<PathBuf>,
     #[command(flatten)]
-    model: ModelArgs,
-    #[command(flatten)]
-    placement: PlacementArgs,
-    #[command(flatten)]
-    adapters: AdapterArgs,
-    #[command(flatten)]
-    device: DeviceArgs,
-    /// Compute threads, which do not change the bits; 0 for all cores
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = threads)]
-    threads: usize,
-    /// Prefill chunk size, which does not change the bits either
-    #[arg(long, value_name = "N", default_value_t = 512)]
-    chunk: usize,
+    recorded: RecordedModelArgs,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -142,33 +124,15 @@ impl Replay {
                 bail!("{a_path} and {b_path} differ in their {name}: {a} and {b}");
             }
         }
-        let path = args.model.locate()?;
-        let checkpoint = Checkpoint::open(&path, &OpenOptions::default())?;
-        let wrong = |error: String| anyhow!("{}: {error}", first.display());
+        let model = &args.recorded.model;
+        let checkpoint = Checkpoint::open(&model.locate()?, &OpenOptions::default())?;
         let (sink, received) = sync_channel(1);
         // Enough for the longest trace.
         let longest = traces.iter().map(|(_, t)| t.request.prompt.len() + t.ids.len() + 2).max();
         let options = EngineOptions { running: 1, traces: Some(sink), ..EngineOptions::default() };
-        let load = LoadOptions {
-            threads: args.threads,
-            context: longest,
-            chunk: Some(args.chunk),
-            mode: then.mode.parse().map_err(wrong)?,
-            bits: match Arithmetic::is_portable_name(&then.arithmetic) {
-                true => Bits::Portable,
-                false => Bits::Fastest,
-            },
-            kv_type: Some(then.kv_type.parse().map_err(wrong)?),
-            rounding: match &*then.rounding {
-                "" => None,
-                rounding => Some(rounding.parse().map_err(wrong)?),
-            },
-            logit_rows: options.logit_rows(),
-            parallel: options.running,
-            placement: args.placement.rules()?,
-            adapters: args.adapters.sources(),
-            ..args.device.options()
-        };
+        let load = args.recorded.options(then, longest.unwrap_or_default());
+        let load = load.with_context(|| first.display().to_string())?;
+        let load = LoadOptions { logit_rows: options.logit_rows(), ..load };
         let runner = load::generating_runner(&checkpoint, &load)?;
         let now = TraceSettings::of(&runner);
         if !then.names_its_checkpoint_as(&now) {
@@ -178,11 +142,11 @@ impl Replay {
             );
         }
         if let Some((name, then, now)) = then.difference(&now) {
-            let (first, model) = (first.display(), args.model.name().display());
+            let (first, model) = (first.display(), model.name().display());
             bail!("{first}: expected {name} {now}, as {model} has here, found {then}");
         }
         let is_constrained = traces.iter().any(|(_, trace)| trace.request.constraint.is_some());
-        let compiler = is_constrained.then(|| load::assets(&checkpoint, &args.model.files));
+        let compiler = is_constrained.then(|| load::assets(&checkpoint, &model.files));
         let compiler = compiler.transpose()?.map(|assets| GrammarCompiler::new(Arc::new(assets)));
         Ok(Self { engine: start(runner, options).0, traces: received, compiler })
     }

@@ -6,6 +6,7 @@ use crate::load::{LoadedModel, SourceArgs};
 use crate::new_file::NewFile;
 use crate::output;
 use crate::reasoning::ReasoningArgs;
+use crate::receipt_args::ReceiptKeyArgs;
 use crate::runtime::runtime;
 use crate::streamed_answer::{Show, StreamedAnswer};
 use anyhow::{Result, bail};
@@ -45,9 +46,14 @@ pub(crate) struct Args {
     /// File for --logprobs: one JSON object per token
     #[arg(short, long, value_name = "FILE.jsonl", requires = "logprobs")]
     output: Option<PathBuf>,
-    /// Replace an existing file of --output
-    #[arg(long, requires = "output")]
+    /// Write a receipt of the answer to this file, for `gannet receipt verify`
+    #[arg(long, value_name = "FILE")]
+    receipt: Option<PathBuf>,
+    /// Replace existing files of --output and --receipt
+    #[arg(long)]
     force: bool,
+    #[command(flatten)]
+    receipt_key: ReceiptKeyArgs,
     #[command(flatten)]
     reasoning: ReasoningArgs,
     #[command(flatten)]
@@ -62,7 +68,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let source = TextSource { argument: args.prompt.as_deref(), file: args.file.as_ref() };
     let missing = "a prompt is missing: gannet run \"What is the capital of France?\"";
     let prompt = source.read("run", missing)?;
-    if let Some(path) = &args.output {
+    for path in args.output.iter().chain(&args.receipt) {
         NewFile::check(path, args.force)?;
     }
     let speculate = args.speculate.speculate;
@@ -76,6 +82,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         runtime.block_on(StreamedAnswer::follow(stream, show, std::future::pending::<()>()))?;
     if let Some(path) = &args.output {
         NewFile::write(path, args.force, answer.token_lines().as_bytes())?;
+    }
+    if let (Some(path), Some(receipt)) = (&args.receipt, answer.receipt()) {
+        let text = format!("{:#}\n", receipt.to_json());
+        NewFile::write(path, args.force, text.as_bytes())?;
     }
     if args.json {
         output::json(&answer.to_json(&loaded.service.info().name))?;
@@ -96,7 +106,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 
 fn start(args: &Args, prompt: String, loaded: &LoadedModel) -> Result<TextStream> {
     let sampling = SamplingOptions { logprobs: args.logprobs, ..args.sampling.options() };
-    let terms = RequestOptions { progress: true, ..RequestOptions::default() };
+    let (receipt, receipt_key) = (args.receipt.is_some(), args.receipt_key.key()?);
+    let terms =
+        RequestOptions { progress: true, receipt, receipt_key, ..RequestOptions::default() };
     if args.raw {
         let prompt = Prompt::Text(prompt);
         let request = TextRequest { prompt, add_special: true, sampling, grammar: None };

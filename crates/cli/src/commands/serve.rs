@@ -14,6 +14,7 @@ use crate::interrupt::{self, Signal, Watch};
 use crate::load::{LoadedModel, SourceArgs};
 use crate::new_file::NewFile;
 use crate::output::{self, note};
+use crate::receipt_args::ReceiptArgs;
 use adapter_folder::AdapterFolderArgs;
 use anyhow::{Context, Result, bail};
 use convert::Interrupted;
@@ -59,6 +60,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     connections: ConnectionArgs,
     #[command(flatten)]
+    receipts: ReceiptArgs,
+    #[command(flatten)]
     state: StateArgs,
     #[command(flatten)]
     sampling: SamplingArgs,
@@ -75,7 +78,7 @@ const SHUTDOWN_TIME: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(args: &Args, effective: &EffectiveSettings) -> Result<()> {
     let options = args.routes.over(args.clients.options(&args.connections)?);
-    let mut options = args.adapters.over(args.state.over(options));
+    let mut options = args.receipts.over(args.adapters.over(args.state.over(options)))?;
     let settings = effective.yaml(&args.listen.chosen(), &options.keys.labels());
     if let Some(file) = &args.print_config {
         effective.check_utf8()?;

@@ -51,7 +51,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     any("no-slots"), user("slot-save-path"), any("no-metrics"),
     user("api-key"), user("api-key-file"), user("cors"), user("allowed-host"), user("rate-limit"),
     user("rate-limit-tokens"), user("max-concurrent"), user("cache-isolation"),
-    user("log-prompts"),
+    user("log-prompts"), any("receipts"), user("receipt-key"),
     user("connections"), user("header-limit"), user("header-timeout"), user("body-limit"),
     user("body-timeout"), user("json-depth"), any("sse-ping-interval"), user("stall-timeout"),
     any("progress-timeout"), any("grace"),

@@ -23,6 +23,8 @@ mod many_models;
 mod packs;
 mod placement;
 mod quantize;
+#[cfg(unix)]
+mod receipts;
 mod references;
 mod replay;
 mod serving;

@@ -1,6 +1,5 @@
 //! `gannet cache export`: takes the prefix of a prompt out of the folder.
 
-use super::digest::digest;
 use crate::exit::SilentExit;
 use crate::input::TextSource;
 use crate::load::{LoadedModel, SourceArgs};
@@ -9,6 +8,7 @@ use crate::new_file::NewFile;
 use crate::output;
 use crate::reasoning::ReasoningArgs;
 use crate::sessions::{Session, SessionName, StateDirArgs};
+use crate::weights_digest::weights_digest;
 use anyhow::{Context, Result};
 use api::{ChatRequest, Message};
 use engine::{EngineOptions, KvMemory};
@@ -81,7 +81,7 @@ pub(super) fn run(args: &Args, is_model_given: impl Fn() -> bool) -> Result<()> 
         text.read("cache", "a prompt or a session is missing")
     });
     let prompt = prompt.transpose()?;
-    digest(&source.locate()?)?;
+    weights_digest(&source.locate()?)?;
     let loaded = source.load(EngineOptions::default(), KvMemory::OneSequence)?;
     let tokens = tokens(args, &loaded, session.as_ref(), prompt.as_deref())?;
     let engine = loaded.storing().context("--kv-dir is off: there is nothing to take out")?;

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use std::path::Path;
 
 /// Computes the digest of the weights of the model at a path, unless it is known.
-pub(super) fn digest(path: &Path) -> Result<String> {
+pub(crate) fn weights_digest(path: &Path) -> Result<String> {
     let files = formats::ModelFiles::open(path)?.paths();
     let sizes = files.iter().filter_map(|file| file.metadata().ok());
     let bar = progress::bytes(sizes.map(|metadata| metadata.len()).sum());
