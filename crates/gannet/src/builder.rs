@@ -130,8 +130,8 @@ impl Builder {
         state_every(tokens: usize): |it| it.load.state_every = tokens;
         /// Sets the folder in which computed prefixes are kept; none by default.
         kv_dir(folder: KvDir): |it| it.kv_dir = Some(folder);
-        /// Sets the file that remembers digests of weights from run to run, for receipts; by default
-        /// none.
+        /// Sets the file that remembers digests of weights from run to run, for receipts; none by
+        /// default.
         digests(path: impl Into<PathBuf>): |it| it.digests = Some(path.into());
         /// Turns on speculative decoding; off by default. The text is the same.
         speculate(speculate: Speculate): |it| it.engine.speculate = speculate;

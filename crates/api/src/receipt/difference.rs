@@ -1,6 +1,7 @@
 //! What differs between two receipts.
 
-use super::{IdsDigest, Receipt, ReceiptAnswer, ReceiptModel, shortest};
+use super::digest::shortest;
+use super::form::{IdsDigest, Receipt, ReceiptAnswer, ReceiptModel};
 use serde_json::{Value, json};
 
 /// A part of a receipt that differs from what was found.
@@ -46,7 +47,7 @@ impl Receipt {
     }
 
     /// What differs from a receipt of the same request that was computed again. The maximum number
-    /// of tokens is not compared: it may be the room in another context.
+    /// of tokens is not compared: it may be what another context has space for.
     pub fn differences(&self, again: &Self) -> Vec<ReceiptDifference> {
         let settings = self.settings.difference(&again.settings);
         let settings =

@@ -1,6 +1,7 @@
 //! What a receipt says of the running model.
 
-use super::{ReceiptModel, sha256};
+use super::digest::{hexadecimal, sha256};
+use super::form::ReceiptModel;
 use crate::error::ApiError;
 use engine::trace::TraceSettings;
 use sha2::{Digest, Sha256};
@@ -65,7 +66,7 @@ impl ReceiptModel {
 fn vocabulary_digest(tokenizer: &Tokenizer) -> String {
     let mut hash = Sha256::new();
     add_vocabulary(&mut hash, tokenizer);
-    super::hexadecimal(&hash.finalize())
+    hexadecimal(&hash.finalize())
 }
 
 /// Adds the bytes of all tokens, each with their number before them.

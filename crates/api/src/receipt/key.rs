@@ -1,6 +1,6 @@
 //! Signatures of receipts: Ed25519, as RFC 8032 has it.
 
-use super::hexadecimal;
+use super::digest::hexadecimal;
 use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;

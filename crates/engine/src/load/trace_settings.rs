@@ -18,8 +18,7 @@ pub struct TraceSettings {
     pub kv_type: String,
     /// Name of the arithmetic.
     pub arithmetic: String,
-    /// What the machine contributes to it, as a name; empty for arithmetic that is the same on every
-    /// CPU.
+    /// What the machine contributes to it, as a name; empty for arithmetic that every CPU has.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub machine: String,
     /// [`kernels::ARITHMETIC`] of the version that computed.

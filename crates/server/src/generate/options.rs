@@ -40,7 +40,7 @@ pub(crate) struct OptionsBody {
     /// Report how much of the prompt is computed, in chunks of a stream before its first text; an
     /// extension.
     return_progress: Option<bool>,
-    /// Give a receipt of the answer, with which it can be computed again and compared; an extension.
+    /// Give a receipt of the answer, with which it can be computed again; an extension.
     #[serde(rename = "receipt")]
     _receipt: Option<bool>,
     /// How the next tokens are guessed: `off`, `ngram` or `ngram:` and how many; an extension.

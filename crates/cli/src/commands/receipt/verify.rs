@@ -4,7 +4,6 @@ mod again;
 mod ids;
 mod verdict;
 
-use crate::args::FileArgs;
 use crate::exit::SilentExit;
 use crate::recorded_model::RecordedModelArgs;
 use crate::weights_digest::weights_digest;
@@ -16,7 +15,7 @@ use convert::Interrupted;
 use formats::{Checkpoint, OpenOptions};
 use std::path::{Path, PathBuf};
 use text::ChatTemplate;
-use verdict::{Outcome, Verdict};
+use verdict::{Verdict, VerdictKind};
 
 /// Check a receipt of an answer, and compute the answer again where its prompt is given
 ///
@@ -69,14 +68,14 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         true => output::json(&verdict.to_json())?,
         false => output::lines(verdict.lines())?,
     }
-    match verdict.outcome() {
-        Outcome::Same => Ok(()),
-        Outcome::Differs => Err(SilentExit(1).into()),
-        Outcome::Unchecked => Err(SilentExit(2).into()),
+    match verdict.kind() {
+        VerdictKind::Same => Ok(()),
+        VerdictKind::Differs => Err(SilentExit(1).into()),
+        VerdictKind::Unchecked => Err(SilentExit(2).into()),
     }
 }
 
-/// Checks one part after the other, from those that take no time to the computation, which is left
+/// Checks the parts in the order of their cost. The computation comes last, and is left
 /// out where something differs before.
 fn check(args: &Args, verdict: &mut Verdict) -> Result<()> {
     let receipt = read(&args.receipt)?;
@@ -92,17 +91,23 @@ fn check(args: &Args, verdict: &mut Verdict) -> Result<()> {
     let model = Some(args.digests(&path, &checkpoint)?);
     verdict.add(receipt.differences_of_parts(&DigestedParts { model, ..Default::default() }));
     verdict.check_checkpoint(&receipt.settings, &engine::identity(&checkpoint));
-    if verdict.outcome() == Outcome::Differs {
+    if verdict.kind() == VerdictKind::Differs {
         return Ok(());
     }
     if receipt.settings.arithmetic_version != kernels::ARITHMETIC {
         let (then, now) = (receipt.settings.arithmetic_version, kernels::ARITHMETIC);
         bail!("expected version {now} of the arithmetic, as this program has, found {then}");
     }
-    let again = Recomputation { args, receipt: &receipt, checkpoint: &checkpoint, path: &path };
+    let again = Recomputation {
+        recorded: &args.recorded,
+        chat_template: args.chat_template.as_deref(),
+        receipt: &receipt,
+        checkpoint: &checkpoint,
+        path: &path,
+    };
     let again = match (&args.prompt_ids, &args.request) {
         (Some(file), _) => again.of_ids(&ids::read(file)?)?,
-        (None, Some(file)) => again.of_request(file)?,
+        (None, Some(file)) => again.of_request(file, args.url.as_deref())?,
         (None, None) => return Ok(()),
     };
     verdict.computed = Some(again.answer.ids.tokens);
@@ -121,13 +126,9 @@ fn digest_of(path: &Path) -> Result<IdsDigest> {
 }
 
 impl Args {
-    fn files(&self) -> &FileArgs {
-        &self.recorded.model.files
-    }
-
     /// The digests of the model at `path`.
     fn digests(&self, path: &Path, checkpoint: &Checkpoint) -> Result<ReceiptModel> {
-        let assets = load::assets(checkpoint, self.files())?;
+        let assets = load::assets(checkpoint, &self.recorded.model.files)?;
         let template = self.chat_template.as_deref().map(read_template).transpose()?;
         let text = TextParts { assets: &assets, template: template.as_ref() };
         let weights = weights_digest(path)?;

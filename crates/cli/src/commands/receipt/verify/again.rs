@@ -1,7 +1,7 @@
 //! Computes the answer of a receipt again.
 
-use super::Args;
 use crate::kv_dir;
+use crate::recorded_model::RecordedModelArgs;
 use anyhow::{Context, Result, bail};
 use api::{Receipt, SamplingOptions, Service};
 use axum::body::{Body, to_bytes};
@@ -20,7 +20,8 @@ const MAX_BYTES: u64 = 1 << 28;
 
 /// The computation of an answer whose receipt is known.
 pub(super) struct Recomputation<'a> {
-    pub args: &'a Args,
+    pub recorded: &'a RecordedModelArgs,
+    pub chat_template: Option<&'a Path>,
     pub receipt: &'a Receipt,
     pub checkpoint: &'a Checkpoint,
     pub path: &'a Path,
@@ -33,12 +34,13 @@ impl Recomputation<'_> {
         Ok(engine.service().compute_again(self.receipt, prompt)?)
     }
 
-    /// Computes the answer to the request in a file, whose body the server's own routes read.
-    pub fn of_request(&self, file: &Path) -> Result<Receipt> {
+    /// Computes the answer to the request in a file, whose body the server's own routes read: that
+    /// of `url`, or the one that the body's members suggest.
+    pub fn of_request(&self, file: &Path, url: Option<&str>) -> Result<Receipt> {
         let body = formats::read_text(file, MAX_BYTES)?;
         let context = || format!("{}: expected the JSON body of a request", file.display());
         let mut body: Map<String, Value> = serde_json::from_str(&body).with_context(context)?;
-        let url = self.args.url.clone().unwrap_or_else(|| route_of(&body).to_owned());
+        let url = url.unwrap_or_else(|| route_of(&body));
         // One answer, whose seed the receipt has, from the only model that there is.
         for name in ["seed", "model"] {
             body.shift_remove(name);
@@ -52,7 +54,7 @@ impl Recomputation<'_> {
         let sampling =
             SamplingOptions { seed: self.receipt.request.sampling.seed, ..Default::default() };
         let service = engine.service().clone().with_defaults(&sampling)?;
-        let answer = ask(service, &url, &Value::Object(body));
+        let answer = ask(service, url, &Value::Object(body));
         let answer = answer.with_context(|| file.display().to_string())?;
         let receipt = answer["receipt"].to_string();
         Receipt::parse(&receipt).map_err(anyhow::Error::msg)
@@ -60,15 +62,15 @@ impl Recomputation<'_> {
 
     /// The model with the settings of the receipt.
     fn engine(&self) -> Result<Engine> {
-        let Self { args, receipt, .. } = self;
-        let load = args.recorded.options(&receipt.settings, self.context())?;
+        let Self { recorded, receipt, .. } = self;
+        let load = recorded.options(&receipt.settings, self.context())?;
         let load = LoadOptions { kv_memory: KvMemory::OneSequence, ..load };
         let options = EngineOptions { running: 1, ..EngineOptions::default() };
         let builder = Engine::builder().load_options(load).engine_options(options);
         let builder = kv_dir::digests().into_iter().fold(builder, Builder::digests);
-        let fallback = args.files().gguf_options().pre_fallback;
+        let fallback = recorded.model.files.gguf_options().pre_fallback;
         let builder = fallback.into_iter().fold(builder, Builder::pre_fallback);
-        let builder = args.chat_template.iter().fold(builder, Builder::chat_template);
+        let builder = self.chat_template.into_iter().fold(builder, Builder::chat_template);
         let engine = builder.load(self.path)?;
         self.check_machine(engine.service())?;
         Ok(engine)

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 /// How a check ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum VerdictKind {
     /// All that was checked is as in the receipt.
     Same,
     /// Something differs.
@@ -62,15 +62,15 @@ impl Verdict {
     }
 
     /// How the check ends.
-    pub fn outcome(&self) -> Outcome {
+    pub fn kind(&self) -> VerdictKind {
         match (self.differences.is_empty(), &self.reason) {
-            (false, _) => Outcome::Differs,
-            (true, Some(_)) => Outcome::Unchecked,
-            (true, None) => Outcome::Same,
+            (false, _) => VerdictKind::Differs,
+            (true, Some(_)) => VerdictKind::Unchecked,
+            (true, None) => VerdictKind::Same,
         }
     }
 
-    /// The verdict for people.
+    /// The verdict as lines of text.
     pub fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         if self.reason.is_none() || self.signed_by.is_some() {
@@ -83,7 +83,7 @@ impl Verdict {
             format!("{part} differs: {receipt} in the receipt, {found} here")
         }));
         lines.extend(self.reason.iter().map(|reason| format!("cannot be checked here: {reason}")));
-        if self.outcome() == Outcome::Same {
+        if self.kind() == VerdictKind::Same {
             lines.push(match self.computed {
                 Some(tokens) => format!(
                     "computed again: {tokens} tokens and the logits that they were chosen from are \
@@ -97,14 +97,14 @@ impl Verdict {
         lines
     }
 
-    /// The verdict for scripts.
+    /// The verdict as JSON.
     pub fn to_json(&self) -> Value {
         let difference = |ReceiptDifference { part, receipt, found }: &ReceiptDifference| json!({ "part": part, "receipt": receipt, "found": found });
         json!({
-            "verdict": match self.outcome() {
-                Outcome::Same => "same",
-                Outcome::Differs => "differs",
-                Outcome::Unchecked => "unchecked",
+            "verdict": match self.kind() {
+                VerdictKind::Same => "same",
+                VerdictKind::Differs => "differs",
+                VerdictKind::Unchecked => "unchecked",
             },
             "signed_by": self.signed_by,
             "computed_tokens": self.computed,
