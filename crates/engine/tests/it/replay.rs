@@ -4,8 +4,8 @@ use crate::checkpoints::{least, random, random_of};
 use crate::constraints::{Steered, Toy};
 use engine::trace::TraceFiles;
 use engine::{
-    EngineHandle, EngineOptions, Event, LoadOptions, Outcome, Request, Runner, SamplingParams,
-    Speculate, SubmitError, Trace, WeightsMemory, request_channel, start,
+    AnswerRecord, EngineHandle, EngineOptions, Event, LoadOptions, Outcome, Request, Runner,
+    SamplingParams, Speculate, SubmitError, Trace, WeightsMemory, request_channel, start,
 };
 use serde_json::Value;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -65,6 +65,25 @@ fn a_trace_comes_out_the_same_when_its_request_is_computed_alone() {
         assert_eq!(trace.divergence(&now).unwrap().at, 3);
     }
     assert!(in_company);
+}
+
+/// Drafts, traces and company do not change the record of an answer.
+#[test]
+fn a_record_has_the_choices_of_the_trace() {
+    let recorded = |engine: &EngineHandle, seed| {
+        let record = AnswerRecord::default();
+        wait(engine, Request { record: Some(record.clone()), ..request(seed) });
+        record.first(usize::MAX)
+    };
+    let (with_traces, traces) = traced(Speculate::Ngram(2), 2);
+    let without = engine(EngineOptions::default(), 1);
+    for seed in 0..3 {
+        let choices = recorded(&with_traces, seed);
+        let trace = traces.recv().unwrap();
+        let logits: Vec<_> = choices.logits.iter().map(|it| format!("{it:016x}")).collect();
+        assert_eq!((logits, choices.greedy.clone()), (trace.logits, trace.greedy));
+        assert_eq!((choices.logits.len(), recorded(&without, seed)), (25, choices));
+    }
 }
 
 #[test]
