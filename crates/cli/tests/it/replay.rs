@@ -149,9 +149,9 @@ fn constrained_answers_come_out_the_same_by_the_constraints_in_their_traces() {
 
 #[test]
 fn what_is_no_trace_or_of_another_model_is_refused_by_name() {
-    let broken = file("broken-trace.json", "{\"version\": 2}");
+    let broken = file("broken-trace.json", "{\"version\": 3}");
     check_error(&run(&["replay", &broken]), "broken-trace.json: expected a trace");
     let earlier = file("earlier-trace.json", "{\"version\": 1}");
-    check_error(&run(&["replay", &earlier]), "expected version 2 of traces, found 1");
+    check_error(&run(&["replay", &earlier]), "expected version 3 of traces, found 1");
     check_error(&run(&["replay", &path("no-such-trace.json")]), "no-such-trace.json");
 }

@@ -31,14 +31,23 @@ impl ChoiceRecorder {
     }
 }
 
-/// Hash of `before` and the bits of `logits`, in eight lanes for speed.
+/// Hash of `before` and the bits of `logits`, in eight lanes for speed, each of which takes two
+/// values at a time. A lane's steps can be undone, so that every bit counts.
 fn roll(before: u64, logits: &[f32]) -> u64 {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
     let mut lanes: [u64; 8] = std::array::from_fn(|lane| before ^ lane as u64);
-    for values in logits.chunks(lanes.len()) {
-        for (lane, value) in lanes.iter_mut().zip(values) {
-            *lane = (*lane ^ u64::from(value.to_bits())).wrapping_mul(FACTOR).rotate_left(31);
+    let add = |lane: &mut u64, low: f32, high: f32| {
+        let pair = u64::from(low.to_bits()) | u64::from(high.to_bits()) << u32::BITS;
+        *lane = (*lane ^ pair).wrapping_mul(FACTOR).rotate_left(31);
+    };
+    let (whole, rest) = logits.as_chunks::<16>();
+    for values in whole {
+        for (at, lane) in lanes.iter_mut().enumerate() {
+            add(lane, values[2 * at], values[2 * at + 1]);
         }
+    }
+    for (lane, pair) in lanes.iter_mut().zip(rest.chunks(2)) {
+        add(lane, pair[0], pair.get(1).copied().unwrap_or_default());
     }
     lanes
         .iter()
@@ -51,14 +60,17 @@ mod tests {
 
     #[test]
     fn a_hash_tells_every_bit_and_every_place() {
-        let logits: Vec<f32> = (0..100).map(|i| i as f32).collect();
-        let hash = roll(7, &logits);
-        assert_eq!(hash, roll(7, &logits));
-        assert_ne!(hash, roll(8, &logits));
-        for at in 0..100 {
-            let mut other = logits.clone();
-            other[at] = f32::from_bits(other[at].to_bits() ^ 1);
-            assert_ne!(hash, roll(7, &other), "{at}");
+        for count in [1, 15, 16, 99] {
+            let logits: Vec<f32> = (0..count).map(|i| i as f32).collect();
+            let hash = roll(7, &logits);
+            assert_eq!(hash, roll(7, &logits));
+            assert_ne!(hash, roll(8, &logits));
+            assert_ne!(hash, roll(7, &[&logits[..], &[0.0]].concat()));
+            for at in 0..count {
+                let mut other = logits.clone();
+                other[at] = f32::from_bits(other[at].to_bits() ^ 1);
+                assert_ne!(hash, roll(7, &other), "{at} of {count}");
+            }
         }
         assert_ne!(roll(0, &[0.0, -0.0]), roll(0, &[-0.0, 0.0]));
     }

@@ -19,7 +19,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Version of the format.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 /// Most bytes of a trace that is read.
 const MAX_BYTES: u64 = 1 << 30;
 /// Traces that may wait to be written before further ones are dropped.
