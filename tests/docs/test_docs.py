@@ -130,6 +130,8 @@ def folder(tmp_path):
     chat = [{"role": "user", "content": "Is water wet?"}, {"role": "assistant", "content": "Yes, it is."}]
     (tmp_path / "chats.jsonl").write_text((json.dumps({"messages": chat}) + "\n") * 40)
     (tmp_path / "models.yaml").write_text("models: [{name: small, model: my-checkpoint}]")
+    (tmp_path / "receipt.key").write_bytes(bytes(range(32)))
+    (tmp_path / "receipt.key").chmod(0o600)
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/gannet").symlink_to(pathlib.Path(os.environ["GANNET_BIN"]).resolve())
     return tmp_path
