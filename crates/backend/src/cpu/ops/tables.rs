@@ -8,7 +8,7 @@ use crate::cpu::core::CpuCore;
 use crate::error::Error;
 use crate::handles::{Buffer, MatrixSpec, MemoryPolicy};
 use crate::memory::TableStats;
-use base::AlignedVec;
+use base::{OutOfMemory, PageVec};
 
 /// Places that a row may have.
 const WAYS: usize = 8;
@@ -27,7 +27,7 @@ pub(in crate::cpu) struct KeptRows {
     /// Uses of each, which fade as others come.
     uses: Vec<u8>,
     /// `[places, row_bytes]`.
-    data: AlignedVec<u8>,
+    data: PageVec,
     /// Places of the rows of a call; kept, so that the next one allocates nothing.
     found: Vec<u32>,
     stats: TableStats,
@@ -85,7 +85,8 @@ impl KeptRows {
         if places == 0 {
             return Ok(None);
         }
-        let data = AlignedVec::try_zeroed(places * row_bytes)?;
+        let bytes = places * row_bytes;
+        let data = PageVec::scattered(bytes).map_err(|_| OutOfMemory { bytes: bytes as u128 })?;
         let stats = TableStats {
             bytes: table.bytes.len(),
             kept_bytes: data.len(),
