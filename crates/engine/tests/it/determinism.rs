@@ -234,11 +234,11 @@ fn check_against(checkpoint: &Checkpoint, wanted: (&[Request], &[Answer]), ways:
 fn check_ways_on_a_gpu(architecture: &str, mode: Mode) {
     let Some(device) = test_gpu() else { return };
     let (checkpoint, _folder) = random(architecture);
-    let requests = &requests()[..32];
+    let requests = &requests()[..16];
     let alone = Way { device: device.clone(), ..Way::alone(mode) };
     let want = alone.answers(&alone.start(&checkpoint), requests);
     let ways = [
-        Way { company: 32, blocks: 14, running: 32, ..alone.clone() },
+        Way { company: 16, blocks: 14, running: 16, ..alone.clone() },
         Way { company: 5, chunk: 7, speculate: Speculate::Ngram(3), ..alone },
     ];
     check_against(&checkpoint, (requests, &want), &ways);

@@ -8,9 +8,10 @@ use formats::{Checkpoint, ModelConfig, OpenOptions};
 /// Every kind of layer that a family has.
 const LAYERS: usize = 4;
 
-/// The tensors of all layers, by their canonical names.
+/// The tensors of one layer of each kind, by their canonical names.
 fn listed(config: &ModelConfig) -> Vec<(String, TensorSpec)> {
-    let layers = config.layers.iter().enumerate();
+    let is_first = |(number, layer): &(usize, &_)| !config.layers[..*number].contains(layer);
+    let layers = config.layers.iter().enumerate().filter(is_first);
     let of_layer = layers.flat_map(|(number, layer)| {
         layer
             .loaded(config.hidden)
