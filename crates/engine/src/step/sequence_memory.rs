@@ -72,13 +72,17 @@ impl SequenceMemory {
     /// Adds `tokens` from `position` on to a batch; the last `logits` rows output logits.
     ///
     /// # Panics
-    /// If the positions exceed the sequence's part of the cache.
+    /// If the positions exceed the sequence's part of the cache, or tokens before `position` have
+    /// not been added.
     pub fn push(&mut self, batch: &mut Batch, tokens: &[u32], position: usize, logits: usize) {
         self.push_with(batch, [tokens, &[]], position, (0, logits));
     }
 
     /// As [`push`](Self::push), of known tokens and guesses. Of the guesses of the step before,
     /// `right` proved right.
+    ///
+    /// # Panics
+    /// As [`push`](Self::push).
     pub fn push_with(
         &mut self,
         batch: &mut Batch,
@@ -88,7 +92,9 @@ impl SequenceMemory {
     ) {
         let needed = (position + known.len() + guesses.len()).div_ceil(self.block);
         batch.push([known, guesses], position, logits);
-        self.tokens.resize(position, 0);
+        // Embeddings of n-grams follow from the tokens before.
+        assert!(position <= self.tokens.len(), "the tokens before a position");
+        self.tokens.truncate(position);
         batch.follow(&self.tokens);
         self.tokens.extend(known.iter().chain(guesses));
         let groups = self.groups.iter().zip(&mut self.tables).zip(&self.windows);

@@ -230,15 +230,17 @@ fn check_against(checkpoint: &Checkpoint, wanted: (&[Request], &[Answer]), ways:
 }
 
 /// Every way must give the same on a GPU, if this machine has one for tests. Opening one takes
-/// long, so one engine computes the requests one by one, the first time with an empty cache.
+/// long, so one engine computes the requests one by one, the first time with an empty cache. More
+/// than sixteen together are needed for [`check_against`] to require preemptions.
 fn check_ways_on_a_gpu(architecture: &str, mode: Mode) {
     let Some(device) = test_gpu() else { return };
     let (checkpoint, _folder) = random(architecture);
-    let requests = &requests()[..16];
+    const TOGETHER: usize = 17;
+    let requests = &requests()[..TOGETHER];
     let alone = Way { device: device.clone(), ..Way::alone(mode) };
     let want = alone.answers(&alone.start(&checkpoint), requests);
     let ways = [
-        Way { company: 16, blocks: 14, running: 16, ..alone.clone() },
+        Way { company: TOGETHER, blocks: 14, running: TOGETHER, ..alone.clone() },
         Way { company: 5, chunk: 7, speculate: Speculate::Ngram(3), ..alone },
     ];
     check_against(&checkpoint, (requests, &want), &ways);
