@@ -40,7 +40,9 @@ impl PageVec {
     /// A hint only, which systems without large pages refuse.
     #[cfg(target_os = "linux")]
     fn advise(&self, advice: memmap2::Advice) {
-        let _ = self.0.as_ref().map(|memory| memory.advise(advice));
+        if let Some(memory) = &self.0 {
+            let _ = memory.advise(advice);
+        }
     }
 
     /// Keeps the bytes in memory, where the system would swap them out, as long as they live.
