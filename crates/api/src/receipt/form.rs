@@ -119,7 +119,7 @@ impl Receipt {
     /// # Errors
     /// If `text` is no receipt, has another version, or members that no receipt has.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let other = |error| format!("expected a receipt, found otherwise: {error}");
+        let other = |error| format!("expected a receipt: {error}");
         let ReceiptVersion { receipt } = serde_json::from_str(text).map_err(other)?;
         if receipt != VERSION {
             return Err(format!("expected version {VERSION} of receipts, found {receipt}"));

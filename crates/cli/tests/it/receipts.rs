@@ -230,4 +230,13 @@ fn receipts_that_cannot_be_checked_say_why() {
     let ended = run(&["receipt", "verify", &receipt, "-m", &tiny(), "--key", "00"]);
     assert_eq!(ended.code, Some(1), "{ended:?}");
     assert!(ended.out.contains("key differs: none in the receipt, 00 here"), "{ended:?}");
+    assert!(ended.out.contains("not signed"), "{ended:?}");
+    let mut signed: Value = serde_json::from_slice(&std::fs::read(&receipt).unwrap()).unwrap();
+    let (key, value) = ("00".repeat(32), "00".repeat(64));
+    signed["signature"] = json!({"algorithm": "ed25519", "key": key, "value": value});
+    let wrong = written("wrong-signature.json", &signed);
+    let ended = run(&["receipt", "verify", &wrong, "-m", &tiny()]);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    let out = &ended.out;
+    assert!(out.starts_with("signature differs: ") && !out.contains("not signed"), "{ended:?}");
 }

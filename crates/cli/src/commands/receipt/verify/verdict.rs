@@ -20,6 +20,8 @@ pub(super) enum VerdictKind {
 pub(super) struct Verdict {
     /// The public key of a right signature.
     signed_by: Option<String>,
+    /// Whether there is no signature.
+    unsigned: bool,
     /// What differs.
     differences: Vec<ReceiptDifference>,
     /// Tokens of the answer that was computed again, if one was.
@@ -48,6 +50,7 @@ impl Verdict {
                     self.differ("key", key, expected);
                 }
                 self.signed_by = found.map(str::to_owned);
+                self.unsigned = found.is_none();
             }
             Err(problem) => self.differ("signature", "a signature", &problem),
         }
@@ -73,12 +76,8 @@ impl Verdict {
     /// The verdict as lines of text.
     pub fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
-        if self.reason.is_none() || self.signed_by.is_some() {
-            lines.push(match &self.signed_by {
-                Some(key) => format!("signed by {key}"),
-                None => "not signed".to_owned(),
-            });
-        }
+        lines.extend(self.signed_by.iter().map(|key| format!("signed by {key}")));
+        lines.extend(self.unsigned.then(|| "not signed".to_owned()));
         lines.extend(self.differences.iter().map(|ReceiptDifference { part, receipt, found }| {
             format!("{part} differs: {receipt} in the receipt, {found} here")
         }));
