@@ -84,6 +84,11 @@
 //! # Ok::<(), gannet::Error>(())
 //! ```
 //!
+//! # Sequences that the caller leads
+//!
+//! [`Engine::lead`] gives a sequence to which the caller pushes tokens, and whose logits it reads,
+//! for searches, guidance and evaluations: see [`Led`].
+//!
 //! # Options
 //!
 //! [`Engine::builder`] sets threads, context, compute mode and the number of answers computed at a
@@ -133,8 +138,9 @@ pub use ::backend::{Bits, DeviceChoice, Memory, Mode};
 pub use ::devices::choose as device;
 #[doc(inline)]
 pub use ::engine::{
-    AdapterSource, EngineOptions, Field, KvMemory, LoadOptions, ModelInfo, PackChoice, ProfileUse,
-    Speculate, Timings, WeightsMemory,
+    AdapterSource, EngineOptions, Field, KvMemory, LeadOptions, Led, LedError, LoadOptions,
+    ModelInfo, Outputs, PackChoice, ProfileUse, SamplingParams, Speculate, Timings, TokenSampler,
+    Want, WeightsMemory,
 };
 #[doc(inline)]
 pub use ::kernels::kv::KvType;
