@@ -38,7 +38,7 @@ impl Engine {
     /// If the request is rejected or its computation failed.
     ///
     /// ```
-    /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny");
+    /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tiny/model");
     /// # let engine = gannet::Engine::load(path)?;
     /// let answer = engine.chat("What is the opposite of hot?")?;
     /// assert_eq!(answer.text, "The opposite of hot is cold.");
@@ -54,7 +54,7 @@ impl Engine {
     /// If the request is rejected or its computation failed.
     ///
     /// ```
-    /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny");
+    /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tiny/model");
     /// # let engine = gannet::Engine::load(path)?;
     /// let answer = engine.complete("The capital of France is")?;
     /// assert!(answer.text.starts_with(" Paris"));
@@ -70,7 +70,7 @@ impl Engine {
     /// If the request is rejected or its computation failed.
     ///
     /// ```
-    /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny");
+    /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tiny/model");
     /// # let engine = gannet::Engine::load(path)?;
     /// use gannet::{Error, Request};
     ///
@@ -91,7 +91,7 @@ impl Engine {
     /// If the request is rejected.
     ///
     /// ```
-    /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny");
+    /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tiny/model");
     /// # let engine = gannet::Engine::load(path)?;
     /// for delta in engine.stream("Count to ten.")?.take(5) {
     ///     print!("{}", delta?.text);
@@ -110,7 +110,7 @@ impl Engine {
     /// [`Batch`].
     ///
     /// ```
-    /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny");
+    /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tiny/model");
     /// # let engine = gannet::Engine::load(path)?;
     /// let questions = ["What is 3 + 4?", "What is 9 - 5?"];
     /// let mut answers = vec![String::new(); questions.len()];
@@ -189,7 +189,7 @@ impl Engine {
     /// requests are computed in the same steps.
     ///
     /// ```
-    /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny");
+    /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tiny/model");
     /// # let engine = gannet::Engine::load(path)?;
     /// use gannet::{LeadOptions, TokenSampler, Want};
     ///
