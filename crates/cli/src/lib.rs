@@ -10,6 +10,7 @@
 
 mod adapter_args;
 mod args;
+mod better_model;
 mod builtin;
 mod commands;
 #[cfg(any(feature = "chat", feature = "tools"))]
@@ -63,7 +64,7 @@ use std::path::PathBuf;
 ///
 /// Without --model, the built-in model answers: gannet run "What is the capital of France?"
 #[derive(Debug, Parser)]
-#[command(name = "gannet", version, propagate_version = true, after_help = AFTER_HELP)]
+#[command(name = "gannet", version, propagate_version = true, after_help = after_help())]
 struct Cli {
     /// Settings file, instead of ./gannet.yaml or the one in the user's configuration folder
     #[arg(long, value_name = "FILE", env = "GANNET_CONFIG", hide_env = true)]
@@ -128,10 +129,18 @@ enum Command {
     Completions(commands::completions::Args),
 }
 
-const AFTER_HELP: &str = "\
+fn after_help() -> String {
+    let listed = match cfg!(feature = "serve") {
+        true => "; gannet serve --print-config lists them",
+        false => "",
+    };
+    SETTINGS_AND_CODES.replace("{listed}", listed)
+}
+
+const SETTINGS_AND_CODES: &str = "\
 Settings: flags for models, devices, sampling, caches and serving are keys of gannet.yaml, by their
 long names (temp: 0.7), and in capitals variables (GANNET_TEMP=0.7), for every command that has the
-flag; gannet serve --print-config lists them. Flags override variables, variables override the file.
+flag{listed}. Flags override variables, variables override the file.
 GANNET_LOG sets the log filter, GANNET_ISA the instruction set.
 
 Exit codes: 0 success, 1 an error or a check that found something, 2 wrong usage, 130 Ctrl-C, 143
