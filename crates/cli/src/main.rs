@@ -10,6 +10,7 @@ mod conversation;
 mod device;
 mod effective;
 mod elapsed;
+mod endpoint_args;
 mod exit;
 mod folders;
 mod help;
@@ -72,6 +73,7 @@ enum Command {
     Chat(commands::chat::Args),
     Sessions(commands::sessions::Args),
     Serve(Box<commands::serve::Args>),
+    Health(commands::health::Args),
     Batch(commands::batch::Args),
     Inspect(commands::inspect::Args),
     Embed(commands::embed::Args),
@@ -95,6 +97,7 @@ enum Command {
     Replay(commands::replay::Args),
     Receipt(commands::receipt::Args),
     Completions(commands::completions::Args),
+    Man(commands::man::Args),
 }
 
 const AFTER_HELP: &str = "\
@@ -172,6 +175,7 @@ fn run(cli: Cli, effective: &EffectiveSettings) -> Result<()> {
         }),
         Command::Sessions(args) => commands::sessions::run(&args),
         Command::Serve(args) => commands::serve::run(&args, effective),
+        Command::Health(args) => commands::health::run(&args),
         Command::Batch(args) => commands::batch::run(&args),
         Command::Inspect(args) => commands::inspect::run(&args, effective),
         Command::Embed(args) => commands::embed::run(&args),
@@ -198,5 +202,6 @@ fn run(cli: Cli, effective: &EffectiveSettings) -> Result<()> {
         Command::Replay(args) => commands::replay::run(&args),
         Command::Receipt(args) => commands::receipt::run(&args),
         Command::Completions(args) => commands::completions::run(&args, Cli::command()),
+        Command::Man(args) => commands::man::run(&args, Cli::command()),
     }
 }
