@@ -1,11 +1,13 @@
 //! Checks of the project's own rules (`cargo xtask tidy`, and the same as a plain test) and counts
 //! of its lines (`cargo xtask lines`) and of the tests that were skipped (`cargo xtask skipped`).
+//! `cargo xtask package` makes the packages.
 //!
-//! Invariant: depends on nothing but the standard library, so that it builds in a second.
+//! Invariant: all but `package` depend on nothing but the standard library.
 
 mod functions;
 mod lines;
 mod markdown;
+mod package;
 mod rules;
 mod rust;
 mod skipped;
@@ -23,12 +25,14 @@ fn main() -> ExitCode {
         [task] if task == "tidy" => tidy(),
         [task] if task == "skipped" => skipped(),
         [task, rest @ ..] if task == "lines" => lines(rest),
+        [task, rest @ ..] if task == "package" => package(rest),
         _ => usage(),
     }
 }
 
 fn usage() -> ExitCode {
     say("usage: cargo xtask tidy | skipped | lines [--json] [FOLDER]");
+    package::usage().iter().for_each(|line| say(line));
     ExitCode::from(2)
 }
 
@@ -46,6 +50,19 @@ fn lines(args: &[String]) -> ExitCode {
         }
         Err(error) => {
             say(&format!("error: {}: {error}", folder.display()));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn package(args: &[String]) -> ExitCode {
+    match package::run(&root(), args) {
+        Ok(lines) => {
+            lines.iter().for_each(|line| say(line));
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            say(&format!("error: {error:#}"));
             ExitCode::FAILURE
         }
     }

@@ -141,3 +141,20 @@ fn every_command_has_a_manual_page_which_is_the_same_everywhere() {
     let ended = run(&["man", &file("man-file", "")]);
     assert!(ended.code == Some(1) && ended.err.contains("man-file"), "{ended:?}");
 }
+
+#[test]
+fn the_settings_of_packages_are_settings() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/gannet.yaml");
+    let text = std::fs::read_to_string(file).unwrap();
+    let lines = text.lines().map(|line| line.strip_prefix("# ").unwrap_or(line));
+    // Lines that are to be uncommented are settings too.
+    let is_setting = |line: &&str| line.split_once(": ").is_some_and(|(key, _)| !key.contains(' '));
+    let mut settings: Vec<&str> = lines.filter(is_setting).collect();
+    settings.retain(|line| *line != "host: 127.0.0.1");
+    assert!(settings.len() > 4, "{settings:?}");
+    let all = self::file("packaged.yaml", settings.join("\n"));
+    for file in [file, &all] {
+        let printed = succeed(&["--config", file, "serve", "--print-config"]);
+        assert!(printed.contains("\nport: 8080\n"), "{printed}");
+    }
+}
