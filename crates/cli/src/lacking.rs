@@ -26,7 +26,7 @@ const PARTS: [BuiltPart; 4] = [
     BuiltPart {
         feature: "serve",
         is_built: cfg!(feature = "serve"),
-        commands: &["serve", "batch", "receipt"],
+        commands: &["serve", "health", "batch", "receipt"],
         flags: &[],
     },
     BuiltPart {
@@ -40,6 +40,7 @@ const PARTS: [BuiltPart; 4] = [
             "completions",
             "experts",
             "imatrix",
+            "man",
             "pack",
             "perplexity",
             "quantize",

@@ -20,6 +20,8 @@ mod device;
 mod download;
 mod effective;
 mod elapsed;
+#[cfg(feature = "serve")]
+mod endpoint_args;
 mod exit;
 mod folders;
 mod help;
@@ -89,6 +91,8 @@ enum Command {
     #[cfg(feature = "serve")]
     Serve(Box<commands::serve::Args>),
     #[cfg(feature = "serve")]
+    Health(commands::health::Args),
+    #[cfg(feature = "serve")]
     Batch(commands::batch::Args),
     Inspect(commands::inspect::Args),
     Embed(commands::embed::Args),
@@ -127,6 +131,8 @@ enum Command {
     Receipt(commands::receipt::Args),
     #[cfg(feature = "tools")]
     Completions(commands::completions::Args),
+    #[cfg(feature = "tools")]
+    Man(commands::man::Args),
 }
 
 fn after_help() -> String {
@@ -220,6 +226,8 @@ fn follow(cli: Cli, effective: &EffectiveSettings, all: &[OsString]) -> Result<(
         #[cfg(feature = "serve")]
         Command::Serve(args) => commands::serve::run(&args, effective),
         #[cfg(feature = "serve")]
+        Command::Health(args) => commands::health::run(&args),
+        #[cfg(feature = "serve")]
         Command::Batch(args) => commands::batch::run(&args),
         Command::Inspect(args) => commands::inspect::run(&args, effective),
         Command::Embed(args) => commands::embed::run(&args),
@@ -262,5 +270,7 @@ fn follow(cli: Cli, effective: &EffectiveSettings, all: &[OsString]) -> Result<(
         Command::Receipt(args) => commands::receipt::run(&args),
         #[cfg(feature = "tools")]
         Command::Completions(args) => commands::completions::run(&args, Cli::command()),
+        #[cfg(feature = "tools")]
+        Command::Man(args) => commands::man::run(&args, Cli::command()),
     }
 }

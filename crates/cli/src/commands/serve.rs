@@ -4,6 +4,7 @@ mod adapter_folder;
 mod limits;
 mod listen;
 mod models;
+mod notify;
 mod routes;
 mod served_model;
 mod state_dir;
@@ -20,6 +21,7 @@ use anyhow::{Context, Result, bail};
 use limits::{ClientArgs, ConnectionArgs};
 use listen::ListenArgs;
 use models::{ModelsArgs, SharedSettings};
+use notify::{ServiceState, notify};
 use routes::RouteArgs;
 use served_model::ServedArgs;
 use server::{Listener, ModelCollection, ServedModels, ServerOptions};
@@ -46,6 +48,10 @@ pub(crate) struct Args {
     /// Replace an existing file of --print-config
     #[arg(long, requires = "print_config")]
     force: bool,
+    /// End as after SIGTERM when standard input ends, which it does at the latest when the program
+    /// that holds its other end is gone
+    #[arg(long)]
+    stop_at_eof: bool,
     #[command(flatten)]
     listen: ListenArgs,
     #[command(flatten)]
@@ -94,6 +100,9 @@ pub(crate) fn run(args: &Args, effective: &EffectiveSettings) -> Result<()> {
     if args.clients.has_file() || args.listen.has_files() {
         interrupt::leave_hangups();
     }
+    if args.stop_at_eof {
+        interrupt::end_with_input().context("--stop-at-eof: cannot start a thread")?;
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -120,6 +129,7 @@ pub(crate) fn run(args: &Args, effective: &EffectiveSettings) -> Result<()> {
         }
     };
     addresses.iter().for_each(|address| note(format_args!("listening on {address}")));
+    notify(ServiceState::Ready);
     let ended = runtime.block_on(serve(listener, models, options));
     // The engine stops with the last of the server's tasks, the trace writer with the engine.
     runtime.shutdown_timeout(SHUTDOWN_TIME);
@@ -179,6 +189,7 @@ async fn serve(listener: Listener, models: ServedModels, options: ServerOptions)
     let shutdown = async move {
         let signal = watch.wait().await;
         let _ = SIGNAL.set(signal);
+        notify(ServiceState::Stopping);
         note("shutting down; a second Ctrl-C exits at once");
         // The watch is dropped here: a second signal ends the process.
     };
