@@ -5,7 +5,7 @@
 // What a lesser build does not use.
 #![cfg_attr(
     not(all(feature = "chat", feature = "hub", feature = "serve", feature = "tools")),
-    allow(dead_code)
+    allow(dead_code, unused_imports)
 )]
 
 mod adapter_args;
@@ -83,9 +83,9 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Run(commands::run::Args),
+    Run(Box<commands::run::Args>),
     #[cfg(feature = "chat")]
-    Chat(commands::chat::Args),
+    Chat(Box<commands::chat::Args>),
     #[cfg(feature = "chat")]
     Sessions(commands::sessions::Args),
     #[cfg(feature = "serve")]
@@ -93,7 +93,7 @@ enum Command {
     #[cfg(feature = "serve")]
     Health(commands::health::Args),
     #[cfg(feature = "serve")]
-    Batch(commands::batch::Args),
+    Batch(Box<commands::batch::Args>),
     Inspect(commands::inspect::Args),
     Embed(commands::embed::Args),
     Rerank(commands::rerank::Args),
@@ -218,7 +218,7 @@ fn follow(cli: Cli, effective: &EffectiveSettings, all: &[OsString]) -> Result<(
         Command::Run(args) => commands::run::run(&args),
         #[cfg(feature = "chat")]
         Command::Chat(args) => commands::chat::run(&args, || match given(all)? {
-            Command::Chat(args) => Some(args),
+            Command::Chat(args) => Some(*args),
             _ => None,
         }),
         #[cfg(feature = "chat")]
