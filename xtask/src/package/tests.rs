@@ -1,6 +1,10 @@
 use super::*;
 use std::collections::BTreeMap;
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+
+/// Held while packages of Linux are made, which are laid out in one place.
+static TREE: Mutex<()> = Mutex::new(());
 
 /// A program that does what packages ask of the binary.
 const STAND_IN: &str = r#"#!/bin/sh
@@ -79,12 +83,43 @@ fn packages_build_twice_alike() {
 
 #[test]
 fn packages_of_linux_build_twice_alike() {
+    let _tree = TREE.lock().unwrap_or_else(PoisonError::into_inner);
     for (kind, tool) in [("deb", "cargo-deb"), ("rpm", "cargo-generate-rpm")] {
         match tools::installed(&root(), tool, "") {
             Ok(_) if cfg!(target_os = "linux") => check_twice_alike(&[kind], 2),
             _ => say(&format!("skipped: {kind}: no {tool}")),
         }
     }
+}
+
+#[test]
+fn a_debian_package_keeps_settings_and_starts_nothing() {
+    let is_there = |tool: &str| Command::new(tool).arg("--version").output().is_ok();
+    if tools::installed(&root(), "cargo-deb", "").is_err() || !is_there("dpkg-deb") {
+        say(
+            "skipped: a_debian_package_keeps_settings_and_starts_nothing: no cargo-deb or dpkg-deb",
+        );
+        return;
+    }
+    let _tree = TREE.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = tempfile::tempdir().unwrap();
+    let output = package(folder.path(), "files", &["deb"]);
+    let name = sums::files(&output).unwrap().into_iter().find(|name| name.ends_with(".deb"));
+    let unpacked = folder.path().join("unpacked");
+    let mut dpkg = Command::new("dpkg-deb");
+    dpkg.arg("--raw-extract").arg(output.join(name.unwrap())).arg(&unpacked);
+    assert!(dpkg.status().unwrap().success());
+    let read = |path: &str| std::fs::read_to_string(unpacked.join(path)).expect(path);
+    assert_eq!(read("DEBIAN/conffiles"), "/etc/gannet/gannet.yaml\n");
+    let unit = "usr/lib/systemd/system/gannet.service";
+    let packaged = std::fs::read_to_string(root().join("packaging/gannet.service")).unwrap();
+    assert_eq!(read(unit), packaged);
+    assert!(read("usr/lib/systemd/system/gannet@.service").contains("/etc/gannet/%i.yaml"));
+    let script = read("DEBIAN/postinst");
+    for word in ["enable", "start", "restart"] {
+        assert!(!script.contains(&format!("systemctl {word}")), "{script}");
+    }
+    assert!(script.contains("daemon-reload"));
 }
 
 /// The names in an archive.
