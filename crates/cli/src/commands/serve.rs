@@ -128,9 +128,11 @@ pub(crate) fn run(args: &Args, effective: &EffectiveSettings) -> Result<()> {
             (models, Some(loaded))
         }
     };
+    // Watched before anybody learns that the server runs, and may end it.
+    let watch = Watch::new();
     addresses.iter().for_each(|address| note(format_args!("listening on {address}")));
     notify(ServiceState::Ready);
-    let ended = runtime.block_on(serve(listener, models, options));
+    let ended = runtime.block_on(serve(listener, models, options, watch));
     // The engine stops with the last of the server's tasks, the trace writer with the engine.
     runtime.shutdown_timeout(SHUTDOWN_TIME);
     if let Some(loaded) = loaded {
@@ -183,9 +185,13 @@ fn open_slot_files(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-async fn serve(listener: Listener, models: ServedModels, options: ServerOptions) -> Result<()> {
+async fn serve(
+    listener: Listener,
+    models: ServedModels,
+    options: ServerOptions,
+    mut watch: Watch,
+) -> Result<()> {
     static SIGNAL: OnceLock<Signal> = OnceLock::new();
-    let mut watch = Watch::new();
     let shutdown = async move {
         let signal = watch.wait().await;
         let _ = SIGNAL.set(signal);

@@ -152,7 +152,9 @@ fn the_settings_of_packages_are_settings() {
     let mut settings: Vec<&str> = lines.filter(is_setting).collect();
     settings.retain(|line| *line != "host: 127.0.0.1");
     assert!(settings.len() > 4, "{settings:?}");
-    let all = self::file("packaged.yaml", settings.join("\n"));
+    let keys = self::file("packaged-keys", "alice:6f1c0b8a9d1e4f35\n");
+    let settings = settings.join("\n").replace("/etc/gannet/keys", &keys);
+    let all = self::file("packaged.yaml", settings);
     for file in [file, &all] {
         let printed = succeed(&["--config", file, "serve", "--print-config"]);
         assert!(printed.contains("\nport: 8080\n"), "{printed}");
