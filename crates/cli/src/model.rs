@@ -34,20 +34,10 @@ pub(crate) fn public_name(model: impl AsRef<OsStr>) -> Option<String> {
     let model = model.as_ref();
     match Path::new(model) {
         path if builtin::is_unpacked(path) => Some(builtin::NAME.to_owned()),
-        path if path.exists() => gguf_name(path),
+        path if path.exists() => gguf::model_name(path),
         _ if model == BUILTIN => Some(builtin::NAME.to_owned()),
         _ => model.to_str().map(str::to_owned),
     }
-}
-
-/// The name of a GGUF file without its ending, and without its number if it is one of several.
-pub(crate) fn gguf_name(path: &Path) -> Option<String> {
-    let name = path.file_name()?.to_string_lossy();
-    let stem = name.strip_suffix(".gguf").filter(|_| path.is_file())?;
-    Some(
-        gguf::part_of(path)
-            .map_or_else(|| stem.to_owned(), |(whole, _)| whole.display().to_string()),
-    )
 }
 
 /// What names the same model in any folder: a path made absolute, or the name as it is. `None` for
@@ -63,13 +53,7 @@ pub(crate) fn lasting_name(model: &OsStr) -> Option<String> {
 fn on_hub(model: &OsStr) -> Result<ModelRef> {
     let missing = || anyhow!("{}: no such file or folder", model.display());
     let model = model.to_str().with_context(missing)?;
-    let like_path = ["/", "./", "../", "~"].iter().any(|start| model.starts_with(start));
-    let weights = [".gguf", ".safetensors"].iter().any(|end| model.ends_with(end));
-    let like_file = !model.contains(':') && weights;
-    if like_path || like_file || !model.contains('/') {
-        return Err(missing());
-    }
-    model.parse().with_context(missing)
+    ModelRef::of_argument(model).ok_or_else(missing)?.with_context(missing)
 }
 
 fn fetch(model: &ModelRef, endpoint: Option<&str>) -> Result<PathBuf> {
