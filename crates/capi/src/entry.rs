@@ -20,21 +20,21 @@ thread_local! {
 
 /// One use of the interface.
 #[derive(Default)]
-pub(crate) struct Entry {
+pub(crate) struct EntryContext {
     /// The engine that it uses.
     engine: RefCell<Option<Arc<EngineObject>>>,
 }
 
-impl Entry {
+impl EntryContext {
     /// The engine of a handle.
-    pub fn engine(&self, handle: usize) -> Result<Arc<EngineObject>, CapiError> {
+    pub(crate) fn engine(&self, handle: usize) -> Result<Arc<EngineObject>, CapiError> {
         let engine = handles::get::<EngineObject>(handle)?;
         *self.engine.borrow_mut() = Some(Arc::clone(&engine));
         Ok(engine)
     }
 
     /// The object of a handle that belongs to an engine.
-    pub fn object<T: OfEngine>(&self, handle: usize) -> Result<Arc<T>, CapiError> {
+    pub(crate) fn object<T: OfEngine>(&self, handle: usize) -> Result<Arc<T>, CapiError> {
         let object = handles::get::<T>(handle)?;
         *self.engine.borrow_mut() = Some(Arc::clone(object.engine()));
         Ok(object)
@@ -42,8 +42,8 @@ impl Entry {
 }
 
 /// Runs the code of a function that returns a status.
-pub(crate) fn run(body: impl FnOnce(&Entry) -> Result<(), CapiError>) -> GannetStatus {
-    let entry = Entry::default();
+pub(crate) fn run(body: impl FnOnce(&EntryContext) -> Result<(), CapiError>) -> GannetStatus {
+    let entry = EntryContext::default();
     match catch_unwind(AssertUnwindSafe(|| body(&entry))) {
         Ok(Ok(())) => GannetStatus::GANNET_OK,
         Ok(Err(error)) => {

@@ -1,8 +1,8 @@
 //! The table of handles.
 //!
 //! A handle is a number with an index, a generation and a kind. It is odd, so that no address of
-//! something aligned is one. Freeing an index raises its generation: a handle that was freed is
-//! told apart from the one that takes its place.
+//! something aligned is one. Freeing an index raises its generation: a handle that was freed
+//! differs from the one that takes its place.
 //!
 //! Invariant: an object lives as long as its handle, and as the calls that use it.
 
@@ -24,23 +24,23 @@ const MAX_HANDLES: usize = 1 << (GENERATION_AT - INDEX_AT);
 const KINDS: [&str; 5] = ["engine", "call", "chunk", "sequence", "sampler"];
 
 /// Something that a handle stands for.
-pub(crate) trait Object: Any + Send + Sync {
+pub(crate) trait HandleObject: Any + Send + Sync {
     /// The number of its kind in the table of kinds.
     const KIND: usize;
 }
 
 /// The name of the kind of `T`.
-fn name<T: Object>() -> &'static str {
+fn name<T: HandleObject>() -> &'static str {
     KINDS[T::KIND]
 }
 
 /// Adds an object, and returns its handle.
-pub(crate) fn add<T: Object>(object: Arc<T>) -> Result<usize, CapiError> {
+pub(crate) fn add<T: HandleObject>(object: Arc<T>) -> Result<usize, CapiError> {
     let mut table = table();
     let index = match table.free.pop() {
         Some(index) => index,
         None if table.slots.len() < MAX_HANDLES => {
-            table.slots.push(Slot::default());
+            table.slots.push(HandleSlot::default());
             table.slots.len() - 1
         }
         None => return Err(CapiError::TooManyHandles),
@@ -52,14 +52,14 @@ pub(crate) fn add<T: Object>(object: Arc<T>) -> Result<usize, CapiError> {
 }
 
 /// The object of a handle.
-pub(crate) fn get<T: Object>(handle: usize) -> Result<Arc<T>, CapiError> {
+pub(crate) fn get<T: HandleObject>(handle: usize) -> Result<Arc<T>, CapiError> {
     let table = table();
     let index = table.find::<T>(handle)?;
     table.slots[index].of_kind()
 }
 
 /// The object of a handle, which is freed.
-pub(crate) fn take<T: Object>(handle: usize) -> Result<Arc<T>, CapiError> {
+pub(crate) fn take<T: HandleObject>(handle: usize) -> Result<Arc<T>, CapiError> {
     let mut table = table();
     let index = table.find::<T>(handle)?;
     let slot = &mut table.slots[index];
@@ -74,27 +74,27 @@ pub(crate) fn take<T: Object>(handle: usize) -> Result<Arc<T>, CapiError> {
 }
 
 #[derive(Default)]
-struct Table {
-    slots: Vec<Slot>,
+struct HandleTable {
+    slots: Vec<HandleSlot>,
     /// The indices of slots without an object.
     free: Vec<usize>,
 }
 
 #[derive(Default)]
-struct Slot {
+struct HandleSlot {
     generation: u32,
     object: Option<Arc<dyn Any + Send + Sync>>,
 }
 
-static TABLE: Mutex<Table> = Mutex::new(Table { slots: Vec::new(), free: Vec::new() });
+static TABLE: Mutex<HandleTable> = Mutex::new(HandleTable { slots: Vec::new(), free: Vec::new() });
 
-fn table() -> MutexGuard<'static, Table> {
+fn table() -> MutexGuard<'static, HandleTable> {
     TABLE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Table {
+impl HandleTable {
     /// The index of the object of kind `T` with this handle.
-    fn find<T: Object>(&self, handle: usize) -> Result<usize, CapiError> {
+    fn find<T: HandleObject>(&self, handle: usize) -> Result<usize, CapiError> {
         let name = name::<T>();
         if handle == 0 {
             return Err(CapiError::NullHandle(name));
@@ -117,8 +117,8 @@ impl Table {
     }
 }
 
-impl Slot {
-    fn of_kind<T: Object>(&self) -> Result<Arc<T>, CapiError> {
+impl HandleSlot {
+    fn of_kind<T: HandleObject>(&self) -> Result<Arc<T>, CapiError> {
         let object = self.object.clone().and_then(|object| object.downcast().ok());
         object.ok_or(CapiError::Foreign(name::<T>()))
     }
@@ -130,16 +130,16 @@ mod tests {
 
     #[derive(Debug)]
     struct One(u8);
-    impl Object for One {
+    impl HandleObject for One {
         const KIND: usize = 2;
     }
     #[derive(Debug)]
     struct Other;
-    impl Object for Other {
+    impl HandleObject for Other {
         const KIND: usize = 4;
     }
 
-    fn error<T: Object + std::fmt::Debug>(handle: usize) -> String {
+    fn error<T: HandleObject + std::fmt::Debug>(handle: usize) -> String {
         get::<T>(handle).unwrap_err().to_string()
     }
 

@@ -15,3 +15,4 @@ mod handles;
 mod objects;
 mod ready_fd;
 mod render;
+mod sequences;

@@ -1,14 +1,14 @@
 //! What handles stand for.
 
 use crate::error::CapiError;
-use crate::handles::Object;
+use crate::handles::HandleObject;
 use crate::ready_fd::ReadyFd;
 use calls::{Call, LocalServer, NextChunk};
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-/// Longest time that closing an engine waits for those who use it.
+/// Longest time that closing an engine waits for other threads that use it.
 const MAX_CLOSING: Duration = Duration::from_secs(60);
 
 /// A loaded model.
@@ -26,34 +26,34 @@ pub(crate) trait EngineUser: Debug + Send + Sync {
     fn end(&self);
 }
 
-impl Object for EngineObject {
+impl HandleObject for EngineObject {
     const KIND: usize = 0;
 }
 
 /// An object that belongs to an engine.
-pub(crate) trait OfEngine: Object {
+pub(crate) trait OfEngine: HandleObject {
     /// The engine.
     fn engine(&self) -> &Arc<EngineObject>;
 }
 
 impl EngineObject {
-    pub fn new(server: LocalServer) -> Self {
+    pub(crate) fn new(server: LocalServer) -> Self {
         Self { server: Mutex::new(Some(server)), users: Mutex::new(Some(Vec::new())) }
     }
 
     /// The model with its routes.
-    pub fn server(&self) -> Result<LocalServer, CapiError> {
+    pub(crate) fn server(&self) -> Result<LocalServer, CapiError> {
         lock(&self.server).clone().ok_or(CapiError::Stopped)
     }
 
     /// The same of an engine that still computes.
-    pub fn running(&self) -> Result<LocalServer, CapiError> {
+    pub(crate) fn running(&self) -> Result<LocalServer, CapiError> {
         let server = self.server()?;
         if server.is_alive() { Ok(server) } else { Err(CapiError::Stopped) }
     }
 
     /// Has `user` end with the engine.
-    pub fn attach(&self, user: Weak<dyn EngineUser>) -> Result<(), CapiError> {
+    pub(crate) fn attach(&self, user: Weak<dyn EngineUser>) -> Result<(), CapiError> {
         let mut users = lock(&self.users);
         let users = users.as_mut().ok_or(CapiError::Stopped)?;
         if users.len() == users.capacity() {
@@ -64,12 +64,12 @@ impl EngineObject {
     }
 
     /// Refuses all that is asked from now on.
-    pub fn stop(&self) {
+    pub(crate) fn stop(&self) {
         lock(&self.server).iter().for_each(LocalServer::stop);
     }
 
     /// Ends the engine and all that uses it, and waits until its memory is free.
-    pub fn close(&self) -> Result<(), CapiError> {
+    pub(crate) fn close(&self) -> Result<(), CapiError> {
         let server = lock(&self.server).take().ok_or(CapiError::Stopped)?;
         let users = lock(&self.users).take();
         users.iter().flatten().filter_map(Weak::upgrade).for_each(|user| user.end());
@@ -86,7 +86,7 @@ pub(crate) struct CallObject {
     ready: Mutex<Option<Arc<ReadyFd>>>,
 }
 
-impl Object for CallObject {
+impl HandleObject for CallObject {
     const KIND: usize = 1;
 }
 
@@ -97,12 +97,12 @@ impl OfEngine for CallObject {
 }
 
 impl CallObject {
-    pub fn new(engine: Arc<EngineObject>, call: Call) -> Self {
+    pub(crate) fn new(engine: Arc<EngineObject>, call: Call) -> Self {
         Self { engine, call, ready: Mutex::default() }
     }
 
     /// Waits for the next chunk.
-    pub fn next(&self, timeout: Option<Duration>) -> Result<Vec<u8>, CapiError> {
+    pub(crate) fn next(&self, timeout: Option<Duration>) -> Result<Vec<u8>, CapiError> {
         let ready = lock(&self.ready).clone();
         // Before the look at what is there: what comes after it makes the descriptor ready again.
         ready.iter().for_each(|ready| ready.clear());
@@ -119,7 +119,7 @@ impl CallObject {
     }
 
     /// The descriptor that is readable while [`next`](Self::next) need not wait.
-    pub fn fd(&self) -> Result<i32, CapiError> {
+    pub(crate) fn fd(&self) -> Result<i32, CapiError> {
         let mut ready = lock(&self.ready);
         if let Some(ready) = &*ready {
             return Ok(ready.number());
@@ -140,18 +140,18 @@ pub(crate) struct ChunkObject {
     bytes: Vec<u8>,
 }
 
-impl Object for ChunkObject {
+impl HandleObject for ChunkObject {
     const KIND: usize = 2;
 }
 
 impl ChunkObject {
-    pub fn new(mut bytes: Vec<u8>) -> Self {
+    pub(crate) fn new(mut bytes: Vec<u8>) -> Self {
         bytes.push(0);
         Self { bytes }
     }
 
     /// The bytes without the zero after them.
-    pub fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes[..self.bytes.len() - 1]
     }
 }

@@ -18,7 +18,7 @@ pub(crate) struct ReadyFd {
 const ONE: [u8; 8] = 1u64.to_ne_bytes();
 
 impl ReadyFd {
-    pub fn new() -> Result<Self, CapiError> {
+    pub(crate) fn new() -> Result<Self, CapiError> {
         open().map_err(|error| CapiError::System {
             what: "cannot open a descriptor to poll",
             source: error.into(),
@@ -26,18 +26,18 @@ impl ReadyFd {
     }
 
     /// Makes the descriptor readable.
-    pub fn set(&self) {
+    pub(crate) fn set(&self) {
         // A full pipe is readable.
         let _ = write(self.writer.as_ref().unwrap_or(&self.reader), &ONE);
     }
 
     /// Makes the descriptor not readable.
-    pub fn clear(&self) {
+    pub(crate) fn clear(&self) {
         let mut bytes = [0; 64];
         while read(&self.reader, &mut bytes).is_ok_and(|count| count == bytes.len()) {}
     }
 
-    pub fn number(&self) -> i32 {
+    pub(crate) fn number(&self) -> i32 {
         self.reader.as_raw_fd()
     }
 }

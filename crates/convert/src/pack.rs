@@ -1,6 +1,5 @@
 //! Packed weights of a model as a file, which later starts use in place.
 
-use crate::output::check_output;
 use crate::progress::WorkProgress;
 use anyhow::{Context, Result, bail};
 use backend::Bits;
@@ -54,7 +53,7 @@ pub fn pack(
     options: &PackOptions,
     progress: &mut dyn WorkProgress,
 ) -> Result<PackSummary> {
-    check_output(out)?;
+    base::check_output(out)?;
     let checkpoint = Checkpoint::open(source, &OpenOptions::default())?;
     // Nothing is computed, so that the smallest cache is enough.
     let load = LoadOptions {
@@ -173,9 +172,9 @@ mod tests {
     use formats::PackFile;
     use std::cell::Cell;
 
-    const MODEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny/tiny-q8_0.gguf");
+    const MODEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tiny/model/tiny-q8_0.gguf");
     /// The same model in BF16.
-    const IN_BF16: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny");
+    const IN_BF16: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tiny/model");
 
     /// Interrupts the work at a number of checks.
     struct Stop(Cell<usize>);

@@ -3,7 +3,7 @@
 use super::GannetStatus;
 use super::engine::GannetEngine;
 use super::pointers::{SizedStruct, array, check, give, give_if_asked, give_struct, text};
-use crate::entry::Entry;
+use crate::entry::EntryContext;
 use crate::error::CapiError;
 use crate::handles;
 use crate::objects::{CallObject, ChunkObject};
@@ -98,7 +98,7 @@ pub unsafe extern "C" fn gannet_call_method(
 /// # Safety
 /// If it is not null, `call` points to memory for a pointer.
 unsafe fn start(
-    entry: &Entry,
+    entry: &EntryContext,
     engine: *mut GannetEngine,
     method: &str,
     path: &str,

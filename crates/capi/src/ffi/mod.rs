@@ -24,6 +24,7 @@ pub mod arrays;
 pub mod calls;
 pub mod engine;
 mod pointers;
+pub mod sequences;
 pub mod status;
 
 pub use status::GannetStatus;

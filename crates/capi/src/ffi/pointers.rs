@@ -193,7 +193,7 @@ pub(crate) struct Buffer<T> {
 
 impl<T: Copy> Buffer<T> {
     /// Whether nothing fits, and the caller asks for the size only.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.to.is_null() || self.capacity == 0
     }
 
@@ -201,7 +201,7 @@ impl<T: Copy> Buffer<T> {
     ///
     /// # Safety
     /// If it is not null, `needed` points to memory for a value.
-    pub unsafe fn check(&self, needed: usize) -> Result<(), CapiError> {
+    pub(crate) unsafe fn check(&self, needed: usize) -> Result<(), CapiError> {
         // SAFETY: as promised by the caller.
         unsafe { give_if_asked("needed", self.needed, needed) }?;
         let capacity = if self.to.is_null() { 0 } else { self.capacity };
@@ -215,7 +215,7 @@ impl<T: Copy> Buffer<T> {
     ///
     /// # Safety
     /// As [`check`](Self::check), and the buffer has memory for `capacity` values.
-    pub unsafe fn give(&self, values: &[T]) -> Result<(), CapiError> {
+    pub(crate) unsafe fn give(&self, values: &[T]) -> Result<(), CapiError> {
         // SAFETY: as promised by the caller.
         unsafe { self.check(values.len()) }?;
         if values.is_empty() {

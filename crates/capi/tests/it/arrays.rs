@@ -8,7 +8,7 @@ use std::ptr;
 
 /// The same model, without the interface.
 fn engine() -> Engine {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tiny/model");
     Engine::builder().threads(1).load(path).unwrap()
 }
 

@@ -20,7 +20,7 @@ fn all_with(handle: usize) -> Vec<GannetStatus> {
     let mut info = GannetModelInfo { size: size_of::<GannetModelInfo>(), ..Default::default() };
     let mut chunk = GannetChunk::default();
     let mut owned = GannetChunk { owner, ..chunk };
-    let nowhere = ptr::null_mut();
+    let nowhere: *mut usize = ptr::null_mut();
     // SAFETY: all arguments but the handle have memory.
     unsafe {
         vec![
@@ -123,7 +123,7 @@ fn what_is_no_text_and_no_place_is_refused() {
     let engine = Opened::new();
     let (mut ids, mut started) = ([0u32; 4], ptr::null_mut());
     let broken = [b'a', 0xff, b'b'];
-    let nowhere = ptr::null_mut();
+    let nowhere: *mut usize = ptr::null_mut();
     let mut bytes = [0u8; 64];
     let odd = bytes.as_mut_ptr().wrapping_add(1);
     // SAFETY: null pointers and odd addresses are refused.
