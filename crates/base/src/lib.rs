@@ -1,6 +1,6 @@
 //! Foundation of the other crates: aligned buffers, read-only memory maps, bytes of weights, reads
 //! past the page cache and the threads that make them, the thread pool of the forward pass, a
-//! seeded random number generator, and names of runs of tokens.
+//! seeded random number generator, names of runs of tokens, and sizes as people write them.
 //!
 //! Invariant: nothing here knows of models or file formats. `unsafe` lives in `mem`, `mmap`,
 //! `pool` and `tiles`, and nowhere else in this crate.
@@ -17,6 +17,7 @@ pub mod pages;
 pub mod pool;
 pub mod read_pool;
 pub mod rng;
+pub mod size;
 mod tiles;
 
 pub use bytes::{Bytes, Storage};
@@ -29,4 +30,5 @@ pub use pages::PageVec;
 pub use pool::{OperationTime, Profile, ThreadPool};
 pub use read_pool::{ReadJob, ReadPool, Urgency};
 pub use rng::Rng;
+pub use size::parse_size;
 pub use tiles::{MAX_MATRICES, PairCut, Tile};

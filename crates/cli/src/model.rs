@@ -48,20 +48,10 @@ pub(crate) fn public_name(model: impl AsRef<OsStr>) -> Option<String> {
     let model = model.as_ref();
     match Path::new(model) {
         path if builtin::is_unpacked(path) => Some(builtin::NAME.to_owned()),
-        path if path.exists() => gguf_name(path),
+        path if path.exists() => gguf::model_name(path),
         _ if model == BUILTIN => Some(builtin::NAME.to_owned()),
         _ => model.to_str().map(str::to_owned),
     }
-}
-
-/// The name of a GGUF file without its ending, and without its number if it is one of several.
-pub(crate) fn gguf_name(path: &Path) -> Option<String> {
-    let name = path.file_name()?.to_string_lossy();
-    let stem = name.strip_suffix(".gguf").filter(|_| path.is_file())?;
-    Some(
-        gguf::part_of(path)
-            .map_or_else(|| stem.to_owned(), |(whole, _)| whole.display().to_string()),
-    )
 }
 
 /// What names the same model in any folder: a path made absolute, or the name as it is. `None` for

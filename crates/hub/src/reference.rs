@@ -26,6 +26,19 @@ impl ModelRef {
         format!("{}/{}", self.owner, self.name)
     }
 
+    /// The model that an argument names, which may be a path as well; `None` where it looks like
+    /// one, or has no owner.
+    ///
+    /// # Errors
+    /// The inner result is one if the name is not that of a model, a revision or a file.
+    pub fn of_argument(model: &str) -> Option<Result<Self, Error>> {
+        let like_path = ["/", "./", "../", "~"].iter().any(|start| model.starts_with(start));
+        let weights = [".gguf", ".safetensors"].iter().any(|end| model.ends_with(end));
+        let like_file = !model.contains(':') && weights;
+        let is_path = like_path || like_file || !model.contains('/');
+        (!is_path).then(|| model.parse())
+    }
+
     /// The revision asked for.
     pub fn revision(&self) -> &str {
         self.revision.as_deref().unwrap_or("main")

@@ -24,7 +24,7 @@ pub use metadata::Metadata;
 pub use parse::{Header, parse};
 pub(crate) use pre_tokenizer::missing_pre_tokenizer;
 use split::open_part;
-pub use split::part_of;
+pub use split::{model_name, part_of};
 pub use split_writer::SplitStream;
 pub use turn_ends::TurnEnds;
 pub use value::{Array, Strings, Value};

@@ -36,6 +36,14 @@ pub fn part_of(path: &Path) -> Option<(OsString, usize)> {
     from_name(path).map(|name| (name.prefix, name.number))
 }
 
+/// The name of a GGUF file without its ending, and without its number if it is one of several;
+/// `None` for what is no such file.
+pub fn model_name(path: &Path) -> Option<String> {
+    let name = path.file_name()?.to_string_lossy();
+    let stem = name.strip_suffix(".gguf").filter(|_| path.is_file())?;
+    Some(part_of(path).map_or_else(|| stem.to_owned(), |(whole, _)| whole.display().to_string()))
+}
+
 /// The split model that the file belongs to, or `None` for a whole model.
 pub(super) fn place(path: &Path, header: &Header) -> Result<Option<SplitName>> {
     let declared = header.metadata.opt_count(COUNT)?.unwrap_or(0);

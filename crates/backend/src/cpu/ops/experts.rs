@@ -18,7 +18,7 @@ use crate::cpu::scratch::scratch;
 use crate::cpu::weights::Matrices;
 use crate::error::Error;
 use crate::handles::{Buffer, Experts, ExpertsSpec, Matrix};
-use call::{COLUMNS, Call, downs};
+use call::{COLUMNS, ExpertsCall, downs};
 use std::collections::HashMap;
 
 pub(in crate::cpu) use layer::{ExpertGroup, RoutedExperts};
@@ -98,7 +98,7 @@ impl RoutedExperts {
                 values.extend_from_slice(core.row(x, work.plan.all[at].row as usize));
             },
         );
-        Call { core, products, group }.gather_gates(work, x);
+        ExpertsCall { core, products, group }.gather_gates(work, x);
         let mut data = core.take(out);
         let outputs = &mut data[..tokens.len() * core.width(out)];
         outputs.fill(0.0);
@@ -106,7 +106,7 @@ impl RoutedExperts {
             None => {
                 work.plan.groups.clear();
                 work.plan.groups.extend(all.clone());
-                Call { core, products, group }.gates(work);
+                ExpertsCall { core, products, group }.gates(work);
                 downs(core, products, group, work, outputs, all);
             }
             Some(first) => work.mix_streamed(core, products, group, first, outputs),

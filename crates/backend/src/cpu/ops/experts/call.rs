@@ -16,13 +16,13 @@ pub(super) const COLUMNS: (usize, usize) = (64, 256);
 
 /// The experts of a layer, and what they are computed with.
 #[derive(Clone, Copy)]
-pub(super) struct Call<'a> {
+pub(super) struct ExpertsCall<'a> {
     pub(super) core: &'a CpuCore,
     pub(super) products: &'a Products,
     pub(super) group: &'a ExpertGroup,
 }
 
-impl Call<'_> {
+impl ExpertsCall<'_> {
     /// Rounds the inputs of the gate and up products of all groups.
     pub(super) fn gather_gates(self, work: &mut ExpertScratch, x: Buffer) {
         let Self { core, group: ExpertGroup { spec, apart, .. }, .. } = self;
@@ -198,5 +198,5 @@ pub(super) fn downs(
         |expert, to| to.push(down[expert]),
         |at, values| values.extend_from_slice(&gated[at * width..][..width]),
     );
-    Call { core, products, group }.downs(work, out, groups);
+    ExpertsCall { core, products, group }.downs(work, out, groups);
 }

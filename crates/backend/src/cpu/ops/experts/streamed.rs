@@ -1,6 +1,6 @@
 //! Routed experts that are read when rows need them.
 
-use super::call::{Call, downs};
+use super::call::{ExpertsCall, downs};
 use super::layer::{ExpertGroup, ExpertScratch, RoutedExperts};
 use crate::cpu::core::CpuCore;
 use crate::cpu::ops::products::Products;
@@ -127,7 +127,7 @@ impl ExpertScratch {
                 plan.groups.push(group);
             }
         }
-        Call { core, products, group: layer }.gates(self);
+        ExpertsCall { core, products, group: layer }.gates(self);
     }
 
     /// Notes the rows of those of `groups` whose experts could not be read.

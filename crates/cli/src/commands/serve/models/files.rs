@@ -78,7 +78,7 @@ fn model_at(path: &Path) -> Option<String> {
     }
     match gguf::part_of(path) {
         Some((_, number)) if number != 1 => None,
-        _ => model::gguf_name(path),
+        _ => gguf::model_name(path),
     }
 }
 
