@@ -33,6 +33,12 @@ impl Chain {
         }
     }
 
+    /// Forgets all tokens after the first `len`.
+    pub fn truncate(&mut self, len: usize) {
+        self.tokens.truncate(len);
+        self.names.truncate(len / self.block);
+    }
+
     /// Name of the block before block `index`.
     pub fn parent(&self, index: usize) -> Name {
         index.checked_sub(1).map_or(self.root, |before| self.names[before])

@@ -20,6 +20,7 @@ mod chain;
 mod children;
 mod evicted;
 mod group;
+mod led;
 mod lookup;
 mod outside;
 mod pool;

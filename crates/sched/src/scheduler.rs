@@ -115,6 +115,8 @@ pub struct Scheduler {
     pub(crate) running: Vec<Slot>,
     /// Waiting sequences that hold the state slot that they need to run.
     pub(crate) restoring: usize,
+    /// Sequences whose callers choose the next tokens.
+    pub(crate) led: usize,
     arrivals: u64,
     preemptions: u64,
     /// Blocks to be copied, in this order.
@@ -150,6 +152,7 @@ impl Scheduler {
             waiting: Waiting::default(),
             running: Vec::with_capacity(running),
             restoring: 0,
+            led: 0,
             arrivals: 0,
             preemptions: 0,
             copies: Vec::with_capacity(running),
@@ -189,9 +192,10 @@ impl Scheduler {
         self.running.len()
     }
 
-    /// Whether no sequence waits or runs.
+    /// Whether there is nothing to compute, now or when readers have read: no sequence waits or
+    /// runs, or only sequences do whose callers choose the next tokens.
     pub fn is_idle(&self) -> bool {
-        self.waiting.len() == 0 && self.running.is_empty()
+        self.waiting.len() + self.running.len() == self.led
     }
 
     /// Running, ready sequences of which one token is to be computed next.
@@ -235,7 +239,8 @@ impl Scheduler {
     /// Sets whether the sequence is part of plans; a new sequence is. One that is not ready keeps
     /// its state, but others may preempt it.
     pub fn set_ready(&mut self, slot: Slot, ready: bool) {
-        self.sequences[slot].ready = ready;
+        let sequence = &mut self.sequences[slot];
+        sequence.ready = ready && !sequence.waits;
     }
 
     /// Sets how many drafted tokens the following plans may verify where the sequence decodes.
@@ -414,11 +419,16 @@ impl Scheduler {
     }
 
     fn preempt(&mut self, slot: Slot) {
+        self.suspend(slot);
+        self.preemptions += 1;
+    }
+
+    /// Has a running sequence wait, without blocks.
+    pub(crate) fn suspend(&mut self, slot: Slot) {
         self.running.remove(position(&self.running, slot, &self.sequences));
         let sequence = &mut self.sequences[slot];
         sequence.release(&mut self.cache);
         sequence.phase = SequencePhase::Preempted;
-        self.preemptions += 1;
         self.waiting.add_preempted(slot, &self.sequences);
     }
 
@@ -506,6 +516,7 @@ impl Scheduler {
         self.end_restore(slot);
         let Some(sequence) = self.sequences.get_mut(slot) else { return };
         sequence.release(&mut self.cache);
+        self.led -= usize::from(sequence.waits);
         self.waiting.ended(sequence.tenant, sequence.user);
         match sequence.phase {
             SequencePhase::Running => {

@@ -34,6 +34,8 @@ pub struct NewSequence {
     pub whole: bool,
     /// Which rows of the prompt need outputs.
     pub output: PromptOutput,
+    /// Tokens at the beginning of the prompt whose rows need no outputs.
+    pub known: usize,
     /// Positions of the prompt where messages end, from which later prompts are likely to differ.
     /// Of many, the last are used.
     pub marks: Vec<usize>,
@@ -50,6 +52,8 @@ pub enum PromptOutput {
     AllLogits,
     /// The hidden states of every row.
     HiddenStates,
+    /// None.
+    Nothing,
 }
 
 /// A KV block whose content is copied into another before a step is computed.
@@ -76,6 +80,8 @@ pub(crate) struct Sequence {
     pub phase: SequencePhase,
     /// Whether the reader can take the events of a step.
     pub ready: bool,
+    /// Whether all its tokens are computed, and its caller chooses the next ones.
+    pub waits: bool,
     /// Drafted tokens that the next plan may verify.
     pub drafts: usize,
     pub priority: i32,
@@ -85,6 +91,8 @@ pub(crate) struct Sequence {
     /// Whether the prompt is computed in one step, and nothing of it is kept.
     pub whole: bool,
     pub output: PromptOutput,
+    /// Tokens at the beginning of the prompt whose rows need no outputs.
+    pub known: usize,
     /// Rows of the prompt whose outputs were delivered.
     pub delivered: usize,
     /// Order of arrival.
@@ -135,6 +143,7 @@ impl Sequence {
         Self {
             phase: SequencePhase::New,
             ready: true,
+            waits: false,
             drafts: 0,
             priority,
             tenant,
@@ -142,6 +151,7 @@ impl Sequence {
             cold,
             whole,
             output,
+            known: new.known,
             delivered: 0,
             arrival,
             overtaken: 0,
@@ -167,29 +177,58 @@ impl Sequence {
         self.chain.tokens.len() - self.computed
     }
 
-    /// The first row that needs an output; at the latest the last row.
+    /// The first row that needs an output; at the latest the last row, which is always computed.
     fn first_output(&self) -> usize {
-        let last = self.chain.tokens.len() - 1;
-        let all = self.output != PromptOutput::LastLogits && self.delivered < self.prompt;
-        if all { self.delivered.min(last) } else { last }
+        let last = self.chain.tokens.len().saturating_sub(1);
+        match self.output {
+            PromptOutput::AllLogits | PromptOutput::HiddenStates
+                if self.delivered < self.prompt =>
+            {
+                self.delivered.max(self.known).min(last)
+            }
+            _ => last,
+        }
     }
 
     /// Number of the next `rows` pending rows that need outputs: always the last ones.
     pub fn outputs(&self, rows: usize) -> usize {
-        (self.computed + rows).saturating_sub(self.first_output())
+        match self.output {
+            PromptOutput::Nothing => 0,
+            _ => (self.computed + rows).saturating_sub(self.first_output()),
+        }
     }
 
     /// The largest number of the next `rows` rows that give at most `logits` rows of logits.
     pub fn within(&self, rows: usize, logits: usize) -> usize {
         match self.output {
-            PromptOutput::HiddenStates => rows,
+            PromptOutput::HiddenStates | PromptOutput::Nothing => rows,
             _ => rows.min((self.first_output() - self.computed).saturating_add(logits)),
         }
     }
 
     /// Whether its outputs are rows of logits.
     pub fn wants_logits(&self) -> bool {
-        self.output != PromptOutput::HiddenStates
+        matches!(self.output, PromptOutput::LastLogits | PromptOutput::AllLogits)
+    }
+
+    /// Appends tokens that the caller has chosen. They take the place of the prompt: their rows
+    /// need outputs as `output` says.
+    pub fn extend(&mut self, tokens: &[u32], output: PromptOutput) {
+        assert!(!tokens.is_empty(), "a step computes at least one token");
+        self.known = self.chain.tokens.len();
+        self.chain.extend(tokens);
+        self.prompt = self.chain.tokens.len();
+        assert!(self.prompt <= self.capacity, "the tokens fit the capacity");
+        self.output = output;
+    }
+
+    /// Forgets all tokens after the first `len`. Nothing may be computed of the sequence.
+    pub fn truncate(&mut self, len: usize) {
+        assert!(self.computed == 0 && len <= self.chain.tokens.len(), "a part of a released one");
+        self.chain.truncate(len);
+        self.prompt = len;
+        self.delivered = self.delivered.min(len);
+        self.released = self.released.min(len / self.chain.block);
     }
 
     /// Full blocks that were computed, counted from the first.

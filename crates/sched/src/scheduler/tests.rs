@@ -2,6 +2,7 @@
 //! content of the slot is compared with what it should hold.
 
 mod failures;
+mod led;
 mod lookups;
 mod order;
 mod parts;
@@ -177,6 +178,11 @@ impl Machine {
         let sequence = &self.scheduler.sequences[planned.slot];
         let end = planned.position + planned.tokens;
         let delivered = self.delivered.entry(self.ids[&planned.slot]).or_default();
+        *delivered = (*delivered).max(sequence.known);
+        if sequence.output == PromptOutput::Nothing {
+            assert_eq!(planned.outputs, 0, "{planned:?}");
+            return;
+        }
         if sequence.output == PromptOutput::LastLogits || *delivered == sequence.prompt {
             assert_eq!(planned.outputs, usize::from(planned.samples), "{planned:?}");
             return;
@@ -287,6 +293,12 @@ impl Machine {
         for state in saves.chain(state) {
             self.states.insert(state, State { hash: 13, guesses: Vec::new() });
         }
+    }
+
+    /// Shortens a sequence that waits for its caller.
+    pub fn truncate(&mut self, id: u64, len: usize) {
+        self.scheduler.truncate(self.live[&id], len);
+        self.delivered.entry(id).and_modify(|delivered| *delivered = (*delivered).min(len));
     }
 
     /// Has a waiting sequence expect what helps it; returns whether it does.

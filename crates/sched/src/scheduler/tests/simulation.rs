@@ -24,7 +24,7 @@ const DIGESTS: [&str; (SEEDS / SEEDS_OF_A_DIGEST) as usize] = [
 ];
 const ARRIVALS: u64 = 300;
 
-fn limits(rng: &mut Rng) -> SchedulerLimits {
+pub(super) fn limits(rng: &mut Rng) -> SchedulerLimits {
     let running = 1 + rng.below(6) as usize;
     let logits = running + rng.below(6) as usize;
     let window = (rng.below(4) == 0).then(|| 1 + rng.below(12) as usize);
@@ -34,7 +34,7 @@ fn limits(rng: &mut Rng) -> SchedulerLimits {
 }
 
 /// Limits of a model with states, with windows besides rows without one, or with windows alone.
-fn limits_of_parts(rng: &mut Rng) -> SchedulerLimits {
+pub(super) fn limits_of_parts(rng: &mut Rng) -> SchedulerLimits {
     let mut limits = limits(rng);
     limits.block = 1 << rng.below(4);
     let mut blocks = 2 + (8 + rng.below(60) as usize).div_ceil(limits.block);
@@ -188,6 +188,7 @@ impl Simulation {
                 1 => PromptOutput::HiddenStates,
                 _ => PromptOutput::LastLogits,
             },
+            known: 0,
             whole: false,
             marks: self.marks(len),
         };
