@@ -34,6 +34,7 @@ pub(crate) struct ModelArgs {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct FileArgs {
     /// Address of the hub, instead of HF_ENDPOINT
+    #[cfg(feature = "hub")]
     #[arg(long, value_name = "URL", help_heading = "Loading")]
     hub_endpoint: Option<String>,
     /// Pre-tokenizer for GGUF vocabularies with an unknown `pre` type, such as default or llama-bpe
@@ -280,7 +281,11 @@ impl ModelArgs {
 impl FileArgs {
     /// Finds the folder or file of `model`, downloading it first where needed.
     pub fn locate(&self, model: impl AsRef<OsStr>) -> Result<PathBuf> {
-        crate::model::locate(model, self.hub_endpoint.as_deref())
+        #[cfg(feature = "hub")]
+        let endpoint = self.hub_endpoint.as_deref();
+        #[cfg(not(feature = "hub"))]
+        let endpoint = None;
+        crate::model::locate(model, endpoint)
     }
 
     /// How GGUF vocabularies are read.

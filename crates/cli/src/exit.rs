@@ -1,11 +1,10 @@
 //! Exit codes: 0 success, 1 an operating error, 2 wrong usage (most of it from clap), 130 Ctrl-C,
 //! 143 SIGTERM, 129 SIGHUP.
 
+use crate::interrupt::{self, Interrupted};
 use crate::output::failure;
-use crate::{interrupt, terminal};
-use convert::Interrupted;
+use crate::terminal;
 use std::io;
-use std::process::ExitCode;
 
 /// The exit code after wrong usage, which is clap's too.
 const WRONG_USAGE: u8 = 2;
@@ -28,17 +27,17 @@ impl WrongUsage {
 }
 
 /// The exit code for the result of a command. Prints an error as one `error:` line and its causes.
-pub(crate) fn code(result: anyhow::Result<()>) -> ExitCode {
-    let Err(error) = result else { return ExitCode::SUCCESS };
-    if error.chain().any(|cause| cause.is::<Interrupted>()) {
-        return ExitCode::from(interrupt::code());
+pub(crate) fn code(result: anyhow::Result<()>) -> u8 {
+    let Err(error) = result else { return 0 };
+    if Interrupted::caused(&error) {
+        return interrupt::code();
     }
     match error.downcast_ref() {
-        Some(&SilentExit(code)) => ExitCode::from(code),
-        None if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Some(&SilentExit(code)) => code,
+        None if is_broken_pipe(&error) => 0,
         None => {
             report(&error);
-            ExitCode::from(if error.is::<WrongUsage>() { WRONG_USAGE } else { 1 })
+            if error.is::<WrongUsage>() { WRONG_USAGE } else { 1 }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The form of help: one to three lines for each option. `--help` has all options, `-h` the most
 //! used ones.
 
-use crate::{logging, output};
+use crate::{lacking, logging, output};
 use clap::builder::Resettable;
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, Command};
@@ -46,9 +46,9 @@ const TEMPLATE: &str = "\
 
 {all-args}{after-help}";
 
-/// The arguments of the process, with `help COMMAND` as `COMMAND --help`.
-pub(crate) fn arguments() -> Vec<OsString> {
-    let mut args: Vec<OsString> = std::env::args_os().collect();
+/// The arguments, with `help COMMAND` as `COMMAND --help`.
+pub(crate) fn arguments(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut args: Vec<OsString> = args.into_iter().collect();
     if args.get(1).is_some_and(|arg| arg == "help") {
         args.remove(1);
         args.push("--help".into());
@@ -57,8 +57,12 @@ pub(crate) fn arguments() -> Vec<OsString> {
 }
 
 /// Ends the process with an error of `program` or with its help, as clap does; arguments that are
-/// not UTF-8 are named.
+/// not UTF-8 are named, and so is what this build lacks.
 pub(crate) fn exit(error: clap::Error, args: &[OsString], program: &mut Command) -> ! {
+    if let Some(problem) = lacking::problem(&error) {
+        output::failure(problem);
+        std::process::exit(error.exit_code())
+    }
     if error.kind() != ErrorKind::InvalidUtf8 {
         end(&error)
     }

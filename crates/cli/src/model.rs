@@ -1,9 +1,12 @@
 //! Resolves a model argument: a folder, a file, `owner/name` on a hub, or the built-in model.
 
-use crate::{builtin, progress};
+use crate::builtin;
+#[cfg(feature = "hub")]
+use crate::download;
+#[cfg(not(feature = "hub"))]
+use anyhow::bail;
 use anyhow::{Context, Result, anyhow};
 use formats::gguf;
-use hub::{HubSettings, ModelRef, Progress};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
@@ -21,11 +24,22 @@ pub(crate) fn locate(model: impl AsRef<OsStr>, endpoint: Option<&str>) -> Result
     if model == BUILTIN {
         return builtin::folder();
     }
-    let reference = on_hub(model)?;
-    let fetched = fetch(&reference, endpoint);
-    fetched.with_context(|| {
-        format!("{}: no such file or folder, and the hub does not provide it", model.display())
-    })
+    download(on_hub(model)?, endpoint)
+}
+
+#[cfg(feature = "hub")]
+fn download(model: &str, endpoint: Option<&str>) -> Result<PathBuf> {
+    let missing = || format!("{model}: no such file or folder");
+    let fetched = download::fetch(&model.parse().with_context(missing)?, endpoint);
+    fetched.with_context(|| missing() + ", and the hub does not provide it")
+}
+
+#[cfg(not(feature = "hub"))]
+fn download(model: &str, _: Option<&str>) -> Result<PathBuf> {
+    bail!(
+        "{model}: no such file or folder, and this build downloads no models: build with \
+         --features hub"
+    )
 }
 
 /// The name that clients see where it is not that of the model's folder: for the built-in model, by
@@ -49,35 +63,18 @@ pub(crate) fn lasting_name(model: &OsStr) -> Option<String> {
     Some(named.display().to_string()).filter(|_| model != BUILTIN)
 }
 
-/// Parses `model` as a name on a hub; an error where it looks like a path.
-fn on_hub(model: &OsStr) -> Result<ModelRef> {
+/// What can only be a name on a hub; an error where it looks like a path.
+fn on_hub(model: &OsStr) -> Result<&str> {
     let missing = || anyhow!("{}: no such file or folder", model.display());
     let model = model.to_str().with_context(missing)?;
-    ModelRef::of_argument(model).ok_or_else(missing)?.with_context(missing)
-}
-
-fn fetch(model: &ModelRef, endpoint: Option<&str>) -> Result<PathBuf> {
-    let settings = HubSettings::from_vars(|name| match (name, endpoint) {
-        ("HF_ENDPOINT", Some(endpoint)) => Some(endpoint.to_owned()),
-        _ => std::env::var(name).ok(),
-    })?;
-    let bar = progress::bytes(0);
-    let mut shown = String::new();
-    let mut report = |progress: Progress| {
-        if shown != progress.file {
-            shown = progress.file.to_owned();
-            bar.set_message(format!("{} ({}/{})", shown, progress.index, progress.count));
-            bar.reset_eta();
-        }
-        bar.set_length(progress.total.unwrap_or(progress.done));
-        bar.set_position(progress.done);
-    };
-    let fetched = hub::fetch(&settings, model, &mut report)?;
-    bar.finish_and_clear();
-    if fetched.from_cache {
-        tracing::info!(%model, "using the cached download without asking the hub");
+    let like_path = ["/", "./", "../", "~"].iter().any(|start| model.starts_with(start));
+    let weights = [".gguf", ".safetensors"].iter().any(|end| model.ends_with(end));
+    let like_file = !model.contains(':') && weights;
+    let name = model.split(['@', ':']).next().unwrap_or_default();
+    match like_path || like_file || name.matches('/').count() != 1 {
+        true => Err(missing()),
+        false => Ok(model),
     }
-    Ok(fetched.path)
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ impl NewFile {
     ///
     /// If there is one and `force` does not allow to replace it.
     pub fn check(path: &Path, force: bool) -> Result<()> {
-        convert::check_output(path)?;
+        base::check_output(path)?;
         match path.metadata() {
             Ok(found) if found.is_dir() => {
                 bail!("{}: expected a file, found a folder", path.display())

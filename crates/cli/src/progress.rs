@@ -1,7 +1,9 @@
 //! Progress bars on standard error, where it is a terminal.
 
 use crate::interrupt::Watch;
+#[cfg(feature = "tools")]
 use crate::output;
+#[cfg(feature = "tools")]
 use convert::{Interrupted, WorkProgress};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -52,6 +54,7 @@ impl Task {
     }
 }
 
+#[cfg(feature = "tools")]
 impl WorkProgress for Task {
     fn start(&mut self, total: u64) {
         self.bar.set_length(total);
@@ -72,7 +75,7 @@ impl WorkProgress for Task {
     }
 
     fn check(&self) -> Result<(), Interrupted> {
-        self.watch.as_ref().map_or(Ok(()), Watch::check)
+        self.watch.as_ref().map_or(Ok(()), |watch| watch.check().map_err(|_| Interrupted))
     }
 }
 

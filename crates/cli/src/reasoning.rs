@@ -1,5 +1,6 @@
 //! The arguments for the reasoning before an answer, and the template's variables for them.
 
+#[cfg(any(feature = "chat", feature = "tools"))]
 use crate::sessions::Session;
 use clap::builder::PossibleValuesParser;
 use serde_json::{Map, Value, json};
@@ -35,6 +36,7 @@ impl ReasoningArgs {
     }
 
     /// The variables of the template, with the choice of a session where none was given.
+    #[cfg(any(feature = "chat", feature = "tools"))]
     pub fn kwargs_over(&self, session: Option<&Session>) -> Map<String, Value> {
         let given = self.kwargs();
         if given.is_empty() {
@@ -45,6 +47,7 @@ impl ReasoningArgs {
     }
 
     /// Sets what was given in a session.
+    #[cfg(any(feature = "chat", feature = "tools"))]
     pub fn over(&self, session: &mut Session) {
         if !self.kwargs().is_empty() {
             (session.think, session.effort) = (self.think(), self.effort().map(str::to_owned));
@@ -52,6 +55,7 @@ impl ReasoningArgs {
     }
 }
 
+#[cfg(any(feature = "chat", feature = "tools"))]
 impl Session {
     /// The variables of the template for the reasoning of the next answer.
     pub fn reasoning_kwargs(&self) -> Map<String, Value> {
@@ -65,7 +69,7 @@ fn kwargs(think: Option<bool>, effort: Option<&str>) -> Map<String, Value> {
     think.into_iter().chain(effort).collect()
 }
 
-#[cfg(test)]
+#[cfg(all(test, any(feature = "chat", feature = "tools")))]
 mod tests {
     use super::*;
     use clap::Parser;

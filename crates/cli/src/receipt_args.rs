@@ -3,7 +3,6 @@
 use crate::key_file;
 use anyhow::Result;
 use gannet::ReceiptKey;
-use server::ServerOptions;
 use std::path::PathBuf;
 
 /// The argument for the key that signs receipts.
@@ -16,6 +15,7 @@ pub(crate) struct ReceiptKeyArgs {
 }
 
 /// The arguments for receipts of the server's routes.
+#[cfg(feature = "serve")]
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Receipts")]
 pub(crate) struct ReceiptArgs {
@@ -39,13 +39,18 @@ impl ReceiptKeyArgs {
     }
 }
 
+#[cfg(feature = "serve")]
 impl ReceiptArgs {
     /// `options` with receipts.
     ///
     /// # Errors
     ///
     /// Those of [`ReceiptKeyArgs::key`].
-    pub fn over(&self, options: ServerOptions) -> Result<ServerOptions> {
-        Ok(ServerOptions { receipts: self.receipts, receipt_key: self.key.key()?, ..options })
+    pub fn over(&self, options: server::ServerOptions) -> Result<server::ServerOptions> {
+        Ok(server::ServerOptions {
+            receipts: self.receipts,
+            receipt_key: self.key.key()?,
+            ..options
+        })
     }
 }

@@ -198,8 +198,8 @@ pub(crate) fn texts(value: Value) -> Option<Vec<String>> {
 
 /// The file named by `--config` before the command or by `GANNET_CONFIG`, which is needed before
 /// clap can parse the rest.
-pub(crate) fn file_asked_for(args: impl IntoIterator<Item = OsString>) -> Option<PathBuf> {
-    let mut args = args.into_iter().skip(1);
+pub(crate) fn file_asked_for(args: &[OsString]) -> Option<PathBuf> {
+    let mut args = args.iter().skip(1);
     while let Some(arg) = args.next() {
         if arg == "--config" {
             return args.next().map(PathBuf::from);

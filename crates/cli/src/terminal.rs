@@ -38,4 +38,6 @@ mod settings {
     pub(crate) fn restore() {}
 }
 
-pub(crate) use settings::{remember, restore};
+#[cfg(feature = "chat")]
+pub(crate) use settings::remember;
+pub(crate) use settings::restore;

@@ -14,7 +14,6 @@ pub mod synth;
 mod tensor_list;
 mod types;
 
-pub use output::check_output;
 pub use pack::{PackOptions, PackSummary, pack};
 pub use progress::{Interrupted, WorkProgress};
 pub use quantize::{Comparison, Mixture, Override, QuantizeOptions, Quantized, quantize};

@@ -4,18 +4,6 @@ use anyhow::{Context, Result, bail};
 use formats::gguf::{GgufWriter, SplitStream};
 use std::path::{Path, PathBuf};
 
-/// Checks that `path` names a file: `-` means standard output elsewhere, where no file is written.
-///
-/// # Errors
-///
-/// If it is `-`.
-pub fn check_output(path: &Path) -> Result<()> {
-    if path == Path::new("-") {
-        bail!("-: expected the name of a file, not standard output; ./- names a file");
-    }
-    Ok(())
-}
-
 /// Checks that `path` can be the name of a GGUF file that need not be one of several parts.
 pub(crate) fn check_name(path: &Path) -> Result<()> {
     if path.extension().is_none_or(|extension| extension != "gguf") {

@@ -1,6 +1,5 @@
 //! Packed weights of a model as a file, which later starts use in place.
 
-use crate::output::check_output;
 use crate::progress::WorkProgress;
 use anyhow::{Context, Result, bail};
 use backend::Bits;
@@ -54,7 +53,7 @@ pub fn pack(
     options: &PackOptions,
     progress: &mut dyn WorkProgress,
 ) -> Result<PackSummary> {
-    check_output(out)?;
+    base::check_output(out)?;
     let checkpoint = Checkpoint::open(source, &OpenOptions::default())?;
     // Nothing is computed, so that the smallest cache is enough.
     let load = LoadOptions {

@@ -108,6 +108,7 @@ mod error;
 mod kv_dir;
 mod outputs;
 mod prefixes;
+#[cfg(feature = "quantize")]
 mod quantize;
 mod request;
 mod setters;
@@ -119,6 +120,7 @@ pub use crate::engine::Engine;
 pub use crate::error::Error;
 pub use crate::kv_dir::KvDir;
 pub use crate::prefixes::{ExportedPrefix, remove_unfinished};
+#[cfg(feature = "quantize")]
 pub use crate::quantize::quantize;
 pub use crate::request::{Messages, Request};
 #[doc(inline)]

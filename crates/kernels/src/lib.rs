@@ -5,7 +5,12 @@
 //! output element is accumulated is part of a kernel's contract: it never depends on how many
 //! rows are computed together, on tiles or on threads.
 //!
+//! Features, both on by default: `every-isa` builds the kernels for every instruction set, and not
+//! only for the best one of the machine that compiles; `quantisers` builds the functions that store
+//! values in quant blocks. Neither changes a bit of what the others compute.
+//!
 //! Invariant: no module knows files, names of tensors, or models.
+#![cfg_attr(not(all(feature = "every-isa", feature = "quantisers")), allow(dead_code))]
 
 #[cfg(target_endian = "big")]
 compile_error!("checkpoints hold little-endian values, which kernels read as they are stored");

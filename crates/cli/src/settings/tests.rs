@@ -205,7 +205,8 @@ fn a_flag_that_is_no_setting_has_another_meaning() {
 
 #[test]
 fn the_file_is_named_before_the_command() {
-    let asked = |args: &[&str]| file_asked_for(args.iter().map(OsString::from));
+    let asked =
+        |args: &[&str]| file_asked_for(&args.iter().map(OsString::from).collect::<Vec<_>>());
     assert_eq!(asked(&["gannet", "--config", "a.yaml", "run"]), Some("a.yaml".into()));
     assert_eq!(asked(&["gannet", "-v", "--config=a.yaml"]), Some("a.yaml".into()));
     let formatted = ["gannet", "--log-format", "json", "--config", "a.yaml", "run"];

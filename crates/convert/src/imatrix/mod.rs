@@ -9,7 +9,6 @@ mod collect;
 mod digest;
 mod windows;
 
-use crate::output::check_output;
 use crate::progress::WorkProgress;
 use anyhow::{Context, Result, bail};
 use backend::Mode;
@@ -62,7 +61,7 @@ pub fn collect(
     options: &ImatrixOptions,
     progress: &mut dyn WorkProgress,
 ) -> Result<Collected> {
-    check_output(out)?;
+    base::check_output(out)?;
     let windows = windows(checkpoint, text, options)?;
     let mut sums = begin(checkpoint, &windows, out, options)?;
     let resumed_at = sums.chunks;

@@ -16,7 +16,6 @@ pub use plan::SynthPlan;
 pub use shapes::{describe_shapes, names as shape_names};
 pub use write::write;
 
-use crate::output::check_output;
 use anyhow::{Context, Result, bail};
 use formats::ModelConfig;
 use std::path::Path;
@@ -52,7 +51,7 @@ pub fn resized(
 ///
 /// A file or a folder with files at `out`, unless `force` allows to replace it.
 pub fn prepare(out: &Path, force: bool) -> Result<()> {
-    check_output(out)?;
+    base::check_output(out)?;
     // What a run that was ended has left is none of its files.
     let counts = |entry: std::io::Result<std::fs::DirEntry>| {
         entry.map(|entry| entry.path().extension().is_none_or(|end| end != "incomplete"))

@@ -29,20 +29,20 @@ macro_rules! isa_dispatch {
         $(#[$meta])*
         #[allow(unsafe_code, clippy::too_many_arguments)]
         $vis fn $name(isa: $crate::isa::Isa, $($arg: $ty),*) {
-            use $crate::isa::{IsaKind, call_compiled};
+            use $crate::isa::{FloatKind, call_compiled};
             use $crate::lanes;
-            match isa.kind() {
-                IsaKind::Scalar => $body::<lanes::scalar::Scalar>($($arg),*),
-                #[cfg(target_arch = "x86_64")]
-                IsaKind::Avx2 | IsaKind::AvxVnni => {
+            match isa.floats() {
+                FloatKind::Scalar => $body::<lanes::scalar::Scalar>($($arg),*),
+                #[cfg(any(isa_avx2, isa_avxvnni))]
+                FloatKind::Avx2 => {
                     call_compiled!(Avx2, $body::<lanes::x86::Avx2>, $($arg: $ty),*)
                 }
-                #[cfg(target_arch = "x86_64")]
-                IsaKind::Avx512 | IsaKind::Avx512Vnni | IsaKind::Avx512Bf16 | IsaKind::Amx => {
+                #[cfg(any(isa_avx512, isa_avx512vnni))]
+                FloatKind::Avx512 => {
                     call_compiled!(Avx512, $body::<lanes::x86::Avx512>, $($arg: $ty),*)
                 }
-                #[cfg(target_arch = "aarch64")]
-                IsaKind::Neon | IsaKind::NeonDot => {
+                #[cfg(any(isa_neon, isa_neondot))]
+                FloatKind::Neon => {
                     call_compiled!(Neon, $body::<lanes::neon::Neon>, $($arg: $ty),*)
                 }
             }
@@ -53,17 +53,15 @@ pub(crate) use isa_dispatch;
 
 /// Runs `kernel`, compiled for `isa`.
 pub(crate) fn run_on<K: Kernel>(isa: crate::isa::Isa, kernel: K) {
-    use crate::isa::IsaKind;
-    match isa.kind() {
-        IsaKind::Scalar => scalar::Scalar::enter(kernel),
-        #[cfg(target_arch = "x86_64")]
-        IsaKind::Avx2 | IsaKind::AvxVnni => x86::Avx2::enter(kernel),
-        #[cfg(target_arch = "x86_64")]
-        IsaKind::Avx512 | IsaKind::Avx512Vnni | IsaKind::Avx512Bf16 | IsaKind::Amx => {
-            x86::Avx512::enter(kernel);
-        }
-        #[cfg(target_arch = "aarch64")]
-        IsaKind::Neon | IsaKind::NeonDot => neon::Neon::enter(kernel),
+    use crate::isa::FloatKind;
+    match isa.floats() {
+        FloatKind::Scalar => scalar::Scalar::enter(kernel),
+        #[cfg(any(isa_avx2, isa_avxvnni))]
+        FloatKind::Avx2 => x86::Avx2::enter(kernel),
+        #[cfg(any(isa_avx512, isa_avx512vnni))]
+        FloatKind::Avx512 => x86::Avx512::enter(kernel),
+        #[cfg(any(isa_neon, isa_neondot))]
+        FloatKind::Neon => neon::Neon::enter(kernel),
     }
 }
 

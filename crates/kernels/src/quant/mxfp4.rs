@@ -21,7 +21,7 @@ pub(crate) const DOUBLED: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4
 /// 32 four-bit floats: `value = 2^(e - 128) * DOUBLED[q]`.
 pub static MXFP4: QuantType = QuantType {
     dequantize: Some(dequantize),
-    quantize: Some(quantize),
+    quantize: if cfg!(feature = "quantisers") { Some(quantize) } else { None },
     packing: Some(&PACKING),
     ..QuantType::listed("mxfp4", 39, LEN, BYTES)
 };

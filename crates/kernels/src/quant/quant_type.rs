@@ -25,7 +25,7 @@ pub struct QuantType {
     /// `src.len() / block_bytes * block_len == dst.len()`.
     pub dequantize: Option<Dequantize>,
     /// Quantises f32 values to whole blocks, with the scales of least error where the format leaves
-    /// a choice.
+    /// a choice. Without the feature `quantisers` only floats have it.
     pub quantize: Option<Quantize>,
     /// How blocks are packed for products with activations rounded to bytes.
     pub packing: Option<&'static Packing>,
@@ -47,7 +47,10 @@ impl QuantType {
     ) -> Self {
         Self {
             dequantize: Some(dequantize::<F, LEN, BYTES>),
-            quantize: Some(quantize::<F, LEN, BYTES>),
+            quantize: match cfg!(feature = "quantisers") {
+                true => Some(quantize::<F, LEN, BYTES>),
+                false => None,
+            },
             packing: F::PACKING,
             ..Self::listed(name, gguf_id, LEN, BYTES)
         }

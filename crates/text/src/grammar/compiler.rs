@@ -3,8 +3,8 @@
 use super::error::GrammarError;
 use super::json::{NO_TEXT, allows_anything, json_grammar, of_objects};
 use super::lark::{MarkerTokens, literal};
+use super::left_out::LeftOut;
 use super::locate::located;
-use super::loose::LeftOut;
 use super::matcher::Matcher;
 use super::matcher::plain;
 use super::schema::{Checked, Tolerance};

@@ -2,10 +2,10 @@
 
 use super::error::GrammarError;
 use super::json::is_contradiction;
+use super::left_out::LeftOut;
 use super::locate::with_definitions;
 use super::references::{encoded, follow};
 use serde_json::{Map, Value};
-use std::fmt::{Display, Formatter};
 use std::time::{Duration, Instant};
 
 /// Parts that are left out one by one; then the whole schema is.
@@ -38,21 +38,6 @@ const WEAKENED: [(&str, &str); 21] = [
     ("items", ""),
     ("properties", "additionalProperties"),
 ];
-
-/// A part of a schema that is not enforced.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeftOut {
-    /// The part, as a JSON pointer in a fragment.
-    pub pointer: String,
-    /// Why the part is not enforced.
-    pub what: String,
-}
-
-impl Display for LeftOut {
-    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: {}", self.pointer, self.what)
-    }
-}
 
 /// Leaves parts out of a checked schema, of which `left_out` is left out already, until it
 /// compiles. `error_of` compiles a schema and names the part at fault.

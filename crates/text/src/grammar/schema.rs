@@ -10,7 +10,7 @@ use super::error::GrammarError;
 use super::exact;
 use super::finite;
 use super::json::library_error;
-use super::loose::LeftOut;
+use super::left_out::LeftOut;
 use super::pattern::translated;
 use super::references::{escaped, follow, has_reference, reference};
 use super::targets::{other_options, resolved};

@@ -1,6 +1,5 @@
 //! Constraints as callers write them. They serialise, so that records of requests can hold them.
 
-use super::gbnf;
 use crate::call_reader::call::ToolSignature;
 use crate::tool_formats::ToolFormat;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -32,7 +31,7 @@ impl GrammarSource {
     /// A grammar in either notation: GBNF writes `::=` after the name of a rule, which Lark never
     /// has.
     pub fn of_grammar(text: String) -> Self {
-        if gbnf::is_gbnf(&text) { Self::Gbnf(text) } else { Self::Lark(text) }
+        if is_gbnf(&text) { Self::Gbnf(text) } else { Self::Lark(text) }
     }
 }
 
@@ -70,6 +69,18 @@ pub enum Thinking {
     Open,
     /// The answer is a message of the channel `final`, after messages of other channels.
     Channels,
+}
+
+/// Returns whether a grammar is one in GBNF, not in Lark: GBNF writes `::=`, which Lark never has
+/// outside of literals and comments.
+fn is_gbnf(text: &str) -> bool {
+    let outside = |line: &str| {
+        let name = line
+            .trim_start()
+            .trim_start_matches(|c: char| c.is_ascii_alphanumeric() || "-_".contains(c));
+        name.trim_start().starts_with("::=")
+    };
+    text.lines().any(outside)
 }
 
 fn format_name<S: Serializer>(format: &ToolFormat, to: S) -> Result<S::Ok, S::Error> {

@@ -5,13 +5,13 @@ mod ids;
 mod verdict;
 
 use crate::exit::SilentExit;
+use crate::interrupt::Interrupted;
 use crate::recorded_model::RecordedModelArgs;
 use crate::weights_digest::weights_digest;
 use crate::{load, output};
 use again::Recomputation;
 use anyhow::{Context, Result, bail};
 use api::{DigestedParts, IdsDigest, Receipt, ReceiptModel, TextParts};
-use convert::Interrupted;
 use formats::{Checkpoint, OpenOptions};
 use std::path::{Path, PathBuf};
 use text::ChatTemplate;
@@ -60,7 +60,7 @@ const MAX_BYTES: u64 = 1 << 30;
 pub(crate) fn run(args: &Args) -> Result<()> {
     let mut verdict = Verdict::default();
     match check(args, &mut verdict) {
-        Err(error) if error.chain().any(|cause| cause.is::<Interrupted>()) => return Err(error),
+        Err(error) if Interrupted::caused(&error) => return Err(error),
         Err(error) => verdict.reason = Some(format!("{error:#}")),
         Ok(()) => {}
     }

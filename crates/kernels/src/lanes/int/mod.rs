@@ -22,26 +22,24 @@ macro_rules! int_dispatch {
         $(#[$meta])*
         #[allow(unsafe_code, clippy::too_many_arguments)]
         $vis fn $name(isa: $crate::isa::Isa, $($arg: $ty),*) {
-            use $crate::isa::{IsaKind, call_compiled};
+            use $crate::isa::{IntKind, call_compiled};
             use $crate::lanes::int;
-            match isa.kind() {
-                IsaKind::Scalar => $body::<int::scalar::ScalarInt>($($arg),*),
-                #[cfg(target_arch = "x86_64")]
-                IsaKind::Avx2 | IsaKind::Avx512 => {
-                    call_compiled!(Avx2, $body::<int::x86::Avx2>, $($arg: $ty),*)
-                }
-                #[cfg(target_arch = "x86_64")]
-                IsaKind::AvxVnni => {
+            match isa.ints() {
+                IntKind::Scalar => $body::<int::scalar::ScalarInt>($($arg),*),
+                #[cfg(any(isa_avx2, isa_avx512))]
+                IntKind::Avx2 => call_compiled!(Avx2, $body::<int::x86::Avx2>, $($arg: $ty),*),
+                #[cfg(isa_avxvnni)]
+                IntKind::AvxVnni => {
                     call_compiled!(AvxVnni, $body::<int::x86::AvxVnni>, $($arg: $ty),*)
                 }
-                #[cfg(target_arch = "x86_64")]
-                IsaKind::Avx512Vnni | IsaKind::Avx512Bf16 | IsaKind::Amx => {
+                #[cfg(isa_avx512vnni)]
+                IntKind::Avx512Vnni => {
                     call_compiled!(Avx512Vnni, $body::<int::x86::Avx512Vnni>, $($arg: $ty),*)
                 }
-                #[cfg(target_arch = "aarch64")]
-                IsaKind::Neon => call_compiled!(Neon, $body::<int::neon::Neon>, $($arg: $ty),*),
-                #[cfg(target_arch = "aarch64")]
-                IsaKind::NeonDot => {
+                #[cfg(isa_neon)]
+                IntKind::Neon => call_compiled!(Neon, $body::<int::neon::Neon>, $($arg: $ty),*),
+                #[cfg(isa_neondot)]
+                IntKind::NeonDot => {
                     call_compiled!(NeonDot, $body::<int::neon::NeonDot>, $($arg: $ty),*)
                 }
             }

@@ -19,18 +19,6 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use syntax::{Fault, TokenName};
 
-/// Returns whether a grammar is one in GBNF, not in Lark: GBNF writes `::=`, which Lark never has
-/// outside of literals and comments.
-pub(super) fn is_gbnf(text: &str) -> bool {
-    let outside = |line: &str| {
-        let name = line
-            .trim_start()
-            .trim_start_matches(|c: char| c.is_ascii_alphanumeric() || "-_".contains(c));
-        name.trim_start().starts_with("::=")
-    };
-    text.lines().any(outside)
-}
-
 /// Translates a grammar in GBNF to Lark.
 ///
 /// # Errors

@@ -1,0 +1,53 @@
+//! The CPU features of each instruction set. The build script reads this file too.
+
+/// Passes the CPU features of an instruction set to a macro of this module, as
+/// `features!(Avx2 detected)`: the only list of them. Detection and every function that is compiled
+/// for an instruction set expand from it.
+macro_rules! features {
+    (Avx2 $then:ident $($rest:tt)*) => {
+        $crate::isa::$then! { ["avx2" "fma" "f16c"] $($rest)* }
+    };
+    (AvxVnni $then:ident $($rest:tt)*) => {
+        $crate::isa::$then! { ["avx2" "fma" "f16c" "avxvnni"] $($rest)* }
+    };
+    (Avx512 $then:ident $($rest:tt)*) => {
+        $crate::isa::$then! {
+            ["avx2" "fma" "f16c" "avx512f" "avx512bw" "avx512vl" "avx512dq"] $($rest)*
+        }
+    };
+    (Avx512Vnni $then:ident $($rest:tt)*) => {
+        $crate::isa::$then! {
+            ["avx2" "fma" "f16c" "avx512f" "avx512bw" "avx512vl" "avx512dq" "avx512vnni"] $($rest)*
+        }
+    };
+    (Avx512Bf16 $then:ident $($rest:tt)*) => {
+        $crate::isa::$then! {
+            ["avx2" "fma" "f16c" "avx512f" "avx512bw" "avx512vl" "avx512dq" "avx512vnni"
+             "avx512bf16"] $($rest)*
+        }
+    };
+    (Neon $then:ident $($rest:tt)*) => { $crate::isa::$then! { ["neon"] $($rest)* } };
+    (NeonDot $then:ident $($rest:tt)*) => { $crate::isa::$then! { ["neon" "dotprod"] $($rest)* } };
+}
+
+/// Compiles a function for features: `features! { Avx2 compiled fn kernel() { ... } }`.
+macro_rules! compiled {
+    ([$($feature:tt)*] $($function:tt)*) => {
+        #[target_feature($(enable = $feature),*)]
+        $($function)*
+    };
+}
+
+/// Whether this CPU has features: `features!(Avx2 detected)`.
+#[cfg(target_arch = "x86_64")]
+macro_rules! detected {
+    ([$($feature:tt)*]) => { true $(&& std::arch::is_x86_feature_detected!($feature))* };
+}
+#[cfg(target_arch = "aarch64")]
+macro_rules! detected {
+    ([$($feature:tt)*]) => { true $(&& std::arch::is_aarch64_feature_detected!($feature))* };
+}
+
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub(crate) use detected;
+pub(crate) use {compiled, features};
