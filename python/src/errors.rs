@@ -8,13 +8,13 @@ use pyo3::PyErr;
 use std::error::Error;
 
 create_exception!(
-    _gannet,
+    gannet,
     ModelError,
     PyException,
     "A model that cannot be loaded, with the name of the file and the problem."
 );
 create_exception!(
-    _gannet,
+    gannet,
     EngineError,
     PyRuntimeError,
     "The engine has ended, or cannot be used in this process."

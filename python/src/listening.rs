@@ -28,15 +28,29 @@ pub(crate) struct Listening {
     address: SocketAddr,
 }
 
-/// The servers of a model, which end with it.
-#[derive(Debug, Default)]
-pub(crate) struct OpenListeners(Mutex<Vec<Weak<RunningServer>>>);
+/// The servers of a model, which end with it; `None` once they were ended.
+#[derive(Debug)]
+pub(crate) struct OpenListeners(Mutex<Option<Vec<Weak<RunningServer>>>>);
+
+impl Default for OpenListeners {
+    fn default() -> Self {
+        Self(Mutex::new(Some(Vec::new())))
+    }
+}
 
 impl OpenListeners {
-    /// Ends all.
+    /// Adds one; one that comes after the end ends at once.
+    fn add(&self, server: &Arc<RunningServer>) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(all) = all.as_mut() else { return server.end() };
+        all.retain(|server| server.strong_count() > 0);
+        all.push(Arc::downgrade(server));
+    }
+
+    /// Ends all, and those that come later.
     pub fn end(&self) {
-        let all = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
-        all.iter().filter_map(Weak::upgrade).for_each(|server| server.end());
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        all.iter().flatten().filter_map(Weak::upgrade).for_each(|server| server.end());
     }
 }
 
@@ -97,9 +111,7 @@ impl Listening {
         });
         let parts = Parts { runtime, shutdown, ended };
         let server = Arc::new(RunningServer(Mutex::new(Some(parts))));
-        let mut all = all.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|server| server.strong_count() > 0);
-        all.push(Arc::downgrade(&server));
+        all.add(&server);
         Ok(Self { server: Owned::new(server), address })
     }
 }

@@ -101,7 +101,7 @@ fn read(options: &str) -> PyResult<SamplingOptions> {
     let wrong = |problem: String| -> PyErr { PyValueError::new_err(problem) };
     let body: SamplingBody =
         serde_json::from_str(options).map_err(|error| wrong(error.to_string()))?;
-    let id = |(id, bias): (String, Option<f32>)| match id.parse() {
+    let id = |(id, bias): (String, Option<f32>)| match id.parse::<u32>() {
         Ok(id) => Ok(bias.map(|bias| (id, bias))),
         Err(_) => Err(wrong(format!("logit_bias: expected token ids, found {id:?}"))),
     };

@@ -25,23 +25,31 @@ pub(crate) struct Sequence {
     wanted: Mutex<Want>,
 }
 
-/// The sequences of an engine.
-#[derive(Debug, Default)]
-pub(crate) struct OpenSequences(Mutex<Vec<Weak<Mutex<Option<Led>>>>>);
+/// The sequences of an engine; `None` once they were ended.
+#[derive(Debug)]
+pub(crate) struct OpenSequences(Mutex<Option<Vec<Weak<Mutex<Option<Led>>>>>>);
+
+impl Default for OpenSequences {
+    fn default() -> Self {
+        Self(Mutex::new(Some(Vec::new())))
+    }
+}
 
 impl OpenSequences {
     fn add(&self, led: Led) -> SharedLed {
-        let led = Arc::new(Mutex::new(Some(led)));
         let mut all = lock(&self.0);
+        // One that comes after the end ends at once.
+        let Some(all) = all.as_mut() else { return Arc::default() };
+        let led = Arc::new(Mutex::new(Some(led)));
         all.retain(|led| led.strong_count() > 0);
         all.push(Arc::downgrade(&led));
         led
     }
 
-    /// Ends all.
+    /// Ends all, and those that come later.
     pub fn end(&self) {
-        let all = std::mem::take(&mut *lock(&self.0));
-        for led in all.iter().filter_map(Weak::upgrade) {
+        let all = lock(&self.0).take();
+        for led in all.iter().flatten().filter_map(Weak::upgrade) {
             lock(&led).take();
         }
     }
