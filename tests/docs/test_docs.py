@@ -23,7 +23,7 @@ import urllib.request
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "models/tiny/README.md"]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "crates/tiny/README.md"]
 DOCUMENTS += sorted((ROOT / "docs").glob("**/*.md"))
 PREFIXES = ("gannet ", "cargo run --release -- ")
 
@@ -119,7 +119,7 @@ def typed_lines(document):
 @pytest.fixture
 def folder(tmp_path):
     """A folder with the files that documents name."""
-    tiny = ROOT / "models/tiny"
+    tiny = ROOT / "crates/tiny/model"
     for name in ("my-checkpoint", "my-embedding-model", "models/small"):
         shutil.copytree(tiny, tmp_path / name)
     for name in ("model.gguf", "model-Q4_K_M.gguf", "quantised.gguf"):

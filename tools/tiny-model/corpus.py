@@ -21,7 +21,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 import pools
 
-TEMPLATE_FILE = Path(__file__).resolve().parents[2] / "models/tiny/chat_template.jinja"
+TEMPLATE_FILE = Path(__file__).resolve().parents[2] / "crates/tiny/model/chat_template.jinja"
 HELD_OUT_OF = 12
 END = "<|im_end|>"
 TEXT_END = "<|endoftext|>"

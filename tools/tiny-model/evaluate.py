@@ -2,7 +2,7 @@
 
     python evaluate.py --count 200 --write
 
-The weights are the BF16 ones of `models/tiny`, computed in F32 by `transformers`.
+The weights are the BF16 ones of `crates/tiny/model`, computed in F32 by `transformers`.
 An answer counts when its text after the thought is exactly the wanted one and the
 model ends its turn itself; a story counts when it is whole, about the hero asked
 for and follows one plot from start to end. `--write` puts the table into the card.
@@ -103,7 +103,7 @@ def main():
     tokenizer, model = load(args.models)
     text = table(model, tokenizer, args.count, args.show)
     if args.write:
-        write_card(args.models / "README.md", text)
+        write_card(args.models.parent / "README.md", text)
 
 
 if __name__ == "__main__":

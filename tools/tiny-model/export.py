@@ -1,6 +1,6 @@
 """Write the trained model as a Hugging Face checkpoint and as a Q8_0 GGUF file.
 
-    python export.py --out build --models ../../models/tiny
+    python export.py --out build --models ../../crates/tiny/model
 
 Norm weights stay F32 in the GGUF file, as is the custom there; everything else is
 Q8_0. The output head is tied, so neither file has a tensor for it.

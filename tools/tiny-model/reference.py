@@ -1,6 +1,6 @@
 """Write `reference.json`: what another engine must compute from the checkpoint.
 
-    python reference.py --models ../../models/tiny
+    python reference.py --models ../../crates/tiny/model
 
 Computed by `transformers` in F32 on the CPU from the stored BF16 weights; a second
 run in F64 and one without a cache give the noise, from which the tolerances follow.

@@ -1,11 +1,13 @@
-//! Checks of the project's own rules (`cargo xtask tidy`, and the same as a plain test) and counts
-//! of its lines (`cargo xtask lines`) and of the tests that were skipped (`cargo xtask skipped`).
+//! Checks of the project's own rules (`cargo xtask tidy`, and the same as a plain test), counts of
+//! its lines (`cargo xtask lines`) and of the tests that were skipped (`cargo xtask skipped`), and
+//! releases (`cargo xtask release`).
 //!
 //! Invariant: depends on nothing but the standard library, so that it builds in a second.
 
 mod functions;
 mod lines;
 mod markdown;
+mod release;
 mod rules;
 mod rust;
 mod skipped;
@@ -23,12 +25,15 @@ fn main() -> ExitCode {
         [task] if task == "tidy" => tidy(),
         [task] if task == "skipped" => skipped(),
         [task, rest @ ..] if task == "lines" => lines(rest),
+        [task, rest @ ..] if task == "release" => release(rest),
         _ => usage(),
     }
 }
 
 fn usage() -> ExitCode {
-    say("usage: cargo xtask tidy | skipped | lines [--json] [FOLDER]");
+    say(
+        "usage: cargo xtask tidy | skipped | lines [--json] [FOLDER] | release VERSION [--dry-run]",
+    );
     ExitCode::from(2)
 }
 
@@ -75,6 +80,24 @@ fn skipped() -> ExitCode {
         Ok(tests) => {
             tests.iter().for_each(|test| say(test));
             say(&format!("{} tests skipped", tests.len()));
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            say(&format!("error: {error}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn release(args: &[String]) -> ExitCode {
+    let (flags, versions): (Vec<_>, Vec<_>) = args.iter().partition(|arg| arg.starts_with("--"));
+    let [version] = &versions[..] else { return usage() };
+    if flags.iter().any(|flag| *flag != "--dry-run") {
+        return usage();
+    }
+    match release::release(&root(), version, !flags.is_empty()) {
+        Ok(report) => {
+            say(report.trim_end());
             ExitCode::SUCCESS
         }
         Err(error) => {

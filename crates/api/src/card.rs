@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn a_checkpoint_is_told_by_its_weights() {
-        let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny"));
+        let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../tiny/model"));
         let open = |path: &Path| Checkpoint::open(path, &OpenOptions::default()).unwrap();
         let folder = ModelCard::of(&open(path), "ab12");
         let file = ModelCard::of(&open(&path.join("tiny-q8_0.gguf")), "ab12");
@@ -100,7 +100,7 @@ mod tests {
         assert_eq!(file.quantisation, "Q8_0");
         assert!(file.bytes < folder.bytes && file.bytes > 0);
         assert_eq!((folder.parameters, folder.layers), (file.parameters, file.layers));
-        assert_eq!((&*folder.file, &*file.file), ("tiny", "tiny-q8_0.gguf"));
+        assert_eq!((&*folder.file, &*file.file), ("model", "tiny-q8_0.gguf"));
         assert!(folder.modified.is_some() && folder.digest == "ab12");
     }
 }

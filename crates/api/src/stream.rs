@@ -119,7 +119,9 @@ impl TextStream {
                 self.ready.push_back(TextEvent::Prompt { first, tokens });
             }
             // Requests of this stream have answers.
-            Some(Event::Embedding(_) | Event::Logits(_)) => {}
+            Some(
+                Event::Embedding(_) | Event::Logits(_) | Event::HiddenStates(_) | Event::Pushed,
+            ) => {}
             Some(Event::Token { id, logprobs }) => self.token(id, logprobs),
             Some(Event::Finished(finished)) => self.finished(finished),
             None => self.end(TextEvent::Failed(ApiError::Stopped)),

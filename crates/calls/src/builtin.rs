@@ -6,21 +6,7 @@ use crate::error::OpenError;
 use std::hash::{DefaultHasher, Hasher};
 use std::path::{Path, PathBuf};
 use std::{env, fs, io, process};
-
-macro_rules! files {
-    ($($name:literal),* $(,)?) => {
-        &[$(($name, include_bytes!(concat!("../../../models/tiny/", $name)))),*]
-    };
-}
-
-static FILES: &[(&str, &[u8])] = files![
-    "model.safetensors",
-    "config.json",
-    "generation_config.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "chat_template.jinja",
-];
+use tiny::FILES;
 
 /// The name of the model.
 pub(crate) const NAME: &str = "gannet-tiny";

@@ -5,21 +5,7 @@
 use anyhow::{Context, Result};
 use std::hash::{DefaultHasher, Hasher};
 use std::path::{Path, PathBuf};
-
-macro_rules! files {
-    ($($name:literal),* $(,)?) => {
-        &[$(($name, include_bytes!(concat!("../../../models/tiny/", $name)))),*]
-    };
-}
-
-static FILES: &[(&str, &[u8])] = files![
-    "model.safetensors",
-    "config.json",
-    "generation_config.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "chat_template.jinja",
-];
+use tiny::FILES;
 
 /// The name of the model.
 pub(crate) const NAME: &str = "gannet-tiny";

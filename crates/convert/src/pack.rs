@@ -172,9 +172,9 @@ mod tests {
     use formats::PackFile;
     use std::cell::Cell;
 
-    const MODEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny/tiny-q8_0.gguf");
+    const MODEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tiny/model/tiny-q8_0.gguf");
     /// The same model in BF16.
-    const IN_BF16: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny");
+    const IN_BF16: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tiny/model");
 
     /// Interrupts the work at a number of checks.
     struct Stop(Cell<usize>);

@@ -49,10 +49,13 @@ pub use request::handle::{
     EngineHandle, Generation, ModelInfo, ModelTask, QueueSlot, RequestReceiver, Submission,
     SubmitError, request_channel,
 };
+pub use request::led::{LeadOptions, Led, LedError, Outputs, Want};
+pub use request::led_turn::{LedBeginning, LedId, LedMessage, LedTurn};
 pub use request::speculate::{MAX_DRAFTED, Speculate};
 pub use step::engine_options::EngineOptions;
 pub use step::run::{IDLE, start};
 pub use step::sequence_memory::SequenceMemory;
 pub use step::single_sequence::SingleSequence;
+pub use step::token_sampler::TokenSampler;
 pub use step::trace::{self, Trace};
 pub use step::turns::ComputeTurns;

@@ -30,7 +30,7 @@ const QUEUE: usize = 1 << 16;
 /// Options for loading a model. The defaults suit most machines.
 ///
 /// ```
-/// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny");
+/// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tiny/model");
 /// use gannet::{Engine, Mode};
 ///
 /// let engine = Engine::builder().threads(1).context(512).mode(Mode::Exact).load(path)?;

@@ -7,7 +7,7 @@ use crate::prefixes::{ExportedPrefix, StoredPrefixes};
 use crate::request::{Messages, Request};
 use api::Service;
 use backend::Memory;
-use engine::ModelInfo;
+use engine::{LeadOptions, Led, ModelInfo};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -38,7 +38,7 @@ impl Engine {
     /// If the request is rejected or its computation failed.
     ///
     /// ```
-    /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny");
+    /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tiny/model");
     /// # let engine = gannet::Engine::load(path)?;
     /// let answer = engine.chat("What is the opposite of hot?")?;
     /// assert_eq!(answer.text, "The opposite of hot is cold.");
@@ -54,7 +54,7 @@ impl Engine {
     /// If the request is rejected or its computation failed.
     ///
     /// ```
-    /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny");
+    /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tiny/model");
     /// # let engine = gannet::Engine::load(path)?;
     /// let answer = engine.complete("The capital of France is")?;
     /// assert!(answer.text.starts_with(" Paris"));
@@ -70,7 +70,7 @@ impl Engine {
     /// If the request is rejected or its computation failed.
     ///
     /// ```
-    /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny");
+    /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tiny/model");
     /// # let engine = gannet::Engine::load(path)?;
     /// use gannet::{Error, Request};
     ///
@@ -91,7 +91,7 @@ impl Engine {
     /// If the request is rejected.
     ///
     /// ```
-    /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny");
+    /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tiny/model");
     /// # let engine = gannet::Engine::load(path)?;
     /// for delta in engine.stream("Count to ten.")?.take(5) {
     ///     print!("{}", delta?.text);
@@ -110,7 +110,7 @@ impl Engine {
     /// [`Batch`].
     ///
     /// ```
-    /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny");
+    /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tiny/model");
     /// # let engine = gannet::Engine::load(path)?;
     /// let questions = ["What is 3 + 4?", "What is 9 - 5?"];
     /// let mut answers = vec![String::new(); questions.len()];
@@ -182,6 +182,35 @@ impl Engine {
     pub fn export_prefix(&self, prompt: &[u32], path: &Path) -> Result<ExportedPrefix, Error> {
         let prefixes = self.prefixes.as_ref().map_err(|why| Error::Prefixes(why))?;
         prefixes.export(prompt, path)
+    }
+
+    /// Begins a sequence that the caller leads: it pushes tokens, gets logits, and chooses the
+    /// next tokens. Its logits have the bits of any request with the same tokens, and other
+    /// requests are computed in the same steps.
+    ///
+    /// ```
+    /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tiny/model");
+    /// # let engine = gannet::Engine::load(path)?;
+    /// use gannet::{LeadOptions, TokenSampler, Want};
+    ///
+    /// let tokenizer = engine.service().tokenizer();
+    /// let prompt = tokenizer.encode("The capital of France is", Default::default()).unwrap();
+    /// let vocab_size = engine.info().vocab_size;
+    /// let mut sampler = TokenSampler::new(Default::default(), vocab_size).unwrap();
+    ///
+    /// let mut sequence = engine.lead(LeadOptions::default());
+    /// let mut next = prompt.clone();
+    /// for _ in 0..2 {
+    ///     let logits = sequence.push(&next, Want::Last).unwrap().into_values();
+    ///     let id = sampler.choose(sequence.tokens(), prompt.len(), &logits, None).unwrap();
+    ///     next = vec![id];
+    /// }
+    /// let answer = [&sequence.tokens()[prompt.len()..], &next].concat();
+    /// assert_eq!(tokenizer.decode(&answer, true), " Paris.");
+    /// # Ok::<(), gannet::Error>(())
+    /// ```
+    pub fn lead(&self, options: LeadOptions) -> Led {
+        self.service.engine.lead(options)
     }
 
     /// Returns the service below, for prompts rendered by hand and for async code.

@@ -13,7 +13,7 @@
 //! #   let folder = tempfile::tempdir()?;
 //! #   std::fs::write(folder.path().join("prompts.txt"), "Hello!\nWhat is 3 + 4?\n")?;
 //! #   std::env::set_current_dir(folder.path())?;
-//! #   let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny");
+//! #   let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../tiny/model");
 //! #   /*
 //!     let engine = Engine::load("Qwen3-0.6B")?;
 //! #   */
@@ -30,7 +30,7 @@
 //! # One answer
 //!
 //! ```
-//! # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny");
+//! # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tiny/model");
 //! # let engine = gannet::Engine::load(path)?;
 //! let answer = engine.chat("What is the capital of France?")?;
 //! assert_eq!(answer.text, "The capital of France is Paris.");
@@ -42,7 +42,7 @@
 //! [`Engine::complete`] continues a text without a chat template.
 //!
 //! ```
-//! # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny");
+//! # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tiny/model");
 //! # let engine = gannet::Engine::load(path)?;
 //! use gannet::Message;
 //!
@@ -56,7 +56,7 @@
 //! # Streaming
 //!
 //! ```
-//! # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny");
+//! # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tiny/model");
 //! # let engine = gannet::Engine::load(path)?;
 //! use gannet::Request;
 //!
@@ -74,7 +74,7 @@
 //! for a query, and [`Engine::logits`] gives the logits after each token of a prompt.
 //!
 //! ```
-//! # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny");
+//! # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tiny/model");
 //! # let engine = gannet::Engine::load(path)?;
 //! let vectors = engine.embed(&["What is water?", "Is water wet?"])?;
 //! assert_eq!(vectors[0].len(), vectors[1].len());
@@ -83,6 +83,11 @@
 //! assert_eq!(engine.logits(&ids[..])?.len(), ids.len());
 //! # Ok::<(), gannet::Error>(())
 //! ```
+//!
+//! # Sequences that the caller leads
+//!
+//! [`Engine::lead`] gives a sequence to which the caller pushes tokens, and whose logits it reads,
+//! for searches, guidance and evaluations: see [`Led`].
 //!
 //! # Options
 //!
@@ -135,8 +140,9 @@ pub use ::backend::{Bits, DeviceChoice, Memory, Mode};
 pub use ::devices::choose as device;
 #[doc(inline)]
 pub use ::engine::{
-    AdapterSource, EngineOptions, Field, KvMemory, LoadOptions, ModelInfo, PackChoice, ProfileUse,
-    Speculate, Timings, WeightsMemory,
+    AdapterSource, EngineOptions, Field, KvMemory, LeadOptions, Led, LedError, LoadOptions,
+    ModelInfo, Outputs, PackChoice, ProfileUse, SamplingParams, Speculate, Timings, TokenSampler,
+    Want, WeightsMemory,
 };
 #[doc(inline)]
 pub use ::kernels::kv::KvType;

@@ -19,7 +19,7 @@ impl Engine {
     /// If the model computes no embeddings, or a text is empty or does not fit into the context.
     ///
     /// ```
-    /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny");
+    /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tiny/model");
     /// # let engine = gannet::Engine::load(path)?;
     /// let vectors = engine.embed(&["The cat sleeps.", "A cat is asleep.", "3 + 4 = 7."])?;
     /// let cosine = |a: usize, b: usize| -> f32 {
@@ -78,7 +78,7 @@ impl Engine {
     /// If the model generates no text, or the prompt is empty or does not fit into the context.
     ///
     /// ```
-    /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny");
+    /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tiny/model");
     /// # let engine = gannet::Engine::load(path)?;
     /// let rows = engine.logits("The capital of France is")?;
     /// let last = rows.last().unwrap();

@@ -8,7 +8,7 @@ use std::path::Path;
 /// storage types of its tensors, such as `q4_k_m` or `q8_0`.
 ///
 /// ```
-/// # let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny");
+/// # let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../tiny/model");
 /// # let folder = tempfile::tempdir()?;
 /// # let out = folder.path().join("tiny-q8_0.gguf");
 /// gannet::quantize(source, &out, "q8_0")?;

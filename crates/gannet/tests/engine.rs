@@ -8,7 +8,7 @@ use gannet::{
 use std::path::Path;
 use std::sync::LazyLock;
 
-const TINY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny");
+const TINY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tiny/model");
 
 static ENGINE: LazyLock<Engine> =
     LazyLock::new(|| Engine::builder().parallel(3).load(TINY).unwrap());

@@ -8,7 +8,7 @@ use serde_json::json;
 use std::collections::HashSet;
 use text::tool_formats::dsml::DSML;
 
-const TINY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny");
+const TINY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tiny/model");
 const SEEDS: u64 = 6;
 
 fn engine(greedy: bool, speculate: Speculate) -> Engine {

@@ -154,7 +154,7 @@ mod tests {
     use std::path::Path;
 
     const FOLDERS: [&str; 4] =
-        ["tests/data/llama3", "tests/data/mistral", "tests/data/qwen3", "../../models/tiny"];
+        ["tests/data/llama3", "tests/data/mistral", "tests/data/qwen3", "../tiny/model"];
 
     fn tokenizer(folder: &str) -> Tokenizer {
         Tokenizer::from_folder(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)).unwrap()

@@ -173,7 +173,7 @@ fn wrong_arguments_are_named() {
 
 #[test]
 fn a_digest_is_that_of_the_weights() {
-    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny");
+    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../tiny/model");
     let digest = succeed(&["cache", "digest", "-m", model]);
     assert_eq!(digest.trim().len(), 64, "{digest}");
     assert_eq!(succeed(&["cache", "digest", "-m", model]), digest);

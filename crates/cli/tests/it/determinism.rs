@@ -50,7 +50,7 @@ fn perplexity_does_not_depend_on_chunks_or_threads() {
 #[test]
 fn compare_measures_no_distance_to_itself_and_some_to_a_quantised_form() {
     let text = file("prose.txt", "The capital of France is Paris. The sky is blue. ".repeat(8));
-    let trained = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny");
+    let trained = concat!(env!("CARGO_MANIFEST_DIR"), "/../tiny/model");
     let compare = |b: &str| -> Value {
         let args = ["compare", trained, b, "--text", &text, "--mode", "exact", "--json"];
         serde_json::from_str(&succeed(&args)).unwrap()

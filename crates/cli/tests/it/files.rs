@@ -257,7 +257,7 @@ fn what_is_there_is_not_overwritten_unasked() {
 
 #[test]
 fn a_config_json_without_weights_tells_the_sizes_of_its_model() {
-    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny");
+    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../tiny/model");
     let inspect = |path: &Path| -> Value {
         let path = path.to_str().unwrap();
         serde_json::from_str(&succeed(&["inspect", path, "--json"])).unwrap()

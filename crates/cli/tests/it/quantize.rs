@@ -10,7 +10,7 @@ use std::path::Path;
 const TEXT: &str = "Once upon a time, 12345 birds\n\tdidn't sing. <|im_end|> Möwe 🐦你好\n";
 
 fn tiny() -> String {
-    concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny").to_owned()
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../tiny/model").to_owned()
 }
 
 /// Quantises with `args` after the type, and returns the report.

@@ -122,9 +122,7 @@ fn copied(name: &str) -> String {
     let folder = path(name);
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).unwrap();
-    for entry in
-        std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny")).unwrap()
-    {
+    for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../tiny/model")).unwrap() {
         let entry = entry.unwrap();
         let is_gguf = entry.path().extension().is_some_and(|end| end == "gguf");
         if !is_gguf {

@@ -163,7 +163,7 @@ fn families_of_autumn_2026_agree_with_hugging_face() {
 
 #[test]
 fn a_reference_beside_the_model_is_found() {
-    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny");
+    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../tiny/model");
     succeed(&["verify", model]);
     check_error(&run(&["verify", &tiny()]), "expected --reference");
     check_error(&run(&["verify", model, "--reference", "nofile"]), "cannot read nofile");

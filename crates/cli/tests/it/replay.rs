@@ -47,7 +47,7 @@ fn answers_given_in_company_come_out_the_same_alone() {
 /// asked for.
 #[test]
 fn a_trace_repeats_on_another_instruction_set() {
-    let whole = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny");
+    let whole = concat!(env!("CARGO_MANIFEST_DIR"), "/../tiny/model");
     for (name, model) in [("bytes", "builtin"), ("floats", whole)] {
         for by in [Isa::SCALAR, *Isa::available().last().unwrap()] {
             let folder = path(&format!("traces-{name}-{}", by.name()));

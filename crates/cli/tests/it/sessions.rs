@@ -375,7 +375,7 @@ fn damaged_and_newer_sessions_are_refused_and_left_alone() {
 #[test]
 fn another_model_or_mode_is_named() {
     let state = State::new();
-    let gguf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/tiny/tiny-q8_0.gguf");
+    let gguf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tiny/model/tiny-q8_0.gguf");
     state.say(&["--session", "a"], &LINES[..1]);
     let same = state.say(&["--session", "a"], &LINES[1..2]);
     assert!(!same.err.contains("session a"), "{}", same.err);

@@ -148,7 +148,8 @@ impl Default for SamplingParams {
 
 /// An event of a request. In order: `Admitted`, any number of `PromptLogprobs`, `Logits` and
 /// `Prefill`, then `Token`s or one `Embedding`, then exactly one `Finished`, which may also come
-/// alone.
+/// alone. A led sequence has any number of `Logits` or `HiddenStates` and one `Pushed` for each
+/// push, and `Finished` only if it does not end by its caller.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// The request was admitted.
@@ -176,6 +177,11 @@ pub enum Event {
     /// The logits of the prompt tokens that follow those of the event before, one row of the
     /// model's `vocab_size` after the other, as requested.
     Logits(Vec<f32>),
+    /// The hidden states of the tokens of a led sequence that follow those of the event before, one
+    /// row of the model's `hidden_size` after the other.
+    HiddenStates(Vec<f32>),
+    /// All tokens of a led sequence are computed: it waits for its caller.
+    Pushed,
     /// The embedding of the prompt.
     Embedding(Vec<f32>),
     /// A generated token.

@@ -4,13 +4,14 @@
 use crate::observe::metrics::Metrics;
 use crate::request::embed::Embed;
 use crate::request::fields::{Event, Field, MAX_MARKS, Request};
+use crate::request::led_turn::LedMessage;
 use crate::request::speculate::{MAX_DRAFTED, Speculate};
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 /// Events that the engine may be ahead of a reader before the sequence has to wait. Holds more than
 /// the events of one step.
-const EVENT_CAPACITY: usize = 64;
+pub(super) const EVENT_CAPACITY: usize = 64;
 
 /// The model that an engine runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,6 +101,9 @@ pub struct Submission {
     pub submitted: std::time::Instant,
     /// The slot in the queue, released when the request is admitted.
     pub queue_slot: Option<QueueSlot>,
+    /// Present if the caller leads the sequence: of the request the prompt counts, and where a
+    /// sequence begins, what decides about its bits and its place among others.
+    pub led: Option<LedMessage>,
 }
 
 /// A slot in the queue, taken until it is dropped.
@@ -110,7 +114,7 @@ pub type QueueSlot = OwnedSemaphorePermit;
 pub struct EngineHandle {
     /// The model this engine runs.
     pub info: Arc<ModelInfo>,
-    submissions: mpsc::Sender<Submission>,
+    pub(super) submissions: mpsc::Sender<Submission>,
     /// The metrics of the engine.
     pub metrics: Metrics,
     /// Slots for requests that wait, in the channel or in the engine.
@@ -177,7 +181,8 @@ impl EngineHandle {
         let queue_slot = Some(queue_slot);
         let (events, receiver) = mpsc::channel(EVENT_CAPACITY);
         let submitted = std::time::Instant::now();
-        match self.submissions.try_send(Submission { request, events, submitted, queue_slot }) {
+        let submission = Submission { request, events, submitted, queue_slot, led: None };
+        match self.submissions.try_send(submission) {
             Ok(()) => Ok(Generation { events: receiver }),
             Err(mpsc::error::TrySendError::Full(_)) => Err(full()),
             Err(mpsc::error::TrySendError::Closed(_)) => Err(SubmitError::Stopped),

@@ -5,4 +5,6 @@ pub(crate) mod constraint;
 pub(crate) mod embed;
 pub(crate) mod fields;
 pub(crate) mod handle;
+pub(crate) mod led;
+pub(crate) mod led_turn;
 pub(crate) mod speculate;

@@ -11,6 +11,7 @@ use crate::observe::metrics::Step;
 use crate::observe::outcome::Outcome;
 use crate::request::fields::Request;
 use crate::request::handle::{EngineHandle, RequestReceiver, Submission, request_channel};
+use crate::request::led_turn::{LedId, LedMessage};
 use crate::request::speculate::MAX_DRAFTED;
 use crate::step::embedding_pooler::EmbeddingPooler;
 use crate::step::engine_options::EngineOptions;
@@ -23,6 +24,7 @@ use crate::step::turns::{ComputeTurns, Turn, TurnTaker};
 use backend::{Batch, BlockCopy, StateRows};
 use base::Rng;
 use sched::{NewSequence, Planned, Scheduler, Slot, SlotTable, StateCopy};
+use std::collections::HashMap;
 use std::ops::Range;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -55,13 +57,15 @@ pub fn start(runner: Runner, options: EngineOptions) -> (EngineHandle, JoinHandl
     (handle, thread)
 }
 
-struct Engine {
-    runner: Runner,
+pub(super) struct Engine {
+    pub(super) runner: Runner,
     receiver: RequestReceiver,
     options: EngineOptions,
-    scheduler: Scheduler,
+    pub(super) scheduler: Scheduler,
     /// Under the slots of the scheduler.
-    requests: SlotTable<RunningRequest>,
+    pub(super) requests: SlotTable<RunningRequest>,
+    /// The sequences that their callers lead.
+    pub(super) led: HashMap<LedId, Slot>,
     masks: Masks,
     prefill_budget: PrefillBudget,
     disk: Option<Disk>,
@@ -107,6 +111,7 @@ impl Engine {
             batch: runner.batch(),
             sampler: StepSampler::new(runner.info.vocab_size, running, runner.threads()),
             requests: SlotTable::default(),
+            led: HashMap::new(),
             masks,
             prefill_budget: match PrefillBudget::new(options.itl_target, runner.chunk) {
                 budget if runner.stream_stats().is_some() => budget.streamed(),
@@ -260,28 +265,36 @@ impl Engine {
     }
 
     fn accept(&mut self, mut submission: Submission) {
+        let led = match submission.led.take() {
+            None => None,
+            Some(LedMessage::Begin(beginning)) => Some(beginning),
+            Some(LedMessage::Continue(id, turn)) => {
+                return self.continue_led(id, turn, &submission.request.prompt);
+            }
+        };
         let Self { runner, options, .. } = self;
         let (number, info, request) = (self.accepted, &runner.info, &mut submission.request);
         self.accepted += 1;
         request.sampling.seed.get_or_insert_with(Rng::entropy_seed);
         let drafts = request.speculate.unwrap_or(options.speculate);
         // What replays compare are answers.
-        let traced = options.traces.is_some() && !request.has_no_answer();
+        let traced = options.traces.is_some() && !request.has_no_answer() && led.is_none();
         let adapters = request.adapters.get_or_insert_with(|| runner.adapters().clone()).clone();
         let setup = RequestSetup {
             max_drafted: drafts.max().min(MAX_DRAFTED),
-            timeout: request.timeout.or(options.timeout),
+            timeout: request.timeout.or(options.timeout).filter(|_| led.is_none()),
             constraint: SequenceConstraint::of(request, info.vocab_size),
             pooler: request.embed.map(|embed| EmbeddingPooler::new(embed, &runner.embedding)),
             recorder: traced.then(|| Recorder::new(runner, request, number)),
+            led,
         };
         let prompt = std::mem::take(&mut request.prompt);
         let budget = request.budget(info.context_length - prompt.len());
-        let is_empty = budget == 0 && !request.wants_prompt();
+        let capacity = led.map_or(prompt.len() + budget, |led| led.capacity);
+        let is_empty = led.is_none() && budget == 0 && !request.wants_prompt();
         let Request { priority, tenant, user, space, cold, .. } = *request;
         let marks = std::mem::take(&mut request.marks);
         let running = RunningRequest::new(submission, setup);
-        let capacity = prompt.len() + budget;
         let space = adapted_space(space, &adapters);
         let space = if runner.is_long(capacity) { long_space(space) } else { space };
         let slot = self.scheduler.add(NewSequence {
@@ -295,8 +308,10 @@ impl Engine {
             whole: runner.is_encoder(),
             marks,
             output: running.prompt_output(),
+            known: led.map_or(0, |led| led.known),
         });
         self.requests.insert(slot, running);
+        self.begin_led(led, slot);
         if let Some(disk) = &mut self.disk {
             disk.accepted(slot);
         }
@@ -316,8 +331,11 @@ impl Engine {
     }
 
     /// Removes a request, unless it is removed already, and reports its end.
-    fn remove(&mut self, slot: Slot, abort: Option<Outcome>) {
+    pub(super) fn remove(&mut self, slot: Slot, abort: Option<Outcome>) {
         let Some(running) = self.requests.remove(slot) else { return };
+        if let Some(id) = running.led_id() {
+            self.led.remove(&id);
+        }
         if let Some(disk) = &mut self.disk {
             disk.ending(&self.scheduler, slot, running.is_stored());
         }
@@ -487,6 +505,8 @@ impl Engine {
             let running = &mut self.requests[planned.slot];
             if running.emit_step(sequence, &planned, &self.receiver.metrics) {
                 self.remove(planned.slot, None);
+            } else if planned.samples && running.led_id().is_some() {
+                self.scheduler.wait(planned.slot);
             }
         }
     }

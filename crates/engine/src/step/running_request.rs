@@ -2,6 +2,7 @@
 //! holds under the same slot.
 
 mod clock;
+mod led;
 mod output;
 mod reader;
 
@@ -13,6 +14,7 @@ use crate::request::constraint::Allowed;
 use crate::request::constraint::TokenSet;
 use crate::request::fields::{Event, Finished, Request, TokenLogprobs, Usage};
 use crate::request::handle::Submission;
+use crate::request::led_turn::{LedBeginning, LedId};
 use crate::step::choice_recorder::ChoiceRecorder;
 use crate::step::draft::RequestDraft;
 use crate::step::embedding_pooler::EmbeddingPooler;
@@ -21,6 +23,7 @@ use crate::step::sampler::{History, Sampler, SamplerScratch, logprobs};
 use crate::step::trace::{Recorder, TraceSink};
 use backend::AdapterSet;
 use clock::RequestClock;
+use led::LedState;
 use output::StepOutput;
 use reader::ReaderChannel;
 use sched::{Planned, PromptOutput, View};
@@ -38,6 +41,8 @@ pub(crate) struct RequestSetup {
     pub pooler: Option<EmbeddingPooler>,
     /// Present if traces are written.
     pub recorder: Option<Recorder>,
+    /// Present if the caller leads the sequence.
+    pub led: Option<LedBeginning>,
 }
 
 /// A submitted request: its parameters, its sampling state and its reader.
@@ -56,14 +61,16 @@ pub(crate) struct RunningRequest {
     /// Present if the logits of choices are recorded, for a trace or for whoever submitted the
     /// request.
     choices: Option<ChoiceRecorder>,
+    /// Present if the caller leads the sequence.
+    led: Option<LedState>,
 }
 
 impl RunningRequest {
     /// A request that waits. The prompt of `submission` is not used.
     pub fn new(submission: Submission, setup: RequestSetup) -> Self {
-        let Submission { mut request, events, submitted, queue_slot } = submission;
+        let Submission { mut request, events, submitted, queue_slot, .. } = submission;
         let adapters = request.adapters.take().unwrap_or_default();
-        let RequestSetup { max_drafted, timeout, constraint, pooler, recorder } = setup;
+        let RequestSetup { max_drafted, timeout, constraint, pooler, recorder, led } = setup;
         let record =
             request.record.take().or_else(|| recorder.as_ref().map(|_| Default::default()));
         let choices = record.map(ChoiceRecorder::new);
@@ -78,6 +85,7 @@ impl RunningRequest {
             reader: ReaderChannel { events, queue_slot },
             recorder: recorder.map(Box::new),
             choices,
+            led: led.as_ref().map(LedState::new),
             request,
         }
     }
@@ -94,6 +102,9 @@ impl RunningRequest {
 
     /// The rows of the prompt that need outputs.
     pub fn prompt_output(&self) -> PromptOutput {
+        if let Some(led) = &self.led {
+            return led.output;
+        }
         match &self.output.pooler {
             Some(pooler) if pooler.wants_all() => PromptOutput::HiddenStates,
             None if self.request.prompt_logprobs.is_some() || self.request.logits => {
@@ -110,13 +121,25 @@ impl RunningRequest {
 
     /// Whether the request needs hidden states instead of logits.
     pub fn wants_hidden(&self) -> bool {
-        self.output.pooler.is_some()
+        self.output.pooler.is_some() || self.prompt_output() == PromptOutput::HiddenStates
+    }
+
+    /// The name of a sequence that its caller leads.
+    pub fn led_id(&self) -> Option<LedId> {
+        self.led.as_ref().map(|led| led.id)
+    }
+
+    /// Continues a led sequence with a push whose rows need these outputs.
+    pub fn resume(&mut self, output: PromptOutput) {
+        if let Some(led) = &mut self.led {
+            led.resume(output);
+        }
     }
 
     /// Whether what it computes may be stored on disk: not for a single vector, nor for a request
-    /// that computes everything itself.
+    /// that computes everything itself, nor of a led sequence, which may be shortened.
     pub fn is_stored(&self) -> bool {
-        !self.wants_hidden() && !self.request.cold
+        !self.wants_hidden() && !self.request.cold && self.led.is_none()
     }
 
     /// Whether the events of a step fit into the reader's channel.
@@ -126,7 +149,8 @@ impl RunningRequest {
 
     /// Why the request ends from outside, if it does.
     pub fn abort_reason(&self) -> Option<Outcome> {
-        self.reader.gone().or_else(|| self.clock.expired())
+        let idle = || self.led.as_ref().and_then(LedState::expired);
+        self.reader.gone().or_else(|| self.clock.expired()).or_else(idle)
     }
 
     /// Reports the first admission of the sequence.
@@ -161,7 +185,9 @@ impl RunningRequest {
 
     /// Adds the hidden states of a step.
     pub fn add_hidden<'a>(&mut self, planned: &Planned, states: impl Iterator<Item = &'a [f32]>) {
-        let Some(pooler) = &mut self.output.pooler else { return };
+        let Some(pooler) = &mut self.output.pooler else {
+            return self.keep_rows(planned, states);
+        };
         pooler.add(states);
         self.output.clear();
         if planned.samples {
@@ -179,8 +205,8 @@ impl RunningRequest {
         scratch: &mut SamplerScratch,
     ) {
         self.output.clear();
-        if self.request.logits {
-            return self.keep_logits(planned, logits);
+        if self.request.logits || self.led.is_some() {
+            return self.keep_rows(planned, logits);
         }
         self.output.first_prompt = planned.position + planned.tokens - planned.outputs + 1;
         let prompt_rows = planned.outputs - usize::from(planned.samples);
@@ -193,15 +219,15 @@ impl RunningRequest {
         }
     }
 
-    /// Keeps the logits of prompt tokens as they are.
-    fn keep_logits<'a>(&mut self, planned: &Planned, logits: impl Iterator<Item = &'a [f32]>) {
-        for row in logits.take(planned.outputs) {
-            if !row.iter().all(|logit| logit.is_finite()) {
+    /// Keeps the logits of prompt tokens, or their hidden states, as they are.
+    fn keep_rows<'a>(&mut self, planned: &Planned, rows: impl Iterator<Item = &'a [f32]>) {
+        for row in rows.take(planned.outputs) {
+            if !row.iter().all(|value| value.is_finite()) {
                 return self.output.end(Outcome::Failed(Error::NotFinite.to_string()));
             }
             self.output.rows.extend_from_slice(row);
         }
-        if planned.samples {
+        if planned.samples && self.led.is_none() {
             self.output.end(Outcome::Complete);
         }
     }
@@ -326,7 +352,11 @@ impl RunningRequest {
             reader.send(Event::PromptLogprobs { first, tokens });
         }
         if !output.rows.is_empty() {
-            reader.send(Event::Logits(std::mem::take(&mut output.rows)));
+            let rows = std::mem::take(&mut output.rows);
+            reader.send(match &self.led {
+                Some(led) if led.output == PromptOutput::HiddenStates => Event::HiddenStates(rows),
+                _ => Event::Logits(rows),
+            });
         }
         if !planned.samples {
             let (done, total) = (planned.position + planned.tokens, sequence.prompt);
@@ -343,8 +373,12 @@ impl RunningRequest {
         if planned.drafts > 0 {
             metrics.drafted(planned.drafts, self.draft.accepted_now);
         }
-        let computed = sequence.prompt - sequence.cached();
+        let computed = sequence.prompt.saturating_sub(sequence.cached());
         self.clock.record_prompt(computed, metrics);
+        if let Some(led) = self.led.as_mut().filter(|_| output.outcome.is_none()) {
+            led.wait();
+            reader.send(Event::Pushed);
+        }
         self.clock.record_tokens(output.ids.len(), metrics);
         for (&id, logprobs) in output.ids.iter().zip(&mut output.logprobs) {
             if let Some(recorder) = &mut self.recorder {

@@ -14,8 +14,8 @@ use std::path::Path;
 const VERSION: u32 = 3;
 /// Digests of logits, one line for each model and mode.
 const GOLDENS: &str = include_str!("../data/logits.txt");
-/// The built-in model, in its types.
-const BUILT_IN: [&str; 2] = ["tiny/tiny-q8_0.gguf", "tiny"];
+/// The built-in model in its types: names, and paths below its folder.
+const BUILT_IN: [(&str, &str); 2] = [("tiny/tiny-q8_0.gguf", "tiny-q8_0.gguf"), ("tiny", "")];
 
 fn digest(checkpoint: &Checkpoint, options: &LoadOptions) -> String {
     let bits = logits(checkpoint, options).into_iter();
@@ -30,8 +30,8 @@ fn found() -> String {
         let digest = |mode| digest(checkpoint, &portable(isa, mode));
         format!("{name} {} {}\n", digest(Mode::Exact), digest(Mode::Fast))
     };
-    let built_in = BUILT_IN.map(|name| {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/").to_owned() + name;
+    let built_in = BUILT_IN.map(|(name, file)| {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tiny/model/").to_owned() + file;
         line(name, &open(Path::new(&path)))
     });
     let families = architectures().map(|name| line(name, &random(name).0));

@@ -66,7 +66,7 @@ fn agree_everywhere(device: &str) {
     for architecture in architectures() {
         agrees(&random(architecture).0, device);
     }
-    let built_in = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny/tiny-q8_0.gguf");
+    let built_in = concat!(env!("CARGO_MANIFEST_DIR"), "/../tiny/model/tiny-q8_0.gguf");
     agrees(&open(Path::new(built_in)), device);
 }
 

@@ -12,7 +12,7 @@ use kernels::{Arithmetic, Isa};
 use std::path::Path;
 use std::sync::Arc;
 
-pub const BUILT_IN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny");
+pub const BUILT_IN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tiny/model");
 
 /// CPUs with the instruction set that `which` names.
 static WITH_ISA: Device = Device {

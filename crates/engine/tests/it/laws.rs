@@ -110,8 +110,7 @@ fn kind(architecture: &str) -> String {
 }
 
 /// The built-in model in Q8_0.
-const BUILT_IN_Q8_0: &str =
-    concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny/tiny-q8_0.gguf");
+const BUILT_IN_Q8_0: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tiny/model/tiny-q8_0.gguf");
 
 /// Mean Kullback-Leibler divergence of `fast` from `exact` mode, over the greedy continuation of
 /// a few tokens.

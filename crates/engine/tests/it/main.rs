@@ -13,6 +13,7 @@ mod instruction_sets;
 mod kinds;
 mod laws;
 mod layers;
+mod led;
 mod native_rounding;
 mod nvfp4;
 mod other_devices;

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub const BUILT_IN_Q8_0: &str =
-    concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny/tiny-q8_0.gguf");
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../tiny/model/tiny-q8_0.gguf");
 const TOKENS: usize = 40;
 
 /// One rule in flow style.

@@ -10,7 +10,7 @@ use std::path::Path;
 
 #[test]
 fn checkpoint_digests_do_not_depend_on_source_names() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/tiny");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../tiny/model");
     let checkpoint = Checkpoint::open(Path::new(folder), &OpenOptions::default()).unwrap();
     assert_eq!(identity(&checkpoint), "02d3a16514117b3f58c4694c26be12ea88");
 }

@@ -8,7 +8,7 @@ fn prompt(seed: u32, len: usize) -> Vec<u32> {
     (0..len as u32).map(|i| seed * 1000 + i).collect()
 }
 
-/// Adds a led sequence of `known` tokens and others whose outputs are wanted.
+/// Adds a led sequence: the rows of its first `known` tokens need no outputs.
 fn lead(machine: &mut Machine, id: u64, tokens: &[u32], known: usize, output: PromptOutput) {
     let (prompt, capacity) = (tokens.to_vec(), machine.scheduler.capacity());
     machine.add_new(id, NewSequence { prompt, capacity, output, known, ..NewSequence::default() });
@@ -101,7 +101,7 @@ fn a_caller_who_never_returns_holds_nobody() {
     while !machine.scheduler.is_idle() {
         step(&mut machine, |_| true);
     }
-    // Both places and most blocks are theirs; three others need all of both, one after another.
+    // Both places and most blocks are theirs; three others need all of them, one after another.
     for id in 3..=5 {
         machine.add(id, &prompt(id as u32, 12), 20);
     }

@@ -24,13 +24,13 @@ pub struct Player {
 
 /// The built-in vocabulary of 2048 tokens.
 pub static TINY: LazyLock<Player> = LazyLock::new(|| {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/tiny");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tiny/model");
     Player::of(TextAssets::from_folder(&folder).unwrap())
 });
 
 /// The built-in vocabulary, with the markers of all formats as tokens.
 pub static MARKED: LazyLock<Player> = LazyLock::new(|| {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/tiny");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tiny/model");
     let mut assets = TextAssets::from_folder(&folder).unwrap();
     let mut file = crate::common::json(&folder.join("tokenizer.json"));
     let added = file["added_tokens"].as_array_mut().unwrap();
