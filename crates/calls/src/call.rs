@@ -60,6 +60,12 @@ impl Call {
         self.response.lock().is_stream
     }
 
+    /// Whether the body has ended, was cancelled, or its server was closed: nothing is added to what
+    /// readers have not taken.
+    pub fn has_ended(&self) -> bool {
+        self.response.lock().ended
+    }
+
     /// Waits for the next chunk of the body, at most for `timeout`, or without a limit. With a
     /// timeout of zero it does not wait.
     pub fn next(&self, timeout: Option<Duration>) -> NextChunk {

@@ -1,7 +1,6 @@
 //! Errors of opening a model and of calls that no route has seen.
 
 use std::io;
-use std::path::PathBuf;
 
 /// Why a call was not made. Errors of requests are responses, as over HTTP.
 #[derive(Debug, thiserror::Error)]
@@ -44,13 +43,8 @@ pub enum OpenError {
         source: hub::Error,
     },
     /// The built-in model cannot be unpacked.
-    #[error("cannot unpack the built-in model: {}: {source}", path.display())]
-    Unpack {
-        /// The file or folder.
-        path: PathBuf,
-        /// The error of the system.
-        source: io::Error,
-    },
+    #[error("cannot unpack the built-in model: {0}")]
+    Unpack(io::Error),
     /// The model cannot be loaded.
     #[error(transparent)]
     Load(#[from] gannet::Error),
