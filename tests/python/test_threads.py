@@ -4,6 +4,7 @@ import asyncio
 import gc
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -27,6 +28,12 @@ def idle(llm, seconds=10):
             return time.monotonic() - started
         assert time.monotonic() - started < seconds, counts
         time.sleep(0.002)
+
+
+def generated(llm):
+    """Tokens generated since the engine was loaded."""
+    metrics = llm.call("/metrics")
+    return int(re.search(r"^gannet:generation_tokens_total\S* (\d+)", metrics, re.M)[1])
 
 
 def counted_while(work):
@@ -185,15 +192,20 @@ def test_a_cancelled_task_frees_its_blocks(llm):
         started = asyncio.Event()
         task = asyncio.create_task(work(started))
         await started.wait()
-        await asyncio.sleep(0.02)
+        # For as long as it takes until something is computed.
+        before = generated(llm)
+        while generated(llm) == before and not task.done():
+            await asyncio.sleep(0.001)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
 
     for work in (stream, whole):
+        before = generated(llm)
         asyncio.run(cancelled(work))
-        # Generating 1900 tokens takes longer by far than ending at the next step.
-        assert idle(llm) < 0.5
+        idle(llm)
+        # All that it would have generated, it did not.
+        assert 0 < generated(llm) - before < 1500
 
     async def dropped():
         async for _ in llm.achat("Tell me a story.", **endless):
