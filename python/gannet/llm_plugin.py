@@ -103,7 +103,9 @@ class GannetEmbedding(llm.EmbeddingModel):  # type: ignore[misc, unused-ignore]
         self.model_id = f"gannet/{model}"
         self._model = model
 
-    def embed_batch(self, items: Iterable[str | bytes]) -> Iterator[list[float]]:
+    def embed_batch(
+        self, items: Iterable[str | bytes], *, key: str | None = None
+    ) -> Iterator[list[float]]:
         """Returns the vectors of texts."""
         texts = [item.decode() if isinstance(item, bytes) else item for item in items]
         vectors: NDArray[Any] = _engine(self._model).embed(texts)

@@ -2,9 +2,9 @@
 
 use calls::{CallError, OpenError};
 use engine::LedError;
+use pyo3::PyErr;
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyRuntimeError, PyTypeError, PyValueError};
-use pyo3::PyErr;
 use std::error::Error;
 
 create_exception!(
@@ -52,9 +52,7 @@ pub(crate) fn of_call(error: &CallError) -> PyErr {
 /// A sequence that does not do what was requested.
 pub(crate) fn of_led(error: &LedError) -> PyErr {
     match error {
-        LedError::Invalid(_) | LedError::TooLong { .. } => {
-            PyValueError::new_err(error.to_string())
-        }
+        LedError::Invalid(_) | LedError::TooLong { .. } => PyValueError::new_err(error.to_string()),
         _ => EngineError::new_err(error.to_string()),
     }
 }

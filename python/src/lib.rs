@@ -5,6 +5,7 @@
 //! thread of the engine or of calls waits for the interpreter; a process that was forked from the
 //! one that loaded a model touches nothing of it.
 
+mod allocator;
 mod call;
 mod command;
 mod errors;
@@ -45,5 +46,6 @@ mod _gannet {
     use crate::tokens::Decoder;
 
     #[pymodule_export]
+    #[expect(non_upper_case_globals, reason = "the name that Python gives it")]
     const __version__: &str = env!("CARGO_PKG_VERSION");
 }

@@ -84,11 +84,7 @@ impl Drop for RunningServer {
 
 impl Listening {
     /// Serves `service` at an address.
-    pub fn new(
-        service: Service,
-        (host, port): (&str, u16),
-        all: &OpenListeners,
-    ) -> PyResult<Self> {
+    pub fn new(service: Service, (host, port): (&str, u16), all: &OpenListeners) -> PyResult<Self> {
         let mut runtime = Builder::new_multi_thread();
         let runtime = runtime.worker_threads(THREADS).thread_name("gannet-http").enable_all();
         let runtime = runtime.build().map_err(|error| {

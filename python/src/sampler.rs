@@ -1,9 +1,8 @@
 //! The engine's sampler for logits of the caller.
 
-use crate::errors::EngineError;
 use crate::tokens::{floats, ids};
 use api::SamplingOptions;
-use engine::TokenSampler;
+use engine::{TokenSampler, TokenSet};
 use pyo3::exceptions::PyValueError;
 use pyo3::{PyErr, PyResult, Python, pyclass, pymethods};
 use serde::Deserialize;
@@ -43,7 +42,7 @@ impl Sampler {
     /// The token after `ids`, of which the first `prompt` are the prompt, from its logits.
     fn choose(&self, py: Python<'_>, tokens: &[u8], prompt: usize, logits: &[u8]) -> PyResult<u32> {
         let wrong = |problem: String| -> PyErr { PyValueError::new_err(problem) };
-        let (tokens, logits) = (ids(tokens)?, floats(logits)?);
+        let (tokens, mut logits) = (ids(tokens)?, floats(logits)?);
         if logits.len() != self.vocab_size {
             let (expected, found) = (self.vocab_size, logits.len());
             return Err(wrong(format!("logits: expected {expected} numbers, found {found}")));
@@ -57,9 +56,10 @@ impl Sampler {
             return Err(wrong(format!("token ids: expected numbers below {size}, found {id}")));
         }
         py.detach(|| {
+            let allowed = allowed(&mut logits).map_err(wrong)?;
             let mut sampler = self.sampler.lock().unwrap_or_else(PoisonError::into_inner);
-            let chosen = sampler.choose(&tokens, prompt, &logits, None);
-            chosen.map_err(|error| EngineError::new_err(error.to_string()))
+            let chosen = sampler.choose(&tokens, prompt, &logits, allowed.as_ref());
+            chosen.map_err(|error| wrong(error.to_string()))
         })
     }
 
@@ -67,6 +67,27 @@ impl Sampler {
     fn terms(&self) -> &str {
         &self.terms
     }
+}
+
+/// The tokens whose logits are not minus infinity, where some are; these become finite numbers.
+/// Others than numbers and minus infinity are an error.
+fn allowed(logits: &mut [f32]) -> Result<Option<TokenSet>, String> {
+    if logits.iter().all(|logit| logit.is_finite()) {
+        return Ok(None);
+    }
+    let mut set = TokenSet::new(logits.len());
+    for (id, logit) in (0..).zip(logits) {
+        if logit.is_finite() {
+            set.insert(id);
+        } else if *logit == f32::NEG_INFINITY {
+            *logit = f32::MIN;
+        } else {
+            return Err(format!(
+                "logits: expected numbers or minus infinity, found {logit} at {id}"
+            ));
+        }
+    }
+    Ok(Some(set))
 }
 
 /// The options of sampling with the names of requests.

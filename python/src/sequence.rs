@@ -200,7 +200,8 @@ impl Rows {
         let interface = PyDict::new(py);
         let is_read_only = true;
         interface.set_item("version", 3)?;
-        interface.set_item("typestr", if cfg!(target_endian = "little") { "<f4" } else { ">f4" })?;
+        interface
+            .set_item("typestr", if cfg!(target_endian = "little") { "<f4" } else { ">f4" })?;
         interface.set_item("shape", pyo3::types::PyTuple::new(py, &self.shape)?)?;
         interface.set_item("data", (self.values.as_ptr().addr(), is_read_only))?;
         Ok(interface)

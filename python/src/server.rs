@@ -1,5 +1,6 @@
 //! A loaded model with the routes of the server.
 
+use crate::allocator;
 use crate::call::Call;
 use crate::errors::{self, EngineError};
 use crate::guide::Guide;
@@ -76,7 +77,9 @@ impl Opened {
         server.stop();
         self.listeners.end();
         self.sequences.end();
-        server.close(CLOSE_TIME)
+        let is_free = server.close(CLOSE_TIME);
+        allocator::give_back();
+        is_free
     }
 }
 
@@ -218,8 +221,12 @@ impl Server {
     /// The ids of the tokens with a role.
     fn special_ids(&self) -> PyResult<BTreeMap<&'static str, u32>> {
         let special = self.open()?.engine().service().tokenizer().special;
-        let roles =
-            [("bos", special.bos), ("eos", special.eos), ("pad", special.pad), ("unk", special.unk)];
+        let roles = [
+            ("bos", special.bos),
+            ("eos", special.eos),
+            ("pad", special.pad),
+            ("unk", special.unk),
+        ];
         Ok(roles.into_iter().filter_map(|(role, id)| Some((role, id?))).collect())
     }
 

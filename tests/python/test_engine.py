@@ -253,8 +253,8 @@ def test_closing_gives_the_memory_back():
         load("close" if turn % 2 else "drop")
         gc.collect()
         sizes.append(resident())
-    # The allocator keeps some of the first turns; one model with its cache is more.
-    assert max(sizes[5:]) - sizes[4] < 20 << 20, sizes
+    # A model with its cache takes 75 MB. Threads that have ended leave a few, that later ones use.
+    assert max(sizes[5:]) - sizes[4] < 30 << 20, sizes
     threads = len(os.listdir("/proc/self/task"))
     load("close")
     assert len(os.listdir("/proc/self/task")) == threads

@@ -88,8 +88,8 @@ def test_states_are_saved_and_loaded(llm):
     llm.eval(llm.tokenize(b" France is"))
     llm.load_state(state)
     assert (llm.scores == row).all() and llm.n_tokens == state.n_tokens == 3
-    llm.eval(llm.tokenize(b" Italy is"))
-    assert llm.detokenize([llm.sample(temp=0)]) == b" Rome"
+    llm.eval(llm.tokenize(b" France is"))
+    assert llm.detokenize([llm.sample(temp=0)]) == b" Paris"
     llm.load_state(state)
     assert llm.eval_tokens == state.input_ids
     generated = llm.generate(llm.tokenize(b" France is"), reset=False, temp=0.0)

@@ -30,6 +30,8 @@ def test_the_script_in_the_wheel_is_the_program():
     names = commands(help.stdout)
     assert {"run", "chat", "serve", "batch", "quantize", "bench"} <= set(names)
     for name in names:
+        if name == "help":
+            continue
         shown = run(name, "--help")
         assert shown.returncode == 0 and "Usage: gannet " + name in shown.stdout, name
         if binary:

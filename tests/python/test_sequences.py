@@ -117,6 +117,14 @@ def test_a_sampler_chooses_as_the_engine_does(llm):
         sampler.choose([1], np.zeros(3, np.float32))
     with pytest.raises(ValueError, match="temperature"):
         gannet.Sampler(llm, temperature=-1)
+    row = np.full(2048, -np.inf, np.float32)
+    with pytest.raises(ValueError):
+        sampler.choose([1], row)
+    row[77] = -3
+    assert sampler.choose([1], row) == 77
+    row[5] = np.nan
+    with pytest.raises(ValueError, match="expected numbers or minus infinity, found NaN at 5"):
+        sampler.choose([1], row)
 
 
 def test_a_guide_masks_what_its_grammar_forbids(llm):

@@ -33,8 +33,8 @@ use sha2::{Digest, Sha256};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use text::{
-    ChatTemplate, EncodeOptions, GrammarCompiler, GrammarSource, Matcher, OutputForm, Reasoning, TextAssets, Thinking,
-    Tokenizer, ToolFormat,
+    ChatTemplate, EncodeOptions, GrammarCompiler, GrammarSource, Matcher, OutputForm, Reasoning,
+    TextAssets, Thinking, Tokenizer, ToolFormat,
 };
 
 /// The parts of a service.

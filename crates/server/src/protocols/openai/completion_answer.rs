@@ -328,7 +328,11 @@ mod tests {
     fn prompts_begin_with_a_token_of_unknown_likelihood() {
         let mut lists = TextLogprobs::default();
         let rest = [token("h", b"h", &[]), token("\u{fffd}", b"\xc3", &[])];
-        lists.add_prompt((2, b"<bos>"), &[&rest[..], &[token("x", b"\xa9x", &[])]].concat(), "h\u{e9}x");
+        lists.add_prompt(
+            (2, b"<bos>"),
+            &[&rest[..], &[token("x", b"\xa9x", &[])]].concat(),
+            "h\u{e9}x",
+        );
         assert_eq!(lists.text_offset, [0, 0, 1, 2]);
         assert_eq!(lists.token_logprobs, [None, Some(-0.5), Some(-0.5), Some(-0.5)]);
         assert_eq!((lists.top_logprobs[0].as_ref(), lists.tokens.len()), (None, 4));
