@@ -3,8 +3,8 @@
 //! compiles.
 
 #[allow(unused)]
-#[path = "src/isa/features.rs"]
-mod isa;
+#[path = "src/features.rs"]
+mod features;
 
 use std::env;
 
@@ -14,7 +14,7 @@ type BuiltIsa = (&'static str, bool);
 fn main() {
     println!("cargo::rustc-check-cfg=cfg(every_isa)");
     println!("cargo::rerun-if-changed=build.rs");
-    println!("cargo::rerun-if-changed=src/isa/features.rs");
+    println!("cargo::rerun-if-changed=src/features.rs");
     let (x86, arm) = (x86(), arm());
     for (name, _) in x86.iter().chain(&arm) {
         println!("cargo::rustc-check-cfg=cfg({name})");
@@ -43,10 +43,10 @@ fn main() {
 fn x86() -> [BuiltIsa; 4] {
     #[cfg(target_arch = "x86_64")]
     let here = [
-        isa::features!(Avx2 detected),
-        isa::features!(AvxVnni detected),
-        isa::features!(Avx512 detected),
-        isa::features!(Avx512Vnni detected),
+        features::features!(Avx2 detected),
+        features::features!(AvxVnni detected),
+        features::features!(Avx512 detected),
+        features::features!(Avx512Vnni detected),
     ];
     #[cfg(not(target_arch = "x86_64"))]
     let here = [false; 4];
@@ -57,7 +57,7 @@ fn x86() -> [BuiltIsa; 4] {
 /// Those of Arm, slowest first.
 fn arm() -> [BuiltIsa; 2] {
     #[cfg(target_arch = "aarch64")]
-    let here = [isa::features!(Neon detected), isa::features!(NeonDot detected)];
+    let here = [features::features!(Neon detected), features::features!(NeonDot detected)];
     #[cfg(not(target_arch = "aarch64"))]
     let here = [false; 2];
     let names = ["isa_neon", "isa_neondot"];

@@ -1,12 +1,13 @@
 //! Checks of the project's own rules (`cargo xtask tidy`, and the same as a plain test), counts of
-//! its lines (`cargo xtask lines`) and of the tests that were skipped (`cargo xtask skipped`), and
-//! releases (`cargo xtask release`).
+//! its lines (`cargo xtask lines`) and of the tests that were skipped (`cargo xtask skipped`),
+//! releases (`cargo xtask release`) and packages (`cargo xtask package`).
 //!
-//! Invariant: depends on nothing but the standard library, so that it builds in a second.
+//! Invariant: all but `package` depend on nothing but the standard library.
 
 mod functions;
 mod lines;
 mod markdown;
+mod package;
 mod release;
 mod rules;
 mod rust;
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
         [task] if task == "skipped" => skipped(),
         [task, rest @ ..] if task == "lines" => lines(rest),
         [task, rest @ ..] if task == "release" => release(rest),
+        [task, rest @ ..] if task == "package" => package(rest),
         _ => usage(),
     }
 }
@@ -34,6 +36,7 @@ fn usage() -> ExitCode {
     say(
         "usage: cargo xtask tidy | skipped | lines [--json] [FOLDER] | release VERSION [--dry-run]",
     );
+    package::usage().iter().for_each(|line| say(line));
     ExitCode::from(2)
 }
 
@@ -51,6 +54,19 @@ fn lines(args: &[String]) -> ExitCode {
         }
         Err(error) => {
             say(&format!("error: {}: {error}", folder.display()));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn package(args: &[String]) -> ExitCode {
+    match package::run(&root(), args) {
+        Ok(lines) => {
+            lines.iter().for_each(|line| say(line));
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            say(&format!("error: {error:#}"));
             ExitCode::FAILURE
         }
     }

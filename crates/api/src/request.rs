@@ -112,6 +112,14 @@ pub struct TextRequest {
     pub grammar: Option<GrammarSource>,
 }
 
+impl TextRequest {
+    /// A request for the continuation of a prompt, with the defaults of everything else.
+    pub fn new(prompt: impl Into<Prompt>) -> Self {
+        let sampling = SamplingOptions::default();
+        Self { prompt: prompt.into(), add_special: true, sampling, grammar: None }
+    }
+}
+
 /// A prompt: text or token ids.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Prompt {

@@ -60,8 +60,8 @@ impl Call {
         self.response.lock().is_stream
     }
 
-    /// Whether the body has ended, was cancelled, or its server was closed: nothing is added to what
-    /// readers have not taken.
+    /// Whether the body has ended, was cancelled, or its server was closed: nothing is added to the
+    /// chunks that are still to be taken.
     pub fn has_ended(&self) -> bool {
         self.response.lock().ended
     }

@@ -47,10 +47,16 @@ pub enum OpenError {
     Unpack(io::Error),
     /// The model cannot be loaded.
     #[error(transparent)]
-    Load(#[from] gannet::Error),
+    Load(Box<gannet::Error>),
     /// The threads of calls cannot be started.
     #[error("cannot start the threads of calls: {0}")]
     Threads(io::Error),
+}
+
+impl From<gannet::Error> for OpenError {
+    fn from(error: gannet::Error) -> Self {
+        Self::Load(Box::new(error))
+    }
 }
 
 fn hint(nearest: Option<&str>) -> String {

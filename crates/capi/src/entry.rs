@@ -4,9 +4,9 @@
 //! answers nothing more.
 
 use crate::error::CapiError;
-use crate::ffi::GannetStatus;
 use crate::handles;
 use crate::objects::{EngineObject, OfEngine};
+use crate::status::GannetStatus;
 use std::any::Any;
 use std::cell::RefCell;
 use std::ffi::{CString, c_char};
@@ -118,8 +118,8 @@ mod tests {
         let status = run(|entry| entry.engine(handle)?.running().map(drop));
         assert_eq!(status, GannetStatus::GANNET_STOPPED);
         assert_eq!(plain(7, || panic!("in a function without a status")), 7);
-        drop(other.close());
-        drop(handles::take::<EngineObject>(handle).unwrap());
+        drop(other);
+        handles::take::<EngineObject>(handle).unwrap().close().unwrap();
     }
 
     #[test]

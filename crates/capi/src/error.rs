@@ -1,6 +1,6 @@
 //! Errors of the interface, and the status of each.
 
-use crate::ffi::GannetStatus;
+use crate::status::GannetStatus;
 use calls::{CallError, OpenError};
 
 /// Why a function gives no result.
@@ -38,6 +38,9 @@ pub(crate) enum CapiError {
         "expected version {expected} of the interface, found {found}: compile the program anew"
     )]
     Version { expected: u32, found: u32 },
+    /// Options or a part of a call are not what was expected.
+    #[error(transparent)]
+    Call(CallError),
     /// A model cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
@@ -67,7 +70,7 @@ impl CapiError {
             Self::NullHandle(_) | Self::Freed(_) | Self::WrongKind { .. } | Self::Foreign(_) => {
                 GannetStatus::GANNET_HANDLE
             }
-            Self::Invalid { .. } => GannetStatus::GANNET_INVALID,
+            Self::Invalid { .. } | Self::Call(_) => GannetStatus::GANNET_INVALID,
             Self::TooSmall { .. } => GannetStatus::GANNET_TOO_SMALL,
             Self::TimedOut => GannetStatus::GANNET_TIMEOUT,
             Self::Ended => GannetStatus::GANNET_END,
@@ -85,7 +88,7 @@ impl From<CallError> for CapiError {
     fn from(error: CallError) -> Self {
         match error {
             CallError::Stopped => Self::Stopped,
-            other => Self::Invalid { name: "argument", problem: other.to_string() },
+            other => Self::Call(other),
         }
     }
 }

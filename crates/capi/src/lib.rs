@@ -16,3 +16,4 @@ mod objects;
 mod ready_fd;
 mod render;
 mod sequences;
+pub mod status;

@@ -228,7 +228,7 @@ impl RunningBatch<'_, '_> {
 
     /// Takes back what was pushed.
     fn undo(&mut self) {
-        let pushed = self.sequences.iter_mut().zip(&self.items[..]).zip(&self.before);
+        let pushed = self.sequences.iter_mut().zip(self.items).zip(&self.before);
         for ((sequence, item), (length, prompt)) in pushed {
             // One that is complete cannot be waited for, and one of an engine that has stopped
             // cannot be used again.

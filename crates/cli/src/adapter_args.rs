@@ -50,7 +50,7 @@ fn source(text: &OsStr) -> Result<AdapterSource> {
     let (path, scale) = scaled.unwrap_or((bytes, 1.0));
     check_scale(scale).map_err(anyhow::Error::msg)?;
     Some(path).filter(|path| !path.is_empty()).context("expected a path")?;
-    Ok(AdapterSource { path: PathBuf::from(OsStr::from_bytes(path)), scale })
+    Ok(AdapterSource::new(OsStr::from_bytes(path), scale))
 }
 
 #[cfg(test)]
@@ -58,8 +58,7 @@ mod tests {
     use super::*;
 
     fn check(text: impl AsRef<OsStr>, path: impl AsRef<OsStr>, scale: f32) {
-        let path = PathBuf::from(path.as_ref());
-        assert_eq!(source(text.as_ref()).unwrap(), AdapterSource { path, scale });
+        assert_eq!(source(text.as_ref()).unwrap(), AdapterSource::new(path.as_ref(), scale));
     }
 
     #[test]

@@ -70,6 +70,17 @@ pub(crate) fn leave_hangups() {
 /// Whether SIGHUP is not for this module.
 static LEAVES_HANGUPS: AtomicBool = AtomicBool::new(false);
 
+/// Ends the process as SIGTERM does when standard input ends.
+pub(crate) fn end_with_input() -> std::io::Result<()> {
+    let thread = std::thread::Builder::new().name("gannet-input".into());
+    let reading = thread.spawn(|| {
+        // An input that cannot be read has ended as well.
+        let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+        received(Signal::Terminate);
+    });
+    reading.map(drop)
+}
+
 /// Receives the first signal, which then does not end the process. One watch exists at a time.
 #[derive(Debug)]
 pub(crate) struct Watch {

@@ -56,14 +56,13 @@ impl KvDirArgs {
             Some(bytes) => bytes as u64,
             None => default_size(&folder, 0),
         };
-        Ok(Some(KvDir {
-            write: self.kv_dir_write,
-            write_rate: self.kv_dir_write_rate as u64,
-            min_tokens: self.kv_dir_min_tokens,
-            key: self.kv_dir_key.as_deref().map(key).transpose()?,
-            digests: digests(),
-            ..KvDir::new(folder, max_bytes)
-        }))
+        let mut kv_dir = KvDir::new(folder, max_bytes);
+        kv_dir.write = self.kv_dir_write;
+        kv_dir.write_rate = self.kv_dir_write_rate as u64;
+        kv_dir.min_tokens = self.kv_dir_min_tokens;
+        kv_dir.key = self.kv_dir_key.as_deref().map(key).transpose()?;
+        kv_dir.digests = digests();
+        Ok(Some(kv_dir))
     }
 }
 

@@ -1,35 +1,35 @@
-//! What only some builds have: commands and flags, with the feature of the package that builds each.
+//! What only some builds have: commands and flags, with the feature that builds each.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// A part of the program that a feature builds.
-struct Part {
+struct BuiltPart {
     feature: &'static str,
     is_built: bool,
     commands: &'static [&'static str],
     flags: &'static [&'static str],
 }
 
-const PARTS: [Part; 4] = [
-    Part {
+const PARTS: [BuiltPart; 4] = [
+    BuiltPart {
         feature: "chat",
         is_built: cfg!(feature = "chat"),
         commands: &["chat", "sessions"],
         flags: &[],
     },
-    Part {
+    BuiltPart {
         feature: "hub",
         is_built: cfg!(feature = "hub"),
         commands: &[],
         flags: &["--hub-endpoint"],
     },
-    Part {
+    BuiltPart {
         feature: "serve",
         is_built: cfg!(feature = "serve"),
-        commands: &["serve", "batch", "receipt"],
+        commands: &["serve", "health", "batch", "receipt"],
         flags: &[],
     },
-    Part {
+    BuiltPart {
         feature: "tools",
         is_built: cfg!(feature = "tools"),
         commands: &[
@@ -40,6 +40,7 @@ const PARTS: [Part; 4] = [
             "completions",
             "experts",
             "imatrix",
+            "man",
             "pack",
             "perplexity",
             "quantize",
@@ -88,7 +89,7 @@ mod tests {
             let args = [&["gannet"], args].concat();
             problem(&crate::Cli::command().try_get_matches_from(args).unwrap_err())
         };
-        for Part { feature, is_built, commands: own, flags: own_flags } in PARTS {
+        for BuiltPart { feature, is_built, commands: own, flags: own_flags } in PARTS {
             for name in own {
                 assert_eq!(commands.contains(name), is_built, "{name}");
                 let expected =

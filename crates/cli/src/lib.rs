@@ -5,11 +5,12 @@
 // What a lesser build does not use.
 #![cfg_attr(
     not(all(feature = "chat", feature = "hub", feature = "serve", feature = "tools")),
-    allow(dead_code)
+    allow(dead_code, unused_imports)
 )]
 
 mod adapter_args;
 mod args;
+mod better_model;
 mod builtin;
 mod commands;
 #[cfg(any(feature = "chat", feature = "tools"))]
@@ -19,6 +20,8 @@ mod device;
 mod download;
 mod effective;
 mod elapsed;
+#[cfg(feature = "serve")]
+mod endpoint_args;
 mod exit;
 mod folders;
 mod help;
@@ -63,7 +66,7 @@ use std::path::PathBuf;
 ///
 /// Without --model, the built-in model answers: gannet run "What is the capital of France?"
 #[derive(Debug, Parser)]
-#[command(name = "gannet", version, propagate_version = true, after_help = AFTER_HELP)]
+#[command(name = "gannet", version, propagate_version = true, after_help = after_help())]
 struct Cli {
     /// Settings file, instead of ./gannet.yaml or the one in the user's configuration folder
     #[arg(long, value_name = "FILE", env = "GANNET_CONFIG", hide_env = true)]
@@ -80,15 +83,17 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Run(commands::run::Args),
+    Run(Box<commands::run::Args>),
     #[cfg(feature = "chat")]
-    Chat(commands::chat::Args),
+    Chat(Box<commands::chat::Args>),
     #[cfg(feature = "chat")]
     Sessions(commands::sessions::Args),
     #[cfg(feature = "serve")]
     Serve(Box<commands::serve::Args>),
     #[cfg(feature = "serve")]
-    Batch(commands::batch::Args),
+    Health(commands::health::Args),
+    #[cfg(feature = "serve")]
+    Batch(Box<commands::batch::Args>),
     Inspect(commands::inspect::Args),
     Embed(commands::embed::Args),
     Rerank(commands::rerank::Args),
@@ -126,12 +131,22 @@ enum Command {
     Receipt(commands::receipt::Args),
     #[cfg(feature = "tools")]
     Completions(commands::completions::Args),
+    #[cfg(feature = "tools")]
+    Man(commands::man::Args),
 }
 
-const AFTER_HELP: &str = "\
+fn after_help() -> String {
+    let listed = match cfg!(feature = "serve") {
+        true => "; gannet serve --print-config lists them",
+        false => "",
+    };
+    SETTINGS_AND_CODES.replace("{listed}", listed)
+}
+
+const SETTINGS_AND_CODES: &str = "\
 Settings: flags for models, devices, sampling, caches and serving are keys of gannet.yaml, by their
 long names (temp: 0.7), and in capitals variables (GANNET_TEMP=0.7), for every command that has the
-flag; gannet serve --print-config lists them. Flags override variables, variables override the file.
+flag{listed}. Flags override variables, variables override the file.
 GANNET_LOG sets the log filter, GANNET_ISA the instruction set.
 
 Exit codes: 0 success, 1 an error or a check that found something, 2 wrong usage, 130 Ctrl-C, 143
@@ -203,13 +218,15 @@ fn follow(cli: Cli, effective: &EffectiveSettings, all: &[OsString]) -> Result<(
         Command::Run(args) => commands::run::run(&args),
         #[cfg(feature = "chat")]
         Command::Chat(args) => commands::chat::run(&args, || match given(all)? {
-            Command::Chat(args) => Some(args),
+            Command::Chat(args) => Some(*args),
             _ => None,
         }),
         #[cfg(feature = "chat")]
         Command::Sessions(args) => commands::sessions::run(&args),
         #[cfg(feature = "serve")]
         Command::Serve(args) => commands::serve::run(&args, effective),
+        #[cfg(feature = "serve")]
+        Command::Health(args) => commands::health::run(&args),
         #[cfg(feature = "serve")]
         Command::Batch(args) => commands::batch::run(&args),
         Command::Inspect(args) => commands::inspect::run(&args, effective),
@@ -253,5 +270,7 @@ fn follow(cli: Cli, effective: &EffectiveSettings, all: &[OsString]) -> Result<(
         Command::Receipt(args) => commands::receipt::run(&args),
         #[cfg(feature = "tools")]
         Command::Completions(args) => commands::completions::run(&args, Cli::command()),
+        #[cfg(feature = "tools")]
+        Command::Man(args) => commands::man::run(&args, Cli::command()),
     }
 }

@@ -69,7 +69,8 @@ fn kwargs(think: Option<bool>, effort: Option<&str>) -> Map<String, Value> {
     think.into_iter().chain(effort).collect()
 }
 
-#[cfg(all(test, any(feature = "chat", feature = "tools")))]
+#[cfg(test)]
+#[cfg(any(feature = "chat", feature = "tools"))]
 mod tests {
     use super::*;
     use clap::Parser;

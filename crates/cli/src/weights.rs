@@ -96,7 +96,6 @@ impl MemoryArgs {
 
     /// `options` with these arguments.
     pub fn add_to(&self, options: LoadOptions) -> LoadOptions {
-        let profiles = |folder| ProfileUse { folder, preload: true, record: true };
         LoadOptions {
             pack: self.choice(),
             digests: kv_dir::digests(),
@@ -104,7 +103,7 @@ impl MemoryArgs {
             table_memory: self.table_memory,
             weights_read_threads: self.weights_read_threads,
             simulate_memory: self.simulate_memory,
-            expert_profiles: profile_folder().map(profiles),
+            expert_profiles: profile_folder().map(ProfileUse::new),
             ..options
         }
     }

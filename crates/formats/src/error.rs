@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// Why a checkpoint, or one of its files, could not be read or written.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
     /// The operating system reported an error.
     #[error("cannot {action} {}", path.display())]

@@ -6,6 +6,7 @@ use engine::Timings;
 
 /// A whole answer.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Answer {
     /// The content.
     pub text: String,
@@ -28,6 +29,7 @@ pub struct Answer {
 
 /// A call of a tool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ToolCall {
     /// Identifies the call in the rest of the conversation.
     pub id: String,
@@ -39,6 +41,7 @@ pub struct ToolCall {
 
 /// A piece of an answer.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Delta {
     /// The text that follows the previous piece.
     pub text: String,

@@ -166,9 +166,11 @@ impl Builder {
         adapters(adapters: Vec<AdapterSource>): |it| it.load.adapters = adapters;
         /// Sets the largest number of adapters in memory; 64 by default.
         max_adapters(adapters: usize): |it| it.max_adapters = adapters;
-        /// Sets all options of loading.
+        /// Sets all options of loading, for the program: they change with every version.
+        #[doc(hidden)]
         load_options(options: LoadOptions): |it| it.load = options;
-        /// Sets all options of the engine.
+        /// Sets all options of the engine, for the program: they change with every version.
+        #[doc(hidden)]
         engine_options(options: EngineOptions): |it| it.engine = options;
         /// Sets the name that people and clients see instead of that of the model.
         name(name: impl Into<String>): |it| it.name = Some(name.into());

@@ -10,6 +10,7 @@ use store::{Store, StoreKey, StoreOptions};
 /// A folder in which computed prefixes are kept: they are found again after a restart, and by other
 /// processes. Answers have the same bits with and without it.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct KvDir {
     /// The folder, which is created where there is none.
     pub folder: PathBuf,

@@ -104,6 +104,21 @@
 //!
 //! All methods block the calling thread and must not be called from async code: use
 //! `spawn_blocking` or the [`Service`] there. Nothing is printed.
+//!
+//! # What is stable
+//!
+//! What this page shows is stable, and nothing else of the crates it comes from: as long as the
+//! version is `0.x.y`, only a new `x` breaks it. Structs gain fields with any version, and enums
+//! that are `non_exhaustive` gain variants. So options are made from their defaults or by a
+//! constructor, and patterns of structs end with `..`:
+//!
+//! ```
+//! use gannet::{Prompt, Sampling, TextRequest};
+//!
+//! let sampling = Sampling { max_tokens: Some(20), ..Sampling::default() };
+//! let request = TextRequest { sampling, ..TextRequest::new("The capital of France is") };
+//! assert_eq!(request.prompt, Prompt::Text("The capital of France is".to_owned()));
+//! ```
 
 mod answer;
 mod batch;
@@ -130,9 +145,9 @@ pub use crate::quantize::quantize;
 pub use crate::request::{Messages, Request};
 #[doc(inline)]
 pub use ::api::{
-    ApiError, ChatRequest, Finish as FinishReason, Message, Part, Prompt, Receipt, ReceiptKey,
-    Role, SamplingOptions as Sampling, Service, TextRequest, TokenText, Tool, ToolCall as PastCall,
-    ToolChoice, TopToken, Usage,
+    ApiError, ChatRequest, Finish as FinishReason, Message, ModelDescription, Part, Prompt,
+    Receipt, ReceiptKey, Role, SamplingOptions as Sampling, Service, TextRequest, TokenText, Tool,
+    ToolCall as PastCall, ToolChoice, TopToken, Usage,
 };
 #[doc(inline)]
 pub use ::backend::{Bits, DeviceChoice, Memory, Mode};
@@ -140,9 +155,8 @@ pub use ::backend::{Bits, DeviceChoice, Memory, Mode};
 pub use ::devices::choose as device;
 #[doc(inline)]
 pub use ::engine::{
-    AdapterSource, EngineOptions, Field, KvMemory, LeadOptions, Led, LedError, LoadOptions,
-    ModelInfo, Outputs, PackChoice, ProfileUse, SamplingParams, Speculate, Timings, TokenSampler,
-    Want, WeightsMemory,
+    AdapterSource, DiskWrite, Field, KvMemory, LeadOptions, Led, LedError, ModelInfo, Outputs,
+    PackChoice, ProfileUse, SamplingParams, Speculate, Timings, TokenSampler, Want, WeightsMemory,
 };
 #[doc(inline)]
 pub use ::kernels::kv::KvType;
@@ -151,7 +165,7 @@ pub use ::models::placement::Placement;
 #[doc(inline)]
 pub use ::store::StoreKey;
 #[doc(inline)]
-pub use ::text::GrammarSource;
+pub use ::text::{GrammarSource, ToolFormat};
 
 /// The examples of the README are compiled too.
 #[cfg(doctest)]

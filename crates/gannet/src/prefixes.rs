@@ -37,6 +37,7 @@ impl fmt::Debug for StoredPrefixes {
 
 /// What was taken out of a folder of prefixes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ExportedPrefix {
     /// Tokens of the prompt, from the first on, that the file covers.
     pub tokens: usize,

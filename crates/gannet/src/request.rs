@@ -4,8 +4,8 @@ use crate::answer::Answer;
 use crate::error::Error;
 use crate::setters::setters;
 use api::{
-    ChatRequest, Message, Prompt, ReceiptKey, RequestOptions, SamplingOptions, Service,
-    TextRequest, TextStream,
+    ChatRequest, Message, ReceiptKey, RequestOptions, SamplingOptions, Service, TextRequest,
+    TextStream,
 };
 use serde_json::json;
 
@@ -41,14 +41,7 @@ impl Request {
 
     /// Requests the continuation of a text, without a chat template.
     pub fn complete(prompt: impl Into<String>) -> Self {
-        let prompt = Prompt::Text(prompt.into());
-        TextRequest {
-            prompt,
-            add_special: true,
-            sampling: SamplingOptions::default(),
-            grammar: None,
-        }
-        .into()
+        TextRequest::new(prompt.into()).into()
     }
 
     setters! {

@@ -1,11 +1,7 @@
-//! Which instruction set the kernels use, chosen once at run time, among those that the build script
-//! has chosen.
+//! Which instruction set the kernels use, chosen once at run time among the ones that are
+//! built.
 
-mod features;
-
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-pub(crate) use features::detected;
-pub(crate) use features::{compiled, features};
+pub(crate) use crate::features::features;
 use std::sync::OnceLock;
 
 /// Calls `$body($arg, ...)` inside a function that is compiled for the features of `$set`.
@@ -17,15 +13,7 @@ macro_rules! call_compiled {
     }};
 }
 
-/// The features with whether this CPU has each.
-#[cfg(all(test, every_isa, any(target_arch = "x86_64", target_arch = "aarch64")))]
-macro_rules! listed {
-    ([$($feature:tt)*]) => { vec![$(($feature, detected!([$feature]))),*] };
-}
-
 pub(crate) use call_compiled;
-#[cfg(all(test, every_isa, any(target_arch = "x86_64", target_arch = "aarch64")))]
-use listed;
 
 /// An instruction set with kernels of its own. A value exists only for an instruction set of this
 /// CPU, which is what makes calling the kernels of an `Isa` sound.
@@ -419,11 +407,7 @@ mod tests {
         }
         each_source(concat!(env!("CARGO_MANIFEST_DIR"), "/src").as_ref(), &|path, text| {
             let lists = text.contains("target_feature(") || text.contains("_feature_detected!(");
-            assert!(
-                !lists || path.ends_with("isa/features.rs"),
-                "{} lists features",
-                path.display()
-            );
+            assert!(!lists || path.ends_with("features.rs"), "{} lists features", path.display());
         });
     }
 }

@@ -25,6 +25,7 @@ pub mod compress;
 pub mod conv;
 pub mod delta;
 pub mod elementwise;
+mod features;
 mod fingerprint;
 pub mod hyper;
 mod isa;

@@ -52,6 +52,7 @@ impl StoreOptions {
 
 /// Why a store cannot be opened.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum StoreError {
     /// The folder cannot be used.
     #[error("{folder}: {source}")]

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 /// An error between text and token ids.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum TextError {
     /// A file could not be read.
     #[error("{}: {source}", path.display())]

@@ -19,6 +19,7 @@ struct ReceiptVersion {
 /// A receipt of an answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct Receipt {
     /// Version of the format.
     pub receipt: u32,
@@ -40,6 +41,7 @@ pub struct Receipt {
 /// The files of a model, as SHA-256 in hexadecimal digits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct ReceiptModel {
     /// Digest of the files of the weights, as [`formats::digest_files`] gives it.
     pub weights: String,
@@ -53,6 +55,7 @@ pub struct ReceiptModel {
 /// The parts of a request that decide its answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct ReceiptRequest {
     /// The ids of the prompt.
     pub prompt: IdsDigest,
@@ -72,6 +75,7 @@ pub struct ReceiptRequest {
 /// The answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct ReceiptAnswer {
     /// The generated ids, without a stop id at the end.
     pub ids: IdsDigest,

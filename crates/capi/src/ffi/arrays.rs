@@ -1,10 +1,10 @@
 //! Tokens, prompts, embeddings and scores, in buffers of the caller.
 
-use super::GannetStatus;
 use super::engine::GannetEngine;
 use super::pointers::{Buffer, array, text, texts};
 use crate::error::CapiError;
 use crate::render::render;
+use crate::status::GannetStatus;
 use ::text::EncodeOptions;
 use std::ffi::c_char;
 

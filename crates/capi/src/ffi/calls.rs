@@ -1,12 +1,12 @@
 //! Calls of the server's routes.
 
-use super::GannetStatus;
 use super::engine::GannetEngine;
 use super::pointers::{SizedStruct, array, check, give, give_if_asked, give_struct, text};
 use crate::entry::EntryContext;
 use crate::error::CapiError;
 use crate::handles;
 use crate::objects::{CallObject, ChunkObject};
+use crate::status::GannetStatus;
 use std::ffi::c_char;
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,10 +1,10 @@
 //! Opening, describing and closing a model.
 
 use super::pointers::{Buffer, SizedStruct, check, give, give_struct, text};
-use super::{GANNET_API_VERSION, GannetStatus};
 use crate::error::CapiError;
 use crate::handles;
 use crate::objects::EngineObject;
+use crate::status::{GANNET_API_VERSION, GannetStatus};
 use ::calls::{LocalServer, OpenOptions};
 use std::ffi::c_char;
 use std::sync::Arc;

@@ -25,9 +25,4 @@ pub mod calls;
 pub mod engine;
 mod pointers;
 pub mod sequences;
-pub mod status;
-
-pub use status::GannetStatus;
-
-/// The version of the interface, for `gannet_open`. It grows when a program must be compiled anew.
-pub const GANNET_API_VERSION: u32 = 1;
+pub mod texts;

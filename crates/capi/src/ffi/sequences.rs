@@ -1,6 +1,5 @@
 //! Sequences that the caller leads: tokens in, logits out.
 
-use super::GannetStatus;
 use super::engine::GannetEngine;
 use super::pointers::{Buffer, SizedStruct, array, check, give, give_struct, options};
 use crate::entry::EntryContext;
@@ -8,6 +7,7 @@ use crate::error::CapiError;
 use crate::handles;
 use crate::objects::OfEngine;
 use crate::sequences::{BatchItem, SamplerObject, SequenceObject, push_batch};
+use crate::status::GannetStatus;
 use gannet::{LeadOptions, SamplingParams, Want};
 use std::ptr;
 use std::sync::Arc;

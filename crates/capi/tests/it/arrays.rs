@@ -1,8 +1,8 @@
 //! Arrays in buffers of the caller.
 
 use super::{Opened, last_error, ok};
-use capi::ffi::GannetStatus;
 use capi::ffi::arrays::*;
+use capi::status::GannetStatus;
 use gannet::Engine;
 use std::ptr;
 

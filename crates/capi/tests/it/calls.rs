@@ -1,11 +1,11 @@
 //! Calls through the interface.
 
 use super::{OPTIONS, Opened, body, call, last_error, next, ok, open};
-use capi::ffi::GannetStatus;
 use capi::ffi::calls::{
     gannet_call_cancel, gannet_call_fd, gannet_call_free, gannet_call_method, gannet_call_status,
 };
 use capi::ffi::engine::{gannet_check, gannet_close};
+use capi::status::GannetStatus;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::BorrowedFd;
 use std::ptr;

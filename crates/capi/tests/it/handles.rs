@@ -4,8 +4,9 @@ use super::{Opened, call, last_error, ok, open};
 use capi::ffi::arrays::{gannet_detokenize, gannet_embed, gannet_tokenize};
 use capi::ffi::calls::*;
 use capi::ffi::engine::*;
-use capi::ffi::status::{gannet_api_version, gannet_version};
-use capi::ffi::{GANNET_API_VERSION, GannetStatus};
+use capi::ffi::sequences::*;
+use capi::ffi::texts::{gannet_api_version, gannet_version};
+use capi::status::{GANNET_API_VERSION, GannetStatus};
 use std::ffi::CStr;
 use std::ptr;
 
@@ -14,6 +15,11 @@ fn all_with(handle: usize) -> Vec<GannetStatus> {
     let engine = ptr::without_provenance_mut::<GannetEngine>(handle);
     let call = ptr::without_provenance_mut::<GannetCallHandle>(handle);
     let owner = ptr::without_provenance_mut(handle);
+    let sequence = ptr::without_provenance_mut::<GannetSequence>(handle);
+    let sampler = ptr::without_provenance_mut::<GannetSampler>(handle);
+    let (mut begun, mut made) = (ptr::null_mut(), ptr::null_mut());
+    let size = size_of::<GannetSamplerOptions>();
+    let mut sampling = GannetSamplerOptions { size, ..Default::default() };
     let path = "/v1/models";
     let (mut started, mut number, mut ids) = (ptr::null_mut(), 0, [0u32; 8]);
     let (mut vectors, text, lengths) = ([0f32; 8], path.as_ptr().cast(), [path.len()]);
@@ -37,8 +43,28 @@ fn all_with(handle: usize) -> Vec<GannetStatus> {
             gannet_call_cancel(call),
             gannet_call_free(call),
             gannet_chunk_free(&mut owned),
+            gannet_sequence_new(engine, ptr::null(), &mut begun),
+            gannet_sequence_push(sequence, ids.as_ptr(), 1, 0, nowhere.cast(), 0, nowhere),
+            gannet_sequence_fork(sequence, &mut begun),
+            gannet_sequence_truncate(sequence, 0),
+            gannet_sequence_tokens(sequence, nowhere.cast(), 0, nowhere),
+            gannet_sequence_free(sequence),
+            gannet_sampler_defaults(engine, &mut sampling),
+            gannet_sampler_new(engine, ptr::null(), &mut made),
+            gannet_sampler_free(sampler),
+            push_one(sequence, sampler),
             gannet_close(engine),
         ]
+    }
+}
+
+/// Pushes a token in a batch of one.
+fn push_one(sequence: *mut GannetSequence, sampler: *mut GannetSampler) -> GannetStatus {
+    let (token, length, mut chosen) = (1, 1, 0);
+    let ids = &raw const token;
+    // SAFETY: arrays of one value.
+    unsafe {
+        gannet_push_batch(1, &sequence, &ids, &length, &sampler, &mut chosen, ptr::null_mut())
     }
 }
 

@@ -6,12 +6,13 @@ mod calls;
 mod handles;
 mod header;
 mod programs;
+mod sequences;
 
 use capi::ffi::calls::{GannetCallHandle, GannetChunk, gannet_call, gannet_call_next};
 use capi::ffi::calls::{gannet_call_free, gannet_chunk_free};
 use capi::ffi::engine::{GannetEngine, gannet_close, gannet_open};
-use capi::ffi::status::gannet_last_error;
-use capi::ffi::{GANNET_API_VERSION, GannetStatus};
+use capi::ffi::texts::gannet_last_error;
+use capi::status::{GANNET_API_VERSION, GannetStatus};
 use std::ffi::CStr;
 use std::ptr;
 

@@ -23,20 +23,12 @@ fn library() -> PathBuf {
     found.unwrap_or_else(|| panic!("{name} is not beside {}", test.display()))
 }
 
-fn has(program: &str) -> bool {
-    let found = Command::new(program).arg("--version").output().is_ok();
-    if !found {
-        println!("skipped: {program} is not installed");
-    }
-    found
-}
-
 /// Compiles `source` with every compiler, and runs each program with `arguments` and `input`.
 fn run(source: &Path, arguments: &[&str], input: &str) -> Vec<Output> {
     let folder = tempfile::tempdir().unwrap();
     let name = format!("libgannet{}", std::env::consts::DLL_SUFFIX);
     std::os::unix::fs::symlink(library(), folder.path().join(name)).unwrap();
-    let compilers = COMPILERS.iter().filter(|(compiler, _)| has(compiler));
+    let compilers = COMPILERS.iter().filter(|(compiler, _)| fixtures::program(compiler));
     let ran = compilers.map(|(compiler, flags)| {
         let program = folder.path().join(compiler);
         let compiled = Command::new(compiler)
@@ -73,9 +65,37 @@ fn check(example: &str, arguments: &[&str], input: &str, expected: &str) {
 
 #[test]
 fn a_chat_in_c_answers_and_remembers() {
-    let answers = "Hello, Tom!\nYour name is Tom.\n";
+    let answers = "Nice to meet you, Tom!\nYour name is Tom.\n";
     let input = "My name is Tom.\nWhat is my name?\n";
     check("chat.c", &[r#"{"model": "builtin", "threads": 1}"#], input, answers);
+}
+
+#[test]
+fn a_batch_in_c_continues_texts_of_different_lengths() {
+    let input = "The capital of France is\n3 + 4 =\n";
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tiny/model");
+    let engine = gannet::Engine::builder().threads(1).load(path).unwrap();
+    let continued = |text: &str| {
+        let request = gannet::Request::complete(text).temperature(0.0).max_tokens(32);
+        format!("{text}|{}\n", engine.answer(request).unwrap().text)
+    };
+    let expected = input.lines().map(continued).collect::<String>();
+    check("batch.c", &[r#"{"model": "builtin", "threads": 1}"#], input, &expected);
+}
+
+#[test]
+fn a_beam_search_in_c_finds_no_less_than_the_most_likely_tokens() {
+    let source = root().join("examples/c/beam_search.c");
+    let arguments = ["The capital of France is", r#"{"model": "builtin", "threads": 1}"#];
+    let outputs = run(&source, &arguments, "");
+    let texts: Vec<String> =
+        outputs.into_iter().map(|it| String::from_utf8(it.stdout).unwrap()).collect();
+    assert!(texts.windows(2).all(|pair| pair[0] == pair[1]), "a search repeats: {texts:?}");
+    let Some(text) = texts.first() else { return };
+    assert!(text.contains(" Paris."), "{text}");
+    let scores = text.lines().map(|line| line.split(' ').next().unwrap().parse::<f64>().unwrap());
+    let scores: Vec<f64> = scores.collect();
+    assert!(scores.len() == 3 && scores.is_sorted_by(|a, b| a >= b), "{text}");
 }
 
 #[test]
@@ -107,7 +127,7 @@ fn programs_of_the_documentation_run() {
 
 #[test]
 fn only_names_of_the_interface_are_exported() {
-    if !cfg!(target_os = "linux") || !has("nm") {
+    if !cfg!(target_os = "linux") || !fixtures::program("nm") {
         return;
     }
     let listed = Command::new("nm").args(["-D", "--defined-only"]).arg(library()).output().unwrap();
@@ -117,7 +137,8 @@ fn only_names_of_the_interface_are_exported() {
     assert!(other.is_empty(), "{other:?}");
     let header = fs::read_to_string(root().join("crates/capi/include/gannet.h")).unwrap();
     for name in &names {
-        assert!(header.contains(&format!(" {name}(")), "{name} is not in the header");
+        let is_there = [' ', '*'].iter().any(|it| header.contains(&format!("{it}{name}(")));
+        assert!(is_there, "{name} is not in the header");
     }
     assert!(names.len() > 15, "{names:?}");
 }

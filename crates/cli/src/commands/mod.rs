@@ -19,11 +19,15 @@ pub(crate) mod devices;
 pub(crate) mod embed;
 #[cfg(feature = "tools")]
 pub(crate) mod experts;
+#[cfg(feature = "serve")]
+pub(crate) mod health;
 #[cfg(feature = "tools")]
 pub(crate) mod imatrix;
 pub(crate) mod inspect;
 #[cfg(feature = "tools")]
 mod likelihood;
+#[cfg(feature = "tools")]
+pub(crate) mod man;
 #[cfg(feature = "tools")]
 pub(crate) mod pack;
 #[cfg(feature = "tools")]

@@ -1,6 +1,7 @@
 //! `gannet run`: one prompt, one answer.
 
 use crate::args::{SamplingArgs, SpeculateArgs};
+use crate::better_model;
 use crate::input::TextSource;
 use crate::load::{LoadedModel, SourceArgs};
 use crate::new_file::NewFile;
@@ -15,12 +16,13 @@ use api::{
     TextStream,
 };
 use engine::{EngineOptions, KvMemory};
+use std::io::{IsTerminal, stderr};
 use std::path::PathBuf;
 
 /// Answer one prompt
 ///
 /// Prints the answer, and nothing else, on standard output. Reasoning is shown dimmed on standard
-/// error, where it is a terminal.
+/// error, where it is a terminal; so is which model would answer better, where none is named.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The prompt, `-` for standard input [default: standard input]
@@ -70,6 +72,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let prompt = source.read("run", missing)?;
     for path in args.output.iter().chain(&args.receipt) {
         NewFile::check(path, args.force)?;
+    }
+    if !args.source.names_model() && stderr().is_terminal() {
+        output::note(better_model::hint());
     }
     let speculate = args.speculate.speculate;
     let options = EngineOptions { running: 1, speculate, ..EngineOptions::default() };

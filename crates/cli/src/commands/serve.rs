@@ -4,6 +4,7 @@ mod adapter_folder;
 mod limits;
 mod listen;
 mod models;
+mod notify;
 mod routes;
 mod served_model;
 mod state_dir;
@@ -20,6 +21,7 @@ use anyhow::{Context, Result, bail};
 use limits::{ClientArgs, ConnectionArgs};
 use listen::ListenArgs;
 use models::{ModelsArgs, SharedSettings};
+use notify::{ServiceState, notify};
 use routes::RouteArgs;
 use served_model::ServedArgs;
 use server::{Listener, ModelCollection, ServedModels, ServerOptions};
@@ -46,6 +48,10 @@ pub(crate) struct Args {
     /// Replace an existing file of --print-config
     #[arg(long, requires = "print_config")]
     force: bool,
+    /// End as after SIGTERM when standard input ends, which it does at the latest when the program
+    /// that holds its other end is gone
+    #[arg(long)]
+    stop_at_eof: bool,
     #[command(flatten)]
     listen: ListenArgs,
     #[command(flatten)]
@@ -94,6 +100,9 @@ pub(crate) fn run(args: &Args, effective: &EffectiveSettings) -> Result<()> {
     if args.clients.has_file() || args.listen.has_files() {
         interrupt::leave_hangups();
     }
+    if args.stop_at_eof {
+        interrupt::end_with_input().context("--stop-at-eof: cannot start a thread")?;
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -119,8 +128,11 @@ pub(crate) fn run(args: &Args, effective: &EffectiveSettings) -> Result<()> {
             (models, Some(loaded))
         }
     };
+    // Watched before anybody learns that the server runs, and may end it.
+    let watch = Watch::new();
     addresses.iter().for_each(|address| note(format_args!("listening on {address}")));
-    let ended = runtime.block_on(serve(listener, models, options));
+    notify(ServiceState::Ready);
+    let ended = runtime.block_on(serve(listener, models, options, watch));
     // The engine stops with the last of the server's tasks, the trace writer with the engine.
     runtime.shutdown_timeout(SHUTDOWN_TIME);
     if let Some(loaded) = loaded {
@@ -173,12 +185,17 @@ fn open_slot_files(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-async fn serve(listener: Listener, models: ServedModels, options: ServerOptions) -> Result<()> {
+async fn serve(
+    listener: Listener,
+    models: ServedModels,
+    options: ServerOptions,
+    mut watch: Watch,
+) -> Result<()> {
     static SIGNAL: OnceLock<Signal> = OnceLock::new();
-    let mut watch = Watch::new();
     let shutdown = async move {
         let signal = watch.wait().await;
         let _ = SIGNAL.set(signal);
+        notify(ServiceState::Stopping);
         note("shutting down; a second Ctrl-C exits at once");
         // The watch is dropped here: a second signal ends the process.
     };

@@ -111,7 +111,8 @@ fn a_file_of_the_folder_has_no_setting_that_only_the_user_gives() {
 
 /// Flags of `serve`, and of programs as a whole, that are not settings: what one call does, and the
 /// opposites of settings.
-const NOT_SETTINGS: [&str; 6] = ["config", "print-config", "json", "slots", "metrics", "force"];
+const NOT_SETTINGS: [&str; 7] =
+    ["config", "print-config", "json", "slots", "metrics", "force", "stop-at-eof"];
 
 #[test]
 fn every_flag_of_the_server_is_a_setting() {

@@ -5,8 +5,9 @@ use std::ffi::OsString;
 
 /// What the names of variables begin with.
 const START: &str = "GANNET_";
-/// Variables that are not settings, `GANNET_BIN` of the tests from outside among them.
-const OTHERS: [&str; 4] = ["GANNET_BIN", "GANNET_CONFIG", "GANNET_ISA", "GANNET_LOG"];
+/// Variables that are not settings, those of the tests from outside among them.
+const OTHERS: [&str; 5] =
+    ["GANNET_BIN", "GANNET_CONFIG", "GANNET_FIRST", "GANNET_ISA", "GANNET_LOG"];
 /// Most characters to change in a name that is taken for a misspelt one.
 const MISSPELT: usize = 2;
 

@@ -17,6 +17,8 @@ mod files;
 mod gannet;
 #[cfg(unix)]
 mod guarding;
+#[cfg(unix)]
+mod health;
 mod imatrix;
 mod malformed;
 mod many_models;

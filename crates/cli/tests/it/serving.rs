@@ -7,7 +7,7 @@ use kernels::{ISA_VARIABLE, Isa};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::process::{Child, ChildStderr, ChildStdin, Command, Stdio};
 
 /// A server with `args`, of the built-in model if they name none.
 pub struct Server {
@@ -35,7 +35,8 @@ impl Server {
         Self::run(command, &[&["--port", "0"], args].concat())
     }
 
-    fn run(mut command: Command, args: &[&str]) -> Self {
+    /// As [`start_anywhere`](Self::start_anywhere), by this command.
+    pub fn run(mut command: Command, args: &[&str]) -> Self {
         command.arg("serve").args(args).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let err = BufReader::new(child.stderr.take().unwrap());
@@ -80,8 +81,18 @@ impl Server {
         assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
     }
 
-    pub fn end(mut self, signal: &str) -> (Option<i32>, String) {
+    /// The other end of its standard input, if that is a pipe.
+    pub fn take_input(&mut self) -> Option<ChildStdin> {
+        self.child.stdin.take()
+    }
+
+    pub fn end(self, signal: &str) -> (Option<i32>, String) {
         self.signal(signal);
+        self.end_by_itself()
+    }
+
+    /// Waits for its end.
+    pub fn end_by_itself(mut self) -> (Option<i32>, String) {
         let code = self.child.wait().unwrap().code();
         let mut log = std::mem::take(&mut self.log);
         self.err.read_to_string(&mut log).unwrap();

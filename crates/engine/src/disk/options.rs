@@ -5,6 +5,7 @@ use store::Store;
 
 /// Which computed blocks are stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum DiskWrite {
     /// What is read faster than it is computed.
     #[default]

@@ -16,11 +16,19 @@ pub const MAX_ADAPTER_SCALE: f32 = 1e4;
 
 /// An adapter that is loaded with a model, and applied unless a request names others.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct AdapterSource {
     /// A folder in the form of PEFT, or a `.gguf` file.
     pub path: PathBuf,
     /// Factor of what it adds, beyond its own.
     pub scale: f32,
+}
+
+impl AdapterSource {
+    /// The adapter at `path`, with `scale` as the factor beyond its own.
+    pub fn new(path: impl Into<PathBuf>, scale: f32) -> Self {
+        Self { path: path.into(), scale }
+    }
 }
 
 /// An adapter that was read for a loaded model.

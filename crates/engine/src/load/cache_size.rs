@@ -6,6 +6,7 @@ use backend::FreeMemory;
 
 /// Memory for the KV cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum KvMemory {
     /// Memory for one sequence of the longest context.
     #[default]

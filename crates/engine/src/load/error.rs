@@ -2,6 +2,7 @@
 
 /// An error of the engine.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
     /// The model cannot be loaded or run.
     #[error(transparent)]

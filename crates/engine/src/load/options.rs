@@ -136,6 +136,7 @@ pub const TABLE_MEMORY: usize = 1 << 30;
 
 /// Memory for weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum WeightsMemory {
     /// All weights are in memory if they fit beside KV cache and workspace, else what is available
     /// less these and less the larger of 2 GiB and a tenth.
@@ -149,6 +150,7 @@ pub enum WeightsMemory {
 
 /// Which file of packed weights a model is loaded with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum PackChoice {
     /// None: weights are packed from the model's files.
     #[default]

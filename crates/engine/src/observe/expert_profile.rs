@@ -22,6 +22,7 @@ const EARLIER: f64 = 0.5;
 
 /// Where profiles are, and what they are used for.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ProfileUse {
     /// The folder of all profiles.
     pub folder: PathBuf,
@@ -29,6 +30,13 @@ pub struct ProfileUse {
     pub preload: bool,
     /// Whether the counts of this run are merged with earlier ones at the end.
     pub record: bool,
+}
+
+impl ProfileUse {
+    /// Profiles in `folder` that are used at the start and merged with this run at the end.
+    pub fn new(folder: impl Into<PathBuf>) -> Self {
+        Self { folder: folder.into(), preload: true, record: true }
+    }
 }
 
 /// How often tokens have chosen each expert.

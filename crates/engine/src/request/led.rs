@@ -26,6 +26,7 @@ const IDLE: Duration = Duration::from_secs(600);
 
 /// The outputs of a push.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Want {
     /// None: the tokens are computed and stay in the cache.
     Nothing,
@@ -87,6 +88,7 @@ impl Default for LeadOptions {
 /// Why a led sequence does not do what was requested. It has the tokens that it had before, and the
 /// next push computes what is not in the cache of them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum LedError {
     /// An argument is out of range.
     #[error("{0}")]

@@ -7,6 +7,7 @@ pub const MAX_DRAFTED: usize = 16;
 
 /// How the next tokens of a request are drafted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Speculate {
     /// Not at all.
     Off,

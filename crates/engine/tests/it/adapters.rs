@@ -67,7 +67,7 @@ pub fn write_adapter(
 }
 
 fn source(folder: &Path, scale: f32) -> AdapterSource {
-    AdapterSource { path: folder.to_owned(), scale }
+    AdapterSource::new(folder, scale)
 }
 
 /// The logits of the last of some tokens.

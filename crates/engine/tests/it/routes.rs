@@ -25,14 +25,14 @@ fn profiles_change_time_only() {
         let identity = resident.settings().checkpoint.clone();
         let expected = bits(resident);
         let least = least(&checkpoint, &streamed(mode));
-        let limited = |memory: usize, preload: bool| LoadOptions {
-            weights_memory: WeightsMemory::Bytes(memory),
-            expert_profiles: Some(ProfileUse {
-                folder: folder.path().to_owned(),
-                preload,
-                record: true,
-            }),
-            ..streamed(mode)
+        let limited = |memory: usize, preload: bool| {
+            let mut profiles = ProfileUse::new(folder.path());
+            profiles.preload = preload;
+            LoadOptions {
+                weights_memory: WeightsMemory::Bytes(memory),
+                expert_profiles: Some(profiles),
+                ..streamed(mode)
+            }
         };
         let path = ExpertProfile::path(folder.path(), &identity);
         let mut tokens = 0.0;

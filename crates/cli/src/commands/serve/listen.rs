@@ -1,31 +1,19 @@
 //! The addresses that `gannet serve` listens on.
 
+use crate::endpoint_args::{EndpointArgs, HOST, PORT};
 use crate::exit::WrongUsage;
 use anyhow::{Context, Result, bail};
 use server::{Listener, Tls, UnixSocket};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use tokio::net::TcpListener;
-
-/// The default address.
-const HOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-/// The default port.
-const PORT: u16 = 8080;
 
 /// Arguments for addresses and TLS.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Listening")]
 pub(super) struct ListenArgs {
-    /// Address to listen on; may be repeated, or hold several separated by commas
-    /// [default: 127.0.0.1]
-    #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
-    host: Vec<IpAddr>,
-    /// Port to listen on at every address, 0 for any free port [default: 8080]
-    #[arg(long, value_name = "PORT")]
-    port: Option<u16>,
-    /// Unix socket to listen on, instead of the port unless --host or --port is given
-    #[arg(long, value_name = "PATH")]
-    unix: Option<PathBuf>,
+    #[command(flatten)]
+    endpoint: EndpointArgs,
     /// Permissions of the Unix socket, in octal
     #[arg(long, value_name = "MODE", default_value = "600", value_parser = mode)]
     unix_mode: u32,
@@ -41,9 +29,9 @@ impl ListenArgs {
     /// Settings that are in effect without being given.
     pub fn chosen(&self) -> Vec<(&'static str, String)> {
         let mut chosen = Vec::new();
-        if self.listens_on_tcp() {
-            chosen.extend(self.host.is_empty().then(|| ("host", HOST.to_string())));
-            chosen.extend(self.port.is_none().then(|| ("port", PORT.to_string())));
+        if self.endpoint.listens_on_tcp() {
+            chosen.extend(self.endpoint.host.is_empty().then(|| ("host", HOST.to_string())));
+            chosen.extend(self.endpoint.port.is_none().then(|| ("port", PORT.to_string())));
         }
         chosen
     }
@@ -53,16 +41,12 @@ impl ListenArgs {
         self.tls_cert.is_some()
     }
 
-    fn listens_on_tcp(&self) -> bool {
-        self.unix.is_none() || !self.host.is_empty() || self.port.is_some()
-    }
-
     /// Binds the addresses, and returns them as clients know them. `open` says that clients need
     /// no key.
     pub async fn listen(&self, open: bool) -> Result<(Listener, Vec<String>)> {
         let tls = self.tls()?;
         let (mut listener, mut addresses) = (Listener::default(), Vec::new());
-        if self.listens_on_tcp() {
+        if self.endpoint.listens_on_tcp() {
             let scheme = if tls.is_some() { "https" } else { "http" };
             for (host, tcp) in self.bind().await? {
                 addresses.push(format!("{scheme}://{}", tcp.local_addr()?));
@@ -72,7 +56,7 @@ impl ListenArgs {
             }
         }
         listener.tls = tls;
-        if let Some(path) = &self.unix {
+        if let Some(path) = &self.endpoint.unix {
             let socket = UnixSocket::bind(path, self.unix_mode);
             let cannot = || format!("cannot listen on the Unix socket {}", path.display());
             listener.unix = Some(socket.with_context(cannot)?);
@@ -83,25 +67,20 @@ impl ListenArgs {
 
     /// Binds every address at one port: the given one, or a free one of the first address.
     async fn bind(&self) -> Result<Vec<(IpAddr, TcpListener)>> {
-        let mut port = self.port.unwrap_or(PORT);
-        let hosts = if self.host.is_empty() { &[HOST][..] } else { &self.host };
-        let mut bound = Vec::new();
-        for (at, &host) in hosts.iter().enumerate() {
-            if hosts[..at].contains(&host) {
-                continue;
-            }
-            let address = SocketAddr::from((host, port));
+        let (mut bound, mut port) = (Vec::new(), None);
+        for mut address in self.endpoint.sockets() {
+            address.set_port(port.unwrap_or(address.port()));
             let tcp = TcpListener::bind(address).await;
             let tcp = tcp.with_context(|| format!("cannot listen on {address}"))?;
-            port = tcp.local_addr()?.port();
-            bound.push((host, tcp));
+            port = Some(tcp.local_addr()?.port());
+            bound.push((address.ip(), tcp));
         }
         Ok(bound)
     }
 
     fn tls(&self) -> Result<Option<Tls>> {
         match (&self.tls_cert, &self.tls_key) {
-            (Some(_), Some(_)) if !self.listens_on_tcp() => {
+            (Some(_), Some(_)) if !self.endpoint.listens_on_tcp() => {
                 bail!(WrongUsage::new("--tls-cert: expected --port too, found only a Unix socket"))
             }
             (Some(cert), Some(key)) => Ok(Some(Tls::load(cert, key)?)),

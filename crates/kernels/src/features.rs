@@ -5,29 +5,29 @@
 /// for an instruction set expand from it.
 macro_rules! features {
     (Avx2 $then:ident $($rest:tt)*) => {
-        $crate::isa::$then! { ["avx2" "fma" "f16c"] $($rest)* }
+        $crate::features::$then! { ["avx2" "fma" "f16c"] $($rest)* }
     };
     (AvxVnni $then:ident $($rest:tt)*) => {
-        $crate::isa::$then! { ["avx2" "fma" "f16c" "avxvnni"] $($rest)* }
+        $crate::features::$then! { ["avx2" "fma" "f16c" "avxvnni"] $($rest)* }
     };
     (Avx512 $then:ident $($rest:tt)*) => {
-        $crate::isa::$then! {
+        $crate::features::$then! {
             ["avx2" "fma" "f16c" "avx512f" "avx512bw" "avx512vl" "avx512dq"] $($rest)*
         }
     };
     (Avx512Vnni $then:ident $($rest:tt)*) => {
-        $crate::isa::$then! {
+        $crate::features::$then! {
             ["avx2" "fma" "f16c" "avx512f" "avx512bw" "avx512vl" "avx512dq" "avx512vnni"] $($rest)*
         }
     };
     (Avx512Bf16 $then:ident $($rest:tt)*) => {
-        $crate::isa::$then! {
+        $crate::features::$then! {
             ["avx2" "fma" "f16c" "avx512f" "avx512bw" "avx512vl" "avx512dq" "avx512vnni"
              "avx512bf16"] $($rest)*
         }
     };
-    (Neon $then:ident $($rest:tt)*) => { $crate::isa::$then! { ["neon"] $($rest)* } };
-    (NeonDot $then:ident $($rest:tt)*) => { $crate::isa::$then! { ["neon" "dotprod"] $($rest)* } };
+    (Neon $then:ident $($rest:tt)*) => { $crate::features::$then! { ["neon"] $($rest)* } };
+    (NeonDot $then:ident $($rest:tt)*) => { $crate::features::$then! { ["neon" "dotprod"] $($rest)* } };
 }
 
 /// Compiles a function for features: `features! { Avx2 compiled fn kernel() { ... } }`.
@@ -48,6 +48,14 @@ macro_rules! detected {
     ([$($feature:tt)*]) => { true $(&& std::arch::is_aarch64_feature_detected!($feature))* };
 }
 
+/// The features with whether this CPU has each.
+#[cfg(all(test, feature = "every-isa", any(target_arch = "x86_64", target_arch = "aarch64")))]
+macro_rules! listed {
+    ([$($feature:tt)*]) => { vec![$(($feature, $crate::features::detected!([$feature]))),*] };
+}
+
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(crate) use detected;
+#[cfg(all(test, feature = "every-isa", any(target_arch = "x86_64", target_arch = "aarch64")))]
+pub(crate) use listed;
 pub(crate) use {compiled, features};
