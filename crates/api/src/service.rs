@@ -5,7 +5,7 @@ use crate::cache_report::PromptPast;
 use crate::cache_watch::{CacheWatch, KnownCaller};
 use crate::caller_part::{CallerDigest, CallerPart, PartDigest};
 use crate::card::ModelCard;
-use crate::constraint::compile;
+use crate::constraint::{compile, wrong};
 use crate::constraint_builder::ConstraintBuilder;
 use crate::conversation::{ChatRenderer, ChatTerms};
 use crate::description::ModelDescription;
@@ -27,14 +27,14 @@ use crate::turn_encoding::ModelDigest;
 use crate::turn_records::TurnRecords;
 use crate::usage_counter::UsageCounter;
 use backend::AdapterSet;
-use engine::{EngineHandle, Generation, GrammarRef, ModelInfo, ModelTask, Request};
+use engine::{EngineHandle, Field, Generation, GrammarRef, ModelInfo, ModelTask, Request};
 use formats::GenerationDefaults;
 use sha2::{Digest, Sha256};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use text::{
-    ChatTemplate, EncodeOptions, GrammarCompiler, OutputForm, Reasoning, TextAssets, Thinking,
-    Tokenizer, ToolFormat,
+    ChatTemplate, EncodeOptions, GrammarCompiler, GrammarSource, Matcher, OutputForm, Reasoning,
+    TextAssets, Thinking, Tokenizer, ToolFormat,
 };
 
 /// The parts of a service.
@@ -317,6 +317,17 @@ impl Service {
             prepared.request.constraint = Some(constraint);
         }
         Ok(prepared)
+    }
+
+    /// Returns the state of a text before its first token in the grammar `source`, for callers that
+    /// choose tokens themselves.
+    ///
+    /// # Errors
+    /// If the grammar cannot be compiled.
+    pub fn matcher(&self, source: &GrammarSource) -> Result<Matcher, ApiError> {
+        let compiled = self.grammars.compile(source, Thinking::None);
+        let compiled = compiled.map_err(|error| wrong(Field::Constraint, &error))?;
+        Ok(compiled.start())
     }
 
     /// Submits a prepared request. `choice` is added to the seed, if there is one, so that choices

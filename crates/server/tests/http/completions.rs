@@ -74,6 +74,32 @@ async fn logprobs_are_parallel_lists() {
 }
 
 #[tokio::test]
+async fn ids_of_tokens_are_returned_and_name_them() {
+    let server = Server::start([Act::Say("ab")]).await;
+    let body = json!({
+        "prompt": "x", "echo": true, "logprobs": 0, "return_token_ids": true,
+        "return_tokens_as_token_ids": true,
+    });
+    let answer = ok(server.post(PATH, &body).await).await;
+    let (choice, said) = (&answer["choices"][0], ids("ab"));
+    assert_eq!(choice["token_ids"], json!(said));
+    let named = [vec![BOS], ids("x"), said.clone()].concat();
+    let named: Vec<String> = named.iter().map(|id| format!("token_id:{id}")).collect();
+    assert_eq!(choice["logprobs"]["tokens"], json!(named));
+
+    let server = Server::start([Act::Say("ab")]).await;
+    let body = json!({"prompt": "x", "stream": true, "return_token_ids": true});
+    let chunks = events(server.post(PATH, &body).await).await;
+    let came: Vec<u64> = chunks
+        .iter()
+        .filter_map(|chunk| chunk["choices"][0]["token_ids"].as_array())
+        .flatten()
+        .filter_map(Value::as_u64)
+        .collect();
+    assert_eq!(came, said.into_iter().map(u64::from).collect::<Vec<_>>());
+}
+
+#[tokio::test]
 async fn stream_is_text_then_reason_then_usage() {
     let server = Server::start([Act::Say("ab")]).await;
     let body = json!({

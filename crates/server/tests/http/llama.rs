@@ -257,6 +257,12 @@ async fn conversations_are_written_as_the_model_reads_them() {
     let rendered = ok(server.post("/apply-template", &body).await).await;
     let expected = "<|endoftext|><|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n<think>\n";
     assert_eq!(rendered, json!({"prompt": expected}));
+    let message = json!([{"role": "user", "content": "<|im_end|>"}]);
+    let body = json!({"messages": message, "return_tokens": true});
+    let rendered = ok(server.post("/apply-template", &body).await).await;
+    let ends = |ids: &[u32]| ids.iter().filter(|id| **id == IM_END).count();
+    let tokens: Vec<u32> = serde_json::from_value(rendered["tokens"].clone()).unwrap();
+    assert_eq!((ends(&tokens), ends(&ids(rendered["prompt"].as_str().unwrap()))), (1, 2));
     check_error(server.post("/apply-template", &json!({})).await, 400, "messages").await;
 }
 

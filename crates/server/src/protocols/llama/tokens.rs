@@ -63,10 +63,30 @@ pub(crate) struct DetokenizedText {
     content: String,
 }
 
+/// A conversation to be rendered, in the document; its parts are read one by one.
+#[derive(Debug, ToSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct TemplateBody {
+    #[serde(flatten)]
+    chat: ChatCompletionRequest,
+    #[serde(flatten)]
+    shown: TemplateTokens,
+}
+
+/// What is returned of a rendered conversation besides its text.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+struct TemplateTokens {
+    /// Return the tokens too, in which the text of a special token within a message is text; an
+    /// extension.
+    return_tokens: Option<bool>,
+}
+
 /// What the model reads.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Rendered {
     prompt: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tokens: Option<Vec<u32>>,
 }
 
 /// The tokens of a text.
@@ -129,7 +149,7 @@ pub(crate) async fn detokenize(
 
 /// A conversation as the model reads it.
 #[utoipa::path(
-    post, path = "/apply-template", tag = "llama.cpp", request_body = ChatCompletionRequest,
+    post, path = "/apply-template", tag = "llama.cpp", request_body = TemplateBody,
     responses((status = 200, body = Rendered), (status = 400))
 )]
 pub(crate) async fn apply_template(
@@ -138,9 +158,13 @@ pub(crate) async fn apply_template(
 ) -> Result<Json<Rendered>, HttpError> {
     let rendered = prepare(context, body, |service, body| {
         let call = chat::read(body)?;
-        let prompt = service.for_options(&call.options).render(&call.request);
-        let prompt = prompt.map_err(|error| HttpError::of(error, "messages"))?;
-        Ok(Rendered { prompt })
+        let shown: TemplateTokens = wire::read(body)?;
+        let (service, request) = (service.for_options(&call.options).counting(), &call.request);
+        let wrong = |error| HttpError::of(error, "messages");
+        let prompt = service.render(request).map_err(wrong)?;
+        let tokens = (shown.return_tokens == Some(true)).then(|| service.prepare_chat(request));
+        let tokens = tokens.transpose().map_err(wrong)?.map(|it| it.prompt().to_vec());
+        Ok(Rendered { prompt, tokens })
     });
     rendered.await.map(Json)
 }

@@ -108,8 +108,14 @@ const UNUSED_OF_CHATS: [(&str, &str); 2] =
     [("store", "chat completions are not stored"), ("web_search_options", "nothing is searched")];
 
 /// Members of a chat completion alone that are not supported.
-const REFUSED: [Unsupported; 4] =
-    [("chat_template", is_off), ("documents", is_off), ("echo", is_off), ("best_of", is_one)];
+const REFUSED: [Unsupported; 6] = [
+    ("chat_template", is_off),
+    ("documents", is_off),
+    ("echo", is_off),
+    ("best_of", is_one),
+    ("return_token_ids", is_off),
+    ("return_tokens_as_token_ids", is_off),
+];
 
 described! {
     /// What `tool_choice` was before.

@@ -25,6 +25,9 @@ pub(crate) struct TextChoice {
     logprobs: Option<TextLogprobs>,
     /// `stop` or `length`.
     finish_reason: Option<&'static str>,
+    /// The ids of the tokens, where they were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token_ids: Option<Vec<u32>>,
 }
 
 /// Writes text completions.
@@ -38,9 +41,12 @@ pub(crate) struct CompletionAnswer {
 }
 
 /// What the client asks to receive.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct TextStyle {
-    pub logprobs: bool,
+    /// Empty lists for log probabilities, if there are to be any.
+    pub logprobs: Option<TextLogprobs>,
+    /// The ids of the tokens.
+    pub token_ids: bool,
     /// A last chunk with the usage.
     pub stream_usage: bool,
     /// What the chunks report of the computation.
@@ -54,6 +60,8 @@ pub(crate) struct TextStyle {
 pub(crate) struct Echo {
     pub text: String,
     /// Its first token, of which no event tells.
+    pub id: u32,
+    /// The bytes of that token.
     pub first: Vec<u8>,
 }
 
@@ -112,7 +120,8 @@ impl CompletionAnswer {
 
     /// A chunk about the prompt.
     fn progress(&mut self, index: usize, progress: PromptProgress) -> Frame {
-        let choice = TextChoice { text: String::new(), index, logprobs: None, finish_reason: None };
+        let (text, logprobs, finish_reason, token_ids) = (String::new(), None, None, None);
+        let choice = TextChoice { text, index, logprobs, finish_reason, token_ids };
         let timings = self.timings(index);
         self.frame(choice, Extras { timings, progress: Some(progress), ..Extras::default() })
     }
@@ -132,16 +141,17 @@ impl CompletionAnswer {
     ) -> TextChoice {
         let choice = &mut self.choices[index];
         let (echo, prompt) = (choice.echo.take(), std::mem::take(&mut choice.prompt));
-        let logprobs = self.style.logprobs.then(|| {
-            let mut lists = TextLogprobs::default();
+        let logprobs = self.style.logprobs.clone().map(|mut lists| {
             if let Some(echo) = &echo {
-                lists.add_prompt(&echo.first, &prompt, &echo.text);
+                lists.add_prompt((echo.id, &echo.first), &prompt, &echo.text);
             }
             choice.offset = lists.add(tokens, choice.offset);
             lists
         });
         let text = echo.map(|echo| echo.text).unwrap_or_default() + text;
-        TextChoice { text, index, logprobs, finish_reason }
+        let ids = || tokens.iter().map(|token| token.id).collect();
+        let token_ids = self.style.token_ids.then(ids);
+        TextChoice { text, index, logprobs, finish_reason, token_ids }
     }
 }
 
@@ -195,7 +205,10 @@ impl Answer for CompletionAnswer {
 
 /// The parallel lists of a text choice.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
-struct TextLogprobs {
+pub(crate) struct TextLogprobs {
+    /// Whether tokens have their ids for names.
+    #[serde(skip)]
+    names_are_ids: bool,
     tokens: Vec<String>,
     /// That of the first token of a prompt is `null`.
     token_logprobs: Vec<Option<f64>>,
@@ -205,11 +218,20 @@ struct TextLogprobs {
 }
 
 impl TextLogprobs {
+    /// Empty lists, whose tokens are named by their texts or by their ids.
+    pub fn named(names_are_ids: bool) -> Self {
+        Self { names_are_ids, ..Self::default() }
+    }
+
+    fn name(&self, id: u32, text: &str) -> String {
+        if self.names_are_ids { format!("token_id:{id}") } else { text.to_owned() }
+    }
+
     /// Adds `tokens`, the first of which begins `offset` characters into the text; gives the
     /// offset after them.
     fn add(&mut self, tokens: &[TokenText], mut offset: usize) -> usize {
         for token in tokens {
-            self.push(&token.text, Some(token), offset);
+            self.push(self.name(token.id, &token.text), Some(token), offset);
             offset += characters(&token.bytes);
         }
         offset
@@ -217,19 +239,32 @@ impl TextLogprobs {
 
     /// Adds the tokens of a prompt whose text is `text`. Nothing comes before the `first` one, so
     /// that nothing can be said of how likely it was; `rest` are those behind it.
-    fn add_prompt(&mut self, first: &[u8], rest: &[TokenText], text: &str) {
+    fn add_prompt(&mut self, (id, first): (u32, &[u8]), rest: &[TokenText], text: &str) {
         let mut place = TextCursor { text: text.as_bytes(), at: 0, characters: 0 };
-        self.push(&String::from_utf8_lossy(first), None, place.pass(first));
+        let name = self.name(id, &String::from_utf8_lossy(first));
+        self.push(name, None, place.pass(first));
         for token in rest {
-            self.push(&token.text, Some(token), place.pass(&token.bytes));
+            self.push(self.name(token.id, &token.text), Some(token), place.pass(&token.bytes));
         }
     }
 
-    fn push(&mut self, text: &str, token: Option<&TokenText>, offset: usize) {
-        self.tokens.push(text.to_owned());
+    fn push(&mut self, name: String, token: Option<&TokenText>, offset: usize) {
+        self.tokens.push(name);
         self.token_logprobs.push(token.map(|token| logprobs::finite(token.logprob)));
-        self.top_logprobs.push(token.map(by_text));
+        self.top_logprobs.push(token.map(|token| self.by_name(token)));
         self.text_offset.push(offset);
+    }
+
+    /// The alternatives and the chosen token, by name; of tokens with one text the likelier stays.
+    fn by_name(&self, token: &TokenText) -> BTreeMap<String, f64> {
+        let mut all = BTreeMap::new();
+        for top in &token.top {
+            let name = self.name(top.id, &top.text);
+            all.entry(name).or_insert(logprobs::finite(top.logprob));
+        }
+        let name = self.name(token.id, &token.text);
+        all.entry(name).or_insert(logprobs::finite(token.logprob));
+        all
     }
 }
 
@@ -256,16 +291,6 @@ impl TextCursor<'_> {
         }
         before
     }
-}
-
-/// The alternatives and the chosen token, by text; of tokens with one text the likelier stays.
-fn by_text(token: &TokenText) -> BTreeMap<String, f64> {
-    let mut all = BTreeMap::new();
-    for top in &token.top {
-        all.entry(top.text.clone()).or_insert(logprobs::finite(top.logprob));
-    }
-    all.entry(token.text.clone()).or_insert(logprobs::finite(token.logprob));
-    all
 }
 
 /// Characters that begin in `bytes`, so that the parts of a split one count once.
@@ -303,12 +328,16 @@ mod tests {
     fn prompts_begin_with_a_token_of_unknown_likelihood() {
         let mut lists = TextLogprobs::default();
         let rest = [token("h", b"h", &[]), token("\u{fffd}", b"\xc3", &[])];
-        lists.add_prompt(b"<bos>", &[&rest[..], &[token("x", b"\xa9x", &[])]].concat(), "h\u{e9}x");
+        lists.add_prompt(
+            (2, b"<bos>"),
+            &[&rest[..], &[token("x", b"\xa9x", &[])]].concat(),
+            "h\u{e9}x",
+        );
         assert_eq!(lists.text_offset, [0, 0, 1, 2]);
         assert_eq!(lists.token_logprobs, [None, Some(-0.5), Some(-0.5), Some(-0.5)]);
         assert_eq!((lists.top_logprobs[0].as_ref(), lists.tokens.len()), (None, 4));
         let mut spaced = TextLogprobs::default();
-        spaced.add_prompt(b" a", &[token(" b", b" b", &[])], "a b");
+        spaced.add_prompt((2, b" a"), &[token(" b", b" b", &[])], "a b");
         assert_eq!(spaced.text_offset, [0, 1]);
     }
 
@@ -317,5 +346,12 @@ mod tests {
         let mut lists = TextLogprobs::default();
         lists.add(&[token("a", b"a", &[("b", -0.25)])], 0);
         assert_eq!(json!(lists)["top_logprobs"], json!([{"b": -0.25, "a": -0.5}]));
+        let mut lists = TextLogprobs::named(true);
+        lists.add_prompt((9, b"<bos>"), &[], "");
+        lists.add(&[token("a", b"a", &[("b", -0.25)])], 0);
+        let expected = json!([null, {"token_id:1": -0.25, "token_id:0": -0.5}]);
+        let lists = json!(lists);
+        assert_eq!(lists["tokens"], json!(["token_id:9", "token_id:0"]));
+        assert_eq!(lists["top_logprobs"], expected);
     }
 }

@@ -9,7 +9,9 @@ use crate::http::refusals::Refusals;
 use crate::http::request::RequestContext;
 use crate::http::wire::{self, body};
 use crate::protocols::openai::answer::{Completion, Heading};
-use crate::protocols::openai::completion_answer::{CompletionAnswer, Echo, TextChoice, TextStyle};
+use crate::protocols::openai::completion_answer::{
+    CompletionAnswer, Echo, TextChoice, TextLogprobs, TextStyle,
+};
 use crate::protocols::openai::problem::Problem;
 use crate::protocols::openai::sampling::ChatSampling;
 use crate::protocols::warnings::Warnings;
@@ -61,6 +63,10 @@ struct CompletionBody {
     suffix: Option<String>,
     /// Add the tokens that texts of this model begin with; true by default; an extension.
     add_special_tokens: Option<bool>,
+    /// Return the ids of the answer's tokens; as in vLLM.
+    return_token_ids: Option<bool>,
+    /// Name tokens `token_id:` and their ids in log probabilities; as in vLLM.
+    return_tokens_as_token_ids: Option<bool>,
 }
 
 described! {
@@ -102,8 +108,8 @@ fn read(body: &Value) -> Result<CompletionCall, HttpError> {
     let unasked = (sampling.max_tokens == Some(0)).then_some(0);
     let prompt_logprobs = logprobs.or(unasked).filter(|_| text.echo == Some(true));
     // The best are found by their log probabilities, and what chunks tell needs their tokens.
-    let telemetry = options.telemetry();
-    let hidden = (best_of > choices || telemetry.counts_tokens()).then_some(0);
+    let (telemetry, token_ids) = (options.telemetry(), text.return_token_ids == Some(true));
+    let hidden = (best_of > choices || telemetry.counts_tokens() || token_ids).then_some(0);
     let sampling = SamplingOptions { logprobs: logprobs.or(hidden), prompt_logprobs, ..sampling };
     let add_special = text.add_special_tokens.unwrap_or(true);
     let prompts = prompts("prompt", text.prompt.as_deref())?;
@@ -121,7 +127,9 @@ fn read(body: &Value) -> Result<CompletionCall, HttpError> {
     };
     let requests = prompts.into_iter().map(request).collect();
     let (logprobs, options) = (logprobs.is_some(), options.options()?);
-    let style = TextStyle { logprobs, stream_usage, telemetry, per_prompt: choices };
+    let names_are_ids = text.return_tokens_as_token_ids == Some(true);
+    let (logprobs, per_prompt) = (logprobs.then_some(TextLogprobs::named(names_are_ids)), choices);
+    let style = TextStyle { logprobs, token_ids, stream_usage, telemetry, per_prompt };
     Ok(CompletionCall { text, requests, constraint, options, choices, best_of, style, delivery })
 }
 
@@ -174,9 +182,9 @@ impl CompletionCall {
                 Prompt::Text(text) => text.clone(),
                 Prompt::Ids(ids) => service.decode(ids),
             };
-            let first = prepared.prompt().first().map(|&id| service.tokenizer().token_bytes(id));
-            let first = first.unwrap_or_default().to_vec();
-            Some(Echo { text, first })
+            let id = prepared.prompt().first().copied().unwrap_or_default();
+            let first = service.tokenizer().token_bytes(id).to_vec();
+            Some(Echo { text, id, first })
         };
         let each = self.requests.iter().zip(prompts);
         each.flat_map(|one| vec![echo(one); self.choices]).collect()

@@ -81,7 +81,7 @@ struct OpenAiMembers {
 }
 
 /// Members of vLLM and llama.cpp that change the prompt or the answer and are not supported.
-const REFUSED: [Unsupported; 12] = [
+const REFUSED: [Unsupported; 10] = [
     ("truncate_prompt_tokens", is_off),
     ("prompt_logprobs", is_off),
     ("use_beam_search", is_off),
@@ -90,8 +90,6 @@ const REFUSED: [Unsupported; 12] = [
     ("logits_processors", is_off),
     ("prompt_embeds", is_off),
     ("repetition_detection", is_off),
-    ("return_token_ids", is_off),
-    ("return_tokens_as_token_ids", is_off),
     ("n_probs", is_zero),
     ("grammar_lazy", is_off),
 ];
@@ -227,7 +225,6 @@ mod tests {
             ("use_beam_search", json!(false), json!(true)),
             ("bad_words", json!([]), json!(["x"])),
             ("n_probs", json!(0), json!(2)),
-            ("return_token_ids", json!(false), json!(true)),
             ("grammar_lazy", json!(false), json!(true)),
         ] {
             assert!(read(&json!({ name: off })).is_ok(), "{name}");

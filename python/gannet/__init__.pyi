@@ -1,0 +1,34 @@
+"""Large language models on this machine: the engine Gannet, in this process."""
+
+from gannet._answers import Answer, Delta, ToolCall
+from gannet._async import AsyncAnswer
+from gannet._batch import Finished
+from gannet._calls import Events, Stream
+from gannet._engine import Engine
+from gannet._errors import EngineError, ModelError, RequestError
+from gannet._gannet import __version__
+from gannet._guide import Guide
+from gannet._sequence import Sampler, Sequence
+from gannet._serving import Server, serve
+from gannet._tokenizer import Tokenizer
+
+__all__ = [
+    "Answer",
+    "AsyncAnswer",
+    "Delta",
+    "Engine",
+    "EngineError",
+    "Events",
+    "Finished",
+    "Guide",
+    "ModelError",
+    "RequestError",
+    "Sampler",
+    "Sequence",
+    "Server",
+    "Stream",
+    "Tokenizer",
+    "ToolCall",
+    "__version__",
+    "serve",
+]

@@ -1,0 +1,209 @@
+//! Sequences that the caller leads, and the rows that they give.
+
+use crate::errors;
+use crate::owned::Owned;
+use crate::tokens::ids;
+use crate::waiting;
+use engine::{LeadOptions, Led, Outputs, Want};
+use pyo3::exceptions::PyValueError;
+use pyo3::types::{PyDict, PyDictMethods};
+use pyo3::{Bound, PyResult, Python, pyclass, pymethods};
+use serde::Deserialize;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+/// A sequence that may have been ended, by itself or with its engine.
+pub(crate) type SharedLed = Arc<Mutex<Option<Led>>>;
+
+/// A sequence that the caller leads.
+#[pyclass(frozen, module = "gannet._gannet")]
+#[derive(Debug)]
+pub(crate) struct Sequence {
+    led: Owned<SharedLed>,
+    /// The sequences of the engine, which end with it.
+    all: Owned<Arc<OpenSequences>>,
+    wanted: Mutex<Want>,
+}
+
+/// The sequences of an engine; `None` once they were ended.
+#[derive(Debug)]
+pub(crate) struct OpenSequences(Mutex<Option<Vec<Weak<Mutex<Option<Led>>>>>>);
+
+impl Default for OpenSequences {
+    fn default() -> Self {
+        Self(Mutex::new(Some(Vec::new())))
+    }
+}
+
+impl OpenSequences {
+    fn add(&self, led: Led) -> SharedLed {
+        let mut all = lock(&self.0);
+        // One that comes after the end ends at once.
+        let Some(all) = all.as_mut() else { return Arc::default() };
+        let led = Arc::new(Mutex::new(Some(led)));
+        all.retain(|led| led.strong_count() > 0);
+        all.push(Arc::downgrade(&led));
+        led
+    }
+
+    /// Ends all, and those that come later.
+    pub fn end(&self) {
+        let all = lock(&self.0).take();
+        for led in all.iter().flatten().filter_map(Weak::upgrade) {
+            lock(&led).take();
+        }
+    }
+}
+
+/// The options of a sequence.
+#[derive(Debug, Deserialize)]
+#[serde(default)]
+pub(crate) struct SequenceBody {
+    max_tokens: Option<usize>,
+    idle_seconds: f64,
+    priority: i32,
+    cache_salt: Option<String>,
+}
+
+impl Default for SequenceBody {
+    fn default() -> Self {
+        let LeadOptions { idle, priority, max_tokens, .. } = LeadOptions::default();
+        Self { max_tokens, idle_seconds: idle.as_secs_f64(), priority, cache_salt: None }
+    }
+}
+
+impl Sequence {
+    /// A sequence with `options`, which are JSON.
+    pub fn new(
+        options: &str,
+        server: &calls::LocalServer,
+        all: &Arc<OpenSequences>,
+    ) -> PyResult<Self> {
+        let wrong = |problem: String| PyValueError::new_err(problem);
+        let body: SequenceBody =
+            serde_json::from_str(options).map_err(|error| wrong(error.to_string()))?;
+        let idle = Duration::try_from_secs_f64(body.idle_seconds)
+            .map_err(|_| wrong("idle_seconds: expected a number from 0 on".to_owned()))?;
+        let service = server.engine().service();
+        let terms = api::RequestOptions { cache_salt: body.cache_salt, ..Default::default() };
+        let space = service.for_options(&terms).partition.space;
+        let (max_tokens, priority) = (body.max_tokens, body.priority);
+        let options = LeadOptions { space, max_tokens, priority, idle, ..Default::default() };
+        Ok(Self::over(service.engine.lead(options), all))
+    }
+
+    fn over(led: Led, all: &Arc<OpenSequences>) -> Self {
+        let led = Owned::new(all.add(led));
+        Self { led, all: Owned::new(Arc::clone(all)), wanted: Mutex::default() }
+    }
+
+    /// Calls `act` with the sequence, without the interpreter.
+    fn with<T: Send>(
+        &self,
+        py: Python<'_>,
+        act: impl FnOnce(&mut Led) -> Result<T, engine::LedError> + Send,
+    ) -> PyResult<T> {
+        let led = self.led.get()?;
+        py.detach(|| {
+            let mut led = lock(led);
+            let led = led.as_mut().ok_or_else(errors::stopped)?;
+            act(led).map_err(|error| errors::of_led(&error))
+        })
+    }
+}
+
+#[pymethods]
+impl Sequence {
+    fn start(&self, py: Python<'_>, tokens: &[u8], want: Option<&str>) -> PyResult<()> {
+        let want = match want {
+            None => Want::Nothing,
+            Some("last") => Want::Last,
+            Some("all") => Want::All,
+            Some("hidden") => Want::Hidden,
+            Some(other) => {
+                let expected = "want: expected last, all, hidden or None, found";
+                return Err(PyValueError::new_err(format!("{expected} {other:?}")));
+            }
+        };
+        let tokens = ids(tokens)?;
+        self.with(py, |led| led.start(&tokens, want))?;
+        *lock(&self.wanted) = want;
+        Ok(())
+    }
+
+    /// Waits for the rows of the last `start`; `None` where none were wanted.
+    fn wait(&self, py: Python<'_>) -> PyResult<Option<Rows>> {
+        let led = self.led.get()?;
+        let outputs = waiting::wait(py, |most| {
+            // Locked for a moment at a time, so that the engine may be closed meanwhile.
+            let mut led = lock(led);
+            let led = led.as_mut().ok_or_else(errors::stopped)?;
+            led.wait_for(most).map_err(|error| errors::of_led(&error))
+        })?;
+        let wanted = *lock(&self.wanted);
+        Ok((wanted != Want::Nothing).then(|| Rows::new(outputs, wanted)))
+    }
+
+    fn fork(&self, py: Python<'_>) -> PyResult<Self> {
+        let led = self.with(py, Led::fork)?;
+        Ok(Self::over(led, self.all.get()?))
+    }
+
+    fn truncate(&self, py: Python<'_>, length: usize) -> PyResult<()> {
+        self.with(py, |led| led.truncate(length))
+    }
+
+    fn length(&self, py: Python<'_>) -> PyResult<usize> {
+        self.with(py, |led| Ok(led.len()))
+    }
+
+    fn tokens(&self, py: Python<'_>) -> PyResult<Vec<u32>> {
+        self.with(py, |led| Ok(led.tokens().to_vec()))
+    }
+
+    fn close(&self) -> PyResult<()> {
+        lock(self.led.get()?).take();
+        Ok(())
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Rows of 32-bit floats, for numpy.
+#[pyclass(frozen, module = "gannet._gannet")]
+#[derive(Debug)]
+pub(crate) struct Rows {
+    values: Vec<f32>,
+    shape: Vec<usize>,
+}
+
+impl Rows {
+    fn new(outputs: Outputs, wanted: Want) -> Self {
+        let width = outputs.width();
+        let values = outputs.into_values();
+        let shape = match wanted {
+            Want::Last => vec![values.len()],
+            _ => vec![values.len() / width.max(1), width],
+        };
+        Self { values, shape }
+    }
+}
+
+#[pymethods]
+impl Rows {
+    /// Where the values are, which an array of numpy reads in place: it holds this object, whose
+    /// values never change or move.
+    #[getter(__array_interface__)]
+    fn array_interface<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let interface = PyDict::new(py);
+        let is_read_only = true;
+        interface.set_item("version", 3)?;
+        interface
+            .set_item("typestr", if cfg!(target_endian = "little") { "<f4" } else { ">f4" })?;
+        interface.set_item("shape", pyo3::types::PyTuple::new(py, &self.shape)?)?;
+        interface.set_item("data", (self.values.as_ptr().addr(), is_read_only))?;
+        Ok(interface)
+    }
+}
