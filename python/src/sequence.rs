@@ -46,7 +46,7 @@ impl OpenSequences {
         led
     }
 
-    /// Ends all, and those that come later.
+    /// Ends all, and later ones too.
     pub fn end(&self) {
         let all = lock(&self.0).take();
         for led in all.iter().flatten().filter_map(Weak::upgrade) {
