@@ -5,8 +5,8 @@
 use crate::error::CallError;
 use crate::locate::{BUILTIN, public_name};
 use crate::settings::{count, expected, flag, number, parsed, seconds, size, text};
-use engine::{AdapterSource, MAX_THREADS, check_scale};
-use gannet::{Builder, Engine, EngineOptions, KvDir, KvMemory, LoadOptions, PackChoice};
+use engine::{AdapterSource, EngineOptions, LoadOptions, MAX_THREADS, check_scale};
+use gannet::{Builder, Engine, KvDir, KvMemory, PackChoice};
 use gannet::{Placement, WeightsMemory};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -238,7 +238,7 @@ fn folder(value: &Value) -> Result<Option<PathBuf>, String> {
 /// Adapters: a path, or an array of paths and of objects with `path` and `scale`.
 fn adapters(value: &Value) -> Result<Vec<AdapterSource>, String> {
     let what = "a path, or an array of paths and {\"path\": ..., \"scale\": ...}";
-    let path = |path: &str| AdapterSource { path: path.into(), scale: 1.0 };
+    let path = |path: &str| AdapterSource::new(path, 1.0);
     let one = |value: &Value| match value {
         Value::String(text) => Ok(path(text)),
         Value::Object(members) => {

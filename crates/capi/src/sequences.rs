@@ -246,7 +246,7 @@ impl From<LedError> for CapiError {
             LedError::Invalid(_) | LedError::TooLong { .. } => {
                 Self::invalid("tokens", error.to_string())
             }
-            LedError::Idle(_) | LedError::Failed(_) => Self::Request(error.to_string()),
+            other => Self::Request(other.to_string()),
         }
     }
 }

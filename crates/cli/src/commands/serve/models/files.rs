@@ -3,7 +3,6 @@
 use crate::commands::serve::routes;
 use crate::folders;
 use crate::input;
-use crate::model;
 use crate::settings;
 use crate::yaml;
 use anyhow::{Context, Result, bail, ensure};
