@@ -47,7 +47,7 @@ impl OpenListeners {
         all.push(Arc::downgrade(server));
     }
 
-    /// Ends all, and those that come later.
+    /// Ends all, and later ones too.
     pub fn end(&self) {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         all.iter().flatten().filter_map(Weak::upgrade).for_each(|server| server.end());

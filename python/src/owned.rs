@@ -1,7 +1,7 @@
 //! Values that belong to the process that made them.
 //!
-//! A forked process has one thread: locks that another thread held stay locked, and nobody computes.
-//! So nothing of a model is used there, and nothing is dropped.
+//! A forked process has one thread: locks that another thread held stay locked, and no thread
+//! computes. So nothing of a model is used there, and nothing is dropped.
 
 use crate::errors::EngineError;
 use pyo3::PyResult;

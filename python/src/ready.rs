@@ -3,8 +3,8 @@
 use crate::owned::Owned;
 use crate::waiting;
 use pyo3::exceptions::PyOSError;
-use pyo3::{PyErr, PyResult, Python, pyclass, pymethods};
-use std::io::{Read, Write};
+use pyo3::{PyResult, Python, pyclass, pymethods};
+use std::io::{Error, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -28,7 +28,7 @@ pub(crate) struct ReadyKeys {
 impl Ready {
     #[new]
     fn new() -> PyResult<Self> {
-        let failed = |error| PyErr::from(PyOSError::new_err(format!("no socket pair: {error}")));
+        let failed = |error: Error| PyOSError::new_err(format!("no socket pair: {error}"));
         let (reader, writer) = UnixStream::pair().map_err(failed)?;
         reader.set_nonblocking(true).map_err(failed)?;
         writer.set_nonblocking(true).map_err(failed)?;

@@ -13,7 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 /// A sequence that may have been ended, by itself or with its engine.
-pub(crate) type SharedLed = Arc<Mutex<Option<Led>>>;
+pub(crate) type SharedLed = Arc<LedCell>;
+type LedCell = Mutex<Option<Led>>;
 
 /// A sequence that the caller leads.
 #[pyclass(frozen, module = "gannet._gannet")]
@@ -27,7 +28,7 @@ pub(crate) struct Sequence {
 
 /// The sequences of an engine; `None` once they were ended.
 #[derive(Debug)]
-pub(crate) struct OpenSequences(Mutex<Option<Vec<Weak<Mutex<Option<Led>>>>>>);
+pub(crate) struct OpenSequences(Mutex<Option<Vec<Weak<LedCell>>>>);
 
 impl Default for OpenSequences {
     fn default() -> Self {
@@ -46,7 +47,7 @@ impl OpenSequences {
         led
     }
 
-    /// Ends all, and those that come later.
+    /// Ends all, and later ones too.
     pub fn end(&self) {
         let all = lock(&self.0).take();
         for led in all.iter().flatten().filter_map(Weak::upgrade) {
