@@ -1,8 +1,8 @@
 //! The functions of the interface, in the form that `cbindgen` reads: `include/gannet.h` is made of
 //! this folder.
 //!
-//! Every function runs its code in [`entry!`]: pointers are read and written there, by the helpers
-//! of [`pointers`], and nowhere else in the crate.
+//! Every function runs its code in `entry!`: pointers are read and written there, by the helpers
+//! of `pointers`, and nowhere else in the crate.
 //!
 //! Invariant: this folder turns pointers into values and back, and decides nothing.
 
