@@ -277,7 +277,7 @@ fn fastest(sets: impl Iterator<Item = Isa>, slow_bf16_dots: bool) -> Option<Isa>
 fn has_slow_bf16_dots() -> bool {
     #[cfg(target_arch = "x86_64")]
     {
-        let vendor = std::arch::x86_64::__cpuid(0);
+        let vendor = cpuid(0, 0);
         let name = [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes);
         name.as_flattened() == b"GenuineIntel"
     }
@@ -288,9 +288,18 @@ fn has_slow_bf16_dots() -> bool {
 /// Whether this CPU has BF16 tiles and the system lets this process use them.
 #[cfg(target_arch = "x86_64")]
 fn has_bf16_tiles() -> bool {
-    let features = std::arch::x86_64::__cpuid_count(7, 0).edx;
+    let features = cpuid(7, 0).edx;
     let (bf16, tiles) = (features >> 22 & 1, features >> 24 & 1);
     bf16 == 1 && tiles == 1 && tiles_are_permitted()
+}
+
+/// What the CPU says of itself in a part of a leaf. The oldest compiler takes the call as unsafe,
+/// later ones as safe.
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code, unused_unsafe)]
+fn cpuid(leaf: u32, part: u32) -> std::arch::x86_64::CpuidResult {
+    // SAFETY: every CPU of this kind has the instruction, which touches no memory.
+    unsafe { std::arch::x86_64::__cpuid_count(leaf, part) }
 }
 
 /// Asks the system for the tile registers, for all threads of the process.
