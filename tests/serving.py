@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 START_SECONDS = 120
-TINY = Path(__file__).parents[1] / "models" / "tiny"
+TINY = Path(__file__).parents[1] / "crates" / "tiny" / "model"
 
 
 def wide_model(folder, context=16384):

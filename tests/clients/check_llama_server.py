@@ -34,7 +34,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-TINY = ROOT / "models" / "tiny"
+TINY = ROOT / "crates" / "tiny" / "model"
 KEPT = ROOT / "target" / "llama-server-tests"
 FAILURES = HERE / "llama_server_failures.toml"
 PACKAGE = "llama-cpp-python==0.3.36"
