@@ -59,3 +59,25 @@ pub(crate) use detected;
 #[cfg(all(test, feature = "every-isa", any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub(crate) use listed;
 pub(crate) use {compiled, features};
+
+#[cfg(test)]
+mod tests {
+    /// Calls `f` with the path and text of every source file under `folder`.
+    fn each_source(folder: &std::path::Path, f: &impl Fn(&std::path::Path, &str)) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true => each_source(&path, f),
+                false => f(&path, &std::fs::read_to_string(&path).unwrap()),
+            }
+        }
+    }
+
+    #[test]
+    fn no_other_file_lists_features() {
+        each_source(concat!(env!("CARGO_MANIFEST_DIR"), "/src").as_ref(), &|path, text| {
+            let lists = text.contains("target_feature(") || text.contains("_feature_detected!(");
+            assert!(!lists || path.ends_with("features.rs"), "{} lists features", path.display());
+        });
+    }
+}

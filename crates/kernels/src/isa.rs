@@ -391,17 +391,6 @@ mod tests {
         ]
     }
 
-    /// Calls `f` with the path and text of every source file under `folder`.
-    fn each_source(folder: &std::path::Path, f: &impl Fn(&std::path::Path, &str)) {
-        for entry in std::fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            match path.is_dir() {
-                true => each_source(&path, f),
-                false => f(&path, &std::fs::read_to_string(&path).unwrap()),
-            }
-        }
-    }
-
     #[test]
     fn detected_features_match_compiled_features() {
         for (kind, detected, compiled) in sets() {
@@ -414,9 +403,5 @@ mod tests {
                 assert!(detected.contains(feature), "{kind:?} is not detected by {feature:?}");
             }
         }
-        each_source(concat!(env!("CARGO_MANIFEST_DIR"), "/src").as_ref(), &|path, text| {
-            let lists = text.contains("target_feature(") || text.contains("_feature_detected!(");
-            assert!(!lists || path.ends_with("features.rs"), "{} lists features", path.display());
-        });
     }
 }
